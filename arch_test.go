@@ -34,8 +34,8 @@ const (
 
 // arch is the architecture: it has a row for every package of this repository
 // with Go sources. A row lists exactly the packages of this repository that its
-// package imports. The test fails if a package imports another one, and also if
-// it does not use one in its row.
+// package imports. The test fails if a package imports a package that is not in
+// its row, and also if the row lists a package that is not imported.
 //
 // Folders below internal are named without that prefix. The rows are in order:
 // a package imports only packages above it. The table of ARCHITECTURE.md is

@@ -19,8 +19,8 @@ const experiments = "docs/experiments"
 // ones with their sizes; they cannot shrink, because their histograms are
 // already compressed and are stored in base64.
 const (
-	mostExperimentBytes = 200_000
-	mostTextBytes       = 8 << 10 // raw data as text; larger data go into the archive
+	maxExperimentBytes = 200_000
+	maxTextBytes       = 8 << 10 // raw data as text; larger data go into the archive
 )
 
 var largeExperiments = map[string]int{
@@ -86,10 +86,10 @@ func TestExperimentsAreLight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keepWithin(t, "experiment", "bytes", sizes, mostExperimentBytes, largeExperiments)
+	keepWithin(t, "experiment", "bytes", sizes, maxExperimentBytes, largeExperiments)
 	for folder, n := range text {
-		if n > mostTextBytes {
-			t.Errorf("%s: %d bytes of text files beside table.txt, more than %d: pack them (tenon lab pack)", folder, n, mostTextBytes)
+		if n > maxTextBytes {
+			t.Errorf("%s: %d bytes of text files beside table.txt, more than %d: pack them (tenon lab pack)", folder, n, maxTextBytes)
 		}
 	}
 	index, err := os.ReadFile(filepath.Join(experiments, "README.md"))

@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// notLinked lists, for each command, the modules that it must not link. A tool
-// for one machine needs no Kubernetes client and no plugin of a container
+// unlinkedModules lists, for each command, the modules that it must not link. A
+// tool for one machine needs no Kubernetes client and no plugin of a container
 // runtime. It uses containerd's own client, and therefore links gRPC.
-var notLinked = map[string][]string{
+var unlinkedModules = map[string][]string{
 	"cmd/tenon": {"k8s.io/", "sigs.k8s.io/", "github.com/containerd/nri"},
 }
 
@@ -20,7 +20,7 @@ var notLinked = map[string][]string{
 // repository.
 func TestCommandsLinkNoMore(t *testing.T) {
 	rooms := readRooms(t)
-	for cmd, banned := range notLinked {
+	for cmd, banned := range unlinkedModules {
 		way := map[string]string{cmd: cmd}
 		for next := []string{cmd}; len(next) > 0; next = next[1:] {
 			r := rooms[next[0]]

@@ -11,7 +11,7 @@ import (
 // same version of each module as the test cluster's Kubernetes, so that a clean
 // machine compiles Kubernetes once.
 func TestTheSchedulerSharesPackages(t *testing.T) {
-	cluster, scheduler := required(t, "test/cluster/build/k8s/go.mod"), required(t, "scheduler/go.mod")
+	cluster, scheduler := requiredModules(t, "test/cluster/build/k8s/go.mod"), requiredModules(t, "scheduler/go.mod")
 	both := 0
 	for module, version := range scheduler {
 		if want, known := cluster[module]; known {
@@ -26,8 +26,9 @@ func TestTheSchedulerSharesPackages(t *testing.T) {
 	}
 }
 
-// required returns the modules that a go.mod requires, with their versions.
-func required(t *testing.T, path string) map[string]string {
+// requiredModules returns the modules that a go.mod requires, with their
+// versions.
+func requiredModules(t *testing.T, path string) map[string]string {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 	"unicode/utf8"
 )
 
-// mostColumns is the longest line of Markdown outside tables and code. In a
+// maxColumns is the longest line of Markdown outside tables and code. In a
 // longer line a diff is hard to read.
-const mostColumns = 120
+const maxColumns = 120
 
 // avoided are the words that hide the subject of a sentence, and the private
 // names that docs/glossary.md replaces. Names that a user types or reads in
@@ -101,8 +101,8 @@ func withoutTable(text string) string {
 func TestDocumentsAreWrapped(t *testing.T) {
 	for _, p := range pages(t) {
 		for i, line := range p.prose {
-			if n := utf8.RuneCountInString(line); n > mostColumns && !strings.HasPrefix(strings.TrimSpace(line), "|") {
-				t.Errorf("%s:%d has %d columns, at most %d", p.name, i+1, n, mostColumns)
+			if n := utf8.RuneCountInString(line); n > maxColumns && !strings.HasPrefix(strings.TrimSpace(line), "|") {
+				t.Errorf("%s:%d has %d columns, at most %d", p.name, i+1, n, maxColumns)
 			}
 		}
 	}

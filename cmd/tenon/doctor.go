@@ -124,7 +124,7 @@ func diagnose(ctx context.Context, fs proc.FS, stateDir string, try bool, asked 
 	for _, name := range slices.Sorted(maps.Keys(can)) {
 		m := mechanism{Name: name, Available: can[name].Verdict, Why: can[name].Why}
 		if m.Available != node.Yes {
-			m.Instead = capability.Instead(name)
+			m.Instead = capability.Fallback(name)
 		}
 		d.Mechanisms = append(d.Mechanisms, m)
 	}

@@ -67,7 +67,7 @@ func suggest(err error) error {
 	const most = 5
 	var near []string
 	for _, known := range unknown.Known {
-		if alike(unknown.Name, known) && len(near) < most {
+		if resembles(unknown.Name, known) && len(near) < most {
 			near = append(near, known)
 		}
 	}
@@ -77,9 +77,9 @@ func suggest(err error) error {
 	return fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or "))
 }
 
-// alike reports whether name may be a part or a misspelling of a name that
+// resembles reports whether name may be a part or a misspelling of a name that
 // exists (known), or of its last element.
-func alike(name, known string) bool {
+func resembles(name, known string) bool {
 	name, known = strings.ToLower(name), strings.ToLower(known)
 	if name == "" {
 		return false

@@ -53,7 +53,7 @@ func newLabCommand(g *global) *cobra.Command {
 // experiment runs one experiment until it ends, or until the user interrupts
 // it. In both cases it prints the results that exist by then.
 func experiment(cmd *cobra.Command, g *global, run func(context.Context) (frame.Outcome, error)) error {
-	ctx, stop := untilSignal(cmd.Context())
+	ctx, stop := contextUntilSignal(cmd.Context())
 	defer stop()
 	o, err := run(ctx)
 	if o.Runs > 0 {
@@ -102,7 +102,7 @@ func metaFrame(g *global) metacmd.Frame {
 		Usage: jobFrame(g).Usage, Print: jobFrame(g).Print, Prepare: func(c *lab.Config) error { return prepare(g, &c.Setting, false) },
 		Colocate: lab.Colocate,
 		Experiment: func(cmd *cobra.Command, run func(context.Context) error) error {
-			ctx, stop := untilSignal(cmd.Context())
+			ctx, stop := contextUntilSignal(cmd.Context())
 			defer stop()
 			return interruption(ctx, run(ctx))
 		},
@@ -182,7 +182,7 @@ exit status is 1.`,
 }
 
 func runLoad(cmd *cobra.Command, g *global, c load.Config) error {
-	ctx, stop := untilSignal(cmd.Context())
+	ctx, stop := contextUntilSignal(cmd.Context())
 	defer stop()
 	// A garbage collection would pause the threads that send. The process is
 	// short-lived, so it needs none.
@@ -212,16 +212,17 @@ func newChildCommand() *cobra.Command {
 		Short:  "For the lab's own use",
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := untilSignal(cmd.Context())
+			ctx, stop := contextUntilSignal(cmd.Context())
 			defer stop()
 			return lab.Child(ctx, args, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
 }
 
-// untilSignal returns a context that ends at the first signal to stop, from the
-// user, the terminal or the system. A second signal ends the program at once.
-func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
+// contextUntilSignal returns a context that ends at the first signal to stop,
+// from the user, the terminal or the system. A second signal ends the program
+// at once.
+func contextUntilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx == nil {
 		ctx = context.Background()
 	}

@@ -74,7 +74,7 @@ func TestCommandLine(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"group":    group,
 			"newgroup": newGroup,
-			"nobody":   noOperator,
+			"nobody":   runUnprivileged,
 			"waitfor":  waitFor,
 		},
 	})
@@ -134,10 +134,10 @@ func newGroup(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { ts.Check(tree.RemoveAll(args[0])) })
 }
 
-// noOperator implements the script command nobody PROGRAM ARGS. It runs a
+// runUnprivileged implements the script command nobody PROGRAM ARGS. It runs a
 // program as an unprivileged user. Other users cannot read the directories of
 // the test, so it runs a copy of the program.
-func noOperator(ts *testscript.TestScript, neg bool, args []string) {
+func runUnprivileged(ts *testscript.TestScript, neg bool, args []string) {
 	const uid = 65534
 	dir, err := os.MkdirTemp("/tmp", "tenon-nobody-")
 	ts.Check(err)

@@ -130,7 +130,7 @@ func (f planFlags) asked(ctx context.Context, tree *cgroup.Tree, root node.Cgrou
 	if err != nil {
 		return nil, policy.Config{}, err
 	}
-	groups, err := inventory.Once(ctx, c.Rules, c.ContainerSockets, paths, tree.Direct)
+	groups, err := inventory.ListOnce(ctx, c.Rules, c.ContainerSockets, paths, tree.Direct)
 	if err != nil {
 		return nil, policy.Config{}, err
 	}
@@ -150,7 +150,7 @@ func (f planFlags) workloads(tree *cgroup.Tree, root node.CgroupPath, args []str
 		paths []string
 	}{{node.LS, f.ls}, {node.BE, f.be}} {
 		for _, p := range side.paths {
-			w, err := existing(tree, side.class, strings.Trim(p, "/"))
+			w, err := existingWorkload(tree, side.class, strings.Trim(p, "/"))
 			if err != nil {
 				return nil, err
 			}
@@ -175,8 +175,8 @@ func (f planFlags) workloads(tree *cgroup.Tree, root node.CgroupPath, args []str
 	return launched(tree, root), nil
 }
 
-// existing returns an existing cgroup as a workload of the given class.
-func existing(tree *cgroup.Tree, class node.Class, path string) (node.Workload, error) {
+// existingWorkload returns an existing cgroup as a workload of the given class.
+func existingWorkload(tree *cgroup.Tree, class node.Class, path string) (node.Workload, error) {
 	if path == "" {
 		return node.Workload{}, usageError{errors.New("the root cgroup holds everything: name a cgroup below it, such as system.slice/backup.service")}
 	}

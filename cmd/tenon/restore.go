@@ -41,7 +41,7 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 			if err != nil && report.Empty() {
 				return needRoot("restore", err)
 			}
-			if printed := g.output.print(cmd.OutOrStdout(), report, restored(report, dryRun)); printed != nil {
+			if printed := g.output.print(cmd.OutOrStdout(), report, printReport(report, dryRun)); printed != nil {
 				return printed
 			}
 			if err == nil && report.Damage != "" {
@@ -88,7 +88,7 @@ const disarmPatience = 5 * time.Second
 // watchdog of a tenond that has ended. If tenond still runs, it returns an
 // error.
 func disarm(ctx context.Context, stateDir string) error {
-	if pid, held := lease.Held(stateDir); held {
+	if pid, held := lease.IsHeld(stateDir); held {
 		return fmt.Errorf("tenond (process %d) manages this node and would write its values again: stop it first (systemctl stop tenond), or run tenond uninstall", pid)
 	}
 	ctx, cancel := context.WithTimeout(ctx, disarmPatience)
@@ -96,8 +96,8 @@ func disarm(ctx context.Context, stateDir string) error {
 	return lease.Disarm(ctx, stateDir)
 }
 
-// restored prints the report.
-func restored(r restore.Report, dryRun bool) string {
+// printReport prints the report.
+func printReport(r restore.Report, dryRun bool) string {
 	switch {
 	case r.Empty():
 		return "Nothing to restore: Tenon has left nothing behind.\n"

@@ -122,7 +122,7 @@ func runCommand(cmd *cobra.Command, g *global, c launch.Command, note func(strin
 	if !launch.Forbidden(err) {
 		return launch.Result{}, err
 	}
-	note(launch.Lesser(c, err))
+	note(launch.ExplainLess(c, err))
 	l.Yield = true
 	return l.Run(cmd.Context(), c)
 }

@@ -24,8 +24,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// kept returns a tick of an agent with one service and one job.
-func kept(second int) tick.Tick {
+// agentTick returns a tick of an agent with one service and one job.
+func agentTick(second int) tick.Tick {
 	used := node.Usage{CPU: node.Some(time.Duration(second) * time.Second)}
 	s := node.Snapshot{
 		At:       time.Date(2026, 3, 1, 12, 0, second, 0, time.UTC),
@@ -48,7 +48,7 @@ func kept(second int) tick.Tick {
 
 // withMechanism returns a tick on a node that supports cpu.idle and weights.
 func withMechanism(second int, pinned node.Mechanism) tick.Tick {
-	t := kept(second)
+	t := agentTick(second)
 	t.Selection = node.Selection{Mechanism: cmp.Or(pinned, node.MechanismIdle), Why: "the strongest that this node supports", Pinned: pinned, ByHand: pinned != ""}
 	for _, r := range node.Mechanisms {
 		s := node.MechanismStatus{Mechanism: r, Can: node.No, Why: "no " + string(r) + " here"}
@@ -80,7 +80,7 @@ func (o *operator) Pin(_ context.Context, mechanism node.Mechanism) error {
 func agentAt(t *testing.T) string {
 	t.Helper()
 	l := control.NewLedger("v1")
-	l.Observe(kept(1), nil)
+	l.Observe(agentTick(1), nil)
 	l.Observe(withMechanism(2, ""), nil)
 	return serveAt(t, l, &operator{l, 2})
 }
@@ -189,7 +189,7 @@ func TestACaptureReplays(t *testing.T) {
 	}
 	var st policy.State
 	for second := range 3 {
-		turn := record.Tick{Tick: kept(second), Before: st}
+		turn := record.Tick{Tick: agentTick(second), Before: st}
 		st, turn.Wants = policy.Decide(turn.Config, st, turn.Snapshot)
 		if second == 2 {
 			turn.Wants[0].Reason = "something else"

@@ -28,7 +28,7 @@ func (s sliced) Handle(mux *http.ServeMux) { s.Desk.Handle(mux) }
 // turn runs a tick in which the first worker has one workload.
 func (s sliced) turn() {
 	all := s.Begin([]slice.Slice{{Name: "encoders", CPUs: 4, Count: 2, Rules: []string{"batch"}}})
-	t := kept(s.second)
+	t := agentTick(s.second)
 	for c := range 8 {
 		t.Snapshot.Topology.CPUs = append(t.Snapshot.Topology.CPUs, node.LogicalCPU{ID: unit.CPU(c + 2), Core: node.CoreID(c + 2)})
 	}

@@ -53,9 +53,9 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.daemonSet, "daemonset", "", "the DaemonSet that this is a pod of, as NAMESPACE/NAME: if that is deleted, put everything back when asked to stop")
 }
 
-// open returns nil if the node belongs to no cluster. The client for the API
+// connect returns nil if the node belongs to no cluster. The client for the API
 // server writes to the given log.
-func (f *clusterFlags) open(log *slog.Logger) (*daemon.Kubernetes, error) {
+func (f *clusterFlags) connect(log *slog.Logger) (*daemon.Kubernetes, error) {
 	if !f.on {
 		return nil, nil
 	}

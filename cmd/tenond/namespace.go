@@ -23,7 +23,7 @@ import (
 func enterCgroups(pid int) error {
 	fs := proc.Default()
 	tree, err := cgroup.Detect(fs.Proc)
-	if err != nil || !tree.Above() {
+	if err != nil || !tree.StartsAboveNamespace() {
 		return nil // the daemon reports this error itself
 	}
 	if err := restartIn(fmt.Sprintf("%s/%d/ns/cgroup", fs.Proc, pid)); err != nil {

@@ -91,7 +91,7 @@ and tenond uninstall put every knob back.`,
 // run runs the daemon.
 func run(ctx context.Context, g *global, stderr io.Writer) error {
 	log := g.log.logger(stderr)
-	cluster, err := g.cluster.open(log)
+	cluster, err := g.cluster.connect(log)
 	if err != nil {
 		return err
 	}
@@ -135,16 +135,16 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 		// this process is killed meanwhile, tenon restore can still restore the
 		// changes that the journal holds.
 		if !released.Load() {
-			err = errors.Join(err, within(releasesWithin, func(ctx context.Context) error { return cluster.ReleaseContainers(ctx, g.stateDir, log) }))
+			err = errors.Join(err, runWithin(releasesWithin, func(ctx context.Context) error { return cluster.ReleaseContainers(ctx, g.stateDir, log) }))
 		}
-		err = errors.Join(err, within(putsBackWithin, func(ctx context.Context) error { return putBack(ctx, stderr, g.stateDir) }))
+		err = errors.Join(err, runWithin(putsBackWithin, func(ctx context.Context) error { return putBack(ctx, stderr, g.stateDir) }))
 	}
 	return err
 }
 
-// within calls a function (do) with a time limit, for the work that remains
+// runWithin calls a function (do) with a time limit, for the work that remains
 // after tenond was asked to stop.
-func within(limit time.Duration, do func(context.Context) error) error {
+func runWithin(limit time.Duration, do func(context.Context) error) error {
 	ctx, stop := context.WithTimeout(context.Background(), limit)
 	defer stop()
 	return do(ctx)

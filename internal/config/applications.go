@@ -41,7 +41,7 @@ func (h HostApplication) Place() (base, path string) {
 func (h HostApplications) notices() []string {
 	var notices []string
 	for i, a := range h.Applications {
-		at := fmt.Sprintf("%s.applications[%d] %s", keyHostApps, i, quoted(valueOf(a.Name)))
+		at := fmt.Sprintf("%s.applications[%d] %s", keyHostApps, i, quote(valueOf(a.Name)))
 		switch _, path := a.Place(); {
 		case !a.Class.Known():
 			notices = append(notices, at+" has no qos, so Tenon leaves it alone")
@@ -62,7 +62,7 @@ func (h HostApplications) faults() []Fault {
 		at := fmt.Sprintf("%s.applications[%d]", keyHostApps, i)
 		c.need(at+".name", valueOf(a.Name) != "", "a name that no other application has")
 		if name := valueOf(a.Name); name != "" && slices.Contains(names, name) {
-			c.fault(at+".name", quoted(name)+": another application has this name")
+			c.fault(at+".name", quote(name)+": another application has this name")
 		}
 		names = append(names, valueOf(a.Name))
 	}

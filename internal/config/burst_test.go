@@ -17,7 +17,7 @@ func TestBurstIsOffUnlessAPolicyIsNamed(t *testing.T) {
 			Policy: policy.BurstQuota, CPUPercent: 1000, QuotaPercent: 150, PeriodSeconds: 60,
 		},
 	} {
-		if c := parsed(t, header+text+"\n"); c.Policy.Burst != want {
+		if c := mustParse(t, header+text+"\n"); c.Policy.Burst != want {
 			t.Errorf("%s: %+v, want %+v", text, c.Policy.Burst, want)
 		}
 	}
@@ -29,7 +29,7 @@ func TestLSRIsLentUnlessTheOwnerSaysOtherwise(t *testing.T) {
 		"resource-threshold-config: {enable: true, cpuSuppressLendLSR: false}":  false,
 		"resource-threshold-config: {enable: false, cpuSuppressLendLSR: false}": true, // the section is disabled
 	} {
-		if c := parsed(t, header+text+"\n"); c.Policy.Pool.LendLSR != want {
+		if c := mustParse(t, header+text+"\n"); c.Policy.Pool.LendLSR != want {
 			t.Errorf("%s: lent %v, want %v", text, c.Policy.Pool.LendLSR, want)
 		}
 	}

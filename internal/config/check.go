@@ -50,8 +50,8 @@ func (c *checker) fault(field, problem string) {
 	c.bad[field] = true
 }
 
-// full reports whether enough faults have been found.
-func (c *checker) full() bool { return len(c.faults) > maxFaults }
+// isFull reports whether enough faults have been found.
+func (c *checker) isFull() bool { return len(c.faults) > maxFaults }
 
 // badBelow reports whether the field or any field below it has a fault.
 func (c *checker) badBelow(field string) bool {
@@ -81,16 +81,16 @@ func (c *checker) value(v reflect.Value, path string, k key) {
 	switch m := v.Interface().(type) {
 	case node.Maybe[string]:
 		if word, set := m.Value(); set && len(k.words) > 0 && !slices.Contains(k.words, word) && !(c.lenient && slices.Contains(k.inert, word)) {
-			c.fault(path, quoted(word)+": want "+k.want(aText))
+			c.fault(path, quote(word)+": want "+k.want(aText))
 		}
 	case node.Maybe[unit.Percent]:
-		inSpan(c, m, path, k, aWhole)
+		checkSpan(c, m, path, k, aWhole)
 	case node.Maybe[int64]:
-		inSpan(c, m, path, k, aWhole)
+		checkSpan(c, m, path, k, aWhole)
 	case node.Maybe[float64]:
-		inSpan(c, m, path, k, aNumber)
+		checkSpan(c, m, path, k, aNumber)
 	case node.Maybe[time.Duration]:
-		inSpan(c, m, path, k, aDuration)
+		checkSpan(c, m, path, k, aDuration)
 	case node.Maybe[Bandwidth]:
 		if b := valueOf(m); b.Percent < 0 || b.Percent > 100 {
 			c.fault(path, fmt.Sprintf("%d: want %s", b.Percent, aBandwidth))
@@ -114,7 +114,7 @@ func (c *checker) inner(v reflect.Value, path string) {
 	switch {
 	case v.Kind() == reflect.Slice:
 		for i := range v.Len() {
-			if c.full() {
+			if c.isFull() {
 				return
 			}
 			c.value(v.Index(i), fmt.Sprintf("%s[%d]", path, i), key{})
@@ -124,8 +124,8 @@ func (c *checker) inner(v reflect.Value, path string) {
 	}
 }
 
-// inSpan checks that a number is in the range of its key.
-func inSpan[T ~int64 | ~float64](c *checker, m node.Maybe[T], path string, k key, noun string) {
+// checkSpan checks that a number is in the range of its key.
+func checkSpan[T ~int64 | ~float64](c *checker, m node.Maybe[T], path string, k key, noun string) {
 	if v, set := m.Value(); set && !k.span.holds(float64(v)) && !(c.lenient && k.taken != (span{}) && k.taken.holds(float64(v))) {
 		c.fault(path, strings.TrimSuffix(fmt.Sprint(v), "%")+": want "+k.want(noun))
 	}
@@ -170,15 +170,16 @@ func (c *checker) pair(p pair, set, usual any, path string) {
 	if c.bad[join(path, p.low)] || c.bad[join(path, p.high)] {
 		return
 	}
-	if name, problem := p.crossed(set, usual); problem != "" {
+	if name, problem := p.contradiction(set, usual); problem != "" {
 		c.fault(join(path, name), problem)
 	}
 }
 
-// crossed returns which key has the wrong value, and the problem, if the two
-// percentages in a mapping contradict each other. If a percentage is not set, its
-// default counts. If it has no default, the two do not contradict each other.
-func (p pair) crossed(set, usual any) (name, problem string) {
+// contradiction returns which key has the wrong value, and the problem, if the
+// two percentages in a mapping contradict each other. If a percentage is not
+// set, its default counts. If it has no default, the two do not contradict each
+// other.
+func (p pair) contradiction(set, usual any) (name, problem string) {
 	l, lowSet := percentOf(set, p.low).Value()
 	h, highSet := percentOf(set, p.high).Value()
 	if !lowSet && !highSet {

@@ -55,20 +55,21 @@ type layers[T any] struct {
 
 // A layer is an entry of nodeStrategies or nodeConfigs.
 type layer[T any] struct {
-	// at is the path of the entry, such as "colocation-config.nodeConfigs[0]".
-	at string
+	// path is the path of the entry, such as "colocation-config.nodeConfigs[0]".
+	path string
 	entry
 	own T
 }
 
-// on returns the settings of a node with these labels, and the path of the
-// first entry that selects the node. If no entry selects it, the path is "".
-func (l layers[T]) on(labels map[string]string) (T, string) {
+// settingsFor returns the settings of a node with these labels, and the path of
+// the first entry that selects the node. If no entry selects it, the path is
+// "".
+func (l layers[T]) settingsFor(labels map[string]string) (T, string) {
 	for _, e := range l.some {
 		if e.Selector != nil && e.Selector.Selects(labels) {
 			own := e.own
 			fill(reflect.ValueOf(&own).Elem(), reflect.ValueOf(l.all))
-			return own, e.at
+			return own, e.path
 		}
 	}
 	return l.all, ""

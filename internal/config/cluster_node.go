@@ -54,7 +54,7 @@ func (c Cluster) Node(labels, annotations map[string]string) (NodeConfig, []Faul
 	n.Strategies.Threshold = choose(&n, c.threshold, labels)
 	n.Strategies.QOS = choose(&n, c.qos, labels)
 	n.Strategies.Burst = choose(&n, c.burst, labels)
-	colocation, faults := n.overlaid(choose(&n, c.colocation, labels), labels, annotations)
+	colocation, faults := n.overlay(choose(&n, c.colocation, labels), labels, annotations)
 	// If a feature is disabled for the cluster, a single node cannot enable it.
 	if !c.colocation.all.Enable.Or(false) {
 		colocation.Enable = c.colocation.all.Enable
@@ -83,15 +83,15 @@ func (c Cluster) Node(labels, annotations map[string]string) (NodeConfig, []Faul
 
 // choose returns the settings of the node, and records their entry in Chosen.
 func choose[T any](n *NodeConfig, l layers[T], labels map[string]string) T {
-	v, at := l.on(labels)
+	v, at := l.settingsFor(labels)
 	if at != "" {
 		n.Chosen = append(n.Chosen, at)
 	}
 	return v
 }
 
-// overlaid returns c with the values that a node's annotation and labels set.
-func (n *NodeConfig) overlaid(c Colocation, labels, annotations map[string]string) (Colocation, []Fault) {
+// overlay returns c with the values that a node's annotation and labels set.
+func (n *NodeConfig) overlay(c Colocation, labels, annotations map[string]string) (Colocation, []Fault) {
 	var faults []Fault
 	if text, given := annotations[annotationColocation]; given {
 		own, wrong := annotation[Colocation](n, text, annotationColocation)
@@ -111,7 +111,7 @@ func (n *NodeConfig) overlaid(c Colocation, labels, annotations map[string]strin
 			if r.most > 0 {
 				want = "a number from 0 to 1, such as 0.7 for 70 %"
 			}
-			faults = append(faults, Fault{Field: "label " + r.label, Problem: quoted(text) + ": want " + want})
+			faults = append(faults, Fault{Field: "label " + r.label, Problem: quote(text) + ": want " + want})
 			continue
 		}
 		*r.to(&c) = node.Some(unit.Percent(math.Round(f * 100)))
@@ -124,10 +124,10 @@ func (n *NodeConfig) overlaid(c Colocation, labels, annotations map[string]strin
 func annotation[T any](n *NodeConfig, text, name string) (T, []Fault) {
 	v, notices, faults := ReadLenientJSON[T](text)
 	for i := range faults {
-		faults[i].Field = moved(faults[i].Field, "", "annotation "+name)
+		faults[i].Field = movePath(faults[i].Field, "", "annotation "+name)
 	}
 	for _, f := range notices {
-		n.Notices = append(n.Notices, Fault{Field: moved(f.Field, "", "annotation "+name), Problem: f.Problem}.String())
+		n.Notices = append(n.Notices, Fault{Field: movePath(f.Field, "", "annotation "+name), Problem: f.Problem}.String())
 	}
 	return v, faults
 }
@@ -154,7 +154,7 @@ func (n *NodeConfig) reserve(text string) []Fault {
 	}
 	cpus, err := unit.ParseCPUSet(r.CPUs.Or(""))
 	if err != nil {
-		return []Fault{{Field: field + ".reservedCPUs", Problem: quoted(r.CPUs.Or("")) + ": want CPUs such as 0-1,8"}}
+		return []Fault{{Field: field + ".reservedCPUs", Problem: quote(r.CPUs.Or("")) + ": want CPUs such as 0-1,8"}}
 	}
 	n.Policy.Pool.ReservedCPUs = cpus
 	if r.Policy.Or("") == "ReservedCPUsOnly" {

@@ -26,12 +26,12 @@ func ParseConfigMap(data map[string]string) (Cluster, []Fault) {
 func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault) {
 	c := Cluster{texts: map[string]string{}}
 	s := source{data: data, last: last.texts, to: &c}
-	take(&s, keyThreshold, "nodeStrategies", &c.threshold, last.threshold, rules[Threshold]{inert: func(v Threshold) []Fault { return (&Strategies{Threshold: v}).leaveOut() }})
-	take(&s, keyQOS, "nodeStrategies", &c.qos, last.qos, rules[QOS]{inert: func(v QOS) []Fault { return (&Strategies{QOS: v}).leaveOut() }})
+	take(&s, keyThreshold, "nodeStrategies", &c.threshold, last.threshold, rules[Threshold]{findInert: func(v Threshold) []Fault { return (&Strategies{Threshold: v}).leaveOut() }})
+	take(&s, keyQOS, "nodeStrategies", &c.qos, last.qos, rules[QOS]{findInert: func(v QOS) []Fault { return (&Strategies{QOS: v}).leaveOut() }})
 	take(&s, keyBurst, "nodeStrategies", &c.burst, last.burst, rules[Burst]{})
-	take(&s, keyColocation, "nodeConfigs", &c.colocation, last.colocation, rules[Colocation]{inert: func(v Colocation) []Fault { return (&Strategies{Colocation: v}).leaveOut() }})
+	take(&s, keyColocation, "nodeConfigs", &c.colocation, last.colocation, rules[Colocation]{findInert: func(v Colocation) []Fault { return (&Strategies{Colocation: v}).leaveOut() }})
 	take(&s, keySystem, "nodeStrategies", &c.system, last.system, rules[System]{})
-	take(&s, keyHostApps, "nodeConfigs", &c.hostApps, last.hostApps, rules[HostApplications]{wrong: HostApplications.faults})
+	take(&s, keyHostApps, "nodeConfigs", &c.hostApps, last.hostApps, rules[HostApplications]{findFaults: HostApplications.faults})
 	take(&s, keyNormalization, "nodeConfigs", &c.normalization, last.normalization, rules[Normalization]{})
 	take(&s, keyAmplification, "nodeConfigs", &c.amplification, last.amplification, rules[Amplification]{})
 	if t := c.threshold.all; t.Enable.Or(false) && !t.MemoryEvictThresholdPercent.Known() {
@@ -53,10 +53,10 @@ const noMemoryEviction = "resource-threshold-config.clusterStrategy.memoryEvictT
 
 // rules are the checks of a key that the tags of the struct cannot express.
 type rules[T any] struct {
-	// inert returns notices for the values that have no effect.
-	inert func(T) []Fault
-	// wrong returns the faults of the values.
-	wrong func(T) []Fault
+	// findInert returns notices for the values that have no effect.
+	findInert func(T) []Fault
+	// findFaults returns the faults of the values.
+	findFaults func(T) []Fault
 }
 
 // A source is a ConfigMap that is parsed key by key.
@@ -131,7 +131,7 @@ func (r *layerReader[T]) layers(text string) layers[T] {
 		return l
 	}
 	if root.Kind != yaml.MappingNode {
-		r.faults = append(r.faults, Fault{Line: root.Line, Field: r.key, Problem: shown(root) + ": want keys and values"})
+		r.faults = append(r.faults, Fault{Line: root.Line, Field: r.key, Problem: printValue(root) + ": want keys and values"})
 		return l
 	}
 	all, at := root, r.key
@@ -154,7 +154,7 @@ func (r *layerReader[T]) layers(text string) layers[T] {
 		return l
 	}
 	if some.Kind != yaml.SequenceNode {
-		r.faults = append(r.faults, Fault{Line: some.Line, Field: join(r.key, r.list), Problem: shown(some) + ": want a list"})
+		r.faults = append(r.faults, Fault{Line: some.Line, Field: join(r.key, r.list), Problem: printValue(some) + ": want a list"})
 		return l
 	}
 	for i, item := range some.Content {
@@ -163,16 +163,16 @@ func (r *layerReader[T]) layers(text string) layers[T] {
 		}
 		l.some = append(l.some, r.layer(item, fmt.Sprintf("%s.%s[%d]", r.key, r.list, i), l.all, known))
 	}
-	r.notices = append(r.notices, overlapping(l.some)...)
+	r.notices = append(r.notices, findOverlaps(l.some)...)
 	return l
 }
 
 // layer reads an entry. A fault that the entry inherits from the settings of
 // all nodes is not reported again.
 func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault) layer[T] {
-	e := layer[T]{at: at}
+	e := layer[T]{path: at}
 	if n.Kind != yaml.MappingNode {
-		r.faults = append(r.faults, Fault{Line: n.Line, Field: at, Problem: shown(n) + ": want keys and values, such as nodeSelector: …"})
+		r.faults = append(r.faults, Fault{Line: n.Line, Field: at, Problem: printValue(n) + ": want keys and values, such as nodeSelector: …"})
 		return e
 	}
 	r.spell(n, at, "name", "nodeSelector")
@@ -188,7 +188,7 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 	}
 	selected := pick(&yaml.Node{Content: slices.Clone(who.Content)}, "nodeSelector")
 	keys, p := readMapping[entryKeys](who, "")
-	c := checker{bad: p.bad(), lenient: true}
+	c := checker{bad: p.faultyFields(), lenient: true}
 	c.mapping(reflect.ValueOf(keys), "")
 	c.selector(keys.Selector, "nodeSelector")
 	for _, f := range c.faults {
@@ -212,7 +212,7 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 // strategy reads the settings at a path (at).
 func (r *layerReader[T]) strategy(n *yaml.Node, at string) (T, *parser) {
 	v, p := readMapping[T](n, r.key)
-	c := checker{bad: p.bad(), lenient: true}
+	c := checker{bad: p.faultyFields(), lenient: true}
 	c.mapping(reflect.ValueOf(v), r.key)
 	for _, f := range c.faults {
 		p.faults = append(p.faults, Fault{Line: p.lineOf(f.Field), Field: f.Field, Problem: f.Problem})
@@ -228,11 +228,11 @@ func (r *layerReader[T]) check(v T, known []Fault) (faults, inert []Fault) {
 		return nil, nil
 	}
 	isKnown := func(f Fault) bool { return slices.Contains(known, f) }
-	if r.wrong != nil {
-		faults = slices.DeleteFunc(r.wrong(v), isKnown)
+	if r.findFaults != nil {
+		faults = slices.DeleteFunc(r.findFaults(v), isKnown)
 	}
-	if r.inert != nil {
-		inert = slices.DeleteFunc(r.inert(v), isKnown)
+	if r.findInert != nil {
+		inert = slices.DeleteFunc(r.findInert(v), isKnown)
 	}
 	return faults, inert
 }
@@ -250,11 +250,11 @@ func (r *layerReader[T]) spell(n *yaml.Node, at string, known ...string) {
 func (r *layerReader[T]) add(p *parser, oldPath, newPath string) {
 	slices.SortStableFunc(p.faults, func(a, b Fault) int { return a.Line - b.Line })
 	for _, f := range p.faults {
-		f.Field = moved(f.Field, oldPath, newPath)
+		f.Field = movePath(f.Field, oldPath, newPath)
 		r.faults = append(r.faults, f)
 	}
 	for _, f := range p.notices {
-		f.Field = moved(f.Field, oldPath, newPath)
+		f.Field = movePath(f.Field, oldPath, newPath)
 		r.notices = append(r.notices, f)
 	}
 }
@@ -263,7 +263,7 @@ func (r *layerReader[T]) add(p *parser, oldPath, newPath string) {
 // their fields, it replaces the name of the key by path.
 func (r *layerReader[T]) addAt(p *parser, faults, notices []Fault, path string) {
 	placed := func(f Fault) Fault {
-		return Fault{Line: p.lineOf(f.Field), Field: moved(f.Field, r.key, path), Problem: f.Problem}
+		return Fault{Line: p.lineOf(f.Field), Field: movePath(f.Field, r.key, path), Problem: f.Problem}
 	}
 	for _, f := range faults {
 		r.faults = append(r.faults, placed(f))

@@ -25,9 +25,9 @@ func cluster(t *testing.T, data map[string]string) Cluster {
 	return c
 }
 
-// on returns the configuration of a node. The test fails if a label or
+// nodeConfig returns the configuration of a node. The test fails if a label or
 // annotation of the node has a fault.
-func on(t *testing.T, c Cluster, labels, annotations map[string]string) NodeConfig {
+func nodeConfig(t *testing.T, c Cluster, labels, annotations map[string]string) NodeConfig {
 	t.Helper()
 	n, faults := c.Node(labels, annotations)
 	for _, f := range faults {
@@ -39,8 +39,8 @@ func on(t *testing.T, c Cluster, labels, annotations map[string]string) NodeConf
 var big = map[string]string{"size": "big"}
 
 func TestConfigMapThatIsNotThereMeansTheDefaultsOfAFileWithoutSections(t *testing.T) {
-	got := on(t, cluster(t, nil), nil, nil).Policy
-	want := parsed(t, header).Policy
+	got := nodeConfig(t, cluster(t, nil), nil, nil).Policy
+	want := mustParse(t, header).Policy
 	if diff := cmp.Diff(want, got, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
 		t.Errorf("(-file +ConfigMap):\n%s", diff)
 	}
@@ -59,8 +59,8 @@ func TestConfigMapMeansWhatTheNodesFileMeans(t *testing.T) {
 	for key, text := range data {
 		file += key + ": '" + text + "'\n"
 	}
-	want := parsed(t, file)
-	got := on(t, cluster(t, data), nil, nil)
+	want := mustParse(t, file)
+	got := nodeConfig(t, cluster(t, data), nil, nil)
 	if diff := cmp.Diff(want.Policy, got.Policy, cmp.Exporter(func(reflect.Type) bool { return true })); diff != "" {
 		t.Errorf("(-file +ConfigMap):\n%s", diff)
 	}
@@ -86,7 +86,7 @@ func TestTheChartsConfigMapBoundsNothing(t *testing.T) {
 		t.Fatalf("%s is missing in %v", keyThreshold, values.Config.Data)
 	}
 	c := cluster(t, values.Config.Data)
-	p := on(t, c, nil, nil).Policy
+	p := nodeConfig(t, c, nil, nil).Policy
 	if p.Suppress.Enable || p.Evict != (evict.Config{}) || !p.CPUQOS.Enable || !p.Overcommit.Enable || len(c.Notices()) > 0 {
 		t.Errorf("the chart's ConfigMap means %+v, with the notices %q", p, c.Notices())
 	}
@@ -97,7 +97,7 @@ func TestTheChartsConfigMapBoundsNothing(t *testing.T) {
 func TestEnableAloneHasKoordinatorsThreshold(t *testing.T) {
 	c := cluster(t, map[string]string{keyThreshold: `{"clusterStrategy": {"enable": true}}`})
 	want := policy.Suppress{Enable: true, ThresholdPercent: 65, Policy: policy.SuppressCPUSet}
-	if got := on(t, c, nil, nil).Policy.Suppress; got != want {
+	if got := nodeConfig(t, c, nil, nil).Policy.Suppress; got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -120,7 +120,7 @@ func TestConfigMapFirstEntryThatSelectsTheNodeWins(t *testing.T) {
 		"one without a selector holds for no node": {map[string]string{"name": "none"}, 70, keyThreshold + ".nodeStrategies[2]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := on(t, c, tc.labels, nil)
+			n := nodeConfig(t, c, tc.labels, nil)
 			if s := n.Policy.Suppress; s.ThresholdPercent != tc.want || s.MinPercent != 5 || !s.Enable {
 				t.Errorf("suppress is %+v; want %d %% and what the cluster says", s, tc.want)
 			}
@@ -142,7 +142,7 @@ func TestNodeSelectorKnowsAllOperators(t *testing.T) {
 		`{"matchLabels": {"size": "big"}, "matchExpressions": [{"key": "x", "operator": "Exists"}]}`: false,
 	} {
 		c := cluster(t, map[string]string{keyBurst: `{"nodeStrategies": [{"nodeSelector": ` + text + `, "policy": "auto"}]}`})
-		if got := on(t, c, big, nil).Policy.Burst.Policy == policy.BurstAuto; got != want {
+		if got := nodeConfig(t, c, big, nil).Policy.Burst.Policy == policy.BurstAuto; got != want {
 			t.Errorf("%s selects size=big: %v, want %v", text, got, want)
 		}
 	}
@@ -159,7 +159,7 @@ func TestConfigMapBadKeyKeepsItsOldValueAndTheOthersChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, faults := ParseConfigMapOver(last, map[string]string{keyThreshold: bad, keyColocation: `{"enable": true}`})
-			p := on(t, c, nil, nil).Policy
+			p := nodeConfig(t, c, nil, nil).Policy
 			if len(faults) == 0 || p.Suppress.ThresholdPercent != 50 {
 				t.Errorf("%d faults, suppress at %d %%; want faults and the 50 %% of before", len(faults), p.Suppress.ThresholdPercent)
 			}
@@ -210,7 +210,7 @@ func TestConfigMapUnknownKeysWarnAndTheRestHolds(t *testing.T) {
 			if !slices.Equal(c.Notices(), []string{tc.want}) {
 				t.Errorf("notices\n%v\nwant\n%s", c.Notices(), tc.want)
 			}
-			if tc.key == keyThreshold && !on(t, c, nil, nil).Policy.Suppress.Enable {
+			if tc.key == keyThreshold && !nodeConfig(t, c, nil, nil).Policy.Suppress.Enable {
 				t.Error("the key beside it is not in force")
 			}
 		})
@@ -226,7 +226,7 @@ func TestConfigMapKeysOfLaterAreReadAndNoticed(t *testing.T) {
 		keyColocation:    `{"enable": true, "midCPUThresholdPercent": 50, "extensions": {"a": 1}}`,
 		keyQOS:           `{"clusterStrategy": {"lsClass": {"networkQOS": {"enable": true, "ingressRequest": 10}}}}`,
 	})
-	n := on(t, c, nil, nil)
+	n := nodeConfig(t, c, nil, nil)
 	for _, want := range []string{"system-config.minFreeKbytesFactor", "system-config.schedFeatures", "cpu-normalization-config", "resource-amplification-config", "colocation-config.midCPUThresholdPercent", "resource-qos-config.lsClass.networkQOS"} {
 		if !slices.Contains(n.Notices, want+" "+notActedOn) {
 			t.Errorf("no notice of %s in %q", want, n.Notices)
@@ -243,13 +243,13 @@ func TestNodeCannotTurnOnWhatTheClusterLeavesOff(t *testing.T) {
 	for name, global := range map[string]string{"off": `"enable": false,`, "not set": ""} {
 		t.Run(name, func(t *testing.T) {
 			c := cluster(t, map[string]string{keyColocation: `{` + global + `"nodeConfigs": [{"nodeSelector": {"matchLabels": {"size": "big"}}, "enable": true}]}`})
-			if on(t, c, labels, notes).Policy.Overcommit.Enable {
+			if nodeConfig(t, c, labels, notes).Policy.Overcommit.Enable {
 				t.Error("colocation is on")
 			}
 		})
 	}
 	c := cluster(t, map[string]string{keyColocation: `{"enable": true, "nodeConfigs": [{"nodeSelector": {"matchLabels": {"size": "big"}}, "enable": false}]}`})
-	if on(t, c, big, nil).Policy.Overcommit.Enable {
+	if nodeConfig(t, c, big, nil).Policy.Overcommit.Enable {
 		t.Error("a node could not turn off what the cluster turns on")
 	}
 }
@@ -259,7 +259,7 @@ func TestNodesAnnotationGoesOverEntriesAndItsRatioLabelsOverThat(t *testing.T) {
 		"nodeConfigs": [{"nodeSelector": {}, "cpuReclaimThresholdPercent": 70}]}`})
 	labels := map[string]string{"node.koordinator.sh/memory-reclaim-ratio": "0.29"}
 	notes := map[string]string{annotationColocation: `{"cpuReclaimThresholdPercent": 80, "memoryReclaimThresholdPercent": 90}`}
-	o := on(t, c, labels, notes).Policy.Overcommit
+	o := nodeConfig(t, c, labels, notes).Policy.Overcommit
 	if o.CPU.ThresholdPercent != 80 || o.Memory.ThresholdPercent != 29 || o.DegradeAfter.Minutes() != 5 {
 		t.Errorf("cpu %d %%, memory %d %%, %v; want 80 of the annotation, 29 of the label, 5 min of the cluster", o.CPU.ThresholdPercent, o.Memory.ThresholdPercent, o.DegradeAfter)
 	}
@@ -297,7 +297,7 @@ func TestNodesReservationIsKeptFromBatchWork(t *testing.T) {
 		`{"resources": {"cpu": "1", "memory": "1Gi"}, "reservedCPUs": "0-3"}`:                                    4000,
 		`{"resources": {"cpu": "1", "memory": "1Gi"}, "reservedCPUs": "0-3", "applyPolicy": "ReservedCPUsOnly"}`: 0,
 	} {
-		policy := on(t, c, nil, map[string]string{annotationReservation: text}).Policy
+		policy := nodeConfig(t, c, nil, map[string]string{annotationReservation: text}).Policy
 		o := policy.Overcommit
 		used, cpus := want, unit.CPUSet{}
 		if strings.Contains(text, "reservedCPUs") { // the node reserves certain CPUs and not an amount

@@ -21,8 +21,8 @@ func readMapping[T any](n *yaml.Node, path string) (T, *parser) {
 	return v, p
 }
 
-// bad returns the fields with a fault.
-func (p *parser) bad() map[string]bool {
+// faultyFields returns the fields with a fault.
+func (p *parser) faultyFields() map[string]bool {
 	bad := map[string]bool{}
 	for _, f := range p.faults {
 		bad[f.Field] = true
@@ -43,8 +43,8 @@ func pick(mapping *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// moved replaces the prefix oldPath of a field's path by newPath.
-func moved(field, oldPath, newPath string) string {
+// movePath replaces the prefix oldPath of a field's path by newPath.
+func movePath(field, oldPath, newPath string) string {
 	rest := strings.TrimPrefix(strings.TrimPrefix(field, oldPath), ".")
 	if rest == "" || strings.HasPrefix(rest, "[") {
 		return newPath + rest

@@ -32,7 +32,7 @@ type Config struct {
 	// matches a cgroup applies. Tenon never changes a cgroup that no rule matches.
 	Rules []match.Rule
 	// ContainerSockets are the sockets of the container runtimes, in the
-	// notation of package container. If it is empty, the usual paths count.
+	// notation of package container. If it is empty, the usual paths are used.
 	ContainerSockets []string
 	// Policy is the configuration of the policies.
 	Policy policy.Config
@@ -121,7 +121,7 @@ func Parse(data []byte) (Config, []Fault) {
 		Notices:          slices.Concat(noticesOfRules(f.Rules), workers.Notices(f.Slices, f.uses()), f.Notices()),
 	}
 	c.Policy.Pool.CPUs = f.cpus()
-	c.Policy.Seats.Slices = workers.Of(f.Slices, f.uses())
+	c.Policy.Seats.Slices = workers.Slices(f.Slices, f.uses())
 	c.Policy.Cache.Peak = valueOf(f.MemoryBandwidth)
 	f.reserve(&c.Policy.Overcommit)
 	for _, r := range f.Rules {

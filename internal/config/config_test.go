@@ -29,9 +29,9 @@ var update = flag.Bool("update", false, "rewrite the messages of the wrong files
 
 const header = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nrules:\n- {name: batch, class: BE, units: [batch.slice]}\n"
 
-// parsed returns the configuration in a text. The test fails if the text has a
-// fault.
-func parsed(t *testing.T, text string) Config {
+// mustParse returns the configuration in a text. The test fails if the text has
+// a fault.
+func mustParse(t *testing.T, text string) Config {
 	t.Helper()
 	c, faults := Parse([]byte(text))
 	for _, f := range faults {
@@ -80,18 +80,18 @@ func TestWrongFilesGetTheirMessage(t *testing.T) {
 	}
 }
 
-// unasked is the burst configuration without a policy. Its numbers apply to
+// defaultBurst is the burst configuration without a policy. Its numbers apply to
 // pods that set their own policy.
-var unasked = policy.Burst{CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50}
+var defaultBurst = policy.Burst{CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50}
 
 // TestDefaultFileTurnsOnCPUQOSAlone checks that the file of a new installation
 // does not bound BE: only an owner's own setting enables CPU suppress.
 func TestDefaultFileTurnsOnCPUQOSAlone(t *testing.T) {
-	c := parsed(t, string(Default()))
+	c := mustParse(t, string(Default()))
 	want := policy.Config{
 		CPUQOS: policy.CPUQOS{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},
 		Pool:   facts.Pool{LendLSR: true}, Suppress: policy.Suppress{ThresholdPercent: 65, Policy: policy.SuppressQuota},
-		Burst: unasked,
+		Burst: defaultBurst,
 	}
 	if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Rules) == 0 || len(c.Notices) > 0 {
 		t.Errorf("the default file means %+v", c)
@@ -106,7 +106,7 @@ func TestDefaultFileIsRightWithEverySettingSwitchedOn(t *testing.T) {
 		t.Fatalf("%d settings that are switched off; want some", n)
 	}
 	text := strings.ReplaceAll(string(off.ReplaceAll(Default(), []byte("$1$2"))), "enable: false", "enable: true")
-	c := parsed(t, text)
+	c := mustParse(t, text)
 	if !c.Policy.Suppress.Enable || c.Policy.Suppress.MinPercent == 0 || c.Policy.Evict.Memory.ThresholdPercent == 0 || len(c.Policy.Memory.Classes) == 0 || len(c.Rules) < 3 {
 		t.Errorf("switched on, the settings mean %+v", c)
 	}
@@ -118,8 +118,8 @@ func TestMissingSectionsEnableNothing(t *testing.T) {
 		"without keys": header + "resource-threshold-config:\nresource-qos-config: {}\ncpu-burst-config: null\ncolocation-config:\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := parsed(t, text)
-			want := policy.Config{Pool: facts.Pool{LendLSR: true}, Suppress: policy.Suppress{ThresholdPercent: 65, Policy: policy.SuppressCPUSet}, Burst: unasked}
+			c := mustParse(t, text)
+			want := policy.Config{Pool: facts.Pool{LendLSR: true}, Suppress: policy.Suppress{ThresholdPercent: 65, Policy: policy.SuppressCPUSet}, Burst: defaultBurst}
 			if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Notices) > 0 {
 				t.Errorf("got %+v", c)
 			}
@@ -128,7 +128,7 @@ func TestMissingSectionsEnableNothing(t *testing.T) {
 }
 
 func TestRulesKeepTheirOrderAndAmounts(t *testing.T) {
-	c := parsed(t, `
+	c := mustParse(t, `
 apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 250ms
@@ -166,7 +166,7 @@ func TestStrategiesMeanTheSameInEveryNotation(t *testing.T) {
 		CPUQOS: policy.CPUQOS{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},
 		Pool:   facts.Pool{LendLSR: true}, Suppress: policy.Suppress{Enable: true, ThresholdPercent: 70, MinPercent: 5, Policy: policy.SuppressCPUSet},
 		Memory: memory.Config{Classes: map[node.Class]memory.Shares{node.BE: {ThrottlingPercent: 80}}},
-		Burst:  unasked,
+		Burst:  defaultBurst,
 	}
 	const threshold = `{"enable": true, "cpuSuppressThresholdPercent": 70, "cpuSuppressMinPercent": 5}`
 	const qos = `{"beClass": {"cpuQOS": {"enable": true}, "memoryQOS": {"enable": true, "throttlingPercent": 80}}}`
@@ -186,7 +186,7 @@ func TestStrategiesMeanTheSameInEveryNotation(t *testing.T) {
 				return fmt.Sprintf(form, json)
 			}
 			text := header + "resource-threshold-config: " + write(threshold) + "\nresource-qos-config: " + write(qos) + "\n"
-			if c := parsed(t, text); !reflect.DeepEqual(c.Policy, want) {
+			if c := mustParse(t, text); !reflect.DeepEqual(c.Policy, want) {
 				t.Errorf("got %+v, want %+v", c.Policy, want)
 			}
 		})
@@ -209,7 +209,7 @@ func TestCPUQOSIsOnIfLSOrBEAsksForIt(t *testing.T) {
 		"lsrClass: {cpuQOS: {enable: true}}":                                      false,
 		"systemClass: {cpuQOS: {enable: true}}":                                   false,
 	} {
-		c := parsed(t, header+"resource-qos-config:\n  "+classes+"\n")
+		c := mustParse(t, header+"resource-qos-config:\n  "+classes+"\n")
 		if c.Policy.CPUQOS.Enable != want {
 			t.Errorf("%s: CPU QoS is %v, want %v", classes, c.Policy.CPUQOS.Enable, want)
 		}
@@ -227,7 +227,7 @@ func TestSchedIdleOfBEChoosesTheMeans(t *testing.T) {
 		"{beClass: {cpuQOS: {schedIdle: 0}}, lsClass: {cpuQOS: {enable: true}}}":               "", // cpuQOS is not enabled
 		"{lsClass: {cpuQOS: {enable: true, schedIdle: 1}}, beClass: {cpuQOS: {enable: true}}}": "",
 	} {
-		c := parsed(t, header+"resource-qos-config:\n  "+classes+"\n")
+		c := mustParse(t, header+"resource-qos-config:\n  "+classes+"\n")
 		if !c.Policy.CPUQOS.Enable || c.Policy.CPUQOS.Means != want {
 			t.Errorf("%s: %+v, want %q", classes, c.Policy.CPUQOS, want)
 		}
@@ -238,7 +238,7 @@ func TestSchedIdleOfBEChoosesTheMeans(t *testing.T) {
 }
 
 func TestMemoryQOSOfLSRHoldsForLSE(t *testing.T) {
-	c := parsed(t, header+`
+	c := mustParse(t, header+`
 resource-qos-config:
   lsrClass: {memoryQOS: {enable: true, minLimitPercent: 30, lowLimitPercent: 90}}
   lsClass: {memoryQOS: {enable: false, lowLimitPercent: 50}}
@@ -278,18 +278,18 @@ func TestWhatIsNotActedOnIsNoticed(t *testing.T) {
 		for _, key := range want {
 			notices = append(notices, key+" is not acted on by this version")
 		}
-		if c := parsed(t, header+text+"\n"); !slices.Equal(c.Notices, notices) {
+		if c := mustParse(t, header+text+"\n"); !slices.Equal(c.Notices, notices) {
 			t.Errorf("%s: notices %q, want %q", text, c.Notices, notices)
 		}
 	}
 }
 
 func TestRulesThatAskForMoreThanThereIsAreNoticed(t *testing.T) {
-	c := parsed(t, "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nrules:\n- {name: db, class: LSE, units: [db.service], requests: {cpu: 4}}\n- {name: bound, class: LSR, units: [a.service]}\n")
+	c := mustParse(t, "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nrules:\n- {name: db, class: LSE, units: [db.service], requests: {cpu: 4}}\n- {name: bound, class: LSR, units: [a.service]}\n")
 	if len(c.Notices) != 1 || !strings.Contains(c.Notices[0], "rules[1]: class LSR without requests.cpu") {
 		t.Errorf("notices %q, want one for the rule that does not say how many CPUs are its own", c.Notices)
 	}
-	c = parsed(t, "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n")
+	c = mustParse(t, "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n")
 	if len(c.Notices) != 1 || !strings.Contains(c.Notices[0], "rules") {
 		t.Errorf("without rules: notices %q, want one that says so", c.Notices)
 	}
@@ -380,7 +380,7 @@ func TestTextThatGrowsIsRefused(t *testing.T) {
 
 func TestFileOfMoreThanAMegabyteIsRefused(t *testing.T) {
 	comment := "#" + strings.Repeat("x", MaxSize-len(header)-2) + "\n"
-	parsed(t, header+comment)
+	mustParse(t, header+comment)
 	if _, faults := Parse([]byte(header + comment + "\n")); len(faults) != 1 || !strings.Contains(faults[0].Problem, "longer than 1048576 bytes") {
 		t.Errorf("faults %v, want that the file is too long", faults)
 	}
@@ -421,7 +421,7 @@ func TestSignalsAreOnUnlessTheyAreSwitchedOff(t *testing.T) {
 		"signals: {pressure: \"off\"}\n":   {RunQueueDelay: true},
 		"signals: {runQueueDelay: off, pressure: off}\n": {},
 	} {
-		if got := parsed(t, head+text).Signals; got != want {
+		if got := mustParse(t, head+text).Signals; got != want {
 			t.Errorf("%q: %+v, want %+v", text, got, want)
 		}
 	}

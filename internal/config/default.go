@@ -97,8 +97,8 @@ func classDefaults(identity int64, expels bool, cacheEnd, watermark unit.Percent
 	}
 }
 
-// orDefaults returns s with defaults for the keys that are not set.
-func (s Strategies) orDefaults() Strategies {
+// withDefaults returns s with defaults for the keys that are not set.
+func (s Strategies) withDefaults() Strategies {
 	fill(reflect.ValueOf(&s).Elem(), reflect.ValueOf(defaults))
 	return s
 }

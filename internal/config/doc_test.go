@@ -152,7 +152,7 @@ func defaultText(path string, v reflect.Value) string {
 		}
 		texts = nil
 		for _, c := range defaults.QOS.classes() {
-			texts = append(texts, plainJSON(at(reflect.ValueOf(c.Class), strings.TrimPrefix(path, prefix))))
+			texts = append(texts, plainJSON(valueAt(reflect.ValueOf(c.Class), strings.TrimPrefix(path, prefix))))
 		}
 	}
 	if len(slices.Compact(slices.Clone(texts))) == 1 {
@@ -161,12 +161,12 @@ func defaultText(path string, v reflect.Value) string {
 	return strings.Join(texts, " / ")
 }
 
-// at returns the value at a dotted path below v.
-func at(v reflect.Value, path string) reflect.Value {
+// valueAt returns the value at a dotted path below v.
+func valueAt(v reflect.Value, path string) reflect.Value {
 	name, rest, nested := strings.Cut(path, ".")
 	for _, k := range keysOf(v.Type()) {
 		if k.name == name && nested {
-			return at(v.FieldByIndex(k.index), rest)
+			return valueAt(v.FieldByIndex(k.index), rest)
 		}
 		if k.name == name {
 			return v.FieldByIndex(k.index)

@@ -18,7 +18,7 @@ func TestAllocatableEndsNothingAndSaysSo(t *testing.T) {
 		"cpuAllocatableEvictThresholdPercent: 90": "cpuAllocatableEvictThresholdPercent is not acted on by this version",
 		"memoryAllocatableEvictLowerPercent: 80":  "memoryAllocatableEvictLowerPercent is not acted on by this version",
 	} {
-		c := parsed(t, header+"resource-threshold-config: {enable: true, "+keys+"}\n")
+		c := mustParse(t, header+"resource-threshold-config: {enable: true, "+keys+"}\n")
 		if len(c.Notices) != 1 || !strings.Contains(c.Notices[0], want) {
 			t.Errorf("%s: notices: %q", keys, c.Notices)
 		}
@@ -36,7 +36,7 @@ func TestAnObjectiveNeedsNoThreshold(t *testing.T) {
 		"resource-threshold-config: {enable: true}\n",
 		"resource-qos-config: {beClass: {cpuQOS: {enable: true}}}\n",
 	} {
-		if c := parsed(t, rule+text); len(c.Notices) > 0 {
+		if c := mustParse(t, rule+text); len(c.Notices) > 0 {
 			t.Errorf("%s: notices %q", text, c.Notices)
 		}
 	}
@@ -62,14 +62,14 @@ func TestNothingIsEndedUnlessAKeySaysSo(t *testing.T) {
 		"{enable: true, cpuEvictThresholdPercent: 85, cpuEvictTimeWindowSeconds: 5}": {
 			CPU: evict.CPUConfig{ThresholdPercent: 85, LowerPercent: 83, Window: 5 * time.Second}, Grace: 10 * time.Second},
 	} {
-		if got := parsed(t, header+"resource-threshold-config: "+text+"\n").Policy.Evict; got != want {
+		if got := mustParse(t, header+"resource-threshold-config: "+text+"\n").Policy.Evict; got != want {
 			t.Errorf("%s: %+v, want %+v", text, got, want)
 		}
 	}
 }
 
 func TestKeysOfEvictionsThatDoNothingAreNoticed(t *testing.T) {
-	c := parsed(t, header+"resource-threshold-config: {enable: true, memoryEvictLowerPercent: 60, cpuEvictBESatisfactionUpperPercent: 60}\n")
+	c := mustParse(t, header+"resource-threshold-config: {enable: true, memoryEvictLowerPercent: 60, cpuEvictBESatisfactionUpperPercent: 60}\n")
 	for _, want := range []string{
 		"resource-threshold-config.memoryEvictLowerPercent has no effect without memoryEvictThresholdPercent",
 		"resource-threshold-config.cpuEvictBESatisfactionUpperPercent has no effect without cpuEvictBESatisfactionLowerPercent",

@@ -102,10 +102,10 @@ func valueOf[T any](m node.Maybe[T]) T {
 	return v
 }
 
-// leastMemory is the smallest memory.max that a workload may have. With less, the
+// minMemory is the smallest memory.max that a workload may have. With less, the
 // kernel kills a program when it starts, so container runtimes also refuse less than 6
 // MB. The usual cause of a smaller limit is a missing suffix (limits: {memory: 4}).
-const leastMemory unit.Bytes = 6 << 20
+const minMemory unit.Bytes = 6 << 20
 
 // file makes the checks of the file that the tags of the struct cannot express.
 // The strategies are checked elsewhere.
@@ -114,7 +114,7 @@ func (c *checker) file(f file) {
 	c.need("kind", f.Kind.Known(), "NodeConfig")
 	if list, given := f.CPUs.Value(); given {
 		if set, err := unit.ParseCPUSet(list); err != nil || set.Empty() {
-			c.fault("cpus", quoted(list)+": want CPUs such as 0-5,8")
+			c.fault("cpus", quote(list)+": want CPUs such as 0-5,8")
 		}
 	}
 	c.memoryBandwidth(f.MemoryBandwidth)
@@ -127,13 +127,13 @@ func (c *checker) file(f file) {
 	for i, address := range f.ContainerSockets {
 		kind, socket, _ := strings.Cut(address, "://")
 		if !slices.Contains([]string{"docker", "podman", "containerd"}, kind) || !path.IsAbs(socket) {
-			c.fault(fmt.Sprintf("containerSockets[%d]", i), quoted(address)+": want docker://, podman:// or containerd:// and the path of a socket, such as docker:///run/docker.sock")
+			c.fault(fmt.Sprintf("containerSockets[%d]", i), quote(address)+": want docker://, podman:// or containerd:// and the path of a socket, such as docker:///run/docker.sock")
 		}
 	}
 	workers.Check(f.Slices, f.uses(), c.bad, c.fault)
 	first := map[string]int{}
 	for i, r := range f.Rules {
-		if c.full() {
+		if c.isFull() {
 			return
 		}
 		at := fmt.Sprintf("rules[%d]", i)
@@ -141,9 +141,9 @@ func (c *checker) file(f file) {
 		c.need(at+".class", r.Class.Known(), "one of LSE, LSR, LS, BE, SYSTEM")
 		if name, named := r.Name.Value(); named {
 			if other, twice := first[name]; twice {
-				c.fault(at+".name", fmt.Sprintf("%s: rules[%d] has this name already", quoted(name), other))
+				c.fault(at+".name", fmt.Sprintf("%s: rules[%d] has this name already", quote(name), other))
 			} else if first[name] = i; !workers.IsName(name) {
-				c.fault(at+".name", quoted(name)+": "+workers.NameForm)
+				c.fault(at+".name", quote(name)+": "+workers.NameForm)
 			}
 		}
 		c.amounts(r, at)
@@ -164,14 +164,14 @@ func (c *checker) amounts(r rule, path string) {
 	if v := valueOf(r.Requests.Memory); v == unit.MaxBytes {
 		c.fault(path+".requests.memory", fmt.Sprintf("%v: want an amount such as 512Mi", v))
 	}
-	if v, limited := r.Limits.Memory.Value(); limited && v < leastMemory {
+	if v, limited := r.Limits.Memory.Value(); limited && v < minMemory {
 		c.fault(path+".limits.memory", fmt.Sprintf("%v bytes: want at least 6Mi (is a suffix such as Mi or Gi missing?)", v))
 	}
 }
 
 // match adds the faults of package match. Its errors begin with the field.
 func (c *checker) match(r rule, path string) {
-	for _, err := range all(r.rule().Check()) {
+	for _, err := range splitErrors(r.rule().Check()) {
 		field, problem, _ := strings.Cut(err.Error(), ": ")
 		if field == "cgroups, units, containers" && (c.badBelow(path+".cgroups") || c.badBelow(path+".units") || c.badBelow(path+".containers")) {
 			continue // the key was set, but refused
@@ -190,8 +190,8 @@ func noticesOfRules(rules []rule) []string {
 	return noticesOfOwnCPUs(rules)
 }
 
-// all (the function) returns the single errors that err joins.
-func all(err error) []error {
+// splitErrors returns the single errors that err joins.
+func splitErrors(err error) []error {
 	var joined interface{ Unwrap() []error }
 	if errors.As(err, &joined) {
 		return joined.Unwrap()

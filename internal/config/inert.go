@@ -75,7 +75,7 @@ func (k key) inertValue(v reflect.Value) string {
 	switch m := v.Interface().(type) {
 	case node.Maybe[string]:
 		if word, set := m.Value(); set && slices.Contains(k.inert, word) {
-			return quoted(word) + ": want " + k.want(aText)
+			return quote(word) + ": want " + k.want(aText)
 		}
 	case node.Maybe[unit.Percent]:
 		return inertNumber(k, m)
@@ -95,7 +95,7 @@ func inertNumber[T ~int64](k key, m node.Maybe[T]) string {
 // leaveOut unsets both percentages of the pair in the given mapping, if they contradict each
 // other, and returns a notice. It does not unset a pair that has an effect even then.
 func (p pair) leaveOut(mapping, usual any, path string) []Fault {
-	name, problem := p.crossed(reflect.ValueOf(mapping).Elem().Interface(), usual)
+	name, problem := p.contradiction(reflect.ValueOf(mapping).Elem().Interface(), usual)
 	if problem == "" {
 		return nil
 	}

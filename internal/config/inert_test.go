@@ -9,12 +9,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// noticed parses a ConfigMap, which must have no faults. It returns the
+// parseWithNotices parses a ConfigMap, which must have no faults. It returns the
 // configuration of a node, and all notices.
-func noticed(t *testing.T, data map[string]string) (NodeConfig, []string) {
+func parseWithNotices(t *testing.T, data map[string]string) (NodeConfig, []string) {
 	t.Helper()
 	c := cluster(t, data)
-	n := on(t, c, nil, nil)
+	n := nodeConfig(t, c, nil, nil)
 	return n, slices.Concat(c.Notices(), n.Notices)
 }
 
@@ -68,7 +68,7 @@ func TestAValueThatKoordinatorAcceptsKeepsItsSection(t *testing.T) {
 			"line 2: resource-threshold-config.nodeStrategies[0].cpuEvictBESatisfactionLowerPercent: 0: want a whole number from 1 to 60; it counts as not set"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, notices := noticed(t, tc.data)
+			n, notices := parseWithNotices(t, tc.data)
 			if !tc.holds(n) {
 				t.Errorf("the section means %+v", n.Policy)
 			}
@@ -83,7 +83,7 @@ func TestAValueThatKoordinatorAcceptsKeepsItsSection(t *testing.T) {
 // because Koordinator and ACK use both.
 func TestSwitchesAreTrueOrOne(t *testing.T) {
 	for _, v := range []string{"true", "1"} {
-		n, notices := noticed(t, map[string]string{
+		n, notices := parseWithNotices(t, map[string]string{
 			keyQOS:    `{"clusterStrategy":{"lsClass":{"cpuQOS":{"enable":` + v + `},"memoryQOS":{"enable":true,"pageCacheEnable":` + v + `,"pageCacheReclaimSync":` + v + `,"oomKillGroup":` + v + `}},"beClass":{"cpuQOS":{"enable":true,"schedIdle":` + v + `}}}}`,
 			keySystem: `{"clusterStrategy":{"pageCacheLimitEnabled":` + v + `,"memcgReapBackGround":` + v + `}}`,
 		})
@@ -104,7 +104,7 @@ func TestSwitchesAreTrueOrOne(t *testing.T) {
 // TestAnEmptyTextIsNotSet checks texts that templates write when a value is not
 // set.
 func TestAnEmptyTextIsNotSet(t *testing.T) {
-	n, notices := noticed(t, map[string]string{
+	n, notices := parseWithNotices(t, map[string]string{
 		keyThreshold:  `{"clusterStrategy":{"enable":true,"memoryEvictThresholdPercent":0,"cpuSuppressPolicy":"","cpuEvictPolicy":"","cpuSuppressMinPercent":""}}`,
 		keyQOS:        `{"clusterStrategy":{"policies":{"cpuPolicy":"","netQOSPolicy":""},"beClass":{"cpuQOS":{"enable":true}}}}`,
 		keyBurst:      `{"clusterStrategy":{"policy":""}}`,
@@ -125,7 +125,7 @@ func TestAnEmptyTextIsNotSet(t *testing.T) {
 // TestKeysAreReadInAnyCase checks the spellings that Koordinator's own manuals
 // and tests use.
 func TestKeysAreReadInAnyCase(t *testing.T) {
-	n, notices := noticed(t, map[string]string{
+	n, notices := parseWithNotices(t, map[string]string{
 		keyThreshold: `{"ClusterStrategy":{"Enable":true,"CPUSuppressThresholdPercent":55,"cpuEvictThresholdPercent":80,"memoryEvictThresholdPercent":0,"CPUEvictTimeWindowSeconds":300},
 			"NodeStrategies":[{"nodeselector":{"MatchLabels":{"a":"b"}},"cpuSuppressThresholdPercent":10}]}`,
 	})
@@ -144,7 +144,7 @@ func TestKeysAreReadInAnyCase(t *testing.T) {
 	}
 	// If a section has two spellings of a key, the exact one counts.
 	c := cluster(t, map[string]string{keyThreshold: `{"clusterStrategy":{"Enable":false,"enable":true,"memoryEvictThresholdPercent":0}}`})
-	if !on(t, c, nil, nil).Policy.Suppress.Enable || len(c.Notices()) != 1 || !strings.Contains(c.Notices()[0], "Enable: unknown key: did you mean enable?") {
+	if !nodeConfig(t, c, nil, nil).Policy.Suppress.Enable || len(c.Notices()) != 1 || !strings.Contains(c.Notices()[0], "Enable: unknown key: did you mean enable?") {
 		t.Errorf("notices %q", c.Notices())
 	}
 	q, found, faults := ReadLenientJSON[BlkIOQOS](`{"blocks":[{"name":"/dev/vdb","type":"device","iocfg":{"readBPS":1048576,"writeIOPS":100}}]}`)
@@ -201,7 +201,7 @@ func TestMemoryEvictionThatKoordinatorsChartHasIsNoticed(t *testing.T) {
 // annotation of a node that contains misspelt keys.
 func TestAKeyOfANodesAnnotationThatIsMisspeltIsNoticed(t *testing.T) {
 	c := cluster(t, map[string]string{keyColocation: `{"enable":true}`})
-	n := on(t, c, nil, map[string]string{annotationColocation: `{"cpuReclaimTreshold":70}`, annotationReservation: `{"reservedCPU":"0"}`})
+	n := nodeConfig(t, c, nil, map[string]string{annotationColocation: `{"cpuReclaimTreshold":70}`, annotationReservation: `{"reservedCPU":"0"}`})
 	for _, want := range []string{
 		"annotation " + annotationColocation + ".cpuReclaimTreshold: unknown key: did you mean cpuReclaimThresholdPercent?",
 		"annotation " + annotationReservation + ".reservedCPU: unknown key: did you mean reservedCPUs?",

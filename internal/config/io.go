@@ -95,7 +95,7 @@ func (q QOS) noticesOfBlocks() []string {
 				notices = append(notices, path+".type "+podVolume+" "+notActedOn+": there are no pods here")
 			}
 			if name := valueOf(b.Name); valueOf(b.Type) != podVolume && strings.HasPrefix(name, "/dev/disk/") {
-				notices = append(notices, path+".name "+quoted(name)+" "+notActedOn+": want the name that it links to, such as /dev/vda, or a number such as 254:0")
+				notices = append(notices, path+".name "+quote(name)+" "+notActedOn+": want the name that it links to, such as /dev/vda, or a number such as 254:0")
 			}
 			if b.IO.latency() > 0 && !class.names[0].Sensitive() {
 				notices = append(notices, path+".ioCfg: latency targets are for services, not for "+string(class.names[0]))

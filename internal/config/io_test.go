@@ -13,7 +13,7 @@ import (
 )
 
 func TestBlockIOIsByClass(t *testing.T) {
-	c := parsed(t, header+`
+	c := mustParse(t, header+`
 resource-qos-config:
   beClass:
     blkioQOS:
@@ -41,7 +41,7 @@ resource-qos-config:
 	if files := policy.Files(c.Policy, nil); !slices.Contains(files, node.FileIOMax) || !slices.Contains(files, node.FileIOLatency) || !slices.Contains(files, node.FileBFQWeight) {
 		t.Errorf("snapshots show %v", files)
 	}
-	if files := policy.Files(parsed(t, header).Policy, nil); slices.ContainsFunc(files, func(f node.File) bool { return slices.Contains(node.IOFiles, f) }) {
+	if files := policy.Files(mustParse(t, header).Policy, nil); slices.ContainsFunc(files, func(f node.File) bool { return slices.Contains(node.IOFiles, f) }) {
 		t.Errorf("without blkioQOS snapshots show %v", files)
 	}
 }
@@ -61,7 +61,7 @@ func TestWhatIsNotDoneOfBlockIOIsNoticed(t *testing.T) {
 			be + `[0].name "/dev/disk/by-id/x" is not acted on by this version: want the name that it links to, such as /dev/vda, or a number such as 254:0`,
 		},
 	} {
-		c := parsed(t, header+"resource-qos-config: {beClass: {blkioQOS: {"+text+"}}}\n")
+		c := mustParse(t, header+"resource-qos-config: {beClass: {blkioQOS: {"+text+"}}}\n")
 		if !slices.Equal(c.Notices, want) {
 			t.Errorf("%s: notices\n%q, want\n%q", text, c.Notices, want)
 		}

@@ -61,10 +61,10 @@ func (p Policies) order() (begin node.Mechanism, measured bool) {
 	return "", true
 }
 
-// means gives the kernel feature that schedIdle selects, so that BE work gives way:
-// with 0 the least weight, with 1 cpu.idle. If schedIdle is not set, it selects none.
-// Koordinator's default of the key is 0, and there 0 selects none, because another
-// mechanism makes BE work give way.
+// means returns the kernel feature that schedIdle selects to make BE work give
+// way: 0 selects the least weight, and 1 selects cpu.idle. If schedIdle is not
+// set, it selects none. Koordinator's default of the key is 0, and there 0
+// selects none, because another mechanism makes BE work give way.
 func (c CPUQOS) means() node.Feature {
 	idle, set := c.SchedIdle.Value()
 	switch {

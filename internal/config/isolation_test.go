@@ -30,7 +30,7 @@ func TestTheOrderOfMechanismsIsTheConfiguredOne(t *testing.T) {
 		"{cpuIsolation: strongest, cpuPolicy: coreSched}":    {},
 		"{cpuIsolation: cpu.idle, cpuPolicy: groupIdentity}": {begin: node.MechanismIdle},
 	} {
-		c := parsed(t, header+"resource-qos-config: {policies: "+policies+", beClass: {cpuQOS: {enable: true}}}\n")
+		c := mustParse(t, header+"resource-qos-config: {policies: "+policies+", beClass: {cpuQOS: {enable: true}}}\n")
 		q := c.Policy.CPUQOS
 		if got := (order{q.Mechanism, q.Measured, q.NoTrials}); got != want || len(c.Notices) > 0 {
 			t.Errorf("%s: %+v, want %+v; notices %q", policies, got, want, c.Notices)
@@ -64,7 +64,7 @@ func TestIdentitiesComeFromTheClassesThatAreOn(t *testing.T) {
 		"{lsClass: {cpuQOS: {enable: true}}, lsrClass: {cpuQOS: {enable: false}}}":                                       {node.LSR: 0, node.LSE: 0},
 		"{beClass: {cpuQOS: {enable: true, groupIdentity: 0}}, systemClass: {cpuQOS: {enable: true, groupIdentity: 1}}}": {node.BE: 0, node.System: 1},
 	} {
-		c := parsed(t, header+"resource-qos-config:\n  "+classes+"\n")
+		c := mustParse(t, header+"resource-qos-config:\n  "+classes+"\n")
 		if got := c.Policy.CPUQOS.Identity; !maps.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", classes, got, want)
 		}
@@ -72,11 +72,11 @@ func TestIdentitiesComeFromTheClassesThatAreOn(t *testing.T) {
 }
 
 func TestTheSchedulersParametersAreRead(t *testing.T) {
-	c := parsed(t, header+"resource-qos-config: {policies: {cpuIsolationHoldMicroseconds: 0, cpuIsolationHeadroomCores: 0}, beClass: {cpuQOS: {enable: true, coreExpeller: true}}}\n").Policy.CPUQOS
+	c := mustParse(t, header+"resource-qos-config: {policies: {cpuIsolationHoldMicroseconds: 0, cpuIsolationHeadroomCores: 0}, beClass: {cpuQOS: {enable: true, coreExpeller: true}}}\n").Policy.CPUQOS
 	if c.Hold != node.Some(time.Duration(0)) || c.Headroom != node.Some(0) {
 		t.Errorf("hold %v, headroom %v; want 0 of each, which is not the default", c.Hold, c.Headroom)
 	}
-	c = parsed(t, header+"resource-qos-config: {beClass: {cpuQOS: {enable: true}}}\n").Policy.CPUQOS
+	c = mustParse(t, header+"resource-qos-config: {beClass: {cpuQOS: {enable: true}}}\n").Policy.CPUQOS
 	if c.Hold != node.Some(200*time.Microsecond) || c.Headroom.Known() {
 		t.Errorf("hold %v, headroom %v; want 200 µs and what the scheduler chooses", c.Hold, c.Headroom)
 	}
@@ -84,7 +84,7 @@ func TestTheSchedulersParametersAreRead(t *testing.T) {
 
 func TestSlicesAreLongUnlessTheyAreKept(t *testing.T) {
 	for policies, kept := range map[string]bool{"{}": false, "{cpuIsolationLongSlices: true}": false, "{cpuIsolationLongSlices: false}": true} {
-		c := parsed(t, header+"resource-qos-config: {policies: "+policies+", beClass: {cpuQOS: {enable: true}}}\n").Policy.CPUQOS
+		c := mustParse(t, header+"resource-qos-config: {policies: "+policies+", beClass: {cpuQOS: {enable: true}}}\n").Policy.CPUQOS
 		if c.SlicesUnmanaged != kept {
 			t.Errorf("%s: slices kept: %t", policies, c.SlicesUnmanaged)
 		}
@@ -92,7 +92,7 @@ func TestSlicesAreLongUnlessTheyAreKept(t *testing.T) {
 }
 
 func TestBEExpelsNobody(t *testing.T) {
-	c := parsed(t, header+"resource-qos-config: {beClass: {cpuQOS: {enable: true, coreExpeller: true}}}\n")
+	c := mustParse(t, header+"resource-qos-config: {beClass: {cpuQOS: {enable: true, coreExpeller: true}}}\n")
 	if len(c.Notices) != 1 || !strings.Contains(c.Notices[0], "beClass.cpuQOS.coreExpeller") {
 		t.Errorf("notices %q, want one that BE's coreExpeller does nothing", c.Notices)
 	}

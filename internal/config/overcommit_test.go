@@ -12,7 +12,7 @@ import (
 )
 
 func TestColocationByDefaultIsKoordinators(t *testing.T) {
-	c := parsed(t, header+"colocation-config: {enable: true}\n")
+	c := mustParse(t, header+"colocation-config: {enable: true}\n")
 	want := policy.Overcommit{
 		Enable: true,
 		CPU:    policy.Reclaim{ThresholdPercent: 60, Policy: policy.ByUsage}, Memory: policy.Reclaim{ThresholdPercent: 65, Policy: policy.ByUsage},
@@ -21,13 +21,13 @@ func TestColocationByDefaultIsKoordinators(t *testing.T) {
 	if !reflect.DeepEqual(c.Policy.Overcommit, want) || len(c.Notices) > 0 {
 		t.Errorf("got %+v with the notices %q, want %+v", c.Policy.Overcommit, c.Notices, want)
 	}
-	if off := parsed(t, header+"reserved: {cpu: 1}\ncolocation-config: {cpuReclaimThresholdPercent: 70}\n").Policy.Overcommit; !reflect.DeepEqual(off, policy.Overcommit{}) {
+	if off := mustParse(t, header+"reserved: {cpu: 1}\ncolocation-config: {cpuReclaimThresholdPercent: 70}\n").Policy.Overcommit; !reflect.DeepEqual(off, policy.Overcommit{}) {
 		t.Errorf("not enabled, it means %+v", off)
 	}
 }
 
 func TestEveryKeyOfColocationArrives(t *testing.T) {
-	c := parsed(t, `
+	c := mustParse(t, `
 apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 cpus: "0-3"

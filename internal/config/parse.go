@@ -99,31 +99,32 @@ func (p *parser) value(n *yaml.Node, path string, k key, to reflect.Value) {
 	case *Duration:
 		scalar(p, n, path, k, leaf, readInterval)
 	case *node.Maybe[bool]:
-		maybe(p, n, path, k, leaf, readBool)
+		readOptional(p, n, path, k, leaf, readBool)
 	case *node.Maybe[string]:
-		maybe(p, n, path, k, leaf, readText)
+		readOptional(p, n, path, k, leaf, readText)
 	case *node.Maybe[int64]:
-		maybe(p, n, path, k, leaf, readWhole[int64])
+		readOptional(p, n, path, k, leaf, readWhole[int64])
 	case *node.Maybe[float64]:
-		maybe(p, n, path, k, leaf, readNumber)
+		readOptional(p, n, path, k, leaf, readNumber)
 	case *node.Maybe[time.Duration]:
-		maybe(p, n, path, k, leaf, readDuration)
+		readOptional(p, n, path, k, leaf, readDuration)
 	case *node.Maybe[unit.Percent]:
-		maybe(p, n, path, k, leaf, readWhole[unit.Percent])
+		readOptional(p, n, path, k, leaf, readWhole[unit.Percent])
 	case *node.Maybe[unit.MilliCPU]:
-		maybe(p, n, path, k, leaf, readCPU)
+		readOptional(p, n, path, k, leaf, readCPU)
 	case *node.Maybe[unit.Bytes]:
-		maybe(p, n, path, k, leaf, readBytes)
+		readOptional(p, n, path, k, leaf, readBytes)
 	case *node.Maybe[Bandwidth]:
-		maybe(p, n, path, k, leaf, readBandwidth)
+		readOptional(p, n, path, k, leaf, readBandwidth)
 	default:
-		p.inner(n, path, k, to)
+		p.readInner(n, path, k, to)
 	}
 }
 
-// inner reads n, which must be a mapping or a list. A key without a value counts as an
-// empty mapping or list, because all keys below it may be commented out.
-func (p *parser) inner(n *yaml.Node, path string, k key, to reflect.Value) {
+// readInner reads n, which must be a mapping or a list. A key without a value
+// counts as an empty mapping or list, because all keys below it may be
+// commented out.
+func (p *parser) readInner(n *yaml.Node, path string, k key, to reflect.Value) {
 	switch empty := isNull(n); to.Kind() {
 	case reflect.Struct:
 		if !empty {
@@ -135,7 +136,7 @@ func (p *parser) inner(n *yaml.Node, path string, k key, to reflect.Value) {
 		}
 	case reflect.Map:
 		if !empty {
-			p.named(n, path, k, to)
+			p.readNamed(n, path, k, to)
 		}
 	default:
 		panic("config: no reader for the type " + to.Type().String())
@@ -145,7 +146,7 @@ func (p *parser) inner(n *yaml.Node, path string, k key, to reflect.Value) {
 func (p *parser) mapping(n *yaml.Node, path string, to reflect.Value) {
 	known := keysOf(to.Type())
 	if n.Kind != yaml.MappingNode {
-		p.fault(p.line(n), path, shown(n)+": want keys and values, such as "+known[0].name+": …")
+		p.fault(p.line(n), path, printValue(n)+": want keys and values, such as "+known[0].name+": …")
 		return
 	}
 	if p.lenient {
@@ -159,7 +160,7 @@ func (p *parser) mapping(n *yaml.Node, path string, to reflect.Value) {
 		child := join(path, label(name.Value))
 		switch {
 		case name.Kind != yaml.ScalarNode:
-			p.fault(p.line(name), path, shown(name)+" is not a key: want a name")
+			p.fault(p.line(name), path, printValue(name)+" is not a key: want a name")
 			continue
 		case name.Tag == "!!merge":
 			p.fault(p.line(name), path, "the merge key << is not accepted: write the values out")
@@ -193,7 +194,7 @@ func (p *parser) mapping(n *yaml.Node, path string, to reflect.Value) {
 
 func (p *parser) list(n *yaml.Node, path string, to reflect.Value) {
 	if n.Kind != yaml.SequenceNode {
-		p.fault(p.line(n), path, shown(n)+": want a list")
+		p.fault(p.line(n), path, printValue(n)+": want a list")
 		return
 	}
 	for i, item := range n.Content {
@@ -207,11 +208,11 @@ func (p *parser) list(n *yaml.Node, path string, to reflect.Value) {
 	}
 }
 
-// named reads a mapping whose keys are arbitrary names. It skips a map of
+// readNamed reads a mapping whose keys are arbitrary names. It skips a map of
 // arbitrary values, because no code reads it.
-func (p *parser) named(n *yaml.Node, path string, k key, to reflect.Value) {
+func (p *parser) readNamed(n *yaml.Node, path string, k key, to reflect.Value) {
 	if n.Kind != yaml.MappingNode {
-		p.fault(p.line(n), path, shown(n)+": want keys and values")
+		p.fault(p.line(n), path, printValue(n)+": want keys and values")
 		return
 	}
 	elem := to.Type().Elem()

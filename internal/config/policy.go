@@ -13,7 +13,7 @@ func (s Strategies) Policy() policy.Config {
 	// If the configuration does not mention the class, it has its default. If the configuration
 	// disables the class explicitly, the class does not keep BE off any core, as in Koordinator.
 	lsrOff := !s.QOS.LSRClass.CPU.Enable.Or(true)
-	s = s.orDefaults()
+	s = s.withDefaults()
 	return policy.Config{
 		Pool:   facts.Pool{LendLSR: s.Threshold.lendsLSR()},
 		CPUQOS: s.QOS.isolation(lsrOff),

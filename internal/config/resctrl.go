@@ -33,13 +33,13 @@ func (q QOS) cache() cache.Config {
 	return c
 }
 
-// mostBandwidth is the largest accepted memoryBandwidth. It is so small that
+// maxBandwidth is the largest accepted memoryBandwidth. It is so small that
 // percentages of it fit into integers.
-const mostBandwidth unit.Bytes = 1e15
+const maxBandwidth unit.Bytes = 1e15
 
 // memoryBandwidth checks that the bandwidth is a possible one.
 func (c *checker) memoryBandwidth(m node.Maybe[unit.Bytes]) {
-	if v, given := m.Value(); given && (v <= 0 || v > mostBandwidth) {
+	if v, given := m.Value(); given && (v <= 0 || v > maxBandwidth) {
 		c.fault("memoryBandwidth", fmt.Sprintf("%v: want bytes per second behind one L3 cache, such as 200G", v))
 	}
 }

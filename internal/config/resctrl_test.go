@@ -11,7 +11,7 @@ import (
 )
 
 func TestSharesOfCacheAreOfClassesThatEnableThem(t *testing.T) {
-	c := parsed(t, header+`memoryBandwidth: 200G
+	c := mustParse(t, header+`memoryBandwidth: 200G
 resource-qos-config:
   lsrClass: {resctrlQOS: {enable: true, catRangeStartPercent: 30}}
   lsClass: {resctrlQOS: {catRangeEndPercent: 60}}

@@ -18,10 +18,11 @@ import (
 // A reader parses a value. If it fails, its error names the value and the accepted values.
 type reader[T any] func(*yaml.Node, key) (T, error)
 
-// maybe reads n into a key that may stay unset. In JSON, null means unset. In a ConfigMap or an
-// annotation, an empty text also means unset, because templates write it when a value is not set.
-// In YAML, a key without a value is a fault, because it is probably a mistake.
-func maybe[T any](p *parser, n *yaml.Node, path string, k key, to *node.Maybe[T], read reader[T]) {
+// readOptional reads n into a key that may stay unset. In JSON, null means
+// unset. In a ConfigMap or an annotation, an empty text also means unset,
+// because templates write it when a value is not set. In YAML, a key without a
+// value is a fault, because it is probably a mistake.
+func readOptional[T any](p *parser, n *yaml.Node, path string, k key, to *node.Maybe[T], read reader[T]) {
 	if (p.pinned > 0 || p.lenient) && isNull(n) || p.lenient && isEmpty(n) {
 		return
 	}
@@ -138,11 +139,11 @@ func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag(
 
 // refuse returns the error of a reader.
 func refuse(n *yaml.Node, want string) error {
-	return errors.New(shown(n) + ": want " + want)
+	return errors.New(printValue(n) + ": want " + want)
 }
 
-// shown prints a value for a fault, on one line.
-func shown(n *yaml.Node) string {
+// printValue prints a value for a fault, on one line.
+func printValue(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
 		return "keys and values"
@@ -153,7 +154,7 @@ func shown(n *yaml.Node) string {
 	case isNull(n):
 		return "no value"
 	case n.ShortTag() == "!!str":
-		return quoted(n.Value)
+		return quote(n.Value)
 	}
 	return label(n.Value)
 }
@@ -162,10 +163,10 @@ func shown(n *yaml.Node) string {
 func label(s string) string {
 	odd := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
 	if s == "" || len(s) > maxKey || strings.ContainsFunc(s, odd) {
-		return quoted(s)
+		return quote(s)
 	}
 	return s
 }
 
-// quoted prints text for a fault, in quotes.
-func quoted(s string) string { return fmt.Sprintf("%q", syntax.Clip(s)) }
+// quote prints text for a fault, in quotes.
+func quote(s string) string { return fmt.Sprintf("%q", syntax.Clip(s)) }

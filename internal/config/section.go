@@ -17,7 +17,7 @@ func (p *parser) strategy(n *yaml.Node, path string, k key) *yaml.Node {
 		p.pinned = p.lines[path]
 		root, err := syntax.JSON(n.Value)
 		if err != nil {
-			p.fault(p.pinned, path, fmt.Sprintf("%s: want keys and values, or the JSON text of a ConfigMap: %v", shown(n), err))
+			p.fault(p.pinned, path, fmt.Sprintf("%s: want keys and values, or the JSON text of a ConfigMap: %v", printValue(n), err))
 			p.pinned = 0
 			return nil
 		}
@@ -32,7 +32,7 @@ func (p *parser) strategy(n *yaml.Node, path string, k key) *yaml.Node {
 		name, value := n.Content[i], n.Content[i+1]
 		switch {
 		case name.Value == k.section:
-			p.otherNodes(name, value, path)
+			p.refuseOtherNodes(name, value, path)
 		case name.Value == "clusterStrategy" && k.section == "nodeStrategies" && cluster == nil:
 			cluster = value
 		default:
@@ -49,10 +49,10 @@ func (p *parser) strategy(n *yaml.Node, path string, k key) *yaml.Node {
 	return cluster
 }
 
-// otherNodes refuses the part of a section that has settings for some nodes of
-// a cluster. Only one node reads this file, and it has no labels by which an
-// entry could select it. An empty list is accepted.
-func (p *parser) otherNodes(name, value *yaml.Node, path string) {
+// refuseOtherNodes refuses the part of a section that has settings for some
+// nodes of a cluster. Only one node reads this file, and it has no labels by
+// which an entry could select it. An empty list is accepted.
+func (p *parser) refuseOtherNodes(name, value *yaml.Node, path string) {
 	if isNull(value) || value.Kind == yaml.SequenceNode && len(value.Content) == 0 {
 		return
 	}

@@ -22,17 +22,17 @@ func (c *checker) selector(s nodeselect.Selector, path string) {
 	}
 }
 
-// overlapping returns a notice for each entry that may select the same node as
+// findOverlaps returns a notice for each entry that may select the same node as
 // an earlier entry. For such a node, only the first entry counts. (Koordinator
 // has an optional webhook that refuses such entries.)
-func overlapping[T any](some []layer[T]) []Fault {
+func findOverlaps[T any](some []layer[T]) []Fault {
 	var found []Fault
 	for i, e := range some {
 		before := slices.IndexFunc(some[:i], func(b layer[T]) bool {
 			return b.Selector != nil && e.Selector != nil && b.Selector.Overlaps(*e.Selector)
 		})
 		if before >= 0 {
-			found = append(found, Fault{Field: e.at, Problem: fmt.Sprintf("%s can select the same node: there only that entry counts", some[before].at)})
+			found = append(found, Fault{Field: e.path, Problem: fmt.Sprintf("%s can select the same node: there only that entry counts", some[before].path)})
 		}
 	}
 	return found

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/config/spelling"
 )
 
-// foreign lists the keys of Koordinator's ConfigMap that a file cannot have.
-var foreign = []string{"system-config", "host-application-config", "cpu-normalization-config", "resource-amplification-config"}
+// foreignKeys lists the keys of Koordinator's ConfigMap that a file cannot have.
+var foreignKeys = []string{"system-config", "host-application-config", "cpu-normalization-config", "resource-amplification-config"}
 
 // unknownKey returns the problem text for an unknown key. It also returns the
 // key that was probably meant, or "".
@@ -25,7 +25,7 @@ func (p *parser) unknownKey(name string, known []key) (problem, meant string) {
 		}
 		return "unknown key here: it belongs in " + at[0], ""
 	}
-	if slices.Contains(foreign, name) && !p.lenient {
+	if slices.Contains(foreignKeys, name) && !p.lenient {
 		return "unknown key: this part of Koordinator's ConfigMap is not for one node alone", ""
 	}
 	if near := spelling.Nearest(name, namesOf(known)); near != "" {

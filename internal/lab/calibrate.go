@@ -66,7 +66,7 @@ func (b *environment) calibrateSolo(ctx context.Context) (s solo, err error) {
 	if err != nil {
 		return s, err
 	}
-	if err := st.work.Died(); err != nil {
+	if err := st.work.ExitError(); err != nil {
 		return s, err
 	}
 	// Wait for one more progress report, so that the progress at the end can be
@@ -75,7 +75,7 @@ func (b *environment) calibrateSolo(ctx context.Context) (s solo, err error) {
 	if len(b.works) > 0 {
 		return b.calibrateWorks(st, m)
 	}
-	_, frames, media := b.done(st.work, m.From, m.To, m.Used.Wall)
+	_, frames, media := b.progress(st.work, m.From, m.To, m.Used.Wall)
 	s = solo{frames: frames / m.Used.Wall, cpus: m.Used.BE, perMedia: m.Used.Count[frame.BEUsage] / media.Seconds()}
 	if !(frames > 0 && media > 0) {
 		return s, fmt.Errorf("ffmpeg alone encoded nothing in %v: is %s a film?", length, b.input)
@@ -85,7 +85,7 @@ func (b *environment) calibrateSolo(ctx context.Context) (s solo, err error) {
 
 // calibrateWorks stores how fast each batch work is alone.
 func (b *environment) calibrateWorks(st *runSetUp, m frame.Measurement) (solo, error) {
-	b.solo, _, _ = b.done(st.work, m.From, m.To, m.Used.Wall)
+	b.solo, _, _ = b.progress(st.work, m.From, m.To, m.Used.Wall)
 	for i, w := range b.works {
 		if b.solo[i] <= 0 {
 			return solo{}, fmt.Errorf("batch work %s alone showed no progress in %v", w.Name, m.To.Sub(m.From).Round(time.Second/10))
@@ -104,7 +104,7 @@ func (b *environment) calibrateRate(ctx context.Context) (ls float64, lines []st
 	defer func() { err = st.close(err) }()
 	tested := float64(b.Place.Tested.Len())
 	if b.Client == ClientWrk || b.Workloads.ByCommand() {
-		m, err := st.measure(ctx, b.load.For(0, max(b.Duration/4, time.Second)))
+		m, err := st.measure(ctx, b.load.WithLength(0, max(b.Duration/4, time.Second)))
 		if err != nil {
 			return 0, nil, "", err
 		}

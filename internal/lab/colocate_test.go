@@ -36,9 +36,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// real skips a test if the machine cannot run the experiment. With
+// requireReal skips a test if the machine cannot run the experiment. With
 // TENON_TEST_STRICT=1 it fails the test instead.
-func real(t *testing.T, needs ...work.Program) {
+func requireReal(t *testing.T, needs ...work.Program) {
 	t.Helper()
 	skip := t.Skipf
 	if os.Getenv("TENON_TEST_STRICT") == "1" {
@@ -68,10 +68,10 @@ func real(t *testing.T, needs ...work.Program) {
 	}
 }
 
-// small returns the configuration of a short experiment with a small film. The
-// experiment has its own root cgroup. When the test ends, small checks that
-// nothing of the experiment is left.
-func small(t *testing.T, modes ...report.Mode) Config {
+// smallExperiment returns the configuration of a short experiment with a small
+// film. The experiment has its own root cgroup. When the test ends,
+// smallExperiment checks that nothing of the experiment is left.
+func smallExperiment(t *testing.T, modes ...report.Mode) Config {
 	t.Helper()
 	film := filepath.Join(t.TempDir(), "film.mp4")
 	out, err := exec.Command("ffmpeg", "-nostdin", "-loglevel", "error",
@@ -125,9 +125,9 @@ func nothingLeft(t *testing.T, c site.Setting) {
 }
 
 func TestColocationRunsAndLeavesNothing(t *testing.T) {
-	real(t, work.NGINXProgram, work.FFmpegProgram)
+	requireReal(t, work.NGINXProgram, work.FFmpegProgram)
 	t.Setenv("TMPDIR", openDir(t))
-	c := small(t, report.Exclusive, report.ExclusiveWarm, report.ExclusiveAwake, report.Burstable, report.Tenon, report.Tenon65)
+	c := smallExperiment(t, report.Exclusive, report.ExclusiveWarm, report.ExclusiveAwake, report.Burstable, report.Tenon, report.Tenon65)
 	var notices strings.Builder
 	c.Notices = &notices
 	o, err := Colocate(context.Background(), c)
@@ -196,9 +196,9 @@ func (w *trigger) Write(b []byte) (int, error) {
 }
 
 func TestInterruptKeepsFinishedRuns(t *testing.T) {
-	real(t, work.NGINXProgram, work.FFmpegProgram)
+	requireReal(t, work.NGINXProgram, work.FFmpegProgram)
 	t.Setenv("TMPDIR", openDir(t))
-	c := small(t, report.Tenon)
+	c := smallExperiment(t, report.Tenon)
 	c.Blocks = 50
 	ctx, cancel := context.WithCancel(context.Background())
 	// Cancel the experiment in the middle of its second block.
@@ -216,7 +216,7 @@ func TestInterruptKeepsFinishedRuns(t *testing.T) {
 }
 
 func TestFaultsAreFoundBeforeAnythingRuns(t *testing.T) {
-	real(t, work.NGINXProgram, work.FFmpegProgram)
+	requireReal(t, work.NGINXProgram, work.FFmpegProgram)
 	t.Setenv("TMPDIR", openDir(t))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -239,7 +239,7 @@ func TestFaultsAreFoundBeforeAnythingRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := os.Getenv("PATH")
 			defer os.Setenv("PATH", path)
-			c := small(t, report.Exclusive)
+			c := smallExperiment(t, report.Exclusive)
 			tt.change(&c)
 			_, err := Colocate(context.Background(), c)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -55,16 +55,16 @@ type Config struct {
 	kernelQOS bool // the experiment is kernel-qos
 }
 
-// orDefaults returns c with its defaults. If c has faults, the error names all
+// withDefaults returns c with its defaults. If c has faults, the error names all
 // of them.
-func (c Config) orDefaults() (Config, error) {
+func (c Config) withDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	c.Workloads = c.Workloads.OrDefaults(fault)
 	if c.kernelQOS {
 		c = c.kernelQOSDefaults()
 	} else if len(c.Modes) == 0 {
-		if c.Modes = AllModes; c.Workloads.Own() {
+		if c.Modes = AllModes; c.Workloads.AreCustom() {
 			c.Modes = ownModes()
 		}
 	}

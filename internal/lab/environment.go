@@ -57,7 +57,7 @@ func set(ctx context.Context, c Config) (_ *environment, err error) {
 		return nil, err
 	}
 	if slices.ContainsFunc(b.Modes, isSession) {
-		if err := b.Outside(); err != nil {
+		if err := b.CheckLeaving(); err != nil {
 			return nil, fmt.Errorf("modes %s: %w", frame.JoinModes(report.SessionModes), err)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 func TestKernelQOSRunsAndLeavesNothing(t *testing.T) {
-	real(t, work.NGINXProgram, work.FFmpegProgram)
+	requireReal(t, work.NGINXProgram, work.FFmpegProgram)
 	t.Setenv("TMPDIR", openDir(t))
-	c := small(t, report.Exclusive, report.Default, report.TenonIdle)
+	c := smallExperiment(t, report.Exclusive, report.Default, report.TenonIdle)
 	var notices strings.Builder
 	c.Notices = &notices
 	o, err := KernelQOS(t.Context(), c)

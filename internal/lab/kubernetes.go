@@ -93,9 +93,9 @@ type testedNode struct {
 func ColocateKubernetes(ctx context.Context, c Config, k Kubernetes) (frame.Outcome, error) {
 	b, err := setCluster(ctx, c, k)
 	if err != nil {
-		return frame.Outcome{}, site.Interrupted(ctx, err)
+		return frame.Outcome{}, site.InterruptError(ctx, err)
 	}
-	s := colocated(b.Config, b.Site, &b.record)
+	s := commonSeries(b.Config, b.Site, &b.record)
 	s.First, s.Calibrate, s.Run = b.Duration+b.warmup()+12*time.Second, b.calibrate, b.run
 	return s.Conduct(ctx)
 }
@@ -121,7 +121,7 @@ func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterEnvironm
 	if !c.CPUs.Empty() {
 		fault("--cpus %v: on a cluster the kubelet decides which CPUs pods may use: see reservedSystemCPUs and strict-cpu-reservation of its configuration", c.CPUs)
 	}
-	c, err = c.orDefaults()
+	c, err = c.withDefaults()
 	if err = errors.Join(append(faults, err)...); err != nil {
 		return nil, err
 	}

@@ -218,7 +218,7 @@ func (s *podSampler) encoded(from, to time.Time) (frames float64, media time.Dur
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	for _, m := range s.marks {
-		f, d := m.Between(from, to)
+		f, d := m.ProgressBetween(from, to)
 		frames, media = frames+f, media+d
 	}
 	return frames, media

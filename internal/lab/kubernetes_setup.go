@@ -260,7 +260,7 @@ func (b *clusterEnvironment) run(ctx context.Context, mode report.Mode, index, b
 			err = fmt.Errorf("mode %s: %w", mode, err)
 		}
 	}()
-	m, err := st.measure(ctx, b.load.Of(block))
+	m, err := st.measure(ctx, b.load.InBlock(block))
 	if err != nil {
 		return r, err
 	}

@@ -28,20 +28,20 @@ import (
 // Outcome and an error, the Outcome describes the runs that had finished. If
 // ctx ends, it returns the error of ctx.
 func Colocate(ctx context.Context, c Config) (frame.Outcome, error) {
-	c, err := c.orDefaults()
+	c, err := c.withDefaults()
 	if err != nil {
 		return frame.Outcome{}, err
 	}
 	b, err := set(ctx, c)
 	if err != nil {
-		return frame.Outcome{}, site.Interrupted(ctx, err)
+		return frame.Outcome{}, site.InterruptError(ctx, err)
 	}
 	return b.series().Conduct(ctx)
 }
 
 // series returns the experiment as a series of blocks.
 func (b *environment) series() *frame.Series[report.Mode, colocation.Run] {
-	s := colocated(b.Config, b.Site, &b.record)
+	s := commonSeries(b.Config, b.Site, &b.record)
 	s.First, s.Calibrate, s.Run = b.Duration+b.warmup()+2*time.Second, b.calibrate, b.run
 	if b.kernelQOS {
 		s.First += traceLength
@@ -49,10 +49,10 @@ func (b *environment) series() *frame.Series[report.Mode, colocation.Run] {
 	return s
 }
 
-// colocated returns the parts of the series that are the same on this machine
+// commonSeries returns the parts of the series that are the same on this machine
 // and on a cluster. record is what experiment.json contains after the
 // calibration.
-func colocated(c Config, site *site.Site, record *colocation.Experiment) *frame.Series[report.Mode, colocation.Run] {
+func commonSeries(c Config, site *site.Site, record *colocation.Experiment) *frame.Series[report.Mode, colocation.Run] {
 	s := &frame.Series[report.Mode, colocation.Run]{
 		Site: site, Cells: c.Modes, Blocks: c.Blocks, Most: c.MaxTime, Tell: tell, Open: colocation.Open,
 		Save: func(r colocation.Run) error { return report.SaveRun(site.Given.Out, &r) },
@@ -63,7 +63,7 @@ func colocated(c Config, site *site.Site, record *colocation.Experiment) *frame.
 		s.Open, analyse = colocation.OpenKernelQOS, colocation.AnalyseKernelQOS
 	}
 	if c.UntilResolved {
-		s.Resolved = func(runs []colocation.Run) bool { return analyse(*record, runs).Resolved() }
+		s.Resolved = func(runs []colocation.Run) bool { return analyse(*record, runs).IsResolved() }
 	}
 	return s
 }

@@ -15,9 +15,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// carrying returns a function that answers for a node that supports only the
+// supporting returns a function that answers for a node that supports only the
 // given isolation mechanisms.
-func carrying(mechanisms ...node.Mechanism) func(node.Mechanism) node.Answer {
+func supporting(mechanisms ...node.Mechanism) func(node.Mechanism) node.Answer {
 	return func(r node.Mechanism) node.Answer {
 		if slices.Contains(mechanisms, r) {
 			return node.Answer{Verdict: node.Yes}
@@ -32,11 +32,11 @@ func TestKernelQOSRunsTheMechanismsThatTheNodeHas(t *testing.T) {
 		want    []report.Mode
 		skipped []report.Mode
 	}{
-		"an old kernel": {carrying(node.MechanismWeight), []report.Mode{report.TenonWeight},
+		"an old kernel": {supporting(node.MechanismWeight), []report.Mode{report.TenonWeight},
 			[]report.Mode{report.TenonIdle, report.TenonSiblings, report.TenonCoreSched, report.TenonSCX, report.TenonVendor}},
-		"no SMT, no sched_ext": {carrying(node.MechanismWeight, node.MechanismIdle), []report.Mode{report.TenonIdle},
+		"no SMT, no sched_ext": {supporting(node.MechanismWeight, node.MechanismIdle), []report.Mode{report.TenonIdle},
 			[]report.Mode{report.TenonWeight, report.TenonSiblings, report.TenonCoreSched, report.TenonSCX, report.TenonVendor}},
-		"all but a vendor's": {carrying(node.MechanismWeight, node.MechanismIdle, node.MechanismSiblings, node.MechanismCoreSched, node.MechanismSchedExt),
+		"all but a vendor's": {supporting(node.MechanismWeight, node.MechanismIdle, node.MechanismSiblings, node.MechanismCoreSched, node.MechanismSchedExt),
 			[]report.Mode{report.TenonIdle, report.TenonSiblings, report.TenonCoreSched, report.TenonSCX},
 			[]report.Mode{report.TenonWeight, report.TenonVendor}},
 	} {
@@ -64,15 +64,15 @@ func TestKernelQOSRunsTheMechanismsThatTheNodeHas(t *testing.T) {
 
 func TestANamedMechanismThatTheNodeLacksIsAnError(t *testing.T) {
 	asked := []report.Mode{report.Exclusive, report.TenonSCX}
-	_, _, err := modesHere(asked, carrying(node.MechanismIdle))
+	_, _, err := modesHere(asked, supporting(node.MechanismIdle))
 	if err == nil || err.Error() != "mode tenon-scx: this node does not support the isolation mechanism sched_ext: no sched_ext here" {
 		t.Errorf("error %v", err)
 	}
-	modes, skipped, err := modesHere(asked, carrying(node.MechanismSchedExt))
+	modes, skipped, err := modesHere(asked, supporting(node.MechanismSchedExt))
 	if err != nil || len(skipped) > 0 || !slices.Equal(modes, asked) {
 		t.Errorf("%v, %v, %v", modes, skipped, err)
 	}
-	if _, _, err := modesHere(AllModes, carrying()); err != nil {
+	if _, _, err := modesHere(AllModes, supporting()); err != nil {
 		t.Errorf("modes that pin no mechanism: %v", err)
 	}
 }
@@ -99,7 +99,7 @@ func TestEveryMechanismHasAMode(t *testing.T) {
 }
 
 func TestKernelQOSEndsInLessThanSevenMinutes(t *testing.T) {
-	c, err := Config{kernelQOS: true}.orDefaults()
+	c, err := Config{kernelQOS: true}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,11 +110,11 @@ func TestKernelQOSEndsInLessThanSevenMinutes(t *testing.T) {
 		"blocks are asked for": {kernelQOS: true, Blocks: 50},
 		"until resolved":       {kernelQOS: true, UntilResolved: true},
 	} {
-		if c, err := c.orDefaults(); err != nil || c.MaxTime != 0 {
+		if c, err := c.withDefaults(); err != nil || c.MaxTime != 0 {
 			t.Errorf("%s: at most %v, %v", name, c.MaxTime, err)
 		}
 	}
-	if c, err := (Config{}).orDefaults(); err != nil || c.MaxTime != 0 || len(c.Modes) != len(AllModes) {
+	if c, err := (Config{}).withDefaults(); err != nil || c.MaxTime != 0 || len(c.Modes) != len(AllModes) {
 		t.Errorf("colocation: %+v, %v", c, err)
 	}
 }

@@ -41,9 +41,9 @@ type MemoryConfig struct {
 	Port         int // on 127.0.0.1 (default: a free one)
 }
 
-// leastSet is the smallest useful working set, in bytes. If it were smaller,
+// minSet is the smallest useful working set, in bytes. If it were smaller,
 // the memory of nginx itself would matter, too.
-const leastSet = 32 << 20
+const minSet = 32 << 20
 
 func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
 	var faults []error
@@ -66,7 +66,7 @@ func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
 	if c.Set == 0 {
 		c.Set = 256 << 20
 	}
-	if c.Set < leastSet || c.Set > 1<<40 {
+	if c.Set < minSet || c.Set > 1<<40 {
 		fault("--set %v: want 32Mi or more", c.Set)
 	}
 	if c.Rate == 0 {

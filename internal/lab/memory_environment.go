@@ -44,7 +44,7 @@ func Memory(ctx context.Context, c MemoryConfig) (frame.Outcome, error) {
 	}
 	b, err := setMemory(ctx, c)
 	if err != nil {
-		return frame.Outcome{}, site.Interrupted(ctx, err)
+		return frame.Outcome{}, site.InterruptError(ctx, err)
 	}
 	return (&frame.Series[report.Mode, memory.Run]{
 		Site: b.Site, Cells: b.Modes, Blocks: b.Blocks, First: b.Duration + b.warmup() + 4*time.Second,
@@ -74,7 +74,7 @@ func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryEnvironment, err e
 		return nil, err
 	}
 	b.sizes = sizesOf(c.Set, b.Tree.VersionOf("memory"))
-	if err := b.bounded(); err != nil {
+	if err := b.checkMemory(); err != nil {
 		return nil, err
 	}
 	if err := b.writeData(); err != nil {
@@ -98,9 +98,9 @@ func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryEnvironment, err e
 // memoryConnections is the number of connections that the client opens.
 const memoryConnections = 64
 
-// bounded returns an error if the machine cannot spare as much memory as the
+// checkMemory returns an error if the machine cannot spare as much memory as the
 // experiment needs.
-func (b *memoryEnvironment) bounded() error {
+func (b *memoryEnvironment) checkMemory() error {
 	info, err := b.FS.MemInfo()
 	if err != nil {
 		return err
@@ -337,17 +337,17 @@ func (b *memoryEnvironment) run(ctx context.Context, mode report.Mode, index, bl
 		runtime.GC() // collect garbage now, so that it does not slow down the next run
 	}()
 	m, err := frame.Watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (frame.Measurement, error) {
-		return frame.LoadOpen(ctx, b.Site, b.load.Of(block))
+		return frame.LoadOpen(ctx, b.Site, b.load.InBlock(block))
 	})
 	if err != nil {
 		return r, err
 	}
 	if st.hog != nil {
-		if st.hog.Ended() {
+		if st.hog.HasEnded() {
 			r.Void = append(r.Void, errors.Join(st.hog.Err(), st.hog.EndedEarly()).Error())
 		}
 		time.Sleep(work.HogReport) // wait for one more line, so that the end can be interpolated
-		r.Memory.BEBytes = int64(st.meter.Between(m.From, m.To))
+		r.Memory.BEBytes = int64(st.meter.GrowthBetween(m.From, m.To))
 	}
 	var faults []string
 	r.Writes, faults = st.agentRunner.Report()

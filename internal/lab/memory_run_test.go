@@ -18,7 +18,7 @@ import (
 // ends, it checks that nothing of the experiment is left.
 func littleMemory(t *testing.T, modes ...report.Mode) MemoryConfig {
 	t.Helper()
-	real(t, work.NGINXProgram)
+	requireReal(t, work.NGINXProgram)
 	tree, err := cgroup.Detect("/proc")
 	if err != nil || !tree.Has("memory") {
 		t.Skipf("no memory controller: %v", err)
@@ -31,7 +31,7 @@ func littleMemory(t *testing.T, modes ...report.Mode) MemoryConfig {
 		t.Fatal(err)
 	}
 	c := MemoryConfig{
-		Setting: setting(t), Modes: modes, Blocks: 1, Duration: time.Second, Set: leastSet, Rate: 100,
+		Setting: setting(t), Modes: modes, Blocks: 1, Duration: time.Second, Set: minSet, Rate: 100,
 		Data: data, StealPercent: 100,
 	}
 	t.Cleanup(func() {

@@ -11,7 +11,7 @@ import (
 
 func TestTheTwoWantMoreMemoryThanThereIs(t *testing.T) {
 	for _, version := range []int{1, 2} {
-		for _, set := range []unit.Bytes{leastSet, 256 << 20, 10 << 30} {
+		for _, set := range []unit.Bytes{minSet, 256 << 20, 10 << 30} {
 			s := sizesOf(set, version)
 			left := s.Parent - s.Request
 			switch {

@@ -30,7 +30,7 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 	if t.Alone {
 		m, err = st.measureAlone(ctx, b.warmup(), b.Duration)
 	} else {
-		m, err = st.measure(ctx, b.load.Of(block))
+		m, err = st.measure(ctx, b.load.InBlock(block))
 	}
 	if err != nil {
 		return r, err
@@ -43,20 +43,20 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 			r.Warnings = append(r.Warnings, "the kernel's record of its scheduler is missing: "+why.Error())
 		}
 	}
-	if err := st.work.Died(); err != nil {
+	if err := st.work.ExitError(); err != nil {
 		r.Void = append(r.Void, err.Error())
 	} else if st.work != nil {
 		// Wait for one more progress report, so that the progress at the end
 		// can be interpolated.
 		time.Sleep(frame.SamplePeriod)
 	}
-	r.Work, r.Frames, _ = b.done(st.work, m.From, m.To, m.Used.Wall)
+	r.Work, r.Frames, _ = b.progress(st.work, m.From, m.To, m.Used.Wall)
 	r.FramesPerS = r.Frames / m.Used.Wall
 	var faults []string
 	r.Writes, faults = st.agentRunner.Report()
 	r.Void = append(r.Void, faults...)
 	if st.agentRunner != nil {
-		if err := st.agentRunner.On(t.Mechanism); err != nil {
+		if err := st.agentRunner.CheckMechanism(t.Mechanism); err != nil {
 			r.Void = append(r.Void, err.Error())
 		}
 	}

@@ -26,7 +26,7 @@ func ownModes() []report.Mode {
 
 // findOwn finds the programs of the workloads that the user brings.
 func (b *environment) findOwn(ctx context.Context) error {
-	if !b.Workloads.Own() {
+	if !b.Workloads.AreCustom() {
 		return nil
 	}
 	if b.Client != ClientTenon {
@@ -49,7 +49,7 @@ func (b *environment) findOwn(ctx context.Context) error {
 		b.service.Ready = b.Workloads.Ready
 		if b.Workloads.Load != "" && !b.Workloads.ByCommand() {
 			b.service.URL = b.Workloads.Load
-			if err := unoccupied(b.service.URL); err != nil {
+			if err := checkUnoccupied(b.service.URL); err != nil {
 				return err
 			}
 		}
@@ -74,9 +74,10 @@ func (b *environment) findOwn(ctx context.Context) error {
 	return nil
 }
 
-// unoccupied returns an error if a program already answers at the service's URL
-// before the service starts, because that program would get the load.
-func unoccupied(at string) error {
+// checkUnoccupied returns an error if a program already answers at the
+// service's URL before the service starts, because that program would get the
+// load.
+func checkUnoccupied(at string) error {
 	u, err := url.Parse(at)
 	if err != nil {
 		return err
@@ -96,7 +97,7 @@ func unoccupied(at string) error {
 func (b *environment) target() string {
 	switch {
 	case b.Workloads.Self():
-		return fmt.Sprintf("itself, %d threads with %v bytes each", b.self().Threads, b.self().Memory)
+		return fmt.Sprintf("itself, %d threads with %v bytes each", b.describeSelf().Threads, b.describeSelf().Memory)
 	case b.Workloads.Load != "":
 		return b.Workloads.Load
 	case b.Workloads.NGINX():
@@ -114,7 +115,7 @@ func (st *runSetUp) start(ctx context.Context, t report.ModeSpec) (*site.Process
 		return n.Start(ctx, b.Host, st.pods.NGINX(), b.Place.Tested)
 	}
 	if b.Workloads.Self() {
-		p, driven, err := work.StartSelf(b.Site, b.self(), site.Child{Group: st.pods.NGINX(), CPUs: b.Place.Tested, Session: t.Sessions})
+		p, driven, err := work.StartSelf(b.Site, b.describeSelf(), site.Child{Group: st.pods.NGINX(), CPUs: b.Place.Tested, Session: t.Sessions})
 		st.self = driven
 		return p, err
 	}
@@ -140,12 +141,12 @@ func (b *environment) jobs(t report.ModeSpec, rate float64) []work.Job {
 	return jobs
 }
 
-// done returns how much each job has done between two times, per second. It
+// progress returns how much each job has done between two times, per second. It
 // also returns the work of the run. This is the number of frames or, for other
 // jobs, the mean of their rates relative to their rates alone.
-func (b *environment) done(jobs work.Batches, from, to time.Time, wall float64) (each []float64, work float64, media time.Duration) {
+func (b *environment) progress(jobs work.Batches, from, to time.Time, wall float64) (each []float64, work float64, media time.Duration) {
 	for i, w := range jobs {
-		frames, m := w.Between(from, to)
+		frames, m := w.ProgressBetween(from, to)
 		each, media = append(each, frames/wall), media+m
 		if len(b.works) == 0 {
 			return nil, frames, media
@@ -159,7 +160,7 @@ func (b *environment) done(jobs work.Batches, from, to time.Time, wall float64) 
 
 // ownRecord describes, for the record, the workloads that the user brings.
 func (b *environment) ownRecord() *colocation.Own {
-	if !b.Workloads.Own() {
+	if !b.Workloads.AreCustom() {
 		return nil
 	}
 	o := &colocation.Own{Service: "nginx", Load: b.target()}
@@ -175,8 +176,8 @@ func (b *environment) ownRecord() *colocation.Own {
 	return o
 }
 
-// self returns the description of a service that generates its own load.
-func (b *environment) self() load.Self {
+// describeSelf returns the description of a service that generates its own load.
+func (b *environment) describeSelf() load.Self {
 	threads := b.Workloads.SelfThreads
 	if threads == 0 {
 		threads = b.Place.Tested.Len()

@@ -15,18 +15,18 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// own (the function) returns the configuration of a short experiment whose
+// ownExperiment returns the configuration of a short experiment whose
 // workloads are not nginx and ffmpeg.
-func own(t *testing.T, w work.Workloads, modes ...report.Mode) Config {
+func ownExperiment(t *testing.T, w work.Workloads, modes ...report.Mode) Config {
 	c := Config{Setting: setting(t), Modes: modes, Blocks: 1, Duration: 1e9, StealPercent: 100, Workloads: w}
 	t.Cleanup(func() { nothingLeft(t, c.Setting) })
 	return c
 }
 
 func TestRedisAndACommandRunBesideEachOther(t *testing.T) {
-	real(t, work.RedisProgram, work.XZProgram)
+	requireReal(t, work.RedisProgram, work.XZProgram)
 	t.Setenv("TMPDIR", openDir(t))
-	c := own(t, work.Workloads{Service: "redis", Batch: []string{"memory", "while :; do echo step; done"}, WorkRegexp: "^step"}, report.SchedIdle)
+	c := ownExperiment(t, work.Workloads{Service: "redis", Batch: []string{"memory", "while :; do echo step; done"}, WorkRegexp: "^step"}, report.SchedIdle)
 	o, err := Colocate(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -53,9 +53,9 @@ func TestRedisAndACommandRunBesideEachOther(t *testing.T) {
 }
 
 func TestAServiceOfOnesOwnUnderALoadCommand(t *testing.T) {
-	real(t, work.MemcachedProgram)
+	requireReal(t, work.MemcachedProgram)
 	t.Setenv("TMPDIR", openDir(t))
-	c := own(t, work.Workloads{
+	c := ownExperiment(t, work.Workloads{
 		Service: "memcached -u daemon -l 127.0.0.1 -p 21987 -U 0", Ready: "test -d /proc/self",
 		Load: "while :; do echo 250 fixed; sleep 0.01; done", Batch: []string{"compile"},
 	}, report.Default)
@@ -79,9 +79,9 @@ func TestAServiceOfOnesOwnUnderALoadCommand(t *testing.T) {
 // generates its own load. All CPUs of this process are tested, because there is
 // no client.
 func TestAServiceThatDrivesItselfLeavesNoCPUToAClient(t *testing.T) {
-	real(t)
+	requireReal(t)
 	t.Setenv("TMPDIR", openDir(t))
-	c := own(t, work.Workloads{Service: "self", Batch: []string{"memory", "memory"}, SelfMemory: 1 << 20}, report.Tenon)
+	c := ownExperiment(t, work.Workloads{Service: "self", Batch: []string{"memory", "memory"}, SelfMemory: 1 << 20}, report.Tenon)
 	o, err := Colocate(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -103,14 +103,14 @@ func TestAServiceThatDrivesItselfLeavesNoCPUToAClient(t *testing.T) {
 // TestAKeptServiceStaysBetweenRuns checks that the service is the same process
 // in all runs, and that the process has ended after the experiment.
 func TestAKeptServiceStaysBetweenRuns(t *testing.T) {
-	real(t, work.RedisProgram)
+	requireReal(t, work.RedisProgram)
 	t.Setenv("TMPDIR", openDir(t))
 	pids := filepath.Join(t.TempDir(), "pids")
 	redis, err := work.RedisProgram.Find()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := own(t, work.Workloads{
+	c := ownExperiment(t, work.Workloads{
 		Service: fmt.Sprintf("echo $$ >>%s; exec %s --port 21989 --save '' --loglevel warning", pids, redis),
 		Load:    "redis://127.0.0.1:21989", Batch: []string{"memory"}, Keep: true,
 	}, report.Exclusive, report.Default, report.Burstable, report.Tenon, report.Solo)
@@ -139,9 +139,9 @@ func TestAKeptServiceStaysBetweenRuns(t *testing.T) {
 // TestAKeptServiceThatDrivesItselfGetsAnotherOrder checks that one process can
 // do several runs. Each run has its own order.
 func TestAKeptServiceThatDrivesItselfGetsAnotherOrder(t *testing.T) {
-	real(t)
+	requireReal(t)
 	t.Setenv("TMPDIR", openDir(t))
-	c := own(t, work.Workloads{Service: "self", Batch: []string{"memory"}, SelfMemory: 1 << 20, Keep: true}, report.Exclusive, report.Default)
+	c := ownExperiment(t, work.Workloads{Service: "self", Batch: []string{"memory"}, SelfMemory: 1 << 20, Keep: true}, report.Exclusive, report.Default)
 	o, err := Colocate(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestModesThatChangeTheServiceCannotKeepIt(t *testing.T) {
 	for mode, want := range map[report.Mode]string{
 		report.Nice: "mode nice starts the service outside of its cgroup", report.TenonVendor: "mode tenon-vendor marks the service",
 	} {
-		_, err := Config{Modes: []report.Mode{report.Default, mode}, Workloads: work.Workloads{Service: "redis", Keep: true}}.orDefaults()
+		_, err := Config{Modes: []report.Mode{report.Default, mode}, Workloads: work.Workloads{Service: "redis", Keep: true}}.withDefaults()
 		if err == nil || !strings.Contains(err.Error(), "--keep-service: "+want) {
 			t.Errorf("%s: error %v, want %q", mode, err, want)
 		}
@@ -186,19 +186,19 @@ func TestFaultsOfOwnWorkloadsAreNamed(t *testing.T) {
 		"empty batch":       {work.Workloads{Batch: []string{" "}}, "--batch: want one of ffmpeg, xz, compile, memory, or a command"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Config{Workloads: tt.w}.orDefaults()
+			_, err := Config{Workloads: tt.w}.withDefaults()
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %v, want one with %q", err, tt.want)
 			}
 		})
 	}
-	if c, err := (Config{Workloads: work.Workloads{Service: "redis"}}).orDefaults(); err != nil || len(c.Modes) == 0 {
+	if c, err := (Config{Workloads: work.Workloads{Service: "redis"}}).withDefaults(); err != nil || len(c.Modes) == 0 {
 		t.Errorf("modes %v, error %v", c.Modes, err)
 	}
 }
 
 func TestABrokenServiceIsOneClearError(t *testing.T) {
-	real(t)
+	requireReal(t)
 	t.Setenv("TMPDIR", openDir(t))
 	for name, tt := range map[string]struct {
 		w    work.Workloads
@@ -208,7 +208,7 @@ func TestABrokenServiceIsOneClearError(t *testing.T) {
 		"batch": {work.Workloads{Service: "redis", Batch: []string{"echo full >&2; exit 1"}}, "full"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Colocate(context.Background(), own(t, tt.w, report.Exclusive))
+			_, err := Colocate(context.Background(), ownExperiment(t, tt.w, report.Exclusive))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}

@@ -107,9 +107,9 @@ func (c ReactionConfig) steps(m report.Mode) int {
 	return c.Contrast
 }
 
-// inBlock returns how many steps a mode has in a block. The first block has the
-// number 1.
-func (c ReactionConfig) inBlock(m report.Mode, block int) int {
+// stepsInBlock returns how many steps a mode has in a block. The first block
+// has the number 1.
+func (c ReactionConfig) stepsInBlock(m report.Mode, block int) int {
 	n := c.steps(m)
 	return n*block/c.Blocks - n*(block-1)/c.Blocks
 }

@@ -36,7 +36,7 @@ func React(ctx context.Context, c ReactionConfig) (frame.Outcome, error) {
 	}
 	b := &reactionEnvironment{ReactionConfig: c}
 	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
-		return frame.Outcome{}, site.Interrupted(ctx, err)
+		return frame.Outcome{}, site.InterruptError(ctx, err)
 	}
 	if err := b.settle(); err != nil {
 		return frame.Outcome{}, errors.Join(err, b.Close())
@@ -110,7 +110,7 @@ func (b *reactionEnvironment) run(ctx context.Context, mode report.Mode, _, bloc
 	}
 	defer func() { err = errors.Join(err, g.Stop()) }()
 	plan := steps.Plan{CPUs: b.Place.Tested, Period: cyclePeriod, Work: cycleWork}
-	n := b.inBlock(mode, block)
+	n := b.stepsInBlock(mode, block)
 	plan.Steps = steps.Schedule(b.Seed+uint64(block)<<32, n, b.lead, b.length(mode), b.LeastPause, b.MostPause)
 	order, err := json.Marshal(plan)
 	if err != nil {
@@ -140,7 +140,7 @@ func (b *reactionEnvironment) run(ctx context.Context, mode report.Mode, _, bloc
 	}
 	_, faults := g.Report()
 	void := append(faults, b.disturbedBy(before, after)...)
-	if spinners.Ended() {
+	if spinners.HasEnded() {
 		void = append(void, errors.Join(spinners.Err(), spinners.EndedEarly()).Error())
 	}
 	for i, c := range courses {
@@ -182,6 +182,6 @@ func (b *reactionEnvironment) disturbedBy(before, after frame.Reading) []string 
 	var r report.Run
 	used := frame.Between(before, after, b.Place.Tested.Len())
 	r.StealRatio = used.StealRatio
-	frame.Disturbed(&r, frame.Measurement{Used: used}, b.StealPercent)
+	frame.AddDisturbances(&r, frame.Measurement{Used: used}, b.StealPercent)
 	return r.Void
 }

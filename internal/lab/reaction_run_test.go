@@ -28,7 +28,7 @@ func agentBuilt(t *testing.T) string {
 
 func littleReaction(t *testing.T, modes ...report.Mode) ReactionConfig {
 	t.Helper()
-	real(t)
+	requireReal(t)
 	c := ReactionConfig{
 		Setting: setting(t), Modes: modes, Blocks: 1, Steps: 3, Contrast: 1, Step: 100 * time.Millisecond,
 		LeastPause: 100 * time.Millisecond, MostPause: 200 * time.Millisecond, StealPercent: 100, lead: 1200 * time.Millisecond, // the first tick that knows rates comes after one period

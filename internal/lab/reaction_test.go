@@ -24,7 +24,7 @@ func TestEveryModeMakesItsStepsOverTheBlocks(t *testing.T) {
 		for _, m := range ReactionModes {
 			sum := 0
 			for block := 1; block <= c.Blocks; block++ {
-				n := c.inBlock(m, block)
+				n := c.stepsInBlock(m, block)
 				if n == 0 {
 					t.Errorf("%+v: no step of %s in block %d", c, m, block)
 				}

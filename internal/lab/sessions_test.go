@@ -56,9 +56,9 @@ func observe(ctx context.Context) <-chan map[started]bool {
 }
 
 func TestModesWithoutCgroupsStartAsLoginsDo(t *testing.T) {
-	real(t, work.NGINXProgram, work.FFmpegProgram)
+	requireReal(t, work.NGINXProgram, work.FFmpegProgram)
 	t.Setenv("TMPDIR", openDir(t))
-	c := small(t, report.Plain, report.Nice, report.SchedIdle)
+	c := smallExperiment(t, report.Plain, report.Nice, report.SchedIdle)
 	ctx, stop := context.WithCancel(t.Context())
 	found := observe(ctx)
 	o, err := Colocate(t.Context(), c)

@@ -85,7 +85,7 @@ func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64
 // pods returns the cgroups of an experiment.
 func (b *environment) pods(burstable bool) site.Pods {
 	p := site.Pods{Root: b.Root, Burstable: burstable, Tested: b.Place.Tested}
-	if b.Workloads.Own() {
+	if b.Workloads.AreCustom() {
 		p.Service, p.Job = "service", "batch"
 	}
 	return p

@@ -47,7 +47,7 @@ func stepTicks(g *site.AgentRunner) ([]reply, error) {
 }
 
 func replyOf(t tick.Tick) reply {
-	u := reply{began: t.Begun, ended: t.Ended(), events: t.Events}
+	u := reply{began: t.Begun, ended: t.EndTime(), events: t.Events}
 	for _, o := range t.Done {
 		if o.Err != nil {
 			u.failed++
@@ -62,12 +62,12 @@ func replyOf(t tick.Tick) reply {
 	return u
 }
 
-// unbounded is larger than any quota.
-const unbounded = unit.MilliCPU(1 << 40)
+// boundless is larger than any quota.
+const boundless = unit.MilliCPU(1 << 40)
 
 func milli(v node.CPUMax) unit.MilliCPU {
 	if v.Period <= 0 || v.Quota == node.NoQuota {
-		return unbounded
+		return boundless
 	}
 	return unit.MilliCPU(v.Cores()*1000 + 0.5)
 }
@@ -90,7 +90,7 @@ func stepOf(c steps.Latencies, turns []reply, job node.CgroupPath, length time.D
 		began, ended := t.began.Sub(c.Began), t.ended.Sub(c.Began)
 		if ended < 0 {
 			for _, b := range t.bounds {
-				if b.cgroup == job && b.to != unbounded {
+				if b.cgroup == job && b.to != boundless {
 					s.Quota = b.to
 				}
 			}

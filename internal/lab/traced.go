@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// traceLength is for how long events of the scheduler are recorded in a
-	// run.
+	// traceLength is the time for which a run records the events of the
+	// scheduler.
 	traceLength = time.Second
 	// traceBuffer is large enough for one CPU at 100 000 switches per second.
 	traceBuffer = unit.Bytes(12 << 20)
-	// besideRace is a run time of LS. When BE starts on the sibling of LS, and
-	// LS has run for less than this, the two CPUs switched at about the same
-	// time. Such a start does not count.
-	besideRace = 20 * time.Microsecond
+	// switchTolerance is a run time of LS. When BE starts on the sibling of LS,
+	// and LS has run for less than this, the two CPUs switched at about the
+	// same time. Such a start does not count.
+	switchTolerance = 20 * time.Microsecond
 )
 
 // trace sends the load once more. It records the events of the kernel's
@@ -49,7 +49,7 @@ func (st *runSetUp) trace(ctx context.Context, block int) (_ *colocation.Traced,
 	if err := st.classify(classes); err != nil {
 		return nil, err
 	}
-	order := st.b.load.For(block, traceLength)
+	order := st.b.load.WithLength(block, traceLength)
 	order.Warmup = 200 * time.Millisecond
 	if err := recorder.Start(); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (st *runSetUp) trace(ctx context.Context, block int) (_ *colocation.Traced,
 		return nil, err
 	}
 	rules := schedtrace.Rules{
-		Cores: map[unit.CPU]int{}, Epsilon: besideRace, From: sinceBoot(m.From), To: sinceBoot(m.To),
+		Cores: map[unit.CPU]int{}, Epsilon: switchTolerance, From: sinceBoot(m.From), To: sinceBoot(m.To),
 		ClassOf: func(t schedtrace.Thread) schedtrace.Class { return classes[t.TID] },
 	}
 	for _, c := range st.b.Topology.CPUs {

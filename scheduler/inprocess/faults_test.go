@@ -31,8 +31,9 @@ import (
 	"tenon.sh/tenon/scheduler/inprocess"
 )
 
-// sixteen is a machine with two L3 caches. Each has four cores of two threads.
-var sixteen = func() node.Topology {
+// sixteenCPUs is a machine with two L3 caches. Each has four cores of two
+// threads.
+var sixteenCPUs = func() node.Topology {
 	var t node.Topology
 	for c := range 16 {
 		t.CPUs = append(t.CPUs, node.LogicalCPU{ID: unit.CPU(c), Core: node.CoreID(c / 2), L3: node.CacheID(c / 8)})
@@ -65,7 +66,7 @@ func newBed(t *testing.T, nodes int) *bed {
 		all := amounts(16)
 		all[corev1.ResourcePods] = resource.MustParse("110")
 		objects = append(objects, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Status: corev1.NodeStatus{Capacity: all, Allocatable: all}})
-		reports = append(reports, reportOf(name, 1, place.Report{Topology: sixteen, Keep: 1}))
+		reports = append(reports, reportOf(name, 1, place.Report{Topology: sixteenCPUs, Keep: 1}))
 	}
 	var err error
 	if b.reports, err = inprocess.Serve(t.Context(), reports); err != nil {
@@ -80,7 +81,7 @@ func newBed(t *testing.T, nodes int) *bed {
 func reportOf(name string, sequence int64, r place.Report) v1alpha1.NodeReport {
 	return v1alpha1.NodeReport{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeReport"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "0"}, Status: v1alpha1.NodeReportStatus{Run: "run", Sequence: sequence, CPUs: cpureport.Of(r)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "0"}, Status: v1alpha1.NodeReportStatus{Run: "run", Sequence: sequence, CPUs: cpureport.Convert(r)},
 	}
 }
 
@@ -137,7 +138,7 @@ func (b *bed) check(before, after *corev1.Pod) {
 // agents simulates the agents of the nodes. They decide as the real agent does,
 // follow the contracts, and send reports.
 func (b *bed) agents() {
-	had, sequence := map[string]hold.Had{}, map[string]int64{}
+	had, sequence := map[string]hold.Previous{}, map[string]int64{}
 	last := map[string]string{}
 	every := time.NewTicker(20 * time.Millisecond)
 	defer every.Stop()
@@ -153,8 +154,8 @@ func (b *bed) agents() {
 		}
 		for _, name := range b.names {
 			g := decide(had[name], at[name])
-			had[name] = hold.Had{Own: g.Of, Shared: g.Shared}
-			r := place.Report{Topology: sixteen, Keep: 1}
+			had[name] = hold.Previous{Own: g.Of, Shared: g.Shared}
+			r := place.Report{Topology: sixteenCPUs, Keep: 1}
 			for id, set := range g.Of {
 				r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: pick.Hold{Grade: pick.Own, CPUs: set}})
 			}
@@ -172,8 +173,8 @@ func (b *bed) agents() {
 }
 
 // decide returns the decision of the agent of one node.
-func decide(had hold.Had, pods []*corev1.Pod) hold.Grants {
-	s := node.Snapshot{At: time.Unix(1, 0), Topology: sixteen, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}}
+func decide(had hold.Previous, pods []*corev1.Pod) hold.Grants {
+	s := node.Snapshot{At: time.Unix(1, 0), Topology: sixteenCPUs, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}}
 	for _, p := range pods {
 		o, _ := kube.OverridesOf(p)
 		w := node.Workload{
@@ -218,14 +219,14 @@ func (b *bed) settles() {
 				}
 			}
 		}
-		return b.reported(pods)
+		return b.compareReports(pods)
 	})
 }
 
-// reported compares the last reports with the pods. No CPU may have two
+// compareReports compares the last reports with the pods. No CPU may have two
 // holders. Each bound pod must hold as many CPUs as it requests, unless its
 // node has fewer.
-func (b *bed) reported(pods []*corev1.Pod) error {
+func (b *bed) compareReports(pods []*corev1.Pod) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, name := range b.names {
@@ -236,7 +237,7 @@ func (b *bed) reported(pods []*corev1.Pod) error {
 			}
 			all, held[h.UID] = all.Union(h.Hold.CPUs), h.Hold.CPUs
 		}
-		if requested(pods, name) > 15 { // two schedulers at once gave the node too many pods, so it refuses some
+		if requestedCPUs(pods, name) > 15 { // two schedulers at once gave the node too many pods, so it refuses some
 			continue
 		}
 		for _, p := range pods {
@@ -249,8 +250,8 @@ func (b *bed) reported(pods []*corev1.Pod) error {
 	return nil
 }
 
-// requested returns the number of CPUs that the pods of a node request.
-func requested(pods []*corev1.Pod, node string) int64 {
+// requestedCPUs returns the number of CPUs that the pods of a node request.
+func requestedCPUs(pods []*corev1.Pod, node string) int64 {
 	n := int64(0)
 	for _, p := range pods {
 		if p.Spec.NodeName == node {
@@ -375,7 +376,7 @@ func TestAPreemptionFreesCPUs(t *testing.T) {
 	eventually(t, func() error {
 		for _, p := range b.api.Pods() {
 			if p.UID == high.UID && p.Spec.NodeName != "" {
-				return b.reported(b.api.Pods())
+				return b.compareReports(b.api.Pods())
 			}
 		}
 		var lines string

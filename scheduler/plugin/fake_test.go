@@ -103,7 +103,7 @@ func machine(name string, sequence int64, caches, cores int, held ...place.Held)
 	}
 	return &v1alpha1.NodeReport{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Status:     v1alpha1.NodeReportStatus{Run: "run", Sequence: sequence, CPUs: cpureport.Of(place.Report{Topology: t, Keep: 1, Held: held})},
+		Status:     v1alpha1.NodeReportStatus{Run: "run", Sequence: sequence, CPUs: cpureport.Convert(place.Report{Topology: t, Keep: 1, Held: held})},
 	}
 }
 

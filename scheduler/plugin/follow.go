@@ -102,7 +102,7 @@ func (k *keeper) gone(uid types.UID) {
 	if node, known := k.ledger.Node(place.UID(uid)); known {
 		nodes = append(nodes, node)
 	}
-	k.ledger.Gone(place.UID(uid))
+	k.ledger.RemovePod(place.UID(uid))
 	for _, node := range nodes {
 		k.changed(node)
 		if k.seen[node] == nil && len(k.view(node).Holds()) == 0 {
@@ -157,7 +157,7 @@ func (k *keeper) withoutReport(node string) {
 		k.forget(node)
 		return
 	}
-	k.ledger.Out(node, place.NoReport)
+	k.ledger.CloseNode(node, place.NoReport)
 	k.publish(node)
 }
 
@@ -186,12 +186,12 @@ func (k *keeper) reportChanged(o any) {
 	case repeats:
 		return
 	case cpus == nil:
-		k.ledger.Out(r.Name, place.NoReport)
+		k.ledger.CloseNode(r.Name, place.NoReport)
 	default:
 		report, err := learnt(cpus)
 		if err != nil {
 			s.cpus = nil
-			k.ledger.Out(r.Name, place.NoReport)
+			k.ledger.CloseNode(r.Name, place.NoReport)
 			k.log.Error(err, "The report of a node cannot be read", "node", r.Name)
 			break
 		}

@@ -338,7 +338,7 @@ func (k *keeper) sweep() {
 	for node, s := range k.seen {
 		if s.cpus != nil && !s.stale && now.Sub(s.changed) > k.stale {
 			s.stale = true
-			k.ledger.Out(node, place.Stale)
+			k.ledger.CloseNode(node, place.Stale)
 			k.publish(node)
 			k.log.Info("The report of a node is too old: it takes no more pods that ask for CPUs", "node", node, "unchanged", now.Sub(s.changed))
 		}

@@ -56,10 +56,10 @@ func pareto(u, shape float64) float64 {
 	return math.Pow(low-u*(low-high), -1/shape)
 }
 
-// running returns a claim that already runs when the trace begins. A long
+// runningClaim returns a claim that already runs when the trace begins. A long
 // lifetime is more likely among such claims, in proportion to its length. A
 // part of the lifetime is already over.
-func (s *source) running() *claim {
+func (s *source) runningClaim() *claim {
 	c := s.claim()
 	c.lives = pareto(s.Float64(), shape-1) * s.Float64()
 	return c
@@ -128,27 +128,27 @@ type cluster struct {
 func newCluster(f *frame, nodes int, m maker, seed uint64) (*cluster, error) {
 	c := &cluster{frame: f, rnd: rand.New(rand.NewPCG(seed, 18))}
 	for range nodes {
-		c.hosts = append(c.hosts, newHost(f, f.reserved()))
+		c.hosts = append(c.hosts, newHost(f, f.reservedCPUs()))
 	}
 	c.rival = m.make(f, c.hosts)
 	for i := range c.hosts {
-		if err := c.rival.begin(i, f.reserved()); err != nil {
+		if err := c.rival.begin(i, f.reservedCPUs()); err != nil {
 			return nil, err
 		}
 	}
 	return c, nil
 }
 
-// enough returns how many nodes with room are enough for kube-scheduler. It
+// enoughNodes returns how many nodes with room are enough for kube-scheduler. It
 // then stops searching, and scores them.
-func enough(nodes int) int { return max(100, nodes*max(5, 50-nodes/125)/100) }
+func enoughNodes(nodes int) int { return max(100, nodes*max(5, 50-nodes/125)/100) }
 
 // choose returns the node for a claim. Among nodes with the same score, it
 // takes any. It returns false if no node has room.
 func (k *cluster) choose(c *claim) (int, bool) {
 	best, most, found, equal := 0, 0.0, 0, 0
 	looked := 0
-	for ; looked < len(k.hosts) && found < enough(len(k.hosts)); looked++ {
+	for ; looked < len(k.hosts) && found < enoughNodes(len(k.hosts)); looked++ {
 		at := (k.next + looked) % len(k.hosts)
 		if !k.rival.room(at, c) {
 			continue
@@ -285,7 +285,7 @@ func (k *cluster) follow(t trace) error {
 	s := t.source()
 	capacity := float64(len(k.hosts) * k.hosts[0].usable)
 	for have := 0.0; have < t.load*capacity; {
-		c := s.running()
+		c := s.runningClaim()
 		have += float64(c.request) / 1000
 		if err := k.arrive(c); err != nil {
 			return err
@@ -319,7 +319,7 @@ func (k *cluster) sample(capacity float64) {
 		}
 		of++
 		for _, h := range k.hosts {
-			all += h.stranded(n)
+			all += h.countStranded(n)
 		}
 	}
 	k.wasted.share += float64(all) / float64(of) / capacity

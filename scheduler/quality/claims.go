@@ -9,11 +9,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// occupied returns random CPUs of a machine that are not free. All cores have
-// the same probability of being occupied, or all CPUs. The reserved CPUs are
-// always occupied.
+// occupied returns random CPUs of a machine that are not free. Either all cores
+// or all CPUs have the same probability of being occupied. The reserved CPUs
+// are always occupied.
 func occupied(rnd *rand.Rand, f *frame) unit.CPUSet {
-	closed := f.reserved()
+	closed := f.reservedCPUs()
 	share := rnd.Float64()
 	byCore := rnd.IntN(2) == 0
 	for _, core := range f.cores {
@@ -58,15 +58,15 @@ func optimum(h *host, n int) (rating, bool) {
 	return best, found
 }
 
-// A score says for how many percent of single claims a rival reached the
-// optimum. nodes counts the claims that are optimal in NUMA nodes and sockets;
-// caches counts those that are also optimal in caches; split those that are
-// also optimal in split cores; and left those that are optimal in the room that
-// is left, too.
+// A score holds percentages of single claims. nodes is the percentage for which
+// a rival reached the optimum in NUMA nodes and sockets. caches is the
+// percentage that also reached it in caches, split the percentage that also
+// reached it in split cores, and left the percentage that also reached it in
+// the room that is left.
 type score struct{ nodes, caches, split, left float64 }
 
-// single presents single claims to a rival, on machines in random states.
-func single(f *frame, m maker, tries int, seed uint64) (score, error) {
+// placeSingle presents single claims to a rival, on machines in random states.
+func placeSingle(f *frame, m maker, tries int, seed uint64) (score, error) {
 	rnd := rand.New(rand.NewPCG(seed, 19))
 	var hit [len(rating{})]int
 	asked := 0
@@ -98,9 +98,9 @@ func single(f *frame, m maker, tries int, seed uint64) (score, error) {
 	return score{nodes: of(1), caches: of(2), split: of(3), left: of(4)}, nil
 }
 
-// most (the function) returns the largest number of claims that can each have one
+// maxPlaced returns the largest number of claims that can each have one
 // cache, by branch and bound. room contains the number of free CPUs of each cache.
-func most(room []int, claims []int) int {
+func maxPlaced(room []int, claims []int) int {
 	claims = slices.Clone(claims)
 	slices.Sort(claims) // small claims first, so that the first solution is a good one
 	room = slices.Clone(room)
@@ -141,7 +141,7 @@ func sequences(f *frame, m maker, tries int, seed uint64) (float64, error) {
 			list = append(list, n)
 			free -= n
 		}
-		possible += most(h.open[cacheLevel], list)
+		possible += maxPlaced(h.open[cacheLevel], list)
 		r := m.make(f, []*host{h})
 		if err := r.begin(0, h.closed); err != nil {
 			return 0, err

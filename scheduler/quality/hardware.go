@@ -19,8 +19,8 @@ var kinds = []hardware{
 	{"arm", 2, 2, 1, 32, 1},   // no SMT
 }
 
-// small is the machine on which sequences places claims.
-var small = hardware{"small", 2, 1, 4, 4, 2}
+// smallMachine is the machine on which sequences places claims.
+var smallMachine = hardware{"small", 2, 1, 4, 4, 2}
 
 // A level is a kind of group of CPUs: L3 cache, NUMA node, socket or machine.
 type level int
@@ -72,9 +72,9 @@ func newFrame(h hardware) *frame {
 	return f
 }
 
-// reserved returns the CPUs of the first core, which no claim gets. The
+// reservedCPUs returns the CPUs of the first core, which no claim gets. The
 // kubelet's policy requires reserved CPUs, so all rivals get the same.
-func (f *frame) reserved() unit.CPUSet {
+func (f *frame) reservedCPUs() unit.CPUSet {
 	var s unit.CPUSet
 	for _, c := range f.cores[0] {
 		s = s.With(unit.CPU(c))
@@ -188,9 +188,9 @@ func (h *host) wholeCore(c int) bool {
 // scheduler that does not know the topology knows only this amount.
 func (h *host) spare() unit.MilliCPU { return unit.CPUs(h.open[machineLevel][0]) - h.shared }
 
-// stranded returns the number of stranded CPUs: free ones, but in caches that
-// have no room for a claim of n CPUs.
-func (h *host) stranded(n int) int {
+// countStranded returns the number of stranded CPUs: free ones, but in caches
+// that have no room for a claim of n CPUs.
+func (h *host) countStranded(n int) int {
 	all := 0
 	for _, free := range h.open[cacheLevel] {
 		all += free % n

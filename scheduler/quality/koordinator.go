@@ -50,7 +50,7 @@ func (k *koordinator) take(at int, c *claim) (unit.CPUSet, bool) {
 		t.cores(h.groups[socketLevel][g])
 	}
 	for _, g := range order(h, socketLevel, true) {
-		t.singles(h.groups[socketLevel][g])
+		t.takeSingles(h.groups[socketLevel][g])
 	}
 	for c := range h.cpus {
 		t.add(c)
@@ -86,8 +86,8 @@ func (t *taker) fromCores(of []int) {
 	}
 }
 
-// singles takes one free CPU of each core from which it has taken none yet.
-func (t *taker) singles(of []int) {
+// takeSingles takes one free CPU of each core from which it has taken none yet.
+func (t *taker) takeSingles(of []int) {
 	for _, c := range of {
 		taken := false
 		for _, thread := range t.frame.cores[t.coreOf[c]] {

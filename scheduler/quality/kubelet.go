@@ -73,7 +73,7 @@ func (k *kubelet) begin(at int, closed unit.CPUSet) error {
 		}
 		m.scope = topologymanager.NewContainerScope(topologymanager.NewBestEffortPolicy(numa, topologymanager.PolicyOptions{}))
 	}
-	reserve := k.frame.reserved()
+	reserve := k.frame.reservedCPUs()
 	var err error
 	m.policy, err = cpumanager.NewStaticPolicy(klog.Logger{}, k.details, reserve.Len(), setOf(reserve), m.scope, k.options)
 	if err != nil {

@@ -140,7 +140,7 @@ func do(o options) error {
 func measure(o options, tell func(row) error) error {
 	machines := kinds
 	if o.part == "sequences" {
-		machines = []hardware{small}
+		machines = []hardware{smallMachine}
 	}
 	for _, h := range machines {
 		if o.part != "sequences" && !slices.Contains(o.kinds, h.name) {
@@ -176,7 +176,7 @@ func measureBlock(o options, f *frame, m maker, block int) ([]row, error) {
 	}
 	switch o.part {
 	case "single":
-		s, err := single(f, m, o.tries, uint64(block))
+		s, err := placeSingle(f, m, o.tries, uint64(block))
 		if err != nil {
 			return nil, err
 		}

@@ -38,7 +38,7 @@ func TestASingleClaimGetsTheBest(t *testing.T) {
 			if i == 0 && os.Getenv("TENON_TEST_LONG") != "" {
 				claims = 10_000
 			}
-			s, err := single(f, m, claims, 5)
+			s, err := placeSingle(f, m, claims, 5)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +48,7 @@ func TestASingleClaimGetsTheBest(t *testing.T) {
 			t.Logf("%s, %s, %d claims: %+v", h.name, m.name, claims, s)
 		}
 	}
-	s, err := single(newFrame(kinds[1]), named(t, "koordinator"), 60, 5)
+	s, err := placeSingle(newFrame(kinds[1]), named(t, "koordinator"), 60, 5)
 	if err != nil || s.caches > 90 {
 		t.Errorf("a choice that knows no caches: %+v %v", s, err)
 	}
@@ -79,14 +79,14 @@ func TestMostIsTheMost(t *testing.T) {
 				best = max(best, inside)
 			}
 		}
-		if got := most(room, claims); got != best {
+		if got := maxPlaced(room, claims); got != best {
 			t.Fatalf("%v in %v: %d, want %d", claims, room, got, best)
 		}
 	}
 }
 
 func TestASequenceComesNearTheBestOfAll(t *testing.T) {
-	f := newFrame(small)
+	f := newFrame(smallMachine)
 	of := map[string]float64{}
 	for _, m := range makers {
 		s, err := sequences(f, m, 80, 3)
@@ -132,14 +132,14 @@ func TestWholeCoresOnlyChangesNoEvenClaim(t *testing.T) {
 // the kubelet's own policy.
 func TestTheKubeletIsItself(t *testing.T) {
 	f := newFrame(kinds[0])
-	h := newHost(f, f.reserved())
+	h := newHost(f, f.reservedCPUs())
 	k := newKubelet(f, []*host{h}, spread, true)
 	if err := k.begin(0, h.closed); err != nil {
 		t.Fatal(err)
 	}
 	c := &claim{id: "p", cpus: 4, request: unit.CPUs(4)}
 	set, ok := k.take(0, c)
-	if !ok || set.Len() != 4 || !set.Intersect(f.reserved()).Empty() {
+	if !ok || set.Len() != 4 || !set.Intersect(f.reservedCPUs()).Empty() {
 		t.Fatal(set, ok)
 	}
 	p := podOf(c)

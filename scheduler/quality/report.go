@@ -50,10 +50,10 @@ type setting struct {
 	load, pools int
 }
 
-// few contains the figures for which a smaller value is better.
-var few = map[string]bool{"split": true, "waited": true, "stranded": true, "refused": true}
+// smallerIsBetter contains the figures for which a smaller value is better.
+var smallerIsBetter = map[string]bool{"split": true, "waited": true, "stranded": true, "refused": true}
 
-// margin is the difference, in points of percent, below which two rivals are
+// margin is the difference, in percentage points, below which two rivals are
 // equal.
 const margin = 0.25
 
@@ -68,7 +68,7 @@ func verdict(figure string, ours, theirs stat.Sample) (stat.Estimate, string) {
 	}
 	d := stat.Difference(ours, theirs, paired.Blocks().Planned(pairs))
 	low, high := d.ClaimLower, d.ClaimUpper
-	if few[figure] {
+	if smallerIsBetter[figure] {
 		low, high = -high, -low
 	}
 	switch {

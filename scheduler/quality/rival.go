@@ -128,7 +128,7 @@ func (t *tenon) take(at int, c *claim) (unit.CPUSet, bool) {
 	return contract.CPUs, true
 }
 
-func (t *tenon) leave(_ int, c *claim) { t.ledger.Gone(place.UID(c.id)) }
+func (t *tenon) leave(_ int, c *claim) { t.ledger.RemovePod(place.UID(c.id)) }
 
 // byPool is plain best fit over the caches, NUMA nodes, sockets and machines of
 // the cluster. It takes the lowest level that has a pool with enough room, and
@@ -177,9 +177,9 @@ func (b *byPool) take(at int, c *claim) (unit.CPUSet, bool) {
 }
 
 // fragmentation is Tenon with another tie-break. Tenon takes the pool with the
-// least room that suffices. fragmentation takes the cache in which the number
-// of useless CPUs increases least, that is, of CPUs that other claims of the
-// trace cannot use within one cache.
+// least room that suffices. A free CPU is useless if no other claim of the
+// trace can use it within one cache. fragmentation takes the cache in which the
+// number of useless CPUs increases least.
 type fragmentation struct {
 	hosts []*host
 	m     *pick.Map
@@ -201,9 +201,9 @@ func (*fragmentation) leave(int, *claim)            {}
 
 func (b *fragmentation) room(at int, c *claim) bool { return b.hosts[at].spare() >= c.request }
 
-// best returns the cache for n CPUs. It prefers caches with enough whole cores.
-// It returns false if no cache has room.
-func (b *fragmentation) best(h *host, n int) (int, bool) {
+// bestCache returns the cache for n CPUs. It prefers caches with enough whole
+// cores. It returns false if no cache has room.
+func (b *fragmentation) bestCache(h *host, n int) (int, bool) {
 	best, found := 0, false
 	for g, open := range h.open[cacheLevel] {
 		if open < n {
@@ -224,8 +224,8 @@ func (b *fragmentation) better(h *host, g, than, n int) bool {
 	return is < was || is == was && h.open[cacheLevel][g] < h.open[cacheLevel][than]
 }
 
-// added returns by how many the useless CPUs of a cache increase if n of its
-// CPUs are taken.
+// added returns the increase in the number of a cache's useless CPUs if n of
+// its CPUs are taken.
 func (b *fragmentation) added(h *host, g, n int) float64 {
 	open := h.open[cacheLevel][g]
 	return b.lost[open-n] - b.lost[open]
@@ -242,7 +242,7 @@ func (b *fragmentation) worth(at int, c *claim) float64 {
 		return spread(h, c)
 	}
 	l, tight, whole := cacheLevel, 0.0, 0
-	g, ok := b.best(h, c.cpus)
+	g, ok := b.bestCache(h, c.cpus)
 	if ok {
 		span := slices.Max(b.lost)
 		tight = 1 - (b.added(h, g, c.cpus)+span)/(2*span)
@@ -263,7 +263,7 @@ func (b *fragmentation) take(at int, c *claim) (unit.CPUSet, bool) {
 		return unit.CPUSet{}, true
 	}
 	closed := h.closed
-	if best, ok := b.best(h, c.cpus); ok {
+	if best, ok := b.bestCache(h, c.cpus); ok {
 		for cpu := range h.cpus {
 			if h.at[cacheLevel][cpu] != best {
 				closed = closed.With(unit.CPU(cpu))

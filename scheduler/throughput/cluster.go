@@ -67,7 +67,7 @@ func cluster(nodes, bound int) contents {
 		c.reports = append(c.reports, v1alpha1.NodeReport{
 			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeReport"},
 			ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), ResourceVersion: "1"},
-			Status:     v1alpha1.NodeReportStatus{Run: "run", Sequence: 1, CPUs: cpureport.Of(place.Report{Topology: t, Keep: 1, Held: held[i]})},
+			Status:     v1alpha1.NodeReportStatus{Run: "run", Sequence: 1, CPUs: cpureport.Convert(place.Report{Topology: t, Keep: 1, Held: held[i]})},
 		})
 	}
 	return c

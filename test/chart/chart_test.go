@@ -39,8 +39,8 @@ type document struct {
 // key names a document, such as DaemonSet tenond.
 func (d document) key() string { return d.str("kind") + " " + d.str("metadata", "name") }
 
-// at returns the value at a path of keys, or nil if there is none.
-func (d document) at(keys ...string) any {
+// value returns the value at a path of keys, or nil if there is none.
+func (d document) value(keys ...string) any {
 	var v any = d.object
 	for _, k := range keys {
 		m, _ := v.(map[string]any)
@@ -50,7 +50,7 @@ func (d document) at(keys ...string) any {
 }
 
 func (d document) str(keys ...string) string {
-	s, _ := d.at(keys...).(string)
+	s, _ := d.value(keys...).(string)
 	return s
 }
 
@@ -114,8 +114,8 @@ func split(t *testing.T, file, text string) []document {
 	}
 }
 
-// must renders the chart. On an error, it fails the test.
-func must(t *testing.T, values map[string]any) map[string]document {
+// mustRender renders the chart. On an error, it fails the test.
+func mustRender(t *testing.T, values map[string]any) map[string]document {
 	t.Helper()
 	documents, err := render(t, values)
 	if err != nil {
@@ -141,7 +141,7 @@ func set(value any, keys ...string) map[string]any {
 }
 
 func TestTheChartIsCleanForHelmLint(t *testing.T) {
-	for name, values := range map[string]map[string]any{"as it is": nil, "all of it": everything(), "as little as can be": nothing()} {
+	for name, values := range map[string]map[string]any{"as it is": nil, "all of it": allOptions(), "as little as can be": noOptions()} {
 		result := lint.RunAll(dir, values, namespace)
 		for _, m := range result.Messages {
 			t.Errorf("%s: %v", name, m)
@@ -149,8 +149,8 @@ func TestTheChartIsCleanForHelmLint(t *testing.T) {
 	}
 }
 
-// everything (the function) returns values that switch on every option that is off by default.
-func everything() map[string]any {
+// allOptions returns values that switch on every option that is off by default.
+func allOptions() map[string]any {
 	return map[string]any{
 		"image":         map[string]any{"pullSecrets": []any{"registry"}, "tag": "v1.2.3"},
 		"agent":         map[string]any{"kubelet": map[string]any{"allowNodesProxy": true}, "config": "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n", "extraArgs": []any{"--log-level=debug"}, "affinity": map[string]any{"nodeAffinity": map[string]any{}}},
@@ -164,8 +164,8 @@ func everything() map[string]any {
 	}
 }
 
-// nothing (the function) returns values that switch off every option.
-func nothing() map[string]any {
+// noOptions returns values that switch off every option.
+func noOptions() map[string]any {
 	off := func() map[string]any { return map[string]any{"enabled": false} }
 	return map[string]any{
 		"agent":    map[string]any{"nri": off(), "resctrl": off(), "kubelet": map[string]any{"insecureSkipTLSVerify": false}},
@@ -176,7 +176,7 @@ func nothing() map[string]any {
 
 // TestManifests compares the rendered manifests with reviewed golden files.
 func TestManifests(t *testing.T) {
-	for name, values := range map[string]map[string]any{"default": nil, "everything": everything(), "nothing": nothing()} {
+	for name, values := range map[string]map[string]any{"default": nil, "everything": allOptions(), "nothing": noOptions()} {
 		documents, err := render(t, values)
 		if err != nil {
 			t.Fatal(err)

@@ -12,26 +12,26 @@ import (
 )
 
 func TestNoContainerIsPrivilegedAndEachDropsWhatItDoesNotNeed(t *testing.T) {
-	for key, d := range must(t, everything()) {
+	for key, d := range mustRender(t, allOptions()) {
 		for _, c := range containers(d) {
 			name := key + "/" + c.str("name")
-			if c.at("securityContext", "privileged") != nil {
+			if c.value("securityContext", "privileged") != nil {
 				t.Errorf("%s is privileged", name)
 			}
-			drop, _ := c.at("securityContext", "capabilities", "drop").([]any)
-			if !slices.Contains(drop, any("ALL")) || c.at("securityContext", "allowPrivilegeEscalation") != false || c.at("securityContext", "readOnlyRootFilesystem") != true {
-				t.Errorf("%s: %v", name, c.at("securityContext"))
+			drop, _ := c.value("securityContext", "capabilities", "drop").([]any)
+			if !slices.Contains(drop, any("ALL")) || c.value("securityContext", "allowPrivilegeEscalation") != false || c.value("securityContext", "readOnlyRootFilesystem") != true {
+				t.Errorf("%s: %v", name, c.value("securityContext"))
 			}
 			if d.str("metadata", "name") != "tenond" {
-				if add := c.at("securityContext", "capabilities", "add"); add != nil {
+				if add := c.value("securityContext", "capabilities", "add"); add != nil {
 					t.Errorf("%s adds %v", name, add)
 				}
-				if d.at("spec", "template", "spec", "securityContext", "runAsNonRoot") != true {
+				if d.value("spec", "template", "spec", "securityContext", "runAsNonRoot") != true {
 					t.Errorf("%s may be root", name)
 				}
 			}
 			for _, bound := range [][]string{{"requests", "cpu"}, {"requests", "memory"}, {"limits", "memory"}} {
-				if c.at(append([]string{"resources"}, bound...)...) == nil {
+				if c.value(append([]string{"resources"}, bound...)...) == nil {
 					t.Errorf("%s has no %v", name, bound)
 				}
 			}
@@ -41,7 +41,7 @@ func TestNoContainerIsPrivilegedAndEachDropsWhatItDoesNotNeed(t *testing.T) {
 
 // containers returns the containers of a document, each as a document.
 func containers(d document) (all []document) {
-	list, _ := d.at("spec", "template", "spec", "containers").([]any)
+	list, _ := d.value("spec", "template", "spec", "containers").([]any)
 	for _, c := range list {
 		m, _ := c.(map[string]any)
 		all = append(all, document{object: m})
@@ -53,13 +53,13 @@ func containers(d document) (all []document) {
 // verbs or kinds, Secrets of others, commands in pods, and permissions for
 // other users.
 func TestRightsAreNarrow(t *testing.T) {
-	for key, d := range must(t, nil) {
-		rules, _ := d.at("rules").([]any)
+	for key, d := range mustRender(t, nil) {
+		rules, _ := d.value("rules").([]any)
 		for _, r := range rules {
 			rule := document{object: r.(map[string]any)}
 			var words []string
 			for _, of := range []string{"apiGroups", "resources", "verbs"} {
-				list, _ := rule.at(of).([]any)
+				list, _ := rule.value(of).([]any)
 				for _, w := range list {
 					words = append(words, w.(string))
 				}
@@ -69,7 +69,7 @@ func TestRightsAreNarrow(t *testing.T) {
 					t.Errorf("%s allows %s: %v", key, bad, r)
 				}
 			}
-			if slices.Contains(words, "secrets") && (d.str("kind") == "ClusterRole" || rule.at("resourceNames") == nil && !slices.Equal(words, []string{"", "secrets", "create"})) {
+			if slices.Contains(words, "secrets") && (d.str("kind") == "ClusterRole" || rule.value("resourceNames") == nil && !slices.Equal(words, []string{"", "secrets", "create"})) {
 				t.Errorf("%s allows more than its own Secret: %v", key, r)
 			}
 		}
@@ -77,10 +77,10 @@ func TestRightsAreNarrow(t *testing.T) {
 }
 
 func TestAgentsReadTheKubeletWithoutTheRightToRunCommands(t *testing.T) {
-	if text := must(t, nil)["ClusterRole tenond"].text; strings.Contains(text, "nodes/proxy") || !strings.Contains(text, "nodes/pods") {
+	if text := mustRender(t, nil)["ClusterRole tenond"].text; strings.Contains(text, "nodes/proxy") || !strings.Contains(text, "nodes/pods") {
 		t.Error(text)
 	}
-	if text := must(t, set(true, "agent", "kubelet", "allowNodesProxy"))["ClusterRole tenond"].text; !strings.Contains(text, "nodes/proxy") {
+	if text := mustRender(t, set(true, "agent", "kubelet", "allowNodesProxy"))["ClusterRole tenond"].text; !strings.Contains(text, "nodes/proxy") {
 		t.Error(text)
 	}
 }
@@ -88,7 +88,7 @@ func TestAgentsReadTheKubeletWithoutTheRightToRunCommands(t *testing.T) {
 // TestUninstallComesBeforeEverything checks that the uninstall job runs while
 // the agents still have their permissions.
 func TestUninstallComesBeforeEverything(t *testing.T) {
-	all := must(t, nil)
+	all := mustRender(t, nil)
 	hook := all["Job tenon-uninstall"].str("metadata", "annotations", "helm.sh/hook")
 	if hook != "pre-delete" {
 		t.Errorf("the job is run at %q", hook)
@@ -98,7 +98,7 @@ func TestUninstallComesBeforeEverything(t *testing.T) {
 			t.Errorf("%s: hook %v", key, is)
 		}
 	}
-	list, _ := containers(all["DaemonSet tenond"])[0].at("args").([]any)
+	list, _ := containers(all["DaemonSet tenond"])[0].value("args").([]any)
 	if !slices.Contains(list, any("--daemonset="+namespace+"/tenond")) {
 		t.Errorf("tenond does not know its DaemonSet: %v", list)
 	}
@@ -106,8 +106,8 @@ func TestUninstallComesBeforeEverything(t *testing.T) {
 
 func TestAPriorityClassOfOthersIsLeftToThem(t *testing.T) {
 	for name, value := range map[string]int{"koord-prod": 9000, "koord-mid": 7000, "koord-batch": 5000, "koord-free": 3000} {
-		if d := must(t, nil)["PriorityClass "+name]; d.at("value") != value {
-			t.Errorf("%s: %v, want %d", name, d.at("value"), value)
+		if d := mustRender(t, nil)["PriorityClass "+name]; d.value("value") != value {
+			t.Errorf("%s: %v, want %d", name, d.value("value"), value)
 		}
 	}
 	text, err := os.ReadFile(dir + "/templates/priorityclasses.yaml")
@@ -154,12 +154,12 @@ func explain(t *testing.T, table *strings.Builder, prefix string, m *yaml.Node) 
 		if comment == "" {
 			t.Errorf("values.yaml does not explain %s", name)
 		}
-		fmt.Fprintf(table, "| `%s` | %s | %s |\n", name, shown(t, value), comment)
+		fmt.Fprintf(table, "| `%s` | %s | %s |\n", name, printDefault(t, value), comment)
 	}
 }
 
-// shown formats a default value for one cell.
-func shown(t *testing.T, n *yaml.Node) string {
+// printDefault formats a default value for one cell.
+func printDefault(t *testing.T, n *yaml.Node) string {
 	t.Helper()
 	var v any
 	if err := n.Decode(&v); err != nil {
@@ -178,14 +178,14 @@ func shown(t *testing.T, n *yaml.Node) string {
 // TestEveryVariableInAnArgumentIsSet checks the variables $(NAME) in arguments.
 // If there is no such variable, the kubelet leaves $(NAME) unchanged.
 func TestEveryVariableInAnArgumentIsSet(t *testing.T) {
-	for key, d := range must(t, everything()) {
+	for key, d := range mustRender(t, allOptions()) {
 		for _, c := range containers(d) {
 			known := map[string]bool{}
-			env, _ := c.at("env").([]any)
+			env, _ := c.value("env").([]any)
 			for _, e := range env {
 				known[document{object: e.(map[string]any)}.str("name")] = true
 			}
-			args, _ := c.at("args").([]any)
+			args, _ := c.value("args").([]any)
 			for _, a := range args {
 				_, rest, used := strings.Cut(a.(string), "$(")
 				if name, _, _ := strings.Cut(rest, ")"); used && !known[name] {

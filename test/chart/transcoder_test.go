@@ -59,8 +59,9 @@ func text(documents []document) string {
 	return b.String()
 }
 
-// published are the arguments of the published chart for a film and an output.
-func published(film string, job int) string {
+// publishedArgs are the arguments of the published chart for a film and an
+// output.
+func publishedArgs(film string, job int) string {
 	return fmt.Sprintf("-y -i /data/%s -stats -c:v libx264 -s 1920x1080 -crf 22 -profile:v main -pix_fmt yuv420p -threads 0 "+
 		"-f mp4 -ac 2 -c:a aac -b:a 128k -strict -2 /data/output-%d.mp4", film, job)
 }
@@ -122,7 +123,7 @@ func TestPublishedValuesGiveThePublishedJobs(t *testing.T) {
 			seen[name] = true
 			for key, want := range map[string]string{"requests.cpu": c.cpu, "requests.memory": c.memory, "limits.cpu": c.limit, "limits.memory": c.limitsMemory} {
 				amounts, of, _ := strings.Cut(key, ".")
-				got := fmt.Sprint(box.at("resources", amounts, of))
+				got := fmt.Sprint(box.value("resources", amounts, of))
 				if want == "" {
 					want = fmt.Sprint(nil)
 				}
@@ -133,11 +134,11 @@ func TestPublishedValuesGiveThePublishedJobs(t *testing.T) {
 			if d.str("metadata", "labels", "role") != "transcoder" || d.str("spec", "template", "metadata", "labels", "role") != "transcoder" {
 				t.Errorf("%s lacks the label role", name)
 			}
-			if d.at("spec", "parallelism") != 1 || d.at("spec", "backoffLimit") != 0 || d.str("spec", "template", "spec", "restartPolicy") != "Never" {
-				t.Errorf("%s: %v", name, d.at("spec"))
+			if d.value("spec", "parallelism") != 1 || d.value("spec", "backoffLimit") != 0 || d.str("spec", "template", "spec", "restartPolicy") != "Never" {
+				t.Errorf("%s: %v", name, d.value("spec"))
 			}
-			if name == c.last && args(box) != published(c.film, job) {
-				t.Errorf("%s: arguments\n%s\nwant\n%s", name, args(box), published(c.film, job))
+			if name == c.last && args(box) != publishedArgs(c.film, job) {
+				t.Errorf("%s: arguments\n%s\nwant\n%s", name, args(box), publishedArgs(c.film, job))
 			}
 		}
 		if !seen[c.last] {
@@ -163,11 +164,11 @@ func TestResourcesThatCannotBeOvercommittedHaveALimit(t *testing.T) {
 		for _, d := range documents {
 			box := containers(d)[0]
 			for name := range requests {
-				if name != "cpu" && name != "memory" && fmt.Sprint(box.at("resources", "requests", name)) != fmt.Sprint(requests[name]) {
-					t.Errorf("%s: the request of %s is %v, want %v", kind, name, box.at("resources", "requests", name), requests[name])
+				if name != "cpu" && name != "memory" && fmt.Sprint(box.value("resources", "requests", name)) != fmt.Sprint(requests[name]) {
+					t.Errorf("%s: the request of %s is %v, want %v", kind, name, box.value("resources", "requests", name), requests[name])
 				}
 			}
-			limits, _ := box.at("resources", "limits").(map[string]any)
+			limits, _ := box.value("resources", "limits").(map[string]any)
 			if len(limits) != 4 || fmt.Sprint(limits["example.com/gpu"]) != "1" || limits["hugepages-2Mi"] != "64Mi" {
 				t.Errorf("%s: limits %v, want cpu, memory, example.com/gpu 1 and hugepages-2Mi 64Mi", kind, limits)
 			}
@@ -176,7 +177,7 @@ func TestResourcesThatCannotBeOvercommittedHaveALimit(t *testing.T) {
 }
 
 func args(box document) string {
-	list, _ := box.at("args").([]any)
+	list, _ := box.value("args").([]any)
 	var words []string
 	for _, w := range list {
 		words = append(words, fmt.Sprint(w))
@@ -202,7 +203,7 @@ func TestThePublishedChoiceOfFilmsIsKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			film := fmt.Sprintf("source%d.mp4", formula(n, job))
-			if got := args(containers(d)[0]); got != published(film, job) {
+			if got := args(containers(d)[0]); got != publishedArgs(film, job) {
 				t.Errorf("job %d of %d reads %s, want %s", job, n, got, film)
 			}
 			films[film]++
@@ -242,10 +243,10 @@ func TestAnIndexedJobHasANameThatPodsMayHave(t *testing.T) {
 		}
 		d := documents[0]
 		box := containers(d)[0]
-		if d.str("metadata", "name") != c.name || d.str("spec", "completionMode") != "Indexed" || d.at("spec", "completions") != 8 || d.at("spec", "parallelism") != 8 || d.at("spec", "backoffLimitPerIndex") != 0 {
+		if d.str("metadata", "name") != c.name || d.str("spec", "completionMode") != "Indexed" || d.value("spec", "completions") != 8 || d.value("spec", "parallelism") != 8 || d.value("spec", "backoffLimitPerIndex") != 0 {
 			t.Errorf("%s: %s", c.name, d.text)
 		}
-		if got := args(box) + " " + fmt.Sprint(box.at("command")); !strings.Contains(got, c.has) || !strings.Contains(got, c.say) {
+		if got := args(box) + " " + fmt.Sprint(box.value("command")); !strings.Contains(got, c.has) || !strings.Contains(got, c.say) {
 			t.Errorf("%s: %s", c.name, got)
 		}
 	}
@@ -268,16 +269,16 @@ func TestTheDefaultsOfTheTranscoderAreBaseline(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pod := document{object: documents[0].at("spec", "template", "spec").(map[string]any)}
+		pod := document{object: documents[0].value("spec", "template", "spec").(map[string]any)}
 		for _, key := range []string{"hostNetwork", "hostPID", "hostIPC"} {
-			if pod.at(key) != nil {
+			if pod.value(key) != nil {
 				t.Errorf("%s: %s is set", name, key)
 			}
 		}
 		baseline := true
-		volumes, _ := pod.at("volumes").([]any)
+		volumes, _ := pod.value("volumes").([]any)
 		for _, v := range volumes {
-			if (document{object: v.(map[string]any)}).at("hostPath") != nil {
+			if (document{object: v.(map[string]any)}).value("hostPath") != nil {
 				baseline = false
 			}
 		}
@@ -285,15 +286,15 @@ func TestTheDefaultsOfTheTranscoderAreBaseline(t *testing.T) {
 			t.Errorf("%s: baseline %v, want %v", name, baseline, c.baseline)
 		}
 		boxes := containers(documents[0])
-		inits, _ := pod.at("initContainers").([]any)
+		inits, _ := pod.value("initContainers").([]any)
 		for _, v := range inits {
 			boxes = append(boxes, document{object: v.(map[string]any)})
 		}
 		for _, box := range boxes {
-			if drop, _ := box.at("securityContext", "capabilities", "drop").([]any); box.at("securityContext", "privileged") != nil || !slices.Equal(drop, []any{"ALL"}) {
-				t.Errorf("%s: %v", name, box.at("securityContext"))
+			if drop, _ := box.value("securityContext", "capabilities", "drop").([]any); box.value("securityContext", "privileged") != nil || !slices.Equal(drop, []any{"ALL"}) {
+				t.Errorf("%s: %v", name, box.value("securityContext"))
 			}
-			if ports := box.at("ports"); ports != nil {
+			if ports := box.value("ports"); ports != nil {
 				t.Errorf("%s: ports %v", name, ports)
 			}
 		}

@@ -95,7 +95,7 @@ func (w *watched) look(client *http.Client) {
 	rss, anon := memoryOf(w.pid)
 	w.keeps("tenond runs", rss > 0, rss)
 	said := w.said()
-	line = append(line, lsShares, lsQuota, lsMemory, rss, anon, strings.Count(said, "\n"), w.intends())
+	line = append(line, lsShares, lsQuota, lsMemory, rss, anon, strings.Count(said, "\n"), w.countIntents())
 	w.lines = append(w.lines, strings.TrimRight(fmt.Sprintln(line...), "\n"))
 }
 
@@ -139,8 +139,8 @@ func (w *watched) judge() {
 	}
 }
 
-// batch returns the batch resources of the node.
-func (w *watched) batch() (cpu, memory int64) {
+// batchResources returns the batch resources of the node.
+func (w *watched) batchResources() (cpu, memory int64) {
 	w.t.Helper()
 	text, err := w.c.Get(w.t.Context(), "/api/v1/nodes/"+w.n.Name)
 	if err != nil {
@@ -172,12 +172,12 @@ func (w *watched) leader() (string, time.Time) {
 // is back, the node must become Ready, a leader and the reports must come back,
 // and a new pod must get its bounds.
 func TestTheAPIServerGoesAway(t *testing.T) {
-	beside(t)
-	// With the usual authorization, the kubelet asks the API server about each
-	// client of its own. While the API server is away, the kubelet answers 500.
-	// For some seconds afterwards it may answer with an empty list. With
-	// AlwaysAllow, it answers with the empty list all the time.
-	lets := NodeOptions{KubeletArgs: long([]string{"--authorization-mode=AlwaysAllow"}, nil)}
+	runParallel(t)
+	// With the usual authorization, the kubelet asks the API server whether
+	// each of its clients has access. While the API server is away, the kubelet
+	// answers 500. For some seconds afterwards it may answer with an empty
+	// list. With AlwaysAllow, it answers with the empty list all the time.
+	lets := NodeOptions{KubeletArgs: pickLength([]string{"--authorization-mode=AlwaysAllow"}, nil)}
 	c, n := upWith(t, "no-api", lets)
 	offer(t, c, n, 4000, "6Gi")
 	a := newAgent(t, c, n)
@@ -188,23 +188,23 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 	deleted := a.pod(strings.Replace(batchPod, "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 3600", 1), "deleted", "besteffort")
 	pods := []string{"nginx", "besteffort-ffmpeg"}
 	for _, p := range pods {
-		eventually(t, time.Minute, p+" runs", func() error { return phase(t, c, p, "Running") })
+		requireSoon(t, time.Minute, p+" runs", func() error { return phase(t, c, p, "Running") })
 	}
 	w := &watched{agent: a, be: []string{"besteffort/pod" + uid(t, c, "besteffort-ffmpeg"), deleted}, ls: "pod" + uid(t, c, "nginx")}
 	a.start()
 	for _, group := range w.be {
-		a.is(20*time.Second, "a best-effort pod is idle", "cpu", group, "cpu.idle", 1)
+		a.awaitValue(20*time.Second, "a best-effort pod is idle", "cpu", group, "cpu.idle", 1)
 	}
-	a.is(20*time.Second, "the kubelet's pods are bounded", "memory", w.be[0], "memory.limit_in_bytes", 2<<30)
+	a.awaitValue(20*time.Second, "the kubelet's pods are bounded", "memory", w.be[0], "memory.limit_in_bytes", 2<<30)
 	replicas := managers(t, c)
-	eventually(t, 30*time.Second, "the managers have a leader, which has published", func() error {
+	requireSoon(t, 30*time.Second, "the managers have a leader, which has published", func() error {
 		holder, _ := w.leader()
 		if p := a.report().Status.Published; holder == "" || p == nil || p.Memory == nil {
 			return fmt.Errorf("leader %q, published %+v", holder, p)
 		}
 		return nil
 	})
-	eventually(t, 20*time.Second, "the class is bounded", func() error {
+	requireSoon(t, 20*time.Second, "the class is bounded", func() error {
 		if q := a.read("cpu", "besteffort", "cpu.cfs_quota_us"); q <= 0 {
 			return fmt.Errorf("its quota is %d", q)
 		}
@@ -214,8 +214,8 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 	for _, p := range append(pods, "deleted") {
 		ids[p] = containers(t, c, p)
 	}
-	before, reportBefore := a.settled(), a.report().Status
-	cpuBefore, memoryBefore := w.batch()
+	before, reportBefore := a.awaitSettled(), a.report().Status
+	cpuBefore, memoryBefore := w.batchResources()
 	leaderBefore, _ := w.leader()
 	writes := witnessWrites(t, n)
 	api := newServer(t, c)
@@ -229,22 +229,22 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 	defer stop()
 	rss, anon := memoryOf(a.pid)
 	w.happens("all-is-well")
-	time.Sleep(long(2*time.Second, 30*time.Second))
+	time.Sleep(pickLength(2*time.Second, 30*time.Second))
 	kubectl(t, c, "delete", "pod", "deleted", "--wait=false")
 	w.happens("api-gone")
 	away := time.Now()
 	api.kill()
-	outage := long(20*time.Second, 10*time.Minute)
+	outage := pickLength(20*time.Second, 10*time.Minute)
 	time.Sleep(outage / 3)
 	restartWithoutServer(t, n)
 	w.happens("api-gone-kubelet-new")
 	if rest := time.Until(away.Add(outage)); rest > 0 {
 		time.Sleep(rest)
 	}
-	if err := n.daemon("kubelet").running(); err != nil {
+	if err := n.daemon("kubelet").checkRunning(); err != nil {
 		t.Error(err)
 	}
-	if long(true, false) && !strings.Contains(a.said(), "is not among those of the kubelet and still has processes") {
+	if pickLength(true, false) && !strings.Contains(a.said(), "is not among those of the kubelet and still has processes") {
 		t.Error("the kubelet did not tell an empty list, or tenond did not say so")
 	}
 	held := a.values()
@@ -263,9 +263,9 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 		}
 	}
 
-	cpuAfter, memoryAfter := w.batch()
+	cpuAfter, memoryAfter := w.batchResources()
 	var reportAfter v1alpha1.NodeReportStatus
-	eventually(t, time.Minute, "tenond reports again", func() error {
+	requireSoon(t, time.Minute, "tenond reports again", func() error {
 		if reportAfter = a.report().Status; !reportAfter.Reported.After(back) {
 			return fmt.Errorf("its report is of %v", reportAfter.Reported)
 		}
@@ -275,7 +275,7 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 	if reportAfter.Run != reportBefore.Run || reportAfter.Sequence <= reportBefore.Sequence {
 		t.Errorf("report %s %d, before %s %d", reportAfter.Run, reportAfter.Sequence, reportBefore.Run, reportBefore.Sequence)
 	}
-	eventually(t, time.Minute, "the managers have a leader again", func() error {
+	requireSoon(t, time.Minute, "the managers have a leader again", func() error {
 		if holder, renewed := w.leader(); holder == "" || !renewed.After(back) {
 			return fmt.Errorf("%q of %v", holder, renewed)
 		}
@@ -283,9 +283,9 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 	})
 	led := time.Since(back)
 	leaderAfter, _ := w.leader()
-	eventually(t, 90*time.Second, "the node is Ready", func() error { return n.AwaitReady(t.Context()) })
+	requireSoon(t, 90*time.Second, "the node is Ready", func() error { return n.AwaitReady(t.Context()) })
 	ready := time.Since(back)
-	eventually(t, time.Minute, "the pods are told again", func() error {
+	requireSoon(t, time.Minute, "the pods are told again", func() error {
 		if r := a.report().Status; r.Pods["BE"] != 2 || trouble(r) != "" {
 			return fmt.Errorf("%v %s", r.Pods, trouble(r))
 		}
@@ -293,9 +293,9 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 	})
 	w.happens("pods-told")
 	told := time.Since(back)
-	eventually(t, time.Minute, "the node has what is published", func() error {
+	requireSoon(t, time.Minute, "the node has what is published", func() error {
 		r := a.report().Status
-		gotCPU, gotMemory := w.batch()
+		gotCPU, gotMemory := w.batchResources()
 		if p := r.Published; p == nil || p.CPU == nil || p.Memory == nil || p.CPU.MilliValue() != gotCPU || p.Memory.Value() != gotMemory {
 			return fmt.Errorf("%d %d, published %+v", gotCPU, gotMemory, r.Published)
 		}
@@ -308,21 +308,21 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 		}
 	}
 	kill(t, n, deleted)
-	eventually(t, 40*time.Second, "the deleted pod goes", func() error {
+	requireSoon(t, 40*time.Second, "the deleted pod goes", func() error {
 		if _, err := os.Stat(n.Cgroup("cpu", "kubepods/"+deleted)); err == nil {
 			return errors.New("its cgroup is there")
 		}
 		return nil
 	})
 	fresh := a.pod(strings.ReplaceAll(batchPod, "1k", "500"), "fresh", "besteffort")
-	a.is(20*time.Second, "a pod that comes then is bounded", "memory", fresh, "memory.limit_in_bytes", 256<<20)
-	a.is(20*time.Second, "and idle", "cpu", fresh, "cpu.idle", 1)
+	a.awaitValue(20*time.Second, "a pod that comes then is bounded", "memory", fresh, "memory.limit_in_bytes", 256<<20)
+	a.awaitValue(20*time.Second, "and idle", "cpu", fresh, "cpu.idle", 1)
 	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, `{"enable": false}`, 1))
 	// While the API server is away, a watch is tried again at most once per
 	// minute.
 	switched := time.Now()
-	eventually(t, 90*time.Second, "the leader acts", func() error {
-		if cpu, memory := w.batch(); cpu != 0 || memory != 0 {
+	requireSoon(t, 90*time.Second, "the leader acts", func() error {
+		if cpu, memory := w.batchResources(); cpu != 0 || memory != 0 {
 			return fmt.Errorf("the node still has %dm and %d bytes", cpu, memory)
 		}
 		return nil
@@ -352,7 +352,7 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 		t.Errorf("tenond has %d KiB and had %d", anonAfter, anon)
 	}
 	by := map[string]int{}
-	for _, x := range writes.since(away) {
+	for _, x := range writes.writesSince(away) {
 		if x.at.Before(back) {
 			by[x.by+" "+strings.Replace(x.file, "pod", "pod ", 1)]++
 		}
@@ -367,14 +367,14 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 	for _, k := range slices.Sorted(maps.Keys(by)) {
 		summary += fmt.Sprintf("writes while it was away: %4d %s\n", by[k], k)
 	}
-	raw(t, "summary.txt", summary)
-	raw(t, "timeline.txt", "seconds part api be_quota_us ffmpeg_idle ffmpeg_shares ffmpeg_quota_us ffmpeg_memory deleted_idle deleted_shares deleted_quota_us deleted_memory nginx_shares nginx_quota_us nginx_memory tenond_rss_kib tenond_anon_kib tenond_log_lines intends\n"+strings.Join(w.lines, "\n")+"\n")
+	writeRaw(t, "summary.txt", summary)
+	writeRaw(t, "timeline.txt", "seconds part api be_quota_us ffmpeg_idle ffmpeg_shares ffmpeg_quota_us ffmpeg_memory deleted_idle deleted_shares deleted_quota_us deleted_memory nginx_shares nginx_quota_us nginx_memory tenond_rss_kib tenond_anon_kib tenond_log_lines intends\n"+strings.Join(w.lines, "\n")+"\n")
 	for name, r := range map[string]v1alpha1.NodeReportStatus{"report-before.json": reportBefore, "report-after.json": reportAfter} {
 		text, err := json.MarshalIndent(r, "", " ")
 		if err != nil {
 			t.Error(err)
 		}
-		raw(t, name, string(text)+"\n")
+		writeRaw(t, name, string(text)+"\n")
 	}
 }
 

@@ -80,8 +80,8 @@ func (h *chart) kubectl(args ...string) string {
 	return kubectl(h.t, h.c, args...)
 }
 
-// batch returns the batch resources of the node.
-func (h *chart) batch() (found map[string]string, err error) {
+// batchResources returns the batch resources of the node.
+func (h *chart) batchResources() (found map[string]string, err error) {
 	text, err := h.c.Kubectl(h.t.Context(), "get", "node", h.n.Name, "-o", "jsonpath={.status.allocatable}")
 	if err != nil {
 		return nil, err
@@ -110,15 +110,15 @@ func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 
 	begun := time.Now()
 	h.run(append([]string{"install", release, chartDir}, h.args...)...)
-	eventually(t, 2*time.Minute, "the node has batch memory", func() error {
-		found, err := h.batch()
+	requireSoon(t, 2*time.Minute, "the node has batch memory", func() error {
+		found, err := h.batchResources()
 		if err == nil && (found["kubernetes.io/batch-memory"] == "" || found["kubernetes.io/batch-memory"] == "0") {
 			err = fmt.Errorf("it has %v", found)
 		}
 		return err
 	})
 	t.Logf("%.1f s from helm install to the first batch resource, with the images to be pulled", time.Since(begun).Seconds())
-	eventually(t, time.Minute, "all of Tenon is ready", func() error { return h.ready() })
+	requireSoon(t, time.Minute, "all of Tenon is ready", func() error { return h.ready() })
 	if warnings := h.kubectl("get", "validatingadmissionpolicy", "tenon-own-report", "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
 		t.Errorf("the policy's expressions: %s", warnings)
 	}
@@ -126,7 +126,7 @@ func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 	h.firstInstruction()
 	h.replaceAgents()
 	h.experiment()
-	if long(false, true) { // this takes minutes
+	if pickLength(false, true) { // this takes minutes
 		h.manuals()
 	}
 	granted := h.granted()
@@ -198,18 +198,18 @@ func (h *chart) agentsWriteTheirOwnReports() {
 // cgroup, and checks these values.
 func (h *chart) firstInstruction() {
 	h.t.Helper()
-	eventually(h.t, 4*time.Minute, "the node has batch CPU", func() error {
-		found, err := h.batch()
+	requireSoon(h.t, 4*time.Minute, "the node has batch CPU", func() error {
+		found, err := h.batchResources()
 		if err == nil && len(found["kubernetes.io/batch-cpu"]) < 3 {
 			err = fmt.Errorf("it has %v", found)
 		}
 		return err
 	})
-	eventually(h.t, time.Minute, "the webhooks answer", func() error {
+	requireSoon(h.t, time.Minute, "the webhooks answer", func() error {
 		_, err := h.c.KubectlApply(h.t.Context(), strings.ReplaceAll(firstLines, "SAY", say+" /sys/fs/cgroup/cpu/cpu.cfs_quota_us"), "apply", "-f", "-")
 		return err
 	})
-	eventually(h.t, time.Minute, "the pod runs", func() error { return phase(h.t, h.c, "first", "Running") })
+	requireSoon(h.t, time.Minute, "the pod runs", func() error { return phase(h.t, h.c, "first", "Running") })
 	for container, want := range map[string]struct{ memory, quota int }{"init": {64 << 20, 25000}, "main": {128 << 20, 50000}} {
 		var memory, quota int
 		text := h.kubectl("logs", "first", "-c", container)
@@ -248,15 +248,15 @@ func (h *chart) knob(controller, file string, container bool) string {
 // replaceAgents updates the DaemonSet. The values of pods must stay meanwhile.
 func (h *chart) replaceAgents() {
 	h.t.Helper()
-	eventually(h.t, 30*time.Second, "the pod yields", func() error {
+	requireSoon(h.t, 30*time.Second, "the pod yields", func() error {
 		if shares, limit := h.knob("cpu", "cpu.shares", false), h.knob("memory", "memory.limit_in_bytes", false); shares != "2" || limit != "134217728" {
 			return fmt.Errorf("cpu.shares is %s, memory.limit_in_bytes is %s", shares, limit)
 		}
 		return haveSlices(h.pod("cpu"), task.SliceLong)
 	})
-	h.besideProxy()
+	h.runProxyPod()
 	h.kubectl("rollout", "restart", "daemonset/tenond", "-n", home)
-	eventually(h.t, time.Minute, "another agent runs", func() error {
+	requireSoon(h.t, time.Minute, "another agent runs", func() error {
 		if limit := h.knob("memory", "memory.limit_in_bytes", false); limit != "134217728" {
 			h.t.Errorf("memory.limit_in_bytes is %s while the agent is replaced", limit)
 		}
@@ -269,9 +269,9 @@ func (h *chart) replaceAgents() {
 const proxyPod = `{apiVersion: v1, kind: Pod, metadata: {name: proxy, namespace: kube-system}, spec: {priorityClassName: system-node-critical,
 terminationGracePeriodSeconds: 1, containers: [{name: c, image: "busybox:1", command: [sleep, "10000"]}]}}`
 
-// besideProxy runs proxyPod in the cgroup of the best-effort class. Batch pods
+// runProxyPod runs proxyPod in the cgroup of the best-effort class. Batch pods
 // must still have long slices, and the threads of proxyPod must not have them.
-func (h *chart) besideProxy() {
+func (h *chart) runProxyPod() {
 	h.t.Helper()
 	if _, err := h.c.KubectlApply(h.t.Context(), proxyPod, "apply", "-f", "-"); err != nil {
 		h.t.Fatal(err)
@@ -279,14 +279,14 @@ func (h *chart) besideProxy() {
 	get := func(field string) string {
 		return h.kubectl("get", "pod", "proxy", "-n", "kube-system", "-o", "jsonpath={"+field+"}")
 	}
-	eventually(h.t, time.Minute, "the pod beside it runs", func() error {
+	requireSoon(h.t, time.Minute, "the pod beside it runs", func() error {
 		if phase := get(".status.phase"); phase != "Running" {
 			return errors.New("it is " + phase)
 		}
 		return nil
 	})
 	time.Sleep(3 * time.Second) // the agent takes the slices from the class, and gives them to the pod
-	eventually(h.t, 20*time.Second, "the batch pod alone has long slices", func() error {
+	requireSoon(h.t, 20*time.Second, "the batch pod alone has long slices", func() error {
 		proxy := h.n.Cgroup("cpu", "kubepods/besteffort/pod"+get(".metadata.uid"))
 		return errors.Join(haveSlices(h.pod("cpu"), task.SliceLong), haveSlices(proxy, task.SliceDefault))
 	})
@@ -315,13 +315,13 @@ func (h *chart) uninstall() {
 	if err := haveSlices(h.pod("cpu"), task.SliceDefault); err != nil {
 		h.t.Error(err)
 	}
-	if found, err := h.batch(); err != nil || len(found) > 0 {
+	if found, err := h.batchResources(); err != nil || len(found) > 0 {
 		h.t.Errorf("the node is left with %v (%v)", found, err)
 	}
 	if left := h.kubectl("get", "nodereports,clusterroles,clusterrolebindings,validatingadmissionpolicies,mutatingwebhookconfigurations,validatingwebhookconfigurations,priorityclasses", "-o", "name"); strings.Contains(left, "tenon") || strings.Contains(left, "koord-") {
 		h.t.Errorf("left in the cluster:\n%s", left)
 	}
-	eventually(h.t, time.Minute, "no pod of Tenon is left", func() error {
+	requireSoon(h.t, time.Minute, "no pod of Tenon is left", func() error {
 		if left := h.kubectl("get", "pods", "-n", home, "-o", "name"); left != "" {
 			return errors.New(left)
 		}

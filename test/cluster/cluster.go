@@ -201,10 +201,10 @@ func (c *Cluster) save() error {
 	return os.WriteFile(c.file("cluster.json"), text, 0o644)
 }
 
-// onSystemCPUs calls a function (start). The processes that it creates, and
+// runOnSystemCPUs calls a function (start). The processes that it creates, and
 // their children, may run only on SystemCPUs. This does not hold for
 // containers: runc binds them to the CPUs of their control group.
-func (c *Cluster) onSystemCPUs(start func() error) error {
+func (c *Cluster) runOnSystemCPUs(start func() error) error {
 	if c.SystemCPUs.Empty() {
 		return start()
 	}
@@ -225,11 +225,13 @@ func (c *Cluster) onSystemCPUs(start func() error) error {
 
 // alive reports whether the cluster's init runs. It compares the start time,
 // because another process may have got the same PID.
-func (c *Cluster) alive() bool { return c.Init != 0 && born(fmt.Sprintf("/proc/%d", c.Init)) == c.Born }
+func (c *Cluster) alive() bool {
+	return c.Init != 0 && startTimeOf(fmt.Sprintf("/proc/%d", c.Init)) == c.Born
+}
 
-// born returns the start time of the process whose folder in /proc this is. It
-// returns "" if the process does not exist or is dead.
-func born(process string) string {
+// startTimeOf returns the start time of the process whose folder in /proc this
+// is. It returns "" if the process does not exist or is dead.
+func startTimeOf(process string) string {
 	text, err := os.ReadFile(filepath.Join(process, "stat"))
 	if err != nil {
 		return ""
@@ -254,7 +256,7 @@ func (c *Cluster) Down() error {
 	if c.lifeline != nil {
 		c.lifeline.Close()
 	}
-	err := until(context.Background(), 20*time.Second, func() error {
+	err := retry(context.Background(), 20*time.Second, func() error {
 		if c.alive() {
 			return fmt.Errorf("its init, process %d, does not end", c.Init)
 		}
@@ -277,7 +279,7 @@ func (c *Cluster) Down() error {
 		return fmt.Errorf("end cluster %s: %w", c.Name, err)
 	}
 	defer unlock()
-	if len(others(c.Name)) == 0 {
+	if len(otherClusters(c.Name)) == 0 {
 		for _, dir := range c.Made {
 			_ = os.Remove(dir)
 		}
@@ -285,8 +287,8 @@ func (c *Cluster) Down() error {
 	return nil
 }
 
-// others (the function) returns the clusters of this machine with other names.
-func others(name string) []*Cluster {
+// otherClusters returns the clusters of this machine with other names.
+func otherClusters(name string) []*Cluster {
 	files, _ := filepath.Glob(filepath.Join(Dir("*"), "cluster.json"))
 	var all []*Cluster
 	for _, file := range files {
@@ -302,16 +304,17 @@ func (c *Cluster) file(parts ...string) string {
 	return filepath.Join(append([]string{c.Dir}, parts...)...)
 }
 
-// patient returns the limit, multiplied by TENON_TEST_PATIENCE on a slow machine.
-func patient(limit time.Duration) time.Duration {
+// scaleLimit returns the limit, multiplied by TENON_TEST_PATIENCE on a slow
+// machine.
+func scaleLimit(limit time.Duration) time.Duration {
 	d, _ := time.ParseDuration(os.Getenv("TENON_TEST_PATIENCE"))
 	return max(limit, d)
 }
 
-// until calls f at growing intervals until f succeeds. After the time limit it
+// retry calls f at growing intervals until f succeeds. After the time limit it
 // returns the last error of f.
-func until(ctx context.Context, limit time.Duration, f func() error) error {
-	limit = patient(limit)
+func retry(ctx context.Context, limit time.Duration, f func() error) error {
+	limit = scaleLimit(limit)
 	end := time.Now().Add(limit)
 	for pause := 20 * time.Millisecond; ; pause = min(pause*5/4, time.Second/2) {
 		err := f()

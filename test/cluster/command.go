@@ -21,13 +21,13 @@ import (
 //
 // The started process is not the command itself but its parent; see [PID].
 func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	return c.within(ctx, 0, name, args...)
+	return c.commandInside(ctx, 0, name, args...)
 }
 
-// within returns a command as Command does. The command also enters the mount
-// namespace of a process of the cluster. inner is the PID of that process in
-// the cluster.
-func (c *Cluster) within(ctx context.Context, inner int, name string, args ...string) *exec.Cmd {
+// commandInside returns a command as Command does. The command also enters the
+// mount namespace of a process of the cluster. inner is the PID of that process
+// in the cluster.
+func (c *Cluster) commandInside(ctx context.Context, inner int, name string, args ...string) *exec.Cmd {
 	// setpriv is needed, because killing nsenter would not kill its child, the
 	// command.
 	argv := []string{"-t", strconv.Itoa(c.Init), "-m", "-n", "-p", "setpriv", "--pdeathsig", "KILL"}
@@ -46,7 +46,7 @@ func (c *Cluster) within(ctx context.Context, inner int, name string, args ...st
 // [Cluster.Command] or [Node.Command] runs. It is the PID on this machine. Send
 // signals to this PID.
 func PID(cmd *exec.Cmd) (pid int, err error) {
-	err = until(context.Background(), 10*time.Second, func() error {
+	err = retry(context.Background(), 10*time.Second, func() error {
 		parent := cmd.Process.Pid
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", parent, parent))
 		if err != nil {
@@ -102,10 +102,10 @@ func (c *Cluster) daemon(inner int, name string, argv ...string) (*daemon, error
 	// cluster's init. Init lives longer than the process that starts it, and
 	// reaps it.
 	const script = `echo $$ >"$0.part" && mv "$0.part" "$0.pid" && exec "$@"`
-	cmd := c.within(context.Background(), inner, "setsid", append([]string{"--fork", "sh", "-c", script, name}, argv...)...)
+	cmd := c.commandInside(context.Background(), inner, "setsid", append([]string{"--fork", "sh", "-c", script, name}, argv...)...)
 	cmd.Args = withoutDeathSignal(cmd.Args)
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := c.onSystemCPUs(cmd.Run); err != nil {
+	if err := c.runOnSystemCPUs(cmd.Run); err != nil {
 		return nil, fmt.Errorf("start %s: %w: %s", argv[0], err, tail(d.name+".log"))
 	}
 	return d, nil
@@ -127,13 +127,13 @@ func (d *daemon) pid() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// running returns an error if the program has ended.
-func (d *daemon) running() error {
+// checkRunning returns an error if the program has ended.
+func (d *daemon) checkRunning() error {
 	pid, err := d.pid()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the file is not written yet
 	}
-	if err != nil || born(fmt.Sprintf("/proc/%d/root/proc/%d", d.cluster.Init, pid)) == "" {
+	if err != nil || startTimeOf(fmt.Sprintf("/proc/%d/root/proc/%d", d.cluster.Init, pid)) == "" {
 		return fmt.Errorf("%w: %s ended: %s", errFinal, filepath.Base(d.name), tail(d.name+".log"))
 	}
 	return nil

@@ -23,8 +23,8 @@ const clipFolder = "/apps/ffmpeg/input"
 // complete, and an import of the node's logs must give the same table. Nothing
 // may be left, even after an interrupt.
 func TestConcurrentJobsAreMeasuredOnACluster(t *testing.T) {
-	beside(t)
-	c, n := up(t, "jobs")
+	runParallel(t)
+	c, n := startCluster(t, "jobs")
 	bin := filepath.Join(programs(t), "tenon")
 	logs := keepLogs(t, n, "")
 
@@ -51,7 +51,7 @@ func TestConcurrentJobsAreMeasuredOnACluster(t *testing.T) {
 		t.Errorf("the import of the node's logs gives\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 
-	interrupted(t, c, bin, append(grid, "--out", filepath.Join(t.TempDir(), "interrupted")))
+	interruptRun(t, c, bin, append(grid, "--out", filepath.Join(t.TempDir(), "interrupted")))
 	theTranscoderChart(t, c, n, bin)
 }
 
@@ -167,9 +167,9 @@ func nothingLeft(t *testing.T, c *Cluster) {
 	}
 }
 
-// interrupted starts an experiment and interrupts it while one of its jobs
+// interruptRun starts an experiment and interrupts it while one of its jobs
 // runs.
-func interrupted(t *testing.T, c *Cluster, bin string, grid []string) {
+func interruptRun(t *testing.T, c *Cluster, bin string, grid []string) {
 	t.Helper()
 	var said bytes.Buffer
 	lab := c.Command(t.Context(), bin, grid...)
@@ -177,7 +177,7 @@ func interrupted(t *testing.T, c *Cluster, bin string, grid []string) {
 	if err := lab.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "the experiment has a job", func() error {
+	requireSoon(t, time.Minute, "the experiment has a job", func() error {
 		out, err := c.Kubectl(t.Context(), "get", "jobs", "-n", "tenon-lab", "-o", "name")
 		if err == nil && out == "" {
 			err = errors.New("none yet")

@@ -34,15 +34,15 @@ resources: {requests: {cpu: 1, memory: 16Mi}, limits: {cpu: 1, memory: 16Mi}}}]}
 // When a pod is deleted by force, the next pod gets its CPU while the processes
 // of the deleted pod still end.
 func TestAPodStartsOnTheCPUsOfItsContract(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	if runtime.NumCPU() < 2 {
 		t.Skip("the last CPU stays shared")
 	}
-	c, n := up(t, "contract")
+	c, n := startCluster(t, "contract")
 	a := newAgent(t, c, n)
 	a.start()
 	var r place.Report
-	eventually(t, time.Minute, "the node reports its CPUs", func() (err error) {
+	requireSoon(t, time.Minute, "the node reports its CPUs", func() (err error) {
 		cpus := a.report().Status.CPUs
 		if cpus == nil {
 			return fmt.Errorf("it does not")
@@ -98,7 +98,7 @@ func endByForce(t *testing.T, c *Cluster, n *Node, pod string) {
 // ended waits until the cgroup of a pod of the class Guaranteed is gone.
 func ended(t *testing.T, n *Node, uid string) {
 	t.Helper()
-	eventually(t, time.Minute, "the processes of a deleted pod have ended", func() error {
+	requireSoon(t, time.Minute, "the processes of a deleted pod have ended", func() error {
 		dir := n.Cgroup("cpu", "kubepods/pod"+uid)
 		_, err := os.Stat(dir)
 		switch {
@@ -123,10 +123,10 @@ containers: [
 func twoParts(t *testing.T, a *agent, m *pick.Map) {
 	t.Helper()
 	a.apply(strings.Replace(partedPod, "NODE", a.n.Name, 1))
-	eventually(t, time.Minute, "the pod runs", func() error { return phase(t, a.c, "parted", "Running") })
+	requireSoon(t, time.Minute, "the pod runs", func() error { return phase(t, a.c, "parted", "Running") })
 	first := map[string]unit.CPUSet{}
 	for _, name := range []string{"a", "b"} {
-		eventually(t, 20*time.Second, name+" has printed its CPUs", func() error {
+		requireSoon(t, 20*time.Second, name+" has printed its CPUs", func() error {
 			said := kubectl(t, a.c, "logs", "parted", "-c", name)
 			_, list, _ := strings.Cut(said, "Cpus_allowed_list:\t")
 			list, _, printed := strings.Cut(list, "\n")
@@ -166,12 +166,12 @@ func theCPUSeeds(t *testing.T, c *Cluster, n *Node) {
 		return text.CPUs
 	}
 	apply("cal-pi")
-	eventually(t, time.Minute, "cal-pi runs", func() error { return phase(t, c, "cal-pi", "Running") })
+	requireSoon(t, time.Minute, "cal-pi runs", func() error { return phase(t, c, "cal-pi", "Running") })
 	pi := contract("cal-pi")
 	startsOn(t, c, "cal-pi", pi)
 
 	apply("nginx")
-	eventually(t, time.Minute, "nginx says why it waits", func() error {
+	requireSoon(t, time.Minute, "nginx says why it waits", func() error {
 		said := kubectl(t, c, "get", "pods", "-l", "app=nginx", "-o", "jsonpath={.items[*].status.conditions[*].message}")
 		if strings.Count(said, "1 pods that share CPUs need the free ones. preemption") != 2 {
 			return fmt.Errorf("it says %q", said)
@@ -180,7 +180,7 @@ func theCPUSeeds(t *testing.T, c *Cluster, n *Node) {
 	})
 
 	apply("go-demo")
-	eventually(t, time.Minute, "go-demo runs", func() error {
+	requireSoon(t, time.Minute, "go-demo runs", func() error {
 		if running := names("go-demo", "Running"); len(running) != 4 {
 			return fmt.Errorf("%q run", running)
 		}
@@ -196,7 +196,7 @@ func theCPUSeeds(t *testing.T, c *Cluster, n *Node) {
 
 	begun := time.Now()
 	kubectl(t, c, "delete", "pod", "cal-pi")
-	eventually(t, time.Minute, "nginx starts when there is room", func() error {
+	requireSoon(t, time.Minute, "nginx starts when there is room", func() error {
 		if running := names("nginx", "Running"); len(running) != 1 {
 			return fmt.Errorf("%q run, and %q wait", running, names("nginx", "Pending"))
 		}
@@ -229,9 +229,9 @@ func bindByContract(t *testing.T, c *Cluster, n *Node, name string, m *pick.Map,
 // on the wanted CPUs.
 func startsOn(t *testing.T, c *Cluster, name string, want unit.CPUSet) {
 	t.Helper()
-	eventually(t, time.Minute, name+" runs", func() error { return phase(t, c, name, "Running") })
+	requireSoon(t, time.Minute, name+" runs", func() error { return phase(t, c, name, "Running") })
 	said := ""
-	eventually(t, 20*time.Second, name+" has printed its CPUs", func() error {
+	requireSoon(t, 20*time.Second, name+" has printed its CPUs", func() error {
 		said = kubectl(t, c, "logs", name)
 		if !strings.Contains(said, "Mems_allowed_list") {
 			return fmt.Errorf("it says %q", said)
@@ -247,7 +247,7 @@ func startsOn(t *testing.T, c *Cluster, name string, want unit.CPUSet) {
 // CPUs, and that the given component (by) chose them.
 func heldBy(t *testing.T, a *agent, uid string, want unit.CPUSet, by string) {
 	t.Helper()
-	eventually(t, 30*time.Second, "the node reports what the pod holds", func() error {
+	requireSoon(t, 30*time.Second, "the node reports what the pod holds", func() error {
 		cpus := a.report().Status.CPUs
 		for _, h := range cpus.Held {
 			if h.UID == uid && h.CPUs == want.String() && h.By == by {

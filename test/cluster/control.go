@@ -51,8 +51,8 @@ func (c *Cluster) startControlPlane(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := until(ctx, 60*time.Second, func() error {
-		if err := apiserver.running(); err != nil {
+	if err := retry(ctx, 60*time.Second, func() error {
+		if err := apiserver.checkRunning(); err != nil {
 			return err
 		}
 		_, err := c.Get(ctx, "/readyz")
@@ -80,7 +80,7 @@ func (c *Cluster) startControlPlane(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if err := until(ctx, 60*time.Second, func() error {
+	if err := retry(ctx, 60*time.Second, func() error {
 		_, err := c.Get(ctx, "/api/v1/namespaces/default/serviceaccounts/default")
 		return err
 	}); err != nil {
@@ -142,7 +142,7 @@ func adminClient(dir string) (*http.Client, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(authority)
 	return &http.Client{
-		Timeout:   patient(10 * time.Second),
+		Timeout:   scaleLimit(10 * time.Second),
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool}},
 	}, nil
 }

@@ -26,7 +26,7 @@ import (
 // Tenon is removed. The programs of the cluster itself run on CPU 0, but their
 // containers do not.
 func TestReservedCPUsAreNotBestEffortWorks(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	needsCluster(t)
 	left := runtime.NumCPU() - 1
 	if left < 1 {
@@ -117,7 +117,7 @@ func holds(all []metav1.Condition, kind, status, text string) bool {
 // number of CPUs. Best-effort work must then have no more CPU than these.
 func (a *agent) suppressedOver(cpus int) {
 	a.t.Helper()
-	eventually(a.t, time.Minute, "the watermark is that of the CPUs of pods", func() error {
+	requireSoon(a.t, time.Minute, "the watermark is that of the CPUs of pods", func() error {
 		r := a.report()
 		if !holds(r.Status.Conditions, "Suppressing", "True", fmt.Sprintf("65%% of %d000m", cpus)) {
 			return fmt.Errorf("%+v", r.Status.Conditions)
@@ -133,7 +133,7 @@ func (a *agent) suppressedOver(cpus int) {
 // the wanted CPU set. At least one cgroup must match.
 func (a *agent) awaitCPUs(claim, pattern, want string) {
 	a.t.Helper()
-	eventually(a.t, 30*time.Second, claim, func() error {
+	requireSoon(a.t, 30*time.Second, claim, func() error {
 		files, err := filepath.Glob(filepath.Join(a.n.Cgroup("cpuset", "kubepods"), pattern, "cpuset.cpus"))
 		if err != nil || len(files) == 0 {
 			return errors.Join(fmt.Errorf("%s: there are no such files", pattern), err)

@@ -19,18 +19,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// long returns the second value if the test may take minutes
+// pickLength returns the second value if the test may take minutes
 // (TENON_TEST_LONG=1), and otherwise the first.
-func long[T any](usual, most T) T {
+func pickLength[T any](usual, most T) T {
 	if os.Getenv("TENON_TEST_LONG") == "1" {
 		return most
 	}
 	return usual
 }
 
-// raw writes a file of a measurement to the folder TENON_TEST_RAW, if it is
+// writeRaw writes a file of a measurement to the folder TENON_TEST_RAW, if it is
 // set.
-func raw(t *testing.T, name, text string) {
+func writeRaw(t *testing.T, name, text string) {
 	t.Helper()
 	dir := os.Getenv("TENON_TEST_RAW")
 	if dir == "" {
@@ -50,7 +50,7 @@ func rawLog(t *testing.T, name, file string) {
 		if err != nil {
 			t.Error(err)
 		}
-		raw(t, name, string(text))
+		writeRaw(t, name, string(text))
 	})
 }
 
@@ -89,7 +89,7 @@ func (s *server) kill() {
 	if err := s.d.kill(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
-	eventually(s.t, 10*time.Second, "the API server is gone", func() error {
+	requireSoon(s.t, 10*time.Second, "the API server is gone", func() error {
 		if _, err := s.c.Get(s.t.Context(), "/readyz"); err == nil {
 			return errors.New("it answers")
 		}
@@ -102,8 +102,8 @@ func (s *server) start() {
 	if _, err := s.c.daemon(0, s.d.name, s.argv...); err != nil {
 		s.t.Fatal(err)
 	}
-	eventually(s.t, time.Minute, "the API server is back", func() error {
-		if err := s.d.running(); err != nil {
+	requireSoon(s.t, time.Minute, "the API server is back", func() error {
+		if err := s.d.checkRunning(); err != nil {
 			return err
 		}
 		_, err := s.c.Get(s.t.Context(), "/readyz")
@@ -121,7 +121,7 @@ func restartWithoutServer(t *testing.T, n *Node) {
 		t.Fatal(err)
 	}
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: n.cluster.Dial, DisableKeepAlives: true}}
-	eventually(t, 10*time.Second, "the killed kubelet is silent", func() error {
+	requireSoon(t, 10*time.Second, "the killed kubelet is silent", func() error {
 		if _, err := get(t.Context(), client, "http://"+n.IP+":10248/healthz"); err == nil {
 			return errors.New("it answers")
 		}
@@ -276,8 +276,8 @@ func (w *witness) read(f io.Reader, below string) {
 	}
 }
 
-// since returns the writes that came after the given time.
-func (w *witness) since(at time.Time) []cgroupWrite {
+// writesSince returns the writes that came after the given time.
+func (w *witness) writesSince(at time.Time) []cgroupWrite {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := slices.IndexFunc(w.all, func(c cgroupWrite) bool { return c.at.After(at) })
@@ -294,8 +294,9 @@ func bound(file string) bool {
 	return strings.Contains(file, "kubepods/besteffort/") && filepath.Base(file) == "cpu.cfs_quota_us"
 }
 
-// besides returns all writes except those of the kubelet and those to bounds.
-func besides(all []cgroupWrite) []cgroupWrite {
+// dropExpected returns all writes except those of the kubelet and those to
+// bounds.
+func dropExpected(all []cgroupWrite) []cgroupWrite {
 	return slices.DeleteFunc(slices.Clone(all), func(c cgroupWrite) bool { return c.by == "kubelet" || bound(c.file) })
 }
 

@@ -22,8 +22,8 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// on makes the flow report its failures to a subtest.
-func (f *flow) on(t *testing.T) {
+// inSubtest makes the flow report its failures to a subtest.
+func (f *flow) inSubtest(t *testing.T) {
 	before := f.t
 	f.t = t
 	t.Cleanup(func() { f.t = before })
@@ -34,7 +34,7 @@ func (f *flow) on(t *testing.T) {
 // scheduler must not try the group again and again. All must be bound when there
 // is room.
 func (f *flow) grouped(t *testing.T) {
-	f.on(t)
+	f.inSubtest(t)
 	f.kill()
 	f.scheduler = f.startAs("tenon-scheduler", gateOfGroups)
 	f.create("wall", 8, 8, 8) // 7 of the 16 CPUs of a node are left to own
@@ -46,7 +46,7 @@ func (f *flow) grouped(t *testing.T) {
 			return nil
 		}
 	}
-	eventually(t, time.Minute, "the first pods are bound", bound(3))
+	requireSoon(t, time.Minute, "the first pods are bound", bound(3))
 	name := "gang"
 	f.apply(fmt.Sprintf(`{"apiVersion":%q,"kind":"PodGroup","metadata":{"name":%q,"namespace":"default"},"spec":{"schedulingPolicy":{"gang":{"minCount":4}}}}`, apiOfGroups, name))
 	f.createIn(&corev1.PodSchedulingGroup{PodGroupName: &name}, name, 4, 4, 4, 4)
@@ -67,8 +67,8 @@ func (f *flow) grouped(t *testing.T) {
 		}
 		return bound(3)()
 	}
-	eventually(t, time.Minute, "the pods of the group wait and say why", wait)
-	eventually(t, time.Minute, "the group says why", func() error {
+	requireSoon(t, time.Minute, "the pods of the group wait and say why", wait)
+	requireSoon(t, time.Minute, "the group says why", func() error {
 		if said := kubectl(t, f.c, "get", "podgroup", name, "-o", "jsonpath={.status.conditions}"); !strings.Contains(said, reasons[0]) {
 			return errors.New(said)
 		}
@@ -77,7 +77,7 @@ func (f *flow) grouped(t *testing.T) {
 	f.ledgers()
 	attempts := func() (n int) {
 		t.Helper()
-		counts, err := f.measured("tenon_scheduler_refusals_total{")
+		counts, err := f.readMetrics("tenon_scheduler_refusals_total{")
 		must(t, err)
 		for _, count := range counts {
 			k, err := strconv.Atoi(count)
@@ -98,12 +98,12 @@ func (f *flow) grouped(t *testing.T) {
 	}
 
 	f.create("single", 4)
-	eventually(t, time.Minute, "a pod gets CPUs that the group had for a trial", bound(4))
+	requireSoon(t, time.Minute, "a pod gets CPUs that the group had for a trial", bound(4))
 	begun := time.Now()
 	f.remove(f.list(func(p *corev1.Pod) bool { return p.Name == "single-0" || p.Name == "wall-0" }))
-	eventually(t, time.Minute, "all pods of the group are bound when there is room", bound(6))
+	requireSoon(t, time.Minute, "all pods of the group are bound when there is room", bound(6))
 	t.Logf("bound %v after the deletion of other pods was asked for", time.Since(begun).Round(time.Millisecond))
-	f.rests()
+	f.awaitRest()
 	f.ledgers()
 	f.mu.Lock()
 	if len(f.ever) > 0 {
@@ -116,18 +116,18 @@ func (f *flow) grouped(t *testing.T) {
 	f.start()
 }
 
-// killed kills the scheduler at random times while pods come and go. No CPU may
-// have two owners at any time, and no pod may wait while there is room for it.
-// The ledger of a scheduler must be equal to that of a new scheduler.
-func (f *flow) killed(t *testing.T) {
-	f.on(t)
+// killScheduler kills the scheduler at random times while pods come and go. No
+// CPU may have two owners at any time, and no pod may wait while there is room
+// for it. The ledger of a scheduler must be equal to that of a new scheduler.
+func (f *flow) killScheduler(t *testing.T) {
+	f.inSubtest(t)
 	rnd := rand.New(rand.NewPCG(17, uint64(time.Now().UnixNano())))
-	kills := long(10, 200)
+	kills := pickLength(10, 200)
 	pods := f.run(rnd, "killed", kills, func(int) {
 		f.kill()
 		f.start()
 	})
-	f.rests()
+	f.awaitRest()
 	f.ledgers()
 	f.kill()
 	f.start()
@@ -144,20 +144,20 @@ func (f *flow) killed(t *testing.T) {
 // and one that learns the objects of the API server.
 func (f *flow) ledgers() {
 	f.t.Helper()
-	eventually(f.t, time.Minute, "the ledger of the scheduler is that of the API server", func() error {
-		is, err := f.measured("tenon_scheduler_cpus{", "tenon_scheduler_stranded_cpus{")
+	requireSoon(f.t, time.Minute, "the ledger of the scheduler is that of the API server", func() error {
+		is, err := f.readMetrics("tenon_scheduler_cpus{", "tenon_scheduler_stranded_cpus{")
 		if err != nil {
 			return err
 		}
-		if want := f.rebuilt(); !maps.Equal(is, want) {
+		if want := f.expectedMetrics(); !maps.Equal(is, want) {
 			return fmt.Errorf("it has %v, and a rebuilt one %v", is, want)
 		}
 		return nil
 	})
 }
 
-// measured returns the metrics of the scheduler with one of the prefixes.
-func (f *flow) measured(prefixes ...string) (map[string]string, error) {
+// readMetrics returns the metrics of the scheduler with one of the prefixes.
+func (f *flow) readMetrics(prefixes ...string) (map[string]string, error) {
 	client := &http.Client{Transport: &http.Transport{DialContext: f.c.Dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	answer, err := client.Get("https://127.0.0.1:" + metricsPort + "/metrics")
 	if err != nil {
@@ -183,8 +183,8 @@ func (f *flow) measured(prefixes ...string) (map[string]string, error) {
 	return is, nil
 }
 
-// rebuilt returns what the metrics of a scheduler must show.
-func (f *flow) rebuilt() map[string]string {
+// expectedMetrics returns what the metrics of a scheduler must show.
+func (f *flow) expectedMetrics() map[string]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l := place.New()
@@ -214,12 +214,12 @@ func (f *flow) rebuilt() map[string]string {
 	return all
 }
 
-// frozen runs two schedulers with a lease. In one case, the leader stops in the
-// middle of its work and goes on when the other one leads, so that for a moment
-// both work. In the other case, the leader is killed. Then two pods may get the
-// same CPU until the next report of the node.
-func (f *flow) frozen(t *testing.T) {
-	f.on(t)
+// freezeLeader runs two schedulers with a lease. In one case, the leader stops
+// in the middle of its work and goes on when the other one leads, so that for a
+// moment both work. In the other case, the leader is killed. Then two pods may
+// get the same CPU until the next report of the node.
+func (f *flow) freezeLeader(t *testing.T) {
+	f.inSubtest(t)
 	f.kill()
 	path := f.c.file("scheduler.yaml")
 	text, err := os.ReadFile(path)
@@ -229,7 +229,7 @@ func (f *flow) frozen(t *testing.T) {
 	before := ""
 	leads := func() {
 		t.Helper()
-		eventually(t, time.Minute, "another scheduler leads", func() error {
+		requireSoon(t, time.Minute, "another scheduler leads", func() error {
 			lease, err := f.client.CoordinationV1().Leases("kube-system").Get(t.Context(), "tenon-scheduler", metav1.GetOptions{})
 			if err != nil {
 				return err
@@ -259,7 +259,7 @@ func (f *flow) frozen(t *testing.T) {
 	leader := start()
 	leads()
 	standby := start()
-	changes := long(2, 20)
+	changes := pickLength(2, 20)
 	f.run(rnd, "frozen", changes, func(round int) {
 		freeze := round%2 == 0
 		if freeze {
@@ -271,8 +271,8 @@ func (f *flow) frozen(t *testing.T) {
 		leads()
 		if freeze {
 			signal(leader, "CONT")
-			eventually(t, time.Minute, "a scheduler that lost its lease ends", func() error {
-				if leader.running() == nil {
+			requireSoon(t, time.Minute, "a scheduler that lost its lease ends", func() error {
+				if leader.checkRunning() == nil {
 					return errors.New("it runs")
 				}
 				return nil
@@ -280,7 +280,7 @@ func (f *flow) frozen(t *testing.T) {
 		}
 		leader, standby = standby, start()
 	})
-	f.rests()
+	f.awaitRest()
 	signal(standby, "KILL")
 	signal(leader, "KILL")
 	must(t, os.WriteFile(path, text, 0o644))

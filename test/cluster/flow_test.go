@@ -150,7 +150,7 @@ func (f *flow) check(at string) {
 
 // agents makes the decisions and the reports of all nodes until ctx ends.
 func (f *flow) agents(ctx context.Context) {
-	had, sequence, last := map[string]hold.Had{}, map[string]int64{}, map[string]time.Time{}
+	had, sequence, last := map[string]hold.Previous{}, map[string]int64{}, map[string]time.Time{}
 	topology := cachesOfEight()
 	for tick := time.NewTicker(200 * time.Millisecond); ; {
 		select {
@@ -166,7 +166,7 @@ func (f *flow) agents(ctx context.Context) {
 			f.mu.Lock()
 			g, known := f.decide(had[at], at, topology)
 			f.mu.Unlock()
-			had[at] = hold.Had{Own: g.Of, Shared: g.Shared}
+			had[at] = hold.Previous{Own: g.Of, Shared: g.Shared}
 			r := place.Report{Topology: topology, Keep: 1}
 			told := map[types.UID]unit.CPUSet{}
 			for _, uid := range known {
@@ -175,7 +175,7 @@ func (f *flow) agents(ctx context.Context) {
 					r.Held = append(r.Held, place.Held{UID: place.UID(uid), Hold: pick.Hold{Grade: pick.Own, CPUs: set}})
 				}
 			}
-			if sequence[at] > 0 && f.same(at, told) && time.Since(last[at]) < 20*time.Second {
+			if sequence[at] > 0 && f.sameReport(at, told) && time.Since(last[at]) < 20*time.Second {
 				continue
 			}
 			sequence[at]++
@@ -193,7 +193,7 @@ func (f *flow) agents(ctx context.Context) {
 
 // decide makes the decision that the agent of a node makes. The caller holds
 // f.mu.
-func (f *flow) decide(had hold.Had, at string, topology node.Topology) (hold.Grants, []types.UID) {
+func (f *flow) decide(had hold.Previous, at string, topology node.Topology) (hold.Grants, []types.UID) {
 	s := node.Snapshot{At: time.Unix(1, 0), Topology: topology, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}}
 	var known []types.UID
 	for uid, p := range f.pods {
@@ -219,7 +219,7 @@ func (f *flow) decide(had hold.Had, at string, topology node.Topology) (hold.Gra
 // pods that held CPUs, because an empty list of them is omitted.
 func (f *flow) report(ctx context.Context, at string, sequence int64, r place.Report) error {
 	data, err := json.Marshal([]map[string]any{{"op": "add", "path": "/status", "value": v1alpha1.NodeReportStatus{
-		Run: "flow", Sequence: sequence, Reported: metav1.NowMicro(), CPUs: cpureport.Of(r),
+		Run: "flow", Sequence: sequence, Reported: metav1.NowMicro(), CPUs: cpureport.Convert(r),
 	}}})
 	if err != nil {
 		return err
@@ -227,8 +227,8 @@ func (f *flow) report(ctx context.Context, at string, sequence int64, r place.Re
 	return f.client.Discovery().RESTClient().Patch(types.JSONPatchType).AbsPath(reportsPath, at, "status").Body(data).Do(ctx).Error()
 }
 
-// same reports whether the last report of a node had the same content.
-func (f *flow) same(at string, told map[types.UID]unit.CPUSet) bool {
+// sameReport reports whether the last report of a node had the same content.
+func (f *flow) sameReport(at string, told map[types.UID]unit.CPUSet) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Equal(f.facts[at], told)
@@ -330,11 +330,11 @@ func (f *flow) run(rnd *rand.Rand, prefix string, rounds int, meanwhile func(rou
 	return created
 }
 
-// rests waits until the nodes have reported all pods, and no pod
-// waits for which kubectl tenon explain pod names a node that would take it.
-func (f *flow) rests() {
+// awaitRest waits for two things: the nodes have reported all pods, and for no
+// waiting pod does kubectl tenon explain pod name a node that would take it.
+func (f *flow) awaitRest() {
 	f.t.Helper()
-	eventually(f.t, 2*time.Minute, "no pod waits while there is room", func() error {
+	requireSoon(f.t, 2*time.Minute, "no pod waits while there is room", func() error {
 		list, err := f.client.CoreV1().Nodes().List(f.t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err

@@ -74,8 +74,8 @@ func (l *load) take() (n int, p99 time.Duration, failed []error) {
 // again have its values before its first instruction. TENON_TEST_LONG=1 repeats
 // this more often.
 func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
-	beside(t)
-	c, n := up(t, "full-load")
+	runParallel(t)
+	c, n := startCluster(t, "full-load")
 	offer(t, c, n, 6000, "6Gi")
 	a := newAgent(t, c, n)
 	// With this setting, best-effort work uses all remaining CPU.
@@ -84,16 +84,16 @@ func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 	spins := a.pod(batchPod, "spins", "besteffort")
 	pods := []string{"nginx", "besteffort-ffmpeg", "spins"}
 	for _, p := range pods {
-		eventually(t, time.Minute, p+" runs", func() error { return phase(t, c, p, "Running") })
+		requireSoon(t, time.Minute, p+" runs", func() error { return phase(t, c, p, "Running") })
 	}
 	be := []string{"besteffort/pod" + uid(t, c, "besteffort-ffmpeg"), spins}
 	a.start()
 	for _, group := range be {
-		a.is(20*time.Second, "a best-effort pod is idle", "cpu", group, "cpu.idle", 1)
+		a.awaitValue(20*time.Second, "a best-effort pod is idle", "cpu", group, "cpu.idle", 1)
 	}
-	a.is(20*time.Second, "and bounded", "memory", be[0], "memory.limit_in_bytes", 2<<30)
+	a.awaitValue(20*time.Second, "and bounded", "memory", be[0], "memory.limit_in_bytes", 2<<30)
 	a.await("NRI: connected")
-	eventually(t, 20*time.Second, "the class is bounded", func() error {
+	requireSoon(t, 20*time.Second, "the class is bounded", func() error {
 		if q := a.read("cpu", "besteffort", "cpu.cfs_quota_us"); q <= 0 {
 			return fmt.Errorf("its quota is %d", q)
 		}
@@ -105,7 +105,7 @@ func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 	for _, p := range pods {
 		ids[p] = containers(t, c, p)
 	}
-	before, writes := a.settled(), witnessWrites(t, n)
+	before, writes := a.awaitSettled(), witnessWrites(t, n)
 	rawLog(t, "tenond.log", a.log)
 	rawLog(t, "kubelet.log", filepath.Join(n.Dir, "kubelet.log"))
 	rawLog(t, "containerd.log", filepath.Join(n.Dir, "containerd.log"))
@@ -113,7 +113,7 @@ func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 	fmt.Fprintln(&table, "round killed seconds_to_ready requests failed p99_ms looks writes_tenond writes_tenond_bounds writes_kubelet writes_runtime be_cpus load1")
 	l.take()
 	kinds := []string{"both", "containerd", "kubelet"}
-	for round := range long(3, 15) {
+	for round := range pickLength(3, 15) {
 		kind := kinds[round%len(kinds)]
 		begun := time.Now()
 		used := a.read("cpuacct", "besteffort", "cpuacct.usage")
@@ -149,7 +149,7 @@ func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 		must(t, n.AwaitReady(t.Context()))
 		ready := time.Since(begun)
 		if kind != "kubelet" {
-			eventually(t, 40*time.Second, "tenond is the runtime's plugin again", func() error {
+			requireSoon(t, 40*time.Second, "tenond is the runtime's plugin again", func() error {
 				if strings.Count(a.said(), "NRI: connected") <= connected {
 					return errors.New("it is not")
 				}
@@ -167,7 +167,7 @@ func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 			t.Errorf("round %d, %s: %d of %d requests failed: %v", round, kind, len(failed), requests, failed[0])
 		}
 		var own, bounds, kubelet, runtime int
-		for _, w := range writes.since(begun) {
+		for _, w := range writes.writesSince(begun) {
 			switch {
 			case strings.HasPrefix(w.by, "tenon") && bound(w.file):
 				bounds++
@@ -191,7 +191,7 @@ func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 	}
 	quiet := time.Now()
 	time.Sleep(3 * time.Second)
-	if w := besides(writes.since(quiet)); len(w) > 0 {
+	if w := dropExpected(writes.writesSince(quiet)); len(w) > 0 {
 		t.Errorf("when all is over it still writes: %v", w)
 	}
 	for _, p := range pods {
@@ -204,15 +204,15 @@ func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 	}
 	a.pod(strings.ReplaceAll(firstLines, "SAY", say), "first", "besteffort")
 	for container, want := range map[string]string{"init": "67108864", "main": "134217728"} {
-		eventually(t, 20*time.Second, "container "+container+" begins with its memory limit", func() error {
+		requireSoon(t, 20*time.Second, "container "+container+" begins with its memory limit", func() error {
 			if got := kubectl(t, c, "logs", "first", "-c", container); got != want {
 				return fmt.Errorf("it printed %q, want %q", got, want)
 			}
 			return nil
 		})
 	}
-	eventually(t, 20*time.Second, "the witness sees what tenond writes of it", func() error {
-		if !slices.ContainsFunc(writes.since(quiet), func(w cgroupWrite) bool { return w.by == "tenond" && filepath.Base(w.file) == "cpu.idle" }) {
+	requireSoon(t, 20*time.Second, "the witness sees what tenond writes of it", func() error {
+		if !slices.ContainsFunc(writes.writesSince(quiet), func(w cgroupWrite) bool { return w.by == "tenond" && filepath.Base(w.file) == "cpu.idle" }) {
 			return errors.New("no write was seen")
 		}
 		return nil
@@ -224,8 +224,8 @@ func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 		}
 	}
 	t.Logf("\n%s", table.String())
-	raw(t, "rounds.txt", table.String())
-	raw(t, "writes.txt", "round killed seconds by file\n"+all.String())
+	writeRaw(t, "rounds.txt", table.String())
+	writeRaw(t, "writes.txt", "round killed seconds by file\n"+all.String())
 }
 
 func must(t *testing.T, err error) {
@@ -243,13 +243,13 @@ func must(t *testing.T, err error) {
 // kubelet would end such pods.
 func TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover(t *testing.T) {
 	t.Parallel() // in parallel with other tests that have a kubelet and no agent
-	c, n := up(t, "below")
+	c, n := startCluster(t, "below")
 	offer(t, c, n, 4000, "4Gi")
 	for _, name := range []string{"first", "second"} {
 		if _, err := c.KubectlApply(t.Context(), strings.ReplaceAll(batchPod, "NAME", name), "apply", "-f", "-"); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, time.Minute, name+" runs", func() error { return phase(t, c, name, "Running") })
+		requireSoon(t, time.Minute, name+" runs", func() error { return phase(t, c, name, "Running") })
 		// The kubelet admits pods in the order of their creation times, which
 		// have a resolution of one second.
 		time.Sleep(time.Second)
@@ -260,7 +260,7 @@ func TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover(t *testing.T) {
 	}
 	restart(t, n)
 	must(t, n.AwaitReady(t.Context()))
-	eventually(t, time.Minute, "the kubelet ends the second pod", func() error {
+	requireSoon(t, time.Minute, "the kubelet ends the second pod", func() error {
 		events, err := c.Kubectl(t.Context(), "get", "events", "--field-selector", "involvedObject.name=second", "-o", "jsonpath={.items[*].reason}")
 		if err == nil && (!strings.Contains(events, "OutOfkubernetes.io/batch-cpu") || !strings.Contains(events, "Killing")) {
 			err = fmt.Errorf("its events are %s", events)
@@ -270,6 +270,6 @@ func TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover(t *testing.T) {
 	if err := phase(t, c, "first", "Running"); err != nil {
 		t.Error(err)
 	}
-	raw(t, "readmission.txt", kubectl(t, c, "get", "events", "--sort-by=.metadata.creationTimestamp", "-o",
+	writeRaw(t, "readmission.txt", kubectl(t, c, "get", "events", "--sort-by=.metadata.creationTimestamp", "-o",
 		"jsonpath={range .items[*]}{.metadata.creationTimestamp} {.involvedObject.kind}/{.involvedObject.name} {.reason}: {.message}{\"\\n\"}{end}")+"\n")
 }

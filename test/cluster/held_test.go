@@ -13,23 +13,23 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// promptly is a colocation-config with which batch resources change as soon as
-// the agent's measurements do.
-const promptly = `{"enable": true, "metricReportIntervalSeconds": 1, "metricAggregateDurationSeconds": 5, "updateTimeThresholdSeconds": 1, "cpuReclaimThresholdPercent": PERCENT, "memoryReclaimThresholdPercent": 100}`
+// promptConfig is a colocation-config with which batch resources change as soon
+// as the agent's measurements do.
+const promptConfig = `{"enable": true, "metricReportIntervalSeconds": 1, "metricAggregateDurationSeconds": 5, "updateTimeThresholdSeconds": 1, "cpuReclaimThresholdPercent": PERCENT, "memoryReclaimThresholdPercent": 100}`
 
 // TestARestartedKubeletKeepsBatchPods runs batch pods on a node until it has no
 // free batch resources. The manager must publish at least the requests of these
 // pods, so that a restarted kubelet admits them again. When a pod ends, the
 // published amount must fall.
 func TestARestartedKubeletKeepsBatchPods(t *testing.T) {
-	beside(t)
-	c, n := up(t, "held")
+	runParallel(t)
+	c, n := startCluster(t, "held")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
 	w := &watched{agent: a}
 	share := func(percent string) {
 		t.Helper()
-		a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, strings.Replace(promptly, "PERCENT", percent, 1), 1))
+		a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, strings.Replace(promptConfig, "PERCENT", percent, 1), 1))
 	}
 	share("300") // like on a machine with other work
 	pods, ids := []string{"first", "second"}, map[string]string{}
@@ -46,8 +46,8 @@ func TestARestartedKubeletKeepsBatchPods(t *testing.T) {
 	begun := time.Now()
 	published := func(claim string, good func(cpu int64, b v1alpha1.BatchAmount, reason string) bool) {
 		t.Helper()
-		eventually(t, 40*time.Second, claim, func() error {
-			cpu, memory := w.batch()
+		requireSoon(t, 40*time.Second, claim, func() error {
+			cpu, memory := w.batchResources()
 			status := a.report().Status
 			b, p := status.Batch.CPU, status.Published
 			if b == nil || p == nil || !good(cpu, *b, p.Reason) {
@@ -74,7 +74,7 @@ func TestARestartedKubeletKeepsBatchPods(t *testing.T) {
 	fmt.Fprintf(&table, "%.1f s: the kubelet is killed\n", time.Since(begun).Seconds())
 	restart(t, n)
 	must(t, n.AwaitReady(t.Context()))
-	eventually(t, 20*time.Second, "the kubelet has its pods again", func() error {
+	requireSoon(t, 20*time.Second, "the kubelet has its pods again", func() error {
 		if admitted() == before {
 			return errors.New("it has none")
 		}
@@ -82,7 +82,7 @@ func TestARestartedKubeletKeepsBatchPods(t *testing.T) {
 	})
 	// This is longer than the agent needs to report what the kubelet answers.
 	for range 8 {
-		if cpu, _ := w.batch(); cpu != 2000 {
+		if cpu, _ := w.batchResources(); cpu != 2000 {
 			t.Errorf("after the restart batch-cpu is %d", cpu)
 		}
 		time.Sleep(500 * time.Millisecond)
@@ -106,5 +106,5 @@ func TestARestartedKubeletKeepsBatchPods(t *testing.T) {
 		return cpu == 1000 && strings.HasPrefix(reason, "batch-cpu: running pods request 1000m")
 	})
 	t.Logf("\n%s", table.String())
-	raw(t, "published.txt", table.String())
+	writeRaw(t, "published.txt", table.String())
 }

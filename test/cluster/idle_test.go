@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// refused is the kubelet's message if it cannot write the cpu.shares of a
+// refusedMessage is the kubelet's message if it cannot write the cpu.shares of a
 // level.
-const refused = "kubepods/besteffort/cpu.shares: invalid argument"
+const refusedMessage = "kubepods/besteffort/cpu.shares: invalid argument"
 
 // TestKubeletCannotRestartOverAnIdleLevel shows why Tenon makes pods idle and
 // not the cgroup of the best-effort level above them. The kubelet writes the
@@ -22,24 +22,24 @@ const refused = "kubepods/besteffort/cpu.shares: invalid argument"
 // starting one exits.
 func TestKubeletCannotRestartOverAnIdleLevel(t *testing.T) {
 	t.Parallel() // it waits for the kubelet's minute
-	c, n := up(t, "idle-level")
+	c, n := startCluster(t, "idle-level")
 	level := n.Cgroup("cpu", "kubepods/besteffort")
-	idle(t, level, "1")
+	setIdle(t, level, "1")
 	runs(t, c, "one")
-	eventually(t, 90*time.Second, "the kubelet complains", func() error { return says(n, "Failed to update QoS cgroup configuration", refused) })
+	requireSoon(t, 90*time.Second, "the kubelet complains", func() error { return findLine(n, "Failed to update QoS cgroup configuration", refusedMessage) })
 
 	restart(t, n)
-	eventually(t, 30*time.Second, "it ends", func() error {
-		if n.daemon("kubelet").running() == nil {
+	requireSoon(t, 30*time.Second, "it ends", func() error {
+		if n.daemon("kubelet").checkRunning() == nil {
 			return errors.New("it runs")
 		}
 		return nil
 	})
-	if err := says(n, "Failed to start ContainerManager", refused); err != nil {
+	if err := findLine(n, "Failed to start ContainerManager", refusedMessage); err != nil {
 		t.Error(err)
 	}
 
-	idle(t, level, "0")
+	setIdle(t, level, "0")
 	if err := n.StartKubelet(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestKubeletCannotRestartOverAnIdleLevel(t *testing.T) {
 // the kubelet must not change idle pods.
 func TestKubeletSurvivesIdlePods(t *testing.T) {
 	t.Parallel() // as above
-	c, n := up(t, "idle-pods")
+	c, n := startCluster(t, "idle-pods")
 	runs(t, c, "one")
 	pod := n.Cgroup("cpu", "kubepods/besteffort/pod"+uid(t, c, "one"))
 	groups, err := groupsBelow(pod)
@@ -62,7 +62,7 @@ func TestKubeletSurvivesIdlePods(t *testing.T) {
 		t.Fatalf("groups of a pod: %v, %v: want the pod, its sandbox and its container", groups, err)
 	}
 	for _, dir := range groups {
-		idle(t, dir, "1")
+		setIdle(t, dir, "1")
 	}
 	restart(t, n)
 	if err := n.AwaitReady(t.Context()); err != nil {
@@ -77,11 +77,11 @@ func TestKubeletSurvivesIdlePods(t *testing.T) {
 			t.Errorf("%s: cpu.idle is %q, %v", dir, text, err)
 		}
 	}
-	if says(n, "cpu.shares") == nil || says(n, "cpu.idle") == nil {
+	if findLine(n, "cpu.shares") == nil || findLine(n, "cpu.idle") == nil {
 		t.Errorf("the kubelet complains:\n%s", grep(filepath.Join(n.Dir, "kubelet.log"), "E"))
 	}
 	kubectl(t, c, "delete", "pod", "one")
-	eventually(t, 30*time.Second, "the pod's group goes with it", func() error {
+	requireSoon(t, 30*time.Second, "the pod's group goes with it", func() error {
 		if _, err := os.Stat(pod); err == nil {
 			return errors.New(pod + " is there")
 		}
@@ -89,8 +89,9 @@ func TestKubeletSurvivesIdlePods(t *testing.T) {
 	})
 }
 
-// idle writes cpu.idle, or skips the test if the kernel has none (before 5.15).
-func idle(t *testing.T, group, value string) {
+// setIdle writes cpu.idle, or skips the test if the kernel has none (before
+// 5.15).
+func setIdle(t *testing.T, group, value string) {
 	t.Helper()
 	file := filepath.Join(group, "cpu.idle")
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
@@ -109,7 +110,7 @@ func runs(t *testing.T, c *Cluster, name string) {
 	if _, err := c.KubectlApply(t.Context(), text, "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "pod "+name+" runs", func() error { return phase(t, c, name, "Running") })
+	requireSoon(t, time.Minute, "pod "+name+" runs", func() error { return phase(t, c, name, "Running") })
 }
 
 func restart(t *testing.T, n *Node) {
@@ -117,8 +118,8 @@ func restart(t *testing.T, n *Node) {
 	if err := n.StopKubelet(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "a killed kubelet ends", func() error {
-		if n.daemon("kubelet").running() == nil {
+	requireSoon(t, 10*time.Second, "a killed kubelet ends", func() error {
+		if n.daemon("kubelet").checkRunning() == nil {
 			return errors.New("it runs")
 		}
 		return nil
@@ -128,8 +129,8 @@ func restart(t *testing.T, n *Node) {
 	}
 }
 
-// says returns nil if some line of the kubelet's log contains all words.
-func says(n *Node, words ...string) error {
+// findLine returns nil if some line of the kubelet's log contains all words.
+func findLine(n *Node, words ...string) error {
 	text, err := os.ReadFile(filepath.Join(n.Dir, "kubelet.log"))
 	if err != nil {
 		return err

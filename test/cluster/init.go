@@ -55,7 +55,7 @@ func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout)
 		return err
 	}
 	defer unlock()
-	for _, other := range others(c.Name) {
+	for _, other := range otherClusters(c.Name) {
 		c.Made = append(c.Made, other.Made...)
 	}
 	for _, dir := range []string{"/var/lib/kubelet", "/var/lib/cni", "/var/lib/containerd"} {
@@ -91,16 +91,16 @@ func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout)
 		defer read.Close()
 		cmd.Stdin, c.lifeline = read, write
 	}
-	if err := c.onSystemCPUs(cmd.Start); err != nil {
+	if err := c.runOnSystemCPUs(cmd.Start); err != nil {
 		return fmt.Errorf("start the init: %w", err)
 	}
-	c.Init, c.Born = cmd.Process.Pid, born(fmt.Sprintf("/proc/%d", cmd.Process.Pid))
+	c.Init, c.Born = cmd.Process.Pid, startTimeOf(fmt.Sprintf("/proc/%d", cmd.Process.Pid))
 	go func() { _ = cmd.Wait() }()
 	if err := c.save(); err != nil {
 		return err
 	}
 	unlock() // the other clusters know the folders now
-	return until(ctx, 10*time.Second, func() error {
+	return retry(ctx, 10*time.Second, func() error {
 		if !c.alive() {
 			return fmt.Errorf("%w: the init ended: %s", errFinal, tail(c.file("log", "init.log")))
 		}

@@ -24,9 +24,9 @@ const (
 	tenonRelease   = "tenon"
 )
 
-// soonValues make the first batch resources appear within seconds instead of
+// quickValues make the first batch resources appear within seconds instead of
 // minutes.
-const soonValues = `config.data.colocation-config={"enable": true, "metricReportIntervalSeconds": 5, "metricAggregateDurationSeconds": 10}`
+const quickValues = `config.data.colocation-config={"enable": true, "metricReportIntervalSeconds": 5, "metricAggregateDurationSeconds": 10}`
 
 // Install adds the images to the cluster's registry, and installs or upgrades the
 // chart. It returns when all parts of Tenon are ready and each node has batch
@@ -38,13 +38,13 @@ func (c *Cluster) Install(ctx context.Context, r Release, say func(format string
 	}
 	args := append([]string{
 		"upgrade", "--install", tenonRelease, r.Chart, "--namespace", tenonNamespace, "--create-namespace",
-		"--set", "image.tag=" + r.Version, "--set-literal", soonValues, "--wait", "--timeout", "3m",
+		"--set", "image.tag=" + r.Version, "--set-literal", quickValues, "--wait", "--timeout", "3m",
 	}, lackedValues()...)
 	if out, err := c.Command(ctx, r.Helm, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("helm upgrade --install: %w\n%s", err, out)
 	}
 	say("Tenon is ready, %.1f s after the start of its installation", time.Since(begun).Seconds())
-	err := until(ctx, 3*time.Minute, func() error {
+	err := retry(ctx, 3*time.Minute, func() error {
 		const amount = `jsonpath={range .items[*]}{.metadata.name}={.status.allocatable.kubernetes\.io/batch-memory}{"\n"}{end}`
 		text, err := c.Kubectl(ctx, "get", "nodes", "-o", amount)
 		if err != nil {

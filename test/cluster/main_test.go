@@ -36,17 +36,17 @@ func needsCluster(t *testing.T) {
 	}
 }
 
-// beside lets a test run in parallel with others: each has its own cluster and
-// mostly waits. In its long form, a test also measures, so it runs alone.
-func beside(t *testing.T) {
+// runParallel lets a test run in parallel with others: each has its own cluster
+// and mostly waits. In its long form, a test also measures, so it runs alone.
+func runParallel(t *testing.T) {
 	t.Helper()
-	if long(true, false) {
+	if pickLength(true, false) {
 		t.Parallel()
 	}
 }
 
-// up starts a cluster of one node for a test.
-func up(t *testing.T, name string) (*Cluster, *Node) {
+// startCluster starts a cluster of one node for a test.
+func startCluster(t *testing.T, name string) (*Cluster, *Node) {
 	t.Helper()
 	return upWith(t, name, NodeOptions{})
 }
@@ -97,10 +97,10 @@ func kubectl(t *testing.T, c *Cluster, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// eventually fails the test if f does not succeed within the limit.
-func eventually(t *testing.T, limit time.Duration, claim string, f func() error) {
+// requireSoon fails the test if f does not succeed within the limit.
+func requireSoon(t *testing.T, limit time.Duration, claim string, f func() error) {
 	t.Helper()
-	if err := until(t.Context(), limit, f); err != nil {
+	if err := retry(t.Context(), limit, f); err != nil {
 		t.Fatalf("not so: %s: %v", claim, err)
 	}
 }

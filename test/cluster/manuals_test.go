@@ -80,12 +80,12 @@ func (h *chart) manuals() {
 				p.name, p.metadata, p.spec, p.resources))
 		}
 		for _, p := range manualPods {
-			eventually(t, time.Minute, p.name+" runs", func() error { return phase(t, h.c, p.name, "Running") })
+			requireSoon(t, time.Minute, p.name+" runs", func() error { return phase(t, h.c, p.name, "Running") })
 		}
 		h.judgeManuals(t, disk)
 
 		set(map[string]string{"resource-threshold-config": evicting})
-		eventually(t, time.Minute, "the pods of koord-batch are evicted", func() error {
+		requireSoon(t, time.Minute, "the pods of koord-batch are evicted", func() error {
 			left := h.kubectl("get", "pods", "--field-selector=status.phase=Running", "-o", "name")
 			if strings.Contains(left, "pod/spark") || strings.Contains(left, "pod/low") {
 				return errors.New(left)
@@ -122,7 +122,7 @@ func (h *chart) judgeManuals(t *testing.T, disk string) {
 	}
 	says := h.kubectl("get", "nodereport", h.n.Name, "-o", `jsonpath={range .status.conditions[*]}{.type} {.status}: {.message}{"\n"}{end}`)
 	t.Logf("what the pods of the manuals got:\n%s\nconditions of the node:\n%s", table.String(), says)
-	raw(t, "manuals.txt", table.String()+"\n"+says)
+	writeRaw(t, "manuals.txt", table.String()+"\n"+says)
 
 	number, err := os.ReadFile("/sys/block/" + disk + "/dev")
 	if err != nil {
@@ -138,7 +138,7 @@ func (h *chart) judgeManuals(t *testing.T, disk string) {
 		{"burst", "cpu/cpu.cfs_burst_us", "20000"},
 	} {
 		controller, name, _ := strings.Cut(x.file, "/")
-		eventually(t, 30*time.Second, x.pod+" has its "+name, func() error {
+		requireSoon(t, 30*time.Second, x.pod+" has its "+name, func() error {
 			text, err := os.ReadFile(filepath.Join(h.group(x.pod, controller), name))
 			if got := strings.TrimSpace(string(text)); err == nil && got != x.want {
 				err = fmt.Errorf("it is %q, want %q", got, x.want)
@@ -150,7 +150,7 @@ func (h *chart) judgeManuals(t *testing.T, disk string) {
 	// share of the limit of its class. If the pod's own limit is lower, it has
 	// that.
 	for pod, most := range map[string]int{"blkio": 52428800, "l3": 104857600} {
-		eventually(t, 30*time.Second, pod+" has a limit of its disk", func() error {
+		requireSoon(t, 30*time.Second, pod+" has a limit of its disk", func() error {
 			text, err := os.ReadFile(filepath.Join(h.group(pod, "blkio"), "blkio.throttle.read_bps_device"))
 			var found string
 			var limit int

@@ -15,21 +15,21 @@ containers: [{name: sleep, image: "busybox:1", command: [sleep, "1000000"], reso
 ---
 `
 
-// mostAnonymous is how much anonymous memory an agent with a Kubernetes client
+// maxAnonymous is how much anonymous memory an agent with a Kubernetes client
 // may have, in KiB.
-const mostAnonymous = 45 << 10
+const maxAnonymous = 45 << 10
 
 // TestAgentTakesLittleMemory runs a node on which one third of the pods are
 // services and two thirds are batch work. tenond manages all of them. With
 // TENON_TEST_LONG=1 there are a hundred pods for five minutes, nearly as many
 // as a kubelet allows.
 func TestAgentTakesLittleMemory(t *testing.T) {
-	beside(t)
-	c, n := up(t, "memory")
+	runParallel(t)
+	c, n := startCluster(t, "memory")
 	offer(t, c, n, 8000, "8Gi")
 	a := newAgent(t, c, n)
 	a.start()
-	crowd, watch := long(6, 100), long(5*time.Second, 5*time.Minute)
+	crowd, watch := pickLength(6, 100), pickLength(5*time.Second, 5*time.Minute)
 	var table strings.Builder
 	fmt.Fprintln(&table, "pods cpu_percent rss_kib rss_anon_kib_least rss_anon_kib_most")
 	for _, pods := range []int{0, crowd} {
@@ -44,7 +44,7 @@ func TestAgentTakesLittleMemory(t *testing.T) {
 		if pods > 0 {
 			a.apply(text.String())
 		}
-		eventually(t, 10*time.Minute, "all pods run", func() error {
+		requireSoon(t, 10*time.Minute, "all pods run", func() error {
 			running := strings.Fields(kubectl(t, c, "get", "pods", "-l", "crowd", "--field-selector=status.phase=Running", "-o", "name"))
 			if len(running) != pods {
 				return fmt.Errorf("%d of %d", len(running), pods)
@@ -53,7 +53,7 @@ func TestAgentTakesLittleMemory(t *testing.T) {
 		})
 		services := int32(pods+2) / 3
 		want := map[string]int32{"LS": services, "BE": int32(pods) - services}
-		eventually(t, time.Minute, "the agent knows them all", func() error {
+		requireSoon(t, time.Minute, "the agent knows them all", func() error {
 			got := a.report().Status.Pods
 			for class, n := range want {
 				if got[class] != n {
@@ -73,12 +73,12 @@ func TestAgentTakesLittleMemory(t *testing.T) {
 		}
 		share := 100 * (cpuOf(t, a.pid) - used).Seconds() / time.Since(begun).Seconds()
 		fmt.Fprintf(&table, "%d %.2f %d %d %d\n", pods, share, rss, least, most)
-		if least == 0 || most > mostAnonymous {
-			t.Errorf("with %d pods the agent has %d to %d KiB of its own, want at most %d", pods, least, most, mostAnonymous)
+		if least == 0 || most > maxAnonymous {
+			t.Errorf("with %d pods the agent has %d to %d KiB of its own, want at most %d", pods, least, most, maxAnonymous)
 		}
 	}
 	t.Logf("\n%s", table.String())
-	raw(t, "memory.txt", table.String())
+	writeRaw(t, "memory.txt", table.String())
 }
 
 // cpuOf returns the CPU time of the running threads of a process. It misses

@@ -191,8 +191,8 @@ func parseReading(text string) reading {
 	return all
 }
 
-// usage computes the use of one object from its last two readings. For CPU it
-// is the rate of a counter, and for memory the value of a gauge.
+// usage computes the use of one object from its last two readings. The use of
+// CPU is the rate of a counter, and the use of memory is the value of a gauge.
 func (s *metricsServer) usage(node, cpu, memory string) (object, sample, time.Duration, bool) {
 	now, ok := s.last[node][cpu]
 	before, ok2 := s.old[node][cpu]

@@ -24,9 +24,9 @@ type NodeOptions struct {
 	KubeletArgs []string
 	// NoNRI switches containerd's node resource interface off.
 	NoNRI bool
-	// Bare is for a kernel without bridges and overlay file systems. On such a
-	// node, a pod has the host's network or none, and each container has a copy
-	// of its image.
+	// Bare says that the kernel has no bridges and no overlay file systems. On
+	// such a node, a pod has the host's network or none, and each container has
+	// a copy of its image.
 	Bare bool
 }
 
@@ -74,8 +74,8 @@ func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, err
 	if err != nil {
 		return fail(err)
 	}
-	if err := until(ctx, 10*time.Second, func() error {
-		if err := holder.running(); err != nil {
+	if err := retry(ctx, 10*time.Second, func() error {
+		if err := holder.checkRunning(); err != nil {
 			return err
 		}
 		_, err := os.Stat(n.file("furnished"))
@@ -134,7 +134,7 @@ func (n *Node) daemon(name string) *daemon { return &daemon{n.cluster, n.file(na
 // host namespaces of the node sees.
 func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	holder, err := n.daemon("holder").pid()
-	cmd := n.cluster.within(ctx, holder, name, args...)
+	cmd := n.cluster.commandInside(ctx, holder, name, args...)
 	if err != nil {
 		cmd.Err = fmt.Errorf("%s is not there: %w", n.Name, err)
 	}
@@ -197,7 +197,7 @@ func (n *Node) StopContainerd(ctx context.Context) error { return n.daemon("cont
 // condition is current if the kubelet has reported it since its last start.
 func (n *Node) AwaitReady(ctx context.Context) error {
 	since := time.Now().Truncate(time.Second)
-	return until(ctx, 60*time.Second, func() error {
+	return retry(ctx, 60*time.Second, func() error {
 		text, err := n.cluster.Get(ctx, "/api/v1/nodes/"+n.Name)
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, tail(n.file("kubelet.log")))
@@ -240,8 +240,8 @@ func (n *Node) start(ctx context.Context, answers func() error, argv ...string) 
 	if err != nil {
 		return err
 	}
-	return until(ctx, 30*time.Second, func() error {
-		if err := d.running(); err != nil {
+	return retry(ctx, 30*time.Second, func() error {
+		if err := d.checkRunning(); err != nil {
 			return fmt.Errorf("%s: %w", n.Name, err)
 		}
 		return answers()

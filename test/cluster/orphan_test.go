@@ -32,7 +32,7 @@ func orphan(name string) {
 // process of the cluster may remain, and the next cluster of the same name must
 // remove its files.
 func TestClusterEndsWithItsStarter(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	needsCluster(t)
 	const name = "orphan"
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
@@ -58,7 +58,7 @@ func TestClusterEndsWithItsStarter(t *testing.T) {
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
-	eventually(t, 10*time.Second, "the cluster ends", func() error {
+	requireSoon(t, 10*time.Second, "the cluster ends", func() error {
 		if c.alive() {
 			return errors.New("its init is there")
 		}

@@ -33,9 +33,9 @@ rules:
 // request used. Examples of resource are pods and pods/eviction.
 type right struct{ account, verb, group, resource string }
 
-// seldom lists rights with the cases that need them. These cases do not occur
-// when Tenon is installed, used and uninstalled in the ordinary way.
-var seldom = map[right]string{
+// rareRights lists rights with the cases that need them. These cases do not
+// occur when Tenon is installed, used and uninstalled in the ordinary way.
+var rareRights = map[right]string{
 	{"tenond", "get", "", "nodes/pods"}:                    "the kubelet asks whether tenond may ask it",
 	{"tenond", "get", "", "nodes/configz"}:                 "the kubelet asks whether tenond may ask it",
 	{"tenond", "list", "", "pods"}:                         "TestTheAPIServerStandsInForAKubeletThatRefuses",
@@ -123,8 +123,9 @@ func (h *chart) granted() map[right]bool {
 	return all
 }
 
-// used returns the rights that were needed by the requests in the audit log.
-func used(t *testing.T, log string) map[right]bool {
+// usedRights returns the rights that were needed by the requests in the audit
+// log.
+func usedRights(t *testing.T, log string) map[right]bool {
 	t.Helper()
 	text, err := os.ReadFile(log)
 	if err != nil {
@@ -152,7 +153,7 @@ func used(t *testing.T, log string) map[right]bool {
 // grantsNoMore requires that each granted right was used or is in seldom.
 func (h *chart) grantsNoMore(granted map[right]bool, log string) {
 	h.t.Helper()
-	needed := used(h.t, log)
+	needed := usedRights(h.t, log)
 	if len(needed) < 10 { // too few for an installation
 		h.t.Fatalf("the API server noted no more than %v", needed)
 	}
@@ -161,7 +162,7 @@ func (h *chart) grantsNoMore(granted map[right]bool, log string) {
 		// A client that watches objects lists them first if the server does not
 		// stream them.
 		streamed := r.verb == "list" && needed[right{r.account, "watch", r.group, r.resource}]
-		if !needed[r] && !streamed && seldom[r] == "" {
+		if !needed[r] && !streamed && rareRights[r] == "" {
 			idle = append(idle, fmt.Sprintf("%s: %s %s %s", r.account, r.verb, r.group, r.resource))
 		}
 	}
@@ -169,7 +170,7 @@ func (h *chart) grantsNoMore(granted map[right]bool, log string) {
 	if len(idle) > 0 {
 		h.t.Errorf("the chart grants what nobody needs:\n%s", strings.Join(idle, "\n"))
 	}
-	for r := range seldom {
+	for r := range rareRights {
 		if !granted[r] {
 			h.t.Errorf("not granted, and said to be needed: %v", r)
 		}

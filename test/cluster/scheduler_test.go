@@ -66,7 +66,7 @@ func newChoosing(t *testing.T, nodes int) *choosing {
 	})
 	h := &choosing{t: t, c: c, binary: binary}
 	kubectl(t, c, "apply", "--validate=false", "-f", "../../deploy/crds/tenon.sh_nodereports.yaml")
-	eventually(t, time.Minute, "the API server serves reports", func() error {
+	requireSoon(t, time.Minute, "the API server serves reports", func() error {
 		_, err := c.Get(t.Context(), "/apis/tenon.sh/v1alpha1/nodereports")
 		return err
 	})
@@ -170,7 +170,7 @@ func (h *choosing) look() []corev1.Pod {
 		if p.Spec.NodeName == "" {
 			continue
 		}
-		for cpu := range h.owned(p).All() {
+		for cpu := range h.ownedCPUs(p).All() {
 			at := fmt.Sprintf("CPU %d of %s", cpu, p.Spec.NodeName)
 			if first := owners[at]; first != "" {
 				h.t.Errorf("%s and %s own %s", first, p.Name, at)
@@ -181,9 +181,9 @@ func (h *choosing) look() []corev1.Pod {
 	return pods.Items
 }
 
-// owned returns the CPUs in the annotations of a bound pod. It checks that the
-// pod has as many as it requests.
-func (h *choosing) owned(p corev1.Pod) unit.CPUSet {
+// ownedCPUs returns the CPUs in the annotations of a bound pod. It checks that
+// the pod has as many as it requests.
+func (h *choosing) ownedCPUs(p corev1.Pod) unit.CPUSet {
 	h.t.Helper()
 	var contract struct {
 		Grade string      `json:"grade"`
@@ -205,12 +205,12 @@ func (h *choosing) owned(p corev1.Pod) unit.CPUSet {
 // time must not give a CPU to two pods, and must not forget any pod. The pods of
 // a PodGroup must be bound all or not at all.
 func TestTheSchedulerChoosesCPUs(t *testing.T) {
-	beside(t)
+	runParallel(t)
 	const nodes = 3
 	h := newChoosing(t, nodes)
 	h.start()
 	h.pods("big", 12, 12, 12)
-	eventually(t, time.Minute, "three pods have a node each", func() error {
+	requireSoon(t, time.Minute, "three pods have a node each", func() error {
 		at := map[string]bool{}
 		for _, p := range h.look() {
 			at[p.Spec.NodeName] = true
@@ -231,7 +231,7 @@ func TestTheSchedulerChoosesCPUs(t *testing.T) {
 		}
 		return metav1.Condition{}
 	}
-	eventually(t, time.Minute, "the pod says why it waits", func() error {
+	requireSoon(t, time.Minute, "the pod says why it waits", func() error {
 		if c := condition(); !strings.Contains(c.Message, "0/3 nodes are available: 3 pods that share CPUs need the free ones") {
 			return fmt.Errorf("%s %q", c.Status, c.Message)
 		}
@@ -239,7 +239,7 @@ func TestTheSchedulerChoosesCPUs(t *testing.T) {
 	})
 	begun := time.Now()
 	kubectl(t, h.c, "delete", "pod", "big0", "--force", "--grace-period=0")
-	eventually(t, time.Minute, "it is bound when there is room", func() error {
+	requireSoon(t, time.Minute, "it is bound when there is room", func() error {
 		if c := condition(); c.Status != metav1.ConditionTrue {
 			return fmt.Errorf("%s", c.Message)
 		}
@@ -250,6 +250,6 @@ func TestTheSchedulerChoosesCPUs(t *testing.T) {
 
 	f := newFlow(h)
 	t.Run("a PodGroup that fits only in part", f.grouped)
-	t.Run("killed at random", f.killed)
-	t.Run("a leader that freezes", f.frozen)
+	t.Run("killed at random", f.killScheduler)
+	t.Run("a leader that freezes", f.freezeLeader)
 }

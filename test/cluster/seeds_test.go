@@ -16,17 +16,17 @@ import (
 // be met, their cgroups must be in the right place, and nothing may be left
 // afterwards.
 func TestSeedsRun(t *testing.T) {
-	beside(t)
-	c, n := up(t, "seeds")
+	runParallel(t)
+	c, n := startCluster(t, "seeds")
 	offer(t, c, n, 1500, "4Gi")
 
 	for _, file := range []string{"ls-nginx", "besteffort-ffmpeg"} {
 		kubectl(t, c, "apply", "-f", "testdata/seeds/"+file+".yaml")
 	}
-	eventually(t, time.Minute, "nginx runs", func() error { return phase(t, c, "nginx", "Running") })
-	eventually(t, time.Minute, "the transcoding runs", func() error { return phase(t, c, "besteffort-ffmpeg", "Running") })
+	requireSoon(t, time.Minute, "nginx runs", func() error { return phase(t, c, "nginx", "Running") })
+	requireSoon(t, time.Minute, "the transcoding runs", func() error { return phase(t, c, "besteffort-ffmpeg", "Running") })
 	client := http.Client{Transport: &http.Transport{DialContext: c.Dial}}
-	eventually(t, 10*time.Second, "nginx answers", func() error {
+	requireSoon(t, 10*time.Second, "nginx answers", func() error {
 		body, err := get(t.Context(), &client, "http://127.0.0.1:8000/")
 		if err == nil && len(body) != 612 {
 			err = fmt.Errorf("a page of %d bytes, not 612", len(body))
@@ -39,7 +39,7 @@ func TestSeedsRun(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	eventually(t, 10*time.Second, "ffmpeg works in the best-effort group", func() error {
+	requireSoon(t, 10*time.Second, "ffmpeg works in the best-effort group", func() error {
 		groups, err := groupsBelow(beGroup)
 		for _, dir := range groups {
 			pids, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
@@ -54,18 +54,18 @@ func TestSeedsRun(t *testing.T) {
 
 	// At this point, 1300 of the 1500 millicpu are in use.
 	kubectl(t, c, "apply", "-f", "testdata/seeds/be-ffmpeg.yaml")
-	eventually(t, 30*time.Second, "the kubelet refuses a pod beyond batch-cpu", func() error { return phase(t, c, "be-ffmpeg", "Failed OutOfkubernetes.io/batch-cpu") })
+	requireSoon(t, 30*time.Second, "the kubelet refuses a pod beyond batch-cpu", func() error { return phase(t, c, "be-ffmpeg", "Failed OutOfkubernetes.io/batch-cpu") })
 	kubectl(t, c, "delete", "pod", "be-ffmpeg", "besteffort-ffmpeg")
 	kubectl(t, c, "apply", "-f", "testdata/seeds/be-ffmpeg.yaml")
-	eventually(t, time.Minute, "it runs when there is room", func() error { return phase(t, c, "be-ffmpeg", "Running") })
+	requireSoon(t, time.Minute, "it runs when there is room", func() error { return phase(t, c, "be-ffmpeg", "Running") })
 	kubectl(t, c, "delete", "pod", "be-ffmpeg")
 	kubectl(t, c, "apply", "-f", "testdata/seeds/be-ffmpeg-default.yaml")
-	eventually(t, time.Minute, "it runs without batch resources", func() error { return phase(t, c, "be-ffmpeg", "Running") })
+	requireSoon(t, time.Minute, "it runs without batch resources", func() error { return phase(t, c, "be-ffmpeg", "Running") })
 	theScheduler(t, c)
 	usageIsShown(t, c, n)
 
 	kubectl(t, c, "delete", "pod", "--all")
-	eventually(t, 30*time.Second, "no pod's control group is left", func() error {
+	requireSoon(t, 30*time.Second, "no pod's control group is left", func() error {
 		groups, err := groupsBelow(n.Cgroup("cpu", ""))
 		for _, dir := range groups {
 			if strings.Contains(filepath.Base(dir), "pod") && filepath.Base(dir) != "kubepods" {
@@ -101,7 +101,7 @@ func theScheduler(t *testing.T, c *Cluster) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, time.Minute, "one pod runs and one is told why it does not", func() error {
+	requireSoon(t, time.Minute, "one pod runs and one is told why it does not", func() error {
 		err1, err2 := phase(t, c, "placed-1", "Running"), phase(t, c, "placed-2", "Running")
 		if (err1 == nil) == (err2 == nil) {
 			return errors.Join(errors.New("both or none run"), err1, err2)
@@ -118,7 +118,7 @@ func theScheduler(t *testing.T, c *Cluster) {
 func usageIsShown(t *testing.T, c *Cluster, n *Node) {
 	t.Helper()
 	for _, args := range [][]string{{"top", "node", "--no-headers"}, {"top", "pod", "--no-headers", "-l", "app=nginx"}} {
-		eventually(t, 90*time.Second, "kubectl "+strings.Join(args, " ")+" has an answer", func() error {
+		requireSoon(t, 90*time.Second, "kubectl "+strings.Join(args, " ")+" has an answer", func() error {
 			out, err := c.Kubectl(t.Context(), args...)
 			f := strings.Fields(out)
 			if err == nil && (len(f) < 3 || f[0] != n.Name && f[0] != "nginx" || !strings.HasSuffix(f[1], "m")) {

@@ -17,9 +17,9 @@ const steppedPod = `{apiVersion: v1, kind: Pod, metadata: {name: stepped, labels
 containers: [{name: web, image: "busybox:1", command: [sh, -c, "while :; do if [ -e /busy ]; then i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; else sleep 0.05; fi; done"],
 resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 1, memory: 64Mi}}}]}}`
 
-// quick is a ConfigMap with which batch resources rise quickly enough for a
-// test. How soon they fall does not depend on it.
-const quick = `{"enable": true, "metricAggregateDurationSeconds": 10, "metricReportIntervalSeconds": 5, "resourceDiffThreshold": 0.05, "cpuReclaimThresholdPercent": 400, "memoryReclaimThresholdPercent": 95}`
+// quickConfig is a ConfigMap with which batch resources rise quickly enough for
+// a test. How soon they fall does not depend on it.
+const quickConfig = `{"enable": true, "metricAggregateDurationSeconds": 10, "metricReportIntervalSeconds": 5, "resourceDiffThreshold": 0.05, "cpuReclaimThresholdPercent": 400, "memoryReclaimThresholdPercent": 95}`
 
 // TestAStepOfLoadLowersAllocatable makes a service use a CPU. It measures the
 // time until the kubelet and the schedulers see that the node's batch-cpu has
@@ -27,9 +27,9 @@ const quick = `{"enable": true, "metricAggregateDurationSeconds": 10, "metricRep
 // report, the API server and the leading manager to the status of the node.
 // With TENON_TEST_LONG=1 there are 20 steps.
 func TestAStepOfLoadLowersAllocatable(t *testing.T) {
-	c, n := up(t, "step")
+	c, n := startCluster(t, "step")
 	a := newAgent(t, c, n)
-	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, quick, 1))
+	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, quickConfig, 1))
 	a.pod(steppedPod, "stepped", "burstable")
 	a.start()
 	managers(t, c)
@@ -46,11 +46,11 @@ func TestAStepOfLoadLowersAllocatable(t *testing.T) {
 	var table, line strings.Builder
 	fmt.Fprintln(&table, "before_milli after_milli half_s most_s")
 	fmt.Fprintln(&line, "step seconds batch_cpu_milli")
-	for i := range long(1, 20) {
+	for i := range pickLength(1, 20) {
 		var before int64
 		// On a busy machine, the service would only take CPU from other work,
 		// and the use would not rise.
-		eventually(t, 3*time.Minute, "more than a CPU is idle", func() error {
+		requireSoon(t, 3*time.Minute, "more than a CPU is idle", func() error {
 			first := batch()
 			time.Sleep(3 * time.Second)
 			if before = batch(); before < full+1100 || max(first-before, before-first) > 100 {
@@ -79,6 +79,6 @@ func TestAStepOfLoadLowersAllocatable(t *testing.T) {
 		fmt.Fprintf(&table, "%d %d %.2f %.2f\n", before, after, passed(50), passed(90))
 	}
 	t.Logf("\n%s", table.String())
-	raw(t, "steps.txt", table.String())
-	raw(t, "timeline.txt", line.String())
+	writeRaw(t, "steps.txt", table.String())
+	writeRaw(t, "timeline.txt", line.String())
 }

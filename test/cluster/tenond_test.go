@@ -71,16 +71,16 @@ func programs(t *testing.T) string {
 	if dir := os.Getenv("TENON_TEST_BIN"); dir != "" {
 		return dir
 	}
-	dir, err := built()
+	dir, err := builtPrograms()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// built returns the directory of the programs that programs has built. TestMain
-// removes this directory.
-var built = sync.OnceValues(func() (dir string, err error) {
+// builtPrograms returns the directory of the programs that programs has built.
+// TestMain removes this directory.
+var builtPrograms = sync.OnceValues(func() (dir string, err error) {
 	if builtIn, err = os.MkdirTemp("", "tenon-test-bin-"); err != nil {
 		return "", err
 	}
@@ -147,7 +147,7 @@ func (a *agent) said() string {
 // await waits until tenond has logged the text.
 func (a *agent) await(text string) {
 	a.t.Helper()
-	eventually(a.t, 30*time.Second, "tenond says "+text, func() error {
+	requireSoon(a.t, 30*time.Second, "tenond says "+text, func() error {
 		if !strings.Contains(a.said(), text) {
 			return errors.New("it does not")
 		}
@@ -170,8 +170,8 @@ func (a *agent) signal(sig syscall.Signal) {
 func (a *agent) kill() { a.signal(syscall.SIGKILL) }
 func (a *agent) stop() { a.signal(syscall.SIGTERM) }
 
-// intends returns how many writes the journal says tenond has begun.
-func (a *agent) intends() int {
+// countIntents returns how many writes the journal says tenond has begun.
+func (a *agent) countIntents() int {
 	a.t.Helper()
 	files, _ := filepath.Glob(filepath.Join(a.state, "journal-*.jsonl"))
 	n := 0
@@ -228,12 +228,13 @@ func (a *agent) values() map[string]string {
 	return all
 }
 
-// settled waits until only bounds change, and returns the values. Some values
-// depend on the runtime. Those that depend on the kubelet come seconds later.
-func (a *agent) settled() map[string]string {
+// awaitSettled waits until only bounds change, and returns the values. Some
+// values depend on the runtime. Those that depend on the kubelet come seconds
+// later.
+func (a *agent) awaitSettled() map[string]string {
 	a.t.Helper()
 	last, since := a.values(), time.Now()
-	eventually(a.t, time.Minute, "for 3 s only bounds move", func() error {
+	requireSoon(a.t, time.Minute, "for 3 s only bounds move", func() error {
 		now := a.values()
 		moves := func(file, _ string) bool { return bound(file) }
 		fixed := maps.Clone(now)
@@ -265,10 +266,10 @@ func (a *agent) read(controller, group, file string) int {
 	return n
 }
 
-// is waits until a file of a cgroup has the wanted value.
-func (a *agent) is(within time.Duration, claim, controller, group, file string, want int) {
+// awaitValue waits until a file of a cgroup has the wanted value.
+func (a *agent) awaitValue(within time.Duration, claim, controller, group, file string, want int) {
 	a.t.Helper()
-	eventually(a.t, within, claim, func() error {
+	requireSoon(a.t, within, claim, func() error {
 		if got := a.read(controller, group, file); got != want {
 			return fmt.Errorf("%s/%s is %d, not %d", group, file, got, want)
 		}
@@ -280,7 +281,7 @@ func (a *agent) report() v1alpha1.NodeReport {
 	a.t.Helper()
 	var text []byte
 	// tenond writes the first report after its first tick.
-	eventually(a.t, 30*time.Second, "there is a report", func() (err error) {
+	requireSoon(a.t, 30*time.Second, "there is a report", func() (err error) {
 		text, err = a.c.Get(a.t.Context(), "/apis/tenon.sh/v1alpha1/nodereports/"+a.n.Name)
 		return err
 	})
@@ -296,7 +297,7 @@ func (a *agent) report() v1alpha1.NodeReport {
 func (a *agent) pod(text, name, level string) string {
 	a.t.Helper()
 	a.apply(strings.ReplaceAll(text, "NAME", name))
-	eventually(a.t, time.Minute, name+" runs", func() error { return phase(a.t, a.c, name, "Running") })
+	requireSoon(a.t, time.Minute, name+" runs", func() error { return phase(a.t, a.c, name, "Running") })
 	return filepath.Join(level, "pod"+uid(a.t, a.c, name))
 }
 
@@ -306,8 +307,8 @@ func (a *agent) pod(text, name, level string) string {
 // restart of the kubelet must change no value, and tenon restore must restore
 // the node.
 func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
-	beside(t)
-	c, n := up(t, "tenond")
+	runParallel(t)
+	c, n := startCluster(t, "tenond")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
 	web := a.pod(strings.Replace(servicePod, "LIMIT", `"2"`, 1), "web", "burstable")
@@ -319,10 +320,10 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	a.start()
 	young := a.pod(batchPod, "young", "besteffort")
 	for _, group := range []string{old, young} {
-		a.is(10*time.Second, "a pod's memory is bounded by its batch-memory", "memory", group, "memory.limit_in_bytes", 256<<20)
-		a.is(10*time.Second, "a best-effort pod is idle", "cpu", group, "cpu.idle", 1)
+		a.awaitValue(10*time.Second, "a pod's memory is bounded by its batch-memory", "memory", group, "memory.limit_in_bytes", 256<<20)
+		a.awaitValue(10*time.Second, "a best-effort pod is idle", "cpu", group, "cpu.idle", 1)
 	}
-	a.is(20*time.Second, "the class is bounded", "cpu", "besteffort", "cpu.cfs_period_us", 100000)
+	a.awaitValue(20*time.Second, "the class is bounded", "cpu", "besteffort", "cpu.cfs_period_us", 100000)
 	if q := a.read("cpu", "besteffort", "cpu.cfs_quota_us"); q < 0 {
 		t.Error("the best-effort class has no quota")
 	}
@@ -330,13 +331,13 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	kubectl(t, c, "exec", "web", "--", "touch", "/busy")
 	// The service and the two pods that spin now exceed the threshold, so
 	// best-effort work has its minimum.
-	eventually(t, 20*time.Second, "best-effort work gives way", func() error {
+	requireSoon(t, 20*time.Second, "best-effort work gives way", func() error {
 		if q := a.read("cpu", "besteffort", "cpu.cfs_quota_us"); q < 0 || q > 30000 {
 			return fmt.Errorf("it may use %d µs of 100000", q)
 		}
 		return nil
 	})
-	eventually(t, 30*time.Second, "the report says so", func() error {
+	requireSoon(t, 30*time.Second, "the report says so", func() error {
 		r := a.report()
 		for _, cond := range r.Status.Conditions {
 			if cond.Type == "Suppressing" && cond.Status == "True" && r.Status.Pods["BE"] == 2 && r.Status.Pods["LS"] >= 1 && r.Status.Usage.CPU != nil && r.Status.Batch.CPU != nil {
@@ -348,7 +349,7 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	kubectl(t, c, "exec", "web", "--", "rm", "/busy")
 
 	a.kill()
-	begun, held := a.intends(), a.values()
+	begun, held := a.countIntents(), a.values()
 	a.start()
 	time.Sleep(5 * time.Second) // five ticks
 	// Only the bound may follow the use of the node.
@@ -358,7 +359,7 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 			t.Errorf("the restart made %s %q of %q", file, v, held[file])
 		}
 	}
-	t.Logf("%d writes before the restart, %d after", begun, a.intends())
+	t.Logf("%d writes before the restart, %d after", begun, a.countIntents())
 
 	if err := n.StopKubelet(t.Context()); err != nil {
 		t.Fatal(err)
@@ -389,8 +390,8 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 // The events of the kernel must show that neither tenond nor the runtime then
 // writes to a control group. They must not even write an unchanged value.
 func TestARestartOfTenondWritesNothing(t *testing.T) {
-	beside(t)
-	c, n := up(t, "restart")
+	runParallel(t)
+	c, n := startCluster(t, "restart")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
 	// CPU suppress must be off, because it would follow the use of this
@@ -399,21 +400,21 @@ func TestARestartOfTenondWritesNothing(t *testing.T) {
 	group := a.pod(batchPod, "job", "besteffort")
 	writes := witnessWrites(t, n)
 	a.start()
-	a.is(10*time.Second, "the pod has the quota of its batch-cpu", "cpu", group, "cpu.cfs_quota_us", 100000)
+	a.awaitValue(10*time.Second, "the pod has the quota of its batch-cpu", "cpu", group, "cpu.cfs_quota_us", 100000)
 	time.Sleep(3 * time.Second)
-	if !slices.ContainsFunc(writes.since(time.Time{}), func(w cgroupWrite) bool { return w.by == "tenond" }) {
+	if !slices.ContainsFunc(writes.writesSince(time.Time{}), func(w cgroupWrite) bool { return w.by == "tenond" }) {
 		t.Fatal("the witness has not seen that tenond wrote")
 	}
 	for _, end := range []func(){a.kill, a.stop, a.kill} {
 		seen := time.Now()
 		end()
-		begun, held := a.intends(), a.values()
+		begun, held := a.countIntents(), a.values()
 		a.start()
 		time.Sleep(4 * time.Second)
-		if now := a.intends(); now != begun {
+		if now := a.countIntents(); now != begun {
 			t.Errorf("%d writes were begun after a restart", now-begun)
 		}
-		for _, w := range writes.since(seen) {
+		for _, w := range writes.writesSince(seen) {
 			if w.by != "kubelet" {
 				t.Errorf("after a restart %s wrote %s", w.by, w.file)
 			}
@@ -428,24 +429,24 @@ func TestARestartOfTenondWritesNothing(t *testing.T) {
 // new limit, and must not make the kernel refuse the write of the kubelet. A
 // release must restore the new limit and not the first one.
 func TestAResizedPodGetsItsNewLimits(t *testing.T) {
-	beside(t)
-	c, n := up(t, "resize")
+	runParallel(t)
+	c, n := startCluster(t, "resize")
 	a := newAgent(t, c, n)
 	group := a.pod(strings.Replace(servicePod, "LIMIT", "500m", 1), "web", "burstable")
 	if _, err := os.Stat(filepath.Join(n.Cgroup("cpu", "kubepods"), "cpu.cfs_burst_us")); err != nil {
 		t.Skip("this kernel has no cpu.max.burst")
 	}
 	a.start()
-	a.is(10*time.Second, "a service may save up CPU time", "cpu", group, "cpu.cfs_burst_us", 50000)
+	a.awaitValue(10*time.Second, "a service may save up CPU time", "cpu", group, "cpu.cfs_burst_us", 50000)
 	for _, size := range []struct {
 		limit string
 		quota int
 	}{{"250m", 25000}, {"800m", 80000}} {
 		kubectl(t, c, "patch", "pod", "web", "--subresource", "resize", "--patch",
 			fmt.Sprintf(`{"spec":{"containers":[{"name":"web","resources":{"limits":{"cpu":%q}}}]}}`, size.limit))
-		a.is(60*time.Second, "the pod has its new limit", "cpu", group, "cpu.cfs_quota_us", size.quota)
-		a.is(30*time.Second, "and may save up as much", "cpu", group, "cpu.cfs_burst_us", size.quota)
-		eventually(t, time.Minute, "the kubelet is content", func() error {
+		a.awaitValue(60*time.Second, "the pod has its new limit", "cpu", group, "cpu.cfs_quota_us", size.quota)
+		a.awaitValue(30*time.Second, "and may save up as much", "cpu", group, "cpu.cfs_burst_us", size.quota)
+		requireSoon(t, time.Minute, "the kubelet is content", func() error {
 			got, err := c.Kubectl(t.Context(), "get", "pod", "web", "-o", "jsonpath={.status.containerStatuses[0].resources.limits.cpu}")
 			if err == nil && got != size.limit {
 				err = fmt.Errorf("the status says %s", got)
@@ -464,14 +465,14 @@ func TestAResizedPodGetsItsNewLimits(t *testing.T) {
 // reason into an event. It must not end a pod that a disruption budget
 // protects.
 func TestTenondEvictsByTheAPI(t *testing.T) {
-	beside(t)
-	c, n := up(t, "evict")
+	runParallel(t)
+	c, n := startCluster(t, "evict")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
 	a.pod(batchPod, "free", "besteffort")
 	a.pod(batchPod, "guarded", "besteffort")
 	a.apply(`{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: guarded}, spec: {minAvailable: 1, selector: {matchLabels: {app: guarded}}}}`)
-	eventually(t, 30*time.Second, "the budget counts its pod", func() error {
+	requireSoon(t, 30*time.Second, "the budget counts its pod", func() error {
 		got, err := c.Kubectl(t.Context(), "get", "pdb", "guarded", "-o", "jsonpath={.status.currentHealthy}")
 		if err == nil && got != "1" {
 			err = fmt.Errorf("it counts %q", got)
@@ -482,7 +483,7 @@ func TestTenondEvictsByTheAPI(t *testing.T) {
 	a.configure(`, "memoryEvictThresholdPercent": 2, "memoryEvictLowerPercent": 1`)
 	a.await("a pod is not evicted")
 	a.await("pod evicted")
-	eventually(t, 30*time.Second, "the pod that nothing protects is gone", func() error {
+	requireSoon(t, 30*time.Second, "the pod that nothing protects is gone", func() error {
 		if out, err := c.Kubectl(t.Context(), "get", "pod", "free", "--ignore-not-found", "-o", "name"); err != nil || out != "" {
 			return errors.Join(err, fmt.Errorf("there is %q", out))
 		}
@@ -492,7 +493,7 @@ func TestTenondEvictsByTheAPI(t *testing.T) {
 		t.Error(err)
 	}
 	for pod, reason := range map[string]string{"free": "Evicted", "guarded": "EvictionRefused"} {
-		eventually(t, 10*time.Second, "there is an event of "+pod, func() error {
+		requireSoon(t, 10*time.Second, "there is an event of "+pod, func() error {
 			out, err := c.Kubectl(t.Context(), "get", "events", "--field-selector", "involvedObject.name="+pod+",reason="+reason, "-o", "jsonpath={.items[*].message}")
 			if err == nil && !strings.Contains(out, "MiB are in use") {
 				err = fmt.Errorf("it says %q", out)
@@ -510,8 +511,8 @@ func TestTenondEvictsByTheAPI(t *testing.T) {
 // tenond must restore everything, including the values that were set through
 // NRI.
 func TestTenondPutsBackWhatItChangedWhenItsDaemonSetGoes(t *testing.T) {
-	beside(t)
-	c, n := up(t, "leave")
+	runParallel(t)
+	c, n := startCluster(t, "leave")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
 	// This selector matches no node, because the test itself runs tenond. That
@@ -525,7 +526,7 @@ containers: [{name: a, image: "busybox:1"}]}}}}`)
 	a.start()
 	young := a.pod(batchPod, "young", "besteffort")
 	for _, group := range []string{old, young} {
-		a.is(10*time.Second, "a best-effort pod is idle", "cpu", group, "cpu.idle", 1)
+		a.awaitValue(10*time.Second, "a best-effort pod is idle", "cpu", group, "cpu.idle", 1)
 	}
 	a.stop()
 	if a.read("cpu", old, "cpu.idle") != 1 {

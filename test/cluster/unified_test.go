@@ -37,8 +37,8 @@ containers: [{name: c, image: "busybox:1", command: [sh, -c, "cd /sys/fs/cgroup;
 resources: {requests: {kubernetes.io/batch-cpu: 500, kubernetes.io/batch-memory: 64Mi}, limits: {kubernetes.io/batch-cpu: 500, kubernetes.io/batch-memory: 64Mi}}}]}}
 `
 
-// roomy is a service whose memory limit is higher than its request.
-const roomy = `{apiVersion: v1, kind: Pod, metadata: {name: roomy, labels: {koordinator.sh/qosClass: LS}}, spec: {nodeName: node-0, hostNetwork: true, terminationGracePeriodSeconds: 0,
+// roomyPod is a service whose memory limit is higher than its request.
+const roomyPod = `{apiVersion: v1, kind: Pod, metadata: {name: roomy, labels: {koordinator.sh/qosClass: LS}}, spec: {nodeName: node-0, hostNetwork: true, terminationGracePeriodSeconds: 0,
 containers: [{name: c, image: "busybox:1", command: [sleep, "100000"], resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 200m, memory: 64Mi}}}]}}
 `
 
@@ -57,33 +57,33 @@ func TestSeedsOnCgroupV2(t *testing.T) {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
 		t.Skip("this machine has cgroup v1: TestKubeletOnCgroupV2 of test/vm runs it")
 	}
-	c, n := upBare(t)
+	c, n := startBareCluster(t)
 	u := &unified{t: t, c: c, n: n}
 	contained := u.container(programs(t))
 	empty := u.values()
 	offer(t, c, n, 3200, "5Gi")
 	u.apply("", "../../deploy/crds/tenon.sh_nodereports.yaml", "testdata/tenond.yaml")
-	u.apply(unifiedStrategies+"---\n"+roomy, "testdata/seeds/ls-nginx.yaml")
+	u.apply(unifiedStrategies+"---\n"+roomyPod, "testdata/seeds/ls-nginx.yaml")
 	u.running("nginx", "roomy")
 	a := &agent{t: t, c: c, n: n, bin: contained, state: filepath.Join(t.TempDir(), "state")}
 	a.args = []string{"--metrics", unifiedMetrics}
 	t.Cleanup(a.kill)
 	a.start()
-	u.outside(a)
+	u.checkNamespace(a)
 	u.apply(firstWords)
 	u.running("first-words")
 	u.startedWithItsValues()
-	u.protected()
+	u.checkProtection()
 	u.apply("", "testdata/seeds/be-ffmpeg.yaml", "testdata/seeds/besteffort-ffmpeg.yaml")
 	u.running("be-ffmpeg", "besteffort-ffmpeg")
-	u.yields()
-	u.suppressed()
-	u.pressed()
+	u.checkYielding()
+	u.checkSuppressed()
+	u.checkPressure()
 	u.keptBy(func() { restart(t, n) })
 	u.idleLevel()
 
 	kubectl(t, c, "delete", "pod", "--all", "--grace-period=1", "--wait=false")
-	eventually(t, time.Minute, "no pod's group is left", func() error {
+	requireSoon(t, time.Minute, "no pod's group is left", func() error {
 		groups, err := groupsBelow(n.Cgroup("", "kubepods"))
 		for _, dir := range groups {
 			if strings.HasPrefix(filepath.Base(dir), "pod") {
@@ -103,9 +103,9 @@ func TestSeedsOnCgroupV2(t *testing.T) {
 	t.Logf("all is deleted and put back: %d files were compared with what they held before", len(left))
 }
 
-// upBare starts a cluster of one node on a kernel without bridges and overlay
-// file systems.
-func upBare(t *testing.T) (*Cluster, *Node) {
+// startBareCluster starts a cluster of one node on a kernel without bridges and
+// overlay file systems.
+func startBareCluster(t *testing.T) (*Cluster, *Node) {
 	t.Helper()
 	c, err := Up(t.Context(), Options{
 		Name: "unified", Images: os.Getenv("TENON_TEST_IMAGES"), NoScheduler: true, NoMetrics: true, Log: t.Logf,
@@ -164,9 +164,10 @@ func (u *unified) container(bin string) (dir string) {
 	return dir
 }
 
-// outside checks that tenond has joined the cgroup namespace of the node. In
-// that namespace, the paths in /proc/PID/cgroup are those of the mounted tree.
-func (u *unified) outside(a *agent) {
+// checkNamespace checks that tenond has joined the cgroup namespace of the
+// node. In that namespace, the paths in /proc/PID/cgroup are those of the
+// mounted tree.
+func (u *unified) checkNamespace(a *agent) {
 	u.t.Helper()
 	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/cgroup", a.pid))
 	ours, err2 := os.Readlink("/proc/self/ns/cgroup")
@@ -213,10 +214,11 @@ func (u *unified) read(group, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// is waits until a file of a cgroup below kubepods has a value, and logs it.
-func (u *unified) is(claim, group, file, want string) {
+// awaitValue waits until a file of a cgroup below kubepods has a value, and
+// logs it.
+func (u *unified) awaitValue(claim, group, file, want string) {
 	u.t.Helper()
-	if err := until(u.t.Context(), 20*time.Second, func() error {
+	if err := retry(u.t.Context(), 20*time.Second, func() error {
 		if got := u.read(group, file); got != want {
 			return fmt.Errorf("%s/%s is %q, not %q", group, file, got, want)
 		}
@@ -261,7 +263,7 @@ func (u *unified) running(names ...string) {
 	u.t.Helper()
 	for _, name := range names {
 		begun := time.Now()
-		eventually(u.t, 2*time.Minute, name+" runs", func() error {
+		requireSoon(u.t, 2*time.Minute, name+" runs", func() error {
 			p := u.pod(name)
 			if p.Status.Phase != corev1.PodRunning {
 				return fmt.Errorf("it is %s: %s %s %+v", p.Status.Phase, p.Status.Reason, p.Status.Message, p.Status.ContainerStatuses)
@@ -291,7 +293,7 @@ func (u *unified) group(name string) (pod, container string) {
 func (u *unified) startedWithItsValues() {
 	u.t.Helper()
 	pod, container := u.group("first-words")
-	eventually(u.t, time.Minute, "the first instructions have run", func() error {
+	requireSoon(u.t, time.Minute, "the first instructions have run", func() error {
 		text, err := os.ReadFile(u.terminationLog("first-words"))
 		if err == nil && len(text) == 0 {
 			err = errors.New("nothing was said")
@@ -300,39 +302,39 @@ func (u *unified) startedWithItsValues() {
 	})
 	said, _ := os.ReadFile(u.terminationLog("first-words"))
 	u.t.Logf("the container's first words (cpu.max memory.max cpu.weight): %s", said)
-	// The runtime sets the weight to 1. It gets no other weight from Tenon,
-	// because the kubelet would count it as a request. The start of the
-	// container waits for a tick, which sets the weight of half a CPU. On a
-	// slow machine, the tick may take longer than the start waits.
+	// The runtime sets the weight to 1. Tenon gives the runtime no other
+	// weight, because the kubelet would count such a weight as a request. The
+	// start of the container waits for a tick, which sets the weight of half a
+	// CPU. On a slow machine, the tick may take longer than the start waits.
 	f := strings.Fields(string(said))
 	if len(f) != 4 || f[0] != "50000" || f[1] != "100000" || f[2] != strconv.Itoa(64<<20) || f[3] != "1" && f[3] != "50" {
 		u.t.Errorf("the container began with cpu.max, memory.max and cpu.weight %q, want 50000 100000 %d, and 1 or 50", f, 64<<20)
 	}
 	for _, g := range []string{container, pod} {
-		u.is("batch work is bounded", g, "cpu.max", "50000 100000")
-		u.is("its memory too", g, "memory.max", strconv.Itoa(64<<20))
+		u.awaitValue("batch work is bounded", g, "cpu.max", "50000 100000")
+		u.awaitValue("its memory too", g, "memory.max", strconv.Itoa(64<<20))
 	}
 }
 
-// yields checks that the transcoding pods have the limits of their
+// checkYielding checks that the transcoding pods have the limits of their
 // batch resources, and that batch work is idle and services are not.
-func (u *unified) yields() {
+func (u *unified) checkYielding() {
 	u.t.Helper()
 	for _, name := range []string{"first-words", "be-ffmpeg", "besteffort-ffmpeg"} {
 		pod, _ := u.group(name)
-		u.is(name+" is idle", pod, "cpu.idle", "1")
-		eventually(u.t, 20*time.Second, name+" asks for long slices", func() error { return haveSlices(u.n.Cgroup("", "kubepods/"+pod), task.SliceLong) })
+		u.awaitValue(name+" is idle", pod, "cpu.idle", "1")
+		requireSoon(u.t, 20*time.Second, name+" asks for long slices", func() error { return haveSlices(u.n.Cgroup("", "kubepods/"+pod), task.SliceLong) })
 	}
 	for _, name := range []string{"be-ffmpeg", "besteffort-ffmpeg"} {
 		pod, container := u.group(name)
 		for _, g := range []string{container, pod} {
-			u.is(name+" is bounded", g, "cpu.max", "130000 100000")
-			u.is(name+" is bounded", g, "memory.max", strconv.Itoa(2<<30))
+			u.awaitValue(name+" is bounded", g, "cpu.max", "130000 100000")
+			u.awaitValue(name+" is bounded", g, "memory.max", strconv.Itoa(2<<30))
 		}
 	}
 	for _, name := range []string{"nginx", "roomy"} {
 		pod, _ := u.group(name)
-		u.is(name+" is not idle", pod, "cpu.idle", "0")
+		u.awaitValue(name+" is not idle", pod, "cpu.idle", "0")
 	}
 }
 
@@ -347,21 +349,21 @@ func (u *unified) terminationLog(name string) string {
 	return files[0]
 }
 
-// protected checks that the kernel protects a tenth of a service's request
+// checkProtection checks that the kernel protects a tenth of a service's request
 // (memory.min), and reclaims half of the request last (memory.low). Each cgroup
 // above must have the sum of the cgroups below it.
-func (u *unified) protected() {
+func (u *unified) checkProtection() {
 	u.t.Helper()
 	page := func(n int) string { return strconv.Itoa(n / 4096 * 4096) }
 	nginx, _ := u.group("nginx")
 	busy, container := u.group("roomy")
-	u.is("a tenth of its request is protected", nginx, "memory.min", page((1<<30)/10))
-	u.is("half of its request is reclaimed last", nginx, "memory.low", page((1<<30)/2))
-	u.is("a tenth of its request is protected", busy, "memory.min", page((32<<20)/10))
-	u.is("half of its request is reclaimed last", busy, "memory.low", page((32<<20)/2))
-	u.is("it is throttled at four fifths of what it may use beyond its request", container, "memory.high", page(32<<20+(32<<20)*80/100))
+	u.awaitValue("a tenth of its request is protected", nginx, "memory.min", page((1<<30)/10))
+	u.awaitValue("half of its request is reclaimed last", nginx, "memory.low", page((1<<30)/2))
+	u.awaitValue("a tenth of its request is protected", busy, "memory.min", page((32<<20)/10))
+	u.awaitValue("half of its request is reclaimed last", busy, "memory.low", page((32<<20)/2))
+	u.awaitValue("it is throttled at four fifths of what it may use beyond its request", container, "memory.high", page(32<<20+(32<<20)*80/100))
 	for group, low := range map[string]int{"burstable": (32 << 20) / 2, "": (1<<30)/2 + (32<<20)/2} {
-		u.is("what is above keeps as much", group, "memory.low", page(low))
+		u.awaitValue("what is above keeps as much", group, "memory.low", page(low))
 	}
 	root, _ := os.ReadFile(filepath.Join(u.n.Cgroup("", ""), "memory.low"))
 	if strings.TrimSpace(string(root)) != page((1<<30)/2+(32<<20)/2) {
@@ -369,11 +371,11 @@ func (u *unified) protected() {
 	}
 }
 
-// suppressed checks that the best-effort class may use only the CPU that the
-// node leaves. One idle service and two transcoding pods run.
-func (u *unified) suppressed() {
+// checkSuppressed checks that the best-effort class may use only the CPU that
+// the node leaves. One idle service and two transcoding pods run.
+func (u *unified) checkSuppressed() {
 	u.t.Helper()
-	eventually(u.t, time.Minute, "the best-effort class has a quota", func() error {
+	requireSoon(u.t, time.Minute, "the best-effort class has a quota", func() error {
 		if v := u.read("besteffort", "cpu.max"); strings.HasPrefix(v, "max") {
 			return fmt.Errorf("cpu.max is %q", v)
 		}
@@ -382,14 +384,14 @@ func (u *unified) suppressed() {
 	u.t.Logf("suppressed: kubepods/besteffort/cpu.max = %s", u.read("besteffort", "cpu.max"))
 }
 
-// pressed checks that tenond reads the pressure of each cgroup, a file that
-// cgroup v1 does not have.
-func (u *unified) pressed() {
+// checkPressure checks that tenond reads the pressure of each cgroup, a file
+// that cgroup v1 does not have.
+func (u *unified) checkPressure() {
 	u.t.Helper()
 	client := http.Client{Transport: &http.Transport{DialContext: u.c.Dial}}
 	defer client.CloseIdleConnections()
 	var said []string
-	eventually(u.t, time.Minute, "tenond knows the pressure of the transcoding", func() error {
+	requireSoon(u.t, time.Minute, "tenond knows the pressure of the transcoding", func() error {
 		text, err := get(u.t.Context(), &client, "http://"+unifiedMetrics+"/metrics")
 		if err != nil {
 			return err
@@ -442,10 +444,10 @@ func (u *unified) keptBy(restart func()) {
 	}
 	begun := time.Now()
 	u.t.Logf("what the kubelet cleared and Tenon has not put back yet: %v", others(false))
-	if err := until(u.t.Context(), 20*time.Second, func() error { return others(false) }); err != nil {
+	if err := retry(u.t.Context(), 20*time.Second, func() error { return others(false) }); err != nil {
 		u.t.Errorf("not so: Tenon puts back what the kubelet clears: %v", err)
 	}
-	if says(u.n, "cpu.weight", "invalid argument") == nil {
+	if findLine(u.n, "cpu.weight", "invalid argument") == nil {
 		u.t.Errorf("the kubelet complains:\n%s", grep(filepath.Join(u.n.Dir, "kubelet.log"), "E"))
 	}
 	u.t.Logf("the kubelet has started again with idle pods, and %.1f s after it is ready all values are as before", time.Since(begun).Seconds())
@@ -467,19 +469,19 @@ func countedAnew(file string) bool { return strings.HasSuffix(file, "/burstable/
 func (u *unified) idleLevel() {
 	u.t.Helper()
 	level := u.n.Cgroup("", "kubepods/besteffort")
-	idle(u.t, level, "1")
+	setIdle(u.t, level, "1")
 	restart(u.t, u.n)
-	eventually(u.t, 30*time.Second, "a kubelet over an idle level ends", func() error {
-		if u.n.daemon("kubelet").running() == nil {
+	requireSoon(u.t, 30*time.Second, "a kubelet over an idle level ends", func() error {
+		if u.n.daemon("kubelet").checkRunning() == nil {
 			return errors.New("it runs")
 		}
 		return nil
 	})
-	if err := says(u.n, "Failed to start ContainerManager", "kubepods/besteffort/cpu.weight: invalid argument"); err != nil {
+	if err := findLine(u.n, "Failed to start ContainerManager", "kubepods/besteffort/cpu.weight: invalid argument"); err != nil {
 		u.t.Error(err)
 	}
 	u.t.Logf("with cpu.idle on kubepods/besteffort the kubelet ends: %s", tail(filepath.Join(u.n.Dir, "kubelet.log")))
-	idle(u.t, level, "0")
+	setIdle(u.t, level, "0")
 	if err := u.n.StartKubelet(u.t.Context()); err != nil {
 		u.t.Fatal(err)
 	}

@@ -23,11 +23,11 @@ const (
 	// tail is how many of the last lines of a failed test the summary shows.
 	// Before these, it shows up to the same number of the test's own messages.
 	tail = 8
-	// wide is the maximum length of a shown line of a failed test.
-	wide = 300
-	// slow is a number of seconds. A passed test that takes at least that long
-	// gets a line of its own.
-	slow = 1
+	// maxLine is the maximum length of a shown line of a failed test.
+	maxLine = 300
+	// slowSeconds is a number of seconds. A passed test that takes at least
+	// that long gets a line of its own.
+	slowSeconds = 1
 )
 
 // A failure is a failed test. If a package failed without a failed test, it is
@@ -136,7 +136,7 @@ func (d *digest) line(test place, text string) {
 func (d *digest) end(e event) {
 	at := place{e.Package, e.Test}
 	if e.Test == "" && e.Action == "fail" {
-		d.unfinished(e.Package)
+		d.countUnfinished(e.Package)
 	}
 	lines := d.lines[at]
 	delete(d.lines, at)
@@ -170,14 +170,14 @@ func (d *digest) end(e event) {
 	case e.Test == "":
 		delete(d.inner, at)
 		fmt.Fprintf(d.out, "%-4s %s in %.0f s\n", e.Action, e.Package, e.Elapsed)
-	case e.Action == "fail" || e.Action == "skip" && !isPart || e.Elapsed >= slow && !isPart:
+	case e.Action == "fail" || e.Action == "skip" && !isPart || e.Elapsed >= slowSeconds && !isPart:
 		fmt.Fprintf(d.out, "%-4s %-60s %6.1f s\n", e.Action, e.Test, e.Elapsed)
 	}
 }
 
-// unfinished counts the tests that had not ended when their package ended. If a
-// test hangs or ends the whole program, go test prints no result for it.
-func (d *digest) unfinished(pkg string) {
+// countUnfinished counts the tests that had not ended when their package ended.
+// If a test hangs or ends the whole program, go test prints no result for it.
+func (d *digest) countUnfinished(pkg string) {
 	var left []string
 	for at := range d.lines {
 		if at.pkg == pkg && at.test != "" {
@@ -198,7 +198,7 @@ func (d *digest) summary(w io.Writer) {
 	for _, f := range d.failures {
 		fmt.Fprintf(w, "FAIL %s\n", f.name)
 		for _, line := range f.lines {
-			fmt.Fprintf(w, "    | %.*s\n", wide, strings.TrimSpace(line))
+			fmt.Fprintf(w, "    | %.*s\n", maxLine, strings.TrimSpace(line))
 		}
 	}
 	for _, note := range d.notes {

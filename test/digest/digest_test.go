@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// told converts a story to the output of go test -json. A line of a story is
-// "TestA/part: printed line" or "FAIL TestA".
-func told(t *testing.T, story string) io.Reader {
+// tellStory converts a story to the output of go test -json. A line of a story
+// is "TestA/part: printed line" or "FAIL TestA".
+func tellStory(t *testing.T, story string) io.Reader {
 	t.Helper()
 	var in strings.Builder
 	for line := range strings.Lines(story) {
@@ -54,7 +54,7 @@ func digestOf(t *testing.T, first string, again, known map[string]string) (summa
 		} else if !slices.Equal(more, []string{"./..."}) {
 			t.Errorf("run with %q", more)
 		}
-		if err := read(told(t, story)); err != nil {
+		if err := read(tellStory(t, story)); err != nil {
 			return err
 		}
 		if strings.Contains(story, "FAIL") {
@@ -156,7 +156,7 @@ func TestWhatFailedIsRunOnceMore(t *testing.T) {
 func TestACommandThatDiesFails(t *testing.T) {
 	var out strings.Builder
 	died := func(read func(io.Reader) error, _ ...string) error {
-		if err := read(told(t, "PASS TestA\n: PASS\nPASS ")); err != nil {
+		if err := read(tellStory(t, "PASS TestA\n: PASS\nPASS ")); err != nil {
 			return err
 		}
 		return errors.New("signal: killed")
@@ -241,7 +241,7 @@ func TestOnceIsOnce(t *testing.T) {
 	var runs int
 	test := func(read func(io.Reader) error, _ ...string) error {
 		runs++
-		return errors.Join(read(told(t, "FAIL TestA\n: FAIL\nFAIL ")), errors.New("exit status 1"))
+		return errors.Join(read(tellStory(t, "FAIL TestA\n: FAIL\nFAIL ")), errors.New("exit status 1"))
 	}
 	if ok, err := run(test, nil, options{once: true}, io.Discard, filepath.Join(t.TempDir(), "log")); ok || err != nil || runs != 1 {
 		t.Errorf("ok %v, error %v after %d runs, want one", ok, err, runs)

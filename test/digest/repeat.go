@@ -13,7 +13,7 @@ const accidents = 3
 // repeat runs each failed test once more, alone. If the test then passes, it
 // gets a note instead of a failure.
 func (d *digest) repeat(test tester) {
-	failed := d.failed()
+	failed := d.failedTests()
 	if len(failed) > accidents {
 		fmt.Fprintf(d.out, "%d tests failed, which is no accident: not repeated\n", len(failed))
 		return
@@ -32,7 +32,7 @@ func (d *digest) repeat(test tester) {
 		}
 		lines := []string{"NOTE " + at.test + " passed only when repeated; at first:"}
 		d.failures = slices.DeleteFunc(d.failures, func(f failure) bool {
-			if f.top() != at {
+			if f.topTest() != at {
 				return false
 			}
 			lines = append(lines, "    | "+f.name)
@@ -46,21 +46,21 @@ func (d *digest) repeat(test tester) {
 	}
 }
 
-// failed returns the failed tests that can be repeated. If not all tests of a
-// package have ended, it omits that package, because some of its tests may not
-// have run.
-func (d *digest) failed() []place {
+// failedTests returns the failed tests that can be repeated. If not all tests
+// of a package have ended, it omits that package, because some of its tests may
+// not have run.
+func (d *digest) failedTests() []place {
 	var tests []place
 	for _, f := range d.failures {
-		if at := f.top(); d.over[at.pkg] && at.test != "" && !slices.Contains(tests, at) {
+		if at := f.topTest(); d.over[at.pkg] && at.test != "" && !slices.Contains(tests, at) {
 			tests = append(tests, at)
 		}
 	}
 	return tests
 }
 
-// top returns the top-level test of a failure.
-func (f failure) top() place {
+// topTest returns the top-level test of a failure.
+func (f failure) topTest() place {
 	name, _, _ := strings.Cut(f.test, "/")
 	return place{f.pkg, name}
 }

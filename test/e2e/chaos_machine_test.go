@@ -15,7 +15,7 @@ var waysOfAMachine = []way{
 		c.check(os.WriteFile(last, []byte("0"), 0))
 		defer func() { c.check(os.WriteFile(last, []byte("1"), 0)) }()
 		c.run("batch/on-fewer", "sleep", "600")
-		c.bounded("batch/on-fewer")
+		c.awaitLimit("batch/on-fewer")
 		eventually(c.t, "BE is bounded on the rest of the CPUs", func() bool {
 			q := c.quota()
 			return q.Quota > 0 && q.Quota <= q.Period
@@ -26,7 +26,7 @@ var waysOfAMachine = []way{
 			c.step(step)
 			group := "batch/at-" + string(rune('a'+i))
 			c.run(group, "sleep", "600")
-			c.bounded(group)
+			c.awaitLimit(group)
 		}
 	}},
 }

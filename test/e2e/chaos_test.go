@@ -116,9 +116,9 @@ func chaosRound(t *testing.T, seed uint64, n int) {
 			return
 		}
 		begun := time.Now()
-		c.up()
+		c.ensureRunning()
 		w.do(c)
-		c.up()
+		c.ensureRunning()
 		c.servicesAreWell(w.name)
 		t.Logf("%-28s %v", w.name, time.Since(begun).Round(10*time.Millisecond))
 	}
@@ -132,8 +132,8 @@ func (s *site) check(errs ...error) {
 	}
 }
 
-// up starts tenond if it is not running.
-func (c *chaos) up() {
+// ensureRunning starts tenond if it is not running.
+func (c *chaos) ensureRunning() {
 	c.t.Helper()
 	if c.d == nil || c.d.ended() {
 		c.d = c.tenond()
@@ -145,7 +145,7 @@ func (c *chaos) kill(both bool) {
 	c.t.Helper()
 	pid := 0
 	if both {
-		pid = c.guarded()
+		pid = c.awaitWatchdog()
 	}
 	c.d.signal(syscall.SIGKILL)
 	<-c.d.end
@@ -178,9 +178,9 @@ func (c *chaos) isWell(group, after string) {
 	c.t.Errorf("after %q %s is worse off than without Tenon (weight %+v, no quota, CPUs %s): %s", after, group, c.weight, c.cpus, said)
 }
 
-// bounded waits until a job has its memory limit. The limit shows that tenond
+// awaitLimit waits until a job has its memory limit. The limit shows that tenond
 // manages the job.
-func (c *chaos) bounded(group string) {
+func (c *chaos) awaitLimit(group string) {
 	c.t.Helper()
 	eventually(c.t, group+" has its limit", func() bool {
 		m, err := c.tree.ReadMemory(string(c.path(group)))
@@ -236,7 +236,7 @@ func (c *chaos) end(seed uint64) {
 		a, b, _ := strings.Cut(c.renamed[i], " ")
 		c.exchange(a, b)
 	}
-	c.alone()
+	c.awaitProcesses()
 	after := c.dump(c.t)
 	for name := range after {
 		if _, had := c.before[name]; !had {

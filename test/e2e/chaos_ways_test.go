@@ -34,7 +34,7 @@ var chaosWays = []way{
 	{"a job renamed out of the rules", func(c *chaos) {
 		if c.tree.Version() == 1 {
 			c.run("pods/be-leaves", "sleep", "600")
-			c.bounded("pods/be-leaves")
+			c.awaitLimit("pods/be-leaves")
 			c.rename("pods/be-leaves", "pods/elsewhere")
 			eventually(c.t, "the job outside the rules has no limit", func() bool {
 				m, err := c.tree.ReadMemory(string(c.path("pods/elsewhere")))
@@ -45,8 +45,8 @@ var chaosWays = []way{
 	{"state removed", func(c *chaos) {
 		c.removeState()
 		c.run("batch/late", "sleep", "600")
-		c.bounded("batch/late")
-		c.guarded()
+		c.awaitLimit("batch/late")
+		c.awaitWatchdog()
 	}},
 	{"state removed unseen", func(c *chaos) {
 		c.kill(true)
@@ -55,7 +55,7 @@ var chaosWays = []way{
 	{"journal overwritten", func(c *chaos) {
 		c.overwrite(c.journalFile())
 		c.run("batch/after-damage", "sleep", "600")
-		c.bounded("batch/after-damage")
+		c.awaitLimit("batch/after-damage")
 	}},
 	{"journal overwritten unseen", func(c *chaos) {
 		c.kill(true)
@@ -94,7 +94,7 @@ var chaosWays = []way{
 		defer answer()
 		c.d.signal(syscall.SIGHUP)
 		c.run("batch/meanwhile", "sleep", "600")
-		c.bounded("batch/meanwhile")
+		c.awaitLimit("batch/meanwhile")
 		c.d.stop()
 	}},
 	{"configuration is garbage", func(c *chaos) {
@@ -111,14 +111,14 @@ var chaosWays = []way{
 			c.check(c.tree.Make(p))
 			groups = append(groups, p)
 		}
-		c.bounded("batch/burst99")
+		c.awaitLimit("batch/burst99")
 		for _, p := range slices.Backward(groups) {
 			c.check(c.tree.Remove(p))
 		}
 	}},
 	{"a storm of forks", func(c *chaos) {
 		storm := c.run("batch/storm", "sh", "-c", "while :; do (sleep 0.2 &); done")
-		c.bounded("batch/storm")
+		c.awaitLimit("batch/storm")
 		time.Sleep(time.Second)
 		c.check(storm.Process.Kill())
 		c.tasks = slices.DeleteFunc(c.tasks, func(pid int) bool { return pid == storm.Process.Pid })
@@ -154,7 +154,7 @@ var chaosWays = []way{
 		c.servicesAreWell("full disk, while it lasts")
 		c.check(os.Remove(filler))
 		c.run("batch/room-again", "sleep", "600")
-		c.bounded("batch/room-again")
+		c.awaitLimit("batch/room-again")
 	}},
 	{"a fight over the quota", func(c *chaos) {
 		be := string(c.path(batch))

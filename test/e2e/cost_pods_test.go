@@ -60,11 +60,11 @@ func TestCostBesideAHundredPods(t *testing.T) {
 		return sum
 	}
 	const span, ticks = time.Minute, `tenon_turn_duration_seconds_count{part="sense"}`
-	before, used := scraped(t, address)[ticks], use()
+	before, used := scrape(t, address)[ticks], use()
 	time.Sleep(span)
 	share := 100 * (use() - used).Seconds() / span.Seconds()
 	t.Logf("%.3f %% of a CPU, %.2f ticks/s, RssAnon %.1f MiB", share,
-		(scraped(t, address)[ticks]-before)/span.Seconds(), float64(anonymous(t, d.Process.Pid))/(1<<20))
+		(scrape(t, address)[ticks]-before)/span.Seconds(), float64(anonymous(t, d.Process.Pid))/(1<<20))
 	d.stop()
 	s.restore()
 }

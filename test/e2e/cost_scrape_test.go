@@ -21,9 +21,9 @@ func freeAddress(tb testing.TB) string {
 	return l.Addr().String()
 }
 
-// scraped returns the metrics of an agent. The keys are the names with their
+// scrape returns the metrics of an agent. The keys are the names with their
 // labels, as in the text format.
-func scraped(tb testing.TB, address string) map[string]float64 {
+func scrape(tb testing.TB, address string) map[string]float64 {
 	tb.Helper()
 	r, err := http.Get("http://" + address + "/metrics")
 	if err != nil {

@@ -161,18 +161,18 @@ resource-qos-config: {policies: {cpuIsolation: strongest}, beClass: {cpuQOS: {en
 		}
 		return sum
 	}
-	turned := scraped(b, address) // a scrape does not include itself
+	turned := scrape(b, address) // a scrape does not include itself
 	before := use()
 	time.Sleep(costSpan)
 	used := use() - before
 	b.ReportMetric(100*used.Seconds()/costSpan.Seconds(), "CPU-%")
 	b.ReportMetric(float64(rssAnon(b, cmd.Process.Pid))/(1<<20), "RssAnon-MiB")
-	b.ReportMetric(float64(rssAnon(b, guardian(b, state)))/(1<<20), "watchdog-RssAnon-MiB")
-	reportTurns(b, turned, scraped(b, address))
+	b.ReportMetric(float64(rssAnon(b, watchdogPID(b, state)))/(1<<20), "watchdog-RssAnon-MiB")
+	reportTurns(b, turned, scrape(b, address))
 }
 
-// guardian returns the PID of the watchdog.
-func guardian(b *testing.B, state string) int {
+// watchdogPID returns the PID of the watchdog.
+func watchdogPID(b *testing.B, state string) int {
 	b.Helper()
 	text, err := os.ReadFile(filepath.Join(state, "watchdog.lock"))
 	if err != nil {

@@ -124,9 +124,9 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 	}
 }
 
-// strict fails a test that would otherwise be skipped, if the test must run on
-// this machine.
-func strict(t *testing.T, why string) {
+// failIfStrict fails a test that would otherwise be skipped, if the test must
+// run on this machine.
+func failIfStrict(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("TENON_TEST_STRICT") == "1" {
 		t.Fatalf("strict: this test must run here: %s", why)
@@ -140,11 +140,11 @@ func needRoot(t *testing.T) *cgroup.Tree {
 		t.Skip("short: this test takes half a minute")
 	}
 	if os.Geteuid() != 0 {
-		strict(t, "it makes cgroups: it needs root")
+		failIfStrict(t, "it makes cgroups: it needs root")
 	}
 	tree, err := cgroup.Detect("/proc")
 	if err != nil {
-		strict(t, err.Error())
+		failIfStrict(t, err.Error())
 	}
 	return tree
 }
@@ -154,7 +154,7 @@ func needPrograms(t *testing.T, names ...string) {
 	for _, n := range names {
 		if _, err := exec.LookPath(n); err != nil {
 			if _, err := os.Stat("/usr/sbin/" + n); err != nil {
-				strict(t, n+" is not installed")
+				failIfStrict(t, n+" is not installed")
 			}
 		}
 	}
@@ -268,7 +268,7 @@ func (f foreign) dump(t *testing.T) map[string]string {
 				return err
 			}
 			info, err := d.Info()
-			if err != nil || info.Mode()&0o222 == 0 || volatile(d.Name()) {
+			if err != nil || info.Mode()&0o222 == 0 || isVolatile(d.Name()) {
 				return err
 			}
 			if text, err := os.ReadFile(path); err == nil {
@@ -283,9 +283,9 @@ func (f foreign) dump(t *testing.T) map[string]string {
 	return all
 }
 
-// volatile reports whether a file shows use and no setting, although it is
+// isVolatile reports whether a file shows use and no setting, although it is
 // writable.
-func volatile(name string) bool {
+func isVolatile(name string) bool {
 	for _, part := range []string{"usage", "failcnt", "pressure", "peak", "cgroup.procs", "cgroup.threads", "tasks", "event_control", "force_empty", "watermark", "reclaim"} {
 		if strings.Contains(name, part) {
 			return true

@@ -55,10 +55,10 @@ func (s *site) encode(group string) *encoder {
 	return e
 }
 
-// rest (the method) ends the programs of the site. The encoder has the least
+// endPrograms ends the programs of the site. The encoder has the least
 // weight, and beside a spinning program of normal weight it would get only a
 // hundredth of a CPU.
-func (s *site) rest() {
+func (s *site) endPrograms() {
 	for _, pid := range s.tasks {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		eventually(s.t, "a process of the site has ended", func() bool { return zombie(pid) })
@@ -115,7 +115,7 @@ func TestSeatsFollowTheLimit(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("TENON_TEST_RESIZES")); err == nil {
 		resizes = n
 	}
-	s.rest()
+	s.endPrograms()
 	e := s.encode("batch/encode")
 	s.before = s.dump(t)
 	whole := s.wholeSets()
@@ -174,7 +174,7 @@ func TestSeatsAgainstAQuota(t *testing.T) {
 	if all := s.cpus("services"); all.Len() != 2 {
 		t.Skipf("written for 2 CPUs, this machine has %d", all.Len())
 	}
-	s.rest()
+	s.endPrograms()
 	d := s.tenond()
 	for jobs := 1; jobs <= 2; jobs++ {
 		frames, spent := map[bool]stat.Sample{true: {}, false: {}}, map[bool]stat.Sample{true: {}, false: {}}
@@ -182,7 +182,7 @@ func TestSeatsAgainstAQuota(t *testing.T) {
 		for block := 0; time.Since(begun) < limit/2; block++ {
 			first := rand.IntN(2) == 0
 			for _, seats := range []bool{first, !first} {
-				r := s.measured(d, seats, jobs)
+				r := s.measurePace(d, seats, jobs)
 				t.Logf("jobs %d block %d seats %-5v frames/s %.2f cpu-s/frame %.5f throttled %d of %d periods", jobs, block, seats, r.frames, r.spent, r.throttled, r.periods)
 				frames[seats][block], spent[seats][block] = r.frames, r.spent
 				if seats && r.throttled > 0 {
@@ -203,9 +203,9 @@ type pace struct {
 	throttled, periods int64
 }
 
-// measured starts encoders, waits for two seconds, and then measures for eight
-// seconds.
-func (s *site) measured(d *daemon, seats bool, jobs int) pace {
+// measurePace starts encoders, waits for two seconds, and then measures for
+// eight seconds.
+func (s *site) measurePace(d *daemon, seats bool, jobs int) pace {
 	s.t.Helper()
 	s.configure(limitedTo(1, seats))
 	d.signal(syscall.SIGHUP)

@@ -40,7 +40,7 @@ func TestSlicesAreResizedWhileWorkRuns(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("TENON_TEST_RESIZES")); err == nil {
 		resizes = n
 	}
-	s.rest()
+	s.endPrograms()
 	both := []*encoder{s.encode("batch/encode"), s.encode("batch/encode2")}
 	s.before = s.dump(t)
 	whole := s.wholeSets()

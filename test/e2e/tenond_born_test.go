@@ -12,7 +12,7 @@ import (
 // narrow set of its parent. It must not keep that set when the CPU is shared
 // again, nor after a restore.
 func TestCgroupsBornNarrowGetAllCPUsBack(t *testing.T) {
-	s := plantSite(t, own)
+	s := plantSite(t, exclusiveConfig)
 	all := s.cpus("services")
 	if all.Len() < 2 {
 		t.Skipf("this machine has %d CPU, which cannot be exclusive", all.Len())
@@ -54,11 +54,11 @@ func TestCgroupsBornNarrowGetAllCPUsBack(t *testing.T) {
 		s.run(g, "sleep", "600")
 	}
 	d = s.tenond()
-	s.configure(strings.Replace(own, "class: LSE", "class: LS", 1))
+	s.configure(strings.Replace(exclusiveConfig, "class: LSE", "class: LS", 1))
 	d.signal(syscall.SIGHUP)
 	eventually(t, "all cgroups have all CPUs again", wide(append(born, service, job)...))
 
-	s.configure(own)
+	s.configure(exclusiveConfig)
 	d.signal(syscall.SIGHUP)
 	eventually(t, "the others leave the exclusive CPU again", narrow(append(born, service, job)...))
 	s.run(service+"/orphan", "sleep", "600")

@@ -61,13 +61,13 @@ func TestTenondRestartedKeepsContainersByTheirLabels(t *testing.T) {
 		{"the runtime is still gone", away, away},
 	} {
 		d.stop()
-		before, begun := s.dump(t), s.intends()
+		before, begun := s.dump(t), s.countIntents()
 		if err := os.Rename(c.from, c.to); err != nil {
 			t.Fatal(err)
 		}
 		d = s.tenond()
 		time.Sleep(2 * time.Second) // about twenty ticks
-		if n := s.intends(); n != begun {
+		if n := s.countIntents(); n != begun {
 			t.Errorf("%s: the restart began %d writes", c.name, n-begun)
 		}
 		if diff := cmp.Diff(before, s.dump(t)); diff != "" {
@@ -87,7 +87,7 @@ func plantContainerd(t *testing.T) (s *site, socket string) {
 	t.Helper()
 	for _, program := range []string{"containerd", "ctr", "runc", "busybox"} {
 		if _, err := exec.LookPath(program); err != nil {
-			strict(t, "this test runs containers: "+err.Error())
+			failIfStrict(t, "this test runs containers: "+err.Error())
 		}
 	}
 	dir := t.TempDir()

@@ -14,10 +14,10 @@ import (
 // memory. Then it must bound new work, and the watchdog must guard it. After a
 // kill -9, a restore must restore everything.
 func TestTenondOutlivesItsStateDirectory(t *testing.T) {
-	s := plantSite(t, limited)
+	s := plantSite(t, limitedJobs)
 	d := s.tenond()
-	s.roomy()
-	first := s.guarded()
+	s.awaitRoom()
+	first := s.awaitWatchdog()
 	// The directory is renamed before it is removed. Otherwise tenond could
 	// create a file while the directory is being emptied, and then it could not
 	// be removed.
@@ -35,7 +35,7 @@ func TestTenondOutlivesItsStateDirectory(t *testing.T) {
 		return err == nil && m.Max == 64<<20
 	})
 	eventually(t, "the watchdog of the removed lease has ended", func() bool { return syscall.Kill(first, 0) != nil })
-	s.guarded()
+	s.awaitWatchdog()
 	d.signal(syscall.SIGKILL)
 	<-d.end
 	s.restore()
@@ -44,10 +44,10 @@ func TestTenondOutlivesItsStateDirectory(t *testing.T) {
 // TestRestoreSaysThatTheJournalWasDamaged checks that tenon restore reports an
 // emptied journal. It must not conclude that Tenon changed nothing on the node.
 func TestRestoreSaysThatTheJournalWasDamaged(t *testing.T) {
-	s := plantSite(t, limited)
+	s := plantSite(t, limitedJobs)
 	d := s.tenond()
-	s.roomy()
-	s.guarded()
+	s.awaitRoom()
+	s.awaitWatchdog()
 	d.signal(syscall.SIGKILL)
 	<-d.end
 	files, err := filepath.Glob(filepath.Join(s.state, "journal-*.jsonl"))

@@ -17,25 +17,25 @@ import (
 func TestTenondKilledLeavesBEInItsSafeBound(t *testing.T) {
 	s := plantSite(t, generous)
 	d := s.tenond()
-	s.roomy()
-	s.guarded()
+	s.awaitRoom()
+	s.awaitWatchdog()
 	bound, then := s.bound(), time.Now()
 	d.signal(syscall.SIGKILL)
 	s.within2s(then, bound)
-	s.untouched(service, s.before)
+	s.checkUntouched(service, s.before)
 	s.restore()
 }
 
 func TestTenondStoppedLeavesBEInItsSafeBoundAndGivesBackWhenContinued(t *testing.T) {
 	s := plantSite(t, generous)
 	d := s.tenond()
-	s.roomy()
-	s.guarded()
+	s.awaitRoom()
+	s.awaitWatchdog()
 	bound, then := s.bound(), time.Now()
 	d.signal(syscall.SIGSTOP)
 	s.within2s(then, bound)
 	d.signal(syscall.SIGCONT)
-	s.roomy()
+	s.awaitRoom()
 	d.stop()
 	s.restore()
 }
@@ -43,12 +43,12 @@ func TestTenondStoppedLeavesBEInItsSafeBoundAndGivesBackWhenContinued(t *testing
 func TestTenondStartsAnotherWatchdog(t *testing.T) {
 	s := plantSite(t, generous)
 	d := s.tenond()
-	first := s.guarded()
+	first := s.awaitWatchdog()
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "there is another watchdog", func() bool { return s.guarded() != first })
-	s.roomy()
+	eventually(t, "there is another watchdog", func() bool { return s.awaitWatchdog() != first })
+	s.awaitRoom()
 	bound, then := s.bound(), time.Now()
 	d.signal(syscall.SIGKILL)
 	s.within2s(then, bound)
@@ -61,7 +61,7 @@ func TestTenondStartsAnotherWatchdog(t *testing.T) {
 func TestTenondsWatchdogIsASessionOfItsOwn(t *testing.T) {
 	s := plantSite(t, generous)
 	s.tenond()
-	pid := s.guarded()
+	pid := s.awaitWatchdog()
 	if sid, err := syscall.Getpgid(pid); err != nil || sid != pid {
 		t.Errorf("process group %d, %v, want %d", sid, err, pid)
 	}
@@ -78,11 +78,11 @@ func TestTenondsWatchdogIsASessionOfItsOwn(t *testing.T) {
 func TestTenondAnnouncesItsStop(t *testing.T) {
 	s := plantSite(t, generous)
 	d := s.tenond()
-	s.roomy()
-	s.guarded()
+	s.awaitRoom()
+	s.awaitWatchdog()
 	d.stop()
 	left := s.dump(t)
-	begun := s.intends()
+	begun := s.countIntents()
 	file, err := os.ReadFile(filepath.Join(s.state, "lease"))
 	if err != nil || !strings.Contains(string(file), " announced 1 ") {
 		t.Errorf("no stop is announced in the lease: %v\n%s", err, file)
@@ -91,12 +91,12 @@ func TestTenondAnnouncesItsStop(t *testing.T) {
 	if diff := cmp.Diff(left, s.dump(t)); diff != "" {
 		t.Errorf("an announced stop changed (-before +after):\n%s", diff)
 	}
-	if n := s.intends(); n != begun {
+	if n := s.countIntents(); n != begun {
 		t.Errorf("%d writes after the stop", n-begun)
 	}
 	next := s.tenond()
 	next.await("continuing with the state of the last tenond", 1)
-	if pid := s.guarded(); pid == 0 {
+	if pid := s.awaitWatchdog(); pid == 0 {
 		t.Error("the watchdog has no name")
 	}
 	next.stop()
@@ -112,10 +112,10 @@ func TestTenondRestartedWritesNothingIfNothingChanged(t *testing.T) {
 	eventually(t, "BE has its share", func() bool { return s.quota().Quota != node.NoQuota && s.weight(batch).Idle })
 	time.Sleep(500 * time.Millisecond)
 	d.stop()
-	before, begun := s.dump(t), s.intends()
+	before, begun := s.dump(t), s.countIntents()
 	next := s.tenond()
 	time.Sleep(2 * time.Second) // about twenty ticks
-	if n := s.intends(); n != begun {
+	if n := s.countIntents(); n != begun {
 		t.Errorf("the restart began %d writes", n-begun)
 	}
 	if diff := cmp.Diff(before, s.dump(t)); diff != "" {
@@ -136,7 +136,7 @@ func TestTenondRefusesASecondOne(t *testing.T) {
 	if lines := strings.Count(second.said(), "\n"); lines != 1 {
 		t.Errorf("%d lines:\n%s", lines, second.said())
 	}
-	s.roomy() // the first daemon continues
+	s.awaitRoom() // the first daemon continues
 	d.stop()
 	s.restore()
 }
@@ -144,7 +144,7 @@ func TestTenondRefusesASecondOne(t *testing.T) {
 func TestTenondWithABadNewConfigKeepsTheOldOne(t *testing.T) {
 	s := plantSite(t, generous)
 	d := s.tenond()
-	s.roomy()
+	s.awaitRoom()
 	s.configure(strings.Replace(generous, "class: BE", "class: XX", 1))
 	d.signal(syscall.SIGHUP)
 	d.await("refused", 1)
@@ -160,7 +160,7 @@ func TestTenondWithABadNewConfigKeepsTheOldOne(t *testing.T) {
 	if !s.weight(batch).Idle {
 		t.Error("the old configuration is not in force")
 	}
-	s.roomy()
+	s.awaitRoom()
 
 	s.configure(strings.Replace(generous, "beClass: {cpuQOS: {enable: true}}", "beClass: {cpuQOS: {enable: false}}", 1))
 	d.signal(syscall.SIGHUP)
@@ -174,7 +174,7 @@ func TestTenondWithABadNewConfigKeepsTheOldOne(t *testing.T) {
 func TestTenondGoesOnWhenItsConfigBecomesAPipe(t *testing.T) {
 	s := plantSite(t, generous)
 	d := s.tenond()
-	s.roomy()
+	s.awaitRoom()
 	if err := os.Remove(s.config); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestTenondGoesOnWhenItsConfigBecomesAPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.await("is no regular file", 1)
-	s.roomy()
+	s.awaitRoom()
 	if !s.weight(batch).Idle {
 		t.Error("the old configuration is not in force")
 	}
@@ -197,5 +197,5 @@ func TestTenondWithABadFirstConfigTouchesNothing(t *testing.T) {
 	if d.ProcessState.ExitCode() <= 0 || !strings.Contains(d.said(), "period") {
 		t.Errorf("%v\n%s", d.ProcessState, d.said())
 	}
-	s.untouched("", s.before)
+	s.checkUntouched("", s.before)
 }

@@ -75,8 +75,9 @@ func (m *memory) settle() {
 	}
 }
 
-// until updates the available memory again and again, until a condition (is) is true.
-func (m *memory) until(what string, is func() bool) {
+// updateUntil updates the available memory again and again, until a condition
+// (is) is true.
+func (m *memory) updateUntil(what string, is func() bool) {
 	m.s.t.Helper()
 	eventually(m.s.t, what, func() bool { m.settle(); return is() })
 }
@@ -145,13 +146,13 @@ func (s *site) uses(group string, b unit.Bytes) bool {
 }
 
 func (s *site) lives(group string) bool {
-	lives, err := s.tree.Populated(string(s.path(group)))
+	lives, err := s.tree.IsPopulated(string(s.path(group)))
 	return err == nil && lives
 }
 
-// written returns the writes to the knobs of a cgroup that are in the audit
-// log.
-func (s *site) written(group string) (all []record.Write) {
+// auditedWrites returns the writes to the knobs of a cgroup that are in the
+// audit log.
+func (s *site) auditedWrites(group string) (all []record.Write) {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.state, record.AuditFile))
 	if err != nil {
@@ -175,23 +176,23 @@ func TestTenondEndsAsLittleBatchWorkAsNeeded(t *testing.T) {
 	stubborn, dear := s.hog("batch/stubborn", "TENON_TEST_STUBBORN=1"), s.hog("batch/dear")
 	stubborn.take(125 * mib)
 	dear.take(100 * mib)
-	m.until("both hold their memory", func() bool { return s.uses("batch/stubborn", 125*mib) && s.uses("batch/dear", 100*mib) })
+	m.updateUntil("both hold their memory", func() bool { return s.uses("batch/stubborn", 125*mib) && s.uses("batch/dear", 100*mib) })
 	s.before = s.dump(t)
 	d := m.tenond()
 	time.Sleep(500 * time.Millisecond)
-	if n := len(s.written("batch/stubborn")) + len(s.written("batch/dear")); n > 0 {
+	if n := len(s.auditedWrites("batch/stubborn")) + len(s.auditedWrites("batch/dear")); n > 0 {
 		t.Fatalf("%d writes below the threshold", n)
 	}
 
 	m.others += 60 * mib
-	m.until("the stubborn job is gone", func() bool { return !s.lives("batch/stubborn") })
+	m.updateUntil("the stubborn job is gone", func() bool { return !s.lives("batch/stubborn") })
 	if status := waitStatus(stubborn); status.Signal() != syscall.SIGKILL {
 		t.Errorf("the stubborn job ended with %v", status)
 	}
 	var did []string
-	m.until("the audit log has it", func() bool {
+	m.updateUntil("the audit log has it", func() bool {
 		did = nil
-		for _, w := range s.written("batch/stubborn") {
+		for _, w := range s.auditedWrites("batch/stubborn") {
 			did = append(did, w.New+" "+w.Outcome)
 		}
 		return len(did) == 2
@@ -203,19 +204,19 @@ func TestTenondEndsAsLittleBatchWorkAsNeeded(t *testing.T) {
 		m.settle()
 		time.Sleep(100 * time.Millisecond)
 	}
-	if !s.lives("batch/dear") || !s.lives(job) || len(s.written("batch/dear")) > 0 {
+	if !s.lives("batch/dear") || !s.lives(job) || len(s.auditedWrites("batch/dear")) > 0 {
 		t.Error("more jobs were ended than necessary")
 	}
 
 	m.others += 125 * mib
-	m.until("the dear job has ended", func() bool { return !s.lives("batch/dear") })
+	m.updateUntil("the dear job has ended", func() bool { return !s.lives("batch/dear") })
 	if status := waitStatus(dear); status.Signal() != syscall.SIGTERM {
 		t.Errorf("the dear job ended with %v", status)
 	}
 	if !s.lives(service) {
 		t.Error("the service is dead")
 	}
-	s.untouched(service, s.before)
+	s.checkUntouched(service, s.before)
 	d.stop()
 	s.restore()
 }
@@ -231,23 +232,23 @@ func waitStatus(c hog) syscall.WaitStatus {
 // restore must thaw the job.
 func TestTenondFreezesAJobThatGoesOnAfterRestore(t *testing.T) {
 	s := plantSite(t, strings.Replace(evicting, "GRACE", "600", 1))
-	if _, err := s.tree.Frozen(string(s.path(batch))); err != nil {
-		strict(t, "no group can be frozen: "+err.Error())
+	if _, err := s.tree.IsFrozen(string(s.path(batch))); err != nil {
+		failIfStrict(t, "no group can be frozen: "+err.Error())
 	}
 	m := s.memory(30 * mib)
 	slow, dear := s.hog("batch/slow", "TENON_TEST_STUBBORN=1"), s.hog("batch/dear")
 	slow.take(150 * mib)
-	m.until("the job holds its memory", func() bool { return s.uses("batch/slow", 150*mib) })
+	m.updateUntil("the job holds its memory", func() bool { return s.uses("batch/slow", 150*mib) })
 	s.before = s.dump(t)
 	d := m.tenond()
 	m.others += 140 * mib
-	m.until("the slow job was asked to end", func() bool { return len(s.written("batch/slow")) > 0 })
+	m.updateUntil("the slow job was asked to end", func() bool { return len(s.auditedWrites("batch/slow")) > 0 })
 	dear.take(50 * mib)
 	frozen := func() bool {
-		is, err := s.tree.Frozen(string(s.path("batch/dear")))
+		is, err := s.tree.IsFrozen(string(s.path("batch/dear")))
 		return err == nil && is
 	}
-	m.until("the job that grows is frozen", frozen)
+	m.updateUntil("the job that grows is frozen", frozen)
 	d.signal(syscall.SIGKILL)
 	<-d.end
 	if !frozen() {
@@ -258,7 +259,7 @@ func TestTenondFreezesAJobThatGoesOnAfterRestore(t *testing.T) {
 		t.Error("the job is frozen after tenon restore")
 	}
 	eventually(t, "no process of the job is stopped", func() bool {
-		still, err := s.tree.Still(string(s.path("batch/dear")))
+		still, err := s.tree.HasStopped(string(s.path("batch/dear")))
 		return err == nil && !still
 	})
 }

@@ -22,9 +22,9 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// limited is generous with a limit for each job, so that tenond needs a journal
-// entry for each new job.
-var limited = strings.Replace(generous, `["ROOT/batch/*"]}`, `["ROOT/batch/*"], limits: {memory: 64Mi}}`, 1)
+// limitedJobs is generous with a limit for each job, so that tenond needs a
+// journal entry for each new job.
+var limitedJobs = strings.Replace(generous, `["ROOT/batch/*"]}`, `["ROOT/batch/*"], limits: {memory: 64Mi}}`, 1)
 
 // smallTmpfs mounts a file system of the given size as the state directory.
 func (s *site) smallTmpfs(size string) {
@@ -33,7 +33,7 @@ func (s *site) smallTmpfs(size string) {
 		s.t.Fatal(err)
 	}
 	if err := unix.Mount("tenon-test", s.state, "tmpfs", 0, "size="+size); err != nil {
-		strict(s.t, "mount a small tmpfs: "+err.Error())
+		failIfStrict(s.t, "mount a small tmpfs: "+err.Error())
 	}
 	s.t.Cleanup(func() {
 		s.disarm()
@@ -64,11 +64,11 @@ func (s *site) fill() (free func()) {
 // values must stay, BE must still be narrowed, and the service must not change.
 // When there is space again, tenond must make the changes.
 func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
-	s := plantSite(t, limited)
+	s := plantSite(t, limitedJobs)
 	s.smallTmpfs("512k")
 	d := s.tenond()
-	s.roomy()
-	s.guarded()
+	s.awaitRoom()
+	s.awaitWatchdog()
 	free := s.fill()
 	// The journal has room for a few more lines in its last page.
 	var late []string
@@ -84,7 +84,7 @@ func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
 		m, err := s.tree.ReadMemory(string(s.path(group)))
 		return err == nil && m.Max == 64<<20
 	}
-	touched := s.journaled().Touches
+	touched := s.readJournal().Touches
 	for _, group := range late {
 		if _, journaled := touched[node.Knob{Cgroup: s.path(group), File: node.FileMemory}]; has(group) && !journaled {
 			t.Errorf("%s was written and is not in the journal", group)
@@ -93,7 +93,7 @@ func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
 	if has("batch/last") {
 		t.Error("the last job has its limit although the file system is full")
 	}
-	s.untouched(service, s.before)
+	s.checkUntouched(service, s.before)
 	if d.ended() {
 		t.Fatalf("tenond ended: %v", d.ProcessState)
 	}
@@ -116,13 +116,13 @@ func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
 // TestTenondWithAFullJournalFromTheStartTouchesNothing checks that tenond logs
 // the fault, and then ends or waits. The node must be unchanged.
 func TestTenondWithAFullJournalFromTheStartTouchesNothing(t *testing.T) {
-	s := plantSite(t, limited)
+	s := plantSite(t, limitedJobs)
 	s.smallTmpfs("64k")
 	s.fill()
 	d := s.launch()
 	eventually(t, "tenond says that there is no space", func() bool { return strings.Contains(d.said(), "no space left") })
 	time.Sleep(time.Second)
-	s.untouched("", s.before)
+	s.checkUntouched("", s.before)
 }
 
 // TestTenondGoesOnWithoutAFileThatRefuses runs tenond in a mount namespace in
@@ -137,7 +137,7 @@ func TestTenondGoesOnWithoutAFileThatRefuses(t *testing.T) {
 	}
 	const readOnly = `mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"`
 	d := s.tenond("unshare", "--mount", "--propagation", "private", "sh", "-c", readOnly, file)
-	s.roomy()
+	s.awaitRoom()
 	d.await("read-only file system", 1)
 	time.Sleep(2 * time.Second)
 	if n := strings.Count(d.said(), "read-only file system"); n != 1 {
@@ -146,7 +146,7 @@ func TestTenondGoesOnWithoutAFileThatRefuses(t *testing.T) {
 	if s.weight(batch).Idle {
 		t.Error("the file was written")
 	}
-	s.untouched(service, s.before)
+	s.checkUntouched(service, s.before)
 	bound, then := s.bound(), time.Now()
 	d.signal(syscall.SIGKILL)
 	s.within2s(then, bound)
@@ -158,7 +158,7 @@ func TestTenondGoesOnWithoutAFileThatRefuses(t *testing.T) {
 // of a child. So tenond must also narrow the child, although no rule names it,
 // and must restore the child's quota afterwards.
 func TestTenondBoundsAJobThatBoundsAPartOfItself(t *testing.T) {
-	s := plantSite(t, limited)
+	s := plantSite(t, limitedJobs)
 	part := string(s.path("batch/job/part"))
 	if err := s.tree.Make(part); err != nil {
 		t.Fatal(err)
@@ -169,8 +169,8 @@ func TestTenondBoundsAJobThatBoundsAPartOfItself(t *testing.T) {
 	}
 	s.before = s.dump(t)
 	d := s.tenond()
-	s.roomy()
-	s.guarded()
+	s.awaitRoom()
+	s.awaitWatchdog()
 	bound, then := s.bound(), time.Now()
 	d.signal(syscall.SIGKILL)
 	s.within2s(then, bound)
@@ -188,9 +188,9 @@ func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
 	if os.Getenv("TENON_TEST_LONG") == "1" {
 		count, each = 1000, 60*time.Millisecond
 	}
-	s := plantSite(t, limited)
+	s := plantSite(t, limitedJobs)
 	d := s.tenond()
-	s.roomy()
+	s.awaitRoom()
 	var alive []string
 	kept := 0 // files of jobs that tenond kept open at a time
 	for i := range count {
@@ -231,7 +231,7 @@ func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
 		return err == nil && m.Max == unit.Bytes(64<<20)
 	})
 	eventually(t, "the state has no entry for a removed job", func() bool {
-		for k := range s.journaled().Touches {
+		for k := range s.readJournal().Touches {
 			if strings.Contains(string(k.Cgroup), "/short-") {
 				return false
 			}
@@ -245,8 +245,8 @@ func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
 	if lines := strings.Count(d.said(), "WARN") + strings.Count(d.said(), "ERROR"); lines > count/4 {
 		t.Errorf("%d complaints about %d jobs", lines, count)
 	}
-	s.untouched(service, s.before)
-	s.roomy()
+	s.checkUntouched(service, s.before)
+	s.awaitRoom()
 	d.stop()
 	s.restore()
 }
@@ -277,8 +277,8 @@ func TestTenondDoesNotMindAWallClockThatJumps(t *testing.T) {
 	}
 	s := plantSite(t, generous)
 	d := s.tenond()
-	s.roomy()
-	s.guarded()
+	s.awaitRoom()
+	s.awaitWatchdog()
 	complaints := func() int { return strings.Count(d.said(), "WARN") + strings.Count(d.said(), "ERROR") }
 	before := complaints()
 	for _, jump := range []time.Duration{time.Hour, -2 * time.Hour, time.Hour} {
@@ -292,7 +292,7 @@ func TestTenondDoesNotMindAWallClockThatJumps(t *testing.T) {
 		}
 		for range 30 {
 			time.Sleep(100 * time.Millisecond)
-			if s.quota().Narrower(s.bound()) <= 0 {
+			if s.quota().CompareWidth(s.bound()) <= 0 {
 				t.Fatalf("a jump by %v brought BE to its safe bound: %v", jump, s.quota())
 			}
 		}

@@ -12,9 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// bounded is a configuration in which batch work may read 1 MB and write 100
+// boundedIO is a configuration in which batch work may read 1 MB and write 100
 // times a second on a disk.
-const bounded = `apiVersion: tenon.sh/v1alpha1
+const boundedIO = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
 rules:
@@ -46,7 +46,7 @@ func aDisk(t *testing.T) (name string, id unit.Device) {
 // is an upper bound and is restored.
 func TestTenondLimitsBlockIOOfTheClass(t *testing.T) {
 	disk, id := aDisk(t)
-	config := strings.ReplaceAll(bounded, "DISK", disk)
+	config := strings.ReplaceAll(boundedIO, "DISK", disk)
 	s := plantSite(t, config)
 	if !s.tree.Has("io") {
 		t.Skip("this machine has no controller for block I/O")

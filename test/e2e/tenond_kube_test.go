@@ -167,16 +167,16 @@ func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
 		t.Error("the service is idle")
 	}
 
-	api.Away(true)
+	api.RefuseAll(true)
 	k.leave(true)
 	d.await("using the last list", 1)
 	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		d.signal(end)
 		<-d.end
-		held, begun := s.dump(t), s.intends()
+		held, begun := s.dump(t), s.countIntents()
 		d = s.tenond()
 		time.Sleep(3 * time.Second)
-		if n := s.intends(); n != begun {
+		if n := s.countIntents(); n != begun {
 			t.Errorf("after %v a restart without kubelet and API server began %d writes:\n%s", end, n-begun, d.said())
 		}
 		if diff := cmp.Diff(held, s.dump(t)); diff != "" {
@@ -184,7 +184,7 @@ func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
 		}
 	}
 
-	api.Away(false)
+	api.RefuseAll(false)
 	api.Put(isolate(false))
 	eventually(t, "the knobs that the ConfigMap does not set any more are released", func() bool { return !s.weight(job).Idle })
 	eventually(t, "and listed", func() bool {
@@ -207,7 +207,7 @@ func TestTenondThatKnowsNothingLetsGoOfNothing(t *testing.T) {
 	d.signal(syscall.SIGKILL)
 	<-d.end
 	k.leave(true)
-	api.Away(true)
+	api.RefuseAll(true)
 	if err := os.Remove(filepath.Join(s.state, "kubernetes.json")); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestTenondThatKnowsNothingLetsGoOfNothing(t *testing.T) {
 		t.Error("the pod was released")
 	}
 	k.leave(false)
-	api.Away(false)
+	api.RefuseAll(false)
 	d.await("msg=ready", 1)
 	if !s.weight(job).Idle {
 		t.Error("the pod was released after the restart")

@@ -12,9 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// own is a configuration that gives one service an exclusive CPU. It gives the
-// other service a limit with CPU burst.
-const own = `apiVersion: tenon.sh/v1alpha1
+// exclusiveConfig is a configuration that gives one service an exclusive CPU.
+// It gives the other service a limit with CPU burst.
+const exclusiveConfig = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
 rules:
@@ -59,7 +59,7 @@ func (s *site) wholeSets() map[string]string {
 // CPU, and that no other managed work runs on this CPU. When tenond is killed,
 // the service must keep the CPU. tenon restore must restore everything.
 func TestTenondGivesCPUsAndTakesThemBack(t *testing.T) {
-	s := plantSite(t, own)
+	s := plantSite(t, exclusiveConfig)
 	all := s.cpus("services")
 	if all.Len() < 2 {
 		t.Skipf("this machine has %d CPU, which cannot be exclusive", all.Len())
@@ -108,12 +108,12 @@ func TestTenondGivesCPUsAndTakesThemBack(t *testing.T) {
 
 	// If the class of the service is no longer LSE, it gives its CPU back,
 	// while all others go on.
-	s.configure(strings.Replace(own, "class: LSE", "class: LS", 1))
+	s.configure(strings.Replace(exclusiveConfig, "class: LSE", "class: LS", 1))
 	d.signal(syscall.SIGHUP)
 	eventually(t, "the CPU is shared again", func() bool {
 		return s.cpus("services/cache/worker") == all && s.cpus("services/pool/worker") == all && s.cpus(service) == all && s.cpus(job) == all
 	})
-	s.configure(own)
+	s.configure(exclusiveConfig)
 	d.signal(syscall.SIGHUP)
 	eventually(t, "the service cache has one exclusive CPU again", shared)
 	if strings.Contains(d.said(), "could not be written") {

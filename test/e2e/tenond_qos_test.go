@@ -57,8 +57,8 @@ func (s *site) choose(mechanism node.Mechanism, args ...string) control.QOS {
 	return q
 }
 
-// refused runs tenon qos, which must fail, and returns its error.
-func (s *site) refused(args ...string) string {
+// runRefused runs tenon qos, which must fail, and returns its error.
+func (s *site) runRefused(args ...string) string {
 	s.t.Helper()
 	cmd := exec.Command(filepath.Join(s.bin, "tenon"), append([]string{"qos", "--state-dir", s.state}, args...)...)
 	text, err := cmd.CombinedOutput()
@@ -78,8 +78,8 @@ func (s *site) policy(pid int) task.Policy {
 	return p
 }
 
-// isolated checks that a mechanism is in use and affects the batch job.
-func (s *site) isolated(mechanism node.Mechanism, q control.QOS, job int) {
+// checkIsolated checks that a mechanism is in use and affects the batch job.
+func (s *site) checkIsolated(mechanism node.Mechanism, q control.QOS, job int) {
 	s.t.Helper()
 	if q.Selection.Mechanism != mechanism || !q.Selection.ByHand {
 		s.t.Errorf("load --mechanism %s: %+v", mechanism, q.Selection)
@@ -127,16 +127,16 @@ func TestQOSIsLoadedAndUnloadedByHand(t *testing.T) {
 		t.Logf("%s: %s: %s", r.Mechanism, r.Can, r.Why)
 	}
 	for _, mechanism := range mechanisms {
-		s.isolated(mechanism, s.choose(mechanism, "load", "--mechanism", string(mechanism)), job)
+		s.checkIsolated(mechanism, s.choose(mechanism, "load", "--mechanism", string(mechanism)), job)
 		s.goesOn(job)
-		s.isolated(node.MechanismIdle, s.qos("unload"), job)
+		s.checkIsolated(node.MechanismIdle, s.qos("unload"), job)
 		s.goesOn(job)
 	}
 	for _, mechanism := range mechanisms {
-		s.isolated(mechanism, s.choose(mechanism, "load", "--mechanism", string(mechanism)), job)
+		s.checkIsolated(mechanism, s.choose(mechanism, "load", "--mechanism", string(mechanism)), job)
 	}
 	for _, mechanism := range slices.Backward(mechanisms) {
-		s.isolated(mechanism, s.choose(mechanism, "load", "--mechanism", string(mechanism)), job)
+		s.checkIsolated(mechanism, s.choose(mechanism, "load", "--mechanism", string(mechanism)), job)
 		s.goesOn(job)
 	}
 	q := s.qos("status")
@@ -182,7 +182,7 @@ func TestQOSIsChosenByHandAndKept(t *testing.T) {
 	}
 	for _, r := range auto.Mechanisms {
 		if r.Can != node.Yes {
-			if said := s.refused("load", "--mechanism", string(r.Mechanism)); !strings.Contains(said, "this node does not support "+string(r.Mechanism)+": "+r.Why) {
+			if said := s.runRefused("load", "--mechanism", string(r.Mechanism)); !strings.Contains(said, "this node does not support "+string(r.Mechanism)+": "+r.Why) {
 				t.Errorf("load --mechanism %s: %s", r.Mechanism, said)
 			}
 		}

@@ -21,10 +21,10 @@ import (
 	"tenon.sh/tenon/internal/agent/record"
 )
 
-// patient is a configuration with a very long period. Only an event can make
-// tenond narrow BE in time. BE has the same weight as the service, so that the
-// service waits.
-const patient = `apiVersion: tenon.sh/v1alpha1
+// patientConfig is a configuration with a very long period. Only an event can
+// make tenond narrow BE in time. BE has the same weight as the service, so that
+// the service waits.
+const patientConfig = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 60s
 signals: {runQueueDelay: DELAY, pressure: PRESSURE}
@@ -35,12 +35,12 @@ resource-threshold-config: {enable: true, cpuSuppressThresholdPercent: 90, cpuSu
 `
 
 func withSignals(delay, pressure string) string {
-	return strings.NewReplacer("DELAY", delay, "PRESSURE", pressure).Replace(patient)
+	return strings.NewReplacer("DELAY", delay, "PRESSURE", pressure).Replace(patientConfig)
 }
 
-// early is the time limit for the effect of an event. It is much shorter than
-// the period.
-const early = 20 * time.Second
+// eventLimit is the time limit for the effect of an event. It is much shorter
+// than the period.
+const eventLimit = 20 * time.Second
 
 // crowd starts a spinning thread on each CPU, all in one cgroup. Each thread
 // may run only on its CPU. Otherwise the kernel may put two cgroups of equal
@@ -73,12 +73,12 @@ func (s *site) settle() {
 		s.run(group, "sleep", "600")
 		time.Sleep(500 * time.Millisecond)
 	}
-	s.roomy()
+	s.awaitRoom()
 }
 
-// woken returns writes to BE's quota: those after a time (since) that an event
-// of the given kind caused.
-func (s *site) woken(kind string, since time.Time) []record.Write {
+// writesCausedBy returns writes to BE's quota: those after a time (since) that
+// an event of the given kind caused.
+func (s *site) writesCausedBy(kind string, since time.Time) []record.Write {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.state, record.AuditFile))
 	if err != nil {
@@ -104,11 +104,11 @@ func (s *site) step(kind string) {
 	before, begun := s.quota(), time.Now()
 	s.crowd(service)
 	eventually(s.t, "BE is narrowed by an event of kind "+kind, func() bool {
-		return s.quota().Narrower(before) < 0 && len(s.woken(kind, begun)) > 0
+		return s.quota().CompareWidth(before) < 0 && len(s.writesCausedBy(kind, begun)) > 0
 	})
 	took := time.Since(begun)
-	s.t.Logf("%v -> %v after %v: %+v", before, s.quota(), took.Round(time.Millisecond), s.woken(kind, begun)[0])
-	if took > early {
+	s.t.Logf("%v -> %v after %v: %+v", before, s.quota(), took.Round(time.Millisecond), s.writesCausedBy(kind, begun)[0])
+	if took > eventLimit {
 		s.t.Errorf("BE was narrowed only after %v", took)
 	}
 }
@@ -121,7 +121,7 @@ func TestSignalsOfDelayNarrowBEAtOnce(t *testing.T) {
 	s.crowd(job)
 	d := s.tenond()
 	if text := d.said(); strings.Contains(text, "not counted by BPF") {
-		strict(t, text)
+		failIfStrict(t, text)
 	}
 	s.settle()
 	s.step("delay")
@@ -161,7 +161,7 @@ func TestAStormOfAlarmsCostsLittle(t *testing.T) {
 	s.crowd(service)
 	d := s.tenond()
 	if text := d.said(); strings.Contains(text, "not counted by BPF") {
-		strict(t, text)
+		failIfStrict(t, text)
 	}
 	time.Sleep(2 * time.Second) // wait until BE has its minimum
 	turns, cpu, begun := s.turns(), cpuOf(t, d.Process.Pid), time.Now()
@@ -219,7 +219,7 @@ func TestSignalsThatCannotBeAreSaidOnce(t *testing.T) {
 	s := plantSite(t, generous)
 	t.Setenv(withoutVar, strings.Join([]string{strconv.Itoa(unix.CAP_BPF), strconv.Itoa(unix.CAP_PERFMON), strconv.Itoa(unix.CAP_SYS_ADMIN)}, ","))
 	d := s.tenond(os.Args[0])
-	s.roomy()
+	s.awaitRoom()
 	if n := strings.Count(d.said(), "run-queue delays are not counted by BPF"); n != 1 {
 		t.Errorf("said %d times that there is no BPF", n)
 	}
@@ -239,8 +239,8 @@ func TestSignalsThatCannotBeAreSaidOnce(t *testing.T) {
 // in its arguments.
 const withoutVar = "TENON_E2E_WITHOUT"
 
-// without drops the capabilities and executes the command.
-func without(capabilities string) error {
+// runWithout drops the capabilities and executes the command.
+func runWithout(capabilities string) error {
 	runtime.LockOSThread()
 	for _, text := range strings.Split(capabilities, ",") {
 		n, err := strconv.Atoi(text)
@@ -282,6 +282,6 @@ func (s *site) settleAgain() {
 		n++
 		s.run("batch/again-"+strconv.Itoa(n), "sleep", "600")
 		time.Sleep(500 * time.Millisecond)
-		return narrow.Narrower(s.quota()) < 0
+		return narrow.CompareWidth(s.quota()) < 0
 	})
 }

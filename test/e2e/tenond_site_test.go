@@ -87,13 +87,13 @@ func (s *site) disarm() {
 	}
 }
 
-// built is the directory of the programs after programs has built them; empty
-// before.
-var built string
+// programsDir is the directory of the programs after programs has built them;
+// empty before.
+var programsDir string
 
 func TestMain(m *testing.M) {
 	if capabilities := os.Getenv(withoutVar); capabilities != "" {
-		fmt.Fprintln(os.Stderr, without(capabilities))
+		fmt.Fprintln(os.Stderr, runWithout(capabilities))
 		os.Exit(1)
 	}
 	if probe := os.Getenv(readOnlyVar); probe != "" {
@@ -109,8 +109,8 @@ func TestMain(m *testing.M) {
 		return
 	}
 	status := m.Run()
-	if built != "" {
-		_ = os.RemoveAll(built)
+	if programsDir != "" {
+		_ = os.RemoveAll(programsDir)
 	}
 	os.Exit(status)
 }
@@ -122,14 +122,14 @@ func programs(t *testing.T) string {
 	if dir := os.Getenv("TENON_TEST_BIN"); dir != "" {
 		return dir
 	}
-	if built != "" {
-		return built
+	if programsDir != "" {
+		return programsDir
 	}
 	dir, err := os.MkdirTemp("", "tenon-e2e-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	built = dir
+	programsDir = dir
 	cmd := exec.Command("go", "build", "-o", dir+"/", "tenon.sh/tenon/cmd/tenon", "tenon.sh/tenon/cmd/tenond")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, text)
@@ -324,19 +324,19 @@ func (s *site) bound() node.CPUMax {
 	return node.CPUMax{}
 }
 
-// roomy waits until BE has more than its safe bound.
-func (s *site) roomy() {
+// awaitRoom waits until BE has more than its safe bound.
+func (s *site) awaitRoom() {
 	s.t.Helper()
 	eventually(s.t, "BE has a quota above its safe bound", func() bool {
 		q := s.quota()
-		return q.Quota != node.NoQuota && s.bound().Narrower(q) < 0
+		return q.Quota != node.NoQuota && s.bound().CompareWidth(q) < 0
 	})
 }
 
 // within2s checks that BE has its safe bound 2 s after a time (then).
 func (s *site) within2s(then time.Time, bound node.CPUMax) {
 	s.t.Helper()
-	eventually(s.t, "BE is within its safe bound", func() bool { return s.quota().Narrower(bound) <= 0 })
+	eventually(s.t, "BE is within its safe bound", func() bool { return s.quota().CompareWidth(bound) <= 0 })
 	took := time.Since(then)
 	s.t.Logf("BE was within its safe bound, %v, after %v", bound, took.Round(time.Millisecond))
 	if took > 2*time.Second {
@@ -359,7 +359,7 @@ func (s *site) restore() {
 // and no lease of Tenon is left. text is the output of tenon restore.
 func (s *site) isBack(text []byte) {
 	s.t.Helper()
-	s.alone()
+	s.awaitProcesses()
 	after := s.dump(s.t)
 	for name := range after {
 		if _, had := s.before[name]; !had {
@@ -372,14 +372,14 @@ func (s *site) isBack(text []byte) {
 	if _, err := os.Stat(filepath.Join(s.state, "lease")); err == nil {
 		s.t.Error("the lease is left")
 	}
-	if pid, guarded := lease.Guarded(s.state); guarded {
+	if pid, guarded := lease.IsGuarded(s.state); guarded {
 		s.t.Errorf("the watchdog, process %d, is left", pid)
 	}
 }
 
-// alone (the method) waits until all processes have ended that have the path of
+// awaitProcesses waits for the end of all processes that have the path of
 // the state directory in their arguments, so that none of them writes any more.
-func (s *site) alone() {
+func (s *site) awaitProcesses() {
 	s.t.Helper()
 	eventually(s.t, "no process of Tenon is left", func() bool {
 		lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -396,19 +396,19 @@ func (s *site) alone() {
 	})
 }
 
-// guarded waits until a watchdog runs, and returns its process.
-func (s *site) guarded() int {
+// awaitWatchdog waits until a watchdog runs, and returns its process.
+func (s *site) awaitWatchdog() int {
 	s.t.Helper()
 	var pid int
 	eventually(s.t, "a watchdog guards the lease", func() (ok bool) {
-		pid, ok = lease.Guarded(s.state)
+		pid, ok = lease.IsGuarded(s.state)
 		return ok
 	})
 	return pid
 }
 
-// intends returns how many writes all processes together began.
-func (s *site) intends() int {
+// countIntents returns how many writes all processes together began.
+func (s *site) countIntents() int {
 	s.t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.state, "journal-*.jsonl"))
 	if err != nil || len(files) != 1 {
@@ -421,8 +421,8 @@ func (s *site) intends() int {
 	return strings.Count(string(text), `"op":"intend"`)
 }
 
-// journaled returns the content of the journal.
-func (s *site) journaled() journal.State {
+// readJournal returns the content of the journal.
+func (s *site) readJournal() journal.State {
 	s.t.Helper()
 	boot, err := proc.Default().BootID()
 	if err != nil {
@@ -440,9 +440,9 @@ func (s *site) journaled() journal.State {
 	return state
 }
 
-// untouched checks that the cgroup at path and all cgroups below it are
+// checkUntouched checks that the cgroup at path and all cgroups below it are
 // unchanged. If path is empty, it checks all cgroups of the site.
-func (s *site) untouched(path string, before map[string]string) {
+func (s *site) checkUntouched(path string, before map[string]string) {
 	s.t.Helper()
 	below := "/" + strings.TrimSuffix(string(s.path(path)), "/") + "/"
 	part := func(all map[string]string) map[string]string {

@@ -32,7 +32,7 @@ func TestTheWatchdogMayBeAContainerOfItsOwn(t *testing.T) {
 	})
 	for range 2 {
 		d := s.tenond()
-		if pid := s.guarded(); pid != w.Process.Pid {
+		if pid := s.awaitWatchdog(); pid != w.Process.Pid {
 			t.Fatalf("process %d guards the lease, and not %d", pid, w.Process.Pid)
 		}
 		bound := s.bound()
@@ -47,7 +47,7 @@ func TestTheWatchdogMayBeAContainerOfItsOwn(t *testing.T) {
 	}
 	d := s.tenond()
 	d.stop()
-	if pid, guarded := lease.Guarded(s.state); !guarded || pid != w.Process.Pid {
+	if pid, guarded := lease.IsGuarded(s.state); !guarded || pid != w.Process.Pid {
 		t.Errorf("guarded %v, by process %d", guarded, pid)
 	}
 	if err := w.Process.Signal(syscall.SIGTERM); err != nil {

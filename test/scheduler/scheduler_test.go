@@ -158,7 +158,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 			for try := range uint64(12) {
 				args := append(strings.Fields(c.args), "-events", "1000000", "-seed", strconv.FormatUint(*seed+try, 10))
 				out, ok := run(t, sim, append(args, "-break", c.rules)...)
-				line, found := broken(out, c.breaks)
+				line, found := findViolation(out, c.breaks)
 				if !found {
 					if !ok {
 						seen = append(seen, out)
@@ -176,9 +176,9 @@ func TestEachRuleIsNeeded(t *testing.T) {
 	}
 }
 
-// broken returns the first line of the output that reports a violation of the
-// invariant.
-func broken(out, invariant string) (string, bool) {
+// findViolation returns the first line of the output that reports a violation
+// of the invariant.
+func findViolation(out, invariant string) (string, bool) {
 	for line := range strings.Lines(out) {
 		if strings.HasPrefix(line, "BROKEN "+invariant+":") {
 			return strings.TrimSpace(line), true
@@ -187,10 +187,11 @@ func broken(out, invariant string) (string, bool) {
 	return "", false
 }
 
-// TestProtocolHoldsInEveryOrder tries all interleavings. Unless an interrupt (kick)
-// is under way, BE must never stay beside LSX, which is LS work that expels BE from
-// the other threads of its core, and must never wait on an idle CPU. When LSX has
-// left, a hold keeps BE away for a while: a CPU that sees the one must see both.
+// TestProtocolHoldsInEveryOrder tries all interleavings. Unless an interrupt
+// (kick) is under way, BE must never stay beside LSX, which is LS work that
+// expels BE from the other threads of its core, and must never wait on an idle
+// CPU. When LSX has left, a hold keeps BE away for a while. A CPU that sees
+// that LSX has left must also see the hold.
 func TestProtocolHoldsInEveryOrder(t *testing.T) {
 	check := build(t, "protocol")
 	for name, args := range map[string]string{
@@ -226,7 +227,7 @@ func TestProtocolCheckCanFail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, _ := run(t, check, strings.Fields(c.args)...)
-			if _, found := broken(out, c.breaks); !found {
+			if _, found := findViolation(out, c.breaks); !found {
 				t.Fatalf("%s: not found: %s\n%s", c.args, c.breaks, out)
 			}
 			t.Log(out)
@@ -235,8 +236,8 @@ func TestProtocolCheckCanFail(t *testing.T) {
 }
 
 // TestObjectsOrderTheirBits checks the compiled scheduler. The protocol needs
-// full memory order. In BPF, only those atomic operations have it that return
-// the old value.
+// full memory order. In BPF, only the atomic operations that return the old
+// value have it.
 func TestObjectsOrderTheirBits(t *testing.T) {
 	objects, err := filepath.Glob("../../internal/kernel/scx/*_bpfel.o")
 	if err != nil || len(objects) == 0 {

@@ -10,7 +10,7 @@ import (
 // online again, and the clock is set. The test runs only in make soak.
 func TestChaosOnCgroupV2(t *testing.T) {
 	needMachines(t)
-	if !everything() {
+	if !runsEverywhere() {
 		t.Skip("runs in make soak: set TENON_TEST_KERNELS=all")
 	}
 	t.Parallel()

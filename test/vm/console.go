@@ -91,8 +91,8 @@ func (c *console) read(line string) {
 	}
 }
 
-// where describes what the guest did last.
-func (c *console) where() string {
+// describeProgress describes what the guest did last.
+func (c *console) describeProgress() string {
 	switch {
 	case c.boot == 0:
 		return "boot"

@@ -24,8 +24,8 @@ func TestConsoleKnowsWhereTheGuestStopped(t *testing.T) {
 	whole := "[ 0.1] kernel\r\n@@tenon ready\r\n@@tenon begin one\r\nhello\r\n\r\n@@tenon end 0\r\n@@tenon done\r\n"
 	for until, where := range map[string]string{"kernel": "boot", "hello": "command one", "end 0\r\n": "shutdown"} {
 		cut := strings.Index(whole, until) + len(until)
-		if c := read(whole[:cut]); c.where() != where || c.done {
-			t.Errorf("cut after %q: in %s, done %v; want %s", until, c.where(), c.done, where)
+		if c := read(whole[:cut]); c.describeProgress() != where || c.done {
+			t.Errorf("cut after %q: in %s, done %v; want %s", until, c.describeProgress(), c.done, where)
 		}
 	}
 	c := read(whole)

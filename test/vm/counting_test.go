@@ -19,7 +19,7 @@ const spin = `
 // depend on the host. Tests of durations rely on this.
 func TestCountedTimeIsTheGuestsOwn(t *testing.T) {
 	t.Parallel()
-	m := counting(t, machine(t))
+	m := countInstructions(t, machine(t))
 	m.Kernel = kernel(t, "6.12")
 	m.Topology = Topology{Sockets: 2, CoresPerSocket: 2, ThreadsPerCore: 1, CachesPerSocket: 2}
 	check := func(t *findings, report Report) {

@@ -49,14 +49,15 @@ func (c *cpioWriter) entry(name string, mode, size int64, content io.Reader) err
 	c.inode++
 	header := fmt.Sprintf("070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%s\x00",
 		c.inode, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, len(name)+1, 0, name)
-	if err := c.padded(int64(len(header)), bytes.NewReader([]byte(header))); err != nil {
+	if err := c.padTo(int64(len(header)), bytes.NewReader([]byte(header))); err != nil {
 		return err
 	}
-	return c.padded(size, content)
+	return c.padTo(size, content)
 }
 
-// padded copies exactly the given number of bytes and pads them to a multiple of four.
-func (c *cpioWriter) padded(size int64, content io.Reader) error {
+// padTo copies exactly the given number of bytes and pads them to a multiple of
+// four.
+func (c *cpioWriter) padTo(size int64, content io.Reader) error {
 	if _, err := io.CopyN(c.w, content, size); err != nil {
 		return err
 	}

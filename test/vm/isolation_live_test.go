@@ -32,7 +32,7 @@ func TestSchedulerComesAndGoes(t *testing.T) {
 			t.Fatalf("TENON_TEST_CYCLES: %v", err)
 		}
 	}
-	for _, series := range inTurn(t, "cycles") {
+	for _, series := range kernelsInTurn(t, "cycles") {
 		t.Run(series, func(t *testing.T) {
 			t.Parallel()
 			report := runOn(t, twoCores(t, series, lively), image, 4*time.Minute+time.Duration(count)*6*time.Second,
@@ -74,7 +74,7 @@ func TestSchedulerComesAndGoes(t *testing.T) {
 func TestSaturatedByLS(t *testing.T) {
 	t.Parallel()
 	image := withIsolation(t)
-	for _, series := range inTurn(t, "saturated") {
+	for _, series := range kernelsInTurn(t, "saturated") {
 		t.Run(series, func(t *testing.T) {
 			t.Parallel()
 			m := twoCores(t, series, slow)

@@ -64,7 +64,7 @@ func TestIsolation(t *testing.T) {
 	// Other tests of this package rely on schedtrace. Therefore the tests of
 	// schedtrace run on each kernel whose traces it reads.
 	tests := testsOf(t, image, "internal/kernel/schedtrace", "-test.run=TheKernels|SmallBuffer")
-	for _, series := range inTurn(t, "isolation") {
+	for _, series := range kernelsInTurn(t, "isolation") {
 		t.Run(series, func(t *testing.T) {
 			t.Parallel()
 			args := []string{"isolation", "cases"}
@@ -133,7 +133,7 @@ var (
 
 func (p pace) of(t *testing.T, m Machine) Machine {
 	t.Helper()
-	m = counting(t, m)
+	m = countInstructions(t, m)
 	wrapper := filepath.Join(t.TempDir(), "qemu")
 	script := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\" -icount shift=%d,sleep=off -netdev hubport,id=net,hubid=0 "+
 		"-object filter-buffer,id=beat,netdev=net,queue=rx,interval=%d\n", m.Emulator, p.shift, p.round.Microseconds())

@@ -17,7 +17,7 @@ import (
 // instructions, because Kubernetes has timeouts and this machine may be busy.
 func TestKubeletOnCgroupV2(t *testing.T) {
 	t.Parallel() // the guest uses one CPU of the host
-	m := counting(t, machine(t))
+	m := countInstructions(t, machine(t))
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1}
 	m.MiBPerNode = 4096
 	// An instruction takes half of the usual time. If it took longer, the guest
@@ -29,7 +29,7 @@ func TestKubeletOnCgroupV2(t *testing.T) {
 	m.CPU = "Skylake-Server-v4,level=0xb,+sha-ni"
 	m.Disk = clusterDisk(t)
 	boot := new(Image)
-	boot.Text("/on-disk.sh", onDisk)
+	boot.Text("/on-disk.sh", mountDisk)
 	const pkg = "test/cluster"
 	report := runOn(t, m, boot, 15*time.Minute, Command{
 		Name: pkg,
@@ -45,9 +45,9 @@ func TestKubeletOnCgroupV2(t *testing.T) {
 	}
 }
 
-// onDisk mounts the disk and makes it the root, because no container can start
-// on the guest's initial root file system (pivot_root(2)).
-const onDisk = `mkdir /disk && mount -t ext4 /dev/nvme0n1 /disk || exit
+// mountDisk mounts the disk and makes it the root, because no container can
+// start on the guest's initial root file system (pivot_root(2)).
+const mountDisk = `mkdir /disk && mount -t ext4 /dev/nvme0n1 /disk || exit
 for d in proc sys dev run; do mount -o rbind /$d /disk/$d || exit; done
 hostname guest
 cd /disk && mount -o move . / || exit

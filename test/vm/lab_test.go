@@ -15,7 +15,7 @@ import (
 // to measure if nginx is too slow, as on a busy host.
 func TestLabOnCgroupV2(t *testing.T) {
 	t.Parallel()
-	m := counting(t, machine(t))
+	m := countInstructions(t, machine(t))
 	image := withTenon(t, realPrograms(t))
 	if err := image.File("/clip.mp4", smallClip(t)); err != nil {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func smallClip(t *testing.T) string {
 // counts time by its instructions.
 func TestKernelQOSOnCgroupV2(t *testing.T) {
 	t.Parallel()
-	m := counting(t, machine(t))
+	m := countInstructions(t, machine(t))
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 3, ThreadsPerCore: 2}
 	m.MiBPerNode = 2048
 	image := withTenon(t, realPrograms(t))

@@ -33,7 +33,7 @@ func TestMeansByCounts(t *testing.T) {
 	machines := meansMachines
 	if some := os.Getenv("TENON_TEST_MEANS"); some != "" {
 		machines = strings.Fields(some)
-	} else if !everything() {
+	} else if !runsEverywhere() {
 		needMachines(t)
 		t.Skip("counts for an hour: make soak runs it; set TENON_TEST_MEANS, for example to 6.18/8")
 	}

@@ -43,7 +43,7 @@ func withFileSystem(t *testing.T, m Machine, mebibytes int64) Machine {
 // even on a busy host.
 func TestMemoryAndReactionOnCgroupV2(t *testing.T) {
 	t.Parallel()
-	m := withFileSystem(t, counting(t, machine(t)), 512)
+	m := withFileSystem(t, countInstructions(t, machine(t)), 512)
 	m.ShorterTicks = true
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 2}
 	m.MiBPerNode = 2048

@@ -12,7 +12,7 @@ func TestQOSByHandInKernels(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 2}
-	for _, series := range slices.Concat([]string{"6.1"}, inTurn(t, "by hand")) {
+	for _, series := range slices.Concat([]string{"6.1"}, kernelsInTurn(t, "by hand")) {
 		t.Run(series, func(t *testing.T) {
 			t.Parallel()
 			m := m

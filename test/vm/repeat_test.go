@@ -35,7 +35,7 @@ func repeatIn(t *testing.T, r Report, name string) repeater {
 	return func(args ...string) (Outcome, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		again, err := r.Again(ctx, t.Output(), name, args...)
+		again, err := r.Repeat(ctx, t.Output(), name, args...)
 		o, ok := again.Outcome(name)
 		if err == nil && !ok {
 			err = fmt.Errorf("%s has not ended", name)
@@ -76,7 +76,7 @@ func secondChance(t testing.TB, o Outcome, repeat repeater) (Outcome, []TestResu
 			continue
 		}
 		note(t, t.Name()+"/"+name, "passed only when repeated", log, second.Output)
-		results = slices.DeleteFunc(results, func(r TestResult) bool { return top(r.Name) == name })
+		results = slices.DeleteFunc(results, func(r TestResult) bool { return topTest(r.Name) == name })
 		results = append(results, again...)
 	}
 	if len(failures(results)) == 0 {
@@ -91,14 +91,14 @@ func failures(results []TestResult) map[string]string {
 	logs := make(map[string]string)
 	for _, r := range results {
 		if r.Action == "FAIL" {
-			logs[top(r.Name)] += r.Name + "\n" + r.Output
+			logs[topTest(r.Name)] += r.Name + "\n" + r.Output
 		}
 	}
 	return logs
 }
 
-// top returns the name of the top-level test of a subtest.
-func top(name string) string { return strings.SplitN(name, "/", 2)[0] }
+// topTest returns the name of the top-level test of a subtest.
+func topTest(name string) string { return strings.SplitN(name, "/", 2)[0] }
 
 func lastLines(text string, n int) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")

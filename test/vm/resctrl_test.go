@@ -130,13 +130,13 @@ func checkDivision(t *findings, report Report, mounted string) {
 	}
 	for _, name := range []string{"internal/machine/host", "code-and-data"} {
 		if o, ran := report.Outcome(name); ran {
-			allRun(t, o)
+			checkAllRun(t, o)
 		}
 	}
 }
 
-// allRun checks tests of which none may be skipped.
-func allRun(t *findings, o Outcome) {
+// checkAllRun checks tests of which none may be skipped.
+func checkAllRun(t *findings, o Outcome) {
 	results := ParseGoTest(o.Output)
 	for _, r := range results {
 		if r.Action != "PASS" {

@@ -23,11 +23,12 @@ var rotating = []string{"isolation", "cycles", "saturated", "scheduler", "beside
 // forms of its interface.
 var withSchedExt = []string{"6.12", "6.18", "7.3"}
 
-// everything (the function) reports whether suites run on all of their machines.
-func everything() bool { return os.Getenv("TENON_TEST_KERNELS") == "all" }
+// runsEverywhere reports whether suites run on all of their machines.
+func runsEverywhere() bool { return os.Getenv("TENON_TEST_KERNELS") == "all" }
 
-// inTurn returns the kernels on which a suite of rotating runs for this commit.
-func inTurn(t *testing.T, suite string) []string {
+// kernelsInTurn returns the kernels on which a suite of rotating runs for this
+// commit.
+func kernelsInTurn(t *testing.T, suite string) []string {
 	t.Helper()
 	place := slices.Index(rotating, suite)
 	if place < 0 {
@@ -41,7 +42,7 @@ func inTurn(t *testing.T, suite string) []string {
 // TENON_TEST_KERNELS is the word all, or the number of the turn.
 func turn(t *testing.T, place int, all []string) []string {
 	t.Helper()
-	if everything() {
+	if runsEverywhere() {
 		return all
 	}
 	text := os.Getenv("TENON_TEST_KERNELS")
@@ -74,7 +75,7 @@ func TestEveryKernelHasATurnInEveryRun(t *testing.T) {
 		t.Setenv("TENON_TEST_KERNELS", fmt.Sprint(commit))
 		var got []string
 		for _, suite := range rotating {
-			got = append(got, inTurn(t, suite)...)
+			got = append(got, kernelsInTurn(t, suite)...)
 		}
 		slices.Sort(got)
 		if got = slices.Compact(got); !slices.Equal(got, withSchedExt) {
@@ -82,7 +83,7 @@ func TestEveryKernelHasATurnInEveryRun(t *testing.T) {
 		}
 	}
 	t.Setenv("TENON_TEST_KERNELS", "all")
-	if got := inTurn(t, "cycles"); !slices.Equal(got, withSchedExt) {
+	if got := kernelsInTurn(t, "cycles"); !slices.Equal(got, withSchedExt) {
 		t.Errorf("all of them are %v, want %v", got, withSchedExt)
 	}
 }
@@ -91,7 +92,7 @@ func TestEachSuiteComesToEachKernel(t *testing.T) {
 	seen := make(map[string]bool)
 	for i := range 200 {
 		t.Setenv("TENON_TEST_KERNELS", fmt.Sprint(turnOf(fmt.Sprintf("%040x", i))))
-		seen[inTurn(t, "cycles")[0]] = true
+		seen[kernelsInTurn(t, "cycles")[0]] = true
 	}
 	if len(seen) != len(withSchedExt) {
 		t.Errorf("of 200 commits all are for %v, want each of %v", seen, withSchedExt)

@@ -11,7 +11,7 @@ import (
 // another form of the kernel's interface.
 func TestBEScheduler(t *testing.T) {
 	t.Parallel()
-	for _, series := range inTurn(t, "scheduler") {
+	for _, series := range kernelsInTurn(t, "scheduler") {
 		t.Run(series, func(t *testing.T) {
 			t.Parallel()
 			m := machine(t)
@@ -34,7 +34,7 @@ func TestBEScheduler(t *testing.T) {
 // the kernel's load balancing. Some kernels then refuse to load any scheduler.
 func TestBESchedulerBesideIsolatedCPUs(t *testing.T) {
 	t.Parallel()
-	for _, series := range inTurn(t, "beside isolated CPUs") {
+	for _, series := range kernelsInTurn(t, "beside isolated CPUs") {
 		t.Run(series, func(t *testing.T) {
 			t.Parallel()
 			m := machine(t)

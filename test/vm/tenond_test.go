@@ -21,7 +21,7 @@ func TestTenondOnCgroupV2(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tests := testsOf(t, &image, "test/e2e", "-test.run=^TestTenond", "-test.skip="+skipped(), "-test.timeout=16m")
+	tests := testsOf(t, &image, "test/e2e", "-test.run=^TestTenond", "-test.skip="+skippedTests(), "-test.timeout=16m")
 	tests.Timeout = 17 * time.Minute // a busy host gives two guests half of what they want
 	// TestProbe and TestSignals test the tracing program. These tests do not
 	// load it, because that would take the emulator some ten seconds for each
@@ -33,10 +33,10 @@ func TestTenondOnCgroupV2(t *testing.T) {
 	}
 }
 
-// skipped matches the names of tests that do not run in the guest.
-func skipped() string {
+// skippedTests matches the names of tests that do not run in the guest.
+func skippedTests() string {
 	const noRuntime = "ByTheirLabels" // a container runtime is not there
-	if everything() {
+	if runsEverywhere() {
 		return noRuntime
 	}
 	// These tests are about the lock, the kinds of files that the configuration
@@ -49,7 +49,7 @@ func skipped() string {
 // on cgroup v2.
 func TestSignalsOnCgroupV2(t *testing.T) {
 	t.Parallel()
-	m := counting(t, machine(t))                                            // tenond has to answer in time
+	m := countInstructions(t, machine(t))                                   // tenond has to answer in time
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1} // which the tests load all
 	var image Image
 	for name, pkg := range map[string]string{"tenon": "./cmd/tenon", "tenond": "./cmd/tenond"} {

@@ -131,9 +131,9 @@ func (r Report) Outcome(name string) (Outcome, bool) {
 	return Outcome{}, false
 }
 
-// Again runs the command with this name once more, alone in a new machine. It
+// Repeat runs the command with this name once more, alone in a new machine. It
 // appends further arguments to those of the command.
-func (r Report) Again(ctx context.Context, console io.Writer, name string, args ...string) (Report, error) {
+func (r Report) Repeat(ctx context.Context, console io.Writer, name string, args ...string) (Report, error) {
 	i := slices.IndexFunc(r.commands, func(c Command) bool { return c.Name == name })
 	if i < 0 {
 		return Report{}, fmt.Errorf("run %s again: there was no such command", name)
@@ -186,13 +186,13 @@ func (m Machine) boot(ctx context.Context, initrd string, w io.Writer) (Report, 
 	}
 	switch {
 	case ctx.Err() != nil:
-		return report, fmt.Errorf("virtual machine stopped after %.0f s in %s: %w", report.Total.Seconds(), log.where(), ctx.Err())
+		return report, fmt.Errorf("virtual machine stopped after %.0f s in %s: %w", report.Total.Seconds(), log.describeProgress(), ctx.Err())
 	case err != nil:
 		return report, fmt.Errorf("%s: %w: %s", qemu.Path, err, strings.TrimSpace(complaints.String()))
 	case log.done:
 		return report, nil
 	}
-	return report, errors.Join(fmt.Errorf("virtual machine died in %s", log.where()), errors.New(log.tail()))
+	return report, errors.Join(fmt.Errorf("virtual machine died in %s", log.describeProgress()), errors.New(log.tail()))
 }
 
 // emulator is the default of Machine.Emulator.

@@ -61,9 +61,9 @@ func fromScript(t *testing.T, script string, args ...string) string {
 	return strings.TrimSpace(string(output))
 }
 
-// counting makes the clock of the machine count instructions; see
+// countInstructions makes the clock of the machine count instructions; see
 // [Machine].ICount.
-func counting(t *testing.T, m Machine) Machine {
+func countInstructions(t *testing.T, m Machine) Machine {
 	t.Helper()
 	m.ICount, m.Emulator = true, fromScript(t, "./qemu.sh", "--cached")
 	return m

@@ -143,7 +143,7 @@ must know the size of its machine: import --node-cpus and --node-cores.`,
 			var v any
 			var text, job string
 			if size.cores > 0 {
-				forecast, err := r.Forecast(size.of(e.Node), g, price)
+				forecast, err := r.Forecast(size.machine(e.Node), g, price)
 				if err != nil {
 					return fmt.Errorf("advise %s: %w", args[0], err)
 				}
@@ -191,9 +191,9 @@ func (s nodeSize) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// of returns the machine. If the user did not say how many CPUs are on each
+// machine returns the machine. If the user did not say how many CPUs are on each
 // core, it takes the number of the measured machine.
-func (s nodeSize) of(measured concurrency.Node) concurrency.Node {
+func (s nodeSize) machine(measured concurrency.Node) concurrency.Node {
 	threads := s.threads
 	if threads == 0 {
 		threads = max(1, measured.CPUs/max(measured.Cores, 1))

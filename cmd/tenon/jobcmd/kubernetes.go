@@ -38,8 +38,8 @@ func (t *clusterFlags) add(cmd *cobra.Command, k *cluster.Config) {
 	}
 }
 
-// ofTheMachine are the flags that have no effect on a cluster.
-var ofTheMachine = []string{"slice", "window", "warmup", "max-steal", "max-foreign", "cpus"}
+// machineFlags are the flags that have no effect on a cluster.
+var machineFlags = []string{"slice", "window", "warmup", "max-steal", "max-foreign", "cpus"}
 
 // apply refuses flags that have no effect in this combination, and makes the
 // configuration of an experiment on a cluster.
@@ -52,7 +52,7 @@ func (t *clusterFlags) apply(cmd *cobra.Command, k *cluster.Config) error {
 		}
 		return nil
 	}
-	for _, name := range ofTheMachine {
+	for _, name := range machineFlags {
 		if cmd.Flags().Changed(name) {
 			return fmt.Errorf("--%s: the pods of a cluster run as a wave on the CPUs that the kubelet gives them: leave it out with --kubernetes", name)
 		}

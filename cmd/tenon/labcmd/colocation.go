@@ -76,7 +76,7 @@ killed run left by the next.`,
 			if c.Modes, err = frame.ParseModes(modes, known); err != nil {
 				return f.Usage(fmt.Errorf("--modes: %w", err))
 			}
-			if err := f.onlyOn(cmd, onCluster, outside); err != nil {
+			if err := f.refuseUseless(cmd, onCluster, outside); err != nil {
 				return err
 			}
 			if err := f.Prepare(&c.Setting, outside); err != nil {
@@ -141,8 +141,8 @@ func ofCluster(k *lab.Kubernetes) []clusterFlag {
 	}
 }
 
-// onlyOn refuses flags that have no effect in this combination.
-func (f Frame) onlyOn(cmd *cobra.Command, cluster, outside bool) error {
+// refuseUseless refuses flags that have no effect in this combination.
+func (f Frame) refuseUseless(cmd *cobra.Command, cluster, outside bool) error {
 	if cluster && outside {
 		return f.Usage(errors.New("--agent: on a cluster it is always tenond that does the work: leave it out with --kubernetes"))
 	}

@@ -143,13 +143,13 @@ func privateWords() submission.Private {
 	if u, err := user.Current(); err == nil {
 		words = append(words, u.Username, filepath.Base(u.HomeDir))
 	}
-	return submission.Private{Words: slices.DeleteFunc(words, func(w string) bool { return slices.Contains(common, strings.ToLower(w)) })}
+	return submission.Private{Words: slices.DeleteFunc(words, func(w string) bool { return slices.Contains(commonNames, strings.ToLower(w)) })}
 }
 
-// common are names of machines and users that images of Linux come with. They
-// do not identify the owner, so they stay in a submission. Some of them are
-// also names of distributions, which a reader needs.
-var common = []string{
+// commonNames are names of machines and users that images of Linux come with.
+// They do not identify the owner, so they stay in a submission. Some of them
+// are also names of distributions, which a reader needs.
+var commonNames = []string{
 	"root", "admin", "user", "localhost", "vagrant", "ec2-user", "cloud-user", "core", "linux",
 	"almalinux", "alpine", "amazon", "arch", "centos", "debian", "fedora", "gentoo", "opensuse", "oracle", "rocky", "suse", "ubuntu",
 }

@@ -18,9 +18,9 @@ import (
 // patience is how long a read of the file may take before it counts as hanging.
 const patience = 5 * time.Second
 
-// bare is the configuration of a cluster node that has no file, because the
-// cluster provides all settings.
-const bare = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"
+// emptyConfig is the configuration of a cluster node that has no file, because
+// the cluster provides all settings.
+const emptyConfig = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"
 
 // A File is a configuration file that the agent follows. It is safe for
 // concurrent use.
@@ -56,7 +56,7 @@ func Open(ctx context.Context, path string, optional bool) (*File, config.Config
 	f := &File{path: path, load: config.LoadRegular, stat: os.Stat}
 	first, err := f.open(ctx, patience)
 	if optional && errors.Is(err, fs.ErrNotExist) {
-		first, _ = config.Parse([]byte(bare)) // bare has no faults
+		first, _ = config.Parse([]byte(emptyConfig)) // bare has no faults
 		first.Notices, err = nil, nil
 	}
 	return f, first, err

@@ -16,8 +16,8 @@ var batchNames = []string{"batch", "batch-cpu", "batch-memory"}
 
 func isBatch(name string) bool { return slices.Contains(batchNames, name) }
 
-// promised prints the batch resources in one line.
-func promised(b node.Batch) string {
+// printBatch prints the batch resources in one line.
+func printBatch(b node.Batch) string {
 	s := fmt.Sprintf("batch-cpu %s, batch-memory %s", node.Readable(b.CPU.Value), node.Readable(b.Memory.Value))
 	if why := b.CPU.Degraded; why != "" {
 		s += "; " + why
@@ -30,7 +30,7 @@ func promised(b node.Batch) string {
 
 // describeBatch prints both amounts with the terms of each.
 func describeBatch(b *strings.Builder, batch node.Batch, at time.Time) {
-	if !batch.On() {
+	if !batch.Enabled() {
 		b.WriteString("Batch work is promised nothing: colocation-config is not enabled.\n")
 		return
 	}
@@ -45,7 +45,7 @@ func describeAmount[T unit.MilliCPU | unit.Bytes](b *strings.Builder, name strin
 		fmt.Fprintf(b, " over %v", a.Over)
 	}
 	if !a.Since.IsZero() {
-		fmt.Fprintf(b, ", since %s (%s)", a.Since.Format(time.DateTime), Ago(at.Sub(a.Since)))
+		fmt.Fprintf(b, ", since %s (%s)", a.Since.Format(time.DateTime), PrintDuration(at.Sub(a.Since)))
 	}
 	b.WriteByte('\n')
 	for i, t := range a.Terms {

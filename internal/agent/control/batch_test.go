@@ -26,7 +26,7 @@ var promise = node.Batch{
 
 func TestBatchWorkIsExplainedTermByTerm(t *testing.T) {
 	l := NewLedger("v1")
-	turn := seen(64*time.Second, 800)
+	turn := measuredTick(64*time.Second, 800)
 	turn.Batch = promise
 	l.Observe(turn, nil)
 	const want = `batch-cpu 7200m: what batch work may count on, by usage over 5m0s, since 2026-03-01 12:00:00 (1m04s)
@@ -57,7 +57,7 @@ batch-memory 0Mi: what batch work may count on, by request, since 2026-03-01 12:
 
 func TestWithoutColocationNothingIsPromised(t *testing.T) {
 	l := NewLedger("v1")
-	l.Observe(seen(time.Second, 800), nil)
+	l.Observe(measuredTick(time.Second, 800), nil)
 	e, err := l.ExplainWorkload("batch")
 	if err != nil || e.String() != "Batch work is promised nothing: colocation-config is not enabled.\n" {
 		t.Errorf("%v, %s", err, e)
@@ -69,7 +69,7 @@ func TestWithoutColocationNothingIsPromised(t *testing.T) {
 
 func TestAWorkloadNamedBatchComesFirst(t *testing.T) {
 	l := NewLedger("v1")
-	turn := seen(time.Second, 800)
+	turn := measuredTick(time.Second, 800)
 	turn.Snapshot.Workloads[0].ID, turn.Batch = "jobs/batch", promise
 	l.Observe(turn, nil)
 	if e, err := l.ExplainWorkload("batch"); err != nil || e.Workload == nil || e.Batch != nil {

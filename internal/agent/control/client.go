@@ -29,7 +29,7 @@ type Client struct {
 // NewClient returns a client. It opens a connection for each request.
 func NewClient(stateDir string) *Client {
 	path := SocketPath(stateDir)
-	return &Client{path: path, wait: mostWait, http: http.Client{Transport: &http.Transport{
+	return &Client{path: path, wait: maxWait, http: http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)

@@ -97,7 +97,7 @@ type Workload struct {
 	ContentionRoot node.CgroupPath           `json:"meet,omitempty"`
 	CPU            node.Maybe[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
 	Memory         node.Maybe[unit.Bytes]    `json:"memory_bytes,omitzero"`
-	// Throttled is for which share of the time the workload's own quota
+	// Throttled is the share of the time in which the workload's own quota
 	// throttled it. The quotas of its parents do not count.
 	Throttled     node.Maybe[unit.Percent]  `json:"throttled_percent,omitzero"`
 	CPULimit      node.Maybe[unit.MilliCPU] `json:"cpu_limit_mcpu,omitzero"`
@@ -138,7 +138,8 @@ type Knob struct {
 	Want   string      `json:"want,omitempty"` // the wanted value, for the intent to set
 	Policy string      `json:"policy,omitempty"`
 	Reason string      `json:"reason,omitempty"`
-	// Since is when the want last changed, as far as the agent knows.
+	// Since is the time at which the want last changed, as far as the agent
+	// knows.
 	Since time.Time `json:"since,omitzero"`
 	// Wrote is the last write of the knob. It is nil if there was none.
 	Wrote *record.Write `json:"wrote,omitempty"`

@@ -15,8 +15,8 @@ import (
 // If a workload or cgroup has this name, tenon explain shows that instead.
 const trialsName = "isolation"
 
-// mostInputs is how many workloads the explanation of a knob lists at most.
-const mostInputs = 20
+// maxInputs is how many workloads the explanation of a knob lists at most.
+const maxInputs = 20
 
 // An Unknown is an error: no workload and no cgroup has this name.
 type Unknown struct {
@@ -46,7 +46,7 @@ func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 		}
 		for _, of := range l.last.Snapshot.Workloads {
 			if of.ID == w.ID {
-				e.Effects = l.last.Trials.On(switchback.NameOf(&of))
+				e.Effects = l.last.Trials.EffectsOn(switchback.NameOf(&of))
 			}
 		}
 	case l.hasKnobs(node.CgroupPath(name)):
@@ -95,7 +95,7 @@ func (l *Ledger) ExplainKnob(k node.Knob) (Explanation, error) {
 		if k.ControlGroup == "" && l.hasKnobs(k.Cgroup) {
 			return Explanation{}, &Unknown{Name: k.String(), Known: filesOf(k.Cgroup)}
 		}
-		return Explanation{}, &Unknown{Name: k.Where(), Known: l.names()}
+		return Explanation{}, &Unknown{Name: k.Object(), Known: l.names()}
 	}
 	e := Explanation{At: l.last.Snapshot.At, Cgroup: k.Cgroup, Knobs: []Knob{}}
 	if slices.Contains(l.bounds(), k) && (k.File == node.FileCPUMax || k.File == node.FileCPUs) {
@@ -133,7 +133,7 @@ func find(all []Workload, name string) (Workload, bool) {
 	return Workload{}, false
 }
 
-// inputs lists the workloads in and below a cgroup, but at most mostInputs. The
+// inputs lists the workloads in and below a cgroup, but at most maxInputs. The
 // result more is the number of omitted workloads.
 func inputs(all []Workload, p node.CgroupPath) (in []Workload, more int) {
 	for _, w := range all {
@@ -142,8 +142,8 @@ func inputs(all []Workload, p node.CgroupPath) (in []Workload, more int) {
 		}
 	}
 	slices.SortFunc(in, busiestFirst)
-	if len(in) > mostInputs {
-		in, more = in[:mostInputs], len(in)-mostInputs
+	if len(in) > maxInputs {
+		in, more = in[:maxInputs], len(in)-maxInputs
 	}
 	return in, more
 }
@@ -164,7 +164,7 @@ func (l *Ledger) names() []string {
 		known[string(w.ID)] = true
 	}
 	for k := range l.knobs {
-		known[k.Where()] = true
+		known[k.Object()] = true
 	}
 	return slices.Sorted(maps.Keys(known))
 }

@@ -17,8 +17,8 @@ const (
 	// window is the minimum time over which the use is measured. It is needed because
 	// ticks that events cause can be too close together to compute a rate.
 	window = 900 * time.Millisecond
-	// recent is how many writes the Ledger keeps.
-	recent = 20
+	// keptWrites is how many writes the Ledger keeps.
+	keptWrites = 20
 )
 
 // A Ledger records the ticks of a running agent. From these it can compute answers at any time.
@@ -126,14 +126,15 @@ func (l *Ledger) done(w record.Write) {
 			l.recent = slices.Delete(l.recent, i, i+1)
 		}
 	}
-	if len(l.recent) == recent {
+	if len(l.recent) == keptWrites {
 		l.recent = slices.Delete(l.recent, 0, 1)
 	}
 	l.recent = append(l.recent, w)
 }
 
-// knob returns the state of one knob. The snapshot of a tick is older than the tick's
-// writes, so if there is a later write, its value counts. The caller holds l.mu.
+// knob returns the state of one knob. The snapshot of a tick is older than the
+// tick's writes, so the value of a later write replaces that of the snapshot.
+// The caller holds l.mu.
 func (l *Ledger) knob(k node.Knob) Knob {
 	now, before := l.last.Snapshot.Knobs.Now[k], l.last.Snapshot.Knobs.Before[k]
 	all := Knob{Knob: k, Now: text(now), Before: text(before)}
@@ -171,9 +172,9 @@ func text(v node.Value) *string {
 	return &s
 }
 
-// held returns how many knobs Tenon has changed. The writes of the last tick
-// count, too. The caller holds l.mu.
-func (l *Ledger) held() int {
+// countHeld returns how many knobs Tenon has changed. The writes of the last
+// tick count, too. The caller holds l.mu.
+func (l *Ledger) countHeld() int {
 	before := l.last.Snapshot.Knobs.Before
 	n := len(before)
 	for _, o := range l.last.Done {

@@ -19,9 +19,10 @@ var quota = node.Knob{Cgroup: "batch.slice", File: node.FileCPUMax}
 
 func noLimit() node.Value { return node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod} }
 
-// seen returns a tick that is a time (after) later than noon. Since noon, web has
-// used 500m and the job 1200m. The tick wants a quota for BE (limit).
-func seen(after time.Duration, limit unit.MilliCPU) tick.Tick {
+// measuredTick returns a tick that is a time (after) later than noon. Since
+// noon, web has used 500m and the job 1200m. The tick wants a quota for BE
+// (limit).
+func measuredTick(after time.Duration, limit unit.MilliCPU) tick.Tick {
 	used := func(m unit.MilliCPU) node.Maybe[time.Duration] {
 		return node.Some(time.Hour + time.Duration(m)*after/1000)
 	}
@@ -57,9 +58,9 @@ func seen(after time.Duration, limit unit.MilliCPU) tick.Tick {
 	return t
 }
 
-// wrote adds to the tick the step of its first want, with the error (err) of
+// addWrite adds to the tick the step of its first want, with the error (err) of
 // that step, or nil.
-func wrote(t tick.Tick, err error) tick.Tick {
+func addWrite(t tick.Tick, err error) tick.Tick {
 	w := t.Wants[0]
 	t.Done = append(t.Done, tick.Outcome{
 		Step: plan.Step{Knob: w.Knob, From: t.Snapshot.Knobs.Now[w.Knob], To: w.Value, Owner: w.Owner, Reason: w.Reason, BE: true}, Err: err,
@@ -67,9 +68,9 @@ func wrote(t tick.Tick, err error) tick.Tick {
 	return t
 }
 
-// after makes a tick in which the knob has the value v because Tenon has
+// withWrite makes a tick in which the knob has the value v because Tenon has
 // changed the knob.
-func after(t tick.Tick, v node.Value) tick.Tick {
+func withWrite(t tick.Tick, v node.Value) tick.Tick {
 	t.Snapshot.Knobs.Now[quota], t.Snapshot.Knobs.Before[quota] = v, noLimit()
 	return t
 }
@@ -77,12 +78,12 @@ func after(t tick.Tick, v node.Value) tick.Tick {
 func TestTheStatusSaysWhatIsUsedAndWhatHoldsIt(t *testing.T) {
 	l := NewLedger("v1")
 	l.started = noon
-	l.Observe(seen(time.Second, 800), nil)
+	l.Observe(measuredTick(time.Second, 800), nil)
 	if s := l.Status(); s.Workloads[0].CPU.Known() || s.Node.CPU.Known() || len(s.Node.Busy) > 0 {
 		t.Errorf("a rate from only one reading: %+v", s)
 	}
-	l.Observe(wrote(seen(2*time.Second, 800), nil), nil)
-	l.Observe(seen(2*time.Second+20*time.Millisecond, 800), nil) // an event, too soon for a new rate
+	l.Observe(addWrite(measuredTick(2*time.Second, 800), nil), nil)
+	l.Observe(measuredTick(2*time.Second+20*time.Millisecond, 800), nil) // an event, too soon for a new rate
 	s := l.Status()
 	if s.Ticks != 3 || s.Held != 0 || s.Version != "v1" || len(s.Recent) != 1 || len(s.Failing) != 0 {
 		t.Errorf("%+v", s)
@@ -106,7 +107,7 @@ func TestTheStatusSaysWhatIsUsedAndWhatHoldsIt(t *testing.T) {
 
 func TestALimitThatDoesNotFitIsExplained(t *testing.T) {
 	l := NewLedger("v1")
-	turn := seen(time.Minute, 800)
+	turn := measuredTick(time.Minute, 800)
 	id := turn.Snapshot.Workloads[0].ID
 	turn.Misfits = map[node.WorkloadID]*misfit.Misfit{id: {
 		Kind: misfit.Threads, Class: node.BE, Since: turn.Snapshot.At.Add(-40 * time.Second), Throttled: 93, Limit: 1000, CPUs: 2,
@@ -131,7 +132,7 @@ func TestALimitThatDoesNotFitIsExplained(t *testing.T) {
 
 func TestAWriteShowsInTheTickThatMadeIt(t *testing.T) {
 	l := NewLedger("v1")
-	l.Observe(wrote(seen(time.Second, 800), nil), nil)
+	l.Observe(addWrite(measuredTick(time.Second, 800), nil), nil)
 	e, err := l.ExplainKnob(quota)
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +141,7 @@ func TestAWriteShowsInTheTickThatMadeIt(t *testing.T) {
 	if k.Now == nil || *k.Now != "80000 100000" || k.Before == nil || *k.Before != "max 100000" || l.Status().Held != 1 {
 		t.Errorf("%+v", k)
 	}
-	l.Observe(after(seen(2*time.Second, 800), node.Limit(800)), nil)
+	l.Observe(withWrite(measuredTick(2*time.Second, 800), node.Limit(800)), nil)
 	if e, err = l.ExplainKnob(quota); err != nil || *e.Knobs[0].Now != "80000 100000" || *e.Knobs[0].Before != "max 100000" {
 		t.Errorf("%+v, %v", e.Knobs[0], err)
 	}
@@ -149,7 +150,7 @@ func TestAWriteShowsInTheTickThatMadeIt(t *testing.T) {
 func TestAFailedWriteShowsTheValueThatIs(t *testing.T) {
 	l := NewLedger("v1")
 	for i := range 3 {
-		l.Observe(wrote(seen(time.Duration(i+1)*time.Second, 800), errors.New("read-only file system")), nil)
+		l.Observe(addWrite(measuredTick(time.Duration(i+1)*time.Second, 800), errors.New("read-only file system")), nil)
 	}
 	e, err := l.ExplainKnob(quota)
 	if err != nil {
@@ -167,7 +168,7 @@ func TestAFailedWriteShowsTheValueThatIs(t *testing.T) {
 func TestSinceIsWhenTheDecisionBecameWhatItIs(t *testing.T) {
 	l := NewLedger("v1")
 	for i, limit := range []unit.MilliCPU{800, 800, 700, 700, 700} {
-		l.Observe(seen(time.Duration(i)*time.Second, limit), nil)
+		l.Observe(measuredTick(time.Duration(i)*time.Second, limit), nil)
 	}
 	e, err := l.ExplainKnob(quota)
 	if err != nil || !e.Knobs[0].Since.Equal(noon.Add(2*time.Second)) {
@@ -181,12 +182,12 @@ func TestABlindTickKeepsWhatWasSeen(t *testing.T) {
 	if s := l.Status(); s.Blind != "no topology" || !s.At.IsZero() {
 		t.Errorf("%+v", s)
 	}
-	l.Observe(seen(time.Second, 800), nil)
+	l.Observe(measuredTick(time.Second, 800), nil)
 	l.Observe(tick.Tick{}, errors.New("no topology"))
 	if s := l.Status(); s.Blind != "no topology" || len(s.Workloads) != 2 || s.Ticks != 3 {
 		t.Errorf("%+v", s)
 	}
-	l.Observe(seen(2*time.Second, 800), nil)
+	l.Observe(measuredTick(2*time.Second, 800), nil)
 	if s := l.Status(); s.Blind != "" {
 		t.Errorf("%+v", s)
 	}
@@ -194,7 +195,7 @@ func TestABlindTickKeepsWhatWasSeen(t *testing.T) {
 
 func TestWorkloadsAreFoundByTheirLastName(t *testing.T) {
 	l := NewLedger("v1")
-	l.Observe(seen(time.Second, 800), nil)
+	l.Observe(measuredTick(time.Second, 800), nil)
 	for _, name := range []string{"batch.slice/job.service", "job.service", "/batch.slice/job.service/"} {
 		e, err := l.ExplainWorkload(name)
 		if err != nil || e.Workload == nil || e.Workload.ID != "batch.slice/job.service" || len(e.Knobs) != 2 {
@@ -217,8 +218,8 @@ func TestWorkloadsAreFoundByTheirLastName(t *testing.T) {
 
 func TestAKnobNobodyAsksForIsForgotten(t *testing.T) {
 	l := NewLedger("v1")
-	l.Observe(seen(time.Second, 800), nil)
-	gone := seen(2*time.Second, 800)
+	l.Observe(measuredTick(time.Second, 800), nil)
+	gone := measuredTick(2*time.Second, 800)
 	gone.Wants = gone.Wants[:1]
 	l.Observe(gone, nil)
 	if len(l.knobs) != 1 {

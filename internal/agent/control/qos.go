@@ -124,16 +124,16 @@ func (q QOS) Best() (node.Mechanism, error) {
 // Base returns the isolation mechanism that is in use when Tenon has unloaded all stronger ones.
 func (q QOS) Base() (node.Mechanism, error) {
 	for _, base := range []node.Mechanism{node.MechanismIdle, node.MechanismWeight} {
-		if q.can(base) == nil {
+		if q.requireSupport(base) == nil {
 			return base, nil
 		}
 	}
-	return "", q.can(node.MechanismWeight)
+	return "", q.requireSupport(node.MechanismWeight)
 }
 
-// can returns an error if the node does not support an isolation
+// requireSupport returns an error if the node does not support an isolation
 // mechanism. The error gives the reason.
-func (q QOS) can(mechanism node.Mechanism) error {
+func (q QOS) requireSupport(mechanism node.Mechanism) error {
 	if !slices.Contains(node.Mechanisms, mechanism) {
 		return fmt.Errorf("no mechanism is called %q: want one of %v", mechanism, node.Mechanisms)
 	}
@@ -152,7 +152,7 @@ func (q QOS) can(mechanism node.Mechanism) error {
 
 // Pinnable returns an error if an operator cannot select an isolation mechanism
 // now. The error gives the reason.
-func (l *Ledger) Pinnable(mechanism node.Mechanism) error { return l.QOS().can(mechanism) }
+func (l *Ledger) Pinnable(mechanism node.Mechanism) error { return l.QOS().requireSupport(mechanism) }
 
 // An Operator performs the requests that an operator makes to a running agent.
 type Operator interface {
@@ -163,8 +163,8 @@ type Operator interface {
 	Handle(mux *http.ServeMux) // registers further requests
 }
 
-// mostWait is how long a client waits until its request has an effect.
-const mostWait = 5 * time.Second
+// maxWait is how long a client waits until its request has an effect.
+const maxWait = 5 * time.Second
 
 // handleQOS registers the handlers of requests about the isolation.
 func handleQOS(mux *http.ServeMux, l *Ledger, o Operator) {
@@ -177,7 +177,7 @@ func handleQOS(mux *http.ServeMux, l *Ledger, o Operator) {
 				return
 			}
 		}
-		ctx, stop := context.WithTimeout(r.Context(), mostWait)
+		ctx, stop := context.WithTimeout(r.Context(), maxWait)
 		defer stop()
 		err := o.Pin(ctx, mechanism)
 		Answer(w, l.QOS(), err)
@@ -201,7 +201,7 @@ func (c *Client) Pin(ctx context.Context, mechanism node.Mechanism) (QOS, error)
 	known := len(q.failuresOf(mechanism))
 	q, err = Ask[QOS](ctx, c, http.MethodPost, "pin", url.Values{"rung": {string(mechanism)}})
 	for err == nil {
-		settled, fault := q.settled(mechanism, known)
+		settled, fault := q.resultKnown(mechanism, known)
 		if settled || time.Now().After(deadline) {
 			return q, fault
 		}
@@ -216,9 +216,10 @@ func (q QOS) failuresOf(mechanism node.Mechanism) []node.Failure {
 	return slices.DeleteFunc(slices.Clone(q.Selection.Failures), func(f node.Failure) bool { return f.Mechanism != mechanism })
 }
 
-// settled reports whether the result of a request is known. If the mechanism is not in use, the
-// error says why. The number of earlier failures (before) tells an old failure from a new one.
-func (q QOS) settled(mechanism node.Mechanism, before int) (known bool, fault error) {
+// resultKnown reports whether the result of a request is known. If the
+// mechanism is not in use, the error says why. The number of earlier failures
+// (before) tells an old failure from a new one.
+func (q QOS) resultKnown(mechanism node.Mechanism, before int) (known bool, fault error) {
 	if mechanism == "" {
 		return !q.Selection.ByHand, nil
 	}

@@ -48,10 +48,11 @@ func selection(inUse node.Mechanism) node.Selection {
 	return l
 }
 
-// isolated returns a tick that is a time (after) later than noon. One mechanism
-// is in use (inUse). If it is sched_ext, the scheduler was loaded at noon.
-func isolated(after time.Duration, inUse node.Mechanism) tick.Tick {
-	t := seen(after, 800)
+// isolatedTick returns a tick that is a time (after) later than noon. One
+// mechanism is in use (inUse). If it is sched_ext, the scheduler was loaded at
+// noon.
+func isolatedTick(after time.Duration, inUse node.Mechanism) tick.Tick {
+	t := measuredTick(after, 800)
 	t.Selection = selection(inUse)
 	if inUse != node.MechanismSchedExt {
 		return t
@@ -79,7 +80,7 @@ func TestTheIsolationAsText(t *testing.T) {
 	if got := l.QOS().String(); got != "tenond has started and has made no tick yet.\n" {
 		t.Errorf("before the first tick: %s", got)
 	}
-	turn := isolated(time.Minute, node.MechanismSchedExt)
+	turn := isolatedTick(time.Minute, node.MechanismSchedExt)
 	turn.Selection.Mechanisms[1].Retry = noon // the retry is due
 	turn.Selection.Mechanisms[1].Failures, turn.Selection.Failures = 1, []node.Failure{{At: noon.Add(-time.Minute), Mechanism: node.MechanismSchedExt, Why: "runnable task stall"}}
 	l.Observe(turn, nil)
@@ -116,7 +117,7 @@ knob       / scheduler: loaded siblings hold 200µs headroom 1
 
 func TestWhatTheSchedulerHasNotTakenIsSaid(t *testing.T) {
 	l := NewLedger("v1")
-	turn := isolated(time.Minute, node.MechanismSchedExt)
+	turn := isolatedTick(time.Minute, node.MechanismSchedExt)
 	turn.Isolation.Refused = "classify 9000 groups: no room"
 	l.Observe(turn, nil)
 	if got, want := l.QOS().String(), "\nuntold     it has not accepted all of its orders: classify 9000 groups: no room\n"; !strings.Contains(got, want) {
@@ -126,7 +127,7 @@ func TestWhatTheSchedulerHasNotTakenIsSaid(t *testing.T) {
 
 func TestAMechanismThatIsDownOrPinnedSaysSo(t *testing.T) {
 	l := NewLedger("v1")
-	turn := isolated(time.Minute, node.MechanismIdle)
+	turn := isolatedTick(time.Minute, node.MechanismIdle)
 	turn.Selection.Mechanisms[1].Failures, turn.Selection.Mechanisms[1].Down, turn.Selection.Mechanisms[1].Retry = 3, true, noon.Add(time.Hour)
 	turn.Selection.Pinned, turn.Selection.ByHand = node.MechanismIdle, true
 	l.Observe(turn, nil)
@@ -154,13 +155,13 @@ func TestAMechanismThatIsDownOrPinnedSaysSo(t *testing.T) {
 
 func TestTheStatusSaysHowMuchCPUIsKeptIdle(t *testing.T) {
 	l := NewLedger("v1")
-	l.Observe(isolated(time.Second, node.MechanismSchedExt), nil)
-	l.Observe(isolated(3*time.Second, node.MechanismSchedExt), nil)
+	l.Observe(isolatedTick(time.Second, node.MechanismSchedExt), nil)
+	l.Observe(isolatedTick(3*time.Second, node.MechanismSchedExt), nil)
 	i := l.Status().Isolation
 	if i.Mechanism != node.MechanismSchedExt || i.Expelled.Or(0) != 100 || i.Held.Or(0) != 10 || i.Strays != 3 {
 		t.Errorf("%+v", i)
 	}
-	again := isolated(5*time.Second, node.MechanismSchedExt)
+	again := isolatedTick(5*time.Second, node.MechanismSchedExt)
 	again.Isolation.Scheduler.Since = noon.Add(4 * time.Second)
 	l.Observe(again, nil)
 	if i := l.Status().Isolation; i.Expelled.Known() {
@@ -170,7 +171,7 @@ func TestTheStatusSaysHowMuchCPUIsKeptIdle(t *testing.T) {
 
 func TestTheKnobsOfIsolationAreExplained(t *testing.T) {
 	l := NewLedger("v1")
-	turn := isolated(time.Second, node.MechanismSchedExt)
+	turn := isolatedTick(time.Second, node.MechanismSchedExt)
 	policy := node.Knob{Cgroup: "batch.slice", File: node.FilePolicy}
 	turn.Snapshot.Knobs.Now[policy] = node.ThreadsMixed
 	turn.Wants = append(turn.Wants, plan.Want{Intent: plan.Set, Knob: policy, Value: node.ThreadsBE, Owner: plan.OwnerMechanism, Reason: "sched_ext", BE: true})
@@ -192,7 +193,7 @@ func TestTheKnobsOfIsolationAreExplained(t *testing.T) {
 		t.Error(got)
 	}
 	// A mechanism that is not in use still has a status, but no knob.
-	l.Observe(isolated(2*time.Second, node.MechanismIdle), nil)
+	l.Observe(isolatedTick(2*time.Second, node.MechanismIdle), nil)
 	for _, knob := range []node.Knob{scheduler, {Cgroup: "batch.slice", File: node.FileCookie}} {
 		e, err := l.ExplainKnob(knob)
 		if err != nil || !strings.Contains(e.String(), "mechanism  cpu.idle") || !strings.Contains(e.String(), "it has no core_sched") || !strings.Contains(e.String(), "No policy asks") {
@@ -210,7 +211,7 @@ func TestAPinIsFollowedOrSaysWhyNot(t *testing.T) {
 	after := time.Second
 	turn := func(l *Ledger, change func(*tick.Tick), inUse, pinned node.Mechanism) {
 		after += time.Second
-		t := isolated(after, inUse)
+		t := isolatedTick(after, inUse)
 		t.Selection.Pinned, t.Selection.ByHand = pinned, pinned != ""
 		if change != nil {
 			change(&t)
@@ -265,9 +266,9 @@ func TestAPinIsFollowedOrSaysWhyNot(t *testing.T) {
 
 func TestASlowLoadIsWaitedFor(t *testing.T) {
 	l := NewLedger("v1")
-	l.Observe(isolated(time.Second, node.MechanismIdle), nil)
+	l.Observe(isolatedTick(time.Second, node.MechanismIdle), nil)
 	late := func(d time.Duration, running bool) {
-		turn := isolated(d, node.MechanismSchedExt)
+		turn := isolatedTick(d, node.MechanismSchedExt)
 		turn.Selection.Pinned, turn.Selection.ByHand, turn.Isolation.Scheduler.Running = node.MechanismSchedExt, true, running
 		l.Observe(turn, nil)
 	}

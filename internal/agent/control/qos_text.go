@@ -19,7 +19,7 @@ func shownMechanism(r node.Mechanism) string { return cmp.Or(string(r), "none") 
 func (i Isolation) describe(at time.Time) string {
 	s := shownMechanism(i.Mechanism)
 	if !i.Since.IsZero() {
-		s += " for " + Ago(at.Sub(i.Since))
+		s += " for " + PrintDuration(at.Sub(i.Since))
 	}
 	switch {
 	case i.ByHand:
@@ -69,7 +69,7 @@ func (q QOS) describe(b *strings.Builder) {
 	describeSelection(b, q.Selection, q.At)
 	b.WriteByte('\n')
 	if q.Selection.Mechanism != "" && q.Trials.Why != "" {
-		b.WriteString(trials.Page(q.Trials, q.At, Ago))
+		b.WriteString(trials.Page(q.Trials, q.At, PrintDuration))
 		b.WriteByte('\n')
 	}
 	rest := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
@@ -106,7 +106,7 @@ func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(head, "mechanism\t%s", shownMechanism(l.Mechanism))
 	if !l.Since.IsZero() {
-		fmt.Fprintf(head, ", since %s (%s)", l.Since.Format(time.DateTime), Ago(at.Sub(l.Since)))
+		fmt.Fprintf(head, ", since %s (%s)", l.Since.Format(time.DateTime), PrintDuration(at.Sub(l.Since)))
 	}
 	fmt.Fprintf(head, "\nbecause\t%s\n", l.Why)
 	switch {
@@ -120,13 +120,13 @@ func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "MECHANISM\tNODE CAN\tNOW\tWHY")
 	for _, r := range l.Mechanisms {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Mechanism, r.Can, stands(l, r, at), r.Why)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Mechanism, r.Can, printState(l, r, at), r.Why)
 	}
 	_ = table.Flush()
 }
 
-// stands prints the state of one mechanism as a part of a line.
-func stands(l node.Selection, r node.MechanismStatus, at time.Time) string {
+// printState prints the state of one mechanism as a part of a line.
+func printState(l node.Selection, r node.MechanismStatus, at time.Time) string {
 	var s []string
 	if r.Mechanism == l.Mechanism {
 		s = append(s, "in use")
@@ -142,7 +142,7 @@ func stands(l node.Selection, r node.MechanismStatus, at time.Time) string {
 	case r.Down:
 		s = append(s, fmt.Sprintf("down until %s", r.Retry.Format(time.TimeOnly)))
 	default:
-		s = append(s, fmt.Sprintf("tried again in %s", Ago(r.Retry.Sub(at))))
+		s = append(s, fmt.Sprintf("tried again in %s", PrintDuration(r.Retry.Sub(at))))
 	}
 	return cmp.Or(strings.Join(s, ", "), "-")
 }
@@ -159,7 +159,7 @@ func describeMeans(w *tabwriter.Writer, m node.IsolationStatus, slotless int) {
 				all = append(all, fmt.Sprintf("%d %s", n, k))
 			}
 		}
-		fmt.Fprintf(w, "exits\t%s; the last at %s: %s\n", strings.Join(all, ", "), m.LastExit.At.Format(time.TimeOnly), exited(m.LastExit))
+		fmt.Fprintf(w, "exits\t%s; the last at %s: %s\n", strings.Join(all, ", "), m.LastExit.At.Format(time.TimeOnly), printExit(m.LastExit))
 	}
 	if slotless > 0 {
 		fmt.Fprintf(w, "slots\t%d BE workloads share one: there are %d, and they have no weight and no quota of their own\n", slotless, node.SchedulerSlots-1)
@@ -179,8 +179,8 @@ func describeMeans(w *tabwriter.Writer, m node.IsolationStatus, slotless int) {
 	}
 }
 
-// exited prints how the scheduler ended.
-func exited(e node.SchedulerExit) string {
+// printExit prints how the scheduler ended.
+func printExit(e node.SchedulerExit) string {
 	s := string(e.Kind)
 	for _, text := range []string{e.Reason, e.Message} {
 		if text != "" {

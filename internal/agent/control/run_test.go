@@ -13,7 +13,7 @@ import (
 func TestAFrozenWorkloadIsShownAsSuch(t *testing.T) {
 	for v, want := range map[node.Value]string{nil: "", node.Running: "", node.Frozen: " (frozen)", node.Ended: " (ended)"} {
 		l := NewLedger("v1")
-		turn := seen(time.Second, 800)
+		turn := measuredTick(time.Second, 800)
 		if v != nil {
 			turn.Snapshot.Knobs.Now[node.Knob{Cgroup: "batch.slice/job.service", File: node.FileRun}] = v
 		}

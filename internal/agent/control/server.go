@@ -33,7 +33,7 @@ const (
 //
 // If another program removes the socket, Serve makes it again within 2 s.
 func Serve(ctx context.Context, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
-	return serveAgain(ctx, present, stateDir, l, o, log)
+	return serveAgain(ctx, checkInterval, stateDir, l, o, log)
 }
 
 // serveAgain does the same as Serve, but with a given time (every) between checks that the socket exists.
@@ -56,8 +56,8 @@ func serveAgain(ctx context.Context, every time.Duration, stateDir string, l *Le
 	}
 }
 
-// present is the time between two checks that the socket still exists.
-const present = 2 * time.Second
+// checkInterval is the time between two checks that the socket still exists.
+const checkInterval = 2 * time.Second
 
 // errRemoved means that another program has removed the socket.
 var errRemoved = errors.New("the socket was removed")

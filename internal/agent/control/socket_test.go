@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// served starts a server. It returns a client for it, and a function that stops
-// the server.
-func served(t *testing.T, l *Ledger) (*Client, func()) {
+// startServer starts a server. It returns a client for it, and a function that
+// stops the server.
+func startServer(t *testing.T, l *Ledger) (*Client, func()) {
 	t.Helper()
 	return servedBy(t, l, &fakeOperator{})
 }
@@ -49,9 +49,9 @@ func servedBy(t *testing.T, l *Ledger, o Operator) (*Client, func()) {
 
 func TestTheSocketAnswers(t *testing.T) {
 	l := NewLedger("v1")
-	l.Observe(seen(time.Second, 800), nil)
-	l.Observe(wrote(seen(2*time.Second, 700), nil), nil)
-	c, stop := served(t, l)
+	l.Observe(measuredTick(time.Second, 800), nil)
+	l.Observe(addWrite(measuredTick(2*time.Second, 700), nil), nil)
+	c, stop := startServer(t, l)
 	defer stop()
 	info, err := os.Stat(c.path)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -80,7 +80,7 @@ func TestTheSocketAnswers(t *testing.T) {
 
 func TestTicksAreFollowedUntilTheAgentStops(t *testing.T) {
 	l := NewLedger("v1")
-	c, stop := served(t, l)
+	c, stop := startServer(t, l)
 	seenTurns := make(chan uint64, 100)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Follow(t.Context(), func(s Status) { seenTurns <- s.Ticks }) }()
@@ -88,7 +88,7 @@ func TestTicksAreFollowedUntilTheAgentStops(t *testing.T) {
 		t.Errorf("the first status must be the present one, got turn %d", got)
 	}
 	for i := range 3 {
-		l.Observe(seen(time.Duration(i)*time.Second, 800), nil)
+		l.Observe(measuredTick(time.Duration(i)*time.Second, 800), nil)
 		if got := <-seenTurns; got != uint64(i+1) {
 			t.Errorf("turn %d, want %d", got, i+1)
 		}

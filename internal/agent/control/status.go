@@ -35,7 +35,7 @@ func (l *Ledger) status() Status {
 	t := l.last
 	s := Status{
 		Version: l.version, Started: l.started, At: t.Snapshot.At, Ticks: l.ticks, Blind: l.blind,
-		Took: Took{t.Sense, t.Decide, t.Act}, Held: l.held(), Workloads: l.workloads(),
+		Took: Took{t.Sense, t.Decide, t.Act}, Held: l.countHeld(), Workloads: l.workloads(),
 		Batch: t.Batch, Isolation: l.isolation(), Classes: []Class{}, Bounds: []Knob{}, Recent: slices.Clone(l.recent),
 		Troubles: l.health.All(), Watermark: watermarkOf(t),
 	}
@@ -68,7 +68,7 @@ func (l *Ledger) status() Status {
 // watermarkOf returns what the threshold of CPU suppress has cost best-effort
 // work. It returns nil if there is no threshold.
 func watermarkOf(t tick.Tick) *price.Watermark {
-	if !t.Watermark.On() {
+	if !t.Watermark.HasThreshold() {
 		return nil
 	}
 	return &t.Watermark

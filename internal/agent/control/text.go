@@ -38,8 +38,8 @@ func Shown[T any](m node.Maybe[T], text func(T) string) string {
 	return "?"
 }
 
-// Ago prints a duration in the largest units that suit it.
-func Ago(d time.Duration) string {
+// PrintDuration prints a duration in the largest units that suit it.
+func PrintDuration(d time.Duration) string {
 	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", int(d.Seconds()))
@@ -81,7 +81,7 @@ func (s Status) describe(b *strings.Builder) {
 		return
 	}
 	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(head, "tenond\t%s, up %s, %d turns\n", s.Version, Ago(s.At.Sub(s.Started)), s.Ticks)
+	fmt.Fprintf(head, "tenond\t%s, up %s, %d turns\n", s.Version, PrintDuration(s.At.Sub(s.Started)), s.Ticks)
 	fmt.Fprintf(head, "last turn\t%s: sense %v, decide %v, act %v\n", s.At.Format(time.TimeOnly),
 		s.Took.Sense.Round(time.Microsecond), s.Took.Decide.Round(time.Microsecond), s.Took.Act.Round(time.Microsecond))
 	fmt.Fprintf(head, "node\t%d CPUs, %s in use; %s of %s memory in use\n", s.Node.CPUs,
@@ -99,8 +99,8 @@ func (s Status) describe(b *strings.Builder) {
 	for _, w := range s.misfits() {
 		fmt.Fprintf(head, "misfit\t%s: %s\n", w.Named(), w.Misfit.Text)
 	}
-	if s.Batch.On() {
-		fmt.Fprintf(head, "batch\t%s\n", promised(s.Batch))
+	if s.Batch.Enabled() {
+		fmt.Fprintf(head, "batch\t%s\n", printBatch(s.Batch))
 	}
 	_ = head.Flush() // writes to memory and cannot fail
 	if s.Blind != "" {
@@ -127,14 +127,15 @@ func (s Status) describe(b *strings.Builder) {
 	}
 }
 
-// mostMisfits is the maximum number of misfits in the text of a status.
-const mostMisfits = 5
+// maxMisfits is the maximum number of misfits in the text of a status.
+const maxMisfits = 5
 
-// misfits lists the first mostMisfits workloads whose CPU limit does not fit them.
+// misfits lists the first maxMisfits workloads whose CPU limit does not fit
+// them.
 func (s Status) misfits() []Workload {
 	var all []Workload
 	for _, w := range s.Workloads {
-		if w.Misfit != nil && len(all) < mostMisfits {
+		if w.Misfit != nil && len(all) < maxMisfits {
 			all = append(all, w)
 		}
 	}
@@ -170,7 +171,7 @@ func (e Explanation) String() string {
 	if e.Trials != nil {
 		describeSelection(&b, *e.Selection, e.At)
 		b.WriteByte('\n')
-		b.WriteString(trials.Page(*e.Trials, e.At, Ago))
+		b.WriteString(trials.Page(*e.Trials, e.At, PrintDuration))
 		if e.Watermark != nil {
 			fmt.Fprintf(&b, "\n%s.\n", e.Watermark)
 		}
@@ -179,10 +180,10 @@ func (e Explanation) String() string {
 	if w := e.Workload; w != nil {
 		w.describe(&b, e.At)
 		for _, effect := range e.Effects {
-			b.WriteString(trials.Effect(effect, e.At, Ago))
+			b.WriteString(trials.Effect(effect, e.At, PrintDuration))
 		}
 	} else {
-		fmt.Fprintf(&b, "%s: a cgroup\n", node.Knob{Cgroup: e.Cgroup}.Where())
+		fmt.Fprintf(&b, "%s: a cgroup\n", node.Knob{Cgroup: e.Cgroup}.Object())
 	}
 	if e.Watermark != nil {
 		fmt.Fprintf(&b, "%s.\n", e.Watermark)
@@ -221,7 +222,7 @@ func ruled(w Workload) string {
 }
 
 func (w Workload) describe(b *strings.Builder, at time.Time) {
-	fmt.Fprintf(b, "%s: a workload of class %s, by %s%s\n", w.Named(), w.Class, ruled(w), w.Slice.In())
+	fmt.Fprintf(b, "%s: a workload of class %s, by %s%s\n", w.Named(), w.Class, ruled(w), w.Slice.Suffix())
 	fmt.Fprintf(b, "  uses       CPU %s, memory %s", Shown(w.CPU, unit.MilliCPU.String), Shown(w.Memory, Size))
 	if held, known := w.Throttled.Value(); known && held > 0 {
 		fmt.Fprintf(b, ", held back by its own quota %v of the time", held)
@@ -251,7 +252,7 @@ func (w Workload) describe(b *strings.Builder, at time.Time) {
 		fmt.Fprintf(b, "  asked for  %s\n", strings.Join(asked, ", "))
 	}
 	if m := w.Misfit; m != nil {
-		fmt.Fprintf(b, "  misfit     %s, since %s (%s)\n", m.Text, m.Since.Format(time.DateTime), Ago(at.Sub(m.Since)))
+		fmt.Fprintf(b, "  misfit     %s, since %s (%s)\n", m.Text, m.Since.Format(time.DateTime), PrintDuration(at.Sub(m.Since)))
 		fmt.Fprintf(b, "  write      %s\n", m.Write)
 	}
 	fmt.Fprintf(b, "  cgroup     %s", w.Cgroup)
@@ -284,7 +285,7 @@ func (k Knob) describe(b *strings.Builder, at time.Time) {
 		b.WriteString("  wanted  nothing: no policy owns it now\n")
 		return
 	}
-	fmt.Fprintf(b, ", by %s, since %s (%s)\n", k.Policy, k.Since.Format(time.DateTime), Ago(at.Sub(k.Since)))
+	fmt.Fprintf(b, ", by %s, since %s (%s)\n", k.Policy, k.Since.Format(time.DateTime), PrintDuration(at.Sub(k.Since)))
 	fmt.Fprintf(b, "  because %s\n", k.Reason)
 	if k.Wrote != nil {
 		fmt.Fprintf(b, "  last    %s\n", Line(*k.Wrote))

@@ -12,8 +12,8 @@ import (
 func TestTheStatusAsText(t *testing.T) {
 	l := NewLedger("v1")
 	l.started = noon.Add(-3 * time.Hour)
-	l.Observe(wrote(seen(time.Second, 800), nil), nil)
-	l.Observe(wrote(seen(2*time.Second, 700), errors.New("read-only file system")), nil)
+	l.Observe(addWrite(measuredTick(time.Second, 800), nil), nil)
+	l.Observe(addWrite(measuredTick(2*time.Second, 700), errors.New("read-only file system")), nil)
 	const want = `tenond     v1, up 3h00m, 2 turns
 last turn  12:00:02: sense 300µs, decide 100µs, act 1ms
 node       2 CPUs, 1700m in use; 3.0Gi of 8.0Gi memory in use
@@ -40,8 +40,8 @@ Last writes:
 
 func TestAnExplanationAsText(t *testing.T) {
 	l := NewLedger("v1")
-	l.Observe(wrote(seen(time.Second, 800), nil), nil)
-	l.Observe(seen(64*time.Second, 800), nil)
+	l.Observe(addWrite(measuredTick(time.Second, 800), nil), nil)
+	l.Observe(measuredTick(64*time.Second, 800), nil)
 	e, err := l.ExplainWorkload("job.service")
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestSizesAndTimesAreShort(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 59900 * time.Millisecond: "59s", 61 * time.Second: "1m01s", 90 * time.Minute: "1h30m", 72 * time.Hour: "3d",
 	} {
-		if got := Ago(d); got != want {
+		if got := PrintDuration(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
 	}
@@ -102,7 +102,7 @@ func TestSizesAndTimesAreShort(t *testing.T) {
 // cgroups.
 func TestNamesDoNotReachTheTerminal(t *testing.T) {
 	l := NewLedger("v1")
-	turn := seen(time.Second, 800)
+	turn := measuredTick(time.Second, 800)
 	turn.Snapshot.Workloads[0].ID = "batch.slice/\x1b]0;owned\a"
 	l.Observe(turn, nil)
 	e, err := l.ExplainWorkload("batch.slice/\x1b]0;owned\a")

@@ -10,18 +10,19 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mostWaits is how many runners the status lists for each workload at most.
-const mostWaits = 5
+// maxWaits is how many runners the status lists for each workload at most.
+const maxWaits = 5
 
-// waitsOf returns for how long a workload waited for each runner, between the two snapshots.
+// waitsOf returns the time that a workload waited for each runner between the
+// two snapshots.
 func (l *Ledger) waitsOf(id node.WorkloadID) []Wait {
 	elapsed := l.elapsed()
-	now := waiting(l.newer.Waits, id)
+	now := waitsOf(l.newer.Waits, id)
 	if elapsed <= 0 || len(now) == 0 {
 		return nil
 	}
 	before := map[node.WorkloadID]time.Duration{}
-	for _, w := range waiting(l.older.Waits, id) {
+	for _, w := range waitsOf(l.older.Waits, id) {
 		before[w.Runner] = w.Time
 	}
 	var all []Wait
@@ -33,11 +34,11 @@ func (l *Ledger) waitsOf(id node.WorkloadID) []Wait {
 	slices.SortFunc(all, func(a, b Wait) int {
 		return cmp.Or(cmp.Compare(b.Time, a.Time), strings.Compare(string(a.Runner), string(b.Runner)))
 	})
-	return all[:min(len(all), mostWaits)]
+	return all[:min(len(all), maxWaits)]
 }
 
-// waiting returns the part of a sorted list with the waits of one waiter.
-func waiting(all []node.Wait, id node.WorkloadID) []node.Wait {
+// waitsOf returns the part of a sorted list with the waits of one waiter.
+func waitsOf(all []node.Wait, id node.WorkloadID) []node.Wait {
 	first, _ := slices.BinarySearchFunc(all, id, func(w node.Wait, id node.WorkloadID) int {
 		return strings.Compare(string(w.Waiter), string(id))
 	})

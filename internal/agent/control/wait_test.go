@@ -9,11 +9,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// waited returns a tick that is a time (after) later than noon. Since noon,
+// waitedTick returns a tick that is a time (after) later than noon. Since noon,
 // half of the waits of web were short, and web has waited for the job and for
 // the kernel.
-func waited(after time.Duration) tick.Tick {
-	t := seen(after, 800)
+func waitedTick(after time.Duration) tick.Tick {
+	t := measuredTick(after, 800)
 	web := &t.Snapshot.Workloads[1]
 	n := uint64(after / time.Millisecond)
 	web.Usage.Delay = node.RunQueueDelay{Sum: node.Some(after / 4), Counts: []uint64{10 + n, 0, 0, 0, n, 0}}
@@ -30,8 +30,8 @@ func waited(after time.Duration) tick.Tick {
 
 func TestTheStatusSaysForWhomAServiceWaited(t *testing.T) {
 	l := NewLedger("v1")
-	l.Observe(waited(time.Second), nil)
-	l.Observe(waited(3*time.Second), nil)
+	l.Observe(waitedTick(time.Second), nil)
+	l.Observe(waitedTick(3*time.Second), nil)
 	s := l.Status()
 	web := s.Workloads[1]
 	if web.DelayP99 != node.Some(node.DelayBound(4)) || web.Objective != node.Some(2*time.Millisecond) || s.Workloads[0].DelayP99.Known() {
@@ -53,7 +53,7 @@ func TestTheStatusSaysForWhomAServiceWaited(t *testing.T) {
 
 func TestAWriteSaysWhatWokeItsTick(t *testing.T) {
 	l := NewLedger("v1")
-	turn := wrote(seen(time.Second, 800), nil)
+	turn := addWrite(measuredTick(time.Second, 800), nil)
 	turn.Events = []tick.Event{{At: noon, Kind: tick.EventDelay, Workload: "web", Text: "waited"}}
 	l.Observe(turn, nil)
 	s := l.Status()

@@ -42,8 +42,8 @@ type Kubernetes struct {
 	// does not use NRI.
 	NRI string
 	// Leaves is called when the daemon must stop. It reports whether the node
-	// leaves Tenon for good. If it does, the daemon gives containers the
-	// kubelet's values back, and then calls Released, if that is not nil. If
+	// leaves Tenon for good. If it does, the daemon restores the kubelet's
+	// values of all containers, and then calls Released, if that is not nil. If
 	// the daemon itself runs in a container, the runtime accepts no new
 	// connection at that time. If Leaves is nil, the node stays.
 	Leaves   func() bool
@@ -145,11 +145,11 @@ func (c *cluster) run(ctx context.Context, background *sync.WaitGroup) {
 	}
 }
 
-// first waits until the pods and the configuration are known, but not longer
-// than the limit.
-func (c *cluster) first(ctx context.Context) {
+// awaitFirst waits until the pods and the configuration are known, but not
+// longer than the limit.
+func (c *cluster) awaitFirst(ctx context.Context) {
 	wait := firstWait
-	if !c.unknown() {
+	if !c.isUnknown() {
 		wait = againWait
 	}
 	soon, cancel := context.WithTimeout(ctx, wait)
@@ -184,8 +184,8 @@ func (c *cluster) look(paths []string) {
 }
 
 // layout returns how the cgroups of pods are arranged. It asks the kubelet
-// first. If the kubelet did not say, the state of an earlier daemon counts, and
-// if there is none, the existing cgroups.
+// first. If the kubelet does not answer, layout takes the answer from the state
+// of an earlier daemon. If there is none, it looks at the existing cgroups.
 func (c *cluster) layout() kube.Layout {
 	l := kube.Layout{Systemd: c.last.Facts.CgroupDriver == "systemd", Root: c.last.Facts.CgroupRoot}
 	if c.last.Facts.CgroupDriver == "" {
@@ -194,8 +194,8 @@ func (c *cluster) layout() kube.Layout {
 	return l
 }
 
-// unknown reports whether the pods or the configuration are not known yet.
-func (c *cluster) unknown() bool { return !c.last.PodsKnown || !c.last.ConfigKnown }
+// isUnknown reports whether the pods or the configuration are not known yet.
+func (c *cluster) isUnknown() bool { return !c.last.PodsKnown || !c.last.ConfigKnown }
 
 // take stores the list of pods from the kubelet or the API server. The list may lack
 // running pods. A kubelet that has just started lists no pods, or only static ones,
@@ -217,7 +217,7 @@ func (c *cluster) take(known kubelet.Known) {
 	before := c.deleted
 	c.unsent, c.deleted = nil, map[string]bool{}
 	for i := range c.last.Pods {
-		if p := &c.last.Pods[i]; !told[kube.UID(p)] && !kube.Ended(p) && c.lives(l.Pod(p)) {
+		if p := &c.last.Pods[i]; !told[kube.UID(p)] && !kube.HasEnded(p) && c.lives(l.Pod(p)) {
 			untold = append(untold, *p)
 			c.deleted[kube.UID(p)] = before[kube.UID(p)] || isDeleted(p, known)
 			c.unsent = append(c.unsent, fmt.Sprintf("pod %s/%s is not among those of the %s and still has processes: tenond manages it until they end", p.Namespace, p.Name, known.From))
@@ -230,7 +230,7 @@ func (c *cluster) take(known kubelet.Known) {
 // If a cgroup exists but cannot be read, the function returns true.
 func livesIn(tree *cgroup.Tree) func(node.CgroupPath) bool {
 	return func(p node.CgroupPath) bool {
-		lives, err := tree.Populated(string(p))
+		lives, err := tree.IsPopulated(string(p))
 		return lives || err != nil && tree.Exists(string(p))
 	}
 }

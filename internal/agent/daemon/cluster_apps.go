@@ -20,7 +20,7 @@ func rulesOf(applications []config.HostApplication, l kube.Layout) []match.Rule 
 		path := groupOfApplication(a, l)
 		if class := node.Class(a.Class.Or("")); class != "" && path != "" {
 			band := kube.Bands[kube.PriorityClass(a.Priority.Or(""))]
-			rules = append(rules, match.Rule{Name: a.Name.Or(""), Class: class, Cgroups: []string{literal(path)}, Priority: int(band.Default)})
+			rules = append(rules, match.Rule{Name: a.Name.Or(""), Class: class, Cgroups: []string{literalGlob(path)}, Priority: int(band.Default)})
 		}
 	}
 	return rules
@@ -41,7 +41,7 @@ func groupOfApplication(a config.HostApplication, l kube.Layout) string {
 	return string(below.Join(own))
 }
 
-// literal returns a glob that matches only the given path.
-func literal(path string) string {
+// literalGlob returns a glob that matches only the given path.
+func literalGlob(path string) string {
 	return strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]").Replace(path)
 }

@@ -21,11 +21,11 @@ type clusterConfig struct {
 	node   config.NodeConfig
 	spaces kube.Namespaces // the overrides that namespaces set for their pods
 	facts  kubelet.Facts   // the kubelet's facts that this configuration used
-	// missing measures how long the ConfigMap has been absent, and
-	// missingByspace how long kube.PodConfigMap has been absent. After a
-	// ConfigMap was deleted, its last content stays in force for a while.
-	missing, missingByspace absence.Missing
-	status                  nodereport.Config
+	// missing measures how long the ConfigMap has been absent. missingPodConfig
+	// does the same for kube.PodConfigMap. After a ConfigMap was deleted, its
+	// last content stays in force for a while.
+	missing, missingPodConfig absence.Missing
+	status                    nodereport.Config
 }
 
 // followConfig reads the ConfigMap and the node's labels and annotations, if
@@ -38,7 +38,7 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	if facts == (kubelet.Facts{}) {
 		facts = k.Facts
 	}
-	stale := c.stale.Swap(false) || c.cfg.missing.Due(now) || c.cfg.missingByspace.Due(now)
+	stale := c.stale.Swap(false) || c.cfg.missing.Due(now) || c.cfg.missingPodConfig.Due(now)
 	if !stale && facts == c.cfg.facts {
 		return false
 	}
@@ -59,7 +59,7 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 		k.Config = c.cfg.last.Data()
 	}
 	byspace, spacesKnown := c.byspace.Objects()
-	if data := kube.JoinNamespaces(byspace, c.Namespace); spacesKnown && !waits(&c.cfg.missingByspace, len(data) > 0, len(k.ByNamespace) > 0, now) {
+	if data := kube.JoinNamespaces(byspace, c.Namespace); spacesKnown && !waits(&c.cfg.missingPodConfig, len(data) > 0, len(k.ByNamespace) > 0, now) {
 		k.ByNamespace = data
 	}
 	spaces, wrong := kube.ParseNamespaces(k.ByNamespace)
@@ -105,7 +105,7 @@ func (c *cluster) tellConfig(faults []config.Fault) {
 	for _, m := range []struct {
 		name    string
 		missing absence.Missing
-	}{{name, c.cfg.missing}, {"ConfigMap " + kube.PodConfigMap, c.cfg.missingByspace}} {
+	}{{name, c.cfg.missing}, {"ConfigMap " + kube.PodConfigMap, c.cfg.missingPodConfig}} {
 		if since := m.missing.Since(); !since.IsZero() {
 			next.Notices = append(next.Notices, fmt.Sprintf("%s does not exist since %s: its last content holds until %s",
 				m.name, since.Format(time.TimeOnly), since.Add(absence.GoneAfter).Format(time.TimeOnly)))
@@ -145,10 +145,10 @@ func (c *cluster) configTrouble() string {
 	return err.Error()
 }
 
-// over merges the cluster's configuration into that of the node's file. The
+// mergeOver merges the cluster's configuration into that of the node's file. The
 // containers, the rules and the intervals always come from the file. If there
 // is no ConfigMap, the strategies of the file apply, too.
-func (c *cluster) over(file config.Config) config.Config {
+func (c *cluster) mergeOver(file config.Config) config.Config {
 	if !c.last.HasConfig {
 		shareCPUs(&file.Policy, c.cfg.facts)
 		return file

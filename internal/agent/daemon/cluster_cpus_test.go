@@ -24,9 +24,9 @@ import (
 
 // TestAPodDeletedByForceGivesItsCPUsUp deletes a pod by force while its
 // processes still run. The next pod has a contract for the same CPUs, and must
-// get them in the first tick that sees it. A pod that is missing in the list of
-// a kubelet that has just started must not count as deleted. A static pod must
-// never count as deleted, whatever list lacks it.
+// get them in the first tick that sees it. If a kubelet that has just started
+// does not list a pod, the pod must not count as deleted. A static pod must
+// never count as deleted, whichever list lacks it.
 func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 	born := time.Unix(1_700_000_000, 0)
 	pod := func(name string, age time.Duration, source string) corev1.Pod {

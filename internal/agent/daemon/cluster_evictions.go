@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	// refusedFor is how long a pod stays exempt from eviction after the API server
-	// refused it. busyFor is how long after a temporary error, such as 429.
+	// refusedFor is how long a pod stays exempt from eviction after the API
+	// server refused it. busyFor is how long it stays exempt after a temporary
+	// error, such as 429.
 	refusedFor = 30 * time.Second
 	busyFor    = 5 * time.Second
 	// Tenon sends an eviction a few times (attempts), with attemptEvery between
@@ -32,8 +33,8 @@ const (
 	// awayAfter is a time. If the API server was silent for longer, Tenon
 	// counts it as away and sends it no eviction.
 	awayAfter = 30 * time.Second
-	// mostEnds is the maximum number of evictions in the queue.
-	mostEnds = 64
+	// maxEnds is the maximum number of evictions in the queue.
+	maxEnds = 64
 )
 
 // An evictor can evict pods through the API server. apiserver.Client is one.
@@ -98,7 +99,7 @@ type eviction struct {
 
 func newEnds(api evictor, name string, log *slog.Logger, changed func()) *evictionQueue {
 	return &evictionQueue{
-		api: api, node: name, log: log, changed: changed, away: func() bool { return false }, queue: make(chan eviction, mostEnds),
+		api: api, node: name, log: log, changed: changed, away: func() bool { return false }, queue: make(chan eviction, maxEnds),
 		of: map[types.UID]*end{}, told: map[refusal]bool{},
 	}
 }
@@ -161,7 +162,7 @@ func (e *evictionQueue) take(s plan.Step) (taken bool, err error) {
 		case e.queue <- eviction{pod, s}:
 			e.of[pod.UID] = &end{}
 		default:
-			return true, fmt.Errorf("evict pod %s/%s: %d evictions wait for the API server", pod.Namespace, pod.Name, mostEnds)
+			return true, fmt.Errorf("evict pod %s/%s: %d evictions wait for the API server", pod.Namespace, pod.Name, maxEnds)
 		}
 		return true, nil
 	case o.state == endRefused:
@@ -230,7 +231,7 @@ func (e *evictionQueue) end(ctx context.Context, x eviction) {
 		spared := exemptFor(err)
 		e.set(x.pod.UID, end{state: endRefused, until: time.Now().Add(spared), why: why})
 		e.log.Warn("a pod is not evicted", "pod", name, "why", why, "reason", x.step.Reason)
-		if e.first(refusal{x.pod.UID, apierrors.ReasonForError(err)}) {
+		if e.isFirst(refusal{x.pod.UID, apierrors.ReasonForError(err)}) {
 			e.tell(ctx, x.pod.PodName, "EvictionRefused", why+"; reason of the eviction: "+x.step.Reason)
 		}
 		e.changed()
@@ -275,9 +276,10 @@ func exemptFor(err error) time.Duration {
 	return busyFor
 }
 
-// first reports whether no earlier refusal for this pod had the same reason. A budget
-// may refuse for days, and each event that Tenon writes is an object in the API server.
-func (e *evictionQueue) first(r refusal) bool {
+// isFirst reports whether no earlier refusal for this pod had the same reason.
+// A budget may refuse for days, and each event that Tenon writes is an object
+// in the API server.
+func (e *evictionQueue) isFirst(r refusal) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	before := e.told[r]

@@ -14,9 +14,10 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// ReleaseContainers gives containers the kubelet's values back. A daemon whose state is
-// in stateDir has set other values through the container runtime (NRI), and the journal
-// does not contain these. If NRI is not used, there are no such values.
+// ReleaseContainers restores the kubelet's values of all containers. A daemon
+// whose state is in stateDir has set other values through the container runtime
+// (NRI), and the journal does not contain these. If NRI is not used, there are
+// no such values.
 func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log *slog.Logger) error {
 	if k.NRI == "" {
 		return nil

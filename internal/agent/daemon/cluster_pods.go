@@ -27,8 +27,9 @@ type podView struct {
 	pods map[node.CgroupPath]endable
 	// native contains, for each pod and container, the limits that the kubelet enforces.
 	native map[node.CgroupPath]kube.Amounts
-	// before is an earlier content of native: that at which the journal was last correct.
-	before map[node.CgroupPath]kube.Amounts
+	// lastCorrect is an earlier content of native: that at which the journal
+	// was last correct.
+	lastCorrect map[node.CgroupPath]kube.Amounts
 	// change corrects a value in the journal if the pod was resized after the
 	// value was journaled.
 	change func(node.Knob, node.Value) node.Value
@@ -38,23 +39,23 @@ type podView struct {
 func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts {
 	all := make(map[node.CgroupPath]kube.Amounts, len(pods))
 	for i := range pods {
-		if p := &pods[i]; !kube.Ended(p) {
+		if p := &pods[i]; !kube.HasEnded(p) {
 			maps.Copy(all, kube.Natives(p, l))
 		}
 	}
 	return all
 }
 
-// rebased is called after the journal was rebased by view.change. If that
+// noteRebase is called after the journal was rebased by view.change. If that
 // failed, the saved pods and the current ones still differ, so the next rebase
 // corrects the journal.
-func (c *cluster) rebased(err error) {
+func (c *cluster) noteRebase(err error) {
 	if err == nil {
 		c.keep()
 		return
 	}
 	c.log.Warn("a release of knobs would restore limits from before pods were resized", "error", err)
-	maps.Copy(c.view.native, c.view.before)
+	maps.Copy(c.view.native, c.view.lastCorrect)
 }
 
 // workloads returns the known pods as workloads.
@@ -67,7 +68,7 @@ func (c *cluster) workloads() []node.Workload {
 	c.take(known)
 	l := c.layout()
 	exists := func(p node.CgroupPath) bool { return c.tree.Exists(string(p)) }
-	v := podView{pods: map[node.CgroupPath]endable{}, native: natives(c.last.Pods, l), before: before, arriving: kube.Arriving(c.last.Pods, l, exists)}
+	v := podView{pods: map[node.CgroupPath]endable{}, native: natives(c.last.Pods, l), lastCorrect: before, arriving: kube.Arriving(c.last.Pods, l, exists)}
 	var remarks []string
 	v.workloads, remarks = kube.Workloads(c.last.Pods, l, exists)
 	c.cfg.spaces.Apply(v.workloads)
@@ -90,7 +91,7 @@ func (c *cluster) workloads() []node.Workload {
 		w.Grace, w.EvictionExempt = node.Some(grace), c.evictions.exempt(p.UID)
 	}
 	v.status = nodereport.Pods{From: known.From, At: known.At, Trouble: known.Trouble, Unmanaged: len(of) - len(v.workloads), Remarks: remarks}
-	c.resized = resized(c.resized, before, v.native, time.Now())
+	c.resized = addResized(c.resized, before, v.native, time.Now())
 	v.change = rebase(before, v.native, c.resized, c.last.Facts.NoQuotas)
 	c.view = v
 	c.evictions.follow(v.pods)
@@ -136,7 +137,7 @@ func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
 // ones. A static pod comes from another source and has no time of creation, and it does
 // not end if its mirror pod is deleted.
 func isDeleted(p *corev1.Pod, known kubelet.Known) bool {
-	if !ofAPI(p) {
+	if !isFromAPI(p) {
 		return false
 	}
 	return known.From == "API server" || slices.ContainsFunc(known.Pods, func(o corev1.Pod) bool {
@@ -148,7 +149,7 @@ func isDeleted(p *corev1.Pod, known kubelet.Known) bool {
 func (c *cluster) podsByCgroup(l kube.Layout) map[node.CgroupPath]*corev1.Pod {
 	of := make(map[node.CgroupPath]*corev1.Pod, len(c.last.Pods))
 	for i := range c.last.Pods {
-		if p := &c.last.Pods[i]; !kube.Ended(p) {
+		if p := &c.last.Pods[i]; !kube.HasEnded(p) {
 			of[l.Pod(p)] = p
 		}
 	}
@@ -193,18 +194,18 @@ func graceOf(p *corev1.Pod) time.Duration {
 
 // evictable reports whether the API server can evict a pod. It cannot evict
 // static pods.
-func evictable(p *corev1.Pod) bool { return p.UID != "" && ofAPI(p) }
+func evictable(p *corev1.Pod) bool { return p.UID != "" && isFromAPI(p) }
 
-// ofAPI reports whether the kubelet got a pod from the API server. Static pods
-// and their mirror pods have another source.
-func ofAPI(p *corev1.Pod) bool {
+// isFromAPI reports whether the kubelet got a pod from the API server. Static
+// pods and their mirror pods have another source.
+func isFromAPI(p *corev1.Pod) bool {
 	source := p.Annotations["kubernetes.io/config.source"]
 	return p.Annotations[corev1.MirrorPodAnnotationKey] == "" && (source == "" || source == "api")
 }
 
-// beside drops a workload of a rule if its cgroup contains the cgroup of a pod
-// or lies in one. In such a cgroup the pod determines the class.
-func beside(rules, pods []node.Workload) (left []node.Workload, remarks []string) {
+// dropPodCgroups drops a workload of a rule if its cgroup contains the cgroup
+// of a pod or lies in one. In such a cgroup the pod determines the class.
+func dropPodCgroups(rules, pods []node.Workload) (left []node.Workload, remarks []string) {
 	for _, w := range rules {
 		i := slices.IndexFunc(pods, func(p node.Workload) bool { return p.Cgroup.Contains(w.Cgroup) || w.Cgroup.Contains(p.Cgroup) })
 		if i < 0 {

@@ -20,9 +20,9 @@ type resize struct {
 	at  time.Time
 }
 
-// resized compares two lists of pods and adds the pods whose amounts differ to
-// the recent resizes. It drops resizes that are older than resizing.
-func resized(recent map[node.CgroupPath]resize, before, now map[node.CgroupPath]kube.Amounts, at time.Time) map[node.CgroupPath]resize {
+// addResized compares two lists of pods and adds the pods whose amounts differ
+// to the recent resizes. It drops resizes that are older than resizing.
+func addResized(recent map[node.CgroupPath]resize, before, now map[node.CgroupPath]kube.Amounts, at time.Time) map[node.CgroupPath]resize {
 	next := map[node.CgroupPath]resize{}
 	for p, r := range recent {
 		if at.Sub(r.at) < resizing {
@@ -52,16 +52,16 @@ func rebase(before, now map[node.CgroupPath]kube.Amounts, recent map[node.Cgroup
 			return next
 		}
 		r, is := recent[k.Cgroup]
-		if !is || !stands(v, r.was) {
+		if !is || !isKubeletLimit(v, r.was) {
 			return nil
 		}
 		return differs(map[node.CgroupPath]kube.Amounts{k.Cgroup: r.was}, now, noQuotas)(k, v)
 	}
 }
 
-// stands reports whether v is exactly the limit that the kubelet writes for
-// these amounts.
-func stands(v node.Value, of kube.Amounts) bool {
+// isKubeletLimit reports whether v is exactly the limit that the kubelet writes
+// for these amounts.
+func isKubeletLimit(v node.Value, of kube.Amounts) bool {
 	switch v := v.(type) {
 	case node.CPUMax:
 		return of.CPULimit.Known() && v.Quota == limit.Quota(of.CPULimit, v.Period)

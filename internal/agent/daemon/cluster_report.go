@@ -53,7 +53,7 @@ func (c *cluster) tick(t tick.Tick, by policy.Config) {
 	r.uid.Store(&uid)
 	r.meter.Observe(t.Snapshot)
 	cpu, memory := r.requested.take(t.Snapshot.At, t.Batch, c.view.running)
-	if r.pace.Rests(t.Snapshot.At) {
+	if r.pace.IsResting(t.Snapshot.At) {
 		return
 	}
 	known, status := c.pods.Known(), c.cfg.status

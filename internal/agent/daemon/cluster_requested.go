@@ -11,14 +11,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// onItsWay is a time after a reduction of an amount. During this time, pods may
-// still arrive for which the scheduler used the old amount. The agent, the
+// arrivalTime is a time after a reduction of an amount. During this time, pods
+// may still arrive for which the scheduler used the old amount. The agent, the
 // manager and the scheduler each add a delay.
-const onItsWay = 30 * time.Second
+const arrivalTime = 30 * time.Second
 
-// mostRequested is the largest sum of requests that is reported. It is more
+// maxRequested is the largest sum of requests that is reported. It is more
 // than any real machine has, and fits into the number types of all readers.
-const mostRequested = 1 << 54
+const maxRequested = 1 << 54
 
 // requested is how much of the batch resources the running pods request. The manager
 // publishes at least this amount (manager.Decide). Not all pods count.
@@ -54,23 +54,24 @@ func (r *requested) take(at time.Time, b node.Batch, running []*corev1.Pod) (uni
 
 // A pledge holds which pods count, for one resource.
 type pledge[T unit.MilliCPU | unit.Bytes] struct {
-	// most is the largest amount in the current interval of length onItsWay.
-	// before is the largest amount in the interval before the current one.
-	most, before T
-	since        time.Time
-	count        map[string]bool // by kube.UID; nil: no tick yet
+	// largest is the largest amount in the current interval of length
+	// arrivalTime. before is the largest amount in the interval before the
+	// current one.
+	largest, before T
+	since           time.Time
+	count           map[string]bool // by kube.UID; nil: no tick yet
 }
 
 func (g *pledge[T]) take(at time.Time, a node.Amount[T], running []string, each []T) (sum T) {
-	if d := at.Sub(g.since); d < 0 || d > onItsWay {
-		g.before, g.most, g.since = g.most, 0, at
+	if d := at.Sub(g.since); d < 0 || d > arrivalTime {
+		g.before, g.largest, g.since = g.largest, 0, at
 	}
-	g.most = max(g.most, a.Value, a.Formula)
+	g.largest = max(g.largest, a.Value, a.Formula)
 	all := total(each, func(int) bool { return true })
 	// All pods count in three cases: there is no amount yet; the agent has just
 	// started, so the pods were there before it; or the node has not measured
 	// its services, so its amount admits no new pod.
-	enough := g.count == nil || a.Policy == "" || a.Degraded == node.Unmeasured || all <= max(g.before, g.most)
+	enough := g.count == nil || a.Policy == "" || a.Degraded == node.Unmeasured || all <= max(g.before, g.largest)
 	if enough && g.count != nil && len(g.count) == len(running) && !slices.ContainsFunc(running, func(uid string) bool { return !g.count[uid] }) {
 		return all
 	}
@@ -87,7 +88,7 @@ func (g *pledge[T]) take(at time.Time, a node.Amount[T], running []string, each 
 func total[T unit.MilliCPU | unit.Bytes](each []T, counts func(int) bool) (sum T) {
 	for i, v := range each {
 		if counts(i) {
-			sum = min(mostRequested, sum+min(mostRequested, v))
+			sum = min(maxRequested, sum+min(maxRequested, v))
 		}
 	}
 	return sum

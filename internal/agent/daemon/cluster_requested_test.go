@@ -70,7 +70,7 @@ func TestAPodThatComesWhenNothingIsLeftDoesNotCount(t *testing.T) {
 			t.Errorf("tick %d of an agent that started on an empty node: %v, want %v", i, cpu, turn.want)
 		}
 	}
-	if cpu, _ := new(requested).take(noon, amount(1), []*corev1.Pod{jobOf("x", 1<<62), jobOf("y", 1<<62)}); cpu != mostRequested {
+	if cpu, _ := new(requested).take(noon, amount(1), []*corev1.Pod{jobOf("x", 1<<62), jobOf("y", 1<<62)}); cpu != maxRequested {
 		t.Errorf("a sum above the maximum: %v", cpu)
 	}
 }

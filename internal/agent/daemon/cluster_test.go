@@ -76,7 +76,7 @@ func threshold(t *testing.T, c *cluster, want unit.Percent) {
 	t.Helper()
 	soon(t, "the threshold", func() bool {
 		c.followConfig()
-		return c.over(config.Config{}).Policy.Suppress.ThresholdPercent == want
+		return c.mergeOver(config.Config{}).Policy.Suppress.ThresholdPercent == want
 	})
 }
 
@@ -98,7 +98,7 @@ func TestTheConfigMapAndTheLabelsOfTheNodeMakeItsConfiguration(t *testing.T) {
 
 	s.Put(configMap(suppressAt("550")))
 	soon(t, "the fault", func() bool { c.followConfig(); return len(c.cfg.status.Faults) > 0 })
-	if got := c.over(config.Config{}).Policy.Suppress.ThresholdPercent; got != 55 {
+	if got := c.mergeOver(config.Config{}).Policy.Suppress.ThresholdPercent; got != 55 {
 		t.Errorf("a faulty value replaced 55: %v", got)
 	}
 	if !strings.Contains(c.cfg.status.Faults[0], "550") {
@@ -131,7 +131,7 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	s.Remove(configMap(nil))
 	s.Remove(byspace)
 	soon(t, "both are missed", func() bool { c.followConfig(); return missing() == 2 })
-	now := func() unit.Percent { return c.over(config.Config{}).Policy.Suppress.ThresholdPercent }
+	now := func() unit.Percent { return c.mergeOver(config.Config{}).Policy.Suppress.ThresholdPercent }
 	if now() != 70 || !c.last.HasConfig || c.last.ByNamespace == nil {
 		t.Errorf("at once after the deletion, %+v holds", c.last)
 	}
@@ -183,12 +183,12 @@ func TestWithoutConfigMapTheFileHolds(t *testing.T) {
 	file := config.Config{Period: time.Second}
 	file.Policy.Suppress.ThresholdPercent = 33
 	file.Policy.Pool.CPUs = unit.CPUSetOf(1)
-	if got := c.over(file); got.Policy.Suppress.ThresholdPercent != 33 {
+	if got := c.mergeOver(file); got.Policy.Suppress.ThresholdPercent != 33 {
 		t.Errorf("%+v", got.Policy.Suppress)
 	}
 	c.last.HasConfig = true
 	c.cfg.node.Policy.Suppress.ThresholdPercent = 70
-	if got := c.over(file).Policy; got.Suppress.ThresholdPercent != 70 || got.Pool.CPUs != file.Policy.Pool.CPUs {
+	if got := c.mergeOver(file).Policy; got.Suppress.ThresholdPercent != 70 || got.Pool.CPUs != file.Policy.Pool.CPUs {
 		t.Errorf("%+v", got)
 	}
 }
@@ -199,7 +199,7 @@ func TestARestartWithoutAPIServerGoesOnWithWhatWasKnown(t *testing.T) {
 	s.Put(configMap(suppressAt("70")))
 	dir := t.TempDir()
 	first := openTestCluster(t, s, dir)
-	if !first.unknown() {
+	if !first.isUnknown() {
 		t.Error("the pods or the configuration are known before the first answer")
 	}
 	threshold(t, first, 40)
@@ -208,13 +208,13 @@ func TestARestartWithoutAPIServerGoesOnWithWhatWasKnown(t *testing.T) {
 	first.take(kubelet.Known{At: time.Now(), Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, Facts: kubelet.Facts{CgroupDriver: "systemd", CgroupRoot: "/x"}})
 	first.keep()
 
-	s.Away(true)
+	s.RefuseAll(true)
 	second := openTestCluster(t, s, dir)
 	second.followConfig()
-	if got := second.over(config.Config{}).Policy.Suppress.ThresholdPercent; got != 40 {
+	if got := second.mergeOver(config.Config{}).Policy.Suppress.ThresholdPercent; got != 40 {
 		t.Errorf("the threshold is %v and was 40", got)
 	}
-	if second.unknown() || len(second.last.Pods) != 1 || second.layout() != (kube.Layout{Systemd: true, Root: "/x"}) {
+	if second.isUnknown() || len(second.last.Pods) != 1 || second.layout() != (kube.Layout{Systemd: true, Root: "/x"}) {
 		t.Errorf("%+v", second.last)
 	}
 	soon(t, "the trouble is reported", func() bool { return second.configTrouble() != "" })
@@ -240,7 +240,7 @@ func TestPodsOfAnotherBootAreNone(t *testing.T) {
 
 func TestRulesLeavePodsAlone(t *testing.T) {
 	pods := []node.Workload{{ID: "a/web", Cgroup: "kubepods/burstable/podx"}}
-	left, remarks := beside([]node.Workload{
+	left, remarks := dropPodCgroups([]node.Workload{
 		{ID: "1", Rule: "r", Cgroup: "kubepods/burstable/podx/c"}, {ID: "2", Rule: "r", Cgroup: "kubepods"}, {ID: "3", Rule: "r", Cgroup: "system.slice/cron.service"},
 	}, pods)
 	if len(left) != 1 || left[0].ID != "3" || len(remarks) != 2 {
@@ -314,9 +314,9 @@ func TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized(t *testing.T) {
 	}
 	at := time.Now()
 	old, now := of(1000, 1<<30), of(500, 1<<29)
-	recent := resized(nil, old, now, at)
+	recent := addResized(nil, old, now, at)
 	// The next comparison finds no difference.
-	recent = resized(recent, now, now, at.Add(time.Second))
+	recent = addResized(recent, now, now, at.Add(time.Second))
 	for name, c := range map[string]struct{ before, want node.Value }{
 		"touched before the kubelet wrote it": {quota(100), quota(50)},
 		"touched after that":                  {quota(50), nil},
@@ -329,7 +329,7 @@ func TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
-	if late := resized(recent, now, now, at.Add(resizing)); len(late) > 0 {
+	if late := addResized(recent, now, now, at.Add(resizing)); len(late) > 0 {
 		t.Errorf("an old resize is still listed: %v", late)
 	}
 }
@@ -429,7 +429,7 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 	// If there is no ConfigMap, the strategies of the file must not write
 	// cpusets either.
 	c.last.HasConfig, c.cfg.facts = false, kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0"}
-	if s := c.over(config.Config{}).Policy.Pool; !s.CPUSetsManagedExternally || s.ReservedCPUs != unit.CPUSetOf(0) {
+	if s := c.mergeOver(config.Config{}).Policy.Pool; !s.CPUSetsManagedExternally || s.ReservedCPUs != unit.CPUSetOf(0) {
 		t.Errorf("without a ConfigMap: %+v", s)
 	}
 }
@@ -449,7 +449,7 @@ func TestTheKubeletsReserveCountsInCPUSuppress(t *testing.T) {
 	c := openTestCluster(t, s, dir)
 	reserves := func(c *cluster, want unit.MilliCPU) {
 		t.Helper()
-		soon(t, "the reserve", func() bool { c.followConfig(); return c.over(config.Config{}).Policy.Pool.Reserved == want })
+		soon(t, "the reserve", func() bool { c.followConfig(); return c.mergeOver(config.Config{}).Policy.Pool.Reserved == want })
 	}
 	reserves(c, 4000)
 	for annotation, want := range map[string]unit.MilliCPU{
@@ -467,7 +467,7 @@ func TestTheKubeletsReserveCountsInCPUSuppress(t *testing.T) {
 	self.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("18500m")}
 	s.Put(self)
 	reserves(c, 1500)
-	s.Away(true)
+	s.RefuseAll(true)
 	reserves(openTestCluster(t, s, dir), 1500)
 }
 
@@ -482,16 +482,16 @@ func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 	threshold(t, c, 70)
 	soon(t, "the annotation", func() bool {
 		c.followConfig()
-		return c.over(config.Config{}).Policy.Pool.ReservedCPUs == unit.CPUSetOf(0)
+		return c.mergeOver(config.Config{}).Policy.Pool.ReservedCPUs == unit.CPUSetOf(0)
 	})
-	if c.over(config.Config{}).Policy.Pool.CPUSetsManagedExternally {
+	if c.mergeOver(config.Config{}).Policy.Pool.CPUSetsManagedExternally {
 		t.Error("cpusets are left to the kubelet before it has reported its CPU manager")
 	}
 	c.last.Facts = kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "3"}
 	if !c.followConfig() {
 		t.Fatal("the kubelet's facts do not change the configuration")
 	}
-	if got := c.over(config.Config{}).Policy.Pool; !got.CPUSetsManagedExternally || got.ReservedCPUs != unit.CPUSetOf(0, 3) {
+	if got := c.mergeOver(config.Config{}).Policy.Pool; !got.CPUSetsManagedExternally || got.ReservedCPUs != unit.CPUSetOf(0, 3) {
 		t.Errorf("%+v", got)
 	}
 	if len(c.cfg.status.Notices) != 1 || !strings.Contains(c.cfg.status.Notices[0], "CPUs 0 are reserved") {
@@ -541,8 +541,8 @@ func TestAResizeIsNotForgottenBeforeItIsJournaled(t *testing.T) {
 		return map[node.CgroupPath]kube.Amounts{"kubepods/podx": {CPULimit: node.Some(limit)}}
 	}
 	c := &cluster{log: slog.New(slog.DiscardHandler), dir: t.TempDir()}
-	c.view.before, c.view.native = of(500), of(2000)
-	c.rebased(errors.New("the journal is full"))
+	c.view.lastCorrect, c.view.native = of(500), of(2000)
+	c.noteRebase(errors.New("the journal is full"))
 	if _, err := os.Stat(filepath.Join(c.dir, clusterFile)); err == nil {
 		t.Error("the pods were saved although the rebase failed")
 	}
@@ -552,7 +552,7 @@ func TestAResizeIsNotForgottenBeforeItIsJournaled(t *testing.T) {
 	if got := rebase(c.view.native, of(2000), nil, false)(node.Knob{Cgroup: "kubepods/podx"}, quota(50)); got != quota(200) {
 		t.Errorf("the next time a release gives %v", got)
 	}
-	c.rebased(nil)
+	c.noteRebase(nil)
 	if _, err := os.Stat(filepath.Join(c.dir, clusterFile)); err != nil {
 		t.Error(err)
 	}

@@ -102,16 +102,16 @@ func (c *writeConflicts) trouble(s node.Snapshot) string {
 	return "another program keeps writing what Tenon writes, so best-effort work may be without a limit: " + strings.Join(names, ", ")
 }
 
-// contested logs each knob that Tenon leaves to another component because both
-// write it. It logs each knob once.
-func (r *changeLogger) contested(wants []plan.Want) {
+// logContested logs each knob that Tenon leaves to another component because
+// both write it. It logs each knob once.
+func (r *changeLogger) logContested(wants []plan.Want) {
 	held := map[node.Knob]bool{}
 	for _, w := range wants {
 		if w.Intent != plan.Hold {
 			continue
 		}
 		if held[w.Knob] = true; !r.held[w.Knob] {
-			r.log.Warn("a knob is left for a while, because another component writes it too", "cgroup", w.Knob.Where(), "file", w.Knob.File,
+			r.log.Warn("a knob is left for a while, because another component writes it too", "cgroup", w.Knob.Object(), "file", w.Knob.File,
 				"policy", w.Owner, "reason", w.Reason)
 		}
 	}

@@ -76,7 +76,7 @@ type daemon struct {
 	watcher    *cgroup.Watcher
 	guard      *guard
 	reporter   changeLogger
-	show       *outputs
+	show       *publisher
 	before     policy.State // the state of the policies before this tick
 	signals    *signals
 	mechanisms *mechanisms
@@ -163,7 +163,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		d.cluster = openCluster(*o.Kubernetes, o.Version, o.StateDir, d.tree, fs, d.Log, func() { d.changed.Store(true) }, d.signals.nudge)
 		d.cluster.evictions.signal, d.cluster.evictions.prepare = d.host.Apply, d.host.Prepare
 		d.cluster.run(ctx, &background)
-		d.cluster.first(ctx)
+		d.cluster.awaitFirst(ctx)
 		d.cluster.followConfig()
 	}
 	d.takeConfig()
@@ -221,7 +221,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.agent.Config.Seats.Slices = d.slices.Begin(d.config.Policy.Seats.Slices)
 	d.guard.begin() // again, because a new configuration may load a BPF program, which takes time
 	d.followGroups()
-	if d.cluster != nil && d.cluster.unknown() {
+	if d.cluster != nil && d.cluster.isUnknown() {
 		return node.Snapshot{}, errUnknown
 	}
 	s, err := d.host.Snapshot(ctx)

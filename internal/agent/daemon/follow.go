@@ -43,7 +43,7 @@ func (d *daemon) followConfig() {
 func (d *daemon) takeConfig() {
 	c := d.config
 	if d.cluster != nil {
-		c = d.cluster.over(c)
+		c = d.cluster.mergeOver(c)
 	}
 	d.agent.Config, d.agent.Period = c.Policy, c.Period
 	d.signals.use(c.Signals)
@@ -76,7 +76,7 @@ func (d *daemon) followGroups() {
 	containers, trouble := d.containers.Groups(paths)
 	workloads, remarks := launch.Workloads(d.rules(), match.Groups(paths, containers, d.tree.Direct))
 	remarks = append(remarks, trouble...)
-	if err := d.watcher.Degraded(); err != nil {
+	if err := d.watcher.DegradedReason(); err != nil {
 		remarks = append(remarks, err.Error())
 	}
 	workloads = slices.DeleteFunc(workloads, func(w node.Workload) bool {
@@ -103,9 +103,9 @@ func (d *daemon) followGroups() {
 
 // Apply performs one step on the node.
 func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
-	if host.Long(s) {
-		d.guard.allow(converting)
-		defer d.guard.allow(hung)
+	if host.MayTakeLong(s) {
+		d.guard.allow(convertTime)
+		defer d.guard.allow(hungAfter)
 	}
 	if d.cluster != nil {
 		if taken, err := d.cluster.evictions.take(s); taken {
@@ -114,25 +114,26 @@ func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 	}
 	err := d.host.Apply(ctx, s)
 	if err == nil {
-		d.conflicts.note(s, host.Became(d.host, s))
+		d.conflicts.note(s, host.StoredValue(d.host, s))
 	}
 	return err
 }
 
-// ApplyAll performs the first steps on the node: as many as host.Together allows in one
-// batch. The caller calls it again for the remaining steps. If thousands of cgroups
-// appear at once, that takes longer than a tick. Therefore ApplyAll prolongs the lease
-// after each batch, so that the watchdog does not take the loop for dead.
+// ApplyAll performs the first steps on the node: as many as host.BatchLength
+// allows in one batch. The caller calls it again for the remaining steps. If
+// thousands of cgroups appear at once, that takes longer than a tick. Therefore
+// ApplyAll prolongs the lease after each batch, so that the watchdog does not
+// take the loop for dead.
 func (d *daemon) ApplyAll(ctx context.Context, steps []plan.Step) []error {
-	n := host.Together(steps)
+	n := host.BatchLength(steps)
 	if n == 1 {
 		return []error{d.Apply(ctx, steps[0])}
 	}
-	d.guard.allow(hung)
+	d.guard.allow(hungAfter)
 	errs := host.ApplyAll(ctx, d.host, steps[:n])
 	for i, err := range errs {
 		if err == nil {
-			d.conflicts.note(steps[i], host.Became(d.host, steps[i]))
+			d.conflicts.note(steps[i], host.StoredValue(d.host, steps[i]))
 		}
 	}
 	return errs
@@ -146,7 +147,7 @@ func (d *daemon) Guard() error { return d.host.Guard() }
 func (d *daemon) pods(paths []string, rules []node.Workload) (all []node.Workload, remarks []string) {
 	d.cluster.look(paths)
 	pods := slices.DeleteFunc(d.cluster.workloads(), func(w node.Workload) bool { return w.Cgroup.Contains(d.home) })
-	d.cluster.rebased(d.host.Rebase(d.cluster.view.change))
-	left, remarks := beside(rules, pods)
+	d.cluster.noteRebase(d.host.Rebase(d.cluster.view.change))
+	left, remarks := dropPodCgroups(rules, pods)
 	return append(pods, left...), append(remarks, d.cluster.view.status.Remarks...)
 }

@@ -20,15 +20,15 @@ const (
 	// announced is how long best-effort work keeps its values after tenond was
 	// asked to stop. It is long enough for an upgrade.
 	announced = time.Minute
-	// hung is how late a tick may be, and how long it may take. If it is later
-	// or takes longer, the loop counts as hung. Best-effort work must be
+	// hungAfter is how late a tick may be, and how long it may take. If it is
+	// later or takes longer, the loop counts as hung. Best-effort work must be
 	// narrowed within 2 s. lease.TTL is the time from the last renewal to the
 	// end of the lease, so hung + lease.TTL must be less than 2 s.
-	hung = 400 * time.Millisecond
-	// converting is the maximum time that a tick may take to move thousands of
+	hungAfter = 400 * time.Millisecond
+	// convertTime is the maximum time that a tick may take to move thousands of
 	// threads to the best-effort scheduler or away from it. It includes the
 	// time to unload that scheduler.
-	converting = 5 * time.Second
+	convertTime = 5 * time.Second
 )
 
 // A guard renews the lease while the loop is alive. The watchdog reads this lease.
@@ -90,13 +90,13 @@ func openGuard(dir string, fs proc.FS, h *host.Host, machine *lease.Machine, tro
 // because this process was stopped, the watchdog may have written knobs. Then
 // begin drops the knob cache of the host.
 func (g *guard) begin() {
-	if g.lease.Expired() {
+	if g.lease.HasExpired() {
 		g.host.Reread()
 		g.host.Isolation().Expire()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.busy, g.by = true, time.Now().Add(hung)
+	g.busy, g.by = true, time.Now().Add(hungAfter)
 }
 
 // allow sets the time within which the next part of the tick must end.
@@ -131,7 +131,7 @@ func (g *guard) bind(wants []plan.Want) error {
 func (g *guard) end(good bool, period time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.busy, g.good, g.by = false, good, time.Now().Add(period+hung)
+	g.busy, g.good, g.by = false, good, time.Now().Add(period+hungAfter)
 }
 
 // keep renews the lease while ticks are on time, and makes sure that a watchdog runs.
@@ -156,7 +156,7 @@ func (g *guard) keep(ctx context.Context, watchdog []string) error {
 		}
 		g.report("machine lock", "the lock of the machine could not be made again", err)
 		g.mu.Lock()
-		if g.onTime() {
+		if g.isOnTime() {
 			err = g.renew()
 		}
 		g.mu.Unlock()
@@ -166,14 +166,14 @@ func (g *guard) keep(ctx context.Context, watchdog []string) error {
 	}
 }
 
-// onTime reports whether ticks are on time. The caller holds g.mu.
-func (g *guard) onTime() bool { return time.Now().Before(g.by) && (g.good || g.busy) }
+// isOnTime reports whether ticks are on time. The caller holds g.mu.
+func (g *guard) isOnTime() bool { return time.Now().Before(g.by) && (g.good || g.busy) }
 
 // hangs reports whether the loop has been late for so long that the lease has expired.
 func (g *guard) hangs() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.onTime() && g.lease.Expired()
+	return !g.isOnTime() && g.lease.HasExpired()
 }
 
 // renew renews the lease and reports a failure. The caller holds g.mu.

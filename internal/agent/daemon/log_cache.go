@@ -7,9 +7,9 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 )
 
-// undivided logs which configured divisions of cache and memory bandwidth this
-// node does not support. It logs them once, and again when they change.
-func (r *changeLogger) undivided(wants []plan.Want) {
+// logUndivided logs which configured divisions of cache and memory bandwidth
+// this node does not support. It logs them once, and again when they change.
+func (r *changeLogger) logUndivided(wants []plan.Want) {
 	var why []string
 	for _, w := range wants {
 		if w.Owner == plan.OwnerCache && w.Intent == plan.Abstain {
@@ -18,12 +18,12 @@ func (r *changeLogger) undivided(wants []plan.Want) {
 	}
 	slices.Sort(why)
 	switch text := strings.Join(why, "; "); {
-	case text == r.notDivided:
+	case text == r.undividedShares:
 	case text == "":
 		r.log.Info("caches and memory bandwidth are divided as the configuration says")
-		r.notDivided = text
+		r.undividedShares = text
 	default:
 		r.log.Warn("caches and memory bandwidth are not divided as the configuration says", "why", text)
-		r.notDivided = text
+		r.undividedShares = text
 	}
 }

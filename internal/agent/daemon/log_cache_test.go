@@ -11,7 +11,7 @@ import (
 )
 
 func TestWhatCannotBeDividedIsLoggedOnce(t *testing.T) {
-	r, take := logged()
+	r, take := loggedText()
 	asks := func(intent plan.Intent, reason string) tick.Tick {
 		return tick.Tick{Snapshot: node.Snapshot{At: time.Unix(1, 0)}, Wants: []plan.Want{
 			{Intent: intent, Knob: node.Knob{ControlGroup: "BE", File: node.FileL3}, Owner: plan.OwnerCache, Reason: reason},

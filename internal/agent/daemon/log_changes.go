@@ -23,9 +23,9 @@ type changeLogger struct {
 	known     map[node.WorkloadID]string
 	remarks   []string
 	mechanism mechanismReport
-	// notDivided lists the divisions of cache and memory bandwidth that this
-	// node does not support.
-	notDivided string
+	// undividedShares lists the divisions of cache and memory bandwidth that
+	// this node does not support.
+	undividedShares string
 }
 
 // tick logs a tick.
@@ -41,8 +41,8 @@ func (r *changeLogger) tick(t tick.Tick, err error) {
 		r.log.Info("the node can be read again")
 		r.blind = ""
 	}
-	r.undivided(t.Wants)
-	r.contested(t.Wants)
+	r.logUndivided(t.Wants)
+	r.logContested(t.Wants)
 	r.mechanism.report(r.log, t.Selection)
 	failing := map[node.Knob]string{}
 	said := r.loading
@@ -51,7 +51,7 @@ func (r *changeLogger) tick(t tick.Tick, err error) {
 		k := o.Step.Knob
 		switch {
 		case errors.Is(o.Err, cgroup.ErrGone): // it disappeared since the snapshot, or is not yet complete
-			r.log.Debug("the cgroup is gone", "cgroup", k.Where(), "file", k.File)
+			r.log.Debug("the cgroup is gone", "cgroup", k.Object(), "file", k.File)
 		case errors.Is(o.Err, bescheduler.ErrLoading):
 			if r.loading = true; !said {
 				r.log.Info("the scheduler of best-effort threads is being loaded; the next isolation mechanism holds until then")
@@ -59,19 +59,19 @@ func (r *changeLogger) tick(t tick.Tick, err error) {
 		case o.Err != nil:
 			failing[k] = causeOf(o.Err)
 			if r.failing[k] != failing[k] {
-				r.log.Warn("a knob could not be written; tried again in each tick", "cgroup", k.Where(), "file", k.File,
+				r.log.Warn("a knob could not be written; tried again in each tick", "cgroup", k.Object(), "file", k.File,
 					"policy", o.Step.Owner.String(), "error", o.Err)
 			}
 		default:
-			r.log.Debug("written", "cgroup", k.Where(), "file", k.File, "from", text(o.Step.From), "to", text(o.Step.To),
+			r.log.Debug("written", "cgroup", k.Object(), "file", k.File, "from", text(o.Step.From), "to", text(o.Step.To),
 				"policy", o.Step.Owner.String(), "reason", o.Step.Reason)
-			r.stopped(o.Step)
+			r.logRun(o.Step)
 		}
 	}
-	r.undead(t.Wants, failing)
+	r.addUndead(t.Wants, failing)
 	for k := range r.failing {
 		if _, still := failing[k]; !still {
-			r.log.Info("a knob that could not be written has its value now, or is gone", "cgroup", k.Where(), "file", k.File)
+			r.log.Info("a knob that could not be written has its value now, or is gone", "cgroup", k.Object(), "file", k.File)
 		}
 	}
 	r.failing = failing

@@ -15,9 +15,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// logged returns a changeLogger, and a function that returns the text of its
+// loggedText returns a changeLogger, and a function that returns the text of its
 // log and clears it.
-func logged() (*changeLogger, func() string) {
+func loggedText() (*changeLogger, func() string) {
 	var b bytes.Buffer
 	options := &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
@@ -40,7 +40,7 @@ func tickOnce(err error) tick.Tick {
 // ticks. The load must be logged once, and its end must not be logged as the
 // end of a failure.
 func TestALoadThatGoesOnIsNoFailure(t *testing.T) {
-	r, take := logged()
+	r, take := loggedText()
 	err := fmt.Errorf("apply: %w", bescheduler.ErrLoading)
 	for range 3 {
 		r.tick(tickOnce(err), err)
@@ -55,7 +55,7 @@ func TestALoadThatGoesOnIsNoFailure(t *testing.T) {
 }
 
 func TestAKnobThatKeepsFailingIsLoggedOnce(t *testing.T) {
-	r, take := logged()
+	r, take := loggedText()
 	refused := errors.New("write cpu.max: permission denied")
 	r.tick(tickOnce(refused), refused)
 	if got := take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "cgroup=be") || !strings.Contains(got, "permission denied") {
@@ -87,7 +87,7 @@ func TestAKnobThatKeepsFailingIsLoggedOnce(t *testing.T) {
 }
 
 func TestANodeThatCannotBeReadIsLoggedOnce(t *testing.T) {
-	r, take := logged()
+	r, take := loggedText()
 	blind := errors.New("read the topology: input/output error")
 	for range 3 {
 		r.tick(tick.Tick{}, blind)
@@ -102,7 +102,7 @@ func TestANodeThatCannotBeReadIsLoggedOnce(t *testing.T) {
 }
 
 func TestWorkloadsAndRemarksAreLoggedWhenTheyChange(t *testing.T) {
-	r, take := logged()
+	r, take := loggedText()
 	one := []node.Workload{{ID: "web", Rule: "web"}}
 	two := append(one, node.Workload{ID: "job", Rule: "batch"})
 	r.workloads(two, []string{"rule backup matches nothing"})

@@ -9,7 +9,7 @@ import (
 )
 
 func TestAMechanismIsLoggedWhenItChangesAndEachFailureOnce(t *testing.T) {
-	r, take := logged()
+	r, take := loggedText()
 	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	r.mechanism.seen = noon
 	old := node.Failure{At: noon.Add(-time.Minute), Mechanism: node.MechanismSchedExt, Why: "of the tenond before"}

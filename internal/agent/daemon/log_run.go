@@ -5,9 +5,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// stopped logs a step that freezes, thaws or ends best-effort work. It logs at
+// logRun logs a step that freezes, thaws or ends best-effort work. It logs at
 // any log level, because the owner of the work needs to know of it.
-func (r *changeLogger) stopped(s plan.Step) {
+func (r *changeLogger) logRun(s plan.Step) {
 	v, isRun := s.To.(node.Run)
 	if !isRun {
 		return
@@ -21,9 +21,9 @@ func (r *changeLogger) stopped(s plan.Step) {
 	}[v], "cgroup", s.Knob.Cgroup, "reason", s.Reason)
 }
 
-// undead adds workloads to the list failing: those that should have ended and
+// addUndead adds workloads to the list failing: those that should have ended and
 // have not, and for which this tick makes no new attempt.
-func (r *changeLogger) undead(wants []plan.Want, failing map[node.Knob]string) {
+func (r *changeLogger) addUndead(wants []plan.Want, failing map[node.Knob]string) {
 	if len(r.failing) == 0 {
 		return
 	}

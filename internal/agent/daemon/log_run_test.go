@@ -29,7 +29,7 @@ func TestTheEndOfWorkIsLogged(t *testing.T) {
 		node.Frozen: "level=INFO msg=\"best-effort work is frozen\"", node.Running: "let go on",
 		node.AskedToEnd: "level=WARN msg=\"best-effort work is asked to end\"", node.Ended: "killed",
 	} {
-		r, take := logged()
+		r, take := loggedText()
 		r.tick(ending(v, nil), nil)
 		if got := take(); strings.Count(got, "\n") != 1 || !strings.Contains(got, want) || !strings.Contains(got, "memory: short") || !strings.Contains(got, "be/job") {
 			t.Errorf("%v: %q", v, got)
@@ -40,7 +40,7 @@ func TestTheEndOfWorkIsLogged(t *testing.T) {
 // TestAVictimThatDoesNotDieIsReportedOnce checks that repeated attempts to end
 // a workload do not repeat the line in the log.
 func TestAVictimThatDoesNotDieIsReportedOnce(t *testing.T) {
-	r, take := logged()
+	r, take := loggedText()
 	stuck := errors.New("processes that do not die of SIGKILL")
 	for range 20 {
 		r.tick(ending(node.Ended, stuck), stuck)

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// reopened returns the mechanisms that a new daemon loads from dir.
-func reopened(t *testing.T, dir string, send func(tick.Event)) *mechanisms {
+// reopen returns the mechanisms that a new daemon loads from dir.
+func reopen(t *testing.T, dir string, send func(tick.Event)) *mechanisms {
 	t.Helper()
 	r, err := openMechanisms(dir, proc.Default(), send)
 	if err != nil {
@@ -34,7 +34,7 @@ func keep(t *testing.T, r *mechanisms, failures ...node.Failure) {
 
 func TestAPinIsFollowedByATickThatBeginsAfterIt(t *testing.T) {
 	woken := make(chan tick.Event, 1)
-	r := reopened(t, t.TempDir(), func(e tick.Event) { woken <- e })
+	r := reopen(t, t.TempDir(), func(e tick.Event) { woken <- e })
 	if asked := follows(r); asked != (node.Request{}) { // during a tick
 		t.Errorf("nothing was asked for: %+v", asked)
 	}
@@ -59,7 +59,7 @@ func TestAPinIsFollowedByATickThatBeginsAfterIt(t *testing.T) {
 }
 
 func TestAPinThatNoTickFollowsIsSaidToBeOne(t *testing.T) {
-	r := reopened(t, t.TempDir(), func(tick.Event) {})
+	r := reopen(t, t.TempDir(), func(tick.Event) {})
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer stop()
 	if err := r.Pin(ctx, node.MechanismIdle); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no tick of tenond has applied it yet") {
@@ -92,9 +92,9 @@ func ask(t *testing.T, r *mechanisms, mechanism node.Mechanism) node.Request {
 
 func TestAPinOutlivesTheDaemonButNotTheBoot(t *testing.T) {
 	dir := t.TempDir()
-	r := reopened(t, dir, nil)
+	r := reopen(t, dir, nil)
 	pinned := ask(t, r, node.MechanismCoreSched)
-	if next := follows(reopened(t, dir, nil)); next.Mechanism != node.MechanismCoreSched || !next.At.Equal(pinned.At) {
+	if next := follows(reopen(t, dir, nil)); next.Mechanism != node.MechanismCoreSched || !next.At.Equal(pinned.At) {
 		t.Errorf("%+v, want %+v", next, pinned)
 	}
 	text, err := os.ReadFile(r.path())
@@ -108,7 +108,7 @@ func TestAPinOutlivesTheDaemonButNotTheBoot(t *testing.T) {
 	if err := os.WriteFile(r.path(), []byte(other), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if next := follows(reopened(t, dir, nil)); next != (node.Request{}) {
+	if next := follows(reopen(t, dir, nil)); next != (node.Request{}) {
 		t.Errorf("after a boot: %+v", next)
 	}
 }
@@ -118,7 +118,7 @@ func TestAPinOutlivesTheDaemonButNotTheBoot(t *testing.T) {
 // selection ends.
 func TestWhatIsTakenBackStaysForgiven(t *testing.T) {
 	dir := t.TempDir()
-	r := reopened(t, dir, nil)
+	r := reopen(t, dir, nil)
 	if asked := ask(t, r, ""); asked != (node.Request{}) {
 		t.Errorf("nothing was pinned: %+v", asked)
 	}
@@ -126,14 +126,14 @@ func TestWhatIsTakenBackStaysForgiven(t *testing.T) {
 	if asked := ask(t, r, ""); asked.Mechanism != "" || !asked.At.Equal(pinned.At) {
 		t.Errorf("%+v, want the time of %+v", asked, pinned)
 	}
-	if next := follows(reopened(t, dir, nil)); next.Mechanism != "" || !next.At.Equal(pinned.At) {
+	if next := follows(reopen(t, dir, nil)); next.Mechanism != "" || !next.At.Equal(pinned.At) {
 		t.Errorf("after a restart: %+v", next)
 	}
 }
 
 func TestAPinThatCannotBeKeptOrReadIsAnError(t *testing.T) {
 	dir := t.TempDir()
-	r := reopened(t, dir, nil)
+	r := reopen(t, dir, nil)
 	r.dir = dir + "/gone"
 	if err := r.Pin(t.Context(), node.MechanismIdle); !errors.Is(err, os.ErrNotExist) || r.now != (node.Request{}) {
 		t.Errorf("%v, %+v", err, r.now)
@@ -152,11 +152,11 @@ func TestAPinThatCannotBeKeptOrReadIsAnError(t *testing.T) {
 // restarted between them.
 func TestFailuresOutliveTheDaemon(t *testing.T) {
 	dir := t.TempDir()
-	r := reopened(t, dir, nil)
+	r := reopen(t, dir, nil)
 	fall := node.Failure{At: time.Now().Round(0), Mechanism: node.MechanismSchedExt, Why: "runnable task stall"}
 	keep(t, r, fall)
 	ask(t, r, node.MechanismIdle)
-	next := reopened(t, dir, nil)
+	next := reopen(t, dir, nil)
 	if len(next.earlier) != 1 || next.earlier[0].Why != fall.Why || !next.earlier[0].At.Equal(fall.At) || next.now.Mechanism != node.MechanismIdle {
 		t.Errorf("%+v, %+v", next.earlier, next.now)
 	}
@@ -196,7 +196,7 @@ func TestAChoiceHasTheTimeOfTheTicks(t *testing.T) {
 	for name, off := range map[string]time.Duration{"ahead": -time.Hour, "behind": time.Hour} {
 		dir := t.TempDir()
 		at := time.Now().Add(off).Round(0)
-		r := reopened(t, dir, nil)
+		r := reopen(t, dir, nil)
 		if _, err := r.set(node.MechanismSchedExt); err != nil {
 			t.Fatal(err)
 		}
@@ -209,11 +209,11 @@ func TestAChoiceHasTheTimeOfTheTicks(t *testing.T) {
 				t.Errorf("%s: turn %d: asked at %v, want %v", name, turns, asked.At, at)
 			}
 		}
-		if next := reopened(t, dir, nil); !next.now.At.Equal(at) {
+		if next := reopen(t, dir, nil); !next.now.At.Equal(at) {
 			t.Errorf("%s: kept was %v, want %v", name, next.now.At, at)
 		}
-		next, earlier := reopened(t, dir, nil), at.Add(-time.Hour)
-		if asked, _ := next.begin(earlier); !asked.At.Equal(earlier) || !reopened(t, dir, nil).now.At.Equal(earlier) {
+		next, earlier := reopen(t, dir, nil), at.Add(-time.Hour)
+		if asked, _ := next.begin(earlier); !asked.At.Equal(earlier) || !reopen(t, dir, nil).now.At.Equal(earlier) {
 			t.Errorf("%s: a daemon whose clock is behind has %v, want %v", name, asked.At, earlier)
 		}
 	}
@@ -224,8 +224,8 @@ func TestAChoiceHasTheTimeOfTheTicks(t *testing.T) {
 // returns none. A failure with a time in the future must be dropped.
 func TestFailuresOfEarlierDaemonsAreReportedOnce(t *testing.T) {
 	dir, now := t.TempDir(), time.Now().Round(0)
-	keep(t, reopened(t, dir, nil), node.Failure{At: now.Add(-time.Minute), Why: "stall"}, node.Failure{At: now.Add(6 * time.Hour), Why: "ahead"})
-	r := reopened(t, dir, nil)
+	keep(t, reopen(t, dir, nil), node.Failure{At: now.Add(-time.Minute), Why: "stall"}, node.Failure{At: now.Add(6 * time.Hour), Why: "ahead"})
+	r := reopen(t, dir, nil)
 	if _, failures := r.begin(time.Time{}); len(failures) != 0 {
 		t.Errorf("without a time: %v", failures)
 	}
@@ -243,7 +243,7 @@ func TestFailuresOfEarlierDaemonsAreReportedOnce(t *testing.T) {
 // It must not count as a tick that applied the choice, because it decided
 // nothing.
 func TestATickThatFailedFollowsNoChoice(t *testing.T) {
-	r := reopened(t, t.TempDir(), nil)
+	r := reopen(t, t.TempDir(), nil)
 	first, err := r.set(node.MechanismIdle)
 	if err != nil {
 		t.Fatal(err)

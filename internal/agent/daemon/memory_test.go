@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/runtimes/container"
 )
 
-// seen returns the State after one snapshot.
-func seen(at time.Time) policy.State {
+// measuredState returns the State after one snapshot.
+func measuredState(at time.Time) policy.State {
 	st, _ := policy.Decide(policy.Config{}, policy.State{}, node.Snapshot{
 		At:        at,
 		Workloads: []node.Workload{{ID: "web", Class: node.LS, Usage: node.Usage{CPU: node.Some(time.Second)}}},
@@ -30,7 +30,7 @@ func TestTheNextDaemonRemembersOnce(t *testing.T) {
 	containers := map[string][]container.Container{
 		"containerd:///run/c.sock": {{ID: "c1", Name: "encode", Labels: map[string]string{"class": "BE"}, Cgroup: "default/c1"}},
 	}
-	if err := saveState(dir, fs, seen(long), containers); err != nil {
+	if err := saveState(dir, fs, measuredState(long), containers); err != nil {
 		t.Fatal(err)
 	}
 	r, age, ok := loadState(dir, fs)
@@ -50,7 +50,7 @@ func TestTheNextDaemonRemembersOnce(t *testing.T) {
 
 func TestMemoryOfAnotherBootOrOfRubbishIsIgnored(t *testing.T) {
 	dir, fs := t.TempDir(), proc.Default()
-	if err := saveState(dir, fs, seen(time.Now()), nil); err != nil {
+	if err := saveState(dir, fs, measuredState(time.Now()), nil); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, memoryFile)

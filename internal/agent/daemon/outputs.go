@@ -14,10 +14,10 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-// An outputs publishes what the daemon does, through the recorder, the audit
-// log, the metrics and the socket. Its failures never stop the loop, and it
-// logs each failure once.
-type outputs struct {
+// publisher publishes what the daemon does, through the recorder, the audit log,
+// the metrics and the socket. A failure of one of these never stops the loop,
+// and is logged once.
+type publisher struct {
 	ledger   *control.Ledger
 	metrics  *telemetry.Metrics
 	recorder *record.Recorder // nil: the recorder could not be opened
@@ -27,8 +27,8 @@ type outputs struct {
 }
 
 // openShow opens the files. The caller must hold the lease.
-func openShow(o Options, h *health.Health) *outputs {
-	s := &outputs{ledger: control.NewLedger(o.Version), metrics: telemetry.New(o.Version), log: o.Log}
+func openShow(o Options, h *health.Health) *publisher {
+	s := &publisher{ledger: control.NewLedger(o.Version), metrics: telemetry.New(o.Version), log: o.Log}
 	s.ledger.Show(h)
 	s.metrics.Show(h)
 	s.audit = record.OpenAudit(o.StateDir, 0, func(err error) { o.Log.Error("a log of writes is missing", "error", err) })
@@ -41,7 +41,7 @@ func openShow(o Options, h *health.Health) *outputs {
 
 // tick publishes a tick. config is the configuration that decided the tick, and
 // st is the state that the policies had before it.
-func (s *outputs) tick(t tick.Tick, err error, config policy.Config, st policy.State, period time.Duration) {
+func (s *publisher) tick(t tick.Tick, err error, config policy.Config, st policy.State, period time.Duration) {
 	s.ledger.Observe(t, err)
 	s.metrics.Observe(t, err, period)
 	s.audit.Record(t)
@@ -59,7 +59,7 @@ func (s *outputs) tick(t tick.Tick, err error, config policy.Config, st policy.S
 
 // serve serves the metrics, and the socket for the command tenon, until ctx
 // ends. operator performs the requests that come through the socket.
-func (s *outputs) serve(ctx context.Context, o Options, operator control.Operator, background *sync.WaitGroup) {
+func (s *publisher) serve(ctx context.Context, o Options, operator control.Operator, background *sync.WaitGroup) {
 	background.Go(func() {
 		if err := control.Serve(ctx, o.StateDir, s.ledger, operator, o.Log); err != nil {
 			o.Log.Error("tenon status, explain, top and qos are not served", "error", err)
@@ -70,7 +70,7 @@ func (s *outputs) serve(ctx context.Context, o Options, operator control.Operato
 	}
 }
 
-func (s *outputs) close() error {
+func (s *publisher) close() error {
 	s.audit.Close()
 	if s.recorder == nil {
 		return nil

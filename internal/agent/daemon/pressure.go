@@ -23,9 +23,10 @@ const (
 	// A trigger fires when a thread waited for 1/stalled of the window
 	// (docs/decisions/0016-wake-ups.md).
 	stalled = 10
-	// mostTriggered is how many workloads may have triggers. It is bounded because the
-	// kernel runs a real-time thread for each cgroup with a trigger.
-	mostTriggered = 32
+	// maxTriggered is how many workloads may have triggers. It is bounded
+	// because the kernel runs a real-time thread for each cgroup with a
+	// trigger.
+	maxTriggered = 32
 	// retryPause is how long Tenon waits before it sets lost triggers again.
 	retryPause = 10 * time.Second
 )
@@ -100,8 +101,8 @@ func (p *pressure) wanted(workloads []node.Workload, cpu bool) map[watched]bool 
 		if !w.Class.Sensitive() {
 			continue
 		}
-		if n++; n > mostTriggered {
-			p.sayOnce(fmt.Sprintf("pressure wakes the loop for the first %d latency-sensitive workloads only", mostTriggered), nil)
+		if n++; n > maxTriggered {
+			p.sayOnce(fmt.Sprintf("pressure wakes the loop for the first %d latency-sensitive workloads only", maxTriggered), nil)
 			break
 		}
 		want[watched{w.ID, w.Cgroup, "memory"}] = true

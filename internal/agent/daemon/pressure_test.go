@@ -127,7 +127,7 @@ func TestTriggersFollowTheServices(t *testing.T) {
 func TestPressureThatCannotBeIsSaidOnce(t *testing.T) {
 	x := newV2(t)
 	var all []node.Workload
-	for i := range 2 * mostTriggered { // cgroups without pressure files
+	for i := range 2 * maxTriggered { // cgroups without pressure files
 		path := node.CgroupPath(fmt.Sprintf("web-%d", i))
 		if err := os.Mkdir(filepath.Join(x.mount, string(path)), 0o755); err != nil {
 			t.Fatal(err)

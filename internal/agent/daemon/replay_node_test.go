@@ -161,8 +161,8 @@ func (n *busyNode) end(p *pod) {
 	n.pods = slices.DeleteFunc(n.pods, func(o *pod) bool { return o == p })
 }
 
-// of returns the pods of a class.
-func (n *busyNode) of(c node.Class) []*pod {
+// podsOf returns the pods of a class.
+func (n *busyNode) podsOf(c node.Class) []*pod {
 	var all []*pod
 	for _, p := range n.pods {
 		if p.Class == c {
@@ -229,7 +229,7 @@ func (n *busyNode) Snapshot(ctx context.Context) (node.Snapshot, error) {
 // Apply performs a step. From time to time it first ends a pod of batch work.
 func (n *busyNode) Apply(ctx context.Context, s plan.Step) error {
 	if s.Knob.File == node.FileSchedulerGroup && s.To != node.Value(node.SchedulerGroup{}) && n.random.IntN(40) == 0 {
-		for _, p := range n.of(node.BE) {
+		for _, p := range n.podsOf(node.BE) {
 			if p.Cgroup == s.Knob.Cgroup {
 				n.end(p)
 			}
@@ -256,7 +256,7 @@ func (n *busyNode) Apply(ctx context.Context, s plan.Step) error {
 // happen simulates the events of one second.
 func (n *busyNode) happen() {
 	n.load()
-	n.come()
+	n.changePods()
 	n.wait()
 	n.interfere()
 	n.isolate()
@@ -277,20 +277,20 @@ func (n *busyNode) load() {
 	}
 }
 
-// come starts and ends pods. It removes pods whose processes have ended.
-func (n *busyNode) come() {
-	for _, p := range n.of(node.BE) {
+// changePods starts and ends pods. It removes pods whose processes have ended.
+func (n *busyNode) changePods() {
+	for _, p := range n.podsOf(node.BE) {
 		dead := !slices.ContainsFunc(p.pids, n.Alive)
 		if dead || p.ends <= n.second {
 			n.end(p)
 		}
 	}
-	if n.second%15 == 0 && len(n.of(node.BE)) < 14 {
+	if n.second%15 == 0 && len(n.podsOf(node.BE)) < 14 {
 		n.work(unit.Bytes(200+n.random.IntN(800)) << 20)
 		n.send(tick.Event{Kind: tick.EventCgroups})
 	}
 	if n.second%40 == 0 { // one pod is renamed
-		if all := n.of(node.BE); len(all) > 0 {
+		if all := n.podsOf(node.BE); len(all) > 0 {
 			p := all[n.random.IntN(len(all))]
 			n.Forget(p.ID)
 			p.ID = node.WorkloadID(fmt.Sprintf("renamed-%d", n.second))
@@ -307,7 +307,7 @@ func (n *busyNode) come() {
 		n.serve(fmt.Sprintf("night-%d", n.second), node.LS)
 	}
 	if n.second%700 == 350 {
-		for _, p := range n.of(node.LS) {
+		for _, p := range n.podsOf(node.LS) {
 			if strings.HasPrefix(string(p.ID), "night-") {
 				n.end(p)
 			}
@@ -317,7 +317,7 @@ func (n *busyNode) come() {
 		n.work(5 << 30)
 	}
 	if at := n.second % 1500; at >= 500 && at < 620 && at%7 == 0 {
-		if all := n.of(node.BE); len(all) > 0 {
+		if all := n.podsOf(node.BE); len(all) > 0 {
 			n.fork(all[n.random.IntN(len(all))], 1<<30, 300)
 		}
 	}
@@ -328,7 +328,7 @@ func (n *busyNode) come() {
 func (n *busyNode) wait() {
 	bad := n.second >= 600 && n.second < 840
 	n.waited = nil
-	for _, p := range n.of(node.LS) {
+	for _, p := range n.podsOf(node.LS) {
 		d := n.waits[p.ID]
 		counts := make([]uint64, 29)
 		copy(counts, d.Counts)

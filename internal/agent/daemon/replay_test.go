@@ -27,8 +27,8 @@ import (
 type asking struct {
 	at    time.Time
 	wants string
-	// first says that this is the first tick of an agent.
-	first bool
+	// firstTick says that this is the first tick of an agent.
+	firstTick bool
 }
 
 // A tally counts what happened in an hour, so that the test fails if an event
@@ -127,10 +127,10 @@ func wantsText(wants []plan.Want) string {
 	return b.String()
 }
 
-// live runs the loop of tenond on the node for an hour and records it in dir.
-// The agent restarts after half of the hour. live returns the wants of each
+// runLoop runs the loop of tenond on the node for an hour and records it in dir.
+// The agent restarts after half of the hour. runLoop returns the wants of each
 // tick and the final state of the policies.
-func live(t *testing.T, dir string) ([]asking, policy.State, *tally) {
+func runLoop(t *testing.T, dir string) ([]asking, policy.State, *tally) {
 	t.Helper()
 	var all []asking
 	count := &tally{
@@ -177,7 +177,7 @@ func live(t *testing.T, dir string) ([]asking, policy.State, *tally) {
 // identical, including the orders to the BE scheduler.
 func TestAnHourWithTheBESchedulerReplays(t *testing.T) {
 	dir := t.TempDir()
-	all, remembered, count := live(t, dir)
+	all, remembered, count := runLoop(t, dir)
 	t.Log(count)
 	checkBusy(t, count)
 
@@ -197,8 +197,8 @@ func TestAnHourWithTheBESchedulerReplays(t *testing.T) {
 }
 
 // replayedApart makes the decisions in a capture again, and compares the wants
-// with those of the loop. It does not use the comparison of the product, nor
-// the wants in the capture.
+// with those of the loop. It uses neither the comparison of the product nor the
+// wants in the capture.
 func replayedApart(t *testing.T, capture []byte, all []asking, remembered policy.State) {
 	t.Helper()
 	var state policy.State
@@ -206,7 +206,7 @@ func replayedApart(t *testing.T, capture []byte, all []asking, remembered policy
 	err := record.Ticks(bytes.NewReader(capture), func(turn record.Tick) {
 		live := all[i]
 		i++
-		if live.first {
+		if live.firstTick {
 			if i > 1 && jsonOf(t, state) != jsonOf(t, turn.Before) {
 				t.Errorf("before tick %d the state of the policies differs", i)
 			}

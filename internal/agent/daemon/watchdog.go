@@ -36,7 +36,7 @@ func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logg
 	w := watchdog{stateDir: stateDir, host: h, log: log, release: h.Isolation().ReleaseExt}
 	defer func() { err = errors.Join(err, w.close()) }()
 	for {
-		for stay && !lease.Present(stateDir) {
+		for stay && !lease.Exists(stateDir) {
 			if err := pause(ctx); err != nil {
 				return err
 			}
@@ -145,7 +145,7 @@ func (w *watchdog) close() error {
 // watchdogOf returns the process that guards the lease in stateDir, or nothing.
 // Evictions must not end this process.
 func watchdogOf(stateDir string) []int {
-	if pid, guarded := lease.Guarded(stateDir); guarded {
+	if pid, guarded := lease.IsGuarded(stateDir); guarded {
 		return []int{pid}
 	}
 	return nil

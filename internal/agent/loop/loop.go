@@ -1,6 +1,6 @@
-// Package loop runs the loop of an agent: sense, decide, plan, act. The only
-// decision of the package itself is when a tick starts. Package policy decides
-// the values, and package plan the order of the writes.
+// Package loop runs the loop of an agent: sense, decide, plan, act. The package
+// itself decides only the time at which a tick starts. Package policy decides
+// the values, and package plan decides the order of the writes.
 package loop
 
 import (
@@ -89,8 +89,8 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 
 	start = time.Now()
 	a.state, t.Wants = policy.Decide(a.Config, a.state, s)
-	t.Batch, t.Selection, t.Missed = a.state.Batch.Offer, a.state.Selector.Status, a.state.Missed()
-	t.Held, t.Misfits = a.state.Held(), a.state.Misfits.Found()
+	t.Batch, t.Selection, t.Missed = a.state.Batch.Offer, a.state.Selector.Status, a.state.Violations()
+	t.Held, t.Misfits = a.state.HeldCPUs(), a.state.Misfits.Misfits()
 	t.Slices = a.state.Seats.Slices(a.Config.Seats)
 	t.Trials = a.state.Selector.Trials.Shown()
 	a.watermark = a.charge(s)
@@ -123,14 +123,14 @@ func (a *Agent) charge(s node.Snapshot) price.Watermark {
 	}
 	return a.watermark.Follow(price.Tick{
 		Percent: c.ThresholdPercent, BackedOff: a.state.CPUBackOff.Permille > 0,
-		CPUs: a.lendable(s), Layout: facts.LayoutOf(s), Use: a.state.Use,
+		CPUs: a.lendableCPUs(s), Layout: facts.LayoutOf(s), Use: a.state.Use,
 	}, s)
 }
 
-// lendable returns the CPUs of the capacity that BE may use. It omits CPUs that
-// a service owns, and CPUs beside a service that the isolation keeps idle.
-func (a *Agent) lendable(s node.Snapshot) unit.CPUSet {
-	pool := a.Config.Pool.On(s)
+// lendableCPUs returns the CPUs of the capacity that BE may use. It omits CPUs
+// that a service owns, and CPUs beside a service that the isolation keeps idle.
+func (a *Agent) lendableCPUs(s node.Snapshot) unit.CPUSet {
+	pool := a.Config.Pool.WithIsolated(s)
 	free := hold.PlacesOf(pool, a.state.Use, s, pool.Counted(s), a.state.Pins).Free
 	if apart := free.Minus(unit.CPUSetOf(a.state.Selector.LS.Siblings(s.Topology)...)); !apart.Empty() {
 		return apart
@@ -197,9 +197,9 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 		a.pause = pauseAfter(cost, len(t.Done) > 0)
 		observe(t, err)
 		cost, waiting = a.spent()-spent, nil
-		gap := pace.ticked(t.Begun, time.Since(t.Begun), a.Pause(), len(t.Done) > 0, slices.ContainsFunc(t.Events, woke))
+		gap := pace.recordTick(t.Begun, time.Since(t.Begun), a.Pause(), len(t.Done) > 0, slices.ContainsFunc(t.Events, isNew))
 		if pace.storm == 0 {
-			waiting = again(t.Events)
+			waiting = repeatEvents(t.Events)
 		}
 		rest := time.NewTimer(time.Until(t.Begun.Add(gap)))
 		for resting := true; resting; {
@@ -208,7 +208,7 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 				return ctx.Err()
 			case e := <-wake:
 				waiting = tick.Join(waiting, e)
-				resting = !atOnce(e)
+				resting = !startsAtOnce(e)
 			case <-rest.C:
 				resting = false
 			}
@@ -222,10 +222,10 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 	}
 }
 
-// again (the function) returns the events of a tick that the next tick must
+// repeatEvents returns the events of a tick that the next tick must
 // handle again. The rates of this tick are mostly about the time before the
 // event. The rates of the next tick will be about the time after it.
-func again(events []tick.Event) []tick.Event {
+func repeatEvents(events []tick.Event) []tick.Event {
 	var same []tick.Event
 	for _, e := range events {
 		if !e.Again && waits(e) {
@@ -236,14 +236,14 @@ func again(events []tick.Event) []tick.Event {
 	return same
 }
 
-// atOnce reports whether an event starts a tick at once, even during a storm of
-// events. This is so if an operator waits for the answer, or if best-effort
-// work has less isolation until the tick. Such events are too rare to be a
-// storm.
-func atOnce(e tick.Event) bool { return e.Kind == tick.EventPin || e.Kind == tick.EventHandover }
+// startsAtOnce reports whether an event starts a tick at once, even during a
+// storm of events. This is so if an operator waits for the answer, or if
+// best-effort work has less isolation until the tick. Such events are too rare
+// to be a storm.
+func startsAtOnce(e tick.Event) bool { return e.Kind == tick.EventPin || e.Kind == tick.EventHandover }
 
-// woke reports whether an event is new, or counts other events that are new.
-func woke(e tick.Event) bool { return !e.Again || e.More > 0 }
+// isNew reports whether an event is new, or counts other events that are new.
+func isNew(e tick.Event) bool { return !e.Again || e.More > 0 }
 
 // waits reports whether an event says that work waits. sloViolated reports
 // whether this hurts one service, and not the node as a whole.

@@ -235,7 +235,7 @@ func TestTheTicksOfAStormRestForLongerThanTheyTake(t *testing.T) {
 		"something to write again":      {pace{storm: 50, idle: idleTicks}, time.Millisecond, time.Second, true, maxGap},
 	} {
 		c.pace.last = last
-		if got := c.pace.ticked(last.Add(50*time.Millisecond), c.took, c.period, c.wrote, true); got != c.want {
+		if got := c.pace.recordTick(last.Add(50*time.Millisecond), c.took, c.period, c.wrote, true); got != c.want {
 			t.Errorf("%s: the gap is %v, want %v", name, got, c.want)
 		}
 	}
@@ -251,7 +251,7 @@ func TestTheTicksOfAStormRestForLongerThanTheyTake(t *testing.T) {
 		"one that comes long after a gap": {900 * time.Millisecond, 400 * time.Millisecond, true, 0},
 	} {
 		p := pace{storm: 50, idle: idleTicks, last: last, gap: c.gap}
-		if p.ticked(last.Add(c.since), time.Millisecond, time.Second, false, c.woken); p.storm != c.want {
+		if p.recordTick(last.Add(c.since), time.Millisecond, time.Second, false, c.woken); p.storm != c.want {
 			t.Errorf("%s: turn %d of a storm, want %d", name, p.storm, c.want)
 		}
 	}
@@ -281,8 +281,8 @@ func TestAlarmsThatComeAfterEachGapAreAStorm(t *testing.T) {
 }
 
 // TestATickKnowsWhetherAServiceWaits checks that the snapshot tells the
-// policies whether a service waits. Events that are about no workload, and
-// events of other kinds, must not tell so.
+// policies whether a service waits. An event that is about no workload, or is
+// of another kind, must not tell them this.
 func TestATickKnowsWhetherAServiceWaits(t *testing.T) {
 	for _, c := range []struct {
 		events []tick.Event
@@ -404,7 +404,7 @@ func TestATickKnowsWhatTheThresholdCosts(t *testing.T) {
 		t.Errorf("after four seconds at the bound beside an idle CPU: %+v", w)
 	}
 	a.Config.Suppress.Enable = false
-	if last, err := a.Step(t.Context()); err != nil || last.Watermark.On() {
+	if last, err := a.Step(t.Context()); err != nil || last.Watermark.HasThreshold() {
 		t.Errorf("without a threshold: %+v, %v", last.Watermark, err)
 	}
 }
@@ -421,7 +421,7 @@ func TestTheThresholdIsNotChargedWithCPUsOfOwners(t *testing.T) {
 		var a Agent
 		a.Config.Pool.LendLSR = lent
 		a.state.Pins = map[node.WorkloadID]unit.CPUSet{"rt": unit.CPUSetOf(0), "db": unit.CPUSetOf(1)}
-		if got := a.lendable(s); got != want {
+		if got := a.lendableCPUs(s); got != want {
 			t.Errorf("lent %v: BE may use %v, want %v", lent, got, want)
 		}
 	}

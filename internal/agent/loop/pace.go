@@ -48,9 +48,9 @@ type pace struct {
 	gap   time.Duration // after the last tick
 }
 
-// ticked records a tick. It returns the minimum time from the start of this
+// recordTick records a tick. It returns the minimum time from the start of this
 // tick to the start of the next one, which never exceeds the period.
-func (p *pace) ticked(begun time.Time, took, period time.Duration, wrote, woken bool) time.Duration {
+func (p *pace) recordTick(begun time.Time, took, period time.Duration, wrote, woken bool) time.Duration {
 	if woken && begun.Sub(p.last) < max(2*idleGap, 2*p.gap) {
 		p.storm++
 	} else {
@@ -59,12 +59,12 @@ func (p *pace) ticked(begun time.Time, took, period time.Duration, wrote, woken 
 	if woken {
 		p.last = begun
 	}
-	p.gap = p.rest(took, period, wrote)
+	p.gap = p.gapAfter(took, period, wrote)
 	return p.gap
 }
 
-// rest (the method) returns the gap after a tick.
-func (p *pace) rest(took, period time.Duration, wrote bool) time.Duration {
+// gapAfter returns the gap after a tick.
+func (p *pace) gapAfter(took, period time.Duration, wrote bool) time.Duration {
 	if p.storm == 0 {
 		return minGap
 	}

@@ -48,7 +48,7 @@ type Write struct {
 	// Repeated is how often the same write failed in the same way since the
 	// last line about this knob.
 	Repeated int `json:"repeated,omitempty"`
-	// Lost is how many ticks before this line have writes that are not in the
+	// Lost is the number of ticks before this line whose writes are not in the
 	// log, because the disk was full or too slow.
 	Lost int `json:"lost,omitempty"`
 }
@@ -137,7 +137,7 @@ func WriteOf(t tick.Tick, o tick.Outcome) Write {
 	s := o.Step
 	w := Write{
 		At: t.Snapshot.At, By: s.Owner.String(), Knob: s.Knob, Old: textOf(s.From), New: textOf(s.To),
-		Why: s.Reason, Woken: tick.Woken(t.Events), Release: s.Release, Outcome: Applied,
+		Why: s.Reason, Woken: tick.DescribeEvents(t.Events), Release: s.Release, Outcome: Applied,
 	}
 	if o.Err != nil {
 		w.Outcome, w.Error = Failed, errorOf(s, o.Err)

@@ -77,13 +77,13 @@ func (d *decoder) snapshot(l line) error {
 	}
 	s.At, s.SLOViolated = l.At, l.SLOViolated
 	if s.Busy = l.Busy; l.Ran != nil {
-		s.Busy = l.Ran.after(old.Busy)
+		s.Busy = l.Ran.addTo(old.Busy)
 	}
 	if s.Isolation.LSOn = l.LSOn; l.LSRan != nil {
-		s.Isolation.LSOn = l.LSRan.after(old.Isolation.LSOn)
+		s.Isolation.LSOn = l.LSRan.addTo(old.Isolation.LSOn)
 	}
 	if s.Waits = l.Waits; l.Waited != nil {
-		s.Waits = l.Waited.after(old.Waits)
+		s.Waits = l.Waited.addTo(old.Waits)
 	}
 	if l.Usage != nil {
 		s.Usage = *l.Usage
@@ -117,7 +117,7 @@ func (l line) applyWorkloads(last []node.Workload) ([]node.Workload, error) {
 		}
 	}
 	slices.SortStableFunc(now, compareWorkloads)
-	if i := misplaced(now); i > 0 {
+	if i := firstMisplaced(now); i > 0 {
 		return nil, fmt.Errorf("workload %q is there twice", now[i].ID)
 	}
 	for i, u := range l.Used {
@@ -125,10 +125,10 @@ func (l line) applyWorkloads(last []node.Workload) ([]node.Workload, error) {
 			return nil, fmt.Errorf("use of workload %d: there are %d", i, len(now))
 		}
 		if u.Ran != nil {
-			u.PerCPU = u.Ran.after(now[i].Usage.PerCPU)
+			u.PerCPU = u.Ran.addTo(now[i].Usage.PerCPU)
 		}
 		if u.Counted != nil {
-			u.Delay.Counts = u.Counted.after(now[i].Usage.Delay.Counts)
+			u.Delay.Counts = u.Counted.addTo(now[i].Usage.Delay.Counts)
 		}
 		now[i].Usage = u.Usage
 	}

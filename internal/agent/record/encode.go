@@ -24,7 +24,7 @@ type encoder struct {
 // written.
 func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 	s := &t.Snapshot
-	if i := misplaced(s.Workloads); i > 0 {
+	if i := firstMisplaced(s.Workloads); i > 0 {
 		return line{}, fmt.Errorf("record a turn: workload %q follows %q: want each once, in order",
 			s.Workloads[i].ID, s.Workloads[i-1].ID)
 	}
@@ -66,9 +66,9 @@ func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 	return l, nil
 }
 
-// misplaced returns the index of the first workload that is not sorted after
-// the one before it. It returns 0 if all are in order.
-func misplaced(all []node.Workload) int {
+// firstMisplaced returns the index of the first workload that is not sorted
+// after the one before it. It returns 0 if all are in order.
+func firstMisplaced(all []node.Workload) int {
 	for i := 1; i < len(all); i++ {
 		if all[i].ID <= all[i-1].ID {
 			return i
@@ -95,7 +95,7 @@ func (l *line) workloads(last, now []node.Workload) {
 			l.Gone, last = append(l.Gone, last[0].ID), last[1:]
 		}
 		had := len(last) > 0 && last[0].ID == w.ID
-		if had && sameButUse(&last[0], w) {
+		if had && equalButUse(&last[0], w) {
 			if !sameUse(&last[0].Usage, &w.Usage) {
 				if l.Used == nil {
 					l.Used = map[int]usedLine{}

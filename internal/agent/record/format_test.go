@@ -40,7 +40,7 @@ func TestANewFieldIsANewVersion(t *testing.T) {
 	first, _, _ := strings.Cut(was, "\n")
 	if first == fmt.Sprintf("version %d", version) {
 		t.Fatalf("the record has other fields and still the version %d: raise version in line.go, and rewrite %s with -update:\n%s",
-			version, golden, differ(was, now))
+			version, golden, diffLines(was, now))
 	}
 	if !*update {
 		t.Fatalf("%s is of another version: rewrite it with -update (make golden)", golden)
@@ -50,8 +50,8 @@ func TestANewFieldIsANewVersion(t *testing.T) {
 	}
 }
 
-// differ lists the lines that only one of two texts has.
-func differ(was, now string) string {
+// diffLines lists the lines that only one of two texts has.
+func diffLines(was, now string) string {
 	a, b := strings.Split(was, "\n"), strings.Split(now, "\n")
 	var out []string
 	for _, l := range a {
@@ -129,7 +129,7 @@ func TestWhatThePoliciesRememberIsRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := exactly(turn.Before, got.Before); diff != "" {
+	if diff := diffExactly(turn.Before, got.Before); diff != "" {
 		t.Errorf("what is remembered (-want +got):\n%s", diff)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ran says for how long each CPU ran since the previous line. It is in the
+// ran is the time for which each CPU ran since the previous line. It is in the
 // order of the CPUs and ends with the last CPU that ran. A hundred workloads on
 // a hundred CPUs have ten thousand counters in a tick, and few of them change.
 // If it is nil, the line has all counters in full.
@@ -42,9 +42,9 @@ func ranSince(last, now map[unit.CPU]time.Duration) ran {
 	return all[:end]
 }
 
-// after adds the differences to the counters of the previous line, and returns
+// addTo adds the differences to the counters of the previous line, and returns
 // the result.
-func (r ran) after(last map[unit.CPU]time.Duration) map[unit.CPU]time.Duration {
+func (r ran) addTo(last map[unit.CPU]time.Duration) map[unit.CPU]time.Duration {
 	now := maps.Clone(last)
 	for i, c := range slices.Sorted(maps.Keys(last)) {
 		if i == len(r) {

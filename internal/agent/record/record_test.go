@@ -17,9 +17,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// exactly compares values including their unexported fields. A nil map or slice
-// equals an empty one. It returns the difference, or "".
-func exactly(a, b any) string {
+// diffExactly compares values including their unexported fields. A nil map or
+// slice equals an empty one. It returns the difference, or "".
+func diffExactly(a, b any) string {
 	return cmp.Diff(a, b,
 		cmp.Exporter(func(reflect.Type) bool { return true }),
 		cmp.Comparer(func(x, y error) bool { return fmt.Sprint(x) == fmt.Sprint(y) }),
@@ -77,7 +77,7 @@ func TestTicksReadAsTheyWereRecorded(t *testing.T) {
 				want.Wants[j].Value = nil // the value of such a want has no meaning
 			}
 		}
-		if diff := exactly(want, got.Tick); diff != "" {
+		if diff := diffExactly(want, got.Tick); diff != "" {
 			t.Fatalf("turn %d (-recorded +read):\n%s", i+1, diff)
 		}
 	}
@@ -140,7 +140,7 @@ func TestTheOrdersOfTheBESchedulerReplay(t *testing.T) {
 		e.Before = state
 		state, e.Wants, _ = e.decide(e.Config, state)
 		again = append(again, e.Tick)
-		if got := turns[i].Before; i > 0 && exactly(got.Selector, e.Before.Selector) != "" {
+		if got := turns[i].Before; i > 0 && diffExactly(got.Selector, e.Before.Selector) != "" {
 			t.Fatalf("turn %d remembers something else", i+1)
 		}
 	}
@@ -184,7 +184,7 @@ func TestEveryFieldIsRecorded(t *testing.T) {
 			t.Fatalf("%s: %v", path, err)
 		}
 		changed.Before = got.Before
-		if diff := exactly(changed, got.Tick); diff != "" {
+		if diff := diffExactly(changed, got.Tick); diff != "" {
 			t.Errorf("a change of %s is not recorded (-want +got):\n%s", path, diff)
 		}
 	}
@@ -375,9 +375,9 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing":          {"", "no turn"},
 		"other text":       {"hello\n", "line 1"},
-		"a newer record":   {versioned(version+1, `"turn":1,"state":{},"color":"red"}`+"\n"+`{"turn":2}`), fmt.Sprintf("version %d, and this program reads version %d", version+1, version)},
-		"a field too many": {versioned(version, `"turn":1,"state":{},"color":"red"}`), "color"},
-		"half a key":       {versioned(version, `"turn":1,"state":{}}`), "must hold"},
+		"a newer record":   {versionLine(version+1, `"turn":1,"state":{},"color":"red"}`+"\n"+`{"turn":2}`), fmt.Sprintf("version %d, and this program reads version %d", version+1, version)},
+		"a field too many": {versionLine(version, `"turn":1,"state":{},"color":"red"}`), "color"},
+		"half a key":       {versionLine(version, `"turn":1,"state":{}}`), "must hold"},
 		"no key":           {`{"turn":7}` + "\n", "no turn"},
 		"damaged":          {"\x1f\x8bxxxxxxxxxxxx", "gzip"},
 	} {
@@ -387,8 +387,8 @@ func TestWhatIsNoRecordIsRefused(t *testing.T) {
 	}
 }
 
-// versioned returns a line of a record of the given version.
-func versioned(version int, rest string) string {
+// versionLine returns a line of a record of the given version.
+func versionLine(version int, rest string) string {
 	return fmt.Sprintf(`{"version":%d,`, version) + rest + "\n"
 }
 
@@ -396,7 +396,7 @@ func versioned(version int, rest string) string {
 // another version, as after an update of tenond. The reader must skip them.
 func TestTicksOfAnotherVersionAreLeftOut(t *testing.T) {
 	turns := lived(4, 30, time.Second)
-	old := strings.Replace(linesOf(t, turns[:10], 50), strings.TrimSpace(versioned(version, "")), strings.TrimSpace(versioned(version-1, `"color":"red",`)), 1)
+	old := strings.Replace(linesOf(t, turns[:10], 50), strings.TrimSpace(versionLine(version, "")), strings.TrimSpace(versionLine(version-1, `"color":"red",`)), 1)
 	r, err := Replay(strings.NewReader(old+linesOf(t, turns[10:], 50)), nil)
 	if err != nil || !r.Identical() || r.Ticks != 20 || r.Stretches != 1 || r.Foreign != 10 {
 		t.Errorf("an older one before: %v, %+v", err, r)
@@ -407,7 +407,7 @@ func TestTicksOfAnotherVersionAreLeftOut(t *testing.T) {
 	var own bytes.Buffer
 	for i, line := range strings.SplitAfter(linesOf(t, turns, 10), "\n") {
 		if i == 10 { // the second of three key lines
-			line = strings.Replace(line, strings.TrimSpace(versioned(version, "")), strings.TrimSpace(versioned(version+1, "")), 1)
+			line = strings.Replace(line, strings.TrimSpace(versionLine(version, "")), strings.TrimSpace(versionLine(version+1, "")), 1)
 		}
 		own.WriteString(line)
 	}
@@ -441,7 +441,7 @@ func FuzzReplay(f *testing.F) {
 		text = append(append(text, one...), '\n')
 	}
 	f.Add(text)
-	f.Add([]byte(versioned(version, `"turn":1,"state":{},"config":{},"max_steps":0,"rest":{},"usage":{}}`)))
+	f.Add([]byte(versionLine(version, `"turn":1,"state":{},"config":{},"max_steps":0,"rest":{},"usage":{}}`)))
 	f.Add([]byte("\x1f\x8b"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := Replay(bytes.NewReader(text), nil)

@@ -30,8 +30,8 @@ type Report struct {
 	Torn bool `json:"torn,omitempty"`
 	// Other says that the replay did not use the configuration in the record.
 	Other bool `json:"other_config,omitempty"`
-	// Differ is how many ticks have a difference. Drifted is at how many
-	// checkpoints the state of the policies differs.
+	// Differ is the number of ticks with a difference. Drifted is the number of
+	// checkpoints at which the state of the policies differs.
 	Differ  int `json:"differ"`
 	Drifted int `json:"drifted,omitempty"`
 	// RecordedSteps is the number of writes in the record, and ReplayedSteps
@@ -44,8 +44,8 @@ type Report struct {
 // A Change is a knob for which the replay wants another value than the record.
 type Change struct {
 	node.Knob
-	// Ticks is in how many ticks the knob differs. First is the time of the
-	// first of them. The other fields describe that tick.
+	// Ticks is the number of ticks in which the knob differs. First is the time
+	// of the first of them. The other fields describe that tick.
 	Ticks    int       `json:"turns"`
 	First    time.Time `json:"first"`
 	Recorded string    `json:"recorded"`

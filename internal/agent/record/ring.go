@@ -29,10 +29,10 @@ const (
 	// segments is how many files the ring has. When the ring is full, the
 	// oldest file is removed.
 	segments = 8
-	// again is how long the recorder waits after a failure before it tries
-	// again. Each try writes a key line, which is about ten times as long as
-	// other lines.
-	again = 10 * time.Second
+	// retryInterval is how long the recorder waits after a failure before it
+	// tries again. Each try writes a key line, which is about ten times as long
+	// as other lines.
+	retryInterval = 10 * time.Second
 )
 
 // subdir is the directory of the ring, below the state directory.
@@ -81,12 +81,12 @@ func (r *Recorder) Record(t Tick) error {
 		return nil
 	}
 	r.ticks++
-	if waited := at.Sub(r.retry); r.failed != nil && waited >= -again && waited < 0 {
+	if waited := at.Sub(r.retry); r.failed != nil && waited >= -retryInterval && waited < 0 {
 		return r.failed
 	}
 	r.failed = r.add(t)
 	if r.failed != nil {
-		r.retry = at.Add(again)
+		r.retry = at.Add(retryInterval)
 		if r.file != nil {
 			r.file.abandon()
 			r.file = nil

@@ -9,19 +9,19 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// without empties each part of a struct in turn, and calls the function visit
-// while that part is empty.
-func without(v reflect.Value, name string, visit func(name string)) {
+// emptyEachPart empties each part of a struct in turn, and calls the function
+// visit while that part is empty.
+func emptyEachPart(v reflect.Value, name string, visit func(name string)) {
 	_, isMaybe := v.Addr().Interface().(json.Unmarshaler)
 	_, isSet := v.Addr().Interface().(encoding.TextUnmarshaler)
 	if v.Kind() == reflect.Struct && !isMaybe && !isSet {
 		for i := range v.NumField() {
-			without(v.Field(i), name+"."+v.Type().Field(i).Name, visit)
+			emptyEachPart(v.Field(i), name+"."+v.Type().Field(i).Name, visit)
 		}
 		return
 	}
 	if v.Kind() == reflect.Pointer && !v.IsNil() {
-		without(v.Elem(), name, visit)
+		emptyEachPart(v.Elem(), name, visit)
 	}
 	old := reflect.New(v.Type()).Elem()
 	old.Set(v)
@@ -41,7 +41,7 @@ func TestSameUseLooksAtEveryCounter(t *testing.T) {
 		t.Error("the same use is not the same")
 	}
 	counters := 0
-	without(reflect.ValueOf(&one).Elem(), "Usage", func(name string) {
+	emptyEachPart(reflect.ValueOf(&one).Elem(), "Usage", func(name string) {
 		counters++
 		if sameUse(&full, &one) {
 			t.Errorf("without %s it is the same", name)
@@ -53,13 +53,13 @@ func TestSameUseLooksAtEveryCounter(t *testing.T) {
 }
 
 // TestSameButUseLooksAtAllElse empties one part of a workload after the other,
-// except its use. sameButUse must notice each of them.
+// except its use. equalButUse must notice each of them.
 func TestSameButUseLooksAtAllElse(t *testing.T) {
 	var full, one node.Workload
 	fill(reflect.ValueOf(&full), 3)
 	fill(reflect.ValueOf(&one), 3)
 	one.Usage = node.Usage{}
-	if !sameButUse(&full, &one) {
+	if !equalButUse(&full, &one) {
 		t.Error("another use makes another workload")
 	}
 	v := reflect.ValueOf(&one).Elem()
@@ -67,8 +67,8 @@ func TestSameButUseLooksAtAllElse(t *testing.T) {
 		if v.Type().Field(i).Name == "Usage" {
 			continue
 		}
-		without(v.Field(i), v.Type().Field(i).Name, func(name string) {
-			if sameButUse(&full, &one) {
+		emptyEachPart(v.Field(i), v.Type().Field(i).Name, func(name string) {
+			if equalButUse(&full, &one) {
 				t.Errorf("without %s it is the same", name)
 			}
 		})

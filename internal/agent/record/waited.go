@@ -32,9 +32,9 @@ func waitedSince(last, now []node.Wait) waited {
 	return all[:end]
 }
 
-// after adds the differences w to the waits of the previous line, and returns
+// addTo adds the differences w to the waits of the previous line, and returns
 // the result.
-func (w waited) after(last []node.Wait) []node.Wait {
+func (w waited) addTo(last []node.Wait) []node.Wait {
 	now := slices.Clone(last)
 	for i := range min(len(w), len(now)) {
 		now[i].Time += w[i]
@@ -42,9 +42,9 @@ func (w waited) after(last []node.Wait) []node.Wait {
 	return now
 }
 
-// counted says by how much each counter in a list has grown since the previous
-// line, modulo 2⁶⁴. It ends with the last counter that changed. If it is nil,
-// the line has the counters in full.
+// counted is the growth of each counter in a list since the previous line,
+// modulo 2⁶⁴. It ends with the last counter that changed. If it is nil, the
+// line has the counters in full.
 type counted []uint64
 
 // countedSince returns how much the counters have grown. It returns nil if the
@@ -63,9 +63,9 @@ func countedSince(last, now []uint64) counted {
 	return all[:end]
 }
 
-// after adds the differences to the counters of the previous line, and returns
+// addTo adds the differences to the counters of the previous line, and returns
 // the result.
-func (c counted) after(last []uint64) []uint64 {
+func (c counted) addTo(last []uint64) []uint64 {
 	now := slices.Clone(last)
 	for i := range min(len(c), len(now)) {
 		now[i] += c[i]

@@ -50,21 +50,22 @@ type move struct {
 	line  int       // number of the line with the first of them; 0: not written yet
 }
 
-// movesOf returns how wants have changed that are for the same knobs in the
-// same order. If wants were equal and all change in the same way, they are one
-// line. This is frequent: the reason of a bound says how busy the node is, so
-// it changes in most ticks, and for all best-effort cgroups at once.
+// movesOf returns the changes between two lists of wants, which are for the
+// same knobs in the same order. If several wants were equal and change in the
+// same way, one line describes them. This is frequent: the reason of a bound
+// says how busy the node is, so it changes in most ticks, and for all
+// best-effort cgroups at once.
 func movesOf(last, now []plan.Want) []wantLine {
 	moves := map[plan.Want]move{}
 	// lengths has the lengths of the reasons in the map moves, modulo its size.
-	// A want whose reason has another length is not in that map. To look for a
-	// want in a map costs more than all else here.
+	// A want whose reason has another length is not in that map. Looking for a
+	// want in a map costs more than everything else here.
 	var lengths [256]bool
 	for i := range now {
 		if now[i] == last[i] {
 			continue
 		}
-		from, to := anywhere(last[i]), anywhere(now[i])
+		from, to := dropCgroup(last[i]), dropCgroup(now[i])
 		before, had := moves[from]
 		moves[from] = move{to: to, alike: !had || before.alike && before.to == to}
 		lengths[len(from.Reason)%len(lengths)] = true
@@ -76,9 +77,9 @@ func movesOf(last, now []plan.Want) []wantLine {
 		if !lengths[len(last[i].Reason)%len(lengths)] || now[i] != last[i] {
 			continue
 		}
-		if m, had := moves[anywhere(last[i])]; had {
+		if m, had := moves[dropCgroup(last[i])]; had {
 			m.alike = false
-			moves[anywhere(last[i])] = m
+			moves[dropCgroup(last[i])] = m
 		}
 	}
 	var changes []wantLine
@@ -86,7 +87,7 @@ func movesOf(last, now []plan.Want) []wantLine {
 		if now[i] == last[i] {
 			continue
 		}
-		from := anywhere(last[i])
+		from := dropCgroup(last[i])
 		if m := moves[from]; m.alike && m.line > 0 {
 			changes[m.line-1].Alike = true
 		} else {
@@ -99,9 +100,9 @@ func movesOf(last, now []plan.Want) []wantLine {
 	return changes
 }
 
-// anywhere returns a want without its cgroup. If the intent has no value, it
+// dropCgroup returns a want without its cgroup. If the intent has no value, it
 // removes the value, too.
-func anywhere(w plan.Want) plan.Want {
+func dropCgroup(w plan.Want) plan.Want {
 	w.Knob.Cgroup = ""
 	if !hasValue(w.Intent) {
 		w.Value = nil

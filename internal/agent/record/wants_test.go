@@ -56,7 +56,7 @@ func TestWantsThatChangeAlikeAreOneLine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := exactly(c.turn.Wants, got.Wants); diff != "" {
+		if diff := diffExactly(c.turn.Wants, got.Wants); diff != "" {
 			t.Errorf("turn %d (-recorded +read):\n%s", i, diff)
 		}
 	}

@@ -33,8 +33,8 @@ const (
 	// sizesFile has the sizes that an operator has chosen since boot. It is for
 	// the next daemon.
 	sizesFile = "slices.json"
-	// mostWait is the longest time until a request takes effect.
-	mostWait = 5 * time.Second
+	// maxWait is the longest time until a request takes effect.
+	maxWait = 5 * time.Second
 )
 
 // saved is the content of sizesFile.
@@ -197,7 +197,7 @@ func (d *Desk) Handle(mux *http.ServeMux) {
 			control.Answer(w, nil, fmt.Errorf("cpus %q: want a whole number from 0", r.FormValue("cpus")))
 			return
 		}
-		ctx, stop := context.WithTimeout(r.Context(), mostWait)
+		ctx, stop := context.WithTimeout(r.Context(), maxWait)
 		defer stop()
 		err = d.Set(ctx, r.FormValue("name"), cpus)
 		control.Answer(w, d.List(), err)

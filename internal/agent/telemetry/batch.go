@@ -13,9 +13,9 @@ var (
 	descBatchDegraded   = desc("tenon_batch_degraded", "1: an input of the amount is missing, so that it does not rise, and in the end is 0.", "resource")
 )
 
-// batch emits the batch resources, if there are any.
-func (e emitter) batch(b node.Batch) {
-	if !b.On() {
+// emitBatch emits the batch resources, if there are any.
+func (e emitter) emitBatch(b node.Batch) {
+	if !b.Enabled() {
 		return
 	}
 	e.gauge(descBatchCPU, b.CPU.Value.Cores())

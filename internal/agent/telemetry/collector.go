@@ -69,7 +69,7 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	e.bytes(descNodeSize, s.MemoryTotal)
 	e.nodeSLO(s.Usage)
 	e.gauge(descHeld, float64(len(s.Knobs.Before)))
-	e.gauge(descFrozen, frozen(s))
+	e.gauge(descFrozen, countFrozen(s))
 	failing := 0
 	for _, o := range t.Done {
 		if o.Err != nil {
@@ -77,7 +77,7 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 		}
 	}
 	e.gauge(descFailing, float64(failing))
-	e.batch(t.Batch)
+	e.emitBatch(t.Batch)
 	e.cache(s.Cache)
 	e.isolation(t.Selection, t.Trials, t.Isolation)
 	e.watermark(t.Watermark)
@@ -94,7 +94,7 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 		e.gauge(descWorkloads, float64(n), string(class))
 		e.gauge(descClassMemory, float64(memory), string(class))
 	}
-	shown, omitted := chosen(s.Workloads)
+	shown, omitted := chooseWorkloads(s.Workloads)
 	for _, w := range shown {
 		labels := []string{label(w.ID), string(w.Class)}
 		e.seconds(descWorkloadCPU, w.Usage.CPU, labels...)

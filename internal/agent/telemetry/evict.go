@@ -36,8 +36,8 @@ func countEvictions(c *prometheus.CounterVec, t tick.Tick) {
 	}
 }
 
-// frozen returns the number of workloads that Tenon has frozen.
-func frozen(s node.Snapshot) float64 {
+// countFrozen returns the number of workloads that Tenon has frozen.
+func countFrozen(s node.Snapshot) float64 {
 	n := 0.0
 	for k, v := range s.Knobs.Now {
 		if _, ours := s.Knobs.Before[k]; v == node.Frozen && ours {

@@ -13,8 +13,8 @@ import (
 )
 
 // TestEvictionsAreCountedOnceEach checks the counts by reason. The step that
-// asks a workload to end must count. A failed step must not count, nor the
-// SIGKILL that follows.
+// asks a workload to end must count. A failed step must not count. The SIGKILL
+// that follows must not count either.
 func TestEvictionsAreCountedOnceEach(t *testing.T) {
 	m := New("test")
 	turn := tickAt(1)

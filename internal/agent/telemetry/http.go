@@ -18,11 +18,11 @@ const (
 	// DefaultAddress is the default address of the metrics. It is on loopback,
 	// because the metrics contain the names of workloads.
 	DefaultAddress = "127.0.0.1:9847"
-	// late is a tolerance. For Alive, the loop is dead if the last tick is
-	// older than three periods plus late.
-	late = 5 * time.Second
-	// again is the time between two attempts to listen on the address.
-	again = 30 * time.Second
+	// lateTolerance is a tolerance. For Alive, the loop is dead if the last
+	// tick is older than three periods plus late.
+	lateTolerance = 5 * time.Second
+	// listenInterval is the time between two attempts to listen on the address.
+	listenInterval = 30 * time.Second
 	// patience is the maximum time that a client may take to send a request or
 	// read the answer.
 	patience = 10 * time.Second
@@ -61,7 +61,7 @@ func (m *Metrics) Alive() error {
 	if m.at.IsZero() {
 		return nil
 	}
-	if since := m.now().Sub(m.at); since > 3*m.period+late {
+	if since := m.now().Sub(m.at); since > 3*m.period+lateTolerance {
 		return fmt.Errorf("the last turn was %v ago, one is due every %v", since.Round(time.Millisecond), m.period)
 	}
 	return nil
@@ -90,13 +90,13 @@ func Serve(ctx context.Context, address string, h http.Handler, log *slog.Logger
 			return
 		}
 		if !complained {
-			log.Error("no metrics: cannot listen on the address, trying again", "address", address, "every", again, "error", err)
+			log.Error("no metrics: cannot listen on the address, trying again", "address", address, "every", listenInterval, "error", err)
 			complained = true
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(again):
+		case <-time.After(listenInterval):
 		}
 	}
 }

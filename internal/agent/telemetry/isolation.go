@@ -95,8 +95,8 @@ var (
 	oldDown      = desc("tenon_isolation_down", "The old name of tenon_isolation_mechanism_down.", "rung")
 )
 
-// both emits a gauge under its name and under its former name.
-func (e emitter) both(now, old *prometheus.Desc, v float64, label string) {
+// emitBothNames emits a gauge under its name and under its former name.
+func (e emitter) emitBothNames(now, old *prometheus.Desc, v float64, label string) {
 	e.gauge(now, v, label)
 	e.gauge(old, v, label)
 }
@@ -107,10 +107,10 @@ func (e emitter) both(now, old *prometheus.Desc, v float64, label string) {
 func (e emitter) isolation(l node.Selection, v trial.Status, i node.IsolationStatus) {
 	for _, r := range l.Mechanisms {
 		name := string(r.Mechanism)
-		e.both(descMechanism, oldMechanism, oneIf(r.Mechanism == l.Mechanism), name)
-		e.both(descCan, oldCan, oneIf(r.Can == node.Yes), name)
-		e.both(descFailures, oldFailures, float64(r.Failures), name)
-		e.both(descDown, oldDown, oneIf(r.Down), name)
+		e.emitBothNames(descMechanism, oldMechanism, oneIf(r.Mechanism == l.Mechanism), name)
+		e.emitBothNames(descCan, oldCan, oneIf(r.Can == node.Yes), name)
+		e.emitBothNames(descFailures, oldFailures, float64(r.Failures), name)
+		e.emitBothNames(descDown, oldDown, oneIf(r.Down), name)
 	}
 	e.trials(l, v)
 	e.gauge(descByHand, oneIf(l.ByHand))

@@ -10,9 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// isolated returns the state of a node on which sched_ext has just failed for
-// the third time. Each counter of the scheduler has a different value.
-func isolated() (node.Selection, node.IsolationStatus) {
+// isolatedNode returns the state of a node on which sched_ext has just failed
+// for the third time. Each counter of the scheduler has a different value.
+func isolatedNode() (node.Selection, node.IsolationStatus) {
 	l := node.Selection{Mechanism: node.MechanismIdle, ByHand: true, Mechanisms: []node.MechanismStatus{
 		{Mechanism: node.MechanismVendor, Can: node.No},
 		{Mechanism: node.MechanismSchedExt, Can: node.Yes, Failures: 3, Down: true},
@@ -36,7 +36,7 @@ func isolated() (node.Selection, node.IsolationStatus) {
 func TestTheMeansOfIsolationAndItsFallsAreShown(t *testing.T) {
 	m := New("test")
 	turn := tick.Tick{Snapshot: node.Snapshot{At: time.Unix(5, 0)}}
-	turn.Selection, turn.Isolation = isolated()
+	turn.Selection, turn.Isolation = isolatedNode()
 	m.Observe(turn, nil, time.Second)
 	_, text := scrape(t, m, "/metrics")
 	for _, line := range []string{
@@ -62,7 +62,7 @@ func TestTheMeansOfIsolationAndItsFallsAreShown(t *testing.T) {
 // TestEachCountOfTheSchedulerHasAMetricOfItsOwn fails if a count has no metric,
 // or if two counts have the same metric.
 func TestEachCountOfTheSchedulerHasAMetricOfItsOwn(t *testing.T) {
-	_, i := isolated()
+	_, i := isolatedNode()
 	shown := map[uint64]bool{}
 	for _, c := range schedulerCounts {
 		shown[c.of(i.Scheduler.SchedulerCounts)] = true

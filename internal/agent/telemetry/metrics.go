@@ -144,9 +144,9 @@ func (m *Metrics) addClasses(workloads []node.Workload) {
 	m.used = used
 }
 
-// chosen returns the workloads that get metrics of their own, and how many
-// others there are.
-func chosen(all []node.Workload) ([]node.Workload, int) {
+// chooseWorkloads returns the workloads that get metrics of their own, and how
+// many others there are.
+func chooseWorkloads(all []node.Workload) ([]node.Workload, int) {
 	if len(all) <= MaxWorkloads {
 		return all, 0
 	}

@@ -50,7 +50,7 @@ func (s signals) observe(t tick.Tick) {
 	for _, e := range t.Events {
 		s.events.WithLabelValues(string(e.Kind)).Add(float64(e.Count()))
 		if wrote {
-			s.reaction.WithLabelValues(string(e.Kind)).Observe(t.Ended().Sub(e.At).Seconds())
+			s.reaction.WithLabelValues(string(e.Kind)).Observe(t.EndTime().Sub(e.At).Seconds())
 		}
 	}
 }

@@ -71,7 +71,7 @@ func tickAt(second int) tick.Tick {
 		{Waiter: "web", Runner: node.RunnerKernel, Time: time.Second}, {Waiter: "gone", Runner: "web", Time: time.Second},
 	}
 	t.Snapshot.Cache = map[node.Class]node.CacheUse{node.BE: {Occupancy: memory, Traffic: memory}}
-	t.Selection, t.Isolation = isolated()
+	t.Selection, t.Isolation = isolatedNode()
 	t.Done = []tick.Outcome{
 		{Step: plan.Step{Knob: quota, To: node.Limit(1300), Owner: plan.OwnerSuppress}},
 		{Step: plan.Step{Knob: quota, To: node.Limit(1300), Owner: plan.OwnerLimit}, Err: errors.New("refused")},

@@ -13,7 +13,7 @@ var (
 
 // watermark emits what the threshold of CPU suppress has cost, if there is one.
 func (e emitter) watermark(w price.Watermark) {
-	if !w.On() {
+	if !w.HasThreshold() {
 		return
 	}
 	e.gauge(descThreshold, float64(w.Percent)/100)

@@ -91,7 +91,7 @@ func (m model) key(key string) (tea.Model, tea.Cmd) {
 		case "up", "k":
 			m.scroll = max(m.scroll-1, 0)
 		case "down", "j":
-			m.scroll = min(m.scroll+1, max(len(m.wrapped())-1, 0))
+			m.scroll = min(m.scroll+1, max(len(m.wrapDetail())-1, 0))
 		default:
 			m.help, m.detail = false, ""
 		}

@@ -17,9 +17,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// again is the time between two attempts to reach an agent that does not
+// retryInterval is the time between two attempts to reach an agent that does not
 // answer.
-const again = 2 * time.Second
+const retryInterval = 2 * time.Second
 
 // Run shows the view until the user quits or ctx ends.
 func Run(ctx context.Context, c *control.Client, in io.Reader, out io.Writer) error {
@@ -59,7 +59,7 @@ func follow(ctx context.Context, c *control.Client, send func(tea.Msg)) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(again):
+		case <-time.After(retryInterval):
 		}
 	}
 }

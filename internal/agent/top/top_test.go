@@ -73,8 +73,8 @@ func status(cpus int) control.Status {
 	return s
 }
 
-// after sends messages to a new model. A string stands for a key.
-func after(t *testing.T, msgs ...any) model {
+// sendAll sends messages to a new model. A string stands for a key.
+func sendAll(t *testing.T, msgs ...any) model {
 	t.Helper()
 	var m tea.Model = newModel(func(id node.WorkloadID) (control.Explanation, error) {
 		now := "idle"
@@ -131,7 +131,7 @@ func TestScreens(t *testing.T) {
 		"silent":    {status(2), silence{errors.New("tenond has stopped")}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := after(t, msgs...)
+			m := sendAll(t, msgs...)
 			got := ansi.Strip(m.View().Content) + "\n"
 			lines := strings.Split(strings.TrimSuffix(got, "\n"), "\n")
 			if len(lines) > m.height {
@@ -161,7 +161,7 @@ func TestScreens(t *testing.T) {
 }
 
 func TestTheCursorStaysWithItsWorkload(t *testing.T) {
-	m := after(t, status(2), "down")
+	m := sendAll(t, status(2), "down")
 	at := m.at
 	next := status(2)
 	next.Workloads[1].CPU = node.Some(unit.CPUs(2)) // the last row becomes the first
@@ -183,7 +183,7 @@ func TestTheCursorStaysWithItsWorkload(t *testing.T) {
 
 func TestEveryScreenCanBeLeft(t *testing.T) {
 	for _, keys := range [][]any{{"q"}, {"esc"}, {"ctrl+c"}, {"?", "ctrl+c"}, {"?", "q", "q"}, {"enter", "esc", "esc"}} {
-		var m tea.Model = after(t, append([]any{status(2)}, keys[:len(keys)-1]...)...)
+		var m tea.Model = sendAll(t, append([]any{status(2)}, keys[:len(keys)-1]...)...)
 		_, cmd := m.(model).key(keys[len(keys)-1].(string))
 		if cmd == nil {
 			t.Errorf("%v does not quit", keys)
@@ -199,7 +199,7 @@ func TestAnySizeOfTerminalIsDrawn(t *testing.T) {
 	for width := range 130 {
 		for _, height := range []int{1, 2, 5, 24, 100} {
 			for _, s := range []control.Status{status(1), status(9), status(300), {}} {
-				m := after(t, s, tea.WindowSizeMsg{Width: width, Height: height})
+				m := sendAll(t, s, tea.WindowSizeMsg{Width: width, Height: height})
 				if n := strings.Count(m.screen(), "\n") + 1; n > height {
 					t.Fatalf("%dx%d: %d lines", width, height, n)
 				}

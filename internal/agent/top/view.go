@@ -56,14 +56,14 @@ func (m model) screen() string {
 }
 
 func (m model) details() []string {
-	lines := m.wrapped()
+	lines := m.wrapDetail()
 	lines = lines[min(m.scroll, len(lines)-1):]
 	lines = lines[:min(len(lines), max(m.height-1, 1))]
 	return append(lines, faint.Styled("up, down: scroll   any other key: back"))
 }
 
-// wrapped returns the detail in lines that fit the screen.
-func (m model) wrapped() []string {
+// wrapDetail returns the detail in lines that fit the screen.
+func (m model) wrapDetail() []string {
 	text := strings.TrimRight(m.detail, "\n")
 	return strings.Split(ansi.Wrap(text, m.width, "/-"), "\n")
 }
@@ -96,7 +96,7 @@ func (m model) head() []string {
 	s := m.status
 	took := s.Took.Sense + s.Took.Decide + s.Took.Act
 	lines := []string{bold.Styled("tenon top") + fmt.Sprintf("  %s  up %s  %d workloads  %d knobs held  turn %v",
-		s.At.Format(time.TimeOnly), control.Ago(s.At.Sub(s.Started)), len(s.Workloads), s.Held, took.Round(10*time.Microsecond))}
+		s.At.Format(time.TimeOnly), control.PrintDuration(s.At.Sub(s.Started)), len(s.Workloads), s.Held, took.Round(10*time.Microsecond))}
 	switch {
 	case m.silent != nil:
 		lines = append(lines, alarming.Styled("no news: "+control.Printable(m.silent.Error())))
@@ -119,7 +119,7 @@ func (m model) isolation() []string {
 		s += " (by hand)"
 	}
 	if d := m.status.At.Sub(i.Since); !i.Since.IsZero() {
-		s += " for " + control.Ago(d)
+		s += " for " + control.PrintDuration(d)
 	}
 	if e, known := i.Expelled.Value(); known {
 		s += fmt.Sprintf("  expelled %v  held %v", e, i.Held.Or(0))
@@ -159,7 +159,7 @@ func (m model) table(room int) []string {
 	for i, w := range m.rows[first:min(first+max(room, 1), len(m.rows))] {
 		class := fmt.Sprintf("%-6s", w.Class)
 		rest := fmt.Sprintf("  %7s  %7s  %9s  %-12s  %s", control.Shown(w.CPU, unit.MilliCPU.String), control.Shown(w.Memory, control.Size),
-			throttled(w), ansi.Truncate(control.Printable(w.Rule), 12, "…"), tail(control.Printable(w.Named()+inSlice(w)), name))
+			printThrottled(w), ansi.Truncate(control.Printable(w.Rule), 12, "…"), tail(control.Printable(w.Named()+nameWorker(w)), name))
 		if first+i == cursor {
 			lines = append(lines, chosen.Styled(class+rest))
 		} else {
@@ -169,9 +169,9 @@ func (m model) table(room int) []string {
 	return lines
 }
 
-// throttled prints the throttled share of a workload. If the CPU limit does not
-// fit the workload, it adds a mark.
-func throttled(w control.Workload) string {
+// printThrottled prints the throttled share of a workload. If the CPU limit
+// does not fit the workload, it adds a mark.
+func printThrottled(w control.Workload) string {
 	text := control.Shown(w.Throttled, unit.Percent.String)
 	if w.Misfit != nil {
 		text = "!" + text
@@ -179,8 +179,8 @@ func throttled(w control.Workload) string {
 	return text
 }
 
-// inSlice names the virtual worker of a workload.
-func inSlice(w control.Workload) string {
+// nameWorker names the virtual worker of a workload.
+func nameWorker(w control.Workload) string {
 	if w.Slice == nil {
 		return ""
 	}
@@ -227,7 +227,7 @@ func brief(w record.Write) string {
 // knob prints a knob in a limited width.
 func knob(k node.Knob) string {
 	const widest = 24
-	return tail(control.Printable(k.Where()), widest) + " " + string(k.File)
+	return tail(control.Printable(k.Object()), widest) + " " + string(k.File)
 }
 
 const helpText = `tenon top: who uses the CPUs, and what Tenon does about it

@@ -66,16 +66,16 @@ func (r Refusal) String() string { return r.Field + ": " + r.Problem }
 // Allowed reports whether there is no refusal.
 func (v Verdict) Allowed() bool { return len(v.Refusals) == 0 }
 
-// most is the maximum number of refusals in a message.
-const most = 20
+// maxRefusals is the maximum number of refusals in a message.
+const maxRefusals = 20
 
 // Message joins all refusals into one sentence. It returns "" if there are
 // none.
 func (v Verdict) Message() string {
 	var all []string
 	for i, r := range v.Refusals {
-		if i == most {
-			all = append(all, fmt.Sprintf("and %d more", len(v.Refusals)-most))
+		if i == maxRefusals {
+			all = append(all, fmt.Sprintf("and %d more", len(v.Refusals)-maxRefusals))
 			break
 		}
 		all = append(all, r.String())
@@ -98,9 +98,9 @@ func (v *Verdict) warn(problem string, a ...any) {
 func label(key string) string      { return "metadata.labels[" + key + "]" }
 func annotation(key string) string { return "metadata.annotations[" + key + "]" }
 
-// shown quotes a text that a user wrote, as a part of a message. It shortens
+// quoteText quotes a text that a user wrote, as a part of a message. It shortens
 // the text to 64 characters.
-func shown(s string) string { return fmt.Sprintf("%.64q", s) }
+func quoteText(s string) string { return fmt.Sprintf("%.64q", s) }
 
 // A place is one container of a pod, and the path of its field.
 type place struct {

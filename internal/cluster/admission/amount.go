@@ -26,9 +26,9 @@ var (
 
 func (k kind) both() []corev1.ResourceName { return []corev1.ResourceName{k.cpu, k.memory} }
 
-// former maps old resource names to the present ones. Koordinator had old names
-// before 1.0, and ACK before 0.8.0.
-var former = []struct{ from, to corev1.ResourceName }{
+// formerNames maps old resource names to the present ones. Koordinator had old
+// names before 1.0, and ACK before 0.8.0.
+var formerNames = []struct{ from, to corev1.ResourceName }{
 	{"koordinator.sh/batch-cpu", kube.BatchCPU},
 	{"koordinator.sh/batch-memory", kube.BatchMemory},
 	{"alibabacloud.com/reclaimed-cpu", kube.BatchCPU},
@@ -37,7 +37,7 @@ var former = []struct{ from, to corev1.ResourceName }{
 }
 
 // milliOf returns an amount of CPU in thousandths of a CPU. The amount must not
-// exceed mostCPUs.
+// exceed maxCPUs.
 func milliOf(q resource.Quantity) unit.MilliCPU { return unit.MilliCPU(q.MilliValue()) }
 
 // hasAny reports whether a container has a request or a limit for one of these
@@ -61,19 +61,19 @@ func asksBatch(p *corev1.Pod) bool {
 // batchNames returns all resource names of best-effort work, old and present.
 func batchNames() []corev1.ResourceName {
 	names := batch.both()
-	for _, f := range former {
+	for _, f := range formerNames {
 		names = append(names, f.from)
 	}
 	return names
 }
 
-// mostCPUs (CPUs), mostMilli (thousandths of a CPU) and mostBytes (bytes) are
+// maxCPUs (CPUs), maxMilli (thousandths of a CPU) and maxBytes (bytes) are
 // more than any machine has. A larger amount could overflow when it is
 // converted to thousandths.
 var (
-	mostCPUs  = resource.MustParse("1M")
-	mostMilli = resource.MustParse("1G")
-	mostBytes = resource.MustParse("1Ei")
+	maxCPUs  = resource.MustParse("1M")
+	maxMilli = resource.MustParse("1G")
+	maxBytes = resource.MustParse("1Ei")
 )
 
 // rename gives the native amounts of a container the names of k, with CPU in
@@ -82,10 +82,10 @@ var (
 // later check refuses such an amount.
 func (c place) rename(k kind) {
 	for _, l := range c.lists() {
-		move(l.of, native.cpu, k.cpu, mostCPUs, func(q resource.Quantity) resource.Quantity {
+		move(l.of, native.cpu, k.cpu, maxCPUs, func(q resource.Quantity) resource.Quantity {
 			return kube.CPUQuantity(milliOf(q))
 		})
-		move(l.of, native.memory, k.memory, mostBytes, func(q resource.Quantity) resource.Quantity { return q })
+		move(l.of, native.memory, k.memory, maxBytes, func(q resource.Quantity) resource.Quantity { return q })
 	}
 }
 
@@ -103,7 +103,7 @@ func move(of corev1.ResourceList, from, to corev1.ResourceName, most resource.Qu
 // modernise replaces old resource names by the present ones.
 func (c place) modernise(v *Verdict) {
 	for _, l := range c.lists() {
-		for _, f := range former {
+		for _, f := range formerNames {
 			q, asked := l.of[f.from]
 			if _, twice := l.of[f.to]; !asked || twice {
 				continue
@@ -144,11 +144,11 @@ func (c place) complete(k kind) {
 	}
 }
 
-// extended returns the text of the annotation extended-resource-spec, which
-// contains the batch and mid resources of each container. The plugin of a
+// extendedResources returns the text of the annotation extended-resource-spec,
+// which contains the batch and mid resources of each container. The plugin of a
 // container runtime reads it, because the kubelet does not send these resources
 // to the runtime. If no container has such resources, the text is empty.
-func extended(p *corev1.Pod) string {
+func extendedResources(p *corev1.Pod) string {
 	type amounts struct {
 		Requests corev1.ResourceList `json:"requests,omitempty"`
 		Limits   corev1.ResourceList `json:"limits,omitempty"`

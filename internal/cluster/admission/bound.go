@@ -17,8 +17,8 @@ import (
 //     container has batch resources;
 //   - or, where colocationOff says that no node offers batch resources, it has
 //     only native cpu and memory, with limits or without: Tenon bounds the CPU
-//     of each such pod on its node, and the kernel its memory as that of any
-//     other pod;
+//     of each such pod on its node, and the kernel bounds its memory like that
+//     of any other pod;
 //   - each batch resource has a limit within the allowed range;
 //   - the annotation for the container runtime has the same amounts as the
 //     containers.
@@ -43,18 +43,18 @@ func Unbounded(p *corev1.Pod, colocationOff bool) []Refusal {
 	}
 	for _, c := range places(p) {
 		if !keeps {
-			v.native(p, c)
+			v.checkNative(p, c)
 		}
-		v.batch(c)
+		v.checkBatch(c)
 	}
-	if text, want := p.Annotations[kube.AnnotationExtended], extended(p); text != want {
+	if text, want := p.Annotations[kube.AnnotationExtended], extendedResources(p); text != want {
 		v.refuse(annotation(kube.AnnotationExtended), "differs from the resources of the containers, and a container runtime would use it: leave it out, Tenon writes it")
 	}
 	return v.Refusals
 }
 
-// native refuses native cpu and memory in a container of a BE pod.
-func (v *Verdict) native(p *corev1.Pod, c place) {
+// checkNative refuses native cpu and memory in a container of a BE pod.
+func (v *Verdict) checkNative(p *corev1.Pod, c place) {
 	mixed := c.hasAny(batchNames())
 	beside := asksBatch(p)
 	for _, l := range c.lists() {
@@ -66,18 +66,18 @@ func (v *Verdict) native(p *corev1.Pod, c place) {
 			switch {
 			case n != native.cpu && n != native.memory || q.IsZero():
 			case mixed:
-				v.refuse(l.field(n), "this container also has batch resources: want only one kind; write %s: %s instead%s", to, inBatch(n, q), mayBeDefault(p))
+				v.refuse(l.field(n), "this container also has batch resources: want only one kind; write %s: %s instead%s", to, printInBatchUnit(n, q), mayBeDefault(p))
 			case beside:
-				v.refuse(l.field(n), "another container of this pod has batch resources: want the same kind in all containers; write %s: %s instead%s", to, inBatch(n, q), mayBeDefault(p))
-			case !skipped(p):
-				v.refuse(l.field(n), "a pod of class BE runs on CPU and memory that others leave idle: write %s: %s instead", to, inBatch(n, q))
+				v.refuse(l.field(n), "another container of this pod has batch resources: want the same kind in all containers; write %s: %s instead%s", to, printInBatchUnit(n, q), mayBeDefault(p))
+			case !isSkipped(p):
+				v.refuse(l.field(n), "a pod of class BE runs on CPU and memory that others leave idle: write %s: %s instead", to, printInBatchUnit(n, q))
 			}
 		}
 	}
 	// If a pod has any native cpu or memory, Kubernetes puts it outside the
 	// best-effort cgroup, so that only the pod's own limits bound it. Then a
 	// container without limits would be unbounded.
-	if !skipped(p) || beside || kube.QOSClass(p) == corev1.PodQOSBestEffort {
+	if !isSkipped(p) || beside || kube.QOSClass(p) == corev1.PodQOSBestEffort {
 		return
 	}
 	for _, n := range native.both() {
@@ -87,21 +87,22 @@ func (v *Verdict) native(p *corev1.Pod, c place) {
 	}
 }
 
-// inBatch prints a native amount in the unit that the batch resource has.
-func inBatch(n corev1.ResourceName, q resource.Quantity) string {
+// printInBatchUnit prints a native amount in the unit that the batch resource
+// has.
+func printInBatchUnit(n corev1.ResourceName, q resource.Quantity) string {
 	if n != native.cpu {
 		return q.String()
 	}
-	if q.Sign() < 0 || q.Cmp(mostCPUs) > 0 {
+	if q.Sign() < 0 || q.Cmp(maxCPUs) > 0 {
 		return "(thousandths of a CPU)"
 	}
 	milli := kube.CPUQuantity(milliOf(q))
 	return milli.String()
 }
 
-// batch refuses a batch resource if its amount is invalid, or if the container
-// would have no limit.
-func (v *Verdict) batch(c place) {
+// checkBatch refuses a batch resource if its amount is invalid, or if the
+// container would have no limit.
+func (v *Verdict) checkBatch(c place) {
 	for _, l := range c.lists() {
 		for _, n := range l.names() {
 			if kube.IsBatch(n) && n != batch.cpu && n != batch.memory {
@@ -114,11 +115,11 @@ func (v *Verdict) batch(c place) {
 		limit, limited := c.Resources.Limits[n]
 		at := func(list string) string { return c.field + "." + list + "[" + string(n) + "]" }
 		if requested {
-			v.counted(at("requests"), n, request)
+			v.checkAmount(at("requests"), n, request)
 		}
 		switch {
 		case limited:
-			v.counted(at("limits"), n, limit)
+			v.checkAmount(at("limits"), n, limit)
 			if limit.IsZero() {
 				v.refuse(at("limits"), "0 is no limit: want an amount above 0")
 			}
@@ -131,12 +132,12 @@ func (v *Verdict) batch(c place) {
 	}
 }
 
-// counted refuses an amount that is not a whole number, that is negative, or
+// checkAmount refuses an amount that is not a whole number, that is negative, or
 // that is more than any machine has.
-func (v *Verdict) counted(field string, n corev1.ResourceName, q resource.Quantity) {
-	most, unit := mostBytes, "bytes, such as 512Mi"
+func (v *Verdict) checkAmount(field string, n corev1.ResourceName, q resource.Quantity) {
+	most, unit := maxBytes, "bytes, such as 512Mi"
 	if n == batch.cpu || n == mid.cpu {
-		most, unit = mostMilli, "thousandths of a CPU: 1k is one CPU"
+		most, unit = maxMilli, "thousandths of a CPU: 1k is one CPU"
 	}
 	switch {
 	case q.Sign() < 0, q.Cmp(most) > 0:

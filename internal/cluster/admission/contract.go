@@ -10,9 +10,9 @@ import (
 // it binds a pod to a node.
 var results = []string{kube.AnnotationCPUSet, kube.AnnotationResourceStatus, kube.AnnotationCPUs}
 
-// unforged deletes the annotations in results from a new pod. A manifest has
+// deleteForged deletes the annotations in results from a new pod. A manifest has
 // such annotations if its author copied it from a running pod.
-func unforged(p *corev1.Pod, v *Verdict) {
+func deleteForged(p *corev1.Pod, v *Verdict) {
 	for _, key := range results {
 		if _, given := p.Annotations[key]; given {
 			delete(p.Annotations, key)
@@ -21,10 +21,10 @@ func unforged(p *corev1.Pod, v *Verdict) {
 	}
 }
 
-// scheduled makes the scheduler that chooses CPUs the scheduler of a pod that
+// setScheduler makes the scheduler that chooses CPUs the scheduler of a pod that
 // needs CPUs. It does not change a pod that already has a node, or that names
 // another scheduler than the default one.
-func scheduled(p *corev1.Pod, scheduler string) {
+func setScheduler(p *corev1.Pod, scheduler string) {
 	if p.Spec.NodeName != "" || p.Spec.SchedulerName != "" && p.Spec.SchedulerName != corev1.DefaultSchedulerName {
 		return
 	}

@@ -87,7 +87,7 @@ func TestEveryWordIsOnThePage(t *testing.T) {
 		kube.AnnotationACKQOSClass, kube.AnnotationACKCPUBurst, kube.AnnotationACKMemoryQOS, AnnotationReplace, configv1alpha1.SkipUpdateResources,
 		string(kube.BatchCPU), string(kube.BatchMemory), string(kube.MidCPU), string(kube.MidMemory),
 	}
-	for _, f := range former {
+	for _, f := range formerNames {
 		words = append(words, string(f.from))
 	}
 	text := page(t)

@@ -30,7 +30,7 @@ func TestPodsAsTheyAreCreated(t *testing.T) {
 	}
 	for _, path := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".in.yaml"), func(t *testing.T) {
-			got := created(t, path)
+			got := createPod(t, path)
 			golden := strings.TrimSuffix(path, ".in.yaml") + ".out.yaml"
 			if *update {
 				if err := os.WriteFile(golden, got, 0o644); err != nil {
@@ -49,8 +49,8 @@ func TestPodsAsTheyAreCreated(t *testing.T) {
 	}
 }
 
-// created returns the messages about the pod in a file, and the changed pod.
-func created(t *testing.T, path string) []byte {
+// createPod returns the messages about the pod in a file, and the changed pod.
+func createPod(t *testing.T, path string) []byte {
 	t.Helper()
 	r := request(t, path)
 	p, said := Mutate(r)

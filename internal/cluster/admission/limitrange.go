@@ -45,11 +45,11 @@ func givenByRange(p *corev1.Pod) map[given]bool {
 	return all
 }
 
-// without sets the amounts of cpu and memory that a container has from a
+// clearDefaults sets the amounts of cpu and memory that a container has from a
 // LimitRange to 0. It does not delete them, because the API server applies the
 // LimitRange again after the webhooks, and would add a missing amount again. To
 // Kubernetes, 0 means no amount.
-func (c place) without(defaults map[given]bool) {
+func (c place) clearDefaults(defaults map[given]bool) {
 	for _, l := range c.lists() {
 		for _, n := range native.both() {
 			if defaults[given{l.name, c.Name, n}] && l.of != nil {

@@ -19,12 +19,12 @@ type Miss struct {
 	Profiles []string
 }
 
-// Missed applies the profiles of r to its pod, as if the pod were being
+// ApplyMissed applies the profiles of r to its pod, as if the pod were being
 // created. It reports whether the pod would have another class. The pod is one
 // that the API server admitted without the webhook, so it has no
 // AnnotationProfiles. A profile with a probability above 0 counts as if it
 // acted.
-func Missed(r Request) (Miss, bool) {
+func ApplyMissed(r Request) (Miss, bool) {
 	r.Draw = nil
 	changed, _ := Mutate(r)
 	m := Miss{Was: kube.ClassWithDefault(r.Pod), Would: kube.ClassWithDefault(changed)}

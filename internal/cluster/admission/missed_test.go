@@ -45,7 +45,7 @@ func TestAPodThatTheWebhookDidNotSeeIsMissedIfItsClassWouldDiffer(t *testing.T) 
 	} {
 		classes := map[string]schedulingv1.PriorityClass{"koord-batch": {ObjectMeta: metav1.ObjectMeta{Name: "koord-batch"}, Value: 5500}}
 		p := pod(t, tc.labels, tc.annotations, tc.resources)
-		m, missed := Missed(Request{Pod: p, Namespace: &corev1.Namespace{}, Profiles: tc.profiles, PriorityClasses: classes})
+		m, missed := ApplyMissed(Request{Pod: p, Namespace: &corev1.Namespace{}, Profiles: tc.profiles, PriorityClasses: classes})
 		got := ""
 		if missed {
 			got = string(m.Was) + " " + string(m.Would) + " " + m.Profiles[0]

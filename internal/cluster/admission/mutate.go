@@ -34,18 +34,18 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 		return p, v
 	}
 	if r.Scheduler != "" {
-		unforged(p, &v)
-		defer scheduled(p, r.Scheduler)
+		deleteForged(p, &v)
+		defer setScheduler(p, r.Scheduler)
 	}
-	profiles, decided := r.decided()
+	profiles, decided := r.chosenProfiles()
 	if !decided {
-		profiles = r.matching(p, &v)
+		profiles = r.matchingProfiles(p, &v)
 		for _, profile := range profiles {
 			apply(p, profile, r.PriorityClasses, &v)
 		}
 	}
 	replace(p, &v)
-	r.rescheduled(p, &v)
+	r.replaceScheduler(p, &v)
 	k, translated := kindOf(p, profiles)
 	if !translated {
 		unannounce(p, &v)
@@ -64,7 +64,7 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 			if !c.hasAny(k.both()) {
 				c.rename(k)
 			}
-			c.without(defaults)
+			c.clearDefaults(defaults)
 		}
 		c.complete(k)
 	}
@@ -120,7 +120,7 @@ func (r Request) renames(p *corev1.Pod, profiles []configv1alpha1.ClusterColocat
 	asks := asksBatch(p)
 	has := slices.ContainsFunc(places(p), func(c place) bool { return c.hasAny(native.both()) })
 	switch {
-	case skipped(p):
+	case isSkipped(p):
 		return false
 	case !r.ColocationOff || k != batch:
 		return true
@@ -134,9 +134,9 @@ func (r Request) renames(p *corev1.Pod, profiles []configv1alpha1.ClusterColocat
 	return false
 }
 
-// skipped reports whether an annotation that a profile wrote keeps the amounts
+// isSkipped reports whether an annotation that a profile wrote keeps the amounts
 // of the pod unchanged.
-func skipped(p *corev1.Pod) bool {
+func isSkipped(p *corev1.Pod) bool {
 	return p.Annotations[configv1alpha1.SkipUpdateResources] == "true"
 }
 
@@ -144,7 +144,7 @@ func skipped(p *corev1.Pod) bool {
 // annotation. It replaces a value that the user wrote, because a node would
 // enforce such a value as a limit.
 func announce(p *corev1.Pod) {
-	if text := extended(p); text != "" {
+	if text := extendedResources(p); text != "" {
 		set(&p.Annotations, map[string]string{kube.AnnotationExtended: text})
 		return
 	}
@@ -153,7 +153,7 @@ func announce(p *corev1.Pod) {
 
 // unannounce deletes the annotation if the pod has no batch or mid resources.
 func unannounce(p *corev1.Pod, v *Verdict) {
-	if text, given := p.Annotations[kube.AnnotationExtended]; given && text != extended(p) {
+	if text, given := p.Annotations[kube.AnnotationExtended]; given && text != extendedResources(p) {
 		delete(p.Annotations, kube.AnnotationExtended)
 		v.warn("the annotation %s is written by Tenon and was removed: write batch resources into the containers of a pod of class BE", kube.AnnotationExtended)
 	}

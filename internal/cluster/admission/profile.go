@@ -20,15 +20,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// matching returns the profiles that change the pod, sorted by name. If the
-// selector or the probability of a profile is invalid, the profile does not
+// matchingProfiles returns the profiles that change the pod, sorted by name. If
+// the selector or the probability of a profile is invalid, the profile does not
 // match, because an unintended BE pod is worse than an unintended LS pod. (In
 // Koordinator it matches.)
 //
 // matching stores the result in an annotation of the pod: the names of the
 // profiles. If a profile matches but does not act because of its probability,
 // there is a minus before its name.
-func (r Request) matching(pod *corev1.Pod, v *Verdict) []configv1alpha1.ClusterColocationProfile {
+func (r Request) matchingProfiles(pod *corev1.Pod, v *Verdict) []configv1alpha1.ClusterColocationProfile {
 	var all []configv1alpha1.ClusterColocationProfile
 	var words []string
 	for _, p := range sorted(r.Profiles) {
@@ -55,9 +55,9 @@ const AnnotationProfiles = "tenon.sh/colocation-profiles"
 
 const notDrawn = "-"
 
-// decided returns the profiles that the annotation of the pod lists. It returns
-// false if the pod does not have this annotation yet.
-func (r Request) decided() ([]configv1alpha1.ClusterColocationProfile, bool) {
+// chosenProfiles returns the profiles that the annotation of the pod lists. It
+// returns false if the pod does not have this annotation yet.
+func (r Request) chosenProfiles() ([]configv1alpha1.ClusterColocationProfile, bool) {
 	text, decided := r.Pod.Annotations[AnnotationProfiles]
 	words := strings.Split(text, ",")
 	all := sorted(r.Profiles)
@@ -126,7 +126,7 @@ func percentOf(p *intstr.IntOrString) (int, error) {
 	if p.Type == intstr.String {
 		var err error
 		if n, err = strconv.Atoi(strings.TrimSuffix(p.StrVal, "%")); err != nil || !strings.HasSuffix(p.StrVal, "%") {
-			return 0, fmt.Errorf("%s: want a percentage such as 30%%", shown(p.StrVal))
+			return 0, fmt.Errorf("%s: want a percentage such as 30%%", quoteText(p.StrVal))
 		}
 	}
 	if n < 0 || n > 100 {
@@ -156,7 +156,7 @@ func apply(p *corev1.Pod, profile configv1alpha1.ClusterColocationProfile, class
 	if name := s.PriorityClassName; name != "" {
 		class, known := classes[name]
 		if !known {
-			v.refuse("spec.priorityClassName", "ClusterColocationProfile %s gives the pod the priority class %s, which does not exist: create it, or name another in the profile", profile.Name, shown(name))
+			v.refuse("spec.priorityClassName", "ClusterColocationProfile %s gives the pod the priority class %s, which does not exist: create it, or name another in the profile", profile.Name, quoteText(name))
 			return
 		}
 		// The API server derives all three fields from the priority class. It
@@ -229,11 +229,11 @@ func ValidateProfile(p *configv1alpha1.ClusterColocationProfile, classes map[str
 		v.refuse("spec.probability", "%v", err)
 	}
 	if c := p.Spec.QoSClass; c != "" && !slices.Contains(node.Classes, node.Class(c)) {
-		v.refuse("spec.qosClass", "%s: want one of LSE, LSR, LS, BE, SYSTEM", shown(c))
+		v.refuse("spec.qosClass", "%s: want one of LSE, LSR, LS, BE, SYSTEM", quoteText(c))
 	}
 	if name := p.Spec.PriorityClassName; name != "" {
 		if _, known := classes[name]; !known {
-			v.warn("priority class %s does not exist yet: pods that match are refused until it exists", shown(name))
+			v.warn("priority class %s does not exist yet: pods that match are refused until it exists", quoteText(name))
 		}
 	}
 	if p.Spec.SchedulerName == koordScheduler {

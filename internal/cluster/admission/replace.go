@@ -20,7 +20,7 @@ func replace(p *corev1.Pod, v *Verdict) {
 	for pair := range strings.SplitSeq(text, ",") {
 		from, to, cut := strings.Cut(strings.TrimSpace(pair), ":")
 		if !cut || from == "" {
-			v.refuse(annotation(AnnotationReplace), "%s: want from:to pairs such as cpu:kubernetes.io/batch-cpu, with a comma between them", shown(pair))
+			v.refuse(annotation(AnnotationReplace), "%s: want from:to pairs such as cpu:kubernetes.io/batch-cpu, with a comma between them", quoteText(pair))
 			return
 		}
 		for _, c := range places(p) {
@@ -35,7 +35,7 @@ func replace(p *corev1.Pod, v *Verdict) {
 // unit of the latter. If there is no second resource, it deletes the amount. If
 // the second one already has an amount, rename keeps that one: the pod was
 // renamed before, and since then the API server has added a default to the
-// first resource. Such a default becomes 0 (see without).
+// first resource. Such a default becomes 0 (see clearDefaults).
 func rename(of corev1.ResourceList, from, to corev1.ResourceName, isDefault bool) {
 	q, asked := of[from]
 	has, twice := of[to]
@@ -53,18 +53,18 @@ func rename(of corev1.ResourceList, from, to corev1.ResourceName, isDefault bool
 		if q.Sign() < 0 || countsCPU(from) && q.Cmp(mostOf(from)) > 0 {
 			return // counted refuses it later
 		}
-		of[to] = inUnitOf(q, from, to)
+		of[to] = convertUnit(q, from, to)
 	}
 	delete(of, from)
 }
 
-// inMilli reports whether amounts of the resource n are in thousandths of a
+// isInMilli reports whether amounts of the resource n are in thousandths of a
 // CPU.
-func inMilli(n corev1.ResourceName) bool {
+func isInMilli(n corev1.ResourceName) bool {
 	if n == batch.cpu || n == mid.cpu {
 		return true
 	}
-	for _, f := range former {
+	for _, f := range formerNames {
 		if f.from == n {
 			return f.to == batch.cpu
 		}
@@ -72,22 +72,22 @@ func inMilli(n corev1.ResourceName) bool {
 	return false
 }
 
-func countsCPU(n corev1.ResourceName) bool { return n == native.cpu || inMilli(n) }
+func countsCPU(n corev1.ResourceName) bool { return n == native.cpu || isInMilli(n) }
 
 func mostOf(cpu corev1.ResourceName) resource.Quantity {
-	if inMilli(cpu) {
-		return mostMilli
+	if isInMilli(cpu) {
+		return maxMilli
 	}
-	return mostCPUs
+	return maxCPUs
 }
 
-// inUnitOf converts an amount from the unit of the first resource to that of
+// convertUnit converts an amount from the unit of the first resource to that of
 // the second.
-func inUnitOf(q resource.Quantity, from, to corev1.ResourceName) resource.Quantity {
+func convertUnit(q resource.Quantity, from, to corev1.ResourceName) resource.Quantity {
 	switch {
-	case from == native.cpu && inMilli(to):
+	case from == native.cpu && isInMilli(to):
 		return kube.CPUQuantity(milliOf(q))
-	case inMilli(from) && to == native.cpu:
+	case isInMilli(from) && to == native.cpu:
 		return *resource.NewMilliQuantity(q.Value(), resource.DecimalSI)
 	}
 	return q

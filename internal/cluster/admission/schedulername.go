@@ -6,15 +6,15 @@ import corev1 "k8s.io/api/core/v1"
 // it. In a cluster without it, their pods stay Pending.
 const koordScheduler = "koord-scheduler"
 
-// rescheduled replaces the name of the pod's scheduler, if SchedulerNames has a
-// name for it. If not, and if it is the name of Koordinator's scheduler, it
-// warns.
-func (r Request) rescheduled(p *corev1.Pod, v *Verdict) {
+// replaceScheduler replaces the name of the pod's scheduler, if SchedulerNames
+// has a name for it. If not, and if it is the name of Koordinator's scheduler,
+// it warns.
+func (r Request) replaceScheduler(p *corev1.Pod, v *Verdict) {
 	name := p.Spec.SchedulerName
 	switch to := r.SchedulerNames[name]; {
 	case to != "":
 		p.Spec.SchedulerName = to
-		v.warn("spec.schedulerName: %s became %s: want that name in the manifest", shown(name), shown(to))
+		v.warn("spec.schedulerName: %s became %s: want that name in the manifest", quoteText(name), quoteText(to))
 	case name == koordScheduler:
 		v.warn("spec.schedulerName: %s", withoutKoordScheduler)
 	}

@@ -31,9 +31,9 @@ func ValidateCreate(p *corev1.Pod, colocationOff bool) Verdict {
 		v.wholeCPUs(p, class)
 	}
 	if class != node.BE {
-		v.noBatch(p, class)
+		v.refuseBatch(p, class)
 	}
-	v.mid(p)
+	v.checkMid(p)
 	return v
 }
 
@@ -42,10 +42,10 @@ func ValidateCreate(p *corev1.Pod, colocationOff bool) Verdict {
 func ValidateUpdate(old, p *corev1.Pod) Verdict {
 	var v Verdict
 	for _, key := range []string{kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority} {
-		v.same(label(key), old.Labels, p.Labels, key)
+		v.checkUnchanged(label(key), old.Labels, p.Labels, key)
 	}
 	for _, key := range []string{kube.AnnotationACKQOSClass, kube.AnnotationExtended} {
-		v.same(annotation(key), old.Annotations, p.Annotations, key)
+		v.checkUnchanged(annotation(key), old.Annotations, p.Annotations, key)
 	}
 	if kube.Priority(old) != kube.Priority(p) && v.Allowed() {
 		v.refuse("spec.priority", "%s cannot become %s while the pod lives: create it anew", orNone(string(kube.Priority(old))), orNone(string(kube.Priority(p))))
@@ -54,9 +54,9 @@ func ValidateUpdate(old, p *corev1.Pod) Verdict {
 	return v
 }
 
-// same refuses a change of a key if a node reads this key only when the pod
-// starts.
-func (v *Verdict) same(field string, old, now map[string]string, key string) {
+// checkUnchanged refuses a change of a key if a node reads this key only when
+// the pod starts.
+func (v *Verdict) checkUnchanged(field string, old, now map[string]string, key string) {
 	was, had := old[key]
 	is, has := now[key]
 	if was != is || had != has {
@@ -68,7 +68,7 @@ func quotedOrNone(s string, has bool) string {
 	if !has {
 		return "none"
 	}
-	return shown(s)
+	return quoteText(s)
 }
 
 func orNone(s string) string {
@@ -135,10 +135,10 @@ func (v *Verdict) wholeCPUs(p *corev1.Pod, class node.Class) {
 	}
 }
 
-// noBatch refuses batch resources in a pod that is not BE. The class must be
+// refuseBatch refuses batch resources in a pod that is not BE. The class must be
 // explicit: if amounts decided the class, a typing error could make a service
 // best-effort.
-func (v *Verdict) noBatch(p *corev1.Pod, class node.Class) {
+func (v *Verdict) refuseBatch(p *corev1.Pod, class node.Class) {
 	problem := "batch resources are for class BE, and this pod names no class: add the label " + kube.LabelQOSClass + ": BE, or ask for cpu and memory"
 	if class != "" {
 		problem = "batch resources are for class BE, and this pod is " + string(class) + ": write " + kube.LabelQOSClass + ": BE, or ask for cpu and memory"
@@ -156,14 +156,14 @@ func (v *Verdict) noBatch(p *corev1.Pod, class node.Class) {
 	}
 }
 
-// mid warns that no node has mid resources. It also refuses invalid amounts of
-// them.
-func (v *Verdict) mid(p *corev1.Pod) {
+// checkMid warns that no node has mid resources. It also refuses invalid
+// amounts of them.
+func (v *Verdict) checkMid(p *corev1.Pod) {
 	for _, c := range places(p) {
 		for _, l := range c.lists() {
 			for _, n := range l.names() {
 				if n == mid.cpu || n == mid.memory {
-					v.counted(l.field(n), n, l.of[n])
+					v.checkAmount(l.field(n), n, l.of[n])
 					v.warn("no node offers %s with this version: the pod waits until one does", n)
 				}
 			}
@@ -171,17 +171,17 @@ func (v *Verdict) mid(p *corev1.Pod) {
 	}
 }
 
-// The kernel cannot enforce less CPU than leastCPU, which is 1 ms of 100 ms
-// (Documentation/scheduler/sched-bwc.rst). With less memory than leastMemory, a
+// The kernel cannot enforce less CPU than minCPU, which is 1 ms of 100 ms
+// (Documentation/scheduler/sched-bwc.rst). With less memory than minMemory, a
 // container runtime cannot start any process.
 var (
-	leastCPU    = resource.MustParse("10")
-	leastMemory = resource.MustParse("6Mi")
+	minCPU    = resource.MustParse("10")
+	minMemory = resource.MustParse("6Mi")
 )
 
 // hints warns about values that are allowed but probably not intended.
 func (v *Verdict) hints(p *corev1.Pod) {
-	if skipped(p) && kube.QOSClass(p) != corev1.PodQOSBestEffort {
+	if isSkipped(p) && kube.QOSClass(p) != corev1.PodQOSBestEffort {
 		v.warn("the pod keeps its own cpu and memory: it uses no batch resources, and the limits of the best-effort work of its node do not apply to it")
 	}
 	none := 0
@@ -190,10 +190,10 @@ func (v *Verdict) hints(p *corev1.Pod) {
 		if cpu.IsZero() && memory.IsZero() && !c.hasAny(mid.both()) {
 			none++
 		}
-		if cpu.Sign() > 0 && cpu.Cmp(leastCPU) < 0 {
+		if cpu.Sign() > 0 && cpu.Cmp(minCPU) < 0 {
 			v.warn("%s.limits[%s]: %s thousandths of a CPU is less than the kernel can enforce: 1k is one CPU", c.field, batch.cpu, cpu.String())
 		}
-		if memory.Sign() > 0 && memory.Cmp(leastMemory) < 0 {
+		if memory.Sign() > 0 && memory.Cmp(minMemory) < 0 {
 			v.warn("%s.limits[%s]: %s bytes is too little to start anything: is a suffix such as Mi missing?", c.field, batch.memory, memory.String())
 		}
 		if (cpu.IsZero() || memory.IsZero()) && !(cpu.IsZero() && memory.IsZero()) {
@@ -204,7 +204,7 @@ func (v *Verdict) hints(p *corev1.Pod) {
 			v.warn("%s.limits[%s]: missing: only the limit of all best-effort work of the node bounds it", c.field, n)
 		}
 	}
-	if none > 0 && !skipped(p) {
+	if none > 0 && !isSkipped(p) {
 		v.warn("%d of %d containers have no batch resources: the scheduler does not count them, and only the limit of all best-effort work of the node bounds them", none, len(places(p)))
 	}
 }

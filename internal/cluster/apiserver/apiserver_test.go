@@ -105,12 +105,12 @@ func TestWhatIsKnownOutlastsTheServer(t *testing.T) {
 	w := open(t, s).ConfigMap("koordinator-system", "slo-controller-config", func() {})
 	run(t, w)
 	eventually(t, "the ConfigMap", func() bool { all, _ := w.Objects(); return len(all) == 1 })
-	s.Away(true)
+	s.RefuseAll(true)
 	eventually(t, "the trouble", func() bool { _, err := w.Trouble(); return err != nil })
 	if all, known := w.Objects(); !known || len(all) != 1 || all[0].Data["a"] != "1" {
 		t.Errorf("%v, known %v", all, known)
 	}
-	s.Away(false)
+	s.RefuseAll(false)
 	s.Put(config(map[string]string{"a": "2"}))
 	eventually(t, "the server to answer again", func() bool {
 		all, _ := w.Objects()

@@ -169,8 +169,8 @@ type Occurrence struct {
 	At      time.Time
 }
 
-// mostMessage is the maximum length of the message of an Event, in bytes.
-const mostMessage = 1024
+// maxMessage is the maximum length of the message of an Event, in bytes.
+const maxMessage = 1024
 
 // Tell creates an Event from an occurrence.
 func (c *Client) Tell(ctx context.Context, o Occurrence) error {
@@ -186,7 +186,7 @@ func (c *Client) Tell(ctx context.Context, o Occurrence) error {
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: "v1", Kind: "Pod", Namespace: o.Pod.Namespace, Name: o.Pod.Name, UID: o.Pod.UID,
 		},
-		Type: kind, Reason: o.Reason, Message: clip(o.Message, mostMessage), Count: 1,
+		Type: kind, Reason: o.Reason, Message: clip(o.Message, maxMessage), Count: 1,
 		FirstTimestamp: at, LastTimestamp: at,
 		Source: corev1.EventSource{Component: "tenond", Host: o.Node},
 	}

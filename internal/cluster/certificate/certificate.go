@@ -50,11 +50,13 @@ type pair struct {
 	key  *ecdsa.PrivateKey
 }
 
-// made returns the time at which the certificate was made.
-func (p pair) made() time.Time { return p.cert.NotBefore.Add(backdate) }
+// creationTime returns the time at which the certificate was made.
+func (p pair) creationTime() time.Time { return p.cert.NotBefore.Add(backdate) }
 
-// due returns the time at which the manager renews the certificate.
-func (p pair) due() time.Time { return p.made().Add(p.cert.NotAfter.Sub(p.made()) * 2 / 3) }
+// renewalTime returns the time at which the manager renews the certificate.
+func (p pair) renewalTime() time.Time {
+	return p.creationTime().Add(p.cert.NotAfter.Sub(p.creationTime()) * 2 / 3)
+}
 
 // A chain is the decoded content of the Secret.
 type chain struct {
@@ -72,10 +74,10 @@ func Renewed(data map[string][]byte, now time.Time, life Lifetimes, names []stri
 	c := parseChain(data, now)
 	switch {
 	case c.ca.key == nil:
-		c.older = append(c.older, c.trusted()...)
+		c.older = append(c.older, c.allCAs()...)
 		c.ca, err = newCA(now, life)
 		done = "made a CA"
-	case !now.Before(c.ca.due()):
+	case !now.Before(c.ca.renewalTime()):
 		c.older = append([]*x509.Certificate{c.ca.cert}, c.older...)
 		c.ca, err = newCA(now, life)
 		done = "made the next CA"
@@ -83,25 +85,25 @@ func Renewed(data map[string][]byte, now time.Time, life Lifetimes, names []stri
 	if err != nil {
 		return nil, "", 0, err
 	}
-	settled := c.ca.made().Add(life.Settle)
+	settled := c.ca.creationTime().Add(life.Settle)
 	works := c.serving.cert != nil && now.Before(c.serving.cert.NotAfter) && c.verifies(names, now)
 	current := works && c.serving.cert.CheckSignatureFrom(c.ca.cert) == nil
 	switch {
-	case !works, !now.Before(settled) && (!current || !now.Before(c.serving.due())):
+	case !works, !now.Before(settled) && (!current || !now.Before(c.serving.renewalTime())):
 		if c.serving, err = newServing(now, life, c.ca, names); err != nil {
 			return nil, "", 0, err
 		}
 		current, done = true, join(done, "made a serving certificate")
 	}
-	drop := c.serving.made().Add(life.Settle)
+	drop := c.serving.creationTime().Add(life.Settle)
 	kept := slices.DeleteFunc(slices.Clone(c.older), func(old *x509.Certificate) bool {
 		return now.After(old.NotAfter) || current && !now.Before(drop)
 	})
 	if len(kept) < len(c.older) {
 		c.older, done = kept, join(done, "dropped an old CA")
 	}
-	at := c.ca.due()
-	for _, t := range []time.Time{c.serving.due(), settled, drop} {
+	at := c.ca.renewalTime()
+	for _, t := range []time.Time{c.serving.renewalTime(), settled, drop} {
 		if t.After(now) && t.Before(at) {
 			at = t
 		}
@@ -117,8 +119,8 @@ func join(a, b string) string {
 	return a + " and " + b
 }
 
-// trusted returns all CAs, beginning with the newest.
-func (c chain) trusted() []*x509.Certificate {
+// allCAs returns all CAs, beginning with the newest.
+func (c chain) allCAs() []*x509.Certificate {
 	if c.ca.cert == nil {
 		return c.older
 	}
@@ -129,7 +131,7 @@ func (c chain) trusted() []*x509.Certificate {
 // certificate for all names.
 func (c chain) verifies(names []string, now time.Time) bool {
 	roots := x509.NewCertPool()
-	for _, ca := range c.trusted() {
+	for _, ca := range c.allCAs() {
 		roots.AddCert(ca)
 	}
 	for _, name := range names {
@@ -187,7 +189,7 @@ func parseKey(text []byte) *ecdsa.PrivateKey {
 // print returns the Secret's data.
 func (c chain) print() (map[string][]byte, error) {
 	var cas bytes.Buffer
-	for _, ca := range c.trusted() {
+	for _, ca := range c.allCAs() {
 		cas.Write(printCert(ca))
 	}
 	caKey, err := printKey(c.ca.key)

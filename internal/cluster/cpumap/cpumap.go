@@ -203,8 +203,9 @@ func (m *Map) mark(c unit.CPU) string {
 	return markOpen
 }
 
-// open returns how many CPUs of a part are neither owned by a pod nor reserved.
-func (m *Map) open(p *part) int {
+// countOpen returns how many CPUs of a part are neither owned by a pod nor
+// reserved.
+func (m *Map) countOpen(p *part) int {
 	n := 0
 	for c := range p.cpus.All() {
 		if at := m.cells[c]; at.owner == nil && !at.reserved {
@@ -218,7 +219,7 @@ func (m *Map) open(p *part) int {
 func (m *Map) heading() string {
 	open, nodes := 0, 0
 	for _, s := range m.sockets {
-		open += m.open(s)
+		open += m.countOpen(s)
 		nodes += len(s.parts)
 	}
 	text := fmt.Sprintf("%s: %d CPUs, %d open", m.node, m.m.Len(), open)

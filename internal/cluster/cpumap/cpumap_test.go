@@ -27,8 +27,8 @@ func machine(sockets, caches, cores, threads int) node.Topology {
 	return t
 }
 
-// many (the function) returns a map of 256 CPUs with 40 owners.
-func many() *Map {
+// manyOwners returns a map of 256 CPUs with 40 owners.
+func manyOwners() *Map {
 	t := machine(2, 8, 8, 2)
 	var owners []Owner
 	for i := range 40 {
@@ -41,7 +41,7 @@ func many() *Map {
 // TestThePictureIsWellFormed checks that the SVG is XML, even if names contain
 // markup.
 func TestThePictureIsWellFormed(t *testing.T) {
-	m := many()
+	m := manyOwners()
 	for name, text := range map[string]string{"svg": m.SVG(), "one CPU": New("a", "", machine(1, 1, 1, 1), unit.CPUSet{}, 0, nil).SVG()} {
 		d := xml.NewDecoder(strings.NewReader(text))
 		rects := 0
@@ -69,10 +69,10 @@ func TestThePictureIsWellFormed(t *testing.T) {
 // TestEachCPUIsShownOnce counts the marks of owned CPUs, of the reserved CPU,
 // and of all other CPUs.
 func TestEachCPUIsShownOnce(t *testing.T) {
-	m := many()
+	m := manyOwners()
 	counts := map[string]int{}
 	cpus := 0
-	m.each(func(p *part) {
+	m.eachPart(func(p *part) {
 		for _, core := range p.cores {
 			for c := range core.All() {
 				counts[m.mark(c)]++

@@ -110,7 +110,7 @@ func (p *picture) box(a *part, x, y float64) (w, h float64) {
 
 // heading writes the name of a part, and the pods that share its open CPUs.
 func (p *picture) heading(a *part, x, y float64) {
-	fmt.Fprintf(&p.b, `<text x="%.0f" y="%.0f">%s <tspan fill="#5b626b">%d of %d open</tspan>`, x+inset, y+15, html.EscapeString(a.name), p.open(a), a.cpus.Len())
+	fmt.Fprintf(&p.b, `<text x="%.0f" y="%.0f">%s <tspan fill="#5b626b">%d of %d open</tspan>`, x+inset, y+15, html.EscapeString(a.name), p.countOpen(a), a.cpus.Len())
 	for _, o := range a.pools {
 		fmt.Fprintf(&p.b, `<tspan dx="6" font-weight="600" fill="%s">pool %s<title>pool of %s</title></tspan>`, o.ink(), o.mark, html.EscapeString(o.Name))
 	}

@@ -20,17 +20,17 @@ func (m *Map) Text() string {
 	for _, o := range m.owners {
 		width = max(width, len(o.mark))
 	}
-	m.each(func(p *part) {
+	m.eachPart(func(p *part) {
 		if p.level == pick.L3 {
 			name, set = max(name, len(p.name)), max(set, len(p.cpus.String()))
 		}
 	})
-	m.each(func(p *part) {
+	m.eachPart(func(p *part) {
 		switch p.level {
 		case pick.Socket:
 			fmt.Fprintf(&b, "\n%s%s\n", p.name, poolsOf(p.pools))
 		case pick.NUMA:
-			fmt.Fprintf(&b, "  %s, %d of %s open%s\n", p.name, m.open(p), count(p.cpus.Len(), "CPU"), poolsOf(p.pools))
+			fmt.Fprintf(&b, "  %s, %d of %s open%s\n", p.name, m.countOpen(p), count(p.cpus.Len(), "CPU"), poolsOf(p.pools))
 		default:
 			for i, row := range rows(p.cores) {
 				if i > 0 {
@@ -59,7 +59,7 @@ func (m *Map) Text() string {
 // legend explains the marks in the map that belong to no owner.
 func (m *Map) legend() [][2]string {
 	has := map[string]bool{}
-	m.each(func(p *part) {
+	m.eachPart(func(p *part) {
 		for c := range p.cpus.All() {
 			has[m.mark(c)] = true
 		}
@@ -77,9 +77,9 @@ func (m *Map) legend() [][2]string {
 	return lines
 }
 
-// each calls a function (visit) for all parts, beginning with the first socket.
-// A part comes before the parts within it.
-func (m *Map) each(visit func(*part)) {
+// eachPart calls a function (visit) for all parts, beginning with the first
+// socket. A part comes before the parts within it.
+func (m *Map) eachPart(visit func(*part)) {
 	var walk func([]*part)
 	walk = func(parts []*part) {
 		for _, p := range parts {
@@ -117,7 +117,7 @@ func (m *Map) row(cores []unit.CPUSet, width int) string {
 
 // room describes the open CPUs of an L3 cache.
 func (m *Map) room(p *part) string {
-	text := fmt.Sprintf("%d of %d open", m.open(p), p.cpus.Len())
+	text := fmt.Sprintf("%d of %d open", m.countOpen(p), p.cpus.Len())
 	if p.load > 0 {
 		text += fmt.Sprintf(", of which pods request %v", p.load)
 	}

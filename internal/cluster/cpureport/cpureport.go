@@ -16,7 +16,7 @@ import (
 )
 
 // The names of the values of pick.Apart in reports.
-var aparts = map[pick.Apart]string{pick.Anywhere: "", pick.ApartCores: "core", pick.ApartNodes: "numa"}
+var aparts = map[pick.Separation]string{pick.Anywhere: "", pick.ApartCores: "core", pick.ApartNodes: "numa"}
 
 // A cacheKey identifies an entry in the caches of a report.
 type cacheKey struct{ socket, numa, l3, kind int32 }
@@ -29,9 +29,9 @@ func (k cacheKey) compare(o cacheKey) int {
 	return cmp.Or(cmp.Compare(k.socket, o.socket), cmp.Compare(k.numa, o.numa), cmp.Compare(k.l3, o.l3), cmp.Compare(k.kind, o.kind))
 }
 
-// Of converts a report to the type of the cluster's API. Equal reports give
+// Convert converts a report to the type of the cluster's API. Equal reports give
 // equal results.
-func Of(r place.Report) *v1alpha1.CPUs {
+func Convert(r place.Report) *v1alpha1.CPUs {
 	out := &v1alpha1.CPUs{Reserved: r.Reserved.String(), Keep: int32(r.Keep), Manager: r.Manager}
 	caches, cores := map[cacheKey]unit.CPUSet{}, map[coreKey]unit.CPUSet{}
 	for _, c := range r.Topology.CPUs {

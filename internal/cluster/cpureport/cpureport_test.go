@@ -43,7 +43,7 @@ func TestAReportOfTheClusterSaysTheSame(t *testing.T) {
 			{UID: "c", Hold: pick.Hold{Grade: pick.Pooled, CPUs: unit.CPUSetOf(4, 5), Home: unit.CPUSetOf(4, 5), Request: 1500, Apart: pick.ApartNodes}},
 		}},
 	} {
-		text, err := json.Marshal(Of(r))
+		text, err := json.Marshal(Convert(r))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestAWrongReportNamesItsField(t *testing.T) {
 		"held[0].cpus: ":         func(c *v1alpha1.CPUs) { c.Held = []v1alpha1.HeldCPUs{{Grade: "own", CPUs: "9-1"}} },
 		"held[0].home: ":         func(c *v1alpha1.CPUs) { c.Held = []v1alpha1.HeldCPUs{{Grade: "pool", Home: "?"}} },
 	} {
-		c := Of(place.Report{Topology: server()})
+		c := Convert(place.Report{Topology: server()})
 		spoil(c)
 		if _, err := Read(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)

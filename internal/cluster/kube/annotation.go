@@ -31,7 +31,7 @@ func read[T any](p *corev1.Pod, keys ...string) (*T, string, []Fault) {
 		}
 		var notices []Fault
 		for _, f := range strange {
-			notices = append(notices, inert(key, f.Field, f.Problem)...)
+			notices = append(notices, inertFault(key, f.Field, f.Problem)...)
 		}
 		return &v, key, notices
 	}
@@ -46,7 +46,7 @@ func burstOf(p *corev1.Pod) (node.BurstOverride, []Fault) {
 	case b == nil:
 		return node.BurstOverride{}, faults
 	case b.SharePoolThresholdPercent.Known():
-		faults = append(faults, inert(key, "sharePoolThresholdPercent", "is not acted on: it is about the node as a whole, and stands in cpu-burst-config")...)
+		faults = append(faults, inertFault(key, "sharePoolThresholdPercent", "is not acted on: it is about the node as a whole, and stands in cpu-burst-config")...)
 	}
 	return node.BurstOverride{
 		Policy: b.Policy.Or(""), CPUPercent: b.CPUBurstPercent,
@@ -88,11 +88,11 @@ func identityOf(p *corev1.Pod, class node.Class) (node.Maybe[node.Identity], []F
 	identity, given := q.GroupIdentity.Value()
 	switch {
 	case class != node.LS:
-		return none, append(faults, inert(key, "", fmt.Sprintf("counts for LS pods only, and this one is %s", class))...)
+		return none, append(faults, inertFault(key, "", fmt.Sprintf("counts for LS pods only, and this one is %s", class))...)
 	case !q.Enable.Or(false):
 		return node.Some(node.IdentityNone), faults
 	case identity < 0:
-		return node.Some(node.IdentityNone), append(faults, inert(key, "groupIdentity", fmt.Sprintf("%d counts as 0 for this pod: only BE yields", identity))...)
+		return node.Some(node.IdentityNone), append(faults, inertFault(key, "groupIdentity", fmt.Sprintf("%d counts as 0 for this pod: only BE yields", identity))...)
 	case !given && !q.CoreExpeller.Known():
 		return none, faults
 	}
@@ -115,7 +115,7 @@ func blockIOOf(p *corev1.Pod, class node.Class) ([]node.BlockIO, []Fault) {
 		name, named := b.Name.Value()
 		switch {
 		case b.Type.Or("device") == "podvolume":
-			faults = append(faults, inert(key, at+".type", "podvolume is not acted on: want the device or volume group on which the volume lies")...)
+			faults = append(faults, inertFault(key, at+".type", "podvolume is not acted on: want the device or volume group on which the volume lies")...)
 			continue
 		case !named || name == "":
 			faults = append(faults, fieldFault(key, at+".name", "missing: want a device such as /dev/vda, or a volume group")...)
@@ -127,25 +127,25 @@ func blockIOOf(p *corev1.Pod, class node.Class) ([]node.BlockIO, []Fault) {
 			WeightPercent: b.IO.WeightPercent.Or(0),
 		}
 		if class.Sensitive() {
-			io.Latency = shortest(b.IO.ReadLatency, b.IO.WriteLatency)
+			io.Latency = shortestTarget(b.IO.ReadLatency, b.IO.WriteLatency)
 		}
 		all = append(all, io)
 	}
-	if wrong(faults) {
+	if makesInvalid(faults) {
 		return nil, faults
 	}
 	return all, faults
 }
 
-// wrong reports whether one of the faults makes a value invalid.
-func wrong(faults []Fault) bool {
+// makesInvalid reports whether one of the faults makes a value invalid.
+func makesInvalid(faults []Fault) bool {
 	return slices.ContainsFunc(faults, func(f Fault) bool { return !f.Inert })
 }
 
-// shortest returns the shortest of the targets, which are in microseconds. It
-// is needed because the kernel has only one latency target for reads and
-// writes. 0 means that there is no target.
-func shortest(targets ...node.Maybe[int64]) time.Duration {
+// shortestTarget returns the shortest of the targets, which are in
+// microseconds. It is needed because the kernel has only one latency target for
+// reads and writes. 0 means that there is no target.
+func shortestTarget(targets ...node.Maybe[int64]) time.Duration {
 	const most = int64(time.Hour / time.Microsecond)
 	least := int64(0)
 	for _, m := range targets {
@@ -204,12 +204,12 @@ func cacheOf(p *corev1.Pod) (node.CacheOverride, []Fault) {
 		span(fmt.Sprintf("llc.schemataPerCache[%d].range", i), c.Range)
 	}
 	if n := len(r.LLC.PerCache) + len(r.MB.PerCache); n > 0 {
-		faults = append(faults, inert(key, "schemataPerCache", "is not acted on: every cache gets what schemata says")...)
+		faults = append(faults, inertFault(key, "schemataPerCache", "is not acted on: every cache gets what schemata says")...)
 	}
 	if m, given := r.MB.Schemata.Percent.Value(); given {
 		ask.Bandwidth = node.Some(unit.Percent(m))
 	}
-	if wrong(faults) {
+	if makesInvalid(faults) {
 		return node.CacheOverride{}, faults
 	}
 	if ask != (node.CacheOverride{}) {
@@ -243,7 +243,7 @@ func exemptFrom(p *corev1.Pod) ([]string, []Fault) {
 	known := slices.Concat(evictors["cpu"], evictors["memory"])
 	for i, name := range may {
 		if meant := spelling.Nearest(name, known); meant != "" && !slices.Contains(known, name) {
-			faults = append(faults, inert(AnnotationEvictionPolicy, fmt.Sprintf("[%d]", i), fmt.Sprintf("%.64q: unknown feature: did you mean %s?", name, meant))...)
+			faults = append(faults, inertFault(AnnotationEvictionPolicy, fmt.Sprintf("[%d]", i), fmt.Sprintf("%.64q: unknown feature: did you mean %s?", name, meant))...)
 		}
 	}
 	for _, cause := range []string{"cpu", "memory"} {

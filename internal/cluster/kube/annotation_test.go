@@ -238,7 +238,7 @@ func TestEvictionOrderOfPodsWithoutWords(t *testing.T) {
 		"an exporter of a DaemonSet":     {pod("p", daemon), true, true, 0, 5500, 0},
 		"BE of a DaemonSet":              {pod("p", be, daemon), false, true, 0, 5500, 0},
 	} {
-		w := one(t, tc.pod)
+		w := onePod(t, tc.pod)
 		if w.Unlabelled != tc.unlabelled || w.Daemon != tc.daemon || w.Priority != tc.priority || w.DefaultPriority != tc.def || w.SubPriority != tc.sub {
 			t.Errorf("%s: unlabelled %v, daemon %v, priority %d, default %d, sub-priority %d; want %+v", name, w.Unlabelled, w.Daemon, w.Priority, w.DefaultPriority, w.SubPriority, tc)
 		}

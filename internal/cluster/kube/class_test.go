@@ -28,7 +28,7 @@ func TestClassOfAPodByTheAnnotationOfOldACK(t *testing.T) {
 // the webhook of Koordinator refuses such pods.
 func TestBEWithoutPriorityIsAccepted(t *testing.T) {
 	p := pod("p", be, container("c", "", "batch-cpu=1k batch-memory=1Gi"))
-	w := one(t, p)
+	w := onePod(t, p)
 	if w.Class != node.BE || w.Priority != 0 || PriorityWithDefault(&p) != PriorityBatch {
 		t.Errorf("class %s, priority %d, %s", w.Class, w.Priority, PriorityWithDefault(&p))
 	}

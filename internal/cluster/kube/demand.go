@@ -80,11 +80,11 @@ func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 	ack := word == "true" || word == "required"
 	burst := ack && policy == StaticBurst
 	if policy == StaticBurst && !ack {
-		faults = append(faults, inert(AnnotationCPUPolicy, "", StaticBurst+` counts with cpuset-scheduler: "true" only`)...)
+		faults = append(faults, inertFault(AnnotationCPUPolicy, "", StaticBurst+` counts with cpuset-scheduler: "true" only`)...)
 	}
 	if !class.Sensitive() {
 		if ack {
-			faults = append(faults, inert(AnnotationCPUSetScheduler, "", fmt.Sprintf("counts for LSE, LSR and LS pods only, and this one is %s", class))...)
+			faults = append(faults, inertFault(AnnotationCPUSetScheduler, "", fmt.Sprintf("counts for LSE, LSR and LS pods only, and this one is %s", class))...)
 		}
 		return place.Demand{}, false, faults
 	}
@@ -107,7 +107,7 @@ func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 			d.Containers = limitsOf(p, d.CPUs)
 		}
 	case ack:
-		if wrong := byLimits(p, request, &d); wrong != "" {
+		if wrong := demandLimits(p, request, &d); wrong != "" {
 			return place.Demand{}, false, append(faults, faultOf(AnnotationCPUSetScheduler, "%s", wrong)...)
 		}
 	default:
@@ -117,13 +117,13 @@ func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 	return d, true, faults
 }
 
-// byLimits sets the demand that ACK's annotation means. Each container gets as
+// demandLimits sets the demand that ACK's annotation means. Each container gets as
 // many CPUs as its limit. If the pod requests all of these, it owns them.
-// byLimits returns a description of a fault, or "".
-func byLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string {
+// demandLimits returns a description of a fault, or "".
+func demandLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string {
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
-		limit, limited := as[unit.MilliCPU](positive(nativeCPU.of(c.Resources.Limits))).Value()
+		limit, limited := as[unit.MilliCPU](dropZero(nativeCPU.amountIn(c.Resources.Limits))).Value()
 		switch {
 		case !limited:
 			continue
@@ -150,7 +150,7 @@ func byLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string {
 // limitsOf returns nil, and the CPUs belong to the pod as a whole.
 func limitsOf(p *corev1.Pod, n int) []place.Container {
 	var d place.Demand
-	if byLimits(p, unit.CPUs(n), &d) != "" || d.CPUs != n {
+	if demandLimits(p, unit.CPUs(n), &d) != "" || d.CPUs != n {
 		return nil
 	}
 	return d.Containers

@@ -45,8 +45,9 @@ const (
 	AnnotationACKCPUBurst  = "alibabacloud.com/cpuBurst"
 	AnnotationACKMemoryQOS = "alibabacloud.com/memoryQOS"
 
-	// Annotations of the kubelet. The first one is on a mirror pod and identifies its
-	// static pod. The second one says from which source the kubelet has the pod.
+	// Annotations of the kubelet. The first one is on a mirror pod and
+	// identifies its static pod. The second one names the source from which the
+	// kubelet got the pod.
 	annotationMirror = corev1.MirrorPodAnnotationKey
 	annotationHash   = "kubernetes.io/config.hash"
 	annotationSource = "kubernetes.io/config.source"
@@ -83,8 +84,8 @@ func fieldFault(key, field, problem string) []Fault {
 	return []Fault{{Key: key, Fault: config.Fault{Field: field, Problem: problem}}}
 }
 
-// inert returns the fault for a field that Tenon can read but ignores.
-func inert(key, field, problem string) []Fault {
+// inertFault returns the fault for a field that Tenon can read but ignores.
+func inertFault(key, field, problem string) []Fault {
 	return []Fault{{Key: key, Fault: config.Fault{Field: field, Problem: problem}, Inert: true}}
 }
 
@@ -100,7 +101,8 @@ func wordFault(key, field, word string, want []string) []Fault {
 // NameOf returns the name of a pod as messages have it: "namespace/name".
 func NameOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// Ended reports whether all containers of a pod have ended and will not start again.
-func Ended(p *corev1.Pod) bool {
+// HasEnded reports whether all containers of a pod have ended and will not
+// start again.
+func HasEnded(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }

@@ -37,7 +37,7 @@ func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 		}
 		rule, notices, faults := config.ReadLenientJSON[NamespaceRule](text)
 		for _, f := range notices {
-			all = append(all, inert(key, f.Field, f.Problem)...)
+			all = append(all, inertFault(key, f.Field, f.Problem)...)
 		}
 		for _, name := range rule.Enabled {
 			if slices.Contains(rule.Disabled, name) {
@@ -51,7 +51,7 @@ func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 	}
 	for key := range data {
 		if !slices.Contains(namespaceKeys, key) {
-			all = append(all, inert(key, "", config.Suggest(key, namespaceKeys))...)
+			all = append(all, inertFault(key, "", config.Suggest(key, namespaceKeys))...)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Fault) int { return strings.Compare(a.Key, b.Key) })
@@ -61,7 +61,7 @@ func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 // JoinNamespaces joins the data of all ConfigMaps with the name PodConfigMap:
 // the one in the namespace from which Tenon reads its settings (own), and those
 // in the namespaces that ACK's manuals name. If several of them have a key, the
-// first one in this order counts.
+// first one in this order applies.
 func JoinNamespaces(found []*corev1.ConfigMap, own string) map[string]string {
 	var data map[string]string
 	for _, namespace := range []string{own, "koordinator-system", "kube-system"} {

@@ -12,12 +12,12 @@ import (
 // before Tenon.
 func TestWhatTheKubeletEnforcesIsKnownOfEachContainer(t *testing.T) {
 	p := pod("p", container("a", "", "cpu=2500m memory=1Gi"), container("b", "cpu=1", ""))
-	path := one(t, p).Cgroup
+	path := onePod(t, p).Cgroup
 	all := Natives(&p, Layout{})
 	if len(all) != 3 || all[path].CPURequest != node.Some(unit.MilliCPU(3500)) || all[path].CPULimit.Known() {
 		t.Errorf("the pod: %+v", all)
 	}
-	for _, part := range one(t, p).Containers {
+	for _, part := range onePod(t, p).Containers {
 		got := all[part.Cgroup]
 		if got.CPULimit != part.CPULimit || got.MemoryLimit != part.MemoryLimit || got.CPURequest != part.CPURequest || !got.CPURequest.Known() {
 			t.Errorf("container %s: %+v, want %+v", part.Name, got, part)

@@ -21,7 +21,7 @@ const (
 )
 
 // A kind is one resource with all its names. If a container has several of the
-// names, the first one counts.
+// names, the first one applies.
 type kind struct {
 	names []corev1.ResourceName
 	// milli means that amounts with these names are in thousandths of a CPU.
@@ -56,9 +56,9 @@ func (k kind) has(name corev1.ResourceName) bool {
 	return false
 }
 
-// of returns the amount that a list has of the resource, in thousandths of a
-// CPU or in bytes. An amount below 0 counts as absent.
-func (k kind) of(list corev1.ResourceList) node.Maybe[int64] {
+// amountIn returns the amount that a list has of the resource, in thousandths
+// of a CPU or in bytes. An amount below 0 counts as absent.
+func (k kind) amountIn(list corev1.ResourceList) node.Maybe[int64] {
 	for _, name := range k.names {
 		q, asked := list[name]
 		if !asked || q.Sign() < 0 {
@@ -82,9 +82,9 @@ type Amounts struct {
 // equal to the limit. The API server has the same default.
 func amountsOf(r corev1.ResourceRequirements, cpu, memory kind) Amounts {
 	var a Amounts
-	a.CPULimit = as[unit.MilliCPU](positive(cpu.of(r.Limits)))
-	a.MemoryLimit = as[unit.Bytes](positive(memory.of(r.Limits)))
-	a.CPURequest, a.MemoryRequest = as[unit.MilliCPU](cpu.of(r.Requests)), as[unit.Bytes](memory.of(r.Requests))
+	a.CPULimit = as[unit.MilliCPU](dropZero(cpu.amountIn(r.Limits)))
+	a.MemoryLimit = as[unit.Bytes](dropZero(memory.amountIn(r.Limits)))
+	a.CPURequest, a.MemoryRequest = as[unit.MilliCPU](cpu.amountIn(r.Requests)), as[unit.Bytes](memory.amountIn(r.Requests))
 	if !a.CPURequest.Known() {
 		a.CPURequest = a.CPULimit
 	}
@@ -94,8 +94,8 @@ func amountsOf(r corev1.ResourceRequirements, cpu, memory kind) Amounts {
 	return a
 }
 
-// positive drops a limit of 0, because to the kubelet 0 means no limit.
-func positive(m node.Maybe[int64]) node.Maybe[int64] {
+// dropZero drops a limit of 0, because to the kubelet 0 means no limit.
+func dropZero(m node.Maybe[int64]) node.Maybe[int64] {
 	if m.Or(0) == 0 {
 		return node.Maybe[int64]{}
 	}
@@ -124,8 +124,8 @@ func Native(p *corev1.Pod) Amounts {
 }
 
 // Batch returns the amounts of batch resources of a pod, counted as the kubelet
-// would count them. If the spec of a container has none, those in the
-// annotation extended-resource-spec count.
+// would count them. For a container whose spec has none, it uses those in the
+// annotation extended-resource-spec.
 func Batch(p *corev1.Pod) Amounts {
 	said, _ := Extended(p)
 	return podSum(p, batchCPU, batchMemory, said, podOverhead(p))
@@ -144,7 +144,7 @@ func Requested(p *corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 // Reserve returns how much CPU of a node the kubelet keeps from all pods
 // (kubeReserved, systemReserved).
 func Reserve(n *corev1.Node) unit.MilliCPU {
-	whole, left := nativeCPU.of(n.Status.Capacity), nativeCPU.of(n.Status.Allocatable)
+	whole, left := nativeCPU.amountIn(n.Status.Capacity), nativeCPU.amountIn(n.Status.Allocatable)
 	if !whole.Known() || !left.Known() {
 		return 0
 	}
@@ -155,12 +155,13 @@ func Reserve(n *corev1.Node) unit.MilliCPU {
 func Mid(p *corev1.Pod) Amounts { return podSum(p, midCPU, midMemory, nil, podOverhead(p)) }
 
 // podSum adds up the amounts of the containers of a pod. Init containers run
-// one after the other before the main containers. So if the largest init
-// container exceeds the sum of the main containers, it counts. A sidecar (an
-// init container with restartPolicy Always) adds to all containers that start
-// after it (KEP-753). The overhead of the pod is added to the sum. If a
-// container has no limit, the pod has none, because such a container may use
-// any amount (k8s.io/kubernetes/pkg/kubelet/cm: ResourceConfigForPod).
+// one after the other before the main containers. So if the amount of the
+// largest init container exceeds the sum of the main containers, the pod has
+// the larger amount. A sidecar (an init container with restartPolicy Always)
+// adds to all containers that start after it (KEP-753). The overhead of the pod
+// is added to the sum. If a container has no limit, the pod has none, because
+// such a container may use any amount (k8s.io/kubernetes/pkg/kubelet/cm:
+// ResourceConfigForPod).
 func podSum(p *corev1.Pod, cpu, memory kind, said map[string]corev1.ResourceRequirements, over Amounts) Amounts {
 	each, init := make([]Amounts, 0, 4), make([]bool, 0, 4)
 	for i := range p.Spec.InitContainers {
@@ -207,20 +208,20 @@ func sum[T ~int64](each []Amounts, init []bool, all bool, over node.Maybe[T], of
 		}
 		some = some || known
 		if init[i] {
-			most = max(most, plus(running, v))
+			most = max(most, addAmounts(running, v))
 		} else {
-			running = plus(running, v)
+			running = addAmounts(running, v)
 		}
 	}
 	if !some {
 		return node.Maybe[T]{}
 	}
-	return node.Some(plus(max(running, most), over.Or(0)))
+	return node.Some(addAmounts(max(running, most), over.Or(0)))
 }
 
-// plus adds two amounts of at least 0. If the sum overflows, it returns the
-// greatest value of the type.
-func plus[T ~int64](a, b T) T {
+// addAmounts adds two amounts of at least 0. If the sum overflows, it returns
+// the greatest value of the type.
+func addAmounts[T ~int64](a, b T) T {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
 	}
@@ -229,7 +230,7 @@ func plus[T ~int64](a, b T) T {
 
 func plusKnown[T ~int64](a, b node.Maybe[T]) node.Maybe[T] {
 	if v, known := a.Value(); known {
-		return node.Some(plus(v, b.Or(0)))
+		return node.Some(addAmounts(v, b.Or(0)))
 	}
 	return a
 }

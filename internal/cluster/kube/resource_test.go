@@ -57,7 +57,7 @@ func TestMidResourcesAreWhatAServiceCountsOn(t *testing.T) {
 	if diff := cmp.Diff(amounts(1500, 1500, 1<<30, 1<<30), Mid(&p), exact); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if w := one(t, p); w.CPURequest != node.Some(unit.MilliCPU(1500)) || w.CPULimit.Known() {
+	if w := onePod(t, p); w.CPURequest != node.Some(unit.MilliCPU(1500)) || w.CPULimit.Known() {
 		t.Errorf("request %v, limit %v: want no limit", w.CPURequest, w.CPULimit)
 	}
 }
@@ -67,13 +67,13 @@ func TestMidResourcesAreWhatAServiceCountsOn(t *testing.T) {
 // resources.
 func TestBEOfTheMiddlePriorityDoesNotGiveWay(t *testing.T) {
 	be := label(LabelQOSClass, "BE")
-	if w := one(t, pod("p", be, priority(7999), container("c", "", "mid-cpu=1500 mid-memory=1Gi"))); !w.Mid || w.CPURequest != node.Some(unit.MilliCPU(1500)) {
+	if w := onePod(t, pod("p", be, priority(7999), container("c", "", "mid-cpu=1500 mid-memory=1Gi"))); !w.Mid || w.CPURequest != node.Some(unit.MilliCPU(1500)) {
 		t.Errorf("mid resources: mid %v, request %v", w.Mid, w.CPURequest)
 	}
-	if w := one(t, pod("p", be, priority(7999), container("c", "", "batch-cpu=1500"))); w.Mid {
+	if w := onePod(t, pod("p", be, priority(7999), container("c", "", "batch-cpu=1500"))); w.Mid {
 		t.Error("a pod with batch resources does not give way")
 	}
-	if w := one(t, pod("p", label(LabelQOSClass, "LS"), priority(7999), container("c", "", "cpu=1"))); w.Mid {
+	if w := onePod(t, pod("p", label(LabelQOSClass, "LS"), priority(7999), container("c", "", "cpu=1"))); w.Mid {
 		t.Error("a service counts as BE")
 	}
 }
@@ -169,7 +169,7 @@ func TestWhatThePodRequestsIsWhatTheKubeletAdmitsItBy(t *testing.T) {
 func TestExtendedResourceSpecStandsInForTheSpec(t *testing.T) {
 	p := pod("p", be, container("a", "", ""), container("b", "", "batch-cpu=5"),
 		annotation(AnnotationExtended, `{"containers":{"a":{"requests":{"kubernetes.io/batch-cpu":"1000"},"limits":{"kubernetes.io/batch-cpu":"1k","kubernetes.io/batch-memory":1048576}},"b":{"limits":{"kubernetes.io/batch-cpu":"999"}}}}`))
-	w := one(t, p)
+	w := onePod(t, p)
 	if w.CPULimit != node.Some(unit.MilliCPU(1005)) || w.Containers[0].MemoryLimit != node.Some(unit.Bytes(1<<20)) {
 		t.Errorf("limit %v, of a %v: want 1005m and 1Mi", w.CPULimit, w.Containers[0].MemoryLimit)
 	}

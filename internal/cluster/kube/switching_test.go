@@ -47,7 +47,7 @@ func TestAnnotationsThatKoordinatorAcceptsCount(t *testing.T) {
 			if !tc.holds(o) {
 				t.Errorf("overrides %+v", o)
 			}
-			if wrong(faults) {
+			if makesInvalid(faults) {
 				t.Errorf("faults %q", faults)
 			}
 			if tc.warning != "" && !slices.ContainsFunc(faults, func(f Fault) bool { return strings.HasSuffix(f.String(), tc.warning) }) {
@@ -61,7 +61,7 @@ func TestAnnotationsThatKoordinatorAcceptsCount(t *testing.T) {
 // ack-slo-pod-config have an effect.
 func TestAKeyOfNamespacesThatIsMisspeltIsAWarning(t *testing.T) {
 	n, faults := ParseNamespaces(map[string]string{"cpu-burst": `{"EnabledNamespaces":["a"],"disabledNamespace":["b"]}`, "memory-qs": `{}`})
-	if !slices.Equal(n.CPUBurst.Enabled, []string{"a"}) || wrong(faults) {
+	if !slices.Equal(n.CPUBurst.Enabled, []string{"a"}) || makesInvalid(faults) {
 		t.Errorf("%+v, %q", n, faults)
 	}
 	var all []string

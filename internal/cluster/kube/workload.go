@@ -27,7 +27,7 @@ func Workloads(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) (
 	s := scene{layout: l, exists: exists, names: map[string]int{}}
 	for i := range pods {
 		p := &pods[i]
-		if Ended(p) {
+		if HasEnded(p) {
 			continue
 		}
 		s.names[NameOf(p)]++
@@ -182,7 +182,7 @@ func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 	own := choose(asksCPU, asksMemory, batch, native)
 	w.Mid = w.Class == node.BE && Priority(p) == PriorityMid && !asksCPU && !asksMemory
 	if w.Class != node.BE || w.Mid {
-		own = orMid(own, Mid(p))
+		own = replaceMissing(own, Mid(p))
 	}
 	if w.Class == node.BE && !own.CPURequest.Known() {
 		own.CPURequest = node.Some[unit.MilliCPU](0) // a BE pod without a request has a request of 0, not an unknown one
@@ -241,10 +241,10 @@ func choose(cpu, memory bool, batch, native Amounts) Amounts {
 	return native
 }
 
-// orMid replaces missing requests by the mid resources. It does not do so for
-// limits, because the owner of a service did not set the mid resources as
-// limits of the service.
-func orMid(a, mid Amounts) Amounts {
+// replaceMissing replaces missing requests by the mid resources. It does not do
+// so for limits, because the owner of a service did not set the mid resources
+// as limits of the service.
+func replaceMissing(a, mid Amounts) Amounts {
 	a.CPURequest, a.MemoryRequest = first(a.CPURequest, mid.CPURequest), first(a.MemoryRequest, mid.MemoryRequest)
 	return a
 }
@@ -338,7 +338,7 @@ func Faults(p *corev1.Pod) []Fault {
 		faults = wordFault(AnnotationACKQOSClass, "", word, classes)
 	}
 	if word, annotated := p.Annotations[LabelQOSClass]; annotated && !labelled {
-		faults = append(faults, inert(LabelQOSClass, "", fmt.Sprintf("%.64q has no effect as an annotation, as in Koordinator: want it as a label", word))...)
+		faults = append(faults, inertFault(LabelQOSClass, "", fmt.Sprintf("%.64q has no effect as an annotation, as in Koordinator: want it as a label", word))...)
 	}
 	if word, labelled := p.Labels[LabelPriorityClass]; labelled {
 		var known []string

@@ -70,8 +70,8 @@ func everywhere(node.CgroupPath) bool { return true }
 
 var exact = cmp.Options{cmpopts.EquateEmpty(), cmp.Exporter(func(reflect.Type) bool { return true })}
 
-// one (the function) returns the workload of a single pod.
-func one(t *testing.T, p corev1.Pod) node.Workload {
+// onePod returns the workload of a single pod.
+func onePod(t *testing.T, p corev1.Pod) node.Workload {
 	t.Helper()
 	all, remarks := Workloads([]corev1.Pod{p}, Layout{}, everywhere)
 	if len(all) != 1 || len(remarks) > 0 {
@@ -81,7 +81,7 @@ func one(t *testing.T, p corev1.Pod) node.Workload {
 }
 
 func TestABatchPodIsBoundedByItsBatchResources(t *testing.T) {
-	w := one(t, pod("encode", be, priority(5500), label(LabelSubPriority, "7"), annotation(AnnotationEvictionPriority, "-3"),
+	w := onePod(t, pod("encode", be, priority(5500), label(LabelSubPriority, "7"), annotation(AnnotationEvictionPriority, "-3"),
 		container("ffmpeg", "", "batch-cpu=2k batch-memory=4Gi"), container("upload", "", "batch-cpu=500 batch-memory=1Gi")))
 	want := node.Workload{
 		ID: "shop/encode", Class: node.BE, Rule: "koordinator.sh/qosClass=BE",
@@ -108,7 +108,7 @@ func TestABatchPodIsBoundedByItsBatchResources(t *testing.T) {
 }
 
 func TestLimitsOfServicesAreTheKubelets(t *testing.T) {
-	w := one(t, pod("web", container("nginx", "cpu=500m memory=1Gi", "cpu=2 memory=2Gi")))
+	w := onePod(t, pod("web", container("nginx", "cpu=500m memory=1Gi", "cpu=2 memory=2Gi")))
 	if w.Class != node.LS || !w.CPUManagedExternally || !w.MemoryManagedExternally || w.Weight.Known() {
 		t.Errorf("class %s, managed externally %v %v, weight %v: want LS, whose limits the kubelet enforces", w.Class, w.CPUManagedExternally, w.MemoryManagedExternally, w.Weight)
 	}
@@ -120,7 +120,7 @@ func TestLimitsOfServicesAreTheKubelets(t *testing.T) {
 // The cgroup of a BE pod with native cpu is among those of services. In
 // Koordinator, CPU suppress does not apply to such a pod.
 func TestABEPodWithNativeCPUMeetsServicesByItself(t *testing.T) {
-	w := one(t, pod("encode", be, container("ffmpeg", "cpu=1 memory=1Gi", "")))
+	w := onePod(t, pod("encode", be, container("ffmpeg", "cpu=1 memory=1Gi", "")))
 	if w.Cgroup != "kubepods/burstable/poduid-encode" || w.ContentionRoot != w.Cgroup || w.IdleCgroup != "" || !w.CPUManagedExternally {
 		t.Errorf("cgroup %s has contention root %s, idle cgroup %q, CPU managed externally %v", w.Cgroup, w.ContentionRoot, w.IdleCgroup, w.CPUManagedExternally)
 	}
@@ -199,7 +199,7 @@ func TestContainersThatTheRuntimeDoesNotKnowHaveNoCgroup(t *testing.T) {
 	p := pod("web", container("a", "cpu=1", ""), container("b", "cpu=1", ""), container("c", "cpu=1", ""))
 	p.Status.ContainerStatuses[0].ContainerID = ""
 	p.Status.ContainerStatuses[1].State.Terminated = &corev1.ContainerStateTerminated{}
-	if w := one(t, p); len(w.Containers) != 1 || w.Containers[0].Name != "c" {
+	if w := onePod(t, p); len(w.Containers) != 1 || w.Containers[0].Name != "c" {
 		t.Errorf("%+v", w.Containers)
 	}
 }

@@ -22,9 +22,9 @@ import (
 const (
 	// Port is the port of the kubelet's authenticated API.
 	Port = 10250
-	// mostAnswer is the maximum length of an answer, in bytes: enough for some
+	// maxAnswer is the maximum length of an answer, in bytes: enough for some
 	// thousand pods.
-	mostAnswer = 64 << 20
+	maxAnswer = 64 << 20
 	// keptBuffer is the maximum size, in bytes, of a buffer that is kept for
 	// the next answer.
 	keptBuffer = 2 << 20
@@ -128,7 +128,7 @@ func (c *Client) take(answer []byte) (pods []corev1.Pod, same bool, err error) {
 		_, known := c.known[id]
 		same = same && known
 	}
-	if same && distinct(c.texts) {
+	if same && allDistinct(c.texts) {
 		return c.pods, true, nil
 	}
 	now := make(map[text]int, len(listed))
@@ -149,8 +149,8 @@ func (c *Client) take(answer []byte) (pods []corev1.Pod, same bool, err error) {
 	return pods, false, nil
 }
 
-// distinct reports whether all texts differ.
-func distinct(texts []text) bool {
+// allDistinct reports whether all texts differ.
+func allDistinct(texts []text) bool {
 	seen := make(map[text]bool, len(texts))
 	for _, id := range texts {
 		seen[id] = true
@@ -231,12 +231,12 @@ func (c *Client) read(ctx context.Context, path string) error {
 		return fmt.Errorf("ask the kubelet for %s%s: %s", c.url, path, answer.Status)
 	}
 	c.body.Reset()
-	n, err := c.body.ReadFrom(io.LimitReader(answer.Body, mostAnswer+1))
+	n, err := c.body.ReadFrom(io.LimitReader(answer.Body, maxAnswer+1))
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the kubelet's answer to %s: %w", path, err)
-	case n > mostAnswer:
-		return fmt.Errorf("read the kubelet's answer to %s: it is longer than %d bytes", path, mostAnswer)
+	case n > maxAnswer:
+		return fmt.Errorf("read the kubelet's answer to %s: it is longer than %d bytes", path, maxAnswer)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ func Slim(p *corev1.Pod) {
 	p.ManagedFields, p.Finalizers, p.GenerateName = nil, nil, ""
 	delete(p.Annotations, corev1.LastAppliedConfigAnnotation)
 	spec := &p.Spec
-	if pending(p) {
+	if isPending(p) {
 		hold(spec.InitContainers, p.Status.InitContainerStatuses)
 		hold(spec.Containers, p.Status.ContainerStatuses)
 	}
@@ -47,10 +47,10 @@ func SlimOfAPI(p *corev1.Pod) {
 	Slim(p)
 }
 
-// pending reports whether the kubelet has not accepted a resize of a pod yet,
+// isPending reports whether the kubelet has not accepted a resize of a pod yet,
 // and may never accept it. The spec of the pod then has the requested amounts,
 // not the amounts in force.
-func pending(p *corev1.Pod) bool {
+func isPending(p *corev1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue {
 			return true

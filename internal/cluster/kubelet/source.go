@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// leastRest is the minimum time between two requests to the kubelet, even
+	// minRest is the minimum time between two requests to the kubelet, even
 	// if cgroups change more often.
-	leastRest = 500 * time.Millisecond
+	minRest = 500 * time.Millisecond
 	// hurriedRest is the minimum time between two requests if a container waits
-	// for the answer. It is shorter than leastRest, because the container
+	// for the answer. It is shorter than minRest, because the container
 	// runtime waits only a fraction of a second.
 	hurriedRest = 50 * time.Millisecond
 	// askAtLatest is the maximum time until the next request, if the kubelet
 	// has not answered the last one.
 	askAtLatest = 10 * time.Second
-	// onceMore is the time between the answer to a request of Look and a second
-	// request. The second one is necessary because the cgroup of a container
-	// exists before its status.
-	onceMore = 2 * time.Second
-	// standIn is how long the kubelet must be silent before the API server is
-	// asked instead. A restart of the kubelet takes less time.
-	standIn = 30 * time.Second
+	// repeatAfter is the time between the answer to a request of Look and a
+	// second request. The second one is necessary because the cgroup of a
+	// container exists before its status.
+	repeatAfter = 2 * time.Second
+	// standInAfter is the time without an answer of the kubelet after which the
+	// API server is asked instead. A restart of the kubelet takes less time.
+	standInAfter = 30 * time.Second
 	// factsEvery is the time between two reads of the configuration of the
 	// kubelet, which a restart may change. After a failed read, the time is
 	// factsAgain, because until the next read Tenon may look for pods in the
@@ -131,10 +131,10 @@ func (s *Source) Run(ctx context.Context) {
 	for {
 		wait := s.turn(ctx)
 		if asked {
-			wait = min(wait, onceMore)
+			wait = min(wait, repeatAfter)
 		}
 		asked = false
-		rest, answered := time.NewTimer(min(leastRest, wait)), time.Now()
+		rest, answered := time.NewTimer(min(minRest, wait)), time.Now()
 		select {
 		case <-ctx.Done():
 			rest.Stop()
@@ -150,7 +150,7 @@ func (s *Source) Run(ctx context.Context) {
 			}
 			continue
 		}
-		next := time.NewTimer(wait - min(leastRest, wait))
+		next := time.NewTimer(wait - min(minRest, wait))
 		select {
 		case <-ctx.Done():
 			next.Stop()
@@ -186,7 +186,7 @@ func (s *Source) turn(ctx context.Context) time.Duration {
 	if s.silent.IsZero() {
 		s.silent = now
 	}
-	if s.other != nil && s.second == nil && (errors.Is(err, ErrRefused) || now.Sub(s.silent) >= standIn || s.unknown()) {
+	if s.other != nil && s.second == nil && (errors.Is(err, ErrRefused) || now.Sub(s.silent) >= standInAfter || s.unknown()) {
 		s.log.Warn("the kubelet does not list its pods; reading them from the API server", "error", err)
 		s.replace(ctx)
 	}
@@ -222,14 +222,14 @@ func (s *Source) release() {
 // stand takes the pods from the stand-in, because the kubelet fails.
 func (s *Source) stand(failed error) {
 	if s.second == nil {
-		s.troubled(failed.Error() + s.asOf())
+		s.troubled(failed.Error() + s.listAge())
 		return
 	}
 	pods, known := s.second.Objects()
 	heard, err := s.second.Trouble()
 	switch {
 	case !known && err != nil:
-		s.troubled(fmt.Sprintf("%v; and from the API server: %v%s", failed, err, s.asOf()))
+		s.troubled(fmt.Sprintf("%v; and from the API server: %v%s", failed, err, s.listAge()))
 		return
 	case !known:
 		return // the stand-in has only just started
@@ -247,8 +247,8 @@ func (s *Source) stand(failed error) {
 	s.take(next, false)
 }
 
-// asOf says in a message how old the present list is.
-func (s *Source) asOf() string {
+// listAge says in a message how old the present list is.
+func (s *Source) listAge() string {
 	at := s.Known().At
 	if at.IsZero() {
 		return ""

@@ -231,7 +231,7 @@ func TestWhoWaitsForAPodIsAnsweredSoon(t *testing.T) {
 		ask   func(*Source)
 		asked []time.Duration
 	}{
-		"Look just after a request":  {10 * time.Millisecond, (*Source).Look, []time.Duration{0, leastRest}},
+		"Look just after a request":  {10 * time.Millisecond, (*Source).Look, []time.Duration{0, minRest}},
 		"Hurry just after a request": {10 * time.Millisecond, (*Source).Hurry, []time.Duration{0, hurriedRest}},
 		"Hurry a little later":       {200 * time.Millisecond, (*Source).Hurry, []time.Duration{0, 200 * time.Millisecond}},
 		"Hurry much later":           {900 * time.Millisecond, (*Source).Hurry, []time.Duration{0, 900 * time.Millisecond}},

@@ -23,7 +23,7 @@ func slimNode(o any) (any, error) {
 	slim := &corev1.Node{ObjectMeta: slimMeta(&n.ObjectMeta)}
 	slim.Labels = n.Labels
 	for key, value := range n.Annotations {
-		if concerns(key) {
+		if concernsBatch(key) {
 			if slim.Annotations == nil {
 				slim.Annotations = map[string]string{}
 			}
@@ -37,7 +37,7 @@ func slimNode(o any) (any, error) {
 func slimList(list corev1.ResourceList) corev1.ResourceList {
 	slim := corev1.ResourceList{}
 	for k := range kinds {
-		for _, name := range []corev1.ResourceName{k.native(), k.batch()} {
+		for _, name := range []corev1.ResourceName{k.nativeName(), k.batchName()} {
 			if q, has := list[name]; has {
 				slim[name] = q
 			}

@@ -28,8 +28,8 @@ type claim struct {
 
 // These limits bound the size of a report, because the manager does not trust its author.
 const (
-	mostTerms = 64
-	mostText  = 1024
+	maxTerms = 64
+	maxText  = 1024
 )
 
 // claims reads the amounts of a report. It refuses amounts below 0, wrong sums,
@@ -56,18 +56,18 @@ func (k kind) claim(a *v1alpha1.BatchAmount) (claim, error) {
 	default:
 		return c, fmt.Errorf("policy is %.40q, want usage, request or maxUsageRequest", a.Policy)
 	}
-	if len(a.Terms) > mostTerms {
-		return c, fmt.Errorf("there are %d terms, more than %d", len(a.Terms), mostTerms)
+	if len(a.Terms) > maxTerms {
+		return c, fmt.Errorf("there are %d terms, more than %d", len(a.Terms), maxTerms)
 	}
-	if len(a.Degraded) > mostText || len(a.Held) > mostText {
-		return c, fmt.Errorf("a reason has more than %d bytes", mostText)
+	if len(a.Degraded) > maxText || len(a.Held) > maxText {
+		return c, fmt.Errorf("a reason has more than %d bytes", maxText)
 	}
 	var err error
 	if c.amount, err = k.count(a.Amount); err != nil {
 		return c, fmt.Errorf("amount: %w", err)
 	}
 	if c.amount < 0 {
-		return c, fmt.Errorf("amount %s is below 0", k.readable(c.amount))
+		return c, fmt.Errorf("amount %s is below 0", k.printAmount(c.amount))
 	}
 	var sum int64
 	for _, t := range a.Terms {
@@ -75,7 +75,7 @@ func (k kind) claim(a *v1alpha1.BatchAmount) (claim, error) {
 		if err != nil {
 			return c, fmt.Errorf("term %.40q: %w", t.Name, err)
 		}
-		if sum += v; sum > most || sum < -most {
+		if sum += v; sum > maxAmount || sum < -maxAmount {
 			return c, fmt.Errorf("the terms add up to more than can be counted")
 		}
 		switch name := node.TermName(t.Name); {
@@ -90,7 +90,7 @@ func (k kind) claim(a *v1alpha1.BatchAmount) (claim, error) {
 		}
 	}
 	if sum != c.amount {
-		return c, fmt.Errorf("the terms add up to %s, the amount is %s", k.readable(sum), k.readable(c.amount))
+		return c, fmt.Errorf("the terms add up to %s, the amount is %s", k.printAmount(sum), k.printAmount(c.amount))
 	}
 	if c.formula, err = k.count(a.Formula); err != nil {
 		return c, fmt.Errorf("formula: %w", err)
@@ -101,7 +101,7 @@ func (k kind) claim(a *v1alpha1.BatchAmount) (claim, error) {
 			return c, fmt.Errorf("requested: %w", err)
 		}
 		if c.requested < 0 {
-			return c, fmt.Errorf("requested %s is below 0", k.readable(c.requested))
+			return c, fmt.Errorf("requested %s is below 0", k.printAmount(c.requested))
 		}
 	}
 	return c, nil

@@ -219,9 +219,9 @@ func (s *scene) report(name string, b *v1alpha1.Batch) time.Time {
 	return at
 }
 
-// has returns the batch resources in the status of a node. If
+// batchResources returns the batch resources in the status of a node. If
 // capacity and allocatable differ, it fails the test.
-func (s *scene) has(name string) string {
+func (s *scene) batchResources(name string) string {
 	s.t.Helper()
 	var n corev1.Node
 	s.must(s.client.Get(s.ctx, client.ObjectKey{Name: name}, &n))
@@ -232,8 +232,8 @@ func (s *scene) has(name string) string {
 	return amounts(f.Present)
 }
 
-// published returns the part of the report that the manager writes.
-func (s *scene) published(name string) v1alpha1.Published {
+// publishedPart returns the part of the report that the manager writes.
+func (s *scene) publishedPart(name string) v1alpha1.Published {
 	s.t.Helper()
 	var r v1alpha1.NodeReport
 	s.must(s.client.Get(s.ctx, client.ObjectKey{Name: name}, &r))
@@ -249,17 +249,17 @@ func (s *scene) becomes(name, want string, within time.Duration) time.Duration {
 	s.t.Helper()
 	start, last := time.Now(), ""
 	for time.Since(start) < within {
-		if last = s.has(name); last == want {
+		if last = s.batchResources(name); last == want {
 			return time.Since(start)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	s.t.Fatalf("after %v node %s has %s, want %s; %s", within, name, last, want, s.published(name).Reason)
+	s.t.Fatalf("after %v node %s has %s, want %s; %s", within, name, last, want, s.publishedPart(name).Reason)
 	return 0
 }
 
-// eventually waits until a condition is true.
-func (s *scene) eventually(what string, within time.Duration, holds func() bool) {
+// waitUntil waits until a condition is true.
+func (s *scene) waitUntil(what string, within time.Duration, holds func() bool) {
 	s.t.Helper()
 	for start := time.Now(); time.Since(start) < within; time.Sleep(10 * time.Millisecond) {
 		if holds() {

@@ -38,26 +38,27 @@ type Facts struct {
 	Faults []string
 }
 
-// concerns reports whether an annotation of a node has an effect on batch resources.
-func concerns(key string) bool { return strings.HasPrefix(key, "node.koordinator.sh/") }
+// concernsBatch reports whether an annotation of a node has an effect on batch
+// resources.
+func concernsBatch(key string) bool { return strings.HasPrefix(key, "node.koordinator.sh/") }
 
 // factsOf reads the facts of a node.
 func factsOf(n *corev1.Node) Facts {
 	f := Facts{Origin: n.Annotations[originKey]}
 	for k := range kinds {
-		capacity, _ := k.count(n.Status.Capacity[k.native()])
-		allocatable, _ := k.count(n.Status.Allocatable[k.native()])
+		capacity, _ := k.count(n.Status.Capacity[k.nativeName()])
+		allocatable, _ := k.count(n.Status.Allocatable[k.nativeName()])
 		f.Capacity[k], f.Reserved[k] = capacity, max(0, capacity-allocatable)
-		f.Present[k] = whole(n.Status.Allocatable, k)
-		f.Capped[k] = whole(n.Status.Capacity, k)
+		f.Present[k] = batchAmount(n.Status.Allocatable, k)
+		f.Capped[k] = batchAmount(n.Status.Capacity, k)
 	}
 	f.share(n.Annotations[thirdPartyKey])
 	return f
 }
 
-// whole returns the amount of a batch resource in a resource list.
-func whole(list corev1.ResourceList, k kind) node.Maybe[int64] {
-	q, has := list[k.batch()]
+// batchAmount returns the amount of a batch resource in a resource list.
+func batchAmount(list corev1.ResourceList, k kind) node.Maybe[int64] {
+	q, has := list[k.batchName()]
 	if !has {
 		return node.Maybe[int64]{}
 	}
@@ -83,7 +84,7 @@ func (f *Facts) share(text string) {
 	}
 	for _, one := range a.Allocations {
 		for k := range kinds {
-			raw, has := one.Resources[k.batch()]
+			raw, has := one.Resources[k.batchName()]
 			if !has {
 				continue
 			}
@@ -93,7 +94,7 @@ func (f *Facts) share(text string) {
 				return
 			}
 			if n := q.Value(); n > 0 {
-				f.Elsewhere[k] = min(most, f.Elsewhere[k]+min(most, n))
+				f.Elsewhere[k] = min(maxAmount, f.Elsewhere[k]+min(maxAmount, n))
 			}
 		}
 	}
@@ -121,7 +122,7 @@ func originOf(amounts [kinds]node.Maybe[int64]) string {
 	for k := range kinds {
 		if v, has := amounts[k].Value(); has {
 			q := k.quantity(v)
-			resources[k.batch()] = q.String()
+			resources[k.batchName()] = q.String()
 		}
 	}
 	text, _ := json.Marshal(map[string]any{"resources": resources}) // a map of strings always has JSON

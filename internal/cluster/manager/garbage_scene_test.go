@@ -56,7 +56,7 @@ func (a *tally) take(t *testing.T, err error, sent any) (let bool) {
 func TestGarbageSettingsProfilesAndChangesEndNothing(t *testing.T) {
 	s := newScene(t)
 	r := s.start(s.webhooks)
-	s.trusted()
+	s.awaitTrust()
 	rnd := rand.New(rand.NewPCG(51, 52))
 
 	var settings tally
@@ -85,7 +85,7 @@ func TestGarbageSettingsProfilesAndChangesEndNothing(t *testing.T) {
 			p.Labels["garbage"] = "yes"
 			sent := p.DeepCopy()
 			if pods.take(t, s.client.Create(s.ctx, p, client.DryRunAll), []any{profile, sent}) {
-				s.bounded(p, sent, profile)
+				s.requireBound(p, sent, profile)
 			}
 			if p.Annotations["tenon.sh/colocation-profiles"] != "" {
 				acted++
@@ -101,7 +101,7 @@ func TestGarbageSettingsProfilesAndChangesEndNothing(t *testing.T) {
 		patch, _ := json.Marshal(map[string]any{"metadata": garbageChange(rnd)})
 		p := living.DeepCopy()
 		if changes.take(t, s.client.Patch(s.ctx, p, client.RawPatch(types.MergePatchType, patch), client.DryRunAll), string(patch)) {
-			s.bounded(p, string(patch))
+			s.requireBound(p, string(patch))
 			if p.Labels[kube.LabelQOSClass] != "BE" {
 				t.Errorf("the class of a running pod was changed by %s", patch)
 			}
@@ -121,11 +121,11 @@ func TestGarbageSettingsProfilesAndChangesEndNothing(t *testing.T) {
 	if n := r.log.count("panic"); n > 0 {
 		t.Errorf("%d panics", n)
 	}
-	s.trusted() // the manager still answers
+	s.awaitTrust() // the manager still answers
 }
 
-// bounded fails the test if a BE pod has no upper bound.
-func (s *scene) bounded(p *corev1.Pod, sent ...any) {
+// requireBound fails the test if a BE pod has no upper bound.
+func (s *scene) requireBound(p *corev1.Pod, sent ...any) {
 	s.t.Helper()
 	if faults := admission.Unbounded(p, false); len(faults) > 0 {
 		text, _ := json.Marshal(sent)

@@ -97,7 +97,7 @@ func (h *hooks) colocationOff(ctx context.Context) bool {
 	if err := h.client.List(ctx, &all); err != nil {
 		return false
 	}
-	return !slices.ContainsFunc(all.Items, func(n corev1.Node) bool { return whole(n.Status.Allocatable, cpu).Known() })
+	return !slices.ContainsFunc(all.Items, func(n corev1.Node) bool { return batchAmount(n.Status.Allocatable, cpu).Known() })
 }
 
 // validatePod checks a pod after all mutating webhooks have changed it.

@@ -43,10 +43,10 @@ func listOf(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-// trusted waits until the API server trusts the certificate of the webhooks.
-func (s *scene) trusted() {
+// awaitTrust waits until the API server trusts the certificate of the webhooks.
+func (s *scene) awaitTrust() {
 	s.t.Helper()
-	s.eventually("the API server reaches the webhooks", soon, func() bool {
+	s.waitUntil("the API server reaches the webhooks", soon, func() bool {
 		return s.client.Create(s.ctx, s.pod("BE", listOf("kubernetes.io/batch-cpu", "1k")), client.DryRunAll) == nil
 	})
 }
@@ -61,7 +61,7 @@ func (s *scene) refused(err error, want string) {
 func TestWebhooksBoundWhatIsBE(t *testing.T) {
 	s := newScene(t)
 	s.start(s.webhooks)
-	s.trusted()
+	s.awaitTrust()
 
 	be := s.pod("BE", listOf("cpu", "1500m", "memory", "2Gi"))
 	s.must(s.client.Create(s.ctx, be))
@@ -95,7 +95,7 @@ func TestWebhooksBoundWhatIsBE(t *testing.T) {
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"job": "spark"}}, QoSClass: "BE",
 	}}))
 	defer func() { s.must(s.client.DeleteAllOf(s.ctx, &configv1alpha1.ClusterColocationProfile{})) }()
-	s.eventually("the profile holds", now, func() bool {
+	s.waitUntil("the profile holds", now, func() bool {
 		p := s.pod("", listOf("cpu", "2", "memory", "1Gi"))
 		p.Labels = map[string]string{"job": "spark"}
 		s.must(s.client.Create(s.ctx, p, client.DryRunAll))
@@ -140,7 +140,7 @@ func TestWithTheManagerDownNothingStartsUnlimitedAsBE(t *testing.T) {
 	s.must(s.client.Patch(s.ctx, plain.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"},"annotations":{"c":"d"}}}`))))
 
 	r := s.start(s.webhooks)
-	s.trusted()
+	s.awaitTrust()
 	be := s.pod("BE", listOf("cpu", "1"))
 	s.must(s.client.Create(s.ctx, be))
 	r.end()
@@ -156,7 +156,7 @@ func TestCertificatesChangeUnderLoad(t *testing.T) {
 	r := s.start(s.webhooks, func(o *Options) {
 		o.Lifetimes = certificate.Lifetimes{CA: 18 * time.Second, Serving: 6 * time.Second, Settle: 2 * time.Second}
 	})
-	s.trusted()
+	s.awaitTrust()
 	ctx, cancel := context.WithTimeout(s.ctx, 30*time.Second)
 	defer cancel()
 	var calls, failed atomic.Int64
@@ -186,7 +186,7 @@ func TestCertificatesChangeUnderLoad(t *testing.T) {
 func TestGarbageThroughTheWebhooksEndsNothing(t *testing.T) {
 	s := newScene(t)
 	r := s.start(s.webhooks)
-	s.trusted()
+	s.awaitTrust()
 	rnd := rand.New(rand.NewPCG(41, 42))
 	let, refused, unread := 0, 0, 0
 	for range 500 {

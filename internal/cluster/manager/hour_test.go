@@ -18,7 +18,7 @@ type hour struct{ reports, writes, early, raises, held int }
 func runAnHour(t *testing.T, seed uint64) (h hour) {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(51, seed))
-	c := colocated()
+	c := colocationDefaults()
 	c.Window, c.Look = 5*time.Minute, time.Minute
 	s := newSimulated(16, 64*gib, c)
 	s.system, s.held = 300, gib
@@ -85,15 +85,15 @@ func runAnHour(t *testing.T, seed uint64) (h hour) {
 			h.writes++
 			writes += fmt.Sprintln(second, s.work[0].used+s.work[1].used, reported[cpu], requested[cpu], v.Want[cpu].Or(0), v.State)
 			lastWrite, m.Wrote = s.snap.At, s.snap.At
-			has(n, v.Want[cpu].Or(0), v.Want[memory].Or(0))
+			giveBatch(n, v.Want[cpu].Or(0), v.Want[memory].Or(0))
 		}
 		for k := range kinds {
 			is, floor := factsOf(n).Present[k].Or(0), min(requested[k], before[k].Or(0))
 			if is > max(floor+floor/9, reported[k]+reported[k]/9)+1 {
-				t.Errorf("second %d: %v is %s, %s are reported, and running pods request %s", second, k, k.readable(is), k.readable(reported[k]), k.readable(requested[k]))
+				t.Errorf("second %d: %v is %s, %s are reported, and running pods request %s", second, k, k.printAmount(is), k.printAmount(reported[k]), k.printAmount(requested[k]))
 			}
 			if is < floor {
-				t.Errorf("second %d: %v is %s, running pods have %s", second, k, k.readable(is), k.readable(floor))
+				t.Errorf("second %d: %v is %s, running pods have %s", second, k, k.printAmount(is), k.printAmount(floor))
 			}
 		}
 	}

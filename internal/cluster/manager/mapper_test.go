@@ -31,7 +31,7 @@ func TestTheMapperKnowsWhatIsCached(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if o.Controller.CacheSyncTimeout != forever {
+	if o.Controller.CacheSyncTimeout != startupLimit {
 		t.Errorf("a manager waits at its start for %v, want no limit", o.Controller.CacheSyncTimeout)
 	}
 }

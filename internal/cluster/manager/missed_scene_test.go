@@ -38,8 +38,8 @@ func TestPodsThatAProfileMissedAreSaid(t *testing.T) {
 	t.Cleanup(func() { s.must(s.client.DeleteAllOf(s.ctx, &configv1alpha1.ClusterColocationProfile{})) })
 
 	first := s.start(often)
-	s.trusted()
-	s.eventually("the profile holds", now, func() bool {
+	s.awaitTrust()
+	s.waitUntil("the profile holds", now, func() bool {
 		p := spark("seen")
 		s.must(s.client.Create(s.ctx, p, client.DryRunAll))
 		return p.Labels["koordinator.sh/qosClass"] == "BE"
@@ -62,11 +62,11 @@ func TestPodsThatAProfileMissedAreSaid(t *testing.T) {
 		}
 		return metav1.Condition{}
 	}
-	s.eventually("the profile says which pod it missed", soon, func() bool { return condition().Status == metav1.ConditionFalse })
+	s.waitUntil("the profile says which pod it missed", soon, func() bool { return condition().Status == metav1.ConditionFalse })
 	if c := condition(); c.Reason != missed.ReasonMissed || !strings.Contains(c.Message, " default/"+s.name+"-missed; create") {
 		t.Errorf("the condition is %+v, want the pod %s-missed alone", c, s.name)
 	}
-	s.eventually("an event of the pod says so", soon, func() bool {
+	s.waitUntil("an event of the pod says so", soon, func() bool {
 		var list eventsv1.EventList
 		s.must(s.client.List(s.ctx, &list, client.InNamespace("default")))
 		for _, e := range list.Items {
@@ -80,7 +80,7 @@ func TestPodsThatAProfileMissedAreSaid(t *testing.T) {
 		t.Errorf("the metric has %v pods", got)
 	}
 	s.must(s.client.Delete(s.ctx, spark("missed"), client.GracePeriodSeconds(0)))
-	s.eventually("the profile is well again", soon, func() bool { return condition().Status == metav1.ConditionTrue && missedPods(t, r, s.name) == 0 })
+	s.waitUntil("the profile is well again", soon, func() bool { return condition().Status == metav1.ConditionTrue && missedPods(t, r, s.name) == 0 })
 	if n := r.log.count("a profile missed a pod"); n != 1 {
 		t.Errorf("the log names missed pods %d times", n)
 	}

@@ -45,14 +45,16 @@ type remembered struct {
 	memory Memory
 	state  State
 	reason string
-	// said is the content of status.published that was last written. The field told is the time of this write.
-	said v1alpha1.Published
-	told time.Time
+	// publishedStatus is the content of status.published that was last written.
+	// The field told is the time of this write.
+	publishedStatus v1alpha1.Published
+	told            time.Time
 	// timed is the time of the last report that the metric of the delay has counted.
 	timed time.Time
-	// written is the resource version that the node had before the last write.
-	// If the cache still has this version, it has not seen the write yet.
-	written string
+	// writtenVersion is the resource version that the node had before the last
+	// write. If the cache still has this version, it has not seen the write
+	// yet.
+	writtenVersion string
 	// degraded means that the last event about the node reported a degradation.
 	degraded bool
 
@@ -78,7 +80,7 @@ func (r *nodes) Reconcile(ctx context.Context, request reconcile.Request) (recon
 		r.forget(request.Name)
 		return reconcile.Result{}, nil
 	}
-	if r.behind(&n) {
+	if r.isBehind(&n) {
 		return reconcile.Result{RequeueAfter: 10 * time.Millisecond}, nil
 	}
 	var report v1alpha1.NodeReport
@@ -104,13 +106,14 @@ func (r *nodes) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	return reconcile.Result{RequeueAfter: again}, err
 }
 
-// behind reports whether the cache has not seen the last write to a node yet. The cache never
-// shows a write that changes nothing, so after a limited time behind returns false.
-func (r *nodes) behind(n *corev1.Node) bool {
+// isBehind reports whether the cache has not seen the last write to a node yet.
+// The cache never shows a write that changes nothing, so after a limited time
+// isBehind returns false.
+func (r *nodes) isBehind(n *corev1.Node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.of[n.Name]
-	return m != nil && m.written != "" && m.written == n.ResourceVersion && r.now().Sub(m.memory.Wrote) < time.Second
+	return m != nil && m.writtenVersion != "" && m.writtenVersion == n.ResourceVersion && r.now().Sub(m.memory.Wrote) < time.Second
 }
 
 // remember returns the remembered state of a node. A new leader takes the time
@@ -168,7 +171,7 @@ func (r *nodes) apply(ctx context.Context, n *corev1.Node, report *v1alpha1.Node
 			return 0, fmt.Errorf("write batch resources of node %s: %w", n.Name, err)
 		}
 		r.mu.Lock()
-		m.memory.Wrote, m.written = c.At, n.ResourceVersion
+		m.memory.Wrote, m.writtenVersion = c.At, n.ResourceVersion
 		r.mu.Unlock()
 		r.metrics.wrote(direction(c, v))
 		if c.Report.Fresh && !c.Report.Seen.Equal(m.timed) {
@@ -184,7 +187,7 @@ func (r *nodes) apply(ctx context.Context, n *corev1.Node, report *v1alpha1.Node
 // show prints the wanted amount of a resource.
 func show(k kind, v Verdict) string {
 	if amount, has := v.Want[k].Value(); has {
-		return k.readable(amount)
+		return k.printAmount(amount)
 	}
 	return "none"
 }
@@ -196,9 +199,9 @@ func patchOf(f Facts, v Verdict) []byte {
 	for k := range kinds {
 		if amount, has := v.Want[k].Value(); has {
 			q := k.quantity(amount)
-			amounts[k.batch()] = q.String()
+			amounts[k.batchName()] = q.String()
 		} else {
-			amounts[k.batch()] = nil
+			amounts[k.batchName()] = nil
 		}
 	}
 	patch := map[string]any{"status": map[string]any{"capacity": amounts, "allocatable": amounts}}
@@ -259,18 +262,18 @@ func (r *nodes) explain(ctx context.Context, report *v1alpha1.NodeReport, m *rem
 		p.At = metav1.NewMicroTime(m.memory.Wrote)
 	}
 	if amount, has := v.Want[cpu].Value(); has {
-		q := cpu.reported(amount)
+		q := cpu.reportQuantity(amount)
 		p.CPU = &q
 	}
 	if amount, has := v.Want[memory].Value(); has {
-		q := memory.reported(amount)
+		q := memory.reportQuantity(amount)
 		p.Memory = &q
 	}
-	if m.said.Reason == p.Reason && same(p, m.said) && c.At.Sub(m.told) < Pause {
+	if m.publishedStatus.Reason == p.Reason && sameContent(p, m.publishedStatus) && c.At.Sub(m.told) < Pause {
 		return 0, nil // the report may not be in the cache yet
 	}
 	fine := v.State == Published || v.State == Waiting || v.State == Bounded || v.State == Held || v.State == Starting
-	if o := report.Status.Published; o != nil && same(p, *o) {
+	if o := report.Status.Published; o != nil && sameContent(p, *o) {
 		age := c.At.Sub(m.told)
 		switch {
 		case o.Reason == p.Reason:
@@ -301,12 +304,13 @@ func (r *nodes) explain(ctx context.Context, report *v1alpha1.NodeReport, m *rem
 	if client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("write status.published of node %s: %w", report.Name, err)
 	}
-	m.said, m.told = p, c.At
+	m.publishedStatus, m.told = p, c.At
 	return 0, nil
 }
 
-// same reports whether two values of status.published differ only in their time.
-func same(a, b v1alpha1.Published) bool {
+// sameContent reports whether two values of status.published differ only in
+// their time.
+func sameContent(a, b v1alpha1.Published) bool {
 	return (a.CPU == nil) == (b.CPU == nil) && (a.CPU == nil || a.CPU.Cmp(*b.CPU) == 0) &&
 		(a.Memory == nil) == (b.Memory == nil) && (a.Memory == nil || a.Memory.Cmp(*b.Memory) == 0)
 }

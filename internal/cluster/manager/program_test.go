@@ -101,9 +101,9 @@ func (p *process) kill() {
 	p.command.Wait()
 }
 
-// takes returns how much memory the process uses, as text, and how
+// resourceUse returns how much memory the process uses, as text, and how
 // much CPU time it has used.
-func (p *process) takes(t testing.TB) (string, time.Duration) {
+func (p *process) resourceUse(t testing.TB) (string, time.Duration) {
 	t.Helper()
 	pid := p.command.Process.Pid
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -129,8 +129,8 @@ func (p *process) takes(t testing.TB) (string, time.Duration) {
 	return strings.Join(memory, ", "), time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100
 }
 
-// scraped returns the lines of a metric from the process.
-func (p *process) scraped(t testing.TB, name string) string {
+// scrape returns the lines of a metric from the process.
+func (p *process) scrape(t testing.TB, name string) string {
 	t.Helper()
 	r, err := http.Get(p.metrics)
 	if err != nil {
@@ -172,19 +172,19 @@ func TestAManagerThatIsKilledAgainAndAgainLeavesWholeNodes(t *testing.T) {
 			uses += 700 // a large fall each time
 			for i := range nodes {
 				s.report(name(i), batchOf(uses, 4))
-				s.has(name(i)) // fails if the node has half a write
+				s.batchResources(name(i)) // fails if the node has half a write
 			}
 		}
 		<-killed
 		for i := range nodes {
-			s.has(name(i))
+			s.batchResources(name(i))
 		}
 	}
 	p.run(t, s.config)
 	for i := range nodes {
 		s.becomes(name(i), fmt.Sprintf("%dm %s", 9200-uses, mem4), soon)
-		s.eventually("the report says so", soon, func() bool {
-			p := s.published(name(i))
+		s.waitUntil("the report says so", soon, func() bool {
+			p := s.publishedPart(name(i))
 			return p.CPU != nil && p.CPU.MilliValue() == 9200-uses
 		})
 	}
@@ -222,13 +222,13 @@ func TestTheNextLeaderCompletesWhatAKilledOneBegan(t *testing.T) {
 				}()
 			}
 			s.report(name(i), batchOf(uses, 4))
-			s.has(name(i)) // fails if the node has half a write
+			s.batchResources(name(i)) // fails if the node has half a write
 		}
 	}
 	<-killed
 	behind := 0
 	for i := range nodes {
-		if s.has(name(i)) != fmt.Sprintf("%dm %s", 9200-uses, mem4) {
+		if s.batchResources(name(i)) != fmt.Sprintf("%dm %s", 9200-uses, mem4) {
 			behind++
 		}
 	}
@@ -239,7 +239,7 @@ func TestTheNextLeaderCompletesWhatAKilledOneBegan(t *testing.T) {
 	for i := range nodes {
 		s.becomes(name(i), fmt.Sprintf("%dm %s", 9200-uses, mem4), 2*time.Minute)
 	}
-	t.Logf("%d of %d nodes were behind; the next leader had written all after %.1f s, %s", behind, nodes, time.Since(begun).Seconds(), other.scraped(t, "tenon_manager_node_writes_total"))
+	t.Logf("%d of %d nodes were behind; the next leader had written all after %.1f s, %s", behind, nodes, time.Since(begun).Seconds(), other.scrape(t, "tenon_manager_node_writes_total"))
 }
 
 // TestAManagerWaitsForItsAPIServer starts the program while nothing answers at
@@ -276,14 +276,14 @@ func TestAManagerWaitsForItsAPIServer(t *testing.T) {
 	}
 	run := p.run(t, s.config, "--health", health.Addr().String())
 	time.Sleep(3 * time.Second)
-	run.scraped(t, "tenon_manager") // fails if the program has ended
-	s.has(name)
+	run.scrape(t, "tenon_manager") // fails if the program has ended
+	s.batchResources(name)
 	if is := ready(); !strings.HasPrefix(is, "500") {
 		t.Errorf("without an API server: ready: %s", is)
 	}
 	up.Store(true)
 	s.becomes(name, "9200m "+mem4, 2*soon)
-	s.eventually("it is ready", soon, func() bool { return strings.HasPrefix(ready(), "200") })
+	s.waitUntil("it is ready", soon, func() bool { return strings.HasPrefix(ready(), "200") })
 }
 
 // forward passes connections on to an address until the listener is closed.

@@ -39,8 +39,8 @@ type Sighting struct {
 type Memory struct {
 	// Wrote is the time of the last write of the node's amounts; zero: long ago.
 	Wrote time.Time
-	// Refused is since when all reports of the node were refused or empty. Good
-	// is the time of the last report that was neither.
+	// Refused is the time since which all reports of the node were refused or
+	// empty. Good is the time of the last report that was neither.
 	Refused, Good time.Time
 }
 
@@ -91,7 +91,7 @@ func Decide(c Case) Verdict {
 	target, origin, all := v.target(c)
 	raised := v.hold(c, target, all)
 	v.Want = v.settle(c, raised)
-	if c.Node.Shared && origin != nothing {
+	if c.Node.Shared && origin != noAmounts {
 		// Other schedulers cannot use the amount that is held for running pods. The
 		// annotation for them does not contain it, so that they release resources.
 		theirs := v.Want
@@ -100,7 +100,7 @@ func Decide(c Case) Verdict {
 				theirs[k] = target[k]
 			}
 		}
-		v.Origin = originOf(before(origin, theirs, c.Node.Elsewhere))
+		v.Origin = originOf(undoOthers(origin, theirs, c.Node.Elsewhere))
 	}
 	v.Write = v.Want != c.Node.Present || v.Want != c.Node.Capped
 	if v.Origin != c.Node.Origin && !v.Write {
@@ -133,12 +133,12 @@ func (v *Verdict) hold(c Case, target [kinds]node.Maybe[int64], all [kinds]claim
 	var notes []string
 	for k := range kinds {
 		next, has := target[k].Value()
-		floor := min(all[k].requested, c.Node.Present[k].Or(0), k.bounded(c))
+		floor := min(all[k].requested, c.Node.Present[k].Or(0), k.upperBound(c))
 		if !has || floor <= next {
 			continue
 		}
 		target[k] = node.Some(floor)
-		notes = append(notes, fmt.Sprintf("%v: running pods request %s: with less, a kubelet that restarts ends them", k, k.readable(all[k].requested)))
+		notes = append(notes, fmt.Sprintf("%v: running pods request %s: with less, a kubelet that restarts ends them", k, k.printAmount(all[k].requested)))
 	}
 	switch {
 	case len(notes) == 0:
@@ -152,23 +152,25 @@ func (v *Verdict) hold(c Case, target [kinds]node.Maybe[int64], all [kinds]claim
 	return target
 }
 
-// nothing are the amounts of a node that has neither of the batch resources.
-var nothing [kinds]node.Maybe[int64]
+// noAmounts are the amounts of a node that has neither of the batch resources.
+var noAmounts [kinds]node.Maybe[int64]
 
 // say sets the state and its reason.
 func (v *Verdict) say(s State, format string, args ...any) {
 	v.State, v.Reason = s, fmt.Sprintf(format, args...)
 }
 
-// target returns the amounts to publish if increases were not delayed: with (origin) and without
-// (target) what other schedulers have allocated. The third result is the readable claims of the report.
+// target returns the amounts that would be published if increases were not
+// delayed. The first result (origin) includes the amounts that other schedulers
+// have allocated, and the second (target) does not. The third result is the
+// readable claims of the report.
 func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [kinds]claim) {
 	switch {
 	case !c.Rules.Enable:
 		v.say(Off, "colocation is not enabled for this node")
-		return nothing, nothing, all
+		return noAmounts, noAmounts, all
 	case c.Report.Batch == nil:
-		kept := v.outlast(c)
+		kept := v.keepForAWhile(c)
 		return kept, kept, all
 	}
 	all, err := v.judge(c)
@@ -186,7 +188,7 @@ func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [
 	left := c.Rules.DegradeAfter - c.At.Sub(since)
 	if left <= 0 {
 		v.say(Stale, "no good report for %v (degradeTimeMinutes)", c.Rules.DegradeAfter)
-		return nothing, nothing, all
+		return noAmounts, noAmounts, all
 	}
 	v.Again = max(left, time.Millisecond)
 	v.say(Published, "as the agent reports")
@@ -196,7 +198,7 @@ func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [
 		return v.keep(c), v.keep(c), all
 	case starting:
 		v.say(Starting, "the agent has just started: its last amounts stay until it has measured")
-		target = v.soFar(c, all)
+		target = v.presentAmounts(c, all)
 		return target, target, all
 	}
 	var notes []string
@@ -214,7 +216,7 @@ func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [
 		}
 		origin[k], target[k] = node.Some(amount), node.Some(max(0, amount-c.Node.Elsewhere[k]))
 		if amount > 0 && c.Node.Elsewhere[k] > 0 {
-			notes = append(notes, fmt.Sprintf("%v: %s of it are given away by others (thirdPartyAllocations)", k, k.readable(c.Node.Elsewhere[k])))
+			notes = append(notes, fmt.Sprintf("%v: %s of it are given away by others (thirdPartyAllocations)", k, k.printAmount(c.Node.Elsewhere[k])))
 		}
 	}
 	if len(notes) > 0 {
@@ -228,11 +230,12 @@ func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [
 	default:
 		return target, origin, all
 	}
-	return lower(target, v.keep(c)), origin, all
+	return smallerAmounts(target, v.keep(c)), origin, all
 }
 
-// before returns the amounts that the node would have if other schedulers had allocated nothing.
-func before(origin, want [kinds]node.Maybe[int64], elsewhere [kinds]int64) [kinds]node.Maybe[int64] {
+// undoOthers returns the amounts that the node would have if other schedulers
+// had allocated nothing.
+func undoOthers(origin, want [kinds]node.Maybe[int64], elsewhere [kinds]int64) [kinds]node.Maybe[int64] {
 	for k := range kinds {
 		if w := want[k].Or(0); w > 0 {
 			origin[k] = node.Some(w + elsewhere[k])
@@ -263,15 +266,16 @@ func (v *Verdict) judge(c Case) ([kinds]claim, error) {
 		return all, err
 	}
 	for k := range kinds {
-		if all[k].amount > k.bounded(c) {
-			return all, fmt.Errorf("%v: %s are reported of a node that has %s", k, k.readable(all[k].amount), k.readable(c.Node.Capacity[k]))
+		if all[k].amount > k.upperBound(c) {
+			return all, fmt.Errorf("%v: %s are reported of a node that has %s", k, k.printAmount(all[k].amount), k.printAmount(c.Node.Capacity[k]))
 		}
 	}
 	return all, nil
 }
 
-// bounded returns an amount that is at least as large as any possible amount of the node.
-func (k kind) bounded(c Case) int64 {
+// upperBound returns an amount that is at least as large as any possible amount
+// of the node.
+func (k kind) upperBound(c Case) int64 {
 	return percent(c.Node.Capacity[k], max(100, k.reclaim(c.Rules).ThresholdPercent))
 }
 
@@ -286,24 +290,24 @@ func (k kind) bound(one claim, c Case) (int64, string) {
 	amount, why := min(one.amount, most), ""
 	if one.sum {
 		share := min(one.share, percent(capacity, r.ThresholdPercent))
-		system := max(one.system, k.reserved(c))
+		system := max(one.system, k.reservedAmount(c))
 		amount = min(amount, max(0, share-system-one.others))
 	}
 	switch {
 	case amount == one.amount:
-	case one.system < k.reserved(c):
-		why = fmt.Sprintf("%s are reserved for the node, more than the agent counts", k.readable(k.reserved(c)))
+	case one.system < k.reservedAmount(c):
+		why = fmt.Sprintf("%s are reserved for the node, more than the agent counts", k.printAmount(k.reservedAmount(c)))
 	case most < one.amount:
-		why = fmt.Sprintf("no more than %s by the owner's thresholds", k.readable(most))
+		why = fmt.Sprintf("no more than %s by the owner's thresholds", k.printAmount(most))
 	default:
 		why = fmt.Sprintf("the owner's threshold is %v now, the agent goes by another", r.ThresholdPercent)
 	}
 	return amount, why
 }
 
-// reserved returns how much all pods must leave free. The settings of the
+// reservedAmount returns how much all pods must leave free. The settings of the
 // kubelet or an annotation of the node say how much this is.
-func (k kind) reserved(c Case) int64 {
+func (k kind) reservedAmount(c Case) int64 {
 	if k == cpu {
 		return max(c.Node.Reserved[k], int64(c.Rules.ReservedCPU))
 	}
@@ -313,7 +317,7 @@ func (k kind) reserved(c Case) int64 {
 // ceiling returns the maximum amount that the settings allow, for any report.
 func (k kind) ceiling(c Case) int64 {
 	r := k.reclaim(c.Rules)
-	most := max(0, percent(c.Node.Capacity[k], r.ThresholdPercent)-k.reserved(c))
+	most := max(0, percent(c.Node.Capacity[k], r.ThresholdPercent)-k.reservedAmount(c))
 	if p, limited := r.LimitPercent.Value(); limited {
 		most = min(most, percent(c.Node.Capacity[k], max(0, p)))
 	}

@@ -6,11 +6,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// outlast returns the amounts of a node that has no report. They are the
+// keepForAWhile returns the amounts of a node that has no report. They are the
 // amounts that the node has now, for as long as the manager also keeps the
 // amounts of an agent that sends no reports. Reports may be missing although
 // all agents run, for example if their CustomResourceDefinition was deleted.
-func (v *Verdict) outlast(c Case) [kinds]node.Maybe[int64] {
+func (v *Verdict) keepForAWhile(c Case) [kinds]node.Maybe[int64] {
 	if v.Memory.Refused.IsZero() {
 		v.Memory.Refused = c.At
 	}
@@ -19,18 +19,18 @@ func (v *Verdict) outlast(c Case) [kinds]node.Maybe[int64] {
 		since = v.Memory.Refused
 	}
 	left := c.Rules.DegradeAfter - c.At.Sub(since)
-	if c.Node.Present == nothing || left <= 0 {
+	if c.Node.Present == noAmounts || left <= 0 {
 		v.say(Unreported, "the node's agent has not reported")
-		return nothing
+		return noAmounts
 	}
 	v.Again = max(left, time.Millisecond)
 	v.say(Vanished, "there is no report of the node's agent any more: its last amounts stay for %v (degradeTimeMinutes)", c.Rules.DegradeAfter)
 	return v.keep(c)
 }
 
-// soFar returns the amounts that the node has now. If the agent has measured a
-// smaller amount since its start, it returns that one.
-func (v *Verdict) soFar(c Case, all [kinds]claim) [kinds]node.Maybe[int64] {
+// presentAmounts returns the amounts that the node has now. If the agent has
+// measured a smaller amount since its start, it returns that one.
+func (v *Verdict) presentAmounts(c Case, all [kinds]claim) [kinds]node.Maybe[int64] {
 	kept := v.keep(c)
 	for k := range kinds {
 		if present, has := kept[k].Value(); has && all[k].held {
@@ -51,9 +51,9 @@ func (v *Verdict) keep(c Case) [kinds]node.Maybe[int64] {
 	return kept
 }
 
-// lower returns the smaller amount of each resource. A resource that is absent
-// in a or b is absent in the result.
-func lower(a, b [kinds]node.Maybe[int64]) (low [kinds]node.Maybe[int64]) {
+// smallerAmounts returns the smaller amount of each resource. A resource that
+// is absent in a or b is absent in the result.
+func smallerAmounts(a, b [kinds]node.Maybe[int64]) (low [kinds]node.Maybe[int64]) {
 	for k := range kinds {
 		x, hasX := a[k].Value()
 		y, hasY := b[k].Value()

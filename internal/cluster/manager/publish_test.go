@@ -20,8 +20,9 @@ import (
 
 var epoch = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// colocated returns the defaults of colocation-config with colocation enabled.
-func colocated() policy.Overcommit {
+// colocationDefaults returns the defaults of colocation-config with colocation
+// enabled.
+func colocationDefaults() policy.Overcommit {
 	return policy.Overcommit{
 		Enable: true, DegradeAfter: 15 * time.Minute, RenewAfter: 300 * time.Second, WorthPPM: 100_000,
 		CPU:    policy.Reclaim{ThresholdPercent: 60, Policy: policy.ByUsage},
@@ -35,8 +36,8 @@ func machineOf(cpus, gib int64) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Capacity: list, Allocatable: list.DeepCopy()}}
 }
 
-// has gives a node batch resources.
-func has(n *corev1.Node, milli, bytes int64) *corev1.Node {
+// giveBatch gives a node batch resources.
+func giveBatch(n *corev1.Node, milli, bytes int64) *corev1.Node {
 	for _, list := range []corev1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
 		list[kube.BatchCPU], list[kube.BatchMemory] = cpu.quantity(milli), memory.quantity(bytes)
 	}
@@ -48,15 +49,15 @@ func has(n *corev1.Node, milli, bytes int64) *corev1.Node {
 func promise(k kind, share, system, others int64) *v1alpha1.BatchAmount {
 	v := share - system - others
 	a := &v1alpha1.BatchAmount{Policy: "usage", Terms: []v1alpha1.BatchTerm{
-		{Name: string(node.TermCapacity), Amount: k.reported(share), Text: "what is divided"},
-		{Name: string(node.TermNode), Amount: k.reported(-system), Text: "used by the system"},
-		{Name: string(node.LS), Amount: k.reported(-others), Text: "used by LS"},
+		{Name: string(node.TermCapacity), Amount: k.reportQuantity(share), Text: "what is divided"},
+		{Name: string(node.TermNode), Amount: k.reportQuantity(-system), Text: "used by the system"},
+		{Name: string(node.LS), Amount: k.reportQuantity(-others), Text: "used by LS"},
 	}}
 	if v < 0 {
-		a.Terms = append(a.Terms, v1alpha1.BatchTerm{Name: string(node.TermFloor), Amount: k.reported(-v)})
+		a.Terms = append(a.Terms, v1alpha1.BatchTerm{Name: string(node.TermFloor), Amount: k.reportQuantity(-v)})
 		v = 0
 	}
-	a.Amount, a.Formula = k.reported(v), k.reported(v)
+	a.Amount, a.Formula = k.reportQuantity(v), k.reportQuantity(v)
 	return a
 }
 
@@ -69,14 +70,14 @@ func batchOf(milli, gib int64) *v1alpha1.Batch {
 // caseOf returns a case with a node that has no batch resources. A good report
 // for this node was just seen.
 func caseOf(n *corev1.Node, b *v1alpha1.Batch) Case {
-	return Case{At: epoch, Rules: colocated(), Node: factsOf(n), Report: Sighting{Batch: b, Seen: epoch, Fresh: true}}
+	return Case{At: epoch, Rules: colocationDefaults(), Node: factsOf(n), Report: Sighting{Batch: b, Seen: epoch, Fresh: true}}
 }
 
 func amounts(v [kinds]node.Maybe[int64]) string {
 	var parts []string
 	for k := range kinds {
 		if n, has := v[k].Value(); has {
-			parts = append(parts, k.readable(n))
+			parts = append(parts, k.printAmount(n))
 		} else {
 			parts = append(parts, "none")
 		}
@@ -101,70 +102,70 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 			node: machineOf(16, 64), batch: batchOf(4000, 4), want: "5200m 37478Mi", state: Published, reason: "as the agent reports", again: 15 * time.Minute,
 		},
 		"equal amounts are not written again": {
-			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(4000, 4), want: "5200m 37478Mi", state: Published, quiet: true, again: 15 * time.Minute,
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: batchOf(4000, 4), want: "5200m 37478Mi", state: Published, quiet: true, again: 15 * time.Minute,
 		},
 		"much less is written at once": {
-			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(6000, 4), change: ago(time.Second), want: "3200m 37478Mi", state: Published, again: 15 * time.Minute,
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: batchOf(6000, 4), change: ago(time.Second), want: "3200m 37478Mi", state: Published, again: 15 * time.Minute,
 		},
 		"a little less waits for the pause": {
-			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(4100, 4), change: ago(4 * time.Second), want: "5200m 37478Mi", state: Published, quiet: true, again: 6 * time.Second,
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: batchOf(4100, 4), change: ago(4 * time.Second), want: "5200m 37478Mi", state: Published, quiet: true, again: 6 * time.Second,
 		},
 		"an amount of 0 is written at once": {
-			node: has(machineOf(16, 64), 100, mem), batch: batchOf(9500, 4), change: ago(time.Second), want: "0m 37478Mi", state: Published, again: 15 * time.Minute,
+			node: giveBatch(machineOf(16, 64), 100, mem), batch: batchOf(9500, 4), change: ago(time.Second), want: "0m 37478Mi", state: Published, again: 15 * time.Minute,
 		},
 		"more waits for the pause": {
-			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(2000, 4), change: ago(3 * time.Second), want: "5200m 37478Mi",
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: batchOf(2000, 4), change: ago(3 * time.Second), want: "5200m 37478Mi",
 			state: Waiting, reason: "more is promised at most every 10s", quiet: true, again: 7 * time.Second,
 		},
 		"a little more waits until it is due": {
-			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(3900, 4), change: ago(time.Minute), want: "5200m 37478Mi",
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: batchOf(3900, 4), change: ago(time.Minute), want: "5200m 37478Mi",
 			state: Waiting, reason: "more is promised when it is 10% more, or 5m0s after the last update", quiet: true, again: 4 * time.Minute,
 		},
 		"a little more is due after updateTimeThresholdSeconds": {
-			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(3900, 4), change: ago(5 * time.Minute), want: "5300m 37478Mi", state: Published, again: 15 * time.Minute,
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: batchOf(3900, 4), change: ago(5 * time.Minute), want: "5300m 37478Mi", state: Published, again: 15 * time.Minute,
 		},
 		"a write includes all changes": {
-			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(1000, 3), change: ago(time.Minute), want: "8200m 38502Mi", state: Published, again: 15 * time.Minute,
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: batchOf(1000, 3), change: ago(time.Minute), want: "8200m 38502Mi", state: Published, again: 15 * time.Minute,
 		},
 		"a report that is too old takes the resources away": {
-			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Report.Seen = epoch.Add(-15 * time.Minute) },
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Report.Seen = epoch.Add(-15 * time.Minute) },
 			want: "none none", state: Stale, reason: "no good report for 15m0s (degradeTimeMinutes)",
 		},
 		"no report yet, no resources": {
 			node: machineOf(16, 64), want: "none none", state: Unreported, quiet: true,
 		},
 		"the report is gone, the amounts stay": {
-			node: has(machineOf(16, 64), 5200, mem), want: "5200m 37478Mi", state: Vanished, quiet: true, again: 15 * time.Minute,
+			node: giveBatch(machineOf(16, 64), 5200, mem), want: "5200m 37478Mi", state: Vanished, quiet: true, again: 15 * time.Minute,
 			change: func(c *Case) { c.Memory.Good = epoch },
 		},
 		"a manager starts where the reports are gone": {
-			node: has(machineOf(16, 64), 5200, mem), want: "5200m 37478Mi", state: Vanished, quiet: true, again: 15 * time.Minute,
+			node: giveBatch(machineOf(16, 64), 5200, mem), want: "5200m 37478Mi", state: Vanished, quiet: true, again: 15 * time.Minute,
 		},
 		"the report is gone for as long as an agent may be silent": {
-			node: has(machineOf(16, 64), 5200, mem), want: "none none", state: Unreported,
+			node: giveBatch(machineOf(16, 64), 5200, mem), want: "none none", state: Unreported,
 			change: func(c *Case) { c.Memory.Good = epoch.Add(-15 * time.Minute) },
 		},
 		"the report is gone, and the owner lowers the threshold": {
-			node: has(machineOf(16, 64), 5200, mem), want: "3200m 37478Mi", state: Vanished, again: 15 * time.Minute,
+			node: giveBatch(machineOf(16, 64), 5200, mem), want: "3200m 37478Mi", state: Vanished, again: 15 * time.Minute,
 			change: func(c *Case) { c.Memory.Good, c.Rules.CPU.ThresholdPercent = epoch, 20 },
 		},
 		"colocation off, no resources": {
-			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Rules.Enable = false }, want: "none none", state: Off,
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Rules.Enable = false }, want: "none none", state: Off,
 		},
 		"a resource that is not reported is removed": {
-			node: has(machineOf(16, 64), 5200, mem), batch: &v1alpha1.Batch{CPU: batchOf(4000, 4).CPU}, want: "5200m none", state: Published, again: 15 * time.Minute,
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: &v1alpha1.Batch{CPU: batchOf(4000, 4).CPU}, want: "5200m none", state: Published, again: 15 * time.Minute,
 		},
 		"a report of unknown age raises nothing": {
-			node: has(machineOf(16, 64), 3000, mem), batch: batchOf(4000, 5), change: func(c *Case) { c.Report.Fresh = false },
+			node: giveBatch(machineOf(16, 64), 3000, mem), batch: batchOf(4000, 5), change: func(c *Case) { c.Report.Fresh = false },
 			want: "3000m 36454Mi", state: Doubtful, reason: "more is promised when the agent reports again: the age of its report is not known", again: 15 * time.Minute,
 		},
 		"a report of unknown age gives a new node nothing": {
 			node: machineOf(16, 64), batch: batchOf(4000, 4), change: func(c *Case) { c.Report.Fresh = false }, want: "none none", state: Doubtful, quiet: true, again: 15 * time.Minute,
 		},
 		"terms that do not add up are refused, what was good stays": {
-			node: has(machineOf(16, 64), 3000, mem), batch: func() *v1alpha1.Batch {
+			node: giveBatch(machineOf(16, 64), 3000, mem), batch: func() *v1alpha1.Batch {
 				b := batchOf(4000, 4)
-				b.CPU.Amount = cpu.reported(9000)
+				b.CPU.Amount = cpu.reportQuantity(9000)
 				return b
 			}(),
 			want: "3000m 37478Mi", state: Refused, reason: "the report is refused: batch-cpu: the terms add up to 5200m, the amount is 9000m", quiet: true, again: 15 * time.Minute,
@@ -174,7 +175,7 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 			reason: "the report is refused: batch-cpu: 5200m are reported of a node that has 4000m", quiet: true, again: 15 * time.Minute,
 		},
 		"refused for too long, nothing is promised": {
-			node: has(machineOf(4, 64), 2000, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Memory.Good = epoch.Add(-15 * time.Minute) },
+			node: giveBatch(machineOf(4, 64), 2000, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Memory.Good = epoch.Add(-15 * time.Minute) },
 			want: "none none", state: Stale,
 		},
 		"the reservation of the kubelet is subtracted": { // 5200 = 9600 - 400 - 4000; the kubelet reserves 3000, the agent assumed 400
@@ -195,11 +196,11 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 			reason: "batch-cpu: 1200m of it are given away by others (thirdPartyAllocations); batch-memory: 1024Mi of it are given away by others (thirdPartyAllocations)",
 		},
 		"an annotation that cannot be read raises nothing": {
-			node: noted(has(machineOf(16, 64), 3000, mem), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"1e2147483647"}}]}`), batch: batchOf(4000, 4), want: "3000m 37478Mi", state: Doubtful, again: 15 * time.Minute,
+			node: noted(giveBatch(machineOf(16, 64), 3000, mem), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"1e2147483647"}}]}`), batch: batchOf(4000, 4), want: "3000m 37478Mi", state: Doubtful, again: 15 * time.Minute,
 			reason: "more is promised when all is known: annotation node.koordinator.sh/thirdPartyAllocations: batch-cpu: \"1e2147483647\": want a quantity such as 1500 or 2Gi",
 		},
 		"the owner's lower threshold holds before the agent knows it": { // 40% of 16 CPUs
-			node: has(machineOf(16, 64), 5200, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Rules.CPU.ThresholdPercent = 40 },
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Rules.CPU.ThresholdPercent = 40 },
 			want: "2000m 37478Mi", state: Bounded, reason: "batch-cpu: the owner's threshold is 40% now, the agent goes by another", again: 15 * time.Minute,
 		},
 		"no more than the owner's limit": {
@@ -207,53 +208,53 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 			want: "5200m 16384Mi", state: Bounded, reason: "batch-memory: no more than 16384Mi by the owner's thresholds", again: 15 * time.Minute,
 		},
 		"the owner's limit holds for what was promised before": {
-			node: has(machineOf(4, 64), 3000, mem), batch: batchOf(4000, 4), want: "2400m 37478Mi", state: Refused, again: 15 * time.Minute,
+			node: giveBatch(machineOf(4, 64), 3000, mem), batch: batchOf(4000, 4), want: "2400m 37478Mi", state: Refused, again: 15 * time.Minute,
 		},
 		"requests of running pods stay": {
-			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 2500, 0), want: "2500m 37478Mi", state: Held, again: 15 * time.Minute,
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: addRunning(batchOf(8000, 4), 2500, 0), want: "2500m 37478Mi", state: Held, again: 15 * time.Minute,
 			reason: "batch-cpu: running pods request 2500m: with less, a kubelet that restarts ends them",
 		},
 		"requests of running pods stay although the formula gives 0": {
-			node: has(machineOf(16, 64), 2500, 1<<30), batch: running(batchOf(9600, 41), 2500, 1<<30), want: "2500m 1024Mi", state: Held, quiet: true, again: 15 * time.Minute,
+			node: giveBatch(machineOf(16, 64), 2500, 1<<30), batch: addRunning(batchOf(9600, 41), 2500, 1<<30), want: "2500m 1024Mi", state: Held, quiet: true, again: 15 * time.Minute,
 		},
 		"running pods that request more than there is keep what there is": {
-			node: has(machineOf(16, 64), 2500, mem), batch: running(batchOf(8000, 4), 99_000, 0), want: "2500m 37478Mi", state: Held, quiet: true, again: 15 * time.Minute,
+			node: giveBatch(machineOf(16, 64), 2500, mem), batch: addRunning(batchOf(8000, 4), 99_000, 0), want: "2500m 37478Mi", state: Held, quiet: true, again: 15 * time.Minute,
 			reason: "batch-cpu: running pods request 99000m: with less, a kubelet that restarts ends them",
 		},
 		"requests of running pods do not raise the amount of a node without batch resources": {
-			node: machineOf(16, 64), batch: running(batchOf(8000, 4), 2500, 0), want: "1200m 37478Mi", state: Published, again: 15 * time.Minute,
+			node: machineOf(16, 64), batch: addRunning(batchOf(8000, 4), 2500, 0), want: "1200m 37478Mi", state: Published, again: 15 * time.Minute,
 		},
 		"running pods keep what they request from an owner's lower threshold": {
-			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(4000, 4), 3000, 0), change: func(c *Case) { c.Rules.CPU.ThresholdPercent = 40 },
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: addRunning(batchOf(4000, 4), 3000, 0), change: func(c *Case) { c.Rules.CPU.ThresholdPercent = 40 },
 			want: "3000m 37478Mi", state: Held, again: 15 * time.Minute,
 			reason: "batch-cpu: the owner's threshold is 40% now, the agent goes by another; batch-cpu: running pods request 3000m: with less, a kubelet that restarts ends them",
 		},
 		"running pods keep their requests from other schedulers": {
-			node: noted(has(machineOf(16, 64), 5200, mem), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"3000"}}]}`), batch: running(batchOf(4000, 4), 3000, 0),
+			node: noted(giveBatch(machineOf(16, 64), 5200, mem), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"3000"}}]}`), batch: addRunning(batchOf(4000, 4), 3000, 0),
 			want: "3000m 37478Mi", state: Held, again: 15 * time.Minute,
 		},
 		"running pods keep their requests while an agent starts": {
-			node: has(machineOf(16, 64), 5200, mem), batch: running(starting(1000), 3000, 0), want: "3000m 37478Mi", state: Starting, again: 15 * time.Minute,
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: addRunning(startingReport(1000), 3000, 0), want: "3000m 37478Mi", state: Starting, again: 15 * time.Minute,
 			reason: "the agent has just started: its last amounts stay until it has measured; batch-cpu: running pods request 3000m: with less, a kubelet that restarts ends them",
 		},
 		"running pods keep their requests with a report of unknown age": {
-			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 3000, 0), change: func(c *Case) { c.Report.Fresh = false },
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: addRunning(batchOf(8000, 4), 3000, 0), change: func(c *Case) { c.Report.Fresh = false },
 			want: "3000m 37478Mi", state: Doubtful, again: 15 * time.Minute,
 		},
 		"running pods keep their requests if a lower threshold makes the report invalid": {
-			node: has(machineOf(4, 64), 5200, mem), batch: running(batchOf(4000, 4), 3000, 0), change: func(c *Case) { c.Rules.CPU.ThresholdPercent = 0 },
+			node: giveBatch(machineOf(4, 64), 5200, mem), batch: addRunning(batchOf(4000, 4), 3000, 0), change: func(c *Case) { c.Rules.CPU.ThresholdPercent = 0 },
 			want: "3000m 37478Mi", state: Refused, again: 15 * time.Minute,
 			reason: "the report is refused: batch-cpu: 5200m are reported of a node that has 4000m; batch-cpu: running pods request 3000m: with less, a kubelet that restarts ends them",
 		},
 		"running pods keep nothing where colocation is off": {
-			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 3000, 0), change: func(c *Case) { c.Rules.Enable = false }, want: "none none", state: Off,
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: addRunning(batchOf(8000, 4), 3000, 0), change: func(c *Case) { c.Rules.Enable = false }, want: "none none", state: Off,
 		},
 		"running pods keep nothing if the report is too old": {
-			node: has(machineOf(16, 64), 5200, mem), batch: running(batchOf(8000, 4), 3000, 0), change: func(c *Case) { c.Report.Seen = epoch.Add(-15 * time.Minute) }, want: "none none", state: Stale,
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: addRunning(batchOf(8000, 4), 3000, 0), change: func(c *Case) { c.Report.Seen = epoch.Add(-15 * time.Minute) }, want: "none none", state: Stale,
 		},
 		"half a write is completed": {
 			node: func() *corev1.Node {
-				n := has(machineOf(16, 64), 5200, mem)
+				n := giveBatch(machineOf(16, 64), 5200, mem)
 				delete(n.Status.Capacity, kube.BatchMemory)
 				return n
 			}(), batch: batchOf(4000, 4), want: "5200m 37478Mi", state: Published, again: 15 * time.Minute,
@@ -278,21 +279,21 @@ func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
 	}
 }
 
-// running adds the requests of running pods to a report.
-func running(b *v1alpha1.Batch, milli, bytes int64) *v1alpha1.Batch {
-	c, m := cpu.reported(milli), memory.reported(bytes)
+// addRunning adds the requests of running pods to a report.
+func addRunning(b *v1alpha1.Batch, milli, bytes int64) *v1alpha1.Batch {
+	c, m := cpu.reportQuantity(milli), memory.reportQuantity(bytes)
 	b.CPU.Requested, b.Memory.Requested = &c, &m
 	return b
 }
 
-// starting returns the report of an agent that has measured but has not
+// startingReport returns the report of an agent that has measured but has not
 // reported an amount yet.
-func starting(milli int64) *v1alpha1.Batch {
+func startingReport(milli int64) *v1alpha1.Batch {
 	b := batchOf(0, 4)
 	for k, a := range [kinds]*v1alpha1.BatchAmount{b.CPU, b.Memory} {
-		*a = v1alpha1.BatchAmount{Policy: "usage", Held: "more is promised every 1m0s", Formula: a.Formula, Amount: kind(k).reported(0)}
+		*a = v1alpha1.BatchAmount{Policy: "usage", Held: "more is promised every 1m0s", Formula: a.Formula, Amount: kind(k).reportQuantity(0)}
 	}
-	b.CPU.Formula = cpu.reported(milli)
+	b.CPU.Formula = cpu.reportQuantity(milli)
 	return b
 }
 
@@ -317,15 +318,15 @@ func TestOriginSaysWhatThereWouldBeWithoutOthers(t *testing.T) {
 // schedulers does not contain the amount that is held for running pods. A held
 // amount must not cause a write at each report.
 func TestOthersGiveWayToRunningPods(t *testing.T) {
-	n := noted(has(machineOf(16, 64), 3000, 40<<30), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"3000"}}]}`)
-	given := caseOf(n, running(batchOf(4000, 4), 3000, 0))
+	n := noted(giveBatch(machineOf(16, 64), 3000, 40<<30), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"3000"}}]}`)
+	given := caseOf(n, addRunning(batchOf(4000, 4), 3000, 0))
 	v := Decide(given)
 	if want := `{"resources":{"kubernetes.io/batch-cpu":"5200","kubernetes.io/batch-memory":"39298950758"}}`; v.Origin != want || !v.Write {
 		t.Errorf("origin is %s, want %s; write %v", v.Origin, want, v.Write)
 	}
-	has(n, v.Want[cpu].Or(0), v.Want[memory].Or(0))
+	giveBatch(n, v.Want[cpu].Or(0), v.Want[memory].Or(0))
 	n.Annotations[originKey] = v.Origin
-	given = caseOf(n, running(batchOf(4100, 4), 3000, 0))
+	given = caseOf(n, addRunning(batchOf(4100, 4), 3000, 0))
 	given.Memory.Wrote = epoch.Add(-4 * time.Second)
 	if v := Decide(given); v.Write || v.Again != 6*time.Second {
 		t.Errorf("another report: write %v, next decision after %v: %s", v.Write, v.Again, v.Origin)
@@ -348,7 +349,7 @@ func TestGarbageIsRefusedWithTheValue(t *testing.T) {
 		"batch-cpu: amount: 9E is beyond what can be counted":                    func(a *v1alpha1.BatchAmount) { a.Amount = resource.MustParse("9E") },
 		`batch-cpu: term "LS": -9E is beyond what can be counted`:                func(a *v1alpha1.BatchAmount) { a.Terms[2].Amount = resource.MustParse("-9E") },
 		"batch-cpu: the terms add up to more than can be counted": func(a *v1alpha1.BatchAmount) {
-			a.Terms[0].Amount, a.Terms[1].Amount = *resource.NewScaledQuantity(most, -3), *resource.NewScaledQuantity(most, -3)
+			a.Terms[0].Amount, a.Terms[1].Amount = *resource.NewScaledQuantity(maxAmount, -3), *resource.NewScaledQuantity(maxAmount, -3)
 		},
 		"batch-cpu: there are 65 terms, more than 64":                         func(a *v1alpha1.BatchAmount) { a.Terms = make([]v1alpha1.BatchTerm, 65) },
 		"batch-cpu: requested -1m is below 0":                                 func(a *v1alpha1.BatchAmount) { a.Requested = resource.NewMilliQuantity(-1, resource.DecimalSI) },
@@ -359,7 +360,7 @@ func TestGarbageIsRefusedWithTheValue(t *testing.T) {
 		b := batchOf(4000, 4)
 		change(b.CPU)
 		v := Decide(caseOf(machineOf(16, 64), b))
-		if v.State != Refused || v.Reason != "the report is refused: "+want || v.Want != nothing {
+		if v.State != Refused || v.Reason != "the report is refused: "+want || v.Want != noAmounts {
 			t.Errorf("%s %s: %s\nwant %s", amounts(v.Want), v.State, v.Reason, want)
 		}
 	}
@@ -367,11 +368,11 @@ func TestGarbageIsRefusedWithTheValue(t *testing.T) {
 
 // TestAnyHistoryKeepsThePromises calls Decide with random reports, pauses,
 // invalid reports, and changes of the node and of the settings. After each
-// call, it checks the rules that the function broken lists.
+// call, it checks the rules that the function brokenRule lists.
 func TestAnyHistoryKeepsThePromises(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))
 	for range 300 {
-		s := Case{At: epoch, Rules: colocated(), Report: Sighting{Seen: epoch}}
+		s := Case{At: epoch, Rules: colocationDefaults(), Report: Sighting{Seen: epoch}}
 		s.Rules.CPU.ThresholdPercent, s.Rules.Memory.ThresholdPercent = unit.Percent(rnd.IntN(101)), unit.Percent(rnd.IntN(101))
 		n := machineOf(1+rnd.Int64N(64), 1+rnd.Int64N(256))
 		var log []string
@@ -382,7 +383,7 @@ func TestAnyHistoryKeepsThePromises(t *testing.T) {
 			before := s.Node.Present
 			v := Decide(s)
 			log = append(log, fmt.Sprintf("%v %s: %s -> %s (%s) write %v again %v", s.At.Sub(epoch), what, amounts(before), amounts(v.Want), v.State, v.Write, v.Again))
-			if fault := broken(s, v, &raised); fault != "" {
+			if fault := brokenRule(s, v, &raised); fault != "" {
 				t.Fatalf("%s\n%s", fault, strings.Join(log[max(0, len(log)-8):], "\n"))
 			}
 			s.Memory = v.Memory
@@ -393,9 +394,9 @@ func TestAnyHistoryKeepsThePromises(t *testing.T) {
 			for k := range kinds {
 				for _, list := range []corev1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
 					if amount, has := v.Want[k].Value(); has {
-						list[k.batch()] = k.quantity(amount)
+						list[k.batchName()] = k.quantity(amount)
 					} else {
-						delete(list, k.batch())
+						delete(list, k.batchName())
 					}
 				}
 			}
@@ -419,7 +420,7 @@ func history(rnd *rand.Rand, s *Case, n *corev1.Node) string {
 		c := f.Capacity[k]
 		a := promise(k, percent(c, k.reclaim(s.Rules).ThresholdPercent), rnd.Int64N(1+c/8), rnd.Int64N(1+c))
 		if rnd.IntN(4) > 0 { // an old agent does not report requests
-			requested := k.reported(rnd.Int64N(1 + c))
+			requested := k.reportQuantity(rnd.Int64N(1 + c))
 			a.Requested = &requested
 		}
 		return a
@@ -450,9 +451,9 @@ func history(rnd *rand.Rand, s *Case, n *corev1.Node) string {
 	return "report"
 }
 
-// broken describes the rule that a verdict breaks. It returns "" if the verdict
-// breaks none.
-func broken(c Case, v Verdict, raised *time.Time) string {
+// brokenRule describes the rule that a verdict breaks. It returns "" if the
+// verdict breaks none.
+func brokenRule(c Case, v Verdict, raised *time.Time) string {
 	up := false
 	for k := range kinds {
 		want, has := v.Want[k].Value()
@@ -468,11 +469,11 @@ func broken(c Case, v Verdict, raised *time.Time) string {
 		case Published, Bounded, Held, Waiting, Starting, Doubtful, Refused:
 			floor = min(all[k].requested, present) // 0 if the report cannot be read
 		}
-		switch most := max(floor, percent(c.Node.Capacity[k], k.reclaim(c.Rules).ThresholdPercent)-k.reserved(c)); {
+		switch most := max(floor, percent(c.Node.Capacity[k], k.reclaim(c.Rules).ThresholdPercent)-k.reservedAmount(c)); {
 		case floor > 0 && all[k].promised && want < floor:
-			return fmt.Sprintf("%v is %s, running pods have %s", k, k.readable(want), k.readable(floor))
+			return fmt.Sprintf("%v is %s, running pods have %s", k, k.printAmount(want), k.printAmount(floor))
 		case has && (want < 0 || want > most && (want != present || c.At.Sub(c.Memory.Wrote) >= Pause || want-most > want/10)):
-			return fmt.Sprintf("%v is %s, the owner allows up to %s", k, k.readable(want), k.readable(most))
+			return fmt.Sprintf("%v is %s, the owner allows up to %s", k, k.printAmount(want), k.printAmount(most))
 		case has && v.State == Vanished && (!had || want > present || !v.Memory.Good.IsZero() && c.At.Sub(v.Memory.Good) >= c.Rules.DegradeAfter):
 			return fmt.Sprintf("%v is promised too long without a report", k)
 		case has && (!c.Rules.Enable || v.State != Vanished && (c.Report.Batch == nil || old)):
@@ -480,9 +481,9 @@ func broken(c Case, v Verdict, raised *time.Time) string {
 		case up && (err != nil || !c.Report.Fresh):
 			return fmt.Sprintf("%v rises by a bad report: %v", k, err)
 		case up && want > present && want > all[k].amount:
-			return fmt.Sprintf("%v is more than is reported: %s", k, k.readable(all[k].amount))
+			return fmt.Sprintf("%v is more than is reported: %s", k, k.printAmount(all[k].amount))
 		case err == nil && has && had && (v.State == Published || v.State == Held) && max(floor, all[k].amount) < present-present/10-1 && want > max(floor, all[k].amount):
-			return fmt.Sprintf("%v falls to %s only, %s are reported", k, k.readable(want), k.readable(all[k].amount))
+			return fmt.Sprintf("%v falls to %s only, %s are reported", k, k.printAmount(want), k.printAmount(all[k].amount))
 		}
 	}
 	if up {

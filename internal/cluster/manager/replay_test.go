@@ -103,7 +103,7 @@ func (r *replay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	case path == "/apis/events.k8s.io/v1":
 		resources("events.k8s.io/v1", "events", "Event")
 	case q.Method == http.MethodPatch && strings.Contains(path, "/nodes/"):
-		r.patched(w, q, strings.Split(path, "/")[4])
+		r.applyPatch(w, q, strings.Split(path, "/")[4])
 	case q.Method == http.MethodPatch:
 		r.mu.Lock()
 		r.patches["reports"]++
@@ -116,8 +116,9 @@ func (r *replay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// patched applies a write to the status of a node, and sends it to the watches.
-func (r *replay) patched(w http.ResponseWriter, q *http.Request, name string) {
+// applyPatch applies a write to the status of a node, and sends it to the
+// watches.
+func (r *replay) applyPatch(w http.ResponseWriter, q *http.Request, name string) {
 	var patch struct {
 		Status struct {
 			Capacity, Allocatable map[corev1.ResourceName]*string
@@ -135,13 +136,13 @@ func (r *replay) patched(w http.ResponseWriter, q *http.Request, name string) {
 		delete(r.said, name)
 	}
 	for k := range kinds {
-		q, err := k.count(n.Status.Capacity[k.native()])
-		if text := patch.Status.Allocatable[k.batch()]; text == nil || err != nil || q == 0 {
+		q, err := k.count(n.Status.Capacity[k.nativeName()])
+		if text := patch.Status.Allocatable[k.batchName()]; text == nil || err != nil || q == 0 {
 			r.t.Errorf("node %s loses %v", name, k)
 		} else {
 			var amount int64
 			fmt.Sscan(*text, &amount)
-			n.Status.Capacity[k.batch()], n.Status.Allocatable[k.batch()] = k.quantity(amount), k.quantity(amount)
+			n.Status.Capacity[k.batchName()], n.Status.Allocatable[k.batchName()] = k.quantity(amount), k.quantity(amount)
 		}
 	}
 	r.send("nodes", r.event("MODIFIED", n))
@@ -211,7 +212,7 @@ func BenchmarkFiveThousandNodes(b *testing.B) {
 		}
 	}
 	time.Sleep(2 * time.Second)
-	before, from := p.takes(b)
+	before, from := p.resourceUse(b)
 	b.Logf("with %d nodes and no report: %s", nodes, before)
 	begun := time.Now()
 	tick := time.NewTicker(time.Second / time.Duration(rate))
@@ -232,7 +233,7 @@ func BenchmarkFiveThousandNodes(b *testing.B) {
 		}
 	}
 	took := time.Since(begun)
-	after, to := p.takes(b)
+	after, to := p.resourceUse(b)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	slices.Sort(r.delays)

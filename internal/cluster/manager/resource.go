@@ -22,17 +22,17 @@ const (
 	kinds
 )
 
-// batch returns the name of the batch resource. Quantities under this name are
-// whole numbers of the smallest unit.
-func (k kind) batch() corev1.ResourceName {
+// batchName returns the name of the batch resource. Quantities under this name
+// are whole numbers of the smallest unit.
+func (k kind) batchName() corev1.ResourceName {
 	if k == cpu {
 		return kube.BatchCPU
 	}
 	return kube.BatchMemory
 }
 
-// native returns the name of the native resource.
-func (k kind) native() corev1.ResourceName {
+// nativeName returns the name of the native resource.
+func (k kind) nativeName() corev1.ResourceName {
 	if k == cpu {
 		return corev1.ResourceCPU
 	}
@@ -47,8 +47,8 @@ func (k kind) String() string {
 	return "batch-memory"
 }
 
-// readable prints an amount for a message.
-func (k kind) readable(v int64) string {
+// printAmount prints an amount for a message.
+func (k kind) printAmount(v int64) string {
 	if k == cpu {
 		return node.Readable(unit.MilliCPU(v))
 	}
@@ -63,8 +63,9 @@ func (k kind) reclaim(c policy.Overcommit) policy.Reclaim {
 	return c.Memory
 }
 
-// most is an amount that no machine has. It is small enough that sums of amounts do not overflow.
-const most = 1 << 55
+// maxAmount is an amount that no machine has. It is small enough that sums of
+// amounts do not overflow.
+const maxAmount = 1 << 55
 
 // count converts a quantity of CPUs, or of bytes, to a number of the smallest unit.
 func (k kind) count(q resource.Quantity) (int64, error) {
@@ -72,7 +73,7 @@ func (k kind) count(q resource.Quantity) (int64, error) {
 	if k == cpu {
 		scale = resource.Milli
 	}
-	bound := resource.NewScaledQuantity(most, scale)
+	bound := resource.NewScaledQuantity(maxAmount, scale)
 	low := bound.DeepCopy()
 	low.Neg()
 	if q.Cmp(*bound) > 0 || q.Cmp(low) < 0 {
@@ -94,8 +95,9 @@ func (k kind) quantity(v int64) resource.Quantity {
 	return *resource.NewQuantity(v, resource.BinarySI)
 }
 
-// reported converts an amount to a quantity for a NodeReport. In a report, CPU is in CPUs.
-func (k kind) reported(v int64) resource.Quantity {
+// reportQuantity converts an amount to a quantity for a NodeReport. In a
+// report, CPU is in CPUs.
+func (k kind) reportQuantity(v int64) resource.Quantity {
 	if k == cpu {
 		return *resource.NewMilliQuantity(v, resource.DecimalSI)
 	}

@@ -73,20 +73,20 @@ func TestTheChartsRightsAreEnough(t *testing.T) {
 	s.node("n1")
 	s.report("n1", batchOf(4000, 4))
 	s.becomes("n1", "5200m "+mem4, soon)
-	s.eventually("the report says so", now, func() bool { return s.published("n1").CPU != nil })
-	s.trusted()
+	s.waitUntil("the report says so", now, func() bool { return s.publishedPart("n1").CPU != nil })
+	s.awaitTrust()
 	b := batchOf(4000, 4)
-	b.CPU.Amount = cpu.reported(9000)
+	b.CPU.Amount = cpu.reportQuantity(9000)
 	s.report("n1", b)
-	s.eventually("an event says what is refused", soon, func() bool { return s.event("n1", "BatchResourcesDegraded", "refused: batch-cpu") })
+	s.waitUntil("an event says what is refused", soon, func() bool { return s.event("n1", "BatchResourcesDegraded", "refused: batch-cpu") })
 	if n := r.log.count("forbidden"); n > 0 {
 		t.Errorf("a permission was missing %d times:\n%s", n, r.log.last(40))
 	}
 	var secret corev1.Secret
 	s.must(s.client.Get(s.ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret))
 	s.must(s.client.Delete(s.ctx, &secret))
-	s.eventually("the Secret is made anew", soon, func() bool {
+	s.waitUntil("the Secret is made anew", soon, func() bool {
 		return s.client.Get(s.ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret) == nil && len(secret.Data[certificate.KeyCA]) > 0
 	})
-	s.trusted()
+	s.awaitTrust()
 }

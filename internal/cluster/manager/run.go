@@ -56,8 +56,9 @@ type Options struct {
 	// empty, the manager does not serve it. Scheduler is the name of the
 	// scheduler that chooses CPUs. It is empty if there is none.
 	Metrics, Health, Scheduler string
-	// Elect enables leader election, so that only the leader writes. Lease is how long
-	// a leader may not renew its lease before another replica replaces it.
+	// Elect enables leader election, so that only the leader writes. Lease is
+	// the time after which another replica replaces a leader that does not
+	// renew its lease.
 	Elect bool
 	Lease time.Duration
 	// DryRun logs the changes that the manager would write, and writes nothing.
@@ -72,9 +73,9 @@ type Options struct {
 	searches time.Duration // between two searches for missed pods; 0: missed.Every
 }
 
-// forever is how long a manager waits for the API server at its start. The
+// startupLimit is how long a manager waits for the API server at its start. The
 // manager does not give up, because a restart would only delay it.
-const forever = 100 * 365 * 24 * time.Hour
+const startupLimit = 100 * 365 * 24 * time.Hour
 
 // newScheme returns a scheme with all types that the manager reads and writes.
 func newScheme() (*runtime.Scheme, error) {
@@ -168,7 +169,7 @@ func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *servin
 		LeaderElection: o.Elect && !o.DryRun, LeaderElectionID: o.Name, LeaderElectionNamespace: o.Namespace,
 		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry, LeaderElectionReleaseOnCancel: true,
 		Metrics: metricsserver.Options{BindAddress: unset(o.Metrics)}, HealthProbeBindAddress: unset(o.Health),
-		Controller: config.Controller{SkipNameValidation: &yes, CacheSyncTimeout: forever},
+		Controller: config.Controller{SkipNameValidation: &yes, CacheSyncTimeout: startupLimit},
 		Client:     client.Options{},
 		Cache: cache.Options{
 			DefaultTransform: withoutManagers,

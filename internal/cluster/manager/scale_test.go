@@ -34,10 +34,10 @@ func BenchmarkThousandNodes(b *testing.B) {
 	nodes, pods, rounds, perSecond := number("TENON_SCALE_NODES", 1000), number("TENON_SCALE_PODS", 10), 10, number("TENON_SCALE_RATE", 40)
 	s := newScene(b)
 	p := s.build().run(b, s.config)
-	before, beforeCPU := p.takes(b)
+	before, beforeCPU := p.resourceUse(b)
 	b.Logf("alone: %s, %.2f s of CPU", before, beforeCPU.Seconds())
-	each(16, nodes, func(i int) { s.bigNode(fmt.Sprintf("scale-%04d", i)) })
-	each(16, nodes*pods, func(i int) {
+	forEach(16, nodes, func(i int) { s.bigNode(fmt.Sprintf("scale-%04d", i)) })
+	forEach(16, nodes*pods, func(i int) {
 		pod := s.pod("BE", listOf("kubernetes.io/batch-cpu", "500", "kubernetes.io/batch-memory", "1Gi"))
 		pod.Spec.NodeName = fmt.Sprintf("scale-%04d", i%nodes)
 		if err := s.client.Create(s.ctx, pod); err != nil {
@@ -45,13 +45,13 @@ func BenchmarkThousandNodes(b *testing.B) {
 		}
 	})
 	m := s.watch()
-	_, startCPU := p.takes(b)
+	_, startCPU := p.resourceUse(b)
 	begun := time.Now()
 	left := 9000.0
 	for round := range rounds {
 		left *= .85 // a large fall each time, which the manager writes at once
 		tick := time.NewTicker(time.Second / time.Duration(perSecond))
-		each(32, nodes, func(i int) {
+		forEach(32, nodes, func(i int) {
 			<-tick.C
 			name := fmt.Sprintf("scale-%04d", i)
 			m.expect(name, int64(left), time.Now())
@@ -61,13 +61,13 @@ func BenchmarkThousandNodes(b *testing.B) {
 	}
 	delays := m.wait(b, nodes*rounds, time.Minute)
 	took := time.Since(begun)
-	after, endCPU := p.takes(b)
+	after, endCPU := p.resourceUse(b)
 	slices.Sort(delays)
 	at := func(p float64) time.Duration { return delays[min(len(delays)-1, int(p*float64(len(delays))))] }
 	b.Logf("%d reports in %v: report to node p50 %v, p99 %v, most %v", len(delays), took.Round(time.Second), at(.5), at(.99), delays[len(delays)-1])
 	b.Logf("the manager: %s, %.0f%% of a CPU", after, 100*(endCPU-startCPU).Seconds()/took.Seconds())
-	b.Logf("%s", p.scraped(b, "tenon_manager_node_writes_total"))
-	b.Logf("%s", p.scraped(b, "tenon_manager_report_delay_seconds"))
+	b.Logf("%s", p.scrape(b, "tenon_manager_node_writes_total"))
+	b.Logf("%s", p.scrape(b, "tenon_manager_report_delay_seconds"))
 	b.ReportMetric(at(.5).Seconds(), "p50-s")
 	b.ReportMetric(at(.99).Seconds(), "p99-s")
 	b.ReportMetric(100*(endCPU-startCPU).Seconds()/took.Seconds(), "cpu-percent")
@@ -76,8 +76,8 @@ func BenchmarkThousandNodes(b *testing.B) {
 	}
 }
 
-// each calls f for the numbers from 0 to n-1 in several goroutines.
-func each(workers, n int, f func(int)) {
+// forEach calls f for the numbers from 0 to n-1 in several goroutines.
+func forEach(workers, n int, f func(int)) {
 	next := make(chan int)
 	var all sync.WaitGroup
 	for range workers {

@@ -34,8 +34,8 @@ func TestAReportBecomesAllocatableWithinASecond(t *testing.T) {
 	s.node("n1")
 	s.report("n1", batchOf(4000, 4))
 	s.becomes("n1", "5200m "+mem4, soon)
-	s.eventually("the report says what was published", now, func() bool {
-		p := s.published("n1")
+	s.waitUntil("the report says what was published", now, func() bool {
+		p := s.publishedPart("n1")
 		return p.CPU != nil && p.CPU.String() == "5200m" && p.Memory != nil && p.Reason == "as the agent reports" && !p.At.IsZero()
 	})
 	s.report("n1", batchOf(8000, 4))
@@ -62,11 +62,11 @@ func TestSettingsHoldAsTheyAreWritten(t *testing.T) {
 	set(`{"enable":true,"cpuReclaimThresholdPercent":40}`)
 	s.becomes("n1", "2000m "+mem4, now)
 	set(`{"enable":true,"cpuReclaimThresholdPercent":"x"}`) // an invalid value: the old one stays
-	s.eventually("the fault is logged", now, func() bool { return r.log.count("cpuReclaimThresholdPercent") > 0 })
+	s.waitUntil("the fault is logged", now, func() bool { return r.log.count("cpuReclaimThresholdPercent") > 0 })
 	set(`{"enable":false}`)
 	s.becomes("n1", "none none", now)
-	s.eventually("the report says why", now, func() bool { return s.published("n1").Reason == "colocation is not enabled for this node" })
-	s.eventually("an event names the fault", now, func() bool {
+	s.waitUntil("the report says why", now, func() bool { return s.publishedPart("n1").Reason == "colocation is not enabled for this node" })
+	s.waitUntil("an event names the fault", now, func() bool {
 		var list eventsv1.EventList
 		s.must(s.client.List(s.ctx, &list))
 		for _, e := range list.Items {
@@ -77,8 +77,8 @@ func TestSettingsHoldAsTheyAreWritten(t *testing.T) {
 		return false
 	})
 	s.must(s.client.Delete(s.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.config.Namespace, Name: s.config.Name}}))
-	s.eventually("it is missed", now, func() bool { return r.log.count("the last settings hold") > 0 })
-	s.eventually("an event says so", soon, func() bool {
+	s.waitUntil("it is missed", now, func() bool { return r.log.count("the last settings hold") > 0 })
+	s.waitUntil("an event says so", soon, func() bool {
 		var list eventsv1.EventList
 		s.must(s.client.List(s.ctx, &list))
 		return slices.ContainsFunc(list.Items, func(e eventsv1.Event) bool { return e.Reason == "ConfigMissing" && e.Regarding.Namespace == s.name })
@@ -101,13 +101,13 @@ func TestAStaleReportTakesTheResourcesAway(t *testing.T) {
 	clock.advance(14 * time.Minute)
 	s.touch("n1")
 	time.Sleep(200 * time.Millisecond)
-	if got := s.has("n1"); got != "5200m "+mem4 {
+	if got := s.batchResources("n1"); got != "5200m "+mem4 {
 		t.Errorf("after 14 minutes there is %s", got)
 	}
 	clock.advance(time.Minute)
 	s.touch("n1")
 	s.becomes("n1", "none none", now)
-	s.eventually("an event says so", soon, func() bool { return s.event("n1", "BatchResourcesDegraded", "no good report for 15m0s") })
+	s.waitUntil("an event says so", soon, func() bool { return s.event("n1", "BatchResourcesDegraded", "no good report for 15m0s") })
 	if got := gauge(t, r, "stale"); got != 1 {
 		t.Errorf("%v nodes are stale", got)
 	}
@@ -115,7 +115,7 @@ func TestAStaleReportTakesTheResourcesAway(t *testing.T) {
 	clock.advance(Pause)
 	s.touch("n1")
 	s.becomes("n1", "5200m "+mem4, now)
-	s.eventually("an event says so", soon, func() bool { return s.event("n1", "BatchResourcesRestored", "") })
+	s.waitUntil("an event says so", soon, func() bool { return s.event("n1", "BatchResourcesRestored", "") })
 }
 
 func TestGarbageIsRefusedAndNeverPublished(t *testing.T) {
@@ -137,13 +137,13 @@ func TestGarbageIsRefusedAndNeverPublished(t *testing.T) {
 		b := batchOf(1000, 1)
 		change(b)
 		s.report("n1", b)
-		s.eventually(name+" is refused", now, func() bool { return r.log.count("state=refused") > 0 })
-		s.eventually(name+" is refused in the report", Pause+now, func() bool { return strings.Contains(s.published("n1").Reason, "refused: batch-") })
-		if got := s.has("n1"); got != "5200m "+mem4 {
+		s.waitUntil(name+" is refused", now, func() bool { return r.log.count("state=refused") > 0 })
+		s.waitUntil(name+" is refused in the report", Pause+now, func() bool { return strings.Contains(s.publishedPart("n1").Reason, "refused: batch-") })
+		if got := s.batchResources("n1"); got != "5200m "+mem4 {
 			t.Errorf("%s: the node has %s", name, got)
 		}
 	}
-	s.eventually("an event says so", soon, func() bool { return s.event("n1", "BatchResourcesDegraded", "refused: batch-") })
+	s.waitUntil("an event says so", soon, func() bool { return s.event("n1", "BatchResourcesDegraded", "refused: batch-") })
 	s.report("n1", batchOf(5000, 4))
 	s.becomes("n1", "4200m "+mem4, Pause+now)
 }
@@ -207,16 +207,16 @@ func TestAManagerThatDiesInAWriteLeavesNothingHalfDone(t *testing.T) {
 			if arrives {
 				want = "5200m " + mem4
 			}
-			if got := s.has("n1"); got != want {
+			if got := s.batchResources("n1"); got != want {
 				t.Errorf("the node has %s, want %s", got, want)
 			}
-			if p := s.published("n1"); p.Reason != "" {
+			if p := s.publishedPart("n1"); p.Reason != "" {
 				t.Errorf("the stopped manager still wrote: %+v", p)
 			}
 			s.rc = whole
 			s.start()
 			s.becomes("n1", "5200m "+mem4, soon)
-			s.eventually("the report says so", soon, func() bool { return s.published("n1").CPU != nil })
+			s.waitUntil("the report says so", soon, func() bool { return s.publishedPart("n1").CPU != nil })
 			first.stop()
 		})
 	}
@@ -235,7 +235,7 @@ func TestAnotherReplicaTakesOver(t *testing.T) {
 	s.report("n2", batchOf(4000, 4))
 	s.becomes("n1", "5200m "+mem4, soon)
 	b := s.start()
-	s.eventually("the other replica runs", soon, func() bool { return b.log.count("Attempting to acquire leader lease") > 0 })
+	s.waitUntil("the other replica runs", soon, func() bool { return b.log.count("Attempting to acquire leader lease") > 0 })
 	s.report("n1", batchOf(8000, 4))
 	s.becomes("n1", "1200m "+mem4, now)
 	if n := b.log.count("msg=wrote"); n != 0 {
@@ -246,7 +246,7 @@ func TestAnotherReplicaTakesOver(t *testing.T) {
 	s.report("n1", batchOf(9000, 4))
 	s.becomes("n1", "200m "+mem4, soon)
 	t.Logf("after the end of a replica, the next one wrote a fall after %v", time.Since(start))
-	if got := s.has("n2"); got != "5200m "+mem4 {
+	if got := s.batchResources("n2"); got != "5200m "+mem4 {
 		t.Errorf("taking over changed a node: %s", got)
 	}
 	if n := b.log.count("the age of its report is not known"); n != 0 {
@@ -273,7 +273,7 @@ func TestAReplicaThatIsCutOffStopsBeforeTheOtherBegins(t *testing.T) {
 	s.becomes("n1", "5200m "+mem4, soon)
 	s.rc = whole
 	b := s.start()
-	s.eventually("the other replica runs", soon, func() bool { return b.log.count("Attempting to acquire leader lease") > 0 })
+	s.waitUntil("the other replica runs", soon, func() bool { return b.log.count("Attempting to acquire leader lease") > 0 })
 	start := time.Now()
 	cut.Store(true)
 	s.report("n1", batchOf(8000, 4))
@@ -292,8 +292,8 @@ func TestADryRunWritesNothing(t *testing.T) {
 	s.node("n1")
 	s.report("n1", batchOf(4000, 4))
 	r := s.start(func(o *Options) { o.DryRun = true })
-	s.eventually("it says what it would write", soon, func() bool { return r.log.count("would write\" node=n1 batch-cpu=5200m") > 0 })
-	if got := s.has("n1"); got != "none none" {
+	s.waitUntil("it says what it would write", soon, func() bool { return r.log.count("would write\" node=n1 batch-cpu=5200m") > 0 })
+	if got := s.batchResources("n1"); got != "none none" {
 		t.Errorf("the node has %s", got)
 	}
 }
@@ -355,12 +355,12 @@ func TestADoubtMakesAnEventAndItsEndAnother(t *testing.T) {
 		s.must(s.client.Patch(s.ctx, n, client.RawPatch(types.MergePatchType, []byte(patch))))
 	}
 	note(`"{\"allocations\":[{\"resources\":{\"kubernetes.io/batch-cpu\":\"many\"}}]}"`)
-	s.eventually("an event says that it is degraded", soon, func() bool { return s.event("doubted", "BatchResourcesDegraded", thirdPartyKey) })
+	s.waitUntil("an event says that it is degraded", soon, func() bool { return s.event("doubted", "BatchResourcesDegraded", thirdPartyKey) })
 	if s.event("doubted", "BatchResourcesRestored", "") {
 		t.Error("an event says that it is restored")
 	}
 	note("null")
-	s.eventually("an event says that it is restored", soon, func() bool { return s.event("doubted", "BatchResourcesRestored", "") })
+	s.waitUntil("an event says that it is restored", soon, func() bool { return s.event("doubted", "BatchResourcesRestored", "") })
 	if n := r.log.count("msg=restored"); n != 1 {
 		t.Errorf("%d lines of the log say that it is restored", n)
 	}

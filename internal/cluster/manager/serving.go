@@ -116,7 +116,7 @@ func (a *authority) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 func (a *authority) injectMutating(ctx context.Context, ca []byte) error {
 	var c admissionv1.MutatingWebhookConfiguration
 	if err := a.client.Get(ctx, client.ObjectKey{Name: a.hooks}, &c); err != nil {
-		return absent(err, "MutatingWebhookConfiguration", a.hooks)
+		return ignoreMissing(err, "MutatingWebhookConfiguration", a.hooks)
 	}
 	next := c.DeepCopy()
 	for i := range next.Webhooks {
@@ -128,7 +128,7 @@ func (a *authority) injectMutating(ctx context.Context, ca []byte) error {
 func (a *authority) injectValidating(ctx context.Context, ca []byte) error {
 	var c admissionv1.ValidatingWebhookConfiguration
 	if err := a.client.Get(ctx, client.ObjectKey{Name: a.hooks}, &c); err != nil {
-		return absent(err, "ValidatingWebhookConfiguration", a.hooks)
+		return ignoreMissing(err, "ValidatingWebhookConfiguration", a.hooks)
 	}
 	next := c.DeepCopy()
 	for i := range next.Webhooks {
@@ -137,9 +137,9 @@ func (a *authority) injectValidating(ctx context.Context, ca []byte) error {
 	return a.inject(ctx, next, &c, "ValidatingWebhookConfiguration")
 }
 
-// absent ignores the error of a missing webhook configuration. It may be
+// ignoreMissing ignores the error of a missing webhook configuration. It may be
 // created later, or the webhooks may not be wanted.
-func absent(err error, kind, name string) error {
+func ignoreMissing(err error, kind, name string) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -7,9 +7,10 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// young is an age. A younger report counts as fresh even if this process has not seen it change.
-// The age depends on the clock of the node, which may be ahead by the same time.
-const young = 2 * time.Minute
+// youngAge is an age. A younger report counts as fresh even if this process has
+// not seen it change. The age depends on the clock of the node, which may be
+// ahead by the same time.
+const youngAge = 2 * time.Minute
 
 // sightings stores when this process saw each report change. A replica that is not the leader
 // stores it, too, so that it knows which reports are stale when it becomes the leader.
@@ -46,7 +47,7 @@ func (s *sightings) see(r *v1alpha1.NodeReport) Sighting {
 	switch {
 	case !known:
 		age := now.Sub(r.Status.Reported.Time)
-		next.at, next.fresh = now, age < young && age > -young
+		next.at, next.fresh = now, age < youngAge && age > -youngAge
 	case last.run != next.run || last.sequence != next.sequence || !last.reported.Equal(next.reported):
 		next.at, next.fresh = now, true
 	}

@@ -98,8 +98,8 @@ func (s *simulated) report() v1alpha1.NodeReportStatus {
 func (s *simulated) node(reservedCPU unit.MilliCPU, reservedMemory unit.Bytes) *corev1.Node {
 	total := s.snap.MemoryTotal.Or(0)
 	n := machineOf(int64(len(s.snap.Busy)), int64(total/gib))
-	n.Status.Allocatable[corev1.ResourceCPU] = cpu.reported(int64(len(s.snap.Busy))*1000 - int64(reservedCPU))
-	n.Status.Allocatable[corev1.ResourceMemory] = memory.reported(int64(total - reservedMemory))
+	n.Status.Allocatable[corev1.ResourceCPU] = cpu.reportQuantity(int64(len(s.snap.Busy))*1000 - int64(reservedCPU))
+	n.Status.Allocatable[corev1.ResourceMemory] = memory.reportQuantity(int64(total - reservedMemory))
 	return n
 }
 

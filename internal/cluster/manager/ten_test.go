@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "rewrite the table of situations")
 // that running pods request.
 func TestTenSituations(t *testing.T) {
 	base := func(change func(*policy.Overcommit)) policy.Overcommit {
-		c := colocated()
+		c := colocationDefaults()
 		c.Window, c.Look = 5*time.Minute, time.Minute
 		if change != nil {
 			change(&c)
@@ -69,7 +69,7 @@ func TestTenSituations(t *testing.T) {
 		}
 		api := one.node.node(one.kept, one.keptToo)
 		if one.stands != [kinds]int64{} {
-			has(api, one.stands[cpu], one.stands[memory])
+			giveBatch(api, one.stands[cpu], one.stands[memory])
 		}
 		status := one.node.report()
 		v := Decide(Case{At: epoch, Rules: one.node.config.Overcommit, Node: factsOf(api), Report: Sighting{Batch: &status.Batch, Seen: epoch, Fresh: true}})
@@ -77,12 +77,12 @@ func TestTenSituations(t *testing.T) {
 		for k, line := range []string{one.node.state.Batch.Offer.CPU.String(), one.node.state.Batch.Offer.Memory.String()} {
 			k := kind(k)
 			got, want := v.Want[k].Or(-1), one.node.reference(k, api)
-			fmt.Fprintf(&text, "   %-12v %s\n   %12s published %s, reference %s\n", k, line, "", k.readable(got), k.readable(want))
+			fmt.Fprintf(&text, "   %-12v %s\n   %12s published %s, reference %s\n", k, line, "", k.printAmount(got), k.printAmount(want))
 			if v.State == Held {
 				want = [kinds]int64{3500, int64(6 * gib)}[k]
 			}
 			if d := got - want; d < -3 && k == cpu || d > 3 && k == cpu || k == memory && (d < -8192 || d > 8192) {
-				t.Errorf("%s: %v is %s, the reference gives %s", one.name, k, k.readable(got), k.readable(want))
+				t.Errorf("%s: %v is %s, the reference gives %s", one.name, k, k.printAmount(got), k.printAmount(want))
 			}
 		}
 		if v.State != Published {
@@ -108,11 +108,11 @@ func TestTenSituations(t *testing.T) {
 // They have the amount 0, because the agent has measured nothing yet, and must
 // not lower the published amounts.
 func TestAnAgentThatStartsTakesNothingAway(t *testing.T) {
-	c := colocated()
+	c := colocationDefaults()
 	c.Window, c.Look = 5*time.Minute, time.Minute
 	s := newSimulated(16, 64*gib, c)
 	s.work = []job{{class: node.LS, asked: 1000, used: 500, wants: gib, has: gib}}
-	n := has(s.node(0, 0), 5200, 30<<30)
+	n := giveBatch(s.node(0, 0), 5200, 30<<30)
 	var m Memory
 	for second := range 120 {
 		s.pass(time.Second)

@@ -71,7 +71,7 @@ func endAgents(ctx context.Context, c client.Client, agents client.ObjectKey, lo
 		case err != nil && ctx.Err() == nil:
 			log.Warn("cannot check whether the agents have ended; trying again", "error", err)
 		case err == nil && time.Since(begun) >= lost:
-			if nodes, err := onLostNodes(ctx, c, set); err != nil {
+			if nodes, err := lostNodes(ctx, c, set); err != nil {
 				log.Warn("cannot list the nodes with remaining agents", "error", err)
 			} else if len(nodes) > 0 {
 				log.Warn("not waiting for agents on nodes that are not ready: their changes stay until the node is ready again", "nodes", nodes)
@@ -86,9 +86,9 @@ func endAgents(ctx context.Context, c client.Client, agents client.ObjectKey, lo
 	}
 }
 
-// onLostNodes returns the nodes on which pods of a DaemonSet remain. If any of
+// lostNodes returns the nodes on which pods of a DaemonSet remain. If any of
 // these nodes is ready, it returns nil.
-func onLostNodes(ctx context.Context, c client.Client, set *appsv1.DaemonSet) (nodes []string, err error) {
+func lostNodes(ctx context.Context, c client.Client, set *appsv1.DaemonSet) (nodes []string, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func onLostNodes(ctx context.Context, c client.Client, set *appsv1.DaemonSet) (n
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("read node %s: %w", name, err)
 		}
-		if ready(&n) {
+		if isReady(&n) {
 			return nil, nil
 		}
 		nodes = append(nodes, name)
@@ -112,9 +112,9 @@ func onLostNodes(ctx context.Context, c client.Client, set *appsv1.DaemonSet) (n
 	return nodes, nil
 }
 
-// ready reports whether the condition Ready of a node is true. It returns false
-// if the node does not exist.
-func ready(n *corev1.Node) bool {
+// isReady reports whether the condition Ready of a node is true. It returns
+// false if the node does not exist.
+func isReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
@@ -143,7 +143,7 @@ func clearNodes(ctx context.Context, c client.Client, log *slog.Logger) error {
 	}
 	none := map[corev1.ResourceName]any{}
 	for k := range kinds {
-		none[k.batch()] = nil
+		none[k.batchName()] = nil
 	}
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"capacity": none, "allocatable": none}})
 	if err != nil {
@@ -153,7 +153,7 @@ func clearNodes(ctx context.Context, c client.Client, log *slog.Logger) error {
 	var errs []error
 	for i := range list.Items {
 		n := &list.Items[i]
-		if !promises(n) {
+		if !offersBatch(n) {
 			continue
 		}
 		err := c.Status().Patch(ctx, n, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(Owner))
@@ -167,13 +167,13 @@ func clearNodes(ctx context.Context, c client.Client, log *slog.Logger) error {
 	return errors.Join(errs...)
 }
 
-// promises reports whether a node offers batch resources.
-func promises(n *corev1.Node) bool {
+// offersBatch reports whether a node offers batch resources.
+func offersBatch(n *corev1.Node) bool {
 	for k := range kinds {
-		if _, has := n.Status.Capacity[k.batch()]; has {
+		if _, has := n.Status.Capacity[k.batchName()]; has {
 			return true
 		}
-		if _, has := n.Status.Allocatable[k.batch()]; has {
+		if _, has := n.Status.Allocatable[k.batchName()]; has {
 			return true
 		}
 	}

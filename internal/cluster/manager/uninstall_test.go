@@ -62,7 +62,7 @@ func TestUninstallWaitsForTheAgentsAndThenClearsTheNodes(t *testing.T) {
 		s.must(Uninstall(s.ctx, s.rc, key, log))
 		var n corev1.Node
 		s.must(s.client.Get(s.ctx, client.ObjectKey{Name: "a"}, &n))
-		if promises(&n) || n.Status.Capacity.Cpu().Value() != 4 {
+		if offersBatch(&n) || n.Status.Capacity.Cpu().Value() != 4 {
 			t.Errorf("node a has %v of %v", n.Status.Allocatable, n.Status.Capacity)
 		}
 		if err := s.client.Get(s.ctx, client.ObjectKey{Name: "a"}, &report); client.IgnoreNotFound(err) != nil || err == nil {
@@ -103,7 +103,7 @@ func TestUninstallDoesNotWaitForLostNodes(t *testing.T) {
 	for _, name := range []string{"lost", "works"} {
 		var n corev1.Node
 		s.must(s.client.Get(s.ctx, client.ObjectKey{Name: name}, &n))
-		if promises(&n) {
+		if offersBatch(&n) {
 			t.Errorf("node %s is left with %v", name, n.Status.Allocatable)
 		}
 	}

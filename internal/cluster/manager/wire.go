@@ -57,7 +57,7 @@ func (o Options) publish(m manager.Manager) (*settings, error) {
 	}
 	here, yes := false, true
 	err := controllerruntime.NewControllerManagedBy(m).Named("settings").For(&corev1.ConfigMap{}).
-		WatchesRawSource(once()).
+		WatchesRawSource(triggerOnce()).
 		WithOptions(controller.Options{NeedLeaderElection: &here}).Complete(set)
 	if err != nil {
 		return nil, fmt.Errorf("follow the ConfigMap: %w", err)
@@ -104,9 +104,9 @@ func patience() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, 30*time.Second)
 }
 
-// once triggers one reconciliation at the start of the controller, even if the
-// object does not exist.
-func once() source.Source {
+// triggerOnce triggers one reconciliation at the start of the controller, even
+// if the object does not exist.
+func triggerOnce() source.Source {
 	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		q.Add(reconcile.Request{})
 		return nil
@@ -195,7 +195,7 @@ func (o Options) serve(m manager.Manager, cert *serving, set *settings) error {
 	}
 	a := &authority{client: m.GetClient(), secret: own, hooks: o.Name, names: o.Service.names(), life: o.Lifetimes, log: o.Log, now: o.now}
 	to := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
-	err = controllerruntime.NewControllerManagedBy(m).Named("authority").WatchesRawSource(once()).
+	err = controllerruntime.NewControllerManagedBy(m).Named("authority").WatchesRawSource(triggerOnce()).
 		Watches(&corev1.Secret{}, to).Watches(&admissionv1.MutatingWebhookConfiguration{}, to).Watches(&admissionv1.ValidatingWebhookConfiguration{}, to).
 		Complete(a)
 	if err != nil {

@@ -44,11 +44,11 @@ const (
 	ReasonMissed = "PodsMissed"
 
 	reasonNone = "NoPodMissed"
-	// mostNamed is the maximum number of pods that a message names.
-	mostNamed = 5
-	// mostRead is the maximum number of pods that one search reads completely.
+	// maxNamed is the maximum number of pods that a message names.
+	maxNamed = 5
+	// maxRead is the maximum number of pods that one search reads completely.
 	// If a profile missed more pods, its status names only some of them.
-	mostRead = 500
+	maxRead = 500
 )
 
 // A Finder searches for missed pods. Each search considers the profiles that
@@ -168,7 +168,7 @@ func (f *Finder) search(ctx context.Context) error {
 		for _, c := range candidates {
 			if _, seen := judged[c.UID]; !seen {
 				judged[c.UID] = false
-				if read++; read <= mostRead {
+				if read++; read <= maxRead {
 					err := f.judge(ctx, s, c)
 					judged[c.UID] = err == nil
 					errs = append(errs, err)
@@ -177,8 +177,8 @@ func (f *Finder) search(ctx context.Context) error {
 			partial[p.Name] = partial[p.Name] || !judged[c.UID]
 		}
 	}
-	if read > mostRead {
-		f.Log.Warn("more pods may have been missed than one search reads", "read", mostRead, "unread", read-mostRead)
+	if read > maxRead {
+		f.Log.Warn("more pods may have been missed than one search reads", "read", maxRead, "unread", read-maxRead)
 	}
 	err = errors.Join(errs...)
 	for uid := range f.said {
@@ -308,7 +308,7 @@ func (f *Finder) judge(ctx context.Context, s scope, o metav1.PartialObjectMetad
 			r.Profiles = append(r.Profiles, p)
 		}
 	}
-	m, missed := admission.Missed(r)
+	m, missed := admission.ApplyMissed(r)
 	if !missed {
 		return nil
 	}

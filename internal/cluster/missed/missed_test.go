@@ -119,9 +119,9 @@ func profileOf(job string) configv1alpha1.ClusterColocationProfile {
 	}
 }
 
-// says returns the condition of a profile and its metric, which is
+// condition returns the condition of a profile and its metric, which is
 // −1 if there is none.
-func (a *apiServer) says(t *testing.T, f *Finder, job string) string {
+func (a *apiServer) condition(t *testing.T, f *Finder, job string) string {
 	t.Helper()
 	text := "absent"
 	for i := range a.profiles {
@@ -202,7 +202,7 @@ func TestAFailedSearchNeverSaysThatAllIsWell(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		for job, want := range map[string]string{"spark": x.want, "job": "False with 2 named, metric 2"} {
-			if got := a.says(t, f, job); got != want {
+			if got := a.condition(t, f, job); got != want {
 				t.Errorf("%s: %s says %q, want %q", name, job, got, want)
 			}
 		}
@@ -216,11 +216,11 @@ func TestPodsBeyondTheMostAreNotCountedAsWell(t *testing.T) {
 	a.add("job", 2)
 	f := a.finder()
 	first := f.search(t.Context())
-	a.add("spark", mostRead)
+	a.add("spark", maxRead)
 	if err := errors.Join(first, f.search(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if got := a.says(t, f, "job"); got != "False with 2 named, metric 2" {
+	if got := a.condition(t, f, "job"); got != "False with 2 named, metric 2" {
 		t.Errorf("unread pods: %s", got)
 	}
 	a.pods = nil
@@ -228,7 +228,7 @@ func TestPodsBeyondTheMostAreNotCountedAsWell(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, job := range []string{"spark", "job"} {
-		if got := a.says(t, f, job); got != "True with 0 named, metric 0" {
+		if got := a.condition(t, f, job); got != "True with 0 named, metric 0" {
 			t.Errorf("without pods, %s says %s", job, got)
 		}
 	}

@@ -63,8 +63,8 @@ func (f *Finder) report(ctx context.Context, p *configv1alpha1.ClusterColocation
 func message(pods []string) string {
 	slices.Sort(pods)
 	named, more := pods, ""
-	if len(pods) > mostNamed {
-		named, more = pods[:mostNamed], fmt.Sprintf(" and %d more", len(pods)-mostNamed)
+	if len(pods) > maxNamed {
+		named, more = pods[:maxNamed], fmt.Sprintf(" and %d more", len(pods)-maxNamed)
 	}
 	return fmt.Sprintf("pods that match run without it, because the webhook was not reached when they were created, or because their labels are newer: %s%s; create them again", strings.Join(named, ", "), more)
 }

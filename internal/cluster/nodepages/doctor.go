@@ -11,8 +11,8 @@ import (
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 )
 
-// mostNamed is the maximum number of nodes that a line names.
-const mostNamed = 5
+// maxNamed is the maximum number of nodes that a line names.
+const maxNamed = 5
 
 // Doctor prints the mechanism of each feature on each node, and the problems of
 // the nodes and of the colocation profiles. healthy is true if there are no
@@ -22,7 +22,7 @@ func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, no
 	silent, agents := map[string][]string{}, map[string][]string{}
 	var known []Node
 	for _, n := range nodes {
-		if why := n.silent(now); why != "" {
+		if why := n.silenceReason(now); why != "" {
 			silent[why] = append(silent[why], n.Name)
 		}
 		if n.Report != nil {
@@ -37,11 +37,11 @@ func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, no
 	fmt.Fprintf(&b, "%d node%s, %d with a report\n", len(nodes), plural, len(known))
 	healthy = len(silent) == 0 && len(known) > 0
 	for _, why := range sorted(silent) {
-		fmt.Fprintf(&b, "  %s: %s (%s)\n", why, named(silent[why]), lookForAgent)
+		fmt.Fprintf(&b, "  %s: %s (%s)\n", why, printNames(silent[why]), lookForAgent)
 	}
 	if len(agents) > 1 {
 		for _, version := range sorted(agents) {
-			fmt.Fprintf(&b, "  tenond %s: %s\n", orDash(version), named(agents[version]))
+			fmt.Fprintf(&b, "  tenond %s: %s\n", orDash(version), printNames(agents[version]))
 		}
 	}
 	means(&b, known)
@@ -73,7 +73,7 @@ func means(b *strings.Builder, nodes []Node) {
 	}
 	for _, f := range sorted(features) {
 		for _, how := range sorted(features[f]) {
-			fmt.Fprintf(b, "  %-12s %s: %s\n", f, how, named(features[f][how]))
+			fmt.Fprintf(b, "  %-12s %s: %s\n", f, how, printNames(features[f][how]))
 		}
 	}
 }
@@ -91,7 +91,7 @@ func conditions(b *strings.Builder, nodes []Node, profiles []configv1alpha1.Clus
 		}
 	}
 	for _, n := range nodes {
-		for _, c := range n.wrong() {
+		for _, c := range n.problems() {
 			what := fmt.Sprintf("%s: %s: %s", c.Type, c.Reason, c.Message)
 			wrong[what] = append(wrong[what], n.Name)
 		}
@@ -101,16 +101,17 @@ func conditions(b *strings.Builder, nodes []Node, profiles []configv1alpha1.Clus
 	}
 	b.WriteString("\nProblems\n")
 	for _, what := range sorted(wrong) {
-		fmt.Fprintf(b, "  %s: %s\n", named(wrong[what]), what)
+		fmt.Fprintf(b, "  %s: %s\n", printNames(wrong[what]), what)
 	}
 	return false
 }
 
-// named prints the names of the first few nodes, and the number of the others.
-func named(nodes []string) string {
+// printNames prints the names of the first few nodes, and the number of the
+// others.
+func printNames(nodes []string) string {
 	slices.Sort(nodes)
-	if len(nodes) <= mostNamed {
+	if len(nodes) <= maxNamed {
 		return strings.Join(nodes, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(nodes[:mostNamed], ", "), len(nodes)-mostNamed)
+	return fmt.Sprintf("%s and %d more", strings.Join(nodes[:maxNamed], ", "), len(nodes)-maxNamed)
 }

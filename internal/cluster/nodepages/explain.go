@@ -27,7 +27,7 @@ func Explain(n Node, now time.Time) string {
 		fmt.Fprintf(&b, " by tenond %s", s.Agent)
 	}
 	b.WriteString("\n")
-	if n.silent(now) != "" {
+	if n.silenceReason(now) != "" {
 		b.WriteString("  the agent is silent: what follows may not be true any more\n")
 	}
 	b.WriteString("\n")
@@ -36,7 +36,7 @@ func Explain(n Node, now time.Time) string {
 	}
 	amount(&b, "batch-cpu", s.Batch.CPU, cpu)
 	amount(&b, "batch-memory", s.Batch.Memory, memory)
-	published(&b, n, now)
+	printPublished(&b, n, now)
 	trials(&b, s.Trials, now)
 	return b.String()
 }
@@ -90,9 +90,9 @@ func amount(b *strings.Builder, name string, a *v1alpha1.BatchAmount, show func(
 	b.WriteString("\n")
 }
 
-// published prints the amounts that the scheduler sees, and the reason.
-func published(b *strings.Builder, n Node, now time.Time) {
-	fmt.Fprintf(b, "The scheduler sees batch-cpu %s, batch-memory %s", promised(n, kube.BatchCPU), promised(n, kube.BatchMemory))
+// printPublished prints the amounts that the scheduler sees, and the reason.
+func printPublished(b *strings.Builder, n Node, now time.Time) {
+	fmt.Fprintf(b, "The scheduler sees batch-cpu %s, batch-memory %s", batchAmount(n, kube.BatchCPU), batchAmount(n, kube.BatchMemory))
 	p := n.Report.Status.Published
 	if p == nil {
 		b.WriteString(": the manager has not looked at this report (kubectl -n tenon-system get pods)\n")
@@ -110,16 +110,16 @@ func published(b *strings.Builder, n Node, now time.Time) {
 		is   *resource.Quantity
 	}{{kube.BatchCPU, p.CPU}, {kube.BatchMemory, p.Memory}} {
 		q, has := n.Status.Allocatable[k.name]
-		if k.is != nil && has && q.Sign() >= 0 && !same(k.name, *k.is, q) {
+		if k.is != nil && has && q.Sign() >= 0 && !sameAmount(k.name, *k.is, q) {
 			fmt.Fprintf(b, "  but the manager wrote %s of %s: another component also writes the status of this node\n", k.is.String(), k.name)
 		}
 	}
 }
 
-// same reports whether the amount that the manager wrote is equal to the amount
-// in the status of the node. The first amount (wrote) is in CPUs, the second
-// (stands) in thousandths of a CPU.
-func same(name corev1.ResourceName, wrote, stands resource.Quantity) bool {
+// sameAmount reports whether the amount that the manager wrote is equal to the
+// amount in the status of the node. The first amount (wrote) is in CPUs, the
+// second (stands) in thousandths of a CPU.
+func sameAmount(name corev1.ResourceName, wrote, stands resource.Quantity) bool {
 	if name == kube.BatchCPU {
 		return wrote.MilliValue() == stands.Value()
 	}

@@ -55,12 +55,12 @@ func (n Node) age(now time.Time) time.Duration {
 // Age prints the time since the agent wrote the report, as in "4s ago".
 func (n Node) Age(now time.Time) string { return duration(n.age(now)) + " ago" }
 
-// Silent reports whether the state of the node is not known.
-func (n Node) Silent(now time.Time) bool { return n.silent(now) != "" }
+// IsSilent reports whether the state of the node is not known.
+func (n Node) IsSilent(now time.Time) bool { return n.silenceReason(now) != "" }
 
-// silent returns the reason why the state of the node is not known; empty if it
-// is known.
-func (n Node) silent(now time.Time) string {
+// silenceReason returns the reason why the state of the node is not known;
+// empty if it is known.
+func (n Node) silenceReason(now time.Time) string {
 	switch {
 	case n.Report == nil:
 		return "no report"
@@ -70,10 +70,10 @@ func (n Node) silent(now time.Time) string {
 	return ""
 }
 
-// wrong returns the conditions that show a problem: a feature that is enabled
+// problems returns the conditions that show a problem: a feature that is enabled
 // but does not work, or knobs that another program keeps writing. A suppression
 // without effect is no problem.
-func (n Node) wrong() []metav1.Condition {
+func (n Node) problems() []metav1.Condition {
 	var all []metav1.Condition
 	for _, c := range n.Report.Status.Conditions {
 		if c.Status == metav1.ConditionFalse && c.Type != "Suppressing" || c.Reason == "Contested" {
@@ -89,7 +89,7 @@ func Top(nodes []Node, now time.Time) string {
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tCPU\tCPU%\tMEMORY\tMEMORY%\tBATCH-CPU\tBATCH-MEMORY\tPODS\tISOLATION\tREPORTED\tTROUBLE")
 	for _, n := range nodes {
-		batchCPU, batchMemory := promised(n, kube.BatchCPU), promised(n, kube.BatchMemory)
+		batchCPU, batchMemory := batchAmount(n, kube.BatchCPU), batchAmount(n, kube.BatchMemory)
 		if n.Report == nil {
 			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t%s\t%s\t-\t-\t-\tno report\n", n.Name, batchCPU, batchMemory)
 			continue
@@ -99,7 +99,7 @@ func Top(nodes []Node, now time.Time) string {
 		if n.age(now) > silentFor {
 			trouble = append(trouble, "silent")
 		}
-		for _, c := range n.wrong() {
+		for _, c := range n.problems() {
 			trouble = append(trouble, c.Type)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name,
@@ -111,8 +111,8 @@ func Top(nodes []Node, now time.Time) string {
 	return b.String()
 }
 
-// promised returns the amount of a batch resource in the status of a node.
-func promised(n Node, name corev1.ResourceName) string {
+// batchAmount returns the amount of a batch resource in the status of a node.
+func batchAmount(n Node, name corev1.ResourceName) string {
 	q, has := n.Status.Allocatable[name]
 	switch {
 	case !has:

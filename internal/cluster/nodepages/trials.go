@@ -92,7 +92,7 @@ func Isolation(nodes []Node, now time.Time) string {
 		b.WriteString("\nWithout a result\n")
 	}
 	for _, text := range sorted(why) {
-		fmt.Fprintf(&b, "  %s: %s\n", named(why[text]), text)
+		fmt.Fprintf(&b, "  %s: %s\n", printNames(why[text]), text)
 	}
 	return b.String()
 }

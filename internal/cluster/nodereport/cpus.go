@@ -16,7 +16,7 @@ func cpusOf(v View) *v1alpha1.CPUs {
 	if len(s.Topology.CPUs) == 0 {
 		return nil
 	}
-	pool := v.Policy.Pool.On(s).Counted(s)
+	pool := v.Policy.Pool.WithIsolated(s).Counted(s)
 	r := place.Report{Topology: s.Topology, Manager: v.CPUManager, Reserved: s.Topology.All().Minus(pool), Keep: hold.Keep(v.Policy.Suppress.KeepPercent(), pool)}
 	notes := map[string]node.WorkloadID{}
 	var refused []v1alpha1.RefusedCPUs
@@ -24,7 +24,7 @@ func cpusOf(v View) *v1alpha1.CPUs {
 		uid := w.Overrides.CPUs.Pod
 		h, held := g.Shared[w.ID]
 		if set, own := g.Of[w.ID]; own {
-			h, held = pick.Hold{Grade: pick.Own, CPUs: set, Apart: pick.Apart(w.Overrides.CPUs.Apart)}, true
+			h, held = pick.Hold{Grade: pick.Own, CPUs: set, Apart: pick.Separation(w.Overrides.CPUs.Apart)}, true
 		}
 		why := g.Why[w.ID]
 		switch {
@@ -37,7 +37,7 @@ func cpusOf(v View) *v1alpha1.CPUs {
 			refused = append(refused, v1alpha1.RefusedCPUs{UID: uid, Why: clip(why)})
 		}
 	}
-	cpus := cpureport.Of(r)
+	cpus := cpureport.Convert(r)
 	cpus.Refused = refused
 	for i := range cpus.Held {
 		h := &cpus.Held[i]

@@ -45,13 +45,13 @@ var features = []feature{
 		return available(v, "memory.min, memory.low, memory.high", node.FeatureMemoryProtect)
 	}},
 	{"resctrl", "Resctrl", func(c policy.Config) bool { return len(c.Cache.Classes) > 0 }, func(v View) (string, string) {
-		return either(v, node.FeatureResctrlL3, node.FeatureResctrlMB)
+		return splitMechanisms(v, node.FeatureResctrlL3, node.FeatureResctrlMB)
 	}},
 	{"blkioQOS", "BlockIO", func(c policy.Config) bool { return len(c.IO.Classes) > 0 }, func(v View) (string, string) {
-		return either(v, node.FeatureIOMax, node.FeatureIOWeight, node.FeatureBFQWeight, node.FeatureIOLatency)
+		return splitMechanisms(v, node.FeatureIOMax, node.FeatureIOWeight, node.FeatureBFQWeight, node.FeatureIOLatency)
 	}},
 	{"eviction", "Eviction", evicts, func(v View) (string, string) {
-		if !v.Tick.Snapshot.Capabilities.Can(node.FeatureCgroupFreezer) {
+		if !v.Tick.Snapshot.Capabilities.Has(node.FeatureCgroupFreezer) {
 			return "Eviction API", "workloads that grow while memory is short are not frozen: " + v.Tick.Snapshot.Capabilities[node.FeatureCgroupFreezer].Why
 		}
 		return "Eviction API, " + string(node.FeatureCgroupFreezer), ""
@@ -72,9 +72,9 @@ func available(v View, by string, m node.Feature) (string, string) {
 	return "", a.Why
 }
 
-// either returns which mechanisms of a list the node has, and why it does not
-// have the others.
-func either(v View, all ...node.Feature) (by, why string) {
+// splitMechanisms returns which mechanisms of a list the node has, and why it
+// does not have the others.
+func splitMechanisms(v View, all ...node.Feature) (by, why string) {
 	var has, lacks []string
 	for _, m := range all {
 		if a := v.Tick.Snapshot.Capabilities[m]; a.Verdict == node.Yes {
@@ -155,7 +155,7 @@ const (
 	reasonContested   = "Contested"
 )
 
-const mostListed = 5
+const maxListed = 5
 
 // conditionsOf returns the conditions of a report, unsorted.
 func conditionsOf(v View) []metav1.Condition {
@@ -195,11 +195,11 @@ func condition(kind string, is bool, reason, message string) metav1.Condition {
 func configCondition(c Config) metav1.Condition {
 	switch {
 	case len(c.Faults) > 0:
-		return condition(ConfigAccepted, false, reasonFaults, c.From+": "+list(c.Faults, mostListed)+"; the last valid values hold")
+		return condition(ConfigAccepted, false, reasonFaults, c.From+": "+list(c.Faults, maxListed)+"; the last valid values hold")
 	case c.Trouble != "":
 		return condition(ConfigAccepted, true, reasonNotRead, c.From+" is not read now, and what was read last holds: "+c.Trouble)
 	case len(c.Notices) > 0:
-		return condition(ConfigAccepted, true, reasonPartly, c.From+": "+list(c.Notices, mostListed))
+		return condition(ConfigAccepted, true, reasonPartly, c.From+": "+list(c.Notices, maxListed))
 	}
 	return condition(ConfigAccepted, true, reasonAsAsked, c.From)
 }
@@ -211,7 +211,7 @@ func podsCondition(p Pods) metav1.Condition {
 	case p.From == "":
 		return condition(PodsKnown, false, reasonNotTold, "the pods of this node are not known since the start of the agent: it keeps those that the last agent knew")
 	case len(p.Remarks) > 0:
-		return condition(PodsKnown, true, reasonPartly, fmt.Sprintf("by %s: %s", theOf(p.From), list(p.Remarks, mostListed)))
+		return condition(PodsKnown, true, reasonPartly, fmt.Sprintf("by %s: %s", theOf(p.From), list(p.Remarks, maxListed)))
 	}
 	return condition(PodsKnown, true, reasonTold, "by "+theOf(p.From))
 }
@@ -229,9 +229,9 @@ func knobsCondition(v View) metav1.Condition {
 	contested := contest.Remarks(v.Tick.Snapshot)
 	switch {
 	case len(refused) > 0:
-		return condition(KnobsWritten, false, reasonRefused, list(refused, mostListed))
+		return condition(KnobsWritten, false, reasonRefused, list(refused, maxListed))
 	case len(contested) > 0:
-		return condition(KnobsWritten, true, reasonContested, list(contested, mostListed))
+		return condition(KnobsWritten, true, reasonContested, list(contested, maxListed))
 	}
 	return condition(KnobsWritten, true, reasonAsAsked, "")
 }

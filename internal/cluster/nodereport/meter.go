@@ -15,17 +15,17 @@ const (
 	// sampleEvery is the length of a sample. The CPU and memory use of a sample
 	// is the mean over this time.
 	sampleEvery = 5 * time.Second
-	// mostGap is the maximum time between two snapshots of a sample. In a
+	// maxGap is the maximum time between two snapshots of a sample. In a
 	// longer gap, the use is unknown.
-	mostGap = 30 * time.Second
+	maxGap = 30 * time.Second
 )
 
 // windows are the periods over which percentiles are reported.
 var windows = []time.Duration{5 * time.Minute, 10 * time.Minute, 30 * time.Minute}
 
-// mostSamples is the maximum number of samples, which is that of the longest
+// maxSamples is the maximum number of samples, which is that of the longest
 // window.
-var mostSamples = int(windows[len(windows)-1] / sampleEvery)
+var maxSamples = int(windows[len(windows)-1] / sampleEvery)
 
 // A sample is the use of the node in one period.
 type sample struct {
@@ -51,13 +51,13 @@ func (m *Meter) Observe(s node.Snapshot) {
 	}
 	elapsed := s.At.Sub(m.at)
 	switch {
-	case m.at.IsZero() || elapsed < 0 || elapsed > mostGap || used < m.used:
+	case m.at.IsZero() || elapsed < 0 || elapsed > maxGap || used < m.used:
 	case elapsed < sampleEvery:
 		return
 	default:
 		m.samples = append(m.samples, sample{elapsed, unit.MilliCPU((used - m.used) * 1000 / elapsed), memory})
-		if len(m.samples) > mostSamples {
-			m.samples = slices.Delete(m.samples, 0, len(m.samples)-mostSamples)
+		if len(m.samples) > maxSamples {
+			m.samples = slices.Delete(m.samples, 0, len(m.samples)-maxSamples)
 		}
 	}
 	m.at, m.used = s.At, used

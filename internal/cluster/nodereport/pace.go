@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// leastGap is the minimum time between two reports. If the batch resources
+	// minGap is the minimum time between two reports. If the batch resources
 	// fall, the next report waits no longer than this.
-	leastGap = time.Second
+	minGap = time.Second
 	// changeGap is the minimum time before any other change is reported.
 	changeGap = 10 * time.Second
 	// heartbeat is the maximum time between two reports. Each report shows that
 	// the agent is alive.
 	heartbeat = time.Minute
 	// fallPercent is a fall of the batch resources, in percent. If they fall by
-	// more, the next report waits only for leastGap. Otherwise it waits for
+	// more, the next report waits only for minGap. Otherwise it waits for
 	// changeGap, because noise must not cause a patch every second.
 	fallPercent = 2
 )
@@ -32,10 +32,10 @@ type Pace struct {
 	last v1alpha1.NodeReportStatus
 }
 
-// Rests reports whether it is too early for any report.
-func (p *Pace) Rests(at time.Time) bool {
+// IsResting reports whether it is too early for any report.
+func (p *Pace) IsResting(at time.Time) bool {
 	passed := at.Sub(p.sent)
-	return !p.sent.IsZero() && passed >= 0 && passed < leastGap
+	return !p.sent.IsZero() && passed >= 0 && passed < minGap
 }
 
 // Due reports whether to send a report now.
@@ -44,14 +44,14 @@ func (p *Pace) Due(at time.Time, next v1alpha1.NodeReportStatus) bool {
 	switch {
 	case p.sent.IsZero() || passed < 0: // the first report, or the clock was set back
 		return true
-	case p.Rests(at):
+	case p.IsResting(at):
 		return false
 	case passed >= heartbeat || failures(p.last.Batch.CPU, next.Batch.CPU) || failures(p.last.Batch.Memory, next.Batch.Memory),
 		frees(p.last.Batch.CPU, next.Batch.CPU), frees(p.last.Batch.Memory, next.Batch.Memory),
 		!reflect.DeepEqual(p.last.CPUs, next.CPUs): // schedulers choose CPUs by this field
 		return true
 	}
-	return passed >= changeGap && differ(p.last, next)
+	return passed >= changeGap && reportsDiffer(p.last, next)
 }
 
 // Sent records that a report was given to the sender.
@@ -68,7 +68,7 @@ func failures(before, now *v1alpha1.BatchAmount) bool {
 	if now == nil || now.Amount.Sign() <= 0 {
 		return true
 	}
-	was, is := milli(before.Amount), milli(now.Amount)
+	was, is := toMilli(before.Amount), toMilli(now.Amount)
 	return was-is > was*fallPercent/100
 }
 
@@ -81,13 +81,13 @@ func frees(before, now *v1alpha1.BatchAmount) bool {
 		now != nil && now.Requested != nil && now.Requested.Cmp(*before.Requested) < 0
 }
 
-// milli returns a quantity in thousandths, as a float. Even the memory of a
+// toMilli returns a quantity in thousandths, as a float. Even the memory of a
 // node in bytes is small enough for that.
-func milli(q resource.Quantity) float64 { return q.AsApproximateFloat64() * 1000 }
+func toMilli(q resource.Quantity) float64 { return q.AsApproximateFloat64() * 1000 }
 
-// differ reports whether two reports differ. It ignores the use of the node and
-// the texts of reasons, which change all the time.
-func differ(a, b v1alpha1.NodeReportStatus) bool {
+// reportsDiffer reports whether two reports differ. It ignores the use of the
+// node and the texts of reasons, which change all the time.
+func reportsDiffer(a, b v1alpha1.NodeReportStatus) bool {
 	return !sameAmount(a.Batch.CPU, b.Batch.CPU) || !sameAmount(a.Batch.Memory, b.Batch.Memory) ||
 		a.Isolation != b.Isolation || !sameTrials(a.Trials, b.Trials) || !samePods(a.Pods, b.Pods) ||
 		!slices.EqualFunc(a.Means, b.Means, func(a, b v1alpha1.Means) bool { return a.Feature == b.Feature && a.By == b.By }) ||

@@ -95,7 +95,7 @@ func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 	}
 	status.CPUs = cpusOf(v)
 	status.Trials = trialsOf(v.Tick.Trials)
-	status.Conditions = since(conditionsOf(v), before, s.At)
+	status.Conditions = setChangeTimes(conditionsOf(v), before, s.At)
 	return status
 }
 
@@ -135,8 +135,9 @@ func memoryQuantity(b unit.Bytes) resource.Quantity {
 	return *resource.NewQuantity(int64(b), resource.BinarySI)
 }
 
-// since sorts the conditions, and sets the time at which each changed last.
-func since(now, before []metav1.Condition, at time.Time) []metav1.Condition {
+// setChangeTimes sorts the conditions, and sets the time at which each changed
+// last.
+func setChangeTimes(now, before []metav1.Condition, at time.Time) []metav1.Condition {
 	known := map[string]metav1.Condition{}
 	for _, c := range before {
 		known[c.Type] = c
@@ -163,15 +164,15 @@ func compare(a, b string) int {
 	return 0
 }
 
-// mostMessage is the maximum length, in bytes, of the message of a condition.
+// maxMessage is the maximum length, in bytes, of the message of a condition.
 // The API allows 32768.
-const mostMessage = 1024
+const maxMessage = 1024
 
 func clip(s string) string {
-	if len(s) <= mostMessage {
+	if len(s) <= maxMessage {
 		return s
 	}
-	return strings.ToValidUTF8(s[:mostMessage-4], "") + " ..."
+	return strings.ToValidUTF8(s[:maxMessage-4], "") + " ..."
 }
 
 // list joins the first texts, up to the given number (most), and says how many others there are.

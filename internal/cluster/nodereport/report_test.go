@@ -344,7 +344,7 @@ func TestAServerThatIsBackIsAskedAgainSoon(t *testing.T) {
 	var p patience
 	var got []float64
 	for _, err := range []error{away, away, away, away, away, away, away, refused, refused, refused, away, away} {
-		got = append(got, p.after(err).Seconds())
+		got = append(got, p.delayAfter(err).Seconds())
 	}
 	if want := []float64{1, 2, 4, 8, 16, 30, 30, 1, 2, 4, 8, 16}; !slices.Equal(got, want) {
 		t.Errorf("waits of %v s, want %v", got, want)
@@ -390,8 +390,8 @@ func TestAContestedKnobThatRestsIsNoRefusal(t *testing.T) {
 
 func TestALongMessageIsCutBetweenCharacters(t *testing.T) {
 	for shift := range 4 {
-		got := clip(strings.Repeat("x", shift) + strings.Repeat("µ€", mostMessage))
-		if !utf8.ValidString(got) || len(got) > mostMessage || len(got) < mostMessage-8 {
+		got := clip(strings.Repeat("x", shift) + strings.Repeat("µ€", maxMessage))
+		if !utf8.ValidString(got) || len(got) > maxMessage || len(got) < maxMessage-8 {
 			t.Errorf("%d bytes, valid %v", len(got), utf8.ValidString(got))
 		}
 	}

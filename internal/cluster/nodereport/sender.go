@@ -81,7 +81,7 @@ func (s *Sender) Run(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(jittered(p.after(err))):
+			case <-time.After(jittered(p.delayAfter(err))):
 			}
 			select {
 			case status = <-s.next: // a newer report
@@ -102,11 +102,11 @@ type patience struct {
 	denied bool
 }
 
-// after returns how long to wait after an attempt that failed with err. When
-// the API server denies access for the first time, the waits begin with the
-// shortest one again. An API server that has just started denies all requests
-// in its first seconds, until it has read the roles.
-func (p *patience) after(err error) time.Duration {
+// delayAfter returns how long to wait after an attempt that failed with err.
+// When the API server denies access for the first time, the waits begin with
+// the shortest one again. An API server that has just started denies all
+// requests in its first seconds, until it has read the roles.
+func (p *patience) delayAfter(err error) time.Duration {
 	if apiserver.Denied(err) && !p.denied {
 		p.wait, p.denied = 0, true
 	}
@@ -139,7 +139,7 @@ type appliedMeta struct {
 func (s *Sender) send(ctx context.Context, status v1alpha1.NodeReportStatus) error {
 	path := fmt.Sprintf("/apis/%s/nodereports/%s", v1alpha1.GroupVersion, s.node)
 	report := applied{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeReport", Metadata: appliedMeta{Name: s.node}}
-	fields, err := declared(status)
+	fields, err := withoutEmpty(status)
 	if err != nil {
 		return fmt.Errorf("apply %s: %w", path, err)
 	}
@@ -162,11 +162,11 @@ func (s *Sender) send(ctx context.Context, status v1alpha1.NodeReportStatus) err
 	return declare()
 }
 
-// declared converts a status to a map without empty fields. The API server
+// withoutEmpty converts a status to a map without empty fields. The API server
 // removes a field if the last report of the agent had it and this one does not.
 // If the agent applied an empty object instead, the API server would store
 // null.
-func declared(status v1alpha1.NodeReportStatus) (map[string]any, error) {
+func withoutEmpty(status v1alpha1.NodeReportStatus) (map[string]any, error) {
 	text, err := json.Marshal(status)
 	if err != nil {
 		return nil, err

@@ -86,8 +86,8 @@ func (k *kernelOf) add(p node.CgroupPath) {
 	}
 }
 
-// of returns the CPUs or NUMA nodes on which a process in a cgroup may run.
-func (k *kernelOf) of(p node.CgroupPath, file node.File) unit.CPUSet {
+// cpusOf returns the CPUs or NUMA nodes on which a process in a cgroup may run.
+func (k *kernelOf) cpusOf(p node.CgroupPath, file node.File) unit.CPUSet {
 	for ; p != ""; p = p.Parent() {
 		if v, _ := k.knobs.Now[node.Knob{Cgroup: p, File: file}].(node.CPUs); !v.Set.Empty() {
 			return v.Set
@@ -146,11 +146,11 @@ func TestAContainerStartsOnTheCPUsOfItsContract(t *testing.T) {
 				if err := resolver.Starting(t.Context(), of, nri.Created{Name: name, ID: "containerd://" + name}); err != nil {
 					t.Fatal(err)
 				}
-				had[name] = k.of(group, node.FileCPUs)
+				had[name] = k.cpusOf(group, node.FileCPUs)
 				if want := c.Containers[name]; chosen && had[name] != want {
 					t.Errorf("cgroup v%d: container %s starts on CPUs %v, and its contract says %v", version, name, had[name], want)
 				}
-				if mems, want := k.of(group, node.FileMems), unit.CPUSetOf(0); chosen && mems != want {
+				if mems, want := k.cpusOf(group, node.FileMems), unit.CPUSetOf(0); chosen && mems != want {
 					t.Errorf("cgroup v%d: container %s starts with the memory of NUMA nodes %v, want %v", version, name, mems, want)
 				}
 			}

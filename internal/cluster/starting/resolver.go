@@ -103,12 +103,12 @@ func (s Resolver) Starting(ctx context.Context, p nri.Pod, c nri.Created) error 
 	if s.Containers == nil {
 		return nil
 	}
-	most := Most
+	most := MaxWait
 	if known := podOf(p); kube.Class(known) != node.BE {
 		if !mayDemandCPUs(known) {
 			return nil
 		}
-		most = MostForCPUs
+		most = MaxWaitForCPUs
 		pod, err := s.await(ctx, p)
 		if err != nil {
 			return err

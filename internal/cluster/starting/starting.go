@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// Most is the maximum time for which the start of a best-effort container
+	// MaxWait is the maximum time for which the start of a best-effort container
 	// waits for a tick. When many containers start, the loop rests between two
 	// ticks. If a container starts during such a rest, the loop writes its
 	// cgroups only after the start, as without NRI. A longer wait would delay
 	// all starts, because the runtime starts one container after the other.
-	Most = 300 * time.Millisecond
-	// MostForCPUs is the maximum for a container of a pod that demands CPUs.
+	MaxWait = 300 * time.Millisecond
+	// MaxWaitForCPUs is the maximum for a container of a pod that demands CPUs.
 	// Such pods are few, and their processes read at their start on which CPUs
 	// they may run. Both maxima are below nri.DefaultStartDeadline, so that a
 	// busy loop does not cause a warning for each container.
-	MostForCPUs = 900 * time.Millisecond
+	MaxWaitForCPUs = 900 * time.Millisecond
 	// answering is the time that remains until the deadline of a start when the
 	// wait ends. The plugin then answers in time, and logs no warning, even if
 	// the runtime waits less than usual or the pod became known late.
 	answering = 50 * time.Millisecond
-	// reported is how long Tenon waits until the kubelet itself reports the id
-	// of a container.
-	reported = time.Minute
+	// reportLimit is how long Tenon waits until the kubelet itself reports the
+	// id of a container.
+	reportLimit = time.Minute
 )
 
 // Containers holds the containers that the runtime is about to start. Only some
@@ -108,7 +108,7 @@ func (s *Containers) AddTo(pods []corev1.Pod, now time.Time) []corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for uid, all := range s.of {
-		s.keep(uid, slices.DeleteFunc(all, func(c container) bool { return now.Sub(c.since) > reported }))
+		s.keep(uid, slices.DeleteFunc(all, func(c container) bool { return now.Sub(c.since) > reportLimit }))
 	}
 	for i := range pods {
 		uid := kube.UID(&pods[i])

@@ -32,17 +32,17 @@ func (c *Cluster) ExplainPod(namespace, name string) (string, bool) {
 	}
 	switch {
 	case p.Spec.NodeName == "":
-		c.waiting(&b, p, demand)
+		c.printAnswers(&b, p, demand)
 	case demand == nil:
 		fmt.Fprintf(&b, "It is on %s and runs on the CPUs that no pod owns.\n", p.Spec.NodeName)
 	default:
-		c.placed(&b, p, demand)
+		c.printPlacement(&b, p, demand)
 	}
 	return b.String(), true
 }
 
-// waiting prints what each node answers to a pod that has no node yet.
-func (c *Cluster) waiting(b *strings.Builder, p *corev1.Pod, demand *place.Demand) {
+// printAnswers prints what each node answers to a pod that has no node yet.
+func (c *Cluster) printAnswers(b *strings.Builder, p *corev1.Pod, demand *place.Demand) {
 	for _, cond := range p.Status.Conditions {
 		if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse && cond.Message != "" {
 			fmt.Fprintf(b, "Its scheduler says: %s\n", cond.Message)
@@ -66,15 +66,15 @@ func (c *Cluster) waiting(b *strings.Builder, p *corev1.Pod, demand *place.Deman
 		case demand == nil:
 			fmt.Fprintf(w, "yes\t-\t-\tit asks for no CPUs of its own\n")
 		default:
-			fmt.Fprintf(w, "yes\t%d\t%v\t%s\n", a.worth, a.offer.CPUs, where(demand, a.offer))
+			fmt.Fprintf(w, "yes\t%d\t%v\t%s\n", a.worth, a.offer.CPUs, describeOffer(demand, a.offer))
 		}
 	}
 	w.Flush() // writes to memory and cannot fail
-	fmt.Fprintf(b, "\n%s\n", notChecked)
+	fmt.Fprintf(b, "\n%s\n", uncheckedText)
 }
 
-// notChecked says what the answers of the nodes do not take into account.
-const notChecked = "Looked at: CPUs, requests, taints, node selectors and required node affinity. Not looked at: pod affinity,\ntopology spread, volumes and host ports. A rating from 0 to 100 is that of the CPUs alone."
+// uncheckedText says what the answers of the nodes do not take into account.
+const uncheckedText = "Looked at: CPUs, requests, taints, node selectors and required node affinity. Not looked at: pod affinity,\ntopology spread, volumes and host ports. A rating from 0 to 100 is that of the CPUs alone."
 
 // openOf prints how many CPUs of a node no pod owns.
 func (c *Cluster) openOf(n *nodeState) string {
@@ -85,8 +85,8 @@ func (c *Cluster) openOf(n *nodeState) string {
 	return fmt.Sprintf("%d of %d", view.Open().Len(), view.Map().Len())
 }
 
-// placed prints the CPUs that a pod holds on its node.
-func (c *Cluster) placed(b *strings.Builder, p *corev1.Pod, demand *place.Demand) {
+// printPlacement prints the CPUs that a pod holds on its node.
+func (c *Cluster) printPlacement(b *strings.Builder, p *corev1.Pod, demand *place.Demand) {
 	name := p.Spec.NodeName
 	n := c.node(name)
 	if n == nil || !n.reported {
@@ -116,7 +116,7 @@ func (c *Cluster) placed(b *strings.Builder, p *corev1.Pod, demand *place.Demand
 	switch grade, _ := pick.ParseGrade(held.Grade); grade {
 	case pick.Own:
 		o := m.Judge(set)
-		fmt.Fprintf(b, " for itself: %s.\n", where(&place.Demand{Claim: pick.Claim{Grade: pick.Own}}, o))
+		fmt.Fprintf(b, " for itself: %s.\n", describeOffer(&place.Demand{Claim: pick.Claim{Grade: pick.Own}}, o))
 	case pick.Seated:
 		fmt.Fprintf(b, " as seats, in one %v (%v).\n", m.LevelOf(home), home)
 	default:

@@ -17,9 +17,10 @@ import (
 )
 
 // Fit places pods one after the other, and says what each pod would get. It
-// chooses as a scheduler does that prefers the best CPUs and then the node with
-// fewer requests. First, the webhook (by) changes the pods. From then on, the cluster
-// counts the placed pods. Fit returns true if all pods find a place.
+// chooses like a scheduler that prefers the best CPUs, and among equal ones the
+// node with fewer requests. First, the webhook (by) changes the pods. From then
+// on, the cluster counts the placed pods. Fit returns true if all pods find a
+// place.
 func (c *Cluster) Fit(wanted []Wanted, by Webhook) (string, bool) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -64,7 +65,7 @@ func (c *Cluster) Fit(wanted []Wanted, by Webhook) (string, bool) {
 	for _, f := range faults {
 		fmt.Fprintf(&b, "not as written: %s\n", f)
 	}
-	fmt.Fprintf(&b, "\n%d of %s would find a place now.\n%s\n", fits, plural(total, "pod"), notChecked)
+	fmt.Fprintf(&b, "\n%d of %s would find a place now.\n%s\n", fits, plural(total, "pod"), uncheckedText)
 	for _, text := range by.Unread {
 		fmt.Fprintf(&b, "Not looked at: %s.\n", text)
 	}
@@ -108,7 +109,7 @@ func (c *Cluster) fit(w *tabwriter.Writer, p *corev1.Pod) string {
 	fmt.Fprintf(w, "%s\t%s\t", nameOf(p), asksFor(demand))
 	if len(answers) == 0 || len(answers[0].why) > 0 {
 		fmt.Fprintln(w, "-\t-\tno")
-		return counted(answers)
+		return countReasons(answers)
 	}
 	best := answers[0]
 	best.node.take(p)
@@ -121,13 +122,13 @@ func (c *Cluster) fit(w *tabwriter.Writer, p *corev1.Pod) string {
 		fmt.Fprintln(w, "-\t-\tno")
 		return "  " + string(why) + "\n"
 	}
-	fmt.Fprintf(w, "%s\t%v\t%s\n", best.node.Name, contract.CPUs, where(demand, best.offer))
+	fmt.Fprintf(w, "%s\t%v\t%s\n", best.node.Name, contract.CPUs, describeOffer(demand, best.offer))
 	return ""
 }
 
-// counted prints the reasons why nodes do not take a pod, each with the number
-// of nodes.
-func counted(answers []answer) string {
+// countReasons prints the reasons why nodes do not take a pod, each with the
+// number of nodes.
+func countReasons(answers []answer) string {
 	if len(answers) == 0 {
 		return "  the cluster has no node\n"
 	}

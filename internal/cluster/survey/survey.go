@@ -79,8 +79,8 @@ func (c *Cluster) learn(n nodepages.Node, now time.Time) *nodeState {
 	s.reported = true
 	s.age = n.Age(now)
 	c.ledger.Learn(n.Name, s.report)
-	if n.Silent(now) {
-		c.ledger.Out(n.Name, place.Stale)
+	if n.IsSilent(now) {
+		c.ledger.CloseNode(n.Name, place.Stale)
 	}
 	return s
 }
@@ -190,14 +190,15 @@ func (c *Cluster) askAll(p *corev1.Pod, demand *place.Demand) []answer {
 	}
 	slices.SortStableFunc(all, func(a, b answer) int {
 		return cmp.Or(
-			cmp.Compare(min(len(a.why), 1), min(len(b.why), 1)), cmp.Compare(b.worth, a.worth), cmp.Compare(b.node.idle(), a.node.idle()),
+			cmp.Compare(min(len(a.why), 1), min(len(b.why), 1)), cmp.Compare(b.worth, a.worth), cmp.Compare(b.node.idleShare(), a.node.idleShare()),
 			strings.Compare(a.node.Name, b.node.Name))
 	})
 	return all
 }
 
-// idle returns the share of the node's CPU that no pod requests, from 0 to 1.
-func (n *nodeState) idle() float64 {
+// idleShare returns the share of the node's CPU that no pod requests, from 0 to
+// 1.
+func (n *nodeState) idleShare() float64 {
 	free, all := n.free[corev1.ResourceCPU], n.Status.Allocatable[corev1.ResourceCPU]
 	if all.Sign() <= 0 {
 		return 0
@@ -258,8 +259,8 @@ func cpus(n int) string {
 	return fmt.Sprintf("%d CPUs", n)
 }
 
-// where describes an offer.
-func where(d *place.Demand, o pick.Offer) string {
+// describeOffer describes an offer.
+func describeOffer(d *place.Demand, o pick.Offer) string {
 	if d.Grade != pick.Own {
 		return fmt.Sprintf("one %v", o.Level)
 	}

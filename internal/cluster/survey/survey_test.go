@@ -58,8 +58,8 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// shown checks that docs/scheduling.md contains a text.
-func shown(t *testing.T, text string) {
+// checkShown checks that docs/scheduling.md contains a text.
+func checkShown(t *testing.T, text string) {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/scheduling.md")
 	if err != nil || !strings.Contains(string(page), text) {
@@ -78,7 +78,7 @@ func TestAPodIsExplainedNodeByNode(t *testing.T) {
 		}
 		golden(t, file, text)
 		if name == "db-2" || name == "cache-0" {
-			shown(t, text)
+			checkShown(t, text)
 		}
 	}
 	if _, found := scene(t).ExplainPod("default", "db-2"); found {
@@ -98,7 +98,7 @@ func TestFitSaysWhatTheSchedulerWouldDo(t *testing.T) {
 	}
 	text, fits := scene(t).Fit(wanted, Webhook{})
 	golden(t, "fit.txt", text)
-	shown(t, text)
+	checkShown(t, text)
 	if fits {
 		t.Error("all pods find a place")
 	}
@@ -165,7 +165,7 @@ func TestTheMapShowsWhoHoldsWhichCPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "map.txt", m.Text())
-	shown(t, m.Text())
+	checkShown(t, m.Text())
 	golden(t, "map.svg", m.SVG())
 	two, err := scene(t).Map("node-2")
 	if err != nil {
@@ -173,7 +173,7 @@ func TestTheMapShowsWhoHoldsWhichCPU(t *testing.T) {
 	}
 	golden(t, "map-2.txt", two.Text())
 	golden(t, "lines.txt", scene(t).Lines())
-	shown(t, scene(t).Lines()[1:])
+	checkShown(t, scene(t).Lines()[1:])
 	for node, want := range map[string]string{"node-4": "no agent has reported the CPUs of the node", "node-9": `there is no node "node-9"`} {
 		if _, err := scene(t).Map(node); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", node, err, want)

@@ -42,7 +42,7 @@ func (w Webhook) admit(p *corev1.Pod) (as *corev1.Pod, by string, faults []strin
 	var acted []string
 	for name := range strings.SplitSeq(changed.Annotations[admission.AnnotationProfiles], ",") {
 		if name != "" && !strings.HasPrefix(name, "-") {
-			acted = append(acted, w.named(name))
+			acted = append(acted, w.nameProfile(name))
 		}
 	}
 	if len(acted) == 0 {
@@ -51,8 +51,9 @@ func (w Webhook) admit(p *corev1.Pod) (as *corev1.Pod, by string, faults []strin
 	return changed, strings.Join(acted, ", "), faults
 }
 
-// named returns the name of a profile, and its probability if that is not 100 %.
-func (w Webhook) named(name string) string {
+// nameProfile returns the name of a profile, and its probability if that is not
+// 100 %.
+func (w Webhook) nameProfile(name string) string {
 	for _, p := range w.Profiles {
 		if p.Name != name {
 			continue

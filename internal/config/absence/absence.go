@@ -1,4 +1,4 @@
-// Package absence tracks for how long a ConfigMap has been missing.
+// Package absence measures how long a ConfigMap has been missing.
 package absence
 
 import "time"
@@ -9,7 +9,7 @@ import "time"
 // resources.
 const GoneAfter = 5 * time.Minute
 
-// Missing tracks for how long a ConfigMap has been missing. The zero Missing
+// Missing measures how long a ConfigMap has been missing. The zero Missing
 // means that the ConfigMap exists, or that See has not been called yet.
 type Missing struct {
 	since time.Time
@@ -39,8 +39,8 @@ func (m *Missing) Due(now time.Time) bool {
 	return !m.since.IsZero() && !m.over && now.Sub(m.since) >= GoneAfter
 }
 
-// Since returns since when the ConfigMap has been missing. It returns zero if
-// the ConfigMap exists, or counts as deleted.
+// Since returns the time since which the ConfigMap has been missing. It returns
+// zero if the ConfigMap exists, or counts as deleted.
 func (m *Missing) Since() time.Time {
 	if m.over {
 		return time.Time{}

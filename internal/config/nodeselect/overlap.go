@@ -8,11 +8,11 @@ func (s Selector) Overlaps(other Selector) bool {
 	all := map[string]values{}
 	for _, one := range []Selector{s, other} {
 		for key, v := range one.Labels {
-			all[key] = all[key].and("In", []string{v})
+			all[key] = all[key].require("In", []string{v})
 		}
 		for _, r := range one.Expressions {
 			key := r.Key.Or("")
-			all[key] = all[key].and(r.Operator.Or(""), r.Values)
+			all[key] = all[key].require(r.Operator.Or(""), r.Values)
 		}
 	}
 	for _, v := range all {
@@ -30,8 +30,8 @@ type values struct {
 	must, cannot bool     // the label must exist, or must not exist
 }
 
-// and (the method) returns v with one more requirement.
-func (v values) and(operator string, words []string) values {
+// require returns v with one more requirement.
+func (v values) require(operator string, words []string) values {
 	switch operator {
 	case "In":
 		v.must = true

@@ -22,16 +22,16 @@ func JSON(text string) (*yaml.Node, error) {
 	// The token decoder accepts some texts that are not JSON.
 	var whole json.RawMessage
 	if err := json.Unmarshal([]byte(text), &whole); err != nil {
-		return nil, notJSON(text, err)
+		return nil, jsonError(text, err)
 	}
 	r := jsonReader{text: text, tokens: json.NewDecoder(strings.NewReader(text)), line: 1}
 	r.tokens.UseNumber()
 	return r.value(0)
 }
 
-// notJSON returns an error for a text that is not JSON. If the text has several
-// lines, the error names the line.
-func notJSON(text string, err error) error {
+// jsonError returns an error for a text that is not JSON. If the text has
+// several lines, the error names the line.
+func jsonError(text string, err error) error {
 	at := len(text)
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
@@ -56,7 +56,7 @@ type jsonReader struct {
 func (r *jsonReader) next() (*yaml.Node, error) {
 	token, err := r.tokens.Token()
 	if err != nil {
-		return nil, notJSON(r.text, err)
+		return nil, jsonError(r.text, err)
 	}
 	end := int(r.tokens.InputOffset())
 	r.line += strings.Count(r.text[r.seen:end], "\n")

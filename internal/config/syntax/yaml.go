@@ -34,7 +34,7 @@ func YAML(data []byte) (*yaml.Node, []Error) {
 	if len(data) > MaxSize {
 		return nil, []Error{{0, fmt.Sprintf("the file is longer than %d bytes", MaxSize)}}
 	}
-	if at, problem := unreadable(data); problem != "" {
+	if at, problem := findUnreadable(data); problem != "" {
 		return nil, []Error{{lineAt(data, at), problem}}
 	}
 	lines := lineReader{rest: data}
@@ -45,7 +45,7 @@ func YAML(data []byte) (*yaml.Node, []Error) {
 		return nil, []Error{{0, "the file is empty: want apiVersion: tenon.sh/v1alpha1, kind: NodeConfig and rules"}}
 	}
 	if err != nil {
-		return nil, []Error{located(data, err, lines.read)}
+		return nil, []Error{locateError(data, err, lines.read)}
 	}
 	root := doc.Content[0]
 	// A second document after --- must not be ignored silently.
@@ -53,7 +53,7 @@ func YAML(data []byte) (*yaml.Node, []Error) {
 	case err == nil:
 		return root, []Error{{more.Line, "a second document starts here (---): want one"}}
 	case !errors.Is(err, io.EOF):
-		return root, []Error{located(data, err, lines.read)}
+		return root, []Error{locateError(data, err, lines.read)}
 	}
 	return root, nil
 }
@@ -81,10 +81,10 @@ func (l *lineReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// unreadable finds text that YAML forbids, and where it is: bytes that are not
-// UTF-8, and control characters (YAML 1.2, 5.1). The library refuses such text,
-// too, but does not name the line.
-func unreadable(data []byte) (at int, problem string) {
+// findUnreadable finds text that YAML forbids, and where it is: bytes that are
+// not UTF-8, and control characters (YAML 1.2, 5.1). The library refuses such
+// text, too, but does not name the line.
+func findUnreadable(data []byte) (at int, problem string) {
 	for i := 0; i < len(data); {
 		r, n := utf8.DecodeRune(data[i:])
 		switch {
@@ -102,10 +102,10 @@ func unreadable(data []byte) (at int, problem string) {
 // lineAt returns the number of the line that holds data[at].
 func lineAt(data []byte, at int) int { return 1 + bytes.Count(data[:at], []byte("\n")) }
 
-// located converts an error of the library. The library names the line in which
-// the incomplete construct begins. If this is the first line, it names no line.
-// noticed is the last line that the library had read.
-func located(data []byte, err error, noticed int) Error {
+// locateError converts an error of the library. The library names the line in
+// which the incomplete construct begins. If this is the first line, it names no
+// line. noticed is the last line that the library had read.
+func locateError(data []byte, err error, noticed int) Error {
 	problem := strings.TrimPrefix(err.Error(), "yaml: ")
 	if rest, ok := strings.CutPrefix(problem, "unknown anchor '"); ok {
 		name, _, _ := strings.Cut(rest, "'")
@@ -156,13 +156,13 @@ func NoAlias(name string) string {
 	return fmt.Sprintf("the alias *%s is not accepted: write the value out, or put it in quotes if it is a glob", Clip(name))
 }
 
-// mostShown is the number of characters of a text that Clip keeps.
-const mostShown = 64
+// maxShown is the number of characters of a text that Clip keeps.
+const maxShown = 64
 
 // Clip returns the beginning of s, at most 64 characters.
 func Clip(s string) string {
-	if r := []rune(s); len(r) > mostShown {
-		return string(r[:mostShown]) + "…"
+	if r := []rune(s); len(r) > maxShown {
+		return string(r[:maxShown]) + "…"
 	}
 	return s
 }

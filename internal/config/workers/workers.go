@@ -88,9 +88,9 @@ func Check(all []Slice, uses []Use, bad map[string]bool, fault func(field, probl
 	}
 }
 
-// Of returns the slices of a file that has no faults. Each slice has the rules
-// whose work is in it.
-func Of(all []Slice, uses []Use) []slice.Slice {
+// Slices returns the slices of a file that has no faults. Each slice has the
+// rules whose work is in it.
+func Slices(all []Slice, uses []Use) []slice.Slice {
 	var to []slice.Slice
 	for _, s := range all {
 		name := s.Name.Or("")
@@ -107,7 +107,7 @@ func Of(all []Slice, uses []Use) []slice.Slice {
 
 // Notices names the slices without work.
 func Notices(all []Slice, uses []Use) (notices []string) {
-	for i, s := range Of(all, uses) {
+	for i, s := range Slices(all, uses) {
 		if len(s.Rules) == 0 {
 			notices = append(notices, fmt.Sprintf("slices[%d]: no rule has slice: %s, so its workers stay empty", i, s.Name))
 		}

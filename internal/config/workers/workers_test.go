@@ -39,7 +39,7 @@ func TestFaultsNameFieldAndWhatIsWanted(t *testing.T) {
 func TestSlicesKnowTheirRules(t *testing.T) {
 	all := []Slice{one("enc", 4, 3), {Name: node.Some("idle"), CPUs: node.Some[int64](1)}}
 	uses := []Use{{"a", "BE", node.Some("enc")}, {Rule: "b", Class: "BE"}, {"c", "BE", node.Some("enc")}}
-	if got := fmt.Sprint(Of(all, uses)); got != "[{enc 4 3 [a c] 0} {idle 1 1 [] 0}]" {
+	if got := fmt.Sprint(Slices(all, uses)); got != "[{enc 4 3 [a c] 0} {idle 1 1 [] 0}]" {
 		t.Errorf("%s", got)
 	}
 	if got := Notices(all, uses); len(got) != 1 || got[0] != "slices[1]: no rule has slice: idle, so its workers stay empty" {

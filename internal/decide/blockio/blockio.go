@@ -80,7 +80,7 @@ func Decide(c Config, s node.Snapshot) []plan.Want {
 	}
 	for i := range s.Workloads {
 		if w := &s.Workloads[i]; len(w.Overrides.IO) > 0 {
-			wants = ownIO(wants, i, blocksOf(*w), s)
+			wants = addOwnIO(wants, i, blocksOf(*w), s)
 		}
 	}
 	return wants
@@ -95,9 +95,9 @@ func blocksOf(w node.Workload) []Device {
 	return blocks
 }
 
-// ownIO adds the wants for the settings of one workload. If the class has a
-// want for the same knob, ownIO merges the two.
-func ownIO(wants []plan.Want, i int, blocks []Device, s node.Snapshot) []plan.Want {
+// addOwnIO adds the wants for the settings of one workload. If the class has a
+// want for the same knob, addOwnIO merges the two.
+func addOwnIO(wants []plan.Want, i int, blocks []Device, s node.Snapshot) []plan.Want {
 	w := s.Workloads[i]
 	at := map[node.Knob]int{}
 	for j, want := range wants {
@@ -159,9 +159,9 @@ func (a *asked[T]) add(d Target, v T, pick func(a, b T) T) {
 	a.of[d.ID], a.names[d.ID] = v, d.Name
 }
 
-// each returns one sentence for each device, ordered by device number. A
+// sentences returns one sentence for each device, ordered by device number. A
 // function (say) makes the sentence.
-func (a asked[T]) each(say func(v T, name string) string) []string {
+func (a asked[T]) sentences(say func(v T, name string) string) []string {
 	var s []string
 	for _, d := range sortedDevices(a.of) {
 		s = append(s, say(a.of[d], a.names[d]))
@@ -180,11 +180,11 @@ func (x *ioClass) resolve(blocks []Device) {
 			x.latency.missing = append(x.latency.missing, why...)
 		}
 		if b.weighted() {
-			x.weightless(why...)
+			x.refuseWeights(why...)
 		}
 		for _, d := range targets {
 			if b.limited() {
-				x.limits.add(d, partOf(b.limits(), len(targets)), node.IOLimits.Within)
+				x.limits.add(d, partOf(b.limits(), len(targets)), node.IOLimits.Smaller)
 			}
 			if b.Latency > 0 {
 				x.latency.add(d, b.Latency, func(a, b time.Duration) time.Duration { return min(a, b) })
@@ -192,7 +192,7 @@ func (x *ioClass) resolve(blocks []Device) {
 			switch {
 			case !b.weighted():
 			case d.weighs == "":
-				x.weightless("nothing weighs I/O on " + d.Name + ": neither iocost nor the scheduler bfq is on there")
+				x.refuseWeights("nothing weighs I/O on " + d.Name + ": neither iocost nor the scheduler bfq is on there")
 			default:
 				x.weights[d.weighs].add(d, b.WeightPercent, func(a, b unit.Percent) unit.Percent { return min(a, b) })
 			}
@@ -200,8 +200,8 @@ func (x *ioClass) resolve(blocks []Device) {
 	}
 }
 
-// weightless records the reasons why a weight cannot be set.
-func (x *ioClass) weightless(why ...string) {
+// refuseWeights records the reasons why a weight cannot be set.
+func (x *ioClass) refuseWeights(why ...string) {
 	file := node.FileIOWeight
 	if x.snap.Knobs.Kernel.CgroupVersion == 1 {
 		file = node.FileBFQWeight
@@ -236,7 +236,7 @@ func (x *ioClass) wants() []plan.Want {
 // class are divided among n cgroups.
 func (x *ioClass) limitWant(p node.CgroupPath, n int) plan.Want {
 	w := x.want(p, node.FileIOMax)
-	own, _ := x.before(w.Knob).(node.IOMax)
+	own, _ := x.valueWithout(w.Knob).(node.IOMax)
 	now, _ := x.snap.Knobs.Now[w.Knob].(node.IOMax)
 	lines := linesOf(x, w.Knob, own.Limits(), now.Limits())
 	for d, l := range x.limits.of {
@@ -244,9 +244,9 @@ func (x *ioClass) limitWant(p node.CgroupPath, n int) plan.Want {
 		if !had {
 			before = node.NoIOLimits
 		}
-		lines[d] = before.Within(partOf(l, n))
+		lines[d] = before.Smaller(partOf(l, n))
 	}
-	reasons := x.limits.each(func(l node.IOLimits, name string) string {
+	reasons := x.limits.sentences(func(l node.IOLimits, name string) string {
 		s := fmt.Sprintf("%s gets %v of %s", x.who, l, name)
 		if n > 1 {
 			s += fmt.Sprintf(", in %d equal parts", n)
@@ -258,7 +258,7 @@ func (x *ioClass) limitWant(p node.CgroupPath, n int) plan.Want {
 
 func (x *ioClass) weightWant(m node.CgroupPath, f node.File, a asked[unit.Percent]) plan.Want {
 	w := x.want(m, f)
-	own, _ := x.before(w.Knob).(node.IOWeight)
+	own, _ := x.valueWithout(w.Knob).(node.IOWeight)
 	now, _ := x.snap.Knobs.Now[w.Knob].(node.IOWeight)
 	lines := linesOf(x, w.Knob, own.Weights(), now.Weights())
 	for d, p := range a.of {
@@ -269,15 +269,15 @@ func (x *ioClass) weightWant(m node.CgroupPath, f node.File, a asked[unit.Percen
 		lines[d] = max(before*int64(p)/100, 1)
 	}
 	by := map[node.File]string{node.FileIOWeight: "iocost", node.FileBFQWeight: "bfq"}[f]
-	reasons := a.each(func(p unit.Percent, name string) string {
-		return fmt.Sprintf("%s has %v of its weight on %s, by %s%s", x.short(), p, name, by, x.Reach(m))
+	reasons := a.sentences(func(p unit.Percent, name string) string {
+		return fmt.Sprintf("%s has %v of its weight on %s, by %s%s", x.shortName(), p, name, by, x.Reach(m))
 	})
 	return x.settle(w, node.IOWeightOf(own.Default, lines), reasons, a.missing)
 }
 
 func (x *ioClass) latencyWant(m node.CgroupPath) plan.Want {
 	w := x.want(m, node.FileIOLatency)
-	own, _ := x.before(w.Knob).(node.IOLatency)
+	own, _ := x.valueWithout(w.Knob).(node.IOLatency)
 	now, _ := x.snap.Knobs.Now[w.Knob].(node.IOLatency)
 	lines := linesOf(x, w.Knob, own.Targets(), now.Targets())
 	for d, t := range x.latency.of {
@@ -285,14 +285,15 @@ func (x *ioClass) latencyWant(m node.CgroupPath) plan.Want {
 			lines[d] = t
 		}
 	}
-	reasons := x.latency.each(func(t time.Duration, name string) string {
-		return fmt.Sprintf("other work yields while I/O of %s on %s takes longer than %v", x.short(), name, t)
+	reasons := x.latency.sentences(func(t time.Duration, name string) string {
+		return fmt.Sprintf("other work yields while I/O of %s on %s takes longer than %v", x.shortName(), name, t)
 	})
 	return x.settle(w, node.IOLatencyOf(lines), reasons, x.latency.missing)
 }
 
-// before returns the value that a knob would have without the settings of x.
-func (x *ioClass) before(k node.Knob) node.Value {
+// valueWithout returns the value that a knob would have without the settings of
+// x.
+func (x *ioClass) valueWithout(k node.Knob) node.Value {
 	if x.prior != nil {
 		if w, said := x.prior(k); said {
 			return w.Value
@@ -310,11 +311,11 @@ func linesOf[T any](x *ioClass, k node.Knob, before, now map[unit.Device]T) map[
 			return before
 		}
 	}
-	return kept(before, now)
+	return existingLines(before, now)
 }
 
-// short returns a short name of the work of x, for reasons.
-func (x *ioClass) short() string {
+// shortName returns a short name of the work of x, for reasons.
+func (x *ioClass) shortName() string {
 	if x.prior != nil {
 		return x.who
 	}

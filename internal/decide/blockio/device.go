@@ -28,7 +28,7 @@ func Targets(b Device, devices []node.BlockDevice) (targets []Target, why []stri
 	var found []unit.Device
 	for _, d := range devices {
 		switch {
-		case b.VolumeGroup && inVolumeGroup(d, b.Name):
+		case b.VolumeGroup && isInVolumeGroup(d, b.Name):
 			found = disksBelow(found, d, devices, len(devices))
 		case !b.VolumeGroup && isNamed(d, b.Name):
 			found = append(found, d.Disk)
@@ -70,8 +70,8 @@ func isNamed(d node.BlockDevice, name string) bool {
 	return name == "mapper/"+d.Mapped || of && mapperName(group)+"-"+mapperName(volume) == d.Mapped
 }
 
-// inVolumeGroup reports whether d is a volume of the given LVM volume group.
-func inVolumeGroup(d node.BlockDevice, group string) bool {
+// isInVolumeGroup reports whether d is a volume of the given LVM volume group.
+func isInVolumeGroup(d node.BlockDevice, group string) bool {
 	volume, of := strings.CutPrefix(d.Mapped, mapperName(strings.TrimPrefix(group, "/dev/"))+"-")
 	return of && !strings.HasPrefix(volume, "-")
 }
@@ -98,9 +98,10 @@ func disksBelow(all []unit.Device, d node.BlockDevice, devices []node.BlockDevic
 }
 
 // limitedGroups returns the cgroups that get the limits of the class, sorted.
-// It also returns among how many cgroups the limits are divided. On cgroup v1
-// each cgroup inside a workload needs a limit. But the limits are divided only
-// among the innermost cgroups, because usually only these have tasks.
+// It also returns the number of cgroups among which the limits are divided. On
+// cgroup v1 each cgroup inside a workload needs a limit. But the limits are
+// divided only among the innermost cgroups, because usually only these have
+// tasks.
 func (x *ioClass) limitedGroups() ([]node.CgroupPath, int) {
 	if x.snap.Knobs.Kernel.CgroupVersion != 1 {
 		return x.Roots, len(x.Roots)
@@ -140,9 +141,10 @@ func partOf(l node.IOLimits, n int) node.IOLimits {
 	return l
 }
 
-// kept returns those lines of the value before Tenon's first write whose
-// devices still exist. When a device is removed, the kernel drops its lines.
-func kept[T any](before, now map[unit.Device]T) map[unit.Device]T {
+// existingLines returns those lines of the value before Tenon's first write
+// whose devices still exist. When a device is removed, the kernel drops its
+// lines.
+func existingLines[T any](before, now map[unit.Device]T) map[unit.Device]T {
 	maps.DeleteFunc(before, func(d unit.Device, _ T) bool { _, still := now[d]; return !still })
 	return before
 }

@@ -38,7 +38,7 @@ func (q BackOff) Follow(x slo.Tracker, s node.Snapshot) BackOff {
 	if q.At.After(s.At) { // q.At is from before a reboot
 		q.At = s.At
 	}
-	if worst := x.Missed(); len(worst) > 0 {
+	if worst := x.Violations(); len(worst) > 0 {
 		switch missed := x.Work[worst[0].Workload].At; {
 		case q.Cut == 0, missed.After(q.At) && missed.Sub(q.At) >= settling:
 			return BackOff{Cut: parts - (parts-q.Cut)/2, At: s.At, Reason: worst[0].Reason}
@@ -61,14 +61,14 @@ func (q BackOff) Follow(x slo.Tracker, s node.Snapshot) BackOff {
 	return q
 }
 
-// of returns what the cuts leave of a share.
-func (q BackOff) of(share unit.Percent) unit.Percent {
+// cutShare returns what the cuts leave of a share.
+func (q BackOff) cutShare(share unit.Percent) unit.Percent {
 	return share * unit.Percent(parts-q.Cut) / parts
 }
 
-// because returns the part of a reason that says why BE has less than its
+// explainCuts returns the part of a reason that says why BE has less than its
 // share.
-func (q BackOff) because(left string) string {
+func (q BackOff) explainCuts(left string) string {
 	if q.Reason == "" {
 		return fmt.Sprintf("; no objective is missed any more: BE grows back slowly, to %s now", left)
 	}

@@ -43,8 +43,8 @@ type Share struct {
 	Bandwidth unit.Percent `json:"mbaPercent"`
 }
 
-// whole reports whether the share limits nothing.
-func (c Share) whole() bool { return c.Start <= 0 && c.End >= 100 && c.Bandwidth >= 100 }
+// isWhole reports whether the share limits nothing.
+func (c Share) isWhole() bool { return c.Start <= 0 && c.End >= 100 && c.Bandwidth >= 100 }
 
 // Decide returns the wanted L3 and MB of the control groups LSR, LS and BE of
 // resctrl, and the control group of each workload. BE gets at most its share,
@@ -59,11 +59,11 @@ func Decide(c Config, q BackOff, s node.Snapshot) []plan.Want {
 	wants := make([]plan.Want, 0, 2*len(node.ControlGroups)+len(s.Workloads))
 	for _, name := range d.names() {
 		share, asked := d.shareOf(name)
-		if !asked || !d.lives(name) {
+		if !asked || !d.isUsed(name) {
 			continue
 		}
 		if why := d.refused[name]; why != "" {
-			wants = append(wants, d.without(name, why)...)
+			wants = append(wants, d.refuseGroup(name, why)...)
 			continue
 		}
 		wants = append(wants, d.ways(name, share), d.bandwidth(name, share))
@@ -130,8 +130,8 @@ func (d divider) shareOf(control string) (Share, bool) {
 	return Share{ask.Start.Or(share.Start), ask.End.Or(share.End), ask.Bandwidth.Or(share.Bandwidth)}, true
 }
 
-// lives reports whether any workload uses a control group.
-func (d divider) lives(control string) bool {
+// isUsed reports whether any workload uses a control group.
+func (d divider) isUsed(control string) bool {
 	return d.owner(control) != nil || slices.ContainsFunc(d.snap.Workloads, func(w node.Workload) bool { return w.Class.Control() == control && !OwnsControl(&w) })
 }
 
@@ -145,7 +145,7 @@ func (d *divider) grant() {
 	order := d.names()
 	slices.SortStableFunc(order, func(a, b string) int { return d.rank(a) - d.rank(b) })
 	for _, name := range order {
-		if _, asked := d.shareOf(name); !asked || !d.lives(name) {
+		if _, asked := d.shareOf(name); !asked || !d.isUsed(name) {
 			continue
 		}
 		switch {
@@ -174,16 +174,16 @@ func (d divider) rank(control string) int {
 	switch {
 	case control == string(node.BE):
 		return 0
-	case !share.whole():
+	case !share.isWhole():
 		return 1
 	}
 	return 2
 }
 
-// without returns the wants for a control group that the node cannot have, with
-// the reason. If the group exists, it is released, because another group may
-// need its CLOSID.
-func (d divider) without(control, why string) []plan.Want {
+// refuseGroup returns the wants for a control group that the node cannot have,
+// with the reason. If the group exists, it is released, because another group
+// may need its CLOSID.
+func (d divider) refuseGroup(control, why string) []plan.Want {
 	var wants []plan.Want
 	for _, f := range []node.File{node.FileL3, node.FileMB} {
 		w := d.want(control, f)
@@ -232,7 +232,7 @@ func (d divider) ways(control string, share Share) plan.Want {
 	asked := of.part(share.Start, share.End, w.BE)
 	mask := asked
 	if w.BE && d.backOff.Cut > 0 {
-		mask = of.part(share.Start, share.Start+d.backOff.of(share.End-share.Start), true)
+		mask = of.part(share.Start, share.Start+d.backOff.cutShare(share.End-share.Start), true)
 	}
 	by := node.Ways{}
 	for _, id := range l3.Domains {
@@ -244,7 +244,7 @@ func (d divider) ways(control string, share Share) plan.Want {
 		reason = fmt.Sprintf("%s may fill all %d ways of each L3 cache", control, bits.OnesCount64(l3.Mask))
 	}
 	if mask != asked {
-		reason += d.backOff.because(fmt.Sprintf("%d of them", bits.OnesCount64(mask)))
+		reason += d.backOff.explainCuts(fmt.Sprintf("%d of them", bits.OnesCount64(mask)))
 	}
 	return w.set(node.L3Of(by), reason)
 }
@@ -261,7 +261,7 @@ func (d divider) bandwidth(control string, share Share) plan.Want {
 	}
 	left := share.Bandwidth
 	if w.BE {
-		left = d.backOff.of(share.Bandwidth)
+		left = d.backOff.cutShare(share.Bandwidth)
 	}
 	asked, known := d.amount(rule, share.Bandwidth, w.BE)
 	if !known {
@@ -280,7 +280,7 @@ func (d divider) bandwidth(control string, share Share) plan.Want {
 		reason += fmt.Sprintf(" of %.4g GB/s", float64(d.Peak)/1e9)
 	}
 	if n != asked {
-		reason += d.backOff.because(fmt.Sprintf("%d%%", int(left)))
+		reason += d.backOff.explainCuts(fmt.Sprintf("%d%%", int(left)))
 	}
 	return w.set(node.MBOf(by), reason)
 }

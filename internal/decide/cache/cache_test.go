@@ -93,7 +93,7 @@ func TestNoDivisionHurtsWhoItIsFor(t *testing.T) {
 			if w.Knob.File == node.FileControlGroup {
 				now := s.Knobs.Now[w.Knob].(node.ControlGroup)
 				to := w.Value.(node.ControlGroup).Groups
-				if to != node.DefaultControlGroup && to != classes[w.Knob.Cgroup].Control() || slices.Contains(now.In(), "virt") || slices.Contains(s.Resctrl.Taken, to) {
+				if to != node.DefaultControlGroup && to != classes[w.Knob.Cgroup].Control() || slices.Contains(now.List(), "virt") || slices.Contains(s.Resctrl.Taken, to) {
 					t.Fatalf("%v of %s: %v -> %v", w.Knob, classes[w.Knob.Cgroup], now, to)
 				}
 				continue
@@ -136,11 +136,11 @@ func checkShare(t *testing.T, share Share, q BackOff, s node.Snapshot, w plan.Wa
 		}
 		return
 	}
-	by, err := w.Value.(node.MB).By()
+	by, err := w.Value.(node.MB).Bandwidths()
 	rule := s.Knobs.Kernel.MB
 	for _, n := range by {
 		switch {
-		case err != nil || n == 0 || w.Value.Rounded(s.Knobs.Kernel) != w.Value:
+		case err != nil || n == 0 || w.Value.Round(s.Knobs.Kernel) != w.Value:
 			t.Fatalf("%+v is not valid on this machine: %v", w, err)
 		case share.Bandwidth >= 100 && q.Cut == 0 && n != rule.Most, !be && share.Bandwidth >= 100 && n != rule.Most:
 			t.Fatalf("%+v: %s is limited without a request", w, w.Knob.ControlGroup)

@@ -21,7 +21,7 @@ type ways struct {
 // if small is set, and otherwise to a larger one. The part has at least Least
 // ways. The result is 0 only if there are no ways.
 func (w ways) part(start, end unit.Percent, small bool) uint64 {
-	all := w.usable()
+	all := w.usableWays()
 	n := len(all)
 	if n == 0 {
 		return 0
@@ -43,10 +43,10 @@ func (w ways) part(start, end unit.Percent, small bool) uint64 {
 	return mask
 }
 
-// usable lists the ways that a group may use, in ascending order. These are all
-// ways. If the ways of a group must be contiguous, they are the longest
+// usableWays lists the ways that a group may use, in ascending order. These are
+// all ways. If the ways of a group must be contiguous, they are the longest
 // contiguous run.
-func (w ways) usable() []int {
+func (w ways) usableWays() []int {
 	var all, row, best []int
 	for mask := w.Mask; mask != 0; mask &= mask - 1 {
 		way := bits.TrailingZeros64(mask)

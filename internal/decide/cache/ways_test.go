@@ -49,7 +49,7 @@ func TestAnyPartIsOneThatTheKernelTakes(t *testing.T) {
 		if w.Mask == 0 {
 			continue
 		}
-		usable := len(w.usable())
+		usable := len(w.usableWays())
 		for _, mask := range []uint64{small, large} {
 			n := bits.OnesCount64(mask)
 			neighbours := mask>>bits.TrailingZeros64(mask) == 1<<n-1

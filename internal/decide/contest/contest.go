@@ -25,7 +25,7 @@ const (
 	contestedFrom = 3
 	// pause is how long Tenon leaves a contested knob to the other component
 	// after Tenon's own last write. If the knob has at least longFrom
-	// conflicts, it is longPause.
+	// conflicts, the pause is longPause.
 	pause     = 10 * time.Second
 	longPause = time.Minute
 	longFrom  = 10
@@ -36,7 +36,7 @@ const (
 // that narrows BE either, because LS must not wait for its protection.
 func Hold(s node.Snapshot, wants []plan.Want) []plan.Want {
 	for _, c := range s.Conflicts {
-		left := remaining(c, s.At)
+		left := remainingPause(c, s.At)
 		if left <= 0 {
 			continue
 		}
@@ -46,8 +46,8 @@ func Hold(s node.Snapshot, wants []plan.Want) []plan.Want {
 				continue
 			}
 			now := s.Knobs.Now[w.Knob]
-			to := w.Value.Rounded(s.Knobs.Kernel)
-			if now == nil || now == to || w.BE && to.Narrower(now) < 0 {
+			to := w.Value.Round(s.Knobs.Kernel)
+			if now == nil || now == to || w.BE && to.CompareWidth(now) < 0 {
 				continue
 			}
 			w.Reason = fmt.Sprintf("another component keeps writing it: it stays %v instead of %v for %v more; %s", now, to, left.Round(time.Second), w.Reason)
@@ -57,9 +57,10 @@ func Hold(s node.Snapshot, wants []plan.Want) []plan.Want {
 	return wants
 }
 
-// remaining returns how long Tenon still leaves a knob to the other component.
-func remaining(c node.WriteConflict, now time.Time) time.Duration {
-	n := recent(c, now)
+// remainingPause returns how long Tenon still leaves a knob to the other
+// component.
+func remainingPause(c node.WriteConflict, now time.Time) time.Duration {
+	n := countRecent(c, now)
 	switch {
 	case n < contestedFrom:
 		return 0
@@ -71,11 +72,11 @@ func remaining(c node.WriteConflict, now time.Time) time.Duration {
 
 // Contested reports whether another component writes a knob again and again.
 func Contested(s node.Snapshot, k node.Knob) bool {
-	return slices.ContainsFunc(s.Conflicts, func(c node.WriteConflict) bool { return c.Knob == k && recent(c, s.At) >= contestedFrom })
+	return slices.ContainsFunc(s.Conflicts, func(c node.WriteConflict) bool { return c.Knob == k && countRecent(c, s.At) >= contestedFrom })
 }
 
-// recent counts the conflicts within Remembered.
-func recent(c node.WriteConflict, now time.Time) (n int) {
+// countRecent counts the conflicts within Remembered.
+func countRecent(c node.WriteConflict, now time.Time) (n int) {
 	for _, at := range c.Found {
 		if now.Sub(at) <= Remembered {
 			n++
@@ -88,7 +89,7 @@ func recent(c node.WriteConflict, now time.Time) (n int) {
 func Remarks(s node.Snapshot) []string {
 	var all []string
 	for _, c := range s.Conflicts {
-		if n := recent(c, s.At); n >= contestedFrom {
+		if n := countRecent(c, s.At); n >= contestedFrom {
 			all = append(all, fmt.Sprintf("another component wrote %v %d times in %v", c.Knob, n, Remembered))
 		}
 	}

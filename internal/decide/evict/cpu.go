@@ -69,7 +69,7 @@ func (x *evictor) satisfy() {
 	// The use of the last second belongs to the bound that BE had in that
 	// second.
 	now.Bound = min(limit, x.was.Satisfied.Last)
-	if x.held || !full || !mean.starved(c) || !now.starved(c) || limit*100 > request*unit.MilliCPU(c.SatisfactionLower) {
+	if x.held || !full || !mean.isStarved(c) || !now.isStarved(c) || limit*100 > request*unit.MilliCPU(c.SatisfactionLower) {
 		return
 	}
 	// Evict until the bound is SatisfactionUpper percent of the requests that

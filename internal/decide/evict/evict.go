@@ -36,12 +36,12 @@ type Config struct {
 	Unlabelled bool `json:"evictUnlabelled,omitempty"`
 }
 
-// On reports whether any kind of eviction is enabled.
-func (c Config) On() bool { return c.Memory.on() || c.CPU.satisfies() || c.CPU.bounds() }
+// Enabled reports whether any kind of eviction is enabled.
+func (c Config) Enabled() bool { return c.Memory.on() || c.CPU.satisfies() || c.CPU.bounds() }
 
 // Files lists the knobs that Decide may set.
 func (c Config) Files() []node.File {
-	if !c.On() {
+	if !c.Enabled() {
 		return nil
 	}
 	return Owned
@@ -150,7 +150,7 @@ type evictor struct {
 // DaemonSet last, because their controller would start them again at once on
 // the same node.
 func Decide(c Config, st State, l facts.Layout, u facts.Use, s node.Snapshot) (State, []plan.Want) {
-	if !c.On() {
+	if !c.Enabled() {
 		return State{}, nil // package policy releases frozen cgroups, because no policy wants them
 	}
 	x := evictor{Config: c, Layout: l, use: u, snap: s, was: st, next: State{At: s.At}, at: map[node.Knob]int{}}
@@ -223,7 +223,7 @@ func (x *evictor) ended(w node.Workload) bool { return x.snap.Knobs.Now[RunKnob(
 // pursue kills a victim that has not ended in its grace period, or that uses
 // more memory than it did.
 func (x *evictor) pursue(w node.Workload, v victim) {
-	grown := v.Cause == CauseMemory && x.grown(w, v.Memory, v.Cached)
+	grown := v.Cause == CauseMemory && x.hasGrown(w, v.Memory, v.Cached)
 	switch {
 	case v.Kills == 0 && (v.Waited >= x.graceOf(w) || grown):
 		reason := fmt.Sprintf("%s: %s was asked to end %v ago and is still there", v.Cause, w.ID, v.Waited.Round(time.Second/10))
@@ -262,7 +262,7 @@ func (x *evictor) remember(w node.Workload, v victim) {
 func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.Workload) int64, show func(int64) string) (expected int64, chosen int) {
 	all := x.candidates(cause)
 	slices.SortStableFunc(all, func(a, b node.Workload) int {
-		return cmp.Or(after(a.Daemon, b.Daemon), cmp.Compare(a.EvictionPriority, b.EvictionPriority), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.SubPriority, b.SubPriority),
+		return cmp.Or(compareFlags(a.Daemon, b.Daemon), cmp.Compare(a.EvictionPriority, b.EvictionPriority), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.SubPriority, b.SubPriority),
 			cmp.Compare(use(b), use(a)), strings.Compare(string(a.ID), string(b.ID)))
 	})
 	for _, w := range all {
@@ -274,15 +274,15 @@ func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.
 		}
 		expected += freed(w)
 		chosen++
-		x.remember(w, victim{Cause: cause, Memory: facts.MemoryOf(w).Or(0), CPU: w.Usage.CPU.Or(0), Cached: cached(w)})
+		x.remember(w, victim{Cause: cause, Memory: facts.MemoryOf(w).Or(0), CPU: w.Usage.CPU.Or(0), Cached: includesCache(w)})
 		x.want(w, plan.Set, node.AskedToEnd, fmt.Sprintf("%s: %s; %s has %s and %s", cause, reason, w.ID, rankOf(w), show(freed(w))))
 	}
 	x.held = x.held || chosen > 0
 	return expected, chosen
 }
 
-// after compares two flags, so that false sorts before true.
-func after(a, b bool) int {
+// compareFlags compares two flags, so that false sorts before true.
+func compareFlags(a, b bool) int {
 	switch {
 	case a == b:
 		return 0

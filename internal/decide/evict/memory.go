@@ -43,26 +43,26 @@ type memoryRelief struct {
 	Expected unit.Bytes `json:"expected,omitempty"`
 }
 
-// cached reports whether the amount that facts.MemoryOf returns for a workload
-// includes all its page cache.
-func cached(w node.Workload) bool { return !w.Usage.WorkingSet.Known() }
+// includesCache reports whether the amount that facts.MemoryOf returns for a
+// workload includes all its page cache.
+func includesCache(w node.Workload) bool { return !w.Usage.WorkingSet.Known() }
 
-// grown reports whether a workload uses clearly more memory than the given
+// hasGrown reports whether a workload uses clearly more memory than the given
 // amount. Two amounts cannot be compared if only one of them includes page
-// cache. Then grown returns false.
-func (x *evictor) grown(w node.Workload, than unit.Bytes, withCache bool) bool {
+// cache. Then hasGrown returns false.
+func (x *evictor) hasGrown(w node.Workload, than unit.Bytes, withCache bool) bool {
 	total, known := x.snap.MemoryTotal.Value()
 	now, measured := facts.MemoryOf(w).Value()
-	return known && measured && cached(w) == withCache && now-than > total/hasGrown
+	return known && measured && includesCache(w) == withCache && now-than > total/hasGrown
 }
 
-// freed returns a function that returns how much memory the end of a workload
+// freedBy returns a function that returns how much memory the end of a workload
 // frees. The amount is 0 if it cannot be compared with those of other
 // workloads.
-func (x *evictor) freed() func(node.Workload) int64 {
-	apart := slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.BE && !cached(w) })
+func (x *evictor) freedBy() func(node.Workload) int64 {
+	apart := slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.BE && !includesCache(w) })
 	return func(w node.Workload) int64 {
-		if apart && cached(w) {
+		if apart && includesCache(w) {
 			return 0
 		}
 		return int64(facts.MemoryOf(w).Or(0))
@@ -103,7 +103,7 @@ func (x *evictor) relieve() {
 		if x.was.Memory.Expected > 0 {
 			reason += fmt.Sprintf(" (the last eviction freed %v of %v)", facts.MiB(max(x.was.Memory.Then-used, 0)), facts.MiB(x.was.Memory.Expected))
 		}
-		bytes := x.freed()
+		bytes := x.freedBy()
 		expected, chosen := x.choose(CauseMemory, reason, int64(need), bytes, bytes, func(n int64) string { return facts.MiB(unit.Bytes(n)) })
 		if chosen > 0 {
 			x.was.Memory.Then, x.was.Memory.Expected = used, unit.Bytes(expected)
@@ -134,11 +134,11 @@ func (x *evictor) keep(state string) {
 			continue
 		}
 		base, had := x.was.Memory.Base[w.ID]
-		if !had || !x.was.Memory.Short || x.was.Memory.Cached[w.ID] != cached(w) {
+		if !had || !x.was.Memory.Short || x.was.Memory.Cached[w.ID] != includesCache(w) {
 			base = now
 		}
 		next.Base[w.ID] = base
-		if cached(w) {
+		if includesCache(w) {
 			next.Cached[w.ID] = true
 		}
 		standing := x.snap.Knobs.Now[RunKnob(w)] == node.Frozen
@@ -155,7 +155,7 @@ func (x *evictor) keep(state string) {
 		case ours && standing:
 			next.Frozen[w.ID] = true
 			x.want(w, plan.Set, node.Frozen, fmt.Sprintf("memory: %s: it stands still until less is", state))
-		case !standing && x.snap.Capabilities.Can(node.FeatureCgroupFreezer) && x.grown(w, base, cached(w)):
+		case !standing && x.snap.Capabilities.Has(node.FeatureCgroupFreezer) && x.hasGrown(w, base, includesCache(w)):
 			next.Frozen[w.ID] = true
 			x.want(w, plan.Set, node.Frozen, fmt.Sprintf("memory: %s, and %s has grown by %v meanwhile: it stands still until less is", state, w.ID, facts.MiB(now-base)))
 		}

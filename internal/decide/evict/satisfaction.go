@@ -11,9 +11,9 @@ import (
 // what it uses, and what it requests.
 type balance struct{ Bound, Used, Request unit.MilliCPU }
 
-// starved reports whether BE gets too little CPU. This is so if BE uses most of
-// what it may use, and its bound is a small part of what it requests.
-func (b balance) starved(c CPUConfig) bool {
+// isStarved reports whether BE gets too little CPU. This is so if BE uses most
+// of what it may use, and its bound is a small part of what it requests.
+func (b balance) isStarved(c CPUConfig) bool {
 	near := b.Bound < unit.CPUs(1) || b.Used*100 >= b.Bound*unit.MilliCPU(c.UsageThreshold)
 	return b.Request > 0 && near && b.Bound*100 <= b.Request*unit.MilliCPU(c.SatisfactionLower)
 }

@@ -50,11 +50,11 @@ func (p Pool) Online(s node.Snapshot) unit.CPUSet {
 // Online that are not reserved.
 func (p Pool) Counted(s node.Snapshot) unit.CPUSet { return p.Online(s).Minus(p.ReservedCPUs) }
 
-// On returns the pool in which the isolated CPUs of the node are reserved, too.
-// The owner of the machine isolated them for other work, and a write to the
-// cpuset of a group would move its threads there. If no other CPU would be
-// left, the isolated CPUs are shared like all others.
-func (p Pool) On(s node.Snapshot) Pool {
+// WithIsolated returns the pool in which the isolated CPUs of the node are
+// reserved, too. The owner of the machine isolated them for other work, and a
+// write to the cpuset of a group would move its threads there. If no other CPU
+// would be left, the isolated CPUs are shared like all others.
+func (p Pool) WithIsolated(s node.Snapshot) Pool {
 	with := p
 	with.ReservedCPUs = p.ReservedCPUs.Union(s.Topology.Isolated)
 	if with.Counted(s).Empty() {

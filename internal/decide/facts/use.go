@@ -61,13 +61,13 @@ func (u Use) Observe(s node.Snapshot) Use {
 	next.Latest = trend.Follow(nil, u.Counter, next.Counter, elapsed, 0)
 	next.Workload = trend.Smooth(u.Workload, next.Latest, elapsed, useTau)
 	next.CPU = trend.Follow(u.CPU, u.Busy, next.Busy, elapsed, useTau)
-	next.Sensitive = u.sensitive(next.PerCPU, elapsed)
+	next.Sensitive = u.updateSensitive(next.PerCPU, elapsed)
 	return next
 }
 
-// sensitive updates the mean use of each CPU by LS. The new sample is the
+// updateSensitive updates the mean use of each CPU by LS. The new sample is the
 // difference between the counters of u and those in perCPU.
-func (u Use) sensitive(perCPU map[node.WorkloadID]map[unit.CPU]time.Duration, elapsed time.Duration) map[unit.CPU]unit.MilliCPU {
+func (u Use) updateSensitive(perCPU map[node.WorkloadID]map[unit.CPU]time.Duration, elapsed time.Duration) map[unit.CPU]unit.MilliCPU {
 	// A hundred workloads on a hundred CPUs have ten thousand counters in each
 	// tick. An array sums them faster than a map.
 	var spent [unit.MaxCPUs]time.Duration

@@ -62,17 +62,17 @@ type Pool struct {
 	// the CPUs beside it: whole L3 caches.
 	Home unit.CPUSet `json:"home,omitzero"`
 	More unit.CPUSet `json:"more,omitzero"`
-	// Load is how much CPU LS work uses in Home and More. Full is since when it
-	// has been so high that the pool may grow. Spare is since when it has been
-	// so low that the pool may shrink. A time is zero if the use is not so
-	// high, or not so low.
+	// Load is how much CPU LS work uses in Home and More. Full is the time
+	// since which the pool has been full, so that it may grow; zero: it is not
+	// full. Spare is the time since which the pool has had spare CPUs, so that
+	// it may shrink; zero: it has none.
 	Load  node.Maybe[unit.MilliCPU] `json:"load,omitzero"`
 	Full  time.Time                 `json:"full,omitzero"`
 	Spare time.Time                 `json:"spare,omitzero"`
 	// Left is the time at which the pool last had to leave a cache.
 	Left time.Time `json:"left,omitzero"`
-	// Blind is since when the use of each CPU has been unknown. It is zero if
-	// the use is known.
+	// Blind is the time since which the use of each CPU has been unknown. It is
+	// zero if the use is known.
 	Blind time.Time `json:"blind,omitzero"`
 	// Beside holds the other caches of the NUMA node. The key is the lowest CPU
 	// of the cache.
@@ -84,7 +84,7 @@ type Pool struct {
 // A Cache is an L3 cache into which a pool may grow.
 type Cache struct {
 	// Use is how much CPU the LS work of other workloads uses in the cache.
-	// Quiet is since when that use has been low.
+	// Quiet is the time since which that use has been low.
 	Use   unit.MilliCPU `json:"use_mcpu,omitempty"`
 	Quiet time.Time     `json:"quiet,omitzero"`
 }
@@ -140,7 +140,7 @@ func (x *decision) follow(w node.Workload, h pick.Hold, p Pool) Pool {
 	if p.Home != h.Home {
 		p = Pool{Home: h.Home}
 	}
-	caches := pick.Beside(x.Map, h.Home)
+	caches := pick.NeighbourCaches(x.Map, h.Home)
 	open := x.Open.Intersect(hold.RoomBefore(x.snap.Knobs, w.Cgroup, x.snap.Topology.All()))
 	p = x.observe(w, h, p, caches)
 	if left, why := x.leave(w, p, caches, open); !left.Empty() {
@@ -154,7 +154,7 @@ func (x *decision) follow(w node.Workload, h pick.Hold, p Pool) Pool {
 		return p
 	}
 	has := h.CPUs.Union(p.More)
-	p.Full = since(p.Full, x.snap.At, load >= unit.CPUs(has.Len()).Percent(fullFrom) && !x.bounded(w))
+	p.Full = startOf(p.Full, x.snap.At, load >= unit.CPUs(has.Len()).Percent(fullFrom) && !x.nearsLimit(w))
 	if c := x.room(w, h, p, caches, open); !c.Empty() {
 		p.Why = fmt.Sprintf("grew into CPUs %v: latency-sensitive work used %d %% of its CPUs for %v, and %d %% of these for %v",
 			c, percentOf(load, has), fullFor, percentOf(p.Beside[lowest(c)].Use, c), quietFor)
@@ -164,7 +164,7 @@ func (x *decision) follow(w node.Workload, h pick.Hold, p Pool) Pool {
 	}
 	last := farthest(caches, p.More)
 	rest := has.Minus(last)
-	p.Spare = since(p.Spare, x.snap.At, !last.Empty() && load <= unit.CPUs(rest.Len()).Percent(spareUpTo))
+	p.Spare = startOf(p.Spare, x.snap.At, !last.Empty() && load <= unit.CPUs(rest.Len()).Percent(spareUpTo))
 	if !p.Spare.IsZero() && x.snap.At.Sub(p.Spare) >= spareFor {
 		p.Why = fmt.Sprintf("gave back CPUs %v: the rest would have been used to %d %% at most for %v", last, spareUpTo, spareFor)
 		p.More, p.Full, p.Spare, p.Load = p.More.Minus(last), time.Time{}, time.Time{}, node.Maybe[unit.MilliCPU]{}
@@ -176,7 +176,7 @@ func (x *decision) follow(w node.Workload, h pick.Hold, p Pool) Pool {
 // counters of each CPU are missing, it forgets the means.
 func (x *decision) observe(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUSet) Pool {
 	if x.blindTo(w.ID) != "" {
-		p.Blind = since(p.Blind, x.snap.At, true)
+		p.Blind = startOf(p.Blind, x.snap.At, true)
 		p.Beside, p.Load = map[unit.CPU]Cache{}, node.Maybe[unit.MilliCPU]{}
 		return p
 	}
@@ -191,7 +191,7 @@ func (x *decision) observe(w node.Workload, h pick.Hold, p Pool, caches []unit.C
 		default:
 			c.Use = trend.Decay(c.Use, use, x.now.Elapsed, useTau)
 		}
-		c.Quiet = since(c.Quiet, x.snap.At, c.Use <= unit.CPUs(set.Len()).Percent(quietUpTo))
+		c.Quiet = startOf(c.Quiet, x.snap.At, c.Use <= unit.CPUs(set.Len()).Percent(quietUpTo))
 		beside[at] = c
 	}
 	p.Beside = beside
@@ -262,9 +262,9 @@ func (x *decision) useBy(id node.WorkloadID, set unit.CPUSet) (all unit.MilliCPU
 	return all
 }
 
-// bounded reports whether a workload already uses about as much CPU as its own
-// limit allows.
-func (x *decision) bounded(w node.Workload) bool {
+// nearsLimit reports whether a workload already uses about as much CPU as its
+// own limit allows.
+func (x *decision) nearsLimit(w node.Workload) bool {
 	limit, limited := w.CPULimit.Value()
 	return limited && x.now.Workload[w.ID] >= limit.Percent(atLimit)
 }
@@ -297,16 +297,16 @@ func (x *decision) leave(w node.Workload, p Pool, caches []unit.CPUSet, open uni
 	if !p.Blind.IsZero() && x.snap.At.Sub(p.Blind) >= blindFor && left != p.More {
 		left, reasons = p.More, []string{fmt.Sprintf("CPUs %v: the use of each CPU by %s is not counted", p.More, x.blindTo(w.ID))}
 	}
-	if id := x.waiting(w.ID); id != "" && left != p.More {
+	if id := x.waitingWorkload(w.ID); id != "" && left != p.More {
 		left, reasons = p.More, []string{fmt.Sprintf("CPUs %v: %s waits longer than its objective", p.More, id)}
 	}
 	return left.Intersect(p.More), "gave back " + strings.Join(reasons, ", ")
 }
 
-// waiting returns a workload that waits longer than its objective. One workload
-// (but) is left out. If there are several, it returns the first by name, and if
-// there are none, "".
-func (x *decision) waiting(but node.WorkloadID) node.WorkloadID {
+// waitingWorkload returns a workload that waits longer than its objective. One
+// workload (but) is left out. If there are several, it returns the first by
+// name, and if there are none, "".
+func (x *decision) waitingWorkload(but node.WorkloadID) node.WorkloadID {
 	for _, id := range slices.Sorted(maps.Keys(x.missed)) {
 		if id != but {
 			return id
@@ -320,7 +320,7 @@ func (x *decision) waiting(but node.WorkloadID) node.WorkloadID {
 func (x *decision) room(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUSet, open unit.CPUSet) unit.CPUSet {
 	at := x.snap.At
 	rests := !p.Left.IsZero() && at.Sub(p.Left) < restFor
-	if p.Full.IsZero() || at.Sub(p.Full) < fullFor || rests || x.grew || x.waiting(w.ID) != "" {
+	if p.Full.IsZero() || at.Sub(p.Full) < fullFor || rests || x.grew || x.waitingWorkload(w.ID) != "" {
 		return unit.CPUSet{}
 	}
 	most, has := len(caches), 0
@@ -358,9 +358,9 @@ func farthest(caches []unit.CPUSet, more unit.CPUSet) unit.CPUSet {
 	return unit.CPUSet{}
 }
 
-// since returns since when a condition has held. It returns zero if the
+// startOf returns since when a condition has held. It returns zero if the
 // condition does not hold.
-func since(before, now time.Time, holds bool) time.Time {
+func startOf(before, now time.Time, holds bool) time.Time {
 	switch {
 	case !holds:
 		return time.Time{}

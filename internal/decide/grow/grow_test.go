@@ -18,7 +18,7 @@ import (
 type site struct {
 	snap   node.Snapshot
 	use    facts.Use
-	had    hold.Had
+	had    hold.Previous
 	state  State
 	grants hold.Grants
 	base   hold.Grants // what work holds without growth
@@ -81,11 +81,11 @@ func (n *site) tick(every time.Duration, use map[string]map[unit.CPU]unit.MilliC
 	n.use = n.use.Observe(n.snap)
 	n.base = hold.Decide(facts.Pool{}, 0, n.had, n.snap)
 	n.state, n.grants = Decide(n.state, n.base, before, n.use, missed, n.snap)
-	n.had = hold.Had{Own: n.grants.Of, Shared: n.grants.Shared}
+	n.had = hold.Previous{Own: n.grants.Of, Shared: n.grants.Shared}
 }
 
-// on divides a use equally among a set of CPUs.
-func on(set unit.CPUSet, all unit.MilliCPU) map[unit.CPU]unit.MilliCPU {
+// spreadUse divides a use equally among a set of CPUs.
+func spreadUse(set unit.CPUSet, all unit.MilliCPU) map[unit.CPU]unit.MilliCPU {
 	use := map[unit.CPU]unit.MilliCPU{}
 	for c := range set.All() {
 		use[c] = min(all/unit.MilliCPU(max(set.Len(), 1)), 1000)
@@ -122,9 +122,9 @@ func TestGrowthTakesNothingThatIsOthers(t *testing.T) {
 			case 1:
 				n.remove(id)
 			}
-			use := map[string]map[unit.CPU]unit.MilliCPU{"web": on(where, unit.CPUs(busy)/3)}
+			use := map[string]map[unit.CPU]unit.MilliCPU{"web": spreadUse(where, unit.CPUs(busy)/3)}
 			for id, h := range n.grants.Shared {
-				use[string(id)] = on(h.CPUs, unit.CPUs(h.CPUs.Len())*unit.MilliCPU(busy)/3)
+				use[string(id)] = spreadUse(h.CPUs, unit.CPUs(h.CPUs.Len())*unit.MilliCPU(busy)/3)
 			}
 			var missed map[node.WorkloadID]string
 			if rnd.IntN(40) == 0 {
@@ -173,7 +173,7 @@ func (n *site) check(t *testing.T, missed map[node.WorkloadID]string) {
 			t.Errorf("%s has %v, and the open CPUs of its home are %v, more are %v", id, h.CPUs, home, p.More)
 		}
 		var whole unit.CPUSet
-		for _, c := range pick.Beside(n.grants.Map, h.Home) {
+		for _, c := range pick.NeighbourCaches(n.grants.Map, h.Home) {
 			if p.More.Contains(c) {
 				whole = whole.Union(c)
 			}
@@ -187,11 +187,11 @@ func (n *site) check(t *testing.T, missed map[node.WorkloadID]string) {
 	}
 }
 
-// full lets the pool id use all its CPUs for a number of ticks.
-func (n *site) full(ticks int, others map[string]map[unit.CPU]unit.MilliCPU, id node.WorkloadID) {
+// fillPool lets the pool id use all its CPUs for a number of ticks.
+func (n *site) fillPool(ticks int, others map[string]map[unit.CPU]unit.MilliCPU, id node.WorkloadID) {
 	for range ticks {
 		set, _ := n.grants.Set(id)
-		use := map[string]map[unit.CPU]unit.MilliCPU{string(id): on(set, unit.CPUs(set.Len()))}
+		use := map[string]map[unit.CPU]unit.MilliCPU{string(id): spreadUse(set, unit.CPUs(set.Len()))}
 		for of, u := range others {
 			use[of] = u
 		}
@@ -221,8 +221,8 @@ func TestWhatKeepsAPoolInItsHome(t *testing.T) {
 		"it may not grow":              {still, 0, 1, false, nil, "0-3"},
 		"it is to be apart":            {apart, 0, 1, false, nil, "0-3"},
 		"the next cache has an owner":  {pool, 0, 1, true, nil, "0-3"},
-		"the next cache is used":       {pool, 0, 1, false, map[string]map[unit.CPU]unit.MilliCPU{"web": on(unit.CPUSetOf(4, 5), 1500)}, "0-3"},
-		"the next cache is used a bit": {pool, 0, 1, false, map[string]map[unit.CPU]unit.MilliCPU{"web": on(unit.CPUSetOf(4, 5), 500)}, "0-7"},
+		"the next cache is used":       {pool, 0, 1, false, map[string]map[unit.CPU]unit.MilliCPU{"web": spreadUse(unit.CPUSetOf(4, 5), 1500)}, "0-3"},
+		"the next cache is used a bit": {pool, 0, 1, false, map[string]map[unit.CPU]unit.MilliCPU{"web": spreadUse(unit.CPUSetOf(4, 5), 500)}, "0-7"},
 		"another NUMA node":            {pool, 0, 2, false, nil, "0-3"},
 	} {
 		n := newSite(c.nodes, 2/c.nodes, 4)
@@ -231,7 +231,7 @@ func TestWhatKeepsAPoolInItsHome(t *testing.T) {
 		if c.owner {
 			n.add("db", node.CPUOverride{Grade: uint8(pick.Own), CPUs: 1, Chosen: &node.CPUChoice{Grade: uint8(pick.Own), CPUs: unit.CPUSetOf(5)}}, 0)
 		}
-		n.full(30, c.others, "pi")
+		n.fillPool(30, c.others, "pi")
 		if set, _ := n.grants.Set("pi"); set.String() != c.want {
 			t.Errorf("%s: the pool has CPUs %v, want %s: %s", name, set, c.want, n.grants.How["pi"])
 		}
@@ -243,13 +243,13 @@ func TestWhatKeepsAPoolInItsHome(t *testing.T) {
 func TestAPoolGivesBackWhatItDoesNotNeed(t *testing.T) {
 	n := newSite(1, 2, 4)
 	n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
-	n.full(20, nil, "pi")
+	n.fillPool(20, nil, "pi")
 	for i, want := range []string{"0-7", "0-7", "0-3", "0-3"} {
 		if set, _ := n.grants.Set("pi"); set.String() != want {
 			t.Errorf("after %d s of little use: CPUs %v, want %s: %s", 32*i, set, want, n.grants.How["pi"])
 		}
 		for range 32 {
-			n.tick(time.Second, map[string]map[unit.CPU]unit.MilliCPU{"pi": on(unit.CPUSetOf(0, 1, 2, 3), 1000)}, nil)
+			n.tick(time.Second, map[string]map[unit.CPU]unit.MilliCPU{"pi": spreadUse(unit.CPUSetOf(0, 1, 2, 3), 1000)}, nil)
 		}
 	}
 	if why := n.grants.How["pi"]; !strings.Contains(why, "gave back CPUs 4-7: the rest would have been used to 70 % at most for 1m0s") {
@@ -266,7 +266,7 @@ func TestAServiceThatIsNotCountedKeepsPoolsInTheirHomes(t *testing.T) {
 		n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
 		n.add("web", node.CPUOverride{}, 0)
 		n.uncounted = "web"
-		n.full(30, map[string]map[unit.CPU]unit.MilliCPU{"web": on(unit.CPUSetOf(7), use)}, "pi")
+		n.fillPool(30, map[string]map[unit.CPU]unit.MilliCPU{"web": spreadUse(unit.CPUSetOf(7), use)}, "pi")
 		if set, _ := n.grants.Set("pi"); set.String() != want {
 			t.Errorf("beside a service that uses %v: CPUs %v, want %s", use, set, want)
 		}
@@ -315,7 +315,7 @@ func TestAPoolThatGrewReturnsHomeWithoutCounters(t *testing.T) {
 		{1, "pi", 200, "0-3"},
 	} {
 		n.uncounted = c.uncounted
-		n.full(c.ticks, map[string]map[unit.CPU]unit.MilliCPU{"web": on(unit.CPUSetOf(4, 5, 6, 7), c.use)}, "pi")
+		n.fillPool(c.ticks, map[string]map[unit.CPU]unit.MilliCPU{"web": spreadUse(unit.CPUSetOf(4, 5, 6, 7), c.use)}, "pi")
 		if set, _ := n.grants.Set("pi"); set.String() != c.want {
 			t.Errorf("%d s without counters of %q: CPUs %v, want %s: %s", c.ticks, c.uncounted, set, c.want, n.grants.How["pi"])
 		}
@@ -336,7 +336,7 @@ func BenchmarkDecide(b *testing.B) {
 	use := map[string]map[unit.CPU]unit.MilliCPU{}
 	for i := range 100 {
 		n.add(fmt.Sprint("web", i), node.CPUOverride{}, 0)
-		use[fmt.Sprint("web", i)] = on(n.snap.Topology.All(), 1000)
+		use[fmt.Sprint("web", i)] = spreadUse(n.snap.Topology.All(), 1000)
 	}
 	n.tick(time.Second, use, nil)
 	before := n.use

@@ -96,8 +96,8 @@ const (
 	ByNode      By = "node"
 )
 
-// Had is what the workloads held in the last tick.
-type Had struct {
+// Previous is what the workloads held in the last tick.
+type Previous struct {
 	Own    map[node.WorkloadID]unit.CPUSet
 	Shared map[node.WorkloadID]pick.Hold
 }
@@ -119,7 +119,7 @@ type claim struct {
 // A grant always leaves enough CPUs for the system and for BE. A new grant also
 // leaves as many CPUs as the services without exclusive CPUs request. This does
 // not hold if a scheduler chose the CPUs, because it knows these requests.
-func Decide(shared facts.Pool, keep unit.Percent, had Had, s node.Snapshot) Grants {
+func Decide(shared facts.Pool, keep unit.Percent, had Previous, s node.Snapshot) Grants {
 	var g Grants
 	var asked []claim
 	pool := shared.Counted(s)
@@ -153,7 +153,7 @@ func Decide(shared facts.Pool, keep unit.Percent, had Had, s node.Snapshot) Gran
 			}
 			continue
 		}
-		asked = append(asked, claim{*w, n, hadBy(had.Own, s, w, n)})
+		asked = append(asked, claim{*w, n, previousCPUs(had.Own, s, w, n)})
 	}
 	if g.Of == nil {
 		return g
@@ -179,7 +179,7 @@ func newGrants(t node.Topology) Grants {
 type round struct {
 	Grants
 	snap       node.Snapshot
-	had        Had
+	had        Previous
 	pool, free unit.CPUSet // pool: the CPUs that are divided; free: those of them that no workload owns
 	least      int         // number of CPUs that stay free
 	counted    int         // number of CPUs that services without own CPUs request
@@ -215,11 +215,11 @@ func Claimed(w *node.Workload) (int, string) {
 	return int(amount / unit.CPUs(1)), ""
 }
 
-// hadBy returns the exclusive CPUs that a workload has now. Usually the state
-// has them. If the state was lost, hadBy derives them from the knob. A workload
-// that was treated as LS may have a CPU set of the same size, but other
-// workloads share that set.
-func hadBy(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w *node.Workload, n int) unit.CPUSet {
+// previousCPUs returns the exclusive CPUs that a workload has now. Usually the
+// state has them. If the state was lost, previousCPUs derives them from the
+// knob. A workload that was treated as LS may have a CPU set of the same size,
+// but other workloads share that set.
+func previousCPUs(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w *node.Workload, n int) unit.CPUSet {
 	if had != nil {
 		return had[w.ID]
 	}
@@ -358,7 +358,7 @@ func (r *round) refuse(chosen node.CPUChoice, c claim, free unit.CPUSet, spare i
 func claimOf(w node.Workload, n int, had unit.CPUSet) pick.Claim {
 	o := w.Overrides.CPUs
 	return pick.Claim{
-		Grade: pick.Own, CPUs: n, Bind: pick.Bind(o.Bind), Within: pick.Level(o.Within), Fewest: o.Fewest, Apart: pick.Apart(o.Apart), Have: had,
+		Grade: pick.Own, CPUs: n, Bind: pick.Bind(o.Bind), Within: pick.Level(o.Within), Fewest: o.Fewest, Apart: pick.Separation(o.Apart), Have: had,
 	}
 }
 

@@ -29,7 +29,7 @@ type site struct {
 	topo   node.Topology
 	ledger *place.Ledger
 	pods   map[place.UID]place.Pod
-	had    Had
+	had    Previous
 	grants Grants
 }
 
@@ -66,7 +66,7 @@ func (n *site) tick() {
 		s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
 	}
 	n.grants = Decide(facts.Pool{}, 0, n.had, s)
-	n.had = Had{Own: n.grants.Of, Shared: n.grants.Shared}
+	n.had = Previous{Own: n.grants.Of, Shared: n.grants.Shared}
 }
 
 // TestWhatTheLedgerGrantsTheNodeObeys runs random histories of pods on random
@@ -97,13 +97,13 @@ func TestWhatTheLedgerGrantsTheNodeObeys(t *testing.T) {
 				granted++
 			case 3:
 				for uid := range n.pods {
-					n.ledger.Gone(uid)
+					n.ledger.RemovePod(uid)
 					delete(n.pods, uid)
 					break
 				}
 			case 4:
 				if rnd.IntN(3) == 0 {
-					n.had = Had{}
+					n.had = Previous{}
 				}
 				n.tick()
 				n.check(t)
@@ -176,7 +176,7 @@ func (n *site) check(t *testing.T) {
 	}
 }
 
-func newHad() Had { return Had{Own: map[node.WorkloadID]unit.CPUSet{}} }
+func newHad() Previous { return Previous{Own: map[node.WorkloadID]unit.CPUSet{}} }
 
 func mustSet(t *testing.T, list string) unit.CPUSet {
 	t.Helper()

@@ -109,7 +109,7 @@ func (m *model) tick(w world) [modelPods]contract {
 		return out
 	}
 	s := node.Snapshot{Topology: m.topo, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}}}
-	var had Had
+	var had Previous
 	for p := range m.pods {
 		if w.bound[p].made {
 			work := workload(modelPod(p), m.contractOf(w.bound[p]))
@@ -185,8 +185,8 @@ func (m *model) next(w world) []world {
 	return all
 }
 
-// rest (the method) delivers all events that are under way, and then checks the state.
-func (m *model) rest(w world) {
+// deliverAll delivers all events that are under way, and then checks the state.
+func (m *model) deliverAll(w world) {
 	key := [2][modelPods]contract{w.bound, w.had}
 	if m.rested[key] {
 		return
@@ -247,7 +247,7 @@ func TestNoInterleavingLeavesAnOverlap(t *testing.T) {
 		for len(queue) > 0 && len(m.visited) < most {
 			w := queue[0]
 			queue = queue[1:]
-			m.rest(w)
+			m.deliverAll(w)
 			for _, n := range m.next(w) {
 				if !m.visited[n] {
 					m.visited[n] = true

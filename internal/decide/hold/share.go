@@ -99,7 +99,7 @@ func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string)
 		why = "; its scheduler's choice " + no
 	}
 	c := pick.Claim{
-		Grade: pick.Grade(o.Grade), CPUs: o.CPUs, Request: o.Request, Within: pick.Level(o.Within), Apart: pick.Apart(o.Apart),
+		Grade: pick.Grade(o.Grade), CPUs: o.CPUs, Request: o.Request, Within: pick.Level(o.Within), Apart: pick.Separation(o.Apart),
 	}
 	offer, no := r.Map.Fit(seats, c)
 	if no != pick.Fits {
@@ -123,7 +123,7 @@ func (r *round) chosenHome(o node.CPUOverride) (pick.Hold, string) {
 	case c.Home.Empty() || !r.Map.All().Contains(c.Home):
 		return pick.Hold{}, "has CPUs that are not online"
 	}
-	return pick.Hold{Grade: pick.Grade(c.Grade), CPUs: c.CPUs, Home: c.Home, Request: o.Request, Apart: pick.Apart(o.Apart)}, ""
+	return pick.Hold{Grade: pick.Grade(c.Grade), CPUs: c.CPUs, Home: c.Home, Request: o.Request, Apart: pick.Separation(o.Apart)}, ""
 }
 
 func (r *round) authorOf(o node.CPUOverride, h pick.Hold) By {

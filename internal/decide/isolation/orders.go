@@ -39,7 +39,7 @@ func Orders(s node.Snapshot, meets []node.CgroupPath, wants []plan.Want) (orders
 	o.slots()
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
-		order, reason := o.of(i, w)
+		order, reason := o.orderOf(i, w)
 		o.want(w.Cgroup, order, reason, w.Class == node.BE)
 	}
 	for _, p := range o.kept {
@@ -150,13 +150,13 @@ func (o *orderer) root(i int) node.CgroupPath {
 	return cmp.Or(o.roots[i], w.ContentionRoot, w.Cgroup)
 }
 
-// after returns the value that a knob will have when all wants are written. It
-// returns nil if that value is unknown.
-func (o *orderer) after(k node.Knob) node.Value {
+// futureValue returns the value that a knob will have when all wants are
+// written. It returns nil if that value is unknown.
+func (o *orderer) futureValue(k node.Knob) node.Value {
 	switch w := o.limits[k]; {
 	case w == nil:
 	case w.Intent == plan.Set:
-		return w.Value.Rounded(o.snap.Knobs.Kernel)
+		return w.Value.Round(o.snap.Knobs.Kernel)
 	case w.Intent == plan.Release:
 		if before, touched := o.snap.Knobs.Before[k]; touched {
 			return before
@@ -169,7 +169,7 @@ func (o *orderer) after(k node.Knob) node.Value {
 // result is false if cpu.max cannot be read. Then the present limit of the
 // order must stay.
 func (o *orderer) quota(p node.CgroupPath) (most unit.MilliCPU, known bool) {
-	v, known := o.after(node.Knob{Cgroup: p, File: node.FileCPUMax}).(node.CPUMax)
+	v, known := o.futureValue(node.Knob{Cgroup: p, File: node.FileCPUMax}).(node.CPUMax)
 	if !known || v.Quota == node.NoQuota || v.Period <= 0 {
 		return 0, known
 	}
@@ -181,7 +181,7 @@ func (o *orderer) quota(p node.CgroupPath) (most unit.MilliCPU, known bool) {
 func (o *orderer) cap() {
 	k := node.Knob{File: node.FileSchedulerCap}
 	reason := "the sum of cpu.max of the contention roots of BE"
-	for _, m := range sorted(o.at) {
+	for _, m := range sortedKeys(o.at) {
 		most, known := o.quota(m)
 		if !known {
 			now, _ := o.snap.Knobs.Now[k].(node.SchedulerCap)
@@ -234,8 +234,8 @@ func (o *orderer) slots() {
 	}
 }
 
-// of returns the order for the i-th workload, and its reason.
-func (o *orderer) of(i int, w *node.Workload) (node.SchedulerGroup, string) {
+// orderOf returns the order for the i-th workload, and its reason.
+func (o *orderer) orderOf(i int, w *node.Workload) (node.SchedulerGroup, string) {
 	if w.Class != node.BE {
 		return o.protects(w)
 	}
@@ -251,7 +251,7 @@ func (o *orderer) of(i int, w *node.Workload) (node.SchedulerGroup, string) {
 		return v, fmt.Sprintf("all %d slots are taken: it has no weight and no quota of its own", node.SchedulerSlots-1)
 	}
 	v.Slot, v.Weight = o.slot[i], node.DefaultSchedulerWeight
-	if weight, is := o.after(node.Knob{Cgroup: w.Cgroup, File: node.FileCPUWeight}).(node.CPUWeight); is && !weight.Idle {
+	if weight, is := o.futureValue(node.Knob{Cgroup: w.Cgroup, File: node.FileCPUWeight}).(node.CPUWeight); is && !weight.Idle {
 		v.Weight = min(max(int(weight.Weight.V2()), 1), node.MaxSchedulerWeight)
 	}
 	reason := "in the BE scheduler, which applies its cpu.weight and cpu.max"
@@ -344,8 +344,8 @@ func (o *orderer) takeBack() {
 	}
 }
 
-// sorted returns the keys of a map in ascending order.
-func sorted(m map[node.CgroupPath]int) []node.CgroupPath {
+// sortedKeys returns the keys of a map in ascending order.
+func sortedKeys(m map[node.CgroupPath]int) []node.CgroupPath {
 	keys := make([]node.CgroupPath, 0, len(m))
 	for p := range m {
 		keys = append(keys, p)

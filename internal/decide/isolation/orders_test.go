@@ -71,7 +71,7 @@ func (n *scene) orders(t *testing.T) map[string]string {
 		if w.Owner != plan.OwnerOrders || w.Reason == "" || (w.Intent == plan.Set) != (w.Value != nil) {
 			t.Errorf("incomplete: %+v", w)
 		}
-		if _, twice := all[w.Knob.Where()]; twice && w.Knob.Cgroup != "" {
+		if _, twice := all[w.Knob.Object()]; twice && w.Knob.Cgroup != "" {
 			t.Errorf("%v is wanted twice", w.Knob)
 		}
 		text := string(w.Intent)
@@ -81,7 +81,7 @@ func (n *scene) orders(t *testing.T) map[string]string {
 				t.Errorf("%v is to be %q, which reads as %v, %v", w.Knob, text, back, err)
 			}
 		}
-		all[w.Knob.Where()] = text
+		all[w.Knob.Object()] = text
 	}
 	return all
 }

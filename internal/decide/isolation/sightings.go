@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// besideShare is a use of a CPU in thousandths. If LS work uses at least
+	// runningShare is a use of a CPU in thousandths. If LS work uses at least
 	// that much of a CPU, it counts as running on it. It is above 0 because
 	// timers and rare wake-ups happen on every CPU.
-	besideShare = 10
+	runningShare = 10
 	// marginCalm is how long BE then avoids the siblings of the CPU.
 	marginCalm = 3 * time.Second
 	// If the counters of LS work are missing for blindFor, the mechanism
@@ -27,8 +27,8 @@ type Sightings struct {
 	At      time.Time                  `json:"at,omitzero"`
 	Counter map[unit.CPU]time.Duration `json:"counter,omitempty"`
 	Last    map[unit.CPU]time.Time     `json:"last,omitempty"`
-	// Blind is since when the counters have been missing. It is zero if they
-	// exist.
+	// Blind is the time since which the counters have been missing. It is zero
+	// if they exist.
 	Blind time.Time `json:"blind,omitzero"`
 }
 
@@ -39,15 +39,15 @@ func (x Sightings) Observe(s node.Snapshot) Sightings {
 	case x.At.After(s.At): // x.At is from before a reboot
 		return Sightings{At: s.At}
 	case s.Isolation.LSOn == nil && x.Blind.IsZero():
-		return Sightings{At: s.At, Last: x.lately(s.At), Blind: s.At}
+		return Sightings{At: s.At, Last: x.recentCPUs(s.At), Blind: s.At}
 	case s.Isolation.LSOn == nil:
-		return Sightings{At: s.At, Last: x.lately(s.At), Blind: x.Blind}
+		return Sightings{At: s.At, Last: x.recentCPUs(s.At), Blind: x.Blind}
 	}
-	next := Sightings{At: s.At, Counter: s.Isolation.LSOn, Last: x.lately(s.At)}
+	next := Sightings{At: s.At, Counter: s.Isolation.LSOn, Last: x.recentCPUs(s.At)}
 	elapsed := s.At.Sub(x.At)
 	for cpu, now := range next.Counter {
 		then, known := x.Counter[cpu]
-		if known && now > then && now-then >= elapsed*besideShare/1000 {
+		if known && now > then && now-then >= elapsed*runningShare/1000 {
 			next.Last[cpu] = s.At
 		}
 	}
@@ -57,9 +57,9 @@ func (x Sightings) Observe(s node.Snapshot) Sightings {
 // Blinded reports whether counters have been missing for too long.
 func (x Sightings) Blinded() bool { return !x.Blind.IsZero() && x.At.Sub(x.Blind) >= blindFor }
 
-// lately (the method) returns the CPUs on which LS ran a short time ago, and
+// recentCPUs returns the CPUs on which LS ran a short time ago, and
 // when it did. BE must still avoid the siblings of these CPUs.
-func (x Sightings) lately(at time.Time) map[unit.CPU]time.Time {
+func (x Sightings) recentCPUs(at time.Time) map[unit.CPU]time.Time {
 	last := map[unit.CPU]time.Time{}
 	for cpu, seen := range x.Last {
 		if age := at.Sub(seen); age >= 0 && age < marginCalm {

@@ -23,8 +23,8 @@ const (
 	// only if its own core is busier by more than this. margin exceeds quiet,
 	// so that a core that BE has left does not look better again at once.
 	margin unit.MilliCPU = 100
-	// worst is the level of a core to which LS work is bound.
-	worst level = math.MaxInt
+	// worstLevel is the level of a core to which LS work is bound.
+	worstLevel level = math.MaxInt
 )
 
 // A core is the set of the CPUs of one physical core.
@@ -36,8 +36,8 @@ type core struct {
 	cache      int // number from cachesOf
 }
 
-// busy reports whether LS work uses the core.
-func (c *core) busy() bool { return c.bound || c.load >= quiet }
+// isBusy reports whether LS work uses the core.
+func (c *core) isBusy() bool { return c.bound || c.load >= quiet }
 
 func (c *core) level() level       { return c.levelAt(c.load) }
 func (c *core) levelIfHeld() level { return c.levelAt(c.load - margin) }
@@ -45,7 +45,7 @@ func (c *core) levelIfHeld() level { return c.levelAt(c.load - margin) }
 func (c *core) levelAt(load unit.MilliCPU) level {
 	switch {
 	case c.bound:
-		return worst
+		return worstLevel
 	case load < quiet:
 		return 0
 	}

@@ -151,7 +151,7 @@ func seatsOf(all []part, taken map[int]int) []seat {
 	seats := make([]seat, 0, n)
 	for _, p := range all {
 		for _, c := range p.cpus {
-			seats = append(seats, seat{c, p.level, p.core.busy()})
+			seats = append(seats, seat{c, p.level, p.core.isBusy()})
 		}
 	}
 	return seats

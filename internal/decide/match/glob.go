@@ -43,24 +43,24 @@ func globsOf(rules []Rule) []glob {
 
 func pathGlob(rule int, pattern string) glob {
 	pattern = strings.TrimPrefix(pattern, "/")
-	return glob{rule: rule, fixed: fixed(pattern), parts: strings.Split(pattern, "/")}
+	return glob{rule: rule, fixed: fixedPrefix(pattern), parts: strings.Split(pattern, "/")}
 }
 
 func unitGlob(rule int, pattern string) glob {
 	pattern = unitName(pattern)
-	return glob{rule: rule, of: aUnit, fixed: fixed(pattern), parts: []string{pattern}}
+	return glob{rule: rule, of: aUnit, fixed: fixedPrefix(pattern), parts: []string{pattern}}
 }
 
 func containerGlob(rule int, pattern string) glob {
 	key, value, isLabel := strings.Cut(pattern, "=")
 	if isLabel {
-		return glob{rule: rule, of: aLabel, fixed: fixed(key), parts: []string{key, value}}
+		return glob{rule: rule, of: aLabel, fixed: fixedPrefix(key), parts: []string{key, value}}
 	}
-	return glob{rule: rule, of: aName, fixed: fixed(pattern), parts: []string{pattern}}
+	return glob{rule: rule, of: aName, fixed: fixedPrefix(pattern), parts: []string{pattern}}
 }
 
-// fixed returns the literal text before the first wildcard of a pattern.
-func fixed(pattern string) string {
+// fixedPrefix returns the literal text before the first wildcard of a pattern.
+func fixedPrefix(pattern string) string {
 	if i := strings.IndexAny(pattern, "*?["); i >= 0 {
 		return pattern[:i]
 	}

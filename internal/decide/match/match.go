@@ -42,7 +42,7 @@ func Workloads(rules []Rule, groups []Group) (workloads []node.Workload, remarks
 	t := treeOf(groups)
 	t.apply(rules)
 	t.weigh(rules)
-	workloads = make([]node.Workload, 0, t.wholes())
+	workloads = make([]node.Workload, 0, t.countWhole())
 	for i, e := range t {
 		if !e.whole {
 			continue

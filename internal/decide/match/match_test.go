@@ -12,9 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// at returns groups with the given paths. If a path ends with "!", the group
-// has processes of its own.
-func at(paths ...string) []Group {
+// makeGroups returns groups with the given paths. If a path ends with "!", the
+// group has processes of its own.
+func makeGroups(paths ...string) []Group {
 	var groups []Group
 	for _, p := range paths {
 		path, direct := strings.CutSuffix(p, "!")
@@ -46,9 +46,9 @@ func rulesOf(texts ...string) []Rule {
 	return rules
 }
 
-// told prints a workload as "cgroup class rule". If its contention root is
-// another cgroup, "@" and that cgroup follow.
-func told(workloads []node.Workload) []string {
+// printWorkloads prints a workload as "cgroup class rule". If its contention
+// root is another cgroup, "@" and that cgroup follow.
+func printWorkloads(workloads []node.Workload) []string {
 	var lines []string
 	for _, w := range workloads {
 		line := fmt.Sprintf("%s %s %s", w.Cgroup, w.Class, w.Rule)
@@ -69,47 +69,47 @@ func TestWorkloads(t *testing.T) {
 	}{
 		"a group with all below it is one workload": {
 			rules:  rulesOf("batch BE batch.slice"),
-			groups: at("batch.slice", "batch.slice/a", "batch.slice/a/b", "other"),
+			groups: makeGroups("batch.slice", "batch.slice/a", "batch.slice/a/b", "other"),
 			want:   []string{"batch.slice BE batch"},
 		},
 		"all below a group are a workload each": {
 			rules:  rulesOf("batch BE batch.slice/**"),
-			groups: at("batch.slice", "batch.slice/a", "batch.slice/a/b", "batch.slice/c", "other"),
+			groups: makeGroups("batch.slice", "batch.slice/a", "batch.slice/a/b", "batch.slice/c", "other"),
 			want:   []string{"batch.slice/a BE batch @batch.slice", "batch.slice/c BE batch @batch.slice"},
 		},
 		"units are found by name": {
 			rules:  rulesOf("web LS unit:nginx", "batch BE unit:batch-*"),
-			groups: at("system.slice", "system.slice/nginx.service", "system.slice/batch-1.service", "system.slice/batch-2.service", "system.slice/cron.service"),
+			groups: makeGroups("system.slice", "system.slice/nginx.service", "system.slice/batch-1.service", "system.slice/batch-2.service", "system.slice/cron.service"),
 			want:   []string{"system.slice/batch-1.service BE batch", "system.slice/batch-2.service BE batch", "system.slice/nginx.service LS web"},
 		},
 		"the first rule wins, also over what is below": {
 			rules:   rulesOf("all BE a", "late LS a/b", "never LS c"),
-			groups:  at("a", "a/b"),
+			groups:  makeGroups("a", "a/b"),
 			want:    []string{"a BE all"},
 			remarks: []string{`rule "late" has no workload: its matches, such as a/b, belong to earlier rules, such as "all"`, `rule "never" matches no cgroup`},
 		},
 		"an earlier rule takes a part out": {
 			rules:  rulesOf("web LS **/web", "all BE a"),
-			groups: at("a", "a/b", "a/c", "a/c/web", "a/c/x", "a/d"),
+			groups: makeGroups("a", "a/b", "a/c", "a/c/web", "a/c/x", "a/d"),
 			want:   []string{"a/b BE all", "a/c/web LS web", "a/c/x BE all", "a/d BE all"},
 			// There must be no remark. The service is in the parent of each BE
 			// group, so weights protect it.
 		},
 		"processes between the parts are in no workload": {
 			rules:   rulesOf("web LS a/web", "all BE a"),
-			groups:  at("a!", "a/web", "a/b"),
+			groups:  makeGroups("a!", "a/web", "a/b"),
 			want:    []string{"a/b BE all", "a/web LS web"},
 			remarks: []string{`the processes directly in a are in no workload: rule "all" matches it, but a/web below it belongs to rule "web"`},
 		},
 		"a rule that earlier ones took everything from": {
 			rules:   rulesOf("x BE a/x", "y BE a/y", "all LS a"),
-			groups:  at("a", "a/x", "a/y"),
+			groups:  makeGroups("a", "a/x", "a/y"),
 			want:    []string{"a/x BE x @a", "a/y BE y @a"},
 			remarks: []string{`rule "all" has no workload: its matches, such as a, belong to earlier rules, such as "x"`},
 		},
 		"the meeting point is the highest group of one side": {
 			rules:  rulesOf("batch BE pods/be/*/*", "gold LSR pods/ls/a", "web LS pods/ls/*"),
-			groups: at("pods", "pods/be", "pods/be/p1", "pods/be/p1/c1", "pods/be/p1/c2", "pods/be/p2/c1", "pods/ls", "pods/ls/a", "pods/ls/b"),
+			groups: makeGroups("pods", "pods/be", "pods/be/p1", "pods/be/p1/c1", "pods/be/p1/c2", "pods/be/p2/c1", "pods/ls", "pods/ls/a", "pods/ls/b"),
 			want: []string{
 				"pods/be/p1/c1 BE batch @pods/be", "pods/be/p1/c2 BE batch @pods/be", "pods/be/p2/c1 BE batch @pods/be",
 				"pods/ls/a LSR gold @pods/ls", "pods/ls/b LS web @pods/ls",
@@ -117,75 +117,75 @@ func TestWorkloads(t *testing.T) {
 		},
 		"an unmatched group keeps the meeting point down, even empty": {
 			rules:  rulesOf("batch BE be/a"),
-			groups: at("be", "be/a", "be/b"),
+			groups: makeGroups("be", "be/a", "be/b"),
 			want:   []string{"be/a BE batch"},
 		},
 		"so do processes of a group itself": {
 			rules:  rulesOf("batch BE be/a"),
-			groups: at("be!", "be/a"),
+			groups: makeGroups("be!", "be/a"),
 			want:   []string{"be/a BE batch"},
 		},
 		"but not those of a workload or of a leaf": {
 			rules:  rulesOf("batch BE be/a"),
-			groups: at("be", "be/a!", "be/a/x!"),
+			groups: makeGroups("be", "be/a!", "be/a/x!"),
 			want:   []string{"be/a BE batch @be"},
 		},
 		"SYSTEM is a side of its own": {
 			rules:  rulesOf("os SYSTEM s/a", "web LS s/b"),
-			groups: at("s", "s/a", "s/b"),
+			groups: makeGroups("s", "s/a", "s/b"),
 			want:   []string{"s/a SYSTEM os", "s/b LS web"},
 		},
 		"the root is never a workload nor a meeting point": {
 			rules:  rulesOf("all BE **"),
-			groups: at("!", "a", "b"),
+			groups: makeGroups("!", "a", "b"),
 			want:   []string{"a BE all", "b BE all"},
 		},
 		"a group above that is missing is taken to exist": {
 			rules:  rulesOf("batch BE be"),
-			groups: at("be/a/b", "be/c"),
+			groups: makeGroups("be/a/b", "be/c"),
 			want:   []string{"be BE batch"},
 		},
 		"a name that begins like another is not below it": {
 			rules:  rulesOf("a BE a"),
-			groups: at("a", "a-b", "a-b/c", "a/b", "a.b"),
+			groups: makeGroups("a", "a-b", "a-b/c", "a/b", "a.b"),
 			want:   []string{"a BE a"},
 		},
 		"nothing": {},
 		"BE beside unmatched work yields only to that": {
 			rules:  rulesOf("web LS unit:nginx", "batch BE machines/job*"),
-			groups: at("machines", "machines/job1", "machines/job2", "machines/db", "system", "system/nginx.service"),
+			groups: makeGroups("machines", "machines/job1", "machines/job2", "machines/db", "system", "system/nginx.service"),
 			want:   []string{"machines/job1 BE batch", "machines/job2 BE batch", "system/nginx.service LS web @system"},
 			remarks: []string{"BE in machines/job1 and 1 more does not give way to LS in system/nginx.service: weights apply between siblings only, " +
 				"and there BE has the weight of machines, which also holds machines/db (no rule); give machines/db a BE rule, or BE a slice of its own"},
 		},
 		"BE beside one service yields to that one only": {
 			rules:  rulesOf("web LS a/b/web", "db LSR db", "batch BE a/b/job"),
-			groups: at("a", "a/b", "a/b/web", "a/b/job", "db"),
+			groups: makeGroups("a", "a/b", "a/b/web", "a/b/job", "db"),
 			want:   []string{"a/b/job BE batch", "a/b/web LS web", "db LSR db"},
 			remarks: []string{"BE in a/b/job does not give way to LSR in db: weights apply between siblings only, " +
 				`and there BE has the weight of a, which also holds a/b/web (LS by rule "web"); give BE a slice of its own`},
 		},
 		"BE below processes yields only to those": {
 			rules:  rulesOf("web LS web", "batch BE a/job"),
-			groups: at("a!", "a/job", "web"),
+			groups: makeGroups("a!", "a/job", "web"),
 			want:   []string{"a/job BE batch", "web LS web"},
 			remarks: []string{"BE in a/job does not give way to LS in web: weights apply between siblings only, " +
 				"and there BE has the weight of a, which also holds processes directly in a; give BE a slice of its own"},
 		},
 		"BE at the top yields to all": {
 			rules:  rulesOf("web LS unit:nginx", "batch BE batch"),
-			groups: at("batch", "batch/x", "system!", "system/nginx.service", "system/cron.service"),
+			groups: makeGroups("batch", "batch/x", "system!", "system/nginx.service", "system/cron.service"),
 			want:   []string{"batch BE batch", "system/nginx.service LS web"},
 		},
 		"a service deeper beside BE is still its sibling's part": {
 			rules:  rulesOf("web LS a/x/y/web", "batch BE a/job"),
-			groups: at("a", "a/x", "a/x/y", "a/x/y/web", "a/x/z", "a/job"),
+			groups: makeGroups("a", "a/x", "a/x/y", "a/x/y/web", "a/x/z", "a/job"),
 			want:   []string{"a/job BE batch", "a/x/y/web LS web @a/x/y"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			workloads, remarks := Workloads(c.rules, c.groups)
-			if diff := cmp.Diff(c.want, told(workloads)); diff != "" {
+			if diff := cmp.Diff(c.want, printWorkloads(workloads)); diff != "" {
 				t.Error(diff)
 			}
 			if diff := cmp.Diff(strings.Join(c.remarks, "\n"), strings.Join(remarks, "\n")); diff != "" {
@@ -199,9 +199,9 @@ func TestWorkloadsHaveTheLimitsOfTheirRule(t *testing.T) {
 	r := rule("web LS web/*")
 	r.CPULimit, r.MemoryLimit, r.MemoryRequest = node.Some(unit.CPUs(2)), node.Some(unit.Bytes(4096)), node.Some(unit.Bytes(1024))
 	r.CPURequest, r.Priority, r.Objective.RunQueueDelay = node.Some(unit.CPUs(1)), -3, node.Some(2*time.Millisecond)
-	got, _ := Workloads([]Rule{r}, at("web/a", "web/b"))
+	got, _ := Workloads([]Rule{r}, makeGroups("web/a", "web/b"))
 	if len(got) != 2 {
-		t.Fatalf("got %v", told(got))
+		t.Fatalf("got %v", printWorkloads(got))
 	}
 	for _, w := range got {
 		if w.ID != node.WorkloadID(w.Cgroup) || w.CPULimit != r.CPULimit || w.MemoryLimit != r.MemoryLimit || w.MemoryRequest != r.MemoryRequest ||

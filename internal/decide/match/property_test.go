@@ -72,7 +72,7 @@ func worlds(t *testing.T, claim func(t *testing.T, w world, workloads []node.Wor
 		workloads, _ := Workloads(w.rules, w.groups)
 		claim(t, w, workloads)
 		if t.Failed() {
-			t.Fatalf("seed %d: groups %v, rules %+v give %v", seed, w.groups, w.rules, told(workloads))
+			t.Fatalf("seed %d: groups %v, rules %+v give %v", seed, w.groups, w.rules, printWorkloads(workloads))
 		}
 	}
 }
@@ -90,13 +90,13 @@ func TestEveryMatchedGroupIsInOneWorkloadOrHoldsThatOfAnEarlierRule(t *testing.T
 			split := slices.ContainsFunc(w.below(g.Path), func(b Group) bool { return w.ruleOf(b.Path) < own })
 			switch {
 			case len(in) > 1:
-				t.Errorf("%s is in %v", g.Path, told(in))
+				t.Errorf("%s is in %v", g.Path, printWorkloads(in))
 			case len(in) == 1 && (own == len(w.rules) || in[0].Rule != w.rules[own].Name || in[0].Class != w.rules[own].Class):
-				t.Errorf("%s of rule %d is in %v", g.Path, own, told(in))
+				t.Errorf("%s of rule %d is in %v", g.Path, own, printWorkloads(in))
 			case len(in) == 0 && own < len(w.rules) && !split:
 				t.Errorf("%s of rule %d is in no workload", g.Path, own)
 			case len(in) == 1 && split:
-				t.Errorf("%s is in %v and holds work of an earlier rule", g.Path, told(in))
+				t.Errorf("%s is in %v and holds work of an earlier rule", g.Path, printWorkloads(in))
 			}
 		}
 	})
@@ -160,7 +160,7 @@ func TestOrderAndLeavesWithProcessesDoNotMatter(t *testing.T) {
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		again, others := Workloads(w.rules, append(shuffled, shuffled[0]))
 		if !reflect.DeepEqual(workloads, again) || !slices.Equal(remarks, others) {
-			t.Errorf("in another order: %v, %q, before: %q", told(again), others, remarks)
+			t.Errorf("in another order: %v, %q, before: %q", printWorkloads(again), others, remarks)
 		}
 	})
 }
@@ -196,10 +196,10 @@ func FuzzWorkloads(f *testing.F) {
 	f.Add("/a\n//\na//b\n/", "/", "**")
 	f.Fuzz(func(t *testing.T, groups, first, second string) {
 		rules := []Rule{globs(first), {Name: "b", Class: node.LS, Cgroups: []string{second}, Units: []string{first}}}
-		workloads, _ := Workloads(rules, at(strings.Split(groups, "\n")...))
+		workloads, _ := Workloads(rules, makeGroups(strings.Split(groups, "\n")...))
 		for i, w := range workloads {
 			if w.Cgroup == "" || (i > 0 && workloads[i-1].Cgroup.Contains(w.Cgroup)) {
-				t.Errorf("workload %q after %v", w.Cgroup, told(workloads[:i]))
+				t.Errorf("workload %q after %v", w.Cgroup, printWorkloads(workloads[:i]))
 			}
 		}
 	})

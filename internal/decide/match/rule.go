@@ -55,8 +55,8 @@ type Rule struct {
 // no shorter objective can be met. A service that may wait longer than a second
 // is not latency-sensitive.
 const (
-	leastDelay = 10 * time.Microsecond
-	mostDelay  = time.Second
+	minDelay = 10 * time.Microsecond
+	maxDelay = time.Second
 )
 
 // Check returns all faults of the rule, joined. Each error begins with the name
@@ -103,8 +103,8 @@ func checkObjective(class node.Class, o node.Objective) error {
 	switch {
 	case !wanted:
 		return nil
-	case delay < leastDelay || delay > mostDelay:
-		return fmt.Errorf("objective.runQueueDelay: %v: want %v to %v", delay, leastDelay, mostDelay)
+	case delay < minDelay || delay > maxDelay:
+		return fmt.Errorf("objective.runQueueDelay: %v: want %v to %v", delay, minDelay, maxDelay)
 	case !class.Sensitive():
 		return fmt.Errorf("objective.runQueueDelay: %v: want it for LSE, LSR or LS only: class %s has no latency objective", delay, class)
 	}

@@ -48,8 +48,8 @@ func sideOf(c node.Class) side {
 	return system
 }
 
-// and (the method) returns the side of a group that holds work of both s and o.
-func (s side) and(o side) side {
+// combine returns the side of a group that holds work of both s and o.
+func (s side) combine(o side) side {
 	if s == nothing || s == o {
 		return o
 	}
@@ -173,13 +173,13 @@ func (t tree) weigh(rules []Rule) {
 		}
 		if e.parent >= 0 {
 			p := &t[e.parent]
-			p.side = p.side.and(e.side)
+			p.side = p.side.combine(e.side)
 		}
 	}
 }
 
-// wholes counts the groups that become workloads.
-func (t tree) wholes() int {
+// countWhole counts the groups that become workloads.
+func (t tree) countWhole() int {
 	n := 0
 	for i := range t {
 		if t[i].whole {

@@ -69,7 +69,7 @@ func Decide(c Config, s node.Snapshot) []plan.Want {
 	leaves := map[node.CgroupPath]protection{}
 	for i := range holders {
 		h := &holders[i]
-		asks[i] = askOf(h, &s).unless(refusal)
+		asks[i] = askOf(h, &s).refuseIf(refusal)
 		if asks[i].protection != (protection{}) {
 			leaves[h.Cgroup] = asks[i].protection
 		}
@@ -123,7 +123,7 @@ func holdersOf(c Config, s node.Snapshot) []holder {
 		if !on && w.Overrides.Memory.Enabled {
 			shares = c.Off[w.Class]
 		}
-		shares = shares.with(w.Overrides.Memory)
+		shares = shares.override(w.Overrides.Memory)
 		whole := holder{
 			Container: node.Container{Name: string(w.ID), Cgroup: w.Cgroup, MemoryRequest: w.MemoryRequest, MemoryLimit: w.MemoryLimit},
 			Shares:    shares, kept: w.MemoryManagedExternally, be: w.Class == node.BE,
@@ -140,8 +140,8 @@ func holdersOf(c Config, s node.Snapshot) []holder {
 	return all
 }
 
-// with returns the shares c after the overrides of one workload.
-func (c Shares) with(ask node.MemoryOverride) Shares {
+// override returns the shares c after the overrides of one workload.
+func (c Shares) override(ask node.MemoryOverride) Shares {
 	if ask.OwnOnly {
 		c = Shares{}
 	}
@@ -192,9 +192,9 @@ func askOf(w *holder, s *node.Snapshot) memoryAsk {
 	return a
 }
 
-// unless returns a. If refusal is not empty, this node cannot write the values,
-// and unless returns a without them.
-func (a memoryAsk) unless(refusal string) memoryAsk {
+// refuseIf returns a. If refusal is not empty, this node cannot write the
+// values, and refuseIf returns a without them.
+func (a memoryAsk) refuseIf(refusal string) memoryAsk {
 	if refusal == "" || (a.protection == protection{} && a.high == 0) {
 		return a
 	}
@@ -232,7 +232,7 @@ func (a *memoryAsk) want(w *holder, s *node.Snapshot, need protection) plan.Want
 		Reason: strings.Join(append(reasons, a.missing...), "; "), BE: w.be,
 	}
 	if len(reasons) > 0 {
-		want.Value = need.on(v)
+		want.Value = need.protect(v)
 		return want
 	}
 	switch {
@@ -261,7 +261,7 @@ func protectionWant(p node.CgroupPath, s node.Snapshot, need protection) plan.Wa
 	if now, read := s.Knobs.Now[knob].(node.Memory); read {
 		v.High, v.Max = now.High, now.Max
 	}
-	want.Value = need.on(v)
+	want.Value = need.protect(v)
 	return want
 }
 
@@ -269,8 +269,8 @@ func protectionWant(p node.CgroupPath, s node.Snapshot, need protection) plan.Wa
 // memory that it reclaims last (low).
 type protection struct{ min, low unit.Bytes }
 
-// on returns v with its protection raised to at least p.
-func (p protection) on(v node.Memory) node.Memory {
+// protect returns v with its protection raised to at least p.
+func (p protection) protect(v node.Memory) node.Memory {
 	v.Min, v.Low = max(v.Min, p.min), max(v.Low, p.low)
 	return v
 }
@@ -298,13 +298,13 @@ func protectAbove(leaves map[node.CgroupPath]protection) (map[node.CgroupPath]pr
 		sum := sums[p]
 		needs[p] = protection{max(needs[p].min, sum.min), max(needs[p].low, sum.low)}
 		up := sums[p.Parent()]
-		sums[p.Parent()] = protection{plus(up.min, needs[p].min), plus(up.low, needs[p].low)}
+		sums[p.Parent()] = protection{addBytes(up.min, needs[p].min), addBytes(up.low, needs[p].low)}
 	}
 	return needs, paths
 }
 
-// plus adds without overflow. A sum beyond MaxBytes is MaxBytes.
-func plus(a, b unit.Bytes) unit.Bytes {
+// addBytes adds without overflow. A sum beyond MaxBytes is MaxBytes.
+func addBytes(a, b unit.Bytes) unit.Bytes {
 	if a > unit.MaxBytes-b {
 		return unit.MaxBytes
 	}

@@ -32,20 +32,20 @@ type Config struct {
 const DefaultAfter = 30 * time.Second
 
 const (
-	// most and few are shares of throttled periods, in thousandths. A workload
-	// becomes a misfit only while its share stays above the first. It stops
-	// being a misfit when its share falls below the second. They differ, so
-	// that a share near one of them does not change the answer in each tick.
-	most unit.MilliCPU = 500
-	few  unit.MilliCPU = 250
+	// throttledMost and few are shares of throttled periods, in thousandths. A
+	// workload becomes a misfit only while its share stays above the first. It
+	// stops being a misfit when its share falls below the second. They differ,
+	// so that a share near one of them does not change the answer in each tick.
+	throttledMost unit.MilliCPU = 500
+	few           unit.MilliCPU = 250
 	// The time constant of the means is After / tau.
 	tau = 3
 	// If a workload has had no period for silent × After, it counts as not
 	// throttled. This is longer than counters may be old.
 	silent = 2
-	// half is a number of threads, in thousandths. By at least that, the mean
-	// number of runnable threads must exceed the CPUs of the limit.
-	half unit.MilliCPU = 500
+	// halfThread is a number of threads, in thousandths. By at least that, the
+	// mean number of runnable threads must exceed the CPUs of the limit.
+	halfThread unit.MilliCPU = 500
 )
 
 // Kind is the kind of a misfit.
@@ -69,13 +69,13 @@ var Kinds = []Kind{Threads, Limit}
 type Misfit struct {
 	Kind  Kind       `json:"kind"`
 	Class node.Class `json:"class"`
-	// Since is since when most periods have been throttled.
+	// Since is the time since which most periods have been throttled.
 	Since time.Time `json:"since"`
 	// Throttled is the share of recent periods in which the quota throttled the
 	// workload.
 	Throttled unit.Percent `json:"throttled_percent"`
-	// Limit is how much CPU the quota allows. CPUs is on how many CPUs the
-	// workload may run.
+	// Limit is the CPU that the quota allows. CPUs is the number of CPUs on
+	// which the workload may run.
 	Limit unit.MilliCPU `json:"limit_mcpu"`
 	CPUs  int           `json:"cpus"`
 	// Threads is the number of threads of the workload. Runnable is the mean
@@ -102,8 +102,8 @@ type watch struct {
 	// whether Share has a value yet.
 	Share unit.MilliCPU `json:"share_permille"`
 	Known bool          `json:"known,omitempty"`
-	// Since is since when most periods have been throttled. It is zero if they
-	// are not.
+	// Since is the time since which most periods have been throttled; zero:
+	// they are not.
 	Since time.Time `json:"since,omitzero"`
 	// Runnable is the mean number of runnable threads, in thousandths.
 	Runnable node.Maybe[unit.MilliCPU] `json:"runnable_m,omitzero"`
@@ -113,8 +113,8 @@ type watch struct {
 	Misfit Misfit `json:"misfit,omitzero"`
 }
 
-// Found returns the misfits, or nil if there are none.
-func (st State) Found() map[node.WorkloadID]*Misfit {
+// Misfits returns the misfits, or nil if there are none.
+func (st State) Misfits() map[node.WorkloadID]*Misfit {
 	var found map[node.WorkloadID]*Misfit
 	for id, w := range st {
 		if w.Misfit.Kind == "" {
@@ -149,7 +149,7 @@ func (st State) Observe(c Config, s node.Snapshot) State {
 		if counted {
 			now = had.observe(c, &w.Usage, s.At, watched)
 		}
-		if now.over(c, s.At) {
+		if now.hasEnded(c, s.At) {
 			now.Since, now.Misfit = time.Time{}, Misfit{}
 		} else if now.At.Sub(now.Since) >= c.After { // so long that a burst before a sleep does not count
 			now.Misfit = now.describe(w, limit, s)
@@ -175,7 +175,7 @@ func (h watch) observe(c Config, u *node.Usage, at time.Time, watched bool) watc
 			share = trend.Decay(h.Share, share, at.Sub(h.At), c.After/tau)
 		}
 		next.Share, next.Known = share, true
-		if share > most && h.Since.IsZero() {
+		if share > throttledMost && h.Since.IsZero() {
 			next.Since = h.At
 		}
 		next.At, next.Periods, next.Throttled = at, periods, throttled
@@ -190,13 +190,13 @@ func (h watch) observe(c Config, u *node.Usage, at time.Time, watched bool) watc
 	return next
 }
 
-// over reports whether the workload is not a misfit, or is one no longer.
-func (h watch) over(c Config, at time.Time) bool {
+// hasEnded reports whether the workload is not a misfit, or is one no longer.
+func (h watch) hasEnded(c Config, at time.Time) bool {
 	if h.Since.IsZero() || at.Sub(h.At) > silent*c.After {
 		return true
 	}
 	if h.Misfit.Kind == "" {
-		return h.Share <= most
+		return h.Share <= throttledMost
 	}
 	return h.Share < few
 }
@@ -207,10 +207,10 @@ func (h watch) describe(w *node.Workload, limit unit.MilliCPU, s node.Snapshot) 
 		Kind: Limit, Class: w.Class, Since: h.Since, Throttled: unit.Percent(h.Share / 10),
 		Limit: limit, CPUs: cpusOf(w, s).Len(), Threads: w.Usage.Threads, Runnable: h.Runnable,
 	}
-	if n, known := h.Runnable.Value(); known && n > unit.CPUs(m.seats())+half && m.CPUs > m.seats() {
+	if n, known := h.Runnable.Value(); known && n > unit.CPUs(m.seats())+halfThread && m.CPUs > m.seats() {
 		m.Kind = Threads
 	}
-	m.Text, m.Write = m.says(), m.writes()
+	m.Text, m.Write = m.sentence(), m.writes()
 	return m
 }
 

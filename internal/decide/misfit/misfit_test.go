@@ -21,9 +21,9 @@ type load struct {
 	class        node.Class
 }
 
-// after observes the load for a number of seconds. The seconds between two
+// observeFor observes the load for a number of seconds. The seconds between two
 // snapshots are given (every).
-func (l load) after(seconds, every int) (State, map[node.WorkloadID]*Misfit) {
+func (l load) observeFor(seconds, every int) (State, map[node.WorkloadID]*Misfit) {
 	var st State
 	quota := l.quota
 	if quota == 0 {
@@ -48,7 +48,7 @@ func (l load) after(seconds, every int) (State, map[node.WorkloadID]*Misfit) {
 		s.Workloads = []node.Workload{{ID: "a", Class: l.class, Cgroup: "a", CPULimit: node.Some(l.limit), Usage: u}}
 		st = st.Observe(Config{}, s)
 	}
-	return st, st.Found()
+	return st, st.Misfits()
 }
 
 func TestAMisfitIsNamedWithinAMinute(t *testing.T) {
@@ -56,10 +56,10 @@ func TestAMisfitIsNamedWithinAMinute(t *testing.T) {
 	// seconds old.
 	for _, every := range []int{1, 10} {
 		l := load{limit: 2000, throttled: 9, runnable: 8, class: node.BE}
-		if _, found := l.after(20, every); len(found) > 0 {
+		if _, found := l.observeFor(20, every); len(found) > 0 {
 			t.Errorf("after 20 s: %v", found)
 		}
-		_, found := l.after(50, every)
+		_, found := l.observeFor(50, every)
 		if m, is := found["a"]; !is || m.Kind != Threads || m.Throttled != 90 || m.Limit != 2000 || m.CPUs != 8 {
 			t.Errorf("read every %d s: %+v", every, found)
 		}
@@ -82,7 +82,7 @@ func TestTheKindFollowsTheThreads(t *testing.T) {
 		"Tenon lends more than the limit":     {load{limit: 1000, quota: 2000, throttled: 10, runnable: 8}, Threads},
 		"as many runnable threads as allowed": {load{limit: 3500, throttled: 10, runnable: 4}, Limit},
 	} {
-		_, found := c.after(60, 1)
+		_, found := c.observeFor(60, 1)
 		var kind Kind
 		if m := found["a"]; m != nil {
 			kind = m.Kind
@@ -96,7 +96,7 @@ func TestTheKindFollowsTheThreads(t *testing.T) {
 // TestALentQuotaIsNotTheLimit checks which limit Tenon reports while CPU burst
 // lends quota. It must be the limit that the owner wrote and can change.
 func TestALentQuotaIsNotTheLimit(t *testing.T) {
-	_, found := load{limit: 1000, quota: 3000, throttled: 10, runnable: 8, class: node.LS}.after(60, 1)
+	_, found := load{limit: 1000, quota: 3000, throttled: 10, runnable: 8, class: node.LS}.observeFor(60, 1)
 	m := found["a"]
 	if m == nil || m.Limit != 1000 {
 		t.Fatalf("%+v", m)
@@ -110,7 +110,7 @@ func TestAWorkloadWithoutAQuotaIsNotWatched(t *testing.T) {
 	st := State(nil).Observe(Config{}, node.Snapshot{At: time.Unix(1, 0), Workloads: []node.Workload{
 		{ID: "none", Usage: node.Usage{Periods: node.Some[int64](0), ThrottledPeriods: node.Some[int64](0)}}, {ID: "unknown"},
 	}})
-	if st != nil || st.Found() != nil {
+	if st != nil || st.Misfits() != nil {
 		t.Errorf("%v", st)
 	}
 }
@@ -120,7 +120,7 @@ func TestItSaysWhatToWrite(t *testing.T) {
 		node.BE: "start it with 2 threads; or set the limit to 8; or set no limit: best-effort work gives way without one",
 		node.LS: "start it with 2 threads; or set the limit to 8; or set no limit, and a request of 1.5 CPUs",
 	} {
-		_, found := load{limit: 1500, throttled: 10, runnable: 12, class: class}.after(60, 1)
+		_, found := load{limit: 1500, throttled: 10, runnable: 12, class: class}.observeFor(60, 1)
 		if got := found["a"].Write; got != want {
 			t.Errorf("%s: %q, want %q", class, got, want)
 		}
@@ -129,7 +129,7 @@ func TestItSaysWhatToWrite(t *testing.T) {
 			t.Errorf("%q, want %q", got, says)
 		}
 	}
-	_, found := load{limit: 1000, throttled: 10, class: node.LS}.after(60, 1)
+	_, found := load{limit: 1000, throttled: 10, class: node.LS}.observeFor(60, 1)
 	if got := found["a"].Write; strings.Contains(got, "thread") || !strings.Contains(got, "a request of 1 CPU") {
 		t.Errorf("with unknown threads it says %q", got)
 	}
@@ -137,10 +137,10 @@ func TestItSaysWhatToWrite(t *testing.T) {
 
 func TestARestartedCounterBeginsAnew(t *testing.T) {
 	l := load{limit: 1000, throttled: 10, runnable: 4}
-	st, _ := l.after(60, 1)
+	st, _ := l.observeFor(60, 1)
 	w := node.Workload{ID: "a", Cgroup: "a", CPULimit: node.Some(l.limit), Usage: node.Usage{Periods: node.Some[int64](3), ThrottledPeriods: node.Some[int64](3)}}
 	knobs := node.Knobs{Now: map[node.Knob]node.Value{{Cgroup: "a", File: node.FileCPUMax}: node.Limit(l.limit)}}
-	if found := st.Observe(Config{}, node.Snapshot{At: time.Unix(61, 0), Workloads: []node.Workload{w}, Knobs: knobs}).Found(); found != nil {
+	if found := st.Observe(Config{}, node.Snapshot{At: time.Unix(61, 0), Workloads: []node.Workload{w}, Knobs: knobs}).Misfits(); found != nil {
 		t.Errorf("another cgroup of the same name is a misfit at once: %v", found)
 	}
 }

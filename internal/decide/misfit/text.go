@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// says returns the sentence about what does not fit: "16 threads,
+// sentence returns the sentence about what does not fit: "16 threads,
 // 12 of them runnable, …".
-func (m *Misfit) says() string {
+func (m *Misfit) sentence() string {
 	var b strings.Builder
 	threads, counted := m.Threads.Value()
 	runnable, known := m.Runnable.Value()
@@ -39,7 +39,7 @@ func (m *Misfit) writes() string {
 		}
 	}
 	if n, known := m.Runnable.Value(); known {
-		if wants := min(int((n+half)/unit.CPUs(1)), m.CPUs); unit.CPUs(wants) > m.Limit {
+		if wants := min(int((n+halfThread)/unit.CPUs(1)), m.CPUs); unit.CPUs(wants) > m.Limit {
 			all = append(all, fmt.Sprintf("set the limit to %d", wants))
 		}
 	}

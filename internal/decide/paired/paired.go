@@ -65,12 +65,12 @@ func (r Rule) Last() int {
 // Spends returns the part of Alpha that one look spends.
 func (r Rule) Spends() float64 { return r.Alpha / float64(max(len(r.Looks), 1)) }
 
-// Allowance returns by how much the mean of the logs may be wrong because n
-// pairs missed a rare bad state of size Rare. If a state occurs in a share p of
-// all pairs, n pairs miss it with probability (1 − p)^n. The largest share that
-// is missed with probability 5 % is therefore 1 − 0.05^(1/n): 22 % for n = 12.
-// Thirty pairs probably contain a state that occurs in one pair of ten, so from
-// 30 pairs on there is no allowance.
+// Allowance returns the largest error of the mean of the logs that is possible
+// because n pairs missed a rare bad state of size Rare. If a state occurs in a
+// share p of all pairs, n pairs miss it with probability (1 − p)^n. The largest
+// share that is missed with probability 5 % is therefore 1 − 0.05^(1/n): 22 %
+// for n = 12. Thirty pairs probably contain a state that occurs in one pair of
+// ten, so from 30 pairs on there is no allowance.
 func (r Rule) Allowance(n int) float64 {
 	const shown = 30
 	if n >= shown || n <= 0 {
@@ -96,10 +96,10 @@ type Judgement struct {
 	rule   Rule
 }
 
-// Upper returns the upper bound of a claim, as a log ratio. It is the larger of
-// two bounds: that of the mean plus the allowance for rare bad states, and that
-// of the median.
-func (j Judgement) Upper() float64 {
+// UpperBound returns the upper bound of a claim, as a log ratio. It is the
+// larger of two bounds: that of the mean plus the allowance for rare bad
+// states, and that of the median.
+func (j Judgement) UpperBound() float64 {
 	return max(j.MeanUpper+j.rule.Allowance(j.Pairs), j.MedianUpper)
 }
 
@@ -108,12 +108,14 @@ func (j Judgement) Lower() float64 {
 	return min(j.MeanLower-j.rule.Allowance(j.Pairs), j.MedianLower)
 }
 
-// Below reports whether the sample shows that the ratio is below a limit, such
-// as 1.03.
-func (j Judgement) Below(limit float64) bool { return j.Enough && j.Upper() < math.Log(limit) }
+// ShowsBelow reports whether the sample shows that the ratio is below a limit,
+// such as 1.03.
+func (j Judgement) ShowsBelow(limit float64) bool {
+	return j.Enough && j.UpperBound() < math.Log(limit)
+}
 
-// Above reports whether the sample shows that the ratio is above a limit.
-func (j Judgement) Above(limit float64) bool { return j.Enough && j.Lower() > math.Log(limit) }
+// ShowsAbove reports whether the sample shows that the ratio is above a limit.
+func (j Judgement) ShowsAbove(limit float64) bool { return j.Enough && j.Lower() > math.Log(limit) }
 
 // Bounds are the mean and the median of a sample of log ratios, with one-sided
 // bounds. If the sample is too small for a bound, the bound is infinite.
@@ -142,7 +144,7 @@ func BoundsOf(logs []float64, alpha float64) Bounds {
 	}
 	sorted := slices.Sorted(slices.Values(logs))
 	b.Median = (sorted[(n-1)/2] + sorted[n/2]) / 2
-	if k := below(n, alpha); k > 0 {
+	if k := medianRank(n, alpha); k > 0 {
 		b.MedianLower, b.MedianUpper = sorted[k-1], sorted[n-k]
 	}
 	var sd float64
@@ -155,10 +157,10 @@ func BoundsOf(logs []float64, alpha float64) Bounds {
 	return b
 }
 
-// below returns the largest index k of the n sorted values for which the
+// medianRank returns the largest index k of the n sorted values for which the
 // following holds: the k-th smallest value is above their median with
 // probability at most alpha. It returns 0 if there is no such index.
-func below(n int, alpha float64) int {
+func medianRank(n int, alpha float64) int {
 	// The k-th smallest value is above the median if fewer than k values are
 	// below the median. The number of values below it is binomial with
 	// probability 1/2.
@@ -177,15 +179,15 @@ func student(n int) distuv.StudentsT {
 	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}
 }
 
-// unskewed transforms the t statistic of a sample of n values, so that the
+// unskew transforms the t statistic of a sample of n values, so that the
 // skewness of the values has no effect on it (Hall 1992, "On the removal of
 // skewness by transformation"). It is monotone in t.
-func unskewed(n int, skew, t float64) float64 {
+func unskew(n int, skew, t float64) float64 {
 	g := skew / math.Sqrt(float64(n))
 	return t + g*t*t/3 + g*g*t*t*t/27 + g/6
 }
 
-// unskewedInverse returns the t whose transformed value (unskewed) is x.
+// unskewedInverse returns the t whose transformed value (unskew) is x.
 func unskewedInverse(n int, skew, x float64) float64 {
 	g := skew / math.Sqrt(float64(n))
 	if math.Abs(g) < 1e-6 {
@@ -215,10 +217,10 @@ func moments(values []float64) (mean, sd, skew float64) {
 }
 
 // P returns the p value of the claim that the ratio differs from a limit, on
-// either side. If it does not, the probability of a sample at least as far from
-// it as this one is at most p. P is the largest p value of the tests by which
-// BoundsOf sets its bounds, with the allowance for the mean. If the rule allows
-// no claim from the sample, P is 1.
+// either side. If the ratio equals the limit, a sample that is at least as far
+// from the limit as this one has a probability of at most p. P is the largest p
+// value of the tests by which BoundsOf sets its bounds, with the allowance for
+// the mean. If the rule allows no claim from the sample, P is 1.
 func (r Rule) P(logs []float64, limit float64) float64 {
 	j := r.Judge(logs)
 	l := math.Log(limit)
@@ -233,7 +235,7 @@ func (r Rule) P(logs []float64, limit float64) float64 {
 		if j.Mean < l {
 			skew = -skew // the same test on the other side
 		}
-		mean = 2 * student(j.Pairs).Survival(min(t, unskewed(j.Pairs, skew, t)))
+		mean = 2 * student(j.Pairs).Survival(min(t, unskew(j.Pairs, skew, t)))
 	}
 	beyond := 0 // values at the limit count against a difference on either side
 	for _, v := range logs {

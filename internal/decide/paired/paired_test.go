@@ -56,7 +56,7 @@ func TestClaimsOfTheWholeRuleAreRarelyFalse(t *testing.T) {
 		met := 0
 		for range trials {
 			v := draw(rng, r.Last(), c.law)
-			if slices.ContainsFunc(r.Looks, func(n int) bool { return r.Judge(v[:n]).Below(math.Exp(c.limit)) }) {
+			if slices.ContainsFunc(r.Looks, func(n int) bool { return r.Judge(v[:n]).ShowsBelow(math.Exp(c.limit)) }) {
 				met++
 			}
 		}
@@ -98,16 +98,16 @@ func TestFewPairsDecideOnlyLargeEffects(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	large, small := draw(rng, 12, normal(math.Log(20), 0.3)), draw(rng, 12, normal(math.Log(0.9), 0.01))
 	r := Blocks()
-	if !r.Judge(large).Above(5) {
+	if !r.Judge(large).ShowsAbove(5) {
 		t.Error("12 pairs do not show that a ratio of 20 is above 5")
 	}
-	if r.Judge(small).Below(1) {
+	if r.Judge(small).ShowsBelow(1) {
 		t.Error("12 pairs claim a difference that a rare bad state could undo")
 	}
-	if r.Judge(large[:11]).Above(5) {
+	if r.Judge(large[:11]).ShowsAbove(5) {
 		t.Error("11 pairs claim something: the rule wants 12")
 	}
-	if more := draw(rng, 48, normal(math.Log(0.9), 0.01)); !r.Judge(more).Below(1) {
+	if more := draw(rng, 48, normal(math.Log(0.9), 0.01)); !r.Judge(more).ShowsBelow(1) {
 		t.Error("48 pairs do not show a difference of 10 % with noise of 1 %")
 	}
 }
@@ -115,10 +115,10 @@ func TestFewPairsDecideOnlyLargeEffects(t *testing.T) {
 func TestSkewedSampleNeedsMorePairs(t *testing.T) {
 	v := []float64{3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3.1, 9}
 	r := Blocks()
-	if j := r.Judge(v); j.Skew < SkewLimit || j.Enough || j.Above(1) {
+	if j := r.Judge(v); j.Skew < SkewLimit || j.Enough || j.ShowsAbove(1) {
 		t.Errorf("12 values with skewness %.1f: %+v", j.Skew, j)
 	}
-	if j := r.Judge(append(v, v...)); !j.Enough || !j.Above(1) {
+	if j := r.Judge(append(v, v...)); !j.Enough || !j.ShowsAbove(1) {
 		t.Errorf("24 values with skewness %.1f: %+v", j.Skew, j)
 	}
 }
@@ -132,7 +132,7 @@ func TestMeanAndMedianMustAgree(t *testing.T) {
 		return 0.1 + 0.02*rng.NormFloat64()
 	})
 	r := Blocks()
-	if j := r.Judge(v); j.Below(1) || j.Above(1) || r.P(v, 1) != 1 {
+	if j := r.Judge(v); j.ShowsBelow(1) || j.ShowsAbove(1) || r.P(v, 1) != 1 {
 		t.Errorf("mean %.2f below 0 and median %.2f above it, and yet a claim (p %.3f)", j.Mean, j.Median, r.P(v, 1))
 	}
 }
@@ -147,7 +147,7 @@ func TestPAgreesWithTheBounds(t *testing.T) {
 	for range 2000 {
 		v := draw(rng, 12+rng.IntN(50), func(rng *rand.Rand) float64 { return 0.1 - 0.3*(rng.ExpFloat64()-1) })
 		j := r.Judge(v)
-		bound, p := j.Above(1) || j.Below(1), r.P(v, 1) <= 2*r.Spends()
+		bound, p := j.ShowsAbove(1) || j.ShowsBelow(1), r.P(v, 1) <= 2*r.Spends()
 		if bound != p {
 			t.Fatalf("%d values, %+v: bounds %v, p %v", len(v), j.Bounds, bound, r.P(v, 1))
 		}
@@ -192,12 +192,12 @@ func TestHolm(t *testing.T) {
 func TestDegenerateSamplesClaimNothingFalse(t *testing.T) {
 	r := Blocks()
 	for name, v := range map[string][]float64{"none": nil, "one": {1}, "two": {1, 1}} {
-		if j := r.Judge(v); j.Below(100) || j.Above(0.01) || r.P(v, 1) != 1 {
+		if j := r.Judge(v); j.ShowsBelow(100) || j.ShowsAbove(0.01) || r.P(v, 1) != 1 {
 			t.Errorf("%s: %+v", name, j)
 		}
 	}
 	same := slices.Repeat([]float64{0.5}, 48)
-	if j := r.Judge(same); !j.Above(1) || j.Above(math.Exp(0.5)) || j.Below(math.Exp(0.5)) {
+	if j := r.Judge(same); !j.ShowsAbove(1) || j.ShowsAbove(math.Exp(0.5)) || j.ShowsBelow(math.Exp(0.5)) {
 		t.Errorf("equal values: %+v", j)
 	}
 }

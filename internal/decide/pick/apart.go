@@ -1,12 +1,12 @@
 package pick
 
-// Apart says that a workload must not share its cores, or its NUMA nodes, with
-// any other workload that is Apart. It may share them with all other work.
-type Apart uint8
+// Separation says that a workload must not share its cores, or its NUMA nodes,
+// with any other workload that is Apart. It may share them with all other work.
+type Separation uint8
 
 // The values of Apart.
 const (
-	Anywhere Apart = iota
+	Anywhere Separation = iota
 	ApartCores
 	ApartNodes
 	aparts
@@ -35,7 +35,7 @@ func (m *Map) mark(s *Seats, h *Hold) {
 		}
 		return
 	}
-	for _, p := range m.pools[m.from[NUMA]:m.from[NUMA+1]] {
+	for _, p := range m.pools[m.firstPool[NUMA]:m.firstPool[NUMA+1]] {
 		each(p.lo, p.hi)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// half returns a machine of 256 CPUs (two sockets with eight L3 caches each).
-// Random claims hold about half of the CPUs.
-func half() (*Map, Seats, []Hold) {
+// halfUsed returns a machine of 256 CPUs (two sockets with eight L3 caches
+// each). Random claims hold about half of the CPUs.
+func halfUsed() (*Map, Seats, []Hold) {
 	rnd := rand.New(rand.NewPCG(71, 72))
 	m := Compile(machine(2, 8, 8, 2))
 	var holds []Hold
@@ -23,7 +23,7 @@ func half() (*Map, Seats, []Hold) {
 }
 
 func BenchmarkRoom(b *testing.B) {
-	m, s, _ := half()
+	m, s, _ := halfUsed()
 	u := m.Sum(s)
 	for name, c := range map[string]Claim{
 		"own": {Grade: Own, CPUs: 4}, "whole cores": {Grade: Own, CPUs: 4, Bind: OnlyWhole}, "NUMA": {Grade: Own, CPUs: 8, Within: NUMA, Fewest: true},
@@ -40,7 +40,7 @@ func BenchmarkRoom(b *testing.B) {
 }
 
 func BenchmarkWorth(b *testing.B) {
-	m, s, _ := half()
+	m, s, _ := halfUsed()
 	u := m.Sum(s)
 	for name, c := range map[string]Claim{"own": {Grade: Own, CPUs: 4}, "own 24": {Grade: Own, CPUs: 24}, "pool": {Grade: Pooled, Request: 4000}} {
 		b.Run(name, func(b *testing.B) {
@@ -54,7 +54,7 @@ func BenchmarkWorth(b *testing.B) {
 }
 
 func BenchmarkFit(b *testing.B) {
-	m, s, _ := half()
+	m, s, _ := halfUsed()
 	for name, c := range map[string]Claim{
 		"4": {Grade: Own, CPUs: 4}, "16": {Grade: Own, CPUs: 16}, "64": {Grade: Own, CPUs: 64}, "seats": {Grade: Seated, CPUs: 4, Request: 1000},
 		"pool": {Grade: Pooled, Request: 4000},
@@ -70,7 +70,7 @@ func BenchmarkFit(b *testing.B) {
 }
 
 func BenchmarkSum(b *testing.B) {
-	m, s, _ := half()
+	m, s, _ := halfUsed()
 	b.ReportAllocs()
 	defer reportCPU(b)()
 	for b.Loop() {
@@ -79,7 +79,7 @@ func BenchmarkSum(b *testing.B) {
 }
 
 func BenchmarkSeats(b *testing.B) {
-	m, _, holds := half()
+	m, _, holds := halfUsed()
 	b.ReportAllocs()
 	defer reportCPU(b)()
 	for b.Loop() {
@@ -90,7 +90,7 @@ func BenchmarkSeats(b *testing.B) {
 // A scheduler filters every node for every pod, so TestAFilterDoesNotAllocate
 // requires that a filter allocates no memory.
 func TestAFilterDoesNotAllocate(t *testing.T) {
-	m, s, _ := half()
+	m, s, _ := halfUsed()
 	u := m.Sum(s)
 	rnd := rand.New(rand.NewPCG(73, 74))
 	for range 200 {

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// mostCaches bounds the work of a choice. If there are more sets of caches than
+// maxCaches bounds the work of a choice. If there are more sets of caches than
 // this, a choice does not compare them one by one.
-const mostCaches = 600
+const maxCaches = 600
 
 // bestCaches chooses k of the free caches. The choice also has some given caches (base).
 func (f *finder) bestCaches(base, free []int32, k int) (*selection, bool) {
@@ -15,7 +15,7 @@ func (f *finder) bestCaches(base, free []int32, k int) (*selection, bool) {
 		s, ok := f.rate(slices.Clone(base))
 		return &s, ok
 	}
-	if k == 1 || choices(len(free), k) <= mostCaches {
+	if k == 1 || choices(len(free), k) <= maxCaches {
 		return f.eachCaches(base, free, k)
 	}
 	return f.packedCaches(base, free, k)
@@ -27,7 +27,7 @@ func choices(n, k int) int {
 	all := 1
 	for i := range min(k, n-k) {
 		all = all * (n - i) / (i + 1)
-		if all > mostCaches {
+		if all > maxCaches {
 			break
 		}
 	}

@@ -64,12 +64,12 @@ func (f *finder) find(fewest bool) mask {
 	}
 	f.look()
 	var forced []int32
-	for i := m.from[NUMA]; i < m.from[NUMA+1]; i++ {
+	for i := m.firstPool[NUMA]; i < m.firstPool[NUMA+1]; i++ {
 		if f.have.count(m.pools[i].lo, m.pools[i].hi) > 0 {
 			forced = append(forced, i)
 		}
 	}
-	most := int(m.from[NUMA+1] - m.from[NUMA])
+	most := int(m.firstPool[NUMA+1] - m.firstPool[NUMA])
 	if fewest {
 		most = m.fewestNodes(f.n + f.have.count(0, int32(len(m.cpus))))
 	}
@@ -93,11 +93,11 @@ func (f *finder) find(fewest bool) mask {
 // look counts the free CPUs of each L3 cache.
 func (f *finder) look() {
 	m := f.m
-	n := int(m.from[L3+1] - m.from[L3])
+	n := int(m.firstPool[L3+1] - m.firstPool[L3])
 	f.leaves, f.scratch = make([]leaf, 0, n), make([]int32, len(m.pools))
 	f.counts = make([]int32, len(m.sizes))
 	whole := make([]int32, n*len(m.sizes))
-	for i := m.from[L3]; i < m.from[L3+1]; i++ {
+	for i := m.firstPool[L3]; i < m.firstPool[L3+1]; i++ {
 		p := &m.pools[i]
 		l := leaf{pool: i, room: f.room[i], forced: f.have.count(p.lo, p.hi) > 0}
 		if l.room == 0 && !l.forced {
@@ -125,16 +125,16 @@ func (f *finder) look() {
 	}
 }
 
-// mostNodes is the maximum number of sets of NUMA nodes that a choice compares.
+// maxNodes is the maximum number of sets of NUMA nodes that a choice compares.
 // It is enough for all sets of a machine with eight nodes.
-const mostNodes = 256
+const maxNodes = 256
 
 // eachNodes calls the function try with each set of j NUMA nodes into which the claim fits.
 // Each set contains certain nodes (forced). The nodes with the most room are tried first.
 func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
 	m := f.m
 	var free []int32
-	for i := m.from[NUMA]; i < m.from[NUMA+1]; i++ {
+	for i := m.firstPool[NUMA]; i < m.firstPool[NUMA+1]; i++ {
 		if f.room[i] > 0 && !slices.Contains(forced, i) {
 			free = append(free, i)
 		}
@@ -142,7 +142,7 @@ func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
 	if j > 1 {
 		slices.SortStableFunc(free, func(a, b int32) int { return cmp.Compare(f.room[b], f.room[a]) })
 	}
-	left := mostNodes
+	left := maxNodes
 	set := slices.Clone(forced)
 	var choose func(from, more int)
 	choose = func(from, more int) {
@@ -191,7 +191,7 @@ func (f *finder) bound(a, b []int32) int32 {
 func (f *finder) capacity(nodes []int32) int32 {
 	sum := int32(0)
 	m := f.m
-	for s := m.from[Socket]; s < m.from[Socket+1]; s++ {
+	for s := m.firstPool[Socket]; s < m.firstPool[Socket+1]; s++ {
 		in := int32(0)
 		for _, i := range nodes {
 			if m.pools[i].up == s {

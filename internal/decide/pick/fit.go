@@ -40,7 +40,7 @@ type Claim struct {
 	// Fewest says that the CPUs must not be on more NUMA nodes than they would
 	// need on an empty machine.
 	Fewest bool
-	Apart  Apart
+	Apart  Separation
 	// Have are the open CPUs that the workload has now. If the claim grows,
 	// CPUs are added to them. If it shrinks, some of them are dropped.
 	Have unit.CPUSet
@@ -95,7 +95,7 @@ func (m *Map) fitShared(s Seats, c Claim) (Offer, bool) {
 	best, least := int32(-1), unit.MilliCPU(0)
 	for l := L3 + 1; best < 0 && l > c.Within; {
 		l--
-		for i := m.from[l]; i < m.from[l+1]; i++ {
+		for i := m.firstPool[l]; i < m.firstPool[l+1]; i++ {
 			slack := m.slack(&s, i)
 			if s.open.count(m.pools[i].lo, m.pools[i].hi) < n || slack < c.Request {
 				continue
@@ -133,7 +133,7 @@ func (m *Map) judge(set mask) Offer {
 	o := Offer{CPUs: m.cpusOf(set), Level: L3}
 	var on [levels]int
 	for l := Socket; l < levels; l++ {
-		for i := m.from[l]; i < m.from[l+1]; i++ {
+		for i := m.firstPool[l]; i < m.firstPool[l+1]; i++ {
 			p := &m.pools[i]
 			if set.count(p.lo, p.hi) == 0 {
 				continue
@@ -194,7 +194,7 @@ func (m *Map) fitOwn(s Seats, c Claim) (Offer, bool) {
 		for _, by := range measures {
 			f := finder{m: m, open: open, have: have, by: by, room: m.room(&s, open, by), n: n - had, within: c.Within}
 			if had > 0 {
-				f.room = besides(m, f.room, have)
+				f.room = roomFor(m, f.room, have)
 			}
 			set := f.find(c.Fewest)
 			if set == nil {
@@ -240,9 +240,9 @@ func (m *Map) shrink(s Seats, c Claim, have mask) (Offer, bool) {
 	return Offer{}, false
 }
 
-// besides returns the room that is left in the pools for CPUs in addition to
+// roomFor returns the room that is left in the pools for CPUs in addition to
 // those that the claim already has (have).
-func besides(m *Map, room []int32, have mask) []int32 {
+func roomFor(m *Map, room []int32, have mask) []int32 {
 	for i, p := range m.pools {
 		room[i] -= have.count(p.lo, p.hi)
 		if p.up >= 0 {

@@ -70,7 +70,7 @@ func anyDemand(rnd *rand.Rand, m *Map) Claim {
 	n := rnd.IntN(max(m.Len()/2, 2) + 1)
 	c := Claim{
 		Grade: Grade(1 + rnd.IntN(3)), CPUs: n, Bind: Bind(rnd.IntN(5)), Within: []Level{Machine, Machine, Socket, NUMA, L3}[rnd.IntN(5)],
-		Fewest: rnd.IntN(4) == 0, Apart: []Apart{Anywhere, Anywhere, ApartCores, ApartNodes}[rnd.IntN(4)],
+		Fewest: rnd.IntN(4) == 0, Apart: []Separation{Anywhere, Anywhere, ApartCores, ApartNodes}[rnd.IntN(4)],
 	}
 	if c.Grade != Own {
 		c.Request = unit.MilliCPU(rnd.IntN(n*1000 + 1))
@@ -139,7 +139,7 @@ func checkOffer(t *testing.T, m *Map, s Seats, c Claim, o Offer) {
 	if c.Grade != Own {
 		within = o.Home
 	}
-	if at := m.smallest(within); c.Within > Machine {
+	if at := m.smallestPool(within); c.Within > Machine {
 		for l := m.levelOf(at); l < c.Within; l++ {
 			if m.pools[at].after != m.pools[at].child+1 {
 				t.Errorf("%v is not in one %v", within, c.Within)

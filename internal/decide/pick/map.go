@@ -57,10 +57,10 @@ type Map struct {
 	words int               // number of words of a mask
 	cores []span
 	pools []pool
-	// from holds the index of the first pool of each level. The last entry is
-	// the number of pools.
-	from  [levels + 1]int32
-	sizes []int32 // the numbers of CPUs that cores have, largest first
+	// firstPool holds the index of the first pool of each level. The last entry
+	// is the number of pools.
+	firstPool [levels + 1]int32
+	sizes     []int32 // the numbers of CPUs that cores have, largest first
 	// measures lists the ways to count CPUs: any CPU, one CPU of each core, and
 	// whole cores of each size.
 	measures []measure
@@ -197,7 +197,7 @@ func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
 		L3:      func(a, b node.LogicalCPU) bool { return leafOf(a) == leafOf(b) },
 	}
 	for l := range levels {
-		m.from[l] = int32(len(m.pools))
+		m.firstPool[l] = int32(len(m.pools))
 		for i, c := range m.cpus {
 			if i == 0 || !same[l](m.cpus[i-1], c) {
 				m.pools = append(m.pools, pool{lo: int32(i), hi: int32(i), up: -1})
@@ -205,13 +205,13 @@ func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
 			m.pools[len(m.pools)-1].hi++
 		}
 	}
-	m.from[levels] = int32(len(m.pools))
+	m.firstPool[levels] = int32(len(m.pools))
 	for l := range levels {
 		k, up := int32(0), int32(-1)
 		if l > Machine {
-			up = m.from[l-1]
+			up = m.firstPool[l-1]
 		}
-		for i := m.from[l]; i < m.from[l+1]; i++ {
+		for i := m.firstPool[l]; i < m.firstPool[l+1]; i++ {
 			p := &m.pools[i]
 			p.core = k
 			for k < int32(len(m.cores)) && m.cores[k].lo < p.hi {
@@ -236,7 +236,7 @@ func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
 
 func fillSizes(m *Map) {
 	for l := range levels {
-		for _, p := range m.pools[m.from[l]:m.from[l+1]] {
+		for _, p := range m.pools[m.firstPool[l]:m.firstPool[l+1]] {
 			m.largest[l] = max(m.largest[l], p.hi-p.lo)
 			if l == NUMA {
 				m.nodeSizes = append(m.nodeSizes, p.hi-p.lo)
@@ -279,7 +279,7 @@ func hashOf(m *Map, socket map[node.NUMANode]node.SocketID) Hash {
 			v >>= 8
 		}
 	}
-	k, p := 0, m.from[L3]
+	k, p := 0, m.firstPool[L3]
 	sockets := map[node.SocketID]int{}
 	for i, c := range m.cpus {
 		for m.cores[k].hi <= int32(i) {
@@ -307,8 +307,8 @@ func (m *Map) Len() int { return len(m.cpus) }
 // All returns the set of all CPUs.
 func (m *Map) All() unit.CPUSet { return m.setOf(0) }
 
-// Same reports whether the map was made from a topology that has the same CPUs as t.
-func (m *Map) Same(t node.Topology) bool {
+// SameTopology reports whether the map's topology has the same CPUs as t.
+func (m *Map) SameTopology(t node.Topology) bool {
 	return len(t.CPUs) == len(m.cpus) && Compile(t).hash == m.hash
 }
 
@@ -324,16 +324,16 @@ func (m *Map) setOf(p int32) unit.CPUSet {
 // levelOf returns the level of a pool.
 func (m *Map) levelOf(p int32) Level {
 	l := Machine
-	for p >= m.from[l+1] {
+	for p >= m.firstPool[l+1] {
 		l++
 	}
 	return l
 }
 
-// smallest returns the smallest pool that contains a set. If several pools have
-// the same CPUs, it returns the one that is highest in the tree. CPUs that are
-// offline do not count.
-func (m *Map) smallest(set unit.CPUSet) int32 {
+// smallestPool returns the smallest pool that contains a set. If several pools
+// have the same CPUs, it returns the one that is highest in the tree. CPUs that
+// are offline do not count.
+func (m *Map) smallestPool(set unit.CPUSet) int32 {
 	lo, hi := int32(-1), int32(0)
 	for c := range set.All() {
 		if i := m.position(c); i >= 0 {
@@ -395,7 +395,7 @@ func (m *Map) Cut(set unit.CPUSet, sizes []int) []unit.CPUSet {
 // yields the part of the set that is on this node.
 func (m *Map) Nodes(set unit.CPUSet) iter.Seq2[node.NUMANode, unit.CPUSet] {
 	return func(yield func(node.NUMANode, unit.CPUSet) bool) {
-		for p := m.from[NUMA]; p < m.from[NUMA+1]; p++ {
+		for p := m.firstPool[NUMA]; p < m.firstPool[NUMA+1]; p++ {
 			cpus := set.Intersect(m.setOf(p))
 			if !cpus.Empty() && !yield(m.cpus[m.pools[p].lo].NUMA, cpus) {
 				return

@@ -21,7 +21,7 @@ func optimum(m *Map, s Seats, n int) (rating, bool) {
 	best, found := rating{}, false
 	words := func(l Level) []uint64 {
 		var all []uint64
-		for _, p := range m.pools[m.from[l]:m.from[l+1]] {
+		for _, p := range m.pools[m.firstPool[l]:m.firstPool[l+1]] {
 			all = append(all, (1<<p.hi-1)&^(1<<p.lo-1))
 		}
 		return all

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// exclusive chooses n of the free CPUs for a workload that owns them.
-func exclusive(topo node.Topology, n int, free, have unit.CPUSet, bind Bind) (Offer, bool) {
+// chooseExclusive chooses n of the free CPUs for a workload that owns them.
+func chooseExclusive(topo node.Topology, n int, free, have unit.CPUSet, bind Bind) (Offer, bool) {
 	m := Compile(topo)
 	o, why := m.Fit(m.Seats(m.All().Minus(free), 0, nil), Claim{Grade: Own, CPUs: n, Have: have, Bind: bind})
 	return o, why == Fits
@@ -44,7 +44,7 @@ func TestOwnCPUsAreWholeCoresOfOneCache(t *testing.T) {
 		"what it lost is replaced":                    {"0-13", "14-15", 2, AnyCores, "12-13", 0},
 		"everything":                                  {"0-15", "", 16, AnyCores, "0-15", 0},
 	} {
-		got, ok := exclusive(topo, c.n, set(t, c.free), set(t, c.have), c.bind)
+		got, ok := chooseExclusive(topo, c.n, set(t, c.free), set(t, c.have), c.bind)
 		if !ok || got.CPUs.String() != c.want || got.Split != c.split {
 			t.Errorf("%s: got %q with %d split, %v; want %q with %d", name, got.CPUs, got.Split, ok, c.want, c.split)
 		}
@@ -53,7 +53,7 @@ func TestOwnCPUsAreWholeCoresOfOneCache(t *testing.T) {
 		free string
 		n    int
 	}{"more than is free": {"0-1", 3}, "none": {"0-1", 0}, "less than none": {"0-1", -1}, "CPUs that are not": {"16-20", 1}, "nothing is free": {"", 1}} {
-		if got, ok := exclusive(topo, c.n, set(t, c.free), unit.CPUSet{}, AnyCores); ok {
+		if got, ok := chooseExclusive(topo, c.n, set(t, c.free), unit.CPUSet{}, AnyCores); ok {
 			t.Errorf("%s: got %v", name, got.CPUs)
 		}
 	}
@@ -78,23 +78,23 @@ func TestOwnCPUsGrowAndShrinkInPlace(t *testing.T) {
 				given = given[1:]
 			}
 			n, bind := 1+rnd.IntN(max(len(topo.CPUs)/3, 2)), []Bind{AnyCores, PreferWhole, PreferSpread}[rnd.IntN(3)]
-			got, ok := exclusive(topo, n, free, unit.CPUSet{}, bind)
+			got, ok := chooseExclusive(topo, n, free, unit.CPUSet{}, bind)
 			if ok != (free.Len() >= n) {
 				t.Fatalf("%d of %v: %v", n, free, ok)
 			}
 			if !ok {
 				continue
 			}
-			if again, _ := exclusive(topo, n, free, unit.CPUSet{}, bind); again != got {
+			if again, _ := chooseExclusive(topo, n, free, unit.CPUSet{}, bind); again != got {
 				t.Fatalf("%v, and then %v", got, again)
 			}
-			if kept, _ := exclusive(topo, n, free, got.CPUs, bind); kept != got {
+			if kept, _ := chooseExclusive(topo, n, free, got.CPUs, bind); kept != got {
 				t.Fatalf("had %+v, gets %+v", got, kept)
 			}
-			if more, ok := exclusive(topo, n+1, free, got.CPUs, bind); ok != (free.Len() > n) || ok && (!more.CPUs.Contains(got.CPUs) || more.CPUs.Len() != n+1 || !free.Contains(more.CPUs)) {
+			if more, ok := chooseExclusive(topo, n+1, free, got.CPUs, bind); ok != (free.Len() > n) || ok && (!more.CPUs.Contains(got.CPUs) || more.CPUs.Len() != n+1 || !free.Contains(more.CPUs)) {
 				t.Fatalf("had %v, gets %v of %v to grow by one", got.CPUs, more.CPUs, free)
 			}
-			if less, ok := exclusive(topo, n-1, free, got.CPUs, bind); ok != (n > 1) || ok && (!got.CPUs.Contains(less.CPUs) || less.CPUs.Len() != n-1) {
+			if less, ok := chooseExclusive(topo, n-1, free, got.CPUs, bind); ok != (n > 1) || ok && (!got.CPUs.Contains(less.CPUs) || less.CPUs.Len() != n-1) {
 				t.Fatalf("had %v, gets %v to shrink by one", got.CPUs, less.CPUs)
 			}
 			free = free.Minus(got.CPUs)
@@ -111,7 +111,7 @@ func TestOneKindOfCoreIsPreferred(t *testing.T) {
 		topo.CPUs[i].Kind = 1
 	}
 	for n, want := range map[int]string{2: "2-3", 4: "0-3", 6: "6-11", 10: "2-11"} {
-		if got, ok := exclusive(topo, n, topo.All(), unit.CPUSet{}, AnyCores); !ok || got.CPUs.String() != want {
+		if got, ok := chooseExclusive(topo, n, topo.All(), unit.CPUSet{}, AnyCores); !ok || got.CPUs.String() != want {
 			t.Errorf("%d CPUs are %v, want %s", n, got.CPUs, want)
 		}
 	}
@@ -124,10 +124,10 @@ func TestSocketsCountAmongEqualChoices(t *testing.T) {
 	for i := range topo.CPUs {
 		topo.CPUs[i].Socket /= 2
 	}
-	if got, _ := exclusive(topo, 14, set(t, "0-6,8-15,17-23,24-30"), unit.CPUSet{}, AnyCores); got.Sockets != 1 || got.Nodes != 2 {
+	if got, _ := chooseExclusive(topo, 14, set(t, "0-6,8-15,17-23,24-30"), unit.CPUSet{}, AnyCores); got.Sockets != 1 || got.Nodes != 2 {
 		t.Errorf("14 CPUs are %v, on %d sockets", got.CPUs, got.Sockets)
 	}
-	if got, _ := exclusive(topo, 11, set(t, "0-7,9-12,16,20"), unit.CPUSet{}, AnyCores); got.Nodes != 2 {
+	if got, _ := chooseExclusive(topo, 11, set(t, "0-7,9-12,16,20"), unit.CPUSet{}, AnyCores); got.Nodes != 2 {
 		t.Errorf("11 CPUs are %v, on %d NUMA nodes", got.CPUs, got.Nodes)
 	}
 }

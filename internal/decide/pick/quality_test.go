@@ -13,8 +13,8 @@ import (
 // none.
 type chooser func(m *Map, s Seats, n int) (Offer, bool)
 
-// within chooses CPUs in only one pool.
-func within(m *Map, s Seats, p int32, n int) (Offer, bool) {
+// chooseWithin chooses CPUs in only one pool.
+func chooseWithin(m *Map, s Seats, p int32, n int) (Offer, bool) {
 	part := s
 	part.open = m.mask()
 	for i := m.pools[p].lo; i < m.pools[p].hi; i++ {
@@ -36,7 +36,7 @@ var choosers = map[string]chooser{
 	},
 	"least fragmentation": func(m *Map, s Seats, n int) (Offer, bool) {
 		best, least := int32(-1), math.Inf(1)
-		for i := m.from[L3]; i < m.from[L3+1]; i++ {
+		for i := m.firstPool[L3]; i < m.firstPool[L3+1]; i++ {
 			free := int(s.open.count(m.pools[i].lo, m.pools[i].hi))
 			if free < n {
 				continue
@@ -50,14 +50,14 @@ var choosers = map[string]chooser{
 			}
 		}
 		if best >= 0 {
-			return within(m, s, best, n)
+			return chooseWithin(m, s, best, n)
 		}
 		o, why := m.Fit(s, Claim{Grade: Own, CPUs: n})
 		return o, why == Fits
 	},
 	"fullest NUMA node, no L3": func(m *Map, s Seats, n int) (Offer, bool) {
 		best, least := int32(-1), int32(math.MaxInt32)
-		for i := m.from[NUMA]; i < m.from[NUMA+1]; i++ {
+		for i := m.firstPool[NUMA]; i < m.firstPool[NUMA+1]; i++ {
 			if free := s.open.count(m.pools[i].lo, m.pools[i].hi); int(free) >= n && free < least {
 				best, least = i, free
 			}
@@ -65,13 +65,13 @@ var choosers = map[string]chooser{
 		if best < 0 {
 			best = 0
 		}
-		return inOrder(m, s, best, n)
+		return takeInOrder(m, s, best, n)
 	},
 }
 
-// inOrder takes the whole free cores of a pool in the order of their numbers.
-// Then it takes other CPUs.
-func inOrder(m *Map, s Seats, p int32, n int) (Offer, bool) {
+// takeInOrder takes the whole free cores of a pool in the order of their
+// numbers. Then it takes other CPUs.
+func takeInOrder(m *Map, s Seats, p int32, n int) (Offer, bool) {
 	set := m.mask()
 	left := n
 	for pass := range 2 {

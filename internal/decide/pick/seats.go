@@ -52,7 +52,7 @@ type Hold struct {
 	Request unit.MilliCPU
 	// Apart says what the workload does not share, such as its cores. Only
 	// other work that has the same Apart stays away from it.
-	Apart Apart
+	Apart Separation
 }
 
 // A Seats says how the CPUs of a machine are used: which CPUs are open, and how
@@ -141,7 +141,7 @@ func (m *Map) close(s *Seats, set unit.CPUSet) {
 
 // share adds the load of a hold to its home.
 func (m *Map) share(s *Seats, h *Hold) {
-	home := m.smallest(h.Home)
+	home := m.smallestPool(h.Home)
 	need := int32(1)
 	if h.Grade == Seated {
 		n := h.CPUs.Len()
@@ -206,7 +206,7 @@ func (m *Map) count(open mask, p *pool, by measure) int32 {
 // claim fits if and only if it takes from no pool more than its room.
 func (m *Map) room(s *Seats, open mask, by measure) []int32 {
 	room := make([]int32, len(m.pools))
-	for i := m.from[L3]; i < m.from[L3+1]; i++ {
+	for i := m.firstPool[L3]; i < m.firstPool[L3+1]; i++ {
 		room[i] = m.count(open, &m.pools[i], by)
 	}
 	m.bound(s, m.openOf(s), room, by)
@@ -233,7 +233,7 @@ func (m *Map) openOf(s *Seats) []int32 {
 func (m *Map) rooms(s *Seats) []int32 {
 	n := int32(len(m.pools))
 	rooms := make([]int32, int32(len(m.measures))*n)
-	for i := m.from[L3]; i < m.from[L3+1]; i++ {
+	for i := m.firstPool[L3]; i < m.firstPool[L3+1]; i++ {
 		p := &m.pools[i]
 		for _, c := range m.cores[p.core:p.last] {
 			k := s.open.count(c.lo, c.hi)
@@ -283,7 +283,7 @@ func (m *Map) bound(s *Seats, open, room []int32, by measure) {
 // that is possible. The last result says whether a seat had to move. If the
 // home has no open CPU, the set is empty.
 func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
-	home := &m.pools[m.smallest(h.Home)]
+	home := &m.pools[m.smallestPool(h.Home)]
 	b := m.mask()
 	var at []int32
 	for i := home.lo; i < home.hi; i++ {
@@ -311,14 +311,14 @@ func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
 }
 
 // LevelOf returns the level of the smallest pool that contains a set.
-func (m *Map) LevelOf(set unit.CPUSet) Level { return m.levelOf(m.smallest(set)) }
+func (m *Map) LevelOf(set unit.CPUSet) Level { return m.levelOf(m.smallestPool(set)) }
 
-// Beside returns the L3 caches that are in the same NUMA node as a home. The
-// home must be one L3 cache. The cache with the nearest number comes first. If
-// the home is larger than one cache, it returns nil.
-func Beside(m *Map, home unit.CPUSet) []unit.CPUSet {
-	at := m.smallest(home)
-	if at < m.from[L3] || m.pools[at].up < 0 {
+// NeighbourCaches returns the L3 caches that are in the same NUMA node as a
+// home. The home must be one L3 cache. The cache with the nearest number comes
+// first. If the home is larger than one cache, it returns nil.
+func NeighbourCaches(m *Map, home unit.CPUSet) []unit.CPUSet {
+	at := m.smallestPool(home)
+	if at < m.firstPool[L3] || m.pools[at].up < 0 {
 		return nil
 	}
 	up := m.pools[m.pools[at].up]

@@ -5,7 +5,7 @@ import "tenon.sh/tenon/internal/model/unit"
 // Pools returns the CPUs of each pool of a level, in the order of the tree.
 func (m *Map) Pools(l Level) []unit.CPUSet {
 	var all []unit.CPUSet
-	for p := m.from[l]; p < m.from[l+1]; p++ {
+	for p := m.firstPool[l]; p < m.firstPool[l+1]; p++ {
 		all = append(all, m.setOf(p))
 	}
 	return all

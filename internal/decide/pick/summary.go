@@ -58,18 +58,18 @@ func (m *Map) Sum(s Seats) Summary {
 	if extra := n - len(u.first); extra > 0 { // hybrid cores
 		u.more = make([][levels]int32, extra)
 	}
-	width := int(m.from[NUMA+1]-m.from[NUMA]) + 1
+	width := int(m.firstPool[NUMA+1]-m.firstPool[NUMA]) + 1
 	few := make([]int32, n*width)
 	for i := range n {
 		room := rooms[i*len(m.pools) : (i+1)*len(m.pools)]
 		for l := range levels {
-			u.most(i)[l] = slices.Max(room[m.from[l]:m.from[l+1]])
+			u.largestRooms(i)[l] = slices.Max(room[m.firstPool[l]:m.firstPool[l+1]])
 		}
 		u.few[i], few = few[:width:width], few[width:]
 		m.bestNodes(room, u.few[i])
 	}
 	for l := range levels { // after this, the order of the rooms is not needed
-		u.sorted[l] = rooms[m.from[l]:m.from[l+1]:m.from[l+1]]
+		u.sorted[l] = rooms[m.firstPool[l]:m.firstPool[l+1]:m.firstPool[l+1]]
 		slices.Sort(u.sorted[l])
 	}
 	u.seats = make([]seatRoom, len(m.pools))
@@ -85,8 +85,9 @@ func (m *Map) Sum(s Seats) Summary {
 	return u
 }
 
-// most (the method) returns, for each level, the largest room of one pool by a measure.
-func (u *Summary) most(by int) *[levels]int32 {
+// largestRooms returns, for each level, the largest room of one pool by a
+// measure.
+func (u *Summary) largestRooms(by int) *[levels]int32 {
 	if by < len(u.first) {
 		return &u.first[by]
 	}
@@ -109,7 +110,7 @@ func (u *Summary) Stranded(n int) int {
 func (m *Map) bestNodes(room, best []int32) {
 	var few [8]int32
 	seen := 0 // NUMA nodes of the sockets so far
-	for s := m.from[Socket]; s < m.from[Socket+1]; s++ {
+	for s := m.firstPool[Socket]; s < m.firstPool[Socket+1]; s++ {
 		p := &m.pools[s]
 		in := append(few[:0], room[p.child:p.after]...)
 		slices.SortFunc(in, func(a, b int32) int { return int(b - a) })
@@ -129,7 +130,8 @@ func (m *Map) bestNodes(room, best []int32) {
 	}
 }
 
-// fewestNodes returns on how many NUMA nodes n CPUs are at least, on an empty machine.
+// fewestNodes returns the smallest number of NUMA nodes that have n CPUs on an
+// empty machine.
 func (m *Map) fewestNodes(n int32) int {
 	j := 0
 	for _, size := range m.nodeSizes {
@@ -184,15 +186,15 @@ func (u *Summary) roomToOwn(c *Claim, n int32) Reason {
 	switch {
 	case u.open < n:
 		return TooFew
-	case u.most(0)[Machine] < n:
+	case u.largestRooms(0)[Machine] < n:
 		return NeededShared
-	case u.most(0)[c.Within] < n:
+	case u.largestRooms(0)[c.Within] < n:
 		return TooFewNear
-	case c.Bind == OnlyWhole && u.m.from[levels] > 0 && !u.fitsAny(n):
+	case c.Bind == OnlyWhole && u.m.firstPool[levels] > 0 && !u.fitsAny(n):
 		return TooFewWhole
-	case c.Bind == OnlySpread && u.most(1)[Machine] < n:
+	case c.Bind == OnlySpread && u.largestRooms(1)[Machine] < n:
 		return TooFewCores
-	case u.most(0)[c.Within] >= n && c.Within > Machine:
+	case u.largestRooms(0)[c.Within] >= n && c.Within > Machine:
 		return TooFewNear
 	}
 	return TooManyNodes
@@ -201,7 +203,7 @@ func (u *Summary) roomToOwn(c *Claim, n int32) Reason {
 // fitsAny reports whether n CPUs on whole cores are free anywhere.
 func (u *Summary) fitsAny(n int32) bool {
 	for i, size := range u.m.sizes {
-		if n%size == 0 && u.most(2 + i)[Machine] >= n {
+		if n%size == 0 && u.largestRooms(2 + i)[Machine] >= n {
 			return true
 		}
 	}
@@ -210,7 +212,7 @@ func (u *Summary) fitsAny(n int32) bool {
 
 // fits reports whether n CPUs are free if they are counted by the given measure.
 func (u *Summary) fits(c *Claim, n int32, by int) bool {
-	if u.most(by)[c.Within] < n {
+	if u.largestRooms(by)[c.Within] < n {
 		return false
 	}
 	return !c.Fewest || u.few[by][u.m.fewestNodes(n)] >= n
@@ -223,7 +225,7 @@ func (u *Summary) roomToShare(c *Claim) Reason {
 	if c.Grade == Pooled {
 		need = 1
 	}
-	for _, at := range u.seats[u.m.from[c.Within]:u.m.from[c.Within+1]] {
+	for _, at := range u.seats[u.m.firstPool[c.Within]:u.m.firstPool[c.Within+1]] {
 		if at.open >= need && at.slack >= c.Request {
 			return Fits
 		}
@@ -231,9 +233,9 @@ func (u *Summary) roomToShare(c *Claim) Reason {
 	return NoRoomToShare
 }
 
-// Worth rates the placement of a claim that fits, from 0 to 100. What counts
-// first is the level of the pool that contains all CPUs, then whole cores, and
-// then how much of the pool remains.
+// Worth rates the placement of a claim that fits, from 0 to 100. The level of
+// the pool that contains all CPUs has the most weight, then the number of whole
+// cores, and then the size of the rest of the pool.
 func (u *Summary) Worth(c *Claim) int64 {
 	if u.m == nil || len(u.seats) == 0 {
 		return 0
@@ -243,7 +245,7 @@ func (u *Summary) Worth(c *Claim) int64 {
 		return u.worthShared(c, n)
 	}
 	at := L3
-	for at > Machine && u.most(0)[at] < n {
+	for at > Machine && u.largestRooms(0)[at] < n {
 		at--
 	}
 	w := worths[at][0]
@@ -267,7 +269,7 @@ var worths = [levels][2]struct{ least, span int64 }{
 // is odd, one of the CPUs may be on another core.
 func (u *Summary) wholeAt(n int32, at Level) bool {
 	for i, size := range u.m.sizes {
-		if u.most(2 + i)[at] >= n/size*size {
+		if u.largestRooms(2 + i)[at] >= n/size*size {
 			return true
 		}
 	}
@@ -279,7 +281,7 @@ func (u *Summary) worthShared(c *Claim, n int32) int64 {
 		n = 1
 	}
 	for l := L3; ; l-- {
-		for _, at := range u.seats[u.m.from[l]:u.m.from[l+1]] {
+		for _, at := range u.seats[u.m.firstPool[l]:u.m.firstPool[l+1]] {
 			if at.open >= n && at.slack >= c.Request {
 				return [...]int64{20, 40, 65, 100}[l]
 			}

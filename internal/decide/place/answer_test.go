@@ -82,7 +82,7 @@ func TestAnAnswerIsRoomAndWorth(t *testing.T) {
 			l.Learn("n", Report{Topology: machine(1+rnd.IntN(2), 1+rnd.IntN(3), 1+rnd.IntN(4), 1+rnd.IntN(2)), Keep: rnd.IntN(3)})
 		}
 		if rnd.IntN(20) == 0 {
-			l.Out("n", []Reason{Stale, OtherManager}[rnd.IntN(2)])
+			l.CloseNode("n", []Reason{Stale, OtherManager}[rnd.IntN(2)])
 		}
 		for i := range 40 {
 			if rnd.IntN(3) == 0 {

@@ -8,10 +8,10 @@ import (
 )
 
 // A Ledger is the state of the CPUs of a cluster. If the node of a pod reports
-// it, the report counts. If a pod is bound but not reported, its contract
-// counts. If a pod is in flight, its reservation counts. The ledger has no
-// other memory: a new ledger that learns the same pods and reports has the same
-// state. Callers must serialize the calls.
+// the pod, the pod holds the CPUs in the report. A pod that is bound but not
+// reported holds those of its contract. A pod in flight holds those of its
+// reservation. The ledger has no other memory: a new ledger that learns the
+// same pods and reports has the same state. Callers must serialize the calls.
 type Ledger struct {
 	maps  map[pick.Hash]*pick.Map
 	nodes map[string]*place
@@ -42,8 +42,8 @@ type entry struct {
 	hold     held
 	loose    bool // the contract is not for the demand, so the node chooses
 	again    bool // the pod was in doubt on this node before it was reserved there again
-	// before is the view of the node without the reservation, and after the
-	// view with it. If nothing else has changed, a release restores before.
+	// before is the view of the node without the reservation. after is the view
+	// with it. If nothing else has changed, a release restores the former.
 	before, after *View
 }
 
@@ -94,9 +94,9 @@ func (l *Ledger) Learn(node string, r Report) {
 	p.view = nil
 }
 
-// Out makes a node take no new pods, for a reason. With the reason Fits, or
-// after a report, the node takes pods again.
-func (l *Ledger) Out(node string, why Reason) {
+// CloseNode makes a node take no new pods, for a reason. With the reason Fits,
+// or after a report, the node takes pods again.
+func (l *Ledger) CloseNode(node string, why Reason) {
 	p := l.at(node)
 	if p.m == nil {
 		why = NoReport
@@ -122,7 +122,7 @@ func (l *Ledger) Forget(node string) {
 func (l *Ledger) Bound(p Pod, node string, c Contract) bool {
 	var here *entry
 	changed := false
-	l.each(p.UID, func(e *entry) {
+	l.eachHold(p.UID, func(e *entry) {
 		if e.node == node {
 			here = e
 		} else {
@@ -145,8 +145,8 @@ func (l *Ledger) Bound(p Pod, node string, c Contract) bool {
 	return true
 }
 
-// each passes all that a pod holds to a function (do).
-func (l *Ledger) each(uid UID, do func(*entry)) {
+// eachHold passes all that a pod holds to a function (do).
+func (l *Ledger) eachHold(uid UID, do func(*entry)) {
 	if e := l.pods[uid]; e != nil {
 		do(e)
 	}
@@ -155,9 +155,9 @@ func (l *Ledger) each(uid UID, do func(*entry)) {
 	}
 }
 
-// doubt returns what a pod holds on a node because of a bind in doubt; nil:
+// findDoubt returns what a pod holds on a node because of a bind in doubt; nil:
 // nothing.
-func (l *Ledger) doubt(uid UID, node string) *entry {
+func (l *Ledger) findDoubt(uid UID, node string) *entry {
 	for _, e := range l.doubts[uid] {
 		if e.node == node {
 			return e
@@ -178,7 +178,7 @@ func (l *Ledger) Reserve(p Pod, node string) (Contract, Reason) {
 		l.Release(p.UID)
 	}
 	v := l.View(node)
-	if e := l.doubt(p.UID, node); e != nil {
+	if e := l.findDoubt(p.UID, node); e != nil {
 		if v.out != pick.Fits {
 			return Contract{}, v.out
 		}
@@ -229,7 +229,7 @@ func (l *Ledger) Settle(uid UID, node string) bool {
 	if e := l.pods[uid]; e != nil && e.node == node {
 		e.again = false
 	}
-	e := l.doubt(uid, node)
+	e := l.findDoubt(uid, node)
 	if e != nil {
 		l.remove(e)
 	}
@@ -249,10 +249,10 @@ func (l *Ledger) Release(uid UID) {
 	}
 }
 
-// Gone removes a pod that was deleted or has ended. If a later report still
+// RemovePod removes a pod that was deleted or has ended. If a later report still
 // contains the pod, the ledger ignores it.
-func (l *Ledger) Gone(uid UID) {
-	l.each(uid, func(e *entry) {
+func (l *Ledger) RemovePod(uid UID) {
+	l.eachHold(uid, func(e *entry) {
 		p := l.nodes[e.node]
 		if _, reported := p.facts[uid]; reported {
 			p.gone[uid] = true
@@ -294,7 +294,7 @@ func (l *Ledger) add(e *entry) {
 		p.view = nil
 		return
 	}
-	p.view = p.view.with(e.hold)
+	p.view = p.view.addHold(e.hold)
 }
 
 // unlist removes a pod from the lists of the ledger, but not from its node.

@@ -61,7 +61,7 @@ func TestAReservationKeepsItsCPUs(t *testing.T) {
 	if !l.View("n").Has("a") {
 		t.Error("a bound pod was released")
 	}
-	l.Gone("a")
+	l.RemovePod("a")
 	if got := l.View("n").Open().Len(); got != 8 {
 		t.Errorf("%d CPUs are open on the empty node", got)
 	}
@@ -83,7 +83,7 @@ func TestARetryDoesNotEndADoubt(t *testing.T) {
 		"the bind elsewhere is in doubt, too":     {"m", func(l *Ledger, _, _ Contract) { l.Doubt("a") }, "n [a] m [a]"},
 		"the first bind happened":                 {"m", func(l *Ledger, first, _ Contract) { l.Bound(Pod{"a", own(2)}, "n", first) }, "n [a] m []"},
 		"the second bind happened":                {"m", func(l *Ledger, _, second Contract) { l.Bound(Pod{"a", own(2)}, "m", second) }, "n [] m [a]"},
-		"the pod is gone":                         {"m", func(l *Ledger, _, _ Contract) { l.Gone("a") }, "n [] m []"},
+		"the pod is gone":                         {"m", func(l *Ledger, _, _ Contract) { l.RemovePod("a") }, "n [] m []"},
 		"one node is gone":                        {"m", func(l *Ledger, _, _ Contract) { l.Forget("n"); l.Learn("n", Report{Topology: machine(1, 1, 2, 2)}) }, "n [] m [a]"},
 	} {
 		l := New()
@@ -97,7 +97,7 @@ func TestARetryDoesNotEndADoubt(t *testing.T) {
 		if why != pick.Fits || x.retry == "n" && !first.same(&second) {
 			t.Fatalf("%s: %v after %v: %q", name, second, first, why)
 		}
-		l.Gone("there")
+		l.RemovePod("there")
 		x.end(l, first, second)
 		if got := fmt.Sprintf("n %v m %v", uids(l.View("n")), uids(l.View("m"))); got != x.want {
 			t.Errorf("%s: %s, want %s", name, got, x.want)
@@ -123,7 +123,7 @@ func TestARetryForOtherCPUsReplacesTheDoubt(t *testing.T) {
 		t.Errorf("on other hardware: %v %q", c, why)
 	}
 	l.Doubt("a")
-	l.Out("n", Stale)
+	l.CloseNode("n", Stale)
 	if _, why := l.Reserve(Pod{"a", own(3)}, "n"); why != Stale || fmt.Sprint(l.Doubts("a")) != "[n]" {
 		t.Errorf("with an old report: %q; doubts on %v", why, l.Doubts("a"))
 	}
@@ -150,7 +150,7 @@ func TestTheReportCountsBeforeTheContract(t *testing.T) {
 	if open := l.View("n").Open(); open != topo.All().Minus(other) {
 		t.Errorf("open: %v; the node says that %v are not", open, other)
 	}
-	l.Gone("a")
+	l.RemovePod("a")
 	if open := l.View("n").Open(); open != topo.All() {
 		t.Errorf("the report is older than the end of the pod, and %v are open", open)
 	}
@@ -215,7 +215,7 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 			uid := UID(fmt.Sprint(rnd.IntN(12)))
 			switch _, there := alive[uid]; {
 			case there && rnd.IntN(2) == 0:
-				l.Gone(uid)
+				l.RemovePod(uid)
 				delete(alive, uid)
 			case !there:
 				d := own(1 + rnd.IntN(4))
@@ -276,7 +276,7 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 			if d.Grade = pick.Grade(1 + rnd.IntN(3)); d.Grade != pick.Own {
 				d.Request = unit.MilliCPU(rnd.IntN(1500))
 			}
-			d.Apart = pick.Apart(rnd.IntN(3))
+			d.Apart = pick.Separation(rnd.IntN(3))
 			p := Pod{uid, d}
 			switch rnd.IntN(10) {
 			case 0, 1:
@@ -286,7 +286,7 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 			case 3:
 				l.Doubt(uid)
 			case 4:
-				l.Gone(uid)
+				l.RemovePod(uid)
 			case 5:
 				if e := l.pods[uid]; e != nil {
 					l.Bound(e.pod, e.node, e.contract)
@@ -304,7 +304,7 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 			case 8:
 				l.Settle(uid, at)
 			case 9:
-				if e := l.doubt(uid, at); e != nil {
+				if e := l.findDoubt(uid, at); e != nil {
 					if rnd.IntN(2) == 0 {
 						l.Reserve(e.pod, at)
 					} else {
@@ -330,7 +330,7 @@ func BenchmarkReserve(b *testing.B) {
 	bind := func() {
 		c, _, _ := l.Contract("x")
 		l.Bound(p, "n", c)
-		l.Gone("x")
+		l.RemovePod("x")
 	}
 	for name, after := range map[string]func(){
 		"and release":    func() { l.Release("x") },

@@ -110,8 +110,8 @@ func ContractOf(m *pick.Map, d Demand, o pick.Offer) Contract {
 	return c
 }
 
-// shares divides the demand among the NUMA nodes, in proportion to how many of
-// the CPUs each node has.
+// shares divides the demand among the NUMA nodes, in proportion to the CPUs
+// that each node has.
 func shares(m *pick.Map, d Demand, o pick.Offer) []NodeShare {
 	request := d.Request
 	if d.Grade == pick.Own {

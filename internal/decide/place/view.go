@@ -114,12 +114,12 @@ func (v *View) With(p Pod, c Contract) *View {
 		}
 		c = ContractOf(v.m, p.Demand, o)
 	}
-	return v.with(heldBy(p, c))
+	return v.addHold(heldBy(p, c))
 }
 
-// with returns the view with one more hold. This is cheaper than making a view
-// from all holds.
-func (v *View) with(h held) *View {
+// addHold returns the view with one more hold. This is cheaper than making a
+// view from all holds.
+func (v *View) addHold(h held) *View {
 	next := *v
 	i, _ := slices.BinarySearchFunc(v.holds, h.uid, func(a held, uid UID) int { return strings.Compare(string(a.uid), string(uid)) })
 	next.holds = slices.Insert(slices.Clip(v.holds), i, h)

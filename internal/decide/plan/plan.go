@@ -58,9 +58,9 @@ func (w Want) Outcome(k node.Knobs) node.Value {
 	return k.Now[w.Knob]
 }
 
-// Join returns the wants of all parts in one list that has room for so many
-// more. It makes the list at once, because repeated append made a fifth of all
-// allocations of a tick.
+// Join returns the wants of all parts in one list. The list has capacity for
+// some more wants (more). Join allocates the list at once, because repeated
+// append caused a fifth of all allocations of a tick.
 func Join(more int, parts ...[]Want) []Want {
 	for _, p := range parts {
 		more += len(p)
@@ -108,13 +108,13 @@ func quoteEmpty(s string) string {
 }
 
 // narrows reports whether the new value allows less than the present one.
-func (s Step) narrows() bool { return s.From != nil && s.To.Narrower(s.From) < 0 }
+func (s Step) narrows() bool { return s.From != nil && s.To.CompareWidth(s.From) < 0 }
 
-// upward reports whether a step on a child must come before the step on its
+// childFirst reports whether a step on a child must come before the step on its
 // parent. This is so for a step that narrows, and for a step that removes an
 // identity mark. It is not so for a step that sets an identity mark, even if it
 // narrows: the mark has no effect below a parent without one.
-func (s Step) upward() bool {
+func (s Step) childFirst() bool {
 	switch node.Value(node.IdentityNone) {
 	case s.To:
 		return true
@@ -138,7 +138,7 @@ func (s Step) upward() bool {
 // caller must not pass two wants for one knob; if it does, Diff uses the first.
 func Diff(have node.Knobs, wants []Want) []Step {
 	steps := firstOf(wants, differences(have, wants))
-	late, early := afterParent(have, steps), beforeParent(have, steps)
+	late, early := knobsAfterParent(have, steps), knobsBeforeParent(have, steps)
 	slices.SortStableFunc(steps, func(a, b Step) int { return compareSteps(a, b, late, early) })
 	return steps
 }
@@ -157,7 +157,7 @@ func differences(have node.Knobs, wants []Want) []difference {
 		s := Step{Knob: w.Knob, Owner: w.Owner, Reason: w.Reason, BE: w.BE}
 		switch w.Intent {
 		case Set:
-			s.From, s.To = have.Now[w.Knob], rounded(w.Value, have.Kernel)
+			s.From, s.To = have.Now[w.Knob], roundValue(w.Value, have.Kernel)
 			if s.From != nil && s.From == s.To {
 				continue
 			}
@@ -177,14 +177,14 @@ func differences(have node.Knobs, wants []Want) []difference {
 	return all
 }
 
-// rounded returns v.Rounded(k), but allocates nothing for three frequent types
+// roundValue returns v.Round(k), but allocates nothing for three frequent types
 // that the kernel does not round.
-func rounded(v node.Value, k node.Kernel) node.Value {
+func roundValue(v node.Value, k node.Kernel) node.Value {
 	switch v.(type) {
 	case node.CPUs, node.Run, node.SchedulerGroup:
 		return v
 	}
-	return v.Rounded(k)
+	return v.Round(k)
 }
 
 // firstOf returns the steps of those wants that are the first for their knob.
@@ -207,11 +207,11 @@ func firstOf(wants []Want, all []difference) []Step {
 	return steps
 }
 
-// beforeParent returns the knobs whose new CPUs lie within those that the
-// parent has now, while neither the old set contains the new one nor the new
-// one the old. On cgroup v1, the step of such a knob comes before the step that
-// narrows the parent, because the parent must always contain the child.
-func beforeParent(have node.Knobs, steps []Step) map[node.Knob]bool {
+// knobsBeforeParent returns the knobs whose new CPUs are among the parent's
+// present CPUs, and whose old and new set each have a CPU that the other lacks.
+// On cgroup v1, the step of such a knob comes before the step that narrows the
+// parent, because the parent must always contain the child.
+func knobsBeforeParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 	if have.Kernel.CgroupVersion != 1 {
 		return nil
 	}
@@ -227,10 +227,10 @@ func beforeParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 	return early
 }
 
-// afterParent returns the knobs whose quota narrows, but to more than an
+// knobsAfterParent returns the knobs whose quota narrows, but to more than an
 // ancestor has now. It returns them only if a step widens that ancestor. Before
 // that step, cgroup v1 refuses such a quota.
-func afterParent(have node.Knobs, steps []Step) map[node.Knob]bool {
+func knobsAfterParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 	if have.Kernel.CgroupVersion != 1 {
 		return nil
 	}
@@ -245,7 +245,7 @@ func afterParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 		}
 		for up := s.Knob; up.Cgroup != ""; {
 			up.Cgroup = up.Cgroup.Parent()
-			if v, known := have.Now[up]; known && widen[up] && v.Narrower(s.To) < 0 {
+			if v, known := have.Now[up]; known && widen[up] && v.CompareWidth(s.To) < 0 {
 				late[s.Knob] = true
 			}
 		}
@@ -255,7 +255,7 @@ func afterParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 
 func compareSteps(a, b Step, late, early map[node.Knob]bool) int {
 	narrows := func(s Step) bool { return (s.narrows() || early[s.Knob]) && !late[s.Knob] }
-	upward := func(s Step) bool { return (s.upward() || early[s.Knob]) && !late[s.Knob] }
+	upward := func(s Step) bool { return (s.childFirst() || early[s.Knob]) && !late[s.Knob] }
 	if narrows(a) != narrows(b) {
 		if narrows(a) {
 			return -1

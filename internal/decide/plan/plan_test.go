@@ -198,7 +198,7 @@ func TestNoChildEverExceedsItsParent(t *testing.T) {
 	// that case.
 	nested := func(a, b map[node.Knob]node.Value) bool {
 		for k := range a {
-			if a[k] != b[k] && a[k].Narrower(b[k]) == 0 {
+			if a[k] != b[k] && a[k].CompareWidth(b[k]) == 0 {
 				return false
 			}
 		}
@@ -260,7 +260,7 @@ func TestFrequentValuesAreNotRounded(t *testing.T) {
 	for _, v := range []node.Value{node.CPUs{Set: unit.CPUSetOf(1, 3)}, node.Frozen, node.SchedulerGroup{Slot: 3, Weight: 7}} {
 		have := node.Knobs{Now: map[node.Knob]node.Value{{Cgroup: "a"}: nil}, Kernel: node.Kernel{CgroupVersion: 1}}
 		steps := Diff(have, []Want{{Knob: node.Knob{Cgroup: "a"}, Intent: Set, Value: v}})
-		if len(steps) != 1 || steps[0].To != v.Rounded(have.Kernel) {
+		if len(steps) != 1 || steps[0].To != v.Round(have.Kernel) {
 			t.Errorf("%v: %v", v, steps)
 		}
 	}

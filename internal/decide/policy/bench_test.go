@@ -34,7 +34,7 @@ func busyNode(b *testing.B, workloads, cpus, version int) *scene {
 		}
 		n.add(w)
 	}
-	n.everything(b)
+	n.enableAll(b)
 	n.memory = map[node.WorkloadID]unit.Bytes{"node": 10 * gib}
 	return n
 }
@@ -47,7 +47,7 @@ func BenchmarkDecide(b *testing.B) {
 			for _, cpus := range []int{104, 1024} {
 				b.Run(fmt.Sprintf("v%d/workloads=%d/cpus=%d", version, workloads, cpus), func(b *testing.B) {
 					n := busyNode(b, workloads, cpus, version)
-					n.steady(b, cpus*500/workloads)
+					n.runSteady(b, cpus*500/workloads)
 					b.ReportAllocs()
 					for b.Loop() {
 						_, wants := Decide(n.config, n.state, n.snap)
@@ -59,9 +59,9 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// steady runs twenty ticks in which the node's use stays the same, and then
+// runSteady runs twenty ticks in which the node's use stays the same, and then
 // passes one more period.
-func (n *scene) steady(b *testing.B, each int) {
+func (n *scene) runSteady(b *testing.B, each int) {
 	p := spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{}, on: map[node.WorkloadID]unit.CPUSet{}}
 	for _, w := range n.snap.Workloads {
 		p.use[w.ID] = unit.MilliCPU(each)
@@ -92,7 +92,7 @@ func BenchmarkDecideSlices(b *testing.B) {
 					w.Rule = "enc"
 				}
 			}
-			n.steady(b, 400)
+			n.runSteady(b, 400)
 			if all != nil && len(n.state.Seats.Workers) != 40 {
 				b.Fatalf("%d workers have CPUs, want 40", len(n.state.Seats.Workers))
 			}

@@ -19,8 +19,8 @@ const (
 	// deadband is a part of the capacity, in percent. Tenon does not write a
 	// knob if its value would change by no more than this part.
 	deadband unit.Percent = 1
-	// smallest is the smallest quota that the kernel accepts for the default period.
-	smallest = unit.MilliCPU(node.MinQuota * 1000 / node.DefaultPeriod)
+	// minQuota is the kernel's smallest quota for the default period.
+	minQuota = unit.MilliCPU(node.MinQuota * 1000 / node.DefaultPeriod)
 )
 
 // A budget is the CPU that BE work may use. It also holds the terms of the
@@ -44,8 +44,8 @@ type budget struct {
 // there is subtracted. If an input is missing, BE work gets its minimum.
 func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet) budget {
 	b := budget{capacity: unit.CPUs(cpus.Len())}
-	b.least = max(b.capacity.Percent(c.MinPercent), smallest)
-	if why := unknown(u, s, cpus); why != "" {
+	b.least = max(b.capacity.Percent(c.MinPercent), minQuota)
+	if why := missingInput(u, s, cpus); why != "" {
 		b.may, b.reason = b.least, why+": BE keeps its least"
 		return b
 	}
@@ -78,10 +78,10 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 	return b
 }
 
-// beside (the method) limits the budget by a second result of the same formula,
+// limitToCPUs limits the budget by a second result of the same formula,
 // computed only for the CPUs that BE work may use. Idle CPUs of LSE work do not
 // help BE. Work that is bound to other CPUs does not count as use here.
-func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own hold.Grants) budget {
+func (b budget) limitToCPUs(c Suppress, shared facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own hold.Grants) budget {
 	apart := func(w *node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR && !shared.LendLSR }
 	if b.may <= b.least || !facts.AnyOf(s.Workloads, apart) {
 		return b
@@ -112,8 +112,8 @@ func (b budget) beside(c Suppress, shared facts.Pool, u facts.Use, s node.Snapsh
 	return b
 }
 
-// unknown returns the name of a missing input of the budget, or "" if none is missing.
-func unknown(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
+// missingInput returns the name of a missing input of the budget, or "".
+func missingInput(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
 	if cpus.Empty() {
 		return "every CPU is reserved"
 	}

@@ -44,8 +44,8 @@ const (
 func (b Burst) saves() bool   { return b.Policy == BurstCPU || b.Policy == BurstAuto }
 func (b Burst) borrows() bool { return b.Policy == BurstQuota || b.Policy == BurstAuto }
 
-// mostBandwidth is the largest sum of quota and burst (kernel/sched/core.c: MAX_BW, 2^44-1 µs).
-const mostBandwidth = (1<<44 - 1) * time.Microsecond
+// maxBandwidth is the largest sum of quota and burst (MAX_BW, 2^44-1 µs).
+const maxBandwidth = (1<<44 - 1) * time.Microsecond
 
 // A burster decides the CPU limits of all workloads in one tick.
 type burster struct {
@@ -60,7 +60,7 @@ type burster struct {
 // newBurster computes the use of the shared CPUs from the snapshot.
 func newBurster(b Burst, had lending, u facts.Use, own hold.Grants, s node.Snapshot) burster {
 	x := burster{Burst: b, snap: s, use: u, had: had}
-	borrows := func(w *node.Workload) bool { return b.of(w.Overrides.Burst).borrows() }
+	borrows := func(w *node.Workload) bool { return b.strategyFor(w.Overrides.Burst).borrows() }
 	if b.borrows() || facts.AnyOf(s.Workloads, borrows) {
 		x.next = lending{Work: make(map[node.WorkloadID]loan, len(had.Work))}
 		x.next.Pool, x.next.Known = had.poolNow(u, own, s)
@@ -70,10 +70,10 @@ func newBurster(b Burst, had lending, u facts.Use, own hold.Grants, s node.Snaps
 
 // wants returns the CPU limits of a workload and of its containers. Each is the
 // limit of the owner, or the limit from before Tenon's first write, plus
-// savings and loans. Without a limit it wants nothing. A loan belongs to the
-// workload; its containers get their share of it.
+// savings and loans. A workload without a limit gets no want. A loan belongs to
+// the workload; its containers get their share of it.
 func (x *burster) wants(w *node.Workload) []plan.Want {
-	own := x.Burst.of(w.Overrides.Burst)
+	own := x.Burst.strategyFor(w.Overrides.Burst)
 	whole := node.Container{Name: string(w.ID), Cgroup: w.Cgroup, CPULimit: w.CPULimit}
 	lent, why := 1.0, ""
 	// A pod with an unlimited container has no limit. Then the sum of its
@@ -124,8 +124,8 @@ func (x *burster) wants(w *node.Workload) []plan.Want {
 	return wants
 }
 
-// of returns the strategy for one workload, with its own overrides (ask).
-func (b Burst) of(ask node.BurstOverride) Burst {
+// strategyFor returns the strategy for a workload with its overrides (ask).
+func (b Burst) strategyFor(ask node.BurstOverride) Burst {
 	switch ask.Policy {
 	case "":
 	case node.BurstNone:
@@ -141,11 +141,11 @@ func (b Burst) of(ask node.BurstOverride) Burst {
 // save sets the burst of v to the configured value. It sets at most what the kernel
 // accepts, and at least the burst that the cgroup had before Tenon first wrote it.
 func (x *burster) save(b Burst, v *node.CPUMax, base node.CPUMax) string {
-	if !x.snap.Capabilities.Can(node.FeatureCPUBurst) {
+	if !x.snap.Capabilities.Has(node.FeatureCPUBurst) {
 		return "this kernel has no CPU burst"
 	}
-	most := min(v.Quota, max(mostBandwidth-v.Quota, 0))
-	asked := min(base.Quota, mostBandwidth) / 100 * time.Duration(min(b.CPUPercent, 10000))
+	most := min(v.Quota, max(maxBandwidth-v.Quota, 0))
+	asked := min(base.Quota, maxBandwidth) / 100 * time.Duration(min(b.CPUPercent, 10000))
 	v.Burst = min(max(asked, base.Burst), most).Truncate(time.Microsecond)
 	return fmt.Sprintf("saves up %v for bursts", v.Burst)
 }

@@ -24,9 +24,9 @@ const (
 	// cooling is a part of PoolPercent, in percent. If the use of the shared
 	// CPUs is above this part of the threshold, no quota grows.
 	cooling = 90
-	// thrifty is a part of the CPU limit, in percent. A workload that uses less
-	// than this part saves CPU time.
-	thrifty = 60
+	// thriftyShare is a part of the CPU limit, in percent. A workload that uses
+	// less than this part saves CPU time.
+	thriftyShare = 60
 	// firstSavings says how much a workload has saved when Tenon first sees it: 1/firstSavings of
 	// the maximum. Koordinator chooses a random amount of at most half the maximum.
 	firstSavings = 4
@@ -95,7 +95,7 @@ func (m lending) poolNow(u facts.Use, own hold.Grants, s node.Snapshot) (unit.Mi
 // by step if the shared CPUs are busy, the savings are used up, or the workload
 // does not need the loan. The argument now is the present quota.
 func (x *burster) lend(b Burst, w *node.Workload, base node.CPUMax, now time.Duration) (time.Duration, string) {
-	most := x.mostFor(b, w, base)
+	most := x.maxFor(b, w, base)
 	quota := min(max(now, base.Quota), most)
 	l, known := x.had.Work[w.ID]
 	elapsed := x.snap.At.Sub(l.At)
@@ -104,18 +104,18 @@ func (x *burster) lend(b Burst, w *node.Workload, base node.CPUMax, now time.Dur
 		return quota, ""
 	}
 	elapsed = max(elapsed, 0) // l.At is from before a reboot
-	next := loan{At: x.snap.At, Felt: l.Felt, Periods: later(l.Periods, w.Usage.Periods), Throttled: later(l.Throttled, w.Usage.ThrottledPeriods)}
+	next := loan{At: x.snap.At, Felt: l.Felt, Periods: newerReading(l.Periods, w.Usage.Periods), Throttled: newerReading(l.Throttled, w.Usage.ThrottledPeriods)}
 	if next.Felt.After(x.snap.At) {
 		next.Felt = x.snap.At
 	}
 	if !known {
-		next.Felt, next.Savings = x.snap.At, b.mostSavings(base)/firstSavings
+		next.Felt, next.Savings = x.snap.At, b.maxSavings(base)/firstSavings
 		x.next.Work[w.ID] = next
 		return quota, ""
 	}
 	used, rated := x.use.Workload[w.ID]
 	next.Savings = b.savings(l, base, used, elapsed, rated)
-	throttled, periods := passed(l.Throttled, next.Throttled), passed(l.Periods, next.Periods)
+	throttled, periods := counterGrowth(l.Throttled, next.Throttled), counterGrowth(l.Periods, next.Periods)
 	felt := throttled > 0
 	if felt {
 		next.Felt = x.snap.At
@@ -144,29 +144,30 @@ func (x *burster) lend(b Burst, w *node.Workload, base node.CPUMax, now time.Dur
 	return quota, why
 }
 
-// later returns the newer of two readings of a counter. The result is absent if
-// both readings are.
-func later(before, now node.Maybe[int64]) node.Maybe[int64] {
+// newerReading returns the newer of two readings of a counter. The result is
+// absent if both readings are.
+func newerReading(before, now node.Maybe[int64]) node.Maybe[int64] {
 	if now.Known() {
 		return now
 	}
 	return before
 }
 
-// passed returns by how much a counter grew between two readings. It returns 0
-// if either reading is absent.
-func passed(before, now node.Maybe[int64]) int64 {
+// counterGrowth returns the growth of a counter between two readings. It
+// returns 0 if either reading is absent.
+func counterGrowth(before, now node.Maybe[int64]) int64 {
 	return now.Or(0) - before.Or(now.Or(0))
 }
 
-// mostFor returns the largest quota that a workload may get. On cgroup v1 the
-// kernel refuses more than the parent's quota, and on v2 more has no effect.
-func (x *burster) mostFor(b Burst, w *node.Workload, base node.CPUMax) time.Duration {
+// maxFor returns the largest quota that a workload may get. On cgroup v1 the
+// kernel refuses a quota above the parent's, and on v2 such a quota has no
+// additional effect.
+func (x *burster) maxFor(b Burst, w *node.Workload, base node.CPUMax) time.Duration {
 	most := base.Quota
 	switch percent := time.Duration(b.QuotaPercent); {
 	case percent <= 100:
-	case base.Quota > mostBandwidth/2/percent*100:
-		most = mostBandwidth / 2
+	case base.Quota > maxBandwidth/2/percent*100:
+		most = maxBandwidth / 2
 	default:
 		most = base.Quota * percent / 100
 	}
@@ -190,10 +191,10 @@ func (x *burster) partLimits(w *node.Workload) (base node.CPUMax, now time.Durat
 			continue
 		}
 		of := func(quota time.Duration) time.Duration {
-			return min(time.Duration(float64(quota)/float64(own.Period)*float64(base.Period)), mostBandwidth/8)
+			return min(time.Duration(float64(quota)/float64(own.Period)*float64(base.Period)), maxBandwidth/8)
 		}
-		base.Quota = min(base.Quota+of(own.Quota), mostBandwidth/2)
-		now = min(now+of(x.quotaNow(p.Cgroup, own)), mostBandwidth/2)
+		base.Quota = min(base.Quota+of(own.Quota), maxBandwidth/2)
+		now = min(now+of(x.quotaNow(p.Cgroup, own)), maxBandwidth/2)
 	}
 	return base, now
 }
@@ -208,8 +209,9 @@ func (x *burster) quotaNow(at node.CgroupPath, base node.CPUMax) time.Duration {
 	return now.Quota
 }
 
-// mostSavings returns the maximum savings: enough for PeriodSeconds with the largest quota.
-func (b Burst) mostSavings(base node.CPUMax) int64 {
+// maxSavings returns the maximum savings: enough for PeriodSeconds with the
+// largest quota.
+func (b Burst) maxSavings(base node.CPUMax) int64 {
 	const longest, largest = 1e7, 1e4 // larger values would only overflow
 	percent, seconds := min(max(int64(b.QuotaPercent)-100, 0), largest), min(max(b.PeriodSeconds, 0), longest)
 	return min(int64(facts.MilliOf(base)), 1e6) * percent / 100 * seconds * 1000
@@ -219,8 +221,8 @@ func (b Burst) mostSavings(base node.CPUMax) int64 {
 // them; use below thrifty (a constant, in percent of the limit) increases them.
 func (b Burst) savings(l loan, base node.CPUMax, used unit.MilliCPU, elapsed time.Duration, rated bool) int64 {
 	limit := facts.MilliOf(base)
-	if over := used - limit; rated && (over >= 0 || used < limit*thrifty/100) {
+	if over := used - limit; rated && (over >= 0 || used < limit*thriftyShare/100) {
 		l.Savings -= int64(over) * elapsed.Milliseconds()
 	}
-	return min(max(l.Savings, 0), b.mostSavings(base))
+	return min(max(l.Savings, 0), b.maxSavings(base))
 }

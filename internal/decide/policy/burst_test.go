@@ -38,7 +38,7 @@ func anyLimits(rnd *rand.Rand, version int) (*scene, map[node.WorkloadID]node.CP
 			n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}] = base
 		}
 		bases[w.ID] = base
-		if most.Period == 0 || base.Narrower(most) > 0 {
+		if most.Period == 0 || base.CompareWidth(most) > 0 {
 			most = base
 		}
 	}
@@ -122,20 +122,20 @@ func TestBurstsStayInTheirBounds(t *testing.T) {
 // largest percentages and periods that the configuration accepts.
 func TestHugeNumbersDoNotOverflow(t *testing.T) {
 	for _, percent := range []unit.Percent{100, 101, 10000, 1 << 40, 1<<63 - 1} {
-		for _, quota := range []time.Duration{node.MinQuota, time.Second, mostBandwidth} {
+		for _, quota := range []time.Duration{node.MinQuota, time.Second, maxBandwidth} {
 			base := node.CPUMax{Quota: quota, Period: node.DefaultPeriod}
 			x := burster{Burst: Burst{Policy: BurstAuto, CPUPercent: percent, QuotaPercent: percent, PeriodSeconds: 1<<63 - 1}}
 			x.snap.Capabilities = node.Capabilities{node.FeatureCPUBurst: {Verdict: node.Yes}}
 			w := node.Workload{ID: "web", Cgroup: "web"}
-			if most := x.mostFor(x.Burst, &w, base); most < base.Quota || most > mostBandwidth {
+			if most := x.maxFor(x.Burst, &w, base); most < base.Quota || most > maxBandwidth {
 				t.Errorf("%v of %v: up to %v", percent, base, most)
 			}
-			if s := x.mostSavings(base); s < 0 {
+			if s := x.maxSavings(base); s < 0 {
 				t.Errorf("%v of %v: savings up to %d", percent, base, s)
 			}
 			v := base
 			x.save(x.Burst, &v, base)
-			if v.Burst < 0 || v.Burst > v.Quota || v.Burst+v.Quota > mostBandwidth {
+			if v.Burst < 0 || v.Burst > v.Quota || v.Burst+v.Quota > maxBandwidth {
 				t.Errorf("%v of %v: burst %v", percent, base, v.Burst)
 			}
 		}

@@ -20,7 +20,7 @@ import (
 // JSON and read back.
 func TestConfigKeepsItsForm(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
-	n.everything(t)
+	n.enableAll(t)
 	c := n.config
 	c.Pool = facts.Pool{CPUs: unit.CPUSetOf(1, 2), LendLSR: true, Reserved: 500, ReservedCPUs: unit.CPUSetOf(0), CPUSetsManagedExternally: true}
 	c.Seats.Enable, c.Misfit.After = true, time.Minute

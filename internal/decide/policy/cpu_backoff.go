@@ -32,7 +32,7 @@ func (g cpuBackOff) follow(x slo.Tracker, at time.Time) cpuBackOff {
 		g.At, g.Cut = at, at
 	}
 	missing := false
-	for _, m := range x.Missed() {
+	for _, m := range x.Violations() {
 		if m.Helpless {
 			continue
 		}
@@ -58,8 +58,9 @@ func (g cpuBackOff) follow(x slo.Tracker, at time.Time) cpuBackOff {
 	return g
 }
 
-// less subtracts the back-off from the budget, but leaves at least the minimum of BE.
-func (b budget) less(g cpuBackOff) budget {
+// subtract subtracts the back-off from the budget, but leaves at least the
+// minimum of BE.
+func (b budget) subtract(g cpuBackOff) budget {
 	if g.Permille == 0 || b.may <= b.least {
 		return b
 	}

@@ -39,13 +39,13 @@ func TestCPUBackOffOnlyEverNarrows(t *testing.T) {
 	for turn := range 20 {
 		at = at.Add(time.Second)
 		g = g.follow(slo.Tracker{Work: map[node.WorkloadID]slo.State{"web": {Missed: true, At: at, Reason: "web waits"}}}, at)
-		now := b.less(g).may
+		now := b.subtract(g).may
 		if now > last || now < b.least || (turn > 10 && now != b.least) {
 			t.Fatalf("after %d s of waiting BE may use %v after %v", turn+1, now, last)
 		}
 		last = now
 	}
-	if below := (budget{least: 1600, may: 1600, reason: "least"}).less(g); below.may != 1600 || below.reason != "least" {
+	if below := (budget{least: 1600, may: 1600, reason: "least"}).subtract(g); below.may != 1600 || below.reason != "least" {
 		t.Errorf("the least became %+v", below)
 	}
 }

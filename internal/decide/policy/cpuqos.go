@@ -64,13 +64,13 @@ func cpuQOS(c CPUQOS, mechanism node.Mechanism, l facts.Layout, s node.Snapshot)
 		case c.Means == node.FeatureCPUWeight:
 			w.Intent, w.Value = plan.Set, node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}
 			w.Reason = "BE gets the least weight: schedIdle is 0" + l.Reach(m)
-		case mechanism == node.MechanismWeight && s.Capabilities.Can(node.FeatureCPUIdle):
+		case mechanism == node.MechanismWeight && s.Capabilities.Has(node.FeatureCPUIdle):
 			w.Intent, w.Value = plan.Set, node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}
 			w.Reason = "BE gets the least weight: an operator or the configuration requests it" + l.Reach(m)
 			if c.Measured && c.Mechanism == "" && s.Isolation.Request.Mechanism == "" {
 				w.Reason = "BE gets the least weight: cpu.idle must show in a trial that services wait less with it" + l.Reach(m)
 			}
-		case s.Capabilities.Can(node.FeatureCPUIdle):
+		case s.Capabilities.Has(node.FeatureCPUIdle):
 			w.Intent, w.Value = plan.Set, node.CPUWeight{Idle: true}
 			w.Reason = "BE runs only where no other work wants the CPU" + l.Reach(m)
 		default:

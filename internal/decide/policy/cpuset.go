@@ -26,7 +26,7 @@ func (x *suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 		room = room.Union(rooms[m])
 	}
 	d := lend.Demand{
-		Allowed: x.clear(room.Intersect(p.Free)), Load: x.use.Sensitive, Bound: p.Bound, Have: x.have(),
+		Allowed: x.clear(room.Intersect(p.Free)), Load: x.use.Sensitive, Bound: p.Bound, Have: x.currentCPUs(),
 		Swaps: max(int(x.capacity.Percent(growth)/unit.CPUs(1)), 2),
 	}
 	has := d.Have.Intersect(d.Allowed).Len()
@@ -66,16 +66,16 @@ func (x *suppressor) wholeCPUs(has int) int {
 	case n < has && x.may > x.least && x.may+x.capacity.Percent(deadband) >= unit.CPUs(has):
 		n = has
 	}
-	return max(n, x.fewest())
+	return max(n, x.minimumCPUs())
 }
 
-// fewest returns the least number of CPUs that hold the minimum of BE.
-func (x *suppressor) fewest() int { return max(int((x.least+unit.CPUs(1)-1)/unit.CPUs(1)), 1) }
+// minimumCPUs returns the least number of CPUs that hold the minimum of BE.
+func (x *suppressor) minimumCPUs() int { return max(int((x.least+unit.CPUs(1)-1)/unit.CPUs(1)), 1) }
 
-// have returns the CPUs that BE work has from Tenon. If the
+// currentCPUs returns the CPUs that BE work has from Tenon. If the
 // contention roots have different sets, it returns the largest one. Where seats
 // have narrowed the sets, it returns the CPUs from which the seats were chosen.
-func (x *suppressor) have() unit.CPUSet {
+func (x *suppressor) currentCPUs() unit.CPUSet {
 	var most unit.CPUSet
 	for _, m := range x.Roots {
 		knob := node.Knob{Cgroup: m, File: node.FileCPUs}
@@ -102,7 +102,7 @@ func (x *suppressor) explain(d lend.Demand, c lend.Choice) string {
 		text += fmt.Sprintf(", %d beside LS", c.Beside)
 	}
 	if c.CPUs.Len() == d.CPUs && d.CPUs < int(x.may/unit.CPUs(1)) {
-		text += x.held()
+		text += x.holdReason()
 	}
 	return text
 }
@@ -111,13 +111,13 @@ func (x *suppressor) explain(d lend.Demand, c lend.Choice) string {
 // chosen CPUs. It takes free CPUs that the root may use, or else CPUs of LSR work.
 // It never takes CPUs of LSE work or reserved CPUs, so the set may be empty.
 func (x *suppressor) narrowSet(d lend.Demand, room unit.CPUSet, p hold.Places) (unit.CPUSet, string) {
-	d.CPUs = x.fewest()
+	d.CPUs = x.minimumCPUs()
 	for _, from := range []struct {
 		cpus   unit.CPUSet
 		reason string
 	}{
 		{room.Intersect(p.Free), "none of the CPUs chosen for BE is allowed here"},
-		{room.Intersect(p.LSR), x.taken() + ", or LSR's and not lent"},
+		{room.Intersect(p.LSR), x.nameOwners() + ", or LSR's and not lent"},
 	} {
 		if !from.cpus.Empty() {
 			d.Allowed = from.cpus
@@ -126,15 +126,15 @@ func (x *suppressor) narrowSet(d lend.Demand, room unit.CPUSet, p hold.Places) (
 	}
 	switch {
 	case !x.Enable:
-		return unit.CPUSet{}, x.taken() + ", and CPU suppress is off: BE has no limit"
+		return unit.CPUSet{}, x.nameOwners() + ", and CPU suppress is off: BE has no limit"
 	case x.use.Elapsed <= 0:
-		return unit.CPUSet{}, x.taken() + ": " + noRate
+		return unit.CPUSet{}, x.nameOwners() + ": " + noRate
 	}
-	return unit.CPUSet{}, x.taken() + ": BE keeps its least by quota"
+	return unit.CPUSet{}, x.nameOwners() + ": BE keeps its least by quota"
 }
 
-// taken names the owners of the CPUs that BE work may not use.
-func (x *suppressor) taken() string {
+// nameOwners names the owners of the CPUs that BE work may not use.
+func (x *suppressor) nameOwners() string {
 	if x.ReservedCPUs.Empty() {
 		return "every CPU here is LSE's"
 	}
@@ -143,16 +143,16 @@ func (x *suppressor) taken() string {
 
 // quotaBeside adds a quota if a cpuset alone cannot enforce the bound.
 func (x *suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent unit.MilliCPU, wants []plan.Want) {
-	edge, bounded := unit.CPUs(x.fewest()), false
+	edge, bounded := unit.CPUs(x.minimumCPUs()), false
 	for _, m := range x.Roots {
 		if _, touched := x.snap.Knobs.Before[node.Knob{Cgroup: m, File: node.FileCPUMax}]; touched {
-			edge, bounded = unit.CPUs(x.fewest())+x.capacity.Percent(deadband), true
+			edge, bounded = unit.CPUs(x.minimumCPUs())+x.capacity.Percent(deadband), true
 		}
 	}
 	if x.may < edge || bounded && x.snap.SLOViolated {
 		spent, wants = x.giveQuota()
 	} else {
-		wants = x.unbounded("CPU suppress works by cpuset here")
+		wants = x.removeBound("CPU suppress works by cpuset here")
 	}
 	x.corner(wants, chosen)
 	return spent, wants
@@ -169,7 +169,7 @@ func (x *suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.C
 				least = min(least, t.most)
 			}
 			wants[i].Intent, wants[i].Value = plan.Set, node.Limit(least)
-			wants[i].Reason = x.taken() + ": BE keeps its least"
+			wants[i].Reason = x.nameOwners() + ": BE keeps its least"
 		}
 	}
 }
@@ -215,7 +215,7 @@ func (x *suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[
 			if above {
 				to = to.Intersect(up.Set)
 			}
-			set := x.toward(k.cgroup, to)
+			set := x.nextCPUSet(k.cgroup, to)
 			if above && !up.Set.Contains(set) {
 				set = to // the workload leaves its seats, and the cgroup has no cgroup below it
 			}
@@ -229,11 +229,12 @@ func (x *suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[
 	return wants
 }
 
-// toward returns the next cpuset of a cgroup on the way to the wanted one. On cgroup v1
-// a parent must always contain its children. If neither the present nor the wanted set
-// contains the other, the change takes two ticks: through the intersection of the two
-// sets, or through their union if the intersection is empty.
-func (x *suppressor) toward(p node.CgroupPath, to unit.CPUSet) unit.CPUSet {
+// nextCPUSet returns the next cpuset of a cgroup on the way to the wanted one.
+// On cgroup v1 a parent must always contain its children. If neither the
+// present nor the wanted set contains the other, the change takes two ticks:
+// through the intersection of the two sets, or through their union if the
+// intersection is empty.
+func (x *suppressor) nextCPUSet(p node.CgroupPath, to unit.CPUSet) unit.CPUSet {
 	now, _ := x.snap.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUs}].(node.CPUs)
 	if x.snap.Knobs.Kernel.CgroupVersion != 1 || now.Set.Contains(to) || to.Contains(now.Set) {
 		return to

@@ -37,29 +37,29 @@ func (n *scene) readEvict(t *testing.T, verb string, f []string) {
 		w := words(line)[0]
 		switch w.key {
 		case "memory":
-			c.Memory.ThresholdPercent = must(t, w, percent)
+			c.Memory.ThresholdPercent = mustParse(t, w, percent)
 			c.Memory.LowerPercent = c.Memory.ThresholdPercent - 2
 		case "lower":
-			c.Memory.LowerPercent = must(t, w, percent)
+			c.Memory.LowerPercent = mustParse(t, w, percent)
 		case "grace":
-			c.Grace = must(t, w, time.ParseDuration)
+			c.Grace = mustParse(t, w, time.ParseDuration)
 		case "priority":
-			c.MostPriority = node.Some(int64(must(t, w, number)))
+			c.MostPriority = node.Some(int64(mustParse(t, w, number)))
 		case "unlabelled":
 			c.Unlabelled = true
 		case "satisfaction":
-			c.CPU.SatisfactionLower = must(t, w, percent)
+			c.CPU.SatisfactionLower = mustParse(t, w, percent)
 		case "upto":
-			c.CPU.SatisfactionUpper = must(t, w, percent)
+			c.CPU.SatisfactionUpper = mustParse(t, w, percent)
 		case "near":
-			c.CPU.UsageThreshold = must(t, w, percent)
+			c.CPU.UsageThreshold = mustParse(t, w, percent)
 		case "busy":
-			c.CPU.ThresholdPercent = must(t, w, percent)
+			c.CPU.ThresholdPercent = mustParse(t, w, percent)
 			c.CPU.LowerPercent = c.CPU.ThresholdPercent - 2
 		case "downto":
-			c.CPU.LowerPercent = must(t, w, percent)
+			c.CPU.LowerPercent = mustParse(t, w, percent)
 		case "window":
-			c.CPU.Window = must(t, w, time.ParseDuration)
+			c.CPU.Window = mustParse(t, w, time.ParseDuration)
 		case "unfreezable":
 			n.snap.Capabilities[node.FeatureCgroupFreezer] = node.Answer{Verdict: node.No}
 		case "off":

@@ -56,7 +56,7 @@ func TestBlockIOIsNeverMoreThanAsked(t *testing.T) {
 		}
 		wants := blockio.Decide(n.config.IO, n.snap)
 		for _, s := range plan.Diff(n.snap.Knobs, wants) {
-			if s.To.Narrower(before[s.Knob]) > 0 || s.Release {
+			if s.To.CompareWidth(before[s.Knob]) > 0 || s.Release {
 				t.Fatalf("%v gives more than there was before Tenon", s)
 			}
 			n.snap.Knobs.Before[s.Knob], n.snap.Knobs.Now[s.Knob] = before[s.Knob], s.To

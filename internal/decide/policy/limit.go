@@ -48,14 +48,14 @@ func limit(x *burster, l facts.Layout, s node.Snapshot, own hold.Grants, seats s
 		}
 	}
 	for i := range wants {
-		wants[i] = within(s.Knobs, l, above, wants[i])
+		wants[i] = limitQuota(s.Knobs, l, above, wants[i])
 	}
 	for _, p := range l.QuotasBelow(&s) {
 		if seen[p] {
 			continue
 		}
 		w := plan.Want{Intent: plan.Release, Knob: node.Knob{Cgroup: p, File: node.FileCPUMax}, Owner: plan.OwnerLimit, Reason: "no CPU limit is set for it", BE: true}
-		if w = within(s.Knobs, l, above, w); w.Intent == plan.Set {
+		if w = limitQuota(s.Knobs, l, above, w); w.Intent == plan.Set {
 			wants = append(wants, w)
 		}
 	}
@@ -94,9 +94,9 @@ func ownLimit(k *node.Knobs, w *node.Workload, p *node.Container) (want plan.Wan
 	return want, base, true
 }
 
-// within reduces a wanted quota to the quota of the contention root above the
-// cgroup, if the root's quota is smaller.
-func within(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax, want plan.Want) plan.Want {
+// limitQuota reduces a wanted quota to the quota of the contention root above
+// the cgroup, if the root's quota is smaller.
+func limitQuota(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax, want plan.Want) plan.Want {
 	root, below := l.RootAbove(want.Knob.Cgroup)
 	bound, bounded := above[root]
 	if !below || !bounded {
@@ -106,7 +106,7 @@ func within(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax,
 	if now, _ := k.Now[want.Knob].(node.CPUMax); known && !facts.IsQuota(own) {
 		own = now // its quota is removed only after the quota above it has become smaller
 	}
-	if known && facts.IsQuota(own) && bound.Narrower(own) < 0 {
+	if known && facts.IsQuota(own) && bound.CompareWidth(own) < 0 {
 		want.Intent, want.Value = plan.Set, bound
 		want.Reason = fmt.Sprintf("cgroup v1: %s may not exceed %s above it", want.Knob.Cgroup, root)
 	}

@@ -44,7 +44,7 @@ func (st selector) choose(c CPUQOS, s node.Snapshot, t *tried) selector {
 	}
 	begin, chosen, why := max(slices.Index(node.Mechanisms, next.Pinned), 0), -1, ""
 	for i, r := range node.Mechanisms {
-		answer := carries(r, c, s)
+		answer := supportsMechanism(r, c, s)
 		v := node.MechanismStatus{Mechanism: r, Can: answer.Verdict, Why: answer.Why}
 		v.Failures, v.Down, v.Retry = isolation.RetryOf(r, next.Failures, s.Isolation.Request.At)
 		if next.Mechanisms[i] = v; chosen < 0 && i >= begin && v.Can == node.Yes && !s.At.Before(v.Retry) {
@@ -61,24 +61,24 @@ func (st selector) choose(c CPUQOS, s node.Snapshot, t *tried) selector {
 	trials := st.Trials
 	if t != nil {
 		next.Mechanism = now.Mechanism
-		trials = st.try(c, next, usable, t)
+		trials = st.advanceTrials(c, next, usable, t)
 	}
 	if c.Measured && next.Pinned == "" {
-		chosen, why = measured(c, trials, usable)
+		chosen, why = selectMeasured(c, trials, usable)
 	}
 	next.Mechanism, next.Since = node.Mechanisms[chosen], s.At
 	if next.Mechanism == now.Mechanism {
 		next.Since = now.Since
 	}
 	if next.Why = why; why == "" {
-		next.Why = because(next, begin, chosen, s.At)
+		next.Why = explainChoice(next, begin, chosen, s.At)
 	}
 	return selector{Status: next, LS: st.LS, Trials: trials}
 }
 
-// because returns why a mechanism was selected, and why the mechanisms before
-// it in the preference order were not.
-func because(v node.Selection, begin, chosen int, at time.Time) string {
+// explainChoice returns why a mechanism was selected, and why the mechanisms
+// before it in the preference order were not.
+func explainChoice(v node.Selection, begin, chosen int, at time.Time) string {
 	text := "the strongest that this node supports"
 	switch first := v.Mechanisms[begin]; {
 	case v.Pinned == "":

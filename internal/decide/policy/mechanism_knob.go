@@ -39,11 +39,11 @@ func (st selector) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want 
 	case node.MechanismVendor:
 		wants = c.identities(s)
 	case node.MechanismSchedExt:
-		wants = append(ofThreads(node.FilePolicy, l), plan.Want{
+		wants = append(threadWants(node.FilePolicy, l), plan.Want{
 			Intent: plan.Set, Knob: node.Knob{File: node.FileScheduler}, Value: c.scheduler(s.Capabilities), BE: true,
 		})
 	case node.MechanismCoreSched:
-		wants = ofThreads(node.FileCookie, l)
+		wants = threadWants(node.FileCookie, l)
 	}
 	reason := fmt.Sprintf("%s: %s", st.Status.Mechanism, st.Status.Why)
 	waits := st.waits(s)
@@ -58,7 +58,7 @@ func (st selector) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want 
 	released := giveBack(wants, l, s, reason)
 	for i := range released {
 		if released[i].Knob.File == node.FileSlice {
-			released[i].Reason = st.noSlices(c, reason)
+			released[i].Reason = st.releaseReason(c, reason)
 		}
 	}
 	return append(wants, released...)
@@ -75,14 +75,14 @@ func (st selector) waits(s node.Snapshot) string {
 	switch {
 	case other != "":
 		return string(other) + " is"
-	case st.Status.Mechanism == node.MechanismSchedExt && turned(s, node.FileSlice):
+	case st.Status.Mechanism == node.MechanismSchedExt && hasChanged(s, node.FileSlice):
 		return "the long slices are" // a thread of sched_ext keeps its slice
 	}
 	return ""
 }
 
-// turned reports whether Tenon has changed the knob f in any cgroup.
-func turned(s node.Snapshot, f node.File) bool {
+// hasChanged reports whether Tenon has changed the knob f in any cgroup.
+func hasChanged(s node.Snapshot, f node.File) bool {
 	for k := range s.Knobs.Before {
 		if k.File == f {
 			return true
@@ -113,31 +113,34 @@ func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string)
 	return released
 }
 
-// ofThreads returns the wants that set the thread attribute f for all threads below
-// contention roots. It leaves out other cgroups, because they do not have the least
-// weight: if the mechanism failed, their threads would compete with full weight.
-func ofThreads(f node.File, l facts.Layout) []plan.Want {
+// threadWants returns the wants that set the thread attribute f for all threads
+// below contention roots. It leaves out other cgroups, because they do not have
+// the least weight: if the mechanism failed, their threads would compete with
+// full weight.
+func threadWants(f node.File, l facts.Layout) []plan.Want {
 	var wants []plan.Want
-	for _, p := range highest(l.Roots) {
+	for _, p := range highestCgroups(l.Roots) {
 		wants = append(wants, plan.Want{Intent: plan.Set, Knob: node.Knob{Cgroup: p, File: f}, Value: node.ThreadsBE, BE: true})
 	}
 	return wants
 }
 
-// alone (the function) returns, in sorted order, the highest cgroups that hold only BE work:
-// the contention roots, and the cgroups of workloads whose contention root is unknown.
-func alone(l facts.Layout) []node.CgroupPath {
+// highestBECgroups returns, in sorted order, the highest cgroups that hold only
+// BE work: the contention roots, and the cgroups of workloads whose contention
+// root is unknown.
+func highestBECgroups(l facts.Layout) []node.CgroupPath {
 	all := slices.Clone(l.Roots)
 	for _, p := range l.Shared {
 		if p != "" && l.Others[p] == 0 {
 			all = append(all, p)
 		}
 	}
-	return highest(all)
+	return highestCgroups(all)
 }
 
-// highest sorts cgroups. It drops each cgroup that is below another one in the list.
-func highest(all []node.CgroupPath) []node.CgroupPath {
+// highestCgroups sorts cgroups. It drops each cgroup that is below another one
+// in the list.
+func highestCgroups(all []node.CgroupPath) []node.CgroupPath {
 	within := func(p node.CgroupPath) bool {
 		return slices.ContainsFunc(all, func(q node.CgroupPath) bool { return q != p && q.Contains(p) })
 	}
@@ -149,7 +152,7 @@ func highest(all []node.CgroupPath) []node.CgroupPath {
 // scheduler returns the parameters of the BE scheduler.
 func (c CPUQOS) scheduler(can node.Capabilities) node.Scheduler {
 	v := node.Scheduler{
-		Loaded: true, Siblings: can.Can(node.FeatureHardwareSMT) && c.expels(),
+		Loaded: true, Siblings: can.Has(node.FeatureHardwareSMT) && c.expels(),
 		Hold: c.Hold.Or(schedulerHold), Headroom: c.Headroom.Or(node.SchedulerHeadroom),
 	}
 	if !v.Siblings {
@@ -202,7 +205,7 @@ func (c CPUQOS) identities(s node.Snapshot) []plan.Want {
 			continue
 		}
 		l := facts.LayoutFor(class, s)
-		tops := alone(l)
+		tops := highestBECgroups(l)
 		for i := range s.Workloads {
 			w := &s.Workloads[i]
 			if w.Class != class {

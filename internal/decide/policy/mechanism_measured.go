@@ -26,8 +26,9 @@ func (c CPUQOS) base() node.Mechanism {
 	return node.MechanismWeight
 }
 
-// measured returns the index of the mechanism to use in the measured order, and the reason.
-func measured(c CPUQOS, trials switchback.State, usable func(node.Mechanism) bool) (int, string) {
+// selectMeasured returns the index of the mechanism to use in the measured
+// order, and the reason.
+func selectMeasured(c CPUQOS, trials switchback.State, usable func(node.Mechanism) bool) (int, string) {
 	at := func(m node.Mechanism) int { return slices.Index(node.Mechanisms, m) }
 	use := trials.Use()
 	base := c.base()
@@ -49,8 +50,8 @@ func measured(c CPUQOS, trials switchback.State, usable func(node.Mechanism) boo
 	return at(base), "the floor; others must show in a trial that services wait less"
 }
 
-// untried returns the reason why no trial may begin, or "" if one may begin.
-func untried(c CPUQOS, next node.Selection) string {
+// noTrialReason returns the reason why no trial may begin, or "".
+func noTrialReason(c CPUQOS, next node.Selection) string {
 	switch {
 	case next.ByHand:
 		return fmt.Sprintf("an operator requested %s", next.Pinned)
@@ -66,29 +67,31 @@ func untried(c CPUQOS, next node.Selection) string {
 	return ""
 }
 
-// try advances the trials by one tick. The argument next still has the mechanism of the last tick.
-func (st selector) try(c CPUQOS, next node.Selection, usable func(node.Mechanism) bool, t *tried) switchback.State {
-	in := switchback.Input{At: t.snap.At, Off: untried(c, next)}
+// advanceTrials advances the trials by one tick. The argument next still has
+// the mechanism of the last tick.
+func (st selector) advanceTrials(c CPUQOS, next node.Selection, usable func(node.Mechanism) bool, t *tried) switchback.State {
+	in := switchback.Input{At: t.snap.At, Off: noTrialReason(c, next)}
 	if in.Off != "" {
 		return st.Trials.Follow(in)
 	}
-	in.Candidates, in.Place = t.candidates(c, usable), switchback.PlaceOf(t.snap, t.pool.ReservedCPUs, t.cpusOf)
+	in.Candidates, in.Place = t.candidateList(c, usable), switchback.PlaceOf(t.snap, t.pool.ReservedCPUs, t.cpusOf)
 	in.Workloads, in.BE = switchback.CountsOf(t.snap), switchback.BERuns(t.snap, t.use)
-	if missed := t.slo.Missed(); len(missed) > 0 {
+	if missed := t.slo.Violations(); len(missed) > 0 {
 		in.Missed = missed[0].Reason
 	}
-	in.InForce = len(st.Trials.Trial.Candidate) == 0 || selector{Status: next, LS: st.LS}.inForce(c, t.layout, t.snap)
+	in.InForce = len(st.Trials.Trial.Candidate) == 0 || selector{Status: next, LS: st.LS}.isInForce(c, t.layout, t.snap)
 	return st.Trials.Follow(in)
 }
 
-// inForce reports whether every knob of the mechanism has the value that the mechanism wants.
-func (st selector) inForce(c CPUQOS, l facts.Layout, s node.Snapshot) bool {
+// isInForce reports whether every knob of the mechanism has the value that the
+// mechanism wants.
+func (st selector) isInForce(c CPUQOS, l facts.Layout, s node.Snapshot) bool {
 	wants := append(st.wants(c, l, s), cpuQOS(c, st.Status.Mechanism, l, s)...)
 	return !slices.ContainsFunc(wants, func(w plan.Want) bool { return w.Intent == plan.Abstain }) && len(plan.Diff(s.Knobs, wants)) == 0
 }
 
-// candidates lists the mechanisms that may help on this node, the simplest first.
-func (t *tried) candidates(c CPUQOS, usable func(node.Mechanism) bool) []node.Mechanism {
+// candidateList lists the mechanisms that may help here, the simplest first.
+func (t *tried) candidateList(c CPUQOS, usable func(node.Mechanism) bool) []node.Mechanism {
 	var all []node.Mechanism
 	for _, m := range slices.Backward(node.Mechanisms) {
 		other := m != node.MechanismVendor && m != node.MechanismWeight && m != c.base() && usable(m)

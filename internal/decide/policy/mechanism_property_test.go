@@ -124,7 +124,7 @@ func (n *scene) checkIsolationWants(t *testing.T) {
 			t.Errorf("%v is to be %v on the mechanism %q", w.Knob, w.Value, n.state.Selector.Status.Mechanism)
 		}
 		for _, x := range n.snap.Workloads {
-			if w.Knob.File != node.FileScheduler && w.Knob.Cgroup.Contains(x.Cgroup) && (x.Class == node.BE) != (w.Value.Narrower(zeroOf(w.Value)) < 0) {
+			if w.Knob.File != node.FileScheduler && w.Knob.Cgroup.Contains(x.Cgroup) && (x.Class == node.BE) != (w.Value.CompareWidth(zeroOf(w.Value)) < 0) {
 				t.Errorf("%v is to be %v with the %s work %s in it", w.Knob, w.Value, x.Class, x.ID)
 			}
 		}

@@ -8,11 +8,11 @@ import (
 )
 
 // clear removes the siblings of LS work from a set. If less than the minimum of
-// BE would be left, it keeps some of them, in the order of x.beside.
+// BE would be left, it keeps some of them, in the order of x.avoid.
 func (x *suppressor) clear(of unit.CPUSet) unit.CPUSet {
-	left := of.Minus(unit.CPUSetOf(x.beside...))
-	for _, cpu := range x.beside {
-		if left.Len() >= min(x.fewest(), of.Len()) {
+	left := of.Minus(unit.CPUSetOf(x.avoid...))
+	for _, cpu := range x.avoid {
+		if left.Len() >= min(x.minimumCPUs(), of.Len()) {
 			break
 		}
 		if of.Has(cpu) {

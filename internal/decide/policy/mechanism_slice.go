@@ -23,18 +23,18 @@ import (
 // under sched_ext BE threads run below all others.
 func (st selector) slices(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
 	mechanism := st.Status.Mechanism
-	if c.SlicesUnmanaged || mechanism == node.MechanismVendor || mechanism == node.MechanismSchedExt || !s.Capabilities.Can(node.FeatureEEVDFSlice) {
+	if c.SlicesUnmanaged || mechanism == node.MechanismVendor || mechanism == node.MechanismSchedExt || !s.Capabilities.Has(node.FeatureEEVDFSlice) {
 		return nil
 	}
-	if turned(s, node.FilePolicy) {
+	if hasChanged(s, node.FilePolicy) {
 		return nil // a slice has no effect on a sched_ext thread, so wait for the release
 	}
 	var idle []node.CgroupPath
-	if c.Means != node.FeatureCPUWeight && mechanism != node.MechanismWeight && s.Capabilities.Can(node.FeatureCPUIdle) {
+	if c.Means != node.FeatureCPUWeight && mechanism != node.MechanismWeight && s.Capabilities.Has(node.FeatureCPUIdle) {
 		idle = l.IdleCgroups(s)
 	}
 	var wants []plan.Want
-	for _, m := range highest(l.Roots) {
+	for _, m := range highestCgroups(l.Roots) {
 		if slices.Contains(idle, m) && l.Reach(m) == "" {
 			continue
 		}
@@ -49,9 +49,9 @@ func (st selector) slices(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want
 	return wants
 }
 
-// noSlices returns the reason for which long slices are released. mechanism is
-// the reason for which the mechanism was selected.
-func (st selector) noSlices(c CPUQOS, mechanism string) string {
+// releaseReason returns the reason for which long slices are released.
+// mechanism is the reason for which the mechanism was selected.
+func (st selector) releaseReason(c CPUQOS, mechanism string) string {
 	switch {
 	case c.SlicesUnmanaged:
 		return "cpuIsolationLongSlices is false"

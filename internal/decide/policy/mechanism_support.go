@@ -8,8 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// carries returns whether a node supports an isolation mechanism. It does not consider failures.
-func carries(r node.Mechanism, c CPUQOS, s node.Snapshot) node.Answer {
+// supportsMechanism says whether a node supports an isolation mechanism. It
+// does not consider failures.
+func supportsMechanism(r node.Mechanism, c CPUQOS, s node.Snapshot) node.Answer {
 	no := func(format string, a ...any) node.Answer {
 		return node.Answer{Verdict: node.No, Why: fmt.Sprintf(format, a...)}
 	}
@@ -22,7 +23,7 @@ func carries(r node.Mechanism, c CPUQOS, s node.Snapshot) node.Answer {
 		}
 		return isolation.AnswerOf(s.Capabilities, node.FeatureSchedExt)
 	case node.MechanismCoreSched:
-		if why := noSiblings(c, s.Capabilities); why != "" {
+		if why := noEffectReason(c, s.Capabilities); why != "" {
 			return no("%s", why)
 		}
 		if n := s.Isolation.Cookies; n > 0 {
@@ -33,7 +34,7 @@ func carries(r node.Mechanism, c CPUQOS, s node.Snapshot) node.Answer {
 		}
 		return isolation.AnswerOf(s.Capabilities, node.FeatureCoreSched)
 	case node.MechanismSiblings:
-		if why := noSiblings(c, s.Capabilities); why != "" {
+		if why := noEffectReason(c, s.Capabilities); why != "" {
 			return no("%s", why)
 		}
 		if c.CPUSetsManagedExternally {
@@ -72,9 +73,9 @@ func carriesMarks(c CPUQOS, s node.Snapshot) node.Answer {
 	return best
 }
 
-// noSiblings returns the reason why a mechanism that protects only siblings
+// noEffectReason returns the reason why a mechanism that protects only siblings
 // would have no effect here, or "" if it would have one.
-func noSiblings(c CPUQOS, can node.Capabilities) string {
+func noEffectReason(c CPUQOS, can node.Capabilities) string {
 	switch smt := isolation.AnswerOf(can, node.FeatureHardwareSMT); {
 	case smt.Verdict == node.No:
 		return "no CPU has a sibling"

@@ -97,7 +97,7 @@ func (b batch) offer(c Overcommit, p facts.Pool, elapsed time.Duration, s node.S
 	next := b
 	var sampled time.Duration
 	if next.Demand, sampled = b.Demand.observe(c, p, elapsed, s); sampled == 0 {
-		if !b.Offer.On() {
+		if !b.Offer.Enabled() {
 			next.Offer = node.Batch{
 				CPU:    node.Amount[unit.MilliCPU]{Policy: string(c.CPU.Policy), Degraded: node.Unmeasured},
 				Memory: node.Amount[unit.Bytes]{Policy: string(c.Memory.Policy), Degraded: node.Unmeasured},

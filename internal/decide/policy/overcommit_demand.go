@@ -13,8 +13,9 @@ const (
 	// tick, the time since the last tick can be too short to compute a rate.
 	// sampleEvery is below one second because the time between periodic ticks varies.
 	sampleEvery = 900 * time.Millisecond
-	// lastly is the length of the short window. The use in it can only lower the offer.
-	lastly = 5 * time.Second
+	// shortWindow is the length of the short window. The use in it can only
+	// lower the offer.
+	shortWindow = 5 * time.Second
 	// spans is the number of parts of each of the two windows.
 	spans = 5
 )
@@ -83,12 +84,12 @@ func (d demand) observe(c Overcommit, pool facts.Pool, elapsed time.Duration, s 
 		if had := at(i, w.ID); had >= 0 {
 			*a = d.Work[had]
 		} else {
-			*a = account{ID: w.ID, Counter: -1, Peak: d.Peaks.of(w.ID, c.Peak)}
+			*a = account{ID: w.ID, Counter: -1, Peak: d.Peaks.peakOf(w.ID, c.Peak)}
 		}
 		used, rated := a.read(w.Usage.CPU)
 		spent += used
 		charged += memoryUsed(w.Usage, false).Or(0)
-		if takes(w) {
+		if usesBatch(w) {
 			*a = account{ID: a.ID, Counter: a.Counter}
 		} else {
 			a.CPU.add(used, rated, p)
@@ -127,7 +128,7 @@ func (d *demand) extend(lasted int64, window time.Duration) bool {
 		d.Long.push()
 	}
 	d.Long[0] += lasted
-	d.Short.trim(lastly)
+	d.Short.trim(shortWindow)
 	d.Long.trim(window)
 	return push
 }

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// watched returns a scene with one service, after some ticks of one second.
-func watched(t *testing.T, c Overcommit, ticks int, use unit.MilliCPU) *scene {
+// watchedScene returns a scene with one service, after some ticks of one second.
+func watchedScene(t *testing.T, c Overcommit, ticks int, use unit.MilliCPU) *scene {
 	t.Helper()
 	n := newScene(machine(16, 1, 1, 1), 2)
 	n.config.Overcommit = c
@@ -28,8 +28,9 @@ func (n *scene) spend(t *testing.T, ticks int, every time.Duration, use map[node
 	}
 }
 
-// taken returns the amount that the term of a class subtracts from batch-cpu.
-func (n *scene) taken(name node.TermName) unit.MilliCPU {
+// subtracted returns the amount that the term of a class subtracts from
+// batch-cpu.
+func (n *scene) subtracted(name node.TermName) unit.MilliCPU {
 	for _, t := range n.state.Batch.Offer.CPU.Terms {
 		if t.Name == name {
 			return -t.Amount
@@ -41,19 +42,19 @@ func (n *scene) taken(name node.TermName) unit.MilliCPU {
 // TestANewServiceCountsInFull checks that the use of a new service is averaged
 // over its own lifetime, and not over the whole window.
 func TestANewServiceCountsInFull(t *testing.T) {
-	n := watched(t, colocation(), 200, 0)
+	n := watchedScene(t, colocation(), 200, 0)
 	n.add(node.Workload{ID: "api", Class: node.LSR, Cgroup: "api", ContentionRoot: "api"})
 	n.spend(t, 12, time.Second, map[node.WorkloadID]unit.MilliCPU{"api": 3000})
 	w := n.state.Batch.Demand.Work[1]
-	if got := mean(w.CPU.Long, n.state.Batch.Demand.Long, w.CPU.Seen); got != 3000 || n.taken("LSR") != 3000 {
-		t.Errorf("after 12 s at 3000m its mean is %d, and it counts as %v", got, n.taken("LSR"))
+	if got := mean(w.CPU.Long, n.state.Batch.Demand.Long, w.CPU.Seen); got != 3000 || n.subtracted("LSR") != 3000 {
+		t.Errorf("after 12 s at 3000m its mean is %d, and it counts as %v", got, n.subtracted("LSR"))
 	}
 }
 
 // TestAPauseIsForgotten checks that after a pause longer than the window only
 // the use since then counts.
 func TestAPauseIsForgotten(t *testing.T) {
-	n := watched(t, colocation(), 100, 8000)
+	n := watchedScene(t, colocation(), 100, 8000)
 	n.spend(t, 1, 10*time.Minute, map[node.WorkloadID]unit.MilliCPU{"web": 1000})
 	d := n.state.Batch.Demand
 	if got := mean(d.Work[0].CPU.Long, d.Long, d.Work[0].CPU.Seen); got != 1000 {
@@ -72,17 +73,17 @@ func TestAPauseIsForgotten(t *testing.T) {
 // counter of this CPU leaves the sum and comes back, and this must not look
 // like use.
 func TestACPUThatGoesOfflineMakesNoRate(t *testing.T) {
-	n := watched(t, colocation(), 70, 1000)
+	n := watchedScene(t, colocation(), 70, 1000)
 	all := n.snap.Topology
 	n.snap.Topology.CPUs = all.CPUs[:12]
 	n.spend(t, 3, time.Second, map[node.WorkloadID]unit.MilliCPU{"web": 1000})
-	if got := n.taken(node.TermNode); got > 10 {
+	if got := n.subtracted(node.TermNode); got > 10 {
 		t.Errorf("after four CPUs went offline the system uses %v", got)
 	}
 	n.snap.Topology = all
 	n.busy[15] += 10 * time.Second // it was busy while it was not counted
 	n.spend(t, 70, time.Second, map[node.WorkloadID]unit.MilliCPU{"web": 1000})
-	if got := n.taken(node.TermNode); got > 10 {
+	if got := n.subtracted(node.TermNode); got > 10 {
 		t.Errorf("after they came back the system uses %v", got)
 	}
 }
@@ -94,7 +95,7 @@ func TestAServiceThatStartsAnewKeepsItsPast(t *testing.T) {
 	c.Peak = PeakPrediction{Enable: true, ColdStart: time.Minute}
 	busy, quiet := map[node.WorkloadID]unit.MilliCPU{"web": 4000}, map[node.WorkloadID]unit.MilliCPU{}
 	for gone, want := range map[time.Duration]bool{10 * time.Minute: true, 40 * time.Minute: false} {
-		n := watched(t, c, 1, 0)
+		n := watchedScene(t, c, 1, 0)
 		n.spend(t, 30, time.Minute, busy)
 		web := n.snap.Workloads
 		n.snap.Workloads = nil
@@ -102,8 +103,8 @@ func TestAServiceThatStartsAnewKeepsItsPast(t *testing.T) {
 		n.snap.Workloads = web
 		n.used["web"] = 0
 		n.spend(t, 3, time.Minute, quiet)
-		if got := n.taken("LS") > 4000; got != want {
-			t.Errorf("gone for %v, it counts as %v", gone, n.taken("LS"))
+		if got := n.subtracted("LS") > 4000; got != want {
+			t.Errorf("gone for %v, it counts as %v", gone, n.subtracted("LS"))
 		}
 		if h, known := n.state.Batch.Demand.Peaks.Past["web"]; !known || h.Gone != 0 || h.Watched > 40*time.Minute {
 			t.Errorf("back again after %v, its past is %+v", gone, h)
@@ -117,7 +118,7 @@ func TestAServiceThatStartsAnewKeepsItsPast(t *testing.T) {
 func TestThePastIsBounded(t *testing.T) {
 	c := colocation()
 	c.Peak = PeakPrediction{Enable: true, ColdStart: time.Hour}
-	n := watched(t, c, 3, 500)
+	n := watchedScene(t, c, 3, 500)
 	web := n.snap.Workloads[0]
 	for minute, jobs := range []int{700, 700, 700, 1500} {
 		n.snap.Workloads = nil
@@ -130,7 +131,7 @@ func TestThePastIsBounded(t *testing.T) {
 		n.state.Batch = n.state.Batch.offer(c, n.config.Pool, time.Minute, n.snap)
 	}
 	past := n.state.Batch.Demand.Peaks.Past
-	if len(past) > mostPeaks || past["web"].Watched < 4*time.Minute {
+	if len(past) > maxPeaks || past["web"].Watched < 4*time.Minute {
 		t.Errorf("%d workloads are remembered, web for %v", len(past), past["web"].Watched)
 	}
 }

@@ -18,21 +18,21 @@ type resource[T unit.MilliCPU | unit.Bytes] struct {
 	unknown  string // the missing input of the whole node; empty: none
 	name     string
 	limitKey string
-	// alone lists the classes that always count by their requests: BE may not
-	// use their CPUs even when these are idle.
-	alone    []node.Class
-	request  func(*node.Workload) node.Maybe[T]
-	measured func(*node.Workload) bool
-	series   func(*account) *series
-	peak     func(*peak) *int64
-	scale    T // the amount of one unit of a series per second
+	// countedByRequest lists the classes that always count by their requests:
+	// BE may not use their CPUs even when these are idle.
+	countedByRequest []node.Class
+	request          func(*node.Workload) node.Maybe[T]
+	measured         func(*node.Workload) bool
+	series           func(*account) *series
+	peak             func(*peak) *int64
+	scale            T // the amount of one unit of a series per second
 }
 
 func cpuOf(c Overcommit, p facts.Pool, s node.Snapshot) resource[unit.MilliCPU] {
 	cpus := p.Online(s)
 	r := resource[unit.MilliCPU]{
 		Reclaim: c.CPU, capacity: unit.CPUs(cpus.Len()), reserved: c.ReservedCPU,
-		name: "CPU", limitKey: "batchCPUThresholdPercent", alone: aloneOn(p), scale: 1,
+		name: "CPU", limitKey: "batchCPUThresholdPercent", countedByRequest: aloneOn(p), scale: 1,
 		request:  func(w *node.Workload) node.Maybe[unit.MilliCPU] { return w.CPURequest },
 		measured: func(w *node.Workload) bool { return w.Usage.CPU.Known() },
 		series:   func(a *account) *series { return &a.CPU },
@@ -88,7 +88,7 @@ func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Overcommit, d demand
 	f.over = c.Window
 	lately := r.sum(c, d, s, d.Short, func(u *series) *parts { return &u.Short })
 	if lately.value < f.value {
-		f, f.over = lately, lastly
+		f, f.over = lately, shortWindow
 	}
 	if r.unknown != "" {
 		f.missing = r.unknown
@@ -103,7 +103,7 @@ func (r resource[T]) sum(c Overcommit, d demand, s node.Snapshot, lasted parts, 
 	for i := range s.Workloads {
 		w, a := &s.Workloads[i], &d.Work[i]
 		side := slices.Index(sides[:], w.Class)
-		if side < 0 || takes(w) {
+		if side < 0 || usesBatch(w) {
 			continue
 		}
 		u := r.series(a)
@@ -117,7 +117,7 @@ func (r resource[T]) sum(c Overcommit, d demand, s node.Snapshot, lasted parts, 
 	}
 	for i := range s.Arriving {
 		w := &s.Arriving[i]
-		if side := slices.Index(sides[:], w.Class); side >= 0 && !takes(w) && r.request(w).Known() {
+		if side := slices.Index(sides[:], w.Class); side >= 0 && !usesBatch(w) && r.request(w).Known() {
 			all[side].add(r, PeakPrediction{}, w, nil, node.Maybe[T]{})
 		}
 	}
@@ -126,15 +126,15 @@ func (r resource[T]) sum(c Overcommit, d demand, s node.Snapshot, lasted parts, 
 	if c.Peak.Enable {
 		system = max(system, T(*r.peak(&d.System.Peak))*r.scale)
 	}
-	f := finding[T]{policy: r.Policy, terms: r.terms(c.Peak, all, system), missing: r.missing(missing)}
+	f := finding[T]{policy: r.Policy, terms: r.terms(c.Peak, all, system), missing: r.nameMissing(missing)}
 	for _, t := range f.terms {
 		f.value += t.Amount
 	}
 	return f
 }
 
-// missing names the workloads whose use is unknown, or returns "".
-func (r resource[T]) missing(ids []string) string {
+// nameMissing names the workloads whose use is unknown, or returns "".
+func (r resource[T]) nameMissing(ids []string) string {
 	const most = 3
 	switch n := len(ids) - most; {
 	case len(ids) == 0:

@@ -32,9 +32,9 @@ const (
 	// keepPeaks is how long the history of an ended workload is kept. If a service restarts
 	// within this time, its cgroup has the same name as before, and it gets its history back.
 	keepPeaks = 30 * time.Minute
-	// mostPeaks is the maximum number of histories. It bounds the memory that
+	// maxPeaks is the maximum number of histories. It bounds the memory that
 	// they need. Work without a history counts by its request.
-	mostPeaks = 1024
+	maxPeaks = 1024
 )
 
 var (
@@ -66,8 +66,8 @@ type past struct {
 	Memory  trend.Histogram `json:"memory"`
 }
 
-// of returns the predicted peak of a workload, from its history.
-func (p peaks) of(id node.WorkloadID, c PeakPrediction) peak { return p.Past[id].peak(c) }
+// peakOf returns the predicted peak of a workload, from its history.
+func (p peaks) peakOf(id node.WorkloadID, c PeakPrediction) peak { return p.Past[id].peak(c) }
 
 // peak returns the peak that a history predicts.
 func (h past) peak(c PeakPrediction) peak {
@@ -88,10 +88,10 @@ func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []no
 		}
 		return
 	}
-	d.System.top(d.Short)
+	d.System.raisePeak(d.Short)
 	for i := range d.Work {
-		if !takes(&workloads[i]) {
-			d.Work[i].top(d.Short)
+		if !usesBatch(&workloads[i]) {
+			d.Work[i].raisePeak(d.Short)
 		}
 	}
 	if d.Peaks.Waited += sampled; d.Peaks.Waited < peakEvery {
@@ -103,7 +103,7 @@ func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []no
 	for _, known := range []bool{true, false} { // work with a history first
 		for i := range d.Work {
 			_, has := d.Peaks.Past[d.Work[i].ID]
-			if !takes(&workloads[i]) && has == known && len(all) < mostPeaks {
+			if !usesBatch(&workloads[i]) && has == known && len(all) < maxPeaks {
 				d.Work[i].learn(d.Peaks.Past, all, c, elapsed)
 			}
 		}
@@ -112,8 +112,8 @@ func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []no
 	d.Peaks = peaks{Past: all}
 }
 
-// top raises the peak of this minute if the present use is higher.
-func (a *account) top(lasted parts) {
+// raisePeak raises the peak of this minute if the present use is higher.
+func (a *account) raisePeak(lasted parts) {
 	a.Peak.MaxCPU = max(a.Peak.MaxCPU, mean(a.CPU.Short, lasted, a.CPU.Seen))
 	a.Peak.MaxMemory = max(a.Peak.MaxMemory, mean(a.Memory.Short, lasted, a.Memory.Seen))
 }
@@ -146,7 +146,7 @@ func (p peaks) keep(all map[node.WorkloadID]past, elapsed time.Duration) {
 	slices.SortFunc(gone, func(a, b node.WorkloadID) int {
 		return cmp.Or(cmp.Compare(p.Past[a].Gone, p.Past[b].Gone), cmp.Compare(a, b))
 	})
-	for _, id := range gone[:min(len(gone), max(mostPeaks-len(all), 0))] {
+	for _, id := range gone[:min(len(gone), max(maxPeaks-len(all), 0))] {
 		h := p.Past[id]
 		h.Gone += elapsed
 		all[id] = h

@@ -68,7 +68,7 @@ func TestPromisesHoldTheirBounds(t *testing.T) {
 				t.Fatalf("more is promised than the formula gives: %v", is)
 			}
 			if is.CPU.Value > was.CPU.Value || is.Memory.Value > was.Memory.Value {
-				if sinceLook < n.config.Overcommit.Look && was.On() {
+				if sinceLook < n.config.Overcommit.Look && was.Enabled() {
 					t.Fatalf("more is promised %v after the last look: %v", sinceLook, is)
 				}
 				if is.CPU.Degraded != "" && is.CPU.Value > was.CPU.Value {

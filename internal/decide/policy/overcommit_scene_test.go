@@ -30,9 +30,9 @@ func (n *scene) configureBatch(t *testing.T, w word) {
 	case "batch":
 		*c, n.config.Pool.LendLSR = colocation(), true
 	case "batch.cpu":
-		c.CPU.ThresholdPercent = must(t, w, percent)
+		c.CPU.ThresholdPercent = mustParse(t, w, percent)
 	case "batch.memory":
-		c.Memory.ThresholdPercent = must(t, w, percent)
+		c.Memory.ThresholdPercent = mustParse(t, w, percent)
 	case "batch.by":
 		c.CPU.Policy, c.Memory.Policy = ReclaimPolicy(w.val), ReclaimPolicy(w.val)
 	case "batch.memoryby":
@@ -40,14 +40,14 @@ func (n *scene) configureBatch(t *testing.T, w word) {
 	case "batch.keep":
 		n.config.Pool.LendLSR = false
 	case "batch.cap":
-		p := node.Some(must(t, w, percent))
+		p := node.Some(mustParse(t, w, percent))
 		c.CPU.LimitPercent, c.Memory.LimitPercent = p, p
 	case "batch.reserve":
 		cpu, memory, _ := strings.Cut(w.val, ",")
-		c.ReservedCPU = must(t, word{w.key, cpu}, unit.ParseMilliCPU)
-		c.ReservedMemory = must(t, word{w.key, memory}, unit.ParseBytes)
+		c.ReservedCPU = mustParse(t, word{w.key, cpu}, unit.ParseMilliCPU)
+		c.ReservedMemory = mustParse(t, word{w.key, memory}, unit.ParseBytes)
 	case "batch.peak":
-		c.Peak = PeakPrediction{Enable: true, MarginPercent: 10, ColdStart: must(t, w, time.ParseDuration)}
+		c.Peak = PeakPrediction{Enable: true, MarginPercent: 10, ColdStart: mustParse(t, w, time.ParseDuration)}
 	default:
 		t.Fatalf("scenario word %q: unknown", w.key)
 	}
@@ -65,13 +65,13 @@ func (n *scene) charge(t *testing.T, line string) {
 			delete(n.memory, node.WorkloadID(w.key))
 			continue
 		}
-		n.memory[node.WorkloadID(w.key)] = must(t, w, unit.ParseBytes)
+		n.memory[node.WorkloadID(w.key)] = mustParse(t, w, unit.ParseBytes)
 	}
 }
 
-// charged puts the memory use into the snapshot. If no line has set the use of
-// a workload, it is unknown.
-func (n *scene) charged() {
+// applyCharges puts the memory use into the snapshot. If no line has set the
+// use of a workload, it is unknown.
+func (n *scene) applyCharges() {
 	for i, w := range n.snap.Workloads {
 		if b, known := n.memory[w.ID]; known {
 			n.snap.Workloads[i].Usage.Memory, n.snap.Workloads[i].Usage.WorkingSet = node.Some(b), node.Some(b)
@@ -83,9 +83,9 @@ func (n *scene) charged() {
 	}
 }
 
-// live reads a line such as "300 web=1500m": the number of ticks, and the use
-// in each tick.
-func (n *scene) live(t *testing.T, line string) {
+// readTicks reads a line such as "300 web=1500m": the number of ticks, and the
+// use in each tick.
+func (n *scene) readTicks(t *testing.T, line string) {
 	t.Helper()
 	times, rest, _ := strings.Cut(line, " ")
 	count, err := strconv.Atoi(times)
@@ -99,7 +99,7 @@ func (n *scene) live(t *testing.T, line string) {
 	}
 }
 
-// promised prints the batch resources as lines of a scenario.
-func (n *scene) promised() []string {
+// printBatch prints the batch resources as lines of a scenario.
+func (n *scene) printBatch() []string {
 	return strings.Split(n.state.Batch.Offer.String(), "\n")
 }

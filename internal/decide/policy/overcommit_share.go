@@ -13,9 +13,9 @@ import (
 // The term of BE counts only work of the priority class koord-mid.
 var sides = [...]node.Class{node.LSE, node.LSR, node.LS, node.System, node.BE}
 
-// takes reports whether a workload runs on batch resources. The use of such a
-// workload does not reduce the offer.
-func takes(w *node.Workload) bool { return w.Class == node.BE && !w.Mid }
+// usesBatch reports whether a workload runs on batch resources. The use of such
+// a workload does not reduce the offer.
+func usesBatch(w *node.Workload) bool { return w.Class == node.BE && !w.Mid }
 
 // A share is the counted sum of the work of one class, with the numbers of the
 // workloads that are counted differently from the rest of their class.
@@ -33,7 +33,7 @@ func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *pea
 	h.works++
 	asked, has := r.request(w).Value()
 	counts, seen := used.Value()
-	byUse := r.Policy == ByUsage && !slices.Contains(r.alone, w.Class)
+	byUse := r.Policy == ByUsage && !slices.Contains(r.countedByRequest, w.Class)
 	known := true
 	switch {
 	case has && r.Policy == ByRequest:
@@ -79,7 +79,7 @@ func (r resource[T]) terms(c PeakPrediction, all [len(sides)]share[T], system T)
 	for i, h := range all {
 		if h.works > 0 {
 			sum -= h.sum
-			add(node.TermName(sides[i]), -h.sum, "%s%s", r.how(sides[i], c), h.notes(c))
+			add(node.TermName(sides[i]), -h.sum, "%s%s", r.describeCounting(sides[i], c), h.notes(c))
 		}
 	}
 	if p, limited := r.LimitPercent.Value(); limited {
@@ -94,13 +94,13 @@ func (r resource[T]) terms(c PeakPrediction, all [len(sides)]share[T], system T)
 	return terms
 }
 
-// how returns words that say how the work of a class counts.
-func (r resource[T]) how(class node.Class, c PeakPrediction) string {
+// describeCounting returns words that say how the work of a class counts.
+func (r resource[T]) describeCounting(class node.Class, c PeakPrediction) string {
 	by := []string{"use"}
 	switch {
 	case r.Policy == ByRequest:
 		return fmt.Sprintf("requested by %s", class)
-	case r.Policy == ByUsage && slices.Contains(r.alone, class):
+	case r.Policy == ByUsage && slices.Contains(r.countedByRequest, class):
 		by[0] = "request"
 	case r.Policy == ByMaxUsageRequest:
 		by = append(by, "request")

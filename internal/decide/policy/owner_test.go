@@ -21,9 +21,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// everything (the method) enables all policies in a scene, on a machine that
+// enableAll enables all policies in a scene, on a machine that
 // supports all of them.
-func (n *scene) everything(t testing.TB) {
+func (n *scene) enableAll(t testing.TB) {
 	t.Helper()
 	n.config.Burst = Burst{BurstAuto, 1000, 300, -1, 50}
 	n.config.Memory.Classes = map[node.Class]memory.Shares{node.LS: {MinPercent: 20, LowPercent: 50}, node.BE: {ThrottlingPercent: 50}}
@@ -73,7 +73,7 @@ func (n *scene) owners(rnd *rand.Rand) {
 			w.IdleCgroup, w.Weight = w.Cgroup, node.Some(unit.WeightOfShares(2048))
 			// The kubelet gives the cgroup of the BestEffort class the least
 			// weight.
-			n.snap.Knobs.Now[node.Knob{Cgroup: w.ContentionRoot, File: node.FileCPUWeight}] = node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Rounded(n.snap.Knobs.Kernel)
+			n.snap.Knobs.Now[node.Knob{Cgroup: w.ContentionRoot, File: node.FileCPUWeight}] = node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Round(n.snap.Knobs.Kernel)
 		}
 		w.Overrides = node.Overrides{
 			Burst:    node.BurstOverride{Policy: []string{"", node.BurstNone, "auto"}[rnd.IntN(3)], CPUPercent: maybe(1000), QuotaPercent: maybe(300)},
@@ -137,7 +137,7 @@ func TestEveryKnobHasOneOwner(t *testing.T) {
 		}
 		n.add(node.Workload{ID: "limited", Class: node.LS, Cgroup: "LS/limited", ContentionRoot: "LS", CPULimit: node.Some(unit.MilliCPU(700))})
 		n.owners(rnd)
-		n.everything(t)
+		n.enableAll(t)
 		n.snap.Devices[0].Weighs = []node.File{node.FileBFQWeight, node.FileIOWeight}[try%2]
 		n.config.CPUQOS = CPUQOS{Enable: true, Mechanism: node.Mechanisms[try%4]}
 		n.memory = map[node.WorkloadID]unit.Bytes{"node": 60 * gib, "b0": 20 * gib}

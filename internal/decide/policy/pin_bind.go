@@ -277,8 +277,9 @@ func (b *binder) want(t tree, to seating) []plan.Want {
 	return wants
 }
 
-// partOf returns the wanted set of one cgroup of a workload. If the cgroup is in a
-// container with its own set, that set counts, and otherwise the set of the workload.
+// partOf returns the wanted set of one cgroup of a workload. If the cgroup is
+// in a container with its own set, it is that set, and otherwise the set of the
+// workload.
 func (b *binder) partOf(t tree, to seating, p node.CgroupPath) unit.CPUSet {
 	for _, c := range b.snap.Workloads[t.work].Containers {
 		if part, own := to.parts[c.Name]; own && (c.Cgroup == p || c.Cgroup.Contains(p)) {

@@ -19,12 +19,12 @@ func (x *suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]
 	if x.CPUSetsManagedExternally {
 		return nil, x.anyCPU(plan.Release, "another component manages the cpusets here")
 	}
-	if len(x.beside) == 0 && x.ReservedCPUs.Empty() && !facts.AnyOf(x.snap.Workloads, func(w *node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR }) {
+	if len(x.avoid) == 0 && x.ReservedCPUs.Empty() && !facts.AnyOf(x.snap.Workloads, func(w *node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR }) {
 		return nil, x.anyCPU(i, reason)
 	}
 	all := x.snap.Topology.All()
 	p := hold.PlacesOf(x.Pool, x.use, x.snap, all, x.own.Of)
-	if p.Free == all && len(x.beside) == 0 {
+	if p.Free == all && len(x.avoid) == 0 {
 		return nil, x.anyCPU(i, reason)
 	}
 	free := make(map[node.CgroupPath]bool, len(x.Roots))

@@ -85,10 +85,10 @@ type State struct {
 	Misfits misfit.State `json:"misfits,omitempty"` // of throttled workloads; no policy reads it
 }
 
-// Missed returns the workloads whose SLO is violated, with the reason.
-func (st State) Missed() map[node.WorkloadID]string {
+// Violations returns the workloads whose SLO is violated, with the reason.
+func (st State) Violations() map[node.WorkloadID]string {
 	var all map[node.WorkloadID]string
-	for _, m := range st.SLO.Missed() {
+	for _, m := range st.SLO.Violations() {
 		if all == nil {
 			all = map[node.WorkloadID]string{}
 		}
@@ -97,8 +97,8 @@ func (st State) Missed() map[node.WorkloadID]string {
 	return all
 }
 
-// Held returns the CPUs that workloads hold.
-func (st State) Held() hold.Held { return hold.Noted(st.Pins, st.Shared, st.Notes) }
+// HeldCPUs returns the CPUs that workloads hold.
+func (st State) HeldCPUs() hold.Held { return hold.Noted(st.Pins, st.Shared, st.Notes) }
 
 // Decide returns the wanted value of each knob, and the state for the next call.
 func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
@@ -106,9 +106,9 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next := State{Use: st.Use.Observe(s), SLO: st.SLO.Observe(s)}
 	next.CPUBackOff = st.CPUBackOff.follow(next.SLO, s.At)
 	next.Batch = st.Batch.offer(c.Overcommit, c.Pool, next.Use.Elapsed, s)
-	pool := c.Pool.On(s)
-	own := hold.Decide(pool, c.Suppress.KeepPercent(), hold.Had{Own: st.Pins, Shared: st.Shared}, s)
-	next.Grown, own = grow.Decide(st.Grown, own, st.Use, next.Use, next.Missed(), s)
+	pool := c.Pool.WithIsolated(s)
+	own := hold.Decide(pool, c.Suppress.KeepPercent(), hold.Previous{Own: st.Pins, Shared: st.Shared}, s)
+	next.Grown, own = grow.Decide(st.Grown, own, st.Use, next.Use, next.Violations(), s)
 	next.Pins, next.Shared, next.Notes = own.Of, own.Shared, own.Notes()
 	var selector, bounds, shares, ends []plan.Want
 	next.Selector, selector = st.Selector.selectMechanism(c.CPUQOS, tried{pool: pool, layout: l, use: next.Use, slo: next.SLO, own: own, snap: s})

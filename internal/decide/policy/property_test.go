@@ -175,7 +175,7 @@ func TestBudgetHolds(t *testing.T) {
 			n.decide(t)
 			has, cpus := n.allowance()
 			b := budgetOf(n.config.Suppress, n.config.Pool, n.state.Use, n.snap, n.config.Pool.Counted(n.snap))
-			slack := b.capacity.Percent(deadband) + smallest*4
+			slack := b.capacity.Percent(deadband) + minQuota*4
 			if version == 1 && hadCPUs.Len() == 1 && cpus.Len() == 2 {
 				slack += unit.CPUs(1) // during an exchange on cgroup v1 the set has both CPUs
 			}
@@ -310,7 +310,7 @@ func TestJitterMovesNothing(t *testing.T) {
 }
 
 // TestFewCPUsChangeHands places services at random. In each tick, BE may
-// exchange only as many CPUs as the change of the budget and the limit on swaps
+// exchange no more CPUs than the change of the budget and the limit on swaps
 // allow.
 func TestFewCPUsChangeHands(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(17, 18))

@@ -30,7 +30,7 @@ func (x *suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
 			w.Reason += fmt.Sprintf("; %v of %v by use", share, may)
 		}
 		if may < x.may {
-			w.Reason += x.held()
+			w.Reason += x.holdReason()
 		}
 		t := x.tops[x.Roots[i]]
 		if t.limited && share > t.most {
@@ -39,7 +39,7 @@ func (x *suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
 		w.Value = node.Limit(share)
 		now, finite := x.quotaNow(x.Roots[i])
 		hold := finite && x.snap.SLOViolated && share > facts.MilliOf(now)
-		if hold || finite && x.near(facts.MilliOf(now), share) && (!t.limited || facts.MilliOf(now) <= t.most) {
+		if hold || finite && x.isNear(facts.MilliOf(now), share) && (!t.limited || facts.MilliOf(now) <= t.most) {
 			w.Value = now
 		}
 		gets += facts.MilliOf(w.Value.(node.CPUMax))
@@ -51,9 +51,9 @@ func (x *suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
 	return spent, wants
 }
 
-// near reports whether a change of quota is too small to be written. The
+// isNear reports whether a change of quota is too small to be written. The
 // minimum of BE is always written exactly.
-func (x *suppressor) near(now, to unit.MilliCPU) bool {
+func (x *suppressor) isNear(now, to unit.MilliCPU) bool {
 	small := x.capacity.Percent(deadband) / unit.MilliCPU(len(x.Roots))
 	return x.may > x.least && to-now <= small && now-to <= small
 }

@@ -171,8 +171,9 @@ func tenon(t *testing.T, c nodeCase, version int, have unit.CPUSet) (unit.CPUSet
 	return set, quota
 }
 
-// beside counts the CPUs of a set that share a core with work that is not BE.
-func (c nodeCase) beside(set unit.CPUSet) int {
+// countSharedCores counts the CPUs of a set that share a core with work that is
+// not BE.
+func (c nodeCase) countSharedCores(set unit.CPUSet) int {
 	others := list(c.lse).Union(list(c.lsr))
 	if c.use > 0 {
 		others = others.Union(list(c.on))
@@ -260,7 +261,7 @@ func TestComparisonWithTheReference(t *testing.T) {
 		v2, quota2 := tenon(t, c, 2, have)
 		shared := "–"
 		if fault == "" {
-			fault, shared = cpusOf(theirs), fmt.Sprint(c.beside(theirs))
+			fault, shared = cpusOf(theirs), fmt.Sprint(c.countSharedCores(theirs))
 		}
 		where := fmt.Sprintf("%s (%v)", c.on, c.use)
 		for _, bound := range c.bound() {
@@ -270,7 +271,7 @@ func TestComparisonWithTheReference(t *testing.T) {
 			where = strings.TrimPrefix(where, " (0m), ")
 		}
 		fmt.Fprintf(&table, "| %s | %d | %s | %s | %s | %s%s | %d | %s%s | %d | %s |\n", c.name, len(c.topo.CPUs), where,
-			fault, shared, cpusOf(v1), quota1, c.beside(v1), cpusOf(v2), quota2, c.beside(v2), c.remark)
+			fault, shared, cpusOf(v1), quota1, c.countSharedCores(v1), cpusOf(v2), quota2, c.countSharedCores(v2), c.remark)
 	}
 	page, err := os.ReadFile(comparison)
 	if err != nil {

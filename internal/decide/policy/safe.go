@@ -31,7 +31,7 @@ func SafeBounds(c Config, s node.Snapshot) []plan.Want {
 	if !c.Suppress.Enable || len(l.Roots) == 0 {
 		return nil
 	}
-	capacity := unit.CPUs(c.Pool.On(s).Counted(s).Len())
+	capacity := unit.CPUs(c.Pool.WithIsolated(s).Counted(s).Len())
 	share := max(capacity.Percent(unwatched), unwatchedLeast)
 	reason := fmt.Sprintf("no agent runs: BE keeps %v of %v", share, capacity)
 	if c.Suppress.MinPercent > 0 {

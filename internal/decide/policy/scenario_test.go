@@ -145,7 +145,7 @@ func (n *scene) see(t *testing.T, what string) []string {
 		}
 		slices.Sort(lines)
 	case "batch":
-		lines = n.promised()
+		lines = n.printBatch()
 	case "ladder":
 		lines = n.selection()
 	case "trials":
@@ -174,8 +174,8 @@ func words(line string) []word {
 	return all
 }
 
-// must parses the value of a word. If that fails, it ends the test.
-func must[T any](t *testing.T, w word, parse func(string) (T, error)) T {
+// mustParse parses the value of a word. If that fails, it ends the test.
+func mustParse[T any](t *testing.T, w word, parse func(string) (T, error)) T {
 	t.Helper()
 	v, err := parse(w.val)
 	if err != nil {
@@ -206,7 +206,7 @@ func readNode(t *testing.T, line string) *scene {
 	for _, w := range words(line) {
 		switch w.key {
 		case "cpus", "smt", "numa", "l3", "v":
-			shape[w.key] = must(t, w, number)
+			shape[w.key] = mustParse(t, w, number)
 		case "idle":
 			can[node.FeatureCPUIdle] = node.Answer{Verdict: node.No}
 		case "bursts":
@@ -214,11 +214,11 @@ func readNode(t *testing.T, line string) *scene {
 		case "protect":
 			can[node.FeatureMemoryProtect] = node.Answer{Verdict: node.No, Why: "memory.low does not exist"}
 		case "job":
-			job = node.Some(must(t, w, unit.ParseMilliCPU))
+			job = node.Some(mustParse(t, w, unit.ParseMilliCPU))
 		case "empty":
 			empty = true
 		case "isolated":
-			isolated = must(t, w, unit.ParseCPUSet)
+			isolated = mustParse(t, w, unit.ParseCPUSet)
 		case "mem":
 			for _, size := range strings.Split(w.val, ",") {
 				bytes, err := unit.ParseBytes(size)
@@ -266,13 +266,13 @@ func (n *scene) configure(t *testing.T, w word) {
 	case "qos":
 		n.config.CPUQOS = CPUQOS{Enable: true, Means: node.Feature(w.val)}
 	case "target":
-		n.config.Suppress.Enable, n.config.Suppress.ThresholdPercent = true, must(t, w, percent)
+		n.config.Suppress.Enable, n.config.Suppress.ThresholdPercent = true, mustParse(t, w, percent)
 	case "min":
-		n.config.Suppress.MinPercent = must(t, w, percent)
+		n.config.Suppress.MinPercent = mustParse(t, w, percent)
 	case "policy":
 		n.config.Suppress.Policy = SuppressPolicy(w.val)
 	case "reserved":
-		n.config.Pool.ReservedCPUs = must(t, w, unit.ParseCPUSet)
+		n.config.Pool.ReservedCPUs = mustParse(t, w, unit.ParseCPUSet)
 	case "sets": // another component manages the CPU sets
 		n.config.Pool.CPUSetsManagedExternally = w.val == "kept"
 	case "seats":
@@ -284,11 +284,11 @@ func (n *scene) configure(t *testing.T, w word) {
 	case "burst":
 		n.config.Burst = Burst{BurstPolicy(w.val), 1000, 300, -1, 50}
 	case "save":
-		n.config.Burst.CPUPercent = must(t, w, percent)
+		n.config.Burst.CPUPercent = mustParse(t, w, percent)
 	case "borrow":
-		n.config.Burst.QuotaPercent = must(t, w, percent)
+		n.config.Burst.QuotaPercent = mustParse(t, w, percent)
 	case "for":
-		n.config.Burst.PeriodSeconds = int64(must(t, w, time.ParseDuration) / time.Second)
+		n.config.Burst.PeriodSeconds = int64(mustParse(t, w, time.ParseDuration) / time.Second)
 	default:
 		if !n.configureIsolation(t, w) {
 			n.configureBatch(t, w)
@@ -313,7 +313,7 @@ func (n *scene) read(t *testing.T, line string) {
 	case "memory":
 		n.charge(t, rest)
 	case "live":
-		n.live(t, rest)
+		n.readTicks(t, rest)
 	case "device":
 		n.readDevice(t, f)
 	case "lacks":
@@ -335,7 +335,7 @@ func (n *scene) read(t *testing.T, line string) {
 	case "limit":
 		n.snap.Workloads = slices.Clone(n.snap.Workloads)
 		i := slices.IndexFunc(n.snap.Workloads, func(w node.Workload) bool { return string(w.ID) == f[0] })
-		n.snap.Workloads[i].CPULimit = node.Some(must(t, word{f[0], f[1]}, unit.ParseMilliCPU))
+		n.snap.Workloads[i].CPULimit = node.Some(mustParse(t, word{f[0], f[1]}, unit.ParseMilliCPU))
 	case "resize":
 		n.readSlice(t, word{f[0], f[0]})
 	case "gone":
@@ -354,7 +354,7 @@ func (n *scene) read(t *testing.T, line string) {
 		var m memory.Shares
 		for _, w := range words(rest)[1:] {
 			to := map[string]*unit.Percent{"min": &m.MinPercent, "low": &m.LowPercent, "high": &m.ThrottlingPercent}[w.key]
-			*to = must(t, w, percent)
+			*to = mustParse(t, w, percent)
 		}
 		if n.config.Memory.Classes == nil {
 			n.config.Memory.Classes = map[node.Class]memory.Shares{}
@@ -385,9 +385,9 @@ func (n *scene) readWorkload(t *testing.T, verb, line string, f []string) {
 		case "meet":
 			w.ContentionRoot = node.CgroupPath(v.val)
 		case "cpus":
-			cpus.Set = must(t, v, unit.ParseCPUSet)
+			cpus.Set = mustParse(t, v, unit.ParseCPUSet)
 		case "cpu":
-			w.CPURequest = node.Some(must(t, v, unit.ParseMilliCPU))
+			w.CPURequest = node.Some(mustParse(t, v, unit.ParseMilliCPU))
 		case "own", "seats", "pool":
 			readDemand(t, &w, v)
 		case "grows":
@@ -395,23 +395,23 @@ func (n *scene) readWorkload(t *testing.T, verb, line string, f []string) {
 		case "chosen", "home", "topology":
 			n.readChoice(t, &w, v)
 		case "priority":
-			w.Priority = must(t, v, number)
+			w.Priority = mustParse(t, v, number)
 		case "rule":
 			w.Rule = v.val
 		case "limit":
-			w.CPULimit = node.Some(must(t, v, unit.ParseMilliCPU))
+			w.CPULimit = node.Some(mustParse(t, v, unit.ParseMilliCPU))
 		case "cpurequest":
-			w.CPURequest = node.Some(must(t, v, unit.ParseMilliCPU))
+			w.CPURequest = node.Some(mustParse(t, v, unit.ParseMilliCPU))
 		case "weight":
-			w.Weight = node.Some(must(t, v, shares))
+			w.Weight = node.Some(mustParse(t, v, shares))
 		case "yields":
 			w.IdleCgroup = node.CgroupPath(v.val)
 		case "kept":
 			w.CPUManagedExternally, w.MemoryManagedExternally = true, true
 		case "request":
-			w.MemoryRequest = node.Some(must(t, v, unit.ParseBytes))
+			w.MemoryRequest = node.Some(mustParse(t, v, unit.ParseBytes))
 		case "memory":
-			w.MemoryLimit = node.Some(must(t, v, unit.ParseBytes))
+			w.MemoryLimit = node.Some(mustParse(t, v, unit.ParseBytes))
 		default:
 			t.Fatalf("scenario word %q: unknown", v.key)
 		}
@@ -433,11 +433,11 @@ func readDemand(t *testing.T, w *node.Workload, v word) {
 	grade, _ := pick.ParseGrade(v.key)
 	o.Grade = uint8(grade)
 	if grade == pick.Pooled {
-		o.Request = must(t, v, unit.ParseMilliCPU)
+		o.Request = mustParse(t, v, unit.ParseMilliCPU)
 		w.CPURequest = node.Some(o.Request)
 		return
 	}
-	o.CPUs, o.Request = must(t, v, number), w.CPURequest.Or(0)
+	o.CPUs, o.Request = mustParse(t, v, number), w.CPURequest.Or(0)
 }
 
 // readChoice reads what a scheduler chose. chosen=0-3 are the CPUs, and
@@ -455,9 +455,9 @@ func (n *scene) readChoice(t *testing.T, w *node.Workload, v word) {
 	}
 	switch v.key {
 	case "chosen":
-		c.CPUs = must(t, v, unit.ParseCPUSet)
+		c.CPUs = mustParse(t, v, unit.ParseCPUSet)
 	case "home":
-		c.Home = must(t, v, unit.ParseCPUSet)
+		c.Home = mustParse(t, v, unit.ParseCPUSet)
 	default:
 		c.Topology = "00000000000000ff"
 	}
@@ -474,7 +474,7 @@ func readSpell(t *testing.T, line string) spell {
 		amount, list, placed := strings.Cut(w.val, "@")
 		switch {
 		case w.key == "every":
-			p.every = must(t, w, time.ParseDuration)
+			p.every = mustParse(t, w, time.ParseDuration)
 		case strings.HasSuffix(w.key, ".throttled"):
 			var ran [2]int64
 			if _, err := fmt.Sscanf(w.val, "%d/%d", &ran[0], &ran[1]); err != nil {
@@ -497,11 +497,11 @@ func readSpell(t *testing.T, line string) spell {
 		case w.val == "?":
 			p.missing[id] = true
 		case w.key == "system":
-			p.system = must(t, w, unit.ParseMilliCPU)
+			p.system = mustParse(t, w, unit.ParseMilliCPU)
 		default:
-			p.use[id] = must(t, word{w.key, amount}, unit.ParseMilliCPU)
+			p.use[id] = mustParse(t, word{w.key, amount}, unit.ParseMilliCPU)
 			if placed {
-				p.on[id] = must(t, word{w.key, list}, unit.ParseCPUSet)
+				p.on[id] = mustParse(t, word{w.key, list}, unit.ParseCPUSet)
 			}
 		}
 	}

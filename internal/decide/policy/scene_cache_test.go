@@ -27,15 +27,15 @@ func (n *scene) readCache(t *testing.T, verb string, f []string) {
 			n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControlGroup}] = node.ControlGroupsOf(node.DefaultControlGroup)
 		}
 	case "peak":
-		n.config.Cache.Peak = must(t, word{"peak", f[0]}, unit.ParseBytes)
+		n.config.Cache.Peak = mustParse(t, word{"peak", f[0]}, unit.ParseBytes)
 	case "share":
 		share := cache.Share{End: 100, Bandwidth: 100}
 		for _, w := range words(strings.Join(f[1:], " ")) {
 			switch start, end, _ := strings.Cut(w.val, "-"); w.key {
 			case "l3":
-				share.Start, share.End = must(t, word{"l3", start}, percent), must(t, word{"l3", end}, percent)
+				share.Start, share.End = mustParse(t, word{"l3", start}, percent), mustParse(t, word{"l3", end}, percent)
 			case "mb":
-				share.Bandwidth = must(t, w, percent)
+				share.Bandwidth = mustParse(t, w, percent)
 			}
 		}
 		if n.config.Cache.Classes == nil {
@@ -60,21 +60,21 @@ func readResctrl(t *testing.T, f []string) (node.Resctrl, node.Bandwidth) {
 	for _, w := range words(strings.Join(f, " ")) {
 		switch w.key {
 		case "groups":
-			r.Groups = must(t, w, number)
+			r.Groups = mustParse(t, w, number)
 		case "others":
-			r.Others = must(t, w, number)
+			r.Others = mustParse(t, w, number)
 		case "taken":
 			r.Taken = strings.Split(w.val, ",")
 		case "missing":
 			r = node.Resctrl{Missing: "resctrl is not mounted"}
 		case "ways":
-			r.L3.Mask, r.L3.Least = 1<<must(t, w, number)-1, max(r.L3.Least, 1)
+			r.L3.Mask, r.L3.Least = 1<<mustParse(t, w, number)-1, max(r.L3.Least, 1)
 		case "least":
-			r.L3.Least = must(t, w, number)
+			r.L3.Least = mustParse(t, w, number)
 		case "caches":
 			caches = nil
 			for id := range strings.SplitSeq(w.val, ",") {
-				caches = append(caches, node.CacheID(must(t, word{w.key, id}, number)))
+				caches = append(caches, node.CacheID(mustParse(t, word{w.key, id}, number)))
 			}
 		case "mb":
 			mb = map[string]node.Bandwidth{
@@ -94,10 +94,10 @@ func readResctrl(t *testing.T, f []string) (node.Resctrl, node.Bandwidth) {
 	return r, mb
 }
 
-// divided makes the changes that the host makes with a step on resctrl: it
+// applyDivision makes the changes that the host makes with a step on resctrl: it
 // creates the control group, or removes it with its last knob. Before Tenon's
 // first write, no task is in a group of Tenon.
-func (n *scene) divided(s plan.Step) {
+func (n *scene) applyDivision(s plan.Step) {
 	now, before := n.snap.Knobs.Now, n.snap.Knobs.Before
 	if s.Knob.ControlGroup == "" {
 		if was, is := before[s.Knob].(node.ControlGroup); is && node.IsControlGroup(was.Groups) {
@@ -108,12 +108,12 @@ func (n *scene) divided(s plan.Step) {
 	if !s.Release {
 		for _, f := range []node.File{node.FileL3, node.FileMB} {
 			k := node.Knob{ControlGroup: s.Knob.ControlGroup, File: f}
-			if v := n.fresh(f); now[k] == nil && v != nil {
+			if v := n.newGroupValue(f); now[k] == nil && v != nil {
 				now[k] = v
 			}
 		}
 		if before[s.Knob] == nil {
-			before[s.Knob] = n.fresh(s.Knob.File)
+			before[s.Knob] = n.newGroupValue(s.Knob.File)
 		}
 		return
 	}
@@ -125,8 +125,8 @@ func (n *scene) divided(s plan.Step) {
 	maps.DeleteFunc(now, func(k node.Knob, _ node.Value) bool { return k.ControlGroup == s.Knob.ControlGroup })
 }
 
-// fresh returns the value of a new control group.
-func (n *scene) fresh(f node.File) node.Value {
+// newGroupValue returns the value of a new control group.
+func (n *scene) newGroupValue(f node.File) node.Value {
 	r := n.snap.Resctrl
 	by := map[node.CacheID]uint64{}
 	switch {

@@ -26,17 +26,17 @@ func (n *scene) makeIO(p node.CgroupPath) {
 // readDevice adds a block device, or replaces the device of this name.
 func (n *scene) readDevice(t *testing.T, f []string) {
 	t.Helper()
-	id := must(t, word{"device", f[1]}, unit.ParseDevice)
+	id := mustParse(t, word{"device", f[1]}, unit.ParseDevice)
 	d := node.BlockDevice{Name: f[0], ID: id, Disk: id}
 	for _, w := range words(strings.Join(f[2:], " ")) {
 		switch w.key {
 		case "of":
-			d.Disk = must(t, w, unit.ParseDevice)
+			d.Disk = mustParse(t, w, unit.ParseDevice)
 		case "mapped":
 			d.Mapped = w.val
 		case "on":
 			for _, below := range strings.Split(w.val, ",") {
-				d.Below = append(d.Below, must(t, word{w.key, below}, unit.ParseDevice))
+				d.Below = append(d.Below, mustParse(t, word{w.key, below}, unit.ParseDevice))
 			}
 		case "bfq":
 			d.Weighs = node.FileBFQWeight
@@ -83,11 +83,11 @@ func (n *scene) readBlock(t *testing.T, f []string) {
 		case "group":
 			b.VolumeGroup = true
 		case "rbps", "wbps", "riops", "wiops":
-			*map[string]*int64{"rbps": &b.ReadBPS, "wbps": &b.WriteBPS, "riops": &b.ReadIOPS, "wiops": &b.WriteIOPS}[w.key] = must(t, w, rate)
+			*map[string]*int64{"rbps": &b.ReadBPS, "wbps": &b.WriteBPS, "riops": &b.ReadIOPS, "wiops": &b.WriteIOPS}[w.key] = mustParse(t, w, rate)
 		case "weight":
-			b.WeightPercent = must(t, w, percent)
+			b.WeightPercent = mustParse(t, w, percent)
 		case "latency":
-			b.Latency = must(t, w, time.ParseDuration)
+			b.Latency = mustParse(t, w, time.ParseDuration)
 		default:
 			t.Fatalf("scenario word %q: unknown", w.key)
 		}

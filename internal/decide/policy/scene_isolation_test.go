@@ -39,7 +39,7 @@ func (n *scene) readIsolation(t *testing.T, verb, rest string) {
 	case "foreign":
 		n.snap.Isolation.Foreign = strings.TrimPrefix(what, "-")
 	case "cookies":
-		n.snap.Isolation.Cookies = must(t, word{verb, what}, number)
+		n.snap.Isolation.Cookies = mustParse(t, word{verb, what}, number)
 	case "ask":
 		n.snap.Isolation.Request = node.Request{At: n.snap.At, Mechanism: node.Mechanism(strings.TrimPrefix(what, "auto"))}
 	case "sees":
@@ -47,9 +47,9 @@ func (n *scene) readIsolation(t *testing.T, verb, rest string) {
 	}
 }
 
-// sees adds the run time of LS on each CPU to the counters, if
+// countRunTime adds the run time of LS on each CPU to the counters, if
 // there are such counters.
-func (n *scene) sees() {
+func (n *scene) countRunTime() {
 	if n.snap.Isolation.LSOn == nil {
 		return
 	}
@@ -81,9 +81,9 @@ func (n *scene) configureIsolation(t *testing.T, w word) bool {
 	case "trials":
 		c.NoTrials = w.val == "off"
 	case "hold":
-		c.Hold = node.Some(must(t, w, time.ParseDuration))
+		c.Hold = node.Some(mustParse(t, w, time.ParseDuration))
 	case "headroom":
-		c.Headroom = node.Some(must(t, w, number))
+		c.Headroom = node.Some(mustParse(t, w, number))
 	case "slices":
 		c.SlicesUnmanaged = w.val == "kept"
 	case "identity":
@@ -91,7 +91,7 @@ func (n *scene) configureIsolation(t *testing.T, w word) bool {
 		if c.Identity == nil {
 			c.Identity = map[node.Class]node.Identity{}
 		}
-		c.Identity[node.Class(class)] = node.Identity(must(t, word{w.key, level}, number))
+		c.Identity[node.Class(class)] = node.Identity(mustParse(t, word{w.key, level}, number))
 	default:
 		return false
 	}
@@ -131,17 +131,17 @@ func (n *scene) showIsolation() {
 			now[k] = v
 		}
 	}
-	show(node.Knob{File: node.FileScheduler}, node.Scheduler{}, can.Can(node.FeatureSchedExt))
-	show(node.Knob{File: node.FileSchedulerCap}, node.SchedulerCap{}, can.Can(node.FeatureSchedExt))
+	show(node.Knob{File: node.FileScheduler}, node.Scheduler{}, can.Has(node.FeatureSchedExt))
+	show(node.Knob{File: node.FileSchedulerCap}, node.SchedulerCap{}, can.Has(node.FeatureSchedExt))
 	for k := range now {
 		if k.File != node.FileCPUWeight {
 			continue
 		}
 		show(node.Knob{Cgroup: k.Cgroup, File: node.FileIdentity}, node.IdentityNone, can.CanMark())
-		show(node.Knob{Cgroup: k.Cgroup, File: node.FilePolicy}, node.ThreadsNormal, can.Can(node.FeatureSchedExt))
-		show(node.Knob{Cgroup: k.Cgroup, File: node.FileSchedulerGroup}, node.SchedulerGroup{}, can.Can(node.FeatureSchedExt))
-		show(node.Knob{Cgroup: k.Cgroup, File: node.FileCookie}, node.ThreadsNormal, can.Can(node.FeatureCoreSched))
-		show(node.Knob{Cgroup: k.Cgroup, File: node.FileSlice}, node.ThreadsNormal, can.Can(node.FeatureEEVDFSlice))
+		show(node.Knob{Cgroup: k.Cgroup, File: node.FilePolicy}, node.ThreadsNormal, can.Has(node.FeatureSchedExt))
+		show(node.Knob{Cgroup: k.Cgroup, File: node.FileSchedulerGroup}, node.SchedulerGroup{}, can.Has(node.FeatureSchedExt))
+		show(node.Knob{Cgroup: k.Cgroup, File: node.FileCookie}, node.ThreadsNormal, can.Has(node.FeatureCoreSched))
+		show(node.Knob{Cgroup: k.Cgroup, File: node.FileSlice}, node.ThreadsNormal, can.Has(node.FeatureEEVDFSlice))
 	}
 }
 
@@ -159,10 +159,10 @@ func (n *scene) selection() []string {
 	return lines
 }
 
-// yields reports whether a cgroup or one of its ancestors is idle or has the
+// isYielding reports whether a cgroup or one of its ancestors is idle or has the
 // least weight.
-func (n *scene) yields(p node.CgroupPath) bool {
-	least := node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Rounded(n.snap.Knobs.Kernel)
+func (n *scene) isYielding(p node.CgroupPath) bool {
+	least := node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Round(n.snap.Knobs.Kernel)
 	for ; p != ""; p = p.Parent() {
 		v, _ := n.snap.Knobs.Now[node.Knob{Cgroup: p, File: node.FileCPUWeight}].(node.CPUWeight)
 		if v.Idle || v == least {
@@ -213,12 +213,12 @@ func (n *scene) wrongIsolation() string {
 			switch inside := k.Cgroup != "" && k.Cgroup.Contains(w.Cgroup); {
 			case inside && w.Class != node.BE && (v == node.Value(node.ThreadsBE) || v == node.Value(node.IdentityBE)):
 				return fmt.Sprintf("%v is %v with the %s work %s in it", k, v, w.Class, w.ID)
-			case inside && w.Class == node.BE && v.Narrower(node.IdentityNone) > 0:
+			case inside && w.Class == node.BE && v.CompareWidth(node.IdentityNone) > 0:
 				return fmt.Sprintf("%v is %v with the best-effort work %s in it", k, v, w.ID)
 			}
 		}
 		for _, w := range n.snap.Workloads {
-			if v == node.Value(node.ThreadsBE) && k.Cgroup.Contains(w.Cgroup) && !n.yields(w.Cgroup) {
+			if v == node.Value(node.ThreadsBE) && k.Cgroup.Contains(w.Cgroup) && !n.isYielding(w.Cgroup) {
 				return fmt.Sprintf("%v is %v, and neither %s nor a cgroup above it is idle", k, v, w.Cgroup)
 			}
 		}
@@ -237,7 +237,7 @@ func (n *scene) wrongIsolation() string {
 		return ""
 	}
 	for _, m := range facts.LayoutOf(n.snap).IdleCgroups(n.snap) {
-		idle := n.snap.Capabilities.Can(node.FeatureCPUIdle) && c.Means != node.FeatureCPUWeight && n.state.Selector.Status.Mechanism != node.MechanismWeight
+		idle := n.snap.Capabilities.Has(node.FeatureCPUIdle) && c.Means != node.FeatureCPUWeight && n.state.Selector.Status.Mechanism != node.MechanismWeight
 		if v := now[node.Knob{Cgroup: m, File: node.FileCPUWeight}].(node.CPUWeight); idle != v.Idle {
 			return fmt.Sprintf("%s has the weight %v with the mechanism %q", m, v, n.state.Selector.Status.Mechanism)
 		}

@@ -28,7 +28,7 @@ func (p *spell) readThreads(t *testing.T, w word) {
 // misfits prints the misfits of the last tick.
 func (n *scene) misfits() []string {
 	var lines []string
-	found := n.state.Misfits.Found()
+	found := n.state.Misfits.Misfits()
 	for _, id := range slices.Sorted(maps.Keys(found)) {
 		m := found[id]
 		lines = append(lines, fmt.Sprintf("%s for %v (%s): %s", id, n.snap.At.Sub(m.Since).Round(time.Second), m.Kind, m.Text),

@@ -37,13 +37,13 @@ func (n *scene) readPart(t *testing.T, line string, f []string) {
 	for _, v := range words(strings.Join(f[2:], " ")) {
 		switch v.key {
 		case "limit":
-			p.CPULimit = node.Some(must(t, v, unit.ParseMilliCPU))
+			p.CPULimit = node.Some(mustParse(t, v, unit.ParseMilliCPU))
 		case "request":
-			p.MemoryRequest = node.Some(must(t, v, unit.ParseBytes))
+			p.MemoryRequest = node.Some(mustParse(t, v, unit.ParseBytes))
 		case "memory":
-			p.MemoryLimit = node.Some(must(t, v, unit.ParseBytes))
+			p.MemoryLimit = node.Some(mustParse(t, v, unit.ParseBytes))
 		case "weight":
-			p.Weight = node.Some(must(t, v, shares))
+			p.Weight = node.Some(mustParse(t, v, shares))
 		default:
 			t.Fatalf("scenario word %q: unknown", v.key)
 		}
@@ -67,27 +67,27 @@ func (n *scene) readOwner(t *testing.T, line string, f []string) {
 		case "burst":
 			b.Policy = v.val
 		case "save":
-			b.CPUPercent = node.Some(must(t, v, percent))
+			b.CPUPercent = node.Some(mustParse(t, v, percent))
 		case "borrow":
-			b.QuotaPercent = node.Some(must(t, v, percent))
+			b.QuotaPercent = node.Some(mustParse(t, v, percent))
 		case "for":
-			b.PeriodSeconds = node.Some(int64(must(t, v, time.ParseDuration) / time.Second))
+			b.PeriodSeconds = node.Some(int64(mustParse(t, v, time.ParseDuration) / time.Second))
 		case "own":
 			m.OwnOnly = true
 		case "min":
-			m.MinPercent = node.Some(must(t, v, percent))
+			m.MinPercent = node.Some(mustParse(t, v, percent))
 		case "low":
-			m.LowPercent = node.Some(must(t, v, percent))
+			m.LowPercent = node.Some(mustParse(t, v, percent))
 		case "high":
-			m.ThrottlingPercent = node.Some(must(t, v, percent))
+			m.ThrottlingPercent = node.Some(mustParse(t, v, percent))
 		case "identity":
-			w.Overrides.Identity = node.Some(node.Identity(must(t, v, number)))
+			w.Overrides.Identity = node.Some(node.Identity(mustParse(t, v, number)))
 		case "spared":
 			w.Overrides.EvictionExemptFrom = strings.Split(v.val, ",")
 		case "rank":
-			w.EvictionPriority = must(t, v, number)
+			w.EvictionPriority = mustParse(t, v, number)
 		case "sub":
-			w.SubPriority = must(t, v, number)
+			w.SubPriority = mustParse(t, v, number)
 		case "unlabelled":
 			w.Unlabelled = true
 		case "daemon":
@@ -97,16 +97,16 @@ func (n *scene) readOwner(t *testing.T, line string, f []string) {
 		case "starting":
 			w.Starting = true
 		case "default":
-			w.DefaultPriority = must(t, v, number)
+			w.DefaultPriority = mustParse(t, v, number)
 		case "limit":
-			w.CPULimit = node.Some(must(t, v, unit.ParseMilliCPU))
+			w.CPULimit = node.Some(mustParse(t, v, unit.ParseMilliCPU))
 		case "memory":
-			w.MemoryLimit = node.Some(must(t, v, unit.ParseBytes))
+			w.MemoryLimit = node.Some(mustParse(t, v, unit.ParseBytes))
 		case "l3":
 			from, to, _ := strings.Cut(v.val, "-")
-			w.Overrides.Cache.Start, w.Overrides.Cache.End = node.Some(must(t, word{"l3", from}, percent)), node.Some(must(t, word{"l3", to}, percent))
+			w.Overrides.Cache.Start, w.Overrides.Cache.End = node.Some(mustParse(t, word{"l3", from}, percent)), node.Some(mustParse(t, word{"l3", to}, percent))
 		case "mb":
-			w.Overrides.Cache.Bandwidth = node.Some(must(t, v, percent))
+			w.Overrides.Cache.Bandwidth = node.Some(mustParse(t, v, percent))
 		case "block":
 			name, of, _ := strings.Cut(v.val, ":")
 			n.readBlock(t, append([]string{"?", name}, strings.Split(of, ",")...))

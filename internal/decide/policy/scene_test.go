@@ -133,7 +133,7 @@ type spell struct {
 func (n *scene) pass(p spell) {
 	n.snap.At, n.snap.SLOViolated = n.snap.At.Add(p.every), p.violated
 	n.busy = maps.Clone(n.busy)
-	n.wait(append(n.lawful(p.every), p.waits...))
+	n.wait(append(n.waitsByLaw(p.every), p.waits...))
 	for id, more := range p.throttled {
 		n.ran[id] = [2]int64{n.ran[id][0] + more[0], n.ran[id][1] + more[1]}
 	}
@@ -186,8 +186,8 @@ func (n *scene) pass(p spell) {
 		}
 		n.snap.Workloads[i] = w
 	}
-	n.charged()
-	n.sees()
+	n.applyCharges()
+	n.countRunTime()
 }
 
 // decide makes a decision and applies all steps.
@@ -213,7 +213,7 @@ func (n *scene) decide(t testing.TB) []plan.Step {
 			delete(n.snap.Knobs.Before, s.Knob)
 		}
 		n.snap.Knobs.Now[s.Knob] = s.To
-		n.divided(s)
+		n.applyDivision(s)
 	}
 	if wrong := n.wrongIsolation(); wrong != "" {
 		t.Error(wrong)
@@ -246,7 +246,7 @@ func (n *scene) refusal(s plan.Step) string {
 				return fmt.Sprintf("%v is not within %v", c, p)
 			}
 		case node.CPUMax:
-			if c := child.(node.CPUMax); facts.IsQuota(c) && facts.IsQuota(p) && c.Narrower(p) > 0 {
+			if c := child.(node.CPUMax); facts.IsQuota(c) && facts.IsQuota(p) && c.CompareWidth(p) > 0 {
 				return fmt.Sprintf("%v is more than %v", c, p)
 			}
 		}

@@ -39,17 +39,18 @@ func (n *scene) readTrial(t *testing.T, f []string) {
 	}
 	count, length, _ := strings.Cut(f[1], "*")
 	x := law{factor: map[node.Mechanism]float64{}}
-	x.count = must(t, word{f[0], count}, func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) })
-	x.length = must(t, word{f[0], length}, time.ParseDuration)
+	x.count = mustParse(t, word{f[0], count}, func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) })
+	x.length = mustParse(t, word{f[0], length}, time.ParseDuration)
 	for _, w := range words(strings.Join(f[2:], " ")) {
-		x.factor[node.Mechanism(w.key)] = must(t, w, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
+		x.factor[node.Mechanism(w.key)] = mustParse(t, w, func(s string) (float64, error) { return strconv.ParseFloat(s, 64) })
 	}
 	n.laws[id] = x
 }
 
-// lawful returns the waits that the laws give for a spell. They differ a little
-// from second to second, because without differences their variance would be 0.
-func (n *scene) lawful(every time.Duration) []waiting {
+// waitsByLaw returns the waits that the laws give for a spell. They differ a
+// little from second to second, because without differences their variance
+// would be 0.
+func (n *scene) waitsByLaw(every time.Duration) []waiting {
 	var all []waiting
 	for _, id := range slices.Sorted(maps.Keys(n.laws)) {
 		x := n.laws[id]

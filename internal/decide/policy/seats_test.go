@@ -90,7 +90,7 @@ func (n *scene) checkSeats(t *testing.T, seed uint64) {
 // the same name.
 func (n *scene) readSlice(t *testing.T, w word) {
 	t.Helper()
-	one := must(t, w, func(text string) (s slice.Slice, err error) {
+	one := mustParse(t, w, func(text string) (s slice.Slice, err error) {
 		i := strings.IndexByte(text, ':')
 		if i < 0 {
 			return s, fmt.Errorf("slice %q: want NAME:COUNTxCPUS", text)

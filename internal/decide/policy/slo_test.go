@@ -37,11 +37,11 @@ func readWaiting(t *testing.T, w word) waiting {
 	}
 	for _, part := range strings.Split(w.val, ",") {
 		first, length, _ := strings.Cut(part, map[string]string{"waits": "*", "turns": "*", "for": ":"}[kind])
-		d := must(t, word{w.key, length}, time.ParseDuration)
+		d := mustParse(t, word{w.key, length}, time.ParseDuration)
 		if kind == "for" {
 			all.whose[node.WorkloadID(first)] = d
 		} else {
-			all.counts[d] = must(t, word{w.key, first}, func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) })
+			all.counts[d] = mustParse(t, word{w.key, first}, func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) })
 		}
 	}
 	return all
@@ -54,7 +54,7 @@ func (n *scene) setObjective(t *testing.T, line string, f []string) {
 	}
 	want := node.Maybe[time.Duration]{}
 	if f[1] != "-" {
-		want = node.Some(must(t, word{f[0], f[1]}, time.ParseDuration))
+		want = node.Some(mustParse(t, word{f[0], f[1]}, time.ParseDuration))
 	}
 	for i, w := range n.snap.Workloads {
 		if string(w.ID) == f[0] {

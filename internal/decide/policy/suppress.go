@@ -35,10 +35,10 @@ func (c Suppress) KeepPercent() unit.Percent {
 	return c.MinPercent
 }
 
-// while returns the strategy that applies during a back-off. If there is no
-// threshold, BE has no bound until an objective is missed because of it. Then
-// the back-off begins with all the CPU that other work leaves.
-func (c Suppress) while(g cpuBackOff) Suppress {
+// strategyDuring returns the strategy that applies during a back-off. If there
+// is no threshold, BE has no bound until an objective is missed because of it.
+// Then the back-off begins with all the CPU that other work leaves.
+func (c Suppress) strategyDuring(g cpuBackOff) Suppress {
 	if !c.Enable && g.Permille > 0 {
 		c.Enable, c.ThresholdPercent = true, 100
 	}
@@ -58,30 +58,31 @@ const (
 // whole CPUs: one of 20 CPUs is 5 % of the capacity, and steps of this size are fine enough.
 const cpusetFrom = 20
 
-// suppress owns cpu.max and cpuset.cpus of the contention roots of BE. On cgroup v1 it
-// also owns cpuset.cpus below them. It limits BE to its budget minus the back-off, by a
-// quota or by a set of CPUs. It always keeps BE off the reserved CPUs. As far as the
-// minimum of BE allows, it also keeps BE off the siblings of LS work (beside). The
-// first result is the growth that remains for the next call.
+// suppress owns cpu.max and cpuset.cpus of the contention roots of BE. On
+// cgroup v1 it also owns cpuset.cpus below them. It limits BE to its budget
+// minus the back-off, by a quota or by a set of CPUs. It always keeps BE off
+// the reserved CPUs. As far as the minimum of BE allows, it also keeps BE off
+// the siblings of LS work (avoid). The first result is the growth that remains
+// for the next call.
 func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, u facts.Use, g cpuBackOff, own hold.Grants, beside []unit.CPU, seated unit.CPUSet, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
 	if len(l.Roots) == 0 {
 		return 0, nil
 	}
-	c = c.while(g)
-	x := suppressor{Suppress: c, Pool: pool, Layout: l, use: u, snap: s, cpus: pool.Counted(s), tops: topsOf(l, s), chain: chainOf(l, s), own: own, beside: beside, seated: seated}
+	c = c.strategyDuring(g)
+	x := suppressor{Suppress: c, Pool: pool, Layout: l, use: u, snap: s, cpus: pool.Counted(s), tops: topsOf(l, s), chain: chainOf(l, s), own: own, avoid: beside, seated: seated}
 	switch {
 	case !c.Enable:
 		_, sets := x.keepOff(plan.Release, "CPU suppress is off")
-		return 0, append(x.unbounded("CPU suppress is off"), sets...)
+		return 0, append(x.removeBound("CPU suppress is off"), sets...)
 	case u.Elapsed <= 0:
 		// The first snapshot of an agent has no rates. The knobs keep their
 		// present values until the next snapshot.
 		_, sets := x.keepOff(plan.Abstain, noRate)
 		return saved, append(x.abstain(), sets...)
 	}
-	x.budget = budgetOf(c, pool, u, s, x.cpus).beside(c, pool, u, s, x.cpus, own).less(g)
-	whole := x.bySet()
-	if whole && x.contested(node.FileCPUMax) {
+	x.budget = budgetOf(c, pool, u, s, x.cpus).limitToCPUs(c, pool, u, s, x.cpus, own).subtract(g)
+	whole := x.limitsBySet()
+	if whole && x.isContested(node.FileCPUMax) {
 		x.reason = "another component keeps writing the quota, so whole CPUs limit BE; " + x.reason
 	}
 	if x.gain = x.save(saved, u.Elapsed, whole); s.SLOViolated {
@@ -104,9 +105,9 @@ func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, 
 
 const noRate = "no rate yet"
 
-// held returns the reason why BE gets less than its budget or does not grow;
-// empty: there is none.
-func (x *suppressor) held() string {
+// holdReason returns the reason why BE gets less than its budget or does not
+// grow; empty: there is none.
+func (x *suppressor) holdReason() string {
 	if x.snap.SLOViolated {
 		return "; a service waits: BE does not grow now"
 	}
@@ -125,18 +126,18 @@ type suppressor struct {
 	tops  map[node.CgroupPath]top
 	chain []link
 	own   hold.Grants
-	// beside are the CPUs that BE should avoid. If the minimum of BE needs some
+	// avoid are the CPUs that BE should avoid. If the minimum of BE needs some
 	// of them, BE gets them back in the order of this list.
-	beside []unit.CPU
+	avoid  []unit.CPU
 	seated unit.CPUSet // CPUs that work with seats could use in the tick before
 }
 
-// bySet reports whether a set of CPUs limits BE. If not, a quota does.
+// limitsBySet reports whether a set of CPUs limits BE. If not, a quota does.
 //
 // If another component writes one of the two knobs again and again, the other
 // knob limits BE. Otherwise BE would have no limit during such a conflict.
-func (x *suppressor) bySet() bool {
-	quota, sets := x.contested(node.FileCPUMax), x.contested(node.FileCPUs)
+func (x *suppressor) limitsBySet() bool {
+	quota, sets := x.isContested(node.FileCPUMax), x.isContested(node.FileCPUs)
 	small := x.Policy == SuppressQuota || (x.Policy != SuppressCPUSet && x.cpus.Len() < cpusetFrom)
 	if x.CPUSetsManagedExternally || sets && !quota || small && (sets || !quota) {
 		return false
@@ -149,15 +150,15 @@ func (x *suppressor) bySet() bool {
 	return true
 }
 
-// contested reports whether another component writes this knob of a contention
+// isContested reports whether another component writes this knob of a contention
 // root again and again.
-func (x *suppressor) contested(f node.File) bool {
+func (x *suppressor) isContested(f node.File) bool {
 	return slices.ContainsFunc(x.Roots, func(m node.CgroupPath) bool { return contest.Contested(x.snap, node.Knob{Cgroup: m, File: f}) })
 }
 
-// unbounded removes the bound of BE: it releases the quota of each contention
+// removeBound removes the bound of BE: it releases the quota of each contention
 // root, or sets it to the CPU limit of its workload.
-func (x *suppressor) unbounded(reason string) []plan.Want {
+func (x *suppressor) removeBound(reason string) []plan.Want {
 	var wants []plan.Want
 	for _, m := range x.Roots {
 		w := x.quotaWant(m)

@@ -34,8 +34,8 @@ func TestAContestedQuotaIsReplacedBySets(t *testing.T) {
 			s.Conflicts = append(s.Conflicts, node.WriteConflict{Knob: node.Knob{Cgroup: "be", File: f}, Wrote: now, Found: found})
 		}
 		x := suppressor{Suppress: Suppress{Enable: true, Policy: c.policy}, Layout: facts.Layout{Roots: []node.CgroupPath{"be"}}, snap: s, cpus: unit.CPUSetOf(0, 1)}
-		if x.bySet() != c.bySet {
-			t.Errorf("policy %q, contested %v: by set %v", c.policy, c.contests, x.bySet())
+		if x.limitsBySet() != c.bySet {
+			t.Errorf("policy %q, contested %v: by set %v", c.policy, c.contests, x.limitsBySet())
 		}
 	}
 }

@@ -12,19 +12,20 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// reached is a share of the bound of BE, in percent. If BE uses at least that
-// much, the bound counts as holding BE back. A quota is used in parts of a
+// reachedShare is a share of the bound of BE, in percent. If BE uses at least
+// that much, the bound counts as holding BE back. A quota is used in parts of a
 // period, so BE that wants more uses a little less than all of it.
-const reached = 95
+const reachedShare = 95
 
 // A Watermark is what cpuSuppressThresholdPercent has cost since Since. The
 // zero Watermark says that there is no threshold.
 type Watermark struct {
 	Percent unit.Percent `json:"threshold_percent"`
-	// Since is when the count began: when the agent started, or when the
-	// threshold changed last.
+	// Since is the time at which the count began: the start of the agent, or
+	// the last change of the threshold.
 	Since time.Time `json:"since"`
-	// Counted is for how long since then BE ran and its use was known.
+	// Counted is the time since Since during which BE ran and its use was
+	// known.
 	Counted time.Duration `json:"counted_ns"`
 	// Reached is the part of Counted in which BE used all that the threshold
 	// allowed.
@@ -35,8 +36,8 @@ type Watermark struct {
 	Withheld time.Duration `json:"withheld_ns"`
 }
 
-// On reports whether there is a threshold.
-func (w Watermark) On() bool { return !w.Since.IsZero() }
+// HasThreshold reports whether there is a threshold.
+func (w Watermark) HasThreshold() bool { return !w.Since.IsZero() }
 
 // Average is Withheld as a mean over the counted time.
 func (w Watermark) Average() unit.MilliCPU {
@@ -83,7 +84,7 @@ func (w Watermark) Follow(t Tick, s node.Snapshot) Watermark {
 	if elapsed <= 0 || elapsed > facts.LongestGap {
 		return w
 	}
-	idle, known := t.idle(s)
+	idle, known := t.idleCPU(s)
 	used, held := t.roots(s)
 	if !known || used == 0 {
 		return w
@@ -96,8 +97,8 @@ func (w Watermark) Follow(t Tick, s node.Snapshot) Watermark {
 	return w
 }
 
-// idle returns how much of the CPUs that BE may use is idle.
-func (t Tick) idle(s node.Snapshot) (unit.MilliCPU, bool) {
+// idleCPU returns how much of the CPUs that BE may use is idle.
+func (t Tick) idleCPU(s node.Snapshot) (unit.MilliCPU, bool) {
 	var room unit.CPUSet
 	for _, m := range t.Layout.Roots {
 		room = room.Union(facts.RoomOf(s.Knobs, m, t.CPUs))
@@ -135,7 +136,7 @@ func (t Tick) roots(s node.Snapshot) (all unit.MilliCPU, held bool) {
 		if limit, has := own[m]; has && limit <= may {
 			continue // its own limit bounds it
 		}
-		if bounded && used[m]*100 >= may*reached {
+		if bounded && used[m]*100 >= may*reachedShare {
 			held = true
 		}
 	}

@@ -99,7 +99,7 @@ func TestAThresholdCostsWhatStaysIdleWhileBEIsHeldBack(t *testing.T) {
 				c.percent, c.duration = 65, time.Duration(i)*time.Second
 				w = c.follow(w)
 			}
-			if w.Reached != c.reached || w.Withheld != c.withheld || w.Counted != c.counted || !w.Since.Equal(noon) || !w.On() {
+			if w.Reached != c.reached || w.Withheld != c.withheld || w.Counted != c.counted || !w.Since.Equal(noon) || !w.HasThreshold() {
 				t.Errorf("%+v, want reached %v, withheld %v, counted %v", w, c.reached, c.withheld, c.counted)
 			}
 		})
@@ -133,7 +133,7 @@ func TestThePriceIsSaidWithTheClaimThatDoesNotHold(t *testing.T) {
 			}
 		}
 	}
-	if (Watermark{}).On() {
+	if (Watermark{}).HasThreshold() {
 		t.Error("without a threshold there is a watermark")
 	}
 }

@@ -67,8 +67,8 @@ func (st State) claims(in Input, places slice.Places) ([]claim, unit.CPUSet) {
 	return all, union
 }
 
-// all (the method) returns the workloads of a claim.
-func (c claim) all() iter.Seq[*node.Workload] {
+// members returns the workloads of a claim.
+func (c claim) members() iter.Seq[*node.Workload] {
 	return func(yield func(*node.Workload) bool) {
 		if !yield(c.work) {
 			return
@@ -81,14 +81,14 @@ func (c claim) all() iter.Seq[*node.Workload] {
 	}
 }
 
-// kept reports whether the claim has exactly the seats that it demands.
-func (c claim) kept() bool { return c.have.Len() == c.cpus }
+// isComplete reports whether the claim has exactly the seats that it demands.
+func (c claim) isComplete() bool { return c.have.Len() == c.cpus }
 
 func compareKept(a, b claim) int {
 	switch {
-	case a.kept() == b.kept():
+	case a.isComplete() == b.isComplete():
 		return 0
-	case a.kept():
+	case a.isComplete():
 		return -1
 	}
 	return 1

@@ -36,17 +36,17 @@ type Config struct {
 func (c Config) on() bool { return c.Enable || len(c.Slices) > 0 }
 
 const (
-	// calm is how long the demand must fit before work gets seats again.
-	calm = 10 * time.Second
+	// calmTime is how long the demand must fit before work gets seats again.
+	calmTime = 10 * time.Second
 	// room says how much room there must be during that time: 1/room of the
 	// CPUs must be free.
 	room = 10
-	// busy and leave are loads of LS work on a core. A new seat avoids a core
-	// with at least the first load. A seat moves away from a core only at the
-	// second load. This one is higher, so that a load near one of them does not
-	// move seats to and fro.
-	busy  unit.MilliCPU = 250
-	leave unit.MilliCPU = 600
+	// busyLoad and leave are loads of LS work on a core. A new seat avoids a
+	// core with at least the first load. A seat moves away from a core only at
+	// the second load. This one is higher, so that a load near one of them does
+	// not move seats to and fro.
+	busyLoad unit.MilliCPU = 250
+	leave    unit.MilliCPU = 600
 	// tries is the maximum number of workloads for which one call looks for
 	// better CPUs.
 	tries = 4
@@ -63,8 +63,8 @@ type State struct {
 	// May are all CPUs that the workloads with seats may use, taken together.
 	May unit.CPUSet `json:"may,omitzero"`
 	// Pooled says that the demand exceeds the CPUs, and all work shares them.
-	// Fits is since when the demand has been small enough again. It is zero if
-	// the demand is not small enough.
+	// Fits is the time since which the demand has been small enough again;
+	// zero: it is too large.
 	Pooled bool      `json:"pooled,omitempty"`
 	Fits   time.Time `json:"fits,omitzero"`
 }
@@ -131,9 +131,9 @@ func (st State) Decide(in Input) (State, Grants) {
 	next.May, next.In = may, places
 	r := round{Input: in, grants: make(Grants, len(claims))}
 	if next.Pooled {
-		how := fmt.Sprintf("%s demands %s and may use %s: all share them", in.demanding(), facts.CountCPUs(demandOf(claims)), facts.CountCPUs(may.Len()))
+		how := fmt.Sprintf("%s demands %s and may use %s: all share them", in.nameWork(), facts.CountCPUs(demandOf(claims)), facts.CountCPUs(may.Len()))
 		for _, c := range claims {
-			for w := range c.all() {
+			for w := range c.members() {
 				limit, _ := limitOf(w, in.Snap.Knobs)
 				r.grants[w.ID] = Grant{Limit: limit, How: how}
 			}
@@ -156,8 +156,8 @@ func (st State) Decide(in Input) (State, Grants) {
 	return next, r.grants
 }
 
-// demanding names the work that demands CPUs.
-func (c Config) demanding() string {
+// nameWork names the work that demands CPUs.
+func (c Config) nameWork() string {
 	switch {
 	case len(c.Slices) == 0:
 		return "work with a CPU limit"
@@ -199,7 +199,7 @@ func (st State) pool(claims []claim, cpus int, at time.Time) State {
 	if fits.IsZero() || fits.After(at) {
 		fits = at
 	}
-	if at.Sub(fits) >= calm {
+	if at.Sub(fits) >= calmTime {
 		return State{}
 	}
 	return State{Pooled: true, Fits: fits}
@@ -227,8 +227,9 @@ func coresOf(t node.Topology) cores {
 	return next
 }
 
-// of iterates over the CPUs of the core of c. There are none if c is offline.
-func (next cores) of(c unit.CPU) iter.Seq[unit.CPU] {
+// cpusOfCore iterates over the CPUs of the core of c. There are none if c is
+// offline.
+func (next cores) cpusOfCore(c unit.CPU) iter.Seq[unit.CPU] {
 	return func(yield func(unit.CPU) bool) {
 		if int(c) >= len(next) || next[c] < 0 {
 			return
@@ -241,10 +242,10 @@ func (next cores) of(c unit.CPU) iter.Seq[unit.CPU] {
 	}
 }
 
-// in counts the CPUs of the core of c that are in a set.
-func (next cores) in(set *unit.CPUSet, c unit.CPU) int {
+// countIn counts the CPUs of the core of c that are in a set.
+func (next cores) countIn(set *unit.CPUSet, c unit.CPU) int {
 	n := 0
-	for s := range next.of(c) {
+	for s := range next.cpusOfCore(c) {
 		if set.Has(s) {
 			n++
 		}
@@ -257,7 +258,7 @@ func (next cores) in(set *unit.CPUSet, c unit.CPU) int {
 func (r *round) seat(claims []claim) {
 	var open []claim
 	for _, c := range claims {
-		if c.kept() && c.have.Intersect(r.taken).Empty() {
+		if c.isComplete() && c.have.Intersect(r.taken).Empty() {
 			r.give(c, c.have)
 		} else {
 			open = append(open, c)
@@ -289,7 +290,7 @@ func (r *round) move(claims []claim) {
 		now := r.grants[c.work.ID].CPUs
 		r.taken = r.taken.Minus(now)
 		better := r.choose(*c, unit.CPUSet{})
-		if !better.Empty() && r.flaws(better, busy) < r.flaws(now, leave) {
+		if !better.Empty() && r.flaws(better, busyLoad) < r.flaws(now, leave) {
 			r.give(*c, better)
 			return
 		}
@@ -299,7 +300,7 @@ func (r *round) move(claims []claim) {
 
 func (r *round) anyCoreIsFree() bool {
 	for i := range r.Snap.Topology.CPUs {
-		if r.cores.in(&r.taken, r.Snap.Topology.CPUs[i].ID) == 0 {
+		if r.cores.countIn(&r.taken, r.Snap.Topology.CPUs[i].ID) == 0 {
 			return true
 		}
 	}
@@ -319,7 +320,7 @@ func (r *round) give(c claim, set unit.CPUSet) {
 	if n := set.Len(); n > 0 {
 		place = fmt.Sprintf(" is in %v, which has %s", c.at, facts.CountCPUs(n))
 	}
-	for w := range c.all() {
+	for w := range c.members() {
 		limit, limited := limitOf(w, r.Snap.Knobs)
 		g := Grant{CPUs: set, Limit: limit, Full: limited && !set.Empty() && unit.CPUs(set.Len()) <= limit}
 		g.How = string(w.ID) + place
@@ -353,7 +354,7 @@ func (r *round) choose(c claim, have unit.CPUSet) unit.CPUSet {
 		if cpus.Len() < c.cpus {
 			continue // Fit finds that out, too, but it then looks for the reason
 		}
-		for _, from := range [...]unit.CPUSet{r.quiet(cpus, have), cpus} {
+		for _, from := range [...]unit.CPUSet{r.quietCPUs(cpus, have), cpus} {
 			if from.Len() < c.cpus {
 				continue
 			}
@@ -368,12 +369,12 @@ func (r *round) choose(c claim, have unit.CPUSet) unit.CPUSet {
 }
 
 // oneOfEach returns one CPU of each core on which no other work has seats. If
-// the workload has a CPU of that core, this is the one.
+// the workload has a CPU of that core, oneOfEach returns that CPU.
 func (r *round) oneOfEach(free, have unit.CPUSet) unit.CPUSet {
 	var all unit.CPUSet
 	for _, from := range []unit.CPUSet{have.Intersect(free), free} {
 		for c := range from.All() {
-			if r.cores.in(&r.taken, c) == 0 && r.cores.in(&all, c) == 0 {
+			if r.cores.countIn(&r.taken, c) == 0 && r.cores.countIn(&all, c) == 0 {
 				all.Add(c)
 			}
 		}
@@ -381,12 +382,12 @@ func (r *round) oneOfEach(free, have unit.CPUSet) unit.CPUSet {
 	return all
 }
 
-// quiet returns the CPUs whose cores have little LS work, and the CPUs that the
-// workload already has.
-func (r *round) quiet(from, have unit.CPUSet) unit.CPUSet {
+// quietCPUs returns the CPUs whose cores have little LS work, and the CPUs that
+// the workload already has.
+func (r *round) quietCPUs(from, have unit.CPUSet) unit.CPUSet {
 	all := from.Intersect(have)
 	for c := range from.All() {
-		if r.load(c) < busy {
+		if r.load(c) < busyLoad {
 			all.Add(c)
 		}
 	}
@@ -396,7 +397,7 @@ func (r *round) quiet(from, have unit.CPUSet) unit.CPUSet {
 // load returns how much CPU the LS work on the core of a CPU uses.
 func (r *round) load(c unit.CPU) unit.MilliCPU {
 	var sum unit.MilliCPU
-	for s := range r.cores.of(c) {
+	for s := range r.cores.cpusOfCore(c) {
 		sum += r.Load[s]
 	}
 	return sum
@@ -408,7 +409,7 @@ func (r *round) flaws(set unit.CPUSet, load unit.MilliCPU) int {
 	n := 0
 	all := r.taken.Union(set)
 	for c := range set.All() {
-		if r.cores.in(&all, c) > 1 || r.load(c) >= load {
+		if r.cores.countIn(&all, c) > 1 || r.load(c) >= load {
 			n++
 		}
 	}

@@ -33,7 +33,7 @@ func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own
 	for i, w := range bounds {
 		x.at[w.Knob] = i
 	}
-	next, grants := st.Decide(Input{Config: c, May: x.may(pool.Counted(s), own), Load: x.load(pool.Counted(s), own, u), Map: own.Map, Snap: s})
+	next, grants := st.Decide(Input{Config: c, May: x.allowedCPUs(pool.Counted(s), own), Load: x.load(pool.Counted(s), own, u), Map: own.Map, Snap: s})
 	grants.find(s)
 	x.bounds = slices.Grow(x.bounds, len(grants))
 	for i := range s.Workloads {
@@ -57,10 +57,10 @@ func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own
 	return next, grants, x.bounds
 }
 
-// may returns the CPUs that each BE workload may use: those that
+// allowedCPUs returns the CPUs that each BE workload may use: those that
 // suppress gives its contention root, without CPUs that another workload owns.
 // A workload that contains another one, or shares its cgroup, is absent.
-func (x *seater) may(all unit.CPUSet, own hold.Grants) map[node.WorkloadID]unit.CPUSet {
+func (x *seater) allowedCPUs(all unit.CPUSet, own hold.Grants) map[node.WorkloadID]unit.CPUSet {
 	var owned unit.CPUSet
 	for _, set := range own.Of {
 		owned = owned.Union(set)

@@ -14,9 +14,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// batch adds BE work with a limit in the cgroup batch/ID. cpusets are the
+// addBatch adds BE work with a limit in the cgroup batch/ID. cpusets are the
 // cgroups of that work that have a cpuset.
-func batch(s *node.Snapshot, id node.WorkloadID, limit unit.MilliCPU, cpusets ...node.CgroupPath) {
+func addBatch(s *node.Snapshot, id node.WorkloadID, limit unit.MilliCPU, cpusets ...node.CgroupPath) {
 	p := node.CgroupPath("batch").Join(string(id))
 	s.Workloads = append(s.Workloads, node.Workload{ID: id, Class: node.BE, Cgroup: p, ContentionRoot: "batch", CPULimit: node.Some(limit)})
 	if s.Knobs.Now == nil {
@@ -46,7 +46,7 @@ func TestSeatsAvoidServicesThatAreNotCounted(t *testing.T) {
 		"it stays where all have services":    {shared: home, bound: rest, had: unit.CPUSetOf(4, 6), want: unit.CPUSetOf(4, 6)},
 	} {
 		s := node.Snapshot{At: time.Unix(1000, 0), Topology: machine(8)}
-		batch(&s, "enc", 2000)
+		addBatch(&s, "enc", 2000)
 		s.Workloads = append(s.Workloads, node.Workload{ID: "web", Class: node.LS, Cgroup: "web"}, node.Workload{ID: "db", Class: node.LS, Cgroup: "db"})
 		s.Knobs.Now[node.Knob{Cgroup: "db", File: node.FileCPUs}] = node.CPUs{Set: c.bound}
 		var own hold.Grants
@@ -75,9 +75,9 @@ func TestSeatsAvoidServicesThatAreNotCounted(t *testing.T) {
 func TestOnV1SeatsAreAtTheLowestCgroups(t *testing.T) {
 	s := node.Snapshot{At: time.Unix(1000, 0), Topology: machine(16)}
 	s.Knobs.Kernel.CgroupVersion = 1
-	batch(&s, "a", 2000, "batch/a/one", "batch/a/two", "batch/a/two/x/y")
-	batch(&s, "ab", 1000)
-	batch(&s, "none", 0, "batch/none/x")
+	addBatch(&s, "a", 2000, "batch/a/one", "batch/a/two", "batch/a/two/x/y")
+	addBatch(&s, "ab", 1000)
+	addBatch(&s, "none", 0, "batch/none/x")
 	s.Workloads[2].CPULimit = node.Maybe[unit.MilliCPU]{}
 	_, grants, wants := Wants(Config{Enable: true}, State{}, facts.Pool{}, facts.LayoutOf(s), facts.Use{}, hold.Grants{}, nil, s)
 	var at []string
@@ -112,7 +112,7 @@ func BenchmarkWantsOnV1(b *testing.B) {
 		for k := range 10 {
 			in = append(in, node.CgroupPath(fmt.Sprintf("batch/%s/c%d", id, k)))
 		}
-		batch(&s, id, unit.CPUs(1+i%3), in...)
+		addBatch(&s, id, unit.CPUs(1+i%3), in...)
 	}
 	l := facts.LayoutOf(s)
 	st, _, _ := Wants(Config{Enable: true}, State{}, facts.Pool{}, l, facts.Use{}, hold.Grants{}, nil, s)

@@ -36,8 +36,8 @@ type Place struct {
 // String names the worker in reasons.
 func (p Place) String() string { return "worker " + strconv.Itoa(p.Worker) + " of slice " + p.Slice }
 
-// In says in which worker something is. For nil it returns "".
-func (p *Place) In() string {
+// Suffix says in which worker something is. For nil it returns "".
+func (p *Place) Suffix() string {
 	if p == nil {
 		return ""
 	}

@@ -106,10 +106,10 @@ func TestAStatusShowsAllWorkers(t *testing.T) {
 	if len(st) != 1 || len(st[0].Workers) != 2 || fmt.Sprint(st[0].Workers[0].Work) != "[a1 a2]" || st[0].Workers[0].CPUs.Len() != 2 || len(st[0].Workers[1].Work) != 0 {
 		t.Errorf("%+v", st)
 	}
-	if p := PlaceOf(st, "a2"); p == nil || p.Worker != 1 || p.In() != ", in worker 1 of slice enc" {
+	if p := PlaceOf(st, "a2"); p == nil || p.Worker != 1 || p.Suffix() != ", in worker 1 of slice enc" {
 		t.Errorf("a2 is in %v", p)
 	}
-	if p := PlaceOf(st, "lost"); p.In() != "" {
+	if p := PlaceOf(st, "lost"); p.Suffix() != "" {
 		t.Errorf("a workload of no slice is in %v", p)
 	}
 }

@@ -93,8 +93,8 @@ func (x Tracker) Observe(s node.Snapshot) Tracker {
 	return next
 }
 
-// Missed lists the workloads whose SLO is violated now, worst first.
-func (x Tracker) Missed() []Miss {
+// Violations lists the workloads whose SLO is violated now, worst first.
+func (x Tracker) Violations() []Miss {
 	var ids []node.WorkloadID
 	for id, f := range x.Work {
 		if f.Missed {
@@ -143,12 +143,12 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, b bla
 	if f.At.After(at) { // f.At is from before a reboot; at itself would be a new miss
 		f.At = at.Add(-1)
 	}
-	d, ok := since(f.Delay, now)
+	d, ok := waitsBetween(f.Delay, now)
 	length := at.Sub(f.Since)
 	if f.Since.IsZero() || !ok || length < 0 || b.all < f.Waited || b.be < f.ByBE {
 		return f.begin(at, now, b)
 	}
-	if d.missed(want) && (!f.Missed || length >= LeastWindow) {
+	if d.isMissed(want) && (!f.Missed || length >= LeastWindow) {
 		f.Missed, f.At = true, at
 		f.Percent = int64(d.tail() * 100 / want)
 		f.Reason = fmt.Sprintf("%s waits %s, wants %v", w.ID, d.say(), want)
@@ -183,12 +183,12 @@ type spread struct {
 	before, after []uint64
 }
 
-// counted returns the number of waits in a bucket.
-func (d spread) counted(bucket int) int64 { return int64(d.after[bucket] - d.before[bucket]) }
+// countBucket returns the number of waits in a bucket.
+func (d spread) countBucket(bucket int) int64 { return int64(d.after[bucket] - d.before[bucket]) }
 
-// since returns the waits between two readings. It returns false if the
+// waitsBetween returns the waits between two readings. It returns false if the
 // readings do not fit together, for example after a reset of a counter.
-func since(before, after node.RunQueueDelay) (spread, bool) {
+func waitsBetween(before, after node.RunQueueDelay) (spread, bool) {
 	d := spread{sum: after.Sum.Or(0) - before.Sum.Or(0)}
 	if d.sum < 0 || len(before.Counts) != len(after.Counts) {
 		return spread{}, false
@@ -202,22 +202,22 @@ func since(before, after node.RunQueueDelay) (spread, bool) {
 		if n < before.Counts[i] {
 			return spread{}, false
 		}
-		d.waits += d.counted(i)
+		d.waits += d.countBucket(i)
 	}
 	return d, true
 }
 
-// missed reports whether more than 1 of 100 waits were longer than wanted. The
+// isMissed reports whether more than 1 of 100 waits were longer than wanted. The
 // histogram cannot tell apart the waits of a bucket. If some of them may be
 // longer than wanted, all of them count as longer.
-func (d spread) missed(want time.Duration) bool {
+func (d spread) isMissed(want time.Duration) bool {
 	if d.after == nil {
 		return d.waits >= enoughWaits && d.tail() > want
 	}
 	var long int64
 	for i := range d.after {
 		if node.DelayBound(i) > want+want/bucketSlack || i == len(d.after)-1 {
-			long += d.counted(i)
+			long += d.countBucket(i)
 		}
 	}
 	return 100*long > d.waits+100*chance
@@ -230,7 +230,7 @@ func (d spread) tail() time.Duration {
 	}
 	var longer int64
 	for i := len(d.after) - 1; i >= 0; i-- {
-		if longer += d.counted(i); 100*longer > d.waits {
+		if longer += d.countBucket(i); 100*longer > d.waits {
 			return node.DelayBound(i)
 		}
 	}
@@ -240,13 +240,13 @@ func (d spread) tail() time.Duration {
 // say describes the tail of the waits for a reason.
 func (d spread) say() string {
 	if d.after == nil {
-		return fmt.Sprintf("%v on average, so some %v (p99)", short(d.sum/time.Duration(max(d.waits, 1))), short(d.tail()))
+		return fmt.Sprintf("%v on average, so some %v (p99)", roundTime(d.sum/time.Duration(max(d.waits, 1))), roundTime(d.tail()))
 	}
-	return fmt.Sprintf("up to %v (p99)", short(d.tail()))
+	return fmt.Sprintf("up to %v (p99)", roundTime(d.tail()))
 }
 
-// short rounds a time so that it is easy to read in reasons.
-func short(t time.Duration) time.Duration {
+// roundTime rounds a time so that it is easy to read in reasons.
+func roundTime(t time.Duration) time.Duration {
 	switch {
 	case t >= 100*time.Millisecond:
 		return t.Round(time.Millisecond)

@@ -20,7 +20,7 @@ func spreadOf(waits map[time.Duration]uint64) spread {
 		}
 		d.Counts[b] += count
 	}
-	waited, ok := since(node.RunQueueDelay{Counts: make([]uint64, kernelBuckets)}, d)
+	waited, ok := waitsBetween(node.RunQueueDelay{Counts: make([]uint64, kernelBuckets)}, d)
 	if !ok {
 		panic("the readings do not fit together")
 	}
@@ -46,7 +46,7 @@ func TestTheHistogramDoesNotFlatter(t *testing.T) {
 			{nil, false},
 		} {
 			d := spreadOf(c.waits)
-			if got := d.missed(want); got != c.missed {
+			if got := d.isMissed(want); got != c.missed {
 				t.Errorf("wants %v: waits %v are missed: %v", want, c.waits, got)
 			}
 			if c.missed && d.tail() <= want {
@@ -54,7 +54,7 @@ func TestTheHistogramDoesNotFlatter(t *testing.T) {
 			}
 		}
 	}
-	if got := spreadOf(map[time.Duration]uint64{100 * time.Hour: 3}); !got.missed(time.Hour) {
+	if got := spreadOf(map[time.Duration]uint64{100 * time.Hour: 3}); !got.isMissed(time.Hour) {
 		t.Error("waits beyond the last bucket are short")
 	}
 }
@@ -63,10 +63,10 @@ func TestTheHistogramDoesNotFlatter(t *testing.T) {
 // ms, which 99 of 100 waits must not exceed.
 func TestAMeanIsJudgedByItsTail(t *testing.T) {
 	d := spread{waits: 1000, sum: time.Second}
-	if d.missed(5*time.Millisecond) || !d.missed(5*time.Millisecond-1) {
+	if d.isMissed(5*time.Millisecond) || !d.isMissed(5*time.Millisecond-1) {
 		t.Errorf("a mean of 1 ms has a tail of %v", d.tail())
 	}
-	if few := (spread{waits: enoughWaits - 1, sum: time.Hour}); few.missed(1) {
+	if few := (spread{waits: enoughWaits - 1, sum: time.Hour}); few.isMissed(1) {
 		t.Error("a few waits make a mean")
 	}
 }
@@ -82,7 +82,7 @@ func TestCountersThatWentBackBeginAnew(t *testing.T) {
 		"more buckets":       {Sum: node.Some(time.Minute), Counts: []uint64{9, 9, 9}},
 		"turns in its place": {Sum: node.Some(time.Minute), Timeslices: node.Some[int64](7)},
 	} {
-		if d, ok := since(full, now); ok {
+		if d, ok := waitsBetween(full, now); ok {
 			t.Errorf("%s makes a window: %+v", name, d)
 		}
 		f := State{Since: time.Unix(1, 0), Delay: full}.observe(time.Unix(2, 0), &node.Workload{Usage: node.Usage{Delay: now}}, 1, blamed{})
@@ -99,7 +99,7 @@ func TestWorstMissFirst(t *testing.T) {
 		"a": {Missed: true, Percent: 150}, "b": {Missed: true, Percent: 900}, "c": {Percent: 9000}, "d": {Missed: true, Percent: 150},
 	}}
 	var got []node.WorkloadID
-	for _, m := range x.Missed() {
+	for _, m := range x.Violations() {
 		got = append(got, m.Workload)
 	}
 	if want := fmt.Sprint([]node.WorkloadID{"b", "a", "d"}); fmt.Sprint(got) != want {

@@ -18,10 +18,10 @@ func (c Count) plus(d Count) Count { return Count{c.Waits + d.Waits, c.Waited + 
 // mean returns the mean length of a wait in ns.
 func (c Count) mean() float64 { return float64(c.Waited) / float64(max(c.Waits, 1)) }
 
-// since returns how much each service waited between two readings. It leaves
-// out workloads that are in only one of the readings, and counters that were
-// reset.
-func since(before, after map[string]Count) map[string]Count {
+// waitsBetween returns how much each service waited between two readings. It
+// leaves out workloads that are in only one of the readings, and counters that
+// were reset.
+func waitsBetween(before, after map[string]Count) map[string]Count {
 	grown := make(map[string]Count, len(after))
 	for id, now := range after {
 		then, had := before[id]
@@ -34,10 +34,10 @@ func since(before, after map[string]Count) map[string]Count {
 }
 
 const (
-	// leastWaits is a number of waits in an epoch. With fewer waits, the epoch
+	// minWaits is a number of waits in an epoch. With fewer waits, the epoch
 	// does not count for a service. If all services together have fewer, it
 	// does not count at all.
-	leastWaits = 20
+	minWaits = 20
 	// resolution is added to the mean of each epoch, in ns, so that there is a
 	// ratio even if an epoch has no wait. The counters are less precise than
 	// that.
@@ -64,11 +64,11 @@ func pairOf(without, with map[string]Count) (all float64, one map[string]float64
 		b += weight * y.mean()
 		waitsA += x.Waits
 		waitsB += y.Waits
-		if min(x.Waits, y.Waits) >= leastWaits {
+		if min(x.Waits, y.Waits) >= minWaits {
 			one[name] = math.Log((y.mean() + resolution) / (x.mean() + resolution))
 		}
 	}
-	if min(waitsA, waitsB) < leastWaits {
+	if min(waitsA, waitsB) < minWaits {
 		return 0, nil, false
 	}
 	weight := float64(waitsA + waitsB)

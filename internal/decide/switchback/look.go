@@ -52,11 +52,11 @@ func (st State) look(in Input) State {
 	}
 	j := r.Judge(logs)
 	last := len(logs) == r.Last()
-	harmed, certain := t.harmed()
-	switch below := j.Below(1) && len(logs) >= keptFrom; {
-	case below && harmed == "" && !t.dearer():
+	harmed, certain := t.harmedService()
+	switch below := j.ShowsBelow(1) && len(logs) >= keptFrom; {
+	case below && harmed == "" && !t.costsMore():
 		return st.end(trial.Kept, "the services wait less with it", j, in)
-	case j.Above(1):
+	case j.ShowsAbove(1):
 		return st.end(trial.Worse, "the services wait longer with it", j, in)
 	case certain:
 		return st.end(trial.Harmed, harmed+" waits longer with it", j, in)
@@ -66,17 +66,17 @@ func (st State) look(in Input) State {
 		return st.end(trial.Harmed, harmed+" may wait longer with it, though all together wait less", j, in)
 	case last:
 		return st.end(trial.NoGain, fmt.Sprintf("no difference shows in %d pairs", len(logs)), j, in)
-	case j.Above(gain) || hopeless(len(logs), max(j.Mean, j.Median)):
+	case j.ShowsAbove(gain) || isHopeless(len(logs), max(j.Mean, j.Median)):
 		return st.end(trial.NoGain, "it does not save a tenth of the waiting", j, in)
 	}
 	return st.say()
 }
 
-// hopeless reports whether the trial should end because more pairs would hardly
-// help. The logarithm of the mean or median ratio of the pairs, whichever is
-// larger, is given (at). Without this check, if a candidate harms services that
-// wait unevenly, the last look would double what it costs.
-func hopeless(pairs int, at float64) bool {
+// isHopeless reports whether the trial should end because more pairs would
+// hardly help. The logarithm of the mean or median ratio of the pairs,
+// whichever is larger, is given (at). Without this check, if a candidate harms
+// services that wait unevenly, the last look would double what it costs.
+func isHopeless(pairs int, at float64) bool {
 	switch {
 	case pairs >= 128:
 		return at > math.Log(gain)/2
@@ -86,12 +86,12 @@ func hopeless(pairs int, at float64) bool {
 	return false
 }
 
-// dearer reports whether the sum over all epochs shows no saving: with the
+// costsMore reports whether the sum over all epochs shows no saving: with the
 // candidate, the mean wait is not shorter than without it. This check is needed
 // beside that of the pairs. In the logarithms of the pairs, a few very bad
 // epochs have little weight, but most of the waiting of a service may be in
 // these. The weight of a service is the number of its waits, as in pairOf.
-func (t Trial) dearer() bool {
+func (t Trial) costsMore() bool {
 	var without, with float64
 	for _, name := range sortedNames(t.By) {
 		x := t.By[name]
@@ -102,11 +102,11 @@ func (t Trial) dearer() bool {
 	return with >= without
 }
 
-// harmed returns the name of a service that may wait longer with the candidate,
-// or "" if there is none. For such a service the pairs do not show that its
-// ratio is at most within. If they show that it does wait longer, certain is
-// true. A service with too few waits is not judged alone.
-func (t Trial) harmed() (name string, certain bool) {
+// harmedService returns the name of a service that may wait longer with the
+// candidate, or "" if there is none. For such a service the pairs do not show
+// that its ratio is at most within. If they show that it does wait longer,
+// certain is true. A service with too few waits is not judged alone.
+func (t Trial) harmedService() (name string, certain bool) {
 	for _, s := range sortedNames(t.By) {
 		x := t.By[s]
 		if x.Pairs < rule().Least {
@@ -127,26 +127,26 @@ func (t Trial) harmed() (name string, certain bool) {
 }
 
 // cost returns the reason why the trial costs a service too much, or "" if it
-// does not. The cost of a service is a difference. From its waiting since the
-// trial asked for the candidate, subtract what as many waits without the
-// candidate would have taken. The budget of a round is divided among several
-// candidates (share).
+// does not. The cost of a service is the time that it has waited since the
+// trial asked for the candidate, minus the time that the same number of waits
+// would have taken without the candidate. The budget of a round is divided
+// among several candidates (share).
 func (t Trial) cost(in Input, share int) string {
 	now := t.spent(in)
-	if t.For <= 0 {
+	if t.CountedTime <= 0 {
 		return ""
 	}
 	part := 0.4 * costShare / float64(max(share, 1))
-	may := part * float64(every) / float64(t.For)
+	may := part * float64(roundInterval) / float64(t.CountedTime)
 	for _, name := range sortedNames(now) {
 		x := now[name]
-		if x.Without.Waits < leastWaits {
+		if x.Without.Waits < minWaits {
 			continue
 		}
 		added := float64(x.Spent.Waited) - float64(x.Spent.Waits)*x.Without.mean()
 		if added > may*float64(x.Without.Waited+resolution*time.Duration(x.Without.Waits)) {
 			return fmt.Sprintf("%s waited %v longer with it: more than %g %% of its waiting in %v", name,
-				time.Duration(added).Round(time.Millisecond), 100*part, every)
+				time.Duration(added).Round(time.Millisecond), 100*part, roundInterval)
 		}
 	}
 	return ""

@@ -40,10 +40,10 @@ func Places(s node.Snapshot, be unit.CPUSet, may func(*node.Workload) unit.CPUSe
 }
 
 // Weak reports whether BE is a load for a service even with the least weight.
-// It is if the cgroup of a service beside a contention root has so small a
-// weight that BE gets more than weakShare of a CPU that both want.
+// This is so if the weight of a service's cgroup beside a contention root is so
+// small that BE gets more than weakShare of a CPU that both want.
 func Weak(s node.Snapshot, l facts.Layout) bool {
-	least := node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Rounded(s.Knobs.Kernel).(node.CPUWeight).Weight
+	least := node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Round(s.Knobs.Kernel).(node.CPUWeight).Weight
 	for _, m := range l.IdleCgroups(s) {
 		if !l.IsRoot(m) {
 			continue // cpu.idle below the contention root does not change its share
@@ -66,11 +66,11 @@ func Weak(s node.Snapshot, l facts.Layout) bool {
 // PlaceOf hashes everything that decides where services run: the CPUs of the
 // node, the reserved CPUs, and the CPU sets to which services are bound.
 func PlaceOf(s node.Snapshot, reserved unit.CPUSet, may func(*node.Workload) unit.CPUSet) uint64 {
-	h := hashed(0, "")
+	h := continueHash(0, "")
 	for _, c := range s.Topology.CPUs {
-		h = hashed(h, string([]rune{rune(c.ID), rune(c.Core), rune(c.L3)}))
+		h = continueHash(h, string([]rune{rune(c.ID), rune(c.Core), rune(c.L3)}))
 	}
-	h = hashed(h, reserved.String())
+	h = continueHash(h, reserved.String())
 	all := s.Topology.All()
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
@@ -78,14 +78,14 @@ func PlaceOf(s node.Snapshot, reserved unit.CPUSet, may func(*node.Workload) uni
 			continue
 		}
 		if set := may(w); set != all { // a sum, so that the order of the workloads does not matter
-			h += hashed(hashed(0, NameOf(w)), set.String())
+			h += continueHash(continueHash(0, NameOf(w)), set.String())
 		}
 	}
 	return h
 }
 
-// hashed continues a hash (FNV-1a) with a text. h is the hash so far.
-func hashed(h uint64, text string) uint64 {
+// continueHash continues a hash (FNV-1a) with a text. h is the hash so far.
+func continueHash(h uint64, text string) uint64 {
 	for _, b := range []byte(text) {
 		h = (h ^ uint64(b)) * 1099511628211
 	}

@@ -18,12 +18,12 @@ import (
 // of the difference between the two epochs of a pair.
 type world struct {
 	sd float64
-	// bad is a share of all epochs. In these, all services wait e² times as
+	// badShare is a share of all epochs. In these, all services wait e² times as
 	// long, with either mechanism.
-	bad float64
-	// worse is a share of the epochs with the candidate. In these, all services
-	// wait e² times as long.
-	worse float64
+	badShare float64
+	// worseShare is a share of the epochs with the candidate. In these, all
+	// services wait e² times as long.
+	worseShare float64
 	// heavy says that the noise has the tails of Student's t with 3 degrees of
 	// freedom.
 	heavy    bool
@@ -104,7 +104,7 @@ func (w world) run(rnd *rand.Rand) outcome {
 	r := st.Results[0]
 	o := outcome{kept: st.Kept != "", finding: r.Finding, pairs: r.Pairs, cost: math.Inf(-1)}
 	for i, s := range w.services {
-		o.cost = max(o.cost, added[i]/(s.rate*s.mean*every.Seconds()))
+		o.cost = max(o.cost, added[i]/(s.rate*s.mean*roundInterval.Seconds()))
 	}
 	return o
 }
@@ -113,10 +113,10 @@ func (w world) run(rnd *rand.Rand) outcome {
 // variance of a pair.
 func (w world) draw(rnd *rand.Rand, factor []float64, with bool) {
 	shared := 0.0
-	if rnd.Float64() < w.bad {
+	if rnd.Float64() < w.badShare {
 		shared = 2
 	}
-	if w.worse > 0 && rnd.Float64() < w.worse && with {
+	if w.worseShare > 0 && rnd.Float64() < w.worseShare && with {
 		shared += 2
 	}
 	for i := range factor {
@@ -162,16 +162,16 @@ func TestTheTrialKeepsItsErrorRates(t *testing.T) {
 		{"saves 20 %", world{sd: 0.17, services: one(0.8)}, 0.90, 1},
 		{"saves 20 %", world{sd: 0.5, services: one(0.8)}, 0, 1},
 		{"saves 20 %, heavy tails", world{sd: 0.17, heavy: true, services: one(0.8)}, 0.90, 1},
-		{"saves 20 %, one epoch of ten is bad", world{sd: 0.17, bad: 0.1, services: one(0.8)}, 0.90, 1},
-		{"saves 25 %, one epoch of ten with it is bad", world{sd: 0.17, worse: 0.1, services: one(0.75)}, 0, 1},
+		{"saves 20 %, one epoch of ten is bad", world{sd: 0.17, badShare: 0.1, services: one(0.8)}, 0.90, 1},
+		{"saves 25 %, one epoch of ten with it is bad", world{sd: 0.17, worseShare: 0.1, services: one(0.75)}, 0, 1},
 		{"saves 50 %", world{sd: 0.5, services: one(0.5)}, 0.90, 1},
 		{"ties", world{sd: 0.17, services: one(1)}, 0, 0.05},
 		{"ties", world{sd: 0.5, services: one(1)}, 0, 0.05},
 		{"ties, heavy tails", world{sd: 0.5, heavy: true, services: one(1)}, 0, 0.05},
-		{"ties, one epoch of ten is bad", world{sd: 0.17, bad: 0.1, services: one(1)}, 0, 0.05},
+		{"ties, one epoch of ten is bad", world{sd: 0.17, badShare: 0.1, services: one(1)}, 0, 0.05},
 		{"adds 20 %", world{sd: 0.17, services: one(1.2)}, 0, 0.02},
 		{"adds 20 %", world{sd: 0.5, services: one(1.2)}, 0, 0.02},
-		{"adds 20 %, one epoch of ten is bad", world{sd: 0.17, bad: 0.1, services: one(1.2)}, 0, 0.02},
+		{"adds 20 %, one epoch of ten is bad", world{sd: 0.17, badShare: 0.1, services: one(1.2)}, 0, 0.02},
 		{"doubles it", world{sd: 0.5, services: one(2)}, 0, 0.02},
 		{"30 times as long", world{sd: 0.5, tick: time.Second, services: one(30)}, 0, 0.02},
 		{"three times as long, an objective of twice", world{sd: 0.17, limit: 2, services: one(3)}, 0, 0.02},

@@ -26,18 +26,18 @@ const (
 	// after the trial asked for it. On slow machines, it takes seconds to load
 	// a BPF scheduler.
 	switchWithin = 30 * time.Second
-	// calm is how long services, CPUs and candidates must not have changed
+	// calmTime is how long services, CPUs and candidates must not have changed
 	// before a round of trials begins.
-	calm = time.Minute
-	// every is the shortest time from the beginning of one round to that of the
-	// next.
-	every = 6 * time.Hour
+	calmTime = time.Minute
+	// roundInterval is the shortest time from the beginning of one round to
+	// that of the next.
+	roundInterval = 6 * time.Hour
 	// patience is how many pairs a trial may lose. A pair is lost if services
 	// or BE did not run in it, or if counters were reset.
 	patience = 32
-	// longest is how long a trial may last. After that it ends without a
+	// maxTrial is how long a trial may last. After that it ends without a
 	// finding.
-	longest = 90 * time.Minute
+	maxTrial = 90 * time.Minute
 	// namesKnown is how many names of services the state remembers at most.
 	namesKnown = 1024
 )
@@ -74,22 +74,22 @@ type Input struct {
 type State struct {
 	At time.Time `json:"at,omitzero"` // the last tick
 	// Place, Candidates and Names are those of the last tick. Names also has
-	// earlier services. Changed is when one of them last changed, and What says
-	// which.
+	// earlier services. Changed is the time at which one of them last changed.
+	// What names the one that changed.
 	Place      uint64           `json:"place,omitempty"`
 	Candidates []node.Mechanism `json:"candidates,omitempty"`
 	Names      []string         `json:"names,omitempty"`
 	Changed    time.Time        `json:"changed,omitzero"`
 	What       string           `json:"what,omitempty"`
-	// Round is when the last round began. It is zero if there was none. Left
-	// are the candidates that have not been tried yet in the round. Due says
-	// that the findings of the last round no longer hold.
+	// Round is the time at which the last round began. It is zero if there was
+	// none. Left are the candidates that have not been tried yet in the round.
+	// Due says that the findings of the last round no longer hold.
 	Round time.Time        `json:"round,omitzero"`
 	Left  []node.Mechanism `json:"left,omitempty"`
 	Share int              `json:"share,omitempty"` // the number of candidates of the round
 	Due   bool             `json:"due,omitempty"`
 	// Kept is the mechanism that the last round kept. If it is empty, this is
-	// the floor. Since is when it was kept.
+	// the floor. Since is the time at which it was kept.
 	Kept    node.Mechanism `json:"kept,omitempty"`
 	Since   time.Time      `json:"since,omitzero"`
 	Results []trial.Result `json:"results,omitempty"`
@@ -100,7 +100,7 @@ type State struct {
 
 // Use returns the mechanism to use now. If it is empty, this is the floor.
 func (st State) Use() node.Mechanism {
-	if st.Trial.running() && st.Trial.with() {
+	if st.Trial.running() && st.Trial.usesCandidate() {
 		return st.Trial.Candidate
 	}
 	return st.Kept
@@ -110,7 +110,7 @@ func (st State) Use() node.Mechanism {
 func (st State) Shown() trial.Status {
 	v := trial.Status{Kept: st.Kept, Since: st.Since, Trying: st.Trial.Candidate, Pairs: len(st.Trial.Logs), Why: st.Why, Results: st.Results}
 	if st.Due && !st.Round.IsZero() && !st.Trial.running() && len(st.Left) == 0 {
-		v.Next = st.Round.Add(every)
+		v.Next = st.Round.Add(roundInterval)
 	}
 	return v
 }
@@ -132,7 +132,7 @@ func (st State) Follow(in Input) State {
 	case st.Trial.running():
 		return st.advance(in)
 	case len(st.Left) > 0:
-		return st.try(in)
+		return st.beginTrial(in)
 	}
 	return st.wait(in)
 }
@@ -194,29 +194,29 @@ func (st State) wait(in Input) State {
 		return st
 	}
 	hold := st.What
-	switch next := st.Round.Add(every); {
+	switch next := st.Round.Add(roundInterval); {
 	case len(in.Candidates) == 0:
 		st.Why = "no other mechanism can help here"
 		return st
 	case !st.Round.IsZero() && in.At.Before(next):
-		st.Why = fmt.Sprintf("%s: the next trials begin %v after the last ones", hold, every)
+		st.Why = fmt.Sprintf("%s: the next trials begin %v after the last ones", hold, roundInterval)
 		return st
-	case in.At.Sub(st.Changed) < calm:
-		st.Why = fmt.Sprintf("%s: trials begin when nothing has changed for %v", hold, calm)
+	case in.At.Sub(st.Changed) < calmTime:
+		st.Why = fmt.Sprintf("%s: trials begin when nothing has changed for %v", hold, calmTime)
 		return st
 	}
-	if why := idle(in); why != "" {
+	if why := idleReason(in); why != "" {
 		st.Why = why
 		return st
 	}
 	st.Round, st.Due, st.Results = in.At, false, nil
 	st.Left, st.Share = slices.Clone(in.Candidates), len(in.Candidates)
-	return st.try(in)
+	return st.beginTrial(in)
 }
 
-// idle returns the reason why a trial could not measure anything now. It
+// idleReason returns the reason why a trial could not measure anything now. It
 // returns "" if it could.
-func idle(in Input) string {
+func idleReason(in Input) string {
 	switch {
 	case len(in.Workloads) == 0:
 		return "the waits of no service are counted"
@@ -228,9 +228,9 @@ func idle(in Input) string {
 	return ""
 }
 
-// try begins the trial of the next candidate of the round.
-func (st State) try(in Input) State {
-	if why := idle(in); why != "" {
+// beginTrial begins the trial of the next candidate of the round.
+func (st State) beginTrial(in Input) State {
+	if why := idleReason(in); why != "" {
 		st.Why = why
 		return st
 	}

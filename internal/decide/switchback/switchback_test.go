@@ -68,8 +68,9 @@ func (n *scene) ticks(seconds int) *scene {
 	return n
 }
 
-// until advances the time until a condition (what) is true, but at most by an hour.
-func (n *scene) until(what func(State) bool) *scene {
+// advanceUntil advances the time until a condition (what) is true, but at most
+// by an hour.
+func (n *scene) advanceUntil(what func(State) bool) *scene {
 	n.t.Helper()
 	for range 3600 {
 		if n.ticks(1); what(n.st) {
@@ -91,7 +92,7 @@ func (n *scene) findings() string {
 }
 
 func TestACandidateThatHelpsIsKept(t *testing.T) {
-	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.5}, node.MechanismIdle).until(ended)
+	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.5}, node.MechanismIdle).advanceUntil(ended)
 	if n.findings() != "cpu.idle kept" || n.st.Use() != node.MechanismIdle {
 		t.Errorf("%s; in use %q", n.findings(), n.st.Use())
 	}
@@ -114,7 +115,7 @@ func TestACandidateThatHelpsIsKept(t *testing.T) {
 
 func TestATieAndAHarmKeepTheFloor(t *testing.T) {
 	for effect, want := range map[float64]string{1: "cpu.idle no gain", 1.5: "cpu.idle worse"} {
-		n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: effect}, node.MechanismIdle).until(ended)
+		n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: effect}, node.MechanismIdle).advanceUntil(ended)
 		if n.findings() != want || n.st.Use() != "" {
 			t.Errorf("%g: %s; in use %q", effect, n.findings(), n.st.Use())
 		}
@@ -125,7 +126,7 @@ func TestATieAndAHarmKeepTheFloor(t *testing.T) {
 // the first one was kept, the second one must be compared with it.
 func TestEachCandidateIsTriedAgainstTheBest(t *testing.T) {
 	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.6, node.MechanismSiblings: 0.9, node.MechanismSchedExt: 0.3},
-		node.MechanismIdle, node.MechanismSiblings, node.MechanismSchedExt).until(ended)
+		node.MechanismIdle, node.MechanismSiblings, node.MechanismSchedExt).advanceUntil(ended)
 	if n.findings() != "cpu.idle kept, siblings worse, sched_ext kept" || n.st.Use() != node.MechanismSchedExt {
 		t.Errorf("%s; in use %q", n.findings(), n.st.Use())
 	}
@@ -135,8 +136,8 @@ func TestEachCandidateIsTriedAgainstTheBest(t *testing.T) {
 }
 
 func TestAMissedObjectiveEndsATrialAtOnce(t *testing.T) {
-	with := func(st State) bool { return st.Trial.with() }
-	n := newScene(t, nil, node.MechanismIdle).until(with)
+	with := func(st State) bool { return st.Trial.usesCandidate() }
+	n := newScene(t, nil, node.MechanismIdle).advanceUntil(with)
 	n.in.Missed = "web waits up to 8ms"
 	n.ticks(1)
 	if n.findings() != "cpu.idle stopped" || n.st.Use() != "" || n.st.Results[0].Why != "an objective is missed: web waits up to 8ms" {
@@ -148,8 +149,8 @@ func TestAMissedObjectiveEndsATrialAtOnce(t *testing.T) {
 // objective while the candidate is not in use. The trial must not blame the
 // candidate for this, and must not use it meanwhile.
 func TestAnObjectiveThatIsMissedWithoutTheCandidateHoldsTheTrial(t *testing.T) {
-	without := func(st State) bool { return st.Trial.running() && !st.Trial.with() && len(st.Trial.Logs) > 0 }
-	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.5}, node.MechanismIdle).until(without)
+	without := func(st State) bool { return st.Trial.running() && !st.Trial.usesCandidate() && len(st.Trial.Logs) > 0 }
+	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.5}, node.MechanismIdle).advanceUntil(without)
 	n.in.Missed = "web waits"
 	n.used = nil
 	n.ticks(120)
@@ -159,7 +160,7 @@ func TestAnObjectiveThatIsMissedWithoutTheCandidateHoldsTheTrial(t *testing.T) {
 		}
 	}
 	n.in.Missed = ""
-	if n.until(ended); n.findings() != "cpu.idle kept" {
+	if n.advanceUntil(ended); n.findings() != "cpu.idle kept" {
 		t.Errorf("%s", n.findings())
 	}
 }
@@ -168,22 +169,22 @@ func TestAnObjectiveThatIsMissedWithoutTheCandidateHoldsTheTrial(t *testing.T) {
 // in use again at once. The next round must begin at the earliest six hours
 // after the last one.
 func TestWhatWasFoundEndsWithANewService(t *testing.T) {
-	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.5}, node.MechanismIdle).until(ended)
+	n := newScene(t, map[node.Mechanism]float64{node.MechanismIdle: 0.5}, node.MechanismIdle).advanceUntil(ended)
 	round := n.st.Round
 	n.in.Workloads["db"] = Count{}
 	if n.ticks(1); n.st.Use() != "" || !strings.HasPrefix(n.st.Why, "the service db is new") {
 		t.Errorf("in use %q; %s", n.st.Use(), n.st.Why)
 	}
-	if want := round.Add(every); !n.st.Shown().Next.Equal(want) {
+	if want := round.Add(roundInterval); !n.st.Shown().Next.Equal(want) {
 		t.Errorf("next round at %v, want %v", n.st.Shown().Next, want)
 	}
 	for !n.st.Trial.running() {
 		n.ticks(1)
 	}
-	if n.st.Round.Sub(round) < every {
+	if n.st.Round.Sub(round) < roundInterval {
 		t.Errorf("the next round began after %v", n.st.Round.Sub(round))
 	}
-	n.until(ended)
+	n.advanceUntil(ended)
 	if n.st.Use() != node.MechanismIdle || len(n.st.Results) != 1 || len(n.st.Results[0].Services) != 2 {
 		t.Errorf("in use %q; %+v", n.st.Use(), n.st.Results)
 	}
@@ -198,7 +199,7 @@ func TestWhatWasFoundEndsWithANewService(t *testing.T) {
 }
 
 func TestAServiceThatComesEndsTheTrial(t *testing.T) {
-	n := newScene(t, nil, node.MechanismIdle, node.MechanismSiblings).until(func(st State) bool { return len(st.Trial.Logs) == 3 })
+	n := newScene(t, nil, node.MechanismIdle, node.MechanismSiblings).advanceUntil(func(st State) bool { return len(st.Trial.Logs) == 3 })
 	n.in.Workloads["db"] = Count{}
 	n.ticks(1)
 	if n.findings() != "cpu.idle failed" || n.st.Trial.running() || len(n.st.Left) > 0 || n.st.Use() != "" {
@@ -207,7 +208,7 @@ func TestAServiceThatComesEndsTheTrial(t *testing.T) {
 }
 
 func TestAMechanismThatDoesNotComeIntoForceFails(t *testing.T) {
-	n := newScene(t, nil, node.MechanismIdle).until(func(st State) bool { return st.Trial.with() })
+	n := newScene(t, nil, node.MechanismIdle).advanceUntil(func(st State) bool { return st.Trial.usesCandidate() })
 	n.in.InForce = false
 	if n.ticks(31); n.findings() != "cpu.idle failed" || n.st.Use() != "" {
 		t.Errorf("%s; %s", n.findings(), n.st.Why)
@@ -249,8 +250,8 @@ func TestTheSameTimesGiveTheSameOrder(t *testing.T) {
 	}
 	first := map[bool]int{}
 	for pair := range 64 {
-		first[Trial{Candidate: "x", Seed: 7, Pair: pair}.with()]++
-		if (Trial{Candidate: "x", Seed: 7, Pair: pair}).with() == (Trial{Candidate: "x", Seed: 7, Pair: pair, Second: true}).with() {
+		first[Trial{Candidate: "x", Seed: 7, Pair: pair}.usesCandidate()]++
+		if (Trial{Candidate: "x", Seed: 7, Pair: pair}).usesCandidate() == (Trial{Candidate: "x", Seed: 7, Pair: pair, Second: true}).usesCandidate() {
 			t.Fatal("both epochs of a pair are the same")
 		}
 	}
@@ -294,7 +295,7 @@ func TestMostEpochsDoNotOutvoteAFewBadOnes(t *testing.T) {
 		}
 		web := Tally{Without: Count{Waits: 1000, Waited: 20 * time.Millisecond}, With: Count{Waits: 1000, Waited: with}}
 		web.Pairs, web.Sum, web.Squares = pairs, -0.223*float64(pairs), 0.223*0.223*float64(pairs)
-		return State{Trial: Trial{Candidate: node.MechanismIdle, Logs: logs, By: map[string]Tally{"web": web}, For: time.Minute}}
+		return State{Trial: Trial{Candidate: node.MechanismIdle, Logs: logs, By: map[string]Tally{"web": web}, CountedTime: time.Minute}}
 	}
 	const less, more = 16 * time.Millisecond, 25 * time.Millisecond
 	for _, c := range []struct {

@@ -31,11 +31,12 @@ type Trial struct {
 	// that this epoch is the second one of its pair.
 	Pair   int  `json:"pair,omitempty"`
 	Second bool `json:"second,omitempty"`
-	// Asked is when the trial asked for the mechanism of this epoch. Start has
-	// the counters at that time. InForce is when the mechanism took effect, or
-	// zero if it has not yet. The first part of an epoch does not count. BaseAt
-	// is when the part that counts began, and Base has the counters at that
-	// time. Base is nil if it has not begun.
+	// Asked is the time at which the trial asked for the mechanism of this
+	// epoch. Start has the counters at that time. InForce is the time at which
+	// the mechanism took effect; zero: it has no effect yet. The first part of
+	// an epoch does not count. BaseAt is the time at which the part that counts
+	// began, and Base has the counters at that time. Base is nil before that
+	// time.
 	Asked   time.Time        `json:"asked,omitzero"`
 	Start   map[string]Count `json:"start,omitempty"`
 	InForce time.Time        `json:"in_force,omitzero"`
@@ -46,10 +47,10 @@ type Trial struct {
 	// Logs has the logarithm of the ratio of each pair, in thousandths.
 	Logs []int            `json:"logs,omitempty"`
 	By   map[string]Tally `json:"by,omitempty"`
-	// For is how long all counted epochs without the candidate lasted together.
-	// Lost is how many pairs do not count.
-	For  time.Duration `json:"for_ns,omitempty"`
-	Lost int           `json:"lost,omitempty"`
+	// CountedTime is the total length of all counted epochs without the
+	// candidate. Lost is the number of pairs that do not count.
+	CountedTime time.Duration `json:"for_ns,omitempty"`
+	Lost        int           `json:"lost,omitempty"`
 }
 
 // A Tally is what a trial has measured about one service.
@@ -69,23 +70,23 @@ type Tally struct {
 
 func (t Trial) running() bool { return t.Candidate != "" }
 
-// with reports whether the present epoch uses the candidate.
-func (t Trial) with() bool {
-	return t.running() && !t.Pause && mixed(t.Seed+uint64(t.Pair))&1 == 1 != t.Second
+// usesCandidate reports whether the present epoch uses the candidate.
+func (t Trial) usesCandidate() bool {
+	return t.running() && !t.Pause && mix(t.Seed+uint64(t.Pair))&1 == 1 != t.Second
 }
 
 // seedOf returns the seed of a trial that begins now. The seed depends only on
 // the input, so a replay of a record has the same order of epochs.
 func seedOf(at time.Time, m node.Mechanism) uint64 {
-	v := mixed(uint64(at.UnixNano()))
+	v := mix(uint64(at.UnixNano()))
 	for _, letter := range []byte(m) {
-		v = mixed(v ^ uint64(letter))
+		v = mix(v ^ uint64(letter))
 	}
 	return v
 }
 
-// mixed is the output function of SplitMix64 (Steele, Lea, Flood 2014).
-func mixed(v uint64) uint64 {
+// mix is the output function of SplitMix64 (Steele, Lea, Flood 2014).
+func mix(v uint64) uint64 {
 	v += 0x9e3779b97f4a7c15
 	v = (v ^ v>>30) * 0xbf58476d1ce4e5b9
 	v = (v ^ v>>27) * 0x94d049bb133111eb
@@ -98,9 +99,9 @@ func (st State) advance(in Input) State {
 	switch {
 	case !slices.Contains(in.Candidates, t.Candidate):
 		return st.end(trial.Failed, "the node does not offer it any more", paired.Judgement{}, in)
-	case in.At.Sub(t.Began) >= longest:
-		return st.end(trial.Failed, fmt.Sprintf("the trial has taken %v", longest), paired.Judgement{}, in)
-	case in.Missed != "" && t.with():
+	case in.At.Sub(t.Began) >= maxTrial:
+		return st.end(trial.Failed, fmt.Sprintf("the trial has taken %v", maxTrial), paired.Judgement{}, in)
+	case in.Missed != "" && t.usesCandidate():
 		return st.end(trial.Stopped, "an objective is missed: "+in.Missed, paired.Judgement{}, in)
 	case in.Missed != "":
 		return st.lose(in, "an objective is missed without it")
@@ -156,29 +157,29 @@ func (t Trial) enter(in Input) Trial {
 // finish ends an epoch during which the mechanism was in force all the time.
 func (st State) finish(in Input) State {
 	t := st.Trial
-	waits := since(t.Base, in.Workloads)
+	waits := waitsBetween(t.Base, in.Workloads)
 	var all Count
 	for _, c := range waits {
 		all = all.plus(c)
 	}
-	if all.Waits < leastWaits {
+	if all.Waits < minWaits {
 		return st.lose(in, "the services hardly ran")
 	}
-	if !t.with() && !in.BE { // with the candidate, BE may have no CPU because of the candidate
+	if !t.usesCandidate() && !in.BE { // with the candidate, BE may have no CPU because of the candidate
 		return st.lose(in, "no best-effort work ran")
 	}
 	t.By = t.spent(in)
 	for name, c := range waits {
 		x := t.By[name]
-		if t.with() {
+		if t.usesCandidate() {
 			x.With = x.With.plus(c)
 		} else {
 			x.Without = x.Without.plus(c)
 		}
 		t.By[name] = x
 	}
-	if !t.with() {
-		t.For += in.At.Sub(t.BaseAt)
+	if !t.usesCandidate() {
+		t.CountedTime += in.At.Sub(t.BaseAt)
 	}
 	switch {
 	case t.Pause:
@@ -191,7 +192,7 @@ func (st State) finish(in Input) State {
 		return st.say()
 	}
 	without, with := t.First, waits
-	if !t.with() {
+	if !t.usesCandidate() {
 		without, with = waits, t.First
 	}
 	log, one, ok := pairOf(without, with)
@@ -216,10 +217,10 @@ func (t Trial) spent(in Input) map[string]Tally {
 	if by == nil {
 		by = map[string]Tally{}
 	}
-	if !t.with() {
+	if !t.usesCandidate() {
 		return by
 	}
-	for name, c := range since(t.Start, in.Workloads) {
+	for name, c := range waitsBetween(t.Start, in.Workloads) {
 		x := by[name]
 		x.Spent = x.Spent.plus(c)
 		by[name] = x
@@ -243,7 +244,7 @@ func (st State) end(f trial.Finding, why string, j paired.Judgement, in Input) S
 		x := t.By[name]
 		without, with = without.plus(x.Without), with.plus(x.With)
 		s := trial.Service{Name: name, Pairs: x.Pairs, Without: time.Duration(x.Without.mean()), With: time.Duration(x.With.mean())}
-		if hours := t.For.Hours(); hours > 0 {
+		if hours := t.CountedTime.Hours(); hours > 0 {
 			s.HourWithout = time.Duration(float64(x.Without.Waited) / hours)
 			s.HourWith = time.Duration(float64(x.Without.Waits) / hours * x.With.mean())
 		}

@@ -10,7 +10,8 @@ import (
 
 // An Event is the reason why a tick started before its period was over.
 type Event struct {
-	// At is when user space learned of the event, on the clock of Tick.Begun.
+	// At is the time at which user space learned of the event, on the clock of
+	// Tick.Begun.
 	At   time.Time `json:"at"`
 	Kind EventKind `json:"kind"`
 	// Workload is the workload that the event is about, or empty.
@@ -66,9 +67,9 @@ func (e Event) String() string {
 	return s
 }
 
-// Woken describes the events that started a tick. It returns "" if there are
-// none.
-func Woken(events []Event) string {
+// DescribeEvents describes the events that started a tick. It returns "" if
+// there are none.
+func DescribeEvents(events []Event) string {
 	const most = 3
 	var b strings.Builder
 	for i, e := range events {

@@ -24,16 +24,16 @@ func TestEventsThatWaitAreBounded(t *testing.T) {
 
 func TestWokenIsOnePhrase(t *testing.T) {
 	events := []Event{{Kind: EventDelay, Workload: "web", Text: "3 waits", More: 2}, {Kind: EventConfig}}
-	if got, want := Woken(events), "delay web: 3 waits (and 2 more); config"; got != want {
+	if got, want := DescribeEvents(events), "delay web: 3 waits (and 2 more); config"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for i := range 10 {
 		events = append(events, Event{Kind: EventPressure, Workload: node.WorkloadID(fmt.Sprint(i))})
 	}
-	if got, want := Woken(events), "delay web: 3 waits (and 2 more); config; pressure 0; and 9 other events"; got != want {
+	if got, want := DescribeEvents(events), "delay web: 3 waits (and 2 more); config; pressure 0; and 9 other events"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if Woken(nil) != "" {
+	if DescribeEvents(nil) != "" {
 		t.Error("no event woke the tick, but Woken says so")
 	}
 }

@@ -50,8 +50,8 @@ type Tick struct {
 	Sense, Decide, Act time.Duration
 }
 
-// Ended returns the time at which the last write of the tick ended.
-func (t Tick) Ended() time.Time { return t.Begun.Add(t.Sense + t.Decide + t.Act) }
+// EndTime returns the time at which the last write of the tick ended.
+func (t Tick) EndTime() time.Time { return t.Begun.Add(t.Sense + t.Decide + t.Act) }
 
 // An Outcome is a step with its result. Err is nil if the step was applied.
 type Outcome struct {

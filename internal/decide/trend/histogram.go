@@ -33,15 +33,15 @@ func (s Scale) bucket(v int64) int64 {
 }
 
 const (
-	// full is the weight of a sample at the start of a half-life. The weight of
-	// new samples grows linearly to twice that at the end of the half-life,
-	// when all weights are halved. Therefore a sample that is older by one
-	// half-life counts half as much, and no fractions are needed. The exact
-	// curve is at most 6 % below the line.
-	full = 1 << 10
-	// leastShare is the weight that one sample has after six half-lives. A
+	// fullWeight is the weight of a sample at the start of a half-life. The
+	// weight of new samples grows linearly to twice that at the end of the
+	// half-life, when all weights are halved. Therefore a sample that is older
+	// by one half-life counts half as much, and no fractions are needed. The
+	// exact curve is at most 6 % below the line.
+	fullWeight = 1 << 10
+	// minShare is the weight that one sample has after six half-lives. A
 	// bucket with less weight is dropped.
-	leastShare = full >> 6
+	minShare = fullWeight >> 6
 	// MaxBuckets is the maximum number of buckets of a Histogram.
 	MaxBuckets = 48
 )
@@ -64,11 +64,11 @@ func (h Histogram) Add(s Scale, v int64, elapsed, halfLife time.Duration) Histog
 	passed %= halfLife
 	next := Histogram{Passed: passed, Buckets: make([][2]int64, 0, len(h.Buckets)+1)}
 	for _, b := range h.Buckets {
-		if b[1] >>= halvings; b[1] >= leastShare {
+		if b[1] >>= halvings; b[1] >= minShare {
 			next.Buckets = append(next.Buckets, b)
 		}
 	}
-	n, weight := s.bucket(v), full+full*int64(passed/time.Millisecond)/max(int64(halfLife/time.Millisecond), 1)
+	n, weight := s.bucket(v), fullWeight+fullWeight*int64(passed/time.Millisecond)/max(int64(halfLife/time.Millisecond), 1)
 	at, found := slices.BinarySearchFunc(next.Buckets, n, func(b [2]int64, n int64) int { return int(b[0] - n) })
 	if found {
 		next.Buckets[at][1] += weight
@@ -76,14 +76,14 @@ func (h Histogram) Add(s Scale, v int64, elapsed, halfLife time.Duration) Histog
 		next.Buckets = slices.Insert(next.Buckets, at, [2]int64{n, weight})
 	}
 	if len(next.Buckets) > MaxBuckets {
-		next.Buckets = merged(next.Buckets)
+		next.Buckets = mergeLightest(next.Buckets)
 	}
 	return next
 }
 
-// merged adds the weight of the lightest bucket to the bucket above it. This
-// can make a percentile too high, but never too low.
-func merged(buckets [][2]int64) [][2]int64 {
+// mergeLightest adds the weight of the lightest bucket to the bucket above it.
+// This can make a percentile too high, but never too low.
+func mergeLightest(buckets [][2]int64) [][2]int64 {
 	least := 0
 	for i, b := range buckets[:len(buckets)-1] {
 		if b[1] < buckets[least][1] {

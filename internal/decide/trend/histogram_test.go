@@ -61,8 +61,8 @@ func TestASampleLosesHalfItsWeightInAHalfLife(t *testing.T) {
 		return 0
 	}
 	for halfLives := range int64(7) {
-		if got := weight(h, 5000); got != full>>halfLives {
-			t.Errorf("after %d half-lives it weighs %d, want %d", halfLives, got, full>>halfLives)
+		if got := weight(h, 5000); got != fullWeight>>halfLives {
+			t.Errorf("after %d half-lives it weighs %d, want %d", halfLives, got, fullWeight>>halfLives)
 		}
 		h = h.Add(s, 10, 12*time.Hour, 12*time.Hour)
 	}

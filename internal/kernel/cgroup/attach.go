@@ -32,14 +32,14 @@ func (t *Tree) attach(path string, id int, file func(*hierarchy) string) error {
 	if _, err := t.home(path); err != nil {
 		return fmt.Errorf("attach %d: %w", id, err)
 	}
-	order := slices.Clone(t.all)
+	order := slices.Clone(t.hierarchies)
 	slices.SortStableFunc(order, func(a, b *hierarchy) int {
 		switch {
 		case a == b:
 			return 0
-		case a == t.of[cpuset]:
+		case a == t.byController[cpuset]:
 			return -1
-		case b == t.of[cpuset]:
+		case b == t.byController[cpuset]:
 			return 1
 		}
 		return 0
@@ -69,7 +69,7 @@ func (t *Tree) Procs(path string) ([]int, error) {
 	}
 	ids, err := parseProcs(text)
 	if err != nil {
-		return nil, fmt.Errorf("parse cgroup.procs in %s: %w", shown(path), err)
+		return nil, fmt.Errorf("parse cgroup.procs in %s: %w", printPath(path), err)
 	}
 	return ids, nil
 }

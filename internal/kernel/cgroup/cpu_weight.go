@@ -42,7 +42,7 @@ func (t *Tree) WriteCPUWeight(path string, v CPUWeight) error {
 	idle, err := t.readIdle(path)
 	switch {
 	case err != nil && (v.Idle || !errors.Is(err, ErrUnsupported)):
-		return fmt.Errorf("write cpu weight %+v in %s: %w", v, shown(path), err)
+		return fmt.Errorf("write cpu weight %+v in %s: %w", v, printPath(path), err)
 	case v.Idle && idle:
 		return nil
 	case v.Idle:

@@ -59,7 +59,7 @@ func (t *Tree) WriteMems(path string, nodes unit.CPUSet) error {
 func (t *Tree) Partition(path string) (string, error) {
 	const file = "cpuset.cpus.partition"
 	if t.VersionOf(cpuset) == 1 {
-		return "", fmt.Errorf("read %s in %s: cgroup v1 has no partitions: %w", file, shown(path), ErrUnsupported)
+		return "", fmt.Errorf("read %s in %s: cgroup v1 has no partitions: %w", file, printPath(path), ErrUnsupported)
 	}
 	return read(t, cpuset, path, file, func(text string) (string, error) { return text, nil })
 }

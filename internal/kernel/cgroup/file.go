@@ -52,7 +52,7 @@ func (h *hierarchy) read(path, file string) (string, error) {
 	}
 	text, err := readFile(filepath.Join(dir, file))
 	if err != nil {
-		return "", fmt.Errorf("read %s in %s: %w", file, shown(path), cause(dir, err))
+		return "", fmt.Errorf("read %s in %s: %w", file, printPath(path), cause(dir, err))
 	}
 	return strings.TrimSuffix(text, "\n"), nil
 }
@@ -101,7 +101,7 @@ func (h *hierarchy) write(path, file, value string) error {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("write %s %q in %s: %w", file, value, shown(path), cause(dir, err))
+		return fmt.Errorf("write %s %q in %s: %w", file, value, printPath(path), cause(dir, err))
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func readBy[T any](by func(h *hierarchy, path, file string) (string, error), t *
 	var zero T
 	h, err := t.hierarchy(controller)
 	if err != nil {
-		return zero, fmt.Errorf("read %s in %s: %w", file, shown(path), err)
+		return zero, fmt.Errorf("read %s in %s: %w", file, printPath(path), err)
 	}
 	text, err := by(h, path, file)
 	if err != nil {
@@ -129,7 +129,7 @@ func readBy[T any](by func(h *hierarchy, path, file string) (string, error), t *
 	}
 	v, err := parse(text)
 	if err != nil {
-		return zero, fmt.Errorf("parse %s in %s: %w", file, shown(path), err)
+		return zero, fmt.Errorf("parse %s in %s: %w", file, printPath(path), err)
 	}
 	return v, nil
 }
@@ -137,7 +137,7 @@ func readBy[T any](by func(h *hierarchy, path, file string) (string, error), t *
 func (t *Tree) write(controller, path, file, value string) error {
 	h, err := t.hierarchy(controller)
 	if err != nil {
-		return fmt.Errorf("write %s %q in %s: %w", file, value, shown(path), err)
+		return fmt.Errorf("write %s %q in %s: %w", file, value, printPath(path), err)
 	}
 	return h.write(path, file, value)
 }
@@ -165,8 +165,8 @@ func exists(dir string) bool {
 	return err == nil && info.IsDir()
 }
 
-// shown returns a path as error messages print it.
-func shown(path string) string {
+// printPath returns a path as error messages print it.
+func printPath(path string) string {
 	if path == "" {
 		return "the root cgroup"
 	}

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Frozen reports whether the group itself is set to frozen (cgroup.freeze,
+// IsFrozen reports whether the group itself is set to frozen (cgroup.freeze,
 // Linux 5.2; v1: freezer.self_freezing). A frozen ancestor does not count. If
 // the group is not in v1's freezer hierarchy, it returns ErrGone. If the node
 // has no freezer, it returns ErrUnsupported.
-func (t *Tree) Frozen(path string) (bool, error) {
+func (t *Tree) IsFrozen(path string) (bool, error) {
 	h, err := t.freezer()
 	if err != nil {
-		return false, fmt.Errorf("read the freezer of %s: %w", shown(path), err)
+		return false, fmt.Errorf("read the freezer of %s: %w", printPath(path), err)
 	}
 	file := "cgroup.freeze"
 	if h.version == 1 {
@@ -24,11 +24,11 @@ func (t *Tree) Frozen(path string) (bool, error) {
 
 // Freeze freezes or thaws a group and all groups below it. It does not wait: a
 // task stops when it next leaves the kernel, and a task in uninterruptible
-// sleep may never do so. Still reports whether all tasks have stopped.
+// sleep may never do so. HasStopped reports whether all tasks have stopped.
 func (t *Tree) Freeze(path string, frozen bool) error {
 	h, err := t.freezer()
 	if err != nil {
-		return fmt.Errorf("freeze %s: %w", shown(path), err)
+		return fmt.Errorf("freeze %s: %w", printPath(path), err)
 	}
 	if h.version == 1 {
 		return h.v1Freeze(path, frozen)
@@ -40,12 +40,12 @@ func (t *Tree) Freeze(path string, frozen bool) error {
 	return h.write(path, "cgroup.freeze", value)
 }
 
-// Still reports whether all tasks of a frozen group have stopped (frozen in
+// HasStopped reports whether all tasks of a frozen group have stopped (frozen in
 // cgroup.events; v1: freezer.state).
-func (t *Tree) Still(path string) (bool, error) {
+func (t *Tree) HasStopped(path string) (bool, error) {
 	h, err := t.freezer()
 	if err != nil {
-		return false, fmt.Errorf("read the freezer of %s: %w", shown(path), err)
+		return false, fmt.Errorf("read the freezer of %s: %w", printPath(path), err)
 	}
 	if h.version == 1 {
 		return h.v1Still(path)
@@ -57,7 +57,7 @@ func (t *Tree) Still(path string) (bool, error) {
 // controller, or the v2 tree, where every group has cgroup.freeze.
 func (t *Tree) freezer() (*hierarchy, error) {
 	if t.Version() == 2 {
-		return t.all[0], nil
+		return t.hierarchies[0], nil
 	}
 	return t.hierarchy(freezer)
 }
@@ -70,11 +70,11 @@ func (h *hierarchy) event(path, name string) (bool, error) {
 	}
 	flags, err := parseFlat(text)
 	if err != nil {
-		return false, fmt.Errorf("parse cgroup.events in %s: %w", shown(path), err)
+		return false, fmt.Errorf("parse cgroup.events in %s: %w", printPath(path), err)
 	}
 	flag, known := flags[name]
 	if !known {
-		return false, fmt.Errorf("parse cgroup.events in %s: no %s: %w", shown(path), name, ErrUnsupported)
+		return false, fmt.Errorf("parse cgroup.events in %s: no %s: %w", printPath(path), name, ErrUnsupported)
 	}
 	return flag == 1, nil
 }

@@ -27,30 +27,30 @@ populated 0
 FREEZING
 `)
 	for name, tree := range map[string]*Tree{"v2": v2, "v1": v1} {
-		if frozen, err := tree.Frozen("a"); !frozen || err != nil {
+		if frozen, err := tree.IsFrozen("a"); !frozen || err != nil {
 			t.Errorf("%s: frozen %v, %v", name, frozen, err)
 		}
-		if still, err := tree.Still("a"); still || err != nil {
+		if still, err := tree.HasStopped("a"); still || err != nil {
 			t.Errorf("%s: a group that is still freezing: Still gives %v, %v", name, still, err)
 		}
-		if lives, err := tree.Populated("a"); !lives || err != nil {
+		if lives, err := tree.IsPopulated("a"); !lives || err != nil {
 			t.Errorf("%s: populated %v, %v", name, lives, err)
 		}
-		if lives, err := tree.Populated("old"); lives || err != nil {
+		if lives, err := tree.IsPopulated("old"); lives || err != nil {
 			t.Errorf("%s: an empty group is populated %v, %v", name, lives, err)
 		}
-		if _, err := tree.Populated("gone"); !errors.Is(err, ErrGone) {
+		if _, err := tree.IsPopulated("gone"); !errors.Is(err, ErrGone) {
 			t.Errorf("%s: a group that does not exist: %v", name, err)
 		}
 	}
-	if _, err := v2.Still("old"); !errors.Is(err, ErrUnsupported) {
+	if _, err := v2.HasStopped("old"); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("before Linux 5.2: %v", err)
 	}
-	if _, err := v1.Frozen("old"); !errors.Is(err, ErrGone) {
+	if _, err := v1.IsFrozen("old"); !errors.Is(err, ErrGone) {
 		t.Errorf("a group outside the freezer hierarchy: %v", err)
 	}
 	without := fixture(t, "-- proc/self/mountinfo --\n34 31 0:31 / ROOT/cpu rw,relatime - cgroup cgroup rw,cpu\n-- cpu/a/cgroup.procs --\n")
-	for _, err := range []error{without.Freeze("a", true), func() error { _, err := without.Frozen("a"); return err }()} {
+	for _, err := range []error{without.Freeze("a", true), func() error { _, err := without.IsFrozen("a"); return err }()} {
 		if !errors.Is(err, ErrUnsupported) {
 			t.Errorf("without the freezer: %v", err)
 		}

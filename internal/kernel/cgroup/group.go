@@ -23,7 +23,7 @@ const removeWait = 2 * time.Second
 // existing group. If it fails, it removes the groups that it made.
 func (t *Tree) Make(path string) error {
 	var made []string
-	for _, h := range t.all {
+	for _, h := range t.hierarchies {
 		dirs, err := h.makeAll(path)
 		made = append(made, dirs...)
 		if err == nil {
@@ -32,7 +32,7 @@ func (t *Tree) Make(path string) error {
 		for _, dir := range slices.Backward(made) {
 			_ = syscall.Rmdir(dir)
 		}
-		return fmt.Errorf("make cgroup %s: %w", shown(path), err)
+		return fmt.Errorf("make cgroup %s: %w", printPath(path), err)
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (h *hierarchy) enableControllers(path string) {
 func (t *Tree) Remove(path string) error {
 	deadline := time.Now().Add(removeWait)
 	var errs []error
-	for _, h := range t.all {
+	for _, h := range t.hierarchies {
 		errs = append(errs, h.remove(path, deadline))
 	}
 	return errors.Join(errs...)
@@ -93,7 +93,7 @@ func (t *Tree) Remove(path string) error {
 func (t *Tree) RemoveAll(path string) error {
 	deadline := time.Now().Add(removeWait)
 	var errs []error
-	for _, h := range t.all {
+	for _, h := range t.hierarchies {
 		errs = append(errs, h.removeAll(path, deadline))
 	}
 	return errors.Join(errs...)
@@ -118,7 +118,7 @@ func (h *hierarchy) remove(path string, deadline time.Time) error {
 		return err
 	}
 	if path == "" {
-		return fmt.Errorf("remove %s: %w", shown(path), syscall.EINVAL)
+		return fmt.Errorf("remove %s: %w", printPath(path), syscall.EINVAL)
 	}
 	for {
 		err := syscall.Rmdir(dir)
@@ -151,7 +151,7 @@ func (t *Tree) home(path string) (*hierarchy, error) {
 // the directory of the group in it.
 func find(t *Tree, path string) (*hierarchy, syscall.Stat_t, error) {
 	var st syscall.Stat_t
-	for _, h := range t.all {
+	for _, h := range t.hierarchies {
 		dir, err := h.dir(path)
 		if err != nil {
 			return nil, st, err
@@ -163,15 +163,16 @@ func find(t *Tree, path string) (*hierarchy, syscall.Stat_t, error) {
 	return nil, st, fmt.Errorf("find cgroup %s: %w", path, ErrGone)
 }
 
-// childless reports whether a directory contains no other directory. The kernel counts
-// two links for a directory, and one more for each child (fs/kernfs/inode.c:
-// kernfs_refresh_inode). File systems that do not count children show one link.
-func childless(st syscall.Stat_t) bool { return st.Nlink == 2 }
+// hasNoChildren reports whether a directory contains no other directory. The
+// kernel counts two links for a directory, and one more for each child
+// (fs/kernfs/inode.c: kernfs_refresh_inode). File systems that do not count
+// children show one link.
+func hasNoChildren(st syscall.Stat_t) bool { return st.Nlink == 2 }
 
 // Children lists the names of the groups directly below path, sorted.
 func (t *Tree) Children(path string) ([]string, error) {
 	h, st, err := find(t, path)
-	if err != nil || childless(st) {
+	if err != nil || hasNoChildren(st) {
 		return nil, err
 	}
 	return h.children(path)
@@ -184,7 +185,7 @@ func (h *hierarchy) children(path string) ([]string, error) {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("list cgroup %s: %w", shown(path), cause(dir, err))
+		return nil, fmt.Errorf("list cgroup %s: %w", printPath(path), cause(dir, err))
 	}
 	var names []string
 	for _, e := range entries {
@@ -200,7 +201,7 @@ func (t *Tree) Paths() ([]string, error) {
 	var paths []string
 	var list func(path string) error
 	list = func(path string) error {
-		children, err := t.all[0].children(path)
+		children, err := t.hierarchies[0].children(path)
 		if path != "" && errors.Is(err, ErrGone) {
 			return nil // the group has disappeared meanwhile
 		}

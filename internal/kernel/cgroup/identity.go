@@ -101,14 +101,14 @@ func clampIdentity(n int) Identity { return min(max(Identity(n), identityBE), id
 // core scheduling is on, Write and Switch refuse every mark except 0.
 func (v Vendor) Write(path string, id Identity) error {
 	if id < identityBE || id > identityExpels {
-		return fmt.Errorf("mark %s with identity %d: want %d to %d", shown(path), id, identityBE, identityExpels)
+		return fmt.Errorf("mark %s with identity %d: want %d to %d", printPath(path), id, identityBE, identityExpels)
 	}
 	file, err := v.file(path)
 	if err == nil && id != 0 {
-		err = v.besideCores()
+		err = v.checkCoreScheduling()
 	}
 	if err != nil {
-		return fmt.Errorf("mark %s with identity %d: %w", shown(path), id, err)
+		return fmt.Errorf("mark %s with identity %d: %w", printPath(path), id, err)
 	}
 	switch file {
 	case filePriority:
@@ -130,7 +130,7 @@ func (v Vendor) Write(path string, id Identity) error {
 // writePriority marks a group that has cpu.priority. A mark below 0 also makes
 // the group idle. Any other mark clears idle and resets the weight. In that
 // case writePriority restores the weight that the group had just before. A
-// caller that makes a group idle must remember the weight itself: see Idles.
+// caller that makes a group idle must remember the weight itself: see MakesIdle.
 func (v Vendor) writePriority(path string, id Identity) error {
 	before, weightErr := v.files.weight(path)
 	siblings := map[Identity]string{identityBE: "-1", identityExpels: "1"}[id]
@@ -178,16 +178,16 @@ func (v Vendor) number(path, file string) (int, error) {
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil {
-		return 0, fmt.Errorf("parse %s in %s: %q: want a number", file, shown(path), text)
+		return 0, fmt.Errorf("parse %s in %s: %q: want a number", file, printPath(path), text)
 	}
 	return n, nil
 }
 
-// Switched reports whether marks have an effect
+// SwitchedOn reports whether marks have an effect
 // (kernel.sched_group_identity_enabled, from 4.19.91-26.4 and 5.10.134-13). If
 // they have none, the kernel accepts only 0. On a kernel without the sysctl,
-// marks always have an effect, and Switched returns ErrUnsupported.
-func (v Vendor) Switched() (bool, error) {
+// marks always have an effect, and SwitchedOn returns ErrUnsupported.
+func (v Vendor) SwitchedOn() (bool, error) {
 	text, err := v.files.sysctl(sysctlIdentity)
 	return strings.TrimSpace(text) == "1", err
 }
@@ -198,25 +198,26 @@ func (v Vendor) Switch(on bool) error {
 	value := "0"
 	if on {
 		value = "1"
-		if err := v.besideCores(); err != nil {
+		if err := v.checkCoreScheduling(); err != nil {
 			return fmt.Errorf("write %s 1: %w", sysctlIdentity, err)
 		}
 	}
 	return v.files.setSysctl(sysctlIdentity, value)
 }
 
-// besideCores returns an error while core scheduling is on. It must be checked each
-// time: any privileged process may have turned it on since the last mark was written.
-func (v Vendor) besideCores() error {
+// checkCoreScheduling returns an error while core scheduling is on. It must be
+// checked each time: any privileged process may have turned it on since the
+// last mark was written.
+func (v Vendor) checkCoreScheduling() error {
 	if core, err := v.files.sysctl(sysctlCoreSched); err == nil && strings.TrimSpace(core) != "0" {
 		return fmt.Errorf("%s is %s, and both together lock up some kernels", sysctlCoreSched, strings.TrimSpace(core))
 	}
 	return nil
 }
 
-// Idles reports whether a mark below 0 also makes the group idle. The group
+// MakesIdle reports whether a mark below 0 also makes the group idle. The group
 // loses its weight when it becomes idle.
-func (v Vendor) Idles(path string) bool {
+func (v Vendor) MakesIdle(path string) bool {
 	file, err := v.file(path)
 	return err == nil && file == filePriority
 }
@@ -241,7 +242,7 @@ func (f treeFiles) sysctl(name string) (string, error) {
 	file := filepath.Join(f.proc, "sys", name)
 	text, err := readFile(file)
 	if err != nil {
-		return "", fmt.Errorf("read %s: %w", file, missing(err))
+		return "", fmt.Errorf("read %s: %w", file, addUnsupported(err))
 	}
 	return text, nil
 }
@@ -254,13 +255,13 @@ func (f treeFiles) setSysctl(name, value string) error {
 		err = errors.Join(err, to.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("write %s %s: %w", file, value, missing(err))
+		return fmt.Errorf("write %s %s: %w", file, value, addUnsupported(err))
 	}
 	return nil
 }
 
-// missing adds ErrUnsupported if the kernel lacks the sysctl.
-func missing(err error) error {
+// addUnsupported adds ErrUnsupported if the kernel lacks the sysctl.
+func addUnsupported(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}

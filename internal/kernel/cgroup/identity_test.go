@@ -42,7 +42,7 @@ func (k *vendorKernel) read(path, file string) (string, error) {
 	}
 	text, has := g[file]
 	if !has {
-		return "", fmt.Errorf("read %s in %s: %w: %w", file, shown(path), ErrUnsupported, syscall.ENOENT)
+		return "", fmt.Errorf("read %s in %s: %w: %w", file, printPath(path), ErrUnsupported, syscall.ENOENT)
 	}
 	return text, nil
 }
@@ -249,16 +249,16 @@ func TestVendorReadsTheFilesOfBothVersions(t *testing.T) {
 			if err := v.Write("a", -1); err != nil || content(t, tree, "cpu", "a", fileBVT) != "-1" {
 				t.Errorf("wrote %q, %v, want -1", content(t, tree, "cpu", "a", fileBVT), err)
 			}
-			if on, err := v.Switched(); on || err != nil {
+			if on, err := v.SwitchedOn(); on || err != nil {
 				t.Errorf("the switch is %t, %v, want off", on, err)
 			}
 			if err := v.Switch(true); err != nil {
 				t.Error(err)
 			}
-			if on, err := v.Switched(); !on || err != nil {
+			if on, err := v.SwitchedOn(); !on || err != nil {
 				t.Errorf("the switch is %t, %v, want on", on, err)
 			}
-			if _, err := tree.Vendor(t.TempDir()).Switched(); !errors.Is(err, ErrUnsupported) {
+			if _, err := tree.Vendor(t.TempDir()).SwitchedOn(); !errors.Is(err, ErrUnsupported) {
 				t.Errorf("a kernel without the switch: %v, want ErrUnsupported", err)
 			}
 		})

@@ -15,7 +15,7 @@ const ioLatency = "io.latency"
 // root, which have no targets, it returns ErrUnsupported.
 func (t *Tree) ReadIOLatency(path string) (map[unit.Device]time.Duration, error) {
 	if t.VersionOf(block) == 1 {
-		return nil, fmt.Errorf("read %s in %s: cgroup v1 has no latency targets: %w", ioLatency, shown(path), ErrUnsupported)
+		return nil, fmt.Errorf("read %s in %s: cgroup v1 has no latency targets: %w", ioLatency, printPath(path), ErrUnsupported)
 	}
 	return read(t, block, path, ioLatency, parseIOLatency)
 }

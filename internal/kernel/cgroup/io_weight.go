@@ -38,7 +38,7 @@ func (t *Tree) ReadIOWeight(w Weigher, path string) (IOWeight, error) {
 	file, devices := w.v2, w.v2
 	if t.VersionOf(block) == 1 {
 		if file, devices = w.v1, w.v1Devices; file == "" {
-			return IOWeight{}, fmt.Errorf("read %s in %s: cgroup v1 does not have this file: %w", w.v2, shown(path), ErrUnsupported)
+			return IOWeight{}, fmt.Errorf("read %s in %s: cgroup v1 does not have this file: %w", w.v2, printPath(path), ErrUnsupported)
 		}
 	}
 	v, err := read(t, block, path, file, parseIOWeight)

@@ -13,9 +13,9 @@ import (
 // The loop of the agent is blocked during these waits, so they are short. If
 // processes are still alive afterwards, a later tick kills them.
 const (
-	// stillWait is the maximum time to wait until a group is frozen. After that
+	// freezeWait is the maximum time to wait until a group is frozen. After that
 	// its processes are killed.
-	stillWait = 25 * time.Millisecond
+	freezeWait = 25 * time.Millisecond
 	// killWait is the maximum time for which processes that fork are killed
 	// again and again.
 	killWait = 25 * time.Millisecond
@@ -69,7 +69,7 @@ func (h *hierarchy) processes(path string) ([]int, error) {
 	}
 	ids, err := parseProcs(text)
 	if err != nil {
-		return nil, fmt.Errorf("parse cgroup.procs in %s: %w", shown(path), err)
+		return nil, fmt.Errorf("parse cgroup.procs in %s: %w", printPath(path), err)
 	}
 	if h.version == 2 || len(ids) == 0 {
 		return ids, nil
@@ -79,7 +79,7 @@ func (h *hierarchy) processes(path string) ([]int, error) {
 	}
 	threads, err := parseProcs(text)
 	if err != nil {
-		return nil, fmt.Errorf("parse tasks in %s: %w", shown(path), err)
+		return nil, fmt.Errorf("parse tasks in %s: %w", printPath(path), err)
 	}
 	return slices.DeleteFunc(ids, func(id int) bool {
 		_, in := slices.BinarySearch(threads, id)
@@ -87,9 +87,9 @@ func (h *hierarchy) processes(path string) ([]int, error) {
 	}), nil
 }
 
-// Populated reports whether the group or a group below it has a process. A
+// IsIsPopulated reports whether the group or a group below it has a process. A
 // group that does not exist gives ErrGone.
-func (t *Tree) Populated(path string) (bool, error) {
+func (t *Tree) IsPopulated(path string) (bool, error) {
 	h, err := t.home(path)
 	if err != nil {
 		return false, err
@@ -99,7 +99,7 @@ func (t *Tree) Populated(path string) (bool, error) {
 	}
 	found := errors.New("found")
 	err = h.eachBelow(path, func(p string) error {
-		some, err := h.some(p, "cgroup.procs")
+		some, err := h.hasContent(p, "cgroup.procs")
 		if some {
 			return found
 		}
@@ -117,7 +117,7 @@ func (t *Tree) Populated(path string) (bool, error) {
 // got a reused PID. A child that is forked meanwhile may not get the signal.
 func (t *Tree) Signal(path string, s syscall.Signal) (int, error) {
 	if path == "" {
-		return 0, fmt.Errorf("signal %v to %s: %w", s, shown(path), syscall.EINVAL)
+		return 0, fmt.Errorf("signal %v to %s: %w", s, printPath(path), syscall.EINVAL)
 	}
 	ids, err := t.ProcsBelow(path)
 	if err != nil {
@@ -154,10 +154,10 @@ func (t *Tree) Signal(path string, s syscall.Signal) (int, error) {
 // that are forked meanwhile. It uses cgroup.kill (v2, Linux 5.14). Without that file it
 // freezes the group first, if possible. On v1 it thaws a frozen group, because frozen
 // processes do not die on v1. Kill does not wait: a process in uninterruptible sleep
-// ends when it wakes up. Populated reports whether processes are left.
+// ends when it wakes up. IsPopulated reports whether processes are left.
 func (t *Tree) Kill(path string) error {
 	if path == "" {
-		return fmt.Errorf("kill all in %s: %w", shown(path), syscall.EINVAL)
+		return fmt.Errorf("kill all in %s: %w", printPath(path), syscall.EINVAL)
 	}
 	h, err := t.home(path)
 	if err != nil {
@@ -192,8 +192,8 @@ func (t *Tree) KillFreezes(path string) bool {
 // because frozen processes cannot fork.
 func (t *Tree) hunt(path string) error {
 	frozen := t.Freeze(path, true) == nil
-	for end := time.Now().Add(stillWait); frozen && time.Now().Before(end); time.Sleep(killPoll) {
-		if still, err := t.Still(path); still || err != nil {
+	for end := time.Now().Add(freezeWait); frozen && time.Now().Before(end); time.Sleep(killPoll) {
+		if still, err := t.HasStopped(path); still || err != nil {
 			break
 		}
 		// At this moment, a task may be about to wait for the exec of its

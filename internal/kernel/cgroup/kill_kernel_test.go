@@ -42,7 +42,7 @@ func within(t *testing.T, what string, done func() bool) {
 
 func freezable(t *testing.T, tree *Tree, path string) {
 	t.Helper()
-	if _, err := tree.Frozen(path); err != nil {
+	if _, err := tree.IsFrozen(path); err != nil {
 		t.Skipf("groups cannot be frozen here: %v", err)
 	}
 }
@@ -56,7 +56,7 @@ func freeze(t *testing.T, tree *Tree, path string) {
 		if err := tree.Freeze(path, true); err != nil {
 			t.Fatal(err)
 		}
-		still, err := tree.Still(path)
+		still, err := tree.HasStopped(path)
 		return still && err == nil
 	})
 }
@@ -70,10 +70,10 @@ func TestAFrozenGroupStandsStillWithAllBelowIt(t *testing.T) {
 	}
 	attached(t, tree, child, "while :; do :; done")
 	freeze(t, tree, path)
-	if own, err := tree.Frozen(path); !own || err != nil {
+	if own, err := tree.IsFrozen(path); !own || err != nil {
 		t.Errorf("frozen: %v, %v", own, err)
 	}
-	if own, err := tree.Frozen(child); own || err != nil {
+	if own, err := tree.IsFrozen(child); own || err != nil {
 		t.Errorf("Frozen of the child must ignore its parent: %v, %v", own, err)
 	}
 	before, err := tree.CPUUse(child)
@@ -113,7 +113,7 @@ func TestKillEndsWhatForks(t *testing.T) {
 				if err := kill(tree, path); err != nil {
 					t.Fatal(err)
 				}
-				lives, err := tree.Populated(path)
+				lives, err := tree.IsPopulated(path)
 				return err == nil && !lives
 			})
 		})
@@ -122,12 +122,12 @@ func TestKillEndsWhatForks(t *testing.T) {
 
 // withoutFreezer returns a copy of t that has no freezer hierarchy.
 func (t *Tree) withoutFreezer() *Tree {
-	of := maps.Clone(t.of)
+	of := maps.Clone(t.byController)
 	delete(of, freezer)
 	if t.Version() == 2 {
 		return t // v2 always has a freezer
 	}
-	return &Tree{of: of, all: slices.DeleteFunc(slices.Clone(t.all), func(h *hierarchy) bool { return h == t.of[freezer] })}
+	return &Tree{byController: of, hierarchies: slices.DeleteFunc(slices.Clone(t.hierarchies), func(h *hierarchy) bool { return h == t.byController[freezer] })}
 }
 
 func TestKillEndsWhatIsFrozen(t *testing.T) {
@@ -142,7 +142,7 @@ func TestKillEndsWhatIsFrozen(t *testing.T) {
 	if err := tree.Kill(path); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "it is empty", func() bool { lives, err := tree.Populated(path); return err == nil && !lives })
+	within(t, "it is empty", func() bool { lives, err := tree.IsPopulated(path); return err == nil && !lives })
 	if err := tree.Freeze(path, false); err != nil {
 		t.Error(err)
 	}
@@ -163,10 +163,10 @@ func TestASignalReachesTheGroupAndNobodyElse(t *testing.T) {
 	}
 	within(t, "the group is empty", func() bool {
 		_, _ = tree.Signal(in, syscall.SIGTERM) // also ends children that were forked meanwhile
-		lives, err := tree.Populated(in)
+		lives, err := tree.IsPopulated(in)
 		return err == nil && !lives
 	})
-	if lives, err := tree.Populated(path); !lives || err != nil {
+	if lives, err := tree.IsPopulated(path); !lives || err != nil {
 		t.Errorf("populated: %v, %v", lives, err)
 	}
 	if ids, err := tree.ProcsBelow(out); err != nil || !slices.Contains(ids, other) {

@@ -100,7 +100,7 @@ func (t *Tree) MemoryCurrent(path string) (unit.Bytes, error) {
 	}
 	b, err := parseBytes(strings.TrimSpace(text))
 	if err != nil {
-		return 0, fmt.Errorf("parse %s in %s: %w", file, shown(path), err)
+		return 0, fmt.Errorf("parse %s in %s: %w", file, printPath(path), err)
 	}
 	return b, nil
 }

@@ -22,7 +22,7 @@ type MemoryUse struct {
 func (t *Tree) MemoryUse(path string) (MemoryUse, error) {
 	h, err := t.hierarchy(memory)
 	if err != nil {
-		return MemoryUse{}, fmt.Errorf("read memory.stat in %s: %w", shown(path), err)
+		return MemoryUse{}, fmt.Errorf("read memory.stat in %s: %w", printPath(path), err)
 	}
 	text, err := h.readValue(path, "memory.stat")
 	if err != nil {
@@ -30,7 +30,7 @@ func (t *Tree) MemoryUse(path string) (MemoryUse, error) {
 	}
 	u, ok := parseMemoryUse(text, h.version)
 	if !ok {
-		return MemoryUse{}, fmt.Errorf("parse memory.stat in %s: no inactive_file", shown(path))
+		return MemoryUse{}, fmt.Errorf("parse memory.stat in %s: no inactive_file", printPath(path))
 	}
 	return u, nil
 }
@@ -42,7 +42,7 @@ func parseMemoryUse(text string, version int) (u MemoryUse, found bool) {
 	if version == 1 {
 		prefix = "total_"
 	}
-	for key, n := range flat(text) {
+	for key, n := range flatLines(text) {
 		if len(key) < len(prefix) || key[:len(prefix)] != prefix {
 			continue
 		}

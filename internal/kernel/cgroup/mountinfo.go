@@ -14,9 +14,11 @@ type mount struct {
 	options []string // of the superblock; on v1 these name the controllers
 }
 
-// above reports whether the root of the mount lies outside the reader's cgroup
-// namespace.
-func (m mount) above() bool { return m.root == "/.." || strings.HasPrefix(m.root, "/../") }
+// startsAboveNamespace reports whether the root of the mount lies outside the
+// reader's cgroup namespace.
+func (m mount) startsAboveNamespace() bool {
+	return m.root == "/.." || strings.HasPrefix(m.root, "/../")
+}
 
 // parseMountInfo returns the cgroup mounts among lines such as
 //

@@ -15,14 +15,14 @@ import (
 // a node may have more groups than a process may have descriptors. Settings get
 // at most half of the files, because counters are read more often.
 func (t *Tree) KeepOpen(most int) *Tree {
-	kept := &Tree{of: map[string]*hierarchy{}}
-	for _, h := range t.all {
+	kept := &Tree{byController: map[string]*hierarchy{}}
+	for _, h := range t.hierarchies {
 		k := *h
 		k.open = openfile.New(most)
-		kept.all = append(kept.all, &k)
-		for c, of := range t.of {
+		kept.hierarchies = append(kept.hierarchies, &k)
+		for c, of := range t.byController {
 			if of == h {
-				kept.of[c] = &k
+				kept.byController[c] = &k
 			}
 		}
 	}
@@ -31,7 +31,7 @@ func (t *Tree) KeepOpen(most int) *Tree {
 
 // Close closes the files of a group that the Tree keeps open.
 func (t *Tree) Close(path string) {
-	for _, h := range t.all {
+	for _, h := range t.hierarchies {
 		if h.open != nil {
 			h.open.Close(path)
 		}
@@ -40,7 +40,7 @@ func (t *Tree) Close(path string) {
 
 // CloseAll closes all files that the Tree keeps open. The Tree stays usable.
 func (t *Tree) CloseAll() {
-	for _, h := range t.all {
+	for _, h := range t.hierarchies {
 		if h.open != nil {
 			h.open.CloseAll()
 		}
@@ -61,7 +61,7 @@ func (h *hierarchy) setting(path, file string) (string, error) {
 	if h.open == nil {
 		return h.readValue(path, file)
 	}
-	text, err := h.kept(path, file, h.open.Most()/2)
+	text, err := h.kept(path, file, h.open.MaxOpen()/2)
 	return strings.TrimSuffix(text, "\n"), err
 }
 

@@ -30,7 +30,7 @@ func TestOnlySoManyFilesStayOpen(t *testing.T) {
 			}
 		}
 	}
-	open := tree.all[0].open.Len
+	open := tree.hierarchies[0].open.Len
 	for range 2 {
 		if readAll(); open() != most {
 			t.Errorf("%d files are open, want %d", open(), most)
@@ -66,11 +66,11 @@ func TestSettingsLeaveFilesToCounters(t *testing.T) {
 			t.Errorf("job-%d reads %v, %v, want a quota of %v", i, got, err, want)
 		}
 	}
-	if n := tree.all[0].open.Len(); n != most/2 {
+	if n := tree.hierarchies[0].open.Len(); n != most/2 {
 		t.Errorf("settings keep %d of %d files open, want half", n, most)
 	}
-	if _, err := tree.MemoryCurrent("job-0"); err != nil || tree.all[0].open.Len() != most/2+1 {
-		t.Errorf("a counter finds no room: %d files are open, %v", tree.all[0].open.Len(), err)
+	if _, err := tree.MemoryCurrent("job-0"); err != nil || tree.hierarchies[0].open.Len() != most/2+1 {
+		t.Errorf("a counter finds no room: %d files are open, %v", tree.hierarchies[0].open.Len(), err)
 	}
 }
 
@@ -82,7 +82,7 @@ func TestAWriteReopensTheGroup(t *testing.T) {
 	if w, err := tree.ReadCPUWeight("job"); err != nil || w.Weight != unit.WeightOf(100) {
 		t.Fatalf("job has %v, %v", w, err)
 	}
-	dir := tree.all[0].mount
+	dir := tree.hierarchies[0].mount
 	for _, names := range [][2]string{{"job", "old"}, {"other", "job"}} {
 		if err := os.Rename(filepath.Join(dir, names[0]), filepath.Join(dir, names[1])); err != nil {
 			t.Fatal(err)

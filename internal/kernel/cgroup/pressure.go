@@ -10,10 +10,10 @@ import (
 // resource: the file RESOURCE.pressure, where RESOURCE is cpu, memory, io or (Linux
 // 6.1) irq. It returns ErrUnsupported on v1, and if PSI is off for cgroups.
 func (t *Tree) Pressure(path, resource string) (unit.Pressure, error) {
-	h := t.all[0]
+	h := t.hierarchies[0]
 	file := resource + ".pressure"
 	if h.version == 1 {
-		return unit.Pressure{}, fmt.Errorf("read %s in %s: cgroup v1 has no pressure: %w", file, shown(path), ErrUnsupported)
+		return unit.Pressure{}, fmt.Errorf("read %s in %s: cgroup v1 has no pressure: %w", file, printPath(path), ErrUnsupported)
 	}
 	text, err := h.readValue(path, file)
 	if err != nil {

@@ -19,7 +19,7 @@ func (t *Tree) Threads(path string) ([]int, error) {
 	}
 	ids, err := parseProcs(text)
 	if err != nil {
-		return nil, fmt.Errorf("parse %s in %s: %w", file, shown(path), err)
+		return nil, fmt.Errorf("parse %s in %s: %w", file, printPath(path), err)
 	}
 	return ids, nil
 }

@@ -53,12 +53,12 @@ func ControllerIn(version int, controller string) string {
 // A Tree is the cgroup file system of a node: one v2 hierarchy, several v1
 // hierarchies, or a mix. Its only state is the mount points.
 type Tree struct {
-	// of is the hierarchy of each controller.
-	of map[string]*hierarchy
-	// all has each hierarchy once. The hierarchy of the cpu controller comes
-	// first. A v1 group may be in several hierarchies. The first one that has
-	// the group decides which children the group has and what its inode is.
-	all []*hierarchy
+	// byController is the hierarchy of each controller.
+	byController map[string]*hierarchy
+	// hierarchies has each hierarchy once. The hierarchy of the cpu controller
+	// comes first. A v1 group may be in several hierarchies. The first one that
+	// has the group decides which children the group has and what its inode is.
+	hierarchies []*hierarchy
 }
 
 // A hierarchy is one mounted cgroup tree.
@@ -95,17 +95,17 @@ func Detect(procRoot string) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("parse %s: %w", file, err)
 	}
-	t := &Tree{of: map[string]*hierarchy{}}
+	t := &Tree{byController: map[string]*hierarchy{}}
 	t.addV1(mounts)
 	if err := t.addV2(mounts); err != nil {
 		return nil, err
 	}
 	for _, c := range controllers {
-		if h := t.of[c]; h != nil && !slices.Contains(t.all, h) {
-			t.all = append(t.all, h)
+		if h := t.byController[c]; h != nil && !slices.Contains(t.hierarchies, h) {
+			t.hierarchies = append(t.hierarchies, h)
 		}
 	}
-	if len(t.all) == 0 {
+	if len(t.hierarchies) == 0 {
 		return nil, fmt.Errorf("find cgroups: no hierarchy with any of the controllers %s in %s: %w",
 			strings.Join(controllers, " "), file, ErrUnsupported)
 	}
@@ -119,18 +119,18 @@ func (t *Tree) addV2(mounts []mount) error {
 	if !ok {
 		return nil
 	}
-	h := &hierarchy{version: 2, mount: m.point, above: m.above()}
+	h := &hierarchy{version: 2, mount: m.point, above: m.startsAboveNamespace()}
 	text, err := h.read("", "cgroup.controllers")
 	if err != nil {
 		return err
 	}
 	for _, c := range strings.Fields(text) {
-		if slices.Contains(controllers, c) && t.of[c] == nil {
-			t.of[c] = h
+		if slices.Contains(controllers, c) && t.byController[c] == nil {
+			t.byController[c] = h
 		}
 	}
-	if t.of[cpu] == h && t.of[cpuacct] == nil {
-		t.of[cpuacct] = h
+	if t.byController[cpu] == h && t.byController[cpuacct] == nil {
+		t.byController[cpuacct] = h
 	}
 	return nil
 }
@@ -149,29 +149,30 @@ func pick(mounts []mount, match func(mount) bool) (mount, bool) {
 	return found[0], true
 }
 
-// Above reports whether the tree begins above the cgroup namespace of this process.
-// This is so in a container that has its own cgroup namespace and mounts the host's
-// /sys/fs/cgroup. There, the paths in /proc/PID/cgroup are relative to the namespace,
-// such as /../../init.scope. They are not paths of this tree (cgroup_namespaces(7)).
-func (t *Tree) Above() bool {
-	return slices.ContainsFunc(t.all, func(h *hierarchy) bool { return h.above })
+// StartsAboveNamespace reports whether the tree begins above the cgroup
+// namespace of this process. This is so in a container that has its own cgroup
+// namespace and mounts the host's /sys/fs/cgroup. There, the paths in
+// /proc/PID/cgroup are relative to the namespace, such as /../../init.scope.
+// They are not paths of this tree (cgroup_namespaces(7)).
+func (t *Tree) StartsAboveNamespace() bool {
+	return slices.ContainsFunc(t.hierarchies, func(h *hierarchy) bool { return h.above })
 }
 
 // Version returns the cgroup version of the cpu controller, 1 or 2. If there is
 // no cpu controller, it returns the version of the first available controller.
-func (t *Tree) Version() int { return t.all[0].version }
+func (t *Tree) Version() int { return t.hierarchies[0].version }
 
 // VersionOf returns the cgroup version of a controller, such as "memory": 1, 2,
 // or 0 if the controller is not mounted.
 func (t *Tree) VersionOf(controller string) int {
-	if h := t.of[controller]; h != nil {
+	if h := t.byController[controller]; h != nil {
 		return h.version
 	}
 	return 0
 }
 
 // Has reports whether a controller, such as "memory", is mounted.
-func (t *Tree) Has(controller string) bool { return t.of[controller] != nil }
+func (t *Tree) Has(controller string) bool { return t.byController[controller] != nil }
 
 // Dir returns the directory that a group has in the hierarchy of a controller.
 // The directory may not exist.
@@ -184,7 +185,7 @@ func (t *Tree) Dir(controller, path string) (string, error) {
 }
 
 func (t *Tree) hierarchy(controller string) (*hierarchy, error) {
-	if h := t.of[controller]; h != nil {
+	if h := t.byController[controller]; h != nil {
 		return h, nil
 	}
 	return nil, fmt.Errorf("cgroup controller %s is not mounted: %w", controller, ErrUnsupported)

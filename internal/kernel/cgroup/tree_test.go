@@ -161,8 +161,8 @@ func TestTreeAboveTheCgroupNamespaceIsTold(t *testing.T) {
 	for root, want := range map[string]bool{"/": false, "/docker/abc": false, "/..abc": false, "/..": true, "/../../..": true} {
 		v2 := fixture(t, "-- proc/self/mountinfo --\n27 25 0:24 "+root+" ROOT/v2 rw - cgroup2 cgroup2 rw\n-- v2/cgroup.controllers --\ncpu\n")
 		v1 := fixture(t, "-- proc/self/mountinfo --\n32 31 0:29 "+root+" ROOT/cpu rw - cgroup cgroup rw,cpu\n")
-		if v2.Above() != want || v1.Above() != want {
-			t.Errorf("root %s: %t on v2, %t on v1, want %t", root, v2.Above(), v1.Above(), want)
+		if v2.StartsAboveNamespace() != want || v1.StartsAboveNamespace() != want {
+			t.Errorf("root %s: %t on v2, %t on v1, want %t", root, v2.StartsAboveNamespace(), v1.StartsAboveNamespace(), want)
 		}
 	}
 }

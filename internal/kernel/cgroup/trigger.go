@@ -35,9 +35,9 @@ type Trigger struct {
 // condition is not met, Trigger returns EINVAL. It returns ErrUnsupported on
 // v1, and if PSI is off for cgroups.
 func (t *Tree) Trigger(path, resource string, stall, window time.Duration) (*Trigger, error) {
-	h, file := t.all[0], resource+".pressure"
+	h, file := t.hierarchies[0], resource+".pressure"
 	if h.version == 1 {
-		return nil, fmt.Errorf("watch %s in %s: cgroup v1 has no pressure: %w", file, shown(path), ErrUnsupported)
+		return nil, fmt.Errorf("watch %s in %s: cgroup v1 has no pressure: %w", file, printPath(path), ErrUnsupported)
 	}
 	dir, err := h.dir(path)
 	if err != nil {
@@ -45,7 +45,7 @@ func (t *Tree) Trigger(path, resource string, stall, window time.Duration) (*Tri
 	}
 	tr, err := newTrigger(filepath.Join(dir, file), stall, window)
 	if err != nil {
-		return nil, fmt.Errorf("watch %s in %s for %v in %v: %w", file, shown(path), stall, window, cause(dir, err))
+		return nil, fmt.Errorf("watch %s in %s for %v in %v: %w", file, printPath(path), stall, window, cause(dir, err))
 	}
 	return tr, nil
 }

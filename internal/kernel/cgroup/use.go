@@ -16,7 +16,8 @@ type CPUUse struct {
 	Usage     time.Duration // CPU time of the group and of all below it
 	Throttled time.Duration // by a quota, summed over CPUs
 	// Periods is the number of quota periods in which the group ran.
-	// ThrottledPeriods is in how many of them it was throttled.
+	// ThrottledPeriods is the number of those periods in which it was
+	// throttled.
 	Periods, ThrottledPeriods int64
 }
 
@@ -29,7 +30,7 @@ func (t *Tree) CPUUse(path string) (CPUUse, error) {
 		return CPUUse{}, err
 	}
 	u, used := CPUUse{}, false
-	for key, n := range flat(text) {
+	for key, n := range flatLines(text) {
 		switch key {
 		case "usage_usec":
 			u.Usage, used = microsecondsOf(n), true
@@ -48,7 +49,7 @@ func (t *Tree) CPUUse(path string) (CPUUse, error) {
 		return u, err
 	}
 	if !used {
-		return CPUUse{}, fmt.Errorf("parse cpu.stat in %s: no usage_usec", shown(path))
+		return CPUUse{}, fmt.Errorf("parse cpu.stat in %s: no usage_usec", printPath(path))
 	}
 	return u, nil
 }
@@ -67,7 +68,7 @@ func (t *Tree) CPUUsage(path string) (time.Duration, error) {
 // which has no such file, it returns ErrUnsupported.
 func (t *Tree) UsagePerCPU(path string) (map[unit.CPU]time.Duration, error) {
 	if t.VersionOf(cpuacct) != 1 {
-		return nil, fmt.Errorf("read cpuacct.usage_percpu in %s: cgroup v2 does not count by CPU: %w", shown(path), ErrUnsupported)
+		return nil, fmt.Errorf("read cpuacct.usage_percpu in %s: cgroup v2 does not count by CPU: %w", printPath(path), ErrUnsupported)
 	}
 	text, err := t.counter(cpuacct, path, "cpuacct.usage_percpu")
 	if err != nil {
@@ -75,7 +76,7 @@ func (t *Tree) UsagePerCPU(path string) (map[unit.CPU]time.Duration, error) {
 	}
 	use, err := parseUsagePerCPU(text)
 	if err != nil {
-		return nil, fmt.Errorf("parse cpuacct.usage_percpu in %s: %w", shown(path), err)
+		return nil, fmt.Errorf("parse cpuacct.usage_percpu in %s: %w", printPath(path), err)
 	}
 	return use, nil
 }
@@ -99,14 +100,14 @@ func parseUsagePerCPU(text string) (map[unit.CPU]time.Duration, error) {
 func (t *Tree) counter(controller, path, file string) (string, error) {
 	h, err := t.hierarchy(controller)
 	if err != nil {
-		return "", fmt.Errorf("read %s in %s: %w", file, shown(path), err)
+		return "", fmt.Errorf("read %s in %s: %w", file, printPath(path), err)
 	}
 	return h.counter(path, file)
 }
 
-// flat yields the lines of a flat keyed file. It skips lines that are not a
+// flatLines yields the lines of a flat keyed file. It skips lines that are not a
 // name and a number.
-func flat(text string) iter.Seq2[string, int64] {
+func flatLines(text string) iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
 		for len(text) > 0 {
 			line := text

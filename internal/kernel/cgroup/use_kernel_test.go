@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// counts repeats a question (ask) until the answer is true, because the
+// awaitCount repeats a question (ask) until the answer is true, because the
 // activity of a process appears in the counters with a delay.
-func counts(t *testing.T, what string, ask func() (bool, string)) {
+func awaitCount(t *testing.T, what string, ask func() (bool, string)) {
 	t.Helper()
 	seen := ""
-	eventually(t, func() (yes bool) { yes, seen = ask(); return yes }, func() string { return what + ": " + seen })
+	waitUntil(t, func() (yes bool) { yes, seen = ask(); return yes }, func() string { return what + ": " + seen })
 }
 
 // runIn starts a shell command in a group.
@@ -47,7 +47,7 @@ func TestPeriodsOfAQuotaAreCounted(t *testing.T) {
 	runIn(t, tree, path, "while :; do :; done")
 	kept := tree.KeepOpen(512)
 	defer kept.CloseAll()
-	counts(t, "a tenth of a CPU is used up", func() (bool, string) {
+	awaitCount(t, "a tenth of a CPU is used up", func() (bool, string) {
 		u, err := kept.CPUUse(path)
 		return err == nil && u.ThrottledPeriods > 2 && u.Periods >= u.ThrottledPeriods && u.Throttled > 0 && u.Usage > 0, fmt.Sprintf("%+v, %v", u, err)
 	})
@@ -69,7 +69,7 @@ func TestPressureOfAGroupIsCounted(t *testing.T) {
 	if err := tree.WriteCPUMax(path, CPUMax{Quota: 10 * time.Millisecond, Period: 100 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	counts(t, "eight tasks want a tenth of a CPU", func() (bool, string) {
+	awaitCount(t, "eight tasks want a tenth of a CPU", func() (bool, string) {
 		p, err := tree.Pressure(path, "cpu")
 		return err == nil && p.Some.Total > 0, fmt.Sprintf("%+v, %v", p, err)
 	})

@@ -85,10 +85,10 @@ usage_usec 1000000
 		t.Errorf("usage %v after the counter moved, want 2s", got)
 	}
 	kept.Close("web")
-	if n := kept.all[0].open.Len(); n != 0 {
+	if n := kept.hierarchies[0].open.Len(); n != 0 {
 		t.Errorf("%d files are open after Close", n)
 	}
-	if len(tree.all) != len(kept.all) || tree.all[0].open != nil {
+	if len(tree.hierarchies) != len(kept.hierarchies) || tree.hierarchies[0].open != nil {
 		t.Error("KeepOpen changed the tree that it was made from")
 	}
 }

@@ -44,7 +44,7 @@ func (t *Tree) v1CPUUsage(path string) (time.Duration, error) {
 	}
 	ns, err := parseCount(strings.TrimSpace(text))
 	if err != nil {
-		return 0, fmt.Errorf("parse cpuacct.usage in %s: %w", shown(path), err)
+		return 0, fmt.Errorf("parse cpuacct.usage in %s: %w", printPath(path), err)
 	}
 	return time.Duration(ns), nil
 }

@@ -22,7 +22,7 @@ func (t *Tree) v1ReadMemory(path string) (Memory, error) {
 
 func (t *Tree) v1WriteMemory(path string, v Memory) error {
 	if v.Min != 0 || v.Low != 0 || v.High != unit.MaxBytes {
-		return fmt.Errorf("write memory %+v in %s: cgroup v1 has no min, low and high: %w", v, shown(path), ErrUnsupported)
+		return fmt.Errorf("write memory %+v in %s: cgroup v1 has no min, low and high: %w", v, printPath(path), ErrUnsupported)
 	}
 	if v.Max == unit.MaxBytes {
 		return t.write(memory, path, v1Limit, "-1")

@@ -12,8 +12,8 @@ func (t *Tree) addV1(mounts []mount) {
 			continue
 		}
 		if byPoint[m.point] == nil {
-			byPoint[m.point] = &hierarchy{version: 1, mount: m.point, above: m.above()}
+			byPoint[m.point] = &hierarchy{version: 1, mount: m.point, above: m.startsAboveNamespace()}
 		}
-		t.of[c] = byPoint[m.point]
+		t.byController[c] = byPoint[m.point]
 	}
 }

@@ -54,7 +54,7 @@ type watched struct {
 func (t *Tree) Watch(ctx context.Context) (*Watcher, error) { return t.watch(ctx, lookEvery) }
 
 func (t *Tree) watch(ctx context.Context, period time.Duration) (*Watcher, error) {
-	w := newWatcher(t.all[0], period)
+	w := newWatcher(t.hierarchies[0], period)
 	ctx, w.cancel = context.WithCancel(ctx)
 	w.look(ctx)
 	if w.known[""] == nil {
@@ -96,11 +96,11 @@ func (w *Watcher) Groups() []string {
 // a group was removed and made again. Several changes may give one value.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
-// Degraded returns nil while the kernel reports the changes of every group.
-// Otherwise it returns the reason, usually that the user has no inotify watches
-// left. The Watcher then finds changes only by a scan of all groups every 2 s.
-// Each scan tries to add the missing watches.
-func (w *Watcher) Degraded() error {
+// DegradedReason returns nil while the kernel reports the changes of every
+// group. Otherwise it returns the reason, usually that the user has no inotify
+// watches left. The Watcher then finds changes only by a scan of all groups
+// every 2 s. Each scan tries to add the missing watches.
+func (w *Watcher) DegradedReason() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.degraded
@@ -191,27 +191,27 @@ func (t *Tree) Direct(path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	some, err := h.some(path, "cgroup.procs")
+	some, err := h.hasContent(path, "cgroup.procs")
 	if errors.Is(err, unix.EOPNOTSUPP) { // a threaded group has no cgroup.procs
-		some, err = h.some(path, "cgroup.threads")
+		some, err = h.hasContent(path, "cgroup.threads")
 	}
 	return some, err
 }
 
-// some (the method) reports whether a file of a group has any content.
-func (h *hierarchy) some(path, file string) (bool, error) {
+// hasContent reports whether a file of a group has any content.
+func (h *hierarchy) hasContent(path, file string) (bool, error) {
 	dir, err := h.dir(path)
 	if err != nil {
 		return false, err
 	}
 	f, err := os.Open(filepath.Join(dir, file))
 	if err != nil {
-		return false, fmt.Errorf("read %s in %s: %w", file, shown(path), cause(dir, err))
+		return false, fmt.Errorf("read %s in %s: %w", file, printPath(path), cause(dir, err))
 	}
 	defer f.Close()
 	n, err := f.Read(make([]byte, 1))
 	if err != nil && !errors.Is(err, io.EOF) {
-		return false, fmt.Errorf("read %s in %s: %w", file, shown(path), cause(dir, err))
+		return false, fmt.Errorf("read %s in %s: %w", file, printPath(path), cause(dir, err))
 	}
 	return n > 0, nil
 }

@@ -69,9 +69,9 @@ func (w *Watcher) take(ctx context.Context, events []byte) {
 			}
 		case e.mask&unix.IN_ISDIR == 0:
 		case e.mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0:
-			w.drop(below(group, e.name))
+			w.drop(childPath(group, e.name))
 		default:
-			w.follow(below(group, e.name), nil)
+			w.follow(childPath(group, e.name), nil)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func (w *Watcher) take(ctx context.Context, events []byte) {
 // stops at groups that have a watch already, because their children are known.
 func (w *Watcher) follow(path string, seen map[string]bool) {
 	watch, err := w.watchGroup(path)
-	if absent(err) && path != "" {
+	if isGone(err) && path != "" {
 		return // its removal gives an event, too
 	}
 	if err != nil {
@@ -97,14 +97,14 @@ func (w *Watcher) follow(path string, seen map[string]bool) {
 		}
 	}
 	names, err := w.list(path)
-	if absent(err) && path != "" {
+	if isGone(err) && path != "" {
 		w.unwatch(watch)
 		return
 	}
 	if err != nil {
 		w.miss(err)
 	}
-	if absent(err) {
+	if isGone(err) {
 		return
 	}
 	w.add(path, watch)
@@ -112,7 +112,7 @@ func (w *Watcher) follow(path string, seen map[string]bool) {
 		seen[path] = true
 	}
 	for _, name := range names {
-		w.follow(below(path, name), seen)
+		w.follow(childPath(path, name), seen)
 	}
 }
 
@@ -141,14 +141,14 @@ func (w *Watcher) watchGroup(path string) (int32, error) {
 	}
 	watch, err := w.inotify.watch(dir)
 	if err != nil {
-		return unwatched, fmt.Errorf("watch cgroup %s: %w", shown(path), err)
+		return unwatched, fmt.Errorf("watch cgroup %s: %w", printPath(path), err)
 	}
 	return watch, nil
 }
 
-// absent reports whether the error means that the group did not exist. A new
+// isGone reports whether the error means that the group did not exist. A new
 // group with the same name may exist now.
-func absent(err error) bool { return errors.Is(err, os.ErrNotExist) }
+func isGone(err error) bool { return errors.Is(err, os.ErrNotExist) }
 
 // miss stores why a group has no watch. If a reason is stored already, it keeps
 // that one.
@@ -171,7 +171,7 @@ func (w *Watcher) add(path string, watch int32) {
 	defer w.mu.Unlock()
 	w.known[path] = &watched{watch: watch}
 	w.sorted = nil
-	if up := w.known[above(path)]; up != nil && path != "" {
+	if up := w.known[parentOf(path)]; up != nil && path != "" {
 		up.children++
 	}
 }
@@ -206,7 +206,7 @@ func (w *Watcher) forget(path string) {
 	defer w.mu.Unlock()
 	delete(w.known, path)
 	w.sorted = nil
-	if up := w.known[above(path)]; up != nil && path != "" {
+	if up := w.known[parentOf(path)]; up != nil && path != "" {
 		up.children--
 	}
 }
@@ -225,13 +225,13 @@ func (w *Watcher) unwatch(watch int32) {
 	}
 }
 
-// below returns the path of a child of a group.
-func below(path, name string) string {
+// childPath returns the path of a child of a group.
+func childPath(path, name string) string {
 	if path == "" {
 		return name
 	}
 	return path + "/" + name
 }
 
-// above returns the path of the parent of a group.
-func above(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 0)] }
+// parentOf returns the path of the parent of a group.
+func parentOf(path string) string { return path[:max(strings.LastIndexByte(path, '/'), 0)] }

@@ -19,7 +19,7 @@ func watchKernel(t *testing.T) (w *Watcher, path, dir string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
-	dir, err = tree.all[0].dir(path)
+	dir, err = tree.hierarchies[0].dir(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func seesBelow(t *testing.T, w *Watcher, path, dir string) {
 		}
 		return below
 	}
-	eventually(t, func() bool { return slices.Equal(known(), want) }, func() string {
+	waitUntil(t, func() bool { return slices.Equal(known(), want) }, func() string {
 		return fmt.Sprintf("the watcher knows %d groups, but %d exist:\n%v\n%v", len(known()), len(want), known(), want)
 	})
 }
@@ -68,7 +68,7 @@ func TestKernelTellsOfAThousandGroupsThatComeAndGo(t *testing.T) {
 	seesBelow(t, w, path, dir)
 	t.Logf("most of them removed and forgotten after %v", time.Since(began))
 	seesWatches(t, w)
-	if err := w.Degraded(); err != nil {
+	if err := w.DegradedReason(); err != nil {
 		t.Error(err)
 	}
 }
@@ -91,8 +91,8 @@ func TestStormOfCgroupsEndsInTheTruth(t *testing.T) {
 
 func TestNewGroupIsToldOfWithoutALook(t *testing.T) {
 	w, path, dir := watchKernel(t)
-	if w.Degraded() != nil {
-		t.Fatal(w.Degraded())
+	if w.DegradedReason() != nil {
+		t.Fatal(w.DegradedReason())
 	}
 	var worst time.Duration
 	for i := range 50 {
@@ -112,7 +112,7 @@ func TestNewGroupIsToldOfWithoutALook(t *testing.T) {
 // events were lost.
 func TestLookFindsGroupsThatWereMadeAgain(t *testing.T) {
 	tree, path := kernelGroup(t)
-	dir, err := tree.all[0].dir(path)
+	dir, err := tree.hierarchies[0].dir(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestV1LookFindsRenamedGroups(t *testing.T) {
 func lookAround(t *testing.T, tree *Tree, path, dir string, change func()) {
 	t.Helper()
 	makeDir(t, dir, "a/b/c")
-	w := newWatcher(tree.all[0], time.Hour)
+	w := newWatcher(tree.hierarchies[0], time.Hour)
 	w.look(t.Context())
 	defer w.shut()
 	seesBelow(t, w, path, dir)

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// inOwnNamespace runs the calling test again, as root of a new user namespace.
+// runInNamespace runs the calling test again, as root of a new user namespace.
 // It returns true in that second run. In the namespace the test can lower
 // limits (/proc/sys/user, namespaces(7)) without an effect on other processes.
-func inOwnNamespace(t *testing.T) bool {
+func runInNamespace(t *testing.T) bool {
 	t.Helper()
 	const mark, refused = "TENON_TEST_NAMESPACE", "limits cannot be lowered here"
 	if os.Getenv(mark) != "" {
-		if err := lower("max_inotify_watches", 1000); err != nil {
+		if err := lowerLimit("max_inotify_watches", 1000); err != nil {
 			t.Fatal(refused, err)
 		}
 		return true
@@ -47,20 +47,20 @@ func inOwnNamespace(t *testing.T) bool {
 	return false
 }
 
-// lower sets a limit of the user namespace.
-func lower(limit string, to int) error {
+// lowerLimit sets a limit of the user namespace.
+func lowerLimit(limit string, to int) error {
 	return os.WriteFile("/proc/sys/user/"+limit, fmt.Append(nil, to), 0)
 }
 
 func limited(t *testing.T, limit string, to int) {
 	t.Helper()
-	if err := lower(limit, to); err != nil {
+	if err := lowerLimit(limit, to); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// quick returns a Watcher with a short time between scans.
-func quick(t *testing.T, tree *Tree) *Watcher {
+// quickWatcher returns a Watcher with a short time between scans.
+func quickWatcher(t *testing.T, tree *Tree) *Watcher {
 	t.Helper()
 	w, err := tree.watch(t.Context(), 5*time.Millisecond)
 	if err != nil {
@@ -71,7 +71,7 @@ func quick(t *testing.T, tree *Tree) *Watcher {
 }
 
 func TestWatcherLooksWhereItMayNotWatch(t *testing.T) {
-	if !inOwnNamespace(t) {
+	if !runInNamespace(t) {
 		return
 	}
 	for name, c := range map[string]struct {
@@ -86,13 +86,13 @@ func TestWatcherLooksWhereItMayNotWatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := fixture(t, onlyV2+"-- v2/a/b/c/cpu.weight --\n-- v2/d/e/cpu.weight --\n")
-			root := tree.all[0].mount
+			root := tree.hierarchies[0].mount
 			limited(t, c.limit, c.few)
-			w := quick(t, tree)
+			w := quickWatcher(t, tree)
 			if got := w.Groups(); !slices.Equal(got, walk(t, root)) {
 				t.Errorf("it begins with %v", got)
 			}
-			if err := w.Degraded(); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := w.DegradedReason(); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("degraded by %v, want %s", err, c.want)
 			}
 			makeDir(t, root, "a/b/c/new")
@@ -103,7 +103,7 @@ func TestWatcherLooksWhereItMayNotWatch(t *testing.T) {
 			seesTruth(t, w, root)
 
 			limited(t, c.limit, 1000)
-			eventually(t, func() bool { return w.Degraded() == nil }, func() string { return w.Degraded().Error() })
+			waitUntil(t, func() bool { return w.DegradedReason() == nil }, func() string { return w.DegradedReason().Error() })
 			seesTruth(t, w, root)
 			seesWatches(t, w)
 			churn(t, root, 2, 200, true)

@@ -25,7 +25,7 @@ func watchFixture(t *testing.T) (w *Watcher, root string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
-	return w, tree.all[0].mount
+	return w, tree.hierarchies[0].mount
 }
 
 func makeDir(t *testing.T, path ...string) {
@@ -61,9 +61,9 @@ func walk(t *testing.T, root string) []string {
 	return dirs
 }
 
-// eventually waits until the function done returns true. After a timeout it
+// waitUntil waits until the function done returns true. After a timeout it
 // fails the test with a text (instead).
-func eventually(t *testing.T, done func() bool, instead func() string) {
+func waitUntil(t *testing.T, done func() bool, instead func() string) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -85,7 +85,7 @@ func changes(t *testing.T, w *Watcher) {
 func seesTruth(t *testing.T, w *Watcher, root string) {
 	t.Helper()
 	want := walk(t, root)
-	eventually(t, func() bool { return slices.Equal(w.Groups(), want) }, func() string {
+	waitUntil(t, func() bool { return slices.Equal(w.Groups(), want) }, func() string {
 		return fmt.Sprintf("the watcher knows %d groups, but %d exist:\n%v\n%v", len(w.Groups()), len(want), w.Groups(), want)
 	})
 }
@@ -95,7 +95,7 @@ func TestWatcherKnowsWhatIsThereAtTheStart(t *testing.T) {
 	if got := w.Groups(); !slices.Equal(got, []string{"a", "a/b", "c"}) {
 		t.Errorf("got %v", got)
 	}
-	if err := w.Degraded(); err != nil {
+	if err := w.DegradedReason(); err != nil {
 		t.Error(err)
 	}
 	select {
@@ -172,7 +172,7 @@ func TestWatcherEndsWithItsContext(t *testing.T) {
 
 func TestWatchOfNothingFails(t *testing.T) {
 	tree := fixture(t, onlyV2)
-	removeDir(t, tree.all[0].mount)
+	removeDir(t, tree.hierarchies[0].mount)
 	if _, err := tree.Watch(t.Context()); err == nil || !strings.Contains(err.Error(), "the root cgroup") {
 		t.Errorf("got %v", err)
 	}
@@ -218,7 +218,7 @@ func TestStormEndsInTheTruth(t *testing.T) {
 		seesTruth(t, w, root)
 		seesWatches(t, w)
 	}
-	if err := w.Degraded(); err != nil {
+	if err := w.DegradedReason(); err != nil {
 		t.Error(err)
 	}
 }
@@ -234,7 +234,7 @@ func seesWatches(t *testing.T, w *Watcher) {
 		}
 		return strings.Count(string(text), "inotify wd:")
 	}
-	eventually(t, func() bool { return count() == len(w.Groups())+1 }, func() string {
+	waitUntil(t, func() bool { return count() == len(w.Groups())+1 }, func() string {
 		return fmt.Sprintf("%d watches for %d groups and the root", count(), len(w.Groups()))
 	})
 }
@@ -280,14 +280,14 @@ func TestLostRootIsSaidAndFoundAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
-	root := tree.all[0].mount
+	root := tree.hierarchies[0].mount
 	removeDir(t, root)
-	eventually(t, func() bool { return w.Degraded() != nil && len(w.Groups()) == 0 }, func() string {
-		return fmt.Sprintf("%v, %v", w.Degraded(), w.Groups())
+	waitUntil(t, func() bool { return w.DegradedReason() != nil && len(w.Groups()) == 0 }, func() string {
+		return fmt.Sprintf("%v, %v", w.DegradedReason(), w.Groups())
 	})
 	makeDir(t, root, "b")
-	eventually(t, func() bool { return w.Degraded() == nil && slices.Equal(w.Groups(), []string{"b"}) }, func() string {
-		return fmt.Sprintf("%v, %v", w.Degraded(), w.Groups())
+	waitUntil(t, func() bool { return w.DegradedReason() == nil && slices.Equal(w.Groups(), []string{"b"}) }, func() string {
+		return fmt.Sprintf("%v, %v", w.DegradedReason(), w.Groups())
 	})
 }
 
@@ -326,7 +326,7 @@ func BenchmarkLook(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	tree := &Tree{all: []*hierarchy{{version: 2, mount: root}}}
+	tree := &Tree{hierarchies: []*hierarchy{{version: 2, mount: root}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		w, err := tree.Watch(b.Context())

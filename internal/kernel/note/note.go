@@ -65,8 +65,8 @@ func All(dir string) (map[string]string, error) {
 	return notes, nil
 }
 
-// largest is the maximum size, in bytes, of one attribute (XATTR_SIZE_MAX).
-const largest = 64 << 10
+// maxAttribute is the maximum size, in bytes, of one attribute (XATTR_SIZE_MAX).
+const maxAttribute = 64 << 10
 
 // attribute calls the function read with larger and larger buffers, until the
 // buffer is large enough.
@@ -74,7 +74,7 @@ func attribute(read func([]byte) (int, error)) ([]byte, error) {
 	for size := 1 << 10; ; size *= 8 {
 		b := make([]byte, size)
 		n, err := read(b)
-		if !errors.Is(err, unix.ERANGE) || size >= largest {
+		if !errors.Is(err, unix.ERANGE) || size >= maxAttribute {
 			return b[:max(n, 0)], err
 		}
 	}

@@ -60,8 +60,8 @@ func (s *Set) Read(group, dir, file string, reserved int) (string, error) {
 	}
 }
 
-// Most returns the maximum number of files that s keeps open.
-func (s *Set) Most() int { return s.most }
+// MaxOpen returns the maximum number of files that s keeps open.
+func (s *Set) MaxOpen() int { return s.most }
 
 // Len returns how many files are open.
 func (s *Set) Len() int {

@@ -30,8 +30,8 @@ func TestAFullSetRefusesWithoutLosingWhatItKeeps(t *testing.T) {
 	read("b", 0, nil)
 	read("c", 0, syscall.EMFILE)
 	read("a", 1, nil) // it is open
-	if s.Len() != 2 || s.Most() != 2 {
-		t.Errorf("%d of %d files are open, want 2 of 2", s.Len(), s.Most())
+	if s.Len() != 2 || s.MaxOpen() != 2 {
+		t.Errorf("%d of %d files are open, want 2 of 2", s.Len(), s.MaxOpen())
 	}
 	s.Close("group")
 	read("c", 0, nil)

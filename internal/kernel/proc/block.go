@@ -86,10 +86,10 @@ func (fs FS) BlockDevice(name string) (BlockDevice, error) {
 	if d.Disk, err = parsed(filepath.Join(disk, "dev"), parseDevice); err != nil {
 		return BlockDevice{}, err
 	}
-	if d.Mapped, err = orEmpty(parsed(filepath.Join(dir, "dm/name"), word)); err != nil {
+	if d.Mapped, err = emptyIfMissing(parsed(filepath.Join(dir, "dm/name"), word)); err != nil {
 		return BlockDevice{}, err
 	}
-	if d.Scheduler, err = orEmpty(parsed(filepath.Join(disk, "queue/scheduler"), parseScheduler)); err != nil {
+	if d.Scheduler, err = emptyIfMissing(parsed(filepath.Join(disk, "queue/scheduler"), parseScheduler)); err != nil {
 		return BlockDevice{}, err
 	}
 	below, err := filepath.Glob(filepath.Join(dir, "slaves/*/dev"))
@@ -115,8 +115,9 @@ func (fs FS) HasDevice(id unit.Device) bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// orEmpty returns an empty text instead of an error if the file is missing.
-func orEmpty(text string, err error) (string, error) {
+// emptyIfMissing returns an empty text instead of an error if the file is
+// missing.
+func emptyIfMissing(text string, err error) (string, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil
 	}

@@ -72,16 +72,16 @@ func (fs FS) Topology() ([]CPU, error) {
 // its own.
 func readCPU(dir string, id unit.CPU, numa unit.CPUSet) (CPU, error) {
 	c := CPU{ID: id}
-	socket, err := orAbsent(-1, filepath.Join(dir, "topology/physical_package_id"), number)
+	socket, err := readOrAbsent(-1, filepath.Join(dir, "topology/physical_package_id"), number)
 	if err != nil {
 		return CPU{}, err
 	}
 	c.Socket = max(socket, 0)
-	if c.Siblings, err = either(dir, "topology/core_cpus_list", "topology/thread_siblings_list"); err != nil {
+	if c.Siblings, err = readFirst(dir, "topology/core_cpus_list", "topology/thread_siblings_list"); err != nil {
 		return CPU{}, err
 	}
 	c.Siblings = c.Siblings.With(id)
-	if c.Capacity, err = orAbsent(0, filepath.Join(dir, "cpu_capacity"), number); err != nil {
+	if c.Capacity, err = readOrAbsent(0, filepath.Join(dir, "cpu_capacity"), number); err != nil {
 		return CPU{}, err
 	}
 	shared, err := sharedL3(dir)
@@ -89,7 +89,7 @@ func readCPU(dir string, id unit.CPU, numa unit.CPUSet) (CPU, error) {
 		return CPU{}, err
 	}
 	if shared.Empty() && socket >= 0 {
-		if shared, err = either(dir, "topology/package_cpus_list", "topology/core_siblings_list"); err != nil {
+		if shared, err = readFirst(dir, "topology/package_cpus_list", "topology/core_siblings_list"); err != nil {
 			return CPU{}, err
 		}
 	}
@@ -100,20 +100,20 @@ func readCPU(dir string, id unit.CPU, numa unit.CPUSet) (CPU, error) {
 	return c, nil
 }
 
-// either reads the list in a file. If there is no file with this name, it reads
-// oldName, which the file had before Linux 5.3. The list is empty if the kernel
-// shows neither.
-func either(dir, name, oldName string) (unit.CPUSet, error) {
+// readFirst reads the list in a file. If there is no file with this name, it
+// reads oldName, which the file had before Linux 5.3. The list is empty if the
+// kernel shows neither.
+func readFirst(dir, name, oldName string) (unit.CPUSet, error) {
 	set, err := parsed(filepath.Join(dir, name), unit.ParseCPUSet)
 	if errors.Is(err, os.ErrNotExist) {
-		return orAbsent(unit.CPUSet{}, filepath.Join(dir, oldName), unit.ParseCPUSet)
+		return readOrAbsent(unit.CPUSet{}, filepath.Join(dir, oldName), unit.ParseCPUSet)
 	}
 	return set, err
 }
 
-// orAbsent reads a file that not every kernel shows. If the file does not
+// readOrAbsent reads a file that not every kernel shows. If the file does not
 // exist, it returns a given value (absent).
-func orAbsent[T any](absent T, path string, parse func(string) (T, error)) (T, error) {
+func readOrAbsent[T any](absent T, path string, parse func(string) (T, error)) (T, error) {
 	v, err := parsed(path, parse)
 	if errors.Is(err, os.ErrNotExist) {
 		return absent, nil
@@ -128,7 +128,7 @@ func orAbsent[T any](absent T, path string, parse func(string) (T, error)) (T, e
 func (fs FS) IsolatedCPUs() (unit.CPUSet, error) {
 	var all unit.CPUSet
 	for _, name := range []string{"isolated", "nohz_full"} {
-		set, err := orAbsent(unit.CPUSet{}, filepath.Join(fs.Sys, "devices/system/cpu", name), isolated)
+		set, err := readOrAbsent(unit.CPUSet{}, filepath.Join(fs.Sys, "devices/system/cpu", name), parseIsolated)
 		if err != nil {
 			return unit.CPUSet{}, err
 		}
@@ -137,9 +137,9 @@ func (fs FS) IsolatedCPUs() (unit.CPUSet, error) {
 	return all, nil
 }
 
-// isolated parses a list of isolated CPUs. A kernel that supports nohz_full,
-// but was started without it, shows "(null)" instead of a list.
-func isolated(text string) (unit.CPUSet, error) {
+// parseIsolated parses a list of isolated CPUs. A kernel that supports
+// nohz_full, but was started without it, shows "(null)" instead of a list.
+func parseIsolated(text string) (unit.CPUSet, error) {
 	if strings.TrimSpace(text) == "(null)" {
 		return unit.CPUSet{}, nil
 	}
@@ -153,7 +153,7 @@ func isolated(text string) (unit.CPUSet, error) {
 func (fs FS) CoreKinds() ([]unit.CPUSet, error) {
 	var kinds []unit.CPUSet
 	for _, pmu := range []string{"cpu_core", "cpu_atom", "cpu_lowpower"} {
-		set, err := orAbsent(unit.CPUSet{}, filepath.Join(fs.Sys, "devices", pmu, "cpus"), unit.ParseCPUSet)
+		set, err := readOrAbsent(unit.CPUSet{}, filepath.Join(fs.Sys, "devices", pmu, "cpus"), unit.ParseCPUSet)
 		if err != nil {
 			return nil, err
 		}

@@ -19,7 +19,7 @@ func (f *FS) Groups() ([]string, error) {
 	}
 	var groups []string
 	for _, e := range entries {
-		if e.IsDir() && !slices.Contains(notGroups, e.Name()) {
+		if e.IsDir() && !slices.Contains(otherFolders, e.Name()) {
 			groups = append(groups, e.Name())
 		}
 	}
@@ -34,7 +34,7 @@ func (f *FS) Inode(group string) (uint64, error) {
 	}
 	info, err := os.Stat(f.path(group))
 	if err != nil {
-		return 0, f.gone(group, err)
+		return 0, f.addGone(group, err)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -128,7 +128,7 @@ const settleRounds = 20
 // A thread can end after it was listed, and a thread of another process can get
 // its tid before the move. Therefore Settle looks for moved threads that are in
 // the group but not in the last list. It moves them to the default group, which
-// never has less resources than another group.
+// never has fewer resources than another group.
 func (f *FS) Settle(group string, threads func() ([]int, error)) error {
 	moved := map[int]bool{}
 	for range settleRounds {

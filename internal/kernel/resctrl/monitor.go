@@ -27,7 +27,7 @@ func (f *FS) Monitor(group string, events ...string) (map[string]unit.Bytes, err
 	}
 	entries, err := os.ReadDir(f.path(group, "mon_data"))
 	if err != nil {
-		return nil, fmt.Errorf("monitor control group %s: %w", group, f.gone(group, err))
+		return nil, fmt.Errorf("monitor control group %s: %w", group, f.addGone(group, err))
 	}
 	sums := map[string]unit.Bytes{}
 	missing := map[string]bool{}

@@ -28,7 +28,7 @@ var ErrNotMounted = errors.New("resctrl is not mounted")
 // ErrGone means that a control group does not exist.
 var ErrGone = errors.New("no such control group")
 
-// A FS is a mounted resctrl file system. It is safe for concurrent use, but
+// An FS is a mounted resctrl file system. It is safe for concurrent use, but
 // last_cmd_status may describe a failed write of another process.
 type FS struct {
 	// Root is the mount point. Options are the mount options. With cdp and with
@@ -85,14 +85,14 @@ func check(group string) error {
 	if group == Default {
 		return nil
 	}
-	if group == "" || group == "." || group == ".." || strings.ContainsAny(group, "/\n\x00") || slices.Contains(notGroups, group) {
+	if group == "" || group == "." || group == ".." || strings.ContainsAny(group, "/\n\x00") || slices.Contains(otherFolders, group) {
 		return fmt.Errorf("control group %q: want a name", group)
 	}
 	return nil
 }
 
-// notGroups are the folders in the root that are not control groups.
-var notGroups = []string{"info", "mon_groups", "mon_data"}
+// otherFolders are the folders in the root that are not control groups.
+var otherFolders = []string{"info", "mon_groups", "mon_data"}
 
 func (f *FS) read(group string, file ...string) (string, error) {
 	if err := check(group); err != nil {
@@ -100,7 +100,7 @@ func (f *FS) read(group string, file ...string) (string, error) {
 	}
 	text, err := os.ReadFile(f.path(group, file...))
 	if err != nil {
-		return "", f.gone(group, err)
+		return "", f.addGone(group, err)
 	}
 	return string(text), nil
 }
@@ -118,13 +118,13 @@ func (f *FS) write(group, file, text string) error {
 		_ = out.Close() // nothing is buffered
 	}
 	if err != nil {
-		return f.explain(fmt.Errorf("write %q: %w", strings.TrimSpace(text), f.gone(group, err)))
+		return f.explain(fmt.Errorf("write %q: %w", strings.TrimSpace(text), f.addGone(group, err)))
 	}
 	return nil
 }
 
-// gone adds ErrGone to err if the group does not exist.
-func (f *FS) gone(group string, err error) error {
+// addGone adds ErrGone to err if the group does not exist.
+func (f *FS) addGone(group string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENODEV) {
 		return err
 	}

@@ -45,9 +45,9 @@ func (p *Probe) WatchSiblings(of map[unit.CPU]unit.CPU) error {
 	return nil
 }
 
-// besideLimit returns the limit as the program needs it. If there is no limit,
+// siblingLimit returns the limit as the program needs it. If there is no limit,
 // it returns a time that is never reached.
-func besideLimit(d time.Duration) uint64 {
+func siblingLimit(d time.Duration) uint64 {
 	if d == 0 {
 		return math.MaxUint64
 	}

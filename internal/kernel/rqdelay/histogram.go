@@ -76,15 +76,15 @@ func (h Histogram) Plus(g Histogram) Histogram {
 // g.
 func (h Histogram) Since(g Histogram) Histogram {
 	for i := range h.Counts {
-		h.Counts[i] = grown(h.Counts[i], g.Counts[i])
+		h.Counts[i] = growth(h.Counts[i], g.Counts[i])
 	}
-	h.Sum = grown(h.Sum, g.Sum)
+	h.Sum = growth(h.Sum, g.Sum)
 	return h
 }
 
-// grown returns by how much a counter has grown. The kernel writes counters
-// while they are read, so a counter may seem to shrink. Then grown returns 0.
-func grown[N uint64 | time.Duration](now, before N) N {
+// growth returns the growth of a counter. The kernel writes counters while they
+// are read, so a counter may seem to shrink. Then growth returns 0.
+func growth[N uint64 | time.Duration](now, before N) N {
 	if now < before {
 		return 0
 	}

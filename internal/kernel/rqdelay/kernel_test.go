@@ -51,10 +51,10 @@ func TestDelayOfLSBesideBEAgreesWithSchedStat(t *testing.T) {
 	// The two sums may differ slightly. On some kernels, one switch in a
 	// thousand does not pass the trace point, and this may be the switch that
 	// ends a long wait.
-	if !near(h.Sum, delay, 0.2) {
+	if !isNear(h.Sum, delay, 0.2) {
 		t.Errorf("histogram holds %v of waiting, schedstat %v", h.Sum, delay)
 	}
-	if !near(time.Duration(h.Count()), time.Duration(now.Slices-was.Slices), 0.05) {
+	if !isNear(time.Duration(h.Count()), time.Duration(now.Slices-was.Slices), 0.05) {
 		t.Errorf("histogram holds %d waits, schedstat %d", h.Count(), now.Slices-was.Slices)
 	}
 	// LS may have waited mostly for other processes, so it is enough if a tenth
@@ -69,7 +69,7 @@ func TestDelayOfLSBesideBEAgreesWithSchedStat(t *testing.T) {
 		}
 		sum += waited
 	}
-	if !near(sum, h.Sum, 0.01) {
+	if !isNear(sum, h.Sum, 0.01) {
 		t.Errorf("the waits by runner add up to %v, the histogram to %v", sum, h.Sum)
 	}
 
@@ -78,7 +78,7 @@ func TestDelayOfLSBesideBEAgreesWithSchedStat(t *testing.T) {
 			t.Errorf("LS ran %v on CPU %d, which it may not use", got, c)
 		}
 	}
-	if got := r.Run[lsSlot][cpu]; !near(got, run, 0.2) {
+	if got := r.Run[lsSlot][cpu]; !isNear(got, run, 0.2) {
 		t.Errorf("LS ran %v on CPU %d, schedstat says %v", got, cpu, run)
 	}
 	if ls, be := r.RunByClass[LS][cpu], r.RunByClass[BE][cpu]; ls != r.Run[lsSlot][cpu] || be != r.Run[beSlot][cpu] {
@@ -111,7 +111,7 @@ func TestWaitsOfThreadsThatAreMovedAreNotLost(t *testing.T) {
 	r := after.Since(before)
 	h := r.Delays[lsSlot]
 	t.Logf("schedstat: waited %v; probe: %v in %d; waits %v", now.Delay-was.Delay, h.Sum, h.Count(), r.Waits)
-	if !near(h.Sum, now.Delay-was.Delay, 0.2) {
+	if !isNear(h.Sum, now.Delay-was.Delay, 0.2) {
 		t.Errorf("histogram holds %v of waiting, schedstat %v", h.Sum, now.Delay-was.Delay)
 	}
 }

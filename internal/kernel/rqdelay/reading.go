@@ -174,14 +174,14 @@ func (v *view) readWaits(r *Reading, waiter Slot) error {
 // did not grow, its key is left out of the maps, except in histograms.
 func (r Reading) Since(before Reading) Reading {
 	d := Reading{
-		Switches: grown(r.Switches, before.Switches), Delays: make(map[Slot]Histogram, len(r.Delays)), Waits: map[Pair]time.Duration{},
+		Switches: growth(r.Switches, before.Switches), Delays: make(map[Slot]Histogram, len(r.Delays)), Waits: map[Pair]time.Duration{},
 		Run: grownByCPU(r.Run, before.Run), RunByClass: grownByCPU(r.RunByClass, before.RunByClass),
 	}
 	for slot, h := range r.Delays {
 		d.Delays[slot] = h.Since(before.Delays[slot])
 	}
 	for pair, t := range r.Waits {
-		if g := grown(t, before.Waits[pair]); g > 0 {
+		if g := growth(t, before.Waits[pair]); g > 0 {
 			d.Waits[pair] = g
 		}
 	}
@@ -195,7 +195,7 @@ func grownByCPU[K comparable](now, before map[K][]time.Duration) map[K][]time.Du
 		var diff []time.Duration
 		for cpu, t := range times {
 			if cpu < len(was) {
-				t = grown(t, was[cpu])
+				t = growth(t, was[cpu])
 			}
 			if t > 0 && diff == nil {
 				diff = make([]time.Duration, len(times))

@@ -105,7 +105,7 @@ func TestASlotHasOneClassAtATime(t *testing.T) {
 	if err := add(a, First, BE); err != nil {
 		t.Errorf("the only group of a slot may change its class: %v", err)
 	}
-	if tr.sensitive() {
+	if tr.hasLS() {
 		t.Error("the tracked LS slot is not reported")
 	}
 	if err := add(b, First, BE); err != nil {
@@ -114,7 +114,7 @@ func TestASlotHasOneClassAtATime(t *testing.T) {
 	tr.remove(a)
 	tr.remove(b)
 	tr.remove(b)
-	if err := add(b, First, LS); err != nil || !tr.sensitive() {
+	if err := add(b, First, LS); err != nil || !tr.hasLS() {
 		t.Errorf("a slot without groups must accept any class: %v", err)
 	}
 	for _, bad := range []owner{{Idle, LS}, {First, 0}, {First, 9}} {

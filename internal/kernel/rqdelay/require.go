@@ -31,15 +31,15 @@ func require(types *btf.Cache) error {
 		if err := kernel.TypeByName(r.structure, &s); err != nil {
 			return fmt.Errorf("find struct %s in the kernel's types: %w", r.structure, err)
 		}
-		if !has(s.Members, r.field) {
+		if !hasField(s.Members, r.field) {
 			return fmt.Errorf("struct %s has no %s, which comes with %s: %w", r.structure, r.field, r.config, ErrUnsupported)
 		}
 	}
 	return nil
 }
 
-// has looks for a field. It also looks inside anonymous members.
-func has(members []btf.Member, field string) bool {
+// hasField looks for a field. It also looks inside anonymous members.
+func hasField(members []btf.Member, field string) bool {
 	for _, m := range members {
 		if m.Name == field {
 			return true
@@ -49,11 +49,11 @@ func has(members []btf.Member, field string) bool {
 		}
 		switch inner := btf.UnderlyingType(m.Type).(type) {
 		case *btf.Struct:
-			if has(inner.Members, field) {
+			if hasField(inner.Members, field) {
 				return true
 			}
 		case *btf.Union:
-			if has(inner.Members, field) {
+			if hasField(inner.Members, field) {
 				return true
 			}
 		}

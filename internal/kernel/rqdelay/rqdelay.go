@@ -44,7 +44,7 @@ type Options struct {
 	// controller. Track takes the ids of cgroups in that hierarchy.
 	CgroupVersion int
 	// Alarm says when the program sends an event. The zero Alarm sends none.
-	// Alarm.Wait is for slots for which Limit was not called.
+	// Alarm.Wait applies to the slots for which Limit was not called.
 	Alarm Alarm
 }
 
@@ -211,7 +211,7 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 		delayVarAlarmWaits:    uint64(max(o.Alarm.Waits, 1)),
 		delayVarAlarmWindowNs: uint64(max(o.Alarm.Window, 1)),
 		delayVarAlarmGapNs:    uint64(max(o.Alarm.Gap, 1)),
-		delayVarBesideLimitNs: besideLimit(o.Alarm.Beside),
+		delayVarBesideLimitNs: siblingLimit(o.Alarm.Beside),
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("set %s to %v: %w", name, value, err)

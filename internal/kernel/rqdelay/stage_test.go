@@ -58,8 +58,8 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// lacking skips a test because a kernel feature or a permission is missing.
-func lacking(t testing.TB, why error) {
+// skipLacking skips a test because a kernel feature or a permission is missing.
+func skipLacking(t testing.TB, why error) {
 	t.Helper()
 	if os.Getenv("TENON_TEST_STRICT") == "1" {
 		t.Fatalf("TENON_TEST_STRICT is set, and the kernel cannot be tested: %v", why)
@@ -81,12 +81,12 @@ func newStage(t testing.TB) stage {
 	t.Helper()
 	tree, err := cgroup.Detect("/proc")
 	if err != nil {
-		lacking(t, err)
+		skipLacking(t, err)
 	}
 	s := stage{TB: t, tree: tree, path: fmt.Sprintf("tenon-test-probe-%d-%d", os.Getpid(), stagesMade.Add(1))}
 	err = tree.Make(s.path)
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		lacking(t, err)
+		skipLacking(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func newStage(t testing.TB) stage {
 		}
 	})
 	if s.cpus, err = tree.EffectiveCPUs(s.path); err != nil {
-		lacking(t, err)
+		skipLacking(t, err)
 	}
 	return s
 }
@@ -171,7 +171,7 @@ func (s stage) open(alarm Alarm) *Probe {
 	s.Helper()
 	p, err := Open(Options{CgroupVersion: s.tree.VersionOf("cpu"), Alarm: alarm})
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, ErrUnsupported) {
-		lacking(s, err)
+		skipLacking(s, err)
 	}
 	if err != nil {
 		s.Fatal(err)
@@ -252,7 +252,8 @@ func (s stage) take(p *Probe, pids ...int) (proc.SchedStat, Reading) {
 	panic("not reached")
 }
 
-// near reports whether two amounts differ by at most the given share of the second one (want).
-func near(got, want time.Duration, share float64) bool {
+// isNear reports whether two amounts differ by at most the given share of the
+// second one (want).
+func isNear(got, want time.Duration, share float64) bool {
 	return (got - want).Abs() <= time.Duration(share*float64(want))
 }

@@ -60,8 +60,8 @@ func (t tracked) remove(id uint64) {
 	}
 }
 
-// sensitive reports whether any slot is LS.
-func (t tracked) sensitive() bool {
+// hasLS reports whether any slot is LS.
+func (t tracked) hasLS() bool {
 	for _, class := range t.slots {
 		if class == LS {
 			return true
@@ -145,9 +145,9 @@ func (p *Probe) changed() error {
 		return fmt.Errorf("begin generation %d: %w", p.generation, err)
 	}
 	switch {
-	case p.tracked.sensitive() && p.hook == nil:
+	case p.tracked.hasLS() && p.hook == nil:
 		return p.attach()
-	case !p.tracked.sensitive():
+	case !p.tracked.hasLS():
 		return p.detach()
 	}
 	return nil

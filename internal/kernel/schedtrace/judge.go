@@ -41,8 +41,9 @@ type Rules struct {
 	// late.
 	Late time.Duration
 	// From and To are the bounds of the judged time, on the clock of the
-	// events. If From is zero, the first event is the bound, and if To is zero,
-	// the last. Events before From still determine which thread runs.
+	// events. If From is zero, the judged time begins with the first event. If
+	// To is zero, it ends with the last event. Events before From still
+	// determine which thread runs.
 	From, To time.Duration
 }
 
@@ -148,8 +149,8 @@ func (c *court) classOf(t Thread) Class {
 	return c.rules.ClassOf(t)
 }
 
-// judged reports whether a moment is within the bounds.
-func (c *court) judged(at time.Duration) bool { return at >= c.rules.From && at <= c.rules.To }
+// isJudged reports whether a moment is within the bounds.
+func (c *court) isJudged(at time.Duration) bool { return at >= c.rules.From && at <= c.rules.To }
 
 func (c *court) hear(e *Event) {
 	switch e.Kind {
@@ -164,7 +165,7 @@ func (c *court) hear(e *Event) {
 		c.running[e.Thread.TID] = true
 		if woken, ok := c.woken[e.Thread.TID]; ok && e.Thread.TID != 0 {
 			delete(c.woken, e.Thread.TID)
-			if class := c.classOf(e.Thread); c.judged(woken) && c.judged(e.At) {
+			if class := c.classOf(e.Thread); c.isJudged(woken) && c.isJudged(e.At) {
 				c.waits[class] = append(c.waits[class], e.At-woken)
 			}
 		}
@@ -188,12 +189,12 @@ func (c *court) change(h *hardwareThread, next Class, at time.Duration) {
 	h.class, h.since = next, at
 	switch {
 	case prev == BE:
-		c.expelled(h, at, true)
+		c.recordExpulsion(h, at, true)
 	case prev == LS:
 		h.hold = at + c.rules.Hold
 		for _, sibling := range h.core.threads {
 			if sibling != h && !c.besideLS(sibling) {
-				c.expelled(sibling, at, false)
+				c.recordExpulsion(sibling, at, false)
 			}
 		}
 	}
@@ -203,7 +204,7 @@ func (c *court) change(h *hardwareThread, next Class, at time.Duration) {
 				sibling.expelling, sibling.expel = true, at
 			}
 		}
-		if c.judged(at) {
+		if c.isJudged(at) {
 			c.report.Bursts++
 		}
 	}
@@ -212,7 +213,7 @@ func (c *court) change(h *hardwareThread, next Class, at time.Duration) {
 // start counts the start of a BE thread on a CPU. If LS runs on a sibling, it
 // also records for how long LS has run.
 func (c *court) start(h *hardwareThread, at time.Duration) {
-	if !c.judged(at) {
+	if !c.isJudged(at) {
 		return
 	}
 	c.report.BEStarts++
@@ -231,14 +232,14 @@ func (c *court) start(h *hardwareThread, at time.Duration) {
 	}
 }
 
-// expelled records how long BE stayed beside a new LS thread. Either BE has
-// left (left), or LS has ended before that.
-func (c *court) expelled(h *hardwareThread, at time.Duration, left bool) {
+// recordExpulsion records how long BE stayed beside a new LS thread. Either BE
+// has left (left), or LS has ended before that.
+func (c *court) recordExpulsion(h *hardwareThread, at time.Duration, left bool) {
 	if !h.expelling {
 		return
 	}
 	h.expelling = false
-	if !c.judged(h.expel) || !c.judged(at) {
+	if !c.isJudged(h.expel) || !c.isJudged(at) {
 		return
 	}
 	c.expels = append(c.expels, at-h.expel)
@@ -301,7 +302,7 @@ func (c *court) verdict() (Report, error) {
 	r.BEStartAfter = quantilesOf(c.starts)
 	r.LSWake, r.BEWake = quantilesOf(c.waits[LS]), quantilesOf(c.waits[BE])
 	for _, at := range c.woken {
-		if c.judged(at) {
+		if c.isJudged(at) {
 			r.LongestWait = max(r.LongestWait, c.rules.To-at)
 		}
 	}

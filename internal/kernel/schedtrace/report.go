@@ -28,8 +28,8 @@ type Report struct {
 	// those at which LS had run on the same core for longer than Rules.Epsilon.
 	BEStarts         int `json:"be_starts"`
 	BEStartsBesideLS int `json:"be_starts_beside_ls"`
-	// BEStartAfter says for how long LS had already run when BE started beside
-	// it.
+	// BEStartAfter is the time for which LS had already run when BE started
+	// beside it.
 	BEStartAfter Quantiles `json:"be_start_after_ls"`
 	// Expel says how long BE stayed on the sibling after LS had started.
 	// Unexpelled counts how often LS ended before BE left. Expel includes these

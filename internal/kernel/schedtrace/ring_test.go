@@ -71,8 +71,8 @@ func join(parts ...[]byte) []byte {
 	return b
 }
 
-// ofPage makes a page that consists of a header and entries.
-func ofPage(stamp uint64, flags uint64, entries ...[]byte) []byte {
+// makePage makes a page that consists of a header and entries.
+func makePage(stamp uint64, flags uint64, entries ...[]byte) []byte {
 	data := join(entries...)
 	b := binary.NativeEndian.AppendUint64(nil, stamp)
 	b = binary.NativeEndian.AppendUint64(b, uint64(len(data))|flags)
@@ -95,17 +95,17 @@ func TestEntriesOfAPageBecomeEvents(t *testing.T) {
 		page []byte
 		want []Event
 	}{
-		"nothing":              {page: ofPage(1000, 0)},
-		"deltas add up":        {page: ofPage(1000, 0, short(0), short(5), short(7)), want: at(1000, 1005, 1012)},
-		"a long delta":         {page: ofPage(1000, 0, words(3<<5|entryExtend, 2), short(1)), want: at(1000 + 2<<27 + 3 + 1)},
-		"an absolute time":     {page: ofPage(1000, 0, words(3<<5|entryStamp, 2), short(1)), want: at(2<<27 + 3 + 1)},
-		"a time of 60 bits":    {page: ofPage(1<<60+1000, 0, words(3<<5|entryStamp, 2), short(1)), want: at(1<<60 + 2<<27 + 3 + 1)},
-		"a record with length": {page: ofPage(1000, 0, words(9<<5|entryLong, 4+32), wakeRecord()), want: at(1009)},
-		"a discarded record":   {page: ofPage(1000, 0, words(1<<5|entryPadding, 8), words(0), short(5)), want: at(1005)},
-		"the end of the page":  {page: ofPage(1000, 0, short(0), words(entryPadding), short(5)), want: at(1000)},
-		"an event of others":   {page: ofPage(1000, 0, words(2<<5|2), words(99, 0), short(5)), want: at(1007)},
+		"nothing":              {page: makePage(1000, 0)},
+		"deltas add up":        {page: makePage(1000, 0, short(0), short(5), short(7)), want: at(1000, 1005, 1012)},
+		"a long delta":         {page: makePage(1000, 0, words(3<<5|entryExtend, 2), short(1)), want: at(1000 + 2<<27 + 3 + 1)},
+		"an absolute time":     {page: makePage(1000, 0, words(3<<5|entryStamp, 2), short(1)), want: at(2<<27 + 3 + 1)},
+		"a time of 60 bits":    {page: makePage(1<<60+1000, 0, words(3<<5|entryStamp, 2), short(1)), want: at(1<<60 + 2<<27 + 3 + 1)},
+		"a record with length": {page: makePage(1000, 0, words(9<<5|entryLong, 4+32), wakeRecord()), want: at(1009)},
+		"a discarded record":   {page: makePage(1000, 0, words(1<<5|entryPadding, 8), words(0), short(5)), want: at(1005)},
+		"the end of the page":  {page: makePage(1000, 0, short(0), words(entryPadding), short(5)), want: at(1000)},
+		"an event of others":   {page: makePage(1000, 0, words(2<<5|2), words(99, 0), short(5)), want: at(1007)},
 		"a name elsewhere": {
-			page: ofPage(1000, 0, words(2<<5|7), words(78, 0, 7<<16|20, 42, 5), []byte("worker\x00\x00")), want: at(1002),
+			page: makePage(1000, 0, words(2<<5|7), words(78, 0, 7<<16|20, 42, 5), []byte("worker\x00\x00")), want: at(1002),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,12 +119,12 @@ func TestEntriesOfAPageBecomeEvents(t *testing.T) {
 
 func TestADamagedPageIsVoid(t *testing.T) {
 	for name, page := range map[string][]byte{
-		"events before it are lost": ofPage(1000, missedEvents),
-		"cut off in the head":       ofPage(1000, 0)[:10],
-		"more used than is there":   ofPage(1000, 4000),
-		"a record cut off":          ofPage(1000, 0, words(7), wakeRecord()[:8]),
-		"a length cut off":          ofPage(1000, 0, words(entryExtend)),
-		"an impossible length":      ofPage(1000, 0, words(entryLong, 0xfffffff0), words(0)),
+		"events before it are lost": makePage(1000, missedEvents),
+		"cut off in the head":       makePage(1000, 0)[:10],
+		"more used than is there":   makePage(1000, 4000),
+		"a record cut off":          makePage(1000, 0, words(7), wakeRecord()[:8]),
+		"a length cut off":          makePage(1000, 0, words(entryExtend)),
+		"an impossible length":      makePage(1000, 0, words(entryLong, 0xfffffff0), words(0)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := reader(t).read(nil, 3, page); !errors.Is(err, ErrVoid) {

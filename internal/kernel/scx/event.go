@@ -66,7 +66,7 @@ func (s *Scheduler) listen() {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			// If the ring buffer was full, the last event may be missing.
 			if end, ended := s.ended(); ended {
-				s.exited(end)
+				s.sendExit(end)
 				return
 			}
 			continue
@@ -80,7 +80,7 @@ func (s *Scheduler) listen() {
 		}
 		if e.Kind == scheduler613ScxEventKindSCX_EXITED {
 			if end, ended := s.ended(); ended {
-				s.exited(end)
+				s.sendExit(end)
 				return
 			}
 			continue
@@ -99,9 +99,9 @@ func (s *Scheduler) ended() (Exit, bool) {
 	return end, err == nil && end.Kind != ExitNone && !s.detaching.Load()
 }
 
-// exited sends the last event. If the channel is full, it drops older events to
-// make room.
-func (s *Scheduler) exited(end Exit) {
+// sendExit sends the last event. If the channel is full, it drops older events
+// to make room.
+func (s *Scheduler) sendExit(end Exit) {
 	for {
 		select {
 		case s.events <- Exited{end}:

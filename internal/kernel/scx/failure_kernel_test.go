@@ -16,9 +16,9 @@ import (
 
 // These tests run the scheduler in the running kernel: see kernel_test.go.
 
-// saturated starts LS processes that keep every CPU busy until the test ends,
-// and a BE process that must wait.
-func saturated(t *testing.T) (s stage, sched *Scheduler, be string, pid int) {
+// startSaturated starts LS processes that keep every CPU busy until the test
+// ends, and a BE process that must wait.
+func startSaturated(t *testing.T) (s stage, sched *Scheduler, be string, pid int) {
 	t.Helper()
 	s = newStage(t)
 	be, beID := s.group("be")
@@ -36,9 +36,9 @@ func saturated(t *testing.T) (s stage, sched *Scheduler, be string, pid int) {
 	return s, sched, be, pid
 }
 
-// toFair moves all threads of a process to the kernel's fair class. The agent
-// does so before it kills a process, and after a LongWait.
-func (s stage) toFair(pid int) {
+// moveToFair moves all threads of a process to the kernel's fair class. The
+// agent does so before it kills a process, and after a LongWait.
+func (s stage) moveToFair(pid int) {
 	s.Helper()
 	threads, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
 	if err != nil {
@@ -59,8 +59,8 @@ func gone(pid int) bool { return state(pid) == "" || state(pid) == "Z" }
 // fair thread wants.
 func TestKilledBEIsGoneWhileLSHasEveryCPU(t *testing.T) {
 	t.Run("after it was given back", func(t *testing.T) {
-		s, sched, be, pid := saturated(t)
-		s.toFair(pid)
+		s, sched, be, pid := startSaturated(t)
+		s.moveToFair(pid)
 		if err := s.tree.WriteCPUWeight(be, cgroup.CPUWeight{Weight: 100}); err != nil {
 			t.Fatal(err)
 		}
@@ -71,13 +71,13 @@ func TestKilledBEIsGoneWhileLSHasEveryCPU(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("gone after %v", s.until("the killed process is gone", 10*time.Second, func() bool { return gone(pid) }))
+		t.Logf("gone after %v", s.waitUntil("the killed process is gone", 10*time.Second, func() bool { return gone(pid) }))
 		if st := s.status(sched); !st.Running {
 			t.Errorf("the scheduler has ended: %v", st.Exit)
 		}
 	})
 	t.Run("by somebody else", func(t *testing.T) {
-		s, sched, _, pid := saturated(t)
+		s, sched, _, pid := startSaturated(t)
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestKilledBEIsGoneWhileLSHasEveryCPU(t *testing.T) {
 			case e := <-sched.Events():
 				if wait, ok := e.(LongWait); ok && wait.PID == pid {
 					t.Logf("after %v: %+v", time.Since(begun), wait)
-					s.toFair(pid)
+					s.moveToFair(pid)
 				}
 			case <-time.After(50 * time.Millisecond):
 			}
@@ -107,8 +107,8 @@ func TestKilledBEIsGoneWhileLSHasEveryCPU(t *testing.T) {
 // sends heartbeats. The scheduler must end itself before the kernel's watchdog
 // unloads it.
 func TestUnansweredLongWaitEndsTheScheduler(t *testing.T) {
-	s, sched, _, pid := saturated(t)
-	begun, used := time.Now(), s.used(pid)
+	s, sched, _, pid := startSaturated(t)
+	begun, used := time.Now(), s.cpuTime(pid)
 	timeout := time.After(28 * time.Second)
 	for told := 0; ; {
 		select {
@@ -132,8 +132,8 @@ func TestUnansweredLongWaitEndsTheScheduler(t *testing.T) {
 			if told == 0 {
 				t.Error("no long wait was reported")
 			}
-			before := s.used(pid)
-			s.until("BE runs under the fair class", 20*time.Second, func() bool { return s.used(pid) > before })
+			before := s.cpuTime(pid)
+			s.waitUntil("BE runs under the fair class", 20*time.Second, func() bool { return s.cpuTime(pid) > before })
 			return
 		case <-time.After(time.Second):
 			if err := sched.Beat(); err != nil {
@@ -141,7 +141,7 @@ func TestUnansweredLongWaitEndsTheScheduler(t *testing.T) {
 			}
 		case <-timeout:
 			logStuck(t)
-			t.Fatalf("the scheduler did not end within %v; BE ran %v: %+v", time.Since(begun), s.used(pid)-used, s.status(sched))
+			t.Fatalf("the scheduler did not end within %v; BE ran %v: %+v", time.Since(begun), s.cpuTime(pid)-used, s.status(sched))
 		}
 	}
 }
@@ -166,13 +166,13 @@ func TestMoreGroupsThanTheTableTakes(t *testing.T) {
 	s.start("pulse 20000 10000", first, task.Normal, 0)
 	s.start("pulse 20000 10000", last, task.Normal, 2)
 	time.Sleep(watch / 6)
-	before, after, took := s.during(sched, watch)
+	before, after, took := s.statusOver(sched, watch)
 	if after.Run[LS]-before.Run[LS] < took/6 || after.Run[LSX] != 0 {
 		t.Errorf("in %v the first group ran %v as LS and the group without room %v as LSX, want more than 0 and 0", took, after.Run[LS]-before.Run[LS], after.Run[LSX])
 	}
 	s.classify(sched, groups[0], groups[len(groups)-1])
 	time.Sleep(watch / 6)
-	before, after, took = s.during(sched, watch)
+	before, after, took = s.statusOver(sched, watch)
 	if after.Run[LSX]-before.Run[LSX] < took/6 {
 		t.Errorf("with room for it the last group ran %v of %v as LSX", after.Run[LSX]-before.Run[LSX], took)
 	}
@@ -207,7 +207,7 @@ func TestIsolatedCPUs(t *testing.T) {
 	}
 	be, beID := s.group("be")
 	pid := s.start("spin", be, task.Ext)
-	used := s.used(pid)
+	used := s.cpuTime(pid)
 	sched, err := Load(Options{CgroupVersion: s.tree.VersionOf("cpu"), Topology: s.cpus, Params: Params{SMTRule: true}})
 	if err != nil {
 		t.Log(err)
@@ -217,7 +217,7 @@ func TestIsolatedCPUs(t *testing.T) {
 		if now, err := readLoaded(sysfs); err != nil || now.state != disabled {
 			t.Errorf("after the failed load: %+v, %v", now, err)
 		}
-		s.until("BE runs under the fair class", 5*time.Second, func() bool { return s.used(pid) > used })
+		s.waitUntil("BE runs under the fair class", 5*time.Second, func() bool { return s.cpuTime(pid) > used })
 		return
 	}
 	t.Cleanup(func() {

@@ -23,8 +23,8 @@ const (
 	podB
 )
 
-// during waits for a time d, and returns the status before and after it.
-func (s stage) during(sched *Scheduler, d time.Duration) (before, after Status, took time.Duration) {
+// statusOver waits for a time d, and returns the status before and after it.
+func (s stage) statusOver(sched *Scheduler, d time.Duration) (before, after Status, took time.Duration) {
 	s.Helper()
 	before = s.status(sched)
 	begun := time.Now()
@@ -44,8 +44,8 @@ func (s stage) classify(sched *Scheduler, groups ...Group) {
 	}
 }
 
-// until waits for a condition and returns the waiting time.
-func (s stage) until(what string, within time.Duration, is func() bool) time.Duration {
+// waitUntil waits for a condition and returns the waiting time.
+func (s stage) waitUntil(what string, within time.Duration, is func() bool) time.Duration {
 	s.Helper()
 	begun := time.Now()
 	for !is() {
@@ -76,9 +76,9 @@ func TestBERunsInSchedExtAndLSStaysFair(t *testing.T) {
 	bePID := s.start("spin", be, task.Ext)
 	lsPID := s.start("pulse 20000 10000", ls, task.Normal)
 	time.Sleep(watch / 6)
-	used, lsUsed := s.used(bePID), s.used(lsPID)
-	before, after, took := s.during(sched, watch)
-	used, lsUsed = s.used(bePID)-used, s.used(lsPID)-lsUsed
+	used, lsUsed := s.cpuTime(bePID), s.cpuTime(lsPID)
+	before, after, took := s.statusOver(sched, watch)
+	used, lsUsed = s.cpuTime(bePID)-used, s.cpuTime(lsPID)-lsUsed
 
 	run := after.Run[BE] - before.Run[BE]
 	pod := after.Pods[podA].Run - before.Pods[podA].Run
@@ -117,7 +117,7 @@ func TestBENeverStartsBesideLSX(t *testing.T) {
 	}
 	s.start("pulse 10000 10000", ls, task.Normal, 0)
 	time.Sleep(watch / 6)
-	before, after, took := s.during(sched, watch)
+	before, after, took := s.statusOver(sched, watch)
 	lsx, be1 := after.Run[LSX]-before.Run[LSX], after.Run[BE]-before.Run[BE]
 	idle := after.ExpelIdle - before.ExpelIdle
 	t.Logf("in %v LSX ran %v, BE %v, expelled idle %v, hold idle %v; %+v; delays %v", took, lsx, be1, idle, after.HoldIdle-before.HoldIdle, after.Counts, after.ExpelDelay)

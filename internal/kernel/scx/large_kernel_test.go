@@ -6,14 +6,14 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// large is the topology of a machine with 256 CPUs: 8 caches with 16 cores of
-// two threads each.
-func large() []CPU { return cpus(8, 16, 2) }
+// largeTopology is the topology of a machine with 256 CPUs: 8 caches with 16
+// cores of two threads each.
+func largeTopology() []CPU { return cpus(8, 16, 2) }
 
 // TestLargeMachineFits checks the constants of the program and the size of its
 // maps.
 func TestLargeMachineFits(t *testing.T) {
-	all := large()
+	all := largeTopology()
 	l, err := newLayout(all)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestLargeMachineFits(t *testing.T) {
 // program of sched_switch with the constants of a large machine. A kernel
 // without sched_ext can do that.
 func TestLargeMachineIsCheckedByTheKernel(t *testing.T) {
-	s := hookFor(t, large())
+	s := hookFor(t, largeTopology())
 	var last scheduler613ScxCpu
 	if err := element(s.view.cpus, 255, &last); err != nil {
 		t.Errorf("the counters of the last CPU: %v", err)
@@ -70,7 +70,7 @@ func TestLargeMachineIsCheckedByTheKernel(t *testing.T) {
 // large machine. It cannot attach them, because this machine lacks the CPUs.
 func TestLargeMachineIsCheckedWhole(t *testing.T) {
 	newStage(t)
-	l, err := newLayout(large())
+	l, err := newLayout(largeTopology())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +79,8 @@ func TestLargeMachineIsCheckedWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Scheduler{variant: v, layout: l, generation: 1, topology: large(), events: make(chan Event, eventsKept), known: map[uint64]scheduler613ScxGroup{}}
-	o := Options{CgroupVersion: 2, Topology: large(), Params: Params{SMTRule: true}}
+	s := &Scheduler{variant: v, layout: l, generation: 1, topology: largeTopology(), events: make(chan Event, eventsKept), known: map[uint64]scheduler613ScxGroup{}}
+	o := Options{CgroupVersion: 2, Topology: largeTopology(), Params: Params{SMTRule: true}}
 	err = s.open(o, types, 0)
 	if s.reader != nil {
 		_ = s.reader.Close()

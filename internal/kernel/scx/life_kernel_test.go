@@ -48,7 +48,7 @@ func TestLoadAndUnloadUnderLoad(t *testing.T) {
 	for cycle := range 5 {
 		sched := s.load(Options{Params: Params{SMTRule: true}})
 		s.classify(sched, Group{Cgroup: beID, Class: BE}, Group{Cgroup: lsID, Class: LSX})
-		before, after, took := s.during(sched, watch/6)
+		before, after, took := s.statusOver(sched, watch/6)
 		if run := after.Run[BE] - before.Run[BE]; run < took/2 {
 			t.Errorf("cycle %d: BE ran %v in %v; %+v", cycle, run, took, after)
 		}
@@ -72,14 +72,14 @@ func TestDeathOfTheOwnerUnloads(t *testing.T) {
 	s := newStage(t)
 	s.load(Options{}).Close()
 	pid := s.start("load", s.path, task.Normal)
-	s.until("the child loads", 30*time.Second, func() bool {
+	s.waitUntil("the child loads", 30*time.Second, func() bool {
 		now, err := readLoaded(sysfs)
 		return err == nil && now.state == enabled && now.ours()
 	})
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	took := s.until("it is unloaded", 5*time.Second, func() bool {
+	took := s.waitUntil("it is unloaded", 5*time.Second, func() bool {
 		now, err := readLoaded(sysfs)
 		return err == nil && now.state == disabled
 	})

@@ -21,7 +21,7 @@ func TestQuotaIsEnforced(t *testing.T) {
 		s.start("spin", be, task.Ext)
 	}
 	time.Sleep(watch / 3)
-	before, after, took := s.during(sched, watch)
+	before, after, took := s.statusOver(sched, watch)
 	got := after.Pods[podA].Run - before.Pods[podA].Run
 	share := float64(got) / float64(took)
 	t.Logf("quota 0.5 CPUs, got %.3f; %d periods in debt, %d parked; %+v", share, after.Pods[podA].Throttled, after.Parked, after.Counts)
@@ -47,7 +47,7 @@ func TestWeightsShareACPU(t *testing.T) {
 		s.start("spin", b, task.Ext)
 	}
 	time.Sleep(watch / 3)
-	before, after, _ := s.during(sched, 2*watch)
+	before, after, _ := s.statusOver(sched, 2*watch)
 	gotA, gotB := after.Pods[podA].Run-before.Pods[podA].Run, after.Pods[podB].Run-before.Pods[podB].Run
 	t.Logf("weight 100 got %v, weight 300 got %v; %+v", gotA, gotB, after.Counts)
 	if ratio := float64(gotB) / float64(gotA); ratio < 2.2 || ratio > 4 {
@@ -67,7 +67,7 @@ func TestCapOfAllBE(t *testing.T) {
 		s.start("spin", be, task.Ext)
 	}
 	time.Sleep(watch / 3)
-	before, after, took := s.during(sched, watch)
+	before, after, took := s.statusOver(sched, watch)
 	cpus := float64(after.Run[BE]-before.Run[BE]) / float64(took)
 	t.Logf("cap 1.5 CPUs, got %.2f; %+v", cpus, after.Counts)
 	if cpus < 1.1 || cpus > 1.7 {

@@ -193,7 +193,7 @@ func (s *Scheduler) attach() (err error) {
 	case errors.Is(err, unix.EBUSY):
 		return fmt.Errorf("attach to sched_ext: %w: %w", ErrBusy, err)
 	case errors.Is(err, unix.EINVAL):
-		return fmt.Errorf("attach to sched_ext: %w%s", err, whyInvalid())
+		return fmt.Errorf("attach to sched_ext: %w%s", err, invalidReason())
 	case err != nil:
 		return fmt.Errorf("attach to sched_ext: %w", err)
 	}
@@ -217,8 +217,8 @@ func (s *Scheduler) prepare() error {
 	return nil
 }
 
-// whyInvalid returns the only usual cause of EINVAL.
-func whyInvalid() string {
+// invalidReason returns the only usual cause of EINVAL.
+func invalidReason() string {
 	isolated, err := os.ReadFile("/sys/devices/system/cpu/isolated")
 	if err != nil || len(isolated) <= 1 {
 		return ""

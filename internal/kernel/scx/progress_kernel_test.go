@@ -49,7 +49,7 @@ func TestKilledBEExitsUnderTheSMTRule(t *testing.T) {
 	s.start("spin", ls, task.Normal, 2)
 	pid := s.start("spin", be, task.Ext)
 	time.Sleep(watch / 3)
-	before, after, took := s.during(sched, watch)
+	before, after, took := s.statusOver(sched, watch)
 	run := after.Run[BE] - before.Run[BE]
 	t.Logf("in %v BE ran %v, by %d turns of relief; %+v", took, run, after.Relief-before.Relief, after.Counts)
 	if run > took/10 {
@@ -61,7 +61,7 @@ func TestKilledBEExitsUnderTheSMTRule(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	gone := s.until("the killed process is gone", 10*time.Second, func() bool { return state(pid) == "" || state(pid) == "Z" })
+	gone := s.waitUntil("the killed process is gone", 10*time.Second, func() bool { return state(pid) == "" || state(pid) == "Z" })
 	t.Logf("gone after %v", gone)
 }
 
@@ -78,7 +78,7 @@ func TestLongWaitIsReportedBeforeTheWatchdogActs(t *testing.T) {
 	for _, c := range s.cpus { // the cleanup ends these before BE, which could not end without a CPU
 		s.start("spin", hog, task.Normal, c.ID)
 	}
-	used := s.used(pid)
+	used := s.cpuTime(pid)
 	begun := time.Now()
 	t.Logf("begun %v after the load", time.Since(sched.since))
 	for time.Since(begun) < 15*time.Second {
@@ -99,7 +99,7 @@ func TestLongWaitIsReportedBeforeTheWatchdogActs(t *testing.T) {
 		}
 	}
 	// Since Linux 7.0, the kernel's deadline server lets BE run a little.
-	if got := s.used(pid) - used; sched.variant != V71 || got < 100*time.Millisecond {
+	if got := s.cpuTime(pid) - used; sched.variant != V71 || got < 100*time.Millisecond {
 		t.Errorf("no event in 15 s, in which BE ran %v; %+v", got, s.status(sched))
 	}
 }

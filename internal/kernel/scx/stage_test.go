@@ -66,10 +66,10 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// lacking skips a test because a kernel feature or a permission is missing. In
-// a virtual machine whose kernel must have the feature, it fails the test
+// skipLacking skips a test because a kernel feature or a permission is missing.
+// In a virtual machine whose kernel must have the feature, it fails the test
 // instead.
-func lacking(t testing.TB, why error) {
+func skipLacking(t testing.TB, why error) {
 	t.Helper()
 	if os.Getenv("TENON_TEST_STRICT") == "1" && !errors.Is(why, ErrUnsupported) {
 		t.Fatalf("TENON_TEST_STRICT is set, and the kernel cannot be tested: %v", why)
@@ -93,16 +93,16 @@ func newStage(t testing.TB) stage {
 		t.Skip("loads the scheduler, which -short excludes")
 	}
 	if _, err := readLoaded(sysfs); err != nil {
-		lacking(t, err)
+		skipLacking(t, err)
 	}
 	tree, err := cgroup.Detect("/proc")
 	if err != nil {
-		lacking(t, err)
+		skipLacking(t, err)
 	}
 	s := stage{TB: t, tree: tree, path: fmt.Sprintf("tenon-test-scx-%d-%d", os.Getpid(), stagesMade.Add(1)), cpus: topology(t)}
 	err = tree.Make(s.path)
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		lacking(t, err)
+		skipLacking(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func (s stage) load(o Options) *Scheduler {
 	o.CgroupVersion, o.Topology = s.tree.VersionOf("cpu"), s.cpus
 	sched, err := Load(o)
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, ErrUnsupported) {
-		lacking(s, err)
+		skipLacking(s, err)
 	}
 	if err != nil {
 		s.Fatal(err)
@@ -263,8 +263,8 @@ func (s stage) start(role, group string, policy task.Policy, on ...unit.CPU) (pi
 	return pid
 }
 
-// used returns the CPU time of a process.
-func (s stage) used(pid int) time.Duration {
+// cpuTime returns the CPU time of a process.
+func (s stage) cpuTime(pid int) time.Duration {
 	s.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

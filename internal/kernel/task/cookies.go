@@ -66,7 +66,7 @@ func (c *Cookies) Share(list List, spare func(tid int) bool) (n int, err error) 
 	defer clean.end()
 	return settle(list, change{
 		name: "a core-scheduling cookie",
-		done: func(tid int) (bool, error) {
+		isDone: func(tid int) (bool, error) {
 			id, err := CoreCookie(tid)
 			return id == c.id || spare != nil && spare(tid), err
 		},
@@ -106,7 +106,7 @@ func ClearCookies(list List) (int, error) {
 	defer clean.end()
 	return settle(list, change{
 		name: "no core-scheduling cookie",
-		done: func(tid int) (bool, error) {
+		isDone: func(tid int) (bool, error) {
 			id, err := CoreCookie(tid)
 			return id == 0, err
 		},

@@ -67,7 +67,7 @@ func Shorten(list List) (int, error) { return convertBack(list, Ext) }
 func convert(list List, to Policy, spare func(tid int) bool) (int, error) {
 	return settle(list, change{
 		name: to.String(),
-		done: func(tid int) (bool, error) {
+		isDone: func(tid int) (bool, error) {
 			p, err := PolicyOf(tid)
 			return p == to || p.RealTime() || spare != nil && spare(tid), err
 		},
@@ -78,24 +78,24 @@ func convert(list List, to Policy, spare func(tid int) bool) (int, error) {
 			}
 			return err
 		},
-		undo: func(tid int) error { return normal(tid, to) },
+		undo: func(tid int) error { return makeNormal(tid, to) },
 	})
 }
 
 func convertBack(list List, from Policy) (int, error) {
 	return settle(list, change{
 		name: Normal.String(),
-		done: func(tid int) (bool, error) {
+		isDone: func(tid int) (bool, error) {
 			p, err := PolicyOf(tid)
 			return p != from, err
 		},
-		make: func(tid int) error { return normal(tid, from) },
+		make: func(tid int) error { return makeNormal(tid, from) },
 		undo: func(int) error { return nil }, // Normal is the default of every thread
 	})
 }
 
-// normal makes a thread Normal if it has the given policy.
-func normal(tid int, from Policy) error {
+// makeNormal makes a thread Normal if it has the given policy.
+func makeNormal(tid int, from Policy) error {
 	p, err := PolicyOf(tid)
 	if err != nil || p != from {
 		return err

@@ -22,9 +22,9 @@ type List func() ([]int, error)
 // attribute.
 type change struct {
 	name string
-	// done reports whether a thread has the attribute, or must not be changed.
-	done func(tid int) (bool, error)
-	make func(tid int) error
+	// isDone reports whether a thread has the attribute, or must not be changed.
+	isDone func(tid int) (bool, error)
+	make   func(tid int) error
 	// undo removes the attribute from a thread that received it by mistake.
 	undo func(tid int) error
 }
@@ -96,7 +96,7 @@ func (c change) pass(tids []int, changed map[int]bool, failed map[int]error) (fo
 		if failed[tid] != nil {
 			continue
 		}
-		done, err := c.done(tid)
+		done, err := c.isDone(tid)
 		if err == nil && done {
 			continue
 		}

@@ -31,8 +31,8 @@ func (c *crowd) list() ([]int, error) { return slices.Sorted(maps.Keys(c.has)), 
 
 func (c *crowd) change() change {
 	return change{
-		name: "the attribute",
-		done: func(tid int) (bool, error) { return c.has[tid], nil },
+		name:   "the attribute",
+		isDone: func(tid int) (bool, error) { return c.has[tid], nil },
 		make: func(tid int) error {
 			if err := c.broken[tid]; err != nil {
 				return err
@@ -99,9 +99,9 @@ func TestSettleEndsWithItsList(t *testing.T) {
 	}
 }
 
-// best returns Ext. If the kernel has no sched_ext, it returns Batch, which the
-// code under test treats in the same way.
-func best(t *testing.T) Policy {
+// bestPolicy returns Ext. If the kernel has no sched_ext, it returns Batch,
+// which the code under test treats in the same way.
+func bestPolicy(t *testing.T) Policy {
 	t.Helper()
 	switch _, err := Extend(Fixed(sleeper(t)), nil); {
 	case errors.Is(err, ErrUnsupported):
@@ -114,7 +114,7 @@ func best(t *testing.T) Policy {
 }
 
 func TestConvertedThreadKeepsNiceAndComesBack(t *testing.T) {
-	to := best(t)
+	to := bestPolicy(t)
 	tid := sleeper(t)
 	a := mustAttr(t, tid)
 	a.Nice = 7
@@ -139,7 +139,7 @@ func TestConvertedThreadKeepsNiceAndComesBack(t *testing.T) {
 }
 
 func TestRealTimeAndSparedThreadsAreNotConverted(t *testing.T) {
-	to := best(t)
+	to := bestPolicy(t)
 	realtime, spared, idle := sleeper(t), sleeper(t), sleeper(t)
 	want := SchedAttr{Policy: RR, Priority: 5}
 	if err := SetAttr(realtime, want); errors.Is(err, unix.EPERM) {
@@ -202,8 +202,8 @@ func storm(t *testing.T) List {
 	}
 }
 
-// with counts the threads that have policy p.
-func with(tids []int, p Policy) (n int) {
+// countPolicy counts the threads that have policy p.
+func countPolicy(tids []int, p Policy) (n int) {
 	for _, tid := range tids {
 		if got, err := PolicyOf(tid); err == nil && got == p {
 			n++
@@ -213,7 +213,7 @@ func with(tids []int, p Policy) (n int) {
 }
 
 func TestForkStormIsConvertedWhole(t *testing.T) {
-	to := best(t)
+	to := bestPolicy(t)
 	list := storm(t)
 	for round := range 2 {
 		time.Sleep(20 * time.Millisecond)
@@ -223,7 +223,7 @@ func TestForkStormIsConvertedWhole(t *testing.T) {
 		}
 		for range 3 {
 			tids, _ := list()
-			if got := with(tids, Normal); got > 0 {
+			if got := countPolicy(tids, Normal); got > 0 {
 				t.Errorf("round %d: %d of %d threads are normal, want none", round, got, len(tids))
 			}
 			time.Sleep(2 * time.Millisecond)
@@ -233,7 +233,7 @@ func TestForkStormIsConvertedWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		tids, _ := list()
-		if got := with(tids, to); got > 0 || n == 0 || back == 0 {
+		if got := countPolicy(tids, to); got > 0 || n == 0 || back == 0 {
 			t.Errorf("round %d: converted %d, back %d, then %d left: want all back", round, n, back, got)
 		}
 	}

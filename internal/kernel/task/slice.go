@@ -91,7 +91,7 @@ func (s Slices) Kind(tid int) (SliceKind, error) {
 func (s Slices) Lengthen(list List) (int, error) {
 	return settle(list, change{
 		name: "a long slice",
-		done: func(tid int) (bool, error) {
+		isDone: func(tid int) (bool, error) {
 			kind, err := s.Kind(tid)
 			return kind != SliceDefault, err
 		},
@@ -105,7 +105,7 @@ func (s Slices) Lengthen(list List) (int, error) {
 func (s Slices) Restore(list List) (int, error) {
 	return settle(list, change{
 		name: "the kernel's slice",
-		done: func(tid int) (bool, error) {
+		isDone: func(tid int) (bool, error) {
 			kind, err := s.Kind(tid)
 			return kind != SliceLong, err
 		},

@@ -122,7 +122,7 @@ func read(from io.Reader, most bounds) (memory, error) {
 			break
 		}
 		if err != nil {
-			return memory{}, damaged(err)
+			return memory{}, explainDamage(err)
 		}
 		if h.Typeflag == tar.TypeDir && fs.ValidPath(strings.TrimSuffix(h.Name, "/")) {
 			continue // GNU tar also writes entries for folders
@@ -139,7 +139,7 @@ func read(from io.Reader, most bounds) (memory, error) {
 		left -= h.Size
 		data, err := io.ReadAll(unpacked)
 		if err != nil {
-			return memory{}, fmt.Errorf("entry %q: %w", h.Name, damaged(err))
+			return memory{}, fmt.Errorf("entry %q: %w", h.Name, explainDamage(err))
 		}
 		if err := m.add(h.Name, data, h.FileInfo().Mode().Perm()); err != nil {
 			return memory{}, err
@@ -149,7 +149,7 @@ func read(from io.Reader, most bounds) (memory, error) {
 	// ends after the tar file, and GNU tar fills the space between the two ends
 	// with zeros.
 	if rest, err := io.ReadAll(io.LimitReader(unzip, 1<<20)); err != nil {
-		return memory{}, damaged(err)
+		return memory{}, explainDamage(err)
 	} else if len(rest) == 1<<20 || len(bytes.Trim(rest, "\x00")) > 0 {
 		return memory{}, errors.New("more data after the end of the tar file")
 	}
@@ -160,8 +160,8 @@ func read(from io.Reader, most bounds) (memory, error) {
 	return m, nil
 }
 
-// damaged explains an error of the decompressor or of the tar reader.
-func damaged(err error) error {
+// explainDamage explains an error of the decompressor or of the tar reader.
+func explainDamage(err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("it ends too early (was the copy interrupted?): %w", err)

@@ -35,8 +35,8 @@ func experiment(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// raw returns the files of an experiment with two runs.
-func raw() map[string]string {
+// experimentFiles returns the files of an experiment with two runs.
+func experimentFiles() map[string]string {
 	return map[string]string{
 		"experiment.json": `{"schema": 1}`,
 		"runs/000-a.json": `{"mode": "a"}`, "runs/000-a.hlog": "HISTFAAA\n",
@@ -61,7 +61,7 @@ func filesOf(t *testing.T, dir string) []string {
 }
 
 func TestPackedExperimentHasTheSameRawData(t *testing.T) {
-	dir := experiment(t, raw())
+	dir := experiment(t, experimentFiles())
 	p, err := Pack(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestPackedExperimentHasTheSameRawData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range raw() {
+	for name, want := range experimentFiles() {
 		if got, err := fs.ReadFile(packed, name); err != nil || string(got) != want {
 			t.Errorf("%s: %v, %d bytes, want %d", name, err, len(got), len(want))
 		}
@@ -85,13 +85,13 @@ func TestPackedExperimentHasTheSameRawData(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{"runs/000-a.json", "runs/001-b.json"}) {
 		t.Errorf("runs: %q, %v", names, err)
 	}
-	if err := fstest.TestFS(packed, slices.Collect(maps.Keys(raw()))...); err != nil {
+	if err := fstest.TestFS(packed, slices.Collect(maps.Keys(experimentFiles()))...); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestFolderWithoutAnArchiveIsReadAsItIs(t *testing.T) {
-	dir := experiment(t, raw())
+	dir := experiment(t, experimentFiles())
 	folder, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -104,8 +104,8 @@ func TestFolderWithoutAnArchiveIsReadAsItIs(t *testing.T) {
 func TestSameFilesGiveTheSameArchive(t *testing.T) {
 	var archives [][]byte
 	for i := range 2 {
-		dir := experiment(t, raw())
-		for name := range raw() {
+		dir := experiment(t, experimentFiles())
+		for name := range experimentFiles() {
 			p := filepath.Join(dir, name)
 			day := time.Date(2026, 1, 1+i, 0, 0, 0, 0, time.UTC)
 			if err := os.Chtimes(p, day, day); err != nil {
@@ -171,7 +171,7 @@ func TestPackedSubfolderStays(t *testing.T) {
 // packs again. The second packing must complete the first one. It must not
 // remove a file that was changed or added meanwhile.
 func TestInterruptedPackingGoesOn(t *testing.T) {
-	dir := experiment(t, raw())
+	dir := experiment(t, experimentFiles())
 	if _, err := Pack(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestInterruptedPackingGoesOn(t *testing.T) {
 }
 
 func TestFoldersThatAreNotPacked(t *testing.T) {
-	link := experiment(t, raw())
+	link := experiment(t, experimentFiles())
 	if err := os.Symlink("/etc/passwd", filepath.Join(link, "passwd")); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func newMemory() memory {
 
 // add adds a file. It refuses a path that leads out of the folder, and a path
 // that already exists. It also refuses a path in which a file would have to be
-// a folder, or a folder a file.
+// a folder, or the reverse.
 func (m memory) add(name string, data []byte, perm fs.FileMode) error {
 	if !fs.ValidPath(name) || name == "." || strings.Contains(name, `\`) {
 		return fmt.Errorf("entry %q: want a relative path without the elements . and .. in it", name)

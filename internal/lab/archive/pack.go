@@ -19,9 +19,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// beside lists the files that Pack leaves in the folder with the archive, for
+// keptFiles lists the files that Pack leaves in the folder with the archive, for
 // people who look into the folder.
-var beside = []string{"README.md", "result.json", "table.txt"}
+var keptFiles = []string{"README.md", "result.json", "table.txt"}
 
 const pageFile = "report.html" // can be made again from the raw data
 
@@ -59,7 +59,7 @@ func Pack(dir string) (Packed, error) {
 	if err != nil {
 		return Packed{}, err
 	}
-	if err := same(dir, names, raw); err != nil {
+	if err := compareFiles(dir, names, raw); err != nil {
 		return Packed{}, fmt.Errorf("pack %s: %w; no file was removed", dir, err)
 	}
 	if err := remove(dir, names, raw); err != nil {
@@ -90,19 +90,19 @@ func rawFiles(dir string) ([]string, error) {
 			return nil
 		case !d.Type().IsRegular():
 			return fmt.Errorf("%s is not a regular file", name)
-		case name == Name || slices.Contains(beside, name) || name == pageFile:
+		case name == Name || slices.Contains(keptFiles, name) || name == pageFile:
 			return nil
 		}
 		names = append(names, name)
 		return nil
 	})
-	slices.SortFunc(names, byKind)
+	slices.SortFunc(names, compareKinds)
 	return names, err
 }
 
-// byKind sorts by extension, and then by name. The histograms (base64) are then
-// separate from the JSON files, which makes the archive 7 % smaller.
-func byKind(a, b string) int {
+// compareKinds sorts by extension, and then by name. The histograms (base64)
+// are then separate from the JSON files, which makes the archive 7 % smaller.
+func compareKinds(a, b string) int {
 	return cmp.Or(strings.Compare(path.Ext(a), path.Ext(b)), strings.Compare(a, b))
 }
 
@@ -132,7 +132,7 @@ func create(dir string, names []string) (err error) {
 		raw, err = read(f, most)
 	}
 	if err == nil {
-		err = same(dir, names, raw)
+		err = compareFiles(dir, names, raw)
 	}
 	if err := errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
 		return err
@@ -158,7 +158,7 @@ func WriteFile(path string, files map[string][]byte) (err error) {
 			os.Remove(f.Name())
 		}
 	}()
-	names := slices.SortedFunc(maps.Keys(files), byKind)
+	names := slices.SortedFunc(maps.Keys(files), compareKinds)
 	err = pack(f, names, func(name string) ([]byte, fs.FileMode, error) { return files[name], 0o644, nil })
 	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -206,9 +206,9 @@ func readFile(dir, name string) ([]byte, fs.FileMode, error) {
 	return data, perm, err
 }
 
-// same returns an error if the archive lacks one of the files, or has other
-// content for it.
-func same(dir string, names []string, raw fs.FS) error {
+// compareFiles returns an error if the archive lacks one of the files, or has
+// other content for it.
+func compareFiles(dir string, names []string, raw fs.FS) error {
 	for _, name := range names {
 		data, _, err := readFile(dir, name)
 		if err != nil {

@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// amazon are the published seconds of a job on 8 cores with 16 CPUs: by limit
-// and jobs beside each other, under a quota and on CPUs of their own.
-var amazon = []struct {
+// amazonSeconds are the published seconds of a job on 8 cores with 16 CPUs: by
+// limit and jobs beside each other, under a quota and on CPUs of their own.
+var amazonSeconds = []struct {
 	limit         float64
 	quota, pinned []float64
 }{
@@ -24,7 +24,7 @@ var amazon = []struct {
 
 func published(unlimited bool) []Observation {
 	var all []Observation
-	for _, row := range amazon {
+	for _, row := range amazonSeconds {
 		if row.limit == 0 && !unlimited {
 			continue
 		}
@@ -98,8 +98,9 @@ func TestNothingIsPredictedFarFromWhatWasMeasured(t *testing.T) {
 	}
 }
 
-// TestWhatDidNotVaryIsNotPredicted: without siblings, nothing is known about
-// them; a machine that was always full says nothing about an emptier one.
+// TestWhatDidNotVaryIsNotPredicted fits the model to a machine without
+// siblings, and to a machine that was always full. The model must not predict
+// the cost of siblings, or the times on an emptier machine.
 func TestWhatDidNotVaryIsNotPredicted(t *testing.T) {
 	var all, full []Observation
 	for n := 1; n <= 4; n++ {

@@ -2,7 +2,7 @@
 // machine that was measured and on others of the same kind. Its parameters are
 // the CPU time of a job alone, what a busy sibling and a busy machine cost, and
 // how well the job uses several CPUs. It predicts only near what was measured,
-// and says why it refuses the rest.
+// and gives the reason for each refusal.
 package capacity
 
 import (
@@ -44,10 +44,10 @@ type point struct {
 }
 
 // CPUs returns how many CPUs a job of the cell has on average.
-func (c Cell) CPUs(m Machine) float64 { return c.on(m).cpus }
+func (c Cell) CPUs(m Machine) float64 { return c.pointOn(m).cpus }
 
-// on returns what the cell means on a machine.
-func (c Cell) on(m Machine) point {
+// pointOn returns what the cell means on a machine.
+func (c Cell) pointOn(m Machine) point {
 	all, jobs := float64(m.CPUs), float64(max(c.Jobs, 1))
 	threads := all
 	if c.Threads > 0 {

@@ -13,8 +13,9 @@ import (
 const (
 	// resamples is the number of bootstrap samples of blocks.
 	resamples = 100
-	// spread is the least standard deviation of a column beside the columns
-	// before it, from which a parameter is fitted.
+	// spread is a minimum. A parameter is fitted only if its column differs
+	// from every combination of the columns before it by at least this standard
+	// deviation.
 	spread = 0.08
 	// miss is the error for held-out cells above which nothing is predicted.
 	miss = 0.20
@@ -59,7 +60,7 @@ func Fit(m Machine, all []Observation) (*Model, error) {
 	var data []sampled
 	blocks := map[int]bool{}
 	for _, o := range all {
-		s := sampled{o.Cell.on(m), o.Cell.Jobs, map[int]float64{}}
+		s := sampled{o.Cell.pointOn(m), o.Cell.Jobs, map[int]float64{}}
 		for b, v := range o.Seconds {
 			if v > 0 && !math.IsInf(v, 0) {
 				s.logs[b] = math.Log(v)
@@ -73,7 +74,7 @@ func Fit(m Machine, all []Observation) (*Model, error) {
 		}
 	}
 	list := slices.Sorted(maps.Keys(blocks))
-	f.fitted = determined(f.points)
+	f.fitted = determinedBy(f.points)
 	if known := count(f.fitted); len(data) < known+2 {
 		return nil, fmt.Errorf("%d cells are too few for a model: want at least %d", len(data), known+2)
 	}
@@ -90,7 +91,7 @@ func Fit(m Machine, all []Observation) (*Model, error) {
 }
 
 // repeat fits the model again without each block, and to blocks drawn with
-// replacement. The interval of a prediction is the wider one of both.
+// replacement. The interval of a prediction is the wider one of the two.
 func (f *Model) repeat(data []sampled, blocks []int) {
 	if len(blocks) < 2 {
 		return
@@ -203,9 +204,9 @@ func means(data []sampled, blocks []int) []float64 {
 	return all
 }
 
-// determined returns the parameters about which the points say something beside
-// the parameters before them: the part of a column that no earlier column has.
-func determined(points []point) (fitted [parameters]bool) {
+// determinedBy says which parameters the points determine: those whose column is
+// not a combination of the columns before it.
+func determinedBy(points []point) (fitted [parameters]bool) {
 	var basis [][]float64
 	for k := range parameters {
 		c := make([]float64, len(points))
@@ -256,7 +257,7 @@ func (f *Model) holdOut(data []sampled, blocks []int) error {
 	for i, s := range rest {
 		points[i] = s.point
 	}
-	short := &Model{Machine: f.Machine, fitted: determined(points)}
+	short := &Model{Machine: f.Machine, fitted: determinedBy(points)}
 	of, ok := short.fit(rest, blocks, [parameters]float64{})
 	if !ok {
 		return fmt.Errorf("the cells with fewer than %d jobs do not determine the model", f.most)

@@ -17,16 +17,16 @@ const (
 	cores   = 4 // times the cores of the measured machine
 )
 
-// Predict returns the time of a job of a cell on a machine, in seconds, with the
-// wider of two 95 % intervals: of the jackknife over blocks, and of the
-// bootstrap over blocks. One block gives no interval. It refuses with ErrBeyond
-// what is too far from the observations.
+// Predict returns the time of a job of a cell on a machine, in seconds, with
+// the wider of two 95 % intervals: that of the jackknife over blocks, and that
+// of the bootstrap over blocks. One block gives no interval. For a cell that is
+// too far from the observations, it returns ErrBeyond.
 func (f *Model) Predict(m Machine, c Cell) (stat.Estimate, error) {
 	if err := errors.Join(m.Check(), c.check()); err != nil {
 		return stat.Estimate{}, err
 	}
-	p := c.on(m)
-	if err := f.within(m, c, p); err != nil {
+	p := c.pointOn(m)
+	if err := f.checkDistance(m, c, p); err != nil {
 		return stat.Estimate{}, fmt.Errorf("%w: %w", ErrBeyond, err)
 	}
 	value, sound := p.seconds(f.of)
@@ -71,8 +71,9 @@ func (f *Model) interval(value float64, of func([parameters]float64) (float64, b
 	return stat.Estimate{Value: math.Exp(e.Value), Low: math.Exp(e.Low), High: math.Exp(e.High), Blocks: e.Blocks}
 }
 
-// within says why a cell is too far from what was measured, or returns nil.
-func (f *Model) within(m Machine, c Cell, p point) error {
+// checkDistance says why a cell is too far from what was measured, or returns
+// nil.
+func (f *Model) checkDistance(m Machine, c Cell, p point) error {
 	limits := func(of func(point) float64) (least, most float64) {
 		least, most = math.Inf(1), 0
 		for _, o := range f.points {
@@ -114,9 +115,9 @@ type Parameter struct {
 	Value stat.Estimate
 }
 
-// Parameters returns those that the observations determine: the CPU time of a
-// job alone in seconds, what a busy sibling and busy cores take from the rate of
-// a CPU, and the two of the law of scalability.
+// Parameters returns the parameters that the observations determine: the CPU
+// time of a job alone in seconds, the parts of a CPU's rate that a busy sibling
+// and busy cores take, and the two parameters of the law of scalability.
 func (f *Model) Parameters() []Parameter {
 	names := [parameters]string{"CPU-s of a job alone", "taken by a busy sibling", "taken by busy cores", "serial part", "coherence"}
 	var all []Parameter

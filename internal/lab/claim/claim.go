@@ -107,7 +107,7 @@ func InOrder(measures []report.Measure, claim func(report.Measure) report.Claim)
 // ExplainTies appends the reason of a tie to the first tie. To the other ties
 // it appends a reference to the first one.
 func ExplainTies(ev report.Evidence, claims []report.Claim) []report.Claim {
-	why := " " + whyTie(ev)
+	why := " " + explainTie(ev)
 	for i, c := range claims {
 		if c.Verdict == stat.Tie {
 			claims[i].Explanation += why
@@ -117,8 +117,8 @@ func ExplainTies(ev report.Evidence, claims []report.Claim) []report.Claim {
 	return claims
 }
 
-// whyTie explains a tie between the kubelet's weights and tenon.
-func whyTie(ev report.Evidence) string {
+// explainTie explains a tie between the kubelet's weights and tenon.
+func explainTie(ev report.Evidence) string {
 	text := "A tie. The likely reason: kubelet gives BestEffort pods the least weight there is (cpu.shares 2, cpu.weight 1), and a service thread that wakes up preempts them about as well as it preempts cpu.idle work; seen so on a stock 6.18 kernel."
 	if ev.TestedCPUs.Len() == 1 {
 		text += " With one tested CPU there is, moreover, no wrong CPU to wake up on, no SMT sibling and no balancing."
@@ -182,7 +182,7 @@ func Bounded(what string, e stat.Estimate) string {
 
 // medianText prints the median of the blocks with its exact interval.
 func medianText(i report.Interval) string {
-	if i.Blocks < 2 || i.Vague() {
+	if i.Blocks < 2 || i.IsVague() {
 		return ""
 	}
 	text := ", median of the blocks " + report.Change(i.Median)
@@ -200,7 +200,7 @@ func Refusal(ev report.Evidence, m report.Measure) string {
 	switch {
 	case r.Control.Blocks < 2:
 		return fmt.Sprintf("The A/A control (%s to %s) has %s: without an interval nothing can be claimed.", report.ExclusiveAA, report.Exclusive, layout.Plural(r.Control.Blocks, "block", "blocks"))
-	case report.IntervalOf(r.Control).Vague():
+	case report.IntervalOf(r.Control).IsVague():
 		return fmt.Sprintf("%s of the A/A control (%s to %s) cannot tell how alike two equal modes are.", layout.Plural(r.Control.Blocks, "block", "blocks"), report.ExclusiveAA, report.Exclusive)
 	case r.HalfWidth > limit-1:
 		need := math.Ceil(float64(r.Control.Blocks) * math.Pow(r.HalfWidth/(limit-1), 2))

@@ -28,9 +28,9 @@ func claimOf(t *testing.T, claims []report.Claim, name string) report.Claim {
 	return report.Claim{}
 }
 
-// plain returns runs without noise, one for each mode and block. The function
-// edit may change any run.
-func plain(e Experiment, edit func(*Run)) []Run {
+// plainRuns returns runs without noise, one for each mode and block. The
+// function edit may change any run.
+func plainRuns(e Experiment, edit func(*Run)) []Run {
 	var runs []Run
 	for block := range e.Blocks {
 		for _, mode := range e.Modes {
@@ -90,8 +90,8 @@ func TestClaimsGetTheVerdictThatTheDataDeserve(t *testing.T) {
 		}, "equal-utilisation", stat.NotMet},
 		"no tie finer than the control": {func(r *Run) { scaleP99(r, report.ExclusiveAA, 1.02) }, "default-or-tenon-p99", stat.Undecided},
 	} {
-		e := invented(48, synthetic.AllModes...)
-		got := claimOf(t, judge(e, plain(e, c.edit)).Base.Claims, c.claim)
+		e := inventExperiment(48, synthetic.AllModes...)
+		got := claimOf(t, judge(e, plainRuns(e, c.edit)).Base.Claims, c.claim)
 		if got.Verdict != c.want {
 			t.Errorf("%s: claim %s is %q, want %q (%s)", name, c.claim, got.Verdict, c.want, got.Explanation)
 		}
@@ -120,9 +120,9 @@ func TestRefusalGivesTheHalfWidth(t *testing.T) {
 }
 
 func TestTieIsExplainedOnce(t *testing.T) {
-	e := invented(48, synthetic.AllModes...)
+	e := inventExperiment(48, synthetic.AllModes...)
 	reasons := 0
-	for _, c := range judge(e, plain(e, func(*Run) {})).Base.Claims {
+	for _, c := range judge(e, plainRuns(e, func(*Run) {})).Base.Claims {
 		if c.Verdict == stat.Tie && !strings.Contains(c.Explanation, "A tie") {
 			t.Errorf("claim %s is a tie without a reason: %q", c.Name, c.Explanation)
 		}
@@ -135,9 +135,9 @@ func TestTieIsExplainedOnce(t *testing.T) {
 
 func TestExperimentEndsOnlyAtAPlannedLook(t *testing.T) {
 	all := func(blocks int, edit func(*Run)) report.Analysis {
-		e := invented(blocks, synthetic.AllModes...)
+		e := inventExperiment(blocks, synthetic.AllModes...)
 		e.Looks = report.LooksOf(0)
-		return analysis(e, plain(e, func(r *Run) {
+		return analysis(e, plainRuns(e, func(r *Run) {
 			scaleDelay(r, report.Burstable, 70)
 			edit(r)
 		}))
@@ -153,11 +153,11 @@ func TestExperimentEndsOnlyAtAPlannedLook(t *testing.T) {
 		"clear data, too few blocks":  {all(12, unchanged), false},
 		"noisy control":               {all(48, noisyControl), false},
 		"noisy control, last look":    {all(96, noisyControl), true},
-		"no run yet":                  {analysis(invented(0, synthetic.AllModes...), nil), false},
-		"no claim at all":             {analysis(invented(0, report.Exclusive), nil), false},
+		"no run yet":                  {analysis(inventExperiment(0, synthetic.AllModes...), nil), false},
+		"no claim at all":             {analysis(inventExperiment(0, report.Exclusive), nil), false},
 		"clearly not met is resolved": {all(48, func(r *Run) { scaleP99(r, report.Tenon, 2); scaleP99(r, report.Default, 3) }), true},
 	} {
-		if got := c.result.Resolved(); got != c.want {
+		if got := c.result.IsResolved(); got != c.want {
 			t.Errorf("%s: Resolved = %v, want %v", name, got, c.want)
 		}
 	}
@@ -179,9 +179,9 @@ func TestVerdictIsFinalOnlyIfTheResultsDidNotChooseTheEnd(t *testing.T) {
 		"made before looks":       {nil, "", false, "not fixed"},
 		"made before looks, done": {nil, report.EndPlanned, false, "not fixed"},
 	} {
-		e := invented(48, synthetic.AllModes...)
+		e := inventExperiment(48, synthetic.AllModes...)
 		e.Looks, e.Ended = c.looks, c.end
-		r := analyse(e, plain(e, func(*Run) {}))
+		r := analyse(e, plainRuns(e, func(*Run) {}))
 		if got := claimOf(t, r.Claims, "tenon-p90"); got.Verdict != stat.Met || got.Final != c.want {
 			t.Errorf("%s: verdict %q, final %v; want met and %v", name, got.Verdict, got.Final, c.want)
 		}
@@ -192,8 +192,8 @@ func TestVerdictIsFinalOnlyIfTheResultsDidNotChooseTheEnd(t *testing.T) {
 }
 
 func TestLaterMeasureIsMetOnlyAfterTheEarlierOnes(t *testing.T) {
-	e := invented(48, synthetic.AllModes...)
-	claims := judge(e, plain(e, func(r *Run) {
+	e := inventExperiment(48, synthetic.AllModes...)
+	claims := judge(e, plainRuns(e, func(r *Run) {
 		if r.Mode == report.Tenon {
 			r.Latency.P90 *= 1.1 + 0.01*float64(r.Block%3)
 		}
@@ -206,8 +206,8 @@ func TestLaterMeasureIsMetOnlyAfterTheEarlierOnes(t *testing.T) {
 }
 
 func TestFewBlocksSayThatTheyCannotTell(t *testing.T) {
-	e := invented(3, synthetic.AllModes...)
-	r := analyse(e, plain(e, func(r *Run) { scaleP99(r, report.Tenon, math.Pow(40, float64(r.Block-1))) }))
+	e := inventExperiment(3, synthetic.AllModes...)
+	r := analyse(e, plainRuns(e, func(r *Run) { scaleP99(r, report.Tenon, math.Pow(40, float64(r.Block-1))) }))
 	c := claimOf(t, r.Claims, "tenon-p99")
 	if !strings.Contains(c.Explanation, "3 blocks cannot tell") || strings.Contains(c.Explanation, "e+") {
 		t.Errorf("explanation %q", c.Explanation)
@@ -218,8 +218,8 @@ func TestFewBlocksSayThatTheyCannotTell(t *testing.T) {
 }
 
 func TestVoidRunsCountForNothingButAreListed(t *testing.T) {
-	e := invented(48, synthetic.AllModes...)
-	clean := plain(e, func(*Run) {})
+	e := inventExperiment(48, synthetic.AllModes...)
+	clean := plainRuns(e, func(*Run) {})
 	spoiled := slices.Clone(clean)
 	for i := range e.Modes { // one more block, in which all runs are void and have absurd values
 		r := clean[i]
@@ -243,7 +243,7 @@ func TestVoidRunsCountForNothingButAreListed(t *testing.T) {
 }
 
 func TestRepeatedRunReplacesTheVoidOne(t *testing.T) {
-	e := invented(1, report.Exclusive)
+	e := inventExperiment(1, report.Exclusive)
 	runs := []Run{
 		{Run: report.Run{Index: 0, Mode: report.Exclusive, Length: 1, Latency: report.Latency{P99: 900}, Void: []string{"steal"}}},
 		{Run: report.Run{Index: 1, Mode: report.Exclusive, Length: 1, Latency: report.Latency{P99: 500}}},
@@ -262,7 +262,7 @@ func TestPooledPercentilesComeFromCounts(t *testing.T) {
 		_ = h.RecordValues(us, n)
 		return h
 	}
-	e := invented(2, report.Exclusive)
+	e := inventExperiment(2, report.Exclusive)
 	runs := []Run{
 		{Run: report.Run{Block: 0, Mode: report.Exclusive, Length: 1, Histogram: histogram(100, 9900)}},
 		{Run: report.Run{Block: 1, Mode: report.Exclusive, Length: 1, Histogram: histogram(1000, 100)}},

@@ -17,8 +17,8 @@ const (
 	equalUtilisation = 3.0  // largest difference in CPU use between default-65 and tenon-65, in percentage points
 )
 
-// compared lists the measures by which two modes are compared.
-var compared = []report.Measure{report.P90, report.P99, report.WaitingTime}
+// comparedMeasures lists the measures by which two modes are compared.
+var comparedMeasures = []report.Measure{report.P90, report.P99, report.WaitingTime}
 
 // claims judges the claims that are possible with the modes of the experiment,
 // beginning with the most important one. The first claims about tenon's
@@ -45,14 +45,14 @@ func claims(ev report.Evidence) []report.Claim {
 			note = "The two modes were not shown to use equally much CPU, so this is no comparison at equal utilisation. "
 		}
 		out = append(out, equal)
-		pairs = append(pairs, claim.Pair{Plain: report.Default65, Tenon: report.Tenon65, Measures: compared, Note: note})
+		pairs = append(pairs, claim.Pair{Plain: report.Default65, Tenon: report.Tenon65, Measures: comparedMeasures, Note: note})
 	}
 	for _, plain := range []report.Mode{report.Default} {
 		if ev.Asked(plain) && ev.Asked(report.Tenon) {
-			pairs = append(pairs, claim.Pair{Plain: plain, Tenon: report.Tenon, Measures: compared})
+			pairs = append(pairs, claim.Pair{Plain: plain, Tenon: report.Tenon, Measures: comparedMeasures})
 		}
 	}
-	known := len(pairs) * len(compared) // comparisons whose ties have a known reason
+	known := len(pairs) * len(comparedMeasures) // comparisons whose ties have a known reason
 	pairs = append(pairs, namedPairs(ev)...)
 	pairs = append(pairs, sessionPairs(ev)...)
 	comparisons := claim.Comparisons(ev, pairs)
@@ -66,7 +66,7 @@ func namedPairs(ev report.Evidence) []claim.Pair {
 	for _, plain := range []report.Mode{report.ExclusiveAwake, report.TenonNoSlices} {
 		for _, mode := range []report.Mode{report.Default, report.Tenon} {
 			if ev.Asked(plain) && ev.Asked(mode) {
-				pairs = append(pairs, claim.Pair{Plain: plain, Tenon: mode, Measures: compared})
+				pairs = append(pairs, claim.Pair{Plain: plain, Tenon: mode, Measures: comparedMeasures})
 			}
 		}
 	}
@@ -79,10 +79,10 @@ func sessionPairs(ev report.Evidence) []claim.Pair {
 	var pairs []claim.Pair
 	for _, m := range report.SessionModes {
 		if m != report.Plain && ev.Asked(m) && ev.Asked(report.Plain) {
-			pairs = append(pairs, claim.Pair{Plain: report.Plain, Tenon: m, Measures: compared})
+			pairs = append(pairs, claim.Pair{Plain: report.Plain, Tenon: m, Measures: comparedMeasures})
 		}
 		if ev.Asked(m) && ev.Asked(report.Tenon) {
-			pairs = append(pairs, claim.Pair{Plain: m, Tenon: report.Tenon, Measures: compared})
+			pairs = append(pairs, claim.Pair{Plain: m, Tenon: report.Tenon, Measures: comparedMeasures})
 		}
 	}
 	return pairs
@@ -103,7 +103,7 @@ func tailClaim(ev report.Evidence, mode report.Mode, m report.Measure) report.Cl
 	if lacking := ev.Lacking(report.Exclusive, report.ExclusiveWarm, report.ExclusiveAA); len(lacking) > 0 {
 		return c.Refuse(lacking)
 	}
-	c.Verdict = worse(stat.NonInferior(cold, resolution, ev.Margin), stat.NonInferior(warm, resolution, ev.Margin))
+	c.Verdict = worseVerdict(stat.NonInferior(cold, resolution, ev.Margin), stat.NonInferior(warm, resolution, ev.Margin))
 	switch {
 	case c.Verdict == stat.Refused:
 		c.Explanation = claim.Refusal(ev, m) + " " + measured
@@ -122,9 +122,9 @@ func tailClaim(ev report.Evidence, mode report.Mode, m report.Measure) report.Cl
 	return c
 }
 
-// worse returns the worse one of two verdicts. They are against two baselines,
-// and the claim must hold against both.
-func worse(a, b stat.Verdict) stat.Verdict {
+// worseVerdict returns the worse one of two verdicts. They are against two
+// baselines, and the claim must hold against both.
+func worseVerdict(a, b stat.Verdict) stat.Verdict {
 	for _, v := range []stat.Verdict{stat.NotMet, stat.Refused, stat.Undecided} {
 		if a == v || b == v {
 			return v
@@ -221,5 +221,5 @@ func utilisationClaim(ev report.Evidence) report.Claim {
 		Statement:   fmt.Sprintf("%s and %s use equally much CPU, within %.0f points", report.Default65, report.Tenon65, equalUtilisation),
 		Numbers:     map[string]report.Interval{"points": i},
 		Explanation: fmt.Sprintf("CPU of the tested CPUs, %s − %s: %s.", report.Default65, report.Tenon65, report.Quantity(i, 1, " points")) + claim.TooFew(e),
-	}.With(worse(stat.AtMost(e, equalUtilisation), stat.AtLeast(e, -equalUtilisation)))
+	}.With(worseVerdict(stat.AtMost(e, equalUtilisation), stat.AtLeast(e, -equalUtilisation)))
 }

@@ -30,9 +30,9 @@ const (
 	skewed    = 0.075
 )
 
-// rare returns a law with a bad state. One block in a given number (every) is
+// rareLaw returns a law with a bad state. One block in a given number (every) is
 // in this state, which adds size to the log ratio.
-func rare(name string, size float64, every int, most float64) law {
+func rareLaw(name string, size float64, every int, most float64) law {
 	share, noise := 1/float64(every), 0.05
 	l := law{name: name, mean: size * share, most: most, draw: func(rng *rand.Rand) float64 {
 		v := noise * rng.NormFloat64()
@@ -56,10 +56,10 @@ func inventedLaws() []law {
 		{"Laplace", func(r *rand.Rand) float64 { return math.Copysign(r.ExpFloat64(), r.Float64()-0.5) }, 0, 0, symmetric},
 		{"exponential", func(r *rand.Rand) float64 { return r.ExpFloat64() }, 1, math.Ln2, skewed},
 		{"log-normal, sd of the log 0.5", func(r *rand.Rand) float64 { return math.Exp(0.5 * r.NormFloat64()) }, math.Exp(0.125), 1, skewed},
-		rare("e² times in 1 block of 10", 2, 10, skewed),
-		rare("e⁻² times in 1 block of 10", -2, 10, skewed),
-		rare("e² times in 1 block of 20", 2, 20, 0),
-		rare("e times in 1 block of 10", 1, 10, skewed),
+		rareLaw("e² times in 1 block of 10", 2, 10, skewed),
+		rareLaw("e⁻² times in 1 block of 10", -2, 10, skewed),
+		rareLaw("e² times in 1 block of 20", 2, 20, 0),
+		rareLaw("e times in 1 block of 10", 1, 10, skewed),
 	}
 }
 
@@ -123,7 +123,7 @@ func (l law) simulate(rule paired.Rule, trials int) rates {
 		var below, above, differs bool
 		for _, n := range rule.Looks {
 			j := rule.Judge(values[:n])
-			below, above = below || j.Below(top), above || j.Above(bottom)
+			below, above = below || j.ShowsBelow(top), above || j.ShowsAbove(bottom)
 			differs = differs || rule.P(values[:n], math.Exp(l.mean)) <= rule.Spends()
 		}
 		for to, is := range map[*float64]bool{&r.below: below, &r.above: above, &r.differs: differs} {

@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// mostSentences is how many sentences the end of a report may have. Each is one
+// maxSentences is how many sentences the end of a report may have. Each is one
 // line on the terminal.
-const mostSentences = 5
+const maxSentences = 5
 
 // A sentence says what the experiment shows about one question.
 type sentence struct {
@@ -19,11 +19,11 @@ type sentence struct {
 	text    string
 }
 
-// ending returns at most mostSentences sentences that say what the experiment
-// shows. First come those about what it decided, and then those about what it
-// cannot tell. A reader can understand them without knowing the lab.
+// ending returns at most maxSentences sentences that say what the experiment
+// shows. The sentences about what it decided come first. Those about what it
+// cannot decide follow. A reader can understand them without knowing the lab.
 func ending(ev report.Evidence, r report.Result) []string {
-	all := slices.Concat(usualSentences(ev), useSentence(ev), besideBestEffort(ev, r), besideAlone(ev), tailSentence(ev))
+	all := slices.Concat(usualSentences(ev), useSentence(ev), compareWithBestEffort(ev, r), compareWithAlone(ev), tailSentence(ev))
 	slices.SortStableFunc(all, func(a, b sentence) int {
 		switch {
 		case a.decided == b.decided:
@@ -34,7 +34,7 @@ func ending(ev report.Evidence, r report.Result) []string {
 		return 1
 	})
 	var texts []string
-	for _, s := range all[:min(len(all), mostSentences)] {
+	for _, s := range all[:min(len(all), maxSentences)] {
 		texts = append(texts, s.text)
 	}
 	return texts
@@ -88,9 +88,9 @@ var (
 	answers = comparison{"90 of 100 answers take ", "", "do 90 of 100 answers take longer?"}
 )
 
-// besideBestEffort compares batch work in BestEffort pods of Kubernetes with
-// batch work under Tenon. It uses the verdicts of the claims.
-func besideBestEffort(ev report.Evidence, r report.Result) []sentence {
+// compareWithBestEffort compares batch work in BestEffort pods of Kubernetes
+// with batch work under Tenon. It uses the verdicts of the claims.
+func compareWithBestEffort(ev report.Evidence, r report.Result) []sentence {
 	const where = "BestEffort pods"
 	var all []sentence
 	for _, m := range []struct {
@@ -154,7 +154,7 @@ func cannotTell(e stat.Estimate) string {
 // or if it is too wide to say anything.
 func span(i report.Interval) string {
 	switch {
-	case i.Blocks < 2 || i.Vague():
+	case i.Blocks < 2 || i.IsVague():
 		return ""
 	case i.Low >= 2:
 		return fmt.Sprintf(" (%s to %s)", factor(i.Low), factor(i.High))
@@ -170,11 +170,11 @@ func factor(n report.Number) string {
 	return report.FormatNumber(n, 0)
 }
 
-// besideAlone compares the service under Tenon with the service that has the
-// CPU for itself. If there is a mode in which this CPU is kept awake, it uses
-// that mode. A difference counts only if it is larger than the differences
+// compareWithAlone compares the service under Tenon with the service that has
+// the CPU for itself. If there is a mode in which this CPU is kept awake, it
+// uses that mode. A difference counts only if it is larger than the differences
 // between two equal modes.
-func besideAlone(ev report.Evidence) []sentence {
+func compareWithAlone(ev report.Evidence) []sentence {
 	alone, where := report.ExclusiveWarm, "alone on an awake CPU"
 	if !ev.Asked(alone) {
 		alone, where = report.Exclusive, "alone"
@@ -199,7 +199,7 @@ func tailSentence(ev report.Evidence) []sentence {
 	switch {
 	case r.Control.Blocks < 2 || r.Fine:
 		return nil
-	case report.IntervalOf(r.Control).Vague():
+	case report.IntervalOf(r.Control).IsVague():
 		return []sentence{{false, "The slowest answer of 100 (P99): are two equal modes alike? " + cannotTell(r.Control) + "."}}
 	}
 	return []sentence{{false, fmt.Sprintf("The slowest answer of 100 (P99): two equal modes are alike within ± %.0f %% only.", 100*max(r.HalfWidth, r.Bias))}}

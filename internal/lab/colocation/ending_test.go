@@ -52,10 +52,10 @@ func TestTheLastLinesSayFirstWhatIsDecided(t *testing.T) {
 		{3, 0.02, ""},
 		{1, 0.02, ""},
 	} {
-		e := invented(c.blocks, demoModes...)
+		e := inventExperiment(c.blocks, demoModes...)
 		e.Looks, e.Ended = report.LooksOf(c.blocks), report.EndPlanned
 		_, sentences := endingOf(t, e, c.noise)
-		if len(sentences) == 0 || len(sentences) > mostSentences {
+		if len(sentences) == 0 || len(sentences) > maxSentences {
 			t.Errorf("%d blocks, noise %v: %d sentences", c.blocks, c.noise, len(sentences))
 		}
 		open := false
@@ -75,7 +75,7 @@ func TestTheLastLinesSayFirstWhatIsDecided(t *testing.T) {
 }
 
 func TestALastLineSaysThatAHandStoppedIt(t *testing.T) {
-	e := invented(12, demoModes...)
+	e := inventExperiment(12, demoModes...)
 	e.Ended = report.EndHand
 	if title, _ := endingOf(t, e, 0.02); !strings.Contains(title, "stopped by hand") {
 		t.Errorf("the title is %q", title)
@@ -89,7 +89,7 @@ func TestADifferenceIsSaidInItsDirection(t *testing.T) {
 		0.5: "BestEffort pods: 90 of 100 answers take 50 % less long (", 1.4: "BestEffort pods: 90 of 100 answers take 40 % longer (",
 		8: "BestEffort pods: 90 of 100 answers take 8.0 times as long (", 1: "BestEffort pods: 90 of 100 answers take as long, within 3 %.",
 	} {
-		e := invented(32, report.Exclusive, report.ExclusiveAA, report.Default, report.Tenon)
+		e := inventExperiment(32, report.Exclusive, report.ExclusiveAA, report.Default, report.Tenon)
 		e.Looks, e.Ended = report.LooksOf(32), report.EndPlanned
 		runs := inventedRuns(e, 0.001)
 		tenon := map[int]float64{}

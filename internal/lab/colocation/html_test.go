@@ -56,7 +56,7 @@ func TestPageShowsEveryMode(t *testing.T) {
 }
 
 func TestPageOfAnEmptyExperimentIsWhole(t *testing.T) {
-	page := htmlOf(t, invented(0, report.Exclusive, report.Tenon), nil)
+	page := htmlOf(t, inventExperiment(0, report.Exclusive, report.Tenon), nil)
 	if !strings.HasSuffix(strings.TrimSpace(page), "</html>") || strings.Contains(page, "NaN") {
 		t.Error("the page is cut short or shows NaN")
 	}

@@ -56,7 +56,7 @@ func (c colocated) kernelQOSRows() []report.Row {
 		rowsNamed(report.LatencyRows, "waiting"),
 		[]report.Row{
 			{Label: "wake-up P90", Unit: "µs", Cell: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.WakeP90, 1) })},
-			{Label: "BE beside LS", Unit: "", Cell: c.tracedCell(c.besideCell)},
+			{Label: "BE beside LS", Unit: "", Cell: c.tracedCell(c.sharedCoreCell)},
 		})
 }
 
@@ -84,9 +84,9 @@ func (c colocated) tracedCell(text func(TracedResult) string) func(report.Result
 	}
 }
 
-// besideCell prints for which share of the service's CPU time BE ran on the
-// same core.
-func (c colocated) besideCell(t TracedResult) string {
+// sharedCoreCell prints the share of the service's CPU time in which BE ran on
+// the same core.
+func (c colocated) sharedCoreCell(t TracedResult) string {
 	if !c.experiment.Siblings {
 		return "no siblings"
 	}
@@ -144,7 +144,7 @@ func (c colocated) kernelQOSPlots(ev report.Evidence, r report.Result, common re
 		},
 		{
 			Title: besideTitle, Text: "Runs in which there was none have no dot on this logarithmic axis.",
-			Picture: draw.Dots(ev.LevelStrips(r.Order, c.beside()), draw.Scale{Title: besideTitle, Label: "share of the service’s CPU time", Format: share, Ends: valueEnds(share)}),
+			Picture: draw.Dots(ev.LevelStrips(r.Order, c.sharedCoreMetric()), draw.Scale{Title: besideTitle, Label: "share of the service’s CPU time", Format: share, Ends: valueEnds(share)}),
 		},
 	}
 }

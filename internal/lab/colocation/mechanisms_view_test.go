@@ -15,7 +15,7 @@ import (
 // literalKernelQOS returns an experiment of three blocks. The numbers are
 // round, so that the table can be checked by hand.
 func literalKernelQOS() (Experiment, []Run) {
-	e := invented(3, report.Exclusive, report.Default, report.TenonIdle, report.TenonSCX)
+	e := inventExperiment(3, report.Exclusive, report.Default, report.TenonIdle, report.TenonSCX)
 	e.Kind, e.Command, e.Siblings = KindKernelQOS, []string{"tenon", "lab", "kernel-qos"}, true
 	e.TestedCPUs = unit.CPUSetOf(0, 1, 2, 3)
 	e.Skipped = []Skipped{{report.TenonVendor, "cpu.bvt_warp_ns does not exist"}}
@@ -52,7 +52,7 @@ func tableText(t *testing.T, e Experiment, runs []Run) string {
 // syntheticKernelQOS invents an experiment. The machine has siblings, and all
 // mechanisms except that of a vendor. None of the values was measured.
 func syntheticKernelQOS() (Experiment, []Run) {
-	e := invented(8, report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable, report.TenonIdle, report.TenonSiblings, report.TenonCoreSched, report.TenonSCX)
+	e := inventExperiment(8, report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable, report.TenonIdle, report.TenonSiblings, report.TenonCoreSched, report.TenonSCX)
 	e.Kind, e.Command, e.Duration = KindKernelQOS, []string{"tenon", "lab", "kernel-qos"}, 5*time.Second
 	e.TestedCPUs, e.ClientCPUs, e.Siblings, e.Machine.SMT = unit.CPUSetOf(0, 1, 2, 3), unit.CPUSetOf(4, 5), true, true
 	e.Skipped = []Skipped{
@@ -73,14 +73,14 @@ func syntheticKernelQOS() (Experiment, []Run) {
 	return e, runs
 }
 
-// unwrapped joins the lines of a text.
-func unwrapped(text string) string { return strings.Join(strings.Fields(text), " ") }
+// unwrap joins the lines of a text.
+func unwrap(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // tableRow returns the cells of the row with the given label.
 func tableRow(text, label string) string {
 	for l := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(l, label); ok {
-			return unwrapped(rest)
+			return unwrap(rest)
 		}
 	}
 	return ""
@@ -126,7 +126,7 @@ func TestLadderTableSaysThatThereAreNoSiblings(t *testing.T) {
 	if got := tableRow(text, "BE beside LS"); got != strings.TrimSpace(strings.Repeat("no siblings ", 4)) {
 		t.Errorf("BE beside LS: %q", got)
 	}
-	if !strings.Contains(unwrapped(text), "the tested CPUs share no core") {
+	if !strings.Contains(unwrap(text), "the tested CPUs share no core") {
 		t.Error("the legend does not explain the cells without a value")
 	}
 	if v := analyse(e, runs).Modes[report.Default].Traced.Beside; v.Known() {
@@ -160,7 +160,7 @@ func TestAllMechanismsFitIntoTables(t *testing.T) {
 }
 
 func TestMechanismsAreJudgedAgainstTheServiceAlone(t *testing.T) {
-	e := invented(32, report.Exclusive, report.ExclusiveAA, report.Default, report.TenonIdle, report.TenonSCX)
+	e := inventExperiment(32, report.Exclusive, report.ExclusiveAA, report.Default, report.TenonIdle, report.TenonSCX)
 	e.Kind, e.Margin = KindKernelQOS, 1.1
 	runs := inventedRuns(e, 0.01)
 	for i := range runs {
@@ -225,7 +225,7 @@ func TestLadderPageShowsTableAndPlots(t *testing.T) {
 func TestAnEmulatedMachineIsWarnedOf(t *testing.T) {
 	e, runs := literalKernelQOS()
 	e.Machine.Emulated = true
-	if text := tableText(t, e, runs); !strings.Contains(unwrapped(text), "how long requests took means nothing") {
+	if text := tableText(t, e, runs); !strings.Contains(unwrap(text), "how long requests took means nothing") {
 		t.Errorf("no warning:\n%s", text)
 	}
 	e.Machine.Emulated = false

@@ -19,7 +19,7 @@ func (c colocated) workOf(ev report.Evidence, m report.Mode) []report.Number {
 	for i := range c.experiment.Own.Batch {
 		medians = append(medians, report.Number(stat.Median(ev.Sample(m, func(r report.Run) float64 {
 			work := c.work[r.Index]
-			return report.Known(slices.Concat(work, []float64{0})[min(i, len(work))], i < len(work))
+			return report.KnownOrNaN(slices.Concat(work, []float64{0})[min(i, len(work))], i < len(work))
 		}))))
 	}
 	return medians

@@ -41,7 +41,7 @@ func save(t *testing.T, e Experiment, runs []Run) (dir string) {
 }
 
 func TestReportIsRebuiltFromRawData(t *testing.T) {
-	e := invented(2, report.Exclusive, report.Default, report.Tenon)
+	e := inventExperiment(2, report.Exclusive, report.Default, report.Tenon)
 	runs := inventedRuns(e, 0.05)
 	dir := save(t, e, runs)
 	f, err := report.Build(dir, Open)
@@ -69,7 +69,7 @@ func TestReportIsRebuiltFromRawData(t *testing.T) {
 // FuzzRun checks that any JSON of a run is either refused, or analysed and
 // shown without a panic.
 func FuzzRun(f *testing.F) {
-	e := invented(1, report.Exclusive, report.Tenon)
+	e := inventExperiment(1, report.Exclusive, report.Tenon)
 	for _, r := range inventedRuns(e, 0.05) {
 		r.Series = r.Series[:3]
 		data, err := json.Marshal(r)
@@ -101,7 +101,7 @@ func FuzzRun(f *testing.F) {
 }
 
 func FuzzExperiment(f *testing.F) {
-	data, err := json.Marshal(invented(2, synthetic.AllModes...))
+	data, err := json.Marshal(inventExperiment(2, synthetic.AllModes...))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -120,8 +120,8 @@ func FuzzExperiment(f *testing.F) {
 
 func TestPicturesOfExtremeValuesAreDrawnOrLeftOut(t *testing.T) {
 	for _, v := range []float64{0, 5e-324, 1e-300, 1, 1e300, 8e307} {
-		e := invented(2, report.Exclusive, report.Tenon)
-		runs := plain(e, func(r *Run) {
+		e := inventExperiment(2, report.Exclusive, report.Tenon)
+		runs := plainRuns(e, func(r *Run) {
 			r.Latency.P99, r.DelayPerRun = v*(1+float64(r.Block)), v
 			r.Series = []report.Sample{{At: -5, LS: -v, BE: v, Limit: v}, {At: 0}, {At: math.MaxInt64, Other: v}}
 		})

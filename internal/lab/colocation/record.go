@@ -84,8 +84,8 @@ type Traced struct {
 	Length time.Duration `json:"length_ns"`
 	LSTime time.Duration `json:"ls_time_ns"` // CPU time of the service
 	BETime time.Duration `json:"be_time_ns"`
-	// Beside is for how much of LSTime BE ran on the same core. Starts is how
-	// often BE began to run when LS had been running on the sibling for a
+	// Beside is the part of LSTime in which BE ran on the same core. Starts is
+	// how often BE began to run when LS had been running on the sibling for a
 	// while.
 	Beside time.Duration `json:"be_beside_ls_ns"`
 	Starts int           `json:"be_starts_beside_ls"`
@@ -100,7 +100,7 @@ type Traced struct {
 // A TracedResult is the trace of one mode. The values are medians over those
 // blocks whose valid run has a trace.
 type TracedResult struct {
-	// Beside is for which share of the service's CPU time BE ran on the same
+	// Beside is the share of the service's CPU time in which BE ran on the same
 	// core. It is null if the tested CPUs do not share cores.
 	Beside     report.Number `json:"be_beside_ls_ratio"`
 	StartsPerS report.Number `json:"be_starts_beside_ls_per_second"`

@@ -14,24 +14,24 @@ func (c colocated) metric(value func(Traced) float64) report.Metric {
 	return func(r report.Run) float64 {
 		t := c.traced[r.Index]
 		if t == nil || t.Length <= 0 {
-			return report.Known(0, false)
+			return report.KnownOrNaN(0, false)
 		}
 		return value(*t)
 	}
 }
 
-// beside returns a metric: for which share of the service's CPU time BE ran on
-// the same core.
-func (c colocated) beside() report.Metric {
+// sharedCoreMetric returns a metric: the share of the service's CPU time in
+// which BE ran on the same core.
+func (c colocated) sharedCoreMetric() report.Metric {
 	return c.metric(func(t Traced) float64 {
-		return report.Known(t.Beside.Seconds()/t.LSTime.Seconds(), c.experiment.Siblings && t.LSTime > 0)
+		return report.KnownOrNaN(t.Beside.Seconds()/t.LSTime.Seconds(), c.experiment.Siblings && t.LSTime > 0)
 	})
 }
 
 // wakes makes a metric from a function that returns a percentile
 // of the wake-up delay.
 func (c colocated) wakes(value func(Traced) float64) report.Metric {
-	return c.metric(func(t Traced) float64 { return report.Known(value(t), t.Wakes > 0) })
+	return c.metric(func(t Traced) float64 { return report.KnownOrNaN(value(t), t.Wakes > 0) })
 }
 
 func (c colocated) wakeP90() report.Metric {
@@ -46,9 +46,9 @@ func (c colocated) tracedSummary(ev report.Evidence, mode report.Mode) *TracedRe
 	}
 	median := func(m report.Metric) report.Number { return report.Number(stat.Median(ev.Sample(mode, m))) }
 	return &TracedResult{
-		Beside: median(c.beside()),
+		Beside: median(c.sharedCoreMetric()),
 		StartsPerS: median(c.metric(func(t Traced) float64 {
-			return report.Known(float64(t.Starts)/t.Length.Seconds(), c.experiment.Siblings)
+			return report.KnownOrNaN(float64(t.Starts)/t.Length.Seconds(), c.experiment.Siblings)
 		})),
 		WakeP50: median(c.wakes(func(t Traced) float64 { return t.WakeP50 })),
 		WakeP90: median(c.wakeP90()),
@@ -78,7 +78,7 @@ func mechanismClaims(ev report.Evidence) []report.Claim {
 	var pairs []claim.Pair
 	for _, plain := range []report.Mode{report.Default, report.Burstable} {
 		if ev.Asked(plain) {
-			pairs = append(pairs, claim.Pair{Plain: plain, Tenon: strongest, Measures: compared})
+			pairs = append(pairs, claim.Pair{Plain: plain, Tenon: strongest, Measures: comparedMeasures})
 		}
 	}
 	return claim.ExplainTies(ev, append(out, claim.Comparisons(ev, pairs)...))

@@ -13,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/lab/report/synthetic"
 )
 
-// invented and inventedRuns return data of package synthetic, as records of
-// this package.
-func invented(blocks int, modes ...report.Mode) Experiment {
+// inventExperiment and inventedRuns return data of package synthetic, as
+// records of this package.
+func inventExperiment(blocks int, modes ...report.Mode) Experiment {
 	return Experiment{Experiment: synthetic.Experiment(blocks, modes...)}
 }
 
@@ -44,25 +44,25 @@ func analyse(e Experiment, runs []Run) Result {
 // one on a noisy machine, and one with two short blocks, as in a first try.
 var goldenCases = map[string]func() (Experiment, []Run){
 	"quiet": sync.OnceValues(func() (Experiment, []Run) {
-		e := invented(32, synthetic.AllModes...)
+		e := inventExperiment(32, synthetic.AllModes...)
 		e.Looks, e.Ended = report.LooksOf(32), report.EndPlanned
 		return e, inventedRuns(e, 0.005)
 	}),
 	"noisy": sync.OnceValues(func() (Experiment, []Run) {
-		e := invented(9, synthetic.AllModes...)
+		e := inventExperiment(9, synthetic.AllModes...)
 		return e, inventedRuns(e, 0.15)
 	}),
 	"quick": func() (Experiment, []Run) {
-		e := invented(2, report.Exclusive, report.Default, report.Tenon)
+		e := inventExperiment(2, report.Exclusive, report.Default, report.Tenon)
 		e.Duration = 3 * time.Second
 		return e, inventedRuns(e, 0.05)
 	},
 	"one-block": func() (Experiment, []Run) {
-		e := invented(1, report.Exclusive, report.Tenon)
+		e := inventExperiment(1, report.Exclusive, report.Tenon)
 		return e, inventedRuns(e, 0.05)
 	},
 	"kernel-qos": sync.OnceValues(syntheticKernelQOS),
-	"empty":      func() (Experiment, []Run) { return invented(0, report.Exclusive, report.Tenon), nil },
+	"empty":      func() (Experiment, []Run) { return inventExperiment(0, report.Exclusive, report.Tenon), nil },
 }
 
 func TestTableReadsAsTheGoldenFiles(t *testing.T) {
@@ -84,7 +84,7 @@ func TestTableReadsAsTheGoldenFiles(t *testing.T) {
 // if the CPU use of the node is unknown, and only then.
 func TestTableSaysWhyTheNodesCPUsAreUnknown(t *testing.T) {
 	for cpus, want := range map[float64]string{0: "lies in a run of 20s", 1.25: "1.25"} {
-		e := invented(2, report.Exclusive, report.Default)
+		e := inventExperiment(2, report.Exclusive, report.Default)
 		e.Kubernetes = &KubernetesSetup{Node: "worker-1"}
 		runs := inventedRuns(e, 0.05)
 		for i := range runs {

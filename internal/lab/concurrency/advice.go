@@ -83,7 +83,7 @@ func goalText(g jobs.Goal) string {
 // Text prints the advice as sentences.
 func (a Advice) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%s\n", a.how(), a.what())
+	fmt.Fprintf(&b, "%s\n%s\n", a.describeAction(), a.what())
 	if len(a.Equal) > 0 {
 		fmt.Fprintf(&b, "This measurement cannot tell it from: %s.\n", strings.Join(a.Equal, "; "))
 	}
@@ -96,9 +96,9 @@ func (a Advice) Text() string {
 	return b.String()
 }
 
-// how returns a text about what to do. The next method (what) says what that
-// achieves, and line puts both in one line.
-func (a Advice) how() string {
+// describeAction returns a text about what to do. The next method (what) says
+// what that achieves, and line puts both in one line.
+func (a Advice) describeAction() string {
 	limit := "without a CPU limit"
 	if a.Limit > 0 {
 		limit = fmt.Sprintf("with a CPU limit of %s", limitText(a.Limit))
@@ -112,7 +112,7 @@ func (a Advice) what() string {
 }
 
 func (a Advice) line() string {
-	line := a.how() + " " + a.what()
+	line := a.describeAction() + " " + a.what()
 	if len(a.Equal) > 0 {
 		line += fmt.Sprintf(" It is the simplest of %d ways between which this measurement cannot decide.", len(a.Equal)+1)
 	}

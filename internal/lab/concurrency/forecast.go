@@ -35,14 +35,14 @@ type ModelParameter struct {
 	Value report.Interval `json:"value"`
 }
 
-// modelled are the strategies that the model knows. The value is true if the
-// strategy gives each job its own CPUs.
-var modelled = map[string]bool{"pinned": true, "static": true, quotaStrategy: false, "matched": false, unlimited: false}
+// modelledStrategies are the strategies that the model knows. The value is true
+// if the strategy gives each job its own CPUs.
+var modelledStrategies = map[string]bool{"pinned": true, "static": true, quotaStrategy: false, "matched": false, unlimited: false}
 
 // cellOf returns the cell of the model. If the model does not know the
 // strategy, it returns false.
 func cellOf(c jobs.Cell) (cell capacity.Cell, known bool) {
-	apart, known := modelled[cmp.Or(c.Strategy, c.Type)]
+	apart, known := modelledStrategies[cmp.Or(c.Strategy, c.Type)]
 	return capacity.Cell{Jobs: c.Concurrency, Limit: c.CPU.Cores(), Threads: c.Threads, Apart: apart}, known
 }
 

@@ -25,8 +25,8 @@ const (
 	unclear   = "cannot tell"
 )
 
-// missing is a number that is not known.
-var missing = report.Number(math.NaN())
+// unknownNumber is a number that is not known.
+var unknownNumber = report.Number(math.NaN())
 
 // quotaStrategy is the strategy whose jobs share all CPUs under a quota.
 const quotaStrategy = "quota"
@@ -37,8 +37,8 @@ func (r *Result) explain() {
 	r.Hypotheses = append(r.Hypotheses, r.lostQuota(), r.clock(), r.siblings(), r.coldCaches(), r.hypervisor())
 }
 
-// under returns the cells that have a quota and one job, by limit.
-func (r *Result) under() []jobs.Option {
+// singleLimits returns the cells that have a quota and one job, by limit.
+func (r *Result) singleLimits() []jobs.Option {
 	var all []jobs.Option
 	for _, o := range r.measured {
 		if o.Cell.Strategy == quotaStrategy && o.Cell.Concurrency == 1 && o.Cell.Threads == 0 {
@@ -110,12 +110,12 @@ func (r *Result) siblings() Hypothesis {
 
 func (r *Result) coldCaches() Hypothesis {
 	h := Hypothesis{Cause: "caches are cold after each stop by the quota", Verdict: unclear, Figure: "Fewer than two limits ran under a quota."}
-	all := r.under()
+	all := r.singleLimits()
 	if len(all) < 2 {
 		return h
 	}
 	least, most := all[0], all[len(all)-1]
-	e := within(least.CPUSecondsBy, most.CPUSecondsBy)
+	e := compareByBlock(least.CPUSecondsBy, most.CPUSecondsBy)
 	h.Figure = fmt.Sprintf("A job alone with limit %s costs %s times as much as one with limit %s.", limitText(least.Cell.CPU), ratioText(report.Number(e.Value), report.IntervalOf(e)), limitText(most.Cell.CPU))
 	switch {
 	case e.Blocks > 1 && e.Low > 1+cliffMargin:

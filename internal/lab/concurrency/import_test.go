@@ -62,7 +62,7 @@ func TestFoldersOfLogsBecomeJobs(t *testing.T) {
 }
 
 // TestAnImportPassesOverLogsThatSayNothing imports the logs of a node in use. A
-// pod that waits has an empty log, and a link can be there after its log was
+// pod that waits has an empty log, and a link may still exist after its log was
 // removed. The job with which the lab calibrated has other work than the jobs
 // of its runs.
 func TestAnImportPassesOverLogsThatSayNothing(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A MemoryEffect compares how long jobs with the most memory take with how long
-// jobs with the least memory take. All other conditions are the same.
+// A MemoryEffect compares the time of jobs with the most memory with the time
+// of jobs with the least memory. All other conditions are the same.
 type MemoryEffect struct {
 	Least      unit.Bytes `json:"least_bytes"`
 	Most       unit.Bytes `json:"most_bytes"`

@@ -111,7 +111,7 @@ func strip(r Result) template.HTML {
 	if n := r.Experiment.Node; n.CPUs > 0 {
 		marks = append(marks, float64(n.CPUs))
 	}
-	return draw.Scatter(styled(byWay), draw.Chart{
+	return draw.Scatter(styleSeries(byWay), draw.Chart{
 		Title: "CPU time of a job over the CPUs asked for", XLabel: "CPUs that the jobs of the node ask for together",
 		XText: short, YText: short, YLog: true, Marks: marks, RightOfTheName: 190,
 	})
@@ -133,7 +133,7 @@ func lines(r Result) template.HTML {
 			marks = append(marks, float64(n))
 		}
 	}
-	return draw.Scatter(styled(series), draw.Chart{
+	return draw.Scatter(styleSeries(series), draw.Chart{
 		Title: "Seconds a job over the jobs on a node", XLabel: "jobs beside each other on a node",
 		XText: short, YText: short, YLog: true, Marks: slices.Compact(marks), RightOfTheName: 270, Height: 380,
 	})
@@ -149,14 +149,14 @@ func tradeOff(r Result) template.HTML {
 		byWay[how].Points = append(byWay[how].Points, draw.Point{X: o.Seconds.Value, Y: o.Hourly.Value})
 		byWay[how].Titles = append(byWay[how].Titles, fmt.Sprintf("%s: %s s a job, %.1f jobs an hour", describe(o.Cell), seconds(o.Seconds.Value), o.Hourly.Value))
 	}
-	return draw.Scatter(styled(byWay), draw.Chart{
+	return draw.Scatter(styleSeries(byWay), draw.Chart{
 		Title: "Jobs an hour over seconds a job", XLabel: "seconds a job", XText: short, YText: short, XLog: true, FromZero: true, RightOfTheName: 190,
 	})
 }
 
-// styled returns the series sorted by name. Each has a colour, which is the
+// styleSeries returns the series sorted by name. Each has a colour, which is the
 // same for series of the same way.
-func styled(series map[string]*draw.Series) []draw.Series {
+func styleSeries(series map[string]*draw.Series) []draw.Series {
 	var all []draw.Series
 	for i, k := range slices.SortedFunc(maps.Keys(series), cmp.Compare[string]) {
 		s := *series[k]

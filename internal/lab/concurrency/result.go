@@ -59,8 +59,8 @@ type Option struct {
 	Seconds    report.Interval `json:"job_seconds"`
 	Hourly     report.Interval `json:"jobs_per_hour"`
 	CPUSeconds report.Number   `json:"cpu_seconds"` // of a job
-	// Penalty is how long a job takes, divided by how long a job takes that
-	// runs alone under the same conditions. It is absent if no job ran alone.
+	// Penalty is the time of a job, divided by the time of a job that runs
+	// alone under the same conditions. It is absent if no job ran alone.
 	Penalty report.Number `json:"penalty,omitzero"`
 	// Shares says why a job takes this long. It is absent in imported tables.
 	Shares *Shares `json:"shares,omitempty"`
@@ -84,9 +84,8 @@ type Cliff struct {
 	Low    report.Number `json:"low_cpu_seconds"`
 }
 
-// A Comparison divides how long jobs of one type take by how long jobs of
-// another type take. Both have the same limit and the same number of jobs on a
-// node.
+// A Comparison divides the time of jobs of one type by the time of jobs of
+// another type. Both have the same limit and the same number of jobs on a node.
 type Comparison struct {
 	Of      string        `json:"of"`
 	To      string        `json:"to"`
@@ -145,7 +144,7 @@ func optionOf(o jobs.Option, all []jobs.Option) Option {
 	alone := o.Cell
 	alone.Concurrency = 1
 	if i := slices.IndexFunc(all, func(b jobs.Option) bool { return b.Cell == alone }); i >= 0 {
-		c.Penalty = report.Number(within(o.SecondsBy, all[i].SecondsBy).Value)
+		c.Penalty = report.Number(compareByBlock(o.SecondsBy, all[i].SecondsBy).Value)
 	}
 	c.Shares = sharesOf(o, all)
 	return c
@@ -160,7 +159,7 @@ func compare(all []jobs.Option) []Comparison {
 			if name(x) == name(y) || x.CPU != y.CPU || x.Memory != y.Memory || x.Concurrency != y.Concurrency {
 				continue
 			}
-			times, costs := within(b.SecondsBy, a.SecondsBy), within(b.CPUSecondsBy, a.CPUSecondsBy)
+			times, costs := compareByBlock(b.SecondsBy, a.SecondsBy), compareByBlock(b.CPUSecondsBy, a.CPUSecondsBy)
 			c := Comparison{
 				Of: name(y), To: name(x), Limit: x.CPU, Memory: x.Memory, Jobs: x.Concurrency,
 				Seconds: report.Number(times.Value), CPU: report.Number(costs.Value),

@@ -27,7 +27,7 @@ type Shares struct {
 	// OfLimit is how many CPUs were used, divided by the limit. It is absent if
 	// there is no limit.
 	OfLimit report.Number `json:"limit_used,omitzero"`
-	// Throttled is in which share of the quota periods a job was throttled.
+	// Throttled is the share of the quota periods in which a job was throttled.
 	Throttled report.Number `json:"throttled_periods_share"`
 	// Waiting is how long the threads of a job waited for a CPU, per second of
 	// the job.
@@ -38,8 +38,8 @@ type Shares struct {
 	PeakMemory unit.Bytes    `json:"peak_memory_bytes"`
 }
 
-// within compares two cells block by block.
-func within(of, to stat.Sample) stat.Estimate { return stat.Ratio(of, to, paired.Rule{}) }
+// compareByBlock compares two cells block by block.
+func compareByBlock(of, to stat.Sample) stat.Estimate { return stat.Ratio(of, to, paired.Rule{}) }
 
 // reference returns the option of one job without a limit.
 func reference(all []jobs.Option) (jobs.Option, bool) {
@@ -62,7 +62,7 @@ func (r *Result) control() {
 	control := r.measured[i]
 	r.measured = slices.Delete(r.measured, i, i+1)
 	if equal, ok := reference(r.measured); ok {
-		e := within(control.SecondsBy, equal.SecondsBy)
+		e := compareByBlock(control.SecondsBy, equal.SecondsBy)
 		span := report.IntervalOf(e)
 		r.Control = &span
 		if e.Blocks > 1 {
@@ -87,7 +87,7 @@ func (r *Result) falls(c stat.Cliff) bool {
 			low[block] = append(low[block], cost)
 		}
 	}
-	e := within(means(high), means(low))
+	e := compareByBlock(means(high), means(low))
 	return e.Blocks > 1 && e.Low > 1+cliffMargin
 }
 
@@ -136,7 +136,7 @@ func sharesOf(o jobs.Option, all []jobs.Option) *Shares {
 	if periods > 0 {
 		s.Throttled = report.Number(held / periods)
 	}
-	s.Migrations, s.Switches = missing, missing
+	s.Migrations, s.Switches = unknownNumber, unknownNumber
 	if counted["moves"] {
 		s.Migrations = report.Number(moves / cpu)
 	}
@@ -147,8 +147,8 @@ func sharesOf(o jobs.Option, all []jobs.Option) *Shares {
 		s.GHz = report.Number(cycles / cpu / 1e9)
 	}
 	if alone, ok := reference(all); ok {
-		s.Time = report.IntervalOf(within(o.SecondsBy, alone.SecondsBy))
-		s.Cost = report.IntervalOf(within(o.CPUSecondsBy, alone.CPUSecondsBy))
+		s.Time = report.IntervalOf(compareByBlock(o.SecondsBy, alone.SecondsBy))
+		s.Cost = report.IntervalOf(compareByBlock(o.CPUSecondsBy, alone.CPUSecondsBy))
 	}
 	return &s
 }
@@ -173,7 +173,7 @@ func controlText(r Result) string {
 
 func ratioText(n report.Number, span report.Interval) string {
 	text := report.FormatNumber(n, 2)
-	if span.Blocks > 1 && !span.Vague() {
+	if span.Blocks > 1 && !span.IsVague() {
 		text += fmt.Sprintf(" (%s to %s)", report.FormatNumber(span.Low, 2), report.FormatNumber(span.High, 2))
 	}
 	return text

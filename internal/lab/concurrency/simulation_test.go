@@ -109,7 +109,7 @@ func (w world) measure(blocks int) Result {
 	return Analyse(Experiment{Node: w.node, Blocks: blocks}, all)
 }
 
-// scores count in how many simulated experiments each promise was kept.
+// scores count the simulated experiments in which each promise was kept.
 type scores struct {
 	experiments                    int
 	covered, predictions           int // intervals of predictions that contain the truth
@@ -206,7 +206,7 @@ func (sc *scores) refuse(w world, m *capacity.Model) {
 }
 
 // forecast asks for advice for a machine of twice the size. It compares the
-// advice with the truly best of the ways that it may choose.
+// advice with the way that is the best according to the true times.
 func (sc *scores) forecast(w world, r Result) {
 	on := Node{2 * w.node.CPUs, 2 * w.node.Cores}
 	f, err := r.Forecast(on, jobs.Goal{}, 0)

@@ -91,7 +91,7 @@ func (s *Series[C, R]) Conduct(ctx context.Context) (Outcome, error) {
 		}
 		err = errors.Join(err, report.Create(s.Site.Given.Out, s.record.EndedBy(end)))
 	}
-	err = errors.Join(site.Interrupted(ctx, err), s.Site.Close())
+	err = errors.Join(site.InterruptError(ctx, err), s.Site.Close())
 	if len(s.records) == 0 {
 		return Outcome{}, err
 	}
@@ -142,7 +142,7 @@ func (s *Series[C, R]) prepare(ctx context.Context) (Record, error) {
 func (s *Series[C, R]) runBlocks(ctx context.Context) (report.End, error) {
 	s.time.begun = time.Now()
 	for block := 1; s.Blocks == 0 || block <= s.Blocks; block++ {
-		if left := time.Until(s.end); !s.end.IsZero() && left < s.time.left(len(s.Cells), s.First) {
+		if left := time.Until(s.end); !s.end.IsZero() && left < s.time.remaining(len(s.Cells), s.First) {
 			s.Site.Status.Keep("stopped after %d blocks: another one does not fit into the time", block-1)
 			return report.EndTime, nil
 		}
@@ -201,7 +201,7 @@ func (s *Series[C, R]) announce(block int, cell C, inBlock int) {
 	case s.Blocks == 0:
 		status.Now("block %d, run %d: %v, at most %s left", block, run, cell, clock(time.Until(s.end)))
 	default:
-		left := s.time.left(inBlock+(s.Blocks-block)*len(s.Cells), s.First)
+		left := s.time.remaining(inBlock+(s.Blocks-block)*len(s.Cells), s.First)
 		if s.Whole > 0 {
 			left = max(s.Whole-time.Since(s.time.begun), 0)
 		}

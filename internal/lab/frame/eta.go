@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// An eta estimates the remaining time from how long past runs took.
+// An eta estimates the remaining time from the lengths of past runs.
 type eta struct {
 	begun time.Time
 	done  int // number of runs
 }
 
-// left (the method) estimates how long n more runs take. As long as none has
+// remaining estimates how long n more runs take. As long as none has
 // ended, it uses a given estimate (first) for one run.
-func (e eta) left(n int, first time.Duration) time.Duration {
+func (e eta) remaining(n int, first time.Duration) time.Duration {
 	if e.done > 0 {
 		first = time.Since(e.begun) / time.Duration(e.done)
 	}

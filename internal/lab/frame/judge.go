@@ -95,15 +95,15 @@ func errorCounts(all map[string]int64) map[string]int {
 
 // Judge adds to r the reasons why it is void. length is the length of the run.
 func (m Measurement) Judge(r *report.Run, stealPercent float64, length time.Duration) {
-	Disturbed(r, m, stealPercent)
+	AddDisturbances(r, m, stealPercent)
 	if r.Length < length/2 {
 		r.Void = append(r.Void, tooShort(*r))
 	}
 }
 
-// Disturbed adds to r the reasons why it is void because of other work on the
-// machine.
-func Disturbed(r *report.Run, m Measurement, stealPercent float64) {
+// AddDisturbances adds to r the reasons why it is void because of other work on
+// the machine.
+func AddDisturbances(r *report.Run, m Measurement, stealPercent float64) {
 	if limit := stealPercent / 100; r.StealRatio > limit {
 		r.Void = append(r.Void, fmt.Sprintf("the hypervisor kept %s of the tested CPUs' time (steal), more than %s", percent(r.StealRatio), percent(limit)))
 	}

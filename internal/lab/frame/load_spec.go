@@ -10,23 +10,23 @@ import (
 // modes.
 type LoadSpec load.Config
 
-// Of returns the load of the runs of a block.
-func (l LoadSpec) Of(block int) load.Config {
+// InBlock returns the load of the runs of a block.
+func (l LoadSpec) InBlock(block int) load.Config {
 	c := load.Config(l)
 	c.Seed += uint64(block) << 32
 	return c
 }
 
-// For returns the load of the runs of a block, with another length.
-func (l LoadSpec) For(block int, length time.Duration) load.Config {
-	c := l.Of(block)
+// WithLength returns the load of the runs of a block, with another length.
+func (l LoadSpec) WithLength(block int, length time.Duration) load.Config {
+	c := l.InBlock(block)
 	c.Duration = length
 	return c
 }
 
 // Trial returns a short load with another rate.
 func (l LoadSpec) Trial(rate float64, length time.Duration) load.Config {
-	c := l.For(0, length)
+	c := l.WithLength(0, length)
 	c.Rate, c.Warmup = rate, 300*time.Millisecond
 	return c
 }

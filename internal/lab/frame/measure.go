@@ -30,8 +30,8 @@ type Counter interface {
 	// Run drops earlier readings, and takes new ones until ctx ends. After
 	// that, it takes a last one.
 	Run(ctx context.Context)
-	// Taken returns the readings so far.
-	Taken() ([]Reading, error)
+	// Collect returns the readings so far.
+	Collect() ([]Reading, error)
 	// Capacity returns the number of tested CPUs.
 	Capacity() int
 }
@@ -72,7 +72,7 @@ func Watch(ctx context.Context, s Counter, service *site.Process, load func(cont
 
 // count adds how the counters changed in the measured part.
 func (m *Measurement) count(s Counter) (err error) {
-	if m.Readings, err = s.Taken(); err != nil {
+	if m.Readings, err = s.Collect(); err != nil {
 		return fmt.Errorf("read the counters of a run: %w", err)
 	}
 	m.Used = Between(ReadingAt(m.Readings, m.From), ReadingAt(m.Readings, m.To), s.Capacity())
@@ -102,7 +102,7 @@ func WatchAlone(ctx context.Context, s Counter, warmup, length time.Duration) (m
 	if err := ctx.Err(); err != nil {
 		return m, err
 	}
-	course, err := s.Taken()
+	course, err := s.Collect()
 	if err == nil && len(course) == 0 {
 		err = errors.New("there is none")
 	}

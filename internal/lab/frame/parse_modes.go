@@ -11,7 +11,8 @@ import (
 
 // ParseModes parses a comma-separated list of modes, which must all be known
 // ones. For "all" it returns nil, which stands for the default modes of the
-// experiment. "seed" stands for the three modes of the published experiments.
+// experiment. For "seed" it returns the three modes of the published
+// experiments.
 func ParseModes(list string, known []report.Mode) ([]report.Mode, error) {
 	switch list {
 	case "all", "":

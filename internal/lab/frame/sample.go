@@ -73,8 +73,8 @@ func (r *Recording) Follow(ctx context.Context, period time.Duration, read func(
 	}
 }
 
-// Taken returns the readings so far.
-func (r *Recording) Taken() ([]Reading, error) {
+// Collect returns the readings so far.
+func (r *Recording) Collect() ([]Reading, error) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	return r.Readings, r.Err

@@ -14,9 +14,9 @@ import (
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 
-// steady returns one reading per second on 4 CPUs. LS uses 1 CPU, BE 2 CPUs,
-// other work 0.5 CPUs, and steal is 0.1 CPUs.
-func steady(seconds int) []Reading {
+// steadyReadings returns one reading per second on 4 CPUs. LS uses 1 CPU, BE 2
+// CPUs, other work 0.5 CPUs, and steal is 0.1 CPUs.
+func steadyReadings(seconds int) []Reading {
 	var course []Reading
 	for i := range seconds + 1 {
 		r := Reading{At: time.Unix(int64(100+i), 0), limit: 2}
@@ -28,7 +28,7 @@ func steady(seconds int) []Reading {
 }
 
 func TestUseIsDividedByClass(t *testing.T) {
-	course := steady(10)
+	course := steadyReadings(10)
 	from, to := course[0].At.Add(1500*time.Millisecond), course[0].At.Add(8700*time.Millisecond)
 	u := Between(ReadingAt(course, from), ReadingAt(course, to), 4)
 	if !near(u.Wall, 7.2) || !near(u.LS, 1) || !near(u.BE, 2) || !near(u.other, 0.5) || !near(u.Busy, 3.5) || !near(u.StealRatio, 0.025) {
@@ -48,7 +48,7 @@ func TestBusyIsNeverLessThanTheGroupsUsed(t *testing.T) {
 }
 
 func TestReadingOutsideTheCourseIsItsEnd(t *testing.T) {
-	course := steady(2)
+	course := steadyReadings(2)
 	if got := ReadingAt(course, time.Unix(0, 0)); got != course[0] {
 		t.Errorf("before: %+v", got)
 	}
@@ -61,7 +61,7 @@ func TestReadingOutsideTheCourseIsItsEnd(t *testing.T) {
 }
 
 func TestSeriesCoversTheMeasuredPart(t *testing.T) {
-	course := steady(10)
+	course := steadyReadings(10)
 	s := samples(course, course[3].At, course[6].At, 4)
 	if len(s) != 5 { // 2–3, 3–4, 4–5, 5–6, 6–7; samples at both ends count
 		t.Fatalf("%d samples: %+v", len(s), s)

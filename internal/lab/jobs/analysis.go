@@ -52,7 +52,7 @@ func CostsOf(waves []Wave) Costs {
 		c.Waves = append(c.Waves, w)
 	}
 	slices.SortStableFunc(c.Waves, func(a, b Wave) int {
-		switch d := rounded(a.Demand()) - rounded(b.Demand()); {
+		switch d := roundTwentieth(a.Demand()) - roundTwentieth(b.Demand()); {
 		case d < 0:
 			return -1
 		case d > 0:
@@ -64,9 +64,9 @@ func CostsOf(waves []Wave) Costs {
 		name string
 		of   func(Wave) float64
 	}{
-		{"CPUs asked for on the node", func(w Wave) float64 { return rounded(w.Demand()) }},
+		{"CPUs asked for on the node", func(w Wave) float64 { return roundTwentieth(w.Demand()) }},
 		{"limit of a job", func(w Wave) float64 { return w.Cell.CPU.Cores() }},
-		{"jobs beside each other", func(w Wave) float64 { return rounded(w.Beside) }},
+		{"jobs beside each other", func(w Wave) float64 { return roundTwentieth(w.Beside) }},
 		{"memory of a job", func(w Wave) float64 { return float64(w.Cell.Memory) }},
 	}
 	logs, demand, seconds := c.columns()
@@ -97,14 +97,14 @@ func CostsOf(waves []Wave) Costs {
 func (c Costs) columns() (logs, demand, seconds []float64) {
 	for _, w := range c.Waves {
 		s, _ := w.CPUSeconds()
-		logs, demand, seconds = append(logs, math.Log(s)), append(demand, rounded(w.Demand())), append(seconds, s)
+		logs, demand, seconds = append(logs, math.Log(s)), append(demand, roundTwentieth(w.Demand())), append(seconds, s)
 	}
 	return logs, demand, seconds
 }
 
-// rounded rounds to a twentieth, of a CPU or of a job. So equal conditions stay
-// equal, although the jobs started at slightly different times.
-func rounded(v float64) float64 { return math.Round(v*20) / 20 }
+// roundTwentieth rounds to a twentieth, of a CPU or of a job. So equal
+// conditions stay equal, although the jobs started at slightly different times.
+func roundTwentieth(v float64) float64 { return math.Round(v*20) / 20 }
 
 func known(v float64) float64 {
 	if math.IsNaN(v) {

@@ -61,7 +61,7 @@ func Waves(all []Job) []Wave {
 		return cmp.Or(a.Cell.Compare(b.Cell), cmp.Compare(a.Run, b.Run), cmp.Compare(a.Host, b.Host), a.Jobs[0].In.Compare(b.Jobs[0].In))
 	})
 	for i := range waves {
-		waves[i].Beside = beside(waves[i].Jobs)
+		waves[i].Beside = meanConcurrency(waves[i].Jobs)
 		waves[i].Lopsided = slices.ContainsFunc(waves, func(o Wave) bool {
 			return o.Cell == waves[i].Cell && o.Run == waves[i].Run && o.Host != waves[i].Host && !o.Late && len(o.Jobs) != len(waves[i].Jobs)
 		})
@@ -83,9 +83,9 @@ func (w Wave) Slots() int {
 	return len(numbers)
 }
 
-// beside computes, for each job, how many jobs ran at the same time, weighted
-// by time. It returns the mean over the jobs.
-func beside(jobs []Job) float64 {
+// meanConcurrency computes, for each job, how many jobs ran at the same time,
+// weighted by time. It returns the mean over the jobs.
+func meanConcurrency(jobs []Job) float64 {
 	sum, n := 0.0, 0
 	for _, j := range jobs {
 		if local, ok := j.Extra.LocalJobs.Value(); ok {

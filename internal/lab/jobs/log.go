@@ -28,9 +28,9 @@ type Log struct {
 // nothing yet.
 var ErrNoLine = errors.New("it has no line")
 
-// mostLine is how long a line of a log may be for ReadLog. The runtimes cut
+// maxLine is how long a line of a log may be for ReadLog. The runtimes cut
 // lines at 16 KiB, and in JSON each byte can become six bytes.
-const mostLine = 1 << 20
+const maxLine = 1 << 20
 
 var (
 	inputLine   = regexp.MustCompile(`^\s*Input #0, .* from '(?:.*/)?([^'/]+)'`)
@@ -85,8 +85,8 @@ func readLine(in *bufio.Reader) (line string, ends bool, err error) {
 			return b.String(), false, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return "", false, err
-		case b.Len() > mostLine:
-			return "", false, fmt.Errorf("more than %d bytes", mostLine)
+		case b.Len() > maxLine:
+			return "", false, fmt.Errorf("more than %d bytes", maxLine)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func FromLink(host, name string) (j Job, ok bool, err error) {
 		return Job{}, false, nil
 	}
 	row := []string{host, m[1], m[2], m[3], m[4], m[5], m[6] + "_" + m[7] + "_" + m[8], m[9], m[10], "0", "0", ""}
-	j, err = readRow(row, published[:])
+	j, err = readRow(row, publishedColumns[:])
 	if err != nil {
 		return Job{}, true, fmt.Errorf("read the name of a log %q: %w", name, err)
 	}

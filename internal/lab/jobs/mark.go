@@ -17,8 +17,8 @@ import (
 //	mark start due=SECONDS KEY=VALUE…
 //	mark end status=NUMBER
 //
-// with the keys strategy, block, run, threads and source. due is when the job
-// had to begin, in seconds since 1970.
+// with the keys strategy, block, run, threads and source. due is the time at
+// which the job had to begin, in seconds since 1970.
 const MarkScript = `mark() {
 	echo "` + markWord + `" "$@" cpu $(cat /sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage /sys/fs/cgroup/cpu/cpu.stat 2>/dev/null) \
 		memory $(cat /sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes 2>/dev/null) >&2
@@ -28,9 +28,9 @@ const MarkScript = `mark() {
 // markWord is the first word of the lines that a job of the lab prints.
 const markWord = "tenon-lab"
 
-// latest is how late a job may begin. If it begins later, it does not count as
-// having begun together with the others.
-const latest = 500 * time.Millisecond
+// maxLateness is how late a job may begin. If it begins later, it does not
+// count as having begun together with the others.
+const maxLateness = 500 * time.Millisecond
 
 // A mark is the begin or the end of a job of the lab, read from a line of its
 // log.
@@ -105,8 +105,8 @@ func (m mark) number(key string) int {
 	return n
 }
 
-// late returns how late the job began.
-func (m mark) late() (time.Duration, bool) {
+// lateness returns how late the job began.
+func (m mark) lateness() (time.Duration, bool) {
 	due, err := strconv.ParseInt(m.said["due"], 10, 64)
 	if err != nil || due <= 0 || due > 1<<40 {
 		return 0, false
@@ -123,7 +123,7 @@ func (l Log) markFault() string {
 	case l.end.said["status"] != "0":
 		return fmt.Sprintf("it ended with status %s", l.end.said["status"])
 	}
-	if late, known := l.start.late(); known && late > latest {
+	if late, known := l.start.lateness(); known && late > maxLateness {
 		return fmt.Sprintf("it began %.1f s after the others", late.Seconds())
 	}
 	return ""
@@ -137,7 +137,7 @@ func (j Job) withMarks(l Log) Job {
 	if j.Source == "" {
 		j.Source = s.said["source"]
 	}
-	if late, known := s.late(); known {
+	if late, known := s.lateness(); known {
 		j.Extra.LateSeconds = node.Some(max(late.Seconds(), 0))
 	}
 	e := l.end
@@ -145,7 +145,7 @@ func (j Job) withMarks(l Log) Job {
 		return j
 	}
 	j.Out = e.at
-	j.Extra.CPUSeconds, j.Extra.ThrottledSeconds = between(s.usage, e.usage), between(s.throttled, e.throttled)
+	j.Extra.CPUSeconds, j.Extra.ThrottledSeconds = secondsBetween(s.usage, e.usage), secondsBetween(s.throttled, e.throttled)
 	if a, ok := s.periods.Value(); ok {
 		j.Extra.Periods = node.Some(e.periods.Or(a) - a)
 	}
@@ -156,8 +156,9 @@ func (j Job) withMarks(l Log) Job {
 	return j
 }
 
-// between returns how many seconds a counter has grown between two readings.
-func between(from, to node.Maybe[time.Duration]) node.Maybe[float64] {
+// secondsBetween returns how many seconds a counter has grown between two
+// readings.
+func secondsBetween(from, to node.Maybe[time.Duration]) node.Maybe[float64] {
 	a, ok1 := from.Value()
 	b, ok2 := to.Value()
 	if !ok1 || !ok2 {

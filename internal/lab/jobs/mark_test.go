@@ -84,7 +84,7 @@ mark end status=7`)
 	if !ok || word != "start" || m.number("run") != 3 || m.number("threads") != 2 || m.said["source"] != "a" {
 		t.Errorf("%q is %q %+v", lines[0], word, m)
 	}
-	if late, known := m.late(); !known || late != 2*time.Second {
+	if late, known := m.lateness(); !known || late != 2*time.Second {
 		t.Errorf("late by %v", late)
 	}
 	_, v1 := os.Stat("/sys/fs/cgroup/cpuacct/cpuacct.usage")

@@ -30,8 +30,8 @@ const (
 	NotShown Verdict = "no effect shown"
 )
 
-// A MemoryEffect compares how long jobs with the most memory take with how long
-// jobs with the least memory take. All other conditions are the same.
+// A MemoryEffect compares the time of jobs with the most memory with the time
+// of jobs with the least memory. All other conditions are the same.
 type MemoryEffect struct {
 	Least, Most unit.Bytes // over all conditions
 	Conditions  int        // that ran with several amounts of memory
@@ -73,7 +73,7 @@ func MemoryEffectOf(all []Option) (e MemoryEffect, ok bool) {
 			if !both {
 				continue
 			}
-			if !least.inBlocks() {
+			if !least.ranInBlocks() {
 				block = -i
 			}
 			logs[block] = append(logs[block], math.Log(of/to))
@@ -99,8 +99,8 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// inBlocks reports whether the option ran in the blocks of an experiment.
-func (o Option) inBlocks() bool { return len(o.Jobs) > 0 && o.Jobs[0].Extra.Block > 0 }
+// ranInBlocks reports whether the option ran in the blocks of an experiment.
+func (o Option) ranInBlocks() bool { return len(o.Jobs) > 0 && o.Jobs[0].Extra.Block > 0 }
 
 // verdictOf judges the interval of a ratio of times.
 func verdictOf(ratio stat.Estimate, margin float64) Verdict {

@@ -124,7 +124,7 @@ func Best(all []Option, g Goal, tie float64) (best Option, ties []Option, err er
 			g.Jobs > 0 && float64(g.Jobs)/o.Hourly.Value*3600 > g.Within.Seconds()
 	})
 	if len(fit) == 0 {
-		return Option{}, nil, fmt.Errorf("%w: %s", ErrNoOption, g.nearest(all))
+		return Option{}, nil, fmt.Errorf("%w: %s", ErrNoOption, g.describeDistance(all))
 	}
 	value := func(o Option) float64 { return o.Hourly.Value }
 	if g.Shortest {
@@ -149,7 +149,8 @@ func (o Option) drift(to Option) float64 {
 	return within.Value * o.Seconds.Value / to.Seconds.Value
 }
 
-// complexity orders options by how much a user must set for them.
+// complexity orders options by the number of settings that a user must make for
+// them.
 func complexity(o Option) int {
 	switch {
 	case o.Cell.Strategy == "unbounded" || o.Cell.CPU == 0:
@@ -160,8 +161,8 @@ func complexity(o Option) int {
 	return 2
 }
 
-// nearest says how close the measured options come to the goal.
-func (g Goal) nearest(all []Option) string {
+// describeDistance says how close the measured options come to the goal.
+func (g Goal) describeDistance(all []Option) string {
 	if len(all) == 0 {
 		return "nothing was measured"
 	}

@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// published are the columns of the published table.
-var published = [...]string{"Host", "Type", "Concurrency", "CPU", "Memory", "JobID", "PodID", "JobPodID", "DockerID", "TimeIn", "TimeOut", "Source"}
+// publishedColumns are the columns of the published table.
+var publishedColumns = [...]string{"Host", "Type", "Concurrency", "CPU", "Memory", "JobID", "PodID", "JobPodID", "DockerID", "TimeIn", "TimeOut", "Source"}
 
 // dockerID is the index of the column with the id of the container.
 const dockerID = 8
@@ -129,7 +129,7 @@ func CheckType(s string) error {
 // WriteTable writes the jobs. The published columns come first, so that a
 // spreadsheet made for them can read the table.
 func WriteTable(w io.Writer, all []Job) error {
-	head := slices.Clone(published[:])
+	head := slices.Clone(publishedColumns[:])
 	for _, c := range extras() {
 		head = append(head, c.name)
 	}
@@ -173,7 +173,7 @@ func ReadTable(r io.Reader) ([]Job, error) {
 	in := csv.NewReader(r)
 	in.FieldsPerRecord = -1 // published rows differ in length
 	in.TrimLeadingSpace = true
-	head := slices.Clone(published[:])
+	head := slices.Clone(publishedColumns[:])
 	var all []Job
 	for first := true; ; first = false {
 		row, err := in.Read()
@@ -183,7 +183,7 @@ func ReadTable(r io.Reader) ([]Job, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the table of jobs: %w", err)
 		}
-		if first && len(row) >= len(published) && slices.Equal(row[:len(published)], published[:]) {
+		if first && len(row) >= len(publishedColumns) && slices.Equal(row[:len(publishedColumns)], publishedColumns[:]) {
 			head = row
 			continue
 		}
@@ -207,8 +207,8 @@ func readRow(row, head []string) (Job, error) {
 		return Job{}, fmt.Errorf("%d columns, want %d, or a column with the 64 hexadecimal digits of a container id", len(row), len(head))
 	}
 	shift := id - dockerID
-	if len(row) < len(published)+shift {
-		return Job{}, fmt.Errorf("%d columns, want at least %d", len(row), len(published)+shift)
+	if len(row) < len(publishedColumns)+shift {
+		return Job{}, fmt.Errorf("%d columns, want at least %d", len(row), len(publishedColumns)+shift)
 	}
 	j := Job{Host: row[0], Type: strings.Join(row[1:2+shift], "-"), Precision: time.Second}
 	at := func(i int) string { return row[i+shift] }
@@ -216,7 +216,7 @@ func readRow(row, head []string) (Job, error) {
 	read := func(i int, set func(string) error) {
 		if err == nil {
 			if e := set(strings.TrimSpace(at(i))); e != nil {
-				err = fmt.Errorf("column %s: %w", published[i], e)
+				err = fmt.Errorf("column %s: %w", publishedColumns[i], e)
 			}
 		}
 	}
@@ -231,7 +231,7 @@ func readRow(row, head []string) (Job, error) {
 	read(10, seconds(&j.Out))
 	j.Source = at(11)
 	more := extras()
-	for i := len(published); i < len(head) && i+shift < len(row); i++ {
+	for i := len(publishedColumns); i < len(head) && i+shift < len(row); i++ {
 		k := slices.IndexFunc(more, func(c column) bool { return c.name == head[i] })
 		if text := at(i); k >= 0 && text != "" && err == nil {
 			if e := more[k].set(&j, text); e != nil {

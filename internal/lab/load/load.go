@@ -119,7 +119,7 @@ const (
 	defaultTimeout     = 10 * time.Second
 	defaultSpin        = 50 * time.Microsecond
 
-	mostPages = 1 << 20 // each request takes some hundred bytes
+	maxPages = 1 << 20 // each request takes some hundred bytes
 )
 
 // Run sends requests at c.Rate in open loop and returns the measurement. If the set-up
@@ -142,16 +142,16 @@ func Saturate(ctx context.Context, c Config) (*Result, error) {
 	return run(ctx, c, closedLoop)
 }
 
-// orDefaults returns c with its defaults. It checks the fields that are set.
-func (c Config) orDefaults(l loop) (Config, error) {
+// withDefaults returns c with its defaults. It checks the fields that are set.
+func (c Config) withDefaults(l loop) (Config, error) {
 	if l == openLoop && !(c.Rate > 0 && c.Rate <= 1e7) {
 		return c, fmt.Errorf("load: rate %v requests per second: want more than 0 and at most 10 million", c.Rate)
 	}
 	if c.Duration <= 0 {
 		return c, fmt.Errorf("load: duration %v: want more than 0", c.Duration)
 	}
-	if c.Pages < 0 || c.Pages > mostPages {
-		return c, fmt.Errorf("load: %d pages: want 0 to %d", c.Pages, mostPages)
+	if c.Pages < 0 || c.Pages > maxPages {
+		return c, fmt.Errorf("load: %d pages: want 0 to %d", c.Pages, maxPages)
 	}
 	if c.Warmup < 0 {
 		return c, fmt.Errorf("load: warm-up %v: want 0 or more", c.Warmup)

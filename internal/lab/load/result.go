@@ -45,7 +45,7 @@ type Result struct {
 	// Lag is how late the client sent a request. It covers requests for which a
 	// connection was free when they were due.
 	Lag Latency `json:"client_lag"`
-	// BusyRatio is for which share of the time the client's CPUs were busy.
+	// BusyRatio is the share of the time in which the client's CPUs were busy.
 	// Time in which the client polled the clock and its sockets does not count.
 	BusyRatio float64 `json:"client_busy_ratio"`
 
@@ -65,7 +65,7 @@ type Result struct {
 	LagHistogram     Histogram `json:"client_lag_histogram_ns"`
 }
 
-// Counts counts requests by how they ended. A request counts in the interval in
+// Counts counts requests by their outcome. A request counts in the interval in
 // which it was due.
 type Counts struct {
 	Scheduled int64 `json:"scheduled"`

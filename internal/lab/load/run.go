@@ -19,18 +19,18 @@ import (
 // headStart is the time between the last connection set-up and the first send.
 const headStart = 20 * time.Millisecond
 
-// mostRequests is the maximum number of requests of a run. It bounds the memory
+// maxRequests is the maximum number of requests of a run. It bounds the memory
 // that the run needs, 16 bytes for each request.
-const mostRequests = 200e6
+const maxRequests = 200e6
 
 func run(ctx context.Context, c Config, l loop) (*Result, error) {
-	c, err := c.orDefaults(l)
+	c, err := c.withDefaults(l)
 	if err != nil {
 		return nil, err
 	}
 	total := c.Warmup + c.Duration
-	if n := c.Rate * total.Seconds(); l == openLoop && n > mostRequests {
-		return nil, fmt.Errorf("load: %.0f requests: want at most %.0f in one run", n, mostRequests)
+	if n := c.Rate * total.Seconds(); l == openLoop && n > maxRequests {
+		return nil, fmt.Errorf("load: %.0f requests: want at most %.0f in one run", n, maxRequests)
 	}
 	if c.CPUs.Empty() {
 		if c.CPUs, err = ownCPUs(); err != nil {

@@ -55,7 +55,7 @@ func (s Self) Run(ctx context.Context, c Config) (r *Result, release func(), err
 // caller can wait for their end (ended).
 func (s Self) run(ctx context.Context, c Config, ended *sync.WaitGroup, leave <-chan struct{}) (*Result, error) {
 	c.URL = "self"
-	c, err := c.orDefaults(openLoop)
+	c, err := c.withDefaults(openLoop)
 	if err != nil {
 		return nil, err
 	}

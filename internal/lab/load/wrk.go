@@ -12,7 +12,7 @@ import (
 
 // The published experiment runs wrk -t6 -c54: 9 connections per thread.
 const (
-	mostWrkThreads       = 6
+	maxWrkThreads        = 6
 	connectionsPerThread = 9
 )
 
@@ -36,7 +36,7 @@ type WrkConfig struct {
 func (c WrkConfig) Args() []string {
 	threads := c.Threads
 	if threads == 0 {
-		threads = mostWrkThreads
+		threads = maxWrkThreads
 		if n := c.CPUs.Len(); n > 0 {
 			threads = min(threads, n)
 		}

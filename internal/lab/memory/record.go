@@ -127,9 +127,9 @@ func (m remembered) processed(r report.Run) float64 {
 	return report.Positive(float64(m.uses[r.Index].BEBytes) / (1 << 20) / r.Length.Seconds())
 }
 
-// held returns the metric for how much of the service's working set was in
-// memory, as a share.
-func (m remembered) held(r report.Run) float64 {
+// residentMetric returns the metric for how much of the service's working set
+// was in memory, as a share.
+func (m remembered) residentMetric(r report.Run) float64 {
 	set := m.experiment.Memory.Set
-	return report.Known(float64(m.uses[r.Index].LSHeld)/float64(set), set > 0)
+	return report.KnownOrNaN(float64(m.uses[r.Index].LSHeld)/float64(set), set > 0)
 }

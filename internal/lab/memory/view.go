@@ -29,7 +29,7 @@ func (m remembered) summary(ev report.Evidence, mode report.Mode) Summary {
 	median := func(of report.Metric) report.Number { return report.Number(stat.Median(ev.Sample(mode, of))) }
 	return Summary{
 		Refaults: median(m.refaults), MajorFaults: median(m.majorFaults),
-		LSHeld: median(m.held), Processed: median(m.processed),
+		LSHeld: median(m.residentMetric), Processed: median(m.processed),
 	}
 }
 

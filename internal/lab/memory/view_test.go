@@ -12,9 +12,9 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// invented invents a memory experiment. None of its values was measured. If
-// better is true, the mode tenond has the better P99.
-func invented(blocks int, better bool) (Experiment, []Run) {
+// inventExperiment invents a memory experiment. None of its values was
+// measured. If better is true, the mode tenond has the better P99.
+func inventExperiment(blocks int, better bool) (Experiment, []Run) {
 	e := Experiment{Experiment: synthetic.Experiment(blocks, report.Exclusive, report.ExclusiveAA, report.Default, report.Tenond)}
 	e.Kind, e.Command, e.Margin = Kind, []string{"tenon", "lab", "memory"}, 1.1
 	e.Versions = map[string]string{"nginx": "1.22.1"}
@@ -45,7 +45,7 @@ func invented(blocks int, better bool) (Experiment, []Run) {
 
 func TestMemoryTableReadsAsTheGoldenFiles(t *testing.T) {
 	for name, better := range map[string]bool{"better": true, "no-better": false} {
-		e, runs := invented(8, better)
+		e, runs := inventExperiment(8, better)
 		var b bytes.Buffer
 		if err := Analyse(e, runs).WriteTable(&b); err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func TestMemoryTableReadsAsTheGoldenFiles(t *testing.T) {
 
 func TestMemoryClaimsFollowTheData(t *testing.T) {
 	for better, want := range map[bool]stat.Verdict{true: stat.Met, false: stat.NotMet} {
-		e, runs := invented(32, better)
+		e, runs := inventExperiment(32, better)
 		claims := map[string]report.Claim{}
 		for _, c := range Analyse(e, runs).Base.Claims {
 			claims[c.Name] = c
@@ -84,7 +84,7 @@ func TestMemoryClaimsFollowTheData(t *testing.T) {
 }
 
 func TestMemoryPageShowsMemoryAndNeedsNothingElse(t *testing.T) {
-	e, runs := invented(8, true)
+	e, runs := inventExperiment(8, true)
 	var b bytes.Buffer
 	if err := Analyse(e, runs).WritePage(&b); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestMemoryPageShowsMemoryAndNeedsNothingElse(t *testing.T) {
 }
 
 func TestMemoryRunsSurviveTheDisk(t *testing.T) {
-	e, runs := invented(2, true)
+	e, runs := inventExperiment(2, true)
 	dir := t.TempDir()
 	if err := report.Create(dir, e); err != nil {
 		t.Fatal(err)

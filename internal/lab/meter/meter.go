@@ -103,9 +103,9 @@ func (c counters) close() {
 	}
 }
 
-// Between returns how often an event happened between two readings. The result
-// is absent if this machine cannot count the event.
-func Between(a, b Reading, e perf.Event) node.Maybe[float64] {
+// CountBetween returns how often an event happened between two readings. The
+// result is absent if this machine cannot count the event.
+func CountBetween(a, b Reading, e perf.Event) node.Maybe[float64] {
 	if !b.valid[e.Name] {
 		return node.Maybe[float64]{}
 	}

@@ -12,17 +12,17 @@ import (
 // safe for concurrent use.
 type Threads struct {
 	total proc.SchedStat
-	// last holds the last counters of each thread by its ID. It keeps those of
-	// threads that seem to have ended, because a list of processes may omit one
-	// that still runs.
-	last map[int]proc.SchedStat
+	// lastCounters holds the last counters of each thread by its ID. It keeps
+	// those of threads that seem to have ended, because a list of processes may
+	// omit one that still runs.
+	lastCounters map[int]proc.SchedStat
 }
 
 // Read reads the threads of processes. It returns the sum over all threads that
 // it has ever read. It skips threads and processes that end meanwhile.
 func (t *Threads) Read(fs proc.FS, pids []int) (proc.SchedStat, error) {
-	if t.last == nil {
-		t.last = map[int]proc.SchedStat{}
+	if t.lastCounters == nil {
+		t.lastCounters = map[int]proc.SchedStat{}
 	}
 	for _, pid := range pids {
 		threads, err := fs.Threads(pid)
@@ -47,11 +47,11 @@ func (t *Threads) Read(fs proc.FS, pids []int) (proc.SchedStat, error) {
 }
 
 func (t *Threads) add(tid int, now proc.SchedStat) {
-	last := t.last[tid]
+	last := t.lastCounters[tid]
 	if now.Run < last.Run || now.Delay < last.Delay || now.Slices < last.Slices {
 		last = proc.SchedStat{} // the kernel gave the ID to another thread
 	}
-	t.last[tid] = now
+	t.lastCounters[tid] = now
 	t.total.Run += now.Run - last.Run
 	t.total.Delay += now.Delay - last.Delay
 	t.total.Slices += now.Slices - last.Slices

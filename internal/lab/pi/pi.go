@@ -18,9 +18,9 @@ import (
 // of these errors is far less than a digit.
 const guard = 64
 
-// most is the maximum number of digits. For at most that many digits, the sum
-// of the errors of all terms fits into guard.
-const most = 10_000_000
+// maxDigits is the maximum number of digits. For at most that many digits, the
+// sum of the errors of all terms fits into guard.
+const maxDigits = 10_000_000
 
 // A Task is a computation.
 type Task struct {
@@ -38,8 +38,8 @@ func (t Task) Check() error {
 	switch {
 	case t.Threads < 1 || t.Threads > 9000: // the Go runtime ends a program with 10,000 threads
 		return fmt.Errorf("%d threads: want 1 to 9000", t.Threads)
-	case t.Digits < 1 || t.Digits > most:
-		return fmt.Errorf("%d digits: want 1 to %d", t.Digits, most)
+	case t.Digits < 1 || t.Digits > maxDigits:
+		return fmt.Errorf("%d digits: want 1 to %d", t.Digits, maxDigits)
 	case t.Rounds < 1:
 		return fmt.Errorf("%d rounds: want 1 or more", t.Rounds)
 	}
@@ -64,7 +64,7 @@ func (t Task) Compute() string {
 			ready.Done()
 			<-begin
 			for range t.Rounds {
-				sums[i] = partial(i, t.Threads, terms, bits)
+				sums[i] = partialSum(i, t.Threads, terms, bits)
 			}
 		})
 	}
@@ -83,9 +83,9 @@ func (t Task) Compute() string {
 
 func bitsOf(digits int) uint { return uint(math.Ceil(float64(digits)*math.Log2(10))) + guard }
 
-// partial adds the terms first, first+step, … of π = Σ 16^−k (4/(8k+1) −
+// partialSum adds the terms first, first+step, … of π = Σ 16^−k (4/(8k+1) −
 // 2/(8k+4) − 1/(8k+5) − 1/(8k+6)).
-func partial(first, step, terms int, bits uint) *big.Int {
+func partialSum(first, step, terms int, bits uint) *big.Int {
 	sum, unit, part, divisor := new(big.Int), new(big.Int), new(big.Int), new(big.Int)
 	one := big.NewInt(1)
 	for k := first; k < terms; k += step {
@@ -132,7 +132,7 @@ func (t Task) Report(threads func() (int, error)) (Report, error) {
 	}
 	digits := t.Compute()
 	r.Seconds = time.Since(begun).Seconds()
-	r.Right, r.First = Right(digits), digits[:min(len(digits), 10)]
+	r.Right, r.First = CorrectDigits(digits), digits[:min(len(digits), 10)]
 	return r, err
 }
 
@@ -160,9 +160,9 @@ func arctan(x int64, bits uint) *big.Int {
 	return sum
 }
 
-// Right returns how many leading digits after the point agree with Machin's
-// formula.
-func Right(digits string) int {
+// CorrectDigits returns how many leading digits after the point agree with
+// Machin's formula.
+func CorrectDigits(digits string) int {
 	want := Machin(len(digits) - strings.Index(digits, ".") - 1)
 	for i := range digits {
 		if i >= len(want) || digits[i] != want[i] {

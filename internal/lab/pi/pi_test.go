@@ -24,7 +24,7 @@ func TestAllDigitsAreRight(t *testing.T) {
 	for _, digits := range []int{1, 2, 999, 3000} {
 		threads := 0
 		got := Task{Threads: 300, Digits: digits, Rounds: 1, Ready: func() { threads++ }}.Compute()
-		if n := Right(got); n != digits || len(got) != digits+2 || threads != 1 {
+		if n := CorrectDigits(got); n != digits || len(got) != digits+2 || threads != 1 {
 			t.Errorf("%d digits: %d of %d are right", digits, n, len(got)-2)
 		}
 	}
@@ -33,7 +33,7 @@ func TestAllDigitsAreRight(t *testing.T) {
 // TestALostTermIsSeen checks that a missing term is found. The published
 // program loses the last term of each thread.
 func TestALostTermIsSeen(t *testing.T) {
-	if n := Right("3.1415926458"); n != 7 {
+	if n := CorrectDigits("3.1415926458"); n != 7 {
 		t.Errorf("%d digits of the published program are right, want 7", n)
 	}
 }

@@ -49,7 +49,7 @@ func sentences(p Part) []string {
 func columns(p Part) []string {
 	heads := []string{"mode"}
 	for _, f := range figures {
-		if f.shown(p) {
+		if f.showsFigure(p) {
 			heads = append(heads, f.head)
 		}
 	}
@@ -59,7 +59,7 @@ func columns(p Part) []string {
 func cells(p Part, r Row) []string {
 	row := []string{string(r.Mode)}
 	for _, f := range figures {
-		if !f.shown(p) {
+		if !f.showsFigure(p) {
 			continue
 		}
 		text := report.Unknown

@@ -32,24 +32,24 @@ type Figure struct {
 	Cycles   int `json:"cycles"`
 	Undone   int `json:"undone_cycles"`
 	// EventToWrite is the time from an event to the last write of the tick that
-	// responds to it. The event is the first kernel event of that tick, and
-	// counts from when tenond receives it. In each step only the first such
-	// tick counts.
+	// responds to it. The event is the first kernel event of that tick. The
+	// time begins when tenond receives the event. In each step only the first
+	// such tick counts.
 	EventToWrite Spread `json:"event_to_last_write_ms"`
 	StepToEvent  Spread `json:"step_to_event_ms"`
 	// EventToNarrowed begins with the first kernel event in the step. It ends
-	// when a later tick ends that narrowed the bound of the batch work. If the
-	// step ended before that, its time counts as longer than all others. Events
-	// in the last 100 ms of a step do not count.
+	// with a later tick that narrowed the bound of the batch work. If the step
+	// ended before that, its time counts as longer than all others. Events in
+	// the last 100 ms of a step do not count.
 	EventToNarrowed Spread `json:"event_to_narrowed_ms"`
-	// StepToNarrowed begins with the step. It ends when the first tick ends
-	// that narrowed the bound of the batch work. If the step ended before that,
-	// its time counts as longer than all others.
+	// StepToNarrowed begins with the step. It ends with the first tick that
+	// narrowed the bound of the batch work. If the step ended before that, its
+	// time counts as longer than all others.
 	StepToNarrowed Spread `json:"step_to_narrowed_ms"`
-	// Raised says for how long the delay is raised. It is the time from the
-	// begin of the step to the end of the last late cycle. After that cycle,
-	// 100 ms without a late cycle must follow. If the step has no such 100 ms,
-	// Raised is the length of the step.
+	// Raised is the time for which the delay is raised: from the beginning of
+	// the step to the end of the last late cycle. After that cycle, 100 ms
+	// without a late cycle must follow. If the step has no such 100 ms, Raised
+	// is the length of the step.
 	Raised Spread `json:"raised_ms"`
 	// Late is the share of the cycles that were late or did not begin.
 	Late       report.Number `json:"late_cycles_ratio"`
@@ -74,9 +74,9 @@ const (
 	// batch work, 0.01 CPU, lets it run for 1 ms in each period of its quota.
 	// If a cycle waits only for that, it does not count as late.
 	lateCycle = 2 * time.Millisecond
-	// calm is how long no cycle may be late before the delay counts as not
+	// calmTime is how long no cycle may be late before the delay counts as not
 	// raised. It equals the period of a CPU quota.
-	calm = 100 * time.Millisecond
+	calmTime = 100 * time.Millisecond
 	// answerLimit is the longest time at p99 from the event until the batch
 	// work is narrowed. If the time is longer, the claim is not met.
 	answerLimit = 100.0 // ms
@@ -86,20 +86,20 @@ const (
 	tickFactor = 2.0
 )
 
-// raised returns how long the delay of a step stayed raised, or 0 if it was
+// raisedTime returns how long the delay of a step stayed raised, or 0 if it was
 // never raised. Due is in ascending order.
-func (s Step) raised() time.Duration {
+func (s Step) raisedTime() time.Duration {
 	var last time.Duration
 	for i, due := range s.Due {
 		at := time.Duration(due) * time.Microsecond
-		if at-last >= calm {
+		if at-last >= calmTime {
 			return last
 		}
 		if delay := time.Duration(s.Delays[i]) * time.Microsecond; delay >= lateCycle {
 			last = max(last, at+delay)
 		}
 	}
-	if s.Undone > 0 || s.Length-last < calm {
+	if s.Undone > 0 || s.Length-last < calmTime {
 		return s.Length
 	}
 	return last
@@ -116,9 +116,9 @@ func (s Step) answer() (StepTick, bool) {
 	return StepTick{}, false
 }
 
-// narrowed returns the time in ms at which the batch work was narrowed. It is
-// infinite if this did not happen in the step.
-func (s Step) narrowed() float64 {
+// narrowedAfter returns the time in ms at which the batch work was narrowed. It
+// is infinite if this did not happen in the step.
+func (s Step) narrowedAfter() float64 {
 	for _, t := range s.Ticks {
 		if t.Narrowed {
 			return milliseconds(t.Ended)
@@ -127,11 +127,11 @@ func (s Step) narrowed() float64 {
 	return math.Inf(1)
 }
 
-// yielded returns the time in ms from the first event of the step until the
+// yieldTime returns the time in ms from the first event of the step until the
 // batch work was narrowed. It is infinite if this did not happen in the step.
-// yielded returns false if the step had no event, or if the first event came
+// yieldTime returns false if the step had no event, or if the first event came
 // too late for an answer within the step.
-func (s Step) yielded() (float64, bool) {
+func (s Step) yieldTime() (float64, bool) {
 	if len(s.Events) == 0 || milliseconds(s.Length-s.Events[0].At) < answerLimit {
 		return 0, false
 	}
@@ -168,11 +168,11 @@ func takeApart(steps []Step) modeSteps {
 		if len(s.Events) > 0 {
 			m.events = append(m.events, milliseconds(s.Events[0].At))
 		}
-		if after, ok := s.yielded(); ok {
+		if after, ok := s.yieldTime(); ok {
 			m.yielded = append(m.yielded, after)
 		}
-		m.narrowed = append(m.narrowed, s.narrowed())
-		raised := milliseconds(s.raised())
+		m.narrowed = append(m.narrowed, s.narrowedAfter())
+		raised := milliseconds(s.raisedTime())
 		m.raised = append(m.raised, raised)
 		m.byBlock[s.Block] = append(m.byBlock[s.Block], raised)
 		if s.Quota > 0 {
@@ -237,7 +237,7 @@ func Analyse(e Experiment, steps []Step) Result {
 					late++
 				}
 			}
-			if !math.IsInf(s.narrowed(), 1) {
+			if !math.IsInf(s.narrowedAfter(), 1) {
 				f.Narrowed++
 			}
 		}

@@ -55,8 +55,8 @@ func (e Experiment) EndedBy(end report.End) any {
 	return e
 }
 
-// A Step is one step of load: a line of steps.jsonl. Its times are in ns, and
-// count from the begin of the step. A step begins when its first cycle is due.
+// A Step is one step of load: a line of steps.jsonl. Its times are in ns since
+// the beginning of the step. A step begins when its first cycle is due.
 type Step struct {
 	Index  int           `json:"index"` // in the experiment, from 1
 	Block  int           `json:"block"`
@@ -64,7 +64,7 @@ type Step struct {
 	Began  time.Time     `json:"began"`
 	Length time.Duration `json:"length_ns"`
 	Void   []string      `json:"void,omitempty"`
-	// Quota is the CPU bound of the batch work at the begin of the step, in
+	// Quota is the CPU bound of the batch work at the beginning of the step, in
 	// thousandths of a CPU. It is 0 if the bound is not known.
 	Quota unit.MilliCPU `json:"be_quota_mcpu"`
 	// Events are the kernel events that tenond received during the step. Ticks

@@ -35,8 +35,8 @@ func cycles(length, raised time.Duration) (due, delays []int64) {
 	return due, delays
 }
 
-// invented invents an experiment. None of its values was measured.
-func invented(steps int) (Experiment, []Step) {
+// inventExperiment invents an experiment. None of its values was measured.
+func inventExperiment(steps int) (Experiment, []Step) {
 	e := Experiment{
 		Schema: report.Schema, Kind: Kind, Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Version: "synthetic",
 		Command: []string{"tenon", "lab", "reaction"}, Modes: []report.Mode{report.Events, report.Ticks, report.IdleBE}, Blocks: 6, Seed: 1,
@@ -74,7 +74,7 @@ func invented(steps int) (Experiment, []Step) {
 
 func TestReactionTableReadsAsTheGoldenFiles(t *testing.T) {
 	for name, steps := range map[string]int{"reaction": 500, "reaction-short": 12, "reaction-empty": 0} {
-		e, all := invented(steps)
+		e, all := inventExperiment(steps)
 		var b bytes.Buffer
 		if err := writeTable(&b, Analyse(e, all)); err != nil {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ func TestRaisedEndsWithTheFirstCalm(t *testing.T) {
 			due, delays = c.change(due, delays)
 		}
 		s := Step{Length: 300 * ms, Due: due, Delays: delays, Undone: c.undone}
-		if got := s.raised(); got != c.want {
+		if got := s.raisedTime(); got != c.want {
 			t.Errorf("%s: raised for %v, want %v", name, got, c.want)
 		}
 	}
@@ -142,25 +142,25 @@ func TestOnlyATickThatAnEventOfTheStepWokeIsAnAnswer(t *testing.T) {
 	if got, ok := s.answer(); !ok || got.Ended != 40*ms {
 		t.Errorf("answer %+v, %v", got, ok)
 	}
-	if got := s.narrowed(); got != 10 {
+	if got := s.narrowedAfter(); got != 10 {
 		t.Errorf("narrowed after %v ms, want 10", got)
 	}
 	s.Length, s.Events = 300*ms, []StepEvent{{At: 12 * ms}}
-	if got, ok := s.yielded(); !ok || !math.IsInf(got, 1) {
+	if got, ok := s.yieldTime(); !ok || !math.IsInf(got, 1) {
 		t.Errorf("a step that was narrowed only before its event: yielded returns %v, %v", got, ok)
 	}
 	s.Ticks[4].Narrowed = true
-	if got, ok := s.yielded(); !ok || got != 78 {
+	if got, ok := s.yieldTime(); !ok || got != 78 {
 		t.Errorf("narrowed %v ms after the event, want 78", got)
 	}
 	s.Events[0].At = 250 * ms
-	if _, ok := s.yielded(); ok {
+	if _, ok := s.yieldTime(); ok {
 		t.Error("an event at the end of the step is counted")
 	}
 }
 
 func TestVoidStepsAreNotUsed(t *testing.T) {
-	e, all := invented(60)
+	e, all := inventExperiment(60)
 	for i := range all {
 		if i%3 == 0 {
 			all[i].Void = []string{"steal"}
@@ -176,7 +176,7 @@ func TestVoidStepsAreNotUsed(t *testing.T) {
 }
 
 func TestRequirementIsJudgedByTheUpperBoundOfItsPercentile(t *testing.T) {
-	e, all := invented(500)
+	e, all := inventExperiment(500)
 	if c := Analyse(e, all).Claims[0]; c.Verdict != stat.Met {
 		t.Errorf("%+v", c)
 	}
@@ -191,7 +191,7 @@ func TestRequirementIsJudgedByTheUpperBoundOfItsPercentile(t *testing.T) {
 }
 
 func TestReactionSurvivesTheDiskAndATornLine(t *testing.T) {
-	e, all := invented(4)
+	e, all := inventExperiment(4)
 	dir := t.TempDir()
 	if err := Create(dir, e); err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestReactionSurvivesTheDiskAndATornLine(t *testing.T) {
 
 func TestReactionPageNeedsNothingElse(t *testing.T) {
 	for _, steps := range []int{0, 12, 200} {
-		e, all := invented(steps)
+		e, all := inventExperiment(steps)
 		var b bytes.Buffer
 		if err := writePage(&b, Analyse(e, all), all); err != nil {
 			t.Fatal(err)

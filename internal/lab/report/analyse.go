@@ -20,13 +20,13 @@ type Metric func(Run) float64
 
 // RunDelay returns how long the service waited for a CPU, in µs. This is the
 // mean over its timeslices.
-func RunDelay(r Run) float64 { return Known(r.DelayPerRun, r.Timeslices > 0) }
+func RunDelay(r Run) float64 { return KnownOrNaN(r.DelayPerRun, r.Timeslices > 0) }
 
 // Waiting returns how long the service's threads waited for a CPU, in µs per
 // second. Unlike the wait per timeslice, it does not depend on the number of
 // timeslices, which differs between modes.
 func Waiting(r Run) float64 {
-	return Known(float64(r.RunDelay)/float64(time.Microsecond)/r.Length.Seconds(), r.Timeslices > 0 && r.Length > 0)
+	return KnownOrNaN(float64(r.RunDelay)/float64(time.Microsecond)/r.Length.Seconds(), r.Timeslices > 0 && r.Length > 0)
 }
 
 // CPUPercent returns the use of the tested CPUs in percent.
@@ -44,10 +44,10 @@ var Percentiles = map[string]Metric{
 }
 
 // Positive returns v, or NaN if v is not above 0.
-func Positive(v float64) float64 { return Known(v, v > 0) }
+func Positive(v float64) float64 { return KnownOrNaN(v, v > 0) }
 
-// Known returns v if ok is set, and NaN otherwise.
-func Known(v float64, ok bool) float64 {
+// KnownOrNaN returns v if ok is set, and NaN otherwise.
+func KnownOrNaN(v float64, ok bool) float64 {
 	if !ok {
 		return math.NaN()
 	}
@@ -103,10 +103,11 @@ func (ev Evidence) Runs(mode Mode) []Run {
 	return slices.SortedFunc(maps.Values(ev.used[mode]), func(a, b Run) int { return cmp.Compare(a.Block, b.Block) })
 }
 
-// pooled returns the sum of the histograms of those runs of mode that the analysis
-// uses, or nil if there are none. Percentiles of several runs are computed from added
-// counts, because the mean of percentiles is not a percentile.
-func (ev Evidence) pooled(mode Mode) *hdrhistogram.Histogram {
+// poolHistograms returns the sum of the histograms of those runs of mode that
+// the analysis uses, or nil if there are none. Percentiles of several runs are
+// computed from added counts, because the mean of percentiles is not a
+// percentile.
+func (ev Evidence) poolHistograms(mode Mode) *hdrhistogram.Histogram {
 	var total *hdrhistogram.Histogram
 	for _, r := range ev.Runs(mode) {
 		switch {
@@ -191,16 +192,16 @@ func Analyse(e Experiment, runs []Run, s Study) Analysis {
 	r.Claims = append(r.Claims, s.claims(ev)...)
 	for i := range r.Claims {
 		c := &r.Claims[i]
-		c.Final = c.Final || ev.settled() && c.Verdict != stat.Undecided && c.Verdict != stat.Refused
+		c.Final = c.Final || ev.verdictsValid() && c.Verdict != stat.Undecided && c.Verdict != stat.Refused
 	}
 	r.Warnings = append(r.Warnings, ev.warnings(r, runs)...)
 	return Analysis{Base: r, study: s, evidence: ev, all: len(runs), doc: r}
 }
 
-// settled reports whether verdicts are valid now. They are if the experiment
-// has ended at a time that did not depend on its results, or if it is running
-// and is at a planned look.
-func (ev Evidence) settled() bool {
+// verdictsValid reports whether verdicts are valid now. They are if the
+// experiment has ended at a time that did not depend on its results, or if it
+// is running and is at a planned look.
+func (ev Evidence) verdictsValid() bool {
 	if len(ev.Looks) == 0 {
 		return false
 	}
@@ -222,7 +223,7 @@ func (ev Evidence) ratios(mode, baseline Mode) Ratios {
 
 func (ev Evidence) summary(mode Mode, runs []Run) ModeResult {
 	median := func(m Metric) Number { return Number(stat.Median(ev.Sample(mode, m))) }
-	share := func(part, whole float64) float64 { return Known(part/whole, whole > 0) }
+	share := func(part, whole float64) float64 { return KnownOrNaN(part/whole, whole > 0) }
 	m := ModeResult{
 		Runs: len(ev.used[mode]),
 		P50:  median(Percentiles["p50"]), P75: median(Percentiles["p75"]), P90: median(Percentiles["p90"]),
@@ -240,7 +241,7 @@ func (ev Evidence) summary(mode Mode, runs []Run) ModeResult {
 		Waiting:        median(Waiting),
 		LSThrottled:    median(func(r Run) float64 { return share(r.LSThrottled.Seconds(), r.Length.Seconds()) }),
 		BEThrottled:    median(func(r Run) float64 { return share(r.BEThrottled.Seconds(), r.Length.Seconds()) }),
-		PSICPU:         median(func(r Run) float64 { return Known(r.PSICPU, r.PSICPU >= 0) }),
+		PSICPU:         median(func(r Run) float64 { return KnownOrNaN(r.PSICPU, r.PSICPU >= 0) }),
 		Steal:          median(func(r Run) float64 { return r.StealRatio }),
 		ClientLag:      median(func(r Run) float64 { return r.ClientLag.P99 }),
 		ClientCPU:      median(func(r Run) float64 { return r.ClientCPU }),
@@ -261,7 +262,7 @@ func (ev Evidence) summary(mode Mode, runs []Run) ModeResult {
 		}
 	}
 	m.WithStalls = ev.withStalls(mode)
-	if h := ev.pooled(mode); h != nil && h.TotalCount() > 0 {
+	if h := ev.poolHistograms(mode); h != nil && h.TotalCount() > 0 {
 		all := LatencyOf(h)
 		m.Pooled = &all
 	}
@@ -338,10 +339,11 @@ func (ev Evidence) nextLook() int {
 	return ev.Rule.Last()
 }
 
-// Resolved reports whether the experiment may end. It may end at a planned look
-// if every claim has a final verdict, and it may end at the last look. If there
-// are no claims, Resolved returns false. This is the rule of --until-resolved.
-func (a Analysis) Resolved() bool {
+// IsResolved reports whether the experiment may end. It may end at a planned
+// look if every claim has a final verdict, and it may end at the last look. If
+// there are no claims, IsResolved returns false. This is the rule of
+// --until-resolved.
+func (a Analysis) IsResolved() bool {
 	ev := a.evidence
 	if ev.Blocks == 0 || !ev.Rule.IsLook(ev.Blocks) || len(a.Base.Claims) == 0 {
 		return false

@@ -48,7 +48,7 @@ func drawCPU(r Run, tested int) template.HTML {
 func drawCDF(ev Evidence, modes []Mode) template.HTML {
 	c := draw.CDF{Title: "Cumulative distribution of latency by mode", Label: "latency, from the intended send time to the last byte (log scale)", Format: Microseconds}
 	for _, m := range modes {
-		if h := ev.pooled(m); h != nil && h.TotalCount() > 0 {
+		if h := ev.poolHistograms(m); h != nil && h.TotalCount() > 0 {
 			c.Curves = append(c.Curves, draw.Distribution{
 				Class: "curve" + dashed(m), Style: Colour(m), Count: h.TotalCount(),
 				At: func(p float64) float64 { return float64(h.ValueAtPercentile(p)) },

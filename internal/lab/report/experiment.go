@@ -58,8 +58,8 @@ type Experiment struct {
 // An End is the way in which an experiment ended.
 type End string
 
-// The values of End. With the first two, the results had no influence on when
-// the experiment ended.
+// The values of End. With the first two, the time of the end did not depend on
+// the results.
 const (
 	EndPlanned End = "planned" // at a planned look
 	EndTime    End = "time"    // another block did not fit into the time
@@ -67,7 +67,7 @@ const (
 	EndFailed  End = "failed"
 )
 
-// Planned reports whether the results had no influence on when the experiment ended.
+// Planned reports whether the time of the end did not depend on the results.
 func (e End) Planned() bool { return e == EndPlanned || e == EndTime }
 
 // Rule returns the rule by which the claims of an experiment with this number
@@ -123,9 +123,9 @@ type Run struct {
 	Warnings []string `json:"warnings,omitempty"`
 
 	Latency Latency `json:"latency"`
-	// WithStalls is Latency if the requests count that were left out because
-	// the client did not run. It is nil if an older version made the run, which
-	// did not store them.
+	// WithStalls is the latency of all requests, including those that Latency
+	// omits because the client did not run. It is nil if an older version made
+	// the run, which did not store them.
 	WithStalls *Latency       `json:"latency_with_stalls,omitempty"`
 	Requests   int64          `json:"requests"`
 	Errors     map[string]int `json:"errors,omitempty"`

@@ -56,9 +56,9 @@ func Span(i Interval) string {
 	return percent(float64(i.Low-1)) + " … " + percent(float64(i.High-1)) + " %"
 }
 
-// Vague reports whether an interval of ratios is so wide that it is useless to
+// IsVague reports whether an interval of ratios is so wide that it is useless to
 // print its ends.
-func (i Interval) Vague() bool {
+func (i Interval) IsVague() bool {
 	const widest = 50
 	return i.Blocks > 1 && !(i.Low > 0 && i.High/i.Low <= widest)
 }
@@ -70,7 +70,7 @@ func FormatRatio(i Interval) string {
 		return "not measured"
 	case i.Blocks == 1:
 		return Change(i.Estimate) + " (one block: no interval)"
-	case i.Vague():
+	case i.IsVague():
 		return fmt.Sprintf("%s (%d blocks cannot tell)", Change(i.Estimate), i.Blocks)
 	}
 	return fmt.Sprintf("%s (95 %%: %s)", Change(i.Estimate), Span(i))

@@ -122,7 +122,7 @@ func (a Analysis) page() page {
 		Plots: a.plots(), Figures: a.figures(), Gallery: study.Gallery, LeftOut: study.LeftOut, Details: study.Details, Transcodes: study.Transcodes,
 	}
 	for _, t := range study.Tables {
-		if modes := present(r, t.Modes); len(modes) > 1 {
+		if modes := presentModes(r, t.Modes); len(modes) > 1 {
 			p.Tables = append(p.Tables, tableOf(r, t.Title, modes, slices.Concat(study.Rows, stallRows(r)), study.head))
 		}
 	}
@@ -185,7 +185,7 @@ func tableOf(r Result, title string, modes []Mode, rows []Row, head func(Mode) s
 }
 
 // plots returns the dot plots by block. The first ones show the ratios of the
-// two main claims, and the others the measured values.
+// two main claims. The others show the measured values.
 func (a Analysis) plots() []Plot {
 	r, ev := a.Base, a.evidence
 	p99 := Percentiles["p99"]

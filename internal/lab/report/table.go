@@ -61,7 +61,7 @@ func IntervalCell(i Interval, m Mode) string {
 	switch {
 	case m == Exclusive || i.Blocks == 0:
 		return ""
-	case i.Vague():
+	case i.IsVague():
 		return fmt.Sprintf("%d cannot tell", i.Blocks)
 	}
 	return Span(i)
@@ -79,8 +79,8 @@ func framesCell(m ModeResult) string {
 	return fmt.Sprintf("%s (%.0f %%)", FormatNumber(m.FramesPerS, 1), 100*float64(m.Goodput))
 }
 
-// present returns those of the modes that have a result.
-func present(r Result, modes []Mode) []Mode {
+// presentModes returns those of the modes that have a result.
+func presentModes(r Result, modes []Mode) []Mode {
 	return slices.DeleteFunc(slices.Clone(modes), func(m Mode) bool { _, ok := r.Modes[m]; return !ok })
 }
 
@@ -91,7 +91,7 @@ func (a Analysis) WriteTable(w io.Writer) error {
 	r, study := a.Base, a.study
 	layout.Paragraph(&b, "", study.Headline(r))
 	for _, t := range study.Tables {
-		modes := present(r, t.Modes)
+		modes := presentModes(r, t.Modes)
 		if len(modes) < 2 {
 			continue
 		}
@@ -119,14 +119,14 @@ func (a Analysis) WriteTable(w io.Writer) error {
 	layout.List(&b, "Warnings", r.Warnings)
 	layout.List(&b, "Caveats", r.Experiment.Caveats)
 	if study.Ending != nil {
-		layout.List(&b, inShort(r.Experiment), study.Ending(a.evidence, r))
+		layout.List(&b, endingTitle(r.Experiment), study.Ending(a.evidence, r))
 	}
 	_, err := b.WriteTo(w)
 	return err
 }
 
-// inShort returns the title above the last sentences.
-func inShort(e Experiment) string {
+// endingTitle returns the title above the last sentences.
+func endingTitle(e Experiment) string {
 	text := "In short, compared with Tenon (95 % intervals in brackets)"
 	if e.Ended == EndHand {
 		text += "; stopped by hand, so nothing is final"
@@ -134,7 +134,7 @@ func inShort(e Experiment) string {
 	return text
 }
 
-// LatencyLegend says from which time on a latency counts.
+// LatencyLegend names the moment at which a latency begins.
 func LatencyLegend(e Experiment) string {
 	if e.Client == "wrk" {
 		return "Latency in ms from the actual send, as wrk counts it"
@@ -197,9 +197,9 @@ func (s Study) head(m Mode) string {
 }
 
 // The report warns if the shares of requests that were left out differ between
-// two modes. They differ if one share is at least leastShare, and at least
+// two modes. They differ if one share is at least minShare, and at least
 // unequalShares times the other.
-const leastShare, unequalShares = 0.01, 1.25
+const minShare, unequalShares = 0.01, 1.25
 
 // withStalls summarises the latencies of all requests of a mode. If no run
 // stored the requests that were left out, it returns nil.
@@ -213,7 +213,7 @@ func (ev Evidence) withStalls(mode Mode) *WithStalls {
 		})))
 	}
 	w := &WithStalls{
-		LeftOut: Number(stat.Median(ev.Sample(mode, func(r Run) float64 { return Known(r.Spoiled, r.WithStalls != nil) }))),
+		LeftOut: Number(stat.Median(ev.Sample(mode, func(r Run) float64 { return KnownOrNaN(r.Spoiled, r.WithStalls != nil) }))),
 		P50:     all(func(l Latency) float64 { return l.P50 }), P90: all(func(l Latency) float64 { return l.P90 }),
 		P99: all(func(l Latency) float64 { return l.P99 }), P999: all(func(l Latency) float64 { return l.P999 }),
 		Mean: all(func(l Latency) float64 { return l.Mean }),
@@ -258,7 +258,7 @@ func stallWarnings(r Result) []string {
 		if w == nil || m == Exclusive {
 			continue
 		}
-		if high := max(w.LeftOut, base.LeftOut); high >= leastShare && high > unequalShares*min(w.LeftOut, base.LeftOut) {
+		if high := max(w.LeftOut, base.LeftOut); high >= minShare && high > unequalShares*min(w.LeftOut, base.LeftOut) {
 			out = append(out, fmt.Sprintf("%s: stalls of the client left out %.1f %% of the requests, in %s %.1f %%: compare the rows with stalls, too", m, 100*float64(w.LeftOut), Exclusive, 100*float64(base.LeftOut)))
 		}
 	}

@@ -134,8 +134,9 @@ func (g *AgentRunner) Report() (writes, faults []string) {
 	return g.writes, g.faults
 }
 
-// On returns an error if Tenon does not use the given isolation mechanism.
-func (g *AgentRunner) On(mechanism node.Mechanism) error {
+// CheckMechanism returns an error if Tenon does not use the given isolation
+// mechanism.
+func (g *AgentRunner) CheckMechanism(mechanism node.Mechanism) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if mechanism == "" || g.selection.Mechanism == mechanism {

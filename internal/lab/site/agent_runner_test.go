@@ -12,11 +12,11 @@ import (
 
 func TestARunOnAnotherMechanismIsNoRunOfItsMode(t *testing.T) {
 	g := &AgentRunner{selection: node.Selection{Mechanism: node.MechanismIdle, Why: "sched_ext fell"}}
-	if err := g.On(node.MechanismSchedExt); err == nil || err.Error() != "not isolated by sched_ext but by cpu.idle: sched_ext fell" {
+	if err := g.CheckMechanism(node.MechanismSchedExt); err == nil || err.Error() != "not isolated by sched_ext but by cpu.idle: sched_ext fell" {
 		t.Errorf("error %v", err)
 	}
 	for _, r := range []node.Mechanism{"", node.MechanismIdle} {
-		if err := g.On(r); err != nil {
+		if err := g.CheckMechanism(r); err != nil {
 			t.Errorf("asked for %q: %v", r, err)
 		}
 	}
@@ -34,7 +34,7 @@ func TestTheMechanismIsTakenFromTenondsLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := g.On(node.MechanismSchedExt); err == nil || !strings.Contains(err.Error(), "sched_ext fell: stall") {
+	if err := g.CheckMechanism(node.MechanismSchedExt); err == nil || !strings.Contains(err.Error(), "sched_ext fell: stall") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -198,8 +198,8 @@ func (p *Process) Used() time.Duration {
 	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 }
 
-// Ended reports whether the process has ended.
-func (p *Process) Ended() bool {
+// HasEnded reports whether the process has ended.
+func (p *Process) HasEnded() bool {
 	select {
 	case <-p.done:
 		return true
@@ -212,7 +212,7 @@ func (p *Process) Ended() bool {
 // ended after grace, it kills them. When the process ends, all other processes
 // of its group are killed.
 func (p *Process) Stop(sig syscall.Signal, grace time.Duration) {
-	if !p.Ended() {
+	if !p.HasEnded() {
 		_ = unix.Kill(-p.PID, sig)
 	}
 	select {
@@ -227,7 +227,7 @@ func (p *Process) Stop(sig syscall.Signal, grace time.Duration) {
 func (p *Process) Kill() {
 	// The ID of the process group is valid until the leader is reaped, and keep
 	// kills the group before that.
-	if !p.Ended() {
+	if !p.HasEnded() {
 		_ = unix.Kill(-p.PID, unix.SIGKILL)
 	}
 	if p.session {

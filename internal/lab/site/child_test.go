@@ -106,8 +106,8 @@ func TestStopKillsWhatDoesNotEnd(t *testing.T) {
 	}
 	begun := time.Now()
 	p.Stop(syscall.SIGTERM, 200*time.Millisecond)
-	if !p.Ended() || time.Since(begun) > 5*time.Second {
-		t.Errorf("ended %v after %v", p.Ended(), time.Since(begun))
+	if !p.HasEnded() || time.Since(begun) > 5*time.Second {
+		t.Errorf("ended %v after %v", p.HasEnded(), time.Since(begun))
 	}
 	if err := syscall.Kill(-p.PID, 0); err == nil {
 		t.Error("a process of its group is left")

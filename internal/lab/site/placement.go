@@ -15,10 +15,10 @@ type Placement struct {
 	Tested, Client, Lab unit.CPUSet
 }
 
-// apart makes one of the client's CPUs the only CPU of the lab, so that the
+// reserveCPU makes one of the client's CPUs the only CPU of the lab, so that the
 // work of the lab does not delay the client. If the client has only one CPU,
 // they share it.
-func (p Placement) apart() Placement {
+func (p Placement) reserveCPU() Placement {
 	p.Lab = p.Client
 	for first := range p.Client.All() {
 		if p.Client.Len() > 1 {

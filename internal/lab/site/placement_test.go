@@ -114,7 +114,7 @@ func TestTheLabLeavesTheClientItsCPUs(t *testing.T) {
 		"2-3":   {"3", "2"},
 		"5,7-9": {"7-9", "5"},
 	} {
-		if p := (Placement{Client: set1(t, client)}).apart(); p.Client.String() != want[0] || p.Lab.String() != want[1] {
+		if p := (Placement{Client: set1(t, client)}).reserveCPU(); p.Client.String() != want[0] || p.Lab.String() != want[1] {
 			t.Errorf("client CPUs %s: client %v, lab %v, want %v", client, p.Client, p.Lab, want)
 		}
 	}

@@ -37,19 +37,19 @@ type Pods struct {
 
 func (p Pods) kubepods() node.CgroupPath { return p.Root.Join("kubepods") }
 
-// sensitive is the contention root of the service's class.
-func (p Pods) sensitive() node.CgroupPath { return p.kubepods().Join("burstable") }
+// serviceRoot is the contention root of the service's class.
+func (p Pods) serviceRoot() node.CgroupPath { return p.kubepods().Join("burstable") }
 
 // Batch is the contention root of the batch work's class.
 func (p Pods) Batch() node.CgroupPath {
 	if p.Burstable {
-		return p.sensitive()
+		return p.serviceRoot()
 	}
 	return p.kubepods().Join("besteffort")
 }
 
 // NGINXPod returns the cgroup of the service's pod.
-func (p Pods) NGINXPod() node.CgroupPath { return p.sensitive().Join("pod-" + p.ServiceName()) }
+func (p Pods) NGINXPod() node.CgroupPath { return p.serviceRoot().Join("pod-" + p.ServiceName()) }
 
 // JobPod returns the cgroup of the batch work's pod.
 func (p Pods) JobPod() node.CgroupPath { return p.Batch().Join("pod-" + p.JobName()) }
@@ -72,7 +72,7 @@ func (p Pods) ServiceName() string { return cmp.Or(p.Service, "nginx") }
 // Workloads describes the pods as Tenon describes pods of a cluster.
 func (p Pods) Workloads() []node.Workload {
 	return []node.Workload{
-		{ID: node.WorkloadID(p.ServiceName()), Class: node.LS, Cgroup: p.NGINXPod(), ContentionRoot: p.sensitive()},
+		{ID: node.WorkloadID(p.ServiceName()), Class: node.LS, Cgroup: p.NGINXPod(), ContentionRoot: p.serviceRoot()},
 		{ID: node.WorkloadID(p.JobName()), Class: node.BE, Cgroup: p.JobPod(), ContentionRoot: p.Batch()},
 	}
 }
@@ -93,7 +93,7 @@ func (p Pods) groups() []weighed {
 	batch := sharesOf(request)
 	list := []weighed{
 		{p.kubepods(), sharesOf(all)},
-		{p.sensitive(), sharesOf(all + request)},
+		{p.serviceRoot(), sharesOf(all + request)},
 		{p.NGINXPod(), service},
 		{p.NGINX(), service},
 	}
@@ -197,11 +197,11 @@ func clearBut(root, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	return removeAll(root, keep, m, t)
 }
 
-// kept reports whether p is the kept cgroup (keep), or one of its parents.
-func kept(p, keep node.CgroupPath) bool { return keep != "" && p.Contains(keep) }
+// isKept reports whether p is the kept cgroup (keep), or one of its parents.
+func isKept(p, keep node.CgroupPath) bool { return keep != "" && p.Contains(keep) }
 
 func killAll(t *cgroup.Tree, p, keep node.CgroupPath) (left int, err error) {
-	if !kept(p, keep) {
+	if !isKept(p, keep) {
 		var pids []int
 		pids, err = t.Procs(string(p))
 		for _, pid := range pids {
@@ -230,7 +230,7 @@ func removeAll(p, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 			return err
 		}
 	}
-	if kept(p, keep) {
+	if isKept(p, keep) {
 		return nil
 	}
 	return m.RemoveGroup(p)

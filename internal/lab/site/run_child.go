@@ -30,8 +30,8 @@ func (s *Site) Await(ctx context.Context, c Child) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// self returns the default of Setting.Self.
-func self() ([]string, error) {
+// selfArgv returns the default of Setting.Self.
+func selfArgv() ([]string, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)

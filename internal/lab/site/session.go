@@ -79,7 +79,7 @@ func (p *Process) Adopt(fs proc.FS) error {
 // the session has a process, no other process can get its number.
 func (p *Process) killSession() {
 	fs := proc.Default()
-	if _, err := fs.PIDStat(p.PID); err == nil && p.Ended() {
+	if _, err := fs.PIDStat(p.PID); err == nil && p.HasEnded() {
 		return // another process has the number, so the session is empty
 	}
 	for range 1000 {
@@ -101,10 +101,10 @@ func (p *Process) killSession() {
 	}
 }
 
-// Outside checks that processes can leave all cgroups. The mounted tree must be
-// the whole one: in the cgroup namespace of a container, the root of the tree
-// is a cgroup that has a weight.
-func (s *Site) Outside() error {
+// CheckLeaving checks that processes can leave all cgroups. The mounted tree
+// must be the whole one: in the cgroup namespace of a container, the root of
+// the tree is a cgroup that has a weight.
+func (s *Site) CheckLeaving() error {
 	dir, err := s.Tree.Dir("cpu", "")
 	if err != nil {
 		return err

@@ -41,8 +41,8 @@ type Site struct {
 	Undo []func() error // functions that Close calls in reverse order
 }
 
-// Enter removes what earlier labs have left that were killed. It checks that no
-// other lab runs, and divides the CPUs. It starts no process.
+// Enter removes what killed labs have left. It checks that no other lab runs,
+// and divides the CPUs. It starts no process.
 func Enter(ctx context.Context, c Setting) (_ *Site, err error) {
 	s := &Site{Given: c, Status: &Status{W: c.Notices, terminal: c.Terminal}, FS: proc.Default()}
 	defer func() {
@@ -54,7 +54,7 @@ func Enter(ctx context.Context, c Setting) (_ *Site, err error) {
 		return nil, errors.New("the experiment makes cgroups, which needs root: run it with sudo")
 	}
 	if len(s.Given.Self) == 0 {
-		if s.Given.Self, err = self(); err != nil {
+		if s.Given.Self, err = selfArgv(); err != nil {
 			return nil, err
 		}
 	}
@@ -79,12 +79,12 @@ func Enter(ctx context.Context, c Setting) (_ *Site, err error) {
 		return nil, err
 	}
 	s.Place, err = Place(s.Topology, allowed, c.CPUs, c.ClientCPUs, c.NoClient)
-	s.Place = s.Place.apart()
+	s.Place = s.Place.reserveCPU()
 	return s, err
 }
 
-// takeOver removes what earlier labs have left that were killed, and checks
-// that no other lab runs.
+// takeOver removes what killed labs have left, and checks that no other lab
+// runs.
 func (s *Site) takeOver(ctx context.Context) error {
 	if _, err := s.Host.RestoreDeadLabs(ctx); err != nil {
 		return fmt.Errorf("clear up after an earlier experiment: %w", err)
@@ -196,9 +196,9 @@ func (s *Site) Close() error {
 	return errors.Join(errs...)
 }
 
-// Interrupted returns nil if err is nil. If ctx has ended, it returns the error
-// of ctx instead of err.
-func Interrupted(ctx context.Context, err error) error {
+// InterruptError returns nil if err is nil. If ctx has ended, it returns the
+// error of ctx instead of err.
+func InterruptError(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -210,7 +210,7 @@ func Interrupted(ctx context.Context, err error) error {
 func Away(c Setting) (_ *Site, err error) {
 	s := &Site{Given: c, Status: &Status{W: c.Notices, terminal: c.Terminal}, FS: proc.Default()}
 	if len(s.Given.Self) == 0 {
-		if s.Given.Self, err = self(); err != nil {
+		if s.Given.Self, err = selfArgv(); err != nil {
 			return nil, err
 		}
 	}
@@ -224,6 +224,6 @@ func Away(c Setting) (_ *Site, err error) {
 	if s.Place.Client = c.ClientCPUs; c.ClientCPUs.Empty() {
 		s.Place.Client = allowed
 	}
-	s.Place = s.Place.apart()
+	s.Place = s.Place.reserveCPU()
 	return s, s.StepAside()
 }

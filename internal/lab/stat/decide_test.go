@@ -9,23 +9,24 @@ import (
 	"tenon.sh/tenon/internal/decide/paired"
 )
 
-// around returns an estimate of a value. The argument wide is half the width of
-// its interval. Its bounds for claims are value − claim and value + claim.
-func around(value, wide, claim float64) Estimate {
+// estimateAround returns an estimate of a value. The argument wide is half the
+// width of its interval. Its bounds for claims are value − claim and value +
+// claim.
+func estimateAround(value, wide, claim float64) Estimate {
 	return Estimate{Value: value, Blocks: 30, Enough: true, Low: value - wide, High: value + wide, ClaimLower: value - claim, ClaimUpper: value + claim}
 }
 
 func TestDecisions(t *testing.T) {
-	few := around(1, 0.012, 0.01)
+	few := estimateAround(1, 0.012, 0.01)
 	few.Enough = false
 	for name, c := range map[string]struct{ got, want Verdict }{
-		"bound below the margin":     {AtMost(around(1, 0.012, 0.01), 1.03), Met},
+		"bound below the margin":     {AtMost(estimateAround(1, 0.012, 0.01), 1.03), Met},
 		"too few blocks, or skewed":  {AtMost(few, 1.03), Undecided},
-		"interval spans the margin":  {AtMost(around(1.02, 0.025, 0.02), 1.03), Undecided},
-		"clearly above the margin":   {AtMost(around(1.2, 0.025, 0.02), 1.03), NotMet},
-		"goodput above its limit":    {AtLeast(around(0.95, 0.02, 0.01), 0.9), Met},
-		"goodput below its limit":    {AtLeast(around(0.80, 0.02, 0.01), 0.9), NotMet},
-		"goodput around its limit":   {AtLeast(around(0.90, 0.02, 0.01), 0.9), Undecided},
+		"interval spans the margin":  {AtMost(estimateAround(1.02, 0.025, 0.02), 1.03), Undecided},
+		"clearly above the margin":   {AtMost(estimateAround(1.2, 0.025, 0.02), 1.03), NotMet},
+		"goodput above its limit":    {AtLeast(estimateAround(0.95, 0.02, 0.01), 0.9), Met},
+		"goodput below its limit":    {AtLeast(estimateAround(0.80, 0.02, 0.01), 0.9), NotMet},
+		"goodput around its limit":   {AtLeast(estimateAround(0.90, 0.02, 0.01), 0.9), Undecided},
 		"nothing is met from nought": {AtMost(Ratio(nil, nil, paired.Blocks()), 1e9), Undecided},
 	} {
 		if c.got != c.want {
@@ -35,11 +36,11 @@ func TestDecisions(t *testing.T) {
 }
 
 func TestClaimIsRefusedWhereTheControlCannotResolveIt(t *testing.T) {
-	fine := ResolutionOf(around(1.002, 0.012, 0.01), 1.03)
-	coarse := ResolutionOf(around(1.0, 0.05, 0.04), 1.03)
-	biased := ResolutionOf(around(1.02, 0.006, 0.005), 1.03)
-	slightlyBiased := ResolutionOf(around(1.005, 0.003, 0.002), 1.03)
-	good, bad := around(0.99, 0.012, 0.01), around(1.5, 0.12, 0.1)
+	fine := ResolutionOf(estimateAround(1.002, 0.012, 0.01), 1.03)
+	coarse := ResolutionOf(estimateAround(1.0, 0.05, 0.04), 1.03)
+	biased := ResolutionOf(estimateAround(1.02, 0.006, 0.005), 1.03)
+	slightlyBiased := ResolutionOf(estimateAround(1.005, 0.003, 0.002), 1.03)
+	good, bad := estimateAround(0.99, 0.012, 0.01), estimateAround(1.5, 0.12, 0.1)
 	rule := paired.Blocks()
 	for name, c := range map[string]struct{ got, want Verdict }{
 		"fine control":                              {NonInferior(good, fine, 1.03), Met},
@@ -47,7 +48,7 @@ func TestClaimIsRefusedWhereTheControlCannotResolveIt(t *testing.T) {
 		"biased control":                            {NonInferior(good, biased, 1.03), Refused},
 		"bias too small to matter":                  {NonInferior(good, slightlyBiased, 1.03), Met},
 		"damage stands out of the noise":            {NonInferior(bad, coarse, 1.03), NotMet},
-		"damage within what equals differ by":       {NonInferior(around(1.045, 0.006, 0.005), coarse, 1.03), Refused},
+		"damage within what equals differ by":       {NonInferior(estimateAround(1.045, 0.006, 0.005), coarse, 1.03), Refused},
 		"no control at all (infinite interval)":     {NonInferior(good, ResolutionOf(Ratio(nil, nil, rule), 1.03), 1.03), Refused},
 		"one block of control is no control either": {NonInferior(good, ResolutionOf(Ratio(Sample{1: 1}, Sample{1: 1}, rule), 1.03), 1.03), Refused},
 	} {
@@ -59,7 +60,7 @@ func TestClaimIsRefusedWhereTheControlCannotResolveIt(t *testing.T) {
 
 func TestWideningTheMarginNeverLosesAClaim(t *testing.T) {
 	rank := map[Verdict]int{NotMet: 0, Undecided: 1, Met: 2}
-	for _, e := range []Estimate{around(1, 0.02, 0.01), around(1.1, 0.12, 0.1), around(0.9, 0.02, 0.01)} {
+	for _, e := range []Estimate{estimateAround(1, 0.02, 0.01), estimateAround(1.1, 0.12, 0.1), estimateAround(0.9, 0.02, 0.01)} {
 		last := 0
 		for margin := 0.5; margin < 2; margin += 0.005 {
 			now := rank[AtMost(e, margin)]

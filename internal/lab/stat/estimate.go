@@ -136,7 +136,7 @@ func estimate(values []float64, rule paired.Rule) Estimate {
 	return Estimate{
 		Value: both.Mean, Low: both.MeanLower, High: both.MeanUpper, Lower: one.MeanLower, Upper: one.MeanUpper,
 		Median: both.Median, MedianLow: both.MedianLower, MedianHigh: both.MedianUpper,
-		ClaimLower: claim.Lower(), ClaimUpper: claim.Upper(), Enough: claim.Enough, Blocks: both.Pairs,
+		ClaimLower: claim.Lower(), ClaimUpper: claim.UpperBound(), Enough: claim.Enough, Blocks: both.Pairs,
 	}
 }
 

@@ -33,7 +33,8 @@ type Plan struct {
 	Steps  []At          `json:"steps"`
 }
 
-// An At is when a step begins, counted from the start of the process.
+// An At is the time at which a step begins, counted from the start of the
+// process.
 type At struct {
 	At     time.Duration `json:"at_ns"`
 	Length time.Duration `json:"length_ns"`
@@ -55,9 +56,9 @@ func Schedule(seed uint64, steps int, lead, length, least, most time.Duration) [
 }
 
 // A Latencies holds the measurements of one step. A cycle is due every Period,
-// and ends when its Work is done. The delay of a cycle is the time from when it
-// is due to its end, minus Work. It is therefore how long the thread waited for
-// a CPU before and during the cycle.
+// and ends when its Work is done. The delay of a cycle is the time from its due
+// time to its end, minus Work. This is the time that the thread waited for a
+// CPU before and during the cycle.
 type Latencies struct {
 	Began  time.Time       `json:"began"`  // due time of the first cycle
 	Delays []time.Duration `json:"delays"` // delays of the cycles of all threads, in the order of Due
@@ -86,7 +87,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	courses := make([]Latencies, len(p.Steps))
 	for cpu := range p.CPUs.All() {
 		done.Go(func() {
-			mine, err := p.onCPU(ctx, cpu, zero)
+			mine, err := p.runOnCPU(ctx, cpu, zero)
 			mu.Lock()
 			defer mu.Unlock()
 			failed = errors.Join(failed, err)
@@ -127,9 +128,9 @@ func Parse(out []byte, want int) ([]Latencies, error) {
 	return all, nil
 }
 
-// onCPU makes the steps on one CPU. zero is the time of the monotonic clock at
-// which the process starts its plan.
-func (p Plan) onCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) ([]Latencies, error) {
+// runOnCPU makes the steps on one CPU. zero is the time of the monotonic clock
+// at which the process starts its plan.
+func (p Plan) runOnCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) ([]Latencies, error) {
 	runtime.LockOSThread() // never unlocked, because the thread ends with its affinity
 	if err := task.SetAffinity(0, unit.CPUSetOf(cpu)); err != nil {
 		return nil, fmt.Errorf("make steps on CPU %d: %w", cpu, err)

@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// inPieces feeds a stream to a parser in pieces of one size. It returns the
+// feedInPieces feeds a stream to a parser in pieces of one size. It returns the
 // error of the parser. exact reports whether the answer was complete at the end
 // of the stream, and not earlier.
-func inPieces(a Answer, stream string, piece int) (exact bool, err error) {
+func feedInPieces(a Answer, stream string, piece int) (exact bool, err error) {
 	for at := 0; at < len(stream); at += piece {
 		end := min(at+piece, len(stream))
 		done, err := a.Feed([]byte(stream[at:end]))
@@ -49,7 +49,7 @@ func TestAnswersOfCachesAreCompleteExactlyAtTheirEnd(t *testing.T) {
 			a := c.parser()
 			for piece := 1; piece <= len(c.stream); piece++ {
 				a.Reset()
-				if exact, err := inPieces(a, c.stream, piece); err != nil || !exact || a.Failed() != c.failed {
+				if exact, err := feedInPieces(a, c.stream, piece); err != nil || !exact || a.Failed() != c.failed {
 					t.Fatalf("pieces of %d: exact %v, failed %v, error %v", piece, exact, a.Failed(), err)
 				}
 			}
@@ -91,7 +91,7 @@ func FuzzCacheAnswers(f *testing.F) {
 		}
 		for _, pair := range [][2]Answer{{&Redis{}, &Redis{}}, {&Memcached{}, &Memcached{}}} {
 			done, err := pair[0].Feed(append([]byte(nil), stream...))
-			exact, errPieces := inPieces(pair[1], string(stream), piece)
+			exact, errPieces := feedInPieces(pair[1], string(stream), piece)
 			if (err == nil && done) != (errPieces == nil && exact) {
 				t.Errorf("%q: whole %v, %v; pieces of %d %v, %v", stream, done, err, piece, exact, errPieces)
 			}

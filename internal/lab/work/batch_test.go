@@ -29,7 +29,7 @@ func TestLinesOfABatchCommandAreItsProgress(t *testing.T) {
 		if err := m.FollowLines(strings.NewReader(c.text), regexp.MustCompile(c.line), func() time.Time { at = at.Add(time.Second); return at }); err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := m.Between(time.Unix(0, 0), at); got != c.want {
+		if got, _ := m.ProgressBetween(time.Unix(0, 0), at); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
@@ -41,10 +41,10 @@ func TestManyLinesNeedFewMarks(t *testing.T) {
 	if err := m.FollowLines(strings.NewReader(strings.Repeat("ok\n", 10000)), regexp.MustCompile("^ok"), func() time.Time { at = at.Add(100 * time.Microsecond); return at }); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := m.Between(time.Unix(0, 0), at); got != 10000 || len(m.marks) > 150 {
+	if got, _ := m.ProgressBetween(time.Unix(0, 0), at); got != 10000 || len(m.marks) > 150 {
 		t.Errorf("%v lines in %d marks", got, len(m.marks))
 	}
-	if half, _ := m.Between(time.Unix(100, 0), time.Unix(100, 5e8)); half < 4800 || half > 5200 {
+	if half, _ := m.ProgressBetween(time.Unix(100, 0), time.Unix(100, 5e8)); half < 4800 || half > 5200 {
 		t.Errorf("%v lines in the first half second of one, want 5000", half)
 	}
 }
@@ -62,7 +62,7 @@ func TestACommandWithoutProgressIsMeasuredInCPUTime(t *testing.T) {
 	}
 	defer b.Stop()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if used, _ := b.Between(began, time.Now()); used >= 0.05 {
+		if used, _ := b.ProgressBetween(began, time.Now()); used >= 0.05 {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -97,7 +97,7 @@ func TestShortCommandsAreMeasuredWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		if used >= 400*time.Millisecond {
-			if measured, _ := b.Between(began, time.Now()); measured < used.Seconds()/2 {
+			if measured, _ := b.ProgressBetween(began, time.Now()); measured < used.Seconds()/2 {
 				t.Errorf("%.3f s are measured of %v", measured, used)
 			}
 			return

@@ -107,10 +107,10 @@ func (m *Marks) Started() bool {
 	return len(m.marks) > 0 && m.marks[len(m.marks)-1].Frames > 0
 }
 
-// Between returns how many frames were encoded between two times, and how much
-// media time. Between two reports it interpolates. After the last report it
-// assumes the rate between the last two.
-func (m *Marks) Between(from, to time.Time) (frames float64, media time.Duration) {
+// ProgressBetween returns how many frames were encoded between two times, and
+// how much media time. Between two reports it interpolates. After the last
+// report it assumes the rate between the last two.
+func (m *Marks) ProgressBetween(from, to time.Time) (frames float64, media time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	a, b := at(m.marks, from), at(m.marks, to)

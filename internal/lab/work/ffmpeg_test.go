@@ -62,13 +62,13 @@ func TestFramesAreInterpolated(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			frames, _ := m.Between(second(tt.from), second(tt.to))
+			frames, _ := m.ProgressBetween(second(tt.from), second(tt.to))
 			if frames != tt.frames {
 				t.Errorf("%v frames, want %v", frames, tt.frames)
 			}
 		})
 	}
-	if _, media := m.Between(second(1), second(2)); media != 666667*time.Microsecond {
+	if _, media := m.ProgressBetween(second(1), second(2)); media != 666667*time.Microsecond {
 		t.Errorf("media %v", media)
 	}
 	if !m.Started() || (&Marks{}).Started() {
@@ -84,7 +84,7 @@ func FuzzFollow(f *testing.F) {
 		m, begun := &Marks{}, time.Unix(0, 0)
 		m.Follow(strings.NewReader(text), func() time.Time { return begun })
 		for _, to := range []time.Duration{0, time.Second, time.Hour} {
-			frames, media := m.Between(begun, begun.Add(to))
+			frames, media := m.ProgressBetween(begun, begun.Add(to))
 			if !(frames >= 0) || media < 0 {
 				t.Errorf("%v frames, media %v after %v", frames, media, to)
 			}

@@ -17,7 +17,7 @@ func TestMeterInterpolates(t *testing.T) {
 	}
 	second := func(s float64) time.Time { return time.Unix(100, 0).Add(time.Duration(s * float64(time.Second))) }
 	for _, c := range []struct{ from, to, want float64 }{{1, 3, 300}, {1.5, 2, 100}, {2.5, 9, 50}, {0, 0.5, 0}, {9, 10, 0}} {
-		if got := m.Between(second(c.from), second(c.to)); math.Abs(got-c.want) >= 1e-9 {
+		if got := m.GrowthBetween(second(c.from), second(c.to)); math.Abs(got-c.want) >= 1e-9 {
 			t.Errorf("from %v to %v s: %v, want %v", c.from, c.to, got, c.want)
 		}
 	}

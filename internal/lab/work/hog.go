@@ -141,9 +141,9 @@ func (m *Meter) Last() float64 {
 	return m.marks[len(m.marks)-1].count
 }
 
-// Between returns by how much the count grew between two times. It interpolates
-// between the lines.
-func (m *Meter) Between(from, to time.Time) float64 {
+// GrowthBetween returns the growth of the count between two times. It
+// interpolates between the lines.
+func (m *Meter) GrowthBetween(from, to time.Time) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := func(t time.Time) float64 {

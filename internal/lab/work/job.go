@@ -82,7 +82,7 @@ func StartBatch(s *site.Site, j Job, group node.CgroupPath) (*Batch, error) {
 			<-p.Done()
 			out.Close()
 			following.Wait() // the marks of a process come before those of the next
-			w.again(slot, p)
+			w.restart(slot, p)
 		}()
 		return p, nil
 	}
@@ -101,9 +101,9 @@ func StartBatch(s *site.Site, j Job, group node.CgroupPath) (*Batch, error) {
 	return w, nil
 }
 
-// again (the method) starts the process of a slot again after it has ended, if
+// restart starts the process of a slot again after it has ended, if
 // the job has Restart set.
-func (w *Batch) again(slot int, ended *site.Process) {
+func (w *Batch) restart(slot int, ended *site.Process) {
 	if !w.job.Restart || ended.Err() != nil {
 		return
 	}
@@ -113,15 +113,15 @@ func (w *Batch) again(slot int, ended *site.Process) {
 		return
 	}
 	w.marks[slot-1].Restart()
-	if p, err := w.start(slot); err == nil { // otherwise Died reports the ended process
+	if p, err := w.start(slot); err == nil { // otherwise ExitError reports the ended process
 		ended.Kill() // removes it from the journal
 		w.used += ended.Used()
 		w.processes[slot-1] = p
 	}
 }
 
-// now returns the current processes of the slots.
-func (w *Batch) now() []*site.Process {
+// current returns the current processes of the slots.
+func (w *Batch) current() []*site.Process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.processes)
@@ -135,7 +135,7 @@ func (w *Batch) Used(fs proc.FS) (time.Duration, error) {
 	sum := w.used
 	for _, p := range w.processes {
 		t, err := site.TreeTime(fs, p.PID)
-		if p.Ended() {
+		if p.HasEnded() {
 			t, err = p.Used(), nil
 		}
 		if err != nil && !errors.Is(err, proc.ErrGone) { // it ends at this moment
@@ -174,10 +174,10 @@ func (w *Batch) Encoding(ctx context.Context) error {
 		case w.marks[i].Started():
 			i++
 			continue
-		case w.now()[i].Ended() && (!w.job.Restart || w.now()[i].Err() != nil):
-			return errors.Join(w.now()[i].Err(), w.now()[i].EndedEarly())
+		case w.current()[i].HasEnded() && (!w.job.Restart || w.current()[i].Err() != nil):
+			return errors.Join(w.current()[i].Err(), w.current()[i].EndedEarly())
 		case time.Now().After(deadline):
-			return fmt.Errorf("%s has not shown progress in a minute", w.now()[i].Name)
+			return fmt.Errorf("%s has not shown progress in a minute", w.current()[i].Name)
 		}
 		select {
 		case <-ctx.Done():
@@ -188,27 +188,28 @@ func (w *Batch) Encoding(ctx context.Context) error {
 	return nil
 }
 
-// Died returns the error of the first process that has ended. It returns nil if
-// all run.
-func (w *Batch) Died() error {
+// ExitError returns the error of the first process that has ended. It returns
+// nil if all run.
+func (w *Batch) ExitError() error {
 	if w == nil {
 		return nil
 	}
-	for _, p := range w.now() {
-		if p.Ended() && (!w.job.Restart || p.Err() != nil) {
+	for _, p := range w.current() {
+		if p.HasEnded() && (!w.job.Restart || p.Err() != nil) {
 			return errors.Join(p.Err(), p.EndedEarly())
 		}
 	}
 	return nil
 }
 
-// Between returns the progress of all processes together between two times.
-func (w *Batch) Between(from, to time.Time) (frames float64, media time.Duration) {
+// ProgressBetween returns the progress of all processes together between two
+// times.
+func (w *Batch) ProgressBetween(from, to time.Time) (frames float64, media time.Duration) {
 	if w == nil {
 		return 0, 0
 	}
 	for _, m := range w.marks {
-		f, d := m.Between(from, to)
+		f, d := m.ProgressBetween(from, to)
 		frames, media = frames+f, media+d
 	}
 	return frames, media
@@ -222,7 +223,7 @@ func (w *Batch) Stop() {
 	w.mu.Lock()
 	w.stopped = true
 	w.mu.Unlock()
-	for _, p := range w.now() {
+	for _, p := range w.current() {
 		p.Kill()
 	}
 }
@@ -240,11 +241,11 @@ func (all Batches) Encoding(ctx context.Context) error {
 	return nil
 }
 
-// Died returns the error of the first process that has ended. It returns nil if
-// all run.
-func (all Batches) Died() error {
+// ExitError returns the error of the first process that has ended. It returns
+// nil if all run.
+func (all Batches) ExitError() error {
 	for _, w := range all {
-		if err := w.Died(); err != nil {
+		if err := w.ExitError(); err != nil {
 			return err
 		}
 	}

@@ -125,7 +125,7 @@ func (s Service) Stop(p *site.Process) { p.Stop(syscall.SIGTERM, 3*time.Second) 
 func (s Service) awaitReady(ctx context.Context, p *site.Process) error {
 	for deadline := time.Now().Add(serviceStart); ; {
 		err := s.ready(ctx)
-		if p.Ended() { // another program may have answered
+		if p.HasEnded() { // another program may have answered
 			return fmt.Errorf("service %s did not start: %w", s.Name, errors.Join(p.Err(), p.EndedEarly()))
 		}
 		if err == nil {

@@ -29,8 +29,8 @@ type Workloads struct {
 	SelfMemory  unit.Bytes
 }
 
-// Own reports whether the workloads are not just nginx and ffmpeg.
-func (w Workloads) Own() bool {
+// AreCustom reports whether the workloads are not just nginx and ffmpeg.
+func (w Workloads) AreCustom() bool {
 	return w.Service != "nginx" || w.Load != "" || !slices.Equal(w.Batch, []string{"ffmpeg"})
 }
 

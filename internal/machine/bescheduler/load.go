@@ -115,8 +115,7 @@ func (x *Scheduler) endLoad(s Program, v node.Scheduler, err error) (want node.S
 	return want
 }
 
-// drop unloads a scheduler that was not wanted any more when it had been
-// loaded.
+// drop unloads a scheduler that became unwanted while it was being loaded.
 func (x *Scheduler) drop(s Program) {
 	last := x.lastStatus(s)
 	if err := s.Close(); err != nil {

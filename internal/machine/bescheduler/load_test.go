@@ -56,7 +56,7 @@ func TestSchedulerIsNotReloadedUnwanted(t *testing.T) {
 	if err := x.Write(node.Scheduler{Loaded: true}); err != nil {
 		t.Fatal(err)
 	}
-	x.left(kernel)
+	x.recordEnd(kernel)
 	if err := errors.Join(x.Write(node.Scheduler{}), x.reload()); err != nil {
 		t.Fatal(err)
 	}

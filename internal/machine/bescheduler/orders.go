@@ -161,7 +161,7 @@ func (x *Scheduler) orderGroup(p node.CgroupPath, o order) error {
 				return err
 			}
 		}
-		if before.value.Slot > 0 && before.value.Slot != o.value.Slot && !x.orders.taken(p, before.value.Slot) {
+		if before.value.Slot > 0 && before.value.Slot != o.value.Slot && !x.orders.slotTaken(p, before.value.Slot) {
 			if err := x.loaded.SetPod(scx.Pod{Slot: before.value.Slot}); err != nil {
 				return err
 			}
@@ -177,9 +177,9 @@ func (x *Scheduler) orderGroup(p node.CgroupPath, o order) error {
 	return nil
 }
 
-// taken reports whether a cgroup other than p already has the slot. The caller
-// holds x.mu.
-func (o *orders) taken(p node.CgroupPath, slot int) bool {
+// slotTaken reports whether a cgroup other than p already has the slot. The
+// caller holds x.mu.
+func (o *orders) slotTaken(p node.CgroupPath, slot int) bool {
 	for q, other := range o.groups {
 		if q != p && other.value.Slot == slot {
 			return true

@@ -247,7 +247,7 @@ func number[K comparable](of map[K]int, k K) int {
 // takeDown unloads a scheduler. Its threads then continue in the fair class.
 func (x *Scheduler) takeDown(s Program) error {
 	last := x.lastStatus(s)
-	if !x.left(s) {
+	if !x.recordEnd(s) {
 		return nil // it has ended meanwhile
 	}
 	err := s.Close()
@@ -256,9 +256,9 @@ func (x *Scheduler) takeDown(s Program) error {
 	return err
 }
 
-// left (the method) records that a scheduler has ended. It returns false if
+// recordEnd records that a scheduler has ended. It returns false if
 // this was not the loaded one.
-func (x *Scheduler) left(s Program) bool {
+func (x *Scheduler) recordEnd(s Program) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.loaded != s {
@@ -278,16 +278,16 @@ func (x *Scheduler) follow(s Program) {
 		case scx.LongWait:
 			x.on.LongWait(e)
 		case scx.Exited:
-			x.exited(s, e.Exit)
+			x.handleExit(s, e.Exit)
 		}
 	}
 }
 
-// exited records that a scheduler ended unexpectedly. If the only reason was a
-// change of the set of CPUs, exited loads it again with its orders.
-func (x *Scheduler) exited(s Program, e scx.Exit) {
+// handleExit records that a scheduler ended unexpectedly. If the only reason
+// was a change of the set of CPUs, handleExit loads it again with its orders.
+func (x *Scheduler) handleExit(s Program, e scx.Exit) {
 	last := x.lastStatus(s)
-	if !x.left(s) {
+	if !x.recordEnd(s) {
 		return // the end was requested
 	}
 	x.ended(e, x.now(), last)

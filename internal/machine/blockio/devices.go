@@ -90,33 +90,33 @@ func (d *Devices) List() []node.BlockDevice {
 	return d.known
 }
 
-// Possible returns v without the lines that the kernel cannot store now. These
-// are lines of removed devices, and weights of devices for which the file
+// DropImpossible returns v without the lines that the kernel cannot store now.
+// These are lines of removed devices, and weights of devices for which the file
 // k.File has no effect. When a device is removed, the kernel deletes its lines,
 // too.
-func (d *Devices) Possible(k node.Knob, v node.Value) node.Value {
+func (d *Devices) DropImpossible(k node.Knob, v node.Value) node.Value {
 	switch v := v.(type) {
 	case node.IOMax:
 		if v == (node.IOMax{}) {
 			return v // the usual case
 		}
-		return node.IOMaxOf(only(v.Limits(), d.fs.HasDevice))
+		return node.IOMaxOf(keepLines(v.Limits(), d.fs.HasDevice))
 	case node.IOLatency:
-		return node.IOLatencyOf(only(v.Targets(), d.fs.HasDevice))
+		return node.IOLatencyOf(keepLines(v.Targets(), d.fs.HasDevice))
 	case node.IOWeight:
 		if lines := v.Weights(); len(lines) > 0 {
-			return node.IOWeightOf(v.Default, only(lines, d.weighed(k.File)))
+			return node.IOWeightOf(v.Default, keepLines(lines, d.weightFilter(k.File)))
 		}
 	}
 	return v
 }
 
-// weighed returns a function that reports whether the kernel stores a weight
-// for a device in file f. It stores weights of bfq for the devices that bfq
-// schedules. It stores weights of iocost for all devices for which iocost was
-// ever enabled. If this cannot be read, the function returns true for all
+// weightFilter returns a function that reports whether the kernel stores a
+// weight for a device in file f. It stores weights of bfq for the devices that
+// bfq schedules. It stores weights of iocost for all devices for which iocost
+// was ever enabled. If this cannot be read, the function returns true for all
 // devices.
-func (d *Devices) weighed(f node.File) func(unit.Device) bool {
+func (d *Devices) weightFilter(f node.File) func(unit.Device) bool {
 	if f == node.FileIOWeight {
 		cost, err := d.tree.IOCostDevices()
 		return func(id unit.Device) bool {
@@ -131,8 +131,9 @@ func (d *Devices) weighed(f node.File) func(unit.Device) bool {
 	}
 }
 
-// only deletes the lines of devices for which a function (keep) returns false.
-func only[T any](m map[unit.Device]T, keep func(unit.Device) bool) map[unit.Device]T {
+// keepLines deletes the lines of devices for which a function (keep) returns
+// false.
+func keepLines[T any](m map[unit.Device]T, keep func(unit.Device) bool) map[unit.Device]T {
 	for d := range m {
 		if !keep(d) {
 			delete(m, d)

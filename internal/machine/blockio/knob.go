@@ -10,10 +10,10 @@ import (
 // Adapters returns the adapters of the knobs of block I/O.
 func (d *Devices) Adapters() knob.Table {
 	return knob.Table{
-		node.FileIOMax:     knob.Of(d.readMax, d.writeMax),
-		node.FileIOWeight:  knob.Of(d.weights(cgroup.IOCost)),
-		node.FileBFQWeight: knob.Of(d.weights(cgroup.BFQ)),
-		node.FileIOLatency: knob.Of(d.readLatency, d.writeLatency),
+		node.FileIOMax:     knob.NewAdapter(d.readMax, d.writeMax),
+		node.FileIOWeight:  knob.NewAdapter(d.weights(cgroup.IOCost)),
+		node.FileBFQWeight: knob.NewAdapter(d.weights(cgroup.BFQ)),
+		node.FileIOLatency: knob.NewAdapter(d.readLatency, d.writeLatency),
 	}
 }
 

@@ -29,7 +29,7 @@ func (c *Groups) Make(group string) error {
 		if err != nil {
 			return err
 		}
-		used, err := taken(fs, state, group, inode)
+		used, err := isTaken(fs, state, group, inode)
 		if err == nil && used {
 			err = fmt.Errorf("control group %s was made by another component, which uses it", group)
 		}
@@ -50,10 +50,10 @@ func (c *Groups) Make(group string) error {
 	return c.journal.MadeControl(group, inode)
 }
 
-// taken reports whether an existing group belongs to another component. This is
-// so if Tenon neither made nor changed the group, and the group has tasks or
+// isTaken reports whether an existing group belongs to another component. This
+// is so if Tenon neither made nor changed the group, and the group has tasks or
 // exclusive resources. Tenon may adopt a group that is empty and shared.
-func taken(fs *resctrl.FS, state journal.State, group string, inode uint64) (bool, error) {
+func isTaken(fs *resctrl.FS, state journal.State, group string, inode uint64) (bool, error) {
 	if c, made := state.Controls[group]; made && (c.Inode == inode || c.Inode == 0) {
 		return false, nil
 	}

@@ -163,7 +163,7 @@ func (c *Groups) readGroups(touched []node.Knob) (seen node.Resctrl, rule node.B
 	if err != nil {
 		return
 	}
-	seen = dividable(info, root)
+	seen = readDivision(info, root)
 	rule = BandwidthRule(info.MB)
 	mosts := []resctrl.Schemata{root}
 	values, use = map[node.Knob]node.Value{}, map[node.Class]node.CacheUse{}
@@ -172,7 +172,7 @@ func (c *Groups) readGroups(touched []node.Knob) (seen node.Resctrl, rule node.B
 		if err != nil {
 			continue // it was removed meanwhile
 		}
-		used, err := taken(fs, state, g, inode)
+		used, err := isTaken(fs, state, g, inode)
 		mine := node.IsControlGroup(g) && err == nil && !used
 		if !mine {
 			seen.Others++
@@ -207,8 +207,8 @@ func (c *Groups) readGroups(touched []node.Knob) (seen node.Resctrl, rule node.B
 	return seen, rule, values, use, nil
 }
 
-// dividable converts info to the form of a snapshot.
-func dividable(info resctrl.Info, root resctrl.Schemata) node.Resctrl {
+// readDivision converts info to the form of a snapshot.
+func readDivision(info resctrl.Info, root resctrl.Schemata) node.Resctrl {
 	r := node.Resctrl{Groups: info.Groups}
 	if info.L3.Mask != 0 {
 		resource := resctrl.L3

@@ -18,9 +18,9 @@ func Has(k node.Knob) bool { return k.ControlGroup != "" || k.File.Category() ==
 // Adapters returns the adapters of the knobs of resctrl.
 func (c *Groups) Adapters() knob.Table {
 	return knob.Table{
-		node.FileControlGroup: knob.Of(c.readMembership, c.writeMembership),
-		node.FileL3:           knob.Of(schemataOf[node.L3](c), c.writeL3),
-		node.FileMB:           knob.Of(schemataOf[node.MB](c), c.writeMB),
+		node.FileControlGroup: knob.NewAdapter(c.readMembership, c.writeMembership),
+		node.FileL3:           knob.NewAdapter(schemataOf[node.L3](c), c.writeL3),
+		node.FileMB:           knob.NewAdapter(schemataOf[node.MB](c), c.writeMB),
 	}
 }
 
@@ -57,7 +57,7 @@ func (c *Groups) readMembership(k node.Knob) (node.ControlGroup, error) {
 	if err != nil {
 		return node.ControlGroup{}, err
 	}
-	v, _ := members.of(threads)
+	v, _ := members.groupsOf(threads)
 	return v, nil
 }
 
@@ -89,9 +89,9 @@ func membersOf(fs *resctrl.FS) (members, error) {
 	return m, nil
 }
 
-// of returns the control groups in which threads are. It returns false if there
-// are no threads.
-func (m members) of(threads []int) (node.ControlGroup, bool) {
+// groupsOf returns the control groups in which threads are. It returns false if
+// there are no threads.
+func (m members) groupsOf(threads []int) (node.ControlGroup, bool) {
 	in := map[string]bool{}
 	for _, tid := range threads {
 		g, moved := m[tid]
@@ -116,7 +116,7 @@ func (c *Groups) writeMembership(k node.Knob, v node.ControlGroup) error {
 	if err != nil {
 		return fmt.Errorf("write %v: %w", k, err)
 	}
-	groups := v.In()
+	groups := v.List()
 	if len(groups) != 1 {
 		return fmt.Errorf("write %v %q: want one control group", k, v)
 	}
@@ -128,7 +128,7 @@ func (c *Groups) writeMB(k node.Knob, v node.MB) error {
 	if err != nil {
 		return fmt.Errorf("write %v: %w", k, err)
 	}
-	by, err := v.By()
+	by, err := v.Bandwidths()
 	if err != nil {
 		return err
 	}
@@ -191,10 +191,10 @@ func schemataValue(s resctrl.Schemata, f node.File) (node.Value, bool) {
 	return nil, false
 }
 
-// Before returns the value that a knob had before Tenon. v is its present
-// value. Before omits the control groups that Tenon has made or adopted since,
-// because no thread was in them then.
-func (c *Groups) Before(v node.Value) node.Value {
+// OriginalValue returns the value that a knob had before Tenon. v is its
+// present value. OriginalValue omits the control groups that Tenon has made or
+// adopted since, because no thread was in them then.
+func (c *Groups) OriginalValue(v node.Value) node.Value {
 	m, is := v.(node.ControlGroup)
 	if !is {
 		return v
@@ -211,7 +211,7 @@ func (c *Groups) Before(v node.Value) node.Value {
 		used[k.ControlGroup] = true
 	}
 	var before []string
-	for _, g := range m.In() {
+	for _, g := range m.List() {
 		if !used[g] {
 			before = append(before, g)
 		}
@@ -233,12 +233,12 @@ func IsOurs(t journal.Touch, now node.Value) bool {
 	ours := map[string]bool{node.DefaultControlGroup: true}
 	for _, v := range []node.Value{t.Before, t.Written, t.Pending} {
 		if m, is := v.(node.ControlGroup); is {
-			for _, g := range m.In() {
+			for _, g := range m.List() {
 				ours[g] = true
 			}
 		}
 	}
-	for _, g := range n.In() {
+	for _, g := range n.List() {
 		if !ours[g] {
 			return false
 		}

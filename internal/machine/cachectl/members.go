@@ -18,7 +18,7 @@ const memberPause = time.Second
 func (c *Groups) fillMembers(s *node.Snapshot, touched []node.Knob) {
 	c.mu.Lock()
 	groups := c.arrange(s.Workloads, touched)
-	due := c.due(s.At, groups)
+	due := c.dueCgroups(s.At, groups)
 	c.mu.Unlock()
 	if len(due) > 0 {
 		found := c.readMembers(due)
@@ -69,8 +69,8 @@ func (c *Groups) arrange(workloads []node.Workload, touched []node.Knob) []node.
 	return c.order
 }
 
-// due lists the cgroups that must be checked now. The caller holds c.mu.
-func (c *Groups) due(at time.Time, groups []node.CgroupPath) []node.CgroupPath {
+// dueCgroups lists the cgroups that must be checked now. The caller holds c.mu.
+func (c *Groups) dueCgroups(at time.Time, groups []node.CgroupPath) []node.CgroupPath {
 	var list []node.CgroupPath
 	for _, p := range groups {
 		if _, known := c.members[p]; !known {
@@ -107,7 +107,7 @@ func (c *Groups) readMembers(list []node.CgroupPath) map[node.CgroupPath]members
 	found := make(map[node.CgroupPath]membership, len(list))
 	for _, p := range list {
 		if threads, err := c.threads(p); err == nil {
-			v, any := all.of(threads)
+			v, any := all.groupsOf(threads)
 			found[p] = membership{v, any}
 		}
 	}

@@ -82,9 +82,9 @@ func exists(path string) node.Answer {
 	return unknown("%v", err)
 }
 
-// refused returns the answer for an attempt that failed. An error in the list
-// clear means no, and any other error means not known.
-func refused(what string, err error, clear ...error) node.Answer {
+// answerRefused returns the answer for an attempt that failed. An error in the
+// list clear means no, and any other error means not known.
+func answerRefused(what string, err error, clear ...error) node.Answer {
 	for _, c := range clear {
 		if errors.Is(err, c) {
 			return no("%s: %v", what, err)
@@ -101,7 +101,7 @@ func (p prober) probeNode(can node.Capabilities) {
 	// be read.
 	if f, err := os.Open(psi); err == nil {
 		if _, err := f.Read(make([]byte, 1)); err != nil {
-			can[node.FeaturePSINode] = refused("read "+psi, err, syscall.EOPNOTSUPP)
+			can[node.FeaturePSINode] = answerRefused("read "+psi, err, syscall.EOPNOTSUPP)
 		}
 		_ = f.Close()
 	}
@@ -120,8 +120,8 @@ func (p prober) probeNode(can node.Capabilities) {
 	}
 }
 
-// Instead says what Tenon uses if a feature is not available.
-func Instead(m node.Feature) string {
+// Fallback says what Tenon uses if a feature is not available.
+func Fallback(m node.Feature) string {
 	for _, v := range node.VendorMarks {
 		if v.Can == m {
 			return v.Instead

@@ -49,8 +49,8 @@ func features(t *testing.T) []node.Feature {
 	return all
 }
 
-// here returns the running machine.
-func here(t *testing.T) capability.Node {
+// thisMachine returns the running machine.
+func thisMachine(t *testing.T) capability.Node {
 	t.Helper()
 	fs := proc.Default()
 	n := capability.Node{FS: fs, Topology: topology.New(fs)}
@@ -62,7 +62,7 @@ func here(t *testing.T) capability.Node {
 }
 
 func TestEveryMechanismHasAnAnswerAndAReason(t *testing.T) {
-	can := capability.Try(here(t))
+	can := capability.Try(thisMachine(t))
 	for _, m := range slices.Sorted(maps.Keys(can)) {
 		a := can[m]
 		t.Logf("%-22s %-8s %s", m, a.Verdict, a.Why)
@@ -81,7 +81,7 @@ func TestEveryMechanismHasAnAnswerAndAReason(t *testing.T) {
 		if _, asked := can[m]; !asked {
 			t.Errorf("%s was not asked for", m)
 		}
-		if capability.Instead(m) == "" {
+		if capability.Fallback(m) == "" {
 			t.Errorf("%s: nothing is said to be used instead", m)
 		}
 	}

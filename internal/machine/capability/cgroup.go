@@ -64,12 +64,12 @@ func (p prober) probeFile(f cgroupFile) node.Answer {
 	if err != nil {
 		return unknown("%v", err)
 	}
-	return inAnyGroup(dir, name, p.try)
+	return lookInGroups(dir, name, p.try)
 }
 
-// inAnyGroup looks for a file in the cgroups below a root. If these do not
+// lookInGroups looks for a file in the cgroups below a root. If these do not
 // decide the answer and a trial is allowed (try), it makes a temporary cgroup.
-func inAnyGroup(root, name string, try bool) node.Answer {
+func lookInGroups(root, name string, try bool) node.Answer {
 	groups, err := groupsIn(root)
 	if err != nil {
 		return unknown("%v", err)
@@ -161,13 +161,13 @@ func (p prober) probeUnused(v1Controller, v1, v2 string) node.Answer {
 		return unknown("%v", err)
 	}
 	if p.Tree.VersionOf("cpu") == 2 {
-		return inAnyGroup(root, v2, p.try)
+		return lookInGroups(root, v2, p.try)
 	}
 	root = filepath.Join(filepath.Dir(root), v1Controller)
 	if a := exists(root); a.Verdict != node.Yes {
 		return a
 	}
-	return inAnyGroup(root, v1, p.try)
+	return lookInGroups(root, v1, p.try)
 }
 
 func (p prober) probePressure() node.Answer {
@@ -181,7 +181,7 @@ func (p prober) probePressure() node.Answer {
 	if err != nil {
 		return unknown("%v", err)
 	}
-	a := inAnyGroup(root, "cpu.pressure", p.try)
+	a := lookInGroups(root, "cpu.pressure", p.try)
 	if a.Verdict != node.Yes {
 		return a
 	}
@@ -217,7 +217,7 @@ func (p prober) probeDelegation() node.Answer {
 	}
 	why := "own cgroup not found"
 	for _, dir := range dirs {
-		switch err := writable(dir); {
+		switch err := checkWritable(dir); {
 		case err == nil:
 			return yes("%s can be written by uid %d", dir, os.Geteuid())
 		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
@@ -229,8 +229,8 @@ func (p prober) probeDelegation() node.Answer {
 	return no("%s", why)
 }
 
-// writable checks whether this user may write, but writes nothing.
-func writable(dir string) error {
+// checkWritable checks whether this user may write, but writes nothing.
+func checkWritable(dir string) error {
 	const writeOK, searchOK = 2, 1
 	return syscall.Access(dir, writeOK|searchOK)
 }

@@ -19,12 +19,12 @@ func TestAGroupWithItsControllerTells(t *testing.T) {
 	}
 	do(t, os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("cpu\n"), 0o644))
 	for name, want := range map[string]node.Verdict{"cpu.bvt_warp_ns": node.No, "memory.low": node.Unknown} {
-		if a := inAnyGroup(root, name, false); a.Verdict != want {
+		if a := lookInGroups(root, name, false); a.Verdict != want {
 			t.Errorf("%s: %v, want %s", name, a, want)
 		}
 	}
 	do(t, os.WriteFile(filepath.Join(root, "be/memory.low"), nil, 0o644))
-	if a := inAnyGroup(root, "memory.low", false); a.Verdict != node.Yes {
+	if a := lookInGroups(root, "memory.low", false); a.Verdict != node.Yes {
 		t.Errorf("memory.low, which is there: %v", a)
 	}
 }

@@ -38,7 +38,7 @@ func probePerf() node.Answer {
 	attr.Size = unix.PERF_ATTR_SIZE_VER5
 	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
-		return refused("perf_event_open of CPU cycles", err, unix.ENOENT, unix.EOPNOTSUPP, unix.ENOSYS)
+		return answerRefused("perf_event_open of CPU cycles", err, unix.ENOENT, unix.EOPNOTSUPP, unix.ENOSYS)
 	}
 	_ = unix.Close(fd)
 	return yes("perf_event_open of CPU cycles succeeds")
@@ -63,7 +63,7 @@ func (p prober) probeBPF() node.Answer {
 		if errors.Is(err, os.ErrPermission) {
 			return unknown("load a tracing program: %v", err)
 		}
-		return refused("load a tracing program", err, ebpf.ErrNotSupported)
+		return answerRefused("load a tracing program", err, ebpf.ErrNotSupported)
 	}
 	_ = program.Close()
 	return yes("%s exists and a tracing program loads", btf)

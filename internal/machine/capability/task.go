@@ -19,13 +19,13 @@ func (p prober) probeTasks(can node.Capabilities) {
 	case err == nil:
 		can[node.FeatureCoreSched] = yes("prctl(PR_SCHED_CORE) reads a cookie")
 	default:
-		can[node.FeatureCoreSched] = refused("prctl(PR_SCHED_CORE)", err, task.ErrUnsupported, syscall.EINVAL, syscall.ENODEV)
+		can[node.FeatureCoreSched] = answerRefused("prctl(PR_SCHED_CORE)", err, task.ErrUnsupported, syscall.EINVAL, syscall.ENODEV)
 	}
 }
 
-// onOwnThread runs f on a new thread, so that f may change the thread's
+// runOnThread runs f on a new thread, so that f may change the thread's
 // attributes. The thread then exits.
-func onOwnThread(f func() node.Answer) node.Answer {
+func runOnThread(f func() node.Answer) node.Answer {
 	answer := make(chan node.Answer)
 	go func() {
 		// The thread stays locked, so that the runtime ends it together with
@@ -39,7 +39,7 @@ func onOwnThread(f func() node.Answer) node.Answer {
 // probeSlice sets an unusual slice and reads it back, because older kernels
 // accept the new value without an effect.
 func probeSlice() node.Answer {
-	return onOwnThread(func() node.Answer {
+	return runOnThread(func() node.Answer {
 		const odd = 3210 * time.Microsecond
 		a, err := task.Attr(0)
 		if err != nil {
@@ -47,7 +47,7 @@ func probeSlice() node.Answer {
 		}
 		a.Slice = odd
 		if err := task.SetAttr(0, a); err != nil {
-			return refused("sched_setattr with a slice", err, syscall.EINVAL)
+			return answerRefused("sched_setattr with a slice", err, syscall.EINVAL)
 		}
 		now, err := task.Attr(0)
 		switch {
@@ -61,7 +61,7 @@ func probeSlice() node.Answer {
 }
 
 func probeSchedIdle() node.Answer {
-	return onOwnThread(func() node.Answer {
+	return runOnThread(func() node.Answer {
 		if err := task.SetIdle(0); err != nil {
 			if errors.Is(err, syscall.EINVAL) {
 				return no("%v", err)
@@ -76,7 +76,7 @@ func probeSchedIdle() node.Answer {
 // the calling thread. The thread exits soon after that.
 func ownThreadToFIFO() error {
 	var err error
-	onOwnThread(func() node.Answer {
+	runOnThread(func() node.Answer {
 		err = task.SetAttr(0, task.SchedAttr{Policy: task.FIFO, Priority: 1})
 		return node.Answer{}
 	})

@@ -7,13 +7,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Most is how many knobs Many may change in one call. To journal this many
-// knobs costs little more than to journal one.
-const Most = 256
+// MaxKnobs is the maximum number of knobs that ManyKnobs may change in one
+// call. To journal this many knobs costs little more than to journal one.
+const MaxKnobs = 256
 
-// Plain reports whether a knob consists only of files of a cgroup. Many can
-// change only such knobs.
-func Plain(k node.Knob) bool {
+// IsPlain reports whether a knob consists only of files of a cgroup. ManyKnobs
+// can change only such knobs.
+func IsPlain(k node.Knob) bool {
 	if k.ControlGroup != "" {
 		return false
 	}
@@ -24,20 +24,20 @@ func Plain(k node.Knob) bool {
 	return false
 }
 
-// Together returns how many of the first n knobs may be in one call of Many.
-// These are plain knobs of cgroups at the same depth, because a write to a
-// cgroup changes which values the cgroups below it may have.
-func Together(n int, knob func(int) node.Knob) int {
-	if n == 0 || !Plain(knob(0)) {
+// CountTogether returns how many of the first n knobs may be in one call of
+// ManyKnobs. These are plain knobs of cgroups at the same depth, because a
+// write to a cgroup changes which values the cgroups below it may have.
+func CountTogether(n int, knob func(int) node.Knob) int {
+	if n == 0 || !IsPlain(knob(0)) {
 		return min(n, 1)
 	}
 	depth := knob(0).Cgroup.Depth()
-	for i := range min(n, Most) {
-		if k := knob(i); !Plain(k) || k.Cgroup.Depth() != depth {
+	for i := range min(n, MaxKnobs) {
+		if k := knob(i); !IsPlain(k) || k.Cgroup.Depth() != depth {
 			return i
 		}
 	}
-	return min(n, Most)
+	return min(n, MaxKnobs)
 }
 
 // A Change is a value for a knob.
@@ -46,12 +46,13 @@ type Change struct {
 	To   node.Value
 }
 
-// Many changes several plain knobs in one call, but at most Most: see Together.
-type Many struct{ *Knobs }
+// ManyKnobs changes several plain knobs in one call, but at most MaxKnobs: see
+// CountTogether.
+type ManyKnobs struct{ *Knobs }
 
 // Set does the same as Knobs.Set, for several knobs. It journals all of them
 // before it writes the first one. For each knob it returns an error, or nil.
-func (c Many) Set(all []Change) []error {
+func (c ManyKnobs) Set(all []Change) []error {
 	errs := make([]error, len(all))
 	var todo []intention
 	var at []int // the position of each element of todo in all
@@ -96,11 +97,11 @@ type Taken struct {
 
 // ReleaseAs does the same as Knobs.ReleaseAs, for several knobs. For each knob
 // it returns an error, or nil.
-func (c Many) ReleaseAs(all []Taken) []error {
+func (c ManyKnobs) ReleaseAs(all []Taken) []error {
 	errs, todo := make([]error, len(all)), make([]returning, len(all))
 	var intended []journal.Intention
 	for n := range all {
-		k, t := all[n].Knob, c.Attainable(all[n].Knob, all[n].Touch)
+		k, t := all[n].Knob, c.AttainableEntry(all[n].Knob, all[n].Touch)
 		if todo[n], errs[n] = returningOf(c.Knobs, k, t); todo[n].write {
 			intended = append(intended, journal.Intention{Knob: k, Inode: t.Inode, Before: t.Before, Value: t.Before})
 		}
@@ -123,7 +124,7 @@ func (c Many) ReleaseAs(all []Taken) []error {
 			errs[n] = todo[n].giveBack()
 		}
 		if errs[n] == nil {
-			errs[n] = todo[n].left()
+			errs[n] = todo[n].finish()
 		}
 		if errs[n] == nil || todo[n].gone {
 			forgotten, left = append(forgotten, a.Knob), append(left, n)
@@ -139,7 +140,7 @@ func (c Many) ReleaseAs(all []Taken) []error {
 
 // Release does the same as Knobs.Release, for several knobs. For each knob it
 // returns an error, or nil.
-func (c Many) Release(knobs []node.Knob) []error {
+func (c ManyKnobs) Release(knobs []node.Knob) []error {
 	errs := make([]error, len(knobs))
 	var all []Taken
 	var at []int

@@ -78,10 +78,10 @@ func (b *bench) setAll(knobs []node.Knob, to node.Value) []error {
 	for _, k := range knobs {
 		all = append(all, Change{Knob: k, To: to})
 	}
-	return Many{b.Knobs}.Set(all)
+	return ManyKnobs{b.Knobs}.Set(all)
 }
 
-func (b *bench) releaseAll(knobs []node.Knob) []error { return Many{b.Knobs}.Release(knobs) }
+func (b *bench) releaseAll(knobs []node.Knob) []error { return ManyKnobs{b.Knobs}.Release(knobs) }
 
 // touches returns the journal entries that a process would read that starts
 // now.
@@ -158,33 +158,33 @@ func TestAThousandGroupsCostAFewWritesOfTheJournal(t *testing.T) {
 	const groups = 1000
 	b, knobs := plant(t, groups)
 	for rest := knobs; len(rest) > 0; {
-		n := Together(len(rest), func(i int) node.Knob { return rest[i] })
+		n := CountTogether(len(rest), func(i int) node.Knob { return rest[i] })
 		if err := errors.Join(b.setAll(rest[:n], node.Limit(100))...); err != nil {
 			t.Fatal(err)
 		}
 		rest = rest[n:]
 	}
-	if w := b.journal.Work(); w.Writes > 2*(groups/Most+1)+2 || w.Bytes > groups*3*256 {
+	if w := b.journal.Work(); w.Writes > 2*(groups/MaxKnobs+1)+2 || w.Bytes > groups*3*256 {
 		t.Errorf("to bind %d groups cost %+v", groups, w)
 	}
 	for rest := knobs; len(rest) > 0; {
-		n := Together(len(rest), func(i int) node.Knob { return rest[i] })
+		n := CountTogether(len(rest), func(i int) node.Knob { return rest[i] })
 		if err := errors.Join(b.releaseAll(rest[:n])...); err != nil {
 			t.Fatal(err)
 		}
 		rest = rest[n:]
 	}
-	if w := b.journal.Work(); w.Writes > 4*(groups/Most+1)+4 || w.Bytes > groups*6*256 {
+	if w := b.journal.Work(); w.Writes > 4*(groups/MaxKnobs+1)+4 || w.Bytes > groups*6*256 {
 		t.Errorf("to bind and give back %d groups cost %+v", groups, w)
 	}
 }
 
-// TestFilesOfACgroupArePlain checks that Plain knows every knob that consists of
-// files of a cgroup. A knob that it does not know is journaled alone, which is
-// slow and fails no other test.
+// TestFilesOfACgroupArePlain checks that IsPlain knows every knob that consists
+// of files of a cgroup. A knob that it does not know is journaled alone, which
+// is slow and fails no other test.
 func TestFilesOfACgroupArePlain(t *testing.T) {
 	for _, f := range node.AllFiles {
-		if got, want := Plain(node.Knob{Cgroup: "a", File: f}), f.Category() == node.CategoryGroup; got != want {
+		if got, want := IsPlain(node.Knob{Cgroup: "a", File: f}), f.Category() == node.CategoryGroup; got != want {
 			t.Errorf("%s: plain %t, want %t", f, got, want)
 		}
 	}
@@ -198,15 +198,15 @@ func TestOnlyPlainKnobsOfOneDepthGoTogether(t *testing.T) {
 		2: {at("a/b", node.FileCPUMax), at("a/c", node.FileCPUs), at("a", node.FileCPUs)},
 		3: {at("a", node.FileCPUMax), at("b", node.FileMemory), at("c", node.FileMems), at("d", node.FileRun)},
 	} {
-		if got := Together(len(knobs), func(i int) node.Knob { return knobs[i] }); got != want {
+		if got := CountTogether(len(knobs), func(i int) node.Knob { return knobs[i] }); got != want {
 			t.Errorf("%d of %v, want %d", got, knobs, want)
 		}
 	}
 	var many []node.Knob
-	for i := range 2 * Most {
+	for i := range 2 * MaxKnobs {
 		many = append(many, at(node.CgroupPath(fmt.Sprint(i)), node.FileCPUMax))
 	}
-	if got := Together(len(many), func(i int) node.Knob { return many[i] }); got != Most {
-		t.Errorf("%d of %d, want %d", got, len(many), Most)
+	if got := CountTogether(len(many), func(i int) node.Knob { return many[i] }); got != MaxKnobs {
+		t.Errorf("%d of %d, want %d", got, len(many), MaxKnobs)
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// nextTo returns the value to try after the kernel refused v with err. It
+// alternative returns the value to try after the kernel refused v with err. It
 // returns nil if there is none. On cgroup v2 an empty cpuset means the whole
 // set of the parent, but while tasks run in the cgroup, a set cannot become
 // empty again. If the set of the parent is written explicitly, that has the
 // same effect.
-func (c *Knobs) nextTo(k node.Knob, v node.Value, err error) node.Value {
+func (c *Knobs) alternative(k node.Knob, v node.Value, err error) node.Value {
 	set, isSet := v.(node.CPUs)
 	if !isSet || !set.Set.Empty() || !errors.Is(err, syscall.ENOSPC) || c.o.Tree.Version() != 2 {
 		return nil

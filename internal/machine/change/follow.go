@@ -65,11 +65,11 @@ func (c *Knobs) Follow(touches map[node.Knob]journal.Touch, paths func() ([]stri
 	return nil
 }
 
-// displaced handles a knob whose journal entry belongs to another cgroup, one
-// with another inode. It first journals renames, because otherwise the entry
-// would be overwritten or forgotten. It returns the entry that the knob has
-// then.
-func (c *Knobs) displaced(k node.Knob) (journal.Touch, bool, error) {
+// handleDisplaced handles a knob whose journal entry belongs to another cgroup,
+// one with another inode. It first journals renames, because otherwise the
+// entry would be overwritten or forgotten. It returns the entry that the knob
+// has then.
+func (c *Knobs) handleDisplaced(k node.Knob) (journal.Touch, bool, error) {
 	state, err := c.o.Journal.State()
 	if err == nil {
 		err = c.Follow(state.Touches, c.o.Tree.Paths)
@@ -78,10 +78,10 @@ func (c *Knobs) displaced(k node.Knob) (journal.Touch, bool, error) {
 	return t, touched, err
 }
 
-// OwnFollowed journals renames of cgroups, and then returns the result of Own.
-// groups are all cgroups.
-func (c *Knobs) OwnFollowed(groups []string) (map[node.Knob]journal.Touch, error) {
-	touches, err := c.Own()
+// FollowAndList journals renames of cgroups, and then returns the result of
+// ReleasableKnobs. groups are all cgroups.
+func (c *Knobs) FollowAndList(groups []string) (map[node.Knob]journal.Touch, error) {
+	touches, err := c.ReleasableKnobs()
 	if err != nil {
 		return nil, err
 	}
@@ -93,5 +93,5 @@ func (c *Knobs) OwnFollowed(groups []string) (map[node.Knob]journal.Touch, error
 	if err := c.o.Journal.Moved(moves); err != nil {
 		return nil, err
 	}
-	return c.Own()
+	return c.ReleasableKnobs()
 }

@@ -16,11 +16,11 @@ import (
 // new cgroup did not choose it. So the value to restore in the new cgroup is
 // the one that its parent had before Tenon.
 
-// formerly is how many earlier values of a cpuset Tenon remembers, in order to
-// recognize copies of them. They are needed because a cgroup may be made while
-// Tenon changes its parent. Then it has a copy of the value that the parent had
-// before this change.
-const formerly = 4
+// formerSets is the number of earlier values of a cpuset that Tenon remembers in
+// order to recognize copies of them. They are needed because a cgroup may be
+// made while Tenon changes its parent. Then it has a copy of the value that the
+// parent had before this change.
+const formerSets = 4
 
 // copies reports whether a new cgroup gets a copy of the value that its parent
 // has for this knob.
@@ -28,9 +28,9 @@ func (c *Knobs) copies(k node.Knob) bool {
 	return (k.File == node.FileCPUs || k.File == node.FileMems) && k.ControlGroup == "" && c.o.Tree != nil && c.o.Tree.VersionOf("cpuset") == 1
 }
 
-// overwritten records a value that Tenon wrote to a cpuset earlier. Tenon now
-// replaces this value.
-func (c *Knobs) overwritten(k node.Knob, v node.Value) {
+// recordOverwrite records a value that Tenon wrote to a cpuset earlier. Tenon
+// now replaces this value.
+func (c *Knobs) recordOverwrite(k node.Knob, v node.Value) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if slices.Contains(c.former[k], v) {
@@ -40,7 +40,7 @@ func (c *Knobs) overwritten(k node.Knob, v node.Value) {
 		c.former = map[node.Knob][]node.Value{}
 	}
 	all := append(slices.Clone(c.former[k]), v)
-	c.former[k] = all[max(0, len(all)-formerly):]
+	c.former[k] = all[max(0, len(all)-formerSets):]
 }
 
 // forgetFormer forgets the earlier values of a knob that Tenon has released.
@@ -50,24 +50,24 @@ func (c *Knobs) forgetFormer(k node.Knob) {
 	delete(c.former, k)
 }
 
-// wrote reports whether Tenon wrote this value to a knob, now or earlier.
-func (c *Knobs) wrote(k node.Knob, t journal.Touch, v node.Value) bool {
+// hasWritten reports whether Tenon wrote this value to a knob, now or earlier.
+func (c *Knobs) hasWritten(k node.Knob, t journal.Touch, v node.Value) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return v == t.Written || v == t.Pending || slices.Contains(c.former[k], v)
 }
 
-// Inherited reports whether a knob has a copy of a value that Tenon wrote to an
-// ancestor. The knob is not in the journal. If it has a copy, Inherited returns
-// the entry that the knob would have if Tenon had written the copy itself. In
-// this entry, the value before Tenon is that of the ancestor. A function
-// (touch) returns the journal's entry of a knob.
+// InheritedEntry reports whether a knob has a copy of a value that Tenon wrote
+// to an ancestor. The knob is not in the journal. If it has a copy,
+// InheritedEntry returns the entry that the knob would have if Tenon had
+// written the copy itself. In this entry, the value before Tenon is that of the
+// ancestor. A function (touch) returns the journal's entry of a knob.
 //
 // Suppose that an owner gives a cgroup a value that Tenon also wrote to the
-// parent. Then Inherited takes this value for a copy. But if the cgroup already
-// had the value before Tenon narrowed the parent, the function own has added an
-// entry for the cgroup.
-func (c *Knobs) Inherited(k node.Knob, now node.Value, touch func(node.Knob) (journal.Touch, bool)) (journal.Touch, bool) {
+// parent. Then InheritedEntry takes this value for a copy. But if the cgroup
+// already had the value before Tenon narrowed the parent, adoptChildren has
+// added an entry for the cgroup.
+func (c *Knobs) InheritedEntry(k node.Knob, now node.Value, touch func(node.Knob) (journal.Touch, bool)) (journal.Touch, bool) {
 	if !c.copies(k) {
 		return journal.Touch{}, false
 	}
@@ -80,7 +80,7 @@ func (c *Knobs) Inherited(k node.Knob, now node.Value, touch func(node.Knob) (jo
 			}
 			before, isSet := t.Before.(node.CPUs)
 			copied, _ := now.(node.CPUs)
-			if !isSet || copied.Set.Empty() || before == copied || !before.Set.Contains(copied.Set) || !c.wrote(above, t, now) {
+			if !isSet || copied.Set.Empty() || before == copied || !before.Set.Contains(copied.Set) || !c.hasWritten(above, t, now) {
 				return journal.Touch{}, false
 			}
 			inode, err := c.Inode(k)
@@ -96,7 +96,7 @@ func (c *Knobs) Inherited(k node.Knob, now node.Value, touch func(node.Knob) (jo
 // original returns the value that a knob had before Tenon. It is for knobs that
 // Tenon now writes for the first time. The second argument is its present value.
 func (c *Knobs) original(k node.Knob, now node.Value) node.Value {
-	if t, copied := c.Inherited(k, now, c.touch); copied {
+	if t, copied := c.InheritedEntry(k, now, c.touch); copied {
 		return t.Before
 	}
 	return now
@@ -109,10 +109,10 @@ func (c *Knobs) touch(k node.Knob) (journal.Touch, bool) {
 	return t, touched && err == nil
 }
 
-// own (the method) adds journal entries for children of a cgroup: those that
+// adoptChildren adds journal entries for children of a cgroup: those that
 // already have the value that Tenon is about to write to the cgroup. Their owners
 // chose this value. Without an entry it would look like a copy of Tenon's value.
-func (c *Knobs) own(k node.Knob, to node.Value) error {
+func (c *Knobs) adoptChildren(k node.Knob, to node.Value) error {
 	children, err := c.o.Tree.Children(string(k.Cgroup))
 	if err != nil {
 		return err
@@ -136,8 +136,8 @@ func (c *Knobs) enter(k node.Knob, inode uint64, before, now node.Value) error {
 	if err := c.o.Journal.Intend(k, inode, before, now); err != nil {
 		return err
 	}
-	c.noted(k, before, now)
-	return c.o.Journal.Wrote(k, now)
+	c.writeNote(k, before, now)
+	return c.o.Journal.RecordValue(k, now)
 }
 
 // AdoptBorn adds journal entries for cpusets of new cgroups if their values are
@@ -180,11 +180,11 @@ func (c *Knobs) AdoptBorn(groups []string) (again bool, err error) {
 // adopt adds a journal entry for one knob if its value is a copy. empty says
 // that the knob has no value yet.
 func (c *Knobs) adopt(k node.Knob) (empty bool, err error) {
-	if !c.belowTouched(k) {
+	if !c.hasTouchedAncestor(k) {
 		return false, nil
 	}
 	now, err := c.table.Read(k)
-	if Dropped(err) || errors.Is(err, cgroup.ErrGone) {
+	if IsDropped(err) || errors.Is(err, cgroup.ErrGone) {
 		return false, nil
 	}
 	if err != nil {
@@ -193,16 +193,16 @@ func (c *Knobs) adopt(k node.Knob) (empty bool, err error) {
 	if set, _ := now.(node.CPUs); set.Set.Empty() {
 		return true, nil
 	}
-	t, copied := c.Inherited(k, now, c.touch)
+	t, copied := c.InheritedEntry(k, now, c.touch)
 	if !copied {
 		return false, nil
 	}
 	return false, c.enter(k, t.Inode, t.Before, now)
 }
 
-// belowTouched reports whether the journal has the same knob of a cgroup above,
-// but not this knob.
-func (c *Knobs) belowTouched(k node.Knob) bool {
+// hasTouchedAncestor reports whether the journal has the same knob of a cgroup
+// above, but not this knob.
+func (c *Knobs) hasTouchedAncestor(k node.Knob) bool {
 	if t, touched := c.touch(k); touched {
 		inode, err := c.Inode(k)
 		return err == nil && inode != t.Inode
@@ -239,7 +239,7 @@ func (c *Knobs) Copies(touches map[node.Knob]journal.Touch) map[node.Knob]journa
 			if err != nil {
 				continue
 			}
-			if t, copied := c.Inherited(k, now, touch); copied {
+			if t, copied := c.InheritedEntry(k, now, touch); copied {
 				all[k] = t
 				below(k.Cgroup, f)
 			}

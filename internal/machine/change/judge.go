@@ -12,17 +12,17 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Ours reports whether the present value of a knob is the one that Tenon wrote,
-// or one that the kernel made from it. Any other value comes from another
-// component.
-func (c *Knobs) Ours(k node.Knob, t journal.Touch, now node.Value) bool {
+// HoldsOurs reports whether the present value of a knob is the one that Tenon
+// wrote, or one that the kernel made from it. Any other value comes from
+// another component.
+func (c *Knobs) HoldsOurs(k node.Knob, t journal.Touch, now node.Value) bool {
 	if k.File.OfThreads() {
 		return true // only Tenon sets these attributes
 	}
-	if t.Written != nil && (now == t.Written || c.derived(t.Written, now)) || cachectl.IsOurs(t, now) {
+	if t.Written != nil && (now == t.Written || c.changedByKernel(t.Written, now)) || cachectl.IsOurs(t, now) {
 		return true
 	}
-	if k.File == node.FileMemory && t.Written != nil && knob.Between(k.File, t.Before, t.Written, now) {
+	if k.File == node.FileMemory && t.Written != nil && knob.IsBetween(k.File, t.Before, t.Written, now) {
 		return true // each file has Tenon's value or the value from before: a kubelet that starts restores some of them
 	}
 	if t.Pending == nil {
@@ -32,12 +32,13 @@ func (c *Knobs) Ours(k node.Knob, t journal.Touch, now node.Value) bool {
 	if from == nil {
 		from = t.Before
 	}
-	return knob.Between(k.File, from, t.Pending, now)
+	return knob.IsBetween(k.File, from, t.Pending, now)
 }
 
-// derived reports whether the kernel itself has changed the value that was written
-// to the present value (now). On v1 it removes an offline CPU from every cpuset.
-func (c *Knobs) derived(written, now node.Value) bool {
+// changedByKernel reports whether the kernel itself has changed the value that
+// was written to the present value (now). On v1 it removes an offline CPU from
+// every cpuset.
+func (c *Knobs) changedByKernel(written, now node.Value) bool {
 	w, ok1 := written.(node.CPUs)
 	n, ok2 := now.(node.CPUs)
 	if !ok1 || !ok2 || n.Set.Empty() || !w.Set.Contains(n.Set) {
@@ -55,27 +56,27 @@ func (c *Knobs) derived(written, now node.Value) bool {
 	return true
 }
 
-// Attainable returns a journal entry without lines of devices that no longer
-// exist. Such lines can be neither read nor restored.
-func (c *Knobs) Attainable(k node.Knob, t journal.Touch) journal.Touch {
+// AttainableEntry returns a journal entry without lines of devices that no
+// longer exist. Such lines can be neither read nor restored.
+func (c *Knobs) AttainableEntry(k node.Knob, t journal.Touch) journal.Touch {
 	if k.File.Category() == node.CategoryIO {
-		t.Before = c.o.Devices.Possible(k, t.Before)
+		t.Before = c.o.Devices.DropImpossible(k, t.Before)
 		if t.Written != nil {
-			t.Written = c.o.Devices.Possible(k, t.Written)
+			t.Written = c.o.Devices.DropImpossible(k, t.Written)
 		}
 		if t.Pending != nil {
-			t.Pending = c.o.Devices.Possible(k, t.Pending)
+			t.Pending = c.o.Devices.DropImpossible(k, t.Pending)
 		}
 	}
 	return t
 }
 
-// Dropped reports whether the kernel has dropped a knob and its value, so that
+// IsDropped reports whether the kernel has dropped a knob and its value, so that
 // it cannot be read although its cgroup exists. This happens if the knob's
 // controller was disabled for the cgroup, if resctrl was unmounted, or if a
 // module was unloaded. It is different if a controller was unmounted: the value
 // may still have an effect although Tenon cannot see it.
-func Dropped(err error) bool {
+func IsDropped(err error) bool {
 	file := errors.Is(err, cgroup.ErrUnsupported) && errors.Is(err, iofs.ErrNotExist)
 	return file || errors.Is(err, cgroup.ErrGone) || errors.Is(err, resctrl.ErrNotMounted)
 }

@@ -17,7 +17,7 @@ func TestMemoryPutBackInPartIsStillOurs(t *testing.T) {
 	cleared, others := written, written
 	cleared.Low, others.Low = 0, 3<<20
 	for now, want := range map[node.Memory]bool{before: true, written: true, cleared: true, others: false} {
-		if got := new(Knobs).Ours(node.Knob{File: node.FileMemory}, touch, now); got != want {
+		if got := new(Knobs).HoldsOurs(node.Knob{File: node.FileMemory}, touch, now); got != want {
 			t.Errorf("%v is ours: %v", now, got)
 		}
 	}

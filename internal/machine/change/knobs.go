@@ -75,7 +75,7 @@ func (c *Knobs) Set(k node.Knob, to node.Value) error {
 	case o.Value == nil:
 		return errors.Join(err, c.o.Journal.Abandon(k))
 	}
-	return c.o.Journal.Wrote(k, o.Value)
+	return c.o.Journal.RecordValue(k, o.Value)
 }
 
 // An intention is a write that still has to be journaled and performed.
@@ -97,21 +97,21 @@ func intentionOf(c *Knobs, k node.Knob, to node.Value) (i intention, err error) 
 	if err != nil {
 		return i, err
 	}
-	first := c.before(now)
+	first := c.originalValue(now)
 	t, touched := c.touch(k)
 	if touched && t.Inode != inode {
-		if t, touched, err = c.displaced(k); err != nil {
+		if t, touched, err = c.handleDisplaced(k); err != nil {
 			return i, err
 		}
 	}
 	ours := touched && t.Inode == inode
 	if c.copies(k) {
 		if ours {
-			c.overwritten(k, now)
+			c.recordOverwrite(k, now)
 		} else {
 			first = c.original(k, now)
 		}
-		if err := c.own(k, to); err != nil {
+		if err := c.adoptChildren(k, to); err != nil {
 			return i, err
 		}
 	}
@@ -126,7 +126,7 @@ func intentionOf(c *Knobs, k node.Knob, to node.Value) (i intention, err error) 
 // is known. If it is not, the entry stays pending, with the new value.
 func (i intention) perform() (o journal.Outcome, known bool, err error) {
 	c := i.c
-	c.noted(i.Knob, i.former, i.Value)
+	c.writeNote(i.Knob, i.former, i.Value)
 	writeErr := c.table.Write(i.Knob, i.Value)
 	now, err := c.table.Read(i.Knob)
 	c.o.Saw(i.Knob, now, err)
@@ -136,7 +136,7 @@ func (i intention) perform() (o journal.Outcome, known bool, err error) {
 	case writeErr == nil && err == nil:
 		return journal.Outcome{Knob: i.Knob, Value: now}, true, nil
 	case err == nil && now == i.now: // the kernel refused the write without any change
-		return journal.Outcome{Knob: i.Knob}, true, errors.Join(writeErr, i.refused())
+		return journal.Outcome{Knob: i.Knob}, true, errors.Join(writeErr, i.correctNote())
 	}
 	// The value of the knob is a mix of the old and the new value. Its entry
 	// stays pending. A restore then accepts any mix of the two values as
@@ -144,27 +144,27 @@ func (i intention) perform() (o journal.Outcome, known bool, err error) {
 	return o, false, errors.Join(writeErr, err)
 }
 
-// refused corrects the note of a knob after the kernel refused the new value.
-// If no write of the knob has ever succeeded, the knob will be removed from the
-// journal. Then refused removes the note.
-func (i intention) refused() error {
+// correctNote corrects the note of a knob after the kernel refused the new
+// value. If no write of the knob has ever succeeded, the knob will be removed
+// from the journal. Then correctNote removes the note.
+func (i intention) correctNote() error {
 	c, k := i.c, i.Knob
 	if t, touched := c.touch(k); touched && t.Written != nil {
-		c.noted(k, t.Before, t.Written)
+		c.writeNote(k, t.Before, t.Written)
 		return nil
 	}
 	return unnote(c, k)
 }
 
-// before returns the value that a knob had before Tenon changed anything. v is
-// the present value.
-func (c *Knobs) before(v node.Value) node.Value {
+// originalValue returns the value that a knob had before Tenon changed
+// anything. v is the present value.
+func (c *Knobs) originalValue(v node.Value) node.Value {
 	if _, threads := v.(node.Threads); threads {
 		// If a thread has the attribute already, an earlier Tenon has set it,
 		// or the thread has copied it from its parent.
 		return node.ThreadsNormal
 	}
-	return c.o.Controls.Before(v)
+	return c.o.Controls.OriginalValue(v)
 }
 
 // Inode returns the number that identifies the cgroup or control group of a
@@ -190,7 +190,7 @@ func (c *Knobs) Release(k node.Knob) error {
 // ReleaseAs does the same as Release. t is the entry of the knob, which may be
 // missing in the journal: see Copies.
 func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
-	t = c.Attainable(k, t)
+	t = c.AttainableEntry(k, t)
 	r, err := returningOf(c, k, t)
 	if err != nil || r.moved {
 		return err
@@ -203,7 +203,7 @@ func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
 			return err
 		}
 	}
-	if err = r.left(); err != nil && !r.gone {
+	if err = r.finish(); err != nil && !r.gone {
 		return err
 	}
 	return errors.Join(err, c.Forget(k))
@@ -224,7 +224,7 @@ func returningOf(c *Knobs, k node.Knob, t journal.Touch) (r returning, err error
 	r = returning{c: c, knob: k, touch: t}
 	inode, err := c.Inode(k)
 	if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
-		now, touched, err := c.displaced(k)
+		now, touched, err := c.handleDisplaced(k)
 		r.gone = true
 		r.moved = err != nil || !touched || now.Inode != t.Inode // its entry was renamed together with the cgroup
 		return r, err
@@ -234,7 +234,7 @@ func returningOf(c *Knobs, k node.Knob, t journal.Touch) (r returning, err error
 	}
 	now, err := c.table.Read(k)
 	c.o.Saw(k, now, err)
-	if Dropped(err) {
+	if IsDropped(err) {
 		r.dropped = true
 		return r, nil
 	}
@@ -242,7 +242,7 @@ func returningOf(c *Knobs, k node.Knob, t journal.Touch) (r returning, err error
 		return r, err
 	}
 	c.o.Releasing(k)
-	r.write = now != t.Before && c.Ours(k, t, now)
+	r.write = now != t.Before && c.HoldsOurs(k, t, now)
 	return r, nil
 }
 
@@ -251,7 +251,7 @@ func returningOf(c *Knobs, k node.Knob, t journal.Touch) (r returning, err error
 func (r returning) giveBack() error {
 	c, k, t := r.c, r.knob, r.touch
 	err := c.table.Write(k, t.Before)
-	if next := c.nextTo(k, t.Before, err); next != nil {
+	if next := c.alternative(k, t.Before, err); next != nil {
 		t.Before = next
 		if err = c.o.Journal.Intend(k, t.Inode, t.Before, t.Before); err == nil {
 			err = c.table.Write(k, t.Before)
@@ -270,9 +270,9 @@ func (r returning) giveBack() error {
 	return nil
 }
 
-// left (the method) does what is needed after the write of a release, before
+// finish does what is needed after the write of a release, before
 // the journal forgets the knob.
-func (r returning) left() error {
+func (r returning) finish() error {
 	if r.dropped {
 		return nil
 	}

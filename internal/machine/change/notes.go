@@ -30,8 +30,8 @@ type record struct {
 	Value  string          `json:"value,omitempty"`
 }
 
-// noted writes the note of a knob that Tenon is about to write.
-func (c *Knobs) noted(k node.Knob, before, value node.Value) {
+// writeNote writes the note of a knob that Tenon is about to write.
+func (c *Knobs) writeNote(k node.Knob, before, value node.Value) {
 	if k.ControlGroup != "" || c.unnoted.Load() {
 		return
 	}
@@ -79,7 +79,7 @@ func (c *Knobs) Forget(k node.Knob) error {
 }
 
 // Forget does the same as Knobs.Forget, for any number of knobs of any kind.
-func (c Many) Forget(knobs []node.Knob) error {
+func (c ManyKnobs) Forget(knobs []node.Knob) error {
 	var errs []error
 	for _, k := range knobs {
 		errs = append(errs, unnote(c.Knobs, k))
@@ -98,9 +98,9 @@ func unnote(c *Knobs, k node.Knob) error {
 	return nil
 }
 
-// Lost returns changes that are in the notes at the cgroups but not in the
-// given state of the journal. Only notes that belong to this journal count.
-func (c *Knobs) Lost(known journal.State, paths []string) (journal.State, error) {
+// LostChanges returns changes that are in the notes at the cgroups but not in
+// the given state of the journal. Only notes that belong to this journal count.
+func (c *Knobs) LostChanges(known journal.State, paths []string) (journal.State, error) {
 	lost := journal.State{Touches: map[node.Knob]journal.Touch{}, Groups: map[node.CgroupPath]journal.Session{}}
 	dir := c.noteDir()
 	var errs []error
@@ -158,7 +158,7 @@ func (c *Knobs) recover() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	lost, err := c.Lost(state, paths)
+	lost, err := c.LostChanges(state, paths)
 	errs := []error{err}
 	for k, t := range lost.Touches {
 		if t.By != c.o.Journal.Session() && process.Alive(c.o.FS, journal.Process{PID: t.By.PID, Start: t.By.Start}) {
@@ -167,7 +167,7 @@ func (c *Knobs) recover() (int, error) {
 		errs = append(errs, c.enter(k, t.Inode, t.Before, t.Written))
 	}
 	for p := range lost.Groups {
-		errs = append(errs, c.o.Journal.Made(p))
+		errs = append(errs, c.o.Journal.RecordGroup(p))
 	}
 	return len(lost.Touches) + len(lost.Groups), errors.Join(errs...)
 }

@@ -15,7 +15,7 @@ import (
 // the same. Rebase is for knobs that another component derives from a user's
 // settings, as the kubelet does for pods. It writes only the journal.
 func (c *Knobs) Rebase(change func(k node.Knob, before node.Value) node.Value) error {
-	touches, err := c.Own()
+	touches, err := c.ReleasableKnobs()
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (c *Knobs) Rebase(change func(k node.Knob, before node.Value) node.Value) e
 	for k, t := range touches {
 		if next := change(k, t.Before); next != nil && next != t.Before {
 			if t.Written != nil {
-				c.noted(k, next, t.Written)
+				c.writeNote(k, next, t.Written)
 			}
 			errs = append(errs, c.o.Journal.Rebase(k, next))
 		}
@@ -31,10 +31,11 @@ func (c *Knobs) Rebase(change func(k node.Knob, before node.Value) node.Value) e
 	return errors.Join(errs...)
 }
 
-// Own returns the journaled knobs that this process may release. Knobs of other
-// living Tenon processes are not among them. The caller must not change the
-// map. While the journal does not change, each call returns the same map.
-func (c *Knobs) Own() (map[node.Knob]journal.Touch, error) {
+// ReleasableKnobs returns the journaled knobs that this process may release.
+// Knobs of other living Tenon processes are not among them. The caller must not
+// change the map. While the journal does not change, each call returns the same
+// map.
+func (c *Knobs) ReleasableKnobs() (map[node.Knob]journal.Touch, error) {
 	// Read the counter first. If the journal changes after this, the next call
 	// reads it again.
 	changes, err := c.o.Journal.Changes()
@@ -73,8 +74,8 @@ func (c *Knobs) Own() (map[node.Knob]journal.Touch, error) {
 	return state.Touches, nil
 }
 
-// owned is the last result of Own, and the number of changes that the journal
-// had before that.
+// owned is the last result of ReleasableKnobs, and the number of changes that
+// the journal had before that.
 type owned struct {
 	at      uint64
 	touches map[node.Knob]journal.Touch
@@ -86,7 +87,7 @@ type owned struct {
 // that, it adds changes to the journal that are only in the notes at the
 // cgroups. It returns how many knobs and cgroups these are.
 func (c *Knobs) Adopt() (recovered int, err error) {
-	touches, err := c.Own()
+	touches, err := c.ReleasableKnobs()
 	touches = maps.Clone(touches)
 	if err == nil && c.o.Tree != nil {
 		err = c.Follow(touches, c.o.Tree.Paths)

@@ -19,21 +19,21 @@ type Bench struct {
 	ctx    context.Context
 	kernel node.Kernel
 	all    unit.CPUSet
-	// at is the cgroup for the fact. It exists before the check begins.
-	at     node.CgroupPath
+	// cgroup is the cgroup for the fact. It exists before the check begins.
+	cgroup node.CgroupPath
 	groups []node.CgroupPath
 	pids   []int
 }
 
-// On checks the fact on n. It uses the new cgroup "root/fact".
-func (f Fact) On(ctx context.Context, n Node, root node.CgroupPath) (err error) {
+// Verify checks the fact on n. It uses the new cgroup "root/fact".
+func (f Fact) Verify(ctx context.Context, n Node, root node.CgroupPath) (err error) {
 	s, err := n.Snapshot(ctx)
 	if err != nil {
 		return fmt.Errorf("read the node: %w", err)
 	}
-	b := &Bench{Node: n, ctx: ctx, kernel: s.Knobs.Kernel, all: s.Topology.All(), at: root.Join("fact")}
+	b := &Bench{Node: n, ctx: ctx, kernel: s.Knobs.Kernel, all: s.Topology.All(), cgroup: root.Join("fact")}
 	defer func() { err = errors.Join(err, b.clean(root)) }()
-	if err := b.group(b.at); err != nil {
+	if err := b.group(b.cgroup); err != nil {
 		return err
 	}
 	return f.Check(b)
@@ -64,7 +64,7 @@ func (b *Bench) group(p node.CgroupPath) error {
 
 // child creates a cgroup below the cgroup of the fact.
 func (b *Bench) child(name string) (node.CgroupPath, error) {
-	p := b.at.Join(name)
+	p := b.cgroup.Join(name)
 	return p, b.group(p)
 }
 
@@ -97,9 +97,9 @@ func (b *Bench) set(p node.CgroupPath, filesAndTexts ...string) error {
 	return nil
 }
 
-// refused checks that the kernel refuses each text with one of the wanted
+// mustRefuse checks that the kernel refuses each text with one of the wanted
 // errors. If the file can be read, its content must stay the same.
-func (b *Bench) refused(p node.CgroupPath, file string, texts []string, want ...error) error {
+func (b *Bench) mustRefuse(p node.CgroupPath, file string, texts []string, want ...error) error {
 	for _, text := range texts {
 		before, readable := b.ReadFile(p, file)
 		if err := mustFail(b.WriteFile(p, file, text), want...); err != nil {
@@ -157,7 +157,7 @@ func names(errs []error) string {
 // manage adds p to the snapshots. The returned function removes it.
 func (b *Bench) manage(p node.CgroupPath) func() {
 	id := node.WorkloadID(p)
-	b.Manage(node.Workload{ID: id, Class: node.BE, Cgroup: p, ContentionRoot: b.at})
+	b.Manage(node.Workload{ID: id, Class: node.BE, Cgroup: p, ContentionRoot: b.cgroup})
 	return func() { b.Forget(id) }
 }
 
@@ -175,8 +175,8 @@ func (b *Bench) want(wants ...plan.Want) error {
 	return nil
 }
 
-// now checks that a snapshot has the given value for a knob.
-func (b *Bench) now(k node.Knob, want node.Value) error {
+// checkSnapshot checks that a snapshot has the given value for a knob.
+func (b *Bench) checkSnapshot(k node.Knob, want node.Value) error {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {
 		return err

@@ -99,7 +99,7 @@ func Run(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	}
 	for _, f := range Facts(s.Knobs.Kernel.CgroupVersion) {
 		t.Run(f.Name, func(t *testing.T) {
-			if f.Needs != "" && !s.Capabilities.Can(f.Needs) {
+			if f.Needs != "" && !s.Capabilities.Has(f.Needs) {
 				// A machine may lack a capability. Under TENON_TEST_STRICT, however, it
 				// must be known whether the machine has the capability.
 				if s.Capabilities[f.Needs].Verdict != node.No && os.Getenv("TENON_TEST_STRICT") != "" {
@@ -107,7 +107,7 @@ func Run(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 				}
 				t.Skipf("this node has no %s: %s", f.Needs, s.Capabilities[f.Needs].Why)
 			}
-			err := f.On(t.Context(), n, root)
+			err := f.Verify(t.Context(), n, root)
 			if errors.Is(err, errNewer) {
 				t.Skip(err)
 			}

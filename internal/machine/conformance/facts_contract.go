@@ -39,10 +39,10 @@ func release(k node.Knob) plan.Want {
 	return plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerConformance, Reason: "fact"}
 }
 
-// odd returns values that differ from every default. If a kernel rounds a knob
-// at all, it rounds this value.
-func (b *Bench) odd() map[node.File]node.Value {
-	first, _, _ := b.two()
+// oddValues returns values that differ from every default. If a kernel rounds a
+// knob at all, it rounds this value.
+func (b *Bench) oddValues() map[node.File]node.Value {
+	first, _, _ := b.firstTwoCPUs()
 	cpu, _ := unit.ParseCPUSet(first)
 	memory := node.Memory{High: unit.MaxBytes, Max: 64<<20 + 1234}
 	if b.kernel.CgroupVersion == 2 {
@@ -58,13 +58,13 @@ func (b *Bench) odd() map[node.File]node.Value {
 }
 
 func appliedShowsRounded(b *Bench) error {
-	defer b.manage(b.at)()
-	odd := b.odd()
+	defer b.manage(b.cgroup)()
+	odd := b.oddValues()
 	for _, f := range slices.Sorted(maps.Keys(odd)) {
-		if err := b.want(set(b.at, f, odd[f])); err != nil {
+		if err := b.want(set(b.cgroup, f, odd[f])); err != nil {
 			return err
 		}
-		if err := b.now(node.Knob{Cgroup: b.at, File: f}, odd[f].Rounded(b.kernel)); err != nil {
+		if err := b.checkSnapshot(node.Knob{Cgroup: b.cgroup, File: f}, odd[f].Round(b.kernel)); err != nil {
 			return err
 		}
 	}
@@ -73,7 +73,7 @@ func appliedShowsRounded(b *Bench) error {
 		return err
 	}
 	for f, v := range odd {
-		if steps := plan.Diff(s.Knobs, []plan.Want{set(b.at, f, v)}); len(steps) != 0 {
+		if steps := plan.Diff(s.Knobs, []plan.Want{set(b.cgroup, f, v)}); len(steps) != 0 {
 			return fmt.Errorf("the same value, applied again, makes a step: %v", steps)
 		}
 	}
@@ -90,7 +90,7 @@ func releaseGivesTasksAllCPUs(b *Bench) error {
 		return err
 	}
 	k := node.Knob{Cgroup: child, File: node.FileCPUs}
-	first, _, err := b.two()
+	first, _, err := b.firstTwoCPUs()
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func releaseGivesTasksAllCPUs(b *Bench) error {
 		return err
 	}
 	file := b.pick("cpuset.cpus", "cpuset.cpus.effective")
-	all, err := b.ReadFile(b.at, file)
+	all, err := b.ReadFile(b.cgroup, file)
 	if err != nil {
 		return err
 	}
@@ -120,17 +120,17 @@ func releaseGivesTasksAllCPUs(b *Bench) error {
 }
 
 func releaseRestores(b *Bench) error {
-	defer b.manage(b.at)()
-	odd := b.odd()
+	defer b.manage(b.cgroup)()
+	odd := b.oddValues()
 	before, err := b.Snapshot(b.ctx)
 	if err != nil {
 		return err
 	}
 	var releases []plan.Want
 	for _, f := range slices.Sorted(maps.Keys(odd)) {
-		k := node.Knob{Cgroup: b.at, File: f}
+		k := node.Knob{Cgroup: b.cgroup, File: f}
 		releases = append(releases, release(k))
-		if err := b.want(set(b.at, f, odd[f])); err != nil {
+		if err := b.want(set(b.cgroup, f, odd[f])); err != nil {
 			return err
 		}
 		s, err := b.Snapshot(b.ctx)
@@ -141,7 +141,7 @@ func releaseRestores(b *Bench) error {
 			return fmt.Errorf("in the snapshot, %v had the value %v before Tenon, want %v", k, got, before.Knobs.Now[k])
 		}
 	}
-	if err := b.want(set(b.at, node.FilePIDs, node.PIDs{Max: 99})); err != nil { // a second write does not change the value from before
+	if err := b.want(set(b.cgroup, node.FilePIDs, node.PIDs{Max: 99})); err != nil { // a second write does not change the value from before
 		return err
 	}
 	if err := b.want(releases...); err != nil {
@@ -152,7 +152,7 @@ func releaseRestores(b *Bench) error {
 		return err
 	}
 	for f := range odd {
-		k := node.Knob{Cgroup: b.at, File: f}
+		k := node.Knob{Cgroup: b.cgroup, File: f}
 		if got, want := after.Knobs.Now[k], before.Knobs.Now[k]; got != want {
 			return fmt.Errorf("released %v is %v, was %v", k, got, want)
 		}
@@ -164,20 +164,20 @@ func releaseRestores(b *Bench) error {
 }
 
 func oddWeightSurvivesIdle(b *Bench) error {
-	defer b.manage(b.at)()
-	k := node.Knob{Cgroup: b.at, File: node.FileCPUWeight}
-	odd, idle := b.odd()[node.FileCPUWeight], node.CPUWeight{Idle: true}
+	defer b.manage(b.cgroup)()
+	k := node.Knob{Cgroup: b.cgroup, File: node.FileCPUWeight}
+	odd, idle := b.oddValues()[node.FileCPUWeight], node.CPUWeight{Idle: true}
 	return firstOf(
-		func() error { return b.set(b.at, b.pick("cpu.shares", "cpu.weight"), b.pick("333", "33")) },
-		func() error { return b.want(set(b.at, k.File, idle)) },
-		func() error { return b.now(k, idle) },
+		func() error { return b.set(b.cgroup, b.pick("cpu.shares", "cpu.weight"), b.pick("333", "33")) },
+		func() error { return b.want(set(b.cgroup, k.File, idle)) },
+		func() error { return b.checkSnapshot(k, idle) },
 		func() error { return b.want(release(k)) },
-		func() error { return b.now(k, odd.Rounded(b.kernel)) },
+		func() error { return b.checkSnapshot(k, odd.Round(b.kernel)) },
 		// A weight can be set while the group is still idle.
-		func() error { return b.want(set(b.at, k.File, idle)) },
-		func() error { return b.want(set(b.at, k.File, node.CPUWeight{Weight: unit.WeightOf(7)})) },
+		func() error { return b.want(set(b.cgroup, k.File, idle)) },
+		func() error { return b.want(set(b.cgroup, k.File, node.CPUWeight{Weight: unit.WeightOf(7)})) },
 		func() error {
-			return b.now(k, node.CPUWeight{Weight: unit.WeightOf(7)}.Rounded(b.kernel))
+			return b.checkSnapshot(k, node.CPUWeight{Weight: unit.WeightOf(7)}.Round(b.kernel))
 		},
 	)
 }
@@ -186,7 +186,7 @@ func oddWeightSurvivesIdle(b *Bench) error {
 // one plan, and widens them in another. The kernel must accept the steps in the
 // order of the plan.
 func planMovesTree(b *Bench) error {
-	first, second, err := b.two()
+	first, second, err := b.firstTwoCPUs()
 	if err != nil {
 		return err
 	}
@@ -199,22 +199,26 @@ func planMovesTree(b *Bench) error {
 	two, _ := unit.ParseCPUSet(first + "," + second)
 	tree := func(parent, inner unit.MilliCPU, cpus unit.CPUSet) []plan.Want {
 		return []plan.Want{
-			set(b.at, node.FileCPUMax, node.Limit(parent)), set(child, node.FileCPUMax, node.Limit(inner)),
-			set(b.at, node.FileCPUs, node.CPUs{Set: cpus}), set(child, node.FileCPUs, node.CPUs{Set: cpus}),
+			set(b.cgroup, node.FileCPUMax, node.Limit(parent)), set(child, node.FileCPUMax, node.Limit(inner)),
+			set(b.cgroup, node.FileCPUs, node.CPUs{Set: cpus}), set(child, node.FileCPUs, node.CPUs{Set: cpus}),
 		}
 	}
 	return firstOf(
 		func() error { return b.want(tree(1500, 1000, two)...) },
 		func() error { return b.want(tree(300, 200, one)...) },
 		func() error { return b.want(tree(1800, 1700, two)...) },
-		func() error { return b.now(node.Knob{Cgroup: child, File: node.FileCPUMax}, node.Limit(1700)) },
-		func() error { return b.now(node.Knob{Cgroup: child, File: node.FileCPUs}, node.CPUs{Set: two}) },
+		func() error {
+			return b.checkSnapshot(node.Knob{Cgroup: child, File: node.FileCPUMax}, node.Limit(1700))
+		},
+		func() error {
+			return b.checkSnapshot(node.Knob{Cgroup: child, File: node.FileCPUs}, node.CPUs{Set: two})
+		},
 	)
 }
 
 func coupledCPUMax(b *Bench) error {
-	defer b.manage(b.at)()
-	k := node.Knob{Cgroup: b.at, File: node.FileCPUMax}
+	defer b.manage(b.cgroup)()
+	k := node.Knob{Cgroup: b.cgroup, File: node.FileCPUMax}
 	ms := time.Millisecond
 	for _, v := range []node.CPUMax{
 		{Quota: 80 * ms, Period: 100 * ms, Burst: 80 * ms},
@@ -223,10 +227,10 @@ func coupledCPUMax(b *Bench) error {
 		{Quota: 2 * ms, Period: 4 * ms}, // every file falls
 		{Quota: node.NoQuota, Period: 50 * ms},
 	} {
-		if err := b.want(set(b.at, k.File, v)); err != nil {
+		if err := b.want(set(b.cgroup, k.File, v)); err != nil {
 			return err
 		}
-		if err := b.now(k, v); err != nil {
+		if err := b.checkSnapshot(k, v); err != nil {
 			return err
 		}
 	}
@@ -247,7 +251,7 @@ func snapshotShowsAncestors(b *Bench) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range []node.CgroupPath{grandchild, child, b.at, b.at.Parent()} {
+	for _, p := range []node.CgroupPath{grandchild, child, b.cgroup, b.cgroup.Parent()} {
 		for _, f := range node.Files {
 			if k := (node.Knob{Cgroup: p, File: f}); s.Knobs.Now[k] == nil {
 				return fmt.Errorf("%v is missing in the snapshot", k)
@@ -263,50 +267,50 @@ func snapshotShowsAncestors(b *Bench) error {
 }
 
 func snapshotCountsUse(b *Bench) error {
-	if _, err := b.task(b.at, 4<<20); err != nil {
+	if _, err := b.task(b.cgroup, 4<<20); err != nil {
 		return err
 	}
-	defer b.manage(b.at)()
+	defer b.manage(b.cgroup)()
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {
 		return err
 	}
 	for _, w := range s.Workloads {
-		if w.Cgroup != b.at {
+		if w.Cgroup != b.cgroup {
 			continue
 		}
 		if !w.Usage.CPU.Known() || !w.Usage.Throttled.Known() {
-			return fmt.Errorf("the usage of %s is unknown: %+v", b.at, w.Usage)
+			return fmt.Errorf("the usage of %s is unknown: %+v", b.cgroup, w.Usage)
 		}
 		if m, _ := w.Usage.Memory.Value(); m < 4<<20 {
-			return fmt.Errorf("%s holds 4 MiB and shows %v", b.at, m)
+			return fmt.Errorf("%s holds 4 MiB and shows %v", b.cgroup, m)
 		}
 		return nil
 	}
-	return fmt.Errorf("%s is managed and not in the snapshot", b.at)
+	return fmt.Errorf("%s is managed and not in the snapshot", b.cgroup)
 }
 
 func stepOnGoneGroup(b *Bench) error {
-	if err := b.RemoveGroup(b.at); err != nil {
+	if err := b.RemoveGroup(b.cgroup); err != nil {
 		return err
 	}
-	err := b.Apply(b.ctx, plan.Step{Knob: node.Knob{Cgroup: b.at, File: node.FilePIDs}, To: node.PIDs{Max: 5}})
+	err := b.Apply(b.ctx, plan.Step{Knob: node.Knob{Cgroup: b.cgroup, File: node.FilePIDs}, To: node.PIDs{Max: 5}})
 	if err == nil {
-		return fmt.Errorf("a step on %s, which is gone, was accepted", b.at)
+		return fmt.Errorf("a step on %s, which is gone, was accepted", b.cgroup)
 	}
 	return nil
 }
 
 func refusedValueIsNoChange(b *Bench) error {
-	defer b.manage(b.at)()
-	k := node.Knob{Cgroup: b.at, File: node.FileCPUMax}
+	defer b.manage(b.cgroup)()
+	k := node.Knob{Cgroup: b.cgroup, File: node.FileCPUMax}
 	start := node.CPUMax{Quota: 30 * time.Millisecond, Period: 100 * time.Millisecond}
-	if err := b.want(set(b.at, k.File, start)); err != nil {
+	if err := b.want(set(b.cgroup, k.File, start)); err != nil {
 		return err
 	}
 	bad := node.CPUMax{Quota: 40 * time.Millisecond, Period: 2 * time.Second}
 	if err := mustFail(b.Apply(b.ctx, plan.Step{Knob: k, From: start, To: bad}), syscall.EINVAL); err != nil {
 		return fmt.Errorf("apply %v: %w", bad, err)
 	}
-	return b.now(k, start)
+	return b.checkSnapshot(k, start)
 }

@@ -3,7 +3,7 @@ package conformance
 import "syscall"
 
 func weightFacts() []Fact {
-	idle := func(b *Bench, text string) error { return b.set(b.at, "cpu.idle", text) }
+	idle := func(b *Bench, text string) error { return b.set(b.cgroup, "cpu.idle", text) }
 	return []Fact{
 		{
 			Name: "the weight of an idle group cannot be written", Needs: "cpu.idle",
@@ -11,7 +11,7 @@ func weightFacts() []Fact {
 				return firstOf(
 					func() error { return idle(b, "1") },
 					func() error {
-						return b.refused(b.at, b.pick("cpu.shares", "cpu.weight"), []string{"50"}, syscall.EINVAL)
+						return b.mustRefuse(b.cgroup, b.pick("cpu.shares", "cpu.weight"), []string{"50"}, syscall.EINVAL)
 					},
 				)
 			},
@@ -20,10 +20,10 @@ func weightFacts() []Fact {
 			Name: "clearing idle resets the weight", Needs: "cpu.idle",
 			Check: func(b *Bench) error {
 				return firstOf(
-					func() error { return b.set(b.at, b.pick("cpu.shares", "cpu.weight"), "333") },
+					func() error { return b.set(b.cgroup, b.pick("cpu.shares", "cpu.weight"), "333") },
 					func() error { return idle(b, "1") },
 					func() error { return idle(b, "0") },
-					func() error { return b.shows(b.at, b.pick("cpu.shares", "cpu.weight"), b.pick("1024", "100")) },
+					func() error { return b.shows(b.cgroup, b.pick("cpu.shares", "cpu.weight"), b.pick("1024", "100")) },
 				)
 			},
 		},
@@ -34,35 +34,35 @@ func weightFacts() []Fact {
 					return err
 				}
 				if b.kernel.CgroupVersion == 1 {
-					return b.shows(b.at, "cpu.shares", "3")
+					return b.shows(b.cgroup, "cpu.shares", "3")
 				}
 				// The weight 3/1024 is rounded to 0. Newer kernels raise it to 1.
-				if b.shows(b.at, "cpu.weight", "0") == nil {
+				if b.shows(b.cgroup, "cpu.weight", "0") == nil {
 					return nil
 				}
-				return b.shows(b.at, "cpu.weight", "1")
+				return b.shows(b.cgroup, "cpu.weight", "1")
 			},
 		},
 		{
 			Name: "idle is 0 or 1", Needs: "cpu.idle",
 			Check: func(b *Bench) error {
-				return b.refused(b.at, "cpu.idle", []string{"2", "-1"}, syscall.EINVAL)
+				return b.mustRefuse(b.cgroup, "cpu.idle", []string{"2", "-1"}, syscall.EINVAL)
 			},
 		},
 		{
 			Name: "shares are clamped to 2 and 262144", Version: 1,
 			Check: func(b *Bench) error {
 				return firstOf(
-					func() error { return b.becomes(b.at, "cpu.shares", "0", "2") },
-					func() error { return b.becomes(b.at, "cpu.shares", "1", "2") },
-					func() error { return b.becomes(b.at, "cpu.shares", "262145", "262144") },
+					func() error { return b.becomes(b.cgroup, "cpu.shares", "0", "2") },
+					func() error { return b.becomes(b.cgroup, "cpu.shares", "1", "2") },
+					func() error { return b.becomes(b.cgroup, "cpu.shares", "262145", "262144") },
 				)
 			},
 		},
 		{
 			Name: "a weight outside 1 to 10000 is refused", Version: 2,
 			Check: func(b *Bench) error {
-				return b.refused(b.at, "cpu.weight", []string{"0", "10001"}, syscall.ERANGE)
+				return b.mustRefuse(b.cgroup, "cpu.weight", []string{"0", "10001"}, syscall.ERANGE)
 			},
 		},
 		{
@@ -70,8 +70,8 @@ func weightFacts() []Fact {
 			Check: func(b *Bench) error {
 				file := b.pick("cpu.shares", "cpu.weight")
 				return firstOf(
-					func() error { return b.refused(b.at, file, []string{"-5", "much"}, syscall.EINVAL) },
-					func() error { return b.refused(b.at, "pids.max", []string{"many"}, syscall.EINVAL) },
+					func() error { return b.mustRefuse(b.cgroup, file, []string{"-5", "much"}, syscall.EINVAL) },
+					func() error { return b.mustRefuse(b.cgroup, "pids.max", []string{"many"}, syscall.EINVAL) },
 				)
 			},
 		},
@@ -98,9 +98,9 @@ func maxFacts() []Fact {
 			Check: func(b *Bench) error {
 				return firstOf(
 					func() error {
-						return b.refused(b.at, quotaFile(b), []string{b.pick("999", "999 100000"), b.pick("0", "0 100000")}, syscall.EINVAL)
+						return b.mustRefuse(b.cgroup, quotaFile(b), []string{b.pick("999", "999 100000"), b.pick("0", "0 100000")}, syscall.EINVAL)
 					},
-					func() error { return b.set(b.at, b.quota("1000", "100000")...) },
+					func() error { return b.set(b.cgroup, b.quota("1000", "100000")...) },
 				)
 			},
 		},
@@ -110,10 +110,10 @@ func maxFacts() []Fact {
 				file := b.pick("cpu.cfs_period_us", "cpu.max")
 				return firstOf(
 					func() error {
-						return b.refused(b.at, file, []string{b.pick("999", "max 999"), b.pick("1000001", "max 1000001")}, syscall.EINVAL)
+						return b.mustRefuse(b.cgroup, file, []string{b.pick("999", "max 999"), b.pick("1000001", "max 1000001")}, syscall.EINVAL)
 					},
-					func() error { return b.set(b.at, b.quota("-1", "1000000")...) },
-					func() error { return b.set(b.at, b.quota("-1", "1000")...) },
+					func() error { return b.set(b.cgroup, b.quota("-1", "1000000")...) },
+					func() error { return b.set(b.cgroup, b.quota("-1", "1000")...) },
 				)
 			},
 		},
@@ -121,9 +121,9 @@ func maxFacts() []Fact {
 			Name: "a burst above the quota is refused", Needs: "cpu.max.burst",
 			Check: func(b *Bench) error {
 				return firstOf(
-					func() error { return b.set(b.at, b.quota("50000", "100000")...) },
-					func() error { return b.refused(b.at, burstFile(b), []string{"50001"}, syscall.EINVAL) },
-					func() error { return b.becomes(b.at, burstFile(b), "50000", "50000") },
+					func() error { return b.set(b.cgroup, b.quota("50000", "100000")...) },
+					func() error { return b.mustRefuse(b.cgroup, burstFile(b), []string{"50001"}, syscall.EINVAL) },
+					func() error { return b.becomes(b.cgroup, burstFile(b), "50000", "50000") },
 				)
 			},
 		},
@@ -131,25 +131,25 @@ func maxFacts() []Fact {
 			Name: "a quota below the burst is refused", Needs: "cpu.max.burst",
 			Check: func(b *Bench) error {
 				return firstOf(
-					func() error { return b.set(b.at, b.quota("50000", "100000")...) },
-					func() error { return b.set(b.at, burstFile(b), "50000") },
+					func() error { return b.set(b.cgroup, b.quota("50000", "100000")...) },
+					func() error { return b.set(b.cgroup, burstFile(b), "50000") },
 					func() error {
-						return b.refused(b.at, quotaFile(b), []string{b.pick("40000", "40000 100000")}, syscall.EINVAL)
+						return b.mustRefuse(b.cgroup, quotaFile(b), []string{b.pick("40000", "40000 100000")}, syscall.EINVAL)
 					},
 				)
 			},
 		},
 		{
 			Name: "a negative quota is no quota", Version: 1,
-			Check: func(b *Bench) error { return b.becomes(b.at, "cpu.cfs_quota_us", "-7", "-1") },
+			Check: func(b *Bench) error { return b.becomes(b.cgroup, "cpu.cfs_quota_us", "-7", "-1") },
 		},
 		{
 			Name: "a quota without a period keeps the period", Version: 2,
 			Check: func(b *Bench) error {
 				return firstOf(
-					func() error { return b.set(b.at, "cpu.max", "50000 200000") },
-					func() error { return b.becomes(b.at, "cpu.max", "60000", "60000 200000") },
-					func() error { return b.becomes(b.at, "cpu.max", "max", "max 200000") },
+					func() error { return b.set(b.cgroup, "cpu.max", "50000 200000") },
+					func() error { return b.becomes(b.cgroup, "cpu.max", "60000", "60000 200000") },
+					func() error { return b.becomes(b.cgroup, "cpu.max", "max", "max 200000") },
 				)
 			},
 		},
@@ -158,14 +158,14 @@ func maxFacts() []Fact {
 			Check: func(b *Bench) error {
 				return b.quotaOver(func(child func() error) error {
 					return firstOf(
-						func() error { return b.set(b.at, "cpu.cfs_quota_us", "50000") },
+						func() error { return b.set(b.cgroup, "cpu.cfs_quota_us", "50000") },
 						child,
 						func() error {
-							return b.refused(b.at.Join("child"), "cpu.cfs_quota_us", []string{"60000"}, syscall.EINVAL)
+							return b.mustRefuse(b.cgroup.Join("child"), "cpu.cfs_quota_us", []string{"60000"}, syscall.EINVAL)
 						},
 						// The kernel compares quotas by their ratio to the period.
 						func() error {
-							return b.set(b.at.Join("child"), "cpu.cfs_period_us", "200000", "cpu.cfs_quota_us", "100000")
+							return b.set(b.cgroup.Join("child"), "cpu.cfs_period_us", "200000", "cpu.cfs_quota_us", "100000")
 						},
 					)
 				})
@@ -177,8 +177,8 @@ func maxFacts() []Fact {
 				return b.quotaOver(func(child func() error) error {
 					return firstOf(
 						child,
-						func() error { return b.set(b.at.Join("child"), "cpu.cfs_quota_us", "50000") },
-						func() error { return b.refused(b.at, "cpu.cfs_quota_us", []string{"40000"}, syscall.EINVAL) },
+						func() error { return b.set(b.cgroup.Join("child"), "cpu.cfs_quota_us", "50000") },
+						func() error { return b.mustRefuse(b.cgroup, "cpu.cfs_quota_us", []string{"40000"}, syscall.EINVAL) },
 					)
 				})
 			},
@@ -188,10 +188,10 @@ func maxFacts() []Fact {
 			Check: func(b *Bench) error {
 				return b.quotaOver(func(child func() error) error {
 					return firstOf(
-						func() error { return b.set(b.at, "cpu.max", "50000 100000") },
+						func() error { return b.set(b.cgroup, "cpu.max", "50000 100000") },
 						child,
-						func() error { return b.becomes(b.at.Join("child"), "cpu.max", "60000 100000", "60000 100000") },
-						func() error { return b.becomes(b.at, "cpu.max", "20000 100000", "20000 100000") },
+						func() error { return b.becomes(b.cgroup.Join("child"), "cpu.max", "60000 100000", "60000 100000") },
+						func() error { return b.becomes(b.cgroup, "cpu.max", "20000 100000", "20000 100000") },
 					)
 				})
 			},
@@ -201,17 +201,19 @@ func maxFacts() []Fact {
 			Check: func(b *Bench) error {
 				if b.kernel.CgroupVersion == 1 { // the files exist, but refuse every write
 					return firstOf(
-						func() error { return b.refused("", "cpu.shares", []string{"500"}, syscall.EINVAL) },
-						func() error { return b.refused("", "cpu.cfs_quota_us", []string{"100000"}, syscall.EINVAL) },
-						func() error { return b.refused("", "memory.limit_in_bytes", []string{"100000000000"}, syscall.EINVAL) },
-						func() error { return b.refused("", "pids.max", []string{"max"}, syscall.ENOENT) },
+						func() error { return b.mustRefuse("", "cpu.shares", []string{"500"}, syscall.EINVAL) },
+						func() error { return b.mustRefuse("", "cpu.cfs_quota_us", []string{"100000"}, syscall.EINVAL) },
+						func() error {
+							return b.mustRefuse("", "memory.limit_in_bytes", []string{"100000000000"}, syscall.EINVAL)
+						},
+						func() error { return b.mustRefuse("", "pids.max", []string{"max"}, syscall.ENOENT) },
 					)
 				}
 				return firstOf(
-					func() error { return b.refused("", "cpu.weight", []string{"100"}, syscall.ENOENT) },
-					func() error { return b.refused("", "cpu.max", []string{"max"}, syscall.ENOENT) },
-					func() error { return b.refused("", "memory.max", []string{"max"}, syscall.ENOENT) },
-					func() error { return b.refused("", "pids.max", []string{"max"}, syscall.ENOENT) },
+					func() error { return b.mustRefuse("", "cpu.weight", []string{"100"}, syscall.ENOENT) },
+					func() error { return b.mustRefuse("", "cpu.max", []string{"max"}, syscall.ENOENT) },
+					func() error { return b.mustRefuse("", "memory.max", []string{"max"}, syscall.ENOENT) },
+					func() error { return b.mustRefuse("", "pids.max", []string{"max"}, syscall.ENOENT) },
 				)
 			},
 		},

@@ -10,11 +10,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// nothing is the text that empties a cpuset. Writing 0 bytes would have no effect.
-const nothing = "\n"
+// emptyText is the text that empties a cpuset. Writing 0 bytes would have no
+// effect.
+const emptyText = "\n"
 
-// two (the method) returns the first and the second online CPU.
-func (b *Bench) two() (first, second string, err error) {
+// firstTwoCPUs returns the first and the second online CPU.
+func (b *Bench) firstTwoCPUs() (first, second string, err error) {
 	var cpus []string
 	for c := range b.all.All() {
 		cpus = append(cpus, strconv.Itoa(int(c)))
@@ -25,13 +26,14 @@ func (b *Bench) two() (first, second string, err error) {
 	return cpus[0], cpus[1], nil
 }
 
-// nested calls a function (check) with a child of the fact's cgroup. The child has two CPUs.
-func (b *Bench) nested(check func(child node.CgroupPath, first, second string) error) error {
-	first, second, err := b.two()
+// withChild calls a function (check) with a child of the fact's cgroup. The
+// child has two CPUs.
+func (b *Bench) withChild(check func(child node.CgroupPath, first, second string) error) error {
+	first, second, err := b.firstTwoCPUs()
 	if err != nil {
 		return err
 	}
-	if err := b.set(b.at, "cpuset.cpus", first+","+second); err != nil {
+	if err := b.set(b.cgroup, "cpuset.cpus", first+","+second); err != nil {
 		return err
 	}
 	child, err := b.child("child")
@@ -54,40 +56,40 @@ func cpusetFacts() []Fact {
 		{
 			Name: "a CPU that does not exist is refused",
 			Check: func(b *Bench) error {
-				return b.refused(b.at, "cpuset.cpus", []string{strconv.Itoa(unit.MaxCPUs - 1)}, syscall.ERANGE, syscall.EINVAL)
+				return b.mustRefuse(b.cgroup, "cpuset.cpus", []string{strconv.Itoa(unit.MaxCPUs - 1)}, syscall.ERANGE, syscall.EINVAL)
 			},
 		},
 		{
 			Name: "a text that is not a CPU list is refused",
 			Check: func(b *Bench) error {
-				return b.refused(b.at, "cpuset.cpus", []string{"most", "1-0"}, syscall.EINVAL)
+				return b.mustRefuse(b.cgroup, "cpuset.cpus", []string{"most", "1-0"}, syscall.EINVAL)
 			},
 		},
 		{
 			Name: "a CPU list reads back in its shortest form",
 			Check: func(b *Bench) error {
-				first, second, err := b.two()
+				first, second, err := b.firstTwoCPUs()
 				if err != nil {
 					return err
 				}
-				return b.becomes(b.at, "cpuset.cpus", second+","+first+","+first, both(first, second))
+				return b.becomes(b.cgroup, "cpuset.cpus", second+","+first+","+first, both(first, second))
 			},
 		},
 		{
 			Name: "a memory node that does not exist is refused",
 			Check: func(b *Bench) error {
-				return b.refused(b.at, "cpuset.mems", []string{"63"}, syscall.EINVAL, syscall.ERANGE)
+				return b.mustRefuse(b.cgroup, "cpuset.mems", []string{"63"}, syscall.EINVAL, syscall.ERANGE)
 			},
 		},
 		{
 			Name: "a child's CPUs outside its parent's are refused", Version: 1,
 			Check: func(b *Bench) error {
-				return b.nested(func(child node.CgroupPath, first, second string) error {
+				return b.withChild(func(child node.CgroupPath, first, second string) error {
 					return firstOf(
 						func() error { return b.set(child, "cpuset.cpus", first) },
-						func() error { return b.set(b.at, "cpuset.cpus", first) },
+						func() error { return b.set(b.cgroup, "cpuset.cpus", first) },
 						func() error {
-							return b.refused(child, "cpuset.cpus", []string{second, first + "," + second}, syscall.EACCES)
+							return b.mustRefuse(child, "cpuset.cpus", []string{second, first + "," + second}, syscall.EACCES)
 						},
 					)
 				})
@@ -96,10 +98,10 @@ func cpusetFacts() []Fact {
 		{
 			Name: "a parent cannot lose CPUs that a child has", Version: 1,
 			Check: func(b *Bench) error {
-				return b.nested(func(child node.CgroupPath, first, second string) error {
+				return b.withChild(func(child node.CgroupPath, first, second string) error {
 					return firstOf(
 						func() error { return b.set(child, "cpuset.cpus", first) },
-						func() error { return b.refused(b.at, "cpuset.cpus", []string{second}, syscall.EBUSY) },
+						func() error { return b.mustRefuse(b.cgroup, "cpuset.cpus", []string{second}, syscall.EBUSY) },
 					)
 				})
 			},
@@ -112,8 +114,8 @@ func cpusetFacts() []Fact {
 					return err
 				}
 				return firstOf(
-					func() error { return b.set(b.at, "cpuset.cpus", nothing) },
-					func() error { return attachFails(b, b.at, pid, syscall.ENOSPC) },
+					func() error { return b.set(b.cgroup, "cpuset.cpus", emptyText) },
+					func() error { return attachFails(b, b.cgroup, pid, syscall.ENOSPC) },
 				)
 			},
 		},
@@ -121,7 +123,7 @@ func cpusetFacts() []Fact {
 			Name: "a group with tasks keeps a CPU and a memory node",
 			Check: func(b *Bench) error {
 				return b.withMems(func(child node.CgroupPath, _, memory string) error {
-					first, _, err := b.two()
+					first, _, err := b.firstTwoCPUs()
 					if err != nil {
 						return err
 					}
@@ -141,12 +143,12 @@ func cpusetFacts() []Fact {
 		{
 			Name: "an empty CPU set means the parent's CPUs", Version: 2,
 			Check: func(b *Bench) error {
-				return b.nested(func(child node.CgroupPath, first, second string) error {
+				return b.withChild(func(child node.CgroupPath, first, second string) error {
 					return firstOf(
 						func() error { return b.shows(child, "cpuset.cpus", "") },
 						func() error { return b.shows(child, "cpuset.cpus.effective", both(first, second)) },
 						func() error { return b.becomes(child, "cpuset.cpus", first, first) },
-						func() error { return b.becomes(child, "cpuset.cpus", nothing, "") },
+						func() error { return b.becomes(child, "cpuset.cpus", emptyText, "") },
 						func() error { return b.shows(child, "cpuset.cpus.effective", both(first, second)) },
 					)
 				})
@@ -155,10 +157,10 @@ func cpusetFacts() []Fact {
 		{
 			Name: "the effective CPUs follow the parent", Version: 2,
 			Check: func(b *Bench) error {
-				return b.nested(func(child node.CgroupPath, first, second string) error {
+				return b.withChild(func(child node.CgroupPath, first, second string) error {
 					return firstOf(
 						func() error { return b.set(child, "cpuset.cpus", first+","+second) },
-						func() error { return b.set(b.at, "cpuset.cpus", second) },
+						func() error { return b.set(b.cgroup, "cpuset.cpus", second) },
 						func() error { return b.shows(child, "cpuset.cpus", both(first, second)) },
 						func() error { return b.shows(child, "cpuset.cpus.effective", second) },
 					)
@@ -168,10 +170,10 @@ func cpusetFacts() []Fact {
 		{
 			Name: "a set without CPUs of the parent means the parent's CPUs", Version: 2,
 			Check: func(b *Bench) error {
-				return b.nested(func(child node.CgroupPath, first, second string) error {
+				return b.withChild(func(child node.CgroupPath, first, second string) error {
 					return firstOf(
 						func() error { return b.set(child, "cpuset.cpus", first) },
-						func() error { return b.set(b.at, "cpuset.cpus", second) },
+						func() error { return b.set(b.cgroup, "cpuset.cpus", second) },
 						func() error { return b.shows(child, "cpuset.cpus.effective", second) },
 					)
 				})
@@ -191,10 +193,10 @@ func attachFails(b *Bench, p node.CgroupPath, pid int, want error) error {
 // with tasks become empty. On cgroup v2, kernels from 7.3 on accept an empty
 // set, and use the set of the parent. Then the result is errNewer.
 func (b *Bench) keeps(child node.CgroupPath, file string) error {
-	if b.kernel.CgroupVersion == 1 || b.WriteFile(child, file, nothing) != nil {
-		return b.refused(child, file, []string{nothing}, syscall.ENOSPC)
+	if b.kernel.CgroupVersion == 1 || b.WriteFile(child, file, emptyText) != nil {
+		return b.mustRefuse(child, file, []string{emptyText}, syscall.ENOSPC)
 	}
-	parents, err := b.ReadFile(b.at, file+".effective")
+	parents, err := b.ReadFile(b.cgroup, file+".effective")
 	if err != nil {
 		return err
 	}

@@ -21,11 +21,11 @@ func divisionFacts() []ControlFact {
 	}
 }
 
-// be is the control group of best-effort work.
-const be = string(node.BE)
+// beGroup is the control group of best-effort work.
+const beGroup = string(node.BE)
 
 func inControl(f node.File, v node.Value) plan.Want {
-	return plan.Want{Intent: plan.Set, Knob: node.Knob{ControlGroup: be, File: f}, Value: v, Owner: plan.OwnerConformance, Reason: "fact", BE: true}
+	return plan.Want{Intent: plan.Set, Knob: node.Knob{ControlGroup: beGroup, File: f}, Value: v, Owner: plan.OwnerConformance, Reason: "fact", BE: true}
 }
 
 // oneWay returns, for each cache, the smallest mask that all machines accept.
@@ -37,8 +37,8 @@ func (b *ControlGroupBench) oneWay() node.L3 {
 	return node.L3Of(by)
 }
 
-// some (the method) returns a knob that this machine has, with a value for it.
-func (b *ControlGroupBench) some() (node.File, node.Value) {
+// anyKnob returns a knob that this machine has, with a value for it.
+func (b *ControlGroupBench) anyKnob() (node.File, node.Value) {
 	if len(b.s.Resctrl.L3.Domains) > 0 {
 		return node.FileL3, b.oneWay()
 	}
@@ -50,15 +50,15 @@ func (b *ControlGroupBench) some() (node.File, node.Value) {
 }
 
 func (b *ControlGroupBench) give(f node.File) error {
-	return b.want(release(node.Knob{ControlGroup: be, File: f}))
+	return b.want(release(node.Knob{ControlGroup: beGroup, File: f}))
 }
 
 func partOfCacheShows(b *ControlGroupBench) error {
 	v := b.oneWay()
 	return firstOf(
 		func() error { return b.want(inControl(node.FileL3, v)) },
-		func() error { return b.now(node.Knob{ControlGroup: be, File: node.FileL3}, v) },
-		func() error { return b.reads(be, b.l3(), v.Schema) },
+		func() error { return b.checkSnapshot(node.Knob{ControlGroup: beGroup, File: node.FileL3}, v) },
+		func() error { return b.reads(beGroup, b.l3(), v.Schema) },
 		func() error { return b.give(node.FileL3) },
 	)
 }
@@ -70,26 +70,26 @@ func partOfBandwidthShows(b *ControlGroupBench) error {
 		by[id] = max(rule.Least, 1) + rule.Step/2
 	}
 	v := node.MBOf(by)
-	want := v.Rounded(b.s.Knobs.Kernel)
+	want := v.Round(b.s.Knobs.Kernel)
 	return firstOf(
 		func() error { return b.want(inControl(node.FileMB, v)) },
-		func() error { return b.now(node.Knob{ControlGroup: be, File: node.FileMB}, want) },
-		func() error { return b.reads(be, "MB", want.String()) },
+		func() error { return b.checkSnapshot(node.Knob{ControlGroup: beGroup, File: node.FileMB}, want) },
+		func() error { return b.reads(beGroup, "MB", want.String()) },
 		func() error { return b.give(node.FileMB) },
 	)
 }
 
 func groupGoesWithLastKnob(b *ControlGroupBench) error {
-	f, v := b.some()
+	f, v := b.anyKnob()
 	return firstOf(
 		func() error { return b.want(inControl(f, v)) },
 		func() error { return b.give(f) },
 		func() error {
-			if _, err := b.ReadControl(be, "schemata"); err == nil {
+			if _, err := b.ReadControl(beGroup, "schemata"); err == nil {
 				return fmt.Errorf("the control group is still there")
 			}
 			s, err := b.Snapshot(b.ctx)
-			if before := s.Knobs.Before[node.Knob{ControlGroup: be, File: f}]; err == nil && before != nil {
+			if before := s.Knobs.Before[node.Knob{ControlGroup: beGroup, File: f}]; err == nil && before != nil {
 				err = fmt.Errorf("its knob still has the journaled value %v", before)
 			}
 			return err
@@ -103,54 +103,54 @@ func tasksJoinAndLeave(b *ControlGroupBench) error {
 		return err
 	}
 	defer forget()
-	f, v := b.some()
-	member := node.Knob{Cgroup: b.at, File: node.FileControlGroup}
+	f, v := b.anyKnob()
+	member := node.Knob{Cgroup: b.cgroup, File: node.FileControlGroup}
 	return firstOf(
-		func() error { return b.now(member, node.ControlGroupsOf(node.DefaultControlGroup)) },
+		func() error { return b.checkSnapshot(member, node.ControlGroupsOf(node.DefaultControlGroup)) },
 		func() error {
-			return b.want(inControl(f, v), set(b.at, node.FileControlGroup, node.ControlGroupsOf(be)))
+			return b.want(inControl(f, v), set(b.cgroup, node.FileControlGroup, node.ControlGroupsOf(beGroup)))
 		},
-		func() error { return b.now(member, node.ControlGroupsOf(be)) },
-		func() error { return b.holds(be, pid) },
+		func() error { return b.checkSnapshot(member, node.ControlGroupsOf(beGroup)) },
+		func() error { return b.holds(beGroup, pid) },
 		func() error { return b.want(release(member)) },
-		func() error { return b.now(member, node.ControlGroupsOf(node.DefaultControlGroup)) },
+		func() error { return b.checkSnapshot(member, node.ControlGroupsOf(node.DefaultControlGroup)) },
 		func() error { return b.holds(node.DefaultControlGroup, pid) },
 		func() error { return b.give(f) },
 	)
 }
 
 func othersAreLeftAlone(b *ControlGroupBench) error {
-	pid, err := b.task(b.at, 0)
+	pid, err := b.task(b.cgroup, 0)
 	if err != nil {
 		return err
 	}
-	f, v := b.some()
+	f, v := b.anyKnob()
 	return firstOf(
-		func() error { return b.control(be) },
-		func() error { return b.WriteControl(be, "tasks", fmt.Sprintln(pid)) },
+		func() error { return b.control(beGroup) },
+		func() error { return b.WriteControl(beGroup, "tasks", fmt.Sprintln(pid)) },
 		func() error {
 			if err := b.want(inControl(f, v)); err == nil {
 				return errors.New("a control group that others use was written to")
 			}
-			return b.holds(be, pid)
+			return b.holds(beGroup, pid)
 		},
 	)
 }
 
 func emptyGroupIsAdopted(b *ControlGroupBench) error {
-	id, full := b.first()
+	id, full := b.firstCache()
 	part := fmt.Sprintf("%d=%x", id, 1)
-	before := strings.Replace(all(b.s.Resctrl.L3.Domains, full), fmt.Sprintf("%d=%s", id, full), part, 1)
+	before := strings.Replace(uniformLine(b.s.Resctrl.L3.Domains, full), fmt.Sprintf("%d=%s", id, full), part, 1)
 	by := node.Ways{}
 	for _, id := range b.s.Resctrl.L3.Domains {
 		by[id] = b.s.Resctrl.L3.Mask
 	}
 	return firstOf(
-		func() error { return b.control(be) },
-		func() error { return b.takes(be, b.l3(), part, before) },
+		func() error { return b.control(beGroup) },
+		func() error { return b.writeLine(beGroup, b.l3(), part, before) },
 		func() error { return b.want(inControl(node.FileL3, node.L3Of(by))) },
-		func() error { return b.reads(be, b.l3(), all(b.s.Resctrl.L3.Domains, full)) },
+		func() error { return b.reads(beGroup, b.l3(), uniformLine(b.s.Resctrl.L3.Domains, full)) },
 		func() error { return b.give(node.FileL3) },
-		func() error { return b.reads(be, b.l3(), before) },
+		func() error { return b.reads(beGroup, b.l3(), before) },
 	)
 }

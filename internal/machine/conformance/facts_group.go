@@ -10,11 +10,11 @@ func groupFacts() []Fact {
 		{
 			Name: "a group with tasks cannot be removed",
 			Check: func(b *Bench) error {
-				if _, err := b.task(b.at, 0); err != nil {
+				if _, err := b.task(b.cgroup, 0); err != nil {
 					return err
 				}
-				if err := mustFail(b.RemoveGroup(b.at), syscall.EBUSY); err != nil {
-					return fmt.Errorf("remove %s with a task in it: %w", b.at, err)
+				if err := mustFail(b.RemoveGroup(b.cgroup), syscall.EBUSY); err != nil {
+					return fmt.Errorf("remove %s with a task in it: %w", b.cgroup, err)
 				}
 				return nil
 			},
@@ -25,8 +25,8 @@ func groupFacts() []Fact {
 				if _, err := b.child("child"); err != nil {
 					return err
 				}
-				if err := mustFail(b.RemoveGroup(b.at), syscall.EBUSY); err != nil {
-					return fmt.Errorf("remove %s with a child: %w", b.at, err)
+				if err := mustFail(b.RemoveGroup(b.cgroup), syscall.EBUSY); err != nil {
+					return fmt.Errorf("remove %s with a child: %w", b.cgroup, err)
 				}
 				return nil
 			},
@@ -34,32 +34,32 @@ func groupFacts() []Fact {
 		{
 			Name: "a dead process cannot be attached",
 			Check: func(b *Bench) error {
-				pid, err := b.task(b.at, 0)
+				pid, err := b.task(b.cgroup, 0)
 				if err != nil {
 					return err
 				}
 				if err := b.Stop(pid); err != nil {
 					return err
 				}
-				return attachFails(b, b.at, pid, syscall.ESRCH)
+				return attachFails(b, b.cgroup, pid, syscall.ESRCH)
 			},
 		},
 		{
 			Name: "the files of a removed group are gone",
 			Check: func(b *Bench) error {
-				if err := b.RemoveGroup(b.at); err != nil {
+				if err := b.RemoveGroup(b.cgroup); err != nil {
 					return err
 				}
-				return b.refused(b.at, "pids.max", []string{"5"}, syscall.ENOENT, syscall.ENODEV)
+				return b.mustRefuse(b.cgroup, "pids.max", []string{"5"}, syscall.ENOENT, syscall.ENODEV)
 			},
 		},
 		{
 			Name: "a group with tasks cannot give memory to children", Version: 2,
 			Check: func(b *Bench) error {
-				if _, err := b.task(b.at, 0); err != nil {
+				if _, err := b.task(b.cgroup, 0); err != nil {
 					return err
 				}
-				return b.refused(b.at, "cgroup.subtree_control", []string{"+memory"}, syscall.EBUSY)
+				return b.mustRefuse(b.cgroup, "cgroup.subtree_control", []string{"+memory"}, syscall.EBUSY)
 			},
 		},
 		{
@@ -72,7 +72,7 @@ func groupFacts() []Fact {
 				if err != nil {
 					return err
 				}
-				return attachFails(b, b.at, pid, syscall.EBUSY)
+				return attachFails(b, b.cgroup, pid, syscall.EBUSY)
 			},
 		},
 		{
@@ -84,8 +84,8 @@ func groupFacts() []Fact {
 				}
 				return firstOf(
 					func() error { return b.set(child, "pids.max", "5") },
-					func() error { return b.set(b.at, "cgroup.subtree_control", "-pids") },
-					func() error { return b.refused(child, "pids.max", []string{"5"}, syscall.ENOENT) },
+					func() error { return b.set(b.cgroup, "cgroup.subtree_control", "-pids") },
+					func() error { return b.mustRefuse(child, "pids.max", []string{"5"}, syscall.ENOENT) },
 				)
 			},
 		},
@@ -97,8 +97,8 @@ func groupFacts() []Fact {
 					return err
 				}
 				return firstOf(
-					func() error { return b.set(b.at, "cgroup.subtree_control", "-pids") },
-					func() error { return b.refused(child, "cgroup.subtree_control", []string{"+pids"}, syscall.ENOENT) },
+					func() error { return b.set(b.cgroup, "cgroup.subtree_control", "-pids") },
+					func() error { return b.mustRefuse(child, "cgroup.subtree_control", []string{"+pids"}, syscall.ENOENT) },
 				)
 			},
 		},
@@ -111,7 +111,7 @@ func groupFacts() []Fact {
 				if _, err := b.child("child/grandchild"); err != nil {
 					return err
 				}
-				return b.refused(b.at, "cgroup.subtree_control", []string{"-pids"}, syscall.EBUSY)
+				return b.mustRefuse(b.cgroup, "cgroup.subtree_control", []string{"-pids"}, syscall.EBUSY)
 			},
 		},
 	}

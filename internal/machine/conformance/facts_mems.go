@@ -13,7 +13,7 @@ import (
 // withMems calls a function (check). Its arguments are a child of the cgroup for
 // the fact, all memory nodes that the child may use, and the first of these nodes.
 func (b *Bench) withMems(check func(child node.CgroupPath, all, first string) error) error {
-	text, err := b.ReadFile(b.at, b.pick("cpuset.mems", "cpuset.mems.effective"))
+	text, err := b.ReadFile(b.cgroup, b.pick("cpuset.mems", "cpuset.mems.effective"))
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (b *Bench) withMems(check func(child node.CgroupPath, all, first string) er
 		}
 		return check(child, strings.TrimSpace(text), strconv.Itoa(int(n)))
 	}
-	return fmt.Errorf("%s may use no memory node", b.at)
+	return fmt.Errorf("%s may use no memory node", b.cgroup)
 }
 
 func memsFacts() []Fact {
@@ -39,9 +39,9 @@ func memsFacts() []Fact {
 				return b.withMems(func(child node.CgroupPath, all, first string) error {
 					return firstOf(
 						func() error { return b.set(child, "cpuset.mems", first) },
-						func() error { return b.refused(b.at, "cpuset.mems", []string{nothing}, syscall.EBUSY) },
-						func() error { return b.becomes(b.at, "cpuset.mems", first, first) },
-						func() error { return b.becomes(b.at, "cpuset.mems", all, all) },
+						func() error { return b.mustRefuse(b.cgroup, "cpuset.mems", []string{emptyText}, syscall.EBUSY) },
+						func() error { return b.becomes(b.cgroup, "cpuset.mems", first, first) },
+						func() error { return b.becomes(b.cgroup, "cpuset.mems", all, all) },
 					)
 				})
 			},
@@ -54,8 +54,8 @@ func memsFacts() []Fact {
 					return err
 				}
 				return firstOf(
-					func() error { return b.set(b.at, "cpuset.mems", nothing) },
-					func() error { return attachFails(b, b.at, pid, syscall.ENOSPC) },
+					func() error { return b.set(b.cgroup, "cpuset.mems", emptyText) },
+					func() error { return attachFails(b, b.cgroup, pid, syscall.ENOSPC) },
 				)
 			},
 		},
@@ -66,12 +66,12 @@ func memsFacts() []Fact {
 					return firstOf(
 						func() error { return b.shows(child, "cpuset.mems", "") },
 						func() error { return b.shows(child, "cpuset.mems.effective", all) },
-						func() error { return b.becomes(b.at, "cpuset.mems", first, first) },
+						func() error { return b.becomes(b.cgroup, "cpuset.mems", first, first) },
 						func() error { return b.shows(child, "cpuset.mems.effective", first) },
 						func() error { return b.becomes(child, "cpuset.mems", all, all) },
 						func() error { return b.shows(child, "cpuset.mems.effective", first) },
-						func() error { return b.becomes(b.at, "cpuset.mems", nothing, "") },
-						func() error { return b.becomes(child, "cpuset.mems", nothing, "") },
+						func() error { return b.becomes(b.cgroup, "cpuset.mems", emptyText, "") },
+						func() error { return b.becomes(child, "cpuset.mems", emptyText, "") },
 						func() error { return b.shows(child, "cpuset.mems.effective", all) },
 					)
 				})

@@ -49,8 +49,8 @@ func needsAWay(b *ControlGroupBench) string {
 	return needsL3(b)
 }
 
-// all (the function) returns a line with the same value for every cache.
-func all(ids []node.CacheID, value string) string {
+// uniformLine returns a line with the same value for every cache.
+func uniformLine(ids []node.CacheID, value string) string {
 	var parts []string
 	for _, id := range ids {
 		parts = append(parts, fmt.Sprintf("%d=%s", id, value))
@@ -58,8 +58,8 @@ func all(ids []node.CacheID, value string) string {
 	return strings.Join(parts, ";")
 }
 
-// first returns the first L3 cache, and the mask with all its ways.
-func (b *ControlGroupBench) first() (id node.CacheID, full string) {
+// firstCache returns the first L3 cache, and the mask with all its ways.
+func (b *ControlGroupBench) firstCache() (id node.CacheID, full string) {
 	return b.s.Resctrl.L3.Domains[0], fmt.Sprintf("%x", b.s.Resctrl.L3.Mask)
 }
 
@@ -70,7 +70,7 @@ func refusesL3(value, status string) func(*ControlGroupBench) error {
 		if err := b.control(bench); err != nil {
 			return err
 		}
-		id, _ := b.first()
+		id, _ := b.firstCache()
 		return b.refuses(bench, "schemata", fmt.Sprintf("%s:%d=%s\n", b.l3(), id, value), status, syscall.EINVAL)
 	}
 }
@@ -89,14 +89,14 @@ func schemataFacts() []ControlFact {
 		{
 			Name: "a cache that comes twice is refused", Needs: needsL3,
 			Check: func(b *ControlGroupBench) error {
-				id, full := b.first()
+				id, full := b.firstCache()
 				return refusesL3(fmt.Sprintf("%s;%d=%s", full, id, full), "Duplicate domain")(b)
 			},
 		},
 		{
 			Name: "a cache that does not exist is refused", Needs: needsL3,
 			Check: func(b *ControlGroupBench) error {
-				_, full := b.first()
+				_, full := b.firstCache()
 				return refusesL3(full+";999="+full, "")(b)
 			},
 		},
@@ -115,7 +115,7 @@ func schemataFacts() []ControlFact {
 				if err := b.control(bench); err != nil {
 					return err
 				}
-				id, full := b.first()
+				id, full := b.firstCache()
 				return b.refuses(bench, "schemata", fmt.Sprintf("%s:%d=%s", b.l3(), id, full), "", syscall.EINVAL)
 			},
 		},
@@ -125,10 +125,10 @@ func schemataFacts() []ControlFact {
 				if err := b.control(bench); err != nil {
 					return err
 				}
-				id, full := b.first()
+				id, full := b.firstCache()
 				one := fmt.Sprintf("%d=1", id)
-				want := strings.Replace(all(b.s.Resctrl.L3.Domains, full), fmt.Sprintf("%d=%s", id, full), one, 1)
-				return b.takes(bench, b.l3(), one, want)
+				want := strings.Replace(uniformLine(b.s.Resctrl.L3.Domains, full), fmt.Sprintf("%d=%s", id, full), one, 1)
+				return b.writeLine(bench, b.l3(), one, want)
 			},
 		},
 		{
@@ -149,9 +149,9 @@ func schemataFacts() []ControlFact {
 				}
 				rule := b.s.Knobs.Kernel.MB
 				n := max(rule.Least, rule.Step) + 1
-				want := node.MBOf(map[node.CacheID]uint64{0: n}).Rounded(b.s.Knobs.Kernel).(node.MB)
-				return b.takes(bench, "MB", all(b.s.Resctrl.MBDomains, fmt.Sprint(n)),
-					all(b.s.Resctrl.MBDomains, strings.TrimPrefix(want.Schema, "0=")))
+				want := node.MBOf(map[node.CacheID]uint64{0: n}).Round(b.s.Knobs.Kernel).(node.MB)
+				return b.writeLine(bench, "MB", uniformLine(b.s.Resctrl.MBDomains, fmt.Sprint(n)),
+					uniformLine(b.s.Resctrl.MBDomains, strings.TrimPrefix(want.Schema, "0=")))
 			},
 		},
 		{
@@ -161,13 +161,13 @@ func schemataFacts() []ControlFact {
 					return err
 				}
 				if r := b.s.Resctrl; len(r.L3.Domains) > 0 {
-					_, full := b.first()
-					if err := b.reads(bench, b.l3(), all(r.L3.Domains, full)); err != nil {
+					_, full := b.firstCache()
+					if err := b.reads(bench, b.l3(), uniformLine(r.L3.Domains, full)); err != nil {
 						return err
 					}
 				}
 				if r := b.s.Resctrl; len(r.MBDomains) > 0 {
-					return b.reads(bench, "MB", all(r.MBDomains, fmt.Sprint(b.s.Knobs.Kernel.MB.Most)))
+					return b.reads(bench, "MB", uniformLine(r.MBDomains, fmt.Sprint(b.s.Knobs.Kernel.MB.Most)))
 				}
 				return nil
 			},
@@ -213,7 +213,7 @@ func controlGroupFacts() []ControlFact {
 		{
 			Name: "a thread is in one control group",
 			Check: func(b *ControlGroupBench) error {
-				pid, err := b.task(b.at, 0)
+				pid, err := b.task(b.cgroup, 0)
 				if err != nil {
 					return err
 				}
@@ -234,7 +234,7 @@ func controlGroupFacts() []ControlFact {
 		{
 			Name: "a thread that has ended is refused",
 			Check: func(b *ControlGroupBench) error {
-				pid, err := b.task(b.at, 0)
+				pid, err := b.task(b.cgroup, 0)
 				if err != nil {
 					return err
 				}
@@ -248,7 +248,7 @@ func controlGroupFacts() []ControlFact {
 		{
 			Name: "the threads of a removed control group go to the default one",
 			Check: func(b *ControlGroupBench) error {
-				pid, err := b.task(b.at, 0)
+				pid, err := b.task(b.cgroup, 0)
 				if err != nil {
 					return err
 				}

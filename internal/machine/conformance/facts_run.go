@@ -16,14 +16,14 @@ func runFacts() []Fact {
 	facts := []Fact{
 		{Name: "freeze is 0 or 1", Version: 2, Check: func(b *Bench) error {
 			return firstOf(
-				func() error { return b.refused(b.at, "cgroup.freeze", []string{"2", "-1"}, syscall.ERANGE) },
-				func() error { return b.refused(b.at, "cgroup.freeze", []string{"frozen"}, syscall.EINVAL) },
-				func() error { return b.becomes(b.at, "cgroup.freeze", "1", "1") },
-				func() error { return b.becomes(b.at, "cgroup.freeze", "0", "0") },
+				func() error { return b.mustRefuse(b.cgroup, "cgroup.freeze", []string{"2", "-1"}, syscall.ERANGE) },
+				func() error { return b.mustRefuse(b.cgroup, "cgroup.freeze", []string{"frozen"}, syscall.EINVAL) },
+				func() error { return b.becomes(b.cgroup, "cgroup.freeze", "1", "1") },
+				func() error { return b.becomes(b.cgroup, "cgroup.freeze", "0", "0") },
 			)
 		}},
 		{Name: "the freezer state is FROZEN or THAWED", Version: 1, Check: func(b *Bench) error {
-			return b.refused(b.at, "freezer.state", []string{"frozen", "1", "FREEZING"}, syscall.EINVAL)
+			return b.mustRefuse(b.cgroup, "freezer.state", []string{"frozen", "1", "FREEZING"}, syscall.EINVAL)
 		}},
 		{Name: "a frozen group shows that it is frozen", Check: frozenGroupSaysSo},
 		{Name: "a child of a frozen group is frozen with it", Check: childIsFrozen},
@@ -37,7 +37,7 @@ func runFacts() []Fact {
 	}
 	return append(facts,
 		Fact{Name: "kill is 1", Version: 2, Check: func(b *Bench) error {
-			return b.refused(b.at, "cgroup.kill", []string{"0", "2", "-1"}, syscall.ERANGE)
+			return b.mustRefuse(b.cgroup, "cgroup.kill", []string{"0", "2", "-1"}, syscall.ERANGE)
 		}},
 		Fact{Name: "killing a group ends all in it and below it", Version: 2, Check: killEndsAll},
 		Fact{Name: "an empty group shows that it is empty", Version: 2, Check: emptyGroupSaysSo},
@@ -46,9 +46,9 @@ func runFacts() []Fact {
 	)
 }
 
-// until waits for an effect that occurs only some time after the call. On a
+// waitUntil waits for an effect that occurs only some time after the call. On a
 // node with AtOnce, it does not wait.
-func (b *Bench) until(what string, so func() bool) error {
+func (b *Bench) waitUntil(what string, so func() bool) error {
 	patience := 5 * time.Second
 	if n, tells := b.Node.(interface{ AtOnce() bool }); tells && n.AtOnce() {
 		patience = 0
@@ -68,27 +68,27 @@ func (b *Bench) freeze(p node.CgroupPath, still bool) error {
 	if !still {
 		return b.set(p, file, off)
 	}
-	return b.until(string(p)+" is frozen", func() bool {
+	return b.waitUntil(string(p)+" is frozen", func() bool {
 		// On cgroup v1, a second write also freezes the tasks that the first
 		// one missed.
-		return b.WriteFile(p, file, on) == nil && b.stands(p)
+		return b.WriteFile(p, file, on) == nil && b.isShownFrozen(p)
 	})
 }
 
-// stands reports whether the kernel shows a group as frozen.
-func (b *Bench) stands(p node.CgroupPath) bool {
+// isShownFrozen reports whether the kernel shows a group as frozen.
+func (b *Bench) isShownFrozen(p node.CgroupPath) bool {
 	text, err := b.ReadFile(p, b.pick("freezer.state", "cgroup.events"))
 	return err == nil && strings.Contains(text, b.pick("FROZEN", "frozen 1"))
 }
 
 func frozenGroupSaysSo(b *Bench) error {
-	if _, err := b.task(b.at, 0); err != nil {
+	if _, err := b.task(b.cgroup, 0); err != nil {
 		return err
 	}
 	return firstOf(
-		func() error { return b.freeze(b.at, true) },
-		func() error { return b.freeze(b.at, false) },
-		func() error { return b.until("it is thawed", func() bool { return !b.stands(b.at) }) },
+		func() error { return b.freeze(b.cgroup, true) },
+		func() error { return b.freeze(b.cgroup, false) },
+		func() error { return b.waitUntil("it is thawed", func() bool { return !b.isShownFrozen(b.cgroup) }) },
 	)
 }
 
@@ -100,15 +100,15 @@ func childIsFrozen(b *Bench) error {
 	if _, err := b.task(child, 0); err != nil {
 		return err
 	}
-	defer func() { _ = b.freeze(b.at, false) }()
+	defer func() { _ = b.freeze(b.cgroup, false) }()
 	return firstOf(
-		func() error { return b.freeze(b.at, true) },
-		func() error { return b.until("the child is frozen", func() bool { return b.stands(child) }) },
+		func() error { return b.freeze(b.cgroup, true) },
+		func() error { return b.waitUntil("the child is frozen", func() bool { return b.isShownFrozen(child) }) },
 		// When the parent is frozen, the state file of the child does not change.
 		func() error { return b.shows(child, b.pick("freezer.self_freezing", "cgroup.freeze"), "0") },
 		func() error { return b.set(child, b.pick("freezer.state", "cgroup.freeze"), b.pick("THAWED", "0")) },
 		func() error {
-			if !b.stands(child) {
+			if !b.isShownFrozen(child) {
 				return fmt.Errorf("%s runs below a frozen group", child)
 			}
 			return nil
@@ -117,13 +117,13 @@ func childIsFrozen(b *Bench) error {
 }
 
 func frozenTaskLives(b *Bench) error {
-	pid, err := b.task(b.at, 0)
+	pid, err := b.task(b.cgroup, 0)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = b.freeze(b.at, false) }()
+	defer func() { _ = b.freeze(b.cgroup, false) }()
 	return firstOf(
-		func() error { return b.freeze(b.at, true) },
+		func() error { return b.freeze(b.cgroup, true) },
 		func() error { return b.Signal(pid, syscall.SIGKILL) },
 		func() error {
 			time.Sleep(20 * time.Millisecond)
@@ -132,21 +132,21 @@ func frozenTaskLives(b *Bench) error {
 			}
 			return nil
 		},
-		func() error { return b.freeze(b.at, false) },
-		func() error { return b.until("it dies", func() bool { return !b.Alive(pid) }) },
+		func() error { return b.freeze(b.cgroup, false) },
+		func() error { return b.waitUntil("it dies", func() bool { return !b.Alive(pid) }) },
 	)
 }
 
 func frozenTaskDies(b *Bench) error {
-	pid, err := b.task(b.at, 0)
+	pid, err := b.task(b.cgroup, 0)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = b.freeze(b.at, false) }()
+	defer func() { _ = b.freeze(b.cgroup, false) }()
 	return firstOf(
-		func() error { return b.freeze(b.at, true) },
+		func() error { return b.freeze(b.cgroup, true) },
 		func() error { return b.Signal(pid, syscall.SIGKILL) },
-		func() error { return b.until("it dies", func() bool { return !b.Alive(pid) }) },
+		func() error { return b.waitUntil("it dies", func() bool { return !b.Alive(pid) }) },
 	)
 }
 
@@ -160,22 +160,22 @@ func killEndsAll(b *Bench) error {
 		return err
 	}
 	return firstOf(
-		func() error { return b.set(b.at, "cgroup.kill", "1") },
-		func() error { return b.until("it dies", func() bool { return !b.Alive(pid) }) },
+		func() error { return b.set(b.cgroup, "cgroup.kill", "1") },
+		func() error { return b.waitUntil("it dies", func() bool { return !b.Alive(pid) }) },
 	)
 }
 
 func emptyGroupSaysSo(b *Bench) error {
 	says := func(want string) error {
-		return b.until(want, func() bool {
-			text, err := b.ReadFile(b.at, "cgroup.events")
+		return b.waitUntil(want, func() bool {
+			text, err := b.ReadFile(b.cgroup, "cgroup.events")
 			return err == nil && strings.Contains(text, want)
 		})
 	}
 	if err := says("populated 0"); err != nil {
 		return err
 	}
-	if _, err := b.task(b.at, 0); err != nil {
+	if _, err := b.task(b.cgroup, 0); err != nil {
 		return err
 	}
 	return says("populated 1")
@@ -185,29 +185,29 @@ func (b *Bench) run(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, F
 
 // becomesRun waits until a snapshot shows the wanted state of a workload.
 func (b *Bench) becomesRun(p node.CgroupPath, want node.Run) error {
-	return b.until(fmt.Sprintf("%s is %v", p, want), func() bool { return b.now(b.run(p), want) == nil })
+	return b.waitUntil(fmt.Sprintf("%s is %v", p, want), func() bool { return b.checkSnapshot(b.run(p), want) == nil })
 }
 
 func frozenUntilReleased(b *Bench) error {
-	if _, err := b.task(b.at, 0); err != nil {
+	if _, err := b.task(b.cgroup, 0); err != nil {
 		return err
 	}
-	defer b.manage(b.at)()
-	k := b.run(b.at)
+	defer b.manage(b.cgroup)()
+	k := b.run(b.cgroup)
 	return firstOf(
-		func() error { return b.now(k, node.Running) },
-		func() error { return b.want(set(b.at, k.File, node.Frozen)) },
-		func() error { return b.now(k, node.Frozen) },
-		func() error { return b.until("it is frozen", func() bool { return b.stands(b.at) }) },
+		func() error { return b.checkSnapshot(k, node.Running) },
+		func() error { return b.want(set(b.cgroup, k.File, node.Frozen)) },
+		func() error { return b.checkSnapshot(k, node.Frozen) },
+		func() error { return b.waitUntil("it is frozen", func() bool { return b.isShownFrozen(b.cgroup) }) },
 		func() error { return b.want(release(k)) },
-		func() error { return b.now(k, node.Running) },
-		func() error { return b.until("it is thawed", func() bool { return !b.stands(b.at) }) },
-		func() error { return b.forgotten(k) },
+		func() error { return b.checkSnapshot(k, node.Running) },
+		func() error { return b.waitUntil("it is thawed", func() bool { return !b.isShownFrozen(b.cgroup) }) },
+		func() error { return b.requireForgotten(k) },
 	)
 }
 
-// forgotten requires that the journal has no value for a knob.
-func (b *Bench) forgotten(k node.Knob) error {
+// requireForgotten requires that the journal has no value for a knob.
+func (b *Bench) requireForgotten(k node.Knob) error {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {
 		return err
@@ -219,18 +219,18 @@ func (b *Bench) forgotten(k node.Knob) error {
 }
 
 func frozenIsAskedToEnd(b *Bench) error {
-	if _, err := b.task(b.at, 0); err != nil {
+	if _, err := b.task(b.cgroup, 0); err != nil {
 		return err
 	}
-	defer b.manage(b.at)()
-	k := b.run(b.at)
+	defer b.manage(b.cgroup)()
+	k := b.run(b.cgroup)
 	return firstOf(
-		func() error { return b.want(set(b.at, k.File, node.Frozen)) },
-		func() error { return b.want(set(b.at, k.File, node.AskedToEnd)) },
-		func() error { return b.becomesRun(b.at, node.Ended) },
-		func() error { return b.forgotten(k) },
+		func() error { return b.want(set(b.cgroup, k.File, node.Frozen)) },
+		func() error { return b.want(set(b.cgroup, k.File, node.AskedToEnd)) },
+		func() error { return b.becomesRun(b.cgroup, node.Ended) },
+		func() error { return b.requireForgotten(k) },
 		func() error {
-			return b.shows(b.at, b.pick("freezer.self_freezing", "cgroup.freeze"), "0")
+			return b.shows(b.cgroup, b.pick("freezer.self_freezing", "cgroup.freeze"), "0")
 		},
 	)
 }
@@ -245,11 +245,11 @@ func endsBy(b *Bench, v node.Run) error {
 			return err
 		}
 	}
-	defer b.manage(b.at)()
+	defer b.manage(b.cgroup)()
 	return firstOf(
-		func() error { return b.now(b.run(b.at), node.Running) },
-		func() error { return b.want(set(b.at, node.FileRun, v)) },
-		func() error { return b.becomesRun(b.at, node.Ended) },
-		func() error { return b.forgotten(b.run(b.at)) },
+		func() error { return b.checkSnapshot(b.run(b.cgroup), node.Running) },
+		func() error { return b.want(set(b.cgroup, node.FileRun, v)) },
+		func() error { return b.becomesRun(b.cgroup, node.Ended) },
+		func() error { return b.requireForgotten(b.run(b.cgroup)) },
 	)
 }

@@ -44,7 +44,7 @@ func RunIsolation(t *testing.T, root node.CgroupPath, open func(*testing.T) Node
 	n := open(t)
 	for _, f := range IsolationFacts() {
 		t.Run(f.Name, func(t *testing.T) {
-			why, err := f.On(t.Context(), n, root)
+			why, err := f.Verify(t.Context(), n, root)
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -57,8 +57,9 @@ func RunIsolation(t *testing.T, root node.CgroupPath, open func(*testing.T) Node
 	}
 }
 
-// On checks the fact on the node n. If the fact does not hold there, it returns why.
-func (f IsolationFact) On(ctx context.Context, n Node, root node.CgroupPath) (why string, err error) {
+// Verify checks the fact on the node n. If the fact does not hold there, it
+// returns why.
+func (f IsolationFact) Verify(ctx context.Context, n Node, root node.CgroupPath) (why string, err error) {
 	s, err := n.Snapshot(ctx)
 	if err != nil {
 		return "", fmt.Errorf("read the node: %w", err)
@@ -66,7 +67,7 @@ func (f IsolationFact) On(ctx context.Context, n Node, root node.CgroupPath) (wh
 	if why = f.Needs(s); why != "" {
 		return why, nil
 	}
-	return "", Fact{Check: f.Check}.On(ctx, n, root)
+	return "", Fact{Check: f.Check}.Verify(ctx, n, root)
 }
 
 func needsMarks(s node.Snapshot) string {
@@ -91,7 +92,7 @@ func needsForeign(s node.Snapshot) string {
 }
 
 func needsThreads(s node.Snapshot) string {
-	if s.Capabilities.Can(node.FeatureCoreSched) || s.Capabilities.Can(node.FeatureEEVDFSlice) {
+	if s.Capabilities.Has(node.FeatureCoreSched) || s.Capabilities.Has(node.FeatureEEVDFSlice) {
 		return ""
 	}
 	return needs(s, node.FeatureSchedExt)
@@ -105,7 +106,7 @@ func needsNoSiblings(s node.Snapshot) string {
 }
 
 func needs(s node.Snapshot, m node.Feature) string {
-	if s.Capabilities.Can(m) {
+	if s.Capabilities.Has(m) {
 		return ""
 	}
 	return s.Capabilities[m].Why
@@ -115,17 +116,17 @@ func needs(s node.Snapshot, m node.Feature) string {
 // kernels, setting the mark sets cpu.idle, and removing it clears cpu.idle.
 // Even then, the weight must come back.
 func markKeepsWeight(b *Bench) error {
-	defer b.manage(b.at)()
-	weight, mark := node.Knob{Cgroup: b.at, File: node.FileCPUWeight}, node.Knob{Cgroup: b.at, File: node.FileIdentity}
+	defer b.manage(b.cgroup)()
+	weight, mark := node.Knob{Cgroup: b.cgroup, File: node.FileCPUWeight}, node.Knob{Cgroup: b.cgroup, File: node.FileIdentity}
 	idle := node.CPUWeight{Idle: true}
 	return firstOf(
 		func() error { return b.want(plan.Want{Intent: plan.Set, Knob: weight, Value: idle}) },
 		func() error { return b.want(plan.Want{Intent: plan.Set, Knob: mark, Value: node.IdentityBE}) },
-		func() error { return b.now(weight, idle) },
-		func() error { return b.now(mark, node.IdentityBE) },
+		func() error { return b.checkSnapshot(weight, idle) },
+		func() error { return b.checkSnapshot(mark, node.IdentityBE) },
 		func() error { return b.want(plan.Want{Intent: plan.Release, Knob: mark}) },
-		func() error { return b.now(mark, node.IdentityNone) },
-		func() error { return b.now(weight, idle) },
+		func() error { return b.checkSnapshot(mark, node.IdentityNone) },
+		func() error { return b.checkSnapshot(weight, idle) },
 		func() error { return b.want(plan.Want{Intent: plan.Release, Knob: weight}) },
 	)
 }
@@ -133,12 +134,12 @@ func markKeepsWeight(b *Bench) error {
 // eachIdentity checks that a snapshot shows the identity as it was written, even if the
 // kernel rounds it. Otherwise each tick would write the identity again.
 func eachIdentity(b *Bench) error {
-	defer b.manage(b.at)()
-	mark := node.Knob{Cgroup: b.at, File: node.FileIdentity}
+	defer b.manage(b.cgroup)()
+	mark := node.Knob{Cgroup: b.cgroup, File: node.FileIdentity}
 	for _, v := range []node.Identity{node.IdentityHigh, node.IdentityExpels, node.IdentityBE} {
 		err := firstOf(
 			func() error { return b.want(plan.Want{Intent: plan.Set, Knob: mark, Value: v}) },
-			func() error { return b.now(mark, v) },
+			func() error { return b.checkSnapshot(mark, v) },
 		)
 		if err != nil {
 			return err
@@ -153,12 +154,12 @@ var (
 )
 
 func schedulerComesAndGoes(b *Bench) error {
-	defer b.manage(b.at)()
+	defer b.manage(b.cgroup)()
 	return firstOf(
 		func() error { return b.want(plan.Want{Intent: plan.Set, Knob: scheduler, Value: loaded}) },
-		func() error { return b.now(scheduler, loaded) },
+		func() error { return b.checkSnapshot(scheduler, loaded) },
 		func() error { return b.want(plan.Want{Intent: plan.Release, Knob: scheduler}) },
-		func() error { return b.now(scheduler, node.Scheduler{}) },
+		func() error { return b.checkSnapshot(scheduler, node.Scheduler{}) },
 	)
 }
 
@@ -167,7 +168,7 @@ func secondIsRefused(b *Bench) error {
 		func() error {
 			return mustFail(b.Apply(b.ctx, plan.Step{Knob: scheduler, From: node.Scheduler{}, To: loaded}), syscall.EBUSY)
 		},
-		func() error { return b.now(scheduler, node.Scheduler{}) },
+		func() error { return b.checkSnapshot(scheduler, node.Scheduler{}) },
 	)
 }
 
@@ -195,24 +196,24 @@ func lateComers(b *Bench) error {
 	if err != nil {
 		return err
 	}
-	defer b.manage(b.at)()
+	defer b.manage(b.cgroup)()
 	for file, m := range map[node.File]node.Feature{
 		node.FilePolicy: node.FeatureSchedExt, node.FileCookie: node.FeatureCoreSched, node.FileSlice: node.FeatureEEVDFSlice,
 	} {
-		if !s.Capabilities.Can(m) {
+		if !s.Capabilities.Has(m) {
 			continue
 		}
-		k := node.Knob{Cgroup: b.at, File: file}
+		k := node.Knob{Cgroup: b.cgroup, File: file}
 		be := plan.Want{Intent: plan.Set, Knob: k, Value: node.ThreadsBE}
 		late := 0
 		err := firstOf(
-			func() error { _, err := b.task(b.at, 0); return err },
+			func() error { _, err := b.task(b.cgroup, 0); return err },
 			func() error { return b.want(be) },
-			func() error { return b.now(k, node.ThreadsBE) },
-			func() (err error) { late, err = b.task(b.at, 0); return err },
-			func() error { return b.now(k, node.ThreadsMixed) },
+			func() error { return b.checkSnapshot(k, node.ThreadsBE) },
+			func() (err error) { late, err = b.task(b.cgroup, 0); return err },
+			func() error { return b.checkSnapshot(k, node.ThreadsMixed) },
 			func() error { return b.want(be) },
-			func() error { return b.now(k, node.ThreadsBE) },
+			func() error { return b.checkSnapshot(k, node.ThreadsBE) },
 			func() error { return b.want(plan.Want{Intent: plan.Release, Knob: k}) },
 			func() error { return b.Stop(late) },
 		)
@@ -224,10 +225,10 @@ func lateComers(b *Bench) error {
 }
 
 func noCookies(b *Bench) error {
-	if _, err := b.task(b.at, 0); err != nil {
+	if _, err := b.task(b.cgroup, 0); err != nil {
 		return err
 	}
-	k := node.Knob{Cgroup: b.at, File: node.FileCookie}
+	k := node.Knob{Cgroup: b.cgroup, File: node.FileCookie}
 	err := b.Apply(b.ctx, plan.Step{Knob: k, From: node.ThreadsNormal, To: node.ThreadsBE})
 	if err == nil {
 		return errors.New("threads have a cookie that the kernel ignores")

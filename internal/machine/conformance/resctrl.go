@@ -58,7 +58,7 @@ func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) Divid
 	n := open(t)
 	for _, f := range ControlFacts() {
 		t.Run(f.Name, func(t *testing.T) {
-			why, err := f.On(t.Context(), n, root)
+			why, err := f.Verify(t.Context(), n, root)
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -73,8 +73,9 @@ func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) Divid
 	}
 }
 
-// On checks the fact on the node n. If the fact does not hold there, it returns why.
-func (f ControlFact) On(ctx context.Context, n DividedNode, root node.CgroupPath) (why string, err error) {
+// Verify checks the fact on the node n. If the fact does not hold there, it
+// returns why.
+func (f ControlFact) Verify(ctx context.Context, n DividedNode, root node.CgroupPath) (why string, err error) {
 	err = Fact{Check: func(b *Bench) error {
 		c := &ControlGroupBench{Bench: b, Controls: n}
 		if c.s, err = n.Snapshot(ctx); err != nil {
@@ -90,7 +91,7 @@ func (f ControlFact) On(ctx context.Context, n DividedNode, root node.CgroupPath
 			}
 		}
 		return errors.Join(f.Check(c), c.remove())
-	}}.On(ctx, n, root)
+	}}.Verify(ctx, n, root)
 	return why, err
 }
 
@@ -133,8 +134,9 @@ func (b *ControlGroupBench) line(group, resource string) (string, error) {
 	return "", errors.Join(err, fmt.Errorf("control group %s has no line %s in %q", group, resource, text))
 }
 
-// takes writes a line. The kernel must accept it, and the file must then show the wanted text.
-func (b *ControlGroupBench) takes(group, resource, values, want string) error {
+// writeLine writes a line. The kernel must accept it, and the file must then
+// show the wanted text.
+func (b *ControlGroupBench) writeLine(group, resource, values, want string) error {
 	if err := b.WriteControl(group, "schemata", resource+":"+values+"\n"); err != nil {
 		return fmt.Errorf("write %s:%s to %s: must be accepted: %w", resource, values, group, err)
 	}
@@ -181,9 +183,9 @@ func (b *ControlGroupBench) holds(group string, tid int) error {
 // worker creates a cgroup with a task, and adds it to the snapshots as a
 // workload of the class.
 func (b *ControlGroupBench) worker(class node.Class) (pid int, forget func(), err error) {
-	if pid, err = b.task(b.at, unit.Bytes(0)); err != nil {
+	if pid, err = b.task(b.cgroup, unit.Bytes(0)); err != nil {
 		return 0, nil, err
 	}
-	b.Manage(node.Workload{ID: "divided", Class: class, Cgroup: b.at, ContentionRoot: b.at})
+	b.Manage(node.Workload{ID: "divided", Class: class, Cgroup: b.cgroup, ContentionRoot: b.cgroup})
 	return pid, func() { b.Forget("divided") }, nil
 }

@@ -15,8 +15,8 @@ var capOfBE = node.Knob{File: node.FileSchedulerCap}
 // the snapshot must show the order. The journal must not have it, and it must
 // end with the scheduler.
 func ordersEnd(b *Bench) error {
-	defer b.manage(b.at)()
-	group := node.Knob{Cgroup: b.at, File: node.FileSchedulerGroup}
+	defer b.manage(b.cgroup)()
+	group := node.Knob{Cgroup: b.cgroup, File: node.FileSchedulerGroup}
 	order := node.SchedulerGroup{Class: node.SchedulerBE, Slot: 7, Weight: 300, Quota: 1500}
 	none := func(k node.Knob, zero node.Value) error {
 		s, err := b.Snapshot(b.ctx)
@@ -34,8 +34,8 @@ func ordersEnd(b *Bench) error {
 		func() error {
 			return b.want(plan.Want{Intent: plan.Set, Knob: capOfBE, Value: node.SchedulerCap{Most: 2500}})
 		},
-		func() error { return b.now(group, order) },
-		func() error { return b.now(capOfBE, node.SchedulerCap{Most: 2500}) },
+		func() error { return b.checkSnapshot(group, order) },
+		func() error { return b.checkSnapshot(capOfBE, node.SchedulerCap{Most: 2500}) },
 		func() error {
 			s, err := b.Snapshot(b.ctx)
 			if _, before := s.Knobs.Before[group]; before {
@@ -50,12 +50,12 @@ func ordersEnd(b *Bench) error {
 }
 
 func orderNeedsGroup(b *Bench) error {
-	k := node.Knob{Cgroup: b.at.Join("missing"), File: node.FileSchedulerGroup}
+	k := node.Knob{Cgroup: b.cgroup.Join("missing"), File: node.FileSchedulerGroup}
 	return refused(b.Apply(b.ctx, plan.Step{Knob: k, To: node.SchedulerGroup{Class: node.SchedulerLS}}), "an order for a cgroup that is not there")
 }
 
 func orderIsValid(b *Bench) error {
-	k := node.Knob{Cgroup: b.at, File: node.FileSchedulerGroup}
+	k := node.Knob{Cgroup: b.cgroup, File: node.FileSchedulerGroup}
 	v := node.SchedulerGroup{Class: node.SchedulerBE, Slot: node.SchedulerSlots, Weight: 100}
 	return refused(b.Apply(b.ctx, plan.Step{Knob: k, To: v}), "an order for a slot that is not there")
 }

@@ -12,11 +12,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// For is how long a cgroup is exempt from isolation after it was asked to end,
-// or killed, so that it can end. If an eviction is cancelled, Tenon does not
-// learn about it. After this time the remaining threads are best-effort again.
-// Another kill starts the time again.
-const For = 30 * time.Second
+// MaxTime is how long a cgroup is exempt from isolation after it was asked to
+// end, or killed, so that it can end. If an eviction is cancelled, Tenon does
+// not learn about it. After this time the remaining threads are best-effort
+// again. Another kill starts the time again.
+const MaxTime = 30 * time.Second
 
 // An exemption says until when the threads of one cgroup are exempt from
 // isolation, and why.
@@ -160,7 +160,7 @@ func (g *Groups) EndOver(at time.Time) {
 	g.mu.Unlock()
 	for p, v := range all {
 		now, err := g.tree.Inode(string(p))
-		lives, _ := g.tree.Populated(string(p))
+		lives, _ := g.tree.IsPopulated(string(p))
 		if over := !v.until.IsZero() && !at.Before(v.until); over || err != nil || now != v.inode || !lives {
 			g.End(p)
 		}

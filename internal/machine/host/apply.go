@@ -38,7 +38,7 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 			err = h.marks.LeaveSwitch()
 		}
 	} else {
-		err = h.set(s.Knob, s.To.Rounded(h.Kernel()))
+		err = h.set(s.Knob, s.To.Round(h.Kernel()))
 		switch {
 		case err == nil:
 		case s.Knob.ControlGroup != "":
@@ -53,10 +53,10 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 	return nil
 }
 
-// Together returns how many steps ApplyAll can perform in one call, counted
+// BatchLength returns how many steps ApplyAll can perform in one call, counted
 // from the first one.
-func Together(steps []plan.Step) int {
-	n := change.Together(len(steps), func(i int) node.Knob { return steps[i].Knob })
+func BatchLength(steps []plan.Step) int {
+	n := change.CountTogether(len(steps), func(i int) node.Knob { return steps[i].Knob })
 	for i := range n {
 		if steps[i].To == nil || steps[i].Release != steps[0].Release {
 			return max(i, 1)
@@ -65,9 +65,9 @@ func Together(steps []plan.Step) int {
 	return n
 }
 
-// ApplyAll does the same as Host.Apply, for as many steps as Together returned.
-// It writes their journal entries at once. It returns one error, or nil, for
-// each step.
+// ApplyAll does the same as Host.Apply, for as many steps as BatchLength
+// returned. It writes their journal entries at once. It returns one error, or
+// nil, for each step.
 func ApplyAll(ctx context.Context, h *Host, steps []plan.Step) []error {
 	if len(steps) == 1 || ctx.Err() != nil || h.tree == nil {
 		errs := make([]error, 0, len(steps))
@@ -82,14 +82,14 @@ func ApplyAll(ctx context.Context, h *Host, steps []plan.Step) []error {
 		for _, s := range steps {
 			knobs = append(knobs, s.Knob)
 		}
-		errs = change.Many{Knobs: h.changes}.Release(knobs)
+		errs = change.ManyKnobs{Knobs: h.changes}.Release(knobs)
 	} else {
 		kernel := h.Kernel()
 		all := make([]change.Change, 0, len(steps))
 		for _, s := range steps {
-			all = append(all, change.Change{Knob: s.Knob, To: s.To.Rounded(kernel)})
+			all = append(all, change.Change{Knob: s.Knob, To: s.To.Round(kernel)})
 		}
-		errs = change.Many{Knobs: h.changes}.Set(all)
+		errs = change.ManyKnobs{Knobs: h.changes}.Set(all)
 	}
 	for i, err := range errs {
 		if err != nil {
@@ -115,9 +115,9 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 	return h.changes.Set(k, to)
 }
 
-// Long reports whether a step may take more time than the tick has left. Such a
-// step unloads the scheduler, or changes each thread of a group.
-func Long(s plan.Step) bool {
+// MayTakeLong reports whether a step may take more time than the tick has left.
+// Such a step unloads the scheduler, or changes each thread of a group.
+func MayTakeLong(s plan.Step) bool {
 	switch to := s.To.(type) {
 	case node.Scheduler:
 		return !to.Loaded
@@ -127,9 +127,9 @@ func Long(s plan.Step) bool {
 	return false
 }
 
-// Became returns the value that the kernel shows after a step. For example, the
-// kernel removes offline CPUs from a cpuset.
-func Became(h *Host, s plan.Step) node.Value {
+// StoredValue returns the value that the kernel shows after a step. For
+// example, the kernel removes offline CPUs from a cpuset.
+func StoredValue(h *Host, s plan.Step) node.Value {
 	if s.Knob.File == node.FileCPUs {
 		if now, err := h.Knob(s.Knob); err == nil {
 			return now

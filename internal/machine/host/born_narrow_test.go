@@ -24,7 +24,7 @@ func openNarrowing(t *testing.T) narrowing {
 	if m.tree.VersionOf("cpuset") != 1 {
 		t.Skip("on cgroup v2 a new cgroup has no CPUs of its own, and uses its parent's")
 	}
-	n := narrowing{m: m, h: resident(t, t.TempDir(), nil), top: m.group(t, "narrow")}
+	n := narrowing{m: m, h: residentHost(t, t.TempDir(), nil), top: m.group(t, "narrow")}
 	v, err := n.h.Knob(n.cpus(n.top))
 	do(t, err)
 	all := v.(node.CPUs).Set
@@ -53,9 +53,9 @@ func (n narrowing) set(t *testing.T, p node.CgroupPath, to node.CPUs) {
 	do(t, n.h.Apply(t.Context(), plan.Step{Knob: n.cpus(p), To: to}))
 }
 
-// makes creates a cgroup below top and copies the CPUs of its
+// makeChild creates a cgroup below top and copies the CPUs of its
 // parent into it, as the kubelet and container runtimes do.
-func (n narrowing) makes(t *testing.T, name string) node.CgroupPath {
+func (n narrowing) makeChild(t *testing.T, name string) node.CgroupPath {
 	t.Helper()
 	p := n.top.Join(name)
 	do(t, n.m.tree.Make(string(p)))
@@ -78,8 +78,8 @@ func TestACgroupBornNarrowGetsBackWhatItsParentHad(t *testing.T) {
 	t.Run("by the agent", func(t *testing.T) {
 		n := openNarrowing(t)
 		n.set(t, n.top, n.one)
-		pod := n.makes(t, "pod")
-		box := n.makes(t, "pod/box")
+		pod := n.makeChild(t, "pod")
+		box := n.makeChild(t, "pod/box")
 		n.has(t, box, n.one)
 		if again, err := n.h.Sweep([]string{string(n.top), string(pod), string(box)}); again || err != nil {
 			t.Fatal(again, err)
@@ -97,8 +97,8 @@ func TestACgroupBornNarrowGetsBackWhatItsParentHad(t *testing.T) {
 	t.Run("by a restore without an agent", func(t *testing.T) {
 		n := openNarrowing(t)
 		n.set(t, n.top, n.one)
-		pod := n.makes(t, "pod")
-		box := n.makes(t, "pod/box")
+		pod := n.makeChild(t, "pod")
+		box := n.makeChild(t, "pod/box")
 		planned, err := n.h.RestorePlan(t.Context())
 		do(t, err)
 		r, err := n.h.Restore(t.Context())
@@ -116,7 +116,7 @@ func TestACgroupBornNarrowGetsBackWhatItsParentHad(t *testing.T) {
 	t.Run("after a write to the copy itself", func(t *testing.T) {
 		n := openNarrowing(t)
 		n.set(t, n.top, n.one)
-		pod := n.makes(t, "pod")
+		pod := n.makeChild(t, "pod")
 		n.set(t, n.top, n.both)
 		n.set(t, pod, node.CPUs{Set: n.both.Set.Minus(n.one.Set)})
 		_, err := n.h.Restore(t.Context())
@@ -129,10 +129,10 @@ func TestACgroupBornNarrowGetsBackWhatItsParentHad(t *testing.T) {
 // also writes to the parent. A release must not change the cgroup.
 func TestACPUSetThatItsOwnerChoseStays(t *testing.T) {
 	n := openNarrowing(t)
-	pod := n.makes(t, "pod")
+	pod := n.makeChild(t, "pod")
 	do(t, n.m.tree.WriteCPUs(string(pod), n.one.Set))
 	n.set(t, n.top, n.one)
-	box := n.makes(t, "pod/box")
+	box := n.makeChild(t, "pod/box")
 	if _, err := n.h.Sweep([]string{string(n.top), string(pod), string(box)}); err != nil {
 		t.Fatal(err)
 	}

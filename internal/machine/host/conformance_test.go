@@ -22,7 +22,7 @@ func TestConformance(t *testing.T) {
 // mechanisms, on the running kernel.
 func TestIsolationConformance(t *testing.T) {
 	conformance.RunIsolation(t, node.CgroupPath(groupName("isolation")), func(t *testing.T) conformance.Node {
-		m := careful{open(t, false)}
+		m := carefulMachine{open(t, false)}
 		m.Show(append(slices.Clone(node.Files), node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie))
 		return m
 	})

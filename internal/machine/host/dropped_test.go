@@ -41,7 +41,7 @@ func TestWhatTheKernelHasDroppedIsForgotten(t *testing.T) {
 			return errors.Join(err, restoreErr)
 		},
 	} {
-		h, _, procfs := counted(t, "job")
+		h, _, procfs := countedHost(t, "job")
 		procfs("mounts", "") // without resctrl
 		j, err := journal.Open(t.TempDir(), "boot", journal.Session{PID: 1})
 		if err != nil {
@@ -56,8 +56,8 @@ func TestWhatTheKernelHasDroppedIsForgotten(t *testing.T) {
 		}
 		control := node.Knob{Cgroup: "job", File: node.FileControlGroup}
 		err = errors.Join(
-			j.Intend(tasks("job"), inode, node.PIDs{Max: 9}, node.PIDs{Max: 5}), j.Wrote(tasks("job"), node.PIDs{Max: 5}),
-			j.Intend(control, inode, node.ControlGroupsOf(node.DefaultControlGroup), node.ControlGroupsOf("BE")), j.Wrote(control, node.ControlGroupsOf("BE")))
+			j.Intend(tasks("job"), inode, node.PIDs{Max: 9}, node.PIDs{Max: 5}), j.RecordValue(tasks("job"), node.PIDs{Max: 5}),
+			j.Intend(control, inode, node.ControlGroupsOf(node.DefaultControlGroup), node.ControlGroupsOf("BE")), j.RecordValue(control, node.ControlGroupsOf("BE")))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,17 +14,17 @@ func newCookieBench(t *testing.T) (*bench, *modelCore) {
 	t.Helper()
 	core := &modelCore{cookies: map[int]uint64{}}
 	b := newCoreBench(t, true, core)
-	b.can = func() node.Capabilities { return node.Capabilities{node.FeatureCoreSched: yes("model")} }
+	b.can = func() node.Capabilities { return node.Capabilities{node.FeatureCoreSched: available("model")} }
 	return b, core
 }
 
-// others (the method) takes a snapshot after the time d. It returns how many
+// countForeign takes a snapshot after the time d. It returns how many
 // processes with cookies of other components the snapshot shows.
-func (b *bench) others(t *testing.T, d time.Duration) int {
+func (b *bench) countForeign(t *testing.T, d time.Duration) int {
 	t.Helper()
 	s := b.snapshot(t)
 	s.At = s.At.Add(d)
-	touches, err := b.changes.Own()
+	touches, err := b.changes.ReleasableKnobs()
 	do(t, err)
 	b.isolation.Fill(&s, touches)
 	return s.Isolation.Cookies
@@ -44,7 +44,7 @@ func TestCookiesOfOthersAreSeenWhereverTheyAre(t *testing.T) {
 	if n := b.snapshot(t).Isolation.Cookies; n != 0 {
 		t.Error("all processes are looked at in each turn")
 	}
-	if n := b.others(t, reread.Unchanged); n != 2 {
+	if n := b.countForeign(t, reread.Unchanged); n != 2 {
 		t.Errorf("%d cookies of others, want 2: one on best-effort work, one on what no rule knows", n)
 	}
 	delete(core.cookies, nobody)
@@ -65,7 +65,7 @@ func TestCookiesOfAnEarlierAgentAreNotOthers(t *testing.T) {
 	can := b.can
 	b.open(t, true) // like the next process, which has not issued any cookie yet
 	b.can = can
-	if n := b.others(t, reread.Unchanged); n != 0 {
+	if n := b.countForeign(t, reread.Unchanged); n != 0 {
 		t.Errorf("%d cookies of others, want 0", n)
 	}
 }

@@ -21,7 +21,7 @@ func (h *Host) MakeGroup(p node.CgroupPath) error {
 		missing = append(missing, q)
 	}
 	for _, q := range slices.Backward(missing) {
-		if err := h.journal.Made(q); err != nil {
+		if err := h.journal.RecordGroup(q); err != nil {
 			return err
 		}
 	}
@@ -71,7 +71,7 @@ func (h *Host) Attach(p node.CgroupPath, pid int) error {
 // Spawned journals a process that Tenon has started. If Tenon dies first, a
 // restore ends the process with all its descendants.
 func (h *Host) Spawned(pid int) error {
-	p, err := process.Of(h.fs, pid)
+	p, err := process.Identify(h.fs, pid)
 	if err != nil {
 		return fmt.Errorf("journal process %d: %w", pid, err)
 	}

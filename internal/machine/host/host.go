@@ -124,7 +124,7 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 		return nil, err
 	}
 	if o.Resident && h.tree != nil {
-		h.tree = h.tree.KeepOpen(mostOpen())
+		h.tree = h.tree.KeepOpen(maxOpen())
 	}
 	h.wire(o.Resident, o.Spare, k)
 	h.can = sync.OnceValue(func() node.Capabilities {
@@ -137,11 +137,11 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 	return h, nil
 }
 
-// mostOpen returns how many files each hierarchy may keep open. On cgroup v1 at
+// maxOpen returns how many files each hierarchy may keep open. On cgroup v1 at
 // most four hierarchies have counters. The hierarchy of cpuset has settings,
 // for which half as many files are enough. So at least three eighths of the
 // descriptors of this process remain for the journal and the sockets.
-func mostOpen() int {
+func maxOpen() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
 		return 256
@@ -227,7 +227,7 @@ func (h *Host) ManageOnly(all []node.Workload) {
 func (h *Host) Show(files []node.File) {
 	files = h.isolation.Show(h.controls.Show(h.blocks.Show(files)), h.can())
 	h.cache.show(files)
-	h.shown.also(files)
+	h.shown.showFiles(files)
 }
 
 // Delays returns the part that counts how long threads wait for a CPU. If
@@ -240,7 +240,7 @@ func (h *Host) Isolation() *isolation.Isolation { return h.isolation }
 
 // Guard changes threads where that is needed, because a snapshot must not
 // write. The loop calls it after the steps of each tick.
-func (h *Host) Guard() error { return h.isolation.Guard(h.now(), h.managed()) }
+func (h *Host) Guard() error { return h.isolation.Guard(h.now(), h.listManaged()) }
 
 // Session returns the process in whose name this host journals.
 func (h *Host) Session() journal.Session { return h.journal.Session() }
@@ -283,9 +283,9 @@ func (h *Host) Forget(id node.WorkloadID) {
 	h.sorted = nil
 }
 
-// managed returns the workloads in a stable order. The caller must not change
-// the slice.
-func (h *Host) managed() []node.Workload {
+// listManaged returns the workloads in a stable order. The caller must not
+// change the slice.
+func (h *Host) listManaged() []node.Workload {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.sorted == nil {
@@ -320,7 +320,9 @@ func (h *Host) Restore(ctx context.Context) (restore.Report, error) { return h.r
 func (h *Host) RestorePlan(ctx context.Context) (restore.Report, error) { return h.restorer.Plan(ctx) }
 
 // RestoreOwn undoes the changes of this process.
-func (h *Host) RestoreOwn(ctx context.Context) (restore.Report, error) { return h.restorer.Own(ctx) }
+func (h *Host) RestoreOwn(ctx context.Context) (restore.Report, error) {
+	return h.restorer.UndoOwn(ctx)
+}
 
 // RestoreDeadLabs undoes the changes of labs that were killed.
 func (h *Host) RestoreDeadLabs(ctx context.Context) (restore.Report, error) {

@@ -29,7 +29,7 @@ func newVendorBench(t *testing.T, sysctls map[string]string, files map[string]st
 	for name, text := range sysctls {
 		b.put(t, filepath.Join(sys, "kernel", name), text)
 	}
-	b.can = func() node.Capabilities { return node.Capabilities{node.FeatureGroupIdentity: yes("model")} }
+	b.can = func() node.Capabilities { return node.Capabilities{node.FeatureGroupIdentity: available("model")} }
 	b.Show([]node.File{node.FileCPUWeight, node.FileIdentity})
 	return b
 }

@@ -236,10 +236,10 @@ func TestALimitOfADeviceThatIsGoneDoesNotBlockARestore(t *testing.T) {
 	}
 }
 
-// TestAWeightIsGivenBackWithoutWhatWeighs enables what applies I/O weights on a
-// device: bfq on cgroup v1, iocost on v2. After Tenon has written a weight, it
-// disables this again. The kernel then loses the weights of bfq, so that there
-// is nothing to restore. It keeps those of iocost.
+// TestAWeightIsGivenBackWithoutWhatWeighs enables the feature that applies I/O
+// weights on a device: bfq on cgroup v1, iocost on v2. After Tenon has written
+// a weight, it disables this feature again. The kernel then loses the weights
+// of bfq, so that there is nothing to restore. It keeps those of iocost.
 func TestAWeightIsGivenBackWithoutWhatWeighs(t *testing.T) {
 	m := open(t, false)
 	p := ioGroup(t, m, "weight")

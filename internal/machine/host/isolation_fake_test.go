@@ -290,7 +290,7 @@ func (b *bench) open(t testing.TB, resident bool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.Close() })
-	h.can = func() node.Capabilities { return node.Capabilities{node.FeatureSchedExt: yes("model")} }
+	h.can = func() node.Capabilities { return node.Capabilities{node.FeatureSchedExt: available("model")} }
 	h.Show([]node.File{node.FileCPUWeight, node.FileCPUMax, node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileIdentity})
 	for _, w := range []node.Workload{
 		{ID: "a", Class: node.BE, Cgroup: "be/a", ContentionRoot: "be"},
@@ -351,7 +351,7 @@ func (b *bench) snapshot(t testing.TB) node.Snapshot {
 // guard calls Guard with the present time plus d.
 func (b *bench) guard(t testing.TB, d time.Duration) {
 	t.Helper()
-	do(t, b.isolation.Guard(b.now().Add(d), b.managed()))
+	do(t, b.isolation.Guard(b.now().Add(d), b.listManaged()))
 }
 
 // order applies an order, as a step of a plan does.
@@ -366,8 +366,8 @@ func (b *bench) order(t testing.TB, p node.CgroupPath, text string) error {
 
 func orderOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileSchedulerGroup} }
 
-// has returns the entry of a cgroup in the scheduler's maps.
-func (b *bench) has(t testing.TB, p node.CgroupPath) (scx.Group, bool) {
+// entryOf returns the entry of a cgroup in the scheduler's maps.
+func (b *bench) entryOf(t testing.TB, p node.CgroupPath) (scx.Group, bool) {
 	t.Helper()
 	inode, err := b.tree.Inode(string(p))
 	if err != nil {
@@ -389,8 +389,8 @@ func (b *bench) set(t testing.TB, k node.Knob, v node.Value) error {
 	if !errors.Is(err, bescheduler.ErrLoading) {
 		return err
 	}
-	until(t, "the load has ended", func() bool { return !b.isolation.Scheduler().Loading() })
-	until(t, "and is reported", func() bool { return len(b.isolation.Events()) > 0 })
+	waitUntil(t, "the load has ended", func() bool { return !b.isolation.Scheduler().Loading() })
+	waitUntil(t, "and is reported", func() bool { return len(b.isolation.Events()) > 0 })
 	<-b.isolation.Events()
 	if b.isolation.Scheduler().Loaded() {
 		return nil
@@ -423,8 +423,8 @@ func treeOf(t testing.TB, root string) map[string]string {
 	return all
 }
 
-// until waits for a condition (so), because of work in another goroutine.
-func until(t testing.TB, what string, so func() bool) {
+// waitUntil waits for a condition (so), because of work in another goroutine.
+func waitUntil(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); !so(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

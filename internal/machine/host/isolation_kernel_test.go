@@ -21,13 +21,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// careful is a machine on which TENON_TEST_NO_BPF=1 can forbid attaching
+// carefulMachine is a machine on which TENON_TEST_NO_BPF=1 can forbid attaching
 // programs, so that it cannot load the scheduler. When the kernel attaches a
 // program, it rewrites its own code. An emulator can do that only if it has a
 // single thread.
-type careful struct{ *machine }
+type carefulMachine struct{ *machine }
 
-func (c careful) Snapshot(ctx context.Context) (node.Snapshot, error) {
+func (c carefulMachine) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	s, err := c.machine.Snapshot(ctx)
 	s.Capabilities = carefully(s.Capabilities)
 	return s, err
@@ -84,15 +84,15 @@ func isolator() {
 // stepsOf returns the steps that a kernel with these capabilities accepts.
 func stepsOf(can node.Capabilities, be node.CgroupPath) []plan.Step {
 	var steps []plan.Step
-	if can.Can(node.FeatureSchedExt) { // the kernel has at least the policy
+	if can.Has(node.FeatureSchedExt) { // the kernel has at least the policy
 		steps = append(steps, plan.Step{Knob: node.Knob{Cgroup: be, File: node.FilePolicy}, To: node.ThreadsBE})
 	}
-	if carefully(can).Can(node.FeatureSchedExt) {
+	if carefully(can).Has(node.FeatureSchedExt) {
 		steps = append(steps, plan.Step{Knob: node.Knob{File: node.FileScheduler}, To: node.Scheduler{
-			Loaded: true, Siblings: can.Can(node.FeatureHardwareSMT), Hold: 200 * time.Microsecond, Headroom: node.SchedulerHeadroom,
+			Loaded: true, Siblings: can.Has(node.FeatureHardwareSMT), Hold: 200 * time.Microsecond, Headroom: node.SchedulerHeadroom,
 		}})
 	}
-	if can.Can(node.FeatureCoreSched) {
+	if can.Has(node.FeatureCoreSched) {
 		steps = append(steps, plan.Step{Knob: node.Knob{Cgroup: be, File: node.FileCookie}, To: node.ThreadsBE})
 	}
 	return steps
@@ -149,17 +149,17 @@ func TestKilledAgentLeavesNothingThatARestoreDoesNotTakeBack(t *testing.T) {
 			for _, dir := range tids {
 				var tid int
 				_, _ = fmt.Sscan(filepath.Base(dir), &tid)
-				if p, err := task.PolicyOf(tid); err != nil || can.Can(node.FeatureSchedExt) && p != policy {
+				if p, err := task.PolicyOf(tid); err != nil || can.Has(node.FeatureSchedExt) && p != policy {
 					t.Errorf("thread %d has %v, %v, want %v", tid, p, err, policy)
 				}
-				if id, err := task.CoreCookie(tid); can.Can(node.FeatureCoreSched) && (err != nil || (id != 0) != tagged) {
+				if id, err := task.CoreCookie(tid); can.Has(node.FeatureCoreSched) && (err != nil || (id != 0) != tagged) {
 					t.Errorf("thread %d has cookie %d, %v, want one: %t", tid, id, err, tagged)
 				}
 			}
 		}
 	}
 	all(task.Ext, true)
-	loads := carefully(can).Can(node.FeatureSchedExt)
+	loads := carefully(can).Has(node.FeatureSchedExt)
 	if loads && state() != "enabled" {
 		t.Errorf("sched_ext is %s beside the agent", state())
 	}

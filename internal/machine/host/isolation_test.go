@@ -284,12 +284,12 @@ func TestOtherCPUsLoadItAnew(t *testing.T) {
 	do(t, b.set(t, bescheduler.Knob, loaded), b.order(t, "ls", "LSX"))
 	first := b.ext.now
 	first.events <- scx.Exited{Exit: scx.Exit{Kind: scx.ExitKernel, Code: 1 << 48, Reason: "cpu 3 going offline"}}
-	until(t, "it is loaded anew", func() bool { return b.ext.loaded() == 2 })
+	waitUntil(t, "it is loaded anew", func() bool { return b.ext.loaded() == 2 })
 	<-b.isolation.Events()
 	if s := b.snapshot(t); len(s.Isolation.Failures) > 0 || s.Knobs.Now[bescheduler.Knob] != node.Value(loaded) {
 		t.Errorf("falls %v, shown as %v", s.Isolation.Failures, s.Knobs.Now[bescheduler.Knob])
 	}
-	if g, is := b.has(t, "ls"); b.ext.now == first || !is || g.Class != scx.LSX {
+	if g, is := b.entryOf(t, "ls"); b.ext.now == first || !is || g.Class != scx.LSX {
 		t.Error("the new one does not have the orders of the last")
 	}
 }

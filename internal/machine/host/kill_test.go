@@ -22,7 +22,7 @@ func TestAGroupThatIsFrozenToBeKilledIsJournaled(t *testing.T) {
 		"before Linux 5.14": {false, []string{"intend", "forget"}},
 		"with cgroup.kill":  {true, nil},
 	} {
-		h, write, _ := counted(t, "job")
+		h, write, _ := countedHost(t, "job")
 		write("job", "cgroup.procs", "")
 		write("job", "cgroup.freeze", "0")
 		write("job", "cgroup.events", "populated 0\nfrozen 1")
@@ -62,7 +62,7 @@ func TestAGroupThatIsFrozenToBeKilledIsJournaled(t *testing.T) {
 // TestWhoDiesAmidAKillLeavesNothingFrozen uses the journal of a process that
 // was killed just before it thawed a cgroup. A restore must thaw the cgroup.
 func TestWhoDiesAmidAKillLeavesNothingFrozen(t *testing.T) {
-	h, write, _ := counted(t, "job")
+	h, write, _ := countedHost(t, "job")
 	write("job", "cgroup.freeze", "1")
 	j, err := journal.Open(t.TempDir(), "boot", journal.Session{PID: 1})
 	if err != nil {
@@ -81,7 +81,7 @@ func TestWhoDiesAmidAKillLeavesNothingFrozen(t *testing.T) {
 	if _, err := h.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if frozen, err := h.tree.Frozen("job"); frozen || err != nil {
+	if frozen, err := h.tree.IsFrozen("job"); frozen || err != nil {
 		t.Errorf("frozen: %v, %v", frozen, err)
 	}
 	if s, err := j.State(); err != nil || !s.Empty() {

@@ -16,42 +16,42 @@ func (h *Host) adapters() knob.Table {
 				v, err := h.tree.ReadCPUWeight(string(k.Cgroup))
 				return h.isolation.Exempt().Weight(k, node.CPUWeight(v)), err
 			},
-			Write: knob.Of(nil, func(k node.Knob, v node.CPUWeight) error {
+			Write: knob.NewAdapter(nil, func(k node.Knob, v node.CPUWeight) error {
 				h.isolation.Exempt().WeightSet(k.Cgroup)
 				return h.tree.WriteCPUWeight(string(k.Cgroup), cgroup.CPUWeight(v))
 			}).Write,
 		},
-		node.FileCPUMax: knob.Of(
+		node.FileCPUMax: knob.NewAdapter(
 			func(k node.Knob) (node.CPUMax, error) {
 				v, err := h.tree.ReadCPUMax(string(k.Cgroup))
 				return node.CPUMax(v), err
 			},
 			func(k node.Knob, v node.CPUMax) error { return h.tree.WriteCPUMax(string(k.Cgroup), cgroup.CPUMax(v)) }),
-		node.FileCPUs: knob.Of(
+		node.FileCPUs: knob.NewAdapter(
 			func(k node.Knob) (node.CPUs, error) {
 				v, err := h.tree.ReadCPUs(string(k.Cgroup))
 				return node.CPUs{Set: v}, err
 			},
 			func(k node.Knob, v node.CPUs) error { return h.tree.WriteCPUs(string(k.Cgroup), v.Set) }),
-		node.FileMems: knob.Of(
+		node.FileMems: knob.NewAdapter(
 			func(k node.Knob) (node.CPUs, error) {
 				v, err := h.tree.ReadMems(string(k.Cgroup))
 				return node.CPUs{Set: v}, err
 			},
 			func(k node.Knob, v node.CPUs) error { return h.tree.WriteMems(string(k.Cgroup), v.Set) }),
-		node.FileMemory: knob.Of(
+		node.FileMemory: knob.NewAdapter(
 			func(k node.Knob) (node.Memory, error) {
 				v, err := h.tree.ReadMemory(string(k.Cgroup))
 				return node.Memory(v), err
 			},
 			func(k node.Knob, v node.Memory) error { return h.tree.WriteMemory(string(k.Cgroup), cgroup.Memory(v)) }),
-		node.FilePIDs: knob.Of(
+		node.FilePIDs: knob.NewAdapter(
 			func(k node.Knob) (node.PIDs, error) {
 				v, err := h.tree.ReadPIDs(string(k.Cgroup))
 				return node.PIDs(v), err
 			},
 			func(k node.Knob, v node.PIDs) error { return h.tree.WritePIDs(string(k.Cgroup), cgroup.PIDs(v)) }),
-		node.FileRun: knob.Of(
+		node.FileRun: knob.NewAdapter(
 			func(k node.Knob) (node.Run, error) { return h.runs.read(string(k.Cgroup)) },
 			func(k node.Knob, v node.Run) error { return h.runs.write(k.Cgroup, v) }),
 	}

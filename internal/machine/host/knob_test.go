@@ -21,5 +21,5 @@ func withKnobs(h *Host) *Host {
 	return h
 }
 
-// yes returns an answer for a node that a test made.
-func yes(why string) node.Answer { return node.Answer{Verdict: node.Yes, Why: why} }
+// available returns an answer for a node that a test made.
+func available(why string) node.Answer { return node.Answer{Verdict: node.Yes, Why: why} }

@@ -61,7 +61,7 @@ func (c *knobCache) read(at time.Time, groups []node.CgroupPath, touched []node.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dropEnding()
-	if c.stale || !same(groups, c.asked.groups) || !same(touched, c.asked.touched) {
+	if c.stale || !sharesMemory(groups, c.asked.groups) || !sharesMemory(touched, c.asked.touched) {
 		c.asked = asked{groups, touched}
 		c.arrange(groups, touched)
 	}
@@ -90,8 +90,8 @@ func (c *knobCache) read(at time.Time, groups []node.CgroupPath, touched []node.
 	return c.now
 }
 
-// same reports whether two slices share the same memory.
-func same[T any](a, b []T) bool {
+// sharesMemory reports whether two slices share the same memory.
+func sharesMemory[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
@@ -254,9 +254,9 @@ func (c *knobCache) expire() {
 	c.stale, c.innerStale = true, true
 }
 
-// inside returns the result of the last call of list. After expire, it calls
-// list again.
-func (c *knobCache) inside(list func() []node.CgroupPath) []node.CgroupPath {
+// listedCgroups returns the result of the last call of list. After expire, it
+// calls list again.
+func (c *knobCache) listedCgroups(list func() []node.CgroupPath) []node.CgroupPath {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.innerStale {

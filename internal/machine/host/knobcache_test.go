@@ -13,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// drawn returns a host whose cgroup tree is a directory of files that looks
-// like a v2 hierarchy.
-func drawn(t *testing.T, groups ...string) (*Host, func(group, file, text string)) {
+// fixtureHost returns a host whose cgroup tree is a directory of files that
+// looks like a v2 hierarchy.
+func fixtureHost(t *testing.T, groups ...string) (*Host, func(group, file, text string)) {
 	t.Helper()
 	root := t.TempDir()
 	write := func(name, text string) {
@@ -54,7 +54,7 @@ func TestEveryKnobIsReadAgainWithinItsTime(t *testing.T) {
 func readAgain(t *testing.T, within time.Duration, touched []node.Knob) {
 	t.Helper()
 	groups := []node.CgroupPath{"a", "b", "c"}
-	h, write := drawn(t, "a", "b", "c")
+	h, write := fixtureHost(t, "a", "b", "c")
 	at := time.Unix(0, 0)
 	h.cache.read(at, groups, slices.Clone(touched))
 	for _, g := range groups {
@@ -80,7 +80,7 @@ func readAgain(t *testing.T, within time.Duration, touched []node.Knob) {
 }
 
 func TestAGlanceReadsNothingThatIsKnown(t *testing.T) {
-	h, write := drawn(t, "a")
+	h, write := fixtureHost(t, "a")
 	at := time.Unix(0, 0)
 	h.cache.read(at, []node.CgroupPath{"a"}, nil)
 	write("a", "pids.max", "7")
@@ -96,7 +96,7 @@ func TestAGlanceReadsNothingThatIsKnown(t *testing.T) {
 }
 
 func TestWhatWasWrittenIsKnownAtOnce(t *testing.T) {
-	h, _ := drawn(t, "a")
+	h, _ := fixtureHost(t, "a")
 	at := time.Unix(0, 0)
 	h.cache.read(at, []node.CgroupPath{"a"}, nil)
 	h.cache.store(tasks("a"), node.PIDs{Max: 9}, nil)
@@ -110,7 +110,7 @@ func TestWhatWasWrittenIsKnownAtOnce(t *testing.T) {
 }
 
 func TestAGroupMadeAnewIsReadAnew(t *testing.T) {
-	h, write := drawn(t, "a", "b")
+	h, write := fixtureHost(t, "a", "b")
 	groups := []node.CgroupPath{"a", "b"}
 	at := time.Unix(0, 0)
 	h.cache.read(at, groups, nil)
@@ -131,11 +131,11 @@ func TestAGroupMadeAnewIsReadAnew(t *testing.T) {
 	}
 }
 
-// counted returns a resident host whose cgroup tree is a directory of files,
+// countedHost returns a resident host whose cgroup tree is a directory of files,
 // and which has its own journal. The third result writes a file of /proc.
-func counted(t *testing.T, names ...string) (*Host, func(group, file, text string), func(file, text string)) {
+func countedHost(t *testing.T, names ...string) (*Host, func(group, file, text string), func(file, text string)) {
 	t.Helper()
-	h, write := drawn(t, names...)
+	h, write := fixtureHost(t, names...)
 	dir, err := h.tree.Dir("cpu", "")
 	if err != nil {
 		t.Fatal(err)

@@ -24,12 +24,12 @@ func openLosing(t *testing.T) losing {
 	t.Helper()
 	m := open(t, false)
 	x := losing{m: m, dir: filepath.Join(t.TempDir(), "state"), job: m.group(t, "job"), made: node.CgroupPath(groupName("made"))}
-	if err := note.Set(x.at(t, x.job), "probe", "text"); err != nil {
+	if err := note.Set(x.directory(t, x.job), "probe", "text"); err != nil {
 		skip(t, "the kernel keeps no notes: %v", err)
 	}
-	do(t, note.Drop(x.at(t, x.job), "probe"))
+	do(t, note.Drop(x.directory(t, x.job), "probe"))
 	x.quota = plan.Step{Knob: node.Knob{Cgroup: x.job, File: node.FileCPUMax}, To: node.CPUMax{Quota: 1_000_000, Period: 100_000_000}}
-	h := resident(t, x.dir, nil)
+	h := residentHost(t, x.dir, nil)
 	do(t, h.MakeGroup(x.made))
 	t.Cleanup(func() { _ = m.tree.Remove(string(x.made)) })
 	do(t, h.Apply(t.Context(), x.quota))
@@ -40,8 +40,8 @@ func openLosing(t *testing.T) losing {
 	return x
 }
 
-// at returns the directory of a cgroup.
-func (x losing) at(t *testing.T, p node.CgroupPath) string {
+// directory returns the directory of a cgroup.
+func (x losing) directory(t *testing.T, p node.CgroupPath) string {
 	t.Helper()
 	dir, err := x.m.tree.Dir("cpu", string(p))
 	do(t, err)
@@ -50,9 +50,9 @@ func (x losing) at(t *testing.T, p node.CgroupPath) string {
 
 func (x losing) weight() node.Knob { return node.Knob{Cgroup: x.job, File: node.FileCPUWeight} }
 
-// restored runs a restore while no agent runs. It checks that no change is
+// restoreAll runs a restore while no agent runs. It checks that no change is
 // left.
-func (x losing) restored(t *testing.T) {
+func (x losing) restoreAll(t *testing.T) {
 	t.Helper()
 	h, err := host.Open(host.Options{JournalDir: x.dir})
 	do(t, err)
@@ -65,7 +65,7 @@ func (x losing) restored(t *testing.T) {
 	}
 	v, err := x.m.tree.ReadCPUMax(string(x.job))
 	do(t, err)
-	if notes, err := note.All(x.at(t, x.job)); len(notes) > 0 || err != nil || v.Quota < 1<<62 {
+	if notes, err := note.All(x.directory(t, x.job)); len(notes) > 0 || err != nil || v.Quota < 1<<62 {
 		t.Errorf("notes %v, %v; quota %v", notes, err, v)
 	}
 	if again, err := h.Restore(t.Context()); err != nil || !again.Empty() {
@@ -80,7 +80,7 @@ func TestARemovedJournalIsRecoveredFromTheCgroups(t *testing.T) {
 	t.Run("by a restore", func(t *testing.T) {
 		x := openLosing(t)
 		do(t, os.RemoveAll(x.dir))
-		x.restored(t)
+		x.restoreAll(t)
 	})
 	t.Run("also of a renamed cgroup", func(t *testing.T) {
 		x := openLosing(t)
@@ -91,12 +91,12 @@ func TestARemovedJournalIsRecoveredFromTheCgroups(t *testing.T) {
 		r := renaming{m: x.m, be: x.job, ls: x.m.group(t, "other")}
 		r.exchange(t)
 		x.job = r.ls
-		x.restored(t)
+		x.restoreAll(t)
 	})
 	t.Run("by the next agent", func(t *testing.T) {
 		x := openLosing(t)
 		do(t, os.RemoveAll(x.dir))
-		next := resident(t, x.dir, nil)
+		next := residentHost(t, x.dir, nil)
 		if n, err := next.Adopt(); n != 3 || err != nil {
 			t.Errorf("recovered %d entries, want 3: %v", n, err)
 		}
@@ -108,7 +108,7 @@ func TestARemovedJournalIsRecoveredFromTheCgroups(t *testing.T) {
 			t.Errorf("the quota was %v before Tenon", v)
 		}
 		do(t, next.Close())
-		x.restored(t)
+		x.restoreAll(t)
 	})
 	t.Run("but not by one with another directory", func(t *testing.T) {
 		x := openLosing(t)
@@ -117,6 +117,6 @@ func TestARemovedJournalIsRecoveredFromTheCgroups(t *testing.T) {
 		if r, err := h.Restore(t.Context()); err != nil || !r.Empty() {
 			t.Errorf("%v %v", r, err)
 		}
-		x.restored(t)
+		x.restoreAll(t)
 	})
 }

@@ -78,18 +78,18 @@ func TestPodsGetTheirKnobsFromTheRunningKernel(t *testing.T) {
 	is := func(p node.CgroupPath, f node.File, want node.Value) {
 		t.Helper()
 		got, err := m.Knob(node.Knob{Cgroup: p, File: f})
-		if err != nil || got != want.Rounded(m.Kernel()) {
+		if err != nil || got != want.Round(m.Kernel()) {
 			t.Errorf("%s %s is %v (%v), want %v", p, f, got, err, want)
 		}
 	}
 	memory := func(b unit.Bytes) node.Value { return node.Memory{High: unit.MaxBytes, Max: b} }
 	idle := node.CPUWeight{Idle: true}
-	if !m.Capabilities().Can(node.FeatureCPUIdle) {
+	if !m.Capabilities().Has(node.FeatureCPUIdle) {
 		idle = node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}
 	}
 	saved := node.CPUMax{Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond}
 	burst := saved
-	if m.Capabilities().Can(node.FeatureCPUBurst) {
+	if m.Capabilities().Has(node.FeatureCPUBurst) {
 		burst.Burst = 25 * time.Millisecond
 	}
 	for range 3 {

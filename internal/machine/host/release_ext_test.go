@@ -60,7 +60,7 @@ func TestASchedulerIsTendedBetweenSnapshots(t *testing.T) {
 	}
 	b.snapshot(t)
 	b.ext.now.events <- scx.LongWait{TID: tid, Wait: 8 * time.Second}
-	until(t, "it is demoted", func() bool { return b.ext.policy(tid) == task.Normal })
+	waitUntil(t, "it is demoted", func() bool { return b.ext.policy(tid) == task.Normal })
 	before := b.ext.now.beats
 	if err := b.isolation.Tend(); err != nil || b.ext.now.beats != before+1 {
 		t.Errorf("%v, %d signs of life", err, b.ext.now.beats-before)

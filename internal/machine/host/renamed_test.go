@@ -26,7 +26,7 @@ func openRenaming(t *testing.T) renaming {
 		t.Skip("cgroup v2 refuses to rename a cgroup")
 	}
 	r := renaming{m: m, dir: t.TempDir(), be: m.group(t, "be"), ls: m.group(t, "ls")}
-	r.h = resident(t, r.dir, nil)
+	r.h = residentHost(t, r.dir, nil)
 	r.set(t, r.be)
 	return r
 }
@@ -126,7 +126,7 @@ func TestTheAgentFollowsRenamedCgroups(t *testing.T) {
 			return r.h
 		},
 		"when it starts": func(t *testing.T, r renaming) *host.Host {
-			next := resident(t, r.dir, nil)
+			next := residentHost(t, r.dir, nil)
 			_, err := next.Adopt()
 			do(t, err)
 			return next

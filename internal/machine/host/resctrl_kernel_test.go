@@ -108,8 +108,8 @@ func (d divided) picture(t *testing.T) string {
 }
 
 // TestResctrlIsRestoredAfterTheAgentDied leaves control groups, masks and moved
-// tasks behind, as an agent does that is killed. Another process must restore
-// all of it.
+// tasks behind, like an agent that is killed. Another process must restore all
+// of it.
 func TestResctrlIsRestoredAfterTheAgentDied(t *testing.T) {
 	d := openDivided(t)
 	s, err := d.Snapshot(t.Context())

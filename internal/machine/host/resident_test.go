@@ -13,8 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// resident returns a resident host like that of tenond. Its journal is in dir.
-func resident(t testing.TB, dir string, behalf *journal.Session) *host.Host {
+// residentHost returns a resident host like that of tenond. Its journal is in
+// dir.
+func residentHost(t testing.TB, dir string, behalf *journal.Session) *host.Host {
 	t.Helper()
 	h, err := host.Open(host.Options{JournalDir: dir, Resident: true, Behalf: behalf})
 	if err != nil {
@@ -44,7 +45,7 @@ func job(p node.CgroupPath) node.Workload {
 
 func TestAWorkloadWhoseGroupIsGoneLeavesTheSnapshot(t *testing.T) {
 	m := open(t, false)
-	h := resident(t, t.TempDir(), nil)
+	h := residentHost(t, t.TempDir(), nil)
 	stays, goes := m.group(t, "stays"), node.CgroupPath(groupName("goes"))
 	do(t, m.tree.Make(string(goes)))
 	h.ManageOnly([]node.Workload{job(stays), job(goes)})
@@ -60,7 +61,7 @@ func TestAWorkloadWhoseGroupIsGoneLeavesTheSnapshot(t *testing.T) {
 
 func TestWhatWasChangedStaysInSightUntilItIsReleased(t *testing.T) {
 	m := open(t, false)
-	h := resident(t, t.TempDir(), nil)
+	h := residentHost(t, t.TempDir(), nil)
 	p := m.group(t, "left")
 	k := node.Knob{Cgroup: p, File: node.FilePIDs}
 	h.ManageOnly([]node.Workload{job(p)})
@@ -86,16 +87,16 @@ func TestTheNextTenondTakesOverWhatADeadOneChanged(t *testing.T) {
 	p := m.group(t, "heir")
 	k := node.Knob{Cgroup: p, File: node.FilePIDs}
 	dead := journal.Session{PID: 1 << 22, Start: 1} // no such process
-	do(t, resident(t, dir, &dead).Apply(t.Context(), plan.Step{Knob: k, To: node.PIDs{Max: 99}}))
+	do(t, residentHost(t, dir, &dead).Apply(t.Context(), plan.Step{Knob: k, To: node.PIDs{Max: 99}}))
 
-	next := resident(t, dir, nil)
+	next := residentHost(t, dir, nil)
 	_, err := next.Adopt()
 	do(t, err)
 	// Another Tenon process must see that the process that owns the knob is
 	// alive.
 	self, err := proc.Default().PIDStat(os.Getppid())
 	do(t, err)
-	other := resident(t, dir, &journal.Session{PID: os.Getppid(), Start: int64(self.StartTime)})
+	other := residentHost(t, dir, &journal.Session{PID: os.Getppid(), Start: int64(self.StartTime)})
 	other.ManageOnly([]node.Workload{job(p)})
 	if s, err := other.Snapshot(t.Context()); err != nil || len(s.Knobs.Before) != 0 {
 		t.Errorf("the other would release %v, %v", s.Knobs.Before, err)
@@ -109,7 +110,7 @@ func TestTheNextTenondTakesOverWhatADeadOneChanged(t *testing.T) {
 func TestChangesInGroupsThatAreGoneAreForgotten(t *testing.T) {
 	m := open(t, false)
 	dir := t.TempDir()
-	h := resident(t, dir, nil)
+	h := residentHost(t, dir, nil)
 	p := node.CgroupPath(groupName("short"))
 	do(t, m.tree.Make(string(p)),
 		h.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: p, File: node.FilePIDs}, To: node.PIDs{Max: 99}}),

@@ -23,9 +23,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// notKnobs are writable files of cgroups that hold no setting. A write to such
+// otherFiles are writable files of cgroups that hold no setting. A write to such
 // a file starts an action or resets a counter.
-var notKnobs = []string{
+var otherFiles = []string{
 	"cgroup.procs", "cgroup.threads", "tasks", "cgroup.kill", "cgroup.event_control",
 	"cpuacct.usage", "memory.failcnt", "memory.max_usage_in_bytes", "memory.force_empty", "memory.reclaim", "memory.peak",
 	"memory.swap.peak", "pids.peak", "memory.kmem.failcnt", "memory.kmem.max_usage_in_bytes", "memory.kmem.tcp.failcnt",
@@ -44,7 +44,7 @@ func (m *machine) settings(t *testing.T, p node.CgroupPath, tids ...int) map[str
 			continue
 		}
 		err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || slices.Contains(notKnobs, d.Name()) {
+			if err != nil || d.IsDir() || slices.Contains(otherFiles, d.Name()) {
 				return err
 			}
 			if info, err := d.Info(); err != nil || info.Mode()&0o200 == 0 {
@@ -74,10 +74,10 @@ func (m *machine) settings(t *testing.T, p node.CgroupPath, tids ...int) map[str
 	return found
 }
 
-// foreign creates a tree like that of the kubelet, in which no value is a
+// makeForeign creates a tree like that of the kubelet, in which no value is a
 // default. A process in it has its own attributes. The journal does not have
 // the tree.
-func (m *machine) foreign(t *testing.T) (root node.CgroupPath, pid int) {
+func (m *machine) makeForeign(t *testing.T) (root node.CgroupPath, pid int) {
 	t.Helper()
 	root = node.CgroupPath(groupName("kubepods"))
 	pod := root.Join("besteffort/pod")
@@ -146,7 +146,7 @@ func alive(pid int) bool {
 
 func TestRestoreAfterKill9LeavesNoTrace(t *testing.T) {
 	m := open(t, false)
-	foreign, pid := m.foreign(t)
+	foreign, pid := m.makeForeign(t)
 	before := m.settings(t, foreign, pid)
 	const rounds = 12
 	for round := range rounds {
@@ -210,7 +210,7 @@ func TestRestoreAfterKill9LeavesNoTrace(t *testing.T) {
 
 func TestRestoreLeavesWhatOthersChanged(t *testing.T) {
 	m := open(t, false)
-	foreign, _ := m.foreign(t)
+	foreign, _ := m.makeForeign(t)
 	be := foreign.Join("besteffort")
 	k := node.Knob{Cgroup: be, File: node.FilePIDs}
 	weight := node.Knob{Cgroup: be, File: node.FileCPUWeight}
@@ -263,7 +263,7 @@ func TestRestoreNeverEndsAUsersCommand(t *testing.T) {
 
 func TestRestoreOwnLeavesOtherTenonsAlone(t *testing.T) {
 	m := open(t, false)
-	foreign, _ := m.foreign(t)
+	foreign, _ := m.makeForeign(t)
 	group := node.CgroupPath(groupName("lab"))
 	dir := t.TempDir()
 	v, err := startVictim(dir, foreign, group)
@@ -332,7 +332,7 @@ func TestAGroupMadeAgainIsNotRestored(t *testing.T) {
 
 func TestRestoreFinishesAKnobThatWasHalfWritten(t *testing.T) {
 	m := open(t, false)
-	foreign, _ := m.foreign(t)
+	foreign, _ := m.makeForeign(t)
 	be := foreign.Join("besteffort")
 	before := m.settings(t, foreign)
 	inode, err := m.tree.Inode(string(be))

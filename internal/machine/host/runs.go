@@ -34,7 +34,7 @@ type runs struct {
 
 // read returns Running or Frozen. If there is no freezer, it returns Running.
 func (x *runs) read(p string) (node.Run, error) {
-	frozen, err := x.tree.Frozen(p)
+	frozen, err := x.tree.IsFrozen(p)
 	switch {
 	case frozen:
 		return node.Frozen, nil
@@ -85,7 +85,7 @@ func (x *runs) end(k node.Knob, v node.Run) error {
 	if err := x.kill(k); err != nil {
 		return err
 	}
-	if lives, err := x.tree.Populated(string(k.Cgroup)); err == nil && lives && killed {
+	if lives, err := x.tree.IsPopulated(string(k.Cgroup)); err == nil && lives && killed {
 		return fmt.Errorf("%s has processes that do not die of SIGKILL: they are in uninterruptible sleep, or fork faster than they can be ended", k.Cgroup)
 	}
 	return nil
@@ -99,13 +99,13 @@ func (x *runs) prepare(k node.Knob) error {
 	if err := x.changes.Release(k); err != nil {
 		return err
 	}
-	_ = errors.Join(x.exempt.Add(k.Cgroup, x.now().Add(exempt.For), node.AskedToEnd), x.marks.Unmark(k.Cgroup))
+	_ = errors.Join(x.exempt.Add(k.Cgroup, x.now().Add(exempt.MaxTime), node.AskedToEnd), x.marks.Unmark(k.Cgroup))
 	return nil
 }
 
 // thaw thaws everything that Tenon froze. It is called before the agent stops.
 func (x *runs) thaw() error {
-	touches, err := x.changes.Own()
+	touches, err := x.changes.ReleasableKnobs()
 	if err != nil {
 		return err
 	}
@@ -185,15 +185,15 @@ func runKnobs(workloads []node.Workload) []node.Knob {
 	return all
 }
 
-// shown returns the value that a snapshot shows. It is the value that was read
-// or, if no process is left, Ended.
-func (x *runs) shown(p string) node.Value {
+// shownValue returns the value that a snapshot shows. It is the value that was
+// read or, if no process is left, Ended.
+func (x *runs) shownValue(p string) node.Value {
 	v, err := x.read(p)
 	if err != nil {
 		return nil
 	}
 	if v == node.Running {
-		if lives, err := x.tree.Populated(p); err == nil && !lives {
+		if lives, err := x.tree.IsPopulated(p); err == nil && !lives {
 			return node.Ended
 		}
 	}

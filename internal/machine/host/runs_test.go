@@ -30,9 +30,9 @@ func (m *machine) Alive(pid int) bool {
 
 func runOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileRun} }
 
-// inhabited creates a group with a task in it. When the test ends, the task is
-// killed.
-func (m *machine) inhabited(t *testing.T, name string) (node.CgroupPath, int) {
+// startInGroup creates a group with a task in it. When the test ends, the task
+// is killed.
+func (m *machine) startInGroup(t *testing.T, name string) (node.CgroupPath, int) {
 	t.Helper()
 	p := m.group(t, name)
 	pid, err := m.Start(p, 0)
@@ -48,10 +48,10 @@ func (m *machine) inhabited(t *testing.T, name string) (node.CgroupPath, int) {
 // restore must thaw the work.
 func TestAFrozenWorkloadGoesOnAfterRestore(t *testing.T) {
 	m := open(t, false)
-	if !m.Capabilities().Can(node.FeatureCgroupFreezer) {
+	if !m.Capabilities().Has(node.FeatureCgroupFreezer) {
 		skip(t, "no freezer: %s", m.Capabilities()[node.FeatureCgroupFreezer].Why)
 	}
-	p, _ := m.inhabited(t, "frozen")
+	p, _ := m.startInGroup(t, "frozen")
 	dir := t.TempDir()
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(os.Environ(), "TENON_TEST_ROLE=freezer", "VICTIM_JOURNAL="+dir, "VICTIM_GROUP="+string(p))
@@ -64,7 +64,7 @@ func TestAFrozenWorkloadGoesOnAfterRestore(t *testing.T) {
 	if line != "frozen\n" {
 		t.Fatalf("the freezer said %q", line)
 	}
-	if frozen, err := m.tree.Frozen(string(p)); !frozen || err != nil {
+	if frozen, err := m.tree.IsFrozen(string(p)); !frozen || err != nil {
 		t.Fatalf("frozen: %v, %v", frozen, err)
 	}
 	h, err := host.Open(host.Options{JournalDir: dir})
@@ -77,7 +77,7 @@ func TestAFrozenWorkloadGoesOnAfterRestore(t *testing.T) {
 	if _, err := h.Restore(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if frozen, err := m.tree.Frozen(string(p)); frozen || err != nil {
+	if frozen, err := m.tree.IsFrozen(string(p)); frozen || err != nil {
 		t.Errorf("frozen: %v, %v", frozen, err)
 	}
 	if again, err := h.Restore(t.Context()); err != nil || !again.Empty() {
@@ -103,7 +103,7 @@ func freezer() {
 // any cgroup that contains the watchdog or a Tenon process.
 func TestNobodyStopsTenon(t *testing.T) {
 	m := open(t, false)
-	p, pid := m.inhabited(t, "own")
+	p, pid := m.startInGroup(t, "own")
 	h, err := host.Open(host.Options{JournalDir: t.TempDir(), Spare: func() []int { return []int{pid} }})
 	do(t, err)
 	t.Cleanup(func() { _ = h.Close() })
@@ -123,9 +123,9 @@ func TestNobodyStopsTenon(t *testing.T) {
 // show that, although other values from the cache may be some seconds old.
 func TestTheEndOfAWorkloadIsSeenAtOnce(t *testing.T) {
 	m := open(t, false)
-	h := resident(t, t.TempDir(), nil)
+	h := residentHost(t, t.TempDir(), nil)
 	h.Capabilities() // the probes end threads, and a task ends with the thread that started it
-	p, pid := m.inhabited(t, "ends")
+	p, pid := m.startInGroup(t, "ends")
 	h.ManageOnly([]node.Workload{job(p)})
 	see := func() node.Value {
 		s, err := h.Snapshot(t.Context())
@@ -159,7 +159,7 @@ func TestWhatDoesNotDieIsSaid(t *testing.T) {
 	if m.tree.VersionOf("freezer") != 1 {
 		t.Skip("on cgroup v2 the frozen die")
 	}
-	h := resident(t, t.TempDir(), nil)
+	h := residentHost(t, t.TempDir(), nil)
 	top := m.group(t, "above")
 	p := top.Join("job")
 	do(t, m.tree.Make(string(p)))
@@ -188,10 +188,10 @@ func TestWhatDoesNotDieIsSaid(t *testing.T) {
 // kubelet ends, because a process must run in order to end.
 func TestAGroupThatSomebodyElseEndsRuns(t *testing.T) {
 	m := open(t, false)
-	if !m.Capabilities().Can(node.FeatureCgroupFreezer) {
+	if !m.Capabilities().Has(node.FeatureCgroupFreezer) {
 		skip(t, "no freezer: %s", m.Capabilities()[node.FeatureCgroupFreezer].Why)
 	}
-	p, pid := m.inhabited(t, "evicted")
+	p, pid := m.startInGroup(t, "evicted")
 	do(t, m.Apply(context.Background(), plan.Step{Knob: runOf(p), From: node.Running, To: node.Frozen}))
 	do(t, m.Prepare(runOf(p)))
 	if v, err := m.Knob(runOf(p)); err != nil || v != node.Running || !m.Alive(pid) {
@@ -203,12 +203,12 @@ func TestAGroupThatSomebodyElseEndsRuns(t *testing.T) {
 // Tenon froze, and nothing else.
 func TestWhatTenonFrozeGoesOnWhenItIsThawed(t *testing.T) {
 	m := open(t, false)
-	if !m.Capabilities().Can(node.FeatureCgroupFreezer) {
+	if !m.Capabilities().Has(node.FeatureCgroupFreezer) {
 		skip(t, "no freezer: %s", m.Capabilities()[node.FeatureCgroupFreezer].Why)
 	}
-	p, pid := m.inhabited(t, "frozen")
+	p, pid := m.startInGroup(t, "frozen")
 	do(t, m.Apply(context.Background(), plan.Step{Knob: runOf(p), From: node.Running, To: node.Frozen}))
-	other, _ := m.inhabited(t, "others")
+	other, _ := m.startInGroup(t, "others")
 	do(t, m.tree.Freeze(string(other), true))
 	defer func() { do(t, m.tree.Freeze(string(other), false)) }()
 	do(t, m.Thaw())

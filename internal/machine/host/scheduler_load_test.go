@@ -10,9 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// slowly begins to load a scheduler. The kernel verifies it until the channel
-// gate is closed.
-func (b *bench) slowly(t *testing.T) (gate chan struct{}) {
+// loadSlowly begins to load a scheduler. The kernel verifies it until the
+// channel gate is closed.
+func (b *bench) loadSlowly(t *testing.T) (gate chan struct{}) {
 	t.Helper()
 	gate = make(chan struct{})
 	b.ext.mu.Lock()
@@ -20,7 +20,7 @@ func (b *bench) slowly(t *testing.T) (gate chan struct{}) {
 	b.ext.mu.Unlock()
 	b.snapshot(t)
 	b.ask(t, loaded)
-	until(t, "a load has begun", func() bool { return b.begun() == 1 })
+	waitUntil(t, "a load has begun", func() bool { return b.begun() == 1 })
 	return gate
 }
 
@@ -43,7 +43,7 @@ func (b *bench) begun() int {
 // work may run without limits.
 func TestLoopTurnsOnWhileTheSchedulerIsLoaded(t *testing.T) {
 	b := newBench(t, true)
-	gate := b.slowly(t)
+	gate := b.loadSlowly(t)
 	for range 3 {
 		s := b.snapshot(t)
 		if got := s.Knobs.Now[bescheduler.Knob]; got != node.Value(node.Scheduler{}) || s.Knobs.Before[bescheduler.Knob] == nil || len(s.Isolation.Failures) > 0 {
@@ -52,7 +52,7 @@ func TestLoopTurnsOnWhileTheSchedulerIsLoaded(t *testing.T) {
 		b.ask(t, loaded)
 	}
 	close(gate)
-	until(t, "the loop is called", func() bool { return len(b.isolation.Events()) > 0 })
+	waitUntil(t, "the loop is called", func() bool { return len(b.isolation.Events()) > 0 })
 	if got := b.snapshot(t).Knobs.Now[bescheduler.Knob]; got != node.Value(loaded) || b.begun() != 1 {
 		t.Errorf("shown as %v after %d loads", got, b.begun())
 	}
@@ -86,10 +86,10 @@ func TestMindThatChangesWhileTheSchedulerIsLoaded(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, true)
-			gate := b.slowly(t)
+			gate := b.loadSlowly(t)
 			tc.change(t, b)
 			close(gate)
-			until(t, "the load has ended", func() bool {
+			waitUntil(t, "the load has ended", func() bool {
 				return !b.isolation.Scheduler().Loading() && (!tc.want.Loaded || len(b.isolation.Events()) > 0)
 			})
 			s := b.snapshot(t)
@@ -121,12 +121,12 @@ func TestLoadThatFailsLate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, true)
 			b.ext.refuses = errBoom
-			gate := b.slowly(t)
+			gate := b.loadSlowly(t)
 			tc.change(t, b)
 			close(gate)
-			until(t, "the load has ended", func() bool { return !b.isolation.Scheduler().Loading() })
+			waitUntil(t, "the load has ended", func() bool { return !b.isolation.Scheduler().Loading() })
 			if tc.failures > 0 {
-				until(t, "the loop is called", func() bool { return len(b.isolation.Events()) > 0 })
+				waitUntil(t, "the loop is called", func() bool { return len(b.isolation.Events()) > 0 })
 			}
 			failures := b.snapshot(t).Isolation.Failures
 			if len(failures) != tc.failures || tc.failures > 0 && (!failures[0].Refused || failures[0].Mechanism != node.MechanismSchedExt) {
@@ -140,7 +140,7 @@ func TestLoadThatFailsLate(t *testing.T) {
 // because a service must stop soon after it was asked to stop.
 func TestClosingDoesNotWaitForALoad(t *testing.T) {
 	b := newBench(t, true)
-	gate := b.slowly(t)
+	gate := b.loadSlowly(t)
 	closed := make(chan error, 1)
 	go func() { closed <- b.Close() }()
 	select {
@@ -150,7 +150,7 @@ func TestClosingDoesNotWaitForALoad(t *testing.T) {
 		t.Fatal("it waits")
 	}
 	close(gate)
-	until(t, "the load has ended", func() bool { return !b.isolation.Scheduler().Loading() })
+	waitUntil(t, "the load has ended", func() bool { return !b.isolation.Scheduler().Loading() })
 	if !b.ext.now.closed {
 		t.Error("it is loaded, and its host is closed")
 	}

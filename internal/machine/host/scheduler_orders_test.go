@@ -30,26 +30,26 @@ func TestSchedulerIsNotLoadedAnewForNobody(t *testing.T) {
 		b.ext.gate = make(chan struct{})
 		b.ext.mu.Unlock()
 		b.ext.now.events <- gone
-		until(t, "a load has begun", func() bool { b.ext.mu.Lock(); defer b.ext.mu.Unlock(); return b.ext.waits == 2 })
+		waitUntil(t, "a load has begun", func() bool { b.ext.mu.Lock(); defer b.ext.mu.Unlock(); return b.ext.waits == 2 })
 		done := make(chan error, 1)
 		go func() { done <- b.isolation.Scheduler().Write(node.Scheduler{}) }()
 		time.Sleep(10 * time.Millisecond) // the call finds no thread
 		close(b.ext.gate)
 		do(t, <-done)
-		until(t, "the load has ended", func() bool { return b.ext.loaded() == 2 })
-		until(t, "and was noted", func() bool { return !b.isolation.Scheduler().Loading() })
+		waitUntil(t, "the load has ended", func() bool { return b.ext.loaded() == 2 })
+		waitUntil(t, "and was noted", func() bool { return !b.isolation.Scheduler().Loading() })
 		if now, _ := b.isolation.Scheduler().Read(); now != node.Value(node.Scheduler{}) || !b.ext.now.closed {
 			t.Errorf("after the unload %v is loaded without an owner", now)
 		}
 	})
 }
 
-// ordered returns the orders that a snapshot shows.
-func ordered(s node.Snapshot) map[string]string {
+// listOrders returns the orders that a snapshot shows.
+func listOrders(s node.Snapshot) map[string]string {
 	all := map[string]string{}
 	for k, v := range s.Knobs.Now {
 		if k.File.OrdersScheduler() {
-			all[k.Where()] = v.String()
+			all[k.Object()] = v.String()
 		}
 	}
 	return all
@@ -66,7 +66,7 @@ func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 	)
 	s := b.ext.now
 	for p, want := range map[node.CgroupPath]scx.Group{"ls": {Class: scx.LSX}, "be": {Class: scx.BE}, "be/a": {Class: scx.BE, Pod: 3}} {
-		if g, is := b.has(t, p); !is || g != want {
+		if g, is := b.entryOf(t, p); !is || g != want {
 			t.Errorf("the maps have of %s %v, %t, want %v", p, g, is, want)
 		}
 	}
@@ -74,7 +74,7 @@ func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 		t.Errorf("slot 3 has %v and the cap is %v, want %v and 2500m", s.pods[3], s.most, want)
 	}
 	want := map[string]string{"ls": "LSX", "be": "BE", "be/a": "BE slot 3 weight 300 quota 1500m", "/": "2500m"}
-	if diff := cmp.Diff(want, ordered(b.snapshot(t))); diff != "" {
+	if diff := cmp.Diff(want, listOrders(b.snapshot(t))); diff != "" {
 		t.Errorf("shown (-want +got):\n%s", diff)
 	}
 	if st := b.journaled(t); len(st.Touches) != 1 {
@@ -94,20 +94,20 @@ func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 			break
 		}
 	}
-	if got := ordered(late); got["be/a"] != "" || got["ls"] != "LSX" {
+	if got := listOrders(late); got["be/a"] != "" || got["ls"] != "LSX" {
 		t.Errorf("shown after the maps have changed: %v", got)
 	}
 
 	// The policy cancels an order, and with it the weight of the order's slot.
 	do(t, b.order(t, "be/b", "BE slot 4 weight 50"), b.order(t, "be/b", "NORMAL"), b.order(t, "ls", "none"))
-	if g, _ := b.has(t, "be/b"); g.Class != scx.Normal || s.pods[4] != (scx.Pod{Slot: 4}) {
+	if g, _ := b.entryOf(t, "be/b"); g.Class != scx.Normal || s.pods[4] != (scx.Pod{Slot: 4}) {
 		t.Errorf("be/b is %v, slot 4 has %v", g, s.pods[4])
 	}
-	if _, is := b.has(t, "ls"); is {
+	if _, is := b.entryOf(t, "ls"); is {
 		t.Error("ls is in the maps after its order was taken back")
 	}
 	do(t, b.release(t, bescheduler.Knob))
-	if got := ordered(b.snapshot(t)); len(got) != 1 || got["/"] != "max" {
+	if got := listOrders(b.snapshot(t)); len(got) != 1 || got["/"] != "max" {
 		t.Errorf("after the scheduler is gone: %v", got)
 	}
 }
@@ -117,15 +117,15 @@ func TestOrdersReachTheSchedulerAndReadBack(t *testing.T) {
 // limits of best-effort work must hold from the first moment on.
 func TestOrdersWaitForTheScheduler(t *testing.T) {
 	b := newBench(t, true)
-	gate := b.slowly(t)
+	gate := b.loadSlowly(t)
 	do(t, b.order(t, "ls", "LSX"), b.order(t, "be/a", "BE slot 1 weight 100 quota 500m"), b.set(t, node.Knob{File: node.FileSchedulerCap}, node.SchedulerCap{Most: 500}))
-	if got := ordered(b.snapshot(t)); got["ls"] != "LSX" || got["/"] != "500m" {
+	if got := listOrders(b.snapshot(t)); got["ls"] != "LSX" || got["/"] != "500m" {
 		t.Errorf("while it is loaded: %v", got)
 	}
 	close(gate)
-	until(t, "the loop is called", func() bool { return len(b.isolation.Events()) > 0 })
+	waitUntil(t, "the loop is called", func() bool { return len(b.isolation.Events()) > 0 })
 	<-b.isolation.Events()
-	if g, is := b.has(t, "ls"); !is || g.Class != scx.LSX || b.ext.now.most != 500 || b.ext.now.pods[1].Quota != 50*time.Millisecond {
+	if g, is := b.entryOf(t, "ls"); !is || g.Class != scx.LSX || b.ext.now.most != 500 || b.ext.now.pods[1].Quota != 50*time.Millisecond {
 		t.Errorf("loaded with %v, cap %v, pods %v", b.ext.now.groups, b.ext.now.most, b.ext.now.pods)
 	}
 }
@@ -153,7 +153,7 @@ func TestWhatTheSchedulerDoesNotTakeIsSaid(t *testing.T) {
 			if got := b.isolation.Status().Refused; !strings.Contains(got, full.Error()) {
 				t.Errorf("status %q", got)
 			}
-			if got := ordered(b.snapshot(t)); got["ls"] == "LSX" || got["/"] == "700m" {
+			if got := listOrders(b.snapshot(t)); got["ls"] == "LSX" || got["/"] == "700m" {
 				t.Errorf("shown as if it had been taken: %v", got)
 			}
 			set(nil)
@@ -194,7 +194,7 @@ func TestOrderOfACgroupThatIsMadeAnewIsGone(t *testing.T) {
 	do(t, err, os.Rename(filepath.Join(b.root, "ls"), filepath.Join(t.TempDir(), "ls")))
 	b.group(t, "ls")
 	b.cache.expire()
-	if got := ordered(b.snapshot(t)); got["ls"] != "" {
+	if got := listOrders(b.snapshot(t)); got["ls"] != "" {
 		t.Errorf("shown: %v", got)
 	}
 	_, err = b.Sweep(nil)
@@ -239,7 +239,7 @@ func TestSnapshotWritesNothing(t *testing.T) {
 }
 
 // TestAWorkloadThatEndsIsShownAsSuch checks that a snapshot shows a workload as
-// ending, and that it stops to do so when the eviction counts as cancelled.
+// ending, and no longer does so when the eviction counts as cancelled.
 func TestAWorkloadThatEndsIsShownAsSuch(t *testing.T) {
 	b := newBench(t, true)
 	run := node.Knob{Cgroup: "be/a", File: node.FileRun}
@@ -267,7 +267,7 @@ func TestAWorkloadThatEndsIsShownAsSuch(t *testing.T) {
 	if got := ending(b.snapshot(t)); got != node.Ended {
 		t.Errorf("killed: %q", got)
 	}
-	if got := ending(b.later(t, exempt.For)); got != "" {
+	if got := ending(b.snapshotAfter(t, exempt.MaxTime)); got != "" {
 		t.Errorf("when it has not ended for long: %q", got)
 	}
 }

@@ -25,7 +25,7 @@ func (x *shown) fill(h *Host, s *node.Snapshot, managed []node.Workload, touches
 				s.Knobs.Now[k] = v
 			}
 		}
-		for _, p := range append(shownCgroups(s.Workloads), h.below(s.Workloads)...) {
+		for _, p := range append(shownCgroups(s.Workloads), h.innerCgroups(s.Workloads)...) {
 			for _, f := range x.files() {
 				show(node.Knob{Cgroup: p, File: f})
 			}
@@ -44,18 +44,18 @@ func (x *shown) fill(h *Host, s *node.Snapshot, managed []node.Workload, touches
 		s.Devices = h.blocks.List()
 	}
 	if h.cache != nil {
-		s.Knobs.Now = x.joined(cached, s.Knobs.Now)
+		s.Knobs.Now = x.joinKnobs(cached, s.Knobs.Now)
 		if !divides && len(s.Devices) == 0 {
-			s.Knobs.Before = x.before(h, s.Knobs.Now, touches)
+			s.Knobs.Before = x.originalValues(h, s.Knobs.Now, touches)
 			return
 		}
 	}
-	s.Knobs.Before = beforeOf(h, s.Knobs.Now, touches)
+	s.Knobs.Before = shownOriginals(h, s.Knobs.Now, touches)
 }
 
-// joined returns the knobs of the cache together with those that the parts of
+// joinKnobs returns the knobs of the cache together with those that the parts of
 // the host add.
-func (x *shown) joined(cached, added map[node.Knob]node.Value) map[node.Knob]node.Value {
+func (x *shown) joinKnobs(cached, added map[node.Knob]node.Value) map[node.Knob]node.Value {
 	if len(added) == 0 {
 		return cached
 	}
@@ -75,9 +75,9 @@ func (x *shown) room() int {
 	return len(x.added)
 }
 
-// beforeOf returns the values from before for the shown knobs. A cgroup that
-// was removed and made again has none.
-func beforeOf(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
+// shownOriginals returns the values from before for the shown knobs. A cgroup
+// that was removed and made again has none.
+func shownOriginals(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
 	before := map[node.Knob]node.Value{}
 	for k, t := range touches {
 		if _, known := now[k]; !known {
@@ -88,7 +88,7 @@ func beforeOf(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journ
 			inodeOf = func(k node.Knob) (uint64, error) { return h.inode(k.Cgroup) }
 		}
 		if inode, err := inodeOf(k); err == nil && inode == t.Inode {
-			before[k] = h.blocks.Possible(k, t.Before)
+			before[k] = h.blocks.DropImpossible(k, t.Before)
 		}
 	}
 	return before
@@ -115,9 +115,9 @@ type shown struct {
 	former map[node.Knob]node.Value
 }
 
-// also (the method) sets additional knobs. A snapshot that is made without a cache has
+// showFiles sets additional knobs. A snapshot that is made without a cache has
 // them for every cgroup, like node.Files. The knob FileRun is added for each workload.
-func (x *shown) also(files []node.File) {
+func (x *shown) showFiles(files []node.File) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.extra = slices.DeleteFunc(slices.Clone(files), func(f node.File) bool { return f == node.FileRun || slices.Contains(node.Files, f) })
@@ -133,11 +133,11 @@ func (x *shown) files() []node.File {
 // list returns the cgroups whose knobs a snapshot shows, and further knobs that
 // it shows. The caller must not change the results.
 func (x *shown) list(h *Host, workloads, managed []node.Workload, touches map[node.Knob]journal.Touch) ([]node.CgroupPath, []node.Knob) {
-	inner, runs := h.below(workloads), h.cache.showsRuns()
+	inner, runs := h.innerCgroups(workloads), h.cache.showsRuns()
 	all := len(workloads) == len(managed) // otherwise some are gone
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if all && x.groups != nil && x.runs == runs && same(x.managed, managed) && same(x.inner, inner) && sameMap(x.touches, touches) {
+	if all && x.groups != nil && x.runs == runs && sharesMemory(x.managed, managed) && sharesMemory(x.inner, inner) && sameMap(x.touches, touches) {
 		return x.groups, x.touched
 	}
 	groups := append(shownCgroups(workloads), inner...)
@@ -157,13 +157,13 @@ func (x *shown) list(h *Host, workloads, managed []node.Workload, touches map[no
 	return x.groups, x.touched
 }
 
-// before returns, for the shown knobs of cgroups, the values that they had
-// before Tenon.
-func (x *shown) before(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
+// originalValues returns, for the shown knobs of cgroups, the values that they
+// had before Tenon.
+func (x *shown) originalValues(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.former == nil || !sameMap(x.now, now) || !sameMap(x.of, touches) {
-		x.now, x.of, x.former = now, touches, beforeOf(h, now, touches)
+		x.now, x.of, x.former = now, touches, shownOriginals(h, now, touches)
 	}
 	return x.former
 }
@@ -194,11 +194,11 @@ func shownCgroups(workloads []node.Workload) []node.CgroupPath {
 	return groups
 }
 
-// below lists the cgroups inside best-effort workloads on cgroup v1. On v1 a
-// parent's limit may not be below that of its children, so a policy that limits
-// such work must see and change all of these cgroups. If some work has
+// innerCgroups lists the cgroups inside best-effort workloads on cgroup v1. On
+// v1 a parent's limit may not be below that of its children, so a policy that
+// limits such work must see and change all of these cgroups. If some work has
 // exclusive CPUs, the list also has the cgroups inside latency-sensitive work.
-func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
+func (h *Host) innerCgroups(workloads []node.Workload) []node.CgroupPath {
 	if h.tree.Version() != 1 {
 		return nil
 	}
@@ -213,7 +213,7 @@ func (h *Host) below(workloads []node.Workload) []node.CgroupPath {
 		return all
 	}
 	if h.cache != nil {
-		return h.cache.inside(list)
+		return h.cache.listedCgroups(list)
 	}
 	return list()
 }

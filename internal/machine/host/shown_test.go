@@ -18,7 +18,7 @@ func TestAHostWithoutACacheShowsTheSameKnobs(t *testing.T) {
 		for _, p := range []string{"be", "be/a", "be/b", "ls"} {
 			b.put(t, filepath.Join(b.root, p, "cpu.bvt_warp_ns"), "0\n")
 		}
-		b.can = func() node.Capabilities { return node.Capabilities{node.FeatureGroupIdentity: yes("model")} }
+		b.can = func() node.Capabilities { return node.Capabilities{node.FeatureGroupIdentity: available("model")} }
 		b.Show(node.AllFiles)
 		files := map[node.File]bool{}
 		for k := range b.snapshot(t).Knobs.Now {

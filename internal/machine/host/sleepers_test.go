@@ -20,27 +20,27 @@ type sleepersBench struct {
 func newSleepersBench(t *testing.T) *sleepersBench {
 	b := &sleepersBench{bench: newBench(t, true)}
 	for _, p := range []string{"be/a", "be/b", "ls"} {
-		b.ran(t, p, 0)
+		b.setRunTime(t, p, 0)
 	}
 	return b
 }
 
-// ran sets how much CPU time a group has used since it was made.
-func (b *sleepersBench) ran(t *testing.T, p string, used time.Duration) {
+// setRunTime sets how much CPU time a group has used since it was made.
+func (b *sleepersBench) setRunTime(t *testing.T, p string, used time.Duration) {
 	t.Helper()
 	b.put(t, filepath.Join(b.root, p, "cpu.stat"), fmt.Sprintf("usage_usec %d\n", used.Microseconds()))
 }
 
-// after (the method) waits so long that all groups must be checked again. Then
+// snapshotLater waits so long that all groups must be checked again. Then
 // it takes a snapshot and guards other work. It returns the value of the policy
 // of the group be.
-func (b *sleepersBench) after(t *testing.T) node.Value {
+func (b *sleepersBench) snapshotLater(t *testing.T) node.Value {
 	t.Helper()
 	s, err := b.Snapshot(t.Context())
 	do(t, err)
 	b.later += reread.Unchanged + time.Second
 	s.At = s.At.Add(b.later)
-	touches, err := b.changes.Own()
+	touches, err := b.changes.ReleasableKnobs()
 	do(t, err)
 	b.isolation.Fill(&s, touches)
 	b.guard(t, b.later)
@@ -54,23 +54,23 @@ func TestThreadsOfSleepersAreNotListedAgain(t *testing.T) {
 	b.thread(t, "be/a", task.Normal)
 	b.snapshot(t)
 	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
-	if got := b.after(t); got != node.ThreadsBE {
+	if got := b.snapshotLater(t); got != node.ThreadsBE {
 		t.Fatalf("after the write, threads are %v", got)
 	}
 	b.thread(t, "be/b", task.Normal)
-	if got := b.after(t); got != node.ThreadsBE {
+	if got := b.snapshotLater(t); got != node.ThreadsBE {
 		t.Errorf("the threads of a group that slept were listed: %v", got)
 	}
-	b.ran(t, "be/a", time.Millisecond)
-	if got := b.after(t); got != node.ThreadsBE {
+	b.setRunTime(t, "be/a", time.Millisecond)
+	if got := b.snapshotLater(t); got != node.ThreadsBE {
 		t.Errorf("the threads of a group that slept were listed with those of the group that ran: %v", got)
 	}
-	b.ran(t, "be/b", time.Millisecond)
-	if got := b.after(t); got != node.ThreadsMixed {
+	b.setRunTime(t, "be/b", time.Millisecond)
+	if got := b.snapshotLater(t); got != node.ThreadsMixed {
 		t.Errorf("after the group ran, its threads are %v, want %v", got, node.ThreadsMixed)
 	}
 	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
-	if got := b.after(t); got != node.ThreadsBE {
+	if got := b.snapshotLater(t); got != node.ThreadsBE {
 		t.Errorf("after a write to groups that slept, threads are %v", got)
 	}
 }
@@ -89,10 +89,10 @@ func TestAllThreadsAreListedAfterAChangeOfGroups(t *testing.T) {
 		b.thread(t, "be/a", task.Normal)
 		b.snapshot(t)
 		do(t, b.set(t, policyOf("be"), node.ThreadsBE))
-		b.after(t)
+		b.snapshotLater(t)
 		b.thread(t, "be/b", task.Normal)
 		change(b.bench)
-		if got := b.after(t); got != node.ThreadsMixed {
+		if got := b.snapshotLater(t); got != node.ThreadsMixed {
 			t.Errorf("%s: threads are %v, want %v", name, got, node.ThreadsMixed)
 		}
 	}
@@ -106,13 +106,13 @@ func TestOtherWorkIsCheckedAfterItRan(t *testing.T) {
 	b.thread(t, "be/a", task.Normal)
 	b.snapshot(t)
 	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
-	b.after(t)
+	b.snapshotLater(t)
 	moved := b.thread(t, "ls", task.Ext)
-	if b.after(t); b.ext.policy(moved) != task.Ext {
+	if b.snapshotLater(t); b.ext.policy(moved) != task.Ext {
 		t.Error("the threads of a service that slept were listed")
 	}
-	b.ran(t, "ls", time.Millisecond)
-	if b.after(t); b.ext.policy(moved) != task.Normal {
+	b.setRunTime(t, "ls", time.Millisecond)
+	if b.snapshotLater(t); b.ext.policy(moved) != task.Normal {
 		t.Error("a thread of a service that ran kept the policy of best-effort work")
 	}
 }

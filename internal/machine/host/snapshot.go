@@ -32,11 +32,11 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	}
 	scarce := h.counters.Node(&s)
 	if h.tree == nil {
-		s.Workloads = slices.Clone(h.managed())
+		s.Workloads = slices.Clone(h.listManaged())
 		return s, nil
 	}
 	h.isolation.Exempt().EndOver(s.At)
-	managed := h.managed()
+	managed := h.listManaged()
 	s.Workloads = make([]node.Workload, 0, len(managed))
 	h.counters.Workloads(s.At, managed, scarce, func(w *node.Workload, u *node.Usage, gone bool) {
 		if gone && h.cache != nil {
@@ -47,7 +47,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		at.Usage, at.Ending = *u, h.isolation.Exempt().Ending(w.Cgroup)
 	})
 	h.counters.FillSlow(&s, scarce)
-	touches, err := h.changes.Own()
+	touches, err := h.changes.ReleasableKnobs()
 	if err != nil {
 		return s, err
 	}
@@ -77,7 +77,7 @@ func (h *Host) inode(p node.CgroupPath) (uint64, error) {
 func (h *Host) Sweep(groups []string) (again bool, err error) {
 	h.cache.expire()
 	h.isolation.Expire()
-	touches, err := h.changes.OwnFollowed(groups)
+	touches, err := h.changes.FollowAndList(groups)
 	if err != nil || h.tree == nil {
 		return false, err
 	}
@@ -99,7 +99,7 @@ func (h *Host) Sweep(groups []string) (again bool, err error) {
 			gone = append(gone, k)
 		}
 	}
-	err = change.Many{Knobs: h.changes}.Forget(gone)
+	err = change.ManyKnobs{Knobs: h.changes}.Forget(gone)
 	again, bornErr := h.changes.AdoptBorn(groups)
 	return again, errors.Join(err, bornErr, h.isolation.Scheduler().SweepOrders())
 }
@@ -107,7 +107,7 @@ func (h *Host) Sweep(groups []string) (again bool, err error) {
 // knobOrNil reads a knob. It returns nil if the knob cannot be read.
 func (h *Host) knobOrNil(k node.Knob) node.Value {
 	if k.File == node.FileRun {
-		return h.runs.shown(string(k.Cgroup))
+		return h.runs.shownValue(string(k.Cgroup))
 	}
 	v, err := h.changes.Read(k)
 	if err != nil {

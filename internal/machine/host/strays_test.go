@@ -20,11 +20,11 @@ func TestStrayIsConvertedBetweenTurns(t *testing.T) {
 	for _, e := range []scx.Stray{{TID: web}, {TID: realtime, Policy: int(task.FIFO)}, {TID: stray}} {
 		b.ext.now.events <- e
 	}
-	until(t, "it is converted", func() bool { return b.ext.policy(stray) == task.Ext })
+	waitUntil(t, "it is converted", func() bool { return b.ext.policy(stray) == task.Ext })
 	if b.ext.policy(web) != task.Normal || b.ext.policy(realtime) != task.FIFO {
 		t.Errorf("others are %v and %v now", b.ext.policy(web), b.ext.policy(realtime))
 	}
-	until(t, "it is counted", func() bool { st := b.isolation.Status(); return st.Strays == 3 && st.Converted == 1 })
+	waitUntil(t, "it is counted", func() bool { st := b.isolation.Status(); return st.Strays == 3 && st.Converted == 1 })
 }
 
 func TestALongWaitDemotesForAWhile(t *testing.T) {
@@ -34,13 +34,13 @@ func TestALongWaitDemotesForAWhile(t *testing.T) {
 	do(t, b.set(t, bescheduler.Knob, loaded), b.set(t, policyOf("be"), node.ThreadsBE))
 	b.procOf(t, map[int]string{waiter: "be/a"})
 	b.ext.now.events <- scx.LongWait{TID: waiter, Wait: 8 * time.Second}
-	until(t, "it is spilled", func() bool { return b.ext.policy(waiter) == task.Normal })
+	waitUntil(t, "it is spilled", func() bool { return b.ext.policy(waiter) == task.Normal })
 	b.isolation.Expire()
 	if got := b.snapshot(t).Knobs.Now[policyOf("be")]; got != node.ThreadsBE {
 		t.Errorf("shown as %v: it would be taken back at once", got)
 	}
 	b.ext.now.events <- scx.Stray{TID: waiter} // which it is, and shall be
-	until(t, "the stray is counted", func() bool { return b.isolation.Status().Strays == 1 })
+	waitUntil(t, "the stray is counted", func() bool { return b.isolation.Status().Strays == 1 })
 	if st := b.isolation.Status(); b.ext.policy(waiter) != task.Normal || st.Demotions != 1 || st.Demoted != 1 {
 		t.Errorf("policy %v, status %+v", b.ext.policy(waiter), st)
 	}

@@ -71,8 +71,8 @@ func newCookies(c Cores) *cookies {
 	return &cookies{Cores: c, issued: map[uint64]bool{}}
 }
 
-// present returns Tenon's cookie. It returns nil if there is none.
-func (c *cookies) present() Cookie {
+// current returns Tenon's cookie. It returns nil if there is none.
+func (c *cookies) current() Cookie {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.own
@@ -80,7 +80,7 @@ func (c *cookies) present() Cookie {
 
 // id returns the number of Tenon's cookie. It returns 0 if there is none.
 func (c *cookies) id() uint64 {
-	if own := c.present(); own != nil {
+	if own := c.current(); own != nil {
 		return own.ID()
 	}
 	return 0
@@ -90,7 +90,7 @@ func (c *cookies) id() uint64 {
 // threads that may have the cookie of an earlier agent. If one of them has it,
 // get returns this cookie.
 func (c *cookies) get(from func() []int) (Cookie, error) {
-	if own := c.present(); own != nil {
+	if own := c.current(); own != nil {
 		return own, nil
 	}
 	threads := from()

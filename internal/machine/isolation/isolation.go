@@ -29,7 +29,7 @@ import (
 
 const (
 	// failuresKept is how long snapshots show a mechanism failure.
-	// failuresShown is how many failures they show at most.
+	// failuresShown is the maximum number of failures that they show.
 	failuresKept  = time.Hour
 	failuresShown = 32
 	// eventsKept is the length of the queue of events. If the queue is full, a
@@ -72,7 +72,7 @@ type Isolation struct {
 	checks    reread.Cycle                    // the cycle of the cgroups in checked
 	demoted   map[int]time.Time               // demoted threads, and until when
 	recheck   map[node.File]time.Time         // when to check all threads once more after the last release
-	others    others
+	others    otherComponents
 	failures  []node.Failure
 	status    node.IsolationStatus // the status without the counters of the scheduler
 }
@@ -299,7 +299,7 @@ func (i *Isolation) Fill(s *node.Snapshot, touches map[node.Knob]journal.Touch) 
 	}
 	i.failures = slices.DeleteFunc(i.failures, func(f node.Failure) bool { return s.At.Sub(f.At) > failuresKept })
 	s.Isolation.Failures = slices.Clone(i.failures)
-	showsScheduler := i.wanted[node.FileScheduler] && s.Capabilities.Can(node.FeatureSchedExt)
+	showsScheduler := i.wanted[node.FileScheduler] && s.Capabilities.Has(node.FeatureSchedExt)
 	i.mu.Unlock()
 
 	if _, touched := touches[bescheduler.Knob]; showsScheduler || touched {

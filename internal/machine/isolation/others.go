@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// others says how other components use sched_ext and core scheduling.
-type others struct {
+// otherComponents says how other components use sched_ext and core scheduling.
+type otherComponents struct {
 	at      time.Time
 	name    string // of the loaded scheduler
 	scanned time.Time
@@ -34,7 +34,7 @@ func (i *Isolation) lookForOthers(s *node.Snapshot) {
 	}
 	if due(f.at, reread.Changed) {
 		f.at, f.name = s.At, ""
-		if !loaded && s.Capabilities.Can(node.FeatureSchedExt) {
+		if !loaded && s.Capabilities.Has(node.FeatureSchedExt) {
 			f.name = foreignScheduler(i.fs.Sys)
 		}
 	}
@@ -42,7 +42,7 @@ func (i *Isolation) lookForOthers(s *node.Snapshot) {
 	for n := range s.Workloads {
 		fresh = fresh || !f.seen[s.Workloads[n].ID]
 	}
-	if s.Capabilities.Can(node.FeatureCoreSched) && (fresh || due(f.scanned, reread.Unchanged)) {
+	if s.Capabilities.Has(node.FeatureCoreSched) && (fresh || due(f.scanned, reread.Unchanged)) {
 		f.scanned, f.cookies = s.At, i.foreignCookies()
 		f.seen = make(map[node.WorkloadID]bool, len(s.Workloads))
 		for _, w := range s.Workloads {

@@ -41,8 +41,9 @@ func (l *longSlices) kinds() (task.Slices, error) {
 	return s, err
 }
 
-// count counts threads of the fair class. It returns how many have the long
-// slice, how many the kernel's default slice, and how many another slice.
+// count counts threads of the fair class. It returns three numbers: of the
+// threads with the long slice, of those with the kernel's default slice, and of
+// those with another slice.
 func (l *longSlices) count(tids []int) (long, usual, own int, err error) {
 	s, err := l.kinds()
 	if err != nil {

@@ -41,7 +41,7 @@ func tallyOf(i *Isolation, k node.Knob, demoted func(tid int) bool) (tally, erro
 			return tally{}, nil
 		}
 	}
-	n, err := w.below(k.Cgroup)
+	n, err := w.countThreads(k.Cgroup)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if delete(i.tallies, k); err == nil && i.resident {
@@ -60,10 +60,10 @@ type tallyWalk struct {
 	was, now map[node.CgroupPath]tallied
 }
 
-// below counts the threads in and below a cgroup. It does not count those of
-// other classes and of exempt cgroups. If the cgroup itself does not exist any
-// more, it fails with cgroup.ErrGone.
-func (w *tallyWalk) below(p node.CgroupPath) (tally, error) {
+// countThreads counts the threads in and below a cgroup. It does not count
+// those of other classes and of exempt cgroups. If the cgroup itself does not
+// exist any more, it fails with cgroup.ErrGone.
+func (w *tallyWalk) countThreads(p node.CgroupPath) (tally, error) {
 	if class, is := w.classes[p]; is && class != node.BE || w.i.exempt.Has(p) {
 		return tally{}, nil
 	}
@@ -85,7 +85,7 @@ func (w *tallyWalk) below(p node.CgroupPath) (tally, error) {
 		return tally{}, err
 	}
 	for _, name := range children {
-		n, err := w.below(p.Join(name))
+		n, err := w.countThreads(p.Join(name))
 		if err != nil && !errors.Is(err, cgroup.ErrGone) {
 			return tally{}, err
 		}

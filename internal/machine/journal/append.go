@@ -46,7 +46,7 @@ func (j *Journal) appendAll(decide func(State) []*entry) error {
 	}
 	first := false
 	for _, e := range es {
-		first = first || e.first()
+		first = first || e.isFirst()
 	}
 	if err := j.write(lines, first, locked); err != nil {
 		return err
@@ -83,7 +83,7 @@ func linesOf(j *Journal, es []*entry) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("journal %v: %w", e.Op, err)
 		}
-		text = append(text, sealed(line)...)
+		text = append(text, seal(line)...)
 	}
 	return text, nil
 }

@@ -27,7 +27,7 @@ func TestAnEntryCostsTheSameAmongManyKnobs(t *testing.T) {
 		for round := range rounds {
 			v := node.Limit(unit.MilliCPU(100 + round))
 			for i := range knobs {
-				do(t, j.Intend(nth(i), uint64(i+1), node.Limit(2000), v), j.Wrote(nth(i), v))
+				do(t, j.Intend(nth(i), uint64(i+1), node.Limit(2000), v), j.RecordValue(nth(i), v))
 			}
 		}
 		if n := len(state(t, j).Touches); n != knobs {
@@ -57,7 +57,7 @@ func TestManyEntriesAreTheSameAsOneAfterAnother(t *testing.T) {
 		switch i % 3 {
 		case 0:
 			outcomes = append(outcomes, journal.Outcome{Knob: k, Value: to})
-			do(t, one.Wrote(k, to))
+			do(t, one.RecordValue(k, to))
 		case 1:
 			outcomes = append(outcomes, journal.Outcome{Knob: k})
 			do(t, one.Abandon(k))

@@ -26,9 +26,9 @@ const (
 // that a killed writer left.
 const lineStart = `{"op":"`
 
-// sealed adds a check sum (CRC-32, IEEE) to a line as its last field, and then
+// seal adds a check sum (CRC-32, IEEE) to a line as its last field, and then
 // a newline.
-func sealed(line []byte) []byte {
+func seal(line []byte) []byte {
 	sum := crc32.ChecksumIEEE(line)
 	return fmt.Appendf(line[:len(line)-1], sumField, sum)
 }
@@ -38,10 +38,10 @@ const (
 	sumWidth = len(",\"sum\":\"00000000\"}")
 )
 
-// unsealed returns a line without its check sum, and whether the check sum is
+// unseal returns a line without its check sum, and whether the check sum is
 // right. If a line has none, it comes from an earlier version of Tenon and
 // counts as right.
-func unsealed(line []byte) (bare []byte, right bool) {
+func unseal(line []byte) (bare []byte, right bool) {
 	at := len(line) - sumWidth
 	if at <= 0 || !bytes.HasPrefix(line[at:], []byte(`,"sum":"`)) {
 		return line, true
@@ -50,9 +50,9 @@ func unsealed(line []byte) (bare []byte, right bool) {
 	return bare, string(line[at:])+"\n" == fmt.Sprintf(sumField, crc32.ChecksumIEEE(bare))
 }
 
-// whole says how the text of a file is damaged. It returns "" if the text is
-// not damaged.
-func whole(text []byte, read State, head file, rest []byte) string {
+// findDamage says how the text of a file is damaged. It returns "" if the text
+// is not damaged.
+func findDamage(text []byte, read State, head file, rest []byte) string {
 	switch first, _, _ := bytes.Cut(text, []byte{'\n'}); {
 	case len(text) == 0:
 		return "the file is empty"
@@ -87,9 +87,9 @@ func (j *Journal) noteExtent() {
 	}
 }
 
-// missing compares the file with the length in the lock file. It returns how
-// many bytes are missing at the end of the file.
-func (j *Journal) missing(info fs.FileInfo) int64 {
+// countMissing compares the file with the length in the lock file. It returns
+// how many bytes are missing at the end of the file.
+func (j *Journal) countMissing(info fs.FileInfo) int64 {
 	text, err := os.ReadFile(filepath.Join(j.dir, lockName))
 	var inode uint64
 	var size int64
@@ -207,8 +207,8 @@ func (j *Journal) load() error {
 	}
 	n := state.replay(rest, &head)
 	if off == 0 {
-		damage := whole(rest, state, head, rest[n:])
-		if short := j.missing(info); damage == "" && short > 0 {
+		damage := findDamage(rest, state, head, rest[n:])
+		if short := j.countMissing(info); damage == "" && short > 0 {
 			damage = fmt.Sprintf("%d bytes are missing at its end", short)
 		}
 		if damage != "" && known {

@@ -49,12 +49,12 @@ func rewrite(t *testing.T, path string, change func([]byte) []byte) {
 	do(t, os.WriteFile(path, change(text), 0o644))
 }
 
-// written returns a journal with two knobs, and its entries.
-func written(t *testing.T) (*journal.Journal, map[node.Knob]journal.Touch) {
+// writeJournal returns a journal with two knobs, and its entries.
+func writeJournal(t *testing.T) (*journal.Journal, map[node.Knob]journal.Touch) {
 	t.Helper()
 	j := open(t, filepath.Join(t.TempDir(), "state"), me)
-	do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(1000)), j.Wrote(quota, node.Limit(1000)),
-		j.Intend(weight, 5, odd, idle), j.Wrote(weight, idle))
+	do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(1000)), j.RecordValue(quota, node.Limit(1000)),
+		j.Intend(weight, 5, odd, idle), j.RecordValue(weight, idle))
 	return j, state(t, j).Touches
 }
 
@@ -64,13 +64,13 @@ func TestAProcessRepairsTheJournalThatItHasRead(t *testing.T) {
 	for name, damage := range damages {
 		for _, by := range []string{"repair", "the next entry"} {
 			t.Run(name+"/"+by, func(t *testing.T) {
-				j, want := written(t)
+				j, want := writeJournal(t)
 				damage(t, j.Path())
 				if j.Damage() == "" {
 					t.Error("the damage was not noticed")
 				}
 				if by != "repair" {
-					do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(500)), j.Wrote(quota, node.Limit(500)))
+					do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(500)), j.RecordValue(quota, node.Limit(500)))
 					q := want[quota]
 					q.Written = node.Limit(500)
 					want[quota] = q
@@ -91,7 +91,7 @@ func TestAProcessRepairsTheJournalThatItHasRead(t *testing.T) {
 }
 
 // TestANewReaderSeesThatEntriesWereLost checks a process that has not read the
-// entries. It must report that they are lost. It must report it even after it
+// entries. It must report that they are lost. It must report this even after it
 // has written entries itself and compacted the file, until a restore settles
 // the loss. But if the whole journal was removed, the directory shows no trace
 // of it.
@@ -101,7 +101,7 @@ func TestANewReaderSeesThatEntriesWereLost(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			j, _ := written(t)
+			j, _ := writeJournal(t)
 			damage(t, j.Path())
 			dir := filepath.Dir(j.Path())
 			reader := open(t, dir, lab)
@@ -111,7 +111,7 @@ func TestANewReaderSeesThatEntriesWereLost(t *testing.T) {
 			}
 			for i := range 2000 { // enough to cause a compaction
 				v := node.Limit(unit.MilliCPU(100 + i))
-				do(t, reader.Intend(quota, 2, node.Limit(2000), v), reader.Wrote(quota, v))
+				do(t, reader.Intend(quota, 2, node.Limit(2000), v), reader.RecordValue(quota, v))
 			}
 			if d := state(t, open(t, dir, me)).Damage; d != first {
 				t.Errorf("damage %q, later %q", first, d)
@@ -137,7 +137,7 @@ func TestWhatAKilledWriterLeavesIsNoDamage(t *testing.T) {
 		"both versions":     func(b []byte) []byte { return append(b, old...) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			j, _ := written(t)
+			j, _ := writeJournal(t)
 			rewrite(t, j.Path(), change)
 			if name == "earlier version" { // the earlier version did not record the length
 				do(t, os.Truncate(filepath.Join(filepath.Dir(j.Path()), "journal.lock"), 0))
@@ -154,7 +154,7 @@ func TestWhatAKilledWriterLeavesIsNoDamage(t *testing.T) {
 func TestDamageIsSeenWithoutTheRecordOfTheLength(t *testing.T) {
 	for _, name := range []string{"emptied", "beginning removed", "zeroed", "garbage", "one digit changed"} {
 		t.Run(name, func(t *testing.T) {
-			j, _ := written(t)
+			j, _ := writeJournal(t)
 			damages[name](t, j.Path())
 			do(t, os.Remove(filepath.Join(filepath.Dir(j.Path()), "journal.lock")))
 			if state(t, open(t, filepath.Dir(j.Path()), lab)).Damage == "" {
@@ -174,7 +174,7 @@ func TestNobodyElseReadsTheJournal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := j.Made("a"); err != nil {
+		if err := j.RecordGroup("a"); err != nil {
 			t.Fatal(err)
 		}
 		entries, err := os.ReadDir(dir)

@@ -50,11 +50,11 @@ func tmpfs(t *testing.T, size string) (dir string, fill func() (free func())) {
 func TestAFullFileSystemStopsOnlyWhatIsNew(t *testing.T) {
 	dir, fill := tmpfs(t, "512k")
 	j := open(t, dir, me)
-	do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(1000)), j.Wrote(quota, node.Limit(1000)))
+	do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(1000)), j.RecordValue(quota, node.Limit(1000)))
 	free := fill()
 	for i := range 3000 {
 		v := node.Limit(unit.MilliCPU(100 + i))
-		if err := errors.Join(j.Intend(quota, 2, node.Limit(2000), v), j.Wrote(quota, v)); err != nil {
+		if err := errors.Join(j.Intend(quota, 2, node.Limit(2000), v), j.RecordValue(quota, v)); err != nil {
 			t.Fatalf("write %d on a full file system: %v", i, err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestAFullFileSystemStopsOnlyWhatIsNew(t *testing.T) {
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a first touch on a full file system: %v", err)
 	}
-	do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(500)), j.Wrote(quota, node.Limit(500)))
+	do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(500)), j.RecordValue(quota, node.Limit(500)))
 	want := map[node.Knob]journal.Touch{quota: {Inode: 2, Before: node.Limit(2000), Written: node.Limit(500), By: me}}
 	for name, got := range map[string]journal.State{"writer": state(t, j), "new reader": state(t, open(t, dir, me))} {
 		if d := cmp.Diff(want, got.Touches); d != "" {
@@ -71,7 +71,7 @@ func TestAFullFileSystemStopsOnlyWhatIsNew(t *testing.T) {
 	}
 
 	free()
-	do(t, j.Intend(weight, 5, odd, idle), j.Wrote(weight, idle), j.Forget(quota))
+	do(t, j.Intend(weight, 5, odd, idle), j.RecordValue(weight, idle), j.Forget(quota))
 	info, err := os.Stat(j.Path() + ".next")
 	if err != nil || info.Sys().(*syscall.Stat_t).Blocks == 0 {
 		t.Errorf("the reserve is not created again when there is space: %v, %v", info, err)
@@ -88,7 +88,7 @@ func TestAFullFileSystemStopsOnlyWhatIsNew(t *testing.T) {
 func TestAFullFileSystemAndAHolderThatStandsStill(t *testing.T) {
 	dir, fill := tmpfs(t, "512k")
 	j := open(t, dir, me)
-	do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(1000)), j.Wrote(quota, node.Limit(1000)))
+	do(t, j.Intend(quota, 2, node.Limit(2000), node.Limit(1000)), j.RecordValue(quota, node.Limit(1000)))
 	text, err := os.ReadFile(j.Path())
 	do(t, err)
 	fill()

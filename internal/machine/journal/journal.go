@@ -8,9 +8,10 @@
 // id, because kernel state does not survive a reboot. Each line is one write(2)
 // with O_APPEND. So a writer that dies leaves at most one incomplete line at
 // the end, and readers skip it. Several processes share the file under
-// flock(2), but none waits long for the lock. There is no fsync: tmpfs has no
-// disk, and a machine that loses its memory also loses its cgroups. In case the
-// file system becomes full, space is reserved for entries about known knobs.
+// flock(2), and no process waits long for the lock. There is no fsync: tmpfs
+// has no disk, and a machine that loses its memory also loses its cgroups. In
+// case the file system becomes full, space is reserved for entries about known
+// knobs.
 package journal
 
 import (
@@ -154,8 +155,8 @@ func (j *Journal) Intend(k node.Knob, inode uint64, before, value node.Value) er
 	return j.append(func(s State) *entry { return s.intend(Intention{k, inode, before, value}) })
 }
 
-// Wrote records the value that the kernel shows after the write.
-func (j *Journal) Wrote(k node.Knob, value node.Value) error {
+// RecordValue records the value that the kernel shows after the write.
+func (j *Journal) RecordValue(k node.Knob, value node.Value) error {
 	return j.append(func(State) *entry { return &entry{Op: opWrote, Knob: &k, Value: value.String()} })
 }
 
@@ -184,9 +185,9 @@ func (j *Journal) Rebase(k node.Knob, before node.Value) error {
 	})
 }
 
-// Made records a cgroup that Tenon is about to create. The entry is written
-// before the mkdir, so that every group of Tenon has an entry.
-func (j *Journal) Made(p node.CgroupPath) error {
+// RecordGroup records a cgroup that Tenon is about to create. The entry is
+// written before the mkdir, so that every group of Tenon has an entry.
+func (j *Journal) RecordGroup(p node.CgroupPath) error {
 	return j.append(func(State) *entry { return &entry{Op: opMade, Cgroup: p} })
 }
 

@@ -62,9 +62,9 @@ func do(t *testing.T, errs ...error) {
 func TestBeforeIsKeptFromTheFirstTouch(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, me)
-	do(t, j.Intend(weight, 5, odd, idle), j.Wrote(weight, idle))
+	do(t, j.Intend(weight, 5, odd, idle), j.RecordValue(weight, idle))
 	other := open(t, dir, lab)
-	do(t, other.Intend(weight, 5, idle, normal), other.Wrote(weight, normal))
+	do(t, other.Intend(weight, 5, idle, normal), other.RecordValue(weight, normal))
 	want := journal.Touch{Inode: 5, Before: odd, Written: normal, By: me}
 	if d := cmp.Diff(want, state(t, j).Touches[weight]); d != "" {
 		t.Error(d)
@@ -77,7 +77,7 @@ func TestAnIntendedWriteIsPendingUntilItIsConfirmed(t *testing.T) {
 	if got := state(t, j).Touches[weight]; got.Pending != node.Value(idle) || got.Written != nil {
 		t.Errorf("after intend: %+v", got)
 	}
-	do(t, j.Wrote(weight, idle), j.Intend(weight, 5, idle, normal))
+	do(t, j.RecordValue(weight, idle), j.Intend(weight, 5, idle, normal))
 	want := journal.Touch{Inode: 5, Before: odd, Written: idle, Pending: normal, By: me}
 	if d := cmp.Diff(want, state(t, j).Touches[weight]); d != "" {
 		t.Error(d)
@@ -90,7 +90,7 @@ func TestARefusedWriteIsAbandoned(t *testing.T) {
 	if s := state(t, j); !s.Empty() {
 		t.Errorf("a refused first write left %v", s)
 	}
-	do(t, j.Intend(weight, 5, odd, idle), j.Wrote(weight, idle), j.Intend(weight, 5, idle, normal), j.Abandon(weight))
+	do(t, j.Intend(weight, 5, odd, idle), j.RecordValue(weight, idle), j.Intend(weight, 5, idle, normal), j.Abandon(weight))
 	want := journal.Touch{Inode: 5, Before: odd, Written: idle, By: me}
 	if d := cmp.Diff(want, state(t, j).Touches[weight]); d != "" {
 		t.Error(d)
@@ -99,7 +99,7 @@ func TestARefusedWriteIsAbandoned(t *testing.T) {
 
 func TestAGroupMadeAgainIsAnotherGroup(t *testing.T) {
 	j := open(t, t.TempDir(), me)
-	do(t, j.Intend(weight, 5, odd, idle), j.Wrote(weight, idle), j.Intend(weight, 6, normal, idle))
+	do(t, j.Intend(weight, 5, odd, idle), j.RecordValue(weight, idle), j.Intend(weight, 6, normal, idle))
 	want := journal.Touch{Inode: 6, Before: normal, Pending: idle, By: me}
 	if d := cmp.Diff(want, state(t, j).Touches[weight]); d != "" {
 		t.Error(d)
@@ -108,7 +108,7 @@ func TestAGroupMadeAgainIsAnotherGroup(t *testing.T) {
 
 func TestRemovedDropsTheGroupAndItsKnobs(t *testing.T) {
 	j := open(t, t.TempDir(), me)
-	do(t, j.Made("be"), j.Made("be/a"), j.Intend(weight, 1, normal, idle), j.Intend(quota, 2, node.Limit(1000), node.Limit(500)),
+	do(t, j.RecordGroup("be"), j.RecordGroup("be/a"), j.Intend(weight, 1, normal, idle), j.Intend(quota, 2, node.Limit(1000), node.Limit(500)),
 		j.Spawned(journal.Process{PID: 3, Start: 4}))
 	do(t, j.Removed("be/a"), j.Removed("nowhere"), j.Reaped(journal.Process{PID: 3, Start: 4}))
 	s := state(t, j)
@@ -134,7 +134,7 @@ func TestEveryValueSurvives(t *testing.T) {
 	j := open(t, dir, me)
 	for _, f := range node.Files {
 		k := node.Knob{Cgroup: "g", File: f}
-		do(t, j.Intend(k, 1, values[f][0], values[f][1]), j.Wrote(k, values[f][1]))
+		do(t, j.Intend(k, 1, values[f][0], values[f][1]), j.RecordValue(k, values[f][1]))
 	}
 	s := state(t, open(t, dir, me))
 	for _, f := range node.Files {
@@ -148,7 +148,7 @@ func TestEveryValueSurvives(t *testing.T) {
 func TestATornTailCostsOneLineOnly(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, me)
-	do(t, j.Intend(weight, 5, odd, idle), j.Wrote(weight, idle), j.Made("be"))
+	do(t, j.Intend(weight, 5, odd, idle), j.RecordValue(weight, idle), j.RecordGroup("be"))
 	text, err := os.ReadFile(j.Path())
 	do(t, err)
 	last := bytes.LastIndexByte(text[:len(text)-1], '\n') + 1
@@ -158,7 +158,7 @@ func TestATornTailCostsOneLineOnly(t *testing.T) {
 		if s := state(t, after); len(s.Touches) != 1 || len(s.Groups) != 0 {
 			t.Fatalf("torn at %d: %v", cut, s)
 		}
-		do(t, after.Made("next"))
+		do(t, after.RecordGroup("next"))
 		s := state(t, open(t, dir, me))
 		// If only the newline is missing, the next append adds it.
 		whole := cut == len(text)-1
@@ -171,13 +171,13 @@ func TestATornTailCostsOneLineOnly(t *testing.T) {
 func TestAnotherBootIsAnotherMachine(t *testing.T) {
 	dir := t.TempDir()
 	old := open(t, dir, me)
-	do(t, old.Made("be"))
+	do(t, old.RecordGroup("be"))
 	j, err := journal.Open(dir, "boot-2", me)
 	do(t, err)
 	if s := state(t, j); !s.Empty() {
 		t.Errorf("the journal of a new boot has %v", s)
 	}
-	do(t, j.Made("x"))
+	do(t, j.RecordGroup("x"))
 	if _, err := os.Stat(old.Path()); err == nil {
 		t.Errorf("%s of the last boot still exists", old.Path())
 	}
@@ -201,7 +201,7 @@ func TestManyWritersShareOneJournal(t *testing.T) {
 		j := open(t, dir, journal.Session{PID: w})
 		wg.Go(func() {
 			for i := range each {
-				if err := j.Made(node.CgroupPath(fmt.Sprintf("g%d-%d", w, i))); err != nil {
+				if err := j.RecordGroup(node.CgroupPath(fmt.Sprintf("g%d-%d", w, i))); err != nil {
 					t.Error(err)
 				}
 			}
@@ -216,11 +216,11 @@ func TestManyWritersShareOneJournal(t *testing.T) {
 func TestALargeJournalIsCompacted(t *testing.T) {
 	dir := t.TempDir()
 	j, other := open(t, dir, me), open(t, dir, lab)
-	do(t, j.Intend(cpus, 2, node.CPUs{}, node.CPUs{Set: unit.CPUSetOf(1)}), j.Wrote(cpus, node.CPUs{Set: unit.CPUSetOf(1)}))
-	do(t, j.Made("be"), j.Spawned(journal.Process{PID: 3, Start: 4}))
+	do(t, j.Intend(cpus, 2, node.CPUs{}, node.CPUs{Set: unit.CPUSetOf(1)}), j.RecordValue(cpus, node.CPUs{Set: unit.CPUSetOf(1)}))
+	do(t, j.RecordGroup("be"), j.Spawned(journal.Process{PID: 3, Start: 4}))
 	for i := range 1500 {
 		v := node.Limit(unit.MilliCPU(100 + i))
-		do(t, other.Intend(quota, 2, node.Limit(2000), v), other.Wrote(quota, v))
+		do(t, other.Intend(quota, 2, node.Limit(2000), v), other.RecordValue(quota, v))
 	}
 	info, err := os.Stat(j.Path())
 	do(t, err)
@@ -248,7 +248,7 @@ func TestKill9LeavesAUsableJournal(t *testing.T) {
 	if dir := os.Getenv("JOURNAL_VICTIM_DIR"); dir != "" {
 		j := open(t, dir, me)
 		for i := 0; ; i++ {
-			do(t, j.Made(node.CgroupPath(fmt.Sprintf("g%d", i))))
+			do(t, j.RecordGroup(node.CgroupPath(fmt.Sprintf("g%d", i))))
 			fmt.Println(i)
 		}
 	}
@@ -266,7 +266,7 @@ func TestKill9LeavesAUsableJournal(t *testing.T) {
 	do(t, victim.Process.Kill())
 	_ = victim.Wait()
 	j := open(t, dir, lab)
-	do(t, j.Made("after"))
+	do(t, j.RecordGroup("after"))
 	s := state(t, j)
 	for i := range done {
 		if _, made := s.Groups[node.CgroupPath(fmt.Sprintf("g%d", i))]; !made {
@@ -287,7 +287,7 @@ func FuzzAnyFileIsReadable(f *testing.F) {
 		if err := os.WriteFile(j.Path(), text, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		do(t, j.Made("after"))
+		do(t, j.RecordGroup("after"))
 		if _, made := state(t, j).Groups["after"]; !made {
 			t.Error("the entry after the garbage is lost")
 		}
@@ -312,7 +312,7 @@ func TestAWriterThatStandsStillDoesNotStopTheOthers(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		done <- errors.Join(j.Wrote(weight, idle), j.Intend(quota, 2, node.Limit(1000), node.Limit(10)))
+		done <- errors.Join(j.RecordValue(weight, idle), j.Intend(quota, 2, node.Limit(1000), node.Limit(10)))
 	}()
 	select {
 	case err := <-done:
@@ -364,7 +364,7 @@ func TestWithoutTheLockNobodyCompacts(t *testing.T) {
 	hold(t, dir)
 	next := j.Path() + ".next"
 	do(t, os.WriteFile(next, []byte("half a journal"), 0o644))
-	do(t, j.Made("be"))
+	do(t, j.RecordGroup("be"))
 	if text, err := os.ReadFile(next); err != nil || string(text) != "half a journal" {
 		t.Errorf("the holder's file holds %.60q, %v", text, err)
 	}

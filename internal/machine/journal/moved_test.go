@@ -25,7 +25,7 @@ func TestEntriesMoveWithTheirCgroups(t *testing.T) {
 	intend("a", 1, a)
 	intend("b", 2, b)
 	intend("c", 3, c)
-	if err := j.Made("a"); err != nil {
+	if err := j.RecordGroup("a"); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Moved([]Move{{From: "a", To: "b", Inode: 1}, {From: "b", To: "a", Inode: 2}, {From: "c", To: "d", Inode: 4}}); err != nil {

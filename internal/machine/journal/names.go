@@ -11,18 +11,18 @@ import (
 // line returns the JSON form of an entry. It can contain names of cgroups that
 // are not UTF-8.
 func (e entry) line() ([]byte, error) {
-	return json.Marshal(e.renamed(valuetext.QuotePath[node.CgroupPath]))
+	return json.Marshal(e.renamePaths(valuetext.QuotePath[node.CgroupPath]))
 }
 
 // entryOf parses the JSON form of an entry.
 func entryOf(line []byte) (entry, error) {
 	var e entry
 	err := json.Unmarshal(line, &e)
-	return e.renamed(valuetext.UnquotePath[node.CgroupPath]), err
+	return e.renamePaths(valuetext.UnquotePath[node.CgroupPath]), err
 }
 
-// renamed returns the entry with f applied to each of its paths.
-func (e entry) renamed(f func(node.CgroupPath) node.CgroupPath) entry {
+// renamePaths returns the entry with f applied to each of its paths.
+func (e entry) renamePaths(f func(node.CgroupPath) node.CgroupPath) entry {
 	e.Cgroup = f(e.Cgroup)
 	if e.Knob != nil && f(e.Knob.Cgroup) != e.Knob.Cgroup {
 		k := *e.Knob

@@ -22,7 +22,7 @@ func TestNamesOfAnyBytesAreJournalled(t *testing.T) {
 	groups := map[node.CgroupPath]journal.Session{}
 	for i, name := range names {
 		k := node.Knob{Cgroup: name, File: node.FileCPUWeight}
-		do(t, j.Intend(k, uint64(i+1), odd, idle), j.Wrote(k, idle), j.Made(name+"/made"))
+		do(t, j.Intend(k, uint64(i+1), odd, idle), j.RecordValue(k, idle), j.RecordGroup(name+"/made"))
 		want[k] = journal.Touch{Inode: uint64(i + 1), Before: odd, Written: idle, By: me}
 		groups[name+"/made"] = me
 	}
@@ -44,7 +44,7 @@ func TestNamesOfAnyBytesAreJournalled(t *testing.T) {
 	check("in the process that wrote", state(t, j))
 	check("in another process", state(t, open(t, dir, lab)))
 	for range 10 { // the lines are long, so that the file is compacted
-		do(t, j.Intend(to, 1, idle, normal), j.Wrote(to, normal), j.Intend(to, 1, normal, idle), j.Wrote(to, idle))
+		do(t, j.Intend(to, 1, idle, normal), j.RecordValue(to, normal), j.Intend(to, 1, normal, idle), j.RecordValue(to, idle))
 	}
 	check("after a compaction", state(t, open(t, dir, lab)))
 }

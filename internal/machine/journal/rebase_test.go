@@ -20,7 +20,7 @@ func TestAnotherValueFromBeforeIsKept(t *testing.T) {
 	weight := func(w unit.Weight) node.Value { return node.CPUWeight{Weight: w} }
 	touched, other := node.Knob{Cgroup: "a", File: node.FileCPUWeight}, node.Knob{Cgroup: "b", File: node.FileCPUWeight}
 	for _, err := range []error{
-		j.Intend(touched, 7, weight(25600), weight(256)), j.Wrote(touched, weight(256)),
+		j.Intend(touched, 7, weight(25600), weight(256)), j.RecordValue(touched, weight(256)),
 		j.Rebase(touched, weight(51200)), j.Rebase(other, weight(51200)),
 		j.compact(j.nextPath()), j.Adopt([]node.Knob{touched}),
 	} {

@@ -116,7 +116,7 @@ func (s *State) replay(text []byte, f *file) int {
 		}
 		n += len(line) + 1
 		f.lines++
-		bare, right := unsealed(line)
+		bare, right := unseal(line)
 		if e, err := entryOf(bare); err != nil || !right || s.apply(e, f) != nil {
 			s.Torn++
 			if (!right || !likeLine(line)) && s.Damage == "" {
@@ -215,7 +215,7 @@ func (s State) text() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		text = append(text, sealed(line)...)
+		text = append(text, seal(line)...)
 	}
 	return text, nil
 }

@@ -19,14 +19,14 @@ const DefaultWeight = 100 * unit.Weight(256)
 // from or to.
 type betweenFunc func(from, to, now node.Value) bool
 
-// whole is the betweenFunc of a knob that changes in one write. Such a knob has
-// no value in between.
-func whole(_, _, _ node.Value) bool { return false }
+// noneBetween is the betweenFunc of a knob that changes in one write. Such a
+// knob has no value in between.
+func noneBetween(_, _, _ node.Value) bool { return false }
 
-// betweens has the function for each knob. A knob of several coupled kernel
+// betweenFuncs has the function for each knob. A knob of several coupled kernel
 // files changes in several writes, and some changes pass through a neutral
 // value.
-var betweens = map[node.File]betweenFunc{
+var betweenFuncs = map[node.File]betweenFunc{
 	node.FileCPUWeight: typed(func(from, _, now node.CPUWeight) bool {
 		// When idle is cleared, the kernel resets the weight. Only then does
 		// Tenon write the new weight.
@@ -35,40 +35,40 @@ var betweens = map[node.File]betweenFunc{
 	node.FileCPUMax: typed(func(f, t, n node.CPUMax) bool {
 		return oneOf(n.Quota, f.Quota, t.Quota, node.NoQuota) && oneOf(n.Period, f.Period, t.Period) && oneOf(n.Burst, f.Burst, t.Burst, 0)
 	}),
-	node.FileCPUs: whole,
-	node.FileMems: whole,
+	node.FileCPUs: noneBetween,
+	node.FileMems: noneBetween,
 	node.FileMemory: typed(func(f, t, n node.Memory) bool {
 		return oneOf(n.Min, f.Min, t.Min) && oneOf(n.Low, f.Low, t.Low) && oneOf(n.High, f.High, t.High) && oneOf(n.Max, f.Max, t.Max)
 	}),
-	node.FilePIDs:      whole,
-	node.FileRun:       whole,
+	node.FilePIDs:      noneBetween,
+	node.FileRun:       noneBetween,
 	node.FileIOMax:     typed(limitsBetween),
 	node.FileIOWeight:  typed(weightsBetween),
 	node.FileBFQWeight: typed(weightsBetween),
 	node.FileIOLatency: typed(func(f, t, n node.IOLatency) bool {
 		return linesBetween(f.Targets(), t.Targets(), n.Targets(), 0, func(f, t, n time.Duration) bool { return oneOf(n, f, t) })
 	}),
-	node.FileControlGroup: whole,
+	node.FileControlGroup: noneBetween,
 	node.FileL3:           typed(waysBetween),
-	node.FileMB:           whole,
-	node.FileIdentity:     whole,
-	node.FileScheduler:    whole,
-	node.FilePolicy:       whole,
+	node.FileMB:           noneBetween,
+	node.FileIdentity:     noneBetween,
+	node.FileScheduler:    noneBetween,
+	node.FilePolicy:       noneBetween,
 
-	node.FileSchedulerGroup: whole,
-	node.FileSchedulerCap:   whole,
+	node.FileSchedulerGroup: noneBetween,
+	node.FileSchedulerCap:   noneBetween,
 
-	node.FileCookie: whole,
-	node.FileSlice:  whole,
+	node.FileCookie: noneBetween,
+	node.FileSlice:  noneBetween,
 }
 
-// Between reports whether the present value (now) is possible for a knob whose
+// IsBetween reports whether the present value (now) is possible for a knob whose
 // change from one value to the other was interrupted. f is the file of the knob.
-func Between(f node.File, from, to, now node.Value) bool {
+func IsBetween(f node.File, from, to, now node.Value) bool {
 	if now == from || now == to {
 		return true
 	}
-	between, known := betweens[f]
+	between, known := betweenFuncs[f]
 	return known && between(from, to, now)
 }
 

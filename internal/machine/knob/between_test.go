@@ -11,7 +11,7 @@ import (
 // TestEveryKnobIsInTheTable checks that the table has each knob. The error
 // names the one that is missing.
 func TestEveryKnobIsInTheTable(t *testing.T) {
-	if wrong := node.MissingFiles(betweens); wrong != "" {
+	if wrong := node.MissingFiles(betweenFuncs); wrong != "" {
 		t.Error(wrong)
 	}
 }
@@ -38,7 +38,7 @@ func TestAMixOfTwoValuesIsBetweenThem(t *testing.T) {
 		"a set is never in between":             {node.FileCPUs, node.CPUs{Set: unit.CPUSetOf(0)}, node.CPUs{Set: unit.CPUSetOf(1)}, node.CPUs{Set: unit.CPUSetOf(0, 1)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Between(c.file, c.from, c.to, c.now); got != c.want {
+			if got := IsBetween(c.file, c.from, c.to, c.now); got != c.want {
 				t.Errorf("Between(%v, %v, %v, %v) = %v, want %v", c.file, c.from, c.to, c.now, got, c.want)
 			}
 		})
@@ -55,7 +55,7 @@ func TestCodeWithoutDataIsOnTheWay(t *testing.T) {
 		"done":              {node.L3Of(one), true},
 		"another component": {node.L3OfParts(node.Ways{0: 3}, all), false},
 	} {
-		if got := Between(node.FileL3, node.L3Of(all), node.L3Of(one), c.now); got != c.want {
+		if got := IsBetween(node.FileL3, node.L3Of(all), node.L3Of(one), c.now); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

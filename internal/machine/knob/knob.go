@@ -17,8 +17,8 @@ type Adapter struct {
 	Write func(node.Knob, node.Value) error
 }
 
-// Of returns an adapter for a kind of knob whose values have the type V.
-func Of[V node.Value](read func(node.Knob) (V, error), write func(node.Knob, V) error) Adapter {
+// NewAdapter returns an adapter for a kind of knob whose values have the type V.
+func NewAdapter[V node.Value](read func(node.Knob) (V, error), write func(node.Knob, V) error) Adapter {
 	return Adapter{
 		Read: func(k node.Knob) (node.Value, error) {
 			v, err := read(k)

@@ -38,8 +38,8 @@ const (
 	// after its last sample, that wait is lost.
 	samplePeriod = 200 * time.Millisecond
 	// sampleShare limits what sampling costs. If a sample took the CPU time t,
-	// there is then a pause of sampleShare·t (0.5 % of one CPU), but not more
-	// than the longest pause.
+	// a pause of sampleShare·t follows (0.5 % of one CPU), but not more than
+	// the longest pause.
 	sampleShare  = 200
 	longestPause = 2 * time.Second
 )

@@ -93,8 +93,8 @@ func script(name string, class node.Class, text string) Command {
 	return Command{Name: name, Class: class, Args: []string{"sh", "-c", text}}
 }
 
-// left (the method) lists the groups that exist below the root of the bench.
-func (b *bench) left() string {
+// listGroups lists the groups that exist below the root of the bench.
+func (b *bench) listGroups() string {
 	names, err := b.Tree.Children(string(b.Root))
 	if err != nil {
 		b.t.Fatal(err)
@@ -128,14 +128,14 @@ func TestCommandRunsInItsGroupAndLeavesNone(t *testing.T) {
 	if r.Status != 3 || r.CPUSeconds <= 0 || r.WallSeconds <= 0 || !r.ThrottledSeconds.Known() {
 		t.Errorf("result %+v: want status 3, CPU, wall and throttled time", r)
 	}
-	if left := b.left(); left != "" {
+	if left := b.listGroups(); left != "" {
 		t.Errorf("groups left behind: %s", left)
 	}
 }
 
 func TestBEIsIdleWhereItMeetsOthersBeforeItRuns(t *testing.T) {
 	b := newBench(t)
-	if !b.Host.Capabilities().Can(node.FeatureCPUIdle) {
+	if !b.Host.Capabilities().Has(node.FeatureCPUIdle) {
 		t.Skip("this kernel has no cpu.idle")
 	}
 	dir, err := b.Tree.Dir("cpu", string(b.Root.Join(BestEffortGroup)))
@@ -205,7 +205,7 @@ func TestManyLaunchesAtOnceShareTheClassGroup(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if left := b.left(); left != "" {
+	if left := b.listGroups(); left != "" {
 		t.Errorf("groups left behind: %s", left)
 	}
 }
@@ -231,7 +231,7 @@ func TestNameInUseIsRefusedAndAnEmptyOneReused(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if left := b.left(); left != "" {
+	if left := b.listGroups(); left != "" {
 		t.Errorf("groups left behind: %s", left)
 	}
 }
@@ -246,7 +246,7 @@ func TestCommandThatCannotStartLeavesNothing(t *testing.T) {
 	if !errors.As(err, new(*StartError)) {
 		t.Errorf("error %v, want a StartError", err)
 	}
-	if left := b.left(); left != "" {
+	if left := b.listGroups(); left != "" {
 		t.Errorf("groups left behind: %s", left)
 	}
 }
@@ -260,7 +260,7 @@ func TestWhatOutlivesTheCommandKeepsItsClass(t *testing.T) {
 	if !strings.Contains(b.await("late"), BestEffortGroup+"/job") {
 		t.Errorf("the remaining process ran in %s", b.await("late"))
 	}
-	if left := b.left(); left != "" {
+	if left := b.listGroups(); left != "" {
 		t.Errorf("groups left behind: %s", left)
 	}
 }
@@ -290,7 +290,7 @@ func TestSignalLetsTheRestGoOnOutside(t *testing.T) {
 	if r.Status != 4 || len(b.notes) != 2 {
 		t.Errorf("status %d, notes %q: want 4 and two notes", r.Status, b.notes)
 	}
-	if left := b.left(); left != "" {
+	if left := b.listGroups(); left != "" {
 		t.Errorf("groups left behind: %s", left)
 	}
 }
@@ -304,7 +304,7 @@ func TestGroupsThatTheCommandMadeGoToo(t *testing.T) {
 	if _, err := b.run(script("job", node.LS, "mkdir -p "+dir+"/own/deep")); err != nil {
 		t.Fatal(err)
 	}
-	if left := b.left(); left != "" {
+	if left := b.listGroups(); left != "" {
 		t.Errorf("groups left behind: %s", left)
 	}
 }
@@ -340,7 +340,7 @@ func TestKill9LeavesTheCommandAndRestoreThePlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Host.Capabilities().Can(node.FeatureCPUIdle) && !before.Idle || after.Idle {
+	if b.Host.Capabilities().Has(node.FeatureCPUIdle) && !before.Idle || after.Idle {
 		t.Errorf("idle was %v and is %v: want the command in its class until the restore, and no knob after", before.Idle, after.Idle)
 	}
 	if syscall.Kill(pid, 0) != nil || !strings.Contains(report.String(), strconv.Itoa(pid)) {
@@ -350,7 +350,7 @@ func TestKill9LeavesTheCommandAndRestoreThePlace(t *testing.T) {
 	if _, err := b.Host.Restore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if left := b.left(); left != "" {
+	if left := b.listGroups(); left != "" {
 		t.Errorf("groups left behind: %s", left)
 	}
 }

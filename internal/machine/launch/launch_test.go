@@ -149,7 +149,7 @@ func TestHighestDelegatedGroupIsUsed(t *testing.T) {
 				}
 				return false
 			}
-			got, found := delegated(root, own, may)
+			got, found := findDelegated(root, own, may)
 			if got != tc.want || found != tc.found {
 				t.Errorf("delegated: %q %v, want %q %v", got, found, tc.want, tc.found)
 			}

@@ -21,10 +21,10 @@ func Forbidden(err error) bool {
 	return errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, cgroup.ErrUnsupported)
 }
 
-// Lesser explains in one line which properties c gets although cgroups are
+// ExplainLess explains in one line which properties c gets although cgroups are
 // forbidden, and which it does not get. It also says how to change that. The
 // argument cause is the error that forbids cgroups.
-func Lesser(c Command, cause error) string {
+func ExplainLess(c Command, cause error) string {
 	how := "sudo tenon run ..., or as a user of systemd: systemd-run --user --scope -p Delegate=yes tenon run ..."
 	if os.Geteuid() == 0 {
 		how = "a writable cgroup file system (in a container: --privileged, or cgroups of its own)"
@@ -56,20 +56,20 @@ func Delegated(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 	if err != nil {
 		return "", err
 	}
-	path, found := delegated(root, node.CgroupPath(strings.Trim(own.Path, "/")), writable)
+	path, found := findDelegated(root, node.CgroupPath(strings.Trim(own.Path, "/")), writable)
 	if !found {
 		return "", fmt.Errorf("no cgroup is delegated to this user: %w", os.ErrPermission)
 	}
 	return path, nil
 }
 
-// delegated goes upwards, beginning with the own cgroup. A user can create a
+// findDelegated goes upwards, beginning with the own cgroup. A user can create a
 // group if the directory and the file cgroup.procs are writable. (The kernel
 // checks the latter in the common ancestor of the two groups of a move.) The
 // cpu controller must be enabled for children, or the user must be able to
 // enable it. A group other than the root may enable controllers for its
 // children only if it has no processes itself.
-func delegated(root string, own node.CgroupPath, writable func(string) bool) (highest node.CgroupPath, found bool) {
+func findDelegated(root string, own node.CgroupPath, writable func(string) bool) (highest node.CgroupPath, found bool) {
 	for p := own; ; p = p.Parent() {
 		dir := root + "/" + string(p)
 		if !writable(dir) || !writable(dir+"/cgroup.procs") || !writable(dir+"/cgroup.subtree_control") {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// passed are the signals that Tenon forwards to the command.
-var passed = []os.Signal{
+// forwardedSignals are the signals that Tenon forwards to the command.
+var forwardedSignals = []os.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2,
 	unix.SIGWINCH, unix.SIGTSTP, unix.SIGCONT,
 }
@@ -19,7 +19,7 @@ var passed = []os.Signal{
 // inherits that.
 func catchSignals() (<-chan os.Signal, func()) {
 	caught := make(chan os.Signal, 16)
-	for _, s := range passed {
+	for _, s := range forwardedSignals {
 		if !signal.Ignored(s) {
 			signal.Notify(caught, s)
 		}
@@ -32,11 +32,11 @@ func catchSignals() (<-chan os.Signal, func()) {
 func pass(p *os.Process, s os.Signal) {
 	switch s {
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH:
-		if !inForeground() {
+		if !isInForeground() {
 			_ = p.Signal(s)
 		}
 	case unix.SIGTSTP:
-		if !inForeground() {
+		if !isInForeground() {
 			_ = p.Signal(s)
 		}
 		_ = unix.Kill(unix.Getpid(), unix.SIGSTOP)
@@ -45,9 +45,9 @@ func pass(p *os.Process, s os.Signal) {
 	}
 }
 
-// inForeground reports whether the terminal sends its signals to the process
+// isInForeground reports whether the terminal sends its signals to the process
 // group of this process.
-func inForeground() bool {
+func isInForeground() bool {
 	tty, err := os.Open("/dev/tty")
 	if err != nil {
 		return false

@@ -46,7 +46,7 @@ func (r *run) wait(started time.Time, base baseline) (Result, error) {
 	meter := newDelayMeter(r.FS, procs, r.process.Pid, base.thread)
 	ended, metered := make(chan struct{}), make(chan struct{})
 	go func() {
-		untilZombie(r.process.Pid)
+		awaitZombie(r.process.Pid)
 		close(ended)
 	}()
 	go func() {
@@ -75,8 +75,8 @@ func (r *run) wait(started time.Time, base baseline) (Result, error) {
 	return result, err
 }
 
-// untilZombie waits until the child has ended. It does not reap the child.
-func untilZombie(pid int) {
+// awaitZombie waits until the child has ended. It does not reap the child.
+func awaitZombie(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {

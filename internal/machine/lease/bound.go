@@ -30,17 +30,17 @@ func Narrow(now node.Knobs, bounds []Bound) []plan.Step {
 		if has == nil || b.Value == nil {
 			continue
 		}
-		if to := within(now.Kernel, has, b.Value); to.Narrower(has) < 0 {
+		if to := narrowTo(now.Kernel, has, b.Value); to.CompareWidth(has) < 0 {
 			wants = append(wants, plan.Want{Intent: plan.Set, Knob: b.Knob, Value: to, Owner: plan.OwnerWatchdog, Reason: b.Reason, BE: true})
 		}
 	}
 	return plan.Diff(now, wants)
 }
 
-// within returns the widest value that neither exceeds the present value nor
+// narrowTo returns the widest value that neither exceeds the present value nor
 // the bound. If there is no such value, it returns the present value.
-func within(k node.Kernel, has, bound node.Value) node.Value {
-	bound = bound.Rounded(k)
+func narrowTo(k node.Kernel, has, bound node.Value) node.Value {
+	bound = bound.Round(k)
 	switch h := has.(type) {
 	case node.CPUMax:
 		if b, ok := bound.(node.CPUMax); ok {

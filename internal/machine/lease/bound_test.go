@@ -95,11 +95,11 @@ func TestNarrowNeverWidens(t *testing.T) {
 		var bounds []Bound
 		for _, f := range node.Files {
 			k := knob("be", f)
-			now.Now[k] = anyValue(r, f).Rounded(now.Kernel)
+			now.Now[k] = anyValue(r, f).Round(now.Kernel)
 			bounds = append(bounds, Bound{Knob: k, Value: anyValue(r, f)})
 		}
 		for _, s := range Narrow(now, bounds) {
-			if s.To.Narrower(s.From) >= 0 || widerInPart(s.From, s.To) {
+			if s.To.CompareWidth(s.From) >= 0 || widerInPart(s.From, s.To) {
 				t.Fatalf("%v widens (bounds %v)", s, bounds)
 			}
 			now.Now[s.Knob] = s.To

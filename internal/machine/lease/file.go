@@ -159,7 +159,7 @@ func read(dir string, last content) (content, error) {
 }
 
 // A descriptor reads a file with a single system call. os.File would make six
-// more. Most of what a watchdog does is to read this file.
+// more. Reading this file is most of the work of a watchdog.
 type descriptor int
 
 // ReadAt reads once. If it reads less than b holds, the file has ended.

@@ -21,7 +21,7 @@ import (
 // working directory is the root. If several watchdogs are started at the same
 // time, all except one find that there is one already, and end.
 func Guard(dir string, cmd *exec.Cmd) (started bool, err error) {
-	if _, guarded := Guarded(dir); guarded {
+	if _, guarded := IsGuarded(dir); guarded {
 		return false, nil
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -48,9 +48,9 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// guarded starts a watchdog process for a lease. It renews this lease until the
-// test ends.
-func guarded(t *testing.T) (l *Lease, dir string, pid int) {
+// startGuarded starts a watchdog process for a lease. It renews this lease
+// until the test ends.
+func startGuarded(t *testing.T) (l *Lease, dir string, pid int) {
 	t.Helper()
 	dir = t.TempDir()
 	l = take(t, dir, agent, monotonic)
@@ -61,14 +61,14 @@ func guarded(t *testing.T) (l *Lease, dir string, pid int) {
 		t.Fatal("no watchdog was started")
 	}
 	eventually(t, "the lease is guarded", func() (ok bool) {
-		pid, ok = Guarded(dir)
+		pid, ok = IsGuarded(dir)
 		return ok && pid != 0
 	})
 	return l, dir, pid
 }
 
 func TestGuardStartsOneWatchdogThatOutlivesItsParent(t *testing.T) {
-	l, dir, pid := guarded(t)
+	l, dir, pid := startGuarded(t)
 	if started, err := Guard(dir, watchdogCommand(dir)); started || err != nil {
 		t.Errorf("a second one: %v, %v", started, err)
 	}
@@ -91,7 +91,7 @@ func TestGuardStartsOneWatchdogThatOutlivesItsParent(t *testing.T) {
 // have an effect, or the error must name it. In a container or for an
 // unprivileged user, the kernel may refuse any of them.
 func TestSteadyDoesWhatItDoesNotSayWasRefused(t *testing.T) {
-	_, dir, pid := guarded(t)
+	_, dir, pid := startGuarded(t)
 	refused, err := os.ReadFile(filepath.Join(dir, "refused"))
 	do(t, err)
 	t.Logf("refused: %s", refused)

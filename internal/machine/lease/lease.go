@@ -119,8 +119,8 @@ func (l *Lease) Renew(bounds []Bound) error {
 	h := l.head
 	h.deadline, h.announced = l.clock()+TTL, false
 	err := l.check()
-	if (err == nil || errors.Is(err, ErrLost)) && l.swept() {
-		return l.again(h, bounds)
+	if (err == nil || errors.Is(err, ErrLost)) && l.lockRemoved() {
+		return l.recreate(h, bounds)
 	}
 	if err != nil {
 		return fmt.Errorf("renew the lease in %s: %w", l.dir, err)
@@ -136,10 +136,10 @@ func (l *Lease) Renew(bounds []Bound) error {
 	return nil
 }
 
-// Expired reports whether the lease has expired since the last renewal. If so,
-// the watchdog may have written knobs, and the holder must read all knobs
+// HasExpired reports whether the lease has expired since the last renewal. If
+// so, the watchdog may have written knobs, and the holder must read all knobs
 // again.
-func (l *Lease) Expired() bool {
+func (l *Lease) HasExpired() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.clock() >= l.head.deadline
@@ -200,16 +200,16 @@ func (l *Lease) check() error {
 	return nil
 }
 
-// swept reports whether another program has removed the file of the lock, or
-// the whole directory. (The function Disarm removes the lease, but not its
+// lockRemoved reports whether another program has removed the file of the lock,
+// or the whole directory. (The function Disarm removes the lease, but not its
 // lock.)
-func (l *Lease) swept() bool { return !stands(l.lock) }
+func (l *Lease) lockRemoved() bool { return !isCurrent(l.lock) }
 
-// again (the method) creates the directory, the lock and the lease once more.
+// recreate creates the directory, the lock and the lease once more.
 // If they were missing, the watchdog would end, and agents and commands would
 // not see that Tenon manages this node. If another process has taken the new
 // lock, it returns ErrLost.
-func (l *Lease) again(h head, bounds []Bound) error {
+func (l *Lease) recreate(h head, bounds []Bound) error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return fmt.Errorf("renew the lease, whose directory was removed: %w", err)
 	}

@@ -106,11 +106,11 @@ func TestASecondHolderIsToldWhoTheFirstIs(t *testing.T) {
 	if !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
 		t.Errorf("got %v", err)
 	}
-	if pid, held := Held(dir); !held || pid != os.Getpid() {
+	if pid, held := IsHeld(dir); !held || pid != os.Getpid() {
 		t.Errorf("held by %d, %v", pid, held)
 	}
 	do(t, l.Close())
-	if pid, held := Held(dir); held {
+	if pid, held := IsHeld(dir); held {
 		t.Errorf("still held by %d", pid)
 	}
 	take(t, dir, successor, clock.read)
@@ -128,11 +128,11 @@ func TestANewHolderKeepsWhatTheOldOneLeft(t *testing.T) {
 	if old.head.holder = successor; got.head != old.head || !slices.Equal(got.bounds, old.bounds) {
 		t.Errorf("got %+v, want %+v", got, old)
 	}
-	if next.Expired() {
+	if next.HasExpired() {
 		t.Error("an announced lease has expired early")
 	}
 	clock.now += time.Minute
-	if !next.Expired() {
+	if !next.HasExpired() {
 		t.Error("a lease that was never renewed does not expire")
 	}
 }

@@ -41,9 +41,9 @@ func acquire(path string) (*os.File, error) {
 	return f, nil
 }
 
-// stands reports whether a lock is still on the file with that name. If another
-// program has removed the file, other processes would lock a new one.
-func stands(lock *os.File) bool {
+// isCurrent reports whether a lock is still on the file with that name. If
+// another program has removed the file, other processes would lock a new one.
+func isCurrent(lock *os.File) bool {
 	held, err := lock.Stat()
 	if err != nil {
 		return false
@@ -52,9 +52,9 @@ func stands(lock *os.File) bool {
 	return err == nil && os.SameFile(held, now)
 }
 
-// locked reports whether a process has locked the file, and returns the pid of
-// this process.
-func locked(path string) (pid int, ok bool) {
+// lockHolder reports whether a process has locked the file, and returns the pid
+// of this process.
+func lockHolder(path string) (pid int, ok bool) {
 	f, err := os.Open(path)
 	if err != nil {
 		return 0, false
@@ -75,21 +75,21 @@ func pidIn(f *os.File) int {
 	return pid
 }
 
-// Present reports whether there is a lease in dir. It does not matter whether a
+// Exists reports whether there is a lease in dir. It does not matter whether a
 // process holds it.
-func Present(dir string) bool {
+func Exists(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, leaseFile))
 	return err == nil
 }
 
-// Held reports whether a living process holds the lease in dir. It returns the
+// IsHeld reports whether a living process holds the lease in dir. It returns the
 // pid of that process.
-func Held(dir string) (pid int, ok bool) { return locked(filepath.Join(dir, leaseLock)) }
+func IsHeld(dir string) (pid int, ok bool) { return lockHolder(filepath.Join(dir, leaseLock)) }
 
-// Guarded reports whether a watchdog guards the lease in dir. It returns the
+// IsGuarded reports whether a watchdog guards the lease in dir. It returns the
 // pid of the watchdog. A watchdog that is about to end may still count, so a
-// holder must call Guarded again from time to time.
-func Guarded(dir string) (pid int, ok bool) { return locked(filepath.Join(dir, watchdogLock)) }
+// holder must call IsGuarded again from time to time.
+func IsGuarded(dir string) (pid int, ok bool) { return lockHolder(filepath.Join(dir, watchdogLock)) }
 
 // Disarm removes the lease in dir, whichever process holds it. It waits until
 // no watchdog guards the lease, so that none can overwrite what the caller
@@ -101,7 +101,7 @@ func Disarm(ctx context.Context, dir string) error {
 		if err := os.Remove(filepath.Join(dir, leaseFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove the lease: %w", err)
 		}
-		pid, guarded := Guarded(dir)
+		pid, guarded := IsGuarded(dir)
 		if !guarded {
 			return nil
 		}

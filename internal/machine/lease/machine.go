@@ -33,7 +33,7 @@ func HoldMachine(path, state string) (*Machine, error) {
 	}
 	f, err := acquire(path)
 	if errors.Is(err, ErrHeld) {
-		pid, held := locked(path)
+		pid, held := lockHolder(path)
 		if !held {
 			return nil, fmt.Errorf("lock the machine by %s: %w, by a process that has just ended", path, err)
 		}
@@ -56,7 +56,7 @@ func HoldMachine(path, state string) (*Machine, error) {
 // second agent would then lock a new file. If a second agent has already done
 // that, it returns ErrHeld.
 func (m *Machine) Keep() error {
-	if m.lock == nil || stands(m.lock) {
+	if m.lock == nil || isCurrent(m.lock) {
 		return nil
 	}
 	next, err := HoldMachine(m.path, m.state)

@@ -22,9 +22,9 @@ const (
 	// retry is the time between two reads of an expired lease. It is also the
 	// first wait after a failed write. While writes fail, the waits grow.
 	retry = 200 * time.Millisecond
-	// leaving is how long a watchdog for which Last is set may take to end
+	// leaveLimit is how long a watchdog for which Last is set may take to end
 	// after its context has ended.
-	leaving = 5 * time.Second
+	leaveLimit = 5 * time.Second
 	// recheck is the longest time between two reads of the knobs while the
 	// lease is expired. The watchdog reads them again because another process
 	// may have widened one.
@@ -46,10 +46,10 @@ type Options struct {
 	// Apply performs a step in the name of the holder whose lease has expired.
 	// It writes the journal as that holder would.
 	Apply func(context.Context, Holder, plan.Step) error
-	// Last says that no other watchdog follows this one, for example because it
-	// ends together with the holder. When ctx ends, such a watchdog waits for
-	// one more renewal of the lease. If there is none, or if the holder has
-	// announced its stop, it applies the bounds at once.
+	// Last says that no other watchdog follows this one, for example because
+	// this one ends together with the holder. When ctx ends, such a watchdog
+	// waits for one more renewal of the lease. If there is none, or if the
+	// holder has announced its stop, it applies the bounds at once.
 	Last bool
 	// Log gets a line for each change of state. If it is nil, nothing is
 	// logged.
@@ -82,7 +82,7 @@ func Watch(ctx context.Context, o Options) error {
 		if !goOn {
 			return nil
 		}
-		if !stands(lock) {
+		if !isCurrent(lock) {
 			o.Log.Warn("the watchdog ends, because its lock was removed: the holder of the lease starts another", "directory", o.Dir)
 			return nil
 		}
@@ -101,7 +101,7 @@ func Watch(ctx context.Context, o Options) error {
 // leave is called when the context of a watchdog that has Last set ends.
 func (w *watchdog) leave(ctx context.Context) {
 	told, knew := w.last.head.deadline, w.known
-	for end := w.clock() + leaving; w.clock() < end; {
+	for end := w.clock() + leaveLimit; w.clock() < end; {
 		c, err := read(w.Dir, w.last)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -189,10 +189,10 @@ func (w *watchdog) look(ctx context.Context) (wait time.Duration, goOn bool) {
 	now := w.clock()
 	left := h.deadline - now
 	if left > 0 && left <= MaxAnnounce {
-		w.well(h, left)
+		w.recordValid(h, left)
 		return min(left, lookEvery), true
 	}
-	if w.overslept(now) && w.excused != h.deadline {
+	if w.hasOverslept(now) && w.excused != h.deadline {
 		w.excused = h.deadline
 		return Renewal, true
 	}
@@ -210,16 +210,16 @@ func (w *watchdog) look(ctx context.Context) (wait time.Duration, goOn bool) {
 	return retry, true
 }
 
-// overslept reports whether this process did not run when it planned to run.
+// hasOverslept reports whether this process did not run when it planned to run.
 // This happens if a virtual machine was paused or a container was frozen. The
 // holder could not renew the lease during that time either, so it gets the time
 // for one renewal.
-func (w *watchdog) overslept(now time.Duration) bool {
+func (w *watchdog) hasOverslept(now time.Duration) bool {
 	return w.awake != 0 && now-w.awake > Renewal
 }
 
-// well records that the lease is valid.
-func (w *watchdog) well(h head, left time.Duration) {
+// recordValid records that the lease is valid.
+func (w *watchdog) recordValid(h head, left time.Duration) {
 	w.due, w.pause, w.failed = 0, 0, ""
 	if h.announced {
 		w.say(seen{stateAnnounced, h.holder}, slog.LevelInfo, "the agent has announced that it stops", "pid", h.holder.PID, "left", left)
@@ -267,7 +267,7 @@ func (w *watchdog) narrow(ctx context.Context) bool {
 	}
 	var done []plan.Step
 	for i, s := range Narrow(now, w.last.bounds) {
-		if i > 0 && !w.stillExpired() {
+		if i > 0 && !w.checkExpired() {
 			break
 		}
 		switch err := w.Apply(ctx, w.last.head.holder, s); {
@@ -291,10 +291,10 @@ func (w *watchdog) narrow(ctx context.Context) bool {
 	return failed == ""
 }
 
-// stillExpired reads the lease again between two writes, because a restore may
+// checkExpired reads the lease again between two writes, because a restore may
 // have removed it, or its holder may have renewed it. If the lease cannot be
 // read, it counts as unchanged.
-func (w *watchdog) stillExpired() bool {
+func (w *watchdog) checkExpired() bool {
 	c, err := read(w.Dir, w.last)
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)

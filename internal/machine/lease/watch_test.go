@@ -40,9 +40,9 @@ type world struct {
 
 var free = node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
 
-// inWorld runs a test in a world. In this world two knobs exceed their bounds,
-// quota and second.
-func inWorld(t *testing.T, story func(*testing.T, *world)) {
+// runInWorld runs a test in a world. In this world two knobs exceed their
+// bounds, quota and second.
+func runInWorld(t *testing.T, story func(*testing.T, *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, dir: t.TempDir(), epoch: time.Now().Add(-time.Hour), inode: 5, refuse: map[node.Knob]error{},
@@ -118,8 +118,8 @@ func (w *world) Write(b []byte) (int, error) {
 	return w.log.Write(b)
 }
 
-// logged returns the log.
-func (w *world) logged() string {
+// readLog returns the log.
+func (w *world) readLog() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.log.String()
@@ -129,7 +129,7 @@ func (w *world) logged() string {
 // contains its word.
 func (w *world) wantLines(words ...string) {
 	w.t.Helper()
-	text := w.logged()
+	text := w.readLog()
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	ok := len(lines) == len(words)
 	for i := 0; ok && i < len(words); i++ {
@@ -140,8 +140,8 @@ func (w *world) wantLines(words ...string) {
 	}
 }
 
-// written returns the writes since its last call.
-func (w *world) written() []string {
+// takeWrites returns the writes since its last call.
+func (w *world) takeWrites() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	got := w.writes
@@ -179,13 +179,13 @@ func (w *world) renew(l *Lease, d time.Duration, bounds ...Bound) {
 
 func (w *world) want(writes ...string) {
 	w.t.Helper()
-	if got := w.written(); !slices.Equal(got, writes) {
-		w.t.Errorf("got the writes %q, want %q\n%s", got, writes, w.logged())
+	if got := w.takeWrites(); !slices.Equal(got, writes) {
+		w.t.Errorf("got the writes %q, want %q\n%s", got, writes, w.readLog())
 	}
 }
 
 func TestBEIsNarrowedWithinTwoSecondsOfTheLastRenewal(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runInWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
 		do(t, l.Renew([]Bound{quota, second}))
 		w.watch()
@@ -210,7 +210,7 @@ func TestBEIsNarrowedWithinTwoSecondsOfTheLastRenewal(t *testing.T) {
 // TestALeaseWithoutBoundsLeavesEverything is the case without CPU suppress: the
 // watchdog writes nothing, and does not log that work gets its safe bounds.
 func TestALeaseWithoutBoundsLeavesEverything(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runInWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
 		do(t, l.Renew(nil))
 		w.watch()
@@ -221,13 +221,13 @@ func TestALeaseWithoutBoundsLeavesEverything(t *testing.T) {
 }
 
 func TestTheWatchdogStepsBackWhenTheHolderReturns(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runInWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
 		do(t, l.Renew([]Bound{quota}))
 		w.watch()
 		time.Sleep(10 * time.Second) // SIGSTOP
 		w.want("1.5s be cpu.max for 7")
-		if !l.Expired() {
+		if !l.HasExpired() {
 			t.Error("the holder does not know that its lease had expired")
 		}
 		do(t, l.Renew([]Bound{quota})) // SIGCONT
@@ -242,7 +242,7 @@ func TestTheWatchdogStepsBackWhenTheHolderReturns(t *testing.T) {
 }
 
 func TestAnAnnouncedStopLeavesTimeForASuccessor(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runInWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
 		do(t, l.Renew([]Bound{quota}))
 		w.watch()
@@ -277,7 +277,7 @@ func TestTheLastWatchdogLeavesNobodyUnbounded(t *testing.T) {
 		{"another one guards", false, func(_ *world, l *Lease) { do(t, l.Announce(time.Minute), l.Close()) }, nil},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			runInWorld(t, func(t *testing.T, w *world) {
 				l := take(t, w.dir, agent, w.clock)
 				do(t, l.Renew([]Bound{quota}))
 				stop := w.watchAs(x.last)
@@ -287,8 +287,8 @@ func TestTheLastWatchdogLeavesNobodyUnbounded(t *testing.T) {
 				if err := <-w.ended; err != nil && !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
-				if got := w.written(); !slices.Equal(got, x.want) {
-					t.Errorf("got the writes %q, want %q\n%s", got, x.want, w.logged())
+				if got := w.takeWrites(); !slices.Equal(got, x.want) {
+					t.Errorf("got the writes %q, want %q\n%s", got, x.want, w.readLog())
 				}
 				time.Sleep(20 * time.Second)
 			})
@@ -297,7 +297,7 @@ func TestTheLastWatchdogLeavesNobodyUnbounded(t *testing.T) {
 }
 
 func TestAnAnnouncedStopWithoutASuccessorEndsInTheBounds(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runInWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
 		do(t, l.Renew([]Bound{quota}), l.Announce(time.Minute), l.Close())
 		w.watch()
@@ -307,7 +307,7 @@ func TestAnAnnouncedStopWithoutASuccessorEndsInTheBounds(t *testing.T) {
 }
 
 func TestASuccessorThatCrashesAgainAndAgainProlongsNothing(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runInWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
 		do(t, l.Renew([]Bound{quota}), l.Close())
 		w.watch()
@@ -320,7 +320,7 @@ func TestASuccessorThatCrashesAgainAndAgainProlongsNothing(t *testing.T) {
 }
 
 func TestWhatSomebodyWidensIsNarrowedAgain(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runInWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
 		do(t, l.Renew([]Bound{quota, second}))
 		w.watch()
@@ -337,7 +337,7 @@ func TestWhatSomebodyWidensIsNarrowedAgain(t *testing.T) {
 }
 
 func TestARefusedWriteIsTriedAgainAndTheOthersGoOn(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runInWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
 		do(t, l.Renew([]Bound{quota, second}))
 		w.refuse[quota.Knob] = errors.New("invalid argument")
@@ -353,7 +353,7 @@ func TestARefusedWriteIsTriedAgainAndTheOthersGoOn(t *testing.T) {
 }
 
 func TestALastingFailureIsLoggedOnceAndTriedLessOften(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runInWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
 		do(t, l.Renew([]Bound{quota}))
 		w.refuse[quota.Knob] = errors.New("invalid argument")
@@ -369,7 +369,7 @@ func TestALastingFailureIsLoggedOnceAndTriedLessOften(t *testing.T) {
 func TestAGroupThatIsGoneOrMadeAgainIsLeftAlone(t *testing.T) {
 	for name, inode := range map[string]uint64{"gone": 0, "made again": 99} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			runInWorld(t, func(t *testing.T, w *world) {
 				l := take(t, w.dir, agent, w.clock)
 				do(t, l.Renew([]Bound{quota}))
 				w.inode = inode
@@ -392,18 +392,18 @@ func TestTheWatchdogEndsWithTheLease(t *testing.T) {
 		"vanished": func(w *world, _ *Lease) error { return os.Remove(filepath.Join(w.dir, leaseFile)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
+			runInWorld(t, func(t *testing.T, w *world) {
 				l := take(t, w.dir, agent, w.clock)
 				do(t, l.Renew([]Bound{quota}))
 				w.watch()
 				w.renew(l, time.Second, quota)
-				if _, guarded := Guarded(w.dir); !guarded {
+				if _, guarded := IsGuarded(w.dir); !guarded {
 					t.Error("not guarded")
 				}
 				do(t, end(w, l))
 				time.Sleep(lookEvery)
 				synctest.Wait()
-				if _, guarded := Guarded(w.dir); guarded {
+				if _, guarded := IsGuarded(w.dir); guarded {
 					t.Error("still guarded")
 				}
 				select {
@@ -423,7 +423,7 @@ func TestTheWatchdogEndsWithTheLease(t *testing.T) {
 // TestNothingIsWrittenAfterDisarm removes the lease while the watchdog narrows
 // knobs, as a restore does. The watchdog must not write any further knob.
 func TestNothingIsWrittenAfterDisarm(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runInWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
 		do(t, l.Renew([]Bound{quota, second}))
 		w.onStep = func() { _ = os.Remove(filepath.Join(w.dir, leaseFile)) }
@@ -434,7 +434,7 @@ func TestNothingIsWrittenAfterDisarm(t *testing.T) {
 }
 
 func TestAnUnreadableLeaseDoesNotStopTheClock(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runInWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
 		do(t, l.Renew([]Bound{quota}))
 		w.watch()
@@ -447,7 +447,7 @@ func TestAnUnreadableLeaseDoesNotStopTheClock(t *testing.T) {
 }
 
 func TestALeaseThatWasNeverReadableBindsNobody(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runInWorld(t, func(t *testing.T, w *world) {
 		do(t, os.WriteFile(filepath.Join(w.dir, leaseFile), []byte("garbage"), 0o644))
 		w.watch()
 		time.Sleep(time.Minute)
@@ -460,7 +460,7 @@ func TestALeaseThatWasNeverReadableBindsNobody(t *testing.T) {
 }
 
 func TestADeadlineThatNobodyCanHaveSetIsNotBelieved(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runInWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
 		do(t, l.Renew([]Bound{quota}))
 		w.jump = -time.Hour // the clock of the holder is far ahead
@@ -479,7 +479,7 @@ func TestAPausedMachineGivesTheHolderOneRenewal(t *testing.T) {
 		defer w.mu.Unlock()
 		w.jump += time.Minute
 	}
-	inWorld(t, func(t *testing.T, w *world) {
+	runInWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
 		do(t, l.Renew([]Bound{quota}))
 		w.watch()
@@ -494,14 +494,14 @@ func TestAPausedMachineGivesTheHolderOneRenewal(t *testing.T) {
 		time.Sleep(400 * time.Millisecond)
 		pause(w)
 		time.Sleep(time.Second)
-		if got := w.written(); len(got) != 1 {
+		if got := w.takeWrites(); len(got) != 1 {
 			t.Errorf("got the writes %q", got)
 		}
 	})
 }
 
 func TestThereIsOneWatchdog(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	runInWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)
 		do(t, l.Renew(nil))
 		w.watch()
@@ -510,7 +510,7 @@ func TestThereIsOneWatchdog(t *testing.T) {
 		if !errors.Is(err, ErrHeld) {
 			t.Errorf("got %v", err)
 		}
-		if pid, guarded := Guarded(w.dir); !guarded || pid != os.Getpid() {
+		if pid, guarded := IsGuarded(w.dir); !guarded || pid != os.Getpid() {
 			t.Errorf("guarded by %d, %v", pid, guarded)
 		}
 	})

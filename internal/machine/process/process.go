@@ -14,9 +14,9 @@ import (
 	"tenon.sh/tenon/internal/machine/journal"
 )
 
-// Of identifies a process by pid and start time, because the kernel may reuse a
-// pid.
-func Of(fs proc.FS, pid int) (journal.Process, error) {
+// Identify identifies a process by pid and start time, because the kernel may
+// reuse a pid.
+func Identify(fs proc.FS, pid int) (journal.Process, error) {
 	s, err := fs.PIDStat(pid)
 	return journal.Process{PID: pid, Start: int64(s.StartTime)}, err
 }

@@ -14,7 +14,7 @@ import (
 // of an ended one.
 func TestAnotherProcessOfTheSameNumberIsNotAlive(t *testing.T) {
 	fs := proc.Default()
-	self, err := process.Of(fs, os.Getpid())
+	self, err := process.Identify(fs, os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestDescendantsAreFound(t *testing.T) {
 	}
 	defer func() { _, _ = child.Process.Kill(), child.Wait() }()
 	fs := proc.Default()
-	self, err := process.Of(fs, os.Getpid())
+	self, err := process.Identify(fs, os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -94,9 +94,9 @@ func (g Busy) occupants() string {
 	return count(len(g.PIDs), "process", "processes") + " " + strings.Join(words, " ")
 }
 
-// gone adds the cgroups of knobs to the list of cgroups that do not exist any
+// addGone adds the cgroups of knobs to the list of cgroups that do not exist any
 // more. It adds each cgroup only once.
-func (r *Report) gone(knobs []node.Knob) {
+func (r *Report) addGone(knobs []node.Knob) {
 	listed := map[node.CgroupPath]bool{}
 	for _, p := range r.Gone {
 		listed[p] = true

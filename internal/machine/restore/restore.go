@@ -77,7 +77,7 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	lost, err := x.lost(&state)
+	lost, err := x.addLost(&state)
 	if err != nil || state.Empty() {
 		return Report{Damage: state.Damage}, err
 	}
@@ -112,9 +112,9 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 	return r, nil
 }
 
-// Own undoes the changes of this process when a lab ends normally. It does not
-// undo those of other Tenon processes.
-func (x *Restorer) Own(ctx context.Context) (Report, error) {
+// UndoOwn undoes the changes of this process when a lab ends normally. It does
+// not undo those of other Tenon processes.
+func (x *Restorer) UndoOwn(ctx context.Context) (Report, error) {
 	me := x.o.Journal.Session()
 	return x.restore(ctx, func(s journal.Session) bool { return s == me })
 }
@@ -144,7 +144,7 @@ func (x *Restorer) restore(ctx context.Context, in scope) (Report, error) {
 			return Report{}, err
 		}
 	}
-	lost, err := x.lost(&state)
+	lost, err := x.addLost(&state)
 	if err != nil || state.Empty() {
 		return Report{}, err
 	}
@@ -196,7 +196,7 @@ func (x *Restorer) occupants(p node.CgroupPath, ending map[int]journal.Process, 
 		if _, ends := ending[pid]; ends {
 			continue
 		}
-		if q, err := process.Of(x.o.FS, pid); err == nil && process.Alive(x.o.FS, q) {
+		if q, err := process.Identify(x.o.FS, pid); err == nil && process.Alive(x.o.FS, q) {
 			users = append(users, pid)
 		}
 	}
@@ -220,12 +220,12 @@ func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 	x.addCopies(state)
 	steps, left, gone, dropped := x.undo(state, in)
 	forget := slices.Concat(gone, dropped)
-	r.gone(gone)
+	r.addGone(gone)
 	r.Dropped = append(r.Dropped, dropped...)
 	for _, c := range left {
 		r.Left, forget = append(r.Left, c), append(forget, c.Knob)
 	}
-	errs := []error{change.Many{Knobs: x.o.Knobs}.Forget(forget)}
+	errs := []error{change.ManyKnobs{Knobs: x.o.Knobs}.Forget(forget)}
 	var threads []node.Knob
 	for _, s := range steps {
 		if s.Knob.File.OfThreads() {
@@ -259,7 +259,7 @@ func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 func (x *Restorer) release(steps []plan.Step, touches map[node.Knob]journal.Touch) []error {
 	errs := make([]error, 0, len(steps))
 	for rest := steps; len(rest) > 0; rest = steps[len(errs):] {
-		n := change.Together(len(rest), func(i int) node.Knob { return rest[i].Knob })
+		n := change.CountTogether(len(rest), func(i int) node.Knob { return rest[i].Knob })
 		if n == 1 {
 			errs = append(errs, x.o.Knobs.ReleaseAs(rest[0].Knob, touches[rest[0].Knob]))
 			continue
@@ -268,15 +268,15 @@ func (x *Restorer) release(steps []plan.Step, touches map[node.Knob]journal.Touc
 		for _, s := range rest[:n] {
 			all = append(all, change.Taken{Knob: s.Knob, Touch: touches[s.Knob]})
 		}
-		errs = append(errs, change.Many{Knobs: x.o.Knobs}.ReleaseAs(all)...)
+		errs = append(errs, change.ManyKnobs{Knobs: x.o.Knobs}.ReleaseAs(all)...)
 	}
 	return errs
 }
 
-// lost adds to a state the changes that only the notes at the cgroups record.
+// addLost adds to a state the changes that only the notes at the cgroups record.
 // Before that, it updates the names of renamed cgroups. It returns what it
 // added, and writes nothing.
-func (x *Restorer) lost(state *journal.State) (journal.State, error) {
+func (x *Restorer) addLost(state *journal.State) (journal.State, error) {
 	if x.o.Tree == nil {
 		return journal.State{}, nil
 	}
@@ -289,7 +289,7 @@ func (x *Restorer) lost(state *journal.State) (journal.State, error) {
 	if err != nil {
 		return journal.State{}, fmt.Errorf("look for notes at the cgroups: %w", err)
 	}
-	lost, err := x.o.Knobs.Lost(*state, paths)
+	lost, err := x.o.Knobs.LostChanges(*state, paths)
 	maps.Copy(state.Touches, lost.Touches)
 	maps.Copy(state.Groups, lost.Groups)
 	return lost, err
@@ -312,7 +312,7 @@ func (x *Restorer) undo(state journal.State, in scope) (steps []plan.Step, left 
 	var wants []plan.Want
 	knobs := slices.SortedFunc(maps.Keys(state.Touches), node.Knob.Compare)
 	for _, k := range knobs {
-		t := x.o.Knobs.Attainable(k, state.Touches[k])
+		t := x.o.Knobs.AttainableEntry(k, state.Touches[k])
 		if !in(t.By) {
 			continue
 		}
@@ -325,14 +325,14 @@ func (x *Restorer) undo(state journal.State, in scope) (steps []plan.Step, left 
 			continue
 		}
 		now, err := x.o.Knobs.Read(k)
-		if change.Dropped(err) {
+		if change.IsDropped(err) {
 			lost = append(lost, k)
 			continue
 		}
 		if err != nil {
 			now = nil // the write will return the reason
 		}
-		if now != nil && now != t.Before && !x.o.Knobs.Ours(k, t, now) {
+		if now != nil && now != t.Before && !x.o.Knobs.HoldsOurs(k, t, now) {
 			left = append(left, Change{Knob: k, From: now.String(), To: t.Before.String()})
 			continue
 		}

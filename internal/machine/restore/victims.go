@@ -71,7 +71,7 @@ func (x *Restorer) endProcesses(ctx context.Context, state journal.State, in sco
 func (x *Restorer) victims(state journal.State, in scope) map[int]journal.Process {
 	found := map[int]journal.Process{}
 	add := func(pid int) {
-		if p, err := process.Of(x.o.FS, pid); err == nil && process.Alive(x.o.FS, p) {
+		if p, err := process.Identify(x.o.FS, pid); err == nil && process.Alive(x.o.FS, p) {
 			found[pid] = p
 		}
 	}

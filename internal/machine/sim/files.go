@@ -68,7 +68,7 @@ type op struct {
 // rule that refuses it, or nil.
 func (n *Node) ask(o op) error {
 	for _, r := range n.rules {
-		if r.refuse == nil || r.on != o.kind || (r.files != "" && !slices.Contains(strings.Fields(r.files), o.file)) {
+		if r.refuse == nil || r.operation != o.kind || (r.files != "" && !slices.Contains(strings.Fields(r.files), o.file)) {
 			continue
 		}
 		if errno := r.refuse(o); errno != 0 {
@@ -103,7 +103,7 @@ func (n *Node) show(p node.CgroupPath, file string) (string, error) {
 		return "", &fs.PathError{Op: "read", Path: string(p.Join(file)), Err: syscall.ENOENT}
 	}
 	if own, is := strings.CutSuffix(file, ".effective"); is {
-		return n.effective(p, own).String(), nil
+		return n.effectiveSet(p, own).String(), nil
 	}
 	if run, is := n.showRun(p, file); is {
 		return run, nil
@@ -111,9 +111,9 @@ func (n *Node) show(p node.CgroupPath, file string) (string, error) {
 	return text, nil
 }
 
-// effective returns the effective CPUs or memory nodes of a group of cgroup v2.
-// file is cpuset.cpus or cpuset.mems.
-func (n *Node) effective(p node.CgroupPath, file string) unit.CPUSet {
+// effectiveSet returns the effective CPUs or memory nodes of a group of cgroup
+// v2. file is cpuset.cpus or cpuset.mems.
+func (n *Node) effectiveSet(p node.CgroupPath, file string) unit.CPUSet {
 	switch {
 	case p == "" && file == "cpuset.mems":
 		return n.memoryNodes()
@@ -123,7 +123,7 @@ func (n *Node) effective(p node.CgroupPath, file string) unit.CPUSet {
 	own, _ := unit.ParseCPUSet(n.groups[p].files[file])
 	for _, r := range n.rules {
 		if r.derive != nil {
-			own = r.derive(own, n.effective(p.Parent(), file))
+			own = r.derive(own, n.effectiveSet(p.Parent(), file))
 		}
 	}
 	return own
@@ -146,7 +146,7 @@ func (n *Node) write(p node.CgroupPath, file, text string) error {
 		o.text = passOn(o.g.files[file], o.text)
 	}
 	if slices.Contains(strings.Fields(deviceFiles), file) {
-		o.text = o.byDevice()
+		o.text = o.replaceDevice()
 	}
 	o.g.files[file] = o.text
 	if thaws(file) {
@@ -168,17 +168,17 @@ func passOn(have, change string) string {
 	return strings.Join(slices.Sorted(maps.Keys(on)), " ")
 }
 
-// all (the method) returns the files of a group.
-func (g *group) all(version int) knob.Files { return knob.Files{Version: version, Text: g.files} }
+// knobFiles returns the files of a group.
+func (g *group) knobFiles(version int) knob.Files { return knob.Files{Version: version, Text: g.files} }
 
 // number reads a file with one number. The text "max" stands for the largest number.
-func (g *group) number(file string) int64 { return g.all(0).Number(file) }
+func (g *group) number(file string) int64 { return g.knobFiles(0).Number(file) }
 
 // bandwidth returns the quota and the period in µs, for both cgroup versions. A
 // quota of -1 means no limit.
-func (g *group) bandwidth(version int) (quota, period int64) { return g.all(version).Bandwidth() }
+func (g *group) bandwidth(version int) (quota, period int64) { return g.knobFiles(version).Bandwidth() }
 
-func (g *group) set(file string) unit.CPUSet { return g.all(0).CPUs(file) }
+func (g *group) set(file string) unit.CPUSet { return g.knobFiles(0).CPUs(file) }
 
 // children returns the direct children of p.
 func (n *Node) children(p node.CgroupPath) []node.CgroupPath {

@@ -135,7 +135,7 @@ func (n *Node) readIsolation(k node.Knob) (node.Value, error) {
 	for _, t := range n.tasks {
 		switch {
 		case !k.Cgroup.Contains(t.at):
-		case *t.given(k.File) || !i.obeys(lateComers) && i.ticked[k] == node.Value(node.ThreadsBE):
+		case *t.attribute(k.File) || !i.obeys(lateComers) && i.ticked[k] == node.Value(node.ThreadsBE):
 			be++
 		default:
 			others++
@@ -205,9 +205,9 @@ func fallenOf(f node.File) node.Mechanism {
 	return node.MechanismSchedExt
 }
 
-// given returns the field of a task that stands for an attribute. f is the knob
-// that sets this attribute of threads.
-func (t *task) given(f node.File) *bool {
+// attribute returns the field of a task that stands for an attribute. f is the
+// knob that sets this attribute of threads.
+func (t *task) attribute(f node.File) *bool {
 	switch f {
 	case node.FilePolicy:
 		return &t.extended
@@ -250,7 +250,7 @@ func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
 		i.ticked[k] = v
 		for _, t := range n.tasks {
 			if k.Cgroup.Contains(t.at) {
-				*t.given(k.File) = v == node.ThreadsBE
+				*t.attribute(k.File) = v == node.ThreadsBE
 			}
 		}
 		return nil
@@ -266,11 +266,11 @@ func (i *isolated) marksIdle() bool {
 // hangs reports whether this value would put marks and core-scheduling cookies
 // in use at the same time. The real kernel would hang then.
 func (n *Node) hangs(k node.Knob, v node.Value) bool {
-	marked := v.Narrower(node.IdentityNone) < 0
+	marked := v.CompareWidth(node.IdentityNone) < 0
 	tagged := k.File == node.FileCookie && v == node.Value(node.ThreadsBE)
 	others := n.isolated.Cookies > 0
 	for at, was := range n.isolated.ticked {
-		marked = marked || at != k && was.Narrower(node.IdentityNone) < 0
+		marked = marked || at != k && was.CompareWidth(node.IdentityNone) < 0
 		others = others || at != k && at.File == node.FileCookie && was == node.Value(node.ThreadsBE)
 	}
 	return marked && (tagged || others)

@@ -61,7 +61,7 @@ func TestEveryRuleOfIsolationIsNeeded(t *testing.T) {
 			}
 			for _, o := range isolators {
 				o.Without = []string{rule}
-				if why, err := facts[i].On(t.Context(), sim.New(o), "tenon-test"); err != nil && why == "" {
+				if why, err := facts[i].Verify(t.Context(), sim.New(o), "tenon-test"); err != nil && why == "" {
 					return
 				}
 			}
@@ -103,7 +103,7 @@ func TestAFullTableTakesNoMoreOrders(t *testing.T) {
 // TestOrdersFollowLimitsInTheSameTick checks that threads in the BE scheduler
 // never have a larger quota than their cgroup, even for one tick.
 func TestOrdersFollowLimitsInTheSameTick(t *testing.T) {
-	n, a := working(t, isolators["mainline"])
+	n, a := runningAgent(t, isolators["mainline"])
 	a.Config.Suppress = policy.Suppress{Enable: true, ThresholdPercent: 65}
 	n.Advance(time.Second)
 	tickNumber(t, a)
@@ -118,9 +118,9 @@ func TestOrdersFollowLimitsInTheSameTick(t *testing.T) {
 	}
 }
 
-// working returns a simulated node with a service and a job, and an agent that
-// has made one tick on this node.
-func working(t *testing.T, o sim.Options) (*sim.Node, *loop.Agent) {
+// runningAgent returns a simulated node with a service and a job, and an agent
+// that has made one tick on this node.
+func runningAgent(t *testing.T, o sim.Options) (*sim.Node, *loop.Agent) {
 	t.Helper()
 	n := sim.New(o)
 	run(t, n, "ls/web", 1500)
@@ -153,7 +153,7 @@ func value(t *testing.T, n *sim.Node, p node.CgroupPath, f node.File) node.Value
 // ejected, replaced by another one and loaded again. The selected mechanism
 // must change accordingly, and cpu.idle must stay set all the time.
 func TestTheSelectionGoesDownAndUp(t *testing.T) {
-	n, a := working(t, isolators["mainline"])
+	n, a := runningAgent(t, isolators["mainline"])
 	expect := func(when string, mechanism node.Mechanism, loaded bool, policy, cookie node.Threads) {
 		t.Helper()
 		if got := a.State().Selector.Status; got.Mechanism != mechanism {
@@ -252,7 +252,7 @@ func TestMarksAreRefusedWhileTheirSwitchIsOff(t *testing.T) {
 // if marks and cookies are in use at the same time. The policies must never use
 // both.
 func TestMarksAndCookiesHangTheMachine(t *testing.T) {
-	n, a := working(t, isolators["Group Identity"])
+	n, a := runningAgent(t, isolators["Group Identity"])
 	if v := value(t, n, "be", node.FileIdentity); v != node.Value(node.IdentityBE) {
 		t.Fatalf("BE is marked %v", v)
 	}

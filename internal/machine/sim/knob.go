@@ -13,23 +13,23 @@ import (
 func (n *Node) adapters() knob.Table {
 	isolation := knob.Adapter{Read: n.readIsolation, Write: n.writeIsolation}
 	readSet := func(k node.Knob) (node.CPUs, error) { return node.CPUs{Set: n.files(k).CPUs(string(k.File))}, nil }
-	set := knob.Of(readSet, writeFiles(n, func(k node.Knob, v node.CPUs) ([]knob.Writing, error) {
+	set := knob.NewAdapter(readSet, writeFiles(n, func(k node.Knob, v node.CPUs) ([]knob.Writing, error) {
 		return []knob.Writing{{File: string(k.File), Text: v.String()}}, nil
 	}))
 	io := func(k node.Knob) ioFiles { return ioFiles{n.files(k)} }
-	ioWeight := knob.Of(
+	ioWeight := knob.NewAdapter(
 		func(k node.Knob) (node.IOWeight, error) { return io(k).weight(k.File) },
 		writeFiles(n, func(k node.Knob, v node.IOWeight) ([]knob.Writing, error) { return io(k).ofWeight(k.File, v), nil }))
 	return knob.Table{
-		node.FileCPUWeight: knob.Of(
+		node.FileCPUWeight: knob.NewAdapter(
 			func(k node.Knob) (node.CPUWeight, error) { return n.files(k).Weight(), nil },
 			writeFiles(n, func(k node.Knob, v node.CPUWeight) ([]knob.Writing, error) { return n.files(k).OfWeight(v), nil })),
-		node.FileCPUMax: knob.Of(
+		node.FileCPUMax: knob.NewAdapter(
 			func(k node.Knob) (node.CPUMax, error) { return n.files(k).Max(), nil },
 			writeFiles(n, func(k node.Knob, v node.CPUMax) ([]knob.Writing, error) { return n.files(k).OfMax(v), nil })),
 		node.FileCPUs: set,
 		node.FileMems: set,
-		node.FileMemory: knob.Of(
+		node.FileMemory: knob.NewAdapter(
 			func(k node.Knob) (node.Memory, error) { return n.files(k).Memory(), nil },
 			writeFiles(n, func(k node.Knob, v node.Memory) ([]knob.Writing, error) {
 				writes, ok := n.files(k).OfMemory(v)
@@ -38,23 +38,23 @@ func (n *Node) adapters() knob.Table {
 				}
 				return writes, nil
 			})),
-		node.FilePIDs: knob.Of(
+		node.FilePIDs: knob.NewAdapter(
 			func(k node.Knob) (node.PIDs, error) { return node.PIDs{Max: n.files(k).Number("pids.max")}, nil },
 			writeFiles(n, func(_ node.Knob, v node.PIDs) ([]knob.Writing, error) {
 				return []knob.Writing{{File: "pids.max", Text: v.String()}}, nil
 			})),
-		node.FileRun: knob.Of(n.readFrozen, writeFiles(n, n.runFiles)),
-		node.FileIOMax: knob.Of(
+		node.FileRun: knob.NewAdapter(n.readFrozen, writeFiles(n, n.runFiles)),
+		node.FileIOMax: knob.NewAdapter(
 			func(k node.Knob) (node.IOMax, error) { return io(k).max() },
 			writeFiles(n, func(k node.Knob, v node.IOMax) ([]knob.Writing, error) { return io(k).ofMax(v), nil })),
 		node.FileIOWeight:  ioWeight,
 		node.FileBFQWeight: ioWeight,
-		node.FileIOLatency: knob.Of(
+		node.FileIOLatency: knob.NewAdapter(
 			func(k node.Knob) (node.IOLatency, error) { return io(k).latency() },
 			writeFiles(n, func(k node.Knob, v node.IOLatency) ([]knob.Writing, error) { return io(k).ofLatency(v), nil })),
-		node.FileControlGroup: knob.Of(n.readMembership, n.moveTasks),
-		node.FileL3:           knob.Of(controlValue[node.L3](n), writeSchemata[node.L3](n)),
-		node.FileMB:           knob.Of(controlValue[node.MB](n), writeSchemata[node.MB](n)),
+		node.FileControlGroup: knob.NewAdapter(n.readMembership, n.moveTasks),
+		node.FileL3:           knob.NewAdapter(controlValue[node.L3](n), writeSchemata[node.L3](n)),
+		node.FileMB:           knob.NewAdapter(controlValue[node.MB](n), writeSchemata[node.MB](n)),
 		node.FileIdentity:     isolation,
 		node.FileScheduler:    isolation,
 		node.FilePolicy:       isolation,
@@ -67,7 +67,7 @@ func (n *Node) adapters() knob.Table {
 }
 
 // files returns the files of the group to which a knob belongs.
-func (n *Node) files(k node.Knob) knob.Files { return n.groups[k.Cgroup].all(n.version) }
+func (n *Node) files(k node.Knob) knob.Files { return n.groups[k.Cgroup].knobFiles(n.version) }
 
 // writeFiles returns a function that writes a value. It writes the files that a
 // function (of) returns, one after the other.

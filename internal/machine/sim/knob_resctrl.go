@@ -25,7 +25,7 @@ func (n *Node) fillControls(s *node.Snapshot) {
 		case name == node.DefaultControlGroup:
 		case !node.IsControlGroup(name):
 			s.Resctrl.Others++
-		case n.taken(name):
+		case n.isForeign(name):
 			s.Resctrl.Others++
 			s.Resctrl.Taken = append(s.Resctrl.Taken, name)
 		default:
@@ -61,8 +61,8 @@ func (c *control) value(f node.File) node.Value {
 	return nil
 }
 
-// taken reports whether another component uses a control group.
-func (n *Node) taken(name string) bool {
+// isForeign reports whether another component uses a control group.
+func (n *Node) isForeign(name string) bool {
 	if n.divided.groups[name].mine {
 		return false
 	}
@@ -80,7 +80,7 @@ func (n *Node) membership(p node.CgroupPath) (node.ControlGroup, bool) {
 	var in []string
 	for _, t := range n.tasks {
 		if p.Contains(t.at) {
-			in = append(in, t.in())
+			in = append(in, t.groupName())
 		}
 	}
 	if len(in) == 0 {
@@ -89,8 +89,8 @@ func (n *Node) membership(p node.CgroupPath) (node.ControlGroup, bool) {
 	return node.ControlGroupsOf(in...), true
 }
 
-// in returns the name of the control group in which a task is.
-func (t *task) in() string {
+// groupName returns the name of the control group in which a task is.
+func (t *task) groupName() string {
 	if t.control == "" {
 		return node.DefaultControlGroup
 	}
@@ -120,7 +120,7 @@ func (n *Node) ageControlGroups(s plan.Step) error {
 	}
 	name := k.ControlGroup
 	switch c := n.divided.groups[name]; {
-	case name == node.DefaultControlGroup, c != nil && n.taken(name):
+	case name == node.DefaultControlGroup, c != nil && n.isForeign(name):
 		return fmt.Errorf("control group %s is not Tenon's", name)
 	case c == nil && s.Release:
 		return nil // the group and its knobs are gone
@@ -159,7 +159,7 @@ func (n *Node) leaveControl(name string) {
 // join performs a step that moves the tasks of a cgroup into a control group.
 func (n *Node) join(s plan.Step) error {
 	before := node.ControlGroupsOf(node.DefaultControlGroup)
-	if v, any := n.membership(s.Knob.Cgroup); any && !slices.ContainsFunc(v.In(), node.IsControlGroup) {
+	if v, any := n.membership(s.Knob.Cgroup); any && !slices.ContainsFunc(v.List(), node.IsControlGroup) {
 		before = v
 	}
 	err := n.knobs.Write(s.Knob, s.To)

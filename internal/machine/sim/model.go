@@ -58,8 +58,9 @@ func (n *Node) grant(p node.CgroupPath, cpu unit.MilliCPU, d time.Duration) time
 	return used
 }
 
-// appetite returns how much CPU the tasks in and below a group would use. The first
-// result is without the limits of the group itself, and the second with them.
+// appetite returns how much CPU the tasks in and below a group would use. The
+// first result ignores the limits of the group itself, and the second one
+// respects them.
 func (n *Node) appetite(p node.CgroupPath) (free, limited unit.MilliCPU) {
 	for _, s := range n.sharesOf(p) {
 		free += s.want
@@ -74,7 +75,7 @@ func (n *Node) appetite(p node.CgroupPath) (free, limited unit.MilliCPU) {
 	}
 	cpus := g.set("cpuset.cpus")
 	if n.version == 2 {
-		cpus = n.effective(p, "cpuset.cpus")
+		cpus = n.effectiveSet(p, "cpuset.cpus")
 	}
 	return free, min(limited, unit.CPUs(cpus.Len()))
 }
@@ -87,7 +88,7 @@ func (n *Node) sharesOf(p node.CgroupPath) []share {
 		all = append(all, share{path: c, group: true, weight: n.weight(c), want: want})
 	}
 	for _, t := range n.tasks {
-		if t.at == p && !n.frozen(p) {
+		if t.at == p && !n.isFrozen(p) {
 			all = append(all, share{weight: taskWeight, want: t.demand})
 		}
 	}

@@ -28,8 +28,8 @@ func run(t *testing.T, n *sim.Node, p node.CgroupPath, demand unit.MilliCPU) {
 	}
 }
 
-// used returns how much CPU each workload gets in a second.
-func used(t *testing.T, n *sim.Node) map[node.WorkloadID]unit.MilliCPU {
+// cpuUse returns how much CPU each workload gets in a second.
+func cpuUse(t *testing.T, n *sim.Node) map[node.WorkloadID]unit.MilliCPU {
 	t.Helper()
 	counters := func() map[node.WorkloadID]time.Duration {
 		s, err := n.Snapshot(t.Context())
@@ -77,7 +77,7 @@ func TestCPUIsSharedByWeightUpToTheLimits(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got := used(t, n)
+			got := cpuUse(t, n)
 			if got["a"] != c.want[0] || got["b"] != c.want[1] {
 				t.Errorf("a got %v and b got %v, want %v and %v", got["a"], got["b"], c.want[0], c.want[1])
 			}
@@ -99,7 +99,7 @@ func TestTheLoopRunsOnTheSimulator(t *testing.T) {
 		if _, err := a.Step(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		got := used(t, n)
+		got := cpuUse(t, n)
 		if got["web"] != 1500 || got["job"] != 2500 {
 			t.Errorf("v%d: web got %v and the job %v, want 1500m and 2500m", version, got["web"], got["job"])
 		}

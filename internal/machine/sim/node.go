@@ -226,7 +226,7 @@ func (n *Node) Apply(_ context.Context, s plan.Step) error {
 	files := maps.Clone(g.files)
 	err = n.knobs.Write(s.Knob, s.To)
 	if empty := (node.CPUs{}); s.Release && s.To == empty && errors.Is(err, syscall.ENOSPC) {
-		err = n.knobs.Write(s.Knob, node.CPUs{Set: n.effective(s.Knob.Cgroup.Parent(), string(s.Knob.File))}) // like the real node
+		err = n.knobs.Write(s.Knob, node.CPUs{Set: n.effectiveSet(s.Knob.Cgroup.Parent(), string(s.Knob.File))}) // like the real node
 	}
 	if err != nil {
 		g.files = files

@@ -43,12 +43,12 @@ type divided struct {
 func newDivided(r Resctrl, without []string) *divided {
 	d := &divided{Resctrl: r, groups: map[string]*control{}, status: "ok"}
 	d.rules = slices.DeleteFunc(controlRules(), func(r controlRule) bool { return slices.Contains(without, r.name) })
-	d.groups[node.DefaultControlGroup] = d.fresh()
+	d.groups[node.DefaultControlGroup] = d.newGroup()
 	return d
 }
 
-// fresh returns a control group that has all resources.
-func (d *divided) fresh() *control {
+// newGroup returns a control group that has all resources.
+func (d *divided) newGroup() *control {
 	c := &control{l3: map[node.CacheID]uint64{}, mb: map[node.CacheID]uint64{}}
 	for _, id := range d.Ways.Domains {
 		c.l3[id] = d.Ways.Mask
@@ -88,8 +88,8 @@ func (n *Node) askControls(o controlOp) error {
 	return nil
 }
 
-// has reports whether the node applies a rule.
-func (d *divided) has(name string) bool {
+// applies reports whether the node applies a rule.
+func (d *divided) applies(name string) bool {
 	return slices.ContainsFunc(d.rules, func(r controlRule) bool { return r.name == name })
 }
 
@@ -104,8 +104,8 @@ func (n *Node) makeControl(group string) error {
 	if err := n.askControls(controlOp{n: n, kind: "make", group: group}); err != nil {
 		return &fs.PathError{Op: "mkdir", Path: group, Err: err}
 	}
-	c := n.divided.fresh()
-	if !n.divided.has(newHasAll) {
+	c := n.divided.newGroup()
+	if !n.divided.applies(newHasAll) {
 		c.l3, c.mb = map[node.CacheID]uint64{}, map[node.CacheID]uint64{}
 	}
 	n.divided.groups[group] = c
@@ -123,7 +123,7 @@ func (n *Node) RemoveControl(group string) error {
 func (n *Node) removeControl(group string) {
 	delete(n.divided.groups, group)
 	for _, t := range n.tasks {
-		if t.control == group && n.divided.has(goBack) {
+		if t.control == group && n.divided.applies(goBack) {
 			t.control = ""
 		}
 	}
@@ -161,7 +161,7 @@ func (n *Node) tasksOf(group string) string {
 	var b strings.Builder
 	for _, pid := range slices.Sorted(maps.Keys(n.tasks)) {
 		t := n.tasks[pid]
-		if t.control == group || group == node.DefaultControlGroup && (t.control == "" || !n.divided.has(inOne)) {
+		if t.control == group || group == node.DefaultControlGroup && (t.control == "" || !n.divided.applies(inOne)) {
 			fmt.Fprintln(&b, pid)
 		}
 	}
@@ -198,13 +198,13 @@ func (n *Node) writeControl(group, file, text string) error {
 	if resource == "MB" {
 		by = c.mb
 	}
-	if !n.divided.has(keepsOthers) {
+	if !n.divided.applies(keepsOthers) {
 		clear(by)
 	}
 	for _, v := range values {
 		x, _ := v.number(resource)
-		if resource == "MB" && n.divided.has(roundsUp) {
-			x = n.divided.MB.Rounded(x)
+		if resource == "MB" && n.divided.applies(roundsUp) {
+			x = n.divided.MB.Round(x)
 		}
 		by[v.id] = x
 	}

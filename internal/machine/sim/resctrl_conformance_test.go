@@ -45,7 +45,7 @@ func TestEveryRuleOfResctrlIsNeeded(t *testing.T) {
 				t.Fatalf("no fact of the suite is named %q", rule)
 			}
 			n := sim.New(sim.Options{Resctrl: &r, Without: []string{rule}})
-			if why, err := facts[i].On(t.Context(), n, "tenon-test"); err == nil || why != "" {
+			if why, err := facts[i].Verify(t.Context(), n, "tenon-test"); err == nil || why != "" {
 				t.Errorf("the suite passes on a simulator without the rule %q: %s", rule, why)
 			}
 		})

@@ -13,9 +13,9 @@ import (
 type rule struct {
 	name    string
 	version int // 1, 2, or 0 for both
-	// on is the kind of operation to which the rule applies: write, attach,
-	// remove or fork.
-	on string
+	// operation is the kind of operation to which the rule applies: write,
+	// attach, remove or fork.
+	operation string
 	// files are the files to which the rule applies. If it is "", these are all files.
 	files string
 	// refuse returns the error with which the kernel refuses the operation. It
@@ -48,11 +48,11 @@ func rulesOf(version int) []rule {
 func existenceRules() []rule {
 	return []rule{
 		{
-			name: "the files of a removed group are gone", on: "write",
+			name: "the files of a removed group are gone", operation: "write",
 			refuse: func(o op) syscall.Errno { return refuseIf(o.gone, syscall.ENOENT) },
 		},
 		{
-			name: "the root group has no weight, idle or limit", on: "write",
+			name: "the root group has no weight, idle or limit", operation: "write",
 			refuse: func(o op) syscall.Errno {
 				if o.path != "" || o.file == "cgroup.subtree_control" {
 					return 0
@@ -64,7 +64,7 @@ func existenceRules() []rule {
 			},
 		},
 		{
-			name: "a file of the other cgroup version does not exist", on: "write",
+			name: "a file of the other cgroup version does not exist", operation: "write",
 			refuse: func(o op) syscall.Errno {
 				_, exists := newFiles[o.n.version][o.file]
 				return refuseIf(!exists, syscall.ENOENT)
@@ -76,19 +76,19 @@ func existenceRules() []rule {
 func groupRules() []rule {
 	return []rule{
 		{
-			name: "a group with tasks cannot be removed", on: "remove",
+			name: "a group with tasks cannot be removed", operation: "remove",
 			refuse: func(o op) syscall.Errno { return refuseIf(o.n.tasksIn(o.path, false) > 0, syscall.EBUSY) },
 		},
 		{
-			name: "a group with children cannot be removed", on: "remove",
+			name: "a group with children cannot be removed", operation: "remove",
 			refuse: func(o op) syscall.Errno { return refuseIf(len(o.n.children(o.path)) > 0, syscall.EBUSY) },
 		},
 		{
-			name: "a dead process cannot be attached", on: "attach",
+			name: "a dead process cannot be attached", operation: "attach",
 			refuse: func(o op) syscall.Errno { return refuseIf(o.n.tasks[o.pid] == nil, syscall.ESRCH) },
 		},
 		{
-			name: "no fork beyond pids.max", on: "fork",
+			name: "no fork beyond pids.max", operation: "fork",
 			refuse: func(o op) syscall.Errno {
 				for p := o.path; p != ""; p = p.Parent() {
 					if o.n.tasksIn(p, true)+1 > o.n.groups[p].number("pids.max") {
@@ -99,29 +99,29 @@ func groupRules() []rule {
 			},
 		},
 		{
-			name: "a group with tasks cannot give memory to children", version: 2, on: "write", files: "cgroup.subtree_control",
+			name: "a group with tasks cannot give memory to children", version: 2, operation: "write", files: "cgroup.subtree_control",
 			refuse: func(o op) syscall.Errno {
-				return refuseIf(o.path != "" && has(o.text, "+memory") && o.n.tasksIn(o.path, false) > 0, syscall.EBUSY)
+				return refuseIf(o.path != "" && hasWord(o.text, "+memory") && o.n.tasksIn(o.path, false) > 0, syscall.EBUSY)
 			},
 		},
 		{
-			name: "no task enters a group that gives memory to children", version: 2, on: "attach",
+			name: "no task enters a group that gives memory to children", version: 2, operation: "attach",
 			refuse: func(o op) syscall.Errno {
-				return refuseIf(o.path != "" && has(o.g.files["cgroup.subtree_control"], "memory"), syscall.EBUSY)
+				return refuseIf(o.path != "" && hasWord(o.g.files["cgroup.subtree_control"], "memory"), syscall.EBUSY)
 			},
 		},
 		{
-			name: "a controller that is off takes its files away", version: 2, on: "write",
+			name: "a controller that is off takes its files away", version: 2, operation: "write",
 			refuse: func(o op) syscall.Errno {
 				c := controllerOf(o.file)
-				return refuseIf(c != "cgroup" && !has(o.n.given(o.path), c), syscall.ENOENT)
+				return refuseIf(c != "cgroup" && !hasWord(o.n.enabledControllers(o.path), c), syscall.ENOENT)
 			},
 		},
 		{
-			name: "a controller comes from the parent", version: 2, on: "write", files: "cgroup.subtree_control",
+			name: "a controller comes from the parent", version: 2, operation: "write", files: "cgroup.subtree_control",
 			refuse: func(o op) syscall.Errno {
 				for _, c := range changes(o.text, '+') {
-					if !has(o.n.given(o.path), c) {
+					if !hasWord(o.n.enabledControllers(o.path), c) {
 						return syscall.ENOENT
 					}
 				}
@@ -129,11 +129,11 @@ func groupRules() []rule {
 			},
 		},
 		{
-			name: "a controller that a child passes on cannot be taken", version: 2, on: "write", files: "cgroup.subtree_control",
+			name: "a controller that a child passes on cannot be taken", version: 2, operation: "write", files: "cgroup.subtree_control",
 			refuse: func(o op) syscall.Errno {
 				for _, c := range changes(o.text, '-') {
 					for _, child := range o.n.children(o.path) {
-						if has(o.n.groups[child].files["cgroup.subtree_control"], c) {
+						if hasWord(o.n.groups[child].files["cgroup.subtree_control"], c) {
 							return syscall.EBUSY
 						}
 					}
@@ -144,8 +144,9 @@ func groupRules() []rule {
 	}
 }
 
-// given returns the controllers that the parent of p has enabled for p.
-func (n *Node) given(p node.CgroupPath) string {
+// enabledControllers returns the controllers that the parent of p has enabled
+// for p.
+func (n *Node) enabledControllers(p node.CgroupPath) string {
 	if p == "" {
 		return controllers
 	}

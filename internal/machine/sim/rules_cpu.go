@@ -20,7 +20,7 @@ func weightFile(version int) string {
 func cpuRules() []rule {
 	return []rule{
 		{
-			name: "a text that is not a number is refused", on: "write", files: "cpu.shares cpu.weight cpu.idle pids.max",
+			name: "a text that is not a number is refused", operation: "write", files: "cpu.shares cpu.weight cpu.idle pids.max",
 			refuse: func(o op) syscall.Errno {
 				v, err := strconv.ParseInt(o.text, 10, 64)
 				bad := err != nil && (o.file != "pids.max" || o.text != "max")
@@ -28,11 +28,11 @@ func cpuRules() []rule {
 			},
 		},
 		{
-			name: "the weight of an idle group cannot be written", on: "write", files: "cpu.shares cpu.weight",
+			name: "the weight of an idle group cannot be written", operation: "write", files: "cpu.shares cpu.weight",
 			refuse: func(o op) syscall.Errno { return refuseIf(o.g.files["cpu.idle"] == "1", syscall.EINVAL) },
 		},
 		{
-			name: "idle is 0 or 1", on: "write", files: "cpu.idle",
+			name: "idle is 0 or 1", operation: "write", files: "cpu.idle",
 			refuse: func(o op) syscall.Errno { return refuseIf(o.text != "0" && o.text != "1", syscall.EINVAL) },
 		},
 		{
@@ -64,42 +64,42 @@ func cpuRules() []rule {
 			},
 		},
 		{
-			name: "a weight outside 1 to 10000 is refused", version: 2, on: "write", files: "cpu.weight",
+			name: "a weight outside 1 to 10000 is refused", version: 2, operation: "write", files: "cpu.weight",
 			refuse: func(o op) syscall.Errno {
 				v, _ := strconv.ParseInt(o.text, 10, 64)
 				return refuseIf(v < unit.MinWeight || v > unit.MaxWeight, syscall.ERANGE)
 			},
 		},
 		{
-			name: "a quota below 1 ms is refused", on: "write", files: "cpu.cfs_quota_us cpu.max",
+			name: "a quota below 1 ms is refused", operation: "write", files: "cpu.cfs_quota_us cpu.max",
 			refuse: func(o op) syscall.Errno {
 				quota, _, _ := o.bandwidth()
 				return refuseIf(quota >= 0 && quota < node.MinQuota.Microseconds(), syscall.EINVAL)
 			},
 		},
 		{
-			name: "a period outside 1 ms to 1 s is refused", on: "write", files: "cpu.cfs_period_us cpu.max",
+			name: "a period outside 1 ms to 1 s is refused", operation: "write", files: "cpu.cfs_period_us cpu.max",
 			refuse: func(o op) syscall.Errno {
 				_, period, _ := o.bandwidth()
 				return refuseIf(period < node.MinPeriod.Microseconds() || period > node.MaxPeriod.Microseconds(), syscall.EINVAL)
 			},
 		},
 		{
-			name: "a burst above the quota is refused", on: "write", files: "cpu.cfs_burst_us cpu.max.burst",
+			name: "a burst above the quota is refused", operation: "write", files: "cpu.cfs_burst_us cpu.max.burst",
 			refuse: func(o op) syscall.Errno {
 				quota, _, burst := o.bandwidth()
 				return refuseIf(quota >= 0 && burst > quota, syscall.EINVAL)
 			},
 		},
 		{
-			name: "a quota below the burst is refused", on: "write", files: "cpu.cfs_quota_us cpu.max",
+			name: "a quota below the burst is refused", operation: "write", files: "cpu.cfs_quota_us cpu.max",
 			refuse: func(o op) syscall.Errno {
 				quota, _, burst := o.bandwidth()
 				return refuseIf(quota >= 0 && burst > quota, syscall.EINVAL)
 			},
 		},
 		{
-			name: "a child's quota above its parent's is refused", version: 1, on: "write", files: "cpu.cfs_quota_us cpu.cfs_period_us",
+			name: "a child's quota above its parent's is refused", version: 1, operation: "write", files: "cpu.cfs_quota_us cpu.cfs_period_us",
 			refuse: func(o op) syscall.Errno {
 				quota, period, _ := o.bandwidth()
 				for p := o.path.Parent(); quota >= 0 && p != ""; p = p.Parent() {
@@ -111,7 +111,7 @@ func cpuRules() []rule {
 			},
 		},
 		{
-			name: "a parent's quota below its child's is refused", version: 1, on: "write", files: "cpu.cfs_quota_us cpu.cfs_period_us",
+			name: "a parent's quota below its child's is refused", version: 1, operation: "write", files: "cpu.cfs_quota_us cpu.cfs_period_us",
 			refuse: func(o op) syscall.Errno {
 				quota, period, _ := o.bandwidth()
 				for p, g := range o.n.groups {
@@ -167,8 +167,8 @@ func (o op) bandwidth() (quota, period, burst int64) {
 	return quota, period, burst
 }
 
-// has reports whether a list contains a word.
-func has(list, word string) bool {
+// hasWord reports whether a list contains a word.
+func hasWord(list, word string) bool {
 	for w := range strings.FieldsSeq(list) {
 		if w == word {
 			return true

@@ -20,7 +20,7 @@ func (o op) list() unit.CPUSet {
 func cpusetRules() []rule {
 	return []rule{
 		{
-			name: "a text that is not a CPU list is refused", on: "write", files: cpusetFiles,
+			name: "a text that is not a CPU list is refused", operation: "write", files: cpusetFiles,
 			refuse: func(o op) syscall.Errno {
 				_, err := unit.ParseCPUSet(o.text)
 				return refuseIf(err != nil, syscall.EINVAL)
@@ -31,22 +31,22 @@ func cpusetRules() []rule {
 			settle: func(o op) string { return o.list().String() },
 		},
 		{
-			name: "a CPU that does not exist is refused", on: "write", files: "cpuset.cpus",
+			name: "a CPU that does not exist is refused", operation: "write", files: "cpuset.cpus",
 			refuse: func(o op) syscall.Errno { return refuseIf(!o.n.topology.All().Contains(o.list()), syscall.ERANGE) },
 		},
 		{
-			name: "a memory node that does not exist is refused", on: "write", files: "cpuset.mems",
+			name: "a memory node that does not exist is refused", operation: "write", files: "cpuset.mems",
 			refuse: func(o op) syscall.Errno { return refuseIf(!o.n.memoryNodes().Contains(o.list()), syscall.EINVAL) },
 		},
 		{
-			name: "a child's CPUs outside its parent's are refused", version: 1, on: "write", files: cpusetFiles,
+			name: "a child's CPUs outside its parent's are refused", version: 1, operation: "write", files: cpusetFiles,
 			refuse: func(o op) syscall.Errno {
 				parent := o.n.groups[o.path.Parent()].set(o.file)
 				return refuseIf(!parent.Contains(o.list()), syscall.EACCES)
 			},
 		},
 		{
-			name: "a parent cannot lose CPUs that a child has", version: 1, on: "write", files: cpusetFiles,
+			name: "a parent cannot lose CPUs that a child has", version: 1, operation: "write", files: cpusetFiles,
 			refuse: func(o op) syscall.Errno {
 				for _, child := range o.n.children(o.path) {
 					if !o.list().Contains(o.n.groups[child].set(o.file)) {
@@ -57,13 +57,13 @@ func cpusetRules() []rule {
 			},
 		},
 		{
-			name: "no task enters a group without CPUs", version: 1, on: "attach",
+			name: "no task enters a group without CPUs", version: 1, operation: "attach",
 			refuse: func(o op) syscall.Errno {
 				return refuseIf(o.g != nil && (o.g.set("cpuset.cpus").Empty() || o.g.set("cpuset.mems").Empty()), syscall.ENOSPC)
 			},
 		},
 		{
-			name: "a group with tasks keeps a CPU and a memory node", on: "write", files: cpusetFiles,
+			name: "a group with tasks keeps a CPU and a memory node", operation: "write", files: cpusetFiles,
 			refuse: func(o op) syscall.Errno {
 				had := !o.n.groups[o.path].set(o.file).Empty()
 				return refuseIf(had && o.list().Empty() && o.n.tasksIn(o.path, o.n.version == 2) > 0, syscall.ENOSPC)
@@ -126,14 +126,14 @@ func memoryRules() []rule {
 			settle: roundDown,
 		},
 		{
-			name: "a memory limit below what is in use is refused", version: 1, on: "write", files: "memory.limit_in_bytes",
+			name: "a memory limit below what is in use is refused", version: 1, operation: "write", files: "memory.limit_in_bytes",
 			refuse: func(o op) syscall.Errno {
 				b, _ := strconv.ParseInt(o.text, 10, 64)
 				return refuseIf(b >= 0 && unit.Bytes(b) < o.n.memoryOf(o.path), syscall.EBUSY)
 			},
 		},
 		{
-			name: "a negative or huge number of tasks is refused", on: "write", files: "pids.max",
+			name: "a negative or huge number of tasks is refused", operation: "write", files: "pids.max",
 			refuse: func(o op) syscall.Errno {
 				v, err := strconv.ParseInt(o.text, 10, 64)
 				return refuseIf(err == nil && (v < 0 || v > maxPIDs), syscall.EINVAL)

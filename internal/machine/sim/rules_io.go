@@ -32,14 +32,14 @@ const deviceFiles = limitFiles + " io.latency"
 func ioRules() []rule {
 	return []rule{
 		{
-			name: "an I/O limit on a device that does not exist is refused", on: "write", files: deviceFiles,
+			name: "an I/O limit on a device that does not exist is refused", operation: "write", files: deviceFiles,
 			refuse: func(o op) syscall.Errno {
 				d, _, _ := o.device()
 				return refuseIf(d != disk.ID, syscall.ENODEV)
 			},
 		},
 		{
-			name: "an I/O limit that is not a number is refused", on: "write", files: limitFiles,
+			name: "an I/O limit that is not a number is refused", operation: "write", files: limitFiles,
 			refuse: func(o op) syscall.Errno {
 				_, body, _ := o.device()
 				for _, word := range strings.Fields(body) {
@@ -53,7 +53,7 @@ func ioRules() []rule {
 			},
 		},
 		{
-			name: "an I/O limit of 0 is refused", version: 2, on: "write", files: "io.max",
+			name: "an I/O limit of 0 is refused", version: 2, operation: "write", files: "io.max",
 			refuse: func(o op) syscall.Errno {
 				_, body, _ := o.device()
 				zero := slices.ContainsFunc(strings.Fields(body), func(w string) bool { return strings.HasSuffix(w, "=0") })
@@ -100,21 +100,21 @@ func ioRules() []rule {
 			},
 		},
 		{
-			name: "a weight of I/O outside 1 to 10000 is refused", version: 2, on: "write", files: "io.weight",
+			name: "a weight of I/O outside 1 to 10000 is refused", version: 2, operation: "write", files: "io.weight",
 			refuse: func(o op) syscall.Errno {
 				n, err := strconv.ParseInt(strings.TrimPrefix(o.text, "default "), 10, 64)
 				return refuseIf(err == nil && (n < 1 || n > 10000), syscall.EINVAL)
 			},
 		},
 		{
-			name: "a weight of bfq outside 1 to 1000 is refused", version: 1, on: "write", files: "blkio.bfq.weight",
+			name: "a weight of bfq outside 1 to 1000 is refused", version: 1, operation: "write", files: "blkio.bfq.weight",
 			refuse: func(o op) syscall.Errno {
 				n, err := strconv.ParseInt(o.text, 10, 64)
 				return refuseIf(err == nil && (n < 1 || n > 1000), syscall.ERANGE)
 			},
 		},
 		{
-			name: "a weight for a device without weights is refused", on: "write", files: "io.weight blkio.bfq.weight_device",
+			name: "a weight for a device without weights is refused", operation: "write", files: "io.weight blkio.bfq.weight_device",
 			refuse: func(o op) syscall.Errno {
 				_, _, named := o.device()
 				return refuseIf(named, syscall.EOPNOTSUPP)
@@ -164,9 +164,10 @@ func linesIn(text string) map[unit.Device]string {
 	return m
 }
 
-// byDevice returns what the file contains after the write. The write replaces
-// the line of one device. If the line has no body, it removes the device.
-func (o op) byDevice() string {
+// replaceDevice returns what the file contains after the write. The write
+// replaces the line of one device. If the line has no body, it removes the
+// device.
+func (o op) replaceDevice() string {
 	d, body, named := o.device()
 	if !named {
 		return o.text

@@ -34,9 +34,9 @@ func ControlRules() []string {
 	return names
 }
 
-// each returns a function that checks every value of a line. It returns the
+// checkEach returns a function that checks every value of a line. It returns the
 // first refusal.
-func each(check func(o controlOp, resource string, v schemataValue) string) func(controlOp) (syscall.Errno, string) {
+func checkEach(check func(o controlOp, resource string, v schemataValue) string) func(controlOp) (syscall.Errno, string) {
 	return func(o controlOp) (syscall.Errno, string) {
 		resource, values := schemataLine(o.text)
 		for _, v := range values {
@@ -93,7 +93,7 @@ func controlRules() []controlRule {
 		},
 		{
 			name: "a mask that is not a number is refused", on: "schemata",
-			refuse: each(func(_ controlOp, resource string, v schemataValue) string {
+			refuse: checkEach(func(_ controlOp, resource string, v schemataValue) string {
 				if _, err := v.number(resource); err != nil && resource == "L3" {
 					return "Non-hex character in the mask " + v.text
 				}
@@ -114,7 +114,7 @@ func controlRules() []controlRule {
 		},
 		{
 			name: "ways that do not exist are refused", on: "schemata",
-			refuse: each(func(o controlOp, resource string, v schemataValue) string {
+			refuse: checkEach(func(o controlOp, resource string, v schemataValue) string {
 				if mask, is := v.mask(resource); is && mask&^o.n.divided.Ways.Mask != 0 {
 					return "Mask out of range"
 				}
@@ -123,7 +123,7 @@ func controlRules() []controlRule {
 		},
 		{
 			name: "a group without ways is refused", on: "schemata",
-			refuse: each(func(o controlOp, resource string, v schemataValue) string {
+			refuse: checkEach(func(o controlOp, resource string, v schemataValue) string {
 				if mask, is := v.mask(resource); is && mask == 0 && o.n.divided.Ways.Least > 0 {
 					return "Mask out of range"
 				}
@@ -132,7 +132,7 @@ func controlRules() []controlRule {
 		},
 		{
 			name: "ways apart from each other are refused", on: "schemata",
-			refuse: each(func(o controlOp, resource string, v schemataValue) string {
+			refuse: checkEach(func(o controlOp, resource string, v schemataValue) string {
 				if mask, is := v.mask(resource); is && !neighbours(mask) && !o.n.divided.Ways.Sparse {
 					return fmt.Sprintf("The mask %x has non-consecutive 1-bits", mask)
 				}
@@ -141,7 +141,7 @@ func controlRules() []controlRule {
 		},
 		{
 			name: "bandwidth above the most is refused", on: "schemata",
-			refuse: each(func(o controlOp, resource string, v schemataValue) string {
+			refuse: checkEach(func(o controlOp, resource string, v schemataValue) string {
 				mb := o.n.divided.MB
 				if x, err := v.number(resource); resource == "MB" && (err != nil || x < mb.Least || x > mb.Most) {
 					return fmt.Sprintf("MB value %s out of range [%d,%d]", v.text, mb.Least, mb.Most)

@@ -37,10 +37,10 @@ func runRules() []rule {
 		}
 	}
 	return []rule{
-		{name: "freeze is 0 or 1", version: 2, on: "write", files: "cgroup.freeze", refuse: flag("0", "1")},
-		{name: "kill is 1", version: 2, on: "write", files: "cgroup.kill", refuse: flag("1")},
+		{name: "freeze is 0 or 1", version: 2, operation: "write", files: "cgroup.freeze", refuse: flag("0", "1")},
+		{name: "kill is 1", version: 2, operation: "write", files: "cgroup.kill", refuse: flag("1")},
 		{
-			name: "the freezer state is FROZEN or THAWED", version: 1, on: "write", files: "freezer.state",
+			name: "the freezer state is FROZEN or THAWED", version: 1, operation: "write", files: "freezer.state",
 			refuse: func(o op) syscall.Errno {
 				return refuseIf(o.text != "FROZEN" && o.text != "THAWED", syscall.EINVAL)
 			},
@@ -71,16 +71,16 @@ func (n *Node) frozenItself(p node.CgroupPath) bool {
 	return g != nil && (g.files["cgroup.freeze"] == "1" || g.files["freezer.state"] == "FROZEN")
 }
 
-// frozen reports whether a group is frozen, by itself or by an ancestor.
-func (n *Node) frozen(p node.CgroupPath) bool {
-	return n.frozenItself(p) || p != "" && n.obeys(frozenBelow) && n.frozen(p.Parent())
+// isFrozen reports whether a group is frozen, by itself or by an ancestor.
+func (n *Node) isFrozen(p node.CgroupPath) bool {
+	return n.frozenItself(p) || p != "" && n.obeys(frozenBelow) && n.isFrozen(p.Parent())
 }
 
 // showRun returns the content of a file that shows whether a group is frozen or
 // has tasks. For any other file it returns false.
 func (n *Node) showRun(p node.CgroupPath, file string) (string, bool) {
 	digit := map[bool]string{true: "1", false: "0"}
-	frozen := n.frozen(p) && n.obeys(frozenShows)
+	frozen := n.isFrozen(p) && n.obeys(frozenShows)
 	switch file {
 	case "cgroup.events":
 		lives := n.tasksIn(p, true) > 0 || !n.obeys(emptyShows)
@@ -90,7 +90,7 @@ func (n *Node) showRun(p node.CgroupPath, file string) (string, bool) {
 	case "freezer.self_freezing":
 		return digit[n.frozenItself(p)], true
 	case "freezer.parent_freezing":
-		return digit[p != "" && n.frozen(p.Parent())], true
+		return digit[p != "" && n.isFrozen(p.Parent())], true
 	}
 	return "", false
 }
@@ -118,7 +118,7 @@ func (n *Node) Alive(pid int) bool {
 
 func (n *Node) signal(pid int) {
 	t := n.tasks[pid]
-	if t.dying = true; n.frozen(t.at) && (n.obeys(v1FrozenLives) || n.version == 2 && !n.obeys(v2FrozenDies)) {
+	if t.dying = true; n.isFrozen(t.at) && (n.obeys(v1FrozenLives) || n.version == 2 && !n.obeys(v2FrozenDies)) {
 		return
 	}
 	delete(n.tasks, pid)
@@ -126,7 +126,7 @@ func (n *Node) signal(pid int) {
 
 // bury ends tasks that have a pending fatal signal and are no longer frozen.
 func (n *Node) bury() {
-	maps.DeleteFunc(n.tasks, func(_ int, t *task) bool { return t.dying && !n.frozen(t.at) })
+	maps.DeleteFunc(n.tasks, func(_ int, t *task) bool { return t.dying && !n.isFrozen(t.at) })
 }
 
 // readRun returns the state of the group of a workload, as in a snapshot.

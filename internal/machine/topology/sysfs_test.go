@@ -74,7 +74,7 @@ func mask(set unit.CPUSet, bits int) string {
 // stands for /sys.
 func writeSysfs(t *testing.T, m machine) string {
 	t.Helper()
-	sys := inMemory(t)
+	sys := tmpfsDir(t)
 	made := map[string]bool{}
 	file := func(text string, path ...string) {
 		t.Helper()
@@ -162,9 +162,9 @@ func writeSysfs(t *testing.T, m machine) string {
 	return sys
 }
 
-// inMemory returns an empty directory, on tmpfs if there is one, because a tree
+// tmpfsDir returns an empty directory, on tmpfs if there is one, because a tree
 // has thousands of files.
-func inMemory(t *testing.T) string {
+func tmpfsDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "tenon-sysfs-")
 	if err != nil {

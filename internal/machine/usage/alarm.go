@@ -10,16 +10,16 @@ import (
 
 // alarm says how many long waits raise an alarm. Which wait is long depends on
 // the workload (docs/decisions/0016-wake-ups.md).
-var alarm = rqdelay.Alarm{Waits: 3, Window: 50 * time.Millisecond, Gap: 50 * time.Millisecond, Beside: besideLong}
+var alarm = rqdelay.Alarm{Waits: 3, Window: 50 * time.Millisecond, Gap: 50 * time.Millisecond, Beside: siblingLimit}
 
 const (
 	// tooLong is a time. If a workload has no objective, its longer waits count
 	// as long. It is about the slice of a thread on a machine with many CPUs.
 	tooLong = 2 * time.Millisecond
-	// besideLong is a time within a window of the alarm. If siblings are
+	// siblingLimit is a time within a window of the alarm. If siblings are
 	// watched, latency-sensitive work may not run beside best-effort work for
 	// longer.
-	besideLong = 2 * time.Millisecond
+	siblingLimit = 2 * time.Millisecond
 	// alarmsKept is the length of the queue of alarms. If the queue is full, a
 	// further alarm is dropped, because the loop wakes up anyway.
 	alarmsKept = 16

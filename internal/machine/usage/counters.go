@@ -96,7 +96,7 @@ func stallOf(p unit.Pressure) node.Stall {
 func (c *Counters) Workload(w node.Workload) (u node.Usage, gone bool) { return c.workload(&w, nil) }
 
 // workload does the same as Workload. But if the workload has used no CPU since
-// the last reading, it returns that one.
+// the last reading, it returns that reading.
 func (c *Counters) workload(w *node.Workload, last *node.Usage) (u node.Usage, gone bool) {
 	p := string(w.Cgroup)
 	var err error
@@ -130,7 +130,7 @@ func (c *Counters) workload(w *node.Workload, last *node.Usage) (u node.Usage, g
 // throttled container of several need not throttle the service as a whole. If
 // there is only one container, it has the limit of the workload, so the
 // workload's own counters are enough. If the workload has no limit because one
-// container has none, the other containers count.
+// container has none, addThrottling adds up the other containers.
 func (c *Counters) addThrottling(u *node.Usage, w *node.Workload) {
 	if w.Class != node.LS || len(w.Containers) < 2 || !u.Periods.Known() {
 		return

@@ -123,7 +123,7 @@ func TestAGroupMadeAnewHasCountersOfItsOwn(t *testing.T) {
 
 func TestASwarmOfWorkloadsIsReadInPortions(t *testing.T) {
 	var names []string
-	for i := range 3 * mostFirst {
+	for i := range 3 * maxFirst {
 		names = append(names, fmt.Sprintf("job-%03d", i))
 	}
 	h, _, _ := newCounted(t, names...)
@@ -135,8 +135,8 @@ func TestASwarmOfWorkloadsIsReadInPortions(t *testing.T) {
 				known++
 			}
 		}
-		if known != turn*mostFirst {
-			t.Errorf("after %d snapshots %d workloads have a working set, want %d", turn, known, turn*mostFirst)
+		if known != turn*maxFirst {
+			t.Errorf("after %d snapshots %d workloads have a working set, want %d", turn, known, turn*maxFirst)
 		}
 	}
 	clear(h.workloads)

@@ -188,8 +188,8 @@ func (d *Delays) ranOn(slot rqdelay.Slot, t node.Topology) map[unit.CPU]time.Dur
 	return all
 }
 
-// waits returns for how long each waiter waited for each runner.
-// It translates slots to names.
+// waits returns the time that each waiter waited for each runner. It translates
+// slots to names.
 func (d *Delays) waits() []node.Wait {
 	for pair, t := range d.now.Waits {
 		if t -= d.base.Waits[pair]; t > 0 && d.names[pair.Waiter] != "" && d.names[pair.Runner] != "" {

@@ -19,8 +19,9 @@ func (d *Delays) WatchSiblings(on bool) {
 }
 
 // watchSiblings tells the counter, for each CPU of t, which sibling to watch.
-// If siblings are not watched, it tells it to watch none. In a core with more
-// than two threads, each thread watches the next one. The caller holds d.mu.
+// If siblings are not watched, it tells the counter to watch none. In a core
+// with more than two threads, each thread watches the next one. The caller
+// holds d.mu.
 func (d *Delays) watchSiblings(t node.Topology) error {
 	if !d.beside {
 		return d.counter.WatchSiblings(nil)

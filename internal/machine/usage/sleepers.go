@@ -35,8 +35,8 @@ type lastUse struct {
 	family int // none: the cgroup has no other members
 }
 
-// none stands for the family of a workload that has no family.
-const none = -1
+// noFamily stands for the family of a workload that has no family.
+const noFamily = -1
 
 // Workloads reads those counters of workloads that every snapshot needs fresh, and passes
 // each workload with its use to a function (pass). The flag gone says that the cgroup
@@ -75,7 +75,7 @@ func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce boo
 			asleep = &last.usage
 		}
 		gone := false
-		if asleep == nil || last.family == none || !x.families[last.family].slept {
+		if asleep == nil || last.family == noFamily || !x.families[last.family].slept {
 			last.usage, gone = c.workload(&workloads[i], asleep)
 			// Without its counter it is unknown whether the workload sleeps.
 			last.known = !gone && last.usage.CPU.Known()
@@ -97,7 +97,7 @@ func (x *sleepers) follow(workloads []node.Workload) {
 	at := map[node.CgroupPath]int{}
 	for i, w := range workloads {
 		p := w.Cgroup.Parent()
-		if x.last[i].family = none; p == "" || members[p] < 2 {
+		if x.last[i].family = noFamily; p == "" || members[p] < 2 {
 			continue
 		}
 		if _, has := at[p]; !has {

@@ -22,16 +22,16 @@ const (
 	sleepsWithin = time.Minute
 	// Memory is scarce when less than 1/scarcePart of it is available.
 	scarcePart = 4
-	// mostFirst is how many new workloads one snapshot reads the counters of.
-	mostFirst = 64
+	// maxFirst is how many new workloads one snapshot reads the counters of.
+	maxFirst = 64
 	// hasMoved is a divisor of the node's memory. If the charged memory of a
 	// workload has changed by 1/hasMoved of it since memory.stat was read,
 	// memory.stat is read again at once. Otherwise a job that reads many files
 	// would seem to grow until the next read. The limit is half of what
-	// eviction counts as growth. mostMoved is how many such reads one snapshot
-	// makes at most.
-	hasMoved  = 400
-	mostMoved = 64
+	// eviction counts as growth. maxMoved is the maximum number of such reads
+	// in one snapshot.
+	hasMoved = 400
+	maxMoved = 64
 )
 
 // A slowCache is the cache of the slow counters of a resident host.
@@ -91,7 +91,7 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 		if i < len(s.Workloads) {
 			w := s.Workloads[i]
 			had, known := r.known[w.ID]
-			if known && !scarce && had.slept(w, s.At) {
+			if known && !scarce && had.isStillValid(w, s.At) {
 				c.readPressure(&had, w)
 				r.known[w.ID] = had
 				continue
@@ -104,7 +104,7 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 		}
 	}
 	r.node.addToNode(&s.Usage)
-	first, moved := mostFirst, mostMoved
+	first, moved := maxFirst, maxMoved
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
 		have, had := r.known[w.ID]
@@ -117,7 +117,7 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 			have = c.readWorkload(*w)
 			have.readMemory(c, *w, s.At)
 			r.known[w.ID] = have
-		} else if moved > 0 && have.moved(w.Usage.Memory, s.MemoryTotal) {
+		} else if moved > 0 && have.hasMoved(w.Usage.Memory, s.MemoryTotal) {
 			moved--
 			have.readMemory(c, *w, s.At)
 			r.known[w.ID] = have
@@ -179,18 +179,18 @@ func (x *slowCounters) readMemory(c *Counters, w node.Workload, at time.Time) {
 	}
 }
 
-// slept reports whether memory.stat is still valid: it was read less than
+// isStillValid reports whether memory.stat is still valid: it was read less than
 // sleepsWithin ago, and since then the workload has used no CPU, and its
 // charged memory has not changed.
-func (x slowCounters) slept(w node.Workload, at time.Time) bool {
+func (x slowCounters) isStillValid(w node.Workload, at time.Time) bool {
 	cpu, counted := w.Usage.CPU.Value()
 	charged, known := w.Usage.Memory.Value()
 	return x.cold.Known() && at.Sub(x.at) < sleepsWithin && counted && known && cpu == x.cpu && charged == x.charged
 }
 
-// moved reports whether the memory that is charged to a workload has changed
+// hasMoved reports whether the memory that is charged to a workload has changed
 // much since memory.stat was read.
-func (x slowCounters) moved(charged, total node.Maybe[unit.Bytes]) bool {
+func (x slowCounters) hasMoved(charged, total node.Maybe[unit.Bytes]) bool {
 	now, known := charged.Value()
 	all, sized := total.Value()
 	return known && sized && max(now-x.charged, x.charged-now) > all/hasMoved

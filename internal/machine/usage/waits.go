@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// threadsAtOnce is how many threads one snapshot reads at most.
-	// threadsKnown is how many of them may belong to one workload.
+	// threadsAtOnce is the maximum number of threads that one snapshot reads.
+	// threadsKnown is the maximum number of them that belong to one workload.
 	threadsAtOnce = 128
 	threadsKnown  = 512
 	// listWithin is the maximum age of the list of a workload's threads.

@@ -48,7 +48,7 @@ func New(tree *cgroup.Tree, proc string, j *journal.Journal, set func(node.Knob,
 func (m *Marks) Read(k node.Knob) (node.Value, error) {
 	vendor := m.tree.Vendor(m.proc)
 	if k == Switch {
-		on, err := vendor.Switched()
+		on, err := vendor.SwitchedOn()
 		if on {
 			return node.IdentityHigh, err
 		}
@@ -110,7 +110,7 @@ func (m *Marks) remember(p node.CgroupPath, want, shown node.Identity) error {
 
 // turnOn turns the global switch on, and journals the change.
 func (m *Marks) turnOn(vendor cgroup.Vendor) error {
-	on, err := vendor.Switched()
+	on, err := vendor.SwitchedOn()
 	if errors.Is(err, cgroup.ErrUnsupported) {
 		return nil // there is no switch: marks always act
 	}
@@ -124,7 +124,7 @@ func (m *Marks) turnOn(vendor cgroup.Vendor) error {
 // the mark. But then the journal would not have the weight that the cgroup had
 // before, and a release could not restore it.
 func (m *Marks) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
-	if !vendor.Idles(string(p)) {
+	if !vendor.MakesIdle(string(p)) {
 		return nil
 	}
 	err := m.set(node.Knob{Cgroup: p, File: node.FileCPUWeight}, node.CPUWeight{Idle: true})
@@ -146,7 +146,7 @@ func (m *Marks) HideIdle(touches map[node.Knob]journal.Touch) map[node.Knob]jour
 		}
 		weight := node.Knob{Cgroup: k.Cgroup, File: node.FileCPUWeight}
 		t, weighted := touches[weight]
-		if !weighted || t.Written != node.Value(node.CPUWeight{Idle: true}) || !m.tree.Vendor(m.proc).Idles(string(k.Cgroup)) {
+		if !weighted || t.Written != node.Value(node.CPUWeight{Idle: true}) || !m.tree.Vendor(m.proc).MakesIdle(string(k.Cgroup)) {
 			continue
 		}
 		if len(shown) == len(touches) {

@@ -25,7 +25,7 @@ type Amount[T unit.MilliCPU | unit.Bytes] struct {
 	Policy string `json:"policy,omitempty"`
 	// Over is the time over which use was averaged.
 	Over time.Duration `json:"over_ns,omitempty"`
-	// Since is when Value was set, on the clock of Snapshot.At.
+	// Since is the time at which Value was set, on the clock of Snapshot.At.
 	Since time.Time `json:"since,omitzero"`
 	// Formula is the present result of the formula. Held is the reason why this
 	// result is not published yet. If Held is empty, it is published.
@@ -60,8 +60,9 @@ const (
 	TermFloor    TermName = "floor"    // raises a negative sum to 0
 )
 
-// On reports whether colocation is on. It may be on while both amounts are 0.
-func (b Batch) On() bool { return b.CPU.Policy != "" || b.Memory.Policy != "" }
+// Enabled reports whether colocation is on. It may be on while both amounts are
+// 0.
+func (b Batch) Enabled() bool { return b.CPU.Policy != "" || b.Memory.Policy != "" }
 
 // String prints the two amounts, one on each line.
 func (b Batch) String() string {

@@ -25,8 +25,8 @@ const (
 // Capabilities holds the answer for each feature.
 type Capabilities map[Feature]Answer
 
-// Can reports whether the node certainly has the feature m.
-func (c Capabilities) Can(m Feature) bool { return c[m].Verdict == Yes }
+// Has reports whether the node certainly has the feature m.
+func (c Capabilities) Has(m Feature) bool { return c[m].Verdict == Yes }
 
 // A VendorMark describes a vendor's kernel that can mark a cgroup. On such a
 // kernel, BE cgroups with the mark give way to all other cgroups.
@@ -45,7 +45,7 @@ var VendorMarks = []VendorMark{
 
 // CanMark reports whether the node's kernel is one of VendorMarks.
 func (c Capabilities) CanMark() bool {
-	return slices.ContainsFunc(VendorMarks, func(v VendorMark) bool { return c.Can(v.Can) })
+	return slices.ContainsFunc(VendorMarks, func(v VendorMark) bool { return c.Has(v.Can) })
 }
 
 // The features. Each has the name of the kernel interface that provides it.

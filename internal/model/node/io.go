@@ -37,8 +37,8 @@ const NoIORate int64 = math.MaxInt64
 // NoIOLimits is the value of a device for which the file has no line.
 var NoIOLimits = IOLimits{NoIORate, NoIORate, NoIORate, NoIORate}
 
-// Within returns, for each of the four limits, the smaller one of l and o.
-func (l IOLimits) Within(o IOLimits) IOLimits {
+// Smaller returns, for each of the four limits, the smaller one of l and o.
+func (l IOLimits) Smaller(o IOLimits) IOLimits {
 	return IOLimits{
 		min(l.ReadBPS, o.ReadBPS), min(l.WriteBPS, o.WriteBPS),
 		min(l.ReadIOPS, o.ReadIOPS), min(l.WriteIOPS, o.WriteIOPS),
@@ -97,9 +97,10 @@ func (v IOMax) Limits() map[unit.Device]IOLimits {
 // String prints "8:0 rbps=1048576, 254:0 wiops=100", or "max" without limits.
 func (v IOMax) String() string { return cmp.Or(v.lines, "max") }
 
-// Rounded drops limits on operations that are too large for the kernel. The kernel stores such a
-// limit in 32 bits, and the largest number means no limit (block/blk-throttle.c: tg_set_limit).
-func (v IOMax) Rounded(Kernel) Value {
+// Round drops limits on operations that are too large for the kernel. The
+// kernel stores such a limit in 32 bits, and the largest number means no limit
+// (block/blk-throttle.c: tg_set_limit).
+func (v IOMax) Round(Kernel) Value {
 	m := v.Limits()
 	for d, l := range m {
 		if l.ReadIOPS >= math.MaxUint32 {
@@ -113,9 +114,9 @@ func (v IOMax) Rounded(Kernel) Value {
 	return IOMaxOf(m)
 }
 
-// Narrower returns a negative number if at least one limit of v is smaller than
-// in o and none is larger.
-func (v IOMax) Narrower(o Value) int {
+// CompareWidth returns a negative number if at least one limit of v is smaller
+// than in o and none is larger.
+func (v IOMax) CompareWidth(o Value) int {
 	w, ok := o.(IOMax)
 	if !ok || v == w {
 		return 0
@@ -128,7 +129,7 @@ func (v IOMax) Narrower(o Value) int {
 			orders = append(orders, cmp.Compare(la[i], lb[i]))
 		}
 	}
-	return together(orders)
+	return combineOrders(orders)
 }
 
 // IOWeight is the share of contended block I/O among sibling cgroups. It consists of a
@@ -160,12 +161,12 @@ func (v IOWeight) String() string {
 	return valuetext.Decimal(v.Default) + ", " + v.lines
 }
 
-// Rounded returns v, because the kernel refuses weights that it cannot store.
-func (v IOWeight) Rounded(Kernel) Value { return v }
+// Round returns v, because the kernel refuses weights that it cannot store.
+func (v IOWeight) Round(Kernel) Value { return v }
 
-// Narrower returns a negative number if at least one weight of v is smaller
+// CompareWidth returns a negative number if at least one weight of v is smaller
 // than in o and none is larger.
-func (v IOWeight) Narrower(o Value) int {
+func (v IOWeight) CompareWidth(o Value) int {
 	w, ok := o.(IOWeight)
 	if !ok || v == w {
 		return 0
@@ -175,7 +176,7 @@ func (v IOWeight) Narrower(o Value) int {
 	for d := range union(a, b) {
 		orders = append(orders, cmp.Compare(orElse(a, d, v.Default), orElse(b, d, w.Default)))
 	}
-	return together(orders)
+	return combineOrders(orders)
 }
 
 // IOLatency is the target latency of a cgroup's I/O on each device. While the latency exceeds the
@@ -208,11 +209,12 @@ func (v IOLatency) Targets() map[unit.Device]time.Duration {
 // String prints "254:0 3000", in µs as in io.latency, or "none".
 func (v IOLatency) String() string { return cmp.Or(v.lines, "none") }
 
-// Rounded returns v, which already has whole microseconds.
-func (v IOLatency) Rounded(Kernel) Value { return v }
+// Round returns v, which already has whole microseconds.
+func (v IOLatency) Round(Kernel) Value { return v }
 
-// Narrower returns 0: a target limits the siblings of the cgroup, and not the cgroup.
-func (v IOLatency) Narrower(Value) int { return 0 }
+// CompareWidth returns 0: a target limits the siblings of the cgroup, and not
+// the cgroup.
+func (v IOLatency) CompareWidth(Value) int { return 0 }
 
 func parseIOMax(text string) (Value, error) {
 	if text == "max" {
@@ -268,9 +270,9 @@ func orElse[T any](m map[unit.Device]T, d unit.Device, other T) T {
 	return other
 }
 
-// together combines the orders of the parts of two values into one order. If
-// one part is smaller and another one is larger, it returns 0.
-func together(orders []int) int {
+// combineOrders combines the orders of the parts of two values into one order.
+// If one part is smaller and another one is larger, it returns 0.
+func combineOrders(orders []int) int {
 	if slices.Min(orders) < 0 && slices.Max(orders) > 0 {
 		return 0
 	}

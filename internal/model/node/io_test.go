@@ -50,8 +50,8 @@ func TestALineWithoutLimitsIsNone(t *testing.T) {
 	if open != (IOMax{}) || open.String() != "max" {
 		t.Errorf("no limit on a device is %v", open)
 	}
-	huge := IOMaxOf(map[unit.Device]IOLimits{vda: NoIOLimits.Within(IOLimits{NoIORate, NoIORate, 1<<32 - 1, 1 << 40})})
-	if got := huge.Rounded(Kernel{}); got != (IOMax{}) {
+	huge := IOMaxOf(map[unit.Device]IOLimits{vda: NoIOLimits.Smaller(IOLimits{NoIORate, NoIORate, 1<<32 - 1, 1 << 40})})
+	if got := huge.Round(Kernel{}); got != (IOMax{}) {
 		t.Errorf("%v rounds to %v, which the kernel cannot count", huge, got)
 	}
 	if got := IOLatencyOf(map[unit.Device]time.Duration{vda: 900 * time.Nanosecond}); got != (IOLatency{}) {
@@ -72,15 +72,15 @@ func TestNarrowerOrdersIOValues(t *testing.T) {
 		"a default weight":              {IOWeightOf(50, nil), IOWeightOf(100, nil)},
 		"a device's and not the others": {IOWeightOf(50, map[unit.Device]int64{vda: 100}), IOWeightOf(100, nil)},
 	} {
-		if c.narrow.Narrower(c.wide) >= 0 || c.wide.Narrower(c.narrow) <= 0 || c.wide.Narrower(c.wide) != 0 {
+		if c.narrow.CompareWidth(c.wide) >= 0 || c.wide.CompareWidth(c.narrow) <= 0 || c.wide.CompareWidth(c.wide) != 0 {
 			t.Errorf("%s: %v against %v", name, c.narrow, c.wide)
 		}
 	}
-	if limits(vda, 5).Narrower(limits(sda, 5)) != 0 {
+	if limits(vda, 5).CompareWidth(limits(sda, 5)) != 0 {
 		t.Error("limits on different devices cannot be compared")
 	}
 	fast := IOLatencyOf(map[unit.Device]time.Duration{vda: time.Millisecond})
-	if fast.Narrower(IOLatency{}) != 0 {
+	if fast.CompareWidth(IOLatency{}) != 0 {
 		t.Error("a target narrows nothing for the group that has it")
 	}
 }

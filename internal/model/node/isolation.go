@@ -73,10 +73,10 @@ const (
 
 func (v Identity) String() string { return strconv.Itoa(int(v)) }
 
-func (v Identity) Rounded(Kernel) Value { return v }
+func (v Identity) Round(Kernel) Value { return v }
 
-func (v Identity) Narrower(o Value) int {
-	return against(o, func(w Identity) int { return cmp.Compare(v, w) })
+func (v Identity) CompareWidth(o Value) int {
+	return compareWith(o, func(w Identity) int { return cmp.Compare(v, w) })
 }
 
 func parseIdentity(text string) (Value, error) {
@@ -131,10 +131,10 @@ func (v Scheduler) String() string {
 	return s
 }
 
-func (v Scheduler) Rounded(Kernel) Value { return v }
+func (v Scheduler) Round(Kernel) Value { return v }
 
-// Narrower returns a negative number if v is loaded and o is not.
-func (v Scheduler) Narrower(o Value) int {
+// CompareWidth returns a negative number if v is loaded and o is not.
+func (v Scheduler) CompareWidth(o Value) int {
 	w, ok := o.(Scheduler)
 	if !ok || v.Loaded == w.Loaded {
 		return 0
@@ -196,11 +196,11 @@ var threads = []Threads{ThreadsBE, ThreadsMixed, ThreadsNormal}
 
 func (v Threads) String() string { return string(v) }
 
-func (v Threads) Rounded(Kernel) Value { return v }
+func (v Threads) Round(Kernel) Value { return v }
 
-// Narrower orders the states by the share of BE threads.
-func (v Threads) Narrower(o Value) int {
-	return against(o, func(w Threads) int { return cmp.Compare(slices.Index(threads, v), slices.Index(threads, w)) })
+// CompareWidth orders the states by the share of BE threads.
+func (v Threads) CompareWidth(o Value) int {
+	return compareWith(o, func(w Threads) int { return cmp.Compare(slices.Index(threads, v), slices.Index(threads, w)) })
 }
 
 func parseThreads(text string) (Value, error) {

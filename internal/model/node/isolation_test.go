@@ -50,14 +50,14 @@ func TestIsolationNarrowsBE(t *testing.T) {
 		"scheduler":  {Scheduler{Loaded: true}, Scheduler{}},
 		"threads":    {ThreadsBE, ThreadsMixed, ThreadsNormal},
 	} {
-		if !slices.IsSortedFunc(order, Value.Narrower) {
+		if !slices.IsSortedFunc(order, Value.CompareWidth) {
 			t.Errorf("%s: %v is not from the narrowest on", name, order)
 		}
-		if order[0].Narrower(order[1]) >= 0 || order[1].Narrower(order[0]) <= 0 || order[0].Narrower(PIDs{1}) != 0 {
+		if order[0].CompareWidth(order[1]) >= 0 || order[1].CompareWidth(order[0]) <= 0 || order[0].CompareWidth(PIDs{1}) != 0 {
 			t.Errorf("%s: %v is not narrower than %v alone", name, order[0], order[1])
 		}
 	}
-	if a, b := (Scheduler{Loaded: true, Hold: 1}), (Scheduler{Loaded: true}); a.Narrower(b) != 0 {
+	if a, b := (Scheduler{Loaded: true, Hold: 1}), (Scheduler{Loaded: true}); a.CompareWidth(b) != 0 {
 		t.Error("how long a scheduler holds must not make it narrower")
 	}
 }

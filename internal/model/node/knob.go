@@ -81,7 +81,7 @@ type Knob struct {
 const controlPrefix = "resctrl:"
 
 // KnobAt returns the knob with file f of an object: a cgroup, or a control
-// group such as "resctrl:BE". It parses the text that Knob.Where prints.
+// group such as "resctrl:BE". It parses the text that Knob.Object prints.
 func KnobAt(where string, f File) Knob {
 	if name, is := strings.CutPrefix(where, controlPrefix); is {
 		return Knob{ControlGroup: name, File: f}
@@ -89,9 +89,9 @@ func KnobAt(where string, f File) Knob {
 	return Knob{Cgroup: CgroupPath(strings.Trim(where, "/")), File: f}
 }
 
-// Where prints the object that has the knob: a cgroup, "/" for the root cgroup,
+// Object prints the object that has the knob: a cgroup, "/" for the root cgroup,
 // or a control group such as "resctrl:BE".
-func (k Knob) Where() string {
+func (k Knob) Object() string {
 	switch {
 	case k.ControlGroup != "":
 		return controlPrefix + k.ControlGroup
@@ -102,7 +102,7 @@ func (k Knob) Where() string {
 }
 
 // String prints "kubepods/besteffort cpu.weight" or "resctrl:BE L3".
-func (k Knob) String() string { return k.Where() + " " + string(k.File) }
+func (k Knob) String() string { return k.Object() + " " + string(k.File) }
 
 // Compare orders knobs by cgroup, then by control group, then by file.
 func (k Knob) Compare(o Knob) int {

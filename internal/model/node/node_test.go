@@ -51,7 +51,7 @@ func TestValuesRoundAsTheKernelDoes(t *testing.T) {
 		"a limit uses the usual period":  {Limit(2500), v2, "250000 100000"},
 		"an unlimited quota is the word": {CPUMax{Quota: NoQuota, Period: time.Second}, v2, "max 1000000"},
 	} {
-		if got := c.in.Rounded(c.kernel).String(); got != c.want {
+		if got := c.in.Round(c.kernel).String(); got != c.want {
 			t.Errorf("%s: %v rounds to %q, want %q", name, c.in, got, c.want)
 		}
 	}
@@ -74,11 +74,11 @@ func TestNarrowerOrdersValues(t *testing.T) {
 		"memory.high counts second": {Memory{High: 1, Max: 2}, Memory{High: 2, Max: 2}},
 		"pids":                      {PIDs{1}, PIDs{MaxPIDs}},
 	} {
-		if c.narrow.Narrower(c.wide) >= 0 || c.wide.Narrower(c.narrow) <= 0 || c.wide.Narrower(c.wide) != 0 {
+		if c.narrow.CompareWidth(c.wide) >= 0 || c.wide.CompareWidth(c.narrow) <= 0 || c.wide.CompareWidth(c.wide) != 0 {
 			t.Errorf("%s: %v against %v", name, c.narrow, c.wide)
 		}
 	}
-	if set("0").Narrower(set("1")) != 0 || set("0").Narrower(PIDs{1}) != 0 {
+	if set("0").CompareWidth(set("1")) != 0 || set("0").CompareWidth(PIDs{1}) != 0 {
 		t.Error("what cannot be compared must not be narrower")
 	}
 }

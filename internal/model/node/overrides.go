@@ -7,8 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Overrides are the values that the annotations of one workload set in place of the strategy of
-// its class. If a value is absent, that of the class counts. The zero Overrides sets nothing.
+// Overrides are the values that the annotations of one workload set in place of
+// the strategy of its class. If a value is absent, that of the class applies.
+// The zero Overrides sets nothing.
 type Overrides struct {
 	Burst  BurstOverride  `json:"burst,omitzero"`
 	Memory MemoryOverride `json:"memory,omitzero"`
@@ -73,8 +74,8 @@ type BlockIO struct {
 	Latency time.Duration `json:"latency_ns,omitempty"`
 }
 
-// CacheOverride is which part of each L3 cache and of the memory bandwidth one
-// workload may use. If a value is absent, that of the class counts.
+// CacheOverride is the part of each L3 cache and of the memory bandwidth that
+// one workload may use. If a value is absent, that of the class applies.
 type CacheOverride struct {
 	// ControlGroup is the name of the workload's own control group. It is
 	// ControlGroupPrefix with a suffix that no other workload has.

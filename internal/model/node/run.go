@@ -33,11 +33,11 @@ func (v Run) EndsProcesses() bool { return v == AskedToEnd || v == Ended }
 // String prints "running", "frozen", "asked to end" or "ended".
 func (v Run) String() string { return string(v) }
 
-func (v Run) Rounded(Kernel) Value { return v }
+func (v Run) Round(Kernel) Value { return v }
 
-// Narrower orders the states from Ended to Running.
-func (v Run) Narrower(o Value) int {
-	return against(o, func(w Run) int { return cmp.Compare(slices.Index(runs, v), slices.Index(runs, w)) })
+// CompareWidth orders the states from Ended to Running.
+func (v Run) CompareWidth(o Value) int {
+	return compareWith(o, func(w Run) int { return cmp.Compare(slices.Index(runs, v), slices.Index(runs, w)) })
 }
 
 func parseRun(text string) (Value, error) {

@@ -9,11 +9,11 @@ func TestRunIsReadAsItPrintsAndOrderedByWhatIsLeft(t *testing.T) {
 			t.Errorf("%q reads as %v, %v", v, got, err)
 		}
 		for j, w := range order {
-			if got := v.Narrower(w); (got < 0) != (i < j) || (got > 0) != (i > j) {
+			if got := v.CompareWidth(w); (got < 0) != (i < j) || (got > 0) != (i > j) {
 				t.Errorf("%q is narrower than %q by %d", v, w, got)
 			}
 		}
-		if v.EndsProcesses() != (i < 2) || v.Narrower(PIDs{}) != 0 {
+		if v.EndsProcesses() != (i < 2) || v.CompareWidth(PIDs{}) != 0 {
 			t.Errorf("%q ends: %v", v, v.EndsProcesses())
 		}
 	}

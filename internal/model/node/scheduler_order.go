@@ -75,11 +75,12 @@ func (v SchedulerGroup) String() string {
 	return s
 }
 
-// Rounded returns v: the scheduler stores orders without rounding.
-func (v SchedulerGroup) Rounded(Kernel) Value { return v }
+// Round returns v: the scheduler stores orders without rounding.
+func (v SchedulerGroup) Round(Kernel) Value { return v }
 
-// Narrower compares the quotas of two orders for the same slot. It returns 0 for other orders.
-func (v SchedulerGroup) Narrower(o Value) int {
+// CompareWidth compares the quotas of two orders for the same slot. It returns
+// 0 for other orders.
+func (v SchedulerGroup) CompareWidth(o Value) int {
 	w, ok := o.(SchedulerGroup)
 	if !ok || v.Slot == 0 || v.Slot != w.Slot {
 		return 0
@@ -148,9 +149,9 @@ func (v SchedulerCap) String() string {
 	return v.Most.String()
 }
 
-func (v SchedulerCap) Rounded(Kernel) Value { return v }
+func (v SchedulerCap) Round(Kernel) Value { return v }
 
-func (v SchedulerCap) Narrower(o Value) int {
+func (v SchedulerCap) CompareWidth(o Value) int {
 	w, ok := o.(SchedulerCap)
 	if !ok {
 		return 0

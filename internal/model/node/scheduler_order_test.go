@@ -66,7 +66,7 @@ func TestOrdersNarrowByTheirQuota(t *testing.T) {
 		{SchedulerCap{Most: 2}, SchedulerCap{Most: 1}, 1},
 		{SchedulerCap{Most: 2}, PIDs{1}, 0},
 	} {
-		if got := c.a.Narrower(c.b); got != c.want {
+		if got := c.a.CompareWidth(c.b); got != c.want {
 			t.Errorf("%v against %v: %d, want %d", c.a, c.b, got, c.want)
 		}
 	}

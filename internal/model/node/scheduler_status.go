@@ -10,8 +10,9 @@ type IsolationStatus struct {
 	Exits map[ExitKind]uint64 `json:"exits,omitempty"`
 	// LastExit is the last exit of the scheduler. It is zero if the scheduler never exited.
 	LastExit SchedulerExit `json:"last_exit,omitzero"`
-	// Strays is how many BE threads Tenon found without the policy or cookie that they should
-	// have. Converted is to how many of these threads Tenon gave the policy or cookie.
+	// Strays is the number of BE threads that Tenon found without the policy or
+	// cookie that they should have. Converted is the number of those threads to
+	// which Tenon gave the policy or cookie.
 	Strays    uint64 `json:"strays,omitempty"`
 	Converted uint64 `json:"converted,omitempty"`
 	// Realtime is the present number of BE threads with a real-time policy.
@@ -42,8 +43,8 @@ type SchedulerStatus struct {
 	State string `json:"state"`
 	// Running says that sched_ext is enabled and runs Tenon's scheduler.
 	Running bool `json:"running"`
-	// Variant says for which kernels this build of the scheduler is: it is the
-	// first kernel version with the interface that the build uses.
+	// Variant is the first kernel version with the interface that this build of
+	// the scheduler uses.
 	Variant string    `json:"variant,omitempty"`
 	Since   time.Time `json:"since"` // time of the load
 

@@ -133,12 +133,12 @@ func (v L3) Apart() bool { return strings.HasPrefix(v.Schema, "code ") }
 
 func (v L3) String() string { return v.Schema }
 
-// Rounded returns v, because the kernel stores a mask unchanged or refuses it.
-func (v L3) Rounded(Kernel) Value { return v }
+// Round returns v, because the kernel stores a mask unchanged or refuses it.
+func (v L3) Round(Kernel) Value { return v }
 
-// Narrower compares how many ways v and o have in all caches together.
-func (v L3) Narrower(o Value) int {
-	return against(o, func(w L3) int { return cmp.Compare(v.count(), w.count()) })
+// CompareWidth compares how many ways v and o have in all caches together.
+func (v L3) CompareWidth(o Value) int {
+	return compareWith(o, func(w L3) int { return cmp.Compare(v.count(), w.count()) })
 }
 
 func (v L3) count() int {
@@ -160,8 +160,8 @@ func MBOf(by map[CacheID]uint64) MB {
 	return MB{valuetext.Schema(by, func(n uint64) string { return strconv.FormatUint(n, 10) })}
 }
 
-// By returns the bandwidth behind each cache.
-func (v MB) By() (map[CacheID]uint64, error) {
+// Bandwidths returns the bandwidth behind each cache.
+func (v MB) Bandwidths() (map[CacheID]uint64, error) {
 	by, err := valuetext.ParseSchema[CacheID](v.Schema, 10)
 	if err != nil {
 		return nil, fmt.Errorf("MB %q: %w", v.Schema, err)
@@ -171,21 +171,21 @@ func (v MB) By() (map[CacheID]uint64, error) {
 
 func (v MB) String() string { return v.Schema }
 
-// Rounded limits each number to the range and rounds it up to the next step.
+// Round limits each number to the range and rounds it up to the next step.
 // The kernel rounds numbers within the range in the same way.
-func (v MB) Rounded(k Kernel) Value {
-	by, err := v.By()
+func (v MB) Round(k Kernel) Value {
+	by, err := v.Bandwidths()
 	if err != nil || k.MB == (Bandwidth{}) {
 		return v
 	}
 	for id, n := range by {
-		by[id] = k.MB.Rounded(n)
+		by[id] = k.MB.Round(n)
 	}
 	return MBOf(by)
 }
 
-// Rounded limits n to the range and rounds it up to the next step.
-func (b Bandwidth) Rounded(n uint64) uint64 {
+// Round limits n to the range and rounds it up to the next step.
+func (b Bandwidth) Round(n uint64) uint64 {
 	n = min(max(n, b.Least), b.Most)
 	if over := n % max(b.Step, 1); over > 0 {
 		n += b.Step - over
@@ -193,13 +193,13 @@ func (b Bandwidth) Rounded(n uint64) uint64 {
 	return min(n, b.Most)
 }
 
-// Narrower compares the sums of the bandwidth over all caches.
-func (v MB) Narrower(o Value) int {
-	return against(o, func(w MB) int { return cmp.Compare(v.sum(), w.sum()) })
+// CompareWidth compares the sums of the bandwidth over all caches.
+func (v MB) CompareWidth(o Value) int {
+	return compareWith(o, func(w MB) int { return cmp.Compare(v.sum(), w.sum()) })
 }
 
 func (v MB) sum() (sum uint64) {
-	by, _ := v.By()
+	by, _ := v.Bandwidths()
 	for _, n := range by {
 		sum += min(n, 1<<32) // mba_MBps has a large number for "no limit"
 	}
@@ -216,15 +216,15 @@ func ControlGroupsOf(groups ...string) ControlGroup {
 	return ControlGroup{strings.Join(slices.Compact(groups), ",")}
 }
 
-// In lists the groups.
-func (v ControlGroup) In() []string { return strings.Split(v.Groups, ",") }
+// List lists the groups.
+func (v ControlGroup) List() []string { return strings.Split(v.Groups, ",") }
 
 func (v ControlGroup) String() string { return v.Groups }
 
-func (v ControlGroup) Rounded(Kernel) Value { return v }
+func (v ControlGroup) Round(Kernel) Value { return v }
 
-// Narrower returns 0, because the names do not say which group allows more.
-func (v ControlGroup) Narrower(Value) int { return 0 }
+// CompareWidth returns 0, because the names do not say which group allows more.
+func (v ControlGroup) CompareWidth(Value) int { return 0 }
 
 func parseControl(text string) (Value, error) {
 	for name := range strings.SplitSeq(text, ",") {
@@ -251,7 +251,7 @@ func parseL3(text string) (Value, error) {
 }
 
 func parseMB(text string) (Value, error) {
-	by, err := MB{text}.By()
+	by, err := MB{text}.Bandwidths()
 	return MBOf(by), err
 }
 

@@ -58,7 +58,7 @@ func TestBandwidthRoundsAsTheKernelDoes(t *testing.T) {
 		"amounts stay":         {"0=33;1=4096", eighths, "0=33;1=2048"},
 		"without rule nothing": {"0=33", Kernel{}, "0=33"},
 	} {
-		if got := (MB{c.in}).Rounded(c.kernel).String(); got != c.want {
+		if got := (MB{c.in}).Round(c.kernel).String(); got != c.want {
 			t.Errorf("%s: %s rounds to %s, want %s", name, c.in, got, c.want)
 		}
 	}
@@ -71,11 +71,11 @@ func TestFewerWaysAreNarrower(t *testing.T) {
 		"bandwidth":                {MB{"0=10;1=100"}, MB{"0=100;1=100"}},
 		"bandwidth below no limit": {MB{"0=5000"}, MB{"0=4294967295"}},
 	} {
-		if c.narrow.Narrower(c.wide) >= 0 || c.wide.Narrower(c.narrow) <= 0 || c.wide.Narrower(c.wide) != 0 {
+		if c.narrow.CompareWidth(c.wide) >= 0 || c.wide.CompareWidth(c.narrow) <= 0 || c.wide.CompareWidth(c.wide) != 0 {
 			t.Errorf("%s: %v against %v", name, c.narrow, c.wide)
 		}
 	}
-	if (L3{"0=1"}).Narrower(MB{"0=1"}) != 0 || ControlGroupsOf("BE").Narrower(ControlGroupsOf("/")) != 0 {
+	if (L3{"0=1"}).CompareWidth(MB{"0=1"}) != 0 || ControlGroupsOf("BE").CompareWidth(ControlGroupsOf("/")) != 0 {
 		t.Error("what cannot be compared must not be narrower")
 	}
 }
@@ -86,8 +86,8 @@ func TestControlGroupsAreKnobs(t *testing.T) {
 		"kubepods/burstable memory": {Cgroup: "kubepods/burstable", File: FileMemory},
 		"/ cpu.weight":              {File: FileCPUWeight},
 	} {
-		if k.String() != text || KnobAt(k.Where(), k.File) != k {
-			t.Errorf("%s: %v, %v", text, k, KnobAt(k.Where(), k.File))
+		if k.String() != text || KnobAt(k.Object(), k.File) != k {
+			t.Errorf("%s: %v, %v", text, k, KnobAt(k.Object(), k.File))
 		}
 	}
 	a, b := Knob{ControlGroup: "BE", File: FileL3}, Knob{Cgroup: "a", File: FileControlGroup}
@@ -109,8 +109,8 @@ func FuzzParseSchemata(f *testing.F) {
 			if back, err := ParseValue(file, v.String()); err != nil || back != v {
 				t.Fatalf("%s %q reads as %v, which reads as %v, %v", file, s, v, back, err)
 			}
-			v.Narrower(v)
-			v.Rounded(Kernel{MB: Bandwidth{Step: 10, Most: 100}})
+			v.CompareWidth(v)
+			v.Round(Kernel{MB: Bandwidth{Step: 10, Most: 100}})
 		}
 	})
 }

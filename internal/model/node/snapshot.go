@@ -13,14 +13,15 @@ import (
 // input, so only data in a Snapshot can influence a decision.
 type Snapshot struct {
 	// At is the time of the snapshot. The difference between the times of two
-	// snapshots of one host is exact, even if the wall clock was set in between.
+	// snapshots of one host is exact, even if the wall clock was set between
+	// them.
 	At           time.Time    `json:"at"`
 	Topology     Topology     `json:"topology"`
 	Capabilities Capabilities `json:"can,omitempty"`
 	Usage        Usage        `json:"usage"`
 	// MemoryTotal is the memory of the node (MemTotal of /proc/meminfo).
 	MemoryTotal Maybe[unit.Bytes] `json:"memory_total,omitzero"`
-	// Busy is for how long each online CPU was not idle since boot.
+	// Busy is the time since boot in which each online CPU was not idle.
 	Busy      map[unit.CPU]time.Duration `json:"busy,omitempty"`
 	Workloads []Workload                 `json:"workloads,omitempty"`
 	// Arriving are the workloads that the node will run and that have no cgroup yet.

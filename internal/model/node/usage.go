@@ -17,7 +17,8 @@ type Usage struct {
 	// Throttled is how long a CPU quota throttled the workload.
 	Throttled Maybe[time.Duration] `json:"throttled,omitzero"`
 	// Periods is the number of quota periods in which the workload ran.
-	// ThrottledPeriods is in how many of them its quota throttled it.
+	// ThrottledPeriods is the number of those periods in which its quota
+	// throttled it.
 	Periods          Maybe[int64] `json:"periods,omitzero"`
 	ThrottledPeriods Maybe[int64] `json:"throttled_periods,omitzero"`
 	// Threads is the number of the workload's threads. Runnable is how many of
@@ -72,7 +73,7 @@ type RunQueueDelay struct {
 }
 
 // A Wait says how long one workload waited for a CPU while one runner had that
-// CPU. It counts from when Tenon began to watch the workload.
+// CPU. The count begins when Tenon begins to watch the workload.
 type Wait struct {
 	Waiter WorkloadID `json:"waiter"`
 	// Runner is another workload, the waiting workload itself, or one of the names below.

@@ -16,17 +16,18 @@ import (
 type Value interface {
 	// String prints the value in the notation that ParseValue reads.
 	fmt.Stringer
-	// Rounded returns the value that the kernel will show after the receiver was written.
-	Rounded(Kernel) Value
-	// Narrower orders values of one type by how much they allow. It is negative
-	// if the receiver allows less than the other, positive if it allows more,
-	// and 0 if they are equal or not comparable.
-	Narrower(Value) int
+	// Round returns the value that the kernel will show after the receiver was
+	// written.
+	Round(Kernel) Value
+	// CompareWidth orders values of one type by how much they allow. It is
+	// negative if the receiver allows less than the other, positive if it
+	// allows more, and 0 if they are equal or not comparable.
+	CompareWidth(Value) int
 }
 
-// against compares the receiver with o if o has the type V. Otherwise the two
-// are not comparable, and it returns 0.
-func against[V Value](o Value, compare func(V) int) int {
+// compareWith compares the receiver with o if o has the type V. Otherwise the
+// two are not comparable, and it returns 0.
+func compareWith[V Value](o Value, compare func(V) int) int {
 	if w, same := o.(V); same {
 		return compare(w)
 	}
@@ -48,8 +49,8 @@ func (v CPUWeight) String() string {
 	return v.Weight.String()
 }
 
-// Rounded rounds to whole weights (v2) or whole shares (v1).
-func (v CPUWeight) Rounded(k Kernel) Value {
+// Round rounds to whole weights (v2) or whole shares (v1).
+func (v CPUWeight) Round(k Kernel) Value {
 	switch {
 	case v.Idle:
 		return CPUWeight{Idle: true}
@@ -60,9 +61,10 @@ func (v CPUWeight) Rounded(k Kernel) Value {
 	}
 }
 
-// Narrower compares weights. An idle cgroup is narrower than one with any weight.
-func (v CPUWeight) Narrower(o Value) int {
-	return against(o, func(w CPUWeight) int { return cmp.Compare(v.Weight, w.Weight) })
+// CompareWidth compares weights. An idle cgroup is narrower than one with any
+// weight.
+func (v CPUWeight) CompareWidth(o Value) int {
+	return compareWith(o, func(w CPUWeight) int { return cmp.Compare(v.Weight, w.Weight) })
 }
 
 func parseCPUWeight(text string) (Value, error) {
@@ -113,8 +115,8 @@ func (v CPUMax) String() string {
 	return s
 }
 
-// Rounded rounds to whole microseconds, the unit of the kernel's files.
-func (v CPUMax) Rounded(Kernel) Value {
+// Round rounds to whole microseconds, the unit of the kernel's files.
+func (v CPUMax) Round(Kernel) Value {
 	if v.Quota != NoQuota {
 		v.Quota = v.Quota.Truncate(time.Microsecond)
 	}
@@ -130,9 +132,9 @@ func (v CPUMax) Cores() float64 {
 	return float64(v.Quota) / float64(v.Period)
 }
 
-// Narrower compares the ratios of quota to period.
-func (v CPUMax) Narrower(o Value) int {
-	return against(o, func(w CPUMax) int { return cmp.Compare(v.Cores(), w.Cores()) })
+// CompareWidth compares the ratios of quota to period.
+func (v CPUMax) CompareWidth(o Value) int {
+	return compareWith(o, func(w CPUMax) int { return cmp.Compare(v.Cores(), w.Cores()) })
 }
 
 func parseCPUMax(text string) (Value, error) {
@@ -162,12 +164,13 @@ type CPUs struct{ Set unit.CPUSet }
 // String prints the kernel's list format.
 func (v CPUs) String() string { return v.Set.String() }
 
-// Rounded returns v: the kernel stores sets unchanged.
-func (v CPUs) Rounded(Kernel) Value { return v }
+// Round returns v: the kernel stores sets unchanged.
+func (v CPUs) Round(Kernel) Value { return v }
 
-// Narrower returns a negative number if v is a proper subset of the other set.
-// The empty set is the widest, because on v2 it means all CPUs of the parent.
-func (v CPUs) Narrower(o Value) int {
+// CompareWidth returns a negative number if v is a proper subset of the other
+// set. The empty set is the widest, because on v2 it means all CPUs of the
+// parent.
+func (v CPUs) CompareWidth(o Value) int {
 	w, ok := o.(CPUs)
 	switch {
 	case !ok || v == w:
@@ -200,8 +203,8 @@ func (v Memory) String() string {
 	return fmt.Sprintf("min %v low %v high %v max %v", v.Min, v.Low, v.High, v.Max)
 }
 
-// Rounded rounds down to whole pages, as the kernel's page counters do.
-func (v Memory) Rounded(k Kernel) Value {
+// Round rounds down to whole pages, as the kernel's page counters do.
+func (v Memory) Round(k Kernel) Value {
 	page := max(k.PageSize, 1)
 	round := func(b unit.Bytes) unit.Bytes {
 		if b == unit.MaxBytes {
@@ -212,9 +215,9 @@ func (v Memory) Rounded(k Kernel) Value {
 	return Memory{round(v.Min), round(v.Low), round(v.High), round(v.Max)}
 }
 
-// Narrower compares Max, then High.
-func (v Memory) Narrower(o Value) int {
-	return against(o, func(w Memory) int { return cmp.Or(cmp.Compare(v.Max, w.Max), cmp.Compare(v.High, w.High)) })
+// CompareWidth compares Max, then High.
+func (v Memory) CompareWidth(o Value) int {
+	return compareWith(o, func(w Memory) int { return cmp.Or(cmp.Compare(v.Max, w.Max), cmp.Compare(v.High, w.High)) })
 }
 
 func parseMemory(text string) (Value, error) {
@@ -247,10 +250,10 @@ func (v PIDs) String() string {
 	return strconv.FormatInt(v.Max, 10)
 }
 
-func (v PIDs) Rounded(Kernel) Value { return v }
+func (v PIDs) Round(Kernel) Value { return v }
 
-func (v PIDs) Narrower(o Value) int {
-	return against(o, func(w PIDs) int { return cmp.Compare(v.Max, w.Max) })
+func (v PIDs) CompareWidth(o Value) int {
+	return compareWith(o, func(w PIDs) int { return cmp.Compare(v.Max, w.Max) })
 }
 
 func parsePIDs(text string) (Value, error) {

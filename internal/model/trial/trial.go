@@ -16,7 +16,7 @@ type Status struct {
 	// Kept is the mechanism that a trial kept. If it is empty, the floor is in
 	// use: the least weight and, where the kernel has them, long slices.
 	Kept node.Mechanism `json:"kept,omitempty"`
-	// Since is when Kept, or the floor, came into use.
+	// Since is the time at which Kept, or the floor, came into use.
 	Since time.Time `json:"since,omitzero"`
 	// Trying is the candidate of the trial in progress, or empty. Pairs is how
 	// many pairs of epochs this trial has so far.
@@ -123,9 +123,9 @@ type Effect struct {
 	With    time.Duration `json:"hour_with_ns"`
 }
 
-// On returns the effects of the tried mechanisms on a service, in the order of
-// the trials.
-func (v Status) On(service string) []Effect {
+// EffectsOn returns the effects of the tried mechanisms on a service, in the
+// order of the trials.
+func (v Status) EffectsOn(service string) []Effect {
 	var all []Effect
 	for _, r := range v.Results {
 		for _, s := range r.Services {

@@ -20,8 +20,8 @@ type Pressure struct {
 
 // Stall is one line of a pressure file.
 type Stall struct {
-	// Avg10, Avg60 and Avg300 say in which share of the last 10, 60 and 300 s
-	// tasks waited, from 0 to 1.
+	// Avg10, Avg60 and Avg300 are the shares of the last 10, 60 and 300 s in
+	// which tasks waited, from 0 to 1.
 	Avg10, Avg60, Avg300 float64
 	// Total is the waiting time since boot, or since the cgroup was created.
 	Total time.Duration

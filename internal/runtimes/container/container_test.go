@@ -79,9 +79,9 @@ func TestARuntimeThatDoesNotAnswerIsAnError(t *testing.T) {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}
-	why := `{"message":"the daemon is busy"}` + strings.Repeat(".", mostSaid)
+	why := `{"message":"the daemon is busy"}` + strings.Repeat(".", maxSaid)
 	if _, err := list(t, serve(t, http.StatusServiceUnavailable, why)); err == nil ||
-		!strings.Contains(err.Error(), "503 Service Unavailable: "+why[:mostSaid]) || strings.Contains(err.Error(), why) {
+		!strings.Contains(err.Error(), "503 Service Unavailable: "+why[:maxSaid]) || strings.Contains(err.Error(), why) {
 		t.Errorf("the error does not contain the start of the answer: %v", err)
 	}
 	if _, err := Open("docker://" + filepath.Join(t.TempDir(), "none")); !errors.Is(err, ErrAbsent) {

@@ -32,15 +32,15 @@ const dockersNamespace = "moby"
 // nerdctlName is the label in which nerdctl stores the name of a container.
 const nerdctlName = "nerdctl/name"
 
-// mostTasks is the maximum size, in bytes, of the list of the tasks of a
+// maxTasks is the maximum size, in bytes, of the list of the tasks of a
 // namespace, which is one message. A task takes much less than 1 KiB. The
 // default limit of gRPC, 4 MiB, could be too small for ten thousand tasks.
-const mostTasks = 16 << 20
+const maxTasks = 16 << 20
 
 func openContainerd(socket string) (*containerd, error) {
 	// TLS is not necessary, because file permissions protect a local socket.
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(mostTasks)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxTasks)))
 	if err != nil {
 		return nil, fmt.Errorf("open containerd at %s: %w", socket, err)
 	}

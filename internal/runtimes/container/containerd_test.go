@@ -15,9 +15,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// many is the number of containers in the test. Every second one runs. The list
-// of all containers or tasks exceeds the default size of a gRPC message.
-const many = 2000
+// containerCount is the number of containers in the test. Every second one
+// runs. The list of all containers or tasks exceeds the default size of a gRPC
+// message.
+const containerCount = 2000
 
 var bulk = strings.Repeat("x", 5000)
 
@@ -35,7 +36,7 @@ type crowdTasks struct {
 
 func (crowdTasks) List(context.Context, *tasksapi.ListTasksRequest) (*tasksapi.ListTasksResponse, error) {
 	var all tasksapi.ListTasksResponse
-	for i := range many / 2 {
+	for i := range containerCount / 2 {
 		all.Tasks = append(all.Tasks, &task.Process{ID: fmt.Sprint("job-", 2*i), Pid: uint32(100 + i), Status: task.Status_RUNNING, Stdin: bulk})
 	}
 	return &all, nil
@@ -46,7 +47,7 @@ type crowdContainers struct {
 }
 
 func (crowdContainers) ListStream(_ *containersapi.ListContainersRequest, to containersapi.Containers_ListStreamServer) error {
-	for i := range many {
+	for i := range containerCount {
 		c := &containersapi.Container{ID: fmt.Sprint("job-", i), Labels: map[string]string{"bulk": bulk}}
 		if err := to.Send(&containersapi.ListContainerMessage{Container: c}); err != nil {
 			return err
@@ -66,7 +67,7 @@ func TestContainerdMayHaveManyContainers(t *testing.T) {
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(server.Stop)
 	all, err := list(t, "containerd://"+socket)
-	if len(all) != many/2 || err != nil {
+	if len(all) != containerCount/2 || err != nil {
 		t.Fatalf("%d containers, %v", len(all), err)
 	}
 	if last := all[len(all)-1]; last.Name != "job-1998" || last.PID != 1099 || last.Labels["bulk"] != bulk {

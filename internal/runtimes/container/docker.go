@@ -25,8 +25,8 @@ type docker struct {
 // Podman answers requests to this path, too.
 const listContainers = "http://local/containers/json?all=1"
 
-// mostSaid is how many bytes of an answer an error message quotes at most.
-const mostSaid = 200
+// maxSaid is how many bytes of an answer an error message quotes at most.
+const maxSaid = 200
 
 func openDocker(kind, socket string) *docker {
 	transport := &http.Transport{
@@ -58,7 +58,7 @@ func (d *docker) List(ctx context.Context) ([]Container, error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(answer.Body, mostSaid)) // the status suffices if the body cannot be read
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, maxSaid)) // the status suffices if the body cannot be read
 		return nil, fmt.Errorf("list the containers of %s: it answers %s: %s", d.kind, answer.Status, bytes.TrimSpace(said))
 	}
 	var found []dockerContainer

@@ -19,7 +19,7 @@ func Locate(all []Container, of func(pid int) (path string, known bool)) {
 			continue
 		}
 		if path, known := of(c.PID); known {
-			c.Cgroup = whole(path, c.ID)
+			c.Cgroup = containerPath(path, c.ID)
 		}
 	}
 }
@@ -89,10 +89,10 @@ func idIn(name string) string {
 	return id
 }
 
-// whole shortens the cgroup path of the first process of a container to the
-// path of the container itself. A container may create cgroups in its own
+// containerPath shortens the cgroup path of the first process of a container to
+// the path of the container itself. A container may create cgroups in its own
 // cgroup.
-func whole(path, id string) string {
+func containerPath(path, id string) string {
 	path = strings.Trim(path, "/")
 	for i := 0; i <= len(path); i++ {
 		if i < len(path) && path[i] != '/' {

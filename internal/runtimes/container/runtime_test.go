@@ -123,8 +123,8 @@ func serveFor(t *testing.T, socket string, name string, args ...string) {
 	}
 }
 
-// found lists the containers, and returns the one with the given name.
-func found(t *testing.T, address, name string) (Container, bool) {
+// findContainer lists the containers, and returns the one with the given name.
+func findContainer(t *testing.T, address, name string) (Container, bool) {
 	t.Helper()
 	all, err := list(t, address)
 	do(t, err)
@@ -158,7 +158,7 @@ func TestPodmanTellsItsContainers(t *testing.T) {
 		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "none", "--no-hosts", "--rootfs", rootfs(t), "/bin/sleep", "600")...)
 	end := func() { command(t, "podman", podman("rm", "-f", "-t", "0", "encode")...) }
 	t.Cleanup(end)
-	c, ok := found(t, "podman://"+socket, "encode")
+	c, ok := findContainer(t, "podman://"+socket, "encode")
 	if !ok || c.Labels[label] != "BE" || len(c.ID) != idLength {
 		t.Fatalf("got %+v", c)
 	}
@@ -171,7 +171,7 @@ func TestPodmanTellsItsContainers(t *testing.T) {
 		t.Errorf("the cgroup of the container is not among %v: %v", paths, groups)
 	}
 	end()
-	if c, ok := found(t, "podman://"+socket, "encode"); ok {
+	if c, ok := findContainer(t, "podman://"+socket, "encode"); ok {
 		t.Errorf("the container was removed, but is still listed: %+v", c)
 	}
 }
@@ -200,12 +200,12 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 		_ = exec.Command("ctr", ctr("task", "rm", "-f", "encode")...).Run()
 		command(t, "ctr", ctr("container", "rm", "encode")...)
 	}
-	c, ok := found(t, "containerd://"+socket, "encode")
+	c, ok := findContainer(t, "containerd://"+socket, "encode")
 	if !ok || c.Labels[label] != "BE" || c.PID == 0 {
 		t.Errorf("got %+v", c)
 	}
 	end()
-	if c, ok := found(t, "containerd://"+socket, "encode"); ok {
+	if c, ok := findContainer(t, "containerd://"+socket, "encode"); ok {
 		t.Errorf("the container was removed, but is still listed: %+v", c)
 	}
 }

@@ -27,12 +27,12 @@ const (
 	// it.
 	answerWithin = 10 * time.Second
 	firstWithin  = 2 * time.Second
-	// leastRest is the minimum time between two listings. restFor is another
+	// minRest is the minimum time between two listings. restFor is another
 	// minimum, as a multiple of the time that the last listing took. After a
 	// change, the Follower lists once more after this time, because a cgroup
 	// may exist before its runtime reports the container as running.
-	leastRest = time.Second
-	restFor   = 20
+	minRest = time.Second
+	restFor = 20
 	// askAtLatest is the maximum time between two attempts to reach a missing
 	// runtime.
 	askAtLatest = 30 * time.Second
@@ -121,10 +121,10 @@ func (c *Follower) First(ctx context.Context, remembered map[string][]container.
 	c.list(ctx, firstWithin)
 }
 
-// Run updates the list until ctx ends. It makes the first listing leastRest
+// Run updates the list until ctx ends. It makes the first listing minRest
 // after its start.
 func (c *Follower) Run(ctx context.Context) {
-	next := time.NewTimer(leastRest)
+	next := time.NewTimer(minRest)
 	var missing time.Duration // the last wait for a missing runtime
 	for {
 		changed := false
@@ -139,7 +139,7 @@ func (c *Follower) Run(ctx context.Context) {
 		if c.list(ctx, answerWithin) {
 			c.news()
 		}
-		rest := max(leastRest, restFor*time.Since(begun))
+		rest := max(minRest, restFor*time.Since(begun))
 		select {
 		case <-ctx.Done():
 			return
@@ -288,10 +288,11 @@ func (c *Follower) remarks() (remarks []string) {
 	return remarks
 }
 
-// Once asks the runtimes once, if any rule names containers. It returns the cgroups
-// with the given paths, and the containers in them. It passes the function direct
-// to match.Groups. Errors are those of runtimes that exist but do not answer.
-func Once(ctx context.Context, rules []match.Rule, addresses, paths []string, direct func(path string) (bool, error)) ([]match.Group, error) {
+// ListOnce asks the runtimes once, if any rule names containers. It returns the
+// cgroups with the given paths, and the containers in them. It passes the
+// function direct to match.Groups. Errors are those of runtimes that exist but
+// do not answer.
+func ListOnce(ctx context.Context, rules []match.Rule, addresses, paths []string, direct func(path string) (bool, error)) ([]match.Group, error) {
 	c := Follow(slog.New(slog.DiscardHandler), proc.Default(), nil)
 	c.Use(rules, addresses)
 	c.list(ctx, answerWithin)

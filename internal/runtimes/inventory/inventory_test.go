@@ -52,8 +52,9 @@ func newRuntimes(addresses ...string) *runtimes {
 	return r
 }
 
-// during runs the Follower for the given time. Meanwhile it calls the function happens.
-func (r *runtimes) during(t *testing.T, long time.Duration, happens func()) {
+// runFor runs the Follower for the given time. Meanwhile it calls the function
+// happens.
+func (r *runtimes) runFor(t *testing.T, long time.Duration, happens func()) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), long)
 	defer stop()
@@ -93,7 +94,7 @@ func TestARuntimeThatIsDownLetsNothingLoose(t *testing.T) {
 				r.First(t.Context(), nil)
 				r.all, r.err = nil, err
 			}
-			r.during(t, 100*time.Second, func() {})
+			r.runFor(t, 100*time.Second, func() {})
 			if !r.holds("default/encode") {
 				t.Errorf("%s: the container is missing", name)
 			}
@@ -101,7 +102,7 @@ func TestARuntimeThatIsDownLetsNothingLoose(t *testing.T) {
 				t.Errorf("%s: %d warnings\n%s", name, n, r.said.String())
 			}
 			r.all, r.err, r.takes = []container.Container{}, nil, 0
-			r.during(t, askAtLatest+time.Second, func() {})
+			r.runFor(t, askAtLatest+time.Second, func() {})
 			if r.holds("default/encode") || !strings.Contains(r.said.String(), "lists its containers again") {
 				t.Errorf("%s: the runtime is back, but the container is missing\n%s", name, r.said.String())
 			}
@@ -115,7 +116,7 @@ func TestAMissingRuntimeIsAskedEverMoreSeldom(t *testing.T) {
 		r.all = []container.Container{encode}
 		r.First(t.Context(), nil)
 		r.err = container.ErrAbsent
-		r.during(t, 100*time.Second, func() {})
+		r.runFor(t, 100*time.Second, func() {})
 		var want []time.Duration
 		for _, s := range []int{0, 1, 2, 4, 8, 16, 32, 62, 92} {
 			want = append(want, time.Duration(s)*time.Second)
@@ -131,7 +132,7 @@ func TestOnlyWhatCanBeAContainerHasTheRuntimesAsked(t *testing.T) {
 		r := newRuntimes(theSocket)
 		r.First(t.Context(), nil)
 		r.See([]string{"default"})
-		r.during(t, 100*time.Second, func() {
+		r.runFor(t, 100*time.Second, func() {
 			for i := range 50 {
 				// podman.socket starts podman.service for a request, and the
 				// service ends afterwards.
@@ -152,7 +153,7 @@ func TestASwarmOfContainersIsListedSeldomAndToTheLast(t *testing.T) {
 		r.See([]string{"default"})
 		r.takes = 100 * time.Millisecond
 		const swarm = 60 * time.Second
-		r.during(t, swarm+10*time.Second, func() {
+		r.runFor(t, swarm+10*time.Second, func() {
 			for i := range swarm / (10 * time.Millisecond) {
 				r.See([]string{fmt.Sprintf("default/%d", i)})
 				time.Sleep(10 * time.Millisecond)
@@ -175,7 +176,7 @@ func TestStoppingIsNoTroubleOfARuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRuntimes(theSocket)
 		r.takes = time.Hour
-		r.during(t, 3*time.Second, func() {})
+		r.runFor(t, 3*time.Second, func() {})
 		if r.said.Len() > 0 || r.misses() || r.Follower.asked {
 			t.Errorf("it said %s", r.said.String())
 		}

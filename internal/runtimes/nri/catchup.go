@@ -30,15 +30,15 @@ func (p *plugin) catchUp(ctx context.Context) {
 			return
 		case <-turn.C:
 		}
-		if queries := p.unanswered(); len(queries) > 0 {
+		if queries := p.listUnanswered(); len(queries) > 0 {
 			p.update(ctx, queries)
 		}
 	}
 }
 
-// unanswered lists the containers without values. It is time to ask again for
-// these.
-func (p *plugin) unanswered() (queries []query) {
+// listUnanswered lists the containers without values. It is time to ask again
+// for these.
+func (p *plugin) listUnanswered() (queries []query) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(p.open)) {

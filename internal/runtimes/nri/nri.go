@@ -37,15 +37,15 @@ const (
 	// index determines the order in which a runtime asks its plugins. The value
 	// is high, so that Tenon sees the changes of the other plugins.
 	index = "90"
-	// soonest and latest are the minimum and the maximum wait before the plugin
+	// minWait and latest are the minimum and the maximum wait before the plugin
 	// connects again.
-	soonest, latest = 100 * time.Millisecond, 5 * time.Second
+	minWait, latest = 100 * time.Millisecond, 5 * time.Second
 	// If a runtime accepts connections but does not answer, each attempt to
 	// connect leaks a stub. Then the wait between attempts grows to muteLatest.
-	// After mostMute attempts, the plugin waits until the runtime has created
+	// After maxMute attempts, the plugin waits until the runtime has created
 	// its socket again.
 	muteLatest = 5 * time.Minute
-	mostMute   = 10
+	maxMute    = 10
 	// registering is how long the runtime may take to configure the plugin.
 	// After that, it may take any time to list its containers, because
 	// containerd waits for each container that is being stopped.
@@ -57,8 +57,8 @@ type Pod struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
 	// CgroupParent is the parent of the cgroups of the pod's containers, as the
-	// kubelet has set it. With the driver cgroupfs it is a path, and with the
-	// driver systemd a slice.
+	// kubelet has set it. With the driver cgroupfs it is a path. With the
+	// driver systemd it is a slice.
 	CgroupParent string
 }
 
@@ -129,8 +129,8 @@ type Options struct {
 	// Changed is called when a connection starts or ends. It may be nil.
 	Changed func(Link)
 	// Leaves is called when the context of Run ends. It reports whether the
-	// plugin must first give the values of the kubelet back to the containers.
-	// If Leaves is nil, it must not.
+	// plugin must first restore the kubelet's values of the containers. If
+	// Leaves is nil, it must not.
 	Leaves func() bool
 }
 
@@ -157,15 +157,15 @@ func (o Options) filled() Options {
 }
 
 // Run answers the runtime until ctx ends. If a connection is lost, it connects
-// again. It returns the error of ctx. If it has given the values of the kubelet
-// back to the containers, it returns ErrReleased.
+// again. It returns the error of ctx. If it has restored the kubelet's values
+// of the containers, it returns ErrReleased.
 func Run(ctx context.Context, o Options) error {
 	o = o.filled()
-	wait, said, mute := soonest, "", 0
+	wait, said, mute := minWait, "", 0
 	for {
 		socket := socketAt(o.Socket)
 		err := session(ctx, newPlugin(o), func(l Link) {
-			wait, said, mute = soonest, "", 0
+			wait, said, mute = minWait, "", 0
 			o.Log.Info("NRI: connected: containers get their values before they start", "runtime", l.Runtime)
 			o.Changed(l)
 		})
@@ -176,7 +176,7 @@ func Run(ctx context.Context, o Options) error {
 			return ctx.Err()
 		}
 		if errors.Is(err, errMute) {
-			if mute++; mute == mostMute {
+			if mute++; mute == maxMute {
 				err = fmt.Errorf("%w, %d times: the next attempt follows when the runtime has started again", err, mute)
 			}
 		}
@@ -185,11 +185,11 @@ func Run(ctx context.Context, o Options) error {
 			o.Changed(Link{Err: err})
 			said = text
 		}
-		if err := rest(ctx, o.Socket, socket, wait, mute >= mostMute); err != nil {
+		if err := waitBeforeRetry(ctx, o.Socket, socket, wait, mute >= maxMute); err != nil {
 			return err
 		}
-		if mute >= mostMute {
-			wait, mute = soonest, 0
+		if mute >= maxMute {
+			wait, mute = minWait, 0
 			continue
 		}
 		most := latest
@@ -200,10 +200,10 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// rest (the function) waits before the next attempt to connect. If endless is
+// waitBeforeRetry waits before the next attempt to connect. If endless is
 // set, it waits until the runtime has created its socket again. If ctx ends
 // before that, it returns the error of ctx.
-func rest(ctx context.Context, path string, socket socketID, wait time.Duration, endless bool) error {
+func waitBeforeRetry(ctx context.Context, path string, socket socketID, wait time.Duration, endless bool) error {
 	for end := time.Now().Add(wait); endless || time.Now().Before(end); {
 		step := latest
 		if !endless {
@@ -276,7 +276,7 @@ func session(ctx context.Context, p *plugin, connected func(Link)) error {
 	select {
 	case <-p.configured:
 	case err := <-ended:
-		return lost(err)
+		return lostError(err)
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(registering):
@@ -287,23 +287,23 @@ func session(ctx context.Context, p *plugin, connected func(Link)) error {
 		case runtime := <-p.synchronized:
 			connected(Link{Runtime: runtime})
 		case err := <-ended:
-			return lost(err)
+			return lostError(err)
 		case err := <-p.finished:
 			cancel()
-			return errors.Join(err, stopped(ended))
+			return errors.Join(err, awaitStop(ended))
 		case <-ctx.Done():
 			err := ctx.Err()
 			if p.Leaves() {
 				err = p.leave()
 			}
 			cancel()
-			return errors.Join(err, stopped(ended))
+			return errors.Join(err, awaitStop(ended))
 		}
 	}
 }
 
-// stopped waits until a stub has stopped.
-func stopped(ended <-chan error) error {
+// awaitStop waits until a stub has stopped.
+func awaitStop(ended <-chan error) error {
 	select {
 	case err := <-ended:
 		_ = err // the plugin stopped the stub, so its error does not matter
@@ -313,8 +313,8 @@ func stopped(ended <-chan error) error {
 	}
 }
 
-// lost returns the error for a connection that has ended.
-func lost(err error) error {
+// lostError returns the error for a connection that has ended.
+func lostError(err error) error {
 	if err == nil {
 		return errLost
 	}

@@ -20,7 +20,7 @@ import (
 
 func TestAContainerOfBatchWorkHasItsValuesWhenItIsMade(t *testing.T) {
 	r := start(t, nil, nil)
-	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch()}}, Deadline: time.Minute})
+	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batchLimits()}}, Deadline: time.Minute})
 	got := r.create(t, sandbox("ffmpeg"), besteffort("ffmpeg", "main"))
 	if s := got.GetCpu().GetShares(); s != nil {
 		t.Errorf("shares %v, want those of the kubelet", s)
@@ -41,7 +41,7 @@ func TestAContainerOfBatchWorkHasItsValuesWhenItIsMade(t *testing.T) {
 
 func TestOnCgroupV1AContainerHasNoQuotaThatStandsInTheWayOfSuppress(t *testing.T) {
 	r := start(t, nil, nil)
-	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch()}}, Deadline: time.Minute, V1: true})
+	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batchLimits()}}, Deadline: time.Minute, V1: true})
 	got := r.create(t, sandbox("ffmpeg"), besteffort("ffmpeg", "main"))
 	if got.GetMemory().GetLimit().GetValue() != 1<<30 {
 		t.Errorf("the memory limit is missing: %v", got)
@@ -175,7 +175,7 @@ func TestWhatRunsAlreadyIsBroughtToItsValuesOnce(t *testing.T) {
 		Unified: map[string]string{"memory.high": "1000000000"},
 	}
 	r := start(t, []*api.PodSandbox{sandbox("ffmpeg"), sandbox("web"), sandbox("done")}, []*api.Container{besteffort("ffmpeg", "main"), besteffort("web", "main"), done, besteffort("unknown", "main")})
-	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch(), "done/main": batch(), "unknown/main": batch()}}, Deadline: time.Minute})
+	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batchLimits(), "done/main": batchLimits(), "unknown/main": batchLimits()}}, Deadline: time.Minute})
 	r.BlockPluginSync().Unblock() // when the synchronization has ended
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,11 +190,11 @@ func TestWhatRunsAlreadyIsBroughtToItsValuesOnce(t *testing.T) {
 func TestOneContainerThatNobodyKnowsCostsNobodyElse(t *testing.T) {
 	var pods []*api.PodSandbox
 	var has []*api.Container
-	known := map[string]Limits{"z/main": batch()}
+	known := map[string]Limits{"z/main": batchLimits()}
 	for i := range 20 {
 		name := fmt.Sprint("unknown", i)
 		pods, has = append(pods, sandbox(name)), append(has, besteffort(name, "main"))
-		known[name+"/main"] = batch()
+		known[name+"/main"] = batchLimits()
 	}
 	r := start(t, append(pods, sandbox("z")), append(has, besteffort("z", "main")))
 	values := &forgetful{asked: asked{of: known}, told: make(chan struct{})}
@@ -239,7 +239,7 @@ func (f *forgetful) Container(ctx context.Context, p Pod, container string) (Lim
 
 func TestWhatTheKubeletWritesIsPutRightAndTheRestIsLeftAlone(t *testing.T) {
 	r := start(t, nil, nil)
-	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch()}}, Deadline: time.Minute})
+	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batchLimits()}}, Deadline: time.Minute})
 	update := func(asks *api.LinuxResources) *api.LinuxResources {
 		defer r.BlockPluginSync().Unblock()
 		rpl, err := r.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: sandbox("ffmpeg"), Container: besteffort("ffmpeg", "main"), LinuxResources: asks})
@@ -265,7 +265,7 @@ func TestWhatTheKubeletWritesIsPutRightAndTheRestIsLeftAlone(t *testing.T) {
 func TestALostConnectionIsMadeAgain(t *testing.T) {
 	r := start(t, nil, nil)
 	w := wire(t, r.socket)
-	links := plug(t, Options{Socket: w.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch()}}, Deadline: time.Minute})
+	links := plug(t, Options{Socket: w.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batchLimits()}}, Deadline: time.Minute})
 	if l := await(t, "link", links); l.Runtime != "testing v1" {
 		t.Errorf("linked to %q", l.Runtime)
 	}
@@ -306,7 +306,7 @@ func TestReleaseGivesTheKubeletsValuesBack(t *testing.T) {
 	set := besteffort("ffmpeg", "main")
 	set.Linux.Resources = &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(2)), Quota: api.Int64(int64(100_000)), Period: api.UInt64(uint64(100_000))}, Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 30))}}
 	r := start(t, []*api.PodSandbox{sandbox("ffmpeg"), sandbox("web"), sandbox("new")}, []*api.Container{set, besteffort("web", "main"), besteffort("new", "main")})
-	o := Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch(), "new/main": batch()}}, Deadline: time.Minute}
+	o := Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batchLimits(), "new/main": batchLimits()}}, Deadline: time.Minute}
 	if err := Release(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func TestReleaseSaysWhichContainersKeepTheirValues(t *testing.T) {
 	set.Linux.Resources.Cpu.Quota = api.Int64(int64(100_000))
 	r := start(t, []*api.PodSandbox{sandbox("ffmpeg")}, []*api.Container{set})
 	r.refuse = true
-	err := Release(t.Context(), Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batch()}}, Deadline: time.Minute})
+	err := Release(t.Context(), Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batchLimits()}}, Deadline: time.Minute})
 	if err == nil || !strings.Contains(err.Error(), "1 of 1 containers: ffmpeg-main") {
 		t.Errorf("error %v", err)
 	}
@@ -342,7 +342,7 @@ func TestWhoLeavesGivesBackOnTheConnectionThatThereIs(t *testing.T) {
 			r := start(t, []*api.PodSandbox{sandbox("old")}, []*api.Container{besteffort("old", "main")})
 			ctx, stop := context.WithCancel(t.Context())
 			links, ended := make(chan Link, 10), make(chan error, 1)
-			values := &asked{of: map[string]Limits{"ffmpeg/main": batch(), "old/main": batch(), "gone/main": batch()}}
+			values := &asked{of: map[string]Limits{"ffmpeg/main": batchLimits(), "old/main": batchLimits(), "gone/main": batchLimits()}}
 			go func() {
 				ended <- Run(ctx, Options{Socket: r.socket, Values: values, Deadline: time.Minute, Changed: func(l Link) { links <- l }, Leaves: func() bool { return leaves }})
 			}()
@@ -383,7 +383,7 @@ func TestWhatWasNotKnownAtFirstIsGivenBackToo(t *testing.T) {
 	r := start(t, []*api.PodSandbox{sandbox("old")}, []*api.Container{besteffort("old", "main")})
 	ctx, stop := context.WithCancel(t.Context())
 	links, ended := make(chan Link, 10), make(chan error, 1)
-	values := &asked{of: map[string]Limits{"old/main": batch()}, hold: make(chan struct{})}
+	values := &asked{of: map[string]Limits{"old/main": batchLimits()}, hold: make(chan struct{})}
 	go func() {
 		ended <- Run(ctx, Options{Socket: r.socket, Values: values, Deadline: 20 * time.Millisecond, Changed: func(l Link) { links <- l }, Leaves: func() bool { return true }})
 	}()
@@ -452,7 +452,7 @@ func TestARuntimeThatNeverAnswersIsLeftAloneUntilItStartsAnew(t *testing.T) {
 			if x.anew > 0 {
 				time.AfterFunc(x.anew, bind)
 			}
-			err := rest(ctx, path, socket, time.Minute, x.endless)
+			err := waitBeforeRetry(ctx, path, socket, time.Minute, x.endless)
 			stop()
 			if took := time.Since(begun); x.want < 0 && err == nil || x.want >= 0 && (err != nil || took < x.want || took > x.want+latest) {
 				t.Errorf("%s: %v after %v", name, err, took)

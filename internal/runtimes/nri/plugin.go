@@ -16,11 +16,11 @@ import (
 // If there are more, they are answered at once, with "no change".
 const waiting = 256
 
-// together is for how many containers of a synchronization the plugin requests
-// values at the same time. So containers whose values are not known do not
-// delay the others. synchronizing is how long a synchronization may take, as a
-// multiple of the deadline. The runtime waits longer than that.
-const together, synchronizing = 64, 5
+// parallelQueries is the number of containers of a synchronization for which the
+// plugin requests values at the same time. So containers with unknown values do
+// not delay the others. synchronizing is how long a synchronization may take,
+// as a multiple of the deadline. The runtime waits longer than that.
+const parallelQueries, synchronizing = 64, 5
 
 // A plugin answers the runtime on one connection. It never answers with an
 // error, because that would fail the pod.
@@ -102,7 +102,7 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 func (p *plugin) updates(ctx context.Context, what string, queries []query) (updates []*api.ContainerUpdate) {
 	answers := make([]*Limits, len(queries))
 	var asked sync.WaitGroup
-	turns := make(chan struct{}, together)
+	turns := make(chan struct{}, parallelQueries)
 	for i, q := range queries {
 		turns <- struct{}{}
 		asked.Go(func() {
@@ -125,7 +125,7 @@ func (p *plugin) updates(ctx context.Context, what string, queries []query) (upd
 // and the pod has no containers yet.
 func (p *plugin) RunPodSandbox(ctx context.Context, s *api.PodSandbox) error {
 	pod := podOf(s)
-	within(ctx, p, p.Deadline, "RunPodSandbox", pod, func(ctx context.Context) (struct{}, error) {
+	askWithin(ctx, p, p.Deadline, "RunPodSandbox", pod, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, p.Values.Sandbox(ctx, pod)
 	})
 	return nil
@@ -145,7 +145,7 @@ func (p *plugin) CreateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 func (p *plugin) StartContainer(ctx context.Context, s *api.PodSandbox, c *api.Container) error {
 	pod := podOf(s)
 	runtime, _, _ := strings.Cut(p.runtime, " ")
-	within(ctx, p, p.startDeadline(), "StartContainer", pod, func(ctx context.Context) (struct{}, error) {
+	askWithin(ctx, p, p.startDeadline(), "StartContainer", pod, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, p.Values.Starting(ctx, pod, Created{Name: c.GetName(), ID: runtime + "://" + c.GetId()})
 	})
 	return nil
@@ -168,13 +168,13 @@ func (p *plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 	if !ok {
 		return nil, nil
 	}
-	return appendUpdate(nil, &api.Container{Id: c.GetId(), Linux: &api.LinuxContainer{Resources: asked}}, touched(l, asked)), nil
+	return appendUpdate(nil, &api.Container{Id: c.GetId(), Linux: &api.LinuxContainer{Resources: asked}}, changedValues(l, asked)), nil
 }
 
 // limits requests the values of a container, and records whether there was an
 // answer.
 func (p *plugin) limits(ctx context.Context, what string, pod Pod, c *api.Container) (Limits, bool) {
-	l, answered := within(ctx, p, p.Deadline, what, pod, func(ctx context.Context) (*Limits, error) {
+	l, answered := askWithin(ctx, p, p.Deadline, what, pod, func(ctx context.Context) (*Limits, error) {
 		l, ok, err := p.Values.Container(ctx, pod, c.GetName())
 		if err != nil || !ok {
 			return nil, err
@@ -214,8 +214,9 @@ func (p *plugin) startDeadline() time.Duration {
 	return min(p.StartDeadline, drops*3/4)
 }
 
-// within calls a function (ask) and waits for its answer, but only until the deadline.
-func within[T any](ctx context.Context, p *plugin, deadline time.Duration, what string, pod Pod, ask func(context.Context) (T, error)) (answer T, ok bool) {
+// askWithin calls a function (ask) and waits for its answer, but only until the
+// deadline.
+func askWithin[T any](ctx context.Context, p *plugin, deadline time.Duration, what string, pod Pod, ask func(context.Context) (T, error)) (answer T, ok bool) {
 	select {
 	case p.slots <- struct{}{}:
 	default:

@@ -24,8 +24,8 @@ var ErrReleased = errors.New("the containers have the kubelet's values again")
 // releasing is how long the runtime may take to update all containers.
 const releasing = 10 * time.Second
 
-// Release connects to the runtime and gives the values of the kubelet back to
-// all containers that have values of Tenon. It is for an uninstall. Only the
+// Release connects to the runtime and restores the kubelet's values of all
+// containers that have values of Tenon. It is for an uninstall. Only the
 // runtime can do this, because it stores the values of each container and
 // writes them again at the next change. Release must not run in a container
 // that is being stopped, because the runtime accepts no new plugin until the
@@ -58,7 +58,7 @@ func (p *plugin) leave() error {
 	var updates []*api.ContainerUpdate
 	for _, id := range slices.Sorted(maps.Keys(ours)) {
 		u := &api.ContainerUpdate{}
-		if set(u, back(ours[id])) {
+		if set(u, kubeletValues(ours[id])) {
 			u.SetContainerId(id)
 			u.SetIgnoreFailure() // the container may have ended
 			updates = append(updates, u)
@@ -97,8 +97,9 @@ func (p *plugin) leave() error {
 	return ErrReleased
 }
 
-// back returns the value of the kubelet for each value that Tenon has set.
-func back(l Limits) (values Limits) {
+// kubeletValues returns the value of the kubelet for each value that Tenon has
+// set.
+func kubeletValues(l Limits) (values Limits) {
 	if l.Quota != nil {
 		values.Quota = kubelet.Quota
 	}

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 
 // A containers is a runtime. It consists of the NRI library that containerd and
 // CRI-O use, and pods and containers in memory.
-type containers struct {
+type memoryRuntime struct {
 	*adaptation.Adaptation
 	socket string
 
@@ -40,14 +40,14 @@ type containers struct {
 
 // start starts a runtime that listens on a socket. The path of the socket is
 // short, because the kernel limits its length.
-func start(t *testing.T, pods []*api.PodSandbox, has []*api.Container) *containers {
+func start(t *testing.T, pods []*api.PodSandbox, has []*api.Container) *memoryRuntime {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nri")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c := &containers{pods: pods, has: has, socket: filepath.Join(dir, "s")}
+	c := &memoryRuntime{pods: pods, has: has, socket: filepath.Join(dir, "s")}
 	nowhere := t.TempDir()
 	c.Adaptation, err = adaptation.New("testing", "v1", c.synchronize, c.update,
 		adaptation.WithSocketPath(c.socket), adaptation.WithPluginPath(nowhere), adaptation.WithPluginConfigPath(nowhere))
@@ -61,7 +61,7 @@ func start(t *testing.T, pods []*api.PodSandbox, has []*api.Container) *containe
 	return c
 }
 
-func (c *containers) synchronize(ctx context.Context, cb adaptation.SyncCB) error {
+func (c *memoryRuntime) synchronize(ctx context.Context, cb adaptation.SyncCB) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	updates, err := cb(ctx, c.pods, c.has)
@@ -69,7 +69,7 @@ func (c *containers) synchronize(ctx context.Context, cb adaptation.SyncCB) erro
 	return err
 }
 
-func (c *containers) update(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
+func (c *memoryRuntime) update(_ context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, updates...)
@@ -81,7 +81,7 @@ func (c *containers) update(_ context.Context, updates []*api.ContainerUpdate) (
 
 // create creates a container in the runtime. It returns how the plugin changed
 // the container.
-func (c *containers) create(t *testing.T, pod *api.PodSandbox, has *api.Container) *api.LinuxResources {
+func (c *memoryRuntime) create(t *testing.T, pod *api.PodSandbox, has *api.Container) *api.LinuxResources {
 	t.Helper()
 	defer c.BlockPluginSync().Unblock()
 	r, err := c.CreateContainer(t.Context(), &api.CreateContainerRequest{Pod: pod, Container: has})
@@ -222,8 +222,8 @@ func besteffort(pod, name string) *api.Container {
 	}}}
 }
 
-// batch returns the values of a container that has one CPU and 1 GiB.
-func batch() Limits {
+// batchLimits returns the values of a container that has one CPU and 1 GiB.
+func batchLimits() Limits {
 	return Limits{Quota: new(int64(100_000)), Period: new(uint64(100_000)), Memory: new(int64(1 << 30)), Unified: map[string]string{"memory.high": "1000000000"}}
 }
 

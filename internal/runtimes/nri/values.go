@@ -11,7 +11,7 @@ import (
 // container has the values already.
 func adjustment(c *api.Container, want Limits) *api.ContainerAdjustment {
 	a := &api.ContainerAdjustment{}
-	if !set(a, missing(c.GetLinux().GetResources(), want)) {
+	if !set(a, differingValues(c.GetLinux().GetResources(), want)) {
 		return nil
 	}
 	return a
@@ -21,7 +21,7 @@ func adjustment(c *api.Container, want Limits) *api.ContainerAdjustment {
 // has other values.
 func appendUpdate(updates []*api.ContainerUpdate, c *api.Container, want Limits) []*api.ContainerUpdate {
 	u := &api.ContainerUpdate{}
-	if !set(u, missing(c.GetLinux().GetResources(), want)) {
+	if !set(u, differingValues(c.GetLinux().GetResources(), want)) {
 		return updates
 	}
 	u.SetContainerId(c.GetId())
@@ -29,8 +29,8 @@ func appendUpdate(updates []*api.ContainerUpdate, c *api.Container, want Limits)
 	return append(updates, u)
 }
 
-// missing returns those wanted values that differ from the present ones.
-func missing(have *api.LinuxResources, want Limits) Limits {
+// differingValues returns those wanted values that differ from the present ones.
+func differingValues(have *api.LinuxResources, want Limits) Limits {
 	cpu, memory := have.GetCpu(), have.GetMemory()
 	if sameQuota(cpu, want) {
 		want.Quota, want.Period = nil, nil
@@ -56,9 +56,9 @@ func sameQuota(cpu *api.LinuxCPU, want Limits) bool {
 	return have == *want.Quota && (want.Period == nil || cpu.GetPeriod().GetValue() == *want.Period)
 }
 
-// touched returns those wanted values that a request would change. The request
-// does not affect the others.
-func touched(want Limits, asked *api.LinuxResources) Limits {
+// changedValues returns those wanted values that a request would change. The
+// request does not affect the others.
+func changedValues(want Limits, asked *api.LinuxResources) Limits {
 	cpu := asked.GetCpu()
 	if cpu.GetQuota() == nil && cpu.GetPeriod() == nil {
 		want.Quota, want.Period = nil, nil

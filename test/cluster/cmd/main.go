@@ -177,7 +177,7 @@ func install(ctx context.Context, c *cluster.Cluster, version string) error {
 	if err := c.Install(ctx, release, say); err != nil {
 		return err
 	}
-	fmt.Printf(tenonHints, typed(), c.Name)
+	fmt.Printf(tenonHints, typedCommand(), c.Name)
 	return nil
 }
 
@@ -198,13 +198,13 @@ func up(ctx context.Context, name string, args []string) error {
 			return errors.Join(err, c.Down())
 		}
 	}
-	fmt.Printf(hints, typed(), c.Name)
+	fmt.Printf(hints, typedCommand(), c.Name)
 	return nil
 }
 
-// typed returns the command with which a user starts this program. If make
-// started it with sudo, the command begins with sudo.
-func typed() string {
+// typedCommand returns the command with which a user starts this program. If
+// make started it with sudo, the command begins with sudo.
+func typedCommand() string {
 	if os.Getenv("SUDO_USER") != "" {
 		return "sudo " + os.Args[0]
 	}

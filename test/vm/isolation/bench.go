@@ -56,7 +56,7 @@ func newBench(ctx context.Context, settle, measure time.Duration, busy string) (
 	if err := makeGroups(); err != nil {
 		return nil, err
 	}
-	if err := calm(); err != nil {
+	if err := awaitCalm(); err != nil {
 		return nil, err
 	}
 	return b, b.calibrate(ctx, busy)
@@ -71,8 +71,8 @@ func makeGroups() error {
 	return nil
 }
 
-// calm waits until the kernel has finished its work after the boot.
-func calm() error {
+// awaitCalm waits until the kernel has finished its work after the boot.
+func awaitCalm() error {
 	busy, err := busyTime()
 	for begun := now(); err == nil && now() < begun+30*time.Second; {
 		time.Sleep(500 * time.Millisecond)

@@ -95,9 +95,9 @@ const epsilon = 20 * time.Microsecond
 // hold is the scheduler's default. The judge needs it, too.
 const hold = 200 * time.Microsecond
 
-// one (the method) runs a case: it runs the loads, traces the judged time, and
+// runCase runs a case: it runs the loads, traces the judged time, and
 // judges the trace.
-func (b *bench) one(ctx context.Context, sc scene, m mode, burst time.Duration) (r result, err error) {
+func (b *bench) runCase(ctx context.Context, sc scene, m mode, burst time.Duration) (r result, err error) {
 	if err := setGroups(m); err != nil {
 		return r, err
 	}
@@ -178,7 +178,7 @@ func (b *bench) record(r *result, from, to time.Duration, s *scx.Scheduler) ([]s
 		return nil, rules, err
 	}
 	if s != nil {
-		r.Scheduler = &scheduled{Variant: fmt.Sprint(after.Variant), Counts: minus(after.Counts, before.Counts)}
+		r.Scheduler = &scheduled{Variant: fmt.Sprint(after.Variant), Counts: subtractCounts(after.Counts, before.Counts)}
 		if !after.Running {
 			r.Scheduler.Exit = fmt.Sprintf("%+v", after.Exit)
 		}

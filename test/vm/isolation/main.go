@@ -130,7 +130,7 @@ func (b *bench) cases(ctx context.Context, text string) error {
 		if !ok {
 			return fmt.Errorf("case %q: unknown mode %q", text, name)
 		}
-		r, err := b.one(ctx, sc, m, burst)
+		r, err := b.runCase(ctx, sc, m, burst)
 		if err != nil {
 			return fmt.Errorf("case %s:%v:%s: %w", parts[0], burst, name, err)
 		}

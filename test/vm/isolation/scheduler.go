@@ -67,8 +67,8 @@ func statusOf(s *scx.Scheduler) (scx.Status, error) {
 	return s.Status()
 }
 
-// minus returns the difference between two readings.
-func minus(after, before scx.Counts) scx.Counts {
+// subtractCounts returns the difference between two readings.
+func subtractCounts(after, before scx.Counts) scx.Counts {
 	a, b := reflect.ValueOf(&after).Elem(), reflect.ValueOf(before)
 	for i := range a.NumField() {
 		a.Field(i).SetUint(a.Field(i).Uint() - b.Field(i).Uint())

@@ -144,9 +144,9 @@ func resourceOf(o metav1.Object) string {
 
 var kinds = map[string]string{"pods": "Pod", "nodes": "Node", "configmaps": "ConfigMap"}
 
-// Away makes the server refuse every request with status 503, and end all
+// RefuseAll makes the server refuse every request with status 503, and end all
 // watches. A call with false ends this.
-func (s *Server) Away(away bool) {
+func (s *Server) RefuseAll(away bool) {
 	s.mu.Lock()
 	s.away = away
 	s.mu.Unlock()

@@ -82,9 +82,9 @@ const withheld = "(withheld)"
 // aPath matches a path of a file: a slash at the beginning of a word.
 var aPath = regexp.MustCompile(`(?:^|[\s"'=:(,])[~.]{0,2}/[^\s/]`)
 
-// shortest is the minimum length of a private word. A shorter word would occur
+// minLength is the minimum length of a private word. A shorter word would occur
 // in too many other texts.
-const shortest = 3
+const minLength = 3
 
 // find returns a private part of a text, or "" if there is none.
 func (p Private) find(text string) string {
@@ -95,7 +95,7 @@ func (p Private) find(text string) string {
 		return "an address"
 	}
 	for _, w := range p.Words {
-		if len(w) >= shortest && hasWord(strings.ToLower(text), strings.ToLower(w)) {
+		if len(w) >= minLength && hasWord(strings.ToLower(text), strings.ToLower(w)) {
 			return "the name of the machine or of a user"
 		}
 	}

@@ -28,8 +28,8 @@ type bench struct {
 	whole   float64       // frames of a job
 	skew    time.Duration // of the nodes' clock, against that of this machine
 	lead    time.Duration // from the release of a wave to its begin
-	// made is true if the lab has made the namespace.
-	made bool
+	// madeNamespace is true if the lab has made the namespace.
+	madeNamespace bool
 
 	runs    []sweep.Cell
 	refused []string
@@ -49,7 +49,7 @@ type run struct {
 func Run(ctx context.Context, c Config) (frame.Outcome, error) {
 	b, err := set(ctx, c)
 	if err != nil {
-		return frame.Outcome{}, site.Interrupted(ctx, err)
+		return frame.Outcome{}, site.InterruptError(ctx, err)
 	}
 	return (&frame.Series[sweep.Cell, run]{
 		Site: b.Site, Cells: b.runs, Blocks: b.Blocks, Most: b.MaxTime, InOrder: b.AsPublished,
@@ -62,7 +62,7 @@ func Run(ctx context.Context, c Config) (frame.Outcome, error) {
 // set makes a bench. It returns every fault that can be found before the first
 // run.
 func set(ctx context.Context, c Config) (_ *bench, err error) {
-	if c, err = c.orDefaults(); err != nil {
+	if c, err = c.withDefaults(); err != nil {
 		return nil, err
 	}
 	b := &bench{Config: c, lead: leadOf(1)}
@@ -85,7 +85,7 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 		return nil, err
 	}
 	if b.height = b.Height; b.height == 0 {
-		b.height = sweep.HeightFor(b.fewest())
+		b.height = sweep.HeightFor(b.smallestCPUs())
 		if b.AsPublished {
 			b.height = 1080
 		}
@@ -105,8 +105,8 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 	return b, nil
 }
 
-// fewest is the number of CPUs of the smallest tested node.
-func (b *bench) fewest() int {
+// smallestCPUs is the number of CPUs of the smallest tested node.
+func (b *bench) smallestCPUs() int {
 	least := b.nodes[0].cpus
 	for _, t := range b.nodes {
 		least = min(least, t.cpus)
@@ -126,9 +126,9 @@ func (b *bench) settleIn(ctx context.Context) error {
 	}
 	switch err := b.kubectl.Get(ctx, &space, "namespace", b.Namespace); {
 	case err == nil:
-		b.made = space.Metadata.Labels[labLabel] == labWord
+		b.madeNamespace = space.Metadata.Labels[labLabel] == labWord
 	case strings.Contains(err.Error(), "NotFound"):
-		b.made = true
+		b.madeNamespace = true
 	default:
 		return err
 	}
@@ -136,7 +136,7 @@ func (b *bench) settleIn(ctx context.Context) error {
 	// The pods of the killed lab must be gone before the lab computes how much
 	// of each node others use.
 	removeJobs := func() error { return b.clear(ctx, labLabel+"="+labWord, "foreground") }
-	if !b.made {
+	if !b.madeNamespace {
 		return removeJobs()
 	}
 	_, err := b.kubectl.Do(ctx, kubectl.Manifest([]kubectl.Object{{
@@ -153,7 +153,7 @@ func (b *bench) settleIn(ctx context.Context) error {
 func (b *bench) cleanUp() error {
 	ctx, stop := context.WithTimeout(context.Background(), cleanPatience)
 	defer stop()
-	if b.made {
+	if b.madeNamespace {
 		_, err := b.kubectl.Do(ctx, "", "delete", "namespace", b.Namespace, "--ignore-not-found", "--wait")
 		return err
 	}
@@ -220,11 +220,11 @@ func (b *bench) names() []string {
 
 func (b *bench) experiment(caveats []string) concurrency.Experiment {
 	first := b.nodes[0]
-	machine := report.Machine{Kernel: first.kernel, OS: first.os, CPUs: b.fewest(), MemoryBytes: int64(first.memory)}
+	machine := report.Machine{Kernel: first.kernel, OS: first.os, CPUs: b.smallestCPUs(), MemoryBytes: int64(first.memory)}
 	here := slices.IndexFunc(b.nodes, func(t testedNode) bool { return t.here })
 	if here >= 0 && len(b.nodes) == 1 {
 		machine = site.ThisMachine(b.FS)
-		machine.CPUs = b.fewest()
+		machine.CPUs = b.smallestCPUs()
 	}
 	if here >= 0 {
 		caveats = append(caveats, fmt.Sprintf("the lab itself runs on node %s: between the runs and at their ends its kubectl takes CPU time there", b.nodes[here].name))
@@ -235,7 +235,7 @@ func (b *bench) experiment(caveats []string) concurrency.Experiment {
 	}
 	e := concurrency.Experiment{
 		Schema: report.Schema, Kind: concurrency.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
-		Node: concurrency.Node{CPUs: b.fewest()}, Nodes: b.names(), Blocks: b.Blocks, Caveats: caveats,
+		Node: concurrency.Node{CPUs: b.smallestCPUs()}, Nodes: b.names(), Blocks: b.Blocks, Caveats: caveats,
 		Fill: string(b.Fill), Seed: b.Seed, Job: b.argv(0), JobWork: b.whole, Refused: b.refused, Machine: &machine,
 		Versions: map[string]string{"kubelet": first.kubelet, "container runtime": first.runtime, "image": b.Image},
 	}

@@ -22,7 +22,7 @@ const gib = unit.Bytes(1) << 30
 // nodes returns a bench on nodes that have four CPUs, of which 3.5 are free.
 func nodes(t *testing.T, policy string, names ...string) *bench {
 	t.Helper()
-	c, err := Config{Config: sweep.Config{Setting: site.Setting{Out: t.TempDir()}}}.orDefaults()
+	c, err := Config{Config: sweep.Config{Setting: site.Setting{Out: t.TempDir()}}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestCellsThatExceedTheNodesAreRefusedByName(t *testing.T) {
 }
 
 func TestStrategiesOfTheMachineAreRefusedOnce(t *testing.T) {
-	c, err := Config{Config: sweep.Config{Preset: sweep.Full}}.orDefaults()
+	c, err := Config{Config: sweep.Config{Preset: sweep.Full}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestWrongFlagsOfTheClusterAreNamed(t *testing.T) {
 		"a command":    {Config{Input: "/film.mp4", Config: sweep.Config{Argv: []string{"true"}}}, "--input belongs"},
 		"of the sweep": {Config{Config: sweep.Config{Jobs: []int{0}}}, "--jobs 0"},
 	} {
-		if _, err := c.c.orDefaults(); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := c.c.withDefaults(); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
 	}

@@ -35,14 +35,14 @@ const image = "docker.io/jrottenberg/ffmpeg:ubuntu"
 // Strategies lists the strategies that make sense on a cluster.
 var Strategies = []sweep.Strategy{sweep.Quota, sweep.Unbounded, sweep.Burst, sweep.Matched, sweep.Static, sweep.Tenon}
 
-// unsuited says why the other strategies need the machine itself.
-var unsuited = map[sweep.Strategy]string{
+// unsuitedReasons says why the other strategies need the machine itself.
+var unsuitedReasons = map[sweep.Strategy]string{
 	sweep.PinnedSlices: "no part of Kubernetes gives several pods a set of CPUs in common: cut the node into virtual machines, or use static",
 	sweep.PinnedBlind:  "no part of Kubernetes draws CPUs at random",
 }
 
-// orDefaults fills in defaults and returns all faults at once.
-func (c Config) orDefaults() (Config, error) {
+// withDefaults fills in defaults and returns all faults at once.
+func (c Config) withDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if c.Fill != "" && c.Fill != sweep.Wave {
@@ -84,7 +84,7 @@ func (c Config) combinations() (cells []sweep.Cell, refused []string) {
 			cells = append(cells, cell)
 			continue
 		}
-		if why := fmt.Sprintf("%s: %s", cell.Strategy, unsuited[cell.Strategy]); !slices.Contains(refused, why) {
+		if why := fmt.Sprintf("%s: %s", cell.Strategy, unsuitedReasons[cell.Strategy]); !slices.Contains(refused, why) {
 			refused = append(refused, why)
 		}
 	}

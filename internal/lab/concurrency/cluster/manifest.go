@@ -56,8 +56,8 @@ func (b *bench) typeOf(cell sweep.Cell) string {
 	return strings.ReplaceAll(string(cell.Strategy), "-", "")
 }
 
-// published returns the cell as the names of its jobs describe it.
-func (b *bench) published(cell sweep.Cell) jobs.Cell {
+// publishedCell returns the cell as the names of its jobs describe it.
+func (b *bench) publishedCell(cell sweep.Cell) jobs.Cell {
 	return jobs.Cell{Type: b.typeOf(cell), Concurrency: cell.Jobs, CPU: cell.Limit, Memory: cell.Memory}
 }
 
@@ -72,7 +72,7 @@ func (b *bench) manifests(cell sweep.Cell, index, block int) []kubectl.Object {
 		}
 		all = append(all, kubectl.Object{
 			"apiVersion": "batch/v1", "kind": "Job",
-			"metadata": kubectl.Object{"name": b.published(cell).JobName(i), "labels": labels},
+			"metadata": kubectl.Object{"name": b.publishedCell(cell).JobName(i), "labels": labels},
 			"spec": kubectl.Object{
 				"parallelism": 1, "backoffLimit": 0,
 				"template": kubectl.Object{"metadata": kubectl.Object{"labels": podLabels}, "spec": b.pod(cell, i, index, block)},

@@ -214,7 +214,7 @@ func (b *bench) refuse(cell sweep.Cell) string {
 	most := unit.MilliCPU(0)
 	for _, t := range b.nodes {
 		most = max(most, unit.CPUs(t.cpus))
-		if why := b.unfit(cell, t); why != "" {
+		if why := b.unfitReason(cell, t); why != "" {
 			return why
 		}
 	}
@@ -233,9 +233,9 @@ func (b *bench) refuse(cell sweep.Cell) string {
 	return ""
 }
 
-// unfit returns why no job of a cell can run on a node, if this is because of
-// the strategy.
-func (b *bench) unfit(cell sweep.Cell, t testedNode) string {
+// unfitReason returns why no job of a cell can run on a node, if this is
+// because of the strategy.
+func (b *bench) unfitReason(cell sweep.Cell, t testedNode) string {
 	switch {
 	case cell.Strategy == sweep.Static && t.policy != "static":
 		return fmt.Sprintf("the kubelet of node %s has CPU manager policy %q, not static", t.name, cmp.Or(t.policy, "not readable"))
@@ -263,16 +263,16 @@ func (b *bench) requests(cell sweep.Cell) amounts {
 	need := amounts{cpu: cell.Limit, memory: cell.Memory}
 	switch cell.Strategy {
 	case sweep.Tenon:
-		return amounts{batchCPU: cell.Limit, batchMemory: cmp.Or(cell.Memory, leastBatchMemory)}
+		return amounts{batchCPU: cell.Limit, batchMemory: cmp.Or(cell.Memory, minBatchMemory)}
 	case sweep.Unbounded, sweep.Control:
 		need.cpu = b.share(cell.Jobs)
 	}
 	return need
 }
 
-// leastBatchMemory is the memory of a best-effort job that has no memory limit.
+// minBatchMemory is the memory of a best-effort job that has no memory limit.
 // Without batch-memory, the node would not count the job.
-const leastBatchMemory = unit.Bytes(256) << 20
+const minBatchMemory = unit.Bytes(256) << 20
 
 // share returns the CPU request of each of n jobs without a limit. It divides
 // equally what the node with the least room has free. A small amount stays

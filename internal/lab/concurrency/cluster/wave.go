@@ -33,9 +33,9 @@ const (
 // them into the pods.
 func leadOf(n int) time.Duration { return 3*time.Second + time.Duration(n)*50*time.Millisecond }
 
-// mostLead is the maximum time that the lab waits before each wave because of
+// maxLead is the maximum time that the lab waits before each wave because of
 // late jobs.
-const mostLead = 20 * time.Second
+const maxLead = 20 * time.Second
 
 // measure runs a cell once.
 func (b *bench) measure(ctx context.Context, cell sweep.Cell, index, block int) (r run, err error) {
@@ -77,7 +77,7 @@ func (b *bench) measure(ctx context.Context, cell sweep.Cell, index, block int) 
 		late = late || j.Extra.LateSeconds.Or(0) > 0.25
 	}
 	if late {
-		b.lead = min(b.lead+time.Second, mostLead)
+		b.lead = min(b.lead+time.Second, maxLead)
 	}
 	if len(r.rows) != cell.Jobs {
 		r.void = append(r.void, fmt.Sprintf("%d pods ran, not %d", len(r.rows), cell.Jobs))
@@ -122,8 +122,9 @@ func (b *bench) watch(ctx context.Context, selector string, see func(pods map[st
 	}, "get", "pods", "-l", selector, "--watch", "-o", podColumns)
 }
 
-// gather waits until the containers of all n jobs run, and wait for their begin.
-// If they cannot, it returns the reason (why). An error ends the experiment.
+// gather waits until the containers of all n jobs run and wait for the signal
+// to begin. If they cannot, it returns the reason (why). An error ends the
+// experiment.
 func (b *bench) gather(ctx context.Context, selector string, n int) (why string, err error) {
 	for begun := time.Now(); ; {
 		pods, err := b.gatherFor(ctx, roomPatience, selector, n)

@@ -51,7 +51,7 @@ func Run(ctx context.Context, c Config) (frame.Outcome, error) {
 	}
 	b, err := set(ctx, c)
 	if err != nil {
-		return frame.Outcome{}, site.Interrupted(ctx, err)
+		return frame.Outcome{}, site.InterruptError(ctx, err)
 	}
 	return (&frame.Series[Cell, run]{
 		Site: b.Site, Cells: b.runs, Blocks: b.Blocks, Most: b.MaxTime, InOrder: b.AsPublished,

@@ -23,8 +23,8 @@ type Fill string
 // The ways to fill slots.
 const (
 	// Steady starts a new job in a slot whenever one ends. Only jobs that begin
-	// within a window of time count. Until it ends, each of them has the same
-	// number of jobs beside it.
+	// within a window of time count. Until such a job ends, the number of jobs
+	// beside it stays the same.
 	Steady Fill = "steady"
 	// Window runs endless transcodes, and counts their frames within a window
 	// of time. It takes the same time for small and large limits. However, an
@@ -74,14 +74,14 @@ type Config struct {
 
 // The bounds of the values of a Config.
 const (
-	mostJobs    = 512
-	mostThreads = 1024
-	leastLimit  = unit.MilliCPU(10)
-	leastWindow = 200 * time.Millisecond
+	maxJobs    = 512
+	maxThreads = 1024
+	minLimit   = unit.MilliCPU(10)
+	minWindow  = 200 * time.Millisecond
 )
 
 // OrDefaults sets defaults, and returns all faults at once. If the preset and
-// the caller set the same field, the caller's value counts.
+// the caller set the same field, the caller's value applies.
 func (c Config) OrDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -98,13 +98,13 @@ func (c Config) OrDefaults() (Config, error) {
 		}
 	}
 	for _, n := range c.Jobs {
-		if n < 1 || n > mostJobs {
-			fault("--jobs %d: want 1 to %d jobs at once", n, mostJobs)
+		if n < 1 || n > maxJobs {
+			fault("--jobs %d: want 1 to %d jobs at once", n, maxJobs)
 		}
 	}
 	for _, l := range c.Limits {
-		if l != 0 && l < leastLimit {
-			fault("--limits %v: want none, or %v CPUs and more", l.Cores(), leastLimit.Cores())
+		if l != 0 && l < minLimit {
+			fault("--limits %v: want none, or %v CPUs and more", l.Cores(), minLimit.Cores())
 		}
 	}
 	for _, m := range c.Memory {
@@ -113,8 +113,8 @@ func (c Config) OrDefaults() (Config, error) {
 		}
 	}
 	for _, n := range c.Threads {
-		if n < 0 || n > mostThreads {
-			fault("--threads %d: want 0 (the choice of the program) to %d", n, mostThreads)
+		if n < 0 || n > maxThreads {
+			fault("--threads %d: want 0 (the choice of the program) to %d", n, maxThreads)
 		}
 	}
 	if c.Slice < 0 || c.Slice > unit.MaxCPUs {
@@ -165,8 +165,8 @@ func (c Config) times(fault func(string, ...any)) Config {
 	if c.Window == 0 {
 		c.Window = 2 * time.Second
 	}
-	if c.Window < leastWindow || c.Window > time.Hour {
-		fault("--window %v: want %v to 1h", c.Window, leastWindow)
+	if c.Window < minWindow || c.Window > time.Hour {
+		fault("--window %v: want %v to 1h", c.Window, minWindow)
 	}
 	if c.Warmup == 0 {
 		c.Warmup = 800 * time.Millisecond

@@ -145,7 +145,7 @@ func (r *round) window(ctx context.Context) ([]jobs.Job, error) {
 		}
 	}
 	for _, s := range r.slots {
-		if err := s.busy(ctx); err != nil {
+		if err := s.awaitFirstUnit(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -174,7 +174,7 @@ func (r *round) window(ctx context.Context) ([]jobs.Job, error) {
 			return nil, err
 		}
 	}
-	if r.void, err = watch.disturbed(); err != nil {
+	if r.void, err = watch.disturbances(); err != nil {
 		return nil, err
 	}
 	// Wait for later progress reports, so that the progress at the end can be
@@ -185,12 +185,12 @@ func (r *round) window(ctx context.Context) ([]jobs.Job, error) {
 	var rows []jobs.Job
 	for i, s := range r.slots {
 		j := r.row(s, i, from[i], to[i])
-		frames, _ := s.marks.Between(j.In, j.Out)
+		frames, _ := s.marks.ProgressBetween(j.In, j.Out)
 		j.Extra.Work, j.Extra.LocalJobs = node.Some(frames), node.Some(float64(r.cell.Jobs))
 		if r.whole > 0 {
 			j.Extra.JobWork = node.Some(r.whole)
 		}
-		if err := s.died(); err != nil {
+		if err := s.exitError(); err != nil {
 			j.Extra.Void = err.Error()
 		} else if frames <= 0 {
 			j.Extra.Void = fmt.Sprintf("it did no work in %v", j.Duration().Round(time.Millisecond))
@@ -228,8 +228,8 @@ func (r *round) row(s *slot, number int, from, to meter.Reading) jobs.Job {
 		ThrottledPeriods: node.Some(to.CPU.NrThrottled - from.CPU.NrThrottled),
 		ThrottledSeconds: node.Some((to.CPU.Throttled - from.CPU.Throttled).Seconds()),
 		WaitSeconds:      node.Some((to.Wait - from.Wait).Seconds()),
-		Migrations:       meter.Between(from, to, perf.Migrations), Switches: meter.Between(from, to, perf.Switches),
-		Cycles: meter.Between(from, to, perf.Cycles), Instructions: meter.Between(from, to, perf.Instructions), CacheMisses: meter.Between(from, to, perf.CacheMisses),
+		Migrations:       meter.CountBetween(from, to, perf.Migrations), Switches: meter.CountBetween(from, to, perf.Switches),
+		Cycles: meter.CountBetween(from, to, perf.Cycles), Instructions: meter.CountBetween(from, to, perf.Instructions), CacheMisses: meter.CountBetween(from, to, perf.CacheMisses),
 	}
 	if peak, err := cgroup.MemoryPeak(r.Tree, string(s.group)); err == nil {
 		j.Extra.PeakMemory = node.Some(peak)
@@ -254,9 +254,9 @@ func (r *round) watch() (watch, error) {
 	return watch{r, before, ownTime()}, err
 }
 
-// disturbed returns the disturbances since the watch began. Each of them
+// disturbances returns the disturbances since the watch began. Each of them
 // makes a run void.
-func (w watch) disturbed() ([]string, error) {
+func (w watch) disturbances() ([]string, error) {
 	after, err := w.r.usage()
 	if err != nil {
 		return nil, err

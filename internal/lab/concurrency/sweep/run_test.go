@@ -20,9 +20,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// little returns the configuration of a short experiment. When the test ends, it
-// checks that nothing of the experiment is left.
-func little(t *testing.T, needs ...work.Program) Config {
+// shortExperiment returns the configuration of a short experiment. When the
+// test ends, it checks that nothing of the experiment is left.
+func shortExperiment(t *testing.T, needs ...work.Program) Config {
 	t.Helper()
 	skip := t.Skipf
 	if os.Getenv("TENON_TEST_STRICT") == "1" {
@@ -70,8 +70,8 @@ func nothingLeft(t *testing.T, root node.CgroupPath) {
 	}
 }
 
-// byStrategy runs the experiment and returns its rows.
-func byStrategy(t *testing.T, c Config) map[Strategy][]jobs.Job {
+// runStrategies runs the experiment and returns its rows.
+func runStrategies(t *testing.T, c Config) map[Strategy][]jobs.Job {
 	t.Helper()
 	var notices strings.Builder
 	c.Notices = &notices
@@ -100,9 +100,9 @@ func byStrategy(t *testing.T, c Config) map[Strategy][]jobs.Job {
 // TestTranscodesAreCountedAndLeaveNothing runs whole transcodes. A quota must
 // bound the CPU time, and a job on one CPU must never change its CPU.
 func TestTranscodesAreCountedAndLeaveNothing(t *testing.T) {
-	c := little(t, work.FFmpegProgram)
+	c := shortExperiment(t, work.FFmpegProgram)
 	c.Strategies, c.Jobs, c.Limits, c.Work = []Strategy{Quota, PinnedSlices, Tenon, Unbounded}, []int{1}, []unit.MilliCPU{0, 500}, 200*time.Millisecond
-	rows := byStrategy(t, c)
+	rows := runStrategies(t, c)
 	for _, s := range []Strategy{Quota, PinnedSlices, Tenon, Unbounded, Control} {
 		if len(rows[s]) == 0 {
 			t.Fatalf("%s: %d rows", s, len(rows[s]))
@@ -122,9 +122,9 @@ func TestTranscodesAreCountedAndLeaveNothing(t *testing.T) {
 
 // TestEndlessTranscodesAreCountedByFrames measures a part of a job.
 func TestEndlessTranscodesAreCountedByFrames(t *testing.T) {
-	c := little(t, work.FFmpegProgram)
+	c := shortExperiment(t, work.FFmpegProgram)
 	c.Strategies, c.Jobs, c.Limits, c.Work, c.Fill = []Strategy{Unbounded}, []int{2}, []unit.MilliCPU{0}, 200*time.Millisecond, Window
-	rows := byStrategy(t, c)[Unbounded]
+	rows := runStrategies(t, c)[Unbounded]
 	if len(rows) != 3 { // two jobs, and the reference
 		t.Fatalf("%d rows", len(rows))
 	}
@@ -139,14 +139,14 @@ func TestEndlessTranscodesAreCountedByFrames(t *testing.T) {
 // job must start when another ends. With exclusive CPUs, jobs that find no free CPUs
 // must wait.
 func TestOwnJobsRunToTheirEnd(t *testing.T) {
-	c := little(t)
+	c := shortExperiment(t)
 	done := filepath.Join(t.TempDir(), "done")
 	c.Argv = []string{"/bin/sh", "-c", `i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo "$TENON_JOB $TENON_THREADS" >> ` + done}
 	c.Strategies, c.Jobs, c.Limits, c.Threads = []Strategy{Quota, Static}, []int{2, 3}, []unit.MilliCPU{1000}, []int{2}
 	c.CPUs = unit.CPUSetOf(0)
 	c.Limits = []unit.MilliCPU{1000}
 	c.Jobs = []int{1, 2}
-	rows := byStrategy(t, c)
+	rows := runStrategies(t, c)
 	if n := len(rows[Static]); n < 3 {
 		t.Errorf("%d rows of static, want one of one job and two of two at least", n)
 	}
@@ -166,7 +166,7 @@ func TestOwnJobsRunToTheirEnd(t *testing.T) {
 }
 
 func TestAJobThatFailsIsNamed(t *testing.T) {
-	c := little(t)
+	c := shortExperiment(t)
 	c.Argv = []string{"/bin/sh", "-c", "echo no such film >&2; exit 3"}
 	if _, err := Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "a job alone failed") || !strings.Contains(err.Error(), "no such film") {
 		t.Errorf("error %v", err)
@@ -176,7 +176,7 @@ func TestAJobThatFailsIsNamed(t *testing.T) {
 // TestAJobThatFailsInTheWarmUpVoidsItsRun uses a job that succeeds when it runs
 // alone. It fails in the warm-up, before jobs count. The run must be void.
 func TestAJobThatFailsInTheWarmUpVoidsItsRun(t *testing.T) {
-	c := little(t)
+	c := shortExperiment(t)
 	c.Argv = []string{"/bin/sh", "-c", `[ -e "$0" ] && { echo it is full >&2; exit 3; }; : > "$0"`, filepath.Join(t.TempDir(), "calibrated")}
 	c.Strategies, c.Jobs, c.Limits, c.Blocks = []Strategy{Unbounded}, []int{1}, []unit.MilliCPU{0}, 1
 	c.Warmup = 2 * time.Second
@@ -199,7 +199,7 @@ func TestAJobThatFailsInTheWarmUpVoidsItsRun(t *testing.T) {
 }
 
 func TestInterruptedJobsAreEnded(t *testing.T) {
-	c := little(t)
+	c := shortExperiment(t)
 	c.Argv, c.Fill, c.Blocks = []string{"/bin/sh", "-c", `[ -e "$0" ] && exec sleep 60; : > "$0"`, filepath.Join(t.TempDir(), "calibrated")}, Wave, 1
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()

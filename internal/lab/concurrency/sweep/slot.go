@@ -120,22 +120,23 @@ func (s *slot) end() {
 	s.meter.Close()
 }
 
-// died returns the error of an endless job that has ended.
-func (s *slot) died() error {
+// exitError returns the error of an endless job that has ended.
+func (s *slot) exitError() error {
 	s.mu.Lock()
 	p := s.process
 	s.mu.Unlock()
-	if p == nil || !p.Ended() {
+	if p == nil || !p.HasEnded() {
 		return nil
 	}
 	return errors.Join(p.Err(), p.EndedEarly())
 }
 
-// busy waits until the job of the slot has done its first unit of work.
-func (s *slot) busy(ctx context.Context) error {
+// awaitFirstUnit waits until the job of the slot has done its first unit of
+// work.
+func (s *slot) awaitFirstUnit(ctx context.Context) error {
 	deadline := time.Now().Add(time.Minute)
 	for !s.marks.Started() {
-		if err := s.died(); err != nil {
+		if err := s.exitError(); err != nil {
 			return err
 		}
 		if time.Now().After(deadline) {

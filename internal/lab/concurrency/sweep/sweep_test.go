@@ -135,7 +135,7 @@ func TestStrategiesDivideTheMachine(t *testing.T) {
 		for _, p := range d.places {
 			got = append(got, p.cpus.String()+"/"+p.quota.String())
 		}
-		if text := strings.Join(got, " "); !same(text, tt.want) || d.waiting != tt.waiting {
+		if text := strings.Join(got, " "); !sameDivision(text, tt.want) || d.waiting != tt.waiting {
 			t.Errorf("%v: %s, want %s", tt.cell, text, tt.want)
 		}
 	}
@@ -150,9 +150,9 @@ func TestStrategiesDivideTheMachine(t *testing.T) {
 	}
 }
 
-// same compares divisions as texts. Amounts of CPU are in the notation of
-// package unit.
-func same(got, want string) bool {
+// sameDivision compares divisions as texts. Amounts of CPU are in the notation
+// of package unit.
+func sameDivision(got, want string) bool {
 	for _, m := range []unit.MilliCPU{0, 500, 1500, 2000, 3000} {
 		want = strings.ReplaceAll(want+" ", "/"+plainNumber(m)+" ", "/"+m.String()+" ")
 		want = strings.TrimSuffix(want, " ")

@@ -29,8 +29,8 @@ type queue struct {
 
 // wholeJobs runs jobs to their end. With Wave, this is one job for each job of
 // the cell. With Steady, jobs follow each other, and those that begin in the
-// window count. The window ends when each of the cell's jobs has begun one that
-// counts.
+// window count. The window ends when a job that counts has begun at each place
+// of the cell.
 func (r *round) wholeJobs(ctx context.Context) ([]jobs.Job, error) {
 	for _, s := range r.slots {
 		if err := s.hold(); err != nil {
@@ -54,7 +54,7 @@ func (r *round) wholeJobs(ctx context.Context) ([]jobs.Job, error) {
 	var clients sync.WaitGroup
 	for i := range r.cell.Jobs {
 		clients.Go(func() {
-			for q.one(ctx, i) && r.Fill != Wave {
+			for q.runJob(ctx, i) && r.Fill != Wave {
 			}
 			if ctx.Err() == nil && r.Fill != Wave {
 				stop() // a fault ends the run
@@ -69,7 +69,7 @@ func (r *round) wholeJobs(ctx context.Context) ([]jobs.Job, error) {
 	if err := cmp.Or(user.Err(), q.err); err != nil {
 		return nil, err
 	}
-	r.void, err = watch.disturbed()
+	r.void, err = watch.disturbances()
 	if q.ended < r.cell.Jobs {
 		r.void = append(r.void, fmt.Sprintf("only %d of %d jobs ended in the measured part", q.ended, r.cell.Jobs))
 	}
@@ -106,7 +106,7 @@ func (q *queue) count(ctx context.Context) {
 	}
 }
 
-// begin reports whether a job counts that begins now.
+// begin reports whether a job that begins now counts.
 func (q *queue) begin(number int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -125,8 +125,8 @@ func (q *queue) begin(number int) bool {
 	return true
 }
 
-// one (the method) runs one job to its end. It returns false if no other job must follow.
-func (q *queue) one(ctx context.Context, number int) bool {
+// runJob runs one job to its end. It returns false if no other job must follow.
+func (q *queue) runJob(ctx context.Context, number int) bool {
 	asked := time.Now()
 	counts := q.begin(number)
 	if counts {

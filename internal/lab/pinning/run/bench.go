@@ -52,7 +52,7 @@ func Run(ctx context.Context, c Config) (frame.Outcome, error) {
 	}
 	b, err := set(ctx, c)
 	if err != nil {
-		return frame.Outcome{}, site.Interrupted(ctx, err)
+		return frame.Outcome{}, site.InterruptError(ctx, err)
 	}
 	return (&frame.Series[cell, pinning.Run]{
 		Site: b.Site, Cells: b.cells, Blocks: b.Blocks, Most: b.MaxTime, First: b.Work + 2*b.Duration,
@@ -237,7 +237,7 @@ func (b *bench) runPi(ctx context.Context, s seat, r *pinning.Run) error {
 		return err
 	}
 	var out []byte
-	from, to, err := b.during(ctx, []*meter.Meter{m}, func(ctx context.Context) (err error) {
+	from, to, err := b.meterDuring(ctx, []*meter.Meter{m}, func(ctx context.Context) (err error) {
 		out, err = b.Await(ctx, site.Child{
 			Name: "the job", Argv: b.Child("pi", strconv.Itoa(b.Threads), strconv.Itoa(b.Digits), strconv.Itoa(b.Rounds)), Group: m.Group, CPUs: s.cpus,
 			Before: func(pid int) error { m.Follow(pid); return nil },
@@ -260,8 +260,9 @@ func (b *bench) runPi(ctx context.Context, s seat, r *pinning.Run) error {
 	return err
 }
 
-// during calls a function (do). It reads the meters before the call, during it, and after it.
-func (b *bench) during(ctx context.Context, meters []*meter.Meter, do func(context.Context) error) (from, to []meter.Reading, err error) {
+// meterDuring calls a function (do). It reads the meters before the call,
+// during it, and after it.
+func (b *bench) meterDuring(ctx context.Context, meters []*meter.Meter, do func(context.Context) error) (from, to []meter.Reading, err error) {
 	readAll := func() (list []meter.Reading, err error) {
 		for _, m := range meters {
 			r, err := m.Read()
@@ -309,8 +310,8 @@ func fill(r *pinning.Run, from, to []meter.Reading) {
 		r.Periods += z.CPU.Periods - a.CPU.Periods
 		r.Throttled += z.CPU.NrThrottled - a.CPU.NrThrottled
 		r.Waiting += (z.Wait - a.Wait).Seconds()
-		m, okM := meter.Between(a, z, perf.Migrations).Value()
-		s, okS := meter.Between(a, z, perf.Switches).Value()
+		m, okM := meter.CountBetween(a, z, perf.Migrations).Value()
+		s, okS := meter.CountBetween(a, z, perf.Switches).Value()
 		moves, switches, known = moves+m, switches+s, known && okM && okS
 	}
 	if known {

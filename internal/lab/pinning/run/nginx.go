@@ -64,9 +64,9 @@ func (b *bench) runNGINX(ctx context.Context, list []seat, r *pinning.Run) error
 		return err
 	}
 	results := make([]*load.WrkResult, len(b.servers))
-	from, to, err := b.during(ctx, meters, func(ctx context.Context) error {
+	from, to, err := b.meterDuring(ctx, meters, func(ctx context.Context) error {
 		return b.everyServer(func(i int) (err error) {
-			results[i], err = b.closed(ctx, i)
+			results[i], err = b.closedLoop(ctx, i)
 			return err
 		})
 	})
@@ -80,7 +80,7 @@ func (b *bench) runNGINX(ctx context.Context, list []seat, r *pinning.Run) error
 		r.Void = append(r.Void, one.Void...)
 	}
 	if b.rate > 0 {
-		if err := b.open(ctx, r); err != nil {
+		if err := b.openLoop(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -105,9 +105,9 @@ func (b *bench) everyServer(f func(i int) error) error {
 	return nil
 }
 
-// closed sends a closed-loop load to a server. It has as many requests as the
-// server answers.
-func (b *bench) closed(ctx context.Context, i int) (*load.WrkResult, error) {
+// closedLoop sends a closed-loop load to a server. It has as many requests as
+// the server answers.
+func (b *bench) closedLoop(ctx context.Context, i int) (*load.WrkResult, error) {
 	c := load.WrkConfig{URL: b.servers[i].URL(), Threads: max(b.client.Len()/len(b.servers), 1), Connections: connections / len(b.servers), Duration: b.Duration}
 	argv := append([]string{b.wrk}, c.Args()...)
 	out, err := b.Await(ctx, site.Child{Name: "wrk", Argv: argv, CPUs: b.client})
@@ -136,8 +136,8 @@ func sum(all []*load.WrkResult) pinning.ClosedLoop {
 	return s
 }
 
-// open sends an open-loop load, with the same rate in each mode.
-func (b *bench) open(ctx context.Context, r *pinning.Run) error {
+// openLoop sends an open-loop load, with the same rate in each mode.
+func (b *bench) openLoop(ctx context.Context, r *pinning.Run) error {
 	var mu sync.Mutex
 	o := pinning.OpenLoop{Rate: b.rate * float64(len(b.servers))}
 	err := b.everyServer(func(i int) error {
@@ -170,5 +170,5 @@ func (b *bench) openLoad(i, block int) (*site.Site, load.Config) {
 		URL: b.servers[i].URL(), Duration: b.Duration, Warmup: 500 * time.Millisecond, Seed: b.Seed + uint64(i), Connections: connections / len(b.servers), Rate: b.rate,
 		Limits: load.Limits{AchievedRatio: 0.01, ErrorRatio: 0.5}, // late answers are a result
 	}
-	return &client, spec.Of(block)
+	return &client, spec.InBlock(block)
 }
