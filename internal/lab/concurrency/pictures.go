@@ -1,13 +1,13 @@
 package concurrency
 
 import (
-	"cmp"
 	"fmt"
 	"html/template"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"tenon.sh/tenon/internal/lab/draw"
 	"tenon.sh/tenon/internal/lab/jobs"
@@ -112,7 +112,7 @@ func strip(r Result) template.HTML {
 		marks = append(marks, float64(n.CPUs))
 	}
 	return draw.Scatter(styleSeries(byWay), draw.Chart{
-		Title: "CPU time of a job over the CPUs asked for", XLabel: "CPUs that the jobs of the node ask for together",
+		Title: "CPU time of a job over the CPUs asked for", XLabel: "CPUs that the jobs of the node ask for together", YLabel: "CPU-seconds a job",
 		XText: short, YText: short, YLog: true, Marks: marks, RightOfTheName: 190,
 	})
 }
@@ -120,7 +120,7 @@ func strip(r Result) template.HTML {
 func lines(r Result) template.HTML {
 	series := map[string]*draw.Series{}
 	for _, o := range r.measured {
-		k := fmt.Sprintf("%s, limit %s", name(o.Cell), limitText(o.Cell.CPU))
+		k := name(o.Cell) + limitMark + limitText(o.Cell.CPU)
 		if series[k] == nil {
 			series[k] = &draw.Series{Name: k, Joined: true}
 		}
@@ -134,7 +134,7 @@ func lines(r Result) template.HTML {
 		}
 	}
 	return draw.Scatter(styleSeries(series), draw.Chart{
-		Title: "Seconds a job over the jobs on a node", XLabel: "jobs beside each other on a node",
+		Title: "Seconds a job over the jobs on a node", XLabel: "jobs beside each other on a node", YLabel: "seconds a job",
 		XText: short, YText: short, YLog: true, Marks: slices.Compact(marks), RightOfTheName: 270, Height: 380,
 	})
 }
@@ -150,20 +150,36 @@ func tradeOff(r Result) template.HTML {
 		byWay[how].Titles = append(byWay[how].Titles, fmt.Sprintf("%s: %s s a job, %.1f jobs an hour", describe(o.Cell), seconds(o.Seconds.Value), o.Hourly.Value))
 	}
 	return draw.Scatter(styleSeries(byWay), draw.Chart{
-		Title: "Jobs an hour over seconds a job", XLabel: "seconds a job", XText: short, YText: short, XLog: true, FromZero: true, RightOfTheName: 190,
+		Title: "Jobs an hour over seconds a job", XLabel: "seconds a job", YLabel: "jobs an hour",
+		XText: short, YText: whole, XLog: true, FromZero: true, RightOfTheName: 190,
 	})
 }
 
-// styleSeries returns the series sorted by name. Each has a colour, which is the
-// same for series of the same way.
+// styleSeries returns the series sorted by name. Series of the same way to run the
+// jobs have the same colour, even if their limits differ.
 func styleSeries(series map[string]*draw.Series) []draw.Series {
+	way := func(key string) string {
+		before, _, _ := strings.Cut(key, limitMark)
+		return before
+	}
+	var ways []string
+	for k := range series {
+		ways = append(ways, way(k))
+	}
+	slices.Sort(ways)
+	ways = slices.Compact(ways)
 	var all []draw.Series
-	for i, k := range slices.SortedFunc(maps.Keys(series), cmp.Compare[string]) {
+	for _, k := range slices.Sorted(maps.Keys(series)) {
 		s := *series[k]
-		s.Style = colours[i%len(colours)]
+		s.Style = colours[slices.Index(ways, way(k))%len(colours)]
 		all = append(all, s)
 	}
 	return all
 }
+
+// limitMark separates the way and the limit in the name of a series.
+const limitMark = ", limit "
+
+func whole(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
 
 func short(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }

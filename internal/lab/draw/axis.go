@@ -32,15 +32,13 @@ func (a Axis) clamp(v float64) (px float64, side int) {
 }
 
 // Ticks returns round values on the axis. It returns about n values, or fewer.
+// On a log axis, these are powers of ten and some of their multiples. If the
+// axis is too short for three of them, Ticks returns equal steps.
 func (a Axis) Ticks(n int) []float64 {
-	var all []float64
 	if !a.Log {
-		step := niceStep((a.High - a.Low) / float64(n))
-		for i := math.Ceil(a.Low/step - 1e-9); i*step <= a.High+step*1e-9; i++ {
-			all = append(all, i*step+0) // + 0 turns −0 into 0
-		}
-		return all
+		return a.steps(n)
 	}
+	var all []float64
 	for _, mantissas := range [][]float64{{1, 1.5, 2, 3, 5, 7}, {1, 2, 5}, {1, 3}, {1}} {
 		all = all[:0]
 		for e := math.Floor(math.Log10(a.Low)); e <= math.Ceil(math.Log10(a.High)); e++ {
@@ -53,6 +51,19 @@ func (a Axis) Ticks(n int) []float64 {
 		if len(all) <= n {
 			break
 		}
+	}
+	if len(all) < 3 {
+		return a.steps(n)
+	}
+	return all
+}
+
+// steps returns about n values with equal distances, or fewer.
+func (a Axis) steps(n int) []float64 {
+	var all []float64
+	step := niceStep((a.High - a.Low) / float64(n))
+	for i := math.Ceil(a.Low/step - 1e-9); i*step <= a.High+step*1e-9; i++ {
+		all = append(all, i*step+0) // + 0 turns −0 into 0
 	}
 	return all
 }

@@ -18,6 +18,7 @@ type Series struct {
 type Chart struct {
 	Title          string // text alternative for screen readers
 	XLabel         string
+	YLabel         string // stands above the vertical axis
 	XText, YText   func(float64) string
 	XLog, YLog     bool
 	FromZero       bool      // the vertical axis begins at 0; not with YLog
@@ -45,12 +46,13 @@ func Scatter(all []Series, c Chart) template.HTML {
 	if c.FromZero {
 		ylo = 0
 	}
-	const width, left, top, bottom = 920, 72, 12, 44
+	const width, left, top, bottom = 920, 72, 26, 44
 	height, right := cmp.Or(c.Height, 320), cmp.Or(c.RightOfTheName, 120)
 	d := New(width, height, c.Title)
 	x := Axis{Low: xlo, High: xhi, Begin: left, End: width - right, Log: c.XLog}
 	y := Axis{Low: ylo, High: yhi, Begin: height - bottom, End: top, Log: c.YLog}
 	Frame(d, x, y, c.XText, c.YText, c.XLabel)
+	d.Text(8, top-12, "label start", c.YLabel)
 	for _, v := range c.Marks {
 		d.Line(x.At(v), y.End, x.At(v), y.Begin, "mark")
 	}
