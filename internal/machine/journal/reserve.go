@@ -48,7 +48,7 @@ func (j *Journal) keepReserve() error {
 	// compaction has freed. That is enough for the next compaction.
 	const keepSize = 1 // FALLOC_FL_KEEP_SIZE
 	for size := want; size >= int64(os.Getpagesize()); size /= 2 {
-		sizeErr := syscall.Fallocate(int(f.Fd()), keepSize, 0, size)
+		sizeErr := fallocate(f, keepSize, size)
 		if errors.Is(sizeErr, syscall.EOPNOTSUPP) {
 			return nil // this file system cannot reserve space
 		}
@@ -60,6 +60,17 @@ func (j *Journal) keepReserve() error {
 		}
 	}
 	return err
+}
+
+// fallocate allocates the first bytes of a file. On Linux 6.1, any signal
+// interrupts this on a tmpfs (mm/shmem.c: shmem_fallocate), and the Go runtime
+// sends itself signals. So fallocate tries again after EINTR.
+func fallocate(f *os.File, mode uint32, size int64) error {
+	for {
+		if err := syscall.Fallocate(int(f.Fd()), mode, 0, size); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
 }
 
 // write appends a line to the journal. If the file system is full and the entry

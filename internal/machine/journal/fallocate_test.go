@@ -1,0 +1,43 @@
+package journal
+
+import (
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestASignalDoesNotStopTheReserve sends signals to a thread while it allocates
+// space of a tmpfs. The Go runtime sends itself such signals. Without another
+// try this fails on Linux 6.1, and not on 6.18.
+func TestASignalDoesNotStopTheReserve(t *testing.T) {
+	const folder, magic = "/dev/shm", 0x01021994
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(folder, &fs); err != nil || fs.Type != magic {
+		t.Skipf("%s is no tmpfs (%v)", folder, err)
+	}
+	f, err := os.CreateTemp(folder, "tenon-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := os.Remove(f.Name()); err != nil {
+		t.Fatal(err)
+	}
+	const size = 64 << 20 // takes longer than the time between two signals
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	pid, thread, sent := os.Getpid(), syscall.Gettid(), make(chan struct{})
+	go func() {
+		defer close(sent)
+		for range 100 {
+			time.Sleep(100 * time.Microsecond)
+			_, _, _ = syscall.RawSyscall(syscall.SYS_TGKILL, uintptr(pid), uintptr(thread), uintptr(syscall.SIGURG))
+		}
+	}()
+	if err := fallocate(f, 0, size); err != nil {
+		t.Error(err)
+	}
+	<-sent
+}
