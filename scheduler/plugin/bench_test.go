@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// big returns a node with 256 CPUs in 32 caches. It has pods.
-func big(b *testing.B) (*bench, *state, fwk.NodeInfo) {
+// bigNode returns a node with 256 CPUs in 32 caches. It has pods.
+func bigNode(b *testing.B) (*bench, *state, fwk.NodeInfo) {
 	x := newBench(b, machine("n", 1, 32, 4))
 	for i := range 40 {
 		x.run(pinned(fmt.Sprint("there", i), 1+i%4, []int{100, 50}[i%2]), "n")
@@ -23,7 +23,7 @@ func big(b *testing.B) (*bench, *state, fwk.NodeInfo) {
 }
 
 func BenchmarkFilter(b *testing.B) {
-	x, s, n := big(b)
+	x, s, n := bigNode(b)
 	p, ctx := pinned("a", 4, 100), b.Context()
 	for b.Loop() {
 		if status := x.Filter(ctx, s, p, n); status != nil {
@@ -34,7 +34,7 @@ func BenchmarkFilter(b *testing.B) {
 
 // BenchmarkScore rates one node, with the parts of PreScore and NormalizeScore.
 func BenchmarkScore(b *testing.B) {
-	x, s, n := big(b)
+	x, s, n := bigNode(b)
 	p, ctx, nodes := pinned("a", 4, 100), b.Context(), make([]fwk.NodeInfo, 100)
 	scores := make(fwk.NodeScoreList, len(nodes))
 	for i := range nodes {
@@ -54,7 +54,7 @@ func BenchmarkScore(b *testing.B) {
 // BenchmarkReserve reserves CPUs and then gives them up, as if a later plugin
 // had refused the pod. reserve-ns is how long Reserve alone takes.
 func BenchmarkReserve(b *testing.B) {
-	x, s, _ := big(b)
+	x, s, _ := bigNode(b)
 	p, ctx := pinned("a", 4, 100), b.Context()
 	var spent time.Duration
 	for b.Loop() {
@@ -72,7 +72,7 @@ func BenchmarkReserve(b *testing.B) {
 // reservation to its end. The plugin sees that the pod is bound, and then that
 // it is deleted.
 func BenchmarkBound(b *testing.B) {
-	x, s, _ := big(b)
+	x, s, _ := bigNode(b)
 	p, ctx := pinned("a", 4, 100), b.Context()
 	if status := x.Reserve(ctx, s, p, "n"); status != nil {
 		b.Fatal(status)
@@ -91,7 +91,7 @@ func BenchmarkBound(b *testing.B) {
 // BenchmarkOthers measures how much work a pod is for the plugin if it demands
 // no CPUs.
 func BenchmarkOthers(b *testing.B) {
-	x, _, _ := big(b)
+	x, _, _ := bigNode(b)
 	p, s, ctx := plain("web"), newState(), b.Context()
 	p.Annotations = map[string]string{"team": "web"}
 	for b.Loop() {

@@ -148,8 +148,8 @@ func newBench(t testing.TB, reports ...*v1alpha1.NodeReport) *bench {
 	return b
 }
 
-// try filters a node for a pod. If the pod fits, it reserves the CPUs.
-func (b *bench) try(p *corev1.Pod, node string) (*state, string) {
+// tryNode filters a node for a pod. If the pod fits, it reserves the CPUs.
+func (b *bench) tryNode(p *corev1.Pod, node string) (*state, string) {
 	b.t.Helper()
 	s := newState()
 	if _, status := b.PreFilter(b.t.Context(), s, p, nil); !status.IsSuccess() {
@@ -164,9 +164,9 @@ func (b *bench) try(p *corev1.Pod, node string) (*state, string) {
 	return s, ""
 }
 
-// woken returns the waiting pods that the keeper would wake now.
-func (b *bench) woken() []string {
-	return slices.Sorted(maps.Keys(b.keeper.fitting()))
+// wokenPods returns the waiting pods that the keeper would wake now.
+func (b *bench) wokenPods() []string {
+	return slices.Sorted(maps.Keys(b.keeper.fittingPods()))
 }
 
 // bound returns the pod as the API server stores it after a bind.
@@ -183,7 +183,7 @@ func bound(p *corev1.Pod, node string, words map[string]string) *corev1.Pod {
 // run schedules a pod on a node, and lets the ledger see the bound pod.
 func (b *bench) run(p *corev1.Pod, node string) *corev1.Pod {
 	b.t.Helper()
-	s, why := b.try(p, node)
+	s, why := b.tryNode(p, node)
 	if why != "" {
 		b.t.Fatalf("%s does not fit on %s: %s", p.Name, node, why)
 	}

@@ -99,15 +99,15 @@ func cycleOf(state fwk.CycleState) *cycle {
 
 // PreFilter reads the demand of the pod. If the pod demands no CPUs, the
 // framework skips Filter and the two functions for preemption. This is correct:
-// a pod that owns CPUs requests as many, so the plugin NodeResourcesFit counts
-// correctly for all other pods. The framework also skips them if the demand fits
-// on all nodes.
+// a pod that owns CPUs requests the same number of CPUs, so the plugin
+// NodeResourcesFit counts correctly for all other pods. The framework also
+// skips them if the demand fits on all nodes.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	demand, asks := demandOf(pod)
 	if !asks {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	if err := p.keeper.ready(ctx); err != nil {
+	if err := p.keeper.awaitReady(ctx); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
 	c := &cycle{
@@ -200,7 +200,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	}
 	view := p.keeper.view(name)
 	if nominated {
-		view = p.keeper.without(node)
+		view = p.keeper.viewWithoutEnded(node)
 	}
 	if doubtful {
 		view = view.Without(c.pod.UID)

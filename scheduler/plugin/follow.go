@@ -25,7 +25,7 @@ func (k *keeper) podChanged(before, after any) {
 		}
 		return
 	}
-	if had && same(old, p) {
+	if had && sameCPUs(old, p) {
 		return
 	}
 	demand, asks := demandOf(p)
@@ -37,7 +37,7 @@ func (k *keeper) podChanged(before, after any) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !asks { // the pod may have demanded CPUs while it waited
-		k.gone(uid)
+		k.removePod(uid)
 		return
 	}
 	node, known := k.ledger.Node(place.UID(uid))
@@ -73,9 +73,9 @@ func (k *keeper) nominated(p *corev1.Pod) {
 	}
 }
 
-// same reports whether a bound pod has the same CPUs after a change. The
+// sameCPUs reports whether a bound pod has the same CPUs after a change. The
 // generation of a pod counts the changes of its spec.
-func same(old, p *corev1.Pod) bool {
+func sameCPUs(old, p *corev1.Pod) bool {
 	return old.UID == p.UID && old.Spec.NodeName == p.Spec.NodeName && old.Generation == p.Generation &&
 		maps.Equal(old.Annotations, p.Annotations) && maps.Equal(old.Labels, p.Labels)
 }
@@ -91,11 +91,11 @@ func (k *keeper) podDeleted(o any) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.gone(p.UID)
+	k.removePod(p.UID)
 }
 
-// gone frees the CPUs of a pod. The caller holds k.mu.
-func (k *keeper) gone(uid types.UID) {
+// removePod frees the CPUs of a pod. The caller holds k.mu.
+func (k *keeper) removePod(uid types.UID) {
 	delete(k.failed, uid)
 	delete(k.nominees, uid)
 	nodes := k.ledger.Doubts(place.UID(uid))
@@ -188,14 +188,14 @@ func (k *keeper) reportChanged(o any) {
 	case cpus == nil:
 		k.ledger.CloseNode(r.Name, place.NoReport)
 	default:
-		report, err := learnt(cpus)
+		report, err := readCPUs(cpus)
 		if err != nil {
 			s.cpus = nil
 			k.ledger.CloseNode(r.Name, place.NoReport)
 			k.log.Error(err, "The report of a node cannot be read", "node", r.Name)
 			break
 		}
-		s.moved = k.moved(report, s.moved)
+		s.moved = k.movedPods(report, s.moved)
 		k.ledger.Learn(r.Name, report)
 	}
 	k.changed(r.Name)

@@ -58,11 +58,11 @@ type answers struct {
 }
 
 const (
-	probes    = 4  // number of places in which a hint may be
-	leastSize = 64 // least size of an index
-	mostSets  = 64 // maximum number of sets of answers
-	low       = 8  // number of bits of a cell that contain the answer
-	often     = 32 // number of demands after which refusals are counted
+	probes  = 4  // number of places in which a hint may be
+	minSize = 64 // least size of an index
+	maxSets = 64 // maximum number of sets of answers
+	low     = 8  // number of bits of a cell that contain the answer
+	often   = 32 // number of demands after which refusals are counted
 )
 
 func newIndex(size int) *index {
@@ -113,19 +113,19 @@ func (x *index) remove(node string) {
 	}
 }
 
-// grown returns an index with the same nodes and with space for twice as many.
-func (x *index) grown() *index {
+// enlarge returns an index with the same nodes and with space for twice as many.
+func (x *index) enlarge() *index {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	next := newIndex(max(2*len(x.names), leastSize))
+	next := newIndex(max(2*len(x.names), minSize))
 	for name, at := range x.names {
 		next.put(name, x.slots[at].view.Load())
 	}
 	return next
 }
 
-// all (the method) passes each view to a function (do).
-func (x *index) all(do func(*place.View)) {
+// eachView passes each view to a function (do).
+func (x *index) eachView(do func(*place.View)) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	for _, at := range x.names {
@@ -133,8 +133,8 @@ func (x *index) all(do func(*place.View)) {
 	}
 }
 
-// named returns the view of the node with this name.
-func (x *index) named(name string) *place.View {
+// viewByName returns the view of the node with this name.
+func (x *index) viewByName(name string) *place.View {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	if at, known := x.names[name]; known {
@@ -143,8 +143,8 @@ func (x *index) named(name string) *place.View {
 	return noView
 }
 
-// of returns the view of the node with this object.
-func (x *index) of(n *corev1.Node) *place.View {
+// viewByObject returns the view of the node with this object.
+func (x *index) viewByObject(n *corev1.Node) *place.View {
 	if at := x.find(n); at >= 0 {
 		return x.slots[at].view.Load()
 	}
@@ -180,7 +180,7 @@ func (x *index) learn(n *corev1.Node, hash uint64) int32 {
 	x.slots[at].node.Store(n)
 	hint := &x.hints[x.probe(hash, 0)]
 	for i := range probes {
-		if p := x.probe(hash, i); !x.right(p) {
+		if p := x.probe(hash, i); !x.isRight(p) {
 			hint = &x.hints[p]
 			break
 		}
@@ -189,8 +189,8 @@ func (x *index) learn(n *corev1.Node, hash uint64) int32 {
 	return at
 }
 
-// right reports whether the hint at index p is right.
-func (x *index) right(p int) bool {
+// isRight reports whether the hint at index p is right.
+func (x *index) isRight(p int) bool {
 	h := x.hints[p].Load()
 	if h == 0 {
 		return false
@@ -207,7 +207,7 @@ func (x *index) answersTo(c pick.Claim) *answers {
 	x.turn++
 	a := x.sets[c]
 	if a == nil {
-		if len(x.sets) == mostSets {
+		if len(x.sets) == maxSets {
 			x.dropOldest()
 		}
 		a = &answers{index: x, cells: make([]atomic.Uint64, len(x.slots))}
@@ -228,9 +228,9 @@ func (x *index) dropOldest() {
 	delete(x.sets, oldest)
 }
 
-// of returns how a node answers a demand. The claim of the demand must be the
-// one to which the answers belong.
-func (a *answers) of(n *corev1.Node, d *place.Demand) place.Answer {
+// answerOf returns how a node answers a demand. The claim of the demand must be
+// the one to which the answers belong.
+func (a *answers) answerOf(n *corev1.Node, d *place.Demand) place.Answer {
 	at := a.index.find(n)
 	if at < 0 {
 		return noView.Answer(d)

@@ -21,7 +21,7 @@ func object(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.O
 func viewsOf(t *testing.T, n int) []*place.View {
 	t.Helper()
 	l := place.New()
-	report, err := learnt(machine("n", 1, 2, 4).Status.CPUs)
+	report, err := readCPUs(machine("n", 1, 2, 4).Status.CPUs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestAnswersAreThoseOfTheViews(t *testing.T) {
 		case 2, 3, 4:
 			v := views[rnd.IntN(len(views))]
 			if !x.put(name, v) {
-				x = x.grown()
+				x = x.enlarge()
 				clear(asked)
 				grown++
 				if !x.put(name, v) {
@@ -68,7 +68,7 @@ func TestAnswersAreThoseOfTheViews(t *testing.T) {
 			}
 			present[name] = v
 		case 5:
-			n := 1 + rnd.IntN(mostSets+8)
+			n := 1 + rnd.IntN(maxSets+8)
 			asked[n] = x.answersTo(owns(n).Claim)
 		default:
 			o := objects[name]
@@ -79,12 +79,12 @@ func TestAnswersAreThoseOfTheViews(t *testing.T) {
 			if want == nil {
 				want = noView
 			}
-			if x.of(o) != want || x.named(name) != want {
+			if x.viewByObject(o) != want || x.viewByName(name) != want {
 				t.Fatalf("%s: another view", name)
 			}
 			for n, a := range asked {
 				d := owns(n)
-				if got := a.of(o, &d); got != want.Answer(&d) {
+				if got := a.answerOf(o, &d); got != want.Answer(&d) {
 					t.Fatalf("%s, %d CPUs: %q, want %q", name, n, got.Reason(), want.Room(&d))
 				}
 				kept = max(kept, len(x.sets))
@@ -92,7 +92,7 @@ func TestAnswersAreThoseOfTheViews(t *testing.T) {
 			}
 		}
 	}
-	if grown < 5 || kept != mostSets {
+	if grown < 5 || kept != maxSets {
 		t.Errorf("the index grew %d times, and kept the answers to %d claims", grown, kept)
 	}
 }
@@ -103,13 +103,13 @@ func TestRefusalsAreCounted(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	views, d := viewsOf(t, 30), owns(1)
 	present := map[string]*place.View{}
-	x, known, missed := newIndex(leastSize), 0, 0
+	x, known, missed := newIndex(minSize), 0, 0
 	a, quiet := x.answersTo(d.Claim), 0
 	put := func(name string, v *place.View) {
 		if present[name] = v; x.put(name, v) {
 			return
 		}
-		x = x.grown() // each node that comes again has a new position
+		x = x.enlarge() // each node that comes again has a new position
 		x.put(name, v)
 		a, quiet = x.answersTo(d.Claim), 0
 	}
@@ -153,7 +153,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 // same nodes. After a change, an answer must not be older than the change.
 func TestAnAnswerAfterAChangeIsNew(t *testing.T) {
 	views := viewsOf(t, 30)
-	x, d := newIndex(leastSize), owns(4)
+	x, d := newIndex(minSize), owns(4)
 	var nodes [8]*corev1.Node
 	for i := range nodes {
 		nodes[i] = object(fmt.Sprint("node-", i))
@@ -165,7 +165,7 @@ func TestAnAnswerAfterAChangeIsNew(t *testing.T) {
 	for r := range 3 {
 		readers.Go(func() {
 			for i := r; !ended.Load(); i++ {
-				a.of(nodes[i%len(nodes)], &d)
+				a.answerOf(nodes[i%len(nodes)], &d)
 			}
 		})
 	}
@@ -173,7 +173,7 @@ func TestAnAnswerAfterAChangeIsNew(t *testing.T) {
 	for range 100_000 {
 		n, v := nodes[rnd.IntN(len(nodes))], views[rnd.IntN(len(views))]
 		x.put(n.Name, v)
-		if got := a.of(n, &d); got != v.Answer(&d) {
+		if got := a.answerOf(n, &d); got != v.Answer(&d) {
 			t.Errorf("%s: %q after a change, want %q", n.Name, got.Reason(), v.Room(&d))
 			break
 		}

@@ -85,7 +85,7 @@ func newKeeper(queue fwk.PodActivator, stale time.Duration) *keeper {
 		nominees: map[types.UID]bool{}, freed: map[string]bool{}, rooms: map[string]uint64{}, counts: counts{refused: map[place.Reason]int{}}, waker: make(chan struct{}, 1),
 	}
 	k.begun = k.now()
-	k.views.Store(newIndex(leastSize))
+	k.views.Store(newIndex(minSize))
 	return k
 }
 
@@ -129,11 +129,11 @@ func (k *keeper) start(ctx context.Context, factory informers.SharedInformerFact
 // CRD has no reports.
 const reportsWithin = 10 * time.Second
 
-// ready waits until the handlers of the keeper have seen all pods. For a
+// awaitReady waits until the handlers of the keeper have seen all pods. For a
 // limited time, it also waits until they have seen all reports. It is not
 // enough that an informer is synced, because its handlers may run later
 // (kubernetes/kubernetes#87083).
-func (k *keeper) ready(ctx context.Context) error {
+func (k *keeper) awaitReady(ctx context.Context) error {
 	if k.all.Load() {
 		return nil
 	}
@@ -165,16 +165,16 @@ func (k *keeper) await(ctx context.Context) error {
 }
 
 // view returns the present view of a node.
-func (k *keeper) view(node string) *place.View { return k.views.Load().named(node) }
+func (k *keeper) view(node string) *place.View { return k.views.Load().viewByName(node) }
 
 // answer returns how a node answers the demand of a cycle. It allocates no
 // memory. If the node has already answered since its last change, it takes no
 // lock.
 func (k *keeper) answer(c *cycle, n *corev1.Node) place.Answer {
 	if x := k.views.Load(); x != c.answers.index { // nodes were added during the cycle
-		return x.of(n).Answer(&c.pod.Demand)
+		return x.viewByObject(n).Answer(&c.pod.Demand)
 	}
-	return c.answers.of(n, &c.pod.Demand)
+	return c.answers.answerOf(n, &c.pod.Demand)
 }
 
 // everywhere reports whether the demand of a cycle is known to fit on all nodes,
@@ -189,13 +189,14 @@ func (k *keeper) everywhere(c *cycle, n int) bool {
 	return free && k.views.Load() == c.answers.index && c.answers.everywhere(&c.pod.Demand, n)
 }
 
-// without returns the view of a node. It leaves out pods that, as the scheduler
-// knows, have ended. The scheduler and the ledger learn in no fixed order that
-// a pod has ended. Suppose that a pod has preempted others, and that the ledger
-// does not know yet that these have ended. Their CPUs would seem taken, and the
-// pod would preempt others on another node, too. If the ledger still has the
-// ended pods in Reserve, the pod waits until the ledger knows of their end.
-func (k *keeper) without(n fwk.NodeInfo) *place.View {
+// viewWithoutEnded returns the view of a node. It leaves out pods that, as the
+// scheduler knows, have ended. The scheduler and the ledger learn in no fixed
+// order that a pod has ended. Suppose that a pod has preempted others, and that
+// the ledger does not know yet that these have ended. Their CPUs would seem
+// taken, and the pod would preempt others on another node, too. If the ledger
+// still has the ended pods when Reserve runs, the pod waits until the ledger
+// knows of their end.
+func (k *keeper) viewWithoutEnded(n fwk.NodeInfo) *place.View {
 	listed := map[place.UID]bool{}
 	for _, p := range n.GetPods() {
 		listed[place.UID(p.GetPod().UID)] = true
@@ -211,7 +212,7 @@ func (k *keeper) publish(node string) {
 	if x.put(node, view) {
 		return
 	}
-	x = x.grown()
+	x = x.enlarge()
 	x.put(node, view)
 	k.views.Store(x)
 }
@@ -250,11 +251,11 @@ func (k *keeper) reserve(p place.Pod, node string) (place.Contract, place.Reason
 
 // unreserve gives up the CPUs of a pod that was not bound.
 //
-// If trial is true, the scheduler has tried the pods of a PodGroup one after the
-// other, and now reverts all of them. No pod outside the group was refused
-// because of the trial, so its end is no room that such a pod waits for. It is
-// also no reason to try the same PodGroup again. But room that the node got
-// during the trial may have been covered by it.
+// If trial is true, the scheduler has tried the pods of a PodGroup one after
+// the other, and now reverts all of them. No pod outside the group was refused
+// because of the trial, so the end of the trial frees no room for which such a
+// pod waits. It is also no reason to try the same PodGroup again. But the trial
+// may have hidden room that the node got meanwhile.
 func (k *keeper) unreserve(uid types.UID, trial bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -263,14 +264,14 @@ func (k *keeper) unreserve(uid types.UID, trial bool) {
 	switch {
 	case !known:
 	case trial:
-		k.shown(node)
+		k.publishGrown(node)
 	default:
 		k.changed(node)
 	}
 }
 
-// doubt keeps the CPUs of a pod that may have been bound, for doubtFor.
-func (k *keeper) doubt(uid types.UID) {
+// keepDoubtful keeps the CPUs of a pod that may have been bound, for doubtFor.
+func (k *keeper) keepDoubtful(uid types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if node, is := k.ledger.Doubt(place.UID(uid)); is {
@@ -283,13 +284,13 @@ func (k *keeper) doubt(uid types.UID) {
 func (k *keeper) changed(node string) {
 	k.turn++
 	k.rooms[node] = k.turn
-	k.shown(node)
+	k.publishGrown(node)
 }
 
-// shown publishes a node, and wakes the pods that wait for the last room it got.
-// A pod that begins to wait later sees the node as it is then. The caller holds
-// k.mu.
-func (k *keeper) shown(node string) {
+// publishGrown publishes a node, and wakes the pods that wait for the last room
+// it got. A pod that begins to wait later sees the node as it is then. The
+// caller holds k.mu.
+func (k *keeper) publishGrown(node string) {
 	k.publish(node)
 	if len(k.failed) == 0 {
 		return
@@ -322,7 +323,7 @@ func (k *keeper) sweep() {
 	defer k.mu.Unlock()
 	now := k.now()
 	for uid, w := range k.failed {
-		if k.deleted(w.pod) { // the pod was deleted before waits added it, so podDeleted did not find it
+		if k.isDeleted(w.pod) { // the pod was deleted before waits added it, so podDeleted did not find it
 			delete(k.failed, uid)
 		}
 	}
@@ -345,8 +346,8 @@ func (k *keeper) sweep() {
 	}
 }
 
-// deleted reports whether the scheduler's informer no longer has a pod.
-func (k *keeper) deleted(p *corev1.Pod) bool {
+// isDeleted reports whether the scheduler's informer no longer has a pod.
+func (k *keeper) isDeleted(p *corev1.Pod) bool {
 	if k.pods == nil { // not started
 		return false
 	}

@@ -17,10 +17,10 @@ type counts struct {
 	moved   int                  // pods whose node reported other CPUs than were chosen
 }
 
-// moved returns pods that own other CPUs, according to a report, than those
+// movedPods returns pods that own other CPUs, according to a report, than those
 // that were chosen for them. It counts those that are not in the last result
 // (before). The caller holds k.mu.
-func (k *keeper) moved(r place.Report, before map[place.UID]bool) map[place.UID]bool {
+func (k *keeper) movedPods(r place.Report, before map[place.UID]bool) map[place.UID]bool {
 	var now map[place.UID]bool
 	for i := range r.Held {
 		h := &r.Held[i]
@@ -83,7 +83,7 @@ func (*collector) CollectWithStability(to chan<- metrics.Metric) {
 func (k *keeper) collect(to chan<- metrics.Metric) {
 	state := map[string]int{"own": 0, "reserved": 0, "open": 0}
 	var stranded [len(sizes)]int
-	k.views.Load().all(func(v *place.View) {
+	k.views.Load().eachView(func(v *place.View) {
 		m := v.Map()
 		if m == nil {
 			return

@@ -16,7 +16,7 @@ func TestTheMetricsSayWhatIsOwnedStrandedAndRefused(t *testing.T) {
 	b := newBench(t, machine("n", 1, 2, 4)) // two caches of 8 CPUs
 	moved := b.run(pinned("a", 5, 100), "n")
 	b.run(pinned("b", 5, 100), "n")
-	if _, why := b.try(pinned("c", 9, 100), "n"); why == "" {
+	if _, why := b.tryNode(pinned("c", 9, 100), "n"); why == "" {
 		t.Fatal("9 of 6 CPUs are free")
 	}
 	other := unit.CPUSet{} // the node gives the first pod other CPUs

@@ -32,7 +32,7 @@ type Args struct {
 
 const (
 	defaultStale = 3 * time.Minute
-	leastStale   = 10 * time.Second
+	minStale     = 10 * time.Second
 )
 
 // parseArgs reads the arguments. If a key is unknown, it returns an error,
@@ -57,8 +57,8 @@ func parseArgs(o runtime.Object) (Args, error) {
 		switch key {
 		case "apiVersion", "kind": // the configuration API adds them
 		case "staleAfter":
-			if err := json.Unmarshal(value, &a.StaleAfter); err != nil || a.StaleAfter.Duration < leastStale {
-				return a, fmt.Errorf("pluginConfig of %s: args.staleAfter: %s: want a duration of at least %v, such as 3m", Name, value, leastStale)
+			if err := json.Unmarshal(value, &a.StaleAfter); err != nil || a.StaleAfter.Duration < minStale {
+				return a, fmt.Errorf("pluginConfig of %s: args.staleAfter: %s: want a duration of at least %v, such as 3m", Name, value, minStale)
 			}
 		default:
 			return a, fmt.Errorf("pluginConfig of %s: args.%s: there is no such key: want staleAfter", Name, key)
@@ -91,7 +91,7 @@ var (
 // New makes the plugin for a profile. It returns an error if it cannot read the
 // arguments, or if it knows no address of the API server.
 func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-	return with(ctx, args, h, reportsOf)
+	return makePlugin(ctx, args, h, reportsOf)
 }
 
 // keepers has one keeper for each set of informers. All profiles of a scheduler
@@ -101,8 +101,8 @@ var keepers struct {
 	of map[informers.SharedInformerFactory]*keeper
 }
 
-// with makes the plugin. source returns where the reports come from.
-func with(ctx context.Context, args runtime.Object, h fwk.Handle, source func(fwk.Handle) (cache.ListerWatcher, error)) (*Plugin, error) {
+// makePlugin makes the plugin. source returns where the reports come from.
+func makePlugin(ctx context.Context, args runtime.Object, h fwk.Handle, source func(fwk.Handle) (cache.ListerWatcher, error)) (*Plugin, error) {
 	a, err := parseArgs(args)
 	if err != nil {
 		return nil, err

@@ -34,7 +34,7 @@ func TestAPodGetsItsCPUsInTheBinding(t *testing.T) {
 		return true, sent, nil
 	})
 	p := pinned("a", 4, 100)
-	s, why := b.try(p, "n")
+	s, why := b.tryNode(p, "n")
 	if why != "" {
 		t.Fatal(why)
 	}
@@ -54,11 +54,11 @@ func TestAPodGetsItsCPUsInTheBinding(t *testing.T) {
 	if !given || len(faults) > 0 || c.CPUs.Len() != 4 || c.CPUs != cycleOf(s).contract.CPUs {
 		t.Errorf("the pod says %+v, %v", c, faults)
 	}
-	other, why := b.try(pinned("b", 4, 100), "n")
+	other, why := b.tryNode(pinned("b", 4, 100), "n")
 	if why != "" || !cycleOf(other).contract.CPUs.Intersect(c.CPUs).Empty() {
 		t.Errorf("beside %v: %v %s", c.CPUs, cycleOf(other).contract.CPUs, why)
 	}
-	if _, why = b.try(pinned("c", 8, 100), "n"); why != string(pick.NeededShared) {
+	if _, why = b.tryNode(pinned("c", 8, 100), "n"); why != string(pick.NeededShared) {
 		t.Errorf("8 of the last 8, of which one stays open: %q", why)
 	}
 }
@@ -105,7 +105,7 @@ func TestALostAnswerKeepsTheCPUs(t *testing.T) {
 		b := newBench(t, machine("n", 1, 1, 4))
 		b.handle.client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, x.err })
 		p := pinned("a", 4, 100)
-		s, why := b.try(p, "n")
+		s, why := b.tryNode(p, "n")
 		if why != "" {
 			t.Fatal(why)
 		}
@@ -162,7 +162,7 @@ func TestARetryUsesWhatItHolds(t *testing.T) {
 		p := pinned("a", 4, 100)
 		chosen := map[string]place.Contract{}
 		for _, node := range []string{"n", x.retry} {
-			s, why := b.try(p, node)
+			s, why := b.tryNode(p, node)
 			if why != "" {
 				t.Fatalf("%s: on %s: %s", name, node, why)
 			}
@@ -175,7 +175,7 @@ func TestARetryUsesWhatItHolds(t *testing.T) {
 				t.Fatalf("%s: bound", name)
 			}
 			b.Unreserve(t.Context(), s, p, node)
-			if _, why := b.try(pinned("other", 4, 100), "n"); why == "" {
+			if _, why := b.tryNode(pinned("other", 4, 100), "n"); why == "" {
 				t.Errorf("%s: another pod gets the CPUs after the bind to %s", name, node)
 			}
 			answer = x.answer
@@ -203,7 +203,7 @@ func TestARetryUsesWhatItHolds(t *testing.T) {
 func TestAPreemptionCountsNoCPUsOfThePodItself(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 4))
 	victim, p := b.run(pinned("victim", 2, 100), "n"), pinned("a", 4, 100)
-	s, _ := b.try(p, "n")
+	s, _ := b.tryNode(p, "n")
 	cycleOf(s).sent = true
 	b.Unreserve(t.Context(), s, p, "n")
 	s = newState()
@@ -260,30 +260,30 @@ func TestAWaitingPodIsWokenForRoomOnly(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 4))
 	big, small := b.run(pinned("big", 4, 100), "n"), b.run(pinned("small", 2, 100), "n")
 	p := pinned("a", 4, 100)
-	if _, why := b.try(p, "n"); why == "" {
+	if _, why := b.tryNode(p, "n"); why == "" {
 		t.Fatal("it fits")
 	}
-	if got := b.woken(); len(got) > 0 {
+	if got := b.wokenPods(); len(got) > 0 {
 		t.Errorf("woken without a change: %v", got)
 	}
 	b.keeper.podDeleted(small)
-	if got := b.woken(); len(got) > 0 {
+	if got := b.wokenPods(); len(got) > 0 {
 		t.Errorf("woken, and 3 CPUs are free: %v", got)
 	}
-	hint, err := b.afterPod(b.keeper.log, p, big, nil)
+	hint, err := b.hasRoomAfterPod(b.keeper.log, p, big, nil)
 	if err != nil || hint != fwk.Queue {
 		t.Errorf("the end of a pod that the ledger has not seen: %v %v", hint, err)
 	}
-	if hint, _ := b.afterPod(b.keeper.log, pinned("huge", 8, 100), big, nil); hint != fwk.QueueSkip {
+	if hint, _ := b.hasRoomAfterPod(b.keeper.log, pinned("huge", 8, 100), big, nil); hint != fwk.QueueSkip {
 		t.Errorf("a pod for which the node is too small: %v", hint)
 	}
 	b.keeper.podDeleted(cache.DeletedFinalStateUnknown{Key: "default/big", Obj: big})
-	if got := b.woken(); !slices.Equal(got, []string{"default/a"}) {
+	if got := b.wokenPods(); !slices.Equal(got, []string{"default/a"}) {
 		t.Errorf("woken: %v", got)
 	}
 	b.run(p, "n")
 	b.keeper.reportChanged(machine("m", 1, 4, 4))
-	if got := b.woken(); len(got) > 0 {
+	if got := b.wokenPods(); len(got) > 0 {
 		t.Errorf("a bound pod is woken: %v", got)
 	}
 }
@@ -295,24 +295,24 @@ func TestAnOldReportTakesTheNodeOut(t *testing.T) {
 	b.keeper.reportChanged(machine("n", 1, 1, 4)) // a relist without a new report
 	b.now = b.now.Add(defaultStale)
 	b.keeper.sweep()
-	if _, why := b.try(pinned("a", 2, 100), "n"); why != string(place.Stale) {
+	if _, why := b.tryNode(pinned("a", 2, 100), "n"); why != string(place.Stale) {
 		t.Errorf("a silent agent: %q", why)
 	}
 	if !b.keeper.view("n").Has(place.UID(there.UID)) {
 		t.Error("the pods of a silent agent are forgotten")
 	}
 	b.keeper.reportChanged(machine("n", 2, 1, 4))
-	if _, why := b.try(pinned("a", 2, 100), "n"); why != "" {
+	if _, why := b.tryNode(pinned("a", 2, 100), "n"); why != "" {
 		t.Errorf("it reports again: %s", why)
 	}
 	b.keeper.reportDeleted(machine("n", 2, 1, 4))
-	if _, why := b.try(pinned("b", 2, 100), "n"); why != string(place.NoReport) {
+	if _, why := b.tryNode(pinned("b", 2, 100), "n"); why != string(place.NoReport) {
 		t.Errorf("no report: %q", why)
 	}
 	broken := machine("n", 3, 1, 4)
 	broken.Status.CPUs.Cores = "?"
 	b.keeper.reportChanged(broken)
-	if _, why := b.try(pinned("b", 2, 100), "n"); why != string(place.NoReport) {
+	if _, why := b.tryNode(pinned("b", 2, 100), "n"); why != string(place.NoReport) {
 		t.Errorf("a report that cannot be read: %q", why)
 	}
 }
@@ -335,7 +335,7 @@ func TestARestartedSchedulerKnowsTheSame(t *testing.T) {
 			if rnd.IntN(4) == 0 {
 				p.Annotations[kube.AnnotationCPUPolicy] = kube.StaticBurst
 			}
-			s, why := b.try(p, node)
+			s, why := b.tryNode(p, node)
 			switch {
 			case why != "":
 			case i%5 == 0:
@@ -362,7 +362,7 @@ func TestARestartedSchedulerKnowsTheSame(t *testing.T) {
 func TestAForgedContractGetsNoMoreThanTheDemand(t *testing.T) {
 	b := newBench(t, machine("n", 1, 2, 4))
 	big := pinned("big", 12, 100)
-	s, _ := b.try(big, "n")
+	s, _ := b.tryNode(big, "n")
 	words := kube.ContractAnnotations(big, b.keeper.view("n").Map(), cycleOf(s).contract)
 	b.Unreserve(t.Context(), s, big, "n")
 	b.keeper.podChanged(nil, bound(pinned("forger", 2, 100), "n", words))
@@ -483,17 +483,17 @@ func TestTheHandlersFollowTheCluster(t *testing.T) {
 	}
 	args := &runtime.Unknown{Raw: []byte(`{"staleAfter":"1m"}`)}
 	from := func(fwk.Handle) (cache.ListerWatcher, error) { return source, nil }
-	p, err := with(t.Context(), args, b.handle, from)
+	p, err := makePlugin(t.Context(), args, b.handle, from)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if twin, err := with(t.Context(), args, b.handle, from); err != nil || twin.keeper != p.keeper {
+	if twin, err := makePlugin(t.Context(), args, b.handle, from); err != nil || twin.keeper != p.keeper {
 		t.Errorf("a second profile has a ledger of its own: %v", err)
 	}
 	b.handle.factory.Start(t.Context().Done())
 	b.Plugin = p
 	waiting := pinned("a", 4, 100)
-	if _, why := b.try(waiting, "n"); why != string(pick.NeededShared) {
+	if _, why := b.tryNode(waiting, "n"); why != string(pick.NeededShared) {
 		t.Fatalf("beside a pod without a contract: %q", why)
 	}
 	if err := b.handle.client.CoreV1().Pods("default").Delete(t.Context(), "there", metav1.DeleteOptions{}); err != nil {
@@ -510,7 +510,7 @@ func TestTheHandlersFollowTheCluster(t *testing.T) {
 			t.Fatal("the waiting pod is not woken")
 		}
 	}
-	if _, why := b.try(waiting, "n"); why != "" {
+	if _, why := b.tryNode(waiting, "n"); why != "" {
 		t.Errorf("woken, and it does not fit: %s", why)
 	}
 }

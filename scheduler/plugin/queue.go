@@ -44,15 +44,15 @@ func (k *keeper) wake(ctx context.Context) {
 			return
 		case <-k.waker:
 		}
-		if pods := k.fitting(); len(pods) > 0 {
+		if pods := k.fittingPods(); len(pods) > 0 {
 			k.queue.Activate(k.log, pods)
 		}
 	}
 }
 
-// fitting returns the waiting pods for which one of the freed nodes has room, and
-// got room after they began to wait.
-func (k *keeper) fitting() map[string]*corev1.Pod {
+// fittingPods returns the waiting pods for which one of the freed nodes has
+// room, and got room after they began to wait.
+func (k *keeper) fittingPods() map[string]*corev1.Pod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var found map[string]*corev1.Pod
@@ -78,14 +78,14 @@ func (k *keeper) fitting() map[string]*corev1.Pod {
 // CPUs.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
-		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.afterPod},
-		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeAllocatable | fwk.UpdateNodeAnnotation}, QueueingHintFn: p.afterNode},
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.hasRoomAfterPod},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeAllocatable | fwk.UpdateNodeAnnotation}, QueueingHintFn: p.hasRoomAfterNode},
 	}, nil
 }
 
-// afterPod returns whether there is room for a waiting pod after another one
-// has ended. It works even if the ledger has not seen that end yet.
-func (p *Plugin) afterPod(_ klog.Logger, waiting *corev1.Pod, before, _ any) (fwk.QueueingHint, error) {
+// hasRoomAfterPod returns whether there is room for a waiting pod after another
+// one has ended. It works even if the ledger has not seen that end yet.
+func (p *Plugin) hasRoomAfterPod(_ klog.Logger, waiting *corev1.Pod, before, _ any) (fwk.QueueingHint, error) {
 	if gone, is := before.(cache.DeletedFinalStateUnknown); is {
 		before = gone.Obj
 	}
@@ -101,8 +101,8 @@ func (p *Plugin) afterPod(_ klog.Logger, waiting *corev1.Pod, before, _ any) (fw
 	return hint(view, demand), nil
 }
 
-// afterNode returns whether a changed node has room for a waiting pod.
-func (p *Plugin) afterNode(_ klog.Logger, waiting *corev1.Pod, _, after any) (fwk.QueueingHint, error) {
+// hasRoomAfterNode returns whether a changed node has room for a waiting pod.
+func (p *Plugin) hasRoomAfterNode(_ klog.Logger, waiting *corev1.Pod, _, after any) (fwk.QueueingHint, error) {
 	node, ok := after.(*corev1.Node)
 	demand, asks := demandOf(waiting)
 	if !ok || !asks {

@@ -31,7 +31,7 @@ func TestAPodWhoseCPUsWereLostInReserveIsTriedAgain(t *testing.T) {
 		t.Errorf("Reserve: %v, want an error", status)
 	}
 	b.Unreserve(t.Context(), s, p, "n")
-	if _, why := b.try(p, "m"); why != "" {
+	if _, why := b.tryNode(p, "m"); why != "" {
 		t.Errorf("the next attempt: %s", why)
 	}
 }
@@ -65,7 +65,7 @@ func TestAPodThatWaitsNoMoreIsForgotten(t *testing.T) {
 		if err := pods.Add(p); err != nil {
 			t.Fatal(err)
 		}
-		if _, why := b.try(p, "n"); why == "" {
+		if _, why := b.tryNode(p, "n"); why == "" {
 			t.Fatal("it fits")
 		}
 		if b.keeper.sweep(); len(b.keeper.failed) != 1 {
@@ -95,29 +95,29 @@ func TestARevertedTrialWakesNobody(t *testing.T) {
 		"nothing else happens": {func(*bench, *corev1.Pod) {}, nil},
 		"another pod ends during the trial": {func(b *bench, there *corev1.Pod) {
 			b.keeper.podDeleted(there)
-			if got := b.woken(); len(got) > 0 {
+			if got := b.wokenPods(); len(got) > 0 {
 				t.Errorf("the trial holds the CPUs, and %v are woken", got)
 			}
 		}, []string{"default/second", "default/single"}},
 	} {
 		b := newBench(t, machine("n", 1, 1, 4))
 		there := b.run(pinned("there", 2, 100), "n")
-		if _, why := b.try(pinned("single", 6, 100), "n"); why == "" {
+		if _, why := b.tryNode(pinned("single", 6, 100), "n"); why == "" {
 			t.Fatal("it fits")
 		}
 		first, second := member("first"), member("second")
-		s, why := b.try(first, "n")
+		s, why := b.tryNode(first, "n")
 		if why != "" {
 			t.Fatal(why)
 		}
 		s.trial = true
-		if _, why := b.try(second, "n"); why == "" {
+		if _, why := b.tryNode(second, "n"); why == "" {
 			t.Fatal("both fit")
 		}
-		b.woken()
+		b.wokenPods()
 		x.during(b, there)
 		b.Unreserve(t.Context(), s, first, "n")
-		if got := b.woken(); !slices.Equal(got, x.want) {
+		if got := b.wokenPods(); !slices.Equal(got, x.want) {
 			t.Errorf("%s: %v are woken, want %v", name, got, x.want)
 		}
 	}
@@ -128,12 +128,12 @@ func TestARevertedTrialWakesNobody(t *testing.T) {
 func TestTheEndOfAReservationWakesThoseItHeldUp(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 4))
 	p := pinned("a", 4, 100)
-	s, _ := b.try(p, "n")
-	if _, why := b.try(pinned("b", 4, 100), "n"); why == "" {
+	s, _ := b.tryNode(p, "n")
+	if _, why := b.tryNode(pinned("b", 4, 100), "n"); why == "" {
 		t.Fatal("both fit")
 	}
 	b.Unreserve(t.Context(), s, p, "n")
-	if got := b.woken(); !slices.Equal(got, []string{"default/b"}) {
+	if got := b.wokenPods(); !slices.Equal(got, []string{"default/b"}) {
 		t.Errorf("woken: %v", got)
 	}
 }
@@ -143,11 +143,11 @@ func TestTheEndOfAReservationWakesThoseItHeldUp(t *testing.T) {
 func TestABindAsReservedChangesNothing(t *testing.T) {
 	b := newBench(t, machine("n", 1, 2, 4))
 	p := pinned("a", 4, 100)
-	s, why := b.try(p, "n")
+	s, why := b.tryNode(p, "n")
 	if why != "" {
 		t.Fatal(why)
 	}
-	if _, why := b.try(pinned("waiting", 16, 100), "n"); why == "" {
+	if _, why := b.tryNode(pinned("waiting", 16, 100), "n"); why == "" {
 		t.Fatal("it fits")
 	}
 	view := b.keeper.view("n")
@@ -157,7 +157,7 @@ func TestABindAsReservedChangesNothing(t *testing.T) {
 		t.Errorf("the bind as it was reserved freed %v", b.keeper.freed)
 	}
 	other := pinned("b", 4, 100)
-	if _, why := b.try(other, "n"); why != "" {
+	if _, why := b.tryNode(other, "n"); why != "" {
 		t.Fatal(why)
 	}
 	b.keeper.podChanged(other, bound(other, "n", nil))
@@ -173,7 +173,7 @@ func TestNobodyIsWokenWhenNobodyWaits(t *testing.T) {
 	for _, waits := range []bool{false, true} {
 		there := b.run(pinned("there", 4, 100), "n")
 		if waits {
-			if _, why := b.try(pinned("waiting", 14, 100), "n"); why == "" {
+			if _, why := b.tryNode(pinned("waiting", 14, 100), "n"); why == "" {
 				t.Fatal("it fits")
 			}
 		}
@@ -206,7 +206,7 @@ func TestFilterIsSkippedWhileAllNodesHaveRoom(t *testing.T) {
 		t.Error("the node has room again")
 	}
 	waiting := pinned("waiting", 16, 100)
-	if _, why := b.try(waiting, "n"); why == "" {
+	if _, why := b.tryNode(waiting, "n"); why == "" {
 		t.Fatal("it fits")
 	}
 	if b.skipsFilter("n", "m") {
@@ -264,20 +264,20 @@ func TestTheEndOfADoubtWakesThoseItHeldUp(t *testing.T) {
 		b := newBench(t, machine("n", 1, 1, 4))
 		b.run(pinned("there", 2, 100), "n")
 		p := pinned("a", 4, 100)
-		s, why := b.try(p, "n")
+		s, why := b.tryNode(p, "n")
 		if why != "" {
 			t.Fatal(why)
 		}
 		cycleOf(s).sent = true
 		b.Unreserve(t.Context(), s, p, "n")
-		if _, why := b.try(pinned("waiting", 3, 100), "n"); why == "" {
+		if _, why := b.tryNode(pinned("waiting", 3, 100), "n"); why == "" {
 			t.Fatal("it fits beside the doubt")
 		}
 		next, _ := demandOf(pinned("a", x.next, 100))
 		if _, why := b.keeper.reserve(place.Pod{UID: "a", Demand: next}, "n"); (why == pick.Fits) != x.fits {
 			t.Fatalf("%s: %q", name, why)
 		}
-		if got := b.woken(); !slices.Equal(got, []string{"default/waiting"}) {
+		if got := b.wokenPods(); !slices.Equal(got, []string{"default/waiting"}) {
 			t.Errorf("%s: woken: %v", name, got)
 		}
 	}

@@ -39,7 +39,7 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.
 	switch {
 	case c == nil:
 	case c.sent:
-		p.keeper.doubt(pod.UID)
+		p.keeper.keepDoubtful(pod.UID)
 	default:
 		p.keeper.unreserve(pod.UID, state.IsPodGroupSchedulingCycle())
 	}
@@ -61,7 +61,7 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod
 	}
 	c.sent = true
 	if err := p.bind(ctx, binding); err != nil {
-		c.sent = !refused(err)
+		c.sent = !isRefused(err)
 		return fwk.AsStatus(err)
 	}
 	return nil
@@ -78,9 +78,9 @@ func (p *Plugin) bind(ctx context.Context, b *corev1.Binding) error {
 	return p.handle.ClientSet().CoreV1().Pods(b.Namespace).Bind(ctx, b, metav1.CreateOptions{})
 }
 
-// refused reports whether the API server said that it did not bind the pod.
+// isRefused reports whether the API server said that it did not bind the pod.
 // After a timeout, a broken connection or a server error, this is not known.
-func refused(err error) bool {
+func isRefused(err error) bool {
 	for _, is := range []func(error) bool{
 		apierrors.IsNotFound, apierrors.IsConflict, apierrors.IsAlreadyExists, apierrors.IsInvalid, apierrors.IsBadRequest, apierrors.IsForbidden,
 		apierrors.IsUnauthorized, apierrors.IsTooManyRequests, apierrors.IsMethodNotSupported, apierrors.IsGone, apierrors.IsRequestEntityTooLargeError,

@@ -43,5 +43,5 @@ func contractOf(p *corev1.Pod) place.Contract {
 // equal reports whether two reports have the same CPUs of a node.
 func equal(a, b *v1alpha1.CPUs) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// learnt returns the CPUs in a report as the ledger needs them.
-func learnt(c *v1alpha1.CPUs) (place.Report, error) { return cpureport.Read(c) }
+// readCPUs returns the CPUs in a report as the ledger needs them.
+func readCPUs(c *v1alpha1.CPUs) (place.Report, error) { return cpureport.Read(c) }

@@ -142,12 +142,12 @@ func (a *arm) block(ctx context.Context, o options, share, round int) (block, er
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	begun, used := time.Now(), spent()
+	begun, used := time.Now(), cpuTime()
 	a.api.Create(pods)
 	if err := a.await(ctx, "bound", &a.bound, len(pods)); err != nil {
 		return block{}, err
 	}
-	wall, cpu := time.Since(begun), spent()-used
+	wall, cpu := time.Since(begun), cpuTime()-used
 	runtime.ReadMemStats(&after)
 	if a.name == withPlugin && int(a.word.Load()) != asking {
 		return block{}, fmt.Errorf("%d of %d pods have their CPUs", a.word.Load(), asking)
@@ -160,8 +160,8 @@ func (a *arm) block(ctx context.Context, o options, share, round int) (block, er
 	return block{share: share, round: round, arm: a.name, cpu: cpu / n, wall: wall / n, bytes: float64(after.TotalAlloc-before.TotalAlloc) / float64(n)}, nil
 }
 
-// spent returns the CPU time that the process has used.
-func spent() time.Duration {
+// cpuTime returns the CPU time that the process has used.
+func cpuTime() time.Duration {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
 		return 0 // getrusage has no error for RUSAGE_SELF

@@ -10,9 +10,9 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// least is how much of the throughput of kube-scheduler the plugin must keep,
-// as a share. The throughput is by CPU time.
-const least = 0.95
+// requiredShare is how much of the throughput of kube-scheduler the plugin must
+// keep, as a share. The throughput is by CPU time.
+const requiredShare = 0.95
 
 // table returns the blocks as CSV, in microseconds and bytes for each pod.
 func table(all []block) string {
@@ -66,10 +66,10 @@ func verdict(ratio, equal stat.Estimate) string {
 	switch {
 	case equal.High-equal.Low > 2*0.03:
 		return "undecided: equals differ"
-	case ratio.Lower >= least:
-		return fmt.Sprintf("at least %.2f", least)
-	case ratio.Upper < least:
-		return fmt.Sprintf("below %.2f", least)
+	case ratio.Lower >= requiredShare:
+		return fmt.Sprintf("at least %.2f", requiredShare)
+	case ratio.Upper < requiredShare:
+		return fmt.Sprintf("below %.2f", requiredShare)
 	}
 	return "undecided"
 }
