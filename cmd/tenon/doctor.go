@@ -78,7 +78,7 @@ that this node cannot carry out.`,
 			return g.output.print(cmd.OutOrStdout(), d, d.String())
 		},
 	}
-	cmd.Flags().StringVar(&file, "config", "", "list the settings of this configuration of tenond that the node cannot carry out")
+	cmd.Flags().StringVar(&file, "config", "", "list the settings of this configuration file of tenond that the node cannot carry out")
 	cmd.Flags().BoolVar(&try, "try", false, "make a cgroup for a moment where no existing one shows what the kernel has")
 	return cmd
 }

@@ -3,10 +3,12 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // TestExamplesAreCommandLines parses every command line of Tenon in the help
@@ -62,6 +64,26 @@ func TestExamplesAreCommandLines(t *testing.T) {
 	if tried < 10 {
 		t.Errorf("found %d command lines: the test looks in the wrong place", tried)
 	}
+}
+
+// TestEveryFlagHasACompletion looks at the flags that take a value. Without a
+// completion a shell offers files, which is right only for a flag that names a
+// file or a directory.
+func TestEveryFlagHasACompletion(t *testing.T) {
+	file := regexp.MustCompile("file|film|directory|socket")
+	var look func(*cobra.Command)
+	look = func(c *cobra.Command) {
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			_, completed := c.GetFlagCompletionFunc(f.Name)
+			if f.NoOptDefVal == "" && !completed && !file.MatchString(f.Usage) {
+				t.Errorf("%s --%s (%s) has no completion", c.CommandPath(), f.Name, f.Usage)
+			}
+		})
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+	}
+	look(newRootCommand())
 }
 
 // commandLine returns the arguments if line is a call of Tenon, with or without

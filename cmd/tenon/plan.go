@@ -66,12 +66,14 @@ would write with that configuration.`,
 	flags.StringArrayVar(&f.be, "be", nil, "treat this cgroup as best-effort (repeatable)")
 	flags.StringArrayVar(&f.ls, "ls", nil, "treat this cgroup as latency-sensitive (repeatable)")
 	flags.Int64Var(&f.suppress, "suppress", 0, "bound best-effort work so that all together use at most this percentage of the CPUs")
-	flags.StringVar(&f.config, "config", "", "apply this configuration of tenond")
+	flags.StringVar(&f.config, "config", "", "apply this configuration file of tenond")
 	cmd.MarkFlagsMutuallyExclusive("config", "be")
 	cmd.MarkFlagsMutuallyExclusive("config", "ls")
 	cmd.MarkFlagsMutuallyExclusive("config", "suppress")
 	cmd.MarkFlagsMutuallyExclusive("config", "qos")
 	complete(cmd, "suppress", "65")
+	complete(cmd, "be")
+	complete(cmd, "ls")
 	return cmd
 }
 

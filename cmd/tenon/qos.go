@@ -102,9 +102,11 @@ Waits up to 5 s for the effect and prints what happened.`,
 	}
 	cmd.Flags().Var(&mechanism, "mechanism", "one of vendor, sched_ext, core_sched, siblings, cpu.idle, weight (default the strongest)")
 	complete(cmd, "mechanism", mechanismNames()...)
-	cmd.Flags().Var(&mechanism, "rung", "the old name of --mechanism")
-	_ = cmd.Flags().MarkDeprecated("rung", "use --mechanism") // fails only for an unknown flag
-	cmd.MarkFlagsMutuallyExclusive("mechanism", "rung")
+	const old = "rung"
+	cmd.Flags().Var(&mechanism, old, "the old name of --mechanism")
+	complete(cmd, old, mechanismNames()...)
+	_ = cmd.Flags().MarkDeprecated(old, "use --mechanism") // fails only for an unknown flag
+	cmd.MarkFlagsMutuallyExclusive("mechanism", old)
 	return cmd
 }
 

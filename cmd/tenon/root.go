@@ -47,7 +47,7 @@ services (LS) leave idle, and keeps their tail latency where it was.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{explainFlag(cmd, err)} })
 	flags := root.PersistentFlags()
 	flags.VarP(&g.output, "output", "o", "how to print: text or json")
-	flags.StringVar(&g.stateDir, "state-dir", g.stateDir, "where the journal of old values lives")
+	flags.StringVar(&g.stateDir, "state-dir", g.stateDir, "directory of the journal of old values")
 	flags.BoolVar(&g.verbose, "verbose", false, "log to stderr what is done")
 	complete(root, "output", "text", "json")
 

@@ -123,9 +123,7 @@ func addSweepFlags(cmd *cobra.Command, c *sweep.Config, text *sweepFlags) {
 		"jobs": nil, "limits": nil, "memory": nil, "threads": nil, "job": nil, "slice": nil, "burst-max": nil, "blocks": nil, "window": nil, "warmup": nil,
 		"max-time": nil, "type": nil, "work": nil, "max-steal": nil, "max-foreign": nil, "seed": nil, "cpus": nil,
 	} {
-		// An error means that the flag does not exist. A test completes each
-		// flag.
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+		complete(cmd, name, values...)
 	}
 }
 

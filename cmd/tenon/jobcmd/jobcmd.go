@@ -95,9 +95,17 @@ machines of other sizes.`,
 	flags.StringVar(&strategy, "strategy", "", "how the CPUs were divided among these jobs, if the files do not say: "+strings.Join(strategyNames(), ", "))
 	flags.IntVar(&e.Node.CPUs, "node-cpus", 0, "CPUs of a node, with sibling threads (default: not known)")
 	flags.IntVar(&e.Node.Cores, "node-cores", 0, "cores of a node (default: not known)")
-	// The error means that the flag does not exist. A test completes each flag.
-	_ = cmd.RegisterFlagCompletionFunc("strategy", cobra.FixedCompletions(strategyNames(), cobra.ShellCompDirectiveNoFileComp))
+	complete(cmd, "strategy", strategyNames()...)
+	complete(cmd, "node-cpus")
+	complete(cmd, "node-cores")
 	return cmd
+}
+
+// complete sets the values that a shell offers for a flag. Without values, it
+// offers nothing, and no files either.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	// An error means that the flag does not exist. A test completes each flag.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // NewAdvise returns the command tenon advise.
@@ -125,6 +133,12 @@ must know the size of its machine: import --node-cpus and --node-cores.`,
   tenon advise published --jobs 200 --within 2h --price 0.80
   tenon advise published --patch transcoder
   tenon advise published --cores 16 --threads-per-core 2`,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return f.Usage(fmt.Errorf("advise wants one directory, got %d: see tenon advise --help", len(args)))
@@ -173,6 +187,9 @@ must know the size of its machine: import --node-cpus and --node-cores.`,
 	flags.IntVar(&size.cores, "cores", 0, "cores of another machine that the advice is for")
 	flags.IntVar(&size.threads, "threads-per-core", 0, "CPUs on each of the --cores (default: as measured)")
 	flags.StringVar(&patch, "patch", "", "print a patch for a Job whose container has this name")
+	for _, name := range []string{"deadline", "jobs", "within", "price", "cores", "threads-per-core", "patch"} {
+		complete(cmd, name)
+	}
 	return cmd
 }
 

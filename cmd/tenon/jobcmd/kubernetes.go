@@ -33,8 +33,7 @@ func (t *clusterFlags) add(cmd *cobra.Command, k *cluster.Config) {
 	cmd.Flags().BoolVar(&t.on, "kubernetes", false, "run the jobs on nodes of a cluster, as Jobs")
 	for _, flag := range t.list(k) {
 		cmd.Flags().StringVar(flag.to, flag.name, "", "with --kubernetes: "+flag.usage)
-		// The error means that the flag does not exist. A test completes each flag.
-		_ = cmd.RegisterFlagCompletionFunc(flag.name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveNoFileComp))
+		complete(cmd, flag.name)
 	}
 }
 

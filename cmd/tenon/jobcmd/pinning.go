@@ -76,9 +76,7 @@ wrk for the servers. Five minutes at most.`,
 		"parts": {pinning.Pi, pinning.NGINX}, "modes": {strings.Join(names, ",")}, "blocks": nil, "limit": nil, "threads": nil, "digits": nil,
 		"rounds": nil, "work": nil, "duration": nil, "max-time": nil, "max-steal": nil, "seed": nil, "cpus": nil,
 	} {
-		// An error means that the flag does not exist. A test completes each
-		// flag.
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+		complete(cmd, name, values...)
 	}
 	return cmd
 }
