@@ -42,6 +42,7 @@ Strategies:
   pinned        virtual workers of neighbouring CPUs (--slice), without a quota
   pinned-blind  the same, of CPUs drawn at random
   static        exclusive CPUs, as of the kubelet; a job that finds none waits
+  static-burst  a pool of one L3 cache, and the limit as a quota, under Tenon's loop
   unbounded     no limit
   burst         a quota of twice the limit, or of --burst-max if that is more
   matched       the limit as a quota, and as many threads

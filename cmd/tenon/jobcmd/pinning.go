@@ -32,8 +32,11 @@ time:
   shared-warm   shared, and spinners of the idle class keep the CPUs awake
   pinned        CPUs of its own, without a quota
   pinned-quota  the same CPUs, with the quota
+  pinned-worst  as many CPUs, chosen badly: threads of one core, far caches
+  static-burst  a pool of one L3 cache, with the quota, under Tenon's own loop
 
-Modes run in random order in each block. With fewer than three CPUs there is no
+Modes run in random order in each block. Those that show nothing on this machine
+are left out and named. With fewer than three CPUs there is no
 room for two servers and their client: then one server runs, and only its waits
 and its moves between CPUs are results. It needs root (for cgroups), and nginx and
 wrk for the servers. Five minutes at most.`,

@@ -36,10 +36,12 @@ const (
 	SharedWarm  Mode = "shared-warm"  // shared; idle-class spinners keep the CPUs awake
 	Pinned      Mode = "pinned"       // CPUs of its own, without a quota
 	PinnedQuota Mode = "pinned-quota" // the same CPUs, with the quota
+	PinnedWorst Mode = "pinned-worst" // the worst choice of as many CPUs, without a quota
+	StaticBurst Mode = "static-burst" // a pool of one L3 cache, with the quota
 )
 
 // Modes lists all modes in the order of the tables.
-var Modes = []Mode{Shared, SharedAA, SharedFree, SharedWarm, Pinned, PinnedQuota}
+var Modes = []Mode{Shared, SharedAA, SharedFree, SharedWarm, Pinned, PinnedQuota, PinnedWorst, StaticBurst}
 
 // The parts of the experiment.
 const (

@@ -123,6 +123,8 @@ var steps = map[string][]step{
 		{"no quota on own CPUs", PinnedQuota, Pinned},
 		{"both", Shared, Pinned},
 		{"warm CPUs", Shared, SharedWarm},
+		{"the worst CPUs", Pinned, PinnedWorst},
+		{"a pool", Shared, StaticBurst},
 	},
 	NGINX: {
 		{"the same again", Shared, SharedAA},
@@ -131,6 +133,8 @@ var steps = map[string][]step{
 		{"both", Shared, Pinned},
 		{"own CPUs under the quota", Shared, PinnedQuota},
 		{"warm CPUs", Shared, SharedWarm},
+		{"the worst CPUs", Pinned, PinnedWorst},
+		{"a pool", Shared, StaticBurst},
 	},
 }
 

@@ -20,7 +20,7 @@ func runs(blocks int) []Run {
 		slow := 1 + 0.01*float64(block) // the machine drifts
 		for _, m := range Modes {
 			seconds := 2 * slow
-			if m != SharedFree && m != Pinned {
+			if m != SharedFree && m != Pinned && m != PinnedWorst {
 				seconds *= 1.25
 			}
 			all = append(all,
@@ -50,8 +50,8 @@ func TestTheQuotaIsToldFromTheChoiceOfCPUs(t *testing.T) {
 	}
 	r := Analyse(experiment(2), all)
 	for i, factors := range []map[string]report.Number{
-		{"no quota on own CPUs": 0.8, "both": 0.8, "the same again": 1, "own CPUs under the quota": 1, "warm CPUs": 1},
-		{"no quota": 1.25, "own CPUs": 1, "both": 1.25, "the same again": 1, "own CPUs under the quota": 1, "warm CPUs": 1},
+		{"no quota on own CPUs": 0.8, "both": 0.8, "the same again": 1, "own CPUs under the quota": 1, "warm CPUs": 1, "the worst CPUs": 1, "a pool": 1},
+		{"no quota": 1.25, "own CPUs": 1, "both": 1.25, "the same again": 1, "own CPUs under the quota": 1, "warm CPUs": 1, "the worst CPUs": 1, "a pool": 1},
 	} {
 		p := r.Parts[i]
 		for _, f := range p.Factors {

@@ -89,7 +89,7 @@ func writeTable(w io.Writer, r Result) error {
 		for i, head := range heads {
 			fmt.Fprintf(&b, "%-16s", head)
 			for _, row := range rows {
-				fmt.Fprintf(&b, "%14s", row[i])
+				fmt.Fprintf(&b, "%13s", row[i])
 			}
 			b.WriteByte('\n')
 		}

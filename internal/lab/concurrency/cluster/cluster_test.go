@@ -110,11 +110,11 @@ func TestStrategiesOfTheMachineAreRefusedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	cells, refused := c.combinations()
-	if len(refused) != 2 || !strings.HasPrefix(refused[0], "pinned: ") || !strings.HasPrefix(refused[1], "pinned-blind: ") {
+	if len(refused) != 3 || !strings.HasPrefix(refused[0], "pinned: ") || !strings.HasPrefix(refused[1], "pinned-blind: ") || !strings.HasPrefix(refused[2], "static-burst: this lab") {
 		t.Errorf("refused: %q", refused)
 	}
 	for _, cell := range cells {
-		if cell.Strategy == sweep.PinnedSlices || cell.Strategy == sweep.PinnedBlind {
+		if cell.Strategy == sweep.PinnedSlices || cell.Strategy == sweep.PinnedBlind || cell.Strategy == sweep.StaticBurst {
 			t.Errorf("cell %v is left", cell)
 		}
 	}

@@ -39,6 +39,7 @@ var Strategies = []sweep.Strategy{sweep.Quota, sweep.Unbounded, sweep.Burst, swe
 var unsuitedReasons = map[sweep.Strategy]string{
 	sweep.PinnedSlices: "no part of Kubernetes gives several pods a set of CPUs in common: cut the node into virtual machines, or use static",
 	sweep.PinnedBlind:  "no part of Kubernetes draws CPUs at random",
+	sweep.StaticBurst:  "this lab does not read the caches of nodes, so it cannot tell where it differs from quota: run it on the machine itself",
 }
 
 // withDefaults fills in defaults and returns all faults at once.

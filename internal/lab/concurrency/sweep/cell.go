@@ -7,6 +7,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/layout"
+	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -19,6 +20,7 @@ const (
 	PinnedSlices Strategy = "pinned"       // virtual workers of neighbouring CPUs, without a quota
 	PinnedBlind  Strategy = "pinned-blind" // the same, but the CPUs are chosen at random
 	Static       Strategy = "static"       // exclusive CPUs; a job that finds none waits
+	StaticBurst  Strategy = "static-burst" // a pool of one L3 cache, with the limit as a quota: cpu-policy: static-burst
 	Unbounded    Strategy = "unbounded"    // no limit
 	Burst        Strategy = "burst"        // a quota of twice the limit, or of a number of CPUs if that is more
 	Matched      Strategy = "matched"      // the limit as a quota, and as many threads
@@ -28,7 +30,7 @@ const (
 )
 
 // Strategies lists the strategies that a user can name.
-var Strategies = []Strategy{Quota, PinnedSlices, PinnedBlind, Static, Unbounded, Burst, Matched, Tenon}
+var Strategies = []Strategy{Quota, PinnedSlices, PinnedBlind, Static, StaticBurst, Unbounded, Burst, Matched, Tenon}
 
 // A Cell is one set of conditions.
 type Cell struct {
@@ -130,7 +132,7 @@ func (c Config) refuse(cell Cell, m machine) string {
 	switch {
 	case cell.Limit > unit.CPUs(cpus):
 		return fmt.Sprintf("one job asks for %g CPUs, the machine has %d", cell.Limit.Cores(), cpus)
-	case (cell.Strategy == Quota || cell.Strategy == Matched) && need > unit.CPUs(cpus):
+	case (cell.Strategy == Quota || cell.Strategy == Matched || cell.Strategy == StaticBurst) && need > unit.CPUs(cpus):
 		return fmt.Sprintf("the jobs ask for %g CPUs together, the machine has %d", need.Cores(), cpus)
 	case cell.Memory > 0 && m.memory > 0 && cell.Memory*unit.Bytes(cell.Jobs) > m.memory:
 		return fmt.Sprintf("the jobs ask for %g GiB together, the machine has %.1f", float64(cell.Memory)*float64(cell.Jobs)/float64(gib), float64(m.memory)/float64(gib))
@@ -138,6 +140,8 @@ func (c Config) refuse(cell Cell, m machine) string {
 		return "the kubelet gives exclusive CPUs for whole numbers of CPUs only"
 	case cell.Strategy == PinnedBlind && !m.uneven:
 		return "every CPU here is a core of its own with the same cache: it is the same as pinned"
+	case cell.Strategy == StaticBurst && !slices.ContainsFunc(site.Homes(m.topology, m.tested, cell.Jobs, cell.Limit), func(home unit.CPUSet) bool { return home != m.tested }):
+		return "no L3 cache or NUMA node is a smaller pool with room for a job: it is the same as quota"
 	case cell.Strategy == Burst && c.Burst(cell.Limit) >= unit.CPUs(cpus):
 		return fmt.Sprintf("its quota of %g CPUs is no limit on %d: it is the same as unbounded", c.Burst(cell.Limit).Cores(), cpus)
 	case (cell.Strategy == PinnedSlices || cell.Strategy == PinnedBlind) && c.slice(cell.Limit) > cpus:

@@ -3,7 +3,7 @@ package sweep
 import (
 	"math/rand/v2"
 
-	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -82,38 +82,17 @@ func (c Config) divide(cell Cell, m machine, seed uint64, block int) division {
 // CPUs of a set are neighbours, or random ones if blind is set. The first sets
 // have no core in common, so that a few jobs get whole cores.
 func workers(m machine, width int, blind bool, order *rand.Rand) []unit.CPUSet {
-	n := m.tested.Len() / width
 	if blind {
 		var cpus []unit.CPU
 		for c := range m.tested.All() {
 			cpus = append(cpus, c)
 		}
 		order.Shuffle(len(cpus), func(i, j int) { cpus[i], cpus[j] = cpus[j], cpus[i] })
-		sets := make([]unit.CPUSet, n)
+		sets := make([]unit.CPUSet, m.tested.Len()/width)
 		for i := range sets {
 			sets[i] = unit.CPUSetOf(cpus[i*width : (i+1)*width]...)
 		}
 		return sets
 	}
-	sizes := make([]int, n)
-	for i := range sizes {
-		sizes[i] = width
-	}
-	left := pick.Compile(m.topology).Cut(m.tested, sizes)
-	var sets []unit.CPUSet
-	var taken unit.CPUSet
-	for len(left) > 0 {
-		best := 0
-		for i := range left {
-			if left[i].Intersect(taken).Len() < left[best].Intersect(taken).Len() {
-				best = i
-			}
-		}
-		set := left[best]
-		sets, left = append(sets, set), append(left[:best:best], left[best+1:]...)
-		for c := range set.All() {
-			taken = taken.Union(m.topology.Siblings(c))
-		}
-	}
-	return sets
+	return site.Slices(m.topology, m.tested, width)
 }

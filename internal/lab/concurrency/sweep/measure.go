@@ -45,10 +45,14 @@ func (b *bench) measure(ctx context.Context, cell Cell, index, block int) (_ run
 	if err := r.build(); err != nil {
 		return run{}, err
 	}
-	if cell.Strategy == Tenon {
-		if r.agent, err = r.govern(ctx); err != nil {
-			return run{}, err
-		}
+	switch cell.Strategy {
+	case Tenon:
+		r.agent, err = r.govern(ctx)
+	case StaticBurst:
+		r.agent, err = r.RunPools(ctx, r.groups(), cell.Limit)
+	}
+	if err != nil {
+		return run{}, err
 	}
 	var rows []jobs.Job
 	if b.Fill == Window && !r.div.waiting {
@@ -108,6 +112,14 @@ func (r *round) govern(ctx context.Context) (*site.AgentRunner, error) {
 		})
 	}
 	return r.RunAgent(ctx, list, policy.Config{CPUQOS: site.Pinned(""), Pool: facts.Pool{CPUs: r.Place.Tested}}, true)
+}
+
+func (r *round) groups() []node.CgroupPath {
+	all := make([]node.CgroupPath, len(r.slots))
+	for i, s := range r.slots {
+		all[i] = s.group
+	}
+	return all
 }
 
 // close ends all jobs and removes the cgroups.
@@ -230,6 +242,11 @@ func (r *round) row(s *slot, number int, from, to meter.Reading) jobs.Job {
 		WaitSeconds:      node.Some((to.Wait - from.Wait).Seconds()),
 		Migrations:       meter.CountBetween(from, to, perf.Migrations), Switches: meter.CountBetween(from, to, perf.Switches),
 		Cycles: meter.CountBetween(from, to, perf.Cycles), Instructions: meter.CountBetween(from, to, perf.Instructions), CacheMisses: meter.CountBetween(from, to, perf.CacheMisses),
+	}
+	if r.cell.Strategy == StaticBurst { // Tenon's loop chose the pool
+		if cpus, err := r.Tree.EffectiveCPUs(string(s.group)); err == nil {
+			j.Extra.Slice = cpus
+		}
 	}
 	if peak, err := cgroup.MemoryPeak(r.Tree, string(s.group)); err == nil {
 		j.Extra.PeakMemory = node.Some(peak)

@@ -41,7 +41,7 @@ var presets = map[string][]grid{
 	},
 	Full: {
 		{
-			strategies: []Strategy{Quota, PinnedSlices, PinnedBlind, Static, Burst, Matched, Tenon}, jobs: []int{1, 2, 3, 4, 6, 8},
+			strategies: []Strategy{Quota, PinnedSlices, PinnedBlind, Static, StaticBurst, Burst, Matched, Tenon}, jobs: []int{1, 2, 3, 4, 6, 8},
 			limits: []unit.MilliCPU{500, 1000}, threads: []int{0},
 		},
 		{strategies: []Strategy{Unbounded}, jobs: []int{1, 2, 3, 4, 6, 8}, limits: []unit.MilliCPU{0}, threads: []int{0, 1}},

@@ -165,6 +165,43 @@ func TestOwnJobsRunToTheirEnd(t *testing.T) {
 	}
 }
 
+// TestAPoolHasTheLimitAsItsQuota runs static-burst although its pool may be all
+// CPUs here. Tenon's loop must write the quota and the pool before the jobs
+// begin.
+func TestAPoolHasTheLimitAsItsQuota(t *testing.T) {
+	c := shortExperiment(t)
+	c.Argv = []string{"/bin/sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"}
+	c, err := c.OrDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := set(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	const limit = unit.MilliCPU(300)
+	homes := site.Homes(b.machine.topology, b.machine.tested, 2, limit)
+	r, err := b.measure(t.Context(), Cell{Strategy: StaticBurst, Jobs: 2, Limit: limit}, 1, 1)
+	if err != nil || len(r.rows) < 2 || len(r.void) > 0 {
+		t.Fatalf("%d rows, void %q: %v", len(r.rows), r.void, err)
+	}
+	for _, j := range r.rows {
+		// A job may use the whole quota of the period in which it begins.
+		most := limit.Cores()*(j.Duration()+node.DefaultPeriod).Seconds() + 0.02
+		if used := j.Extra.CPUSeconds.Or(9); j.Extra.ThrottledPeriods.Or(0) == 0 || used > most {
+			t.Errorf("job %d used %.2f CPU-s in %v, want %.2f at most; it was throttled in %d periods", j.Index, used, j.Duration(), most, j.Extra.ThrottledPeriods.Or(0))
+		}
+		if j.Extra.Slice != homes[j.Index] {
+			t.Errorf("job %d ran on CPUs %v, want its pool %v", j.Index, j.Extra.Slice, homes[j.Index])
+		}
+	}
+}
+
 func TestAJobThatFailsIsNamed(t *testing.T) {
 	c := shortExperiment(t)
 	c.Argv = []string{"/bin/sh", "-c", "echo no such film >&2; exit 3"}

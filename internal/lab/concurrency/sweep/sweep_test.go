@@ -30,6 +30,15 @@ func plain(cpus int) machine {
 	return machineOf(t, t.All(), 8*gib)
 }
 
+// caches returns a machine with n L3 caches of each CPUs.
+func caches(n, each int) machine {
+	var t node.Topology
+	for i := range n * each {
+		t.CPUs = append(t.CPUs, node.LogicalCPU{ID: unit.CPU(i), Core: node.CoreID(i), L3: node.CacheID(i / each)})
+	}
+	return machineOf(t, t.All(), 8*gib)
+}
+
 func TestTheQuickPresetFitsTwoCPUs(t *testing.T) {
 	c, err := Config{}.OrDefaults()
 	if err != nil {
@@ -49,12 +58,14 @@ func TestTheQuickPresetFitsTwoCPUs(t *testing.T) {
 
 func TestCellsThatExceedTheMachineAreRefusedByName(t *testing.T) {
 	for want, cell := range map[string]Cell{
-		"one job asks for 3 CPUs, the machine has 2":      {Strategy: PinnedSlices, Jobs: 1, Limit: 3000},
-		"the jobs ask for 2.4 CPUs together":              {Strategy: Matched, Jobs: 2, Limit: 1200},
-		"the jobs ask for 16 GiB together":                {Strategy: Quota, Jobs: 4, Limit: 500, Memory: 4 * gib},
-		"the kubelet gives exclusive CPUs for whole":      {Strategy: Static, Jobs: 1, Limit: 500},
-		"it is the same as pinned":                        {Strategy: PinnedBlind, Jobs: 1, Limit: 1000},
-		"8 CPUs is no limit on 2: it is the same as unbo": {Strategy: Burst, Jobs: 1, Limit: 1000},
+		"one job asks for 3 CPUs, the machine has 2":       {Strategy: PinnedSlices, Jobs: 1, Limit: 3000},
+		"the jobs ask for 2.4 CPUs together":               {Strategy: Matched, Jobs: 2, Limit: 1200},
+		"the jobs ask for 16 GiB together":                 {Strategy: Quota, Jobs: 4, Limit: 500, Memory: 4 * gib},
+		"the kubelet gives exclusive CPUs for whole":       {Strategy: Static, Jobs: 1, Limit: 500},
+		"smaller pool with room for a job: it is the same": {Strategy: StaticBurst, Jobs: 1, Limit: 1000},
+		"the jobs ask for 3 CPUs together":                 {Strategy: StaticBurst, Jobs: 3, Limit: 1000},
+		"it is the same as pinned":                         {Strategy: PinnedBlind, Jobs: 1, Limit: 1000},
+		"8 CPUs is no limit on 2: it is the same as unbo":  {Strategy: Burst, Jobs: 1, Limit: 1000},
 	} {
 		c, _ := Config{}.OrDefaults()
 		if why := c.refuse(cell, plain(2)); !strings.Contains(why, want) {
@@ -67,6 +78,14 @@ func TestCellsThatExceedTheMachineAreRefusedByName(t *testing.T) {
 	}
 	if why := c.refuse(Cell{Strategy: PinnedBlind, Jobs: 1, Limit: 1000}, smt(4)); why != "" {
 		t.Errorf("pinned-blind on a machine with siblings: %s", why)
+	}
+	for cell, want := range map[Cell]string{
+		{Strategy: StaticBurst, Jobs: 2, Limit: 2000}: "",
+		{Strategy: StaticBurst, Jobs: 1, Limit: 3000}: "it is the same as quota", // more than a cache has
+	} {
+		if why := c.refuse(cell, caches(2, 2)); (why == "") != (want == "") || !strings.Contains(why, want) {
+			t.Errorf("%v with two caches: %q, want %q", cell, why, want)
+		}
 	}
 }
 
@@ -124,6 +143,7 @@ func TestStrategiesDivideTheMachine(t *testing.T) {
 		{cell: Cell{Strategy: Quota, Jobs: 2, Limit: 500}, want: "0-3/500 0-3/500"},
 		{cell: Cell{Strategy: Unbounded, Jobs: 2}, want: "0-3/0 0-3/0"},
 		{cell: Cell{Strategy: Tenon, Jobs: 1, Limit: 1000}, want: "0-3/0"},
+		{cell: Cell{Strategy: StaticBurst, Jobs: 1, Limit: 1000}, want: "0-3/0"}, // Tenon's loop writes the pool and the quota
 		{cell: Cell{Strategy: PinnedSlices, Jobs: 3, Limit: 1500}, want: "0-1/0 2-3/0 0-1/0"},
 		{cell: Cell{Strategy: PinnedSlices, Jobs: 1, Limit: 1500}, c: Config{AsPublished: true}, want: "0-1/1500"},
 		{cell: Cell{Strategy: Static, Jobs: 3, Limit: 2000}, want: "0-1/0 2-3/0", waiting: true},

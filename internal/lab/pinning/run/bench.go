@@ -84,11 +84,26 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 		}
 	}
 	for _, p := range b.Parts {
+		n, limit, all := b.of(p)
 		for _, m := range b.Modes {
-			b.cells = append(b.cells, cell{p, m})
+			c := cell{p, m}
+			if why := refuse(m, b.Topology, all, n, limit); why != "" {
+				b.refused = append(b.refused, fmt.Sprintf("%v: %s", c, why))
+				continue
+			}
+			b.cells = append(b.cells, c)
 		}
 	}
 	return b, nil
+}
+
+// of returns the pieces of work of a part, the limit of each, and the CPUs that
+// they may use.
+func (b *bench) of(part string) (n, limit int, all unit.CPUSet) {
+	if part == pinning.NGINX {
+		return b.division.servers, b.each, b.service
+	}
+	return 1, b.limit, b.Place.Tested
 }
 
 // calibrate chooses the number of rounds of the job, and the rate of the open
@@ -152,16 +167,20 @@ func (b *bench) run(ctx context.Context, c cell, index, block int) (r pinning.Ru
 			err = fmt.Errorf("%v: %w", c, err)
 		}
 	}()
-	n, limit, all := 1, b.limit, b.Place.Tested
-	if c.part == pinning.NGINX {
-		n, limit, all = len(b.servers), b.each, b.service
-	}
+	n, limit, all := b.of(c.part)
 	list := seats(c.mode, b.Topology, all, n, limit)
 	for _, s := range list {
 		r.CPUs = r.CPUs.Union(s.cpus)
 	}
 	if err := b.build(list); err != nil {
 		return r, err
+	}
+	if c.mode == pinning.StaticBurst {
+		stop, err := b.pools(ctx, list, limit, &r)
+		if err != nil {
+			return r, err
+		}
+		defer stop()
 	}
 	if c.mode == pinning.SharedWarm {
 		stop, err := b.spin(all)
@@ -171,9 +190,11 @@ func (b *bench) run(ctx context.Context, c cell, index, block int) (r pinning.Ru
 		defer stop()
 	}
 	if c.part == pinning.Pi {
-		return r, b.runPi(ctx, list[0], &r)
+		err = b.runPi(ctx, list[0], &r)
+	} else {
+		err = b.runNGINX(ctx, list, &r)
 	}
-	return r, b.runNGINX(ctx, list, &r)
+	return r, err
 }
 
 func (b *bench) work() node.CgroupPath      { return b.Root.Join("work") }
@@ -207,6 +228,35 @@ func (b *bench) build(list []seat) error {
 		}
 	}
 	return nil
+}
+
+// pools runs Tenon's loop, which gives each seat a pool of its own. The function
+// that it returns ends the loop. It writes into the run on which CPUs the pools
+// were in the end, and what has failed.
+func (b *bench) pools(ctx context.Context, list []seat, limit int, r *pinning.Run) (stop func(), err error) {
+	groups := make([]node.CgroupPath, len(list))
+	for i := range list {
+		groups[i] = b.seat(i)
+	}
+	agent, err := b.RunPools(ctx, groups, unit.CPUs(limit))
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		r.CPUs = unit.CPUSet{}
+		for _, p := range groups {
+			cpus, err := b.Tree.EffectiveCPUs(string(p))
+			if err != nil {
+				r.Void = append(r.Void, err.Error())
+			}
+			r.CPUs = r.CPUs.Union(cpus)
+		}
+		_, faults := agent.Report()
+		r.Void = append(r.Void, faults...)
+		if err := agent.Stop(); err != nil {
+			r.Void = append(r.Void, err.Error())
+		}
+	}, nil
 }
 
 // spin keeps CPUs awake at the lowest priority.

@@ -6,6 +6,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/lab/pinning"
+	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -32,14 +33,7 @@ func (c Config) divide(t node.Topology, tested unit.CPUSet) (division, error) {
 	if d.limit > cpus {
 		return d, fmt.Errorf("--limit %d: the job may use at most the %d tested CPUs", d.limit, cpus)
 	}
-	d.refused = append(d.refused,
-		"static-burst: this version has no such mode; it needs pools of the L3 caches",
-		"static: no mode of its own, because the kubelet would choose the CPUs that pinned has")
-	if uneven(t, tested) {
-		d.refused = append(d.refused, "pinned-worst: this version has no such mode, although some choices of CPUs here are worse than others")
-	} else {
-		d.refused = append(d.refused, "pinned-worst: every CPU here is a core of its own with the same cache, so no choice is worse")
-	}
+	d.refused = append(d.refused, "static: no mode of its own, because of whole cores the kubelet chooses those of pinned")
 	if cpus < 2 {
 		d.refused = append(d.refused, fmt.Sprintf("nginx: with %d CPU there is none for the client", cpus))
 		return d, nil
@@ -63,19 +57,6 @@ func (c Config) divide(t node.Topology, tested unit.CPUSet) (division, error) {
 	return d, nil
 }
 
-func uneven(t node.Topology, tested unit.CPUSet) bool {
-	caches := map[node.CacheID]bool{}
-	for _, c := range t.CPUs {
-		if tested.Has(c.ID) {
-			caches[c.L3] = true
-			if t.Siblings(c.ID).Intersect(tested).Len() > 1 {
-				return true
-			}
-		}
-	}
-	return len(caches) > 1
-}
-
 // A seat says where one piece of work runs.
 type seat struct {
 	cpus  unit.CPUSet
@@ -84,21 +65,97 @@ type seat struct {
 
 // seats returns the seats of n equal pieces of work in a mode. Each piece has
 // the limit.
+// With StaticBurst the quotas are missing, and the CPUs are those that the work
+// may have: Tenon's loop writes both.
 func seats(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) []seat {
-	sizes := make([]int, n)
-	for i := range sizes {
-		sizes[i] = limit
-	}
-	own := pick.Compile(t).Cut(all, sizes)
 	list := make([]seat, n)
+	var sets []unit.CPUSet
+	switch m {
+	case pinning.Pinned, pinning.PinnedQuota:
+		sets = site.Slices(t, all, limit)
+	case pinning.PinnedWorst:
+		sets = worst(t, all, n, limit)
+	default:
+		sets = slices.Repeat([]unit.CPUSet{all}, n)
+	}
 	for i := range list {
-		list[i] = seat{cpus: all}
-		if m == pinning.Pinned || m == pinning.PinnedQuota {
-			list[i].cpus = own[i]
-		}
-		if m != pinning.SharedFree && m != pinning.Pinned {
+		list[i].cpus = sets[i]
+		if m == pinning.Shared || m == pinning.SharedAA || m == pinning.SharedWarm || m == pinning.PinnedQuota {
 			list[i].quota = unit.CPUs(limit)
 		}
 	}
 	return list
+}
+
+// refuse says why a mode of n equal pieces of work shows nothing here; empty: it
+// does.
+func refuse(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) string {
+	switch m {
+	case pinning.PinnedWorst:
+		siblings, caches := strain(t, site.Slices(t, all, limit)[:n])
+		if s, c := strain(t, worst(t, all, n, limit)); s <= siblings && c <= caches {
+			return "no choice of CPUs here is worse than that of pinned: it has no more siblings of used CPUs, and is in no more caches"
+		}
+	case pinning.StaticBurst:
+		if !slices.ContainsFunc(site.Homes(t, all, n, unit.CPUs(limit)), func(home unit.CPUSet) bool { return home != all }) {
+			return "no L3 cache or NUMA node is a smaller pool with room for the limit: it is the same as shared"
+		}
+	}
+	return ""
+}
+
+// worst returns n disjoint sets of limit CPUs, chosen as badly as the machine
+// allows: all threads of a core before the next core, which is in another L3
+// cache, as far away as possible.
+func worst(t node.Topology, all unit.CPUSet, n, limit int) []unit.CPUSet {
+	m := pick.Compile(t)
+	caches := m.Pools(pick.L3)
+	cores := make([][]unit.CPUSet, len(caches)) // of each cache
+	for _, core := range pick.Cores(m) {
+		i := slices.IndexFunc(caches, func(c unit.CPUSet) bool { return c.Contains(core) })
+		if core = core.Intersect(all); !core.Empty() {
+			cores[i] = append(cores[i], core)
+		}
+	}
+	var order []unit.CPU
+	for round := 0; len(order) < all.Len(); round++ {
+		for i := range cores {
+			at := i / 2 // the first cache, the last, the second, the last but one
+			if i%2 == 1 {
+				at = len(cores) - 1 - i/2
+			}
+			if round < len(cores[at]) {
+				for c := range cores[at][round].All() {
+					order = append(order, c)
+				}
+			}
+		}
+	}
+	sets := make([]unit.CPUSet, n)
+	for i := range sets {
+		sets[i] = unit.CPUSetOf(order[i*limit : (i+1)*limit]...)
+	}
+	return sets
+}
+
+// strain returns how many CPUs of the sets have a sibling in one of them, and
+// over how many L3 caches the sets are spread, as a sum.
+func strain(t node.Topology, sets []unit.CPUSet) (siblings, caches int) {
+	var used unit.CPUSet
+	for _, s := range sets {
+		used = used.Union(s)
+	}
+	for c := range used.All() {
+		if t.Siblings(c).Intersect(used).Len() > 1 {
+			siblings++
+		}
+	}
+	for _, cache := range pick.Compile(t).Pools(pick.L3) {
+		for _, s := range sets {
+			if !s.Intersect(cache).Empty() {
+				caches++
+			}
+		}
+	}
+	return siblings, caches
 }

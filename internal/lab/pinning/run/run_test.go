@@ -184,7 +184,7 @@ func TestTheSmallestMachinesRefuseServers(t *testing.T) {
 	}{
 		1: {0, 0, 1, "with 1 CPU there is none for the client"},
 		2: {1, 1, 1, "two servers and their client need 3 CPUs, the machine has 2"},
-		3: {2, 1, 1, "pinned-worst: every CPU here is a core of its own"},
+		3: {2, 1, 1, "static: no mode of its own"},
 		9: {2, 3, 4, "static: no mode of its own"},
 	} {
 		topology, all := machine(cpus)
@@ -196,12 +196,7 @@ func TestTheSmallestMachinesRefuseServers(t *testing.T) {
 			t.Errorf("%d CPUs: client %v and servers %v share CPUs", cpus, d.client, d.service)
 		}
 	}
-	topology, all := machine(4)
-	topology.CPUs[3].L3 = 1
-	if d, err := (Config{}).divide(topology, all); err != nil || !strings.Contains(strings.Join(d.refused, "\n"), "pinned-worst: this version has no such mode") {
-		t.Errorf("two caches: %v, %v", d.refused, err)
-	}
-	topology, all = machine(2)
+	topology, all := machine(2)
 	if _, err := (Config{Limit: 3}).divide(topology, all); err == nil || !strings.Contains(err.Error(), "--limit 3: the job may use at most the 2") {
 		t.Errorf("error %v", err)
 	}
@@ -245,12 +240,85 @@ func TestModesDifferByOneThing(t *testing.T) {
 		quota unit.MilliCPU
 	}{
 		pinning.Shared: {"0-3 0-3", 2000}, pinning.SharedFree: {"0-3 0-3", 0}, pinning.SharedWarm: {"0-3 0-3", 2000},
-		pinning.Pinned: {"0-1 2-3", 0}, pinning.PinnedQuota: {"0-1 2-3", 2000},
+		pinning.Pinned: {"0-1 2-3", 0}, pinning.PinnedQuota: {"0-1 2-3", 2000}, pinning.PinnedWorst: {"0-1 2-3", 0},
+		pinning.StaticBurst: {"0-3 0-3", 0}, // Tenon's loop writes the pools and the quotas
 	} {
 		list := seats(mode, topology, topology.All(), 2, 2)
 		if got := list[0].cpus.String() + " " + list[1].cpus.String(); got != want.sets || list[0].quota != want.quota {
 			t.Errorf("%s: CPUs %s, quota %v", mode, got, list[0].quota)
 		}
+	}
+}
+
+// smt returns a machine whose cores have two threads, and whose L3 caches have
+// two cores. The sibling of CPU i is CPU i + cores.
+func smt(cores int) node.Topology {
+	var t node.Topology
+	for i := range 2 * cores {
+		t.CPUs = append(t.CPUs, node.LogicalCPU{ID: unit.CPU(i), Core: node.CoreID(i % cores), L3: node.CacheID(i % cores / 2)})
+	}
+	return t
+}
+
+func TestTheWorstChoiceSharesCoresAndLeavesCaches(t *testing.T) {
+	topology := smt(4)
+	for _, tt := range []struct {
+		n, limit      int
+		pinned, worst string
+		refused       bool
+	}{
+		{2, 1, "0 1", "0 4", false},         // two servers on one core
+		{1, 4, "0-1,4-5", "0,2,4,6", false}, // two caches
+		{2, 2, "0,4 1,5", "0,4 2,6", true},  // whole cores in one cache each, as with pinned
+		{1, 1, "0", "0", true},
+	} {
+		for mode, want := range map[pinning.Mode]string{pinning.Pinned: tt.pinned, pinning.PinnedWorst: tt.worst} {
+			var got []string
+			for _, s := range seats(mode, topology, topology.All(), tt.n, tt.limit) {
+				got = append(got, s.cpus.String())
+			}
+			if text := strings.Join(got, " "); text != want {
+				t.Errorf("%s, %d times %d CPUs: %s, want %s", mode, tt.n, tt.limit, text, want)
+			}
+		}
+		if why := refuse(pinning.PinnedWorst, topology, topology.All(), tt.n, tt.limit); (why != "") != tt.refused {
+			t.Errorf("%d times %d CPUs: refused %q", tt.n, tt.limit, why)
+		}
+	}
+}
+
+func TestAPoolOfAllCPUsIsRefused(t *testing.T) {
+	topology := smt(4)
+	for limit, refused := range map[int]bool{1: false, 4: false, 5: true} {
+		if why := refuse(pinning.StaticBurst, topology, topology.All(), 1, limit); (why != "") != refused {
+			t.Errorf("limit %d in caches of 4 CPUs: %q", limit, why)
+		}
+	}
+}
+
+// TestAPoolHasTheLimitAsItsQuota runs static-burst although its pool may be all
+// CPUs here. Tenon's loop must write the quota and the pool before the job
+// begins.
+func TestAPoolHasTheLimitAsItsQuota(t *testing.T) {
+	c := little(t)
+	c.Parts, c.Threads, c.Digits, c.Rounds, c.Limit = []string{pinning.Pi}, 50, 3000, 40, 1
+	c, err := c.orDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := set(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	r, err := b.run(t.Context(), cell{pinning.Pi, pinning.StaticBurst}, 1, 1)
+	home := site.Homes(b.Topology, b.Place.Tested, 1, unit.CPUs(1))[0]
+	if err != nil || len(r.Void) > 0 || r.Periods == 0 || r.CPUs != home || r.PiResult == nil || r.PiResult.Right != 3000 {
+		t.Errorf("on CPUs %v, want %v; %d periods, void %q, %+v, %v", r.CPUs, home, r.Periods, r.Void, r.PiResult, err)
 	}
 }
 
