@@ -51,8 +51,15 @@ func TestConcurrentJobsAreMeasuredOnACluster(t *testing.T) {
 		t.Errorf("the import of the node's logs gives\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 
-	interruptRun(t, c, bin, append(grid, "--out", filepath.Join(t.TempDir(), "interrupted")))
-	theTranscoderChart(t, c, n, bin)
+	// Both wait for pods most of the time, each in a namespace of its own.
+	t.Run("interrupted", func(t *testing.T) {
+		t.Parallel()
+		interruptRun(t, c, bin, append(grid, "--out", filepath.Join(t.TempDir(), "interrupted")))
+	})
+	t.Run("chart", func(t *testing.T) {
+		t.Parallel()
+		theTranscoderChart(t, c, n, bin)
+	})
 }
 
 // keepLogs keeps the logs of some containers of the node after their pods have
