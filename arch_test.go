@@ -204,6 +204,7 @@ var arch = []struct {
 	{"test/cluster/image", affects, ""},
 	{"test/cluster", affects, "model/unit model/node decide/pick decide/place decide/facts decide/hold kernel/task api/v1alpha1 cluster/kube cluster/cpureport cluster/nodepages cluster/survey test/cluster/image"},
 	{"test/cluster/cmd", affects, "model/unit test/cluster/image test/cluster"},
+	{"test/cluster/seeds", affects, "kernel/proc kernel/task lab/pi"},
 	{"test/digest", affects, ""},
 	{"test/e2e", affects, "model/unit model/node decide/paired decide/misfit decide/policy kernel/cgroup kernel/proc kernel/task machine/journal machine/host machine/lease cluster/apiserver/apitest agent/loop agent/record agent/control agent/slices lab/stat"},
 	{"test/scheduler", affects, ""},

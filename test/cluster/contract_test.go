@@ -82,6 +82,7 @@ func TestAPodStartsOnTheCPUsOfItsContract(t *testing.T) {
 	twoParts(t, a, m)
 
 	if runtime.NumCPU() == 2 {
+		t.Run("the published programs", func(t *testing.T) { thePublishedPrograms(t, a) })
 		t.Run("the published manifests", func(t *testing.T) { theCPUSeeds(t, c, n) })
 	}
 }

@@ -64,8 +64,9 @@ func newAgent(t *testing.T, c *Cluster, n *Node) *agent {
 	return a
 }
 
-// programs builds tenon and tenond. If TENON_TEST_BIN is set, it takes them
-// from there, because a test machine may have no compiler.
+// programs builds Tenon's programs and that of the published images. If
+// TENON_TEST_BIN is set, it takes them from there, because a test machine may
+// have no compiler.
 func programs(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("TENON_TEST_BIN"); dir != "" {
@@ -84,7 +85,8 @@ var builtPrograms = sync.OnceValues(func() (dir string, err error) {
 	if builtIn, err = os.MkdirTemp("", "tenon-test-bin-"); err != nil {
 		return "", err
 	}
-	build := exec.Command("go", "build", "-o", builtIn+"/", "tenon.sh/tenon/cmd/tenon", "tenon.sh/tenon/cmd/tenond", "tenon.sh/tenon/cmd/tenon-manager")
+	build := exec.Command("go", "build", "-o", builtIn+"/",
+		"tenon.sh/tenon/cmd/tenon", "tenon.sh/tenon/cmd/tenond", "tenon.sh/tenon/cmd/tenon-manager", "tenon.sh/tenon/test/cluster/seeds")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)

@@ -57,7 +57,7 @@ func TestSeedsOnCgroupV2(t *testing.T) {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
 		t.Skip("this machine has cgroup v1: TestKubeletOnCgroupV2 of test/vm runs it")
 	}
-	c, n := startBareCluster(t)
+	c, n := startBareCluster(t, Options{Name: "unified", NoScheduler: true})
 	u := &unified{t: t, c: c, n: n}
 	contained := u.container(programs(t))
 	empty := u.values()
@@ -104,14 +104,13 @@ func TestSeedsOnCgroupV2(t *testing.T) {
 }
 
 // startBareCluster starts a cluster of one node on a kernel without bridges and
-// overlay file systems.
-func startBareCluster(t *testing.T) (*Cluster, *Node) {
+// overlay file systems. It sets the options that are the same in all guests.
+func startBareCluster(t *testing.T, o Options) (*Cluster, *Node) {
 	t.Helper()
-	c, err := Up(t.Context(), Options{
-		Name: "unified", Images: os.Getenv("TENON_TEST_IMAGES"), NoScheduler: true, NoMetrics: true, Log: t.Logf,
-		// A pod that names its node needs at least these controllers.
-		Controllers: []string{"--controllers=serviceaccount-controller,root-ca-certificate-publisher-controller,node-lifecycle-controller"},
-	})
+	o.Images, o.NoMetrics, o.Log = os.Getenv("TENON_TEST_IMAGES"), true, t.Logf
+	// A pod needs at least these controllers.
+	o.Controllers = []string{"--controllers=serviceaccount-controller,root-ca-certificate-publisher-controller,node-lifecycle-controller"}
+	c, err := Up(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,125 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/test/cluster/image"
+)
+
+// publishedImages are the images of the published manifests, by the name of the
+// program that stands in for them.
+var publishedImages = map[string]string{
+	"java-pi": "registry.cn-zhangjiakou.aliyuncs.com/xianlu/java-pi:latest",
+	"go-demo": "registry.cn-hangzhou.aliyuncs.com/haoshuwei24/go-demo:1k",
+}
+
+// saidByPi are the published lines with the right digits, and one of our own.
+var saidByPi = regexp.MustCompile(`^computing Pi with 3000 Threads\.\.\.computed the first 20000 digets of pi in \d+ ms!
+the first digets are: 3\.14159265
+writing to pi\.txt\.\.\.
+finished!
+(\d+) threads on CPUs ([\d,-]+), 20000 of 20000 digits right$`)
+
+// TestCalPiRunsAsPublished runs the published manifest of cal-pi word for word.
+// The pod demands four CPUs of its own, and one CPU of a node stays shared.
+func TestCalPiRunsAsPublished(t *testing.T) {
+	runParallel(t)
+	needsCluster(t)
+	if runtime.NumCPU() < 5 {
+		t.Skip("cal-pi demands 4 CPUs, and one stays shared: TestCalPiOnFiveCPUs of test/vm runs it, in make soak")
+	}
+	var c *Cluster
+	var n *Node
+	if os.Getenv("TENON_TEST_IMAGES") != "" { // in a guest
+		c, n = startBareCluster(t, Options{Name: "pi"})
+	} else {
+		c, n = startCluster(t, "pi")
+	}
+	serveThePublishedImages(t, c)
+	a := newAgent(t, c, n)
+	a.start()
+	calPi(t, c, 4, strings.NewReplacer())
+}
+
+// thePublishedPrograms runs the programs of cal-pi and go-demo by the published
+// manifests. The node has two CPUs, so that the amounts of CPU are smaller.
+// Nothing else is changed.
+func thePublishedPrograms(t *testing.T, a *agent) {
+	serveThePublishedImages(t, a.c)
+	requireSoon(t, time.Minute, "no pod of an earlier test holds CPUs", func() error {
+		if held := a.report().Status.CPUs.Held; len(held) > 0 {
+			return fmt.Errorf("held are %+v", held)
+		}
+		return nil
+	})
+	calPi(t, a.c, 1, strings.NewReplacer("cpu: 4", "cpu: 1"))
+	kubectl(t, a.c, "delete", "pod", "cal-pi")
+
+	create(t, a.c, "go-demo", strings.NewReplacer("cpu: 1\n", "cpu: 100m\n", "cpu: 4", "cpu: 1"))
+	requireSoon(t, time.Minute, "go-demo answers", func() error {
+		answer, err := a.c.Kubectl(t.Context(), "exec", "deployment/go-demo", "--", "/go-demo", "http://127.0.0.1:8080/")
+		if err == nil && strings.TrimSpace(answer) != "200 OK 1024" {
+			err = fmt.Errorf("it answers %q", answer)
+		}
+		return err
+	})
+	kubectl(t, a.c, "delete", "deployment", "go-demo", "--cascade=foreground")
+}
+
+// calPi runs cal-pi to its end. It checks the digits, that the program had all
+// its threads, and that it ran on as many CPUs as it demands.
+func calPi(t *testing.T, c *Cluster, cpus int, smaller *strings.Replacer) {
+	t.Helper()
+	create(t, c, "cal-pi", smaller)
+	requireSoon(t, time.Minute, "cal-pi has computed its digits", func() error { return phase(t, c, "cal-pi", "Succeeded") })
+	said := kubectl(t, c, "logs", "cal-pi")
+	t.Logf("cal-pi says\n%s", said)
+	found := saidByPi.FindStringSubmatch(said)
+	if found == nil {
+		t.Fatalf("cal-pi says %q", said)
+	}
+	if threads, err := strconv.Atoi(found[1]); err != nil || threads < 3000 {
+		t.Errorf("cal-pi had %s threads (%v), want 3000 at least", found[1], err)
+	}
+	if set, err := unit.ParseCPUSet(found[2]); err != nil || set.Len() != cpus {
+		t.Errorf("cal-pi ran on CPUs %s (%v), want %d of its own", found[2], err, cpus)
+	}
+}
+
+// create creates the objects of a published manifest, and logs each line that
+// differs from it.
+func create(t *testing.T, c *Cluster, name string, smaller *strings.Replacer) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/cpu-seeds/published/" + name + ".yaml")
+	must(t, err)
+	published := string(text)
+	ours := smaller.Replace(published)
+	lines := strings.Split(ours, "\n")
+	for i, line := range strings.Split(published, "\n") {
+		if line != lines[i] {
+			t.Logf("%s.yaml:%d: %q in place of %q", name, i+1, lines[i], line)
+		}
+	}
+	_, err = c.KubectlApply(t.Context(), ours, "create", "-f", "-")
+	must(t, err)
+}
+
+// serveThePublishedImages adds images of our own to the registry of the
+// cluster, under the names of the published ones.
+func serveThePublishedImages(t *testing.T, c *Cluster) {
+	t.Helper()
+	for name, full := range publishedImages {
+		var root image.Root
+		must(t, root.File("/"+name, filepath.Join(programs(t), "seeds")))
+		must(t, image.Layout{Dir: c.file("images")}.Add(full, &root, "/"+name))
+	}
+}

@@ -1,0 +1,93 @@
+// Command seeds is the program of two images that the published page on
+// topology-aware CPU scheduling uses. As java-pi it computes digits of π with
+// many threads and prints what the published program prints. As go-demo it
+// answers HTTP requests.
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/lab/pi"
+)
+
+func main() {
+	if err := run(filepath.Base(os.Args[0]), os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(name string, args []string) error {
+	switch {
+	case name == "java-pi":
+		return compute(os.Stdout)
+	case name == "go-demo" && len(args) == 1:
+		return get(os.Stdout, args[0])
+	case name == "go-demo":
+		page := strings.Repeat("x", 1024) // the tag of the image is 1k
+		server := http.Server{Addr: ":8080", ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, page)
+		})}
+		return server.ListenAndServe()
+	}
+	return fmt.Errorf("started as %q: want java-pi or go-demo", name)
+}
+
+// compute reads the published variables limit and threadNum. After the
+// published lines it prints the number of threads, the CPUs on which it may
+// run, and how many digits an independent formula confirms: the published
+// program gets the ninth wrong.
+func compute(out io.Writer) error {
+	job := pi.Task{Rounds: 1}
+	for name, to := range map[string]*int{"limit": &job.Digits, "threadNum": &job.Threads} {
+		n, err := strconv.Atoi(os.Getenv(name))
+		if err != nil {
+			return fmt.Errorf("variable %s is %q: want a whole number", name, os.Getenv(name))
+		}
+		*to = n
+	}
+	if err := job.Check(); err != nil {
+		return err
+	}
+	cpus, err := task.Affinity(0)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "computing Pi with %d Threads...", job.Threads)
+	var self proc.PIDStat
+	var unread error
+	job.Ready = func() { self, unread = proc.Default().PIDStat(os.Getpid()) }
+	begun := time.Now()
+	digits := job.Compute()
+	fmt.Fprintf(out, "computed the first %d digets of pi in %d ms!\nthe first digets are: %.10s\nwriting to pi.txt...\n", job.Digits, time.Since(begun).Milliseconds(), digits)
+	if unread != nil {
+		return unread
+	}
+	if err := os.WriteFile("pi.txt", []byte(digits+"\n"), 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "finished!\n%d threads on CPUs %v, %d of %d digits right\n", self.NumThreads, cpus, pi.CorrectDigits(digits), job.Digits)
+	return nil
+}
+
+// get prints the status and the length of an answer: the image has no other
+// client.
+func get(out io.Writer, url string) error {
+	answer, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	n, err := io.Copy(io.Discard, answer.Body)
+	fmt.Fprintln(out, answer.Status, n)
+	return err
+}
