@@ -168,7 +168,7 @@ func askOf(w *holder, s *node.Snapshot) memoryAsk {
 	default:
 		a.min = request.Percent(c.MinPercent)
 		a.low = max(a.min, request.Percent(c.LowPercent))
-		a.reasons = append(a.reasons, fmt.Sprintf("%s requests %v bytes: %v are its min, %v its low", w.Name, request, c.MinPercent, c.LowPercent))
+		a.reasons = append(a.reasons, w.Name+" requests "+request.String()+" bytes: "+c.MinPercent.String()+" are its min, "+c.LowPercent.String()+" its low")
 	}
 	if c.ThrottlingPercent <= 0 {
 		return a
@@ -187,7 +187,7 @@ func askOf(w *holder, s *node.Snapshot) memoryAsk {
 		a.high = (request + room.Percent(c.ThrottlingPercent)) / page * page
 	}
 	if a.high > 0 {
-		a.reasons = append(a.reasons, fmt.Sprintf("%s is throttled above %v bytes", w.Name, a.high))
+		a.reasons = append(a.reasons, w.Name+" is throttled above "+a.high.String()+" bytes")
 	}
 	return a
 }

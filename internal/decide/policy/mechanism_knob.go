@@ -201,7 +201,7 @@ func (c CPUQOS) identities(s node.Snapshot) []plan.Want {
 	seen := map[node.CgroupPath]bool{}
 	for _, class := range node.Classes {
 		v := c.identity(class)
-		if v == node.IdentityNone {
+		if v == node.IdentityNone || !facts.AnyOf(s.Workloads, func(w *node.Workload) bool { return w.Class == class }) {
 			continue
 		}
 		l := facts.LayoutFor(class, s)

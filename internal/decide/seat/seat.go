@@ -110,6 +110,7 @@ type Grants map[node.WorkloadID]Grant
 // A round is one call of Decide.
 type round struct {
 	Input
+	all    unit.CPUSet // CPUs that any of the work may use
 	taken  unit.CPUSet // CPUs that have seats
 	cores  cores
 	grants Grants
@@ -129,7 +130,7 @@ func (st State) Decide(in Input) (State, Grants) {
 	}
 	next := st.pool(claims, may.Len(), in.Snap.At)
 	next.May, next.In = may, places
-	r := round{Input: in, grants: make(Grants, len(claims))}
+	r := round{Input: in, all: may, grants: make(Grants, len(claims))}
 	if next.Pooled {
 		how := fmt.Sprintf("%s demands %s and may use %s: all share them", in.nameWork(), facts.CountCPUs(demandOf(claims)), facts.CountCPUs(may.Len()))
 		for _, c := range claims {
@@ -298,9 +299,11 @@ func (r *round) move(claims []claim) {
 	}
 }
 
+// anyCoreIsFree reports whether a core has no seats, and work may use a CPU of
+// this core.
 func (r *round) anyCoreIsFree() bool {
-	for i := range r.Snap.Topology.CPUs {
-		if r.cores.countIn(&r.taken, r.Snap.Topology.CPUs[i].ID) == 0 {
+	for c := range r.all.All() {
+		if r.cores.countIn(&r.taken, c) == 0 {
 			return true
 		}
 	}
