@@ -202,9 +202,18 @@ func warnings(e Experiment, r Result, waves []jobs.Wave) []string {
 	if !r.CPUMeasured && len(r.Options) > 0 {
 		w = append(w, "The CPU time of a job is limit × duration, which holds for jobs that used their whole limit.")
 	}
-	lopsided := len(slices.DeleteFunc(slices.Clone(waves), func(v jobs.Wave) bool { return !v.Lopsided }))
-	if lopsided > 0 {
-		w = append(w, fmt.Sprintf("In %s the nodes had different numbers of jobs; each counts by the jobs that ran beside each other.", layout.Plural(lopsided, "wave", "waves")))
+	type wave struct { // on all nodes
+		cell jobs.Cell
+		run  int
+	}
+	lopsided := map[wave]bool{}
+	for _, v := range waves {
+		if v.Lopsided {
+			lopsided[wave{v.Cell, v.Run}] = true
+		}
+	}
+	if n := len(lopsided); n > 0 {
+		w = append(w, fmt.Sprintf("In %s the nodes had different numbers of jobs; each job counts by those that ran beside it on its node.", layout.Plural(n, "wave", "waves")))
 	}
 	late := len(slices.DeleteFunc(slices.Clone(waves), func(v jobs.Wave) bool { return !v.Late }))
 	if late > 0 {
