@@ -29,7 +29,11 @@ func TestAThrottledContainerIsCountedForItsPod(t *testing.T) {
 	t.Cleanup(func() { do(t, m.Stop(pid)) })
 	worked := make(chan error, 1)
 	go func() { worked <- m.tell(pid, fmt.Sprint("alloc ", 32<<20)) }() // this uses CPU time
-	t.Cleanup(func() { <-worked })
+	t.Cleanup(func() {
+		// With its limit, the process would work for many more seconds.
+		do(t, m.tree.WriteCPUMax(string(pod.Join("busy")), cgroup.CPUMax{Quota: node.NoQuota, Period: 100 * time.Millisecond}))
+		<-worked
+	})
 	limit := node.Some(unit.MilliCPU(20))
 	// If one container has no limit, the pod as a whole has none.
 	for _, of := range []node.Maybe[unit.MilliCPU]{limit, {}} {
