@@ -6,27 +6,35 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// kernelPackages are the packages whose tests use the kernel. Therefore these
-// tests also run on cgroup v2, as root.
-var kernelPackages = []string{
+// kernelFormats are the packages that read and write the kernel's files and
+// detect its features. Their tests run as root on cgroup v2, on each kernel.
+var kernelFormats = []string{
 	"internal/kernel/proc",
 	"internal/kernel/cgroup",
 	"internal/kernel/task",
 	"internal/machine/capability",
 	"internal/machine/host",
-	"internal/machine/journal",
-	"internal/machine/launch",
-	"internal/machine/lease",
 }
 
-// kernelFormats are those kernelPackages that read and write the kernel's files
-// and detect its features. The other packages use the kernel through them.
-var kernelFormats = kernelPackages[:5]
+// onCgroupV2 are packages that use the kernel through kernelFormats. Their
+// tests also run on cgroup v2, on one kernel.
+var onCgroupV2 = []string{"internal/machine/launch"}
+
+// onAnyKernel are packages whose tests use only files, locks and processes. They
+// run on the kernel of this machine, and in make soak also in a guest.
+var onAnyKernel = []string{"internal/machine/journal", "internal/machine/lease"}
+
+// sameOnEachKernel matches tests of kernelFormats that take long in a guest and
+// whose result depends on the version of cgroups, but not on the kernel. They
+// run on one kernel, and in make soak on each kernel.
+const sameOnEachKernel = "^(TestRestoreAfterKill9LeavesNoTrace|TestStormOfCgroupsEndsInTheTruth|TestStormEndsInTheTruth|" +
+	"TestWatcherLooksWhereItMayNotWatch|TestRestoreOwnLeavesOtherTenonsAlone|TestARemovedJournalIsRecoveredFromTheCgroups)$"
 
 // skipsInGuest lists tests that cannot run in the guest, with the reasons. The
 // key is the package and the beginning of the test's name. If any other test is
@@ -103,7 +111,11 @@ func mayBeSkipped(kernel, pkg, test string) (reason string, ok bool) {
 func TestConformanceOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := machine(t) // skip before building anything
-	suites := map[string][]string{"6.18": kernelPackages, "6.12": kernelFormats}
+	most := slices.Concat(kernelFormats, onCgroupV2)
+	if runsEverywhere() {
+		most = append(most, onAnyKernel...)
+	}
+	suites := map[string][]string{"6.18": most, "6.12": kernelFormats}
 	for _, series := range turn(t, 0, []string{"6.1", "7.3"}) { // the oldest and the newest
 		suites[series] = kernelFormats
 	}
@@ -117,8 +129,12 @@ func TestConformanceOnCgroupV2(t *testing.T) {
 			var image Image
 			withLoop(t, &image, m.Kernel)
 			var commands []Command
+			var args []string
+			if series != "6.18" && !runsEverywhere() {
+				args = []string{"-test.skip=" + sameOnEachKernel}
+			}
 			for _, pkg := range packages {
-				tests := testsOf(t, &image, pkg)
+				tests := testsOf(t, &image, pkg, args...)
 				// TestBEScheduler tests the scheduler. It runs the emulator
 				// with one thread.
 				tests.Env = append(tests.Env, "TENON_TEST_NO_BPF=1")
