@@ -1,6 +1,10 @@
 package vm
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
@@ -39,10 +43,39 @@ func skippedTests() string {
 	if runsEverywhere() {
 		return noRuntime
 	}
-	// These tests are about the lock, the kinds of files that the configuration
-	// may be, and the watchdog as a process. They do not depend on the version
-	// of cgroups, and run as root on the kernel of this machine.
-	return noRuntime + "|RefusesASecondOne|WithABadNewConfig|WithABadFirstConfig|ConfigBecomesAPipe|WatchdogIsASession"
+	return noRuntime + "|" + strings.Join(onAnyCgroups, "|")
+}
+
+// onAnyCgroups are parts of the names of those tests of tenond that do not
+// depend on the version of cgroups. They run as root on the kernel of this
+// machine, and in make soak also in the guest. They are about the lock, the
+// configuration as a file, the watchdog as a process, the state directory and
+// its file system, and the API server and the kubelet of a test.
+var onAnyCgroups = []string{
+	"RefusesASecondOne", "WithABadNewConfig", "WithABadFirstConfig", "ConfigBecomesAPipe",
+	"WatchdogIsASession", "StartsAnotherWatchdog", "AnnouncesItsStop",
+	"OutlivesItsStateDirectory", "WithAFullJournal",
+	"OutlastsAPIServerAndKubelet", "KnowsNothingLetsGoOfNothing", "IsSmallOnANodeOf110Pods",
+}
+
+func TestOnlyTestsThatExistAreLeftToTheMachine(t *testing.T) {
+	files, err := filepath.Glob("../e2e/tenond_*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	for _, part := range onAnyCgroups {
+		if !regexp.MustCompile(`(?m)^func TestTenond\w*` + part).MatchString(all.String()) {
+			t.Errorf("no test of tenond has %q in its name", part)
+		}
+	}
 }
 
 // TestSignalsOnCgroupV2 checks that run-queue delay and pressure wake tenond,
