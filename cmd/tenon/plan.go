@@ -92,7 +92,7 @@ func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Ti
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "tenon: as this user tenon run would write nothing (%v); this is for root\n", err)
 	}
-	workloads, c, err := f.asked(ctx, tree, root, args)
+	workloads, c, err := f.readFlags(ctx, tree, root, args)
 	if err != nil {
 		return none, err
 	}
@@ -115,8 +115,8 @@ func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Ti
 	return a.Step(ctx)
 }
 
-// asked returns the workloads and the policies that the flags select.
-func (f planFlags) asked(ctx context.Context, tree *cgroup.Tree, root node.CgroupPath, args []string) ([]node.Workload, policy.Config, error) {
+// readFlags returns the workloads and the policies that the flags select.
+func (f planFlags) readFlags(ctx context.Context, tree *cgroup.Tree, root node.CgroupPath, args []string) ([]node.Workload, policy.Config, error) {
 	if f.config == "" {
 		all, err := f.workloads(tree, root, args)
 		return all, policy.Config{

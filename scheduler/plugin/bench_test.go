@@ -68,7 +68,7 @@ func BenchmarkReserve(b *testing.B) {
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N), "reserve-ns")
 }
 
-// BenchmarkBound measures how much work a pod is for the ledger, from its
+// BenchmarkBound measures how much CPU time a pod costs the ledger, from its
 // reservation to its end. The plugin sees that the pod is bound, and then that
 // it is deleted.
 func BenchmarkBound(b *testing.B) {

@@ -50,7 +50,7 @@ reason, and so is what went wrong in those that count. With -o json, the medians
 			if len(args) == 0 {
 				return f.Usage(errors.New("lab meta wants one directory or more: see tenon lab meta --help"))
 			}
-			m := colocation.Together(args, report.Mode(base), submission.Check)
+			m := colocation.Combine(args, report.Mode(base), submission.Check)
 			if err := f.Print(cmd, m, m.Text()); err != nil {
 				return err
 			}

@@ -153,7 +153,7 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 }
 
 // TestSettingsByNamespaceAreReadWhereACKsManualsPutThem checks in which
-// namespaces each key of ack-slo-pod-config counts: first in that of Tenon's
+// namespaces each key of ack-slo-pod-config applies: first in that of Tenon's
 // ConfigMap, then in the two namespaces of ACK's manuals.
 func TestSettingsByNamespaceAreReadWhereACKsManualsPutThem(t *testing.T) {
 	s := apitest.New(t)

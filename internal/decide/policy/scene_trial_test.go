@@ -65,7 +65,7 @@ func (n *scene) waitsByLaw(every time.Duration) []waiting {
 	return all
 }
 
-// trials prints what the trials found.
+// trials prints the findings of the trials.
 func (n *scene) trials() []string {
 	v := n.state.Selector.Trials.Shown()
 	kept := string(v.Kept)

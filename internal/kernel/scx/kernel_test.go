@@ -89,9 +89,9 @@ func TestBERunsInSchedExtAndLSStaysFair(t *testing.T) {
 			t.Errorf("BE used %v of %v, the %s counts %v", used, took, what, got)
 		}
 	}
-	// The kernel counts a switch from its start, and the hook from its end.
-	// Between the two, an emulated CPU can lose its time slice, and LS switches
-	// a hundred times.
+	// For the kernel, a thread runs from the start of a switch. For the hook,
+	// it runs from the end of the switch. Between the two, an emulated CPU can
+	// lose its time slice, and LS switches a hundred times.
 	if (lsRun-lsUsed).Abs() > lsUsed/2 || lsUsed < watch/6 {
 		t.Errorf("LS used %v, the hook counts %v", lsUsed, lsRun)
 	}

@@ -55,12 +55,12 @@ var frames = report.Measure{Key: "frames", Name: "BE frames", Of: func(r report.
 
 var metaMeasures = []report.Measure{report.P90, report.Mean, report.P99, report.WaitingTime, frames}
 
-// Together analyses several experiments. It leaves out an experiment if it
-// cannot be read, is of another kind or does not have the base. The result
+// Combine analyses several experiments together. It leaves out an experiment if
+// it cannot be read, is of another kind or does not have the base. The result
 // names such an experiment and the reason.
 //
 // check returns an error if a directory or submission must not be used.
-func Together(dirs []string, base report.Mode, check func(string) error) Meta {
+func Combine(dirs []string, base report.Mode, check func(string) error) Meta {
 	m := Meta{Base: base, Included: []string{}, Excluded: []string{}, Notes: []string{}, Rows: []MetaRow{}, Levels: []MetaLevels{}}
 	var modes []report.Mode
 	var all []report.Evidence

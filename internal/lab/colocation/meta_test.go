@@ -15,7 +15,7 @@ func experimentDir(name string) string {
 
 func TestPublishedExperimentsTogether(t *testing.T) {
 	long, short, pods := experimentDir("2026-11-22-colocation-ninety-minutes"), experimentDir("2026-11-21-colocation-two-cpus"), experimentDir("2026-11-22-kernel-qos")
-	m := Together([]string{long, short, pods, "no-such-folder"}, report.Tenon, func(string) error { return nil })
+	m := Combine([]string{long, short, pods, "no-such-folder"}, report.Tenon, func(string) error { return nil })
 	if len(m.Included) != 2 || len(m.Excluded) != 2 || !strings.Contains(m.Excluded[0], `kind "kernel-qos"`) || !strings.Contains(m.Excluded[1], "no-such-folder") {
 		t.Fatalf("included %q, left out %q", m.Included, m.Excluded)
 	}
@@ -33,7 +33,7 @@ func TestPublishedExperimentsTogether(t *testing.T) {
 }
 
 func TestOneExperimentPredictsNone(t *testing.T) {
-	m := Together([]string{experimentDir("2026-11-21-colocation-rule-corrected")}, report.Default, func(string) error { return nil })
+	m := Combine([]string{experimentDir("2026-11-21-colocation-rule-corrected")}, report.Default, func(string) error { return nil })
 	for _, r := range m.Rows {
 		if r.Experiments != 1 || r.NextLow > 0 || r.NextHigh.Known() || math.IsNaN(float64(r.Ratio)) {
 			t.Errorf("%+v", r)

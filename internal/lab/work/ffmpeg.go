@@ -107,9 +107,9 @@ func (m *Marks) Started() bool {
 	return len(m.marks) > 0 && m.marks[len(m.marks)-1].Frames > 0
 }
 
-// ProgressBetween returns how many frames were encoded between two times, and
-// how much media time. Between two reports it interpolates. After the last
-// report it assumes the rate between the last two.
+// ProgressBetween returns the number of frames, and the media time, that were
+// encoded between two times. Between two reports it interpolates. After the
+// last report it assumes the rate between the last two.
 func (m *Marks) ProgressBetween(from, to time.Time) (frames float64, media time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -178,7 +178,8 @@ func (c *cookies) clearIssued(list task.List) error {
 	return err
 }
 
-// clearOurs removes Tenon's cookie from threads. It returns from how many.
+// clearOurs removes Tenon's cookie from threads. It returns the number of these
+// threads.
 func (c *cookies) clearOurs(list task.List) int {
 	c.mu.Lock()
 	ours := maps.Clone(c.issued)

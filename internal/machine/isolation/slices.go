@@ -41,9 +41,8 @@ func (l *longSlices) kinds() (task.Slices, error) {
 	return s, err
 }
 
-// count counts threads of the fair class. It returns three numbers: of the
-// threads with the long slice, of those with the kernel's default slice, and of
-// those with another slice.
+// count counts threads of the fair class. It returns the numbers of threads
+// with the long slice, with the kernel's default slice, and with another slice.
 func (l *longSlices) count(tids []int) (long, usual, own int, err error) {
 	s, err := l.kinds()
 	if err != nil {

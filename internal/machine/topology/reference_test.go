@@ -89,7 +89,7 @@ func expand(t *testing.T, list string) string {
 	return strings.Join(all, ",")
 }
 
-// bitmap reads the first existing file of those named.
+// bitmap reads the first of the named files that exists.
 func bitmap(t *testing.T, dir string, names ...string) unit.CPUSet {
 	t.Helper()
 	for _, name := range names {

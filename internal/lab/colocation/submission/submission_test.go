@@ -219,8 +219,8 @@ func TestASubmissionIsReadLikeAnExperiment(t *testing.T) {
 	if err := Check(path); err != nil {
 		t.Errorf("the submission is refused: %v", err)
 	}
-	before := colocation.Together([]string{dir}, report.Tenon, Check)
-	after := colocation.Together([]string{path}, report.Tenon, Check)
+	before := colocation.Combine([]string{dir}, report.Tenon, Check)
+	after := colocation.Combine([]string{path}, report.Tenon, Check)
 	if len(after.Included) != 1 || !slices.Equal(before.Rows, after.Rows) || len(after.Notes) == 0 {
 		t.Errorf("the submission gives\n%+v\nthe experiment\n%+v", after, before)
 	}
@@ -251,7 +251,7 @@ func TestAChangedSubmissionIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := colocation.Together([]string{path}, report.Tenon, Check); len(m.Included) != 0 || len(m.Excluded) != 1 || !strings.Contains(m.Excluded[0], "it was changed") {
+	if m := colocation.Combine([]string{path}, report.Tenon, Check); len(m.Included) != 0 || len(m.Excluded) != 1 || !strings.Contains(m.Excluded[0], "it was changed") {
 		t.Errorf("%+v", m)
 	}
 }
