@@ -17,7 +17,8 @@ import (
 )
 
 // configuration is the configuration in docs/scheduler.md for a scheduler that
-// replaces the one of the cluster.
+// replaces the one of the cluster. But reports count however old they are,
+// because no agent repeats them here, and a measurement takes minutes.
 const configuration = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
@@ -25,6 +26,7 @@ profiles:
     plugins:
       multiPoint: {enabled: [{name: TenonCPUs, weight: 5}]}
       bind: {enabled: [{name: TenonCPUs}]}
+    pluginConfig: [{name: TenonCPUs, args: {staleAfter: 24h}}]
 `
 
 // Start starts a scheduler. It returns its informers when they have the state
