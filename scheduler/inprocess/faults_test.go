@@ -89,8 +89,14 @@ func amounts(cpus int) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: *resource.NewQuantity(int64(cpus), resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Gi")}
 }
 
-// pods returns pods that own as many CPUs as they request.
+// pods creates pods that own as many CPUs as they request.
 func (b *bed) pods(prefix string, priority int32, sizes ...int) []*corev1.Pod {
+	all := podsOf(prefix, priority, sizes...)
+	b.api.Create(all)
+	return all
+}
+
+func podsOf(prefix string, priority int32, sizes ...int) []*corev1.Pod {
 	var all []*corev1.Pod
 	for i, n := range sizes {
 		name := fmt.Sprint(prefix, "-", i)
@@ -104,7 +110,6 @@ func (b *bed) pods(prefix string, priority int32, sizes ...int) []*corev1.Pod {
 			},
 		})
 	}
-	b.api.Create(all)
 	return all
 }
 

@@ -32,6 +32,7 @@ type handle struct {
 	fwk.Handle
 	client  *fake.Clientset
 	factory informers.SharedInformerFactory
+	nodes   lister
 
 	mu    sync.Mutex
 	woken []string
@@ -40,12 +41,34 @@ type handle struct {
 func (h *handle) ClientSet() kubernetes.Interface                        { return h.client }
 func (h *handle) APICacher() fwk.APICacher                               { return nil }
 func (h *handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
+func (h *handle) SnapshotSharedLister() fwk.SharedLister                 { return snapshot{nodes: h.nodes} }
 func (h *handle) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for name := range pods {
 		h.woken = append(h.woken, name)
 	}
+}
+
+// A snapshot has only nodes.
+type snapshot struct {
+	fwk.SharedLister
+	nodes lister
+}
+
+func (s snapshot) NodeInfos() fwk.NodeInfoLister { return s.nodes }
+
+// A lister finds nodes by their names.
+type lister struct {
+	fwk.NodeInfoLister
+	of map[string]fwk.NodeInfo
+}
+
+func (l lister) Get(node string) (fwk.NodeInfo, error) {
+	if n, known := l.of[node]; known {
+		return n, nil
+	}
+	return nil, fmt.Errorf("no node %s", node)
 }
 
 // state is a fwk.CycleState that has only the data of plugins.
@@ -76,9 +99,11 @@ func (s *state) Clone() fwk.CycleState {
 type nodeInfo struct {
 	fwk.NodeInfo
 	node *corev1.Node
+	pods []fwk.PodInfo
 }
 
-func (n nodeInfo) Node() *corev1.Node { return n.node }
+func (n nodeInfo) Node() *corev1.Node     { return n.node }
+func (n nodeInfo) GetPods() []fwk.PodInfo { return n.pods }
 
 func named(node string) nodeInfo {
 	return nodeInfo{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}}

@@ -125,10 +125,14 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
 // trial returns the trial of a node in a cycle.
-func (p *Plugin) trial(c *cycle, node string) *trial {
+func (p *Plugin) trial(state fwk.CycleState, c *cycle, n fwk.NodeInfo) *trial {
+	node := n.Node().Name
 	t := c.trials[node]
 	if t == nil {
 		t = &trial{base: p.keeper.view(node)}
+		if state.IsPodGroupSchedulingCycle() {
+			t.base = p.keeper.viewWithoutEnded(n)
+		}
 		if t.base.Has(c.pod.UID) { // a bind to the node is in doubt
 			t.base = t.base.Without(c.pod.UID)
 		}
@@ -144,10 +148,10 @@ func (p *Plugin) trial(c *cycle, node string) *trial {
 // end this pod.
 func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	c, uid := cycleOf(state), place.UID(removed.GetPod().UID)
-	if c == nil || node.Node() == nil {
+	if c == nil || node.Node() == nil || isListed(state, removed) {
 		return nil
 	}
-	t := p.trial(c, node.Node().Name)
+	t := p.trial(state, c, node)
 	if i := slices.IndexFunc(t.more, func(m place.Pod) bool { return m.UID == uid }); i >= 0 {
 		t.more = slices.Delete(t.more, i, i+1)
 	} else if t.base.Has(uid) {
@@ -161,10 +165,10 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Po
 // before, or it is nominated for the node.
 func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	c, uid := cycleOf(state), place.UID(added.GetPod().UID)
-	if c == nil || node.Node() == nil {
+	if c == nil || node.Node() == nil || isListed(state, added) {
 		return nil
 	}
-	t := p.trial(c, node.Node().Name)
+	t := p.trial(state, c, node)
 	if i := slices.Index(t.less, uid); i >= 0 {
 		t.less = slices.Delete(t.less, i, i+1)
 	} else if demand, asks := demandOf(added.GetPod()); asks && !t.base.Has(uid) {
@@ -172,6 +176,13 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	}
 	t.look()
 	return nil
+}
+
+// isListed reports whether the list of the pods of a node says if the node has a
+// pod. This is so in the cycle of a PodGroup, for pods that have a node. The
+// list changes while the scheduler looks for pods to preempt.
+func isListed(state fwk.CycleState, p fwk.PodInfo) bool {
+	return state.IsPodGroupSchedulingCycle() && p.GetPod().Spec.NodeName != ""
 }
 
 // Filter reports whether a node has the CPUs that the pod demands. If it has
@@ -194,12 +205,12 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	// node has freed before.
 	c.failed.Do(func() { c.failed.doubts = p.keeper.waits(pod, c.pod.Demand, answer.Reason()) })
 	name := node.Node().Name
-	nominated, doubtful := pod.Status.NominatedNodeName == name, slices.Contains(c.failed.doubts, name)
-	if !nominated && !doubtful {
+	ended, doubtful := pod.Status.NominatedNodeName == name || state.IsPodGroupSchedulingCycle(), slices.Contains(c.failed.doubts, name)
+	if !ended && !doubtful {
 		return refusal(p.keeper.answer(c, node.Node()).Reason())
 	}
 	view := p.keeper.view(name)
-	if nominated {
+	if ended {
 		view = p.keeper.viewWithoutEnded(node)
 	}
 	if doubtful {

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -196,14 +197,24 @@ func (k *keeper) everywhere(c *cycle, n int) bool {
 // taken, and the pod would preempt others on another node, too. If the ledger
 // still has the ended pods when Reserve runs, the pod waits until the ledger
 // knows of their end.
+//
+// The preemption of a PodGroup removes the pods that it would end from the list
+// of the scheduler.
 func (k *keeper) viewWithoutEnded(n fwk.NodeInfo) *place.View {
-	listed := map[place.UID]bool{}
-	for _, p := range n.GetPods() {
-		listed[place.UID(p.GetPod().UID)] = true
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.ledger.Without(n.Node().Name, func(uid place.UID) bool { return listed[uid] })
+	return k.ledger.Without(n.Node().Name, listPods(n))
+}
+
+// listPods returns the pods that the scheduler knows on a node.
+func listPods(n fwk.NodeInfo) iter.Seq[place.UID] {
+	return func(yield func(place.UID) bool) {
+		for _, p := range n.GetPods() {
+			if !yield(place.UID(p.GetPod().UID)) {
+				return
+			}
+		}
+	}
 }
 
 // publish makes readers see the present state of a node. The caller holds k.mu.
@@ -232,8 +243,9 @@ func (k *keeper) forget(node string) {
 
 // reserve chooses CPUs for a pod. What the pod holds on other nodes, because a
 // bind to them is in doubt, stays: if it happened, the API server refuses to
-// bind the pod again.
-func (k *keeper) reserve(p place.Pod, node string) (place.Contract, place.Reason) {
+// bind the pod again. In a trial of a PodGroup, trial is the node. Then bound
+// pods that it does not list hold nothing.
+func (k *keeper) reserve(p place.Pod, node string, trial fwk.NodeInfo) (place.Contract, place.Reason) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	before, doubtful := k.ledger.View(node), slices.Contains(k.ledger.Doubts(p.UID), node)
@@ -243,8 +255,14 @@ func (k *keeper) reserve(p place.Pod, node string) (place.Contract, place.Reason
 	} else {
 		k.publish(node)
 	}
-	if why == pick.Fits {
+	switch {
+	case why == pick.Fits:
 		delete(k.failed, types.UID(p.UID))
+	case trial != nil:
+		if c, next := k.ledger.Rehearse(p, node, listPods(trial)); next == pick.Fits {
+			k.publish(node)
+			return c, pick.Fits
+		}
 	}
 	return c, why
 }

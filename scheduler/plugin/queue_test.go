@@ -274,7 +274,7 @@ func TestTheEndOfADoubtWakesThoseItHeldUp(t *testing.T) {
 			t.Fatal("it fits beside the doubt")
 		}
 		next, _ := demandOf(pinned("a", x.next, 100))
-		if _, why := b.keeper.reserve(place.Pod{UID: "a", Demand: next}, "n"); (why == pick.Fits) != x.fits {
+		if _, why := b.keeper.reserve(place.Pod{UID: "a", Demand: next}, "n", nil); (why == pick.Fits) != x.fits {
 			t.Fatalf("%s: %q", name, why)
 		}
 		if got := b.wokenPods(); !slices.Equal(got, []string{"default/waiting"}) {

@@ -22,7 +22,15 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod,
 	if c == nil {
 		return nil
 	}
-	contract, why := p.keeper.reserve(c.pod, node)
+	var trial fwk.NodeInfo
+	if state.IsPodGroupSchedulingCycle() { // the scheduler reserves again before it binds
+		info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node)
+		if err != nil {
+			return fwk.AsStatus(err)
+		}
+		trial = info
+	}
+	contract, why := p.keeper.reserve(c.pod, node, trial)
 	if why != pick.Fits {
 		return fwk.AsStatus(fmt.Errorf("node %s lost the CPUs for the pod since it was chosen: %s", node, why))
 	}

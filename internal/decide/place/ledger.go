@@ -344,27 +344,6 @@ func (l *Ledger) View(node string) *View {
 	return p.view
 }
 
-// Without returns the view of a node, but without some of the bound pods. It
-// removes those that the other list of the cluster does not contain. listed
-// reports whether that list contains a pod.
-func (l *Ledger) Without(node string, listed func(UID) bool) *View {
-	v := l.View(node)
-	p := l.nodes[node]
-	if p == nil {
-		return v
-	}
-	var ended []UID
-	for uid, e := range p.promised {
-		if e.state == bound && !listed(uid) {
-			ended = append(ended, uid)
-		}
-	}
-	if len(ended) == 0 {
-		return v
-	}
-	return v.Without(ended...)
-}
-
 // look makes a view from the reports, contracts and reservations of all pods.
 func (p *place) look() *View {
 	if p.m == nil {

@@ -1,0 +1,63 @@
+package inprocess_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	scheduling "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/util/feature"
+	gates "k8s.io/component-base/featuregate/testing"
+	"k8s.io/kubernetes/pkg/features"
+)
+
+// TestAGroupPreemptionFreesCPUs fills two nodes with two pods each, and then
+// creates a PodGroup of higher priority. Its two pods have room beside the
+// smaller pod of each node, and not beside the larger one, because one CPU of a
+// node stays open.
+func TestAGroupPreemptionFreesCPUs(t *testing.T) {
+	gates.SetFeatureGateDuringTest(t, feature.DefaultFeatureGate, features.GenericWorkload, true)
+	b := newBed(t, 2)
+	name, priority := "group", int32(1000)
+	_, err := b.api.SchedulingV1beta1().PodGroups("default").Create(t.Context(), &scheduling.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+		Spec: scheduling.PodGroupSpec{
+			SchedulingPolicy: scheduling.PodGroupSchedulingPolicy{Gang: &scheduling.GangSchedulingPolicy{MinCount: 2}}, Priority: &priority,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.start(t.Context())()
+	b.pods("large", 0, 8, 8)
+	b.settles()
+	b.pods("small", 0, 7, 7)
+	b.settles()
+	group := podsOf("member", priority, 8, 8)
+	for _, p := range group {
+		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
+	}
+	b.api.Create(group)
+	eventually(t, func() error {
+		var bound []string
+		var lines string
+		for _, p := range b.api.Pods() {
+			if p.Spec.NodeName != "" {
+				bound = append(bound, p.Name)
+			}
+			lines += fmt.Sprintf("\n%s on %q, nominated for %q: %v", p.Name, p.Spec.NodeName, p.Status.NominatedNodeName, p.Status.Conditions)
+		}
+		slices.Sort(bound)
+		if want := []string{"member-0", "member-1", "small-0", "small-1"}; !slices.Equal(bound, want) {
+			return fmt.Errorf("%v are bound, want %v:%s", bound, want, lines)
+		}
+		return b.compareReports(b.api.Pods())
+	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.overlaps) > 0 {
+		t.Error(b.overlaps)
+	}
+}
