@@ -49,7 +49,7 @@ var dividers = map[string]divider{
 		closids: "16", resources: "L3",
 	},
 	"1 group": {
-		cpu:      "Skylake-Server-v4",
+		cpu:      "Skylake-Server-v4,-erms",
 		features: "rdt_a,cat_l3", rdt: "l3cat", isolate: "0-6",
 		closids: "1", resources: "L3",
 	},
