@@ -39,7 +39,11 @@ func TestKubeletOnCgroupV2(t *testing.T) {
 			"TENON_TEST_CLUSTER=1", "TENON_TEST_STRICT=1", "TENON_TEST_PATIENCE=3m",
 			"GOGC=400", // memory is plentiful and CPU time is not
 		},
-	})
+	}
+	if runsEverywhere() {
+		tests.Env = append(tests.Env, "TENON_TEST_LONG=1")
+	}
+	report := runOn(t, m, boot, 15*time.Minute, tests)
 	for _, o := range report.Outcomes {
 		t.Run(o.Name, func(t *testing.T) { judge(t, report, o) })
 	}
