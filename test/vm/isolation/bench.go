@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/kernel/schedtrace"
+	"tenon.sh/tenon/internal/kernel/scx"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -36,15 +37,16 @@ const (
 type bench struct {
 	recorder        *schedtrace.Recorder
 	settle, measure time.Duration
-	around          time.Duration // what is recorded before and after the judged time
-	loops           uint64        // number of loops in a millisecond
+	around          time.Duration           // what is recorded before and after the judged time
+	loops           uint64                  // number of loops in a millisecond
+	schedulers      map[bool]*scx.Scheduler // those that attach has loaded, by smtRule
 }
 
 // newBench prepares the machine. It measures the speed of a CPU while CPU 0 and
 // the CPUs in the list busy are busy.
 func newBench(ctx context.Context, settle, measure time.Duration, busy string) (*bench, error) {
 	// The kernel needs some time to drop the last trace.
-	b := &bench{settle: settle, measure: measure, around: 200 * time.Millisecond}
+	b := &bench{settle: settle, measure: measure, around: 200 * time.Millisecond, schedulers: map[bool]*scx.Scheduler{}}
 	root, err := mountTracefs()
 	if err != nil {
 		return nil, err
@@ -60,6 +62,28 @@ func newBench(ctx context.Context, settle, measure time.Duration, busy string) (
 		return nil, err
 	}
 	return b, b.calibrate(ctx, busy)
+}
+
+// attach returns the attached scheduler. It loads the scheduler once and then
+// attaches it again, because the emulated kernel takes ten seconds to verify
+// it.
+func (b *bench) attach(smtRule bool) (*scx.Scheduler, error) {
+	if s := b.schedulers[smtRule]; s != nil {
+		return s, s.Attach()
+	}
+	s, err := loadScheduler(smtRule, bothGroups)
+	if err == nil {
+		b.schedulers[smtRule] = s
+	}
+	return s, err
+}
+
+func (b *bench) close() error {
+	err := b.recorder.Close()
+	for _, s := range b.schedulers {
+		err = errors.Join(err, s.Close())
+	}
+	return err
 }
 
 func makeGroups() error {

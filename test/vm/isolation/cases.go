@@ -103,10 +103,10 @@ func (b *bench) runCase(ctx context.Context, sc scene, m mode, burst time.Durati
 	}
 	var s *scx.Scheduler
 	if m.scheduler {
-		if s, err = loadScheduler(!m.beside, bothGroups); err != nil {
+		if s, err = b.attach(!m.beside); err != nil {
 			return r, err
 		}
-		defer func() { err = errors.Join(err, s.Close()) }()
+		defer func() { err = errors.Join(err, s.Detach()) }()
 		if !m.beside {
 			r.Hold = hold
 		}

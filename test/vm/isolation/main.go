@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string) error {
 				break
 			}
 		}
-		return errors.Join(err, b.recorder.Close())
+		return errors.Join(err, b.close())
 	case "means":
 		return runMeans(ctx, flags, args[1:])
 	case "table":
@@ -108,7 +108,7 @@ func runMeans(ctx context.Context, flags *flag.FlagSet, args []string) error {
 		return err
 	}
 	b.around = 100 * time.Millisecond
-	return errors.Join(p.run(ctx, b), b.recorder.Close())
+	return errors.Join(p.run(ctx, b), b.close())
 }
 
 // cases runs the cases "SCENE:BURST:MODE,MODE…".
