@@ -17,7 +17,7 @@ import (
 // tests may set the clock, because only the guest uses it.
 func TestTenondOnCgroupV2(t *testing.T) {
 	t.Parallel()
-	m := machine(t)
+	m := countInstructions(t, machine(t)) // the tests have limits of seconds, and most of them mostly wait
 	// An emulated CPU costs time even if it is idle. Two NUMA nodes with the two
 	// threads of a core each are enough.
 	m.Topology = Topology{Sockets: 2, CoresPerSocket: 1, ThreadsPerCore: 2}
@@ -29,7 +29,7 @@ func TestTenondOnCgroupV2(t *testing.T) {
 		}
 	}
 	tests := testsOf(t, &image, "test/e2e", "-test.run=^TestTenond", "-test.skip="+skippedTests(), "-test.timeout=16m")
-	tests.Timeout = 17 * time.Minute // a busy host gives two guests half of what they want
+	tests.Timeout = 17 * time.Minute
 	// TestProbe and TestSignals test the tracing program. These tests do not
 	// load it, because that would take the emulator some ten seconds for each
 	// test.
