@@ -100,6 +100,7 @@ tests() {
 	need memcached memcached
 	need xz-utils xz
 	need qemu-system-x86 qemu-system-x86_64
+	need zstd zstd # for the kernels of Debian
 	need prometheus promtool
 	need podman podman
 	need containerd containerd
