@@ -20,12 +20,12 @@ type worker struct {
 
 // TestSchedulerComesAndGoes attaches and detaches the scheduler again and again
 // while processes of both cgroups fork. TENON_TEST_CYCLES is how often, by
-// default 50 times. The programs are loaded only once, which takes the emulator
+// default 20 times. The programs are loaded only once, which takes the emulator
 // some ten seconds.
 func TestSchedulerComesAndGoes(t *testing.T) {
 	t.Parallel()
 	image := withIsolation(t)
-	count := 50
+	count := 20
 	if text := os.Getenv("TENON_TEST_CYCLES"); text != "" {
 		var err error
 		if count, err = strconv.Atoi(text); err != nil {

@@ -18,8 +18,11 @@ func TestBEScheduler(t *testing.T) {
 			m.Kernel = kernel(t, series)
 			m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 2}
 			var image Image
-			report := runOn(t, m, &image, 15*time.Minute,
-				testsOf(t, &image, "internal/kernel/scx", "-test.skip=^(TestIsolatedCPUs|TestHookLeavesThroughput)$"),
+			tests := testsOf(t, &image, "internal/kernel/scx", "-test.skip=^(TestIsolatedCPUs|TestHookLeavesThroughput)$")
+			if runsEverywhere() {
+				tests.Env = append(tests.Env, "TENON_TEST_LONG=1")
+			}
+			report := runOn(t, m, &image, 15*time.Minute, tests,
 				// These tests check how the host uses the scheduler, and the
 				// state of the node after an agent with a scheduler was killed.
 				testsOf(t, &image, "internal/machine/host", "-test.run=^TestKilledAgent"))
