@@ -47,7 +47,7 @@ func TestMemoryAndReactionOnCgroupV2(t *testing.T) {
 	m.ShorterTicks = true
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 2}
 	m.MiBPerNode = 2048
-	image := withTenon(t, realPrograms(t))
+	image := withTenon(t, realPrograms(t, "nginx"))
 	if err := image.File("/usr/bin/tenond", build(t, []string{"build"}, "./cmd/tenond")); err != nil {
 		t.Fatal(err)
 	}
