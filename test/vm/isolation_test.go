@@ -64,37 +64,34 @@ func TestIsolation(t *testing.T) {
 	// Other tests of this package rely on schedtrace. Therefore the tests of
 	// schedtrace run on each kernel whose traces it reads.
 	tests := testsOf(t, image, "internal/kernel/schedtrace", "-test.run=TheKernels|SmallBuffer")
-	for _, series := range kernelsInTurn(t, "isolation") {
-		t.Run(series, func(t *testing.T) {
-			t.Parallel()
-			args := []string{"isolation", "cases"}
-			cases := isolationCases
-			if os.Getenv("TENON_TEST_RAW") != "" {
-				args, cases = append(args, "-for", "2s"), isolationCasesRaw
-			}
-			if series == "6.12" { // the kernel with core scheduling
-				cases = slices.Concat(cases, cookieCases)
-			}
-			if some := os.Getenv("TENON_TEST_ISOLATION"); some != "" { // for a closer look at one case
-				cases = strings.Fields(some)
-			}
-			report := runOn(t, twoCores(t, series, finest), image, 20*time.Minute,
-				Shell("tracefs", "mount -t tracefs tracefs /sys/kernel/tracing"), tests,
-				Command{Name: "isolation", Args: append(args, cases...)})
-			o, _ := report.Outcome(tests.Name)
-			t.Run(tests.Name, func(t *testing.T) { judge(t, report, o) })
-			o, _ = report.Outcome("isolation")
-			results := isolationOf(t, o, cases)
-			table := isolationTable(results)
-			t.Log("\n" + table)
-			keep(t, "isolation-"+series+".jsonl", o.Output)
-			keep(t, "isolation-"+series+".txt", table)
-			if o.Exit != 0 {
-				t.Errorf("exit %d:\n%s", o.Exit, o.Output)
-			}
-			judgeIsolation(t, series, results)
-		})
-	}
+	runInTurn(t, "isolation", func(t *testing.T, series string) {
+		args := []string{"isolation", "cases"}
+		cases := isolationCases
+		if os.Getenv("TENON_TEST_RAW") != "" {
+			args, cases = append(args, "-for", "2s"), isolationCasesRaw
+		}
+		if series == "6.12" { // the kernel with core scheduling
+			cases = slices.Concat(cases, cookieCases)
+		}
+		if some := os.Getenv("TENON_TEST_ISOLATION"); some != "" { // for a closer look at one case
+			cases = strings.Fields(some)
+		}
+		report := runOn(t, twoCores(t, series, finest), image, 20*time.Minute,
+			Shell("tracefs", "mount -t tracefs tracefs /sys/kernel/tracing"), tests,
+			Command{Name: "isolation", Args: append(args, cases...)})
+		o, _ := report.Outcome(tests.Name)
+		t.Run(tests.Name, func(t *testing.T) { judge(t, report, o) })
+		o, _ = report.Outcome("isolation")
+		results := isolationOf(t, o, cases)
+		table := isolationTable(results)
+		t.Log("\n" + table)
+		keep(t, "isolation-"+series+".jsonl", o.Output)
+		keep(t, "isolation-"+series+".txt", table)
+		if o.Exit != 0 {
+			t.Errorf("exit %d:\n%s", o.Exit, o.Output)
+		}
+		judgeIsolation(t, series, results)
+	})
 }
 
 // twoCores returns the machine of the isolation tests, which has two cores with

@@ -26,6 +26,22 @@ var withSchedExt = []string{"6.12", "6.18", "7.3"}
 // runsEverywhere reports whether suites run on all of their machines.
 func runsEverywhere() bool { return os.Getenv("TENON_TEST_KERNELS") == "all" }
 
+// runInTurn runs a suite of rotating on its kernels for this commit. If this is
+// one kernel, it runs at once. Parallel subtests would begin after all other
+// tests, and these suites take long.
+func runInTurn(t *testing.T, suite string, run func(t *testing.T, series string)) {
+	t.Helper()
+	kernels := kernelsInTurn(t, suite)
+	for _, series := range kernels {
+		t.Run(series, func(t *testing.T) {
+			if len(kernels) > 1 {
+				t.Parallel()
+			}
+			run(t, series)
+		})
+	}
+}
+
 // kernelsInTurn returns the kernels on which a suite of rotating runs for this
 // commit.
 func kernelsInTurn(t *testing.T, suite string) []string {
