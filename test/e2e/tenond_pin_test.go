@@ -36,8 +36,8 @@ func (s *site) cpus(group string) unit.CPUSet {
 }
 
 // wholeSets returns the files of CPUs and memory nodes that are empty on cgroup
-// v2. The value of each is the set of the parent, which is what an empty file
-// means. After a change of such a file, the kernel refuses an empty value while
+// v2, each with the set of the parent cgroup, because an empty file means that
+// set. After a change of such a file, the kernel refuses an empty value while
 // tasks run in the cgroup. So Tenon writes the parent's set instead.
 func (s *site) wholeSets() map[string]string {
 	s.t.Helper()

@@ -11,8 +11,8 @@ import (
 
 // TestLabOnCgroupV2 runs the lab with real nginx and ffmpeg. It checks what the
 // lab does. It does not check the lab's numbers, which have no meaning in
-// emulation. The guest counts time by its instructions, because the lab refuses
-// to measure if nginx is too slow, as on a busy host.
+// emulation. The lab refuses to measure if nginx is too slow. On a busy host it
+// would be, so the clock of the guest counts the instructions of the guest.
 func TestLabOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := countInstructions(t, machine(t))

@@ -42,8 +42,8 @@ func runInTurn(t *testing.T, suite string, run func(t *testing.T, series string)
 	}
 }
 
-// kernelsInTurn returns the kernels on which a suite of rotating runs for this
-// commit.
+// kernelsInTurn returns the kernels for a suite that is listed in rotating. They
+// depend on the commit.
 func kernelsInTurn(t *testing.T, suite string) []string {
 	t.Helper()
 	place := slices.Index(rotating, suite)

@@ -46,9 +46,9 @@ func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts 
 	return all
 }
 
-// noteRebase is called after the journal was rebased by view.change. If that
-// failed, the saved pods and the current ones still differ, so the next rebase
-// corrects the journal.
+// noteRebase takes the result of view.change, which gives the journal the values
+// that the kubelet has set for a changed pod. If that failed, the saved pods stay
+// different from the current ones, so the next tick tries it again.
 func (c *cluster) noteRebase(err error) {
 	if err == nil {
 		c.keep()

@@ -7,9 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// waited says, for each entry of the list, how long the waiter has waited for
-// the runner since the previous line. It ends with the last entry that changed.
-// If it is nil, the line has the list in full.
+// waited has a time for each entry of node.Snapshot.Waits: how much the entry
+// has grown since the previous line of the record. It ends with the last entry
+// that changed. If it is nil, the line has all entries in full.
 type waited []time.Duration
 
 // waitedSince returns how much the waits have grown. It returns nil if the two

@@ -49,7 +49,7 @@ func (f *fake) Pods(context.Context) ([]corev1.Pod, bool, error) {
 func (f *fake) Facts(context.Context) (Facts, error) { return Facts{CgroupDriver: "cgroupfs"}, nil }
 func (*fake) Files() (Files, error)                  { return Files{}, nil }
 
-// A second is a stand-in for the kubelet.
+// A second replaces the kubelet in these tests.
 type second struct {
 	runs atomic.Int32
 	err  atomic.Pointer[error]

@@ -133,7 +133,8 @@ func (r *round) authorOf(o node.CPUOverride, h pick.Hold) By {
 	return ByNode
 }
 
-// describeShared returns the text that reasons contain about seats or a pool.
+// describeShared says, for the reason of a want, which seats or which pool a
+// workload has.
 func describeShared(w node.Workload, h pick.Hold, m *pick.Map, moved bool) string {
 	level := m.LevelOf(h.Home)
 	if h.Grade == pick.Pooled {

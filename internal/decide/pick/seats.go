@@ -48,7 +48,7 @@ type Hold struct {
 	// Home is the set of all CPUs of the pool that seated or pooled work
 	// shares. It includes CPUs that other work owns.
 	Home unit.CPUSet
-	// Request is how much load seated or pooled work puts on its home.
+	// Request is the CPU time expected of work with seats, or in a pool.
 	Request unit.MilliCPU
 	// Apart says what the workload does not share, such as its cores. Only
 	// other work that has the same Apart stays away from it.

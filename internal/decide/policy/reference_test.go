@@ -224,8 +224,8 @@ var nodeCases = []nodeCase{
 		remark: "the same, in the large"},
 }
 
-// split returns the topology of the function machine, but with other numbers of
-// CPUs: two siblings are half the number of CPUs apart.
+// split returns the same topology as machine(), but numbers the CPUs
+// differently: the numbers of two siblings differ by half the count of CPUs.
 func split(cpus, smt int) node.Topology {
 	t := machine(cpus, smt, 2, 2)
 	for i := range t.CPUs {

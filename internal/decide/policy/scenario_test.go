@@ -61,7 +61,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	---- unwatched     the safe bounds
 //	---- batch         the batch resources
 //	---- ladder        the selected isolation mechanism
-//	---- misfits       the workloads that their CPU limit does not fit
+//	---- misfits       the workloads whose CPU limit does not fit them
 //	---- trials        what the trials of mechanisms found
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// settleRounds is the maximum number of lists that settle requests.
+	// settleRounds limits how often settle reads the list of threads.
 	settleRounds = 20
 	// settlePause is the pause before the last list. A new thread has already
 	// copied the attributes of its parent shortly before a list contains it.

@@ -56,9 +56,8 @@ type figure struct {
 	of        func(Run) (float64, bool)
 }
 
-// showsFigure reports whether a part shows a figure. If the machine is too
-// small for claims about the speed of servers, they show only figures that are
-// not about speed.
+// showsFigure reports whether a part shows a figure. The part with web servers
+// shows no speed if the machine is too small for claims about speed.
 func (f figure) showsFigure(p Part) bool {
 	return slices.Contains(f.parts, p.Name) && (p.Claims || slices.Contains(f.parts, Pi))
 }

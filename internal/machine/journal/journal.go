@@ -71,13 +71,13 @@ type Journal struct {
 	changes  uint64 // how often state changed
 }
 
-// Work counts how much work the journal was for this process.
+// Work counts what this process has written to the journal.
 type Work struct {
 	Writes int   // number of writes to the file
 	Bytes  int64 // number of bytes that they wrote, including compactions
 }
 
-// Work returns how much work the journal was for this process up to now.
+// Work returns what this process has written to the journal up to now.
 func (j *Journal) Work() Work {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -22,9 +22,9 @@ type scene struct {
 var scenes = map[string]scene{
 	// LS needs more than half of its CPU, on which four hogs run, too.
 	"pinned": {ls: "0", be: "0,0,0,0,1,2,3", apart: "1,2,3"},
-	// LS and one hog are on the same CPU, and the other CPUs are idle. The
-	// emulator then has one busy CPU, so that a delay contains only the
-	// instructions of that CPU.
+	// LS and one hog are on the same CPU, and the other CPUs are idle. The clock
+	// of the guest counts instructions. With one busy CPU, no instructions of
+	// other CPUs make a delay longer.
 	"lone": {ls: "0", be: "0", apart: "1"},
 	// A service on each core, and hogs on any CPU.
 	"cores": {ls: "0,2", be: "-1,-1,-1,-1,-1,-1,-1,-1", apart: "1,3"},

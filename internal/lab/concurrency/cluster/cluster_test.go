@@ -285,9 +285,9 @@ func TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger(t *testing.T) {
 	}
 }
 
-// TestPodsOfAKilledLabAreGoneBeforeNodesAreCounted checks the order at the
-// start. Otherwise the lab would take these pods for pods of others, and leave
-// out cells that have room.
+// TestPodsOfAKilledLabAreGoneBeforeNodesAreCounted checks that a new lab first
+// removes the pods of a killed lab, and then reads what is free on the nodes.
+// In the other order, too little would be free.
 func TestPodsOfAKilledLabAreGoneBeforeNodesAreCounted(t *testing.T) {
 	b := nodes(t, "none", "a")
 	calls := fakeCluster(t, b, map[string]string{"namespace": `{"metadata":{"labels":{"tenon.sh/lab":"concurrency"}}}`})
