@@ -103,12 +103,10 @@ func (s Resolver) Starting(ctx context.Context, p nri.Pod, c nri.Created) error 
 	if s.Containers == nil {
 		return nil
 	}
-	most := MaxWait
 	if known := podOf(p); kube.Class(known) != node.BE {
 		if !mayDemandCPUs(known) {
 			return nil
 		}
-		most = MaxWaitForCPUs
 		pod, err := s.await(ctx, p)
 		if err != nil {
 			return err
@@ -117,7 +115,7 @@ func (s Resolver) Starting(ctx context.Context, p nri.Pod, c nri.Created) error 
 			return nil
 		}
 	}
-	s.Containers.Await(ctx, most, p.UID, c.Name, c.ID)
+	s.Containers.Await(ctx, MaxWait, p.UID, c.Name, c.ID)
 	return nil
 }
 

@@ -15,17 +15,13 @@ import (
 )
 
 const (
-	// MaxWait is the maximum time for which the start of a best-effort container
-	// waits for a tick. When many containers start, the loop rests between two
-	// ticks. If a container starts during such a rest, the loop writes its
-	// cgroups only after the start, as without NRI. A longer wait would delay
-	// all starts, because the runtime starts one container after the other.
-	MaxWait = 300 * time.Millisecond
-	// MaxWaitForCPUs is the maximum for a container of a pod that demands CPUs.
-	// Such pods are few, and their processes read at their start on which CPUs
-	// they may run. Both maxima are below nri.DefaultStartDeadline, so that a
-	// busy loop does not cause a warning for each container.
-	MaxWaitForCPUs = 900 * time.Millisecond
+	// MaxWait is the maximum time for which the start of a container waits for a
+	// tick. In a storm of events, the loop rests after each tick: for 320 ms if
+	// the last ticks wrote nothing, and longer after a long tick. A wait that
+	// ended during such a rest would start the container without its limits.
+	// MaxWait is below nri.DefaultStartDeadline, so that a busy loop does not
+	// cause a warning for each container.
+	MaxWait = 900 * time.Millisecond
 	// answering is the time that remains until the deadline of a start when the
 	// wait ends. The plugin then answers in time, and logs no warning, even if
 	// the runtime waits less than usual or the pod became known late.

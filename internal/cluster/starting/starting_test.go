@@ -52,7 +52,7 @@ func TestAStartThatWaitsInVainAnswersInTime(t *testing.T) {
 		ctx, end := context.WithTimeout(t.Context(), 750*time.Millisecond)
 		defer end()
 		s, begun := New(func() {}), time.Now()
-		s.Await(ctx, MaxWaitForCPUs, "u", "main", "containerd://1")
+		s.Await(ctx, MaxWait, "u", "main", "containerd://1")
 		if took := time.Since(begun); ctx.Err() != nil || took != 750*time.Millisecond-answering {
 			t.Errorf("the start answered after %v: %v", took, ctx.Err())
 		}
