@@ -173,19 +173,28 @@ func (a *agent) kill() { a.signal(syscall.SIGKILL) }
 func (a *agent) stop() { a.signal(syscall.SIGTERM) }
 
 // countIntents returns how many writes the journal says tenond has begun.
-func (a *agent) countIntents() int {
+func (a *agent) countIntents() int { return len(a.intents()) }
+
+// intents returns the lines of the journal that begin a write.
+func (a *agent) intents() (lines []string) {
 	a.t.Helper()
 	files, _ := filepath.Glob(filepath.Join(a.state, "journal-*.jsonl"))
-	n := 0
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if err != nil {
 			a.t.Fatal(err)
 		}
-		n += strings.Count(string(text), `"op":"intend"`)
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, `"op":"intend"`) {
+				lines = append(lines, line)
+			}
+		}
 	}
-	return n
+	return lines
 }
+
+// lastOf returns the last n elements of a list, or all if there are fewer.
+func lastOf(list []string, n int) []string { return list[max(0, len(list)-n):] }
 
 // restore runs tenon restore, and requires that the node is then as it was
 // before.
@@ -414,7 +423,7 @@ func TestARestartOfTenondWritesNothing(t *testing.T) {
 		a.start()
 		time.Sleep(4 * time.Second)
 		if now := a.countIntents(); now != begun {
-			t.Errorf("%d writes were begun after a restart", now-begun)
+			t.Errorf("%d writes were begun after a restart; the last intents are\n%s", now-begun, strings.Join(lastOf(a.intents(), 3), ""))
 		}
 		for _, w := range writes.writesSince(seen) {
 			if w.by != "kubelet" {
