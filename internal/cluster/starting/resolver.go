@@ -115,7 +115,7 @@ func (s Resolver) Starting(ctx context.Context, p nri.Pod, c nri.Created) error 
 			return nil
 		}
 	}
-	s.Containers.Await(ctx, MaxWait, p.UID, c.Name, c.ID)
+	s.Containers.Await(ctx, p.UID, c.Name, c.ID)
 	return nil
 }
 

@@ -57,13 +57,14 @@ func New(wake func()) *Containers {
 // Await adds a container of the pod with the given UID. name is the name of the
 // container in the pod's spec. id is its id in the form that the kubelet
 // reports (containerd://0123abcd). Await returns when a tick that saw the
-// container has ended. It also returns when the time limit (most) has passed,
-// when ctx ends, or shortly before the deadline of ctx.
-func (s *Containers) Await(ctx context.Context, most time.Duration, uid, name, id string) {
+// container has ended. It also returns after MaxWait, when ctx ends, or shortly
+// before the deadline of ctx.
+func (s *Containers) Await(ctx context.Context, uid, name, id string) {
+	wait := MaxWait
 	if end, ends := ctx.Deadline(); ends {
-		most = min(most, time.Until(end)-answering)
+		wait = min(wait, time.Until(end)-answering)
 	}
-	ctx, cancel := context.WithTimeout(ctx, most)
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	s.mu.Lock()
 	others := slices.DeleteFunc(s.of[uid], func(o container) bool { return o.name == name })

@@ -35,7 +35,7 @@ func TestAContainerStartsAfterATickThatSawIt(t *testing.T) {
 				}()
 				time.Sleep(c.at)
 				begun := time.Now()
-				s.Await(t.Context(), MaxWait, "u", "main", "containerd://1")
+				s.Await(t.Context(), "u", "main", "containerd://1")
 				if took := time.Since(begun); took != c.want {
 					t.Errorf("the start waited %v, want %v", took, c.want)
 				}
@@ -52,7 +52,7 @@ func TestAStartThatWaitsInVainAnswersInTime(t *testing.T) {
 		ctx, end := context.WithTimeout(t.Context(), 750*time.Millisecond)
 		defer end()
 		s, begun := New(func() {}), time.Now()
-		s.Await(ctx, MaxWait, "u", "main", "containerd://1")
+		s.Await(ctx, "u", "main", "containerd://1")
 		if took := time.Since(begun); ctx.Err() != nil || took != 750*time.Millisecond-answering {
 			t.Errorf("the start answered after %v: %v", took, ctx.Err())
 		}
@@ -77,7 +77,7 @@ func TestAContainerIsKnownUntilTheKubeletReportsIt(t *testing.T) {
 	now := time.Now()
 	idOf := func(p corev1.Pod) string { return p.Status.ContainerStatuses[0].ContainerID }
 
-	s.Await(ended, MaxWait, "u", "main", "containerd://new")
+	s.Await(ended, "u", "main", "containerd://new")
 	kubelets := pod("containerd://old")
 	got := s.AddTo([]corev1.Pod{kubelets}, now)
 	if idOf(got[0]) != "containerd://new" || idOf(kubelets) != "containerd://old" {
@@ -88,11 +88,11 @@ func TestAContainerIsKnownUntilTheKubeletReportsIt(t *testing.T) {
 		t.Errorf("the pod has the id %q after the kubelet reported another", idOf(got[0]))
 	}
 
-	s.Await(ended, MaxWait, "u", "main", "containerd://lost")
+	s.Await(ended, "u", "main", "containerd://lost")
 	if got := s.AddTo([]corev1.Pod{pod("")}, now.Add(2*reportLimit)); idOf(got[0]) != "" || len(s.of) != 0 {
 		t.Errorf("the pod has the id %q of a container that the kubelet never reported", idOf(got[0]))
 	}
-	s.Await(ended, MaxWait, "u", "stranger", "containerd://1")
+	s.Await(ended, "u", "stranger", "containerd://1")
 	if s.AddTo([]corev1.Pod{pod("")}, now); len(s.of) != 0 {
 		t.Error("a container that is not in the pod's spec is remembered")
 	}
