@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"syscall"
@@ -40,4 +41,16 @@ func TestASignalDoesNotStopTheReserve(t *testing.T) {
 		t.Error(err)
 	}
 	<-sent
+}
+
+func TestAnInterruptedCallIsMadeAgain(t *testing.T) {
+	answers := []error{syscall.EINTR, syscall.EINTR, syscall.ENOSPC, nil}
+	calls := 0
+	err := repeatInterrupted(func() error {
+		calls++
+		return answers[calls-1]
+	})
+	if calls != 3 || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("%d calls, and %v; want 3, and ENOSPC", calls, err)
+	}
 }

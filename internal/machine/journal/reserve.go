@@ -66,8 +66,13 @@ func (j *Journal) keepReserve() error {
 // interrupts this on a tmpfs (mm/shmem.c: shmem_fallocate), and the Go runtime
 // sends itself signals. So fallocate tries again after EINTR.
 func fallocate(f *os.File, mode uint32, size int64) error {
+	return repeatInterrupted(func() error { return syscall.Fallocate(int(f.Fd()), mode, 0, size) })
+}
+
+// repeatInterrupted makes a system call again until no signal interrupts it.
+func repeatInterrupted(call func() error) error {
 	for {
-		if err := syscall.Fallocate(int(f.Fd()), mode, 0, size); !errors.Is(err, syscall.EINTR) {
+		if err := call(); !errors.Is(err, syscall.EINTR) {
 			return err
 		}
 	}
