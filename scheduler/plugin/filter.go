@@ -115,7 +115,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	}
 	state.Write(stateKey, c)
 	p.now.Store(&current{state, c})
-	if p.keeper.everywhere(c, len(nodes)) {
+	if p.keeper.fitsEverywhere(c, len(nodes)) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	return nil, nil

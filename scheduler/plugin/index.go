@@ -250,10 +250,10 @@ func (a *answers) at(at int32, d *place.Demand) place.Answer {
 	return answer
 }
 
-// everywhere reports whether the demand fits on all nodes of the index, if their
+// fitsEverywhere reports whether the demand fits on all nodes of the index, if their
 // number is n. It returns false if that is not known, because the claim does
 // not come often.
-func (a *answers) everywhere(d *place.Demand, n int) bool {
+func (a *answers) fitsEverywhere(d *place.Demand, n int) bool {
 	x := a.index
 	x.mu.Lock()
 	defer x.mu.Unlock()

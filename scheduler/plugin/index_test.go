@@ -132,7 +132,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 		for _, v := range present {
 			room = room && v.Room(&d) == pick.Fits
 		}
-		switch everywhere := a.everywhere(&d, len(present)); {
+		switch everywhere := a.fitsEverywhere(&d, len(present)); {
 		case everywhere && !room:
 			t.Fatal("a node has no room")
 		case everywhere:
@@ -140,7 +140,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 		case room && quiet > often:
 			missed++
 		}
-		if a.everywhere(&d, len(present)+1) {
+		if a.fitsEverywhere(&d, len(present)+1) {
 			t.Fatal("there is room on a node that is not known")
 		}
 	}

@@ -178,16 +178,16 @@ func (k *keeper) answer(c *cycle, n *corev1.Node) place.Answer {
 	return c.answers.answerOf(n, &c.pod.Demand)
 }
 
-// everywhere reports whether the demand of a cycle is known to fit on all nodes,
+// fitsEverywhere reports whether the demand of a cycle is known to fit on all nodes,
 // whose number is n. It returns false if a pod waits for CPUs or is nominated
 // for a node, because the CPUs that it will get are not for others, although no
 // view shows this. The views contain all nodes, and no others if their number is
 // n.
-func (k *keeper) everywhere(c *cycle, n int) bool {
+func (k *keeper) fitsEverywhere(c *cycle, n int) bool {
 	k.mu.Lock()
 	free := len(k.failed) == 0 && len(k.nominees) == 0
 	k.mu.Unlock()
-	return free && k.views.Load() == c.answers.index && c.answers.everywhere(&c.pod.Demand, n)
+	return free && k.views.Load() == c.answers.index && c.answers.fitsEverywhere(&c.pod.Demand, n)
 }
 
 // viewWithoutEnded returns the view of a node. It leaves out pods that, as the
