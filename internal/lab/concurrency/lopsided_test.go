@@ -2,6 +2,7 @@ package concurrency
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,5 +25,18 @@ func TestALopsidedWaveCountsOnce(t *testing.T) {
 	want := "In 2 waves the nodes had different numbers of jobs; each job counts by those that ran beside it on its node."
 	if r := Analyse(Experiment{Blocks: 2}, all); !slices.Contains(r.Warnings, want) {
 		t.Errorf("warnings %q, want %q among them", r.Warnings, want)
+	}
+}
+
+func TestTheHeadlineCountsTheNodes(t *testing.T) {
+	for nodes, want := range map[string]string{
+		"":    "16 jobs on a node of 2 CPUs, 1 run a cell.",
+		"a":   "16 jobs on a node of 2 CPUs of a cluster (a), 1 run a cell.",
+		"a b": "16 jobs on 2 nodes of a cluster (a, b), each of 2 CPUs, 1 run a cell.",
+	} {
+		r := Result{Jobs: 16, Experiment: Experiment{Node: Node{CPUs: 2}, Nodes: strings.Fields(nodes)}}
+		if got := headline(r); got != want {
+			t.Errorf("on the nodes %q: %q, want %q", nodes, got, want)
+		}
 	}
 }

@@ -19,17 +19,22 @@ import (
 var pageText string
 
 func headline(r Result) string {
-	size := "a node of unknown size"
+	size := "of unknown size"
 	if n := r.Experiment.Node; n.CPUs > 0 {
-		size = "a node of " + layout.Plural(n.CPUs, "CPU", "CPUs")
+		size = "of " + layout.Plural(n.CPUs, "CPU", "CPUs")
 		if n.Cores > 0 && n.Cores != n.CPUs {
 			size += fmt.Sprintf(" (%s)", layout.Plural(n.Cores, "core", "cores"))
 		}
 	}
-	if nodes := r.Experiment.Nodes; len(nodes) > 0 {
-		size += fmt.Sprintf(" of a cluster (%s)", strings.Join(nodes, ", "))
+	names := strings.Join(r.Experiment.Nodes, ", ")
+	where := "a node " + size
+	switch n := len(r.Experiment.Nodes); {
+	case n == 1:
+		where += fmt.Sprintf(" of a cluster (%s)", names)
+	case n > 1:
+		where = fmt.Sprintf("%d nodes of a cluster (%s), each %s", n, names, size)
 	}
-	return fmt.Sprintf("%s on %s, %s a cell.", layout.Plural(r.Jobs, "job", "jobs"), size, layout.Plural(max(r.Experiment.Blocks, 1), "run", "runs"))
+	return fmt.Sprintf("%s on %s, %s a cell.", layout.Plural(r.Jobs, "job", "jobs"), where, layout.Plural(max(r.Experiment.Blocks, 1), "run", "runs"))
 }
 
 // explanation says which variable explains the CPU time of a job.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -83,6 +84,9 @@ func fraction(name string, of func(*Extra) *node.Maybe[float64]) column {
 		return ""
 	}, func(j *Job, s string) error {
 		v, err := strconv.ParseFloat(s, 64)
+		if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) {
+			err = fmt.Errorf("%q: want a finite number", s)
+		}
 		*of(&j.Extra) = node.Some(v)
 		return err
 	}}

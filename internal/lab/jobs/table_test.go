@@ -86,6 +86,7 @@ func TestWrongRowsNameLineAndColumn(t *testing.T) {
 		row(func(c []string) { c[9] = "yesterday" }):   "line 2: column TimeIn",
 		row(func(c []string) { c[10] = "1489746274" }): "line 2: column TimeOut: the job ends 1s before it begins",
 		head + "node00,bm,8\n":                         "line 2: 3 columns, want 12",
+		strings.TrimSpace(head) + ",Work\n" + strings.TrimSpace(row(func([]string) {})[len(head):]) + ",NaN\n": `line 2: column Work: "NaN": want a finite number`,
 	} {
 		if _, err := ReadTable(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", text, err, want)
