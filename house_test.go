@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// The size limits. Each exception is in a list with its size at the time of the
-// limit. It may shrink, and its entry must shrink with it.
+// The size limits. Each exception is in a list, with the size that it had when
+// the limit was set. If the exception becomes smaller, its entry must become
+// smaller, too.
 const (
 	maxFileLines     = 420
 	maxPackageLines  = 2000

@@ -95,9 +95,9 @@ const mapWrites = "Delete Put Set WriteAt"
 // to read. NewSlices tests the kernel's default on its own thread.
 const readsOnly = "task.CoreCookie task.NewSlices"
 
-// adapters are the functions of internal/machine, and the types with methods, that
-// only pass calls on to internal/kernel, so that tests can do without it. Who
-// calls them stands in the list, and they do not.
+// adapters are the functions of internal/machine, and the types with methods,
+// that only pass calls on to internal/kernel. Tests replace them. The list
+// contains the callers of these functions instead of the functions themselves.
 const adapters = "kernelCores kernelPolicies kernelSchedExt longSlices"
 
 // ownFiles are the packages of internal/machine that have their own files on
@@ -243,8 +243,9 @@ func ofInterface(f *types.Func) bool {
 	return recv != nil && types.IsInterface(recv.Type())
 }
 
-// addInterfaces adds interface methods to the writers: those of every interface
-// that a type with writers implements, compared by the names of its methods.
+// addInterfaces adds to the writers the methods of every interface that a type
+// with writers implements. It compares types and interfaces by the names of
+// their methods.
 func (p *program) addInterfaces(writers map[*types.Func]bool) {
 	byType := map[types.Type]map[string]bool{} // true if the method writes
 	var interfaces []*types.Interface

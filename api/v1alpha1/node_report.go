@@ -139,8 +139,8 @@ type BatchAmount struct {
 	// missing.
 	Degraded string `json:"degraded,omitempty"`
 	// Requested is the sum of the requests of the node's running pods for this
-	// resource (kubernetes.io/batch-cpu, kubernetes.io/batch-memory). It is
-	// what a kubelet would count that restarts and admits the pods again. It
+	// resource (kubernetes.io/batch-cpu, kubernetes.io/batch-memory). A kubelet
+	// that restarts and admits the pods again would count the same sum. The sum
 	// excludes pods that started while the other pods requested more than
 	// Amount.
 	// Absent: the agent does not report it.

@@ -80,8 +80,8 @@ func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (restore.Rep
 	return h.Restore(ctx)
 }
 
-// disarmPatience is how long a watchdog may take to end after its lease was
-// removed.
+// disarmPatience is the time that a watchdog may take to end after its lease
+// was removed.
 const disarmPatience = 5 * time.Second
 
 // disarm makes sure that no process overwrites the restored values. It ends the

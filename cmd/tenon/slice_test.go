@@ -16,17 +16,18 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A sliced is an operator with slices. Its loop runs a tick at each request.
-type sliced struct {
+// A sliceOperator is an operator with slices. Its loop runs a tick at each
+// request.
+type sliceOperator struct {
 	*operator
 	*slices.Desk
 }
 
 // Handle registers the requests of the slices.
-func (s sliced) Handle(mux *http.ServeMux) { s.Desk.Handle(mux) }
+func (s sliceOperator) Handle(mux *http.ServeMux) { s.Desk.Handle(mux) }
 
 // turn runs a tick in which the first worker has one workload.
-func (s sliced) turn() {
+func (s sliceOperator) turn() {
 	all := s.Begin([]slice.Slice{{Name: "encoders", CPUs: 4, Count: 2, Rules: []string{"batch"}}})
 	t := agentTick(s.second)
 	for c := range 8 {
@@ -46,7 +47,7 @@ func (s sliced) turn() {
 }
 
 func TestSlicesAreSeenAndResizedFromTheCommandLine(t *testing.T) {
-	o := sliced{operator: &operator{ledger: control.NewLedger("v1"), second: 3}}
+	o := sliceOperator{operator: &operator{ledger: control.NewLedger("v1"), second: 3}}
 	var err error
 	if o.Desk, err = slices.Open(t.TempDir(), proc.Default(), slog.New(slog.DiscardHandler), func(tick.Event) { o.turn() }); err != nil {
 		t.Skipf("this machine has no boot id: %v", err)

@@ -106,8 +106,8 @@ func (f *clusterFlags) kubeletURL(ip string) string {
 	return "https://" + net.JoinHostPort(cmp.Or(ip, "127.0.0.1"), strconv.Itoa(int(f.port)))
 }
 
-// A stay checks whether the DaemonSet still selects tenond's node.
-type stay struct {
+// A daemonSetCheck finds out whether the DaemonSet still selects tenond's node.
+type daemonSetCheck struct {
 	api             *apiserver.Client
 	node            string
 	namespace, name string // of the DaemonSet; an empty name: there is none
@@ -117,9 +117,9 @@ type stay struct {
 	known atomic.Bool
 }
 
-// stayOf returns the stay of the tenond of a node.
-func (f *clusterFlags) stayOf(k *daemon.Kubernetes, log *slog.Logger) *stay {
-	s := &stay{log: log}
+// newDaemonSetCheck returns the check for the tenond of a node.
+func (f *clusterFlags) stayOf(k *daemon.Kubernetes, log *slog.Logger) *daemonSetCheck {
+	s := &daemonSetCheck{log: log}
 	if k != nil {
 		s.api, s.node = k.API, k.Node
 		s.namespace, s.name, _ = strings.Cut(f.daemonSet, "/")
@@ -128,7 +128,7 @@ func (f *clusterFlags) stayOf(k *daemon.Kubernetes, log *slog.Logger) *stay {
 }
 
 // begin tries to read the DaemonSet until it succeeds, or until ctx ends.
-func (s *stay) begin(ctx context.Context) {
+func (s *daemonSetCheck) begin(ctx context.Context) {
 	for s.name != "" && !s.known.Load() && ctx.Err() == nil {
 		if _, err := s.ask(ctx); err == nil {
 			return
@@ -140,7 +140,7 @@ func (s *stay) begin(ctx context.Context) {
 	}
 }
 
-func (s *stay) ask(ctx context.Context) (bool, error) {
+func (s *daemonSetCheck) ask(ctx context.Context) (bool, error) {
 	ctx, stop := context.WithTimeout(ctx, asksWithin/2)
 	defer stop()
 	leaves, err := s.api.Leaves(ctx, s.namespace, s.name, s.node)
@@ -155,7 +155,7 @@ func (s *stay) ask(ctx context.Context) (bool, error) {
 // assumes that the DaemonSet stays. If tenond could read the DaemonSet and the
 // namespace before, and the API server now denies both, the release was
 // uninstalled.
-func (s *stay) ends() bool {
+func (s *daemonSetCheck) ends() bool {
 	if s.name == "" {
 		return false
 	}
@@ -180,15 +180,15 @@ func (s *stay) ends() bool {
 }
 
 const (
-	// The pod has 90 s for the three times below, and for the end of the loop
-	// and of the watchdog. asksWithin is how long the API server may take to
-	// say whether the DaemonSet stays. putsBackWithin is how long the agent may
-	// take to restore all knobs. releasesWithin is how long the container
+	// The pod has 90 s for the three times below, and for the end of the loop and
+	// of the watchdog. asksWithin is the time that the API server may take to say
+	// whether the DaemonSet stays. putsBackWithin is the time that the agent may
+	// take to restore all knobs. releasesWithin is the time that the container
 	// runtime may take to restore the values of containers.
 	asksWithin     = 5 * time.Second
 	putsBackWithin = 30 * time.Second
 	releasesWithin = 20 * time.Second
-	// asksAgain is how long tenond waits before it asks again, while the answer
-	// is unknown.
+	// asksAgain is the time that tenond waits before it asks again, while the
+	// answer is unknown.
 	asksAgain = 30 * time.Second
 )

@@ -36,8 +36,8 @@ func (h HostApplication) Place() (base, path string) {
 	return c.Base.Or("CgroupRoot"), strings.Join(own, "/")
 }
 
-// notices name two kinds of programs: those that Tenon does not manage, and
-// those whose cgroup follows from their class.
+// notices name the programs that Tenon does not manage, and the programs whose
+// cgroup follows from their class.
 func (h HostApplications) notices() []string {
 	var notices []string
 	for i, a := range h.Applications {

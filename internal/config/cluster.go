@@ -38,8 +38,9 @@ type Cluster struct {
 // same Cluster, but without the faults of the ConfigMap.
 func (c Cluster) Data() map[string]string { return maps.Clone(c.texts) }
 
-// Colocates reports whether colocation-config is enabled for the cluster. If it is not,
-// no node offers batch resources, because a single node cannot enable it.
+// Colocates reports whether colocation-config is enabled for the cluster.
+// Otherwise no node offers batch resources, because a single node cannot enable
+// it.
 func (c Cluster) Colocates() bool { return c.colocation.all.Enable.Or(false) }
 
 // Notices name each unknown key, with the key that was probably meant. They are

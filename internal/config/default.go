@@ -103,7 +103,8 @@ func (s Strategies) withDefaults() Strategies {
 	return s
 }
 
-// fill copies values to a mapping (to) that lacks them, from another mapping (from).
+// fill copies the values that one mapping (to) lacks from another mapping
+// (from).
 func fill(to, from reflect.Value) {
 	for _, k := range keysOf(to.Type()) {
 		t, f := to.FieldByIndex(k.index), from.FieldByIndex(k.index)

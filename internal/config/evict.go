@@ -7,8 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// lowerBy is how far the lower end of an eviction is below its threshold by
-// default (Koordinator: memoryReleaseBufferPercent).
+// lowerBy is the number of percentage points by which the lower end of an
+// eviction is below its threshold by default (Koordinator:
+// memoryReleaseBufferPercent).
 const lowerBy unit.Percent = 2
 
 // evict returns the configuration of evictions. Koordinator enables evictions

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// cpuQOS reports whether LS work gets the CPU before BE work. It does if either
-// class enables this, because it concerns both.
+// cpuQOS reports whether LS work gets the CPU before BE work. Either class may
+// enable this, because it concerns both.
 func (q QOS) cpuQOS() bool {
 	return q.BEClass.CPU.Enable.Or(false) || q.LSClass.CPU.Enable.Or(false)
 }

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// maxFaults is how many faults are listed at most. If a file is completely
-// wrong, more faults do not help.
+// maxFaults is the maximum number of faults that are listed. If a file is
+// completely wrong, more faults do not help.
 const maxFaults = 100
 
 // A parser walks through a YAML document and the struct that it fills, in parallel. It
@@ -81,7 +81,7 @@ func (p *parser) lineOf(field string) int {
 	}
 }
 
-// value reads n into a field (to), which has the given path and key.
+// value reads n into a field, which has the given path and key.
 func (p *parser) value(n *yaml.Node, path string, k key, to reflect.Value) {
 	if k.section != "" {
 		if n = p.strategy(n, path, k); n == nil {

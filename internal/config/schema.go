@@ -14,14 +14,14 @@ import (
 //	json     its name
 //	range    the accepted numbers: "0..100", "1..", ">0..1", "100ms..60s"
 //	oneof    the accepted words
-//	taken    values beyond range or oneof that Koordinator accepts, as a range
-//	         or as words. A ConfigMap or an annotation may have them; they have
-//	         no effect, and a notice says so
-//	later    this version reads and checks the key, but does not support it;
-//	         the value of the tag, if any, is the value of the key that
-//	         requests nothing
-//	section  the key is a strategy that Koordinator's ConfigMap also has; the
-//	         value of the tag is the key there with the entries for some nodes
+//	taken    values that Koordinator accepts in addition to range or oneof, as
+//	         a range or as words. In a ConfigMap or an annotation they cause a
+//	         notice, and have no effect
+//	later    this version reads and checks the key, but does not support it.
+//	         If the tag has a value, the key requests nothing if it has that
+//	         value
+//	section  Koordinator's ConfigMap has this strategy, too. The tag names the
+//	         key of the ConfigMap that has the entries for some nodes
 type key struct {
 	name    string
 	index   []int

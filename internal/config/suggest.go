@@ -45,5 +45,5 @@ func namesOf(keys []key) []string {
 	return names
 }
 
-// maxKey is how many characters of a key are printed.
+// maxKey is the maximum number of characters of a key that are printed.
 const maxKey = 64

@@ -25,7 +25,7 @@ type Normalization struct {
 	RatioModel   map[string]ModelRatio `json:"ratioModel,omitempty"`
 }
 
-// ModelRatio is how fast one CPU model is, in each of its modes.
+// ModelRatio is the speed of one CPU model in each of its modes.
 type ModelRatio struct {
 	Base             node.Maybe[float64] `json:"baseRatio,omitzero" range:"1..5"`
 	HyperThread      node.Maybe[float64] `json:"hyperThreadEnabledRatio,omitzero" range:"1..5"`

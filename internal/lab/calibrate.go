@@ -11,9 +11,9 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// A solo is the result of a run in which only the batch work ran on the tested
-// CPUs.
-type solo struct {
+// A soloResult is the result of a run in which only the batch work ran on the
+// tested CPUs.
+type soloResult struct {
 	frames   float64 // per second
 	cpus     float64 // in use
 	perMedia float64 // CPU seconds per second of media
@@ -52,7 +52,7 @@ func (b *environment) calibrate(ctx context.Context, caveats []string) (experime
 }
 
 // calibrateSolo runs only the batch work.
-func (b *environment) calibrateSolo(ctx context.Context) (s solo, err error) {
+func (b *environment) calibrateSolo(ctx context.Context) (s soloResult, err error) {
 	st, err := b.setUp(ctx, report.ModeSpec{Batch: true, Alone: true}, 0)
 	if err != nil {
 		return s, err
@@ -76,7 +76,7 @@ func (b *environment) calibrateSolo(ctx context.Context) (s solo, err error) {
 		return b.calibrateWorks(st, m)
 	}
 	_, frames, media := b.progress(st.work, m.From, m.To, m.Used.Wall)
-	s = solo{frames: frames / m.Used.Wall, cpus: m.Used.BE, perMedia: m.Used.Count[frame.BEUsage] / media.Seconds()}
+	s = soloResult{frames: frames / m.Used.Wall, cpus: m.Used.BE, perMedia: m.Used.Count[frame.BEUsage] / media.Seconds()}
 	if !(frames > 0 && media > 0) {
 		return s, fmt.Errorf("ffmpeg alone encoded nothing in %v: is %s a film?", length, b.input)
 	}
@@ -84,18 +84,18 @@ func (b *environment) calibrateSolo(ctx context.Context) (s solo, err error) {
 }
 
 // calibrateWorks stores how fast each batch work is alone.
-func (b *environment) calibrateWorks(st *runSetUp, m frame.Measurement) (solo, error) {
+func (b *environment) calibrateWorks(st *runSetUp, m frame.Measurement) (soloResult, error) {
 	b.solo, _, _ = b.progress(st.work, m.From, m.To, m.Used.Wall)
 	for i, w := range b.works {
 		if b.solo[i] <= 0 {
-			return solo{}, fmt.Errorf("batch work %s alone showed no progress in %v", w.Name, m.To.Sub(m.From).Round(time.Second/10))
+			return soloResult{}, fmt.Errorf("batch work %s alone showed no progress in %v", w.Name, m.To.Sub(m.From).Round(time.Second/10))
 		}
 	}
-	return solo{frames: 1, cpus: m.Used.BE}, nil
+	return soloResult{frames: 1, cpus: m.Used.BE}, nil
 }
 
-// calibrateRate runs only the service, under several loads. ls is how many CPUs
-// the service uses at the rate that is chosen.
+// calibrateRate runs only the service, under several loads. ls is the number of
+// CPUs that the service uses at the chosen rate.
 func (b *environment) calibrateRate(ctx context.Context) (ls float64, lines []string, caveat string, err error) {
 	st, err := b.setUp(ctx, report.ModeSpec{}, 0)
 	if err != nil {

@@ -36,8 +36,8 @@ type Config struct {
 	MaxTime       time.Duration // of the whole experiment (default: no limit, but in kernel-qos without Blocks 6:30 min)
 	// Margin is the P99 ratio below which Tenon must stay. The default is 1.03.
 	Margin float64
-	// LoadPercent is how much CPU the service uses alone at the offered rate,
-	// in percent of the tested CPUs. The default is 30.
+	// LoadPercent is the amount of CPU that the service uses alone at the offered
+	// rate, in percent of the tested CPUs. The default is 30.
 	LoadPercent float64
 	// StealPercent is a limit for the steal time, in percent of the time of the
 	// tested CPUs. A run with more is void. The default is 1.
@@ -136,6 +136,6 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(faults...)
 }
 
-// warmup returns how long the warm-up of a run is at least. The check for
+// warmup returns the minimum length of the warm-up of a run. The check for
 // stationarity may lengthen it.
 func (c Config) warmup() time.Duration { return frame.WarmupOf(c.Duration) }

@@ -120,7 +120,7 @@ func (b *environment) find(ctx context.Context) error {
 }
 
 // experiment returns the record of the experiment.
-func (b *environment) experiment(solo solo, calibration []string, caveats []string) colocation.Experiment {
+func (b *environment) experiment(solo soloResult, calibration []string, caveats []string) colocation.Experiment {
 	kind, machine := colocation.Kind, site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
 	if b.kernelQOS {
 		kind, machine.Mechanisms = colocation.KindKernelQOS, nil

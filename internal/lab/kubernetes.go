@@ -23,11 +23,11 @@ import (
 // runs. The zero value of a field selects its default, which the field's
 // comment names.
 type Kubernetes struct {
-	Context   string // kubectl context; the current one
-	Node      string // tested node; the only node with a report of tenond
-	Namespace string // of the experiment's pods; created if it does not exist; tenon-lab
-	ConfigMap string // ConfigMap of Tenon as NAMESPACE/NAME; tenon-system/slo-controller-config
-	NGINX     string // images; those of the published experiment
+	Context   string // kubectl context (default: the current one)
+	Node      string // tested node (default: the only node with a report of tenond)
+	Namespace string // of the experiment's pods; created if it does not exist (default: tenon-lab)
+	ConfigMap string // ConfigMap of Tenon as NAMESPACE/NAME (default: tenon-system/slo-controller-config)
+	NGINX     string // images (default: those of the published experiment)
 	FFmpeg    string
 	Input     string // path of the film in the image of ffmpeg
 }
@@ -77,7 +77,7 @@ type clusterEnvironment struct {
 	versions           map[string]string
 }
 
-// A testedNode is what the cluster says about the node that is tested.
+// A testedNode is the description of the tested node, from the API server.
 type testedNode struct {
 	name, address string
 	machine       report.Machine
@@ -224,7 +224,7 @@ func (b *clusterEnvironment) clear(ctx context.Context) error {
 	return err
 }
 
-func (b *clusterEnvironment) experiment(s solo, calibration, caveats []string) colocation.Experiment {
+func (b *clusterEnvironment) experiment(s soloResult, calibration, caveats []string) colocation.Experiment {
 	if b.node.here {
 		caveats = append(caveats, "the client runs on the tested machine, on CPUs that the node's pods may not use: no network card, no network")
 	}
@@ -254,7 +254,7 @@ func (b *clusterEnvironment) calibrate(ctx context.Context, caveats []string) (e
 	return b.record, lines, nil
 }
 
-func (b *clusterEnvironment) calibrateAll(ctx context.Context) (s solo, lines, caveats []string, err error) {
+func (b *clusterEnvironment) calibrateAll(ctx context.Context) (s soloResult, lines, caveats []string, err error) {
 	b.Status.Now("calibrating: the service")
 	// The number of workers of the service depends on the CPUs that its pod may
 	// use.
@@ -317,7 +317,7 @@ func (b *clusterEnvironment) calibrateAll(ctx context.Context) (s solo, lines, c
 	if !(frames > 0 && media > 0) {
 		return s, nil, nil, fmt.Errorf("ffmpeg alone encoded nothing in %v", m.To.Sub(m.From))
 	}
-	s = solo{frames: frames / m.Used.Wall, cpus: m.Used.BE, perMedia: m.Used.Count[frame.BEUsage] / media.Seconds()}
+	s = soloResult{frames: frames / m.Used.Wall, cpus: m.Used.BE, perMedia: m.Used.Count[frame.BEUsage] / media.Seconds()}
 	lines = append(lines, fmt.Sprintf("ffmpeg beside an idle nginx (%d processes of %d threads): %.1f frames/s on %.2f CPUs, %.2f CPU seconds per second of film",
 		b.processes, b.threads, s.frames, s.cpus, s.perMedia))
 	b.pacer = pacer{Tested: b.Place.Tested.Len(), Processes: b.processes, PerMedia: s.perMedia, LSCPUs: ls}

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// A nodeUsage is how much CPU a node used in one window of the metrics API.
+// A nodeUsage is the amount of CPU that a node used in one window of the
+// metrics API.
 type nodeUsage struct {
 	from, to time.Time
 	cpus     float64
@@ -29,9 +30,9 @@ func (b *clusterEnvironment) usageOf(ctx context.Context) (u nodeUsage, ok bool)
 	return nodeUsage{from: m.Timestamp.Add(-window), to: m.Timestamp, cpus: cpusOf(m.Usage.CPU)}, err == nil && window > 0
 }
 
-// metricsPatience is how long after a run the metrics API may still get a
-// window of the run. The kubelet measures every 10 to 15 seconds, and the
-// metrics server queries the kubelet about as often.
+// metricsPatience is the time after a run within which the metrics API may
+// still get a window of that run. The kubelet measures every 10 to 15 seconds,
+// and the metrics server queries the kubelet about as often.
 const metricsPatience = 45 * time.Second
 
 // nodeMetrics looks for a window of the metrics API that lies within the run.

@@ -48,7 +48,7 @@ done`
 // progressFiles is the path prefix of the progress files of the pod's ffmpegs.
 const progressFiles = "/tmp/tenon-progress-"
 
-// counters is what the shell in a pod answers to one query.
+// counters is the answer of the shell in a pod to one query.
 type counters struct {
 	idle, steal      map[unit.CPU]time.Duration
 	delay            time.Duration // run-queue delay of the service's threads

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// podPatience is how long it may take from the creation of a pod until it
-	// runs. This includes the download of the image.
+	// podPatience is the time within which a created pod must run. This includes
+	// the download of the image.
 	podPatience = 5 * time.Minute
-	// offerPatience is how long it may take until the node offers enough batch
+	// offerPatience is the time within which the node must offer enough batch
 	// resources. In its first minute tenond only measures, and after that the
 	// amounts grow slowly.
 	offerPatience = 5 * time.Minute
@@ -58,7 +58,7 @@ func (b *clusterEnvironment) setUp(ctx context.Context, t report.ModeSpec, rate 
 	if err != nil {
 		return st, err
 	}
-	if err := b.tests(lines); err != nil {
+	if err := b.setTested(lines); err != nil {
 		return st, err
 	}
 	st.sampler.tested = b.Place.Tested
@@ -68,8 +68,9 @@ func (b *clusterEnvironment) setUp(ctx context.Context, t report.ModeSpec, rate 
 	return st, err
 }
 
-// tests sets the tested CPUs, which are those that the service's pod may use.
-func (b *clusterEnvironment) tests(lines []string) error {
+// setTested sets the tested CPUs, which are those that the service's pod may
+// use.
+func (b *clusterEnvironment) setTested(lines []string) error {
 	_, list, _ := strings.Cut(strings.Join(lines, ""), ":")
 	cpus, err := unit.ParseCPUSet(strings.TrimSpace(list))
 	if err != nil || cpus.Empty() {
@@ -173,8 +174,8 @@ func (b *clusterEnvironment) start(ctx context.Context, pod string, objects []ob
 	}
 }
 
-// webhookPatience is how long tenon-manager may fail to answer. Its pods may
-// run on the tested node, too, where they can be slow.
+// webhookPatience is the time for which tenon-manager may fail to answer. Its
+// pods may run on the tested node, too, where they can be slow.
 const webhookPatience = time.Minute
 
 // create creates objects. If the webhook of tenon-manager does not answer, it

@@ -45,8 +45,8 @@ func strategyOf(t report.ModeSpec) strategy {
 		return entry
 	}
 	s := strategy{
-		// The amount of batch resources is not tested. It must only be so large
-		// that the batch work can fill the tested CPUs.
+		// The amount of batch resources is not tested. It must only be large enough
+		// for the batch work to fill the tested CPUs.
 		"colocation-config":         {"enable": true, "cpuReclaimThresholdPercent": 1000},
 		"resource-threshold-config": off,
 		"resource-qos-config":       classes(object{"cpuQOS": off, "memoryQOS": off, "resctrlQOS": off, "blkioQOS": off}),

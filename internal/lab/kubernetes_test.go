@@ -279,10 +279,10 @@ func TestNginxRequestsNoWholeCPU(t *testing.T) {
 	}
 }
 
-// TestAManagerOutOfReachIsWaitedFor checks that create tries again if the
+// TestCreateWaitsForTheWebhook checks that create tries again if the
 // webhook cannot be reached. If the webhook refuses, create must return the
 // refusal at once.
-func TestAManagerOutOfReachIsWaitedFor(t *testing.T) {
+func TestCreateWaitsForTheWebhook(t *testing.T) {
 	count := filepath.Join(t.TempDir(), "count")
 	path := fakeKubectl(t, `echo >> `+count+`; [ $(wc -l < `+count+`) = 2 ] || { echo 'failed calling webhook "be.mutate.tenon.sh": no endpoints' >&2; exit 1; }`)
 	b := &clusterEnvironment{Site: &site.Site{Status: &site.Status{W: io.Discard}}, kubectl: kubectl.Client{Path: path}}

@@ -95,9 +95,9 @@ func (c MemoryConfig) warmup() time.Duration { return frame.WarmupOf(c.Duration)
 // sizesOf divides memory according to the size of the working set. Service and
 // batch work together demand more than two and a half times the limit:
 //
-//	service    set      size of its files; it requests 5/4 set, for nginx and the kernel
+//	service    set      size of its files; the memory request is 5/4 set, which includes nginx and the kernel
 //	parent     2 set    limit of service and batch work together
-//	batch      4 set    size of the file that it reads; it also holds set/4 of anonymous memory
+//	batch      4 set    size of the file that the batch work reads; it also holds set/4 of anonymous memory
 //
 // On cgroup v2 the memory limit of the batch work is its whole demand, and
 // memory.high is throttlingPercent of that limit. Cgroup v1 has no memory.high.

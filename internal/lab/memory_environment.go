@@ -277,9 +277,9 @@ func (b *memoryEnvironment) govern(ctx context.Context, p site.Pods) (*site.Agen
 	return b.Site.RunAgent(ctx, work, policy.Config{Memory: memoryPolicy(b.sizes)}, false)
 }
 
-// hogPatience is how long the experiment waits until the batch work has read
-// its file once. On a slow disk, the experiment continues when a part of the
-// file has been read.
+// hogPatience is the time that the experiment waits until the batch work has
+// read its file once. On a slow disk, the experiment continues when a part of
+// the file has been read.
 const hogPatience = 15 * time.Second
 
 func (st *memorySetUp) startHog(ctx context.Context) error {

@@ -27,8 +27,8 @@ func (b *environment) govern(ctx context.Context, p site.Pods, t report.ModeSpec
 	}, t.Suppress)
 }
 
-// colocationTenond returns how tenond is configured in a mode of the colocation
-// experiment.
+// colocationTenond returns the configuration of tenond in a mode of the
+// colocation experiment.
 func colocationTenond(p site.Pods, t report.ModeSpec) site.TenondConfig {
 	return site.TenondConfig{
 		CPUs: p.Tested, Suppress: t.Suppress, Threshold: watermark, Isolate: true, Mechanism: t.Mechanism, NoSlices: t.NoSlices, Period: site.GovernPeriod,

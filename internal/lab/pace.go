@@ -59,9 +59,9 @@ func (p *pacer) Rate() float64 {
 }
 
 // ObservePaced corrects the rate after a paced run. total is the CPU use of the
-// run in percent of the tested CPUs. The batch work used a number of CPUs (be).
-// The correction is limited, because the batch work may not have reached the
-// rate.
+// run in percent of the tested CPUs. be is the number of CPUs that the batch
+// work used. The correction is limited, because the batch work may not have
+// reached the rate.
 func (p *pacer) ObservePaced(total, be float64) {
 	wanted := (p.Target() - total) / 100 * float64(p.Tested)
 	if be <= 0 {

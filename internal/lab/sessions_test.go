@@ -16,8 +16,8 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// A started is a program that the lab started, as seen in /proc.
-type started struct {
+// A startedProgram is a program that the lab started, as /proc shows it.
+type startedProgram struct {
 	name        string
 	nice        int
 	policy      task.Policy
@@ -26,8 +26,8 @@ type started struct {
 }
 
 // observe watches the children of this process until ctx ends.
-func observe(ctx context.Context) <-chan map[started]bool {
-	seen, out := map[started]bool{}, make(chan map[started]bool, 1)
+func observe(ctx context.Context) <-chan map[startedProgram]bool {
+	seen, out := map[startedProgram]bool{}, make(chan map[startedProgram]bool, 1)
 	fs := proc.Default()
 	go func() {
 		for ctx.Err() == nil {
@@ -46,7 +46,7 @@ func observe(ctx context.Context) <-chan map[started]bool {
 					}
 					return true
 				}
-				seen[started{s.Comm, s.Nice, task.Policy(s.Policy), s.Session == pid, in("cpu"), in("memory")}] = true
+				seen[startedProgram{s.Comm, s.Nice, task.Policy(s.Policy), s.Session == pid, in("cpu"), in("memory")}] = true
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
@@ -67,7 +67,7 @@ func TestModesWithoutCgroupsStartAsLoginsDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := <-found
-	for _, want := range []started{
+	for _, want := range []startedProgram{
 		{"nginx", 0, task.Normal, true, true, true},
 		{"ffmpeg", 0, task.Normal, true, true, true},
 		{"ffmpeg", 19, task.Normal, true, true, true},

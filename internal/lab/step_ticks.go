@@ -62,12 +62,12 @@ func replyOf(t tick.Tick) reply {
 	return u
 }
 
-// boundless is larger than any quota.
-const boundless = unit.MilliCPU(1 << 40)
+// unbounded stands for an unlimited quota. It is larger than any quota.
+const unbounded = unit.MilliCPU(1 << 40)
 
 func milli(v node.CPUMax) unit.MilliCPU {
 	if v.Period <= 0 || v.Quota == node.NoQuota {
-		return boundless
+		return unbounded
 	}
 	return unit.MilliCPU(v.Cores()*1000 + 0.5)
 }
@@ -90,7 +90,7 @@ func stepOf(c steps.Latencies, turns []reply, job node.CgroupPath, length time.D
 		began, ended := t.began.Sub(c.Began), t.ended.Sub(c.Began)
 		if ended < 0 {
 			for _, b := range t.bounds {
-				if b.cgroup == job && b.to != boundless {
+				if b.cgroup == job && b.to != unbounded {
 					s.Quota = b.to
 				}
 			}

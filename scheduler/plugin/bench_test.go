@@ -52,7 +52,7 @@ func BenchmarkScore(b *testing.B) {
 }
 
 // BenchmarkReserve reserves CPUs and then gives them up, as if a later plugin
-// had refused the pod. reserve-ns is how long Reserve alone takes.
+// had refused the pod. reserve-ns is the time that Reserve alone takes.
 func BenchmarkReserve(b *testing.B) {
 	x, s, _ := bigNode(b)
 	p, ctx := pinned("a", 4, 100), b.Context()

@@ -22,7 +22,7 @@ type cycle struct {
 	// trials are nodes as they would be without some of their pods, in a
 	// preemption, or with more pods, which are nominated for the node.
 	trials map[string]*trial
-	// contract is what Reserve chose. sent means that the plugin has sent a
+	// contract is the choice of Reserve. sent means that the plugin has sent a
 	// bind, and that no answer says that the pod was not bound.
 	contract place.Contract
 	sent     bool
@@ -73,9 +73,9 @@ func (c *cycle) Clone() fwk.StateData {
 	return &next
 }
 
-// A current holds the cycle that began last. Filter and Score take the cycle
-// from it, so that they need not search in the state of the cycle.
-type current struct {
+// A currentCycle holds the cycle that began last. Filter and Score take the
+// cycle from it, so that they need not search in the state of the cycle.
+type currentCycle struct {
 	state fwk.CycleState
 	cycle *cycle
 }
@@ -114,7 +114,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 		pod: place.Pod{UID: place.UID(pod.UID), Demand: demand}, answers: p.keeper.views.Load().answersTo(demand.Claim), failed: &waiter{},
 	}
 	state.Write(stateKey, c)
-	p.now.Store(&current{state, c})
+	p.now.Store(&currentCycle{state, c})
 	if p.keeper.fitsEverywhere(c, len(nodes)) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -254,8 +254,9 @@ func (*Plugin) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo)
 // ScoreExtensions implements fwk.ScorePlugin.
 func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 
-// NormalizeScore rates all nodes from 0 to 100. A node may have lost the CPUs
-// since Filter, or have them only without pods that have ended; its rating is 0.
+// NormalizeScore rates all nodes from 0 to 100. The rating of a node is 0 if
+// the node has lost the CPUs since Filter, or if pods that have ended still
+// hold them.
 func (p *Plugin) NormalizeScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	c := p.cycle(state)
 	if c == nil {

@@ -149,8 +149,8 @@ func (k *keeper) reportDeleted(o any) {
 	}
 }
 
-// withoutReport handles that a node has no report any more. The caller holds
-// k.mu.
+// withoutReport updates the state of a node whose report was removed. The
+// caller holds k.mu.
 func (k *keeper) withoutReport(node string) {
 	delete(k.seen, node)
 	if len(k.ledger.View(node).Holds()) == 0 {

@@ -127,7 +127,7 @@ func TestANominatedPodCountsForAPodGroup(t *testing.T) {
 	if _, status := b.PreFilter(t.Context(), s, p, nil); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	b.AddPod(t.Context(), s, p, podInfo{pod: pinned("nominated", 4, 100)}, named("n")) // the list is without there
+	b.AddPod(t.Context(), s, p, podInfo{pod: pinned("nominated", 4, 100)}, named("n")) // this node's list of pods does not contain the pod there
 	if why := b.Filter(t.Context(), s, p, named("n")).Message(); why == "" {
 		t.Errorf("it fits beside a nominated pod, without %s", there.Name)
 	}

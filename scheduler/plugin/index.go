@@ -36,7 +36,7 @@ type index struct {
 	changed [256]int32
 }
 
-// A slot is what the index has at one position.
+// A slot holds the data of the index at one position.
 type slot struct {
 	node    atomic.Pointer[corev1.Node] // the object by which the position was last found
 	view    atomic.Pointer[place.View]
@@ -49,9 +49,9 @@ type answers struct {
 	index *index
 	cells []atomic.Uint64 // by position: the number of changes, and in the lowest byte the answer
 	turn  uint64          // turn of the last demand
-	// refusals is the number of nodes that refuse the claim, and refusing says by
-	// position which; nil: they are not counted. They take the changes of the
-	// index into account up to counted.
+	// refusals is the number of nodes that refuse the claim, and refusing marks
+	// these nodes by position; nil: they are not counted. Both include the first
+	// changes of the index, as many as counted.
 	uses, refusals int
 	refusing       []bool
 	counted        uint64
@@ -168,8 +168,8 @@ func (x *index) hash(n *corev1.Node) uint64 { return maphash.Comparable(x.seed, 
 func (x *index) probe(hash uint64, i int) int { return (int(hash) + i) & (len(x.hints) - 1) }
 
 // learn finds a node by its name, and stores a hint for the next search. The
-// new hint replaces the first one that is empty or wrong. If there is none, it
-// replaces the hint of another node.
+// new hint replaces the first hint that is empty or wrong. If all hints are
+// right, the new hint replaces the hint of another node.
 func (x *index) learn(n *corev1.Node, hash uint64) int32 {
 	x.mu.RLock()
 	at, known := x.names[n.Name]

@@ -35,14 +35,14 @@ type keeper struct {
 
 	mu       sync.Mutex
 	ledger   *place.Ledger
-	nodes    map[string]bool       // the nodes of the cluster
-	seen     map[string]*sighting  // by node with a report
-	doubts   map[doubt]time.Time   // the time at which to give up the CPUs of a bind in doubt
-	failed   map[types.UID]waiting // pods that a node did not take
-	nominees map[types.UID]bool    // pods that demand CPUs and are nominated for a node
-	freed    map[string]bool       // nodes with new room, for wake
-	turn     uint64                // number of times at which a node got room
-	rooms    map[string]uint64     // by node: the last of these times
+	nodes    map[string]bool          // the nodes of the cluster
+	seen     map[string]*sighting     // by node with a report
+	doubts   map[doubt]time.Time      // the time at which to give up the CPUs of a bind in doubt
+	failed   map[types.UID]waitingPod // pods that a node did not take
+	nominees map[types.UID]bool       // pods that demand CPUs and are nominated for a node
+	freed    map[string]bool          // nodes with new room, for wake
+	turn     uint64                   // number of times at which a node got room
+	rooms    map[string]uint64        // by node: the last of these times
 	counts   counts
 	waker    chan struct{}
 
@@ -56,7 +56,7 @@ type keeper struct {
 	pods   listers.PodLister      // of the scheduler's informer
 }
 
-// A sighting is what the keeper knows about the report of a node.
+// A sighting holds the facts of the keeper about the report of a node.
 type sighting struct {
 	sequence int64
 	run      string
@@ -82,7 +82,7 @@ var noView = place.New().View("")
 func newKeeper(queue fwk.PodActivator, stale time.Duration) *keeper {
 	k := &keeper{
 		stale: stale, queue: queue, log: klog.Background().WithName(Name), now: time.Now, ledger: place.New(),
-		nodes: map[string]bool{}, seen: map[string]*sighting{}, doubts: map[doubt]time.Time{}, failed: map[types.UID]waiting{},
+		nodes: map[string]bool{}, seen: map[string]*sighting{}, doubts: map[doubt]time.Time{}, failed: map[types.UID]waitingPod{},
 		nominees: map[types.UID]bool{}, freed: map[string]bool{}, rooms: map[string]uint64{}, counts: counts{refused: map[place.Reason]int{}}, waker: make(chan struct{}, 1),
 	}
 	k.begun = k.now()
@@ -125,7 +125,7 @@ func (k *keeper) start(ctx context.Context, factory informers.SharedInformerFact
 	return nil
 }
 
-// reportsWithin is how long the first pods wait after the start until the
+// reportsWithin is the time that the first pods wait after the start until the
 // reports of the nodes are known. It is limited, because a cluster without the
 // CRD has no reports.
 const reportsWithin = 10 * time.Second

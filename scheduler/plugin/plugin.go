@@ -72,7 +72,7 @@ func parseArgs(o runtime.Object) (Args, error) {
 type Plugin struct {
 	handle fwk.Handle
 	keeper *keeper
-	now    atomic.Pointer[current]
+	now    atomic.Pointer[currentCycle]
 }
 
 var (

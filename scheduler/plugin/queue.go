@@ -13,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// A waiting is a pod that waits for room. since is the number of times at which a
-// node had got room when the pod began to wait.
-type waiting struct {
+// A waitingPod is a pod that waits for room. since is the number of times at
+// which a node had got room when the pod began to wait.
+type waitingPod struct {
 	pod    *corev1.Pod
 	demand place.Demand
 	since  uint64
@@ -28,7 +28,7 @@ func (k *keeper) waits(p *corev1.Pod, d place.Demand, why place.Reason) []string
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.counts.refused[why]++
-	k.failed[p.UID] = waiting{p, d, k.turn}
+	k.failed[p.UID] = waitingPod{p, d, k.turn}
 	return k.ledger.Doubts(place.UID(p.UID))
 }
 

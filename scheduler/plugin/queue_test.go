@@ -78,11 +78,11 @@ func TestAPodThatWaitsNoMoreIsForgotten(t *testing.T) {
 	}
 }
 
-// TestARevertedTrialWakesNobody tries the pods of a PodGroup of which only one
-// fits, as the scheduler does. If the room of the reverted trial woke the PodGroup,
-// the scheduler would try it again and again. But what another pod has freed
-// during the trial must wake all who wait.
-func TestARevertedTrialWakesNobody(t *testing.T) {
+// TestARevertedTrialWakesNoPod tries the pods of a PodGroup of which only one
+// fits, as the scheduler does. If the room of the reverted trial woke the
+// PodGroup, the scheduler would try it again and again. But what another pod
+// has freed during the trial must wake all who wait.
+func TestARevertedTrialWakesNoPod(t *testing.T) {
 	member := func(name string) *corev1.Pod {
 		p, group := pinned(name, 4, 100), "gang"
 		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group}
@@ -166,9 +166,8 @@ func TestABindAsReservedChangesNothing(t *testing.T) {
 	}
 }
 
-// TestNobodyIsWokenWhenNobodyWaits frees CPUs before and after a pod begins to
-// wait.
-func TestNobodyIsWokenWhenNobodyWaits(t *testing.T) {
+// TestNoPodIsWokenIfNoneWaits frees CPUs before and after a pod begins to wait.
+func TestNoPodIsWokenIfNoneWaits(t *testing.T) {
 	b := newBench(t, machine("n", 1, 2, 4))
 	for _, waits := range []bool{false, true} {
 		there := b.run(pinned("there", 4, 100), "n")

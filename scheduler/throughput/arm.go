@@ -57,7 +57,7 @@ func newArm(ctx context.Context, name string, c contents) (*arm, error) {
 func (a *arm) start(ctx context.Context, c contents) (informers.SharedInformerFactory, error) {
 	switch a.name {
 	case withEmpty:
-		return inprocess.StartWith(ctx, a.api, empty{})
+		return inprocess.StartWith(ctx, a.api, emptyPlugin{})
 	case withPlugin:
 		reports, err := inprocess.Serve(ctx, c.reports)
 		if err != nil {

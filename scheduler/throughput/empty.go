@@ -9,47 +9,49 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// An empty is a plugin that filters and scores the same pods as Tenon's plugin,
-// but does no work. Its cost is the cost of the framework for any plugin that
-// filters and scores nodes.
-type empty struct{}
+// An emptyPlugin is a plugin that filters and scores the same pods as Tenon's
+// plugin, but does no work. Its cost is the cost of the framework for any
+// plugin that filters and scores nodes.
+type emptyPlugin struct{}
 
 var (
-	_ fwk.PreFilterPlugin = empty{}
-	_ fwk.FilterPlugin    = empty{}
-	_ fwk.PreScorePlugin  = empty{}
-	_ fwk.ScorePlugin     = empty{}
-	_ fwk.SignPlugin      = empty{}
+	_ fwk.PreFilterPlugin = emptyPlugin{}
+	_ fwk.FilterPlugin    = emptyPlugin{}
+	_ fwk.PreScorePlugin  = emptyPlugin{}
+	_ fwk.ScorePlugin     = emptyPlugin{}
+	_ fwk.SignPlugin      = emptyPlugin{}
 )
 
-func (empty) Name() string { return "Empty" }
+func (emptyPlugin) Name() string { return "Empty" }
 
 func asks(p *corev1.Pod) bool { return p.Annotations[kube.AnnotationCPUSetScheduler] != "" }
 
-func (empty) PreFilter(_ context.Context, _ fwk.CycleState, p *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (emptyPlugin) PreFilter(_ context.Context, _ fwk.CycleState, p *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if !asks(p) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	return nil, nil
 }
 
-func (empty) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+func (emptyPlugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-func (empty) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) *fwk.Status {
+func (emptyPlugin) Filter(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) *fwk.Status {
 	return nil
 }
 
-func (empty) PreScore(_ context.Context, _ fwk.CycleState, p *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
+func (emptyPlugin) PreScore(_ context.Context, _ fwk.CycleState, p *corev1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	if !asks(p) {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	return nil
 }
 
-func (empty) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
+func (emptyPlugin) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
 	return 0, nil
 }
 
-func (empty) ScoreExtensions() fwk.ScoreExtensions { return nil }
+func (emptyPlugin) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
-func (empty) SignPod(context.Context, *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) { return nil, nil }
+func (emptyPlugin) SignPod(context.Context, *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	return nil, nil
+}

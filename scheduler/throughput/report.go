@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// requiredShare is how much of the throughput of kube-scheduler the plugin must
-// keep, as a share. The throughput is by CPU time.
+// requiredShare is the share of the throughput of kube-scheduler that the
+// plugin must keep. The throughput is by CPU time.
 const requiredShare = 0.95
 
 // table returns the blocks as CSV, in microseconds and bytes for each pod.

@@ -24,8 +24,9 @@ import (
 // generous is a ConfigMap with which even a busy machine has batch resources.
 const generous = `{"enable": true, "metricAggregateDurationSeconds": 60, "cpuReclaimThresholdPercent": 1000, "memoryReclaimThresholdPercent": 95}`
 
-// A watched is a node whose values the test reads every second during a fault.
-type watched struct {
+// A watchedNode is a node whose values the test reads every second during a
+// fault.
+type watchedNode struct {
 	*agent
 	be    []string // the best-effort pods' cgroups
 	ls    string
@@ -39,14 +40,14 @@ type watched struct {
 }
 
 // happens adds an event to the timeline, from which a new part begins.
-func (w *watched) happens(what string) {
+func (w *watchedNode) happens(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now = what
 	w.t.Logf("%5.1f s: %s", time.Since(w.begun).Seconds(), what)
 }
 
-func (w *watched) keeps(promise string, holds bool, got any) {
+func (w *watchedNode) keeps(promise string, holds bool, got any) {
 	if holds {
 		return
 	}
@@ -56,7 +57,7 @@ func (w *watched) keeps(promise string, holds bool, got any) {
 }
 
 // look adds a line to the timeline.
-func (w *watched) look(client *http.Client) {
+func (w *watchedNode) look(client *http.Client) {
 	number := func(controller, group, file string) int {
 		text, err := os.ReadFile(filepath.Join(w.n.Cgroup(controller, filepath.Join("kubepods", group)), file))
 		if err != nil {
@@ -100,7 +101,7 @@ func (w *watched) look(client *http.Client) {
 }
 
 // runs reports whether a process is in the cgroups of a pod.
-func (w *watched) runs(group string) bool {
+func (w *watchedNode) runs(group string) bool {
 	all, err := groupsBelow(w.n.Cgroup("cpu", filepath.Join("kubepods", group)))
 	if err != nil {
 		return false
@@ -112,7 +113,7 @@ func (w *watched) runs(group string) bool {
 }
 
 // watch calls the method look every second until the returned function is called.
-func (w *watched) watch() (stop func()) {
+func (w *watchedNode) watch() (stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DialContext: w.c.Dial}}
 	w.begun, w.wrong, w.first = time.Now(), map[string]int{}, map[string]string{}
@@ -132,7 +133,7 @@ func (w *watched) watch() (stop func()) {
 
 // judge fails the test for each promise that Tenon did not keep during the
 // fault.
-func (w *watched) judge() {
+func (w *watchedNode) judge() {
 	w.t.Helper()
 	for _, p := range slices.Sorted(maps.Keys(w.wrong)) {
 		w.t.Errorf("%d of %d times it was not so that %s; at first at %s", w.wrong[p], len(w.lines), p, w.first[p])
@@ -140,7 +141,7 @@ func (w *watched) judge() {
 }
 
 // batchResources returns the batch resources of the node.
-func (w *watched) batchResources() (cpu, memory int64) {
+func (w *watchedNode) batchResources() (cpu, memory int64) {
 	w.t.Helper()
 	text, err := w.c.Get(w.t.Context(), "/api/v1/nodes/"+w.n.Name)
 	if err != nil {
@@ -156,7 +157,7 @@ func (w *watched) batchResources() (cpu, memory int64) {
 
 // leader returns which manager holds the lease, and when it last renewed the
 // lease.
-func (w *watched) leader() (string, time.Time) {
+func (w *watchedNode) leader() (string, time.Time) {
 	w.t.Helper()
 	out, _ := w.c.Kubectl(w.t.Context(), "get", "lease", "tenon-manager", "-n", "tenon-system", "-o", "jsonpath={.spec.holderIdentity} {.spec.renewTime}")
 	holder, at, _ := strings.Cut(out, " ")
@@ -190,7 +191,7 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 	for _, p := range pods {
 		requireSoon(t, time.Minute, p+" runs", func() error { return phase(t, c, p, "Running") })
 	}
-	w := &watched{agent: a, be: []string{"besteffort/pod" + uid(t, c, "besteffort-ffmpeg"), deleted}, ls: "pod" + uid(t, c, "nginx")}
+	w := &watchedNode{agent: a, be: []string{"besteffort/pod" + uid(t, c, "besteffort-ffmpeg"), deleted}, ls: "pod" + uid(t, c, "nginx")}
 	a.start()
 	for _, group := range w.be {
 		a.awaitValue(20*time.Second, "a best-effort pod is idle", "cpu", group, "cpu.idle", 1)

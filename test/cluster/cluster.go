@@ -229,8 +229,8 @@ func (c *Cluster) alive() bool {
 	return c.Init != 0 && startTimeOf(fmt.Sprintf("/proc/%d", c.Init)) == c.Born
 }
 
-// startTimeOf returns the start time of the process whose folder in /proc this
-// is. It returns "" if the process does not exist or is dead.
+// startTimeOf returns the start time of a process, given the folder of the
+// process in /proc. It returns "" if the process does not exist or is dead.
 func startTimeOf(process string) string {
 	text, err := os.ReadFile(filepath.Join(process, "stat"))
 	if err != nil {

@@ -62,9 +62,9 @@ func TestConcurrentJobsAreMeasuredOnACluster(t *testing.T) {
 	})
 }
 
-// keepLogs keeps the logs of some containers of the node after their pods have
-// ended: of those whose names begin with a prefix. It returns the folder with
-// the logs, which has the name of the node.
+// keepLogs keeps the logs of the containers whose names begin with a prefix,
+// after their pods on the node have ended. It returns the folder with the logs,
+// which has the name of the node.
 func keepLogs(t *testing.T, n *Node, prefix string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), n.Name)

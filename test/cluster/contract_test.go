@@ -150,7 +150,7 @@ func twoParts(t *testing.T, a *agent, m *pick.Map) {
 // the other one. nginx must wait, and its status must say why, until cal-pi is
 // deleted.
 func theCPUSeeds(t *testing.T, c *Cluster, n *Node) {
-	h := &choosing{t: t, c: c, binary: schedulerBinary(t)}
+	h := &schedulerCluster{t: t, c: c, binary: schedulerBinary(t)}
 	h.configureScheduler()
 	h.start()
 	kubectl(t, c, "label", "node", n.Name, "policy=intel7")
@@ -245,7 +245,7 @@ func startsOn(t *testing.T, c *Cluster, name string, want unit.CPUSet) {
 }
 
 // heldBy waits until the report of the node says that the pod holds the wanted
-// CPUs, and that the given component (by) chose them.
+// CPUs, and that the given component chose them.
 func heldBy(t *testing.T, a *agent, uid string, want unit.CPUSet, by string) {
 	t.Helper()
 	requireSoon(t, 30*time.Second, "the node reports what the pod holds", func() error {

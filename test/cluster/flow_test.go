@@ -40,7 +40,7 @@ const reportsPath = "/apis/tenon.sh/v1alpha1/nodereports"
 // with the decisions of the real agent, and report. A checker sees the watch
 // events and the reports, and nothing else.
 type flow struct {
-	*choosing
+	*schedulerCluster
 	all    *testing.T // the test that the watch and the agents belong to
 	client kubernetes.Interface
 
@@ -60,7 +60,7 @@ type cpuAt struct {
 }
 
 // newFlow begins to watch the pods of a control plane, with agents.
-func newFlow(h *choosing) *flow {
+func newFlow(h *schedulerCluster) *flow {
 	h.t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", h.c.Kubeconfig("admin"))
 	must(h.t, err)
@@ -68,7 +68,7 @@ func newFlow(h *choosing) *flow {
 	client, err := kubernetes.NewForConfig(config)
 	must(h.t, err)
 	f := &flow{
-		choosing: h, all: h.t, client: client, pods: map[types.UID]*corev1.Pod{}, facts: map[string]map[types.UID]unit.CPUSet{},
+		schedulerCluster: h, all: h.t, client: client, pods: map[types.UID]*corev1.Pod{}, facts: map[string]map[types.UID]unit.CPUSet{},
 		said: map[string]place.Report{}, twice: map[cpuAt][]string{},
 	}
 	ctx, stop := context.WithCancel(h.t.Context())
@@ -234,8 +234,8 @@ func (f *flow) sameReport(at string, told map[types.UID]unit.CPUSet) bool {
 	return maps.Equal(f.facts[at], told)
 }
 
-// learn stores what a report says. It is a fault if two pods own a CPU and the
-// report knew both.
+// learn stores what a report says. If two pods own a CPU, and the report lists
+// both pods, that is a fault.
 func (f *flow) learn(at string, told map[types.UID]unit.CPUSet, r place.Report) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -250,7 +250,7 @@ func (f *flow) learn(at string, told map[types.UID]unit.CPUSet, r place.Report) 
 	f.check(at)
 }
 
-// cachesOfEight is the topology of the nodes of a choosing.
+// cachesOfEight is the topology of the nodes of a schedulerCluster.
 func cachesOfEight() node.Topology {
 	var t node.Topology
 	for c := range 16 {
@@ -265,7 +265,8 @@ func (f *flow) create(prefix string, sizes ...int) {
 	f.createIn(nil, prefix, sizes...)
 }
 
-// createIn creates the pods of a PodGroup; nil: of none.
+// createIn creates the pods of a PodGroup. If the group is nil, the pods belong
+// to no group.
 func (f *flow) createIn(group *corev1.PodSchedulingGroup, prefix string, sizes ...int) {
 	f.t.Helper()
 	for i, n := range sizes {

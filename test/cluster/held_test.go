@@ -26,7 +26,7 @@ func TestARestartedKubeletKeepsBatchPods(t *testing.T) {
 	c, n := startCluster(t, "held")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
-	w := &watched{agent: a}
+	w := &watchedNode{agent: a}
 	share := func(percent string) {
 		t.Helper()
 		a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, strings.Replace(promptConfig, "PERCENT", percent, 1), 1))

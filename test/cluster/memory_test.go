@@ -15,8 +15,8 @@ containers: [{name: sleep, image: "busybox:1", command: [sleep, "1000000"], reso
 ---
 `
 
-// maxAnonymous is how much anonymous memory an agent with a Kubernetes client
-// may have, in KiB.
+// maxAnonymous is the maximum anonymous memory, in KiB, of an agent with a
+// Kubernetes client.
 const maxAnonymous = 45 << 10
 
 // TestAgentTakesLittleMemory runs a node on which one third of the pods are

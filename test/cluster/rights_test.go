@@ -45,7 +45,7 @@ var rareRights = map[right]string{
 	{"tenond", "create", "tenon.sh", "nodereports"}:        "the first report, which is a patch",
 	{"tenond", "get", "", "namespaces"}:                    "TestTenondLeavesOnlyWhereItIsTakenAway",
 	{"tenon-manager", "get", "", "namespaces"}:             "a pod in a namespace that its cache does not have yet",
-	{"tenon-manager", "create", "events.k8s.io", "events"}: "TestADoubtMakesAnEventAndItsEndAnother",
+	{"tenon-manager", "create", "events.k8s.io", "events"}: "TestADegradationCausesAnEventAtItsBeginAndEnd",
 	{"tenon-manager", "patch", "", "events"}:               "the same event again",
 	{"tenon-manager", "patch", "events.k8s.io", "events"}:  "the same event again",
 	{"tenon-manager", "update", "", "secrets"}:             "TestCertificatesChangeUnderLoad",
@@ -54,9 +54,9 @@ var rareRights = map[right]string{
 	{"tenon-uninstall", "list", "", "pods"}:                "agents on nodes that are lost",
 
 	// A search for missed pods reads pods only if the cluster has profiles.
-	{"tenon-manager", "get", "", "pods"}:                                                    "TestPodsThatAProfileMissedAreSaid",
-	{"tenon-manager", "list", "", "pods"}:                                                   "TestPodsThatAProfileMissedAreSaid",
-	{"tenon-manager", "patch", "config.koordinator.sh", "clustercolocationprofiles/status"}: "TestPodsThatAProfileMissedAreSaid",
+	{"tenon-manager", "get", "", "pods"}:                                                    "TestPodsThatAProfileMissedAreReported",
+	{"tenon-manager", "list", "", "pods"}:                                                   "TestPodsThatAProfileMissedAreReported",
+	{"tenon-manager", "patch", "config.koordinator.sh", "clustercolocationprofiles/status"}: "TestPodsThatAProfileMissedAreReported",
 }
 
 // auditing returns the arguments with which the API server writes an audit log,
@@ -150,7 +150,7 @@ func usedRights(t *testing.T, log string) map[right]bool {
 	return all
 }
 
-// grantsNoMore requires that each granted right was used or is in seldom.
+// grantsNoMore requires that each granted right was used or is in rareRights.
 func (h *chart) grantsNoMore(granted map[right]bool, log string) {
 	h.t.Helper()
 	needed := usedRights(h.t, log)

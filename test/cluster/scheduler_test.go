@@ -37,10 +37,10 @@ const (
 	apiOfGroups  = "scheduling.k8s.io/v1beta1"
 )
 
-// A choosing is a control plane with tenon-scheduler. Its nodes exist only as
-// objects. Each node has two L3 caches, each cache has four cores, and each
-// core has two threads. One CPU of a node stays shared.
-type choosing struct {
+// A schedulerCluster is a control plane with tenon-scheduler. Its nodes exist
+// only as objects. Each node has two L3 caches, each cache has four cores, and
+// each core has two threads. One CPU of a node stays shared.
+type schedulerCluster struct {
 	t         *testing.T
 	c         *Cluster
 	binary    string
@@ -48,7 +48,7 @@ type choosing struct {
 	nodes     []string
 }
 
-func newChoosing(t *testing.T, nodes int) *choosing {
+func newChoosing(t *testing.T, nodes int) *schedulerCluster {
 	t.Helper()
 	needsCluster(t)
 	binary := schedulerBinary(t)
@@ -64,7 +64,7 @@ func newChoosing(t *testing.T, nodes int) *choosing {
 		}
 		must(t, c.Down())
 	})
-	h := &choosing{t: t, c: c, binary: binary}
+	h := &schedulerCluster{t: t, c: c, binary: binary}
 	kubectl(t, c, "apply", "--validate=false", "-f", "../../deploy/crds/tenon.sh_nodereports.yaml")
 	requireSoon(t, time.Minute, "the API server serves reports", func() error {
 		_, err := c.Get(t.Context(), "/apis/tenon.sh/v1alpha1/nodereports")
@@ -96,13 +96,13 @@ func schedulerBinary(t *testing.T) string {
 
 // configureScheduler writes the configuration of tenon-scheduler. The method
 // start uses it.
-func (h *choosing) configureScheduler() {
+func (h *schedulerCluster) configureScheduler() {
 	h.t.Helper()
 	must(h.t, os.WriteFile(h.c.file("scheduler.yaml"), []byte(strings.Replace(schedulerConfig, "KUBECONFIG", h.c.Kubeconfig("admin"), 1)), 0o644))
 }
 
 // node adds a node and its report.
-func (h *choosing) node(name string) {
+func (h *schedulerCluster) node(name string) {
 	h.t.Helper()
 	amounts := `{"cpu":"16","memory":"64Gi","pods":"110"}`
 	h.apply(fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","metadata":{"name":%q}}`, name))
@@ -118,20 +118,20 @@ func (h *choosing) node(name string) {
 	kubectl(h.t, h.c, "patch", "nodereport", name, "--subresource=status", "--type=merge", "-p", string(status))
 }
 
-func (h *choosing) apply(object string) {
+func (h *schedulerCluster) apply(object string) {
 	h.t.Helper()
 	_, err := h.c.KubectlApply(h.t.Context(), object, "apply", "--validate=false", "-f", "-")
 	must(h.t, err)
 }
 
-func (h *choosing) start() {
+func (h *schedulerCluster) start() {
 	h.t.Helper()
 	h.scheduler = h.startAs("tenon-scheduler")
 }
 
 // startAs starts a scheduler whose log has the given name. The scheduler serves
 // its metrics to all clients.
-func (h *choosing) startAs(name string, flags ...string) *daemon {
+func (h *schedulerCluster) startAs(name string, flags ...string) *daemon {
 	h.t.Helper()
 	d, err := h.c.daemon(0, h.c.file("log", name), append([]string{
 		h.binary, "--config=" + h.c.file("scheduler.yaml"), "--secure-port=" + metricsPort, "--bind-address=127.0.0.1", "--authorization-always-allow-paths=/metrics", "--v=2",
@@ -144,10 +144,10 @@ func (h *choosing) startAs(name string, flags ...string) *daemon {
 // serves its metrics.
 const metricsPort = "10269"
 
-func (h *choosing) kill() { must(h.t, h.scheduler.kill(h.t.Context())) }
+func (h *schedulerCluster) kill() { must(h.t, h.scheduler.kill(h.t.Context())) }
 
 // pods creates pods that own as many CPUs as they request.
-func (h *choosing) pods(prefix string, sizes ...int) {
+func (h *schedulerCluster) pods(prefix string, sizes ...int) {
 	h.t.Helper()
 	var list []string
 	for i, n := range sizes {
@@ -159,7 +159,7 @@ func (h *choosing) pods(prefix string, sizes ...int) {
 }
 
 // look returns all pods, and checks that no two own the same CPU.
-func (h *choosing) look() []corev1.Pod {
+func (h *schedulerCluster) look() []corev1.Pod {
 	h.t.Helper()
 	text, err := h.c.Get(h.t.Context(), "/api/v1/namespaces/default/pods")
 	must(h.t, err)
@@ -183,7 +183,7 @@ func (h *choosing) look() []corev1.Pod {
 
 // ownedCPUs returns the CPUs in the annotations of a bound pod. It checks that
 // the pod has as many as it requests.
-func (h *choosing) ownedCPUs(p corev1.Pod) unit.CPUSet {
+func (h *schedulerCluster) ownedCPUs(p corev1.Pod) unit.CPUSet {
 	h.t.Helper()
 	var contract struct {
 		Grade string      `json:"grade"`

@@ -58,7 +58,7 @@ func TestSeedsOnCgroupV2(t *testing.T) {
 		t.Skip("this machine has cgroup v1: TestKubeletOnCgroupV2 of test/vm runs it")
 	}
 	c, n := startBareCluster(t, Options{Name: "unified", NoScheduler: true})
-	u := &unified{t: t, c: c, n: n}
+	u := &unifiedNode{t: t, c: c, n: n}
 	contained := u.container(programs(t))
 	empty := u.values()
 	offer(t, c, n, 3200, "5Gi")
@@ -80,7 +80,7 @@ func TestSeedsOnCgroupV2(t *testing.T) {
 	u.checkSuppressed()
 	u.checkPressure()
 	u.keptBy(func() { restart(t, n) })
-	if pickLength(false, true) { // what it shows is the kubelet's, and shown on cgroup v1 in each run
+	if pickLength(false, true) { // it tests the kubelet only, and the tests on cgroup v1 do the same in each run
 		u.idleLevel()
 	}
 
@@ -134,8 +134,8 @@ func startBareCluster(t *testing.T, o Options) (*Cluster, *Node) {
 // unifiedMetrics is the address of tenond's metrics, in the cluster's network.
 const unifiedMetrics = "127.0.0.1:9909"
 
-// unified is a node with cgroup v2.
-type unified struct {
+// A unifiedNode is a node with cgroup v2.
+type unifiedNode struct {
 	t *testing.T
 	c *Cluster
 	n *Node
@@ -146,7 +146,7 @@ var unifiedFiles = []string{"cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle"
 
 // container makes a directory of programs. The program tenond in it starts in a
 // new cgroup and a new cgroup namespace, as in a container.
-func (u *unified) container(bin string) (dir string) {
+func (u *unifiedNode) container(bin string) (dir string) {
 	u.t.Helper()
 	unshare, err := exec.LookPath("unshare") // busybox has another unshare, which its shell would prefer
 	if err != nil {
@@ -168,7 +168,7 @@ func (u *unified) container(bin string) (dir string) {
 // checkNamespace checks that tenond has joined the cgroup namespace of the
 // node. In that namespace, the paths in /proc/PID/cgroup are those of the
 // mounted tree.
-func (u *unified) checkNamespace(a *agent) {
+func (u *unifiedNode) checkNamespace(a *agent) {
 	u.t.Helper()
 	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/cgroup", a.pid))
 	ours, err2 := os.Readlink("/proc/self/ns/cgroup")
@@ -184,7 +184,7 @@ func (u *unified) checkNamespace(a *agent) {
 
 // values returns the values of the node's root and of its other cgroups, but
 // not those of pods.
-func (u *unified) values() map[string]string {
+func (u *unifiedNode) values() map[string]string {
 	u.t.Helper()
 	groups, err := groupsBelow(u.n.Cgroup("", ""))
 	if err != nil {
@@ -206,7 +206,7 @@ func (u *unified) values() map[string]string {
 	return all
 }
 
-func (u *unified) read(group, file string) string {
+func (u *unifiedNode) read(group, file string) string {
 	u.t.Helper()
 	text, err := os.ReadFile(filepath.Join(u.n.Cgroup("", filepath.Join("kubepods", group)), file))
 	if err != nil {
@@ -217,7 +217,7 @@ func (u *unified) read(group, file string) string {
 
 // awaitValue waits until a file of a cgroup below kubepods has a value, and
 // logs it.
-func (u *unified) awaitValue(claim, group, file, want string) {
+func (u *unifiedNode) awaitValue(claim, group, file, want string) {
 	u.t.Helper()
 	if err := retry(u.t.Context(), 20*time.Second, func() error {
 		if got := u.read(group, file); got != want {
@@ -233,7 +233,7 @@ func (u *unified) awaitValue(claim, group, file, want string) {
 
 // apply runs kubectl apply for files and a text. It skips the validation, for
 // which the API server would have to compute the schemas of all its types.
-func (u *unified) apply(text string, files ...string) {
+func (u *unifiedNode) apply(text string, files ...string) {
 	u.t.Helper()
 	args := []string{"apply", "--validate=false"}
 	for _, f := range files {
@@ -248,7 +248,7 @@ func (u *unified) apply(text string, files ...string) {
 }
 
 // pod gets a pod from the API server directly, because kubectl takes seconds.
-func (u *unified) pod(name string) (p corev1.Pod) {
+func (u *unifiedNode) pod(name string) (p corev1.Pod) {
 	u.t.Helper()
 	text, err := u.c.Get(u.t.Context(), "/api/v1/namespaces/default/pods/"+name)
 	if err == nil {
@@ -260,7 +260,7 @@ func (u *unified) pod(name string) (p corev1.Pod) {
 	return p
 }
 
-func (u *unified) running(names ...string) {
+func (u *unifiedNode) running(names ...string) {
 	u.t.Helper()
 	for _, name := range names {
 		begun := time.Now()
@@ -277,7 +277,7 @@ func (u *unified) running(names ...string) {
 
 // group returns two cgroups below kubepods: that of the pod, and that of its
 // first container.
-func (u *unified) group(name string) (pod, container string) {
+func (u *unifiedNode) group(name string) (pod, container string) {
 	u.t.Helper()
 	p := u.pod(name)
 	level := map[corev1.PodQOSClass]string{corev1.PodQOSBestEffort: "besteffort", corev1.PodQOSBurstable: "burstable"}[p.Status.QOSClass]
@@ -291,7 +291,7 @@ func (u *unified) group(name string) (pod, container string) {
 
 // startedWithItsValues checks that a container of batch work had its values
 // before its first instruction. Its pod must have them, too.
-func (u *unified) startedWithItsValues() {
+func (u *unifiedNode) startedWithItsValues() {
 	u.t.Helper()
 	pod, container := u.group("first-words")
 	requireSoon(u.t, time.Minute, "the first instructions have run", func() error {
@@ -319,7 +319,7 @@ func (u *unified) startedWithItsValues() {
 
 // checkYielding checks that the transcoding pods have the limits of their
 // batch resources, and that batch work is idle and services are not.
-func (u *unified) checkYielding() {
+func (u *unifiedNode) checkYielding() {
 	u.t.Helper()
 	for _, name := range []string{"first-words", "be-ffmpeg", "besteffort-ffmpeg"} {
 		pod, _ := u.group(name)
@@ -341,7 +341,7 @@ func (u *unified) checkYielding() {
 
 // terminationLog returns the file of the host that a pod's container sees as
 // /dev/termination-log.
-func (u *unified) terminationLog(name string) string {
+func (u *unifiedNode) terminationLog(name string) string {
 	files, _ := filepath.Glob(filepath.Join(u.n.Dir, "kubelet", "pods", string(u.pod(name).UID), "containers", "c", "*"))
 	slices.Sort(files)
 	if len(files) == 0 {
@@ -353,7 +353,7 @@ func (u *unified) terminationLog(name string) string {
 // checkProtection checks that the kernel protects a tenth of a service's request
 // (memory.min), and reclaims half of the request last (memory.low). Each cgroup
 // above must have the sum of the cgroups below it.
-func (u *unified) checkProtection() {
+func (u *unifiedNode) checkProtection() {
 	u.t.Helper()
 	page := func(n int) string { return strconv.Itoa(n / 4096 * 4096) }
 	nginx, _ := u.group("nginx")
@@ -374,7 +374,7 @@ func (u *unified) checkProtection() {
 
 // checkSuppressed checks that the best-effort class may use only the CPU that
 // the node leaves. One idle service and two transcoding pods run.
-func (u *unified) checkSuppressed() {
+func (u *unifiedNode) checkSuppressed() {
 	u.t.Helper()
 	requireSoon(u.t, time.Minute, "the best-effort class has a quota", func() error {
 		if v := u.read("besteffort", "cpu.max"); strings.HasPrefix(v, "max") {
@@ -387,7 +387,7 @@ func (u *unified) checkSuppressed() {
 
 // checkPressure checks that tenond reads the pressure of each cgroup, a file
 // that cgroup v1 does not have.
-func (u *unified) checkPressure() {
+func (u *unifiedNode) checkPressure() {
 	u.t.Helper()
 	client := http.Client{Transport: &http.Transport{DialContext: u.c.Dial}}
 	defer client.CloseIdleConnections()
@@ -422,15 +422,15 @@ func (u *unified) checkPressure() {
 // containers. In the cgroups above pods, the kubelet clears memory protection
 // that it did not set itself (kubernetes/kubernetes#138903), and Tenon must set
 // it again.
-func (u *unified) keptBy(restart func()) {
+func (u *unifiedNode) keptBy(restart func()) {
 	u.t.Helper()
 	before := u.values()
 	restart()
 	if err := u.n.AwaitReady(u.t.Context()); err != nil {
 		u.t.Fatal(err)
 	}
-	// others returns an error with the values that changed: those of pods if
-	// ofPods is set, and otherwise those of the cgroups above pods.
+	// others returns an error with the changed values. If ofPods is set, it
+	// compares the cgroups of pods, and otherwise the cgroups above pods.
 	others := func(ofPods bool) error {
 		var errs []error
 		for file, v := range u.values() {
@@ -467,7 +467,7 @@ func countedAnew(file string) bool { return strings.HasSuffix(file, "/burstable/
 // idleLevel shows why Tenon makes pods idle and not the cgroup of the
 // best-effort level above them, on cgroup v2. As on v1, a kubelet cannot start
 // if the level is idle.
-func (u *unified) idleLevel() {
+func (u *unifiedNode) idleLevel() {
 	u.t.Helper()
 	level := u.n.Cgroup("", "kubepods/besteffort")
 	setIdle(u.t, level, "1")

@@ -20,7 +20,7 @@ type event struct {
 }
 
 const (
-	// tail is how many of the last lines of a failed test the summary shows.
+	// tail is the number of last lines of a failed test that the summary shows.
 	// Before these, it shows up to the same number of the test's own messages.
 	tail = 8
 	// maxLine is the maximum length of a shown line of a failed test.

@@ -24,8 +24,8 @@ import (
 // restore either leaves nothing behind, or it fails and lists what it could not
 // restore.
 //
-// The short form uses each way of damage once. TENON_TEST_CHAOS is how long the
-// long form runs. Its rounds have some ways of damage in random order. If a
+// The short form uses each way of damage once. TENON_TEST_CHAOS is the duration
+// of the long form. Its rounds have some ways of damage in random order. If a
 // round fails, it prints its seed, and TENON_TEST_CHAOS_SEED repeats that
 // round.
 func TestChaos(t *testing.T) {
@@ -140,7 +140,7 @@ func (c *chaos) ensureRunning() {
 	}
 }
 
-// kill ends tenond and, if it gets true (both), the watchdog, too.
+// kill ends tenond. If both is set, it also ends the watchdog.
 func (c *chaos) kill(both bool) {
 	c.t.Helper()
 	pid := 0

@@ -17,10 +17,10 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// costSpan is how long the benchmark measures a tenond.
+// costSpan is the time for which the benchmark measures a tenond.
 const costSpan = 20 * time.Second
 
-// costRounds is how often each tenond is measured.
+// costRounds is the number of times that each tenond is measured.
 const costRounds = 5
 
 // BenchmarkAgentCost prints the cost of tenond with 100 and 1000 workloads at

@@ -185,21 +185,21 @@ func start(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// foreign is a cgroup tree that another manager made.
-type foreign struct {
+// A foreignTree is a cgroup tree that another manager made.
+type foreignTree struct {
 	tree  *cgroup.Tree
 	root  string
 	tasks []int
 }
 
-func (f foreign) path(p string) node.CgroupPath { return node.CgroupPath(f.root + "/" + p) }
+func (f foreignTree) path(p string) node.CgroupPath { return node.CgroupPath(f.root + "/" + p) }
 
 // plantForeignTree makes a tree like kubepods with unusual values: shares 333,
 // a narrow cpuset, and a quota with an odd period and a burst. The tasks in it
 // have different policies, nice values and affinities.
-func plantForeignTree(t *testing.T, tree *cgroup.Tree) foreign {
+func plantForeignTree(t *testing.T, tree *cgroup.Tree) foreignTree {
 	t.Helper()
-	f := foreign{tree: tree, root: fmt.Sprintf("tenon-test-foreign-%d", os.Getpid())}
+	f := foreignTree{tree: tree, root: fmt.Sprintf("tenon-test-foreign-%d", os.Getpid())}
 	pods := []string{"kubepods/burstable/pod-web", "kubepods/besteffort/pod-job"}
 	t.Cleanup(func() {
 		for _, pid := range f.tasks {
@@ -247,7 +247,7 @@ func plantForeignTree(t *testing.T, tree *cgroup.Tree) foreign {
 
 // dump reads every writable file of the tree in every hierarchy, and the
 // attributes of the tasks in the tree.
-func (f foreign) dump(t *testing.T) map[string]string {
+func (f foreignTree) dump(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, pid := range f.tasks {

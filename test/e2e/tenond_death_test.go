@@ -170,7 +170,7 @@ func TestTenondWithABadNewConfigKeepsTheOldOne(t *testing.T) {
 }
 
 // TestTenondGoesOnWhenItsConfigBecomesAPipe checks that tenond does not open a
-// pipe. If it did, the loop would block until a writer comes.
+// pipe. An open would block the loop until a writer comes.
 func TestTenondGoesOnWhenItsConfigBecomesAPipe(t *testing.T) {
 	s := plantSite(t, generous)
 	d := s.tenond()

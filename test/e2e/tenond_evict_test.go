@@ -75,11 +75,11 @@ func (m *memory) settle() {
 	}
 }
 
-// updateUntil updates the available memory again and again, until a condition
-// (is) is true.
-func (m *memory) updateUntil(what string, is func() bool) {
+// updateUntil updates the available memory again and again, until the condition
+// is true.
+func (m *memory) updateUntil(what string, condition func() bool) {
 	m.s.t.Helper()
-	eventually(m.s.t, what, func() bool { m.settle(); return is() })
+	eventually(m.s.t, what, func() bool { m.settle(); return condition() })
 }
 
 // tenond starts a tenond with this memory, in its own mount namespace.

@@ -50,7 +50,7 @@ func (k *kubelet) put(p corev1.Pod) {
 func plantNode(t *testing.T) (*site, *kubelet, *apitest.Server) {
 	t.Helper()
 	tree := needRoot(t)
-	s := &site{foreign: foreign{tree: tree, root: fmt.Sprintf("tenon-test-node-%d", os.Getpid())},
+	s := &site{foreignTree: foreignTree{tree: tree, root: fmt.Sprintf("tenon-test-node-%d", os.Getpid())},
 		t: t, bin: programs(t), state: filepath.Join(t.TempDir(), "run"), config: filepath.Join(t.TempDir(), "none.yaml")}
 	t.Cleanup(func() {
 		for _, pid := range s.tasks {

@@ -46,7 +46,7 @@ resource-qos-config: {policies: {cpuIsolation: strongest}, beClass: {cpuQOS: {en
 // A site has a service that sleeps and a batch job that spins. Each is in a
 // cgroup that tenond's rules name and that Tenon did not make.
 type site struct {
-	foreign
+	foreignTree
 	t      *testing.T
 	bin    string   // the directory of the programs
 	state  string   // tenond's state directory
@@ -60,7 +60,7 @@ type site struct {
 func plantSite(t *testing.T, config string) *site {
 	t.Helper()
 	tree := needRoot(t)
-	s := &site{foreign: foreign{tree: tree, root: fmt.Sprintf("tenon-test-site-%d", os.Getpid())},
+	s := &site{foreignTree: foreignTree{tree: tree, root: fmt.Sprintf("tenon-test-site-%d", os.Getpid())},
 		t: t, bin: programs(t), state: filepath.Join(t.TempDir(), "run"), config: filepath.Join(t.TempDir(), "tenon.yaml")}
 	s.configure(config)
 	t.Cleanup(func() {
@@ -270,8 +270,8 @@ func (d *daemon) stop() {
 	}
 }
 
-// patience is how long a test waits for an expected event. The machine may be
-// busy or an emulator (TENON_TEST_PATIENCE).
+// patience is the time that a test waits for an expected event. The machine may
+// be busy or an emulator (TENON_TEST_PATIENCE).
 var patience = max(time.Minute, allowed())
 
 func allowed() time.Duration {

@@ -50,7 +50,7 @@ var skipsInGuest = map[string]string{
 	"internal/machine/host.TestACPUSetThatItsOwnerChoseStays":                                     "the same",
 	// This test runs on cgroup v1, on a machine with a disk.
 	"internal/machine/host.TestColdCacheAndRefaultsAreCounted": "the guest has its files in memory",
-	"internal/machine/host.TestWhatDoesNotDieIsSaid":           "on cgroup v2 what is frozen dies",
+	"internal/machine/host.TestAFailedKillIsReported":          "on cgroup v2 what is frozen dies",
 }
 
 // skipsOnKernel lists tests that cannot run on one kernel. The key is the

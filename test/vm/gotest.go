@@ -18,8 +18,8 @@ var verdict = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 // switching matches a line after which output belongs to another test.
 var switching = regexp.MustCompile(`^=== (?:RUN|NAME|CONT)\s+(\S+)$`)
 
-// ended reports whether a test binary ran all its tests. If there was a panic,
-// an exit or a timeout, it did not.
+// ended reports whether a test binary ran all its tests. After a panic, an exit
+// or a timeout, some tests have not run.
 func ended(output string) bool { return lastWord.MatchString(output) }
 
 // lastWord matches the last line of a test binary.

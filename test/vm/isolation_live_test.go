@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A worker is what a worker of the load reports at its end.
+// A worker is the report of one worker of the load at its end.
 type worker struct {
 	Load    string        `json:"load"`
 	Rounds  int           `json:"rounds"`
@@ -19,9 +19,9 @@ type worker struct {
 }
 
 // TestSchedulerComesAndGoes attaches and detaches the scheduler again and again
-// while processes of both cgroups fork. TENON_TEST_CYCLES is how often, by
-// default 20 times. The programs are loaded only once, which takes the emulator
-// some ten seconds.
+// while processes of both cgroups fork. TENON_TEST_CYCLES is the number of
+// times; the default is 20. The programs are loaded only once, which takes the
+// emulator some ten seconds.
 func TestSchedulerComesAndGoes(t *testing.T) {
 	t.Parallel()
 	image := withIsolation(t)

@@ -114,7 +114,7 @@ func recipe(t *testing.T) string {
 	return fmt.Sprintf("%x", hash.Sum(nil))[:12]
 }
 
-func TestKernelsAreToldApart(t *testing.T) {
+func TestKernelsAreDistinguished(t *testing.T) {
 	for image, want := range map[string]string{
 		"/c/vmlinuz-6.1.0-50-cloud-amd64": "6.1", "/c/vmlinuz-6.12.107-tenon-0a": "6.12",
 		"/c/vmlinuz-6.18.15+deb13-cloud-amd64": "6.18", "/c/vmlinuz-7.3.4+deb13-cloud-amd64": "7.3",

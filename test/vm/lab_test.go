@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// TestLabOnCgroupV2 runs the lab with real nginx and ffmpeg. It checks what the
-// lab does. It does not check the lab's numbers, which have no meaning in
-// emulation. The lab refuses to measure if nginx is too slow. On a busy host it
-// would be, so the clock of the guest counts the instructions of the guest.
+// TestLabOnCgroupV2 runs the lab with real nginx and ffmpeg. It checks the
+// steps of the lab. It does not check the lab's numbers, which have no meaning
+// in emulation. The lab refuses to measure if nginx is too slow. On a busy host
+// it would be, so the clock of the guest counts the instructions of the guest.
 func TestLabOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := countInstructions(t, machine(t))
@@ -155,8 +155,8 @@ func smallClip(t *testing.T) string {
 }
 
 // TestKernelQOSOnCgroupV2 runs the mechanisms of the default kernel on cores
-// with siblings. It checks what they do, and not their latencies. The guest
-// counts time by its instructions.
+// with siblings. It checks the effects of the mechanisms, and not the
+// latencies. The guest counts time by its instructions.
 func TestKernelQOSOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := countInstructions(t, machine(t))

@@ -23,8 +23,8 @@ func note(t testing.TB, test, what, first, second string) {
 	t.Logf("NOTE: %s: %s\nfirst:\n%s\nrepeated:\n%s", test, what, lastLines(first, 15), lastLines(second, 15))
 }
 
-// accidents is how many tests of one binary may fail by accident. If more fail,
-// something is broken, and no test is repeated.
+// accidents is the maximum number of tests of one binary that may fail by
+// accident. If more fail, something is broken, and no test is repeated.
 const accidents = 3
 
 // A repeater runs a test binary again in a new guest, with more arguments.

@@ -86,7 +86,7 @@ func TestOnlyTestsThatExistAreLeftToTheMachine(t *testing.T) {
 func TestSignalsOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := countInstructions(t, machine(t))                                   // tenond has to answer in time
-	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1} // which the tests load all
+	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1} // the tests keep both CPUs busy
 	var image Image
 	for name, pkg := range map[string]string{"tenon": "./cmd/tenon", "tenond": "./cmd/tenond"} {
 		if err := image.File("/usr/bin/"+name, build(t, []string{"build"}, pkg)); err != nil {

@@ -31,7 +31,7 @@ type Topology struct {
 	Sockets        int
 	CoresPerSocket int
 	ThreadsPerCore int
-	// CachesPerSocket is how many last-level caches a socket has. The caches
+	// CachesPerSocket is the number of last-level caches of a socket. The caches
 	// divide the socket's cores equally. 0 means one.
 	CachesPerSocket int
 }

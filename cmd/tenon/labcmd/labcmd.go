@@ -11,7 +11,8 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// A Frame has what the commands need from the program that contains them.
+// A Frame holds the functions of the program that the commands of this package
+// call.
 type Frame struct {
 	// Usage marks an error as one of the command line.
 	Usage  func(error) error

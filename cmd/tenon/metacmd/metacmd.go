@@ -15,7 +15,8 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// A Frame has what the commands need from the program that contains them.
+// A Frame holds the functions of the program that the commands of this package
+// call.
 type Frame struct {
 	// Usage marks an error as an error of the command line.
 	Usage func(error) error

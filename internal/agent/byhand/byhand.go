@@ -14,7 +14,7 @@ import (
 // requested.
 type Queue struct {
 	waiting []chan error // for the next tick
-	ticking []chan error // whose requests the present tick applies
+	ticking []chan error // callers whose requests the present tick applies
 }
 
 // Add returns a channel. When a tick has applied the request, the channel

@@ -15,7 +15,8 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// patience is how long a read of the file may take before it counts as hanging.
+// patience is the time that a read of the file may take before it counts as
+// hanging.
 const patience = 5 * time.Second
 
 // emptyConfig is the configuration of a cluster node that has no file, because
@@ -34,7 +35,7 @@ type File struct {
 	mu    sync.Mutex
 	since time.Time // when the present check of the file began; zero: no check is running
 	next  *Read     // a read that the loop has not taken yet
-	seen  stamp     // of the file at the last read, valid or not
+	seen  stamp     // the file at the last read, whether it was valid or not
 }
 
 // A Read is the result of one read of the file.
@@ -56,7 +57,7 @@ func Open(ctx context.Context, path string, optional bool) (*File, config.Config
 	f := &File{path: path, load: config.LoadRegular, stat: os.Stat}
 	first, err := f.open(ctx, patience)
 	if optional && errors.Is(err, fs.ErrNotExist) {
-		first, _ = config.Parse([]byte(emptyConfig)) // bare has no faults
+		first, _ = config.Parse([]byte(emptyConfig)) // emptyConfig has no faults
 		first.Notices, err = nil, nil
 	}
 	return f, first, err

@@ -71,10 +71,10 @@ func (i info) ModTime() time.Time { return i.modified }
 func (info) IsDir() bool          { return false }
 func (info) Sys() any             { return nil }
 
-// TestAFileSystemThatHangsHangsNobody makes the file system hang. The last
-// configuration must stay valid, the trouble must be reported, and the file
-// must be read when its file system answers again.
-func TestAFileSystemThatHangsHangsNobody(t *testing.T) {
+// TestAHangingFileSystemDoesNotBlockTheAgent makes the file system hang. The
+// last configuration must stay valid, the trouble must be reported, and the
+// file must be read when its file system answers again.
+func TestAHangingFileSystemDoesNotBlockTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := &share{modified: time.Unix(1, 0)}

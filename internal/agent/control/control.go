@@ -30,7 +30,8 @@ type Status struct {
 	// At is the time of the last snapshot. It is absent before the first tick.
 	At    time.Time `json:"at,omitzero"`
 	Ticks uint64    `json:"turns"`
-	// Blind is the reason why the last tick could not read the node. It is empty if it could.
+	// Blind is the reason why the last tick could not read the node. Blind is
+	// empty if the tick could read the node.
 	Blind     string     `json:"blind,omitempty"`
 	Took      Took       `json:"took"`
 	Node      Node       `json:"node"`
@@ -55,7 +56,7 @@ type Status struct {
 	Troubles []health.Trouble `json:"troubles,omitempty"`
 }
 
-// Took is how long each part of the last tick took.
+// Took has the duration of each part of the last tick.
 type Took struct {
 	Sense  time.Duration `json:"sense_ns"`
 	Decide time.Duration `json:"decide_ns"`
@@ -155,7 +156,7 @@ type Explanation struct {
 	// Inputs are the workloads in the cgroup that is explained, beginning with
 	// the one that uses most CPU.
 	Inputs []Workload `json:"inputs,omitempty"`
-	// More is how many workloads are left out of Inputs.
+	// More is the number of workloads that are left out of Inputs.
 	More int `json:"more_inputs,omitempty"`
 	// Batch holds the batch resources, if the explanation is about them.
 	Batch *node.Batch `json:"batch,omitempty"`

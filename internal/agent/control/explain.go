@@ -15,7 +15,8 @@ import (
 // If a workload or cgroup has this name, tenon explain shows that instead.
 const trialsName = "isolation"
 
-// maxInputs is how many workloads the explanation of a knob lists at most.
+// maxInputs is the maximum number of workloads that the explanation of a knob
+// lists.
 const maxInputs = 20
 
 // An Unknown is an error: no workload and no cgroup has this name.

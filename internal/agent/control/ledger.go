@@ -17,7 +17,7 @@ const (
 	// window is the minimum time over which the use is measured. It is needed because
 	// ticks that events cause can be too close together to compute a rate.
 	window = 900 * time.Millisecond
-	// keptWrites is how many writes the Ledger keeps.
+	// keptWrites is the number of writes that the Ledger keeps.
 	keptWrites = 20
 )
 

@@ -25,15 +25,15 @@ type Isolation struct {
 	Why       string         `json:"why,omitempty"`
 	Pinned    node.Mechanism `json:"pinned,omitempty"` // empty: Tenon selects the strongest mechanism that the node supports
 	ByHand    bool           `json:"by_hand,omitempty"`
-	// Failures is how often mechanisms failed in the last hour.
+	// Failures is the number of times that mechanisms failed in the last hour.
 	Failures int `json:"falls"`
-	// Strays is how many stray threads were found since tenond started.
+	// Strays is the number of stray threads that were found since tenond started.
 	Strays uint64 `json:"strays"`
 	// Trials says what the trials of mechanisms do now, or what they wait for.
 	Trials string `json:"trials,omitempty"`
-	// Expelled is how much CPU stays idle because latency-sensitive work runs
-	// on the sibling, although best-effort work waits. Held is how much CPU
-	// stays idle during the hold time after that.
+	// Expelled is the amount of CPU that stays idle because latency-sensitive work
+	// runs on the sibling, although best-effort work waits. Held is the amount of
+	// CPU that stays idle during the hold time after that.
 	Expelled node.Maybe[unit.MilliCPU] `json:"expelled_mcpu,omitzero"`
 	Held     node.Maybe[unit.MilliCPU] `json:"held_mcpu,omitzero"`
 }
@@ -163,7 +163,7 @@ type Operator interface {
 	Handle(mux *http.ServeMux) // registers further requests
 }
 
-// maxWait is how long a client waits until its request has an effect.
+// maxWait is the time that a client waits until its request has an effect.
 const maxWait = 5 * time.Second
 
 // handleQOS registers the handlers of requests about the isolation.

@@ -20,9 +20,11 @@ import (
 )
 
 const (
-	// patience is how long a client may take to send a request, or to read a line of the answer.
+	// patience is the time that a client may take to send a request, or to read a line of the
+	// answer.
 	patience = 5 * time.Second
-	// streams is how many clients may receive the status after each tick at the same time.
+	// streams is the maximum number of clients that receive the status after each
+	// tick.
 	streams = 8
 )
 

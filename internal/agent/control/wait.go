@@ -10,7 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// maxWaits is how many runners the status lists for each workload at most.
+// maxWaits is the maximum number of runners that the status lists for each
+// workload.
 const maxWaits = 5
 
 // waitsOf returns the time that a workload waited for each runner between the

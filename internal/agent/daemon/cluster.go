@@ -42,10 +42,10 @@ type Kubernetes struct {
 	// does not use NRI.
 	NRI string
 	// Leaves is called when the daemon must stop. It reports whether the node
-	// leaves Tenon for good. If it does, the daemon restores the kubelet's
-	// values of all containers, and then calls Released, if that is not nil. If
-	// the daemon itself runs in a container, the runtime accepts no new
-	// connection at that time. If Leaves is nil, the node stays.
+	// leaves Tenon for good. In that case the daemon restores the kubelet's values
+	// of all containers, and then calls Released, if that is not nil. If the
+	// daemon itself runs in a container, the runtime accepts no new connection at
+	// that time. If Leaves is nil, the node stays.
 	Leaves   func() bool
 	Released func()
 }
@@ -63,7 +63,7 @@ const (
 // knowledge would release every knob that the earlier daemon set.
 var errUnknown = errors.New("the pods or the configuration of this node are not known yet")
 
-// A cluster is what the daemon knows of its cluster. This knowledge survives an
+// A cluster is the knowledge of the daemon about its cluster. It survives an
 // outage of the API server or the kubelet, and a restart of the daemon.
 type cluster struct {
 	Kubernetes
@@ -96,7 +96,7 @@ type cluster struct {
 }
 
 // openCluster loads the state that an earlier daemon saved. The returned
-// cluster calls the function changed when the workloads may be other ones.
+// cluster calls the function changed when the workloads may have changed.
 func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.FS, log *slog.Logger, changed func(), news func(tick.Event)) *cluster {
 	c := &cluster{Kubernetes: k, log: log, dir: dir, tree: tree, lives: livesIn(tree), changed: changed, news: news}
 	var err error

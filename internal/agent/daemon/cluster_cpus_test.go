@@ -103,11 +103,11 @@ func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 	}
 }
 
-// TestWhoBindsCPUsHasThemToItself runs one pod of each kind that demands CPUs,
-// on a node whose kubelet or driver binds CPUs. Tenon must bind none of the
-// pods. The report must name the component that binds CPUs, so that no
-// scheduler chooses CPUs of this node.
-func TestWhoBindsCPUsHasThemToItself(t *testing.T) {
+// TestTenonBindsNoCPUsBesideAnotherBinder runs one pod of each kind that
+// demands CPUs, on a node whose kubelet or driver binds CPUs. Tenon must bind
+// none of the pods. The report must name the component that binds CPUs, so that
+// no scheduler chooses CPUs of this node.
+func TestTenonBindsNoCPUsBesideAnotherBinder(t *testing.T) {
 	own := node.Overrides{CPUs: node.CPUOverride{Grade: uint8(pick.Own), CPUs: 2}}
 	for _, c := range []struct {
 		facts  kubelet.Facts

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// refusedFor is how long a pod stays exempt from eviction after the API
-	// server refused it. busyFor is how long it stays exempt after a temporary
-	// error, such as 429.
+	// refusedFor is the time for which a pod stays exempt from eviction after the
+	// API server refused it. busyFor is the time for which the pod stays exempt
+	// after a temporary error, such as 429.
 	refusedFor = 30 * time.Second
 	busyFor    = 5 * time.Second
 	// Tenon sends an eviction a few times (attempts), with attemptEvery between
@@ -58,7 +58,7 @@ type evictionQueue struct {
 	queue   chan eviction
 
 	mu   sync.Mutex // guards the fields below
-	pods map[node.CgroupPath]endable
+	pods map[node.CgroupPath]evictablePod
 	of   map[types.UID]*end
 	told map[refusal]bool // refusals that were reported in an event
 }
@@ -69,8 +69,8 @@ type refusal struct {
 	reason metav1.StatusReason
 }
 
-// An endable pod is one that the API server can evict.
-type endable struct {
+// An evictablePod is a pod that the API server can evict.
+type evictablePod struct {
 	apiserver.PodName
 	grace time.Duration // the pod's grace period plus graceMargin
 }
@@ -93,7 +93,7 @@ const (
 
 // An eviction is an entry of the queue.
 type eviction struct {
-	pod  endable
+	pod  evictablePod
 	step plan.Step
 }
 
@@ -105,7 +105,7 @@ func newEnds(api evictor, name string, log *slog.Logger, changed func()) *evicti
 }
 
 // follow updates the queue when the pods of the node have changed.
-func (e *evictionQueue) follow(pods map[node.CgroupPath]endable) {
+func (e *evictionQueue) follow(pods map[node.CgroupPath]evictablePod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.pods = pods
@@ -255,9 +255,10 @@ func awayBy(heard time.Time, trouble error, now time.Time) bool {
 	return trouble != nil && !answered(trouble) && !heard.IsZero() && now.Sub(heard) > awayAfter
 }
 
-// answered reports whether err is an answer of the API server. If it is, the
-// server is up, and the disruption budget of the pod is respected. The server
-// answers 500 for a pod with two budgets, and 429, 503 or 504 when it is busy.
+// answered reports whether err is an answer of the API server. After an answer,
+// the server is up, and the disruption budget of the pod is respected. The
+// server answers 500 for a pod with two budgets, and 429, 503 or 504 when it is
+// busy.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.Is(err, apiserver.ErrBudget) || errors.As(err, &status)

@@ -58,7 +58,7 @@ func endStep(v node.Run) plan.Step {
 func court(t *testing.T, j *judge, grace time.Duration) (e *evictionQueue, signalled func() int) {
 	t.Helper()
 	e = newEnds(j, "node-1", slog.New(slog.DiscardHandler), func() {})
-	e.follow(map[node.CgroupPath]endable{jobGroup: {apiserver.PodName{Namespace: "b", Name: "job", UID: "u"}, grace}})
+	e.follow(map[node.CgroupPath]evictablePod{jobGroup: {apiserver.PodName{Namespace: "b", Name: "job", UID: "u"}, grace}})
 	var mu sync.Mutex
 	n := 0
 	e.prepare = func(node.Knob) error { return nil }
@@ -139,10 +139,10 @@ func TestWithoutAPIServerPodsEndBySignals(t *testing.T) {
 	}
 }
 
-// TestAnAPIServerThatNobodyHearsIsNotWaitedFor evicts a pod while the API
-// server is away. The node must send signals at once, because a shortage of
-// memory is urgent.
-func TestAnAPIServerThatNobodyHearsIsNotWaitedFor(t *testing.T) {
+// TestEvictionsDoNotWaitForAnAbsentAPIServer evicts a pod while the API server
+// is away. The node must send signals at once, because a shortage of memory is
+// urgent.
+func TestEvictionsDoNotWaitForAnAbsentAPIServer(t *testing.T) {
 	j := &judge{}
 	e, signalled := court(t, j, time.Hour)
 	e.away = func() bool { return true }

@@ -30,19 +30,19 @@ func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log 
 	if err != nil {
 		return err
 	}
-	err = nri.Release(ctx, nri.Options{Socket: k.NRI, Values: starting.Resolver{Pods: recalled(known)}, V1: tree.VersionOf("cpu") == 1, Log: log})
+	err = nri.Release(ctx, nri.Options{Socket: k.NRI, Values: starting.Resolver{Pods: savedPods(known)}, V1: tree.VersionOf("cpu") == 1, Log: log})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// recalled is the list of pods that an earlier daemon saved.
-type recalled savedCluster
+// savedPods is the list of pods that an earlier daemon saved.
+type savedPods savedCluster
 
 // Look and Hurry do nothing, because the list is complete.
-func (recalled) Look()  {}
-func (recalled) Hurry() {}
+func (savedPods) Look()  {}
+func (savedPods) Hurry() {}
 
 // Known returns the saved pods.
-func (r recalled) Known() kubelet.Known { return kubelet.Known{Pods: r.Pods, At: time.Now()} }
+func (r savedPods) Known() kubelet.Known { return kubelet.Known{Pods: r.Pods, At: time.Now()} }

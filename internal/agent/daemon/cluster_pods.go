@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A podView is what the loop knows about the node's pods.
+// A podView holds the facts of the loop about the node's pods.
 type podView struct {
 	workloads []node.Workload
 	arriving  []node.Workload // pods without a cgroup
@@ -24,11 +24,11 @@ type podView struct {
 	// running are the pods of all classes that have started and not ended.
 	running []*corev1.Pod
 	// pods are the pods that the API server can evict, by cgroup.
-	pods map[node.CgroupPath]endable
+	pods map[node.CgroupPath]evictablePod
 	// native contains, for each pod and container, the limits that the kubelet enforces.
 	native map[node.CgroupPath]kube.Amounts
-	// lastCorrect is an earlier content of native: that at which the journal
-	// was last correct.
+	// lastCorrect is the content that native had when the journal was last
+	// correct.
 	lastCorrect map[node.CgroupPath]kube.Amounts
 	// change corrects a value in the journal if the pod was resized after the
 	// value was journaled.
@@ -68,7 +68,7 @@ func (c *cluster) workloads() []node.Workload {
 	c.take(known)
 	l := c.layout()
 	exists := func(p node.CgroupPath) bool { return c.tree.Exists(string(p)) }
-	v := podView{pods: map[node.CgroupPath]endable{}, native: natives(c.last.Pods, l), lastCorrect: before, arriving: kube.Arriving(c.last.Pods, l, exists)}
+	v := podView{pods: map[node.CgroupPath]evictablePod{}, native: natives(c.last.Pods, l), lastCorrect: before, arriving: kube.Arriving(c.last.Pods, l, exists)}
 	var remarks []string
 	v.workloads, remarks = kube.Workloads(c.last.Pods, l, exists)
 	c.cfg.spaces.Apply(v.workloads)
@@ -87,7 +87,7 @@ func (c *cluster) workloads() []node.Workload {
 			continue
 		}
 		grace := graceOf(p)
-		v.pods[w.Cgroup] = endable{apiserver.PodName{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, grace}
+		v.pods[w.Cgroup] = evictablePod{apiserver.PodName{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, grace}
 		w.Grace, w.EvictionExempt = node.Some(grace), c.evictions.exempt(p.UID)
 	}
 	v.status = nodereport.Pods{From: known.From, At: known.At, Trouble: known.Trouble, Unmanaged: len(of) - len(v.workloads), Remarks: remarks}

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// resizing is how long a cgroup may still have its old value after a resize.
-// The kubelet writes the new value with a delay.
+// resizing is the time for which a cgroup may still have its old value after a
+// resize. The kubelet writes the new value with a delay.
 const resizing = 2 * time.Minute
 
 // A resize holds the amounts that a pod had before a resize, and the time at

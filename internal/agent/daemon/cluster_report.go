@@ -23,7 +23,7 @@ type clusterReporter struct {
 	version  string
 	run      string // identifies this run
 	sequence int64
-	// requested is how much of the batch resources the running pods request.
+	// requested is the amount of batch resources that the running pods request.
 	requested requested
 }
 

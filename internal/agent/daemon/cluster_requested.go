@@ -20,8 +20,8 @@ const arrivalTime = 30 * time.Second
 // than any real machine has, and fits into the number types of all readers.
 const maxRequested = 1 << 54
 
-// requested is how much of the batch resources the running pods request. The manager
-// publishes at least this amount (manager.Decide). Not all pods count.
+// requested is the amount of batch resources that the running pods request. The
+// manager publishes at least this amount (manager.Decide). Not all pods count.
 //
 // A new pod counts only if it fits into the amount beside the other pods. If every pod
 // counted, the scheduler would fill each gap from a queue of work within milliseconds,
@@ -52,7 +52,7 @@ func (r *requested) take(at time.Time, b node.Batch, running []*corev1.Pod) (uni
 	return r.cpu.take(at, b.CPU, r.uids, r.cpus), r.memory.take(at, b.Memory, r.uids, r.bytes)
 }
 
-// A pledge holds which pods count, for one resource.
+// A pledge is the set of pods that count, for one resource.
 type pledge[T unit.MilliCPU | unit.Bytes] struct {
 	// largest is the largest amount in the current interval of length
 	// arrivalTime. before is the largest amount in the interval before the

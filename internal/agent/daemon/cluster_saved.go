@@ -34,8 +34,8 @@ type savedCluster struct {
 	Labels         map[string]string `json:"labels,omitempty"`
 	Annotations    map[string]string `json:"annotations,omitempty"`
 	UID            types.UID         `json:"uid,omitempty"`
-	KubeletReserve unit.MilliCPU     `json:"kubelet_reserve_mcpu,omitempty"` // which no pod may request
-	// Facts is what the kubelet reported about itself.
+	KubeletReserve unit.MilliCPU     `json:"kubelet_reserve_mcpu,omitempty"` // CPU that no pod may request
+	// Facts is the report of the kubelet about itself.
 	Facts kubelet.Facts `json:"facts,omitzero"`
 	// PodsKnown says that Pods has the last list of the node's pods.
 	PodsKnown bool         `json:"pods_known,omitempty"`

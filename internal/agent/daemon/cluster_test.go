@@ -500,10 +500,10 @@ func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 	soon(t, "nothing has changed any more", func() bool { return !c.followConfig() })
 }
 
-// TestAPodThatNobodyTellsIsLookedAfterWhileItLives restarts the kubelet while
-// the API server is away. The kubelet then lists no pods. Tenon must go on
-// managing the pods that it knows.
-func TestAPodThatNobodyTellsIsLookedAfterWhileItLives(t *testing.T) {
+// TestAKnownPodIsManagedWhileNoListHasIt restarts the kubelet while the API
+// server is away. The kubelet then lists no pods. Tenon must go on managing the
+// pods that it knows.
+func TestAKnownPodIsManagedWhileNoListHasIt(t *testing.T) {
 	lives := map[node.CgroupPath]bool{}
 	c := &cluster{starting: starting.New(func() {}), lives: func(p node.CgroupPath) bool { return lives[p] }}
 	pod := func(name string) corev1.Pod {

@@ -13,13 +13,13 @@ import (
 // writeConflicts records Tenon's last write to each knob, and the values that later
 // snapshots show. Package decide/contest uses it. All times are those of snapshots.
 type writeConflicts struct {
-	knobs map[node.Knob]*written
+	knobs map[node.Knob]*lastWrite
 	at    time.Time // the time of the last snapshot
 	swept time.Time
 }
 
-// written is Tenon's last write to a knob.
-type written struct {
+// A lastWrite is Tenon's last write to a knob.
+type lastWrite struct {
 	value node.Value // nil: Tenon has given the knob back
 	at    time.Time
 	found []time.Time // the times at which a snapshot had another value, oldest first
@@ -64,11 +64,11 @@ func (c *writeConflicts) note(s plan.Step, became node.Value) {
 		return
 	}
 	if c.knobs == nil {
-		c.knobs = map[node.Knob]*written{}
+		c.knobs = map[node.Knob]*lastWrite{}
 	}
 	w := c.knobs[s.Knob]
 	if w == nil {
-		w = &written{}
+		w = &lastWrite{}
 		c.knobs[s.Knob] = w
 	}
 	w.value, w.at = became, c.at

@@ -119,10 +119,10 @@ func TestAReleaseEndsAConflict(t *testing.T) {
 	}
 }
 
-// TestWhatTheKernelMakesOfAWriteIsNoConflict checks changes that the kernel
-// itself makes: it removes offline CPUs from a cpuset, and the threads of a
-// cgroup start and end.
-func TestWhatTheKernelMakesOfAWriteIsNoConflict(t *testing.T) {
+// TestAChangeByTheKernelIsNoConflict checks changes that the kernel itself
+// makes: it removes offline CPUs from a cpuset, and the threads of a cgroup
+// start and end.
+func TestAChangeByTheKernelIsNoConflict(t *testing.T) {
 	k := node.Knob{Cgroup: "kubepods/besteffort", File: node.FileCPUs}
 	run := node.Knob{Cgroup: "kubepods/besteffort", File: node.FileRun}
 	shown := node.CPUs{Set: unit.CPUSetOf(0, 1)}
@@ -139,11 +139,11 @@ func TestWhatTheKernelMakesOfAWriteIsNoConflict(t *testing.T) {
 	}
 }
 
-// TestAFightIsSaidAndStaysSaidAfterARelease simulates a component that writes a
-// knob again and again. The policy then releases that knob and limits
+// TestAWriteConflictStaysReportedAfterARelease simulates a component that
+// writes a knob again and again. The policy then releases that knob and limits
 // best-effort work by a second knob. The conflict must stay reported, because
 // the component still writes.
-func TestAFightIsSaidAndStaysSaidAfterARelease(t *testing.T) {
+func TestAWriteConflictStaysReportedAfterARelease(t *testing.T) {
 	var c writeConflicts
 	now := time.Unix(1e9, 0)
 	var s node.Snapshot

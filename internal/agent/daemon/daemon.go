@@ -204,8 +204,8 @@ func home(fs proc.FS) (node.CgroupPath, error) {
 	return node.CgroupPath(strings.Trim(proc.CPUPath(entries), "/")), nil
 }
 
-// settling is how long the loop waits for more changes after a cgroup changed.
-// On a busy node many cgroups change at once.
+// settling is the time that the loop waits for more changes after a cgroup
+// changed. On a busy node many cgroups change at once.
 const settling = 100 * time.Millisecond
 
 // Snapshot applies all changes of configuration and cgroups since the last

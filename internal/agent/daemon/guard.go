@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// announced is how long best-effort work keeps its values after tenond was
-	// asked to stop. It is long enough for an upgrade.
+	// announced is the time for which best-effort work keeps its values after
+	// tenond was asked to stop. It is long enough for an upgrade.
 	announced = time.Minute
-	// hungAfter is how late a tick may be, and how long it may take. If it is
-	// later or takes longer, the loop counts as hung. Best-effort work must be
-	// narrowed within 2 s. lease.TTL is the time from the last renewal to the
-	// end of the lease, so hung + lease.TTL must be less than 2 s.
+	// hungAfter is the maximum delay of a tick, and also its maximum duration. If
+	// a tick is later or takes longer, the loop counts as hung. Best-effort work
+	// must be narrowed within 2 s. lease.TTL is the time from the last renewal to
+	// the end of the lease, so hungAfter + lease.TTL must be less than 2 s.
 	hungAfter = 400 * time.Millisecond
 	// convertTime is the maximum time that a tick may take to move thousands of
 	// threads to the best-effort scheduler or away from it. It includes the
@@ -62,7 +62,8 @@ type attempt struct {
 	next   time.Time
 }
 
-// guardedFor is how long a check stays valid that found a running watchdog.
+// guardedFor is the time for which a check that found a running watchdog stays
+// valid.
 const guardedFor = 2 * time.Second
 
 // restartAtLatest is the longest wait before a watchdog is started again. It is

@@ -21,8 +21,8 @@ func (r *changeLogger) logRun(s plan.Step) {
 	}[v], "cgroup", s.Knob.Cgroup, "reason", s.Reason)
 }
 
-// addUndead adds workloads to the list failing: those that should have ended and
-// have not, and for which this tick makes no new attempt.
+// addUndead adds to the list failing the workloads that should have ended and
+// have not, if this tick makes no new attempt to end them.
 func (r *changeLogger) addUndead(wants []plan.Want, failing map[node.Knob]string) {
 	if len(r.failing) == 0 {
 		return

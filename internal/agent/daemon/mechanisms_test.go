@@ -113,10 +113,10 @@ func TestAPinOutlivesTheDaemonButNotTheBoot(t *testing.T) {
 	}
 }
 
-// TestWhatIsTakenBackStaysForgiven selects a mechanism as an operator does, so
-// that its earlier failures do not count. They must not count again when the
-// selection ends.
-func TestWhatIsTakenBackStaysForgiven(t *testing.T) {
+// TestFailuresBeforeARequestDoNotCountLater selects a mechanism as an operator
+// does, so that its earlier failures do not count. They must not count again
+// when the selection ends.
+func TestFailuresBeforeARequestDoNotCountLater(t *testing.T) {
 	dir := t.TempDir()
 	r := reopen(t, dir, nil)
 	if asked := ask(t, r, ""); asked != (node.Request{}) {
@@ -240,7 +240,7 @@ func TestFailuresOfEarlierDaemonsAreReportedOnce(t *testing.T) {
 }
 
 // TestATickThatFailedFollowsNoChoice runs a tick that could not read the node.
-// It must not count as a tick that applied the choice, because it decided
+// Such a tick must not count as one that applied the choice, because it decided
 // nothing.
 func TestATickThatFailedFollowsNoChoice(t *testing.T) {
 	r := reopen(t, t.TempDir(), nil)

@@ -20,9 +20,9 @@ import (
 // containers, for the next daemon.
 const memoryFile = "memory.json"
 
-// remembered is a State with the time at which it was saved. This time is of a
-// clock that cannot be set and that is the same for all processes of a boot.
-type remembered struct {
+// A savedState is a State with the time at which it was saved. The time is of a
+// clock that cannot be set. All processes of a boot have the same clock.
+type savedState struct {
 	Boot   string        `json:"boot_id"`
 	Uptime time.Duration `json:"uptime_ns"` // CLOCK_BOOTTIME
 	State  policy.State  `json:"state"`
@@ -40,7 +40,7 @@ func saveState(dir string, from proc.FS, st policy.State, known map[string][]con
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(remembered{Boot: boot, Uptime: now, State: st, Containers: known})
+	data, err := json.Marshal(savedState{Boot: boot, Uptime: now, State: st, Containers: known})
 	if err != nil {
 		return fmt.Errorf("save the state of the policies: %w", err)
 	}
@@ -53,24 +53,24 @@ func saveState(dir string, from proc.FS, st policy.State, known map[string][]con
 
 // loadState loads the state that an earlier daemon saved, and deletes the file.
 // It ignores a state that is older than the constant announced.
-func loadState(dir string, from proc.FS) (r remembered, age time.Duration, ok bool) {
+func loadState(dir string, from proc.FS) (r savedState, age time.Duration, ok bool) {
 	path := filepath.Join(dir, memoryFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return remembered{}, 0, false
+		return savedState{}, 0, false
 	}
 	_ = os.Remove(path)
 	if err != nil || json.Unmarshal(data, &r) != nil {
-		return remembered{}, 0, false
+		return savedState{}, 0, false
 	}
 	boot, err := from.BootID()
 	if err != nil || boot != r.Boot {
-		return remembered{}, 0, false
+		return savedState{}, 0, false
 	}
 	now, err := uptime()
 	age = now - r.Uptime
 	if err != nil || age < 0 || age > announced {
-		return remembered{}, 0, false
+		return savedState{}, 0, false
 	}
 	// Rates depend on elapsed time. So compute the time from the age of the
 	// state: the wall clock may have been set since.

@@ -23,17 +23,16 @@ const (
 	// A trigger fires when a thread waited for 1/stalled of the window
 	// (docs/decisions/0016-wake-ups.md).
 	stalled = 10
-	// maxTriggered is how many workloads may have triggers. It is bounded
-	// because the kernel runs a real-time thread for each cgroup with a
-	// trigger.
+	// maxTriggered is the maximum number of workloads with triggers. It is bounded
+	// because the kernel runs a real-time thread for each cgroup with a trigger.
 	maxTriggered = 32
-	// retryPause is how long Tenon waits before it sets lost triggers again.
+	// retryPause is the time that Tenon waits before it sets lost triggers again.
 	retryPause = 10 * time.Second
 )
 
-// A watched is a resource of a workload. If the workload is empty, it is a
-// resource of the node.
-type watched struct {
+// A triggerTarget is a resource of a workload. If the workload is empty, it is
+// a resource of the node.
+type triggerTarget struct {
 	id       node.WorkloadID
 	cgroup   node.CgroupPath
 	resource string
@@ -48,7 +47,7 @@ type pressure struct {
 	log  *slog.Logger
 	send func(tick.Event)
 
-	triggers map[watched]*cgroup.Trigger
+	triggers map[triggerTarget]*cgroup.Trigger
 	window   time.Duration
 	said     map[remark]bool // logged remarks on triggers that cannot be set
 	lost     atomic.Bool     // a trigger ended without Close since the last follow
@@ -66,7 +65,7 @@ type remark struct {
 func newPressure(tree *cgroup.Tree, proc string, log *slog.Logger, send func(tick.Event)) *pressure {
 	return &pressure{
 		tree: tree, proc: proc, log: log, send: send,
-		triggers: map[watched]*cgroup.Trigger{}, window: pressureWindow, said: map[remark]bool{},
+		triggers: map[triggerTarget]*cgroup.Trigger{}, window: pressureWindow, said: map[remark]bool{},
 	}
 }
 
@@ -74,7 +73,7 @@ func newPressure(tree *cgroup.Tree, proc string, log *slog.Logger, send func(tic
 // if cpu is set, also for the CPU.
 func (p *pressure) follow(workloads []node.Workload, on, cpu bool) {
 	p.lost.Store(false)
-	want := map[watched]bool{}
+	want := map[triggerTarget]bool{}
 	if on {
 		want = p.wanted(workloads, cpu)
 	}
@@ -91,11 +90,11 @@ func (p *pressure) follow(workloads []node.Workload, on, cpu bool) {
 	}
 }
 
-func (p *pressure) wanted(workloads []node.Workload, cpu bool) map[watched]bool {
+func (p *pressure) wanted(workloads []node.Workload, cpu bool) map[triggerTarget]bool {
 	if p.tree.Version() == 1 {
-		return map[watched]bool{{resource: "memory"}: true}
+		return map[triggerTarget]bool{{resource: "memory"}: true}
 	}
-	want := map[watched]bool{}
+	want := map[triggerTarget]bool{}
 	n := 0
 	for _, w := range workloads {
 		if !w.Class.Sensitive() {
@@ -105,9 +104,9 @@ func (p *pressure) wanted(workloads []node.Workload, cpu bool) map[watched]bool 
 			p.sayOnce(fmt.Sprintf("pressure wakes the loop for the first %d latency-sensitive workloads only", maxTriggered), nil)
 			break
 		}
-		want[watched{w.ID, w.Cgroup, "memory"}] = true
+		want[triggerTarget{w.ID, w.Cgroup, "memory"}] = true
 		if cpu {
-			want[watched{w.ID, w.Cgroup, "cpu"}] = true
+			want[triggerTarget{w.ID, w.Cgroup, "cpu"}] = true
 		}
 	}
 	return want
@@ -124,7 +123,7 @@ func (p *pressure) retry(now time.Time) bool {
 }
 
 // watch sets one trigger. It logs a failure once for each resource and cause.
-func (p *pressure) watch(w watched) {
+func (p *pressure) watch(w triggerTarget) {
 	tr, err := p.trigger(w)
 	if errors.Is(err, cgroup.ErrGone) {
 		return // the cgroup is gone, and the next follow drops it
@@ -146,7 +145,7 @@ func (p *pressure) watch(w watched) {
 	})
 }
 
-func (p *pressure) trigger(w watched) (*cgroup.Trigger, error) {
+func (p *pressure) trigger(w triggerTarget) (*cgroup.Trigger, error) {
 	set := func() (*cgroup.Trigger, error) {
 		if w.id == "" {
 			return cgroup.NodeTrigger(p.proc, w.resource, p.window/stalled, p.window)

@@ -346,8 +346,9 @@ func (n *busyNode) wait() {
 	}
 }
 
-// interfere writes Tenon's knobs as another program would: those of a service
-// for some minutes, and those of batch work from time to time.
+// interfere acts as another program that writes Tenon's knobs. It writes the
+// knobs of a service for some minutes, and the knobs of batch work from time to
+// time.
 func (n *busyNode) interfere() {
 	if n.second >= 2000 && n.second < 2400 && n.second%2 == 0 {
 		n.must(n.WriteFile(n.service("db").Cgroup, "memory.low", "0"))

@@ -23,8 +23,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// An asking holds the wants that the loop made in one tick.
-type asking struct {
+// tickWants holds the wants that the loop made in one tick.
+type tickWants struct {
 	at    time.Time
 	wants string
 	// firstTick says that this is the first tick of an agent.
@@ -130,9 +130,9 @@ func wantsText(wants []plan.Want) string {
 // runLoop runs the loop of tenond on the node for an hour and records it in dir.
 // The agent restarts after half of the hour. runLoop returns the wants of each
 // tick and the final state of the policies.
-func runLoop(t *testing.T, dir string) ([]asking, policy.State, *tally) {
+func runLoop(t *testing.T, dir string) ([]tickWants, policy.State, *tally) {
 	t.Helper()
-	var all []asking
+	var all []tickWants
 	count := &tally{
 		orders: map[string]bool{}, caps: map[string]bool{}, slots: map[int]bool{}, kept: map[node.Mechanism]int{}, failures: map[node.File]int{},
 	}
@@ -158,7 +158,7 @@ func runLoop(t *testing.T, dir string) ([]asking, policy.State, *tally) {
 				}
 				count.add(turn, last)
 				last = turn.Selection.Mechanism
-				all = append(all, asking{turn.Snapshot.At, wantsText(turn.Wants), first})
+				all = append(all, tickWants{turn.Snapshot.At, wantsText(turn.Wants), first})
 				first = false
 			})
 			stop()
@@ -199,7 +199,7 @@ func TestAnHourWithTheBESchedulerReplays(t *testing.T) {
 // replayedApart makes the decisions in a capture again, and compares the wants
 // with those of the loop. It uses neither the comparison of the product nor the
 // wants in the capture.
-func replayedApart(t *testing.T, capture []byte, all []asking, remembered policy.State) {
+func replayedApart(t *testing.T, capture []byte, all []tickWants, remembered policy.State) {
 	t.Helper()
 	var state policy.State
 	i, differ := 0, 0

@@ -246,7 +246,8 @@ func startsAtOnce(e tick.Event) bool { return e.Kind == tick.EventPin || e.Kind 
 func isNew(e tick.Event) bool { return !e.Again || e.More > 0 }
 
 // waits reports whether an event says that work waits. sloViolated reports
-// whether this hurts one service, and not the node as a whole.
+// whether such an event is about one service, and not about the node as a
+// whole.
 func waits(e tick.Event) bool       { return e.Kind == tick.EventDelay || e.Kind == tick.EventPressure }
 func sloViolated(e tick.Event) bool { return waits(e) && e.Workload != "" }
 

@@ -43,7 +43,7 @@ func pauseAfter(cost time.Duration, wrote bool) time.Duration {
 // closely, and that events have started.
 type pace struct {
 	storm int           // turns of the storm before the last one; 0: there is none
-	idle  int           // the last of them that wrote nothing
+	idle  int           // number of ticks in a row, up to the last one, that wrote nothing
 	last  time.Time     // when the last tick that events woke began
 	gap   time.Duration // after the last tick
 }

@@ -24,8 +24,8 @@ const (
 	// AuditFile is the present log. AuditFileOld is the one before it.
 	AuditFile    = "audit.jsonl"
 	AuditFileOld = "audit.1.jsonl"
-	// waiting is how many ticks with writes may wait for a slow disk. If there
-	// are more, they are lost, and counted.
+	// waiting is the number of ticks with writes that may wait for a slow disk. If
+	// there are more, they are lost, and counted.
 	waiting = 256
 )
 
@@ -45,8 +45,8 @@ type Write struct {
 	Release bool   `json:"release,omitempty"`
 	Outcome string `json:"outcome"` // applied or failed
 	Error   string `json:"error,omitempty"`
-	// Repeated is how often the same write failed in the same way since the
-	// last line about this knob.
+	// Repeated is the number of times that the same write failed in the same way
+	// since the last line about this knob.
 	Repeated int `json:"repeated,omitempty"`
 	// Lost is the number of ticks before this line whose writes are not in the
 	// log, because the disk was full or too slow.

@@ -28,7 +28,7 @@ func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 		return line{}, fmt.Errorf("record a turn: workload %q follows %q: want each once, in order",
 			s.Workloads[i].ID, s.Workloads[i-1].ID)
 	}
-	l := line{Tick: number, At: s.At, Begun: t.Begun, Took: took{t.Sense, t.Decide, t.Act}, Events: t.Events, SLOViolated: s.SLOViolated}
+	l := line{Tick: number, At: s.At, Begun: t.Begun, Took: durations{t.Sense, t.Decide, t.Act}, Events: t.Events, SLOViolated: s.SLOViolated}
 	if key {
 		e.last = Tick{}
 		l.Version, l.State = version, &t.Before
@@ -98,7 +98,7 @@ func (l *line) workloads(last, now []node.Workload) {
 		if had && equalButUse(&last[0], w) {
 			if !sameUse(&last[0].Usage, &w.Usage) {
 				if l.Used == nil {
-					l.Used = map[int]usedLine{}
+					l.Used = map[int]useLine{}
 				}
 				l.Used[i] = usedSince(last[0].Usage, w.Usage)
 			}

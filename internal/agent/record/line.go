@@ -26,7 +26,7 @@ type line struct {
 	Tick        int            `json:"turn"`              // counts from 1 since the recorder was opened
 	At          time.Time      `json:"at"`
 	Begun       time.Time      `json:"begun,omitzero"`
-	Took        took           `json:"took"`
+	Took        durations      `json:"took"`
 	Events      []tick.Event   `json:"events,omitempty"` // all events of this turn
 	State       *policy.State  `json:"state,omitempty"`
 	Config      *policy.Config `json:"config,omitempty"`
@@ -37,35 +37,35 @@ type line struct {
 	Rest  *node.Snapshot             `json:"rest,omitempty"`
 	Usage *node.Usage                `json:"usage,omitempty"`
 	Busy  map[unit.CPU]time.Duration `json:"busy,omitempty"`
-	Ran   ran                        `json:"ran,omitzero"` // part of Busy
+	Ran   runTimes                   `json:"ran,omitzero"` // part of Busy
 	// LSOn is the run time of latency-sensitive work on each CPU.
 	LSOn  map[unit.CPU]time.Duration `json:"ls_on,omitempty"`
-	LSRan ran                        `json:"ls_ran,omitzero"` // part of LSOn
+	LSRan runTimes                   `json:"ls_ran,omitzero"` // part of LSOn
 	// Waits says which workload waited for which runner.
 	Waits  []node.Wait `json:"waits,omitempty"`
-	Waited waited      `json:"waited,omitzero"` // part of Waits
+	Waited waitGrowth  `json:"waited,omitzero"` // part of Waits
 	// Gone are workloads that left the node. Come are workloads that are new or
-	// whose description changed. If only the use of a workload changed, it is
-	// in neither. The keys of Used are indexes into the list of workloads that
+	// whose description changed. A workload of which only the use changed is in
+	// neither list. The keys of Used are indexes into the list of workloads that
 	// results.
 	Gone   []node.WorkloadID `json:"gone,omitempty"`
 	Come   []node.Workload   `json:"come,omitempty"`
-	Used   map[int]usedLine  `json:"used,omitempty"`
+	Used   map[int]useLine   `json:"used,omitempty"`
 	Now    []knobLine        `json:"now,omitempty"`
 	Before []knobLine        `json:"before,omitempty"`
 	Wants  []wantLine        `json:"wants,omitempty"`
 	Done   []doneLine        `json:"done,omitempty"` // all steps of this turn
 }
 
-// A usedLine is the use of one workload.
-type usedLine struct {
+// A useLine is the use of one workload.
+type useLine struct {
 	node.Usage
-	Ran     ran     `json:"ran,omitzero"`     // part of PerCPU
-	Counted counted `json:"counted,omitzero"` // part of Delay.Counts
+	Ran     runTimes      `json:"ran,omitzero"`     // part of PerCPU
+	Counted counterGrowth `json:"counted,omitzero"` // part of Delay.Counts
 }
 
-// took is how long each part of the tick took.
-type took struct {
+// durations has the duration of each part of the tick.
+type durations struct {
 	Sense  time.Duration `json:"sense_ns"`
 	Decide time.Duration `json:"decide_ns"`
 	Act    time.Duration `json:"act_ns"`
@@ -80,8 +80,8 @@ type knobLine struct {
 }
 
 // A wantLine is a want, or says that there is no want for the knob any more. If
-// Alike is set, the entry stands for several wants: those that, in the previous
-// line, were equal to the want for this knob except for the cgroup.
+// Alike is set, the entry stands for several wants. In the previous line, these
+// wants were equal to the want for this knob except for the cgroup.
 type wantLine struct {
 	node.Knob
 	Intent plan.Intent `json:"intent,omitempty"`

@@ -9,15 +9,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ran is the time for which each CPU ran since the previous line. It is in the
-// order of the CPUs and ends with the last CPU that ran. A hundred workloads on
-// a hundred CPUs have ten thousand counters in a tick, and few of them change.
-// If it is nil, the line has all counters in full.
-type ran []time.Duration
+// runTimes holds the time for which each CPU ran since the previous line. It is
+// in the order of the CPUs and ends with the last CPU that ran. A hundred
+// workloads on a hundred CPUs have ten thousand counters in a tick, and few of
+// them change. If it is nil, the line has all counters in full.
+type runTimes []time.Duration
 
 // ranSince returns the differences between two readings. It returns nil if the
 // readings have different CPUs.
-func ranSince(last, now map[unit.CPU]time.Duration) ran {
+func ranSince(last, now map[unit.CPU]time.Duration) runTimes {
 	if len(last) != len(now) || len(now) == 0 {
 		return nil
 	}
@@ -31,7 +31,7 @@ func ranSince(last, now map[unit.CPU]time.Duration) ran {
 		spent[c] = after - before
 		counted.Add(c)
 	}
-	all := ran{}
+	all := runTimes{}
 	end := 0
 	for c := range counted.All() {
 		all = append(all, spent[c])
@@ -44,7 +44,7 @@ func ranSince(last, now map[unit.CPU]time.Duration) ran {
 
 // addTo adds the differences to the counters of the previous line, and returns
 // the result.
-func (r ran) addTo(last map[unit.CPU]time.Duration) map[unit.CPU]time.Duration {
+func (r runTimes) addTo(last map[unit.CPU]time.Duration) map[unit.CPU]time.Duration {
 	now := maps.Clone(last)
 	for i, c := range slices.Sorted(maps.Keys(last)) {
 		if i == len(r) {
@@ -56,8 +56,8 @@ func (r ran) addTo(last map[unit.CPU]time.Duration) map[unit.CPU]time.Duration {
 }
 
 // usedSince returns how much a workload used since the previous line.
-func usedSince(last, now node.Usage) usedLine {
-	l := usedLine{Usage: now, Ran: ranSince(last.PerCPU, now.PerCPU)}
+func usedSince(last, now node.Usage) useLine {
+	l := useLine{Usage: now, Ran: ranSince(last.PerCPU, now.PerCPU)}
 	if l.Ran != nil {
 		l.PerCPU = nil
 	}

@@ -22,7 +22,7 @@ type Tick struct {
 	Config policy.Config
 	// Before is the state of the policies when the tick began.
 	Before policy.State
-	// MaxSteps is how many writes the tick may make. 0 means any number.
+	// MaxSteps is the maximum number of writes of the tick. 0 means any number.
 	MaxSteps int
 }
 

@@ -19,11 +19,11 @@ type Report struct {
 	// two parts tenond was restarted, or ticks are missing. Each part begins
 	// with the state of the policies from the record.
 	Stretches int `json:"stretches"`
-	// Skipped is how many lines at the start cannot be used, because they
-	// depend on ticks that are not in the record.
+	// Skipped is the number of lines at the start that cannot be used, because
+	// they depend on ticks that are not in the record.
 	Skipped int `json:"skipped,omitempty"`
-	// Foreign is how many lines were skipped because they have another version
-	// of the record. OtherVersion is the version of the last one.
+	// Foreign is the number of lines that were skipped because they have another
+	// version of the record. OtherVersion is the version of the last one.
 	Foreign      int `json:"foreign,omitempty"`
 	OtherVersion int `json:"other_version,omitempty"`
 	// Torn says that the last line is incomplete.

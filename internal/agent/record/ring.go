@@ -26,12 +26,12 @@ const (
 	// and the BE scheduler has orders for all. With ticks of one second, an
 	// hour fits, even right after the oldest file was removed.
 	DefaultSize = 16 << 20
-	// segments is how many files the ring has. When the ring is full, the
+	// segments is the number of files of the ring. When the ring is full, the
 	// oldest file is removed.
 	segments = 8
-	// retryInterval is how long the recorder waits after a failure before it
-	// tries again. Each try writes a key line, which is about ten times as long
-	// as other lines.
+	// retryInterval is the time that the recorder waits after a failure before it
+	// tries again. Each try writes a key line, which is about ten times as long as
+	// other lines.
 	retryInterval = 10 * time.Second
 )
 

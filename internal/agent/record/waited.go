@@ -7,18 +7,18 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// waited has a time for each entry of node.Snapshot.Waits: how much the entry
-// has grown since the previous line of the record. It ends with the last entry
-// that changed. If it is nil, the line has all entries in full.
-type waited []time.Duration
+// A waitGrowth has a time for each entry of node.Snapshot.Waits: how much the
+// entry has grown since the previous line of the record. It ends with the last
+// entry that changed. If it is nil, the line has all entries in full.
+type waitGrowth []time.Duration
 
 // waitedSince returns how much the waits have grown. It returns nil if the two
 // lists have different pairs.
-func waitedSince(last, now []node.Wait) waited {
+func waitedSince(last, now []node.Wait) waitGrowth {
 	if len(last) != len(now) || len(now) == 0 {
 		return nil
 	}
-	all := make(waited, len(now))
+	all := make(waitGrowth, len(now))
 	end := 0
 	for i, w := range now {
 		before := last[i]
@@ -34,7 +34,7 @@ func waitedSince(last, now []node.Wait) waited {
 
 // addTo adds the differences w to the waits of the previous line, and returns
 // the result.
-func (w waited) addTo(last []node.Wait) []node.Wait {
+func (w waitGrowth) addTo(last []node.Wait) []node.Wait {
 	now := slices.Clone(last)
 	for i := range min(len(w), len(now)) {
 		now[i].Time += w[i]
@@ -42,18 +42,18 @@ func (w waited) addTo(last []node.Wait) []node.Wait {
 	return now
 }
 
-// counted is the growth of each counter in a list since the previous line,
-// modulo 2⁶⁴. It ends with the last counter that changed. If it is nil, the
-// line has the counters in full.
-type counted []uint64
+// A counterGrowth is the growth of each counter in a list since the previous
+// line, modulo 2⁶⁴. It ends with the last counter that changed. If it is nil,
+// the line has the counters in full.
+type counterGrowth []uint64
 
 // countedSince returns how much the counters have grown. It returns nil if the
 // number of counters changed.
-func countedSince(last, now []uint64) counted {
+func countedSince(last, now []uint64) counterGrowth {
 	if len(last) != len(now) || len(now) == 0 {
 		return nil
 	}
-	all := make(counted, len(now))
+	all := make(counterGrowth, len(now))
 	end := 0
 	for i, n := range now {
 		if all[i] = n - last[i]; all[i] != 0 {
@@ -65,7 +65,7 @@ func countedSince(last, now []uint64) counted {
 
 // addTo adds the differences to the counters of the previous line, and returns
 // the result.
-func (c counted) addTo(last []uint64) []uint64 {
+func (c counterGrowth) addTo(last []uint64) []uint64 {
 	now := slices.Clone(last)
 	for i := range min(len(c), len(now)) {
 		now[i] += c[i]

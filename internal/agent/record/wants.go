@@ -57,9 +57,10 @@ type move struct {
 // best-effort cgroups at once.
 func movesOf(last, now []plan.Want) []wantLine {
 	moves := map[plan.Want]move{}
-	// lengths has the lengths of the reasons in the map moves, modulo its size.
-	// A want whose reason has another length is not in that map. Looking for a
-	// want in a map costs more than everything else here.
+	// lengths is a filter before the map moves. It marks the lengths of the
+	// reasons in that map, modulo len(lengths). If the length of a reason is not
+	// marked, its want is not in the map. Looking for a want in a map costs more
+	// than everything else here.
 	var lengths [256]bool
 	for i := range now {
 		if now[i] == last[i] {

@@ -1,5 +1,6 @@
 // Package slices changes the size of virtual workers while tenond runs, if an
-// operator requests it (tenon slice). It also shows what the workers have.
+// operator requests it (tenon slice). It also shows the CPUs and workloads of
+// the workers.
 package slices
 
 import (
@@ -37,14 +38,14 @@ const (
 	maxWait = 5 * time.Second
 )
 
-// saved is the content of sizesFile.
-type saved struct {
+// savedSizes is the content of sizesFile.
+type savedSizes struct {
 	Boot  string         `json:"boot_id"`
 	Sizes map[string]int `json:"cpus"` // of each worker, by slice
 }
 
 // A Desk holds the sizes that an operator chose instead of those of the
-// configuration, and what the last tick made of them.
+// configuration, and the slices that the last tick made from them.
 type Desk struct {
 	path, boot string
 	send       func(tick.Event)
@@ -81,7 +82,7 @@ func Open(dir string, from proc.FS, log *slog.Logger, send func(tick.Event)) (*D
 	if errors.Is(err, fs.ErrNotExist) {
 		return d, nil
 	}
-	var last saved
+	var last savedSizes
 	if err == nil {
 		err = json.Unmarshal(text, &last)
 	}
@@ -174,7 +175,7 @@ func (d *Desk) choose(name string, cpus int) (done <-chan error, err error) {
 	if next[name] = cpus; cpus == 0 {
 		delete(next, name)
 	}
-	if err := byhand.Save(d.path, saved{d.boot, next}); err != nil {
+	if err := byhand.Save(d.path, savedSizes{d.boot, next}); err != nil {
 		return nil, fmt.Errorf("save the size of slice %s: %w", name, err)
 	}
 	d.sizes = next

@@ -56,7 +56,8 @@ func open(t *testing.T, dir string, fs proc.FS, wake func(*Desk)) *Desk {
 	return d
 }
 
-// TestASizeHoldsUntilTheNodeBoots: also for the next daemon, and 0 ends it.
+// TestASizeHoldsUntilTheNodeBoots checks that the next daemon uses the same
+// size, and that a request for 0 CPUs ends it.
 func TestASizeHoldsUntilTheNodeBoots(t *testing.T) {
 	dir, first := t.TempDir(), boot(t, "one")
 	awake := func(d *Desk) { loop(d, 8) }

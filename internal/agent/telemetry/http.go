@@ -18,8 +18,8 @@ const (
 	// DefaultAddress is the default address of the metrics. It is on loopback,
 	// because the metrics contain the names of workloads.
 	DefaultAddress = "127.0.0.1:9847"
-	// lateTolerance is a tolerance. For Alive, the loop is dead if the last
-	// tick is older than three periods plus late.
+	// For Alive, the loop is dead if the last tick is older than three periods
+	// plus lateTolerance.
 	lateTolerance = 5 * time.Second
 	// listenInterval is the time between two attempts to listen on the address.
 	listenInterval = 30 * time.Second

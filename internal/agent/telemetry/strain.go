@@ -40,8 +40,8 @@ func (e emitter) nodeSLO(u node.Usage) {
 	count(e, descNodeWritten, u.Written)
 }
 
-// slo emits the pressure, memory and I/O of a workload, and whether it misses
-// its objective.
+// slo emits the pressure, memory and I/O of a workload, and a metric that says
+// whether the workload misses its objective.
 func (e emitter) slo(t tick.Tick, w node.Workload, labels ...string) {
 	if w.Objective.RunQueueDelay.Known() {
 		missed := 0.0

@@ -215,10 +215,10 @@ func TestTheLoopIsAliveAsLongAsItTicks(t *testing.T) {
 	check("/healthz", http.StatusOK)
 }
 
-// TestDamagedStateIsSaidByTheProbes damages the state. Both probes must fail
-// while the damage lasts. If entries of the journal are lost for good, only
-// /readyz must fail, because a restart would not help.
-func TestDamagedStateIsSaidByTheProbes(t *testing.T) {
+// TestDamagedStateFailsTheProbes damages the state. Both probes must fail while
+// the damage lasts. If entries of the journal are lost for good, only /readyz
+// must fail, because a restart would not help.
+func TestDamagedStateFailsTheProbes(t *testing.T) {
 	m, h := New("v1"), health.New(nil)
 	m.Show(h)
 	m.Observe(tickAt(1), nil, time.Hour)

@@ -16,8 +16,8 @@ import (
 type (
 	// silence says why the agent does not answer.
 	silence struct{ err error }
-	// explained is the explanation of a workload.
-	explained struct {
+	// An explanation is the explanation of one workload.
+	explanation struct {
 		text string
 		err  error
 	}
@@ -70,7 +70,7 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.sort()
 	case silence:
 		m.silent = msg.err
-	case explained:
+	case explanation:
 		m.detail, m.scroll = msg.text, 0
 		if msg.err != nil {
 			m.detail = msg.err.Error()
@@ -120,7 +120,7 @@ func (m model) key(key string) (tea.Model, tea.Cmd) {
 		if id := m.at; id != "" {
 			return m, func() tea.Msg {
 				e, err := m.explain(id)
-				return explained{e.String(), err}
+				return explanation{e.String(), err}
 			}
 		}
 	}

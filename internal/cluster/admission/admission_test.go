@@ -43,9 +43,9 @@ func admit(r Request) (*corev1.Pod, Verdict) {
 	return p, Verdict{append(v.Refusals, judged.Refusals...), append(v.Warnings, judged.Warnings...)}
 }
 
-// TestPodsThatAreRefusedAreToldWhatToWrite checks the message of each refusal.
-// It must name the field and say what to write instead.
-func TestPodsThatAreRefusedAreToldWhatToWrite(t *testing.T) {
+// TestEachRefusalSaysWhatToWrite checks the message of each refusal. It must
+// name the field and say what to write instead.
+func TestEachRefusalSaysWhatToWrite(t *testing.T) {
 	for name, tc := range map[string]struct{ labels, annotations, resources, want string }{
 		"an unknown class":                          {"koordinator.sh/qosClass: best", "", own, `metadata.labels[koordinator.sh/qosClass]: "best": want one of LSE, LSR, LS, SYSTEM, BE`},
 		"an unknown priority class":                 {"koordinator.sh/priority-class: low", "", own, `metadata.labels[koordinator.sh/priority-class]: "low": want one of koord-prod, koord-mid, koord-batch, koord-free`},

@@ -10,15 +10,14 @@ import (
 
 // Unbounded returns the reasons why a pod of class BE has no upper bound; none
 // for pods of other classes. A BE pod is bounded if
-//   - it has no native cpu and memory, so that the kubelet puts it below its
-//     best-effort cgroup, where Tenon limits all best-effort work of the node
-//     together; or, if a profile keeps the native amounts, each
-//     container has limits for both, which the kubelet enforces, and no
-//     container has batch resources;
-//   - or, where colocationOff says that no node offers batch resources, it has
-//     only native cpu and memory, with limits or without: Tenon bounds the CPU
-//     of each such pod on its node, and the kernel bounds its memory like that
-//     of any other pod;
+//   - it has no native cpu and memory. The kubelet then puts it below its
+//     best-effort cgroup, and there Tenon limits all best-effort work of the
+//     node together. There are two exceptions. If a profile keeps the native
+//     amounts, each container must have limits for both, which the kubelet
+//     enforces, and no container may have batch resources. If no node offers
+//     batch resources (colocationOff), the pod has only native cpu and memory,
+//     with or without limits. Tenon then bounds the CPU of the pod on its node,
+//     and the kernel treats the memory of the pod as that of any other pod;
 //   - each batch resource has a limit within the allowed range;
 //   - the annotation for the container runtime has the same amounts as the
 //     containers.

@@ -15,16 +15,16 @@ import (
 // init container fetch".
 const annotationLimitRange = "kubernetes.io/limit-ranger"
 
-// A given names an amount that the API server took from a LimitRange.
-type given struct {
+// A rangeDefault names an amount that the API server took from a LimitRange.
+type rangeDefault struct {
 	list, container string
 	resource        corev1.ResourceName
 }
 
 // givenByRange returns the amounts of cpu and memory that a pod has from a
 // LimitRange.
-func givenByRange(p *corev1.Pod) map[given]bool {
-	all := map[given]bool{}
+func givenByRange(p *corev1.Pod) map[rangeDefault]bool {
+	all := map[rangeDefault]bool{}
 	_, text, _ := strings.Cut(p.Annotations[annotationLimitRange], "plugin set: ")
 	for item := range strings.SplitSeq(text, "; ") {
 		names, rest, _ := strings.Cut(item, " for ")
@@ -39,7 +39,7 @@ func givenByRange(p *corev1.Pod) map[given]bool {
 			continue
 		}
 		for name := range strings.SplitSeq(names, ", ") {
-			all[given{list, container, corev1.ResourceName(name)}] = true
+			all[rangeDefault{list, container, corev1.ResourceName(name)}] = true
 		}
 	}
 	return all
@@ -49,10 +49,10 @@ func givenByRange(p *corev1.Pod) map[given]bool {
 // LimitRange to 0. It does not delete them, because the API server applies the
 // LimitRange again after the webhooks, and would add a missing amount again. To
 // Kubernetes, 0 means no amount.
-func (c place) clearDefaults(defaults map[given]bool) {
+func (c place) clearDefaults(defaults map[rangeDefault]bool) {
 	for _, l := range c.lists() {
 		for _, n := range native.both() {
-			if defaults[given{l.name, c.Name, n}] && l.of != nil {
+			if defaults[rangeDefault{l.name, c.Name, n}] && l.of != nil {
 				l.of[n] = resource.Quantity{Format: resource.DecimalSI}
 			}
 		}

@@ -42,9 +42,9 @@ func ApplyMissed(r Request) (Miss, bool) {
 	return m, len(m.Profiles) > 0
 }
 
-// NamesClass reports whether a profile may change the class of a pod. If a
-// profile sets a batch priority, it may, because a pod with that priority and
-// without a class is BE.
+// NamesClass reports whether a profile may change the class of a pod. A profile
+// that sets a batch priority may change it, because a pod with that priority
+// and without a class is BE.
 func NamesClass(p configv1alpha1.ClusterColocationProfile) bool {
 	s := p.Spec
 	return s.QoSClass != "" || s.PriorityClassName != "" || s.Labels[kube.LabelQOSClass] != "" || s.Labels[kube.LabelPriorityClass] != "" ||

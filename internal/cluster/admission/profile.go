@@ -70,8 +70,8 @@ func sorted(profiles []configv1alpha1.ClusterColocationProfile) []configv1alpha1
 	return all
 }
 
-// matches returns on which percentage of matching pods a profile acts. If the
-// pod does not match, the number is below 0.
+// matches returns the percentage of the matching pods on which a profile acts.
+// If the pod does not match, the number is below 0.
 func (r Request) matches(p configv1alpha1.ClusterColocationProfile) (int, error) {
 	inNamespace, err := selects(p.Spec.NamespaceSelector)
 	if err != nil {

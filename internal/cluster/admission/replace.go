@@ -25,7 +25,7 @@ func replace(p *corev1.Pod, v *Verdict) {
 		}
 		for _, c := range places(p) {
 			for _, l := range c.lists() {
-				rename(l.of, corev1.ResourceName(from), corev1.ResourceName(to), defaults[given{l.name, c.Name, corev1.ResourceName(from)}])
+				rename(l.of, corev1.ResourceName(from), corev1.ResourceName(to), defaults[rangeDefault{l.name, c.Name, corev1.ResourceName(from)}])
 			}
 		}
 	}

@@ -7,8 +7,8 @@ import corev1 "k8s.io/api/core/v1"
 const koordScheduler = "koord-scheduler"
 
 // replaceScheduler replaces the name of the pod's scheduler, if SchedulerNames
-// has a name for it. If not, and if it is the name of Koordinator's scheduler,
-// it warns.
+// has a name for it. If SchedulerNames has none, and the pod names
+// Koordinator's scheduler, it warns.
 func (r Request) replaceScheduler(p *corev1.Pod, v *Verdict) {
 	name := p.Spec.SchedulerName
 	switch to := r.SchedulerNames[name]; {

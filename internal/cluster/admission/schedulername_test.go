@@ -10,7 +10,7 @@ import (
 
 // TestPodsOfKoordinatorsSchedulerAreWarnedAboutOrTranslated checks pods that
 // name koord-scheduler, either themselves or through a profile. Most of
-// Koordinator's examples do. In a cluster without that scheduler they stay
+// Koordinator's examples name it. In a cluster without that scheduler they stay
 // Pending.
 func TestPodsOfKoordinatorsSchedulerAreWarnedAboutOrTranslated(t *testing.T) {
 	of := func(name string) *configv1alpha1.ClusterColocationProfile {

@@ -93,29 +93,29 @@ func newWatch[T object](c *Client, resource, namespace string, which fields.Sele
 // Run watches until ctx ends.
 func (w *Watch[T]) Run(ctx context.Context) {
 	quiet := logr.Discard() // the Watch reports errors itself
-	r := cache.NewReflectorWithOptions(noting[T]{w.source, w}, w.example, store[T]{w}, cache.ReflectorOptions{Name: w.what, Logger: &quiet})
+	r := cache.NewReflectorWithOptions(errorRecorder[T]{w.source, w}, w.example, store[T]{w}, cache.ReflectorOptions{Name: w.what, Logger: &quiet})
 	r.RunWithContext(klog.NewContext(ctx, quiet))
 }
 
-// A noting records the error of a failed list or watch.
-type noting[T object] struct {
+// An errorRecorder records the error of a failed list or watch.
+type errorRecorder[T object] struct {
 	*cache.ListWatch
 	w *Watch[T]
 }
 
-func (n noting[T]) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+func (n errorRecorder[T]) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	all, err := n.ListWatch.ListWithContext(ctx, o)
 	n.note(ctx, err)
 	return all, err
 }
 
-func (n noting[T]) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+func (n errorRecorder[T]) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	events, err := n.ListWatch.WatchWithContext(ctx, o)
 	n.note(ctx, err)
 	return events, err
 }
 
-func (n noting[T]) note(ctx context.Context, err error) {
+func (n errorRecorder[T]) note(ctx context.Context, err error) {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
 	switch {

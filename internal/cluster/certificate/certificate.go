@@ -40,8 +40,8 @@ type Lifetimes struct {
 // DefaultLifetimes are the validity periods of a normal cluster.
 var DefaultLifetimes = Lifetimes{CA: 2 * 365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour, Settle: 10 * time.Minute}
 
-// backdate is how far the clock of a client may be behind the clock of the
-// manager that made a certificate.
+// backdate is the time by which the clock of a client may be behind the clock
+// of the manager that made a certificate.
 const backdate = 5 * time.Minute
 
 // A pair is a certificate with its key.

@@ -50,8 +50,8 @@ func AppendContract(b []byte, c *place.Contract) []byte {
 	return append(b, '}')
 }
 
-// A Share is what a pod has of one NUMA node. The amounts are quantities of the
-// Kubernetes API. An empty amount is left out.
+// A Share holds the amounts that a pod has on one NUMA node. The amounts are
+// quantities of the Kubernetes API. An empty amount is left out.
 type Share struct {
 	NUMA        node.NUMANode
 	CPU, Memory string

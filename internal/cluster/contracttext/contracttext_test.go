@@ -183,7 +183,7 @@ func TestACKsFormMeansTheSameAsByEncodingJSON(t *testing.T) {
 }
 
 // TestOtherFormsAreLeftToEncodingJSON checks texts that ReadContract must not
-// read, because they are no contracts, or contracts in other words.
+// read, because they are no contracts, or contracts in another notation.
 func TestOtherFormsAreLeftToEncodingJSON(t *testing.T) {
 	const good = `{"v":1,"topology":"00000000000000ff","grade":"own","cpus":"0-3","containers":{"a":"0-1","b":"2-3"}}`
 	if _, read := ReadContract(good); !read {

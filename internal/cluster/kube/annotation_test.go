@@ -117,7 +117,7 @@ func TestCPUQOSByAnnotation(t *testing.T) {
 
 // If Koordinator accepts a value and Tenon ignores it, a webhook must not
 // refuse the pod.
-func TestWhatNothingActsOnIsToldFromWhatIsWrong(t *testing.T) {
+func TestValuesWithoutEffectAreNoFaults(t *testing.T) {
 	for key, text := range map[string]string{
 		AnnotationCPUQOS:   `{"enable":true,"groupIdentity":1}`, // the pod is BE, and only LS pods use this annotation
 		AnnotationCPUBurst: `{"sharePoolThresholdPercent":50}`,

@@ -58,7 +58,7 @@ func TestClassOfAPodWithoutALabel(t *testing.T) {
 }
 
 func TestQOSClassIsThatOfKubernetes(t *testing.T) {
-	podLevel := func(requests, limits string) making {
+	podLevel := func(requests, limits string) podChange {
 		return func(p *corev1.Pod) {
 			p.Spec.Resources = &corev1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}
 		}

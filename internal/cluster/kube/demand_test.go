@@ -18,32 +18,32 @@ func TestWhatAPodDemandsOfTheCPUs(t *testing.T) {
 	single := annotation(AnnotationNUMASpec, `{"numaTopologyPolicy":"SingleNUMANode"}`)
 	lse, lsr := label(LabelQOSClass, "LSE"), label(LabelQOSClass, "LSR")
 	for name, c := range map[string]struct {
-		made   []making
+		made   []podChange
 		want   string // grade, CPUs, request, bind, level; empty: no demand
 		faults int
 	}{
-		"a service":                               {[]making{container("c", "cpu=4", "cpu=4")}, "", 0},
-		"ACK, requests are limits":                {[]making{ack, container("c", "cpu=4", "cpu=4")}, "own 4 0m 0 machine", 0},
-		"ACK, requests are left out":              {[]making{ack, container("c", "", "cpu=4")}, "own 4 0m 0 machine", 0},
-		"ACK, the seed's go-demo":                 {[]making{ack, container("c", "cpu=1", "cpu=4")}, "seats 4 1000m 0 machine", 0},
-		"ACK, two containers":                     {[]making{ack, container("c", "cpu=4", "cpu=4"), container("d", "cpu=2", "cpu=2")}, "own 6 0m 0 machine", 0},
-		"ACK, a container without a limit":        {[]making{ack, container("c", "cpu=4", "cpu=4"), container("d", "", "")}, "own 4 0m 0 machine", 0},
-		"ACK, no limit":                           {[]making{ack, container("c", "cpu=4", "")}, "", 1},
-		"ACK, a fraction":                         {[]making{ack, container("c", "cpu=1500m", "cpu=1500m")}, "", 1},
-		"ACK, static-burst":                       {[]making{ack, burst, container("c", "cpu=4", "cpu=4")}, "pool 0 4000m 0 machine", 0},
-		"ACK, static-burst with a fraction":       {[]making{ack, burst, container("c", "cpu=1500m", "cpu=4")}, "pool 0 1500m 0 machine", 0},
-		"static-burst alone":                      {[]making{burst, container("c", "cpu=4", "cpu=4")}, "", 1},
-		"another word":                            {[]making{annotation(AnnotationCPUSetScheduler, "yes"), container("c", "cpu=4", "cpu=4")}, "", 1},
-		"switched off":                            {[]making{annotation(AnnotationCPUSetScheduler, "false"), container("c", "cpu=4", "cpu=4")}, "", 0},
-		"BE":                                      {[]making{ack, label(LabelQOSClass, "BE"), container("c", "cpu=4", "cpu=4")}, "", 1},
-		"LSE":                                     {[]making{lse, container("c", "cpu=4", "cpu=4")}, "own 4 0m 0 machine", 0},
-		"LSR with whole cores":                    {[]making{lsr, full, container("c", "cpu=4", "cpu=4")}, "own 4 0m 2 machine", 0},
-		"LSR of a fraction":                       {[]making{lsr, container("c", "cpu=1500m", "cpu=4")}, "", 0},
-		"LSE on one NUMA node":                    {[]making{lse, single, container("c", "cpu=4", "cpu=4")}, "own 4 0m 0 NUMA node", 0},
-		"a service on one NUMA node":              {[]making{single, container("c", "cpu=1500m", "")}, "pool 0 1500m 0 NUMA node", 0},
-		"the NUMA policy under ACK's name":        {[]making{lse, annotation(AnnotationACKNUMASpec, `{"numaTopologyPolicy":"SingleNUMANode"}`), container("c", "cpu=2", "cpu=2")}, "own 2 0m 0 NUMA node", 0},
-		"a NUMA policy that there is not":         {[]making{lse, annotation(AnnotationNUMASpec, `{"numaTopologyPolicy":"One"}`), container("c", "cpu=2", "cpu=2")}, "own 2 0m 0 machine", 1},
-		"ConstrainedBurst, a pool for a fraction": {[]making{annotation(AnnotationResourceSpec, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`), container("c", "cpu=1500m", "cpu=4")}, "pool 0 1500m 0 machine", 0},
+		"a service":                               {[]podChange{container("c", "cpu=4", "cpu=4")}, "", 0},
+		"ACK, requests are limits":                {[]podChange{ack, container("c", "cpu=4", "cpu=4")}, "own 4 0m 0 machine", 0},
+		"ACK, requests are left out":              {[]podChange{ack, container("c", "", "cpu=4")}, "own 4 0m 0 machine", 0},
+		"ACK, the seed's go-demo":                 {[]podChange{ack, container("c", "cpu=1", "cpu=4")}, "seats 4 1000m 0 machine", 0},
+		"ACK, two containers":                     {[]podChange{ack, container("c", "cpu=4", "cpu=4"), container("d", "cpu=2", "cpu=2")}, "own 6 0m 0 machine", 0},
+		"ACK, a container without a limit":        {[]podChange{ack, container("c", "cpu=4", "cpu=4"), container("d", "", "")}, "own 4 0m 0 machine", 0},
+		"ACK, no limit":                           {[]podChange{ack, container("c", "cpu=4", "")}, "", 1},
+		"ACK, a fraction":                         {[]podChange{ack, container("c", "cpu=1500m", "cpu=1500m")}, "", 1},
+		"ACK, static-burst":                       {[]podChange{ack, burst, container("c", "cpu=4", "cpu=4")}, "pool 0 4000m 0 machine", 0},
+		"ACK, static-burst with a fraction":       {[]podChange{ack, burst, container("c", "cpu=1500m", "cpu=4")}, "pool 0 1500m 0 machine", 0},
+		"static-burst alone":                      {[]podChange{burst, container("c", "cpu=4", "cpu=4")}, "", 1},
+		"another word":                            {[]podChange{annotation(AnnotationCPUSetScheduler, "yes"), container("c", "cpu=4", "cpu=4")}, "", 1},
+		"switched off":                            {[]podChange{annotation(AnnotationCPUSetScheduler, "false"), container("c", "cpu=4", "cpu=4")}, "", 0},
+		"BE":                                      {[]podChange{ack, label(LabelQOSClass, "BE"), container("c", "cpu=4", "cpu=4")}, "", 1},
+		"LSE":                                     {[]podChange{lse, container("c", "cpu=4", "cpu=4")}, "own 4 0m 0 machine", 0},
+		"LSR with whole cores":                    {[]podChange{lsr, full, container("c", "cpu=4", "cpu=4")}, "own 4 0m 2 machine", 0},
+		"LSR of a fraction":                       {[]podChange{lsr, container("c", "cpu=1500m", "cpu=4")}, "", 0},
+		"LSE on one NUMA node":                    {[]podChange{lse, single, container("c", "cpu=4", "cpu=4")}, "own 4 0m 0 NUMA node", 0},
+		"a service on one NUMA node":              {[]podChange{single, container("c", "cpu=1500m", "")}, "pool 0 1500m 0 NUMA node", 0},
+		"the NUMA policy under ACK's name":        {[]podChange{lse, annotation(AnnotationACKNUMASpec, `{"numaTopologyPolicy":"SingleNUMANode"}`), container("c", "cpu=2", "cpu=2")}, "own 2 0m 0 NUMA node", 0},
+		"a NUMA policy that there is not":         {[]podChange{lse, annotation(AnnotationNUMASpec, `{"numaTopologyPolicy":"One"}`), container("c", "cpu=2", "cpu=2")}, "own 2 0m 0 machine", 1},
+		"ConstrainedBurst, a pool for a fraction": {[]podChange{annotation(AnnotationResourceSpec, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`), container("c", "cpu=1500m", "cpu=4")}, "pool 0 1500m 0 machine", 0},
 	} {
 		p := pod("p", c.made...)
 		d, any, faults := DemandOf(&p)

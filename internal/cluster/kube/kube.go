@@ -1,8 +1,8 @@
 // Package kube defines how Kubernetes objects describe work to Tenon. It
-// defines the labels, annotations and resources of a pod, where its cgroups
-// are, and which workload results from it. The names are those of Koordinator
-// and ACK, so that manifests written for them work unchanged. All functions are
-// pure functions over values of the Kubernetes API.
+// defines the labels, annotations and resources of a pod, the paths of its
+// cgroups, and the workload that results from the pod. The names are those of
+// Koordinator and ACK, so that manifests written for them work unchanged. All
+// functions are pure functions over values of the Kubernetes API.
 package kube
 
 import (

@@ -17,9 +17,9 @@ type Layout struct {
 	// has none.
 	Root string
 	// QOSIdle means that Tenon may change the weights of the cgroups of QoS
-	// classes, including cpu.idle. Otherwise it may not, because the kubelet
-	// writes these weights at its start and every minute, and the kernel
-	// refuses the write if cpu.idle is set.
+	// classes, including cpu.idle. Otherwise Tenon may not change them, because
+	// the kubelet writes these weights at its start and every minute, and the
+	// kernel refuses the write if cpu.idle is set.
 	QOSIdle bool
 }
 

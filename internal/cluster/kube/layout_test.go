@@ -14,7 +14,7 @@ func TestWhereTheKubeletPutsPods(t *testing.T) {
 	systemd := Layout{Systemd: true}
 	for _, c := range []struct {
 		layout Layout
-		shape  making
+		shape  podChange
 		id     string
 		want   node.CgroupPath
 	}{

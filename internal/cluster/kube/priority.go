@@ -35,8 +35,9 @@ var Bands = map[PriorityClass]Band{
 	PriorityFree:  {3000, 3500, 3999},
 }
 
-// Priority returns the priority class in the label of a pod. If there is no label, it
-// returns the class of the pod's priority. It is empty if the pod has neither.
+// Priority returns the priority class in the label of a pod. If there is no
+// label, it returns the class of the pod's priority. The class is empty if the
+// pod has neither a label nor a priority.
 func Priority(p *corev1.Pod) PriorityClass {
 	if word, labelled := p.Labels[LabelPriorityClass]; labelled {
 		if _, known := Bands[PriorityClass(word)]; known {

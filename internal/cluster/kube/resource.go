@@ -190,8 +190,9 @@ func containerSum(c corev1.Container, cpu, memory kind, said map[string]corev1.R
 }
 
 // podOverhead returns the overhead of the runtime for a pod (spec.overhead). It
-// is charged to the cgroup of the pod. Every pod has it under the native names,
-// because its RuntimeClass has it so and the API server requires the same.
+// is charged to the cgroup of the pod. Every pod has the overhead under the
+// native names, because its RuntimeClass names it so, and the API server
+// requires the overhead of the RuntimeClass.
 func podOverhead(p *corev1.Pod) Amounts {
 	return amountsOf(corev1.ResourceRequirements{Requests: p.Spec.Overhead}, nativeCPU, nativeMem)
 }

@@ -256,19 +256,19 @@ func weightOf(request node.Maybe[unit.MilliCPU], asked bool) node.Maybe[unit.Wei
 	return node.Maybe[unit.Weight]{}
 }
 
-// A started is a container that has an id from the runtime.
-type started struct {
+// A runningContainer is a container that has an id from the runtime.
+type runningContainer struct {
 	spec corev1.Container
 	id   string
 }
 
-func statusesOf(p *corev1.Pod) []started {
-	var all []started
+func statusesOf(p *corev1.Pod) []runningContainer {
+	var all []runningContainer
 	add := func(specs []corev1.Container, statuses []corev1.ContainerStatus) {
 		for _, st := range statuses {
 			i := slices.IndexFunc(specs, func(c corev1.Container) bool { return c.Name == st.Name })
 			if i >= 0 && st.State.Terminated == nil && st.ContainerID != "" {
-				all = append(all, started{specs[i], st.ContainerID})
+				all = append(all, runningContainer{specs[i], st.ContainerID})
 			}
 		}
 	}
@@ -303,8 +303,9 @@ func AddContainer(p *corev1.Pod, name, id string) bool {
 	return false
 }
 
-// OverridesOf returns the overrides in the annotations of a pod, and their faults. If
-// an annotation has a fault, it has no effect. The other annotations do.
+// OverridesOf returns the overrides in the annotations of a pod, and their
+// faults. An annotation with a fault has no effect. The other annotations have
+// their effects.
 func OverridesOf(p *corev1.Pod) (node.Overrides, []Fault) {
 	var a node.Overrides
 	var faults, more []Fault

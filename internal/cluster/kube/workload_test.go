@@ -17,10 +17,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A making is a function that changes a pod for a test.
-type making func(*corev1.Pod)
+// A podChange is a function that changes a pod for a test.
+type podChange func(*corev1.Pod)
 
-func pod(name string, made ...making) corev1.Pod {
+func pod(name string, made ...podChange) corev1.Pod {
 	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), Labels: map[string]string{}, Annotations: map[string]string{}}}
 	p.Status.Phase = corev1.PodRunning
 	for _, m := range made {
@@ -29,10 +29,12 @@ func pod(name string, made ...making) corev1.Pod {
 	return p
 }
 
-func label(key, value string) making      { return func(p *corev1.Pod) { p.Labels[key] = value } }
-func annotation(key, value string) making { return func(p *corev1.Pod) { p.Annotations[key] = value } }
-func priority(n int32) making             { return func(p *corev1.Pod) { p.Spec.Priority = &n } }
-func be(p *corev1.Pod)                    { p.Labels[LabelQOSClass] = "BE" }
+func label(key, value string) podChange { return func(p *corev1.Pod) { p.Labels[key] = value } }
+func annotation(key, value string) podChange {
+	return func(p *corev1.Pod) { p.Annotations[key] = value }
+}
+func priority(n int32) podChange { return func(p *corev1.Pod) { p.Spec.Priority = &n } }
+func be(p *corev1.Pod)           { p.Labels[LabelQOSClass] = "BE" }
 
 // list reads a resource list such as "cpu=500m memory=1Gi".
 func list(text string) corev1.ResourceList {
@@ -47,14 +49,14 @@ func list(text string) corev1.ResourceList {
 	return l
 }
 
-func container(name, requests, limits string) making {
+func container(name, requests, limits string) podChange {
 	return func(p *corev1.Pod) {
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}})
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, ContainerID: "containerd://" + p.Name + name})
 	}
 }
 
-func initContainer(name, requests, limits string, sidecar bool) making {
+func initContainer(name, requests, limits string, sidecar bool) podChange {
 	return func(p *corev1.Pod) {
 		c := corev1.Container{Name: name, Resources: corev1.ResourceRequirements{Requests: list(requests), Limits: list(limits)}}
 		if sidecar {
@@ -64,7 +66,7 @@ func initContainer(name, requests, limits string, sidecar bool) making {
 	}
 }
 
-func overhead(text string) making { return func(p *corev1.Pod) { p.Spec.Overhead = list(text) } }
+func overhead(text string) podChange { return func(p *corev1.Pod) { p.Spec.Overhead = list(text) } }
 
 func everywhere(node.CgroupPath) bool { return true }
 

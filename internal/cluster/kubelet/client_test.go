@@ -277,10 +277,10 @@ func TestAResizeThatIsNotAgreedToDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestTheTokenGoesToNobodyElse checks that the client does not follow a
+// TestTheTokenGoesOnlyToTheKubelet checks that the client does not follow a
 // redirect. Another program may listen at the port of the kubelet, and must not
 // get the token.
-func TestTheTokenGoesToNobodyElse(t *testing.T) {
+func TestTheTokenGoesOnlyToTheKubelet(t *testing.T) {
 	var got atomic.Pointer[string]
 	other := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		token := r.Header.Get("Authorization")

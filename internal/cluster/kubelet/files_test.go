@@ -61,22 +61,23 @@ func TestTheFilesOfAKubeletSayWhoBindsCPUs(t *testing.T) {
 	}
 }
 
-// A closed is a kubelet whose API refuses, but whose files can be read.
-type closed struct {
+// A refusingKubelet is a kubelet whose API refuses, but whose files can be
+// read.
+type refusingKubelet struct {
 	err   error
 	files Files
 }
 
-func (c closed) Pods(context.Context) ([]corev1.Pod, bool, error) { return nil, false, c.err }
-func (c closed) Facts(context.Context) (Facts, error)             { return Facts{}, c.err }
-func (c closed) Files() (Files, error)                            { return c.files, nil }
+func (c refusingKubelet) Pods(context.Context) ([]corev1.Pod, bool, error) { return nil, false, c.err }
+func (c refusingKubelet) Facts(context.Context) (Facts, error)             { return Facts{}, c.err }
+func (c refusingKubelet) Files() (Files, error)                            { return c.files, nil }
 
 // TestAKubeletWithoutAnAPIIsKnownByItsFiles checks that Tenon knows whether
 // such a kubelet binds CPUs as soon as it has a list of pods. If the kubelet
 // does, Tenon must leave the CPUs to it.
 func TestAKubeletWithoutAnAPIIsKnownByItsFiles(t *testing.T) {
 	for _, err := range []error{ErrRefused, errors.New("connection refused"), context.DeadlineExceeded} {
-		s, _ := watch(t, closed{err, Files{Policy: "static"}}, &second{pod: "a"}, time.Minute)
+		s, _ := watch(t, refusingKubelet{err, Files{Policy: "static"}}, &fakeStandIn{pod: "a"}, time.Minute)
 		eventually(t, "the pods are those of the API server", func() bool { return s.Known().From == "API server" })
 		if f := s.Known().Facts; f != (Facts{CPUManagerPolicy: "static"}) {
 			t.Errorf("%v: %+v", err, f)
@@ -84,8 +85,8 @@ func TestAKubeletWithoutAnAPIIsKnownByItsFiles(t *testing.T) {
 	}
 }
 
-// TestFactsThatAreNotReadStay checks that Tenon keeps what it knows while a
-// file is missing for a moment, because the kubelet still binds CPUs.
+// TestFactsThatAreNotReadStay checks that Tenon keeps the last known facts
+// while a file is missing for a moment, because the kubelet still binds CPUs.
 func TestFactsThatAreNotReadStay(t *testing.T) {
 	before := Facts{CgroupDriver: "systemd", CPUManagerPolicy: "static", CPUDriver: CPUDriver, ReservedCPUs: "0"}
 	without := func(f Facts, change func(*Facts)) Facts { change(&f); return f }

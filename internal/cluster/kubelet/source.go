@@ -52,7 +52,7 @@ type StandIn interface {
 	Trouble() (heard time.Time, err error)
 }
 
-// Known is what is known about the pods of a node.
+// A Known holds what a Source knows about the pods of a node.
 type Known struct {
 	// Pods are the pods of the last answer. The caller must not change them.
 	Pods []corev1.Pod

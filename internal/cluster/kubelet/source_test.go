@@ -18,21 +18,21 @@ import (
 
 func podNamed(name string) corev1.Pod { return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}} }
 
-// A fake is a kubelet whose answers a test sets.
-type fake struct {
+// A fakeKubelet is a kubelet whose answers a test sets.
+type fakeKubelet struct {
 	mu    sync.Mutex
 	names []string
 	err   error
 	asked int
 }
 
-func (f *fake) set(err error, names ...string) {
+func (f *fakeKubelet) set(err error, names ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err, f.names = err, names
 }
 
-func (f *fake) Pods(context.Context) ([]corev1.Pod, bool, error) {
+func (f *fakeKubelet) Pods(context.Context) ([]corev1.Pod, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked++
@@ -46,28 +46,30 @@ func (f *fake) Pods(context.Context) ([]corev1.Pod, bool, error) {
 	return pods, false, nil
 }
 
-func (f *fake) Facts(context.Context) (Facts, error) { return Facts{CgroupDriver: "cgroupfs"}, nil }
-func (*fake) Files() (Files, error)                  { return Files{}, nil }
+func (f *fakeKubelet) Facts(context.Context) (Facts, error) {
+	return Facts{CgroupDriver: "cgroupfs"}, nil
+}
+func (*fakeKubelet) Files() (Files, error) { return Files{}, nil }
 
-// A second replaces the kubelet in these tests.
-type second struct {
+// A fakeStandIn replaces the kubelet in these tests.
+type fakeStandIn struct {
 	runs atomic.Int32
 	err  atomic.Pointer[error]
 	pod  string
 }
 
-func (s *second) Run(ctx context.Context) {
+func (s *fakeStandIn) Run(ctx context.Context) {
 	s.runs.Add(1)
 	<-ctx.Done()
 	s.runs.Add(-1)
 }
 
-func (s *second) Objects() ([]*corev1.Pod, bool) {
+func (s *fakeStandIn) Objects() ([]*corev1.Pod, bool) {
 	pod := podNamed(s.pod)
 	return []*corev1.Pod{&pod}, s.err.Load() == nil
 }
 
-func (s *second) Trouble() (time.Time, error) {
+func (s *fakeStandIn) Trouble() (time.Time, error) {
 	if err := s.err.Load(); err != nil {
 		return time.Time{}, *err
 	}
@@ -75,7 +77,7 @@ func (s *second) Trouble() (time.Time, error) {
 }
 
 // watch runs a source until the end of the test.
-func watch(t *testing.T, k Kubelet, other *second, every time.Duration) (*Source, func() int32) {
+func watch(t *testing.T, k Kubelet, other *fakeStandIn, every time.Duration) (*Source, func() int32) {
 	t.Helper()
 	var changes atomic.Int32
 	var standIn func(func()) StandIn
@@ -113,7 +115,7 @@ func names(k Known) string {
 }
 
 func TestACgroupThatComesHasTheKubeletAsked(t *testing.T) {
-	k := &fake{names: []string{"a"}}
+	k := &fakeKubelet{names: []string{"a"}}
 	s, _ := watch(t, k, nil, time.Hour)
 	eventually(t, "the first answer", func() bool { return names(s.Known()) == "a " })
 	k.set(nil, "a", "b")
@@ -125,7 +127,7 @@ func TestACgroupThatComesHasTheKubeletAsked(t *testing.T) {
 }
 
 func TestWhatWasKnownHoldsWhileTheKubeletIsSilent(t *testing.T) {
-	k := &fake{names: []string{"a"}}
+	k := &fakeKubelet{names: []string{"a"}}
 	s, changes := watch(t, k, nil, 50*time.Millisecond)
 	eventually(t, "the first answer", func() bool { return names(s.Known()) == "a " })
 	k.set(errors.New("connection refused"))
@@ -143,8 +145,8 @@ func TestWhatWasKnownHoldsWhileTheKubeletIsSilent(t *testing.T) {
 }
 
 func TestTheAPIServerStandsInForAKubeletThatRefuses(t *testing.T) {
-	k := &fake{names: []string{"a"}}
-	other := &second{pod: "from-the-server"}
+	k := &fakeKubelet{names: []string{"a"}}
+	other := &fakeStandIn{pod: "from-the-server"}
 	s, _ := watch(t, k, other, 50*time.Millisecond)
 	eventually(t, "the first answer", func() bool { return names(s.Known()) == "a " })
 	if other.runs.Load() != 0 {
@@ -168,9 +170,9 @@ func TestTheAPIServerStandsInForAKubeletThatRefuses(t *testing.T) {
 }
 
 func TestANodeThatNeverHeardOfPodsSaysSo(t *testing.T) {
-	k := &fake{err: errors.New("connection refused")}
+	k := &fakeKubelet{err: errors.New("connection refused")}
 	lost := errors.New("no route to host")
-	other := &second{}
+	other := &fakeStandIn{}
 	other.err.Store(&lost)
 	s, _ := watch(t, k, other, time.Hour)
 	eventually(t, "the trouble", func() bool { return s.Known().Trouble != "" })
@@ -179,14 +181,14 @@ func TestANodeThatNeverHeardOfPodsSaysSo(t *testing.T) {
 	}
 }
 
-// A mute is a kubelet that lists its pods but does not provide its
+// A muteKubelet is a kubelet that lists its pods but does not provide its
 // configuration.
-type mute struct {
-	fake
+type muteKubelet struct {
+	fakeKubelet
 	err error
 }
 
-func (m *mute) Facts(context.Context) (Facts, error) { return Facts{}, m.err }
+func (m *muteKubelet) Facts(context.Context) (Facts, error) { return Facts{}, m.err }
 
 func TestAConfigurationThatWasNotToldIsAskedForSoon(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -196,7 +198,7 @@ func TestAConfigurationThatWasNotToldIsAskedForSoon(t *testing.T) {
 		"a kubelet that starts":  {errors.New("connection refused"), factsAgain},
 		"a kubelet that refuses": {ErrRefused, factsEvery},
 	} {
-		s := NewSource(&mute{err: c.err}, nil, time.Hour, slog.New(slog.DiscardHandler), func() {})
+		s := NewSource(&muteKubelet{err: c.err}, nil, time.Hour, slog.New(slog.DiscardHandler), func() {})
 		now := time.Now()
 		s.learn(context.Background(), now)
 		if next := s.facts.Add(factsEvery).Sub(now); next != c.wait {
@@ -205,27 +207,29 @@ func TestAConfigurationThatWasNotToldIsAskedForSoon(t *testing.T) {
 	}
 }
 
-// An asking records the time of each request.
-type asking struct {
+// requestTimes records the time of each request.
+type requestTimes struct {
 	mu    sync.Mutex
 	begun time.Time
 	at    []time.Duration
 }
 
-func (a *asking) Pods(context.Context) ([]corev1.Pod, bool, error) {
+func (a *requestTimes) Pods(context.Context) ([]corev1.Pod, bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.at = append(a.at, time.Since(a.begun))
 	return nil, false, nil
 }
 
-func (a *asking) Facts(context.Context) (Facts, error) { return Facts{CgroupDriver: "cgroupfs"}, nil }
-func (*asking) Files() (Files, error)                  { return Files{}, nil }
+func (a *requestTimes) Facts(context.Context) (Facts, error) {
+	return Facts{CgroupDriver: "cgroupfs"}, nil
+}
+func (*requestTimes) Files() (Files, error) { return Files{}, nil }
 
-// TestWhoWaitsForAPodIsAnsweredSoon checks that Hurry causes a request soon,
-// even just after another request. The container runtime waits only a fraction
-// of a second.
-func TestWhoWaitsForAPodIsAnsweredSoon(t *testing.T) {
+// TestHurryCausesARequestSoon checks that Hurry causes a request soon, even
+// just after another request. The container runtime waits only a fraction of a
+// second.
+func TestHurryCausesARequestSoon(t *testing.T) {
 	for name, x := range map[string]struct {
 		when  time.Duration
 		ask   func(*Source)
@@ -238,7 +242,7 @@ func TestWhoWaitsForAPodIsAnsweredSoon(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				k := &asking{begun: time.Now()}
+				k := &requestTimes{begun: time.Now()}
 				s := NewSource(k, nil, time.Minute, slog.New(slog.DiscardHandler), func() {})
 				ctx, stop := context.WithCancel(t.Context())
 				over := start(s, ctx)

@@ -7,9 +7,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A claim is an amount from a report. Its terms have been checked to add up to
-// it. The claim contains the inputs from which the manager computes the amount
-// again, with its own knowledge of the node and of the settings.
+// A claim is an amount from a report. A check has shown that the sum of its
+// terms is the amount. The claim contains the inputs from which the manager
+// computes the amount again, with its own knowledge of the node and of the
+// settings.
 type claim struct {
 	promised bool  // the agent reports this resource, perhaps with the amount 0
 	amount   int64 // the reported amount
@@ -18,11 +19,12 @@ type claim struct {
 	system   int64 // the use of the system
 	others   int64 // the part of work that is not best-effort
 	degraded string
-	// held reports whether an increase of the amount has to wait. If it has,
+	// held reports whether an increase of the amount has to wait. If it is set,
 	// formula is the result of the formula.
 	formula int64
 	held    bool
-	// requested is how much running pods request. It is 0 if the agent does not report it.
+	// requested is the total of the requests of the running pods. It is 0 if the
+	// agent does not report it.
 	requested int64
 }
 

@@ -17,7 +17,7 @@ func TestThePageNamesEveryStateMetricAndWebhook(t *testing.T) {
 		t.Fatal(err)
 	}
 	words := []string{"tenon_manager_nodes", "tenon_manager_certificate_expiry_timestamp_seconds", "tenon_manager_missed_pods"}
-	n := &nodes{metrics: newMetrics(), of: map[string]*remembered{}}
+	n := &nodes{metrics: newMetrics(), of: map[string]*nodeMemory{}}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{n.metrics, n})
 	families, err := registry.Gather()

@@ -42,11 +42,11 @@ func (s Service) names() []string {
 // HookConfigs returns the two webhook configurations. They have no CA, because the manager adds
 // it later.
 //
-// While no manager answers, the API server refuses some pods: those that are BE by their label or
-// by the old annotation of ACK, and those that have batch resources. Without the webhook they
-// would run without limits. The API server admits all other pods, so that the cluster never waits
-// for Tenon. So a pod that would become BE by a profile starts unchanged, as an ordinary pod. In
-// a namespace with LabelRequired, the API server refuses such a pod, too.
+// While no manager answers, the API server refuses pods that are BE by their label or by the old
+// annotation of ACK, and pods that have batch resources. Without the webhook they would run
+// without limits. The API server admits all other pods, so that the cluster never waits for
+// Tenon. So a pod that would become BE by a profile starts unchanged, as an ordinary pod. In a
+// namespace with LabelRequired, the API server refuses such a pod, too.
 func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
 	be := &metav1.LabelSelector{MatchLabels: map[string]string{kube.LabelQOSClass: string(node.BE)}}
 	others := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{

@@ -37,7 +37,7 @@ type hooks struct {
 	client, live client.Reader // client reads from the cache; live reads a namespace that the cache does not have yet
 	config       client.ObjectKey
 	settings     interface{ cluster() *config.Cluster }
-	scheduler    string            // which chooses CPUs; empty: none
+	scheduler    string            // the name of the scheduler that chooses CPUs; empty: none
 	names        map[string]string // Options.SchedulerNames
 	log          *slog.Logger
 }

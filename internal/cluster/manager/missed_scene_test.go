@@ -15,12 +15,12 @@ import (
 	"tenon.sh/tenon/internal/cluster/missed"
 )
 
-// TestPodsThatAProfileMissedAreSaid creates pods while no manager runs. The API
-// server admits them, and no profile is applied to them. One of them has
+// TestPodsThatAProfileMissedAreReported creates pods while no manager runs. The
+// API server admits them, and no profile is applied to them. One of them has
 // another class than its profile would give it. The next manager must report
 // this pod in the status of the profile, as an event of the pod, and as a
 // metric.
-func TestPodsThatAProfileMissedAreSaid(t *testing.T) {
+func TestPodsThatAProfileMissedAreReported(t *testing.T) {
 	s := newScene(t)
 	often := func(o *Options) { s.webhooks(o); o.searches = 50 * time.Millisecond }
 	spark := func(name string) *corev1.Pod {

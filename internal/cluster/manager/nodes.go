@@ -36,12 +36,12 @@ type nodes struct {
 	dry       bool
 
 	mu sync.Mutex
-	of map[string]*remembered
+	of map[string]*nodeMemory
 }
 
-// remembered is the state of a node that one call of Reconcile leaves to the
+// A nodeMemory is the state of a node that one call of Reconcile leaves to the
 // next. For each node, only one call runs at a time.
-type remembered struct {
+type nodeMemory struct {
 	memory Memory
 	state  State
 	reason string
@@ -118,12 +118,12 @@ func (r *nodes) isBehind(n *corev1.Node) bool {
 
 // remember returns the remembered state of a node. A new leader takes the time
 // of the last write from the report.
-func (r *nodes) remember(n *corev1.Node, p *v1alpha1.Published, now time.Time) *remembered {
+func (r *nodes) remember(n *corev1.Node, p *v1alpha1.Published, now time.Time) *nodeMemory {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.of[n.Name]
 	if m == nil {
-		m = &remembered{}
+		m = &nodeMemory{}
 		if p != nil && p.At.Time.Before(now) {
 			m.memory.Wrote = p.At.Time
 		}
@@ -140,7 +140,7 @@ func (r *nodes) forget(name string) {
 }
 
 // consult computes the settings for the node, if the configuration or the node has changed.
-func (m *remembered) consult(c *config.Cluster, n *corev1.Node) {
+func (m *nodeMemory) consult(c *config.Cluster, n *corev1.Node) {
 	if m.cluster == c && m.version == n.ResourceVersion && n.ResourceVersion != "" {
 		return
 	}
@@ -153,7 +153,7 @@ func (m *remembered) consult(c *config.Cluster, n *corev1.Node) {
 
 // apply writes a decision: first the amounts into the node, then the reason
 // into the report. It returns how long the next write must wait, or 0.
-func (r *nodes) apply(ctx context.Context, n *corev1.Node, report *v1alpha1.NodeReport, m *remembered, c Case, v Verdict) (time.Duration, error) {
+func (r *nodes) apply(ctx context.Context, n *corev1.Node, report *v1alpha1.NodeReport, m *nodeMemory, c Case, v Verdict) (time.Duration, error) {
 	before := m.state
 	r.mu.Lock()
 	m.memory, m.state, m.reason = v.Memory, v.State, v.Reason
@@ -233,7 +233,7 @@ func direction(c Case, v Verdict) string {
 }
 
 // announce creates an event at the beginning and at the end of a degradation.
-func (r *nodes) announce(n *corev1.Node, m *remembered, before State, v Verdict) {
+func (r *nodes) announce(n *corev1.Node, m *nodeMemory, before State, v Verdict) {
 	if before == v.State {
 		return
 	}
@@ -253,7 +253,7 @@ func (r *nodes) announce(n *corev1.Node, m *remembered, before State, v Verdict)
 // explain writes the published amounts and the reason into the report. If only
 // the reason has changed and the state is normal, the write must wait until
 // Pause is over. Then explain returns the remaining time.
-func (r *nodes) explain(ctx context.Context, report *v1alpha1.NodeReport, m *remembered, c Case, v Verdict) (time.Duration, error) {
+func (r *nodes) explain(ctx context.Context, report *v1alpha1.NodeReport, m *nodeMemory, c Case, v Verdict) (time.Duration, error) {
 	if c.Report.Batch == nil {
 		return 0, nil
 	}

@@ -81,11 +81,12 @@ type Verdict struct {
 
 // Decide decides the batch resources in the status of a node.
 //
-// It publishes at most the reported amounts, with one exception: if running pods request an
-// amount that Decide published before, it does not take this amount away. It publishes less in
-// three cases: the node reserves more than the agent assumed, the threshold of the settings is
-// lower, or other schedulers have allocated a part. It writes a decrease at once. It writes an
-// increase at most once every Pause, and only if the increase is large enough.
+// Decide publishes at most the reported amounts, with one exception: if running pods request
+// an amount that Decide published before, it does not take this amount away. Decide publishes
+// less in three cases: the node reserves more than the agent assumed, the threshold of the
+// settings is lower, or other schedulers have allocated a part. Decide writes a decrease at
+// once. It writes an increase at most once every Pause, and only if the increase is large
+// enough.
 func Decide(c Case) Verdict {
 	v := Verdict{Memory: c.Memory}
 	target, origin, all := v.target(c)

@@ -85,8 +85,8 @@ func amounts(v [kinds]node.Maybe[int64]) string {
 	return strings.Join(parts, " ")
 }
 
-func TestWhatIsReportedIsPublishedUnlessThereIsAReason(t *testing.T) {
-	const mem = 64<<30*65/100 - 5<<30 // the memory that remains by batchOf(_, 4)
+func TestReportedAmountsArePublishedUnlessAReasonForbidsIt(t *testing.T) {
+	const mem = 64<<30*65/100 - 5<<30 // the memory that batchOf(_, 4) leaves
 	ago := func(d time.Duration) func(*Case) { return func(c *Case) { c.Memory.Wrote = epoch.Add(-d) } }
 	for name, c := range map[string]struct {
 		node   *corev1.Node

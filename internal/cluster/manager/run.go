@@ -73,8 +73,8 @@ type Options struct {
 	searches time.Duration // between two searches for missed pods; 0: missed.Every
 }
 
-// startupLimit is how long a manager waits for the API server at its start. The
-// manager does not give up, because a restart would only delay it.
+// startupLimit is the time that a manager waits for the API server at its
+// start. The manager does not give up, because a restart would only delay it.
 const startupLimit = 100 * 365 * 24 * time.Hour
 
 // newScheme returns a scheme with all types that the manager reads and writes.

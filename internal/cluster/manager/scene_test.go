@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	mem4 = "37478Mi"        // the memory of 64 GiB that remains by batchOf(_, 4)
+	mem4 = "37478Mi"        // the memory of a node of 64 GiB that batchOf(_, 4) leaves
 	soon = 30 * time.Second // maximum time until a manager has started and leads, on a busy machine
 	now  = 2 * time.Second  // maximum time until a running manager reacts
 )
@@ -148,10 +148,10 @@ func TestGarbageIsRefusedAndNeverPublished(t *testing.T) {
 	s.becomes("n1", "4200m "+mem4, Pause+now)
 }
 
-// TestQuantitiesThatNobodyCanCountAreRefusedAtTheDoor checks that the API
-// server refuses a report with a quantity such as 1e2147483647. To read such a
+// TestTheAPIServerRefusesUncountableQuantities checks that the API server
+// refuses a report with a quantity such as 1e2147483647. To read such a
 // quantity takes hours.
-func TestQuantitiesThatNobodyCanCountAreRefusedAtTheDoor(t *testing.T) {
+func TestTheAPIServerRefusesUncountableQuantities(t *testing.T) {
 	s := newScene(t)
 	s.report("n1", batchOf(4000, 4))
 	for i, amount := range []string{"1e999", "1e2147483647", "-1e99", "1E-2147483647", ".5", "99999999999999999999999999999999999999", "1e1.5"} {
@@ -340,9 +340,9 @@ func gauge(t *testing.T, r *replica, state string) float64 {
 	return 0
 }
 
-// TestADoubtMakesAnEventAndItsEndAnother sets an annotation that cannot be
-// read, and then removes it. Each of these two steps must cause one event.
-func TestADoubtMakesAnEventAndItsEndAnother(t *testing.T) {
+// TestADegradationCausesAnEventAtItsBeginAndEnd sets an annotation that cannot
+// be read, and then removes it. Each of these two steps must cause one event.
+func TestADegradationCausesAnEventAtItsBeginAndEnd(t *testing.T) {
 	s := newScene(t)
 	r := s.start()
 	s.node("doubted")

@@ -38,8 +38,8 @@ func TestSettingsOutlastTheirConfigMapForAWhile(t *testing.T) {
 		name  string
 		first map[string]string
 		back  time.Duration // time of the new creation; 0: never
-		// meanwhile are the settings while the manager waits for the ConfigMap.
-		// The field end has those after that.
+		// meanwhile are the settings while the manager waits for the ConfigMap. The
+		// field end has the settings after that.
 		meanwhile, end string
 	}{
 		{"deleted for good", on, 0, "on", "off"},

@@ -17,9 +17,9 @@ import (
 
 const gib = unit.Bytes(1 << 30)
 
-// A simulated is a node with an agent and without a kernel. A test sets how
+// A simulatedNode is a node with an agent and without a kernel. A test sets how
 // much its work uses. The policy and the reports are those of the real agent.
-type simulated struct {
+type simulatedNode struct {
 	config policy.Config
 	state  policy.State
 	snap   node.Snapshot
@@ -38,8 +38,8 @@ type job struct {
 	ran         time.Duration
 }
 
-func newSimulated(cpus int, memory unit.Bytes, c policy.Overcommit) *simulated {
-	s := &simulated{config: policy.Config{Pool: facts.Pool{LendLSR: true}, Overcommit: c}}
+func newSimulated(cpus int, memory unit.Bytes, c policy.Overcommit) *simulatedNode {
+	s := &simulatedNode{config: policy.Config{Pool: facts.Pool{LendLSR: true}, Overcommit: c}}
 	s.snap = node.Snapshot{At: epoch, MemoryTotal: node.Some(memory), Busy: map[unit.CPU]time.Duration{}}
 	for c := range cpus {
 		s.snap.Topology.CPUs = append(s.snap.Topology.CPUs, node.LogicalCPU{ID: unit.CPU(c), Core: node.CoreID(c)})
@@ -49,7 +49,7 @@ func newSimulated(cpus int, memory unit.Bytes, c policy.Overcommit) *simulated {
 }
 
 // pass advances the time, and then makes a decision.
-func (s *simulated) pass(every time.Duration) {
+func (s *simulatedNode) pass(every time.Duration) {
 	s.snap.At = s.snap.At.Add(every)
 	busy := every * time.Duration(s.system) / 1000
 	used := s.held
@@ -84,7 +84,7 @@ func (s *simulated) pass(every time.Duration) {
 }
 
 // report returns the present report of the agent.
-func (s *simulated) report() v1alpha1.NodeReportStatus {
+func (s *simulatedNode) report() v1alpha1.NodeReportStatus {
 	v := nodereport.View{Tick: tick.Tick{Snapshot: s.snap, Batch: s.state.Batch.Offer}, Policy: s.config}
 	for _, j := range s.work {
 		if j.class == node.BE {
@@ -95,7 +95,7 @@ func (s *simulated) report() v1alpha1.NodeReportStatus {
 }
 
 // node returns the Node object, with the amounts that the kubelet reserves.
-func (s *simulated) node(reservedCPU unit.MilliCPU, reservedMemory unit.Bytes) *corev1.Node {
+func (s *simulatedNode) node(reservedCPU unit.MilliCPU, reservedMemory unit.Bytes) *corev1.Node {
 	total := s.snap.MemoryTotal.Or(0)
 	n := machineOf(int64(len(s.snap.Busy)), int64(total/gib))
 	n.Status.Allocatable[corev1.ResourceCPU] = cpu.reportQuantity(int64(len(s.snap.Busy))*1000 - int64(reservedCPU))
@@ -108,7 +108,7 @@ func (s *simulated) node(reservedCPU unit.MilliCPU, reservedMemory unit.Bytes) *
 // reference/koordinator.md names. There is one difference. With
 // maxUsageRequest, a pod without a metric counts by its request, while
 // Koordinator omits such a pod by mistake.
-func (s *simulated) reference(k kind, n *corev1.Node) int64 {
+func (s *simulatedNode) reference(k kind, n *corev1.Node) int64 {
 	r, c := k.reclaim(s.config.Overcommit), s.config.Overcommit
 	f := factsOf(n)
 	capacity, reserved, system := f.Capacity[k], max(f.Reserved[k], int64(c.ReservedCPU)), int64(s.system)

@@ -31,9 +31,9 @@ func TestTenSituations(t *testing.T) {
 		}
 		return c
 	}
-	none := func() *simulated { return newSimulated(16, 64*gib, base(nil)) }
+	none := func() *simulatedNode { return newSimulated(16, 64*gib, base(nil)) }
 	busy := []job{{class: node.LS, asked: 4000, used: 2500, wants: 8 * gib, has: 6 * gib}, {class: node.LSR, asked: 2000, used: 700, wants: 4 * gib, has: 3 * gib}}
-	with := func(c policy.Overcommit, work ...job) *simulated {
+	with := func(c policy.Overcommit, work ...job) *simulatedNode {
 		s := newSimulated(16, 64*gib, c)
 		s.system, s.held, s.work = 400, 2*gib, work
 		return s
@@ -42,7 +42,7 @@ func TestTenSituations(t *testing.T) {
 	fmt.Fprintln(&text, "# A node of 16 CPUs and 64 GiB, watched for more than the window of its metrics. Each line is what batch work is promised,\n# term by term; then what the manager published of it; then what the reference's formula gives.")
 	for i, one := range []struct {
 		name    string
-		node    *simulated
+		node    *simulatedNode
 		kept    unit.MilliCPU // CPU that the kubelet reserves
 		keptToo unit.Bytes
 		stands  [kinds]int64 // the amounts that the node had before

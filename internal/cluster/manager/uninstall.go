@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	// looks is how long Uninstall waits before it checks again whether the agents have ended.
+	// looks is the time that Uninstall waits before it checks again whether the
+	// agents have ended.
 	looks = 500 * time.Millisecond
-	// lostAfter is how long Uninstall waits for agents on nodes that are not
+	// lostAfter is the time that Uninstall waits for agents on nodes that are not
 	// ready. Such agents may never end.
 	lostAfter = 30 * time.Second
 )

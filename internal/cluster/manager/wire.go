@@ -32,8 +32,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/missed"
 )
 
-// workers is how many nodes the manager reconciles at the same time. A worker
-// mostly waits for the API server.
+// workers is the number of nodes that the manager reconciles at the same time.
+// A worker mostly waits for the API server.
 const workers = 32
 
 // publish adds the controller of nodes to the manager. It returns the controller of the settings.
@@ -50,7 +50,7 @@ func (o Options) publish(m manager.Manager) (*settings, error) {
 	}
 	n := &nodes{
 		client: m.GetClient(), settings: set, sightings: newSightings(o.now), events: m.GetEventRecorder(Owner), log: o.Log,
-		metrics: newMetrics(), now: o.now, dry: o.DryRun, of: map[string]*remembered{},
+		metrics: newMetrics(), now: o.now, dry: o.DryRun, of: map[string]*nodeMemory{},
 	}
 	if err := o.registry.Register(collector{n.metrics, n}); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)

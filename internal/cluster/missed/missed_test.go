@@ -209,9 +209,9 @@ func TestAFailedSearchNeverSaysThatAllIsWell(t *testing.T) {
 	}
 }
 
-// TestPodsBeyondTheMostAreNotCountedAsWell checks a profile whose pods come
-// after all the pods that one search reads.
-func TestPodsBeyondTheMostAreNotCountedAsWell(t *testing.T) {
+// TestUnreadPodsDoNotCountAsClean checks a profile whose pods come after all
+// the pods that one search reads.
+func TestUnreadPodsDoNotCountAsClean(t *testing.T) {
 	a := &apiServer{profiles: []configv1alpha1.ClusterColocationProfile{profileOf("spark"), profileOf("job")}}
 	a.add("job", 2)
 	f := a.finder()

@@ -25,9 +25,9 @@ const (
 type feature struct {
 	name string // name in the configuration
 	cond string // type of its condition
-	// asked reports whether a configuration enables the feature. A second
-	// function (by) returns the mechanisms that this node uses for it, and why
-	// it does not use others.
+	// asked reports whether a configuration enables the feature. The function by
+	// returns the mechanisms that this node uses for the feature, and why it does
+	// not use others.
 	asked func(policy.Config) bool
 	by    func(View) (by, why string)
 }
@@ -62,8 +62,8 @@ func evicts(c policy.Config) bool {
 	return c.Evict.Memory.ThresholdPercent > 0 || c.Evict.CPU.ThresholdPercent > 0 || c.Evict.CPU.SatisfactionLower > 0
 }
 
-// available returns the given text (by) if the node has the mechanism m.
-// Otherwise it returns why the node does not have it.
+// available returns the text by if the node has the mechanism m. Otherwise it
+// returns why the node does not have it.
 func available(v View, by string, m node.Feature) (string, string) {
 	a := v.Tick.Snapshot.Capabilities[m]
 	if a.Verdict == node.Yes {

@@ -23,8 +23,7 @@ const (
 // windows are the periods over which percentiles are reported.
 var windows = []time.Duration{5 * time.Minute, 10 * time.Minute, 30 * time.Minute}
 
-// maxSamples is the maximum number of samples, which is that of the longest
-// window.
+// maxSamples is the number of samples in the longest window.
 var maxSamples = int(windows[len(windows)-1] / sampleEvery)
 
 // A sample is the use of the node in one period.

@@ -46,7 +46,7 @@ func (p *Pace) Due(at time.Time, next v1alpha1.NodeReportStatus) bool {
 		return true
 	case p.IsResting(at):
 		return false
-	case passed >= heartbeat || failures(p.last.Batch.CPU, next.Batch.CPU) || failures(p.last.Batch.Memory, next.Batch.Memory),
+	case passed >= heartbeat || falls(p.last.Batch.CPU, next.Batch.CPU) || falls(p.last.Batch.Memory, next.Batch.Memory),
 		frees(p.last.Batch.CPU, next.Batch.CPU), frees(p.last.Batch.Memory, next.Batch.Memory),
 		!reflect.DeepEqual(p.last.CPUs, next.CPUs): // schedulers choose CPUs by this field
 		return true
@@ -60,8 +60,8 @@ func (p *Pace) Sent(at time.Time, status v1alpha1.NodeReportStatus) { p.sent, p.
 // Conditions returns the conditions of the last report.
 func (p *Pace) Conditions() []metav1.Condition { return p.last.Conditions }
 
-// failures reports whether an amount has fallen by more than fallPercent.
-func failures(before, now *v1alpha1.BatchAmount) bool {
+// falls reports whether an amount has fallen by more than fallPercent.
+func falls(before, now *v1alpha1.BatchAmount) bool {
 	if before == nil || before.Amount.Sign() <= 0 {
 		return false
 	}
@@ -72,10 +72,10 @@ func failures(before, now *v1alpha1.BatchAmount) bool {
 	return was-is > was*fallPercent/100
 }
 
-// frees reports whether running pods requested more than the amount before, and
-// request less now. Requests above the amount keep the published amount up. As
-// long as the manager does not know that they have fallen, the scheduler gives
-// the freed part to new pods.
+// frees reports whether the requests of running pods were above the published
+// amount and are lower now. Requests above the amount keep the published amount
+// up. As long as the manager does not know that they have fallen, the scheduler
+// gives the freed part to new pods.
 func frees(before, now *v1alpha1.BatchAmount) bool {
 	return before != nil && before.Requested != nil && before.Requested.Cmp(before.Amount) > 0 &&
 		now != nil && now.Requested != nil && now.Requested.Cmp(*before.Requested) < 0

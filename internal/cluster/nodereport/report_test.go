@@ -80,7 +80,7 @@ func offer(cpu int64) v1alpha1.NodeReportStatus {
 	return v1alpha1.NodeReportStatus{Batch: v1alpha1.Batch{CPU: &v1alpha1.BatchAmount{Amount: *resource.NewMilliQuantity(cpu, resource.DecimalSI), Policy: "usage"}}}
 }
 
-func TestAFallIsToldAtOnceAndARiseIsNot(t *testing.T) {
+func TestAFallIsReportedAtOnceAndARiseLater(t *testing.T) {
 	cases := map[string]struct {
 		after time.Duration
 		next  v1alpha1.NodeReportStatus
@@ -341,7 +341,7 @@ func TestTheLatestReportIsSentWhenTheServerIsBack(t *testing.T) {
 func TestAServerThatIsBackIsAskedAgainSoon(t *testing.T) {
 	away := errors.New("connection refused")
 	refused := fmt.Errorf("apply: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "nodereports"}, "node-1", errors.New("not yet")))
-	var p patience
+	var p retryDelay
 	var got []float64
 	for _, err := range []error{away, away, away, away, away, away, away, refused, refused, refused, away, away} {
 		got = append(got, p.delayAfter(err).Seconds())
@@ -351,10 +351,10 @@ func TestAServerThatIsBackIsAskedAgainSoon(t *testing.T) {
 	}
 }
 
-// TestSetsOfCPUsThatSomebodyElseWritesAreSaid checks a node on which the
-// kubelet writes the cpusets. There, only a quota bounds best-effort work, and
-// the report must say so.
-func TestSetsOfCPUsThatSomebodyElseWritesAreSaid(t *testing.T) {
+// TestCPUSetsOfAnotherWriterAreReported checks a node on which the kubelet
+// writes the cpusets. There, only a quota bounds best-effort work, and the
+// report must say so.
+func TestCPUSetsOfAnotherWriterAreReported(t *testing.T) {
 	quota := plan.Want{Owner: plan.OwnerSuppress, Intent: plan.Set, Knob: node.Knob{Cgroup: "be", File: node.FileCPUMax}}
 	for kept, want := range map[bool]string{false: "", true: "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"} {
 		v := View{Policy: policy.Config{Pool: facts.Pool{CPUSetsManagedExternally: kept}, Suppress: policy.Suppress{Enable: true}}, Tick: tick.Tick{Wants: []plan.Want{quota}}}
@@ -364,10 +364,10 @@ func TestSetsOfCPUsThatSomebodyElseWritesAreSaid(t *testing.T) {
 	}
 }
 
-// TestAContestedKnobThatRestsIsNoRefusal checks that the condition does not
+// TestAKnobLeftToAnotherComponentIsNoRefusal checks that the condition does not
 // change while Tenon leaves a contested knob alone. Each change would be a
 // write to the API server.
-func TestAContestedKnobThatRestsIsNoRefusal(t *testing.T) {
+func TestAKnobLeftToAnotherComponentIsNoRefusal(t *testing.T) {
 	v := view()
 	at := v.Tick.Snapshot.At
 	v.Tick.Snapshot.Conflicts = []node.WriteConflict{{Knob: node.Knob{Cgroup: "a", File: node.FileCPUWeight}, Wrote: at, Found: []time.Time{at, at, at}}}

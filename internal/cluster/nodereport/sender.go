@@ -66,7 +66,7 @@ func (s *Sender) Run(ctx context.Context) {
 			return
 		case status = <-s.next:
 		}
-		for p := (patience{}); ; {
+		for p := (retryDelay{}); ; {
 			err := s.send(ctx, status)
 			if ctx.Err() != nil {
 				return
@@ -95,9 +95,9 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
-// A patience computes the wait between two attempts. Each wait is longer than
+// A retryDelay computes the wait between two attempts. Each wait is longer than
 // the last.
-type patience struct {
+type retryDelay struct {
 	wait   time.Duration
 	denied bool
 }
@@ -106,7 +106,7 @@ type patience struct {
 // When the API server denies access for the first time, the waits begin with
 // the shortest one again. An API server that has just started denies all
 // requests in its first seconds, until it has read the roles.
-func (p *patience) delayAfter(err error) time.Duration {
+func (p *retryDelay) delayAfter(err error) time.Duration {
 	if apiserver.Denied(err) && !p.denied {
 		p.wait, p.denied = 0, true
 	}
@@ -121,8 +121,8 @@ func jittered(wait time.Duration) time.Duration {
 	return time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64()))
 }
 
-// An applied is a report with only the fields that the agent applies.
-type applied struct {
+// An appliedReport is a report with only the fields that the agent applies.
+type appliedReport struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
 	Metadata   appliedMeta    `json:"metadata"`
@@ -138,7 +138,7 @@ type appliedMeta struct {
 // it.
 func (s *Sender) send(ctx context.Context, status v1alpha1.NodeReportStatus) error {
 	path := fmt.Sprintf("/apis/%s/nodereports/%s", v1alpha1.GroupVersion, s.node)
-	report := applied{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeReport", Metadata: appliedMeta{Name: s.node}}
+	report := appliedReport{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeReport", Metadata: appliedMeta{Name: s.node}}
 	fields, err := withoutEmpty(status)
 	if err != nil {
 		return fmt.Errorf("apply %s: %w", path, err)

@@ -137,7 +137,7 @@ func TestAContainerStartsOnTheCPUsOfItsContract(t *testing.T) {
 				k.tick(loop.AddTo([]corev1.Pod{p}, time.Now()))
 				loop.End()
 			})
-			resolver := Resolver{&teller{known: []corev1.Pod{p}}, loop}
+			resolver := Resolver{&podSource{known: []corev1.Pod{p}}, loop}
 			had := map[string]unit.CPUSet{}
 			for _, name := range []string{"pi", "side"} {
 				group := l.Container(l.Pod(&p), "containerd://"+name)

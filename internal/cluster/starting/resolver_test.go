@@ -16,18 +16,18 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// A teller is a source of pods. It lists the pods of secret only after a call
-// of Look.
-type teller struct {
+// A podSource is a source of pods. It lists the pods of secret only after a
+// call of Look.
+type podSource struct {
 	mu     sync.Mutex
 	known  []corev1.Pod
 	secret []corev1.Pod // listed after the first look
 	looks  int
 }
 
-func (s *teller) Look() { s.Hurry() }
+func (s *podSource) Look() { s.Hurry() }
 
-func (s *teller) Hurry() {
+func (s *podSource) Hurry() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.looks++
@@ -35,7 +35,7 @@ func (s *teller) Hurry() {
 	s.secret = nil
 }
 
-func (s *teller) Known() kubelet.Known {
+func (s *podSource) Known() kubelet.Known {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return kubelet.Known{Pods: s.known}
@@ -54,13 +54,13 @@ func TestTheRuntimeIsToldTheKubeletsWordsForBatchResources(t *testing.T) {
 	written := asked
 	written.Annotations = map[string]string{kube.AnnotationExtended: `{"containers":{"main":{"requests":{"kubernetes.io/batch-cpu":"1500"},"limits":{"kubernetes.io/batch-cpu":"1500","kubernetes.io/batch-memory":"1Gi"}}}}`}
 	for name, c := range map[string]struct {
-		pods  *teller
+		pods  *podSource
 		pod   nri.Pod
 		looks int
 	}{
-		"the kubelet has listed the pod":        {&teller{known: []corev1.Pod{batchPod()}}, asked, 0},
-		"the kubelet lists it when it is asked": {&teller{secret: []corev1.Pod{batchPod()}}, asked, 1},
-		"only the webhook has":                  {&teller{}, written, 0},
+		"the kubelet has listed the pod":        {&podSource{known: []corev1.Pod{batchPod()}}, asked, 0},
+		"the kubelet lists it when it is asked": {&podSource{secret: []corev1.Pod{batchPod()}}, asked, 1},
+		"only the webhook has":                  {&podSource{}, written, 0},
 	} {
 		l, ok, err := Resolver{Pods: c.pods}.Container(t.Context(), c.pod, "main")
 		if err != nil || !ok || *l.Quota != 150_000 || *l.Period != 100_000 || *l.Memory != 1<<30 {
@@ -73,7 +73,7 @@ func TestTheRuntimeIsToldTheKubeletsWordsForBatchResources(t *testing.T) {
 }
 
 func TestAPodThatIsNoBatchWorkIsNotWaitedFor(t *testing.T) {
-	pods := &teller{}
+	pods := &podSource{}
 	if l, ok, err := (Resolver{Pods: pods}).Container(t.Context(), nri.Pod{UID: "w", Labels: map[string]string{kube.LabelQOSClass: "LS"}}, "main"); ok || err != nil || pods.looks > 0 {
 		t.Errorf("%+v %v %v, %d questions", l, ok, err, pods.looks)
 	}
@@ -82,7 +82,7 @@ func TestAPodThatIsNoBatchWorkIsNotWaitedFor(t *testing.T) {
 func TestAPodThatNobodyKnowsIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	_, ok, err := Resolver{Pods: &teller{}}.Container(ctx, nri.Pod{UID: "w", Labels: map[string]string{kube.LabelQOSClass: "BE"}}, "main")
+	_, ok, err := Resolver{Pods: &podSource{}}.Container(ctx, nri.Pod{UID: "w", Labels: map[string]string{kube.LabelQOSClass: "BE"}}, "main")
 	if ok || !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(ok, err)
 	}
@@ -116,7 +116,7 @@ func TestOnlyWorkThatNeedsTheLoopWaitsForIt(t *testing.T) {
 		if _, demands, _ := kube.DemandOf(&pod); demands && !mayDemandCPUs(&pod) {
 			t.Errorf("%s: its annotations alone do not tell that it demands CPUs", name)
 		}
-		resolver := Resolver{&teller{known: []corev1.Pod{pod}}, New(func() { woken++ })}
+		resolver := Resolver{&podSource{known: []corev1.Pod{pod}}, New(func() { woken++ })}
 		err := resolver.Starting(t.Context(), nri.Pod{UID: "u", Labels: pod.Labels, Annotations: c.notes}, nri.Created{Name: "main", ID: "containerd://1"})
 		if err != nil || woken != c.want {
 			t.Errorf("%s: the loop was woken %d times, want %d; %v", name, woken, c.want, err)
@@ -124,13 +124,13 @@ func TestOnlyWorkThatNeedsTheLoopWaitsForIt(t *testing.T) {
 	}
 }
 
-// TestAPodWithCPUsThatNobodyKnowsIsGivenUp checks a pod that the kubelet does
-// not list in time. Its container starts without its CPUs, and the next tick
-// that sees the pod binds it.
-func TestAPodWithCPUsThatNobodyKnowsIsGivenUp(t *testing.T) {
+// TestAPodThatTheKubeletListsLateStartsWithoutItsCPUs checks a pod that the
+// kubelet does not list in time. Its container starts without its CPUs, and the
+// next tick that sees the pod binds it.
+func TestAPodThatTheKubeletListsLateStartsWithoutItsCPUs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	pods := &teller{}
+	pods := &podSource{}
 	err := Resolver{pods, New(func() { t.Error("the loop was woken for an unknown pod") })}.
 		Starting(ctx, nri.Pod{UID: "u", Labels: map[string]string{kube.LabelQOSClass: "LSE"}}, nri.Created{Name: "main", ID: "containerd://1"})
 	if !errors.Is(err, context.DeadlineExceeded) || pods.looks == 0 {

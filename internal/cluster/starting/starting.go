@@ -26,8 +26,8 @@ const (
 	// wait ends. The plugin then answers in time, and logs no warning, even if
 	// the runtime waits less than usual or the pod became known late.
 	answering = 50 * time.Millisecond
-	// reportLimit is how long Tenon waits until the kubelet itself reports the
-	// id of a container.
+	// reportLimit is the time that Tenon waits until the kubelet itself reports
+	// the id of a container.
 	reportLimit = time.Minute
 )
 

@@ -18,8 +18,8 @@ import (
 
 // Fit places pods one after the other, and says what each pod would get. It
 // chooses like a scheduler that prefers the best CPUs, and among equal ones the
-// node with fewer requests. First, the webhook (by) changes the pods. From then
-// on, the cluster counts the placed pods. Fit returns true if all pods find a
+// node with fewer requests. First, the webhook changes the pods. From then on,
+// the cluster counts the placed pods. Fit returns true if all pods find a
 // place.
 func (c *Cluster) Fit(wanted []Wanted, by Webhook) (string, bool) {
 	var b strings.Builder

@@ -181,9 +181,9 @@ func TestTheMapShowsWhoHoldsWhichCPU(t *testing.T) {
 	}
 }
 
-// TestFitTakesPodsAsTheProfilesMakeThem checks a profile that makes an ordinary
-// pod LSR. The pod then demands CPUs of its own.
-func TestFitTakesPodsAsTheProfilesMakeThem(t *testing.T) {
+// TestFitAppliesProfilesToManifests checks a profile that makes an ordinary pod
+// LSR. The pod then demands CPUs of its own.
+func TestFitAppliesProfilesToManifests(t *testing.T) {
 	const pod = "kind: Pod\nmetadata: {name: p, labels: {app: db}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 2}, limits: {cpu: 2}}}]}"
 	var db, elsewhere, some configv1alpha1.ClusterColocationProfile
 	db.Name, db.Spec.QoSClass = "db", "LSR"

@@ -3,10 +3,10 @@ package absence
 
 import "time"
 
-// GoneAfter is how long a ConfigMap must be missing before it counts as deleted
-// on purpose. Before that, an update may be in progress (`kubectl replace
-// --force`, charts). Without the ConfigMap BE has no limits and no batch
-// resources.
+// GoneAfter is the time for which a ConfigMap must be missing before it counts
+// as deleted on purpose. Before that, an update may be in progress (`kubectl
+// replace --force`, charts). Without the ConfigMap BE has no limits and no
+// batch resources.
 const GoneAfter = 5 * time.Minute
 
 // Missing measures how long a ConfigMap has been missing. The zero Missing

@@ -8,11 +8,11 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// maxCompared is how many characters of a name are compared.
+// maxCompared is the maximum number of characters of a name that are compared.
 const maxCompared = 64
 
-// minPrefix is how many characters of a key a name must have, if it is the
-// beginning of that key.
+// minPrefix is the minimum length, in characters, of a name that counts as the
+// beginning of a key.
 const minPrefix = 4
 
 // Nearest returns the known key that name probably means. name may be the

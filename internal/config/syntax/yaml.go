@@ -130,9 +130,9 @@ func locateError(data []byte, err error, noticed int) Error {
 	return Error{line, "not YAML: " + problem}
 }
 
-// countedFromZero lists the messages of the library's parser, because the
-// parser counts lines from 0. The library's scanner counts from 1
-// (go.yaml.in/yaml/v3, decode.go: parser.fail).
+// countedFromZero lists the messages with line numbers that begin at 0. These
+// are the messages of the library's parser. The numbers of the library's
+// scanner begin at 1 (go.yaml.in/yaml/v3, decode.go: parser.fail).
 var countedFromZero = []string{
 	"did not find expected key", "did not find expected node content", "did not find expected '-' indicator",
 	"did not find expected ',' or ']'", "did not find expected ',' or '}'", "did not find expected <document start>",

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipeWait is how long Read waits for data from a pipe.
+// pipeWait is the time that Read waits for data from a pipe.
 const pipeWait = 2 * time.Second
 
 // Read returns the file at path, up to a number of bytes (most). If the file is

@@ -18,7 +18,7 @@ type Slice struct {
 	Count node.Maybe[int64]  `json:"count" range:"1..1000"`
 }
 
-// A Use is what a rule says about slices.
+// A Use is the part of a rule that concerns slices.
 type Use struct {
 	Rule, Class string
 	Slice       node.Maybe[string]

@@ -133,23 +133,23 @@ type ioClass struct {
 	prior func(node.Knob) (plan.Want, bool)
 	// limits, weights and latency hold the requested value of each device. They
 	// also hold the reasons why Tenon cannot meet some requests.
-	limits  asked[node.IOLimits]
-	weights map[node.File]*asked[unit.Percent]
-	latency asked[time.Duration]
+	limits  requested[node.IOLimits]
+	weights map[node.File]*requested[unit.Percent]
+	latency requested[time.Duration]
 }
 
-// asked holds the requested value for each device, for one kind of knob.
-type asked[T any] struct {
+// requested holds the requested value for each device, for one kind of knob.
+type requested[T any] struct {
 	of      map[unit.Device]T
 	names   map[unit.Device]string
 	missing []string
 }
 
-func (a asked[T]) nothing() bool { return len(a.of) == 0 && len(a.missing) == 0 }
+func (a requested[T]) nothing() bool { return len(a.of) == 0 && len(a.missing) == 0 }
 
 // add records that v is requested for a device. If the device already has a
 // request, the function pick chooses between the two.
-func (a *asked[T]) add(d Target, v T, pick func(a, b T) T) {
+func (a *requested[T]) add(d Target, v T, pick func(a, b T) T) {
 	if a.of == nil {
 		a.of, a.names = map[unit.Device]T{}, map[unit.Device]string{}
 	}
@@ -161,7 +161,7 @@ func (a *asked[T]) add(d Target, v T, pick func(a, b T) T) {
 
 // sentences returns one sentence for each device, ordered by device number. A
 // function (say) makes the sentence.
-func (a asked[T]) sentences(say func(v T, name string) string) []string {
+func (a requested[T]) sentences(say func(v T, name string) string) []string {
 	var s []string
 	for _, d := range sortedDevices(a.of) {
 		s = append(s, say(a.of[d], a.names[d]))
@@ -170,7 +170,7 @@ func (a asked[T]) sentences(say func(v T, name string) string) []string {
 }
 
 func (x *ioClass) resolve(blocks []Device) {
-	x.weights = map[node.File]*asked[unit.Percent]{node.FileIOWeight: {}, node.FileBFQWeight: {}}
+	x.weights = map[node.File]*requested[unit.Percent]{node.FileIOWeight: {}, node.FileBFQWeight: {}}
 	for _, b := range blocks {
 		targets, why := Targets(b, x.snap.Devices)
 		if b.limited() {
@@ -256,7 +256,7 @@ func (x *ioClass) limitWant(p node.CgroupPath, n int) plan.Want {
 	return x.settle(w, node.IOMaxOf(lines), reasons, x.limits.missing)
 }
 
-func (x *ioClass) weightWant(m node.CgroupPath, f node.File, a asked[unit.Percent]) plan.Want {
+func (x *ioClass) weightWant(m node.CgroupPath, f node.File, a requested[unit.Percent]) plan.Want {
 	w := x.want(m, f)
 	own, _ := x.valueWithout(w.Knob).(node.IOWeight)
 	now, _ := x.snap.Knobs.Now[w.Knob].(node.IOWeight)

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// parts says into how many parts the share of BE is divided.
+	// parts is the number of parts into which the share of BE is divided.
 	parts = 8
 	// settling is the minimum time between two cuts. When BE loses a cache way,
 	// its data stays in the way until other work fills it.
@@ -23,12 +23,14 @@ const (
 // violated. Each cut takes half of the remaining parts. The parts come back one
 // at a time.
 //
-// The CPU back-off asks which work a service waited for. This back-off does
-// not, because a service with too little cache is slow by itself.
+// The CPU back-off asks which work a service waited for. The back-off of the
+// cache does not ask, because a service with too little cache is slow by
+// itself.
 type BackOff struct {
 	Cut int       `json:"cut,omitempty"` // number of parts taken from BE
 	At  time.Time `json:"at,omitzero"`   // time of the last change or missed objective
-	// Reason names the objective that is missed now. It is empty if none is.
+	// Reason names the objective that is missed now. It is empty if no objective
+	// is missed.
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -65,11 +65,11 @@ func anyDivided(rnd *rand.Rand) (Config, BackOff, node.Snapshot) {
 	return c, BackOff{Cut: rnd.IntN(parts + 1)}, s
 }
 
-// TestNoDivisionHurtsWhoItIsFor checks random machines and shares. There must
+// TestDivisionsKeepTheirShares checks random machines and shares. There must
 // not be more groups than the hardware has, and groups of other programs must
 // not change. BE must get at most its share, but never nothing. Other classes
 // must get at least their share. No work may be in the group of another class.
-func TestNoDivisionHurtsWhoItIsFor(t *testing.T) {
+func TestDivisionsKeepTheirShares(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 8))
 	sets := 0
 	for range 20000 {

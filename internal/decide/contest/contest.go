@@ -16,24 +16,25 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Remembered is how long Tenon remembers that another component wrote a knob.
+// Remembered is the time for which Tenon remembers that another component wrote
+// a knob.
 const Remembered = 10 * time.Minute
 
 const (
 	// contestedFrom is a number of conflicts within Remembered. A knob that has
 	// at least that many is contested.
 	contestedFrom = 3
-	// pause is how long Tenon leaves a contested knob to the other component
-	// after Tenon's own last write. If the knob has at least longFrom
+	// pause is the time for which Tenon leaves a contested knob to the other
+	// component after Tenon's own last write. If the knob has at least longFrom
 	// conflicts, the pause is longPause.
 	pause     = 10 * time.Second
 	longPause = time.Minute
 	longFrom  = 10
 )
 
-// Hold turns some wants into plan.Hold: those that would write a contested knob
-// before its pause is over. It never holds a release. It never holds a value
-// that narrows BE either, because LS must not wait for its protection.
+// Hold turns into plan.Hold the wants that would write a contested knob before
+// its pause is over. It never holds a release. It never holds a value that
+// narrows BE either, because LS must not wait for its protection.
 func Hold(s node.Snapshot, wants []plan.Want) []plan.Want {
 	for _, c := range s.Conflicts {
 		left := remainingPause(c, s.At)

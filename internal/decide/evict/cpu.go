@@ -114,7 +114,7 @@ func (x *evictor) unload() {
 	used := func(w node.Workload) int64 { return int64(x.use.Workload[w.ID]) }
 	reason := fmt.Sprintf("%v of %v are in use, %v or more for %v: %v must go", busy, capacity, c.ThresholdPercent, c.Window, need)
 	x.choose(CauseCPU, reason, int64(need), used, used, milli)
-	x.next.Busy = lasting{}
+	x.next.Busy = conditionTime{}
 }
 
 func milli(n int64) string { return unit.MilliCPU(n).String() }

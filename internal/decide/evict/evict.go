@@ -58,31 +58,32 @@ const (
 )
 
 const (
-	// settling is how long Tenon chooses no other victim after a victim has
-	// ended. The next measurements must first show the memory and CPU that the
+	// settling is the time for which Tenon chooses no other victim after a victim
+	// has ended. The next measurements must first show the memory and CPU that the
 	// victim freed.
 	settling = time.Second
-	// dying is how long Tenon chooses no other victim after SIGKILL. It is also
-	// how long Tenon waits before it kills the same victim again. The second
-	// wait doubles with each kill, up to longestDying.
+	// dying is the time for which Tenon chooses no other victim after SIGKILL. It
+	// is also how long Tenon waits before it kills the same victim again. The
+	// second wait doubles with each kill, up to longestDying.
 	dying        = 2 * time.Second
 	longestDying = time.Minute
 )
 
-// State is the state of evictions between ticks. It has the victims, and for
-// how long there has been a reason to evict more. Each duration is a sum of the
-// times between snapshots, and each of these times is bounded. Therefore
-// neither a jump of the clock nor a pause of the agent ends a grace period.
+// State is the state of evictions between ticks. It has the victims, and the
+// time since which there has been a reason to evict more. Each duration is a
+// sum of the times between snapshots, and each of these times is bounded.
+// Therefore neither a jump of the clock nor a pause of the agent ends a grace
+// period.
 type State struct {
 	At      time.Time                  `json:"at,omitzero"`
 	Victims map[node.WorkloadID]victim `json:"victims,omitempty"`
 	// Settling is the remaining time in which Tenon chooses no other victim.
 	Settling time.Duration `json:"settling_ns,omitempty"`
 	Memory   memoryRelief  `json:"memory,omitzero"`
-	// Satisfied compares what BE requested over a window with what it had. Busy
-	// is how long the use of the node's CPUs has been above its threshold.
-	Satisfied satisfaction `json:"satisfied,omitzero"`
-	Busy      lasting      `json:"busy,omitzero"`
+	// Satisfied compares what BE requested over a window with what it had. Busy is
+	// the time for which the use of the node's CPUs has been above its threshold.
+	Satisfied satisfaction  `json:"satisfied,omitzero"`
+	Busy      conditionTime `json:"busy,omitzero"`
 }
 
 // A victim is a workload that Tenon asked to end.
@@ -109,8 +110,9 @@ func (v victim) patience() time.Duration { return min(dying<<min(v.Kills-1, 8), 
 // another.
 func (v victim) holds() bool { return v.Kills == 0 || v.Kills == 1 && v.Waited < dying }
 
-// lasting is the time for which a condition has held without interruption.
-type lasting struct {
+// A conditionTime is the time for which a condition has held without
+// interruption.
+type conditionTime struct {
 	So  bool          `json:"so,omitempty"`
 	For time.Duration `json:"for_ns,omitempty"`
 }
@@ -118,14 +120,14 @@ type lasting struct {
 // next adds the time since the last tick if the condition still holds. If that
 // time is long, as after a pause of the agent, only a part of it counts,
 // because it is unknown whether the condition held meanwhile.
-func (x lasting) next(so bool, elapsed time.Duration) lasting {
+func (x conditionTime) next(so bool, elapsed time.Duration) conditionTime {
 	switch {
 	case !so:
-		return lasting{}
+		return conditionTime{}
 	case !x.So || elapsed <= 0:
-		return lasting{So: true}
+		return conditionTime{So: true}
 	}
-	return lasting{So: true, For: x.For + min(elapsed, facts.LongestGap)}
+	return conditionTime{So: true, For: x.For + min(elapsed, facts.LongestGap)}
 }
 
 // An evictor makes one decision of this package.

@@ -37,8 +37,8 @@ type memoryRelief struct {
 	Cached map[node.WorkloadID]bool `json:"cached,omitempty"`
 	// Frozen holds the workloads that Tenon froze in this shortage.
 	Frozen map[node.WorkloadID]bool `json:"frozen,omitempty"`
-	// Then is how much memory the node used when the last victims were chosen.
-	// Expected is how much memory their end should free.
+	// Then is the amount of memory that the node used when the last victims were
+	// chosen. Expected is the amount of memory that their end should free.
 	Then     unit.Bytes `json:"then,omitempty"`
 	Expected unit.Bytes `json:"expected,omitempty"`
 }

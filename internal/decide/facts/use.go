@@ -28,9 +28,9 @@ type Use struct {
 	Latest   map[node.WorkloadID]unit.MilliCPU `json:"latest,omitempty"` // the last sample, without a mean
 	Busy     map[unit.CPU]time.Duration        `json:"busy,omitempty"`
 	CPU      map[unit.CPU]unit.MilliCPU        `json:"cpu,omitempty"`
-	// PerCPU is how much CPU time each LS workload has used on each CPU,
-	// according to its counters. Sensitive is the use of each CPU by all LS
-	// work, as a mean over about placeTau.
+	// PerCPU is the amount of CPU time that each LS workload has used on each CPU,
+	// according to its counters. Sensitive is the use of each CPU by all LS work,
+	// as a mean over about placeTau.
 	PerCPU    map[node.WorkloadID]map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
 	Sensitive map[unit.CPU]unit.MilliCPU                     `json:"sensitive,omitempty"`
 }

@@ -6,11 +6,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// AnyOf reports whether a function (is) returns true for one of the workloads.
-// Unlike slices.ContainsFunc it copies none of them, because a Workload is large.
-func AnyOf(all []node.Workload, is func(*node.Workload) bool) bool {
+// AnyOf reports whether the function match returns true for one of the
+// workloads. Unlike slices.ContainsFunc it copies none of them, because a
+// Workload is large.
+func AnyOf(all []node.Workload, match func(*node.Workload) bool) bool {
 	for i := range all {
-		if is(&all[i]) {
+		if match(&all[i]) {
 			return true
 		}
 	}

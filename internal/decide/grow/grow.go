@@ -36,8 +36,8 @@ const (
 	// A pool gives a cache back if its work could do without it: for spareFor,
 	// the work would have used at most spareUpTo of the remaining CPUs.
 	spareUpTo, spareFor = unit.Percent(70), time.Minute
-	// restFor is how long a pool does not grow after it had to leave a cache,
-	// so that a service that waited is not disturbed again at once.
+	// restFor is the time for which a pool does not grow after it had to leave a
+	// cache, so that a service that waited is not disturbed again at once.
 	restFor = time.Minute
 	// negligible is a small use of CPU. If a service uses less, Tenon need not
 	// know on which CPUs it runs.
@@ -62,9 +62,9 @@ type Pool struct {
 	// the CPUs beside it: whole L3 caches.
 	Home unit.CPUSet `json:"home,omitzero"`
 	More unit.CPUSet `json:"more,omitzero"`
-	// Load is how much CPU LS work uses in Home and More. Full is the time
-	// since which the pool has been full, so that it may grow; zero: it is not
-	// full. Spare is the time since which the pool has had spare CPUs, so that
+	// Load is the amount of CPU that LS work uses in Home and More. Full is the
+	// time since which the pool has been full, so that it may grow; zero: it is
+	// not full. Spare is the time since which the pool has had spare CPUs, so that
 	// it may shrink; zero: it has none.
 	Load  node.Maybe[unit.MilliCPU] `json:"load,omitzero"`
 	Full  time.Time                 `json:"full,omitzero"`
@@ -83,8 +83,8 @@ type Pool struct {
 
 // A Cache is an L3 cache into which a pool may grow.
 type Cache struct {
-	// Use is how much CPU the LS work of other workloads uses in the cache.
-	// Quiet is the time since which that use has been low.
+	// Use is the amount of CPU that the LS work of other workloads uses in the
+	// cache. Quiet is the time since which that use has been low.
 	Use   unit.MilliCPU `json:"use_mcpu,omitempty"`
 	Quiet time.Time     `json:"quiet,omitzero"`
 }
@@ -128,9 +128,9 @@ type decision struct {
 	missed      map[node.WorkloadID]string
 	snap        node.Snapshot
 	grew        bool // a pool has grown in this tick; only one may grow, so that the next tick sees the effect
-	// total is how much of each CPU LS work has used since the last snapshot.
-	// uncounted is a service that uses CPU, but has no counters that total
-	// includes. It is empty if all services are counted.
+	// total is the CPU time that LS work has used on each CPU since the last
+	// snapshot. uncounted is a service that uses CPU, but has no counters that
+	// total includes. It is empty if all services are counted.
 	total     []unit.MilliCPU
 	uncounted node.WorkloadID
 }

@@ -34,8 +34,8 @@ type Held struct {
 	// is nil if no workload demands CPUs.
 	Of     map[node.WorkloadID]unit.CPUSet
 	Shared map[node.WorkloadID]pick.Hold
-	// How describes each grant. Why is for workloads that demand CPUs and hold
-	// none: it says why.
+	// How describes each grant. Why has the reason for each workload that demands
+	// CPUs and holds none.
 	How, Why map[node.WorkloadID]string
 	// By says who chose each grant.
 	By map[node.WorkloadID]By
@@ -96,7 +96,7 @@ const (
 	ByNode      By = "node"
 )
 
-// Previous is what the workloads held in the last tick.
+// Previous holds the CPUs that the workloads had in the last tick.
 type Previous struct {
 	Own    map[node.WorkloadID]unit.CPUSet
 	Shared map[node.WorkloadID]pick.Hold

@@ -38,7 +38,7 @@ type contract struct {
 	made bool
 }
 
-// A scheduler is what one scheduler knows.
+// A scheduler is the knowledge of one of the two schedulers.
 type scheduler struct {
 	seen, report, reserved [modelPods]contract
 }
@@ -63,7 +63,7 @@ func (m *model) contractOf(c contract) place.Contract {
 	return place.Contract{Topology: pick.Compile(m.topo).Hash(), Grade: pick.Own, CPUs: set}
 }
 
-// ledger builds the ledger of a scheduler from what that scheduler knows.
+// ledger builds the ledger of a scheduler from its knowledge.
 func (m *model) ledger(s *scheduler) *place.Ledger {
 	l := place.New()
 	r := place.Report{Topology: m.topo, Keep: 1}

@@ -8,14 +8,13 @@ import (
 )
 
 const (
-	// fallsCount is how long Tenon remembers a mechanism failure.
+	// fallsCount is the time for which Tenon remembers a mechanism failure.
 	fallsCount = time.Hour
 	// If a mechanism in use fails too often (ejections) within a time
 	// (fallsCount), Tenon does not try it again until the failures expire.
 	ejections = 3
-	// firstRetry is how long Tenon waits after the first failure before it
-	// tries again. The wait doubles with every further failure, up to
-	// lastRetry.
+	// firstRetry is the time that Tenon waits after the first failure before it
+	// tries again. The wait doubles with every further failure, up to lastRetry.
 	firstRetry = time.Minute
 	lastRetry  = 30 * time.Minute
 )

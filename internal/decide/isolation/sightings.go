@@ -14,7 +14,7 @@ const (
 	// that much of a CPU, it counts as running on it. It is above 0 because
 	// timers and rare wake-ups happen on every CPU.
 	runningShare = 10
-	// marginCalm is how long BE then avoids the siblings of the CPU.
+	// marginCalm is the time for which BE avoids the siblings of the CPU.
 	marginCalm = 3 * time.Second
 	// If the counters of LS work are missing for blindFor, the mechanism
 	// MechanismSiblings has failed. blindFor is not 0, because the counting

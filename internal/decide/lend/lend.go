@@ -12,8 +12,8 @@ import (
 // A Demand says how many CPUs BE work may use, and holds the data for the
 // choice. The zero Demand asks for no CPUs.
 type Demand struct {
-	// CPUs is how many CPUs BE may use. If Allowed has fewer, BE gets all of
-	// Allowed.
+	// CPUs is the number of CPUs that BE may use. If Allowed has fewer, BE gets
+	// all of Allowed.
 	CPUs int
 	// Allowed are the CPUs to choose from.
 	Allowed unit.CPUSet
@@ -26,7 +26,8 @@ type Demand struct {
 	// Have are the CPUs that BE work has now. It keeps each of them unless
 	// another CPU is clearly better.
 	Have unit.CPUSet
-	// Swaps is how many CPUs of Have may at most be exchanged for better ones.
+	// Swaps is the maximum number of CPUs of Have that are exchanged for better
+	// CPUs.
 	Swaps int
 }
 

@@ -41,7 +41,7 @@ func WithMatching(rules, optional []Rule, groups []Group) []Rule {
 }
 
 // NameContainers reports whether any rule matches containers by name or label.
-// If so, Tenon must query the container runtimes.
+// For such a rule, Tenon must query the container runtimes.
 func NameContainers(rules []Rule) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool { return len(r.Containers) > 0 })
 }

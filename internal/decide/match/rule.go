@@ -22,8 +22,8 @@ type Rule struct {
 	//	*      any characters within one component
 	//	?      one character
 	//	[a-z]  one character of a set; [!a-z]: one character outside the set
-	//	**     as a whole component: any number of components, also none;
-	//	       at the end at least one, so that a/** matches all below a, not a
+	//	**     if it is a whole component: any number of components, or none;
+	//	       at the end of a glob at least one: a/** matches all below a, but not a
 	//
 	// There is no escape character, because systemd uses backslashes in the
 	// names of cgroups. [*] matches a star.

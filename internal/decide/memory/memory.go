@@ -60,8 +60,8 @@ type Shares struct {
 // cgroups and of their ancestors. The kernel protects a cgroup only as far as
 // each ancestor is protected (Documentation/admin-guide/cgroup-v2.rst,
 // "memory.low"). An ancestor therefore gets the sum of the protection below it,
-// and nothing else. Protection is never less than before Tenon's first write,
-// and memory.high is never more.
+// and nothing else. Protection is never less, and memory.high is never more,
+// than before Tenon's first write.
 func Decide(c Config, s node.Snapshot) []plan.Want {
 	refusal := refusalOfProtection(s)
 	holders := holdersOf(c, s)

@@ -11,7 +11,7 @@ import (
 
 // A namespace in ack-slo-pod-config can enable shares that the configuration
 // disables for the class.
-func TestMemorySharesOfAClassThatIsOffCountForWhoAsks(t *testing.T) {
+func TestMemorySharesOfADisabledClassApplyToItsRequesters(t *testing.T) {
 	off := Config{Off: map[node.Class]Shares{node.LS: {MinPercent: 100}}}
 	for _, tc := range []struct {
 		ask  node.MemoryOverride

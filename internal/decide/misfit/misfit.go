@@ -21,8 +21,8 @@ import (
 // Config says when a workload counts as a misfit. The zero Config has the
 // defaults.
 type Config struct {
-	// After is how long a workload must be throttled in most periods. If it is
-	// 0, DefaultAfter is used.
+	// After is the time for which a workload must be throttled in most periods. If
+	// it is 0, DefaultAfter is used.
 	After time.Duration `json:"after_ns,omitempty"`
 }
 
@@ -108,8 +108,7 @@ type watch struct {
 	// Runnable is the mean number of runnable threads, in thousandths.
 	Runnable node.Maybe[unit.MilliCPU] `json:"runnable_m,omitzero"`
 	Counted  time.Time                 `json:"counted,omitzero"`
-	// Misfit is what Tenon found out about the workload. It is zero if the
-	// limit fits.
+	// Misfit is the present misfit of the workload. It is zero if the limit fits.
 	Misfit Misfit `json:"misfit,omitzero"`
 }
 
@@ -190,7 +189,7 @@ func (h watch) observe(c Config, u *node.Usage, at time.Time, watched bool) watc
 	return next
 }
 
-// hasEnded reports whether the workload is not a misfit, or is one no longer.
+// hasEnded reports whether the workload is not a misfit now.
 func (h watch) hasEnded(c Config, at time.Time) bool {
 	if h.Since.IsZero() || at.Sub(h.At) > silent*c.After {
 		return true

@@ -22,7 +22,7 @@ type finder struct {
 	counts     []int32 // by size of core
 }
 
-// A leaf is what the finder knows about one L3 cache, for this claim.
+// A leaf is the finder's data about one L3 cache, for this claim.
 type leaf struct {
 	pool   int32
 	room   int32   // number of CPUs that the claim may take

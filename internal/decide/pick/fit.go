@@ -29,9 +29,9 @@ const (
 // A Claim says which CPUs one workload demands.
 type Claim struct {
 	Grade Grade
-	// CPUs is how many CPUs the workload shall own, or how many seats it shall have.
+	// CPUs is the number of CPUs to own, or the number of seats.
 	CPUs int
-	// Request is how much CPU seated or pooled work requests.
+	// Request is the amount of CPU that seated or pooled work requests.
 	Request unit.MilliCPU
 	Bind    Bind
 	// Within is a level. One pool of this level must contain all CPUs. The
@@ -55,9 +55,9 @@ type Offer struct {
 	// shares. Level is the level of this pool.
 	Home  unit.CPUSet
 	Level Level
-	// Split is how many of the owned CPUs share a core with CPUs outside the
-	// offer. Sockets, Nodes and Caches are the numbers of sockets, NUMA nodes
-	// and L3 caches over which the CPUs are spread.
+	// Split is the number of owned CPUs that share a core with CPUs outside the
+	// offer. Sockets, Nodes and Caches are the numbers of sockets, NUMA nodes and
+	// L3 caches over which the CPUs are spread.
 	Split, Sockets, Nodes, Caches int
 }
 

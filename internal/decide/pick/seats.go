@@ -60,8 +60,8 @@ type Hold struct {
 // memory, so a Seats must not be changed.
 type Seats struct {
 	open mask
-	// soft is the load of work whose home is this pool or a pool below it.
-	// least is how many CPUs of the pool must stay open for this load.
+	// soft is the load of work whose home is this pool or a pool below it. least
+	// is the number of CPUs of the pool that must stay open for this load.
 	soft  []unit.MilliCPU
 	least []int32
 	// load is the load of seated work, by the position of the CPU.
@@ -99,7 +99,7 @@ func (m *Map) Seats(off unit.CPUSet, keep int, holds []Hold) Seats {
 	return s
 }
 
-// With returns what s is after one more hold.
+// With returns the occupancy after one more hold.
 func (m *Map) With(s Seats, h Hold) Seats {
 	s.open = slices.Clone(s.open)
 	switch h.Grade {

@@ -23,8 +23,8 @@ const (
 	NoRoomToShare Reason = "no pool of CPUs has room for the request"
 )
 
-// A Summary is what a filter of nodes needs to know about the use of one
-// machine. Room and Worth do not allocate memory.
+// A Summary holds the data about the use of one machine that a filter of nodes
+// needs. Room and Worth do not allocate memory.
 type Summary struct {
 	m    *Map
 	open int32
@@ -256,7 +256,7 @@ func (u *Summary) Worth(c *Claim) int64 {
 	if i, _ := slices.BinarySearch(u.sorted[at], n); i < len(u.sorted[at]) {
 		left = u.sorted[at][i] - n
 	}
-	return w.least + w.span*4/int64(4+left) // beside one CPU that is left, one of thirty matters little (decision 54)
+	return w.least + w.span*4/int64(4+left) // the step from 0 to 1 remaining CPUs counts much, the step from 29 to 30 little (decision 54)
 }
 
 // worths are the ratings of owned CPUs: for each level, one on split cores and

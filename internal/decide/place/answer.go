@@ -6,10 +6,10 @@ import (
 	"tenon.sh/tenon/internal/decide/pick"
 )
 
-// An Answer is a node's answer to a demand. If the demand fits, it is the worth
-// of the node, and otherwise the reason. It has one byte, so that the answers
-// of thousands of nodes are close to each other in memory. The zero Answer
-// means that there is no answer.
+// An Answer is a node's answer to a demand. The answer is the worth of the node
+// if the demand fits, and otherwise the reason. An Answer has one byte, so that
+// the answers of thousands of nodes are close to each other in memory. The zero
+// Answer means that there is no answer.
 type Answer uint8
 
 const (

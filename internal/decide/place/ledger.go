@@ -16,7 +16,7 @@ type Ledger struct {
 	maps  map[pick.Hash]*pick.Map
 	nodes map[string]*place
 	pods  map[UID]*entry // reserved and bound pods
-	// doubts are what pods hold because a bind was sent and its answer is not
+	// doubts has the CPUs of pods for which a bind was sent whose answer is not
 	// known. A pod may have several, one for each node, and a reservation.
 	doubts map[UID][]*entry
 }
@@ -117,8 +117,8 @@ func (l *Ledger) Forget(node string) {
 // Bound records that a pod is bound to a node by a contract. A pod without a
 // contract has the zero Contract. For such a pod, the node makes the same
 // choice as the ledger. A pod is bound once, so all doubts about it end. Bound
-// returns false if the pod has the CPUs that were reserved for it and no doubt
-// ended, so that no view changes.
+// returns false if no view changes: the pod has the CPUs that were reserved for
+// it, and there was no doubt about it.
 func (l *Ledger) Bound(p Pod, node string, c Contract) bool {
 	var here *entry
 	changed := false
@@ -188,7 +188,7 @@ func (l *Ledger) Reserve(p Pod, node string) (Contract, Reason) {
 			l.pods[p.UID] = e
 			return e.contract, pick.Fits
 		}
-		l.remove(e) // what it would be bound with is not for this demand or this hardware
+		l.remove(e) // its contract is not for this demand or this hardware
 		v = l.View(node)
 	}
 	c, _, why := v.Offer(&p.Demand)

@@ -24,8 +24,8 @@ const (
 	Release Intent = "release"
 	// Abstain leaves the knob as it is, because an input is missing.
 	Abstain Intent = "abstain"
-	// Hold leaves the knob for a while as another component wrote it. After
-	// that, the knob gets Value (decide/contest).
+	// Hold leaves for a while the value that another component wrote. After that,
+	// the knob gets Value (decide/contest).
 	Hold Intent = "hold"
 )
 

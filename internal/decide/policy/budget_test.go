@@ -23,7 +23,7 @@ func TestOneUnknownCPUIsEnough(t *testing.T) {
 
 // Reserved CPU counts as use by the system, as in Koordinator: systemUsed =
 // max(measured, reserved).
-func TestWhatIsReservedIsNotBestEffortWorks(t *testing.T) {
+func TestReservedCPUIsSubtractedFromTheBudget(t *testing.T) {
 	s := node.Snapshot{Topology: machine(4, 1, 1, 1)}
 	u := facts.Use{Elapsed: time.Second, CPU: map[unit.CPU]unit.MilliCPU{0: 500, 1: 0, 2: 0, 3: 0}}
 	for reserved, want := range map[unit.MilliCPU]unit.MilliCPU{0: 2100, 300: 2100, 1500: 1100} {

@@ -23,8 +23,8 @@ type Burst struct {
 	CPUPercent unit.Percent `json:"cpuBurstPercent,omitempty"`
 	// QuotaPercent is the largest quota, in percent of the limit (cfsQuotaBurstPercent).
 	QuotaPercent unit.Percent `json:"cfsQuotaBurstPercent,omitempty"`
-	// PeriodSeconds is how long a workload that has saved the maximum may use its
-	// largest quota (cfsQuotaBurstPeriodSeconds). Below 1, the time has no limit.
+	// PeriodSeconds (cfsQuotaBurstPeriodSeconds) limits the time in which a workload
+	// with the maximum savings may use its largest quota. Below 1 there is no limit.
 	PeriodSeconds int64 `json:"cfsQuotaBurstPeriodSeconds,omitempty"`
 	// PoolPercent is a threshold for the use of the shared CPUs, in percent
 	// (sharePoolThresholdPercent). If the use is at or above it, quotas shrink and do not grow.

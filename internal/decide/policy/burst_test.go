@@ -143,8 +143,8 @@ func TestHugeNumbersDoNotOverflow(t *testing.T) {
 }
 
 // TestMissingCountersAreNoThrottling checks that a missing reading of a counter
-// does not count as 0. If it did, the growth up to the next reading would look
-// like throttling.
+// does not count as 0. After a reading of 0, the growth up to the next reading
+// would look like throttling.
 func TestMissingCountersAreNoThrottling(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Burst = Burst{BurstQuota, 1000, 300, -1, 50}

@@ -46,7 +46,8 @@ type CPUQOS struct {
 // waking thread, it counts a CPU that runs only threads of idle cgroups as idle. If the kernel
 // has no cpu.idle, the contention roots get the least weight.
 //
-// They are idle even with stronger mechanisms, in case that one of these fails.
+// The contention roots are idle even with stronger mechanisms, because such a
+// mechanism may fail.
 //
 // Below the contention roots, cpuQOS also owns the weights of workloads and containers that
 // request one. These weights divide the CPU of BE work.

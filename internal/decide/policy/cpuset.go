@@ -35,7 +35,7 @@ func (x *suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 		d.CPUs = min(d.CPUs, d.Have.Len())
 	}
 	if max(has, d.CPUs) > 1 && x.snap.Knobs.Kernel.CgroupVersion == 1 {
-		d.Swaps = min(d.Swaps, min(has, d.CPUs)-1) // toward needs one common CPU
+		d.Swaps = min(d.Swaps, min(has, d.CPUs)-1) // nextCPUSet needs one common CPU
 	}
 	all := lend.BestEffort(x.snap.Topology, d)
 	which := x.explain(d, all) + keptOff(room.Intersect(p.Free), d.Allowed)
@@ -55,16 +55,16 @@ func (x *suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	return spent + more, append(wants, x.setsOf(chosen, reasons)...)
 }
 
-// wholeCPUs returns how many whole CPUs the budget gives. The present number
-// (has) grows by at most the saved growth. It does not shrink if the budget is
-// lower by at most the deadband.
-func (x *suppressor) wholeCPUs(has int) int {
+// wholeCPUs returns the number of whole CPUs that the budget gives. The number
+// exceeds present by at most the saved growth. It stays at present if the budget
+// is lower by at most the deadband.
+func (x *suppressor) wholeCPUs(present int) int {
 	n := int(x.may / unit.CPUs(1))
 	switch {
-	case has > 0 && n > has:
-		n = min(n, has+int(x.gain/unit.CPUs(1)))
-	case n < has && x.may > x.least && x.may+x.capacity.Percent(deadband) >= unit.CPUs(has):
-		n = has
+	case present > 0 && n > present:
+		n = min(n, present+int(x.gain/unit.CPUs(1)))
+	case n < present && x.may > x.least && x.may+x.capacity.Percent(deadband) >= unit.CPUs(present):
+		n = present
 	}
 	return max(n, x.minimumCPUs())
 }

@@ -205,9 +205,9 @@ func (n *scene) alone(w node.Workload) bool {
 	return true
 }
 
-// TestACalmNodeWantsNothingOfRun checks that enabled evictions return no wants
+// TestNoWantsWhileNoEvictionIsDue checks that enabled evictions return no wants
 // while no eviction is due, for any number of workloads.
-func TestACalmNodeWantsNothingOfRun(t *testing.T) {
+func TestNoWantsWhileNoEvictionIsDue(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Evict = evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 70, LowerPercent: 68}}
 	for i := range 1000 {

@@ -15,9 +15,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestEvictionsGoOnWhereTheyWereSaved runs two agents, of which one restarts
-// with its saved state. Both must make the same decisions on the knob run.
-func TestEvictionsGoOnWhereTheyWereSaved(t *testing.T) {
+// TestEvictionsContinueFromTheSavedState runs two agents, of which one restarts
+// with its saved state. Both must make the same decisions.
+func TestEvictionsContinueFromTheSavedState(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(45, 46))
 	amid := 0
 	for range 30 {

@@ -11,11 +11,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// selector selects the isolation mechanism that keeps BE off the CPU of LS. It selects
-// one at a time. If the configuration leaves the choice to trials
-// (mechanism_measured.go), it is the mechanism that helped on this node. If not, it is
-// the strongest that the node supports, starting at the configured one. With each mechanism stronger than the weight, cpuQOS
-// also makes BE idle, so that BE still gives way if the mechanism fails.
+// selector selects the isolation mechanism that keeps BE off the CPU of LS. It selects one at a time. If the configuration
+// leaves the choice to trials (mechanism_measured.go), it is the mechanism that helped on this node. Otherwise it is the
+// strongest mechanism that the node supports, starting at the configured one. With each mechanism stronger than the weight,
+// cpuQOS also makes BE idle, so that BE still gives way if the mechanism fails.
 type selector struct {
 	// Status is the selection. It also holds the failures of mechanisms in the last hour.
 	Status node.Selection `json:"status,omitzero"`
@@ -34,7 +33,7 @@ func Mechanisms(c CPUQOS, can node.Capabilities, i node.Isolation) node.Selectio
 // choose selects the mechanism. In the measured order, the trials decide. Otherwise choose
 // selects the first mechanism in the preference order that the node supports and that need not
 // wait for a new attempt after a failure. If t is nil, choose runs no trials.
-func (st selector) choose(c CPUQOS, s node.Snapshot, t *tried) selector {
+func (st selector) choose(c CPUQOS, s node.Snapshot, t *trialInput) selector {
 	now := st.Status
 	next := node.Selection{
 		Pinned: c.Mechanism, Failures: isolation.FailuresOf(now.Failures, s.Isolation.Failures, s.At), Mechanisms: make([]node.MechanismStatus, len(node.Mechanisms)),
@@ -106,7 +105,7 @@ func explainChoice(v node.Selection, begin, chosen int, at time.Time) string {
 
 // selectMechanism selects a mechanism and returns its wants. The returned selector also
 // holds the CPUs that BE work avoids if the mechanism is MechanismSiblings.
-func (st selector) selectMechanism(c CPUQOS, t tried) (selector, []plan.Want) {
+func (st selector) selectMechanism(c CPUQOS, t trialInput) (selector, []plan.Want) {
 	l, s := t.layout, t.snap
 	if !c.Enable {
 		return selector{}, giveBack(nil, l, s, "CPU QoS is off")

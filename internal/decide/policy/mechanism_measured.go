@@ -69,7 +69,7 @@ func noTrialReason(c CPUQOS, next node.Selection) string {
 
 // advanceTrials advances the trials by one tick. The argument next still has
 // the mechanism of the last tick.
-func (st selector) advanceTrials(c CPUQOS, next node.Selection, usable func(node.Mechanism) bool, t *tried) switchback.State {
+func (st selector) advanceTrials(c CPUQOS, next node.Selection, usable func(node.Mechanism) bool, t *trialInput) switchback.State {
 	in := switchback.Input{At: t.snap.At, Off: noTrialReason(c, next)}
 	if in.Off != "" {
 		return st.Trials.Follow(in)
@@ -91,7 +91,7 @@ func (st selector) isInForce(c CPUQOS, l facts.Layout, s node.Snapshot) bool {
 }
 
 // candidateList lists the mechanisms that may help here, the simplest first.
-func (t *tried) candidateList(c CPUQOS, usable func(node.Mechanism) bool) []node.Mechanism {
+func (t *trialInput) candidateList(c CPUQOS, usable func(node.Mechanism) bool) []node.Mechanism {
 	var all []node.Mechanism
 	for _, m := range slices.Backward(node.Mechanisms) {
 		other := m != node.MechanismVendor && m != node.MechanismWeight && m != c.base() && usable(m)
@@ -102,8 +102,8 @@ func (t *tried) candidateList(c CPUQOS, usable func(node.Mechanism) bool) []node
 	return all
 }
 
-// tried is the input of the decision about trials, for one tick.
-type tried struct {
+// A trialInput is the input of the decision about trials in one tick.
+type trialInput struct {
 	pool   facts.Pool
 	layout facts.Layout
 	use    facts.Use
@@ -113,7 +113,7 @@ type tried struct {
 }
 
 // cpusOf returns the CPUs that a service may use.
-func (t *tried) cpusOf(w *node.Workload) unit.CPUSet {
+func (t *trialInput) cpusOf(w *node.Workload) unit.CPUSet {
 	all := t.snap.Topology.All()
 	set, bound := t.own.Set(w.ID)
 	if !bound {
@@ -125,7 +125,7 @@ func (t *tried) cpusOf(w *node.Workload) unit.CPUSet {
 }
 
 // places reports whether cpu.idle can help to place a waking thread of a service.
-func (t *tried) places() bool {
+func (t *trialInput) places() bool {
 	free := hold.PlacesOf(t.pool, t.use, t.snap, t.snap.Topology.All(), t.own.Of).Free
 	be := unit.CPUSet{}
 	for _, m := range t.layout.Roots {

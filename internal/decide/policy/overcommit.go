@@ -21,8 +21,8 @@ type Overcommit struct {
 	// Look is the time between two decisions to raise the offer (metricReportIntervalSeconds).
 	// The first decision comes after Tenon has measured the node for this time.
 	Look time.Duration `json:"look_ns,omitempty"`
-	// DegradeAfter is how long an input may be missing (degradeTimeMinutes).
-	// After that, the offer is 0.
+	// DegradeAfter is the time for which an input may be missing
+	// (degradeTimeMinutes). After that, the offer is 0.
 	DegradeAfter time.Duration `json:"degrade_after_ns,omitempty"`
 	// RenewAfter is a minimum age of the present offer (updateTimeThresholdSeconds). If the offer
 	// is at least this old, any increase is published. WorthPPM is the minimum size of an
@@ -75,8 +75,8 @@ type batch struct {
 	Memory age           `json:"memory,omitzero"`
 }
 
-// An age is how long ago an amount was set. It is the sum of the times between
-// snapshots, so that a change of the clock does not make an amount older.
+// An age is the time since an amount was set, as a sum of the times between
+// snapshots. So a change of the clock does not make an amount older.
 type age struct {
 	Renewed time.Duration `json:"renewed_ns,omitempty"` // time since the amount was computed
 	Blind   time.Duration `json:"blind_ns,omitempty"`   // time for which an input has been missing

@@ -51,8 +51,8 @@ type account struct {
 // parts holds one amount for each part of a window, newest first.
 type parts [spans]int64
 
-// A series is the use of one resource in each part. Seen is how long the use
-// was counted, in milliseconds.
+// A series is the use of one resource in each part. Seen is the time for which
+// the use was counted, in milliseconds.
 type series struct {
 	Seen  int64 `json:"seen_ms,omitempty"`
 	Short parts `json:"short,omitzero"`

@@ -88,9 +88,9 @@ func TestACPUThatGoesOfflineMakesNoRate(t *testing.T) {
 	}
 }
 
-// TestAServiceThatStartsAnewKeepsItsPast checks that a service that ends and
+// TestARestartedServiceKeepsItsHistory checks that a service that ends and
 // starts again within half an hour keeps its history.
-func TestAServiceThatStartsAnewKeepsItsPast(t *testing.T) {
+func TestARestartedServiceKeepsItsHistory(t *testing.T) {
 	c := colocation()
 	c.Peak = PeakPrediction{Enable: true, ColdStart: time.Minute}
 	busy, quiet := map[node.WorkloadID]unit.MilliCPU{"web": 4000}, map[node.WorkloadID]unit.MilliCPU{}

@@ -80,8 +80,8 @@ func bytesOf(c Overcommit, s node.Snapshot) resource[unit.Bytes] {
 //
 //	capacity × threshold − max(use of the system, reservation) − count of the others
 //
-// It computes it twice, with the use in the long window and with the use in the
-// short window, and returns the smaller result. Koordinator:
+// The formula is computed twice, with the use in the long window and with the
+// use in the short window, and the smaller result is returned. Koordinator:
 // pkg/slo-controller/noderesource/plugins/batchresource.
 func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Overcommit, d demand, s node.Snapshot) finding[T] {
 	f := r.sum(c, d, s, d.Long, func(u *series) *parts { return &u.Long })

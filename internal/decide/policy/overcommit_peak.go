@@ -29,8 +29,8 @@ const (
 	memoryHalfLife = 24 * time.Hour
 	cpuPercentile  = 95
 	memPercentile  = 98
-	// keepPeaks is how long the history of an ended workload is kept. If a service restarts
-	// within this time, its cgroup has the same name as before, and it gets its history back.
+	// keepPeaks is the time for which the history of an ended workload is kept. A service that
+	// restarts within this time gets its history back, because its cgroup has the same name.
 	keepPeaks = 30 * time.Minute
 	// maxPeaks is the maximum number of histories. It bounds the memory that
 	// they need. Work without a history counts by its request.
@@ -54,12 +54,12 @@ type peak struct {
 
 // peaks holds the histories of all workloads. The history of the system has the empty name.
 type peaks struct {
-	Waited time.Duration            `json:"waited_ns,omitempty"` // time since the last sample
-	Past   map[node.WorkloadID]past `json:"past,omitempty"`
+	Waited time.Duration               `json:"waited_ns,omitempty"` // time since the last sample
+	Past   map[node.WorkloadID]history `json:"past,omitempty"`
 }
 
-// A past is the history of one workload.
-type past struct {
+// A history holds the past use of one workload.
+type history struct {
 	Watched time.Duration   `json:"watched_ns"`
 	Gone    time.Duration   `json:"gone_ns,omitempty"` // time since the workload ended
 	CPU     trend.Histogram `json:"cpu"`
@@ -70,7 +70,7 @@ type past struct {
 func (p peaks) peakOf(id node.WorkloadID, c PeakPrediction) peak { return p.Past[id].peak(c) }
 
 // peak returns the peak that a history predicts.
-func (h past) peak(c PeakPrediction) peak {
+func (h history) peak(c PeakPrediction) peak {
 	cpu, _ := h.CPU.Percentile(cpuScale, cpuPercentile)
 	memory, _ := h.Memory.Percentile(memoryScale, memPercentile)
 	margin := 100 + int64(c.MarginPercent)
@@ -98,7 +98,7 @@ func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []no
 		return
 	}
 	elapsed := d.Peaks.Waited
-	all := make(map[node.WorkloadID]past, len(d.Peaks.Past))
+	all := make(map[node.WorkloadID]history, len(d.Peaks.Past))
 	d.System.learn(d.Peaks.Past, all, c, elapsed)
 	for _, known := range []bool{true, false} { // work with a history first
 		for i := range d.Work {
@@ -119,7 +119,7 @@ func (a *account) raisePeak(lasted parts) {
 }
 
 // learn adds the peak of the last minute to the history of a workload.
-func (a *account) learn(before, all map[node.WorkloadID]past, c PeakPrediction, elapsed time.Duration) {
+func (a *account) learn(before, all map[node.WorkloadID]history, c PeakPrediction, elapsed time.Duration) {
 	h := before[a.ID]
 	unseen := elapsed + h.Gone
 	if a.CPU.Seen > 0 {
@@ -136,7 +136,7 @@ func (a *account) learn(before, all map[node.WorkloadID]past, c PeakPrediction, 
 
 // keep adds the histories of ended workloads to the others (all), beginning
 // with the workloads that ended last.
-func (p peaks) keep(all map[node.WorkloadID]past, elapsed time.Duration) {
+func (p peaks) keep(all map[node.WorkloadID]history, elapsed time.Duration) {
 	var gone []node.WorkloadID
 	for id, h := range p.Past {
 		if _, here := all[id]; !here && h.Gone+elapsed <= keepPeaks {

@@ -105,7 +105,7 @@ func TestMoreUseNeverPromisesMore(t *testing.T) {
 			continue
 		}
 		less := c.promise(t)
-		c.work = append([]hand(nil), c.work...)
+		c.work = append([]crewMember(nil), c.work...)
 		h := &c.work[rnd.IntN(len(c.work))]
 		switch k := rnd.IntN(4); {
 		case k == 0 && h.used >= 0:

@@ -21,13 +21,13 @@ type crew struct {
 	counted      unit.CPUSet
 	system       unit.MilliCPU
 	systemMemory unit.Bytes
-	work         []hand
+	work         []crewMember
 	wantCPU      unit.MilliCPU
 	wantMemory   unit.Bytes
 }
 
-// A hand is one workload of a crew. A negative request or use is absent.
-type hand struct {
+// A crewMember is one workload of a crew. A negative request or use is absent.
+type crewMember struct {
 	class       node.Class
 	asked, used unit.MilliCPU
 	wants, has  unit.Bytes
@@ -85,19 +85,19 @@ func TestAmountsWorkedByHand(t *testing.T) {
 		},
 		"use": { // 9600 − 500 − 2000 − 1000; 44666644889 − 1 Gi − 4 Gi − 2 Gi
 			config: colocation(), system: 500, systemMemory: gi,
-			work:    []hand{{node.LS, 4000, 2000, 8 * gi, 4 * gi}, {node.System, 0, 1000, 0, 2 * gi}, {node.BE, 0, 7000, 0, 20 * gi}},
+			work:    []crewMember{{node.LS, 4000, 2000, 8 * gi, 4 * gi}, {node.System, 0, 1000, 0, 2 * gi}, {node.BE, 0, 7000, 0, 20 * gi}},
 			wantCPU: 6100, wantMemory: 64*gi*65/100 - 7*gi,
 		},
 		"the larger of use and request": { // 9600 − 500 − 4000 − 1000; … − 1 − 8 − 2 Gi
 			config: changed(func(c *Overcommit) { c.CPU.Policy, c.Memory.Policy = ByMaxUsageRequest, ByMaxUsageRequest }),
 			system: 500, systemMemory: gi,
-			work:    []hand{{node.LS, 4000, 2000, 8 * gi, 4 * gi}, {node.LSR, 500, 1000, gi, 2 * gi}, {node.BE, 9000, 7000, 9 * gi, 20 * gi}},
+			work:    []crewMember{{node.LS, 4000, 2000, 8 * gi, 4 * gi}, {node.LSR, 500, 1000, gi, 2 * gi}, {node.BE, 9000, 7000, 9 * gi, 20 * gi}},
 			wantCPU: 4100, wantMemory: 64*gi*65/100 - 11*gi,
 		},
 		"memory by request": { // the reservation counts, and the use of the system does not
 			config: changed(func(c *Overcommit) { c.Memory.Policy, c.ReservedMemory = ByRequest, 3*gi }),
 			system: 0, systemMemory: 9 * gi,
-			work:    []hand{{node.LS, 0, 0, 8 * gi, 4 * gi}, {node.LS, 0, 0, -1, 5 * gi}},
+			work:    []crewMember{{node.LS, 0, 0, 8 * gi, 4 * gi}, {node.LS, 0, 0, -1, 5 * gi}},
 			wantCPU: 9600, wantMemory: 64*gi*65/100 - 16*gi,
 		},
 		"the reservation is more than the system uses": {
@@ -107,23 +107,23 @@ func TestAmountsWorkedByHand(t *testing.T) {
 		},
 		"LSE counts by request, its memory by use": {
 			config:  colocation(),
-			work:    []hand{{node.LSE, 4000, 100, 8 * gi, gi}},
+			work:    []crewMember{{node.LSE, 4000, 100, 8 * gi, gi}},
 			wantCPU: 5600, wantMemory: 64*gi*65/100 - gi,
 		},
 		"LSE without a request counts by use": {
 			config:  colocation(),
-			work:    []hand{{node.LSE, -1, 100, -1, gi}},
+			work:    []crewMember{{node.LSE, -1, 100, -1, gi}},
 			wantCPU: 9500, wantMemory: 64*gi*65/100 - gi,
 		},
 		"what is not measured counts by request": {
 			// With maxUsageRequest, Koordinator omits work that was not
 			// measured.
 			config:  changed(func(c *Overcommit) { c.CPU.Policy = ByMaxUsageRequest }),
-			work:    []hand{{node.LS, 3000, -1, 5 * gi, -1}},
+			work:    []crewMember{{node.LS, 3000, -1, 5 * gi, -1}},
 			wantCPU: 6600, wantMemory: 64*gi*65/100 - 5*gi,
 		},
 		"never below nothing": {
-			config: colocation(), work: []hand{{node.LS, 0, 12000, 0, 60 * gi}}, wantCPU: 0, wantMemory: 0,
+			config: colocation(), work: []crewMember{{node.LS, 0, 12000, 0, 60 * gi}}, wantCPU: 0, wantMemory: 0,
 		},
 		"no more than the owner promises": { // 50 % of 16000, 25 % of 64 Gi
 			config: changed(func(c *Overcommit) {
@@ -133,7 +133,7 @@ func TestAmountsWorkedByHand(t *testing.T) {
 		},
 		"a threshold above the capacity is the owner's wish": { // 120 % of 16000 − 1000
 			config:  changed(func(c *Overcommit) { c.CPU.ThresholdPercent = 120 }),
-			work:    []hand{{node.LS, 0, 1000, 0, 0}},
+			work:    []crewMember{{node.LS, 0, 1000, 0, 0}},
 			wantCPU: 18200, wantMemory: 64 * gi * 65 / 100,
 		},
 		"only the CPUs that count": { // 60 % of 4 CPUs, minus a quarter of 4000m
@@ -217,7 +217,7 @@ func anyCrew(rnd *rand.Rand) crew {
 	}
 	c.system, c.systemMemory = some(), unit.Bytes(rnd.IntN(1024))<<20
 	for range rnd.IntN(8) {
-		h := hand{
+		h := crewMember{
 			class: append(classes, node.BE)[rnd.IntN(len(classes)+1)], asked: unit.MilliCPU(rnd.IntN(8000)), used: some(),
 			wants: unit.Bytes(rnd.IntN(8192)) << 20, has: unit.Bytes(rnd.IntN(8192)) << 20,
 		}
@@ -235,10 +235,10 @@ func anyCrew(rnd *rand.Rand) crew {
 	return c
 }
 
-// TestAmountsAreTheReferences compares the results with Koordinator's formula.
+// TestAmountsEqualKoordinators compares the results with Koordinator's formula.
 // Means are rounded to whole milliseconds, so each workload may add a
 // difference of less than one thousandth of a CPU.
-func TestAmountsAreTheReferences(t *testing.T) {
+func TestAmountsEqualKoordinators(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(21, 22))
 	for range 400 {
 		c := anyCrew(rnd)

@@ -66,8 +66,8 @@ type binder struct {
 	all    unit.CPUSet
 	owners []owner
 	taken  unit.CPUSet // CPUs of all owners together
-	// promised is how much memory the workloads that are bound to a NUMA node
-	// need together. The key is the lowest CPU of the node.
+	// promised is the amount of memory that the workloads that are bound to a NUMA
+	// node need together. The key is the lowest CPU of the node.
 	promised map[unit.CPU]unit.Bytes
 }
 
@@ -92,7 +92,7 @@ type seating struct {
 	to     unit.CPUSet
 	reason string
 	say    bool // give the reason even if nothing changes
-	// parts are the sets of single containers. If it is nil, all cgroups have the same set (to).
+	// parts are the sets of single containers. If parts is nil, all cgroups have the set to.
 	parts map[string]unit.CPUSet
 }
 
@@ -103,7 +103,7 @@ func (b *binder) share(w *node.Workload) seating {
 	to := seating{file: node.FileCPUs, intent: plan.Release}
 	room := hold.RoomBefore(b.snap.Knobs, w.Cgroup, b.all)
 	if n, _ := hold.Claimed(w); n == 0 && w.Class != node.LS && room != b.all {
-		return to // it was bound before Tenon, and has no claim
+		return to // the workload was bound before Tenon, and has no claim
 	}
 	others := b.taken
 	for _, o := range b.owners {

@@ -51,7 +51,7 @@ type Config struct {
 	Misfit misfit.Config `json:"misfit,omitzero"`
 }
 
-// State is what the policies keep between ticks, as plain data.
+// State is the data that the policies keep between ticks.
 type State struct {
 	Use facts.Use `json:"use"`
 	// Growth is the amount by which the CPU of BE work may still grow. It
@@ -111,7 +111,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.Grown, own = grow.Decide(st.Grown, own, st.Use, next.Use, next.Violations(), s)
 	next.Pins, next.Shared, next.Notes = own.Of, own.Shared, own.Notes()
 	var selector, bounds, shares, ends []plan.Want
-	next.Selector, selector = st.Selector.selectMechanism(c.CPUQOS, tried{pool: pool, layout: l, use: next.Use, slo: next.SLO, own: own, snap: s})
+	next.Selector, selector = st.Selector.selectMechanism(c.CPUQOS, trialInput{pool: pool, layout: l, use: next.Use, slo: next.SLO, own: own, snap: s})
 	next.Growth, bounds = suppress(c.Suppress, pool, st.Growth, l, next.Use, next.CPUBackOff, own, next.Selector.LS.Siblings(s.Topology), st.Seats.May, s)
 	var seats seat.Grants
 	next.Seats, seats, bounds = seat.Wants(c.Seats, st.Seats, pool, l, next.Use, own, bounds, s)

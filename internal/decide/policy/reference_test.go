@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A nodeCase is one input for both formulas. If it names no CPUs (have), BE
+// A nodeCase is one input for both formulas. If the field have is empty, BE
 // work starts with all CPUs.
 type nodeCase struct {
 	name      string
@@ -46,7 +46,8 @@ func (c nodeCase) bound() []binding {
 // least two. It grows by at most a tenth of the CPUs per tick. Koordinator
 // takes CPUs from those of LSR pods and from the other CPUs, in proportion to
 // the sizes of these two groups. In each group it takes the lowest core of each
-// NUMA node in turn. The second result says how Koordinator failed, or is "".
+// NUMA node in turn. The second result is the way in which Koordinator failed,
+// or "".
 func reference(c nodeCase, have unit.CPUSet) (unit.CPUSet, string) {
 	if c.missing {
 		return have, ""

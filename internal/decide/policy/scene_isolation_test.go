@@ -14,9 +14,9 @@ import (
 
 // readIsolation applies the scenario lines about isolation:
 //
-//	can MECHANISM …             the kernel supports these
-//	cannot MECHANISM WHY        it does not;  unsure MECHANISM WHY: it is unknown
-//	falls MECHANISM WHY         it failed in use;  refused MECHANISM WHY: the kernel refused it
+//	can MECHANISM …             the kernel supports these mechanisms
+//	cannot MECHANISM WHY        the kernel does not support it;  unsure MECHANISM WHY: this is unknown
+//	falls MECHANISM WHY         the mechanism failed in use;  refused MECHANISM WHY: the kernel refused it
 //	foreign NAME                another component has loaded a scheduler; -: none
 //	cookies N                   processes with cookies of another component
 //	ask MECHANISM               the request of an operator; auto: as configured

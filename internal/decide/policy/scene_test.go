@@ -119,8 +119,8 @@ type spell struct {
 	// throttled holds two numbers for a workload: the quota periods in which it
 	// was throttled, and the periods in which it ran.
 	throttled map[node.WorkloadID][2]int64
-	// threads holds two numbers for a workload: its threads, and how many of
-	// them are runnable.
+	// threads holds two numbers for a workload: the number of its threads, and the
+	// number of its runnable threads.
 	threads map[node.WorkloadID][2]int
 	blind   bool // the use of the CPUs is unknown
 	// unthrottled says that the throttling is unknown.

@@ -22,7 +22,7 @@ type law struct {
 
 // readTrial applies the scenario lines about trials:
 //
-//	law ID 100*20us cpu.idle=0.7 weight=1     how a service waits in each tick from now on, by the mechanism in use; -: not at all
+//	law ID 100*20us cpu.idle=0.7 weight=1     the waits of a service in each tick from now on, by the mechanism in use; -: none
 //
 // and the words of a configuration: order=measured trials=off. "---- trials"
 // prints what the trials found.

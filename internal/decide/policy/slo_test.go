@@ -15,8 +15,8 @@ import (
 //
 //	web.waits=1000*100us,30*5ms    numbers of waits with their lengths
 //	web.turns=1000*600us           number of time slices, with the mean wait before them
-//	web.for=be:20ms,web:3ms        the runners for which it waited
-//	web.waits=?                    unknown from now on
+//	web.for=be:20ms,web:3ms        the runners for which the workload waited
+//	web.waits=?                    its waits are unknown from now on
 type waiting struct {
 	id     node.WorkloadID
 	kind   string

@@ -132,7 +132,8 @@ type suppressor struct {
 	seated unit.CPUSet // CPUs that work with seats could use in the tick before
 }
 
-// limitsBySet reports whether a set of CPUs limits BE. If not, a quota does.
+// limitsBySet reports whether a set of CPUs limits BE. Otherwise a quota limits
+// BE.
 //
 // If another component writes one of the two knobs again and again, the other
 // knob limits BE. Otherwise BE would have no limit during such a conflict.

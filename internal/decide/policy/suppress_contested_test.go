@@ -11,7 +11,7 @@ import (
 
 // TestAContestedQuotaIsReplacedBySets checks both directions. If another
 // component writes the quota again and again, the cpusets limit BE. If it
-// writes the cpusets, the quota does.
+// writes the cpusets, the quota limits BE.
 func TestAContestedQuotaIsReplacedBySets(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, c := range []struct {

@@ -17,8 +17,8 @@ import (
 // period, so BE that wants more uses a little less than all of it.
 const reachedShare = 95
 
-// A Watermark is what cpuSuppressThresholdPercent has cost since Since. The
-// zero Watermark says that there is no threshold.
+// A Watermark is the cost of cpuSuppressThresholdPercent, counted from the time
+// Since. The zero Watermark says that there is no threshold.
 type Watermark struct {
 	Percent unit.Percent `json:"threshold_percent"`
 	// Since is the time at which the count began: the start of the agent, or
@@ -30,8 +30,8 @@ type Watermark struct {
 	// Reached is the part of Counted in which BE used all that the threshold
 	// allowed.
 	Reached time.Duration `json:"reached_ns"`
-	// Withheld is how much CPU time stayed idle during Reached. It is an upper
-	// bound. Without the threshold BE could have used that time, but may not
+	// Withheld is the amount of CPU time that stayed idle during Reached. It is an
+	// upper bound. Without the threshold BE could have used that time, but may not
 	// have wanted all of it.
 	Withheld time.Duration `json:"withheld_ns"`
 }

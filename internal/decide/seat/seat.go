@@ -36,10 +36,10 @@ type Config struct {
 func (c Config) on() bool { return c.Enable || len(c.Slices) > 0 }
 
 const (
-	// calmTime is how long the demand must fit before work gets seats again.
+	// calmTime is the time for which the demand must fit before work gets seats
+	// again.
 	calmTime = 10 * time.Second
-	// room says how much room there must be during that time: 1/room of the
-	// CPUs must be free.
+	// room bounds new seats: 1/room of the CPUs must be free during that time.
 	room = 10
 	// busyLoad and leave are loads of LS work on a core. A new seat avoids a
 	// core with at least the first load. A seat moves away from a core only at
@@ -90,13 +90,13 @@ type Input struct {
 	Snap node.Snapshot
 }
 
-// A Grant is what one workload with a limit gets.
+// A Grant holds the seats that one workload with a limit gets.
 type Grant struct {
 	// CPUs are its seats. The set is empty if it has none.
 	CPUs unit.CPUSet
-	// Limit is its CPU limit. Full says that there are not more seats than the
-	// limit. Then the seats themselves bound the work, and a quota would only
-	// throttle it.
+	// Limit is its CPU limit. Full means that there are no more seats than the
+	// limit allows. Then the seats themselves bound the work, and a quota would
+	// only throttle it.
 	Limit unit.MilliCPU
 	Full  bool
 	// How describes the grant, or says why the workload has no seats.

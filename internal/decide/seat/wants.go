@@ -57,9 +57,10 @@ func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own
 	return next, grants, x.bounds
 }
 
-// allowedCPUs returns the CPUs that each BE workload may use: those that
-// suppress gives its contention root, without CPUs that another workload owns.
-// A workload that contains another one, or shares its cgroup, is absent.
+// allowedCPUs returns the CPUs that each BE workload may use. These are the
+// CPUs that suppress gives its contention root, without the CPUs that another
+// workload owns. A workload that contains another one, or shares its cgroup, is
+// absent.
 func (x *seater) allowedCPUs(all unit.CPUSet, own hold.Grants) map[node.WorkloadID]unit.CPUSet {
 	var owned unit.CPUSet
 	for _, set := range own.Of {

@@ -56,8 +56,9 @@ type Places map[node.WorkloadID]Place
 // its worker while the slice has a worker of this number. A new workload goes
 // to the worker that has the fewest. When work has ended, a worker may have at
 // least two workloads more than another one of its slice. Then one workload
-// moves in each call. A function (in) says whether a workload takes part.
-func Assign(all []Slice, before Places, work []node.Workload, in func(node.WorkloadID) bool) Places {
+// moves in each call. The function takesPart says whether a workload takes
+// part.
+func Assign(all []Slice, before Places, work []node.Workload, takesPart func(node.WorkloadID) bool) Places {
 	if len(all) == 0 {
 		return nil
 	}
@@ -80,7 +81,7 @@ func Assign(all []Slice, before Places, work []node.Workload, in func(node.Workl
 	for at := range work {
 		w := &work[at]
 		i, named := of[w.Rule]
-		if !named || w.Rule == "" || w.Class != node.BE || !in(w.ID) {
+		if !named || w.Rule == "" || w.Class != node.BE || !takesPart(w.ID) {
 			continue
 		}
 		if p, had := before[w.ID]; had && p.Slice == all[i].Name && p.Worker >= 1 && p.Worker <= len(load[i]) {

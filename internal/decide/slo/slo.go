@@ -20,11 +20,11 @@ const (
 	// After LeastWindow, a window ends as soon as it has enoughWaits waits. If
 	// the judgement uses the mean, it needs that many, too.
 	enoughWaits = 300
-	// chance is how many long waits a window may have in addition to one in a
-	// hundred, because a few long waits happen by chance.
+	// chance is the number of long waits that a window may have above one percent
+	// of its waits, because a few long waits happen by chance.
 	chance = 2
-	// calmBefore is how long there must be no miss before an objective counts
-	// as met again.
+	// calmBefore is the time for which there must be no miss before an objective
+	// counts as met again.
 	calmBefore = 5 * time.Second
 	// A histogram bucket counts as within the objective if its end exceeds the
 	// objective by at most 1/bucketSlack. For an objective of 2 ms, its end may
@@ -34,8 +34,8 @@ const (
 	// used if only the mean is known. If waits are exponentially distributed,
 	// as in a queue with random arrivals, the ratio is ln 100 = 4.6.
 	tailOfMean = 5
-	// A back-off of BE helps a service only if BE caused at least one of
-	// helpless waits.
+	// A back-off of BE helps a service only if BE caused at least 1/helpless of
+	// its waits.
 	helpless = 20
 )
 
@@ -78,7 +78,7 @@ type Miss struct {
 // has no state if it has no objective, or no counters of waits.
 func (x Tracker) Observe(s node.Snapshot) Tracker {
 	next := Tracker{}
-	var blame map[node.WorkloadID]blamed
+	var blame map[node.WorkloadID]waitShare
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
 		want, asked := w.Objective.RunQueueDelay.Value()
@@ -112,11 +112,11 @@ func (x Tracker) Violations() []Miss {
 	return all
 }
 
-// A blamed says how long a workload waited in all, and how much of that time it
-// waited for BE.
-type blamed struct{ all, be time.Duration }
+// A waitShare holds the total waiting time of a workload, and the part of it
+// for which the workload waited for BE.
+type waitShare struct{ all, be time.Duration }
 
-func blameOf(s node.Snapshot) map[node.WorkloadID]blamed {
+func blameOf(s node.Snapshot) map[node.WorkloadID]waitShare {
 	if len(s.Waits) == 0 {
 		return nil
 	}
@@ -126,7 +126,7 @@ func blameOf(s node.Snapshot) map[node.WorkloadID]blamed {
 		be[s.Workloads[i].ID] = s.Workloads[i].Class == node.BE
 	}
 	be[node.RestOf(node.BE)] = true
-	all := map[node.WorkloadID]blamed{}
+	all := map[node.WorkloadID]waitShare{}
 	for _, w := range s.Waits {
 		b := all[w.Waiter]
 		b.all += w.Time
@@ -138,7 +138,7 @@ func blameOf(s node.Snapshot) map[node.WorkloadID]blamed {
 	return all
 }
 
-func (f State) observe(at time.Time, w *node.Workload, want time.Duration, b blamed) State {
+func (f State) observe(at time.Time, w *node.Workload, want time.Duration, b waitShare) State {
 	now := w.Usage.Delay
 	if f.At.After(at) { // f.At is from before a reboot; at itself would be a new miss
 		f.At = at.Add(-1)
@@ -168,7 +168,7 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, b bla
 }
 
 // begin starts a new window.
-func (f State) begin(at time.Time, now node.RunQueueDelay, b blamed) State {
+func (f State) begin(at time.Time, now node.RunQueueDelay, b waitShare) State {
 	f.Since, f.Delay, f.Waited, f.ByBE = at, now, b.all, b.be
 	return f
 }

@@ -27,11 +27,11 @@ func spreadOf(waits map[time.Duration]uint64) spread {
 	return waited
 }
 
-// TestTheHistogramDoesNotFlatter checks that the objective counts as missed if
+// TestTheHistogramHidesNoMiss checks that the objective counts as missed if
 // more than 1 of 100 waits, plus chance, are longer than it. This must hold
 // wherever these waits lie in their bucket. The objective must count as met if
 // all waits are shorter than half of it.
-func TestTheHistogramDoesNotFlatter(t *testing.T) {
+func TestTheHistogramHidesNoMiss(t *testing.T) {
 	for want := 10 * time.Microsecond; want < time.Second; want = want * 11 / 10 {
 		longer := want + want/8
 		for _, c := range []struct {
@@ -71,9 +71,9 @@ func TestAMeanIsJudgedByItsTail(t *testing.T) {
 	}
 }
 
-// TestCountersThatWentBackBeginAnew checks that a new window begins if a
+// TestADecreasedCounterBeginsANewWindow checks that a new window begins if a
 // counter has decreased between two readings.
-func TestCountersThatWentBackBeginAnew(t *testing.T) {
+func TestADecreasedCounterBeginsANewWindow(t *testing.T) {
 	full := node.RunQueueDelay{Sum: node.Some(time.Second), Counts: []uint64{5, 5}}
 	for name, now := range map[string]node.RunQueueDelay{
 		"a sum that fell":    {Sum: node.Some(time.Millisecond), Counts: []uint64{6, 6}},
@@ -85,7 +85,7 @@ func TestCountersThatWentBackBeginAnew(t *testing.T) {
 		if d, ok := waitsBetween(full, now); ok {
 			t.Errorf("%s makes a window: %+v", name, d)
 		}
-		f := State{Since: time.Unix(1, 0), Delay: full}.observe(time.Unix(2, 0), &node.Workload{Usage: node.Usage{Delay: now}}, 1, blamed{})
+		f := State{Since: time.Unix(1, 0), Delay: full}.observe(time.Unix(2, 0), &node.Workload{Usage: node.Usage{Delay: now}}, 1, waitShare{})
 		if f.Missed || !f.Since.Equal(time.Unix(2, 0)) {
 			t.Errorf("%s: the window began at %v", name, f.Since)
 		}
@@ -113,12 +113,12 @@ func TestAClockThatWasSetBackEndsNoMiss(t *testing.T) {
 	now, future := time.Unix(1000, 0), time.Unix(1e6, 0)
 	w := node.Workload{ID: "web"}
 	w.Usage.Delay = node.RunQueueDelay{Sum: node.Some(time.Duration(0)), Counts: make([]uint64, kernelBuckets)}
-	f := State{Missed: true, At: future, Since: future, Delay: w.Usage.Delay}.observe(now, &w, time.Millisecond, blamed{})
+	f := State{Missed: true, At: future, Since: future, Delay: w.Usage.Delay}.observe(now, &w, time.Millisecond, waitShare{})
 	if f.At.After(now) || f.At.Equal(now) {
 		t.Errorf("the last miss is of %v, now it is %v", f.At, now)
 	}
 	for i := range 3 {
-		f = f.observe(now.Add(time.Duration(i+1)*longestWindow), &w, time.Millisecond, blamed{})
+		f = f.observe(now.Add(time.Duration(i+1)*longestWindow), &w, time.Millisecond, waitShare{})
 	}
 	if f.Missed {
 		t.Error("the objective still counts as missed")

@@ -44,11 +44,12 @@ const (
 	resolution = 10
 )
 
-// pairOf compares the two epochs of a pair. The first result (all) is the logarithm
-// of a ratio: the mean wait with the candidate, divided by the mean wait without it.
-// The weight of a service is the number of its waits in both epochs. So if a service
-// is busier in one of them, that does not shift the ratio. A map (one) has the same
-// for each service alone. If there were too few waits, ok is false.
+// pairOf compares the two epochs of a pair. The first result (all) is the
+// logarithm of a ratio: the mean wait with the candidate, divided by the mean
+// wait without it. The weight of a service is the number of its waits in both
+// epochs. So if a service is busier in one of them, that does not shift the
+// ratio. The second result has the same ratio for each service alone. If there
+// were too few waits, ok is false.
 func pairOf(without, with map[string]Count) (all float64, one map[string]float64, ok bool) {
 	var a, b float64
 	var waitsA, waitsB int64

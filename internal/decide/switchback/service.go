@@ -14,11 +14,11 @@ import (
 // service has from its requests may not be much more.
 const weakShare = 10
 
-// Places reports whether cpu.idle can help: whether a waking thread of a service
-// could move to another CPU on which only BE runs. That needs a service that
-// shares a CPU with BE and may use more than one CPU of a cache there. Otherwise
-// cpu.idle only attracts all other threads to the CPU of the service. The CPUs
-// of BE are given (be), and a function (may) returns those of a service.
+// Places reports whether cpu.idle can help: whether a waking thread of a
+// service could move to another CPU on which only BE runs. That needs a service
+// that shares a CPU with BE and may use more than one CPU of a cache there.
+// Otherwise cpu.idle only attracts all other threads to the CPU of the service.
+// be is the set of CPUs of BE. The function may returns the CPUs of a service.
 func Places(s node.Snapshot, be unit.CPUSet, may func(*node.Workload) unit.CPUSet) bool {
 	caches := map[node.CacheID]unit.CPUSet{}
 	for _, c := range s.Topology.CPUs {

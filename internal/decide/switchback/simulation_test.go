@@ -27,7 +27,7 @@ type world struct {
 	// heavy says that the noise has the tails of Student's t with 3 degrees of
 	// freedom.
 	heavy    bool
-	services []simulated
+	services []simulatedService
 	// turn is a number of pairs. After it, the effects have the opposite sign.
 	// 0 means never.
 	turn int
@@ -37,9 +37,9 @@ type world struct {
 	tick  time.Duration // 0: simTick
 }
 
-// A simulated is a service with a number of waits per second (rate) of a mean
-// length. With the candidate each wait is longer by a factor (effect).
-type simulated struct {
+// A simulatedService is a service with a number of waits per second (rate) of a
+// mean length. With the candidate each wait is longer by a factor (effect).
+type simulatedService struct {
 	rate, mean, effect float64
 }
 
@@ -48,9 +48,9 @@ type outcome struct {
 	kept    bool
 	finding trial.Finding
 	pairs   int
-	// cost is what the round costs the service for which it costs most. It is a
-	// fraction of what that service waits without the candidate until the next
-	// round.
+	// cost is the additional waiting of the service that the round delays most, as
+	// a fraction of the time that this service waits without the candidate until
+	// the next round.
 	cost float64
 }
 
@@ -129,7 +129,7 @@ func (w world) draw(rnd *rand.Rand, factor []float64, with bool) {
 	}
 }
 
-func one(effect float64) []simulated { return []simulated{{1000, 20000, effect}} }
+func one(effect float64) []simulatedService { return []simulatedService{{1000, 20000, effect}} }
 
 // within3 checks the rate that n trials had. It may exceed its bound by three
 // standard deviations.
@@ -148,9 +148,9 @@ func TestTheTrialKeepsItsErrorRates(t *testing.T) {
 	if os.Getenv("TENON_TEST_LONG") != "" {
 		trials = 4000
 	}
-	opposite := []simulated{{1000, 20000, 0.8}, {1000, 20000, 1.2}}
-	hidden := []simulated{{5000, 40000, 0.7}, {300, 10000, 1.2}}
-	several := []simulated{{1000, 20000, 0.8}, {500, 30000, 0.8}, {200, 15000, 1}}
+	opposite := []simulatedService{{1000, 20000, 0.8}, {1000, 20000, 1.2}}
+	hidden := []simulatedService{{5000, 40000, 0.7}, {300, 10000, 1.2}}
+	several := []simulatedService{{1000, 20000, 0.8}, {500, 30000, 0.8}, {200, 15000, 1}}
 	var table strings.Builder
 	fmt.Fprintln(&table, "| what the candidate does | noise | kept | worse | stopped | pairs, mean | cost, mean | cost, most |")
 	for _, c := range []struct {

@@ -22,27 +22,28 @@ const (
 	// worked off.
 	epoch  = 5 * time.Second
 	settle = 500 * time.Millisecond
-	// switchWithin is how long it may take until a mechanism has an effect
-	// after the trial asked for it. On slow machines, it takes seconds to load
-	// a BPF scheduler.
+	// switchWithin is the time that it may take until a mechanism has an effect
+	// after the trial asked for it. On slow machines, it takes seconds to load a
+	// BPF scheduler.
 	switchWithin = 30 * time.Second
-	// calmTime is how long services, CPUs and candidates must not have changed
-	// before a round of trials begins.
+	// calmTime is the time for which services, CPUs and candidates must not have
+	// changed before a round of trials begins.
 	calmTime = time.Minute
 	// roundInterval is the shortest time from the beginning of one round to
 	// that of the next.
 	roundInterval = 6 * time.Hour
-	// patience is how many pairs a trial may lose. A pair is lost if services
-	// or BE did not run in it, or if counters were reset.
+	// patience is the number of pairs that a trial may lose. A pair is lost if
+	// services or BE did not run in it, or if counters were reset.
 	patience = 32
-	// maxTrial is how long a trial may last. After that it ends without a
+	// maxTrial is the maximum duration of a trial. After that it ends without a
 	// finding.
 	maxTrial = 90 * time.Minute
-	// namesKnown is how many names of services the state remembers at most.
+	// namesKnown is the maximum number of names of services that the state
+	// remembers.
 	namesKnown = 1024
 )
 
-// An Input is what one tick knows about the node.
+// An Input holds the facts about the node in one tick.
 type Input struct {
 	At time.Time
 	// Off is the reason why no trial may run, for example that the owner has
@@ -69,13 +70,13 @@ type Input struct {
 	InForce bool
 }
 
-// A State is what the package remembers between ticks. The zero State is the
-// beginning.
+// A State is the data that the package keeps between ticks. The zero State is
+// the beginning.
 type State struct {
 	At time.Time `json:"at,omitzero"` // the last tick
 	// Place, Candidates and Names are those of the last tick. Names also has
 	// earlier services. Changed is the time at which one of them last changed.
-	// What names the one that changed.
+	// What is the name of the value that changed.
 	Place      uint64           `json:"place,omitempty"`
 	Candidates []node.Mechanism `json:"candidates,omitempty"`
 	Names      []string         `json:"names,omitempty"`
@@ -88,8 +89,8 @@ type State struct {
 	Left  []node.Mechanism `json:"left,omitempty"`
 	Share int              `json:"share,omitempty"` // the number of candidates of the round
 	Due   bool             `json:"due,omitempty"`
-	// Kept is the mechanism that the last round kept. If it is empty, this is
-	// the floor. Since is the time at which it was kept.
+	// Kept is the mechanism that the last round kept; empty: the floor. Since is
+	// the time at which it was kept.
 	Kept    node.Mechanism `json:"kept,omitempty"`
 	Since   time.Time      `json:"since,omitzero"`
 	Results []trial.Result `json:"results,omitempty"`
@@ -98,7 +99,7 @@ type State struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Use returns the mechanism to use now. If it is empty, this is the floor.
+// Use returns the mechanism to use now; empty: the floor.
 func (st State) Use() node.Mechanism {
 	if st.Trial.running() && st.Trial.usesCandidate() {
 		return st.Trial.Candidate
@@ -214,8 +215,8 @@ func (st State) wait(in Input) State {
 	return st.beginTrial(in)
 }
 
-// idleReason returns the reason why a trial could not measure anything now. It
-// returns "" if it could.
+// idleReason returns the reason why a trial could not measure anything now, or
+// "" if a trial could.
 func idleReason(in Input) string {
 	switch {
 	case len(in.Workloads) == 0:

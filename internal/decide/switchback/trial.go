@@ -53,7 +53,7 @@ type Trial struct {
 	Lost        int           `json:"lost,omitempty"`
 }
 
-// A Tally is what a trial has measured about one service.
+// A Tally holds the measurements of one service in a trial.
 type Tally struct {
 	// Without and With are the waits of the service in the counted epochs,
 	// without the candidate and with it. Spent has all its waits while the

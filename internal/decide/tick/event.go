@@ -18,16 +18,16 @@ type Event struct {
 	Workload node.WorkloadID `json:"workload,omitempty"`
 	// Text describes the event: "3 waits of more than 2ms in 50ms".
 	Text string `json:"text,omitempty"`
-	// More is how many other events of the same kind and workload came after
-	// this one, before the tick began. These events themselves are not kept.
+	// More is the number of later events of the same kind and workload before the
+	// tick began. These events themselves are not kept.
 	More int `json:"more,omitempty"`
 	// Again says that the previous tick already had this event, but its
 	// snapshot showed too little of the effect.
 	Again bool `json:"again,omitempty"`
 }
 
-// Count returns how many events this one stands for. It does not count events
-// that an earlier tick has counted.
+// Count returns the number of events that this event represents. It does not
+// count events that an earlier tick has counted.
 func (e Event) Count() int {
 	if e.Again {
 		return e.More

@@ -30,7 +30,7 @@ type Tick struct {
 	Missed map[node.WorkloadID]string
 	// Misfits holds the workloads whose CPU limit does not fit them.
 	Misfits map[node.WorkloadID]*misfit.Misfit
-	// Batch is how much CPU and memory BE may request after this tick.
+	// Batch is the amount of CPU and memory that BE may request after this tick.
 	Batch node.Batch
 	// Slices are the virtual workers of the node and the work in them.
 	Slices []slice.Status
@@ -39,14 +39,15 @@ type Tick struct {
 	// Selection is the isolation mechanism in use after this tick. Isolation is
 	// the status of all mechanisms.
 	Selection node.Selection
-	// Trials is what trials of mechanisms on this node have found up to now.
+	// Trials holds the findings of the trials of mechanisms on this node up to
+	// now.
 	Trials trial.Status
-	// Watermark is what the owner's threshold of CPU suppress has cost BE.
+	// Watermark is the cost of the owner's threshold of CPU suppress for BE.
 	Watermark price.Watermark
 	Isolation node.IsolationStatus
 	Done      []Outcome
-	// Sense, Decide and Act say how long the three parts of the tick took. The
-	// last write ended when all three had passed since Begun.
+	// Sense, Decide and Act are the durations of the three parts of the tick. The
+	// last write ended at Begun plus the sum of the three.
 	Sense, Decide, Act time.Duration
 }
 

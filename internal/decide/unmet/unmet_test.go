@@ -8,9 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestWhatIsAskedAndCannotBeDoneIsListed reads configurations as tenond does.
-// It checks what Settings lists for a node that lacks the capability.
-func TestWhatIsAskedAndCannotBeDoneIsListed(t *testing.T) {
+// TestUnsupportedSettingsAreListed reads configurations as tenond does. It
+// checks what Settings lists for a node that lacks the capability.
+func TestUnsupportedSettingsAreListed(t *testing.T) {
 	var marks []node.Feature
 	for _, v := range node.VendorMarks {
 		marks = append(marks, v.Can)

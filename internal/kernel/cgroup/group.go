@@ -148,7 +148,7 @@ func (t *Tree) home(path string) (*hierarchy, error) {
 }
 
 // find returns the hierarchy that home returns, and the result of stat(2) for
-// the directory of the group in it.
+// the directory that the group has in this hierarchy.
 func find(t *Tree, path string) (*hierarchy, syscall.Stat_t, error) {
 	var st syscall.Stat_t
 	for _, h := range t.hierarchies {

@@ -29,7 +29,7 @@ const (
 // forms; a kernel has at most one of them:
 //
 //   - Group Identity of Alibaba Cloud Linux 2 and 3: cpu.bvt_warp_ns, which is a
-//     preset of the flags in cpu.identity, -2 meaning the same as -1
+//     preset of the flags in cpu.identity; -2 means the same as -1
 //     (4.19.91-24.al7, 5.10.46-7.al8; on cgroup v1 and v2).
 //   - Its successor in newer ANCK kernels: cpu.priority from -1 to 1, which also
 //     sets and clears cpu.idle, and cpu.identity from -1 to 1 for the siblings.

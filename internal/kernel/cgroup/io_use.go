@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// IOUse is how many bytes a group and the groups below it have read from block
-// devices and written to them, since the group was made. I/O on a stacked
+// IOUse is the number of bytes that a group and its descendants have read from
+// block devices and written to them since the group was made. I/O on a stacked
 // device, such as LVM, counts twice: for this device and for the device below.
 type IOUse struct{ Read, Written unit.Bytes }
 

@@ -87,7 +87,7 @@ func (h *hierarchy) processes(path string) ([]int, error) {
 	}), nil
 }
 
-// IsIsPopulated reports whether the group or a group below it has a process. A
+// IsPopulated reports whether the group or a group below it has a process. A
 // group that does not exist gives ErrGone.
 func (t *Tree) IsPopulated(path string) (bool, error) {
 	h, err := t.home(path)

@@ -111,8 +111,9 @@ type MemoryStat struct {
 	File                     unit.Bytes // page cache, including shared memory
 	ActiveFile, InactiveFile unit.Bytes // page cache used lately, and not used lately
 	PageFaults, MajorFaults  int64
-	// Refaults is how many pages, of files and of anonymous memory, were reclaimed and
-	// read back soon afterwards (workingset_refault; by kind since Linux 5.9).
+	// Refaults is the number of pages, of files and of anonymous memory, that were
+	// reclaimed and read back soon afterwards (workingset_refault; by kind since
+	// Linux 5.9).
 	Refaults int64
 }
 

@@ -11,8 +11,8 @@ import (
 type MemoryUse struct {
 	// InactiveFile is the page cache that was not used lately.
 	InactiveFile unit.Bytes
-	// Refaults is how many pages were reclaimed and read back soon afterwards
-	// (workingset_refault; by kind since Linux 5.9).
+	// Refaults is the number of pages that were reclaimed and read back soon
+	// afterwards (workingset_refault; by kind since Linux 5.9).
 	Refaults int64
 }
 

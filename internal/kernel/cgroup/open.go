@@ -6,7 +6,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
-// KeepOpen returns a Tree that keeps files open: those of counters, and those
+// KeepOpen returns a Tree that keeps the files of counters open, and the files
 // of settings that are read often. To open and close a file costs more than to
 // read it. An open file belongs to the group for which it was opened, and keeps
 // a removed group in the kernel's memory. Therefore the caller must call Close

@@ -38,13 +38,13 @@ type Watcher struct {
 	// Only the goroutine that executes run changes these fields. It reads them
 	// without mu.
 	mu       sync.Mutex
-	known    map[string]*watched
+	known    map[string]*watchedGroup
 	sorted   []string // known, without the root; nil: not yet computed
 	degraded error
 }
 
-// watched is the state of a known group.
-type watched struct {
+// A watchedGroup is the state of a known group.
+type watchedGroup struct {
 	watch    int32 // the watch, or unwatched
 	children int   // number of known groups directly below it
 }
@@ -71,7 +71,7 @@ func (t *Tree) watch(ctx context.Context, period time.Duration) (*Watcher, error
 func newWatcher(h *hierarchy, period time.Duration) *Watcher {
 	return &Watcher{
 		h: h, period: period, ended: make(chan struct{}), changed: make(chan struct{}, 1),
-		byWatch: map[int32]string{}, known: map[string]*watched{},
+		byWatch: map[int32]string{}, known: map[string]*watchedGroup{},
 	}
 }
 

@@ -169,7 +169,7 @@ func (w *Watcher) add(path string, watch int32) {
 	w.dirty = true
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.known[path] = &watched{watch: watch}
+	w.known[path] = &watchedGroup{watch: watch}
 	w.sorted = nil
 	if up := w.known[parentOf(path)]; up != nil && path != "" {
 		up.children++

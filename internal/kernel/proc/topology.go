@@ -102,7 +102,7 @@ func readCPU(dir string, id unit.CPU, numa unit.CPUSet) (CPU, error) {
 
 // readFirst reads the list in a file. If there is no file with this name, it
 // reads oldName, which the file had before Linux 5.3. The list is empty if the
-// kernel shows neither.
+// kernel has neither file.
 func readFirst(dir, name, oldName string) (unit.CPUSet, error) {
 	set, err := parsed(filepath.Join(dir, name), unit.ParseCPUSet)
 	if errors.Is(err, os.ErrNotExist) {

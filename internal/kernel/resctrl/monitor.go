@@ -11,9 +11,11 @@ import (
 
 // The events that Tenon reads.
 const (
-	// Occupancy is how many bytes of the L3 caches hold data of the group.
+	// Occupancy is the number of bytes of the L3 caches that hold data of the
+	// group.
 	Occupancy = "llc_occupancy"
-	// Traffic is how many bytes were moved between the caches and memory.
+	// Traffic is the number of bytes that were moved between the caches and
+	// memory.
 	Traffic = "mbm_total_bytes"
 )
 

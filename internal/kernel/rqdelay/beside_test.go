@@ -8,10 +8,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestBEBesideLSIsToldAtOnce declares that two CPUs of the machine are
+// TestBEBesideLSCausesAnEventAtOnce declares that two CPUs of the machine are
 // siblings. They need not be siblings: the program relies on the map from user
 // space.
-func TestBEBesideLSIsToldAtOnce(t *testing.T) {
+func TestBEBesideLSCausesAnEventAtOnce(t *testing.T) {
 	s := newStage(t)
 	if s.cpus.Len() < 2 {
 		t.Skip("needs 2 CPUs")

@@ -21,14 +21,15 @@ type Event struct {
 	At   time.Time // the end of the last wait
 	Slot Slot      // the slot that waited
 	CPU  unit.CPU  // the CPU for which it waited
-	// Waits is how many waits in the window were too long. Wait is the length
-	// of the last one. If the event is about Beside, Waits is 0, and Wait is
-	// how long the slot ran while Runner ran on the sibling of the CPU.
+	// Waits is the number of waits in the window that were too long. Wait is the
+	// length of the last one. If the event is about Beside, Waits is 0, and Wait
+	// is the time for which the slot ran while Runner ran on the sibling of the
+	// CPU.
 	Waits  int
 	Wait   time.Duration
 	Beside time.Duration
 	// Runner is the BE slot that ran longest during the wait, and may be
-	// Elsewhere. Ran is how long it ran during the wait.
+	// Elsewhere. Ran is the time that it ran during the wait.
 	Runner Slot
 	Ran    time.Duration
 }

@@ -135,7 +135,7 @@ func startPingpong(s stage) pinger {
 	return pinger{s.TB, in, bufio.NewReader(out)}
 }
 
-// A volley is what a number of rounds cost.
+// A volley is the cost of a number of rounds.
 type volley struct{ ns, cpuNs, switches int64 }
 
 func (v volley) cpuNsPerSwitch() float64 { return float64(v.cpuNs) / float64(v.switches) }

@@ -55,8 +55,8 @@ type Alarm struct {
 	Waits  int           // this number of such waits of one slot (a wait counts once for each Wait that it lasted) …
 	Window time.Duration // … within this time causes an event
 	Gap    time.Duration // the minimum time between two events, over all slots
-	// Beside is how long LS may run on one of two siblings while BE runs on the
-	// other, within a Window. If it runs longer, the program also sends an
+	// Beside is the time for which LS may run on one of two siblings while BE runs
+	// on the other, within a Window. If it runs longer, the program also sends an
 	// event, at most one per Gap. 0 means no limit. Beside applies to the CPUs
 	// that WatchSiblings has set.
 	Beside time.Duration

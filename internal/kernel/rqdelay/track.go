@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// tracked holds which cgroups belong to each slot.
+// tracked holds the cgroups of each slot.
 type tracked struct {
 	groups map[uint64]owner
 	slots  map[Slot]Class

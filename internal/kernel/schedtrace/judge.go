@@ -30,12 +30,12 @@ type Rules struct {
 	// ClassOf gives the class of a thread. Judge does not call it for the idle
 	// loop.
 	ClassOf func(Thread) Class
-	// Epsilon is a tolerance, because two CPUs of a core may switch at the same
-	// time. If BE starts beside LS, this is a fault only if LS has run for
-	// longer than Epsilon.
+	// Epsilon is the tolerance for the times of two CPUs of a core, which may
+	// switch at the same moment. If BE starts beside LS, this is a fault only if
+	// LS has run for longer than Epsilon.
 	Epsilon time.Duration
-	// Hold is how long BE should stay off the siblings of a CPU after an LS
-	// thread has left that CPU. Report.BEIdeal depends on it.
+	// Hold is the time for which BE should stay off the siblings of a CPU after an
+	// LS thread has left that CPU. Report.BEIdeal depends on it.
 	Hold time.Duration
 	// Late is a waiting time. JudgeWaits counts a wake-up that waits longer as
 	// late.
@@ -95,9 +95,8 @@ type hardwareThread struct {
 	expel     time.Duration
 }
 
-// A court holds the state of the judgment after the events that were read so
-// far.
-type court struct {
+// A judgement holds the state after the events that were read so far.
+type judgement struct {
 	rules   Rules
 	cpus    map[unit.CPU]*hardwareThread
 	cores   []*core
@@ -109,8 +108,8 @@ type court struct {
 	waits          map[Class][]time.Duration
 }
 
-func newCourt(sorted []Event, rules Rules) *court {
-	c := &court{
+func newCourt(sorted []Event, rules Rules) *judgement {
+	c := &judgement{
 		rules: rules, cpus: map[unit.CPU]*hardwareThread{},
 		running: map[int]bool{}, woken: map[int]time.Duration{}, waits: map[Class][]time.Duration{},
 	}
@@ -142,7 +141,7 @@ func newCourt(sorted []Event, rules Rules) *court {
 	return c
 }
 
-func (c *court) classOf(t Thread) Class {
+func (c *judgement) classOf(t Thread) Class {
 	if t.TID == 0 {
 		return idle
 	}
@@ -150,9 +149,9 @@ func (c *court) classOf(t Thread) Class {
 }
 
 // isJudged reports whether a moment is within the bounds.
-func (c *court) isJudged(at time.Duration) bool { return at >= c.rules.From && at <= c.rules.To }
+func (c *judgement) isJudged(at time.Duration) bool { return at >= c.rules.From && at <= c.rules.To }
 
-func (c *court) hear(e *Event) {
+func (c *judgement) hear(e *Event) {
 	switch e.Kind {
 	case Wake:
 		// A thread may be woken twice, or while it runs. Only the first wake-up
@@ -177,7 +176,7 @@ func (c *court) hear(e *Event) {
 
 // change records that another thread runs on a CPU. Its class may be that of
 // the previous thread.
-func (c *court) change(h *hardwareThread, next Class, at time.Duration) {
+func (c *judgement) change(h *hardwareThread, next Class, at time.Duration) {
 	c.account(h.core, min(at, c.rules.To))
 	if next == BE {
 		c.start(h, at)
@@ -212,7 +211,7 @@ func (c *court) change(h *hardwareThread, next Class, at time.Duration) {
 
 // start counts the start of a BE thread on a CPU. If LS runs on a sibling, it
 // also records for how long LS has run.
-func (c *court) start(h *hardwareThread, at time.Duration) {
+func (c *judgement) start(h *hardwareThread, at time.Duration) {
 	if !c.isJudged(at) {
 		return
 	}
@@ -234,7 +233,7 @@ func (c *court) start(h *hardwareThread, at time.Duration) {
 
 // recordExpulsion records how long BE stayed beside a new LS thread. Either BE
 // has left (left), or LS has ended before that.
-func (c *court) recordExpulsion(h *hardwareThread, at time.Duration, left bool) {
+func (c *judgement) recordExpulsion(h *hardwareThread, at time.Duration, left bool) {
 	if !h.expelling {
 		return
 	}
@@ -248,12 +247,12 @@ func (c *court) recordExpulsion(h *hardwareThread, at time.Duration, left bool) 
 	}
 }
 
-func (c *court) besideLS(h *hardwareThread) bool {
+func (c *judgement) besideLS(h *hardwareThread) bool {
 	return slices.ContainsFunc(h.core.threads, func(s *hardwareThread) bool { return s != h && s.class == LS })
 }
 
 // account adds the time since the last change on a core to the report.
-func (c *court) account(k *core, now time.Duration) {
+func (c *judgement) account(k *core, now time.Duration) {
 	if now <= k.at {
 		return
 	}
@@ -289,7 +288,7 @@ func (c *court) account(k *core, now time.Duration) {
 }
 
 // verdict completes the report.
-func (c *court) verdict() (Report, error) {
+func (c *judgement) verdict() (Report, error) {
 	for _, k := range c.cores {
 		c.account(k, c.rules.To)
 	}

@@ -67,9 +67,9 @@ func one(d time.Duration) Quantiles {
 	return Quantiles{Count: 1, P50: d, P90: d, P99: d, Max: d}
 }
 
-// TestWhoRanBesideWhom checks every field of the report, so that a change of
-// any field fails the test.
-func TestWhoRanBesideWhom(t *testing.T) {
+// TestTheReportHasTheTimesOfBothClasses checks every field of the report, so
+// that a change of any field fails the test.
+func TestTheReportHasTheTimesOfBothClasses(t *testing.T) {
 	for name, c := range map[string]struct {
 		trace string
 		rules Rules

@@ -16,7 +16,7 @@ const (
 	ExitNone       ExitKind = 0    // the scheduler has not ended
 	ExitDone       ExitKind = 1    // the scheduler was being unloaded
 	ExitUnload     ExitKind = 64   // its owner unloaded it, or its owner died
-	ExitSelf       ExitKind = 65   // it ended itself: no Beat for Silence, or a long wait
+	ExitSelf       ExitKind = 65   // its BPF program ended it: no Beat for Silence, or a thread waited long
 	ExitKernel     ExitKind = 66   // the kernel ended it: CPU hotplug
 	ExitSysrq      ExitKind = 67   // an operator pressed sysrq-S
 	ExitError      ExitKind = 1024 // the kernel found a fault

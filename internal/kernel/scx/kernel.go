@@ -27,22 +27,22 @@ const (
 	disabled = "disabled"
 )
 
-// A loaded is the state of sched_ext according to the kernel's files.
-type loaded struct {
+// A schedExtState is the state of sched_ext according to the kernel's files.
+type schedExtState struct {
 	state string // enabled, disabled, enabling, disabling
 	ops   string // the name of the scheduler; "" without one
-	// schedulers is how many schedulers were loaded since boot, hotplugs is how
-	// often CPUs went online or offline, and rejected is how many threads
-	// sched_ext refused.
+	// schedulers is the number of schedulers that were loaded since boot, hotplugs
+	// is the number of times that CPUs went online or offline, and rejected is the
+	// number of threads that sched_ext refused.
 	schedulers, hotplugs, rejected uint64
 }
 
-func (l loaded) ours() bool { return l.ops == name || strings.HasPrefix(l.ops, name+"_") }
+func (l schedExtState) ours() bool { return l.ops == name || strings.HasPrefix(l.ops, name+"_") }
 
 // readLoaded reads the files of dir. If the kernel has no sched_ext, the files
 // are missing, and it returns ErrUnsupported.
-func readLoaded(dir string) (loaded, error) {
-	var l loaded
+func readLoaded(dir string) (schedExtState, error) {
+	var l schedExtState
 	for file, into := range map[string]func(string) error{
 		"state": set(&l.state), "enable_seq": number(&l.schedulers), "hotplug_seq": number(&l.hotplugs), "nr_rejected": number(&l.rejected),
 	} {
@@ -54,7 +54,7 @@ func readLoaded(dir string) (loaded, error) {
 			err = into(strings.TrimSpace(string(text)))
 		}
 		if err != nil {
-			return loaded{}, fmt.Errorf("read the state of sched_ext: %w", err)
+			return schedExtState{}, fmt.Errorf("read the state of sched_ext: %w", err)
 		}
 	}
 	// The file exists only while a scheduler is loaded.

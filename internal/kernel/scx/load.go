@@ -18,8 +18,8 @@ import (
 // Load loads the scheduler and waits until it runs. From then on it schedules
 // all threads with the policy SCHED_EXT.
 //
-// It returns ErrUnsupported if this kernel cannot run it, and ErrBusy if
-// another scheduler is loaded.
+// Load returns ErrUnsupported if this kernel cannot run the scheduler, and
+// ErrBusy if another scheduler is loaded.
 func Load(o Options) (*Scheduler, error) {
 	s, err := load(o)
 	if err != nil {

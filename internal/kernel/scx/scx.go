@@ -63,11 +63,11 @@ type Options struct {
 	// the new topology.
 	Topology []CPU
 	Params
-	// Timeout is how long a BE thread may wait before the kernel's watchdog
+	// Timeout is the time that a BE thread may wait before the kernel's watchdog
 	// ends the scheduler. 0 means 30 s, the kernel's maximum.
 	Timeout time.Duration
-	// Silence is how long the scheduler waits for a Beat before it ends itself.
-	// 0 means 60 s.
+	// Silence is the time that the scheduler waits for a Beat before it ends
+	// itself. 0 means 60 s.
 	Silence time.Duration
 }
 
@@ -75,13 +75,14 @@ type Options struct {
 type Params struct {
 	// SMTRule keeps BE off the siblings of CPUs that run LSX.
 	SMTRule bool
-	// Hold is how long a sibling stays closed to BE after LSX has left. 0 means
-	// 200 µs, and a negative value means that it opens at once.
+	// Hold is the time for which a sibling stays closed to BE after LSX has left.
+	// 0 means 200 µs, and a negative value means that it opens at once.
 	Hold time.Duration
-	// Headroom is how many wholly idle cores of each LLC BE leaves to LS. 0
-	// means none. With DefaultHeadroom the scheduler chooses the number.
+	// Headroom is the number of wholly idle cores of each LLC that BE leaves to
+	// LS. 0 means none. With DefaultHeadroom the scheduler chooses the number.
 	Headroom int
-	// Slice is how long a BE thread runs before another may run. 0 means 4 ms.
+	// Slice is the time for which a BE thread runs before another may run. 0 means
+	// 4 ms.
 	Slice time.Duration
 	// Cap limits the total CPU time of all BE threads. NoCap and 0 mean no
 	// limit. See SetCap.

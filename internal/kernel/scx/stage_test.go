@@ -206,8 +206,8 @@ func (s stage) group(name string) (path string, id uint64) {
 	return path, id
 }
 
-// start runs this test binary in a group until the test ends. If CPUs are given
-// (on), the process may run only on these.
+// start runs this test binary in a group until the test ends. If CPUs are
+// given, the process may run only on these.
 func (s stage) start(role, group string, policy task.Policy, on ...unit.CPU) (pid int) {
 	s.Helper()
 	self, err := os.Executable()

@@ -13,23 +13,23 @@ type Status struct {
 	Variant Variant
 	Since   time.Time // the time of Load
 	Exit    Exit      // the end of the scheduler; ExitNone while it runs
-	// Enabled is how many schedulers were loaded on this machine since boot.
-	// Rejected is how many threads sched_ext refused (files enable_seq,
-	// nr_rejected).
+	// Enabled is the number of schedulers that were loaded on this machine since
+	// boot. Rejected is the number of threads that sched_ext refused (files
+	// enable_seq, nr_rejected).
 	Enabled, Rejected uint64
 
 	Run [classes]time.Duration // by Class; BE is the run time of SCHED_EXT threads
-	// Strayed is how long threads of BE groups ran outside of sched_ext. No
-	// class of Run includes this time.
+	// Strayed is the time for which threads of BE groups ran outside of sched_ext.
+	// No class of Run includes this time.
 	Strayed time.Duration
 	Idle    time.Duration
 	Pods    [Slots]PodStatus
 	LLCs    []LLCStatus // by number
 
 	Counts
-	// ExpelIdle is how long CPUs were idle, although BE waited, because LSX ran
-	// on the sibling. HoldIdle is how long they were idle because LSX had run
-	// on the sibling less than Params.Hold ago.
+	// ExpelIdle is the time for which CPUs were idle, although BE waited, because
+	// LSX ran on the sibling. HoldIdle is the time for which these CPUs were idle
+	// because LSX had run on the sibling less than Params.Hold ago.
 	ExpelIdle, HoldIdle time.Duration
 	// ExpelDelay is a histogram of the time that BE needed to leave a CPU after
 	// LSX had started on the sibling. ExpelDelay[n] counts times below 2^(n+8)

@@ -44,7 +44,7 @@ var variants = []struct {
 // scheduler cannot run, it returns ErrUnsupported with the reason: no
 // CONFIG_SCHED_CLASS_EXT, no BTF, or an unknown interface.
 //
-// It reads the kernel's types, which takes tens of milliseconds.
+// Probe reads the kernel's types, which takes tens of milliseconds.
 func Probe() (Variant, error) {
 	v, err := probe(btf.NewCache())
 	if err != nil {

@@ -171,7 +171,7 @@ func newOSThread() *osThread {
 }
 
 // run executes functions until end is called. If the cookie of the thread has
-// changed by then, the thread must end. If not, it returns to the Go runtime,
+// changed by then, the thread must end. Otherwise it returns to the Go runtime,
 // because the kernel would kill processes that the thread started with a
 // parent-death signal. The first thread of a process cannot end, so it
 // delegates to another thread.

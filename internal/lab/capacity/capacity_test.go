@@ -9,8 +9,10 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// amazonSeconds are the published seconds of a job on 8 cores with 16 CPUs: by
-// limit and jobs beside each other, under a quota and on CPUs of their own.
+// amazonSeconds are the published durations, in seconds, of a job on 8 cores
+// with 16 CPUs. They are ordered by the CPU limit and by the number of jobs at
+// the same time. One set is for jobs under a quota, and one for jobs on CPUs of
+// their own.
 var amazonSeconds = []struct {
 	limit         float64
 	quota, pinned []float64
@@ -38,8 +40,9 @@ func published(unlimited bool) []Observation {
 	return all
 }
 
-// TestTheModelExplainsThePublishedCluster: a job costs some 115 CPU-s on a core of
-// its own; a busy sibling takes a third, a full machine a seventh.
+// TestTheModelExplainsThePublishedCluster fits the model to the published
+// cluster. There, a job costs some 115 CPU seconds on a core of its own. A busy
+// sibling slows it by a third, and a full machine by a seventh.
 func TestTheModelExplainsThePublishedCluster(t *testing.T) {
 	f, err := Fit(Machine{16, 8}, published(true))
 	if err != nil {
@@ -67,8 +70,9 @@ func TestTheModelExplainsThePublishedCluster(t *testing.T) {
 	}
 }
 
-// TestNothingIsPredictedFarFromWhatWasMeasured: a model of the published cells with
-// limits of 2 to 5 CPUs predicts 11 s for a job on all 16 CPUs, but it took 14.8 s.
+// TestNothingIsPredictedFarFromWhatWasMeasured fits the model to the published
+// cells with limits of 2 to 5 CPUs. For a job on all 16 CPUs, the model would
+// predict 11 s, but the measured time is 14.8 s.
 func TestNothingIsPredictedFarFromWhatWasMeasured(t *testing.T) {
 	f, err := Fit(Machine{16, 8}, published(false))
 	if err != nil {
@@ -131,9 +135,9 @@ func TestWhatDidNotVaryIsNotPredicted(t *testing.T) {
 	}
 }
 
-// TestJobsThatTheModelDoesNotDescribeAreRefused: on the published machine of four
-// CPUs, a job needed three times the CPU time at half load, because of the
-// clock. No parameter of the model describes this.
+// TestJobsThatTheModelDoesNotDescribeAreRefused uses the published machine of
+// four CPUs. At half load, a job needed three times the CPU time there, because
+// of the clock speed. No parameter of the model describes this.
 func TestJobsThatTheModelDoesNotDescribeAreRefused(t *testing.T) {
 	var all []Observation
 	for _, c := range []struct {

@@ -27,7 +27,8 @@ func (m Machine) Check() error {
 type Cell struct {
 	Jobs  int
 	Limit float64 // CPUs of a job; 0: no limit
-	// Threads that a job runs at once; 0: as many as the machine has CPUs.
+	// Threads is the number of threads that a job runs at once; 0: as many as the
+	// machine has CPUs.
 	Threads int
 	// If Apart is set, each job has CPUs of its own. They are on cores of its
 	// own if there are enough cores. If Apart is not set, the threads of all
@@ -35,10 +36,10 @@ type Cell struct {
 	Apart bool
 }
 
-// A point is what a cell means on a machine.
+// A point holds the inputs of the model for a cell on a machine.
 type point struct {
-	cpus    float64 // that a job has on average
-	total   float64 // that all jobs have
+	cpus    float64 // CPUs that a job has on average
+	total   float64 // CPUs that all jobs have together
 	sibling float64 // share of the busy time in which a sibling is busy, too
 	busy    float64 // share of the time in which a core is busy, over all cores
 }
@@ -46,7 +47,7 @@ type point struct {
 // CPUs returns how many CPUs a job of the cell has on average.
 func (c Cell) CPUs(m Machine) float64 { return c.pointOn(m).cpus }
 
-// pointOn returns what the cell means on a machine.
+// pointOn returns the point of the cell on a machine.
 func (c Cell) pointOn(m Machine) point {
 	all, jobs := float64(m.CPUs), float64(max(c.Jobs, 1))
 	threads := all
@@ -76,9 +77,9 @@ func (c Cell) pointOn(m Machine) point {
 //	sibling    the share of speed that a CPU loses while its sibling is busy
 //	clock      the share of speed that a CPU loses while all cores are busy,
 //	           because the clock is slower, and caches and memory are shared
-//	serial     with n CPUs, a job is faster than with one CPU by the factor
-//	coherence  n / (1 + serial (n−1) + coherence n (n−1)), according to
-//	           Gunther's law of scalability
+//	serial     the two parameters of Gunther's law of scalability: with n CPUs,
+//	coherence  the speed of a job is that with one CPU, multiplied by
+//	           n / (1 + serial (n−1) + coherence n (n−1))
 const (
 	work = iota // its logarithm, because it is a factor
 	sibling
@@ -100,8 +101,8 @@ func (p point) seconds(of [parameters]float64) (float64, bool) {
 	return of[work] - math.Log(p.cpus) + math.Log(scale) - math.Log(slow), true
 }
 
-// column returns what the point says about a parameter: the part of its effect
-// that varies between points.
+// column returns the part of the effect of a parameter that varies between
+// points.
 func (p point) column(parameter int) float64 {
 	more := max(0, p.cpus-1)
 	return [parameters]float64{1, p.sibling, p.busy, more / (1 + more), p.cpus * more / (1 + p.cpus*more)}[parameter]

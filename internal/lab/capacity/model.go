@@ -37,13 +37,14 @@ type Model struct {
 	points  []point
 	most    int // jobs of an observation
 	// HeldOut is the largest error, as a ratio above 1, with which the cells with
-	// the most jobs are predicted from all the others. Held is their number.
+	// the most jobs are predicted from all the others. Held is the number of those
+	// cells.
 	HeldOut float64
 	Held    int
 }
 
-// A sampled observation has the mean log time of each block.
-type sampled struct {
+// A meanObservation has the mean log time of each block.
+type meanObservation struct {
 	point
 	jobs int
 	logs map[int]float64
@@ -57,10 +58,10 @@ func Fit(m Machine, all []Observation) (*Model, error) {
 		return nil, fmt.Errorf("the size of the measured machine is not known: %w", err)
 	}
 	f := &Model{Machine: m}
-	var data []sampled
+	var data []meanObservation
 	blocks := map[int]bool{}
 	for _, o := range all {
-		s := sampled{o.Cell.pointOn(m), o.Cell.Jobs, map[int]float64{}}
+		s := meanObservation{o.Cell.pointOn(m), o.Cell.Jobs, map[int]float64{}}
 		for b, v := range o.Seconds {
 			if v > 0 && !math.IsInf(v, 0) {
 				s.logs[b] = math.Log(v)
@@ -92,7 +93,7 @@ func Fit(m Machine, all []Observation) (*Model, error) {
 
 // repeat fits the model again without each block, and to blocks drawn with
 // replacement. The interval of a prediction is the wider one of the two.
-func (f *Model) repeat(data []sampled, blocks []int) {
+func (f *Model) repeat(data []meanObservation, blocks []int) {
 	if len(blocks) < 2 {
 		return
 	}
@@ -116,7 +117,7 @@ func (f *Model) repeat(data []sampled, blocks []int) {
 
 // fit fits the parameters that the cells determine to the blocks; a block may be
 // there several times.
-func (f *Model) fit(data []sampled, blocks []int, start [parameters]float64) ([parameters]float64, bool) {
+func (f *Model) fit(data []meanObservation, blocks []int, start [parameters]float64) ([parameters]float64, bool) {
 	var points []point
 	var y []float64
 	for i, mean := range means(data, blocks) {
@@ -163,9 +164,9 @@ func (f *Model) fit(data []sampled, blocks []int, start [parameters]float64) ([p
 
 // means returns the mean of each cell over the blocks. What a block adds to all
 // its cells is taken off first, so that a cell that lacks a slow block does not
-// look fast; NaN: the cell has none of these blocks.
-func means(data []sampled, blocks []int) []float64 {
-	mean := func(s sampled, off map[int]float64) float64 {
+// look fast. If a cell has none of these blocks, its mean is NaN.
+func means(data []meanObservation, blocks []int) []float64 {
+	mean := func(s meanObservation, off map[int]float64) float64 {
 		sum, n := 0.0, 0
 		for _, b := range blocks {
 			if v, has := s.logs[b]; has {
@@ -204,8 +205,8 @@ func means(data []sampled, blocks []int) []float64 {
 	return all
 }
 
-// determinedBy says which parameters the points determine: those whose column is
-// not a combination of the columns before it.
+// determinedBy returns the parameters that the points determine. The column of
+// such a parameter is not a combination of the columns before it.
 func determinedBy(points []point) (fitted [parameters]bool) {
 	var basis [][]float64
 	for k := range parameters {
@@ -248,7 +249,7 @@ func count(fitted [parameters]bool) (n int) {
 }
 
 // holdOut predicts the cells with the most jobs from all the others.
-func (f *Model) holdOut(data []sampled, blocks []int) error {
+func (f *Model) holdOut(data []meanObservation, blocks []int) error {
 	rest, held := f.parted(data)
 	if len(held) == 0 || len(rest) < 2 {
 		return fmt.Errorf("all cells have %d jobs at once: want at least two numbers of jobs", f.most)
@@ -276,7 +277,7 @@ func (f *Model) holdOut(data []sampled, blocks []int) error {
 	return nil
 }
 
-func (f *Model) parted(data []sampled) (rest, held []sampled) {
+func (f *Model) parted(data []meanObservation) (rest, held []meanObservation) {
 	for _, s := range data {
 		if s.jobs == f.most {
 			held = append(held, s)

@@ -13,8 +13,8 @@ import (
 var ErrBeyond = errors.New("not predicted")
 
 const (
-	further = 2 // times the largest measured value, or as much below the smallest
-	cores   = 4 // times the cores of the measured machine
+	further = 2 // a predicted cell may exceed the largest measured value by this factor, or be below the smallest by it
+	cores   = 4 // a predicted machine may have this many times the cores of the measured machine
 )
 
 // Predict returns the time of a job of a cell on a machine, in seconds, with
@@ -109,7 +109,7 @@ func (f *Model) checkDistance(m Machine, c Cell, p point) error {
 
 func percent(share float64) string { return fmt.Sprintf("%.0f %% of the time", 100*share) }
 
-// A Parameter is one of the model, as a reader sees it.
+// A Parameter is a parameter of the model, in the form for a reader.
 type Parameter struct {
 	Name  string
 	Value stat.Estimate

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// maxSentences is how many sentences the end of a report may have. Each is one
-// line on the terminal.
+// maxSentences is the maximum number of sentences at the end of a report. Each
+// is one line on the terminal.
 const maxSentences = 5
 
 // A sentence says what the experiment shows about one question.
@@ -80,7 +80,7 @@ func isOrAre(ev report.Evidence) string {
 func blocks(e stat.Estimate) string { return layout.Plural(e.Blocks, "block", "blocks") }
 
 // A comparison has words for a sentence about an amount, such as "longer". It
-// also has the question that the amount answers.
+// also has the question to which the amount is an answer.
 type comparison struct{ before, after, question string }
 
 var (

@@ -38,10 +38,10 @@ func decidedIn(s string) bool {
 	return !strings.Contains(s, "cannot tell") && !strings.Contains(s, "(mean of") && !strings.Contains(s, "two equal modes")
 }
 
-// TestTheLastLinesSayFirstWhatIsDecided checks the end of a demo, on machines
-// with different noise. It must have at most five lines, and what is undecided
-// must come last.
-func TestTheLastLinesSayFirstWhatIsDecided(t *testing.T) {
+// TestTheLastLinesBeginWithTheDecisions checks the end of a demo, on machines
+// with different noise. It must have at most five lines, and the undecided
+// claims must come last.
+func TestTheLastLinesBeginWithTheDecisions(t *testing.T) {
 	for _, c := range []struct {
 		blocks int
 		noise  float64

@@ -19,7 +19,7 @@ var kernelQOSMethod string
 // kernelQOSStudy defines how the kernel-qos experiment is judged and shown. If
 // the mechanisms do not fit into one table, the stronger ones are in further
 // tables.
-func (c colocated) kernelQOSStudy() report.Study {
+func (c fullExperiment) kernelQOSStudy() report.Study {
 	e := c.experiment
 	s := report.Study{
 		Title: "Kernel CPU QoS: a service beside batch work, one isolation mechanism at a time", Headline: kernelQOSHeadline, Legend: c.kernelQOSLegend,
@@ -42,7 +42,7 @@ func (c colocated) kernelQOSStudy() report.Study {
 	}
 }
 
-func (c colocated) kernelQOSRows() []report.Row {
+func (c fullExperiment) kernelQOSRows() []report.Row {
 	return slices.Concat(
 		[]report.Row{{Label: "mode", Unit: "", Cell: func(_ report.Result, m report.Mode) string { return string(m) }}},
 		kernelQOSLatency("RT-P50", "p50", func(m report.ModeResult) report.Number { return m.P50 }),
@@ -75,7 +75,7 @@ func rowsNamed(all []report.Row, labels ...string) []report.Row {
 	return some
 }
 
-func (c colocated) tracedCell(text func(TracedResult) string) func(report.Result, report.Mode) string {
+func (c fullExperiment) tracedCell(text func(TracedResult) string) func(report.Result, report.Mode) string {
 	return func(_ report.Result, m report.Mode) string {
 		if t := c.summaries[m]; t != nil {
 			return text(*t)
@@ -86,14 +86,14 @@ func (c colocated) tracedCell(text func(TracedResult) string) func(report.Result
 
 // sharedCoreCell prints the share of the service's CPU time in which BE ran on
 // the same core.
-func (c colocated) sharedCoreCell(t TracedResult) string {
+func (c fullExperiment) sharedCoreCell(t TracedResult) string {
 	if !c.experiment.Siblings {
 		return "no siblings"
 	}
 	return report.Scaled(t.Beside, 100, 2) + " %"
 }
 
-func (c colocated) kernelQOSLegend(r report.Result) string {
+func (c fullExperiment) kernelQOSLegend(r report.Result) string {
 	text := report.LatencyLegend(r.Experiment) + ", median over blocks; in brackets and below: change to the baseline with its 95 % interval, " +
 		"as the geometric mean of the ratios within blocks (not the quotient of the cells). BE frames/s: with the share of what the CPU left idle by the baseline would give. Run-queue delay in µs: the service's mean wait for a CPU per timeslice; waiting in ms per second, the same for all timeslices together. " +
 		"Wake-up P90 in µs: from being woken to running, from the kernel's record of its scheduler. "
@@ -112,7 +112,7 @@ func kernelQOSHeadline(r report.Result) string {
 
 // skippedTexts lists the mechanisms that the experiment skipped, each with the
 // reason.
-func (c colocated) skippedTexts() []string {
+func (c fullExperiment) skippedTexts() []string {
 	var all []string
 	for _, s := range c.experiment.Skipped {
 		all = append(all, fmt.Sprintf("%s (%s): %s", s.Mode.Spec().Head, s.Mode, s.Why))
@@ -123,7 +123,7 @@ func (c colocated) skippedTexts() []string {
 // kernelQOSPlots returns the plots: two that the colocation experiment also
 // has, one of the run-queue delay relative to the baseline, and those of the
 // scheduler's trace.
-func (c colocated) kernelQOSPlots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
+func (c fullExperiment) kernelQOSPlots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
 	strips := ev.RatioStrips(r.Order, report.Exclusive, report.RunDelay)
 	ratioEnds := func(e stat.Estimate) string { return report.RatioEnd(report.IntervalOf(e)) }
 	valueEnds := func(format func(float64) string) func(stat.Estimate) string {
@@ -150,7 +150,7 @@ func (c colocated) kernelQOSPlots(ev report.Evidence, r report.Result, common re
 }
 
 // figures adds rows about the scheduler's trace, if there is one.
-func (c colocated) figures(common []report.Row) []report.Row {
+func (c fullExperiment) figures(common []report.Row) []report.Row {
 	if len(c.summaries) == 0 {
 		return common
 	}

@@ -138,7 +138,7 @@ func TestAllMechanismsFitIntoTables(t *testing.T) {
 	e, _ := literalKernelQOS()
 	e.Modes = append([]report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable}, report.MechanismModes...)
 	seen := map[report.Mode]int{}
-	for _, s := range (colocated{experiment: e}).kernelQOSStudy().Tables {
+	for _, s := range (fullExperiment{experiment: e}).kernelQOSStudy().Tables {
 		if report.LabelWidth+report.CellWidth*len(s.Modes) > layout.Width {
 			t.Errorf("table of %v is too wide", s.Modes)
 		}

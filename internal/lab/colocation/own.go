@@ -11,7 +11,7 @@ import (
 
 // workOf returns the medians of the batch works of a mode. It returns nil if
 // the mode has none.
-func (c colocated) workOf(ev report.Evidence, m report.Mode) []report.Number {
+func (c fullExperiment) workOf(ev report.Evidence, m report.Mode) []report.Number {
 	if c.experiment.Own == nil || !m.Spec().Batch {
 		return nil
 	}
@@ -27,7 +27,7 @@ func (c colocated) workOf(ev report.Evidence, m report.Mode) []report.Number {
 
 // rows returns the rows of the table. If the user brings other workloads, the
 // amount of work replaces the frames.
-func (c colocated) rows() []report.Row {
+func (c fullExperiment) rows() []report.Row {
 	rows := slices.Clone(report.LatencyRows)
 	if c.experiment.Own == nil {
 		return rows
@@ -53,7 +53,7 @@ func (c colocated) rows() []report.Row {
 
 // workload returns two names: that of the service with its load, and that of
 // the batch work.
-func (c colocated) workload() (service, batch string) {
+func (c fullExperiment) workload() (service, batch string) {
 	own := c.experiment.Own
 	if own == nil {
 		return "nginx", "ffmpeg"

@@ -38,7 +38,7 @@ type Own struct {
 	Batch   []OwnWork `json:"batch"`
 }
 
-// OwnWork is one batch work.
+// OwnWork describes one kind of batch work.
 type OwnWork struct {
 	Name    string   `json:"name"`
 	Command []string `json:"command,omitempty"`
@@ -84,13 +84,13 @@ type Traced struct {
 	Length time.Duration `json:"length_ns"`
 	LSTime time.Duration `json:"ls_time_ns"` // CPU time of the service
 	BETime time.Duration `json:"be_time_ns"`
-	// Beside is the part of LSTime in which BE ran on the same core. Starts is
-	// how often BE began to run when LS had been running on the sibling for a
-	// while.
+	// Beside is the part of LSTime in which BE ran on the same core. Starts is the
+	// number of times that BE began to run when LS had been running on the sibling
+	// for a while.
 	Beside time.Duration `json:"be_beside_ls_ns"`
 	Starts int           `json:"be_starts_beside_ls"`
-	// Wakes is how often the service's threads woke up. The percentiles are
-	// those of the time from a wake-up until the thread ran.
+	// Wakes is the number of times that the service's threads woke up. The
+	// percentiles are those of the time from a wake-up until the thread ran.
 	Wakes   int     `json:"ls_wakes"`
 	WakeP50 float64 `json:"ls_wake_delay_p50_us"`
 	WakeP90 float64 `json:"ls_wake_delay_p90_us"`
@@ -122,9 +122,9 @@ type ModeResult struct {
 // A Result is the result of an experiment: result.json.
 type Result = report.ResultOf[Experiment, ModeResult]
 
-// A colocated experiment is an experiment together with its runs. The key is
-// the index of the run.
-type colocated struct {
+// A fullExperiment is an experiment together with its runs. The key is the
+// index of the run.
+type fullExperiment struct {
 	experiment Experiment
 	traced     map[int]*Traced
 	work       map[int][]float64
@@ -134,16 +134,16 @@ type colocated struct {
 
 // Analyse turns the runs of a colocation experiment into its findings.
 func Analyse(e Experiment, runs []Run) report.Analysis {
-	return analyseColocated(e, runs, colocated.study)
+	return analyseColocated(e, runs, fullExperiment.study)
 }
 
 // AnalyseKernelQOS turns the runs of a kernel-qos experiment into its findings.
 func AnalyseKernelQOS(e Experiment, runs []Run) report.Analysis {
-	return analyseColocated(e, runs, colocated.kernelQOSStudy)
+	return analyseColocated(e, runs, fullExperiment.kernelQOSStudy)
 }
 
-func analyseColocated(e Experiment, runs []Run, study func(colocated) report.Study) report.Analysis {
-	c := colocated{e, map[int]*Traced{}, map[int][]float64{}, map[report.Mode][]report.Number{}, map[report.Mode]*TracedResult{}}
+func analyseColocated(e Experiment, runs []Run, study func(fullExperiment) report.Study) report.Analysis {
+	c := fullExperiment{e, map[int]*Traced{}, map[int][]float64{}, map[report.Mode][]report.Number{}, map[report.Mode]*TracedResult{}}
 	for _, r := range runs {
 		c.work[r.Index] = r.Work
 		if r.Traced != nil {

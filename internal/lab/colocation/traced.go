@@ -10,7 +10,7 @@ import (
 )
 
 // metric makes a metric from a function that returns a value of a run's trace.
-func (c colocated) metric(value func(Traced) float64) report.Metric {
+func (c fullExperiment) metric(value func(Traced) float64) report.Metric {
 	return func(r report.Run) float64 {
 		t := c.traced[r.Index]
 		if t == nil || t.Length <= 0 {
@@ -22,7 +22,7 @@ func (c colocated) metric(value func(Traced) float64) report.Metric {
 
 // sharedCoreMetric returns a metric: the share of the service's CPU time in
 // which BE ran on the same core.
-func (c colocated) sharedCoreMetric() report.Metric {
+func (c fullExperiment) sharedCoreMetric() report.Metric {
 	return c.metric(func(t Traced) float64 {
 		return report.KnownOrNaN(t.Beside.Seconds()/t.LSTime.Seconds(), c.experiment.Siblings && t.LSTime > 0)
 	})
@@ -30,17 +30,17 @@ func (c colocated) sharedCoreMetric() report.Metric {
 
 // wakes makes a metric from a function that returns a percentile
 // of the wake-up delay.
-func (c colocated) wakes(value func(Traced) float64) report.Metric {
+func (c fullExperiment) wakes(value func(Traced) float64) report.Metric {
 	return c.metric(func(t Traced) float64 { return report.KnownOrNaN(value(t), t.Wakes > 0) })
 }
 
-func (c colocated) wakeP90() report.Metric {
+func (c fullExperiment) wakeP90() report.Metric {
 	return c.wakes(func(t Traced) float64 { return t.WakeP90 })
 }
 
 // tracedSummary summarises the traces of a mode. It returns nil if there is
 // none.
-func (c colocated) tracedSummary(ev report.Evidence, mode report.Mode) *TracedResult {
+func (c fullExperiment) tracedSummary(ev report.Evidence, mode report.Mode) *TracedResult {
 	if !slices.ContainsFunc(ev.Runs(mode), func(r report.Run) bool { return c.traced[r.Index] != nil }) {
 		return nil
 	}

@@ -15,7 +15,7 @@ import (
 var method string
 
 // study defines how the colocation experiment is judged and shown.
-func (c colocated) study() report.Study {
+func (c fullExperiment) study() report.Study {
 	s := report.Study{
 		Title: "What colocation cost and won", Headline: c.headline, Legend: c.legend,
 		Tables: tablesOf(c.experiment.Experiment), Rows: c.rows(), LeftOut: c.skippedTexts(), Figures: c.figures,
@@ -54,7 +54,7 @@ func tablesOf(e report.Experiment) []report.Section {
 }
 
 // legend explains the table.
-func (c colocated) legend(r report.Result) string {
+func (c fullExperiment) legend(r report.Result) string {
 	nodes := ""
 	if c.experiment.Kubernetes != nil {
 		nodes = " Node's CPUs: those in use by the metrics API of the cluster in a window of it that lies in the run; they include CPUs that are not tested."
@@ -72,7 +72,7 @@ func (c colocated) legend(r report.Result) string {
 }
 
 // headline describes the experiment in one sentence.
-func (c colocated) headline(r report.Result) string {
+func (c fullExperiment) headline(r report.Result) string {
 	e := r.Experiment
 	cpus := report.CPUWord(e)
 	service, batch := c.workload()

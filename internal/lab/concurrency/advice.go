@@ -26,17 +26,17 @@ type Advice struct {
 	// Equal are ways that the measurement cannot distinguish from the best one.
 	// The advice is the simplest of these ways.
 	Equal []string `json:"equal,omitempty"`
-	// Duration is how long all jobs of the goal take on one node. It is 0 if
-	// the goal has no number of jobs.
+	// Duration is the time that one node needs for all jobs of the goal. It is 0
+	// if the goal has no number of jobs.
 	Duration time.Duration `json:"duration_ns,omitempty"`
-	// Price is what one job costs, in the currency in which the price of a node
+	// Price is the cost of one job, in the currency in which the price of a node
 	// is given.
 	Price report.Number `json:"price_per_job,omitzero"`
 }
 
-// Advise returns the best measured way to run jobs for a goal. price is what a
-// node costs for an hour, or 0 if this is not known. If no measured way reaches
-// the goal, it returns jobs.ErrNoOption: advice never extrapolates.
+// Advise returns the best measured way to run jobs for a goal. price is the
+// cost of a node for an hour, or 0 if it is not known. If no measured way
+// reaches the goal, it returns jobs.ErrNoOption: advice never extrapolates.
 func (r Result) Advise(g jobs.Goal, price float64) (Advice, error) {
 	best, ties, err := r.Best(g)
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 type Forecast struct {
 	Advice
 	Node Node `json:"node"`
-	// HeldOut is an error of prediction. The cells with the most jobs are
-	// predicted from all others, and this is the largest error. HeldOutCells is
-	// the number of these cells.
+	// HeldOut is an error of prediction. For a test, the cells with the most jobs
+	// are predicted from all other cells. HeldOut is the largest error of such a
+	// cell, and HeldOutCells is the number of such cells.
 	HeldOut      report.Number    `json:"held_out_error"`
 	HeldOutCells int              `json:"held_out_cells"`
 	Model        []ModelParameter `json:"model"`
@@ -106,7 +106,7 @@ func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused [
 		for way.Concurrency = 1; way.Concurrency <= 2*most; way.Concurrency++ {
 			cell, _ := cellOf(way)
 			if way.Concurrency > 1 && cell.Limit*float64(cell.Jobs) > float64(n.CPUs) {
-				break // more than the machine has: not a way that the lab runs either
+				break // the machine has fewer CPUs, and the lab would not run such jobs either
 			}
 			e, err := m.Predict(capacity.Machine(n), cell)
 			switch {
@@ -119,7 +119,7 @@ func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused [
 				continue
 			}
 			if way.Concurrency > 1 {
-				break // more jobs are further away
+				break // with more jobs, the cell is even further from the observations
 			}
 		}
 	}
@@ -129,8 +129,8 @@ func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused [
 	return all, refused, nil
 }
 
-// optionFrom makes an option from a predicted way to run jobs. cpus is how many
-// CPUs a job uses.
+// optionFrom makes an option from a predicted way to run jobs. cpus is the
+// number of CPUs that a job uses.
 func optionFrom(way jobs.Cell, seconds stat.Estimate, cpus float64) jobs.Option {
 	rate := 3600 * float64(way.Concurrency)
 	return jobs.Option{

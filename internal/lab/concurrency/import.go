@@ -19,13 +19,13 @@ import (
 // only the ids of the containers.
 const linksFile = "links.txt"
 
-// An Import is what was read from files and folders.
+// An Import holds the jobs that were read from files and folders.
 type Import struct {
 	Jobs []jobs.Job
-	// Tables and Logs are how many files were read. Others is how many files
-	// are neither a table nor the log of a job. Silent is how many logs have no
-	// job: logs without a line, links to logs that were removed, and logs of
-	// jobs with which the lab calibrated.
+	// Tables and Logs are the number of files that were read. Others is the number
+	// of files that are neither a table nor the log of a job. Silent is the number
+	// of logs that have no job: logs without a line, links to logs that were
+	// removed, and logs of jobs with which the lab calibrated.
 	Tables, Logs, Others, Silent int
 }
 

@@ -38,8 +38,8 @@ type Experiment struct {
 	Node     Node     `json:"node"`
 	// Nodes names the nodes of a cluster on which the lab ran the jobs.
 	Nodes []string `json:"nodes,omitempty"`
-	// Blocks is how often each cell ran. It is 1 for imported tables that name
-	// no blocks.
+	// Blocks is the number of times that each cell ran. It is 1 for imported
+	// tables that name no blocks.
 	Blocks  int      `json:"blocks"`
 	Caveats []string `json:"caveats,omitempty"`
 	// The fields below are known only for jobs that ran in the lab.

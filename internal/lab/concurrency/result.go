@@ -55,7 +55,7 @@ type Option struct {
 	Memory     unit.Bytes      `json:"memory_bytes"`
 	Threads    int             `json:"threads,omitempty"`
 	Asked      int             `json:"jobs"`        // on one node
-	Beside     report.Number   `json:"jobs_beside"` // that really ran beside each other
+	Beside     report.Number   `json:"jobs_beside"` // jobs that really ran at the same time
 	Seconds    report.Interval `json:"job_seconds"`
 	Hourly     report.Interval `json:"jobs_per_hour"`
 	CPUSeconds report.Number   `json:"cpu_seconds"` // of a job

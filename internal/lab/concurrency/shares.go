@@ -24,13 +24,13 @@ type Shares struct {
 	Time report.Interval `json:"time_ratio,omitzero"`
 	Cost report.Interval `json:"cost_ratio,omitzero"`
 	CPUs report.Number   `json:"cpus_used"` // by a job, on average
-	// OfLimit is how many CPUs were used, divided by the limit. It is absent if
-	// there is no limit.
+	// OfLimit is the number of CPUs that were used, divided by the limit. It is
+	// absent if there is no limit.
 	OfLimit report.Number `json:"limit_used,omitzero"`
 	// Throttled is the share of the quota periods in which a job was throttled.
 	Throttled report.Number `json:"throttled_periods_share"`
-	// Waiting is how long the threads of a job waited for a CPU, per second of
-	// the job.
+	// Waiting is the time that the threads of a job waited for a CPU, per second
+	// of the job.
 	Waiting    report.Number `json:"waiting_per_second"`
 	Migrations report.Number `json:"migrations_per_cpu_second"` // absent: not counted
 	Switches   report.Number `json:"switches_per_cpu_second"`

@@ -112,11 +112,11 @@ func (w world) measure(blocks int) Result {
 // scores count the simulated experiments in which each promise was kept.
 type scores struct {
 	experiments                    int
-	covered, predictions           int // intervals of predictions that contain the truth
-	parameters, determined         int // the same of parameters
+	covered, predictions           int // intervals of predictions that contain the truth, and all such intervals
+	parameters, determined         int // intervals of parameters that contain the truth, and all such intervals
 	best, bestElsewhere, elsewhere int // advice within the A/A half-width of the true optimum
-	refused, beyond                int // predictions beyond the bounds that were refused
-	unfit                          int // experiments that the model was refused for
+	refused, beyond                int // predictions that were refused, among those beyond the bounds
+	unfit                          int // experiments for which there was no model
 }
 
 func simulateCapacity(experiments int) scores {
@@ -155,8 +155,8 @@ func (sc *scores) advice(w world, r Result) {
 	}
 }
 
-// predict checks intervals: those of predictions for a machine of another size
-// within the bounds, and those of the parameters.
+// predict checks the intervals of the parameters, and the intervals of
+// predictions for a machine of another size within the bounds.
 func (sc *scores) predict(w world, m *capacity.Model) {
 	on := Node{2 * w.node.CPUs, 2 * w.node.Cores}
 	for _, c := range w.cells() {
@@ -299,10 +299,10 @@ func TestAdviceComparesWithinBlocks(t *testing.T) {
 	}
 }
 
-// TestAForecastSaysWhatItRestsOn checks that a forecast contains the error of
-// the model, the parameters of the model, and what the model refuses. It checks
-// the text, the JSON and the patch.
-func TestAForecastSaysWhatItRestsOn(t *testing.T) {
+// TestAForecastContainsItsErrorAndParameters checks that a forecast contains
+// the error of the model, the parameters of the model, and what the model
+// refuses. It checks the text, the JSON and the patch.
+func TestAForecastContainsItsErrorAndParameters(t *testing.T) {
 	w := world{node: Node{8, 4}, cpu: 20, sibling: 0.3, clock: 0.1, serial: 0.01, noise: 0.01, block: 0.05, rng: rand.New(rand.NewPCG(1, 1))}
 	r := w.measure(4)
 	f, err := r.Forecast(Node{32, 16}, jobs.Goal{Deadline: time.Minute}, 0.8)

@@ -164,8 +164,9 @@ func writeTable(w io.Writer, r Result) error {
 	return err
 }
 
-// voidLines is one line for each cell, host and reason, because what disturbs a
-// run makes all of its jobs void.
+// voidLines returns one line for each cell, host and reason. A disturbance of a
+// run makes all jobs of the run void, so that one line per job would repeat the
+// reason.
 func voidLines(all []VoidJob) []string {
 	var order []VoidJob // without the index
 	count := map[VoidJob]int{}

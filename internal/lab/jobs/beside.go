@@ -15,9 +15,9 @@ type Wave struct {
 	Host string
 	Run  int // of the experiment; 0 in published tables
 	Jobs []Job
-	// Beside is how many jobs were running on the node during a job, on average
-	// and including the job itself. This is the concurrency that had an effect.
-	// Another number may have been requested.
+	// Beside is the number of jobs that were running on the node during a job, on
+	// average and including the job itself. This is the concurrency that had an
+	// effect. Another number may have been requested.
 	Beside float64
 	// Late says that the jobs had waited for room: they began after other jobs
 	// of the same cell and node had ended.
@@ -28,8 +28,8 @@ type Wave struct {
 
 // Waves groups the jobs that are not void by cell, run, node and time. A job
 // belongs to the wave of earlier jobs of the same cell and node if it begins
-// before all of them have ended. It also does if it follows the job with the
-// same number in the same run.
+// before all of them have ended. A job also belongs to that wave if it follows
+// the job with the same number in the same run.
 func Waves(all []Job) []Wave {
 	type key struct {
 		cell Cell
@@ -134,8 +134,8 @@ func (w Wave) Seconds() float64 {
 }
 
 // CPUSeconds returns the mean CPU time of the wave's jobs. measured says that
-// the CPU time of each job was measured. If not, it is computed as limit ×
-// duration.
+// the CPU time of each job was measured. Otherwise the time is computed as
+// limit × duration.
 func (w Wave) CPUSeconds() (seconds float64, measured bool) {
 	measured = true
 	for _, j := range w.Jobs {

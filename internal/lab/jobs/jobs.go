@@ -54,8 +54,8 @@ func (j Job) scale() float64 {
 }
 
 // CPUSeconds returns the CPU time of a whole job in seconds. measured says that
-// it was measured. If not, it is computed as limit × duration, which is correct
-// only for a job that used its whole limit.
+// the time was measured. Otherwise it is computed as limit × duration, which is
+// correct only for a job that used its whole limit.
 func (j Job) CPUSeconds() (seconds float64, measured bool) {
 	if v, ok := j.Extra.CPUSeconds.Value(); ok {
 		return v * j.scale(), true
@@ -71,13 +71,14 @@ type Extra struct {
 	Run      int    // the run in the experiment, from 1
 	Slice    unit.CPUSet
 	Threads  int // number of threads given to the job; 0: the program chose
-	// LocalJobs is how many jobs were running on the node during this job,
-	// including itself. If it is absent, the number is computed from the times
-	// of the jobs.
+	// LocalJobs is the number of jobs that were running on the node during this
+	// job, including itself. If it is absent, the number is computed from the
+	// times of the jobs.
 	LocalJobs node.Maybe[float64]
-	// Work is how many units, such as frames, the job did between In and Out.
-	// JobWork is how many units a whole job has. The two differ if the row is a
-	// part of an endless job. If they are absent, the row is a whole job.
+	// Work is the number of units, such as frames, that the job did between In and
+	// Out. JobWork is the number of units that a whole job has. The two differ if
+	// the row is a part of an endless job. If they are absent, the row is a whole
+	// job.
 	Work, JobWork    node.Maybe[float64]
 	QueueSeconds     node.Maybe[float64] // from In until it began to run
 	LateSeconds      node.Maybe[float64] // time from the planned start of the wave's jobs until In

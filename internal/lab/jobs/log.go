@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// A Log is what the log of an ffmpeg container says about the container's job.
+// A Log holds the facts about a job that are in the log of its ffmpeg
+// container.
 type Log struct {
 	First, Last time.Time
 	Source      string // the name of the film, from the line "Input #0"
@@ -28,8 +29,8 @@ type Log struct {
 // nothing yet.
 var ErrNoLine = errors.New("it has no line")
 
-// maxLine is how long a line of a log may be for ReadLog. The runtimes cut
-// lines at 16 KiB, and in JSON each byte can become six bytes.
+// maxLine is the maximum length of a line of a log that ReadLog accepts. The
+// runtimes cut lines at 16 KiB, and in JSON each byte can become six bytes.
 const maxLine = 1 << 20
 
 var (
@@ -159,7 +160,7 @@ func (l *Log) note(at time.Time, text string) {
 func (l Log) Calibrates() bool { return l.start != nil && l.start.number("run") == 0 }
 
 // Fault returns the reason why the log does not show a job that did its work.
-// It returns "" if it does.
+// It returns "" if the log shows such a job.
 func (l Log) Fault() string {
 	if l.start != nil {
 		return l.markFault()

@@ -28,8 +28,8 @@ const MarkScript = `mark() {
 // markWord is the first word of the lines that a job of the lab prints.
 const markWord = "tenon-lab"
 
-// maxLateness is how late a job may begin. If it begins later, it does not
-// count as having begun together with the others.
+// maxLateness is the maximum delay with which a job may begin. If it begins
+// later, it does not count as having begun together with the others.
 const maxLateness = 500 * time.Millisecond
 
 // A mark is the begin or the end of a job of the lab, read from a line of its
@@ -115,7 +115,7 @@ func (m mark) lateness() (time.Duration, bool) {
 }
 
 // markFault returns the reason why a job of the lab did not do its work. It
-// returns "" if it did.
+// returns "" if the job did its work.
 func (l Log) markFault() string {
 	switch {
 	case l.end == nil:

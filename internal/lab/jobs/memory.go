@@ -14,7 +14,7 @@ import (
 // by less, it counts as making no difference.
 const memoryMargin = 0.02
 
-// A Verdict is what a measurement says about an effect.
+// A Verdict is the conclusion of a measurement about an effect.
 type Verdict string
 
 // The verdicts.

@@ -15,8 +15,8 @@ import (
 type Option struct {
 	Cell   Cell
 	Beside float64 // jobs that really ran beside each other
-	// Seconds is how long a job takes. Hourly is how many jobs a node completes
-	// in an hour. Both are means over the blocks, with an interval.
+	// Seconds is the duration of a job. Hourly is the number of jobs that a node
+	// completes in an hour. Both are means over the blocks, with an interval.
 	Seconds, Hourly stat.Estimate
 	CPUSeconds      float64 // of a job; measured is false if it is limit × duration
 	Measured        bool
@@ -84,13 +84,13 @@ func Options(waves []Wave) []Option {
 	return all
 }
 
-// A Goal is what the user wants from a node. The zero Goal means as many jobs
+// A Goal is the goal of the user for a node. The zero Goal means as many jobs
 // an hour as possible.
 type Goal struct {
 	Deadline time.Duration // of a job; 0: none
 	Shortest bool          // the shortest duration of a job
-	// Jobs is how many jobs one node must complete within the time Within. 0
-	// means that there is no such goal.
+	// Jobs is the number of jobs that one node must complete within the time
+	// Within. 0 means that there is no such goal.
 	Jobs   int
 	Within time.Duration
 }

@@ -10,7 +10,7 @@ import (
 
 // bareMetal has the 27 cells of the published experiment on a node of 4 CPUs.
 // The columns are the number of jobs at once, the limit in thousandths of a
-// CPU, and how many seconds a job took.
+// CPU, and the duration of a job in seconds.
 var bareMetal = []struct {
 	jobs    int
 	limit   unit.MilliCPU

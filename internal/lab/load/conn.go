@@ -69,9 +69,9 @@ func (t *thread) send(id int32, i int, now int64) {
 	t.busy++
 	t.record.latency[i] = pending
 	k.answer.Reset()
-	// An empty socket buffer accepts a request of some hundred bytes at once.
-	// If it does not, the connection is broken. So a request that is not
-	// written completely counts as failed.
+	// An empty socket buffer accepts a request of some hundred bytes at once,
+	// unless the connection is broken. So a request that is not written completely
+	// counts as failed.
 	request := t.target.Requests[0]
 	if n := len(t.target.Requests); n > 1 {
 		request = t.target.Requests[t.draw.IntN(n)]

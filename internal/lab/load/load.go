@@ -46,8 +46,8 @@ type Config struct {
 	Rate float64
 	// Duration is the length of the measured part.
 	Duration time.Duration
-	// Warmup is how long the run lasts before the measured part. Its requests
-	// appear only in the Intervals of the Result.
+	// Warmup is the duration of the part of the run before the measured part. Its
+	// requests appear only in the Intervals of the Result.
 	Warmup time.Duration
 	// Arrival is Poisson if it is not set.
 	Arrival Arrival
@@ -58,7 +58,8 @@ type Config struct {
 	// which runs only there. If the set is empty, it is all CPUs on which the
 	// calling thread may run.
 	CPUs unit.CPUSet
-	// Connections is how many keep-alive connections all threads have together. 0 means
+	// Connections is the number of keep-alive connections of all threads together.
+	// 0 means
 	// 256. A connection carries one request at a time. If all connections are busy when
 	// a request is due, the request waits, and this time is part of its latency.
 	Connections int

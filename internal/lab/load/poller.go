@@ -15,7 +15,7 @@ type poller struct {
 	fd      int
 	events  [64]unix.EpollEvent
 	timeout unix.Timespec
-	coarse  bool // no epoll_pwait2
+	coarse  bool // the kernel has no epoll_pwait2
 }
 
 func newPoller() (*poller, error) {

@@ -24,8 +24,9 @@ type Result struct {
 	Warmup      time.Duration `json:"warmup_ns"` // whole intervals that the figures below leave out
 	Length      time.Duration `json:"length_ns"` // length of the measured part, which the figures below describe
 
-	// OfferedRate is how many requests per second were due in the measured part.
-	// AchievedRate is how many good answers per second arrived in that part.
+	// OfferedRate is the number of requests per second that were due in the
+	// measured part. AchievedRate is the number of good answers per second that
+	// arrived in that part.
 	OfferedRate  float64 `json:"offered_requests_per_second"`
 	AchievedRate float64 `json:"achieved_requests_per_second"`
 
@@ -42,8 +43,8 @@ type Result struct {
 	// FromSend is the latency from the actual send. Latency minus FromSend is
 	// the client's part.
 	FromSend Latency `json:"latency_from_send"`
-	// Lag is how late the client sent a request. It covers requests for which a
-	// connection was free when they were due.
+	// Lag is the delay with which the client sent a request. It covers requests
+	// for which a connection was free when they were due.
 	Lag Latency `json:"client_lag"`
 	// BusyRatio is the share of the time in which the client's CPUs were busy.
 	// Time in which the client polled the clock and its sockets does not count.

@@ -42,9 +42,9 @@ type ModeResult struct {
 // A Result is the result of an experiment (result.json).
 type Result = report.ResultOf[Experiment, ModeResult]
 
-// A remembered is an experiment with the memory use of its runs. The key is the
-// index of the run.
-type remembered struct {
+// A memoryExperiment is an experiment with the memory use of its runs. The key
+// is the index of the run.
+type memoryExperiment struct {
 	experiment Experiment
 	uses       map[int]Use
 	summaries  map[report.Mode]Summary // filled by the analysis
@@ -52,7 +52,7 @@ type remembered struct {
 
 // Analyse turns the runs of a memory experiment into its findings.
 func Analyse(e Experiment, runs []Run) report.Analysis {
-	m := remembered{e, map[int]Use{}, map[report.Mode]Summary{}}
+	m := memoryExperiment{e, map[int]Use{}, map[report.Mode]Summary{}}
 	for _, r := range runs {
 		m.uses[r.Index] = r.Memory
 	}
@@ -93,9 +93,9 @@ type Setup struct {
 
 // A Use is the use of memory in the measured part of a run.
 type Use struct {
-	// LSRefaults is how many pages of the service had to be read again soon
-	// after the kernel had reclaimed them. LSMajorFaults is how many page
-	// faults waited for a device.
+	// LSRefaults is the number of pages of the service that had to be read again
+	// soon after the kernel had reclaimed them. LSMajorFaults is the number of
+	// page faults that waited for a device.
 	LSRefaults    int64      `json:"ls_refaults"`
 	LSMajorFaults int64      `json:"ls_major_faults"`
 	BERefaults    int64      `json:"be_refaults"`
@@ -105,7 +105,7 @@ type Use struct {
 	Readings      []Held     `json:"course,omitempty"`
 }
 
-// Held is how much memory each side had at one time.
+// Held is the memory of each side at one time.
 type Held struct {
 	At     time.Duration `json:"at_ns"` // since the measured part of the run began
 	LS     unit.Bytes    `json:"ls_file_bytes"`
@@ -115,21 +115,21 @@ type Held struct {
 
 // The metrics of the memory experiment.
 
-func (m remembered) refaults(r report.Run) float64 {
+func (m memoryExperiment) refaults(r report.Run) float64 {
 	return float64(m.uses[r.Index].LSRefaults) / r.Length.Seconds()
 }
 
-func (m remembered) majorFaults(r report.Run) float64 {
+func (m memoryExperiment) majorFaults(r report.Run) float64 {
 	return float64(m.uses[r.Index].LSMajorFaults) / r.Length.Seconds()
 }
 
-func (m remembered) processed(r report.Run) float64 {
+func (m memoryExperiment) processed(r report.Run) float64 {
 	return report.Positive(float64(m.uses[r.Index].BEBytes) / (1 << 20) / r.Length.Seconds())
 }
 
 // residentMetric returns the metric for how much of the service's working set
 // was in memory, as a share.
-func (m remembered) residentMetric(r report.Run) float64 {
+func (m memoryExperiment) residentMetric(r report.Run) float64 {
 	set := m.experiment.Memory.Set
 	return report.KnownOrNaN(float64(m.uses[r.Index].LSHeld)/float64(set), set > 0)
 }

@@ -25,7 +25,7 @@ type Summary struct {
 	Processed   report.Number `json:"be_mib_per_second"`
 }
 
-func (m remembered) summary(ev report.Evidence, mode report.Mode) Summary {
+func (m memoryExperiment) summary(ev report.Evidence, mode report.Mode) Summary {
 	median := func(of report.Metric) report.Number { return report.Number(stat.Median(ev.Sample(mode, of))) }
 	return Summary{
 		Refaults: median(m.refaults), MajorFaults: median(m.majorFaults),
@@ -40,7 +40,7 @@ const (
 	memoryKept    = 0.5 // lowest ratio of the batch work's progress, tenond to default
 )
 
-func (m remembered) claims(ev report.Evidence) []report.Claim {
+func (m memoryExperiment) claims(ev report.Evidence) []report.Claim {
 	if !ev.Asked(report.Default) || !ev.Asked(report.Tenond) {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (m remembered) claims(ev report.Evidence) []report.Claim {
 var method string
 
 // study defines how the experiment is judged and shown.
-func (m remembered) study() report.Study {
+func (m memoryExperiment) study() report.Study {
 	return report.Study{
 		Title: "Memory: a service beside a memory hog", Headline: m.headline, Legend: func(report.Result) string { return legend },
 		Tables: tables, Rows: m.rows(), Claims: m.claims, Figures: m.figures, Plots: m.plots,
@@ -98,7 +98,7 @@ const colours = `<li><svg viewBox="0 0 30 10"><rect class="ls" width="30" height
 
 var tables = []report.Section{{Title: "Memory", Modes: []report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Tenond}}}
 
-func (m remembered) rows() []report.Row {
+func (m memoryExperiment) rows() []report.Row {
 	return slices.Concat(
 		slices.DeleteFunc(slices.Clone(report.LatencyRows), func(r report.Row) bool { return r.Label == "BE frames/s" || r.Label == "RT-P75" || r.Label == "RT-P90" }),
 		[]report.Row{
@@ -109,7 +109,7 @@ func (m remembered) rows() []report.Row {
 		})
 }
 
-func (m remembered) cell(text func(Summary) string) func(report.Result, report.Mode) string {
+func (m memoryExperiment) cell(text func(Summary) string) func(report.Result, report.Mode) string {
 	return func(_ report.Result, mode report.Mode) string {
 		if use, ok := m.summaries[mode]; ok {
 			return text(use)
@@ -122,7 +122,7 @@ const legend = "Latency in ms from the intended send time, without the requests 
 	"run-queue delay in µs, the service's mean wait for a CPU per timeslice; refaults: pages of the service that had to be read back. LS in memory: page cache of the service in percent of its pages. " +
 	"In brackets: change to exclusive, as the geometric mean of the ratios within blocks (not the quotient of the cells)."
 
-func (m remembered) headline(r report.Result) string {
+func (m memoryExperiment) headline(r report.Result) string {
 	e := m.experiment
 	return fmt.Sprintf("nginx with %d MiB of pages, %.0f requests/s at random; a memory hog that wants %d MiB; both may use %d MiB together; cgroup v%d; %s, %s a run, %s.",
 		e.Memory.Set>>20, e.OfferedRate, (e.Memory.HogFile+e.Memory.HogHeld)>>20, e.Memory.Parent>>20, e.Machine.CgroupVersion,
@@ -131,7 +131,7 @@ func (m remembered) headline(r report.Result) string {
 
 // figures returns the common rows without those about frames, and adds rows
 // about memory.
-func (m remembered) figures(common []report.Row) []report.Row {
+func (m memoryExperiment) figures(common []report.Row) []report.Row {
 	common = slices.DeleteFunc(common, func(r report.Row) bool {
 		return strings.HasPrefix(r.Label, "BE frames") || strings.HasPrefix(r.Label, "BE share")
 	})
@@ -145,7 +145,7 @@ func (m remembered) figures(common []report.Row) []report.Row {
 
 // plots returns two plots of the colocation experiment, and the plots about
 // memory.
-func (m remembered) plots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
+func (m memoryExperiment) plots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
 	ratios := common.P99Ratio
 	ratios.Text = fmt.Sprintf("The dashed lines are “no change” and the margin of %s.", report.Limit(r.Experiment.Margin))
 	level := func(title, text string, of report.Metric, format func(float64) string) report.Plot {
@@ -161,7 +161,7 @@ func (m remembered) plots(ev report.Evidence, r report.Result, common report.Com
 
 // picture shows how much memory each side had in one run. If this is unknown,
 // the picture is empty.
-func (m remembered) picture(used []report.Run) template.HTML {
+func (m memoryExperiment) picture(used []report.Run) template.HTML {
 	e := m.experiment
 	i := slices.IndexFunc(used, func(r report.Run) bool { return len(m.uses[r.Index].Readings) > 1 })
 	if i < 0 {

@@ -70,7 +70,7 @@ type Experiment struct {
 	Digits      int               `json:"pi_digits,omitempty"`
 	Rounds      int               `json:"pi_rounds,omitempty"`
 	Rate        float64           `json:"open_rate,omitempty"` // requests per second of the open loop
-	Refused     []string          `json:"refused,omitempty"`   // what the experiment does not show, and why
+	Refused     []string          `json:"refused,omitempty"`   // effects that the experiment cannot show, with the reasons
 	Machine     report.Machine    `json:"machine"`
 	Versions    map[string]string `json:"versions,omitempty"`
 	Caveats     []string          `json:"caveats,omitempty"`

@@ -45,7 +45,7 @@ type Factor struct {
 	Of     string          `json:"of"` // the step that the comparison belongs to, see steps
 	From   Mode            `json:"from"`
 	To     Mode            `json:"to"`
-	Change report.Interval `json:"change"` // of the time of the job; of requests per second
+	Change report.Interval `json:"change"` // relative change: of the time of the job, or of the requests per second of the servers
 }
 
 // A figure is a column of the tables.

@@ -74,8 +74,8 @@ const (
 	// batch work, 0.01 CPU, lets it run for 1 ms in each period of its quota.
 	// If a cycle waits only for that, it does not count as late.
 	lateCycle = 2 * time.Millisecond
-	// calmTime is how long no cycle may be late before the delay counts as not
-	// raised. It equals the period of a CPU quota.
+	// calmTime is the time for which no cycle may be late before the delay counts
+	// as not raised. It equals the period of a CPU quota.
 	calmTime = 100 * time.Millisecond
 	// answerLimit is the longest time at p99 from the event until the batch
 	// work is narrowed. If the time is longer, the claim is not met.

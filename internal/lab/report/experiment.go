@@ -42,8 +42,9 @@ type Experiment struct {
 	BEProcesses int           `json:"be_processes"`
 	BEThreads   int           `json:"be_threads"`
 	Input       string        `json:"input"`
-	// SoloFramesPerSecond is the frame rate of the batch work when it ran alone
-	// on the tested CPUs, in the calibration. SoloCPU is how many CPUs it used.
+	// SoloFramesPerSecond is the frame rate of the batch work when it ran alone on
+	// the tested CPUs, in the calibration. SoloCPU is the number of CPUs that the
+	// batch work used.
 	SoloFramesPerSecond float64           `json:"solo_frames_per_second"`
 	SoloCPU             float64           `json:"solo_cpus_used"`
 	Machine             Machine           `json:"machine"`
@@ -136,8 +137,8 @@ type Run struct {
 	LSCPU      float64        `json:"ls_cpus_used"`
 	BECPU      float64        `json:"be_cpus_used"`
 	OtherCPU   float64        `json:"other_cpus_used"`
-	// NodeMetricsCPU is how much CPU the whole node used, according to the
-	// metrics API of the cluster. 0 means that this is not known.
+	// NodeMetricsCPU is the amount of CPU that the whole node used, according to
+	// the metrics API of the cluster. 0 means that this is not known.
 	NodeMetricsCPU float64       `json:"node_metrics_cpus_used,omitempty"`
 	StealRatio     float64       `json:"steal_ratio"`
 	Frames         float64       `json:"be_frames"`

@@ -81,8 +81,8 @@ type writes struct {
 	More  []string
 }
 
-// firstWrites is how many kernel writes of a run the page shows without a
-// click. In a mode with a watermark there are very many.
+// firstWrites is the number of kernel writes of a run that the page shows
+// without a click. In a mode with a watermark there are very many.
 const firstWrites = 12
 
 // WritePage writes the result as one HTML page. The page needs no other file:

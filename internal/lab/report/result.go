@@ -10,7 +10,7 @@ import (
 // A Result is the result of an experiment: result.json. Its keys are stable:
 // later versions only add keys. A number that is not known is null.
 //
-//	modes.MODE.p50_us …          median over blocks of the run's percentile
+//	modes.MODE.p50_us …          percentile of each run; median over the blocks
 //	modes.MODE.pooled.p50_us …   percentile of all requests of all valid runs together
 //	ratios.MODE.p99 …            to exclusive: estimate, 95 % interval low to high
 //	ratios_warm.MODE.p99 …       to exclusive-warm
@@ -78,13 +78,13 @@ type ModeResult struct {
 	LSCPU      Number `json:"ls_cpus_used"`
 	BECPU      Number `json:"be_cpus_used"`
 	OtherCPU   Number `json:"other_cpus_used"`
-	// NodeMetricsCPU is how much CPU the whole node used, according to the
-	// metrics API of the cluster.
+	// NodeMetricsCPU is the amount of CPU that the whole node used, according to
+	// the metrics API of the cluster.
 	NodeMetricsCPU Number `json:"node_metrics_cpus_used"`
 	FramesPerS     Number `json:"be_frames_per_second"`
 	FramesPerCPU   Number `json:"be_frames_per_cpu_second"`
-	// Goodput is BE's frame rate as a share of a possible rate. The possible
-	// rate is what BE would reach on the CPU that mode exclusive leaves idle,
+	// Goodput is BE's frame rate as a share of a possible rate. The possible rate
+	// is the one that BE would reach on the CPU that mode exclusive leaves idle,
 	// if it made as many frames per CPU as alone.
 	Goodput     Number `json:"be_goodput_ratio"`
 	DelayPerRun Number `json:"ls_runqueue_delay_us"` // per timeslice

@@ -83,8 +83,8 @@ func (s *Site) RunAgent(ctx context.Context, work []node.Workload, config policy
 	return g, nil
 }
 
-// wakeLoop forwards two kinds of events until ctx ends: those of the isolation
-// mechanisms, and the alarms about siblings.
+// wakeLoop forwards the events of the isolation mechanisms and the alarms about
+// siblings until ctx ends.
 func (s *Site) wakeLoop(ctx context.Context, alarms <-chan usage.Delayed, wake chan<- tick.Event) {
 	for {
 		var e tick.Event

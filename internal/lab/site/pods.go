@@ -77,30 +77,30 @@ func (p Pods) Workloads() []node.Workload {
 	}
 }
 
-// A weighed is a cgroup and the cpu.shares that the kubelet gives it.
-type weighed struct {
+// A weightedGroup is a cgroup and the cpu.shares that the kubelet gives it.
+type weightedGroup struct {
 	path   node.CgroupPath
 	shares int64
 }
 
 // groups lists the cgroups, parents first.
-func (p Pods) groups() []weighed {
+func (p Pods) groups() []weightedGroup {
 	all := unit.CPUs(p.Tested.Len())
 	service, request := sharesOf(all), unit.MilliCPU(0)
 	if p.Burstable {
 		request = batchRequest(p.Tested.Len())
 	}
 	batch := sharesOf(request)
-	list := []weighed{
+	list := []weightedGroup{
 		{p.kubepods(), sharesOf(all)},
 		{p.serviceRoot(), sharesOf(all + request)},
 		{p.NGINXPod(), service},
 		{p.NGINX(), service},
 	}
 	if !p.Burstable {
-		list = append(list, weighed{p.Batch(), batch})
+		list = append(list, weightedGroup{p.Batch(), batch})
 	}
-	return append(list, weighed{p.JobPod(), batch}, weighed{p.JobGroup(), batch})
+	return append(list, weightedGroup{p.JobPod(), batch}, weightedGroup{p.JobGroup(), batch})
 }
 
 // sharesOf computes cpu.shares as MilliCPUToShares of the kubelet does

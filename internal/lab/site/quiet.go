@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// quietWatch is how long the lab watches the machine before the experiment.
+	// quietWatch is the time for which the lab watches the machine before the
+	// experiment.
 	quietWatch = 500 * time.Millisecond
 	// quietMost is a busy share. If the CPUs of a set are not busier, the set
 	// counts as quiet.

@@ -11,9 +11,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Setting is what the configurations of all experiments have in common: the
-// machine, the seed and the folder of the results. The zero value of a field
-// selects its default, which the field's comment names.
+// A Setting holds the fields that the configurations of all experiments have in
+// common: the machine, the seed and the folder of the results. The zero value
+// of a field selects its default, which the field's comment names.
 type Setting struct {
 	Seed       uint64 // seed of the order of modes and of all random values
 	Agent      string // path of the tenond for Tenon's modes (default: none, and the lab's own loop runs)
@@ -28,11 +28,11 @@ type Setting struct {
 	Terminal bool     // Notices is a terminal, so the status line is updated in place
 	Command  []string // command line of the experiment, for the record
 	Version  string   // version of Tenon, for the record
-	// Self is the beginning of the argv that makes this program call Child;
-	// tenon lab child.
+	// Self is the beginning of the argv that makes this program call Child
+	// (default: tenon lab child).
 	Self []string
 
-	Root       node.CgroupPath // Root
+	Root       node.CgroupPath // root cgroup of the experiment (default: Root)
 	JournalDir string          // see host.Options
 
 	// NoClient says that the experiment sends no load, so that all CPUs are

@@ -20,7 +20,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// tenondPatience is how long tenond may take to complete its first tick.
+// tenondPatience is the time that tenond may take to complete its first tick.
 const tenondPatience = 10 * time.Second
 
 // A TenondConfig is the configuration of tenond in an experiment.

@@ -6,7 +6,7 @@ import (
 	"tenon.sh/tenon/internal/decide/paired"
 )
 
-// A Verdict is what an experiment says about a claim.
+// A Verdict is the decision of an experiment about a claim.
 type Verdict string
 
 // The verdicts. A test that shows no difference does not show equality either:

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRandomEffectsKnowsAPublishedExample compares with an example that was
-// computed by hand. Two experiments with errors of 0.1 and 0.2 agree in it.
+// TestRandomEffectsKnowsAPublishedExample uses an example that was computed by
+// hand. In the example, two experiments with errors of 0.1 and 0.2 agree.
 func TestRandomEffectsKnowsAPublishedExample(t *testing.T) {
 	m := RandomEffects([]Campaign{{Mean: 0.1, Error: 0.1, Blocks: 10}, {Mean: 0.2, Error: 0.2, Blocks: 5}})
 	// Weights 100 and 25: (100·0.1 + 25·0.2) / 125 = 0.12.

@@ -31,17 +31,17 @@ var workLine = regexp.MustCompile(`^work ([0-9.]+)$`)
 // workPeriod is the time between two lines of progress.
 const workPeriod = 200 * time.Millisecond
 
-// memorySize is how much memory the batch work memory copies. It is larger than
-// a cache.
+// memorySize is the amount of memory that the batch work memory copies. It is
+// larger than a cache.
 const memorySize = 256 << 20
 
 // A Work is batch work that is not the lab's ffmpeg.
 type Work struct {
 	Name string
 	Argv []string
-	// Line matches the lines of the output that report progress. Its group is
-	// how much has been done so far. If it has no group, each line counts as
-	// one. If Line is nil, the work is measured in CPU seconds.
+	// Line matches the lines of the output that report progress. Its group is the
+	// amount of work done so far. If it has no group, each line counts as one. If
+	// Line is nil, the work is measured in CPU seconds.
 	Line *regexp.Regexp
 	Unit string
 }

@@ -81,12 +81,12 @@ func TestMissingProgramNamesItsPackages(t *testing.T) {
 	}
 }
 
-// counted are Groups that only count how many processes are alive.
-type counted struct{ live int }
+// countingGroups is a Groups that only counts the living processes.
+type countingGroups struct{ live int }
 
-func (c *counted) Attach(node.CgroupPath, int) error { return nil }
-func (c *counted) Spawned(int) error                 { c.live++; return nil }
-func (c *counted) Reaped(int) error                  { c.live--; return nil }
+func (c *countingGroups) Attach(node.CgroupPath, int) error { return nil }
+func (c *countingGroups) Spawned(int) error                 { c.live++; return nil }
+func (c *countingGroups) Reaped(int) error                  { c.live--; return nil }
 
 func TestFailingNGINXSaysWhy(t *testing.T) {
 	path, err := NGINXProgram.Find()
@@ -104,7 +104,7 @@ func TestFailingNGINXSaysWhy(t *testing.T) {
 	if err := os.WriteFile(n.file("nginx.conf"), []byte("worker_processes many;"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	m := &counted{}
+	m := &countingGroups{}
 	_, err = n.Start(context.Background(), m, "g", unit.CPUSet{})
 	if err == nil || !strings.Contains(err.Error(), `"worker_processes"`) && !strings.Contains(err.Error(), "invalid value") {
 		t.Errorf("error %v", err)

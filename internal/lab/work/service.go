@@ -31,14 +31,14 @@ var Services = []string{"nginx", "redis", "memcached", selfName}
 // selfName is the name of the service that generates its own load.
 const selfName = "self"
 
-// serviceStart is how long it may take until a service is ready.
+// serviceStart is the time within which a service must be ready.
 const serviceStart = 30 * time.Second
 
 // A Service is a program under load that is not the lab's nginx.
 type Service struct {
 	Name string
 	Argv []string
-	URL  string // which the load asks; empty: the load is a command
+	URL  string // the address to which the load is sent; empty: the load is a command
 	// Ready is a shell command that ends with status 0 if the service is ready.
 	// If it is empty, the service is ready when URL answers.
 	Ready   string

@@ -12,10 +12,10 @@ import (
 // A Workloads names the service, its load and the batch work of a colocation
 // experiment. The zero value means nginx and ffmpeg.
 type Workloads struct {
-	Service string   // a name of Services or a shell command; nginx
-	Load    string   // a URL or a shell command; that of the named service
-	Ready   string   // a shell command that ends with 0 when the service is ready; the URL answers
-	Batch   []string // names of BatchWorks or shell commands; ffmpeg
+	Service string   // a name of Services or a shell command (default: nginx)
+	Load    string   // a URL or a shell command (default: the URL of the named service)
+	Ready   string   // a shell command that ends with 0 when the service is ready (default: the service is ready when the URL answers)
+	Batch   []string // names of BatchWorks or shell commands (default: ffmpeg)
 	// WorkRegexp matches the lines of the output of batch commands that report
 	// progress (Work.Line). If it is empty, their progress is their CPU time.
 	WorkRegexp string

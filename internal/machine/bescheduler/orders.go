@@ -224,9 +224,9 @@ func (x *Scheduler) pushOrders(s Program) {
 	}
 }
 
-// noteRefusal records whether the scheduler accepted an order. If it did not,
-// noteRefusal returns the reason. It is no refusal if the order failed because
-// the scheduler has ended. The caller holds the lock of the scheduler.
+// noteRefusal records whether the scheduler accepted an order. After a refusal
+// it returns the reason. It is no refusal if the order failed because the
+// scheduler has ended. The caller holds the lock of the scheduler.
 func (o *orders) noteRefusal(k node.Knob, err error) error {
 	if delete(o.refused, k); err == nil || errors.Is(err, scx.ErrClosed) {
 		return err

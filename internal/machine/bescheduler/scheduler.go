@@ -68,12 +68,12 @@ type Events struct {
 	Wake     func(text string)             // the loop should tick at once
 }
 
-// Options are what a Scheduler needs of its node.
+// Options hold the parts of a node that a Scheduler needs.
 type Options struct {
 	Kernel   Kernel // nil: the kernel of this machine
 	Tree     *cgroup.Tree
 	Topology *topology.Cache
-	Resident bool             // load beside the loop
+	Resident bool             // load in a goroutine of its own
 	Now      func() time.Time // on the clock of the snapshots
 	Inode    func(node.CgroupPath) (uint64, error)
 	On       Events

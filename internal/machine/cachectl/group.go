@@ -126,12 +126,12 @@ func (c *Groups) Inode(group string) (uint64, error) {
 }
 
 // RemoveMade removes control groups that Tenon processes made, and returns
-// their names. It removes a group if a function (in) returns true for the
+// their names. It removes a group if the function match returns true for the
 // process that made it. The tasks of the group move to the default group.
-func (c *Groups) RemoveMade(state journal.State, in func(journal.Session) bool) (removed []string, err error) {
+func (c *Groups) RemoveMade(state journal.State, match func(journal.Session) bool) (removed []string, err error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(state.Controls)) {
-		if !in(state.Controls[name].By) {
+		if !match(state.Controls[name].By) {
 			continue
 		}
 		if err := c.remove(state, name); err != nil {

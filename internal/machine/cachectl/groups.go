@@ -19,9 +19,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Groups is the control groups of resctrl, and which threads are in them. It
-// caches what snapshots show. It reads everything again after each write, and
-// otherwise once in the time reread.Changed. It is safe for concurrent use.
+// Groups is the set of the control groups of resctrl, with the threads in each.
+// It caches what snapshots show. It reads everything again after each write,
+// and otherwise once in the time reread.Changed. It is safe for concurrent use.
 type Groups struct {
 	proc    string       // where procfs is mounted
 	tree    *cgroup.Tree // nil: this machine has no cgroups that we can use

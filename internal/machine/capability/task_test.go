@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestARefusedRealTimePolicyIsSaid checks the three possible answers about the
-// policy of the watchdog. The kernel of this machine must give one of them.
-func TestARefusedRealTimePolicyIsSaid(t *testing.T) {
+// TestARefusedRealTimePolicyIsReported checks the three possible answers about
+// the policy of the watchdog. The kernel of this machine must give one of them.
+func TestARefusedRealTimePolicyIsReported(t *testing.T) {
 	for want, err := range map[node.Verdict]error{
 		node.Yes: nil, node.No: fmt.Errorf("sched_setattr of thread 0: %w", syscall.EPERM), node.Unknown: errors.New("something else"),
 	} {

@@ -98,11 +98,11 @@ type Taken struct {
 // ReleaseAs does the same as Knobs.ReleaseAs, for several knobs. For each knob
 // it returns an error, or nil.
 func (c ManyKnobs) ReleaseAs(all []Taken) []error {
-	errs, todo := make([]error, len(all)), make([]returning, len(all))
+	errs, todo := make([]error, len(all)), make([]releaseWork, len(all))
 	var intended []journal.Intention
 	for n := range all {
 		k, t := all[n].Knob, c.AttainableEntry(all[n].Knob, all[n].Touch)
-		if todo[n], errs[n] = returningOf(c.Knobs, k, t); todo[n].write {
+		if todo[n], errs[n] = releaseWorkOf(c.Knobs, k, t); todo[n].write {
 			intended = append(intended, journal.Intention{Knob: k, Inode: t.Inode, Before: t.Before, Value: t.Before})
 		}
 	}

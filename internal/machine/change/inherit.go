@@ -109,9 +109,10 @@ func (c *Knobs) touch(k node.Knob) (journal.Touch, bool) {
 	return t, touched && err == nil
 }
 
-// adoptChildren adds journal entries for children of a cgroup: those that
-// already have the value that Tenon is about to write to the cgroup. Their owners
-// chose this value. Without an entry it would look like a copy of Tenon's value.
+// adoptChildren adds journal entries for the children of a cgroup that already
+// have the value that Tenon is about to write to the cgroup. The owners of
+// these children chose the value. Without an entry it would look like a copy of
+// Tenon's value.
 func (c *Knobs) adoptChildren(k node.Knob, to node.Value) error {
 	children, err := c.o.Tree.Children(string(k.Cgroup))
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Options are what Knobs needs from the other parts of a node.
+// Options hold the other parts of a node that Knobs needs.
 type Options struct {
 	FS       proc.FS
 	Tree     *cgroup.Tree // nil: the node has no usable cgroups; then nothing is changed
@@ -42,7 +42,7 @@ type Knobs struct {
 
 	mu     sync.Mutex
 	former map[node.Knob][]node.Value // of cpusets, see overwritten
-	owned  owned
+	owned  ownedKnobs
 
 	examined map[string]bool // the cgroups that AdoptBorn has examined
 
@@ -123,7 +123,7 @@ func intentionOf(c *Knobs, k node.Knob, to node.Value) (i intention, err error) 
 }
 
 // perform makes a write that is in the journal. It returns whether the result
-// is known. If it is not, the entry stays pending, with the new value.
+// is known. If it is unknown, the entry stays pending, with the new value.
 func (i intention) perform() (o journal.Outcome, known bool, err error) {
 	c := i.c
 	c.writeNote(i.Knob, i.former, i.Value)
@@ -191,7 +191,7 @@ func (c *Knobs) Release(k node.Knob) error {
 // missing in the journal: see Copies.
 func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
 	t = c.AttainableEntry(k, t)
-	r, err := returningOf(c, k, t)
+	r, err := releaseWorkOf(c, k, t)
 	if err != nil || r.moved {
 		return err
 	}
@@ -209,8 +209,8 @@ func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
 	return errors.Join(err, c.Forget(k))
 }
 
-// A returning says what a release must do before the journal forgets the knob.
-type returning struct {
+// A releaseWork is the work of a release before the journal forgets the knob.
+type releaseWork struct {
 	c             *Knobs
 	knob          node.Knob
 	touch         journal.Touch
@@ -219,9 +219,9 @@ type returning struct {
 	write         bool // the knob still has Tenon's value
 }
 
-// returningOf finds out what a release of the knob must do.
-func returningOf(c *Knobs, k node.Knob, t journal.Touch) (r returning, err error) {
-	r = returning{c: c, knob: k, touch: t}
+// releaseWorkOf returns the work of a release of the knob.
+func releaseWorkOf(c *Knobs, k node.Knob, t journal.Touch) (r releaseWork, err error) {
+	r = releaseWork{c: c, knob: k, touch: t}
 	inode, err := c.Inode(k)
 	if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
 		now, touched, err := c.handleDisplaced(k)
@@ -248,7 +248,7 @@ func returningOf(c *Knobs, k node.Knob, t journal.Touch) (r returning, err error
 
 // giveBack writes the value to restore. This write must already be in the
 // journal.
-func (r returning) giveBack() error {
+func (r releaseWork) giveBack() error {
 	c, k, t := r.c, r.knob, r.touch
 	err := c.table.Write(k, t.Before)
 	if next := c.alternative(k, t.Before, err); next != nil {
@@ -272,7 +272,7 @@ func (r returning) giveBack() error {
 
 // finish does what is needed after the write of a release, before
 // the journal forgets the knob.
-func (r returning) finish() error {
+func (r releaseWork) finish() error {
 	if r.dropped {
 		return nil
 	}

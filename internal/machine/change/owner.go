@@ -70,13 +70,13 @@ func (c *Knobs) ReleasableKnobs() (map[node.Knob]journal.Touch, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.owned = owned{changes, state.Touches}
+	c.owned = ownedKnobs{changes, state.Touches}
 	return state.Touches, nil
 }
 
-// owned is the last result of ReleasableKnobs, and the number of changes that
-// the journal had before that.
-type owned struct {
+// ownedKnobs holds the last result of ReleasableKnobs, and the number of
+// changes that the journal had before that.
+type ownedKnobs struct {
 	at      uint64
 	touches map[node.Knob]journal.Touch
 }

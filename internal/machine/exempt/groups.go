@@ -12,10 +12,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// MaxTime is how long a cgroup is exempt from isolation after it was asked to
-// end, or killed, so that it can end. If an eviction is cancelled, Tenon does
-// not learn about it. After this time the remaining threads are best-effort
-// again. Another kill starts the time again.
+// MaxTime is the maximum time for which a cgroup that was asked to end, or
+// killed, is exempt from isolation, so that it can end. If an eviction is
+// cancelled, Tenon does not learn about it. After this time the remaining
+// threads are best-effort again. Another kill starts the time again.
 const MaxTime = 30 * time.Second
 
 // An exemption says until when the threads of one cgroup are exempt from

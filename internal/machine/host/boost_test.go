@@ -67,9 +67,9 @@ func TestWeightOfKilledWorkIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestWhoWasIdleByItsOwnerStaysSo kills a group that its owner, and not Tenon,
-// made idle. The group must stay idle.
-func TestWhoWasIdleByItsOwnerStaysSo(t *testing.T) {
+// TestAGroupThatItsOwnerMadeIdleStaysIdle kills a group that its owner, and not
+// Tenon, made idle. The group must stay idle.
+func TestAGroupThatItsOwnerMadeIdleStaysIdle(t *testing.T) {
 	b := newBench(t, true)
 	b.put(t, filepath.Join(b.root, "be/a/cpu.idle"), "1\n")
 	b.snapshot(t)

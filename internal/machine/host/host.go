@@ -81,7 +81,7 @@ type Host struct {
 	changes   *change.Knobs // the changes of all these parts
 	restorer  *restore.Restorer
 	cache     *knobCache // nil unless resident
-	shown     shown
+	shown     shownKnobs
 
 	mu        sync.Mutex // guards the fields below
 	workloads map[node.WorkloadID]node.Workload

@@ -423,7 +423,7 @@ func treeOf(t testing.TB, root string) map[string]string {
 	return all
 }
 
-// waitUntil waits for a condition (so), because of work in another goroutine.
+// waitUntil waits for a condition that another goroutine will fulfil.
 func waitUntil(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); !so(); time.Sleep(time.Millisecond) {
@@ -452,5 +452,5 @@ func (b *bench) procOf(t *testing.T, tids map[int]string) {
 
 var errBoom = errors.New("boom")
 
-// demotedFor is how long a demoted thread stays in the fair class.
+// demotedFor is the time for which a demoted thread stays in the fair class.
 const demotedFor = 5 * time.Second

@@ -141,10 +141,10 @@ func TestWorkOfAnotherClassLosesThePolicy(t *testing.T) {
 	}
 }
 
-// TestOthersKeepWhatNobodyGaveThem gives other work the policy while Tenon uses
+// TestThePolicyOfOtherWorkStays gives other work the policy while Tenon uses
 // only long slices. Another component must have set it, so Tenon must not
 // change it.
-func TestOthersKeepWhatNobodyGaveThem(t *testing.T) {
+func TestThePolicyOfOtherWorkStays(t *testing.T) {
 	b := newBench(t, true)
 	slice := node.Knob{Cgroup: "be", File: node.FileSlice}
 	theirs := b.thread(t, "ls", task.Ext)

@@ -59,9 +59,10 @@ func TestAGroupThatIsFrozenToBeKilledIsJournaled(t *testing.T) {
 	}
 }
 
-// TestWhoDiesAmidAKillLeavesNothingFrozen uses the journal of a process that
-// was killed just before it thawed a cgroup. A restore must thaw the cgroup.
-func TestWhoDiesAmidAKillLeavesNothingFrozen(t *testing.T) {
+// TestAnAgentThatDiesDuringAKillLeavesNothingFrozen uses the journal of a
+// process that was killed just before it thawed a cgroup. A restore must thaw
+// the cgroup.
+func TestAnAgentThatDiesDuringAKillLeavesNothingFrozen(t *testing.T) {
 	h, write, _ := countedHost(t, "job")
 	write("job", "cgroup.freeze", "1")
 	j, err := journal.Open(t.TempDir(), "boot", journal.Session{PID: 1})

@@ -28,7 +28,7 @@ type knobCache struct {
 	stale  bool                     // a cgroup may have been removed and made again
 	gaps   bool                     // known may lack knobs of order
 	now    map[node.Knob]node.Value // known without nil, as the last snapshot has it; nil: known has changed since
-	asked  asked                    // what the last call of read requested
+	asked  readRequest              // the arguments of the last call of read
 
 	touched            []node.Knob  // knobs that Tenon has changed
 	ours, others       []node.Knob  // parts of order: Tenon's knobs, and all others
@@ -46,8 +46,8 @@ func newKnobCache(tree *cgroup.Tree, read func(node.Knob) node.Value) *knobCache
 	return &knobCache{tree: tree, readKnob: read, files: node.Files, runs: true, inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}, innerStale: true}
 }
 
-// asked holds the arguments of the last call of the method read.
-type asked struct {
+// A readRequest holds the arguments of the last call of the method read.
+type readRequest struct {
 	groups  []node.CgroupPath
 	touched []node.Knob
 }
@@ -62,7 +62,7 @@ func (c *knobCache) read(at time.Time, groups []node.CgroupPath, touched []node.
 	defer c.mu.Unlock()
 	c.dropEnding()
 	if c.stale || !sharesMemory(groups, c.asked.groups) || !sharesMemory(touched, c.asked.touched) {
-		c.asked = asked{groups, touched}
+		c.asked = readRequest{groups, touched}
 		c.arrange(groups, touched)
 	}
 	if c.gaps {
@@ -130,8 +130,8 @@ func (c *knobCache) forgetValue(k node.Knob) {
 	c.now, c.gaps = nil, true
 }
 
-// split divides the cached knobs into two groups: those that Tenon has changed,
-// and all others.
+// split divides the cached knobs into knobs that Tenon has changed and all
+// other knobs.
 func (c *knobCache) split(touched []node.Knob) {
 	c.touched, c.ours, c.others = touched, nil, nil
 	for _, k := range c.order {

@@ -79,7 +79,7 @@ func readAgain(t *testing.T, within time.Duration, touched []node.Knob) {
 	}
 }
 
-func TestAGlanceReadsNothingThatIsKnown(t *testing.T) {
+func TestASnapshotReadsNoKnownKnob(t *testing.T) {
 	h, write := fixtureHost(t, "a")
 	at := time.Unix(0, 0)
 	h.cache.read(at, []node.CgroupPath{"a"}, nil)

@@ -108,10 +108,10 @@ func TestReleaseThatFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestWhoLeftTheGroupLosesItToo moves a thread out of a best-effort cgroup into
-// one that Tenon does not manage. The release must remove the attribute of this
-// thread, too.
-func TestWhoLeftTheGroupLosesItToo(t *testing.T) {
+// TestAThreadThatLeftItsGroupLosesTheAttribute moves a thread out of a
+// best-effort cgroup into one that Tenon does not manage. The release must
+// remove the attribute of this thread, too.
+func TestAThreadThatLeftItsGroupLosesTheAttribute(t *testing.T) {
 	scene := func(t *testing.T) (*bench, *modelCore, int, int) {
 		core := &modelCore{cookies: map[int]uint64{}}
 		b := newCoreBench(t, true, core)

@@ -78,9 +78,9 @@ func newV2(t *testing.T) (root string, fs proc.FS) {
 	return root, fs
 }
 
-// TestOnlyWhoTriesMakesACgroup checks that tenon plan, doctor, status and
+// TestReadingCommandsMakeNoCgroup checks that tenon plan, doctor, status and
 // explain change no byte of the cgroup tree.
-func TestOnlyWhoTriesMakesACgroup(t *testing.T) {
+func TestReadingCommandsMakeNoCgroup(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		t.Run(fmt.Sprintf("try=%t", try), func(t *testing.T) {
 			root, fs := newV2(t)

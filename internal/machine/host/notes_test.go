@@ -11,19 +11,19 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A losing is a scene with two cgroups. A host with its journal in dir has
+// A lossScene is a scene with two cgroups. A host with its journal in dir has
 // limited the first one and made it idle. The host has created the second one.
-type losing struct {
+type lossScene struct {
 	m         *machine
 	dir       string
 	job, made node.CgroupPath
 	quota     plan.Step
 }
 
-func openLosing(t *testing.T) losing {
+func openLosing(t *testing.T) lossScene {
 	t.Helper()
 	m := open(t, false)
-	x := losing{m: m, dir: filepath.Join(t.TempDir(), "state"), job: m.group(t, "job"), made: node.CgroupPath(groupName("made"))}
+	x := lossScene{m: m, dir: filepath.Join(t.TempDir(), "state"), job: m.group(t, "job"), made: node.CgroupPath(groupName("made"))}
 	if err := note.Set(x.directory(t, x.job), "probe", "text"); err != nil {
 		skip(t, "the kernel keeps no notes: %v", err)
 	}
@@ -41,18 +41,18 @@ func openLosing(t *testing.T) losing {
 }
 
 // directory returns the directory of a cgroup.
-func (x losing) directory(t *testing.T, p node.CgroupPath) string {
+func (x lossScene) directory(t *testing.T, p node.CgroupPath) string {
 	t.Helper()
 	dir, err := x.m.tree.Dir("cpu", string(p))
 	do(t, err)
 	return dir
 }
 
-func (x losing) weight() node.Knob { return node.Knob{Cgroup: x.job, File: node.FileCPUWeight} }
+func (x lossScene) weight() node.Knob { return node.Knob{Cgroup: x.job, File: node.FileCPUWeight} }
 
 // restoreAll runs a restore while no agent runs. It checks that no change is
 // left.
-func (x losing) restoreAll(t *testing.T) {
+func (x lossScene) restoreAll(t *testing.T) {
 	t.Helper()
 	h, err := host.Open(host.Options{JournalDir: x.dir})
 	do(t, err)

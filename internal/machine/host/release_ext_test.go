@@ -11,11 +11,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestThreadsAreReleasedBySomebodyElse moves the threads of one cgroup out of
-// sched_ext through another host, as the watchdog does when tenond hangs. The
-// threads of other cgroups must stay in sched_ext. When the first host reads
-// the knob again, it must find the moved threads.
-func TestThreadsAreReleasedBySomebodyElse(t *testing.T) {
+// TestAnotherHostReleasesTheThreadsOfOneGroup moves the threads of one cgroup
+// out of sched_ext through another host, as the watchdog does when tenond
+// hangs. The threads of other cgroups must stay in sched_ext. When the first
+// host reads the knob again, it must find the moved threads.
+func TestAnotherHostReleasesTheThreadsOfOneGroup(t *testing.T) {
 	b := newBench(t, true)
 	in, beside := b.thread(t, "be/a", task.Normal), b.thread(t, "ls", task.Ext)
 	fifo := b.thread(t, "be/b", task.FIFO)

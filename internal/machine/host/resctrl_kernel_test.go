@@ -20,18 +20,18 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// divided is the real node. It has the methods that the conformance suite about
-// resctrl needs.
-type divided struct {
+// A resctrlNode is the real node. It has the methods that the conformance suite
+// about resctrl needs.
+type resctrlNode struct {
 	*machine
 	root string
 }
 
 var showControls = []node.File{node.FileControlGroup, node.FileL3, node.FileMB}
 
-// openDivided opens a node on which resctrl is mounted. No other program may
-// use resctrl.
-func openDivided(t *testing.T) divided {
+// openResctrlNode opens a node on which resctrl is mounted. No other program
+// may use resctrl.
+func openResctrlNode(t *testing.T) resctrlNode {
 	t.Helper()
 	fs, err := resctrl.Find("/proc")
 	if errors.Is(err, resctrl.ErrNotMounted) {
@@ -45,24 +45,24 @@ func openDivided(t *testing.T) divided {
 	}
 	m := open(t, false)
 	m.Show(showControls)
-	return divided{m, fs.Root}
+	return resctrlNode{m, fs.Root}
 }
 
-func (d divided) path(group string, file ...string) string {
+func (d resctrlNode) path(group string, file ...string) string {
 	return filepath.Join(append([]string{d.root, strings.TrimPrefix(group, node.DefaultControlGroup)}, file...)...)
 }
 
-func (d divided) MakeControl(group string) error   { return os.Mkdir(d.path(group), 0o755) }
-func (d divided) RemoveControl(group string) error { return resctrlFS(d.root).Remove(group) }
+func (d resctrlNode) MakeControl(group string) error   { return os.Mkdir(d.path(group), 0o755) }
+func (d resctrlNode) RemoveControl(group string) error { return resctrlFS(d.root).Remove(group) }
 
 func resctrlFS(root string) *resctrl.FS { return &resctrl.FS{Root: root} }
 
-func (d divided) ReadControl(group, file string) (string, error) {
+func (d resctrlNode) ReadControl(group, file string) (string, error) {
 	text, err := os.ReadFile(d.path(group, file))
 	return string(text), err
 }
 
-func (d divided) WriteControl(group, file, text string) error {
+func (d resctrlNode) WriteControl(group, file, text string) error {
 	f, err := os.OpenFile(d.path(group, file), os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -73,15 +73,15 @@ func (d divided) WriteControl(group, file, text string) error {
 }
 
 func TestResctrlConformance(t *testing.T) {
-	openDivided(t) // skips the whole test if there is no resctrl
+	openResctrlNode(t) // skips the whole test if there is no resctrl
 	conformance.RunControls(t, node.CgroupPath(groupName("resctrl")), func(t *testing.T) conformance.DividedNode {
-		return openDivided(t)
+		return openResctrlNode(t)
 	})
 }
 
 // picture describes the state of resctrl: the groups, what each of them may
 // use, and how many tasks are not in the default group.
-func (d divided) picture(t *testing.T) string {
+func (d resctrlNode) picture(t *testing.T) string {
 	t.Helper()
 	fs := resctrlFS(d.root)
 	groups, err := fs.Groups()
@@ -111,7 +111,7 @@ func (d divided) picture(t *testing.T) string {
 // tasks behind, like an agent that is killed. Another process must restore all
 // of it.
 func TestResctrlIsRestoredAfterTheAgentDied(t *testing.T) {
-	d := openDivided(t)
+	d := openResctrlNode(t)
 	s, err := d.Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +194,7 @@ func TestResctrlIsRestoredAfterTheAgentDied(t *testing.T) {
 // starts in the control group of its parent. Therefore Tenon need not move a
 // task more than once.
 func TestResctrlChildrenAreInTheGroupOfTheirParent(t *testing.T) {
-	d := openDivided(t)
+	d := openResctrlNode(t)
 	if info, err := resctrlFS(d.root).Info(); err != nil || info.Groups < 2 {
 		t.Logf("%d control groups here, %v", info.Groups, err)
 		return
@@ -242,7 +242,7 @@ func TestResctrlChildrenAreInTheGroupOfTheirParent(t *testing.T) {
 }
 
 func TestResctrlCapabilities(t *testing.T) {
-	d := openDivided(t)
+	d := openResctrlNode(t)
 	info, err := resctrlFS(d.root).Info()
 	if err != nil {
 		t.Fatal(err)

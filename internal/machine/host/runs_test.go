@@ -22,7 +22,7 @@ import (
 // Signal sends a signal to a task of the machine.
 func (m *machine) Signal(pid int, s syscall.Signal) error { return syscall.Kill(pid, s) }
 
-// Alive reports whether a task still runs. A zombie does not.
+// Alive reports whether a task still runs. A zombie does not run.
 func (m *machine) Alive(pid int) bool {
 	s, err := proc.Default().PIDStat(pid)
 	return err == nil && s.State != 'Z' && s.State != 'X'
@@ -99,9 +99,9 @@ func freezer() {
 	time.Sleep(time.Minute)
 }
 
-// TestNobodyStopsTenon checks that Tenon refuses to freeze or end the root, and
-// any cgroup that contains the watchdog or a Tenon process.
-func TestNobodyStopsTenon(t *testing.T) {
+// TestTenonNeverStopsItself checks that Tenon refuses to freeze or end the
+// root, and any cgroup that contains the watchdog or a Tenon process.
+func TestTenonNeverStopsItself(t *testing.T) {
 	m := open(t, false)
 	p, pid := m.startInGroup(t, "own")
 	h, err := host.Open(host.Options{JournalDir: t.TempDir(), Spare: func() []int { return []int{pid} }})
@@ -151,10 +151,10 @@ func TestTheEndOfAWorkloadIsSeenAtOnce(t *testing.T) {
 	}
 }
 
-// TestWhatDoesNotDieIsSaid kills a cgroup below a frozen one. On cgroup v1, its
-// processes do not die, as if they were in uninterruptible sleep. The second
-// attempt must return an error.
-func TestWhatDoesNotDieIsSaid(t *testing.T) {
+// TestAFailedKillIsReported kills a cgroup below a frozen one. On cgroup v1,
+// its processes do not die, as if they were in uninterruptible sleep. The
+// second attempt must return an error.
+func TestAFailedKillIsReported(t *testing.T) {
 	m := open(t, false)
 	if m.tree.VersionOf("freezer") != 1 {
 		t.Skip("on cgroup v2 the frozen die")
@@ -184,9 +184,9 @@ func TestWhatDoesNotDieIsSaid(t *testing.T) {
 	}
 }
 
-// TestAGroupThatSomebodyElseEndsRuns checks that Tenon thaws a cgroup that the
-// kubelet ends, because a process must run in order to end.
-func TestAGroupThatSomebodyElseEndsRuns(t *testing.T) {
+// TestAGroupThatTheKubeletEndsIsThawed checks that Tenon thaws a cgroup that
+// the kubelet ends, because a process must run in order to end.
+func TestAGroupThatTheKubeletEndsIsThawed(t *testing.T) {
 	m := open(t, false)
 	if !m.Capabilities().Has(node.FeatureCgroupFreezer) {
 		skip(t, "no freezer: %s", m.Capabilities()[node.FeatureCgroupFreezer].Why)

@@ -17,10 +17,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestSchedulerIsNotLoadedAnewForNobody changes the CPUs, so that the scheduler
-// is loaded again. During this load the scheduler becomes unwanted. After the
-// load it must be unloaded.
-func TestSchedulerIsNotLoadedAnewForNobody(t *testing.T) {
+// TestASchedulerThatIsUnwantedAfterItsLoadIsUnloaded changes the CPUs, so that
+// the scheduler is loaded again. During this load the scheduler becomes
+// unwanted. After the load it must be unloaded.
+func TestASchedulerThatIsUnwantedAfterItsLoadIsUnloaded(t *testing.T) {
 	gone := scx.Exited{Exit: scx.Exit{Kind: scx.ExitKernel, Code: 1 << 48, Reason: "cpu 3 going offline"}}
 	t.Run("while it is loaded", func(t *testing.T) {
 		b := newBench(t, true)

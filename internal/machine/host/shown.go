@@ -17,7 +17,7 @@ import (
 // knobs that Tenon has changed. If nothing has changed, two snapshots share the
 // same maps: for thousands of cgroups, new maps would be most of the cost of a
 // snapshot.
-func (x *shown) fill(h *Host, s *node.Snapshot, managed []node.Workload, touches map[node.Knob]journal.Touch) {
+func (x *shownKnobs) fill(h *Host, s *node.Snapshot, managed []node.Workload, touches map[node.Knob]journal.Touch) {
 	var cached map[node.Knob]node.Value
 	if h.cache == nil {
 		show := func(k node.Knob) {
@@ -55,7 +55,7 @@ func (x *shown) fill(h *Host, s *node.Snapshot, managed []node.Workload, touches
 
 // joinKnobs returns the knobs of the cache together with those that the parts of
 // the host add.
-func (x *shown) joinKnobs(cached, added map[node.Knob]node.Value) map[node.Knob]node.Value {
+func (x *shownKnobs) joinKnobs(cached, added map[node.Knob]node.Value) map[node.Knob]node.Value {
 	if len(added) == 0 {
 		return cached
 	}
@@ -69,7 +69,7 @@ func (x *shown) joinKnobs(cached, added map[node.Knob]node.Value) map[node.Knob]
 }
 
 // room returns the number of knobs that joined will probably get.
-func (x *shown) room() int {
+func (x *shownKnobs) room() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.added)
@@ -94,9 +94,9 @@ func shownOriginals(h *Host, now map[node.Knob]node.Value, touches map[node.Knob
 	return before
 }
 
-// A shown remembers which knobs the last snapshot had, and from which inputs
-// this list was computed.
-type shown struct {
+// shownKnobs holds the list of the knobs of the last snapshot, and the inputs
+// from which this list was computed.
+type shownKnobs struct {
 	mu      sync.Mutex
 	managed []node.Workload
 	touches map[node.Knob]journal.Touch
@@ -117,14 +117,14 @@ type shown struct {
 
 // showFiles sets additional knobs. A snapshot that is made without a cache has
 // them for every cgroup, like node.Files. The knob FileRun is added for each workload.
-func (x *shown) showFiles(files []node.File) {
+func (x *shownKnobs) showFiles(files []node.File) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.extra = slices.DeleteFunc(slices.Clone(files), func(f node.File) bool { return f == node.FileRun || slices.Contains(node.Files, f) })
 }
 
 // files returns the knobs that snapshots without a cache have for every cgroup.
-func (x *shown) files() []node.File {
+func (x *shownKnobs) files() []node.File {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Concat(node.Files, x.extra)
@@ -132,7 +132,7 @@ func (x *shown) files() []node.File {
 
 // list returns the cgroups whose knobs a snapshot shows, and further knobs that
 // it shows. The caller must not change the results.
-func (x *shown) list(h *Host, workloads, managed []node.Workload, touches map[node.Knob]journal.Touch) ([]node.CgroupPath, []node.Knob) {
+func (x *shownKnobs) list(h *Host, workloads, managed []node.Workload, touches map[node.Knob]journal.Touch) ([]node.CgroupPath, []node.Knob) {
 	inner, runs := h.innerCgroups(workloads), h.cache.showsRuns()
 	all := len(workloads) == len(managed) // otherwise some are gone
 	x.mu.Lock()
@@ -159,7 +159,7 @@ func (x *shown) list(h *Host, workloads, managed []node.Workload, touches map[no
 
 // originalValues returns, for the shown knobs of cgroups, the values that they
 // had before Tenon.
-func (x *shown) originalValues(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
+func (x *shownKnobs) originalValues(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.former == nil || !sameMap(x.now, now) || !sameMap(x.of, touches) {

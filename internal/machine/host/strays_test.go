@@ -39,7 +39,7 @@ func TestALongWaitDemotesForAWhile(t *testing.T) {
 	if got := b.snapshot(t).Knobs.Now[policyOf("be")]; got != node.ThreadsBE {
 		t.Errorf("shown as %v: it would be taken back at once", got)
 	}
-	b.ext.now.events <- scx.Stray{TID: waiter} // which it is, and shall be
+	b.ext.now.events <- scx.Stray{TID: waiter} // the thread left SCHED_EXT on purpose, so it must not be converted
 	waitUntil(t, "the stray is counted", func() bool { return b.isolation.Status().Strays == 1 })
 	if st := b.isolation.Status(); b.ext.policy(waiter) != task.Normal || st.Demotions != 1 || st.Demoted != 1 {
 		t.Errorf("policy %v, status %+v", b.ext.policy(waiter), st)

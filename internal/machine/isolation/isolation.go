@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// failuresKept is how long snapshots show a mechanism failure.
+	// failuresKept is the time for which snapshots show a mechanism failure.
 	// failuresShown is the maximum number of failures that they show.
 	failuresKept  = time.Hour
 	failuresShown = 32
@@ -63,7 +63,7 @@ type Isolation struct {
 	classes   map[node.CgroupPath]node.Class
 	used      map[node.CgroupPath]time.Duration // CPU time of the workloads of the last snapshot
 	converted map[node.Knob]bool                // thread knobs that Tenon has set
-	seen      map[node.Knob]node.Value          // the values of these knobs, as they were last read
+	seen      map[node.Knob]node.Value          // the values of these knobs at the last reading
 	tallies   tallies
 	stale     bool                            // all knobs in seen must be read again
 	reads     reread.Cycle                    // the cycle of the knobs in seen
@@ -85,14 +85,14 @@ type Kernel struct {
 	Cores    Cores
 }
 
-// Options are what isolation needs from the other parts of a node.
+// Options hold the other parts of a node that isolation needs.
 type Options struct {
 	FS       proc.FS
 	Tree     *cgroup.Tree // nil: the node has no usable cgroups
 	Journal  *journal.Journal
 	Topology *topology.Cache
 	Marks    *vendormark.Marks
-	Resident bool             // cache what threads have, and load the scheduler beside the loop
+	Resident bool             // cache the attributes of threads, and load the scheduler in a goroutine of its own
 	Now      func() time.Time // on the clock of the snapshots
 	Inode    func(node.CgroupPath) (uint64, error)
 	Forget   func(node.Knob) // makes the next snapshot read a knob

@@ -14,11 +14,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// demotedFor is how long a demoted thread stays in the fair class.
+// demotedFor is the time for which a demoted thread stays in the fair class.
 const demotedFor = 5 * time.Second
 
-// latePause is how long a restore waits before it looks for threads that were
-// created during the restore.
+// latePause is the time that a restore waits before it looks for threads that
+// were created during the restore.
 const latePause = 50 * time.Millisecond
 
 // ErrOwn means that a cgroup contains a process of Tenon, or one that the
@@ -46,9 +46,9 @@ func (i *Isolation) bestEffort(p node.CgroupPath) ([]int, error) {
 }
 
 // readThreads returns which attribute the threads in and below a cgroup have in
-// common. Some threads do not count: those that are real-time, exempt or
-// demoted, and those that chose their slice. If no thread counts, it returns
-// the value that Tenon last set.
+// common. Real-time, exempt and demoted threads do not count, and neither do
+// threads that chose their slice. If no thread counts, it returns the value
+// that Tenon last set.
 func (i *Isolation) readThreads(k node.Knob) (node.Value, error) {
 	i.mu.Lock()
 	given, demoted := i.converted[k], maps.Clone(i.demoted)

@@ -13,8 +13,8 @@ type Intention struct {
 // An Outcome is the result of an intended write.
 type Outcome struct {
 	Knob node.Knob
-	// Value is what the kernel shows after the write. It is nil if the kernel
-	// refused the write and the knob did not change.
+	// Value is the value that the kernel shows after the write. It is nil if the
+	// kernel refused the write and the knob did not change.
 	Value node.Value
 }
 

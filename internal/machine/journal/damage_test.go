@@ -164,10 +164,10 @@ func TestDamageIsSeenWithoutTheRecordOfTheLength(t *testing.T) {
 	}
 }
 
-// TestNobodyElseReadsTheJournal checks that only the owner can read the files.
-// A process that can read a lock file can hold the lock, and the journal names
-// all work of the machine.
-func TestNobodyElseReadsTheJournal(t *testing.T) {
+// TestOnlyTheOwnerReadsTheJournal checks that only the owner can read the
+// files. A process that can read a lock file can hold the lock, and the journal
+// names all work of the machine.
+func TestOnlyTheOwnerReadsTheJournal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	for range 2 { // the second time, the files are those of an older version
 		j, err := journal.Open(dir, "boot", journal.Session{PID: 1})

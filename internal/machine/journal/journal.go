@@ -218,8 +218,8 @@ func (j *Journal) Reaped(p Process) error {
 	})
 }
 
-// lockPatience is how long a writer waits for the lock. Usually a writer holds
-// the lock for some ten microseconds.
+// lockPatience is the time that a writer waits for the lock. Usually a writer
+// holds the lock for some ten microseconds.
 const lockPatience = 250 * time.Millisecond
 
 // acquire takes the lock that all processes share. The lock is on a file of its
@@ -281,9 +281,9 @@ const lockPoll = 200 * time.Microsecond
 
 func (j *Journal) release() { _ = syscall.Flock(int(j.lock.Fd()), syscall.LOCK_UN) }
 
-// removeOtherBoots deletes the journals of earlier boots. There are some if
-// /run is not on tmpfs. If this fails, it does no harm, because no process
-// reads them.
+// removeOtherBoots deletes the journals of earlier boots. If /run is not on
+// tmpfs, such journals remain after a boot. A failure does no harm, because no
+// process reads them.
 func (j *Journal) removeOtherBoots() {
 	files, _ := filepath.Glob(filepath.Join(j.dir, "journal-*.jsonl*"))
 	for _, f := range files {

@@ -354,7 +354,7 @@ func TestTheFirstOfTwoFirstTouchesCounts(t *testing.T) {
 
 // A writer that continues without the lock must not compact, because the
 // process that holds the lock may be compacting.
-func TestWithoutTheLockNobodyCompacts(t *testing.T) {
+func TestAWriterWithoutTheLockDoesNotCompact(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, me)
 	do(t, j.Intend(weight, 1, normal, idle))

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// reserveSize is how many bytes are reserved at least, in case the file system
-// becomes full. A compacted journal with about three hundred entries fits into
-// this space.
+// reserveSize is the least number of bytes that are reserved in case the file
+// system becomes full. A compacted journal with about three hundred entries
+// fits into this space.
 const reserveSize = 64 << 10
 
 // lineSize is a number of bytes. Most lines are shorter.

@@ -11,21 +11,21 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// State is what the journal contains when all its entries have been applied.
+// State is the content of the journal after all its entries have been applied.
 type State struct {
 	Touches   map[node.Knob]Touch
 	Groups    map[node.CgroupPath]Session // groups that Tenon created, with the session
 	Controls  map[string]MadeControl      // control groups of resctrl that Tenon created
 	Processes map[Process]Session         // processes that Tenon started, with the session
-	// Torn is how many lines could not be read. Each is the last line of a
-	// writer that was killed.
+	// Torn is the number of lines that could not be read. Each is the last line of
+	// a writer that was killed.
 	Torn int
 	// Damage says how entries were lost because another program changed the
 	// file. It is empty if no loss is known.
 	Damage string
 }
 
-// A file holds what the lines about the file itself say.
+// A file holds the facts from the lines about the file itself.
 type file struct {
 	lines int  // number of lines of the file
 	begun bool // the file has its first line

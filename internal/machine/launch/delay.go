@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// Delay is how long the threads of a command were runnable but waited for a
-// CPU. It is the sum over the threads, from /proc/PID/task/TID/schedstat. The
+// Delay is the time that the threads of a command were runnable but waited for
+// a CPU. It is the sum over the threads, from /proc/PID/task/TID/schedstat. The
 // counters of a thread disappear when it ends, so they are sampled. Waits after
 // the last sample of a thread are missing.
 type Delay struct {

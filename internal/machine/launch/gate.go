@@ -21,8 +21,8 @@ import (
 // argument.
 const GateArg = "__tenon_gate"
 
-// A gated is a gate process that has not executed its command yet.
-type gated struct {
+// A gateProcess is a gate that has not executed its command yet.
+type gateProcess struct {
 	process *os.Process
 	open    *os.File // one byte starts the command; closing it ends the gate
 	report  *os.File // receives the error of exec, or is closed by exec
@@ -42,7 +42,7 @@ type gateOrder struct {
 // this program can be started again. In the child, the pipes have the same
 // descriptor numbers, because fixed numbers could collide with descriptors that
 // the caller passes to the command.
-func startGate(program []string, order gateOrder) (*gated, error) {
+func startGate(program []string, order gateOrder) (*gateProcess, error) {
 	var open, report [2]int
 	if err := unix.Pipe2(open[:], 0); err != nil {
 		return nil, fmt.Errorf("make a pipe: %w", err)
@@ -61,7 +61,7 @@ func startGate(program []string, order gateOrder) (*gated, error) {
 	process, err := os.StartProcess("/proc/self/exe", argv, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
 	unix.Close(open[0])
 	unix.Close(report[1])
-	g := &gated{process: process, open: os.NewFile(uintptr(open[1]), "gate"), report: os.NewFile(uintptr(report[0]), "gate report")}
+	g := &gateProcess{process: process, open: os.NewFile(uintptr(open[1]), "gate"), report: os.NewFile(uintptr(report[0]), "gate report")}
 	if err != nil {
 		g.close()
 		return nil, fmt.Errorf("start the gate: %w", err)
@@ -69,8 +69,8 @@ func startGate(program []string, order gateOrder) (*gated, error) {
 	return g, nil
 }
 
-// A baseline is what the gate used before it executed the command. The command
-// inherits the counters of the gate.
+// A baseline is the CPU time that the gate used before it executed the command.
+// The command inherits the counters of the gate.
 type baseline struct {
 	thread Delay         // of the thread that calls exec
 	cpu    time.Duration // of the whole process
@@ -79,7 +79,7 @@ type baseline struct {
 // release starts the command, waits until it runs, and returns how much CPU
 // time the gate had used. If the kernel refused the command, the error is a
 // *StartError.
-func (g *gated) release() (baseline, error) {
+func (g *gateProcess) release() (baseline, error) {
 	defer g.close()
 	if _, err := g.open.Write([]byte{1}); err != nil {
 		return baseline{}, fmt.Errorf("open the gate: %w", err)
@@ -100,12 +100,12 @@ func (g *gated) release() (baseline, error) {
 }
 
 // refuse ends the gate. The command is not executed.
-func (g *gated) refuse() {
+func (g *gateProcess) refuse() {
 	g.close()
 	_, _ = g.process.Wait()
 }
 
-func (g *gated) close() {
+func (g *gateProcess) close() {
 	g.open.Close()
 	g.report.Close()
 }

@@ -24,18 +24,18 @@ type Result struct {
 	// CPUSeconds is the CPU time of the group. If there is no group, it is that
 	// of the command and of those children for which it waited.
 	CPUSeconds float64 `json:"cpu_seconds"`
-	// ThrottledSeconds is how long the group had runnable threads but no quota
-	// left, summed over CPUs. It is null if there is no group.
+	// ThrottledSeconds is the time for which the group had runnable threads but no
+	// quota left, summed over CPUs. It is null if there is no group.
 	ThrottledSeconds node.Maybe[float64] `json:"throttled_seconds"`
-	// WaitedSeconds is how long threads were runnable and waited for a CPU,
+	// WaitedSeconds is the time that threads were runnable and waited for a CPU,
 	// summed over threads.
 	WaitedSeconds float64 `json:"waited_seconds"`
 	// WaitedCoverage says how complete WaitedSeconds is: it is the part of
 	// CPUSeconds, from 0 to 1, that belongs to threads that were sampled. If it
 	// is below 1, WaitedSeconds is too small.
 	WaitedCoverage float64 `json:"waited_coverage_ratio"`
-	// OOMKills is how many processes the kernel killed because of the memory
-	// limit.
+	// OOMKills is the number of processes that the kernel killed because of the
+	// memory limit.
 	OOMKills int64 `json:"oom_kills"`
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// lingerQuiet is how long Tenon waits for the remaining processes of a
+	// lingerQuiet is the time that Tenon waits for the remaining processes of a
 	// command before it prints a message about them.
 	lingerQuiet = time.Second
 	lingerPoll  = 20 * time.Millisecond
@@ -20,7 +20,7 @@ const (
 // begin makes the gate execute the command. Meanwhile it forwards signals,
 // because a best-effort command on a busy node may wait long for its first CPU
 // time.
-func (r *run) begin(gate *gated) (base baseline, err error) {
+func (r *run) begin(gate *gateProcess) (base baseline, err error) {
 	begun := make(chan struct{})
 	go func() {
 		base, err = gate.release()

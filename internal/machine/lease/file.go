@@ -174,8 +174,8 @@ func (d descriptor) ReadAt(b []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// attempts is how often read tries to read a head. If the head is just being
-// written, it will be complete a moment later.
+// attempts is the number of times that read tries to read a head. If the head
+// is just being written, it will be complete a moment later.
 const attempts = 3
 
 // readFrom reads a lease. As long as the file is the same, only the head

@@ -32,10 +32,10 @@ const (
 	// watchdog needs some time to wake up and write. So best-effort work is
 	// within its bounds 2 s after the last renewal.
 	TTL = 1500 * time.Millisecond
-	// Renewal is how often the agent renews the lease. Two renewals in a row
-	// may fail before the lease expires.
+	// Renewal is the time between two renewals of the lease by the agent. Two
+	// renewals in a row may fail before the lease expires.
 	Renewal = 500 * time.Millisecond
-	// MaxAnnounce is how long the lease of an agent that stops may last.
+	// MaxAnnounce is the maximum duration of the lease of an agent that stops.
 	// Readers ignore a deadline that is further away.
 	MaxAnnounce = 10 * time.Minute
 )
@@ -136,9 +136,9 @@ func (l *Lease) Renew(bounds []Bound) error {
 	return nil
 }
 
-// HasExpired reports whether the lease has expired since the last renewal. If
-// so, the watchdog may have written knobs, and the holder must read all knobs
-// again.
+// HasExpired reports whether the lease has expired since the last renewal.
+// After that, the watchdog may have written knobs, and the holder must read all
+// knobs again.
 func (l *Lease) HasExpired() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,10 +24,10 @@ var (
 	pin       = Bound{Knob: knob("be/odd \xff name", node.FileCPUs), Inode: 6, Value: cpus(""), Reason: "a \"reason\"\nof two lines"}
 )
 
-// stopped is a clock that advances only when a test says so.
-type stopped struct{ now time.Duration }
+// A manualClock is a clock that advances only when a test says so.
+type manualClock struct{ now time.Duration }
 
-func (c *stopped) read() time.Duration { return c.now }
+func (c *manualClock) read() time.Duration { return c.now }
 
 func take(t testing.TB, dir string, self Holder, clock func() time.Duration) *Lease {
 	t.Helper()
@@ -57,7 +57,7 @@ func written(t testing.TB, dir string) content {
 
 func TestALeaseSaysWhatWasRenewed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run", "tenon")
-	clock := &stopped{now: time.Hour}
+	clock := &manualClock{now: time.Hour}
 	l := take(t, dir, agent, clock.read)
 	bounds := []Bound{quota, pin}
 	do(t, l.Renew(bounds))
@@ -77,7 +77,7 @@ func TestALeaseSaysWhatWasRenewed(t *testing.T) {
 
 func TestARenewalWithTheSameBoundsWritesOneLineInPlace(t *testing.T) {
 	dir := t.TempDir()
-	clock := &stopped{}
+	clock := &manualClock{}
 	l := take(t, dir, agent, clock.read)
 	stat := func() fs.FileInfo {
 		info, err := os.Stat(filepath.Join(dir, leaseFile))
@@ -99,7 +99,7 @@ func TestARenewalWithTheSameBoundsWritesOneLineInPlace(t *testing.T) {
 
 func TestASecondHolderIsToldWhoTheFirstIs(t *testing.T) {
 	dir := t.TempDir()
-	clock := &stopped{}
+	clock := &manualClock{}
 	l := take(t, dir, agent, clock.read)
 	clock.now += time.Hour // a holder that is stopped still holds the lease
 	_, err := hold(dir, boot, successor, clock.read)
@@ -118,7 +118,7 @@ func TestASecondHolderIsToldWhoTheFirstIs(t *testing.T) {
 
 func TestANewHolderKeepsWhatTheOldOneLeft(t *testing.T) {
 	dir := t.TempDir()
-	clock := &stopped{now: time.Hour}
+	clock := &manualClock{now: time.Hour}
 	l := take(t, dir, agent, clock.read)
 	do(t, l.Renew([]Bound{quota}), l.Announce(time.Minute), l.Close())
 	old := written(t, dir)
@@ -151,7 +151,7 @@ func TestWhatIsNoLeaseOfThisBootIsVoid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			do(t, os.WriteFile(filepath.Join(dir, leaseFile), []byte(text), 0o644))
-			clock := &stopped{now: time.Second}
+			clock := &manualClock{now: time.Second}
 			take(t, dir, agent, clock.read)
 			got := written(t, dir)
 			if want := (head{boot: boot, holder: agent, deadline: clock.now + TTL}); got.head != want || len(got.bounds) != 0 {
@@ -163,7 +163,7 @@ func TestWhatIsNoLeaseOfThisBootIsVoid(t *testing.T) {
 
 func TestALeaseThatWasTakenAwayIsNotRenewed(t *testing.T) {
 	dir := t.TempDir()
-	clock := &stopped{}
+	clock := &manualClock{}
 	l := take(t, dir, agent, clock.read)
 	do(t, l.Renew([]Bound{quota}), Disarm(t.Context(), dir))
 	for _, bounds := range [][]Bound{{quota}, nil} {
@@ -211,7 +211,7 @@ func TestADroppedLeaseIsGone(t *testing.T) {
 // test/e2e fills a real tmpfs.
 func TestBoundsThatCannotBeWrittenDoNotEndTheLease(t *testing.T) {
 	dir := t.TempDir()
-	clock := &stopped{}
+	clock := &manualClock{}
 	l := take(t, dir, agent, clock.read)
 	do(t, l.Renew([]Bound{quota}), os.MkdirAll(filepath.Join(dir, leaseFile+".next", "x"), 0o755))
 	clock.now += time.Second

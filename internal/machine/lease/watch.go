@@ -22,7 +22,7 @@ const (
 	// retry is the time between two reads of an expired lease. It is also the
 	// first wait after a failed write. While writes fail, the waits grow.
 	retry = 200 * time.Millisecond
-	// leaveLimit is how long a watchdog for which Last is set may take to end
+	// leaveLimit is the time that a watchdog for which Last is set may take to end
 	// after its context has ended.
 	leaveLimit = 5 * time.Second
 	// recheck is the longest time between two reads of the knobs while the
@@ -43,8 +43,8 @@ type Options struct {
 	// Read returns the present value of a knob and the inode of its cgroup. If
 	// the cgroup does not exist, it returns ErrGone.
 	Read func(node.Knob) (node.Value, uint64, error)
-	// Apply performs a step in the name of the holder whose lease has expired.
-	// It writes the journal as that holder would.
+	// Apply performs a step in the name of the holder whose lease has expired. It
+	// writes the same lines to the journal as the holder.
 	Apply func(context.Context, Holder, plan.Step) error
 	// Last says that no other watchdog follows this one, for example because
 	// this one ends together with the holder. When ctx ends, such a watchdog
@@ -122,7 +122,7 @@ func (w *watchdog) leave(ctx context.Context) {
 		case alive:
 			wait = min(wait, left)
 		default:
-			w.say(seen{stateLast, h.holder}, slog.LevelWarn, "no watchdog remains, "+w.consequence(), "pid", h.holder.PID, "bounds", len(w.last.bounds))
+			w.say(loggedState{stateLast, h.holder}, slog.LevelWarn, "no watchdog remains, "+w.consequence(), "pid", h.holder.PID, "bounds", len(w.last.bounds))
 			if w.narrow(ctx) {
 				return
 			}
@@ -137,10 +137,10 @@ func (w *watchdog) leave(ctx context.Context) {
 // watchdog is the state of Watch between two reads of the lease.
 type watchdog struct {
 	Options
-	last  content // the last valid lease
-	known bool    // there was a valid lease
-	blind bool    // the last read failed
-	seen  seen    // the state of the last log line
+	last  content     // the last valid lease
+	known bool        // there was a valid lease
+	blind bool        // the last read failed
+	seen  loggedState // the state of the last log line
 
 	awake   time.Duration // planned time of this look; 0: the first look
 	excused time.Duration // the deadline that was ignored once
@@ -149,8 +149,8 @@ type watchdog struct {
 	failed  string        // the last failure in the log
 }
 
-// seen is a part of the state. If it changes, that is logged.
-type seen struct {
+// A loggedState is the part of the state whose changes are logged.
+type loggedState struct {
 	state  string
 	holder Holder
 }
@@ -196,7 +196,7 @@ func (w *watchdog) look(ctx context.Context) (wait time.Duration, goOn bool) {
 		w.excused = h.deadline
 		return Renewal, true
 	}
-	w.say(seen{stateExpired, h.holder}, slog.LevelWarn, "the lease has expired, "+w.consequence(),
+	w.say(loggedState{stateExpired, h.holder}, slog.LevelWarn, "the lease has expired, "+w.consequence(),
 		"pid", h.holder.PID, "late", -left, "bounds", len(w.last.bounds))
 	if now >= w.due {
 		w.due = now + recheck
@@ -222,14 +222,14 @@ func (w *watchdog) hasOverslept(now time.Duration) bool {
 func (w *watchdog) recordValid(h head, left time.Duration) {
 	w.due, w.pause, w.failed = 0, 0, ""
 	if h.announced {
-		w.say(seen{stateAnnounced, h.holder}, slog.LevelInfo, "the agent has announced that it stops", "pid", h.holder.PID, "left", left)
+		w.say(loggedState{stateAnnounced, h.holder}, slog.LevelInfo, "the agent has announced that it stops", "pid", h.holder.PID, "left", left)
 		return
 	}
 	text := "guarding"
 	if w.seen.state == stateExpired {
 		text = "the lease is renewed, the agent manages best-effort work again"
 	}
-	w.say(seen{stateGuarding, h.holder}, slog.LevelInfo, text, "pid", h.holder.PID)
+	w.say(loggedState{stateGuarding, h.holder}, slog.LevelInfo, text, "pid", h.holder.PID)
 }
 
 // consequence says what an expired lease means for best-effort work. A lease has
@@ -242,7 +242,7 @@ func (w *watchdog) consequence() string {
 }
 
 // say logs a line if the state has changed.
-func (w *watchdog) say(now seen, level slog.Level, text string, args ...any) {
+func (w *watchdog) say(now loggedState, level slog.Level, text string, args ...any) {
 	if w.seen != now {
 		w.Log.Log(context.Background(), level, text, args...)
 	}

@@ -260,10 +260,10 @@ func TestAnAnnouncedStopLeavesTimeForASuccessor(t *testing.T) {
 	})
 }
 
-// TestTheLastWatchdogLeavesNobodyUnbounded checks a watchdog that ends together
-// with the pod of its agent. Best-effort work must be within its bounds before
-// the watchdog ends.
-func TestTheLastWatchdogLeavesNobodyUnbounded(t *testing.T) {
+// TestTheLastWatchdogBoundsAllBestEffortWork checks a watchdog that ends
+// together with the pod of its agent. Best-effort work must be within its
+// bounds before the watchdog ends.
+func TestTheLastWatchdogBoundsAllBestEffortWork(t *testing.T) {
 	for _, x := range []struct {
 		name string
 		last bool

@@ -21,7 +21,7 @@ func Identify(fs proc.FS, pid int) (journal.Process, error) {
 	return journal.Process{PID: pid, Start: int64(s.StartTime)}, err
 }
 
-// Alive reports whether the process still runs. A zombie does not.
+// Alive reports whether the process still runs. A zombie does not run.
 func Alive(fs proc.FS, p journal.Process) bool {
 	s, err := fs.PIDStat(p.PID)
 	return err == nil && int64(s.StartTime) == p.Start && s.State != 'Z' && s.State != 'X'

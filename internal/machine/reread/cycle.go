@@ -31,7 +31,7 @@ func Slower(within time.Duration, n int) time.Duration {
 // a given time. The zero Cycle has not started.
 type Cycle struct {
 	at   time.Time     // of the last call
-	owed time.Duration // time since the last call and before that was not yet used for reading
+	owed time.Duration // time that has passed and that no reading has used yet
 	next int
 }
 

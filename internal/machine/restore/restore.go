@@ -20,7 +20,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Options are what a restore needs of its node.
+// Options hold the parts of a node that a restore needs.
 type Options struct {
 	FS       proc.FS
 	Tree     *cgroup.Tree // nil: the node has no usable cgroups

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// grace is how long a process may take to end after SIGTERM.
+	// grace is the time that a process may take to end after SIGTERM.
 	grace = 2 * time.Second
 	// patience is the total time that a restore waits for processes to end.
 	patience = 10 * time.Second

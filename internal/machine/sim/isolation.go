@@ -26,15 +26,16 @@ type Isolation struct {
 	// Foreign is the name of a scheduler that another component has loaded. It
 	// is empty if there is none.
 	Foreign string
-	// Cookies is how many threads have a core-scheduling cookie of another component.
+	// Cookies is the number of threads that have a core-scheduling cookie of
+	// another component.
 	Cookies int
-	// Room is how many cgroups fit into the table of the BE scheduler. 0 means
-	// as many as in the real scheduler.
+	// Room is the maximum number of cgroups in the table of the BE scheduler. 0
+	// means as many as in the real scheduler.
 	Room int
 }
 
-// isolated is an Isolation with its present state.
-type isolated struct {
+// An isolationState is an Isolation with its present state.
+type isolationState struct {
 	Isolation
 	without  []string
 	loaded   node.Scheduler
@@ -63,11 +64,11 @@ func IsolationRules() []string {
 	return []string{markKeepsWeight, lateComers, oneScheduler, cookieSiblings, failuresAreReported, ordersEnd, orderNeedsGroup, orderIsValid}
 }
 
-func newIsolated(i Isolation, without []string) *isolated {
-	return &isolated{Isolation: i, without: without, ticked: map[node.Knob]node.Value{}}
+func newIsolated(i Isolation, without []string) *isolationState {
+	return &isolationState{Isolation: i, without: without, ticked: map[node.Knob]node.Value{}}
 }
 
-func (i *isolated) obeys(rule string) bool { return !slices.Contains(i.without, rule) }
+func (i *isolationState) obeys(rule string) bool { return !slices.Contains(i.without, rule) }
 
 // Load acts as if another component had loaded a scheduler. If foreign is
 // empty, it unloads the scheduler.
@@ -151,7 +152,7 @@ func (n *Node) readIsolation(k node.Knob) (node.Value, error) {
 }
 
 // lacks returns why the kernel does not have a knob. It returns "" if it has the knob.
-func (i *isolated) lacks(f node.File) string {
+func (i *isolationState) lacks(f node.File) string {
 	switch {
 	case i == nil:
 		return "this kernel has no isolation mechanism"
@@ -259,7 +260,7 @@ func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
 }
 
 // marksIdle reports whether the mark of best-effort work also makes a group idle.
-func (i *isolated) marksIdle() bool {
+func (i *isolationState) marksIdle() bool {
 	return slices.ContainsFunc(node.VendorMarks, func(v node.VendorMark) bool { return v.Can == i.Marks && v.Idles })
 }
 

@@ -204,14 +204,14 @@ func TestTheSelectionGoesDownAndUp(t *testing.T) {
 	}
 }
 
-// TestARaceForTheSchedulerIsAFall loads another scheduler between the snapshot
-// and the step. The step must fail. The next tick must use the next mechanism
-// in the preference order, and give the reason.
-func TestARaceForTheSchedulerIsAFall(t *testing.T) {
+// TestARaceForTheSchedulerIsAMechanismFailure loads another scheduler between
+// the snapshot and the step. The step must fail. The next tick must use the
+// next mechanism in the preference order, and give the reason.
+func TestARaceForTheSchedulerIsAMechanismFailure(t *testing.T) {
 	n := sim.New(isolators["mainline"])
 	run(t, n, "be/job", 8000)
 	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
-	a := &loop.Agent{Host: raced{n}, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
+	a := &loop.Agent{Host: racedNode{n}, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
 	if _, err := a.Step(t.Context()); err == nil || !strings.Contains(err.Error(), "busy") {
 		t.Fatalf("error %v, want EBUSY", err)
 	}
@@ -221,11 +221,11 @@ func TestARaceForTheSchedulerIsAFall(t *testing.T) {
 	}
 }
 
-// raced is a node on which another scheduler is loaded, but its snapshots do
-// not show this.
-type raced struct{ *sim.Node }
+// A racedNode is a node on which another scheduler is loaded, but its snapshots
+// do not show this.
+type racedNode struct{ *sim.Node }
 
-func (r raced) Snapshot(ctx context.Context) (node.Snapshot, error) {
+func (r racedNode) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	r.Load("scx_other")
 	s, err := r.Node.Snapshot(ctx)
 	s.Isolation.Foreign = ""

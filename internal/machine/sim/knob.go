@@ -69,11 +69,11 @@ func (n *Node) adapters() knob.Table {
 // files returns the files of the group to which a knob belongs.
 func (n *Node) files(k node.Knob) knob.Files { return n.groups[k.Cgroup].knobFiles(n.version) }
 
-// writeFiles returns a function that writes a value. It writes the files that a
-// function (of) returns, one after the other.
-func writeFiles[V node.Value](n *Node, of func(node.Knob, V) ([]knob.Writing, error)) func(node.Knob, V) error {
+// writeFiles returns a function that writes a value. It writes the files that
+// the function filesOf returns, one after the other.
+func writeFiles[V node.Value](n *Node, filesOf func(node.Knob, V) ([]knob.Writing, error)) func(node.Knob, V) error {
 	return func(k node.Knob, v V) error {
-		files, err := of(k, v)
+		files, err := filesOf(k, v)
 		if err != nil {
 			return err
 		}

@@ -54,8 +54,8 @@ type Node struct {
 	workloads map[node.WorkloadID]node.Workload
 	before    map[node.Knob]node.Value
 	busy      map[unit.CPU]time.Duration
-	divided   *divided  // nil: no resctrl
-	isolated  *isolated // nil: no isolation mechanism
+	divided   *resctrlState   // nil: no resctrl
+	isolated  *isolationState // nil: no isolation mechanism
 	knobs     knob.Table
 }
 

@@ -15,7 +15,7 @@ import (
 
 // Resctrl describes a machine that can divide its L3 caches or its memory bandwidth.
 type Resctrl struct {
-	// Groups is how many control groups there can be, including the default one.
+	// Groups is the maximum number of control groups, including the default group.
 	Groups int
 	// Ways describes the ways of the L3 caches. If it has no Domains, the
 	// caches cannot be divided.
@@ -32,23 +32,23 @@ type control struct {
 	mine   bool // Apply made it
 }
 
-// A divided is the state of resctrl on a node.
-type divided struct {
+// A resctrlState is the state of resctrl on a node.
+type resctrlState struct {
 	Resctrl
 	groups map[string]*control
 	status string // content of last_cmd_status
 	rules  []controlRule
 }
 
-func newDivided(r Resctrl, without []string) *divided {
-	d := &divided{Resctrl: r, groups: map[string]*control{}, status: "ok"}
+func newDivided(r Resctrl, without []string) *resctrlState {
+	d := &resctrlState{Resctrl: r, groups: map[string]*control{}, status: "ok"}
 	d.rules = slices.DeleteFunc(controlRules(), func(r controlRule) bool { return slices.Contains(without, r.name) })
 	d.groups[node.DefaultControlGroup] = d.newGroup()
 	return d
 }
 
 // newGroup returns a control group that has all resources.
-func (d *divided) newGroup() *control {
+func (d *resctrlState) newGroup() *control {
 	c := &control{l3: map[node.CacheID]uint64{}, mb: map[node.CacheID]uint64{}}
 	for _, id := range d.Ways.Domains {
 		c.l3[id] = d.Ways.Mask
@@ -89,7 +89,7 @@ func (n *Node) askControls(o controlOp) error {
 }
 
 // applies reports whether the node applies a rule.
-func (d *divided) applies(name string) bool {
+func (d *resctrlState) applies(name string) bool {
 	return slices.ContainsFunc(d.rules, func(r controlRule) bool { return r.name == name })
 }
 

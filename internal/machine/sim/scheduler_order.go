@@ -16,7 +16,7 @@ type orders struct {
 }
 
 // room returns how many cgroups fit into the table of the BE scheduler.
-func (i *isolated) room() int {
+func (i *isolationState) room() int {
 	if i.Room > 0 {
 		return i.Room
 	}
@@ -24,7 +24,7 @@ func (i *isolated) room() int {
 }
 
 // readOrder reads one entry. If there is none, it returns the zero value.
-func (i *isolated) readOrder(k node.Knob) node.Value {
+func (i *isolationState) readOrder(k node.Knob) node.Value {
 	if k.File == node.FileSchedulerCap {
 		return i.orders.cap
 	}
@@ -67,7 +67,7 @@ func applyOrder(n *Node, s plan.Step) error {
 }
 
 // unload unloads the scheduler, and removes its entries.
-func (i *isolated) unload() {
+func (i *isolationState) unload() {
 	if i.loaded = (node.Scheduler{}); i.obeys(ordersEnd) {
 		i.orders = orders{}
 	}

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sizedFor is how long the sizes of NUMA nodes are cached. It is rare that
-// memory is added to a running machine.
+// sizedFor is the time for which the sizes of NUMA nodes are cached. It is rare
+// that memory is added to a running machine.
 const sizedFor = time.Minute
 
 // A Cache reads the topology again only when the set of online CPUs changes,

@@ -19,7 +19,7 @@ type shape struct {
 	sockets, nodes, caches, cores, threads int
 	wide                                   bool
 	split                                  bool // threads of a core are numbered half the machine apart
-	stride                                 int  // CPU numbers are multiples of it; 0: 1
+	stride                                 int  // all CPU numbers are multiples of stride; 0 means 1
 }
 
 func (s shape) String() string {

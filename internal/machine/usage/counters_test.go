@@ -16,16 +16,16 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A counted node has the counters of a resident host. Its files look like a v2
+// A countedNode has the counters of a resident host. Its files look like a v2
 // hierarchy. Each workload is in a cgroup that has the name of the workload.
-type counted struct {
+type countedNode struct {
 	*Counters
 	workloads map[node.WorkloadID]node.Workload
 }
 
-// newCounted returns a counted node and two functions. The first one writes a
-// file of a cgroup, and the second one writes a file of /proc.
-func newCounted(t *testing.T, names ...string) (*counted, func(group, file, text string), func(file, text string)) {
+// newCountedNode returns a counted node and two functions. The first one writes
+// a file of a cgroup, and the second one writes a file of /proc.
+func newCountedNode(t *testing.T, names ...string) (*countedNode, func(group, file, text string), func(file, text string)) {
 	t.Helper()
 	root := t.TempDir()
 	write := func(name, text string) {
@@ -38,7 +38,7 @@ func newCounted(t *testing.T, names ...string) (*counted, func(group, file, text
 	write("proc/self/mountinfo", "31 24 0:28 / "+root+"/v2 rw - cgroup2 cgroup2 rw")
 	write("v2/cgroup.controllers", "cpu cpuset memory pids")
 	fs := proc.FS{Proc: filepath.Join(root, "proc")}
-	h := &counted{workloads: map[node.WorkloadID]node.Workload{}}
+	h := &countedNode{workloads: map[node.WorkloadID]node.Workload{}}
 	for _, g := range names {
 		write("v2/"+g+"/pids.max", "max")
 		write("v2/"+g+"/cpu.stat", "usage_usec 1000000")
@@ -54,11 +54,11 @@ func newCounted(t *testing.T, names ...string) (*counted, func(group, file, text
 	return h, func(group, file, text string) { write("v2/"+group+"/"+file, text) }, func(file, text string) { write("proc/"+file, text) }
 }
 
-func (h *counted) manage(w node.Workload) { h.workloads[w.ID] = w }
+func (h *countedNode) manage(w node.Workload) { h.workloads[w.ID] = w }
 
 // counters takes a snapshot at the given time and returns its counters of all
 // workloads.
-func (h *counted) counters(at time.Time, scarce bool) map[node.WorkloadID]node.Usage {
+func (h *countedNode) counters(at time.Time, scarce bool) map[node.WorkloadID]node.Usage {
 	s := node.Snapshot{At: at}
 	for _, id := range slices.Sorted(maps.Keys(h.workloads)) {
 		w := h.workloads[id]
@@ -77,7 +77,7 @@ func (h *counted) counters(at time.Time, scarce bool) map[node.WorkloadID]node.U
 func TestSlowCountersComeWithinTheirTime(t *testing.T) {
 	for within, scarce := range map[time.Duration]bool{slowWithin: false, scarceWithin: true} {
 		names := []string{"a", "b", "c"}
-		h, write, _ := newCounted(t, names...)
+		h, write, _ := newCountedNode(t, names...)
 		at := time.Unix(0, 0)
 		for id, u := range h.counters(at, scarce) {
 			if u.WorkingSet != node.Some(unit.Bytes(4000)) || u.Refaults != node.Some[int64](1) {
@@ -111,7 +111,7 @@ func TestSlowCountersComeWithinTheirTime(t *testing.T) {
 }
 
 func TestAGroupMadeAnewHasCountersOfItsOwn(t *testing.T) {
-	h, write, _ := newCounted(t, "a")
+	h, write, _ := newCountedNode(t, "a")
 	at := time.Unix(0, 0)
 	h.counters(at, false)
 	write("a", "memory.stat", "inactive_file 0\nworkingset_refault_file 0")
@@ -126,7 +126,7 @@ func TestASwarmOfWorkloadsIsReadInPortions(t *testing.T) {
 	for i := range 3 * maxFirst {
 		names = append(names, fmt.Sprintf("job-%03d", i))
 	}
-	h, _, _ := newCounted(t, names...)
+	h, _, _ := newCountedNode(t, names...)
 	at := time.Unix(0, 0)
 	for turn := 1; turn <= 3; turn++ {
 		known := 0
@@ -148,7 +148,7 @@ func TestASwarmOfWorkloadsIsReadInPortions(t *testing.T) {
 }
 
 func TestWithoutTracingThreadsAreAskedHowLongTheyWaited(t *testing.T) {
-	h, write, procfs := newCounted(t, "web", "db")
+	h, write, procfs := newCountedNode(t, "web", "db")
 	web := h.workloads["web"]
 	web.Objective.RunQueueDelay = node.Some(time.Millisecond)
 	h.manage(web)
@@ -179,7 +179,7 @@ func TestWithoutTracingThreadsAreAskedHowLongTheyWaited(t *testing.T) {
 }
 
 func TestOnlySoManyThreadsAreAsked(t *testing.T) {
-	h, write, procfs := newCounted(t, "web")
+	h, write, procfs := newCountedNode(t, "web")
 	web := h.workloads["web"]
 	web.Objective.RunQueueDelay = node.Some(time.Millisecond)
 	h.manage(web)
@@ -205,7 +205,7 @@ func TestOnlySoManyThreadsAreAsked(t *testing.T) {
 // TestPageCacheThatStreamsIsNoGrowth checks a job that reads many files. The
 // memory that is charged to it grows, but the memory that it uses does not.
 func TestPageCacheThatStreamsIsNoGrowth(t *testing.T) {
-	h, write, _ := newCounted(t, "job")
+	h, write, _ := newCountedNode(t, "job")
 	const total = 400_000
 	look := func(at time.Time) node.Maybe[unit.Bytes] {
 		s := node.Snapshot{At: at, MemoryTotal: node.Some(unit.Bytes(total))}
@@ -237,7 +237,7 @@ func TestPageCacheThatStreamsIsNoGrowth(t *testing.T) {
 // TestMemoryOfASleepingWorkloadIsNotReadAgain changes only memory.stat, the
 // most expensive file. It must not be read again before the workload has run.
 func TestMemoryOfASleepingWorkloadIsNotReadAgain(t *testing.T) {
-	h, write, _ := newCounted(t, "a")
+	h, write, _ := newCountedNode(t, "a")
 	at := time.Unix(0, 0)
 	h.counters(at, false)
 	write("a", "memory.stat", "inactive_file 2000\nworkingset_refault_file 9")

@@ -15,9 +15,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// namedRunners is how many runners a snapshot names for each waiter. It names
-// those with the longest waits. If it named all pairs, they would be most of a
-// snapshot and of its record.
+// namedRunners is the maximum number of runners that a snapshot names for each
+// waiter. It names those with the longest waits. If it named all pairs, they
+// would be most of a snapshot and of its record.
 const namedRunners = 8
 
 // A counter counts run-queue delays. Package rqdelay implements it.
@@ -48,7 +48,7 @@ type Delays struct {
 	containers [rqdelay.Slots][]container // by waiter; reused by the next list of waits
 }
 
-// A container is how much of the waits of a workload one runner caused.
+// A container is the part of the waits of a workload that one runner caused.
 type container struct {
 	runner rqdelay.Slot
 	time   time.Duration

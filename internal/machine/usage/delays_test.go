@@ -73,9 +73,9 @@ func (y *tally) wait(waiter, runner uint64, long time.Duration) {
 	y.read.Waits[rqdelay.Pair{Waiter: s, Runner: y.slots[runner]}] += long
 }
 
-// A hall is the delays of a node, together with the node's workloads. The map
-// has the inode of each workload's cgroup.
-type hall struct {
+// A delayBench is the Delays of a node, together with the workloads of the
+// node. The map has the inode of each workload's cgroup.
+type delayBench struct {
 	*testing.T
 	Delays
 	tally  *tally
@@ -83,8 +83,8 @@ type hall struct {
 	alarms <-chan Delayed
 }
 
-func newHall(t *testing.T) *hall {
-	h := &hall{T: t, tally: newTally(), inodes: map[node.CgroupPath]uint64{}}
+func newDelayBench(t *testing.T) *delayBench {
+	h := &delayBench{T: t, tally: newTally(), inodes: map[node.CgroupPath]uint64{}}
 	var err error
 	if h.alarms, err = h.start(h.tally); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func newHall(t *testing.T) *hall {
 	return h
 }
 
-func (h *hall) look(workloads ...node.Workload) node.Snapshot {
+func (h *delayBench) look(workloads ...node.Workload) node.Snapshot {
 	h.Helper()
 	s := node.Snapshot{Workloads: workloads}
 	for i := range s.Workloads {
@@ -115,7 +115,7 @@ var (
 )
 
 func TestDelaysAreThoseOfTheWorkloadSinceItIsCounted(t *testing.T) {
-	h := newHall(t)
+	h := newDelayBench(t)
 	h.look(web, batch)
 	h.tally.wait(h.inodes["web"], h.inodes["batch"], 3*time.Millisecond)
 	s := h.look(web, batch)
@@ -148,7 +148,7 @@ func TestDelaysAreThoseOfTheWorkloadSinceItIsCounted(t *testing.T) {
 }
 
 func TestWhatWasWaitedForARunnerThatLeftStaysWithItsClass(t *testing.T) {
-	h := newHall(t)
+	h := newDelayBench(t)
 	h.look(web, batch)
 	h.tally.wait(h.inodes["web"], h.inodes["batch"], 3*time.Millisecond)
 	h.look(web, batch)
@@ -159,7 +159,7 @@ func TestWhatWasWaitedForARunnerThatLeftStaysWithItsClass(t *testing.T) {
 }
 
 func TestOnlyTheLongestWaitsAreNamed(t *testing.T) {
-	h := newHall(t)
+	h := newDelayBench(t)
 	all := []node.Workload{web}
 	for i := range 20 {
 		all = append(all, node.Workload{ID: node.WorkloadID(fmt.Sprintf("job-%02d", i)), Class: node.BE})
@@ -181,7 +181,7 @@ func TestOnlyTheLongestWaitsAreNamed(t *testing.T) {
 }
 
 func TestServicesComeFirstWhenThereAreMoreWorkloadsThanSlots(t *testing.T) {
-	h := newHall(t)
+	h := newDelayBench(t)
 	var jobs, services []node.Workload
 	for i := range 300 {
 		jobs = append(jobs, node.Workload{ID: node.WorkloadID(fmt.Sprintf("job-%03d", i)), Class: node.BE})
@@ -232,7 +232,7 @@ func TestServicesComeFirstWhenThereAreMoreWorkloadsThanSlots(t *testing.T) {
 }
 
 func TestTheAlarmIsTheObjectiveOfEach(t *testing.T) {
-	h := newHall(t)
+	h := newDelayBench(t)
 	h.look(api, web, batch)
 	slot := func(id node.CgroupPath) rqdelay.Slot { return h.tally.slots[h.inodes[id]] }
 	if got := h.tally.limits; len(got) != 2 || got[slot("web")] != time.Millisecond || got[slot("api")] != tooLong {
@@ -252,7 +252,7 @@ func TestTheAlarmIsTheObjectiveOfEach(t *testing.T) {
 }
 
 func TestACounterThatBreaksIsLetGo(t *testing.T) {
-	h := newHall(t)
+	h := newDelayBench(t)
 	h.look(web)
 	h.tally.broken = rqdelay.ErrClosed
 	s := h.look(web)

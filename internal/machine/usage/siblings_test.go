@@ -11,7 +11,7 @@ import (
 )
 
 func TestSiblingsAreWatchedForTheirMechanismOnly(t *testing.T) {
-	h := newHall(t) // all CPUs of the hall belong to one core
+	h := newDelayBench(t) // all CPUs of this node belong to one core
 	h.look(web, batch)
 	if len(h.tally.beside) > 0 {
 		t.Errorf("watched without need: %v", h.tally.beside)
@@ -38,7 +38,7 @@ func TestSiblingsAreWatchedForTheirMechanismOnly(t *testing.T) {
 }
 
 func TestWhereLSRanIsShownForItsMechanismOnly(t *testing.T) {
-	h := newHall(t)
+	h := newDelayBench(t)
 	h.tally.read.RunByClass = map[rqdelay.Class][]time.Duration{rqdelay.LS: {time.Second}, rqdelay.BE: {0, time.Second}}
 	if got := h.look(web, batch).Isolation.LSOn; got != nil {
 		t.Errorf("it is not needed, and it shows %v", got)

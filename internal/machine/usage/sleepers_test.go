@@ -13,7 +13,7 @@ import (
 // A sleepersBench is a node with three workloads. Two are below the cgroup be,
 // and one is elsewhere.
 type sleepersBench struct {
-	*counted
+	*countedNode
 	write func(group, file, text string)
 	list  []node.Workload
 	at    time.Time
@@ -22,7 +22,7 @@ type sleepersBench struct {
 func newSleepersBench(t *testing.T) *sleepersBench {
 	t.Helper()
 	b := &sleepersBench{at: time.Unix(0, 0)}
-	b.counted, b.write, _ = newCounted(t, "be/a", "be/b", "ls/web")
+	b.countedNode, b.write, _ = newCountedNode(t, "be/a", "be/b", "ls/web")
 	b.write("be", "cpu.stat", "usage_usec 2000000")
 	for _, id := range []node.WorkloadID{"be/a", "be/b", "ls/web"} {
 		b.list = append(b.list, b.workloads[id])

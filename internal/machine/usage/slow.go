@@ -22,7 +22,8 @@ const (
 	sleepsWithin = time.Minute
 	// Memory is scarce when less than 1/scarcePart of it is available.
 	scarcePart = 4
-	// maxFirst is how many new workloads one snapshot reads the counters of.
+	// maxFirst is the maximum number of new workloads whose counters one snapshot
+	// reads.
 	maxFirst = 64
 	// hasMoved is a divisor of the node's memory. If the charged memory of a
 	// workload has changed by 1/hasMoved of it since memory.stat was read,

@@ -44,7 +44,7 @@ type throttledWork struct {
 	ran                time.Time // time of the last reading in which a counter had grown
 	mostly             bool      // throttled in most periods between the last two readings
 	counted            time.Time
-	counts             int // which part is read next
+	counts             int // number of counts so far, which selects the part to read next
 	threads, runnable  node.Maybe[int]
 }
 

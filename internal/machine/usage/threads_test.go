@@ -16,12 +16,12 @@ func stat(tid int, state string) string {
 
 // reads sets the quota counters of the workload web, and takes a
 // snapshot. It returns the number of threads that web has in the snapshot.
-func (h *counted) reads(at time.Time, write func(group, file, text string), periods, throttled int) (threads, runnable node.Maybe[int]) {
+func (h *countedNode) reads(at time.Time, write func(group, file, text string), periods, throttled int) (threads, runnable node.Maybe[int]) {
 	return h.uses(at, write, 1, periods, throttled)
 }
 
 // uses is like the method reads, but first sets how much CPU the workload web has used.
-func (h *counted) uses(at time.Time, write func(group, file, text string), used, periods, throttled int) (threads, runnable node.Maybe[int]) {
+func (h *countedNode) uses(at time.Time, write func(group, file, text string), used, periods, throttled int) (threads, runnable node.Maybe[int]) {
 	write("web", "cpu.stat", fmt.Sprintf("usage_usec %d\nnr_periods %d\nnr_throttled %d\nthrottled_usec 0", used, periods, throttled))
 	s := node.Snapshot{At: at}
 	w := h.workloads["web"]
@@ -32,7 +32,7 @@ func (h *counted) uses(at time.Time, write func(group, file, text string), used,
 }
 
 func TestThreadsAreCountedWhileMostPeriodsAreThrottled(t *testing.T) {
-	h, write, procfs := newCounted(t, "web")
+	h, write, procfs := newCountedNode(t, "web")
 	write("web", "cgroup.procs", "10\n20")
 	for tid, state := range map[int]string{10: "R", 11: "R", 12: "S"} {
 		procfs(fmt.Sprintf("10/task/%d/stat", tid), stat(tid, state))
@@ -63,7 +63,7 @@ func TestThreadsAreCountedWhileMostPeriodsAreThrottled(t *testing.T) {
 }
 
 func TestOfManyThreadsAPartIsRead(t *testing.T) {
-	h, write, procfs := newCounted(t, "web")
+	h, write, procfs := newCountedNode(t, "web")
 	write("web", "cgroup.procs", "10")
 	for tid := 10; tid < 10+4*threadsCounted; tid++ {
 		state := "R"
@@ -83,7 +83,7 @@ func TestOfManyThreadsAPartIsRead(t *testing.T) {
 // TestTheThreadsOfASleeperAreNotCounted checks a workload that sleeps. Its
 // threads do not want to run, so the quota does not stop them.
 func TestTheThreadsOfASleeperAreNotCounted(t *testing.T) {
-	h, write, procfs := newCounted(t, "web")
+	h, write, procfs := newCountedNode(t, "web")
 	write("web", "cgroup.procs", "10")
 	procfs("10/task/10/stat", stat(10, "R"))
 	at := time.Unix(100, 0)
@@ -114,7 +114,7 @@ func TestTheThreadsOfASleeperAreNotCounted(t *testing.T) {
 }
 
 func TestOfManyProcessesAPartIsListed(t *testing.T) {
-	h, write, procfs := newCounted(t, "web")
+	h, write, procfs := newCountedNode(t, "web")
 	const processes = 5 * processesListed
 	var pids strings.Builder
 	for pid := 10; pid < 10+processes; pid++ {

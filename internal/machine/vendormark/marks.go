@@ -13,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A rounded is a requested mark, together with the mark to which the kernel
+// A roundedMark is a requested mark, together with the mark to which the kernel
 // rounded it. The kernel rounds because it has fewer levels.
-type rounded struct {
+type roundedMark struct {
 	inode       uint64
 	want, shown node.Identity
 }
@@ -33,7 +33,7 @@ type Marks struct {
 	release func(node.Knob) error
 
 	mu      sync.Mutex
-	rounded map[node.CgroupPath]rounded
+	rounded map[node.CgroupPath]roundedMark
 }
 
 // New returns the marks of a node. tree has its cgroups, proc is the mount
@@ -41,7 +41,7 @@ type Marks struct {
 // as a weight. Marks makes this change by a function (set), so that the journal
 // has an entry of its own for it, and undoes it by another (release).
 func New(tree *cgroup.Tree, proc string, j *journal.Journal, set func(node.Knob, node.Value) error, release func(node.Knob) error) *Marks {
-	return &Marks{tree: tree, proc: proc, journal: j, set: set, release: release, rounded: map[node.CgroupPath]rounded{}}
+	return &Marks{tree: tree, proc: proc, journal: j, set: set, release: release, rounded: map[node.CgroupPath]roundedMark{}}
 }
 
 // Read reads the mark of a cgroup, or the global switch.
@@ -103,7 +103,7 @@ func (m *Marks) remember(p node.CgroupPath, want, shown node.Identity) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if delete(m.rounded, p); err == nil && shown != want {
-		m.rounded[p] = rounded{inode: inode, want: want, shown: shown}
+		m.rounded[p] = roundedMark{inode: inode, want: want, shown: shown}
 	}
 	return err
 }
@@ -213,7 +213,7 @@ func (m *Marks) Remark(p node.CgroupPath) []node.Knob {
 func (m *Marks) DropGone() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.rounded, func(p node.CgroupPath, a rounded) bool {
+	maps.DeleteFunc(m.rounded, func(p node.CgroupPath, a roundedMark) bool {
 		now, err := m.tree.Inode(string(p))
 		return err != nil || now != a.inode
 	})

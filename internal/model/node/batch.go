@@ -8,9 +8,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Batch is how much of the node's CPU and memory BE work may request, as Koordinator's
-// resources kubernetes.io/batch-cpu and kubernetes.io/batch-memory. The zero Batch
-// means that colocation is off and BE may request nothing.
+// Batch is the part of the node's CPU and memory that BE work may request, as
+// Koordinator's resources kubernetes.io/batch-cpu and
+// kubernetes.io/batch-memory. The zero Batch means that colocation is off and
+// BE may request nothing.
 type Batch struct {
 	CPU    Amount[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
 	Memory Amount[unit.Bytes]    `json:"memory_bytes,omitzero"`
@@ -31,8 +32,8 @@ type Amount[T unit.MilliCPU | unit.Bytes] struct {
 	// result is not published yet. If Held is empty, it is published.
 	Formula T      `json:"formula"`
 	Held    string `json:"held,omitempty"`
-	// Degraded names a missing input, and the effect of this on the amount. It
-	// is empty if no input is missing.
+	// Degraded names a missing input, and its effect on the amount. It is empty if
+	// no input is missing.
 	Degraded string `json:"degraded,omitempty"`
 }
 

@@ -25,7 +25,8 @@ type CPUOverride struct {
 	Grows   bool          `json:"grows,omitempty"` // the pool may be larger than its home
 	// Containers are the containers with CPUs of their own, in the order of the pod.
 	Containers []ContainerCPUs `json:"containers,omitempty"`
-	// Chosen is what a scheduler chose, or nil. It is a pointer because it is large.
+	// Chosen is the choice of a scheduler, or nil. It is a pointer because it is
+	// large.
 	Chosen *CPUChoice `json:"chosen,omitzero"`
 }
 
@@ -35,7 +36,7 @@ type ContainerCPUs struct {
 	CPUs int    `json:"cpus"`
 }
 
-// A CPUChoice is what a scheduler chose for a workload.
+// A CPUChoice is the choice of a scheduler for one workload.
 type CPUChoice struct {
 	// Topology is the hash of the topology for which the scheduler chose. It is
 	// empty if the scheduler did not write it.

@@ -57,10 +57,11 @@ const (
 	FileSlice File = "slice"
 )
 
-// Identity is how a vendor's kernel treats a cgroup. IdentityBE gives way to
-// all others, IdentityHigh goes first, and IdentityExpels also keeps BE off the
-// siblings of its CPUs. The numbers are those of cpu.bvt_warp_ns. On a kernel
-// with fewer levels, the nearest level that exists is used.
+// Identity is the way in which a vendor's kernel treats a cgroup. IdentityBE
+// gives way to all others, IdentityHigh goes first, and IdentityExpels also
+// keeps BE off the siblings of its CPUs. The numbers are those of
+// cpu.bvt_warp_ns. On a kernel with fewer levels, the nearest level that exists
+// is used.
 type Identity int
 
 // The values of Identity.
@@ -182,8 +183,8 @@ type Threads string
 
 // The values of FilePolicy, FileCookie and FileSlice.
 const (
-	// ThreadsNormal means that no thread has what Tenon sets: the policy
-	// (FilePolicy), the cookie (FileCookie) or the slice (FileSlice).
+	// ThreadsNormal means that no thread has the attribute that Tenon sets: the
+	// policy (FilePolicy), the cookie (FileCookie) or the slice (FileSlice).
 	ThreadsNormal Threads = "normal"
 	// ThreadsBE means that all threads have SCHED_EXT (FilePolicy), the BE
 	// cookie (FileCookie) or the longest possible slice (FileSlice).
@@ -218,7 +219,7 @@ type Isolation struct {
 	// Foreign is the name of a sched_ext scheduler that another component has
 	// loaded; empty: none.
 	Foreign string `json:"foreign,omitempty"`
-	// Cookies is how many processes, of any class, have a core-scheduling
+	// Cookies is the number of processes of any class that have a core-scheduling
 	// cookie of another program.
 	Cookies int `json:"cookies,omitempty"`
 	// LSOn is the run time of LS work on each CPU. It is nil if this time is not counted.
@@ -227,7 +228,7 @@ type Isolation struct {
 	Request Request `json:"asked,omitzero"`
 }
 
-// Request is what an operator requested at run time. It overrides the configuration, and failures
+// Request is the choice of an operator at run time. It overrides the configuration, and failures
 // before it no longer count. The zero Request means that the operator requested nothing.
 type Request struct {
 	At time.Time `json:"at"`

@@ -13,7 +13,8 @@ import (
 type Overrides struct {
 	Burst  BurstOverride  `json:"burst,omitzero"`
 	Memory MemoryOverride `json:"memory,omitzero"`
-	// Identity is how a vendor's kernel and the BE scheduler treat the workload.
+	// Identity is the way in which a vendor's kernel and the BE scheduler treat
+	// the workload.
 	Identity Maybe[Identity] `json:"identity,omitzero"`
 	// IO is the workload's own share of block devices. It applies in addition
 	// to that of its class.

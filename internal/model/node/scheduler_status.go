@@ -5,7 +5,8 @@ import "time"
 // An IsolationStatus is the state of the isolation mechanisms, with counters since the
 // agent started. It is for people and metrics: no decision depends on it.
 type IsolationStatus struct {
-	// Loads is how often the scheduler was loaded. Exits is how often it exited, by kind.
+	// Loads is the number of times that the scheduler was loaded. Exits is the
+	// number of times that it exited, by kind.
 	Loads uint64              `json:"loads,omitempty"`
 	Exits map[ExitKind]uint64 `json:"exits,omitempty"`
 	// LastExit is the last exit of the scheduler. It is zero if the scheduler never exited.
@@ -22,8 +23,9 @@ type IsolationStatus struct {
 	// that have SCHED_IDLE or set a slice themselves. Tenon does not change
 	// such threads. On their CPU the long slice of other threads has no effect.
 	OwnSlices int `json:"own_slices,omitempty"`
-	// Demotions is how often Tenon moved a thread to the fair class for a while because it had
-	// waited too long. Demoted is how many threads are in the fair class for that reason now.
+	// Demotions is the number of times that Tenon moved a thread to the fair class
+	// for a while because it had waited too long. Demoted is the number of threads
+	// that are in the fair class for that reason now.
 	Demotions uint64 `json:"spills,omitempty"`
 	Demoted   int    `json:"spilled,omitempty"`
 	// Refused names the orders that the loaded scheduler refused, for example
@@ -53,11 +55,12 @@ type SchedulerStatus struct {
 	Run     map[SchedulerClass]time.Duration `json:"run_ns,omitempty"`
 	Strayed time.Duration                    `json:"strayed_ns"`
 	Idle    time.Duration                    `json:"idle_ns"`
-	// Wait is how long the scheduler's threads waited for a CPU.
+	// Wait is the time that the scheduler's threads waited for a CPU.
 	Wait time.Duration `json:"wait_ns"`
-	// ExpelIdle is how long CPUs stayed idle, although BE waited, because an
-	// expelling thread ran on the sibling. HoldIdle is how long they stayed
-	// idle because such a thread had run there less than the hold time ago.
+	// ExpelIdle is the time for which CPUs stayed idle, although BE waited,
+	// because an expelling thread ran on the sibling. HoldIdle is the time for
+	// which CPUs stayed idle because such a thread had run there less than the
+	// hold time ago.
 	ExpelIdle time.Duration `json:"expel_idle_ns"`
 	HoldIdle  time.Duration `json:"hold_idle_ns"`
 	// ExpelDelay is a histogram of how long BE still ran on the sibling after an
@@ -68,7 +71,7 @@ type SchedulerStatus struct {
 
 	SchedulerCounts
 	// Queues holds the threads that wait for a CPU now, by last-level cache.
-	// Parked is how many threads wait for quota. They are not in Queues.
+	// Parked is the number of threads that wait for quota. They are not in Queues.
 	Queues []SchedulerQueue `json:"queues,omitempty"`
 	Parked int              `json:"parked"`
 }

@@ -20,7 +20,7 @@ const (
 	// FileL3 is the set of ways of each L3 cache that the tasks of a control
 	// group may fill. The knob belongs to the control group.
 	FileL3 File = "L3"
-	// FileMB is how much memory bandwidth the tasks of a control group may use
+	// FileMB is the memory bandwidth that the tasks of a control group may use
 	// behind each L3 cache. The knob belongs to the control group.
 	FileMB File = "MB"
 )
@@ -34,7 +34,7 @@ type Resctrl struct {
 	// Missing is the reason why resctrl can divide nothing. It is empty if resctrl works.
 	Missing string `json:"missing,omitempty"`
 	// Groups is the number of control groups (CLOSIDs) that the hardware supports, including the
-	// default one. Others is how many of them other programs have created.
+	// default one. Others is the number of control groups that other programs have created.
 	Groups int `json:"groups,omitempty"`
 	Others int `json:"others,omitempty"`
 	// Taken lists control groups that have the name of a class but that another
@@ -52,7 +52,7 @@ type CacheWays struct {
 	Domains []CacheID `json:"domains,omitempty"`
 	// Mask has one bit for each way (cbm_mask).
 	Mask uint64 `json:"mask,omitempty"`
-	// Least is how many ways a group must have at least (min_cbm_bits).
+	// Least is the minimum number of ways of a group (min_cbm_bits).
 	Least int `json:"least,omitempty"`
 	// Sparse says that the ways of a group need not be contiguous.
 	Sparse bool `json:"sparse,omitempty"`
@@ -86,9 +86,10 @@ const (
 
 // CacheUse is the cache occupancy and memory traffic of the tasks of a class.
 type CacheUse struct {
-	// Occupancy is how much data of these tasks is in the L3 caches.
+	// Occupancy is the amount of data of these tasks in the L3 caches.
 	Occupancy Maybe[unit.Bytes] `json:"occupancy,omitzero"`
-	// Traffic is how much data these tasks have read from memory and written to memory.
+	// Traffic is the amount of data that these tasks have read from memory and
+	// written to memory.
 	Traffic Maybe[unit.Bytes] `json:"traffic,omitzero"`
 }
 

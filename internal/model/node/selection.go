@@ -30,7 +30,7 @@ type MechanismStatus struct {
 	// Can says whether this node supports the mechanism. Why is the evidence for that.
 	Can Verdict `json:"can"`
 	Why string  `json:"why,omitempty"`
-	// Failures is how often the mechanism failed in the last hour.
+	// Failures is the number of times that the mechanism failed in the last hour.
 	Failures int `json:"falls,omitempty"`
 	// Down says that the mechanism failed too often. Before Retry, Tenon tries
 	// it only if an operator requests it.

@@ -118,7 +118,7 @@ type Workload struct {
 	Starting   bool `json:"starting,omitempty"`
 	// Objective is the latency objective of an LS workload.
 	Objective Objective `json:"objective,omitzero"`
-	// Grace is how long the workload may take to end after SIGTERM. If it is
+	// Grace is the time that the workload may take to end after SIGTERM. If it is
 	// absent, the configured time counts.
 	Grace Maybe[time.Duration] `json:"grace,omitzero"`
 	// Ending is AskedToEnd after Tenon asked the processes to end, and Ended after Tenon killed

@@ -14,19 +14,20 @@ type Usage struct {
 	CPU Maybe[time.Duration] `json:"cpu,omitzero"`
 	// PerCPU is the CPU time that was used on each CPU. It is nil if this is not counted.
 	PerCPU map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
-	// Throttled is how long a CPU quota throttled the workload.
+	// Throttled is the time for which a CPU quota throttled the workload.
 	Throttled Maybe[time.Duration] `json:"throttled,omitzero"`
 	// Periods is the number of quota periods in which the workload ran.
 	// ThrottledPeriods is the number of those periods in which its quota
 	// throttled it.
 	Periods          Maybe[int64] `json:"periods,omitzero"`
 	ThrottledPeriods Maybe[int64] `json:"throttled_periods,omitzero"`
-	// Threads is the number of the workload's threads. Runnable is how many of
-	// them run, or wait for a CPU or for quota. Both are present only if the
-	// quota throttles the workload in most periods.
+	// Threads is the number of the workload's threads. Runnable is the number of
+	// threads that run, or wait for a CPU or for quota. Both are present only if
+	// the quota throttles the workload in most periods.
 	Threads  Maybe[int] `json:"threads,omitzero"`
 	Runnable Maybe[int] `json:"runnable,omitzero"`
-	// Steal is how long a hypervisor did not run CPUs of the node that had work.
+	// Steal is the time for which a hypervisor did not run CPUs of the node that
+	// had work.
 	Steal Maybe[time.Duration] `json:"steal,omitzero"`
 	// Delay is the run-queue delay of its threads.
 	Delay RunQueueDelay `json:"delay,omitzero"`
@@ -36,8 +37,8 @@ type Usage struct {
 	// WorkingSet is Memory without the page cache that was not used lately
 	// (inactive_file), as the kubelet measures it.
 	WorkingSet Maybe[unit.Bytes] `json:"working_set,omitzero"`
-	// Refaults is how many pages were reclaimed and read back soon afterwards.
-	// It grows if the working set does not fit into memory.
+	// Refaults is the number of pages that were reclaimed and read back soon
+	// afterwards. It grows if the working set does not fit into memory.
 	Refaults Maybe[int64] `json:"refaults,omitzero"`
 	// Read and Written are the bytes read from and written to block devices.
 	Read     Maybe[unit.Bytes] `json:"read,omitzero"`
@@ -45,7 +46,7 @@ type Usage struct {
 	Pressure Pressure          `json:"pressure,omitzero"`
 }
 
-// Pressure is how long tasks waited for each resource
+// Pressure is the time that tasks waited for each resource
 // (Documentation/accounting/psi.rst, Linux 4.20).
 type Pressure struct {
 	CPU    Stall `json:"cpu,omitzero"`
@@ -59,7 +60,7 @@ type Stall struct {
 	Full Maybe[time.Duration] `json:"full,omitzero"`
 }
 
-// RunQueueDelay is how long runnable threads waited for a CPU.
+// RunQueueDelay is the time that runnable threads waited for a CPU.
 type RunQueueDelay struct {
 	// Sum is the total of all waits.
 	Sum Maybe[time.Duration] `json:"sum,omitzero"`
@@ -67,8 +68,8 @@ type RunQueueDelay struct {
 	// shorter than 256 ns << n and too long for the buckets before it. The last bucket
 	// counts all longer waits. Counts is nil if the source has only the sum.
 	Counts []uint64 `json:"counts,omitempty"`
-	// Timeslices is how often a thread got a CPU, with or without a wait. If
-	// Counts is nil, Sum divided by Timeslices is the mean wait.
+	// Timeslices is the number of times that a thread got a CPU, with or without a
+	// wait. If Counts is nil, Sum divided by Timeslices is the mean wait.
 	Timeslices Maybe[int64] `json:"turns,omitzero"`
 }
 

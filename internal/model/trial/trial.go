@@ -9,17 +9,18 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Status is what the agent knows from trials on the services of this node. It
-// says which isolation mechanism made them wait less than the floor, and which
-// one is tried now. The policy that selects the mechanism makes the Status.
+// A Status holds the results of the trials on the services of this node, as the
+// agent knows them. It says which isolation mechanism made them wait less than
+// the floor, and which one is tried now. The policy that selects the mechanism
+// makes the Status.
 type Status struct {
 	// Kept is the mechanism that a trial kept. If it is empty, the floor is in
 	// use: the least weight and, where the kernel has them, long slices.
 	Kept node.Mechanism `json:"kept,omitempty"`
 	// Since is the time at which Kept, or the floor, came into use.
 	Since time.Time `json:"since,omitzero"`
-	// Trying is the candidate of the trial in progress, or empty. Pairs is how
-	// many pairs of epochs this trial has so far.
+	// Trying is the candidate of the trial in progress, or empty. Pairs is the
+	// number of pairs of epochs that this trial has so far.
 	Trying node.Mechanism `json:"trying,omitempty"`
 	Pairs  int            `json:"pairs,omitempty"`
 	// Why says in one phrase what the trials do now, or what they wait for.
@@ -38,7 +39,7 @@ type Finding string
 // keeps the mechanism that it had.
 const (
 	Kept    Finding = "kept"      // the services wait less with the candidate
-	NoGain  Finding = "no gain"   // they do not wait less, or too little to tell
+	NoGain  Finding = "no gain"   // the services do not wait less, or the difference is too small to be sure
 	Worse   Finding = "worse"     // they wait longer
 	Harmed  Finding = "harms one" // all together wait less, but one of them may wait longer
 	Stopped Finding = "stopped"   // an objective was missed, or the trial cost too much
@@ -92,8 +93,8 @@ type Service struct {
 	// Without and With are the mean lengths of a wait of the service.
 	Without time.Duration `json:"without_ns"`
 	With    time.Duration `json:"with_ns"`
-	// HourWithout is how long the service waits in an hour without the
-	// candidate. HourWith is how long the same number of waits takes with the
+	// HourWithout is the time that the service waits in an hour without the
+	// candidate. HourWith is the time that the same number of waits takes with the
 	// candidate.
 	HourWithout time.Duration `json:"hour_without_ns"`
 	HourWith    time.Duration `json:"hour_with_ns"`

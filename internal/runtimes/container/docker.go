@@ -25,7 +25,8 @@ type docker struct {
 // Podman answers requests to this path, too.
 const listContainers = "http://local/containers/json?all=1"
 
-// maxSaid is how many bytes of an answer an error message quotes at most.
+// maxSaid is the maximum number of bytes of an answer that an error message
+// quotes.
 const maxSaid = 200
 
 func openDocker(kind, socket string) *docker {

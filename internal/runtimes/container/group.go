@@ -10,15 +10,16 @@ import (
 const idLength = 64
 
 // Locate sets the cgroup of each container, which is the cgroup of its first
-// process. A function (of) returns the cgroup of a process. Call Locate directly
-// after the listing, because another process may get the same PID later.
-func Locate(all []Container, of func(pid int) (path string, known bool)) {
+// process. The function cgroupOf returns the cgroup of a process. Call Locate
+// directly after the listing, because another process may get the same PID
+// later.
+func Locate(all []Container, cgroupOf func(pid int) (path string, known bool)) {
 	for i := range all {
 		c := &all[i]
 		if c.PID <= 0 {
 			continue
 		}
-		if path, known := of(c.PID); known {
+		if path, known := cgroupOf(c.PID); known {
 			c.Cgroup = containerPath(path, c.ID)
 		}
 	}

@@ -152,8 +152,8 @@ func TestPodmanTellsItsContainers(t *testing.T) {
 	}
 	socket := filepath.Join(dir, "podman.sock")
 	serveFor(t, socket, "podman", podman("system", "service", "-t", "0", "unix://"+socket)...)
-	// The flags disable the network, and limits that root may not set here. The
-	// test needs neither.
+	// The test needs no network, and no limits, which root may not set here. The
+	// flags disable both.
 	command(t, "podman", podman("run", "-d", "--name", "encode", "--label", label+"=BE", "--cgroup-parent", "/"+group, "--cgroups", "no-conmon",
 		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--network", "none", "--no-hosts", "--rootfs", rootfs(t), "/bin/sleep", "600")...)
 	end := func() { command(t, "podman", podman("rm", "-f", "-t", "0", "encode")...) }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// catchUpTimes is how often the values of a container are requested. If there
-// is still no answer, the plugin leaves the container to the loop, because its
-// pod may not exist any more.
+// catchUpTimes is the number of times that the values of a container are
+// requested. If there is still no answer, the plugin leaves the container to
+// the loop, because its pod may not exist any more.
 const catchUpTimes = 10
 
 // catchUp updates containers whose values were not known when the runtime asked

@@ -28,8 +28,8 @@ const (
 	// s (api.DefaultPluginRequestTimeout), and the pod does not start until the
 	// runtime has the answer.
 	DefaultDeadline = 200 * time.Millisecond
-	// DefaultStartDeadline is how long the start of a container may wait after
-	// it was created. It is longer than DefaultDeadline, because a container
+	// DefaultStartDeadline is the time that the start of a container may wait
+	// after it was created. It is longer than DefaultDeadline, because a container
 	// that starts too early runs on the wrong CPUs or without a limit.
 	DefaultStartDeadline = time.Second
 
@@ -46,9 +46,9 @@ const (
 	// its socket again.
 	muteLatest = 5 * time.Minute
 	maxMute    = 10
-	// registering is how long the runtime may take to configure the plugin.
-	// After that, it may take any time to list its containers, because
-	// containerd waits for each container that is being stopped.
+	// registering is the time that the runtime may take to configure the plugin.
+	// After that, it may take any time to list its containers, because containerd
+	// waits for each container that is being stopped.
 	registering = 2 * api.DefaultPluginRegistrationTimeout
 )
 
@@ -79,7 +79,7 @@ type Limits struct {
 
 // Values decides the values of pods and containers. Several goroutines call its
 // methods. A method should return when ctx ends. The plugin answers the runtime
-// even if it does not.
+// even if the method has not returned.
 type Values interface {
 	// Sandbox sets the values of the cgroup of a new pod, which has no
 	// containers yet.
@@ -121,16 +121,16 @@ type Options struct {
 	// the quota out, and the quota of the pod bounds the container.
 	V1       bool
 	Deadline time.Duration // maximum time of an answer; 0: DefaultDeadline
-	// StartDeadline is how long Values.Starting may take. 0 means
-	// DefaultStartDeadline. It is at most three quarters of the time after
-	// which the runtime drops a plugin.
+	// StartDeadline is the time that Values.Starting may take. 0 means
+	// DefaultStartDeadline. It is at most three quarters of the time after which
+	// the runtime drops a plugin.
 	StartDeadline time.Duration
 	Log           *slog.Logger
 	// Changed is called when a connection starts or ends. It may be nil.
 	Changed func(Link)
-	// Leaves is called when the context of Run ends. It reports whether the
-	// plugin must first restore the kubelet's values of the containers. If
-	// Leaves is nil, it must not.
+	// Leaves is called when the context of Run ends. It reports whether the plugin
+	// must first restore the kubelet's values of the containers. If Leaves is nil,
+	// the plugin does not restore them.
 	Leaves func() bool
 }
 

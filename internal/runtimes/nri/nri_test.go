@@ -20,7 +20,7 @@ import (
 
 func TestAContainerOfBatchWorkHasItsValuesWhenItIsMade(t *testing.T) {
 	r := start(t, nil, nil)
-	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batchLimits()}}, Deadline: time.Minute})
+	plug(t, Options{Socket: r.socket, Values: &tableValues{of: map[string]Limits{"ffmpeg/main": batchLimits()}}, Deadline: time.Minute})
 	got := r.create(t, sandbox("ffmpeg"), besteffort("ffmpeg", "main"))
 	if s := got.GetCpu().GetShares(); s != nil {
 		t.Errorf("shares %v, want those of the kubelet", s)
@@ -41,7 +41,7 @@ func TestAContainerOfBatchWorkHasItsValuesWhenItIsMade(t *testing.T) {
 
 func TestOnCgroupV1AContainerHasNoQuotaThatStandsInTheWayOfSuppress(t *testing.T) {
 	r := start(t, nil, nil)
-	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batchLimits()}}, Deadline: time.Minute, V1: true})
+	plug(t, Options{Socket: r.socket, Values: &tableValues{of: map[string]Limits{"ffmpeg/main": batchLimits()}}, Deadline: time.Minute, V1: true})
 	got := r.create(t, sandbox("ffmpeg"), besteffort("ffmpeg", "main"))
 	if got.GetMemory().GetLimit().GetValue() != 1<<30 {
 		t.Errorf("the memory limit is missing: %v", got)
@@ -53,7 +53,7 @@ func TestOnCgroupV1AContainerHasNoQuotaThatStandsInTheWayOfSuppress(t *testing.T
 
 func TestANewPodIsAnnouncedBeforeItsContainers(t *testing.T) {
 	r := start(t, nil, nil)
-	values := &asked{started: make(chan Pod, 1)}
+	values := &tableValues{started: make(chan Pod, 1)}
 	plug(t, Options{Socket: r.socket, Values: values, Deadline: time.Minute})
 	defer r.BlockPluginSync().Unblock()
 	if err := r.RunPodSandbox(t.Context(), &api.RunPodSandboxRequest{Pod: sandbox("ffmpeg")}); err != nil {
@@ -73,7 +73,7 @@ func TestANewPodIsAnnouncedBeforeItsContainers(t *testing.T) {
 // start a container before the plugin has answered.
 func TestAContainerIsAnnouncedBeforeItStarts(t *testing.T) {
 	r := start(t, nil, nil)
-	values := &asked{created: make(chan Created, 1)}
+	values := &tableValues{created: make(chan Created, 1)}
 	plug(t, Options{Socket: r.socket, Values: values, Deadline: time.Minute})
 	defer r.BlockPluginSync().Unblock()
 	if err := r.StartContainer(t.Context(), &api.StartContainerRequest{Pod: sandbox("ffmpeg"), Container: besteffort("ffmpeg", "main")}); err != nil {
@@ -96,12 +96,12 @@ func TestNoPodWaitsForTenon(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
 	for name, c := range map[string]struct {
-		values *asked
+		values *tableValues
 		says   string
 	}{
-		"slow":   {&asked{hold: never}, "no answer within 20ms"},
-		"wrong":  {&asked{err: errors.New("who is that?")}, "who is that?"},
-		"broken": {&asked{panics: true}, "panic: cannot go on"},
+		"slow":   {&tableValues{hold: never}, "no answer within 20ms"},
+		"wrong":  {&tableValues{err: errors.New("who is that?")}, "who is that?"},
+		"broken": {&tableValues{panics: true}, "panic: cannot go on"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := &locked{}
@@ -141,7 +141,7 @@ func TestAStartWaitsLessThanTheRuntimeWaits(t *testing.T) {
 	defer close(never)
 	log := &locked{}
 	r := start(t, nil, nil)
-	plug(t, Options{Socket: r.socket, Values: &asked{hold: never}, StartDeadline: time.Minute, Log: slog.New(slog.NewTextHandler(log, nil))})
+	plug(t, Options{Socket: r.socket, Values: &tableValues{hold: never}, StartDeadline: time.Minute, Log: slog.New(slog.NewTextHandler(log, nil))})
 	defer r.BlockPluginSync().Unblock()
 	if err := r.StartContainer(t.Context(), &api.StartContainerRequest{Pod: sandbox("ffmpeg"), Container: besteffort("ffmpeg", "main")}); err != nil {
 		t.Error(err)
@@ -157,7 +157,7 @@ func TestAStartWaitsLessThanTheRuntimeWaits(t *testing.T) {
 func TestAFloodOfUnansweredQuestionsIsBounded(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
-	p := newPlugin(Options{Values: &asked{hold: never}, Deadline: time.Nanosecond}.filled())
+	p := newPlugin(Options{Values: &tableValues{hold: never}, Deadline: time.Nanosecond}.filled())
 	for range waiting + 10 {
 		if a, _, err := p.CreateContainer(t.Context(), sandbox("ffmpeg"), besteffort("ffmpeg", "main")); a != nil || err != nil {
 			t.Fatal(a, err)
@@ -175,7 +175,7 @@ func TestWhatRunsAlreadyIsBroughtToItsValuesOnce(t *testing.T) {
 		Unified: map[string]string{"memory.high": "1000000000"},
 	}
 	r := start(t, []*api.PodSandbox{sandbox("ffmpeg"), sandbox("web"), sandbox("done")}, []*api.Container{besteffort("ffmpeg", "main"), besteffort("web", "main"), done, besteffort("unknown", "main")})
-	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batchLimits(), "done/main": batchLimits(), "unknown/main": batchLimits()}}, Deadline: time.Minute})
+	plug(t, Options{Socket: r.socket, Values: &tableValues{of: map[string]Limits{"ffmpeg/main": batchLimits(), "done/main": batchLimits(), "unknown/main": batchLimits()}}, Deadline: time.Minute})
 	r.BlockPluginSync().Unblock() // when the synchronization has ended
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,10 +184,10 @@ func TestWhatRunsAlreadyIsBroughtToItsValuesOnce(t *testing.T) {
 	}
 }
 
-// TestOneContainerThatNobodyKnowsCostsNobodyElse checks many containers whose
-// values are not known. They must not delay containers whose values are known.
-// When their values become known, the plugin must update them.
-func TestOneContainerThatNobodyKnowsCostsNobodyElse(t *testing.T) {
+// TestAnUnknownContainerDelaysNoOther checks many containers whose values are
+// not known. They must not delay containers whose values are known. When their
+// values become known, the plugin must update them.
+func TestAnUnknownContainerDelaysNoOther(t *testing.T) {
 	var pods []*api.PodSandbox
 	var has []*api.Container
 	known := map[string]Limits{"z/main": batchLimits()}
@@ -197,7 +197,7 @@ func TestOneContainerThatNobodyKnowsCostsNobodyElse(t *testing.T) {
 		known[name+"/main"] = batchLimits()
 	}
 	r := start(t, append(pods, sandbox("z")), append(has, besteffort("z", "main")))
-	values := &forgetful{asked: asked{of: known}, told: make(chan struct{})}
+	values := &forgetfulValues{tableValues: tableValues{of: known}, told: make(chan struct{})}
 	plug(t, Options{Socket: r.socket, Values: values, Deadline: 100 * time.Millisecond})
 	r.BlockPluginSync().Unblock()
 	r.mu.Lock()
@@ -219,14 +219,14 @@ func TestOneContainerThatNobodyKnowsCostsNobodyElse(t *testing.T) {
 	}
 }
 
-// forgetful is a Values. It returns values only for the container z, until a
-// test releases the others.
-type forgetful struct {
-	asked
+// forgetfulValues is a Values. It returns values only for the container z,
+// until a test releases the others.
+type forgetfulValues struct {
+	tableValues
 	told chan struct{}
 }
 
-func (f *forgetful) Container(ctx context.Context, p Pod, container string) (Limits, bool, error) {
+func (f *forgetfulValues) Container(ctx context.Context, p Pod, container string) (Limits, bool, error) {
 	if p.Name != "z" {
 		select {
 		case <-f.told:
@@ -234,12 +234,12 @@ func (f *forgetful) Container(ctx context.Context, p Pod, container string) (Lim
 			return Limits{}, false, ctx.Err()
 		}
 	}
-	return f.asked.Container(ctx, p, container)
+	return f.tableValues.Container(ctx, p, container)
 }
 
 func TestWhatTheKubeletWritesIsPutRightAndTheRestIsLeftAlone(t *testing.T) {
 	r := start(t, nil, nil)
-	plug(t, Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batchLimits()}}, Deadline: time.Minute})
+	plug(t, Options{Socket: r.socket, Values: &tableValues{of: map[string]Limits{"ffmpeg/main": batchLimits()}}, Deadline: time.Minute})
 	update := func(asks *api.LinuxResources) *api.LinuxResources {
 		defer r.BlockPluginSync().Unblock()
 		rpl, err := r.UpdateContainer(t.Context(), &api.UpdateContainerRequest{Pod: sandbox("ffmpeg"), Container: besteffort("ffmpeg", "main"), LinuxResources: asks})
@@ -265,7 +265,7 @@ func TestWhatTheKubeletWritesIsPutRightAndTheRestIsLeftAlone(t *testing.T) {
 func TestALostConnectionIsMadeAgain(t *testing.T) {
 	r := start(t, nil, nil)
 	w := wire(t, r.socket)
-	links := plug(t, Options{Socket: w.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batchLimits()}}, Deadline: time.Minute})
+	links := plug(t, Options{Socket: w.socket, Values: &tableValues{of: map[string]Limits{"ffmpeg/main": batchLimits()}}, Deadline: time.Minute})
 	if l := await(t, "link", links); l.Runtime != "testing v1" {
 		t.Errorf("linked to %q", l.Runtime)
 	}
@@ -288,7 +288,7 @@ func TestWithoutNRIThePluginWaitsForItAndEndsWhenTold(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- Run(ctx, Options{Socket: t.TempDir() + "/none", Values: &asked{}, Changed: func(l Link) { links <- l }})
+		ended <- Run(ctx, Options{Socket: t.TempDir() + "/none", Values: &tableValues{}, Changed: func(l Link) { links <- l }})
 	}()
 	if l := await(t, "reason", links); l.Err == nil || !strings.Contains(l.Err.Error(), "no such file or directory") {
 		t.Errorf("%+v", l)
@@ -306,7 +306,7 @@ func TestReleaseGivesTheKubeletsValuesBack(t *testing.T) {
 	set := besteffort("ffmpeg", "main")
 	set.Linux.Resources = &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(2)), Quota: api.Int64(int64(100_000)), Period: api.UInt64(uint64(100_000))}, Memory: &api.LinuxMemory{Limit: api.Int64(int64(1 << 30))}}
 	r := start(t, []*api.PodSandbox{sandbox("ffmpeg"), sandbox("web"), sandbox("new")}, []*api.Container{set, besteffort("web", "main"), besteffort("new", "main")})
-	o := Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batchLimits(), "new/main": batchLimits()}}, Deadline: time.Minute}
+	o := Options{Socket: r.socket, Values: &tableValues{of: map[string]Limits{"ffmpeg/main": batchLimits(), "new/main": batchLimits()}}, Deadline: time.Minute}
 	if err := Release(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -326,23 +326,23 @@ func TestReleaseSaysWhichContainersKeepTheirValues(t *testing.T) {
 	set.Linux.Resources.Cpu.Quota = api.Int64(int64(100_000))
 	r := start(t, []*api.PodSandbox{sandbox("ffmpeg")}, []*api.Container{set})
 	r.refuse = true
-	err := Release(t.Context(), Options{Socket: r.socket, Values: &asked{of: map[string]Limits{"ffmpeg/main": batchLimits()}}, Deadline: time.Minute})
+	err := Release(t.Context(), Options{Socket: r.socket, Values: &tableValues{of: map[string]Limits{"ffmpeg/main": batchLimits()}}, Deadline: time.Minute})
 	if err == nil || !strings.Contains(err.Error(), "1 of 1 containers: ffmpeg-main") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// TestWhoLeavesGivesBackOnTheConnectionThatThereIs checks that the plugin
+// TestAnEndingPluginReleasesOverItsOpenConnection checks that the plugin
 // releases the containers over the connection that it has. It could not make
 // another one: while the runtime stops the container of the plugin, it accepts
 // no new plugin.
-func TestWhoLeavesGivesBackOnTheConnectionThatThereIs(t *testing.T) {
+func TestAnEndingPluginReleasesOverItsOpenConnection(t *testing.T) {
 	for name, leaves := range map[string]bool{"an uninstall": true, "an update": false} {
 		t.Run(name, func(t *testing.T) {
 			r := start(t, []*api.PodSandbox{sandbox("old")}, []*api.Container{besteffort("old", "main")})
 			ctx, stop := context.WithCancel(t.Context())
 			links, ended := make(chan Link, 10), make(chan error, 1)
-			values := &asked{of: map[string]Limits{"ffmpeg/main": batchLimits(), "old/main": batchLimits(), "gone/main": batchLimits()}}
+			values := &tableValues{of: map[string]Limits{"ffmpeg/main": batchLimits(), "old/main": batchLimits(), "gone/main": batchLimits()}}
 			go func() {
 				ended <- Run(ctx, Options{Socket: r.socket, Values: values, Deadline: time.Minute, Changed: func(l Link) { links <- l }, Leaves: func() bool { return leaves }})
 			}()
@@ -383,7 +383,7 @@ func TestWhatWasNotKnownAtFirstIsGivenBackToo(t *testing.T) {
 	r := start(t, []*api.PodSandbox{sandbox("old")}, []*api.Container{besteffort("old", "main")})
 	ctx, stop := context.WithCancel(t.Context())
 	links, ended := make(chan Link, 10), make(chan error, 1)
-	values := &asked{of: map[string]Limits{"old/main": batchLimits()}, hold: make(chan struct{})}
+	values := &tableValues{of: map[string]Limits{"old/main": batchLimits()}, hold: make(chan struct{})}
 	go func() {
 		ended <- Run(ctx, Options{Socket: r.socket, Values: values, Deadline: 20 * time.Millisecond, Changed: func(l Link) { links <- l }, Leaves: func() bool { return true }})
 	}()
@@ -421,9 +421,9 @@ func (l *locked) String() string {
 	return l.buf.String()
 }
 
-// TestARuntimeThatNeverAnswersIsLeftAloneUntilItStartsAnew checks that the
-// plugin makes no more attempts to connect, because each attempt leaks a stub.
-func TestARuntimeThatNeverAnswersIsLeftAloneUntilItStartsAnew(t *testing.T) {
+// TestASilentRuntimeIsIgnoredUntilItRestarts checks that the plugin makes no
+// more attempts to connect, because each attempt leaks a stub.
+func TestASilentRuntimeIsIgnoredUntilItRestarts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nri.sock")
 	bind := func() {
 		t.Helper()

@@ -12,14 +12,16 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 )
 
-// waiting is how many requests of the runtime may wait for an answer of Values.
-// If there are more, they are answered at once, with "no change".
+// waiting is the maximum number of requests of the runtime that wait for an
+// answer of Values. If there are more, they are answered at once, with "no
+// change".
 const waiting = 256
 
-// parallelQueries is the number of containers of a synchronization for which the
-// plugin requests values at the same time. So containers with unknown values do
-// not delay the others. synchronizing is how long a synchronization may take,
-// as a multiple of the deadline. The runtime waits longer than that.
+// parallelQueries is the number of containers of a synchronization for which
+// the plugin requests values at the same time. So containers with unknown
+// values do not delay the others. synchronizing is the time that a
+// synchronization may take, as a multiple of the deadline. The runtime waits
+// longer than that.
 const parallelQueries, synchronizing = 64, 5
 
 // A plugin answers the runtime on one connection. It never answers with an
@@ -42,8 +44,8 @@ type plugin struct {
 	catching chan struct{} // held by the goroutine that sends unsolicited updates
 }
 
-// A query is a container whose values are requested. times is how often that
-// has been done.
+// A query is a container whose values are requested. times is the number of
+// these requests so far.
 type query struct {
 	pod       Pod
 	container *api.Container

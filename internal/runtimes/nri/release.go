@@ -21,7 +21,7 @@ var kubelet = Limits{Quota: new(int64(-1)), Memory: new(int64(-1))}
 // back to the containers.
 var ErrReleased = errors.New("the containers have the kubelet's values again")
 
-// releasing is how long the runtime may take to update all containers.
+// releasing is the time that the runtime may take to update all containers.
 const releasing = 10 * time.Second
 
 // Release connects to the runtime and restores the kubelet's values of all

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A containers is a runtime. It consists of the NRI library that containerd and
-// CRI-O use, and pods and containers in memory.
+// A memoryRuntime is a runtime. It consists of the NRI library that containerd
+// and CRI-O use, and pods and containers in memory.
 type memoryRuntime struct {
 	*adaptation.Adaptation
 	socket string
@@ -171,9 +171,9 @@ func await[T any](t *testing.T, what string, c <-chan T) T {
 	}
 }
 
-// asked is a Values whose answers are in a table. The key is the pod and the
-// container.
-type asked struct {
+// tableValues is a Values whose answers are in a table. The key is the pod and
+// the container.
+type tableValues struct {
 	of      map[string]Limits
 	err     error
 	hold    chan struct{} // if not nil, an answer waits for it
@@ -182,7 +182,7 @@ type asked struct {
 	created chan Created
 }
 
-func (a *asked) Sandbox(ctx context.Context, p Pod) error {
+func (a *tableValues) Sandbox(ctx context.Context, p Pod) error {
 	if a.started != nil {
 		a.started <- p
 	}
@@ -190,7 +190,7 @@ func (a *asked) Sandbox(ctx context.Context, p Pod) error {
 	return err
 }
 
-func (a *asked) Container(_ context.Context, p Pod, container string) (Limits, bool, error) {
+func (a *tableValues) Container(_ context.Context, p Pod, container string) (Limits, bool, error) {
 	if a.hold != nil {
 		<-a.hold // ignores the end of its context
 	}
@@ -201,7 +201,7 @@ func (a *asked) Container(_ context.Context, p Pod, container string) (Limits, b
 	return l, ok, a.err
 }
 
-func (a *asked) Starting(ctx context.Context, p Pod, c Created) error {
+func (a *tableValues) Starting(ctx context.Context, p Pod, c Created) error {
 	if a.created != nil {
 		a.created <- c
 	}

@@ -131,8 +131,8 @@ func (r *Root) pack(w io.Writer) error {
 	return t.Close()
 }
 
-// Add adds an image of one layer to the layout. If a container specifies no
-// command, it runs another one (entry).
+// Add adds an image of one layer to the layout. A container that specifies no
+// command runs the command entry.
 func (l Layout) Add(name string, root *Root, entry ...string) error {
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(root.pack(w)) }()

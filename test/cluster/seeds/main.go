@@ -44,8 +44,8 @@ func run(name string, args []string) error {
 
 // compute reads the published variables limit and threadNum. After the
 // published lines it prints the number of threads, the CPUs on which it may
-// run, and how many digits an independent formula confirms: the published
-// program gets the ninth wrong.
+// run, and how many digits an independent formula confirms. The published
+// program computes a wrong ninth digit.
 func compute(out io.Writer) error {
 	job := pi.Task{Rounds: 1}
 	for name, to := range map[string]*int{"limit": &job.Digits, "threadNum": &job.Threads} {

@@ -37,7 +37,7 @@ const (
 type bench struct {
 	recorder        *schedtrace.Recorder
 	settle, measure time.Duration
-	around          time.Duration           // what is recorded before and after the judged time
+	around          time.Duration           // time that is recorded before and after the judged time
 	loops           uint64                  // number of loops in a millisecond
 	schedulers      map[bool]*scx.Scheduler // those that attach has loaded, by smtRule
 }

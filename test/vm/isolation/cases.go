@@ -77,12 +77,12 @@ type result struct {
 	schedtrace.Report
 	LS        []json.RawMessage `json:"ls"`
 	BE        []json.RawMessage `json:"be,omitempty"`
-	Scheduler *scheduled        `json:"scheduler,omitempty"`
+	Scheduler *counterChanges   `json:"scheduler,omitempty"`
 }
 
-// A scheduled holds how the counters of the scheduler changed in the judged
+// counterChanges holds the changes of the scheduler's counters in the judged
 // time.
-type scheduled struct {
+type counterChanges struct {
 	Variant string     `json:"variant"`
 	Exit    string     `json:"exit,omitempty"`
 	Counts  scx.Counts `json:"counts"`
@@ -178,7 +178,7 @@ func (b *bench) record(r *result, from, to time.Duration, s *scx.Scheduler) ([]s
 		return nil, rules, err
 	}
 	if s != nil {
-		r.Scheduler = &scheduled{Variant: fmt.Sprint(after.Variant), Counts: subtractCounts(after.Counts, before.Counts)}
+		r.Scheduler = &counterChanges{Variant: fmt.Sprint(after.Variant), Counts: subtractCounts(after.Counts, before.Counts)}
 		if !after.Running {
 			r.Scheduler.Exit = fmt.Sprintf("%+v", after.Exit)
 		}

@@ -20,8 +20,8 @@ type attachment struct {
 	Cycles int             `json:"cycles"`
 	Attach []time.Duration `json:"attach_ns"`
 	Detach []time.Duration `json:"detach_ns"`
-	// Enabled is how many schedulers the kernel has enabled in this time,
-	// according to its own count.
+	// Enabled is the number of schedulers that the kernel has enabled in this
+	// time, according to its own count.
 	Enabled int `json:"enabled"`
 	// WrongPolicies are the threads of the cgroups that do not have the policy
 	// of their load. They are recorded while the scheduler is attached and, at

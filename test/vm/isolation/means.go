@@ -73,7 +73,7 @@ type meansResult struct {
 	LateAt  time.Duration `json:"late_at_ns"` // waiting time from which on a wake-up is late
 	schedtrace.Waits
 	Service   []json.RawMessage `json:"service"`
-	Scheduler *scheduled        `json:"scheduler,omitempty"`
+	Scheduler *counterChanges   `json:"scheduler,omitempty"`
 }
 
 // A meansPlan lists the cells to run.

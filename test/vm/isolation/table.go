@@ -17,7 +17,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/schedtrace"
 )
 
-// A setting is what all cells of a row of the table have in common.
+// A setting holds the values that all cells of a row of the table have in
+// common.
 type setting struct {
 	kernel        string
 	cpus, threads int
@@ -40,15 +41,16 @@ func version(release string) int {
 	return 1000*major + minor
 }
 
-// A measured is the result of one run of a cell, or the sum of all its runs.
-type measured struct {
+// A measuredCell is the result of one run of a cell, or the sum of all its
+// runs.
+type measuredCell struct {
 	wakes, preempted int
 	found, late      schedtrace.By[int]
 	waited           time.Duration
 	be, left         time.Duration // be: CPU time of BE; left: CPU time that the service and daemons left
 }
 
-func (m *measured) add(r meansResult) {
+func (m *measuredCell) add(r meansResult) {
 	m.wakes += r.Wakes
 	m.preempted += r.Preempted
 	for to, from := range map[*schedtrace.By[int]]schedtrace.By[int]{&m.found: r.Found, &m.late: r.Late} {
@@ -60,15 +62,15 @@ func (m *measured) add(r meansResult) {
 }
 
 // perWake returns the waiting time per wake-up, in µs.
-func (m measured) perWake() float64 { return float64(m.waited) / 1e3 / float64(m.wakes) }
+func (m measuredCell) perWake() float64 { return float64(m.waited) / 1e3 / float64(m.wakes) }
 
 // share returns how much CPU BE used, as a share of the CPU time that other
 // work left.
-func (m measured) share() float64 { return float64(m.be) / float64(m.left) }
+func (m measuredCell) share() float64 { return float64(m.be) / float64(m.left) }
 
 // perThousand formats how many of a thousand wake-ups were late: behind BE,
 // behind other threads of the service, and behind all other threads.
-func (m measured) perThousand() string {
+func (m measuredCell) perThousand() string {
 	of := func(n int) float64 { return 1000 * float64(n) / float64(m.wakes) }
 	return fmt.Sprintf("%.0f / %.0f / %.0f", of(m.late.BE), of(m.late.Own), of(m.late.Other))
 }
@@ -79,34 +81,34 @@ func printTable(w io.Writer, files []string) error {
 	if err != nil {
 		return err
 	}
-	cells := map[setting]map[string]*measured{}
-	runs := map[schedule]map[string]*measured{} // by means
-	at := func(m map[string]*measured, name string) *measured {
+	cells := map[setting]map[string]*measuredCell{}
+	runs := map[schedule]map[string]*measuredCell{} // by means
+	at := func(m map[string]*measuredCell, name string) *measuredCell {
 		if m[name] == nil {
-			m[name] = &measured{}
+			m[name] = &measuredCell{}
 		}
 		return m[name]
 	}
 	for _, r := range results {
 		s := setting{r.Kernel, r.CPUs, r.Threads}
 		if cells[s] == nil {
-			cells[s] = map[string]*measured{}
+			cells[s] = map[string]*measuredCell{}
 		}
 		at(cells[s], r.Means).add(r)
 		one := schedule{s, r.Seed}
 		if runs[one] == nil {
-			runs[one] = map[string]*measured{}
+			runs[one] = map[string]*measuredCell{}
 		}
 		at(runs[one], r.Means).add(r)
 	}
 	out := bufio.NewWriter(w)
 	rows := slices.SortedFunc(maps.Keys(cells), setting.compare)
 	fmt.Fprint(out, "Late wake-ups of 1000, behind BE / other threads of the service / all other threads:\n\n")
-	printGrid(out, rows, cells, measured.perThousand)
+	printGrid(out, rows, cells, measuredCell.perThousand)
 	fmt.Fprint(out, "\nAll waiting per wake-up, µs:\n\n")
-	printGrid(out, rows, cells, func(m measured) string { return fmt.Sprintf("%.0f", m.perWake()) })
+	printGrid(out, rows, cells, func(m measuredCell) string { return fmt.Sprintf("%.0f", m.perWake()) })
 	fmt.Fprint(out, "\nShare of the CPU time left by service and daemons that BE used, %:\n\n")
-	printGrid(out, rows, cells, func(m measured) string { return fmt.Sprintf("%.0f", 100*m.share()) })
+	printGrid(out, rows, cells, func(m measuredCell) string { return fmt.Sprintf("%.0f", 100*m.share()) })
 	fmt.Fprint(out, "\n| kernel | waiting per wake-up | runs | less in | median | least | most | BE CPU |\n|"+strings.Repeat(" --- |", 8)+"\n")
 	var kernels []string
 	for _, s := range rows {
@@ -119,7 +121,7 @@ func printTable(w io.Writer, files []string) error {
 }
 
 // printGrid prints a row for each setting and a column for each means.
-func printGrid(w io.Writer, rows []setting, cells map[setting]map[string]*measured, text func(measured) string) {
+func printGrid(w io.Writer, rows []setting, cells map[setting]map[string]*measuredCell, text func(measuredCell) string) {
 	fmt.Fprint(w, "| kernel | CPUs | threads |")
 	for _, m := range allMeans {
 		fmt.Fprintf(w, " %s |", m.name)
@@ -147,7 +149,7 @@ type schedule struct {
 
 // printComparisons compares the means within the runs of one kernel, or of all
 // kernels.
-func printComparisons(w io.Writer, kernel string, runs map[schedule]map[string]*measured) {
+func printComparisons(w io.Writer, kernel string, runs map[schedule]map[string]*measuredCell) {
 	for _, pair := range [][2]string{
 		{"floor", "default"}, {"idle", "default"}, {"idle-pods", "default"}, {"scx", "default"},
 		{"idle", "floor"}, {"idle-pods", "floor"}, {"scx", "floor"}, {"scx", "idle"},

@@ -33,9 +33,9 @@ func nodes(t *testing.T, policy string, names ...string) *bench {
 	return b
 }
 
-// TestEachStrategyAsksForWhatItStandsFor compares the limits and requests of
-// CPU and memory.
-func TestEachStrategyAsksForWhatItStandsFor(t *testing.T) {
+// TestEachStrategyRequestsItsLimits compares the limits and requests of CPU and
+// memory.
+func TestEachStrategyRequestsItsLimits(t *testing.T) {
 	for _, c := range []struct {
 		policy           string
 		cell             sweep.Cell

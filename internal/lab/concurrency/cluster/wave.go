@@ -101,7 +101,7 @@ func (b *bench) create(ctx context.Context, objects []kubectl.Object) error {
 	}
 }
 
-// A podLine is what a watch reports about a pod.
+// A podLine is the report of a watch about one pod.
 type podLine struct {
 	name, phase, started, why string
 }

@@ -7,7 +7,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A task is what a job does.
+// A task is the work of a job.
 type task interface {
 	// argv returns the command of one job. frames is the length of the job in
 	// units of work; if it is 0, the job does not end. The commands of jobs

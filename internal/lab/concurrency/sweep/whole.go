@@ -22,7 +22,7 @@ type queue struct {
 	pending  sync.WaitGroup // jobs that count and have not ended
 	rows     []jobs.Job     // the jobs that count, and the jobs that failed
 	ended    int            // jobs that count and have ended
-	counted  map[int]bool   // the jobs of the cell of which one has counted
+	counted  map[int]bool   // numbers of the jobs of the cell that have counted at least once
 	complete chan struct{}
 	err      error
 }

@@ -84,7 +84,7 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 		}
 	}
 	for _, p := range b.Parts {
-		n, limit, all := b.of(p)
+		n, limit, all := b.pieces(p)
 		for _, m := range b.Modes {
 			c := cell{p, m}
 			if why := refuse(m, b.Topology, all, n, limit); why != "" {
@@ -97,9 +97,9 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 	return b, nil
 }
 
-// of returns the pieces of work of a part, the limit of each, and the CPUs that
-// they may use.
-func (b *bench) of(part string) (n, limit int, all unit.CPUSet) {
+// pieces returns the pieces of work of a part, the limit of each, and the CPUs
+// that they may use.
+func (b *bench) pieces(part string) (n, limit int, all unit.CPUSet) {
 	if part == pinning.NGINX {
 		return b.division.servers, b.each, b.service
 	}
@@ -167,7 +167,7 @@ func (b *bench) run(ctx context.Context, c cell, index, block int) (r pinning.Ru
 			err = fmt.Errorf("%v: %w", c, err)
 		}
 	}()
-	n, limit, all := b.of(c.part)
+	n, limit, all := b.pieces(c.part)
 	list := seats(c.mode, b.Topology, all, n, limit)
 	for _, s := range list {
 		r.CPUs = r.CPUs.Union(s.cpus)

@@ -23,7 +23,7 @@ type Config struct {
 	Limit    int            // CPUs of the job and of each server (default: half of the tested CPUs, for nginx at most what fits)
 	Threads  int            // of the job (default: 3000, as published)
 	Digits   int            // default: 20000, as published
-	Rounds   int            // default: so many that the job needs the CPU time Work
+	Rounds   int            // default: the number for which the job needs the CPU time Work
 	Work     time.Duration  // default: 3 s
 	Duration time.Duration  // of each loop on the web servers (default: 3 s)
 	MaxTime  time.Duration  // of the whole experiment (default: 5 min)

@@ -138,8 +138,8 @@ func worst(t node.Topology, all unit.CPUSet, n, limit int) []unit.CPUSet {
 	return sets
 }
 
-// strain returns how many CPUs of the sets have a sibling in one of them, and
-// over how many L3 caches the sets are spread, as a sum.
+// strain returns a sum: the number of CPUs of the sets that have a sibling in
+// any of the sets, plus the number of L3 caches over which the sets are spread.
 func strain(t node.Topology, sets []unit.CPUSet) (siblings, caches int) {
 	var used unit.CPUSet
 	for _, s := range sets {
