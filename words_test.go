@@ -18,14 +18,19 @@ import (
 	"unicode/utf8"
 )
 
-// maxColumns is the longest line of Markdown outside tables and code. In a
-// longer line a diff is hard to read.
+// maxColumns is the maximum length of a line of Markdown outside tables and
+// code. A diff of a longer line is hard to read.
 const maxColumns = 120
 
 // avoided are the words that hide the subject of a sentence, and the private
 // names that docs/glossary.md replaces. Names that a user types or reads in
 // output are written in `code` and do not count.
 var avoided = regexp.MustCompile(`(?i)\b(nobody|somebody|anybody|whoever|whomever|rungs?|told|hurts?)\b`)
+
+// clauses matches a comment that explains a name by a clause, as in "Limit is
+// how many files ...". A noun says the same in words that are read once: "Limit
+// is the number of files that ...".
+var clauses = regexp.MustCompile(`^// (?:An? |The )?\w+ (?:is|are) (?:what|how (?:many|much|long|often|far|late|fast)) `)
 
 // wordCounts is the file with the number of avoided words in the comments and
 // strings of each folder of Go files. The numbers may only fall.
@@ -294,6 +299,9 @@ func wordsOfGo(t *testing.T) map[string]int {
 			_, kind, literal := s.Scan()
 			if kind == token.EOF {
 				return nil
+			}
+			if kind == token.COMMENT && clauses.MatchString(literal) {
+				t.Errorf("%s: %q: explain the name by a noun, such as \"the number of\"", name, literal)
 			}
 			if kind == token.COMMENT || kind == token.STRING {
 				if n := len(avoided.FindAllString(literal, -1)); n > 0 {
