@@ -7,12 +7,13 @@ import (
 )
 
 // TestQOSByHandInKernels loads and unloads each isolation mechanism of a kernel
-// through tenond while work runs.
+// through tenond while work runs. For each commit this is one kernel: one of
+// those with sched_ext, or 6.1, which has other mechanisms.
 func TestQOSByHandInKernels(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 2}
-	for _, series := range slices.Concat([]string{"6.1"}, kernelsInTurn(t, "by hand")) {
+	for _, series := range turn(t, 0, slices.Concat([]string{"6.1"}, withSchedExt)) {
 		t.Run(series, func(t *testing.T) {
 			t.Parallel()
 			m := m

@@ -17,7 +17,7 @@ import (
 // rotating are suites that run on one kernel for each commit, and on another
 // kernel for the next commit. Neighbours in this list get different kernels, so
 // that for each commit every kernel with sched_ext is used.
-var rotating = []string{"isolation", "cycles", "saturated", "scheduler", "beside isolated CPUs", "by hand"}
+var rotating = []string{"isolation", "cycles", "saturated", "scheduler", "beside isolated CPUs"}
 
 // withSchedExt are the series of the kernels with sched_ext. They have three
 // forms of its interface.

@@ -6,9 +6,8 @@ import (
 )
 
 // TestBEScheduler runs the tests of the BE scheduler on a kernel with
-// sched_ext, which the kernel of this machine may lack. TestQOSByHandInKernels
-// loads the scheduler into all test kernels with sched_ext. Each of these has
-// another form of the kernel's interface.
+// sched_ext, which the kernel of this machine may lack. Each of the test kernels
+// with sched_ext has another form of the kernel's interface.
 func TestBEScheduler(t *testing.T) {
 	t.Parallel()
 	runInTurn(t, "scheduler", func(t *testing.T, series string) {
