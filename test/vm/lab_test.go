@@ -14,6 +14,7 @@ import (
 // in emulation. The lab refuses to measure if nginx is too slow. On a busy host
 // it would be, so the clock of the guest counts the instructions of the guest.
 func TestLabOnCgroupV2(t *testing.T) {
+	needTurn(t, "colocation")
 	t.Parallel()
 	m := countInstructions(t, machine(t))
 	image := withTenon(t, realPrograms(t, "nginx", "ffmpeg", "ffprobe"))
@@ -158,6 +159,7 @@ func smallClip(t *testing.T) string {
 // with siblings. It checks the effects of the mechanisms, and not the
 // latencies. The guest counts time by its instructions.
 func TestKernelQOSOnCgroupV2(t *testing.T) {
+	needTurn(t, "kernel-qos")
 	t.Parallel()
 	m := countInstructions(t, machine(t))
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 3, ThreadsPerCore: 2}

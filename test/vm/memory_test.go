@@ -42,6 +42,7 @@ func withFileSystem(t *testing.T, m Machine, mebibytes int64) Machine {
 // counts time by its instructions, because tenond must be ready within a limit
 // even on a busy host.
 func TestMemoryAndReactionOnCgroupV2(t *testing.T) {
+	needTurn(t, "memory and reaction")
 	t.Parallel()
 	m := withFileSystem(t, countInstructions(t, machine(t)), 512)
 	m.ShorterTicks = true

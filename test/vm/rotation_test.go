@@ -79,6 +79,23 @@ func turn(t *testing.T, place int, all []string) []string {
 	return []string{chosen}
 }
 
+// labsInTurn are the experiments of the lab that run in guests with cgroup v2.
+// One of them runs for each commit. As root, all of them run for each commit on
+// the kernel of this machine (internal/lab).
+var labsInTurn = []string{"colocation", "kernel-qos", "memory and reaction"}
+
+// needTurn skips the test of an experiment that is not the one for this commit.
+func needTurn(t *testing.T, experiment string) {
+	t.Helper()
+	needMachines(t)
+	if !slices.Contains(labsInTurn, experiment) {
+		t.Fatalf("no place in the rotation for %q", experiment)
+	}
+	if chosen := turn(t, 0, labsInTurn); !slices.Contains(chosen, experiment) {
+		t.Skipf("of the lab, %s runs for this commit: set TENON_TEST_KERNELS=all to run everything, as make soak does", chosen[0])
+	}
+}
+
 // turnOf returns the number of a commit's turn.
 func turnOf(commit string) uint {
 	h := fnv.New32a()
@@ -112,6 +129,19 @@ func TestEachSuiteComesToEachKernel(t *testing.T) {
 	}
 	if len(seen) != len(withSchedExt) {
 		t.Errorf("of 200 commits all are for %v, want each of %v", seen, withSchedExt)
+	}
+}
+
+func TestEachExperimentHasATurn(t *testing.T) {
+	for place, experiment := range labsInTurn {
+		t.Setenv("TENON_TEST_KERNELS", fmt.Sprint(place))
+		if got := turn(t, 0, labsInTurn); !slices.Equal(got, []string{experiment}) {
+			t.Errorf("in turn %d %v runs, want %s", place, got, experiment)
+		}
+	}
+	t.Setenv("TENON_TEST_KERNELS", "all")
+	if got := turn(t, 0, labsInTurn); !slices.Equal(got, labsInTurn) {
+		t.Errorf("all of them are %v, want %v", got, labsInTurn)
 	}
 }
 
