@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"testing"
 
 	"tenon.sh/tenon/internal/decide/hold"
@@ -31,10 +32,14 @@ func (n *scene) anyClaim(rnd *rand.Rand, name string) {
 // random nodes. The exclusive sets must never overlap or change. No other LS
 // workload may have a CPU of such a set, and BE work may have no CPU of LSE.
 // Some CPU must always be shared, the kernel must refuse no write, and unused
-// sets must be released.
+// sets must be released. TENON_TEST_LONG=1 tries more nodes.
 func TestOwnCPUsAreExclusive(t *testing.T) {
+	tries := 50
+	if os.Getenv("TENON_TEST_LONG") != "" {
+		tries = 400
+	}
 	rnd := rand.New(rand.NewPCG(31, 32))
-	for try := range 100 {
+	for try := range tries {
 		version := 1 + try%2
 		most := 104
 		if try%50 < 2 {
