@@ -18,7 +18,7 @@ import (
 // ownExperiment returns the configuration of a short experiment whose
 // workloads are not nginx and ffmpeg.
 func ownExperiment(t *testing.T, w work.Workloads, modes ...report.Mode) Config {
-	c := Config{Setting: setting(t), Modes: modes, Blocks: 1, Duration: 1e9, StealPercent: 100, Workloads: w}
+	c := Config{Setting: setting(t), Modes: modes, Blocks: 1, Duration: 1e9, StealPercent: 100, LoadPercent: nearFirst, Workloads: w}
 	t.Cleanup(func() { nothingLeft(t, c.Setting) })
 	return c
 }
@@ -102,6 +102,7 @@ func TestAServiceThatDrivesItselfLeavesNoCPUToAClient(t *testing.T) {
 
 // TestAKeptServiceStaysBetweenRuns checks that the service is the same process
 // in all runs, and that the process has ended after the experiment.
+// TENON_TEST_LONG=1 adds two modes.
 func TestAKeptServiceStaysBetweenRuns(t *testing.T) {
 	requireReal(t, work.RedisProgram)
 	t.Setenv("TMPDIR", openDir(t))
@@ -110,10 +111,14 @@ func TestAKeptServiceStaysBetweenRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	modes := []report.Mode{report.Burstable, report.Tenon, report.Solo}
+	if os.Getenv("TENON_TEST_LONG") != "" {
+		modes = append(modes, report.Exclusive, report.Default)
+	}
 	c := ownExperiment(t, work.Workloads{
 		Service: fmt.Sprintf("echo $$ >>%s; exec %s --port 21989 --save '' --loglevel warning", pids, redis),
 		Load:    "redis://127.0.0.1:21989", Batch: []string{"memory"}, Keep: true,
-	}, report.Exclusive, report.Default, report.Burstable, report.Tenon, report.Solo)
+	}, modes...)
 	o, err := Colocate(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +128,7 @@ func TestAKeptServiceStaysBetweenRuns(t *testing.T) {
 		t.Errorf("started as %q, error %v, want one process", started, err)
 	}
 	e, runs, err := report.Load[colocation.Experiment, colocation.Run](o.Dir)
-	if err != nil || len(runs) < 5 {
+	if err != nil || len(runs) < len(modes) {
 		t.Fatal(len(runs), err)
 	}
 	if !slices.ContainsFunc(e.Caveats, func(c string) bool { return strings.Contains(c, "kept between the runs") }) {
