@@ -200,6 +200,7 @@ var arch = []struct {
 	// deploy
 	{"deploy/image", affects, ""},
 	// test
+	{"test/turn", affects, ""},
 	{"test/chart", affects, ""},
 	{"test/cluster/image", affects, ""},
 	{"test/cluster", affects, "model/unit model/node decide/pick decide/place decide/facts decide/hold kernel/task api/v1alpha1 cluster/kube cluster/cpureport cluster/nodepages cluster/survey test/cluster/image"},
@@ -209,7 +210,7 @@ var arch = []struct {
 	{"test/e2e", affects, "model/unit model/node decide/paired decide/misfit decide/policy kernel/cgroup kernel/proc kernel/task machine/journal machine/host machine/lease cluster/apiserver/apitest agent/loop agent/record agent/control agent/slices lab/stat"},
 	{"test/scheduler", affects, ""},
 	{"test/typed", affects, ""},
-	{"test/vm", affects, "kernel/schedtrace test/cluster/image test/cluster"},
+	{"test/vm", affects, "kernel/schedtrace test/turn test/cluster/image test/cluster"},
 	{"test/vm/isolation", affects, "model/unit kernel/schedtrace kernel/scx kernel/task"},
 }
 

@@ -115,7 +115,7 @@ func TestConformanceOnCgroupV2(t *testing.T) {
 		most = append(most, onAnyKernel...)
 	}
 	suites := map[string][]string{"6.12": most}
-	for _, series := range turn(t, 0, []string{"6.1", "6.18", "7.3"}) {
+	for _, series := range chooseInTurn(t, 0, []string{"6.1", "6.18", "7.3"}) {
 		suites[series] = kernelFormats
 	}
 	for series, packages := range suites {

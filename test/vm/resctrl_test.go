@@ -83,7 +83,7 @@ func TestResctrl(t *testing.T) {
 		t.Fatal(err)
 	}
 	image.Text("/etc/divide.yaml", divideConfig)
-	for _, name := range slices.Concat(alwaysDividing, turn(t, 0, dividingInTurn)) {
+	for _, name := range slices.Concat(alwaysDividing, chooseInTurn(t, 0, dividingInTurn)) {
 		d := dividers[name]
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // the guest uses one CPU of the host

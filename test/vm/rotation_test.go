@@ -2,13 +2,12 @@ package vm
 
 import (
 	"fmt"
-	"hash/fnv"
 	"maps"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+
+	"tenon.sh/tenon/test/turn"
 )
 
 // Some suites check the same facts on several machines. For each commit, such a
@@ -24,7 +23,7 @@ var rotating = []string{"isolation", "cycles", "saturated", "scheduler", "beside
 var withSchedExt = []string{"6.12", "6.18", "7.3"}
 
 // runsEverywhere reports whether suites run on all of their machines.
-func runsEverywhere() bool { return os.Getenv("TENON_TEST_KERNELS") == "all" }
+func runsEverywhere() bool { return turn.All() }
 
 // runInTurn runs a suite of rotating on its kernels for this commit. If this is
 // one kernel, it runs at once. Parallel subtests would begin after all other
@@ -50,33 +49,22 @@ func kernelsInTurn(t *testing.T, suite string) []string {
 	if place < 0 {
 		t.Fatalf("no place in the rotation for %q", suite)
 	}
-	return turn(t, place, withSchedExt)
+	return chooseInTurn(t, place, withSchedExt)
 }
 
-// turn returns one element of a list (all), or the whole list. The index of the
-// element is the number of the commit's turn plus the given place.
-// TENON_TEST_KERNELS is the word all, or the number of the turn.
-func turn(t *testing.T, place int, all []string) []string {
+// chooseInTurn returns the elements of a list that run for this commit; see
+// [turn.Choose].
+func chooseInTurn(t *testing.T, place int, all []string) []string {
 	t.Helper()
-	if runsEverywhere() {
-		return all
+	chosen, err := turn.Choose(place, all)
+	if err != nil {
+		needMachines(t) // a copy of the sources without machines needs no commit
+		t.Fatal(err)
 	}
-	text := os.Getenv("TENON_TEST_KERNELS")
-	if text == "" {
-		commit, err := exec.Command("git", "rev-parse", "HEAD").Output()
-		if err != nil {
-			needMachines(t) // a copy of the sources without machines needs no commit
-			t.Fatalf("no commit, which chooses the machine: %v: set TENON_TEST_KERNELS to all, or to a number", err)
-		}
-		text = fmt.Sprint(turnOf(string(commit)))
+	if !runsEverywhere() {
+		t.Logf("of %s, %s", strings.Join(all, ", "), chosen[0])
 	}
-	var number uint
-	if n, err := fmt.Sscan(text, &number); n != 1 || err != nil {
-		t.Fatalf("TENON_TEST_KERNELS is %q: want all, or a number", text)
-	}
-	chosen := all[(int(number%uint(len(all)))+place)%len(all)]
-	t.Logf("turn %s: of %s, %s", text, strings.Join(all, ", "), chosen)
-	return []string{chosen}
+	return chosen
 }
 
 // labsInTurn are the experiments of the lab that run in guests with cgroup v2.
@@ -91,16 +79,9 @@ func needTurn(t *testing.T, experiment string) {
 	if !slices.Contains(labsInTurn, experiment) {
 		t.Fatalf("no place in the rotation for %q", experiment)
 	}
-	if chosen := turn(t, 0, labsInTurn); !slices.Contains(chosen, experiment) {
+	if chosen := chooseInTurn(t, 0, labsInTurn); !slices.Contains(chosen, experiment) {
 		t.Skipf("of the lab, %s runs for this commit: set TENON_TEST_KERNELS=all to run everything, as make soak does", chosen[0])
 	}
-}
-
-// turnOf returns the number of a commit's turn.
-func turnOf(commit string) uint {
-	h := fnv.New32a()
-	h.Write([]byte(strings.TrimSpace(commit)))
-	return uint(h.Sum32() % 60)
 }
 
 func TestEveryKernelHasATurnInEveryRun(t *testing.T) {
@@ -121,26 +102,15 @@ func TestEveryKernelHasATurnInEveryRun(t *testing.T) {
 	}
 }
 
-func TestEachSuiteComesToEachKernel(t *testing.T) {
-	seen := make(map[string]bool)
-	for i := range 200 {
-		t.Setenv("TENON_TEST_KERNELS", fmt.Sprint(turnOf(fmt.Sprintf("%040x", i))))
-		seen[kernelsInTurn(t, "cycles")[0]] = true
-	}
-	if len(seen) != len(withSchedExt) {
-		t.Errorf("of 200 commits all are for %v, want each of %v", seen, withSchedExt)
-	}
-}
-
 func TestEachExperimentHasATurn(t *testing.T) {
 	for place, experiment := range labsInTurn {
 		t.Setenv("TENON_TEST_KERNELS", fmt.Sprint(place))
-		if got := turn(t, 0, labsInTurn); !slices.Equal(got, []string{experiment}) {
+		if got := chooseInTurn(t, 0, labsInTurn); !slices.Equal(got, []string{experiment}) {
 			t.Errorf("in turn %d %v runs, want %s", place, got, experiment)
 		}
 	}
 	t.Setenv("TENON_TEST_KERNELS", "all")
-	if got := turn(t, 0, labsInTurn); !slices.Equal(got, labsInTurn) {
+	if got := chooseInTurn(t, 0, labsInTurn); !slices.Equal(got, labsInTurn) {
 		t.Errorf("all of them are %v, want %v", got, labsInTurn)
 	}
 }
