@@ -16,11 +16,16 @@ import (
 	"tenon.sh/tenon/internal/kernel/schedtrace"
 )
 
-// isolationCases are the cases that TestIsolation runs on each kernel; see the
-// guest program isolation. If TENON_TEST_RAW is set, which saves the results,
-// there are more cases, and they run longer.
+// isolationCases are the cases that TestIsolation runs for each commit; see the
+// guest program isolation. burstsInTurn are cases with short and with long
+// bursts, of which the commit selects one group. In make soak all cases run,
+// also those that are measured for comparison and have no bound. If
+// TENON_TEST_RAW is set, which saves the results, there are more cases, and they
+// run longer.
 var (
-	isolationCases = []string{
+	isolationCases    = []string{"pinned:1ms:apart,equal,idle,scx"}
+	burstsInTurn      = []string{"cores:200us:scx", "cores:1ms:scx cores:10ms:scx"}
+	isolationCasesAll = []string{
 		"pinned:1ms:alone,apart,equal,idle,scx",
 		"cores:200us:idle,scx", "cores:1ms:idle,scx", "cores:10ms:idle,scx",
 	}
@@ -32,7 +37,8 @@ var (
 		"free:200us:alone,shares,idle,scx", "free:1ms:alone,shares,idle,scx", "free:10ms:alone,shares,idle,scx",
 	}
 	// These cases need a kernel with core scheduling.
-	cookieCases = []string{"pinned:1ms:cookie", "cores:200us:cookie", "cores:1ms:cookie", "cores:10ms:cookie"}
+	cookieCases    = []string{"pinned:1ms:cookie"}
+	cookieCasesAll = []string{"pinned:1ms:cookie", "cores:200us:cookie", "cores:1ms:cookie", "cores:10ms:cookie"}
 )
 
 // An isolationCase is one case in the output of the guest program.
@@ -66,12 +72,15 @@ func TestIsolation(t *testing.T) {
 	tests := testsOf(t, image, "internal/kernel/schedtrace", "-test.run=TheKernels|SmallBuffer")
 	runInTurn(t, "isolation", func(t *testing.T, series string) {
 		args := []string{"isolation", "cases"}
-		cases := isolationCases
+		cases, cookies := slices.Concat(isolationCases, strings.Fields(chooseInTurn(t, 0, burstsInTurn)[0])), cookieCases
+		if runsEverywhere() {
+			cases, cookies = isolationCasesAll, cookieCasesAll
+		}
 		if os.Getenv("TENON_TEST_RAW") != "" {
-			args, cases = append(args, "-for", "2s"), isolationCasesRaw
+			args, cases, cookies = append(args, "-for", "2s"), isolationCasesRaw, cookieCasesAll
 		}
 		if series == "6.12" { // the kernel with core scheduling
-			cases = slices.Concat(cases, cookieCases)
+			cases = slices.Concat(cases, cookies)
 		}
 		if some := os.Getenv("TENON_TEST_ISOLATION"); some != "" { // for a closer look at one case
 			cases = strings.Fields(some)
