@@ -203,7 +203,7 @@ var arch = []struct {
 	{"test/turn", affects, ""},
 	{"test/chart", affects, ""},
 	{"test/cluster/image", affects, ""},
-	{"test/cluster", affects, "model/unit model/node decide/pick decide/place decide/facts decide/hold kernel/task api/v1alpha1 cluster/kube cluster/cpureport cluster/nodepages cluster/survey test/cluster/image"},
+	{"test/cluster", affects, "model/unit model/node decide/pick decide/place decide/facts decide/hold kernel/task api/v1alpha1 cluster/kube cluster/cpureport cluster/nodepages cluster/survey test/turn test/cluster/image"},
 	{"test/cluster/cmd", affects, "model/unit test/cluster/image test/cluster"},
 	{"test/cluster/seeds", affects, "kernel/proc kernel/task lab/pi"},
 	{"test/digest", affects, ""},

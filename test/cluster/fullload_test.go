@@ -242,6 +242,7 @@ func must(t *testing.T, err error) {
 // than running pods request. If the manager published that, a restart of the
 // kubelet would end such pods.
 func TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover(t *testing.T) {
+	needTurn(t)
 	t.Parallel() // in parallel with other tests that have a kubelet and no agent
 	c, n := startCluster(t, "below")
 	offer(t, c, n, 4000, "4Gi")

@@ -21,6 +21,7 @@ const refusedMessage = "kubepods/besteffort/cpu.shares: invalid argument"
 // shares for an idle cgroup. A running kubelet only logs an error, but a
 // starting one exits.
 func TestKubeletCannotRestartOverAnIdleLevel(t *testing.T) {
+	needTurn(t)
 	t.Parallel() // it waits for the kubelet's minute
 	c, n := startCluster(t, "idle-level")
 	level := n.Cgroup("cpu", "kubepods/besteffort")
@@ -53,6 +54,7 @@ func TestKubeletCannotRestartOverAnIdleLevel(t *testing.T) {
 // containers. It must log no error, and exec and delete must work. A restart of
 // the kubelet must not change idle pods.
 func TestKubeletSurvivesIdlePods(t *testing.T) {
+	needTurn(t)
 	t.Parallel() // as above
 	c, n := startCluster(t, "idle-pods")
 	runs(t, c, "one")

@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"tenon.sh/tenon/test/turn"
 )
 
 func TestMain(m *testing.M) {
@@ -42,6 +45,26 @@ func runParallel(t *testing.T) {
 	t.Helper()
 	if pickLength(true, false) {
 		t.Parallel()
+	}
+}
+
+// kubeletFacts are the tests that have a kubelet and no program of Tenon. They
+// show facts of Kubernetes by which Tenon is designed, and which change only
+// with its version. For each commit one of them runs, and in make soak all.
+var kubeletFacts = []string{
+	"TestKubeletCannotRestartOverAnIdleLevel", "TestKubeletSurvivesIdlePods", "TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover",
+}
+
+// needTurn skips a test of kubeletFacts if it is not the one for this commit. If
+// the commit is unknown, all of them run.
+func needTurn(t *testing.T) {
+	t.Helper()
+	needsCluster(t)
+	if !slices.Contains(kubeletFacts, t.Name()) {
+		t.Fatalf("%s has no place in the rotation", t.Name())
+	}
+	if chosen, err := turn.Choose(0, kubeletFacts); err == nil && !slices.Contains(chosen, t.Name()) {
+		t.Skipf("%s runs for this commit: TENON_TEST_KERNELS=all runs all, as make soak does", chosen[0])
 	}
 }
 
