@@ -36,7 +36,7 @@ K8S := $(shell sed -n 's|^\tk8s.io/kubernetes \(v[0-9.]*\)$$|\1|p' scheduler/go.
 K8S_STAMP := -X k8s.io/component-base/version.gitVersion=$(K8S) -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(K8S)))
 .PHONY: scheduler scheduler-build
 scheduler: deps-build scheduler-build ## build bin/tenon-scheduler, and test its plugin (a module of its own; takes minutes once)
-	cd scheduler && $(GO) vet ./... && $(GO) test ./...
+	cd scheduler && $(GO) vet ./... && $(GO) test -vet=off ./...
 scheduler-build:
 	cd scheduler && $(GO) build -buildvcs=false -ldflags "-s -w $(K8S_STAMP)" -o ../bin/ ./cmd/tenon-scheduler
 
@@ -44,7 +44,8 @@ scheduler-build:
 # (docs/experiments/2026-11-23-build-and-test-times), half as much again, and at
 # least twice that where it is short: another load on the machine doubles it, and
 # a mirror may be slow. The tests of cluster and vm
-# end a minute earlier by themselves, so that they say where they were.
+# end a minute earlier by themselves, so that they say where they were. The
+# stages after vet do not run go vet again (-vet=off).
 .PHONY: test
 test: ## install what is missing, run the tests: as a user, as root, on Kubernetes, in a VM, and a short experiment
 	$(STAGE) tools 5m scripts/install-deps.sh test
@@ -58,8 +59,8 @@ test: ## install what is missing, run the tests: as a user, as root, on Kubernet
 	$(STAGE) vm-kernel 12m $(MAKE) --no-print-directory vm-kernel
 	$(STAGE) vm 30m $(MAKE) --no-print-directory vm
 
-# The tests that make test leaves to the rotation of machines, and the tests
-# that take hours.
+# The tests of which make test runs some for each commit (test/turn), and the
+# tests that take hours.
 .PHONY: soak
 soak: deps-build ## hours: every test on every kernel, long runs, 1000 cycles of the scheduler, 5000 nodes; SOAK_STAGES="root vm" runs some
 	scripts/soak.sh $(SOAK_STAGES)
@@ -84,11 +85,11 @@ ROOT_PACKAGES = ./...
 ROOT_ONLY =
 .PHONY: root-test
 root-test: deps-test ## the tests as root; bin/root.log has all that they print
-	$(DIGEST) $(if $(ROOT_ONLY),-only $(ROOT_ONLY) bin/root.log,bin/root.log $(ROOT_PACKAGES)) -- $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -json -p 1 -count=1 -timeout 10m
+	$(DIGEST) $(if $(ROOT_ONLY),-only $(ROOT_ONLY) bin/root.log,bin/root.log $(ROOT_PACKAGES)) -- $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -json -vet=off -p 1 -count=1 -timeout 10m
 
 .PHONY: vm
 vm: deps-test ## the tests in virtual machines; bin/vm.log has all that they print
-	$(DIGEST) bin/vm.log ./test/vm -- env TENON_TEST_STRICT=1 TENON_TEST_VM=1 $(GO) test -json -count=1 -timeout 29m
+	$(DIGEST) bin/vm.log ./test/vm -- env TENON_TEST_STRICT=1 TENON_TEST_VM=1 $(GO) test -json -vet=off -count=1 -timeout 29m
 
 .PHONY: cluster-build
 cluster-build: deps-cluster ## build the programs of the test cluster: Kubernetes, etcd, containerd, runc (once; takes long)
@@ -117,7 +118,7 @@ cluster-down: ## end that cluster and remove every trace
 # server alone: neither writes to cgroups of the other.
 .PHONY: cluster-test
 cluster-test: deps-test ## the tests on a real Kubernetes; bin/cluster.log has all that they print
-	$(DIGEST) bin/cluster.log ./test/cluster/... ./internal/cluster/manager ./internal/cluster/admission/server -- $(SUDO) env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 $(GO) test -json -p 2 -parallel 2 -count=1 -timeout 15m
+	$(DIGEST) bin/cluster.log ./test/cluster/... ./internal/cluster/manager ./internal/cluster/admission/server -- $(SUDO) env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 $(GO) test -json -vet=off -p 2 -parallel 2 -count=1 -timeout 15m
 
 .PHONY: unit
 unit: deps-build ## the fast tests: no root, no VM
@@ -138,7 +139,7 @@ image: deps-build ## the container images as OCI archives in bin/images, for amd
 
 .PHONY: chart
 chart: deps-build ## test the Helm chart, by Helm's own library (a module of its own)
-	cd test/chart && $(GO) vet ./... && $(GO) test ./... && $(GO) build -o $${XDG_CACHE_HOME:-$$HOME/.cache}/tenon/helm helm.sh/helm/v4/cmd/helm
+	cd test/chart && $(GO) vet ./... && $(GO) test -vet=off ./... && $(GO) build -o $${XDG_CACHE_HOME:-$$HOME/.cache}/tenon/helm helm.sh/helm/v4/cmd/helm
 
 .PHONY: fuzz
 fuzz: deps-build ## every fuzz test for FUZZTIME each (default 1m)
