@@ -48,22 +48,24 @@ func runParallel(t *testing.T) {
 	}
 }
 
-// kubeletFacts are the tests that have a kubelet and no program of Tenon. They
-// show facts of Kubernetes by which Tenon is designed, and which change only
-// with its version. For each commit one of them runs, and in make soak all.
-var kubeletFacts = []string{
+// withoutTenon are the tests in which no program of Tenon runs. They show facts
+// of Kubernetes by which Tenon is designed, and which change only with its
+// version, and they check the test cluster itself. For each commit one of them
+// runs, and in make soak all.
+var withoutTenon = []string{
 	"TestKubeletCannotRestartOverAnIdleLevel", "TestKubeletSurvivesIdlePods", "TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover",
+	"TestSeedsRun", "TestClusterEndsWithItsStarter",
 }
 
-// needTurn skips a test of kubeletFacts if it is not the one for this commit. If
+// needTurn skips a test of withoutTenon if it is not the one for this commit. If
 // the commit is unknown, all of them run.
 func needTurn(t *testing.T) {
 	t.Helper()
 	needsCluster(t)
-	if !slices.Contains(kubeletFacts, t.Name()) {
+	if !slices.Contains(withoutTenon, t.Name()) {
 		t.Fatalf("%s has no place in the rotation", t.Name())
 	}
-	if chosen, err := turn.Choose(0, kubeletFacts); err == nil && !slices.Contains(chosen, t.Name()) {
+	if chosen, err := turn.Choose(0, withoutTenon); err == nil && !slices.Contains(chosen, t.Name()) {
 		t.Skipf("%s runs for this commit: TENON_TEST_KERNELS=all runs all, as make soak does", chosen[0])
 	}
 }

@@ -32,8 +32,8 @@ func orphan(name string) {
 // process of the cluster may remain, and the next cluster of the same name must
 // remove its files.
 func TestClusterEndsWithItsStarter(t *testing.T) {
+	needTurn(t)
 	runParallel(t)
-	needsCluster(t)
 	const name = "orphan"
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
 	cmd.Env = append(os.Environ(), orphanEnv+"="+name)

@@ -16,6 +16,7 @@ import (
 // be met, their cgroups must be in the right place, and nothing may be left
 // afterwards.
 func TestSeedsRun(t *testing.T) {
+	needTurn(t)
 	runParallel(t)
 	c, n := startCluster(t, "seeds")
 	offer(t, c, n, 1500, "4Gi")

@@ -80,7 +80,7 @@ func TestSeedsOnCgroupV2(t *testing.T) {
 	u.checkSuppressed()
 	u.checkPressure()
 	u.keptBy(func() { restart(t, n) })
-	if pickLength(false, true) { // it tests the kubelet only, and the tests on cgroup v1 do the same in each run
+	if pickLength(false, true) { // it tests the kubelet only, and some commits run the same tests on cgroup v1
 		u.idleLevel()
 	}
 
