@@ -23,7 +23,7 @@ var kernelFormats = []string{
 }
 
 // onCgroupV2 are packages that use the kernel through kernelFormats. Their
-// tests also run on cgroup v2, on one kernel.
+// tests run as root in each run, and on cgroup v2 on one kernel.
 var onCgroupV2 = []string{"internal/machine/launch"}
 
 // onAnyKernel are packages whose tests use only files, locks and processes. They
@@ -108,21 +108,20 @@ func mayBeSkipped(kernel, pkg, test string) (reason string, ok bool) {
 	return "", false
 }
 
-// TestConformanceOnCgroupV2 runs all tests that use the kernel on 6.12, the only
-// kernel with all features. On one of the other kernels for each commit, it
-// runs only the packages whose results depend on the kernel.
+// TestConformanceOnCgroupV2 runs the packages whose results depend on the kernel
+// on 6.12, the only kernel with all features, and on one of the other kernels
+// for each commit. On 6.18 it also runs the packages of onCgroupV2.
 func TestConformanceOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := machine(t) // skip before building anything
-	most := slices.Concat(kernelFormats, onCgroupV2)
-	if runsEverywhere() {
-		most = append(most, onAnyKernel...)
-	}
-	suites := map[string][]string{"6.12": most}
-	for _, series := range chooseInTurn(t, 0, []string{"6.1", "6.18", "7.3"}) {
-		suites[series] = kernelFormats
-	}
-	for series, packages := range suites {
+	for _, series := range slices.Concat([]string{"6.12"}, chooseInTurn(t, 0, []string{"6.1", "6.18", "7.3"})) {
+		packages := kernelFormats
+		if series == "6.18" {
+			packages = slices.Concat(packages, onCgroupV2)
+			if runsEverywhere() {
+				packages = append(packages, onAnyKernel...)
+			}
+		}
 		t.Run(series, func(t *testing.T) {
 			t.Parallel()
 			m := m
