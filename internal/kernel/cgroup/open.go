@@ -12,8 +12,9 @@ import (
 // a removed group in the kernel's memory. Therefore the caller must call Close
 // for a group that it stops reading, or that was made again or renamed. The
 // Tree keeps at most the given number of files open in each hierarchy, because
-// a node may have more groups than a process may have descriptors. Settings get
-// at most half of the files, because counters are read more often.
+// a node may have more groups than a process may have descriptors. Of more
+// counters than that, those that were read last stay open. Settings get at most
+// half of the files, because counters are read more often.
 func (t *Tree) KeepOpen(most int) *Tree {
 	kept := &Tree{byController: map[string]*hierarchy{}}
 	for _, h := range t.hierarchies {

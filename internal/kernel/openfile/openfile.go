@@ -3,6 +3,7 @@
 package openfile
 
 import (
+	"container/list"
 	"errors"
 	"io"
 	"sync"
@@ -13,50 +14,92 @@ import (
 // It is safe for concurrent use.
 type Set struct {
 	mu    sync.Mutex
-	files map[string]map[string]int // descriptors, by group and file
+	files map[string]map[string]*file // by group and name
+	used  list.List                   // the files that were read without a reserve, the one read last in front
 	most  int
 	left  int // number of files that may still be kept open
 	buf   [16 << 10]byte
 }
 
-// New returns a Set that keeps a limited number of files open.
-func New(limit int) *Set { return &Set{files: map[string]map[string]int{}, most: limit, left: limit} }
+// A file is an open file.
+type file struct {
+	group, name string
+	fd          int
+	at          *list.Element // its place in used; nil: it was read with a reserve
+}
 
-// Read reads a file of a group. dir is the folder of the group. If more files
-// than the reserved number could still be kept open, Read keeps the file open,
-// and otherwise it fails with EMFILE. A kept file belongs to the group that had
-// the name when the file was opened. If that group does not exist any more,
-// Read opens the file of the group that has the name now.
-func (s *Set) Read(group, dir, file string, reserved int) (string, error) {
+// New returns a Set that keeps a limited number of files open.
+func New(limit int) *Set {
+	return &Set{files: map[string]map[string]*file{}, most: limit, left: limit}
+}
+
+// Read reads a file of a group, and keeps the file open. dir is the folder of
+// the group. If a number of files is reserved for others, and no more files than
+// that could still be kept open, Read fails with EMFILE. If nothing is reserved,
+// Read closes another file that was read so, the one that was not read for the
+// longest time. So the files that are read in every tick stay open, on a node
+// that has more groups than files may be open. A kept file belongs to the group
+// that had the name when the file was opened. If that group does not exist any
+// more, Read opens the file of the group that has the name now.
+func (s *Set) Read(group, dir, name string, reserved int) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		fd, kept := s.files[group][file]
+		f, kept := s.files[group][name]
 		if !kept {
-			if s.left <= reserved {
-				return "", syscall.EMFILE
-			}
 			var err error
-			if fd, err = Open(dir + "/" + file); err != nil {
+			if f, err = s.open(group, dir, name, reserved); err != nil {
 				return "", err
 			}
-			s.left--
-			if s.files[group] == nil {
-				s.files[group] = map[string]int{}
-			}
-			s.files[group][file] = fd
+		} else if f.at != nil {
+			s.used.MoveToFront(f.at)
 		}
-		n, err := ReadWhole(fd, s.buf[:])
+		n, err := ReadWhole(f.fd, s.buf[:])
 		if err == nil {
 			return string(s.buf[:n]), nil
 		}
-		_ = syscall.Close(fd)
-		delete(s.files[group], file)
-		s.left++
+		s.shut(f)
 		// The group was removed. A new group may have the same name.
 		if !kept || !errors.Is(err, syscall.ENODEV) {
 			return "", err
 		}
+	}
+}
+
+// open opens a file and keeps it open.
+func (s *Set) open(group, dir, name string, reserved int) (*file, error) {
+	oldest := s.used.Back()
+	if s.left <= reserved && (reserved > 0 || oldest == nil) {
+		return nil, syscall.EMFILE
+	}
+	fd, err := Open(dir + "/" + name)
+	if err != nil {
+		return nil, err
+	}
+	if s.left <= 0 {
+		s.shut(oldest.Value.(*file))
+	}
+	f := &file{group: group, name: name, fd: fd}
+	if reserved == 0 {
+		f.at = s.used.PushFront(f)
+	}
+	s.left--
+	if s.files[group] == nil {
+		s.files[group] = map[string]*file{}
+	}
+	s.files[group][name] = f
+	return f, nil
+}
+
+// shut closes a file.
+func (s *Set) shut(f *file) {
+	_ = syscall.Close(f.fd)
+	s.left++
+	if f.at != nil {
+		s.used.Remove(f.at)
+	}
+	if delete(s.files[f.group], f.name); len(s.files[f.group]) == 0 {
+		delete(s.files, f.group)
 	}
 }
 
@@ -88,11 +131,9 @@ func (s *Set) CloseAll() {
 
 // close closes the files of a group. The caller holds s.mu.
 func (s *Set) close(group string) {
-	for _, fd := range s.files[group] {
-		_ = syscall.Close(fd)
-		s.left++
+	for _, f := range s.files[group] {
+		s.shut(f)
 	}
-	delete(s.files, group)
 }
 
 // Open opens a file for reading without package os. That package would register

@@ -10,13 +10,20 @@ import (
 	"testing"
 )
 
-func TestAFullSetRefusesWithoutLosingWhatItKeeps(t *testing.T) {
-	dir := t.TempDir()
-	for _, f := range []string{"a", "b", "c"} {
+// putFiles makes files that contain their names.
+func putFiles(t *testing.T, names ...string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for _, f := range names {
 		if err := os.WriteFile(filepath.Join(dir, f), []byte(f+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return dir
+}
+
+func TestAFullSetRefusesWithoutLosingWhatItKeeps(t *testing.T) {
+	dir := putFiles(t, "a", "b", "c")
 	s := New(2)
 	read := func(file string, reserved int, want error) {
 		t.Helper()
@@ -28,7 +35,7 @@ func TestAFullSetRefusesWithoutLosingWhatItKeeps(t *testing.T) {
 	read("a", 1, nil)
 	read("b", 1, syscall.EMFILE) // the last descriptor is reserved for others
 	read("b", 0, nil)
-	read("c", 0, syscall.EMFILE)
+	read("c", 1, syscall.EMFILE)
 	read("a", 1, nil) // it is open
 	if s.Len() != 2 || s.MaxOpen() != 2 {
 		t.Errorf("%d of %d files are open, want 2 of 2", s.Len(), s.MaxOpen())
@@ -39,6 +46,53 @@ func TestAFullSetRefusesWithoutLosingWhatItKeeps(t *testing.T) {
 	if s.CloseAll(); s.Len() != 0 {
 		t.Errorf("%d files are open after CloseAll", s.Len())
 	}
+	if _, err := New(0).Read("group", dir, "a", 0); !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("a set without room reads with %v", err)
+	}
+}
+
+// TestFilesInUseStayOpen reads one file in every round, and others in turn, more
+// than may be open. The first one must stay open, although it was opened last.
+// So must a file that was read with a reserve. To see that a file was opened
+// again, the test removes them all.
+func TestFilesInUseStayOpen(t *testing.T) {
+	others := []string{"a", "b", "c", "d", "e", "f"}
+	dir := putFiles(t, append(others, "hot", "setting")...)
+	s := New(4)
+	read := func(group, name string, reserved int) error {
+		t.Helper()
+		text, err := s.Read(group, dir, name, reserved)
+		if err == nil && text != name+"\n" {
+			t.Errorf("%s reads %q", name, text)
+		}
+		return err
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	must(read("of-setting", "setting", 2))
+	for range 3 {
+		for _, name := range others {
+			must(read("of-"+name, name, 0))
+			must(read("of-hot", "hot", 0))
+			if s.Len() > 4 {
+				t.Fatalf("%d files are open, at most 4 may be", s.Len())
+			}
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	must(read("of-hot", "hot", 0))
+	must(read("of-setting", "setting", 2))
+	must(read("of-f", "f", 0))
+	if err := read("of-a", "a", 0); !errors.Is(err, syscall.ENOENT) {
+		t.Errorf("a file that was not read for long reads with %v, want that it was opened again", err)
+	}
+	must(read("of-f", "f", 0)) // a file that cannot be opened closes none
 }
 
 func TestAFileLargerThanTheBufferIsAnError(t *testing.T) {
