@@ -117,13 +117,21 @@ func (c *Counters) workload(w *node.Workload, last *node.Usage) (u node.Usage, g
 	if errors.Is(err, cgroup.ErrGone) && !c.tree.Exists(p) {
 		return u, true // in all v1 hierarchies
 	}
-	if m, err := c.tree.MemoryCurrent(p); err == nil {
-		u.Memory = node.Some(m)
-	}
+	c.readMemory(&u, p)
 	if w.Class.Sensitive() {
 		u.PerCPU, _ = c.tree.UsagePerCPU(p) // v2 does not count it
 	}
 	return u, false
+}
+
+// readMemory reads the memory that is charged to a workload. It reports whether
+// its cgroup does not exist any more.
+func (c *Counters) readMemory(u *node.Usage, p string) (gone bool) {
+	m, err := c.tree.MemoryCurrent(p)
+	if u.Memory = (node.Maybe[unit.Bytes]{}); err == nil {
+		u.Memory = node.Some(m)
+	}
+	return errors.Is(err, cgroup.ErrGone) && !c.tree.Exists(p)
 }
 
 // addThrottling adds the throttling of a service's containers, because one

@@ -110,6 +110,41 @@ func TestSlowCountersComeWithinTheirTime(t *testing.T) {
 	}
 }
 
+// TestManySleepersAreReadRarely changes memory.stat of a thousand workloads that
+// sleep. It takes fifteen seconds to look at all of them once, so their
+// memory.stat must be read after a minute and a half, and not after a minute.
+func TestManySleepersAreReadRarely(t *testing.T) {
+	var names []string
+	for i := range 1000 {
+		names = append(names, fmt.Sprintf("job-%03d", i))
+	}
+	h, write, _ := newCountedNode(t, names...)
+	at := time.Unix(0, 0)
+	for range len(names)/maxFirst + 1 {
+		h.counters(at, false)
+	}
+	for _, name := range names {
+		write(name, "memory.stat", "inactive_file 2000\nworkingset_refault_file 2")
+	}
+	count := func(until time.Duration) (fresh int) {
+		for ; at.Before(time.Unix(0, 0).Add(until)); at = at.Add(5 * time.Second) {
+			fresh = 0
+			for _, u := range h.counters(at, false) {
+				if u.Refaults == node.Some[int64](2) {
+					fresh++
+				}
+			}
+		}
+		return fresh
+	}
+	if fresh := count(85 * time.Second); fresh > 0 {
+		t.Errorf("%d were read again within 85 s", fresh)
+	}
+	if fresh := count(115 * time.Second); fresh != len(names) {
+		t.Errorf("%d of %d were read again after 110 s", fresh, len(names))
+	}
+}
+
 func TestAGroupMadeAnewHasCountersOfItsOwn(t *testing.T) {
 	h, write, _ := newCountedNode(t, "a")
 	at := time.Unix(0, 0)
@@ -249,13 +284,13 @@ func TestMemoryOfASleepingWorkloadIsNotReadAgain(t *testing.T) {
 	if got := next(false); got != node.Some[int64](1) {
 		t.Errorf("asleep it has %v refaults: its memory.stat was read", got)
 	}
-	for range int(sleepsWithin/slowWithin) - 2 {
+	for range sleepsRounds - 2 {
 		if got := next(false); got != node.Some[int64](1) {
 			t.Errorf("asleep it has %v refaults", got)
 		}
 	}
 	if got := next(false); got != node.Some[int64](9) {
-		t.Errorf("after %v of sleep it has %v refaults: its memory.stat was not read", sleepsWithin, got)
+		t.Errorf("after %v of sleep it has %v refaults: its memory.stat was not read", sleepsRounds*slowWithin, got)
 	}
 	write("a", "memory.stat", "inactive_file 2000\nworkingset_refault_file 10")
 	if got := next(true); got != node.Some[int64](10) {

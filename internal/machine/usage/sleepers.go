@@ -31,6 +31,7 @@ type family struct {
 
 type lastUse struct {
 	known  bool
+	due    bool // the memory must be read, even if the workload slept
 	usage  node.Usage
 	family int // none: the cgroup has no other members
 }
@@ -41,8 +42,8 @@ const noFamily = -1
 // Workloads reads those counters of workloads that every snapshot needs fresh, and passes
 // each workload with its use to a function (pass). The flag gone says that the cgroup
 // does not exist any more. For a resident host, it reads the counters of a workload only
-// if the workload has used CPU. It still reads all counters within slowWithin, and in
-// every snapshot while memory is scarce. Until it reads a sleeping workload again, it may
+// if the workload has used CPU. It still reads the memory of all within slowWithin, and
+// all counters in every snapshot while memory is scarce. Until it reads a sleeping workload again, it may
 // pass the workload on although its cgroup was removed, unless the caller has dropped it.
 func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce bool, pass func(w *node.Workload, u *node.Usage, gone bool)) {
 	if c.sleepers == nil {
@@ -57,7 +58,7 @@ func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce boo
 	defer x.mu.Unlock()
 	x.follow(workloads)
 	for i := range x.cycle.Due(at, len(x.last), reread.Slower(slowWithin, len(x.last))) {
-		x.last[i].known = false
+		x.last[i].due = true
 	}
 	for i := range x.families {
 		f := &x.families[i]
@@ -75,21 +76,47 @@ func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce boo
 			asleep = &last.usage
 		}
 		gone := false
-		if asleep == nil || last.family == noFamily || !x.families[last.family].slept {
+		switch {
+		case asleep == nil || last.family == noFamily || !x.families[last.family].slept:
+			if last.due {
+				asleep = nil
+			}
 			last.usage, gone = c.workload(&workloads[i], asleep)
 			// Without its counter it is unknown whether the workload sleeps.
-			last.known = !gone && last.usage.CPU.Known()
+			last.known, last.due = !gone && last.usage.CPU.Known(), false
+		case last.due:
+			gone = c.readMemory(&last.usage, string(workloads[i].Cgroup))
+			last.known, last.due = !gone, false
 		}
 		pass(&workloads[i], &last.usage, gone)
 	}
 }
 
-// follow forgets all counters if the list of workloads has changed.
+// follow takes another list of workloads. It keeps the counters of best-effort
+// workloads that are in both lists, because on a node with thousands of them it
+// would take long to read all again each time when one of them comes or goes. If
+// the cgroup of such a workload was removed and made again meanwhile, its
+// counters are read as soon as the new one has run, or when they are due.
 func (x *sleepers) follow(workloads []node.Workload) {
 	if len(x.of) == len(workloads) && (len(workloads) == 0 || &x.of[0] == &workloads[0]) {
 		return
 	}
+	last := make(map[node.CgroupPath]node.Usage, len(x.last))
+	for i, w := range x.of {
+		if x.last[i].known && w.Class == node.BE {
+			last[w.Cgroup] = x.last[i].usage
+		}
+	}
+	used := make(map[string]node.Maybe[time.Duration], len(x.families))
+	for _, f := range x.families {
+		used[f.cgroup] = f.used
+	}
 	x.of, x.last, x.families = workloads, make([]lastUse, len(workloads)), nil
+	for i, w := range workloads {
+		if w.Class == node.BE {
+			x.last[i].usage, x.last[i].known = last[w.Cgroup], last[w.Cgroup].CPU.Known()
+		}
+	}
 	members := map[node.CgroupPath]int{}
 	for _, w := range workloads {
 		members[w.Cgroup.Parent()]++
@@ -102,7 +129,7 @@ func (x *sleepers) follow(workloads []node.Workload) {
 		}
 		if _, has := at[p]; !has {
 			at[p] = len(x.families)
-			x.families = append(x.families, family{cgroup: string(p)})
+			x.families = append(x.families, family{cgroup: string(p), used: used[string(p)]})
 		}
 		x.last[i].family = at[p]
 	}

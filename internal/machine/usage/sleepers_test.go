@@ -32,7 +32,7 @@ func newSleepersBench(t *testing.T) *sleepersBench {
 
 // memory takes a snapshot after some time (after). It returns how much memory
 // the workloads have in the snapshot.
-func (b *sleepersBench) memory(after time.Duration, scarce bool) (found [3]unit.Bytes, gone int) {
+func (b *sleepersBench) memory(after time.Duration, scarce bool) (found [4]unit.Bytes, gone int) {
 	b.at = b.at.Add(after)
 	i := 0
 	b.Workloads(b.at, b.list, scarce, func(_ *node.Workload, u *node.Usage, isGone bool) {
@@ -50,7 +50,7 @@ func (b *sleepersBench) memory(after time.Duration, scarce bool) (found [3]unit.
 // change may be noticed late, but must be noticed within the time slowWithin.
 func TestMemoryOfSleepersIsReadWithinItsTime(t *testing.T) {
 	b := newSleepersBench(t)
-	want := func(when string, after time.Duration, scarce bool, want [3]unit.Bytes) {
+	want := func(when string, after time.Duration, scarce bool, want [4]unit.Bytes) {
 		t.Helper()
 		if got, _ := b.memory(after, scarce); got != want {
 			t.Errorf("%s the memory is %v, want %v", when, got, want)
@@ -61,20 +61,20 @@ func TestMemoryOfSleepersIsReadWithinItsTime(t *testing.T) {
 			b.write(p, "memory.current", to)
 		}
 	}
-	want("at first", 0, false, [3]unit.Bytes{5000, 5000, 5000})
+	want("at first", 0, false, [4]unit.Bytes{5000, 5000, 5000})
 	reclaim("4000")
-	want("after all slept", time.Second, false, [3]unit.Bytes{5000, 5000, 5000})
+	want("after all slept", time.Second, false, [4]unit.Bytes{5000, 5000, 5000})
 	b.write("be", "cpu.stat", "usage_usec 2000001")
 	b.write("be/b", "cpu.stat", "usage_usec 1000001")
-	want("after b ran", time.Second, false, [3]unit.Bytes{5000, 4000, 5000})
+	want("after b ran", time.Second, false, [4]unit.Bytes{5000, 4000, 5000})
 	b.write("ls/web", "cpu.stat", "usage_usec 1000001")
-	want("after web ran", time.Second, false, [3]unit.Bytes{5000, 4000, 4000})
+	want("after web ran", time.Second, false, [4]unit.Bytes{5000, 4000, 4000})
 	for range int(slowWithin/time.Second) - 2 {
 		b.memory(time.Second, false)
 	}
-	want("within the time of slow counters", time.Second, false, [3]unit.Bytes{4000, 4000, 4000})
+	want("within the time of slow counters", time.Second, false, [4]unit.Bytes{4000, 4000, 4000})
 	reclaim("3000")
-	want("while memory is scarce", time.Millisecond, true, [3]unit.Bytes{3000, 3000, 3000})
+	want("while memory is scarce", time.Millisecond, true, [4]unit.Bytes{3000, 3000, 3000})
 }
 
 // TestOneCounterTellsOfAllThatSleep changes the files of a and b, but not the
@@ -87,7 +87,7 @@ func TestOneCounterTellsOfAllThatSleep(t *testing.T) {
 		b.write(p, "cpu.stat", "usage_usec 1000001")
 		b.write(p, "memory.current", "4000")
 	}
-	if got, _ := b.memory(time.Second, false); got != [3]unit.Bytes{5000, 5000, 5000} {
+	if got, _ := b.memory(time.Second, false); got != [4]unit.Bytes{5000, 5000, 5000} {
 		t.Errorf("the files of workloads that slept were read: %v", got)
 	}
 	// If the counter of the parent is missing, the counter of each workload
@@ -96,7 +96,7 @@ func TestOneCounterTellsOfAllThatSleep(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.tree.Close("be")
-	if got, _ := b.memory(time.Second, false); got != [3]unit.Bytes{4000, 4000, 5000} {
+	if got, _ := b.memory(time.Second, false); got != [4]unit.Bytes{4000, 4000, 5000} {
 		t.Errorf("without the counter of the parent: %v", got)
 	}
 }
@@ -124,7 +124,7 @@ func TestACounterThatCouldNotBeReadIsReadAgain(t *testing.T) {
 }
 
 // TestAnotherListIsReadWhole adds and removes cgroups. After each change the
-// counters of all workloads must be read.
+// counters of all services must be read.
 func TestAnotherListIsReadWhole(t *testing.T) {
 	b := newSleepersBench(t)
 	b.memory(0, false)
@@ -134,8 +134,42 @@ func TestAnotherListIsReadWhole(t *testing.T) {
 	}
 	b.list = append([]node.Workload(nil), b.list...)
 	b.tree.Close("be/b")
-	if got, gone := b.memory(time.Second, false); got != [3]unit.Bytes{4000, -1, 5000} || gone != 1 {
+	if got, gone := b.memory(time.Second, false); got != [4]unit.Bytes{4000, -1, 5000} || gone != 1 {
 		t.Errorf("%v, %d are gone, want one", got, gone)
+	}
+}
+
+// TestWorkThatStaysIsNotReadAgain lets a workload come, while two best-effort
+// workloads sleep. Only the counters of the new one must be read. A service is
+// always read. After they have run, or when it is their turn, the sleepers are
+// read, too.
+func TestWorkThatStaysIsNotReadAgain(t *testing.T) {
+	b := newSleepersBench(t)
+	b.list[0].Class, b.list[1].Class = node.BE, node.BE
+	b.memory(0, false)
+	for _, p := range []string{"be/a", "be/b", "ls/web"} {
+		b.write(p, "memory.current", "4000")
+	}
+	b.write("be/c", "cpu.stat", "usage_usec 1000000")
+	b.write("be/c", "memory.current", "7000")
+	b.list = append(b.list[:len(b.list):len(b.list)], node.Workload{ID: "be/c", Class: node.BE, Cgroup: "be/c"})
+	want := func(when string, after time.Duration, want [4]unit.Bytes) {
+		t.Helper()
+		if got, _ := b.memory(after, false); got != want {
+			t.Errorf("%s the memory is %v, want %v", when, got, want)
+		}
+	}
+	want("after one came", time.Second, [4]unit.Bytes{5000, 5000, 4000, 7000})
+	b.write("be", "cpu.stat", "usage_usec 2000001")
+	b.write("be/b", "cpu.stat", "usage_usec 1000001")
+	want("after b ran", time.Second, [4]unit.Bytes{5000, 4000, 4000, 7000})
+	want("within the time of slow counters", slowWithin, [4]unit.Bytes{4000, 4000, 4000, 7000})
+	if err := os.RemoveAll(b.file("be/a")); err != nil {
+		t.Fatal(err)
+	}
+	b.tree.Close("be/a")
+	if got, gone := b.memory(slowWithin, false); gone != 1 || got[0] != -1 {
+		t.Errorf("the memory is %v, and %d groups are gone, want one", got, gone)
 	}
 }
 

@@ -14,12 +14,13 @@ const (
 	// it is scarceWithin (docs/decisions/0024-counters-read-in-turn.md).
 	slowWithin   = 10 * time.Second
 	scarceWithin = 2 * time.Second
-	// sleepsWithin is the maximum age of memory.stat, the most expensive file,
-	// and of the I/O counters. It is for a workload that has not run, and whose
-	// charged memory has not changed, since they were read. Even then, reclaim
-	// may have moved its pages to the inactive list, and the kernel may have
-	// written back its data.
-	sleepsWithin = time.Minute
+	// sleepsRounds is the maximum age of memory.stat, the most expensive file,
+	// and of the I/O counters, in rounds of the cycle of slow counters: one
+	// minute on a node with few workloads. It is for a workload that has not
+	// run, and whose charged memory has not changed, since they were read. Even
+	// then, reclaim may have moved its pages to the inactive list, and the
+	// kernel may have written back its data.
+	sleepsRounds = 6
 	// Memory is scarce when less than 1/scarcePart of it is available.
 	scarcePart = 4
 	// maxFirst is the maximum number of new workloads whose counters one snapshot
@@ -92,7 +93,7 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 		if i < len(s.Workloads) {
 			w := s.Workloads[i]
 			had, known := r.known[w.ID]
-			if known && !scarce && had.isStillValid(w, s.At) {
+			if known && !scarce && had.isStillValid(w, s.At, sleepsRounds*within) {
 				c.readPressure(&had, w)
 				r.known[w.ID] = had
 				continue
@@ -181,12 +182,12 @@ func (x *slowCounters) readMemory(c *Counters, w node.Workload, at time.Time) {
 }
 
 // isStillValid reports whether memory.stat is still valid: it was read less than
-// sleepsWithin ago, and since then the workload has used no CPU, and its
+// the given time ago, and since then the workload has used no CPU, and its
 // charged memory has not changed.
-func (x slowCounters) isStillValid(w node.Workload, at time.Time) bool {
+func (x slowCounters) isStillValid(w node.Workload, at time.Time, within time.Duration) bool {
 	cpu, counted := w.Usage.CPU.Value()
 	charged, known := w.Usage.Memory.Value()
-	return x.cold.Known() && at.Sub(x.at) < sleepsWithin && counted && known && cpu == x.cpu && charged == x.charged
+	return x.cold.Known() && at.Sub(x.at) < within && counted && known && cpu == x.cpu && charged == x.charged
 }
 
 // hasMoved reports whether the memory that is charged to a workload has changed
