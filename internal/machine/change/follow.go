@@ -13,11 +13,16 @@ import (
 // paths returns all cgroups. It is called only if a cgroup does not exist at
 // the path that the journal has.
 func (c *Knobs) Renamed(touches map[node.Knob]journal.Touch, paths func() ([]string, error)) ([]journal.Move, error) {
+	return c.renamed(touches, paths, map[node.CgroupPath]uint64{})
+}
+
+// renamed does the same as Renamed. It adds the inode of each cgroup that has
+// knobs in touches to a map (is), and 0 for a cgroup that does not exist.
+func (c *Knobs) renamed(touches map[node.Knob]journal.Touch, paths func() ([]string, error), is map[node.CgroupPath]uint64) ([]journal.Move, error) {
 	if c.o.Tree == nil || c.o.Tree.Version() != 1 {
 		return nil, nil
 	}
 	was := map[uint64]node.CgroupPath{}
-	is := map[node.CgroupPath]uint64{}
 	for k, t := range touches {
 		if k.ControlGroup != "" {
 			continue
@@ -43,8 +48,11 @@ func (c *Knobs) Renamed(touches map[node.Knob]journal.Touch, paths func() ([]str
 	}
 	var moves []journal.Move
 	for _, p := range all {
-		inode, err := c.o.Tree.Inode(p)
-		if from, moved := was[inode]; moved && err == nil {
+		inode, known := is[node.CgroupPath(p)]
+		if !known {
+			inode, _ = c.o.Tree.Inode(p) // 0: the cgroup is gone
+		}
+		if from, moved := was[inode]; moved && inode != 0 {
 			moves = append(moves, journal.Move{From: from, To: node.CgroupPath(p), Inode: inode})
 		}
 	}
@@ -79,19 +87,22 @@ func (c *Knobs) handleDisplaced(k node.Knob) (journal.Touch, bool, error) {
 }
 
 // FollowAndList journals renames of cgroups, and then returns the result of
-// ReleasableKnobs. groups are all cgroups.
-func (c *Knobs) FollowAndList(groups []string) (map[node.Knob]journal.Touch, error) {
-	touches, err := c.ReleasableKnobs()
+// ReleasableKnobs. groups are all cgroups. inodes has the inodes that it read
+// for that, so that the caller need not read them again. A cgroup that does not
+// exist has 0.
+func (c *Knobs) FollowAndList(groups []string) (touches map[node.Knob]journal.Touch, inodes map[node.CgroupPath]uint64, err error) {
+	touches, err = c.ReleasableKnobs()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	all := func() ([]string, error) { return groups, nil }
-	moves, err := c.Renamed(touches, all)
+	inodes = map[node.CgroupPath]uint64{}
+	moves, err := c.renamed(touches, func() ([]string, error) { return groups, nil }, inodes)
 	if err != nil || len(moves) == 0 {
-		return touches, err
+		return touches, inodes, err
 	}
 	if err := c.o.Journal.Moved(moves); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return c.ReleasableKnobs()
+	touches, err = c.ReleasableKnobs()
+	return touches, nil, err
 }

@@ -86,6 +86,7 @@ type Host struct {
 	mu        sync.Mutex // guards the fields below
 	workloads map[node.WorkloadID]node.Workload
 	sorted    []node.Workload // of workloads; nil: stale
+	swept     []string        // all cgroups at the last Sweep; nil: not known, or older than workloads
 }
 
 // Open finds the parts of the node. It writes nothing: the first change creates
@@ -211,13 +212,13 @@ func (h *Host) Manage(w node.Workload) {
 func (h *Host) ManageOnly(all []node.Workload) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.workloads, h.sorted = make(map[node.WorkloadID]node.Workload, len(all)), nil
+	h.workloads, h.sorted, h.swept = make(map[node.WorkloadID]node.Workload, len(all)), nil, nil
 	for _, w := range all {
 		h.workloads[w.ID] = w
 	}
 	h.cache.expire()
 	h.delays.Expire()
-	h.isolation.Expire()
+	isolation.CgroupsChanged(h.isolation)
 }
 
 // Show sets which knobs snapshots show for every cgroup. The snapshots of a host

@@ -4,8 +4,10 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/machine/cachectl"
 	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/machine/journal"
@@ -202,12 +204,15 @@ func (h *Host) innerCgroups(workloads []node.Workload) []node.CgroupPath {
 	if h.tree.Version() != 1 {
 		return nil
 	}
+	h.mu.Lock()
+	swept := h.swept
+	h.mu.Unlock()
 	list := func() []node.CgroupPath {
 		var all []node.CgroupPath
 		own := slices.ContainsFunc(workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR })
 		for _, w := range workloads {
 			if w.Class == node.BE || own && w.Class.Sensitive() {
-				all = subtree.Cgroups(h.tree, all, w.Cgroup)
+				all = appendBelow(all, h.tree, swept, w.Cgroup)
 			}
 		}
 		return all
@@ -216,4 +221,21 @@ func (h *Host) innerCgroups(workloads []node.Workload) []node.CgroupPath {
 		return h.cache.listedCgroups(list)
 	}
 	return list()
+}
+
+// appendBelow appends the cgroups below a cgroup, parents before children. If
+// the list of all cgroups (swept) is known, it reads no directories.
+func appendBelow(all []node.CgroupPath, tree *cgroup.Tree, swept []string, p node.CgroupPath) []node.CgroupPath {
+	if swept == nil {
+		return subtree.Cgroups(tree, all, p)
+	}
+	inside := string(p) + "/"
+	first, _ := slices.BinarySearch(swept, inside)
+	for _, q := range swept[first:] {
+		if !strings.HasPrefix(q, inside) {
+			break
+		}
+		all = append(all, node.CgroupPath(q))
+	}
+	return all
 }

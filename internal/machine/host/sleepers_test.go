@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -75,26 +76,118 @@ func TestThreadsOfSleepersAreNotListedAgain(t *testing.T) {
 	}
 }
 
-// TestAllThreadsAreListedAfterAChangeOfGroups checks that all threads are
-// listed after an event about cgroups, because threads may have moved to other
-// groups.
-func TestAllThreadsAreListedAfterAChangeOfGroups(t *testing.T) {
-	for name, change := range map[string]func(b *bench){
-		"a group came or went": func(b *bench) { b.isolation.Expire() },
-		"a class changed": func(b *bench) {
+// TestAChangeOfGroupsListsTheirThreads moves a thread into a group that sleeps,
+// and then changes something. It checks whether the threads of all groups are
+// listed, or only those of the groups that changed. On a node with thousands of
+// groups, to list all is by far the most expensive part of such a change.
+func TestAChangeOfGroupsListsTheirThreads(t *testing.T) {
+	job := func(id node.WorkloadID, class node.Class) node.Workload {
+		return node.Workload{ID: id, Class: class, Cgroup: node.CgroupPath("be").Join(string(id)), ContentionRoot: "be"}
+	}
+	web := node.Workload{ID: "web", Class: node.LS, Cgroup: "ls", ContentionRoot: "ls"}
+	come := func(b *sleepersBench, policy task.Policy) {
+		b.group(t, "be/c")
+		b.thread(t, "be/c", policy)
+		b.ManageOnly([]node.Workload{job("a", node.BE), job("b", node.BE), job("c", node.BE), web})
+	}
+	for name, tc := range map[string]struct {
+		change func(b *sleepersBench)
+		want   node.Value
+	}{
+		"the values may be another process's": {func(b *sleepersBench) { b.isolation.Expire() }, node.ThreadsMixed},
+		"its class changed twice": {func(b *sleepersBench) {
+			b.Manage(job("b", node.LS))
+			b.snapshotLater(t)
+			b.Manage(job("b", node.BE))
+		}, node.ThreadsMixed},
+		"the class of another group changed": {func(b *sleepersBench) {
 			b.Manage(node.Workload{ID: "web", Class: node.LSR, Cgroup: "ls", ContentionRoot: "ls"})
-		},
+		}, node.ThreadsBE},
+		"a group of no workload came":       {func(b *sleepersBench) { isolation.CgroupsChanged(b.isolation) }, node.ThreadsBE},
+		"a group with converted work came":  {func(b *sleepersBench) { come(b, task.Ext) }, node.ThreadsBE},
+		"a group with usual threads came":   {func(b *sleepersBench) { come(b, task.Normal) }, node.ThreadsMixed},
+		"a group within a workload came":    {func(b *sleepersBench) { within(t, b, "be/a") }, node.ThreadsMixed},
+		"a group beside the workloads came": {func(b *sleepersBench) { within(t, b, "be") }, node.ThreadsMixed},
+		"a group went": {func(b *sleepersBench) {
+			b.ManageOnly([]node.Workload{job("b", node.BE), web})
+		}, node.ThreadsBE},
 	} {
-		b := newSleepersBench(t)
-		b.thread(t, "be/a", task.Normal)
-		b.snapshot(t)
-		do(t, b.set(t, policyOf("be"), node.ThreadsBE))
-		b.snapshotLater(t)
-		b.thread(t, "be/b", task.Normal)
-		change(b.bench)
-		if got := b.snapshotLater(t); got != node.ThreadsMixed {
-			t.Errorf("%s: threads are %v, want %v", name, got, node.ThreadsMixed)
-		}
+		t.Run(name, func(t *testing.T) {
+			b := newSleepersBench(t)
+			b.setRunTime(t, "be", 0)
+			b.thread(t, "be/a", task.Normal)
+			b.snapshot(t)
+			do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+			b.snapshotLater(t)
+			b.thread(t, "be/b", task.Normal)
+			tc.change(b)
+			if got := b.snapshotLater(t); got != tc.want {
+				t.Errorf("threads are %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// within makes a group below another one. The new group has a thread that has
+// run.
+func within(t *testing.T, b *sleepersBench, p string) {
+	t.Helper()
+	b.group(t, p+"/inner")
+	b.thread(t, p+"/inner", task.Normal)
+	for _, q := range []string{"be", p} {
+		b.setRunTime(t, q, time.Millisecond)
+	}
+	isolation.CgroupsChanged(b.isolation)
+}
+
+// TestOneCounterTellsThatNoThreadRan lets a group run, but not its parent, which
+// has the knob. The kernel counts CPU time in both. So if the threads of the
+// group are found, its counter was looked at although that of the parent said
+// that nothing has run.
+func TestOneCounterTellsThatNoThreadRan(t *testing.T) {
+	b := newSleepersBench(t)
+	b.setRunTime(t, "be", time.Second)
+	b.thread(t, "be/a", task.Normal)
+	b.snapshot(t)
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	b.snapshotLater(t)
+	b.thread(t, "be/b", task.Normal)
+	b.setRunTime(t, "be/b", time.Millisecond)
+	if got := b.snapshotLater(t); got != node.ThreadsBE {
+		t.Errorf("threads are %v, although nothing has run", got)
+	}
+	b.setRunTime(t, "be", 2*time.Second)
+	b.setRunTime(t, "be/b", 0) // another group ran
+	if got := b.snapshotLater(t); got != node.ThreadsBE {
+		t.Errorf("threads are %v: those of groups that slept were listed", got)
+	}
+	b.setRunTime(t, "be", 3*time.Second)
+	b.setRunTime(t, "be/b", time.Millisecond)
+	if got := b.snapshotLater(t); got != node.ThreadsMixed {
+		t.Errorf("after a thread ran, threads are %v, want %v", got, node.ThreadsMixed)
+	}
+}
+
+// TestWhoRanDuringTheSnapshotIsFound lets a thread run after a snapshot has read
+// the counters, and before it counts threads.
+func TestWhoRanDuringTheSnapshotIsFound(t *testing.T) {
+	b := newSleepersBench(t)
+	b.setRunTime(t, "be", time.Second)
+	b.thread(t, "be/a", task.Normal)
+	b.snapshot(t)
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	b.snapshotLater(t)
+	s := b.snapshot(t)
+	b.thread(t, "be/b", task.Normal)
+	b.setRunTime(t, "be", 2*time.Second)
+	b.setRunTime(t, "be/b", time.Second)
+	b.later += reread.Unchanged
+	s.At = s.At.Add(b.later)
+	touches, err := b.changes.ReleasableKnobs()
+	do(t, err)
+	b.isolation.Fill(&s, touches)
+	if got := b.snapshotLater(t); got != node.ThreadsMixed {
+		t.Errorf("threads are %v, want %v", got, node.ThreadsMixed)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/machine/change"
+	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -36,6 +37,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		return s, nil
 	}
 	h.isolation.Exempt().EndOver(s.At)
+	isolation.Begin(h.isolation)
 	managed := h.listManaged()
 	s.Workloads = make([]node.Workload, 0, len(managed))
 	h.counters.Workloads(s.At, managed, scarce, func(w *node.Workload, u *node.Usage, gone bool) {
@@ -75,9 +77,12 @@ func (h *Host) inode(p node.CgroupPath) (uint64, error) {
 // their parents (change.Knobs.AdoptBorn). It returns true if it should be
 // called again soon.
 func (h *Host) Sweep(groups []string) (again bool, err error) {
+	h.mu.Lock()
+	h.swept = groups
+	h.mu.Unlock()
 	h.cache.expire()
-	h.isolation.Expire()
-	touches, err := h.changes.FollowAndList(groups)
+	isolation.CgroupsChanged(h.isolation)
+	touches, inodes, err := h.changes.FollowAndList(groups)
 	if err != nil || h.tree == nil {
 		return false, err
 	}
@@ -85,7 +90,10 @@ func (h *Host) Sweep(groups []string) (again bool, err error) {
 		inode uint64
 		err   error
 	}
-	at := map[node.CgroupPath]found{} // the host reads each cgroup once, although it may have several knobs
+	at := make(map[node.CgroupPath]found, len(inodes)) // the host reads each cgroup once, although it may have several knobs
+	for p, inode := range inodes {
+		at[p] = found{inode: inode}
+	}
 	var gone []node.Knob
 	for k, t := range touches {
 		f, looked := at[k.Cgroup]

@@ -64,8 +64,11 @@ type Isolation struct {
 	used      map[node.CgroupPath]time.Duration // CPU time of the workloads of the last snapshot
 	converted map[node.Knob]bool                // thread knobs that Tenon has set
 	seen      map[node.Knob]node.Value          // the values of these knobs at the last reading
+	tops      map[node.CgroupPath]time.Duration // CPU time of the cgroups of thread knobs, before used was read
 	tallies   tallies
-	stale     bool                            // all knobs in seen must be read again
+	children  map[node.CgroupPath][]string    // of cgroups whose threads were counted, since the last change of cgroups
+	stale     bool                            // all knobs in seen must be read again, and all threads counted again
+	changed   bool                            // all knobs in seen must be read again, because cgroups came or went
 	reads     reread.Cycle                    // the cycle of the knobs in seen
 	leftAlone map[node.Knob]int               // threads left as they are: real-time, or with a slice of their own
 	checked   map[node.CgroupPath]checkedWork // cgroups of other classes whose threads were checked
@@ -105,7 +108,7 @@ func New(o Options) *Isolation {
 		fs: o.FS, tree: o.Tree, journal: o.Journal, marks: o.Marks, resident: o.Resident, now: o.Now, forget: o.Forget,
 		policies: o.Kernel.Policies, cookies: newCookies(o.Kernel.Cores), slices: newLongSlices(o.Now), wakes: make(chan Event, eventsKept),
 		wanted:  map[node.File]bool{node.FileIdentity: true, node.FileScheduler: true, node.FilePolicy: true, node.FileCookie: true, node.FileSlice: true},
-		classes: map[node.CgroupPath]node.Class{}, converted: map[node.Knob]bool{}, seen: map[node.Knob]node.Value{}, tallies: tallies{},
+		classes: map[node.CgroupPath]node.Class{}, converted: map[node.Knob]bool{}, seen: map[node.Knob]node.Value{}, tallies: tallies{}, children: map[node.CgroupPath][]string{},
 		leftAlone: map[node.Knob]int{}, demoted: map[int]time.Time{},
 		recheck: map[node.File]time.Time{},
 	}
@@ -215,6 +218,17 @@ func (i *Isolation) Expire() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.stale = true
+	i.children = map[node.CgroupPath][]string{}
+}
+
+// CgroupsChanged makes the next snapshot read all thread knobs again, because
+// cgroups came or went. It lists the threads only of cgroups that are new, that
+// have another class or that have run since their threads were counted.
+func CgroupsChanged(i *Isolation) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.changed = true
+	i.children = map[node.CgroupPath][]string{}
 }
 
 // Close unloads the scheduler, and gives up the cookie of best-effort threads.
@@ -291,7 +305,7 @@ func (i *Isolation) Fill(s *node.Snapshot, touches map[node.Knob]journal.Touch) 
 		}
 	}
 	if !maps.Equal(classes, i.classes) {
-		clear(i.tallies)
+		dropTallies(i, classes)
 	}
 	i.classes = classes
 	if i.stale {

@@ -18,8 +18,8 @@ type tally struct{ be, others, left int }
 
 func (a tally) plus(b tally) tally { return tally{a.be + b.be, a.others + b.others, a.left + b.left} }
 
-// tallies are the last tallies of workloads, by knob and cgroup. If a workload
-// has used no CPU since then, none of its threads ran. So none of them has
+// tallies are the last tallies of workloads and of the cgroups of knobs, by knob
+// and cgroup. If a cgroup has used no CPU since then, none of its threads ran. So none of them has
 // created a thread or changed its attributes. If another process has moved a
 // thread into the cgroup or has changed one, this thread is counted after it
 // has run.
@@ -34,14 +34,14 @@ type tallied struct {
 // returns true for a thread, the thread does not count.
 func tallyOf(i *Isolation, k node.Knob, demoted func(tid int) bool) (tally, error) {
 	i.mu.Lock()
-	w := tallyWalk{i: i, k: k, demoted: demoted, classes: i.classes, used: i.used, was: i.tallies[k], now: map[node.CgroupPath]tallied{}}
+	w := tallyWalk{i: i, k: k, demoted: demoted, classes: i.classes, used: i.used, tops: i.tops, was: i.tallies[k], now: map[node.CgroupPath]tallied{}}
 	i.mu.Unlock()
 	for q := k.Cgroup; q != ""; q = q.Parent() {
 		if i.exempt.Has(q) {
 			return tally{}, nil
 		}
 	}
-	n, err := w.countThreads(k.Cgroup)
+	n, err := w.countAll()
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if delete(i.tallies, k); err == nil && i.resident {
@@ -57,7 +57,108 @@ type tallyWalk struct {
 	demoted  func(tid int) bool
 	classes  map[node.CgroupPath]node.Class
 	used     map[node.CgroupPath]time.Duration
+	tops     map[node.CgroupPath]time.Duration // CPU time of the cgroups of knobs
 	was, now map[node.CgroupPath]tallied
+}
+
+// Begin reads how much CPU the cgroups of thread knobs have used. If such a
+// cgroup is the parent of thousands of workloads, this says whether any of them
+// has run. Begin must be called before the counters of the workloads are read:
+// otherwise a thread that runs between the two readings would be missed.
+func Begin(i *Isolation) {
+	if i.tree == nil || !i.resident {
+		return
+	}
+	i.mu.Lock()
+	tops := make(map[node.CgroupPath]time.Duration, len(i.converted))
+	for k := range i.converted {
+		if _, counted := i.used[k.Cgroup]; !counted { // else it is a workload itself
+			tops[k.Cgroup] = 0
+		}
+	}
+	i.mu.Unlock()
+	for p := range tops {
+		used, err := i.tree.CPUUsage(string(p))
+		if tops[p] = used; err != nil {
+			delete(tops, p)
+		}
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.tops = tops
+}
+
+// countAll counts the threads in and below the cgroup of the knob.
+func (w *tallyWalk) countAll() (tally, error) {
+	p := w.k.Cgroup
+	used, counted := w.usedBy(p)
+	if last, had := w.was[p]; had && counted && last.used == used {
+		w.now = w.was // nothing has run, so the tallies of all workloads stay valid
+		return last.tally, nil
+	}
+	return w.countThreads(p)
+}
+
+// usedBy returns the CPU time of a cgroup, if it is known.
+func (w *tallyWalk) usedBy(p node.CgroupPath) (time.Duration, bool) {
+	if used, counted := w.used[p]; counted {
+		return used, true
+	}
+	if p != w.k.Cgroup {
+		return 0, false
+	}
+	used, counted := w.tops[p]
+	return used, counted
+}
+
+// dropTallies drops the tallies of cgroups whose class differs from the new one,
+// and of the cgroups above them. The caller holds i.mu.
+func dropTallies(i *Isolation, classes map[node.CgroupPath]node.Class) {
+	dropped := map[node.CgroupPath]bool{}
+	drop := func(p node.CgroupPath) {
+		for ; p != "" && !dropped[p]; p = p.Parent() {
+			dropped[p] = true
+		}
+	}
+	for p, class := range classes {
+		if i.classes[p] != class {
+			drop(p)
+		}
+	}
+	for p := range i.classes {
+		if _, is := classes[p]; !is {
+			drop(p)
+		}
+	}
+	// A count that runs now may read the old maps.
+	for k, of := range i.tallies {
+		kept := make(map[node.CgroupPath]tallied, len(of))
+		for p, n := range of {
+			if !dropped[p] {
+				kept[p] = n
+			}
+		}
+		i.tallies[k] = kept
+	}
+}
+
+// list returns the names of the cgroups directly below a cgroup. A resident host
+// lists them once between two changes of cgroups.
+func (w *tallyWalk) list(p node.CgroupPath) ([]string, error) {
+	w.i.mu.Lock()
+	known := w.i.children // a change of cgroups replaces it
+	names, listed := known[p]
+	w.i.mu.Unlock()
+	if listed {
+		return names, nil
+	}
+	names, err := w.i.tree.Children(string(p))
+	if err == nil && w.i.resident && len(names) > 0 {
+		w.i.mu.Lock()
+		known[p] = names
+		w.i.mu.Unlock()
+	}
+	return names, err
 }
 
 // countThreads counts the threads in and below a cgroup. It does not count
@@ -67,7 +168,7 @@ func (w *tallyWalk) countThreads(p node.CgroupPath) (tally, error) {
 	if class, is := w.classes[p]; is && class != node.BE || w.i.exempt.Has(p) {
 		return tally{}, nil
 	}
-	used, counted := w.used[p]
+	used, counted := w.usedBy(p)
 	if last, had := w.was[p]; had && counted && last.used == used {
 		w.now[p] = last
 		return last.tally, nil
@@ -80,7 +181,7 @@ func (w *tallyWalk) countThreads(p node.CgroupPath) (tally, error) {
 	if err != nil {
 		return tally{}, err
 	}
-	children, err := w.i.tree.Children(string(p))
+	children, err := w.list(p)
 	if err != nil {
 		return tally{}, err
 	}

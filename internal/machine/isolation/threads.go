@@ -189,10 +189,11 @@ func (i *Isolation) verifyThreads(at time.Time, into map[node.Knob]node.Value) {
 	knobs := slices.SortedFunc(maps.Keys(i.converted), node.Knob.Compare)
 	maps.DeleteFunc(i.seen, func(k node.Knob, _ node.Value) bool { return !i.converted[k] })
 	maps.DeleteFunc(i.leftAlone, func(k node.Knob, _ int) bool { return !i.converted[k] })
-	all := i.stale || !i.resident
-	if i.stale = false; all {
+	all := i.stale || i.changed || !i.resident
+	if i.stale || !i.resident {
 		clear(i.tallies)
 	}
+	i.stale, i.changed = false, false
 	maps.DeleteFunc(i.tallies, func(k node.Knob, _ map[node.CgroupPath]tallied) bool { return !i.converted[k] })
 	due := map[node.Knob]bool{}
 	for n := range i.reads.Due(at, len(knobs), reread.Changed) {
