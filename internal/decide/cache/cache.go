@@ -54,7 +54,7 @@ func (c Share) isWhole() bool { return c.Start <= 0 && c.End >= 100 && c.Bandwid
 // workload with a share of its own gets a control group of its own, as long as
 // the hardware has one left.
 func Decide(c Config, q BackOff, s node.Snapshot) []plan.Want {
-	d := divider{Config: c, backOff: q, snap: s}
+	d := divider{Config: c, backOff: q, snap: s, owners: ownersOf(s)}
 	d.grant()
 	wants := make([]plan.Want, 0, 2*len(node.ControlGroups)+len(s.Workloads))
 	for _, name := range d.names() {
@@ -68,8 +68,8 @@ func Decide(c Config, q BackOff, s node.Snapshot) []plan.Want {
 		}
 		wants = append(wants, d.ways(name, share), d.bandwidth(name, share))
 	}
-	for _, w := range s.Workloads {
-		if want, any := d.join(w); any {
+	for i := range s.Workloads {
+		if want, any := d.join(&s.Workloads[i]); any {
 			wants = append(wants, want)
 		}
 	}
@@ -82,6 +82,7 @@ type divider struct {
 	Config
 	backOff BackOff
 	snap    node.Snapshot
+	owners  []int                 // the workloads that request control groups of their own, by their place in snap
 	granted map[string]node.Value // by name: the value that puts tasks into the group
 	refused map[string]string     // by name: the reason why the group is not available
 }
@@ -95,10 +96,8 @@ func OwnsControl(w *node.Workload) bool {
 // workloads. Each part is sorted.
 func (d divider) names() []string {
 	var own []string
-	for i := range d.snap.Workloads {
-		if w := &d.snap.Workloads[i]; OwnsControl(w) {
-			own = append(own, w.Overrides.Cache.ControlGroup)
-		}
+	for _, i := range d.owners {
+		own = append(own, d.snap.Workloads[i].Overrides.Cache.ControlGroup)
 	}
 	slices.Sort(own)
 	return append(slices.Clone(node.ControlGroups), slices.Compact(own)...)
@@ -107,11 +106,22 @@ func (d divider) names() []string {
 // owner returns the workload of a control group, or nil if the group belongs to
 // a class.
 func (d divider) owner(control string) *node.Workload {
-	i := slices.IndexFunc(d.snap.Workloads, func(w node.Workload) bool { return OwnsControl(&w) && w.Overrides.Cache.ControlGroup == control })
-	if i < 0 {
-		return nil
+	for _, i := range d.owners {
+		if w := &d.snap.Workloads[i]; w.Overrides.Cache.ControlGroup == control {
+			return w
+		}
 	}
-	return &d.snap.Workloads[i]
+	return nil
+}
+
+// ownersOf lists the workloads that request control groups of their own.
+func ownersOf(s node.Snapshot) (owners []int) {
+	for i := range s.Workloads {
+		if OwnsControl(&s.Workloads[i]) {
+			owners = append(owners, i)
+		}
+	}
+	return owners
 }
 
 // shareOf returns the share of a control group. The share comes from the class
@@ -132,7 +142,15 @@ func (d divider) shareOf(control string) (Share, bool) {
 
 // isUsed reports whether any workload uses a control group.
 func (d divider) isUsed(control string) bool {
-	return d.owner(control) != nil || slices.ContainsFunc(d.snap.Workloads, func(w node.Workload) bool { return w.Class.Control() == control && !OwnsControl(&w) })
+	if d.owner(control) != nil {
+		return true
+	}
+	for i := range d.snap.Workloads {
+		if w := &d.snap.Workloads[i]; w.Class.Control() == control && !OwnsControl(w) {
+			return true
+		}
+	}
+	return false
 }
 
 // grant grants control groups, of which the hardware has few. BE comes first,
@@ -315,9 +333,9 @@ func (d divider) amount(rule node.Bandwidth, share unit.Percent, small bool) (ui
 
 // join returns the want for the control group of a workload. If another
 // component has put tasks into a control group, they stay in it.
-func (d divider) join(w node.Workload) (plan.Want, bool) {
+func (d *divider) join(w *node.Workload) (plan.Want, bool) {
 	control := w.Class.Control()
-	if OwnsControl(&w) && d.granted[w.Overrides.Cache.ControlGroup] != nil {
+	if OwnsControl(w) && d.granted[w.Overrides.Cache.ControlGroup] != nil {
 		control = w.Overrides.Cache.ControlGroup
 	}
 	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileControlGroup}

@@ -95,8 +95,8 @@ func hasChanged(s node.Snapshot, f node.File) bool {
 // that Tenon has changed and for which there is no want.
 func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string) []plan.Want {
 	wanted := make(map[node.Knob]bool, len(wants))
-	for _, w := range wants {
-		wanted[w.Knob] = true
+	for i := range wants {
+		wanted[wants[i].Knob] = true
 	}
 	var left []node.Knob
 	for k := range s.Knobs.Before {
@@ -197,8 +197,8 @@ func (c CPUQOS) expels() bool {
 // the workload's own cgroup, and all cgroups between them. The kernel compares
 // siblings at each level, so one level without a mark would cancel the effect.
 func (c CPUQOS) identities(s node.Snapshot) []plan.Want {
-	var wants []plan.Want
-	seen := map[node.CgroupPath]bool{}
+	wants := make([]plan.Want, 0, len(s.Workloads))
+	seen := make(map[node.CgroupPath]bool, len(s.Workloads))
 	for _, class := range node.Classes {
 		v := c.identity(class)
 		if v == node.IdentityNone || !facts.AnyOf(s.Workloads, func(w *node.Workload) bool { return w.Class == class }) {

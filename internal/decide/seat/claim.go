@@ -23,6 +23,8 @@ type claim struct {
 	cpus  int
 	may   unit.CPUSet
 	have  unit.CPUSet
+	// complete says that the claim has exactly the seats that it demands.
+	complete bool
 }
 
 // claims lists the workloads and workers that demand seats. Those that already
@@ -59,12 +61,27 @@ func (st State) claims(in Input, places slice.Places) ([]claim, unit.CPUSet) {
 	for i := range all {
 		c := &all[i]
 		c.cpus, c.have = min(c.cpus, c.may.Len()), c.have.Intersect(c.may)
+		c.complete = c.have.Len() == c.cpus
 		union = union.Union(c.may)
 	}
-	slices.SortStableFunc(all, func(a, b claim) int {
+	return inOrder(all), union
+}
+
+// inOrder returns the claims in the order in which they get seats. It sorts
+// pointers, because a claim is large.
+func inOrder(all []claim) []claim {
+	order := make([]*claim, len(all))
+	for i := range all {
+		order[i] = &all[i]
+	}
+	slices.SortStableFunc(order, func(a, b *claim) int {
 		return cmp.Or(compareKept(a, b), cmp.Compare(b.work.Priority, a.work.Priority), a.at.Compare(b.at), strings.Compare(string(a.work.ID), string(b.work.ID)))
 	})
-	return all, union
+	sorted := make([]claim, len(all))
+	for i, c := range order {
+		sorted[i] = *c
+	}
+	return sorted
 }
 
 // members returns the workloads of a claim.
@@ -81,14 +98,11 @@ func (c claim) members() iter.Seq[*node.Workload] {
 	}
 }
 
-// isComplete reports whether the claim has exactly the seats that it demands.
-func (c claim) isComplete() bool { return c.have.Len() == c.cpus }
-
-func compareKept(a, b claim) int {
+func compareKept(a, b *claim) int {
 	switch {
-	case a.isComplete() == b.isComplete():
+	case a.complete == b.complete:
 		return 0
-	case a.isComplete():
+	case a.complete:
 		return -1
 	}
 	return 1

@@ -259,7 +259,7 @@ func (next cores) countIn(set *unit.CPUSet, c unit.CPU) int {
 func (r *round) seat(claims []claim) {
 	var open []claim
 	for _, c := range claims {
-		if c.isComplete() && c.have.Intersect(r.taken).Empty() {
+		if c.complete && c.have.Intersect(r.taken).Empty() {
 			r.give(c, c.have)
 		} else {
 			open = append(open, c)
