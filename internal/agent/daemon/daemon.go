@@ -88,6 +88,7 @@ type daemon struct {
 	home       node.CgroupPath // the cgroup of this process
 	changed    atomic.Bool     // cgroups appeared or disappeared
 	rematch    bool            // the rules changed
+	followed   []node.Workload // the workloads that host has; nil: unknown, or a sweep failed
 	ready      bool
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"tenon.sh/tenon/internal/agent/health"
+	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -67,10 +68,12 @@ func (d *daemon) rules() []match.Rule {
 // followGroups applies the rules to the existing cgroups, if the rules or the
 // cgroups have changed.
 func (d *daemon) followGroups() {
-	if changed := d.changed.Swap(false); !changed && !d.rematch {
+	whole := d.rematch
+	if changed := d.changed.Swap(false); !changed && !whole {
 		return
 	}
 	d.rematch = false
+	came := d.watcher.Changes()
 	paths := d.watcher.Groups()
 	d.containers.See(paths)
 	containers, trouble := d.containers.Groups(paths)
@@ -91,14 +94,37 @@ func (d *daemon) followGroups() {
 		workloads, more = d.pods(paths, workloads)
 		remarks = append(remarks, more...)
 	}
+	d.reporter.workloads(workloads, remarks)
+	if !whole && d.hasAll(workloads, came) {
+		return
+	}
+	d.followed = nil
 	d.host.ManageOnly(workloads)
 	d.signals.follow(workloads)
 	d.host.Show(policy.Files(d.agent.Config, workloads))
 	again, err := d.host.Sweep(paths)
 	if d.rematch = again; err != nil {
 		d.Log.Warn("cannot follow all cgroups that came or went in the journal", "error", err)
+		return
 	}
-	d.reporter.workloads(workloads, remarks)
+	d.followed = workloads
+}
+
+// hasAll reports whether the host has these workloads already, and nothing of
+// the cgroups that came or went. On a node with thousands of workloads it would
+// be expensive to look at all of them each time when a cgroup of the system
+// comes or goes.
+func (d *daemon) hasAll(workloads []node.Workload, came []string) bool {
+	if len(workloads) != len(d.followed) {
+		return false
+	}
+	for i := range workloads {
+		if !record.EqualButUse(&workloads[i], &d.followed[i]) {
+			return false
+		}
+	}
+	concerned, err := host.Concerns(d.host, came)
+	return err == nil && !concerned
 }
 
 // Apply performs one step on the node.

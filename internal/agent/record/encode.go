@@ -95,7 +95,7 @@ func (l *line) workloads(last, now []node.Workload) {
 			l.Gone, last = append(l.Gone, last[0].ID), last[1:]
 		}
 		had := len(last) > 0 && last[0].ID == w.ID
-		if had && equalButUse(&last[0], w) {
+		if had && EqualButUse(&last[0], w) {
 			if !sameUse(&last[0].Usage, &w.Usage) {
 				if l.Used == nil {
 					l.Used = map[int]useLine{}

@@ -7,9 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// equalButUse reports whether two workloads are equal in everything except their
+// EqualButUse reports whether two workloads are equal in everything except their
 // use.
-func equalButUse(a, b *node.Workload) bool {
+func EqualButUse(a, b *node.Workload) bool {
 	return a.ID == b.ID && a.Class == b.Class && a.Rule == b.Rule && a.Container == b.Container &&
 		a.Cgroup == b.Cgroup && a.ContentionRoot == b.ContentionRoot && a.IdleCgroup == b.IdleCgroup && a.CPULimit == b.CPULimit && a.MemoryLimit == b.MemoryLimit &&
 		a.CPUManagedExternally == b.CPUManagedExternally && a.MemoryManagedExternally == b.MemoryManagedExternally &&

@@ -53,13 +53,13 @@ func TestSameUseLooksAtEveryCounter(t *testing.T) {
 }
 
 // TestSameButUseLooksAtAllElse empties one part of a workload after the other,
-// except its use. equalButUse must notice each of them.
+// except its use. EqualButUse must notice each of them.
 func TestSameButUseLooksAtAllElse(t *testing.T) {
 	var full, one node.Workload
 	fill(reflect.ValueOf(&full), 3)
 	fill(reflect.ValueOf(&one), 3)
 	one.Usage = node.Usage{}
-	if !equalButUse(&full, &one) {
+	if !EqualButUse(&full, &one) {
 		t.Error("another use makes another workload")
 	}
 	v := reflect.ValueOf(&one).Elem()
@@ -68,7 +68,7 @@ func TestSameButUseLooksAtAllElse(t *testing.T) {
 			continue
 		}
 		emptyEachPart(v.Field(i), v.Type().Field(i).Name, func(name string) {
-			if equalButUse(&full, &one) {
+			if EqualButUse(&full, &one) {
 				t.Errorf("without %s it is the same", name)
 			}
 		})

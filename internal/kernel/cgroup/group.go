@@ -163,10 +163,9 @@ func find(t *Tree, path string) (*hierarchy, syscall.Stat_t, error) {
 	return nil, st, fmt.Errorf("find cgroup %s: %w", path, ErrGone)
 }
 
-// hasNoChildren reports whether a directory contains no other directory. The
-// kernel counts two links for a directory, and one more for each child
-// (fs/kernfs/inode.c: kernfs_refresh_inode). File systems that do not count
-// children show one link.
+// hasNoChildren reports whether a directory contains no other directory. The kernel counts two
+// links for a directory, and one more for each child (fs/kernfs/inode.c: kernfs_refresh_inode).
+// File systems that do not count children show one link.
 func hasNoChildren(st syscall.Stat_t) bool { return st.Nlink == 2 }
 
 // Children lists the names of the groups directly below path, sorted.
@@ -182,6 +181,10 @@ func (h *hierarchy) children(path string) ([]string, error) {
 	dir, err := h.dir(path)
 	if err != nil {
 		return nil, err
+	}
+	var st syscall.Stat_t
+	if syscall.Stat(dir, &st) == nil && hasNoChildren(st) {
+		return nil, nil // the directory contains many files, so it is not read
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -6,15 +6,13 @@ import (
 	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
-// KeepOpen returns a Tree that keeps the files of counters open, and the files
-// of settings that are read often. To open and close a file costs more than to
-// read it. An open file belongs to the group for which it was opened, and keeps
-// a removed group in the kernel's memory. Therefore the caller must call Close
-// for a group that it stops reading, or that was made again or renamed. The
-// Tree keeps at most the given number of files open in each hierarchy, because
-// a node may have more groups than a process may have descriptors. Of more
-// counters than that, those that were read last stay open. Settings get at most
-// half of the files, because counters are read more often.
+// KeepOpen returns a Tree that keeps the files of counters open, and the files of settings that are
+// read often. To open and close a file costs more than to read it. An open file belongs to the
+// group for which it was opened, and keeps a removed group in the kernel's memory. Therefore the
+// caller must call Close for a group that it stops reading, or that was made again or renamed. The
+// Tree keeps at most the given number of files open in each hierarchy, because a node may have more
+// groups than a process may have descriptors. Of more counters than that, those that were read last
+// stay open. Settings get at most half of the files, because counters are read more often.
 func (t *Tree) KeepOpen(most int) *Tree {
 	kept := &Tree{byController: map[string]*hierarchy{}}
 	for _, h := range t.hierarchies {

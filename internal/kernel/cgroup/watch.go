@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,7 +40,8 @@ type Watcher struct {
 	// without mu.
 	mu       sync.Mutex
 	known    map[string]*watchedGroup
-	sorted   []string // known, without the root; nil: not yet computed
+	sorted   []string        // known, without the root; nil: not yet computed
+	differ   map[string]bool // groups that changed since the last call of Changes
 	degraded error
 }
 
@@ -63,7 +65,7 @@ func (t *Tree) watch(ctx context.Context, period time.Duration) (*Watcher, error
 		return nil, w.missed
 	}
 	w.settle()
-	w.dirty = false
+	w.dirty, w.differ = false, map[string]bool{}
 	go w.run(ctx)
 	return w, nil
 }
@@ -71,7 +73,7 @@ func (t *Tree) watch(ctx context.Context, period time.Duration) (*Watcher, error
 func newWatcher(h *hierarchy, period time.Duration) *Watcher {
 	return &Watcher{
 		h: h, period: period, ended: make(chan struct{}), changed: make(chan struct{}, 1),
-		byWatch: map[int32]string{}, known: map[string]*watchedGroup{},
+		byWatch: map[int32]string{}, known: map[string]*watchedGroup{}, differ: map[string]bool{},
 	}
 }
 
@@ -90,6 +92,15 @@ func (w *Watcher) Groups() []string {
 		slices.Sort(w.sorted)
 	}
 	return w.sorted
+}
+
+// Changes returns the groups that were made, renamed or removed since the last call, also if they
+// were made again. To miss none, call Changes before Groups.
+func (w *Watcher) Changes() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer clear(w.differ)
+	return slices.Sorted(maps.Keys(w.differ))
 }
 
 // Changed receives a value if Groups has changed since the last receive, or if

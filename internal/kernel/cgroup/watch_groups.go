@@ -96,7 +96,7 @@ func (w *Watcher) follow(path string, seen map[string]bool) {
 			return
 		}
 	}
-	names, err := w.list(path)
+	names, err := w.h.children(path)
 	if isGone(err) && path != "" {
 		w.unwatch(watch)
 		return
@@ -114,21 +114,6 @@ func (w *Watcher) follow(path string, seen map[string]bool) {
 	for _, name := range names {
 		w.follow(childPath(path, name), seen)
 	}
-}
-
-// list returns the names of the groups directly below a group. A directory of
-// cgroupfs without subdirectories has two links: its name and its own dot. list
-// does not read such a directory, which contains many files.
-func (w *Watcher) list(path string) ([]string, error) {
-	dir, err := w.h.dir(path)
-	if err != nil {
-		return nil, err
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err == nil && st.Nlink == 2 {
-		return nil, nil
-	}
-	return w.h.children(path)
 }
 
 func (w *Watcher) watchGroup(path string) (int32, error) {
@@ -171,6 +156,7 @@ func (w *Watcher) add(path string, watch int32) {
 	defer w.mu.Unlock()
 	w.known[path] = &watchedGroup{watch: watch}
 	w.sorted = nil
+	w.differ[path] = true
 	if up := w.known[parentOf(path)]; up != nil && path != "" {
 		up.children++
 	}
@@ -206,6 +192,7 @@ func (w *Watcher) forget(path string) {
 	defer w.mu.Unlock()
 	delete(w.known, path)
 	w.sorted = nil
+	w.differ[path] = true
 	if up := w.known[parentOf(path)]; up != nil && path != "" {
 		up.children--
 	}

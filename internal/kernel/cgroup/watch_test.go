@@ -127,6 +127,38 @@ func TestWatcherFollowsWhatIsMadeRenamedAndRemoved(t *testing.T) {
 	}
 }
 
+// TestChangesNamesWhatChanged makes, renames and removes groups. Changes must
+// name each of them once, and also one that was removed and made again.
+func TestChangesNamesWhatChanged(t *testing.T) {
+	w, root := watchFixture(t)
+	if got := w.Changes(); len(got) != 0 {
+		t.Errorf("at first %v have changed", got)
+	}
+	all := map[string]bool{}
+	await := func(want ...string) {
+		t.Helper()
+		clear(all)
+		waitUntil(t, func() bool {
+			for _, p := range w.Changes() {
+				all[p] = true
+			}
+			return !slices.ContainsFunc(want, func(p string) bool { return !all[p] })
+		}, func() string { return fmt.Sprintf("changed: %v, want %v", all, want) })
+		if len(all) != len(want) {
+			t.Errorf("changed: %v, want %v", all, want)
+		}
+	}
+	makeDir(t, root, "d")
+	await("d")
+	removeDir(t, root, "c")
+	makeDir(t, root, "c")
+	await("c")
+	if err := os.Rename(filepath.Join(root, "a"), filepath.Join(root, "z")); err != nil {
+		t.Fatal(err)
+	}
+	await("a", "a/b", "z", "z/b")
+}
+
 func TestFilesAreNoChange(t *testing.T) {
 	w, root := watchFixture(t)
 	if err := os.WriteFile(filepath.Join(root, "a", "file"), nil, 0o644); err != nil {

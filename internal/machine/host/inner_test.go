@@ -24,3 +24,30 @@ func TestInnerCgroupsComeFromTheSweep(t *testing.T) {
 		}
 	}
 }
+
+// TestOnlySomeCgroupsConcernTheHost has two workloads, and a knob of their
+// parent. Cgroups in the parent concern the host, because they may have copied a
+// value of Tenon. Other cgroups do not.
+func TestOnlySomeCgroupsConcernTheHost(t *testing.T) {
+	b := newBench(t, true)
+	concerns := func(p ...string) bool {
+		t.Helper()
+		is, err := Concerns(b.Host, p)
+		do(t, err)
+		return is
+	}
+	for p, want := range map[string]bool{"be/a": true, "be/a/inner": true, "be": false, "be/c": false, "ls/x/y": true, "lsx": false, "system": false} {
+		if got := concerns("other", p); got != want {
+			t.Errorf("%s concerns the host: %v, want %v", p, got, want)
+		}
+	}
+	if concerns() {
+		t.Error("nothing concerns the host")
+	}
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	for p, want := range map[string]bool{"be": true, "be/c": true, "system": false} {
+		if got := concerns(p); got != want {
+			t.Errorf("with a knob of be, %s concerns the host: %v, want %v", p, got, want)
+		}
+	}
+}

@@ -70,6 +70,31 @@ func (h *Host) inode(p node.CgroupPath) (uint64, error) {
 	return h.tree.Inode(string(p))
 }
 
+// Concerns reports whether any of the given cgroups is that of a workload or of
+// a knob that Tenon has changed, or is below one. Otherwise the host has nothing
+// of these cgroups, and Sweep is not needed when they come or go.
+func Concerns(h *Host, paths []string) (bool, error) {
+	touches, err := h.changes.ReleasableKnobs()
+	if err != nil || len(paths) == 0 {
+		return false, err
+	}
+	ours := make(map[node.CgroupPath]bool, len(touches))
+	for k := range touches {
+		ours[k.Cgroup] = true
+	}
+	for _, w := range h.listManaged() {
+		ours[w.Cgroup] = true
+	}
+	for _, path := range paths {
+		for p := node.CgroupPath(path); p != ""; p = p.Parent() {
+			if ours[p] {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
 // Sweep tells a resident host that cgroups appeared or disappeared. groups are
 // all cgroups that exist now, sorted. The host compares the inode of each
 // cached cgroup, finds renamed cgroups, and forgets its changes in cgroups that

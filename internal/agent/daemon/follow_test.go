@@ -1,0 +1,44 @@
+package daemon
+
+import (
+	"slices"
+	"testing"
+
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// TestForeignCgroupsNeedNoSweep lets cgroups come while the workloads stay the
+// same. The host must look at all cgroups only if a workload differs, or if one
+// of the cgroups that came is in a workload or is that of one.
+func TestForeignCgroupsNeedNoSweep(t *testing.T) {
+	h, err := host.Open(host.Options{JournalDir: t.TempDir(), Resident: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Close() })
+	have := []node.Workload{{ID: "a", Class: node.BE, Cgroup: "be/a"}, {ID: "b", Class: node.LS, Cgroup: "ls/b"}}
+	h.ManageOnly(have)
+	other := slices.Clone(have)
+	other[1].ContentionRoot = "ls"
+	for name, tc := range map[string]struct {
+		now  []node.Workload
+		came []string
+		want bool
+	}{
+		"a unit of the system":    {have, []string{"system/timer"}, true},
+		"only a container":        {have, nil, true},
+		"a cgroup in a workload":  {have, []string{"system/timer", "be/a/inner"}, false},
+		"a workload is made anew": {have, []string{"ls/b"}, false},
+		"a workload went":         {have[:1], []string{"ls"}, false},
+		"another contention root": {other, []string{"ls/c"}, false},
+	} {
+		d := daemon{host: h, followed: have}
+		if got := d.hasAll(slices.Clone(tc.now), tc.came); got != tc.want {
+			t.Errorf("%s: the host has all: %v, want %v", name, got, tc.want)
+		}
+		if d.followed = nil; d.hasAll(tc.now, tc.came) {
+			t.Errorf("%s: the host has all although a sweep failed", name)
+		}
+	}
+}
