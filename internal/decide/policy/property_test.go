@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -211,7 +212,12 @@ func (n *scene) checkWants(t *testing.T) {
 	}
 	lse := n.lse(st.Pins).Union(n.config.Pool.ReservedCPUs)
 	owner := map[node.Knob]plan.Owner{}
+	files := Files(n.config, n.snap.Workloads)
 	for _, w := range wants {
+		// The snapshots of tenond have only the listed files. Here they have all.
+		if w.Intent == plan.Set && !slices.Contains(files, w.Knob.File) {
+			t.Fatalf("%s sets %v, but Files does not list its file", w.Owner, w.Knob)
+		}
 		if other, twice := owner[w.Knob]; twice {
 			t.Fatalf("%v is wanted by %s and %s", w.Knob, other, w.Owner)
 		}
