@@ -1,0 +1,17 @@
+package report
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestEveryModeHasAColour checks that the style sheet has two colours for each
+// mode: one on light ground and one on dark. A mode without a colour is drawn
+// in the colour of the text.
+func TestEveryModeHasAColour(t *testing.T) {
+	for _, s := range modeTable {
+		if n := strings.Count(styleSheet, "--m-"+string(s.Mode)+": #"); n != 2 {
+			t.Errorf("page.css has %d colours for the mode %s, want 2", n, s.Mode)
+		}
+	}
+}
