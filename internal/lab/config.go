@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/site"
@@ -53,6 +54,14 @@ type Config struct {
 	Workloads work.Workloads // service, load and batch work
 
 	kernelQOS bool // the experiment is kernel-qos
+}
+
+// kind returns the kind of the experiment.
+func (c Config) kind() string {
+	if c.kernelQOS {
+		return colocation.KindKernelQOS
+	}
+	return colocation.Kind
 }
 
 // withDefaults returns c with its defaults. If c has faults, the error names all

@@ -121,9 +121,9 @@ func (b *environment) find(ctx context.Context) error {
 
 // experiment returns the record of the experiment.
 func (b *environment) experiment(solo soloResult, calibration []string, caveats []string) colocation.Experiment {
-	kind, machine := colocation.Kind, site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
+	machine := site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
 	if b.kernelQOS {
-		kind, machine.Mechanisms = colocation.KindKernelQOS, nil
+		machine.Mechanisms = nil
 		for _, m := range b.Modes {
 			if mechanism := m.Spec().Mechanism; mechanism != "" {
 				machine.Mechanisms = append(machine.Mechanisms, string(mechanism))
@@ -135,7 +135,7 @@ func (b *environment) experiment(solo soloResult, calibration []string, caveats 
 		client = ClientCommand
 	}
 	return colocation.Experiment{Experiment: report.Experiment{
-		Schema: report.Schema, Kind: kind, Started: time.Now(), Command: b.Command, Version: b.Version,
+		Schema: report.Schema, Kind: b.kind(), Started: time.Now(), Command: b.Command, Version: b.Version,
 		Modes: b.Modes, Blocks: b.Blocks, Looks: report.LooksOf(b.Blocks), Duration: b.Duration, Seed: b.Seed, Margin: b.Margin,
 		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, LabCPUs: b.Place.Lab, Client: client,
 		OfferedRate: b.load.Rate, LoadPercent: b.LoadPercent,

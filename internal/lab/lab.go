@@ -54,13 +54,13 @@ func (b *environment) series() *frame.Series[report.Mode, colocation.Run] {
 // calibration.
 func commonSeries(c Config, site *site.Site, record *colocation.Experiment) *frame.Series[report.Mode, colocation.Run] {
 	s := &frame.Series[report.Mode, colocation.Run]{
-		Site: site, Cells: c.Modes, Blocks: c.Blocks, Most: c.MaxTime, Tell: tell, Open: colocation.Open,
+		Site: site, Cells: c.Modes, Blocks: c.Blocks, Most: c.MaxTime, Tell: tell, Open: Kinds[c.kind()],
 		Save: func(r colocation.Run) error { return report.SaveRun(site.Given.Out, &r) },
 		Void: func(r colocation.Run) []string { return r.Void },
 	}
 	analyse := colocation.Analyse
 	if c.kernelQOS {
-		s.Open, analyse = colocation.OpenKernelQOS, colocation.AnalyseKernelQOS
+		analyse = colocation.AnalyseKernelQOS
 	}
 	if c.UntilResolved {
 		s.Resolved = func(runs []colocation.Run) bool { return analyse(*record, runs).IsResolved() }

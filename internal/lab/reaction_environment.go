@@ -43,7 +43,7 @@ func React(ctx context.Context, c ReactionConfig) (frame.Outcome, error) {
 	}
 	return (&frame.Series[report.Mode, []reaction.Step]{
 		Site: b.Site, Cells: b.Modes, Blocks: b.Blocks, Whole: b.estimate(),
-		Calibrate: b.calibrate, Run: b.run, Tell: reaction.Summary, Open: reaction.Open,
+		Calibrate: b.calibrate, Run: b.run, Tell: reaction.Summary, Open: Kinds[reaction.Kind],
 		Save: func(steps []reaction.Step) error { return reaction.AddSteps(b.Out, steps) },
 		Void: func(steps []reaction.Step) []string { return steps[0].Void }, // the same for all steps of a run
 	}).Conduct(ctx)
