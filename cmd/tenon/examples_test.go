@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"tenon.sh/tenon/internal/lab"
 )
 
 // TestExamplesAreCommandLines parses every command line of Tenon in the help
@@ -63,6 +66,18 @@ func TestExamplesAreCommandLines(t *testing.T) {
 	}
 	if tried < 10 {
 		t.Errorf("found %d command lines: the test looks in the wrong place", tried)
+	}
+}
+
+// TestEveryExperimentHasACommand compares the kinds of experiments with the
+// commands of tenon lab. The kind of the colocation experiment is empty.
+func TestEveryExperimentHasACommand(t *testing.T) {
+	for kind := range lab.Kinds {
+		name := cmp.Or(kind, "colocation")
+		cmd, _, err := newRootCommand().Find([]string{"lab", name})
+		if err != nil || cmd.Name() != name {
+			t.Errorf("tenon lab %s is not a command", name)
+		}
 	}
 }
 
