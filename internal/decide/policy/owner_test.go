@@ -140,7 +140,7 @@ func TestEveryKnobHasOneOwner(t *testing.T) {
 		n.enableAll(t)
 		n.snap.Devices[0].Weighs = []node.File{node.FileBFQWeight, node.FileIOWeight}[try%2]
 		n.config.CPUQOS = CPUQOS{Enable: true, Mechanism: node.Mechanisms[try%4]}
-		n.memory = map[node.WorkloadID]unit.Bytes{"node": 60 * gib, "b0": 20 * gib}
+		n.memory = map[node.WorkloadID]unit.Bytes{"node": 60 * gib, "b0": 20 * gib, "own0": gib, "own1": gib, "own2": gib}
 		ownerOf := map[node.Knob]plan.Owner{}
 		for range 6 {
 			n.pass(n.anySpell(rnd))
