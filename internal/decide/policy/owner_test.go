@@ -138,6 +138,9 @@ func TestEveryKnobHasOneOwner(t *testing.T) {
 		n.add(node.Workload{ID: "limited", Class: node.LS, Cgroup: "LS/limited", ContentionRoot: "LS", CPULimit: node.Some(unit.MilliCPU(700))})
 		n.owners(rnd)
 		n.enableAll(t)
+		if try%3 == 0 { // only the overrides of workloads demand knobs
+			n.config.Memory.Classes, n.config.Cache.Classes, n.config.IO.Classes = nil, nil, nil
+		}
 		n.snap.Devices[0].Weighs = []node.File{node.FileBFQWeight, node.FileIOWeight}[try%2]
 		n.config.CPUQOS = CPUQOS{Enable: true, Mechanism: node.Mechanisms[try%4]}
 		n.memory = map[node.WorkloadID]unit.Bytes{"node": 60 * gib, "b0": 20 * gib, "own0": gib, "own1": gib, "own2": gib}
