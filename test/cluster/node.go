@@ -25,8 +25,8 @@ type NodeOptions struct {
 	// NoNRI switches containerd's node resource interface off.
 	NoNRI bool
 	// Bare says that the kernel has no bridges and no overlay file systems. On
-	// such a node, a pod has the host's network or none, and each container has
-	// a copy of its image.
+	// such a node, a pod has the host's network or only its own loopback, and
+	// each container has a copy of its image.
 	Bare bool
 }
 

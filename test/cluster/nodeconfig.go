@@ -14,7 +14,7 @@ import (
 // configure writes the configuration files and the credentials of the node's
 // programs.
 func (n *Node) configure(o NodeOptions) error {
-	for _, dir := range []string{"kubelet", "containerd", "run", "varlog", "cni", "manifests", "certs.d/_default"} {
+	for _, dir := range []string{"kubelet", "containerd", "run", "varlog", "cni", "plugins", "manifests", "certs.d/_default"} {
 		if err := os.MkdirAll(filepath.Join(n.Dir, dir), 0o755); err != nil {
 			return err
 		}
@@ -30,17 +30,17 @@ func (n *Node) configure(o NodeOptions) error {
 	if err != nil {
 		return err
 	}
-	snapshotter := "overlayfs"
+	snapshotter, network := "overlayfs", networkConfig
 	if o.Bare {
-		snapshotter = "native"
+		snapshotter, network = "native", loopbackConfig
 	}
 	fill := strings.NewReplacer("SNAPSHOTTER", snapshotter, "DIR", n.Dir, "BIN", c.Bin, "PKI", c.file("pki"), "NODE", n.Name, "ADDRESS", n.IP,
-		"SUBNET", fmt.Sprintf("10.88.%d.0/24", n.index), "BRIDGE", fmt.Sprintf("tenon%d", n.index),
+		"LOOPBACK", fmt.Sprintf("10.88.%d.2/32", n.index), "SUBNET", fmt.Sprintf("10.88.%d.0/24", n.index), "BRIDGE", fmt.Sprintf("tenon%d", n.index),
 		"CGROUP", n.CgroupRoot, "PAUSE", image.Pause, "NONRI", fmt.Sprint(o.NoNRI), "REGISTRY", registryAddress)
 	for file, text := range map[string]string{
 		"containerd.toml":             fill.Replace(containerdConfig),
 		"certs.d/_default/hosts.toml": fill.Replace(mirrorConfig),
-		"cni/10-bridge.conflist":      fill.Replace(networkConfig),
+		"cni/10-pods.conflist":        fill.Replace(network),
 		"kubelet.yaml":                fill.Replace(kubeletConfig) + o.Kubelet + "\n",
 		"kubelet-args.json":           string(extra),
 	} {
@@ -48,7 +48,10 @@ func (n *Node) configure(o NodeOptions) error {
 			return err
 		}
 	}
-	return nil
+	if !o.Bare {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(n.Dir, "plugins", "only-loopback"), []byte(fill.Replace(loopbackPlugin)), 0o755)
 }
 
 func (n *Node) dialThrough(client *http.Client) {
@@ -66,6 +69,23 @@ const networkConfig = `{"cniVersion": "1.0.0", "name": "tenon", "plugins": [{
   "type": "bridge", "bridge": "BRIDGE", "isGateway": true,
   "ipam": {"type": "host-local", "dataDir": "DIR/ipam", "ranges": [[{"subnet": "SUBNET"}]], "routes": [{"dst": "0.0.0.0/0"}]}
 }]}
+`
+
+// loopbackConfig is the network of a node whose kernel has no bridges.
+const loopbackConfig = `{"cniVersion": "1.0.0", "name": "tenon", "plugins": [{"type": "only-loopback"}]}`
+
+// loopbackPlugin is a CNI plugin. It gives the loopback interface of a pod one
+// more address, which it reports as that of eth0: containerd refuses a pod
+// without an address there. All pods have this address, and reach only
+// themselves.
+const loopbackPlugin = `#!/bin/sh
+case $CNI_COMMAND in
+ADD)
+	nsenter --net="$CNI_NETNS" ip address add LOOPBACK dev lo >&2 || exit
+	echo '{"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": "'"$CNI_NETNS"'"}], "ips": [{"interface": 0, "address": "LOOPBACK"}]}'
+	;;
+VERSION) echo '{"cniVersion": "1.0.0", "supportedVersions": ["1.0.0"]}' ;;
+esac
 `
 
 // containerdConfig sets restrict_oom_score_adj. Without it, a containerd that
@@ -88,7 +108,7 @@ const containerdConfig = `version = 3
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
   BinaryName = 'BIN/runc'
 [plugins.'io.containerd.cri.v1.runtime'.cni]
-  bin_dirs = ['BIN/cni']
+  bin_dirs = ['BIN/cni', 'DIR/plugins']
   conf_dir = 'DIR/cni'
 [plugins.'io.containerd.nri.v1.nri']
   disable = NONRI
