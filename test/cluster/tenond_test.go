@@ -54,9 +54,20 @@ type agent struct {
 // newAgent prepares a node for tenond, and does not start it.
 func newAgent(t *testing.T, c *Cluster, n *Node) *agent {
 	t.Helper()
-	a := &agent{t: t, c: c, n: n, bin: programs(t), state: filepath.Join(t.TempDir(), "state")}
-	kubectl(t, c, "apply", "-f", "../../deploy/crds/tenon.sh_nodereports.yaml", "-f", "testdata/tenond.yaml")
+	a := newAgentWithoutConfig(t, c, n)
 	a.configure("")
+	return a
+}
+
+// newAgentWithoutConfig prepares a node for tenond. The cluster has no
+// ConfigMap for it.
+func newAgentWithoutConfig(t *testing.T, c *Cluster, n *Node) *agent {
+	t.Helper()
+	a := &agent{t: t, c: c, n: n, bin: programs(t), state: filepath.Join(t.TempDir(), "state")}
+	// In a guest, the API server takes long to compute the schemas of these
+	// types.
+	validate := fmt.Sprintf("--validate=%v", !inGuest())
+	kubectl(t, c, "apply", validate, "-f", "../../deploy/crds/tenon.sh_nodereports.yaml", "-f", "testdata/tenond.yaml")
 	t.Cleanup(func() {
 		a.kill()
 		_ = exec.Command(filepath.Join(a.bin, "tenon"), "--state-dir", a.state, "restore").Run()

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,6 +105,10 @@ func TestSeedsOnCgroupV2(t *testing.T) {
 	}
 	t.Logf("all is deleted and put back: %d files were compared with what they held before", len(left))
 }
+
+// inGuest reports whether this machine is a guest of test/vm. It has images, but
+// not the programs from which they are made.
+func inGuest() bool { return os.Getenv("TENON_TEST_IMAGES") != "" }
 
 // startBareCluster starts a cluster of one node on a kernel without bridges and
 // overlay file systems. It sets the options that are the same in all guests.
@@ -247,17 +252,23 @@ func (u *unifiedNode) apply(text string, files ...string) {
 	}
 }
 
-// pod gets a pod from the API server directly, because kubectl takes seconds.
-func (u *unifiedNode) pod(name string) (p corev1.Pod) {
+func (u *unifiedNode) pod(name string) corev1.Pod {
 	u.t.Helper()
-	text, err := u.c.Get(u.t.Context(), "/api/v1/namespaces/default/pods/"+name)
-	if err == nil {
-		err = json.Unmarshal(text, &p)
-	}
+	p, err := podNamed(u.t.Context(), u.c, name)
 	if err != nil {
 		u.t.Fatal(err)
 	}
 	return p
+}
+
+// podNamed gets a pod from the API server directly, because kubectl takes
+// seconds on a slow machine.
+func podNamed(ctx context.Context, c *Cluster, name string) (p corev1.Pod, err error) {
+	text, err := c.Get(ctx, "/api/v1/namespaces/default/pods/"+name)
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	return p, err
 }
 
 func (u *unifiedNode) running(names ...string) {
