@@ -28,8 +28,8 @@ const maxColumns = 120
 var avoided = regexp.MustCompile(`(?i)\b(nobody|somebody|anybody|whoever|whomever|rungs?|told|hurts?)\b`)
 
 // clauses matches a comment that explains a name by a clause, as in "Limit is
-// how many files ...". A noun says the same in words that are read once: "Limit
-// is the number of files that ...".
+// how many files ...". A noun is easier to read: "Limit is the number of files
+// that ...".
 var clauses = regexp.MustCompile(`^// (?:An? |The )?\w+ (?:is|are) (?:what|how (?:many|much|long|often|far|late|fast)) `)
 
 // wordCounts is the file with the number of avoided words in the comments and

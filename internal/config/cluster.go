@@ -34,8 +34,8 @@ type Cluster struct {
 	notices []string
 }
 
-// Data returns the texts that are in force, by key. To parse them gives the
-// same Cluster, but without the faults of the ConfigMap.
+// Data returns the texts that are in force, by key. Parsing them gives the same
+// Cluster, but without the faults of the ConfigMap.
 func (c Cluster) Data() map[string]string { return maps.Clone(c.texts) }
 
 // Colocates reports whether colocation-config is enabled for the cluster.

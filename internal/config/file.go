@@ -102,9 +102,9 @@ func valueOf[T any](m node.Maybe[T]) T {
 	return v
 }
 
-// minMemory is the smallest memory.max that a workload may have. With less, the
-// kernel kills a program when it starts, so container runtimes also refuse less than 6
-// MB. The usual cause of a smaller limit is a missing suffix (limits: {memory: 4}).
+// minMemory is the smallest memory.max that a workload may have. With a smaller
+// one, the kernel kills a program when it starts, so container runtimes also refuse less
+// than 6 MB. The usual cause of a smaller limit is a missing suffix (limits: {memory: 4}).
 const minMemory unit.Bytes = 6 << 20
 
 // file makes the checks of the file that the tags of the struct cannot express.
@@ -169,7 +169,7 @@ func (c *checker) amounts(r rule, path string) {
 	}
 }
 
-// match adds the faults of package match. Its errors begin with the field.
+// match adds the faults of package match. An error of match begins with the field.
 func (c *checker) match(r rule, path string) {
 	for _, err := range splitErrors(r.rule().Check()) {
 		field, problem, _ := strings.Cut(err.Error(), ": ")

@@ -93,7 +93,7 @@ func inertNumber[T ~int64](k key, m node.Maybe[T]) string {
 }
 
 // leaveOut unsets both percentages of the pair in the given mapping, if they contradict each
-// other, and returns a notice. It does not unset a pair that has an effect even then.
+// other, and returns a notice. It does not unset a contradictory pair that has an effect.
 func (p pair) leaveOut(mapping, usual any, path string) []Fault {
 	name, problem := p.contradiction(reflect.ValueOf(mapping).Elem().Interface(), usual)
 	if problem == "" {

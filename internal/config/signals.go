@@ -12,7 +12,7 @@ type Signals struct {
 	Pressure bool
 }
 
-// signals is the mapping signals in the file.
+// signals is the value of the key "signals" in the configuration file.
 type signals struct {
 	RunQueueDelay node.Maybe[string] `json:"runQueueDelay" oneof:"auto off"`
 	Pressure      node.Maybe[string] `json:"pressure" oneof:"auto off"`

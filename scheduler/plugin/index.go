@@ -31,7 +31,7 @@ type index struct {
 	sets  map[pick.Claim]*answers
 	turn  uint64 // number of demands that have requested their answers
 	// changes is the number of changes of all views. changed holds the positions
-	// of the last ones; the position of change i is at i modulo its length.
+	// of the last changes: change i was at position changed[i%len(changed)].
 	changes uint64
 	changed [256]int32
 }

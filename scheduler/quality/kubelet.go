@@ -23,8 +23,8 @@ import (
 const container = "main"
 
 // kubelet is kube-scheduler with the real static policy of the kubelet's CPU
-// manager on each node. kube-scheduler counts only amounts. With aligned, the
-// policy prefers whole L3 caches (prefer-align-cpus-by-uncorecache), and the
+// manager on each node. kube-scheduler counts only amounts. If aligned is true,
+// the policy prefers whole L3 caches (prefer-align-cpus-by-uncorecache), and the
 // Topology Manager tries to use few NUMA nodes (best-effort).
 type kubelet struct {
 	hosts   []*host

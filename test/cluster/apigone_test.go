@@ -39,7 +39,8 @@ type watchedNode struct {
 	first map[string]string
 }
 
-// happens adds an event to the timeline, from which a new part begins.
+// happens adds an event to the timeline. A new part of the timeline begins with
+// this event.
 func (w *watchedNode) happens(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -111,9 +111,9 @@ func (s *server) start() {
 	})
 }
 
-// restartWithoutServer kills the kubelet and starts it again. Its requests for
-// the kubelet's health have no credentials, because the kubelet would have to
-// check them with the API server.
+// restartWithoutServer kills the kubelet and starts it again. It requests the
+// kubelet's health without credentials, because the kubelet would have to check
+// credentials with the API server.
 func restartWithoutServer(t *testing.T, n *Node) {
 	t.Helper()
 	argv := commandLine(t, n.daemon("kubelet"))

@@ -301,7 +301,8 @@ func (u *unifiedNode) group(name string) (pod, container string) {
 }
 
 // startedWithItsValues checks that a container of batch work had its values
-// before its first instruction. Its pod must have them, too.
+// before its first instruction. The pod of the container must get these values,
+// too.
 func (u *unifiedNode) startedWithItsValues() {
 	u.t.Helper()
 	pod, container := u.group("first-words")

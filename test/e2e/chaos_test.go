@@ -25,7 +25,7 @@ import (
 // restore.
 //
 // The short form uses each way of damage once. TENON_TEST_CHAOS is the duration
-// of the long form. Its rounds have some ways of damage in random order. If a
+// of the long form, whose rounds have some ways of damage in random order. If a
 // round fails, it prints its seed, and TENON_TEST_CHAOS_SEED repeats that
 // round.
 func TestChaos(t *testing.T) {

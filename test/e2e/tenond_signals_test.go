@@ -273,7 +273,8 @@ func (s *site) remove(group string) {
 	eventually(s.t, "the group is removed", func() bool { return s.tree.Remove(p) == nil })
 }
 
-// settleAgain waits until BE has the CPU again that the service no longer uses.
+// settleAgain waits until Tenon increases the quota of BE, because the service
+// no longer uses its CPU.
 func (s *site) settleAgain() {
 	s.t.Helper()
 	narrow := s.quota()

@@ -17,8 +17,8 @@ import (
 )
 
 // isolationCases are the cases that TestIsolation runs for each commit; see the
-// guest program isolation. burstsInTurn are cases with short and with long
-// bursts, of which the commit selects one group. In make soak all cases run,
+// guest program isolation. burstsInTurn are groups of cases, with short and with
+// long bursts, and the commit selects one group. In make soak all cases run,
 // also those that are measured for comparison and have no bound. If
 // TENON_TEST_RAW is set, which saves the results, there are more cases, and they
 // run longer.
@@ -116,12 +116,11 @@ func twoCores(t *testing.T, series string, p pace) Machine {
 
 // A pace sets two things for a machine that counts instructions: the speed of
 // its CPUs, and the length of their turns. The emulator runs one CPU after the
-// other. It runs each until the machine's next timer expires, and divides that
-// time by the number of CPUs. Without another timer, a turn takes up to a
-// quarter of the guest's tick, and an interrupt from one CPU to another is
-// delayed as long. A network of the emulator that has no card empties its
-// buffer at a short interval. The guest does not see this timer, and it makes
-// turns shorter.
+// other. A turn is the time until the machine's next timer expires, divided by
+// the number of CPUs. Without another timer, a turn takes up to a quarter of
+// the guest's tick, and an interrupt from one CPU to another is delayed as
+// long. A network of the emulator that has no card empties its buffer at a
+// short interval. The guest does not see this timer, and it makes turns shorter.
 type pace struct {
 	shift int           // one instruction takes 2^shift ns; only one CPU runs at a time
 	round time.Duration // time in which each CPU runs once

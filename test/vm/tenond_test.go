@@ -30,9 +30,9 @@ func TestTenondOnCgroupV2(t *testing.T) {
 	}
 	tests := testsOf(t, &image, "test/e2e", "-test.run=^TestTenond", "-test.skip="+skippedTests(), "-test.timeout=16m")
 	tests.Timeout = 17 * time.Minute
-	// TestProbe and TestSignals test the tracing program. These tests do not
-	// load it, because that would take the emulator some ten seconds for each
-	// test.
+	// TestProbe and TestSignals test the tracing program. The tests in this
+	// guest do not load that program, because loading takes the emulator some
+	// ten seconds in each test.
 	tests.Env = append(tests.Env, "TENON_TEST_BIN=/usr/bin", "TENON_TEST_OWN_CLOCK=1", "TENON_TEST_NO_BPF=1")
 	report := runOn(t, m, &image, 20*time.Minute, tests)
 	for _, o := range report.Outcomes {

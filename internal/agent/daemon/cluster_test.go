@@ -435,9 +435,9 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 }
 
 // TestTheKubeletsReserveCountsInCPUSuppress checks that CPU suppress leaves the
-// system at least the amount that the kubelet keeps from all pods. This amount
-// comes from the status of the node, and must survive a restart while the API
-// server is away.
+// system at least the amount that the kubelet does not offer to pods. This
+// amount comes from the status of the node, and must survive a restart while the
+// API server is away.
 func TestTheKubeletsReserveCountsInCPUSuppress(t *testing.T) {
 	s := apitest.New(t)
 	self := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}}

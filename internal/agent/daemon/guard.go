@@ -62,8 +62,8 @@ type attempt struct {
 	next   time.Time
 }
 
-// guardedFor is the time for which a check that found a running watchdog stays
-// valid.
+// guardedFor is the time until the next check, after a check that found a
+// running watchdog.
 const guardedFor = 2 * time.Second
 
 // restartAtLatest is the longest wait before a watchdog is started again. It is

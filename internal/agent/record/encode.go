@@ -19,8 +19,8 @@ type encoder struct {
 	distinct bool
 }
 
-// line returns the line for the tick with the given number. With key, this is a
-// key line. A key line is needed if the line of the previous tick was not
+// line returns the line for the tick with the given number. If key is true, this
+// is a key line. A key line is needed if the line of the previous tick was not
 // written.
 func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 	s := &t.Snapshot

@@ -74,9 +74,9 @@ func (e emitter) delay(d node.RunQueueDelay, labels ...string) {
 	e <- prometheus.MustNewConstHistogram(descDelay, count, sum.Seconds(), buckets, labels...)
 }
 
-// waits emits the waits of workloads by the class of the thread
-// that ran meanwhile. It emits those of workloads with metrics of their own,
-// and those that share a name (node.RestOf).
+// waits emits how long workloads waited, by the class of the thread that ran
+// meanwhile. Each workload in shown has a time of its own. The workloads of a
+// class that share the name node.RestOf have one time together.
 func (e emitter) waits(s node.Snapshot, shown []node.Workload) {
 	has := make(map[node.WorkloadID]bool, len(shown))
 	for _, w := range shown {

@@ -111,11 +111,11 @@ func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (
 }
 
 // renames reports whether the native amounts of a pod get the names of k. They
-// do not if an annotation says that they keep their names. They also do not if
-// no node offers batch resources, because the pod would then wait forever. But
-// if a profile selects the pod, or a container has batch resources, the amounts
-// are renamed even then, because the owner of the pod requested these
-// resources.
+// keep their names if an annotation says so. They also keep their names if no
+// node offers batch resources, because the pod would otherwise wait forever.
+// There is one exception: if a profile selects the pod, or a container has
+// batch resources, the owner of the pod requested batch resources. Then the
+// amounts get the names of k, and the pod waits.
 func (r Request) renames(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile, k kind, v *Verdict) bool {
 	asks := asksBatch(p)
 	has := slices.ContainsFunc(places(p), func(c place) bool { return c.hasAny(native.both()) })

@@ -187,8 +187,8 @@ func (r *reader) expect(part string) {
 	}
 }
 
-// until returns the string before its closing quotation mark, with which part
-// begins, and skips the part. It fails if the string has escapes or bytes that
+// until returns the string before its closing quotation mark, and skips part,
+// which begins with that mark. It fails if the string has escapes or bytes that
 // are not ASCII.
 func (r *reader) until(part string) string {
 	for i := range len(r.rest) {

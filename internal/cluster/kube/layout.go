@@ -73,9 +73,10 @@ func qosNames(class corev1.PodQOSClass) []string {
 }
 
 // path returns the cgroup with the given names, from the cgroupRoot of the
-// kubelet downwards. With systemd, each level is a slice. Its name begins with
-// the names of the slices above it, and a dash in a name becomes an underscore
-// (k8s.io/kubernetes/pkg/kubelet/cm: CgroupName.ToSystemd).
+// kubelet downwards. If the cgroup driver is systemd, each level is a slice,
+// whose name begins with the names of the slices above it. A dash in a name
+// becomes an underscore (k8s.io/kubernetes/pkg/kubelet/cm:
+// CgroupName.ToSystemd).
 func (l Layout) path(names ...string) node.CgroupPath {
 	var all []string
 	for _, n := range append(strings.Split(l.Root, "/"), names...) {

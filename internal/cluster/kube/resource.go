@@ -141,7 +141,7 @@ func Requested(p *corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 	return a.CPURequest.Or(0), a.MemoryRequest.Or(0)
 }
 
-// Reserve returns how much CPU of a node the kubelet keeps from all pods
+// Reserve returns how much CPU of a node the kubelet does not offer to pods
 // (kubeReserved, systemReserved).
 func Reserve(n *corev1.Node) unit.MilliCPU {
 	whole, left := nativeCPU.amountIn(n.Status.Capacity), nativeCPU.amountIn(n.Status.Allocatable)

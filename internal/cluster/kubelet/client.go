@@ -164,7 +164,7 @@ type Facts struct {
 	CgroupDriver string `json:"cgroupDriver,omitempty"`
 	// CgroupRoot is the parent cgroup of kubepods: / or a path.
 	CgroupRoot string `json:"cgroupRoot,omitempty"`
-	// CPUManagerPolicy is none or static. With static, the kubelet itself
+	// CPUManagerPolicy is none or static. If it is static, the kubelet itself
 	// writes the CPUs of containers.
 	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
 	// CPUDriver is the DRA driver that writes the CPUs of containers. It is

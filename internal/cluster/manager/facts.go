@@ -22,7 +22,7 @@ const (
 // Facts are the data about a node that the manager reads from its Node object.
 type Facts struct {
 	Capacity [kinds]int64
-	// Reserved is the amount that the kubelet keeps from all pods.
+	// Reserved is the amount that the kubelet does not offer to pods.
 	Reserved [kinds]int64
 	// Present are the batch resources in the node's status under allocatable.
 	// Capped are those under capacity.

@@ -31,9 +31,10 @@ const (
 	reportLimit = time.Minute
 )
 
-// Containers holds the containers that the runtime is about to start. Only some
-// time after the start, the kubelet reports the id of a container, on which the
-// path of its cgroup depends. Several goroutines may call the methods.
+// Containers holds the containers that the runtime is about to start. The path
+// of a container's cgroup depends on the id of the container, and the kubelet
+// reports this id only some time after the start. Several goroutines may call
+// the methods.
 type Containers struct {
 	wake func() // starts a tick soon
 

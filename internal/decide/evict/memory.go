@@ -71,7 +71,7 @@ func (x *evictor) freedBy() func(node.Workload) int64 {
 
 // relieve evicts by memory. While memory is short, it also freezes workloads
 // that grow. This frees no memory, but the frozen workloads cannot take the
-// memory that ended workloads free. To reclaim page cache of BE would not help,
+// memory that ended workloads free. Reclaiming page cache of BE would not help,
 // because the kernel already counts page cache as available.
 func (x *evictor) relieve() {
 	c := x.Memory

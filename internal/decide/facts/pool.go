@@ -27,10 +27,10 @@ type Pool struct {
 	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
 }
 
-// Keeping returns the pool with a larger Reserved. If CPU suppress is enabled,
-// Reserved becomes at least the CPU that the kubelet keeps from all pods
-// (kubelet). ReservedCPUs are no part of the capacity, so Keeping subtracts
-// their number from that amount.
+// Keeping returns the pool with a larger Reserved. The argument kubelet is the
+// CPU that the kubelet does not offer to pods. If CPU suppress is enabled,
+// Reserved becomes at least this amount minus the number of ReservedCPUs, which
+// are no part of the capacity.
 func (p Pool) Keeping(kubelet unit.MilliCPU, suppress bool) Pool {
 	if suppress {
 		p.Reserved = max(p.Reserved, kubelet-unit.CPUs(p.ReservedCPUs.Len()))

@@ -192,8 +192,8 @@ func askOf(w *holder, s *node.Snapshot) memoryAsk {
 	return a
 }
 
-// refuseIf returns a. If refusal is not empty, this node cannot write the
-// values, and refuseIf returns a without them.
+// refuseIf returns a unchanged if refusal is empty. Otherwise refusal says why
+// this node cannot write the values of a, and refuseIf removes these values.
 func (a memoryAsk) refuseIf(refusal string) memoryAsk {
 	if refusal == "" || (a.protection == protection{} && a.high == 0) {
 		return a

@@ -28,7 +28,7 @@ type Config struct {
 
 // DefaultAfter is the default of Config.After. Counters may be up to ten
 // seconds old, for example those of BE work on cgroup v1. With this default,
-// Tenon finds a misfit within a minute even then.
+// Tenon finds a misfit within a minute even with such counters.
 const DefaultAfter = 30 * time.Second
 
 const (

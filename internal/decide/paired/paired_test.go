@@ -137,9 +137,9 @@ func TestMeanAndMedianMustAgree(t *testing.T) {
 	}
 }
 
-// TestPAgreesWithTheBounds compares p with the level of a look. If p is below
-// the level, the bounds at that level must exclude the limit. If p is larger,
-// they must include it.
+// TestPAgreesWithTheBounds compares p with the significance level of one interim
+// analysis (look). If p is below the level, the bounds at that level must
+// exclude the limit. If p is larger, they must include it.
 func TestPAgreesWithTheBounds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 5))
 	r := Blocks()

@@ -16,8 +16,8 @@ type Ledger struct {
 	maps  map[pick.Hash]*pick.Map
 	nodes map[string]*place
 	pods  map[UID]*entry // reserved and bound pods
-	// doubts has the CPUs of pods for which a bind was sent whose answer is not
-	// known. A pod may have several, one for each node, and a reservation.
+	// doubts has an entry for each bind that was sent and whose answer is not
+	// known. A pod may have one entry for each node, and also one in pods.
 	doubts map[UID][]*entry
 }
 

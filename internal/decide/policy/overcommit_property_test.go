@@ -31,10 +31,10 @@ func addsUp[T unit.MilliCPU | unit.Bytes](a node.Amount[T], capacity T, r Reclai
 	return ""
 }
 
-// TestPromisesHoldTheirBounds runs random crews with random use and random
-// gaps. It checks that the terms add up, and that an amount is between 0 and
-// its threshold. The offer must never exceed the present result of the formula.
-// It may grow only at intervals of Look.
+// TestPromisesHoldTheirBounds simulates random workloads with random use. Some
+// snapshots lack the use of a workload. It checks that the terms add up, and
+// that an amount is between 0 and its threshold. The offer must never exceed the
+// present result of the formula. It may grow only at intervals of Look.
 func TestPromisesHoldTheirBounds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))
 	for range 60 {
@@ -96,7 +96,7 @@ func checkState(t *testing.T, st State) {
 }
 
 // TestMoreUseNeverPromisesMore increases the use, the request or the memory of
-// one workload of a random crew. The offer must not grow.
+// one of the workloads from anyCrew. The offer must not grow.
 func TestMoreUseNeverPromisesMore(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(41, 42))
 	for range 200 {

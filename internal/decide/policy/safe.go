@@ -24,8 +24,8 @@ const (
 // smaller than its child's. Callers must apply a bound only if it narrows the knob.
 //
 // There are no safe bounds if CPU suppress is disabled. Then only a missed
-// objective bounds BE work, and that bound stays. Its weight, or cpu.idle,
-// protects the other work without an agent, too.
+// objective bounds BE work, and that bound stays. The weight of BE, or
+// cpu.idle, protects the other work without an agent, too.
 func SafeBounds(c Config, s node.Snapshot) []plan.Want {
 	l := facts.LayoutOf(s)
 	if !c.Suppress.Enable || len(l.Roots) == 0 {

@@ -19,9 +19,9 @@ const (
 	// gain is a ratio that a candidate must be able to reach. If the pairs show
 	// that it cannot, the trial ends before its last look.
 	gain = 0.90
-	// keptFrom is a number of pairs. With fewer, no candidate is kept. Suppose
-	// that a candidate makes services wait long in one epoch of ten. With fewer
-	// pairs, there may have been no such epoch.
+	// keptFrom is the smallest number of pairs from which a candidate can be
+	// kept. Suppose that a candidate makes services wait long in one epoch of
+	// ten. With fewer pairs, there may have been no such epoch.
 	keptFrom = 32
 	// costShare limits what the trials of one round may cost a service. During
 	// the time every, all of them together may add this part to the waiting of

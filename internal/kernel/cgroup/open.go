@@ -7,7 +7,7 @@ import (
 )
 
 // KeepOpen returns a Tree that keeps the files of counters open, and the files of settings that are
-// read often. To open and close a file costs more than to read it. An open file belongs to the
+// read often. Opening and closing a file costs more than reading it. An open file belongs to the
 // group for which it was opened, and keeps a removed group in the kernel's memory. Therefore the
 // caller must call Close for a group that it stops reading, or that was made again or renamed. The
 // Tree keeps at most the given number of files open in each hierarchy, because a node may have more
@@ -54,8 +54,8 @@ func (h *hierarchy) counter(path, file string) (string, error) {
 	return h.kept(path, file, 0)
 }
 
-// setting reads a file of a group. It keeps the file open if enough files
-// remain for counters.
+// setting reads a file of a group. It keeps the file open only while the Tree
+// may open more than half of its files, so that the others remain for counters.
 func (h *hierarchy) setting(path, file string) (string, error) {
 	if h.open == nil {
 		return h.readValue(path, file)

@@ -1,5 +1,5 @@
 // Package openfile reads pseudo files, such as those of cgroups, and keeps them
-// open. To open and close such a file costs ten times as much as to read it.
+// open. Opening and closing such a file costs ten times as much as reading it.
 package openfile
 
 import (
@@ -34,13 +34,15 @@ func New(limit int) *Set {
 }
 
 // Read reads a file of a group, and keeps the file open. dir is the folder of
-// the group. If a number of files is reserved for others, and no more files than
-// that could still be kept open, Read fails with EMFILE. If nothing is reserved,
-// Read closes another file that was read so, the one that was not read for the
-// longest time. So the files that are read in every tick stay open, on a node
-// that has more groups than files may be open. A kept file belongs to the group
-// that had the name when the file was opened. If that group does not exist any
-// more, Read opens the file of the group that has the name now.
+// the group. reserved is the number of files that must remain for other
+// callers. If it is above 0, and no more than this number could still be kept
+// open, Read fails with EMFILE. If it is 0, and the limit is reached, Read
+// closes a file that was also read with 0: the one that was read the longest
+// time ago. If there is no such file, Read fails, too. So the files that are
+// read in every tick stay open, on a node that has more groups than files may
+// be open. A kept file belongs to the group that had the name when the file was
+// opened. If that group does not exist any more, Read opens the file of the
+// group that has the name now.
 func (s *Set) Read(group, dir, name string, reserved int) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -55,8 +55,8 @@ func settle(list List, c change) (int, error) {
 		if !found && settled {
 			break
 		}
-		// If no thread has been changed, one list without a thread to change is
-		// enough.
+		// The loop ends after two such lists in a row, or after the first one if
+		// no thread has been changed.
 		if settled = !found; settled {
 			if len(changed) == 0 {
 				break

@@ -36,9 +36,9 @@ type Model struct {
 	drawn   [][parameters]float64 // of blocks drawn with replacement
 	points  []point
 	most    int // jobs of an observation
-	// HeldOut is the largest error, as a ratio above 1, with which the cells with
-	// the most jobs are predicted from all the others. Held is the number of those
-	// cells.
+	// HeldOut is the largest error, as a ratio above 1, of a prediction of the
+	// cells with the most jobs from all other cells. Held is the number of the
+	// predicted cells.
 	HeldOut float64
 	Held    int
 }

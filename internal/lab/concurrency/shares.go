@@ -52,8 +52,8 @@ func reference(all []jobs.Option) (jobs.Option, bool) {
 	return all[i], true
 }
 
-// control removes the control from the options, and compares it with the cell
-// that it repeats.
+// control removes the cell of strategy Control from r.measured, and compares
+// that cell with the one that it repeats.
 func (r *Result) control() {
 	i := slices.IndexFunc(r.measured, func(o jobs.Option) bool { return o.Cell.Strategy == Control })
 	if i < 0 {

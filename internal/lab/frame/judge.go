@@ -93,7 +93,7 @@ func errorCounts(all map[string]int64) map[string]int {
 	return some
 }
 
-// Judge adds to r the reasons why it is void. length is the length of the run.
+// Judge adds to r the reasons why r is void. length is the planned length of r.
 func (m Measurement) Judge(r *report.Run, stealPercent float64, length time.Duration) {
 	AddDisturbances(r, m, stealPercent)
 	if r.Length < length/2 {
@@ -101,8 +101,8 @@ func (m Measurement) Judge(r *report.Run, stealPercent float64, length time.Dura
 	}
 }
 
-// AddDisturbances adds to r the reasons why it is void because of other work on
-// the machine.
+// AddDisturbances adds reasons to r.Void and r.Warnings if other work on the
+// machine disturbed the run.
 func AddDisturbances(r *report.Run, m Measurement, stealPercent float64) {
 	if limit := stealPercent / 100; r.StealRatio > limit {
 		r.Void = append(r.Void, fmt.Sprintf("the hypervisor kept %s of the tested CPUs' time (steal), more than %s", percent(r.StealRatio), percent(limit)))

@@ -88,10 +88,10 @@ type Comparison struct {
 }
 
 // Compare judges all comparisons of an experiment together (Holm). The
-// probability that any verdict is false is then at most what the rule spends in
-// one look. A comparison is a tie if both one-sided tests against the margin
-// hold (Schuirmann 1987). For one ratio, "it differs" and "it is a tie" cannot
-// both be false, so each comparison counts once.
+// probability that any verdict is false is then at most rule.Spends, the part of
+// Alpha for one interim analysis. A comparison is a tie if both one-sided tests
+// against the margin hold (Schuirmann 1987). For one ratio, "it differs" and "it
+// is a tie" cannot both be false, so each comparison counts once.
 func Compare(all []Comparison, rule paired.Rule) []Verdict {
 	p, kind := make([]float64, len(all)), make([]Verdict, len(all))
 	for i, c := range all {

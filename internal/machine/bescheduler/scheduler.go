@@ -244,7 +244,8 @@ func number[K comparable](of map[K]int, k K) int {
 	return n
 }
 
-// takeDown unloads a scheduler. Its threads then continue in the fair class.
+// takeDown unloads a scheduler. The threads that it scheduled then continue in
+// the fair class.
 func (x *Scheduler) takeDown(s Program) error {
 	last := x.lastStatus(s)
 	if !x.recordEnd(s) {

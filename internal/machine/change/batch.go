@@ -8,7 +8,7 @@ import (
 )
 
 // MaxKnobs is the maximum number of knobs that ManyKnobs may change in one
-// call. To journal this many knobs costs little more than to journal one.
+// call. Journaling this many knobs costs little more than journaling one.
 const MaxKnobs = 256
 
 // IsPlain reports whether a knob consists only of files of a cgroup. ManyKnobs

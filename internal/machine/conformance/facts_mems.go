@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// withMems calls a function (check). Its arguments are a child of the cgroup for
-// the fact, all memory nodes that the child may use, and the first of these nodes.
+// withMems calls check. The arguments of check are a child of the cgroup for the
+// fact, all memory nodes that the child may use, and the first of these nodes.
 func (b *Bench) withMems(check func(child node.CgroupPath, all, first string) error) error {
 	text, err := b.ReadFile(b.cgroup, b.pick("cpuset.mems", "cpuset.mems.effective"))
 	if err != nil {

@@ -54,9 +54,8 @@ type Options struct {
 	// watchdog of tenond. This process, PID 1 and the processes in the journal
 	// are always among them.
 	Spare func() []int
-	// Behalf is the process in whose name this host journals. If it is nil,
-	// that is this process. The host of the watchdog journals in the name of
-	// its agent.
+	// Behalf is the process in whose name this host journals. Nil stands for
+	// this process. The host of the watchdog journals in the name of its agent.
 	Behalf *journal.Session
 }
 
@@ -223,7 +222,7 @@ func (h *Host) ManageOnly(all []node.Workload) {
 
 // Show sets which knobs snapshots show for every cgroup. The snapshots of a host
 // that is not resident also show all node.Files. Before the first call, all
-// snapshots show these. To read knobs that are not needed would be most of the
+// snapshots show these. Reading knobs that are not needed would be most of the
 // cost of an idle agent.
 func (h *Host) Show(files []node.File) {
 	files = h.isolation.Show(h.controls.Show(h.blocks.Show(files)), h.can())

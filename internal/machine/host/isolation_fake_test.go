@@ -270,7 +270,8 @@ func newCoreBench(t testing.TB, resident bool, core *modelCore) *bench {
 	return b
 }
 
-// open opens the host. This is like another process that finds the journal.
+// open opens the host. A second call simulates another process, which finds the
+// journal of the first one.
 func (b *bench) open(t testing.TB, resident bool) {
 	t.Helper()
 	tree, err := cgroup.Detect(filepath.Join(b.dir, "proc"))

@@ -91,8 +91,9 @@ func (j *Journal) write(line []byte, first, locked bool) error {
 	// Only a part of the line was written. Compaction removes it.
 	next := j.nextPath()
 	if !locked {
-		// The process that holds the lock may be compacting. So use the
-		// reserved space, but do not write to its file.
+		// The process that holds the lock may be writing to this file. So
+		// remove its name, to free the reserved space, and compact to a file
+		// that only this process uses.
 		_ = os.Remove(next)
 		next = fmt.Sprintf("%s.%d", next, os.Getpid())
 	}

@@ -114,8 +114,8 @@ func TestTheLoopRunsOnTheSimulator(t *testing.T) {
 }
 
 // TestAGroupBornNarrowHadWhatItsParentHad creates a group below one that Tenon
-// has narrowed. Its copied set must not count as the value that it had before
-// Tenon.
+// has narrowed. The new group gets a copy of the narrow set, which must not count
+// as the original value of the new group.
 func TestAGroupBornNarrowHadWhatItsParentHad(t *testing.T) {
 	n := sim.New(sim.Options{Version: 1, Topology: conformance.Flat(4)})
 	run(t, n, "be/job", 8000)

@@ -61,8 +61,8 @@ func (t transcode) argv(_, threads int, frames float64) []string {
 }
 
 // EncoderArgs returns ffmpeg's arguments for the encoder of the published
-// experiment. That experiment used 1080 lines, and 0 threads, with which the
-// encoder chooses.
+// experiment. That experiment used 1080 lines, and set the number of threads to
+// 0, so that the encoder chose this number.
 func EncoderArgs(height, threads int) []string {
 	return []string{
 		"-c:v", "libx264", "-s", fmt.Sprintf("%dx%d", height*16/9, height), "-crf", "22", "-profile:v", "main",

@@ -27,10 +27,10 @@ type queue struct {
 	err      error
 }
 
-// wholeJobs runs jobs to their end. With Wave, this is one job for each job of
-// the cell. With Steady, jobs follow each other, and those that begin in the
-// window count. The window ends when a job that counts has begun at each place
-// of the cell.
+// wholeJobs runs jobs to their end, in as many sequences as the cell has jobs. If
+// the fill is Wave, each sequence has one job. If it is Steady, jobs of a
+// sequence follow each other, and those that begin in the window count. The
+// window ends only after a job that counts has begun in each sequence.
 func (r *round) wholeJobs(ctx context.Context) ([]jobs.Job, error) {
 	for _, s := range r.slots {
 		if err := s.hold(); err != nil {
