@@ -23,7 +23,7 @@ func (n *Node) configure(o NodeOptions) error {
 	if _, err := c.User("system:node:"+n.Name, "system:nodes"); err != nil {
 		return err
 	}
-	if err := c.signServer("kubelet-"+n.Name, n.Name, n.IP); err != nil {
+	if err := c.pki().Server("kubelet-"+n.Name, n.Name, n.IP); err != nil {
 		return err
 	}
 	extra, err := json.Marshal(o.KubeletArgs)
