@@ -96,8 +96,8 @@ cluster-build: deps-cluster ## build the programs of the test cluster: Kubernete
 	@test/cluster/build/build.sh
 
 .PHONY: cluster
-cluster: cluster-build cluster-tools ## a real Kubernetes on this machine, left running; TENON=1 installs Tenon in it, NODES=n makes more than one node, SYSTEM_CPUS=0 keeps it off the pods' CPUs
-	$(SUDO) bin/cluster up -nodes $(or $(NODES),1) -system-cpus "$(SYSTEM_CPUS)"
+cluster: cluster-build cluster-tools ## a real Kubernetes on this machine, left running; TENON=1 installs Tenon in it, NODES=n makes more than one node, SYSTEM_CPUS=0 keeps it off the pods' CPUs, KUBE_PROXY=1 makes node ports of services work
+	$(SUDO) bin/cluster up -nodes $(or $(NODES),1) -system-cpus "$(SYSTEM_CPUS)" $(if $(KUBE_PROXY),-kube-proxy)
 	$(if $(TENON),$(SUDO) bin/cluster tenon $(VERSION))
 
 # What its commands need: helm, kubectl tenon and, with TENON=1, Tenon's images.

@@ -71,6 +71,7 @@ cluster() {
 	need iproute2 ip
 	need util-linux nsenter
 	need mount mount
+	need nftables nft # of kube-proxy
 }
 bpf() {
 	need clang-19 clang-19

@@ -31,11 +31,20 @@ import (
 )
 
 // Server is the address of the API server, for processes in the cluster's
-// namespaces and for pods. It is the first service address. The cluster has no
-// kube-proxy, so other service addresses do not work.
-const Server = "https://" + serviceIP + ":443"
+// namespaces and for pods.
+const Server = "https://" + controlIP + ":443"
 
-const serviceIP = "10.0.0.1"
+// The addresses of the control plane. Both are addresses of the loopback
+// interface. controlIP is no address of a service, because kube-proxy rejects
+// connections to unknown services and unknown ports of services. serviceIP is
+// the first service address, which pods use for the API server. Other service
+// addresses work only with kube-proxy: see [NodeOptions].KubeProxy.
+const (
+	controlIP = "10.88.255.1"
+	serviceIP = "10.0.0.1"
+
+	serviceRange = "10.0.0.0/16"
+)
 
 // Options configure a cluster.
 type Options struct {

@@ -33,7 +33,7 @@ func (c *Cluster) startControlPlane(ctx context.Context, o Options) error {
 	}
 	apiserver, err := start("kube-apiserver", append([]string{
 		"--etcd-servers=http://127.0.0.1:2379", "--secure-port=443", "--bind-address=0.0.0.0",
-		"--advertise-address=" + serviceIP, "--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.0.0.0/16",
+		"--advertise-address=" + controlIP, "--service-cluster-ip-range=" + serviceRange,
 		"--tls-cert-file=" + pki("apiserver.crt"), "--tls-private-key-file=" + pki("apiserver.key"), "--client-ca-file=" + pki("ca.crt"),
 		"--service-account-key-file=" + pki("sa.pub"), "--service-account-signing-key-file=" + pki("sa.key"),
 		"--service-account-issuer=https://kubernetes.default.svc",
@@ -41,7 +41,7 @@ func (c *Cluster) startControlPlane(ctx context.Context, o Options) error {
 		"--kubelet-certificate-authority=" + pki("ca.crt"), "--kubelet-client-certificate=" + pki("user-admin.crt"),
 		"--kubelet-client-key=" + pki("user-admin.key"), "--kubelet-preferred-address-types=InternalIP",
 		// The API server connects to the endpoints of aggregated APIs and
-		// webhooks directly, because there is no kube-proxy.
+		// webhooks directly, because most clusters have no kube-proxy.
 		"--enable-aggregator-routing=true",
 		"--requestheader-client-ca-file=" + pki("front-ca.crt"), "--requestheader-allowed-names=front-proxy",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",

@@ -169,7 +169,7 @@ func furnish() error {
 			return fmt.Errorf("mount %s: %w", dir, err)
 		}
 	}
-	for _, args := range []string{"link set lo up", "address add " + serviceIP + "/32 dev lo"} {
+	for _, args := range []string{"link set lo up", "address add " + serviceIP + "/32 dev lo", "address add " + controlIP + "/32 dev lo"} {
 		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %s: %w: %s", args, err, out)
 		}

@@ -28,6 +28,9 @@ type NodeOptions struct {
 	// such a node, a pod has the host's network or only its own loopback, and
 	// each container has a copy of its image.
 	Bare bool
+	// KubeProxy says that kube-proxy runs on the node: see
+	// [Node.StartKubeProxy].
+	KubeProxy bool
 }
 
 // A Node is a node of a cluster. [Node.Command] enters its mount namespace.
@@ -55,7 +58,8 @@ func (c *Cluster) Node(i int) *Node {
 	return n
 }
 
-// AddNode starts node-i and returns when the node is Ready. i is 0 to 254.
+// AddNode starts node-i and returns when the node is Ready. i is 0 to 254. The
+// addresses of node 255 are those of the control plane.
 func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, error) {
 	begun, n := time.Now(), c.Node(i)
 	fail := func(err error) (*Node, error) { return nil, fmt.Errorf("start %s: %w", n.Name, err) }
@@ -65,7 +69,7 @@ func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, err
 	if err := n.configure(o); err != nil {
 		return fail(err)
 	}
-	link := fmt.Sprintf("tenon%d", i)
+	link := n.bridge()
 	if o.Bare {
 		link = "lo"
 	}
@@ -91,6 +95,11 @@ func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, err
 	}
 	if err := n.AwaitReady(ctx); err != nil {
 		return fail(err)
+	}
+	if o.KubeProxy {
+		if err := n.StartKubeProxy(ctx); err != nil {
+			return fail(err)
+		}
 	}
 	c.log("%s in %.1f s", n.Name, time.Since(begun).Seconds())
 	return n, nil
@@ -121,6 +130,9 @@ ip link set $2 up
 touch $1/furnished
 exec sleep infinity
 `
+
+// bridge returns the name of the node's bridge, if it is not Bare.
+func (n *Node) bridge() string { return fmt.Sprintf("tenon%d", n.index) }
 
 // mac is the MAC address of the node's bridge, a locally administered one.
 func (n *Node) mac() string { return fmt.Sprintf("02:54:0a:58:%02x:01", n.index) }

@@ -35,7 +35,7 @@ func (n *Node) configure(o NodeOptions) error {
 		snapshotter, network = "native", loopbackConfig
 	}
 	fill := strings.NewReplacer("SNAPSHOTTER", snapshotter, "DIR", n.Dir, "BIN", c.Bin, "PKI", c.file("pki"), "NODE", n.Name, "ADDRESS", n.IP,
-		"LOOPBACK", fmt.Sprintf("10.88.%d.2/32", n.index), "SUBNET", fmt.Sprintf("10.88.%d.0/24", n.index), "BRIDGE", fmt.Sprintf("tenon%d", n.index),
+		"LOOPBACK", fmt.Sprintf("10.88.%d.2/32", n.index), "SUBNET", fmt.Sprintf("10.88.%d.0/24", n.index), "BRIDGE", n.bridge(),
 		"CGROUP", n.CgroupRoot, "PAUSE", image.Pause, "NONRI", fmt.Sprint(o.NoNRI), "REGISTRY", registryAddress)
 	for file, text := range map[string]string{
 		"containerd.toml":             fill.Replace(containerdConfig),

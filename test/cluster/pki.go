@@ -22,10 +22,10 @@ func (c *Cluster) makePKI() error {
 	}
 	// The certificate must name these addresses, because clients reach the
 	// metrics API and the kubelets by address.
-	if err := c.pki().Server("apiserver", "kube-apiserver", serviceIP, "127.0.0.1"); err != nil {
+	if err := c.pki().Server("apiserver", "kube-apiserver", controlIP, serviceIP, "127.0.0.1"); err != nil {
 		return err
 	}
-	if err := c.pki().Server("metrics", "metrics-server.kube-system.svc", serviceIP); err != nil {
+	if err := c.pki().Server("metrics", "metrics-server.kube-system.svc", controlIP); err != nil {
 		return err
 	}
 	if err := c.pki().KeyPair("sa"); err != nil {

@@ -52,7 +52,7 @@ flock 9
 k8s=$(version k8s k8s.io/kubernetes) stamp=k8s.io/component-base/version
 minor=${k8s#v*.}
 program k8s 0 -ldflags "-s -w -X $stamp.gitVersion=$k8s -X $stamp.gitMajor=1 -X $stamp.gitMinor=${minor%%.*} -X $stamp.gitTreeState=clean" -- .
-for name in kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl; do ln -sf hyper "$bin/$name"; done
+for name in kube-apiserver kube-controller-manager kube-proxy kube-scheduler kubelet kubectl; do ln -sf hyper "$bin/$name"; done
 
 program etcd 0 -ldflags "-s -w" -- go.etcd.io/etcd/server/v3
 

@@ -24,10 +24,13 @@ const usage = `usage: cluster [-name NAME] COMMAND
   up [-nodes N]         start a cluster, with that many nodes
      [-system-cpus CPUS]  on these CPUs, such as 0 or 0-1; the kubelets of
                         these nodes keep pods off them
+     [-kube-proxy]      with kube-proxy on node 0, for the addresses and node
+                        ports of services
   node I [LINE...]      start node I, with more lines of its KubeletConfiguration
   run COMMAND...        run a command in the cluster's namespaces, KUBECONFIG set
   on I COMMAND...       the same in the mount namespace of node I too
-  kubelet I stop|start  kill or start the kubelet of node I (also: containerd)
+  kubelet I stop|start  kill or start the kubelet of node I (also: containerd,
+                        kube-proxy)
   user NAME [GROUP...]  make credentials, print the path of the kubeconfig
   images                build the images, list their names
   image FILE NAME       take an OCI archive into the cluster's registry
@@ -104,7 +107,7 @@ func run(ctx context.Context, args []string) error {
 		i, _ := strconv.Atoi(strings.TrimPrefix(n.Name, "node-"))
 		_, err = c.AddNode(ctx, i, cluster.NodeOptions{Kubelet: strings.Join(rest, "\n")})
 		return err
-	case "kubelet", "containerd":
+	case "kubelet", "containerd", "kube-proxy":
 		n, rest, err := node()
 		if err != nil {
 			return err
@@ -142,6 +145,10 @@ func control(ctx context.Context, n *cluster.Node, program, what string) error {
 		return n.StopContainerd(ctx)
 	case "containerd start":
 		return n.StartContainerd(ctx)
+	case "kube-proxy stop":
+		return n.StopKubeProxy(ctx)
+	case "kube-proxy start":
+		return n.StartKubeProxy(ctx)
 	}
 	return fmt.Errorf("%s %s: want stop or start", program, what)
 }
@@ -188,13 +195,14 @@ func up(ctx context.Context, name string, args []string) error {
 	nodes := flags.Int("nodes", 1, "")
 	var system unit.CPUSet
 	flags.TextVar(&system, "system-cpus", system, "")
+	kubeProxy := flags.Bool("kube-proxy", false, "")
 	_ = flags.Parse(args) // exits after an error
 	c, err := cluster.Up(ctx, cluster.Options{Name: name, Keep: true, SystemCPUs: system, Log: say})
 	if err != nil {
 		return err
 	}
 	for i := range *nodes {
-		if _, err := c.AddNode(ctx, i, cluster.NodeOptions{Kubelet: keepOff(system)}); err != nil {
+		if _, err := c.AddNode(ctx, i, cluster.NodeOptions{Kubelet: keepOff(system), KubeProxy: *kubeProxy && i == 0}); err != nil {
 			return errors.Join(err, c.Down())
 		}
 	}

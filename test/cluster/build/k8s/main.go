@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
@@ -30,6 +31,8 @@ func main() {
 		os.Exit(cli.Run(apiserver.NewAPIServerCommand()))
 	case "kube-controller-manager":
 		os.Exit(cli.Run(controllers.NewControllerManagerCommand()))
+	case "kube-proxy":
+		os.Exit(cli.Run(proxy.NewProxyCommand()))
 	case "kube-scheduler":
 		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
 	case "kubelet":
@@ -40,7 +43,7 @@ func main() {
 			util.CheckErr(err)
 		}
 	default:
-		fmt.Fprintf(os.Stderr, "hyper: called as %s: call it kube-apiserver, kube-controller-manager, kube-scheduler, kubelet or kubectl\n", name)
+		fmt.Fprintf(os.Stderr, "hyper: called as %s: call it kube-apiserver, kube-controller-manager, kube-proxy, kube-scheduler, kubelet or kubectl\n", name)
 		os.Exit(2)
 	}
 }
