@@ -231,8 +231,11 @@ func (p *servedPage) endsWith(manifest string) {
 	kubectl(p.t, p.c, "delete", "-f", "testdata/cpu-seeds/published/"+manifest+".yaml", "--cascade=foreground")
 	for _, url := range p.urls {
 		requireSoon(p.t, 30*time.Second, url+" refuses connections", func() error {
-			if err := p.get(url); err == nil || !strings.Contains(err.Error(), "refused") {
-				return fmt.Errorf("its error is %v", err)
+			switch err := p.get(url); {
+			case err == nil:
+				return errors.New("it answers")
+			case !strings.Contains(err.Error(), "refused"):
+				return err
 			}
 			return nil
 		})
