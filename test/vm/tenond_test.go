@@ -40,6 +40,30 @@ func TestTenondOnCgroupV2(t *testing.T) {
 	}
 }
 
+// TestTenondOnSeveralCaches runs the end-to-end test that needs NUMA nodes with
+// several L3 caches. The test runs only in make soak.
+func TestTenondOnSeveralCaches(t *testing.T) {
+	needMachines(t)
+	if !runsEverywhere() {
+		t.Skip("runs in make soak: set TENON_TEST_KERNELS=all")
+	}
+	t.Parallel()
+	m := countInstructions(t, machine(t))
+	m.Topology = Topology{Sockets: 2, CoresPerSocket: 4, ThreadsPerCore: 2, CachesPerSocket: 2}
+	var image Image
+	for name, pkg := range map[string]string{"tenon": "./cmd/tenon", "tenond": "./cmd/tenond"} {
+		if err := image.File("/usr/bin/"+name, build(t, []string{"build"}, pkg)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := testsOf(t, &image, "test/e2e", "-test.run=^TestServicesGetCachesOfTheirOwn$")
+	tests.Env = append(tests.Env, "TENON_TEST_BIN=/usr/bin", "TENON_TEST_NO_BPF=1")
+	report := runOn(t, m, &image, 15*time.Minute, tests)
+	for _, o := range report.Outcomes {
+		t.Run(o.Name, func(t *testing.T) { judge(t, report, o) })
+	}
+}
+
 // skippedTests matches the names of tests that do not run in the guest.
 func skippedTests() string {
 	const noRuntime = "ByTheirLabels" // a container runtime is not there
