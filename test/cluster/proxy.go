@@ -19,7 +19,7 @@ const proxyTable = "kube-proxy"
 // are in that namespace alone, and end with it. The machine has none.
 //
 // Connections that pods already have to 10.0.0.1, the service address of the
-// API server, break once. The node must not be [NodeOptions].Bare.
+// API server, may break. The node must not be [NodeOptions].Bare.
 func (n *Node) StartKubeProxy(ctx context.Context) error {
 	if _, err := exec.LookPath("nft"); err != nil {
 		return fmt.Errorf("kube-proxy needs nft: run scripts/install-deps.sh test: %w", err)
