@@ -41,12 +41,8 @@ func TestTenondOnCgroupV2(t *testing.T) {
 }
 
 // TestTenondOnSeveralCaches runs the end-to-end test that needs NUMA nodes with
-// several L3 caches. The test runs only in make soak.
+// several L3 caches.
 func TestTenondOnSeveralCaches(t *testing.T) {
-	needMachines(t)
-	if !runsEverywhere() {
-		t.Skip("runs in make soak: set TENON_TEST_KERNELS=all")
-	}
 	t.Parallel()
 	m := countInstructions(t, machine(t))
 	m.Topology = Topology{Sockets: 2, CoresPerSocket: 4, ThreadsPerCore: 2, CachesPerSocket: 2}
