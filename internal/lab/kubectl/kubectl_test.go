@@ -67,3 +67,13 @@ func TestAWatchEndsWhenItsReaderHasSeenEnough(t *testing.T) {
 		t.Errorf("interrupted: %v", err)
 	}
 }
+
+func TestPodsWithoutRoomAreDescribed(t *testing.T) {
+	state, unplaced := Waiting(map[string]Pod{"x": {"x", "Running", "now", ""}, "y": {"y", "Pending", "", "Unschedulable"}}, 3)
+	if !unplaced || state != "not all pods found room at once: y: Pending Unschedulable; 1 pods do not exist yet" {
+		t.Errorf("%q, %v", state, unplaced)
+	}
+	if state, unplaced := Waiting(map[string]Pod{"y": {"y", "Pending", "", "ErrImagePull"}}, 1); unplaced || state != "y: Pending ErrImagePull" {
+		t.Errorf("%q, %v", state, unplaced)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/kubectl"
+	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/site"
 )
@@ -22,14 +23,12 @@ import (
 type bench struct {
 	Config
 	*site.Site
-	kubectl kubectl.Client
-	nodes   []testedNode
+	kubectl *kubectl.Space
+	nodes   []nodes.Node
 	height  int           // of the transcoded picture
 	whole   float64       // frames of a job
 	skew    time.Duration // of the nodes' clock, against that of this machine
 	lead    time.Duration // from the release of a wave to its begin
-	// madeNamespace is true if the lab has made the namespace.
-	madeNamespace bool
 
 	runs    []sweep.Cell
 	refused []string
@@ -66,9 +65,11 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 		return nil, err
 	}
 	b := &bench{Config: c, lead: leadOf(1)}
-	if b.kubectl, err = kubectl.Find(c.Context, c.Namespace); err != nil {
+	client, err := kubectl.Find(c.Context, c.Namespace)
+	if err != nil {
 		return nil, err
 	}
+	b.kubectl = &kubectl.Space{Client: client, Namespace: c.Namespace, Experiment: labWord, Objects: "jobs"}
 	if b.Site, err = site.Away(c.Setting); err != nil {
 		return nil, err
 	}
@@ -78,10 +79,14 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	if err := b.settleIn(ctx); err != nil {
+	b.Undo = append(b.Undo, b.kubectl.Leave)
+	// The pods of a killed lab must be gone before the lab computes how much of
+	// each node others use.
+	if err := b.kubectl.Enter(ctx); err != nil {
 		return nil, err
 	}
-	if err := b.findNodes(ctx); err != nil {
+	b.Status.Now("looking at the cluster")
+	if b.nodes, err = nodes.Find(ctx, b.kubectl.Client, c.Nodes); err != nil {
 		return nil, err
 	}
 	if b.height = b.Height; b.height == 0 {
@@ -107,66 +112,11 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 
 // smallestCPUs is the number of CPUs of the smallest tested node.
 func (b *bench) smallestCPUs() int {
-	least := b.nodes[0].cpus
+	least := b.nodes[0].CPUs
 	for _, t := range b.nodes {
-		least = min(least, t.cpus)
+		least = min(least, t.CPUs)
 	}
 	return least
-}
-
-// cleanPatience is the longest time that the lab takes to remove what it made.
-// This also holds after an interruption.
-const cleanPatience = 2 * time.Minute
-
-// settleIn makes the namespace. Before that, it removes the jobs of a lab that
-// was killed.
-func (b *bench) settleIn(ctx context.Context) error {
-	var space struct {
-		Metadata struct{ Labels map[string]string }
-	}
-	switch err := b.kubectl.Get(ctx, &space, "namespace", b.Namespace); {
-	case err == nil:
-		b.madeNamespace = space.Metadata.Labels[labLabel] == labWord
-	case strings.Contains(err.Error(), "NotFound"):
-		b.madeNamespace = true
-	default:
-		return err
-	}
-	b.Undo = append(b.Undo, b.cleanUp)
-	// The pods of the killed lab must be gone before the lab computes how much
-	// of each node others use.
-	removeJobs := func() error { return b.clear(ctx, labLabel+"="+labWord, "foreground") }
-	if !b.madeNamespace {
-		return removeJobs()
-	}
-	_, err := b.kubectl.Do(ctx, kubectl.Manifest([]kubectl.Object{{
-		"apiVersion": "v1", "kind": "Namespace", "metadata": kubectl.Object{"name": b.Namespace, "labels": kubectl.Object{labLabel: labWord}},
-	}}), "apply", "-f", "-")
-	if err == nil {
-		err = removeJobs()
-	}
-	return err
-}
-
-// cleanUp removes what the experiment made. It must finish even if the
-// experiment was interrupted.
-func (b *bench) cleanUp() error {
-	ctx, stop := context.WithTimeout(context.Background(), cleanPatience)
-	defer stop()
-	if b.madeNamespace {
-		_, err := b.kubectl.Do(ctx, "", "delete", "namespace", b.Namespace, "--ignore-not-found", "--wait")
-		return err
-	}
-	_, err := b.kubectl.Do(ctx, "", "delete", "jobs", "-l", labLabel+"="+labWord, "--cascade=foreground", "--wait", "--ignore-not-found")
-	return err
-}
-
-// clear removes Jobs. With the cascade "foreground" it waits until their pods
-// have ended. With "background" it does not wait, because the pods of a run
-// have ended, or end within a second.
-func (b *bench) clear(ctx context.Context, selector, cascade string) error {
-	_, err := b.kubectl.Do(ctx, "", "delete", "jobs", "-l", selector, "--cascade="+cascade, "--wait", "--timeout=60s", "--ignore-not-found")
-	return err
 }
 
 // firstFrames is the length of the job from which the lab computes how much
@@ -213,21 +163,18 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (frame.Record, 
 func (b *bench) names() []string {
 	var names []string
 	for _, t := range b.nodes {
-		names = append(names, t.name)
+		names = append(names, t.Name)
 	}
 	return names
 }
 
 func (b *bench) experiment(caveats []string) concurrency.Experiment {
 	first := b.nodes[0]
-	machine := report.Machine{Kernel: first.kernel, OS: first.os, CPUs: b.smallestCPUs(), MemoryBytes: int64(first.memory)}
-	here := slices.IndexFunc(b.nodes, func(t testedNode) bool { return t.here })
-	if here >= 0 && len(b.nodes) == 1 {
-		machine = site.ThisMachine(b.FS)
-		machine.CPUs = b.smallestCPUs()
-	}
+	machine := first.Machine(b.FS)
+	machine.CPUs = b.smallestCPUs()
+	here := slices.IndexFunc(b.nodes, func(t nodes.Node) bool { return t.Here })
 	if here >= 0 {
-		caveats = append(caveats, fmt.Sprintf("the lab itself runs on node %s: between the runs and at their ends its kubectl takes CPU time there", b.nodes[here].name))
+		caveats = append(caveats, fmt.Sprintf("the lab itself runs on node %s: between the runs and at their ends its kubectl takes CPU time there", b.nodes[here].Name))
 	}
 	caveats = append(caveats, "the lab sees neither steal time nor other work on the nodes, so that it voids no run for them")
 	if b.AsPublished {
@@ -237,7 +184,7 @@ func (b *bench) experiment(caveats []string) concurrency.Experiment {
 		Schema: report.Schema, Kind: concurrency.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
 		Node: concurrency.Node{CPUs: b.smallestCPUs()}, Nodes: b.names(), Blocks: b.Blocks, Caveats: caveats,
 		Fill: string(b.Fill), Seed: b.Seed, Job: b.argv(0), JobWork: b.whole, Refused: b.refused, Machine: &machine,
-		Versions: map[string]string{"kubelet": first.kubelet, "container runtime": first.runtime, "image": b.Image},
+		Versions: map[string]string{"kubelet": first.Kubelet, "container runtime": first.Runtime, "image": b.Image},
 	}
 	return e
 }

@@ -13,22 +13,23 @@ import (
 	"tenon.sh/tenon/internal/lab/concurrency/sweep"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/kubectl"
+	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 const gib = unit.Bytes(1) << 30
 
-// nodes returns a bench on nodes that have four CPUs, of which 3.5 are free.
-func nodes(t *testing.T, policy string, names ...string) *bench {
+// benchOn returns a bench on nodes that have four CPUs, of which 3.5 are free.
+func benchOn(t *testing.T, policy string, names ...string) *bench {
 	t.Helper()
 	c, err := Config{Config: sweep.Config{Setting: site.Setting{Out: t.TempDir()}}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{Config: c, Site: &site.Site{Given: c.Setting, Status: &site.Status{W: io.Discard}}, height: 360, whole: 100}
+	b := &bench{Config: c, Site: &site.Site{Given: c.Setting, Status: &site.Status{W: io.Discard}}, height: 360, whole: 100, kubectl: &kubectl.Space{Experiment: labWord, Objects: "jobs"}}
 	for _, n := range names {
-		b.nodes = append(b.nodes, testedNode{name: n, cpus: 4, policy: policy, free: amounts{3500, 8 * gib, 2000, 4 * gib, 100}})
+		b.nodes = append(b.nodes, nodes.Node{Name: n, CPUs: 4, Policy: policy, Free: nodes.Amounts{CPU: 3500, Memory: 8 * gib, BatchCPU: 2000, BatchMemory: 4 * gib, Pods: 100}})
 	}
 	return b
 }
@@ -52,12 +53,12 @@ func TestEachStrategyRequestsItsLimits(t *testing.T) {
 		{"none", sweep.Cell{Strategy: sweep.Control, Jobs: 1}, "", "cpu=3325m"},
 		{"none", sweep.Cell{Strategy: sweep.Tenon, Jobs: 2, Limit: 500}, "batch-cpu=500 batch-memory=268435456", "batch-cpu=500 batch-memory=268435456"},
 	} {
-		b := nodes(t, c.policy, "a")
+		b := benchOn(t, c.policy, "a")
 		limits, requests := b.resources(c.cell)
 		for which, got := range map[string]kubectl.Object{"limits": limits, "requests": requests} {
 			want := map[string]string{"limits": c.limits, "requests": c.requests}[which]
 			var words []string
-			for _, name := range []string{"cpu", "memory", batchCPU, batchMemory} {
+			for _, name := range []string{"cpu", "memory", nodes.BatchCPU, nodes.BatchMemory} {
 				if v, ok := got[name]; ok {
 					words = append(words, strings.TrimPrefix(name, "kubernetes.io/")+"="+v.(string))
 				}
@@ -91,14 +92,14 @@ func TestCellsThatExceedTheNodesAreRefusedByName(t *testing.T) {
 		"without a limit":        {"none", sweep.Cell{Strategy: sweep.Unbounded, Jobs: 16}, []string{"a"}, ""},
 		"memory without a limit": {"none", sweep.Cell{Strategy: sweep.Unbounded, Jobs: 16, Memory: gib}, []string{"a"}, "there is room for 8"},
 	} {
-		b := nodes(t, c.policy, c.on...)
+		b := benchOn(t, c.policy, c.on...)
 		why := b.refuse(c.cell)
 		if (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
 			t.Errorf("%s: %q, want %q", name, why, c.says)
 		}
 	}
-	b := nodes(t, "none", "a")
-	b.nodes[0].free.batchCPU = 0
+	b := benchOn(t, "none", "a")
+	b.nodes[0].Free.BatchCPU = 0
 	if why := b.refuse(sweep.Cell{Strategy: sweep.Tenon, Jobs: 1, Limit: 500}); !strings.Contains(why, "node a offers no kubernetes.io/batch-cpu") {
 		t.Errorf("without Tenon: %q", why)
 	}
@@ -142,7 +143,7 @@ func TestWrongFlagsOfTheClusterAreNamed(t *testing.T) {
 // TestJobsWaitForTheirCommonBegin runs the script of the containers on this
 // machine.
 func TestJobsWaitForTheirCommonBegin(t *testing.T) {
-	b := nodes(t, "none", "a")
+	b := benchOn(t, "none", "a")
 	file := filepath.Join(t.TempDir(), "start")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -195,7 +196,7 @@ esac
 	}
 	// The file may be busy while another test forks. A shell can read it even
 	// then.
-	b.kubectl = kubectl.Client{Path: "/bin/sh", Args: []string{path}}
+	b.kubectl.Client = kubectl.Client{Path: "/bin/sh", Args: []string{path}}
 	return func() string {
 		text, _ := os.ReadFile(filepath.Join(dir, "calls"))
 		return string(text)
@@ -221,7 +222,7 @@ const podLog = `2026-03-17T10:24:35.04Z tenon-lab start due=1773743075 strategy=
 // TestAWaveBecomesRowsThatAnImportReadsBack runs a cell on a fake cluster. An
 // import of the saved logs must give the same rows.
 func TestAWaveBecomesRowsThatAnImportReadsBack(t *testing.T) {
-	b := nodes(t, "none", "a")
+	b := benchOn(t, "none", "a")
 	one, two := "quota-2-0.5-0-0-aaaaa", "quota-2-0.5-0-1-bbbbb"
 	calls := fakeCluster(t, b, map[string]string{
 		"watch-0":    one + "|Pending|| \n" + one + "|Running|2026-03-17T10:24:30Z| \n" + two + "|Running|2026-03-17T10:24:30Z| \n",
@@ -268,7 +269,7 @@ func table(t *testing.T, all []jobs.Job) string {
 // TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger checks that several
 // late jobs add one second to the wait, and not a second each.
 func TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger(t *testing.T) {
-	b := nodes(t, "none", "a")
+	b := benchOn(t, "none", "a")
 	one, two := "quota-2-0.5-0-0-aaaaa", "quota-2-0.5-0-1-bbbbb"
 	log := strings.ReplaceAll(podLog, "due=1773743075", "due=1773743074")
 	fakeCluster(t, b, map[string]string{
@@ -289,9 +290,9 @@ func TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger(t *testing.T) {
 // removes the pods of a killed lab, and then reads what is free on the nodes.
 // In the other order, too little would be free.
 func TestPodsOfAKilledLabAreGoneBeforeNodesAreCounted(t *testing.T) {
-	b := nodes(t, "none", "a")
+	b := benchOn(t, "none", "a")
 	calls := fakeCluster(t, b, map[string]string{"namespace": `{"metadata":{"labels":{"tenon.sh/lab":"concurrency"}}}`})
-	if err := b.settleIn(t.Context()); err != nil {
+	if err := b.kubectl.Enter(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if want := "delete jobs -l tenon.sh/lab=concurrency --cascade=foreground --wait"; !strings.Contains(calls(), want) {
@@ -302,7 +303,7 @@ func TestPodsOfAKilledLabAreGoneBeforeNodesAreCounted(t *testing.T) {
 // TestAPodThatEndsBeforeItsBeginEndsTheExperiment checks the error. Its message
 // must contain the output of the pod.
 func TestAPodThatEndsBeforeItsBeginEndsTheExperiment(t *testing.T) {
-	b := nodes(t, "none", "a")
+	b := benchOn(t, "none", "a")
 	one := "quota-1-0.5-0-0-aaaaa"
 	calls := fakeCluster(t, b, map[string]string{"watch-0": one + "|Failed|| \n", "log---tail=5": "sh: not found\n"})
 	_, err := b.measure(t.Context(), sweep.Cell{Strategy: sweep.Quota, Jobs: 1, Limit: 500}, 7, 1)
@@ -314,20 +315,10 @@ func TestAPodThatEndsBeforeItsBeginEndsTheExperiment(t *testing.T) {
 	}
 }
 
-func TestJobsWithoutRoomAreDescribed(t *testing.T) {
-	state, unplaced := describe(map[string]podLine{"x": {"x", "Running", "now", ""}, "y": {"y", "Pending", "", "Unschedulable"}}, 3)
-	if !unplaced || state != "not all jobs found room at once: y: Pending Unschedulable; 1 jobs have no pod" {
-		t.Errorf("%q, %v", state, unplaced)
-	}
-	if state, unplaced := describe(map[string]podLine{"y": {"y", "Pending", "", "ErrImagePull"}}, 1); unplaced || state != "y: Pending ErrImagePull" {
-		t.Errorf("%q, %v", state, unplaced)
-	}
-}
-
 // TestJobsAsPublishedHaveThePublishedArguments also checks the names of the
 // jobs, and that they wait for nothing.
 func TestJobsAsPublishedHaveThePublishedArguments(t *testing.T) {
-	b := nodes(t, "none", "a")
+	b := benchOn(t, "none", "a")
 	b.AsPublished, b.Input, b.Type, b.height = true, "/data/sintel_trailer-1080p.mp4", "aws", 1080
 	cell := sweep.Cell{Strategy: sweep.Quota, Jobs: 2, Limit: 800, Memory: 8 * gib}
 	all := b.manifests(cell, 1, 1)

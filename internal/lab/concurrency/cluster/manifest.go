@@ -9,12 +9,12 @@ import (
 	"tenon.sh/tenon/internal/lab/concurrency/sweep"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/kubectl"
+	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The labels and the annotation of the experiment's objects.
+// A label and an annotation of the experiment's objects.
 const (
-	labLabel = "tenon.sh/lab"     // concurrency: made by this experiment
 	runLabel = "tenon.sh/lab-run" // number of the run
 	startKey = "tenon.sh/lab-start"
 )
@@ -65,8 +65,8 @@ func (b *bench) publishedCell(cell sweep.Cell) jobs.Cell {
 func (b *bench) manifests(cell sweep.Cell, index, block int) []kubectl.Object {
 	var all []kubectl.Object
 	for i := range cell.Jobs {
-		labels := kubectl.Object{"role": "transcoder", labLabel: labWord, runLabel: strconv.Itoa(index)}
-		podLabels := kubectl.Object{"role": "transcoder", labLabel: labWord, runLabel: strconv.Itoa(index)}
+		own := kubectl.Object{"role": "transcoder", runLabel: strconv.Itoa(index)}
+		labels, podLabels := b.kubectl.Labels(own), b.kubectl.Labels(own)
 		if cell.Strategy == sweep.Tenon {
 			podLabels["koordinator.sh/qosClass"] = "BE"
 		}
@@ -82,7 +82,7 @@ func (b *bench) manifests(cell sweep.Cell, index, block int) []kubectl.Object {
 	return all
 }
 
-// labWord is the value of labLabel.
+// labWord is the kind of the experiment in the label of its objects.
 const labWord = "concurrency"
 
 func (b *bench) pod(cell sweep.Cell, i, index, block int) kubectl.Object {
@@ -131,7 +131,7 @@ func (b *bench) pod(cell sweep.Cell, i, index, block int) kubectl.Object {
 func (b *bench) affinity() kubectl.Object {
 	var terms []kubectl.Object
 	for _, t := range b.nodes {
-		terms = append(terms, kubectl.Object{"matchFields": []kubectl.Object{{"key": "metadata.name", "operator": "In", "values": []string{t.name}}}})
+		terms = append(terms, kubectl.Object{"matchFields": []kubectl.Object{{"key": "metadata.name", "operator": "In", "values": []string{t.Name}}}})
 	}
 	return kubectl.Object{"nodeAffinity": kubectl.Object{"requiredDuringSchedulingIgnoredDuringExecution": kubectl.Object{"nodeSelectorTerms": terms}}}
 }
@@ -141,7 +141,7 @@ func (b *bench) resources(cell sweep.Cell) (limits, requests kubectl.Object) {
 	need := b.requests(cell)
 	if cell.Strategy == sweep.Tenon {
 		list := func() kubectl.Object {
-			return kubectl.Object{batchCPU: strconv.Itoa(int(need.batchCPU)), batchMemory: strconv.Itoa(int(need.batchMemory))}
+			return kubectl.Object{nodes.BatchCPU: strconv.Itoa(int(need.BatchCPU)), nodes.BatchMemory: strconv.Itoa(int(need.BatchMemory))}
 		}
 		return list(), list()
 	}
@@ -155,7 +155,7 @@ func (b *bench) resources(cell sweep.Cell) (limits, requests kubectl.Object) {
 	if cell.Memory > 0 {
 		limits["memory"], requests["memory"] = amountOf(cell.Memory), amountOf(cell.Memory)
 	}
-	cpu := need.cpu
+	cpu := need.CPU
 	if cell.Strategy != sweep.Static && !b.AsPublished && cpu%1000 == 0 && b.mayPin() {
 		cpu-- // a whole number would make the kubelet pin the job, and there would be no quota
 	}
@@ -167,7 +167,7 @@ func (b *bench) resources(cell sweep.Cell) (limits, requests kubectl.Object) {
 // eligible. It also returns true if a kubelet does not tell.
 func (b *bench) mayPin() bool {
 	for _, t := range b.nodes {
-		if t.policy != "none" {
+		if t.Policy != "none" {
 			return true
 		}
 	}

@@ -17,16 +17,8 @@ import (
 	"tenon.sh/tenon/internal/lab/kubectl"
 )
 
-const (
-	// podPatience is the longest time from the creation of a wave until all its
-	// containers run. It includes the time to download the image.
-	podPatience = 5 * time.Minute
-	// roomPatience is the longest time for which a pod may find no room, if the
-	// jobs of its wave begin together.
-	roomPatience = 30 * time.Second
-	// webhookPatience is the longest time for which a webhook may be out of reach.
-	webhookPatience = time.Minute
-)
+// webhookPatience is the longest time for which a webhook may be out of reach.
+const webhookPatience = time.Minute
 
 // leadOf returns the time from the release of a wave of n jobs until it begins.
 // In this time, the annotations of all pods are written, and the kubelet brings
@@ -42,16 +34,15 @@ func (b *bench) measure(ctx context.Context, cell sweep.Cell, index, block int) 
 	r.cell = cell
 	selector := runLabel + "=" + strconv.Itoa(index)
 	defer func() {
-		// The jobs of this run must not run beside those of the next one.
-		clean, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanPatience)
-		defer stop()
-		err = errors.Join(err, b.clear(clean, selector, "background"))
+		// The jobs of this run must not run beside those of the next one. Their
+		// pods have ended, or end within a second.
+		err = errors.Join(err, b.kubectl.Clean(ctx, selector, "background"))
 	}()
 	if err := b.create(ctx, b.manifests(cell, index, block)); err != nil {
 		return r, err
 	}
 	if !b.AsPublished {
-		why, err := b.gather(ctx, selector, cell.Jobs)
+		why, err := b.kubectl.Gather(ctx, selector, cell.Jobs, b.Status.Now)
 		if err != nil {
 			return r, err
 		}
@@ -101,89 +92,6 @@ func (b *bench) create(ctx context.Context, objects []kubectl.Object) error {
 	}
 }
 
-// A podLine is the report of a watch about one pod.
-type podLine struct {
-	name, phase, started, why string
-}
-
-// podColumns are the columns of a podLine. kubectl would turn tabs into blanks.
-const podColumns = `jsonpath={.metadata.name}{"|"}{.status.phase}{"|"}{.status.containerStatuses[*].state.running.startedAt}` +
-	`{"|"}{.status.conditions[?(@.type=="PodScheduled")].reason}{" "}{.status.containerStatuses[*].state.waiting.reason}{" "}{.status.initContainerStatuses[*].state.waiting.reason}{"\n"}`
-
-func (b *bench) watch(ctx context.Context, selector string, see func(pods map[string]podLine) (bool, error)) error {
-	pods := map[string]podLine{}
-	return b.kubectl.Watch(ctx, func(line string) (bool, error) {
-		f := strings.Split(line, "|")
-		if len(f) != 4 {
-			return false, fmt.Errorf("kubectl says %q of a pod", line)
-		}
-		pods[f[0]] = podLine{f[0], f[1], strings.TrimSpace(f[2]), strings.Join(strings.Fields(f[3]), ", ")}
-		return see(pods)
-	}, "get", "pods", "-l", selector, "--watch", "-o", podColumns)
-}
-
-// gather waits until the containers of all n jobs run and wait for the signal
-// to begin. If they cannot, it returns the reason (why). An error ends the
-// experiment.
-func (b *bench) gather(ctx context.Context, selector string, n int) (why string, err error) {
-	for begun := time.Now(); ; {
-		pods, err := b.gatherFor(ctx, roomPatience, selector, n)
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			return "", err
-		}
-		state, unplaced := describe(pods, n)
-		if unplaced {
-			return state, nil
-		}
-		if time.Since(begun) > podPatience {
-			return "", fmt.Errorf("the jobs do not run after %v: %s", podPatience, state)
-		}
-		b.Status.Now("waiting for the jobs: %s", state)
-	}
-}
-
-// gatherFor does what gather does, for a limited time. A pod that finds no room
-// does not change, so that a watch does not report it. gatherFor returns the
-// last state of each pod.
-func (b *bench) gatherFor(ctx context.Context, patience time.Duration, selector string, n int) (last map[string]podLine, err error) {
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
-	err = b.watch(ctx, selector, func(pods map[string]podLine) (bool, error) {
-		last = pods
-		running := 0
-		for _, p := range pods {
-			switch {
-			case p.phase == "Failed" || p.phase == "Succeeded":
-				return false, fmt.Errorf("pod %s ended before its begin (%s)%w", p.name, p.phase, b.complaint(ctx, p.name))
-			case p.phase == "Running" && p.started != "":
-				running++
-			}
-		}
-		return running == n, nil
-	})
-	return last, err
-}
-
-// describe says which of n pods do not run. unplaced is true if one of them has
-// no node.
-func describe(pods map[string]podLine, n int) (state string, unplaced bool) {
-	var waiting []string
-	for _, p := range pods {
-		if p.started == "" {
-			waiting = append(waiting, strings.TrimSpace(p.name+": "+p.phase+" "+p.why))
-			unplaced = unplaced || strings.Contains(p.why, "Unschedulable")
-		}
-	}
-	slices.Sort(waiting)
-	if missing := n - len(pods); missing > 0 {
-		waiting = append(waiting, fmt.Sprintf("%d jobs have no pod", missing))
-	}
-	if unplaced {
-		return "not all jobs found room at once: " + strings.Join(waiting, "; "), true
-	}
-	return strings.Join(waiting, "; "), false
-}
-
 // release tells all pods when to begin.
 func (b *bench) release(ctx context.Context, selector string, n int) error {
 	if err := b.compareClocks(ctx, selector); err != nil {
@@ -224,10 +132,10 @@ func (b *bench) compareClocks(ctx context.Context, selector string) error {
 
 // finish waits until all jobs have ended.
 func (b *bench) finish(ctx context.Context, selector string, n int) error {
-	return b.watch(ctx, selector, func(pods map[string]podLine) (bool, error) {
+	return b.kubectl.WatchPods(ctx, selector, func(pods map[string]kubectl.Pod) (bool, error) {
 		ended := 0
 		for _, p := range pods {
-			if p.phase == "Failed" || p.phase == "Succeeded" {
+			if p.Ended() {
 				ended++
 			}
 		}
@@ -327,14 +235,4 @@ func nodeLog(text string) string {
 		log.WriteString(at + " stderr F " + rest)
 	}
 	return log.String()
-}
-
-// complaint returns the last output of a pod. The caller appends it to an
-// error.
-func (b *bench) complaint(ctx context.Context, pod string) error {
-	out, err := b.kubectl.Do(ctx, "", "logs", "--tail=5", pod)
-	if err != nil || len(out) == 0 {
-		return errors.New("")
-	}
-	return errors.New(": " + strings.TrimSpace(string(out)))
 }

@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+	"tenon.sh/tenon/internal/lab/nodes"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// refuse returns the reason why the nodes cannot run a cell, or "".
+func (b *bench) refuse(cell sweep.Cell) string {
+	most := unit.MilliCPU(0)
+	for _, t := range b.nodes {
+		most = max(most, unit.CPUs(t.CPUs))
+		if why := b.unfitReason(cell, t); why != "" {
+			return why
+		}
+	}
+	if cell.Strategy == sweep.Burst && b.Burst(cell.Limit) >= most {
+		return fmt.Sprintf("its quota of %g CPUs is no limit on %g: it is the same as unbounded", b.Burst(cell.Limit).Cores(), most.Cores())
+	}
+	need, places := b.requests(cell), 0
+	var rooms []string
+	for _, t := range b.nodes {
+		places += t.Places(need)
+		rooms = append(rooms, roomOn(t, cell))
+	}
+	if places < cell.Jobs {
+		return fmt.Sprintf("there is room for %d of its jobs at once: %s", places, strings.Join(rooms, ", "))
+	}
+	return ""
+}
+
+// unfitReason returns why no job of a cell can run on a node, if this is
+// because of the strategy.
+func (b *bench) unfitReason(cell sweep.Cell, t nodes.Node) string {
+	switch {
+	case cell.Strategy == sweep.Static && t.Policy != "static":
+		return fmt.Sprintf("the kubelet of node %s has CPU manager policy %q, not static", t.Name, cmp.Or(t.Policy, "not readable"))
+	case cell.Strategy == sweep.Static && cell.Limit%1000 != 0:
+		return "the kubelet gives exclusive CPUs for whole numbers of CPUs only"
+	case cell.Strategy == sweep.Static && cell.Memory == 0:
+		return "the kubelet gives exclusive CPUs to pods with a memory limit only: name one with --memory"
+	case cell.Strategy == sweep.Tenon && t.Free.BatchCPU <= 0:
+		return fmt.Sprintf("node %s offers no %s: kubectl tenon explain node %[1]s says why", t.Name, nodes.BatchCPU)
+	}
+	return ""
+}
+
+// room describes what a node has free for the jobs of a cell.
+func roomOn(t nodes.Node, cell sweep.Cell) string {
+	cpu, memory, of := t.Free.CPU, t.Free.Memory, "CPUs"
+	if cell.Strategy == sweep.Tenon {
+		cpu, memory, of = t.Free.BatchCPU, t.Free.BatchMemory, "CPUs as batch resources"
+	}
+	return fmt.Sprintf("node %s has %g of %d %s and %.1f GiB free", t.Name, max(cpu, 0).Cores(), t.CPUs, of, float64(max(memory, 0))/(1<<30))
+}
+
+// requests returns the requests of a job of a cell.
+func (b *bench) requests(cell sweep.Cell) nodes.Amounts {
+	need := nodes.Amounts{CPU: cell.Limit, Memory: cell.Memory}
+	switch cell.Strategy {
+	case sweep.Tenon:
+		return nodes.Amounts{BatchCPU: cell.Limit, BatchMemory: cmp.Or(cell.Memory, minBatchMemory)}
+	case sweep.Unbounded, sweep.Control:
+		need.CPU = b.share(cell.Jobs)
+	}
+	return need
+}
+
+// minBatchMemory is the memory of a best-effort job that has no memory limit.
+// Without batch-memory, the node would not count the job.
+const minBatchMemory = unit.Bytes(256) << 20
+
+// share returns the CPU request of each of n jobs without a limit. It divides
+// equally what the node with the least room has free. A small amount stays
+// free, so that a small pod of others does not keep a job out.
+func (b *bench) share(n int) unit.MilliCPU {
+	least := b.nodes[0].Free.CPU
+	for _, t := range b.nodes {
+		least = min(least, t.Free.CPU)
+	}
+	each := (n + len(b.nodes) - 1) / len(b.nodes)
+	return max(least*95/100/unit.MilliCPU(each), 1)
+}

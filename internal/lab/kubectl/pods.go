@@ -1,0 +1,119 @@
+package kubectl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// podPatience is the longest time from the creation of pods until all their
+	// containers run. It includes the time to download the image.
+	podPatience = 5 * time.Minute
+	// roomPatience is the longest time for which the scheduler may find no node
+	// for a pod.
+	roomPatience = 30 * time.Second
+)
+
+// A Pod is the state of a pod.
+type Pod struct {
+	Name, Phase string
+	Started     string // when its container started; empty: the container does not run
+	Why         string // reason why it does not run
+}
+
+// Ended reports whether no container of the pod will run any more.
+func (p Pod) Ended() bool { return p.Phase == "Failed" || p.Phase == "Succeeded" }
+
+// podColumns are the fields of a Pod. kubectl would turn tabs into blanks.
+const podColumns = `jsonpath={.metadata.name}{"|"}{.status.phase}{"|"}{.status.containerStatuses[*].state.running.startedAt}` +
+	`{"|"}{.status.conditions[?(@.type=="PodScheduled")].reason}{" "}{.status.containerStatuses[*].state.waiting.reason}{" "}{.status.initContainerStatuses[*].state.waiting.reason}{"\n"}`
+
+// WatchPods passes the states of the pods that match a selector to a function
+// (see) after each change, until the function returns true or an error.
+func (k Client) WatchPods(ctx context.Context, selector string, see func(pods map[string]Pod) (done bool, err error)) error {
+	pods := map[string]Pod{}
+	return k.Watch(ctx, func(line string) (bool, error) {
+		f := strings.Split(line, "|")
+		if len(f) != 4 {
+			return false, fmt.Errorf("kubectl says %q of a pod", line)
+		}
+		pods[f[0]] = Pod{f[0], f[1], strings.TrimSpace(f[2]), strings.Join(strings.Fields(f[3]), ", ")}
+		return see(pods)
+	}, "get", "pods", "-l", selector, "--watch", "-o", podColumns)
+}
+
+// Gather waits until the containers of n pods that match a selector run. If the
+// scheduler finds no node for one of them, Gather returns the reason (why). If a
+// pod ends, or if they do not run after five minutes, it returns an error. It
+// passes its progress to tell.
+func (k Client) Gather(ctx context.Context, selector string, n int, tell func(format string, args ...any)) (why string, err error) {
+	for begun := time.Now(); ; {
+		pods, err := k.gatherFor(ctx, roomPatience, selector, n)
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return "", err
+		}
+		state, unplaced := Waiting(pods, n)
+		if unplaced {
+			return state, nil
+		}
+		if time.Since(begun) > podPatience {
+			return "", fmt.Errorf("the pods do not run after %v: %s", podPatience, state)
+		}
+		tell("waiting for the pods: %s", state)
+	}
+}
+
+// gatherFor does what Gather does, for a limited time. A pod for which there is
+// no node does not change, so that a watch does not report it. gatherFor returns
+// the last state of each pod.
+func (k Client) gatherFor(ctx context.Context, patience time.Duration, selector string, n int) (last map[string]Pod, err error) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	err = k.WatchPods(ctx, selector, func(pods map[string]Pod) (bool, error) {
+		last = pods
+		running := 0
+		for _, p := range pods {
+			switch {
+			case p.Ended():
+				return false, fmt.Errorf("pod %s ended before its begin (%s)%w", p.Name, p.Phase, k.Complaint(ctx, p.Name))
+			case p.Phase == "Running" && p.Started != "":
+				running++
+			}
+		}
+		return running == n, nil
+	})
+	return last, err
+}
+
+// Waiting describes the pods that do not run, of n that were created. unplaced
+// is true if the scheduler finds no node for one of them.
+func Waiting(pods map[string]Pod, n int) (state string, unplaced bool) {
+	var waiting []string
+	for _, p := range pods {
+		if p.Started == "" {
+			waiting = append(waiting, strings.TrimSpace(p.Name+": "+p.Phase+" "+p.Why))
+			unplaced = unplaced || strings.Contains(p.Why, "Unschedulable")
+		}
+	}
+	slices.Sort(waiting)
+	if missing := n - len(pods); missing > 0 {
+		waiting = append(waiting, fmt.Sprintf("%d pods do not exist yet", missing))
+	}
+	if unplaced {
+		return "not all pods found room at once: " + strings.Join(waiting, "; "), true
+	}
+	return strings.Join(waiting, "; "), false
+}
+
+// Complaint returns the last output of a pod, as the end of an error.
+func (k Client) Complaint(ctx context.Context, pod string) error {
+	out, err := k.Do(ctx, "", "logs", "--tail=5", pod)
+	if err != nil || len(out) == 0 {
+		return errors.New("")
+	}
+	return errors.New(": " + strings.TrimSpace(string(out)))
+}

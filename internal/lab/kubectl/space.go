@@ -1,0 +1,92 @@
+package kubectl
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// labLabel is the label of all objects that an experiment of the lab creates.
+// Its value is the kind of the experiment.
+const labLabel = "tenon.sh/lab"
+
+// cleanPatience is the longest time for the removal of the objects of an
+// experiment, also of one that the user interrupted.
+const cleanPatience = 2 * time.Minute
+
+// A Space is the namespace in which an experiment creates its objects.
+type Space struct {
+	Client
+	Namespace  string
+	Experiment string // kind of the experiment: the value of the label of its objects
+	Objects    string // kinds of the objects that it creates, separated by commas, such as jobs,pods
+
+	entered, made bool
+}
+
+// Labels returns labels for an object of the experiment: the common one and more.
+func (s *Space) Labels(more Object) Object {
+	labels := Object{labLabel: s.Experiment}
+	for key, value := range more {
+		labels[key] = value
+	}
+	return labels
+}
+
+// Enter creates the namespace if it does not exist. It removes the objects of an
+// experiment that was killed, and waits until their pods have ended. The caller
+// must call Leave, even after an error.
+func (s *Space) Enter(ctx context.Context) error {
+	var space struct {
+		Metadata struct{ Labels map[string]string }
+	}
+	switch err := s.Get(ctx, &space, "namespace", s.Namespace); {
+	case err == nil:
+		s.made = space.Metadata.Labels[labLabel] == s.Experiment
+	case strings.Contains(err.Error(), "NotFound"):
+		s.made = true
+	default:
+		return err
+	}
+	s.entered = true
+	if s.made {
+		_, err := s.Do(ctx, Manifest([]Object{{
+			"apiVersion": "v1", "kind": "Namespace", "metadata": Object{"name": s.Namespace, "labels": s.Labels(nil)},
+		}}), "apply", "-f", "-")
+		if err != nil {
+			return err
+		}
+	}
+	return s.Remove(ctx, labLabel+"="+s.Experiment, "foreground")
+}
+
+// Remove deletes the objects of the experiment that match a selector. With the
+// cascade "foreground", it waits until their pods have ended. With "background",
+// it does not wait for pods.
+func (s *Space) Remove(ctx context.Context, selector, cascade string) error {
+	_, err := s.Do(ctx, "", "delete", s.Objects, "-l", selector, "--cascade="+cascade, "--wait", "--timeout=60s", "--ignore-not-found")
+	return err
+}
+
+// Clean calls Remove with a time limit of its own, so that it works after the end
+// of ctx, too.
+func (s *Space) Clean(ctx context.Context, selector, cascade string) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanPatience)
+	defer stop()
+	return s.Remove(ctx, selector, cascade)
+}
+
+// Leave removes the objects of the experiment. If an experiment of this kind
+// created the namespace, Leave removes that, too.
+func (s *Space) Leave() error {
+	if !s.entered {
+		return nil
+	}
+	if !s.made {
+		return s.Clean(context.Background(), labLabel+"="+s.Experiment, "foreground")
+	}
+	ctx, stop := context.WithTimeout(context.Background(), cleanPatience)
+	defer stop()
+	_, err := s.Do(ctx, "", "delete", "namespace", s.Namespace, "--ignore-not-found", "--wait")
+	return err
+}

@@ -1,0 +1,233 @@
+// Package nodes reads the nodes of a Kubernetes cluster that the lab tests: their
+// size, and how much of them the pods of others leave free.
+package nodes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/lab/kubectl"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// The names of the batch resources.
+const (
+	BatchCPU    = "kubernetes.io/batch-cpu"
+	BatchMemory = "kubernetes.io/batch-memory"
+)
+
+// Amounts are the resources of a node or of a pod.
+type Amounts struct {
+	CPU         unit.MilliCPU
+	Memory      unit.Bytes
+	BatchCPU    unit.MilliCPU
+	BatchMemory unit.Bytes
+	Pods        int
+}
+
+func (a Amounts) minus(b Amounts) Amounts {
+	return Amounts{a.CPU - b.CPU, a.Memory - b.Memory, a.BatchCPU - b.BatchCPU, a.BatchMemory - b.BatchMemory, a.Pods - b.Pods}
+}
+
+// amountsOf parses a list of resources of the API. A resource that the list
+// does not name is 0.
+func amountsOf(list map[string]string) (a Amounts, err error) {
+	read := func(name string, parse func(string) error) {
+		if text := list[name]; text != "" && err == nil {
+			if e := parse(text); e != nil {
+				err = fmt.Errorf("%s %q: %w", name, text, e)
+			}
+		}
+	}
+	read("cpu", func(s string) (e error) { a.CPU, e = unit.ParseMilliCPU(s); return e })
+	read("memory", func(s string) (e error) { a.Memory, e = unit.ParseBytes(s); return e })
+	read(BatchMemory, func(s string) (e error) { a.BatchMemory, e = unit.ParseBytes(s); return e })
+	read(BatchCPU, func(s string) error { // an amount of batch-cpu is in milli-CPUs
+		n, e := unit.ParseBytes(s)
+		a.BatchCPU = unit.MilliCPU(n)
+		return e
+	})
+	read("pods", func(s string) (e error) { a.Pods, e = strconv.Atoi(s); return e })
+	return a, err
+}
+
+// A Node is a node according to the cluster.
+type Node struct {
+	Name    string
+	Address string  // of its network: InternalIP
+	CPUs    int     // capacity
+	Free    Amounts // what pods of others leave
+	Policy  string  // CPU manager policy of the kubelet; empty: not known
+	Here    bool    // the lab itself runs on this node
+
+	Kernel, OS, Kubelet, Runtime string
+	Memory                       unit.Bytes
+}
+
+// Machine returns what the cluster knows of the node's hardware and kernel. If the
+// lab itself runs there, it returns what this machine knows.
+func (n Node) Machine(fs proc.FS) report.Machine {
+	if !n.Here {
+		return report.Machine{Kernel: n.Kernel, OS: n.OS, CPUs: n.CPUs, MemoryBytes: int64(n.Memory)}
+	}
+	m := site.ThisMachine(fs)
+	m.CPUs = n.CPUs
+	return m
+}
+
+// A nodeObject is the part of a node that the lab reads.
+type nodeObject struct {
+	Metadata struct{ Name string }
+	Spec     struct {
+		Unschedulable bool
+		Taints        []struct{ Key, Effect string }
+	}
+	Status struct {
+		Conditions []struct{ Type, Status string }
+		NodeInfo   struct {
+			BootID, KernelVersion, OSImage, ContainerRuntimeVersion, KubeletVersion string
+		}
+		Addresses             []struct{ Type, Address string }
+		Capacity, Allocatable map[string]string
+	}
+}
+
+// takesPods returns the reason why a node takes no ordinary pods, or "".
+func (n nodeObject) takesPods() string {
+	switch {
+	case n.Spec.Unschedulable:
+		return "it is cordoned"
+	case slices.ContainsFunc(n.Spec.Taints, func(t struct{ Key, Effect string }) bool { return t.Effect != "PreferNoSchedule" }):
+		return "it has a taint"
+	}
+	for _, c := range n.Status.Conditions {
+		if c.Type == "Ready" && c.Status != "True" {
+			return "it is not ready"
+		}
+	}
+	return ""
+}
+
+// Find returns the nodes with the given names. Without names, it returns all
+// nodes that take ordinary pods. No pod of the experiment may be on them at this
+// time.
+func Find(ctx context.Context, k kubectl.Client, names []string) (found []Node, err error) {
+	var all struct{ Items []nodeObject }
+	if err := k.Get(ctx, &all, "nodes"); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(all.Items, func(n nodeObject) bool { return n.Metadata.Name == name }) {
+			return nil, fmt.Errorf("--node %s: the cluster has no such node", name)
+		}
+	}
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	var unfit []string
+	for _, n := range all.Items {
+		named := slices.Contains(names, n.Metadata.Name)
+		if len(names) > 0 && !named {
+			continue
+		}
+		if why := n.takesPods(); why != "" && !named {
+			unfit = append(unfit, n.Metadata.Name+": "+why)
+			continue
+		}
+		t, err := describe(ctx, k, n, strings.TrimSpace(string(boot)))
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", n.Metadata.Name, err)
+		}
+		found = append(found, t)
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no node takes the jobs: %s", cmp.Or(strings.Join(unfit, "; "), "the cluster has none"))
+	}
+	return found, nil
+}
+
+func describe(ctx context.Context, k kubectl.Client, n nodeObject, boot string) (Node, error) {
+	info := n.Status.NodeInfo
+	t := Node{
+		Name: n.Metadata.Name, Here: boot != "" && boot == info.BootID,
+		Kernel: info.KernelVersion, OS: info.OSImage, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion,
+	}
+	for _, a := range n.Status.Addresses {
+		if a.Type == "InternalIP" && t.Address == "" {
+			t.Address = a.Address
+		}
+	}
+	has, err := amountsOf(n.Status.Allocatable)
+	whole, err2 := amountsOf(n.Status.Capacity)
+	if err := errors.Join(err, err2); err != nil {
+		return t, err
+	}
+	t.CPUs, t.Memory = int(whole.CPU/1000), whole.Memory
+	used, err := usedByOthers(ctx, k, t.Name)
+	if err != nil {
+		return t, err
+	}
+	t.Free = has.minus(used)
+	var config struct {
+		KubeletConfig struct {
+			CPUManagerPolicy string `json:"cpuManagerPolicy"`
+		} `json:"kubeletconfig"`
+	}
+	// Not every user may read the configuration of a kubelet.
+	if k.Raw(ctx, &config, "/api/v1/nodes/"+t.Name+"/proxy/configz") == nil {
+		t.Policy = config.KubeletConfig.CPUManagerPolicy
+	}
+	return t, nil
+}
+
+// usedByOthers returns the sum of the requests of all pods of a node. No job of
+// an experiment is on the node at this time.
+func usedByOthers(ctx context.Context, k kubectl.Client, node string) (sum Amounts, err error) {
+	type container struct {
+		RestartPolicy string
+		Resources     struct{ Requests map[string]string }
+	}
+	var pods struct {
+		Items []struct {
+			Metadata struct{ Namespace, Name string }
+			Spec     struct{ InitContainers, Containers []container }
+		}
+	}
+	if err := k.Get(ctx, &pods, "pods", "--all-namespaces", "--field-selector", "spec.nodeName="+node+",status.phase!=Succeeded,status.phase!=Failed"); err != nil {
+		return sum, err
+	}
+	for _, p := range pods.Items {
+		sum.Pods++
+		for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+			a, err := amountsOf(c.Resources.Requests)
+			if err != nil {
+				return sum, fmt.Errorf("pod %s/%s: %w", p.Metadata.Namespace, p.Metadata.Name, err)
+			}
+			// When an init container ends, its requests are free again. The sum
+			// counts them nevertheless, so that it is never too small.
+			sum = sum.minus(Amounts{-a.CPU, -a.Memory, -a.BatchCPU, -a.BatchMemory, 0})
+		}
+	}
+	return sum, nil
+}
+
+// Places returns how many pods with these requests find room on the node.
+func (t Node) Places(need Amounts) int {
+	n := t.Free.Pods
+	for _, r := range [][2]int64{
+		{int64(need.CPU), int64(t.Free.CPU)}, {int64(need.Memory), int64(t.Free.Memory)},
+		{int64(need.BatchCPU), int64(t.Free.BatchCPU)}, {int64(need.BatchMemory), int64(t.Free.BatchMemory)},
+	} {
+		if r[0] > 0 {
+			n = min(n, int(max(r[1], 0)/r[0]))
+		}
+	}
+	return n
+}
