@@ -182,7 +182,7 @@ var arch = []struct {
 	{"lab/concurrency/sweep", affects, "model/unit model/node decide/facts decide/policy kernel/cgroup kernel/perf lab/layout lab/jobs lab/meter lab/report lab/site lab/frame lab/work lab/concurrency"},
 	{"lab/concurrency/cluster", affects, "model/unit lab/jobs lab/report lab/site lab/frame lab/kubectl lab/nodes lab/concurrency lab/concurrency/sweep"},
 	{"lab/pinning/run", affects, "model/unit model/node decide/pick kernel/cgroup kernel/perf lab/load lab/pi lab/meter lab/report lab/site lab/frame lab/work lab/pinning"},
-	{"lab/pinning/cluster", affects, "model/unit lab/jobs lab/load lab/pi lab/report lab/site lab/frame lab/work lab/kubectl lab/nodes lab/pinning lab/pinning/run"},
+	{"lab/pinning/cluster", affects, "model/unit lab/jobs lab/load lab/layout lab/pi lab/report lab/site lab/frame lab/work lab/kubectl lab/nodes lab/pinning lab/pinning/run"},
 	{"lab", affects, "model/unit model/node decide/tick decide/facts decide/memory decide/policy kernel/cgroup kernel/schedtrace agent/record lab/load lab/report lab/colocation lab/memory lab/reaction lab/concurrency lab/pi lab/pinning lab/site lab/frame lab/work lab/kubectl lab/steps"},
 	// cmd
 	{"cmd/kubectl-tenon", affects, "api/config/v1alpha1 api/v1alpha1 cluster/nodepages cluster/survey"},
@@ -206,7 +206,7 @@ var arch = []struct {
 	{"test/chart", affects, ""},
 	{"test/cluster/image", affects, ""},
 	{"test/cluster/pki", affects, ""},
-	{"test/cluster", affects, "model/unit model/node decide/pick decide/place decide/facts decide/hold kernel/task api/v1alpha1 cluster/kube cluster/cpureport cluster/nodepages cluster/survey test/turn test/cluster/image test/cluster/pki"},
+	{"test/cluster", affects, "model/unit model/node decide/pick decide/place decide/facts decide/hold kernel/task api/v1alpha1 cluster/kube cluster/cpureport cluster/nodepages cluster/survey lab/pinning test/turn test/cluster/image test/cluster/pki"},
 	{"test/cluster/cmd", affects, "model/unit test/cluster/image test/cluster"},
 	{"test/cluster/seeds", affects, "kernel/proc kernel/task lab/pi"},
 	{"test/digest", affects, ""},

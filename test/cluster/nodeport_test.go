@@ -305,6 +305,12 @@ func serveNGINX(t *testing.T, c *Cluster) {
 	must(t, err)
 	var root image.Root
 	must(t, root.Program("/usr/sbin/nginx", program))
+	shell, err := exec.LookPath("busybox")
+	must(t, err)
+	must(t, root.Program("/bin/busybox", shell))
+	for _, name := range []string{"sh", "cat", "grep"} {
+		root.Link("/bin/"+name, "busybox")
+	}
 	must(t, root.File("/etc/nginx/mime.types", "/etc/nginx/mime.types"))
 	root.Text("/etc/nginx/conf.d/default.conf", 0o644, "server { listen 80; root /usr/share/nginx/html; }\n")
 	root.Text("/usr/share/nginx/html/index.html", 0o644, fmt.Sprintf("%-612s", "<!doctype html><title>nginx</title>"))

@@ -25,7 +25,7 @@ type sweepFlags struct {
 // NewConcurrency returns the command tenon lab concurrency.
 func NewConcurrency(f Frame) *cobra.Command {
 	var k cluster.Config
-	var on clusterFlags
+	on := newJobFlags(&k)
 	c := &k.Config
 	var text sweepFlags
 	cmd := &cobra.Command{
@@ -87,7 +87,7 @@ left by the next.`,
 		},
 	}
 	addSweepFlags(cmd, c, &text)
-	on.add(cmd, &k)
+	on.add(cmd, "run the jobs on nodes of a cluster, as Jobs")
 	cmd.AddCommand(newImport(f))
 	return cmd
 }

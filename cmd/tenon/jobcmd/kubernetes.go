@@ -12,49 +12,68 @@ import (
 // clusterFlags are the flags of --kubernetes.
 type clusterFlags struct {
 	on    bool
-	nodes string
+	texts []clusterFlag
+	alone []string // flags that are about this machine and have no effect on a cluster
 }
 
+// A clusterFlag is a flag with a text that is for --kubernetes only.
 type clusterFlag struct {
 	to          *string
 	name, usage string
 }
 
-func (t *clusterFlags) list(k *cluster.Config) []clusterFlag {
-	return []clusterFlag{
-		{&t.nodes, "node", "nodes to test, separated by commas (default: all that take ordinary pods)"},
-		{&k.Context, "context", "the context of kubectl (default: the current one)"},
-		{&k.Namespace, "namespace", "where the jobs go; made, and removed at the end, if it does not exist (default tenon-lab)"},
-		{&k.Image, "image", "the image of the jobs; --input is a film in it (default: that of the published experiment)"},
-	}
-}
-
-func (t *clusterFlags) add(cmd *cobra.Command, k *cluster.Config) {
-	cmd.Flags().BoolVar(&t.on, "kubernetes", false, "run the jobs on nodes of a cluster, as Jobs")
-	for _, flag := range t.list(k) {
+// add adds the flags. what says what runs on the nodes.
+func (t *clusterFlags) add(cmd *cobra.Command, what string) {
+	cmd.Flags().BoolVar(&t.on, "kubernetes", false, what)
+	for _, flag := range t.texts {
 		cmd.Flags().StringVar(flag.to, flag.name, "", "with --kubernetes: "+flag.usage)
 		complete(cmd, flag.name)
 	}
 }
 
-// machineFlags are the flags that have no effect on a cluster.
-var machineFlags = []string{"slice", "window", "warmup", "max-steal", "max-foreign", "cpus"}
-
-// apply refuses flags that have no effect in this combination, and makes the
-// configuration of an experiment on a cluster.
-func (t *clusterFlags) apply(cmd *cobra.Command, k *cluster.Config) error {
+// check refuses flags that have no effect in this combination.
+func (t *clusterFlags) check(cmd *cobra.Command, more ...string) error {
 	if !t.on {
-		for _, flag := range t.list(k) {
-			if cmd.Flags().Changed(flag.name) {
-				return fmt.Errorf("--%s is for --kubernetes", flag.name)
+		for _, flag := range t.texts {
+			more = append(more, flag.name)
+		}
+		for _, name := range more {
+			if cmd.Flags().Changed(name) {
+				return fmt.Errorf("--%s is for --kubernetes", name)
 			}
 		}
 		return nil
 	}
-	for _, name := range machineFlags {
+	for _, name := range t.alone {
 		if cmd.Flags().Changed(name) {
-			return fmt.Errorf("--%s: the pods of a cluster run as a wave on the CPUs that the kubelet gives them: leave it out with --kubernetes", name)
+			return fmt.Errorf("--%s: on a cluster the node gives the pods their CPUs, and the lab does not measure the whole node: leave it out with --kubernetes", name)
 		}
+	}
+	return nil
+}
+
+// jobFlags are the flags of tenon lab concurrency --kubernetes.
+type jobFlags struct {
+	clusterFlags
+	nodes string
+}
+
+func newJobFlags(k *cluster.Config) *jobFlags {
+	t := &jobFlags{}
+	t.texts = []clusterFlag{
+		{&t.nodes, "node", "nodes to test, separated by commas (default: all that take ordinary pods)"},
+		{&k.Context, "context", "the context of kubectl (default: the current one)"},
+		{&k.Namespace, "namespace", "where the jobs go; made, and removed at the end, if it does not exist (default tenon-lab)"},
+		{&k.Image, "image", "the image of the jobs; --input is a film in it (default: that of the published experiment)"},
+	}
+	t.alone = []string{"slice", "window", "warmup", "max-steal", "max-foreign", "cpus"}
+	return t
+}
+
+// apply makes the configuration of an experiment on a cluster.
+func (t *jobFlags) apply(cmd *cobra.Command, k *cluster.Config) error {
+	if err := t.check(cmd); err != nil || !t.on {
+		return err
 	}
 	if strings.TrimSpace(t.nodes) != "" {
 		for _, name := range strings.Split(t.nodes, ",") {

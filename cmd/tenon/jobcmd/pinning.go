@@ -11,12 +11,24 @@ import (
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/pinning"
+	"tenon.sh/tenon/internal/lab/pinning/cluster"
 	"tenon.sh/tenon/internal/lab/pinning/run"
 )
 
 // NewPinning returns the command tenon lab pinning.
 func NewPinning(f Frame) *cobra.Command {
-	var c run.Config
+	var k cluster.Config
+	c := &k.Config
+	on := clusterFlags{
+		texts: []clusterFlag{
+			{&k.Node, "node", "the node to test (default: the only one that takes ordinary pods)"},
+			{&k.Context, "context", "the context of kubectl (default: the current one)"},
+			{&k.Namespace, "namespace", "where the pods go; made, and removed at the end, if it does not exist (default tenon-lab)"},
+			{&k.NGINX, "nginx-image", "the image of the servers (default: as published, nginx:latest)"},
+			{&k.Pi, "pi-image", "the image of the job (default: as published)"},
+		},
+		alone: []string{"rounds", "work", "max-steal", "cpus"},
+	}
 	var parts, modes string
 	cmd := &cobra.Command{
 		Use:   "pinning [flags]",
@@ -42,42 +54,61 @@ and its moves between CPUs are results. It needs root (for cgroups), and nginx a
 wrk for the servers. Five minutes at most.`,
 		Example: `  sudo tenon lab pinning
   sudo tenon lab pinning --parts pi --blocks 8
-  sudo tenon lab pinning --modes shared,pinned,pinned-quota --limit 4`,
+  sudo tenon lab pinning --modes shared,pinned,pinned-quota --limit 4
+  tenon lab pinning --kubernetes --node worker-1 --client-cpus 32-45 --duration 60s`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return f.Usage(fmt.Errorf("lab pinning takes no arguments, got %q", args))
 			}
 			_ = list(parts, "--parts", &c.Parts, func(s string) (string, error) { return s, nil })
 			_ = list(modes, "--modes", &c.Modes, func(s string) (pinning.Mode, error) { return pinning.Mode(s), nil })
+			if err := on.check(cmd, "node-port", "client-cpus"); err != nil {
+				return f.Usage(err)
+			}
+			if on.on {
+				for flag, to := range map[string]*time.Duration{"duration": &c.Duration, "max-time": &c.MaxTime, "work": &c.Work} {
+					if !cmd.Flags().Changed(flag) {
+						*to = 0 // the default is another one on a cluster
+					}
+				}
+			}
 			if err := f.Prepare(&c.Setting); err != nil {
 				return err
 			}
-			return f.Experiment(cmd, func(ctx context.Context) (frame.Outcome, error) { return run.Run(ctx, c) })
+			return f.Experiment(cmd, func(ctx context.Context) (frame.Outcome, error) {
+				if on.on {
+					return cluster.Run(ctx, k)
+				}
+				return run.Run(ctx, *c)
+			})
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&parts, "parts", "pi,nginx", "what to run: pi, nginx")
 	flags.StringVar(&modes, "modes", "", "modes to run, separated by commas (default: all)")
 	flags.IntVar(&c.Blocks, "blocks", 4, "how often every mode runs")
-	flags.IntVar(&c.Limit, "limit", 0, "CPUs of the job and of each server (default: half of the tested CPUs)")
+	flags.IntVar(&c.Limit, "limit", 0, "CPUs of the job and of each server (default: half of the tested CPUs; with --kubernetes 4, or what fits)")
 	flags.IntVar(&c.Threads, "threads", 3000, "threads of the job")
 	flags.IntVar(&c.Digits, "digits", 20000, "digits of π")
 	flags.IntVar(&c.Rounds, "rounds", 0, "times that the job computes them (default: for --work)")
 	flags.DurationVar(&c.Work, "work", 3*time.Second, "CPU time of the job")
-	flags.DurationVar(&c.Duration, "duration", 3*time.Second, "length of each loop on the web servers")
-	flags.DurationVar(&c.MaxTime, "max-time", 5*time.Minute, "stop before a block that does not fit into this time")
+	flags.DurationVar(&c.Duration, "duration", 3*time.Second, "length of each loop on the web servers (with --kubernetes 10s)")
+	flags.DurationVar(&c.MaxTime, "max-time", 5*time.Minute, "stop before a block that does not fit into this time (with --kubernetes 1h)")
 	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
 	flags.Uint64Var(&c.Seed, "seed", 1, "seed of all that is drawn")
 	flags.BoolVar(&c.Once, "once", false, "do not repeat void runs")
 	flags.Var((*labflag.CPUs)(&c.CPUs), "cpus", "CPUs to test, such as 0-5 (default: all)")
 	flags.StringVar(&c.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
+	on.add(cmd, "run the published manifests on a node of a cluster")
+	flags.IntVar(&k.NodePort, "node-port", 0, "with --kubernetes: port of the Service on the node (default 32257, as published)")
+	flags.Var((*labflag.CPUs)(&c.ClientCPUs), "client-cpus", "with --kubernetes: CPUs of this machine for wrk, such as 32-45 (default: all)")
 	var names []string
 	for _, m := range pinning.Modes {
 		names = append(names, string(m))
 	}
 	for name, values := range map[string][]string{
 		"parts": {pinning.Pi, pinning.NGINX}, "modes": {strings.Join(names, ",")}, "blocks": nil, "limit": nil, "threads": nil, "digits": nil,
-		"rounds": nil, "work": nil, "duration": nil, "max-time": nil, "max-steal": nil, "seed": nil, "cpus": nil,
+		"rounds": nil, "work": nil, "duration": nil, "max-time": nil, "max-steal": nil, "seed": nil, "cpus": nil, "node-port": nil, "client-cpus": nil,
 	} {
 		complete(cmd, name, values...)
 	}

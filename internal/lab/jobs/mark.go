@@ -38,10 +38,24 @@ type mark struct {
 	at   time.Time
 	said map[string]string // key=value
 
-	usage             node.Maybe[time.Duration] // CPU time of the container
-	throttled         node.Maybe[time.Duration]
-	periods, throttle node.Maybe[int64] // nr_periods, nr_throttled
-	peak              node.Maybe[unit.Bytes]
+	GroupCounters
+}
+
+// GroupCounters are the counters of a container's cgroup that MarkScript prints. A
+// counter is missing if the cgroup does not have it.
+type GroupCounters struct {
+	Usage         node.Maybe[time.Duration] // CPU time
+	ThrottledTime node.Maybe[time.Duration]
+	Periods       node.Maybe[int64] // nr_periods
+	Throttled     node.Maybe[int64] // nr_throttled
+	Peak          node.Maybe[unit.Bytes]
+}
+
+// ParseCounters reads the counters from a line that MarkScript printed. ok is
+// false if the line is no such line.
+func ParseCounters(line string) (c GroupCounters, ok bool) {
+	_, m, ok := parseMark(time.Time{}, line)
+	return m.GroupCounters, ok
 }
 
 // parseMark reads a line of a log. If the line is no mark, ok is false.
@@ -64,7 +78,7 @@ func parseMark(at time.Time, text string) (word string, m mark, ok bool) {
 	for len(f) > 0 {
 		key := f[0]
 		if n, err := strconv.ParseInt(key, 10, 64); err == nil { // cpuacct.usage is a number alone
-			m.usage = node.Some(time.Duration(n))
+			m.Usage = node.Some(time.Duration(n))
 			f = f[1:]
 			continue
 		}
@@ -79,17 +93,17 @@ func parseMark(at time.Time, text string) (word string, m mark, ok bool) {
 		f = f[1:]
 		switch key {
 		case "usage_usec":
-			m.usage = node.Some(time.Duration(n) * time.Microsecond)
+			m.Usage = node.Some(time.Duration(n) * time.Microsecond)
 		case "throttled_usec":
-			m.throttled = node.Some(time.Duration(n) * time.Microsecond)
+			m.ThrottledTime = node.Some(time.Duration(n) * time.Microsecond)
 		case "throttled_time":
-			m.throttled = node.Some(time.Duration(n))
+			m.ThrottledTime = node.Some(time.Duration(n))
 		case "nr_periods":
-			m.periods = node.Some(n)
+			m.Periods = node.Some(n)
 		case "nr_throttled":
-			m.throttle = node.Some(n)
+			m.Throttled = node.Some(n)
 		case "memory":
-			m.peak = node.Some(unit.Bytes(n))
+			m.Peak = node.Some(unit.Bytes(n))
 		}
 	}
 	return word, m, true
@@ -145,14 +159,14 @@ func (j Job) withMarks(l Log) Job {
 		return j
 	}
 	j.Out = e.at
-	j.Extra.CPUSeconds, j.Extra.ThrottledSeconds = secondsBetween(s.usage, e.usage), secondsBetween(s.throttled, e.throttled)
-	if a, ok := s.periods.Value(); ok {
-		j.Extra.Periods = node.Some(e.periods.Or(a) - a)
+	j.Extra.CPUSeconds, j.Extra.ThrottledSeconds = secondsBetween(s.Usage, e.Usage), secondsBetween(s.ThrottledTime, e.ThrottledTime)
+	if a, ok := s.Periods.Value(); ok {
+		j.Extra.Periods = node.Some(e.Periods.Or(a) - a)
 	}
-	if a, ok := s.throttle.Value(); ok {
-		j.Extra.ThrottledPeriods = node.Some(e.throttle.Or(a) - a)
+	if a, ok := s.Throttled.Value(); ok {
+		j.Extra.ThrottledPeriods = node.Some(e.Throttled.Or(a) - a)
 	}
-	j.Extra.PeakMemory = e.peak
+	j.Extra.PeakMemory = e.Peak
 	return j
 }
 

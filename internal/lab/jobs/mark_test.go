@@ -88,7 +88,7 @@ mark end status=7`)
 		t.Errorf("late by %v", late)
 	}
 	_, v1 := os.Stat("/sys/fs/cgroup/cpuacct/cpuacct.usage")
-	if _, known := m.usage.Value(); v1 == nil && !known {
+	if _, known := m.Usage.Value(); v1 == nil && !known {
 		t.Errorf("no CPU time in %q", lines[0])
 	}
 	if word, m, ok := parseMark(time.Time{}, lines[1]); !ok || word != "end" || m.said["status"] != "7" {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/archive"
+	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/pi"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/unit"
@@ -52,29 +53,33 @@ const (
 // An Experiment is the configuration of the experiment, and its machine
 // (experiment.json).
 type Experiment struct {
-	Schema      int               `json:"schema"` // 1
-	Kind        string            `json:"kind"`   // pinning
-	Started     time.Time         `json:"started"`
-	Command     []string          `json:"command"`
-	Version     string            `json:"tenon_version"`
-	Parts       []string          `json:"parts"`
-	Modes       []Mode            `json:"modes"`
-	Blocks      int               `json:"blocks"`
-	Seed        uint64            `json:"seed"`
-	Limit       int               `json:"limit_cpus"` // of the job
-	Tested      unit.CPUSet       `json:"tested_cpus"`
-	Client      unit.CPUSet       `json:"client_cpus,omitzero"` // of the load on the web servers
-	Servers     int               `json:"servers,omitempty"`
-	ServerLimit int               `json:"server_limit_cpus,omitempty"`
-	Threads     int               `json:"pi_threads,omitempty"`
-	Digits      int               `json:"pi_digits,omitempty"`
-	Rounds      int               `json:"pi_rounds,omitempty"`
-	Rate        float64           `json:"open_rate,omitempty"` // requests per second of the open loop
-	Refused     []string          `json:"refused,omitempty"`   // effects that the experiment cannot show, with the reasons
-	Machine     report.Machine    `json:"machine"`
-	Versions    map[string]string `json:"versions,omitempty"`
-	Caveats     []string          `json:"caveats,omitempty"`
-	Ended       report.End        `json:"ended,omitempty"`
+	Schema      int         `json:"schema"` // 1
+	Kind        string      `json:"kind"`   // pinning
+	Started     time.Time   `json:"started"`
+	Command     []string    `json:"command"`
+	Version     string      `json:"tenon_version"`
+	Parts       []string    `json:"parts"`
+	Modes       []Mode      `json:"modes"`
+	Blocks      int         `json:"blocks"`
+	Seed        uint64      `json:"seed"`
+	Limit       int         `json:"limit_cpus"` // of the job
+	Tested      unit.CPUSet `json:"tested_cpus"`
+	Client      unit.CPUSet `json:"client_cpus,omitzero"` // of the load on the web servers
+	Servers     int         `json:"servers,omitempty"`
+	ServerLimit int         `json:"server_limit_cpus,omitempty"`
+	Threads     int         `json:"pi_threads,omitempty"`
+	Digits      int         `json:"pi_digits,omitempty"`
+	Rounds      int         `json:"pi_rounds,omitempty"`
+	Rate        float64     `json:"open_rate,omitempty"` // requests per second of the open loop
+	Refused     []string    `json:"refused,omitempty"`   // effects that the experiment cannot show, with the reasons
+	// Node is the tested node of a cluster; empty: this machine. ClientOnNode is
+	// true if the load came from that node itself.
+	Node         string            `json:"node,omitempty"`
+	ClientOnNode bool              `json:"client_on_node,omitempty"`
+	Machine      report.Machine    `json:"machine"`
+	Versions     map[string]string `json:"versions,omitempty"`
+	Caveats      []string          `json:"caveats,omitempty"`
+	Ended        report.End        `json:"ended,omitempty"`
 }
 
 // EndedBy returns the record after the end of the experiment.
@@ -92,9 +97,9 @@ type Run struct {
 	Part      string      `json:"part"`
 	Mode      Mode        `json:"mode"`
 	Started   time.Time   `json:"started"`
-	CPUs      unit.CPUSet `json:"cpus"`    // of the work
-	Seconds   float64     `json:"seconds"` // of the job, or of the closed loop
-	CPU       float64     `json:"cpu_seconds"`
+	CPUs      unit.CPUSet `json:"cpus"`        // of the work
+	Seconds   float64     `json:"seconds"`     // of the job, or of the closed loop
+	CPU       float64     `json:"cpu_seconds"` // 0: not counted, nor are the next three
 	Periods   int64       `json:"periods"`
 	Throttled int64       `json:"throttled_periods"`
 	Waiting   float64     `json:"waiting_seconds"`  // for a CPU, of all threads
@@ -118,6 +123,14 @@ type ClosedLoop struct {
 	P75   float64 `json:"p75_us"`
 	P90   float64 `json:"p90_us"`
 	P99   float64 `json:"p99_us"`
+}
+
+// ClosedLoopOf returns the columns of one run of wrk.
+func ClosedLoopOf(w *load.WrkResult) ClosedLoop {
+	return ClosedLoop{
+		Rate: w.RequestRate, Mean: w.ThreadLatency.Mean, Stdev: w.ThreadLatency.Stdev, Max: w.ThreadLatency.Max,
+		P50: w.Latency.P50, P75: w.Latency.P75, P90: w.Latency.P90, P99: w.Latency.P99,
+	}
 }
 
 // An OpenLoop holds the latencies at a fixed rate. Its form is that of

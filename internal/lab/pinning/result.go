@@ -23,9 +23,11 @@ type Part struct {
 	Modes []Row  `json:"modes"`
 	// Factors divide the change from shared to pinned into single differences.
 	Factors []Factor `json:"factors"`
-	// Claims is false if the machine is too small for claims about the speed of
-	// this part. Then only the counters mean something.
+	// Claims is false if the speeds of this part must not be compared: the
+	// machine is too small, or the client ran on the tested node.
 	Claims bool `json:"claims_speed"`
+
+	speeds bool // the tables show the speeds
 }
 
 // A Row has the figures of one mode.
@@ -56,10 +58,11 @@ type figure struct {
 	of        func(Run) (float64, bool)
 }
 
-// showsFigure reports whether a part shows a figure. The part with web servers
-// shows no speed if the machine is too small for claims about speed.
+// showsFigure reports whether a part shows a figure. On a small machine, the part
+// with web servers shows no speed. On a node of a cluster it always shows the
+// columns of wrk, as published.
 func (f figure) showsFigure(p Part) bool {
-	return slices.Contains(f.parts, p.Name) && (p.Claims || slices.Contains(f.parts, Pi))
+	return slices.Contains(f.parts, p.Name) && (p.speeds || slices.Contains(f.parts, Pi))
 }
 
 var figures = []figure{
@@ -75,11 +78,11 @@ var figures = []figure{
 	{"open_mean_us", "open average", []string{NGINX}, 0, func(r Run) (float64, bool) { return openOf(r).Mean, r.Open != nil }},
 	{"open_p50_us", "open 50 %", []string{NGINX}, 0, func(r Run) (float64, bool) { return openOf(r).P50, r.Open != nil }},
 	{"open_p99_us", "open 99 %", []string{NGINX}, 0, func(r Run) (float64, bool) { return openOf(r).P99, r.Open != nil }},
-	{"cpu_seconds", "CPU-s", []string{Pi, NGINX}, 2, func(r Run) (float64, bool) { return r.CPU, true }},
+	{"cpu_seconds", "CPU-s", []string{Pi, NGINX}, 2, func(r Run) (float64, bool) { return r.CPU, r.CPU > 0 }},
 	{"throttled_percent", "held %", []string{Pi, NGINX}, 0, func(r Run) (float64, bool) {
-		return 100 * float64(r.Throttled) / float64(max(r.Periods, 1)), true
+		return 100 * float64(r.Throttled) / float64(max(r.Periods, 1)), r.CPU > 0
 	}},
-	{"waiting_per_second", "waits s/s", []string{Pi, NGINX}, 2, func(r Run) (float64, bool) { return r.Waiting / r.Seconds, r.Seconds > 0 }},
+	{"waiting_per_second", "waits s/s", []string{Pi, NGINX}, 2, func(r Run) (float64, bool) { return r.Waiting / r.Seconds, r.Seconds > 0 && r.CPU > 0 }},
 	{"migrations_per_cpu_second", "moves/CPU-s", []string{Pi, NGINX}, 1, perCPU(func(r Run) *float64 { return r.Moves })},
 	{"switches_per_cpu_second", "switches/CPU-s", []string{Pi, NGINX}, 0, perCPU(func(r Run) *float64 { return r.Switches })},
 }
@@ -158,7 +161,8 @@ func Analyse(e Experiment, runs []Run) Result {
 }
 
 func part(name string, e Experiment, runs []Run) Part {
-	p := Part{Name: name, Claims: name == Pi || e.Servers > 1}
+	p := Part{Name: name, Claims: name == Pi || e.Servers > 1 && !e.ClientOnNode}
+	p.speeds = p.Claims || e.Node != ""
 	rows := map[Mode]Row{}
 	samples := map[Mode]map[string]stat.Sample{}
 	for _, m := range e.Modes {

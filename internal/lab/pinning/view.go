@@ -25,7 +25,7 @@ func title(p Part, e Experiment) string {
 		return fmt.Sprintf("π: %s, %d digits, %s, limit %s", layout.Plural(e.Threads, "thread", "threads"), e.Digits, layout.Plural(e.Rounds, "round", "rounds"), layout.Plural(e.Limit, "CPU", "CPUs"))
 	}
 	text := fmt.Sprintf("nginx: %s with a limit of %s", layout.Plural(e.Servers, "server", "servers"), layout.Plural(e.ServerLimit, "CPU", "CPUs"))
-	if p.Claims {
+	if p.speeds {
 		text += "; latencies in µs"
 	}
 	return text
@@ -33,6 +33,9 @@ func title(p Part, e Experiment) string {
 
 // sentences say how each difference changes the speed of a part.
 func sentences(p Part) []string {
+	if !p.Claims && p.speeds {
+		return []string{"The client ran on the tested node: do not compare the speeds. Run the lab on another machine, as published."}
+	}
 	if !p.Claims {
 		return []string{"This machine is too small for claims about speed: read the waits and the moves only."}
 	}

@@ -46,7 +46,7 @@ type bench struct {
 // no cgroup of the experiment is left. If it returns an error and an Outcome
 // with runs, these are the runs that had ended before the error.
 func Run(ctx context.Context, c Config) (frame.Outcome, error) {
-	c, err := c.orDefaults()
+	c, err := c.OrDefaults()
 	if err != nil {
 		return frame.Outcome{}, err
 	}

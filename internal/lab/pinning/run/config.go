@@ -31,7 +31,8 @@ type Config struct {
 	StealPercent float64 // steal time that voids a run, in percent of the tested CPUs' time (default: 1)
 }
 
-func (c Config) orDefaults() (Config, error) {
+// OrDefaults returns the configuration with its defaults, and all faults at once.
+func (c Config) OrDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if len(c.Parts) == 0 {

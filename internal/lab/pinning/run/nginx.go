@@ -125,10 +125,11 @@ func (b *bench) closedLoop(ctx context.Context, i int) (*load.WrkResult, error) 
 func sum(all []*load.WrkResult) pinning.ClosedLoop {
 	var s pinning.ClosedLoop
 	for _, w := range all {
-		s.Rate += w.RequestRate
-		s.Mean += w.ThreadLatency.Mean * w.RequestRate
-		s.Stdev, s.Max = max(s.Stdev, w.ThreadLatency.Stdev), max(s.Max, w.ThreadLatency.Max)
-		s.P50, s.P75, s.P90, s.P99 = max(s.P50, w.Latency.P50), max(s.P75, w.Latency.P75), max(s.P90, w.Latency.P90), max(s.P99, w.Latency.P99)
+		c := pinning.ClosedLoopOf(w)
+		s.Rate += c.Rate
+		s.Mean += c.Mean * c.Rate
+		s.Stdev, s.Max = max(s.Stdev, c.Stdev), max(s.Max, c.Max)
+		s.P50, s.P75, s.P90, s.P99 = max(s.P50, c.P50), max(s.P75, c.P75), max(s.P90, c.P90), max(s.P99, c.P99)
 	}
 	if s.Rate > 0 {
 		s.Mean /= s.Rate

@@ -302,7 +302,7 @@ func TestAPoolOfAllCPUsIsRefused(t *testing.T) {
 func TestAPoolHasTheLimitAsItsQuota(t *testing.T) {
 	c := little(t)
 	c.Parts, c.Threads, c.Digits, c.Rounds, c.Limit = []string{pinning.Pi}, 50, 3000, 40, 1
-	c, err := c.orDefaults()
+	c, err := c.OrDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +334,7 @@ func TestBadInputNamesFieldAndRange(t *testing.T) {
 		"--work -1s: want 0 or more":          {Work: -time.Second},
 		"--agent":                             {Setting: site.Setting{Agent: "/no/such/tenond"}},
 	} {
-		if _, err := c.orDefaults(); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := c.OrDefaults(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}

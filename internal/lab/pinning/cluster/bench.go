@@ -1,0 +1,195 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/kubectl"
+	"tenon.sh/tenon/internal/lab/nodes"
+	"tenon.sh/tenon/internal/lab/pinning"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A bench is the experiment after its set-up.
+type bench struct {
+	Config
+	*site.Site
+	space *kubectl.Space
+	node  nodes.Node
+	cpus  nodeCPUs
+
+	limit, serverLimit int        // CPUs of the job, and of each server
+	memory             unit.Bytes // of each server
+	wrk                string     // path of wrk
+	cells              []cell
+	refused            []string
+	blind              bool // the image of the servers has no shell, so their counters are unknown
+}
+
+// Run runs the experiment. When it returns, even with an error, it has removed
+// its objects. If it made the namespace, it has removed that, too. If it returns
+// an error and an Outcome with runs, these are the runs that had ended before the
+// error.
+func Run(ctx context.Context, c Config) (frame.Outcome, error) {
+	b, err := set(ctx, c)
+	if err != nil {
+		return frame.Outcome{}, site.InterruptError(ctx, err)
+	}
+	const podsBegin = 10 * time.Second
+	return (&frame.Series[cell, pinning.Run]{
+		Site: b.Site, Cells: b.cells, Blocks: b.Blocks, Most: b.MaxTime, First: b.Duration + podsBegin,
+		Calibrate: b.describe, Run: b.run, Tell: tell, Open: pinning.Open,
+		Save: func(r pinning.Run) error { return pinning.AddRun(b.Out, r) },
+		Void: func(r pinning.Run) []string { return r.Void },
+	}).Conduct(ctx)
+}
+
+// set makes a bench. It returns every fault that can be found before the first
+// run.
+func set(ctx context.Context, c Config) (_ *bench, err error) {
+	if c, err = c.withDefaults(); err != nil {
+		return nil, err
+	}
+	b := &bench{Config: c}
+	client, err := kubectl.Find(c.Context, c.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(c.Parts, pinning.NGINX) {
+		if b.wrk, err = work.WrkProgram.Find(); err != nil {
+			return nil, err
+		}
+	}
+	if b.Site, err = site.Away(c.Setting); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	b.space = &kubectl.Space{Client: client, Namespace: c.Namespace, Experiment: pinning.Kind, Objects: "deployments,services,configmaps,pods"}
+	b.Undo = append(b.Undo, b.space.Leave)
+	b.Status.Now("looking at the cluster")
+	// The pods of a killed lab must be gone before the lab computes how much of
+	// the node others use.
+	if err := b.space.Enter(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.look(ctx); err != nil {
+		return nil, err
+	}
+	if b.cells, b.refused = b.choose(); len(b.cells) == 0 {
+		return nil, fmt.Errorf("node %s can run nothing of this:\n%s", b.node.Name, strings.Join(b.refused, "\n"))
+	}
+	if slices.Contains(c.Parts, pinning.NGINX) {
+		_, err = b.space.Do(ctx, kubectl.Manifest(b.service()), "apply", "-f", "-")
+	}
+	return b, err
+}
+
+// look chooses the node and the amounts of the pods.
+func (b *bench) look(ctx context.Context) error {
+	var names []string
+	if b.Node != "" {
+		names = []string{b.Node}
+	}
+	all, err := nodes.Find(ctx, b.space.Client, names)
+	if err != nil {
+		return err
+	}
+	if len(all) > 1 {
+		return fmt.Errorf("the cluster has %d nodes that take ordinary pods: name one with --node, such as %s", len(all), all[0].Name)
+	}
+	b.node = all[0]
+	if b.cpus, err = readCPUs(ctx, b.space.Client, b.node.Name); err != nil {
+		return err
+	}
+	b.limit, b.serverLimit, b.memory = b.Limit, b.Limit, publishedMemory
+	if b.Limit == 0 {
+		// One CPU of a node stays shared while pods have CPUs of their own.
+		b.limit = min(publishedLimit, max(b.node.CPUs-1, 1))
+		b.serverLimit = min(publishedLimit, max((b.node.CPUs-1)/replicas, 1))
+	}
+	if most := b.node.Free.Memory / (2 * replicas); most < b.memory {
+		b.memory = max(most>>20<<20, 1<<20)
+	}
+	return nil
+}
+
+// describe returns the content of experiment.json. There is nothing to
+// calibrate: the loads are those of the published experiment.
+func (b *bench) describe(_ context.Context, caveats []string) (frame.Record, []string, error) {
+	var lines []string
+	for _, why := range b.refused {
+		lines = append(lines, "left out: "+why)
+	}
+	lines = append(lines, fmt.Sprintf("%d cells in %d blocks on node %s, at most %v", len(b.cells), b.Blocks, b.node.Name, b.MaxTime))
+	machine := b.node.Machine(b.FS)
+	e := pinning.Experiment{
+		Schema: report.Schema, Kind: pinning.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
+		Parts: b.Parts, Modes: b.Modes, Blocks: b.Blocks, Seed: b.Seed, Limit: b.limit,
+		Node: b.node.Name, ClientOnNode: b.node.Here, Threads: b.Threads, Digits: b.Digits, Rounds: b.Rounds,
+		Refused: b.refused, Machine: machine, Versions: map[string]string{"kubelet": b.node.Kubelet, "container runtime": b.node.Runtime},
+		Caveats: append(caveats, "the lab sees neither steal time nor other work on the node, so that it voids no run for them"),
+	}
+	if slices.Contains(b.Parts, pinning.NGINX) {
+		e.Servers, e.ServerLimit, e.Client = replicas, b.serverLimit, b.Place.Client
+		e.Versions["image of the servers"] = b.NGINX
+		e.Caveats = append(e.Caveats, "the closed loop waits for answers before it asks again: its average follows from its requests per second")
+		if b.memory < publishedMemory {
+			e.Caveats = append(e.Caveats, fmt.Sprintf("each server has %.2f GiB of memory; the published manifest has 8 GiB, which the node has not free for two", float64(b.memory)/(1<<30)))
+		}
+		if b.node.Here {
+			e.Caveats = append(e.Caveats, "wrk ran on the tested node itself and shared its CPUs with the servers")
+		}
+	}
+	if slices.Contains(b.Parts, pinning.Pi) {
+		e.Versions["image of the job"] = b.Pi
+	}
+	return e, lines, nil
+}
+
+func tell(r pinning.Run) string {
+	if r.Closed != nil {
+		return fmt.Sprintf("%8.0f requests/s  average %6.0f µs", r.Closed.Rate, r.Closed.Mean)
+	}
+	if r.PiResult != nil {
+		return fmt.Sprintf("%8.2f s", r.PiResult.Seconds)
+	}
+	return ""
+}
+
+// run measures one cell. Its pods are gone when it returns.
+func (b *bench) run(ctx context.Context, c cell, index, block int) (r pinning.Run, err error) {
+	r = pinning.Run{Index: index, Block: block, Part: c.part, Mode: c.mode, Started: time.Now()}
+	selector := runLabel + "=" + strconv.Itoa(index)
+	defer func() {
+		if err = errors.Join(err, b.space.Clean(ctx, selector, "foreground")); err != nil {
+			err = fmt.Errorf("%v: %w", c, err)
+		}
+	}()
+	if _, err := b.space.Do(ctx, kubectl.Manifest(b.manifest(c, index)), "apply", "-f", "-"); err != nil {
+		return r, err
+	}
+	if c.part == pinning.Pi {
+		err = b.runPi(ctx, c.mode, selector, &r)
+	} else {
+		err = b.runServers(ctx, c.mode, selector, &r)
+	}
+	return r, err
+}
+
+// givesCPUs reports whether a pod has CPUs of its own or a pool in a mode.
+func givesCPUs(m pinning.Mode) bool {
+	return m == pinning.Pinned || m == pinning.PinnedQuota || m == pinning.StaticBurst
+}

@@ -1,0 +1,254 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tenon.sh/tenon/internal/lab/kubectl"
+	"tenon.sh/tenon/internal/lab/nodes"
+	"tenon.sh/tenon/internal/lab/pinning"
+	"tenon.sh/tenon/internal/lab/pinning/run"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+const gib = unit.Bytes(1) << 30
+
+// benchOn returns a bench on a node with some CPUs, all of which are free. pools
+// are its L3 caches.
+func benchOn(t *testing.T, cpus int, pools ...string) *bench {
+	t.Helper()
+	c, err := Config{Config: run.Config{Setting: site.Setting{Out: t.TempDir()}}}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{
+		Config: c, Site: &site.Site{Given: c.Setting, Status: &site.Status{W: io.Discard}},
+		space: &kubectl.Space{Experiment: pinning.Kind},
+		node:  nodes.Node{Name: "a", CPUs: cpus, Free: nodes.Amounts{CPU: unit.CPUs(cpus), Memory: 32 * gib, Pods: 100}},
+		cpus:  nodeCPUs{keep: 1}, limit: 4, serverLimit: 4, memory: publishedMemory,
+	}
+	for _, p := range pools {
+		set, err := unit.ParseCPUSet(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.cpus.pools, b.cpus.open = append(b.cpus.pools, set), b.cpus.open.Union(set)
+	}
+	return b
+}
+
+// TestModesDifferInOneThing compares the pods of each mode with those of shared.
+func TestModesDifferInOneThing(t *testing.T) {
+	b := benchOn(t, 16, "0-7", "8-15")
+	for _, part := range []string{pinning.Pi, pinning.NGINX} {
+		pod := func(m pinning.Mode) (metadata, spec string) {
+			o := b.manifest(cell{part, m}, 7)[0]
+			if part == pinning.NGINX {
+				o = o["spec"].(kubectl.Object)["template"].(kubectl.Object)
+			}
+			return text(t, o["metadata"]), text(t, o["spec"])
+		}
+		metadata, spec := pod(pinning.Shared)
+		if !strings.Contains(spec, `"limits":{"cpu":"4000m"`) || strings.Contains(metadata, "cpu") {
+			t.Errorf("%s shared: %s %s", part, metadata, spec)
+		}
+		withoutQuota := strings.Replace(spec, `"limits":{"cpu":"4000m"`, `"limits":{`, 1)
+		withoutQuota = strings.Replace(withoutQuota, `{,`, `{`, 1)
+		for mode, want := range map[pinning.Mode]struct{ metadata, spec string }{
+			pinning.SharedAA:    {metadata, spec},
+			pinning.SharedFree:  {metadata, withoutQuota},
+			pinning.Pinned:      {strings.Replace(metadata, `"labels":{`, `"labels":{"koordinator.sh/qosClass":"LSR",`, 1), withoutQuota},
+			pinning.PinnedQuota: {strings.Replace(metadata, `"annotations":{`, `"annotations":{"cpuset-scheduler":"true"`, 1), spec},
+			pinning.StaticBurst: {strings.Replace(metadata, `"annotations":{`, `"annotations":{"cpu-policy":"static-burst","cpuset-scheduler":"true"`, 1), spec},
+		} {
+			gotMetadata, gotSpec := pod(mode)
+			if sameJSON(gotMetadata, want.metadata) && sameJSON(gotSpec, want.spec) {
+				continue
+			}
+			t.Errorf("%s %s:\n%s\n%s\nwant\n%s\n%s", part, mode, gotMetadata, gotSpec, want.metadata, want.spec)
+		}
+	}
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func sameJSON(a, b string) bool {
+	var x, y any
+	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && fmt.Sprint(x) == fmt.Sprint(y)
+}
+
+// TestServersAreThoseOfThePublishedManifests compares names, ports and the
+// configuration of nginx with the published files.
+func TestServersAreThoseOfThePublishedManifests(t *testing.T) {
+	b := benchOn(t, 16, "0-15")
+	ours := strings.ReplaceAll(fmt.Sprintf(serverConfig, b.serverLimit), "  ", " ")
+	objects := text(t, append(b.service(), append(b.manifest(cell{pinning.NGINX, pinning.Shared}, 1), b.manifest(cell{pinning.Pi, pinning.Shared}, 1)...)...))
+	seen := map[string]int{}
+	for _, name := range []string{"service", "configmap", "nginx", "cal-pi"} {
+		published, err := os.ReadFile(filepath.Join("../../../../test/cluster/testdata/cpu-seeds/published", name+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(published)) {
+			line = strings.TrimSpace(line)
+			key, value, _ := strings.Cut(strings.TrimPrefix(line, "- "), ":")
+			value = strings.TrimSpace(value)
+			switch {
+			case name == "configmap" && strings.HasSuffix(line, ";"):
+				if line = strings.ReplaceAll(line, "  ", " "); !strings.HasPrefix(line, "#") && !strings.Contains(ours, line) {
+					t.Errorf("nginx.conf lacks %q", line)
+				}
+			case (key == "name" || key == "nodePort" || key == "port" || key == "targetPort" || key == "image" || key == "mountPath" || key == "subPath" || key == "replicas") && value != "":
+				if !strings.Contains(objects, `:"`+value) && !strings.Contains(objects, ":"+value) && value != "nginx:latest" {
+					t.Errorf("%s.yaml has %q, the lab has not", name, line)
+				}
+			default:
+				continue
+			}
+			seen[name]++
+		}
+	}
+	if seen["service"] < 4 || seen["configmap"] < 8 || seen["nginx"] < 6 || seen["cal-pi"] < 3 {
+		t.Errorf("lines compared: %v", seen)
+	}
+}
+
+func TestWhatTheNodeCannotRunIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*bench)
+		cell   cell
+		says   string // empty: it runs
+	}{
+		"as published":         {func(*bench) {}, cell{pinning.NGINX, pinning.PinnedQuota}, ""},
+		"a pool":               {func(*bench) {}, cell{pinning.Pi, pinning.StaticBurst}, ""},
+		"one cache":            {func(b *bench) { b.cpus.pools = b.cpus.pools[:1] }, cell{pinning.Pi, pinning.StaticBurst}, "one L3 cache and one NUMA node"},
+		"no memory":            {func(b *bench) { b.node.Free.Memory = 15 * gib }, cell{pinning.NGINX, pinning.Shared}, "room for 1 of 2 pods with 4 CPUs and 8.0 GiB each: node a has 16 CPUs and 15.0 GiB free"},
+		"the job needs none":   {func(b *bench) { b.node.Free.Memory = 0 }, cell{pinning.Pi, pinning.Shared}, ""},
+		"one CPU stays shared": {func(b *bench) { b.serverLimit = 8 }, cell{pinning.NGINX, pinning.Pinned}, "2 pods with 8 CPUs each of their own: node a gives away 15 of its 16 CPUs"},
+		"all CPUs, shared":     {func(b *bench) { b.serverLimit = 8 }, cell{pinning.NGINX, pinning.SharedFree}, ""},
+		"no tenond":            {func(b *bench) { b.cpus = nodeCPUs{why: "tenond does not report"} }, cell{pinning.Pi, pinning.Pinned}, "tenond does not report"},
+		"no tenond, shared":    {func(b *bench) { b.cpus = nodeCPUs{why: "tenond does not report"} }, cell{pinning.Pi, pinning.Shared}, ""},
+		"static policy":        {func(b *bench) { b.node.Policy = "static" }, cell{pinning.Pi, pinning.SharedAA}, "policy of the kubelet is static"},
+	} {
+		b := benchOn(t, 16, "0-7", "8-15")
+		c.change(b)
+		why := b.refuse(c.cell)
+		if (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
+			t.Errorf("%s: %q, want %q", name, why, c.says)
+		}
+	}
+	b := benchOn(t, 16, "0-7", "8-15")
+	cells, refused := b.choose()
+	if len(cells) != 12 || len(refused) != 2 || !strings.HasPrefix(refused[0], "shared-warm: ") || !strings.HasPrefix(refused[1], "pinned-worst: ") {
+		t.Errorf("%d cells %v, refused %q", len(cells), cells, refused)
+	}
+}
+
+func TestTheLogOfTheJobIsRead(t *testing.T) {
+	const published = "computing Pi with 3000 Threads...computed the first 20000 digets of pi in 571221 ms!\nthe first digets are: 3.14159264\nwriting to pi.txt...\nfinished!\n"
+	r, cpus, err := parsePi(published)
+	if err != nil || r.Seconds != 571.221 || r.First != "3.14159264" || r.Digits != 0 || r.Right != 0 || !cpus.Empty() {
+		t.Errorf("%+v on %v: %v", r, cpus, err)
+	}
+	r, cpus, err = parsePi(published + "3007 threads on CPUs 1-4, 20000 of 20000 digits right\n")
+	if err != nil || r.Threads != 3007 || r.Digits != 20000 || r.Right != 20000 || cpus != unit.CPUSetOf(1, 2, 3, 4) {
+		t.Errorf("%+v on %v: %v", r, cpus, err)
+	}
+	if _, _, err := parsePi("Killed\n"); err == nil || !strings.Contains(err.Error(), `"Killed\n"`) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestTheCountersOfAServerAreRead(t *testing.T) {
+	before, err := parseCounters("tenon-lab start cpu usage_usec 1000000 nr_periods 10 nr_throttled 4 throttled_usec 5 memory 4096\n10 2000000 3\n5 1000000 1\nCpus_allowed_list:\t2-3\n")
+	if err != nil || before.allowed != unit.CPUSetOf(2, 3) {
+		t.Fatalf("%+v: %v", before, err)
+	}
+	after, err := parseCounters("tenon-lab start cpu 3000000000 nr_periods 30 nr_throttled 14 throttled_time 5000 memory 4096\n10 502000000 3\nCpus_allowed_list:\t2-3\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r pinning.Run
+	before.addTo(&r, after)
+	if r.CPU != 2 || r.Periods != 20 || r.Throttled != 10 || r.Waiting < 0.498 || r.Waiting > 0.5 {
+		t.Errorf("%+v", r)
+	}
+	if _, err := parseCounters("sh: not found\n"); err == nil {
+		t.Error("no counters are no error")
+	}
+}
+
+// fakeKubectl replaces kubectl by a script.
+func fakeKubectl(t *testing.T, b *bench, script string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubectl")
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// Another test may fork and hold the file open. A shell can read it even then.
+	b.space.Client = kubectl.Client{Path: "/bin/sh", Args: []string{path}}
+}
+
+func TestTheReportOfTheNodeSaysWhichCPUsPodsHold(t *testing.T) {
+	b := benchOn(t, 8)
+	fakeKubectl(t, b, `echo '{"status":{"cpus":{"caches":[{"cpus":"0-3"},{"cpus":"4-7"}],"reserved":"0","keep":2,
+"held":[{"uid":"u","cpus":"4-5"},{"uid":"v","cpus":"6"}]}}}'`)
+	c, err := readCPUs(t.Context(), b.space.Client, "a")
+	if err != nil || c.why != "" || c.keep != 2 || len(c.pools) != 2 || c.open.String() != "1-7" {
+		t.Errorf("%+v: %v", c, err)
+	}
+	all, why, err := b.held(t.Context(), []string{"u", "v"})
+	if err != nil || why != "" || all.String() != "4-6" {
+		t.Errorf("%v, %q: %v", all, why, err)
+	}
+	fakeKubectl(t, b, "echo 'error: the server does not have a resource type' >&2; exit 1")
+	if c, err = readCPUs(t.Context(), b.space.Client, "a"); err != nil || !strings.Contains(c.why, "tenond does not report the CPUs of node a") {
+		t.Errorf("%+v: %v", c, err)
+	}
+	fakeKubectl(t, b, `echo '{"status":{"cpus":{"caches":[{"cpus":"0-3"}],"manager":"the static policy of the kubelet"}}}'`)
+	if c, err = readCPUs(t.Context(), b.space.Client, "a"); err != nil || !strings.Contains(c.why, "the static policy of the kubelet writes the CPUs") {
+		t.Errorf("%+v: %v", c, err)
+	}
+}
+
+func TestAJobThatFindsNoRoomIsVoidAndOneThatFailsIsAnError(t *testing.T) {
+	b := benchOn(t, 8)
+	fakeKubectl(t, b, `case "$*" in
+*--watch*) echo 'cal-pi|Pending|| '; echo 'cal-pi|Running|now| '; echo 'cal-pi|Failed|| '; exec sleep 100 ;;
+logs*) echo limit is not a number ;;
+esac`)
+	if _, err := b.end(t.Context(), "x=y"); err == nil || !strings.Contains(err.Error(), "pod cal-pi failed: limit is not a number") {
+		t.Errorf("error %v", err)
+	}
+	fakeKubectl(t, b, `case "$*" in *--watch*) echo 'cal-pi|Running|now| '; echo 'cal-pi|Succeeded|| '; exec sleep 100 ;; esac`)
+	if why, err := b.end(t.Context(), "x=y"); err != nil || why != "" {
+		t.Errorf("%q, %v", why, err)
+	}
+}
+
+func TestWrongFlagsOfTheClusterAreNamed(t *testing.T) {
+	for says, c := range map[string]Config{
+		"--cpus 1: on a cluster":             {Config: run.Config{Setting: site.Setting{CPUs: unit.CPUSetOf(1)}}},
+		"--rounds 2":                         {Config: run.Config{Rounds: 2}},
+		"--node-port 70000: want 1 to 65535": {NodePort: 70000},
+		`--namespace "A_b"`:                  {Namespace: "A_b"},
+		`--parts "redis"`:                    {Config: run.Config{Parts: []string{"redis"}}},
+	} {
+		if _, err := c.withDefaults(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+}

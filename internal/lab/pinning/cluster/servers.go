@@ -1,0 +1,238 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/pinning"
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// The published call of wrk has 20 threads, for 14 CPUs, and 100 connections.
+const (
+	mostThreads = 20
+	connections = 100
+)
+
+// A replica is a pod of the Deployment.
+type replica struct{ name, uid string }
+
+// runServers waits until both servers answer, and sends the closed-loop load
+// through the Service.
+func (b *bench) runServers(ctx context.Context, m pinning.Mode, selector string, r *pinning.Run) error {
+	why, err := b.space.Gather(ctx, selector, replicas, b.Status.Now)
+	if err != nil {
+		return err
+	}
+	if why != "" {
+		r.Void = append(r.Void, why)
+		return nil
+	}
+	servers, err := b.replicas(ctx, selector)
+	if err != nil {
+		return err
+	}
+	if givesCPUs(m) {
+		var uids []string
+		for _, s := range servers {
+			uids = append(uids, s.uid)
+		}
+		if r.CPUs, why, err = b.held(ctx, uids); err != nil {
+			return err
+		}
+		if why != "" {
+			r.Void = append(r.Void, why)
+			return nil
+		}
+	}
+	if err := b.answers(ctx); err != nil {
+		return err
+	}
+	before, err := b.counters(ctx, servers)
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	if err := b.closedLoop(ctx, r); err != nil {
+		return err
+	}
+	r.Seconds = time.Since(begun).Seconds()
+	after, err := b.counters(ctx, servers)
+	if err != nil {
+		return err
+	}
+	for i := range before {
+		before[i].addTo(r, after[i])
+		if !givesCPUs(m) {
+			r.CPUs = r.CPUs.Union(before[i].allowed)
+		}
+	}
+	return nil
+}
+
+// replicas returns the pods of the Deployment, ordered by their names.
+func (b *bench) replicas(ctx context.Context, selector string) ([]replica, error) {
+	var pods struct {
+		Items []struct{ Metadata struct{ Name, UID string } }
+	}
+	if err := b.space.Get(ctx, &pods, "pods", "-l", selector); err != nil {
+		return nil, err
+	}
+	var all []replica
+	for _, p := range pods.Items {
+		all = append(all, replica{p.Metadata.Name, p.Metadata.UID})
+	}
+	if len(all) != replicas {
+		return nil, fmt.Errorf("the Deployment has %d pods, not %d", len(all), replicas)
+	}
+	slices.SortFunc(all, func(x, y replica) int { return strings.Compare(x.name, y.name) })
+	return all, nil
+}
+
+func (b *bench) url() string {
+	return "http://" + b.node.Address + ":" + strconv.Itoa(b.NodePort) + "/"
+}
+
+// answerPatience is the longest time from the start of the servers until the
+// NodePort leads to both.
+const answerPatience = 30 * time.Second
+
+// answers waits until twenty new connections in turn get the page.
+func (b *bench) answers(ctx context.Context) error {
+	const enough = 20
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	defer client.CloseIdleConnections()
+	for deadline, inTurn := time.Now().Add(answerPatience), 0; inTurn < enough; {
+		err := get(ctx, &client, b.url())
+		if err == nil {
+			inTurn++
+			continue
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the servers run, but the Service does not lead to them (%w): does kube-proxy run, and can this machine reach node %s?", err, b.node.Name)
+		}
+		inTurn = 0
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+func get(ctx context.Context, client *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return errors.New(url + ": " + answer.Status)
+	}
+	return nil
+}
+
+// closedLoop sends the published load.
+func (b *bench) closedLoop(ctx context.Context, r *pinning.Run) error {
+	c := load.WrkConfig{URL: b.url(), Threads: min(mostThreads, b.Place.Client.Len()), Connections: connections, Duration: b.Duration}
+	out, err := b.Await(ctx, site.Child{Name: "wrk", Argv: append([]string{b.wrk}, c.Args()...), CPUs: b.Place.Client})
+	if err != nil {
+		return err
+	}
+	w, err := load.ParseWrk(string(out))
+	if err != nil {
+		return err
+	}
+	closed := pinning.ClosedLoopOf(w)
+	r.Closed, r.Void = &closed, append(r.Void, w.Void...)
+	return nil
+}
+
+// podCounters are counters that a server's container reads about itself.
+type podCounters struct {
+	group   jobs.GroupCounters
+	waiting time.Duration // run-queue delay of all threads, from schedstat
+	allowed unit.CPUSet
+}
+
+// counterScript prints the counters of the container's cgroup, the schedstat of
+// all threads, and the CPUs that the container may use.
+const counterScript = jobs.MarkScript + `mark start 2>&1
+cat /proc/[0-9]*/task/*/schedstat 2>/dev/null
+grep Cpus_allowed_list /proc/self/status`
+
+// counters reads the counters of all servers. If their image has no shell, it
+// returns nothing.
+func (b *bench) counters(ctx context.Context, servers []replica) ([]podCounters, error) {
+	if b.blind {
+		return nil, nil
+	}
+	all := make([]podCounters, len(servers))
+	for i, s := range servers {
+		out, err := b.space.Do(ctx, "", "exec", s.name, "-c", "nginx", "--", "sh", "-c", counterScript)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil && strings.Contains(err.Error(), "executable file not found"):
+			b.blind = true
+			b.Status.Keep("the image of the servers has no shell: their counters are unknown")
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+		if all[i], err = parseCounters(string(out)); err != nil {
+			return nil, fmt.Errorf("counters of pod %s: %w", s.name, err)
+		}
+	}
+	return all, nil
+}
+
+func parseCounters(text string) (c podCounters, err error) {
+	found := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if group, ok := jobs.ParseCounters(line); ok {
+			c.group, found = group, true
+			continue
+		}
+		if list, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
+			if c.allowed, err = unit.ParseCPUSet(strings.TrimSpace(list)); err != nil {
+				return c, err
+			}
+			continue
+		}
+		var run, wait, slices int64
+		if n, _ := fmt.Sscan(line, &run, &wait, &slices); n == 3 {
+			c.waiting += time.Duration(wait)
+		}
+	}
+	if !found {
+		return c, fmt.Errorf("no counters in %q", text)
+	}
+	return c, nil
+}
+
+// addTo adds the differences between two readings to a run.
+func (c podCounters) addTo(r *pinning.Run, after podCounters) {
+	r.CPU += (after.group.Usage.Or(0) - c.group.Usage.Or(0)).Seconds()
+	r.Periods += after.group.Periods.Or(0) - c.group.Periods.Or(0)
+	r.Throttled += after.group.Throttled.Or(0) - c.group.Throttled.Or(0)
+	r.Waiting += (after.waiting - c.waiting).Seconds()
+}
