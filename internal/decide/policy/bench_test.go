@@ -12,17 +12,22 @@ import (
 )
 
 // busyNode returns a node with the given number of workloads, half of them BE.
-// Every policy is enabled, and all counters are present.
 func busyNode(b *testing.B, workloads, cpus, version int) *scene {
+	return nodeWith(b, workloads/2, workloads-workloads/2, cpus, version)
+}
+
+// nodeWith returns a node with services and BE workloads. Every policy is
+// enabled, and all counters are present.
+func nodeWith(b *testing.B, services, batch, cpus, version int) *scene {
 	n := newScene(machine(cpus, 2, cpus/26+1, 2), version)
 	n.config = Config{
 		CPUQOS:     CPUQOS{Enable: true},
 		Suppress:   Suppress{Enable: true, ThresholdPercent: 65, Policy: SuppressCPUSet},
 		Overcommit: colocation(),
 	}
-	for i := range workloads {
+	for i := range services + batch {
 		w := node.Workload{ID: node.WorkloadID(fmt.Sprint(i)), Class: node.LS, ContentionRoot: "ls", MemoryRequest: node.Some(unit.Bytes(1 << 30))}
-		if i%2 == 1 {
+		if i%2 == 1 && i/2 < batch || i/2 >= services {
 			w.Class, w.ContentionRoot = node.BE, "be"
 		}
 		w.Cgroup = w.ContentionRoot.Join("pod" + string(w.ID)).Join("container")
@@ -79,27 +84,29 @@ func (n *scene) runSteady(b *testing.B, each int) {
 	n.pass(p)
 }
 
-// BenchmarkDecideSlices measures one tick of Decide on a node with 256 CPUs,
-// 100 services and 100 BE workloads. The BE workloads are either in no slice or
-// spread over forty workers.
+// BenchmarkDecideSlices measures one tick of Decide on a node with 256 CPUs and
+// 100 BE workloads, alone and beside 100 services. The BE workloads are either in
+// no slice or spread over forty workers.
 func BenchmarkDecideSlices(b *testing.B) {
-	for name, all := range map[string][]slice.Slice{"off": nil, "on": {{Name: "enc", CPUs: 3, Count: 40, Rules: []string{"enc"}}}} {
-		b.Run(name, func(b *testing.B) {
-			n := busyNode(b, 200, 256, 2)
-			n.config.Seats.Slices = all
-			for i := range n.snap.Workloads {
-				if w := &n.snap.Workloads[i]; w.Class == node.BE {
-					w.Rule = "enc"
+	for _, services := range []int{0, 100} {
+		for name, all := range map[string][]slice.Slice{"off": nil, "on": {{Name: "enc", CPUs: 3, Count: 40, Rules: []string{"enc"}}}} {
+			b.Run(fmt.Sprintf("services=%d/slices=%s", services, name), func(b *testing.B) {
+				n := nodeWith(b, services, 100, 256, 2)
+				n.config.Seats.Slices = all
+				for i := range n.snap.Workloads {
+					if w := &n.snap.Workloads[i]; w.Class == node.BE {
+						w.Rule = "enc"
+					}
 				}
-			}
-			n.runSteady(b, 400)
-			if all != nil && len(n.state.Seats.Workers) != 40 {
-				b.Fatalf("%d workers have CPUs, want 40", len(n.state.Seats.Workers))
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				Decide(n.config, n.state, n.snap)
-			}
-		})
+				n.runSteady(b, 400)
+				if all != nil && len(n.state.Seats.Workers) != 40 {
+					b.Fatalf("%d workers have CPUs, want 40", len(n.state.Seats.Workers))
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					Decide(n.config, n.state, n.snap)
+				}
+			})
+		}
 	}
 }
