@@ -58,11 +58,12 @@ type figure struct {
 	of        func(Run) (float64, bool)
 }
 
-// showsFigure reports whether a part shows a figure. On a small machine, the part
-// with web servers shows no speed. On a node of a cluster it always shows the
-// columns of wrk, as published.
+// showsFigure reports whether a part shows a figure: whether a mode has it, and
+// the figure may be shown. On a small machine, the part with web servers shows no
+// speed. On a node of a cluster it always shows the columns of wrk, as published.
 func (f figure) showsFigure(p Part) bool {
-	return slices.Contains(f.parts, p.Name) && (p.speeds || slices.Contains(f.parts, Pi))
+	known := slices.ContainsFunc(p.Modes, func(r Row) bool { _, ok := r.Values[f.key]; return ok })
+	return known && (p.speeds || slices.Contains(f.parts, Pi))
 }
 
 var figures = []figure{

@@ -69,6 +69,34 @@ func TestTheQuotaIsToldFromTheChoiceOfCPUs(t *testing.T) {
 	}
 }
 
+// TestOnANodeTheColumnsOfWrkAreShownWithoutAClaim checks the tables of an
+// experiment whose client ran on the tested node, and that a figure that no run
+// has is no column.
+func TestOnANodeTheColumnsOfWrkAreShownWithoutAClaim(t *testing.T) {
+	e := experiment(2)
+	e.Node, e.ClientOnNode = "worker-1", true
+	all := runs(2)
+	for i := range all {
+		all[i].Open, all[i].Moves, all[i].Switches = nil, nil, nil
+		if all[i].Part == Pi {
+			all[i].CPU = 0 // not counted
+		}
+	}
+	r := Analyse(e, all)
+	if r.Parts[1].Claims || !r.Parts[0].Claims {
+		t.Errorf("claims: job %v, servers %v", r.Parts[0].Claims, r.Parts[1].Claims)
+	}
+	if heads := strings.Join(columns(r.Parts[1]), ","); heads != "mode,requests/s,average,deviation,max,50 %,75 %,90 %,99 %,CPU-s,held %,waits s/s" {
+		t.Errorf("columns of the servers: %s", heads)
+	}
+	if heads := strings.Join(columns(r.Parts[0]), ","); heads != "mode,seconds" {
+		t.Errorf("columns of the job: %s", heads)
+	}
+	if s := sentences(r.Parts[1]); len(s) != 1 || !strings.Contains(s[0], "do not compare the speeds") || picture(r.Parts[1]) != "" {
+		t.Errorf("%q", s)
+	}
+}
+
 func TestASmallMachineMakesNoClaimAboutServers(t *testing.T) {
 	r := Analyse(experiment(1), runs(4))
 	if !r.Parts[0].Claims || r.Parts[1].Claims {

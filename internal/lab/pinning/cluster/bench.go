@@ -11,6 +11,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/kubectl"
+	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/report"
@@ -133,7 +134,8 @@ func (b *bench) describe(_ context.Context, caveats []string) (frame.Record, []s
 	for _, why := range b.refused {
 		lines = append(lines, "left out: "+why)
 	}
-	lines = append(lines, fmt.Sprintf("%d cells in %d blocks on node %s, at most %v", len(b.cells), b.Blocks, b.node.Name, b.MaxTime))
+	lines = append(lines, fmt.Sprintf("%s in %s on node %s, at most %v",
+		layout.Plural(len(b.cells), "cell", "cells"), layout.Plural(b.Blocks, "block", "blocks"), b.node.Name, b.MaxTime))
 	machine := b.node.Machine(b.FS)
 	e := pinning.Experiment{
 		Schema: report.Schema, Kind: pinning.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
