@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// growth limits how fast the CPU of BE may grow: by this part of the
-	// capacity per second. A reduction has no such limit.
+	// growth is the most by which the CPU of BE may grow in a second, in
+	// percent of the capacity. A reduction has no such limit.
 	growth unit.Percent = 10
 
 	// deadband is a part of the capacity, in percent. Tenon does not write a
@@ -23,25 +23,25 @@ const (
 	minQuota = unit.MilliCPU(node.MinQuota * 1000 / node.DefaultPeriod)
 )
 
-// A budget is the CPU that BE work may use. It also holds the terms of the
-// formula that gave this amount.
+// A budget is the CPU that BE work may use (may). It also holds the terms of
+// the formula that gave this amount.
 type budget struct {
 	capacity unit.MilliCPU
-	least    unit.MilliCPU // minimum, independent of the use of other work
+	least    unit.MilliCPU // minimum, whatever other work uses
 	may      unit.MilliCPU
 	gain     unit.MilliCPU // maximum growth in this tick
-	system   unit.MilliCPU // use outside all workloads
+	system   unit.MilliCPU // CPU usage outside all workloads
 	reason   string
 }
 
 // budgetOf computes Koordinator's formula,
 //
-//	capacity × threshold − use of all other work
+//	capacity × threshold − usage of all other work
 //
-// Other work includes the system: the CPU time that is used outside all workloads,
-// or the reservation of the system if that is larger. Work that has no rate yet counts as use of
-// the system. Reserved CPUs do not count as capacity, but the use of other work
-// there is subtracted. If an input is missing, BE work gets its minimum.
+// Other work includes the system: the CPU time that is used outside all workloads, or the
+// reservation of the system if that is larger. Work whose rate is not known yet counts as a part
+// of the system. Reserved CPUs do not count as capacity, but what other work uses there is
+// subtracted. If an input is missing, BE work gets its minimum.
 func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet) budget {
 	b := budget{capacity: unit.CPUs(cpus.Len())}
 	b.least = max(b.capacity.Percent(c.MinPercent), minQuota)
@@ -57,8 +57,8 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 			be += used
 			continue
 		}
-		// If the use of a service rises, the new use counts at once. If it
-		// falls, the mean counts, which falls more slowly.
+		// A rise in the usage of a service counts at once. After a fall, the
+		// mean counts, which falls more slowly.
 		others += max(used, u.Latest[w.ID])
 		mean += used
 	}
@@ -78,9 +78,9 @@ func budgetOf(c Suppress, pool facts.Pool, u facts.Use, s node.Snapshot, cpus un
 	return b
 }
 
-// limitToCPUs limits the budget by a second result of the same formula,
-// computed only for the CPUs that BE work may use. Idle CPUs of LSE work do not
-// help BE. Work that is bound to other CPUs does not count as use here.
+// limitToCPUs applies the formula again, to only the CPUs that BE work may use,
+// and takes the smaller result. Idle CPUs of LSE work do not help BE. LSE or
+// LSR work that is bound to other CPUs is not subtracted.
 func (b budget) limitToCPUs(c Suppress, shared facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own hold.Grants) budget {
 	apart := func(w *node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR && !shared.LendLSR }
 	if b.may <= b.least || !facts.AnyOf(s.Workloads, apart) {
@@ -145,8 +145,8 @@ func missingInput(u facts.Use, s node.Snapshot, cpus unit.CPUSet) string {
 	return "the CPU use of " + strings.Join(missing, ", ") + " is unknown"
 }
 
-// save adds to the saved growth what the elapsed time allows. It saves at most the
-// growth of one second. If only whole CPUs can be given, the maximum is one CPU.
+// save adds to the saved growth what the elapsed time allows. The result is at
+// most the growth of one second, or one CPU if only whole CPUs can be given.
 func (b budget) save(saved unit.MilliCPU, elapsed time.Duration, whole bool) unit.MilliCPU {
 	second := b.capacity.Percent(growth)
 	now := max(unit.MilliCPU(float64(second)*min(elapsed, facts.LongestGap).Seconds()), 1)

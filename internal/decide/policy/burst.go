@@ -16,7 +16,7 @@ import (
 // CPU limit: such a workload may save unused CPU time and borrow more. The strategy applies to LS
 // only. LSR and LSE work has exclusive CPUs and no quota, and BE work must not burst.
 type Burst struct {
-	// Policy selects saving, borrowing or both; empty: none of them.
+	// Policy selects saving, borrowing or both. If it is empty, neither is on.
 	Policy BurstPolicy `json:"policy,omitempty"`
 	// CPUPercent is the maximum saved time, in percent of the quota of a period
 	// (cpuBurstPercent). The kernel accepts at most 100.
@@ -26,8 +26,8 @@ type Burst struct {
 	// PeriodSeconds (cfsQuotaBurstPeriodSeconds) limits the time in which a workload
 	// with the maximum savings may use its largest quota. Below 1 there is no limit.
 	PeriodSeconds int64 `json:"cfsQuotaBurstPeriodSeconds,omitempty"`
-	// PoolPercent is a threshold for the use of the shared CPUs, in percent
-	// (sharePoolThresholdPercent). If the use is at or above it, quotas shrink and do not grow.
+	// PoolPercent is a threshold for the usage of the shared CPUs, in percent
+	// (sharePoolThresholdPercent). At or above it, quotas shrink and do not grow.
 	PoolPercent unit.Percent `json:"sharePoolThresholdPercent,omitempty"`
 }
 
@@ -57,7 +57,7 @@ type burster struct {
 	mine []plan.Want // the last result of wants; the next call overwrites it
 }
 
-// newBurster computes the use of the shared CPUs from the snapshot.
+// newBurster returns a burster, with the usage of the shared CPUs.
 func newBurster(b Burst, had lending, u facts.Use, own hold.Grants, s node.Snapshot) burster {
 	x := burster{Burst: b, snap: s, use: u, had: had}
 	borrows := func(w *node.Workload) bool { return b.strategyFor(w.Overrides.Burst).borrows() }
@@ -71,7 +71,7 @@ func newBurster(b Burst, had lending, u facts.Use, own hold.Grants, s node.Snaps
 // wants returns the CPU limits of a workload and of its containers. Each is the
 // limit of the owner, or the limit from before Tenon's first write, plus
 // savings and loans. A workload without a limit gets no want. A loan belongs to
-// the workload; its containers get their share of it.
+// the workload; its containers get it in proportion to their limits.
 func (x *burster) wants(w *node.Workload) []plan.Want {
 	own := x.Burst.strategyFor(w.Overrides.Burst)
 	whole := node.Container{Name: string(w.ID), Cgroup: w.Cgroup, CPULimit: w.CPULimit}

@@ -16,25 +16,25 @@ const (
 	// factor of 1.2 or 0.8. It is short enough that a quota can change in each
 	// tick if the period is one second, as in Koordinator.
 	lendEvery = 900 * time.Millisecond
-	// poolTau is the time constant with which the use of the shared CPUs is averaged.
+	// poolTau is the time constant of the mean usage of the shared CPUs.
 	poolTau = 5 * time.Second
-	// calmLoan is a time. A workload that was not throttled for this long does
-	// not need its loan, and gives it back.
+	// A workload that was not throttled for calmLoan does not need its loan,
+	// and gives it back.
 	calmLoan = 30 * time.Second
-	// cooling is a part of PoolPercent, in percent. If the use of the shared
-	// CPUs is above this part of the threshold, no quota grows.
+	// If the shared CPUs are used to at least cooling percent of PoolPercent,
+	// no quota grows.
 	cooling = 90
-	// thriftyShare is a part of the CPU limit, in percent. A workload that uses
-	// less than this part saves CPU time.
+	// A workload that uses less than thriftyShare percent of its CPU limit
+	// saves CPU time.
 	thriftyShare = 60
-	// firstSavings says how much a workload has saved when Tenon first sees it: 1/firstSavings of
-	// the maximum. Koordinator chooses a random amount of at most half the maximum.
+	// A workload that Tenon sees for the first time has savings of 1/firstSavings of the maximum.
+	// Koordinator chooses a random amount of at most half the maximum.
 	firstSavings = 4
 )
 
 // lending is the state of quota burst.
 type lending struct {
-	// Pool is the mean use of the shared CPUs over about poolTau, in
+	// Pool is the mean usage of the shared CPUs over about poolTau, in
 	// thousandths of their capacity. It is valid only if Known is set.
 	Pool  unit.MilliCPU `json:"pool_permille,omitempty"`
 	Known bool          `json:"known,omitempty"`
@@ -42,7 +42,7 @@ type lending struct {
 	Work map[node.WorkloadID]loan `json:"work,omitempty"`
 }
 
-// A loan is the state of one workload.
+// A loan is the state of quota burst of one workload.
 type loan struct {
 	// At is the time at which the quota was last decided and the counters were read.
 	At        time.Time         `json:"at,omitzero"`
@@ -56,8 +56,8 @@ type loan struct {
 	Savings int64 `json:"savings,omitempty"`
 }
 
-// poolNow updates the mean use of the shared CPUs with the use since the last tick, and returns
-// it. The use is that of all work except BE. If that use is unknown, the second result is false.
+// poolNow returns the new mean usage of the shared CPUs by all work except BE. It returns false
+// if that usage is unknown.
 func (m lending) poolNow(u facts.Use, own hold.Grants, s node.Snapshot) (unit.MilliCPU, bool) {
 	var used unit.MilliCPU
 	cpus := 0
@@ -199,7 +199,7 @@ func (x *burster) partLimits(w *node.Workload) (base node.CPUMax, now time.Durat
 	return base, now
 }
 
-// quotaNow returns the quota that Tenon gave a cgroup, for the period of base.
+// quotaNow returns the quota that Tenon gave a cgroup, or else base.Quota.
 func (x *burster) quotaNow(at node.CgroupPath, base node.CPUMax) time.Duration {
 	knob := node.Knob{Cgroup: at, File: node.FileCPUMax}
 	now, _ := x.snap.Knobs.Now[knob].(node.CPUMax)
@@ -217,8 +217,8 @@ func (b Burst) maxSavings(base node.CPUMax) int64 {
 	return min(int64(facts.MilliOf(base)), 1e6) * percent / 100 * seconds * 1000
 }
 
-// savings returns the savings after the elapsed time. Use above the limit reduces
-// them; use below thrifty (a constant, in percent of the limit) increases them.
+// savings returns the savings after the elapsed time. CPU usage above the limit
+// reduces the savings. CPU usage below thriftyShare increases them.
 func (b Burst) savings(l loan, base node.CPUMax, used unit.MilliCPU, elapsed time.Duration, rated bool) int64 {
 	limit := facts.MilliOf(base)
 	if over := used - limit; rated && (over >= 0 || used < limit*thriftyShare/100) {

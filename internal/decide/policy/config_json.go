@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/decide/seat"
 )
 
-// configForm is the JSON form of a Config. Old captures have the keys of Pool among
-// those of Suppress. configForm does the same, so that old captures can be replayed.
+// configForm is the JSON form of a Config. As in old captures, the keys of Pool are
+// among the keys of Suppress, so that old captures can be replayed.
 type configForm struct {
 	CPUQOS     CPUQOS         `json:"cpu_qos,omitzero"`
 	Suppress   suppressForm   `json:"suppress,omitzero"`

@@ -15,9 +15,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestConfigKeepsItsForm checks that a capture has the keys of Pool among those
-// of Suppress. It also checks that a Config is the same after it was written as
-// JSON and read back.
+// TestConfigKeepsItsForm checks that a capture has the keys of Pool among the
+// keys of Suppress. It also checks that a Config is the same after it was
+// written as JSON and read back.
 func TestConfigKeepsItsForm(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.enableAll(t)

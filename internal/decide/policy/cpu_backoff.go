@@ -25,8 +25,8 @@ type cpuBackOff struct {
 }
 
 // follow updates the back-off to the given time. It ignores services whose waits BE hardly
-// causes. If several objectives are missed in one window, it still halves the budget only once,
-// because only the next window shows what the halving did for the others.
+// causes. If one window misses several objectives, follow halves the budget only once. Only the
+// next window shows what the halving did for the other services.
 func (g cpuBackOff) follow(x slo.Tracker, at time.Time) cpuBackOff {
 	if g.At.After(at) { // g.At is from before a reboot
 		g.At, g.Cut = at, at

@@ -15,8 +15,8 @@ import (
 
 // giveCPUs gives all contention roots the same set of whole CPUs, according to the
 // budget. spent is the growth of the set. A set has at least one CPU, and at least
-// the minimum of BE. Where this set is larger than the budget, BE also gets a quota
-// of the budget. The minimum of BE is then the same as with a quota alone.
+// the minimum of BE. If the set is larger than the budget, BE also gets a quota of
+// the budget, so that its minimum is the same as with a quota alone.
 func (x *suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	p := hold.PlacesOf(x.Pool, x.use, x.snap, x.cpus, x.own.Of)
 	rooms := make(map[node.CgroupPath]unit.CPUSet, len(x.Roots))
@@ -90,7 +90,7 @@ func (x *suppressor) currentCPUs() unit.CPUSet {
 	return most
 }
 
-// explain describes the chosen CPUs in the form that a reason needs.
+// explain returns the part of a reason that describes the chosen CPUs.
 func (x *suppressor) explain(d lend.Demand, c lend.Choice) string {
 	text := fmt.Sprintf("%s: %s", x.reason, facts.CountCPUs(c.CPUs.Len()))
 	switch {
@@ -141,7 +141,7 @@ func (x *suppressor) nameOwners() string {
 	return "every CPU here is reserved or LSE's"
 }
 
-// quotaBeside adds a quota if a cpuset alone cannot enforce the bound.
+// quotaBeside adds a quota if the cpusets alone cannot enforce the bound.
 func (x *suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent unit.MilliCPU, wants []plan.Want) {
 	edge, bounded := unit.CPUs(x.minimumCPUs()), false
 	for _, m := range x.Roots {
@@ -158,9 +158,9 @@ func (x *suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent 
 	return spent, wants
 }
 
-// corner limits some contention roots to the minimum of BE by a quota: those
-// that could use only CPUs of LSE work or reserved CPUs. It changes the quota
-// wants of these roots.
+// corner sets a quota of the minimum of BE for each contention root that could
+// use only CPUs of LSE work or reserved CPUs. It changes the wants for the
+// quotas of these roots.
 func (x *suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.CPUSet) {
 	for i, m := range x.Roots {
 		if set, asked := chosen[m]; asked && set.Empty() {
@@ -174,7 +174,7 @@ func (x *suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.C
 	}
 }
 
-// A link pairs a cgroup with a contention root. The cgroup's cpuset follows that of the root.
+// A link pairs a cgroup with a contention root, whose cpuset it follows.
 type link struct{ cgroup, root node.CgroupPath }
 
 // chainOf lists the contention roots. On cgroup v1 the list also has all known cgroups below

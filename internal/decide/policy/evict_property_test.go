@@ -73,9 +73,9 @@ func (n *scene) fill(rnd *rand.Rand) {
 
 // TestOnlyAsLittleAsNeededEnds runs random nodes for some time. It checks that
 // Tenon stops only BE work that it may evict, and chooses no victim while the
-// use of memory is below the threshold or unknown. The victims must have the
-// lowest priorities. Without the last victim, the others must not have freed
-// enough memory.
+// memory usage is below the threshold or unknown. The victims must have the
+// lowest priorities. The victims before the last one must not have freed enough
+// memory.
 func TestOnlyAsLittleAsNeededEnds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(41, 42))
 	chosen, killed, frozen := 0, 0, 0

@@ -12,9 +12,9 @@ import (
 )
 
 // limit owns cpu.max of a workload's own cgroup. The value is the limit of the workload's owner,
-// plus CPU burst for LS work. A workload with exclusive CPUs has no quota, because its CPUs limit
-// it. The same holds for a BE workload that is limited by its seats. If the workload's cgroup is
-// a contention root, cpu.max belongs to suppress.
+// plus CPU burst for LS work. A workload with exclusive CPUs, or a BE workload that its seats
+// limit, has no quota: its CPUs limit it. If the workload's cgroup is a contention root, cpu.max
+// belongs to suppress.
 //
 // On cgroup v1, limit also owns the other quotas below a contention root. The kernel refuses to
 // lower a parent's quota below a child's (kernel/sched/core.c: tg_cfs_schedulable_down), so the
@@ -62,10 +62,10 @@ func limit(x *burster, l facts.Layout, s node.Snapshot, own hold.Grants, seats s
 	return wants
 }
 
-// ownLimit returns the want for the limit from package limit; base is its value
-// without bursts. If another component manages the limit, ownLimit releases it.
-// If that component changed the limit after Tenon's first write, ownLimit sets
-// the changed value instead, because a release would restore the older one.
+// ownLimit returns the want for the CPU limit of p. base is this limit without
+// bursts. If another component manages the limit, the want releases it. If that
+// component changed the limit after Tenon's first write, the want sets the
+// changed value, because a release would restore the older one.
 func ownLimit(k *node.Knobs, w *node.Workload, p *node.Container) (want plan.Want, base node.CPUMax, limited bool) {
 	want = plan.Want{
 		Intent: plan.Release, Knob: node.Knob{Cgroup: p.Cgroup, File: node.FileCPUMax}, Owner: plan.OwnerLimit,
@@ -95,7 +95,7 @@ func ownLimit(k *node.Knobs, w *node.Workload, p *node.Container) (want plan.Wan
 }
 
 // limitQuota reduces a wanted quota to the quota of the contention root above
-// the cgroup, if the root's quota is smaller.
+// the cgroup, if that quota is smaller.
 func limitQuota(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax, want plan.Want) plan.Want {
 	root, below := l.RootAbove(want.Knob.Cgroup)
 	bound, bounded := above[root]

@@ -11,10 +11,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// selector selects the isolation mechanism that keeps BE off the CPU of LS. It selects one at a time. If the configuration
-// leaves the choice to trials (mechanism_measured.go), it is the mechanism that helped on this node. Otherwise it is the
-// strongest mechanism that the node supports, starting at the configured one. With each mechanism stronger than the weight,
-// cpuQOS also makes BE idle, so that BE still gives way if the mechanism fails.
+// selector selects the isolation mechanism that keeps BE off the CPU of LS, one at a time. If the configuration leaves the
+// choice to trials (mechanism_measured.go), it uses the mechanism that helped on this node. Otherwise it uses the strongest
+// mechanism that the node supports, beginning with the configured one. With each mechanism stronger than the weight, cpuQOS
+// also makes BE idle, so that BE still gives way if the mechanism fails.
 type selector struct {
 	// Status is the selection. It also holds the failures of mechanisms in the last hour.
 	Status node.Selection `json:"status,omitzero"`
@@ -31,8 +31,8 @@ func Mechanisms(c CPUQOS, can node.Capabilities, i node.Isolation) node.Selectio
 }
 
 // choose selects the mechanism. In the measured order, the trials decide. Otherwise choose
-// selects the first mechanism in the preference order that the node supports and that need not
-// wait for a new attempt after a failure. If t is nil, choose runs no trials.
+// selects the first mechanism in the preference order that the node supports and that does not
+// wait for its next attempt after a failure. If t is nil, choose runs no trials.
 func (st selector) choose(c CPUQOS, s node.Snapshot, t *trialInput) selector {
 	now := st.Status
 	next := node.Selection{

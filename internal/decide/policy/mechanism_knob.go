@@ -91,8 +91,8 @@ func hasChanged(s node.Snapshot, f node.File) bool {
 	return false
 }
 
-// giveBack adds releases to a list of wants. It releases each isolation knob
-// that Tenon has changed and for which there is no want.
+// giveBack returns the releases of the isolation knobs that Tenon has changed
+// and for which the list wants has no want.
 func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string) []plan.Want {
 	wanted := make(map[node.Knob]bool, len(wants))
 	for i := range wants {
@@ -125,10 +125,10 @@ func threadWants(f node.File, l facts.Layout) []plan.Want {
 	return wants
 }
 
-// highestBECgroups returns, in sorted order, the highest cgroups that hold only
-// BE work: the contention roots, and the cgroups of workloads whose contention
-// root is unknown.
-func highestBECgroups(l facts.Layout) []node.CgroupPath {
+// highestClassCgroups returns, in sorted order, the highest cgroups that hold
+// only work of the class of l: the contention roots, and the cgroups of
+// workloads whose contention root is unknown.
+func highestClassCgroups(l facts.Layout) []node.CgroupPath {
 	all := slices.Clone(l.Roots)
 	for _, p := range l.Shared {
 		if p != "" && l.Others[p] == 0 {
@@ -205,7 +205,7 @@ func (c CPUQOS) identities(s node.Snapshot) []plan.Want {
 			continue
 		}
 		l := facts.LayoutFor(class, s)
-		tops := highestBECgroups(l)
+		tops := highestClassCgroups(l)
 		for i := range s.Workloads {
 			w := &s.Workloads[i]
 			if w.Class != class {

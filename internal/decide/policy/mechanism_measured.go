@@ -124,7 +124,7 @@ func (t *trialInput) cpusOf(w *node.Workload) unit.CPUSet {
 	return set
 }
 
-// places reports whether cpu.idle can help to place a waking thread of a service.
+// places reports whether cpu.idle can help to place waking threads of services.
 func (t *trialInput) places() bool {
 	free := hold.PlacesOf(t.pool, t.use, t.snap, t.snap.Topology.All(), t.own.Of).Free
 	be := unit.CPUSet{}

@@ -15,8 +15,8 @@ type Overcommit struct {
 	Enable bool    `json:"enable"`
 	CPU    Reclaim `json:"cpu,omitzero"`
 	Memory Reclaim `json:"memory,omitzero"`
-	// Window is the time over which the use is averaged (metricAggregateDurationSeconds). The
-	// offer can grow only as far as this average allows.
+	// Window is the time over which the usage is averaged (metricAggregateDurationSeconds).
+	// The offer can grow only as far as this average allows.
 	Window time.Duration `json:"window_ns,omitempty"`
 	// Look is the time between two decisions to raise the offer (metricReportIntervalSeconds).
 	// The first decision comes after Tenon has measured the node for this time.
@@ -24,20 +24,20 @@ type Overcommit struct {
 	// DegradeAfter is the time for which an input may be missing
 	// (degradeTimeMinutes). After that, the offer is 0.
 	DegradeAfter time.Duration `json:"degrade_after_ns,omitempty"`
-	// RenewAfter is a minimum age of the present offer (updateTimeThresholdSeconds). If the offer
-	// is at least this old, any increase is published. WorthPPM is the minimum size of an
-	// increase, in millionths of the present offer (resourceDiffThreshold). An increase of at
-	// least this size is published at any age.
+	// RenewAfter is an age of the present offer (updateTimeThresholdSeconds). If the offer is at
+	// least this old, Tenon publishes every increase. WorthPPM is the size of an increase, in
+	// millionths of the present offer (resourceDiffThreshold). Tenon publishes an increase of at
+	// least this size at any age of the offer.
 	RenewAfter time.Duration `json:"renew_after_ns,omitempty"`
 	WorthPPM   int64         `json:"worth_ppm,omitempty"`
-	// WithPageCache counts all page cache as use of memory (metricMemoryCollectPolicy:
-	// usageWithPageCache). If it is false, the use is the working set.
+	// WithPageCache counts all page cache as used memory (metricMemoryCollectPolicy:
+	// usageWithPageCache). If it is false, the working set counts.
 	WithPageCache bool `json:"with_page_cache,omitempty"`
 	// ReservedCPU and ReservedMemory are set aside for the node's own work.
 	// They count in full, even if that work uses less.
 	ReservedCPU    unit.MilliCPU `json:"reserved_cpu_mcpu,omitempty"`
 	ReservedMemory unit.Bytes    `json:"reserved_memory_bytes,omitempty"`
-	// Peak counts work by the peak use that is predicted for it.
+	// Peak configures how work counts by its predicted peak usage.
 	Peak PeakPrediction `json:"peak,omitzero"`
 }
 
@@ -53,7 +53,7 @@ type Reclaim struct {
 	Policy ReclaimPolicy `json:"policy,omitempty"`
 }
 
-// ReclaimPolicy says how the work of the other classes counts: by use, by
+// ReclaimPolicy says how the work of the other classes counts: by usage, by
 // request, or by the larger of the two.
 type ReclaimPolicy string
 
@@ -85,10 +85,10 @@ type age struct {
 // offer computes the batch resources and their state from a snapshot. elapsed
 // is the time since the last snapshot.
 //
-// The formula is Koordinator's. offer computes it twice, with the use in Window
-// and with the use in the last 5 s, and takes the smaller result. If the result
-// is below the present offer, it replaces the offer at once. If it is above, it
-// waits for the next decision (Look), and is published only if the increase is
+// The formula is Koordinator's. offer computes it twice, with the usage in
+// Window and with the usage in the last 5 s, and takes the smaller result. A
+// result below the present offer replaces the offer at once. A result above it
+// waits for the next decision (Look). It is published only if the increase is
 // large enough (WorthPPM) or the offer is old enough (RenewAfter).
 func (b batch) offer(c Overcommit, p facts.Pool, elapsed time.Duration, s node.Snapshot) batch {
 	if !c.Enable {

@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// sampleEvery is the minimum time between two samples of use. If an event starts a
-	// tick, the time since the last tick can be too short to compute a rate.
+	// sampleEvery is the minimum time between two samples of usage. If an event starts
+	// a tick, the time since the last tick can be too short to compute a rate.
 	// sampleEvery is below one second because the time between periodic ticks varies.
 	sampleEvery = 900 * time.Millisecond
-	// shortWindow is the length of the short window. The use in it can only
-	// lower the offer.
+	// shortWindow is the length of the short window. The usage in the short
+	// window can only lower the offer.
 	shortWindow = 5 * time.Second
 	// spans is the number of parts of each of the two windows.
 	spans = 5
 )
 
-// demand is the use of the node and its workloads, as sums over the parts of a short
-// and a long window. The newest part comes first. The units are milliseconds of time,
-// milliseconds of CPU time, and KiB × s of memory. All are whole numbers.
+// demand is the usage of the node and its workloads, as sums over the parts of a
+// short and a long window. The newest part comes first. The units are milliseconds of
+// time, milliseconds of CPU time, and KiB × s of memory. All are whole numbers.
 type demand struct {
 	Began  bool          `json:"began,omitempty"`     // the counters were read at least once
 	Waited time.Duration `json:"waited_ns,omitempty"` // time since the last sample
@@ -37,8 +37,8 @@ type demand struct {
 	Peaks   peaks     `json:"peaks,omitzero"`
 }
 
-// An account is the use of one workload. For BE work it holds only the counter,
-// because the use of BE does not reduce the offer.
+// An account is the usage of one workload. For BE work it holds only the
+// counter, because the usage of BE does not reduce the offer.
 type account struct {
 	ID node.WorkloadID `json:"id,omitempty"`
 	// Counter is the last reading, in milliseconds; negative: there is none.
@@ -51,15 +51,15 @@ type account struct {
 // parts holds one amount for each part of a window, newest first.
 type parts [spans]int64
 
-// A series is the use of one resource in each part. Seen is the time for which
-// the use was counted, in milliseconds.
+// A series is the usage of one resource in each part. Seen is the time for
+// which the usage was counted, in milliseconds.
 type series struct {
 	Seen  int64 `json:"seen_ms,omitempty"`
 	Short parts `json:"short,omitzero"`
 	Long  parts `json:"long,omitzero"`
 }
 
-// observe adds the use since the last sample. It returns the time since that
+// observe adds the usage since the last sample. It returns the time since that
 // sample, or 0 if it is too early for a new sample.
 func (d demand) observe(c Overcommit, pool facts.Pool, elapsed time.Duration, s node.Snapshot) (demand, time.Duration) {
 	next := d
@@ -102,8 +102,8 @@ func (d demand) observe(c Overcommit, pool facts.Pool, elapsed time.Duration, s 
 	return next, sampled
 }
 
-// memoryUsed returns the memory that counts as used. That is the working set.
-// If page cache counts, or if the working set is unknown, it is all memory.
+// memoryUsed returns the memory that counts as used: the working set, or all
+// memory if page cache counts or the working set is unknown.
 func memoryUsed(u node.Usage, withPageCache bool) node.Maybe[unit.Bytes] {
 	if withPageCache || !u.WorkingSet.Known() {
 		return u.Memory
@@ -170,8 +170,8 @@ func (d demand) index() func(place int, id node.WorkloadID) int {
 	}
 }
 
-// read returns the use since the last reading. rated is false if there is no
-// rate, because a reading is missing or the counter was reset.
+// read returns the CPU time used since the last reading. If a reading is
+// missing or the counter was reset, rated is false.
 func (a *account) read(counter node.Maybe[time.Duration]) (spent int64, rated bool) {
 	then := a.Counter
 	a.Counter = -1
@@ -184,8 +184,8 @@ func (a *account) read(counter node.Maybe[time.Duration]) (spent int64, rated bo
 	return a.Counter - then, true
 }
 
-// add adds an amount of use, of CPU or memory, to the newest part of both windows. If
-// the use was not counted in this part, add assumes the mean rate of the earlier parts.
+// add adds an amount of CPU or memory usage to the newest part of both windows. If the
+// usage was not counted in this part, add assumes the mean rate of the earlier parts.
 func (u *series) add(sum int64, counted bool, p part) {
 	if !counted {
 		sum = mean(u.Short, p.before, u.Seen) * p.lasted / 1000
@@ -201,7 +201,7 @@ func (u *series) add(sum int64, counted bool, p part) {
 	}
 }
 
-// mean returns the use per second. It is the mean over the parts in which the use was counted.
+// mean returns the usage per second, over the parts in which the usage was counted.
 func mean(sums, lasted parts, seen int64) int64 {
 	var sum, over int64
 	for i := range sums {
@@ -215,7 +215,7 @@ func mean(sums, lasted parts, seen int64) int64 {
 	return (sum*1000 + over/2) / over
 }
 
-// system adds the use of the node that belongs to no workload.
+// system adds the usage of the node that belongs to no workload.
 func (d *demand) system(pool facts.Pool, s node.Snapshot, spent int64, charged unit.Bytes, p part) {
 	then, were := d.Busy, d.Counted
 	d.Busy, d.Counted = 0, 0
@@ -230,8 +230,8 @@ func (d *demand) system(pool facts.Pool, s node.Snapshot, spent int64, charged u
 	// While a CPU is offline, its counter is missing from the sum.
 	rated := d.Counted > 0 && d.Counted == were && d.Busy >= then
 	d.System.CPU.add(max(d.Busy-then-spent, 0), rated, p)
-	// Measure the memory of the node in the same way as that of the workloads.
-	// MemAvailable would count the page cache in their working sets as free.
+	// The memory of the node is measured as for workloads. MemAvailable would
+	// count page cache in their working sets as free.
 	used, known := memoryUsed(s.Usage, false).Value()
 	d.System.Memory.add(int64(max(used-charged, 0)>>10)*p.lasted/1000, known, p)
 }

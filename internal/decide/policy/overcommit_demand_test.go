@@ -113,8 +113,8 @@ func TestARestartedServiceKeepsItsHistory(t *testing.T) {
 }
 
 // TestThePastIsBounded starts and ends a thousand workloads each minute. Their
-// histories must not fill the memory, and must not displace those of workloads
-// that stay.
+// histories must not fill the memory, and must not displace the histories of
+// workloads that stay.
 func TestThePastIsBounded(t *testing.T) {
 	c := colocation()
 	c.Peak = PeakPrediction{Enable: true, ColdStart: time.Hour}

@@ -78,11 +78,11 @@ func bytesOf(c Overcommit, s node.Snapshot) resource[unit.Bytes] {
 
 // formula computes this expression:
 //
-//	capacity × threshold − max(use of the system, reservation) − count of the others
+//	capacity × threshold − max(usage of the system, reservation) − amount of the others
 //
-// The formula is computed twice, with the use in the long window and with the
-// use in the short window, and the smaller result is returned. Koordinator:
-// pkg/slo-controller/noderesource/plugins/batchresource.
+// formula computes the expression twice, with the usage in the long window and
+// in the short window, and returns the smaller result. This is Koordinator's
+// formula: pkg/slo-controller/noderesource/plugins/batchresource.
 func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Overcommit, d demand, s node.Snapshot) finding[T] {
 	f := r.sum(c, d, s, d.Long, func(u *series) *parts { return &u.Long })
 	f.over = c.Window
@@ -96,7 +96,7 @@ func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Overcommit, d demand
 	return f
 }
 
-// sum computes the formula with the use in one window.
+// sum computes the formula with the usage in one window.
 func (r resource[T]) sum(c Overcommit, d demand, s node.Snapshot, lasted parts, of func(*series) *parts) finding[T] {
 	var all [len(sides)]share[T]
 	var missing []string
@@ -133,7 +133,7 @@ func (r resource[T]) sum(c Overcommit, d demand, s node.Snapshot, lasted parts, 
 	return f
 }
 
-// nameMissing names the workloads whose use is unknown, or returns "".
+// nameMissing names the workloads whose usage is unknown, or returns "".
 func (r resource[T]) nameMissing(ids []string) string {
 	const most = 3
 	switch n := len(ids) - most; {

@@ -11,13 +11,13 @@ import (
 )
 
 // PeakPrediction counts work by the peak that its history predicts, if this peak exceeds the
-// present use. So the offer at night leaves room for the peak of the next morning.
+// present usage. So the offer at night leaves room for the peak of the next morning.
 type PeakPrediction struct {
 	Enable bool `json:"enable"`
 	// MarginPercent is the safety margin that is added to each peak.
 	MarginPercent unit.Percent `json:"margin_percent,omitempty"`
-	// ColdStart is a minimum age. The history of a younger workload is too
-	// short, so its request also counts.
+	// The history of a workload that is younger than ColdStart is too short, so
+	// its request also counts.
 	ColdStart time.Duration `json:"cold_start_ns,omitempty"`
 }
 
@@ -42,8 +42,8 @@ var (
 	memoryScale = trend.ScaleOf(5<<20>>10, 2<<40>>10, 5) // KiB
 )
 
-// A peak holds two amounts, in the units of the series: the largest use in the
-// present minute, and the predicted peak.
+// A peak holds the largest usage in the present minute (MaxCPU, MaxMemory) and
+// the predicted peak (CPU, Memory), in the units of the series.
 type peak struct {
 	MaxCPU    int64         `json:"max_cpu,omitempty"`
 	MaxMemory int64         `json:"max_memory,omitempty"`
@@ -77,8 +77,8 @@ func (h history) peak(c PeakPrediction) peak {
 	return peak{CPU: cpu * margin / 100, Memory: memory * margin / 100, Watched: h.Watched}
 }
 
-// predict raises the peaks of this minute to the present use. Once a minute it
-// adds these peaks to the histories. It changes the accounts of d.
+// predict raises the peaks of this minute to the present usage. Once a minute
+// it adds these peaks to the histories. It changes the accounts of d.
 func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []node.Workload) {
 	if !c.Enable {
 		d.Peaks = peaks{}
@@ -112,7 +112,7 @@ func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []no
 	d.Peaks = peaks{Past: all}
 }
 
-// raisePeak raises the peak of this minute if the present use is higher.
+// raisePeak raises the peak of this minute if the present usage is higher.
 func (a *account) raisePeak(lasted parts) {
 	a.Peak.MaxCPU = max(a.Peak.MaxCPU, mean(a.CPU.Short, lasted, a.CPU.Seen))
 	a.Peak.MaxMemory = max(a.Peak.MaxMemory, mean(a.Memory.Short, lasted, a.Memory.Seen))

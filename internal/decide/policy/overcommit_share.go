@@ -9,26 +9,26 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sides lists the classes in the order in which the formula has their terms.
-// The term of BE counts only work of the priority class koord-mid.
+// sides lists the classes in the order of their terms in the formula. The term
+// of BE counts only work of the priority class koord-mid.
 var sides = [...]node.Class{node.LSE, node.LSR, node.LS, node.System, node.BE}
 
-// usesBatch reports whether a workload runs on batch resources. The use of such
-// a workload does not reduce the offer.
+// usesBatch reports whether a workload runs on batch resources. The usage of
+// such a workload does not reduce the offer.
 func usesBatch(w *node.Workload) bool { return w.Class == node.BE && !w.Mid }
 
-// A share is the counted sum of the work of one class, with the numbers of the
-// workloads that are counted differently from the rest of their class.
+// A share is the amount that the formula subtracts for one class (sum). It also
+// counts the workloads, in all and in special cases.
 type share[T unit.MilliCPU | unit.Bytes] struct {
 	sum        T
 	works      int // number of workloads
-	unasked    int // workloads that count by use, because they have no request
-	unmeasured int // workloads that count by request, because their use is not yet known
+	unasked    int // workloads that count by usage, because they have no request
+	unmeasured int // workloads that count by request, because their usage is not yet known
 	cold       int // workloads with too short a history for a prediction
 }
 
-// add counts a workload with a given use (used). If it is absent, the workload
-// was never measured. add returns false if neither use nor request is known.
+// add adds a workload to the share. used is its usage, or absent if it was
+// never measured. add returns false if neither usage nor request is known.
 func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *peak, used node.Maybe[T]) bool {
 	h.works++
 	asked, has := r.request(w).Value()
@@ -39,7 +39,7 @@ func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *pea
 	case has && r.Policy == ByRequest:
 		counts = asked
 	case has && (!byUse || !seen || !r.measured(w) || w.Starting):
-		// A request is no limit: work may use more than it requests, and then its use counts.
+		// A request is no limit. The usage of work that uses more than it requests counts.
 		counts = max(counts, asked)
 		if byUse {
 			h.unmeasured++
@@ -94,7 +94,7 @@ func (r resource[T]) terms(c PeakPrediction, all [len(sides)]share[T], system T)
 	return terms
 }
 
-// describeCounting returns words that say how the work of a class counts.
+// describeCounting returns the part of a reason that says how a class counts.
 func (r resource[T]) describeCounting(class node.Class, c PeakPrediction) string {
 	by := []string{"use"}
 	switch {
@@ -117,8 +117,8 @@ func (r resource[T]) describeCounting(class node.Class, c PeakPrediction) string
 	return fmt.Sprintf("used by %s", class)
 }
 
-// notes returns words that say how many workloads are counted differently from
-// the rest of their class, and how.
+// notes returns the part of a reason that says how many workloads are counted
+// in another way than the rest of their class, and how.
 func (h share[T]) notes(c PeakPrediction) string {
 	var notes []string
 	note := func(n int, format string, args ...any) {

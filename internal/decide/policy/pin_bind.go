@@ -12,10 +12,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// bind owns cpuset.cpus and cpuset.mems of LS workloads. On cgroup v1 it also owns
-// those of all cgroups below them. It binds workloads with exclusive CPUs to these CPUs
-// and to the memory of their NUMA nodes, and all other LS workloads to the remaining
-// CPUs. If no workload has exclusive CPUs, it binds none.
+// bind owns cpuset.cpus and cpuset.mems of LS workloads, and on cgroup v1 also of all
+// cgroups below them. It binds workloads with exclusive CPUs to these CPUs and to the
+// memory of their NUMA nodes. It binds all other LS workloads to the remaining CPUs. If
+// no workload has exclusive CPUs, it binds none.
 func bind(g hold.Grants, l facts.Layout, s node.Snapshot) []plan.Want {
 	if g.Of == nil && !bindsNow(s.Knobs) {
 		return nil
@@ -58,7 +58,7 @@ func bindsNow(k node.Knobs) bool {
 	return false
 }
 
-// A binder is the input of one decision of bind.
+// A binder holds the input of one decision of bind.
 type binder struct {
 	hold.Grants
 	facts.Layout
@@ -66,14 +66,14 @@ type binder struct {
 	all    unit.CPUSet
 	owners []owner
 	taken  unit.CPUSet // CPUs of all owners together
-	// promised is the amount of memory that the workloads that are bound to a NUMA
-	// node need together. The key is the lowest CPU of the node.
+	// promised is the memory that the workloads bound to one NUMA node need
+	// together. The key is the number of the node.
 	promised map[unit.CPU]unit.Bytes
 }
 
 // These limits are for the memory that the workloads bound to one NUMA node
-// need together, in percent of the node's memory. Between the two limits, bound
-// workloads stay bound, but no other workload becomes bound.
+// need together, in percent of the node's memory. Above bindUpTo, no other
+// workload becomes bound. Above stayUpTo, bound workloads do not stay bound.
 const (
 	bindUpTo unit.Percent = 75
 	stayUpTo unit.Percent = 90
@@ -96,9 +96,9 @@ type seating struct {
 	parts map[string]unit.CPUSet
 }
 
-// share returns the set of a workload without exclusive CPUs: its own set
-// without the exclusive CPUs of other workloads. CPUs that belong to a cgroup
-// below its own stay in the set.
+// share returns the set of a workload that has no exclusive CPUs: the CPUs that
+// it may use, minus the exclusive CPUs of other workloads. CPUs that belong to
+// a cgroup below its own stay in the set.
 func (b *binder) share(w *node.Workload) seating {
 	to := seating{file: node.FileCPUs, intent: plan.Release}
 	room := hold.RoomBefore(b.snap.Knobs, w.Cgroup, b.all)
@@ -130,9 +130,9 @@ func (b *binder) share(w *node.Workload) seating {
 
 // memory binds a workload to the memory of the NUMA nodes of its CPUs. It
 // leaves a workload unbound if its memory does not fit beside that of the
-// workloads already bound, or if its memory use is unknown: the workload could
-// then run out of memory while other nodes have plenty. Callers must call it
-// for the workloads in the same order in each tick.
+// workloads already bound, or if its memory usage is unknown: the workload
+// could then run out of memory while other nodes have plenty. Callers must call
+// memory for the workloads in the same order in each tick.
 func (b *binder) memory(w *node.Workload, cpus unit.CPUSet) seating {
 	m := seating{file: node.FileMems, intent: plan.Release}
 	var all unit.CPUSet // NUMA nodes
@@ -180,9 +180,9 @@ func (b *binder) memory(w *node.Workload, cpus unit.CPUSet) seating {
 	return m
 }
 
-// A tree lists the cgroups that are bound together. This is the workload's own
-// cgroup. On cgroup v1 it is also all known cgroups below it, because there a
-// cpuset must lie within that of the parent.
+// A tree lists the cgroups that are bound together: the workload's own cgroup
+// and, on cgroup v1, all known cgroups below it. On cgroup v1 a cpuset must lie
+// within the cpuset of the parent.
 type tree struct {
 	work   int // index of the workload
 	groups []node.CgroupPath
@@ -278,8 +278,8 @@ func (b *binder) want(t tree, to seating) []plan.Want {
 }
 
 // partOf returns the wanted set of one cgroup of a workload. If the cgroup is
-// in a container with its own set, it is that set, and otherwise the set of the
-// workload.
+// in a container with its own set, partOf returns that set, and otherwise the
+// set of the workload.
 func (b *binder) partOf(t tree, to seating, p node.CgroupPath) unit.CPUSet {
 	for _, c := range b.snap.Workloads[t.work].Containers {
 		if part, own := to.parts[c.Name]; own && (c.Cgroup == p || c.Cgroup.Contains(p)) {

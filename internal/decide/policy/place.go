@@ -12,9 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// keepOff keeps BE work off forbidden CPUs while no budget chooses its CPUs. If
-// no CPU is forbidden, its cpusets get the intent i. The map that it returns
-// has the set of each contention root; nil: no CPU is forbidden.
+// keepOff keeps BE work off forbidden CPUs while no budget chooses its CPUs. It
+// returns the set of each contention root. If no CPU is forbidden, the map is
+// nil, and the cpusets of BE get the intent i.
 func (x *suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]unit.CPUSet, []plan.Want) {
 	if x.CPUSetsManagedExternally {
 		return nil, x.anyCPU(plan.Release, "another component manages the cpusets here")

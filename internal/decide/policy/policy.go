@@ -54,7 +54,7 @@ type Config struct {
 // State is the data that the policies keep between ticks.
 type State struct {
 	Use facts.Use `json:"use"`
-	// Growth is the amount by which the CPU of BE work may still grow. It
+	// Growth is the amount by which the CPU of BE work may still grow. Growth
 	// increases with time, and decreases when BE grows.
 	Growth unit.MilliCPU `json:"growth_mcpu,omitempty"`
 	// Selector holds the selected isolation mechanism.
@@ -137,7 +137,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 }
 
 // orphans releases every knob that Tenon has changed and that no policy wants
-// any more, such as the knobs of a workload that no rule matches any more.
+// any more. The workload of such a knob may match no rule any more.
 func orphans(l facts.Layout, s node.Snapshot, wants []plan.Want) []plan.Want {
 	if len(s.Knobs.Before) == 0 {
 		return nil

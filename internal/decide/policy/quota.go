@@ -59,8 +59,8 @@ func (x *suppressor) isNear(now, to unit.MilliCPU) bool {
 }
 
 // share divides an amount among the contention roots: a quarter in equal parts, and
-// the rest in proportion to their use. The equal part prevents starvation, and lets
-// work that wakes up show its demand. Idle work gets nothing of the rest.
+// the rest in proportion to their CPU usage. The equal part prevents starvation,
+// and lets work that wakes up show its demand. Idle work gets nothing of the rest.
 func (x *suppressor) share(may unit.MilliCPU) []unit.MilliCPU {
 	used := make(map[node.CgroupPath]unit.MilliCPU, len(x.Roots))
 	var total unit.MilliCPU
@@ -96,8 +96,8 @@ type top struct {
 	reason  string
 }
 
-// topsOf returns the top of each contention root. It is the quota that the root had before Tenon.
-// If the root is the own cgroup of a workload, it is the CPU limit of that workload.
+// topsOf returns the top of each contention root: the quota that the root had before Tenon, or
+// the CPU limit of a workload whose own cgroup is the root.
 func topsOf(l facts.Layout, s node.Snapshot) map[node.CgroupPath]top {
 	tops := map[node.CgroupPath]top{}
 	for _, m := range l.Roots {

@@ -108,7 +108,7 @@ func (n *scene) makeGroup(p node.CgroupPath) {
 	now[node.Knob{Cgroup: p, File: node.FileMems}] = mems
 }
 
-// A spell is the use of all work during a time.
+// A spell is a time with the CPU usage of all work in it.
 type spell struct {
 	every   time.Duration
 	use     map[node.WorkloadID]unit.MilliCPU

@@ -15,14 +15,14 @@ import (
 type Suppress struct {
 	Enable bool `json:"enable"`
 	// ThresholdPercent is the share of the capacity that all work together may
-	// use. If the use exceeds it, the CPU of BE is reduced
+	// use. If its CPU usage is higher, Tenon reduces the CPU of BE
 	// (cpuSuppressThresholdPercent, 0 to 100; Koordinator's default is 65).
 	ThresholdPercent unit.Percent `json:"cpuSuppressThresholdPercent"`
 	// MinPercent is the share of the capacity that BE keeps, however much other work
 	// uses (cpuSuppressMinPercent, 0 to 100). It applies with both policies.
 	MinPercent unit.Percent `json:"cpuSuppressMinPercent"`
-	// Policy is SuppressQuota or SuppressCPUSet; empty: the one that suits the
-	// number of CPUs of the node (cpuSuppressPolicy).
+	// Policy is SuppressQuota or SuppressCPUSet (cpuSuppressPolicy). If it is
+	// empty, the number of CPUs of the node decides.
 	Policy SuppressPolicy `json:"cpuSuppressPolicy,omitempty"`
 }
 
@@ -36,7 +36,7 @@ func (c Suppress) KeepPercent() unit.Percent {
 }
 
 // strategyDuring returns the strategy that applies during a back-off. If there
-// is no threshold, BE has no bound until an objective is missed because of it.
+// is no threshold, BE has no bound until an objective is missed because of BE.
 // Then the back-off begins with all the CPU that other work leaves.
 func (c Suppress) strategyDuring(g cpuBackOff) Suppress {
 	if !c.Enable && g.Permille > 0 {
@@ -86,8 +86,8 @@ func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, 
 		x.reason = "another component keeps writing the quota, so whole CPUs limit BE; " + x.reason
 	}
 	if x.gain = x.save(saved, u.Elapsed, whole); s.SLOViolated {
-		// The service waits now, but the rates were measured before that. BE
-		// must not grow because of them, and loses its saved growth.
+		// A service waits now, but the rates are older and do not show it yet.
+		// So BE must not grow, and loses its saved growth.
 		x.gain = 0
 	}
 	var spent unit.MilliCPU
@@ -105,8 +105,8 @@ func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, 
 
 const noRate = "no rate yet"
 
-// holdReason returns the reason why BE gets less than its budget or does not
-// grow; empty: there is none.
+// holdReason returns the part of a reason that says why BE does not get its
+// full budget now.
 func (x *suppressor) holdReason() string {
 	if x.snap.SLOViolated {
 		return "; a service waits: BE does not grow now"
@@ -132,8 +132,7 @@ type suppressor struct {
 	seated unit.CPUSet // CPUs that work with seats could use in the tick before
 }
 
-// limitsBySet reports whether a set of CPUs limits BE. Otherwise a quota limits
-// BE.
+// limitsBySet reports whether a set of CPUs limits BE, and not a quota.
 //
 // If another component writes one of the two knobs again and again, the other
 // knob limits BE. Otherwise BE would have no limit during such a conflict.
@@ -183,8 +182,8 @@ func (x *suppressor) abstain() []plan.Want {
 	return wants
 }
 
-// anyCPU returns wants for the cpusets with the intent i: release them, or
-// leave them unchanged.
+// anyCPU returns wants for all cpusets of BE with the intent i: Release, or
+// Abstain to leave them unchanged.
 func (x *suppressor) anyCPU(i plan.Intent, reason string) []plan.Want {
 	wants := make([]plan.Want, 0, len(x.chain))
 	for _, k := range x.chain {
