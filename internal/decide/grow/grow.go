@@ -20,7 +20,7 @@ import (
 )
 
 // A pool grows slowly and shrinks at once. Between the limit to grow and the
-// limit to shrink there is a gap, so that a pool does not grow and shrink by
+// limit to shrink there is a gap, so that a pool does not grow and shrink in
 // turns.
 const (
 	// A pool is full if LS work has used at least fullFrom of its CPUs for
@@ -28,25 +28,25 @@ const (
 	// not grow for it, because more CPUs would not help it.
 	fullFrom, fullFor = unit.Percent(90), 3 * time.Second
 	atLimit           = unit.Percent(95)
-	// A cache is quiet if other LS work has used at most quietUpTo of it for
-	// quietFor. A pool leaves a cache if other work uses at least leaveFrom of
-	// it.
+	// A cache is quiet if LS work of other workloads has used at most quietUpTo
+	// of it for quietFor. A pool leaves a cache if such work uses at least
+	// leaveFrom of it.
 	quietUpTo, quietFor = unit.Percent(30), 10 * time.Second
 	leaveFrom           = unit.Percent(80)
 	// A pool gives a cache back if its work could do without it: for spareFor,
 	// the work would have used at most spareUpTo of the remaining CPUs.
 	spareUpTo, spareFor = unit.Percent(70), time.Minute
 	// restFor is the time for which a pool does not grow after it had to leave a
-	// cache, so that a service that waited is not disturbed again at once.
+	// cache. A service that waited is then not disturbed again at once.
 	restFor = time.Minute
-	// negligible is a small use of CPU. If a service uses less, Tenon need not
-	// know on which CPUs it runs.
+	// negligible is a CPU usage. If a service uses no more than that, Tenon
+	// need not know on which CPUs it runs.
 	negligible unit.MilliCPU = 50
-	// If the counters of each CPU are missing for blindFor, a pool gives back
-	// all caches beside its home. One failed reading is shorter than that.
+	// If the per-CPU counters are missing for blindFor, a pool gives back all
+	// caches beside its home. One failed reading does not last that long.
 	blindFor = 2 * time.Second
-	// useTau is the time constant of the means of use. If a sample is at least
-	// sampleFor long, it replaces the mean.
+	// useTau is the time constant of the means of CPU usage. A higher sample
+	// replaces the mean of a cache at once if it spans at least sampleFor.
 	useTau, sampleFor = time.Second, 500 * time.Millisecond
 )
 
@@ -58,21 +58,21 @@ type State struct {
 
 // A Pool is the state of one pool that may grow.
 type Pool struct {
-	// Home is the home of the pool when the other fields were written. More are
-	// the CPUs beside it: whole L3 caches.
+	// Home is the home of the pool. If it changes, the state begins anew. More
+	// are the CPUs beside Home: whole L3 caches.
 	Home unit.CPUSet `json:"home,omitzero"`
 	More unit.CPUSet `json:"more,omitzero"`
 	// Load is the amount of CPU that LS work uses in Home and More. Full is the
-	// time since which the pool has been full, so that it may grow; zero: it is
-	// not full. Spare is the time since which the pool has had spare CPUs, so that
-	// it may shrink; zero: it has none.
+	// time since which the pool has been full. Spare is the time since which it
+	// has had spare CPUs. A zero time means that it is not full or has none. A
+	// full pool may grow, and a pool with spare CPUs may shrink.
 	Load  node.Maybe[unit.MilliCPU] `json:"load,omitzero"`
 	Full  time.Time                 `json:"full,omitzero"`
 	Spare time.Time                 `json:"spare,omitzero"`
 	// Left is the time at which the pool last had to leave a cache.
 	Left time.Time `json:"left,omitzero"`
-	// Blind is the time since which the use of each CPU has been unknown. It is
-	// zero if the use is known.
+	// Blind is the time since which the CPU usage has been unknown because
+	// per-CPU counters are missing. It is zero if the usage is known.
 	Blind time.Time `json:"blind,omitzero"`
 	// Beside holds the other caches of the NUMA node. The key is the lowest CPU
 	// of the cache.
@@ -83,15 +83,15 @@ type Pool struct {
 
 // A Cache is an L3 cache into which a pool may grow.
 type Cache struct {
-	// Use is the amount of CPU that the LS work of other workloads uses in the
-	// cache. Quiet is the time since which that use has been low.
+	// Use is the amount of CPU that LS work of other workloads uses in the
+	// cache. Quiet is the time since which Use has been low, or zero.
 	Use   unit.MilliCPU `json:"use_mcpu,omitempty"`
 	Quiet time.Time     `json:"quiet,omitzero"`
 }
 
 // Decide adds to each pool that may grow the caches that it has beside its
-// home. The use of the CPUs is given for the last snapshot (before) and for s
-// (now). missed are the workloads that wait longer than their objective.
+// home. before holds the CPU usage at the last snapshot, and now that at s.
+// missed holds the workloads that wait longer than their objective.
 func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.WorkloadID]string, s node.Snapshot) (State, hold.Grants) {
 	if g.Map == nil {
 		return State{}, g
@@ -121,7 +121,7 @@ func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.Work
 	return next, x.Grants
 }
 
-// A decision is one call of Decide. It has the input that all pools share.
+// A decision holds the input of one call of Decide, for all pools.
 type decision struct {
 	hold.Grants
 	before, now facts.Use
@@ -129,8 +129,8 @@ type decision struct {
 	snap        node.Snapshot
 	grew        bool // a pool has grown in this tick; only one may grow, so that the next tick sees the effect
 	// total is the CPU time that LS work has used on each CPU since the last
-	// snapshot. uncounted is a service that uses CPU, but has no counters that
-	// total includes. It is empty if all services are counted.
+	// snapshot. uncounted is a service that total lacks, because it uses CPU
+	// but has no per-CPU counters. It is empty if there is no such service.
 	total     []unit.MilliCPU
 	uncounted node.WorkloadID
 }
@@ -172,8 +172,8 @@ func (x *decision) follow(w node.Workload, h pick.Hold, p Pool) Pool {
 	return p
 }
 
-// observe adds the use since the last snapshot to the means of a pool. If the
-// counters of each CPU are missing, it forgets the means.
+// observe adds the CPU usage since the last snapshot to the means of a pool. If
+// per-CPU counters are missing, it forgets the means.
 func (x *decision) observe(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUSet) Pool {
 	if x.blindTo(w.ID) != "" {
 		p.Blind = startOf(p.Blind, x.snap.At, true)
@@ -203,7 +203,7 @@ func (x *decision) observe(w node.Workload, h pick.Hold, p Pool, caches []unit.C
 	return p
 }
 
-// count adds up the use of each CPU. It does so once for all pools.
+// count adds up the LS usage of each CPU, once for all pools.
 func (x *decision) count() {
 	x.total = make([]unit.MilliCPU, unit.MaxCPUs)
 	for id, after := range x.now.PerCPU {
@@ -218,33 +218,33 @@ func (x *decision) count() {
 		}
 	}
 	for _, w := range x.snap.Workloads {
-		if w.Class.Sensitive() && x.now.Workload[w.ID] > negligible && !x.counts(w.ID) {
+		if w.Class.Sensitive() && x.now.Workload[w.ID] > negligible && !x.hasCounters(w.ID) {
 			x.uncounted = w.ID
 			return
 		}
 	}
 }
 
-// counts reports whether both snapshots have counters of each CPU for a
+// hasCounters reports whether both snapshots have per-CPU counters for a
 // workload.
-func (x *decision) counts(id node.WorkloadID) bool {
+func (x *decision) hasCounters(id node.WorkloadID) bool {
 	_, had := x.before.PerCPU[id]
 	_, has := x.now.PerCPU[id]
 	return had && has && x.now.Elapsed > 0
 }
 
-// blindTo returns a workload that prevents the pool from growing, because it is
-// unknown which CPUs the workload uses. This is the pool itself, or a service
-// that uses CPU. The result is empty if there is none.
+// blindTo returns a workload whose CPUs Tenon does not know, so that the pool
+// cannot grow. It is the pool's own workload or x.uncounted. The result is
+// empty if there is no such workload.
 func (x *decision) blindTo(pool node.WorkloadID) node.WorkloadID {
-	if !x.counts(pool) {
+	if !x.hasCounters(pool) {
 		return pool
 	}
 	return x.uncounted
 }
 
-// useOf returns how much all LS work has used a set of CPUs since the last
-// snapshot. useBy returns how much one workload has used it.
+// useOf returns how much CPU all LS work has used on a set of CPUs since the
+// last snapshot. useBy returns the part of one workload.
 func (x *decision) useOf(set unit.CPUSet) (all unit.MilliCPU) {
 	for c := range set.All() {
 		all += x.total[c]
@@ -269,7 +269,7 @@ func (x *decision) nearsLimit(w node.Workload) bool {
 	return limited && x.now.Workload[w.ID] >= limit.Percent(atLimit)
 }
 
-// leave returns the caches that a pool must give back now, and the reason.
+// leave returns the CPUs that a pool must give back now, and the reason.
 func (x *decision) leave(w node.Workload, p Pool, caches []unit.CPUSet, open unit.CPUSet) (left unit.CPUSet, why string) {
 	if p.More.Empty() {
 		return left, ""
@@ -303,9 +303,9 @@ func (x *decision) leave(w node.Workload, p Pool, caches []unit.CPUSet, open uni
 	return left.Intersect(p.More), "gave back " + strings.Join(reasons, ", ")
 }
 
-// waitingWorkload returns a workload that waits longer than its objective. One
-// workload (but) is left out. If there are several, it returns the first by
-// name, and if there are none, "".
+// waitingWorkload returns a workload other than but that waits longer than its
+// objective. If there are several, it returns the first by name, and if there
+// are none, "".
 func (x *decision) waitingWorkload(but node.WorkloadID) node.WorkloadID {
 	for _, id := range slices.Sorted(maps.Keys(x.missed)) {
 		if id != but {
@@ -315,8 +315,8 @@ func (x *decision) waitingWorkload(but node.WorkloadID) node.WorkloadID {
 	return ""
 }
 
-// room returns the cache into which a pool grows now. If the pool is full, this
-// is the nearest one. If the pool does not grow, the set is empty.
+// room returns the L3 cache into which a pool grows now: the nearest one that
+// is open and quiet. If the pool must not grow now, the result is empty.
 func (x *decision) room(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUSet, open unit.CPUSet) unit.CPUSet {
 	at := x.snap.At
 	rests := !p.Left.IsZero() && at.Sub(p.Left) < restFor
@@ -325,8 +325,8 @@ func (x *decision) room(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUS
 	}
 	most, has := len(caches), 0
 	if limit, limited := w.CPULimit.Value(); limited {
-		// The pool gets at most as many caches as its limit can use, even if
-		// other work uses its home, too.
+		// The caches beside the home may hold the whole CPU limit, rounded up,
+		// because other work may use the home.
 		size := unit.CPUs(max(h.Home.Len(), 1))
 		most = min(most, int((limit+size-1)/size))
 	}
@@ -377,7 +377,7 @@ func lowest(set unit.CPUSet) unit.CPU {
 	return -1
 }
 
-// percentOf returns how many percent of the time of a set of CPUs an amount is.
+// percentOf returns the CPU usage m as a percentage of a set of CPUs.
 func percentOf(m unit.MilliCPU, set unit.CPUSet) int64 {
 	return int64(m) * 100 / cmp.Or(int64(unit.CPUs(set.Len())), 1)
 }

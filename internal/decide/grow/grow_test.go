@@ -23,7 +23,7 @@ type site struct {
 	grants hold.Grants
 	base   hold.Grants // what work holds without growth
 	used   map[node.WorkloadID]map[unit.CPU]time.Duration
-	// uncounted is a workload that has no counters of each CPU.
+	// uncounted is a workload without per-CPU counters.
 	uncounted node.WorkloadID
 }
 
@@ -59,7 +59,7 @@ func (n *site) remove(id string) {
 	n.snap.Workloads = left
 }
 
-// tick lets the work use CPUs for some time (every). Then it decides.
+// tick lets the work use CPUs for the time every. Then it decides.
 func (n *site) tick(every time.Duration, use map[string]map[unit.CPU]unit.MilliCPU, missed map[node.WorkloadID]string) {
 	n.snap.At = n.snap.At.Add(every)
 	workloads := make([]node.Workload, len(n.snap.Workloads))
@@ -84,7 +84,7 @@ func (n *site) tick(every time.Duration, use map[string]map[unit.CPU]unit.MilliC
 	n.had = hold.Previous{Own: n.grants.Of, Shared: n.grants.Shared}
 }
 
-// spreadUse divides a use equally among a set of CPUs.
+// spreadUse divides an amount of CPU usage equally among a set of CPUs.
 func spreadUse(set unit.CPUSet, all unit.MilliCPU) map[unit.CPU]unit.MilliCPU {
 	use := map[unit.CPU]unit.MilliCPU{}
 	for c := range set.All() {
@@ -274,8 +274,8 @@ func TestAServiceThatIsNotCountedKeepsPoolsInTheirHomes(t *testing.T) {
 }
 
 // TestAPoolWithoutCountersStaysInItsHome checks that a pool takes no
-// neighbouring cache if the counters of each CPU are missing. Tenon does not
-// see which work runs in such a cache.
+// neighbouring cache if per-CPU counters are missing. Tenon does not see which
+// work runs in such a cache.
 func TestAPoolWithoutCountersStaysInItsHome(t *testing.T) {
 	n := newSite(1, 2, 4)
 	n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)

@@ -28,7 +28,7 @@ type Grants struct {
 
 // Held are the CPUs that workloads hold. Own CPUs are exclusive: no other LS
 // work that Tenon manages runs on them. BE never runs on the own CPUs of LSE.
-// It runs on those of LSR only if they are lent.
+// BE runs on the own CPUs of LSR only if Tenon lends them.
 type Held struct {
 	// Of holds the own CPUs of workloads, and Shared their seats and pools. Of
 	// is nil if no workload demands CPUs.
@@ -41,7 +41,7 @@ type Held struct {
 	By map[node.WorkloadID]By
 }
 
-// A Note holds what a Grants says about one workload, in addition to its CPUs.
+// A Note holds what a Held says about one workload, in addition to its CPUs.
 type Note struct {
 	By  By     `json:"by,omitempty"`
 	How string `json:"how,omitempty"`
@@ -67,7 +67,7 @@ func (g Held) Notes() map[node.WorkloadID]Note {
 	return all
 }
 
-// Noted builds a Held from the CPUs and the notes.
+// Noted builds a Held from the CPUs and the notes. It reverses Notes.
 func Noted(own map[node.WorkloadID]unit.CPUSet, shared map[node.WorkloadID]pick.Hold, notes map[node.WorkloadID]Note) Held {
 	g := Held{Of: own, Shared: shared}
 	if len(notes) > 0 {
@@ -112,13 +112,13 @@ type claim struct {
 // Decide grants CPUs. A workload keeps its CPUs while it demands the same
 // number, so a new workload never moves another.
 //
-// Workloads without CPUs come in this order: those for which a scheduler chose,
-// those with a higher priority, LSE before LSR, then by name. If too few CPUs
-// are left for a workload, it is treated as LS.
+// Workloads that have CPUs come first. The others follow in the order of a
+// scheduler's choice, priority, class (LSE before LSR) and name. If too few
+// CPUs are left for a workload, it is treated as LS.
 //
 // A grant always leaves enough CPUs for the system and for BE. A new grant also
 // leaves as many CPUs as the services without exclusive CPUs request. This does
-// not hold if a scheduler chose the CPUs, because it knows these requests.
+// not apply to the choices of a scheduler, which knows these requests.
 func Decide(shared facts.Pool, keep unit.Percent, had Previous, s node.Snapshot) Grants {
 	var g Grants
 	var asked []claim
@@ -175,7 +175,7 @@ func newGrants(t node.Topology) Grants {
 	}, pick.Compile(t), unit.CPUSet{}}
 }
 
-// A round is one decision.
+// A round holds the input and the result of one call of Decide.
 type round struct {
 	Grants
 	snap       node.Snapshot
@@ -196,8 +196,8 @@ func Claims(w *node.Workload) bool {
 	return n > 0 && Demands(w) && pick.Grade(w.Overrides.CPUs.Grade) <= pick.Own
 }
 
-// Claimed returns the number of own CPUs that a workload demands, or the reason
-// why it is 0.
+// Claimed returns the number of own CPUs that a workload demands. If the number
+// is 0, it also returns the reason.
 func Claimed(w *node.Workload) (int, string) {
 	if o := &w.Overrides.CPUs; pick.Grade(o.Grade) == pick.Own && o.CPUs > 0 {
 		return o.CPUs, ""
@@ -215,10 +215,10 @@ func Claimed(w *node.Workload) (int, string) {
 	return int(amount / unit.CPUs(1)), ""
 }
 
-// previousCPUs returns the exclusive CPUs that a workload has now. Usually the
-// state has them. If the state was lost, previousCPUs derives them from the
-// knob. A workload that was treated as LS may have a CPU set of the same size,
-// but other workloads share that set.
+// previousCPUs returns the exclusive CPUs that a workload has now. They come
+// from the last tick (had). If that state was lost, they come from the knob. A
+// set that overlaps with the set of another LS workload does not count: then
+// the workload was treated as LS.
 func previousCPUs(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w *node.Workload, n int) unit.CPUSet {
 	if had != nil {
 		return had[w.ID]
@@ -261,7 +261,7 @@ func (c claim) compare(o claim) int {
 		strings.Compare(string(c.work.ID), string(o.work.ID)))
 }
 
-// chosenGrade returns the grade that a scheduler chose; 0: none chose.
+// chosenGrade returns the grade that a scheduler chose, or 0 if none chose.
 func chosenGrade(o node.CPUOverride) uint8 {
 	if o.Chosen == nil {
 		return 0
@@ -269,15 +269,15 @@ func chosenGrade(o node.CPUOverride) uint8 {
 	return o.Chosen.Grade
 }
 
-// Keep returns the number of CPUs that must stay shared: one for the system,
-// and the minimum of BE. The minimum counts even if there is no BE work. BE
-// work that starts later then takes no CPUs from services.
+// Keep returns the number of CPUs that must stay shared: one for the system, or
+// the minimum of BE if that is more. The minimum counts even if there is no BE
+// work. BE work that starts later then takes no CPUs from services.
 func Keep(keep unit.Percent, pool unit.CPUSet) int {
 	share := unit.CPUs(pool.Len()).Percent(keep)
 	return max(1, int((share+999)/unit.CPUs(1)))
 }
 
-// countedOn returns how many CPUs the LS work without exclusive CPUs requests.
+// countedOn returns how many CPUs LS work without exclusive CPUs requests.
 func countedOn(s node.Snapshot) int {
 	var sum unit.MilliCPU
 	for i := range s.Workloads {
@@ -371,7 +371,7 @@ func atMost(free, spare int) string {
 	}
 }
 
-// describe returns the text that reasons contain about a grant.
+// describe returns the text about a grant of own CPUs, for reasons.
 func describe(w node.Workload, o pick.Offer) string {
 	text := fmt.Sprintf("%s has %s for exclusive use", w.ID, facts.CountCPUs(o.CPUs.Len()))
 	if o.Split > 0 {
@@ -383,8 +383,8 @@ func describe(w node.Workload, o pick.Offer) string {
 	return text
 }
 
-// RoomBefore returns the CPUs that a cgroup could use before Tenon, by its own
-// cpuset and those of its ancestors.
+// RoomBefore returns the CPUs in the set all that a cgroup could use before
+// Tenon, according to its own cpuset and the cpusets of its ancestors.
 func RoomBefore(k node.Knobs, p node.CgroupPath, all unit.CPUSet) unit.CPUSet {
 	for ; p != ""; p = p.Parent() {
 		if own, _ := facts.Original(k, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs); !own.Set.Empty() {

@@ -38,7 +38,7 @@ type contract struct {
 	made bool
 }
 
-// A scheduler is the knowledge of one of the two schedulers.
+// A scheduler holds the knowledge of one of the two schedulers.
 type scheduler struct {
 	seen, report, reserved [modelPods]contract
 }

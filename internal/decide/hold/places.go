@@ -6,17 +6,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Places divides CPUs according to the work that may use them.
+// Places says which CPUs BE work may use, and to which LS work is bound.
 type Places struct {
 	Free  unit.CPUSet // BE work may use these
 	LSR   unit.CPUSet // CPUs of LSR work that are not lent to BE
 	Bound unit.CPUSet // LS work is bound to these
 }
 
-// PlacesOf finds out which LS work is bound to some of the CPUs. LSE and LSR
-// work keeps its CPUs even while it is idle: both its own CPUs and those to
-// which it was bound before. PlacesOf ignores LS work if its per-CPU counters
-// show where it runs.
+// PlacesOf finds the CPUs to which LS work is bound. LSE and LSR work keeps its
+// CPUs even while it is idle: both its own CPUs and those to which it was bound
+// before. PlacesOf ignores work of class LS if its per-CPU counters show where
+// it runs.
 func PlacesOf(c facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own map[node.WorkloadID]unit.CPUSet) Places {
 	var p Places
 	var lse unit.CPUSet

@@ -12,9 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sharedBefore lists the seats and pools that workloads hold before this
-// decision, as far as they are known. They come from the last tick, or
-// otherwise from the choice of a scheduler.
+// sharedBefore lists the seats and pools that workloads held in the last tick.
+// For a workload that held none, it lists the choice of a scheduler, if there
+// is one.
 func (r *round) sharedBefore() []pick.Hold {
 	var all []pick.Hold
 	for i := range r.snap.Workloads {
@@ -71,8 +71,8 @@ func (r *round) share() {
 	}
 }
 
-// seat chooses the seats or the pool of one workload. What earlier workloads
-// have is given (holds). If the workload gets nothing, the set is empty.
+// seat chooses the seats or the pool of one workload. holds are the seats and
+// pools of earlier workloads. If the workload gets nothing, the Hold is empty.
 func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string) {
 	o := w.Overrides.CPUs
 	open := r.free.Intersect(RoomBefore(r.snap.Knobs, w.Cgroup, r.snap.Topology.All()))
@@ -109,8 +109,8 @@ func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string)
 	return h, ByNode, describeShared(w, h, r.Map, false) + why
 }
 
-// chosenHome returns what a workload holds if the node follows the choice of
-// its scheduler. If the node cannot, chosenHome returns the reason.
+// chosenHome returns the seats or the pool that a scheduler chose, or the
+// reason why the node cannot follow this choice.
 func (r *round) chosenHome(o node.CPUOverride) (pick.Hold, string) {
 	c := o.Chosen
 	switch {
@@ -147,8 +147,8 @@ func describeShared(w node.Workload, h pick.Hold, m *pick.Map, moved bool) strin
 	return text
 }
 
-// Set returns the CPUs to which a workload is bound. They are its own or
-// shared.
+// Set returns the CPUs that a workload holds, own or shared. It returns false
+// if the workload holds none.
 func (g Grants) Set(id node.WorkloadID) (unit.CPUSet, bool) {
 	if set, own := g.Of[id]; own {
 		return set, true
@@ -157,8 +157,8 @@ func (g Grants) Set(id node.WorkloadID) (unit.CPUSet, bool) {
 	return h.CPUs, shared
 }
 
-// Containers returns the CPUs of each container of a workload, if the
-// containers have CPUs of their own.
+// Containers returns the CPUs of each container of a workload. It returns nil
+// if the containers have no CPUs of their own.
 func (g Grants) Containers(w node.Workload) map[string]unit.CPUSet {
 	o := w.Overrides.CPUs
 	set, bound := g.Set(w.ID)

@@ -19,8 +19,8 @@ const (
 	quiet unit.MilliCPU = 50
 	// grain is the load between two levels.
 	grain unit.MilliCPU = 250
-	// margin is a tolerance. BE leaves a core for a free core of the same level
-	// only if its own core is busier by more than this. margin exceeds quiet,
+	// margin is subtracted from the load of a core that BE holds. BE therefore
+	// leaves a core only for one that is clearly better. margin exceeds quiet,
 	// so that a core that BE has left does not look better again at once.
 	margin unit.MilliCPU = 100
 	// worstLevel is the level of a core to which LS work is bound.
@@ -92,8 +92,8 @@ type cache struct {
 	l3   node.CacheID
 }
 
-// cachesOf numbers the caches. It begins with the first cache of each NUMA
-// node. Then comes the second cache of each, and so on.
+// cachesOf numbers the caches: first the first cache of each NUMA node, then
+// the second cache of each, and so on.
 func cachesOf(t node.Topology) map[cache]int {
 	number := map[cache]int{}
 	nodes := map[node.NUMANode]int{}

@@ -17,7 +17,7 @@ type Demand struct {
 	CPUs int
 	// Allowed are the CPUs to choose from.
 	Allowed unit.CPUSet
-	// Load is the mean use of each CPU by LS work. If a CPU is absent, it has
+	// Load is the mean usage of each CPU by LS work. A CPU that is absent has
 	// no load.
 	Load map[unit.CPU]unit.MilliCPU
 	// Bound are CPUs to which LS work is bound. They rate as the busiest CPUs,
@@ -39,14 +39,14 @@ type Choice struct {
 }
 
 // BestEffort chooses for BE work the CPUs that LS work uses least. Cores with
-// the lowest LS use come first. Whole cores come before parts of cores, so that
-// few cores run both. Cores to which LS work is bound come last. Among equal
-// cores the choice alternates between the NUMA nodes and L3 caches, so that BE
-// does not disturb only one cache or node.
+// the lowest LS usage come first. Whole cores come before parts of cores, so
+// that few cores run both classes. Cores to which LS work is bound come last.
+// Among equal cores the choice alternates between the NUMA nodes and L3 caches,
+// so that BE does not disturb only one cache or node.
 //
-// BE work keeps its present CPUs. To grow, it gets more CPUs, and to shrink, it
-// loses the worst ones. If free CPUs are clearly better, at most Swaps CPUs are
-// exchanged.
+// BE work keeps its present CPUs. If d.CPUs rises, BE gets more CPUs. If d.CPUs
+// falls, BE loses its worst CPUs. At most d.Swaps CPUs are exchanged for free
+// CPUs that are clearly better.
 func BestEffort(t node.Topology, d Demand) Choice {
 	cores := coresOf(t, d)
 	held, free := heldSeats(cores), freeSeats(cores)
@@ -79,7 +79,7 @@ type seat struct {
 	beside bool
 }
 
-// heldSeats lists the CPUs of Have from the best to the worst.
+// heldSeats lists the CPUs of Demand.Have from the best to the worst.
 func heldSeats(cores []core) []seat {
 	var all []part
 	for i := range cores {
@@ -96,8 +96,7 @@ func heldSeats(cores []core) []seat {
 	return seatsOf(all, nil)
 }
 
-// freeSeats lists the allowed CPUs that are not in Have, from the best to the
-// worst.
+// freeSeats lists the other CPUs of Demand.Allowed, from the best to the worst.
 func freeSeats(cores []core) []seat {
 	var all []part
 	taken := map[int]int{} // number of cores with held CPUs, by cache
@@ -131,8 +130,8 @@ type part struct {
 }
 
 // seatsOf sorts parts from the best to the worst. Among equal parts it
-// alternates between the caches. The map taken says how many parts are already
-// chosen in each cache.
+// alternates between the caches. taken holds the number of parts that are
+// already chosen in each cache.
 func seatsOf(all []part, taken map[int]int) []seat {
 	type rank struct {
 		cache int

@@ -1,10 +1,10 @@
 package pick
 
 // Separation says that a workload must not share its cores, or its NUMA nodes,
-// with any other workload that is Apart. It may share them with all other work.
+// with workloads of the same Separation. It may share them with all other work.
 type Separation uint8
 
-// The values of Apart.
+// The values of Separation.
 const (
 	Anywhere Separation = iota
 	ApartCores
@@ -12,7 +12,7 @@ const (
 	aparts
 )
 
-// mark records the cores or NUMA nodes of a workload that is Apart.
+// mark records the cores or NUMA nodes of a workload with a Separation.
 func (m *Map) mark(s *Seats, h *Hold) {
 	if h.Apart == Anywhere {
 		return

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// maxCaches bounds the work of a choice. If there are more sets of caches than
-// this, a choice does not compare them one by one.
+// maxCaches is the largest number of sets of caches that a choice compares one
+// by one.
 const maxCaches = 600
 
-// bestCaches chooses k of the free caches. The choice also has some given caches (base).
+// bestCaches chooses k of the free caches, in addition to those in base.
 func (f *finder) bestCaches(base, free []int32, k int) (*selection, bool) {
 	if k == 0 {
 		s, ok := f.rate(slices.Clone(base))
@@ -21,8 +21,8 @@ func (f *finder) bestCaches(base, free []int32, k int) (*selection, bool) {
 	return f.packedCaches(base, free, k)
 }
 
-// choices returns the number of ways to choose k of n things, or some large
-// number if there are many.
+// choices returns the number of ways to choose k of n things. It stops counting
+// above maxCaches.
 func choices(n, k int) int {
 	all := 1
 	for i := range min(k, n-k) {
@@ -34,7 +34,7 @@ func choices(n, k int) int {
 	return all
 }
 
-// eachCaches rates all sets of k caches.
+// eachCaches rates all sets of k caches and returns the best one.
 func (f *finder) eachCaches(base, free []int32, k int) (*selection, bool) {
 	var best selection
 	found := false
@@ -59,8 +59,8 @@ func (f *finder) eachCaches(base, free []int32, k int) (*selection, bool) {
 	return &best, found
 }
 
-// packedCaches chooses k caches among many by dynamic programming. For each pair of a
-// number of caches and a number of CPUs, it keeps the set with the most whole cores.
+// packedCaches chooses k caches among many by dynamic programming. For each number of
+// caches and each number of CPUs, it keeps the set with the most whole cores.
 func (f *finder) packedCaches(base, free []int32, k int) (*selection, bool) {
 	type state struct {
 		whole int32
@@ -160,7 +160,7 @@ func (f *finder) splitOf(set []int32) (int32, bool) {
 	partly, n := int32(0), f.n
 	for _, i := range set {
 		l := &f.leaves[i]
-		n -= min(n, l.begun) // completed first
+		n -= min(n, l.begun) // cores in which the claim has CPUs are completed first
 		partly += l.partly
 		for at, size := range f.m.sizes {
 			f.counts[at] += min(l.whole[at], l.room/size)
@@ -178,12 +178,12 @@ func (f *finder) splitOf(set []int32) (int32, bool) {
 }
 
 // wholeCounts chooses how many cores of each size to take. The sum of their
-// sizes is as large as possible, but at most n. The sizes descend. The list
-// count has the number of cores of each size.
+// sizes is as large as possible, but at most n. The sizes descend. count holds
+// the number of cores of each size.
 func wholeCounts(sizes, count []int32, n int32) []int32 {
 	best := make([]int32, len(sizes))
 	sum := int32(0)
-	exact := true // sizes that divide each other: the largest first is exact
+	exact := true // if the sizes divide each other, taking the largest first is exact
 	for i, size := range sizes {
 		best[i] = min(count[i], (n-sum)/size)
 		sum += size * best[i]
@@ -215,7 +215,7 @@ func wholeCounts(sizes, count []int32, n int32) []int32 {
 }
 
 // take takes the CPUs from the chosen caches, beginning with the cache that has
-// the fewest free CPUs. If CPUs are equal, it takes the one with the highest
+// the fewest free CPUs. Among equal CPUs, it takes the one with the highest
 // number, because the system's own work prefers low numbers.
 func (f *finder) take(s *selection) mask {
 	m := f.m
@@ -255,7 +255,7 @@ func (f *finder) take(s *selection) mask {
 type taker struct {
 	*finder
 	set  mask
-	left []int32 // room of each pool that is left
+	left []int32 // the room that is left in each pool
 	n    int32   // number of CPUs that are still to take
 }
 
@@ -266,10 +266,10 @@ func (t *taker) done() mask {
 	return t.set
 }
 
-// pass takes CPUs from the cores for which a function (fits) returns true. It
-// takes at most the given number from each core. If whole is set, it takes all
-// CPUs of a core or none. The function gets three numbers: how many CPUs of the
-// core are free, how many the core has, and how many the claim has already.
+// pass takes CPUs from the cores for which fits returns true. most is the
+// maximum for each core. If whole is set, pass takes all free CPUs of a core or
+// none. The arguments of fits are numbers of CPUs of the core: free (k), in
+// total (size), and already of the claim (had).
 func (t *taker) pass(order []int32, most int32, whole bool, fits func(k, size, had int32) bool) {
 	m := t.m
 	for _, i := range order {

@@ -8,8 +8,8 @@ import (
 // A finder chooses n CPUs for one claim. The best choice has the fewest NUMA
 // nodes. Among equal choices it has, in this order, the fewest sockets, the
 // fewest L3 caches, the fewest CPUs on split cores, the fewest cores that it
-// breaks, and the caches and NUMA nodes with the least room. Caches and nodes
-// in which the claim already has CPUs do not count.
+// breaks, and the least room in its caches and NUMA nodes. Caches and nodes in
+// which the claim already has CPUs do not count.
 type finder struct {
 	m          *Map
 	open, have mask
@@ -28,8 +28,8 @@ type leaf struct {
 	room   int32   // number of CPUs that the claim may take
 	whole  []int32 // number of wholly free cores, by size
 	sum    int32   // number of the CPUs of these cores, at most room
-	partly int32   // CPUs of other cores
-	begun  int32   // CPUs of cores in which the claim has CPUs
+	partly int32   // free CPUs of other cores
+	begun  int32   // free CPUs of cores in which the claim has CPUs
 	forced bool    // the claim has CPUs here
 }
 
@@ -41,7 +41,7 @@ type selection struct {
 	split   int32
 	broken  bool
 	left    int32 // free CPUs that are left in the caches
-	beyond  int32 // free CPUs of the NUMA nodes
+	beyond  int32 // the room in the NUMA nodes
 }
 
 func (a *selection) better(b *selection) bool {
@@ -129,8 +129,8 @@ func (f *finder) look() {
 // It is enough for all sets of a machine with eight nodes.
 const maxNodes = 256
 
-// eachNodes calls the function try with each set of j NUMA nodes into which the claim fits.
-// Each set contains certain nodes (forced). The nodes with the most room are tried first.
+// eachNodes calls try with sets of j NUMA nodes into which the claim fits. Each set
+// contains all forced nodes. The nodes with the most room are tried first.
 func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
 	m := f.m
 	var free []int32
@@ -155,7 +155,7 @@ func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
 			}
 		default:
 			for i := from; i+more <= len(free); i++ {
-				if f.bound(set, free[i:i+more]) < f.n {
+				if f.sumRoom(set, free[i:i+more]) < f.n {
 					break // those that follow have less room
 				}
 				set = append(set, free[i])
@@ -175,9 +175,9 @@ func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
 	choose(0, j-len(forced))
 }
 
-// bound returns the sum of the rooms in two lists of pools. The pools together
+// sumRoom returns the sum of the room in two lists of pools. The pools together
 // can give at most this many CPUs.
-func (f *finder) bound(a, b []int32) int32 {
+func (f *finder) sumRoom(a, b []int32) int32 {
 	n := int32(0)
 	for _, list := range [][]int32{a, b} {
 		for _, i := range list {
@@ -238,12 +238,12 @@ func (f *finder) selectIn(nodes []int32) *selection {
 		one, _ := f.rate(append(base, enough...))
 		s = &one
 	}
-	s.sockets, s.caches, s.beyond = len(sockets), len(s.leaves), f.bound(nodes, nil)
+	s.sockets, s.caches, s.beyond = len(sockets), len(s.leaves), f.sumRoom(nodes, nil)
 	return s
 }
 
 // fewestCaches returns the smallest set of free caches that the claim needs in
-// addition to others (base). It returns false if even all of them are not
+// addition to those in base. It returns false if even all free caches are not
 // enough. It always takes the cache with the largest gain. This gives the
 // smallest set, because each further cache gains less than the one before.
 func (f *finder) fewestCaches(base, free []int32) ([]int32, bool) {
@@ -282,7 +282,7 @@ func (f *finder) fewestCaches(base, free []int32) ([]int32, bool) {
 	}
 }
 
-// gain returns how many CPUs a pool can still give.
+// gain returns how many CPUs the pool p can still give if left is the room.
 func (f *finder) gain(left []int32, p int32) int32 {
 	n := left[p]
 	for p = f.m.pools[p].up; p >= 0; p = f.m.pools[p].up {

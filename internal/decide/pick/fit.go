@@ -46,7 +46,7 @@ type Claim struct {
 	Have unit.CPUSet
 }
 
-// An Offer is the answer to a Claim. It also says what is not ideal about it.
+// An Offer holds the CPUs for a Claim, and says how they are spread.
 type Offer struct {
 	// CPUs are the CPUs that the workload owns, or its seats. For pooled work,
 	// they are all open CPUs of the home.
@@ -66,7 +66,7 @@ func (c *Claim) Hold(o Offer) Hold {
 	return Hold{Grade: c.Grade, CPUs: o.CPUs, Home: o.Home, Request: c.Request, Apart: c.Apart}
 }
 
-// Fit chooses the CPUs for a claim. The reason is empty if it finds some.
+// Fit chooses the CPUs for a claim. The reason is Fits if it finds some.
 func (m *Map) Fit(s Seats, c Claim) (Offer, Reason) {
 	ok := len(m.pools) > 0
 	var o Offer
@@ -153,7 +153,7 @@ func (m *Map) judge(set mask) Offer {
 	return o
 }
 
-// measuresOf lists ways to count CPUs for a claim, beginning with the preferred one.
+// measuresOf lists the measures to try for a claim, the preferred one first.
 func measuresOf(m *Map, c *Claim) []measure {
 	var all []measure
 	switch c.Bind {
@@ -211,8 +211,8 @@ func (m *Map) fitOwn(s Seats, c Claim) (Offer, bool) {
 	return Offer{}, false
 }
 
-// masksOf lists the sets of open CPUs from which to choose. There is one set
-// for each kind of core, and the last one has all CPUs.
+// masksOf lists the sets of open CPUs from which to choose: each kind of core
+// to which all CPUs of have belong, and last all kinds together.
 func masksOf(m *Map, open, have mask) []mask {
 	var all []mask
 	for _, kind := range m.kinds {
@@ -228,7 +228,7 @@ func masksOf(m *Map, open, have mask) []mask {
 	return append(all, open)
 }
 
-// shrink chooses which of its CPUs a workload keeps. It chooses the best ones.
+// shrink chooses the best c.CPUs of the CPUs that a workload has.
 func (m *Map) shrink(s Seats, c Claim, have mask) (Offer, bool) {
 	s.open, s.soft, s.least = have, make([]unit.MilliCPU, len(m.pools)), make([]int32, len(m.pools))
 	for _, by := range measuresOf(m, &c) {
@@ -240,8 +240,8 @@ func (m *Map) shrink(s Seats, c Claim, have mask) (Offer, bool) {
 	return Offer{}, false
 }
 
-// roomFor returns the room that is left in the pools for CPUs in addition to
-// those that the claim already has (have).
+// roomFor subtracts the CPUs that the claim already has (have) from the room of
+// the pools.
 func roomFor(m *Map, room []int32, have mask) []int32 {
 	for i, p := range m.pools {
 		room[i] -= have.count(p.lo, p.hi)

@@ -1,6 +1,6 @@
 // Package pick chooses CPUs on one machine for workloads that demand them: CPUs
-// of their own, seats, or a pool. A choice is a value and has no effect.
-// Callers compare it, print it, and put it into a want or a contract.
+// of their own, seats, or a pool. A choice is a value and has no effect:
+// callers compare it, print it, or turn it into a want.
 package pick
 
 import (
@@ -64,22 +64,22 @@ type Map struct {
 	// measures lists the ways to count CPUs: any CPU, one CPU of each core, and
 	// whole cores of each size.
 	measures []measure
-	kinds    []mask // the CPUs of each kind of core, fastest first; one kind: none
+	kinds    []mask // the CPUs of each kind of core, fastest first; nil if there is only one kind
 	// nodeSizes are the numbers of CPUs of the NUMA nodes, largest first.
 	nodeSizes []int32
-	largest   [levels]int32 // number of CPUs of the largest pool
+	largest   [levels]int32 // number of CPUs of the largest pool of each level
 }
 
 // A span is the part of a physical core that is in one L3 cache, as a range of
 // positions.
 type span struct{ lo, hi int32 }
 
-// A pool is a node of the tree.
+// A pool is a node of the tree of pools (see Level).
 type pool struct {
 	lo, hi       int32 // its CPUs, by position
 	core, last   int32 // its cores
 	up           int32 // the pool above it; -1: none
-	child, after int32 // the pools of the next level below it
+	child, after int32 // the pools of the next level below it: child to after−1
 }
 
 // Compile makes the Map of a topology.
@@ -96,7 +96,7 @@ func Compile(t node.Topology) *Map {
 			cache[l] = c.ID
 		}
 	}
-	order := make([][6]int, len(t.CPUs)) // last: the index
+	order := make([][6]int, len(t.CPUs)) // the last element is the index in t.CPUs
 	for i, c := range t.CPUs {
 		order[i] = [...]int{int(socket[c.NUMA]), int(c.NUMA), int(cache[leafOf(c)]), int(first[coreOf(c)]), int(c.ID), i}
 	}

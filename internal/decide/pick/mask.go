@@ -6,7 +6,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A mask is a set of positions of one Map.
+// A mask is a set of CPUs of one Map: one bit for each position.
 type mask []uint64
 
 func (m *Map) mask() mask { return make(mask, m.words) }
@@ -37,7 +37,7 @@ func (b mask) set(i int32)      { b[i/64] |= 1 << (i % 64) }
 func (b mask) clear(i int32)    { b[i/64] &^= 1 << (i % 64) }
 func (b mask) has(i int32) bool { return b[i/64]&(1<<(i%64)) != 0 }
 
-// count returns the number of positions from lo to hi that are in b.
+// count returns the number of positions from lo to hi−1 that are in b.
 func (b mask) count(lo, hi int32) int32 {
 	n := 0
 	for w := lo / 64; w*64 < hi; w++ {

@@ -43,15 +43,15 @@ func ParseGrade(text string) (Grade, bool) {
 // A Hold says what one workload holds on a machine.
 type Hold struct {
 	Grade Grade
-	// CPUs are the CPUs that the workload owns, or its present seats.
+	// CPUs are own CPUs, present seats, or the open CPUs of the pool.
 	CPUs unit.CPUSet
 	// Home is the set of all CPUs of the pool that seated or pooled work
 	// shares. It includes CPUs that other work owns.
 	Home unit.CPUSet
 	// Request is the CPU time expected of work with seats, or in a pool.
 	Request unit.MilliCPU
-	// Apart says what the workload does not share, such as its cores. Only
-	// other work that has the same Apart stays away from it.
+	// Apart says whether the workload must not share its cores or NUMA nodes
+	// with other work that has the same Apart.
 	Apart Separation
 }
 
@@ -60,18 +60,18 @@ type Hold struct {
 // memory, so a Seats must not be changed.
 type Seats struct {
 	open mask
-	// soft is the load of work whose home is this pool or a pool below it. least
-	// is the number of CPUs of the pool that must stay open for this load.
+	// soft[p] is the load of work whose home is the pool p or a pool below it.
+	// least[p] is the number of CPUs of p that must stay open for this load.
 	soft  []unit.MilliCPU
 	least []int32
 	// load is the load of seated work, by the position of the CPU.
 	load []unit.MilliCPU
-	// marked are the CPUs on cores, and on NUMA nodes, that have work that is Apart.
+	// marked[a] are the CPUs of cores or nodes used by work with Apart a.
 	marked [aparts]mask
 }
 
-// Seats returns how the CPUs are used if the workloads have these holds. Some
-// CPUs are for no work (off), and some others must stay open (keep).
+// Seats returns how the CPUs are used if the workloads have these holds. The
+// CPUs in off are for no work. At least keep CPUs must stay open.
 func (m *Map) Seats(off unit.CPUSet, keep int, holds []Hold) Seats {
 	s := Seats{
 		open: m.mask(), soft: make([]unit.MilliCPU, len(m.pools)), least: make([]int32, len(m.pools)),
@@ -99,7 +99,7 @@ func (m *Map) Seats(off unit.CPUSet, keep int, holds []Hold) Seats {
 	return s
 }
 
-// With returns the occupancy after one more hold.
+// With returns s with one more hold.
 func (m *Map) With(s Seats, h Hold) Seats {
 	s.open = slices.Clone(s.open)
 	switch h.Grade {
@@ -116,8 +116,8 @@ func (m *Map) With(s Seats, h Hold) Seats {
 	return s
 }
 
-// Reopen returns the occupancy with more open CPUs, which no workload owns any
-// more.
+// Reopen returns s with a set of CPUs open again, because no workload owns them
+// any more.
 func (m *Map) Reopen(s Seats, set unit.CPUSet) Seats {
 	s.open = slices.Clone(s.open)
 	for c := range set.All() {
@@ -158,8 +158,8 @@ func (m *Map) share(s *Seats, h *Hold) {
 	}
 }
 
-// slack returns how much more load a pool can take. The pools above it may
-// limit this further.
+// slack returns how much more load the pool p can take: the smallest amount
+// that is left in p and in the pools above it.
 func (m *Map) slack(s *Seats, p int32) unit.MilliCPU {
 	least := unit.MilliCPU(1 << 40)
 	for ; p >= 0; p = m.pools[p].up {
@@ -183,7 +183,7 @@ const (
 	wholeCores           // the CPUs of wholly open cores of one size
 )
 
-// count counts the open CPUs of an L3 cache.
+// count returns the number of open CPUs of an L3 cache by a measure.
 func (m *Map) count(open mask, p *pool, by measure) int32 {
 	if by.kind == anyCPU {
 		return open.count(p.lo, p.hi)
@@ -209,7 +209,7 @@ func (m *Map) room(s *Seats, open mask, by measure) []int32 {
 	for i := m.firstPool[L3]; i < m.firstPool[L3+1]; i++ {
 		room[i] = m.count(open, &m.pools[i], by)
 	}
-	m.bound(s, m.openOf(s), room, by)
+	m.limitRoom(s, m.openOf(s), room, by)
 	return room
 }
 
@@ -228,8 +228,8 @@ func (m *Map) openOf(s *Seats) []int32 {
 	return open
 }
 
-// rooms returns the room by each measure of the map, one measure after the
-// other, in one pass over the cores.
+// rooms returns what room returns for each measure of the map, one measure
+// after the other. It makes only one pass over the cores.
 func (m *Map) rooms(s *Seats) []int32 {
 	n := int32(len(m.pools))
 	rooms := make([]int32, int32(len(m.measures))*n)
@@ -249,14 +249,14 @@ func (m *Map) rooms(s *Seats) []int32 {
 	}
 	open := m.openOf(s)
 	for i, by := range m.measures {
-		m.bound(s, open, rooms[int32(i)*n:int32(i+1)*n], by)
+		m.limitRoom(s, open, rooms[int32(i)*n:int32(i+1)*n], by)
 	}
 	return rooms
 }
 
-// bound limits the room of L3 caches, and computes the room of the pools above
-// them. The shared work of each pool keeps its CPUs.
-func (m *Map) bound(s *Seats, open, room []int32, by measure) {
+// limitRoom limits the room of L3 caches, and computes the room of the pools
+// above them. The shared work of each pool keeps its CPUs.
+func (m *Map) limitRoom(s *Seats, open, room []int32, by measure) {
 	for i := len(m.pools) - 1; i >= 0; i-- {
 		n := min(room[i], open[i]-s.least[i])
 		if s.soft[i] > 0 {
@@ -278,10 +278,10 @@ func (m *Map) bound(s *Seats, open, room []int32, by measure) {
 	}
 }
 
-// Reseat returns the CPUs that seated or pooled work has among the open CPUs of
-// its home. Pooled work gets all of them. Seats stay where they are, as far as
-// that is possible. The last result says whether a seat had to move. If the
-// home has no open CPU, the set is empty.
+// Reseat returns the CPUs that seated or pooled work gets now in its home.
+// Pooled work gets all open CPUs. Seated work gets n of them, and keeps its
+// seats as far as possible. moved says whether a seat had to move. If the home
+// has no open CPU, the set is empty.
 func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
 	home := &m.pools[m.smallestPool(h.Home)]
 	b := m.mask()
@@ -313,9 +313,9 @@ func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
 // LevelOf returns the level of the smallest pool that contains a set.
 func (m *Map) LevelOf(set unit.CPUSet) Level { return m.levelOf(m.smallestPool(set)) }
 
-// NeighbourCaches returns the L3 caches that are in the same NUMA node as a
-// home. The home must be one L3 cache. The cache with the nearest number comes
-// first. If the home is larger than one cache, it returns nil.
+// NeighbourCaches returns the other L3 caches in the NUMA node of home. The
+// cache with the nearest number comes first. If home is larger than one L3
+// cache, it returns nil.
 func NeighbourCaches(m *Map, home unit.CPUSet) []unit.CPUSet {
 	at := m.smallestPool(home)
 	if at < m.firstPool[L3] || m.pools[at].up < 0 {

@@ -23,17 +23,17 @@ const (
 	NoRoomToShare Reason = "no pool of CPUs has room for the request"
 )
 
-// A Summary holds the data about the use of one machine that a filter of nodes
-// needs. Room and Worth do not allocate memory.
+// A Summary says how much room one machine has, in a form that is fast to
+// compare with a claim. Its methods Room and Worth do not allocate memory.
 type Summary struct {
 	m    *Map
 	open int32
 	// first and more hold, for each measure, the largest room of a single pool
-	// of each level. The first measures are stored inside the struct, so that a
-	// filter needs no further access to memory to read them.
+	// of each level. first holds the first three measures inside the struct, so
+	// that a filter reads them without another access to memory.
 	first [3][levels]int32
 	more  [][levels]int32
-	few   [][]int32 // by measure: the room of the best j NUMA nodes
+	few   [][]int32 // by measure and j: the room of the best j NUMA nodes
 	// sorted holds, for each level, the room of all pools in ascending order.
 	sorted [levels][]int32
 	seats  []seatRoom // by pool
@@ -45,7 +45,7 @@ type seatRoom struct {
 	open  int32
 }
 
-// Sum summarizes an occupancy.
+// Sum returns the summary of a machine whose CPUs are used as in s.
 func (m *Map) Sum(s Seats) Summary {
 	u := Summary{m: m}
 	if len(m.pools) == 0 {
@@ -85,8 +85,8 @@ func (m *Map) Sum(s Seats) Summary {
 	return u
 }
 
-// largestRooms returns, for each level, the largest room of one pool by a
-// measure.
+// largestRooms returns the largest room of a single pool of each level. by is
+// the index of the measure.
 func (u *Summary) largestRooms(by int) *[levels]int32 {
 	if by < len(u.first) {
 		return &u.first[by]
@@ -94,9 +94,8 @@ func (u *Summary) largestRooms(by int) *[levels]int32 {
 	return &u.more[by-len(u.first)]
 }
 
-// Stranded considers the CPUs that are free for exclusive use. It returns how
-// many of them would be left if as many claims as possible took n CPUs each,
-// within one L3 cache each.
+// Stranded returns how many CPUs that are free for exclusive use would be left
+// after as many claims as possible. Each claim takes n CPUs of one L3 cache.
 func (u *Summary) Stranded(n int) int {
 	all := 0
 	for _, room := range u.sorted[L3] {
@@ -105,8 +104,8 @@ func (u *Summary) Stranded(n int) int {
 	return all
 }
 
-// bestNodes computes the list best: for each number j from 0, how many CPUs a
-// claim may take from at most j NUMA nodes.
+// bestNodes sets best[j] to the number of CPUs that a claim may take from at
+// most j NUMA nodes.
 func (m *Map) bestNodes(room, best []int32) {
 	var few [8]int32
 	seen := 0 // NUMA nodes of the sockets so far
@@ -218,8 +217,8 @@ func (u *Summary) fits(c *Claim, n int32, by int) bool {
 	return !c.Fewest || u.few[by][u.m.fewestNodes(n)] >= n
 }
 
-// roomToShare checks only the pools of the level that the claim names, because
-// a pool above them has at least as much room.
+// roomToShare is Room for seated and pooled work. It checks only the pools of
+// level c.Within, because a pool below them has no more room.
 func (u *Summary) roomToShare(c *Claim) Reason {
 	need := max(int32(min(c.CPUs, unit.MaxCPUs+1)), 1)
 	if c.Grade == Pooled {

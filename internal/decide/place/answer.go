@@ -6,8 +6,8 @@ import (
 	"tenon.sh/tenon/internal/decide/pick"
 )
 
-// An Answer is a node's answer to a demand. The answer is the worth of the node
-// if the demand fits, and otherwise the reason. An Answer has one byte, so that
+// An Answer says whether a demand fits on a node. It holds the worth of the
+// node if the demand fits, and otherwise the reason. It has one byte, so that
 // the answers of thousands of nodes are close to each other in memory. The zero
 // Answer means that there is no answer.
 type Answer uint8
@@ -24,8 +24,8 @@ var reasons = [...]Reason{
 	NoReport, Stale, OtherManager, NotHere,
 }
 
-// Answer returns the result of Room. If the demand fits, it returns the result
-// of Worth instead. It does not allocate memory.
+// Answer returns the result of Worth if the demand fits, and otherwise the
+// result of Room. It does not allocate memory.
 func (v *View) Answer(d *Demand) Answer {
 	why := v.Room(d)
 	if why == pick.Fits {

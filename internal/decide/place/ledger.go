@@ -7,11 +7,11 @@ import (
 	"tenon.sh/tenon/internal/decide/pick"
 )
 
-// A Ledger is the state of the CPUs of a cluster. If the node of a pod reports
-// the pod, the pod holds the CPUs in the report. A pod that is bound but not
-// reported holds those of its contract. A pod in flight holds those of its
+// A Ledger is the state of the CPUs of a cluster. A pod that its node reports
+// holds the CPUs in the report. A pod that is bound but not reported holds the
+// CPUs of its contract. A pod that is only reserved holds the CPUs of its
 // reservation. The ledger has no other memory: a new ledger that learns the
-// same pods and reports has the same state. Callers must serialize the calls.
+// same pods and reports has the same state.
 type Ledger struct {
 	maps  map[pick.Hash]*pick.Map
 	nodes map[string]*place
@@ -42,8 +42,8 @@ type entry struct {
 	hold     held
 	loose    bool // the contract is not for the demand, so the node chooses
 	again    bool // the pod was in doubt on this node before it was reserved there again
-	// before is the view of the node without the reservation. after is the view
-	// with it. If nothing else has changed, a release restores the former.
+	// before is the view of the node without the reservation, and after is the
+	// view with it. If nothing else has changed, a release restores before.
 	before, after *View
 }
 
@@ -117,8 +117,8 @@ func (l *Ledger) Forget(node string) {
 // Bound records that a pod is bound to a node by a contract. A pod without a
 // contract has the zero Contract. For such a pod, the node makes the same
 // choice as the ledger. A pod is bound once, so all doubts about it end. Bound
-// returns false if no view changes: the pod has the CPUs that were reserved for
-// it, and there was no doubt about it.
+// returns false if no view changes: the pod already held these CPUs, and none
+// on other nodes.
 func (l *Ledger) Bound(p Pod, node string, c Contract) bool {
 	var here *entry
 	changed := false
@@ -145,7 +145,7 @@ func (l *Ledger) Bound(p Pod, node string, c Contract) bool {
 	return true
 }
 
-// eachHold passes all that a pod holds to a function (do).
+// eachHold calls do for each entry of a pod.
 func (l *Ledger) eachHold(uid UID, do func(*entry)) {
 	if e := l.pods[uid]; e != nil {
 		do(e)
@@ -155,8 +155,8 @@ func (l *Ledger) eachHold(uid UID, do func(*entry)) {
 	}
 }
 
-// findDoubt returns what a pod holds on a node because of a bind in doubt; nil:
-// nothing.
+// findDoubt returns the entry of a pod on a node where a bind is in doubt, or
+// nil.
 func (l *Ledger) findDoubt(uid UID, node string) *entry {
 	for _, e := range l.doubts[uid] {
 		if e.node == node {
@@ -167,9 +167,9 @@ func (l *Ledger) findDoubt(uid UID, node string) *entry {
 }
 
 // Reserve chooses CPUs for a pod on a node and reserves them. If an earlier bind
-// to this node is in doubt, it may have happened with the contract of that time.
-// The pod then gets the same contract again. What the pod holds on other nodes
-// because of such doubts stays.
+// to this node is in doubt, it may have happened, with its contract. Then the
+// pod gets the same contract again. The pod keeps what it holds on other nodes
+// because of binds in doubt.
 func (l *Ledger) Reserve(p Pod, node string) (Contract, Reason) {
 	if e := l.pods[p.UID]; e != nil {
 		if e.state == bound {
@@ -202,7 +202,7 @@ func (l *Ledger) Reserve(p Pod, node string) (Contract, Reason) {
 }
 
 // Doubt keeps the CPUs of a reserved pod that may or may not have been bound. It
-// returns the node; false if the pod is not reserved.
+// returns the node, or false if the pod is not reserved.
 func (l *Ledger) Doubt(uid UID) (string, bool) {
 	e := l.pods[uid]
 	if e == nil || e.state != reserved {
@@ -223,8 +223,8 @@ func (l *Ledger) Doubts(uid UID) []string {
 	return nodes
 }
 
-// Settle ends the doubt about the bind of a pod to a node: it did not happen. It
-// reports whether the pod gave up CPUs.
+// Settle records that a bind in doubt did not happen. It reports whether the pod
+// gave up CPUs.
 func (l *Ledger) Settle(uid UID, node string) bool {
 	if e := l.pods[uid]; e != nil && e.node == node {
 		e.again = false
@@ -270,7 +270,7 @@ func (l *Ledger) Contract(uid UID) (Contract, string, bool) {
 	return e.contract, e.node, true
 }
 
-// Node returns the node of a pod; false: the ledger does not have the pod.
+// Node returns the node of a pod, or false if the ledger does not have the pod.
 func (l *Ledger) Node(uid UID) (string, bool) {
 	e := l.pods[uid]
 	if e == nil {

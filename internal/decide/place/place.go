@@ -32,8 +32,8 @@ const (
 type Demand struct {
 	pick.Claim
 	// Containers are the containers with CPUs of their own, in the order of the
-	// pod. The sum of their numbers is the number of the claim. If there are
-	// none, the CPUs are for the pod as a whole.
+	// pod. Their CPUs add up to the CPUs of the claim. If there are none, the
+	// CPUs are for the pod as a whole.
 	Containers []Container
 	// Memory is the memory that the pod requests.
 	Memory unit.Bytes
@@ -131,9 +131,8 @@ func (c Contract) Hold(d Demand) pick.Hold {
 	return pick.Hold{Grade: c.Grade, CPUs: c.CPUs, Home: c.Home, Request: d.Request, Apart: d.Apart}
 }
 
-// Matches reports whether a contract is for this demand. For this, grade and
-// number of CPUs must be the same. A forged contract can therefore not give a
-// pod more than it demands.
+// Matches reports whether a contract has the grade and the number of CPUs of a
+// demand. A forged contract can therefore not give a pod more than it demands.
 func (c Contract) Matches(d Demand) bool {
 	if c.Grade != d.Grade {
 		return false

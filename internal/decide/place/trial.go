@@ -6,9 +6,9 @@ import (
 	"tenon.sh/tenon/internal/decide/pick"
 )
 
-// Rehearse chooses CPUs for a pod on a node as if some of the bound pods were
-// gone, and reserves them although these pods hold them, too. The pods are those
-// that Without removes. The pod must not be bound with this choice.
+// Rehearse reserves CPUs for a pod on a node as if the pods that Without removes
+// were gone. These pods still hold their CPUs, so the pod must not be bound with
+// this choice.
 func (l *Ledger) Rehearse(p Pod, node string, listed iter.Seq[UID]) (Contract, Reason) {
 	if l.pods[p.UID] != nil || l.findDoubt(p.UID, node) != nil {
 		return Contract{}, NotHere
@@ -20,8 +20,8 @@ func (l *Ledger) Rehearse(p Pod, node string, listed iter.Seq[UID]) (Contract, R
 	return c, why
 }
 
-// Without returns the view of a node, but without some of the bound pods. It
-// removes those that another list of the pods of the node does not contain.
+// Without returns the view of a node without the bound pods that listed lacks.
+// listed is another list of the pods of the node.
 func (l *Ledger) Without(node string, listed iter.Seq[UID]) *View {
 	v := l.View(node)
 	p := l.nodes[node]

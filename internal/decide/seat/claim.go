@@ -15,8 +15,8 @@ import (
 // A claim is the demand of one workload, or of one worker of a slice.
 type claim struct {
 	work *node.Workload // of a worker: the first of its workloads
-	// The field at is the worker, and mates are its other workloads. There is
-	// no worker if the claim is that of a workload.
+	// For a worker, at is the worker, and mates are its other workloads. For a
+	// workload with a CPU limit, at and mates are empty.
 	at    slice.Place
 	mates []*node.Workload
 	limit unit.MilliCPU
@@ -31,7 +31,7 @@ type claim struct {
 // have seats come first. It also returns all CPUs that they may use.
 func (st State) claims(in Input, places slice.Places) ([]claim, unit.CPUSet) {
 	all := make([]claim, 0, len(in.May))
-	workers := make(map[slice.Place]int, len(places)) // the claim of each
+	workers := make(map[slice.Place]int, len(places)) // index of the claim of each worker
 	size := make(map[string]int, len(in.Slices))
 	for _, s := range in.Slices {
 		size[s.Name] = s.CPUs

@@ -36,15 +36,14 @@ type Config struct {
 func (c Config) on() bool { return c.Enable || len(c.Slices) > 0 }
 
 const (
-	// calmTime is the time for which the demand must fit before work gets seats
-	// again.
+	// After the demand was too large, it must fit for calmTime before work gets
+	// seats again.
 	calmTime = 10 * time.Second
-	// room bounds new seats: 1/room of the CPUs must be free during that time.
+	// The demand fits if it leaves at least 1/room of the CPUs free.
 	room = 10
-	// busyLoad and leave are loads of LS work on a core. A new seat avoids a
-	// core with at least the first load. A seat moves away from a core only at
-	// the second load. This one is higher, so that a load near one of them does
-	// not move seats to and fro.
+	// A new seat avoids a core whose load of LS work is at least busyLoad. A
+	// seat moves away from a core only if that load is at least leave. leave is
+	// higher, so that a load near one of them does not move seats to and fro.
 	busyLoad unit.MilliCPU = 250
 	leave    unit.MilliCPU = 600
 	// tries is the maximum number of workloads for which one call looks for
@@ -52,7 +51,7 @@ const (
 	tries = 4
 )
 
-// State is kept between ticks as plain data.
+// State is the data that Decide keeps between ticks.
 type State struct {
 	// Have are the seats of the workloads.
 	Have map[node.WorkloadID]unit.CPUSet `json:"have,omitempty"`
@@ -63,8 +62,8 @@ type State struct {
 	// May are all CPUs that the workloads with seats may use, taken together.
 	May unit.CPUSet `json:"may,omitzero"`
 	// Pooled says that the demand exceeds the CPUs, and all work shares them.
-	// Fits is the time since which the demand has been small enough again;
-	// zero: it is too large.
+	// Fits is the time since which the demand has been small enough again, or
+	// zero if it is too large.
 	Pooled bool      `json:"pooled,omitempty"`
 	Fits   time.Time `json:"fits,omitzero"`
 }
@@ -81,11 +80,11 @@ type Input struct {
 	// May are the CPUs that BE work may use, by workload. A workload that is
 	// absent gets no seats.
 	May map[node.WorkloadID]unit.CPUSet
-	// Load is the mean use of each CPU by LS work. If a CPU is absent, its use
-	// is not known.
+	// Load is the mean usage of each CPU by LS work. If a CPU is absent, its
+	// usage is not known.
 	Load map[unit.CPU]unit.MilliCPU
-	// Map is the compiled topology. If it is nil, it is compiled when seats are
-	// chosen.
+	// Map is the compiled topology. If it is nil, Decide compiles the topology
+	// when it chooses seats.
 	Map  *pick.Map
 	Snap node.Snapshot
 }
@@ -94,8 +93,8 @@ type Input struct {
 type Grant struct {
 	// CPUs are its seats. The set is empty if it has none.
 	CPUs unit.CPUSet
-	// Limit is its CPU limit. Full means that there are no more seats than the
-	// limit allows. Then the seats themselves bound the work, and a quota would
+	// Limit is its CPU limit. Full says that the seats are no more CPUs than
+	// the limit. Then the seats themselves bound the work, and a quota would
 	// only throttle it.
 	Limit unit.MilliCPU
 	Full  bool
@@ -107,7 +106,7 @@ type Grant struct {
 // Grants holds the grant of each workload that demands seats.
 type Grants map[node.WorkloadID]Grant
 
-// A round is one call of Decide.
+// A round holds the input and the result of one call of Decide.
 type round struct {
 	Input
 	all    unit.CPUSet // CPUs that any of the work may use
@@ -168,7 +167,7 @@ func (c Config) nameWork() string {
 	return "work in slices"
 }
 
-// Slices returns the slices, and what their workers have.
+// Slices returns the slices, with the CPUs and the work of their workers.
 func (st State) Slices(c Config) []slice.Status {
 	if len(c.Slices) == 0 {
 		return nil
@@ -206,8 +205,8 @@ func (st State) pool(claims []claim, cpus int, at time.Time) State {
 	return State{Pooled: true, Fits: fits}
 }
 
-// cores has for each CPU the next one of its core. The last of a core is
-// followed by its first. An entry of -1 is a CPU that is offline.
+// cores holds for each CPU the next CPU of its core. After the last CPU of a
+// core comes its first. For a CPU that is offline, the entry is -1.
 type cores []unit.CPU
 
 func coresOf(t node.Topology) cores {
@@ -406,8 +405,8 @@ func (r *round) load(c unit.CPU) unit.MilliCPU {
 	return sum
 }
 
-// flaws counts the seats with a flaw: there is another seat on the core, or LS
-// work of at least the given load.
+// flaws counts the seats with a flaw: another seat is on the core, or the load
+// of LS work on the core is at least load.
 func (r *round) flaws(set unit.CPUSet, load unit.MilliCPU) int {
 	n := 0
 	all := r.taken.Union(set)

@@ -15,7 +15,7 @@ import (
 type seater struct {
 	facts.Layout
 	snap   node.Snapshot
-	bounds []plan.Want       // of suppress, changed for workloads with seats
+	bounds []plan.Want       // the wants of suppress, changed for workloads with seats
 	at     map[node.Knob]int // the place of each knob in bounds
 }
 
@@ -57,10 +57,9 @@ func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own
 	return next, grants, x.bounds
 }
 
-// allowedCPUs returns the CPUs that each BE workload may use. These are the
-// CPUs that suppress gives its contention root, without the CPUs that another
-// workload owns. A workload that contains another one, or shares its cgroup, is
-// absent.
+// allowedCPUs returns the CPUs that each BE workload may use: the CPUs that
+// suppress gives its contention root, minus the CPUs that other workloads own.
+// A workload that contains another one, or shares its cgroup, is absent.
 func (x *seater) allowedCPUs(all unit.CPUSet, own hold.Grants) map[node.WorkloadID]unit.CPUSet {
 	var owned unit.CPUSet
 	for _, set := range own.Of {
@@ -92,10 +91,10 @@ func (x *seater) allowedCPUs(all unit.CPUSet, own hold.Grants) map[node.Workload
 	return may
 }
 
-// load returns the mean use of each CPU by LS work. If a workload has no
-// counters of each CPU, all CPUs to which it is bound, or on which it has seats
-// or a pool, count as busy. If such a workload has no CPUs of that kind either,
-// it is unknown where it runs, and load ignores it.
+// load returns the mean usage of each CPU by LS work. If a workload has no
+// per-CPU counters, the CPUs of its seats or pool, or those to which it is
+// bound, count as busy. If it has no such CPUs either, it is unknown where it
+// runs, and load ignores it.
 func (x *seater) load(all unit.CPUSet, own hold.Grants, u facts.Use) map[unit.CPU]unit.MilliCPU {
 	var uncounted unit.CPUSet
 	for i := range x.snap.Workloads {
@@ -148,11 +147,11 @@ func (x *seater) unseat(w *node.Workload, g Grant) {
 	}
 }
 
-// find finds the cgroups in which the seats of each workload are set. Usually
-// this is the workload's own cgroup. On cgroup v1 a parent must always contain
-// the CPUs of its children. Then find takes the known cgroups of the workload
-// that have no known cgroups below them, and the cgroups above keep the CPUs
-// that suppress gives.
+// find finds the cgroups in which the seats of each workload are set. On cgroup
+// v2 this is the workload's own cgroup. On cgroup v1 a parent must always
+// contain the CPUs of its children. There find takes the known cgroups of the
+// workload that have no known cgroups below them. The cgroups above keep the
+// CPUs that suppress gives.
 func (all Grants) find(s node.Snapshot) {
 	in := make(map[node.CgroupPath]node.WorkloadID, len(all))
 	for i := range s.Workloads {
@@ -170,7 +169,7 @@ func (all Grants) find(s node.Snapshot) {
 	if len(in) == 0 {
 		return
 	}
-	above := map[node.CgroupPath]bool{} // a known cgroup
+	above := map[node.CgroupPath]bool{} // cgroups that have a known cgroup below them
 	for k := range s.Knobs.Now {
 		if k.File != node.FileCPUs {
 			continue
@@ -222,8 +221,8 @@ func (g Grant) needsNoQuota(k node.Knobs) bool {
 	return g.Full && len(g.at) > 0
 }
 
-// withoutQuota returns w, but with no quota at all. Even a quota that the
-// workload had before Tenon is removed.
+// withoutQuota returns w with no quota at all, not even the quota that the
+// workload had before Tenon.
 func withoutQuota(k node.Knobs, w plan.Want) plan.Want {
 	w.Reason = "its seats limit it"
 	w.Intent, w.Value = plan.Release, nil

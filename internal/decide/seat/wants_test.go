@@ -27,8 +27,8 @@ func addBatch(s *node.Snapshot, id node.WorkloadID, limit unit.MilliCPU, cpusets
 	}
 }
 
-// TestSeatsAvoidServicesThatAreNotCounted checks a service without counters of
-// each CPU. It must count as running on all CPUs that it has.
+// TestSeatsAvoidServicesThatAreNotCounted checks a service without per-CPU
+// counters. It must count as running on all CPUs that it has.
 func TestSeatsAvoidServicesThatAreNotCounted(t *testing.T) {
 	rest, home := unit.CPUSetOf(0, 1, 2, 3), unit.CPUSetOf(4, 5, 6, 7) // without a reason, the policy chooses the last CPUs
 	for name, c := range map[string]struct {

@@ -21,9 +21,8 @@ type Slice struct {
 	Count int    `json:"count"` // of workers
 	// Rules are the names of the rules whose work is in the slice.
 	Rules []string `json:"rules,omitempty"`
-	// Configured is the number of CPUs in the configuration, if an operator has
-	// changed it while the agent runs. If it is 0, CPUs is the configured
-	// number.
+	// If an operator has changed CPUs while the agent runs, Configured is the
+	// number of CPUs in the configuration. Otherwise it is 0.
 	Configured int `json:"configured_cpus,omitempty"`
 }
 
@@ -36,7 +35,7 @@ type Place struct {
 // String names the worker in reasons.
 func (p Place) String() string { return "worker " + strconv.Itoa(p.Worker) + " of slice " + p.Slice }
 
-// Suffix says in which worker something is. For nil it returns "".
+// Suffix returns ", in worker 1 of slice a" for a reason, or "" for nil.
 func (p *Place) Suffix() string {
 	if p == nil {
 		return ""
@@ -54,15 +53,15 @@ type Places map[node.WorkloadID]Place
 
 // Assign returns the worker of each BE workload of a slice. A workload keeps
 // its worker while the slice has a worker of this number. A new workload goes
-// to the worker that has the fewest. When work has ended, a worker may have at
-// least two workloads more than another one of its slice. Then one workload
-// moves in each call. The function takesPart says whether a workload takes
-// part.
+// to the worker that has the fewest workloads. If a worker has at least two
+// workloads more than another one of its slice, because work has ended, one
+// workload moves in each call. The function takesPart says whether a workload
+// gets a worker.
 func Assign(all []Slice, before Places, work []node.Workload, takesPart func(node.WorkloadID) bool) Places {
 	if len(all) == 0 {
 		return nil
 	}
-	of := map[string]int{} // the slice of a rule
+	of := map[string]int{} // the index of the slice, by the name of the rule
 	for i, s := range all {
 		for _, r := range s.Rules {
 			of[r] = i
@@ -126,14 +125,14 @@ func busiest(load []int) int {
 	return slices.Index(load, slices.Max(load))
 }
 
-// A Status is a slice for a reader. It says what the workers of the slice have.
+// A Status is a slice with its workers, for reports.
 type Status struct {
 	Slice
 	Workers []Worker `json:"workers"`
 }
 
 // A Worker is one virtual worker. CPUs is empty if no work is in the worker, or
-// if this work shares the CPUs of all.
+// if all work shares the CPUs.
 type Worker struct {
 	Number int               `json:"worker"`
 	CPUs   unit.CPUSet       `json:"cpu_set"`
