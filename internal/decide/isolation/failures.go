@@ -10,8 +10,8 @@ import (
 const (
 	// fallsCount is the time for which Tenon remembers a mechanism failure.
 	fallsCount = time.Hour
-	// If a mechanism in use fails too often (ejections) within a time
-	// (fallsCount), Tenon does not try it again until the failures expire.
+	// If a mechanism in use fails at least ejections times within fallsCount,
+	// Tenon does not try it again until the failures expire.
 	ejections = 3
 	// firstRetry is the time that Tenon waits after the first failure before it
 	// tries again. The wait doubles with every further failure, up to lastRetry.
@@ -52,9 +52,9 @@ func LastOf(failures []node.Failure, r node.Mechanism) int {
 	return -1
 }
 
-// RetryOf returns three things: how many failures a mechanism had since an
-// operator's last request, whether it failed too often, and when Tenon tries it
-// again. This time is zero if the mechanism did not fail.
+// RetryOf returns how many failures a mechanism had since an operator's last
+// request (fell), and whether these are too many (down). retry is the time of
+// the next attempt, or zero if the mechanism did not fail.
 func RetryOf(r node.Mechanism, failures []node.Failure, asked time.Time) (fell int, down bool, retry time.Time) {
 	var ejected []time.Time
 	for _, f := range failures {

@@ -18,14 +18,13 @@ import (
 var Owned = []node.File{node.FileSchedulerGroup, node.FileSchedulerCap}
 
 // Orders returns the orders to the BE scheduler for each cgroup. slotless is
-// the number of workloads that have no slot of their own, because all slots are
-// taken.
+// the number of workloads without their own slot, because all slots are taken.
 //
 // The kernel applies neither cpu.weight nor cpu.max to threads in the BE
-// scheduler, so the orders carry both. Orders takes their values from the list
-// wants, so that a new quota and its order are in the same plan. If the list
-// has no value, it takes the value of the snapshot. meets has the contention
-// root of each workload of the snapshot, or "".
+// scheduler, so the orders carry these values. Orders takes the values from
+// wants, so that a new quota and its order are in the same plan. Values that
+// wants lacks come from the snapshot. meets holds the contention root of each
+// workload of the snapshot, or "".
 //
 // If no want loads the scheduler, there are no orders, because an unloaded
 // scheduler loses its orders.
@@ -45,7 +44,7 @@ func Orders(s node.Snapshot, meets []node.CgroupPath, wants []plan.Want) (orders
 	for _, p := range o.kept {
 		o.want(p, node.SchedulerGroup{Class: node.SchedulerBE}, "it holds only BE: threads outside the cgroups of its workloads are BE, too", true)
 	}
-	o.bound()
+	o.dropExcess()
 	o.takeBack()
 	return o.orders, o.slotless
 }
@@ -62,8 +61,8 @@ type orderer struct {
 	out       map[node.CgroupPath]string     // cgroups whose threads stay out of the BE scheduler, with the reason
 
 	in       []bool                  // by workload: its threads are in the BE scheduler
-	at       map[node.CgroupPath]int // number of these workloads with each contention root
-	most     unit.MilliCPU           // the cap for all of them together; 0: no limit
+	at       map[node.CgroupPath]int // number of BE workloads in the BE scheduler, by contention root
+	most     unit.MilliCPU           // the cap for all work in the BE scheduler together; 0: no limit
 	slot     []int                   // by workload; 0: the shared slot
 	slotless int
 
@@ -71,8 +70,8 @@ type orderer struct {
 	said   map[node.CgroupPath]bool
 }
 
-// read takes the values that it needs from the other wants. It reports whether
-// these wants load the scheduler.
+// read takes the values that the orderer needs from the other wants. It reports
+// whether these wants load the scheduler.
 func (o *orderer) read(wants []plan.Want) bool {
 	limits := 0
 	for i := range wants {
@@ -165,9 +164,8 @@ func (o *orderer) futureValue(k node.Knob) node.Value {
 	return o.snap.Knobs.Now[k]
 }
 
-// quota returns the cpu.max of a cgroup, or 0 if there is no limit. The second
-// result is false if cpu.max cannot be read. Then the present limit of the
-// order must stay.
+// quota returns the cpu.max of a cgroup, or 0 if there is no limit. If cpu.max
+// cannot be read, known is false, and the present limit of the order must stay.
 func (o *orderer) quota(p node.CgroupPath) (most unit.MilliCPU, known bool) {
 	v, known := o.futureValue(node.Knob{Cgroup: p, File: node.FileCPUMax}).(node.CPUMax)
 	if !known || v.Quota == node.NoQuota || v.Period <= 0 {
@@ -176,8 +174,8 @@ func (o *orderer) quota(p node.CgroupPath) (most unit.MilliCPU, known bool) {
 	return max(unit.MilliCPU(int64(v.Quota)*int64(unit.CPUs(1))/int64(v.Period)), 1), true
 }
 
-// cap limits all threads of the BE scheduler together to the sum of the quotas
-// of the contention roots. It does nothing if a contention root has no quota.
+// cap limits all threads of the BE scheduler to the sum of the quotas of the
+// contention roots. If one root has no quota, there is no limit.
 func (o *orderer) cap() {
 	k := node.Knob{File: node.FileSchedulerCap}
 	reason := "the sum of cpu.max of the contention roots of BE"
@@ -201,8 +199,8 @@ func (o *orderer) cap() {
 	o.add(plan.Want{Intent: plan.Set, Knob: k, Value: node.SchedulerCap{Most: o.most}, Reason: reason, BE: true})
 }
 
-// slots gives each workload in the BE scheduler a slot. This is its present
-// slot or, if it has none, the first free one.
+// slots gives each workload in the BE scheduler a slot: its present slot or, if
+// it has none, the first free one.
 func (o *orderer) slots() {
 	o.slot = make([]int, len(o.snap.Workloads))
 	var taken [node.SchedulerSlots]bool
@@ -237,7 +235,7 @@ func (o *orderer) slots() {
 // orderOf returns the order for the i-th workload, and its reason.
 func (o *orderer) orderOf(i int, w *node.Workload) (node.SchedulerGroup, string) {
 	if w.Class != node.BE {
-		return o.protects(w)
+		return o.otherOrder(w)
 	}
 	v := node.SchedulerGroup{Class: node.SchedulerNormal}
 	if !o.in[i] {
@@ -271,8 +269,8 @@ func (o *orderer) orderOf(i int, w *node.Workload) (node.SchedulerGroup, string)
 	return v, reason
 }
 
-// protects returns the order for a workload of a class that BE must not delay.
-func (o *orderer) protects(w *node.Workload) (node.SchedulerGroup, string) {
+// otherOrder returns the order for a workload of a class other than BE.
+func (o *orderer) otherOrder(w *node.Workload) (node.SchedulerGroup, string) {
 	asked, is := w.Overrides.Identity.Value()
 	who := string(w.Class) + " work"
 	if is {
@@ -305,9 +303,9 @@ func (o *orderer) add(w plan.Want) {
 	o.orders = append(o.orders, w)
 }
 
-// bound drops orders if there are more than the scheduler has room for. It
-// keeps those for the most protected classes.
-func (o *orderer) bound() {
+// dropExcess drops orders if there are more than the scheduler has room for. It
+// keeps the orders for the most protected classes.
+func (o *orderer) dropExcess() {
 	const room = node.SchedulerGroups
 	if len(o.said) <= room {
 		return

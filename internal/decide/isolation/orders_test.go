@@ -95,8 +95,8 @@ func (n *scene) obey(t *testing.T) {
 	}
 }
 
-// check compares the orders with those that are wanted. Other cgroups may have
-// any order.
+// check compares the orders with want. A cgroup that want lacks may have any
+// order.
 func (n *scene) check(t *testing.T, want map[string]string) {
 	t.Helper()
 	got := n.orders(t)

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// runningShare is a use of a CPU in thousandths. If LS work uses at least
-	// that much of a CPU, it counts as running on it. It is above 0 because
-	// timers and rare wake-ups happen on every CPU.
+	// LS work runs on a CPU if it uses at least runningShare thousandths of the
+	// CPU. The limit is above 0 because timers and rare wake-ups happen on
+	// every CPU.
 	runningShare = 10
-	// marginCalm is the time for which BE avoids the siblings of the CPU.
+	// After LS ran on a CPU, BE avoids that CPU's siblings for marginCalm.
 	marginCalm = 3 * time.Second
 	// If the counters of LS work are missing for blindFor, the mechanism
 	// MechanismSiblings has failed. blindFor is not 0, because the counting
@@ -54,7 +54,7 @@ func (x Sightings) Observe(s node.Snapshot) Sightings {
 	return next
 }
 
-// Blinded reports whether counters have been missing for too long.
+// Blinded reports whether the counters have been missing for blindFor.
 func (x Sightings) Blinded() bool { return !x.Blind.IsZero() && x.At.Sub(x.Blind) >= blindFor }
 
 // recentCPUs returns the CPUs on which LS ran a short time ago, and
@@ -70,7 +70,7 @@ func (x Sightings) recentCPUs(at time.Time) map[unit.CPU]time.Time {
 }
 
 // Siblings lists the siblings of the CPUs on which LS work ran. It begins with
-// the CPU that LS has not used for the longest time.
+// the CPU whose siblings LS has not used for the longest time.
 func (x Sightings) Siblings(t node.Topology) []unit.CPU {
 	if len(x.Last) == 0 {
 		return nil

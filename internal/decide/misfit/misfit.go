@@ -1,12 +1,11 @@
 // Package misfit finds workloads whose CPU limit does not fit them: the quota
-// throttles them in most of its periods. The package reports them and wants no
-// value of any knob.
+// throttles them in most of its periods. The package only reports them.
 //
-// A quota is CPU time, and a workload may spend it on many CPUs. Many threads
-// on many CPUs use up the time of a period at once, and then all of them stand
-// still until the next period. Threads that wait for each other, as at a
-// barrier, then make very little progress. With the same time on few CPUs they
-// would not have to stop.
+// A quota is CPU time for each period, and a workload may spend it on many
+// CPUs. Many threads on many CPUs use up the time of a period at once, and then
+// all of them stand still until the next period. Threads that wait for each
+// other, as at a barrier, then make very little progress. With the same time on
+// few CPUs they would not have to stop.
 package misfit
 
 import (
@@ -33,32 +32,31 @@ const DefaultAfter = 30 * time.Second
 
 const (
 	// throttledMost and few are shares of throttled periods, in thousandths. A
-	// workload becomes a misfit only while its share stays above the first. It
-	// stops being a misfit when its share falls below the second. They differ,
-	// so that a share near one of them does not change the answer in each tick.
+	// workload becomes a misfit if its share stays above throttledMost, and
+	// remains one until its share falls below few. The gap keeps a share near
+	// one of them from changing the answer in each tick.
 	throttledMost unit.MilliCPU = 500
 	few           unit.MilliCPU = 250
 	// The time constant of the means is After / tau.
 	tau = 3
-	// If a workload has had no period for silent × After, it counts as not
+	// A workload that has had no period for silent × After counts as not
 	// throttled. This is longer than counters may be old.
 	silent = 2
-	// halfThread is a number of threads, in thousandths. By at least that, the
-	// mean number of runnable threads must exceed the CPUs of the limit.
+	// halfThread is half a thread. In a misfit of kind Threads, the runnable
+	// threads exceed the CPUs of the limit by more than that.
 	halfThread unit.MilliCPU = 500
 )
 
 // Kind is the kind of a misfit.
 type Kind string
 
-// The kinds.
+// The values of Kind.
 const (
 	// Threads means that more threads are runnable than the limit has CPUs, and
 	// that they may run on more CPUs than the limit has.
 	Threads Kind = "threads"
-	// Limit means that the workload wants to use more CPU than its limit. At
-	// most as many threads are runnable as the limit has CPUs, or their number
-	// is unknown.
+	// Limit means that the workload wants to use more CPU than its limit, but
+	// is not known to be of kind Threads.
 	Limit Kind = "limit"
 )
 
@@ -79,18 +77,18 @@ type Misfit struct {
 	Limit unit.MilliCPU `json:"limit_mcpu"`
 	CPUs  int           `json:"cpus"`
 	// Threads is the number of threads of the workload. Runnable is the mean
-	// number of runnable threads, in thousandths. They are absent if they are
-	// not counted.
+	// number of runnable threads, in thousandths. A number that is not counted
+	// is absent.
 	Threads  node.Maybe[int]           `json:"threads,omitzero"`
 	Runnable node.Maybe[unit.MilliCPU] `json:"runnable_m,omitzero"`
-	// Text says what does not fit. Write says what the owner should set instead
-	// of the limit.
+	// Text says what does not fit. Write says what the owner should set in
+	// place of the limit.
 	Text  string `json:"text"`
 	Write string `json:"write"`
 }
 
-// State is kept between ticks as plain data. It has one watch for each workload
-// that its quota throttles. The zero State has none.
+// State is the state between ticks. It has one watch for each workload with a
+// CPU limit whose periods are counted. The zero State has none.
 type State map[node.WorkloadID]watch
 
 // A watch is the recent past of one workload.
@@ -102,8 +100,8 @@ type watch struct {
 	// whether Share has a value yet.
 	Share unit.MilliCPU `json:"share_permille"`
 	Known bool          `json:"known,omitempty"`
-	// Since is the time since which most periods have been throttled; zero:
-	// they are not.
+	// Since is the time since which most periods have been throttled. It is
+	// zero if they are not.
 	Since time.Time `json:"since,omitzero"`
 	// Runnable is the mean number of runnable threads, in thousandths.
 	Runnable node.Maybe[unit.MilliCPU] `json:"runnable_m,omitzero"`
@@ -127,7 +125,7 @@ func (st State) Misfits() map[node.WorkloadID]*Misfit {
 	return found
 }
 
-// Observe adds the counters of s.
+// Observe returns the state after the counters of s.
 func (st State) Observe(c Config, s node.Snapshot) State {
 	if c.After <= 0 {
 		c.After = DefaultAfter
@@ -189,7 +187,7 @@ func (h watch) observe(c Config, u *node.Usage, at time.Time, watched bool) watc
 	return next
 }
 
-// hasEnded reports whether the workload is not a misfit now.
+// hasEnded reports whether most periods are not throttled any more.
 func (h watch) hasEnded(c Config, at time.Time) bool {
 	if h.Since.IsZero() || at.Sub(h.At) > silent*c.After {
 		return true
@@ -209,7 +207,7 @@ func (h watch) describe(w *node.Workload, limit unit.MilliCPU, s node.Snapshot) 
 	if n, known := h.Runnable.Value(); known && n > unit.CPUs(m.seats())+halfThread && m.CPUs > m.seats() {
 		m.Kind = Threads
 	}
-	m.Text, m.Write = m.sentence(), m.writes()
+	m.Text, m.Write = m.sentence(), m.advice()
 	return m
 }
 
@@ -241,9 +239,9 @@ func limitOf(w *node.Workload, k node.Knobs) (unit.MilliCPU, bool) {
 	return sum, sum > 0
 }
 
-// quotaOf returns the limit that the owner of one cgroup set, or the present
-// quota if it is narrower. The present quota may also be wider, because CPU
-// burst lends quota for a while.
+// quotaOf returns the limit that the owner of one cgroup set. It returns false
+// if there is no quota, or if the present quota is narrower than that limit.
+// The quota may be wider, because CPU burst lends quota for a while.
 func quotaOf(k node.Knobs, p node.CgroupPath, asked node.Maybe[unit.MilliCPU]) (unit.MilliCPU, bool) {
 	now, _ := k.Now[node.Knob{Cgroup: p, File: node.FileCPUMax}].(node.CPUMax)
 	if !facts.IsQuota(now) {
@@ -253,7 +251,7 @@ func quotaOf(k node.Knobs, p node.CgroupPath, asked node.Maybe[unit.MilliCPU]) (
 	return owner, known && facts.MilliOf(now) >= owner
 }
 
-// ownersOf returns the limit that the owner of a cgroup set, without the
+// ownersOf returns the limit that the owner of a cgroup set. It ignores the
 // changes that Tenon made.
 func ownersOf(k node.Knobs, p node.CgroupPath, asked node.Maybe[unit.MilliCPU]) (unit.MilliCPU, bool) {
 	if m, is := asked.Value(); is {

@@ -12,7 +12,7 @@ import (
 // A load is a workload with a limit on a node of 8 CPUs. It says how much its
 // counters grow in a second.
 type load struct {
-	limit, quota unit.MilliCPU // quota: the present one; 0: that of the limit
+	limit, quota unit.MilliCPU // quota: the present quota; 0: the quota of the limit
 	throttled    int64         // of 10 periods
 	burst        int64         // number of seconds at the beginning in which all periods are throttled
 	runs         int64         // number of seconds after which it sleeps; 0: never

@@ -28,9 +28,9 @@ func (m *Misfit) sentence() string {
 	return b.String()
 }
 
-// writes returns the sentence about what the owner should set
-// instead of the limit.
-func (m *Misfit) writes() string {
+// advice returns the sentence about what the owner should set in place of the
+// limit.
+func (m *Misfit) advice() string {
 	var all []string
 	if m.Kind == Threads {
 		all = append(all, "start it with "+count(m.seats(), "thread"))

@@ -1,7 +1,7 @@
 // Package paired judges ratios that were measured in pairs. Each pair measures
 // two ways to do the same, one after the other in random order. The package
-// says what a number of pairs can claim, and when to look at them. The lab
-// judges its blocks with it, and the agent judges its trials on the user's
+// says what a number of pairs can claim, and after how many pairs to judge.
+// With it, the lab judges its blocks, and the agent its trials on the user's
 // services.
 package paired
 
@@ -21,16 +21,16 @@ type Rule struct {
 	// false claim sooner or later.
 	Looks []int
 	// Alpha is the probability of a wrong one-sided claim in all looks
-	// together, such as 0.05. Each look spends the same part of it
+	// together, such as 0.05. Each look spends the same part of Alpha
 	// (Bonferroni). This is correct even if the looks depend on each other.
 	Alpha float64
-	// Least is the smallest number of pairs with which a claim is possible. If
-	// the skewness of a sample is beyond ±SkewLimit, the t distribution is too
-	// narrow for it, and the number is LeastSkewed.
+	// A claim needs at least Least pairs. If the skewness of the sample is
+	// beyond ±SkewLimit, it needs LeastSkewed pairs, because the t distribution
+	// is then too narrow.
 	Least, LeastSkewed int
-	// Rare allows for a bad state that is so rare that the pairs may have
-	// missed it. It is the size of this state as a log ratio. With 0 there is
-	// no allowance. See Allowance.
+	// Rare is the size, as a log ratio, of a bad state that is so rare that the
+	// pairs may have missed it. For such a state, Allowance widens the bounds
+	// of the mean. If Rare is 0, there is no allowance.
 	Rare float64
 }
 
@@ -53,8 +53,8 @@ func (r Rule) Planned(pairs int) Rule {
 // IsLook reports whether the rule judges a sample of n pairs.
 func (r Rule) IsLook(n int) bool { return slices.Contains(r.Looks, n) }
 
-// Last returns the largest number of pairs that the rule needs. It returns 0 if
-// the rule has no looks.
+// Last returns the largest number of pairs at which the rule looks, or 0 if the
+// rule has no looks.
 func (r Rule) Last() int {
 	if len(r.Looks) == 0 {
 		return 0
@@ -96,14 +96,14 @@ type Judgement struct {
 	rule   Rule
 }
 
-// UpperBound returns the upper bound of a claim, as a log ratio. It is the
-// larger of two bounds: that of the mean plus the allowance for rare bad
-// states, and that of the median.
+// UpperBound returns the upper bound of a claim, as a log ratio. This is the
+// larger of two bounds: the bound of the mean plus the allowance for rare bad
+// states, and the bound of the median.
 func (j Judgement) UpperBound() float64 {
 	return max(j.MeanUpper+j.rule.Allowance(j.Pairs), j.MedianUpper)
 }
 
-// Lower is the lower bound of a claim, as a log ratio.
+// Lower returns the lower bound of a claim, as UpperBound the upper one.
 func (j Judgement) Lower() float64 {
 	return min(j.MeanLower-j.rule.Allowance(j.Pairs), j.MedianLower)
 }
@@ -123,8 +123,8 @@ type Bounds struct {
 	Pairs int
 	// Mean is the arithmetic mean of the logs, so that exp(Mean) is the
 	// geometric mean of the ratios. Each of its bounds is the wider one of two:
-	// that of Student's t, which assumes symmetry, and that of Hall (1992), who
-	// transforms t to remove the skewness.
+	// the bound of Student's t, which assumes symmetry, and the bound of Hall
+	// (1992), who transforms t to remove the skewness.
 	Mean, MeanLower, MeanUpper float64
 	// Median has the exact bounds of the order statistics (the sign test). They
 	// hold for every distribution if the pairs are independent.
@@ -157,12 +157,12 @@ func BoundsOf(logs []float64, alpha float64) Bounds {
 	return b
 }
 
-// medianRank returns the largest index k of the n sorted values for which the
-// following holds: the k-th smallest value is above their median with
-// probability at most alpha. It returns 0 if there is no such index.
+// medianRank returns the largest k for which the k-th smallest of n values is
+// above the median of their distribution with probability at most alpha. It
+// returns 0 if there is no such k.
 func medianRank(n int, alpha float64) int {
 	// The k-th smallest value is above the median if fewer than k values are
-	// below the median. The number of values below it is binomial with
+	// below the median. The number of values below the median is binomial with
 	// probability 1/2.
 	log, sum := -float64(n)*math.Ln2, 0.0
 	for k := range n {
@@ -196,8 +196,8 @@ func unskewedInverse(n int, skew, x float64) float64 {
 	return 3 / g * (math.Cbrt(1+g*(x-g/6)) - 1)
 }
 
-// moments returns the mean, the standard deviation of a sample, and the
-// skewness.
+// moments returns the mean, the standard deviation and the skewness of a
+// sample.
 func moments(values []float64) (mean, sd, skew float64) {
 	n := float64(len(values))
 	for _, v := range values {
@@ -216,11 +216,11 @@ func moments(values []float64) (mean, sd, skew float64) {
 	return mean, math.Sqrt(second / max(n-1, 1)), skew
 }
 
-// P returns the p value of the claim that the ratio differs from a limit, on
-// either side. If the ratio equals the limit, a sample that is at least as far
-// from the limit as this one has a probability of at most p. P is the largest p
-// value of the tests by which BoundsOf sets its bounds, with the allowance for
-// the mean. If the rule allows no claim from the sample, P is 1.
+// P returns the two-sided p value of the claim that the ratio differs from
+// limit: if the ratio equals limit, a sample that is as far from limit as this
+// one has at most this probability. P is the larger p value of two tests: the
+// test of the mean, after the allowance, and the test of the median. If the
+// rule allows no claim from the sample, P is 1.
 func (r Rule) P(logs []float64, limit float64) float64 {
 	j := r.Judge(logs)
 	l := math.Log(limit)
@@ -247,11 +247,11 @@ func (r Rule) P(logs []float64, limit float64) float64 {
 	return min(max(mean, median), 1)
 }
 
-// Holm says which of several claims hold together (Holm 1979). The probability
-// that any of them is wrong is at most alpha. The claim with the smallest p
-// must hold at alpha / m, the next one at alpha / (m−1), and so on. The first
-// claim that does not hold is rejected, and so are all after it. If a p is not
-// a number, it counts as 1.
+// Holm says which of m claims with the p values p hold together (Holm 1979).
+// The probability that any of them is wrong is at most alpha. The claim with
+// the smallest p must hold at alpha / m, the next one at alpha / (m−1), and so
+// on. The first claim that does not hold is rejected, and so are all after it.
+// If a p is not a number, it counts as 1.
 func Holm(p []float64, alpha float64) []bool {
 	p = slices.Clone(p)
 	order := make([]int, len(p))

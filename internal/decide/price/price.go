@@ -12,9 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// reachedShare is a share of the bound of BE, in percent. If BE uses at least
-// that much, the bound counts as holding BE back. A quota is used in parts of a
-// period, so BE that wants more uses a little less than all of it.
+// The bound of BE counts as reached if BE uses at least reachedShare percent of
+// it. BE uses its quota in parts of a period, so even BE that wants more uses a
+// little less than all of it.
 const reachedShare = 95
 
 // A Watermark is the cost of cpuSuppressThresholdPercent, counted from the time
@@ -24,8 +24,8 @@ type Watermark struct {
 	// Since is the time at which the count began: the start of the agent, or
 	// the last change of the threshold.
 	Since time.Time `json:"since"`
-	// Counted is the time since Since during which BE ran and its use was
-	// known.
+	// Counted is the part of the time since Since in which BE ran and its CPU
+	// usage was known.
 	Counted time.Duration `json:"counted_ns"`
 	// Reached is the part of Counted in which BE used all that the threshold
 	// allowed.
@@ -39,7 +39,7 @@ type Watermark struct {
 // HasThreshold reports whether there is a threshold.
 func (w Watermark) HasThreshold() bool { return !w.Since.IsZero() }
 
-// Average is Withheld as a mean over the counted time.
+// Average is the mean of Withheld over the counted time, as CPUs.
 func (w Watermark) Average() unit.MilliCPU {
 	if w.Counted <= 0 {
 		return 0
@@ -63,11 +63,12 @@ func (w Watermark) String() string {
 	return text + ". With a threshold, Tenon does not claim that services wait no longer than without Tenon: BE starts anew in each period of its quota"
 }
 
-// A Tick contains what one tick of the loop knows.
+// A Tick is the input of Follow from one tick of the loop.
 type Tick struct {
 	Percent unit.Percent // the owner's threshold
-	// BackedOff says that BE is narrowed further, because an objective is
-	// missed. Then the idle CPU is not withheld by the threshold.
+	// BackedOff says that the CPU back-off narrows BE further, because an
+	// objective is missed. Then the threshold is not what withholds the idle
+	// CPU.
 	BackedOff bool
 	CPUs      unit.CPUSet // the CPUs that BE may use, apart from the threshold
 	Layout    facts.Layout
@@ -97,7 +98,7 @@ func (w Watermark) Follow(t Tick, s node.Snapshot) Watermark {
 	return w
 }
 
-// idleCPU returns how much of the CPUs that BE may use is idle.
+// idleCPU returns how much CPU is idle on the CPUs that BE may use.
 func (t Tick) idleCPU(s node.Snapshot) (unit.MilliCPU, bool) {
 	var room unit.CPUSet
 	for _, m := range t.Layout.Roots {
@@ -114,8 +115,8 @@ func (t Tick) idleCPU(s node.Snapshot) (unit.MilliCPU, bool) {
 	return free, !room.Empty()
 }
 
-// roots returns how much BE uses. The second result says whether BE reached the
-// bound of the threshold at any contention root.
+// roots returns how much CPU BE uses. held says whether BE reached the bound of
+// the threshold at any contention root.
 func (t Tick) roots(s node.Snapshot) (all unit.MilliCPU, held bool) {
 	used := make(map[node.CgroupPath]unit.MilliCPU, len(t.Layout.Roots))
 	own := map[node.CgroupPath]unit.MilliCPU{}
@@ -143,11 +144,10 @@ func (t Tick) roots(s node.Snapshot) (all unit.MilliCPU, held bool) {
 	return all, held
 }
 
-// boundOf returns the bound of a contention root that may use some CPUs (room).
-// bounded reports whether the threshold set that bound. It did so if the CPU
-// set is smaller than that room, or the quota is smaller than the quota before
-// Tenon. If the set has no CPU of the room, BE has its minimum, which does not
-// come from the threshold.
+// boundOf returns the bound of a contention root that may use the CPUs in room.
+// bounded says whether the threshold set this bound: the CPU set is smaller
+// than room, or the quota is smaller than before Tenon. If the set has no CPU
+// of room, BE has its minimum, which does not come from the threshold.
 func boundOf(s node.Snapshot, m node.CgroupPath, room unit.CPUSet) (may unit.MilliCPU, bounded bool) {
 	may = unit.CPUs(room.Len())
 	if set, known := s.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs); known && !set.Set.Empty() {

@@ -17,22 +17,22 @@ const (
 	// service has few waits, its window is longer.
 	LeastWindow   = time.Second
 	longestWindow = 10 * time.Second
-	// After LeastWindow, a window ends as soon as it has enoughWaits waits. If
-	// the judgement uses the mean, it needs that many, too.
+	// After LeastWindow, a window ends as soon as it has enoughWaits waits. A
+	// judgement by the mean also needs enoughWaits waits.
 	enoughWaits = 300
-	// chance is the number of long waits that a window may have above one percent
-	// of its waits, because a few long waits happen by chance.
+	// A window may have chance more long waits than one percent of its waits,
+	// because a few long waits happen by chance.
 	chance = 2
-	// calmBefore is the time for which there must be no miss before an objective
-	// counts as met again.
+	// An objective counts as met again after no miss has occurred for
+	// calmBefore.
 	calmBefore = 5 * time.Second
 	// A histogram bucket counts as within the objective if its end exceeds the
 	// objective by at most 1/bucketSlack. For an objective of 2 ms, its end may
 	// be 2.1 ms.
 	bucketSlack = 16
 	// tailOfMean is the assumed ratio of the 99th percentile to the mean. It is
-	// used if only the mean is known. If waits are exponentially distributed,
-	// as in a queue with random arrivals, the ratio is ln 100 = 4.6.
+	// used if only the mean is known. The ratio is ln 100 = 4.6 if waits are
+	// exponentially distributed, as in a queue with random arrivals.
 	tailOfMean = 5
 	// A back-off of BE helps a service only if BE caused at least 1/helpless of
 	// its waits.
@@ -51,11 +51,11 @@ type State struct {
 	// that the counters had at that time.
 	Since  time.Time          `json:"since,omitzero"`
 	Delay  node.RunQueueDelay `json:"delay,omitzero"`
-	Waited time.Duration      `json:"waited_ns,omitempty"` // waits for all runners
-	ByBE   time.Duration      `json:"by_be_ns,omitempty"`  // the part of Waited for BE
+	Waited time.Duration      `json:"waited_ns,omitempty"` // time waited, whatever ran meanwhile
+	ByBE   time.Duration      `json:"by_be_ns,omitempty"`  // the part of Waited in which BE ran
 	// Missed says that the objective counts as missed. At is the time of the
-	// last miss. Percent is the tail of the waits in percent of the objective.
-	// Reason describes the miss.
+	// last miss. Percent is the 99th percentile of the waits in percent of the
+	// objective. Reason describes the miss.
 	Missed  bool      `json:"missed,omitempty"`
 	At      time.Time `json:"at,omitzero"`
 	Percent int64     `json:"percent,omitempty"`
@@ -112,8 +112,8 @@ func (x Tracker) Violations() []Miss {
 	return all
 }
 
-// A waitShare holds the total waiting time of a workload, and the part of it
-// for which the workload waited for BE.
+// A waitShare holds the total waiting time of a workload (all), and the part of
+// it in which the workload waited for BE (be).
 type waitShare struct{ all, be time.Duration }
 
 func blameOf(s node.Snapshot) map[node.WorkloadID]waitShare {
@@ -140,7 +140,7 @@ func blameOf(s node.Snapshot) map[node.WorkloadID]waitShare {
 
 func (f State) observe(at time.Time, w *node.Workload, want time.Duration, b waitShare) State {
 	now := w.Usage.Delay
-	if f.At.After(at) { // f.At is from before a reboot; at itself would be a new miss
+	if f.At.After(at) { // f.At is from before a reboot; the time at would mark a new miss
 		f.At = at.Add(-1)
 	}
 	d, ok := waitsBetween(f.Delay, now)
@@ -208,7 +208,7 @@ func waitsBetween(before, after node.RunQueueDelay) (spread, bool) {
 }
 
 // isMissed reports whether more than 1 of 100 waits were longer than wanted. The
-// histogram cannot tell apart the waits of a bucket. If some of them may be
+// histogram does not tell the waits of one bucket apart. If some of them may be
 // longer than wanted, all of them count as longer.
 func (d spread) isMissed(want time.Duration) bool {
 	if d.after == nil {

@@ -6,8 +6,7 @@ import (
 )
 
 // A Count says how often the threads of a service waited for a CPU, and for how
-// long in total. A wait counts whatever runs on the CPU meanwhile, and not only
-// if it is BE.
+// long in total. A wait counts whatever runs on the CPU meanwhile, BE or not.
 type Count struct {
 	Waits  int64         `json:"n"`
 	Waited time.Duration `json:"ns"`
@@ -34,22 +33,21 @@ func waitsBetween(before, after map[string]Count) map[string]Count {
 }
 
 const (
-	// minWaits is a number of waits in an epoch. With fewer waits, the epoch
-	// does not count for a service. If all services together have fewer, it
-	// does not count at all.
+	// An epoch counts for a service only if the service has at least minWaits
+	// waits in it. It counts at all only if all services together have that
+	// many.
 	minWaits = 20
 	// resolution is added to the mean of each epoch, in ns, so that there is a
-	// ratio even if an epoch has no wait. The counters are less precise than
-	// that.
+	// ratio even if an epoch has no wait. The counters are less precise than 10
+	// ns.
 	resolution = 10
 )
 
-// pairOf compares the two epochs of a pair. The first result (all) is the
-// logarithm of a ratio: the mean wait with the candidate, divided by the mean
-// wait without it. The weight of a service is the number of its waits in both
-// epochs. So if a service is busier in one of them, that does not shift the
-// ratio. The second result has the same ratio for each service alone. If there
-// were too few waits, ok is false.
+// pairOf compares the two epochs of a pair. all is the logarithm of a ratio:
+// the mean wait with the candidate, divided by the mean wait without it. The
+// weight of a service is the number of its waits in both epochs, so the ratio
+// does not shift if a service is busier in one of them. one holds the same
+// logarithm for each service alone. If there were too few waits, ok is false.
 func pairOf(without, with map[string]Count) (all float64, one map[string]float64, ok bool) {
 	var a, b float64
 	var waitsA, waitsB int64

@@ -12,29 +12,29 @@ import (
 )
 
 const (
-	// A service does not wait longer if its ratio is below 1.10 (within) with a
-	// probability of 95 % (sure).
+	// A service is not harmed if, with the probability sure, its ratio (see
+	// pairOf) is below within.
 	within = 1.10
 	sure   = 0.95
-	// gain is a ratio that a candidate must be able to reach. If the pairs show
-	// that it cannot, the trial ends before its last look.
+	// gain is the ratio that a candidate must be able to reach. If the pairs
+	// show that it cannot, the trial ends before its last look.
 	gain = 0.90
 	// keptFrom is the smallest number of pairs from which a candidate can be
 	// kept. Suppose that a candidate makes services wait long in one epoch of
 	// ten. With fewer pairs, there may have been no such epoch.
 	keptFrom = 32
-	// costShare limits what the trials of one round may cost a service. During
-	// the time every, all of them together may add this part to the waiting of
-	// the service. A trial already ends at 0.4 of that, because its cost is
-	// seen one tick later.
+	// costShare limits what the trials of one round may cost a service. Within
+	// roundInterval, they may add this part to the waiting of the service. A
+	// trial already ends at 0.4 of that, because its cost is seen one tick
+	// later.
 	costShare = 0.02
 )
 
-// rule returns the rule of a trial. At each look, the probability of an error
-// is 1.25 % on each side. If services wait evenly, four looks would be enough.
-// If the log ratio of a pair has a standard deviation of 0.5, the fifth look finds
-// a saving of a fifth of the waiting. If also one epoch of ten is bad for all
-// services, the sixth look finds it.
+// rule returns the rule of a trial. At each look, the probability of an error is
+// 1.25 % on each side. If services wait evenly, four looks would be enough. If the
+// log ratio of a pair has a standard deviation of 0.5, the fifth look finds a
+// saving of a fifth of the waiting. If, in addition, one epoch of ten is bad for
+// all services, the sixth look finds this saving.
 func rule() paired.Rule {
 	looks := []int{8, 16, 32, 64, 128, 256}
 	return paired.Rule{Looks: looks, Alpha: 0.0125 * float64(len(looks)), Least: 8, LeastSkewed: 8}
@@ -73,9 +73,9 @@ func (st State) look(in Input) State {
 }
 
 // isHopeless reports whether the trial should end because more pairs would
-// hardly help. The logarithm of the mean or median ratio of the pairs,
-// whichever is larger, is given (at). Without this check, if a candidate harms
-// services that wait unevenly, the last look would double what it costs.
+// hardly help. at is the larger of the mean and the median of the log ratios.
+// Without this check, a candidate that harms services with uneven waits would
+// cost twice as much until the last look.
 func isHopeless(pairs int, at float64) bool {
 	switch {
 	case pairs >= 128:
@@ -87,10 +87,10 @@ func isHopeless(pairs int, at float64) bool {
 }
 
 // costsMore reports whether the sum over all epochs shows no saving: with the
-// candidate, the mean wait is not shorter than without it. This check is needed
-// beside that of the pairs. In the logarithms of the pairs, a few very bad
-// epochs have little weight, but most of the waiting of a service may be in
-// these. The weight of a service is the number of its waits, as in pairOf.
+// candidate, the mean wait is not shorter than without it. The judgement of the
+// pairs cannot replace this check. A few very bad epochs have little weight in
+// logarithms, but may have most of the waiting of a service. The weight of a
+// service is the number of its waits, as in pairOf.
 func (t Trial) costsMore() bool {
 	var without, with float64
 	for _, name := range sortedNames(t.By) {
@@ -102,10 +102,10 @@ func (t Trial) costsMore() bool {
 	return with >= without
 }
 
-// harmedService returns the name of a service that may wait longer with the
-// candidate, or "" if there is none. For such a service the pairs do not show
-// that its ratio is at most within. If they show that it does wait longer,
-// certain is true. A service with too few waits is not judged alone.
+// harmedService returns the name of a service for which the pairs do not show
+// that its ratio is at most within, or "" if there is none. Such a service may
+// wait longer with the candidate. If the pairs show that it does, certain is
+// true. A service with too few waits is not judged alone.
 func (t Trial) harmedService() (name string, certain bool) {
 	for _, s := range sortedNames(t.By) {
 		x := t.By[s]
@@ -127,10 +127,10 @@ func (t Trial) harmedService() (name string, certain bool) {
 }
 
 // cost returns the reason why the trial costs a service too much, or "" if it
-// does not. The cost of a service is the time that it has waited since the
-// trial asked for the candidate, minus the time that the same number of waits
-// would have taken without the candidate. The budget of a round is divided
-// among several candidates (share).
+// does not. A service has waited for some time since the trial asked for the
+// candidate. Its cost is this time minus the time that as many waits take
+// without the candidate. share is the number of candidates among which the
+// budget of a round is divided.
 func (t Trial) cost(in Input, share int) string {
 	now := t.spent(in)
 	if t.CountedTime <= 0 {

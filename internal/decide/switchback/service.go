@@ -16,9 +16,9 @@ const weakShare = 10
 
 // Places reports whether cpu.idle can help: whether a waking thread of a
 // service could move to another CPU on which only BE runs. That needs a service
-// that shares a CPU with BE and may use more than one CPU of a cache there.
+// that may use more than one CPU of an L3 cache and shares one of them with BE.
 // Otherwise cpu.idle only attracts all other threads to the CPU of the service.
-// be is the set of CPUs of BE. The function may returns the CPUs of a service.
+// be is the set of CPUs of BE. may returns the CPUs of a service.
 func Places(s node.Snapshot, be unit.CPUSet, may func(*node.Workload) unit.CPUSet) bool {
 	caches := map[node.CacheID]unit.CPUSet{}
 	for _, c := range s.Topology.CPUs {
@@ -39,9 +39,9 @@ func Places(s node.Snapshot, be unit.CPUSet, may func(*node.Workload) unit.CPUSe
 	return false
 }
 
-// Weak reports whether BE is a load for a service even with the least weight.
-// This is so if the weight of a service's cgroup beside a contention root is so
-// small that BE gets more than weakShare of a CPU that both want.
+// Weak reports whether BE is a load for a service even with the least weight: a
+// service's cgroup beside a contention root has so small a weight that BE gets
+// more than weakShare of a CPU that both want.
 func Weak(s node.Snapshot, l facts.Layout) bool {
 	least := node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Round(s.Knobs.Kernel).(node.CPUWeight).Weight
 	for _, m := range l.IdleCgroups(s) {
@@ -84,7 +84,7 @@ func PlaceOf(s node.Snapshot, reserved unit.CPUSet, may func(*node.Workload) uni
 	return h
 }
 
-// continueHash continues a hash (FNV-1a) with a text. h is the hash so far.
+// continueHash continues the hash h (FNV-1a) with a text.
 func continueHash(h uint64, text string) uint64 {
 	for _, b := range []byte(text) {
 		h = (h ^ uint64(b)) * 1099511628211
@@ -134,8 +134,8 @@ func CountsOf(s node.Snapshot) map[string]Count {
 }
 
 // ServiceName returns the name of the service to which a workload belongs. The
-// pods of a Deployment, StatefulSet or DaemonSet are one service. The name of
-// each pod is that of this object with a generated ending.
+// pods of a Deployment, StatefulSet or DaemonSet are one service. The name of a
+// pod is the name of this object with a generated ending.
 func ServiceName(id string) string {
 	const generated = "bcdfghjklmnpqrstvwxz2456789" // k8s.io/apimachinery/pkg/util/rand
 	cut := func(least, most int, letters string) bool {

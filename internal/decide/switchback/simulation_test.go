@@ -18,27 +18,26 @@ import (
 // of the difference between the two epochs of a pair.
 type world struct {
 	sd float64
-	// badShare is a share of all epochs. In these, all services wait e² times as
-	// long, with either mechanism.
+	// In badShare of all epochs, all services wait e² times as long, with either
+	// mechanism.
 	badShare float64
-	// worseShare is a share of the epochs with the candidate. In these, all
-	// services wait e² times as long.
+	// In worseShare of the epochs with the candidate, all services wait e²
+	// times as long.
 	worseShare float64
 	// heavy says that the noise has the tails of Student's t with 3 degrees of
 	// freedom.
 	heavy    bool
 	services []simulatedService
-	// turn is a number of pairs. After it, the effects have the opposite sign.
-	// 0 means never.
+	// After turn pairs, the effects have the opposite sign. 0 means never.
 	turn int
-	// limit is a factor. An objective is missed when a service waits this many
-	// times its usual time in an epoch. 0 means that there is no objective.
+	// An objective is missed when a service waits limit times its usual time in
+	// an epoch. 0 means that there is no objective.
 	limit float64
 	tick  time.Duration // 0: simTick
 }
 
-// A simulatedService is a service with a number of waits per second (rate) of a
-// mean length. With the candidate each wait is longer by a factor (effect).
+// A simulatedService has a number of waits per second (rate) of a mean length
+// (mean). With the candidate each wait is longer by a factor (effect).
 type simulatedService struct {
 	rate, mean, effect float64
 }

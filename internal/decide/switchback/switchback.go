@@ -1,8 +1,8 @@
 // Package switchback compares an isolation mechanism, the candidate, with the
 // mechanism in use, on the services of the node itself. It uses the two in
 // turn, in pairs of short epochs in random order (a switchback experiment). It
-// keeps the candidate only if two conditions hold: the services together wait
-// less for a CPU, and no single service may wait much longer. In a tie, the
+// keeps the candidate only if the services together wait less for a CPU, and if
+// the pairs exclude that a single service waits much longer. In a tie, the
 // mechanism in use stays.
 package switchback
 
@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// epoch is the length of an epoch. Its beginning, of the length settle,
-	// does not count, because queues from before the switch are still being
-	// worked off.
+	// epoch is the length of an epoch. The first part of an epoch (settle) does
+	// not count, because queues from before the switch are still being worked
+	// off.
 	epoch  = 5 * time.Second
 	settle = 500 * time.Millisecond
 	// switchWithin is the time that it may take until a mechanism has an effect
 	// after the trial asked for it. On slow machines, it takes seconds to load a
 	// BPF scheduler.
 	switchWithin = 30 * time.Second
-	// calmTime is the time for which services, CPUs and candidates must not have
-	// changed before a round of trials begins.
+	// A round of trials begins only after services, CPUs and candidates have
+	// stayed the same for calmTime.
 	calmTime = time.Minute
-	// roundInterval is the shortest time from the beginning of one round to
-	// that of the next.
+	// roundInterval is the shortest time from the beginning of one round to the
+	// beginning of the next.
 	roundInterval = 6 * time.Hour
 	// patience is the number of pairs that a trial may lose. A pair is lost if
 	// services or BE did not run in it, or if counters were reset.
@@ -56,8 +56,8 @@ type Input struct {
 	// Place is a hash of all that decides where threads run: the CPUs of the
 	// node and the CPU sets of the services.
 	Place uint64
-	// Workloads are the counters of all latency-sensitive work whose waits the
-	// kernel counts. The key is the name of the workload: see ServiceName.
+	// Workloads are the counters of all LS work whose waits the kernel counts.
+	// The key is the workload's name (see ServiceName).
 	Workloads map[string]Count
 	// BE says whether best-effort work runs. If none runs, no mechanism has an
 	// effect.
@@ -71,12 +71,12 @@ type Input struct {
 }
 
 // A State is the data that the package keeps between ticks. The zero State is
-// the beginning.
+// the state before the first tick.
 type State struct {
 	At time.Time `json:"at,omitzero"` // the last tick
-	// Place, Candidates and Names are those of the last tick. Names also has
-	// earlier services. Changed is the time at which one of them last changed.
-	// What is the name of the value that changed.
+	// Place and Candidates come from the last Input. Names are the services
+	// that were seen so far. Changed is the time at which one of the three last
+	// changed, and What says what changed.
 	Place      uint64           `json:"place,omitempty"`
 	Candidates []node.Mechanism `json:"candidates,omitempty"`
 	Names      []string         `json:"names,omitempty"`
@@ -89,8 +89,8 @@ type State struct {
 	Left  []node.Mechanism `json:"left,omitempty"`
 	Share int              `json:"share,omitempty"` // the number of candidates of the round
 	Due   bool             `json:"due,omitempty"`
-	// Kept is the mechanism that the last round kept; empty: the floor. Since is
-	// the time at which it was kept.
+	// Kept is the mechanism that the last round kept, or empty for the floor.
+	// Since is the time at which it was kept.
 	Kept    node.Mechanism `json:"kept,omitempty"`
 	Since   time.Time      `json:"since,omitzero"`
 	Results []trial.Result `json:"results,omitempty"`
@@ -99,7 +99,7 @@ type State struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Use returns the mechanism to use now; empty: the floor.
+// Use returns the mechanism to use now. Empty means the floor.
 func (st State) Use() node.Mechanism {
 	if st.Trial.running() && st.Trial.usesCandidate() {
 		return st.Trial.Candidate
@@ -189,7 +189,7 @@ func (st State) compare(in Input) State {
 	return st
 }
 
-// wait waits until the next round may begin, and then begins it.
+// wait begins the next round if it may begin, and otherwise says why not.
 func (st State) wait(in Input) State {
 	if !st.Due {
 		return st

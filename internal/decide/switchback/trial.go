@@ -21,11 +21,10 @@ type Trial struct {
 	Began     time.Time      `json:"began,omitzero"`
 	// Seed decides the order of the epochs in each pair.
 	Seed uint64 `json:"seed,omitempty"`
-	// Pause says that in this epoch the candidate is not used, and that the
-	// epoch belongs to no pair. A trial begins with such an epoch. It shows how
-	// long services wait without the candidate, so that the cost of the
-	// candidate is known from its first epoch on. After each lost pair there is
-	// another such epoch.
+	// Pause says that this epoch does not use the candidate and belongs to no
+	// pair. A trial begins with such an epoch, to measure how long services
+	// wait without the candidate. Then the cost of the candidate is known from
+	// its first epoch on. After each lost pair there is another such epoch.
 	Pause bool `json:"pause,omitempty"`
 	// Pair is the number of the pair. Lost pairs are numbered, too. Second says
 	// that this epoch is the second one of its pair.
@@ -33,10 +32,10 @@ type Trial struct {
 	Second bool `json:"second,omitempty"`
 	// Asked is the time at which the trial asked for the mechanism of this
 	// epoch. Start has the counters at that time. InForce is the time at which
-	// the mechanism took effect; zero: it has no effect yet. The first part of
-	// an epoch does not count. BaseAt is the time at which the part that counts
-	// began, and Base has the counters at that time. Base is nil before that
-	// time.
+	// the mechanism took effect, or zero if it has no effect yet. The first
+	// part of an epoch does not count. BaseAt is the time at which the part
+	// that counts began, and Base has the counters at that time, or nil before
+	// it.
 	Asked   time.Time        `json:"asked,omitzero"`
 	Start   map[string]Count `json:"start,omitempty"`
 	InForce time.Time        `json:"in_force,omitzero"`
@@ -57,7 +56,7 @@ type Trial struct {
 type Tally struct {
 	// Without and With are the waits of the service in the counted epochs,
 	// without the candidate and with it. Spent has all its waits while the
-	// candidate was requested, except those of the epoch in progress.
+	// candidate was requested, except the waits of the epoch in progress.
 	Without Count `json:"without,omitzero"`
 	With    Count `json:"with,omitzero"`
 	Spent   Count `json:"spent,omitzero"`
@@ -210,8 +209,8 @@ func (st State) finish(in Input) State {
 	return st.look(in)
 }
 
-// spent returns the tallies. If the candidate is in use in the present epoch,
-// it adds the waits of this epoch to Spent.
+// spent returns the tallies (By). If the present epoch uses the candidate,
+// spent adds the waits of this epoch to Spent.
 func (t Trial) spent(in Input) map[string]Tally {
 	by := maps.Clone(t.By)
 	if by == nil {
@@ -231,8 +230,8 @@ func (t Trial) spent(in Input) map[string]Tally {
 // sortedNames returns the keys of a map in ascending order.
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// end ends the trial with a finding. Unless this is FindingKept, the mechanism
-// in use stays.
+// end ends the trial with a finding. Only with the finding Kept does the
+// candidate replace the mechanism in use.
 func (st State) end(f trial.Finding, why string, j paired.Judgement, in Input) State {
 	t := st.Trial
 	r := trial.Result{Candidate: t.Candidate, Against: t.Against, Finding: f, Why: why, Began: t.Began, Ended: in.At, Pairs: len(t.Logs)}

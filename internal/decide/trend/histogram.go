@@ -7,13 +7,13 @@ import (
 )
 
 // A Scale holds the bounds of the buckets of a histogram. Bucket n begins at
-// the nth number and ends at the next one.
+// element n and ends at element n+1.
 type Scale []int64
 
-// ScaleOf returns a scale. The width of its first bucket is given (first). Each
-// following bucket is growthPercent wider than the one before, up to a bound
-// (most). The arithmetic uses integers, so that every machine gets the same
-// bounds.
+// ScaleOf returns a scale. The width of its first bucket is first. Each
+// following bucket is growthPercent wider than the one before. The scale ends
+// with the first bound that is not below most. The arithmetic uses integers, so
+// that every machine gets the same bounds.
 func ScaleOf(first, most, growthPercent int64) Scale {
 	const fine = 1 << 10 // fixed-point factor: without it, the division would lose the growth of narrow buckets
 	var s Scale
@@ -57,7 +57,7 @@ type Histogram struct {
 	Buckets [][2]int64 `json:"buckets,omitempty"`
 }
 
-// Add returns the histogram after some time (elapsed), with the new sample v.
+// Add returns the histogram with the new sample v, elapsed after the last one.
 func (h Histogram) Add(s Scale, v int64, elapsed, halfLife time.Duration) Histogram {
 	passed := h.Passed + max(elapsed, 0)
 	halvings := min(int64(passed/halfLife), 62)
@@ -94,9 +94,9 @@ func mergeLightest(buckets [][2]int64) [][2]int64 {
 	return slices.Delete(buckets, least, least+1)
 }
 
-// Percentile returns an upper bound for the given percentile. It is the end of
-// the bucket in which this part of the weight is reached. If there is no
-// sample, Percentile returns false.
+// Percentile returns an upper bound of the given percentile: the end of the
+// first bucket with which the sum of the weights reaches percent of the total.
+// If there is no sample, Percentile returns false.
 func (h Histogram) Percentile(s Scale, percent int64) (int64, bool) {
 	var total, below int64
 	for _, b := range h.Buckets {

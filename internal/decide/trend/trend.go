@@ -23,7 +23,7 @@ func Rate(before, after, elapsed time.Duration) (unit.MilliCPU, bool) {
 }
 
 // Decay updates an exponentially weighted mean with a sample for the last
-// elapsed time. A sample loses 1-1/e of its weight in each tau.
+// elapsed time. In each tau, the weight of a sample falls to 1/e.
 func Decay(mean, sample unit.MilliCPU, elapsed, tau time.Duration) unit.MilliCPU {
 	return weighed(keptOf(elapsed, tau), mean, sample)
 }
@@ -43,11 +43,11 @@ func weighed(keep float64, mean, sample unit.MilliCPU) unit.MilliCPU {
 	return unit.MilliCPU(math.Round(keep*float64(mean) + (1-keep)*float64(sample)))
 }
 
-// Follow updates the means of many CPU time counters with one sample each. It
-// takes two readings (before, after) and the time between them (elapsed). tau
-// is that of Decay. If a counter has no mean yet, its mean is the sample. If a
-// counter has decreased, or one of the readings lacks it, it has no mean in the
-// result.
+// Follow updates the means of many CPU time counters with one sample each: the
+// rate between two readings (before, after) that are elapsed apart. tau is the
+// time constant of the means, as in Decay. A counter that has no mean yet gets
+// the sample as its mean. A counter that has decreased, or that one of the
+// readings lacks, has no mean in the result.
 func Follow[K comparable](mean map[K]unit.MilliCPU, before, after map[K]time.Duration, elapsed, tau time.Duration) map[K]unit.MilliCPU {
 	next := make(map[K]unit.MilliCPU, len(after))
 	keep := keptOf(elapsed, tau) // once: it costs more than all else here
@@ -65,9 +65,8 @@ func Follow[K comparable](mean map[K]unit.MilliCPU, before, after map[K]time.Dur
 	return next
 }
 
-// Smooth updates the means by samples of the last elapsed time. Only counters
-// with a sample have a mean in the result. Follow returns the same if it gets
-// the readings from which the samples were computed.
+// Smooth does what Follow does, but with samples that are computed already.
+// Only counters with a sample have a mean in the result.
 func Smooth[K comparable](mean, samples map[K]unit.MilliCPU, elapsed, tau time.Duration) map[K]unit.MilliCPU {
 	next := make(map[K]unit.MilliCPU, len(samples))
 	keep := keptOf(elapsed, tau)
