@@ -1,6 +1,6 @@
 // Package blockio decides the limits, weights and latency targets of block I/O,
-// for classes and for single workloads. The settings of a class are for all its
-// work together.
+// for classes and for single workloads. The settings of a class apply to the
+// sum of the I/O of all its workloads.
 package blockio
 
 import (
@@ -18,15 +18,15 @@ import (
 // Owned lists the knobs that this package decides.
 var Owned = node.IOFiles
 
-// Config is blkioQOS of resource-qos-config. The zero Config sets nothing.
+// Config is blkioQOS in resource-qos-config. The zero Config sets nothing.
 type Config struct {
-	// Classes holds, for each class, the shares of block devices that all its
-	// work has together. If a class is absent, it has no limits.
+	// Classes holds the settings of each class: one Device for each block
+	// device. A class that is absent has no limits.
 	Classes map[node.Class][]Device `json:"classes,omitempty"`
 }
 
-// A Device is a share of one block device, or of all disks of a volume group
-// together. All work of a class has this share together.
+// A Device holds the limits, weight and latency target of a class or a
+// workload. They apply to one block device, or to all disks of a volume group.
 type Device node.BlockIO
 
 func (b Device) limits() node.IOLimits {
@@ -63,12 +63,13 @@ func (c Config) Files(workloads []node.Workload) []node.File {
 }
 
 // Decide returns the wanted values of io.max, io.weight, io.bfq.weight and
-// io.latency. The settings of a class apply to all its work together. They
-// therefore go into its contention roots. Each root gets an equal part of the
-// limits, and all work below it shares that part. On cgroup v1 the kernel
-// limits only the tasks of a cgroup itself, so the limits go into every cgroup
-// of the class. No limit exceeds the value before Tenon's first write. The
-// settings of a single workload apply in addition, in its own cgroup.
+// io.latency. The settings of a class apply to all its work together, so Decide
+// sets them in the contention roots of the class. Each root gets an equal part
+// of the limits, and all work below the root shares that part. On cgroup v1 the
+// kernel limits only the tasks of a cgroup itself, so Decide sets limits in
+// every cgroup of the class. No limit exceeds the value before Tenon's first
+// write. The settings of a single workload apply in addition, in its own
+// cgroup.
 func Decide(c Config, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	for _, class := range node.Classes {
@@ -86,7 +87,7 @@ func Decide(c Config, s node.Snapshot) []plan.Want {
 	return wants
 }
 
-// blocksOf returns the settings that the annotations of a workload have.
+// blocksOf returns the settings from the annotations of a workload.
 func blocksOf(w node.Workload) []Device {
 	blocks := make([]Device, len(w.Overrides.IO))
 	for i, b := range w.Overrides.IO {
@@ -95,8 +96,8 @@ func blocksOf(w node.Workload) []Device {
 	return blocks
 }
 
-// addOwnIO adds the wants for the settings of one workload. If the class has a
-// want for the same knob, addOwnIO merges the two.
+// addOwnIO adds the wants for the settings of one workload (blocks). If wants
+// already has a want for the same knob, addOwnIO merges the two.
 func addOwnIO(wants []plan.Want, i int, blocks []Device, s node.Snapshot) []plan.Want {
 	w := s.Workloads[i]
 	at := map[node.Knob]int{}
@@ -128,8 +129,8 @@ type ioClass struct {
 	class node.Class
 	who   string // the class or workload, for reasons
 	snap  node.Snapshot
-	// prior returns an earlier want for a knob. prior is nil while there are no
-	// wants.
+	// prior returns an earlier want that sets a knob. It is nil if the ioClass
+	// decides for a class, and not for one workload.
 	prior func(node.Knob) (plan.Want, bool)
 	// limits, weights and latency hold the requested value of each device. They
 	// also hold the reasons why Tenon cannot meet some requests.
@@ -159,8 +160,8 @@ func (a *requested[T]) add(d Target, v T, pick func(a, b T) T) {
 	a.of[d.ID], a.names[d.ID] = v, d.Name
 }
 
-// sentences returns one sentence for each device, ordered by device number. A
-// function (say) makes the sentence.
+// sentences returns one sentence for each device, ordered by device number. The
+// function say makes each sentence.
 func (a requested[T]) sentences(say func(v T, name string) string) []string {
 	var s []string
 	for _, d := range sortedDevices(a.of) {
@@ -229,7 +230,7 @@ func (x *ioClass) wants() []plan.Want {
 			wants = append(wants, x.latencyWant(m))
 		}
 	}
-	return append(wants, x.hands()...)
+	return append(wants, x.releaseShared()...)
 }
 
 // limitWant returns the want for the limits of the cgroup p. The limits of the
@@ -291,8 +292,7 @@ func (x *ioClass) latencyWant(m node.CgroupPath) plan.Want {
 	return x.settle(w, node.IOLatencyOf(lines), reasons, x.latency.missing)
 }
 
-// valueWithout returns the value that a knob would have without the settings of
-// x.
+// valueWithout returns the value that a knob would have if x had no settings.
 func (x *ioClass) valueWithout(k node.Knob) node.Value {
 	if x.prior != nil {
 		if w, said := x.prior(k); said {
@@ -302,9 +302,9 @@ func (x *ioClass) valueWithout(k node.Knob) node.Value {
 	return facts.Original(x.snap.Knobs, k)
 }
 
-// linesOf returns the lines that a knob would have without the settings of x.
-// If there is an earlier want for the knob, linesOf takes the value of that
-// want, although it may not be written yet.
+// linesOf returns the lines that a knob would have if x had no settings. If an
+// earlier want sets the knob, they are the lines of that want (before).
+// Otherwise linesOf drops the lines of devices that do not exist any more.
 func linesOf[T any](x *ioClass, k node.Knob, before, now map[unit.Device]T) map[unit.Device]T {
 	if x.prior != nil {
 		if _, said := x.prior(k); said {
@@ -326,9 +326,9 @@ func (x *ioClass) want(p node.CgroupPath, f node.File) plan.Want {
 	return plan.Want{Knob: node.Knob{Cgroup: p, File: f}, Owner: plan.OwnerIO, BE: x.class == node.BE}
 }
 
-// settle completes w. If reasons has an entry, it sets v, and otherwise it
-// releases the knob. While the value of the knob or the list of devices is
-// unknown, it abstains.
+// settle completes w. The want abstains while the knob's value is unknown. It
+// sets v if there are reasons. Otherwise it releases the knob, if Tenon has
+// changed it and the list of devices is known.
 func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) plan.Want {
 	if x.prior != nil {
 		if before, said := x.prior(w.Knob); said {
@@ -352,9 +352,9 @@ func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) p
 	return w
 }
 
-// hands returns the wants that release the knobs of cgroups that
-// also hold work of other classes.
-func (x *ioClass) hands() []plan.Want {
+// releaseShared returns the wants that release the knobs of shared cgroups,
+// because these also hold work of other classes.
+func (x *ioClass) releaseShared() []plan.Want {
 	var wants []plan.Want
 	for _, p := range x.Shared {
 		if x.IsRoot(p) {

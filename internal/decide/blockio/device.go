@@ -17,10 +17,10 @@ type Target struct {
 	weighs node.File
 }
 
-// Targets returns the devices that a block names, or the reasons why there are
-// none. The kernel refuses partitions, so Targets replaces a partition by its
-// whole disk. It replaces a volume group by the disks on which it lies, because
-// all volumes of the group use these disks.
+// Targets returns the devices that b names, or the reasons why there are none.
+// The kernel refuses partitions, so Targets replaces a partition by its whole
+// disk. It replaces a volume group by the disks on which it lies, because all
+// volumes of the group use these disks.
 func Targets(b Device, devices []node.BlockDevice) (targets []Target, why []string) {
 	if len(devices) == 0 {
 		return nil, []string{"the list of block devices is unknown"}
@@ -53,8 +53,8 @@ func Targets(b Device, devices []node.BlockDevice) (targets []Target, why []stri
 }
 
 // isNamed reports whether the device has this name. A name can be the number of
-// the device, its name in /dev, its name in the device mapper, or a volume
-// group and a volume.
+// the device, its name in /dev, or its name in the device mapper. An LVM volume
+// can also be named GROUP/VOLUME.
 func isNamed(d node.BlockDevice, name string) bool {
 	if name == d.ID.String() {
 		return true
@@ -76,13 +76,13 @@ func isInVolumeGroup(d node.BlockDevice, group string) bool {
 	return of && !strings.HasPrefix(volume, "-")
 }
 
-// mapperName returns a volume group or volume as the device mapper writes it. A
-// single dash separates the two names, so the device mapper doubles dashes
-// inside a name.
+// mapperName returns the name of a volume group or a volume in the spelling of
+// the device mapper. A single dash separates the two names, so the device
+// mapper doubles each dash inside a name.
 func mapperName(part string) string { return strings.ReplaceAll(part, "-", "--") }
 
-// disksBelow appends the whole disks on which d lies. It looks below d through
-// a number of layers (depth).
+// disksBelow appends the whole disks on which d lies. It descends through at
+// most depth layers of devices.
 func disksBelow(all []unit.Device, d node.BlockDevice, devices []node.BlockDevice, depth int) []unit.Device {
 	if len(d.Below) == 0 || depth == 0 {
 		return append(all, d.Disk)
@@ -97,11 +97,11 @@ func disksBelow(all []unit.Device, d node.BlockDevice, devices []node.BlockDevic
 	return all
 }
 
-// limitedGroups returns the cgroups that get the limits of the class, sorted.
-// It also returns the number of cgroups among which the limits are divided. On
-// cgroup v1 each cgroup inside a workload needs a limit. But the limits are
-// divided only among the innermost cgroups, because usually only these have
-// tasks.
+// limitedGroups returns the cgroups that get the limits of the class, sorted,
+// and the number of cgroups among which the limits are divided. On cgroup v1
+// each cgroup inside a workload needs a limit. But usually only the innermost
+// cgroups have tasks, so the limits are divided by the number of innermost
+// cgroups.
 func (x *ioClass) limitedGroups() ([]node.CgroupPath, int) {
 	if x.snap.Knobs.Kernel.CgroupVersion != 1 {
 		return x.Roots, len(x.Roots)
@@ -141,9 +141,9 @@ func partOf(l node.IOLimits, n int) node.IOLimits {
 	return l
 }
 
-// existingLines returns those lines of the value before Tenon's first write
-// whose devices still exist. When a device is removed, the kernel drops its
-// lines.
+// existingLines returns the lines of before whose devices still exist. before
+// is the value before Tenon's first write. When a device is removed, the kernel
+// drops its lines.
 func existingLines[T any](before, now map[unit.Device]T) map[unit.Device]T {
 	maps.DeleteFunc(before, func(d unit.Device, _ T) bool { _, still := now[d]; return !still })
 	return before

@@ -15,7 +15,8 @@ const (
 	// settling is the minimum time between two cuts. When BE loses a cache way,
 	// its data stays in the way until other work fills it.
 	settling = 2 * time.Second
-	// loosen is the time after which BE gets one part back.
+	// loosen is the time without a missed objective after which BE gets one
+	// part back.
 	loosen = 15 * time.Second
 )
 
@@ -23,9 +24,8 @@ const (
 // violated. Each cut takes half of the remaining parts. The parts come back one
 // at a time.
 //
-// The CPU back-off asks which work a service waited for. The back-off of the
-// cache does not ask, because a service with too little cache is slow by
-// itself.
+// Unlike the CPU back-off, BackOff also acts for services whose waits BE hardly
+// causes: a service with too little cache is slow by itself.
 type BackOff struct {
 	Cut int       `json:"cut,omitempty"` // number of parts taken from BE
 	At  time.Time `json:"at,omitzero"`   // time of the last change or missed objective
@@ -63,13 +63,13 @@ func (q BackOff) Follow(x slo.Tracker, s node.Snapshot) BackOff {
 	return q
 }
 
-// cutShare returns what the cuts leave of a share.
+// cutShare returns the part of a share that the cuts leave to BE.
 func (q BackOff) cutShare(share unit.Percent) unit.Percent {
 	return share * unit.Percent(parts-q.Cut) / parts
 }
 
 // explainCuts returns the part of a reason that says why BE has less than its
-// share.
+// share. The text left says how much BE has.
 func (q BackOff) explainCuts(left string) string {
 	if q.Reason == "" {
 		return fmt.Sprintf("; no objective is missed any more: BE grows back slowly, to %s now", left)

@@ -18,12 +18,12 @@ var Owned = []node.File{node.FileControlGroup, node.FileL3, node.FileMB}
 
 // Config is resctrlQOS of resource-qos-config. The zero Config sets nothing.
 type Config struct {
-	// Classes holds the shares of classes. If a class is absent, no share is
-	// set for it. LSE uses the share of LSR.
+	// Classes holds the share of each class. Tenon sets nothing for a class
+	// that is absent. LSE uses the share of LSR.
 	Classes map[node.Class]Share `json:"classes,omitempty"`
-	// Peak is the memory bandwidth behind one L3 cache, in bytes per second. It
-	// is 0 if it is not configured. Machines need it if their MB lines have
-	// amounts instead of percent.
+	// Peak is the memory bandwidth behind one L3 cache, in bytes per second, or
+	// 0 if it is not configured. A machine needs Peak if its MB lines have
+	// amounts instead of percentages.
 	Peak unit.Bytes `json:"peak,omitempty"`
 }
 
@@ -46,13 +46,13 @@ type Share struct {
 // isWhole reports whether the share limits nothing.
 func (c Share) isWhole() bool { return c.Start <= 0 && c.End >= 100 && c.Bandwidth >= 100 }
 
-// Decide returns the wanted L3 and MB of the control groups LSR, LS and BE of
-// resctrl, and the control group of each workload. BE gets at most its share,
-// rounded down, minus the back-off. Other classes get at least their share,
-// rounded up. They are limited only if their share is less than 100 %. Work
-// without a control group stays in the default one, which has no limit. A
-// workload with a share of its own gets a control group of its own, as long as
-// the hardware has one left.
+// Decide returns the wanted L3 and MB lines of the resctrl control groups, and
+// the control group of each workload. The classes LSR, LS and BE have control
+// groups. BE gets at most its share, rounded down, minus the cuts of q. Every
+// other class gets at least its share, rounded up, and has a limit only if its
+// share is below 100 %. Work without a control group stays in the default one,
+// which has no limit. A workload with its own share gets its own control group
+// while the hardware has one left.
 func Decide(c Config, q BackOff, s node.Snapshot) []plan.Want {
 	d := divider{Config: c, backOff: q, snap: s, owners: ownersOf(s)}
 	d.grant()
@@ -76,13 +76,13 @@ func Decide(c Config, q BackOff, s node.Snapshot) []plan.Want {
 	return slices.DeleteFunc(wants, func(w plan.Want) bool { return w.Intent == "" })
 }
 
-// A divider makes one decision. It has the input, and the control groups that
-// it granted.
+// A divider holds the input of one call of Decide, and the control groups that
+// it granted or refused.
 type divider struct {
 	Config
 	backOff BackOff
 	snap    node.Snapshot
-	owners  []int                 // the workloads that request control groups of their own, by their place in snap
+	owners  []int                 // the workloads that request their own control groups, as indexes into snap.Workloads
 	granted map[string]node.Value // by name: the value that puts tasks into the group
 	refused map[string]string     // by name: the reason why the group is not available
 }
@@ -92,8 +92,8 @@ func OwnsControl(w *node.Workload) bool {
 	return strings.HasPrefix(w.Overrides.Cache.ControlGroup, node.ControlGroupPrefix) && w.Class.Control() != ""
 }
 
-// names lists the control groups of classes, and after them those of single
-// workloads. Each part is sorted.
+// names lists the control groups of classes, and after them the control groups
+// of single workloads. Each of the two lists is sorted.
 func (d divider) names() []string {
 	var own []string
 	for _, i := range d.owners {
@@ -103,8 +103,8 @@ func (d divider) names() []string {
 	return append(slices.Clone(node.ControlGroups), slices.Compact(own)...)
 }
 
-// owner returns the workload of a control group, or nil if the group belongs to
-// a class.
+// owner returns the workload that has a control group for itself. It returns
+// nil if the group belongs to a class.
 func (d divider) owner(control string) *node.Workload {
 	for _, i := range d.owners {
 		if w := &d.snap.Workloads[i]; w.Overrides.Cache.ControlGroup == control {
@@ -124,8 +124,8 @@ func ownersOf(s node.Snapshot) (owners []int) {
 	return owners
 }
 
-// shareOf returns the share of a control group. The share comes from the class
-// or the workload of the group.
+// shareOf returns the share of a control group, from its class or its workload.
+// It returns false if no share is configured.
 func (d divider) shareOf(control string) (Share, bool) {
 	w := d.owner(control)
 	if w == nil {
@@ -153,9 +153,9 @@ func (d divider) isUsed(control string) bool {
 	return false
 }
 
-// grant grants control groups, of which the hardware has few. BE comes first,
-// because its group protects all others. Then come groups with a limit, and
-// last those that Tenon only measures.
+// grant decides which control groups exist, because the hardware has few. BE
+// comes first, because its group protects all other work. Then come groups with
+// a limit, and last the groups without one, which Tenon only measures.
 func (d *divider) grant() {
 	d.granted, d.refused = map[string]node.Value{}, map[string]string{}
 	r := d.snap.Resctrl
@@ -198,9 +198,9 @@ func (d divider) rank(control string) int {
 	return 2
 }
 
-// refuseGroup returns the wants for a control group that the node cannot have,
-// with the reason. If the group exists, it is released, because another group
-// may need its CLOSID.
+// refuseGroup returns the wants for a control group that the node cannot have.
+// Their reason is why. If Tenon made the group, the wants release it, because
+// another group may need its CLOSID.
 func (d divider) refuseGroup(control, why string) []plan.Want {
 	var wants []plan.Want
 	for _, f := range []node.File{node.FileL3, node.FileMB} {
@@ -235,8 +235,8 @@ func (w cacheWant) set(v node.Value, reason string) plan.Want {
 	return w.Want
 }
 
-// ways returns the want for the ways of L3 caches. It says which ways of each
-// cache a control group may fill.
+// ways returns the want for the L3 line of a control group: the ways of each L3
+// cache that the group may fill.
 func (d divider) ways(control string, share Share) plan.Want {
 	w := d.want(control, node.FileL3)
 	l3 := d.snap.Resctrl.L3
@@ -304,8 +304,8 @@ func (d divider) bandwidth(control string, share Share) plan.Want {
 }
 
 // amount converts a share of the memory bandwidth into the unit of this
-// machine. If small is set, it rounds down, and otherwise up. If the conversion
-// needs Peak, and Peak is 0, it returns false.
+// machine. It rounds down if small is set, and otherwise up. If the conversion
+// needs Peak, and Peak is 0, amount returns false.
 func (d divider) amount(rule node.Bandwidth, share unit.Percent, small bool) (uint64, bool) {
 	if share >= 100 {
 		return rule.Most, true
@@ -331,8 +331,8 @@ func (d divider) amount(rule node.Bandwidth, share unit.Percent, small bool) (ui
 	return min(max(steps*step, rule.Least, step), rule.Most), true
 }
 
-// join returns the want for the control group of a workload. If another
-// component has put tasks into a control group, they stay in it.
+// join returns the want for the control group of a workload. Tasks that another
+// component has put into a control group stay there.
 func (d *divider) join(w *node.Workload) (plan.Want, bool) {
 	control := w.Class.Control()
 	if OwnsControl(w) && d.granted[w.Overrides.Cache.ControlGroup] != nil {

@@ -6,7 +6,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ways describes the ways of an L3 cache, from which part chooses.
+// ways describes the ways of an L3 cache. The method part chooses some of them.
 type ways struct {
 	// Mask has one bit for each existing way.
 	Mask uint64
@@ -16,10 +16,9 @@ type ways struct {
 	Sparse bool
 }
 
-// part chooses the ways between two percentages of the cache (start, end). A
-// percentage may lie between two ways. Then part rounds it, to a smaller part
-// if small is set, and otherwise to a larger one. The part has at least Least
-// ways. The result is 0 only if there are no ways.
+// part returns a bit mask of the ways from start to end percent of the cache.
+// It rounds to fewer ways if small is set, and otherwise to more. The mask has
+// at least Least ways. It is 0 only if the cache has no ways.
 func (w ways) part(start, end unit.Percent, small bool) uint64 {
 	all := w.usableWays()
 	n := len(all)
@@ -43,9 +42,8 @@ func (w ways) part(start, end unit.Percent, small bool) uint64 {
 	return mask
 }
 
-// usableWays lists the ways that a group may use, in ascending order. These are
-// all ways. If the ways of a group must be contiguous, they are the longest
-// contiguous run.
+// usableWays lists the ways that a group may use, in ascending order. If Sparse
+// is set, these are all ways. Otherwise they are the longest contiguous run.
 func (w ways) usableWays() []int {
 	var all, row, best []int
 	for mask := w.Mask; mask != 0; mask &= mask - 1 {

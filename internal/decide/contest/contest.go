@@ -1,7 +1,7 @@
 // Package contest decides when Tenon leaves a knob for a while because another
-// component writes it. This is the kubelet, which restores some of its knobs
-// every minute, or another agent. Tenon restores its own value, but two
-// components must not overwrite each other's value without end.
+// component writes it. The other component is the kubelet, which restores some
+// of its knobs every minute, or another agent. Tenon writes its own value
+// again, but two components must not overwrite each other's value without end.
 //
 // The conflicts are part of the snapshot, and Hold runs before the plan. A dry
 // run, a replay and the audit log therefore show the result.
@@ -21,20 +21,20 @@ import (
 const Remembered = 10 * time.Minute
 
 const (
-	// contestedFrom is a number of conflicts within Remembered. A knob that has
-	// at least that many is contested.
+	// A knob is contested if it had at least contestedFrom conflicts within
+	// Remembered.
 	contestedFrom = 3
-	// pause is the time for which Tenon leaves a contested knob to the other
-	// component after Tenon's own last write. If the knob has at least longFrom
-	// conflicts, the pause is longPause.
+	// After its last write to a contested knob, Tenon leaves the knob to the
+	// other component for a pause. If the knob had at least longFrom conflicts,
+	// the pause is longPause.
 	pause     = 10 * time.Second
 	longPause = time.Minute
 	longFrom  = 10
 )
 
-// Hold turns into plan.Hold the wants that would write a contested knob before
-// its pause is over. It never holds a release. It never holds a value that
-// narrows BE either, because LS must not wait for its protection.
+// Hold changes wants that would write a contested knob before its pause is
+// over: their intent becomes plan.Hold. It changes no release. It also changes
+// no want that narrows BE, because LS must not wait for its protection.
 func Hold(s node.Snapshot, wants []plan.Want) []plan.Want {
 	for _, c := range s.Conflicts {
 		left := remainingPause(c, s.At)

@@ -15,22 +15,22 @@ type CPUConfig struct {
 	// BE starves if its bound is at most SatisfactionLower percent of its CPU
 	// requests (cpuEvictBESatisfactionLowerPercent). Then Tenon evicts
 	// workloads until the bound is at least SatisfactionUpper percent of the
-	// requests of the others (cpuEvictBESatisfactionUpperPercent). Both values
-	// are set, or both are 0. In the latter case, this eviction is disabled.
+	// requests that remain (cpuEvictBESatisfactionUpperPercent). Both values
+	// are set, or both are 0. If they are 0, this eviction is disabled.
 	SatisfactionLower unit.Percent `json:"cpuEvictBESatisfactionLowerPercent,omitempty"`
 	SatisfactionUpper unit.Percent `json:"cpuEvictBESatisfactionUpperPercent,omitempty"`
 	// UsageThreshold is a percentage of the bound of BE
 	// (cpuEvictBEUsageThresholdPercent). BE starves only if it uses at least
 	// that much.
 	UsageThreshold unit.Percent `json:"cpuEvictBEUsageThresholdPercent,omitempty"`
-	// Eviction by use starts when ThresholdPercent of the node's CPUs are in
-	// use (cpuEvictThresholdPercent). It ends workloads until the use is
-	// LowerPercent (cpuEvictLowerPercent). A threshold of 0 disables it.
+	// Eviction by CPU usage starts when ThresholdPercent of the node's CPUs are
+	// in use (cpuEvictThresholdPercent). It ends workloads until LowerPercent
+	// are in use (cpuEvictLowerPercent). A threshold of 0 disables it.
 	ThresholdPercent unit.Percent `json:"cpuEvictThresholdPercent,omitempty"`
 	LowerPercent     unit.Percent `json:"cpuEvictLowerPercent,omitempty"`
-	// BE starves only if the mean over Window shows it. Eviction by use starts
-	// only if the use of the node has been above the threshold for Window
-	// without interruption (cpuEvictTimeWindowSeconds).
+	// BE starves only if the mean over Window shows it. Eviction by CPU usage
+	// starts only if the usage has been above the threshold for Window without
+	// interruption (cpuEvictTimeWindowSeconds).
 	Window time.Duration `json:"window_ns,omitempty"`
 }
 
@@ -66,15 +66,14 @@ func (x *evictor) satisfy() {
 	now := balance{Bound: limit, Used: used, Request: request}
 	x.next.Satisfied = x.was.Satisfied.next(now, x.elapsed, c.Window)
 	mean, full := x.next.Satisfied.mean(c.Window)
-	// The use of the last second belongs to the bound that BE had in that
-	// second.
+	// now.Used was measured under the bound of the last tick.
 	now.Bound = min(limit, x.was.Satisfied.Last)
 	if x.held || !full || !mean.isStarved(c) || !now.isStarved(c) || limit*100 > request*unit.MilliCPU(c.SatisfactionLower) {
 		return
 	}
 	// Evict until the bound is SatisfactionUpper percent of the requests that
 	// remain. Koordinator's formula, request × upper − limit, evicts too little
-	// to reach that.
+	// for that.
 	bound := max(limit, mean.Bound)
 	need := request - bound*100/unit.MilliCPU(c.SatisfactionUpper)
 	if need <= 0 {
@@ -87,7 +86,7 @@ func (x *evictor) satisfy() {
 	x.next.Satisfied = satisfaction{}
 }
 
-// unload evicts BE work if the use of the node's CPUs is too high.
+// unload evicts BE work if the usage of the node's CPUs is too high.
 func (x *evictor) unload() {
 	c := x.CPU
 	if !c.bounds() {

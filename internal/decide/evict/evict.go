@@ -1,7 +1,7 @@
 // Package evict decides which BE workloads must end when the node's memory or
-// CPU is short. It asks as few workloads as possible to end. It kills those
-// that do not end in time, and freezes those that grow meanwhile. It owns the
-// knob run.
+// CPU is short. It asks as few workloads as possible to end, and kills those
+// that do not end in time. While memory is short, it freezes workloads that
+// grow. It owns the knob run.
 package evict
 
 import (
@@ -20,8 +20,8 @@ import (
 // Owned lists the knobs that this package decides.
 var Owned = []node.File{node.FileRun}
 
-// Config is the part of resource-threshold-config that is about the eviction of
-// BE work. The zero Config evicts nothing.
+// Config holds the keys of resource-threshold-config for the eviction of BE
+// work. The zero Config evicts nothing.
 type Config struct {
 	Memory MemoryConfig `json:"memory,omitzero"`
 	CPU    CPUConfig    `json:"cpu,omitzero"`
@@ -62,26 +62,25 @@ const (
 	// has ended. The next measurements must first show the memory and CPU that the
 	// victim freed.
 	settling = time.Second
-	// dying is the time for which Tenon chooses no other victim after SIGKILL. It
-	// is also how long Tenon waits before it kills the same victim again. The
-	// second wait doubles with each kill, up to longestDying.
+	// dying is the time for which Tenon chooses no other victim after SIGKILL.
+	// Tenon also waits for dying before it kills the same victim again. This wait
+	// doubles with each kill, up to longestDying.
 	dying        = 2 * time.Second
 	longestDying = time.Minute
 )
 
-// State is the state of evictions between ticks. It has the victims, and the
-// time since which there has been a reason to evict more. Each duration is a
-// sum of the times between snapshots, and each of these times is bounded.
-// Therefore neither a jump of the clock nor a pause of the agent ends a grace
-// period.
+// State is the state of evictions between ticks. Its durations are sums of the
+// times between snapshots, and each of these times counts as facts.LongestGap
+// at most. Therefore neither a jump of the clock nor a pause of the agent ends
+// a grace period.
 type State struct {
 	At      time.Time                  `json:"at,omitzero"`
 	Victims map[node.WorkloadID]victim `json:"victims,omitempty"`
 	// Settling is the remaining time in which Tenon chooses no other victim.
 	Settling time.Duration `json:"settling_ns,omitempty"`
 	Memory   memoryRelief  `json:"memory,omitzero"`
-	// Satisfied compares what BE requested over a window with what it had. Busy is
-	// the time for which the use of the node's CPUs has been above its threshold.
+	// Satisfied holds what BE could use, used and requested in a window. Busy is
+	// the time for which the node's CPU usage has been above its threshold.
 	Satisfied satisfaction  `json:"satisfied,omitzero"`
 	Busy      conditionTime `json:"busy,omitzero"`
 }
@@ -93,9 +92,9 @@ type victim struct {
 	// last kill.
 	Waited time.Duration `json:"waited_ns,omitempty"`
 	Kills  int           `json:"kills,omitempty"`
-	// Memory is the amount that the workload used when it was chosen. CPU is
-	// the value of its CPU counter in the last tick. If the counter has a lower
-	// value later, a new cgroup has the same name.
+	// Memory is the memory usage of the workload when it was chosen. CPU is the
+	// value of its CPU counter in the last tick. A counter that has fallen
+	// since then belongs to a new cgroup of the same name.
 	Memory unit.Bytes    `json:"memory,omitempty"`
 	CPU    time.Duration `json:"cpu_ns,omitempty"`
 	// Cached says that Memory includes all page cache.
@@ -117,9 +116,9 @@ type conditionTime struct {
 	For time.Duration `json:"for_ns,omitempty"`
 }
 
-// next adds the time since the last tick if the condition still holds. If that
-// time is long, as after a pause of the agent, only a part of it counts,
-// because it is unknown whether the condition held meanwhile.
+// next adds the time since the last tick if the condition still holds. It adds
+// at most facts.LongestGap, because it is unknown whether the condition held
+// during a pause of the agent.
 func (x conditionTime) next(so bool, elapsed time.Duration) conditionTime {
 	switch {
 	case !so:
@@ -130,7 +129,7 @@ func (x conditionTime) next(so bool, elapsed time.Duration) conditionTime {
 	return conditionTime{So: true, For: x.For + min(elapsed, facts.LongestGap)}
 }
 
-// An evictor makes one decision of this package.
+// An evictor holds the input and the result of one call of Decide.
 type evictor struct {
 	Config
 	facts.Layout
@@ -148,7 +147,7 @@ type evictor struct {
 
 // Decide returns the next state, and the wanted value of the knob run of BE
 // workloads. It chooses the victims with the lowest priority, and among equal
-// priorities those with the largest use. It chooses the workloads of a
+// priorities those with the largest usage. It chooses the workloads of a
 // DaemonSet last, because their controller would start them again at once on
 // the same node.
 func Decide(c Config, st State, l facts.Layout, u facts.Use, s node.Snapshot) (State, []plan.Want) {
@@ -182,8 +181,8 @@ func (x *evictor) want(w node.Workload, i plan.Intent, v node.Value, reason stri
 	x.wants = append(x.wants, want)
 }
 
-// follow updates the victims of earlier ticks. It drops those that have ended,
-// and pursues the others.
+// follow updates the victims of earlier ticks. It drops victims that have
+// ended, and pursues the others.
 func (x *evictor) follow() {
 	passed := min(max(x.elapsed, 0), facts.LongestGap)
 	x.next.Settling = max(x.was.Settling-passed, 0)
@@ -223,7 +222,7 @@ func (x *evictor) evictsBy(cause string) bool {
 func (x *evictor) ended(w node.Workload) bool { return x.snap.Knobs.Now[RunKnob(w)] == node.Ended }
 
 // pursue kills a victim that has not ended in its grace period, or that uses
-// more memory than it did.
+// clearly more memory than when it was chosen.
 func (x *evictor) pursue(w node.Workload, v victim) {
 	grown := v.Cause == CauseMemory && x.hasGrown(w, v.Memory, v.Cached)
 	switch {
@@ -246,8 +245,7 @@ func (x *evictor) pursue(w node.Workload, v victim) {
 	x.remember(w, v)
 }
 
-// graceOf returns the grace period of a workload. If it has none of its own,
-// this is the configured one.
+// graceOf returns the grace period of a workload, or else the configured one.
 func (x *evictor) graceOf(w node.Workload) time.Duration { return w.Grace.Or(x.Grace) }
 
 func (x *evictor) remember(w node.Workload, v victim) {
@@ -259,8 +257,8 @@ func (x *evictor) remember(w node.Workload, v victim) {
 
 // choose asks workloads to end until they free a given amount (need). It takes
 // the workloads with the lowest priority first, and among equal priorities
-// those with the largest use. The function freed returns how much is free when
-// a workload has ended. If this is 0, choose skips the workload.
+// those with the largest usage. The function freed returns the amount that the
+// end of a workload frees. If the amount is 0, choose skips the workload.
 func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.Workload) int64, show func(int64) string) (expected int64, chosen int) {
 	all := x.candidates(cause)
 	slices.SortStableFunc(all, func(a, b node.Workload) int {
@@ -351,8 +349,8 @@ func (x *evictor) exempt(w node.Workload, cause string) string {
 	return ""
 }
 
-// leave adds a want for each BE workload that has none yet. This want abstains,
-// with the reason.
+// leave adds a want that abstains, with the reason, for each BE workload that
+// has no want yet.
 func (x *evictor) leave(reason string) {
 	for _, w := range x.snap.Workloads {
 		if _, said := x.at[RunKnob(w)]; w.Class == node.BE && !said {

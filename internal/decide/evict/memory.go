@@ -16,21 +16,21 @@ type MemoryConfig struct {
 	// Eviction starts when ThresholdPercent of the node's memory are in use
 	// (memoryEvictThresholdPercent, 0 to 100). A threshold of 0 disables it.
 	ThresholdPercent unit.Percent `json:"memoryEvictThresholdPercent"`
-	// LowerPercent is the use at which eviction stops
+	// Eviction stops when at most LowerPercent of the node's memory are in use
 	// (memoryEvictLowerPercent).
 	LowerPercent unit.Percent `json:"memoryEvictLowerPercent"`
 }
 
 func (c MemoryConfig) on() bool { return c.ThresholdPercent > 0 }
 
-// If a workload has grown by more than 1/hasGrown of the node's memory, Tenon
-// may freeze or kill it for that.
+// Tenon may freeze or kill a workload that has grown by more than 1/hasGrown of
+// the node's memory.
 const hasGrown = 200
 
 // memoryRelief is the state of memory eviction while memory is short.
 type memoryRelief struct {
-	// Short says that memory is short. Base is the use of each workload when
-	// the shortage began.
+	// Short says that memory is short. Base is the memory usage of each
+	// workload when the shortage began.
 	Short bool                           `json:"short,omitempty"`
 	Base  map[node.WorkloadID]unit.Bytes `json:"base,omitempty"`
 	// Cached holds the workloads whose amount in Base includes all page cache.
@@ -48,17 +48,17 @@ type memoryRelief struct {
 func includesCache(w node.Workload) bool { return !w.Usage.WorkingSet.Known() }
 
 // hasGrown reports whether a workload uses clearly more memory than the given
-// amount. Two amounts cannot be compared if only one of them includes page
-// cache. Then hasGrown returns false.
+// amount (than). If only one of the two amounts includes page cache, they
+// cannot be compared, and hasGrown returns false.
 func (x *evictor) hasGrown(w node.Workload, than unit.Bytes, withCache bool) bool {
 	total, known := x.snap.MemoryTotal.Value()
 	now, measured := facts.MemoryOf(w).Value()
 	return known && measured && includesCache(w) == withCache && now-than > total/hasGrown
 }
 
-// freedBy returns a function that returns how much memory the end of a workload
-// frees. The amount is 0 if it cannot be compared with those of other
-// workloads.
+// freedBy returns a function for the memory that the end of a workload frees.
+// If only some BE workloads report a working set, the function returns 0 for
+// the others, because their amounts include page cache.
 func (x *evictor) freedBy() func(node.Workload) int64 {
 	apart := slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.BE && !includesCache(w) })
 	return func(w node.Workload) int64 {
@@ -69,10 +69,10 @@ func (x *evictor) freedBy() func(node.Workload) int64 {
 	}
 }
 
-// relieve evicts by memory. While memory is short, it also freezes workloads
-// that grow. This frees no memory, but the frozen workloads cannot take the
-// memory that ended workloads free. Reclaiming page cache of BE would not help,
-// because the kernel already counts page cache as available.
+// relieve evicts workloads while memory is short. It also freezes workloads
+// that grow. This frees no memory, but they then cannot take the memory that
+// ended workloads free. Reclaiming page cache of BE would not help, because the
+// kernel already counts page cache as available.
 func (x *evictor) relieve() {
 	c := x.Memory
 	if !c.on() {

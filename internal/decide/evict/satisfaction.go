@@ -7,22 +7,22 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A balance compares three amounts of CPU: what all BE work together may use,
-// what it uses, and what it requests.
+// A balance holds three amounts of CPU for all BE work together: its bound, its
+// usage and its requests.
 type balance struct{ Bound, Used, Request unit.MilliCPU }
 
-// isStarved reports whether BE gets too little CPU. This is so if BE uses most
-// of what it may use, and its bound is a small part of what it requests.
+// isStarved reports whether BE gets too little CPU: BE uses most of its bound,
+// and the bound is a small part of its requests.
 func (b balance) isStarved(c CPUConfig) bool {
 	near := b.Bound < unit.CPUs(1) || b.Used*100 >= b.Bound*unit.MilliCPU(c.UsageThreshold)
 	return b.Request > 0 && near && b.Bound*100 <= b.Request*unit.MilliCPU(c.SatisfactionLower)
 }
 
-// A satisfaction holds the bound, the use and the requests of BE over a window
-// of time. The mean over the window decides, because single moments mislead.
-// CPU suppress moves the bound in each tick. The measured use is a mean over
-// the last tick, so it follows later. After each rise of the bound, BE would
-// therefore seem to use less than it may.
+// A satisfaction sums the bound, CPU usage and requests of BE over a window.
+// Tenon decides by the mean over the window, because a single tick misleads.
+// CPU suppress changes the bound in each tick, but the measured usage is from
+// before the tick. After a rise of the bound, BE would therefore seem to use
+// less than it may.
 type satisfaction struct {
 	// Last is the bound of the last tick.
 	Last  unit.MilliCPU `json:"last_mcpu,omitempty"`
@@ -42,15 +42,15 @@ type period struct {
 const periods = 10
 
 // next adds the time since the last tick, and drops the parts that are older
-// than the window. If the time is long, as after a pause of the agent, only a
-// part of it counts.
+// than the window. It adds at most facts.LongestGap, for example after a pause
+// of the agent.
 func (s satisfaction) next(b balance, elapsed, window time.Duration) satisfaction {
 	next := satisfaction{Last: b.Bound}
 	elapsed = min(max(elapsed, 0), facts.LongestGap)
 	ms := elapsed.Milliseconds()
 	newest := period{Lasted: elapsed, Bound: int64(b.Bound) * ms, Used: int64(b.Used) * ms, Request: int64(b.Request) * ms}
-	// The counters show the use since the last tick. During that time, the
-	// bound was the one that the last tick had set.
+	// The counters show the CPU usage since the last tick. During that time,
+	// the bound of the last tick applied.
 	if s.Last > 0 {
 		newest.Bound = int64(s.Last) * ms
 	}

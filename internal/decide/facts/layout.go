@@ -1,6 +1,6 @@
 // Package facts derives from a snapshot the facts that several policies need:
-// the contention roots, CPU use as rates, the values of knobs before Tenon's
-// first write, and the notation of amounts in reasons.
+// contention roots, CPU usage, and the values of knobs before Tenon's first
+// write. It also prints amounts for reasons.
 package facts
 
 import (
@@ -11,20 +11,21 @@ import (
 )
 
 // A Layout says where in the cgroup tree the work of one class, usually BE,
-// competes with other work. A weight decides only between sibling cgroups, and
-// a limit bounds everything below its cgroup. Therefore Tenon sets both on the
-// contention root: the highest cgroup that holds only work of that class.
+// competes with other work. A weight decides only between siblings, and a limit
+// bounds everything below its cgroup. Therefore Tenon sets weights and limits
+// in the contention root: the highest cgroup that holds only work of that
+// class.
 type Layout struct {
 	// Roots lists each contention root of the class once, in the order of the
 	// workloads.
 	Roots []node.CgroupPath
-	// RootOf is the contention root of each workload, in the order of the
-	// snapshot. It is "" if the workload is of another class or is in Shared.
+	// RootOf[i] is the contention root of workload i of the snapshot. It is ""
+	// if the workload has another class, or if its cgroup is in Shared.
 	RootOf []node.CgroupPath
-	// Shared lists the cgroups of workloads of the class that have no
-	// contention root. Such a cgroup also holds work of other classes, or its
-	// root is unknown. A limit or weight in it would slow the work that Tenon
-	// must protect.
+	// Shared lists the cgroups of the class's workloads without a contention
+	// root. Such a cgroup also holds work of other classes, or its root is
+	// unknown. A limit or weight in it would slow the work that Tenon must
+	// protect.
 	Shared []node.CgroupPath
 	// Others counts the workloads of other classes in and below each cgroup.
 	Others map[node.CgroupPath]int
@@ -72,9 +73,9 @@ func LayoutFor(c node.Class, s node.Snapshot) Layout {
 	return l
 }
 
-// rootOf returns the contention root of w. If work of another class has
-// appeared below w.ContentionRoot since the host read it, rootOf returns the
-// highest cgroup on the path from there to w.Cgroup that holds no such work.
+// rootOf returns the contention root of w. Work of another class may have
+// appeared below w.ContentionRoot since the host read it. Then rootOf returns
+// the highest cgroup from there down to w.Cgroup that holds no such work.
 func (l *Layout) rootOf(w *node.Workload) node.CgroupPath {
 	if w.ContentionRoot == "" || l.Others[w.Cgroup] > 0 {
 		return ""
@@ -97,8 +98,8 @@ func (l Layout) RootAbove(p node.CgroupPath) (node.CgroupPath, bool) {
 }
 
 // IdleCgroups lists the cgroups that get a low weight so that the class gives
-// way. Each of them is a contention root. If another component manages the
-// weight of the root, it is a cgroup below the root.
+// way. Most are contention roots. If another component manages the weight of a
+// root, a cgroup below this root takes its place.
 func (l Layout) IdleCgroups(s node.Snapshot) []node.CgroupPath {
 	var all []node.CgroupPath
 	for i := range s.Workloads {
@@ -107,7 +108,7 @@ func (l Layout) IdleCgroups(s node.Snapshot) []node.CgroupPath {
 		if m != "" && m != w.IdleCgroup && m.Contains(w.IdleCgroup) && w.IdleCgroup.Contains(w.Cgroup) {
 			m = w.IdleCgroup
 		}
-		if m != "" && (len(all) == 0 || all[len(all)-1] != m) { // most workloads have the same one
+		if m != "" && (len(all) == 0 || all[len(all)-1] != m) { // most workloads have the same root
 			all = append(all, m)
 		}
 	}
@@ -115,10 +116,9 @@ func (l Layout) IdleCgroups(s node.Snapshot) []node.CgroupPath {
 	return slices.Compact(all)
 }
 
-// Reach returns a phrase for a reason if the weight of the cgroup m has no
-// effect on a part of the other work. Otherwise it returns "". Weights decide
-// only between siblings. Against work outside m's parent, the weight of the
-// parent decides.
+// Reach returns a phrase for a reason, or "". The phrase says that the weight
+// of the cgroup m decides only within m's parent. Weights decide only between
+// siblings: against work outside the parent, the weight of the parent decides.
 func (l Layout) Reach(m node.CgroupPath) string {
 	up := m.Parent()
 	if up == "" || l.Others[up] == l.Others[""] {

@@ -6,17 +6,17 @@ import (
 )
 
 // A Pool says which CPUs of a node LS and BE share, and which CPUs BE may not
-// use. All policies use it, even if CPU suppress is disabled.
+// use. All policies use the Pool, even if CPU suppress is disabled.
 type Pool struct {
-	// CPUs are the shared CPUs. Their number is the capacity. If the set is
-	// empty, all online CPUs are shared.
+	// CPUs are the shared CPUs. If the set is empty, all online CPUs are
+	// shared. Capacity is the number of shared CPUs that are not reserved.
 	CPUs unit.CPUSet `json:"cpus,omitzero"`
 	// LendLSR lets BE use the CPUs to which LSR work is bound
 	// (cpuSuppressLendLSR; Koordinator always lends them). BE gets them only
 	// after all other CPUs. BE never runs on the CPUs of LSE.
 	LendLSR bool `json:"lend_lsr,omitempty"`
-	// Reserved is an amount of CPU for the node's own processes. If they use
-	// less, Tenon still counts this amount.
+	// Reserved is an amount of CPU for the node's own processes. Tenon counts
+	// this amount even if they use less.
 	Reserved unit.MilliCPU `json:"reserved_mcpu,omitempty"`
 	// ReservedCPUs are for the node's own processes. BE never runs on them, no
 	// workload gets them as exclusive CPUs, and they do not count as capacity.
@@ -27,10 +27,9 @@ type Pool struct {
 	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
 }
 
-// Keeping returns the pool with a larger Reserved. The argument kubelet is the
-// CPU that the kubelet does not offer to pods. If CPU suppress is enabled,
-// Reserved becomes at least this amount minus the number of ReservedCPUs, which
-// are no part of the capacity.
+// Keeping returns the pool with Reserved raised to the amount of CPU that the
+// kubelet does not offer to pods (kubelet). ReservedCPUs are a part of that
+// amount. If CPU suppress is disabled, Keeping changes nothing.
 func (p Pool) Keeping(kubelet unit.MilliCPU, suppress bool) Pool {
 	if suppress {
 		p.Reserved = max(p.Reserved, kubelet-unit.CPUs(p.ReservedCPUs.Len()))
@@ -50,10 +49,10 @@ func (p Pool) Online(s node.Snapshot) unit.CPUSet {
 // Online that are not reserved.
 func (p Pool) Counted(s node.Snapshot) unit.CPUSet { return p.Online(s).Minus(p.ReservedCPUs) }
 
-// WithIsolated returns the pool in which the isolated CPUs of the node are
-// reserved, too. The owner of the machine isolated them for other work, and a
-// write to the cpuset of a group would move its threads there. If no other CPU
-// would be left, the isolated CPUs are shared like all others.
+// WithIsolated returns a pool that also reserves the isolated CPUs of the node.
+// The owner of the machine isolated them for other work, and a write to the
+// cpuset of a cgroup would move its threads there. If no other CPU would be
+// left, WithIsolated returns p.
 func (p Pool) WithIsolated(s node.Snapshot) Pool {
 	with := p
 	with.ReservedCPUs = p.ReservedCPUs.Union(s.Topology.Isolated)
@@ -63,9 +62,9 @@ func (p Pool) WithIsolated(s node.Snapshot) Pool {
 	return with
 }
 
-// RoomOf returns the CPUs that a contention root may use. These are the CPUs
-// that are in the present CPU sets of all its ancestors, and in the set that
-// the root itself had before Tenon.
+// RoomOf returns the CPUs in the set cpus that a contention root may use. They
+// are in the present CPU sets of all its ancestors, and in the set that the
+// root itself had before Tenon.
 func RoomOf(k node.Knobs, m node.CgroupPath, cpus unit.CPUSet) unit.CPUSet {
 	narrow := func(v node.Value) {
 		if own, _ := v.(node.CPUs); !own.Set.Empty() {

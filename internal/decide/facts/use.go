@@ -9,34 +9,34 @@ import (
 )
 
 const (
-	// useTau is the time constant of the mean of CPU use. After a change of
+	// useTau is the time constant of the mean CPU usage. After a change of
 	// load, the mean follows in about this time. Koordinator decides on samples
 	// of one second.
 	useTau = time.Second
-	// placeTau is the time constant of the mean use of each CPU by LS. It is
+	// placeTau is the time constant of the mean usage of each CPU by LS. It is
 	// longer than useTau, because the scheduler moves threads often, and BE
 	// should follow only lasting moves.
 	placeTau = 5 * time.Second
 )
 
-// Use is the CPU use of workloads and CPUs, as means over about useTau.
+// Use holds the CPU usage of workloads and of CPUs, as means over about useTau.
 type Use struct {
 	At       time.Time                         `json:"at,omitzero"`
 	Elapsed  time.Duration                     `json:"elapsed_ns,omitempty"` // time between the last two snapshots
 	Counter  map[node.WorkloadID]time.Duration `json:"counter,omitempty"`
 	Workload map[node.WorkloadID]unit.MilliCPU `json:"workload,omitempty"`
-	Latest   map[node.WorkloadID]unit.MilliCPU `json:"latest,omitempty"` // the last sample, without a mean
+	Latest   map[node.WorkloadID]unit.MilliCPU `json:"latest,omitempty"` // the newest sample, not smoothed
 	Busy     map[unit.CPU]time.Duration        `json:"busy,omitempty"`
 	CPU      map[unit.CPU]unit.MilliCPU        `json:"cpu,omitempty"`
-	// PerCPU is the amount of CPU time that each LS workload has used on each CPU,
-	// according to its counters. Sensitive is the use of each CPU by all LS work,
-	// as a mean over about placeTau.
+	// PerCPU is the CPU time that each LS workload has used on each CPU, from its
+	// counters. Sensitive is the usage of each CPU by all LS work, as a mean over
+	// about placeTau.
 	PerCPU    map[node.WorkloadID]map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
 	Sensitive map[unit.CPU]unit.MilliCPU                     `json:"sensitive,omitempty"`
 }
 
-// Observe adds the counters of s. A mean needs the difference of two counters,
-// so a workload or a CPU has one only after two readings in a row.
+// Observe returns the usage after s. A mean needs two counter readings, so a
+// workload or a CPU has one only after two snapshots in a row.
 func (u Use) Observe(s node.Snapshot) Use {
 	var elapsed time.Duration
 	if !u.At.IsZero() {
@@ -65,8 +65,8 @@ func (u Use) Observe(s node.Snapshot) Use {
 	return next
 }
 
-// updateSensitive updates the mean use of each CPU by LS. The new sample is the
-// difference between the counters of u and those in perCPU.
+// updateSensitive updates the mean usage of each CPU by LS. The new sample is
+// the difference between the counters of u and those in perCPU.
 func (u Use) updateSensitive(perCPU map[node.WorkloadID]map[unit.CPU]time.Duration, elapsed time.Duration) map[unit.CPU]unit.MilliCPU {
 	// A hundred workloads on a hundred CPUs have ten thousand counters in each
 	// tick. An array sums them faster than a map.

@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// LongestGap is the longest time between two snapshots that counts completely.
+// LongestGap is the most that a policy adds for the time between two snapshots.
 // If the agent pauses for longer, it is unknown what the node did.
 const LongestGap = 5 * time.Second
 
@@ -29,10 +29,10 @@ func IsQuota(v node.CPUMax) bool { return v.Period > 0 && v.Quota != node.NoQuot
 // rounded.
 func MilliOf(v node.CPUMax) unit.MilliCPU { return unit.MilliCPU(math.Round(v.Cores() * 1000)) }
 
-// MemoryOf returns how much memory is free when a workload has ended. This is
-// its working set, because the kernel can reclaim other page cache anyway. If
-// the working set is unknown, it is all memory including page cache. Such an
-// amount is not comparable with a working set.
+// MemoryOf returns how much memory the end of a workload frees. This is its
+// working set, because the kernel can reclaim other page cache anyway. If the
+// working set is unknown, MemoryOf returns all memory including page cache.
+// Such an amount cannot be compared with a working set.
 func MemoryOf(w node.Workload) node.Maybe[unit.Bytes] {
 	if w.Usage.WorkingSet.Known() {
 		return w.Usage.WorkingSet

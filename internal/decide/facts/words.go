@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// PartName names a container of a workload in reasons.
+// PartName returns the name of a container of a workload, for reasons.
 func PartName(w node.WorkloadID, container string) string { return string(w) + " " + container }
 
 // CountCPUs prints a number of CPUs: "2 CPUs".
@@ -19,7 +19,7 @@ func CountCPUs(n int) string {
 	return strconv.Itoa(n) + " CPUs"
 }
 
-// AreCPUs prints a number of CPUs with the verb: "2 CPUs are".
+// AreCPUs prints a number of CPUs with its verb: "2 CPUs are".
 func AreCPUs(n int) string {
 	if n == 1 {
 		return "1 CPU is"

@@ -24,7 +24,7 @@ func (l *Layout) QuotasBelow(s *node.Snapshot) []node.CgroupPath {
 	asked := map[node.CgroupPath]bool{}
 	ask := func(p node.CgroupPath, limited bool) {
 		if limited || asked[p] {
-			asked[p] = limited // the last one counts
+			asked[p] = limited // of several limits for p, the last one decides
 		}
 	}
 	for i := range s.Workloads {

@@ -26,10 +26,10 @@ func Quota(limit node.Maybe[unit.MilliCPU], period time.Duration) time.Duration 
 	return max((time.Duration(m) * period / 1000).Truncate(time.Microsecond), node.MinQuota)
 }
 
-// CPU returns the cpu.max that Tenon sets for the container c of w. To get that
-// of the workload's own cgroup, pass the whole workload as a container. Without
-// a CPU limit there is no quota. ours is false if another component, such as
-// the kubelet, manages the limit.
+// CPU returns the cpu.max that Tenon sets for the container c of w. For the
+// cgroup of the workload itself, pass a container with the limits of the whole
+// workload. If c has no CPU limit, v has no quota. ours is false if another
+// component, such as the kubelet, manages the limit.
 func CPU(w *node.Workload, c *node.Container) (v node.CPUMax, ours bool) {
 	if w.CPUManagedExternally {
 		return node.CPUMax{}, false
@@ -37,8 +37,8 @@ func CPU(w *node.Workload, c *node.Container) (v node.CPUMax, ours bool) {
 	return node.CPUMax{Quota: Quota(c.CPULimit, node.DefaultPeriod), Period: node.DefaultPeriod}, true
 }
 
-// Memory returns the memory.max that Tenon sets. Its parameters and its last
-// result are those of CPU. Without a memory limit it returns unit.MaxBytes.
+// Memory returns the memory.max that Tenon sets for c, or unit.MaxBytes if c
+// has no memory limit. The arguments and ours are as for CPU.
 func Memory(w *node.Workload, c *node.Container) (most unit.Bytes, ours bool) {
 	if w.MemoryManagedExternally {
 		return 0, false

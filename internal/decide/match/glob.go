@@ -11,7 +11,7 @@ type glob struct {
 	rule  int
 	of    subject
 	fixed string   // the literal text at the beginning of the pattern
-	parts []string // components of a path; key and value of a label
+	parts []string // components of a path, or the key and value of a label
 }
 
 // A subject is the kind of thing that a glob matches.
@@ -79,7 +79,7 @@ func (g glob) matchesGroup(e *entry, name string) bool {
 	return g.matches(string(e.path), name)
 }
 
-// matches does the matching of paths and units for matchesGroup.
+// matches reports whether a glob over paths or units matches.
 func (g glob) matches(path, name string) bool {
 	if g.of == aUnit {
 		return strings.HasPrefix(name, g.fixed) && matchName(g.parts[0], name)
@@ -96,12 +96,12 @@ func (g glob) matchesLabel(all map[string]string) bool {
 	return false
 }
 
-// matchPath tries other matches only for the last **. For the components before
-// that **, the earliest match is enough. The time is therefore at most the
-// product of the lengths.
+// matchPath matches a glob with a path. It tries again only from the last **,
+// because for the components before it the earliest match is enough. The time
+// is therefore at most the product of the lengths.
 func matchPath(parts []string, path string) bool {
 	var again []string // the pattern after the last **
-	var from string    // the path at which again was last tried
+	var from string    // the rest of the path from which again was last tried
 	for {
 		switch {
 		case len(parts) == 1 && parts[0] == "**":
@@ -127,8 +127,8 @@ func matchPath(parts []string, path string) bool {
 	}
 }
 
-// matchName does the same as matchPath for one component. It has characters
-// instead of components, and * instead of **.
+// matchName matches a glob with one component, as matchPath does with a path.
+// Characters take the place of components, and * that of **.
 func matchName(pattern, name string) bool {
 	var again, from string
 	for {
@@ -183,9 +183,9 @@ func character(text string) (c rune, length int) {
 	return c, len(text)
 }
 
-// The kinds of units that have processes, and the other kinds
-// (systemd.unit(5)). Sockets, mounts and swaps have processes for short times,
-// too, but the work that they start runs in services.
+// unitSuffixes are the kinds of units that have processes, and otherSuffixes
+// the other kinds (systemd.unit(5)). Sockets, mounts and swaps have processes
+// for short times, too, but the work that they start runs in services.
 var (
 	unitSuffixes  = []string{".service", ".slice", ".scope"}
 	otherSuffixes = []string{".socket", ".mount", ".swap", ".timer", ".target", ".path", ".device", ".automount"}

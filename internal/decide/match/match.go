@@ -29,8 +29,8 @@ func (c *Container) name() string {
 	return c.Name
 }
 
-// Workloads makes workloads of groups according to the rules. It orders them by
-// path, with parents first. It also returns remarks for the user.
+// Workloads makes workloads of groups according to the rules, in the order of
+// their paths, parents first. It also returns remarks for the user.
 //
 // A rule takes each group that it matches, with all groups below it. A workload
 // is a group that belongs entirely to one rule, while its parent does not. If
@@ -41,7 +41,7 @@ func (c *Container) name() string {
 func Workloads(rules []Rule, groups []Group) (workloads []node.Workload, remarks []string) {
 	t := treeOf(groups)
 	t.apply(rules)
-	t.weigh(rules)
+	t.findSides(rules)
 	workloads = make([]node.Workload, 0, t.countWhole())
 	for i, e := range t {
 		if !e.whole {

@@ -6,10 +6,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Groups makes groups from the paths of all existing cgroups. containers gives
-// the container to which a cgroup belongs, by path. direct reports whether
-// processes are in the cgroup itself. Groups calls it only for cgroups with
-// children. If direct fails, the cgroup does not exist any more.
+// Groups makes groups from the paths of all existing cgroups. containers holds
+// the container of each path that has one. direct reports whether processes are
+// in the cgroup itself. Groups calls direct only for cgroups with children. If
+// direct fails, the cgroup does not exist any more.
 func Groups(paths []string, containers map[string]*Container, direct func(path string) (bool, error)) []Group {
 	parents := map[node.CgroupPath]bool{}
 	for _, p := range paths {
@@ -27,9 +27,9 @@ func Groups(paths []string, containers map[string]*Container, direct func(path s
 	return groups
 }
 
-// WithMatching returns the rules and, after them, the optional rules that match
-// any group. It omits the other optional rules, because they would cause a
-// remark.
+// WithMatching returns the rules, followed by the optional rules that match at
+// least one group. It omits the other optional rules, because they would cause
+// a remark.
 func WithMatching(rules, optional []Rule, groups []Group) []Rule {
 	all := slices.Clip(rules)
 	for _, r := range optional {
@@ -40,14 +40,14 @@ func WithMatching(rules, optional []Rule, groups []Group) []Rule {
 	return all
 }
 
-// NameContainers reports whether any rule matches containers by name or label.
-// For such a rule, Tenon must query the container runtimes.
+// NameContainers reports whether any rule matches containers. For such a rule,
+// Tenon must query the container runtimes.
 func NameContainers(rules []Rule) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool { return len(r.Containers) > 0 })
 }
 
-// Differ compares two sorted lists of paths. It ignores paths for which a function (counts)
-// returns false. It reports whether either list has a path that the other one lacks.
+// Differ reports whether one of two sorted lists of paths has a path that the other lacks.
+// It ignores paths for which counts returns false.
 func Differ(a, b []string, counts func(string) bool) bool {
 	for len(a) > 0 || len(b) > 0 {
 		switch {

@@ -77,7 +77,7 @@ func (t tree) leftBetween(rules []Rule) []string {
 func (t tree) unprotected(rules []Rule) []string {
 	var services []int // the workloads to protect
 	meets := map[int][]int{}
-	var parents []int // of meets, in the order of the tree
+	var parents []int // the keys of meets
 	for i, e := range t {
 		switch {
 		case !e.whole:
@@ -120,8 +120,8 @@ func (t tree) unprotected(rules []Rule) []string {
 	return remarks
 }
 
-// intruder says why a group has other work in it, in addition to BE work, and
-// what the user can do about it.
+// intruder names the work in a group that is not BE, and says what the user can
+// do about it.
 func (t tree) intruder(p int, rules []Rule) (what, remedy string) {
 	const move = "give BE a slice of its own"
 	for {

@@ -34,8 +34,8 @@ type Rule struct {
 	// services.
 	Units []string
 	// Containers are globs over the names of containers. A glob of the form
-	// KEY=VALUE is about labels instead. It matches a container that has a
-	// label whose key matches KEY and whose value matches VALUE.
+	// KEY=VALUE matches labels instead: the container must have a label whose
+	// key matches KEY and whose value matches VALUE.
 	Containers []string
 	// The limits and requests hold for each workload of the rule separately,
 	// not for their sum.
@@ -43,9 +43,9 @@ type Rule struct {
 	CPURequest    node.Maybe[unit.MilliCPU]
 	MemoryLimit   node.Maybe[unit.Bytes]
 	MemoryRequest node.Maybe[unit.Bytes]
-	// Priority orders the workloads of one class, including those of different
-	// rules. The workload with the lower priority is the first to give way. The
-	// range is that of a Kubernetes pod priority, int32.
+	// Priority orders the workloads of one class, including workloads of
+	// different rules. The workload with the lower priority is the first to
+	// give way. The range is int32, as for a Kubernetes pod priority.
 	Priority int
 	// Objective is the latency objective of each workload of the rule.
 	Objective node.Objective

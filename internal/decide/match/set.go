@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A set is a set of characters in brackets.
+// A set is the set of characters that brackets in a glob match, as in [a-z].
 type set struct {
 	not  bool
 	text string // characters, and ranges of them
@@ -29,7 +29,7 @@ func parseSet(pattern string) (s set, length int, err error) {
 	return s, len(pattern) - len(rest) + end + 1, nil
 }
 
-// ranges calls a function (yield) with the first and the last character of each range.
+// ranges calls yield with the first and the last character of each range.
 func (s set) ranges(yield func(first, last rune) bool) {
 	for text := s.text; text != ""; {
 		first, n := character(text)

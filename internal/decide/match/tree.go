@@ -23,7 +23,7 @@ type entry struct {
 	rule  int  // the first rule that matches the group or an ancestor
 	least int  // the first rule of the group and its descendants
 	whole bool // the group with its descendants is a workload
-	side  side // of the work that the group holds; unused inside a workload
+	side  side // side of the work that the group holds; unused inside a workload
 }
 
 // A side is a set of classes. Workloads of these classes may share a cgroup,
@@ -31,7 +31,7 @@ type entry struct {
 type side int8
 
 const (
-	nothing side = iota // no group
+	nothing side = iota // no group seen yet
 	bestEffort
 	sensitive
 	system
@@ -112,9 +112,9 @@ func parentsFirst(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// apply finds the rule of each group. This is the first rule that matches the
-// group or an ancestor of it. A group without a rule gets the number
-// len(rules), which is higher than that of every rule.
+// apply finds the rule of each group: the first rule that matches the group or
+// an ancestor of it. A group without a rule gets the number len(rules), which
+// is higher than the number of every rule.
 func (t tree) apply(rules []Rule) {
 	globs := globsOf(rules)
 	for i := range t {
@@ -146,8 +146,7 @@ func (t tree) apply(rules []Rule) {
 	}
 }
 
-// firstMatch returns the first rule that matches the group, if its number is
-// below a limit.
+// firstMatch returns the first rule below limit that matches the group.
 func firstMatch(globs []glob, e *entry, limit int) (rule int, ok bool) {
 	name := string(e.path[strings.LastIndexByte(string(e.path), '/')+1:])
 	for _, g := range globs {
@@ -161,8 +160,8 @@ func firstMatch(globs []glob, e *entry, limit int) (rule int, ok bool) {
 	return 0, false
 }
 
-// weigh finds the side of each group.
-func (t tree) weigh(rules []Rule) {
+// findSides finds the side of each group.
+func (t tree) findSides(rules []Rule) {
 	for i := len(t) - 1; i >= 0; i-- {
 		e := &t[i]
 		switch {
@@ -190,7 +189,7 @@ func (t tree) countWhole() int {
 }
 
 // contentionRoot returns the highest cgroup that contains the workload i and
-// only workloads of its side. This can be the workload itself.
+// only workloads of its side. This can be the cgroup of the workload itself.
 func (t tree) contentionRoot(i int) int {
 	for s := t[i].side; t[i].parent >= 0 && t[t[i].parent].side == s; {
 		i = t[i].parent

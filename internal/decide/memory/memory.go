@@ -20,8 +20,8 @@ var Owned = []node.File{node.FileMemory}
 
 // Config is memoryQOS of resource-qos-config. The zero Config sets nothing.
 type Config struct {
-	// Classes holds the shares of the workloads of each class. If a class is
-	// absent, it has no shares.
+	// Classes holds the shares for each workload of a class. A class that is
+	// absent has no shares.
 	Classes map[node.Class]Shares `json:"classes,omitempty"`
 	// Off holds shares that the configuration sets for a class but does not
 	// enable. They apply only to workloads of the class whose overrides enable
@@ -41,8 +41,8 @@ func (c Config) Files(workloads []node.Workload) []node.File {
 }
 
 // Shares says how much of a workload's memory the kernel protects, and at which
-// use it throttles the workload. Each value is 0 to 100. A value of 0 sets
-// nothing.
+// memory usage it throttles the workload. Each value is 0 to 100. A value of 0
+// sets nothing.
 type Shares struct {
 	// MinPercent is the part of the request that the kernel never reclaims
 	// (memory.min).
@@ -50,8 +50,8 @@ type Shares struct {
 	// LowPercent is the part of the request that the kernel reclaims last
 	// (memory.low). memory.low is at least memory.min.
 	LowPercent unit.Percent `json:"lowLimitPercent"`
-	// ThrottlingPercent is a part of the range between request and limit. When
-	// a workload uses more than that, the kernel throttles it (memory.high). If
+	// The kernel throttles a workload (memory.high) that uses more than its
+	// request plus ThrottlingPercent of the range from request to limit. If
 	// there is no limit, the memory of the node counts as the limit.
 	ThrottlingPercent unit.Percent `json:"throttlingPercent"`
 }
@@ -113,8 +113,8 @@ type holder struct {
 }
 
 // holdersOf lists the workloads and their containers with their shares. If a
-// workload has containers, Tenon throttles each container by the container's
-// own request, and does not throttle the workload as a whole.
+// workload has containers, Tenon throttles each container by its own request,
+// and does not throttle the workload as a whole.
 func holdersOf(c Config, s node.Snapshot) []holder {
 	all := make([]holder, 0, len(s.Workloads))
 	for i := range s.Workloads {
@@ -148,8 +148,8 @@ func (c Shares) override(ask node.MemoryOverride) Shares {
 	return Shares{ask.MinPercent.Or(c.MinPercent), ask.LowPercent.Or(c.LowPercent), ask.ThrottlingPercent.Or(c.ThrottlingPercent)}
 }
 
-// A memoryAsk is the memory protection and throttling of one workload. It
-// results from the shares of that workload.
+// A memoryAsk is the memory protection and throttling that the shares of a
+// holder demand.
 type memoryAsk struct {
 	protection
 	high    unit.Bytes // 0: there is no value for high
@@ -192,8 +192,8 @@ func askOf(w *holder, s *node.Snapshot) memoryAsk {
 	return a
 }
 
-// refuseIf returns a unchanged if refusal is empty. Otherwise refusal says why
-// this node cannot write the values of a, and refuseIf removes these values.
+// refuseIf removes the values of a if this node cannot write them. refusal is
+// the reason, or "" if the node can.
 func (a memoryAsk) refuseIf(refusal string) memoryAsk {
 	if refusal == "" || (a.protection == protection{} && a.high == 0) {
 		return a
@@ -201,9 +201,9 @@ func (a memoryAsk) refuseIf(refusal string) memoryAsk {
 	return memoryAsk{missing: append(a.missing, refusal)}
 }
 
-// want returns the want for the cgroup of w. The argument need is the
-// protection for w and all its descendants. If another component manages the
-// limit, the want takes over each change of that limit.
+// want returns the want for the cgroup of w. need is the protection for w and
+// all its descendants. If another component manages the limit and has changed
+// it since Tenon's first write, the want takes over the new limit.
 func (a *memoryAsk) want(w *holder, s *node.Snapshot, need protection) plan.Want {
 	knob := node.Knob{Cgroup: w.Cgroup, File: node.FileMemory}
 	v, known := facts.Original(s.Knobs, knob).(node.Memory)
@@ -275,9 +275,9 @@ func (p protection) protect(v node.Memory) node.Memory {
 	return v
 }
 
-// protectAbove returns how much protection every cgroup needs, so that the
-// protection of the leaves has an effect. This is its own protection, or the
-// sum over its children if that is larger. The paths are sorted.
+// protectAbove returns the protection that each leaf and each of its ancestors
+// needs, so that the protection of the leaves has an effect. This is the larger
+// of its own and the sum over its children. The paths are sorted.
 func protectAbove(leaves map[node.CgroupPath]protection) (map[node.CgroupPath]protection, []node.CgroupPath) {
 	needs := map[node.CgroupPath]protection{}
 	var paths []node.CgroupPath

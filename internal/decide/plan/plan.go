@@ -129,10 +129,10 @@ func (s Step) childFirst() bool {
 // deepest cgroup first. Steps that widen follow, highest cgroup first. A cgroup
 // is marked only after its parent. Steps that narrow BE come before all others.
 //
-// Cgroup v1 needs two more rules. If a cgroup exchanges CPUs within those of
-// its parent, the step counts as one that narrows. If a quota narrows, but to
-// more than an ancestor has now, the step comes after the step that widens the
-// ancestor.
+// Cgroup v1 needs two more rules. If a cgroup exchanges some CPUs for other
+// CPUs of its parent, the step counts as one that narrows. If a quota narrows,
+// but to more than an ancestor has now, the step comes after the step that
+// widens the ancestor.
 //
 // There is no step if the kernel would round both values to the same value. The
 // caller must not pass two wants for one knob; if it does, Diff uses the first.
@@ -143,7 +143,7 @@ func Diff(have node.Knobs, wants []Want) []Step {
 	return steps
 }
 
-// A difference is the step of the want with the index at.
+// A difference is the step for the want at the index at.
 type difference struct {
 	Step
 	at int
@@ -187,8 +187,8 @@ func roundValue(v node.Value, k node.Kernel) node.Value {
 	return v.Round(k)
 }
 
-// firstOf returns the steps of those wants that are the first for their knob.
-// In most ticks there is no step. Then it need not look at the wants.
+// firstOf returns the steps whose wants are the first for their knob. In most
+// ticks there is no step, and firstOf does not look at the wants.
 func firstOf(wants []Want, all []difference) []Step {
 	if len(all) == 0 {
 		return nil
@@ -207,10 +207,10 @@ func firstOf(wants []Want, all []difference) []Step {
 	return steps
 }
 
-// knobsBeforeParent returns the knobs whose new CPUs are among the parent's
-// present CPUs, and whose old and new set each have a CPU that the other lacks.
-// On cgroup v1, the step of such a knob comes before the step that narrows the
-// parent, because the parent must always contain the child.
+// knobsBeforeParent returns the knobs whose sets exchange CPUs: the old and the
+// new set each have a CPU that the other lacks, and the parent's present set
+// has the new CPUs. On cgroup v1, the step of such a knob comes before the step
+// that narrows the parent, because the parent must always contain the child.
 func knobsBeforeParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 	if have.Kernel.CgroupVersion != 1 {
 		return nil
@@ -227,9 +227,9 @@ func knobsBeforeParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 	return early
 }
 
-// knobsAfterParent returns the knobs whose quota narrows, but to more than an
-// ancestor has now. It returns them only if a step widens that ancestor. Before
-// that step, cgroup v1 refuses such a quota.
+// knobsAfterParent returns the knobs whose quota narrows to a value that an
+// ancestor does not have yet, because a step of the same plan widens the
+// ancestor. Before that step, cgroup v1 refuses such a quota.
 func knobsAfterParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 	if have.Kernel.CgroupVersion != 1 {
 		return nil

@@ -10,8 +10,8 @@ import (
 
 // An Event is the reason why a tick started before its period was over.
 type Event struct {
-	// At is the time at which user space learned of the event, on the clock of
-	// Tick.Begun.
+	// At is the time at which user space learned of the event. It is on the
+	// same clock as Tick.Begun.
 	At   time.Time `json:"at"`
 	Kind EventKind `json:"kind"`
 	// Workload is the workload that the event is about, or empty.
@@ -19,7 +19,7 @@ type Event struct {
 	// Text describes the event: "3 waits of more than 2ms in 50ms".
 	Text string `json:"text,omitempty"`
 	// More is the number of later events of the same kind and workload before the
-	// tick began. These events themselves are not kept.
+	// tick began. Only their number is kept.
 	More int `json:"more,omitempty"`
 	// Again says that the previous tick already had this event, but its
 	// snapshot showed too little of the effect.

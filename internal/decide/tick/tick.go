@@ -22,7 +22,7 @@ type Tick struct {
 	// Begun is the start of the tick, on the same clock as Event.At.
 	Begun time.Time
 	// Events are the reasons why the tick started before its period was over.
-	// It is nil if the tick started at its time.
+	// Events is nil if the tick started on time.
 	Events   []Event
 	Snapshot node.Snapshot
 	Wants    []plan.Want

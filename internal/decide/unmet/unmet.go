@@ -14,12 +14,11 @@ import (
 type Setting struct {
 	// Key is the key of the configuration.
 	Key string `json:"key"`
-	// Why is the reason, as the check of the capability words it.
+	// Why is the reason, in the words of the check of the capability.
 	Why string `json:"why"`
 }
 
-// A demand is a setting with several capabilities. Any one of them can carry it
-// out.
+// A demand is a setting that needs at least one of several capabilities.
 type demand struct {
 	key   string
 	asked func(policy.Config) bool
