@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// Attach moves a process with all its threads into the group, in every hierarchy in
-// which the group exists. On v1 it moves the process once per hierarchy. It begins with
-// the cpuset, which can refuse (ENOSPC: the group has no CPUs or memory nodes). After
+// Attach moves a process with all its threads into the group, in every
+// hierarchy in which the group exists. It begins with the hierarchy of
+// cpuset, which refuses a group without CPUs or memory nodes (ENOSPC). After
 // an error the process may have moved in some hierarchies.
 func (t *Tree) Attach(path string, pid int) error {
 	return t.attach(path, pid, func(*hierarchy) string { return "cgroup.procs" })
 }
 
-// AttachThread moves a single thread. On v2 it fails with EOPNOTSUPP or EINVAL
-// unless the group is threaded; v1 has no such condition.
+// AttachThread moves a single thread. On v2 the group must be threaded.
+// Otherwise AttachThread fails with EOPNOTSUPP or EINVAL.
 func (t *Tree) AttachThread(path string, tid int) error {
 	return t.attach(path, tid, func(h *hierarchy) string {
 		if h.version == 1 {
@@ -74,8 +74,8 @@ func (t *Tree) Procs(path string) ([]int, error) {
 	return ids, nil
 }
 
-// parseProcs reads one process id per line. The ids may be in any order, and an
-// id may appear twice. 0 stands for a process outside our PID namespace.
+// parseProcs reads one process id per line. The ids may be in any order, and
+// may appear twice. An id of 0 is a process outside our PID namespace.
 func parseProcs(text string) ([]int, error) {
 	var ids []int
 	for line := range strings.FieldsSeq(text) {

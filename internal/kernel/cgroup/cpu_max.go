@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// CPUMax is the CFS bandwidth limit of a group. In each Period it may use Quota
-// of CPU time. It may also use what it saved in earlier periods, at most Burst
-// (Documentation/scheduler/sched-bwc.rst; burst: Linux 5.14). The kernel stores
-// whole microseconds.
+// CPUMax is the CFS bandwidth limit of a group. In each Period the group may
+// use Quota of CPU time, and at most Burst of the quota that it saved in
+// earlier periods (Documentation/scheduler/sched-bwc.rst; burst: Linux 5.14).
+// The kernel stores whole microseconds.
 type CPUMax struct {
 	Quota  time.Duration // at least 1 ms, or NoQuota
 	Period time.Duration // 1 ms to 1 s
@@ -40,12 +40,12 @@ func (t *Tree) ReadCPUMax(path string) (CPUMax, error) {
 	return v, nil
 }
 
-// WriteCPUMax changes quota, period and burst. It orders the writes so that the kernel
-// refuses none of them: it lowers the burst before it writes the quota, or raises it
-// afterwards. After an error it restores the old value. The kernel returns EINVAL for
-// values outside the bounds of CPUMax. On v1 it also returns EINVAL if the ratio of
-// quota to period is above the parent's or below a child's. If v has a burst and the
-// kernel has no bursts, WriteCPUMax returns ErrUnsupported.
+// WriteCPUMax changes quota, period and burst. It lowers the burst before it
+// writes the quota, or raises it afterwards, because the kernel refuses a burst
+// above the quota. After an error it restores the old value. The kernel returns
+// EINVAL for values outside the bounds of CPUMax. On v1 it also returns EINVAL if
+// the ratio of quota to period is above the parent's or below a child's.
+// WriteCPUMax returns ErrUnsupported if v has a burst and the kernel has none.
 func (t *Tree) WriteCPUMax(path string, v CPUMax) error {
 	old, err := t.ReadCPUMax(path)
 	if err != nil {

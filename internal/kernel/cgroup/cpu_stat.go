@@ -9,7 +9,7 @@ import (
 // since the group was made. The CPU time is exact, unlike that of /proc/stat.
 type CPUStat struct {
 	Usage, User, System time.Duration
-	Periods             int64         // periods of the quota in which it ran
+	Periods             int64         // periods of the quota in which the group ran
 	NrThrottled         int64         // periods in which it was throttled
 	Throttled           time.Duration // summed over CPUs
 	NrBursts            int64         // periods in which it used its burst

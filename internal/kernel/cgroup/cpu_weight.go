@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// CPUWeight is the share of contended CPU time among siblings: a weight, or
-// idle (SCHED_IDLE for the whole group, Linux 5.15).
+// CPUWeight says how a group competes for CPU with its siblings: with a
+// weight, or as an idle group (SCHED_IDLE for the whole group, Linux 5.15).
 type CPUWeight struct {
 	Idle   bool
 	Weight unit.Weight // 0 if Idle
@@ -33,11 +33,11 @@ func (t *Tree) ReadCPUWeight(path string) (CPUWeight, error) {
 	return CPUWeight{Weight: unit.WeightOf(w)}, err
 }
 
-// WriteCPUWeight writes cpu.idle and cpu.weight (v1: cpu.shares). It rounds the
-// weight to a value that the kernel can store. The kernel refuses a weight
-// while a group is idle (EINVAL), and resets the weight when idle is cleared.
-// Therefore WriteCPUWeight clears idle first. If v is idle and the kernel has
-// no cpu.idle, it returns ErrUnsupported.
+// WriteCPUWeight writes cpu.idle and cpu.weight (v1: cpu.shares). It rounds
+// the weight to a value that the kernel can store. The kernel refuses a
+// weight while a group is idle (EINVAL), and resets the weight when idle is
+// cleared. Therefore WriteCPUWeight clears idle first. It returns
+// ErrUnsupported if v is idle and the kernel has no cpu.idle.
 func (t *Tree) WriteCPUWeight(path string, v CPUWeight) error {
 	idle, err := t.readIdle(path)
 	switch {

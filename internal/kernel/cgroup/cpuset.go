@@ -6,18 +6,18 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ReadCPUs reads cpuset.cpus. On v2 an empty set means the CPUs of the parent. On v1 it
-// means that no task may enter the group. The root of v2 lacks the file.
+// ReadCPUs reads cpuset.cpus. On v2 an empty set means the CPUs of the parent. On v1
+// it means that no task may enter the group. The root of v2 does not have the file.
 func (t *Tree) ReadCPUs(path string) (unit.CPUSet, error) {
 	return readOften(t, cpuset, path, "cpuset.cpus", unit.ParseCPUSet)
 }
 
-// WriteCPUs writes cpuset.cpus. v1 has three rules: the set must be a subset of
-// the parent's (EACCES), must include the sets of the children (EBUSY), and
-// must not become empty while the group has tasks (ENOSPC). v2 has only the
-// last rule, but also counts tasks below the group. So after a set has replaced
-// the empty one, the empty set cannot be restored while there are tasks. A CPU
-// number that the kernel does not support gives ERANGE.
+// WriteCPUs writes cpuset.cpus. v1 has three rules: the set must be a subset
+// of the parent's (EACCES), must include the sets of the children (EBUSY),
+// and must not become empty while the group has tasks (ENOSPC). v2 has only
+// the third rule, which there also counts tasks below the group. So the empty
+// set of a new group cannot be restored while the group has tasks. The kernel
+// returns ERANGE for a CPU number that it does not support.
 func (t *Tree) WriteCPUs(path string, cpus unit.CPUSet) error {
 	return t.write(cpuset, path, "cpuset.cpus", cpus.String())
 }
@@ -48,14 +48,14 @@ func (t *Tree) ReadMems(path string) (unit.CPUSet, error) {
 	return read(t, cpuset, path, "cpuset.mems", unit.ParseCPUSet)
 }
 
-// WriteMems writes cpuset.mems, with the same errors as WriteCPUs.
+// WriteMems writes cpuset.mems. It returns the same errors as WriteCPUs.
 func (t *Tree) WriteMems(path string, nodes unit.CPUSet) error {
 	return t.write(cpuset, path, "cpuset.mems", nodes.String())
 }
 
-// Partition reads cpuset.cpus.partition (Linux 5.9, isolated 6.1): "member", "root" or
-// "isolated". If the partition is invalid, the result contains the reason: "root
-// invalid (…)". On v1, which has no partitions, it returns ErrUnsupported.
+// Partition reads cpuset.cpus.partition (Linux 5.9, isolated 6.1): "member",
+// "root" or "isolated". For an invalid partition, the text contains the reason:
+// "root invalid (…)". On v1, which has no partitions, it returns ErrUnsupported.
 func (t *Tree) Partition(path string) (string, error) {
 	const file = "cpuset.cpus.partition"
 	if t.VersionOf(cpuset) == 1 {

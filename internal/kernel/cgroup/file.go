@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
-// readFile reads a pseudo file, whose size is 0 according to the kernel. The buffer is
+// readFile reads a pseudo file. Its size is 0 according to the kernel. The buffer is
 // larger than nearly every such file, so that one read(2) gets a consistent text.
 func readFile(path string) (string, error) {
 	fd, err := openfile.Open(path)
@@ -41,7 +41,7 @@ func readFile(path string) (string, error) {
 	}
 }
 
-// buffers are the read buffers of readFile. A text is copied out of its buffer.
+// buffers are the read buffers of readFile, which copies each text out of its buffer.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 16<<10); return &b }}
 
 // read returns the text of a file of a group, without trailing newline.
@@ -58,8 +58,8 @@ func (h *hierarchy) read(path, file string) (string, error) {
 }
 
 // readValue does the same as read, but faster. It is only for files that the
-// kernel writes in one piece, which are all except the lists of processes. See
-// openfile.ReadWhole.
+// kernel writes in one piece (see openfile.ReadWhole). Lists of processes are
+// not.
 func (h *hierarchy) readValue(path, file string) (string, error) {
 	dir, err := h.dir(path)
 	if err != nil {
@@ -87,8 +87,8 @@ func (h *hierarchy) write(path, file, value string) error {
 	if err != nil {
 		return err
 	}
-	// Close the files that are kept open: the group may have been renamed since
-	// they were opened, and the value is read back after the write.
+	// Close the files that are kept open: the value is read back after the
+	// write, and the group may have been renamed since they were opened.
 	if h.open != nil {
 		h.open.Close(path)
 	}
@@ -111,8 +111,8 @@ func read[T any](t *Tree, controller, path, file string, parse func(string) (T, 
 	return readBy((*hierarchy).readValue, t, controller, path, file, parse)
 }
 
-// readOften does the same as read, but keeps the file open. It is for settings
-// that an agent reads again and again.
+// readOften does the same as read, but keeps the file open for the next call.
+// It is for settings that an agent reads again and again.
 func readOften[T any](t *Tree, controller, path, file string, parse func(string) (T, error)) (T, error) {
 	return readBy((*hierarchy).setting, t, controller, path, file, parse)
 }
@@ -185,7 +185,7 @@ func parseCount(text string) (int64, error) {
 	return int64(min(n, math.MaxInt64)), nil
 }
 
-// count formats a number as parseCount reads it.
+// count prints a number in the format that parseCount reads.
 func count(n int64) string {
 	if n == math.MaxInt64 {
 		return "max"

@@ -6,9 +6,9 @@ import (
 )
 
 // IsFrozen reports whether the group itself is set to frozen (cgroup.freeze,
-// Linux 5.2; v1: freezer.self_freezing). A frozen ancestor does not count. If
-// the group is not in v1's freezer hierarchy, it returns ErrGone. If the node
-// has no freezer, it returns ErrUnsupported.
+// Linux 5.2; v1: freezer.self_freezing). It does not report a frozen
+// ancestor. It returns ErrGone if the group is not in v1's freezer hierarchy,
+// and ErrUnsupported if the node has no freezer.
 func (t *Tree) IsFrozen(path string) (bool, error) {
 	h, err := t.freezer()
 	if err != nil {
@@ -53,8 +53,8 @@ func (t *Tree) HasStopped(path string) (bool, error) {
 	return h.event(path, "frozen")
 }
 
-// freezer returns the hierarchy that can freeze groups: that of v1's freezer
-// controller, or the v2 tree, where every group has cgroup.freeze.
+// freezer returns the hierarchy that can freeze groups. On v1 this is the
+// hierarchy of the freezer controller. On v2 every group has cgroup.freeze.
 func (t *Tree) freezer() (*hierarchy, error) {
 	if t.Version() == 2 {
 		return t.hierarchies[0], nil

@@ -17,10 +17,10 @@ const removeWait = 2 * time.Second
 
 // Make makes a group and its missing ancestors in every hierarchy. On v2 it
 // enables cpu, cpuset, memory, pids and io in the ancestors, as far as the
-// kernel permits. If a controller is not enabled, the group lacks the files of
-// that controller. On v1 a new group gets the CPUs and memory nodes of its
-// parent, because otherwise no task could enter it. Make does not change an
-// existing group. If it fails, it removes the groups that it made.
+// kernel permits. Without a controller, the group lacks the files of that
+// controller. On v1 a new group gets the CPUs and memory nodes of its parent,
+// because otherwise no task could enter it. Make does not change an existing
+// group. If it fails, it removes the groups that it made.
 func (t *Tree) Make(path string) error {
 	var made []string
 	for _, h := range t.hierarchies {
@@ -37,7 +37,7 @@ func (t *Tree) Make(path string) error {
 	return nil
 }
 
-// makeAll returns the new directories, parents first.
+// makeAll returns the directories that it made, parents first.
 func (h *hierarchy) makeAll(path string) (made []string, err error) {
 	if _, err := h.dir(path); err != nil || path == "" {
 		return nil, err
@@ -64,9 +64,9 @@ func (h *hierarchy) makeAll(path string) (made []string, err error) {
 	return made, nil
 }
 
-// enableControllers enables one controller at a time, because the kernel accepts or
-// refuses a list as a whole. If the kernel refuses a controller (EBUSY: the group has
-// processes; EACCES: it is not delegated to us), its files are missing.
+// enableControllers enables one controller at a time, because the kernel accepts
+// or refuses a list as a whole. A controller that the kernel refuses (EBUSY: the
+// group has processes; EACCES: it is not delegated to us) stays disabled.
 func (h *hierarchy) enableControllers(path string) {
 	enabled, _ := h.read(path, "cgroup.subtree_control")
 	for _, c := range []string{cpu, cpuset, memory, pids, block} {
@@ -76,9 +76,9 @@ func (h *hierarchy) enableControllers(path string) {
 	}
 }
 
-// Remove removes a group without children from every hierarchy. It waits up to
-// 2 s for tasks that are ending. If some remain, it fails with EBUSY. A group
-// that does not exist is not an error.
+// Remove removes a group without children from every hierarchy. It waits up
+// to 2 s for tasks that are ending, and then fails with EBUSY. It is no error
+// if the group does not exist.
 func (t *Tree) Remove(path string) error {
 	deadline := time.Now().Add(removeWait)
 	var errs []error
@@ -139,16 +139,16 @@ func (t *Tree) Exists(path string) bool {
 	return err == nil
 }
 
-// home returns the hierarchy in which the group is looked up. It is that of cpu
-// or, if the group is not in it, the first other hierarchy that has the group.
-// On v1 a group may exist in some hierarchies only.
+// home returns the hierarchy in which a group is looked up: that of the cpu
+// controller or, if this does not have the group, the first hierarchy that
+// has it. On v1 a group may exist in some hierarchies only.
 func (t *Tree) home(path string) (*hierarchy, error) {
 	h, _, err := find(t, path)
 	return h, err
 }
 
-// find returns the hierarchy that home returns, and the result of stat(2) for
-// the directory that the group has in this hierarchy.
+// find returns the same hierarchy as home, and the result of stat(2) for the
+// group's directory in it.
 func find(t *Tree, path string) (*hierarchy, syscall.Stat_t, error) {
 	var st syscall.Stat_t
 	for _, h := range t.hierarchies {
@@ -163,9 +163,9 @@ func find(t *Tree, path string) (*hierarchy, syscall.Stat_t, error) {
 	return nil, st, fmt.Errorf("find cgroup %s: %w", path, ErrGone)
 }
 
-// hasNoChildren reports whether a directory contains no other directory. The kernel counts two
-// links for a directory, and one more for each child (fs/kernfs/inode.c: kernfs_refresh_inode).
-// File systems that do not count children show one link.
+// hasNoChildren reports whether a directory contains no other directory. On cgroupfs,
+// a directory has two links and one more for each child (fs/kernfs/inode.c:
+// kernfs_refresh_inode). File systems that do not count children show one link.
 func hasNoChildren(st syscall.Stat_t) bool { return st.Nlink == 2 }
 
 // Children lists the names of the groups directly below path, sorted.

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// ErrSwitchedOff means that a vendor's kernel has marks for groups, but that a
-// switch of the kernel disables them.
+// ErrSwitchedOff means that a vendor's kernel has marks for groups, but a
+// sysctl disables them.
 var ErrSwitchedOff = errors.New("switched off")
 
 // An Identity is the mark of a group on a vendor's kernel, in the values of
@@ -39,8 +39,8 @@ const (
 // the ancestors of a workload need marks, too. The root cannot have a mark.
 type Vendor struct{ files vendorFiles }
 
-// vendorFiles are the files of groups in the hierarchy of the CPU controller,
-// and the files below /proc/sys.
+// vendorFiles accesses the files of groups in the hierarchy of the CPU
+// controller, and the files below /proc/sys.
 type vendorFiles interface {
 	read(path, file string) (string, error)
 	write(path, file, value string) error
@@ -50,11 +50,11 @@ type vendorFiles interface {
 	setWeight(path string, w CPUWeight) error
 }
 
-// Vendor returns the marks of this tree's groups. procRoot is the mount of
-// procfs with the sysctls.
+// Vendor returns a Vendor that marks the groups of this tree. procRoot is the
+// mount of procfs with the sysctls.
 func (t *Tree) Vendor(procRoot string) Vendor { return Vendor{treeFiles{t, procRoot}} }
 
-// The files of the marks, and the sysctls that control them.
+// The files that hold the marks, and the sysctls that control whether marks work.
 const (
 	fileBVT      = "cpu.bvt_warp_ns"
 	filePriority = "cpu.priority"
@@ -66,7 +66,7 @@ const (
 )
 
 // Read reads the mark of a group. It returns ErrUnsupported for the root, and
-// if the kernel has no marks.
+// on a kernel without marks.
 func (v Vendor) Read(path string) (Identity, error) {
 	n, err := v.number(path, fileBVT)
 	if err == nil {
@@ -95,10 +95,10 @@ func (v Vendor) Read(path string) (Identity, error) {
 
 func clampIdentity(n int) Identity { return min(max(Identity(n), identityBE), identityExpels) }
 
-// Write marks a group. If the kernel lacks a level, Write rounds: without the file for
-// siblings, 2 becomes 1; without levels above 0, 1 and 2 become 0. Write returns
-// ErrSwitchedOff if marks are switched off, or if the kernel cannot reset a mark. While
-// core scheduling is on, Write and Switch refuse every mark except 0.
+// Write marks a group. If the kernel lacks a level, Write rounds: without the
+// file for siblings, 2 becomes 1; without levels above 0, 1 and 2 become 0. Write
+// returns ErrSwitchedOff if marks are switched off, or if the kernel cannot reset
+// a mark. While core scheduling is on, Write refuses every mark except 0.
 func (v Vendor) Write(path string, id Identity) error {
 	if id < identityBE || id > identityExpels {
 		return fmt.Errorf("mark %s with identity %d: want %d to %d", printPath(path), id, identityBE, identityExpels)
@@ -127,10 +127,10 @@ func (v Vendor) Write(path string, id Identity) error {
 	return err
 }
 
-// writePriority marks a group that has cpu.priority. A mark below 0 also makes
-// the group idle. Any other mark clears idle and resets the weight. In that
-// case writePriority restores the weight that the group had just before. A
-// caller that makes a group idle must remember the weight itself: see MakesIdle.
+// writePriority marks a group that has cpu.priority. A mark below 0 also
+// makes the group idle. Any other mark clears idle and resets the weight. In
+// this second case, writePriority restores the weight from before the call. A
+// caller that makes a group idle must store the weight itself: see MakesIdle.
 func (v Vendor) writePriority(path string, id Identity) error {
 	before, weightErr := v.files.weight(path)
 	siblings := map[Identity]string{identityBE: "-1", identityExpels: "1"}[id]
@@ -157,8 +157,8 @@ func ignore(err, what error) error {
 	return err
 }
 
-// file returns the name of the file that has the mark. Each of the three forms
-// has its own.
+// file returns the name of the file with the mark, which is different in each
+// of the three forms of Vendor.
 func (v Vendor) file(path string) (string, error) {
 	var errs []error
 	for _, f := range []string{fileBVT, filePriority, fileQOSLevel} {
@@ -184,16 +184,16 @@ func (v Vendor) number(path, file string) (int, error) {
 }
 
 // SwitchedOn reports whether marks have an effect
-// (kernel.sched_group_identity_enabled, from 4.19.91-26.4 and 5.10.134-13). If
-// they have none, the kernel accepts only 0. On a kernel without the sysctl,
-// marks always have an effect, and SwitchedOn returns ErrUnsupported.
+// (kernel.sched_group_identity_enabled, from 4.19.91-26.4 and 5.10.134-13).
+// If it is false, the kernel accepts only the mark 0. On a kernel without the
+// sysctl, marks always have an effect, and SwitchedOn returns ErrUnsupported.
 func (v Vendor) SwitchedOn() (bool, error) {
 	text, err := v.files.sysctl(sysctlIdentity)
 	return strings.TrimSpace(text) == "1", err
 }
 
-// Switch sets whether marks have an effect. While core scheduling is on, it refuses to
-// give them one, because the two together have locked up kernels up to 5.10.134-16.1.
+// Switch enables or disables the effect of marks. It does not enable it while core
+// scheduling is on, because both together have locked up kernels up to 5.10.134-16.1.
 func (v Vendor) Switch(on bool) error {
 	value := "0"
 	if on {
@@ -205,9 +205,9 @@ func (v Vendor) Switch(on bool) error {
 	return v.files.setSysctl(sysctlIdentity, value)
 }
 
-// checkCoreScheduling returns an error while core scheduling is on. It must be
-// checked each time: any privileged process may have turned it on since the
-// last mark was written.
+// checkCoreScheduling returns an error while core scheduling is on. Call it
+// before each mark, because any privileged process may have turned core
+// scheduling on since the last one.
 func (v Vendor) checkCoreScheduling() error {
 	if core, err := v.files.sysctl(sysctlCoreSched); err == nil && strings.TrimSpace(core) != "0" {
 		return fmt.Errorf("%s is %s, and both together lock up some kernels", sysctlCoreSched, strings.TrimSpace(core))
@@ -222,7 +222,7 @@ func (v Vendor) MakesIdle(path string) bool {
 	return err == nil && file == filePriority
 }
 
-// treeFiles are the files of the running kernel.
+// treeFiles accesses the files of the running kernel.
 type treeFiles struct {
 	tree *Tree
 	proc string

@@ -42,9 +42,9 @@ func (t *Tree) ReadIOMax(path string) (map[unit.Device]IOLimits, error) {
 	return read(t, block, path, "io.max", parseIOMax)
 }
 
-// WriteIOMax makes a map (limits) the content of io.max. A device that is not in the map
-// loses its limits. The kernel takes one device at a time, and whole disks only. If the map
-// contains a partition or a missing device, WriteIOMax returns ENODEV, but still writes the
+// WriteIOMax sets the limits of a group. A device that is not in the map limits loses
+// its limits. The kernel takes one device at a time, and whole disks only. For a
+// partition or a missing device, WriteIOMax returns ENODEV, but still writes the
 // other devices. On v1 the limits of a group do not apply to the groups below it.
 func (t *Tree) WriteIOMax(path string, limits map[unit.Device]IOLimits) error {
 	now, err := t.ReadIOMax(path)
@@ -84,8 +84,8 @@ func parseIOMax(text string) (map[unit.Device]IOLimits, error) {
 	})
 }
 
-// parseDevices reads a file with one line per device. It passes the words after
-// the device number to a function (parse). It skips the line of the default.
+// parseDevices reads a file with one line per device. It skips the line
+// "default". The function parse gets the words after the device number.
 func parseDevices[T any](text string, parse func(words []string) (T, error)) (map[unit.Device]T, error) {
 	m := map[unit.Device]T{}
 	for line := range strings.Lines(text) {
@@ -104,9 +104,9 @@ func parseDevices[T any](text string, parse func(words []string) (T, error)) (ma
 	return m, nil
 }
 
-// eachLine compares two maps, and calls the function write for every device
-// whose value differs, in the order of the device numbers. A device that is
-// missing in a map has a fixed value (none).
+// eachLine compares the maps from and to, and calls the function write for
+// every device whose value differs, in the order of the device numbers. A
+// device that is missing in one map has the value none there.
 func eachLine[T comparable](from, to map[unit.Device]T, none T, write func(d unit.Device, from, to T) error) error {
 	var changed []unit.Device
 	lineOf := func(m map[unit.Device]T, d unit.Device) T {

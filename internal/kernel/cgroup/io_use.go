@@ -12,14 +12,14 @@ import (
 
 // IOUse is the number of bytes that a group and its descendants have read from
 // block devices and written to them since the group was made. I/O on a stacked
-// device, such as LVM, counts twice: for this device and for the device below.
+// device, such as LVM, counts twice: for that device and for the device below it.
 type IOUse struct{ Read, Written unit.Bytes }
 
 // IOUse reads io.stat (Documentation/admin-guide/cgroup-v2.rst, IO; v1:
 // blkio.throttle.io_service_bytes_recursive). On v2, the write-back of a page
-// counts for the group that changed the page. On v1 it counts for the root, and
-// on Linux 6.18 only for devices on which some group has a limit. The numbers
-// of v1 are therefore too small.
+// counts for the group that changed the page. On v1 it counts for the root,
+// and on Linux 6.18 only for devices on which some group has a limit.
+// Therefore the numbers of other v1 groups are too small.
 func (t *Tree) IOUse(path string) (IOUse, error) {
 	if t.VersionOf(block) == 1 {
 		return read(t, block, path, "blkio.throttle.io_service_bytes_recursive", v1ParseIOUse)

@@ -9,15 +9,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// IOWeight is the share of contended block I/O among siblings: a default
-// weight, and weights for single devices.
+// IOWeight is the weight of a group against its siblings for block I/O: a
+// default weight, and weights for single devices.
 type IOWeight struct {
 	Default int64
 	Devices map[unit.Device]int64
 }
 
-// A Weigher is one of the two kernel features that weigh block I/O. Each has
-// its own files, and affects only the devices for which it is switched on.
+// A Weigher is one of the two kernel features with weights for block I/O. Each
+// has its own files, and affects only the devices for which it is switched on.
 type Weigher struct{ v1, v1Devices, v2 string }
 
 var (
@@ -53,10 +53,10 @@ func (t *Tree) ReadIOWeight(w Weigher, path string) (IOWeight, error) {
 	return v, err
 }
 
-// WriteIOWeight writes the weights that differ. The kernel refuses a weight
-// that is out of range (EINVAL or ERANGE). It also refuses a weight for a
-// device on which w is not switched on (EOPNOTSUPP, which is ErrUnsupported).
-// In both cases WriteIOWeight still writes the other weights.
+// WriteIOWeight writes the weights that differ from the present ones. The
+// kernel refuses a weight that is out of range (EINVAL or ERANGE), and a
+// weight for a device on which w is not switched on (EOPNOTSUPP, which is
+// ErrUnsupported). WriteIOWeight then still writes the other weights.
 func (t *Tree) WriteIOWeight(w Weigher, path string, v IOWeight) error {
 	now, err := t.ReadIOWeight(w, path)
 	if err != nil {
@@ -96,8 +96,8 @@ func parseIOWeight(text string) (IOWeight, error) {
 
 func parseIOWeights(text string) (map[unit.Device]int64, error) { return parseDevices(text, oneCount) }
 
-// IOCostDevices reads io.cost.qos of the root. For each device that iocost
-// knows, it returns whether iocost is on. On v1 the map is empty.
+// IOCostDevices reads io.cost.qos of the root. The map has each device that
+// iocost knows, and says whether iocost is on for it. On v1 the map is empty.
 func (t *Tree) IOCostDevices() (map[unit.Device]bool, error) {
 	if t.VersionOf(block) == 1 {
 		return nil, nil

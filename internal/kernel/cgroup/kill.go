@@ -13,19 +13,19 @@ import (
 // The loop of the agent is blocked during these waits, so they are short. If
 // processes are still alive afterwards, a later tick kills them.
 const (
-	// freezeWait is the maximum time to wait until a group is frozen. After that
-	// its processes are killed.
+	// freezeWait is the maximum time to wait until a group is frozen, before its
+	// processes are killed.
 	freezeWait = 25 * time.Millisecond
-	// killWait is the maximum time for which processes that fork are killed
-	// again and again.
+	// killWait is the maximum time for which new children of killed processes
+	// are killed, too.
 	killWait = 25 * time.Millisecond
 	// killPoll is the time between two checks.
 	killPoll = 2 * time.Millisecond
 )
 
-// ProcsBelow lists the processes in the group and in all groups below it, in ascending
-// order. On v1 the threads of a process may be in several groups. Then ProcsBelow lists
-// the process if its first thread is in one of the listed groups.
+// ProcsBelow lists the processes in the group and in all groups below it, in
+// ascending order. On v1 the threads of a process may be in several groups.
+// ProcsBelow then lists the process if its first thread is in or below the group.
 func (t *Tree) ProcsBelow(path string) ([]int, error) {
 	h, err := t.home(path)
 	if err != nil {
@@ -87,8 +87,8 @@ func (h *hierarchy) processes(path string) ([]int, error) {
 	}), nil
 }
 
-// IsPopulated reports whether the group or a group below it has a process. A
-// group that does not exist gives ErrGone.
+// IsPopulated reports whether the group or a group below it has a process. It
+// returns ErrGone if the group does not exist.
 func (t *Tree) IsPopulated(path string) (bool, error) {
 	h, err := t.home(path)
 	if err != nil {
@@ -114,7 +114,7 @@ func (t *Tree) IsPopulated(path string) (bool, error) {
 // Signal sends a signal to each process of ProcsBelow, and returns how many
 // processes received it. It opens a handle (pidfd) of each process and then
 // reads the list again. So it never signals a process outside the group that
-// got a reused PID. A child that is forked meanwhile may not get the signal.
+// got a reused PID. It may miss a child that is forked meanwhile.
 func (t *Tree) Signal(path string, s syscall.Signal) (int, error) {
 	if path == "" {
 		return 0, fmt.Errorf("signal %v to %s: %w", s, printPath(path), syscall.EINVAL)

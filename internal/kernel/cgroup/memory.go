@@ -8,18 +8,18 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Memory is the memory protection and limit of a group. The kernel rounds down
-// to whole pages.
+// Memory holds the memory protection and the limits of a group. The kernel
+// rounds them down to whole pages.
 type Memory struct {
 	Min, Low  unit.Bytes // Min is never reclaimed; Low is reclaimed last
 	High, Max unit.Bytes // throttled above High, killed above Max; MaxBytes means no limit
 }
 
-// noMemoryLimit is the value of a new group. On v1, which lacks some files,
-// their fields have this value.
+// noMemoryLimit is the Memory of a new group. On v1, fields that have no file
+// keep these values.
 var noMemoryLimit = Memory{High: unit.MaxBytes, Max: unit.MaxBytes}
 
-// A memoryFile is one of the files of Memory, and its field in Memory.
+// A memoryFile is a file with the field of Memory that holds its value.
 type memoryFile struct {
 	name string
 	of   func(*Memory) *unit.Bytes
@@ -32,9 +32,9 @@ var (
 	memoryMax  = memoryFile{"memory.max", func(v *Memory) *unit.Bytes { return &v.Max }}
 )
 
-// ReadMemory reads memory.min, low, high and max. On v1 it reads only Max, from
-// memory.limit_in_bytes, and the other fields are those of a new group. For the
-// root of v2, which has no limits, it returns ErrUnsupported.
+// ReadMemory reads memory.min, low, high and max. On v1 it reads only Max,
+// from memory.limit_in_bytes, and sets the other fields as in a new group.
+// For the root of v2, which has no limits, it returns ErrUnsupported.
 func (t *Tree) ReadMemory(path string) (Memory, error) {
 	if t.VersionOf(memory) == 1 {
 		return t.v1ReadMemory(path)
@@ -52,10 +52,10 @@ func (t *Tree) ReadMemory(path string) (Memory, error) {
 
 // WriteMemory writes the values that differ from the present ones. It first
 // writes limits that get wider, then protection, and last limits that get
-// narrower. Of the narrower limits it writes high before max: high only
-// reclaims memory, while a max below the present use reclaims and then kills.
-// On v1, WriteMemory returns ErrUnsupported for protection and high, and EBUSY
-// if the kernel cannot reclaim enough memory for the new max.
+// narrower. It narrows high before max, because high only reclaims memory,
+// while a max below the present use also kills. On v1, WriteMemory returns
+// ErrUnsupported for protection and high, and EBUSY if the kernel cannot
+// reclaim enough memory for the new max.
 func (t *Tree) WriteMemory(path string, v Memory) error {
 	if t.VersionOf(memory) == 1 {
 		return t.v1WriteMemory(path, v)
@@ -87,8 +87,8 @@ func (t *Tree) WriteMemory(path string, v Memory) error {
 	return nil
 }
 
-// MemoryCurrent reads how much memory is charged to the group and all groups
-// below it, with page cache (memory.current; v1: memory.usage_in_bytes).
+// MemoryCurrent reads how much memory, including page cache, is charged to the
+// group and all groups below it (memory.current; v1: memory.usage_in_bytes).
 func (t *Tree) MemoryCurrent(path string) (unit.Bytes, error) {
 	file := "memory.current"
 	if t.VersionOf(memory) == 1 {
@@ -111,9 +111,9 @@ type MemoryStat struct {
 	File                     unit.Bytes // page cache, including shared memory
 	ActiveFile, InactiveFile unit.Bytes // page cache used lately, and not used lately
 	PageFaults, MajorFaults  int64
-	// Refaults is the number of pages, of files and of anonymous memory, that were
-	// reclaimed and read back soon afterwards (workingset_refault; by kind since
-	// Linux 5.9).
+	// Refaults is the number of pages that were reclaimed and read back soon
+	// afterwards: of files and of anonymous memory (workingset_refault; since
+	// Linux 5.9 one counter for each of the two).
 	Refaults int64
 }
 
@@ -147,19 +147,19 @@ func memoryStat(text, prefix, anon, file string) (MemoryStat, error) {
 	}, nil
 }
 
-// MemoryEvents counts how often a limit took effect, in a group and the groups
-// below it.
+// MemoryEvents holds how often each limit took effect, in a group and the
+// groups below it.
 type MemoryEvents struct {
-	Low     int64 // reclaimed although below memory.low
-	High    int64 // throttled at memory.high
-	Max     int64 // about to exceed memory.max
+	Low     int64 // the group was reclaimed although it was below memory.low
+	High    int64 // a task was throttled at memory.high
+	Max     int64 // the group was about to exceed memory.max
 	OOM     int64 // allocations that failed at memory.max
 	OOMKill int64 // processes killed
 }
 
 // MemoryEvents reads memory.events. On v1, Max comes from memory.failcnt and
-// OOMKill from memory.oom_control (Linux 4.13). These two do not include the
-// groups below, and the other counters are 0.
+// OOMKill from memory.oom_control (Linux 4.13). These two counters do not
+// include the groups below, and all others are 0.
 func (t *Tree) MemoryEvents(path string) (MemoryEvents, error) {
 	if t.VersionOf(memory) == 1 {
 		return t.v1MemoryEvents(path)

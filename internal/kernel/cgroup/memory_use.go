@@ -12,13 +12,13 @@ type MemoryUse struct {
 	// InactiveFile is the page cache that was not used lately.
 	InactiveFile unit.Bytes
 	// Refaults is the number of pages that were reclaimed and read back soon
-	// afterwards (workingset_refault; by kind since Linux 5.9).
+	// afterwards (workingset_refault; since Linux 5.9 the sum of two counters).
 	Refaults int64
 }
 
-// MemoryUse reads memory.stat, but only the values of the type MemoryUse.
-// MemoryStat reads the others. The file is long, and the kernel first adds up
-// the counters of all CPUs, so the loop should not read it in every tick.
+// MemoryUse reads the values of MemoryUse from memory.stat. MemoryStat reads
+// the others. The file is long, and the kernel first adds up the counters of
+// all CPUs, so the loop should not read it in every tick.
 func (t *Tree) MemoryUse(path string) (MemoryUse, error) {
 	h, err := t.hierarchy(memory)
 	if err != nil {
@@ -35,8 +35,8 @@ func (t *Tree) MemoryUse(path string) (MemoryUse, error) {
 	return u, nil
 }
 
-// parseMemoryUse returns false if the line inactive_file is missing. On v1 it
-// reads the lines total_…, which include the groups below.
+// parseMemoryUse reads the text of memory.stat. On v1 it reads the lines total_…,
+// which include the groups below. It returns false if inactive_file is missing.
 func parseMemoryUse(text string, version int) (u MemoryUse, found bool) {
 	prefix := ""
 	if version == 1 {

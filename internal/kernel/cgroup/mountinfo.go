@@ -8,7 +8,7 @@ import (
 
 // mount is one line of /proc/PID/mountinfo for a cgroup mount.
 type mount struct {
-	root    string   // the directory of the hierarchy that is mounted
+	root    string   // the group that is mounted; "/" if it is the whole hierarchy
 	point   string   // mount point
 	fsType  string   // cgroup (v1) or cgroup2
 	options []string // of the superblock; on v1 these name the controllers

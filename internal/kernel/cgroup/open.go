@@ -6,13 +6,13 @@ import (
 	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
-// KeepOpen returns a Tree that keeps the files of counters open, and the files of settings that are
-// read often. Opening and closing a file costs more than reading it. An open file belongs to the
-// group for which it was opened, and keeps a removed group in the kernel's memory. Therefore the
-// caller must call Close for a group that it stops reading, or that was made again or renamed. The
-// Tree keeps at most the given number of files open in each hierarchy, because a node may have more
-// groups than a process may have descriptors. Of more counters than that, those that were read last
-// stay open. Settings get at most half of the files, because counters are read more often.
+// KeepOpen returns a Tree that keeps files open: of counters, and of settings that are read
+// often. Opening and closing a file costs more than reading it. An open file belongs to the
+// group for which it was opened, and keeps a removed group in the kernel's memory. Therefore
+// the caller must call Close for a group that it stops reading, or that was made again or
+// renamed. The Tree keeps at most the given number of files open in each hierarchy, because a
+// node may have more groups than a process may have descriptors. If there are more counters,
+// those that were read last stay open. Settings get at most half of the files.
 func (t *Tree) KeepOpen(most int) *Tree {
 	kept := &Tree{byController: map[string]*hierarchy{}}
 	for _, h := range t.hierarchies {
@@ -54,8 +54,8 @@ func (h *hierarchy) counter(path, file string) (string, error) {
 	return h.kept(path, file, 0)
 }
 
-// setting reads a file of a group. It keeps the file open only while the Tree
-// may open more than half of its files, so that the others remain for counters.
+// setting reads a file of a group. It keeps the file open only while more than half
+// of the files may still be opened, so that the other half remains for counters.
 func (h *hierarchy) setting(path, file string) (string, error) {
 	if h.open == nil {
 		return h.readValue(path, file)

@@ -17,8 +17,8 @@ func (t *Tree) ReadPIDs(path string) (PIDs, error) {
 }
 
 // WritePIDs writes pids.max. The kernel accepts a limit that is smaller than
-// the present number of tasks. Such a limit only prevents new tasks. A limit
-// above PID_MAX_LIMIT gives EINVAL.
+// the present number of tasks. Such a limit only prevents new tasks. For a
+// limit above PID_MAX_LIMIT, the kernel returns EINVAL.
 func (t *Tree) WritePIDs(path string, v PIDs) error {
 	return t.write(pids, path, "pids.max", count(v.Max))
 }

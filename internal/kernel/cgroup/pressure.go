@@ -6,8 +6,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Pressure reads how long tasks of the group and of all groups below it waited for a
-// resource: the file RESOURCE.pressure, where RESOURCE is cpu, memory, io or (Linux
+// Pressure reads how long tasks in and below a group waited for a resource. It
+// reads the file RESOURCE.pressure, where RESOURCE is cpu, memory, io or (Linux
 // 6.1) irq. It returns ErrUnsupported on v1, and if PSI is off for cgroups.
 func (t *Tree) Pressure(path, resource string) (unit.Pressure, error) {
 	h := t.hierarchies[0]

@@ -18,8 +18,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
-// ErrUnsupported means that the controller or the file does not exist: the
-// kernel is too old or was built without it, or the parent has not enabled it.
+// ErrUnsupported means that a controller or a file does not exist. The kernel is too
+// old or was built without it, or the parent group has not enabled the controller.
 var ErrUnsupported = errors.New("not supported here")
 
 // ErrGone means that the cgroup does not exist, or does not exist any more.
@@ -51,13 +51,13 @@ func ControllerIn(version int, controller string) string {
 }
 
 // A Tree is the cgroup file system of a node: one v2 hierarchy, several v1
-// hierarchies, or a mix. Its only state is the mount points.
+// hierarchies, or a mix. It stores only mount points and, after KeepOpen, open files.
 type Tree struct {
 	// byController is the hierarchy of each controller.
 	byController map[string]*hierarchy
-	// hierarchies has each hierarchy once. The hierarchy of the cpu controller
-	// comes first. A v1 group may be in several hierarchies. The first one that
-	// has the group decides which children the group has and what its inode is.
+	// hierarchies lists each hierarchy once, the one of the cpu controller
+	// first. A v1 group may be in several hierarchies. The first of these
+	// decides which children the group has and what its inode is.
 	hierarchies []*hierarchy
 }
 
@@ -112,8 +112,8 @@ func Detect(procRoot string) (*Tree, error) {
 	return t, nil
 }
 
-// addV2 adds the v2 tree, with the controllers that its root has. A controller
-// is available on v1 or on v2, never on both.
+// addV2 adds the v2 tree, with the controllers in its root. A controller is
+// either in a v1 hierarchy or in the v2 tree, never in both.
 func (t *Tree) addV2(mounts []mount) error {
 	m, ok := pick(mounts, func(m mount) bool { return m.fsType == "cgroup2" })
 	if !ok {
@@ -135,9 +135,9 @@ func (t *Tree) addV2(mounts []mount) error {
 	return nil
 }
 
-// pick returns the first matching mount that shows the whole hierarchy. If
-// there is none, it returns the first matching mount. Mounts that do not show
-// the whole hierarchy are bind mounts of single groups.
+// pick returns the first matching mount that shows the whole hierarchy, or
+// else the first matching mount. Mounts that show only a part are bind mounts
+// of single groups.
 func pick(mounts []mount, match func(mount) bool) (mount, bool) {
 	found := slices.DeleteFunc(slices.Clone(mounts), func(m mount) bool { return !match(m) })
 	if len(found) == 0 {
@@ -158,8 +158,8 @@ func (t *Tree) StartsAboveNamespace() bool {
 	return slices.ContainsFunc(t.hierarchies, func(h *hierarchy) bool { return h.above })
 }
 
-// Version returns the cgroup version of the cpu controller, 1 or 2. If there is
-// no cpu controller, it returns the version of the first available controller.
+// Version returns the cgroup version of the cpu controller, 1 or 2. Without a
+// cpu controller, it returns the version of the first available controller.
 func (t *Tree) Version() int { return t.hierarchies[0].version }
 
 // VersionOf returns the cgroup version of a controller, such as "memory": 1, 2,

@@ -13,9 +13,9 @@ import (
 // maxWindow is the longest window that the kernel accepts.
 const maxWindow = 10 * time.Second
 
-// A Trigger sends an event when tasks have waited too long for a resource. While any
-// task waits, the kernel checks ten times per window. It sends at most one event per
-// window (Documentation/accounting/psi.rst, "Monitoring for pressure thresholds", Linux
+// A Trigger sends an event when tasks have waited too long for a resource, at most
+// one event per window. While any task waits, the kernel checks ten times per window
+// (Documentation/accounting/psi.rst, "Monitoring for pressure thresholds", Linux
 // 5.2). For each group with triggers, the kernel runs one thread.
 type Trigger struct {
 	pressure int // the open pressure file; closing it ends the trigger
@@ -24,9 +24,9 @@ type Trigger struct {
 	why      error // why the trigger ended without Close
 }
 
-// Trigger makes a trigger for a group and a resource (cpu, memory or io). It
-// fires when tasks in and below the group have waited for a time (stall) within
-// a window. Time in which several tasks wait counts once. The kernel requires
+// Trigger makes a trigger for a group and a resource (cpu, memory or io). The trigger
+// fires when tasks in and below the group have waited for a time (stall) within a
+// window. Time in which several tasks wait counts once. The kernel requires
 //
 //	0 < stall ≤ window ≤ 10 s
 //
@@ -91,8 +91,8 @@ func newTrigger(file string, stall, window time.Duration) (*Trigger, error) {
 // is closed when the trigger ends: by Close, or because the group was removed.
 func (tr *Trigger) Fired() <-chan struct{} { return tr.fired }
 
-// Err returns why the trigger ended without Close: ErrGone, because the group
-// was removed. It returns nil before the end, and after Close.
+// Err returns the reason why the trigger ended without Close. This is ErrGone
+// if the group was removed. It returns nil before the end, and after Close.
 func (tr *Trigger) Err() error {
 	triggers.mu.Lock()
 	defer triggers.mu.Unlock()
@@ -106,7 +106,7 @@ func (tr *Trigger) Close() {
 	tr.end(nil)
 }
 
-// end closes a trigger that has not ended. To close the file also removes it
+// end closes a trigger that has not ended. Closing the file also removes it
 // from the poller. The caller holds triggers.mu.
 func (tr *Trigger) end(why error) {
 	if tr.ended {
@@ -117,12 +117,12 @@ func (tr *Trigger) end(why error) {
 	close(tr.fired)
 }
 
-// triggers waits for the events of all triggers of this process in one thread.
-// The first trigger starts that thread.
+// triggers is the poller of all triggers of this process. The first trigger
+// starts its thread.
 var triggers poller
 
-// A poller receives the kernel's events of open pressure files, and passes each
-// one to its trigger.
+// A poller waits in one thread for the kernel's events of open pressure
+// files, and passes each event to its trigger.
 type poller struct {
 	mu    sync.Mutex // also guards all triggers
 	epoll int

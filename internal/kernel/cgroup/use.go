@@ -14,16 +14,16 @@ import (
 // CPUUse holds the values of cpu.stat that the loop reads in every tick.
 type CPUUse struct {
 	Usage     time.Duration // CPU time of the group and of all below it
-	Throttled time.Duration // by a quota, summed over CPUs
+	Throttled time.Duration // time throttled by a quota, summed over CPUs
 	// Periods is the number of quota periods in which the group ran.
 	// ThrottledPeriods is the number of those periods in which it was
 	// throttled.
 	Periods, ThrottledPeriods int64
 }
 
-// CPUUse reads cpu.stat (v1: cpuacct.usage and cpu.stat), but only the values
-// of the type CPUUse. CPUStat reads the others. The counters of the quota are 0
-// on kernels without quotas (CONFIG_CFS_BANDWIDTH).
+// CPUUse reads the values of CPUUse from cpu.stat (v1: cpuacct.usage and
+// cpu.stat). CPUStat reads the others. The counters of the quota are 0 on
+// kernels without quotas (CONFIG_CFS_BANDWIDTH).
 func (t *Tree) CPUUse(path string) (CPUUse, error) {
 	text, err := t.counter(cpu, path, "cpu.stat")
 	if err != nil {
@@ -96,7 +96,7 @@ func parseUsagePerCPU(text string) (map[unit.CPU]time.Duration, error) {
 	return use, nil
 }
 
-// counter reads a file of a controller, and keeps the file open.
+// counter reads a file of a group, and keeps the file open if the Tree does so.
 func (t *Tree) counter(controller, path, file string) (string, error) {
 	h, err := t.hierarchy(controller)
 	if err != nil {
@@ -105,8 +105,8 @@ func (t *Tree) counter(controller, path, file string) (string, error) {
 	return h.counter(path, file)
 }
 
-// flatLines yields the lines of a flat keyed file. It skips lines that are not a
-// name and a number.
+// flatLines yields the name and the number of each line of a flat keyed file.
+// It skips other lines.
 func flatLines(text string) iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
 		for len(text) > 0 {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// awaitCount repeats a question (ask) until the answer is true, because the
+// awaitCount calls the function ask until it returns true, because the
 // activity of a process appears in the counters with a delay.
 func awaitCount(t *testing.T, what string, ask func() (bool, string)) {
 	t.Helper()

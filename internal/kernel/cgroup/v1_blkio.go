@@ -8,9 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// v1ReadIOMax reads the four files of the limits
-// (Documentation/admin-guide/cgroup-v1/blkio-controller.rst, "Throttling/Upper
-// limit policy"). Each has lines such as "254:0 1048576".
+// v1ReadIOMax reads the four files of limits, which have lines such as "254:0
+// 1048576" (Documentation/admin-guide/cgroup-v1/blkio-controller.rst,
+// "Throttling/Upper limit policy").
 func (t *Tree) v1ReadIOMax(path string) (map[unit.Device]IOLimits, error) {
 	all := map[unit.Device]IOLimits{}
 	for _, r := range rates {
@@ -40,9 +40,9 @@ func oneCount(words []string) (int64, error) {
 	return parseCount(words[0])
 }
 
-// v1ChangeIOMax writes the limits that differ. The value 0 removes a limit. The
-// kernel truncates a number of operations to 32 bits. In the worst case the
-// result is 0, which stops all I/O (block/blk-throttle.c: tg_set_conf).
+// v1ChangeIOMax writes the limits that differ. The value 0 removes a limit.
+// The kernel stores only the low 32 bits of a limit on operations. If these
+// are 0, all I/O stops (block/blk-throttle.c: tg_set_conf).
 func (t *Tree) v1ChangeIOMax(path string, d unit.Device, from, to IOLimits) error {
 	var errs []error
 	for i, r := range rates {

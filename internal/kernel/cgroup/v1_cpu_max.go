@@ -29,10 +29,10 @@ func v1ParseQuota(text string) (time.Duration, error) {
 }
 
 // v1ChangeQuota writes quota and period, which are two files on v1. Between the two
-// writes the group has one old and one new value. The order is chosen so that the limit
-// in between is no wider than the old and the new limit allow. The kernel may refuse
-// that order, because the limit in between would be below a child's. Then v1ChangeQuota
-// removes the limit for a moment. Meanwhile the limit of the parent applies.
+// writes the limit has one old and one new value. The order of the writes ensures
+// that this limit is no wider than the wider one of the old and the new limit. The
+// kernel refuses the first write if its limit is below a child's. Then v1ChangeQuota
+// removes the limit for a moment, in which the parent's limit applies.
 func (t *Tree) v1ChangeQuota(path string, from, to CPUMax) error {
 	quota := func(q time.Duration) error {
 		if q == NoQuota {
@@ -70,8 +70,8 @@ func (t *Tree) v1ChangeQuota(path string, from, to CPUMax) error {
 	return quota(to.Quota)
 }
 
-// v1PeriodFirst reports whether to write the period before the quota. The order is
-// chosen so that the limit in between has the longer period or the smaller quota.
+// v1PeriodFirst reports whether to write the period before the quota. After
+// the first write, the limit has the longer period or the smaller quota.
 func v1PeriodFirst(from, to CPUMax) bool {
 	return from.Quota == NoQuota || (to.Quota != NoQuota && to.Period > from.Period)
 }

@@ -36,7 +36,7 @@ func v1ParseCPUStat(text string) (CPUStat, error) {
 	}, err
 }
 
-// v1CPUUsage reads cpuacct.usage through a file that may stay open.
+// v1CPUUsage reads cpuacct.usage, and may keep the file open.
 func (t *Tree) v1CPUUsage(path string) (time.Duration, error) {
 	text, err := t.counter(cpuacct, path, "cpuacct.usage")
 	if err != nil {

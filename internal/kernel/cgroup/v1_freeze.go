@@ -3,9 +3,9 @@ package cgroup
 import "strings"
 
 // The files of the v1 freezer
-// (Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst).
-// freezer.self_freezing shows only if the group itself is frozen, and
-// freezer.state also if an ancestor is.
+// (Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst). freezer.state
+// also shows that an ancestor is frozen. freezer.self_freezing shows only the
+// state of the group itself.
 const (
 	v1FreezerState = "freezer.state"
 	v1SelfFreezing = "freezer.self_freezing"

@@ -7,13 +7,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// v1Limit is memory.max (Documentation/admin-guide/cgroup-v1/memory.rst).
+// v1Limit is the v1 name of memory.max (Documentation/admin-guide/cgroup-v1/memory.rst).
 const v1Limit = "memory.limit_in_bytes"
 
 func (t *Tree) v1ReadMemory(path string) (Memory, error) {
 	v := noMemoryLimit
 	limit, err := readOften(t, memory, path, v1Limit, parseBytes)
-	// The kernel returns "no limit" as the largest number of whole pages.
+	// The kernel shows "no limit" as the largest multiple of the page size.
 	if limit < unit.MaxBytes-unit.Bytes(os.Getpagesize()) {
 		v.Max = limit
 	}

@@ -2,7 +2,7 @@ package cgroup
 
 import "slices"
 
-// addV1 finds the hierarchy of each controller. Several controllers may share one
+// addV1 finds the v1 hierarchy of each controller. Several controllers may share one
 // hierarchy ("cpu,cpuacct"). A named hierarchy, such as systemd's, has no controllers.
 func (t *Tree) addV1(mounts []mount) {
 	byPoint := map[string]*hierarchy{}

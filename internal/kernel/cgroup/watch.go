@@ -33,7 +33,7 @@ type Watcher struct {
 	inotify *inotify         // nil: there are no events
 	byWatch map[int32]string // the group of each watch
 	missed  error            // why some or all groups are not watched; nil: all are
-	next    time.Time        // time of the next scan of all groups; zero: no scan is needed
+	next    time.Time        // time of the next scan of all groups; zero: none is needed
 	dirty   bool             // groups have changed since the last call of tell
 
 	// Only the goroutine that executes run changes these fields. It reads them
@@ -52,7 +52,7 @@ type watchedGroup struct {
 }
 
 // Watch watches all groups until ctx ends or Close is called. It fails if the
-// groups cannot be listed. Degraded returns other problems.
+// groups cannot be listed. For other problems, see DegradedReason.
 func (t *Tree) Watch(ctx context.Context) (*Watcher, error) { return t.watch(ctx, lookEvery) }
 
 func (t *Tree) watch(ctx context.Context, period time.Duration) (*Watcher, error) {
@@ -94,8 +94,8 @@ func (w *Watcher) Groups() []string {
 	return w.sorted
 }
 
-// Changes returns the groups that were made, renamed or removed since the last call, also if they
-// were made again. To miss none, call Changes before Groups.
+// Changes returns the groups that were made, renamed or removed since the last call,
+// including those that were made again. Call Changes before Groups to miss no group.
 func (w *Watcher) Changes() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,8 +103,8 @@ func (w *Watcher) Changes() []string {
 	return slices.Sorted(maps.Keys(w.differ))
 }
 
-// Changed receives a value if Groups has changed since the last receive, or if
-// a group was removed and made again. Several changes may give one value.
+// Changed receives a value if a group was made, renamed or removed since the
+// last receive. Several changes may give one value.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
 // DegradedReason returns nil while the kernel reports the changes of every
@@ -117,7 +117,7 @@ func (w *Watcher) DegradedReason() error {
 	return w.degraded
 }
 
-// Close ends the watch. Groups keeps its last value.
+// Close ends the watch. Groups then still returns the last list.
 func (w *Watcher) Close() {
 	w.cancel()
 	<-w.ended
@@ -158,15 +158,15 @@ func (w *Watcher) wait(ctx context.Context, events []byte) (int, error) {
 	if err := w.inotify.SetReadDeadline(w.next); err != nil {
 		return 0, err
 	}
-	// When ctx ends, that also sets a deadline. The deadline that was set above
-	// may have replaced it.
+	// The end of ctx also sets a deadline. The deadline above may have replaced
+	// it.
 	if ctx.Err() != nil {
 		return 0, os.ErrDeadlineExceeded
 	}
 	return w.inotify.Read(events)
 }
 
-// settle sets the error that Degraded returns, and plans the next scan.
+// settle sets the error that DegradedReason returns, and plans the next scan.
 func (w *Watcher) settle() {
 	if w.missed == nil {
 		w.next = time.Time{}
@@ -195,8 +195,8 @@ func (w *Watcher) tell() {
 	}
 }
 
-// Direct reports whether the group itself has processes; processes of groups
-// below it do not count.
+// Direct reports whether the group itself has processes. It ignores the
+// processes of groups below it.
 func (t *Tree) Direct(path string) (bool, error) {
 	h, err := t.home(path)
 	if err != nil {

@@ -51,7 +51,7 @@ func (w *Watcher) shut() {
 	}
 }
 
-// take updates the Watcher from events.
+// take applies events to the list of known groups.
 func (w *Watcher) take(ctx context.Context, events []byte) {
 	for len(events) > 0 {
 		var e event
@@ -61,7 +61,7 @@ func (w *Watcher) take(ctx context.Context, events []byte) {
 		}
 		group, known := w.byWatch[e.watch]
 		switch {
-		case !known: // the event is older than the drop of the group
+		case !known: // the group was dropped after the event
 		case e.mask&unix.IN_IGNORED != 0: // the watched directory was removed
 			w.drop(group)
 			if group == "" {
@@ -78,7 +78,7 @@ func (w *Watcher) take(ctx context.Context, events []byte) {
 
 // follow watches a group and all groups below it. It watches a group before it
 // lists the children of the group. So a new child is in the list, or causes an
-// event, or both. It adds each group to the set seen. If the set is nil, it
+// event, or both. It adds each group to the set seen. If seen is nil, follow
 // stops at groups that have a watch already, because their children are known.
 func (w *Watcher) follow(path string, seen map[string]bool) {
 	watch, err := w.watchGroup(path)
@@ -135,8 +135,7 @@ func (w *Watcher) watchGroup(path string) (int32, error) {
 // group with the same name may exist now.
 func isGone(err error) bool { return errors.Is(err, os.ErrNotExist) }
 
-// miss stores why a group has no watch. If a reason is stored already, it keeps
-// that one.
+// miss stores the first reason why a group has no watch.
 func (w *Watcher) miss(err error) {
 	if w.missed == nil {
 		w.missed = err
@@ -183,7 +182,7 @@ func (w *Watcher) forget(path string) {
 	if g == nil {
 		return
 	}
-	// The watch stays with the renamed group. It may already belong to the new name.
+	// If the group was renamed, its watch may already belong to the new name.
 	if w.byWatch[g.watch] == path {
 		w.unwatch(g.watch)
 	}
@@ -199,9 +198,9 @@ func (w *Watcher) forget(path string) {
 }
 
 // unwatch removes a watch. On other file systems the kernel removes a watch
-// together with its directory, but not on cgroupfs (seen on Linux 6.18). If the
-// watch stayed, it would count against the limit and keep the directory's inode
-// until the queue is closed.
+// together with its directory, but not on cgroupfs (seen on Linux 6.18).
+// Until the queue is closed, a remaining watch would count against the limit
+// of watches and keep the directory's inode.
 func (w *Watcher) unwatch(watch int32) {
 	if watch == unwatched {
 		return

@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// A Set holds open files of many groups. The number of open files has a limit.
-// It is safe for concurrent use.
+// A Set holds open files of many groups (cgroups). It keeps a limited number
+// of files open. It is safe for concurrent use.
 type Set struct {
 	mu    sync.Mutex
 	files map[string]map[string]*file // by group and name
-	used  list.List                   // the files that were read without a reserve, the one read last in front
+	used  list.List                   // the files with reserved 0, in the order of their last reading, newest first
 	most  int
 	left  int // number of files that may still be kept open
 	buf   [16 << 10]byte
@@ -25,7 +25,7 @@ type Set struct {
 type file struct {
 	group, name string
 	fd          int
-	at          *list.Element // its place in used; nil: it was read with a reserve
+	at          *list.Element // its place in used; nil: reserved was above 0
 }
 
 // New returns a Set that keeps a limited number of files open.
@@ -33,16 +33,16 @@ func New(limit int) *Set {
 	return &Set{files: map[string]map[string]*file{}, most: limit, left: limit}
 }
 
-// Read reads a file of a group, and keeps the file open. dir is the folder of
-// the group. reserved is the number of files that must remain for other
-// callers. If it is above 0, and no more than this number could still be kept
-// open, Read fails with EMFILE. If it is 0, and the limit is reached, Read
-// closes a file that was also read with 0: the one that was read the longest
-// time ago. If there is no such file, Read fails, too. So the files that are
-// read in every tick stay open, on a node that has more groups than files may
-// be open. A kept file belongs to the group that had the name when the file was
-// opened. If that group does not exist any more, Read opens the file of the
-// group that has the name now.
+// Read reads a file of a group, and keeps the file open. dir is the folder of the
+// group. reserved is the number of files that must remain for other callers. If
+// reserved is above 0, Read opens a file only while more than this number may
+// still be kept open, and otherwise fails with EMFILE. If reserved is 0 and the
+// limit is reached, Read closes the file that was not read for the longest time,
+// among the files with reserved 0. If there is none, it fails with EMFILE. So the
+// files that are read in every tick stay open, even if a node has more groups
+// than files may be open. A kept file belongs to the group that had the name when
+// the file was opened. If that group does not exist any more, Read opens the file
+// of the group that has the name now.
 func (s *Set) Read(group, dir, name string, reserved int) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,8 +138,8 @@ func (s *Set) close(group string) {
 	}
 }
 
-// Open opens a file for reading without package os. That package would register
-// the file with the poller, which is half of the cost of reading a pseudo file
+// Open opens a file for reading without package os, which would register the
+// file with Go's poller. That is half of the cost of reading a pseudo file
 // once. The caller must close the descriptor.
 func Open(path string) (fd int, err error) {
 	for {

@@ -51,10 +51,10 @@ func TestAFullSetRefusesWithoutLosingWhatItKeeps(t *testing.T) {
 	}
 }
 
-// TestFilesInUseStayOpen reads one file in every round, and others in turn, more
-// than may be open. The first one must stay open, although it was opened last.
-// So must a file that was read with a reserve. To see that a file was opened
-// again, the test removes them all.
+// TestFilesInUseStayOpen reads one file in every round, and other files in
+// turn: more than may be open. The file that is read in every round must stay
+// open. So must a file that was read with reserved above 0. The test removes
+// all files, so that only open ones can be read.
 func TestFilesInUseStayOpen(t *testing.T) {
 	others := []string{"a", "b", "c", "d", "e", "f"}
 	dir := putFiles(t, append(others, "hot", "setting")...)

@@ -53,13 +53,13 @@ func parsePartitions(text string) ([]Partition, error) {
 
 // A BlockDevice is the description of a block device in sysfs.
 type BlockDevice struct {
-	// Disk is the whole disk to which a partition belongs. For any other device
-	// it is the device itself.
+	// Disk is the disk to which a partition belongs. For any other device it is
+	// the device itself.
 	Disk unit.Device
 	// Mapped is the device mapper's name for the device; empty for all others.
 	Mapped string
-	// Below contains the devices on which the data of this device lies, such as
-	// the disks of a RAID.
+	// Below lists the devices that store the data of this device, such as the
+	// disks of a RAID.
 	Below []unit.Device
 	// Scheduler is the active I/O scheduler. It is empty for devices without
 	// one, such as mapped devices.

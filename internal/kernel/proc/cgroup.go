@@ -10,8 +10,8 @@ import (
 // A CgroupEntry is the cgroup of a process in one cgroup hierarchy.
 type CgroupEntry struct {
 	Hierarchy int // 0 is cgroup v2
-	// Controllers are the controllers of a v1 hierarchy. For a named hierarchy
-	// it is "name=systemd", and for v2 it is empty.
+	// Controllers are the controllers of a v1 hierarchy. A named hierarchy has
+	// the single entry "name=systemd", and v2 has none.
 	Controllers []string
 	// Path has a leading slash. It begins at the root of the cgroup namespace
 	// of the process that reads it.
@@ -27,8 +27,8 @@ func (fs FS) Cgroup(pid int) ([]CgroupEntry, error) {
 // SelfCgroup reads /proc/self/cgroup.
 func (fs FS) SelfCgroup() ([]CgroupEntry, error) { return procFile(fs, "self/cgroup", parseCgroup) }
 
-// CPUPath returns the path of a process in the hierarchy of the cpu controller.
-// If no v1 hierarchy has that controller, this is the unified hierarchy.
+// CPUPath returns the path of a process in the v1 hierarchy of the cpu
+// controller. If there is none, it returns the path in the v2 hierarchy.
 func CPUPath(entries []CgroupEntry) (path string) {
 	for _, e := range entries {
 		if slices.Contains(e.Controllers, "cpu") || len(e.Controllers) == 0 && path == "" {

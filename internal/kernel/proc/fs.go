@@ -1,8 +1,8 @@
 // Package proc reads the kernel's files below /proc and /sys. It has one Go
-// file for each kernel file. The roots are values, so that the code can read
-// the running system, a mount of the host, or a fixture. Each reader is a
-// method of FS. Each parser is a private function that takes a text, and has a
-// fuzz test.
+// file for each kernel file. An FS holds the two directories, so that the
+// code can also read a mount of the host, or a fixture. Each reader is a
+// method of FS. Each parser is a private function that takes a text, and has
+// a fuzz test.
 package proc
 
 import (
@@ -31,8 +31,8 @@ var ErrGone = errors.New("no such process")
 // readFile reads a pseudo file. The kernel reports 0 as its size, and generates
 // the text at each read(2). The buffer of readFile is larger than nearly every
 // such file, so that one read is enough. os.ReadFile would read 512 bytes at a
-// time, so its parts would come from different moments. Package os would also
-// register the file with the poller, which costs as much as the read.
+// time, and these parts could be from different moments. Package os would also
+// register the file with Go's poller, which costs as much as the read.
 func readFile(path string) (string, error) {
 	fd, err := open(path)
 	if err != nil {
@@ -89,7 +89,7 @@ func taskFile[T any](fs FS, pid, tid int, name string, parse func(string) (T, er
 }
 
 // goneIfAbsent adds ErrGone to err if the directory of the process does not
-// exist any more. If the directory exists, the kernel does not have the file.
+// exist any more. If it exists, the kernel only lacks the file.
 func goneIfAbsent(dir string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ESRCH):

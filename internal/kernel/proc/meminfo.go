@@ -32,8 +32,8 @@ func parseMemInfo(text string) (MemInfo, error) {
 	return m, err
 }
 
-// parseMemInfoOf reads lines such as "MemTotal: 24684084 kB". The prefix comes
-// before each line. kB is KiB.
+// parseMemInfoOf reads lines such as "MemTotal: 24684084 kB", after a prefix
+// that each line has. kB means KiB.
 func parseMemInfoOf(prefix, text string) (MemInfo, error) {
 	var m MemInfo
 	to := map[string]*unit.Bytes{

@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// PIDStat is the state of a process or a thread (/proc/PID/stat). The times of
-// a process are sums over all its threads, also over those that have ended.
+// PIDStat is the state of a process or a thread (/proc/PID/stat). The times of a
+// process are sums over all its threads, including threads that have ended.
 type PIDStat struct {
 	PID                      int
 	Comm                     string // file name of the program, at most 15 bytes
@@ -31,8 +31,8 @@ type PIDStat struct {
 }
 
 // PIDStat reads /proc/PID/stat. If the process has ended, it returns ErrGone.
-// An ended process for which its parent has not waited yet has the State Z, and
-// is no error.
+// If the parent has not waited for the ended process yet, there is no error,
+// and the State is Z.
 func (fs FS) PIDStat(pid int) (PIDStat, error) { return taskFile(fs, pid, 0, "stat", parsePIDStat) }
 
 // ThreadStat reads /proc/PID/task/TID/stat.

@@ -17,10 +17,10 @@ type CPU struct {
 	// Socket is the physical_package_id. It is 0 if the kernel does not know
 	// the sockets. The kernel then shows -1, or has no topology directory.
 	Socket int
-	// L3 is the lowest CPU that shares the level-3 cache. If the kernel shows
-	// no such cache, as in many VMs, L3 is the lowest CPU of the socket. If the
-	// kernel does not know the sockets either, it is the lowest CPU of the NUMA
-	// node.
+	// L3 identifies a level-3 cache by the lowest CPU that shares it. If the
+	// kernel shows no such cache, as in many VMs, L3 is the lowest CPU of the
+	// socket. If the kernel does not know the sockets either, it is the lowest
+	// CPU of the NUMA node.
 	L3   int
 	NUMA int
 	// Capacity is the computing power on a scale on which the fastest CPU has
@@ -66,10 +66,10 @@ func (fs FS) Topology() ([]CPU, error) {
 	return cpus, nil
 }
 
-// readCPU reads the place of one CPU in the topology. numa contains the online
-// CPUs of its NUMA node. A missing file is no error, because guests and some
-// boards have CPUs without a topology directory. Such a CPU counts as a core of
-// its own.
+// readCPU reads the place of one CPU in the topology. numa contains the
+// online CPUs of the same NUMA node. A missing file is no error, because
+// guests and some boards have CPUs without a topology directory. Such a CPU
+// counts as a core of its own.
 func readCPU(dir string, id unit.CPU, numa unit.CPUSet) (CPU, error) {
 	c := CPU{ID: id}
 	socket, err := readOrAbsent(-1, filepath.Join(dir, "topology/physical_package_id"), number)
@@ -100,9 +100,9 @@ func readCPU(dir string, id unit.CPU, numa unit.CPUSet) (CPU, error) {
 	return c, nil
 }
 
-// readFirst reads the list in a file. If there is no file with this name, it
-// reads oldName, which the file had before Linux 5.3. The list is empty if the
-// kernel has neither file.
+// readFirst reads the list of CPUs in the file name. If this file does not
+// exist, it reads oldName, the name of the file before Linux 5.3. The list is
+// empty if the kernel has neither file.
 func readFirst(dir, name, oldName string) (unit.CPUSet, error) {
 	set, err := parsed(filepath.Join(dir, name), unit.ParseCPUSet)
 	if errors.Is(err, os.ErrNotExist) {
@@ -111,8 +111,8 @@ func readFirst(dir, name, oldName string) (unit.CPUSet, error) {
 	return set, err
 }
 
-// readOrAbsent reads a file that not every kernel shows. If the file does not
-// exist, it returns a given value (absent).
+// readOrAbsent reads a file that not every kernel has. If the file does not
+// exist, it returns the value absent.
 func readOrAbsent[T any](absent T, path string, parse func(string) (T, error)) (T, error) {
 	v, err := parsed(path, parse)
 	if errors.Is(err, os.ErrNotExist) {

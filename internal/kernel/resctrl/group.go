@@ -120,10 +120,10 @@ func (f *FS) Add(group string, tid int) error {
 // settleRounds is the maximum number of lists that Settle requests.
 const settleRounds = 20
 
-// Settle moves threads into a group until all of them are in it. If a child is
-// forked before its parent is moved, it is in the old group. If it is forked
-// later, it is in the new one. Therefore each list has fewer threads to move.
-// Settle fails after settleRounds lists.
+// Settle moves threads into a group until all of them are in it. A child that
+// is forked before its parent is moved is in the old group, and a child that
+// is forked later is in the new group. Therefore each list has fewer threads
+// to move. Settle fails after settleRounds lists.
 //
 // A thread can end after it was listed, and a thread of another process can get
 // its tid before the move. Therefore Settle looks for moved threads that are in
@@ -181,8 +181,8 @@ func (f *FS) sendBack(moved map[int]bool, want, have []int) error {
 	return errors.Join(errs...)
 }
 
-// Shared reports whether other groups may use the resources of this group, too.
-// This is so unless the mode of the group is exclusive or pseudo-locked.
+// Shared reports whether other groups may use the resources of this group,
+// too. They may not if the mode of the group is exclusive or pseudo-locked.
 func (f *FS) Shared(group string) (bool, error) {
 	text, err := f.read(group, "mode")
 	return strings.TrimSpace(text) == "shareable", err

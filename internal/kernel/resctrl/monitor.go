@@ -19,10 +19,10 @@ const (
 	Traffic = "mbm_total_bytes"
 )
 
-// Monitor reads the counters of a group. Each is the sum over all caches. If
+// Monitor reads the counters of a group, each as the sum over all caches. If
 // one cache does not count an event ("Unavailable", "Error", "Unassigned"),
-// Monitor omits the event, because the sum over fewer caches would look like a
-// drop. For each cache, one of its CPUs is interrupted.
+// Monitor omits the event, because the sum over fewer caches would look like
+// a drop. Monitor interrupts one CPU of each cache.
 func (f *FS) Monitor(group string, events ...string) (map[string]unit.Bytes, error) {
 	if err := check(group); err != nil {
 		return nil, err
@@ -53,8 +53,8 @@ func (f *FS) Monitor(group string, events ...string) (map[string]unit.Bytes, err
 	return sums, nil
 }
 
-// parseCounter reads a counter. If the text is a word that means "no value", it
-// returns false.
+// parseCounter reads a counter. If the text is not a number but a word such
+// as "Unavailable", it returns false.
 func parseCounter(text string) (unit.Bytes, bool) {
 	n, err := parseNumber(text, 10)
 	return unit.Bytes(n), err == nil

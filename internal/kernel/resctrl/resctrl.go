@@ -31,8 +31,8 @@ var ErrGone = errors.New("no such control group")
 // An FS is a mounted resctrl file system. It is safe for concurrent use, but
 // last_cmd_status may describe a failed write of another process.
 type FS struct {
-	// Root is the mount point. Options are the mount options. With cdp and with
-	// mba_MBps, some files have another meaning.
+	// Root is the mount point. Options are the mount options. The options cdp
+	// and mba_MBps change the meaning of some files.
 	Root    string
 	Options []string
 
@@ -134,8 +134,8 @@ func (f *FS) addGone(group string, err error) error {
 	return err
 }
 
-// explain adds to an error how the kernel explains its last refusal. The caller
-// holds f.mu.
+// explain adds the kernel's own explanation (info/last_cmd_status) to an
+// error. The caller holds f.mu.
 func (f *FS) explain(err error) error {
 	if errors.Is(err, ErrGone) {
 		return err

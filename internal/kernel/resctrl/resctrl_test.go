@@ -210,9 +210,9 @@ func TestAListThatNeverSettlesIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestAStrangerWithAFreedNumberIsSentBack moves thread 43, which is not in the
-// last list. It looks as if the listed thread had ended, and another process
-// had received its tid.
+// TestAStrangerWithAFreedNumberIsSentBack moves thread 43, which is missing
+// in the last list, as if the listed thread had ended and another process had
+// received its tid.
 func TestAStrangerWithAFreedNumberIsSentBack(t *testing.T) {
 	f := tree(t, map[string]string{"BE/tasks": "7\n", "tasks": ""})
 	looks := 0

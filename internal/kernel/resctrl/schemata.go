@@ -34,8 +34,8 @@ func (f *FS) Schemata(group string) (Schemata, error) {
 	return s, nil
 }
 
-// SetSchemata writes one line of schemata. The given caches change, and the
-// others keep their values. The kernel accepts or refuses the whole line.
+// SetSchemata writes one line of schemata. Caches that are not in the map
+// keep their values. The kernel accepts or refuses the whole line.
 func (f *FS) SetSchemata(group, resource string, by map[int]uint64) error {
 	if err := f.write(group, "schemata", line(resource, by)); err != nil {
 		return fmt.Errorf("schemata of control group %s: %w", group, err)
@@ -43,8 +43,8 @@ func (f *FS) SetSchemata(group, resource string, by map[int]uint64) error {
 	return nil
 }
 
-// line prints a line as parseSchemata reads it, with hexadecimal masks or
-// decimal amounts.
+// line prints a line in the format of parseSchemata, with hexadecimal masks
+// or decimal amounts.
 func line(resource string, by map[int]uint64) string {
 	var s strings.Builder
 	s.WriteString(resource + ":")

@@ -10,11 +10,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// WatchSiblings sets, for each CPU in the map, its sibling. Then the program
-// measures for how long LS runs on one of the two while BE runs on the other,
-// and sends events (see Alarm.Beside). It does not watch CPUs that are not in
-// the map. The cost of a context switch from LS or BE grows by one read, of the
-// sibling's state.
+// WatchSiblings sets the sibling of each CPU in the map of, and ends the watch of
+// all other CPUs. On two siblings, the program measures for how long LS runs on
+// one while BE runs on the other, and sends events (see Alarm.Beside). Each
+// context switch from LS or BE then reads the state of the sibling, too.
 func (p *Probe) WatchSiblings(of map[unit.CPU]unit.CPU) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,8 +44,8 @@ func (p *Probe) WatchSiblings(of map[unit.CPU]unit.CPU) error {
 	return nil
 }
 
-// siblingLimit returns the limit as the program needs it. If there is no limit,
-// it returns a time that is never reached.
+// siblingLimit converts Alarm.Beside for the program. Without a limit, it
+// returns a time that is never reached.
 func siblingLimit(d time.Duration) uint64 {
 	if d == 0 {
 		return math.MaxUint64

@@ -10,32 +10,31 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// eventsKept is the capacity of the channel. More events would not help,
-// because after one event the reader examines all slots.
+// eventsKept is the capacity of the channel of events. A larger one would not
+// help, because after one event the reader examines all slots.
 const eventsKept = 16
 
-// An Event reports that the threads of a workload waited longer than the Alarm
-// allows. Or it reports that they ran longer than the Alarm allows while BE ran
-// on the sibling of their core. Slot is that of the workload.
+// An Event reports that the threads of a workload waited longer than the
+// Alarm allows, or that they ran beside BE (BE on the sibling of their CPU)
+// for longer than it allows. Slot is the slot of the workload.
 type Event struct {
-	At   time.Time // the end of the last wait
-	Slot Slot      // the slot that waited
-	CPU  unit.CPU  // the CPU for which it waited
+	At   time.Time // the end of the last wait, or the time of the alarm about Beside
+	Slot Slot      // the slot of the workload
+	CPU  unit.CPU  // the CPU for which it waited, or on which it ran
 	// Waits is the number of waits in the window that were too long. Wait is the
-	// length of the last one. If the event is about Beside, Waits is 0, and Wait
-	// is the time for which the slot ran while Runner ran on the sibling of the
-	// CPU.
+	// length of the last one. If the workload ran beside BE for too long, both
+	// are 0, and Beside is the time for which the workload ran beside Runner.
 	Waits  int
 	Wait   time.Duration
 	Beside time.Duration
-	// Runner is the BE slot that ran longest during the wait, and may be
-	// Elsewhere. Ran is the time that it ran during the wait.
+	// Runner is the BE slot that ran longest during the wait, or Elsewhere. Ran
+	// is the time for which it ran.
 	Runner Slot
 	Ran    time.Duration
 }
 
-// Events delivers events within about a millisecond. If the channel is full,
-// new events are dropped. Close closes the channel.
+// Events returns the channel of events, which arrive within about a millisecond.
+// If the channel is full, new events are dropped. Close closes the channel.
 func (p *Probe) Events() <-chan Event { return p.events }
 
 // listen copies events to the channel until the ring is closed.

@@ -18,8 +18,8 @@ type Histogram struct {
 }
 
 // UpperBound returns the exclusive upper bound of a bucket. It is 256 ns for
-// bucket 0, and twice the previous bound for each further bucket. The last
-// bucket but one ends at 34 s. The last bucket has the bound Unbounded.
+// bucket 0, and twice the previous bound for each further bucket, up to 34 s.
+// The last bucket has the bound Unbounded.
 func UpperBound(bucket int) time.Duration {
 	if bucket >= Buckets-1 {
 		return Unbounded
@@ -72,8 +72,7 @@ func (h Histogram) Plus(g Histogram) Histogram {
 	return h
 }
 
-// Since returns the waits that are in h but were not in the earlier histogram
-// g.
+// Since returns the waits that h has in addition to an earlier histogram g.
 func (h Histogram) Since(g Histogram) Histogram {
 	for i := range h.Counts {
 		h.Counts[i] = growth(h.Counts[i], g.Counts[i])

@@ -135,12 +135,12 @@ func startPingpong(s stage) pinger {
 	return pinger{s.TB, in, bufio.NewReader(out)}
 }
 
-// A volley is the cost of a number of rounds.
+// A volley holds what a number of round trips cost.
 type volley struct{ ns, cpuNs, switches int64 }
 
 func (v volley) cpuNsPerSwitch() float64 { return float64(v.cpuNs) / float64(v.switches) }
 
-// run lets the process play rounds.
+// run makes the process do a number of round trips.
 func (p pinger) run(rounds int) (v volley) {
 	p.Helper()
 	if _, err := fmt.Fprintln(p.in, rounds); err != nil {

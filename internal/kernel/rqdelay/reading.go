@@ -8,16 +8,16 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A Reading holds the counters since Open. Values never decrease. The
-// difference between two readings is what was counted between them.
+// A Reading holds the counters since Open. Values never decrease.
+// Reading.Since returns what was counted between two readings.
 type Reading struct {
 	// Switches is the number of context switches.
 	Switches uint64
-	// Delays has the waits of each slot that is or was LS, on all CPUs.
+	// Delays holds the waits of each slot that is or was LS, over all CPUs.
 	Delays map[Slot]Histogram
-	// Waits says how long the waiter waited for a CPU while the runner ran on
-	// that CPU. If two threads of the waiter wait at the same time, both count.
-	// For each waiter, the sum over all runners equals the sum of its
+	// Waits is the time for which the waiter waited for a CPU on which the
+	// runner ran. If two threads of the waiter wait at the same time, both
+	// count. For each waiter, the sum over all runners equals the sum of its
 	// histogram. Pairs without a wait are left out.
 	Waits map[Pair]time.Duration
 	// Run is the run time of each slot, by CPU number. For the slot Idle it is
@@ -33,19 +33,18 @@ type Pair struct{ Waiter, Runner Slot }
 
 // Read reads all counters. It copies mapped memory, without a system call.
 //
-// If a thread runs now, its run time counts up to the last context switch on
-// any CPU. A wait counts when it ends. Read copies the values one by one while
-// the kernel changes them. So counters that should add up to another one do so
-// only approximately.
+// The run time of a running thread counts up to the last context switch on
+// any CPU. A wait counts when it ends. Read copies the values one by one
+// while the kernel changes them. So the sum of several counters may differ a
+// little from another counter that should equal it.
 func (p *Probe) Read() (Reading, error) {
 	var r Reading
 	err := p.ReadInto(&r)
 	return r, err
 }
 
-// ReadInto does the same as Read. It stores the result in r, which is an
-// earlier Reading of the same program, and reuses its maps. After an error the
-// Reading must not be used.
+// ReadInto does the same as Read, but reuses the maps of r, which is an
+// earlier Reading of the same program. After an error r must not be used.
 func (p *Probe) ReadInto(r *Reading) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +70,7 @@ func (p *Probe) ReadInto(r *Reading) error {
 	return nil
 }
 
-// A view is the kernel's counters in mapped memory, and a buffer for a copy.
+// A view holds the kernel's counters in mapped memory, and buffers for copies of them.
 type view struct {
 	cpus, delays, matrix *ebpf.Memory
 
@@ -170,8 +169,8 @@ func (v *view) readWaits(r *Reading, waiter Slot) error {
 	return nil
 }
 
-// Since returns what was counted between an earlier reading and r. If a value
-// did not grow, its key is left out of the maps, except in histograms.
+// Since returns what was counted after the reading before, up to r. The maps of
+// the result leave out values that did not grow, except for histograms.
 func (r Reading) Since(before Reading) Reading {
 	d := Reading{
 		Switches: growth(r.Switches, before.Switches), Delays: make(map[Slot]Histogram, len(r.Delays)), Waits: map[Pair]time.Duration{},

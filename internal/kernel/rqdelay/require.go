@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// required lists fields of the kernel's structures that the program reads. A
-// kernel has them only with the given configuration option.
+// required lists the fields of kernel structures that the program reads. A
+// kernel has each field only with the given configuration option.
 var required = []struct{ structure, field, config string }{
 	{"task_struct", "cgroups", "CONFIG_CGROUPS"},
 	{"task_struct", "sched_task_group", "CONFIG_CGROUP_SCHED"},
@@ -16,9 +16,9 @@ var required = []struct{ structure, field, config string }{
 	{"sched_info", "last_queued", "CONFIG_SCHED_INFO (by CONFIG_SCHEDSTATS or CONFIG_TASK_DELAY_ACCT)"},
 }
 
-// require returns an error that names a missing field. Without it, the error of
-// the loader would only have the number of an instruction.
-func require(types *btf.Cache) error {
+// checkFields returns an error that names a missing field. The error of the
+// loader would only have the number of an instruction.
+func checkFields(types *btf.Cache) error {
 	kernel, err := types.Kernel()
 	if err != nil {
 		if errors.Is(err, btf.ErrNotSupported) {

@@ -8,9 +8,8 @@
 // of LS. The size of its memory is fixed: about 0.9 MB, and 70 KB for each CPU.
 //
 // The program needs BTF and root, or CAP_BPF and CAP_PERFMON. It is tested on
-// Linux 6.18 and uses no feature newer than 5.15. To build this package, no BPF
-// compiler is needed, because the objects of go generate are part of the
-// sources.
+// Linux 6.18 and uses no feature newer than 5.15. The objects of go generate
+// are part of the sources, so a build of this package needs no BPF compiler.
 package rqdelay
 
 import (
@@ -31,8 +30,8 @@ import (
 
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -target bpfel -tags linux -type tenon_event -type tenon_slot -type tenon_class -type tenon_limit delay ../../../bpf/delay.bpf.c -- -mcpu=v3 -Wall -Wextra -Wno-unused-parameter -Werror
 
-// ErrUnsupported means that this kernel lacks something that the program needs.
-// The error that wraps it says what.
+// ErrUnsupported means that this kernel lacks something that the program
+// needs. The error that wraps it names the missing part.
 var ErrUnsupported = errors.New("not supported by this kernel")
 
 // ErrClosed means that the probe is closed.
@@ -51,14 +50,14 @@ type Options struct {
 // An Alarm limits how long a slot may wait while BE, or an unknown thread,
 // runs. If a slot exceeds the limit, the program sends an event.
 type Alarm struct {
-	Wait   time.Duration // a wait of this length is too long; 0: no wait is too long
-	Waits  int           // this number of such waits of one slot (a wait counts once for each Wait that it lasted) …
-	Window time.Duration // … within this time causes an event
+	Wait   time.Duration // a wait of at least this length is too long; 0: no wait is
+	Waits  int           // number of too long waits of one slot that causes an event; a wait of n times Wait counts as n
+	Window time.Duration // the time within which these waits occur
 	Gap    time.Duration // the minimum time between two events, over all slots
-	// Beside is the time for which LS may run on one of two siblings while BE runs
-	// on the other, within a Window. If it runs longer, the program also sends an
-	// event, at most one per Gap. 0 means no limit. Beside applies to the CPUs
-	// that WatchSiblings has set.
+	// Beside is the time within a Window for which LS may run on one of two
+	// siblings while BE runs on the other. If LS runs longer, the program also
+	// sends an event, at most one per Gap. 0 means no limit. Beside applies to
+	// the CPUs that WatchSiblings has set.
 	Beside time.Duration
 }
 
@@ -73,12 +72,12 @@ func (o Options) check() error {
 	return nil
 }
 
-// A Slot stands for a workload in the counters. A workload is one or several
-// cgroups, each with all cgroups below it.
+// A Slot is the number of a workload in the counters. A workload consists of
+// one or several cgroups, each with all cgroups below it.
 type Slot uint8
 
-// The caller assigns the slots from First to Last. The slots before First stand
-// for runners that are no workload.
+// The caller assigns the slots from First to Last. The slots before First are
+// runners that are no workload.
 const (
 	Untracked = Slot(delayTenonSlotTENON_UNTRACKED) // threads in no tracked cgroup
 	Kernel    = Slot(delayTenonSlotTENON_KERNEL)    // kernel threads
@@ -134,8 +133,8 @@ func (c Class) String() string {
 	return fmt.Sprintf("class %d", uint8(c))
 }
 
-// A Probe counts in the kernel from Open to Close. It pins nothing, so it also
-// ends when its process ends. It is safe for concurrent use.
+// A Probe counts in the kernel from Open to Close. It pins nothing, so the
+// kernel removes it when its process ends. It is safe for concurrent use.
 type Probe struct {
 	events   chan Event
 	reader   *ringbuf.Reader
@@ -155,9 +154,9 @@ type Probe struct {
 	closed     bool
 }
 
-// Open loads the program. The program is attached only when an LS group is
-// tracked: to attach or detach it, the kernel must patch its code and stop
-// every CPU for some microseconds.
+// Open loads the program. It is attached only while an LS group is tracked.
+// To attach or detach it, the kernel must patch its own code and stop every
+// CPU for some microseconds.
 func Open(o Options) (*Probe, error) {
 	p, err := open(o)
 	if err != nil {
@@ -171,7 +170,7 @@ func open(o Options) (*Probe, error) {
 		return nil, err
 	}
 	types := btf.NewCache() // the kernel's types are large, so the cache is dropped after Open
-	if err := require(types); err != nil {
+	if err := checkFields(types); err != nil {
 		return nil, err
 	}
 	p := &Probe{
@@ -223,8 +222,8 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 	if p.view, err = newView(p.kernel.delayMaps, cpus); err != nil {
 		return errors.Join(err, p.kernel.Close())
 	}
-	// If a waiting thread was moved to another CPU, the program does not know
-	// for which thread it waited. It may have been BE, so the wait counts.
+	// If a waiting thread was moved to another CPU, the program does not know which
+	// thread it waited for. This may have been BE, so the wait counts for the alarm.
 	if err := p.blame(Elsewhere, true); err != nil {
 		return errors.Join(err, p.kernel.Close())
 	}
@@ -241,8 +240,8 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 	}
 }
 
-// blame sets whether a wait can count as too long if it was for the given
-// runner.
+// blame sets whether waits behind the given runner count for the Alarm. They
+// count if the runner is BE or not known.
 func (p *Probe) blame(runner Slot, is bool) error {
 	var mask uint64
 	if is {
@@ -256,7 +255,7 @@ func (p *Probe) blame(runner Slot, is bool) error {
 }
 
 // Limit sets how long a wait of the slot may be. 0 means that no wait is too
-// long. The other fields of the Alarm are the same for all slots.
+// long. The other fields of the Alarm apply to all slots.
 func (p *Probe) Limit(slot Slot, wait time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -280,8 +279,8 @@ func (p *Probe) limit(slot Slot, wait time.Duration) error {
 	return p.kernel.Alarms.Put(uint32(slot), p.alarms[slot])
 }
 
-// attach starts the counting. It begins a new epoch. So the values that CPUs
-// have kept from an earlier attachment become invalid.
+// attach starts the counting in a new epoch. Values that CPUs have kept from
+// an earlier epoch are then invalid.
 func (p *Probe) attach() error {
 	p.epoch++
 	if err := p.kernel.Epoch.Set(p.epoch); err != nil {

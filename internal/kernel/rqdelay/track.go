@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// tracked holds the cgroups of each slot.
+// tracked holds the cgroups that are tracked, and the class of each slot.
 type tracked struct {
 	groups map[uint64]owner
 	slots  map[Slot]Class
@@ -23,7 +23,7 @@ func newTracked() tracked {
 	return tracked{groups: map[uint64]owner{}, slots: map[Slot]Class{}, size: map[Slot]int{}}
 }
 
-// check refuses a request if a slot would have more than one class afterwards.
+// check returns an error if o is out of range, or if its slot would get a second class.
 func (t tracked) check(id uint64, o owner) error {
 	if o.slot < First {
 		return fmt.Errorf("want a slot from %d to %d", uint8(First), uint8(Last))
@@ -70,16 +70,16 @@ func (t tracked) hasLS() bool {
 	return false
 }
 
-// Track makes a cgroup and all cgroups below it count under a slot, except
-// those that are tracked themselves. The id is the inode number of the cgroup's
+// Track assigns a cgroup to a slot, with all cgroups below it except those
+// that are tracked themselves. The id is the inode number of the cgroup's
 // directory in the hierarchy of the CPU controller. A later call for the same
-// cgroup replaces an earlier one. Several cgroups may share a slot if they have
-// the same class.
+// cgroup replaces an earlier one. Several cgroups may share a slot if they
+// have the same class.
 //
-// A thread that runs now counts under the slot after its next switch. When a
-// slot gets another workload, its counters are not reset, so use differences
-// (Reading.Since). After Forget, take a Reading before the slot gets another
-// workload.
+// A thread that runs now counts for the slot after its next context switch.
+// When a slot gets another workload, its counters are not reset, so use
+// differences (Reading.Since). After Forget, take a Reading before the slot
+// gets another workload.
 func (p *Probe) Track(slot Slot, cgroupID uint64, class Class) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,8 +112,8 @@ func (p *Probe) track(id uint64, o owner) error {
 	return p.changed()
 }
 
-// Forget makes a cgroup no longer count under its slot. If the cgroup is not
-// tracked, that is no error.
+// Forget removes a cgroup from its slot. It returns no error if the cgroup is
+// not tracked.
 func (p *Probe) Forget(cgroupID uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,8 +137,8 @@ func (p *Probe) forget(id uint64) error {
 	return p.changed()
 }
 
-// changed makes the CPUs look up their cgroups again. If there is an LS slot,
-// it attaches the program. Otherwise it detaches it.
+// changed makes each CPU look up the cgroup of its thread again. It attaches
+// the program if there is an LS slot, and otherwise detaches it.
 func (p *Probe) changed() error {
 	p.generation++
 	if err := p.kernel.Generation.Set(p.generation); err != nil {

@@ -27,7 +27,7 @@ type Event struct {
 	At   time.Duration // on the monotonic clock
 	CPU  unit.CPU      // where it happened
 	Kind Kind
-	// Thread was woken, or came to the CPU. Prev left the CPU.
+	// Thread is the thread that was woken, or that got the CPU. Prev lost the CPU.
 	Thread, Prev Thread
 	Target       unit.CPU // of a Wake: the CPU to which the kernel sent the thread
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A layout is the position of each field in a record. It comes from a format
-// file of tracefs (Documentation/trace/events.rst, "Event formats").
+// A layout holds the position of each field in a record. It comes from a
+// format file of tracefs (Documentation/trace/events.rst, "Event formats").
 type layout struct {
 	id     uint16
 	fields map[string]field
@@ -23,8 +23,8 @@ type field struct {
 	dynamic      bool
 }
 
-// parseLayout reads a format file, or the file header_page, which has the same
-// kind of lines but no id.
+// parseLayout reads a format file. It also reads the file header_page, whose
+// lines have the same form, but no id.
 func parseLayout(text string) (layout, error) {
 	l := layout{fields: map[string]field{}}
 	for line := range strings.Lines(text) {
@@ -62,8 +62,8 @@ func parseLayout(text string) (layout, error) {
 	return l, nil
 }
 
-// need returns an error if a number or a text that the caller requires is
-// missing or has another type.
+// need returns an error if a required number or text is missing in the layout
+// or has another type.
 func (l layout) need(numbers, texts []string) error {
 	for _, name := range numbers {
 		if f, ok := l.fields[name]; !ok || f.size != 4 || f.dynamic {

@@ -23,22 +23,20 @@ const (
 
 // Rules are the parameters of Judge.
 type Rules struct {
-	// Cores gives the core of each judged CPU. Other CPUs count only for
-	// wake-ups. Cores must not contain an offline CPU, because its time would
-	// count as idle time that BE could have used.
+	// Cores holds the core of each judged CPU. For other CPUs, only wake-ups
+	// count. Cores must not contain an offline CPU, because its time would count
+	// as idle time that BE could have used.
 	Cores map[unit.CPU]int
-	// ClassOf gives the class of a thread. Judge does not call it for the idle
-	// loop.
+	// ClassOf returns the class of a thread. It is not called for the idle loop.
 	ClassOf func(Thread) Class
-	// Epsilon is the tolerance for the times of two CPUs of a core, which may
-	// switch at the same moment. If BE starts beside LS, this is a fault only if
-	// LS has run for longer than Epsilon.
+	// Epsilon is the tolerance for two CPUs of a core, which may switch at the
+	// same moment. A start of BE beside LS is a fault only if LS has run for
+	// longer than Epsilon.
 	Epsilon time.Duration
 	// Hold is the time for which BE should stay off the siblings of a CPU after an
 	// LS thread has left that CPU. Report.BEIdeal depends on it.
 	Hold time.Duration
-	// Late is a waiting time. JudgeWaits counts a wake-up that waits longer as
-	// late.
+	// Late is the waiting time above which JudgeWaits counts a wake-up as late.
 	Late time.Duration
 	// From and To are the bounds of the judged time, on the clock of the
 	// events. If From is zero, the judged time begins with the first event. If
@@ -85,17 +83,17 @@ type hardwareThread struct {
 	id    unit.CPU
 	core  *core
 	class Class
-	since time.Duration // start of class; may lie before Rules.From
+	since time.Duration // the time at which class began; may be before Rules.From
 	// hold is the time until which BE must stay off the siblings, after LS has
-	// left.
+	// left this CPU.
 	hold time.Duration
-	// expelling says that BE runs on this CPU while LS has started on a
-	// sibling, at the time expel.
+	// expelling says that BE runs on this CPU, and that LS has started on a
+	// sibling. expel is the time at which LS started.
 	expelling bool
 	expel     time.Duration
 }
 
-// A judgement holds the state after the events that were read so far.
+// A judgement holds the state after the events that Judge has read so far.
 type judgement struct {
 	rules   Rules
 	cpus    map[unit.CPU]*hardwareThread
@@ -148,7 +146,7 @@ func (c *judgement) classOf(t Thread) Class {
 	return c.rules.ClassOf(t)
 }
 
-// isJudged reports whether a moment is within the bounds.
+// isJudged reports whether a time is between Rules.From and Rules.To.
 func (c *judgement) isJudged(at time.Duration) bool { return at >= c.rules.From && at <= c.rules.To }
 
 func (c *judgement) hear(e *Event) {
@@ -174,8 +172,8 @@ func (c *judgement) hear(e *Event) {
 	}
 }
 
-// change records that another thread runs on a CPU. Its class may be that of
-// the previous thread.
+// change records that another thread runs on a CPU. Both threads may have the
+// same class.
 func (c *judgement) change(h *hardwareThread, next Class, at time.Duration) {
 	c.account(h.core, min(at, c.rules.To))
 	if next == BE {
@@ -231,8 +229,8 @@ func (c *judgement) start(h *hardwareThread, at time.Duration) {
 	}
 }
 
-// recordExpulsion records how long BE stayed beside a new LS thread. Either BE
-// has left (left), or LS has ended before that.
+// recordExpulsion records for how long BE stayed on h after LS had started on
+// a sibling. left is true if BE has left h, and false if LS ended first.
 func (c *judgement) recordExpulsion(h *hardwareThread, at time.Duration, left bool) {
 	if !h.expelling {
 		return

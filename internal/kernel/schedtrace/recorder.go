@@ -36,9 +36,9 @@ type Recorder struct {
 // kinds maps the names of the recorded events to their kinds.
 var kinds = map[string]Kind{"sched_switch": Switch, "sched_wakeup": Wake, "sched_wakeup_new": Wake}
 
-// Open makes an instance below root. Its buffer has perCPU bytes for each CPU;
-// one sched_switch needs about 100 bytes. The recording does not start yet. If
-// the privilege is missing, the error wraps fs.ErrPermission.
+// Open makes an instance below root. Its buffer has perCPU bytes for each
+// CPU; one sched_switch needs about 100 bytes. The recording does not start
+// yet. If a privilege is missing, the error wraps fs.ErrPermission.
 func Open(root string, perCPU unit.Bytes) (*Recorder, error) {
 	r := &Recorder{
 		dir:    filepath.Join(root, "instances", "tenon-"+strconv.Itoa(os.Getpid())),
@@ -129,9 +129,9 @@ func (r *Recorder) Start() error {
 	return r.write("tracing_on", "1")
 }
 
-// Stop ends the recording and returns its events. The events of each CPU are in
-// order. ErrVoid means that events are lost, so that nothing of the record may
-// be judged.
+// Stop ends the recording and returns its events. The events of each CPU are
+// in order. After the error ErrVoid, the events must not be judged, because
+// some are lost.
 func (r *Recorder) Stop() ([]Event, error) {
 	if err := r.write("tracing_on", "0"); err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (r *Recorder) readCPU(events []Event, cpu unit.CPU, dir string) ([]Event, e
 	if err := complete(string(stats)); err != nil {
 		return events, fmt.Errorf("read the trace of CPU %d: %w", cpu, err)
 	}
-	// An os.File would use the poller, and would wait at the end of the pipe
+	// An os.File would use Go's poller. It would wait at the end of the pipe
 	// instead of returning.
 	fd, err := syscall.Open(filepath.Join(dir, "trace_pipe_raw"), syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -187,7 +187,7 @@ func (r *Recorder) readCPU(events []Event, cpu unit.CPU, dir string) ([]Event, e
 	}
 }
 
-// complete reads per_cpu/cpuN/stats. It returns an error if events are lost.
+// complete returns an error if events are lost, according to the file stats of a CPU.
 func complete(stats string) error {
 	for line := range strings.Lines(stats) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")

@@ -19,34 +19,34 @@ type Report struct {
 	BETime    time.Duration `json:"be_time_ns"`
 	OtherTime time.Duration `json:"other_time_ns"`
 	IdleTime  time.Duration `json:"idle_time_ns"`
-	// Bursts counts how often a CPU that did not run LS switched to LS.
+	// Bursts is the number of times that a CPU switched from another class to LS.
 	Bursts int `json:"ls_bursts"`
 
 	// BesideTime is the part of LSTime during which BE ran on the same core.
 	BesideTime time.Duration `json:"be_beside_ls_ns"`
-	// BEStarts counts the switches to a BE thread. BEStartsBesideLS counts only
-	// those at which LS had run on the same core for longer than Rules.Epsilon.
+	// BEStarts is the number of switches to a BE thread. BEStartsBesideLS is the number
+	// of those at which LS had run on the same core for longer than Rules.Epsilon.
 	BEStarts         int `json:"be_starts"`
 	BEStartsBesideLS int `json:"be_starts_beside_ls"`
-	// BEStartAfter is the time for which LS had already run when BE started
-	// beside it.
+	// BEStartAfter is the time for which LS had already run on the core when BE
+	// started there.
 	BEStartAfter Quantiles `json:"be_start_after_ls"`
-	// Expel says how long BE stayed on the sibling after LS had started.
-	// Unexpelled counts how often LS ended before BE left. Expel includes these
-	// cases.
+	// Expel is the time for which BE stayed on the sibling after LS had started.
+	// Unexpelled is the number of cases in which LS ended before BE left. Expel
+	// includes these cases.
 	Expel      Quantiles `json:"expel"`
 	Unexpelled int       `json:"unexpelled"`
 
-	// BEIdeal is the CPU time that BE was allowed to use. A CPU counts while no
-	// LS runs on it or a sibling, and no sibling has run LS within the last
-	// Rules.Hold.
+	// BEIdeal is the CPU time that BE was allowed to use. The time of a CPU
+	// counts if no LS runs on the CPU or a sibling, and no sibling has run LS
+	// within the last Rules.Hold.
 	BEIdeal time.Duration `json:"be_ideal_ns"`
 
 	// LSWake and BEWake are the delays between wake-up and run.
 	LSWake Quantiles `json:"ls_wake"`
 	BEWake Quantiles `json:"be_wake"`
-	// LongestWait is the longest wait of the threads that were woken, but had
-	// not run yet at the end.
+	// LongestWait is the longest wait of those threads that were woken but had
+	// not run at the end of the record.
 	LongestWait time.Duration `json:"longest_wait_ns"`
 
 	// Unseen are the CPUs that never switched. Their threads are unknown, so
@@ -54,8 +54,8 @@ type Report struct {
 	Unseen []unit.CPU `json:"unseen,omitempty"`
 }
 
-// BesideRatio is the part of the LS time in which BE ran on the same core, from
-// 0 to 1. It is NaN if LS did not run.
+// BesideRatio is the part of LSTime in which BE ran on the same core, from 0
+// to 1. It is NaN if LS did not run.
 func (r Report) BesideRatio() float64 { return float64(r.BesideTime) / float64(r.LSTime) }
 
 // BEShare is BETime divided by BEIdeal. It is NaN if BEIdeal is 0.
@@ -71,7 +71,7 @@ type Quantiles struct {
 }
 
 // quantilesOf sorts the sample and returns its quantiles. The quantile q is the
-// smallest value such that at least the share q of the sample is not above it.
+// smallest value v for which at least the part q of the sample is v or less.
 func quantilesOf(sample []time.Duration) Quantiles {
 	if len(sample) == 0 {
 		return Quantiles{}

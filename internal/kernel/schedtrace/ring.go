@@ -97,8 +97,8 @@ func (r *pageReader) read(events []Event, cpu unit.CPU, page []byte) ([]Event, e
 	return events, nil
 }
 
-// event decodes a record. If it is of a recorded kind, event appends it to the
-// list events.
+// event decodes a record, and appends it to the list events if its kind is
+// recorded.
 func (r *pageReader) event(events []Event, cpu unit.CPU, at time.Duration, record []byte) []Event {
 	if len(record) < 2 {
 		return events

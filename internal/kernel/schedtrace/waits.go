@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A By breaks a figure down by what ran on the CPU for which a thread of LS waited.
+// A By holds one value for each kind of work that may run on a CPU while LS waits.
 type By[T any] struct {
 	Idle  T `json:"idle"`
 	BE    T `json:"be"`
@@ -29,35 +29,34 @@ func (b *By[T]) of(c Class) *T {
 	return &b.Other
 }
 
-// Waits says for which other threads the threads of LS waited between two times
-// of a trace. A wait begins when a thread is woken or preempted, and ends when
-// it runs.
+// Waits says what ran while threads of LS waited, between two times of a
+// trace. A wait begins when a thread is woken or preempted, and ends when it
+// runs.
 type Waits struct {
 	From time.Duration `json:"from_ns"`
 	To   time.Duration `json:"to_ns"`
-	// Wakes is the number of wake-ups. Found counts them by what ran on the
-	// CPU to which the kernel sent the thread, at that time.
+	// Wakes is the number of wake-ups of LS threads. Found counts them by what
+	// ran, at that time, on the CPU to which the kernel sent the thread.
 	Wakes int     `json:"wakes"`
 	Found By[int] `json:"found"`
-	// Late is the number of wake-ups that waited longer than Rules.Late, broken
-	// down by what ran for the largest part of the wait.
+	// Late is the number of wake-ups that waited longer than Rules.Late, by what
+	// ran for the largest part of the wait.
 	Late By[int] `json:"late"`
-	// Preempted is the number of times that a thread lost its CPU before it had
-	// finished.
+	// Preempted is the number of times that a running thread lost its CPU.
 	Preempted int `json:"preempted"`
-	// Waited is the sum of all waits, broken down by what ran meanwhile on
-	// the CPU for which the thread waited. If the kernel moves a thread that
-	// waits, the thread still counts as waiting for its first CPU.
+	// Waited is the sum of all waits, by what ran meanwhile on the CPU for which
+	// the thread waited. If the kernel moves a waiting thread, the thread still
+	// counts as waiting for its first CPU.
 	Waited By[time.Duration] `json:"waited_ns"`
-	// CPU is the time of the judged CPUs. Own is the time of all threads of LS.
+	// CPU is the time of the judged CPUs, by what ran. Own is the time of all threads of LS.
 	CPU By[time.Duration] `json:"cpu_ns"`
-	// OtherWakes counts the wake-ups of all other threads, which are neither LS
-	// nor BE.
+	// OtherWakes is the number of wake-ups of threads that are neither LS nor
+	// BE.
 	OtherWakes int `json:"other_wakes"`
 }
 
-// JudgeWaits computes from a complete record for which threads the threads of
-// LS waited. It ignores rules.Epsilon and rules.Hold. Judge computes everything
+// JudgeWaits computes from a complete record what ran while threads of LS
+// waited. It ignores rules.Epsilon and rules.Hold. Judge computes everything
 // else.
 func JudgeWaits(events []Event, rules Rules) (Waits, error) {
 	if len(events) == 0 || rules.To <= rules.From {
@@ -101,7 +100,7 @@ type wait struct {
 	at     time.Duration // the time up to which count has counted
 }
 
-// queues is the state after the events that were read so far.
+// queues holds the state after the events that JudgeWaits has read so far.
 type queues struct {
 	rules   Rules
 	cpus    map[unit.CPU]*runner

@@ -7,13 +7,13 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A Class says how the scheduler treats the threads of a cgroup. A thread is
-// scheduled as BE if its policy is SCHED_EXT, whatever class its cgroup has.
-// The class BE is for cgroups whose threads should have SCHED_EXT, so that the
-// scheduler can report threads that do not have it (Stray).
+// A Class says how the scheduler treats the threads of a cgroup. It schedules
+// every thread with the policy SCHED_EXT as BE, whatever class the cgroup
+// has. The class BE is for cgroups whose threads should have SCHED_EXT. The
+// scheduler reports threads of these cgroups that do not have it (Stray).
 type Class uint8
 
-// The classes. Kernel threads, and threads that are in no classified group, are
+// The classes. Kernel threads, and threads in cgroups without a class, are
 // Normal: they are not BE and do not keep BE away.
 const (
 	Normal Class = iota
@@ -66,8 +66,8 @@ func (c Class) kernel() scheduler613QosClass {
 
 // Classify replaces all groups. It writes only the differences, so frequent
 // calls are cheap. A thread that runs now counts in its new class after its
-// next context switch. If the table is full, the last groups stay Normal and
-// Classify returns an error.
+// next context switch. If the table is full, Classify returns an error, and
+// the groups at the end of the list stay Normal.
 func (s *Scheduler) Classify(groups []Group) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 type Event interface{ event() }
 
 // A Stray is a thread in a BE group whose policy is not SCHED_EXT. Each CPU
-// reports at most ten of them per second, so a thread that switches often can
+// reports at most ten strays per second, so a thread that switches often can
 // hide others on the same CPU.
 type Stray struct {
 	At     time.Time
@@ -26,11 +26,11 @@ type Stray struct {
 	Cgroup uint64
 }
 
-// A LongWait is a BE thread that has waited so long that the kernel's watchdog
-// may soon end the scheduler. The owner should give the thread SCHED_OTHER
-// until HasRoom returns true. While the thread waits, the event is repeated
-// every second or two. If its policy does not change, the scheduler ends itself
-// when the thread has waited for 15 s.
+// A LongWait is a BE thread that has waited so long that the kernel's
+// watchdog may soon end the scheduler. The owner should give the thread
+// SCHED_OTHER until HasRoom returns true. The event is repeated every second
+// or two while the thread waits. When the thread has waited for 15 s with its
+// old policy, the scheduler ends itself.
 type LongWait struct {
 	At     time.Time
 	PID    int
@@ -48,7 +48,7 @@ func (Stray) event()    {}
 func (LongWait) event() {}
 func (Exited) event()   {}
 
-// eventsKept is the capacity of the channel.
+// eventsKept is the capacity of the channel of events.
 const eventsKept = 256
 
 // Events delivers the scheduler's events. If the channel is full, events other
@@ -64,7 +64,7 @@ func (s *Scheduler) listen() {
 		s.reader.SetDeadline(time.Now().Add(time.Second))
 		record, err := s.reader.Read()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			// If the ring buffer was full, the last event may be missing.
+			// The event of the end is missing if the ring buffer was full.
 			if end, ended := s.ended(); ended {
 				s.sendExit(end)
 				return

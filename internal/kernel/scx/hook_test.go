@@ -106,9 +106,9 @@ func TestHookAloneSeesEveryCPU(t *testing.T) {
 	}
 }
 
-// TestHookIsCheap checks how long the program runs per context switch,
-// according to the kernel's statistics, which cost time, too. A busy machine
-// stops a virtual machine at any moment, so the cheapest of ten parts counts.
+// TestHookIsCheap checks how long the program runs per context switch, according
+// to the kernel's statistics, which include their own cost. A busy host may stop
+// a virtual machine at any moment, so only the cheapest of ten parts counts.
 func TestHookIsCheap(t *testing.T) {
 	s := hookAlone(t)
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))

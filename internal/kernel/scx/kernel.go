@@ -78,10 +78,9 @@ func number(into *uint64) func(string) error {
 	}
 }
 
-// switchEvery runs briefly on each CPU to cause a context switch, because only
-// at a switch does the hook learn which thread runs on the CPU. It skips CPUs
-// that this thread may not use. For these, the hook learns the class at a later
-// switch.
+// switchEvery runs briefly on each CPU to cause a context switch. Only at a
+// switch does the hook learn which thread runs on the CPU. For CPUs that this
+// thread may not use, the hook learns the class at a later switch.
 func switchEvery(cpus []CPU) error {
 	done := make(chan error)
 	go func() {

@@ -128,10 +128,10 @@ func fit(spec *ebpf.CollectionSpec, o Options, l *layout) error {
 	return nil
 }
 
-// enqMigrationDisabled is a flag (SCX_OPS_ENQ_MIGRATION_DISABLED, Linux 6.14).
-// With it, the scheduler also decides about threads that must stay on their CPU
-// for now. Without it, the kernel puts such a thread into the queue of its CPU,
-// and the scheduler does not decide about it.
+// enqMigrationDisabled is a flag (SCX_OPS_ENQ_MIGRATION_DISABLED, Linux 6.14)
+// about threads that must stay on their CPU for now. With the flag, the
+// scheduler also decides about these threads. Without it, the kernel puts
+// each of them into the queue of its CPU.
 const enqMigrationDisabled = 1 << 4
 
 // enqueuesImmovable reports whether the kernel supports enqMigrationDisabled. A
@@ -167,15 +167,15 @@ func setOps(ops *ebpf.MapSpec, o Options, hotplugs uint64, immovable bool) error
 			if flags := data[m.Offset.Bytes():]; immovable {
 				binary.NativeEndian.PutUint64(flags, binary.NativeEndian.Uint64(flags)|enqMigrationDisabled)
 			}
-		case "hotplug_seq": // without it, a hotplug in the meantime would go unnoticed
+		case "hotplug_seq": // without it, the kernel would not notice a hotplug since readLoaded
 			binary.NativeEndian.PutUint64(data[m.Offset.Bytes():], hotplugs)
 		}
 	}
 	return nil
 }
 
-// attach attaches the hook, and then the scheduler, which must know where LS
-// runs.
+// attach attaches the hook first, because the scheduler must know where LS
+// runs, and then the scheduler.
 func (s *Scheduler) attach() (err error) {
 	s.hook, err = link.AttachTracing(link.TracingOptions{
 		Program: s.kernel.Programs[scheduler613ProgTenonSwitched], AttachType: ebpf.AttachTraceRawTp,
@@ -217,7 +217,7 @@ func (s *Scheduler) prepare() error {
 	return nil
 }
 
-// invalidReason returns the only usual cause of EINVAL.
+// invalidReason describes isolated CPUs, the only usual cause of EINVAL.
 func invalidReason() string {
 	isolated, err := os.ReadFile("/sys/devices/system/cpu/isolated")
 	if err != nil || len(isolated) <= 1 {

@@ -107,8 +107,8 @@ func (s *Scheduler) setOnePod(p Pod) error {
 		return err
 	}
 	if p.Quota > 0 && uint32(p.Slot) >= s.quotaSlots {
-		// The number must be set before the quota. It never decreases, because
-		// threads may still be parked.
+		// Set the number before the quota. It never decreases, because threads of
+		// these slots may still wait for quota.
 		s.quotaSlots = uint32(p.Slot) + 1
 		if err := s.kernel.Variables[scheduler613VarQuotaSlots].Set(s.quotaSlots); err != nil {
 			return fmt.Errorf("set the number of slots with quotas: %w", err)

@@ -12,8 +12,8 @@ const QuotaPeriod = 100 * time.Millisecond
 // A Pod holds the limits that all threads of one slot share.
 type Pod struct {
 	Slot int // 0 to Slots-1
-	// Weight is the pod's share compared with other pods (cpu.weight). 0 means
-	// the default of 100.
+	// Weight is the weight of the pod against other pods, like cpu.weight. 0
+	// means the default of 100.
 	Weight int
 	// Quota is the CPU time per QuotaPeriod. 0 means no limit. A pod gets at
 	// least 1 ms, so that its threads do not wait forever.
@@ -49,8 +49,8 @@ func (s *Scheduler) setPods(pods []Pod) error {
 			s.quotaSlots = max(s.quotaSlots, uint32(p.Slot)+1)
 		}
 	}
-	// The number must be set before the quotas. It never decreases, because
-	// threads may still be parked.
+	// Set the number before the quotas. It never decreases, because threads of
+	// these slots may still wait for quota.
 	if err := s.kernel.Variables[scheduler613VarQuotaSlots].Set(s.quotaSlots); err != nil {
 		return fmt.Errorf("set the number of slots with quotas: %w", err)
 	}

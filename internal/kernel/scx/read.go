@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A view is the counters of the program in mapped memory.
+// A view holds the counters of the program in mapped memory.
 type view struct {
 	cpus, shards, pods, stats *ebpf.Memory
 
@@ -37,7 +37,7 @@ func element[T any](from *ebpf.Memory, index int, into *T) error {
 }
 
 // setPod writes the fields of a pod that user space sets. It does not change
-// the budget, which the program sets.
+// the budget, which the BPF program sets.
 func (v *view) setPod(slot int, weight uint32, quota uint64) error {
 	var p scheduler613QosPod
 	at := int64(slot) * int64(unsafe.Sizeof(p))

@@ -9,22 +9,22 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A room says, for each CPU, how much CPU time was available to BE.
+// A room holds, for each CPU, the time that was available to BE: the CPU was idle or ran BE.
 type room struct {
 	at   time.Time
-	free map[unit.CPU]time.Duration // idle or running BE, since Load
-	ok   map[unit.CPU]bool          // enough of it was available between the last two readings
+	free map[unit.CPU]time.Duration // time available to BE since Load
+	ok   map[unit.CPU]bool          // enough time was available to BE between the last two readings
 }
 
-// roomEvery is the minimum time between two readings. A CPU has room if its
-// time was available to BE for at least 1/roomPart of the time between them.
+// roomEvery is the minimum time between two readings. A CPU has room if at
+// least 1/roomPart of the time between them was available to BE.
 const (
 	roomEvery = 500 * time.Millisecond
 	roomPart  = 10
 )
 
-// lookForRoom computes how much time of each CPU was available to BE since the
-// last reading.
+// lookForRoom computes how much time of each CPU was available to BE since
+// the last reading.
 func (s *Scheduler) lookForRoom(at time.Time) error {
 	passed := at.Sub(s.room.at)
 	if passed < roomEvery {
@@ -48,10 +48,10 @@ func (s *Scheduler) lookForRoom(at time.Time) error {
 	return nil
 }
 
-// HasRoom reports whether, at the last Beat, any CPU that the thread may use
-// had time for BE. A thread that left sched_ext because of a LongWait should
-// return only if HasRoom is true. Before Linux 7.1, the kernel's watchdog adds
-// the next wait of such a thread to its old one.
+// HasRoom reports whether any CPU that the thread may use had time for BE at
+// the last Beat. A thread that left sched_ext because of a LongWait should
+// return only if HasRoom is true. Before Linux 7.1, the kernel's watchdog
+// adds the next wait of such a thread to its old one.
 func (s *Scheduler) HasRoom(tid int) bool {
 	var cpus unix.CPUSet
 	if err := unix.SchedGetaffinity(tid, &cpus); err != nil {

@@ -4,17 +4,17 @@
 // sibling of a CPU that runs LS.
 //
 // The scheduler is partial: LS threads stay in the kernel's fair class, which
-// precedes sched_ext. Their only additional cost is one tracing program at each
-// context switch. Nothing is pinned: when the process that loaded the scheduler
-// dies, the kernel unloads the scheduler, and BE threads continue in the fair
-// class. There, their cgroup should have cpu.idle set.
+// precedes sched_ext. Their only additional cost is one tracing program at
+// each context switch. Nothing is pinned. When the process that loaded the
+// scheduler dies, the kernel unloads the scheduler, and BE threads continue
+// in the fair class. Their cgroup should have cpu.idle set for this case.
 //
 // CPU quotas and weights of cgroups have no effect on SCHED_EXT threads.
 // SetPods and SetCap replace them.
 //
 // The package needs root and Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT
-// and BTF. There is one object for each form of the kernel's interface
-// (Variant). Load selects the object by the functions that the kernel's BTF
+// and BTF. There is one compiled BPF program for each form of the kernel's
+// interface (Variant). Load selects it by the functions that the kernel's BTF
 // declares.
 package scx
 
@@ -48,8 +48,8 @@ var ErrClosed = errors.New("the scheduler is closed")
 const NoCap unit.MilliCPU = -1
 
 // DefaultHeadroom lets the scheduler choose how many idle cores it leaves to
-// LS: 5 % of the cores of each LLC. If the LLC has more than two cores, it is
-// at least one.
+// LS: 5 % of the cores of each LLC (last-level cache), and at least one if
+// the LLC has more than two cores.
 const DefaultHeadroom = -1
 
 // Options are the parameters of Load. The zero value of each field is valid,
@@ -75,11 +75,11 @@ type Options struct {
 type Params struct {
 	// SMTRule keeps BE off the siblings of CPUs that run LSX.
 	SMTRule bool
-	// Hold is the time for which a sibling stays closed to BE after LSX has left.
-	// 0 means 200 µs, and a negative value means that it opens at once.
+	// Hold is the time for which BE stays off a sibling after LSX has left. 0
+	// means 200 µs. With a negative value, BE may run there at once.
 	Hold time.Duration
-	// Headroom is the number of wholly idle cores of each LLC that BE leaves to
-	// LS. 0 means none. With DefaultHeadroom the scheduler chooses the number.
+	// Headroom is the number of cores of each LLC that BE leaves completely idle for
+	// LS. 0 means none. If it is DefaultHeadroom, the scheduler chooses the number.
 	Headroom int
 	// Slice is the time for which a BE thread runs before another may run. 0 means
 	// 4 ms.
@@ -136,8 +136,8 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// A Scheduler runs from Load to Close, or until the kernel ends it. In the
-// latter case, Status and Events report the end. A Scheduler is safe for
+// A Scheduler runs from Load to Close, or until the kernel ends it. If the
+// kernel ends it, Status and Events report this. A Scheduler is safe for
 // concurrent use.
 type Scheduler struct {
 	variant  Variant
@@ -157,8 +157,8 @@ type Scheduler struct {
 	number     uint64 // schedulers loaded since boot, including this one; 0: not known
 	params     Params
 	known      map[uint64]scheduler613ScxGroup // the contents of the table of groups
-	generation uint32                          // of the table of groups
-	quotaSlots uint32                          // only slots below it may have threads that wait for quota
+	generation uint32                          // version of the table of groups
+	quotaSlots uint32                          // only slots below this number may have threads that wait for quota
 	beat       time.Time
 	room       room
 	closed     bool
@@ -209,8 +209,8 @@ func (s *Scheduler) SetCap(cap unit.MilliCPU) error {
 	return s.SetParams(p)
 }
 
-// Beat is the owner's heartbeat. If Beat is not called for Options.Silence, the
-// scheduler ends itself, so that it does not outlive a stuck agent.
+// Beat is the heartbeat of the process that loaded the scheduler. If Beat is not called for
+// Options.Silence, the scheduler ends itself, so that it does not outlive a stuck agent.
 func (s *Scheduler) Beat() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,9 +224,9 @@ func (s *Scheduler) Beat() error {
 	return s.lookForRoom(s.beat)
 }
 
-// Detach unloads the scheduler as Close does, and stops the hook. It keeps the
-// programs and their settings in the kernel, so that Attach can attach them
-// again. The channel Events stays open.
+// Detach unloads the scheduler as Close does, and stops the hook. It keeps
+// the programs and their settings in the kernel, so that Attach can attach
+// them again. Events stays open.
 func (s *Scheduler) Detach() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +244,7 @@ func (s *Scheduler) Detach() error {
 
 // Attach attaches the scheduler again after Detach. It returns ErrBusy if
 // another scheduler was loaded meanwhile. It fails if CPUs went online or
-// offline since Load. Then the caller must call Load again.
+// offline since Load. In this case the caller must call Load again.
 func (s *Scheduler) Attach() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,8 +297,8 @@ func (s *Scheduler) detach() error {
 		if err != nil {
 			return err
 		}
-		// Another scheduler may have been loaded meanwhile. It may even be
-		// Tenon's, loaded by another process.
+		// Another scheduler may have been loaded meanwhile, even a second one of
+		// Tenon by another process.
 		if now.state == disabled || now.state == enabled && (!now.ours() || s.number != 0 && now.schedulers != s.number) {
 			return nil
 		}

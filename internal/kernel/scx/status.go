@@ -4,9 +4,9 @@ import (
 	"time"
 )
 
-// A Status is the state of the scheduler and its counters since Load. Counters
-// never decrease. Status copies the values one by one while the kernel changes
-// them. So counters that should add up to another one do so only approximately.
+// A Status is the state of the scheduler and its counters since Load. Counters never
+// decrease. The values are copied one by one while the kernel changes them. So the sum of
+// several counters may differ a little from another counter that should equal it.
 type Status struct {
 	State   string // the state of sched_ext: enabled, disabled, …
 	Running bool   // sched_ext is enabled, and the scheduler is this one
@@ -27,17 +27,17 @@ type Status struct {
 	LLCs    []LLCStatus // by number
 
 	Counts
-	// ExpelIdle is the time for which CPUs were idle, although BE waited, because
-	// LSX ran on the sibling. HoldIdle is the time for which these CPUs were idle
-	// because LSX had run on the sibling less than Params.Hold ago.
+	// ExpelIdle is the time for which CPUs were idle although BE waited, because LSX
+	// ran on the sibling. HoldIdle is the time for which CPUs were idle although BE
+	// waited, because LSX had run on the sibling less than Params.Hold ago.
 	ExpelIdle, HoldIdle time.Duration
 	// ExpelDelay is a histogram of the time that BE needed to leave a CPU after
-	// LSX had started on the sibling. ExpelDelay[n] counts times below 2^(n+8)
-	// ns that are too long for ExpelDelay[n-1].
+	// LSX had started on the sibling. Bucket 0 counts times below 256 ns, and
+	// each further bucket has twice the upper bound of the previous one.
 	ExpelDelay [24]uint64
 
 	OldestWait time.Duration // the longest wait of the BE threads that wait now
-	Parked     int           // threads of pods without remaining quota
+	Parked     int           // threads that wait for the quota of their pod
 	Beat       time.Duration // since the last heartbeat
 }
 
@@ -47,7 +47,7 @@ type Counts struct {
 	Expels      uint64 // LSX started, and BE was sent off the sibling
 	Refusals    uint64 // BE was refused because LSX ran on the sibling
 	Starts      uint64 // BE threads put on a CPU
-	Violations  uint64 // of Starts: on the sibling of running LSX, outside of relief; stopped at once
+	Violations  uint64 // of Starts: on the sibling of running LSX, although Relief did not allow it; stopped at once
 	Races       uint64 // of Violations: LSX started at the same moment
 	Resumed     uint64 // of Starts: continued without a decision after a preemption
 	Relief      uint64 // BE was allowed on the sibling of LSX because it had waited too long
@@ -58,11 +58,11 @@ type Counts struct {
 	Headroom    uint64 // times that BE was kept off an idle core in favour of LS
 	Urgent      uint64 // threads that went to the urgent queue
 	Pinned      uint64 // threads that went to the queue of one CPU
-	KicksExpel  uint64 // preemption requests sent to CPUs
+	KicksExpel  uint64 // requests to a CPU to preempt BE
 	KicksWake   uint64 // idle CPUs woken up for BE
 	KicksReaper uint64 // of KicksExpel and KicksWake: sent by the timer
-	Drift       uint64 // CPUs whose recorded class was wrong and was corrected
-	Strays      uint64 // stray threads seen
+	Drift       uint64 // times that the recorded class of a CPU's thread was wrong and was corrected
+	Strays      uint64 // threads of BE groups seen outside of sched_ext
 	LongWaits   uint64 // long waits reported
 	Lost        uint64 // events that were lost because the ring was full
 }
@@ -77,6 +77,6 @@ type PodStatus struct {
 // An LLCStatus holds the queues of the CPUs that share a last-level cache.
 type LLCStatus struct {
 	Queued int // threads that wait for any of these CPUs
-	Urgent int // threads that precede those
+	Urgent int // threads that run before the queued ones
 	Pinned int // threads that wait for one particular CPU
 }

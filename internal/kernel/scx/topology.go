@@ -19,9 +19,9 @@ const (
 	maxThreads = len(scheduler613ScxSiblings{}.Cpu)
 )
 
-// A layout is the topology in the form that the BPF program needs. The CPUs of
-// a last-level cache form shards of at most shardCPUs CPUs. Cores are numbered
-// consecutively within each shard.
+// A layout is the topology in the form that the BPF program needs. The CPUs of a
+// last-level cache form shards of at most shardCPUs CPUs, and the CPUs of a shard
+// share queues. Cores are numbered consecutively within each shard.
 type layout struct {
 	places   [maxCPUs]scheduler613ScxPlace
 	siblings [maxCPUs]scheduler613ScxSiblings // by core
@@ -73,7 +73,7 @@ func newLayout(cpus []CPU) (*layout, error) {
 	return l, nil
 }
 
-// neighbours lists the other shards; shards of the same node come first.
+// neighbours lists all shards except own. Shards of the same NUMA node come first.
 func neighbours(shards []shard, own int) []uint8 {
 	var others []uint8
 	for step := 1; step < len(shards); step++ {

@@ -13,22 +13,21 @@ import (
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -target bpfel -tags linux -no-global-types scheduler619 ../../../bpf/scheduler.bpf.c -- -DABI=619 -mcpu=v3 -Wall -Wextra -Wno-unused-parameter -Werror
 //go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-19 -target bpfel -tags linux -no-global-types scheduler701 ../../../bpf/scheduler.bpf.c -- -DABI=701 -mcpu=v3 -Wall -Wextra -Wno-unused-parameter -Werror
 
-// A Variant is a form of the kernel's sched_ext interface. Its name is that of
-// the first kernel that has this form. Load recognises it by the functions that
-// the kernel declares, never by the version of the kernel.
+// A Variant is a form of the kernel's sched_ext interface. Its name is the
+// version of the first kernel with this form. Load recognises it by the
+// functions that the kernel declares, never by the version of the kernel.
 type Variant string
 
-// The variants. A kernel between two of them has the interface of the older
-// one.
+// The variants. A kernel between two of these versions has the older variant.
 const (
 	V612 Variant = "6.12" // the original names of the functions
-	V613 Variant = "6.13" // their present names
+	V613 Variant = "6.13" // the present names of the functions
 	V619 Variant = "6.19" // most functions return whether they succeeded
-	V71  Variant = "7.1"  // the function that moves a task to a CPU does so, too
+	V71  Variant = "7.1"  // the function that moves a task to a CPU also returns this
 )
 
-// variants lists, newest first, each variant with a function that older
-// variants lack.
+// variants lists the variants, newest first. Each has a function (marks) that
+// the older variants do not have.
 var variants = []struct {
 	variant Variant
 	marks   string

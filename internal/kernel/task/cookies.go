@@ -12,8 +12,8 @@ import (
 
 // Cookies gives one core-scheduling cookie to threads. A thread with this
 // cookie shares a core only with threads that have the same cookie. While any
-// thread of the machine has a cookie, the kernel chooses the next threads for a
-// whole core at once, which costs all threads of the machine a little.
+// thread of the machine has a cookie, the kernel chooses the next threads of
+// a core together, which costs all threads of the machine a little time.
 //
 // The kernel keeps the cookie as long as a thread has it. One thread of this
 // process holds it from NewCookies to Close.
@@ -23,8 +23,8 @@ type Cookies struct {
 }
 
 // NewCookies makes a cookie. If a thread of the list already has a cookie,
-// NewCookies adopts the first such cookie instead, so that the cookie of an
-// earlier process stays in use. Errors are those of CoreCookie.
+// NewCookies adopts the first such cookie instead. So the cookie of an earlier
+// process stays in use. NewCookies returns the same errors as CoreCookie.
 func NewCookies(from ...int) (*Cookies, error) {
 	c := &Cookies{bearer: newOSThread()}
 	err := c.bearer.do(func() error {
@@ -55,9 +55,9 @@ func NewCookies(from ...int) (*Cookies, error) {
 // ID returns the cookie as CoreCookie reads it.
 func (c *Cookies) ID() uint64 { return c.id }
 
-// Share gives the cookie to threads until all threads of the list have it, and returns
-// the number of changed threads. It replaces cookies of other owners. It skips threads
-// for which the function spare returns true. If it is nil, it skips no thread.
+// Share gives the cookie to threads until all threads of the list have it,
+// and returns the number of changed threads. It replaces other cookies. It
+// skips threads for which the function spare returns true; spare may be nil.
 func (c *Cookies) Share(list List, spare func(tid int) bool) (n int, err error) {
 	clean, err := newClean()
 	if err != nil {
@@ -95,9 +95,9 @@ func (c *Cookies) Close() {
 	c.bearer.end()
 }
 
-// ClearCookies clears the cookies of threads until no thread of the list has
-// one. It does not matter which process set them. It returns the number of
-// changed threads.
+// ClearCookies clears the cookies of threads, whichever process set them,
+// until no thread of the list has one. It returns the number of changed
+// threads.
 func ClearCookies(list List) (int, error) {
 	clean, err := newClean()
 	if err != nil {
@@ -171,9 +171,9 @@ func newOSThread() *osThread {
 }
 
 // run executes functions until end is called. If the cookie of the thread has
-// changed by then, the thread must end. Otherwise it returns to the Go runtime,
-// because the kernel would kill processes that the thread started with a
-// parent-death signal. The first thread of a process cannot end, so it
+// changed by then, the thread must end, because Go would reuse it. Otherwise
+// it must not end: the kernel would kill processes that the thread started
+// with a parent-death signal. The first thread of a process cannot end, so it
 // delegates to another thread.
 func (t *osThread) run(begun chan<- struct{}) {
 	runtime.LockOSThread()

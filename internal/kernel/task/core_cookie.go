@@ -9,7 +9,7 @@ import (
 )
 
 // CoreCookie reads the core-scheduling cookie of a thread; 0 means no cookie.
-// Threads share a core only with threads of the same cookie
+// Only threads with the same cookie run on a core at the same time
 // (Documentation/admin-guide/hw-vuln/core-scheduling.rst, Linux 5.14).
 // CoreCookie returns ErrUnsupported on kernels without CONFIG_SCHED_CORE
 // (EINVAL) and on machines without SMT (ENODEV).

@@ -25,7 +25,7 @@ func PolicyOf(tid int) (Policy, error) {
 // fair threads.
 func (p Policy) RealTime() bool { return p == FIFO || p == RR || p == Deadline }
 
-// Policies counts threads by policy, grouped by the effect of Extend.
+// Policies holds numbers of threads, grouped by what Extend does with their policy.
 type Policies struct {
 	Ext      int // policy Ext
 	Fair     int // Normal, Batch and Idle: Extend makes them Ext
@@ -53,11 +53,11 @@ func CountPolicies(tids []int) (Policies, error) {
 }
 
 // Extend gives threads the policy Ext until all threads of the list have it,
-// and returns the number of changed threads. Nice values stay. Extend skips
-// real-time threads, and threads for which the function spare returns true. If
-// it is nil, Extend skips no others. Shorten later makes all changed threads
-// Normal, even those that were Batch or Idle before. On a kernel without
-// sched_ext, Extend returns ErrUnsupported.
+// and returns the number of changed threads. It keeps nice values. Extend
+// skips real-time threads, and threads for which the function spare returns
+// true; spare may be nil. Shorten later makes all changed threads Normal,
+// even those that were Batch or Idle before. On a kernel without sched_ext,
+// Extend returns ErrUnsupported.
 func Extend(list List, spare func(tid int) bool) (int, error) { return convert(list, Ext, spare) }
 
 // Shorten makes the Ext threads of the list Normal until no thread is Ext, and

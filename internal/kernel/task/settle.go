@@ -10,8 +10,8 @@ import (
 const (
 	// settleRounds limits how often settle reads the list of threads.
 	settleRounds = 20
-	// settlePause is the pause before the last list. A new thread has already
-	// copied the attributes of its parent shortly before a list contains it.
+	// settlePause is the pause before the last list. A new thread copies the
+	// attributes of its parent shortly before it appears in a list.
 	settlePause = time.Millisecond
 )
 
@@ -55,8 +55,8 @@ func settle(list List, c change) (int, error) {
 		if !found && settled {
 			break
 		}
-		// The loop ends after two such lists in a row, or after the first one if
-		// no thread has been changed.
+		// The loop ends after two lists in a row without a thread to change. If no
+		// thread has been changed at all, it ends after the first one.
 		if settled = !found; settled {
 			if len(changed) == 0 {
 				break
@@ -88,9 +88,9 @@ func settle(list List, c change) (int, error) {
 	return n, errors.Join(errs...)
 }
 
-// pass changes the threads that do not have the attribute yet. The result says
-// whether there were any. pass stops at ErrUnsupported, because that error
-// holds for all threads.
+// pass changes the listed threads that do not have the attribute yet. found
+// reports whether there were any. pass stops at ErrUnsupported, because that
+// error would occur for all threads.
 func (c change) pass(tids []int, changed map[int]bool, failed map[int]error) (found bool, err error) {
 	for _, tid := range tids {
 		if failed[tid] != nil {

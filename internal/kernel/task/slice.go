@@ -8,9 +8,9 @@ import (
 )
 
 // LongSlice is slightly shorter than the longest slice that a fair thread can
-// have (100 ms). EEVDF serves threads with a long slice last. The odd value
-// distinguishes threads that Tenon changed from threads that chose the longest
-// slice themselves.
+// have (100 ms). EEVDF serves threads with a long slice last. The unusual
+// value distinguishes threads that Tenon changed from threads that chose the
+// longest slice themselves.
 const LongSlice = 99_997 * time.Microsecond
 
 // A SliceKind says where a thread's slice comes from.
@@ -121,8 +121,8 @@ func (s Slices) unset(tid int) error {
 	return setSlice(tid, 0)
 }
 
-// setSlice sets only the slice of a thread. The other attributes stay, even a
-// policy that another process sets at the same moment.
+// setSlice sets only the slice of a thread. It keeps the other attributes,
+// even a policy that another process sets at the same moment.
 func setSlice(tid int, slice time.Duration) error {
 	a, err := Attr(tid)
 	if err != nil {

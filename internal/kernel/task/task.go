@@ -2,9 +2,9 @@
 // policy, nice value, time slice, affinity and core-scheduling cookie.
 //
 // A tid is a thread id in the PID namespace of this process. Tid 0 is the
-// calling thread, which a goroutine must lock first. If an attribute of a
-// thread changes, the children that the thread creates later inherit it, but
-// its siblings keep theirs.
+// calling thread, so the goroutine must be locked to its thread first. If an
+// attribute of a thread changes, the children that the thread creates later
+// inherit the new value. Existing children and siblings keep theirs.
 package task
 
 import (
@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsupported means that this kernel or machine lacks the feature.
+// ErrUnsupported means that this kernel or this machine does not have the feature.
 var ErrUnsupported = errors.New("not supported here")
 
 // ErrGone means that the thread has ended.
@@ -122,7 +122,7 @@ func setAttr(tid int, s SchedAttr, flags uint64) error {
 	return nil
 }
 
-// SetPolicy gives a thread a policy without real-time priority. It keeps the
+// SetPolicy gives a thread a policy other than a real-time one. It keeps the
 // nice value, the slice and reset-on-fork. (The kernel's flag
 // SCHED_FLAG_KEEP_PARAMS would keep the old policy as well.)
 func SetPolicy(tid int, p Policy) error {
