@@ -19,11 +19,11 @@ type Container struct {
 	// Name is the name of the container, or its ID if it has none.
 	Name   string
 	Labels map[string]string
-	// PID is the process that was the first of the container when it was
-	// listed, in the PID namespace of this machine. It is 0 if it is not known.
+	// PID is the first process of the container at the time of the listing, in
+	// the PID namespace of this machine. It is 0 if it is not known.
 	PID int
-	// Cgroup is the path of the container's cgroup, if Locate has set it. If it
-	// is empty, the ID identifies the cgroup.
+	// Cgroup is the path of the container's cgroup, which Locate sets. If it is
+	// empty, the cgroup is found by the ID.
 	Cgroup string
 }
 
@@ -47,8 +47,8 @@ var Sockets = []string{
 // or does not run.
 var ErrAbsent = errors.New("there is no such socket")
 
-// Check returns an error if a text is not the address of a socket. Sockets has
-// examples of addresses.
+// Check returns an error if a text is not the address of a socket, as in
+// Sockets.
 func Check(address string) error {
 	kind, socket, _ := strings.Cut(address, "://")
 	switch {
@@ -59,8 +59,8 @@ func Check(address string) error {
 	return fmt.Errorf("%q: want docker://, podman:// or containerd:// and the absolute path of a socket", address)
 }
 
-// Open makes a client for the runtime at an address. Sockets has examples of
-// addresses. It does not connect yet.
+// Open makes a client for the runtime at an address, as in Sockets. Open does
+// not connect to the runtime.
 func Open(address string) (Runtime, error) {
 	if err := Check(address); err != nil {
 		return nil, err

@@ -19,8 +19,8 @@ const (
 	idB = "5ffb6663982302271ed1e0b17bc6a6eb04f2fa22033dbe253a43a7fb016c1cad"
 )
 
-// serve runs an engine. When it is asked for the containers, it answers with a
-// text. Like Docker 29, it refuses versions of the API in the URL.
+// serve runs a model of Docker's engine, which answers a request for the containers
+// with the given text. Like Docker 29, it refuses versions of the API in the URL.
 func serve(t *testing.T, status int, text string) (address string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// containerd uses the API of containerd. Each request is for one namespace,
-// except the list of namespaces.
+// containerd is a client of containerd's API. Each request is for one
+// namespace, except the list of namespaces.
 type containerd struct {
 	conn *grpc.ClientConn
 }
@@ -24,17 +24,16 @@ type containerd struct {
 // namespaceHeader is the gRPC header with the namespace of a request.
 const namespaceHeader = "containerd-namespace"
 
-// dockersNamespace is the namespace with the containers of Docker. In
-// containerd, these containers have no labels, but the client of Docker lists
-// them with labels.
+// dockersNamespace is the namespace with the containers of Docker. In containerd,
+// they have no labels. The type docker lists them with their labels.
 const dockersNamespace = "moby"
 
 // nerdctlName is the label in which nerdctl stores the name of a container.
 const nerdctlName = "nerdctl/name"
 
-// maxTasks is the maximum size, in bytes, of the list of the tasks of a
-// namespace, which is one message. A task takes much less than 1 KiB. The
-// default limit of gRPC, 4 MiB, could be too small for ten thousand tasks.
+// maxTasks is the maximum size, in bytes, of the message that lists the tasks
+// of a namespace. A task takes much less than 1 KiB. The default limit of
+// gRPC, 4 MiB, could be too small for ten thousand tasks.
 const maxTasks = 16 << 20
 
 func openContainerd(socket string) (*containerd, error) {

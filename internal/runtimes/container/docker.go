@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// docker uses the Engine API of Docker (docs.docker.com/reference/api/engine,
-// "List containers"). Podman has this API, too.
+// docker is a client of Docker's Engine API (docs.docker.com/reference/api/engine,
+// "List containers"). Podman has the same API.
 type docker struct {
 	kind   string
 	client *http.Client
 }
 
-// listContainers has no version of the API, so that the engine answers in its
-// newest version. An engine refuses versions that are too old for it (Docker
-// 29: below 1.44). The fields that Tenon reads are the same in all versions.
-// Podman answers requests to this path, too.
+// listContainers is the URL of the list. It names no version of the API,
+// because an engine refuses versions that are too old for it (Docker 29:
+// below 1.44). The engine then answers in its newest version. The fields that
+// Tenon reads are the same in all versions. Podman accepts this URL, too.
 const listContainers = "http://local/containers/json?all=1"
 
 // maxSaid is the maximum number of bytes of an answer that an error message
@@ -40,7 +40,7 @@ func openDocker(kind, socket string) *docker {
 	return &docker{kind: kind, client: &http.Client{Transport: transport}}
 }
 
-// dockerContainer is a container in the answer.
+// dockerContainer is a container in the engine's answer.
 type dockerContainer struct {
 	ID     string `json:"Id"`
 	Names  []string

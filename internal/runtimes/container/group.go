@@ -26,8 +26,8 @@ func Locate(all []Container, cgroupOf func(pid int) (path string, known bool)) {
 }
 
 // Groups returns the containers by the path of their cgroup. With Docker and
-// Podman, this is the path that has the ID of the container in its name.
-// Otherwise it is the path that Locate set. Groups omits a container whose
+// Podman, the name of this cgroup contains the ID of the container. With
+// other runtimes, Locate has set the path. Groups omits a container whose
 // cgroup is the root or not among the paths.
 func Groups(all []Container, paths []string) map[string]Container {
 	exists := make(map[string]bool, len(paths))
@@ -54,10 +54,9 @@ func Groups(all []Container, paths []string) map[string]Container {
 	return groups
 }
 
-// CanBe reports whether a cgroup can be a container of the runtimes at these
-// addresses, to judge by its name. A containerd cgroup may have any name
-// without the suffixes that systemd uses for other units (.service, .slice,
-// .socket).
+// CanBe judges by the name of a cgroup whether it can be a container of the
+// runtimes at these addresses. A containerd cgroup may have any name without
+// the suffixes that systemd uses for other units (.service, .slice, .socket).
 func CanBe(path string, addresses []string) bool {
 	name := lastName(path)
 	if idIn(name) != "" {

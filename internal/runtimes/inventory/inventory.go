@@ -1,6 +1,6 @@
 // Package inventory keeps a list of the containers of this machine, as the
-// container runtimes report them. The key is the path of the cgroup. A dry run
-// reads the list once. An agent updates it in the background.
+// container runtimes report them. It knows a container by the path of its cgroup.
+// A dry run reads the list once. An agent updates it in the background.
 package inventory
 
 import (
@@ -22,15 +22,15 @@ import (
 
 const (
 	// answerWithin is the maximum time of a listing. A runtime that systemd
-	// starts on demand takes seconds. firstWithin is the maximum time of the
-	// listing before the first tick. It is shorter, because the tick waits for
-	// it.
+	// starts on demand needs some seconds. firstWithin is the maximum time of
+	// the listing before the first tick. It is shorter, because the tick waits
+	// for this listing.
 	answerWithin = 10 * time.Second
 	firstWithin  = 2 * time.Second
-	// minRest is the minimum time between two listings. restFor is another
-	// minimum, as a multiple of the time that the last listing took. After a
-	// change, the Follower lists once more after this time, because a cgroup
-	// may exist before its runtime reports the container as running.
+	// The pause between two listings is at least minRest, and at least restFor
+	// times the duration of the last listing. After a change, the Follower lists
+	// once more after this pause, because a cgroup may exist before its runtime
+	// reports the container as running.
 	minRest = time.Second
 	restFor = 20
 	// askAtLatest is the maximum time between two attempts to reach a missing
@@ -83,7 +83,7 @@ func (c *Follower) Use(rules []match.Rule, addresses []string) {
 	c.look()
 }
 
-// look triggers a listing soon.
+// look makes Run list the containers soon.
 func (c *Follower) look() {
 	select {
 	case c.ask <- struct{}{}:
@@ -158,8 +158,8 @@ func (c *Follower) Run(ctx context.Context) {
 	}
 }
 
-// misses reports whether a runtime did not answer, although it exists or has
-// listed containers before.
+// misses reports whether a runtime is missing: it does not answer, but it
+// exists or has listed containers before.
 func (c *Follower) misses() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,7 +247,7 @@ func groupOf(fs proc.FS, pid int) (path string, known bool) {
 	return strings.Trim(proc.CPUPath(entries), "/"), err == nil && after.StartTime == before.StartTime
 }
 
-// Remembers returns the list for the next tenond, by address.
+// Remembers returns the present list, by address. The next tenond passes it to First.
 func (c *Follower) Remembers() map[string][]container.Container {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -270,9 +270,9 @@ func (c *Follower) Groups(paths []string) (map[string]*match.Container, []string
 	return groups, c.remarks()
 }
 
-// remarks returns a remark on each missing socket that the configuration names.
-// If it names none, and no default socket exists, there is one remark. The
-// caller holds c.mu.
+// remarks returns one remark for each missing socket that the configuration
+// names. If the configuration names no socket, and no default socket exists,
+// it returns one remark. The caller holds c.mu.
 func (c *Follower) remarks() (remarks []string) {
 	switch {
 	case len(c.addresses) == 0 || !c.asked:

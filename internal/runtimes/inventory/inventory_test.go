@@ -21,7 +21,7 @@ import (
 
 const theSocket = "containerd:///run/c.sock"
 
-// runtimes is a machine with one runtime. A test sets its containers.
+// runtimes is a model of a machine with one container runtime. A test sets the containers.
 type runtimes struct {
 	*Follower
 	said  bytes.Buffer // the log

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// catchUpTimes is the number of times that the values of a container are
-// requested. If there is still no answer, the plugin leaves the container to
-// the loop, because its pod may not exist any more.
+// catchUpTimes is the maximum number of requests for the values of a
+// container. After them, the plugin leaves the container to the loop of the
+// agent, because the pod may not exist any more.
 const catchUpTimes = 10
 
-// catchUp updates containers whose values were not known when the runtime asked
-// for them. It must do so as soon as the values are known, because otherwise
-// the runtime would write its own values again at each change of the container.
-// Every few deadlines, it asks for the values, until ctx ends.
+// catchUp updates containers whose values were not known when the runtime
+// asked for them. Without the update, the runtime would write its own values
+// again at each change of the container. catchUp asks for missing values at
+// regular intervals until ctx ends.
 func (p *plugin) catchUp(ctx context.Context) {
 	select {
 	case <-p.configured:
@@ -36,8 +36,7 @@ func (p *plugin) catchUp(ctx context.Context) {
 	}
 }
 
-// listUnanswered lists the containers without values. It is time to ask again
-// for these.
+// listUnanswered lists the containers whose values must be requested again.
 func (p *plugin) listUnanswered() (queries []query) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +57,7 @@ func (p *plugin) update(ctx context.Context, queries []query) {
 		return
 	}
 	defer func() { <-p.catching }()
-	updates := p.updates(ctx, "catch up", queries)
+	updates := p.collectUpdates(ctx, "catch up", queries)
 	if len(updates) == 0 {
 		return
 	}

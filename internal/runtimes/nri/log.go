@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// logger writes the log of the NRI library at a lower level. That log helps
-// only to find an error.
+// logger passes messages of the NRI library on at a lower level than their
+// own, because they help only to find a fault.
 type logger struct{ log *slog.Logger }
 
 func (l logger) Debugf(ctx context.Context, format string, args ...any) {

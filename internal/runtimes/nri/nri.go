@@ -2,10 +2,10 @@
 // instruction runs. It is a plugin of the container runtime, through NRI (Node
 // Resource Interface) of containerd and CRI-O.
 //
-// No pod waits for a plugin that is slow or lost. Each answer has a deadline
-// far below that of the runtime. After an error the answer is "no change". If
-// the plugin has lost the connection, it connects again. If the plugin has
-// missed a container, the loop of the agent writes its values.
+// No pod waits for a plugin that is slow or lost. Each answer has a deadline far
+// below that of the runtime, and after an error the answer is "no change". If the
+// plugin has lost the connection, it connects again. If the plugin has missed a
+// container, the loop of the agent writes the values of the container.
 package nri
 
 import (
@@ -65,15 +65,15 @@ type Pod struct {
 func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 
 // Limits are values for the cgroup of a container, in the terms of the
-// container runtime interface. If a value is nil, that of the kubelet stays.
-// There is no weight, because the kubelet would read it back as the CPU request
-// of the pod.
+// container runtime interface. A nil field keeps the value of the kubelet.
+// There is no CPU weight, because the kubelet would read it back as the CPU
+// request of the pod.
 type Limits struct {
 	Quota  *int64  // µs per period; -1: no quota
 	Period *uint64 // µs
 	Memory *int64  // bytes; -1: no limit
-	// Unified maps files of cgroup v2, such as memory.high, to their values. On
-	// cgroup v1 a runtime refuses it.
+	// Unified maps files of cgroup v2, such as memory.high, to their values. A
+	// runtime refuses it on cgroup v1.
 	Unified map[string]string
 }
 
@@ -122,8 +122,8 @@ type Options struct {
 	V1       bool
 	Deadline time.Duration // maximum time of an answer; 0: DefaultDeadline
 	// StartDeadline is the time that Values.Starting may take. 0 means
-	// DefaultStartDeadline. It is at most three quarters of the time after which
-	// the runtime drops a plugin.
+	// DefaultStartDeadline. The plugin uses at most three quarters of the time
+	// after which the runtime drops a plugin.
 	StartDeadline time.Duration
 	Log           *slog.Logger
 	// Changed is called when a connection starts or ends. It may be nil.
@@ -243,9 +243,9 @@ var (
 	errStops = errors.New("the plugin does not stop")
 )
 
-// session makes one connection, and returns when the connection ends. When the
-// runtime has registered the plugin, it calls the function connected. The error
-// is never nil.
+// session makes one connection, and returns when the connection ends. When
+// the runtime has registered the plugin, session calls the function
+// connected. The returned error is never nil.
 func session(ctx context.Context, p *plugin, connected func(Link)) error {
 	// The connection stays open after ctx has ended, because the plugin needs
 	// it to release the containers.

@@ -12,16 +12,15 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 )
 
-// waiting is the maximum number of requests of the runtime that wait for an
-// answer of Values. If there are more, they are answered at once, with "no
-// change".
+// waiting is the maximum number of requests of the runtime that wait for
+// Values at the same time. The plugin answers any further request at once,
+// with "no change".
 const waiting = 256
 
-// parallelQueries is the number of containers of a synchronization for which
-// the plugin requests values at the same time. So containers with unknown
-// values do not delay the others. synchronizing is the time that a
-// synchronization may take, as a multiple of the deadline. The runtime waits
-// longer than that.
+// parallelQueries is the number of containers for which a synchronization
+// requests values at the same time, so that containers with unknown values do
+// not delay the others. A synchronization may take synchronizing times the
+// deadline of an answer, and the runtime waits longer than that.
 const parallelQueries, synchronizing = 64, 5
 
 // A plugin answers the runtime on one connection. It never answers with an
@@ -35,17 +34,17 @@ type plugin struct {
 	synchronized chan string // receives the name of the runtime
 	finished     chan error  // receives the error that ends the session
 	slots        chan struct{}
-	release      bool // release the containers, and end
+	release      bool // restore the kubelet's values of the containers, and end
 
 	mu   sync.Mutex
 	ours map[string]Limits // the values that Tenon has set, by container
-	open map[string]query  // requests without an answer, by container
+	open map[string]query  // unanswered queries, by container
 
 	catching chan struct{} // held by the goroutine that sends unsolicited updates
 }
 
-// A query is a container whose values are requested. times is the number of
-// these requests so far.
+// A query is a container whose values the plugin needs. times is the number
+// of requests for them that had no answer.
 type query struct {
 	pod       Pod
 	container *api.Container
@@ -68,8 +67,8 @@ func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.E
 	return 0, nil // all events for which the plugin has a method
 }
 
-// Synchronize is the second call of the runtime, before all other requests. It
-// updates those running containers whose values are known.
+// Synchronize is the second call of the runtime, before all other requests.
+// It returns updates for the running containers whose values are known.
 func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer func() {
 		select {
@@ -89,7 +88,7 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	}
 	soon, cancel := context.WithTimeout(ctx, synchronizing*p.Deadline)
 	defer cancel()
-	updates := p.updates(soon, "Synchronize", queries)
+	updates := p.collectUpdates(soon, "Synchronize", queries)
 	if p.release {
 		// The runtime accepts updates that it has not requested only after this
 		// answer.
@@ -99,9 +98,9 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	return updates, nil
 }
 
-// updates requests the values of containers. It returns the updates that are
-// necessary, in the order of the queries.
-func (p *plugin) updates(ctx context.Context, what string, queries []query) (updates []*api.ContainerUpdate) {
+// collectUpdates asks for the values of containers. It returns an update for
+// each container that has other values, in the order of the queries.
+func (p *plugin) collectUpdates(ctx context.Context, what string, queries []query) (updates []*api.ContainerUpdate) {
 	answers := make([]*Limits, len(queries))
 	var asked sync.WaitGroup
 	turns := make(chan struct{}, parallelQueries)
@@ -173,8 +172,8 @@ func (p *plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 	return appendUpdate(nil, &api.Container{Id: c.GetId(), Linux: &api.LinuxContainer{Resources: asked}}, changedValues(l, asked)), nil
 }
 
-// limits requests the values of a container, and records whether there was an
-// answer.
+// limits returns the values of a container. If there is no answer, it records
+// the container, so that catchUp asks again.
 func (p *plugin) limits(ctx context.Context, what string, pod Pod, c *api.Container) (Limits, bool) {
 	l, answered := askWithin(ctx, p, p.Deadline, what, pod, func(ctx context.Context) (*Limits, error) {
 		l, ok, err := p.Values.Container(ctx, pod, c.GetName())
@@ -199,7 +198,7 @@ func (p *plugin) limits(ctx context.Context, what string, pod Pod, c *api.Contai
 	return fitting, true
 }
 
-// fit removes values that this kernel does not support.
+// On cgroup v1, fit removes the values that the plugin must not set there (see Options.V1).
 func (p *plugin) fit(l Limits) Limits {
 	if p.V1 {
 		l.Quota, l.Period, l.Unified = nil, nil, nil

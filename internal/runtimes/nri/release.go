@@ -12,13 +12,13 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// kubelet are the values that the kubelet gives a container that has neither
-// CPU nor memory, such as one with batch resources. They mean no quota and no
-// limit (pkg/kubelet/cm).
+// kubelet holds the limits that the kubelet gives a container without CPU and
+// memory in its spec, such as one with batch resources: no quota and no
+// memory limit (pkg/kubelet/cm).
 var kubelet = Limits{Quota: new(int64(-1)), Memory: new(int64(-1))}
 
-// ErrReleased is the error of Run if it has given the values of the kubelet
-// back to the containers.
+// ErrReleased is the error of Run after it has restored the kubelet's values
+// of the containers.
 var ErrReleased = errors.New("the containers have the kubelet's values again")
 
 // releasing is the time that the runtime may take to update all containers.
@@ -29,7 +29,7 @@ const releasing = 10 * time.Second
 // runtime can do this, because it stores the values of each container and
 // writes them again at the next change. Release must not run in a container
 // that is being stopped, because the runtime accepts no new plugin until the
-// container has stopped. For that case, there is Options.Leaves.
+// container has stopped. Such a container uses Options.Leaves instead.
 func Release(ctx context.Context, o Options) error {
 	p := newPlugin(o.filled())
 	p.release = true
@@ -39,8 +39,8 @@ func Release(ctx context.Context, o Options) error {
 	return nil
 }
 
-// leave updates all containers that have values of Tenon. If it succeeds, it
-// returns ErrReleased.
+// leave restores the kubelet's values of all containers that have values of
+// Tenon. On success it returns ErrReleased.
 func (p *plugin) leave() error {
 	select {
 	case p.catching <- struct{}{}: // from now on, no goroutine sends values of Tenon
@@ -97,7 +97,7 @@ func (p *plugin) leave() error {
 	return ErrReleased
 }
 
-// kubeletValues returns the value of the kubelet for each value that Tenon has
+// kubeletValues returns the kubelet's value for each value that Tenon has
 // set.
 func kubeletValues(l Limits) (values Limits) {
 	if l.Quota != nil {

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A memoryRuntime is a runtime. It consists of the NRI library that containerd
-// and CRI-O use, and pods and containers in memory.
+// A memoryRuntime is a container runtime with pods and containers in memory.
+// It uses the same NRI library as containerd and CRI-O.
 type memoryRuntime struct {
 	*adaptation.Adaptation
 	socket string
