@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Batch is the part of the node's CPU and memory that BE work may request, as
+// Batch is the CPU and memory of the node that BE work may request, as
 // Koordinator's resources kubernetes.io/batch-cpu and
 // kubernetes.io/batch-memory. The zero Batch means that colocation is off and
 // BE may request nothing.
@@ -20,16 +20,16 @@ type Batch struct {
 // An Amount is the published amount of one resource, with its explanation.
 type Amount[T unit.MilliCPU | unit.Bytes] struct {
 	Value T `json:"value"`
-	// Terms add up to Value. They are from the same computation as Value.
+	// The sum of Terms is Value. Both are from the same computation.
 	Terms []Term[T] `json:"terms,omitempty"`
 	// Policy is the name of the formula. If it is empty, the resource is not published.
 	Policy string `json:"policy,omitempty"`
-	// Over is the time over which use was averaged.
+	// Over is the time over which usage was averaged.
 	Over time.Duration `json:"over_ns,omitempty"`
 	// Since is the time at which Value was set, on the clock of Snapshot.At.
 	Since time.Time `json:"since,omitzero"`
-	// Formula is the present result of the formula. Held is the reason why this
-	// result is not published yet. If Held is empty, it is published.
+	// Formula is the present result of the formula. Held is the reason why Value
+	// still has an earlier result. If Held is empty, Value is Formula.
 	Formula T      `json:"formula"`
 	Held    string `json:"held,omitempty"`
 	// Degraded names a missing input, and its effect on the amount. It is empty if
@@ -37,8 +37,8 @@ type Amount[T unit.MilliCPU | unit.Bytes] struct {
 	Degraded string `json:"degraded,omitempty"`
 }
 
-// Unmeasured is the text of Amount.Degraded before the first measurement. A
-// Value of 0 is then not a result.
+// Unmeasured is the text of Amount.Degraded before the first measurement.
+// Value is then 0, which does not mean that the node is full.
 const Unmeasured = "no use was measured yet: nothing is promised"
 
 // A Term is one summand of an Amount. A negative term is printed as a subtraction.
@@ -61,8 +61,7 @@ const (
 	TermFloor    TermName = "floor"    // raises a negative sum to 0
 )
 
-// Enabled reports whether colocation is on. It may be on while both amounts are
-// 0.
+// Enabled reports whether colocation is on, even if both amounts are 0.
 func (b Batch) Enabled() bool { return b.CPU.Policy != "" || b.Memory.Policy != "" }
 
 // String prints the two amounts, one on each line.

@@ -11,18 +11,18 @@ import (
 type CPUOverride struct {
 	// Pod is the UID of the pod, for reports.
 	Pod string `json:"pod,omitempty"`
-	// Grade, Bind, Within and Apart have the values of the types in package
-	// pick. A Grade of 0 means that the workload demands no CPUs.
+	// Grade, Bind, Within and Apart hold values of types of package pick; see
+	// pick.Claim. A Grade of 0 means that the workload demands no CPUs.
 	Grade  uint8 `json:"grade,omitempty"`
 	Bind   uint8 `json:"bind,omitempty"`
 	Within uint8 `json:"within,omitempty"`
 	Apart  uint8 `json:"apart,omitempty"`
 	Fewest bool  `json:"fewest,omitempty"`
-	// CPUs is the number of CPUs that the workload owns, or of its seats.
-	// Request is the load of a workload that shares CPUs.
+	// CPUs is the number of CPUs that the workload owns, or the number of its
+	// seats. Request is the CPU request of a workload with seats or in a pool.
 	CPUs    int           `json:"cpus,omitempty"`
 	Request unit.MilliCPU `json:"request,omitempty"`
-	Grows   bool          `json:"grows,omitempty"` // the pool may be larger than its home
+	Grows   bool          `json:"grows,omitempty"` // a pool may use more CPUs than its home
 	// Containers are the containers with CPUs of their own, in the order of the pod.
 	Containers []ContainerCPUs `json:"containers,omitempty"`
 	// Chosen is the choice of a scheduler, or nil. It is a pointer because it is
@@ -43,13 +43,13 @@ type CPUChoice struct {
 	Topology string `json:"topology,omitempty"`
 	// Grade is a pick.Grade.
 	Grade uint8 `json:"grade,omitempty"`
-	// CPUs are the CPUs of the workload. Home is the set of all CPUs of the
-	// pool that the workload shares with others.
+	// CPUs are the CPUs of the workload. If the workload shares a pool with
+	// others, Home is the set of all CPUs of this pool.
 	CPUs unit.CPUSet `json:"cpus,omitzero"`
 	Home unit.CPUSet `json:"home,omitzero"`
 }
 
-// Equal reports whether a and b demand the same.
+// Equal reports whether a and b are the same demand and the same choice.
 func (a CPUOverride) Equal(b CPUOverride) bool {
 	return a.Pod == b.Pod && a.Grade == b.Grade && a.Bind == b.Bind && a.Within == b.Within && a.Apart == b.Apart && a.Fewest == b.Fewest && a.Grows == b.Grows &&
 		a.CPUs == b.CPUs && a.Request == b.Request && slices.Equal(a.Containers, b.Containers) && (a.Chosen == b.Chosen || a.Chosen != nil && b.Chosen != nil && *a.Chosen == *b.Chosen)

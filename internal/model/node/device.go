@@ -2,14 +2,14 @@ package node
 
 import "tenon.sh/tenon/internal/model/unit"
 
-// A BlockDevice is a block device of the node. Devices appear and disappear while the node runs.
-// If a configuration names a device, Tenon looks the name up in the present list.
+// A BlockDevice is a block device of the node. Devices appear and disappear while the
+// node runs, so Tenon looks up a device name of the configuration in every snapshot.
 type BlockDevice struct {
 	// Name is the name in the kernel: "vda", "nvme0n1p2", "dm-0".
 	Name string      `json:"name"`
 	ID   unit.Device `json:"id"`
-	// Disk is the whole disk to which a partition belongs. If the device is no partition, Disk is
-	// equal to ID. The kernel counts and limits I/O of whole disks only.
+	// Disk is the disk to which a partition belongs. For a device that is not a
+	// partition, it equals ID. The kernel counts and limits the I/O of whole disks only.
 	Disk unit.Device `json:"disk"`
 	// Mapped is the name in the device mapper: "vg0-data". It is empty for
 	// devices that are not mapped.

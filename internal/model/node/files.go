@@ -15,14 +15,14 @@ const (
 	CategoryGroup     Category = iota + 1 // files of a cgroup; every managed cgroup has these
 	CategoryRun                           // whether the processes of a cgroup run
 	CategoryIO                            // files of a cgroup with a line for each block device
-	CategoryResctrl                       // a control group of resctrl, and its tasks
+	CategoryResctrl                       // the values and the tasks of a control group of resctrl
 	CategoryMark                          // the mark of a cgroup on a vendor's kernel
-	CategoryThreads                       // read and written thread by thread
+	CategoryThreads                       // attributes of threads, read and written thread by thread
 	CategoryScheduler                     // the scheduler of the node
-	CategoryOrder                         // an order to that scheduler, in its BPF maps
+	CategoryOrder                         // an order to the BE scheduler, in its BPF maps
 )
 
-// A fileRow holds what this package knows about one kind of knob.
+// A fileRow holds the category and the parser of one kind of knob.
 type fileRow struct {
 	file     File
 	category Category

@@ -81,14 +81,14 @@ func parseIOLimits(text string) (IOLimits, error) {
 // (Documentation/admin-guide/cgroup-v1/blkio-controller.rst, "Hierarchical Cgroups").
 type IOMax struct{ lines string }
 
-// IOMaxOf returns the value with the given lines.
+// IOMaxOf returns the value with the given limits of each device.
 func IOMaxOf(limits map[unit.Device]IOLimits) IOMax {
 	limits = maps.Clone(limits)
 	maps.DeleteFunc(limits, func(_ unit.Device, l IOLimits) bool { return l == NoIOLimits })
 	return IOMax{valuetext.Lines(limits, IOLimits.String)}
 }
 
-// Limits returns the lines; the caller may change the map.
+// Limits returns the limits of each device. The caller may change the map.
 func (v IOMax) Limits() map[unit.Device]IOLimits {
 	m, _ := valuetext.ParseLines(v.lines, parseIOLimits) // IOMaxOf printed these lines
 	return m
@@ -97,8 +97,8 @@ func (v IOMax) Limits() map[unit.Device]IOLimits {
 // String prints "8:0 rbps=1048576, 254:0 wiops=100", or "max" without limits.
 func (v IOMax) String() string { return cmp.Or(v.lines, "max") }
 
-// Round drops limits on operations that are too large for the kernel. The
-// kernel stores such a limit in 32 bits, and the largest number means no limit
+// Round drops limits on operations per second that the kernel cannot store.
+// It stores them in 32 bits, and the largest number means no limit
 // (block/blk-throttle.c: tg_set_limit).
 func (v IOMax) Round(Kernel) Value {
 	m := v.Limits()
@@ -132,22 +132,22 @@ func (v IOMax) CompareWidth(o Value) int {
 	return combineOrders(orders)
 }
 
-// IOWeight is the share of contended block I/O among sibling cgroups. It consists of a
-// default weight, and weights for single devices. The kernel's default is 100. The
-// range is 1 to 10000, and for bfq 1 to 1000 (Documentation/admin-guide/cgroup-v2.rst,
+// IOWeight is the weight of a cgroup against its siblings for block I/O. It consists of a
+// default weight, and weights for single devices. The kernel's default is 100. The range
+// is 1 to 10000, and for bfq 1 to 1000 (Documentation/admin-guide/cgroup-v2.rst,
 // "io.weight"; Documentation/block/bfq-iosched.rst, section 4).
 type IOWeight struct {
 	Default int64
 	lines   string
 }
 
-// IOWeightOf returns the value with a default weight (other). Single devices
-// have the given weights.
+// IOWeightOf returns the value with the given weights of single devices. All
+// other devices have the weight other.
 func IOWeightOf(other int64, weights map[unit.Device]int64) IOWeight {
 	return IOWeight{other, valuetext.Lines(weights, valuetext.Decimal)}
 }
 
-// Weights returns the weights of devices; the caller may change the map.
+// Weights returns the weights of single devices. The caller may change the map.
 func (v IOWeight) Weights() map[unit.Device]int64 {
 	m, _ := valuetext.ParseLines(v.lines, valuetext.ParseDecimal)
 	return m
@@ -179,9 +179,9 @@ func (v IOWeight) CompareWidth(o Value) int {
 	return combineOrders(orders)
 }
 
-// IOLatency is the target latency of a cgroup's I/O on each device. While the latency exceeds the
-// target, the kernel throttles those sibling cgroups that have a longer target or no target
-// (Documentation/admin-guide/cgroup-v2.rst, "IO Latency", Linux 4.19).
+// IOLatency is the target latency of a cgroup's I/O on each device. While the latency
+// exceeds the target, the kernel throttles sibling cgroups that have a longer target
+// or none (Documentation/admin-guide/cgroup-v2.rst, "IO Latency", Linux 4.19).
 type IOLatency struct{ lines string }
 
 // IOLatencyOf returns the value with the given targets. The kernel counts whole
@@ -196,7 +196,7 @@ func IOLatencyOf(targets map[unit.Device]time.Duration) IOLatency {
 	return IOLatency{valuetext.Lines(micro, valuetext.Decimal)}
 }
 
-// Targets returns the target of each device; the caller may change the map.
+// Targets returns the target of each device. The caller may change the map.
 func (v IOLatency) Targets() map[unit.Device]time.Duration {
 	micro, _ := valuetext.ParseLines(v.lines, valuetext.ParseDecimal)
 	m := make(map[unit.Device]time.Duration, len(micro))
@@ -270,8 +270,8 @@ func orElse[T any](m map[unit.Device]T, d unit.Device, other T) T {
 	return other
 }
 
-// combineOrders combines the orders of the parts of two values into one order.
-// If one part is smaller and another one is larger, it returns 0.
+// combineOrders combines the orders of the parts of two values into one order. If one part is
+// smaller and another part is larger, the values are not comparable, and it returns 0.
 func combineOrders(orders []int) int {
 	if slices.Min(orders) < 0 && slices.Max(orders) > 0 {
 		return 0

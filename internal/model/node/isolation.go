@@ -28,8 +28,8 @@ const (
 	// MechanismCoreSched gives BE threads a core-scheduling cookie. The kernel
 	// then never runs them on a core together with other threads (Linux 5.14).
 	MechanismCoreSched Mechanism = "core_sched"
-	// MechanismSiblings looks at the CPUs on which LS ran a short time ago. It
-	// removes their siblings from the cpusets of BE.
+	// MechanismSiblings removes CPUs from the cpusets of BE: the siblings of the
+	// CPUs on which LS ran a short time ago.
 	MechanismSiblings Mechanism = "siblings"
 	// MechanismIdle is cpu.idle alone (Linux 5.15).
 	MechanismIdle Mechanism = "cpu.idle"
@@ -52,16 +52,16 @@ const (
 	FilePolicy File = "policy"
 	// FileCookie is the core-scheduling cookie of the threads in and below a cgroup.
 	FileCookie File = "cookie"
-	// FileSlice is the time slice of the threads in and below a cgroup. It belongs to
-	// no mechanism. Tenon sets it if the cgroup itself cannot be idle.
+	// FileSlice is the time slice of the threads in and below a cgroup. It belongs to no
+	// mechanism. Tenon makes the slice long if the cgroup itself cannot be idle.
 	FileSlice File = "slice"
 )
 
-// Identity is the way in which a vendor's kernel treats a cgroup. IdentityBE
-// gives way to all others, IdentityHigh goes first, and IdentityExpels also
-// keeps BE off the siblings of its CPUs. The numbers are those of
-// cpu.bvt_warp_ns. On a kernel with fewer levels, the nearest level that exists
-// is used.
+// Identity is the priority that a vendor's kernel gives a cgroup. IdentityBE
+// gives way to all other cgroups. IdentityHigh goes before all others.
+// IdentityExpels also keeps BE off the siblings of its CPUs. The numbers are
+// those of cpu.bvt_warp_ns. On a kernel with fewer levels, Tenon uses the
+// nearest one.
 type Identity int
 
 // The values of Identity.
@@ -88,23 +88,23 @@ func parseIdentity(text string) (Value, error) {
 	return Identity(n), nil
 }
 
-// Scheduler describes the scheduler of BE threads that Tenon has loaded. The zero Scheduler means
-// that none is loaded. When the process that loaded the scheduler ends, the kernel unloads it.
+// Scheduler describes the BE scheduler that Tenon has loaded. The zero Scheduler means
+// that none is loaded. When the process that loaded it ends, the kernel unloads it.
 type Scheduler struct {
 	Loaded bool
-	// Siblings says that BE threads stay off the siblings of LS threads while
-	// these run, and for the time Hold after they stop.
+	// Siblings keeps BE threads off the sibling of a CPU while an LS thread runs
+	// on that CPU, and for the time Hold after the thread stops.
 	Siblings bool
 	Hold     time.Duration
-	// Headroom is the number of whole cores of each L3 cache that the scheduler keeps idle for LS
-	// threads that wake up. With SchedulerHeadroom, the scheduler chooses the number.
+	// Headroom is the number of whole cores of each L3 cache that the scheduler keeps idle for
+	// LS threads that wake up. If it is SchedulerHeadroom, the scheduler chooses the number.
 	Headroom int
-	// Gentle lists LS classes, separated by commas. BE threads may run on the
-	// siblings of the CPUs of these classes.
+	// Gentle lists LS classes, separated by commas. BE may run beside these
+	// classes, on the siblings of their CPUs.
 	Gentle string
 }
 
-// SchedulerHeadroom lets the scheduler choose the Headroom.
+// SchedulerHeadroom is the value of Headroom that lets the scheduler choose.
 const SchedulerHeadroom = -1
 
 // Expels reports whether BE threads stay off the siblings of CPUs that run class c.
@@ -177,8 +177,8 @@ func parseScheduler(text string) (Value, error) {
 	return v, nil
 }
 
-// Threads says which of two states the threads of a cgroup have. ThreadsMixed
-// occurs only in values that Tenon reads, and never in values that it writes.
+// Threads is the state of the threads of a cgroup. Tenon writes ThreadsNormal
+// and ThreadsBE. ThreadsMixed occurs only in values that Tenon reads.
 type Threads string
 
 // The values of FilePolicy, FileCookie and FileSlice.
@@ -187,9 +187,9 @@ const (
 	// policy (FilePolicy), the cookie (FileCookie) or the slice (FileSlice).
 	ThreadsNormal Threads = "normal"
 	// ThreadsBE means that all threads have SCHED_EXT (FilePolicy), the BE
-	// cookie (FileCookie) or the longest possible slice (FileSlice).
+	// cookie (FileCookie) or the long slice of Tenon (FileSlice).
 	ThreadsBE Threads = "best-effort"
-	// ThreadsMixed means that some threads are in one state and some in the other.
+	// ThreadsMixed means that the cgroup has both normal and best-effort threads.
 	ThreadsMixed Threads = "mixed"
 )
 
@@ -199,7 +199,7 @@ func (v Threads) String() string { return string(v) }
 
 func (v Threads) Round(Kernel) Value { return v }
 
-// CompareWidth orders the states by the share of BE threads.
+// CompareWidth orders the states: best-effort is the narrowest, then mixed, then normal.
 func (v Threads) CompareWidth(o Value) int {
 	return compareWith(o, func(w Threads) int { return cmp.Compare(slices.Index(threads, v), slices.Index(threads, w)) })
 }
@@ -213,11 +213,11 @@ func parseThreads(text string) (Value, error) {
 
 // Isolation is the state of the isolation mechanisms at run time.
 type Isolation struct {
-	// Failures are the failures of the last hour, oldest first, of mechanisms that the node
-	// supports: the kernel ejected the scheduler, refused to load it, or refused to write a mark.
+	// Failures are the failures of supported mechanisms in the last hour, oldest first. For
+	// example, the kernel ejected the scheduler, refused to load it, or refused a mark.
 	Failures []Failure `json:"falls,omitempty"`
 	// Foreign is the name of a sched_ext scheduler that another component has
-	// loaded; empty: none.
+	// loaded. It is empty if there is none.
 	Foreign string `json:"foreign,omitempty"`
 	// Cookies is the number of processes of any class that have a core-scheduling
 	// cookie of another program.
@@ -228,11 +228,11 @@ type Isolation struct {
 	Request Request `json:"asked,omitzero"`
 }
 
-// Request is the choice of an operator at run time. It overrides the configuration, and failures
-// before it no longer count. The zero Request means that the operator requested nothing.
+// Request is the choice of an operator at run time. It overrides the configuration and
+// clears earlier failures. The zero Request means that the operator requested nothing.
 type Request struct {
 	At time.Time `json:"at"`
-	// Mechanism is the strongest mechanism to use; empty: as configured.
+	// Mechanism is the strongest mechanism to use. If it is empty, the configuration decides.
 	Mechanism Mechanism `json:"rung,omitempty"`
 }
 
@@ -242,8 +242,8 @@ type Failure struct {
 	At        time.Time `json:"at"`
 	Mechanism Mechanism `json:"rung"`
 	Why       string    `json:"why"`
-	// Refused says that the kernel refused the mechanism, so that it was never
-	// in use. If Refused is false, the failure ended the use of a mechanism.
-	// After three such failures within an hour, the mechanism is disabled.
+	// Refused says that the kernel refused the mechanism, so that it was never in
+	// use. If Refused is false, the mechanism was in use until the failure. After
+	// three failures of this second kind within an hour, the mechanism is disabled.
 	Refused bool `json:"refused,omitempty"`
 }

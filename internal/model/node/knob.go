@@ -80,7 +80,7 @@ type Knob struct {
 // distinguish it from a cgroup.
 const controlPrefix = "resctrl:"
 
-// KnobAt returns the knob with file f of an object: a cgroup, or a control
+// KnobAt returns the knob with file f of the object where: a cgroup, or a control
 // group such as "resctrl:BE". It parses the text that Knob.Object prints.
 func KnobAt(where string, f File) Knob {
 	if name, is := strings.CutPrefix(where, controlPrefix); is {
@@ -125,8 +125,8 @@ type Knobs struct {
 	Kernel Kernel `json:"kernel"`
 	// Now is the present value of each knob. A knob that could not be read is absent.
 	Now map[Knob]Value `json:"-"`
-	// Before has the knobs that Tenon wrote. The value is the one that the knob
-	// had before Tenon's first write, from the journal.
+	// Before holds, for each knob that Tenon wrote, the value that the knob had
+	// before Tenon's first write. The journal stores these values.
 	Before map[Knob]Value `json:"-"`
 }
 

@@ -7,17 +7,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Overrides are the values that the annotations of one workload set in place of
-// the strategy of its class. If a value is absent, that of the class applies.
-// The zero Overrides sets nothing.
+// Overrides are the values that the annotations of one workload set in place
+// of the strategy of its class. If a value is absent, the value of the class
+// applies. The zero Overrides sets nothing.
 type Overrides struct {
 	Burst  BurstOverride  `json:"burst,omitzero"`
 	Memory MemoryOverride `json:"memory,omitzero"`
-	// Identity is the way in which a vendor's kernel and the BE scheduler treat
-	// the workload.
+	// Identity is the priority of the workload for a vendor's kernel and for the
+	// BE scheduler.
 	Identity Maybe[Identity] `json:"identity,omitzero"`
-	// IO is the workload's own share of block devices. It applies in addition
-	// to that of its class.
+	// IO holds the workload's own limits and weights of block devices. Those of
+	// its class apply, too.
 	IO    []BlockIO     `json:"io,omitempty"`
 	Cache CacheOverride `json:"cache,omitzero"`
 	CPUs  CPUOverride   `json:"cpus,omitzero"`
@@ -34,21 +34,21 @@ func (a Overrides) Equal(b Overrides) bool {
 
 // BurstOverride is the cpuBurst strategy of one workload.
 type BurstOverride struct {
-	// Policy is BurstNone or a policy.BurstPolicy. If it is empty, the policy
-	// of the class counts.
+	// Policy is BurstNone or a policy.BurstPolicy. If it is empty, the policy of
+	// the class applies.
 	Policy        string              `json:"policy,omitempty"`
 	CPUPercent    Maybe[unit.Percent] `json:"cpu_percent,omitzero"`
 	QuotaPercent  Maybe[unit.Percent] `json:"quota_percent,omitzero"`
 	PeriodSeconds Maybe[int64]        `json:"period_seconds,omitzero"`
 }
 
-// BurstNone disables bursts, whatever the class says.
+// BurstNone disables bursts, even if the class enables them.
 const BurstNone = "none"
 
 // MemoryOverride is the memoryQOS strategy of one workload.
 type MemoryOverride struct {
-	// OwnOnly says that the values of the class do not count, even for values
-	// that are absent here.
+	// OwnOnly disables the values of the class. A percentage that is absent here
+	// is then 0.
 	OwnOnly bool `json:"own,omitempty"`
 	// Enabled applies the values of the class even if the class disables them.
 	Enabled           bool                `json:"enabled,omitempty"`
@@ -57,8 +57,8 @@ type MemoryOverride struct {
 	ThrottlingPercent Maybe[unit.Percent] `json:"throttling_percent,omitzero"`
 }
 
-// BlockIO is the share of block I/O that a class or workload has: on one block
-// device, or on all disks of a volume group together.
+// BlockIO holds the I/O limits and the weight of a class or workload: on one
+// block device, or on all disks of a volume group together.
 type BlockIO struct {
 	// Name is a device ("vda", "/dev/vg0/data", "254:0") or a volume group.
 	Name        string `json:"name"`
@@ -68,15 +68,15 @@ type BlockIO struct {
 	WriteBPS  int64 `json:"writeBPS,omitempty"`
 	ReadIOPS  int64 `json:"readIOPS,omitempty"`
 	WriteIOPS int64 `json:"writeIOPS,omitempty"`
-	// WeightPercent is relative to the weight that the cgroup has without
-	// Tenon. 0 means no change.
+	// WeightPercent is a percentage of the weight that the cgroup has without
+	// Tenon. 0 means that Tenon does not change the weight.
 	WeightPercent unit.Percent `json:"ioWeightPercent,omitempty"`
 	// Latency is the target latency. The kernel slows other work to meet it. 0 means no target.
 	Latency time.Duration `json:"latency_ns,omitempty"`
 }
 
 // CacheOverride is the part of each L3 cache and of the memory bandwidth that
-// one workload may use. If a value is absent, that of the class applies.
+// one workload may use. If a value is absent, the value of the class applies.
 type CacheOverride struct {
 	// ControlGroup is the name of the workload's own control group. It is
 	// ControlGroupPrefix with a suffix that no other workload has.

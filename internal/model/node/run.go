@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Run says whether the processes of a cgroup run. A snapshot has Running, Frozen or
-// Ended. While processes that were asked to end still run, it has Running.
+// Run says whether the processes of a cgroup run. A snapshot holds Running, Frozen or
+// Ended: processes that were asked to end still run, and count as Running.
 type Run string
 
 // The values of Run.

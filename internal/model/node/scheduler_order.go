@@ -11,23 +11,23 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The orders to the BE scheduler (FileScheduler). An order has an effect only while the scheduler
-// is loaded, and is lost when the scheduler is unloaded. The kernel then applies the weights and
-// quotas of cgroups again. So there is nothing to restore: the journal does not contain orders,
-// and Tenon does not release them. A policy cancels an order by the zero value.
+// The orders to the BE scheduler (FileScheduler). An order has an effect only while the
+// scheduler is loaded. When it is unloaded, its orders are lost, and the kernel applies
+// cgroup weights and quotas again. So there is nothing to restore: the journal has no
+// orders, and Tenon does not release them. A policy cancels an order with the zero value.
 //
-// The kernel needs a second or more to load the scheduler. During that time the knobs show the
-// orders that the scheduler will get when it is loaded.
+// The kernel needs a second or more to load the scheduler. In this time the
+// knobs already show the orders that the scheduler will get.
 const (
-	// FileSchedulerGroup says how the BE scheduler treats the threads in and below a
-	// cgroup. It does not apply to descendants that have their own order.
+	// FileSchedulerGroup says how the BE scheduler treats the threads in and
+	// below a cgroup. A descendant with its own order is an exception.
 	FileSchedulerGroup File = "scheduler.group"
 	// FileSchedulerCap limits the CPU time of all threads in the BE scheduler
 	// together. The knob belongs to the node, so its cgroup is the root.
 	FileSchedulerCap File = "scheduler.cap"
 )
 
-// OrdersScheduler reports whether a file is an order to the BE scheduler.
+// OrdersScheduler reports whether f is an order to the BE scheduler.
 func (f File) OrdersScheduler() bool { return f.Category() == CategoryOrder }
 
 const (
@@ -42,20 +42,20 @@ const (
 	MaxSchedulerWeight     = 10000
 )
 
-// SchedulerGroup is the order for one cgroup. The zero SchedulerGroup is no order: the cgroup is
-// then treated as its parent is. The root without an order is treated as SchedulerNormal.
+// SchedulerGroup is the order for one cgroup. The zero SchedulerGroup is no order:
+// the scheduler treats the cgroup like its parent, and the root like SchedulerNormal.
 type SchedulerGroup struct {
-	// Class is the class of the threads. The scheduler should run all threads
-	// of class SchedulerBE itself, and reports those that it does not run.
+	// Class is the class of the threads. The scheduler should run all threads of
+	// class SchedulerBE. It reports those that run outside of it.
 	Class SchedulerClass
-	// Slot is the slot that counts the run time. Slots 1 to SchedulerSlots-1 belong to
-	// one cgroup each. All cgroups without their own slot share slot 0.
+	// Slot is the slot that counts the run time of the threads. Each of the slots 1
+	// to SchedulerSlots-1 belongs to one cgroup. All other cgroups share slot 0.
 	Slot int
-	// Weight is the share that the slot gets against other slots, from 1 to
-	// MaxSchedulerWeight. It has the meaning of cpu.weight. It is 0 without a slot.
+	// Weight is the weight of the slot against other slots, like cpu.weight,
+	// from 1 to MaxSchedulerWeight. In slot 0 it must be 0.
 	Weight int
-	// Quota limits the CPU time of the slot's threads together, as cpu.max
-	// does. 0 means no limit.
+	// Quota is the amount of CPU that all threads of the slot may use together,
+	// like cpu.max. 0 means no limit.
 	Quota unit.MilliCPU
 }
 
@@ -88,7 +88,7 @@ func (v SchedulerGroup) CompareWidth(o Value) int {
 	return compareLimits(v.Quota, w.Quota)
 }
 
-// Valid returns what is wrong with an order, or nil.
+// Valid returns an error if the scheduler would refuse the order.
 func (v SchedulerGroup) Valid() error {
 	switch {
 	case v == (SchedulerGroup{}):
@@ -137,8 +137,8 @@ func parseSchedulerGroup(text string) (Value, error) {
 	return v, nil
 }
 
-// SchedulerCap limits the CPU time of all threads in the BE scheduler together.
-// The zero SchedulerCap is no limit.
+// SchedulerCap is the amount of CPU that all threads in the BE scheduler may
+// use together. The zero SchedulerCap means no limit.
 type SchedulerCap struct{ Most unit.MilliCPU }
 
 // String prints "max" or "1500m".

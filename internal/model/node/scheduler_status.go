@@ -5,11 +5,11 @@ import "time"
 // An IsolationStatus is the state of the isolation mechanisms, with counters since the
 // agent started. It is for people and metrics: no decision depends on it.
 type IsolationStatus struct {
-	// Loads is the number of times that the scheduler was loaded. Exits is the
-	// number of times that it exited, by kind.
+	// Loads is the number of times that the BE scheduler was loaded. Exits is
+	// the number of times that it exited, by kind.
 	Loads uint64              `json:"loads,omitempty"`
 	Exits map[ExitKind]uint64 `json:"exits,omitempty"`
-	// LastExit is the last exit of the scheduler. It is zero if the scheduler never exited.
+	// LastExit is the last exit of the BE scheduler. It is zero if there was none.
 	LastExit SchedulerExit `json:"last_exit,omitzero"`
 	// Strays is the number of BE threads that Tenon found without the policy or
 	// cookie that they should have. Converted is the number of those threads to
@@ -19,34 +19,34 @@ type IsolationStatus struct {
 	// Realtime is the present number of BE threads with a real-time policy.
 	// Tenon does not change such threads.
 	Realtime int `json:"realtime,omitempty"`
-	// OwnSlices is the number of threads that should have the long slice, but
-	// that have SCHED_IDLE or set a slice themselves. Tenon does not change
-	// such threads. On their CPU the long slice of other threads has no effect.
+	// OwnSlices is the number of threads to which Tenon cannot give the long
+	// slice, because they have SCHED_IDLE or set a slice themselves. On the CPU
+	// of such a thread, the long slices of other threads have no effect.
 	OwnSlices int `json:"own_slices,omitempty"`
-	// Demotions is the number of times that Tenon moved a thread to the fair class
-	// for a while because it had waited too long. Demoted is the number of threads
-	// that are in the fair class for that reason now.
+	// Demotions is the number of times that Tenon moved a thread from the BE scheduler
+	// to the fair class for a while, because the thread had waited too long. Demoted is
+	// the number of threads that are in the fair class now for that reason.
 	Demotions uint64 `json:"spills,omitempty"`
 	Demoted   int    `json:"spilled,omitempty"`
 	// Refused names the orders that the loaded scheduler refused, for example
-	// because its table of cgroups was full. Empty: it refused no order.
+	// because its table of cgroups was full. It is empty if there is none.
 	Refused string `json:"untold,omitempty"`
-	// Scheduler is the status of the scheduler since its last load. It stays
-	// after the scheduler exits. It is nil if the scheduler was never loaded.
+	// Scheduler is the status of the BE scheduler since its last load. It
+	// remains after an exit. It is nil if the scheduler was never loaded.
 	Scheduler *SchedulerStatus `json:"scheduler,omitempty"`
 }
 
-// A SchedulerStatus is the status of the BE scheduler, with counters since it
-// was loaded. Tenon reads the counters one by one while the scheduler runs. So
-// two counters that should add up to a third do so only approximately.
+// A SchedulerStatus is the status of the BE scheduler, with counters since it was
+// loaded. Tenon reads the counters one by one while the scheduler runs. So the
+// sum of two counters may differ a little from a third one that should equal it.
 type SchedulerStatus struct {
 	At time.Time `json:"at"` // time of the reading
 	// State is the state of sched_ext in the kernel, such as enabled or disabled.
 	State string `json:"state"`
 	// Running says that sched_ext is enabled and runs Tenon's scheduler.
 	Running bool `json:"running"`
-	// Variant is the first kernel version with the interface that this build of
-	// the scheduler uses.
+	// Variant names the loaded build of the scheduler: the first kernel version
+	// with the sched_ext interface that this build uses.
 	Variant string    `json:"variant,omitempty"`
 	Since   time.Time `json:"since"` // time of the load
 
@@ -55,23 +55,23 @@ type SchedulerStatus struct {
 	Run     map[SchedulerClass]time.Duration `json:"run_ns,omitempty"`
 	Strayed time.Duration                    `json:"strayed_ns"`
 	Idle    time.Duration                    `json:"idle_ns"`
-	// Wait is the time that the scheduler's threads waited for a CPU.
+	// Wait is the time that threads of the BE scheduler waited for a CPU.
 	Wait time.Duration `json:"wait_ns"`
-	// ExpelIdle is the time for which CPUs stayed idle, although BE waited,
-	// because an expelling thread ran on the sibling. HoldIdle is the time for
-	// which CPUs stayed idle because such a thread had run there less than the
-	// hold time ago.
+	// An expelling thread has the class LSX: it keeps BE off the sibling of its CPU.
+	// ExpelIdle is the time for which a CPU stayed idle and BE waited, while such a
+	// thread ran on the sibling. HoldIdle is the time for which a CPU stayed idle
+	// and BE waited, shortly after such a thread (see Scheduler.Hold).
 	ExpelIdle time.Duration `json:"expel_idle_ns"`
 	HoldIdle  time.Duration `json:"hold_idle_ns"`
-	// ExpelDelay is a histogram of how long BE still ran on the sibling after an
-	// expelling thread had started. DelayBound gives the bounds of the buckets.
+	// ExpelDelay is a histogram: how long BE still ran on the sibling after an
+	// expelling thread had started. DelayBound returns the bounds of the buckets.
 	ExpelDelay []uint64 `json:"expel_delay_counts,omitempty"`
 	// OldestWait is the longest wait of a thread that waits now.
 	OldestWait time.Duration `json:"oldest_wait_ns"`
 
 	SchedulerCounts
-	// Queues holds the threads that wait for a CPU now, by last-level cache.
-	// Parked is the number of threads that wait for quota. They are not in Queues.
+	// Queues holds the numbers of threads that wait for a CPU now, by last-level cache.
+	// Parked is the number of threads that wait for quota. Queues does not include them.
 	Queues []SchedulerQueue `json:"queues,omitempty"`
 	Parked int              `json:"parked"`
 }
@@ -82,23 +82,23 @@ type SchedulerCounts struct {
 	Starts     uint64 `json:"starts"`     // BE threads started on a CPU
 	Expels     uint64 `json:"expels"`     // BE threads taken off because an expelling thread started on the sibling
 	Refusals   uint64 `json:"refusals"`   // BE threads not started because an expelling thread ran on the sibling
-	Violations uint64 `json:"violations"` // BE threads started beside an expelling thread, Relief excepted; taken off at once
+	Violations uint64 `json:"violations"` // BE threads started beside an expelling thread by mistake, and taken off at once
 	Races      uint64 `json:"races"`      // the violations in which both threads started at the same moment
 	Resumed    uint64 `json:"resumed"`    // the violations in which the kernel resumed a preempted BE thread
 	Relief     uint64 `json:"relief"`     // BE threads started beside an expelling thread because they waited too long
 	Preempted  uint64 `json:"preempted"`  // BE threads that a higher scheduling class preempted
 	Reenqueued uint64 `json:"reenqueued"` // threads queued again after another class took their CPU
-	Throttled  uint64 `json:"throttled"`  // times that a workload used up its quota
+	Throttled  uint64 `json:"throttled"`  // times that a slot used up its quota
 	Capped     uint64 `json:"capped"`     // threads not started because of the cap on all BE
-	Headroom   uint64 `json:"headroom"`   // threads not placed on a core that is headroom for LS
+	Headroom   uint64 `json:"headroom"`   // threads not placed on an idle core, because it is headroom for LS
 	Urgent     uint64 `json:"urgent"`     // threads put into the urgent queue
 	Pinned     uint64 `json:"pinned"`     // threads put into the queue of one CPU
-	Drift      uint64 `json:"drift"`      // corrections of a CPU's recorded class
+	Drift      uint64 `json:"drift"`      // times that the recorded class of a CPU's thread was wrong and was corrected
 	LongWaits  uint64 `json:"long_waits"` // reports of long waits
 	Lost       uint64 `json:"lost"`       // events lost because the buffer was full
-	// Kicks count how often the scheduler interrupted a CPU to make it choose a
-	// thread again: KicksExpel to expel BE, and KicksWake to run BE. KicksTimer
-	// is the part of KicksWake that a timer caused.
+	// A kick interrupts a CPU, so that it chooses its thread again. KicksExpel
+	// counts kicks that expel BE, and KicksWake kicks that run BE. KicksTimer is
+	// the part of KicksWake that a timer caused.
 	KicksExpel uint64 `json:"kicks_expel"`
 	KicksWake  uint64 `json:"kicks_wake"`
 	KicksTimer uint64 `json:"kicks_timer"`
@@ -116,10 +116,10 @@ type SchedulerClass string
 
 // The values of SchedulerClass.
 const (
-	SchedulerNormal SchedulerClass = "NORMAL" // neither expels nor is expelled
+	SchedulerNormal SchedulerClass = "NORMAL" // all others: they do not expel BE and are not expelled
 	SchedulerBE     SchedulerClass = "BE"     // the scheduler's own threads
-	SchedulerLS     SchedulerClass = "LS"     // latency-sensitive, does not expel
-	SchedulerLSX    SchedulerClass = "LSX"    // latency-sensitive, expels
+	SchedulerLS     SchedulerClass = "LS"     // latency-sensitive, does not expel BE
+	SchedulerLSX    SchedulerClass = "LSX"    // latency-sensitive, expels BE from the siblings of its CPUs
 )
 
 // SchedulerClasses lists the classes from the most to the least protected.
@@ -140,9 +140,9 @@ type ExitKind string
 
 // The values of ExitKind.
 const (
-	ExitUnload ExitKind = "unload" // Tenon unloaded it
-	ExitSilent ExitKind = "silent" // it exited because the agent sent no heartbeat
-	ExitKernel ExitKind = "kernel" // the kernel ended it, for example for CPU hotplug
+	ExitUnload ExitKind = "unload" // Tenon unloaded the scheduler
+	ExitSilent ExitKind = "silent" // the scheduler exited because the agent sent no heartbeat
+	ExitKernel ExitKind = "kernel" // the kernel ended the scheduler, for example for CPU hotplug
 	ExitSysrq  ExitKind = "sysrq"  // a user pressed sysrq-S
 	ExitStall  ExitKind = "stall"  // a thread waited longer than the kernel allows
 	ExitError  ExitKind = "error"  // the kernel or the scheduler itself found an error

@@ -29,16 +29,16 @@ const (
 const DefaultControlGroup = "/"
 
 // Resctrl says what the node's resctrl can divide, and which control groups
-// exist. The zero Resctrl means that it was not read.
+// exist. The zero Resctrl means that Tenon did not read it.
 type Resctrl struct {
 	// Missing is the reason why resctrl can divide nothing. It is empty if resctrl works.
 	Missing string `json:"missing,omitempty"`
 	// Groups is the number of control groups (CLOSIDs) that the hardware supports, including the
-	// default one. Others is the number of control groups that other programs have created.
+	// default group. Others is the number of control groups that other programs have created.
 	Groups int `json:"groups,omitempty"`
 	Others int `json:"others,omitempty"`
-	// Taken lists control groups that have the name of a class but that another
-	// program created. Tenon does not change such groups.
+	// Taken lists control groups of other programs that have the name of a
+	// class. Tenon does not change such groups.
 	Taken []string  `json:"taken,omitempty"`
 	L3    CacheWays `json:"l3,omitzero"`
 	// MBDomains lists the caches behind which memory bandwidth can be divided. It is
@@ -61,10 +61,10 @@ type CacheWays struct {
 }
 
 // Bandwidth describes how the kernel rounds a value of FileMB. If the node
-// lacks the knob, the Bandwidth is zero and rounds nothing.
+// does not have this knob, the Bandwidth is zero.
 type Bandwidth struct {
 	Unit BandwidthUnit `json:"unit,omitempty"`
-	// Values are multiples of Step from Least to Most. The value Most means no limit.
+	// A value is Least, Most, or a multiple of Step between them. Most means no limit.
 	Least uint64 `json:"least,omitempty"`
 	Step  uint64 `json:"step,omitempty"`
 	Most  uint64 `json:"most,omitempty"`
@@ -112,7 +112,7 @@ func (w Ways) String() string {
 	return valuetext.Schema(w, func(mask uint64) string { return strconv.FormatUint(mask, 16) })
 }
 
-// Parts returns the ways for code and for data, or the same ways for both.
+// Parts returns the ways for code and the ways for data. They are equal if L3 has only one mask.
 func (v L3) Parts() (code, data Ways, err error) {
 	c, d := v.Schema, v.Schema
 	if rest, apart := strings.CutPrefix(v.Schema, "code "); apart {
@@ -224,7 +224,7 @@ func (v ControlGroup) String() string { return v.Groups }
 
 func (v ControlGroup) Round(Kernel) Value { return v }
 
-// CompareWidth returns 0, because the names do not say which group allows more.
+// CompareWidth returns 0, because the name of a control group does not say how much it allows.
 func (v ControlGroup) CompareWidth(Value) int { return 0 }
 
 func parseControl(text string) (Value, error) {
@@ -256,8 +256,8 @@ func parseMB(text string) (Value, error) {
 	return MBOf(by), err
 }
 
-// Control returns the name of the control group for class c, which is the same
-// as in Koordinator. It is empty for SYSTEM, which has no control group.
+// Control returns the name of the control group for class c, as in
+// Koordinator. It is empty for SYSTEM, which has no control group.
 func (c Class) Control() string {
 	switch c {
 	case LSE, LSR:
@@ -274,7 +274,7 @@ var ControlGroups = []string{string(LSR), string(LS), string(BE)}
 // ControlGroupPrefix is the prefix of the name of a control group that belongs to one workload.
 const ControlGroupPrefix = "tenon-"
 
-// IsControlGroup reports whether a control group of Tenon can have this name.
+// IsControlGroup reports whether Tenon may have created a control group of this name.
 func IsControlGroup(name string) bool {
 	return slices.Contains(ControlGroups, name) || strings.HasPrefix(name, ControlGroupPrefix)
 }

@@ -8,7 +8,7 @@ type Selection struct {
 	// Mechanism is the mechanism in use. It is empty if isolation is off.
 	Mechanism Mechanism `json:"rung,omitempty"`
 	Since     time.Time `json:"since,omitzero"`
-	// Why is the reason for Mechanism, in one sentence.
+	// Why says in one sentence why Mechanism is in use.
 	Why string `json:"why,omitempty"`
 	// Pinned is the mechanism that the configuration or an operator requested.
 	// If it is empty, Tenon selects the mechanism itself.
@@ -27,14 +27,14 @@ type Selection struct {
 // MechanismStatus is the state of one isolation mechanism.
 type MechanismStatus struct {
 	Mechanism Mechanism `json:"rung"`
-	// Can says whether this node supports the mechanism. Why is the evidence for that.
+	// Can says whether this node supports the mechanism. Why is the evidence for Can.
 	Can Verdict `json:"can"`
 	Why string  `json:"why,omitempty"`
 	// Failures is the number of times that the mechanism failed in the last hour.
 	Failures int `json:"falls,omitempty"`
-	// Down says that the mechanism failed too often. Before Retry, Tenon tries
-	// it only if an operator requests it.
+	// Down says that the mechanism failed too often. Until Retry, Tenon uses it
+	// only if an operator requests it.
 	Down bool `json:"down,omitempty"`
-	// Retry is the time of the next try after a failure. It is zero if none is planned.
+	// Retry is the time of the next attempt after a failure. It is zero if none is planned.
 	Retry time.Time `json:"retry,omitzero"`
 }

@@ -24,17 +24,17 @@ type Snapshot struct {
 	// Busy is the time since boot in which each online CPU was not idle.
 	Busy      map[unit.CPU]time.Duration `json:"busy,omitempty"`
 	Workloads []Workload                 `json:"workloads,omitempty"`
-	// Arriving are the workloads that the node will run and that have no cgroup yet.
+	// Arriving are workloads that the node will run. They have no cgroup yet.
 	Arriving []Workload `json:"arriving,omitempty"`
-	// SLOViolated says that this snapshot was taken early because an LS workload waited. The time
-	// since the previous snapshot is then too short to compute useful rates.
+	// SLOViolated says that this snapshot was taken early because an LS workload waited.
+	// Rates are then not useful, because the time since the previous snapshot is too short.
 	SLOViolated bool `json:"hurt,omitempty"`
 	// Devices are the block devices. It is nil if the snapshot has no I/O knobs.
 	Devices []BlockDevice `json:"devices,omitempty"`
-	// Waits says how long LS workloads waited for each runner. It is nil if this is not counted.
+	// Waits says how long LS workloads waited, and for which work. It is nil if not counted.
 	Waits []Wait `json:"waits,omitempty"`
-	// Resctrl says how L3 caches and memory bandwidth can be divided. Cache says, for
-	// each class with a control group, how much of them the class uses.
+	// Resctrl says how L3 caches and memory bandwidth can be divided. Cache holds, for
+	// each class with a control group, the cache and the bandwidth that the class uses.
 	Resctrl Resctrl            `json:"resctrl,omitzero"`
 	Cache   map[Class]CacheUse `json:"cache,omitempty"`
 	// Isolation is the state of the isolation mechanisms.
@@ -76,9 +76,9 @@ type Workload struct {
 	// Container is the container's name if the workload is a single container.
 	Container string     `json:"container,omitempty"`
 	Cgroup    CgroupPath `json:"cgroup"`
-	// ContentionRoot is the highest cgroup above the workload that holds only workloads
-	// of its class, so the siblings of this cgroup hold other classes. Weights apply
-	// only between siblings. So the weight of this cgroup decides between LS and BE.
+	// ContentionRoot is the highest cgroup that contains the workload and only
+	// workloads of its class. Its siblings hold other classes. Weights apply only
+	// between siblings. So the weight of ContentionRoot decides between LS and BE.
 	ContentionRoot CgroupPath `json:"meet,omitempty"`
 	// IdleCgroup is a cgroup below ContentionRoot. Tenon sets its weight if another program owns
 	// the weight of ContentionRoot. The kubelet, for example, writes the weights of its QoS
@@ -97,44 +97,44 @@ type Workload struct {
 	// absent, there is no request.
 	CPURequest    Maybe[unit.MilliCPU] `json:"cpu_request,omitzero"`
 	MemoryRequest Maybe[unit.Bytes]    `json:"memory_request,omitzero"`
-	// Weight is the workload's share of CPU against siblings of the same class.
-	// If it is absent, Tenon does not set it.
+	// Weight is the workload's CPU weight against siblings of the same class. If
+	// it is absent, Tenon does not set it.
 	Weight Maybe[unit.Weight] `json:"weight,omitzero"`
-	// EvictionPriority, Priority and SubPriority decide which workload of a class gives way
-	// first. They are compared in this order, and the workload with the lower value gives way.
+	// EvictionPriority, Priority and SubPriority, compared in this order, decide
+	// which workload of a class gives way first: the one with the lowest value.
 	Priority         int `json:"priority,omitempty"`
 	EvictionPriority int `json:"eviction_priority,omitempty"`
 	SubPriority      int `json:"sub_priority,omitempty"`
-	// DefaultPriority takes the place of a Priority of 0 when Tenon compares
-	// priorities with a bound. 0 means that there is no default.
+	// DefaultPriority replaces a Priority of 0 when Tenon compares it with the
+	// highest priority that may be evicted. If both are 0, the priority is 0.
 	DefaultPriority int `json:"default_priority,omitempty"`
-	// Unlabelled says that the workload is BE only because it requests nothing.
-	// Daemon says that a DaemonSet runs it and starts it again at once. Mid says
-	// that it is BE work of the priority class koord-mid, which reduces the batch
-	// resources. Starting says that its use will still grow to its request.
+	// Unlabelled: the workload is BE only because it requests nothing. Daemon: a
+	// DaemonSet restarts it at once. Mid: it is BE work of the priority class
+	// koord-mid, whose usage reduces the batch resources. Starting: it has not
+	// started completely, so its usage will still grow to its request.
 	Unlabelled bool `json:"unlabelled,omitempty"`
 	Daemon     bool `json:"daemon,omitempty"`
 	Mid        bool `json:"mid,omitempty"`
 	Starting   bool `json:"starting,omitempty"`
 	// Objective is the latency objective of an LS workload.
 	Objective Objective `json:"objective,omitzero"`
-	// Grace is the time that the workload may take to end after SIGTERM. If it is
-	// absent, the configured time counts.
+	// Grace is the time that the workload may take to end after SIGTERM. If it
+	// is absent, the time in the configuration applies.
 	Grace Maybe[time.Duration] `json:"grace,omitzero"`
-	// Ending is AskedToEnd after Tenon asked the processes to end, and Ended after Tenon killed
-	// them. The processes may still run, because they need the CPU to end. Ending is empty if the
-	// workload is not ending, or if it took so long that Tenon treats the request as cancelled.
+	// Ending is AskedToEnd after Tenon sent SIGTERM, and Ended after Tenon killed the processes.
+	// They may still run, because they need CPU to end. Ending is empty if the workload is not
+	// ending. It is also empty if ending took so long that Tenon treats the request as cancelled.
 	Ending Run `json:"ending,omitempty"`
 	// EvictionExempt is the reason why Tenon must not evict the workload now.
 	// It is empty if Tenon may evict it.
 	EvictionExempt string `json:"spared,omitempty"`
 	// Containers are the containers of the workload that have limits of their own.
 	Containers []Container `json:"parts,omitempty"`
-	// Overrides are values that the workload has in place of those of its class.
+	// Overrides are the workload's own values, which replace those of its class.
 	Overrides Overrides `json:"asks,omitzero"`
 }
 
-// An Objective is the latency objective of an LS workload. The zero Objective sets none.
+// An Objective is the latency objective of an LS workload. The zero Objective is none.
 type Objective struct {
 	// RunQueueDelay is a limit for the waits of the workload's threads for a
 	// CPU: 99 of 100 waits should be shorter.

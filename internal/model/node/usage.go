@@ -12,7 +12,7 @@ import (
 type Usage struct {
 	// CPU is the CPU time that was used since boot, or since the cgroup was created.
 	CPU Maybe[time.Duration] `json:"cpu,omitzero"`
-	// PerCPU is the CPU time that was used on each CPU. It is nil if this is not counted.
+	// PerCPU is the CPU time that was used on each CPU. It is nil if this time is not counted.
 	PerCPU map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
 	// Throttled is the time for which a CPU quota throttled the workload.
 	Throttled Maybe[time.Duration] `json:"throttled,omitzero"`
@@ -22,14 +22,14 @@ type Usage struct {
 	Periods          Maybe[int64] `json:"periods,omitzero"`
 	ThrottledPeriods Maybe[int64] `json:"throttled_periods,omitzero"`
 	// Threads is the number of the workload's threads. Runnable is the number of
-	// threads that run, or wait for a CPU or for quota. Both are present only if
-	// the quota throttles the workload in most periods.
+	// threads that run, or wait for a CPU or for quota. Both are counted only
+	// while the quota throttles the workload in most periods.
 	Threads  Maybe[int] `json:"threads,omitzero"`
 	Runnable Maybe[int] `json:"runnable,omitzero"`
-	// Steal is the time for which a hypervisor did not run CPUs of the node that
-	// had work.
+	// Steal is the time for which CPUs of the node had work, but the hypervisor
+	// did not run them.
 	Steal Maybe[time.Duration] `json:"steal,omitzero"`
-	// Delay is the run-queue delay of its threads.
+	// Delay is the run-queue delay of the threads.
 	Delay RunQueueDelay `json:"delay,omitzero"`
 	// Memory is the memory that is charged to the workload, including page
 	// cache. For the node it is the memory that is not available to new work.
@@ -54,7 +54,7 @@ type Pressure struct {
 	IO     Stall `json:"io,omitzero"`
 }
 
-// A Stall says how long some of the tasks waited, and how long all of them did.
+// A Stall holds the time in which at least one task waited, and in which all tasks waited.
 type Stall struct {
 	Some Maybe[time.Duration] `json:"some,omitzero"`
 	Full Maybe[time.Duration] `json:"full,omitzero"`
@@ -64,8 +64,8 @@ type Stall struct {
 type RunQueueDelay struct {
 	// Sum is the total of all waits.
 	Sum Maybe[time.Duration] `json:"sum,omitzero"`
-	// Counts are the numbers of waits by length. Bucket n counts the waits that are
-	// shorter than 256 ns << n and too long for the buckets before it. The last bucket
+	// Counts are the numbers of waits by length. Bucket 0 counts waits below 256 ns, and
+	// each further bucket has twice the upper bound of the previous one. The last bucket
 	// counts all longer waits. Counts is nil if the source has only the sum.
 	Counts []uint64 `json:"counts,omitempty"`
 	// Timeslices is the number of times that a thread got a CPU, with or without a
@@ -73,8 +73,8 @@ type RunQueueDelay struct {
 	Timeslices Maybe[int64] `json:"turns,omitzero"`
 }
 
-// A Wait says how long one workload waited for a CPU while one runner had that
-// CPU. The count begins when Tenon begins to watch the workload.
+// A Wait says how long one workload waited for CPUs while one runner had
+// them. Counting begins when Tenon begins to watch the workload.
 type Wait struct {
 	Waiter WorkloadID `json:"waiter"`
 	// Runner is another workload, the waiting workload itself, or one of the names below.
@@ -90,7 +90,7 @@ const (
 	RunnerElsewhere WorkloadID = "(elsewhere)" // unknown: the waiter moved to another CPU meanwhile
 )
 
-// RestOf returns a name that stands for several workloads of a class: those
-// that have no entry of their own as runner or waiter. A workload has none if
-// it has ended, or if there are too many workloads and it ran least.
+// RestOf returns the name under which Tenon sums up workloads of a class that
+// have no entry of their own in Waits. These are workloads that have ended,
+// and, if there are too many workloads, those that ran least.
 func RestOf(c Class) WorkloadID { return "(other " + WorkloadID(c) + ")" }

@@ -16,8 +16,8 @@ import (
 type Value interface {
 	// String prints the value in the notation that ParseValue reads.
 	fmt.Stringer
-	// Round returns the value that the kernel will show after the receiver was
-	// written.
+	// Round returns the value that the kernel shows after Tenon has written the
+	// receiver.
 	Round(Kernel) Value
 	// CompareWidth orders values of one type by how much they allow. It is
 	// negative if the receiver allows less than the other, positive if it
@@ -25,8 +25,8 @@ type Value interface {
 	CompareWidth(Value) int
 }
 
-// compareWith compares the receiver with o if o has the type V. Otherwise the
-// two are not comparable, and it returns 0.
+// compareWith calls compare with o if o has the type V. Values of different
+// types are not comparable: then compareWith returns 0.
 func compareWith[V Value](o Value, compare func(V) int) int {
 	if w, same := o.(V); same {
 		return compare(w)
@@ -34,8 +34,8 @@ func compareWith[V Value](o Value, compare func(V) int) int {
 	return 0
 }
 
-// CPUWeight is the share of contended CPU: a weight, or idle (SCHED_IDLE for
-// the whole cgroup, Linux 5.15). An idle cgroup has no weight.
+// CPUWeight says how a cgroup competes for CPU with its siblings: with a weight, or as an
+// idle cgroup (SCHED_IDLE for the whole cgroup, Linux 5.15), which has no weight.
 type CPUWeight struct {
 	Idle   bool
 	Weight unit.Weight // 0 if Idle
@@ -61,8 +61,7 @@ func (v CPUWeight) Round(k Kernel) Value {
 	}
 }
 
-// CompareWidth compares weights. An idle cgroup is narrower than one with any
-// weight.
+// CompareWidth compares weights. Idle is narrower than every weight.
 func (v CPUWeight) CompareWidth(o Value) int {
 	return compareWith(o, func(w CPUWeight) int { return cmp.Compare(v.Weight, w.Weight) })
 }
@@ -75,9 +74,9 @@ func parseCPUWeight(text string) (Value, error) {
 	return CPUWeight{Weight: w}, err
 }
 
-// CPUMax is the CFS bandwidth limit of a cgroup. In each Period it may use Quota of CPU
-// time. It may also use quota that it left unused in earlier periods, at most Burst
-// (Documentation/scheduler/sched-bwc.rst; burst from Linux 5.14).
+// CPUMax is the CFS bandwidth limit of a cgroup. In each Period the cgroup may use
+// Quota of CPU time. It may also use at most Burst of the quota that it saved in
+// earlier periods (Documentation/scheduler/sched-bwc.rst; burst from Linux 5.14).
 type CPUMax struct {
 	Quota  time.Duration // NoQuota: unlimited
 	Period time.Duration
@@ -167,9 +166,9 @@ func (v CPUs) String() string { return v.Set.String() }
 // Round returns v: the kernel stores sets unchanged.
 func (v CPUs) Round(Kernel) Value { return v }
 
-// CompareWidth returns a negative number if v is a proper subset of the other
-// set. The empty set is the widest, because on v2 it means all CPUs of the
-// parent.
+// CompareWidth returns a negative number if v is a proper subset of o, and a
+// positive number if o is a proper subset of v. The empty set is the widest:
+// on v2 it means all CPUs of the parent.
 func (v CPUs) CompareWidth(o Value) int {
 	w, ok := o.(CPUs)
 	switch {
@@ -195,7 +194,7 @@ type Memory struct {
 	High, Max unit.Bytes // limits: throttled above High, killed above Max
 }
 
-// NoMemoryLimit is the value that a new cgroup has.
+// NoMemoryLimit is the Memory of a new cgroup: no protection and no limit.
 var NoMemoryLimit = Memory{High: unit.MaxBytes, Max: unit.MaxBytes}
 
 // String prints "min 0 low 0 high max max 1073741824".
@@ -236,7 +235,7 @@ func parseMemory(text string) (Value, error) {
 	return v, nil
 }
 
-// PIDs is the limit on the number of tasks of a group.
+// PIDs is the limit on the number of tasks of a cgroup.
 type PIDs struct{ Max int64 } // MaxPIDs: no limit
 
 // MaxPIDs means no limit.

@@ -1,6 +1,6 @@
-// Package trial holds the results of trials on the services of a node. A trial
-// finds out whether services wait less with another isolation mechanism than
-// with the one in use.
+// Package trial holds the results of trials on the services of a node. A
+// trial finds out whether services wait less for a CPU with another isolation
+// mechanism than with the mechanism in use.
 package trial
 
 import (
@@ -9,13 +9,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Status holds the results of the trials on the services of this node, as the
-// agent knows them. It says which isolation mechanism made them wait less than
-// the floor, and which one is tried now. The policy that selects the mechanism
-// makes the Status.
+// A Status holds the results of the trials on this node: the mechanism that
+// they selected, the trial that runs now, and the trials of the last round.
+// The policy that selects the isolation mechanism makes the Status.
 type Status struct {
-	// Kept is the mechanism that a trial kept. If it is empty, the floor is in
-	// use: the least weight and, where the kernel has them, long slices.
+	// Kept is the mechanism in use because a trial showed that services wait less with it. If Kept
+	// is empty, the floor is in use: the least weight and, where the kernel has them, long slices.
 	Kept node.Mechanism `json:"kept,omitempty"`
 	// Since is the time at which Kept, or the floor, came into use.
 	Since time.Time `json:"since,omitzero"`
@@ -25,25 +24,25 @@ type Status struct {
 	Pairs  int            `json:"pairs,omitempty"`
 	// Why says in one phrase what the trials do now, or what they wait for.
 	Why string `json:"why,omitempty"`
-	// Next is the earliest time of the next round of trials. It is zero if none
-	// is planned.
+	// Next is the earliest time of the next round of trials. It is zero if no
+	// round is planned.
 	Next time.Time `json:"next,omitzero"`
-	// Results are the trials of the last round, in their order.
+	// Results holds the results of the last round, in the order of its trials.
 	Results []Result `json:"results,omitempty"`
 }
 
 // A Finding is the result of a trial.
 type Finding string
 
-// The values of Finding. After a trial whose finding is not Kept, the node
-// keeps the mechanism that it had.
+// The values of Finding. After any Finding except Kept, the node keeps the
+// mechanism that it had before the trial.
 const (
 	Kept    Finding = "kept"      // the services wait less with the candidate
 	NoGain  Finding = "no gain"   // the services do not wait less, or the difference is too small to be sure
-	Worse   Finding = "worse"     // they wait longer
-	Harmed  Finding = "harms one" // all together wait less, but one of them may wait longer
+	Worse   Finding = "worse"     // the services wait longer
+	Harmed  Finding = "harms one" // the services together wait less, but one of them may wait longer
 	Stopped Finding = "stopped"   // an objective was missed, or the trial cost too much
-	Failed  Finding = "failed"    // the candidate could not be in force, or nothing could be measured
+	Failed  Finding = "failed"    // the node could not use the candidate, or nothing could be measured
 )
 
 // Findings lists the findings, for metrics.
@@ -53,29 +52,30 @@ var Findings = []Finding{Kept, NoGain, Worse, Harmed, Stopped, Failed}
 // epochs, one with the candidate and one without it, in random order.
 type Result struct {
 	Candidate node.Mechanism `json:"candidate"`
-	// Against is the mechanism of the other epochs. If it is empty, they used
-	// the floor.
+	// Against is the mechanism of the epochs without the candidate. If it is
+	// empty, these epochs used the floor.
 	Against node.Mechanism `json:"against,omitempty"`
 	Finding Finding        `json:"finding"`
 	Why     string         `json:"why,omitempty"`
 	Began   time.Time      `json:"began"`
 	Ended   time.Time      `json:"ended"`
-	// Pairs is the number of pairs that count.
+	// Pairs is the number of pairs from which Ratio is computed.
 	Pairs int `json:"pairs"`
 	// Ratio is the mean wait of all services with the candidate, divided by the
-	// mean wait without it, as the geometric mean over the pairs. Low and High
-	// bound it with an error of 1.25 % on each side. Each of them is the wider
-	// one of two bounds: that of Student's t, and the exact bound of the
-	// median. Ratio is 0 if there were too few pairs.
+	// mean wait without it: the geometric mean over the pairs. It is 0 if there
+	// are too few pairs. Low and High bound the true ratio, each with an error
+	// probability of 1.25 %. Each bound is the wider of two: the bound of
+	// Student's t, and the exact bound of the median.
 	Ratio float64 `json:"ratio,omitempty"`
 	Low   float64 `json:"low,omitempty"`
 	High  float64 `json:"high,omitempty"`
-	// Without and With are the mean lengths of a wait, over all services.
+	// Without and With are the mean lengths of a wait, over all services,
+	// without and with the candidate.
 	Without time.Duration `json:"without_ns,omitempty"`
 	With    time.Duration `json:"with_ns,omitempty"`
-	// Services are the services of the trial. Those that waited longest come
-	// first. There are at most MostServices of them, and More is the number of
-	// the others.
+	// Services lists the services that waited longest, the longest wait first.
+	// The list has at most MostServices entries. More is the number of services
+	// that are not in it.
 	Services []Service `json:"services,omitempty"`
 	More     int       `json:"more,omitempty"`
 }
@@ -90,7 +90,7 @@ type Service struct {
 	// Pairs is the number of pairs in which the service waited often enough to
 	// be judged.
 	Pairs int `json:"pairs"`
-	// Without and With are the mean lengths of a wait of the service.
+	// Without and With are the mean lengths of a wait of this service.
 	Without time.Duration `json:"without_ns"`
 	With    time.Duration `json:"with_ns"`
 	// HourWithout is the time that the service waits in an hour without the
@@ -100,7 +100,7 @@ type Service struct {
 	HourWith    time.Duration `json:"hour_with_ns"`
 }
 
-// InForce returns the result of the trial that kept the mechanism in use.
+// InForce returns the result of the trial because of which the node uses the mechanism v.Kept.
 func (v Status) InForce() (Result, bool) {
 	for _, r := range v.Results {
 		if v.Kept != "" && r.Finding == Kept && r.Candidate == v.Kept {
@@ -114,8 +114,8 @@ func (v Status) InForce() (Result, bool) {
 // how long the service waits for a CPU in an hour.
 type Effect struct {
 	Mechanism node.Mechanism `json:"candidate"`
-	// Kept says that the mechanism is in use. If it is not set, a trial tried
-	// the mechanism and did not keep it.
+	// Kept says that the node uses the mechanism because of the trial. If it is
+	// false, the trial did not select the mechanism, or a later trial replaced it.
 	Kept    bool          `json:"kept"`
 	Found   Finding       `json:"found"`
 	Ended   time.Time     `json:"ended"`

@@ -15,8 +15,8 @@ type CPU int
 const MaxCPUs = 2048
 
 // CPUSet is a set of CPUs. It is a value: == compares it, and an assignment
-// copies it. The zero CPUSet is empty. It also serves for NUMA nodes
-// (cpuset.mems), which the kernel writes in the same list format.
+// copies it. The zero CPUSet is empty. A CPUSet can also hold NUMA nodes
+// (cpuset.mems), because the kernel prints them in the same list format.
 type CPUSet struct{ words [MaxCPUs / 64]uint64 }
 
 // CPUSetOf returns the set of the given CPUs.
@@ -60,7 +60,7 @@ func (s CPUSet) String() string {
 	return string(s.Append(room[:0]))
 }
 
-// Append appends to b what String returns.
+// Append appends the text of String to b.
 func (s *CPUSet) Append(b []byte) []byte {
 	begun := len(b)
 	for lo := s.next(0, true); lo < MaxCPUs; {
@@ -77,8 +77,8 @@ func (s *CPUSet) Append(b []byte) []byte {
 	return b
 }
 
-// next returns the first CPU from c on that is in s. If in is false, it returns
-// the first that is not. If there is none, it returns MaxCPUs.
+// next searches s from c upwards for a CPU that is in s (in is true) or is
+// not in s (in is false). If there is none, it returns MaxCPUs.
 func (s *CPUSet) next(c CPU, in bool) CPU {
 	for i := int(c / 64); i < len(s.words); i++ {
 		w := s.words[i]

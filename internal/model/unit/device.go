@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Device is the number of a block device, in the notation of the cgroup
+// A Device is the major and minor number of a block device, as in the cgroup
 // files: "254:0".
 type Device struct{ Major, Minor uint32 }
 

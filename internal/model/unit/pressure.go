@@ -12,22 +12,22 @@ import (
 // (Documentation/accounting/psi.rst, Linux 4.20). The files of the node and of
 // cgroups have the same format.
 type Pressure struct {
-	// Some is about the time in which at least one task waited, and Full about
-	// the time in which all runnable tasks waited. If the kernel does not
-	// define Full for the resource, Full is zero.
+	// Some counts the time in which at least one task waited. Full counts the
+	// time in which all tasks that were not idle waited. Full is zero if the
+	// kernel does not define it for the resource.
 	Some, Full Stall
 }
 
 // Stall is one line of a pressure file.
 type Stall struct {
-	// Avg10, Avg60 and Avg300 are the shares of the last 10, 60 and 300 s in
-	// which tasks waited, from 0 to 1.
+	// Avg10, Avg60 and Avg300 say which part of the last 10, 60 and 300 s tasks
+	// waited, from 0 to 1.
 	Avg10, Avg60, Avg300 float64
 	// Total is the waiting time since boot, or since the cgroup was created.
 	Total time.Duration
 }
 
-// ParsePressure reads a pressure file. It skips lines of an unknown kind.
+// ParsePressure reads a pressure file. It skips lines of other kinds than these:
 //
 //	some avg10=2.57 avg60=1.22 avg300=0.69 total=10077645
 //	full avg10=0.00 avg60=0.00 avg300=0.00 total=0

@@ -1,7 +1,7 @@
 // Package unit holds the typed quantities of Tenon: CPU in thousandths of a
 // CPU, memory in bytes, weights that are exact on both cgroup versions, and
-// sets of CPUs. Code between the parsing of inputs and the printing of outputs
-// uses these types, and no bare numbers.
+// sets of CPUs. Only parsers and printers use bare numbers in place of these
+// types.
 package unit
 
 import (
@@ -17,7 +17,7 @@ type MilliCPU int64
 // CPUs returns the amount of n whole logical CPUs.
 func CPUs(n int) MilliCPU { return MilliCPU(n) * 1000 }
 
-// Cores returns m as a number of CPUs, for arithmetic with measured seconds.
+// Cores returns m as a number of CPUs: 2500m is 2.5.
 func (m MilliCPU) Cores() float64 { return float64(m) / 1000 }
 
 // Percent returns p percent of m, rounded towards zero.
@@ -99,15 +99,15 @@ func ParseBytes(s string) (Bytes, error) {
 	return Bytes(f * float64(scale)), nil
 }
 
-// Weight is a share of contended CPU, in units of 1/256 of a cgroup v2 weight.
-// In this unit, both notations are exact. cpu.weight w is 256·w. cpu.shares s
-// of cgroup v1 is 25·s, because the kernel gives weight 100 and shares 1024 the
-// same load weight (kernel/sched/core.c: sched_weight_from_cgroup).
+// Weight is a weight for contended CPU, in units of 1/256 of a cgroup v2 weight.
+// The unit expresses the files of both cgroup versions exactly. cpu.weight 100
+// (v2) is 25600, and cpu.shares 1024 (v1) is 25600, too: the kernel gives both
+// the same load weight (kernel/sched/core.c: sched_weight_from_cgroup).
 type Weight int64
 
-// The range of weights and shares that the kernel accepts. The kernel clamps
-// shares to the range, and refuses weights outside it
-// (Documentation/admin-guide/cgroup-v2.rst, cpu.weight).
+// The ranges of cpu.weight (v2) and cpu.shares (v1). The kernel refuses a
+// weight outside its range, and changes shares outside their range to the
+// nearest bound (Documentation/admin-guide/cgroup-v2.rst, cpu.weight).
 const (
 	MinWeight, MaxWeight = 1, 10000
 	MinShares, MaxShares = 2, 262144
@@ -115,10 +115,10 @@ const (
 	sharesUnit           = 25
 )
 
-// WeightOf converts a cpu.weight of cgroup v2.
+// WeightOf converts a cpu.weight of cgroup v2 to a Weight.
 func WeightOf(v2 int64) Weight { return Weight(v2) * weightUnit }
 
-// WeightOfShares converts cpu.shares of cgroup v1.
+// WeightOfShares converts cpu.shares of cgroup v1 to a Weight.
 func WeightOfShares(v1 int64) Weight { return Weight(v1) * sharesUnit }
 
 // V2 returns the nearest cpu.weight that the kernel accepts.
@@ -131,8 +131,7 @@ func (w Weight) Shares() int64 {
 	return min(max((int64(w)+sharesUnit/2)/sharesUnit, MinShares), MaxShares)
 }
 
-// String prints w as a cgroup v2 weight, with as many decimals as an exact
-// value needs: "100", "0.1953125".
+// String prints w as a cgroup v2 weight, exactly: "100", "0.1953125".
 func (w Weight) String() string {
 	return strconv.FormatFloat(float64(w)/weightUnit, 'f', -1, 64)
 }

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// A path that is not UTF-8 is written as a NUL and a Go string literal. The
-// name of a cgroup may contain any bytes except "/", newline and NUL, but JSON
-// can hold only UTF-8. No path contains a NUL.
+// literalPath begins the quoted form of a path that is not UTF-8; a Go string literal
+// follows. The name of a cgroup may contain any byte except "/", newline and NUL, but
+// JSON can hold only UTF-8. Since no path contains a NUL, no path looks quoted.
 const literalPath = "\x00"
 
-// QuotePath returns the path of a cgroup in a form that JSON can hold. It is
-// the path itself if that is UTF-8.
+// QuotePath returns the path of a cgroup in a form that JSON can hold. A path
+// in UTF-8 stays unchanged.
 func QuotePath[P ~string](path P) P {
 	if strings.ToValidUTF8(string(path), "") == string(path) {
 		return path
@@ -19,9 +19,8 @@ func QuotePath[P ~string](path P) P {
 	return P(literalPath + strconv.Quote(string(path)))
 }
 
-// UnquotePath is the inverse of QuotePath. If a text has an invalid literal,
-// UnquotePath returns it unchanged, because no path of a cgroup looks like
-// that.
+// UnquotePath is the inverse of QuotePath. It returns a text with an invalid
+// string literal unchanged.
 func UnquotePath[P ~string](text P) P {
 	literal, is := strings.CutPrefix(string(text), literalPath)
 	if !is {

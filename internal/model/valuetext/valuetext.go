@@ -45,7 +45,7 @@ func ParseLines[T any](text string, parse func(string) (T, error)) (map[unit.Dev
 // Decimal prints n in base 10.
 func Decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
-// ParseDecimal reads a number that is not negative.
+// ParseDecimal reads a number in base 10 that is 0 or larger.
 func ParseDecimal(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
