@@ -3,14 +3,14 @@
  * Run-queue delay: the time for which the tasks of LS slots wait for a CPU,
  * and the slots that run there meanwhile.
  *
- * The only program is on sched_switch. It needs no hook on wake-ups and reads
- * no clock, because the kernel itself stores, for /proc/PID/schedstat, the
- * time at which a waiting task was queued (task_struct.sched_info.last_queued,
- * in the clock of its run queue) and its earlier waits (run_delay). At
- * sched_switch both still describe the wait that ends now, and the clock of
- * the run queue is up to date. Therefore a histogram agrees with schedstat. A
- * wait begins with a wake-up or a preemption; time in which the quota of a
- * group throttles a task counts as waiting.
+ * The only program is on sched_switch. It needs no hook on wake-ups and reads no
+ * clock, because the kernel stores two values of each task for
+ * /proc/PID/schedstat: the time at which a waiting task was queued
+ * (task_struct.sched_info.last_queued, in the clock of its run queue), and the
+ * sum of its earlier waits (run_delay). At sched_switch both still describe the
+ * wait that ends now, and the clock of the run queue is up to date. Therefore a
+ * histogram agrees with schedstat. A wait begins with a wake-up or a preemption.
+ * It includes the time in which the quota of a group throttles a task.
  *
  * Needs CONFIG_SCHED_INFO and CONFIG_FAIR_GROUP_SCHED. Its cost is measured in
  * docs/experiments/2026-11-22-bpf-hook-cost.
@@ -27,10 +27,10 @@ char LICENSE[] SEC("license") = "GPL";
 
 /* Constants that user space sets before loading. */
 const volatile __u32 cgroup_version = 2; /* version of the hierarchy with the CPU controller */
-const volatile __u64 alarm_waits = 1; /* too long waits of a slot, in units of its limit, that cause an event */
+const volatile __u64 alarm_waits = 1; /* number of too long waits of a slot that causes an event, see tenon_alarm */
 const volatile __u64 alarm_window_ns = 1;
 const volatile __u64 alarm_gap_ns = 1; /* minimum time between two events */
-const volatile __u64 beside_limit_ns = 1; /* time of LS beside BE in a window that causes an event */
+const volatile __u64 beside_limit_ns = 1; /* amount of time of LS beside BE in a window that causes an event */
 
 /* Written by user space: versions of the table of groups and of the attachment. */
 __u32 generation = 1;
@@ -104,7 +104,7 @@ struct {
 	__uint(max_entries, 4096); /* one page; user space sets it */
 } events SEC(".maps");
 
-/* begin resets the times of a CPU, because nothing is known from before. */
+/* begin resets the times of a CPU when an epoch begins there, because earlier runs are not known. */
 static __always_inline void begin(struct tenon_cpu *c, __u64 now)
 {
 	struct tenon_run *last = &c->runs[c->head % TENON_RUNS];
@@ -115,7 +115,7 @@ static __always_inline void begin(struct tenon_cpu *c, __u64 now)
 	last->end = now;
 }
 
-/* ran accounts the time since the last switch to the slot that ran. */
+/* ran adds the time since the last switch to the slot that ran. */
 static __always_inline void ran(struct tenon_cpu *c, __u64 now)
 {
 	struct tenon_run *last = &c->runs[c->head % TENON_RUNS];
@@ -131,7 +131,7 @@ static __always_inline void ran(struct tenon_cpu *c, __u64 now)
 	last->end = now;
 }
 
-/* learn looks up the nearest tracked ancestor of a cgroup. */
+/* learn finds the slot of a cgroup, which is that of the nearest tracked ancestor. */
 static __noinline void learn(struct tenon_known *k, struct cgroup *cg, __u64 cgroup)
 {
 	struct tenon_group *g = 0;
@@ -170,8 +170,8 @@ static __always_inline void enter(struct tenon_cpu *c, struct task_struct *p)
 		return;
 	}
 	/*
-	 * On v1 this is the cpu hierarchy's group. On v2 it may
-	 * be that of an ancestor, where the controller is off.
+	 * On v1 use the cgroup in the cpu hierarchy. On v2 the task group may
+	 * belong to an ancestor, where the controller is on.
 	 */
 	if (cgroup_version == 1)
 		cg = p->sched_task_group->css.cgroup;
@@ -270,8 +270,8 @@ static __always_inline struct spare blame(struct tenon_cpu *c, struct tenon_dela
 }
 
 /*
- * report sends an event about too long waits. The rate is limited so that user
- * space can act on each. If two CPUs race, the window may be slightly wrong.
+ * report counts waits that are too long, and sends an event if there are enough. Events are
+ * rare, so that user space can act on each. If two CPUs race, the window may be slightly wrong.
  */
 static __noinline void report(struct tenon_alarm *a, const struct tenon_event *what, __u64 spared, __u64 now)
 {

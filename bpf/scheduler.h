@@ -3,9 +3,9 @@
 #define TENON_SCHEDULER_H
 
 /*
- * The BE scheduler's decisions as plain functions over structs, without
- * maps, helpers and clocks. scheduler.bpf.c calls them in the kernel, and
- * test/scheduler in a simulator, so the tested code is the code that runs.
+ * The decisions of the BE scheduler as plain functions over structs, without
+ * maps, helpers and clocks. The kernel calls them in scheduler.bpf.c, and a
+ * simulator in test/scheduler, so the tested code is the code that runs.
  *
  * Only BE threads are in sched_ext. Fair tasks preempt them by class order,
  * so these functions decide only when and where BE *may* run: never beside
@@ -73,7 +73,7 @@ struct qos_params {
 struct qos_core {
 	__u32 ls;	/* threads that run LSX */
 	__u32 be;	/* threads that run BE */
-	__u32 expelled; /* threads that were refused BE and are idle, until they are woken */
+	__u32 expelled; /* threads that are idle because BE was refused, until they are woken */
 	__u32 held;	/* the thread that ran LSX last; its siblings wait until hold_until */
 	__u64 hold_until;
 	__u64 relief_until; /* end of the time for which the SMT rule is suspended */
@@ -83,8 +83,8 @@ struct qos_core {
 /* A queue of waiting tasks in vtime order: one per shard, and one per CPU. */
 struct qos_queue {
 	__u64 front;	   /* vtime of the last served task */
-	__u64 served_at;   /* last ordinary service, or the time when the queue stopped being empty */
-	__u64 fed_at;	   /* until then the queue got at least the service of relief: qos_fed; 0: unknown */
+	__u64 served_at;   /* last service except by relief, or the time when the queue stopped being empty */
+	__u64 fed_at;	   /* until then the queue got at least as much as by relief: qos_fed; 0: unknown */
 	__u64 relieved_at; /* last service by relief */
 };
 
@@ -145,7 +145,7 @@ static __always_inline __u32 qos_bit(__u32 thread)
 	return 1u << (thread & (QOS_THREADS - 1));
 }
 
-/* qos_relief reports whether the core is in relief. Callable anywhere. */
+/* qos_relief reports whether relief suspends the rules on the core. Any CPU may call it. */
 static __always_inline bool qos_relief(const struct qos_core *c, __u64 now)
 {
 	return qos_read_time(&c->relief_until) > now;
@@ -162,7 +162,7 @@ struct qos_kicks {
 	__u32 wake;    /* SCX_KICK_IDLE: these may run BE again */
 };
 
-/* qos_ls_start: LSX was put on thread. Called by qos_switch. */
+/* qos_ls_start records that LSX was put on thread, and returns the threads whose BE must stop. Called by qos_switch. */
 static __always_inline __u32 qos_ls_start(const struct qos_params *p, struct qos_core *c, __u32 thread, __u64 now)
 {
 	__u32 be;
@@ -175,10 +175,10 @@ static __always_inline __u32 qos_ls_start(const struct qos_params *p, struct qos
 }
 
 /*
- * qos_ls_stop: LSX left thread. Returns the threads to wake. A hold
- * delays the wake-up: if ops.dispatch looks for BE on this CPU, it sets
- * a timer; otherwise they wake at once, are refused (QOS_REFUSE_HOLD)
- * and set their own. The hook cannot set a timer. Called by qos_switch.
+ * qos_ls_stop records that LSX left thread, and returns the threads to wake.
+ * With a hold, they must wait. If ops.dispatch looks for BE on this CPU, it sets
+ * a timer for them. Otherwise they wake at once, are refused (QOS_REFUSE_HOLD)
+ * and set their own timers: the hook cannot set one. Called by qos_switch.
  */
 static __always_inline __u32 qos_ls_stop(const struct qos_params *p, struct qos_core *c, __u32 thread, __u64 now)
 {
@@ -231,7 +231,7 @@ static __always_inline bool qos_refused(enum qos_verdict v)
 	return v > QOS_RUN_RELIEF;
 }
 
-/* qos_beside applies the SMT rule: whether the siblings of thread forbid BE. */
+/* qos_beside applies the SMT rule: it tells whether the siblings of thread forbid BE. */
 static __always_inline enum qos_verdict qos_beside(const struct qos_params *p, const struct qos_core *c, __u32 thread,
 						   __u64 now)
 {
@@ -245,10 +245,10 @@ static __always_inline enum qos_verdict qos_beside(const struct qos_params *p, c
 }
 
 /*
- * qos_be_start: BE was put on thread (ops.running). This happens also
- * without ops.dispatch, because a task that a fair one preempted
- * resumes from the local queue. If the result is a refusal, the
- * caller counts it, sets the task's slice to 0 and kicks its own CPU.
+ * qos_be_start records that BE was put on thread (ops.running). A task
+ * that a fair one preempted gets there without ops.dispatch, because it
+ * resumes from the local queue. After a refusal, the caller counts it,
+ * sets the task's slice to 0 and kicks its own CPU.
  */
 static __always_inline enum qos_verdict qos_be_start(const struct qos_params *p, struct qos_core *c, struct qos_shard *s,
 						     __u32 thread, __u64 now)
@@ -267,7 +267,7 @@ static __always_inline enum qos_verdict qos_be_start(const struct qos_params *p,
 	return QOS_RUN;
 }
 
-/* qos_be_stop: BE left thread (ops.stopping). */
+/* qos_be_stop records that BE left thread (ops.stopping). */
 static __always_inline void qos_be_stop(struct qos_core *c, struct qos_shard *s, __u32 thread)
 {
 	if (qos_clear(&c->be, qos_bit(thread)) & qos_bit(thread))
@@ -282,8 +282,8 @@ static __always_inline bool qos_be_exposed(const struct qos_params *p, const str
 }
 
 /*
- * qos_be_tick: BE runs on thread (ops.tick). If it returns true, set the slice
- * to 0. If a kick was lost, this limits the time beside LSX to one tick.
+ * qos_be_tick reports whether ops.tick must set the slice of the BE task on
+ * thread to 0. After a lost kick, this limits the time beside LSX to one tick.
  */
 static __always_inline bool qos_be_tick(const struct qos_params *p, const struct qos_core *c, __u32 thread, __u64 now)
 {
@@ -294,7 +294,7 @@ static __always_inline bool qos_be_tick(const struct qos_params *p, const struct
  * ---- May this CPU run BE?
  */
 
-/* The state of a CPU, from the caller. */
+/* The state of a CPU, which the caller provides. */
 struct qos_asks {
 	__u64 now;
 	__u32 thread;
@@ -333,10 +333,10 @@ static __always_inline enum qos_verdict qos_legal(const struct qos_params *p, co
 }
 
 /*
- * qos_may_run decides at the start of ops.dispatch. If it refuses, return
- * without moving a task. With SCX_OPS_ENQ_LAST the CPU then goes idle, until
- * the reaper wakes it or the CPU that ends the reason does (qos_ls_stop). For
- * a hold, the caller sets a timer that kicks this CPU at hold_until. If BE is
+ * qos_may_run decides at the start of ops.dispatch. If it refuses, the caller
+ * returns without moving a task. With SCX_OPS_ENQ_LAST the CPU then goes idle.
+ * The reaper wakes it, or the CPU that ends the reason (qos_ls_stop). For a
+ * hold, the caller sets a timer that kicks this CPU at hold_until. If BE is
  * allowed but no task is found, the CPU is idle and ops.enqueue wakes it.
  */
 static __always_inline enum qos_verdict qos_may_run(const struct qos_params *p, struct qos_core *c,

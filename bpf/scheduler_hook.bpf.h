@@ -6,7 +6,7 @@
  * then loses protection, but BE is not stuck. Part of scheduler.bpf.c.
  */
 
-/* stray sends an event about a thread of a BE group that is not in sched_ext. */
+/* stray reports a thread of a BE group that is not in sched_ext, by an event. */
 static __noinline void stray(struct scx_cpu *c, struct task_struct *p, __u64 cgroup, __u32 cpu)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -52,7 +52,7 @@ static __always_inline enum qos_class classify(struct scx_cpu *c, struct task_st
 	return QOS_NORMAL;
 }
 
-/* bucket: below 2^(bucket + 8) ns. It has no branches, because the verifier would follow each of them. */
+/* bucket returns n, where ns is below 2^(n + 8). It has no branches, because the verifier would follow each one. */
 static __always_inline __u32 bucket(__u64 ns)
 {
 	__u64 v = ns >> 8;

@@ -29,7 +29,7 @@ __noinline int clean(__u32 cpu)
 	return 0;
 }
 
-/* clean_vtime does the same for a pod. */
+/* clean_vtime clears the vtime of a pod in a shard. */
 __noinline int clean_vtime(__u32 shard, __u32 slot)
 {
 	__u64 *vtime = vtime_of(shard, slot);
@@ -39,7 +39,7 @@ __noinline int clean_vtime(__u32 shard, __u32 slot)
 	return 0;
 }
 
-/* clean_shard does the same for a shard. */
+/* clean_shard clears the state of a shard. */
 __noinline int clean_shard(__u32 shard)
 {
 	struct scx_shard *s = shard_at(shard);

@@ -71,9 +71,9 @@ __noinline int ask(__u32 cpu)
 }
 
 /*
- * place_task finds and claims the best idle CPU for a task near a CPU; -1
- * if there is none. It wakes an idle CPU that is expelled without having
- * recorded that, so that the CPU is woken again when the reason ends.
+ * place_task finds and claims the best idle CPU for a task near a CPU; -1:
+ * there is none. If BE is refused on an idle CPU that has not recorded this,
+ * place_task wakes that CPU, so that it is woken again when the reason ends.
  */
 static __noinline __s32 place_task(struct task_struct *p, __s32 prev)
 {

@@ -184,7 +184,7 @@ static __always_inline bool qos_repair(struct qos_core *c, struct qos_shard *s, 
 	return true;
 }
 
-/* qos_overdue: a task has waited since then. Returns whether the agent should move it to the fair class. */
+/* qos_overdue reports whether the agent should move a task to the fair class, because it has waited since then. */
 static __always_inline bool qos_overdue(__u64 since, __u64 now)
 {
 	return now >= since + QOS_SPILL_NS && !TENON_BROKEN(SPILL);

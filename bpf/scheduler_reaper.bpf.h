@@ -54,10 +54,10 @@ static __always_inline void look_again(__u32 cpu, __u64 until, __u64 now)
 }
 
 /*
- * hold_ends: LSX leaves this CPU, which looks for BE. A timer wakes the
- * refused siblings when the hold is over. To wake them at once, as the
- * hook must do without ops.dispatch, would make each of them set its own
- * timer, repeatedly for an LSX thread that sleeps for less than the hold.
+ * hold_ends sets a timer if LSX leaves this CPU, which now looks for BE. The
+ * timer wakes the refused siblings when the hold is over. If they woke at
+ * once, as they must without ops.dispatch, each would set its own timer, and
+ * do so repeatedly for an LSX thread that sleeps for less than the hold.
  */
 static __always_inline void hold_ends(struct scx_cpu *c, struct scx_shard *s, struct qos_core *core, __u32 cpu,
 				      __u32 thread, __u64 now)
@@ -133,7 +133,7 @@ static __noinline enum qos_class class_of(struct scx_cpu *here, struct task_stru
 	return QOS_NORMAL;
 }
 
-/* runs returns the class of the task on a CPU. */
+/* The function runs returns the class of the task on a CPU. */
 __noinline int runs(__u32 cpu)
 {
 	struct scx_cpu *here = cpu_at(bpf_get_smp_processor_id());
@@ -153,7 +153,7 @@ __noinline int runs(__u32 cpu)
 	return is;
 }
 
-/* repair corrects the bits of a CPU. */
+/* repair corrects the bits of a CPU in its core's words. */
 __noinline int repair(__u32 cpu)
 {
 	const volatile struct scx_place *place = place_of(cpu);
@@ -243,7 +243,7 @@ __noinline int relieve(__u32 cpu, __u32 from, __u64 now)
 	return 0;
 }
 
-/* reap is a pass over a shard. */
+/* reap makes one pass over a shard. */
 __noinline int reap(__u32 shard, __u64 now)
 {
 	const volatile struct scx_range *r = &ranges[shard & (SCX_SHARDS - 1)];

@@ -45,7 +45,7 @@ static __always_inline enum qos_route qos_route(const struct qos_pod *pod, bool 
 	return restricted ? QOS_TO_CPU : QOS_TO_SHARD;
 }
 
-/* qos_queued: a task enters a queue in which waiting others are (ops.enqueue, and the reaper's moves). */
+/* qos_queued records that a task enters a queue with waiting other tasks (ops.enqueue, and the reaper's moves). */
 static __always_inline void qos_queued(struct qos_queue *q, __u32 waiting, __u64 now)
 {
 	if (waiting)
@@ -56,9 +56,9 @@ static __always_inline void qos_queued(struct qos_queue *q, __u32 waiting, __u64
 }
 
 /*
- * qos_back is qos_queued for a task of this queue that a higher
- * class preempted: the queue was served until now. It does not count
- * the waiting tasks, because that would delay the preempting task.
+ * qos_back does the same for a task of this queue that a higher class
+ * preempted. The queue was served until now. qos_back takes no number of
+ * waiting tasks: counting them would delay the preempting task.
  */
 static __always_inline void qos_back(struct qos_queue *q, __u64 now)
 {
@@ -66,10 +66,10 @@ static __always_inline void qos_back(struct qos_queue *q, __u64 now)
 }
 
 /*
- * qos_key returns a task's place in a queue's vtime order. vtime is
- * that of its pod *in this shard* (shards run at different speeds), or
- * of the task itself if it is restricted; both use the time of the
- * shard's queue. A task that slept gets a credit of at most one slice.
+ * qos_key returns a task's place in a queue's vtime order. vtime is that
+ * of its pod *in this shard*, because shards run at different speeds. For
+ * a restricted task it is the task's own. Both use the time of the shard's
+ * queue. A task that slept gets a credit of at most one slice.
  */
 static __always_inline __u64 qos_key(const struct qos_params *p, const struct qos_queue *shard, __u64 *vtime)
 {
@@ -84,9 +84,9 @@ static __always_inline __u64 qos_key(const struct qos_params *p, const struct qo
 }
 
 /*
- * qos_served: a task from this queue was put on a CPU (ops.running,
- * except by relief); key is the result of qos_key. The queue is the
- * one in which the task waited, on whichever CPU it runs.
+ * qos_served records that a task from this queue was put on a CPU
+ * (ops.running, except by relief). key is the result of qos_key. The queue
+ * is the one in which the task waited, on whichever CPU it runs.
  */
 static __always_inline void qos_served(struct qos_queue *q, __u64 key, __u64 now)
 {
@@ -96,9 +96,9 @@ static __always_inline void qos_served(struct qos_queue *q, __u64 key, __u64 now
 }
 
 /*
- * qos_fed: a task from this queue ran (ops.stopping, and ops.dispatch when
- * it continues; except by relief). Too little service, in gaps between
- * fair tasks, is starvation, too. So service counts by its length; relief
+ * qos_fed records that a task from this queue ran (ops.stopping, and ops.dispatch
+ * when it continues; except by relief). A queue that gets little service, in gaps
+ * between fair tasks, starves, too. So service counts by its length. Relief
  * begins QOS_STARVED_NS after a queue got less than relief would give.
  */
 static __always_inline void qos_fed(struct qos_queue *q, __u64 ran, __u64 now)
@@ -118,12 +118,12 @@ enum qos_turn {
 };
 
 /*
- * qos_turn decides in ops.dispatch which task runs next, after the urgent
- * queue: the previous task if it can continue (its key after qos_charge; then
+ * qos_turn decides in ops.dispatch which task runs next, after the urgent queue:
+ * the previous task if it can continue (its key after qos_charge; then
  * qos_pod_settle and qos_pod_take), or the first of the CPU's or of the shard's
  * queue. Keys are the tasks' dsq_vtime (the head of a queue by
- * bpf_iter_scx_dsq); QOS_NOBODY: no task. To prefer one queue always would
- * starve the other, and to change the task always would make all weights equal.
+ * bpf_iter_scx_dsq); QOS_NOBODY: no task. If it always preferred one queue, the
+ * other would starve. If it always changed the task, all weights would be equal.
  */
 static __always_inline enum qos_turn qos_turn(__u64 previous, __u64 cpu, __u64 shard)
 {
@@ -136,7 +136,7 @@ static __always_inline enum qos_turn qos_turn(__u64 previous, __u64 cpu, __u64 s
 	return shard != QOS_NOBODY ? QOS_TURN_SHARD : QOS_TURN_NOBODY;
 }
 
-/* qos_may_steal: ops.dispatch found no task here. Returns whether it may take one from another shard's queue. */
+/* qos_may_steal reports whether ops.dispatch, without a task of its shard, may take one from this queue of another. */
 static __always_inline bool qos_may_steal(const struct qos_queue *q, __u32 waiting, __u64 now)
 {
 	return waiting && now > q->served_at + QOS_STEAL_NS;
@@ -196,9 +196,9 @@ static __always_inline __u64 qos_pod_take(struct qos_pod *pod, __u64 want)
 }
 
 /*
- * qos_pod_settle gives back the unused part of a grant, or
- * takes the use beyond it (ops.stopping; ops.dispatch when the
- * task continues). granted is 0 if qos_pod_take was not called.
+ * qos_pod_settle returns the unused part of a grant to the budget, or
+ * takes what was used beyond it (ops.stopping; ops.dispatch when the task
+ * continues). granted is 0 if qos_pod_take was not called.
  */
 static __always_inline void qos_pod_settle(struct qos_pod *pod, __u64 granted, __u64 ran)
 {
@@ -219,9 +219,9 @@ static __always_inline void qos_charge(__u64 *vtime, __u64 ran, __u32 weight)
 }
 
 /*
- * qos_pod_refill: the reaper of *one* shard calls it for each pod in
- * each pass. It pays debt first, but at most ten periods. The minimum
- * quota is large enough for tasks to run within the watchdog's time.
+ * qos_pod_refill refills a budget. The reaper of *one* shard calls it for
+ * each pod in each pass. It pays debt first, but at most ten periods. The
+ * minimum quota is large enough for tasks to run within the watchdog's time.
  */
 static __always_inline void qos_pod_refill(struct qos_pod *pod, __u64 now)
 {
@@ -290,7 +290,7 @@ static __always_inline __u32 qos_cap_limit(__u32 before, __u32 part, __u64 now)
 	return (before + part + turn) / 1000 - (before + turn) / 1000;
 }
 
-/* qos_headroom returns the number of whole idle cores to keep in a shard with that many; wanted < 0: the default. */
+/* qos_headroom returns how many whole idle cores a shard of this size keeps for LS; wanted < 0: the default. */
 static __always_inline __u32 qos_headroom(__u32 cores, __s32 wanted)
 {
 	/* With few cores, one is too large a part, and a core with LSX has an idle thread anyway. */
@@ -302,9 +302,9 @@ static __always_inline __u32 qos_headroom(__u32 cores, __s32 wanted)
 }
 
 /*
- * qos_rank orders the idle CPUs for ops.select_cpu, best
- * highest; 0: do not choose this CPU. v is qos_legal's verdict.
- * It packs BE beside BE, which leaves whole cores to LS.
+ * qos_rank orders the idle CPUs for ops.select_cpu. The best has the
+ * highest rank; 0: do not choose this CPU. v is qos_legal's verdict. BE
+ * comes beside BE, which leaves whole cores to LS.
  */
 static __always_inline __u32 qos_rank(enum qos_verdict v, const struct qos_core *c, const struct qos_asks *a,
 				      bool previous)

@@ -119,7 +119,7 @@ struct scx_task {
 	__u64 key;	/* place in the queue in which it waits */
 	__u64 waiting;	/* start of its wait; 0: it does not wait */
 	__u64 unserved; /* time since which it got no CPU from this program; 0: it got one. See forget. */
-	__u64 ran_from; /* its run time before is accounted for */
+	__u64 ran_from; /* its run time before this time is accounted for */
 	__u64 granted;	/* part of its pod's budget, for this run */
 	__u64 shards;	/* bit mask of the shards of which it may use all CPUs */
 	__s32 target;	/* the idle CPU that ops.select_cpu claimed, or -1 */
@@ -250,7 +250,7 @@ __noinline int kick(__u32 core, __u32 preempt, __u32 idle)
 	return 0;
 }
 
-/* learn looks up the nearest classified ancestor of a cgroup. */
+/* learn finds the class and the slot of a cgroup, which are those of its nearest classified ancestor. */
 static __noinline void learn(struct scx_known *k, struct cgroup *cg, __u64 id)
 {
 	struct scx_group *g = 0;
@@ -331,7 +331,7 @@ static __noinline void cover(struct scx_task *t, const struct cpumask *mask)
 	t->known = true;
 }
 
-/* immovable reports whether a task must stay on its CPU now. True while it runs a program like this one. */
+/* immovable reports whether a task must stay on its CPU. This program itself disables migration of the current task. */
 static __always_inline bool immovable(struct task_struct *p)
 {
 	__u32 disabled = p->migration_disabled;

@@ -64,7 +64,7 @@ enum scx_count {
 	SCX_COUNTS = 32, /* a power of two */
 };
 
-/* A cgroup in the cache of a CPU. It is valid if generation is that of the table. */
+/* A cgroup in the cache of a CPU. It is valid if generation equals that of the table of groups. */
 struct scx_known {
 	__u64 cgroup;
 	__u32 generation;
@@ -82,8 +82,8 @@ struct scx_cpu {
 	__u32 stray; /* the task is BE by its group, but not in sched_ext */
 	__u64 class_ns[QOS_CLASSES];
 	__u64 strayed_ns;
-	__u64 refused_at; /* time since which it is idle … */
-	__u32 refused;	  /* … because of this verdict */
+	__u64 refused_at; /* time since which the CPU is idle with this verdict: */
+	__u32 refused;	  /* enum qos_verdict */
 	__u32 slot;	  /* slot of the running BE task */
 	__u64 refused_ns[QOS_VERDICTS];
 	__u64 verdicts[QOS_VERDICTS]; /* results of ops.dispatch */
@@ -92,7 +92,7 @@ struct scx_cpu {
 	__u64 strayed_at;	      /* time of the last event */
 	__u64 counts[SCX_COUNTS];
 	__u64 delays[SCX_DELAYS];
-	__u32 taken_pid, taken_tid; /* the first task of the queue from which it was taken */
+	__u32 taken_pid, taken_tid; /* the task that was probably taken */
 	__u32 armed; /* LSX is about to leave, and the timer will wake the waiting siblings */
 	__u32 left;  /* LSX has left, and ops.dispatch must still wake the siblings */
 	struct scx_known known[SCX_KNOWN];
@@ -102,7 +102,7 @@ struct scx_cpu {
 struct scx_pod {
 	__u64 run_ns;
 	__u64 wait_ns;
-	__u64 throttled; /* periods that began in debt with tasks parked */
+	__u64 throttled; /* periods that began with parked tasks */
 	__u64 pad;
 };
 
@@ -135,7 +135,7 @@ enum scx_event_kind {
 
 struct scx_event {
 	enum scx_event_kind kind;
-	__u32 pid; /* the thread group, as in user space */
+	__u32 pid; /* the process (thread group) */
 	__u32 tid;
 	__u32 cpu;
 	__u32 policy;

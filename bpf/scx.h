@@ -12,7 +12,7 @@
  *	613	the names of today
  *	619	functions that return whether they did it (___v2); a CPU's queue
  *		can be emptied from anywhere, so from the hook at sched_switch
- *	701	also scx_bpf_dsq_move_to_local returns so, under a new name
+ *	701	scx_bpf_dsq_move_to_local returns it, too, under a new name
  *
  * The names with ___v2 are spelled out: the library that resolves them wants
  * the exact name.

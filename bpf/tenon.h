@@ -18,7 +18,7 @@ enum tenon_limit {
 	TENON_LEAST_BITS = 8, /* bucket 0 holds waits below 2^8 ns */
 };
 
-/* The runner on a CPU. User space assigns the slots from TENON_FIRST. */
+/* What runs on a CPU. User space assigns the slots from TENON_FIRST to workloads. */
 enum tenon_slot {
 	TENON_UNTRACKED, /* tasks outside of all tracked cgroups */
 	TENON_KERNEL,	 /* kernel threads */
@@ -50,14 +50,14 @@ struct tenon_delay {
 	__u64 elsewhere_ns; /* part of the sum: the runner is unknown */
 };
 
-/* A slot that ran until this time, from the end of the run before. */
+/* A run of one slot on a CPU. It began at the end of the run before it. */
 struct tenon_run {
 	__u64 end;
 	enum tenon_slot slot;
 	__u32 pad;
 };
 
-/* The slot of a cgroup. It is valid if generation is that of the table. */
+/* The slot of a cgroup, in the cache of a CPU. Valid if generation equals that of the table of groups. */
 struct tenon_known {
 	__u64 cgroup;
 	__u32 generation;
@@ -78,7 +78,7 @@ struct tenon_cpu {
 	enum tenon_slot slot;	/* the running slot */
 	enum tenon_class class; /* its class */
 	__u64 class_ns[TENON_CLASSES];
-	/* Time for which LS ran here or on the sibling while BE ran on the other. */
+	/* Time in the window for which LS ran on one of the two siblings while BE ran on the other. */
 	__u64 beside_ns;
 	__u64 beside_since; /* start of the window */
 	__u32 sibling;	    /* written by user space: number of the sibling + 1; 0: do not watch */
@@ -88,23 +88,23 @@ struct tenon_cpu {
 	struct tenon_known known[TENON_KNOWN];
 };
 
-/* The too long waits of one slot, for the rate of events. */
+/* The waits of one slot that are too long. They determine when an event is sent. */
 struct tenon_alarm {
 	__u64 since;   /* start of the window */
-	__u64 waits;   /* number of limits reached in the window */
+	__u64 waits;   /* too long waits in the window; a wait of n * wait_ns counts n times */
 	/* Written by user space: */
-	__u64 wait_ns; /* a wait of this length is too long; 0: no wait is too long */
-	__u64 blamed;  /* all bits: waits count while this slot ran; 0: they do not count */
+	__u64 wait_ns; /* a wait of at least this length is too long; 0: no wait is */
+	__u64 blamed;  /* all bits: a wait counts for the time for which this slot ran; 0: it does not */
 };
 
 struct tenon_event {
 	__u64 at_ns;	 /* CLOCK_MONOTONIC */
-	__u64 wait_ns;	 /* the wait that was one too many; or the time of LS beside BE */
+	__u64 wait_ns;	 /* the last wait that was too long; or the time of LS beside BE */
 	__u64 runner_ns; /* the longest run of a blamed slot during the wait; runner is the slot */
 	enum tenon_slot runner;
 	enum tenon_slot slot;
 	__u32 cpu; /* the CPU of the slot */
-	__u32 waits; /* number of limits reached by too long waits, including this one; 0: BE beside LS, and no wait */
+	__u32 waits; /* too long waits, as in tenon_alarm; 0: the event is about LS beside BE */
 };
 
 #endif
