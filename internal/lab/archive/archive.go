@@ -1,6 +1,6 @@
 // Package archive keeps the raw data of an experiment in one file, raw.tar.zst.
-// It reads the data from that file or, without it, from the files that the lab
-// wrote.
+// To read the data, it opens that file. If there is none, it opens the files
+// that the lab wrote.
 package archive
 
 import (
@@ -25,9 +25,9 @@ const Name = "raw.tar.zst"
 // is in the folder of the experiment or in the archive.
 const ExperimentFile = "experiment.json"
 
-// bounds limit which archives are read, so that a crafted archive cannot fill
-// the memory. The longest experiment so far took ninety minutes and has 809
-// files with 8 MB. The limits are a hundred times that.
+// bounds describes the largest archive that is read, so that a crafted archive
+// cannot fill the memory. The longest experiment so far took ninety minutes and
+// has 809 files with 8 MB. The bounds are more than a hundred times that.
 type bounds struct {
 	bytes  int64 // of all files together, uncompressed
 	files  int
@@ -42,11 +42,11 @@ func Exists(dir string) bool {
 	return err == nil
 }
 
-// Open returns the raw data of the experiment in dir. This is the content of
-// its archive or, if there is none, the folder itself. Open reads the whole
-// archive into memory, so that it reports a damaged archive before the analysis
-// starts. dir may also be the path of an archive with another name, such as a
-// submission. Errors name the archive.
+// Open returns the raw data of the experiment in dir: the content of its
+// archive. If there is no archive, Open returns the folder itself. Open reads
+// the whole archive into memory, so that it reports a damaged archive before
+// the analysis starts. dir may also be the path of an archive with another
+// name, such as a submission. Errors name the archive.
 func Open(dir string) (fs.FS, error) {
 	path := filepath.Join(dir, Name)
 	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
@@ -94,8 +94,8 @@ func Claim(dir string) error {
 }
 
 // MakeFolder makes the folder of an experiment, with a subfolder. It refuses a
-// folder that has an archive, because readers would ignore files of new runs in
-// it.
+// folder that has an archive, because readers would then ignore the files of
+// new runs.
 func MakeFolder(dir, sub string) error {
 	if Exists(dir) {
 		return fmt.Errorf("make the directory of the experiment: %s has the packed experiment %s: choose another directory", dir, Name)

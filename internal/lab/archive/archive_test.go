@@ -167,9 +167,9 @@ func TestPackedSubfolderStays(t *testing.T) {
 	}
 }
 
-// TestInterruptedPackingGoesOn interrupts a packing while it removes files, and
-// packs again. The second packing must complete the first one. It must not
-// remove a file that was changed or added meanwhile.
+// TestInterruptedPackingGoesOn interrupts Pack while it removes files, and
+// calls Pack again. The second call must complete the work of the first one. It
+// must not remove a file that was changed or added meanwhile.
 func TestInterruptedPackingGoesOn(t *testing.T) {
 	dir := experiment(t, experimentFiles())
 	if _, err := Pack(dir); err != nil {

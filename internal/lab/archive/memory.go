@@ -21,9 +21,8 @@ func newMemory() memory {
 	return memory{files: map[string]file{}, folders: map[string][]fs.DirEntry{".": nil}}
 }
 
-// add adds a file. It refuses a path that leads out of the folder, and a path
-// that already exists. It also refuses a path in which a file would have to be
-// a folder, or the reverse.
+// add adds a file. It refuses a path that leads out of the folder, a path that
+// exists already, and a path below another file.
 func (m memory) add(name string, data []byte, perm fs.FileMode) error {
 	if !fs.ValidPath(name) || name == "." || strings.Contains(name, `\`) {
 		return fmt.Errorf("entry %q: want a relative path without the elements . and .. in it", name)

@@ -146,7 +146,7 @@ func write(to io.Writer, dir string, names []string) error {
 	return pack(to, names, func(name string) ([]byte, fs.FileMode, error) { return readFile(dir, name) })
 }
 
-// WriteFile writes an archive to a path. Its files are in memory. The same
+// WriteFile packs files that are in memory into an archive at a path. The same
 // files give the same archive.
 func WriteFile(path string, files map[string][]byte) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".tmp-*")
@@ -166,7 +166,7 @@ func WriteFile(path string, files map[string][]byte) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// pack packs the files that a function (read) returns.
+// pack packs the named files. read returns the content and the permissions of a file.
 func pack(to io.Writer, names []string, read func(name string) ([]byte, fs.FileMode, error)) error {
 	zip, err := zstd.NewWriter(to, zstd.WithEncoderLevel(zstd.SpeedBestCompression),
 		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(8<<20))

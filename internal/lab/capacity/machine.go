@@ -1,8 +1,8 @@
-// Package capacity is a model of how long a batch job takes beside others, on a
-// machine that was measured and on others of the same kind. Its parameters are
-// the CPU time of a job alone, what a busy sibling and a busy machine cost, and
-// how well the job uses several CPUs. It predicts only near what was measured,
-// and gives the reason for each refusal.
+// Package capacity predicts how long a batch job takes beside other jobs, on
+// the measured machine and on other machines of the same kind. Its model has
+// these parameters: the CPU time of a job alone, the speed that a busy sibling
+// and a busy machine cost, and how well the job uses several CPUs. It predicts
+// only near what was measured, and gives the reason for each refusal.
 package capacity
 
 import (
@@ -30,9 +30,9 @@ type Cell struct {
 	// Threads is the number of threads that a job runs at once; 0: as many as the
 	// machine has CPUs.
 	Threads int
-	// If Apart is set, each job has CPUs of its own. They are on cores of its
-	// own if there are enough cores. If Apart is not set, the threads of all
-	// jobs run on all CPUs, and a quota stops them.
+	// If Apart is set, each job has CPUs of its own. If there are enough cores,
+	// no other job has CPUs on the same cores. If Apart is not set, the threads
+	// of all jobs run on all CPUs, and a quota stops them.
 	Apart bool
 }
 
@@ -41,7 +41,7 @@ type point struct {
 	cpus    float64 // CPUs that a job has on average
 	total   float64 // CPUs that all jobs have together
 	sibling float64 // share of the busy time in which a sibling is busy, too
-	busy    float64 // share of the time in which a core is busy, over all cores
+	busy    float64 // share of the time in which a core is busy, mean over all cores
 }
 
 // CPUs returns how many CPUs a job of the cell has on average.
@@ -77,8 +77,8 @@ func (c Cell) pointOn(m Machine) point {
 //	sibling    the share of speed that a CPU loses while its sibling is busy
 //	clock      the share of speed that a CPU loses while all cores are busy,
 //	           because the clock is slower, and caches and memory are shared
-//	serial     the two parameters of Gunther's law of scalability: with n CPUs,
-//	coherence  the speed of a job is that with one CPU, multiplied by
+//	serial     a parameter of Gunther's law of scalability, like coherence:
+//	coherence  n CPUs multiply the speed that a job has with one CPU by
 //	           n / (1 + serial (n−1) + coherence n (n−1))
 const (
 	work = iota // its logarithm, because it is a factor
@@ -89,8 +89,8 @@ const (
 	parameters
 )
 
-// seconds returns the logarithm of the time of a job, and whether the
-// parameters make sense there.
+// seconds returns the logarithm of the time of a job at this point. It returns
+// false if the parameters give no positive speed there.
 func (p point) seconds(of [parameters]float64) (float64, bool) {
 	more := max(0, p.cpus-1)
 	scale := 1 + of[serial]*more + of[coherence]*p.cpus*more
@@ -101,8 +101,8 @@ func (p point) seconds(of [parameters]float64) (float64, bool) {
 	return of[work] - math.Log(p.cpus) + math.Log(scale) - math.Log(slow), true
 }
 
-// column returns the part of the effect of a parameter that varies between
-// points.
+// column returns a number for the effect of a parameter at this point.
+// determinedBy compares these numbers between points.
 func (p point) column(parameter int) float64 {
 	more := max(0, p.cpus-1)
 	return [parameters]float64{1, p.sibling, p.busy, more / (1 + more), p.cpus * more / (1 + p.cpus*more)}[parameter]

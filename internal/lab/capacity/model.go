@@ -13,15 +13,15 @@ import (
 const (
 	// resamples is the number of bootstrap samples of blocks.
 	resamples = 100
-	// spread is a minimum. A parameter is fitted only if its column differs
-	// from every combination of the columns before it by at least this standard
-	// deviation.
+	// spread decides which parameters are fitted. Between the observed points,
+	// the effect of the parameter must vary by at least this standard deviation
+	// beyond what the parameters before it explain.
 	spread = 0.08
-	// miss is the error for held-out cells above which nothing is predicted.
+	// miss is the largest relative error for held-out cells with which Fit returns a model.
 	miss = 0.20
 )
 
-// An Observation is the time of a job of a cell in seconds, by block.
+// An Observation holds the time of the jobs of one cell in seconds, by block.
 type Observation struct {
 	Cell    Cell
 	Seconds stat.Sample
@@ -32,27 +32,27 @@ type Model struct {
 	Machine Machine
 	of      [parameters]float64
 	fitted  [parameters]bool
-	without [][parameters]float64 // of all blocks but one
-	drawn   [][parameters]float64 // of blocks drawn with replacement
+	without [][parameters]float64 // fits to all blocks but one
+	drawn   [][parameters]float64 // fits to blocks drawn with replacement
 	points  []point
-	most    int // jobs of an observation
-	// HeldOut is the largest error, as a ratio above 1, of a prediction of the
-	// cells with the most jobs from all other cells. Held is the number of the
-	// predicted cells.
+	most    int // largest number of jobs in an observation
+	// HeldOut is the largest error of a test, as a ratio above 1. The test
+	// predicts the cells with the most jobs from all other cells. Held is their
+	// number.
 	HeldOut float64
 	Held    int
 }
 
-// A meanObservation has the mean log time of each block.
+// A meanObservation is an observation with its point, and with log times.
 type meanObservation struct {
 	point
 	jobs int
 	logs map[int]float64
 }
 
-// Fit makes the model of a machine. It refuses observations that say too little. It
-// also fits a model without the cells with the most jobs, and refuses if the
-// prediction for these cells is wrong by more than a fifth.
+// Fit makes the model of a machine. It returns an error if there are too few cells.
+// It also fits a model without the cells that have the most jobs. If this model
+// predicts these cells wrong by more than a fifth, Fit returns an error, too.
 func Fit(m Machine, all []Observation) (*Model, error) {
 	if err := m.Check(); err != nil {
 		return nil, fmt.Errorf("the size of the measured machine is not known: %w", err)
@@ -91,8 +91,8 @@ func Fit(m Machine, all []Observation) (*Model, error) {
 	return f, nil
 }
 
-// repeat fits the model again without each block, and to blocks drawn with
-// replacement. The interval of a prediction is the wider one of the two.
+// repeat fits the model again, without each block in turn, and to random
+// samples of blocks. A prediction has the wider interval of both.
 func (f *Model) repeat(data []meanObservation, blocks []int) {
 	if len(blocks) < 2 {
 		return
@@ -115,8 +115,8 @@ func (f *Model) repeat(data []meanObservation, blocks []int) {
 	}
 }
 
-// fit fits the parameters that the cells determine to the blocks; a block may be
-// there several times.
+// fit fits the parameters in f.fitted to the given blocks. A block may occur
+// several times.
 func (f *Model) fit(data []meanObservation, blocks []int, start [parameters]float64) ([parameters]float64, bool) {
 	var points []point
 	var y []float64
@@ -162,9 +162,9 @@ func (f *Model) fit(data []meanObservation, blocks []int, start [parameters]floa
 	return full(got), true
 }
 
-// means returns the mean of each cell over the blocks. What a block adds to all
-// its cells is taken off first, so that a cell that lacks a slow block does not
-// look fast. If a cell has none of these blocks, its mean is NaN.
+// means returns the mean log time of each cell over the blocks. It first corrects
+// for blocks that were slow for all their cells. Otherwise a cell without a slow
+// block would look fast. A cell that has none of the blocks has the mean NaN.
 func means(data []meanObservation, blocks []int) []float64 {
 	mean := func(s meanObservation, off map[int]float64) float64 {
 		sum, n := 0.0, 0
@@ -196,7 +196,7 @@ func means(data []meanObservation, blocks []int) []float64 {
 		off[b] /= float64(max(n, 1))
 		total += off[b]
 	}
-	for b := range off { // the mean block is no faster and no slower
+	for b := range off { // the mean of all corrections is 0
 		off[b] -= total / float64(len(blocks))
 	}
 	for i, s := range data {
@@ -206,7 +206,7 @@ func means(data []meanObservation, blocks []int) []float64 {
 }
 
 // determinedBy returns the parameters that the points determine. The column of
-// such a parameter is not a combination of the columns before it.
+// such a parameter is not a linear combination of the columns before it.
 func determinedBy(points []point) (fitted [parameters]bool) {
 	var basis [][]float64
 	for k := range parameters {
@@ -248,7 +248,7 @@ func count(fitted [parameters]bool) (n int) {
 	return n
 }
 
-// holdOut predicts the cells with the most jobs from all the others.
+// holdOut predicts the cells with the most jobs from all others, and checks the error.
 func (f *Model) holdOut(data []meanObservation, blocks []int) error {
 	rest, held := f.parted(data)
 	if len(held) == 0 || len(rest) < 2 {

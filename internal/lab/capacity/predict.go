@@ -13,14 +13,14 @@ import (
 var ErrBeyond = errors.New("not predicted")
 
 const (
-	further = 2 // a predicted cell may exceed the largest measured value by this factor, or be below the smallest by it
+	further = 2 // a predicted cell may lie outside the measured values by this factor
 	cores   = 4 // a predicted machine may have this many times the cores of the measured machine
 )
 
-// Predict returns the time of a job of a cell on a machine, in seconds, with
-// the wider of two 95 % intervals: that of the jackknife over blocks, and that
-// of the bootstrap over blocks. One block gives no interval. For a cell that is
-// too far from the observations, it returns ErrBeyond.
+// Predict returns the time of a job of a cell on a machine, in seconds. It
+// gives the wider of two 95 % intervals: from the jackknife over blocks, and
+// from the bootstrap over blocks. One block gives no interval. For a cell that
+// is too far from the observations, it returns ErrBeyond.
 func (f *Model) Predict(m Machine, c Cell) (stat.Estimate, error) {
 	if err := errors.Join(m.Check(), c.check()); err != nil {
 		return stat.Estimate{}, err
@@ -43,7 +43,7 @@ func (c Cell) check() error {
 	return nil
 }
 
-// interval is the estimate of a value that the parameters give.
+// interval estimates a value. The function of computes its logarithm from parameters.
 func (f *Model) interval(value float64, of func([parameters]float64) (float64, bool)) stat.Estimate {
 	n := float64(len(f.without))
 	pseudo := stat.Sample{}
@@ -71,8 +71,8 @@ func (f *Model) interval(value float64, of func([parameters]float64) (float64, b
 	return stat.Estimate{Value: math.Exp(e.Value), Low: math.Exp(e.Low), High: math.Exp(e.High), Blocks: e.Blocks}
 }
 
-// checkDistance says why a cell is too far from what was measured, or returns
-// nil.
+// checkDistance returns an error with the reason if a cell is too far from what
+// was measured.
 func (f *Model) checkDistance(m Machine, c Cell, p point) error {
 	limits := func(of func(point) float64) (least, most float64) {
 		least, most = math.Inf(1), 0
@@ -109,15 +109,15 @@ func (f *Model) checkDistance(m Machine, c Cell, p point) error {
 
 func percent(share float64) string { return fmt.Sprintf("%.0f %% of the time", 100*share) }
 
-// A Parameter is a parameter of the model, in the form for a reader.
+// A Parameter is a fitted parameter of the model, with a name for the report.
 type Parameter struct {
 	Name  string
 	Value stat.Estimate
 }
 
-// Parameters returns the parameters that the observations determine: the CPU
-// time of a job alone in seconds, the parts of a CPU's rate that a busy sibling
-// and busy cores take, and the two parameters of the law of scalability.
+// Parameters returns the parameters that the observations determine: the CPU time
+// of a job alone in seconds, the shares of a CPU's speed that a busy sibling and
+// busy cores take, and the two parameters of the law of scalability.
 func (f *Model) Parameters() []Parameter {
 	names := [parameters]string{"CPU-s of a job alone", "taken by a busy sibling", "taken by busy cores", "serial part", "coherence"}
 	var all []Parameter
@@ -129,7 +129,7 @@ func (f *Model) Parameters() []Parameter {
 			all = append(all, Parameter{name, f.interval(f.of[k], func(of [parameters]float64) (float64, bool) { return of[k], true })})
 			continue
 		}
-		// The share 1−x is a factor, so its interval is that of a factor, too.
+		// 1−x is a factor, so the interval is computed from its logarithm.
 		e := f.interval(math.Log1p(-f.of[k]), func(of [parameters]float64) (float64, bool) { return math.Log1p(-of[k]), of[k] < 1 })
 		all = append(all, Parameter{name, stat.Estimate{Value: 1 - e.Value, Low: 1 - e.High, High: 1 - e.Low, Blocks: e.Blocks}})
 	}

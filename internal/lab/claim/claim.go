@@ -1,6 +1,6 @@
-// Package claim judges what an experiment may claim about its modes. It
-// compares a mode with the service alone, and modes without Tenon with modes of
-// Tenon. If a claim is refused, it says why.
+// Package claim judges what an experiment may claim about its modes: that the
+// service is as fast as alone, or that a mode with Tenon differs from a mode
+// without it. A refused claim has a reason.
 package claim
 
 import (
@@ -21,10 +21,10 @@ type Pair struct {
 	Note         string // begins the explanations
 }
 
-// Comparisons compares modes without Tenon with modes of Tenon. It judges all
-// comparisons together, so that their number does not make a false difference
-// more likely (stat.Compare). It does not prefer any outcome: it reports a tie
-// as a tie, with its reason. If the A/A control of a measure does not resolve
+// Comparisons compares the two modes of each pair. It judges all pairs
+// together, so that their number does not make a false difference more likely
+// (stat.Compare). A tie is a result like any other. The A/A control is a
+// comparison of two equal modes. If the control of a measure is too noisy for
 // its margin, Comparisons claims no tie.
 func Comparisons(ev report.Evidence, pairs []Pair) []report.Claim {
 	var claims []report.Claim
@@ -52,8 +52,8 @@ func Comparisons(ev report.Evidence, pairs []Pair) []report.Claim {
 }
 
 // TooFew returns the reason why an estimate has too few blocks for a verdict.
-// It returns "" if it has enough, or if there is no estimate. A skewed sample
-// needs more blocks than a symmetric one.
+// It returns "" if the estimate has enough blocks, or none at all. A skewed
+// sample needs more blocks than a symmetric one.
 func TooFew(e stat.Estimate) string {
 	if e.Enough || e.Blocks == 0 {
 		return ""
@@ -85,8 +85,8 @@ func (p Pair) explain(m report.Measure, e stat.Estimate, control stat.Resolution
 }
 
 // InOrder makes the claims of a mode about several measures. It judges them in
-// the given order. A claim counts as met only if all claims before it are met.
-// The probability of any false claim is then that of a single one.
+// the given order. A claim counts as met only if all claims before it are met. So
+// several claims are no more likely to contain a false one than a single claim.
 func InOrder(measures []report.Measure, claim func(report.Measure) report.Claim) []report.Claim {
 	var claims []report.Claim
 	first := ""
@@ -147,8 +147,8 @@ func upperFirst(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
-// AsAlone judges whether a measure of the service in a mode is at most its
-// margin above that of the service alone.
+// AsAlone compares a measure of the service, such as its P99, with that of the
+// service alone. The claim is that the mode raises it by at most the margin.
 func AsAlone(ev report.Evidence, mode report.Mode, m report.Measure, statement string) report.Claim {
 	alone, resolution := ev.Ratio(mode, report.Exclusive, m.Of), ev.Resolution(m)
 	c := report.Claim{
@@ -167,7 +167,7 @@ func AsAlone(ev report.Evidence, mode report.Mode, m report.Measure, statement s
 	return c
 }
 
-// Bounded prints a ratio with the bounds that decide the claim.
+// Bounded prints a ratio, its interval, and the upper bound that decides the claim.
 func Bounded(what string, e stat.Estimate) string {
 	i := report.IntervalOf(e)
 	text := what + ": " + report.FormatRatio(i) + medianText(i)

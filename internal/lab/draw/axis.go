@@ -2,8 +2,8 @@ package draw
 
 import "math"
 
-// An Axis maps the values between Low and High to pixels. Equal differences
-// have equal lengths. With Log, equal ratios have equal lengths instead.
+// An Axis maps the values from Low to High to the pixels from Begin to End. Equal
+// differences have equal lengths. With Log, equal ratios have equal lengths instead.
 type Axis struct {
 	Low, High  float64
 	Begin, End float64
@@ -79,8 +79,8 @@ func niceStep(step float64) float64 {
 	return 10 * power
 }
 
-// Range returns a range that is a little wider than that of the values. On a
-// log axis, it multiplies and divides by a factor.
+// Range returns a range that is a little wider than the values need. On a log
+// axis, it widens the range by a factor.
 func Range(values []float64, log bool) (lo, hi float64, ok bool) {
 	lo, hi = math.Inf(1), math.Inf(-1)
 	for _, v := range values {

@@ -25,7 +25,7 @@ type Distribution struct {
 // cdfTicks are the percentiles with a label on the axis.
 var cdfTicks = []float64{0, 50, 75, 90, 95, 99, 99.5, 99.9, 99.99}
 
-// tail maps a percentile to the axis.
+// tail returns the position of a percentile on the axis, which stretches the tail.
 func tail(percentile float64) float64 { return -math.Log10(1 - percentile/100) }
 
 // points returns points at even steps of the percentile axis. The last

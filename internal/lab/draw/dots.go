@@ -60,7 +60,7 @@ func Dots(strips []Strip, s Scale) template.HTML {
 			if side != 0 {
 				continue // the arrow of the interval already shows it
 			}
-			// Dots with equal values are at one of four heights, so that they
+			// Dots are at four heights in turn, so that dots with equal values
 			// do not overlap.
 			d.dot(px, y-7+float64(k%4)*3, 3, "", fmt.Sprintf("%s, block %d: %s", st.Name, block, s.Format(st.Dots[block])))
 		}

@@ -43,8 +43,8 @@ func Heat(m HeatMap) template.HTML {
 	if m.High > 0 {
 		lo, hi = m.Low, m.High
 	}
-	// The minimum width keeps the text of a small map as large as that of other
-	// maps.
+	// The minimum width keeps the text of a small map as large as the text of
+	// other maps.
 	const left, top, bottom, wide, high, least = 92, 10, 44, 84, 34, 920
 	d := New(max(left+wide*float64(len(m.Columns))+10, least), top+bottom+high*float64(len(m.Rows)), m.Title)
 	for y, name := range m.Rows {

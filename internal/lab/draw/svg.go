@@ -37,13 +37,13 @@ func (d *Drawing) Rect(x, y, w, h float64, class, title string) {
 	fmt.Fprintf(&d.b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s"><title>%s</title></rect>`, x, y, w, h, class, html.EscapeString(title))
 }
 
-// Text writes s at a point. class contains start, middle or end, which says
-// which part of the text is at the point.
+// Text writes s at a point. class contains start, middle or end: the part of
+// the text that lies at the point.
 func (d *Drawing) Text(x, y float64, class, s string) {
 	fmt.Fprintf(&d.b, `<text x="%.1f" y="%.1f" class="%s">%s</text>`, x, y, class, html.EscapeString(s))
 }
 
-// Path draws points as a line, or as an area if the class closes it.
+// Path draws points as a line, or as an area if the style sheet fills the class.
 func (d *Drawing) Path(points []Point, class, style string) {
 	if len(points) == 0 {
 		return

@@ -18,8 +18,8 @@ import (
 // A Metric returns one number of a run, or NaN if the run lacks it.
 type Metric func(Run) float64
 
-// RunDelay returns how long the service waited for a CPU, in µs. This is the
-// mean over its timeslices.
+// RunDelay returns the mean time that the service waited for a CPU before a
+// timeslice, in µs.
 func RunDelay(r Run) float64 { return KnownOrNaN(r.DelayPerRun, r.Timeslices > 0) }
 
 // Waiting returns how long the service's threads waited for a CPU, in µs per
@@ -32,7 +32,7 @@ func Waiting(r Run) float64 {
 // CPUPercent returns the use of the tested CPUs in percent.
 func CPUPercent(r Run) float64 { return r.CPUPercent }
 
-// Percentiles are the latency metrics in µs. The keys are those of result.json.
+// Percentiles are the latency metrics in µs. The keys are the same as in result.json.
 var Percentiles = map[string]Metric{
 	"p50":  func(r Run) float64 { return Positive(r.Latency.P50) },
 	"p75":  func(r Run) float64 { return Positive(r.Latency.P75) },
@@ -54,8 +54,8 @@ func KnownOrNaN(v float64, ok bool) float64 {
 	return v
 }
 
-// Evidence is an experiment with the runs that its analysis uses. For each mode and
-// block, this is the last valid run, because a void run may have been repeated.
+// Evidence is an experiment with the runs that its analysis uses. It uses the last
+// valid run of each mode and block, because void runs may have been repeated.
 type Evidence struct {
 	Experiment
 	Rule   paired.Rule // by which claims are judged
@@ -121,11 +121,11 @@ func (ev Evidence) poolHistograms(mode Mode) *hdrhistogram.Histogram {
 	return total
 }
 
-// IdleCapacity returns, for each block, the frame rate that BE could reach on the CPU
-// that the service leaves idle in the given mode. It is this idle CPU multiplied by the
-// frames that BE alone makes per CPU. The latter number comes from the solo run of the
-// block, because a shared machine is not always equally fast. If the experiment has no
-// solo mode, the number comes from the calibration.
+// IdleCapacity returns, for each block, the frame rate that BE could reach on the
+// CPU that the service leaves idle in the given mode. This rate is the idle CPU
+// multiplied by the frames that BE makes per CPU when it runs alone. The frames
+// per CPU come from the solo run of the block, because a shared machine is not
+// always equally fast. Without mode solo, they come from the calibration.
 func (ev Evidence) IdleCapacity(without Mode) stat.Sample {
 	solo := ev.Sample(Solo, func(r Run) float64 { return Positive(r.FramesPerS / r.BECPU) })
 	calibrated := ev.SoloFramesPerSecond / ev.SoloCPU
@@ -198,9 +198,9 @@ func Analyse(e Experiment, runs []Run, s Study) Analysis {
 	return Analysis{Base: r, study: s, evidence: ev, all: len(runs), doc: r}
 }
 
-// verdictsValid reports whether verdicts are valid now. They are if the
-// experiment has ended at a time that did not depend on its results, or if it
-// is running and is at a planned look.
+// verdictsValid reports whether verdicts are valid now. They are valid if the
+// experiment has ended at a time that did not depend on its results. They are
+// also valid while it runs, at a planned look.
 func (ev Evidence) verdictsValid() bool {
 	if len(ev.Looks) == 0 {
 		return false
@@ -208,7 +208,7 @@ func (ev Evidence) verdictsValid() bool {
 	return ev.Ended.Planned() || ev.Ended == "" && ev.Rule.IsLook(ev.Blocks)
 }
 
-// Resolution judges the A/A control, for one measure.
+// Resolution judges the A/A control (exclusive-aa to exclusive) for one measure.
 func (ev Evidence) Resolution(m Measure) stat.Resolution {
 	return stat.ResolutionOf(ev.Ratio(ExclusiveAA, Exclusive, m.Of), m.MarginOf(ev.Experiment))
 }
@@ -310,7 +310,7 @@ func (ev Evidence) warnings(r Result, runs []Run) []string {
 	return out
 }
 
-// planWarnings says what the experiment cannot show because of its plan.
+// planWarnings lists what the experiment cannot show because of its plan.
 func (ev Evidence) planWarnings() []string {
 	var out []string
 	if ev.Blocks < ev.Rule.Least {

@@ -64,8 +64,8 @@ func Colour(m Mode) string {
 	return fmt.Sprintf("--c:var(--m-%s,currentColor)", html.EscapeString(string(m)))
 }
 
-// dashed makes some lines dashed, so that modes of the same family can be
-// distinguished without colour.
+// dashed returns the CSS class of a mode's line. Some lines are dashed, so that
+// modes of the same family can be distinguished without colour.
 func dashed(m Mode) string {
 	return strings.TrimRight(" "+m.Spec().Line, " ")
 }

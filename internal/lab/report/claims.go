@@ -14,21 +14,20 @@ func (ev Evidence) Asked(mode Mode) bool {
 	return slices.Contains(ev.Modes, mode) || ev.used[mode] != nil
 }
 
-// Lacking returns which of these modes the experiment does not have. A claim
-// needs them all.
+// Lacking returns the modes in the list that the experiment does not have.
 func (ev Evidence) Lacking(modes ...Mode) []Mode {
 	return slices.DeleteFunc(slices.Clone(modes), ev.Asked)
 }
 
-// Refuse returns the claim with a final verdict. Modes are missing, so more
-// blocks would not help.
+// Refuse returns the claim with the verdict Refused. It is final: modes are
+// missing, so more blocks would not help.
 func (c Claim) Refuse(lacking []Mode) Claim {
 	c.Verdict, c.Final = stat.Refused, true
 	c.Explanation = fmt.Sprintf("Needs mode %s, which this experiment did not run. %s", modeList(lacking), c.Explanation)
 	return c
 }
 
-// With returns the claim with its verdict.
+// With returns the claim with verdict v.
 func (c Claim) With(v stat.Verdict) Claim {
 	c.Verdict = v
 	return c

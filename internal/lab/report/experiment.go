@@ -27,8 +27,8 @@ type Experiment struct {
 	// fixed before the first run. If Looks is empty, they are not known,
 	// because an older version ran the experiment.
 	Looks []int `json:"planned_looks,omitempty"`
-	// Ended says how the experiment ended. It is empty if the experiment is
-	// running, was killed, or was run by an older version.
+	// Ended is the way in which the experiment ended. It is empty if the
+	// experiment is running, was killed, or was run by an older version.
 	Ended       End           `json:"ended,omitempty"`
 	Duration    time.Duration `json:"duration_ns"`
 	Seed        uint64        `json:"seed"`
@@ -83,8 +83,8 @@ func (e Experiment) Rule(blocks int) paired.Rule {
 }
 
 // LooksOf returns the planned looks of an experiment. Usually there is one,
-// after all blocks. If the experiment ends when its claims are decided, the
-// looks are those of the rule.
+// after all blocks. With 0 blocks, the experiment ends when its claims are
+// decided, at a look of the rule.
 func LooksOf(blocks int) []int {
 	if blocks > 0 {
 		return []int{blocks}
@@ -125,8 +125,8 @@ type Run struct {
 
 	Latency Latency `json:"latency"`
 	// WithStalls is the latency of all requests, including those that Latency
-	// omits because the client did not run. It is nil if an older version made
-	// the run, which did not store them.
+	// omits because the client did not run. It is nil in runs of older
+	// versions, which did not store it.
 	WithStalls *Latency       `json:"latency_with_stalls,omitempty"`
 	Requests   int64          `json:"requests"`
 	Errors     map[string]int `json:"errors,omitempty"`
@@ -191,7 +191,7 @@ type Latency struct {
 	Mean float64 `json:"mean_us"`
 }
 
-// A Sample is the use of the tested CPUs at one time, in CPUs.
+// A Sample is the CPU usage on the tested CPUs at one time, in CPUs.
 type Sample struct {
 	At    time.Duration `json:"at_ns"` // since the measured part of the run began
 	LS    float64       `json:"ls"`

@@ -5,12 +5,12 @@ type Measure struct {
 	Key  string // in result.json and in the names of claims
 	Name string // in sentences
 	Of   Metric
-	// Margin is a ratio. If the ratio of two values is at least this large,
-	// they count as different. 0 means the margin of the experiment.
+	// Margin is the ratio of two values from which they count as different. 0
+	// means the margin of the experiment.
 	Margin float64
 }
 
-// MarginOf returns the Margin, or the margin of the experiment if that is 0.
+// MarginOf returns the Margin. If it is 0, MarginOf returns the margin of the experiment.
 func (m Measure) MarginOf(e Experiment) float64 {
 	if m.Margin > 0 {
 		return m.Margin

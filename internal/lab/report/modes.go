@@ -60,16 +60,16 @@ type ModeSpec struct {
 	// threads of the idle class, they look idle, and the kernel sends other
 	// threads of the machine to them.
 	LeastWeight bool
-	Paced       bool           // the batch work has a read rate that gives the CPU use of Tenon65
+	Paced       bool           // the read rate of the batch work makes the CPU use equal to Tenon65's
 	Tenon       bool           // Tenon's policies write the knobs
 	Suppress    bool           // Tenon uses the watermark (CPU suppress)
 	Mechanism   node.Mechanism // the pinned isolation mechanism; empty: Tenon selects one
 	NoSlices    bool           // Tenon sets no long slices
 	Cluster     bool           // the mode can run on a node of a cluster
 
-	// Sessions says that the service and the batch work run outside of all
-	// cgroups. Each has its own POSIX session. Nice and SchedIdle say how the
-	// batch work is started.
+	// Sessions means that the service and the batch work run outside of all
+	// cgroups, each in its own POSIX session. The batch work then has the nice
+	// value Nice and, if SchedIdle is set, the policy SCHED_IDLE.
 	Sessions  bool
 	Nice      int
 	SchedIdle bool

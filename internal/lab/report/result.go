@@ -22,7 +22,7 @@ import (
 type Result = ResultOf[Experiment, ModeResult]
 
 // ResultOf is a Result for one kind of experiment. E is the type of the
-// experiment, and M that of a mode's result.
+// experiment, and M is the type of a mode's result.
 type ResultOf[E, M any] struct {
 	Schema     int                 `json:"schema"` // 1
 	Experiment E                   `json:"experiment"`
@@ -83,9 +83,9 @@ type ModeResult struct {
 	NodeMetricsCPU Number `json:"node_metrics_cpus_used"`
 	FramesPerS     Number `json:"be_frames_per_second"`
 	FramesPerCPU   Number `json:"be_frames_per_cpu_second"`
-	// Goodput is BE's frame rate as a share of a possible rate. The possible rate
-	// is the one that BE would reach on the CPU that mode exclusive leaves idle,
-	// if it made as many frames per CPU as alone.
+	// Goodput is BE's frame rate divided by the possible rate. That is the rate
+	// of BE on the CPU that mode exclusive leaves idle, with as many frames per
+	// CPU as BE makes alone.
 	Goodput     Number `json:"be_goodput_ratio"`
 	DelayPerRun Number `json:"ls_runqueue_delay_us"` // per timeslice
 	Waiting     Number `json:"ls_waiting_us_per_second"`
@@ -108,8 +108,8 @@ type WithStalls struct {
 	Mean    Number `json:"mean_us"`
 }
 
-// Ratios are the ratios of a mode's percentiles to those of a baseline. The
-// keys are p50, p75, p90, p99, p999, max and mean.
+// Ratios has each percentile of a mode, divided by the same percentile of a
+// baseline. The keys are p50, p75, p90, p99, p999, max and mean.
 type Ratios map[string]Interval
 
 // A DelayRatio compares run-queue delays, either their mean per timeslice or
@@ -140,8 +140,8 @@ func IntervalOf(e stat.Estimate) Interval {
 }
 
 // A Control compares exclusive-aa with exclusive, which are two names for the
-// same mode. If a claim is about a smaller difference than the half-width of
-// its interval, the claim cannot be trusted on this machine.
+// same mode. A claim about a difference that is smaller than the half-width of
+// this comparison cannot be trusted on this machine.
 type Control struct {
 	P99       Interval `json:"p99"`
 	RunDelay  Interval `json:"runqueue_delay"`

@@ -22,8 +22,8 @@ type Study struct {
 	// Ending returns the last sentences of the table. They say what the experiment
 	// shows, for a reader who reads nothing else. If Ending is nil, there are none.
 	Ending func(Evidence, Result) []string
-	// Transcodes says that the batch work is ffmpeg. Only the work of ffmpeg is
-	// measured in frames.
+	// Transcodes is true if the batch work is ffmpeg. Only the work of ffmpeg
+	// is measured in frames.
 	Transcodes bool
 	// Method is the template of those paragraphs of the page that describe the
 	// method. It is executed with Details.

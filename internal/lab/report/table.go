@@ -67,8 +67,8 @@ func IntervalCell(i Interval, m Mode) string {
 	return Span(i)
 }
 
-// framesCell prints the frame rate. It also prints which share this is of the
-// rate that the idle CPU could give.
+// framesCell prints the frame rate, and its share of the rate that the idle CPU
+// could give.
 func framesCell(m ModeResult) string {
 	if !m.Goodput.Known() {
 		if m.FramesPerS == 0 {
@@ -79,7 +79,7 @@ func framesCell(m ModeResult) string {
 	return fmt.Sprintf("%s (%.0f %%)", FormatNumber(m.FramesPerS, 1), 100*float64(m.Goodput))
 }
 
-// presentModes returns those of the modes that have a result.
+// presentModes returns the modes in the list that have a result.
 func presentModes(r Result, modes []Mode) []Mode {
 	return slices.DeleteFunc(slices.Clone(modes), func(m Mode) bool { _, ok := r.Modes[m]; return !ok })
 }
@@ -150,7 +150,7 @@ func CPUWord(e Experiment) string {
 	return "CPU"
 }
 
-// controlText says which differences between modes the A/A control can distinguish.
+// controlText tells which margins the A/A control resolves.
 func controlText(r Result) string {
 	c := r.Control
 	text := fmt.Sprintf("%s to %s:", ExclusiveAA, Exclusive)
@@ -197,8 +197,8 @@ func (s Study) head(m Mode) string {
 }
 
 // The report warns if the shares of requests that were left out differ between
-// two modes. They differ if one share is at least minShare, and at least
-// unequalShares times the other.
+// two modes. They differ if the larger share is at least minShare, and more
+// than unequalShares times the smaller one.
 const minShare, unequalShares = 0.01, 1.25
 
 // withStalls summarises the latencies of all requests of a mode. If no run
@@ -245,8 +245,8 @@ func stallRows(r Result) []Row {
 	}
 }
 
-// stallWarnings names modes in which stalls of the client spoiled another share
-// of the requests than in exclusive.
+// stallWarnings names the modes in which stalls of the client spoiled more or
+// fewer of the requests than in exclusive.
 func stallWarnings(r Result) []string {
 	base := r.Modes[Exclusive].WithStalls
 	if base == nil {

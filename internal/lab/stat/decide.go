@@ -24,8 +24,8 @@ const (
 
 // AtMost decides the claim "the true value is below the limit". If e is a ratio
 // and the limit a margin, this is the test for non-inferiority. The claim is
-// met only if the upper bound of the mean and that of the median are both below
-// the limit.
+// met only if two upper bounds are below the limit: of the mean, and of the
+// median.
 func AtMost(e Estimate, limit float64) Verdict {
 	return decide(e, e.ClaimUpper < limit, e.ClaimLower > limit)
 }
@@ -45,14 +45,14 @@ func decide(e Estimate, met, not bool) Verdict {
 	return Undecided
 }
 
-// A Resolution is the result of the A/A control. It says how small a difference
-// this machine can show.
+// A Resolution is the result of the A/A control: how small a difference this
+// machine can show.
 type Resolution struct {
 	Control   Estimate // ratio of the baseline to itself
 	HalfWidth float64  // of the two-sided interval of Control
 	Bias      float64  // |Control − 1| if the interval excludes 1, otherwise 0
-	// Fine says that the machine resolves the margin. For this, HalfWidth must
-	// be at most margin − 1, and a significant bias at most a third of that.
+	// Fine is true if the machine resolves the margin: HalfWidth is at most
+	// margin − 1, and Bias is at most a third of that.
 	Fine bool
 }
 
@@ -66,11 +66,11 @@ func ResolutionOf(control Estimate, margin float64) Resolution {
 	return r
 }
 
-// NonInferior decides the claim "at most the margin" with regard to the A/A
-// control. If the control cannot resolve the margin, the claim is refused.
-// There is one exception: the claim is not met if the lower bound of the ratio
-// exceeds both the margin and the differences that the control shows between
-// equal modes.
+// NonInferior decides the claim that a ratio is at most the margin, with regard
+// to the A/A control. If the control cannot resolve the margin, the claim is
+// refused. There is one exception: the claim is not met if the lower bound of
+// the ratio exceeds both the margin and the upper end of the control's
+// interval.
 func NonInferior(e Estimate, r Resolution, margin float64) Verdict {
 	v := AtMost(e, margin)
 	if r.Fine || v == NotMet && e.ClaimLower > r.Control.High {
@@ -87,19 +87,18 @@ type Comparison struct {
 	NoTie  bool      // the A/A control does not resolve the margin, so that a tie must not be claimed
 }
 
-// Compare judges all comparisons of an experiment together (Holm). The
-// probability that any verdict is false is then at most rule.Spends, the part of
-// Alpha for one interim analysis. A comparison is a tie if both one-sided tests
-// against the margin hold (Schuirmann 1987). For one ratio, "it differs" and "it
-// is a tie" cannot both be false, so each comparison counts once.
+// Compare judges all comparisons of an experiment together (Holm). The probability
+// that any verdict is false is then at most rule.Spends, the part of the error
+// probability Alpha that one look may use. A comparison is a tie if both one-sided
+// tests against the margin hold (Schuirmann 1987). For one ratio, "it differs" and
+// "it is a tie" cannot both be false, so each comparison counts once.
 func Compare(all []Comparison, rule paired.Rule) []Verdict {
 	p, kind := make([]float64, len(all)), make([]Verdict, len(all))
 	for i, c := range all {
 		p[i], kind[i] = rule.P(c.Logs, 1), Differs
 		j := rule.Judge(c.Logs)
 		if within := math.Log(c.Margin); !c.NoTie && math.Abs(j.Mean) < within && math.Abs(j.Median) < within {
-			// The probabilities are two-sided, but each test uses only one
-			// side.
+			// rule.P is two-sided, but each of these two tests is one-sided.
 			if tie := max(rule.P(c.Logs, c.Margin), rule.P(c.Logs, 1/c.Margin)) / 2; tie < p[i] || tie <= rule.Spends()/float64(len(all)) {
 				p[i], kind[i] = tie, Tie
 			}

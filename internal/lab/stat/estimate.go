@@ -40,19 +40,19 @@ type Estimate struct {
 	// Median is the median over blocks. MedianLow and MedianHigh are its exact
 	// two-sided interval at Level, which holds for every distribution.
 	Median, MedianLow, MedianHigh float64
-	// ClaimLower and ClaimUpper are the bounds that decide claims, for one look
-	// of the rule of the experiment. Of the bound of the mean and that of the
-	// median, each is the wider one. Enough says that the rule allows a claim
-	// at all.
+	// ClaimLower and ClaimUpper are the bounds that decide claims at one look
+	// of the experiment's rule. Each is the wider one of two bounds: of the
+	// mean and of the median. Enough is true if there are enough blocks for a
+	// claim.
 	ClaimLower, ClaimUpper float64
 	Enough                 bool
 	Blocks                 int // number of blocks used
 	Dropped                int // number of blocks left out because a value was not usable
 }
 
-// Mean estimates the arithmetic mean over blocks. It does not allow for rare
-// states, because a value with a fixed range, such as the use of a CPU in
-// percent, cannot be worse by a large factor.
+// Mean estimates the arithmetic mean over blocks. It ignores rule.Rare, the
+// allowance for a bad state that no block hit: the values have a fixed range,
+// such as CPU use in percent, so that no state can be worse by a large factor.
 func Mean(s Sample, rule paired.Rule) Estimate {
 	values := make([]float64, 0, len(s))
 	dropped := 0

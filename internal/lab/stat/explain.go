@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// An Explanation says how much of the variance of values is explained by a
-// variable.
+// An Explanation is the part of the variance of values that a variable
+// explains.
 type Explanation struct {
 	Groups int
 	// Share is the share of the variance that lies between the groups, R².

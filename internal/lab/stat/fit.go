@@ -12,15 +12,15 @@ import (
 type Curve func(parameters, values []float64) bool
 
 const (
-	fitSteps   = 50   // of Gauss and Newton, at most
-	fitHalves  = 30   // of one step that leads out of the domain or uphill
+	fitSteps   = 50   // largest number of Gauss-Newton steps
+	fitHalves  = 30   // largest number of halvings of a step that leads out of the domain or uphill
 	fitEnough  = 1e-9 // change of a parameter at which a fit ends
 	derivative = 1e-6 // difference of a parameter for a derivative
 )
 
 // Fit returns the parameters with which a curve is closest to y, by least
 // squares. It uses the steps of Gauss and Newton, and halves a step that does
-// not lower the sum of squares. It begins at given parameters (start) in the
+// not lower the sum of squares. It begins at start, which must be in the
 // domain. ok is false if the points do not determine the parameters.
 func Fit(y []float64, f Curve, start []float64) (parameters []float64, ok bool) {
 	n, k := len(y), len(start)

@@ -1,17 +1,17 @@
 package stat
 
 // A Stretch is a part of an isotonic fit in which the fit has one value. From
-// and To are the first and the last x of the part. Value is the mean of its
-// values.
+// and To are the first and the last x of the part. Value is the mean of the y
+// of the part.
 type Stretch struct {
 	From, To float64
 	Value    float64
 	Count    int
 }
 
-// Falling fits to y, as a function of x, a function that never rises. It uses
-// least squares (pool adjacent violators, Ayer et al. 1955). The values of x
-// must be in ascending order. Values with equal x are pooled.
+// Falling fits a function of x to the values y, by least squares. The function
+// never rises (pool adjacent violators, Ayer et al. 1955). The values of x must
+// be in ascending order. Values with equal x are pooled.
 func Falling(x, y []float64) []Stretch {
 	var levels []Stretch
 	for i := range x {

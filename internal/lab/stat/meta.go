@@ -26,9 +26,9 @@ func CampaignOf(logs []float64) (c Campaign, ok bool) {
 	return Campaign{mean, sd / math.Sqrt(float64(len(logs))), len(logs)}, true
 }
 
-// A Meta is an estimate over several experiments, as ratios. Its interval says
-// how well the mean over experiments is known. Its prediction interval says
-// where one more experiment is expected.
+// A Meta is an estimate over several experiments, as ratios. Its interval is
+// for the mean over experiments. Its prediction interval is for the ratio in
+// one more experiment.
 type Meta struct {
 	Campaigns, Blocks      int
 	Value, Low, High       float64 // 95 %; infinite from one experiment
@@ -42,9 +42,9 @@ type Meta struct {
 // RandomEffects combines experiments. Machines and their neighbours differ from
 // hour to hour, so each experiment has a true ratio of its own. The variance
 // between experiments is estimated by the method of DerSimonian and Laird
-// (1986). The interval is that of Hartung and Knapp (2001) with t, but never
-// narrower than it would be without their correction. Experiments with an error
-// of 0 are left out.
+// (1986). The interval is computed by the method of Hartung and Knapp (2001)
+// with the t distribution, but is never narrower than without their correction.
+// Experiments with an error of 0 are left out.
 func RandomEffects(all []Campaign) Meta {
 	inf := math.Inf(1)
 	m := Meta{Value: math.NaN(), Low: 0, High: inf, PredictLow: 0, PredictTop: inf}
@@ -105,8 +105,8 @@ func MetaOf(experiments [][]float64) Meta {
 	if len(all) != 1 {
 		return RandomEffects(all)
 	}
-	// If there is only one experiment, the interval is that of this experiment,
-	// which says nothing about others.
+	// With only one experiment, the interval comes from its blocks and does not
+	// cover differences between experiments.
 	m := RandomEffects(all)
 	for _, logs := range experiments {
 		if len(logs) > 1 {

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	warmupMin   = 10   // fewer values are not enough
-	trendErrors = 3.0  // a trend counts if it exceeds this number of standard errors and
-	trendShare  = 0.05 // this share of the mean
+	warmupMin   = 10   // a series needs at least this number of values
+	trendErrors = 3.0  // a trend counts only above this number of standard errors
+	trendShare  = 0.05 // and only above this share of the mean
 )
 
 // Warmup finds where a series, such as the mean latency of each 100 ms, becomes
@@ -17,11 +17,11 @@ const (
 //
 // The cut minimises the squared standard error of the mean of the remaining
 // values (MSER-5: White, Cobb and Spratt, 2000). Warmup searches for it in the
-// first half of the series. Before that it clips the values to five robust
-// deviations around the median of the second half, so that a single stall does
-// not look like a warm-up. It then compares the two halves of the remaining
-// values. If they differ significantly and by more than 5 %, the series still
-// drifts.
+// first half of the series. Before the search, it clips the values to five
+// robust deviations around the median of the second half. So a single stall
+// does not look like a warm-up. It then compares the two halves of the
+// remaining values. If they differ significantly and by more than 5 %, the
+// series still drifts.
 func Warmup(series []float64) (cut int, ok bool) {
 	if len(series) < warmupMin {
 		return len(series), false

@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// CheckGolden compares a result (got) with a file below testdata.
+// CheckGolden compares got with a file below testdata.
 func CheckGolden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

@@ -65,7 +65,7 @@ func Experiment(blocks int, modes ...report.Mode) report.Experiment {
 }
 
 // Runs invents the runs of an experiment. noise is the standard deviation of
-// the logarithm of the values within a block.
+// the logarithms of the values within a block.
 func Runs(e report.Experiment, noise float64) []report.Run {
 	rng := rand.New(rand.NewPCG(e.Seed, 42))
 	var runs []report.Run
