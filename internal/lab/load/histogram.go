@@ -38,8 +38,8 @@ func (h *Histogram) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Packed is the sparse form of a Histogram. It takes some hundred bytes, while a
-// Histogram takes 140 KiB. Its text and JSON form is the same as that of a Histogram.
+// Packed is the sparse form of a Histogram. It takes some hundred bytes, while
+// a Histogram takes 140 KiB. Both have the same text and JSON form.
 type Packed struct{ *hdrhistogram.PackedHistogram }
 
 func newPacked(unit time.Duration) Packed {

@@ -9,9 +9,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// The tags of some lines of an .hlog. These lines are not part of Latency: they
-// have the warm-up, and those requests of the measured part that a stall of the
-// client spoiled. By default the tools of HdrHistogram ignore tagged lines.
+// The tags of lines of an .hlog. Latency leaves out the requests in tagged
+// lines: those of the warm-up, and those that a stall of the client spoiled. By
+// default the tools of HdrHistogram ignore tagged lines.
 const (
 	warmupTag  = "warmup"
 	stalledTag = "stalled"
@@ -64,8 +64,8 @@ type hlogLine struct {
 	begin  time.Duration
 }
 
-// flush writes the line of the interval that ends at end. It omits an empty line with a
-// tag. It also omits the warm-up of a histogram that is not part of Latency.
+// flush writes the line for the time up to end. For the spoiled requests, it
+// omits empty lines and the lines of the warm-up.
 func (l *hlogLine) flush(w io.Writer, end, warmup time.Duration) error {
 	tag := l.tag
 	skip := tag != "" && (l.packed.TotalCount() == 0 || end <= warmup)
@@ -89,9 +89,9 @@ func (l *hlogLine) flush(w io.Writer, end, warmup time.Duration) error {
 	return nil
 }
 
-// ReadLog reads an .hlog. It returns the intervals without a tag, in order, and
-// the sum of them. These are the measured part. Values have the unit of the
-// log. A log of WriteLog is in microseconds.
+// ReadLog reads an .hlog. It returns the intervals without a tag, which are the
+// measured part, and their sum. Values have the unit of the log: microseconds
+// if WriteLog wrote it.
 func ReadLog(r io.Reader) (sum *hdrhistogram.Histogram, intervals []*hdrhistogram.Histogram, err error) {
 	total := newHistogram(latencyUnit)
 	log := hdrhistogram.NewHistogramLogReader(r)

@@ -42,7 +42,7 @@ type Config struct {
 	// If Pages is above 0, each request is for a random page. The client
 	// appends the number of the page, from 0 to Pages-1, to URL. See Seed.
 	Pages int
-	// Rate is the requests per second of all threads. Saturate ignores it.
+	// Rate is the number of requests per second of all threads. Saturate ignores it.
 	Rate float64
 	// Duration is the length of the measured part.
 	Duration time.Duration
@@ -54,29 +54,28 @@ type Config struct {
 	// Seed makes a Poisson schedule repeatable. The same seed, rate, duration
 	// and number of threads give the same send times.
 	Seed uint64
-	// CPUs is the set of CPUs of the client. There is one thread for each,
-	// which runs only there. If the set is empty, it is all CPUs on which the
-	// calling thread may run.
+	// CPUs is the set of CPUs of the client. One thread runs on each of them.
+	// An empty set means all CPUs on which the calling thread may run.
 	CPUs unit.CPUSet
-	// Connections is the number of keep-alive connections of all threads together.
-	// 0 means
-	// 256. A connection carries one request at a time. If all connections are busy when
-	// a request is due, the request waits, and this time is part of its latency.
+	// Connections is the number of keep-alive connections of all threads
+	// together. 0 means 256. Each carries one request at a time. If all
+	// connections are busy when a request is due, the request waits, and this
+	// time is part of its latency.
 	Connections int
 	// Timeout bounds the time from the actual send to the answer. 0 means 10 s.
 	Timeout time.Duration
-	// Spin is a time before the next send. From then on, a thread does not
-	// sleep but polls the clock. 0 means 50 µs. A thread also polls while it
-	// waits for an answer, because sleeping would add a wake-up to the latency.
-	// Polling does not count as busy time. If Spin is negative, a thread sleeps
-	// whenever possible. That is for clients that share their CPUs.
+	// Spin is the time before a send in which the thread polls the clock and
+	// does not sleep. 0 means 50 µs. A thread also polls while it waits for an
+	// answer, because sleeping would add a wake-up to the latency. Polling does
+	// not count as busy time. If Spin is negative, a thread sleeps whenever
+	// possible, which suits clients that share their CPUs.
 	Spin time.Duration
 	// A run that exceeds Limits is void.
 	Limits Limits
 }
 
-// Limits say when a run is void because of its client. If a field is zero, that
-// of DefaultLimits counts.
+// Limits define when a run is void because of its client. A field that is zero
+// has the value of DefaultLimits.
 type Limits struct {
 	// LagRatio is the largest share of the measured P99 that the client may cause. Two
 	// latencies are measured: one from the intended send, and one from the actual send.
@@ -85,8 +84,8 @@ type Limits struct {
 	// SpoiledRatio is the largest share of requests that stalls of the client
 	// may spoil.
 	SpoiledRatio float64 `json:"spoiled_ratio"`
-	// LagFloor is a lag. A smaller lag does not make a run void, however short
-	// the latencies are.
+	// LagFloor is the part of P99 that the client may always cause, however
+	// short the latencies are.
 	LagFloor time.Duration `json:"lag_floor_ns"`
 	// BusyRatio is the largest share of time for which the client's CPUs may be
 	// busy. Above it, requests begin to queue inside the client.
@@ -137,8 +136,8 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 
 // Saturate is a closed-loop client. It finds the capacity of a service. For
 // c.Warmup + c.Duration, each connection sends its next request when the last
-// one has been answered, and a latency counts from the actual send. The
-// latencies hide stalls and must not be compared with those of Run.
+// one has been answered. A latency counts from the actual send. The latencies
+// hide stalls, and must not be compared with latencies from Run.
 func Saturate(ctx context.Context, c Config) (*Result, error) {
 	return run(ctx, c, closedLoop)
 }

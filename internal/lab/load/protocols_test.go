@@ -33,8 +33,8 @@ func TestCachesAreAskedInOpenLoop(t *testing.T) {
 			}
 			c.URL = newServer(t, b).url
 			r, err := Run(t.Context(), c)
-			// A client that did not get its CPU leaves out requests that the stall
-			// held, so such a run says nothing.
+			// A client that did not get its CPU leaves out requests that the
+			// stall held. So repeat such a run.
 			for try := 1; err == nil && len(r.Void) > 0 && try < 5; try++ {
 				r, err = Run(t.Context(), c)
 			}

@@ -43,8 +43,8 @@ type Result struct {
 	// FromSend is the latency from the actual send. Latency minus FromSend is
 	// the client's part.
 	FromSend Latency `json:"latency_from_send"`
-	// Lag is the delay with which the client sent a request. It covers requests
-	// for which a connection was free when they were due.
+	// Lag is the time from the moment when a request was due until its send. It
+	// covers only requests that found a free connection when they were due.
 	Lag Latency `json:"client_lag"`
 	// BusyRatio is the share of the time in which the client's CPUs were busy.
 	// Time in which the client polled the clock and its sockets does not count.
@@ -66,8 +66,8 @@ type Result struct {
 	LagHistogram     Histogram `json:"client_lag_histogram_ns"`
 }
 
-// Counts counts requests by their outcome. A request counts in the interval in
-// which it was due.
+// Counts has the number of requests for each outcome. A request belongs to the
+// interval in which it was due.
 type Counts struct {
 	Scheduled int64 `json:"scheduled"`
 	Sent      int64 `json:"sent"`
@@ -77,13 +77,13 @@ type Counts struct {
 	WaitedForConnection int64 `json:"waited_for_connection"`
 	// Spoiled counts requests that were due while the client itself did not
 	// run, or shortly after that (see stalls). The counts above include them.
-	// Latency and FromSend do not include them, and WithStalls does.
+	// Latency and FromSend exclude them. WithStalls includes them.
 	Spoiled int64  `json:"spoiled_by_client"`
 	Errors  Errors `json:"errors"`
 }
 
-// Errors counts failed requests by the kind of failure. Connect counts failed
-// attempts to connect.
+// Errors has the number of failed requests for each kind of failure. Connect is
+// the number of failed attempts to connect.
 type Errors struct {
 	Connect int64 `json:"connect"`
 	Write   int64 `json:"write"`
@@ -91,7 +91,7 @@ type Errors struct {
 	Status  int64 `json:"status"` // complete, but not 2xx
 	Timeout int64 `json:"timeout"`
 	// Unsent counts requests that still waited for a connection at the end of
-	// the run. This is Config.Timeout after the end of the schedule.
+	// the run. A run ends Config.Timeout after its schedule.
 	Unsent int64 `json:"unsent"`
 }
 
@@ -105,13 +105,13 @@ type Interval struct {
 	Answered int64 `json:"answered"`
 	// Busy is the CPU time of the client's threads without polling.
 	Busy time.Duration `json:"client_busy_ns"`
-	// Mean and P50 are those of Latency. Callers use this series to find the
-	// end of the warm-up.
+	// Mean and P50 describe Latency. Callers find the end of the warm-up in the
+	// series of these values.
 	Mean float64 `json:"mean_us"`
 	P50  float64 `json:"p50_us"`
 
 	Latency  Packed `json:"latency_histogram_us"`
-	Stalled  Packed `json:"stalled_latency_histogram_us"` // of the Spoiled ones
+	Stalled  Packed `json:"stalled_latency_histogram_us"` // of the Spoiled requests
 	FromSend Packed `json:"latency_from_send_histogram_us"`
 	Lag      Packed `json:"client_lag_histogram_ns"`
 }

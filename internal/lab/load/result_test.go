@@ -195,7 +195,7 @@ This run is void:
 
 // TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot stops the client's CPU for
 // 3 ms, after which the client sends the due requests in a burst. At another
-// time, the service is slow. This must still show in the result.
+// time, the service is slow, and this slow time must show in the result.
 func TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot(t *testing.T) {
 	r := resultOf(t, 1000, func(i int, latency, lag *uint32) {
 		switch {

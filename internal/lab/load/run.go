@@ -196,8 +196,8 @@ func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 	return list
 }
 
-// note adds one request. latency is its latency in µs, or says why it has none.
-// Requests that the client spoiled have their own histogram.
+// note adds one request. latency is in µs, or is the constant (such as unsent) for the
+// reason why there is none. Requests that the client spoiled have their own histogram.
 func (i *Interval) note(latency uint32, spoiled bool) {
 	i.Scheduled++
 	if spoiled {

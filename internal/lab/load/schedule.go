@@ -7,8 +7,8 @@ import (
 )
 
 // schedule returns the send times of one thread for the time total, in ns since
-// the start of the run. Each thread draws from its own random stream. Together,
-// n Poisson processes with the rate/n are one process with the full rate.
+// the start of the run. Each thread draws from its own random stream. Together, n
+// Poisson processes with 1/n of the rate each are one process with the full rate.
 func schedule(c Config, thread, threads int, total time.Duration) []int64 {
 	mean := float64(time.Second) * float64(threads) / c.Rate
 	due := make([]int64, 0, int(1.05*float64(total)/mean)+64)

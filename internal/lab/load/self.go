@@ -51,8 +51,8 @@ func (s Self) Run(ctx context.Context, c Config) (r *Result, release func(), err
 	return r, release, err
 }
 
-// run starts the threads. They end only after the channel leave is closed. The
-// caller can wait for their end (ended).
+// run starts the threads, and counts them in ended. They end only after the
+// channel leave is closed.
 func (s Self) run(ctx context.Context, c Config, ended *sync.WaitGroup, leave <-chan struct{}) (*Result, error) {
 	c.URL = "self"
 	c, err := c.withDefaults(openLoop)
@@ -130,8 +130,8 @@ func (s Self) memory() ([]byte, error) {
 	return m, nil
 }
 
-// serve makes the requests of a thread. The timeout counts from the end of the
-// schedule. A request that has not begun when it is over counts as unsent.
+// serve makes the requests of a thread. It stops when the timeout after the end
+// of the schedule is over. The requests that have not begun by then stay unsent.
 func (t *thread) serve(memory []byte) {
 	lines := uint64(len(memory) / 64)
 	at := uint64(1)

@@ -78,7 +78,7 @@ func socketError(fd int) error {
 }
 
 // send and receive do not use the Go scheduler (RawSyscall). These calls cannot
-// block, and it would cost more than the call to notify the scheduler.
+// block, and notifying the scheduler would cost more than the call itself.
 
 func send(fd int, p []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),

@@ -20,7 +20,7 @@ type socketLimits struct {
 }
 
 // readSocketLimits reads the limits below procSys, which is /proc/sys except in
-// tests, and those of the process pid. If pid is 0, this is the caller.
+// tests, and the limits of process pid. A pid of 0 means the caller.
 //
 // Source: Documentation/networking/ip-sysctl.rst, prlimit(2).
 func readSocketLimits(procSys string, pid int) socketLimits {
@@ -67,7 +67,7 @@ func socketHints(l socketLimits) []string {
 	}
 }
 
-// explainSetup adds hints to an error of the set-up, if they explain it.
+// explainSetup adds hints to an error of the set-up that such hints can explain.
 func explainSetup(err error) error {
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):

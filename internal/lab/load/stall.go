@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// stallLag is a lag. If a lag is at least this long, the client's CPU counts as
-	// stalled. Smaller lags are usual: another request that is sent first takes some
-	// tens of µs, and a timer interrupt in a nested virtual machine takes up to 100 µs.
+	// stallLag is the lag from which the client's CPU counts as stalled. Smaller
+	// lags are usual: another request that is sent first takes some tens of µs,
+	// and a timer interrupt in a nested virtual machine takes up to 100 µs.
 	stallLag = 150 * time.Microsecond
-	// stallAftermath is a time after a stall. During this time, the burst of
-	// late requests may still queue in the service. It is a constant, so that
-	// the service has no influence on which requests are left out.
+	// stallAftermath is the time after a stall in which the burst of late
+	// requests may still queue in the service. It is a constant, so that the
+	// service has no influence on which requests are left out.
 	stallAftermath = 2 * time.Millisecond
 )
 
@@ -50,7 +50,7 @@ func stalls(threads []*thread) []span {
 	return merged
 }
 
-// covers reports whether a time (at) lies in one of the spans. The spans are in order.
+// covers reports whether the time at lies in one of the spans, which are in order.
 func covers(spans []span, at int64) bool {
 	i, found := slices.BinarySearchFunc(spans, at, func(s span, at int64) int { return cmp.Compare(s.from, at) })
 	return found || i > 0 && at < spans[i-1].to

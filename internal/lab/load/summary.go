@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Discard sets how long the warm-up was. The warm-up does not count, so Discard
-// computes all figures of the measured part again, and Void. It is for callers
-// that find the end of the warm-up in the Intervals. warmup is rounded up to a
-// whole interval. At least one interval must remain.
+// Discard removes the warm-up: it computes all figures and Void from the
+// intervals after it. Callers use Discard when they have found the end of the
+// warm-up in the Intervals. warmup is rounded up to a whole interval. At least
+// one interval must remain.
 func (r *Result) Discard(warmup time.Duration) error {
 	skip := int((warmup + IntervalLength - 1) / IntervalLength)
 	if warmup < 0 || skip >= len(r.Intervals) {

@@ -36,15 +36,15 @@ const (
 	housekeeping = 5 * time.Millisecond
 	// retryAfter is the pause after a failed attempt to connect.
 	retryAfter = 20 * time.Millisecond
-	// longestWatch is a part of an iteration. If a thread polls, at most this
-	// much of the iteration counts as polling the clock and the sockets. If the
-	// iteration was longer, the thread lost its CPU or was busy meanwhile.
+	// longestWatch is the longest part of an iteration that counts as polling
+	// the clock and the sockets. If the iteration of a polling thread was
+	// longer, the thread lost its CPU or was busy meanwhile.
 	longestWatch = 5 * time.Microsecond
 )
 
-// A thread sends one share of the load from one CPU. While it runs, it
-// allocates no memory in open loop: it writes into arrays that were allocated
-// before, and histograms are made from them later.
+// A thread sends its part of the load from one CPU. In open loop it allocates
+// no memory during the run: it writes into arrays that exist before the run.
+// After the run, intervals makes histograms from the arrays.
 type thread struct {
 	loop      loop
 	target    wire.Target
@@ -71,7 +71,7 @@ type thread struct {
 // A record holds the data of a thread. It has one row for each request.
 type record struct {
 	due     []int64  // ns; in closed loop the time of the actual send
-	latency []uint32 // µs, or a fate
+	latency []uint32 // µs, or a constant such as unsent
 	lag     []uint32 // ns, or noLag
 	usage   []usage
 	connect []int64 // times of failed attempts to connect
@@ -79,7 +79,7 @@ type record struct {
 	reconnects int64
 }
 
-// usage is a thread's CPU time at one time.
+// usage is a thread's CPU time (cpu) and its polling time (watching) until one time (at).
 type usage struct {
 	at, cpu, watching int64 // ns
 }
@@ -92,12 +92,12 @@ const (
 	failedWrite
 	failedRead
 	failedStatus
-	failedTimeout // the smallest fate: lower values are latencies
+	failedTimeout // the smallest of these constants: lower values are latencies
 
 	noLag = unsent // the request waited for a connection
 )
 
-// drawStream makes the random stream of the pages different from that of the schedule.
+// drawStream makes the random stream of the pages differ from the stream of the schedule.
 const drawStream = 1 << 32
 
 // prepare binds the calling goroutine to its thread and the thread to a CPU,

@@ -21,8 +21,8 @@ const (
 type WrkConfig struct {
 	URL      string
 	Duration time.Duration // rounded up to whole seconds, because wrk accepts only those
-	// CPUs is the set of CPUs on which wrk may run. If it is empty, these are
-	// the CPUs of the caller.
+	// CPUs is the set of CPUs on which wrk may run. An empty set means the CPUs
+	// of the caller.
 	CPUs unit.CPUSet
 	// Threads is the option -t. 0 means 6, as in the published experiment, but
 	// at most one per CPU.

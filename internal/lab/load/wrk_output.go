@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A WrkResult is the complete output of one run of wrk. Its latencies are those
-// of a closed loop with the corrections of wrk.
+// A WrkResult is the complete output of one run of wrk. Its latencies come from
+// a closed loop, and wrk has corrected them.
 type WrkResult struct {
 	Command     []string      `json:"command,omitempty"`
 	Output      string        `json:"output"` // as printed
@@ -70,7 +70,7 @@ var (
 )
 
 // ParseWrk parses the output of wrk 4 with --latency. It fails if the output is
-// incomplete or is not that of wrk. It sets Void. The method Explain sets Hints.
+// incomplete or does not come from wrk. It sets Void. The method Explain sets Hints.
 func ParseWrk(output string) (*WrkResult, error) {
 	p := wrkParser{result: &WrkResult{Output: output}, seen: map[string]bool{}}
 	for line := range strings.Lines(output) {

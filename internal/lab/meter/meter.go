@@ -26,7 +26,7 @@ type Meter struct {
 type Reading struct {
 	At    time.Time
 	CPU   cgroup.CPUStat
-	Wait  time.Duration // of its threads for a CPU
+	Wait  time.Duration // time that the threads of the cgroup waited for a CPU
 	perf  map[string]float64
 	valid map[string]bool
 }
@@ -64,15 +64,15 @@ func (m *Meter) Close() {
 	m.count = nil
 }
 
-// events are the events that are counted for each process of a slot and its
+// events lists the events that a Meter counts for a process and its
 // descendants.
 var events = []perf.Event{perf.Migrations, perf.Switches, perf.Cycles, perf.Instructions, perf.CacheMisses}
 
 // counters count what one process and its descendants do.
 type counters []*perf.Counter // in the order of events; nil: this machine cannot count it
 
-// count starts to count. If the machine or the privileges of the user do not
-// allow an event to be counted, count omits it.
+// count starts the counters of a process. It omits events that this machine
+// cannot count, or that the user may not count.
 func count(pid int) counters {
 	all := make(counters, len(events))
 	for i, e := range events {

@@ -13,8 +13,8 @@ import (
 type Threads struct {
 	total proc.SchedStat
 	// lastCounters holds the last counters of each thread by its ID. It keeps
-	// those of threads that seem to have ended, because a list of processes may
-	// omit one that still runs.
+	// the counters of threads that seem to have ended, because a list of
+	// processes may omit a process that still runs.
 	lastCounters map[int]proc.SchedStat
 }
 

@@ -22,7 +22,7 @@ const guard = 64
 // sum of the errors of all terms fits into guard.
 const maxDigits = 10_000_000
 
-// A Task is a computation.
+// A Task is a computation of π.
 type Task struct {
 	Threads int
 	Digits  int // number of digits after the decimal point
@@ -108,7 +108,7 @@ func text(v *big.Int, bits uint, digits int) string {
 	return s[:1] + "." + s[1:]
 }
 
-// A Report says what one computation did, and what it found.
+// A Report describes one computation and its result.
 type Report struct {
 	Threads int     `json:"threads_seen"` // of the process, before it computes
 	Digits  int     `json:"digits"`
@@ -137,7 +137,7 @@ func (t Task) Report(threads func() (int, error)) (Report, error) {
 }
 
 // Machin returns the same digits by Machin's formula of 1706, π = 16
-// arctan(1/5) − 4 arctan(1/239). It has no step in common with Compute.
+// arctan(1/5) − 4 arctan(1/239). Machin has no step in common with Compute.
 func Machin(digits int) string {
 	bits := bitsOf(digits)
 	v := new(big.Int).Mul(arctan(5, bits), big.NewInt(16))

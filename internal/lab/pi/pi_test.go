@@ -17,9 +17,8 @@ func TestEveryNumberOfThreadsGivesTheSameDigits(t *testing.T) {
 	}
 }
 
-// TestAllDigitsAreRight compares the last digits with those of an independent
-// formula. It uses so many threads that each of them has few terms. With 3000
-// threads for 3000 digits, each has one term or none.
+// TestAllDigitsAreRight compares the digits with those of an independent
+// formula. It uses so many threads that each of them has few terms or none.
 func TestAllDigitsAreRight(t *testing.T) {
 	for _, digits := range []int{1, 2, 999, 3000} {
 		threads := 0

@@ -33,16 +33,16 @@ type Plan struct {
 	Steps  []At          `json:"steps"`
 }
 
-// An At is the time at which a step begins, counted from the start of the
-// process.
+// An At is one step: the time of its beginning, counted from the start of the
+// process, and its length.
 type At struct {
 	At     time.Duration `json:"at_ns"`
 	Length time.Duration `json:"length_ns"`
 }
 
-// Schedule draws the start times of the steps. The first step starts after a
-// time (lead). Before each other step there is a pause of bounded length
-// (least, most). The same seed gives the same times.
+// Schedule draws the start times of the steps. A time (lead) comes first. Then
+// there is a pause of random length, from least to most, before each step. The
+// same seed gives the same times.
 func Schedule(seed uint64, steps int, lead, length, least, most time.Duration) []At {
 	random := rand.New(rand.NewPCG(seed, 0x73746570))
 	all := make([]At, steps)
@@ -162,7 +162,7 @@ func (p Plan) runOnCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) ([
 	return all, nil
 }
 
-// burn uses CPU time of this thread for a while (length).
+// burn uses as much CPU time of this thread as length.
 func burn(length time.Duration) {
 	end := site.ThreadTime() + length
 	var x uint64

@@ -26,8 +26,8 @@ const (
 // pieces. It discards the body. The zero value is ready for use.
 type HTTP struct {
 	status int
-	// closes says that the server will close the connection after this
-	// response. The server has announced this, or it speaks HTTP/1.0.
+	// closes is true if the server will close the connection after this
+	// response: it has announced this, or it speaks HTTP/1.0.
 	closes bool
 
 	part      part

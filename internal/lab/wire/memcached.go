@@ -69,8 +69,8 @@ func (m *Memcached) take(line []byte) error {
 	return nil
 }
 
-// EOF returns false: in this protocol, no answer ends by the end of the
-// connection.
+// EOF returns false: in this protocol, the end of the connection completes no
+// answer.
 func (m *Memcached) EOF() bool { return false }
 
 // Failed reports whether the answer is an error.

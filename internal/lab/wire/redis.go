@@ -82,8 +82,8 @@ func (r *Redis) take(line []byte) error {
 	return nil
 }
 
-// EOF returns false: in this protocol, no reply ends by the end of the
-// connection.
+// EOF returns false: in this protocol, the end of the connection completes no
+// reply.
 func (r *Redis) EOF() bool { return false }
 
 // Failed reports whether the reply or a part of it is an error.

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// The caches have this many keys. Their values have cacheValue bytes. One of
-// cacheSet requests is a set, and the others are gets.
+// A cache (Redis or memcached) has cacheKeys keys with values of cacheValue
+// bytes. One of cacheSet requests is a set, and the others are gets.
 const (
 	cacheKeys  = 1000
 	cacheValue = 512
@@ -28,8 +28,8 @@ type Target struct {
 	Answer   func() Answer
 }
 
-// A protocol says how to send requests to a service. Each kind of URL has a
-// protocol.
+// A protocol defines how to send requests to a service. Each kind of URL has
+// one.
 type protocol struct {
 	scheme, form, port string
 	ping               string // command whose good answer shows that the service is ready; empty: the first request
@@ -176,8 +176,8 @@ func (t *Target) Ask(ctx context.Context, requests [][]byte, patience time.Durat
 	return nil
 }
 
-// Ready returns nil if the service at a URL answers as expected: HTTP with a
-// status of 2xx, Redis to PING, and memcached to version.
+// Ready returns nil if the service at a URL answers as expected: with status
+// 2xx over HTTP, to PING as Redis, or to version as memcached.
 func Ready(ctx context.Context, rawURL string) error {
 	t, err := Parse(ctx, rawURL, 0)
 	if err != nil {

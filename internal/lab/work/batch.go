@@ -39,9 +39,9 @@ const memorySize = 256 << 20
 type Work struct {
 	Name string
 	Argv []string
-	// Line matches the lines of the output that report progress. Its group is the
-	// amount of work done so far. If it has no group, each line counts as one. If
-	// Line is nil, the work is measured in CPU seconds.
+	// Line matches the lines of the output that report progress. Its group
+	// matches the amount of work done so far. If it has no group, each line
+	// counts as one unit. If Line is nil, the work is measured in CPU seconds.
 	Line *regexp.Regexp
 	Unit string
 }
@@ -142,9 +142,8 @@ func words(size int) []byte {
 	return b[:size]
 }
 
-// Memory has two halves of memory, together of the given size. It copies one
-// half to the other again and again, until ctx ends. It prints how many MiB it
-// has copied.
+// Memory maps memory of the given size. It copies one half to the other again
+// and again, until ctx ends. It prints how many MiB it has copied.
 func Memory(ctx context.Context, size unit.Bytes, out io.Writer) error {
 	memory, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -164,8 +163,8 @@ func Memory(ctx context.Context, size unit.Bytes, out io.Writer) error {
 	return nil
 }
 
-// markEvery is for commands that print many lines. It is the minimum time
-// between two marks that are kept.
+// markEvery is the minimum time between two marks that are kept. Some commands
+// print many lines.
 const markEvery = 20 * time.Millisecond
 
 // thin removes the last mark but one, if the marks before and after it are

@@ -45,8 +45,8 @@ func CacheDir() string {
 }
 
 // Clip returns the path of the lab's own clip in dir. If the clip does not
-// exist, Clip calls a function (rendering) and then renders it. The file gets
-// its final name only when it is complete.
+// exist, Clip calls rendering, and then renders the clip. The file gets its
+// final name only when it is complete.
 func Clip(ctx context.Context, ffmpeg, dir string, rendering func()) (string, error) {
 	clip := filepath.Join(dir, clipName)
 	if info, err := os.Stat(clip); err == nil && info.Size() > 0 {

@@ -89,9 +89,8 @@ func (m *Marks) Add(at Mark) {
 	m.mu.Unlock()
 }
 
-// Restart says that the reports after this call come from a new process. Their
-// counts begin at 0, so Marks adds them to the progress of the earlier
-// processes.
+// Restart begins the reports of a new process. Their counts begin at 0, so
+// Marks adds them to the progress of the earlier processes.
 func (m *Marks) Restart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -29,9 +29,9 @@ const (
 
 // Hog is batch work that demands much memory. It reads a file from beginning to
 // end, again and again, and computes a checksum of each chunk. It keeps the
-// last bytes of the file (held) in anonymous memory, and writes every sixteenth
-// chunk back. It behaves like a job whose data does not fit into memory. It
-// prints how many bytes it has read, one line per report.
+// chunks that it read last, about held bytes, in anonymous memory, and writes
+// every sixteenth chunk back. It behaves like a job whose data does not fit
+// into memory. It prints how many bytes it has read, one line per report.
 func Hog(ctx context.Context, path string, held unit.Bytes, out io.Writer) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -116,7 +116,7 @@ type mark struct {
 	count float64
 }
 
-// Follow reads counts until r ends. A function (now) returns the time of a count.
+// Follow reads counts until r ends. now returns the time of a count.
 func (m *Meter) Follow(r io.Reader, now func() time.Time) error {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {

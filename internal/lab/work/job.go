@@ -157,8 +157,7 @@ func (m *Marks) followTime(fs proc.FS, p *site.Process) {
 		}
 		select {
 		case <-p.Done():
-			// Used does not include children for which the process has not
-			// waited.
+			// Used leaves out children for which the process did not wait.
 			m.Add(Mark{At: time.Now(), Frames: max(last, p.Used()).Seconds()})
 			return
 		case <-time.After(workPeriod):

@@ -173,8 +173,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// PrepareNGINX gives nginx a directory and a port. If port is 0, it is a free
-// port.
+// PrepareNGINX gives nginx a directory and a port. Port 0 means a free port.
 func PrepareNGINX(s *site.Site, n NGINX, port, connections int) (NGINX, error) {
 	dir, err := s.Directory("")
 	if err != nil {

@@ -51,8 +51,8 @@ type SelfDriven struct {
 	in, out *io.PipeWriter
 }
 
-// StartSelf starts a service that generates its own load, as a child. The
-// group, the CPUs and the session are those of c.
+// StartSelf starts a service that generates its own load, as a child. c names
+// its group, its CPUs and its session.
 func StartSelf(s *site.Site, self load.Self, c site.Child) (*site.Process, *SelfDriven, error) {
 	c.Name, c.Argv = "the service", s.Child("self", strconv.Itoa(self.Threads), self.Memory.String())
 	stdin, in := io.Pipe()

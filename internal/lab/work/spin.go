@@ -11,11 +11,11 @@ import (
 )
 
 // Spin keeps each CPU of cpus busy with one thread until ctx ends. The threads
-// use only registers. If lowest is set, they have the lowest priority. A
-// virtual CPU that never sleeps needs no exits and no wake-ups from idle, and
-// the spinner takes no cache and no memory bandwidth from other work. In a
-// virtual machine, a service can be faster beside batch work. The spinner shows
-// which part of that comes only from CPUs that are awake.
+// use only registers, and so take no cache and no memory bandwidth from other
+// work. If lowest is set, they are SCHED_IDLE. In a virtual machine, a service
+// can be faster beside batch work: a virtual CPU that never sleeps needs no
+// exits and no wake-ups from idle. The spinner shows how much faster a service
+// is for this reason alone.
 func Spin(ctx context.Context, cpus unit.CPUSet, lowest bool) error {
 	var stop atomic.Bool
 	n := 0

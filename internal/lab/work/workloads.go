@@ -22,14 +22,14 @@ type Workloads struct {
 	// Keep means that one process of the service serves all runs. If it is
 	// false, the lab starts a new process for each run.
 	Keep bool
-	// SelfThreads and SelfMemory are for the service self. They are the number
-	// of its threads (default: one for each tested CPU) and the memory of each
-	// thread (default: 8 MiB).
+	// SelfThreads is the number of threads of the service self (default: one
+	// for each tested CPU). SelfMemory is the memory of each of its threads
+	// (default: 8 MiB).
 	SelfThreads int
 	SelfMemory  unit.Bytes
 }
 
-// AreCustom reports whether the workloads are not just nginx and ffmpeg.
+// AreCustom reports whether the user chose other workloads than nginx and ffmpeg.
 func (w Workloads) AreCustom() bool {
 	return w.Service != "nginx" || w.Load != "" || !slices.Equal(w.Batch, []string{"ffmpeg"})
 }
@@ -44,7 +44,7 @@ func (w Workloads) Self() bool { return w.Service == selfName }
 // user.
 func (w Workloads) ByCommand() bool { return w.Load != "" && wire.Check(w.Load) != nil }
 
-// OrDefaults sets the defaults, and passes each fault to a function (fault).
+// OrDefaults sets the defaults, and calls fault for each fault.
 func (w Workloads) OrDefaults(fault func(format string, args ...any)) Workloads {
 	if w.Service == "" {
 		w.Service = "nginx"
