@@ -34,8 +34,8 @@ type Outcome struct {
 func (o Outcome) Report() string { return filepath.Join(o.Dir, "report.html") }
 
 // A Series is an experiment that consists of blocks. Each block measures every
-// cell once, in random order, and makes a record of each. At the end of the
-// block, the cells with a void record are measured again.
+// cell (a mode, or other conditions) once, in random order, and makes a record of
+// it. At the end of the block, the cells with a void record are measured again.
 type Series[C, R any] struct {
 	Site   *site.Site
 	Cells  []C
@@ -217,10 +217,10 @@ func (s *Series[C, R]) said(block int, cell C, r R, void []string) {
 	s.Site.Status.Keep("%s", text)
 }
 
-// Block returns the cells of a block in the order in which they run. This is
-// every cell once, shuffled. The order depends only on seed and block.
-// Therefore an experiment can be repeated exactly. If an experiment stops
-// early, its blocks are the same as they would be otherwise.
+// Block returns every cell once, in the random order in which the cells of a
+// block run. The order depends only on seed and block. Therefore an experiment
+// can be repeated exactly, and one that stops early has the same first blocks
+// as a complete one.
 func Block[C any](cells []C, seed uint64, block int) []C {
 	order := slices.Clone(cells)
 	rng := rand.New(rand.NewPCG(seed, uint64(block)))

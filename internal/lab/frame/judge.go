@@ -15,8 +15,8 @@ import (
 const foreignMost = 0.15
 
 // settle finds where the warm-up ends in the client's measurement, and removes
-// the warm-up. The warm-up has a minimum length (asked). drifts is true if the
-// latency did not become stationary.
+// the warm-up. asked is the minimum length of the warm-up. drifts is true if
+// the latency did not become stationary.
 func settle(r *load.Result, asked time.Duration) (drifts bool, err error) {
 	means := make([]float64, 0, len(r.Intervals))
 	for _, i := range r.Intervals {
@@ -28,7 +28,7 @@ func settle(r *load.Result, asked time.Duration) (drifts bool, err error) {
 	return !ok, r.Discard(max(asked, time.Duration(cut)*load.IntervalLength))
 }
 
-// Fill copies the counters into r.
+// Fill copies the measurement into r, with the client's reasons why r is void.
 func Fill(r *report.Run, m Measurement, psi bool, tested int) {
 	u := m.Used
 	seconds := func(counter int) time.Duration { return time.Duration(u.Count[counter] * float64(time.Second)) }

@@ -16,8 +16,8 @@ import (
 const commandStart = 20 * time.Second
 
 // LoadCommand runs a shell command on the client's CPUs. The command puts a
-// load on the service, and prints latencies (load.FromLines). It runs until it
-// has measured for as long as the order says.
+// load on the service, and prints latencies (load.FromLines). LoadCommand stops
+// it after the warm-up and the duration of the order.
 func LoadCommand(ctx context.Context, s *site.Site, command string, order load.Config) (m Measurement, err error) {
 	r, out := io.Pipe()
 	p, err := site.Start(s.Groups(), site.Child{

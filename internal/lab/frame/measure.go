@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// A Measurement is the result of one load on a run that was set up, and the CPU
-// use during the load.
+// A Measurement is the client's result for one load, with the CPU use during
+// the load.
 type Measurement struct {
 	Client   *load.Result    // nil with wrk
 	Wrk      *load.WrkResult // nil without wrk

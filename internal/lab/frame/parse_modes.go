@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// ParseModes parses a comma-separated list of modes, which must all be known
-// ones. For "all" it returns nil, which stands for the default modes of the
+// ParseModes parses a comma-separated list of modes, all of which must be in
+// known. For "all" it returns nil, which stands for the default modes of the
 // experiment. For "seed" it returns the three modes of the published
 // experiments.
 func ParseModes(list string, known []report.Mode) ([]report.Mode, error) {

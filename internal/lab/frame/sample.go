@@ -19,8 +19,8 @@ import (
 // runs on the CPUs of the client.
 const SamplePeriod = 200 * time.Millisecond
 
-// The counters of a reading. Their unit is the second, or they are numbers of
-// timeslices.
+// The counters of a reading: times in seconds, and numbers of timeslices,
+// refaults and major faults.
 const (
 	LSUsage = iota
 	BEUsage
@@ -54,8 +54,8 @@ type Recording struct {
 	NoPSI    bool
 }
 
-// Follow drops older readings. It then calls a function (read) once in each
-// period until ctx ends, and a last time after that.
+// Follow drops older readings. It then calls read once in each period until ctx
+// ends, and once more after that.
 func (r *Recording) Follow(ctx context.Context, period time.Duration, read func()) {
 	r.Mu.Lock()
 	r.Readings = nil
@@ -94,9 +94,8 @@ type Sampler struct {
 	// because a service may start and end processes. If it is nil, their
 	// threads are not read.
 	LSProcesses func() ([]int, error)
-	// BatchUsed returns the CPU time of the batch work. It is for a service and
-	// batch work that run outside all cgroups. If they run in their cgroups, it
-	// is nil.
+	// BatchUsed returns the CPU time of the batch work. It is set only if the
+	// service and the batch work run outside all cgroups.
 	BatchUsed func() (time.Duration, error)
 	Memory    bool // also read the memory counters
 
@@ -201,8 +200,8 @@ func (s *Sampler) readUse(r *Reading, used time.Duration) error {
 	}
 	r.Count[BEUsage], r.Count[BEThrottled] = be.Usage.Seconds(), be.Throttled.Seconds()
 	if !s.Root.Contains(s.Service) {
-		// The contention root has the quota, so its throttling is counted
-		// there, too.
+		// The quota is at the contention root, so the kernel counts throttling
+		// there.
 		if at, err := s.Tree.CPUStat(string(s.Root)); err == nil {
 			r.Count[BEThrottled] = at.Throttled.Seconds()
 		}
@@ -236,8 +235,8 @@ func ReadingAt(course []Reading, t time.Time) Reading {
 	return r
 }
 
-// A Spent is the difference between two readings. Its CPU times are numbers of
-// CPUs in use.
+// A Spent is the difference between two readings. LS, BE, other, foreign and
+// Busy are mean numbers of CPUs in use.
 type Spent struct {
 	Wall           float64 // seconds
 	LS, BE, other  float64 // other includes the spinner

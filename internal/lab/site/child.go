@@ -20,8 +20,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Groups creates cgroups and moves processes into them. Both can be undone
-// after a crash. *host.Host implements Groups.
+// Groups creates cgroups and moves processes into them. A restore after a crash
+// undoes both actions. *host.Host implements Groups.
 type Groups interface {
 	Attach(p node.CgroupPath, pid int) error
 	Spawned(pid int) error
@@ -115,9 +115,9 @@ func Start(in Groups, c Child) (*Process, error) {
 }
 
 // keep starts the process and waits for its end. It locks its thread until the
-// process has ended: when the thread that forked a process ends, the kernel
-// sends the parent-death signal (prctl(2), PR_SET_PDEATHSIG), and threads of a
-// Go program may end at any time.
+// process has ended. The kernel sends the parent-death signal (prctl(2),
+// PR_SET_PDEATHSIG) when the thread that forked a process ends, and threads of
+// a Go program may end at any time.
 func (p *Process) keep(started chan<- error, entered <-chan struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

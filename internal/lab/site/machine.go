@@ -88,8 +88,8 @@ func Emulated(fs proc.FS) bool {
 	return err == nil && virtualization(fs, info.Virtual()) == emulator
 }
 
-// virtualization returns the name of the hypervisor. virtual says that there is
-// one, according to the CPU (CPUID.1:ECX.31).
+// virtualization returns the name of the hypervisor. virtual is true if the CPU
+// reports a hypervisor (CPUID.1:ECX.31).
 func virtualization(fs proc.FS, virtual bool) string {
 	if !virtual {
 		return "none"

@@ -16,7 +16,7 @@ func Pinned(mechanism node.Mechanism) policy.CPUQOS {
 }
 
 // Supports returns whether the policy can use an isolation mechanism on this
-// node.
+// node, with the reason if it cannot.
 func (s *Site) Supports(mechanism node.Mechanism) node.Answer {
 	for _, r := range policy.Mechanisms(Pinned(""), s.Host.Capabilities(), s.isolation).Mechanisms {
 		if r.Mechanism == mechanism {

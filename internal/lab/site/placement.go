@@ -9,15 +9,15 @@ import (
 )
 
 // A Placement divides the CPUs of the machine. Service and batch work share the
-// CPUs in Tested, whose use is measured. The load generator uses those in
-// Client. The lab itself and tenond use those in Lab.
+// CPUs in Tested, whose use is measured. The load generator uses the CPUs in
+// Client. The lab itself and tenond use the CPUs in Lab.
 type Placement struct {
 	Tested, Client, Lab unit.CPUSet
 }
 
-// reserveCPU makes one of the client's CPUs the only CPU of the lab, so that the
-// work of the lab does not delay the client. If the client has only one CPU,
-// they share it.
+// reserveCPU takes one of the client's CPUs for the lab, so that the work of
+// the lab does not delay the client. If the client has only one CPU, the lab
+// shares it.
 func (p Placement) reserveCPU() Placement {
 	p.Lab = p.Client
 	for first := range p.Client.All() {

@@ -109,9 +109,9 @@ func sharesOf(m unit.MilliCPU) int64 {
 	return min(max(int64(m)*1024/1000, unit.MinShares), unit.MaxShares)
 }
 
-// weightOf returns the weight that stands for cpu.shares. On cgroup v2 the
-// kubelet maps 2..262144 linearly to 1..10000 (CPUSharesToCPUWeight), and the
-// kernel uses another scale.
+// weightOf converts cpu.shares to a weight. On cgroup v2 it uses the scale of
+// the kubelet, which maps 2..262144 linearly to 1..10000
+// (CPUSharesToCPUWeight).
 func weightOf(shares int64, version int) unit.Weight {
 	if version == 1 {
 		return unit.WeightOfShares(shares)
@@ -132,8 +132,8 @@ func (p Pods) Build(m maker, t *cgroup.Tree) error {
 		return err
 	}
 	// Set the CPUs before there are children. On cgroup v1 a new child copies
-	// the set, and after that its parent cannot have fewer CPUs. On v2 a child
-	// has the CPUs of its parent.
+	// the CPUs of its parent, and after that the parent cannot have fewer CPUs.
+	// On v2 a child has the CPUs of its parent.
 	if err := t.WriteCPUs(string(p.Root), p.Tested); err != nil {
 		return err
 	}
@@ -165,17 +165,17 @@ func (p Pods) BuildSpinner(m maker, t *cgroup.Tree, leastWeight bool) error {
 }
 
 // Clear removes root and every cgroup below it. All of them belong to the lab.
-// If processes are still in them, such as nginx's workers after their master
-// was killed, it ends these.
+// It kills the processes that are still in them, such as nginx's workers after
+// their master was killed.
 func Clear(root node.CgroupPath, m maker, t *cgroup.Tree) error {
 	return clearBut(root, "", m, t)
 }
 
-// ClearBatch removes every cgroup except that of the service and its parents.
+// ClearBatch removes every cgroup except the service's cgroup and its parents.
 func (p Pods) ClearBatch(m maker, t *cgroup.Tree) error { return clearBut(p.Root, p.NGINX(), m, t) }
 
-// clearBut removes the root and every cgroup below it. If one cgroup (keep)
-// exists, it does not remove that one and its parents.
+// clearBut removes root and every cgroup below it. If the cgroup keep exists,
+// it does not touch keep, its parents, and the cgroups below keep.
 func clearBut(root, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	if !t.Exists(string(root)) {
 		return nil
@@ -197,7 +197,7 @@ func clearBut(root, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	return removeAll(root, keep, m, t)
 }
 
-// isKept reports whether p is the kept cgroup (keep), or one of its parents.
+// isKept reports whether p is the cgroup keep, or one of its parents.
 func isKept(p, keep node.CgroupPath) bool { return keep != "" && p.Contains(keep) }
 
 func killAll(t *cgroup.Tree, p, keep node.CgroupPath) (left int, err error) {

@@ -48,8 +48,8 @@ lab/kubepods/burstable/pod-ffmpeg/ffmpeg 5120
 }
 
 func TestWeightsAreKubelets(t *testing.T) {
-	// The weights on cgroup v2 have the scale of the kubelet, and not that of
-	// the kernel.
+	// The weights on cgroup v2 have the scale of the kubelet, which differs
+	// from the scale of the kernel.
 	for shares, want := range map[int64]int64{2: 1, 1024: 39, 8192: 313, 262144: 10000} {
 		if got := weightOf(shares, 2).V2(); got != want {
 			t.Errorf("shares %d: weight %d, want %d", shares, got, want)

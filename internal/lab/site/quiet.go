@@ -12,8 +12,8 @@ const (
 	// quietWatch is the time for which the lab watches the machine before the
 	// experiment.
 	quietWatch = 500 * time.Millisecond
-	// quietMost is a busy share. If the CPUs of a set are not busier, the set
-	// counts as quiet.
+	// quietMost is the largest busy share with which a set of CPUs counts as
+	// quiet.
 	quietMost = 0.1
 )
 

@@ -14,9 +14,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// Descendants lists a process and those of its descendants that still run. If
-// the parent of a process has ended, the process no longer counts as a
-// descendant.
+// Descendants lists a process and its descendants that still run. If the parent
+// of a process has ended, the process no longer counts as a descendant.
 func Descendants(fs proc.FS, pid int) ([]int, error) {
 	threads, err := fs.Threads(pid)
 	if err != nil {

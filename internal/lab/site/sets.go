@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Slices divides CPUs into as many sets of width neighbours as possible. Sets
-// whose cores no earlier set uses come first, so that a few sets share no core.
+// Slices divides CPUs into as many sets of width neighbours as possible. Sets that
+// share no core with an earlier set come first, so that a few sets share no core.
 func Slices(t node.Topology, cpus unit.CPUSet, width int) []unit.CPUSet {
 	sizes := make([]int, cpus.Len()/width)
 	for i := range sizes {
@@ -36,10 +36,10 @@ func Slices(t node.Topology, cpus unit.CPUSet, width int) []unit.CPUSet {
 	return sets
 }
 
-// Homes returns the pools that n pods with the annotation cpu-policy:
-// static-burst begin with, each with the given request. They are alone on the
-// machine, and may use cpus only. A pod for whose request there is no room may
-// use all of them.
+// Homes returns the first pool of each of n pods with the annotation
+// cpu-policy: static-burst and the given request. The pods are alone on the
+// machine, and may use only the given CPUs. If no pool has room for a pod, it
+// gets all these CPUs.
 func Homes(t node.Topology, cpus unit.CPUSet, n int, request unit.MilliCPU) []unit.CPUSet {
 	m := pick.Compile(t)
 	c := pick.Claim{Grade: pick.Pooled, Request: request}
@@ -55,10 +55,10 @@ func Homes(t node.Topology, cpus unit.CPUSet, n int, request unit.MilliCPU) []un
 	return homes
 }
 
-// RunPools runs Tenon's loop over pods with static-burst, one in each cgroup,
-// with a CPU limit and an equal request. When RunPools returns, each cgroup has
-// its pool and its quota. A pool has room for the request, so that on a machine
-// without other work it never fills up and does not grow.
+// RunPools runs Tenon's loop for static-burst pods, one in each cgroup. limit
+// is the CPU limit and the request of each pod. When RunPools returns, each
+// cgroup has its pool and its quota. A pool has room for the request, so that
+// on a machine without other work it never fills up and does not grow.
 func (s *Site) RunPools(ctx context.Context, groups []node.CgroupPath, limit unit.MilliCPU) (*AgentRunner, error) {
 	list := make([]node.Workload, len(groups))
 	for i, p := range groups {

@@ -21,8 +21,8 @@ type Setting struct {
 	ClientCPUs unit.CPUSet
 
 	Out string // directory of the results (default: ./tenon-lab-TIME)
-	// Claimed is called when Out has become the directory of this experiment.
-	// This is after the set-up and before anything is measured. It may be nil.
+	// Claimed is called when Out has become the directory of this experiment,
+	// after the set-up and before anything is measured. It may be nil.
 	Claimed  func() error
 	Notices  io.Writer
 	Terminal bool     // Notices is a terminal, so the status line is updated in place
@@ -32,18 +32,18 @@ type Setting struct {
 	// (default: tenon lab child).
 	Self []string
 
-	Root       node.CgroupPath // root cgroup of the experiment (default: Root)
+	Root       node.CgroupPath // root cgroup of the experiment (default: the constant Root)
 	JournalDir string          // see host.Options
 
-	// NoClient says that the experiment sends no load, so that all CPUs are
+	// NoClient means that the experiment sends no load, so that all CPUs are
 	// tested.
 	NoClient bool
 
-	// Once says that void runs are not repeated.
+	// Once means that void runs are not repeated.
 	Once bool
 }
 
-// OrDefaults sets the defaults, and passes each fault to a function (fault).
+// OrDefaults sets the defaults, and calls fault for each fault.
 func (s Setting) OrDefaults(fault func(format string, args ...any)) Setting {
 	if s.Out == "" {
 		s.Out = "tenon-lab-" + time.Now().Format("20060102-150405")

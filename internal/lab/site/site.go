@@ -103,8 +103,8 @@ func (s *Site) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// Groups returns the Groups in which children are started. If the lab only
-// sends load, these create no cgroups.
+// Groups returns the Groups for the start of children. If the lab only sends
+// load, it is NoGroups.
 func (s *Site) Groups() Groups {
 	if s.Host == nil {
 		return NoGroups{}
@@ -129,8 +129,8 @@ func (s *Site) Child(args ...string) []string {
 // comes the process ID.
 const DirPrefix = "tenon-lab-"
 
-// Directory makes a directory in dir. If dir is empty, it makes it in the
-// directory for temporary files. Close removes it. Directory also removes the
+// Directory makes a directory in dir, or in the directory for temporary files
+// if dir is empty. Close removes the new directory. Directory also removes the
 // directories of labs that were killed.
 func (s *Site) Directory(dir string) (string, error) {
 	if dir == "" {

@@ -32,14 +32,14 @@ type TenondConfig struct {
 	Threshold int            // threshold of Suppress in percent
 	Isolate   bool           // cpuQOS
 	Mechanism node.Mechanism // the pinned isolation mechanism; empty: the strongest one
-	NoSlices  bool           // without long slices; Mechanism is empty
+	NoSlices  bool           // Tenon sets no long slices; only with an empty Mechanism
 	// NoDelays and NoPressure switch off events of the kernel.
 	NoDelays, NoPressure bool
 	// Memory is the memoryQOS of the classes.
 	Memory memoryqos.Config
 }
 
-// A TenondRule gives a cgroup its class. If a field of bytes is 0, it has no
+// A TenondRule gives a cgroup its class. A Request or a Limit of 0 has no
 // effect.
 type TenondRule struct {
 	Name           string
@@ -85,8 +85,8 @@ func (c TenondConfig) Of(class string) *memoryqos.Shares {
 	return &shares
 }
 
-// Record returns the text for the record of the experiment: the command line
-// and the configuration of tenond.
+// Record returns the text for experiment.json: the command line and the
+// configuration of tenond.
 func (c TenondConfig) Record(agent string) string {
 	text, err := c.Text()
 	if err != nil {
@@ -103,9 +103,9 @@ func (c TenondConfig) Text() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Tenond starts a tenond in place of a loop in the lab itself. Its rules find
-// the workloads in the way in which they find services that Tenon did not
-// start. It runs on the lab's CPUs, as the loop would.
+// Tenond starts a tenond, which replaces the loop in the lab itself. The rules
+// of its configuration find the workloads by their cgroups, like any service
+// that Tenon did not start. tenond runs on the lab's CPUs, as the loop would.
 func (s *Site) Tenond(ctx context.Context, c TenondConfig) (_ *AgentRunner, err error) {
 	dir, err := os.MkdirTemp(StateHome(), fmt.Sprintf("%s%d-", DirPrefix, os.Getpid()))
 	if err != nil {
