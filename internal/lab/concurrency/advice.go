@@ -23,8 +23,8 @@ type Advice struct {
 	Seconds    report.Interval `json:"job_seconds"`
 	Hourly     report.Interval `json:"jobs_per_hour"`
 	CPUSeconds report.Number   `json:"cpu_seconds"`
-	// Equal are ways that the measurement cannot distinguish from the best one.
-	// The advice is the simplest of these ways.
+	// Equal lists the other ways to run jobs that this measurement cannot tell
+	// from the advice. The advice is the simplest of them all.
 	Equal []string `json:"equal,omitempty"`
 	// Duration is the time that one node needs for all jobs of the goal. It is 0
 	// if the goal has no number of jobs.
@@ -96,8 +96,8 @@ func (a Advice) Text() string {
 	return b.String()
 }
 
-// describeAction returns a text about what to do. The next method (what) says
-// what that achieves, and line puts both in one line.
+// describeAction returns a text about what to do. Method what returns a text
+// about the effect of that, and method line returns both.
 func (a Advice) describeAction() string {
 	limit := "without a CPU limit"
 	if a.Limit > 0 {

@@ -13,18 +13,18 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Forecast is advice for a machine that was not measured. It is computed with
-// the model of a machine that was measured.
+// A Forecast is advice for a machine that was not measured, computed with the
+// model of a machine that was measured.
 type Forecast struct {
 	Advice
 	Node Node `json:"node"`
-	// HeldOut is an error of prediction. For a test, the cells with the most jobs
-	// are predicted from all other cells. HeldOut is the largest error of such a
-	// cell, and HeldOutCells is the number of such cells.
+	// HeldOut is the largest error of a test in which the model predicts the
+	// cells with the most jobs from all other cells. HeldOutCells is the number
+	// of predicted cells.
 	HeldOut      report.Number    `json:"held_out_error"`
 	HeldOutCells int              `json:"held_out_cells"`
 	Model        []ModelParameter `json:"model"`
-	// NotPredicted are ways to run jobs that are too far from what was
+	// NotPredicted lists the ways to run jobs that are too far from what was
 	// measured, with the reasons.
 	NotPredicted []string `json:"not_predicted,omitempty"`
 }
@@ -39,8 +39,8 @@ type ModelParameter struct {
 // if the strategy gives each job its own CPUs.
 var modelledStrategies = map[string]bool{"pinned": true, "static": true, quotaStrategy: false, "matched": false, unlimited: false}
 
-// cellOf returns the cell of the model. If the model does not know the
-// strategy, it returns false.
+// cellOf converts a cell to the form of the model. It returns false if the
+// model does not know the strategy.
 func cellOf(c jobs.Cell) (cell capacity.Cell, known bool) {
 	apart, known := modelledStrategies[cmp.Or(c.Strategy, c.Type)]
 	return capacity.Cell{Jobs: c.Concurrency, Limit: c.CPU.Cores(), Threads: c.Threads, Apart: apart}, known
@@ -61,8 +61,8 @@ func (r Result) capacity() (*capacity.Model, error) {
 }
 
 // Forecast returns the best predicted way to run jobs on a machine for a goal.
-// It considers the strategies and limits that were measured. If none that can
-// be predicted reaches the goal, it returns jobs.ErrNoOption. If none can be
+// It considers the strategies and limits that were measured. If no predicted
+// way reaches the goal, it returns jobs.ErrNoOption. If no way can be
 // predicted, it returns capacity.ErrBeyond.
 func (r Result) Forecast(n Node, g jobs.Goal, price float64) (Forecast, error) {
 	f := Forecast{Node: n}
@@ -87,8 +87,8 @@ func (r Result) Forecast(n Node, g jobs.Goal, price float64) (Forecast, error) {
 	return f, nil
 }
 
-// predict returns the ways to run jobs on a machine that the model can predict.
-// For each other strategy and limit, it says where the predictions end.
+// predict predicts each measured strategy and limit for machine n, with 1, 2 and more
+// jobs at once. refused has the reason for each combination at which the model must stop.
 func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused []string, err error) {
 	most := 0
 	seen := map[jobs.Cell]bool{}

@@ -12,7 +12,7 @@ import (
 )
 
 // A Hypothesis is a possible reason why jobs cost more CPU time under some
-// conditions. It also says what this measurement shows about the reason.
+// conditions, with the verdict of this measurement about the reason.
 type Hypothesis struct {
 	Cause   string `json:"cause"`
 	Verdict string `json:"verdict"` // supported, ruled out, cannot tell
@@ -25,19 +25,18 @@ const (
 	unclear   = "cannot tell"
 )
 
-// unknownNumber is a number that is not known.
+// unknownNumber stands for a number that was not measured.
 var unknownNumber = report.Number(math.NaN())
 
 // quotaStrategy is the strategy whose jobs share all CPUs under a quota.
 const quotaStrategy = "quota"
 
-// explain judges possible causes. The published experiment did not decide about
-// them.
+// explain judges possible causes that the published experiment left open.
 func (r *Result) explain() {
 	r.Hypotheses = append(r.Hypotheses, r.lostQuota(), r.clock(), r.siblings(), r.coldCaches(), r.hypervisor())
 }
 
-// singleLimits returns the cells that have a quota and one job, by limit.
+// singleLimits returns the options with one job under a quota, sorted by limit.
 func (r *Result) singleLimits() []jobs.Option {
 	var all []jobs.Option
 	for _, o := range r.measured {

@@ -22,10 +22,10 @@ const linksFile = "links.txt"
 // An Import holds the jobs that were read from files and folders.
 type Import struct {
 	Jobs []jobs.Job
-	// Tables and Logs are the number of files that were read. Others is the number
-	// of files that are neither a table nor the log of a job. Silent is the number
-	// of logs that have no job: logs without a line, links to logs that were
-	// removed, and logs of jobs with which the lab calibrated.
+	// Tables and Logs are the number of files that were read. Others is the
+	// number of files that are neither a table nor the log of a job. Silent is
+	// the number of logs that have no job: logs without a line, links to logs
+	// that were removed, and logs of the lab's calibration jobs.
 	Tables, Logs, Others, Silent int
 }
 
@@ -127,9 +127,9 @@ func (in *Import) folder(dir string) error {
 	})
 }
 
-// log reads one log. The links below /var/log/containers lead to the logs
-// themselves, and a node removes a log before its link. The log of a container
-// that waits is empty.
+// log reads one log. The log may be missing, because a node removes a log
+// before the link to it below /var/log/containers. It may be empty, because its
+// container still waits.
 func (in *Import) log(path string, j jobs.Job) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

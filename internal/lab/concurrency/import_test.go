@@ -34,7 +34,7 @@ func write(t *testing.T, name, text string) {
 
 // TestFoldersOfLogsBecomeJobs reads the logs of two nodes. One has logs of
 // Docker and a list of links. The other one has logs of the Container Runtime
-// Interface, whose names say which job they are of.
+// Interface, whose names contain the name of the job.
 func TestFoldersOfLogsBecomeJobs(t *testing.T) {
 	dir := t.TempDir()
 	docker := func(sec string, text string) string {
@@ -63,8 +63,8 @@ func TestFoldersOfLogsBecomeJobs(t *testing.T) {
 
 // TestAnImportPassesOverLogsThatSayNothing imports the logs of a node in use. A
 // pod that waits has an empty log, and a link may still exist after its log was
-// removed. The job with which the lab calibrated has other work than the jobs
-// of its runs.
+// removed. The calibration job has another amount of work than the jobs of the
+// runs.
 func TestAnImportPassesOverLogsThatSayNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "node00")
 	name := func(i int) string {
@@ -183,8 +183,8 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 }
 
 // amazonTable has published times of a job on a node of 8 cores and 16 CPUs.
-// The columns are the CPU limit, how many jobs really ran beside each other,
-// and the seconds under a quota and in pinned slices.
+// The columns are the CPU limit, the number of jobs that really ran beside each
+// other, the seconds under a quota, and the seconds in pinned slices.
 var amazonTable = []struct {
 	limit         int
 	quota, pinned []float64
@@ -225,7 +225,7 @@ func amazon() []jobs.Job {
 
 // TestPinningWinsOnAnEmptyNodeAndLosesOnAFullOne checks two conclusions from
 // the published times. A job that runs alone is a third faster on exclusive
-// cores. Most jobs an hour are done if jobs have no limit.
+// cores. A node completes the most jobs an hour if jobs have no limit.
 func TestPinningWinsOnAnEmptyNodeAndLosesOnAFullOne(t *testing.T) {
 	r := Analyse(Experiment{Node: Node{16, 8}, Blocks: 1}, amazon())
 	ratio := map[[2]int]float64{}
@@ -281,8 +281,8 @@ func TestTiesNameTheSimplestWay(t *testing.T) {
 	}
 }
 
-// TestARunsVoidJobsAreOneLine checks that jobs which are void for one reason do
-// not repeat it.
+// TestARunsVoidJobsAreOneLine checks that one line names all jobs that are void
+// for the same reason.
 func TestARunsVoidJobsAreOneLine(t *testing.T) {
 	got := voidLines([]VoidJob{{"vm", "quota, 2 jobs", 1, "steal"}, {"vm", "quota, 2 jobs", 0, "steal"}, {"vm", "quota, 1 job", 0, "steal"}})
 	want := []string{"2 jobs of quota, 2 jobs on vm: steal", "1 job of quota, 1 job on vm: steal"}

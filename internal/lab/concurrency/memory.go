@@ -9,13 +9,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A MemoryEffect compares the time of jobs with the most memory with the time
-// of jobs with the least memory. All other conditions are the same.
+// A MemoryEffect compares the times of jobs in two cases: jobs that had the
+// most memory, and jobs that had the least. All other conditions are the same.
 type MemoryEffect struct {
 	Least      unit.Bytes `json:"least_bytes"`
 	Most       unit.Bytes `json:"most_bytes"`
 	Conditions int        `json:"conditions"`
-	// Ratio is the mean over blocks. If each cell ran only once, its conditions
+	// Ratio is the mean over blocks. If each cell ran only once, the conditions
 	// count as blocks.
 	Ratio   report.Interval `json:"seconds_ratio"`
 	Verdict jobs.Verdict    `json:"verdict"`
@@ -29,7 +29,7 @@ func memoryEffect(all []jobs.Option) *MemoryEffect {
 	return &MemoryEffect{e.Least, e.Most, e.Conditions, report.IntervalOf(e.Ratio), e.Verdict}
 }
 
-// memoryLine says how memory changes the time of a job.
+// memoryLine returns a sentence about the effect of memory on the time of a job.
 func memoryLine(r Result) string {
 	m := r.Memory
 	if m == nil {

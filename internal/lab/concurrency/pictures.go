@@ -54,9 +54,9 @@ func ways(r Result) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// heat draws the options of one way to run jobs. If they have several amounts
-// of memory, it draws those with the largest one, because these jobs are least
-// likely to be short of memory.
+// heat draws the options of one way to run jobs. If they differ in memory, it
+// draws those with the most memory, because these jobs are least likely to be
+// short of it.
 func heat(r Result, how string, lo, hi float64) template.HTML {
 	best := map[[2]int]jobs.Option{}
 	var limits []unit.MilliCPU

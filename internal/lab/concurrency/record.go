@@ -25,7 +25,7 @@ import (
 // Kind is the kind of the experiment.
 const Kind = "concurrency"
 
-// An Experiment says where the jobs come from and on which machine they ran:
+// An Experiment describes the origin of the jobs and their machine:
 // experiment.json.
 type Experiment struct {
 	Schema  int       `json:"schema"` // 1

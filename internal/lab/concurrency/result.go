@@ -24,10 +24,10 @@ type Result struct {
 	// CPUMeasured is false if the CPU time of a job was computed as limit ×
 	// duration, and not measured.
 	CPUMeasured bool `json:"cpu_measured"`
-	// Control is the ratio of two times that should be equal. One is that of a
-	// job that runs alone and has no limit, and the other that of a job in an
-	// equal cell. It is absent if no equal cell ran. ControlHalf is half of the
-	// interval. Smaller differences must not be trusted.
+	// Control shows the noise: it is the ratio of the job times of two equal
+	// cells, each with one job and no limit. It is absent if only one of them
+	// ran. ControlHalf is half the width of the interval of Control.
+	// Differences between cells that are smaller than this must not be trusted.
 	Control     *report.Interval `json:"control,omitempty"`
 	ControlHalf report.Number    `json:"control_half_width,omitzero"`
 	// Memory is absent if all jobs had the same amount of memory.
@@ -66,17 +66,17 @@ type Option struct {
 	Shares *Shares `json:"shares,omitempty"`
 }
 
-// A Cause says how much of the variance of a job's CPU time one variable
-// explains.
+// A Cause is a variable, with the share of the variance of a job's CPU time
+// that it explains.
 type Cause struct {
 	Variable string        `json:"variable"`
 	Groups   int           `json:"groups"`
 	Share    report.Number `json:"share"`          // R²
-	Adjusted report.Number `json:"adjusted_share"` // R² with regard to the number of groups
+	Adjusted report.Number `json:"adjusted_share"` // R², adjusted for the number of groups
 }
 
-// A Cliff is the largest decrease of a job's CPU time. The CPU time is a
-// function of the CPUs that all jobs of the node request together.
+// A Cliff is the largest drop of a job's CPU time while the jobs of a node
+// together request more and more CPUs.
 type Cliff struct {
 	Before report.Number `json:"before_cpus"`
 	After  report.Number `json:"after_cpus"`
@@ -84,8 +84,8 @@ type Cliff struct {
 	Low    report.Number `json:"low_cpu_seconds"`
 }
 
-// A Comparison divides the time of jobs of one type by the time of jobs of
-// another type. Both have the same limit and the same number of jobs on a node.
+// A Comparison divides the time of jobs of one type by the time of jobs of another
+// type. Jobs of both types have the same limit and the same number of jobs on a node.
 type Comparison struct {
 	Of      string        `json:"of"`
 	To      string        `json:"to"`
@@ -99,8 +99,8 @@ type Comparison struct {
 	CPUSpan     report.Interval `json:"cpu_seconds_ratio_interval,omitzero"`
 }
 
-// cliffMargin is a decrease relative to the lower level. A smaller one does not
-// count as a cliff.
+// cliffMargin is the smallest decrease that counts as a cliff, relative to the
+// lower level.
 const cliffMargin = 0.10
 
 // Analyse turns the jobs of an experiment into its result.
@@ -222,19 +222,18 @@ func warnings(e Experiment, r Result, waves []jobs.Wave) []string {
 	return w
 }
 
-// Best returns the advice for a goal; see jobs.Best. Two options differ if
-// their values differ by more than their intervals. If they have no intervals,
-// they differ by more than 2 %.
+// Best returns the best option for a goal, and the options that count as equal
+// to it (see jobs.Best). tie decides which options count as equal.
 func (r Result) Best(g jobs.Goal) (best jobs.Option, ties []jobs.Option, err error) {
 	return jobs.Best(r.measured, g, r.tie())
 }
 
-// tie returns the factor below which two options count as equal: half of what
-// two equal cells may differ by. Of equal options, the simplest one is advised.
-// So with a larger factor, the advice would often be worse by more than the
-// measurement can show (docs/lab-statistics.md). If there is no control, the
-// factor comes from the distance between the value of an option and its bound,
-// as a median over the options. If each option ran only once, it is 2 %.
+// tie returns the factor up to which two options count as equal: 1 +
+// ControlHalf/2. The advice is the simplest of equal options. With a larger
+// factor, it would often be worse than the best option by more than the
+// measurement can show (docs/lab-statistics.md). Without a control, the factor
+// is the median, over the options, of the upper bound of the jobs per hour
+// divided by their value. If each option ran only once, it is 1.02.
 func (r Result) tie() float64 {
 	if r.ControlHalf > 0 {
 		return 1 + float64(r.ControlHalf)/2

@@ -15,11 +15,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Shares are two factors of a job's time: how much CPU time it needs, and how
-// many CPUs it used on average. They also say why it did not use more CPUs.
+// Shares explains the time of a job by the CPU time that it needs and by the CPUs
+// that it used on average. The other fields show why it did not use more CPUs.
 type Shares struct {
-	// Time and Cost compare, within blocks, the time and the CPU time of a job
-	// with those of a job that runs alone and has no limit. Time is Cost
+	// Time and Cost are the time and the CPU time of a job. Both are ratios
+	// within blocks, to a job that runs alone without a limit. Time is Cost
 	// divided by the ratio of the CPUs that were used.
 	Time report.Interval `json:"time_ratio,omitzero"`
 	Cost report.Interval `json:"cost_ratio,omitzero"`
@@ -71,8 +71,8 @@ func (r *Result) control() {
 	}
 }
 
-// falls reports whether the CPU time of a job also decreases at a cliff if it
-// is compared within blocks. If there are no blocks, this cannot be checked.
+// falls reports whether the decrease of a job's CPU time at a cliff also shows
+// within blocks. Without blocks this cannot be checked, and falls returns true.
 func (r *Result) falls(c stat.Cliff) bool {
 	high, low := map[int][]float64{}, map[int][]float64{}
 	for _, w := range r.costs.Waves {
@@ -153,7 +153,7 @@ func sharesOf(o jobs.Option, all []jobs.Option) *Shares {
 	return &s
 }
 
-// answers returns the advice for the two usual goals.
+// answers returns the advice for two goals: the most jobs an hour, and the shortest job.
 func answers(r Result) []string {
 	var lines []string
 	for _, g := range []jobs.Goal{{}, {Shortest: true}} {

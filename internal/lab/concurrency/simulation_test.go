@@ -20,7 +20,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A world is a machine and a kind of job. The true effects are known.
+// A world is a simulated machine with a kind of job. Its true effects are known.
 type world struct {
 	node Node
 	// One job alone takes a time in seconds on one CPU (cpu). A busy sibling
@@ -42,8 +42,8 @@ func drawWorld(rng *rand.Rand) world {
 }
 
 // seconds returns the true mean time of a job, on the machine of the world or
-// on another one. It is written from the description of the model, and not from
-// the code of the model.
+// on another one. This code follows the description of the model, and does not
+// call the code of the model.
 func (w world) seconds(c jobs.Cell, on Node) float64 {
 	n, all, cores := float64(c.Concurrency), float64(on.CPUs), float64(on.Cores)
 	cpus := all / n
@@ -139,8 +139,8 @@ func simulateCapacity(experiments int) scores {
 	return sc
 }
 
-// advice compares the way that is advised with the truly best of the measured
-// ways.
+// advice compares the advised way to run jobs with the truly best of the
+// measured ways.
 func (sc *scores) advice(w world, r Result) {
 	best, _, err := r.Best(jobs.Goal{})
 	if err != nil {
@@ -206,7 +206,7 @@ func (sc *scores) refuse(w world, m *capacity.Model) {
 }
 
 // forecast asks for advice for a machine of twice the size. It compares the
-// advice with the way that is the best according to the true times.
+// advised way with the best way by the true times.
 func (sc *scores) forecast(w world, r Result) {
 	on := Node{2 * w.node.CPUs, 2 * w.node.Cores}
 	f, err := r.Forecast(on, jobs.Goal{}, 0)
@@ -227,7 +227,7 @@ func (sc *scores) forecast(w world, r Result) {
 	}
 }
 
-// A promise is a row of the table.
+// A promise is a row of the table in docs/lab-statistics.md.
 type promise struct {
 	what     string
 	kept, of int
@@ -276,9 +276,8 @@ func TestCapacityModelsKeepTheirPromises(t *testing.T) {
 	}
 }
 
-// TestAdviceComparesWithinBlocks makes the machine slower in one block. Then
-// all cells are slower in this block, which says nothing about which of them is
-// the best.
+// TestAdviceComparesWithinBlocks makes the machine slower in one block. All
+// cells are slower in this block, so the block must not change the advice.
 func TestAdviceComparesWithinBlocks(t *testing.T) {
 	w := world{node: Node{4, 4}, cpu: 10, clock: 0.1, noise: 1e-4, block: 0.5, rng: rand.New(rand.NewPCG(1, 1))}
 	r := w.measure(4)

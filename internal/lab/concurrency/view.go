@@ -37,7 +37,7 @@ func headline(r Result) string {
 	return fmt.Sprintf("%s on %s, %s a cell.", layout.Plural(r.Jobs, "job", "jobs"), where, layout.Plural(max(r.Experiment.Blocks, 1), "run", "runs"))
 }
 
-// explanation says which variable explains the CPU time of a job.
+// explanation names the variable that explains the CPU time of a job.
 func explanation(r Result) string {
 	if len(r.Causes) == 0 {
 		return "No job has a CPU time: nothing is explained."

@@ -7,15 +7,14 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Cause says how well one variable explains what jobs cost.
+// A Cause is a variable that may explain the cost of jobs.
 type Cause struct {
 	Name string // of the variable
 	stat.Explanation
 }
 
-// causeMargin is a difference between adjusted shares of the variance. A
-// variable is named as the cause only if its share is larger than all others by
-// this much.
+// causeMargin is the lead that a variable needs to be named as the cause: its
+// adjusted share of the variance, minus the share of the next variable.
 const causeMargin = 0.20
 
 // Costs are the CPU seconds of the waves, and all variables that may explain
@@ -28,8 +27,7 @@ type Costs struct {
 	Waves    []Wave
 	// Causes is sorted by the adjusted share, beginning with the largest.
 	Causes []Cause
-	// Named is the variable that leads the others by causeMargin. It is "" if
-	// there is none.
+	// Named is the variable that leads the others by causeMargin, or "".
 	Named string
 	// Fit is the cost as a function of the CPUs that the jobs on a node
 	// requested together. The function is fitted so that it never rises. Cliff
@@ -39,8 +37,8 @@ type Costs struct {
 	HasCliff bool
 }
 
-// CostsOf finds out which variable best explains the CPU seconds of a job. If
-// the cost was not measured, jobs without a CPU limit are left out.
+// CostsOf finds out which variable best explains the CPU seconds of a job.
+// Without a measured cost, it leaves out jobs that have no CPU limit.
 func CostsOf(waves []Wave) Costs {
 	c := Costs{Measured: true}
 	for _, w := range waves {
@@ -102,7 +100,7 @@ func (c Costs) columns() (logs, demand, seconds []float64) {
 	return logs, demand, seconds
 }
 
-// roundTwentieth rounds to a twentieth, of a CPU or of a job. So equal
+// roundTwentieth rounds a number of CPUs or of jobs to a twentieth. So equal
 // conditions stay equal, although the jobs started at slightly different times.
 func roundTwentieth(v float64) float64 { return math.Round(v*20) / 20 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Wave is those jobs of one cell that ran at the same time on one node. In
+// A Wave holds the jobs of one cell that ran at the same time on one node. In
 // the published experiment, a cell was started once for the whole cluster.
 // Therefore its jobs may be divided unevenly among the nodes, or one of them
 // may have waited for room and run alone.
@@ -15,14 +15,14 @@ type Wave struct {
 	Host string
 	Run  int // of the experiment; 0 in published tables
 	Jobs []Job
-	// Beside is the number of jobs that were running on the node during a job, on
-	// average and including the job itself. This is the concurrency that had an
-	// effect. Another number may have been requested.
+	// Beside is the mean number of jobs that ran on the node during a job,
+	// including the job itself. It may differ from the number of jobs that were
+	// requested.
 	Beside float64
-	// Late says that the jobs had waited for room: they began after other jobs
+	// Late is true if the jobs had waited for room: they began after other jobs
 	// of the same cell and node had ended.
 	Late bool
-	// Lopsided says that another node had more or fewer jobs of the cell.
+	// Lopsided is true if another node had more or fewer jobs of the cell.
 	Lopsided bool
 }
 
@@ -73,8 +73,8 @@ func (w Wave) has(index int) bool {
 	return slices.ContainsFunc(w.Jobs, func(j Job) bool { return j.Index == index })
 }
 
-// Slots returns how many jobs of the wave could run at once. If a job follows
-// an earlier one in its slot, it does not count.
+// Slots returns how many jobs of the wave could run at once. Jobs that follow
+// each other in one slot have the same number, and count once.
 func (w Wave) Slots() int {
 	numbers := map[int]bool{}
 	for _, j := range w.Jobs {
@@ -133,7 +133,7 @@ func (w Wave) Seconds() float64 {
 	return sum / float64(len(w.Jobs))
 }
 
-// CPUSeconds returns the mean CPU time of the wave's jobs. measured says that
+// CPUSeconds returns the mean CPU time of the wave's jobs. measured is true if
 // the CPU time of each job was measured. Otherwise the time is computed as
 // limit × duration.
 func (w Wave) CPUSeconds() (seconds float64, measured bool) {

@@ -1,9 +1,9 @@
-// Package jobs describes batch jobs that run beside each other on a node: what
-// each job requested, when it ran, and what it used. It reads and writes the
-// table of the published transcoding experiment (one row for each job, twelve
-// columns). It also reads the logs of ffmpeg containers. From the rows it
-// computes how many jobs ran beside each other. It finds out whether the amount
-// of work, the CPU limit or the concurrency explains what a job costs.
+// Package jobs describes batch jobs that run beside each other on a node: what each
+// job requested, when it ran, and what it used. It reads and writes the table of
+// the published transcoding experiment (one row for each job, twelve columns). It
+// also reads the logs of ffmpeg containers. From the rows it computes how many jobs
+// ran beside each other. It finds out whether the CPU limit, the memory, the
+// concurrency or the CPUs of all jobs together explain the cost of a job.
 package jobs
 
 import (
@@ -40,8 +40,8 @@ func (j Job) Duration() time.Duration { return j.Out.Sub(j.In) }
 
 // Seconds returns how long a whole job takes. Usually this is Duration. But a
 // row may describe only a part of a job, such as a few seconds of work that
-// repeats without end. Then it is the time in which the work of a whole job
-// (Extra.JobWork) would be done at the rate in the row.
+// repeats without end. Then Seconds is the time in which the work of a whole
+// job (Extra.JobWork) would be done at the rate in the row.
 func (j Job) Seconds() float64 { return j.Duration().Seconds() * j.scale() }
 
 // scale returns the work of a whole job, divided by the work in the row.
@@ -53,9 +53,9 @@ func (j Job) scale() float64 {
 	return whole / part
 }
 
-// CPUSeconds returns the CPU time of a whole job in seconds. measured says that
-// the time was measured. Otherwise it is computed as limit × duration, which is
-// correct only for a job that used its whole limit.
+// CPUSeconds returns the CPU time of a whole job in seconds. measured is true
+// if the time was measured. Otherwise it is computed as limit × duration, which
+// is correct only for a job that used its whole limit.
 func (j Job) CPUSeconds() (seconds float64, measured bool) {
 	if v, ok := j.Extra.CPUSeconds.Value(); ok {
 		return v * j.scale(), true

@@ -40,8 +40,8 @@ var (
 	x264Threads = regexp.MustCompile(`\bthreads=(\d{1,6})\b`)
 )
 
-// ReadLog reads the log of a container. It reads two formats: that of Docker
-// (one JSON object a line), and that of the Container Runtime Interface (time,
+// ReadLog reads the log of a container. It reads the format of Docker (one JSON
+// object a line), and the format of the Container Runtime Interface (time,
 // stream, tag, text). It finds the lines that it needs by their content,
 // because the number of lines that ffmpeg prints differs between versions. If
 // the last line is incomplete, ReadLog ignores it. An error names the line.
@@ -154,9 +154,9 @@ func (l *Log) note(at time.Time, text string) {
 	}
 }
 
-// Calibrates reports whether the log is that of the job with which the lab
-// chose how much work a job has. That job belongs to no run, and is in no table
-// of the lab.
+// Calibrates reports whether the log is of a calibration job, from which the
+// lab learns how much work to give each job. A calibration job belongs to no
+// run, and is in no table of the lab.
 func (l Log) Calibrates() bool { return l.start != nil && l.start.number("run") == 0 }
 
 // Fault returns the reason why the log does not show a job that did its work.
@@ -181,8 +181,8 @@ func (l Log) Fault() string {
 // the chart gives it.
 var linkName = regexp.MustCompile(`^(.+)-(\d{1,6})-([0-9.]+m?)-([0-9.]+[A-Za-z]*)-(\d{1,6})-([a-z0-9]+)_([^_]+)_([a-z0-9.-]+?)-(\d{1,6})-([0-9a-f]{64})\.log$`)
 
-// FromLink makes a job from the name of its log below /var/log/containers. If
-// the name has another form, as that of a log of another pod, ok is false.
+// FromLink makes a job from the name of its log below /var/log/containers. ok
+// is false if the name has another form, because the log is of another pod.
 func FromLink(host, name string) (j Job, ok bool, err error) {
 	m := linkName.FindStringSubmatch(name)
 	if m == nil {

@@ -35,8 +35,8 @@ func TestBothLogFormatsGiveTheJob(t *testing.T) {
 }
 
 // TestALogThatEndsEarlyIsNoFastJob reads a log that ends early. The published
-// scripts took the time of a line with a fixed number as the end, so that they
-// computed 0 seconds for such a log.
+// scripts took the time of a fixed line as the end, and so computed 0 seconds
+// for such a log.
 func TestALogThatEndsEarlyIsNoFastJob(t *testing.T) {
 	cut := dockerLog[:strings.LastIndex(dockerLog, "stream")]
 	for name, c := range map[string]struct{ text, fault string }{

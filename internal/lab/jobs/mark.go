@@ -28,12 +28,12 @@ const MarkScript = `mark() {
 // markWord is the first word of the lines that a job of the lab prints.
 const markWord = "tenon-lab"
 
-// maxLateness is the maximum delay with which a job may begin. If it begins
-// later, it does not count as having begun together with the others.
+// maxLateness is the largest delay with which a job may begin. A job that
+// begins later is void, because it did not run beside the other jobs.
 const maxLateness = 500 * time.Millisecond
 
-// A mark is the begin or the end of a job of the lab, read from a line of its
-// log.
+// A mark is the beginning or the end of a job of the lab, read from a line of
+// its log.
 type mark struct {
 	at   time.Time
 	said map[string]string // key=value

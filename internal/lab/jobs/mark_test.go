@@ -23,8 +23,8 @@ const (
 `
 )
 
-// TestAMarkedLogTellsTheWholeRow imports the log of a job. This must give the
-// same row, because the log contains the counters of the job.
+// TestAMarkedLogTellsTheWholeRow imports the log of a job. The row must be
+// complete, because the log contains the counters of the job.
 func TestAMarkedLogTellsTheWholeRow(t *testing.T) {
 	for name, text := range map[string]string{"cgroup v2": markedV2, "cgroup v1": markedV1} {
 		l, err := ReadLog(strings.NewReader(text))

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// memoryMargin is a relative change of a job's time. If memory changes the time
-// by less, it counts as making no difference.
+// memoryMargin is the relative change of a job's time up to which an amount of
+// memory counts as making no difference.
 const memoryMargin = 0.02
 
 // A Verdict is the conclusion of a measurement about an effect.
@@ -30,13 +30,13 @@ const (
 	NotShown Verdict = "no effect shown"
 )
 
-// A MemoryEffect compares the time of jobs with the most memory with the time
-// of jobs with the least memory. All other conditions are the same.
+// A MemoryEffect compares the times of jobs in two cases: jobs that had the
+// most memory, and jobs that had the least. All other conditions are the same.
 type MemoryEffect struct {
 	Least, Most unit.Bytes // over all conditions
 	Conditions  int        // that ran with several amounts of memory
-	// Ratio is the mean over the blocks. If each cell of a table ran only once,
-	// its conditions count as blocks.
+	// Ratio is the mean over the blocks. If each cell ran only once, the
+	// conditions count as blocks.
 	Ratio   stat.Estimate
 	Verdict Verdict
 }

@@ -18,12 +18,12 @@ type Option struct {
 	// Seconds is the duration of a job. Hourly is the number of jobs that a node
 	// completes in an hour. Both are means over the blocks, with an interval.
 	Seconds, Hourly stat.Estimate
-	CPUSeconds      float64 // of a job; measured is false if it is limit × duration
+	CPUSeconds      float64 // of a job; Measured is false if it was computed as limit × duration
 	Measured        bool
-	Waves           int // with a duration above 0; the others say nothing
-	// SecondsBy and CPUSecondsBy are the means over the waves of each block, so
-	// that options can be compared within blocks: on several nodes, a block has
-	// a wave on each. If a table has no blocks, its waves count as blocks.
+	Waves           int // number of waves with a duration above 0
+	// SecondsBy and CPUSecondsBy have one value for each block, so that options
+	// can be compared within blocks: the mean over the waves of the block, one
+	// on each node. If a table has no blocks, its waves count as blocks.
 	SecondsBy, CPUSecondsBy stat.Sample
 	// Jobs are the jobs of all waves.
 	Jobs []Job
@@ -31,8 +31,8 @@ type Option struct {
 
 // Options returns the measured ways to run jobs. There is one for each cell and
 // each number of jobs on a node. If a wave of a cell was late or lopsided, its
-// concurrency was not the requested one. It belongs to the option with the
-// concurrency that it really had.
+// concurrency was not the requested one. Such a wave belongs to the option with
+// the concurrency that it really had.
 func Options(waves []Wave) []Option {
 	type key struct {
 		cell   Cell
@@ -88,7 +88,7 @@ func Options(waves []Wave) []Option {
 // an hour as possible.
 type Goal struct {
 	Deadline time.Duration // of a job; 0: none
-	Shortest bool          // the shortest duration of a job
+	Shortest bool          // prefer the shortest job to the most jobs an hour
 	// Jobs is the number of jobs that one node must complete within the time
 	// Within. 0 means that there is no such goal.
 	Jobs   int
@@ -111,10 +111,10 @@ func (g Goal) Check() error {
 // ErrNoOption means that no measured way to run the jobs reaches the goal.
 var ErrNoOption = errors.New("no measured way to run the jobs reaches the goal")
 
-// Best returns the option that reaches the goal best, and the ties. These are
-// the options that are worse by at most a factor (tie). Of the best option and
-// the ties, the simplest one is returned as best: an option without a limit is
-// simpler than one with a limit, and fewer jobs are simpler than more.
+// Best compares the options that reach the goal. Those whose value is at most a
+// factor (tie) worse than the best value count as equal. best is the simplest
+// of the equal options, and ties are the other equal ones. No limit is simpler
+// than a limit, and fewer jobs are simpler than more.
 func Best(all []Option, g Goal, tie float64) (best Option, ties []Option, err error) {
 	if err := g.Check(); err != nil {
 		return Option{}, nil, err
@@ -139,8 +139,8 @@ func Best(all []Option, g Goal, tie float64) (best Option, ties []Option, err er
 }
 
 // drift returns a factor that turns the ratio of two options' means into the
-// ratio within blocks. It is needed because a slow hour of the machine affects
-// only the means of options that ran in that hour.
+// ratio within blocks. A slow hour of the machine affects only the means of
+// options that ran in that hour, but not the ratio within blocks.
 func (o Option) drift(to Option) float64 {
 	within := stat.Ratio(to.SecondsBy, o.SecondsBy, paired.Rule{})
 	if within.Blocks == 0 {
@@ -161,7 +161,7 @@ func complexity(o Option) int {
 	return 2
 }
 
-// describeDistance says how close the measured options come to the goal.
+// describeDistance returns a text about how close the measured options come to the goal.
 func (g Goal) describeDistance(all []Option) string {
 	if len(all) == 0 {
 		return "nothing was measured"

@@ -40,9 +40,9 @@ func published27() []Job {
 	return all
 }
 
-// TestTheLoadOfTheNodeExplainsThePublishedCosts uses the 27 cells. What all
-// jobs request together must explain the CPU time of a job. Neither the limit
-// nor the number of jobs may explain it.
+// TestTheLoadOfTheNodeExplainsThePublishedCosts uses the 27 cells. The CPUs
+// that all jobs request together must explain the CPU time of a job. Neither
+// the limit nor the number of jobs may explain it.
 func TestTheLoadOfTheNodeExplainsThePublishedCosts(t *testing.T) {
 	waves := Waves(published27())
 	if len(waves) != len(bareMetal) {

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// parseMemory reads an amount of memory from the name of a pod. There it is in
-// lower case, and may have fractions of a byte, which are rounded up.
+// parseMemory reads an amount of memory from the name of a pod. Such an amount
+// is in lower case, and may have fractions of a byte, which are rounded up.
 func parseMemory(s string) (unit.Bytes, error) {
 	end := strings.LastIndexAny(s, "0123456789.") + 1
 	scale, known := map[string]float64{"": 1, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}[strings.ToLower(s[end:])]
@@ -35,7 +35,7 @@ func formatMemory(b unit.Bytes) string {
 			return text + s.suffix
 		}
 		// 0.8Gi is not a whole number of bytes. Therefore a number with four
-		// digits also stands for b if it is b when it is rounded up.
+		// digits also stands for b if it rounds up to b.
 		short := strconv.FormatFloat(float64(b)/s.scale, 'f', 4, 64)
 		short = strings.TrimRight(strings.TrimRight(short, "0"), ".")
 		if f, _ := strconv.ParseFloat(short, 64); unit.Bytes(math.Ceil(f*s.scale)) == b && float64(b) >= s.scale/10 {

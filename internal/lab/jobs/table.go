@@ -168,11 +168,10 @@ func WriteRows(w io.Writer, all []Job) error {
 	return nil
 }
 
-// ReadTable reads a table of jobs. WriteTable may have written it, or it may be
-// a published one. It may have a header or not. If the type in a published row
-// contains "-", the row has one column more. Therefore such a row is read in
-// both directions, beginning at the column with the container's id. An error
-// names the line.
+// ReadTable reads a published table, or one that WriteTable wrote. The header
+// may be missing. If the type in a published row contains "-", the row has one
+// column more. Therefore ReadTable finds the column with the container's id,
+// and counts the other columns from there. An error names the line.
 func ReadTable(r io.Reader) ([]Job, error) {
 	in := csv.NewReader(r)
 	in.FieldsPerRecord = -1 // published rows differ in length
@@ -200,8 +199,7 @@ func ReadTable(r io.Reader) ([]Job, error) {
 	}
 }
 
-// readRow reads a row. head has the names of the columns after the published
-// ones.
+// readRow reads a row. head has the names of all columns.
 func readRow(row, head []string) (Job, error) {
 	id := slices.IndexFunc(row, containerID.MatchString)
 	switch {

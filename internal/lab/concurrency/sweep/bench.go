@@ -62,8 +62,8 @@ func Run(ctx context.Context, c Config) (frame.Outcome, error) {
 	}).Conduct(ctx)
 }
 
-// set makes a bench. It returns every fault that can be found before the first
-// run.
+// set makes a bench. It chooses the cells that this machine can run, and finds
+// the program. If it fails, it restores the machine.
 func set(ctx context.Context, c Config) (_ *bench, err error) {
 	b := &bench{Config: c, versions: map[string]string{}}
 	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {

@@ -22,7 +22,7 @@ const (
 	Static       Strategy = "static"       // exclusive CPUs; a job that finds none waits
 	StaticBurst  Strategy = "static-burst" // a pool of one L3 cache, with the limit as a quota: cpu-policy: static-burst
 	Unbounded    Strategy = "unbounded"    // no limit
-	Burst        Strategy = "burst"        // a quota of twice the limit, or of a number of CPUs if that is more
+	Burst        Strategy = "burst"        // a quota of twice the limit, or of Config.BurstMax if that is more
 	Matched      Strategy = "matched"      // the limit as a quota, and as many threads
 	Tenon        Strategy = "tenon"        // what Tenon does for best-effort jobs with the limit
 	// Control is the reference cell once more.
@@ -60,7 +60,7 @@ func (c Cell) String() string {
 var Reference = Cell{Strategy: Unbounded, Jobs: 1}
 
 // Combinations returns each cell of the lists once, in the order of the lists.
-// It does not ask whether a machine can run the cell.
+// It includes cells that this machine cannot run.
 func (c Config) Combinations() []Cell {
 	var cells []Cell
 	seen := map[Cell]bool{}
@@ -68,7 +68,7 @@ func (c Config) Combinations() []Cell {
 		for _, s := range g.strategies {
 			for _, limit := range g.limits {
 				if (s == Unbounded) != (limit == 0) {
-					continue // without a limit, there is no number by which to divide
+					continue // unbounded is the only strategy without a limit
 				}
 				for _, memory := range orNone(g.memory) {
 					for _, threads := range orNone(g.threads) {
@@ -89,8 +89,8 @@ func (c Config) Combinations() []Cell {
 	return cells
 }
 
-// WithReference adds the reference cell and its repetition to cells that run.
-// If the cells run as published, it adds none.
+// WithReference adds the reference cell and its repetition to the cells. If the
+// cells run as published, it adds nothing.
 func (c Config) WithReference(cells []Cell) []Cell {
 	if c.AsPublished || len(cells) == 0 {
 		return cells
@@ -103,8 +103,8 @@ func (c Config) WithReference(cells []Cell) []Cell {
 	return append(cells, control)
 }
 
-// cells returns the cells that this machine can run. For the others, the second
-// result says why it cannot.
+// cells returns the cells that this machine can run. refused lists the other
+// cells with the reasons.
 func (c Config) cells(m machine) (cells []Cell, refused []string) {
 	for _, cell := range c.Combinations() {
 		if why := c.refuse(cell, m); why != "" {

@@ -1,6 +1,6 @@
 // Package sweep runs the experiment on concurrent jobs on this machine. It runs
 // batch jobs at the same time, with different CPU limits and different ways to
-// divide the CPUs. It counts what each job did and used.
+// divide the CPUs. It measures the work and the resources of each job.
 package sweep
 
 import (
@@ -28,8 +28,8 @@ const (
 	Steady Fill = "steady"
 	// Window runs endless transcodes, and counts their frames within a window
 	// of time. It takes the same time for small and large limits. However, an
-	// encoder that gets little CPU first empties its look-ahead, and the frames
-	// of that time cost less than later ones.
+	// encoder that gets little CPU first empties its look-ahead, and these
+	// first frames cost less than later ones.
 	Window Fill = "window"
 	// Wave starts one job in each slot at the same time, and ends when the last
 	// of them has ended.
@@ -58,7 +58,7 @@ type Config struct {
 	Warmup   time.Duration // time before Window (default: 800 ms)
 	MaxTime  time.Duration // of the whole experiment (default: 9 min 30 s)
 	// AsPublished runs each cell once, in the order of the lists, with all jobs
-	// at once. Slices then also have a quota, which is the limit.
+	// at once. A pinned virtual worker then also has the limit as a quota.
 	AsPublished bool
 	Type        string // of all jobs, in the table (default: the strategy)
 

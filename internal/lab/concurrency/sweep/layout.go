@@ -38,12 +38,12 @@ type place struct {
 // A division is the division of the machine among the jobs of a cell.
 type division struct {
 	places []place
-	// waiting says that there may be more jobs than places, so that some jobs
-	// wait for a place. If it is not set, each job has a place of its own.
+	// waiting is true if there may be fewer places than jobs. Some jobs then
+	// wait for a place. Otherwise each job has a place of its own.
 	waiting bool
 }
 
-// divide divides the machine. seed decides all random choices.
+// divide divides the machine. seed and block determine all random choices.
 func (c Config) divide(cell Cell, m machine, seed uint64, block int) division {
 	all := place{cpus: m.tested}
 	var d division

@@ -131,8 +131,8 @@ func (r *round) close() error {
 	return errors.Join(err, site.Clear(r.Root, r.Host, r.Tree))
 }
 
-// length returns how long the cell is measured. Jobs that get little CPU do
-// little work in a short window, so they need a longer one.
+// length returns the length of the measured part. Jobs that get little CPU need
+// a longer one, because they do little work in a short time.
 func (r *round) length() time.Duration {
 	all := unit.MilliCPU(0)
 	for _, p := range r.div.places {
@@ -147,9 +147,9 @@ func (r *round) length() time.Duration {
 	return r.Window
 }
 
-// window measures endless jobs for a time. It writes the quotas only when every
-// job does work. With a small quota, a job would need many seconds before its
-// first frame.
+// window measures endless jobs for a time. It writes the quotas only after
+// every job has begun to work. Under a small quota, a job would need many
+// seconds for its first frame.
 func (r *round) window(ctx context.Context) ([]jobs.Job, error) {
 	for i, s := range r.slots {
 		if err := s.start(i, r.cell.Threads, 0); err != nil {

@@ -25,10 +25,9 @@ type grid struct {
 
 const gib = unit.Bytes(1) << 30
 
-// presets are the lists of each preset, by name. The published ones are those
-// of the transcoding experiment: up to 192 jobs on six nodes, CPU limits of 0.1
-// to 7, and 1 to 16 GiB of memory. Each of its four environments has a grid
-// with the values that it used.
+// presets has the grids of each preset, by name. Presets named published-… repeat
+// the four environments of the published transcoding experiment. It had up to 192
+// jobs on six nodes, CPU limits of 0.1 to 7, and 0.5 to 16 GiB of memory.
 var presets = map[string][]grid{
 	Quick: {
 		{strategies: []Strategy{Quota, PinnedSlices, Tenon}, jobs: []int{1, 2, 4}, limits: []unit.MilliCPU{1000}},
@@ -72,9 +71,9 @@ var presets = map[string][]grid{
 // Presets returns the names of the presets.
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 
-// preset sets the lists that the caller left empty. If the caller sets any
-// list, only the first grid of the preset is used, and the caller's list
-// replaces that of the grid.
+// preset fills empty lists if the caller has set at least one list: they come
+// from the first grid of the preset. If the caller has set no list, preset
+// changes nothing.
 func (c Config) preset() Config {
 	named := len(c.Strategies)+len(c.Jobs)+len(c.Limits)+len(c.Memory)+len(c.Threads) > 0
 	all := presets[c.Preset]

@@ -165,9 +165,9 @@ func TestOwnJobsRunToTheirEnd(t *testing.T) {
 	}
 }
 
-// TestAPoolHasTheLimitAsItsQuota runs static-burst although its pool may be all
-// CPUs here. Tenon's loop must write the quota and the pool before the jobs
-// begin.
+// TestAPoolHasTheLimitAsItsQuota runs strategy static-burst, although the pool
+// may have all CPUs of this machine. Tenon's loop must write the quota and the
+// pool before the jobs begin.
 func TestAPoolHasTheLimitAsItsQuota(t *testing.T) {
 	c := shortExperiment(t)
 	c.Argv = []string{"/bin/sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"}

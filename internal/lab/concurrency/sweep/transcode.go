@@ -13,8 +13,8 @@ type task interface {
 	// units of work; if it is 0, the job does not end. The commands of jobs
 	// that report no progress ignore frames.
 	argv(slot, threads int, frames float64) []string
-	// reports says whether the job writes its progress to its standard output,
-	// in the form of ffmpeg.
+	// reports returns true if the job writes its progress to its standard
+	// output, in the form of ffmpeg.
 	reports() bool
 	// source returns the name of the film or of the command, for the table.
 	source() string
@@ -32,8 +32,8 @@ type transcode struct {
 // x264 starts at most one thread per this number of lines of a picture.
 const lines = 32
 
-// HeightFor returns the smallest height of a picture at which the height does
-// not limit the number of threads. x264 then chooses 3/2 of the number of CPUs.
+// HeightFor returns the smallest picture height with which x264 starts its
+// usual number of threads: 3/2 per CPU.
 func HeightFor(cpus int) int {
 	for _, h := range []int{360, 720} {
 		if h/lines >= (3*cpus+1)/2 {
@@ -83,7 +83,7 @@ func (c command) argv(slot, threads int, _ float64) []string {
 func (command) reports() bool    { return false }
 func (c command) source() string { return c.args[0] }
 
-// weightOf returns the CPU weight of a job. It is the weight of a request that
+// weightOf returns the CPU weight of a job: the weight of a CPU request that
 // equals the limit. A job without a limit has the weight of one CPU.
 func weightOf(limit unit.MilliCPU) unit.Weight {
 	if limit == 0 {

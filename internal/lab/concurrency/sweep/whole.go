@@ -15,7 +15,7 @@ import (
 // the same slot or in the next free one.
 type queue struct {
 	r    *round
-	free chan *slot // the slots without a job, if jobs wait for one
+	free chan *slot // slots without a job; nil: each job has its own slot
 
 	mu       sync.Mutex
 	open     bool           // jobs that begin now count
