@@ -50,7 +50,7 @@ func plainRuns(e Experiment, edit func(*Run)) []Run {
 	return runs
 }
 
-// judge analyses the runs as far as the claims need it.
+// judge computes only the claims of an analysis.
 func judge(e Experiment, runs []Run) report.Analysis {
 	ev := report.Gather(e.Experiment, report.Commons(runs))
 	return report.Analysis{Base: report.Result{Claims: claims(ev)}}
@@ -339,7 +339,7 @@ var nanEqual = cmp.Options{
 }
 
 // TestGoodputIsMeasuredByTheSoloRunOfTheBlock makes the machine slower in one
-// block. This must not count as goodput that Tenon has cost.
+// block. The lower frame rate in this block must not reduce Tenon's goodput.
 func TestGoodputIsMeasuredByTheSoloRunOfTheBlock(t *testing.T) {
 	e := Experiment{Experiment: report.Experiment{Modes: []report.Mode{report.Exclusive, report.Tenon, report.Solo}, TestedCPUs: unit.CPUSetOf(1), SoloFramesPerSecond: 1000, SoloCPU: 1}}
 	var runs []Run

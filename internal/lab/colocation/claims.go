@@ -11,8 +11,8 @@ import (
 // The thresholds of the claims. The margin of the P99 is not here, because it
 // is configured.
 const (
-	goodputShare     = 0.90 // lowest share of idle CPU × solo rate
-	burstableFactor  = 5.0  // lowest ratio of the waiting, burstable to tenon
+	goodputShare     = 0.90 // least rate of the batch work, relative to idle CPU × its rate per CPU alone
+	burstableFactor  = 5.0  // least ratio of the service's waiting in burstable to its waiting in tenon
 	fullCPUPercent   = 90.0 // lowest CPU use in mode tenon
 	equalUtilisation = 3.0  // largest difference in CPU use between default-65 and tenon-65, in percentage points
 )
@@ -59,8 +59,8 @@ func claims(ev report.Evidence) []report.Claim {
 	return append(claim.ExplainTies(ev, append(out, comparisons[:known]...)), comparisons[known:]...)
 }
 
-// namedPairs returns two comparisons: with the baseline whose spinner has the
-// least weight, and with Tenon without long slices.
+// namedPairs returns the comparisons with two modes: the baseline whose spinner
+// has the least weight, and Tenon without long slices.
 func namedPairs(ev report.Evidence) []claim.Pair {
 	var pairs []claim.Pair
 	for _, plain := range []report.Mode{report.ExclusiveAwake, report.TenonNoSlices} {
@@ -122,8 +122,8 @@ func tailClaim(ev report.Evidence, mode report.Mode, m report.Measure) report.Cl
 	return c
 }
 
-// worseVerdict returns the worse one of two verdicts. They are against two
-// baselines, and the claim must hold against both.
+// worseVerdict returns the worse one of two verdicts. It serves claims that
+// must hold against two baselines.
 func worseVerdict(a, b stat.Verdict) stat.Verdict {
 	for _, v := range []stat.Verdict{stat.NotMet, stat.Refused, stat.Undecided} {
 		if a == v || b == v {

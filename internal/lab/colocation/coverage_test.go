@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A law is a distribution from which the log ratios of blocks are drawn. It has
+// A law is a distribution from which the log ratios of blocks are drawn, with
 // its true mean and median.
 type law struct {
 	name         string
@@ -30,8 +30,8 @@ const (
 	skewed    = 0.075
 )
 
-// rareLaw returns a law with a bad state. One block in a given number (every) is
-// in this state, which adds size to the log ratio.
+// rareLaw returns a law with a bad state, which adds size to the log ratio. One
+// of every blocks is in this state.
 func rareLaw(name string, size float64, every int, most float64) law {
 	share, noise := 1/float64(every), 0.05
 	l := law{name: name, mean: size * share, most: most, draw: func(rng *rand.Rand) float64 {
@@ -41,10 +41,9 @@ func rareLaw(name string, size float64, every int, most float64) law {
 		}
 		return v
 	}}
-	// Suppose that a share of the blocks is in a state that is far from the
-	// others. Then the median of all blocks is a quantile of the ordinary
-	// blocks. It is the quantile 1/(2(1−share)), counted from the side on which
-	// that state is.
+	// A share of the blocks is in a state that is far from the others. So the
+	// median of all blocks is a quantile of the ordinary blocks: the quantile
+	// 1/(2(1−share)), counted from the side of that state.
 	z := math.Sqrt2 * math.Erfinv(1/(1-share)-1)
 	l.median = math.Copysign(noise*z, size)
 	return l
@@ -101,15 +100,15 @@ func publishedLaws(t *testing.T) []law {
 	return laws
 }
 
-// rates are the shares of experiments that make a false claim: that the ratio
-// is below its true value, that it is above it, or either of the two.
+// rates are the shares of experiments that make a false claim: the ratio is
+// below its true value (below), above it (above), or differs from it (differs).
 type rates struct{ below, above, differs float64 }
 
 func (r rates) worst() float64 { return max(r.below, r.above, r.differs) }
 
 // simulate runs experiments by the whole rule: all looks, the minimum number of
 // blocks, mean and median. The limit of a claim is the true mean or the true
-// median. It is the one with which the claim is false more often.
+// median: the one with which false claims are more frequent.
 func (l law) simulate(rule paired.Rule, trials int) rates {
 	rng := rand.New(rand.NewPCG(11, 12))
 	top, bottom := math.Exp(max(l.mean, l.median)), math.Exp(min(l.mean, l.median))

@@ -13,15 +13,15 @@ import (
 // is one line on the terminal.
 const maxSentences = 5
 
-// A sentence says what the experiment shows about one question.
+// A sentence answers one question, or names it as not decided.
 type sentence struct {
 	decided bool
 	text    string
 }
 
 // ending returns at most maxSentences sentences that say what the experiment
-// shows. The sentences about what it decided come first. Those about what it
-// cannot decide follow. A reader can understand them without knowing the lab.
+// shows. Sentences about decided questions come first, and sentences about open
+// questions follow. A reader can understand them without knowing the lab.
 func ending(ev report.Evidence, r report.Result) []string {
 	all := slices.Concat(usualSentences(ev), useSentence(ev), compareWithBestEffort(ev, r), compareWithAlone(ev), tailSentence(ev))
 	slices.SortStableFunc(all, func(a, b sentence) int {
@@ -40,8 +40,8 @@ func ending(ev report.Evidence, r report.Result) []string {
 	return texts
 }
 
-// usualSentences compare two ways to run batch work: the usual way, with CPU
-// requests or at nice 19, and under Tenon.
+// usualSentences compares batch work under Tenon with usual batch work: with
+// CPU requests, or at nice 19.
 func usualSentences(ev report.Evidence) []sentence {
 	var all []sentence
 	for _, usual := range []struct {
@@ -54,7 +54,7 @@ func usualSentences(ev report.Evidence) []sentence {
 	return all
 }
 
-// useSentence says how much of the CPU is used under Tenon.
+// useSentence returns a sentence about the CPU usage under Tenon.
 func useSentence(ev report.Evidence) []sentence {
 	e := stat.Mean(ev.Sample(report.Tenon, report.CPUPercent), ev.Rule)
 	if e.Blocks == 0 {
@@ -79,8 +79,8 @@ func isOrAre(ev report.Evidence) string {
 
 func blocks(e stat.Estimate) string { return layout.Plural(e.Blocks, "block", "blocks") }
 
-// A comparison has words for a sentence about an amount, such as "longer". It
-// also has the question to which the amount is an answer.
+// A comparison holds the words before and after an amount such as "twice as
+// long", and the question that the amount answers.
 type comparison struct{ before, after, question string }
 
 var (
@@ -120,8 +120,8 @@ func verdictOf(r report.Result, name string) stat.Verdict {
 	return stat.Undecided
 }
 
-// compare says how one measure of the service differs between two cases: beside
-// other batch work, and beside batch work under Tenon.
+// compare makes a sentence about one measure of the service. It compares the
+// usual batch work (where) with batch work under Tenon.
 func compare(e stat.Estimate, decided bool, words comparison, where string) []sentence {
 	i := report.IntervalOf(e)
 	amount := func(text string) []sentence {
@@ -140,9 +140,8 @@ func compare(e stat.Estimate, decided bool, words comparison, where string) []se
 	return amount(report.Scaled(1-i.Estimate, 100, 0) + " % less long")
 }
 
-// cannotTell says that the number of blocks is too small to decide anything. It
-// does not print the interval, because with too few blocks an interval would
-// mislead.
+// cannotTell returns a text for a question that is not decided. With too few blocks
+// for any verdict, the text has no interval, because an interval would mislead.
 func cannotTell(e stat.Estimate) string {
 	if !e.Enough {
 		return blocks(e) + " cannot tell"
@@ -171,9 +170,9 @@ func factor(n report.Number) string {
 }
 
 // compareWithAlone compares the service under Tenon with the service that has
-// the CPU for itself. If there is a mode in which this CPU is kept awake, it
-// uses that mode. A difference counts only if it is larger than the differences
-// between two equal modes.
+// the CPU for itself. It prefers the mode in which a spinner keeps this CPU
+// awake. A difference counts only if it is larger than the differences between
+// two equal modes.
 func compareWithAlone(ev report.Evidence) []sentence {
 	alone, where := report.ExclusiveWarm, "alone on an awake CPU"
 	if !ev.Asked(alone) {
@@ -192,8 +191,8 @@ func compareWithAlone(ev report.Evidence) []sentence {
 	return []sentence{{false, fmt.Sprintf("Tenon: do 90 of 100 answers take longer than %s? %s.", where, cannotTell(e))}}
 }
 
-// tailSentence says which differences between the slowest answers this machine
-// can show.
+// tailSentence returns a sentence about the smallest difference in P99 that
+// this machine can show.
 func tailSentence(ev report.Evidence) []sentence {
 	r := ev.Resolution(report.P99)
 	switch {

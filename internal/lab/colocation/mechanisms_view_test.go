@@ -50,7 +50,7 @@ func tableText(t *testing.T, e Experiment, runs []Run) string {
 }
 
 // syntheticKernelQOS invents an experiment. The machine has siblings, and all
-// mechanisms except that of a vendor. None of the values was measured.
+// mechanisms except vendor. None of the values was measured.
 func syntheticKernelQOS() (Experiment, []Run) {
 	e := inventExperiment(8, report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable, report.TenonIdle, report.TenonSiblings, report.TenonCoreSched, report.TenonSCX)
 	e.Kind, e.Command, e.Duration = KindKernelQOS, []string{"tenon", "lab", "kernel-qos"}, 5*time.Second

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// A Meta is the joint analysis of several colocation experiments. It has the
-// ratio of each mode to a common base, with random effects.
+// A Meta is the joint analysis of several colocation experiments. It estimates
+// the ratio of each mode to a common base mode by a random-effects model.
 type Meta struct {
 	Base     report.Mode  `json:"base"`
 	Included []string     `json:"experiments"`
@@ -34,12 +34,12 @@ type MetaRow struct {
 	High        report.Number `json:"high"`
 	NextLow     report.Number `json:"next_experiment_low"` // prediction interval, 95 %
 	NextHigh    report.Number `json:"next_experiment_high"`
-	// Inconsistency is I²: which share of the variance between the experiments
-	// their own errors do not explain.
+	// Inconsistency is I²: the share of the variance of the ratios that comes
+	// from true differences between experiments.
 	Inconsistency report.Number `json:"inconsistency"`
 }
 
-// MetaLevels are the medians of one mode in one experiment.
+// MetaLevels holds the medians of one mode in one experiment.
 type MetaLevels struct {
 	Experiment string        `json:"experiment"`
 	Mode       report.Mode   `json:"mode"`
@@ -55,9 +55,9 @@ var frames = report.Measure{Key: "frames", Name: "BE frames", Of: func(r report.
 
 var metaMeasures = []report.Measure{report.P90, report.Mean, report.P99, report.WaitingTime, frames}
 
-// Combine analyses several experiments together. It leaves out an experiment if
-// it cannot be read, is of another kind or does not have the base. The result
-// names such an experiment and the reason.
+// Combine analyses several experiments together. It leaves out an experiment
+// that cannot be read, is of another kind, or has no valid run of the base
+// mode. The result names such an experiment and the reason.
 //
 // check returns an error if a directory or submission must not be used.
 func Combine(dirs []string, base report.Mode, check func(string) error) Meta {
@@ -109,8 +109,7 @@ func Combine(dirs []string, base report.Mode, check func(string) error) Meta {
 }
 
 // notesOf lists what went wrong in an experiment. The experiment still counts,
-// because to leave out experiments in which something went wrong would select
-// the results.
+// because leaving it out would bias the results.
 func notesOf(dir string, r report.Result) []string {
 	var notes []string
 	if r.Experiment.Ended != "" && !r.Experiment.Ended.Planned() {

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// workOf returns the medians of the batch works of a mode. It returns nil if
-// the mode has none.
+// workOf returns the median rate of each batch work of the user in a mode. It
+// returns nil if the mode has none.
 func (c fullExperiment) workOf(ev report.Evidence, m report.Mode) []report.Number {
 	if c.experiment.Own == nil || !m.Spec().Batch {
 		return nil
@@ -51,8 +51,8 @@ func (c fullExperiment) rows() []report.Row {
 	return rows
 }
 
-// workload returns two names: that of the service with its load, and that of
-// the batch work.
+// workload returns the name of the service, and the names of the batch work
+// with their rates alone.
 func (c fullExperiment) workload() (service, batch string) {
 	own := c.experiment.Own
 	if own == nil {

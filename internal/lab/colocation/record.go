@@ -25,7 +25,7 @@ type Experiment struct {
 	Skipped []Skipped `json:"skipped,omitempty"`
 	// Siblings is true if tested CPUs share a core (SMT).
 	Siblings bool `json:"tested_siblings,omitempty"`
-	// Own is set if the service was not nginx or the batch work was not ffmpeg.
+	// Own is set if the user chose other workloads than nginx and ffmpeg.
 	Own *Own `json:"own_workloads,omitempty"`
 }
 
@@ -43,7 +43,7 @@ type OwnWork struct {
 	Name    string   `json:"name"`
 	Command []string `json:"command,omitempty"`
 	Unit    string   `json:"unit"`
-	Solo    float64  `json:"solo_per_second"` // beside the other batch work, without the service
+	Solo    float64  `json:"solo_per_second"` // rate beside the other batch work, without the service
 }
 
 // EndedBy returns the record with the end of the experiment.
@@ -71,9 +71,9 @@ type Run struct {
 	// Traced is the trace of the kernel's scheduler. The lab records it after
 	// the measured part, under the same load.
 	Traced *Traced `json:"traced,omitempty"`
-	// Work is set if the user brings other workloads. It says what each batch
-	// work did, in its unit per second. The field for BE frames then has the
-	// mean, over the batch works, of the rate divided by the rate alone.
+	// Work is the rate of each batch work of the user, in its unit per second.
+	// FramesPerS is then the mean, over the batch works, of the rate divided by
+	// the rate alone.
 	Work []float64 `json:"be_work_per_second,omitempty"`
 }
 
@@ -90,7 +90,7 @@ type Traced struct {
 	Beside time.Duration `json:"be_beside_ls_ns"`
 	Starts int           `json:"be_starts_beside_ls"`
 	// Wakes is the number of times that the service's threads woke up. The
-	// percentiles are those of the time from a wake-up until the thread ran.
+	// percentiles are of the time from a wake-up until the thread ran.
 	Wakes   int     `json:"ls_wakes"`
 	WakeP50 float64 `json:"ls_wake_delay_p50_us"`
 	WakeP90 float64 `json:"ls_wake_delay_p90_us"`
@@ -114,16 +114,16 @@ type ModeResult struct {
 	report.ModeResult
 	// Traced is nil if no run of the mode has a trace.
 	Traced *TracedResult `json:"traced,omitempty"`
-	// Work has the medians of each batch work of own_workloads, in its unit per
-	// second.
+	// Work is the median rate of each batch work of own_workloads, in its unit
+	// per second.
 	Work []report.Number `json:"be_work_per_second,omitempty"`
 }
 
 // A Result is the result of an experiment: result.json.
 type Result = report.ResultOf[Experiment, ModeResult]
 
-// A fullExperiment is an experiment together with its runs. The key is the
-// index of the run.
+// A fullExperiment is an experiment with the values of its runs. The maps
+// traced and work have the index of the run as key.
 type fullExperiment struct {
 	experiment Experiment
 	traced     map[int]*Traced

@@ -60,9 +60,9 @@ func mechanismsOf(ev report.Evidence) []report.Mode {
 	return slices.DeleteFunc(slices.Clone(report.MechanismModes), func(m report.Mode) bool { return !ev.Asked(m) })
 }
 
-// mechanismClaims compares each mode in which Tenon uses a given mechanism with
-// the service alone. It also compares Kubernetes without Tenon with one of these
-// modes: that of the strongest mechanism.
+// mechanismClaims judges the modes in which Tenon uses one given mechanism. It
+// compares each of them with the service alone. It also compares the mode of
+// the strongest mechanism with Kubernetes without Tenon.
 func mechanismClaims(ev report.Evidence) []report.Claim {
 	mechanisms := mechanismsOf(ev)
 	if len(mechanisms) == 0 {

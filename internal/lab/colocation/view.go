@@ -37,8 +37,8 @@ var tables = []report.Section{
 	{Title: "At full utilisation", Modes: []report.Mode{report.Exclusive, report.ExclusiveWarm, report.ExclusiveAwake, report.Default, report.Burstable, report.TenonNoSlices, report.Tenon}},
 }
 
-// tablesOf returns the tables. There are the usual ones, and one for each
-// family of optional modes that were run.
+// tablesOf returns the usual tables, and one table for each family of optional
+// modes that ran.
 func tablesOf(e report.Experiment) []report.Section {
 	of := slices.Clone(tables)
 	run := func(modes []report.Mode) []report.Mode {

@@ -13,7 +13,7 @@ import (
 // Kind is the kind of the experiment.
 const Kind = "memory"
 
-// An Experiment is the configuration of an experiment, and its machine
+// An Experiment describes a memory experiment and its machine
 // (experiment.json).
 type Experiment struct {
 	report.Experiment
@@ -42,8 +42,8 @@ type ModeResult struct {
 // A Result is the result of an experiment (result.json).
 type Result = report.ResultOf[Experiment, ModeResult]
 
-// A memoryExperiment is an experiment with the memory use of its runs. The key
-// is the index of the run.
+// A memoryExperiment is an experiment with the memory use of its runs. The map
+// uses has the index of the run as key.
 type memoryExperiment struct {
 	experiment Experiment
 	uses       map[int]Use
@@ -79,7 +79,7 @@ type Setup struct {
 	Set       unit.Bytes `json:"set_bytes"` // the files that the service reads at random
 	Pages     int        `json:"pages"`     // number of files
 	PageBytes int        `json:"page_bytes"`
-	Parent    unit.Bytes `json:"parent_bytes"`   // the limit of both sides together
+	Parent    unit.Bytes `json:"parent_bytes"`   // the limit of the service and the batch work together
 	HogFile   unit.Bytes `json:"be_file_bytes"`  // the file that the batch work reads repeatedly
 	HogHeld   unit.Bytes `json:"be_anon_bytes"`  // the anonymous memory of the batch work
 	Request   unit.Bytes `json:"ls_request"`     // the memory request in the service's rule
@@ -105,7 +105,7 @@ type Use struct {
 	Readings      []Held     `json:"course,omitempty"`
 }
 
-// Held is the memory of each side at one time.
+// Held is the memory of the service (LS) and of the batch work (BE) at one time.
 type Held struct {
 	At     time.Duration `json:"at_ns"` // since the measured part of the run began
 	LS     unit.Bytes    `json:"ls_file_bytes"`
@@ -127,8 +127,8 @@ func (m memoryExperiment) processed(r report.Run) float64 {
 	return report.Positive(float64(m.uses[r.Index].BEBytes) / (1 << 20) / r.Length.Seconds())
 }
 
-// residentMetric returns the metric for how much of the service's working set
-// was in memory, as a share.
+// residentMetric is the metric of the share of the service's working set that
+// was in memory.
 func (m memoryExperiment) residentMetric(r report.Run) float64 {
 	set := m.experiment.Memory.Set
 	return report.KnownOrNaN(float64(m.uses[r.Index].LSHeld)/float64(set), set > 0)

@@ -159,8 +159,8 @@ func (m memoryExperiment) plots(ev report.Evidence, r report.Result, common repo
 	}
 }
 
-// picture shows how much memory each side had in one run. If this is unknown,
-// the picture is empty.
+// picture shows the memory of the service and of the batch work in one run. If
+// it is unknown, the picture is empty.
 func (m memoryExperiment) picture(used []report.Run) template.HTML {
 	e := m.experiment
 	i := slices.IndexFunc(used, func(r report.Run) bool { return len(m.uses[r.Index].Readings) > 1 })

@@ -38,18 +38,17 @@ type Figure struct {
 	EventToWrite Spread `json:"event_to_last_write_ms"`
 	StepToEvent  Spread `json:"step_to_event_ms"`
 	// EventToNarrowed begins with the first kernel event in the step. It ends
-	// with a later tick that narrowed the bound of the batch work. If the step
-	// ended before that, its time counts as longer than all others. Events in
-	// the last 100 ms of a step do not count.
+	// with the first tick after that event that narrowed the bound of the batch
+	// work. If the step ended before that, its time counts as longer than all
+	// others. Events in the last 100 ms of a step do not count.
 	EventToNarrowed Spread `json:"event_to_narrowed_ms"`
 	// StepToNarrowed begins with the step. It ends with the first tick that
 	// narrowed the bound of the batch work. If the step ended before that, its
 	// time counts as longer than all others.
 	StepToNarrowed Spread `json:"step_to_narrowed_ms"`
-	// Raised is the time for which the delay is raised: from the beginning of
-	// the step to the end of the last late cycle. After that cycle, 100 ms
-	// without a late cycle must follow. If the step has no such 100 ms, Raised
-	// is the length of the step.
+	// Raised is the time for which the delay stays raised: from the beginning of
+	// the step until the last late cycle before a calm time of 100 ms. A calm time
+	// has no late cycle. In a step without one, Raised is the length of the step.
 	Raised Spread `json:"raised_ms"`
 	// Late is the share of the cycles that were late or did not begin.
 	Late       report.Number `json:"late_cycles_ratio"`
@@ -69,20 +68,20 @@ type Spread struct {
 }
 
 const (
-	// lateCycle is the delay from which a cycle counts as late. It is one
-	// period, so that the next cycle is then due, too. The lowest bound of the
-	// batch work, 0.01 CPU, lets it run for 1 ms in each period of its quota.
-	// If a cycle waits only for that, it does not count as late.
+	// lateCycle is the delay from which a cycle counts as late. It equals one
+	// period: when a cycle is late, the next one is due, too. The lowest bound
+	// of the batch work, 0.01 CPU, lets it run for 1 ms in each period of its
+	// quota. If a cycle waits only for that, it does not count as late.
 	lateCycle = 2 * time.Millisecond
-	// calmTime is the time for which no cycle may be late before the delay counts
-	// as not raised. It equals the period of a CPU quota.
+	// calmTime is the time without a late cycle after which the delay counts as
+	// normal again. It equals the period of a CPU quota.
 	calmTime = 100 * time.Millisecond
-	// answerLimit is the longest time at p99 from the event until the batch
-	// work is narrowed. If the time is longer, the claim is not met.
+	// answerLimit is the required upper limit for the p99 of the time from an
+	// event until tenond has responded to it.
 	answerLimit = 100.0 // ms
-	// tickFactor is a ratio of two times for which the delay stays raised: the
-	// time with periodic ticks only, divided by the time with events. For the
-	// claim, the ratio must be at least tickFactor.
+	// tickFactor is the required lower limit for a ratio: the time for which
+	// the delay stays raised in mode tick, divided by the same time in mode
+	// events.
 	tickFactor = 2.0
 )
 

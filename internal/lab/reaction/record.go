@@ -22,7 +22,7 @@ import (
 // Kind is the kind of the experiment.
 const Kind = "reaction"
 
-// An Experiment is the configuration of a reaction experiment, and its machine
+// An Experiment describes a reaction experiment and its machine
 // (experiment.json).
 type Experiment struct {
 	Schema      int                           `json:"schema"` // 1

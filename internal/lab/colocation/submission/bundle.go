@@ -24,11 +24,10 @@ import (
 // manifestFile is the file that summarises a submission.
 const manifestFile = "submission.json"
 
-// A Manifest is the summary of a submission. It has the hash of the other
-// files.
+// A Manifest is the summary of a submission, with the hash of its other files.
 type Manifest struct {
 	Schema int `json:"schema"` // 1
-	// Gate is the A/A control of P90. It says whether two equal modes were
+	// Gate is the A/A control of P90. It shows whether two equal modes were
 	// alike enough for the margin of the protocol. If they were not, the
 	// submission is still valid.
 	Gate     report.Resolved `json:"aa_gate"`
@@ -113,8 +112,8 @@ func (b Bundle) add(private Private, name string, v any) error {
 	return err
 }
 
-// aHistogram matches the lines of a log of histograms that a submission
-// contains. It does not match the comment with the URL of the service.
+// aHistogram matches those lines of a histogram log that a submission contains.
+// It does not match the comment with the URL of the service.
 var aHistogram = regexp.MustCompile(`^(#\[(Histogram log format version|StartTime|BaseTime)[^/@]*\]|"StartTimestamp",.*|(Tag=[a-z]+,)?[0-9.,]+,HIST[A-Za-z0-9+/=]+)$`)
 
 // histogramOf returns a log of histograms without its private comments.

@@ -50,8 +50,7 @@ const voided = "void"
 // failedRequests replaces each kind of failed request.
 const failedRequests = "requests"
 
-// runOf copies the parts of a run that a submission contains. These are only
-// numbers.
+// runOf copies the parts of a run that a submission contains: numbers only.
 func runOf(r colocation.Run) colocation.Run {
 	clean := report.Run{
 		Index: r.Index, Block: r.Block, Mode: r.Mode, Length: r.Length, Warmup: r.Warmup, Latency: r.Latency, Requests: r.Requests,
@@ -128,7 +127,7 @@ func (p Private) withhold(text string) string {
 }
 
 // check returns an error if a text in v is private, or if a time reveals the
-// time zone of the machine. It checks all texts except the fixed ones, so that
+// time zone of the machine. It checks every text that is not in fixedTexts. So
 // it also checks fields that a later version adds.
 func (p Private) check(name string, v any) error {
 	var err error
@@ -163,7 +162,7 @@ var fixedTexts = func() map[string]bool {
 	return all
 }()
 
-// walk passes each value in v that has no parts and is not zero to a function (see).
+// walk calls see for each value in v that is not zero and has no parts, such as a number.
 func walk(v reflect.Value, path string, see func(string, reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

@@ -1,8 +1,8 @@
-// Package submission makes one file of a colocation experiment that followed a
-// fixed protocol. With it, people can submit what they measured on machines
-// that this project does not have. The file contains raw histograms and the
-// relevant facts about the machine, but nothing that shows who or where its
-// owner is.
+// Package submission makes one file from a colocation experiment that followed
+// a fixed protocol. With this file, people submit what they measured on
+// machines that this project does not have. The file contains raw histograms
+// and the relevant facts about the machine, but nothing that shows who or where
+// its owner is.
 package submission
 
 import (
@@ -23,8 +23,8 @@ import (
 // written before the first run.
 const ProtocolFile = "protocol.json"
 
-// A Protocol says what will be run and what is expected. It is written before
-// anything is measured.
+// A Protocol defines what will run, and what results are expected. It is
+// written before anything is measured.
 type Protocol struct {
 	Version    int           `json:"version"`
 	Written    time.Time     `json:"written"`
@@ -58,9 +58,9 @@ type Hypothesis struct {
 	Limit   float64     `json:"limit"`
 }
 
-// Fixed returns the present protocol. It has six modes and thirty blocks. A
-// margin of 3 % needs that many blocks. On the published machine the protocol
-// takes 27 minutes.
+// Fixed returns the present protocol. It has six modes and thirty blocks,
+// because a margin of 3 % needs that many blocks. On the published machine the
+// protocol takes 27 minutes.
 func Fixed() Protocol {
 	return Protocol{
 		Version: 1,
@@ -129,7 +129,7 @@ func readProtocol(dir string) (Protocol, error) {
 }
 
 // check returns an error if an experiment did not follow the protocol, or if
-// the protocol is not that of this version.
+// this version has another protocol.
 func (p Protocol) check(e colocation.Experiment) error {
 	fixed := Fixed()
 	switch {

@@ -66,9 +66,9 @@ func fill(v reflect.Value) {
 }
 
 // TestASubmissionHasTheseFieldsOnly sets each field of the records of an
-// experiment, and compares the fields of the submission with a list. If a
-// record gets a new field, the field therefore stays out of submissions until a
-// developer adds it to the list.
+// experiment, and compares the fields of the submission with a list. So a new
+// field of a record stays out of submissions until a developer adds it to the
+// list.
 func TestASubmissionHasTheseFieldsOnly(t *testing.T) {
 	var e colocation.Experiment
 	var r colocation.Run
