@@ -60,7 +60,7 @@ func (b *environment) calibrateSolo(ctx context.Context) (s soloResult, err erro
 	defer func() { err = st.close(err) }()
 	length := min(max(b.Duration, 1500*time.Millisecond), 10*time.Second)
 	if len(b.works) > 0 {
-		length = max(length, 2*time.Second) // their lines of progress may be rare
+		length = max(length, 2*time.Second) // a command of the user may print its progress rarely
 	}
 	m, err := st.measureAlone(ctx, 0, length)
 	if err != nil {
@@ -83,7 +83,7 @@ func (b *environment) calibrateSolo(ctx context.Context) (s soloResult, err erro
 	return s, nil
 }
 
-// calibrateWorks stores how fast each batch work is alone.
+// calibrateWorks stores the rate at which each batch work progresses when it runs alone.
 func (b *environment) calibrateWorks(st *runSetUp, m frame.Measurement) (soloResult, error) {
 	b.solo, _, _ = b.progress(st.work, m.From, m.To, m.Used.Wall)
 	for i, w := range b.works {

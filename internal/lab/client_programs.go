@@ -43,9 +43,9 @@ func (b *environment) connections() int {
 	return 256
 }
 
-// spin starts the spinner. If leastWeight is set, the spinner has the usual
-// policy, so that the weight of its cgroup counts. Otherwise it is in the idle
-// class.
+// spin starts the spinner, which keeps the tested CPUs busy. With leastWeight,
+// the spinner is scheduled by the weight of its cgroup. Otherwise its policy is
+// SCHED_IDLE.
 func (b *environment) spin(p site.Pods, leastWeight bool) (*site.Process, error) {
 	role := "spin"
 	if leastWeight {

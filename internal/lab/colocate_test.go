@@ -68,8 +68,8 @@ func requireReal(t *testing.T, needs ...work.Program) {
 	}
 }
 
-// nearFirst is about the load of the first rate that the calibration tries. So
-// the search begins near its end. On a busy machine it may still be long.
+// nearFirst is a load, in percent, near that of the first rate that the
+// calibration tries, so that the search for the rate is usually short.
 const nearFirst = 10
 
 // smallExperiment returns the configuration of a short experiment with a small

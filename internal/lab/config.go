@@ -16,11 +16,9 @@ import (
 
 // The load generators.
 const (
-	ClientTenon = "tenon" // our open-loop client
-	ClientWrk   = "wrk"   // the closed-loop client of the published experiments
-	// ClientCommand is a load generator: a command of the user that prints
-	// latencies.
-	ClientCommand = "command"
+	ClientTenon   = "tenon"   // our open-loop client
+	ClientWrk     = "wrk"     // the closed-loop client of the published experiments
+	ClientCommand = "command" // a command of the user that prints latencies
 )
 
 // Config configures one colocation or kernel-qos experiment. The zero value of
@@ -35,21 +33,22 @@ type Config struct {
 	// a verdict. It ends at the latest when MaxTime has passed.
 	UntilResolved bool
 	MaxTime       time.Duration // of the whole experiment (default: no limit, but in kernel-qos without Blocks 6:30 min)
-	// Margin is the P99 ratio below which Tenon must stay. The default is 1.03.
+	// Margin limits the ratio of the P99 beside batch work to the P99 alone
+	// (default: 1.03).
 	Margin float64
 	// LoadPercent is the amount of CPU that the service uses alone at the offered
 	// rate, in percent of the tested CPUs. The default is 30.
 	LoadPercent float64
-	// StealPercent is a limit for the steal time, in percent of the time of the
-	// tested CPUs. A run with more is void. The default is 1.
+	// StealPercent is the largest steal time of a valid run, in percent of the
+	// time of the tested CPUs. The default is 1.
 	StealPercent float64
 	Client       string // default: ClientTenon
 	Connections  int    // default: 256, and for wrk 54 scaled to the machine
-	BEProcesses  int    // see Batch
+	BEProcesses  int    // default: computed by Batch from the number of tested CPUs
 	BEThreads    int    // default: 2
 	Input        string // film to transcode (default: a clip that the lab renders once)
 	Port         int    // on 127.0.0.1 (default: a free one)
-	CacheDir     string // of the clip (default: CacheDir())
+	CacheDir     string // directory of the rendered clip (default: work.CacheDir())
 
 	Workloads work.Workloads // service, load and batch work
 

@@ -41,8 +41,8 @@ type environment struct {
 	solo    []float64    // rate of each work when it runs alone
 }
 
-// set makes an environment. If there are faults that can be found before the
-// first run, its error names all of them.
+// set makes an environment. It chooses the modes, finds the programs and
+// prepares their files. If it fails, it restores the machine.
 func set(ctx context.Context, c Config) (_ *environment, err error) {
 	b := &environment{Config: c, versions: map[string]string{}}
 	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
@@ -146,7 +146,7 @@ func (b *environment) experiment(solo soloResult, calibration []string, caveats 
 	}, Skipped: b.skipped, Siblings: b.Place.Siblings(b.Topology), Own: b.ownRecord()}
 }
 
-// tenondRecord returns, for the record, how tenond is configured in each mode.
+// tenondRecord returns the configuration of tenond in each mode, for experiment.json.
 func (b *environment) tenondRecord() map[report.Mode]string {
 	if b.Agent == "" {
 		return nil

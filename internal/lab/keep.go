@@ -38,8 +38,8 @@ func (st *runSetUp) keep() bool {
 	return b.kept != nil
 }
 
-// canKeep returns an error if the service cannot be kept, because some mode
-// would change it.
+// canKeep returns an error if the service cannot be kept between runs, because a
+// mode starts it outside of its cgroup, or sets the vendor's mark on its cgroup.
 func canKeep(modes []report.Mode) error {
 	var faults []error
 	for _, m := range modes {

@@ -100,8 +100,8 @@ func ColocateKubernetes(ctx context.Context, c Config, k Kubernetes) (frame.Outc
 	return s.Conduct(ctx)
 }
 
-// setCluster makes an environment on a cluster. If there are faults that can be
-// found before the first run, its error names all of them.
+// setCluster makes an environment on a cluster. If the configuration has
+// several faults, the error names all of them.
 func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterEnvironment, err error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -256,8 +256,8 @@ func (b *clusterEnvironment) calibrate(ctx context.Context, caveats []string) (e
 
 func (b *clusterEnvironment) calibrateAll(ctx context.Context) (s soloResult, lines, caveats []string, err error) {
 	b.Status.Now("calibrating: the service")
-	// The number of workers of the service depends on the CPUs that its pod may
-	// use.
+	// The first set-up finds out which CPUs the pod may use. If there are
+	// several, the second one starts nginx with as many workers.
 	st, err := b.setUp(ctx, report.ModeSpec{}, 0)
 	if err == nil && b.Place.Tested.Len() > 1 {
 		if err = st.close(ctx, nil); err == nil {

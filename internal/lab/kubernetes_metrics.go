@@ -14,8 +14,8 @@ type nodeUsage struct {
 	cpus     float64
 }
 
-// usageOf reads the latest window from the metrics API. kubectl top reads the
-// same.
+// usageOf reads the latest window from the metrics API. kubectl top prints it,
+// too.
 func (b *clusterEnvironment) usageOf(ctx context.Context) (u nodeUsage, ok bool) {
 	var m struct {
 		Timestamp time.Time
@@ -30,16 +30,16 @@ func (b *clusterEnvironment) usageOf(ctx context.Context) (u nodeUsage, ok bool)
 	return nodeUsage{from: m.Timestamp.Add(-window), to: m.Timestamp, cpus: cpusOf(m.Usage.CPU)}, err == nil && window > 0
 }
 
-// metricsPatience is the time after a run within which the metrics API may
-// still get a window of that run. The kubelet measures every 10 to 15 seconds,
-// and the metrics server queries the kubelet about as often.
+// metricsPatience is the time after a run for which nodeMetrics waits until the
+// metrics API has a window of that run. The kubelet measures every 10 to 15
+// seconds, and the metrics server queries the kubelet about as often.
 const metricsPatience = 45 * time.Second
 
 // nodeMetrics looks for a window of the metrics API that lies within the run.
-// It returns how many CPUs the node used in it, or 0 if there is no such
-// window. Windows follow each other without gaps, and appear late. If a run is
-// at least two windows long, it contains a whole window, and nodeMetrics waits
-// for it. For a shorter run it does not wait.
+// It returns how many CPUs the node used in that window, or 0 if there is none.
+// Windows follow each other without gaps, and appear late. A run that is at
+// least two windows long contains a whole window, and nodeMetrics waits for
+// that window. For a shorter run it does not wait.
 func (b *clusterEnvironment) nodeMetrics(ctx context.Context, from, to time.Time, patience time.Duration) float64 {
 	for deadline := time.Now().Add(patience); ; {
 		u, ok := b.usageOf(ctx)

@@ -19,10 +19,10 @@ const (
 // object is a JSON object of the Kubernetes API.
 type object = map[string]any
 
-// requestOf returns the CPU request and limit of nginx. They have the same
-// share of the tested CPUs as in the published experiment, which has 80 of 104.
-// The result is never a whole number of CPUs, because a kubelet with the static
-// CPU manager policy would then give nginx exclusive CPUs.
+// requestOf returns the CPU request of nginx, which is also its limit: 80/104
+// of the tested CPUs, as in the published experiment. The result is never a
+// whole number of CPUs, because a kubelet with the static CPU manager policy
+// would then give nginx exclusive CPUs.
 func requestOf(tested int) unit.MilliCPU {
 	m := unit.CPUs(tested) * 80 / 104 / 10 * 10
 	if m%1000 == 0 {
@@ -31,8 +31,8 @@ func requestOf(tested int) unit.MilliCPU {
 	return m
 }
 
-// nginxManifest returns the objects of the service, which are a ConfigMap and a
-// pod. They are those of the published experiment.
+// nginxManifest returns the objects of the service: a ConfigMap and a pod, as
+// in the published experiment.
 func (b *clusterEnvironment) nginxManifest(tested int) []object {
 	conf := podConfig(work.NGINX{Workers: tested, Connections: b.connections()}, b.Port)
 	cpu := fmt.Sprintf("%dm", requestOf(tested))
@@ -51,8 +51,8 @@ func (b *clusterEnvironment) nginxManifest(tested int) []object {
 	}
 }
 
-// podConfig returns the nginx.conf of the published experiment. It also has
-// what work.NGINX.Config adds.
+// podConfig returns the nginx.conf of the published experiment, with the
+// settings that work.NGINX.Config adds to it.
 func podConfig(n work.NGINX, port int) string {
 	connections := max(1024, n.Connections+128)
 	return fmt.Sprintf(`user nginx;
@@ -76,9 +76,9 @@ http {
 // qosLabel is the pod label that names the QoS class.
 const qosLabel = "koordinator.sh/qosClass"
 
-// batchManifest returns the pod of the batch work, or that of the spinner that
-// keeps the CPUs awake. In a mode with Tenon, the pod is BE and requests batch
-// resources. In a mode without Tenon it requests nothing.
+// batchManifest returns the pod of the batch work, or the pod of the spinner
+// that keeps the CPUs awake. In a mode with Tenon, the pod is BE and requests
+// batch resources. In a mode without Tenon it requests nothing.
 func (b *clusterEnvironment) batchManifest(t report.ModeSpec, rate float64) []object {
 	work := work.Transcode{Input: b.cluster.Input, Threads: b.threads, ReadRate: rate, Period: frame.SamplePeriod}
 	command := append([]string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do "$@" > %s$i & done; wait`, b.processes, progressFiles), "sh", "ffmpeg"}, work.Args()...)

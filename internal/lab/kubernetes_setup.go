@@ -27,7 +27,7 @@ const (
 	offerPatience = 5 * time.Minute
 )
 
-// A clusterSetUp is the pods of one mode, ready to be measured.
+// A clusterSetUp holds the pods of one mode, ready to be measured.
 type clusterSetUp struct {
 	b       *clusterEnvironment
 	sampler *podSampler
@@ -68,8 +68,7 @@ func (b *clusterEnvironment) setUp(ctx context.Context, t report.ModeSpec, rate 
 	return st, err
 }
 
-// setTested sets the tested CPUs, which are those that the service's pod may
-// use.
+// setTested sets the tested CPUs: the CPUs that the service's pod may use.
 func (b *clusterEnvironment) setTested(lines []string) error {
 	_, list, _ := strings.Cut(strings.Join(lines, ""), ":")
 	cpus, err := unit.ParseCPUSet(strings.TrimSpace(list))
@@ -87,8 +86,8 @@ func (b *clusterEnvironment) setTested(lines []string) error {
 	return nil
 }
 
-// startBeside starts the spinner, or the batch work. rate is how fast the batch
-// work may read (0: without a limit).
+// startBeside starts the spinner, or the batch work. rate limits how fast each
+// ffmpeg reads, in seconds of media per second (0: no limit).
 func (st *clusterSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate float64) (err error) {
 	b := st.b
 	if err := b.start(ctx, batchPod, b.batchManifest(t, rate)); err != nil {
@@ -130,7 +129,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// start creates the objects. It waits until the pod that is among them runs.
+// start creates the objects, and waits until the named pod runs.
 func (b *clusterEnvironment) start(ctx context.Context, pod string, objects []object) error {
 	if err := b.create(ctx, objects); err != nil {
 		return err
@@ -174,8 +173,8 @@ func (b *clusterEnvironment) start(ctx context.Context, pod string, objects []ob
 	}
 }
 
-// webhookPatience is the time for which tenon-manager may fail to answer. Its
-// pods may run on the tested node, too, where they can be slow.
+// webhookPatience is the time for which create tries again if tenon-manager
+// does not answer. Its pods may run on the tested node, where they can be slow.
 const webhookPatience = time.Minute
 
 // create creates objects. If the webhook of tenon-manager does not answer, it
@@ -276,8 +275,8 @@ func (b *clusterEnvironment) run(ctx context.Context, mode report.Mode, index, b
 	return r, ctx.Err()
 }
 
-// judge adds warnings to a run, and the reasons why it is void. The caller adds
-// the reasons that come from the client.
+// judge adds warnings to a run, and the reasons why it is void. frame.Fill has
+// added the client's reasons.
 func (b *clusterEnvironment) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
 	m.Judge(r, b.StealPercent, b.Duration)
 	b.pacer.judge(r, t)
@@ -297,11 +296,11 @@ func (b *clusterEnvironment) nodeReport(ctx context.Context) (r nodeReport, err 
 	return r, b.kubectl.Get(ctx, &r, "nodereports.tenon.sh", b.node.name)
 }
 
-// reportPatience is longer than tenond takes until it reports a change.
+// reportPatience is the time for which agrees waits. tenond reports a change sooner.
 const reportPatience = 15 * time.Second
 
-// agrees names a setting of the mode that tenond has not applied. It returns ""
-// if tenond has applied all of them.
+// agrees waits until tenond reports that it has applied the settings of the mode,
+// and returns "". If tenond does not, agrees returns the setting that differs.
 func (b *clusterEnvironment) agrees(ctx context.Context, t report.ModeSpec) (why string) {
 	for deadline := time.Now().Add(reportPatience); ; {
 		r, err := b.nodeReport(ctx)

@@ -23,8 +23,8 @@ const (
 // entry for each key of Tenon's ConfigMap.
 type strategy map[string]object
 
-// entriesOf returns the name of the list of entries in a key of the ConfigMap.
-// If several entries select a node, the first one applies.
+// entriesOf returns the field that lists the entries for single nodes, for a key
+// of Tenon's ConfigMap. If several entries select a node, the first one applies.
 func entriesOf(key string) string {
 	if key == "colocation-config" {
 		return "nodeConfigs"
@@ -32,7 +32,7 @@ func entriesOf(key string) string {
 	return "nodeStrategies"
 }
 
-// strategyOf returns how Tenon is configured in a mode. In a mode without
+// strategyOf returns the configuration of Tenon in a mode. In a mode without
 // Tenon, all strategies are disabled. All other settings are the same in each
 // mode.
 func strategyOf(t report.ModeSpec) strategy {
@@ -61,9 +61,9 @@ func strategyOf(t report.ModeSpec) strategy {
 	return s
 }
 
-// withEntry puts the lab's entry in front of the other entries in a key of the
-// ConfigMap, and returns the text. If the entry is nil, it removes the lab's
-// entry. All other text stays the same.
+// withEntry returns the text of a ConfigMap key with the lab's entry in front
+// of the other entries. If entry is nil, it removes the lab's entry. Everything
+// else stays the same.
 func withEntry(key, text string, entry object) (string, error) {
 	config := object{}
 	if strings.TrimSpace(text) != "" {

@@ -84,7 +84,7 @@ func TestReadingsOfPodsAddUp(t *testing.T) {
 }
 
 // TestStrategiesAreTenons adds the lab's entries to a ConfigMap. Tenon's own
-// parser must accept it.
+// parser must accept the ConfigMap.
 func TestStrategiesAreTenons(t *testing.T) {
 	theirs := map[string]string{
 		"colocation-config":         `{"enable": true, "nodeConfigs": [{"name": "big", "nodeSelector": {"matchLabels": {"a": "b"}}, "cpuReclaimThresholdPercent": 70}]}`,

@@ -49,9 +49,9 @@ func (b *environment) series() *frame.Series[report.Mode, colocation.Run] {
 	return s
 }
 
-// commonSeries returns the parts of the series that are the same on this machine
-// and on a cluster. record is what experiment.json contains after the
-// calibration.
+// commonSeries returns the parts of the series that are the same on this
+// machine and on a cluster. record holds the content of experiment.json after
+// the calibration.
 func commonSeries(c Config, site *site.Site, record *colocation.Experiment) *frame.Series[report.Mode, colocation.Run] {
 	s := &frame.Series[report.Mode, colocation.Run]{
 		Site: site, Cells: c.Modes, Blocks: c.Blocks, Most: c.MaxTime, Tell: tell, Open: Kinds[c.kind()],

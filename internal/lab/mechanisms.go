@@ -46,7 +46,7 @@ func (c Config) kernelQOSDefaults() Config {
 }
 
 // modesHere returns the modes to run, and the modes that are skipped with the
-// reasons. If no mode is requested, it returns those of the kernel-qos
+// reasons. If no mode is requested, it returns the modes of the kernel-qos
 // experiment that the node supports. If a requested mode is not supported, it
 // returns an error.
 func modesHere(asked []report.Mode, carries func(node.Mechanism) node.Answer) (modes []report.Mode, skipped []colocation.Skipped, err error) {

@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// supporting returns a function that answers for a node that supports only the
-// given isolation mechanisms.
+// supporting returns the answers of a node that supports only the given
+// isolation mechanisms.
 func supporting(mechanisms ...node.Mechanism) func(node.Mechanism) node.Answer {
 	return func(r node.Mechanism) node.Answer {
 		if slices.Contains(mechanisms, r) {

@@ -26,17 +26,17 @@ type MemoryConfig struct {
 	Modes    []report.Mode // default: MemoryModes
 	Blocks   int           // default: 6
 	Duration time.Duration // of the measured part of a run (default: 6 s)
-	// Set is the size of the files that the service reads at random. This is
-	// the working set of the service. The default is 256 MiB. All other sizes
-	// are derived from it (see sizesOf).
+	// Set is the size of the service's working set: of the files that it reads
+	// at random. The default is 256 MiB. All other sizes are derived from it
+	// (see sizesOf).
 	Set unit.Bytes
 	// Rate is the offered load in requests per second. The default is 500.
 	Rate float64
 	// Data is the directory for the files that the programs read. It must be on
 	// a block device and not in memory. The default is /var/tmp.
 	Data string
-	// StealPercent is a limit for the steal time, in percent of the time of the
-	// tested CPUs. A run with more is void. The default is 1.
+	// StealPercent is the largest steal time of a valid run, in percent of the
+	// time of the tested CPUs. The default is 1.
 	StealPercent float64
 	Port         int // on 127.0.0.1 (default: a free one)
 }
@@ -99,9 +99,9 @@ func (c MemoryConfig) warmup() time.Duration { return frame.WarmupOf(c.Duration)
 //	parent     2 set    limit of service and batch work together
 //	batch      4 set    size of the file that the batch work reads; it also holds set/4 of anonymous memory
 //
-// On cgroup v2 the memory limit of the batch work is its whole demand, and
-// memory.high is throttlingPercent of that limit. Cgroup v1 has no memory.high.
-// There the limit of the batch work is what the service leaves.
+// On cgroup v2 the memory limit of the batch work is the size of its file, and
+// memory.high is throttlingPercent of that limit. Cgroup v1 has no memory.high. There
+// the limit is the part of the parent's limit that the service does not request.
 func sizesOf(set unit.Bytes, version int) memory.Setup {
 	s := memory.Setup{
 		Set: set, Pages: int(set / work.PageBytes), PageBytes: work.PageBytes,
@@ -118,9 +118,9 @@ func sizesOf(set unit.Bytes, version int) memory.Setup {
 	return s
 }
 
-// memoryPolicy returns how the memory policies are configured in mode tenond.
-// This is the same on each kernel, because the policies skip knobs that cgroup
-// v1 lacks.
+// memoryPolicy returns the configuration of the memory policies in mode tenond.
+// It needs no case for cgroup v1: the policies skip knobs that the kernel
+// lacks.
 func memoryPolicy(s memory.Setup) memoryqos.Config {
 	m := memoryqos.Config{Classes: map[node.Class]memoryqos.Shares{
 		node.LS: {MinPercent: unit.Percent(s.MinPercent), LowPercent: unit.Percent(s.LowPercent)},

@@ -34,9 +34,9 @@ type memoryEnvironment struct {
 }
 
 // Memory runs the memory experiment. nginx, whose pages fill the page cache,
-// runs beside a program that demands much memory. Both are in one cgroup, which
-// has less memory than they demand together. The files and the result have the
-// same form as those of Colocate.
+// runs beside a program that demands much memory. Both programs are in one
+// cgroup, which has less memory than they demand together. The files and the
+// result have the same form as those of Colocate.
 func Memory(ctx context.Context, c MemoryConfig) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
@@ -169,8 +169,8 @@ func (b *memoryEnvironment) experiment(caveats []string) memory.Experiment {
 	}, Memory: b.sizes}
 }
 
-// memoryMargin is a ratio between two modes. The report calls only a larger
-// ratio a difference.
+// memoryMargin is the smallest ratio between two modes that the report calls a
+// difference.
 const memoryMargin = 1.1
 
 func (b *memoryEnvironment) caveats() []string {
@@ -184,7 +184,7 @@ func (b *memoryEnvironment) caveats() []string {
 	return list
 }
 
-// agentRecord returns, for the record, how tenond is configured in mode tenond.
+// agentRecord returns the configuration of tenond in mode tenond, for experiment.json.
 func (b *memoryEnvironment) agentRecord() map[report.Mode]string {
 	if b.Agent == "" {
 		return nil
@@ -229,8 +229,7 @@ func (b *memoryEnvironment) setUp(ctx context.Context, mode report.Mode) (st *me
 			st, err = nil, st.close(err)
 		}
 	}()
-	// An earlier run has left page cache. It is charged to a cgroup that does
-	// not exist any more.
+	// An earlier run left page cache that is charged to a removed cgroup.
 	if err := work.Evict(b.data); err != nil {
 		return st, err
 	}
@@ -277,9 +276,9 @@ func (b *memoryEnvironment) govern(ctx context.Context, p site.Pods) (*site.Agen
 	return b.Site.RunAgent(ctx, work, policy.Config{Memory: memoryPolicy(b.sizes)}, false)
 }
 
-// hogPatience is the time that the experiment waits until the batch work has
-// read its file once. On a slow disk, the experiment continues when a part of
-// the file has been read.
+// hogPatience is the longest time that the experiment waits until the batch
+// work has read its file once. On a slow disk, the experiment then continues
+// with a part of the file.
 const hogPatience = 15 * time.Second
 
 func (st *memorySetUp) startHog(ctx context.Context) error {

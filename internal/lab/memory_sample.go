@@ -32,8 +32,8 @@ func fillMemory(r *memory.Run, m frame.Measurement) {
 	}
 }
 
-// judge adds to a run the reasons why it is void. The caller adds the reasons
-// that come from the client.
+// judge adds to a run the reasons why it is void. frame.Fill has added the
+// client's reasons.
 func (b *memoryEnvironment) judge(r *memory.Run, m frame.Measurement) {
 	if r.Mode == report.Tenond && len(r.Writes) == 0 {
 		r.Void = append(r.Void, "Tenon changed nothing, so the run does not measure its mode")

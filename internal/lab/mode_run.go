@@ -65,8 +65,8 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 	return r, nil
 }
 
-// judge adds warnings to a run, and the reasons why it is void. The caller adds
-// the reasons that come from the client.
+// judge adds warnings to a run, and the reasons why it is void. frame.Fill has
+// added the client's reasons.
 func (b *environment) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
 	m.Judge(r, b.StealPercent, b.Duration)
 	b.pacer.judge(r, t)

@@ -18,8 +18,8 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// ownModes returns the default modes if the user brings other workloads. These
-// are the modes that do not need ffmpeg.
+// ownModes returns the default modes for workloads of the user: AllModes
+// without those at equal utilisation, which need ffmpeg.
 func ownModes() []report.Mode {
 	return slices.DeleteFunc(slices.Clone(AllModes), func(m report.Mode) bool { return m.Spec().Paced || m.Spec().Suppress })
 }
@@ -141,9 +141,9 @@ func (b *environment) jobs(t report.ModeSpec, rate float64) []work.Job {
 	return jobs
 }
 
-// progress returns how much each job has done between two times, per second. It
-// also returns the work of the run. This is the number of frames or, for other
-// jobs, the mean of their rates relative to their rates alone.
+// progress returns what the jobs did between two times. work is the number of
+// frames. If the user brings workloads, each[i] is the rate of job i per second.
+// work is then the mean of these rates, each divided by the rate of the job alone.
 func (b *environment) progress(jobs work.Batches, from, to time.Time, wall float64) (each []float64, work float64, media time.Duration) {
 	for i, w := range jobs {
 		frames, m := w.ProgressBetween(from, to)
@@ -158,7 +158,7 @@ func (b *environment) progress(jobs work.Batches, from, to time.Time, wall float
 	return each, work, media
 }
 
-// ownRecord describes, for the record, the workloads that the user brings.
+// ownRecord describes the workloads that the user brings, for experiment.json.
 func (b *environment) ownRecord() *colocation.Own {
 	if !b.Workloads.AreCustom() {
 		return nil

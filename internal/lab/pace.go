@@ -7,17 +7,17 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// equalPoints is a number of percentage points. The CPU use of a paced run may
-// differ by at most this much from that of the mode with which it is compared.
-// The published experiments compare modes at equal use.
+// equalPoints is the largest difference, in percentage points, between the CPU
+// use of a paced run and Target. The published experiments compare modes at
+// equal CPU use.
 const equalPoints = 3.0
 
-// firstTarget is a CPU use in percent. A paced run aims at it as long as the
-// watermark mode has not been measured. It equals the watermark.
+// firstTarget is the CPU use at which paced runs aim, in percent, until the
+// watermark mode has been measured. It equals the watermark.
 const firstTarget = 65.0
 
-// A pacer finds a read rate for batch work without a CPU limit. At this rate,
-// the batch work uses as much CPU as batch work under the watermark. The pacer
+// A pacer finds the read rate of batch work without a CPU limit at which the
+// CPU use equals that of the watermark mode, which has CPU suppress. The pacer
 // corrects the rate after each run.
 type pacer struct {
 	Tested    int     // number of tested CPUs
@@ -60,8 +60,8 @@ func (p *pacer) Rate() float64 {
 
 // ObservePaced corrects the rate after a paced run. total is the CPU use of the
 // run in percent of the tested CPUs. be is the number of CPUs that the batch
-// work used. The correction is limited, because the batch work may not have
-// reached the rate.
+// work used. One correction at most halves or doubles the rate, because the
+// batch work may not have reached the rate.
 func (p *pacer) ObservePaced(total, be float64) {
 	wanted := (p.Target() - total) / 100 * float64(p.Tested)
 	if be <= 0 {

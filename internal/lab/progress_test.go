@@ -12,8 +12,8 @@ import (
 )
 
 // TestTenondUnderstandsWhatTheLabTellsIt checks that tenond accepts the
-// configuration that the lab writes. The policies of tenond must then be those
-// of the loop that the lab itself runs.
+// configuration that the lab writes. tenond must then have the same policies as
+// the loop that the lab itself runs.
 func TestTenondUnderstandsWhatTheLabTellsIt(t *testing.T) {
 	tested := unit.CPUSetOf(0)
 	v1, v2 := sizesOf(256<<20, 1), sizesOf(256<<20, 2)

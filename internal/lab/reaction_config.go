@@ -22,34 +22,34 @@ type ReactionConfig struct {
 	Modes  []report.Mode // default: all modes that this kernel supports
 	Blocks int           // default: 5; each mode makes a part of its steps in each block
 	Steps  int           // number of load steps in mode events (default: 500)
-	// Contrast is the number of steps in each mode but the first, which makes
-	// Steps steps. The default is a tenth of Steps.
+	// Contrast is the number of steps in each mode other than events. The
+	// default is a tenth of Steps.
 	Contrast int
 	Step     time.Duration // length of a step (default: 250 ms, plus reactionPeriod in modes ticks and psi)
 	// LeastPause and MostPause bound the time between two steps. The defaults
-	// are 900 ms and 1.3 s. The bound of the batch work grows only at periodic
-	// ticks. So after a shorter pause it would often be impossible to narrow
-	// the batch work any further.
+	// are 900 ms and 1.3 s. tenond widens the batch work only at periodic
+	// ticks, so after a shorter pause the batch work would often still be
+	// narrow.
 	LeastPause, MostPause time.Duration
 	// Objective is the longest run-queue delay that the service accepts. By
 	// default there is none. With an objective, the batch work stays narrow for
 	// seconds after a step that missed it.
 	Objective time.Duration
-	// StealPercent is a limit for the steal time, in percent of the time of the
-	// tested CPUs. If a run has more, its steps are void. The default is 1.
+	// StealPercent is the largest steal time of a run whose steps are valid, in
+	// percent of the time of the tested CPUs. The default is 1.
 	StealPercent float64
 
 	lead time.Duration // time before the first step (default: reactionLead)
 }
 
 const (
-	reactionPeriod = time.Second          // of tenond
+	reactionPeriod = time.Second          // time between ticks of tenond
 	reactionLead   = 3 * time.Second      // time before the first step, in which the bound of the batch work settles
-	cyclePeriod    = 2 * time.Millisecond // of the service during a step
+	cyclePeriod    = 2 * time.Millisecond // time between two starts of work of the service in a step
 	cycleWork      = cyclePeriod * 3 / 5
-	// stepMark is a CPU use of all work, in percent of the tested CPUs. Above
-	// it, Tenon narrows BE. The service alone uses more than this in a step, so
-	// that in a step the batch work has only its minimum.
+	// stepMark is the CPU use of all work above which Tenon narrows BE, in
+	// percent of the tested CPUs. During a step the service alone uses more, so
+	// the batch work gets only its minimum.
 	stepMark = 50
 )
 
@@ -114,9 +114,9 @@ func (c ReactionConfig) stepsInBlock(m report.Mode, block int) int {
 	return n*block/c.Blocks - n*(block-1)/c.Blocks
 }
 
-// length returns how long a step is. It is longer in mode ticks, which waits
-// for the next periodic tick, and in mode psi, whose trigger has a window of
-// half a second.
+// length returns the length of a step. In mode ticks it is longer, because
+// tenond reacts only at a periodic tick. In mode psi it is longer, because the
+// trigger has a window of half a second.
 func (c ReactionConfig) length(m report.Mode) time.Duration {
 	if m == report.Ticks || m == report.PSI {
 		return c.Step + reactionPeriod
@@ -139,8 +139,8 @@ func (b *reactionEnvironment) threshold() int {
 	return max(stepMark*b.Place.Tested.Len()/max(len(b.Topology.CPUs), 1), 1)
 }
 
-// tenondConfig returns how tenond is configured in a mode. The batch work has
-// the same weight as the service, except in mode idle.
+// tenondConfig returns the configuration of tenond in a mode. The batch work
+// has the same weight as the service, except in mode idle.
 func (b *reactionEnvironment) tenondConfig(m report.Mode) site.TenondConfig {
 	return site.TenondConfig{
 		Period: reactionPeriod, Suppress: true, Threshold: b.threshold(), Isolate: m == report.IdleBE,

@@ -24,11 +24,11 @@ type reactionEnvironment struct {
 	saved int // number of saved steps
 }
 
-// React runs the reaction experiment. A service is quiet and, at random times,
-// busy for a moment. Spinners of equal weight run beside the service. tenond
-// limits these by CPU suppress. The experiment measures how long it takes until
-// tenond narrows the spinners, and the run-queue delay of the service. The
-// files and the result have the same form as those of Colocate.
+// React runs the reaction experiment. A service is busy for a moment at random
+// times. Spinners of equal weight run beside it, and tenond limits them by CPU
+// suppress. The experiment measures how soon tenond narrows the spinners, and
+// the run-queue delay of the service. The files and the result have the same
+// form as those of Colocate.
 func React(ctx context.Context, c ReactionConfig) (frame.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {

@@ -18,15 +18,15 @@ type runSetUp struct {
 	pods        site.Pods
 	spinner     *site.Process
 	nginx       *site.Process
-	self        *work.SelfDriven // if the service drives itself
+	self        *work.SelfDriven // nil: the service does not generate its own load
 	work        work.Batches
 	agentRunner *site.AgentRunner
 	sampler     *frame.Sampler
 }
 
-// setUp starts a mode. It creates cgroups like those of the kubelet. It starts
-// the service, the batch work and, if the mode has it, Tenon. It returns when
-// the service answers and every batch process encodes.
+// setUp starts a mode. It creates the cgroups that the kubelet would create. It
+// starts the service, the batch work and, in a mode with Tenon, the agent. It
+// returns when the service answers and every batch process encodes.
 func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64) (st *runSetUp, err error) {
 	st = &runSetUp{b: b, pods: b.pods(t.Burstable)}
 	defer func() {

@@ -25,9 +25,9 @@ const (
 	traceLength = time.Second
 	// traceBuffer is large enough for one CPU at 100 000 switches per second.
 	traceBuffer = unit.Bytes(12 << 20)
-	// switchTolerance is a run time of LS. When BE starts on the sibling of LS,
-	// and LS has run for less than this, the two CPUs switched at about the
-	// same time. Such a start does not count.
+	// switchTolerance is the least time for which LS must have run before a
+	// start of BE on the sibling counts. If LS has run for less, the two CPUs
+	// switched at about the same time.
 	switchTolerance = 20 * time.Microsecond
 )
 
@@ -78,9 +78,9 @@ func (st *runSetUp) trace(ctx context.Context, block int) (_ *colocation.Traced,
 	return tracedOf(verdict), nil
 }
 
-// tracefs returns the root of tracefs. If tracefs is not mounted, this process
-// mounts it for itself and without a path, so that it need not be unmounted
-// (fsmount(2)).
+// tracefs returns the root of tracefs, and a function that releases it. If
+// tracefs is not mounted, it makes a mount that has no path. Only this process
+// sees this mount, and the mount ends with the process (fsmount(2)).
 func tracefs() (root string, unmount func(), err error) {
 	root, err = schedtrace.Root()
 	if err == nil || !errors.Is(err, schedtrace.ErrUnsupported) {
