@@ -36,8 +36,8 @@ func (h HostApplication) Place() (base, path string) {
 	return c.Base.Or("CgroupRoot"), strings.Join(own, "/")
 }
 
-// notices name the programs that Tenon does not manage, and the programs whose
-// cgroup follows from their class.
+// notices returns one notice for each program that Tenon does not manage, and
+// for each program whose cgroup follows from its class.
 func (h HostApplications) notices() []string {
 	var notices []string
 	for i, a := range h.Applications {
@@ -54,7 +54,7 @@ func (h HostApplications) notices() []string {
 	return notices
 }
 
-// faults returns the faults that the tags of the struct cannot express.
+// faults returns the faults that the struct tags cannot express.
 func (h HostApplications) faults() []Fault {
 	c := checker{bad: map[string]bool{}}
 	var names []string

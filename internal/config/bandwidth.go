@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Bandwidth is a share of the node's network bandwidth. A number is a
-// percentage. A text, such as "50M", is an amount in bytes per second.
+// Bandwidth is a part of the node's network bandwidth. In the configuration, a number is a
+// percentage, and a text such as "50M" is an amount in bytes per second.
 type Bandwidth struct {
 	Percent unit.Percent
 	Amount  unit.Bytes // bytes per second; 0: Percent applies
@@ -19,7 +19,7 @@ type Bandwidth struct {
 
 const aBandwidth = `a whole number of percent from 0 to 100, or an amount in quotes such as "50M"`
 
-// readBandwidth distinguishes the two notations as IntOrString of Kubernetes does.
+// readBandwidth reads a number or a text, like IntOrString of Kubernetes.
 func readBandwidth(n *yaml.Node, _ key) (Bandwidth, error) {
 	switch n.ShortTag() {
 	case "!!int":

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Check returns the faults of s that do not depend on its source: values that are out
-// of range, and values that contradict each other. The faults have no line.
+// Check returns the faults of s that do not depend on its source: values out of
+// range, and values that contradict each other. The faults have no line.
 func (s Strategies) Check() []Fault {
 	c := checker{bad: map[string]bool{}}
 	c.mapping(reflect.ValueOf(s), "")
@@ -20,8 +20,8 @@ func (s Strategies) Check() []Fault {
 	return c.faults
 }
 
-// faults returns the faults of f that its parser did not find. It does not report the same
-// mistake twice: a key that the parser refused, or that was misspelt, does not count as missing.
+// faults returns the faults of f that its parser did not find. It reports each mistake once: a
+// key that the parser refused or found misspelt does not count as missing.
 func (f file) faults(found []Fault, meant []string) []Fault {
 	c := checker{bad: map[string]bool{}}
 	for _, fault := range found {
@@ -63,14 +63,14 @@ func (c *checker) badBelow(field string) bool {
 	return false
 }
 
-// need adds a fault if a field is not set.
+// need adds a fault if the key at field is not set. want describes the accepted values.
 func (c *checker) need(field string, set bool, want string) {
 	if !set && !c.bad[field] {
 		c.fault(field, "missing: want "+want)
 	}
 }
 
-// mapping checks all values below v against the tags of their fields.
+// mapping checks all values below v against the struct tags of their fields.
 func (c *checker) mapping(v reflect.Value, path string) {
 	for _, k := range keysOf(v.Type()) {
 		c.value(v.FieldByIndex(k.index), join(path, k.name), k)
@@ -131,7 +131,7 @@ func checkSpan[T ~int64 | ~float64](c *checker, m node.Maybe[T], path string, k 
 	}
 }
 
-// order checks pairs of keys in which one value is a bound for the other.
+// order checks pairs of keys that limit each other, such as a minimum and a maximum.
 func (c *checker) order(s Strategies) {
 	for _, p := range thresholdPairs {
 		c.pair(p, s.Threshold, defaults.Threshold, "resource-threshold-config")
@@ -144,12 +144,12 @@ func (c *checker) order(s Strategies) {
 	}
 }
 
-// A pair is two percentages of a mapping. The first must be below the second.
+// A pair is two percentages of one mapping. The value of low must be below that of high.
 type pair struct {
 	low, high string
-	equal     bool // they may be equal
-	// holds is a text for the message. It says which of the two values applies
-	// if they are in the wrong order. It is "" if neither applies.
+	equal     bool // low and high may be equal
+	// holds is part of the message. It says which of the two values applies if
+	// low is above high. It is "" if neither value applies.
 	holds string
 }
 
@@ -164,8 +164,8 @@ var thresholdPairs = []pair{
 
 var resctrlPair = pair{"catRangeStartPercent", "catRangeEndPercent", false, ""}
 
-// pair adds a fault if the two percentages in the mapping at a path contradict
-// each other. It adds none if one of them has a fault already.
+// pair adds a fault if the two percentages of p contradict each other. It adds
+// none if one of the two has a fault already.
 func (c *checker) pair(p pair, set, usual any, path string) {
 	if c.bad[join(path, p.low)] || c.bad[join(path, p.high)] {
 		return
@@ -175,10 +175,10 @@ func (c *checker) pair(p pair, set, usual any, path string) {
 	}
 }
 
-// contradiction returns which key has the wrong value, and the problem, if the
-// two percentages in a mapping contradict each other. If a percentage is not
-// set, its default counts. If it has no default, the two do not contradict each
-// other.
+// contradiction compares the two percentages of a pair. If they contradict each
+// other, it returns the key with the wrong value, and the problem. A percentage
+// that is not set has its default. Without a default, there is no
+// contradiction.
 func (p pair) contradiction(set, usual any) (name, problem string) {
 	l, lowSet := percentOf(set, p.low).Value()
 	h, highSet := percentOf(set, p.high).Value()
@@ -219,7 +219,7 @@ func percentOf(mapping any, name string) node.Maybe[unit.Percent] {
 }
 
 // parent returns the field that contains a field: "rules[1]" for "rules[1].class", and
-// "rules" for "rules[1]". For a top-level key it returns "", which is the file.
+// "rules" for "rules[1]". For a top-level key it returns "", which means the file.
 func parent(field string) string {
 	return field[:max(strings.LastIndexAny(field, ".["), 0)]
 }

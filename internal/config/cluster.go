@@ -34,21 +34,21 @@ type Cluster struct {
 	notices []string
 }
 
-// Data returns the texts that are in force, by key. Parsing them gives the same
-// Cluster, but without the faults of the ConfigMap.
+// Data returns the texts in force, by key of the ConfigMap. ParseConfigMap makes
+// the same Cluster from them, without the faults of the ConfigMap.
 func (c Cluster) Data() map[string]string { return maps.Clone(c.texts) }
 
-// Colocates reports whether colocation-config is enabled for the cluster.
-// Otherwise no node offers batch resources, because a single node cannot enable
-// it.
+// Colocates reports whether colocation-config is enabled for the cluster. If it
+// is not, no node offers batch resources: a single node cannot enable
+// colocation.
 func (c Cluster) Colocates() bool { return c.colocation.all.Enable.Or(false) }
 
-// Notices name each unknown key, with the key that was probably meant. They are
-// not faults: all other keys are valid.
+// Notices returns one notice for each unknown key, with the key that was
+// probably meant. A notice is no fault: all other keys are valid.
 func (c Cluster) Notices() []string { return c.notices }
 
-// layers are the content of one key of the ConfigMap: the settings of all
-// nodes, and entries that change the settings of some nodes.
+// layers is the content of one key of the ConfigMap: the settings of all nodes,
+// and entries that change the settings for some nodes.
 type layers[T any] struct {
 	all  T
 	some []layer[T]

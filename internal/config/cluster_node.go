@@ -16,7 +16,7 @@ const (
 	annotationReservation = "node.koordinator.sh/reservation"
 )
 
-// A ratio is a label of a node. Its value replaces a percentage of colocation-config.
+// A ratio is a node label whose value replaces a percentage of colocation-config.
 type ratio struct {
 	label string
 	most  float64
@@ -32,23 +32,23 @@ var ratios = []ratio{
 
 // A NodeConfig is the configuration of one node of a cluster.
 type NodeConfig struct {
-	// Strategies has the keys that are set for the node. Other keys have their defaults.
+	// Strategies has the keys that are set for the node. All other keys have their defaults.
 	Strategies Strategies
 	// Policy is the configuration of the policies. Its Overcommit.ReservedCPU
-	// and ReservedMemory come from the node's annotation.
+	// and ReservedMemory come from the annotation of the node.
 	Policy policy.Config
 	// Applications run on the node outside Kubernetes.
 	Applications []HostApplication
 	// Chosen lists the entries of the ConfigMap that select this node.
 	Chosen []string
-	// Notices name the settings that this version does not support.
+	// Notices lists the settings that this version does not support.
 	Notices []string
 }
 
-// Node returns the configuration of a node with these labels and annotations. It has
-// five sources, and each overrides those before it: defaults, the ConfigMap's settings
-// for all nodes, the first entry that selects the node, the node's annotation, its
-// labels. An annotation or label with a fault is ignored.
+// Node returns the configuration of a node with these labels and annotations. A later
+// source overrides an earlier one: defaults, settings of the ConfigMap for all nodes,
+// the first entry that selects the node, the node's annotation, the node's labels. An
+// annotation or label with a fault is ignored.
 func (c Cluster) Node(labels, annotations map[string]string) (NodeConfig, []Fault) {
 	var n NodeConfig
 	n.Strategies.Threshold = choose(&n, c.threshold, labels)
@@ -81,7 +81,7 @@ func (c Cluster) Node(labels, annotations map[string]string) (NodeConfig, []Faul
 	return n, faults
 }
 
-// choose returns the settings of the node, and records their entry in Chosen.
+// choose returns the settings of the node. It adds the entry that selects the node to Chosen.
 func choose[T any](n *NodeConfig, l layers[T], labels map[string]string) T {
 	v, at := l.settingsFor(labels)
 	if at != "" {
@@ -119,8 +119,8 @@ func (n *NodeConfig) overlay(c Colocation, labels, annotations map[string]string
 	return c, faults
 }
 
-// annotation reads an annotation of the node n. Unknown keys and values without an effect are
-// notices and not faults: the annotation may be for Koordinator or for a newer version.
+// annotation parses an annotation of the node n. Unknown keys and values without an effect
+// cause notices, not faults: the annotation may be for Koordinator or for a newer version.
 func annotation[T any](n *NodeConfig, text, name string) (T, []Fault) {
 	v, notices, faults := ReadLenientJSON[T](text)
 	for i := range faults {
@@ -132,7 +132,7 @@ func annotation[T any](n *NodeConfig, text, name string) (T, []Fault) {
 	return v, faults
 }
 
-// reservation is the content of the annotation: which resources of a node pods do not get.
+// reservation is the content of the annotation: the resources of a node that pods do not get.
 type reservation struct {
 	Resources struct {
 		CPU    node.Maybe[unit.MilliCPU] `json:"cpu,omitzero"`
@@ -142,10 +142,10 @@ type reservation struct {
 	Policy node.Maybe[string] `json:"applyPolicy,omitzero" oneof:"Default ReservedCPUsOnly"`
 }
 
-// reserve applies the reservation in the annotation to the batch resources. The reserved CPU is
-// also not available to BE. If the annotation gives CPUs by number, these belong to the system:
-// BE never runs on them, no workload gets them as exclusive CPUs, and the batch resources are
-// reduced by their number. With ReservedCPUsOnly no amount is subtracted.
+// reserve applies the reservation annotation to the batch resources. BE does not get the
+// reserved CPU either. The annotation may name CPUs by number. Named CPUs belong to the system:
+// BE never runs on them, no workload gets them as exclusive CPUs, and they count as reserved
+// CPU. With ReservedCPUsOnly, no amount is subtracted.
 func (n *NodeConfig) reserve(text string) []Fault {
 	const field = "annotation " + annotationReservation
 	r, faults := annotation[reservation](n, text, annotationReservation)

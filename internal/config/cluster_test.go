@@ -92,8 +92,8 @@ func TestTheChartsConfigMapBoundsNothing(t *testing.T) {
 	}
 }
 
-// TestEnableAloneHasKoordinatorsThreshold checks that an owner's ConfigMap that
-// enables the section without a threshold has the same effect as in Koordinator.
+// TestEnableAloneHasKoordinatorsThreshold checks a ConfigMap that enables the
+// section without a threshold. It must have the same effect as in Koordinator.
 func TestEnableAloneHasKoordinatorsThreshold(t *testing.T) {
 	c := cluster(t, map[string]string{keyThreshold: `{"clusterStrategy": {"enable": true}}`})
 	want := policy.Suppress{Enable: true, ThresholdPercent: 65, Policy: policy.SuppressCPUSet}

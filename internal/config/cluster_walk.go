@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/config/spelling"
 )
 
-// readMapping reads the JSON mapping at a path. An unknown key causes a notice and not a fault,
-// because it may belong to a newer version, or to another program that uses the ConfigMap.
+// readMapping reads the JSON mapping at a path. An unknown key causes a notice, not a fault: it
+// may belong to a newer version or to another program that uses the ConfigMap.
 func readMapping[T any](n *yaml.Node, path string) (T, *parser) {
 	var v T
 	p := &parser{lines: map[string]int{path: n.Line}, lenient: true}
@@ -52,9 +52,9 @@ func movePath(field, oldPath, newPath string) string {
 	return join(newPath, rest)
 }
 
-// spell corrects the spelling of keys in a mapping. Koordinator reads keys in any case,
-// so if a key differs only by case from exactly one of the known names, spell replaces
-// it by that name. It calls the function renamed for each key that it changes.
+// spell corrects the spelling of keys in a mapping, because Koordinator reads keys in
+// any case. If a key differs only by case from exactly one known name, spell replaces
+// the key by that name. It calls renamed for each key that it replaces.
 func spell(mapping *yaml.Node, known []string, renamed func(name *yaml.Node, to string)) {
 	written := map[string]bool{}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
@@ -73,7 +73,7 @@ func spell(mapping *yaml.Node, known []string, renamed func(name *yaml.Node, to 
 	}
 }
 
-// renamedTo returns the notice for a key that spell has renamed.
+// renamedTo returns the text of the notice for a key that spell has renamed.
 func renamedTo(name string) string { return "counts as " + name + ": want this spelling" }
 
 // Suggest returns the problem text for an unknown key. It contains the known

@@ -8,7 +8,7 @@ import (
 )
 
 // Colocation is colocation-config. It configures the batch resources: CPU and memory that other
-// work has not requested, or has requested and left idle. Percentages are of the node's capacity.
+// work did not request, or requested but does not use. Percentages are of the node's capacity.
 type Colocation struct {
 	Enable node.Maybe[bool] `json:"enable,omitzero"`
 
@@ -39,18 +39,18 @@ type Colocation struct {
 	// configure the peak prediction.
 	Peak PeakPrediction `json:"peakPrediction,omitzero"`
 
-	// Extensions are keys of other programs; Tenon has none.
+	// Extensions holds keys of other programs. Tenon uses none of them.
 	Extensions map[string]any `json:"extensions,omitempty" later:""`
 }
 
-// PeakPrediction configures whether other work counts by its predicted peak.
+// PeakPrediction configures whether other work counts with its predicted peak usage.
 type PeakPrediction struct {
 	Enable              node.Maybe[bool]         `json:"enable,omitzero"`
 	SafetyMarginPercent node.Maybe[unit.Percent] `json:"safetyMarginPercent,omitzero" range:"0..100"`
 	ColdStartMinutes    node.Maybe[int64]        `json:"coldStartMinutes,omitzero" range:"0..10080"`
 }
 
-// Aggregate lists the windows over which use is averaged.
+// Aggregate lists the time windows over which usage is averaged.
 type Aggregate struct {
 	Durations []Duration `json:"durations,omitempty" later:""`
 }
@@ -58,10 +58,10 @@ type Aggregate struct {
 // Duration is a time.Duration in text form: "5m".
 type Duration time.Duration
 
-// MarshalText writes the form "5m0s".
+// MarshalText writes a text such as "5m0s".
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText reads the form that time.ParseDuration reads.
+// UnmarshalText reads each text that time.ParseDuration accepts.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	*d = Duration(v)

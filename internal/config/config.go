@@ -1,5 +1,5 @@
 // Package config parses the versioned configuration file of tenond into a struct with defaults.
-// It finds all faults at once. Each fault has its line, its field and the accepted range.
+// It finds all faults at once. Each fault names its line, its field and the accepted values.
 package config
 
 import (
@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/decide/policy"
 )
 
-// MaxSize is the maximum size of the file, in bytes.
+// MaxSize is the maximum size of the configuration file, in bytes.
 const MaxSize = syntax.MaxSize
 
 // defaultPeriod is the default of Period. Koordinator's CPU suppress has the same period.
@@ -28,16 +28,16 @@ type Config struct {
 	Period time.Duration
 	// Signals selects the events that wake the loop.
 	Signals Signals
-	// Rules say which cgroups are managed, and with which class. The first rule that
+	// Rules select the managed cgroups and give them a class. The first rule that
 	// matches a cgroup applies. Tenon never changes a cgroup that no rule matches.
 	Rules []match.Rule
 	// ContainerSockets are the sockets of the container runtimes, in the
-	// notation of package container. If it is empty, the usual paths are used.
+	// notation of package container. An empty list means the usual paths.
 	ContainerSockets []string
 	// Policy is the configuration of the policies.
 	Policy policy.Config
-	// Notices name the settings that this version does not support. They are
-	// not faults: the other settings of the file are valid.
+	// Notices lists the settings that this version does not support. A notice
+	// is no fault: all other settings are valid.
 	Notices []string
 }
 
@@ -85,12 +85,12 @@ func (e *Invalid) Error() string {
 	return b.String()
 }
 
-// Load reads the file at path. If the file can be read but has faults, the
-// error is an *Invalid that contains all of them.
+// Load reads the file at path. If the file has faults, the error is an *Invalid
+// that contains all of them.
 func Load(path string) (Config, error) { return load(path, textfile.Read) }
 
-// LoadRegular does the same as Load, but refuses files that are not regular. It
-// is for callers that read the file repeatedly.
+// LoadRegular does the same as Load, but refuses files that are not regular.
+// Callers that read the file repeatedly use it.
 func LoadRegular(path string) (Config, error) { return load(path, textfile.ReadRegular) }
 
 func load(path string, read func(string, int64) ([]byte, error)) (Config, error) {

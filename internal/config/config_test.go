@@ -98,8 +98,8 @@ func TestDefaultFileTurnsOnCPUQOSAlone(t *testing.T) {
 	}
 }
 
-// The settings that are commented out in the default file must also be valid, and
-// so must each section that is off.
+// The commented-out settings of the default file, and each section that is off,
+// must also be valid.
 func TestDefaultFileIsRightWithEverySettingSwitchedOn(t *testing.T) {
 	off := regexp.MustCompile(`(?m)^( *)#(\S)`)
 	if n := len(off.FindAll(Default(), -1)); n < 5 {

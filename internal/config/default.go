@@ -8,9 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// defaults holds the values of keys that are not set. They are those of
-// Koordinator (pkg/util/sloconfig). If a key is absent here, it has no default,
-// and its feature is off. No other place has defaults.
+// defaults holds the values of keys that are not set. Koordinator's keys have
+// Koordinator's defaults (pkg/util/sloconfig). A key that is absent here has no
+// default, and its feature is off. No other place has defaults.
 var defaults = Strategies{
 	Threshold: Threshold{
 		Enable:                          node.Some(false),
@@ -62,9 +62,9 @@ var defaults = Strategies{
 	},
 }
 
-// classDefaults returns the defaults of a class that differ between classes:
-// the group identity, whether the class expels BE from the siblings of its
-// CPUs, the end of its cache range, and its watermarks.
+// classDefaults returns the defaults that differ between classes: the group
+// identity, whether the class keeps BE off the SMT siblings of its CPUs
+// (expels), the end of its cache range, and its watermarks.
 func classDefaults(identity int64, expels bool, cacheEnd, watermark unit.Percent, scale, adjust int64) Class {
 	return Class{
 		CPU: CPUQOS{Enable: node.Some(false), GroupIdentity: node.Some(identity), CoreExpeller: node.Some(expels)},
@@ -97,14 +97,14 @@ func classDefaults(identity int64, expels bool, cacheEnd, watermark unit.Percent
 	}
 }
 
-// withDefaults returns s with defaults for the keys that are not set.
+// withDefaults returns s, in which each unset key has its default.
 func (s Strategies) withDefaults() Strategies {
 	fill(reflect.ValueOf(&s).Elem(), reflect.ValueOf(defaults))
 	return s
 }
 
-// fill copies the values that one mapping (to) lacks from another mapping
-// (from).
+// fill sets the values that are missing in the mapping to. It copies them from
+// the mapping from.
 func fill(to, from reflect.Value) {
 	for _, k := range keysOf(to.Type()) {
 		t, f := to.FieldByIndex(k.index), from.FieldByIndex(k.index)

@@ -66,9 +66,9 @@ func TestEveryDocumentedKeyIsKnown(t *testing.T) {
 	}
 }
 
-// visitKeys calls the function visit for every value below the mapping v,
-// including values in lists. A flag (later) says that the value, or a mapping
-// that contains it, has no effect yet.
+// visitKeys calls visit for every value below the mapping v, including values
+// in lists. later means that the value, or a mapping around it, has no effect
+// yet.
 func visitKeys(v reflect.Value, path string, later bool, visit func(k key, path string, v reflect.Value, later bool)) {
 	for _, k := range keysOf(v.Type()) {
 		f, at, off := v.FieldByIndex(k.index), join(path, k.name), later || k.later

@@ -7,14 +7,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// lowerBy is the number of percentage points by which the lower end of an
-// eviction is below its threshold by default (Koordinator:
+// lowerBy is the default distance, in percentage points, from the threshold of
+// an eviction down to the usage at which the eviction ends (Koordinator:
 // memoryReleaseBufferPercent).
 const lowerBy unit.Percent = 2
 
 // evict returns the configuration of evictions. Koordinator enables evictions
-// by a feature gate of the agent. In Tenon an eviction is enabled by the key of
-// its threshold, so these keys have no default.
+// by a feature gate of its agent. Tenon enables an eviction if its threshold is
+// set. So the keys of thresholds have no default.
 func (t Threshold) evict() evict.Config {
 	if !t.Enable.Or(false) {
 		return evict.Config{}
@@ -42,14 +42,14 @@ func (t Threshold) evict() evict.Config {
 	return e
 }
 
-// evictsByAllocatable reports whether the configuration measures BE
-// satisfaction against allocatable resources. This version does not support
-// that, and then evicts no work because of its satisfaction.
+// evictsByAllocatable reports whether the configuration measures BE satisfaction (the part of its
+// request that BE gets) against allocatable resources. This version does not support that. It
+// then evicts no work for low satisfaction.
 func (t Threshold) evictsByAllocatable() bool {
 	return t.CPUEvictPolicy.Or("") == "evictByAllocatable"
 }
 
-// evictNotices names keys that are set, but have no effect because another key is missing.
+// evictNotices returns a notice for each key that has no effect because another key is missing.
 func (t Threshold) evictNotices() []string {
 	if !t.Enable.Or(false) {
 		return nil

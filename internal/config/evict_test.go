@@ -25,8 +25,8 @@ func TestAllocatableEndsNothingAndSaysSo(t *testing.T) {
 	}
 }
 
-// TestAnObjectiveNeedsNoThreshold checks that there is no notice about an
-// objective without CPU suppress: while it is missed, BE gives way all the same
+// TestAnObjectiveNeedsNoThreshold checks that an objective without CPU suppress
+// causes no notice. BE gives way all the same while the objective is missed
 // (scenario a-service-waits-and-there-is-no-threshold).
 func TestAnObjectiveNeedsNoThreshold(t *testing.T) {
 	rule := header + "- {name: web, class: LS, units: [a], objective: {runQueueDelay: 2ms}}\n"

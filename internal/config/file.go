@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A file is the configuration file. Its fields are the keys.
+// file is the configuration file. Each field is a key.
 type file struct {
 	APIVersion node.Maybe[string]        `json:"apiVersion" oneof:"tenon.sh/v1alpha1"`
 	Kind       node.Maybe[string]        `json:"kind" oneof:"NodeConfig"`
@@ -26,25 +26,25 @@ type file struct {
 	Reserved        reserved               `json:"reserved"`
 	Rules           []rule                 `json:"rules"`
 	Slices          []workers.Slice        `json:"slices"`
-	// ContainerSockets are the sockets of the container runtimes. Rules on containers need them.
+	// ContainerSockets are the sockets of the container runtimes, for rules with containers.
 	ContainerSockets []string `json:"containerSockets"`
 	Strategies
 }
 
-// A rule is a match.Rule as the file has it.
+// A rule is the form that a match.Rule has in the configuration file.
 type rule struct {
 	Name    node.Maybe[string] `json:"name"`
 	Class   node.Maybe[string] `json:"class" oneof:"LSE LSR LS BE SYSTEM"`
 	Cgroups []string           `json:"cgroups"`
 	Units   []string           `json:"units"`
-	// Containers are globs over names, or over labels as KEY=VALUE.
+	// Containers are globs for the names of containers, or for labels in the form KEY=VALUE.
 	Containers []string `json:"containers"`
 	Requests   requests `json:"requests"`
 	Limits     limits   `json:"limits"`
 	// Priority has the same range as the priority of a Kubernetes pod.
 	Priority  node.Maybe[int64]  `json:"priority" range:"-2147483648..2147483647"`
 	Objective objective          `json:"objective"`
-	Slice     node.Maybe[string] `json:"slice"` // the slice whose workers its work shares
+	Slice     node.Maybe[string] `json:"slice"` // the name of an entry of Slices; the workloads share its workers
 }
 
 // requests are the amounts that a workload requests.
@@ -81,7 +81,7 @@ func (r rule) rule() match.Rule {
 	}
 }
 
-// uses returns how the rules use slices.
+// uses returns, for each rule, the slice that it uses.
 func (f file) uses() (all []workers.Use) {
 	for _, r := range f.Rules {
 		all = append(all, workers.Use{Rule: valueOf(r.Name), Class: valueOf(r.Class), Slice: r.Slice})
@@ -89,26 +89,26 @@ func (f file) uses() (all []workers.Use) {
 	return all
 }
 
-// cpus returns the CPUs that the policies share. An empty set means all CPUs.
-// If the list cannot be parsed, the parser has reported a fault already.
+// cpus returns the set in the key cpus. The empty set means all CPUs. If the
+// list is invalid, the parser has added a fault already.
 func (f file) cpus() unit.CPUSet {
 	set, _ := unit.ParseCPUSet(valueOf(f.CPUs))
 	return set
 }
 
-// valueOf returns the value of a key that must be set. A check or a default ensures that.
+// valueOf returns the value of a key, or the zero value if the key is not set.
 func valueOf[T any](m node.Maybe[T]) T {
 	v, _ := m.Value()
 	return v
 }
 
-// minMemory is the smallest memory.max that a workload may have. With a smaller
-// one, the kernel kills a program when it starts, so container runtimes also refuse less
-// than 6 MB. The usual cause of a smaller limit is a missing suffix (limits: {memory: 4}).
+// minMemory is the smallest accepted memory limit. With a smaller memory.max, the kernel
+// kills a program when it starts, so container runtimes also refuse less than 6 MB. The
+// usual cause of a smaller limit is a missing suffix (limits: {memory: 4}).
 const minMemory unit.Bytes = 6 << 20
 
-// file makes the checks of the file that the tags of the struct cannot express.
-// The strategies are checked elsewhere.
+// file makes the checks of the file that the struct tags cannot express. It
+// does not check the strategies.
 func (c *checker) file(f file) {
 	c.need("apiVersion", f.APIVersion.Known(), "tenon.sh/v1alpha1")
 	c.need("kind", f.Kind.Known(), "NodeConfig")
@@ -152,7 +152,7 @@ func (c *checker) file(f file) {
 	}
 }
 
-// amounts adds a fault for each amount that is too large or too small to work.
+// amounts adds a fault for each amount of CPU or memory that is too large or too small.
 func (c *checker) amounts(r rule, path string) {
 	cpu := func(field string, m node.Maybe[unit.MilliCPU]) {
 		if v := valueOf(m); v > unit.CPUs(unit.MaxCPUs) {
@@ -169,7 +169,7 @@ func (c *checker) amounts(r rule, path string) {
 	}
 }
 
-// match adds the faults of package match. An error of match begins with the field.
+// match adds the faults that package match finds. Each error of match begins with a field.
 func (c *checker) match(r rule, path string) {
 	for _, err := range splitErrors(r.rule().Check()) {
 		field, problem, _ := strings.Cut(err.Error(), ": ")
@@ -182,7 +182,7 @@ func (c *checker) match(r rule, path string) {
 	}
 }
 
-// noticesOfRules names the settings of rules that are not supported.
+// noticesOfRules returns notices about rules that are missing or have no CPU request.
 func noticesOfRules(rules []rule) []string {
 	if len(rules) == 0 {
 		return []string{"rules: there are none, so Tenon manages only the commands that tenon run starts"}

@@ -13,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// FuzzParse checks that no text makes the parser panic or loop. A file must
-// have either faults or a configuration. If a parsed file is written and parsed
-// again, the result must be the same.
+// FuzzParse checks that no text makes the parser panic or loop. The result must
+// be either faults or a configuration. A parsed file that is written and parsed
+// again must give the same result.
 func FuzzParse(f *testing.F) {
 	f.Add(Default())
 	f.Add([]byte(header + "resource-threshold-config: '{\"clusterStrategy\": {\"enable\": true}}'\n"))

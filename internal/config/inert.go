@@ -10,12 +10,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A ConfigMap may be older than Tenon, and then no webhook has checked it. If Koordinator accepts
-// a value that has no effect in Tenon, this must not disable the whole section. Therefore the
-// parser leaves out such values one by one, with a notice for each.
+// A ConfigMap may be older than Tenon, so that no webhook has checked it. If one value has no
+// effect in Tenon but Koordinator accepts it, the rest of the section must stay in force.
+// Therefore the parser unsets each such value, with a notice.
 
-// leaveOut unsets the values of s that Koordinator accepts but that have no
-// effect, and returns a notice for each.
+// leaveOut unsets the values of s that have no effect but that Koordinator
+// accepts. It returns a notice for each.
 func (s *Strategies) leaveOut() []Fault {
 	found := leaveOut(reflect.ValueOf(s).Elem(), "")
 	for _, p := range thresholdPairs {
@@ -42,8 +42,8 @@ func (s *Strategies) leaveOut() []Fault {
 	return found
 }
 
-// leaveOut unsets the values below v that have no effect (see key), and returns
-// a notice for each.
+// leaveOut unsets the values below v that have no effect (tags taken and oneof
+// of a key). It returns a notice for each.
 func leaveOut(v reflect.Value, path string) []Fault {
 	var found []Fault
 	for _, k := range keysOf(v.Type()) {
@@ -57,8 +57,8 @@ func leaveOut(v reflect.Value, path string) []Fault {
 		case f.Kind() == reflect.Struct:
 			found = append(found, leaveOut(f, at)...)
 		case f.Kind() == reflect.Slice && f.Len() > 0 && f.Index(0).Kind() == reflect.Struct && !isLeaf(f.Index(0)):
-			// Other layers of the configuration share this list, so it must be
-			// copied and not changed.
+			// Other layers of the configuration share this list, so change a
+			// copy.
 			own := reflect.MakeSlice(f.Type(), f.Len(), f.Len())
 			reflect.Copy(own, f)
 			f.Set(own)
@@ -70,7 +70,7 @@ func leaveOut(v reflect.Value, path string) []Fault {
 	return found
 }
 
-// inertValue returns why the value v of the key k has no effect, or "".
+// inertValue returns why the value v of the key k has no effect, or "" if it has one.
 func (k key) inertValue(v reflect.Value) string {
 	switch m := v.Interface().(type) {
 	case node.Maybe[string]:
@@ -92,8 +92,8 @@ func inertNumber[T ~int64](k key, m node.Maybe[T]) string {
 	return ""
 }
 
-// leaveOut unsets both percentages of the pair in the given mapping, if they contradict each
-// other, and returns a notice. It does not unset a contradictory pair that has an effect.
+// leaveOut unsets both percentages of the pair if they contradict each other, and returns a
+// notice. It keeps a contradictory pair that has an effect.
 func (p pair) leaveOut(mapping, usual any, path string) []Fault {
 	name, problem := p.contradiction(reflect.ValueOf(mapping).Elem().Interface(), usual)
 	if problem == "" {

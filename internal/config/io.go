@@ -17,7 +17,7 @@ const (
 )
 
 // io returns the block I/O settings of the classes whose blkioQOS is enabled.
-// LSE has the same settings as LSR, but its own limits.
+// LSE and LSR have the same settings, but each class has limits of its own.
 func (q QOS) io() blockio.Config {
 	var c blockio.Config
 	for _, class := range q.classes() {
@@ -55,8 +55,8 @@ func (b Block) block(class node.Class) blockio.Device {
 	return io
 }
 
-// latency returns the shorter of the two targets for reads and writes, because
-// the kernel has one target for both.
+// latency returns the shorter of the latency targets for reads and writes. The
+// kernel has only one target.
 func (c IO) latency() time.Duration {
 	shortest := int64(0)
 	for _, m := range []node.Maybe[int64]{c.ReadLatency, c.WriteLatency} {
@@ -67,7 +67,7 @@ func (c IO) latency() time.Duration {
 	return time.Duration(min(shortest, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
 }
 
-// blocks makes the checks of block devices that the tags of the struct cannot express.
+// blocks makes the checks of block devices that the struct tags cannot express.
 func (c *checker) blocks(q QOS) {
 	for _, class := range q.classes() {
 		for i, b := range class.BlkIO.Blocks {
@@ -77,7 +77,7 @@ func (c *checker) blocks(q QOS) {
 	}
 }
 
-// noticesOfBlocks names settings of blkioQOS that this version does not support.
+// noticesOfBlocks returns a notice for each unsupported setting of blkioQOS.
 func (q QOS) noticesOfBlocks() []string {
 	var notices []string
 	for _, class := range q.classes() {

@@ -8,14 +8,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// cpuQOS reports whether LS work gets the CPU before BE work. Either class may
-// enable this, because it concerns both.
+// cpuQOS reports whether LS work gets the CPU before BE work. The setting of
+// either class is enough, because it concerns both.
 func (q QOS) cpuQOS() bool {
 	return q.BEClass.CPU.Enable.Or(false) || q.LSClass.CPU.Enable.Or(false)
 }
 
 // isolation returns the configuration of the CPU isolation between LS and BE.
-// lsrOff means that the configuration disables the isolation for LSR and LSE.
+// lsrOff disables the isolation of LSR and LSE.
 func (q QOS) isolation(lsrOff bool) policy.CPUQOS {
 	if !q.cpuQOS() {
 		return policy.CPUQOS{}
@@ -48,7 +48,7 @@ func (q QOS) isolation(lsrOff bool) policy.CPUQOS {
 	return c
 }
 
-// order returns the first mechanism to use, and whether the measured order applies.
+// order returns the first mechanism to try, and whether the measured order (glossary) applies.
 func (p Policies) order() (begin node.Mechanism, measured bool) {
 	switch said, given := p.CPUIsolation.Value(); {
 	case given && said == "strongest":
@@ -62,9 +62,9 @@ func (p Policies) order() (begin node.Mechanism, measured bool) {
 }
 
 // means returns the kernel feature that schedIdle selects to make BE work give
-// way: 0 selects the least weight, and 1 selects cpu.idle. If schedIdle is not
-// set, it selects none. Koordinator's default of the key is 0, and there 0
-// selects none, because another mechanism makes BE work give way.
+// way: 0 selects the least weight, 1 selects cpu.idle. An unset schedIdle
+// selects none. Koordinator's default is 0 and selects none there, because
+// another mechanism makes BE give way.
 func (c CPUQOS) means() node.Feature {
 	idle, set := c.SchedIdle.Value()
 	switch {
@@ -76,8 +76,8 @@ func (c CPUQOS) means() node.Feature {
 	return node.FeatureCPUIdle
 }
 
-// identity returns the treatment of a class. If coreExpeller is false, no
-// mechanism expels BE for this class.
+// identity returns the group identity of a class, with the meaning that it has for Tenon. If
+// coreExpeller is false, no mechanism keeps BE off the SMT siblings of this class.
 func (c CPUQOS) identity(usual CPUQOS) node.Identity {
 	if !c.Enable.Or(false) {
 		c = usual
@@ -89,7 +89,7 @@ func (c CPUQOS) identity(usual CPUQOS) node.Identity {
 	return v
 }
 
-// identities checks that BE work does not get the CPU before LS work.
+// identities adds a fault if a class has an identity that lets BE run before LS.
 func (c *checker) identities(q QOS) {
 	for _, class := range q.classes() {
 		field := "resource-qos-config." + class.key + ".cpuQOS.groupIdentity"
@@ -99,7 +99,7 @@ func (c *checker) identities(q QOS) {
 	}
 }
 
-// wrongIdentity returns why the class of a key cannot have the identity, or "".
+// wrongIdentity returns why the class with this key cannot have the identity, or "" if it can.
 func wrongIdentity(class string, identity node.Maybe[int64]) string {
 	v, given := identity.Value()
 	switch be := class == "beClass"; {

@@ -9,17 +9,17 @@ import (
 )
 
 // ReadJSON parses JSON text, such as an annotation of a pod, into a struct with the
-// tags of this package (see key). A key has the same meaning and range as in the
-// configuration. The value null means that the key is not set. ReadJSON finds all
-// faults, but without line numbers. If there is any fault, it returns the zero value.
+// tags of this package (see key). Keys have the same meanings and ranges as in the
+// configuration. null leaves a key unset. ReadJSON finds all faults, without line
+// numbers. If there is a fault, it returns the zero value.
 func ReadJSON[T any](text string) (T, []Fault) {
 	v, _, faults := readJSON[T](text, false)
 	return v, faults
 }
 
-// ReadLenientJSON does the same as ReadJSON, for texts that may be written for Koordinator. In
-// three cases it returns a notice instead of a fault: for an unknown key, for a key in another
-// case, and for a value that Koordinator accepts but that has no effect.
+// ReadLenientJSON does the same as ReadJSON, for texts that may be written for Koordinator.
+// Three mistakes cause a notice and not a fault: an unknown key, a key in another case, and a
+// value that Koordinator accepts but that has no effect.
 func ReadLenientJSON[T any](text string) (v T, notices, faults []Fault) {
 	return readJSON[T](text, true)
 }

@@ -10,8 +10,8 @@ import (
 
 const notActedOn = "is not acted on by this version"
 
-// Notices names the keys of s that are set but that this version does not
-// support. Keys in a disabled mapping cause no notice.
+// Notices returns a notice for each key of s that is set but that this version
+// does not support. Keys in a disabled mapping cause no notice.
 func (s Strategies) Notices() []string {
 	notices := append(noticesIn(reflect.ValueOf(s), ""), s.Threshold.evictNotices()...)
 	for _, class := range s.QOS.classes() {
@@ -57,7 +57,7 @@ func noticesIn(v reflect.Value, path string) []string {
 	return notices
 }
 
-// asks reports whether v is set, and differs from the value that means off.
+// asks reports whether v is set to a value other than off.
 func asks(v reflect.Value, off string) bool {
 	if v.IsZero() {
 		return false

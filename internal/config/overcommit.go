@@ -15,8 +15,8 @@ type reserved struct {
 	Memory node.Maybe[unit.Bytes]    `json:"memory"`
 }
 
-// overcommit returns the configuration of the batch resources. It is the zero
-// value if colocation is disabled.
+// overcommit returns the configuration of the batch resources. If colocation is
+// disabled, it returns the zero value.
 func (c Colocation) overcommit() policy.Overcommit {
 	if !valueOf(c.Enable) {
 		return policy.Overcommit{}
@@ -54,13 +54,13 @@ func (p PeakPrediction) prediction() policy.PeakPrediction {
 	}
 }
 
-// times returns n times the given duration, but at most a century.
+// times multiplies the duration of by n. The result is at most a century.
 func times(n node.Maybe[int64], of time.Duration) time.Duration {
 	const century = 100 * 365 * 24 * time.Hour
 	return time.Duration(min(valueOf(n), int64(century/of))) * of
 }
 
-// reserve adds the reservation in the file to c.
+// reserve sets the reserved resources of c from the key reserved of the file.
 func (f file) reserve(c *policy.Overcommit) {
 	if !c.Enable {
 		return

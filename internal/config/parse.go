@@ -14,19 +14,19 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// maxFaults is the maximum number of faults that are listed. If a file is
-// completely wrong, more faults do not help.
+// maxFaults is the maximum number of faults in an error. If a file is
+// completely wrong, a longer list does not help.
 const maxFaults = 100
 
-// A parser walks through a YAML document and the struct that it fills, in parallel. It
-// records the line of each field, so that faults found later also have a line.
+// A parser walks through a YAML document and the struct that it fills at the same
+// time. It records the line of each field, so that later checks can name the line.
 type parser struct {
 	faults []Fault
 	lines  map[string]int
 	meant  []string // fields whose key was probably misspelt
-	pinned int      // line of the JSON text in the file that is being read; 0: none
-	// lenient means that the source is a ConfigMap. An unknown key is then a
-	// notice and not a fault, and null leaves a key unset.
+	pinned int      // line of the JSON text in the file, while that text is read; 0: none
+	// lenient means that the source is a ConfigMap or an annotation. An unknown
+	// key is then a notice and not a fault, and null leaves a key unset.
 	lenient bool
 	notices []Fault
 }
@@ -71,7 +71,8 @@ func (p *parser) line(n *yaml.Node) int {
 	return n.Line
 }
 
-// lineOf returns the line of the field or, if it has none, of the nearest field that contains it.
+// lineOf returns the line of the field. If the field has none, it returns that of the field
+// around it.
 func (p *parser) lineOf(field string) int {
 	for {
 		if line, ok := p.lines[field]; ok || field == "" {
@@ -81,7 +82,7 @@ func (p *parser) lineOf(field string) int {
 	}
 }
 
-// value reads n into a field, which has the given path and key.
+// value reads the node n into the field at path. k describes the key of the field.
 func (p *parser) value(n *yaml.Node, path string, k key, to reflect.Value) {
 	if k.section != "" {
 		if n = p.strategy(n, path, k); n == nil {
@@ -122,8 +123,7 @@ func (p *parser) value(n *yaml.Node, path string, k key, to reflect.Value) {
 }
 
 // readInner reads n, which must be a mapping or a list. A key without a value
-// counts as an empty mapping or list, because all keys below it may be
-// commented out.
+// counts as an empty mapping or list: all keys below it may be commented out.
 func (p *parser) readInner(n *yaml.Node, path string, k key, to reflect.Value) {
 	switch empty := isNull(n); to.Kind() {
 	case reflect.Struct:
@@ -208,8 +208,8 @@ func (p *parser) list(n *yaml.Node, path string, to reflect.Value) {
 	}
 }
 
-// readNamed reads a mapping whose keys are arbitrary names. It skips a map of
-// arbitrary values, because no code reads it.
+// readNamed reads a mapping whose keys are names that the user chooses. It
+// skips a map of arbitrary values, because no code reads it.
 func (p *parser) readNamed(n *yaml.Node, path string, k key, to reflect.Value) {
 	if n.Kind != yaml.MappingNode {
 		p.fault(p.line(n), path, printValue(n)+": want keys and values")

@@ -8,11 +8,11 @@ import (
 )
 
 // lendsLSR reports whether BE may use the CPUs of LSR work. The default is
-// true, because in other agents BE always may.
+// true, because other agents always allow it.
 func (t Threshold) lendsLSR() bool { return !valueOf(t.Enable) || valueOf(t.CPUSuppressLendLSR) }
 
-// ownCPUs returns how many exclusive CPUs a rule requests, and in which field.
-// The last result is false if it requests none.
+// ownCPUs returns how many exclusive CPUs a rule requests, and the field of
+// this amount. asked is false if the rule requests none.
 func (r rule) ownCPUs() (field string, amount unit.MilliCPU, asked bool) {
 	if class := node.Class(valueOf(r.Class)); class != node.LSE && class != node.LSR {
 		return "", 0, false
@@ -24,7 +24,7 @@ func (r rule) ownCPUs() (field string, amount unit.MilliCPU, asked bool) {
 	return "limits.cpu", amount, asked
 }
 
-// ownCPUs checks that a rule requests a whole number of exclusive CPUs.
+// ownCPUs adds a fault if a rule requests a fraction of an exclusive CPU.
 func (c *checker) ownCPUs(r rule, path string) {
 	field, amount, asked := r.ownCPUs()
 	if asked && (amount <= 0 || amount%unit.CPUs(1) != 0) && !c.bad[join(path, field)] {
@@ -32,7 +32,7 @@ func (c *checker) ownCPUs(r rule, path string) {
 	}
 }
 
-// noticesOfOwnCPUs names the LSE and LSR rules that have no CPU request.
+// noticesOfOwnCPUs returns a notice for each LSE or LSR rule without a CPU request.
 func noticesOfOwnCPUs(rules []rule) []string {
 	var notices []string
 	for i, r := range rules {

@@ -15,13 +15,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A reader parses a value. If it fails, its error names the value and the accepted values.
+// A reader parses one YAML value. Its error names the value and the accepted values.
 type reader[T any] func(*yaml.Node, key) (T, error)
 
-// readOptional reads n into a key that may stay unset. In JSON, null means
-// unset. In a ConfigMap or an annotation, an empty text also means unset,
-// because templates write it when a value is not set. In YAML, a key without a
-// value is a fault, because it is probably a mistake.
+// readOptional reads n into a key that may stay unset. In JSON, null leaves the
+// key unset. In a ConfigMap or an annotation, an empty text does so, too,
+// because templates write it for a value that is not set. In YAML, a key
+// without a value is a fault: it is probably a mistake.
 func readOptional[T any](p *parser, n *yaml.Node, path string, k key, to *node.Maybe[T], read reader[T]) {
 	if (p.pinned > 0 || p.lenient) && isNull(n) || p.lenient && isEmpty(n) {
 		return
@@ -43,8 +43,8 @@ func scalar[T any](p *parser, n *yaml.Node, path string, k key, to *T, read read
 	return true
 }
 
-// readBool reads true and false, and also 1 and 0, because Koordinator and ACK
-// use both notations.
+// readBool reads true, false, 1 and 0, because Koordinator and ACK use both
+// notations.
 func readBool(n *yaml.Node, _ key) (bool, error) {
 	if tag := n.ShortTag(); tag == "!!bool" || tag == "!!int" {
 		switch strings.ToLower(n.Value) {
@@ -67,7 +67,7 @@ func readText(n *yaml.Node, k key) (string, error) {
 	return "", refuse(n, k.want(aText))
 }
 
-// readWhole reads a whole number. If a key can only be 0 or 1, it also accepts true and false.
+// readWhole reads a whole number, or true and false if the range of the key is 0 to 1.
 func readWhole[T ~int64](n *yaml.Node, k key) (T, error) {
 	if k.span.isSwitch() && n.ShortTag() == "!!bool" {
 		on, err := readBool(n, k)
@@ -107,8 +107,8 @@ func readInterval(n *yaml.Node, k key) (Duration, error) {
 	return Duration(d), err
 }
 
-// readCPU and readBytes accept numbers and text, because 2, 0.5 and 500m are
-// all written without quotes.
+// readCPU reads an amount of CPU. readCPU and readBytes accept numbers and
+// text, because 2, 0.5 and 500m are all written without quotes.
 func readCPU(n *yaml.Node, k key) (unit.MilliCPU, error) {
 	if !isAmount(n) {
 		return 0, refuse(n, "a number of CPUs such as 2, 1.5 or 500m")
@@ -137,7 +137,7 @@ func isEmpty(n *yaml.Node) bool {
 // isNull reports whether n is null or a missing value.
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// refuse returns the error of a reader.
+// refuse returns the error for a value (n) that a reader does not accept.
 func refuse(n *yaml.Node, want string) error {
 	return errors.New(printValue(n) + ": want " + want)
 }
@@ -159,7 +159,7 @@ func printValue(n *yaml.Node) string {
 	return label(n.Value)
 }
 
-// label prints a name or number for a fault, with quotes only if it is unusual.
+// label prints a name or number for a fault. It adds quotes only if the text is unusual.
 func label(s string) string {
 	odd := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
 	if s == "" || len(s) > maxKey || strings.ContainsFunc(s, odd) {

@@ -14,27 +14,27 @@ import (
 //	json     its name
 //	range    the accepted numbers: "0..100", "1..", ">0..1", "100ms..60s"
 //	oneof    the accepted words
-//	taken    values that Koordinator accepts in addition to range or oneof, as
-//	         a range or as words. In a ConfigMap or an annotation they cause a
-//	         notice, and have no effect
+//	taken    other values that Koordinator accepts, as a range or as words. In
+//	         a ConfigMap or an annotation they cause a notice, and have no
+//	         effect
 //	later    this version reads and checks the key, but does not support it.
-//	         If the tag has a value, the key requests nothing if it has that
-//	         value
-//	section  Koordinator's ConfigMap has this strategy, too. The tag names the
-//	         key of the ConfigMap that has the entries for some nodes
+//	         The value of the tag, such as false, is a value of the key that
+//	         requests nothing
+//	section  the key is also a key of Koordinator's ConfigMap. The value of the
+//	         tag is the name of its list of entries for some nodes
 type key struct {
 	name    string
 	index   []int
 	span    span
 	words   []string
-	taken   span     // values that have no effect if they lie outside of span
+	taken   span     // values outside of span that have no effect
 	inert   []string // words that have no effect
 	later   bool
 	off     string
 	section string
 }
 
-// keysOf returns the keys of a mapping that is read into the struct type t.
+// keysOf returns the keys of the mapping that fills a struct of type t.
 func keysOf(t reflect.Type) []key {
 	var keys []key
 	for _, f := range reflect.VisibleFields(t) {
@@ -54,7 +54,7 @@ func keysOf(t reflect.Type) []key {
 	return keys
 }
 
-// isLeaf reports whether v is a node.Maybe: a single value and not a mapping.
+// isLeaf reports whether v is a node.Maybe, which is a single value and not a mapping.
 func isLeaf(v reflect.Value) bool {
 	_, leaf := v.Interface().(interface{ Known() bool })
 	return leaf
@@ -87,7 +87,7 @@ type span struct {
 	from, to  float64
 }
 
-// parseSpan reads the tag range.
+// parseSpan parses the value of a range tag, such as "0..100".
 func parseSpan(tag string) span {
 	if tag == "" {
 		return span{}
@@ -137,8 +137,8 @@ func (s span) String() string {
 	return " from " + s.low + " to " + s.high
 }
 
-// homes returns every place in a whole file or ConfigMap at which a key with
-// this name may occur, such as "resource-threshold-config" or "rules[]".
+// homes returns every place of a file or ConfigMap at which a key with this
+// name may occur, such as "resource-threshold-config" or "rules[]".
 func homes(whole reflect.Type, name string) []string {
 	var found []string
 	var visit func(t reflect.Type, path string)

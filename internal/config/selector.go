@@ -7,7 +7,7 @@ import (
 	"tenon.sh/tenon/internal/config/nodeselect"
 )
 
-// selector makes the checks of a selector that the tags of the struct cannot express.
+// selector makes the checks of a selector that the struct tags cannot express.
 func (c *checker) selector(s nodeselect.Selector, path string) {
 	for i, r := range s.Expressions {
 		at := fmt.Sprintf("%s.matchExpressions[%d]", path, i)

@@ -12,19 +12,19 @@ type Signals struct {
 	Pressure bool
 }
 
-// signals is the value of the key "signals" in the configuration file.
+// signals is the value of the key signals in the configuration file.
 type signals struct {
 	RunQueueDelay node.Maybe[string] `json:"runQueueDelay" oneof:"auto off"`
 	Pressure      node.Maybe[string] `json:"pressure" oneof:"auto off"`
 }
 
-// The accepted words: the signal is used if the kernel has it, or it is off.
+// The accepted words. auto uses the signal if the kernel has it. off does not use it.
 const (
 	auto = "auto"
 	off  = "off"
 )
 
-// signals converts s for package daemon.
+// signals converts the words of s to booleans.
 func (s signals) signals() Signals {
 	return Signals{RunQueueDelay: s.RunQueueDelay.Or(auto) != off, Pressure: s.Pressure.Or(auto) != off}
 }

@@ -8,7 +8,7 @@ import (
 // Strategies holds the configured strategies of one node. The keys, their meanings and their
 // ranges are those of the ConfigMap of Koordinator and ACK (slo-controller-config,
 // ack-slo-config). So the file and the ConfigMap use the same struct. A key that is not set is
-// absent. Its default is in default.go. docs/configuration.md describes each key.
+// absent. default.go has its default. docs/configuration.md describes each key.
 type Strategies struct {
 	Threshold  Threshold  `json:"resource-threshold-config,omitzero" section:"nodeStrategies"`
 	QOS        QOS        `json:"resource-qos-config,omitzero" section:"nodeStrategies"`
@@ -16,9 +16,9 @@ type Strategies struct {
 	Colocation Colocation `json:"colocation-config,omitzero" section:"nodeConfigs"`
 }
 
-// Threshold is resource-threshold-config: if the use of the node is above a
-// threshold, BE must give way. Percentages are of the node's capacity, or of
-// its allocatable resources if the key says so.
+// Threshold is resource-threshold-config: BE must give way if the resource usage of the node is
+// above a threshold. Percentages are of the node's capacity, or of its allocatable resources if
+// the name of the key contains Allocatable.
 type Threshold struct {
 	Enable node.Maybe[bool] `json:"enable,omitzero"`
 
@@ -47,24 +47,24 @@ type Threshold struct {
 	EvictGracePeriodSeconds node.Maybe[int64] `json:"evictGracePeriodSeconds,omitzero" range:"0..3600"`
 	// EvictUnlabelled is a key that only Tenon has.
 	EvictUnlabelled node.Maybe[bool] `json:"evictUnlabelled,omitzero"`
-	// Pods with a priority above these values are never evicted.
+	// Pods with a priority above these values are not evicted.
 	EvictEnabledPriorityThreshold     node.Maybe[int64] `json:"evictEnabledPriorityThreshold,omitzero" range:"-2147483648..2147483647"`
 	AllocatableEvictPriorityThreshold node.Maybe[int64] `json:"allocatableEvictPriorityThreshold,omitzero" range:"-2147483648..7999" later:""`
 }
 
-// QOS is resource-qos-config: the isolation of each class from the others.
+// QOS is resource-qos-config: how each class is isolated from the others.
 type QOS struct {
 	Policies    Policies `json:"policies,omitzero"`
 	LSRClass    Class    `json:"lsrClass,omitzero"`
 	LSClass     Class    `json:"lsClass,omitzero"`
 	BEClass     Class    `json:"beClass,omitzero"`
 	SystemClass Class    `json:"systemClass,omitzero"`
-	// CgroupRoot has the settings that exist once per node. These are the
-	// settings of block devices.
+	// CgroupRoot has the settings that exist once per node: those of block
+	// devices.
 	CgroupRoot Class `json:"cgroupRoot,omitzero" later:""`
 }
 
-// classOf is the part of QOS for some classes, and the key of this part.
+// classOf is one part of QOS, with its key and the classes to which it applies.
 type classOf struct {
 	key string
 	Class
@@ -86,8 +86,8 @@ func (q *QOS) pointers() []*Class {
 	return []*Class{&q.LSRClass, &q.LSClass, &q.BEClass, &q.SystemClass}
 }
 
-// Policies selects mechanisms for parts of QOS. By default Tenon uses the
-// strongest mechanism that the node supports.
+// Policies selects mechanisms for parts of QOS. By default, trials on the node
+// select the CPU isolation (measured order, docs/glossary.md).
 type Policies struct {
 	CPUPolicy    node.Maybe[string] `json:"cpuPolicy,omitzero" oneof:"groupIdentity coreSched"`
 	NetQOSPolicy node.Maybe[string] `json:"netQOSPolicy,omitzero" oneof:"tc terway-qos" later:""`
@@ -101,7 +101,7 @@ type Policies struct {
 }
 
 // Class is the isolation of the workloads of one class. Each part has its own
-// key Enable, and has an effect only if this is true.
+// key Enable. A part has an effect only if its Enable is true.
 type Class struct {
 	CPU     CPUQOS     `json:"cpuQOS,omitzero"`
 	Memory  MemoryQOS  `json:"memoryQOS,omitzero"`
@@ -118,8 +118,8 @@ type CPUQOS struct {
 	CoreExpeller  node.Maybe[bool]  `json:"coreExpeller,omitzero"`
 }
 
-// MemoryQOS configures how much memory is protected, and at which use memory is
-// reclaimed. WmarkRatio and the keys after it are for Anolis OS kernels.
+// MemoryQOS configures how much memory is protected, and the usage at which memory is reclaimed.
+// WmarkRatio and the keys after it are for Anolis OS kernels.
 type MemoryQOS struct {
 	Enable                node.Maybe[bool]         `json:"enable,omitzero"`
 	MinLimitPercent       node.Maybe[unit.Percent] `json:"minLimitPercent,omitzero" range:"0..100"`
@@ -137,7 +137,7 @@ type MemoryQOS struct {
 	PageCacheReclaimSync  node.Maybe[bool]         `json:"pageCacheReclaimSync,omitzero" later:"false"`
 }
 
-// ResctrlQOS is the share that a class has of the L3 cache and of the memory bandwidth.
+// ResctrlQOS configures how much L3 cache and memory bandwidth a class may use.
 type ResctrlQOS struct {
 	Enable               node.Maybe[bool]         `json:"enable,omitzero"`
 	CATRangeStartPercent node.Maybe[unit.Percent] `json:"catRangeStartPercent,omitzero" range:"0..100"`
@@ -145,7 +145,7 @@ type ResctrlQOS struct {
 	MBAPercent           node.Maybe[unit.Percent] `json:"mbaPercent,omitzero" range:"1..100" taken:"0..100"`
 }
 
-// BlkIOQOS is the share that a class has of block devices.
+// BlkIOQOS configures how a class uses block devices.
 type BlkIOQOS struct {
 	Enable node.Maybe[bool] `json:"enable,omitzero"`
 	Blocks []Block          `json:"blocks,omitempty"`
@@ -158,8 +158,8 @@ type Block struct {
 	IO   IO                 `json:"ioCfg,omitzero"`
 }
 
-// IO holds the limits, the weight and the latency target on one Block, for all work of a class
-// together. Rates are per second, and a rate of 0 means no limit. Latencies are in microseconds.
+// IO holds the settings of one Block for all work of a class together: limits, weight, latency
+// targets. Rates are per second, and a rate of 0 means no limit. Latencies are in microseconds.
 type IO struct {
 	ReadIOPS            node.Maybe[int64]        `json:"readIOPS,omitzero" range:"0.."`
 	WriteIOPS           node.Maybe[int64]        `json:"writeIOPS,omitzero" range:"0.."`
@@ -179,7 +179,7 @@ type IO struct {
 	ModelWriteRandIOPS  node.Maybe[int64]        `json:"modelWriteRandIOPS,omitzero" range:"1.." taken:"0.." later:""`
 }
 
-// NetworkQOS is the share that a class has of the network.
+// NetworkQOS configures the part of the network bandwidth that a class may use.
 type NetworkQOS struct {
 	Enable         node.Maybe[bool]      `json:"enable,omitzero" later:"false"`
 	IngressRequest node.Maybe[Bandwidth] `json:"ingressRequest,omitzero" later:""`

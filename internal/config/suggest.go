@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/config/spelling"
 )
 
-// foreignKeys lists the keys of Koordinator's ConfigMap that a file cannot have.
+// foreignKeys lists the keys of Koordinator's ConfigMap that the configuration file cannot have.
 var foreignKeys = []string{"system-config", "host-application-config", "cpu-normalization-config", "resource-amplification-config"}
 
 // unknownKey returns the problem text for an unknown key. It also returns the

@@ -33,8 +33,8 @@ type ModelRatio struct {
 	HyperThreadTurbo node.Maybe[float64] `json:"hyperThreadTurboEnabledRatio,omitzero" range:"1..5"`
 }
 
-// Amplification is resource-amplification-config. It has factors: a node shows
-// the scheduler its resources multiplied by them.
+// Amplification is resource-amplification-config. Its factors multiply the
+// resources that a node shows to the scheduler.
 type Amplification struct {
 	Enable node.Maybe[bool]               `json:"enable,omitzero" later:"false"`
 	Ratio  map[string]node.Maybe[float64] `json:"resourceAmplificationRatio,omitempty" range:"1.."`
@@ -56,8 +56,8 @@ type HostApplication struct {
 	Strategy map[string]any `json:"strategy,omitempty"`
 }
 
-// HostCgroup says where the cgroup of a program is in the tree: base, parentDir
-// and relativePath, joined. The bases of Kubernetes are those of the kubelet.
+// HostCgroup is the place of a program's cgroup in the tree: base, parentDir and relativePath,
+// joined. The kubelet creates the bases that begin with Kubepods.
 type HostCgroup struct {
 	Base         node.Maybe[string] `json:"base,omitzero" oneof:"CgroupRoot Kubepods KubepodsBurstable KubepodsBesteffort"`
 	ParentDir    node.Maybe[string] `json:"parentDir,omitzero"`

@@ -3,10 +3,10 @@ package absence
 
 import "time"
 
-// GoneAfter is the time for which a ConfigMap must be missing before it counts
-// as deleted on purpose. Before that, an update may be in progress (`kubectl
-// replace --force`, charts). Without the ConfigMap BE has no limits and no
-// batch resources.
+// GoneAfter is the time after which a missing ConfigMap counts as deleted on
+// purpose. Before that, an update may be in progress (`kubectl replace
+// --force`, charts). Without the ConfigMap, BE has no limits and no batch
+// resources.
 const GoneAfter = 5 * time.Minute
 
 // Missing measures how long a ConfigMap has been missing. The zero Missing
@@ -16,9 +16,8 @@ type Missing struct {
 	over  bool
 }
 
-// See records whether the ConfigMap exists now. It returns for how long its
-// last content still applies. This is 0 if it exists, or if it counts as
-// deleted.
+// See records whether the ConfigMap exists now (there). It returns how long its
+// last content still applies: 0 if the ConfigMap exists or counts as deleted.
 func (m *Missing) See(there bool, now time.Time) (wait time.Duration) {
 	switch {
 	case there:
@@ -34,13 +33,14 @@ func (m *Missing) See(there bool, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// Due reports whether the wait is over, while See has not returned 0 since.
+// Due reports whether the ConfigMap has been missing for GoneAfter, and See has
+// not reported that yet.
 func (m *Missing) Due(now time.Time) bool {
 	return !m.since.IsZero() && !m.over && now.Sub(m.since) >= GoneAfter
 }
 
-// Since returns the time since which the ConfigMap has been missing. It returns
-// zero if the ConfigMap exists, or counts as deleted.
+// Since returns when the ConfigMap went missing. The time is zero if the
+// ConfigMap exists or counts as deleted.
 func (m *Missing) Since() time.Time {
 	if m.over {
 		return time.Time{}

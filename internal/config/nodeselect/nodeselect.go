@@ -1,5 +1,5 @@
-// Package nodeselect selects nodes by their labels. nodeSelector in a ConfigMap
-// does the same.
+// Package nodeselect selects nodes by their labels, as nodeSelector in a
+// ConfigMap does.
 package nodeselect
 
 import (

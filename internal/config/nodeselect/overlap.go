@@ -2,8 +2,8 @@ package nodeselect
 
 import "slices"
 
-// Overlaps reports whether a node can have labels that satisfy both selectors.
-// The labels do not depend on each other, so each key is judged alone.
+// Overlaps reports whether one node can have labels that satisfy both selectors. It judges each
+// label key alone, because labels do not depend on each other.
 func (s Selector) Overlaps(other Selector) bool {
 	all := map[string]values{}
 	for _, one := range []Selector{s, other} {
@@ -23,14 +23,14 @@ func (s Selector) Overlaps(other Selector) bool {
 	return true
 }
 
-// values are the values that a label may have.
+// values describes the values that a label may have.
 type values struct {
 	listed       bool     // only the values of in are possible
 	in, out      []string // possible values, and impossible values
 	must, cannot bool     // the label must exist, or must not exist
 }
 
-// require returns v with one more requirement.
+// require adds one requirement (operator and words) to v.
 func (v values) require(operator string, words []string) values {
 	switch operator {
 	case "In":

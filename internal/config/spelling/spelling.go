@@ -8,16 +8,16 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// maxCompared is the maximum number of characters of a name that are compared.
+// maxCompared is the maximum length, in characters, of the names that are compared.
 const maxCompared = 64
 
-// minPrefix is the minimum length, in characters, of a name that counts as the
-// beginning of a key.
+// minPrefix is the minimum length, in characters, of a name that Nearest takes
+// for the beginning of a key.
 const minPrefix = 4
 
-// Nearest returns the known key that name probably means. name may be the
-// beginning of a key. It may also have wrong or missing letters, but at most
-// one letter in three. If there is no such key, Nearest returns "".
+// Nearest returns the known key that name probably means, or "". name may be
+// the beginning of a key. It may also have wrong or missing letters, but at
+// most one letter in three.
 func Nearest(name string, known []string) string {
 	best, least := "", maxCompared
 	if len(name) > maxCompared {
@@ -36,7 +36,7 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// normalize returns a key without case and separators, which are often wrong.
+// normalize removes case and separators from a key, because users often get them wrong.
 func normalize(name string) string {
 	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
 }

@@ -9,12 +9,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxDepth is the maximum nesting of JSON. Valid texts have less than 8 levels.
+// maxDepth is the maximum nesting of a JSON text. Valid texts have fewer than 8 levels.
 const maxDepth = 64
 
 // JSON returns the root of a JSON text, such as the value of a key in
-// Koordinator's ConfigMap. Its nodes are like those of a YAML document. Lines
-// count from the first line of the text.
+// Koordinator's ConfigMap. The nodes are like those of a YAML document. Line 1
+// is the first line of the text.
 func JSON(text string) (*yaml.Node, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("the text is longer than %d bytes", MaxSize)
@@ -51,8 +51,8 @@ type jsonReader struct {
 	line   int
 }
 
-// next returns the next token as a node without content. The node of a closing
-// bracket has no kind.
+// next returns the next token as a node without content. The kind of the node
+// is 0 if the token is a closing bracket.
 func (r *jsonReader) next() (*yaml.Node, error) {
 	token, err := r.tokens.Token()
 	if err != nil {

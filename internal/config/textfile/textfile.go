@@ -1,5 +1,5 @@
-// Package textfile reads a small file with a configured path. Whatever kind of
-// file it is, the package limits its size and the waiting time.
+// Package textfile reads a small file with a configured path. It limits the
+// size and the waiting time for files of every kind.
 package textfile
 
 import (
@@ -15,9 +15,9 @@ import (
 // pipeWait is the time that Read waits for data from a pipe.
 const pipeWait = 2 * time.Second
 
-// Read returns the file at path, up to a number of bytes (most). If the file is
-// a device, a socket or a directory, this is an error. It is also an error if a
-// pipe has no writer, or delivers nothing for 2 s.
+// Read returns at most the first most bytes of the file at path. A device, a
+// socket or a directory is an error. A pipe is an error if it has no writer, or
+// delivers nothing for 2 s.
 func Read(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -31,8 +31,8 @@ func Read(path string, most int64) ([]byte, error) {
 	pipe := info.Mode().Type() == fs.ModeNamedPipe
 	switch {
 	case pipe:
-		// Go's poller handles files that were opened as non-blocking, so they
-		// can have deadlines.
+		// Go's poller handles files that were opened as non-blocking. Such
+		// files can have deadlines.
 		if err := f.SetReadDeadline(time.Now().Add(pipeWait)); err != nil {
 			return nil, err
 		}
@@ -46,8 +46,8 @@ func Read(path string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// ReadRegular does what Read does, for files that are read repeatedly. It
-// refuses pipes, because it would have to wait for a writer each time.
+// ReadRegular does the same as Read, but only for regular files. Callers read
+// the file repeatedly, and a pipe would have to wait for a writer each time.
 func ReadRegular(path string, most int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

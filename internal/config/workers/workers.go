@@ -1,5 +1,5 @@
 // Package workers is the part of the configuration file that divides a machine
-// into virtual workers. These are the key slices, and the key slice of rules.
+// into virtual workers. It has the list slices, and the key slice of each rule.
 // The package is pure.
 package workers
 
@@ -11,14 +11,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Slice is an entry of slices.
+// A Slice is an entry of the list slices: Count virtual workers with CPUs CPUs each.
 type Slice struct {
 	Name  node.Maybe[string] `json:"name"`
 	CPUs  node.Maybe[int64]  `json:"cpus" range:"1..2048"`
 	Count node.Maybe[int64]  `json:"count" range:"1..1000"`
 }
 
-// A Use is the part of a rule that concerns slices.
+// A Use is the part of a rule that concerns slices: the name of its slice, if any.
 type Use struct {
 	Rule, Class string
 	Slice       node.Maybe[string]
@@ -43,8 +43,8 @@ func IsName(name string) bool {
 	return true
 }
 
-// Check calls a function (fault) for each mistake that ranges cannot express.
-// It ignores fields with other faults (bad).
+// Check calls fault for each mistake that the ranges of keys cannot express. It
+// ignores the fields in bad, which have other faults.
 func Check(all []Slice, uses []Use, bad map[string]bool, fault func(field, problem string)) {
 	add := func(field, format string, args ...any) {
 		if !bad[field] {
@@ -88,8 +88,8 @@ func Check(all []Slice, uses []Use, bad map[string]bool, fault func(field, probl
 	}
 }
 
-// Slices returns the slices of a file that has no faults. Each slice has the
-// rules whose work is in it.
+// Slices returns the slices of a file without faults. Each slice lists the
+// rules whose work it gets.
 func Slices(all []Slice, uses []Use) []slice.Slice {
 	var to []slice.Slice
 	for _, s := range all {
@@ -105,7 +105,7 @@ func Slices(all []Slice, uses []Use) []slice.Slice {
 	return to
 }
 
-// Notices names the slices without work.
+// Notices returns a notice for each slice that no rule uses.
 func Notices(all []Slice, uses []Use) (notices []string) {
 	for i, s := range Slices(all, uses) {
 		if len(s.Rules) == 0 {
