@@ -1,8 +1,7 @@
 // Package admission decides how the webhooks answer when a user writes a pod, a
-// profile or a ConfigMap: how the object is changed, why it is rejected, and
-// what the user should write instead. All functions are pure functions over
-// values of the Kubernetes API. The caller reads the objects on which a
-// decision depends, and draws the random numbers.
+// profile or a ConfigMap: whether to change the object, or to reject it with
+// advice what to write instead. All functions are pure functions over values of
+// the Kubernetes API. The caller reads all inputs and draws the random numbers.
 package admission
 
 import (
@@ -16,8 +15,8 @@ import (
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 )
 
-// A Request is a pod that a user creates, together with everything else on
-// which the decision depends.
+// A Request is a pod that a user creates, with all other inputs of the
+// decision.
 type Request struct {
 	// Pod is the pod as the user sent it. No function changes it.
 	Pod *corev1.Pod
@@ -27,14 +26,14 @@ type Request struct {
 	Profiles []configv1alpha1.ClusterColocationProfile
 	// PriorityClasses are the priority classes of the cluster by name.
 	PriorityClasses map[string]schedulingv1.PriorityClass
-	// ColocationOff says that colocation-config is known to be disabled for the
-	// whole cluster. Then no node offers batch resources.
+	// ColocationOff means that colocation-config is disabled for the whole
+	// cluster, so that no node offers batch resources.
 	ColocationOff bool
 	// Scheduler is the name of the scheduler that chooses CPUs. It is empty if
 	// there is none.
 	Scheduler string
-	// SchedulerNames maps names of schedulers to other names, which replace
-	// them in pods.
+	// SchedulerNames maps the name of a scheduler to the name that replaces it
+	// in pods.
 	SchedulerNames map[string]string
 	// Draw returns a random number of at least 0 and below 1. The webhook calls
 	// it once for each profile that matches the pod and has a probability. If
@@ -44,14 +43,14 @@ type Request struct {
 
 // A Verdict is the decision about an object.
 type Verdict struct {
-	// Refusals are the reasons to reject the object. If there are none, it is
-	// admitted.
+	// Refusals are the reasons to reject the object. An object without refusals
+	// is admitted.
 	Refusals []Refusal
-	// Warnings are shown to the author of the object. They do not reject it.
+	// Warnings are shown to the author of the object. They do not cause a rejection.
 	Warnings []string
 }
 
-// A Refusal is one reason against an object.
+// A Refusal is one reason to reject an object.
 type Refusal struct {
 	// Field is the path of the field, such as
 	// "spec.containers[web].resources.limits[cpu]".
@@ -63,10 +62,10 @@ type Refusal struct {
 // String prints `metadata.labels[koordinator.sh/qosClass]: "best": want one of …`.
 func (r Refusal) String() string { return r.Field + ": " + r.Problem }
 
-// Allowed reports whether there is no refusal.
+// Allowed reports whether the object is admitted.
 func (v Verdict) Allowed() bool { return len(v.Refusals) == 0 }
 
-// maxRefusals is the maximum number of refusals in a message.
+// maxRefusals is the maximum number of refusals that a message lists.
 const maxRefusals = 20
 
 // Message joins all refusals into one sentence. It returns "" if there are
@@ -93,16 +92,15 @@ func (v *Verdict) warn(problem string, a ...any) {
 	}
 }
 
-// label and annotation return the path of a label or annotation as messages
-// contain it.
+// label returns the path of a label, as messages print it. annotation does the
+// same for an annotation.
 func label(key string) string      { return "metadata.labels[" + key + "]" }
 func annotation(key string) string { return "metadata.annotations[" + key + "]" }
 
-// quoteText quotes a text that a user wrote, as a part of a message. It shortens
-// the text to 64 characters.
+// quoteText quotes a text of a user for a message, shortened to 64 characters.
 func quoteText(s string) string { return fmt.Sprintf("%.64q", s) }
 
-// A place is one container of a pod, and the path of its field.
+// A place is one container of a pod, with the path of its field.
 type place struct {
 	*corev1.Container
 	field string

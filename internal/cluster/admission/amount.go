@@ -11,11 +11,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// AnnotationReplace renames resources of a pod: "old:new,other:". If there is
-// no name after the colon, the resource is deleted.
+// AnnotationReplace renames resources of a pod: "old:new,other:". A resource
+// with no name after the colon is deleted.
 const AnnotationReplace = "pod.koordinator.sh/replace-resources"
 
-// A kind is two resource names, under which a pod requests CPU and memory.
+// A kind is a pair of names under which a pod can request CPU and memory.
 type kind struct{ cpu, memory corev1.ResourceName }
 
 var (
@@ -36,8 +36,8 @@ var formerNames = []struct{ from, to corev1.ResourceName }{
 	{"alibabacloud.com/reclaimed-memory", kube.BatchMemory},
 }
 
-// milliOf returns an amount of CPU in thousandths of a CPU. The amount must not
-// exceed maxCPUs.
+// milliOf returns an amount of CPU in thousandths of a CPU. The amount must be
+// at most maxCPUs.
 func milliOf(q resource.Quantity) unit.MilliCPU { return unit.MilliCPU(q.MilliValue()) }
 
 // hasAny reports whether a container has a request or a limit for one of these
@@ -53,7 +53,7 @@ func (c place) hasAny(names []corev1.ResourceName) bool {
 	return false
 }
 
-// asksBatch reports whether a container of a pod has batch resources.
+// asksBatch reports whether a container of the pod requests batch resources.
 func asksBatch(p *corev1.Pod) bool {
 	return slices.ContainsFunc(places(p), func(c place) bool { return c.hasAny(batchNames()) })
 }
@@ -67,19 +67,19 @@ func batchNames() []corev1.ResourceName {
 	return names
 }
 
-// maxCPUs (CPUs), maxMilli (thousandths of a CPU) and maxBytes (bytes) are
-// more than any machine has. A larger amount could overflow when it is
-// converted to thousandths.
+// maxCPUs (CPUs), maxMilli (thousandths of a CPU) and maxBytes (bytes) are more
+// than any machine has. A larger amount could overflow in the conversion to
+// thousandths.
 var (
 	maxCPUs  = resource.MustParse("1M")
 	maxMilli = resource.MustParse("1G")
 	maxBytes = resource.MustParse("1Ei")
 )
 
-// rename gives the native amounts of a container the names of k, with CPU in
-// thousandths. It does not rename a limit of 0, because to Kubernetes 0 means
-// no limit. It also does not rename an amount that is too large to convert. A
-// later check refuses such an amount.
+// rename moves the native amounts of a container to the names of k, with CPU in
+// thousandths. It leaves a limit of 0, which means no limit to Kubernetes. It
+// also leaves an amount that is too large to convert, which a later check
+// refuses.
 func (c place) rename(k kind) {
 	for _, l := range c.lists() {
 		move(l.of, native.cpu, k.cpu, maxCPUs, func(q resource.Quantity) resource.Quantity {
@@ -116,8 +116,8 @@ func (c place) modernise(v *Verdict) {
 }
 
 // complete sets a missing request to the limit, and a missing limit to the
-// request. It is needed because the kubelet does not know these resources, so
-// that a container without a limit would be unbounded.
+// request. The kubelet does not know these resources, so nothing would limit a
+// container without a limit.
 func (c place) complete(k kind) {
 	r := &c.Resources
 	for _, n := range k.both() {
@@ -144,10 +144,10 @@ func (c place) complete(k kind) {
 	}
 }
 
-// extendedResources returns the text of the annotation extended-resource-spec,
-// which contains the batch and mid resources of each container. The plugin of a
-// container runtime reads it, because the kubelet does not send these resources
-// to the runtime. If no container has such resources, the text is empty.
+// extendedResources returns the text of the annotation extended-resource-spec: the batch and mid
+// resources of each container. Plugins of the container runtime read this annotation, because the
+// kubelet does not send these resources to the runtime. The text is empty if no container has
+// such resources.
 func extendedResources(p *corev1.Pod) string {
 	type amounts struct {
 		Requests corev1.ResourceList `json:"requests,omitempty"`
@@ -165,7 +165,7 @@ func extendedResources(p *corev1.Pod) string {
 	}
 	text, err := json.Marshal(map[string]any{"containers": all})
 	if err != nil {
-		return "" // a map of quantities always has JSON
+		return "" // a map of quantities can always be encoded
 	}
 	return string(text)
 }

@@ -8,22 +8,22 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Unbounded returns the reasons why a pod of class BE has no upper bound; none
-// for pods of other classes. A BE pod is bounded if
+// Unbounded returns the reasons why the CPU and memory of a BE pod are not
+// bounded. It returns none for pods of other classes. A BE pod is bounded if
 //   - it has no native cpu and memory. The kubelet then puts it below its
-//     best-effort cgroup, and there Tenon limits all best-effort work of the
-//     node together. There are two exceptions. If a profile keeps the native
-//     amounts, each container must have limits for both, which the kubelet
-//     enforces, and no container may have batch resources. If no node offers
-//     batch resources (colocationOff), the pod has only native cpu and memory,
-//     with or without limits. Tenon then bounds the CPU of the pod on its node,
-//     and the kernel treats the memory of the pod as that of any other pod;
+//     best-effort cgroup, where Tenon limits all best-effort work of the node
+//     together. There are two exceptions. First, a profile may keep the native
+//     amounts. Then each container needs limits for cpu and memory, which the
+//     kubelet enforces, and no container may have batch resources. Second, if
+//     colocationOff is set, no node offers batch resources. Then the pod has
+//     only native cpu and memory, with or without limits. Tenon bounds its CPU
+//     on its node, and the kernel treats its memory as for any other pod;
 //   - each batch resource has a limit within the allowed range;
 //   - the annotation for the container runtime has the same amounts as the
 //     containers.
 //
-// A BE pod without any amounts has no limit of its own, as in Kubernetes; the
-// limit of the best-effort cgroup applies.
+// A BE pod without any amounts has no limit of its own, as in Kubernetes. The
+// limit of the best-effort cgroup applies to it.
 func Unbounded(p *corev1.Pod, colocationOff bool) []Refusal {
 	if kube.Class(p) != node.BE {
 		return nil
@@ -52,7 +52,8 @@ func Unbounded(p *corev1.Pod, colocationOff bool) []Refusal {
 	return v.Refusals
 }
 
-// checkNative refuses native cpu and memory in a container of a BE pod.
+// checkNative refuses native cpu and memory in a container of a BE pod, with
+// the exceptions of Unbounded.
 func (v *Verdict) checkNative(p *corev1.Pod, c place) {
 	mixed := c.hasAny(batchNames())
 	beside := asksBatch(p)
@@ -73,9 +74,9 @@ func (v *Verdict) checkNative(p *corev1.Pod, c place) {
 			}
 		}
 	}
-	// If a pod has any native cpu or memory, Kubernetes puts it outside the
-	// best-effort cgroup, so that only the pod's own limits bound it. Then a
-	// container without limits would be unbounded.
+	// Kubernetes puts a pod with native cpu or memory outside the best-effort
+	// cgroup. Only the pod's own limits bound it there, so each container needs
+	// limits.
 	if !isSkipped(p) || beside || kube.QOSClass(p) == corev1.PodQOSBestEffort {
 		return
 	}
@@ -86,8 +87,8 @@ func (v *Verdict) checkNative(p *corev1.Pod, c place) {
 	}
 }
 
-// printInBatchUnit prints a native amount in the unit that the batch resource
-// has.
+// printInBatchUnit prints a native amount in the unit of the batch resource, as
+// an example for the user.
 func printInBatchUnit(n corev1.ResourceName, q resource.Quantity) string {
 	if n != native.cpu {
 		return q.String()
@@ -99,8 +100,7 @@ func printInBatchUnit(n corev1.ResourceName, q resource.Quantity) string {
 	return milli.String()
 }
 
-// checkBatch refuses a batch resource if its amount is invalid, or if the
-// container would have no limit.
+// checkBatch refuses a batch resource that has an invalid amount or no limit.
 func (v *Verdict) checkBatch(c place) {
 	for _, l := range c.lists() {
 		for _, n := range l.names() {

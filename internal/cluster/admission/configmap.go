@@ -6,8 +6,8 @@ import (
 )
 
 // ValidateConfigMap checks the data of slo-controller-config or ack-slo-config.
-// If a value is invalid, it refuses, and names the key, the value and the
-// allowed range. If a key is unknown, or if this version ignores it, it warns.
+// It refuses invalid values. The refusal names the key, the value and the
+// allowed range. Keys that are unknown or not supported cause only a warning.
 func ValidateConfigMap(data map[string]string) Verdict {
 	var v Verdict
 	cluster, faults := config.ParseConfigMap(data)
@@ -39,8 +39,8 @@ func ValidatePodConfigMap(data map[string]string) Verdict {
 	return v
 }
 
-// refuseFault refuses an invalid value of a key. If the text of the key has
-// several lines, it adds the line number.
+// refuseFault adds a refusal for a fault of the ConfigMap. It adds the line
+// number unless the mistake is in line 1.
 func (v *Verdict) refuseFault(f config.Fault) {
 	if f.Line > 1 {
 		v.refuse(f.Field, "%s (line %d of the text)", f.Problem, f.Line)

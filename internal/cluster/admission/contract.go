@@ -6,12 +6,12 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// results are annotations that only the scheduler writes. It writes them when
-// it binds a pod to a node.
+// results lists the annotations that only the scheduler may write. It writes
+// them when it binds a pod to a node.
 var results = []string{kube.AnnotationCPUSet, kube.AnnotationResourceStatus, kube.AnnotationCPUs}
 
-// deleteForged deletes the annotations in results from a new pod. A manifest has
-// such annotations if its author copied it from a running pod.
+// deleteForged deletes the annotations in results from a new pod. A new pod has
+// them if its manifest was copied from a running pod.
 func deleteForged(p *corev1.Pod, v *Verdict) {
 	for _, key := range results {
 		if _, given := p.Annotations[key]; given {
@@ -21,9 +21,9 @@ func deleteForged(p *corev1.Pod, v *Verdict) {
 	}
 }
 
-// setScheduler makes the scheduler that chooses CPUs the scheduler of a pod that
-// needs CPUs. It does not change a pod that already has a node, or that names
-// another scheduler than the default one.
+// setScheduler sets the scheduler of a pod that demands CPUs to the scheduler
+// that chooses CPUs. It does not change a pod that already has a node, or that
+// names a scheduler other than the default one.
 func setScheduler(p *corev1.Pod, scheduler string) {
 	if p.Spec.NodeName != "" || p.Spec.SchedulerName != "" && p.Spec.SchedulerName != corev1.DefaultSchedulerName {
 		return

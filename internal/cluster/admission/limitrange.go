@@ -9,10 +9,9 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// annotationLimitRange is an annotation that the API server adds to a pod if
-// the pod gets defaults from a LimitRange. It lists these defaults:
-// "LimitRanger plugin set: cpu, memory request for container web; cpu limit for
-// init container fetch".
+// annotationLimitRange is an annotation of the API server. It lists the amounts
+// that the pod got as defaults from a LimitRange: "LimitRanger plugin set: cpu,
+// memory request for container web; cpu limit for init container fetch".
 const annotationLimitRange = "kubernetes.io/limit-ranger"
 
 // A rangeDefault names an amount that the API server took from a LimitRange.
@@ -21,7 +20,7 @@ type rangeDefault struct {
 	resource        corev1.ResourceName
 }
 
-// givenByRange returns the amounts of cpu and memory that a pod has from a
+// givenByRange returns the amounts of cpu and memory that come from a
 // LimitRange.
 func givenByRange(p *corev1.Pod) map[rangeDefault]bool {
 	all := map[rangeDefault]bool{}
@@ -45,10 +44,10 @@ func givenByRange(p *corev1.Pod) map[rangeDefault]bool {
 	return all
 }
 
-// clearDefaults sets the amounts of cpu and memory that a container has from a
-// LimitRange to 0. It does not delete them, because the API server applies the
-// LimitRange again after the webhooks, and would add a missing amount again. To
-// Kubernetes, 0 means no amount.
+// clearDefaults sets the amounts of cpu and memory that come from a LimitRange
+// to 0, which means no amount to Kubernetes. It does not delete them: after the
+// webhooks, the API server applies the LimitRange again and would add them
+// again.
 func (c place) clearDefaults(defaults map[rangeDefault]bool) {
 	for _, l := range c.lists() {
 		for _, n := range native.both() {
@@ -59,8 +58,8 @@ func (c place) clearDefaults(defaults map[rangeDefault]bool) {
 	}
 }
 
-// mayBeDefault returns a hint for a refusal, which says that the amount may
-// come from a LimitRange. It returns "" if the pod has no such default.
+// mayBeDefault returns a hint for a refusal: the amount may come from a
+// LimitRange. The hint is "" if the pod has no amount from a LimitRange.
 func mayBeDefault(p *corev1.Pod) string {
 	if p.Annotations[annotationLimitRange] == "" || kube.Class(p) == "" {
 		return ""

@@ -8,11 +8,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Miss says that a running pod has another class than it would have if the
-// profiles had been applied when it was created.
+// A Miss is a running pod whose class differs from the class that its profiles
+// would have given it when it was created.
 type Miss struct {
 	// Was is the class of the pod. Would is the class that the profiles would
-	// have given it.
+	// have set.
 	Was, Would node.Class
 	// Profiles are the names of the profiles that match the pod and may change
 	// its class, in alphabetical order.
@@ -20,10 +20,9 @@ type Miss struct {
 }
 
 // ApplyMissed applies the profiles of r to its pod, as if the pod were being
-// created. It reports whether the pod would have another class. The pod is one
-// that the API server admitted without the webhook, so it has no
-// AnnotationProfiles. A profile with a probability above 0 counts as if it
-// acted.
+// created. It reports whether the class of the pod would change. The API server
+// admitted the pod without the webhook, so the pod has no AnnotationProfiles. A
+// profile with a probability above 0 is applied.
 func ApplyMissed(r Request) (Miss, bool) {
 	r.Draw = nil
 	changed, _ := Mutate(r)
@@ -43,8 +42,8 @@ func ApplyMissed(r Request) (Miss, bool) {
 }
 
 // NamesClass reports whether a profile may change the class of a pod. A profile
-// that sets a batch priority may change it, because a pod with that priority
-// and without a class is BE.
+// that sets a batch priority may do so: a pod with that priority and without a
+// class is BE.
 func NamesClass(p configv1alpha1.ClusterColocationProfile) bool {
 	s := p.Spec
 	return s.QoSClass != "" || s.PriorityClassName != "" || s.Labels[kube.LabelQOSClass] != "" || s.Labels[kube.LabelPriorityClass] != "" ||

@@ -12,8 +12,8 @@ import (
 )
 
 // TestAPodThatTheWebhookDidNotSeeIsMissedIfItsClassWouldDiffer checks each way
-// in which a profile can change the class of a pod, and profiles that do not
-// change it.
+// in which a profile can change the class of a pod. It also checks profiles
+// that do not change the class.
 func TestAPodThatTheWebhookDidNotSeeIsMissedIfItsClassWouldDiffer(t *testing.T) {
 	spark := &metav1.LabelSelector{MatchLabels: map[string]string{"job": "spark"}}
 	be := profiled("spark", func(s *configv1alpha1.ClusterColocationProfileSpec) { s.Selector, s.QoSClass = spark, "BE" })

@@ -12,21 +12,19 @@ import (
 )
 
 // Mutate returns the changed pod. First it applies the profiles that match.
-// Then it bounds a pod of class BE. It renames cpu and memory to batch
-// resources, so that the pod uses batch resources of the node and its cgroup
-// lies below the best-effort cgroup. It gives each request a limit, and repeats
-// requests and limits in an annotation for the container runtime. A pod that
-// demands CPUs gets the scheduler that chooses them. If a pod already has
-// annotations with chosen CPUs, they are deleted. Mutate does not change any
-// other LS pod that no profile matches.
+// Then it bounds a BE pod: it renames cpu and memory to batch resources, gives
+// each request a limit, and repeats requests and limits in an annotation for
+// the container runtime. So the pod uses the batch resources of the node, and
+// its cgroup lies below the best-effort cgroup. A pod that demands CPUs gets
+// the scheduler that chooses CPUs. Annotations with chosen CPUs are deleted.
+// Mutate does not change other LS pods that no profile matches.
 //
 // The API server calls the webhook again after another webhook has changed the
-// pod. Then the profiles are not evaluated again: an annotation has the first
-// result.
+// pod. Mutate does not evaluate the profiles again: the first result is in an
+// annotation of the pod.
 //
-// The overhead of the pod keeps its names, because the API server admits a pod
-// only if it has the overhead of its RuntimeClass (admission plugin
-// RuntimeClass).
+// Mutate does not rename the overhead of the pod. The API server admits a pod
+// only with the overhead of its RuntimeClass (admission plugin RuntimeClass).
 func Mutate(r Request) (*corev1.Pod, Verdict) {
 	var v Verdict
 	p := r.Pod.DeepCopy()
@@ -73,10 +71,10 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 }
 
 // mirrors reports whether a pod is the mirror of a static pod. A kubelet runs a
-// static pod from a file, whatever the API server answers. The owner of a
-// mirror pod is its node, and only a kubelet may write such a pod (admission
-// plugin NodeRestriction). It is not enough that a pod has the annotation of a
-// mirror pod, because any user may write it.
+// static pod from a file, whatever the API server answers. The annotation alone
+// does not prove a mirror pod, because any user may write it. But only a
+// kubelet may write a pod whose owner is its node (admission plugin
+// NodeRestriction).
 func mirrors(p *corev1.Pod) bool {
 	_, is := p.Annotations[corev1.MirrorPodAnnotationKey]
 	owner := metav1.GetControllerOf(p)
@@ -87,8 +85,8 @@ func mirrors(p *corev1.Pod) bool {
 // whether the webhook must rename the amounts. A BE pod gets batch resources.
 // It is BE by its label, by the old annotation of ACK, or by a batch priority
 // without a class. A pod of any class gets mid resources if a profile gives it
-// the mid priority. A service that has this priority from another source keeps
-// its amounts, because perhaps no node has mid resources.
+// the mid priority. A service with the mid priority from another source keeps
+// its amounts, because the nodes may have no mid resources.
 func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (kind, bool) {
 	class, priority := kube.Class(p), kube.Priority(p)
 	labelled, matched := p.Labels[kube.LabelQOSClass] != "", len(profiles) > 0
@@ -111,11 +109,10 @@ func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (
 }
 
 // renames reports whether the native amounts of a pod get the names of k. They
-// keep their names if an annotation says so. They also keep their names if no
-// node offers batch resources, because the pod would otherwise wait forever.
-// There is one exception: if a profile selects the pod, or a container has
-// batch resources, the owner of the pod requested batch resources. Then the
-// amounts get the names of k, and the pod waits.
+// do not if an annotation says so. Usually they also do not if no node offers
+// batch resources, because the pod would wait forever. But if a profile selects
+// the pod, or a container has batch resources, the owner of the pod wants batch
+// resources. Then the amounts are renamed, and the pod waits.
 func (r Request) renames(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile, k kind, v *Verdict) bool {
 	asks := asksBatch(p)
 	has := slices.ContainsFunc(places(p), func(c place) bool { return c.hasAny(native.both()) })
@@ -134,15 +131,15 @@ func (r Request) renames(p *corev1.Pod, profiles []configv1alpha1.ClusterColocat
 	return false
 }
 
-// isSkipped reports whether an annotation that a profile wrote keeps the amounts
-// of the pod unchanged.
+// isSkipped reports whether a profile keeps the amounts of the pod unchanged.
+// The profile does so by an annotation of the pod.
 func isSkipped(p *corev1.Pod) bool {
 	return p.Annotations[configv1alpha1.SkipUpdateResources] == "true"
 }
 
-// announce writes the batch and mid resources of the pod into the pod's
-// annotation. It replaces a value that the user wrote, because a node would
-// enforce such a value as a limit.
+// announce writes the batch and mid resources of the pod into an annotation of
+// the pod. It replaces a value of the user, which a node would enforce as a
+// limit.
 func announce(p *corev1.Pod) {
 	if text := extendedResources(p); text != "" {
 		set(&p.Annotations, map[string]string{kube.AnnotationExtended: text})
@@ -151,7 +148,7 @@ func announce(p *corev1.Pod) {
 	delete(p.Annotations, kube.AnnotationExtended)
 }
 
-// unannounce deletes the annotation if the pod has no batch or mid resources.
+// unannounce deletes the annotation if it differs from the amounts of the containers.
 func unannounce(p *corev1.Pod, v *Verdict) {
 	if text, given := p.Annotations[kube.AnnotationExtended]; given && text != extendedResources(p) {
 		delete(p.Annotations, kube.AnnotationExtended)

@@ -20,14 +20,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// matchingProfiles returns the profiles that change the pod, sorted by name. If
-// the selector or the probability of a profile is invalid, the profile does not
-// match, because an unintended BE pod is worse than an unintended LS pod. (In
-// Koordinator it matches.)
+// matchingProfiles returns the profiles that change the pod, sorted by name. A
+// profile with an invalid selector or probability does not match, because an
+// unintended BE pod is worse than an unintended LS pod. (In Koordinator it
+// matches.)
 //
-// matching stores the result in an annotation of the pod: the names of the
-// profiles. If a profile matches but does not act because of its probability,
-// there is a minus before its name.
+// matchingProfiles stores the names of the matching profiles in an annotation
+// of the pod. A minus before the name means that the profile does not act
+// because of its probability.
 func (r Request) matchingProfiles(pod *corev1.Pod, v *Verdict) []configv1alpha1.ClusterColocationProfile {
 	var all []configv1alpha1.ClusterColocationProfile
 	var words []string
@@ -50,13 +50,13 @@ func (r Request) matchingProfiles(pod *corev1.Pod, v *Verdict) []configv1alpha1.
 	return all
 }
 
-// AnnotationProfiles lists the profiles that matched a pod.
+// AnnotationProfiles is an annotation that lists the profiles that matched a pod.
 const AnnotationProfiles = "tenon.sh/colocation-profiles"
 
 const notDrawn = "-"
 
-// chosenProfiles returns the profiles that the annotation of the pod lists. It
-// returns false if the pod does not have this annotation yet.
+// chosenProfiles returns the profiles in the annotation AnnotationProfiles of
+// the pod. decided is false if the pod does not have the annotation.
 func (r Request) chosenProfiles() ([]configv1alpha1.ClusterColocationProfile, bool) {
 	text, decided := r.Pod.Annotations[AnnotationProfiles]
 	words := strings.Split(text, ",")
@@ -70,8 +70,8 @@ func sorted(profiles []configv1alpha1.ClusterColocationProfile) []configv1alpha1
 	return all
 }
 
-// matches returns the percentage of the matching pods on which a profile acts.
-// If the pod does not match, the number is below 0.
+// matches returns the probability, in percent, with which a profile acts on the
+// pod of r. The number is below 0 if the profile does not select the pod.
 func (r Request) matches(p configv1alpha1.ClusterColocationProfile) (int, error) {
 	inNamespace, err := selects(p.Spec.NamespaceSelector)
 	if err != nil {
@@ -102,8 +102,8 @@ func (r Request) draw() float64 {
 	return r.Draw()
 }
 
-// selects returns the selector of a profile. If the selector is missing or
-// empty, it selects all objects.
+// selects converts the selector of a profile. A missing or empty selector
+// selects all objects.
 func selects(s *metav1.LabelSelector) (labels.Selector, error) {
 	if s == nil {
 		return labels.Everything(), nil
@@ -111,8 +111,8 @@ func selects(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// Percent returns the probability with which a profile changes a pod that it
-// selects.
+// Percent returns the probability, in percent, with which a profile changes a
+// pod that it selects.
 func Percent(p configv1alpha1.ClusterColocationProfile) (int, error) {
 	return percentOf(p.Spec.Probability)
 }
@@ -135,7 +135,7 @@ func percentOf(p *intstr.IntOrString) (int, error) {
 	return n, nil
 }
 
-// apply makes the changes of the pod that a profile requests.
+// apply changes the pod as the profile says.
 func apply(p *corev1.Pod, profile configv1alpha1.ClusterColocationProfile, classes map[string]schedulingv1.PriorityClass, v *Verdict) {
 	s := profile.Spec
 	set(&p.Labels, s.Labels)
@@ -159,7 +159,7 @@ func apply(p *corev1.Pod, profile configv1alpha1.ClusterColocationProfile, class
 			v.refuse("spec.priorityClassName", "ClusterColocationProfile %s gives the pod the priority class %s, which does not exist: create it, or name another in the profile", profile.Name, quoteText(name))
 			return
 		}
-		// The API server derives all three fields from the priority class. It
+		// The API server derives all three fields from the priority class, and
 		// refuses other values.
 		p.Spec.PriorityClassName, p.Spec.Priority = name, &class.Value
 		p.Spec.PreemptionPolicy = class.PreemptionPolicy
@@ -177,7 +177,7 @@ func apply(p *corev1.Pod, profile configv1alpha1.ClusterColocationProfile, class
 	}
 }
 
-// set adds entries to a map, and creates the map if it is nil.
+// set adds entries to a map. It creates a missing map.
 func set(to *map[string]string, entries map[string]string) {
 	if len(entries) > 0 && *to == nil {
 		*to = map[string]string{}
@@ -185,9 +185,8 @@ func set(to *map[string]string, entries map[string]string) {
 	maps.Copy(*to, entries)
 }
 
-// copyKeys copies entries of a map. For each pair in the mapping, the value of
-// the first key becomes the value of the second key. If the first key has no
-// value, nothing is copied.
+// copyKeys copies entries within a map. For each pair in mapping, the entry of
+// the first key is copied to the second key. A missing entry is not copied.
 func copyKeys(of map[string]string, mapping map[string]string) {
 	for _, from := range slices.Sorted(maps.Keys(mapping)) {
 		if value, has := of[from]; has {

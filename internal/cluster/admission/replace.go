@@ -9,8 +9,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// replace renames resources of the pod as its annotation AnnotationReplace
-// says.
+// replace renames resources of the pod as AnnotationReplace says.
 func replace(p *corev1.Pod, v *Verdict) {
 	text, asked := p.Annotations[AnnotationReplace]
 	if !asked {
@@ -31,11 +30,11 @@ func replace(p *corev1.Pod, v *Verdict) {
 	}
 }
 
-// rename moves an amount from one resource to another, and converts CPU to the
-// unit of the latter. If there is no second resource, it deletes the amount. If
-// the second one already has an amount, rename keeps that one: the pod was
-// renamed before, and since then the API server has added a default to the
-// first resource. Such a default becomes 0 (see clearDefaults).
+// rename moves an amount from one resource (from) to another (to), in the unit
+// of to. If to is empty, rename deletes the amount. If to already has an
+// amount, rename keeps that amount: an earlier call has renamed the pod, and
+// the API server has since added a default to from. Such a default becomes 0
+// (see clearDefaults).
 func rename(of corev1.ResourceList, from, to corev1.ResourceName, isDefault bool) {
 	q, asked := of[from]
 	has, twice := of[to]
@@ -51,7 +50,7 @@ func rename(of corev1.ResourceList, from, to corev1.ResourceName, isDefault bool
 		return // 0 means no amount
 	case to != "":
 		if q.Sign() < 0 || countsCPU(from) && q.Cmp(mostOf(from)) > 0 {
-			return // counted refuses it later
+			return // a later check refuses the amount
 		}
 		of[to] = convertUnit(q, from, to)
 	}
@@ -81,8 +80,8 @@ func mostOf(cpu corev1.ResourceName) resource.Quantity {
 	return maxCPUs
 }
 
-// convertUnit converts an amount from the unit of the first resource to that of
-// the second.
+// convertUnit converts an amount from the unit of the resource from to that of
+// to.
 func convertUnit(q resource.Quantity, from, to corev1.ResourceName) resource.Quantity {
 	switch {
 	case from == native.cpu && isInMilli(to):

@@ -6,9 +6,9 @@ import corev1 "k8s.io/api/core/v1"
 // it. In a cluster without it, their pods stay Pending.
 const koordScheduler = "koord-scheduler"
 
-// replaceScheduler replaces the name of the pod's scheduler, if SchedulerNames
-// has a name for it. If SchedulerNames has none, and the pod names
-// Koordinator's scheduler, it warns.
+// replaceScheduler replaces the scheduler of the pod if SchedulerNames has
+// another name for it. Otherwise it warns if the pod names Koordinator's
+// scheduler.
 func (r Request) replaceScheduler(p *corev1.Pod, v *Verdict) {
 	name := p.Spec.SchedulerName
 	switch to := r.SchedulerNames[name]; {

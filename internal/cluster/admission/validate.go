@@ -37,8 +37,8 @@ func ValidateCreate(p *corev1.Pod, colocationOff bool) Verdict {
 	return v
 }
 
-// ValidateUpdate checks a change of a pod. It does not check values that did
-// not change, because the pod may be older than a rule.
+// ValidateUpdate checks a change of a pod. It checks only values that changed,
+// because the pod may be older than a rule.
 func ValidateUpdate(old, p *corev1.Pod) Verdict {
 	var v Verdict
 	for _, key := range []string{kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority} {
@@ -54,8 +54,8 @@ func ValidateUpdate(old, p *corev1.Pod) Verdict {
 	return v
 }
 
-// checkUnchanged refuses a change of a key if a node reads this key only when
-// the pod starts.
+// checkUnchanged refuses a change of a label or annotation that nodes read only
+// when the pod starts.
 func (v *Verdict) checkUnchanged(field string, old, now map[string]string, key string) {
 	was, had := old[key]
 	is, has := now[key]
@@ -78,9 +78,9 @@ func orNone(s string) string {
 	return s
 }
 
-// words refuses labels and annotations that cannot be read. In an update, it
-// refuses only those that changed. It warns about those that Tenon can read but
-// ignores.
+// words refuses labels and annotations that Tenon cannot read. It warns about
+// those that Tenon can read but ignores. In an update, it refuses only changed
+// ones.
 func (v *Verdict) words(p, old *corev1.Pod) {
 	_, faults := kube.OverridesOf(p)
 	for _, f := range slices.Concat(kube.Faults(p), faults) {
@@ -106,9 +106,8 @@ func (v *Verdict) words(p, old *corev1.Pod) {
 	}
 }
 
-// priority refuses a pod whose class and priority contradict each other. It
-// accepts a pod of class BE that has no priority, because manifests for ACK
-// have none.
+// priority refuses a pod whose class and priority contradict each other. A BE
+// pod may lack a priority, because manifests for ACK have none.
 func (v *Verdict) priority(p *corev1.Pod, class node.Class) {
 	priority := kube.Priority(p)
 	switch {
@@ -136,8 +135,7 @@ func (v *Verdict) wholeCPUs(p *corev1.Pod, class node.Class) {
 }
 
 // refuseBatch refuses batch resources in a pod that is not BE. The class must be
-// explicit: if amounts decided the class, a typing error could make a service
-// best-effort.
+// explicit: otherwise a wrong resource name could make a service best-effort.
 func (v *Verdict) refuseBatch(p *corev1.Pod, class node.Class) {
 	problem := "batch resources are for class BE, and this pod names no class: add the label " + kube.LabelQOSClass + ": BE, or ask for cpu and memory"
 	if class != "" {
@@ -156,8 +154,8 @@ func (v *Verdict) refuseBatch(p *corev1.Pod, class node.Class) {
 	}
 }
 
-// checkMid warns that no node has mid resources. It also refuses invalid
-// amounts of them.
+// checkMid warns about mid resources, because no node has them. It refuses
+// invalid amounts.
 func (v *Verdict) checkMid(p *corev1.Pod) {
 	for _, c := range places(p) {
 		for _, l := range c.lists() {
@@ -171,7 +169,7 @@ func (v *Verdict) checkMid(p *corev1.Pod) {
 	}
 }
 
-// The kernel cannot enforce less CPU than minCPU, which is 1 ms of 100 ms
+// minCPU is the least CPU that the kernel can enforce: 1 ms of 100 ms
 // (Documentation/scheduler/sched-bwc.rst). With less memory than minMemory, a
 // container runtime cannot start any process.
 var (

@@ -15,15 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ErrAbsent means that the object, or the kind of object, does not exist.
+// ErrAbsent means that the object, or its kind, does not exist.
 var ErrAbsent = errors.New("no such object")
 
 // ErrBudget means that a PodDisruptionBudget does not allow an eviction now.
 var ErrBudget = errors.New("a PodDisruptionBudget does not allow it now")
 
 // Apply sets fields of an object by server-side apply. path is absolute, such
-// as /apis/tenon.sh/v1alpha1/nodereports/a/status. Apply takes over fields that
-// another field manager owns.
+// as /apis/tenon.sh/v1alpha1/nodereports/a/status. Apply takes fields over from
+// other field managers.
 func (c *Client) Apply(ctx context.Context, path, owner string, object any) error {
 	body, err := json.Marshal(object)
 	if err != nil {
@@ -40,17 +40,17 @@ func (c *Client) Apply(ctx context.Context, path, owner string, object any) erro
 	return nil
 }
 
-// ErrDenied means that the API server refuses the request. Either it does not
-// know the client (401), or the client lacks the permission (403).
+// ErrDenied means that the API server does not know the client (status 401), or
+// that the client lacks the permission (403).
 var ErrDenied = errors.New("denied")
 
 // Denied reports whether err is an answer of the API server with status 401 or
 // 403.
 func Denied(err error) bool { return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) }
 
-// Leaves reports whether a DaemonSet leaves a node: it is being deleted, does
-// not exist any more, or selected the labels of the node before and does not
-// now. The error ErrDenied means that the client may not read this.
+// Leaves reports whether the pod of a DaemonSet must leave a node. This is so
+// if the DaemonSet is deleted, or if it no longer selects the labels of the
+// node. ErrDenied means that the client may not read the DaemonSet.
 func (c *Client) Leaves(ctx context.Context, namespace, name, node string) (bool, error) {
 	var set struct {
 		metav1.PartialObjectMetadata
@@ -114,19 +114,18 @@ func (c *Client) get(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// A PodName identifies one pod. The UID distinguishes the pod from later pods
-// of the same name.
+// A PodName identifies one pod. The UID distinguishes the pod from a later pod
+// with the same name.
 type PodName struct {
 	Namespace, Name string
 	UID             types.UID
 }
 
-// Evict requests the eviction of a pod. The eviction respects the disruption
-// budget and the grace period of the pod. ErrBudget means that the budget does
-// not allow it now. It is no error if the pod does not exist any more. A
-// conflict is an error, because it can have several causes: another pod has the
-// name now, a webhook refused, or the status of the budget changed at the same
-// time.
+// Evict requests the eviction of a pod, with its disruption budget and its
+// grace period. ErrBudget means that the budget does not allow the eviction
+// now. If the pod does not exist any more, the result is nil. A conflict is an
+// error, because it has several possible causes: another pod has the name now,
+// a webhook refused, or the status of the budget changed at the same time.
 func (c *Client) Evict(ctx context.Context, p PodName) error {
 	eviction := policyv1.Eviction{
 		TypeMeta:      metav1.TypeMeta{APIVersion: "policy/v1", Kind: "Eviction"},
@@ -148,9 +147,8 @@ func (c *Client) Evict(ctx context.Context, p PodName) error {
 	return fmt.Errorf("evict pod %s/%s: %w", p.Namespace, p.Name, err)
 }
 
-// disrupts reports whether an error means that a disruption budget does not
-// allow the eviction. A busy server also answers with status 429, so the status
-// alone does not say so.
+// disrupts reports whether a disruption budget refused the eviction. Status 429
+// alone does not prove this, because a busy server also answers with it.
 func disrupts(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Code != http.StatusTooManyRequests {
@@ -159,7 +157,7 @@ func disrupts(err error) bool {
 	return apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause)
 }
 
-// An Occurrence is the text of an Event about a pod.
+// An Occurrence is the content of an Event about a pod.
 type Occurrence struct {
 	Pod     PodName
 	Node    string

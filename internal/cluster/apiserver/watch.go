@@ -26,8 +26,8 @@ type object interface {
 	metav1.Object
 }
 
-// A Watch keeps a copy of some objects of the API server. While the server does
-// not answer, the copy keeps the last state. A Watch is safe for concurrent
+// A Watch keeps a copy of some objects of the API server. If the server does
+// not answer, the copy keeps its last state. A Watch is safe for concurrent
 // use.
 type Watch[T object] struct {
 	what    string
@@ -41,11 +41,11 @@ type Watch[T object] struct {
 	objects map[string]T
 	known   bool
 	heard   time.Time // the time of the last answer
-	trouble error     // the error since then; nil if there is none
+	trouble error     // the error since that answer; nil if there is none
 }
 
-// Pods watches the pods that are bound to a node. It calls the function
-// changed, from another goroutine, after each change.
+// Pods watches the pods that are bound to a node. After each change, another
+// goroutine calls changed.
 func (c *Client) Pods(node string, keep func(*corev1.Pod), changed func()) *Watch[*corev1.Pod] {
 	w := newWatch(c, "pods", "", fields.OneTermEqualSelector("spec.nodeName", node), &corev1.Pod{}, changed)
 	w.keep = keep
@@ -60,8 +60,8 @@ func (c *Client) Node(name string, changed func()) *Watch[*corev1.Node] {
 		n.ManagedFields, n.Spec = nil, corev1.NodeSpec{}
 		n.Status = corev1.NodeStatus{Capacity: cpuOnly(n.Status.Capacity), Allocatable: cpuOnly(n.Status.Allocatable)}
 	}
-	// The kubelet often writes the status of its node. Such a change does not
-	// count.
+	// The kubelet often writes the status of its node. Such a write is no
+	// change.
 	w.same = func(a, b *corev1.Node) bool {
 		return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
 			a.Status.Capacity.Cpu().Equal(*b.Status.Capacity.Cpu()) && a.Status.Allocatable.Cpu().Equal(*b.Status.Allocatable.Cpu())
@@ -121,17 +121,17 @@ func (n errorRecorder[T]) note(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		n.w.heardNow()
-	// The server has deleted old versions. The reflector lists the objects
-	// again.
+	// The server has deleted old versions, and the reflector lists the objects
+	// again: no error.
 	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || ctx.Err() != nil:
 	default:
 		n.w.trouble = err
 	}
 }
 
-// Objects returns the last known objects, sorted by namespace and name. It
-// returns false if the server has never listed them. The caller must not change
-// them.
+// Objects returns the last known objects, sorted by namespace and name. known
+// is false until the server has listed them. The caller must not change the
+// objects.
 func (w *Watch[T]) Objects() (all []T, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,8 +140,8 @@ func (w *Watch[T]) Objects() (all []T, known bool) {
 	return all, w.known
 }
 
-// Trouble returns the time of the last answer of the server. err is the error
-// since then, or nil.
+// Trouble returns the time of the last answer of the server (heard), and the
+// error since then, or nil.
 func (w *Watch[T]) Trouble() (heard time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package certificate makes and renews the certificates of the webhooks. They
-// are a CA and a serving certificate in one Secret. The order of the changes
+// Package certificate makes and renews the certificates of the webhooks: a CA
+// and a serving certificate, in one Secret. It renews them in an order that
 // keeps every connection working.
 package certificate
 
@@ -31,17 +31,17 @@ const (
 // certificate after two thirds of its period.
 type Lifetimes struct {
 	CA, Serving time.Duration
-	// Settle is the time after which every API server and every replica has
-	// seen a change of the Secret. A new CA signs nothing before this time is
-	// over. A replaced CA stays trusted for the same time.
+	// Settle is the time after which every API server and every replica knows a
+	// change of the Secret. A new CA signs nothing for this time, and a
+	// replaced CA stays trusted for this time.
 	Settle time.Duration
 }
 
 // DefaultLifetimes are the validity periods of a normal cluster.
 var DefaultLifetimes = Lifetimes{CA: 2 * 365 * 24 * time.Hour, Serving: 90 * 24 * time.Hour, Settle: 10 * time.Minute}
 
-// backdate is the time by which the clock of a client may be behind the clock
-// of the manager that made a certificate.
+// backdate is the maximum delay of a client's clock, compared with the clock of
+// the manager that made a certificate.
 const backdate = 5 * time.Minute
 
 // A pair is a certificate with its key.
@@ -65,11 +65,10 @@ type chain struct {
 	serving pair
 }
 
-// Renewed returns the data that the Secret should have at a time. It also
-// returns a description of the change, which is empty if there is none, and the
-// time of the next check. The order of the steps keeps every connection
-// working: a CA is trusted before it signs, and stays trusted as long as a
-// certificate that it signed is in use.
+// Renewed returns the data that the Secret should have now. done describes the
+// change, and is empty if there is none. again is the time of the next check.
+// Every connection keeps working: a CA is trusted before it signs, and stays
+// trusted as long as a certificate that it signed is in use.
 func Renewed(data map[string][]byte, now time.Time, life Lifetimes, names []string) (next map[string][]byte, done string, again time.Duration, err error) {
 	c := parseChain(data, now)
 	switch {
@@ -142,8 +141,8 @@ func (c chain) verifies(names []string, now time.Time) bool {
 	return true
 }
 
-// parseChain decodes the valid parts of the Secret. It omits the invalid ones,
-// so that the manager makes them again.
+// parseChain decodes the Secret. It drops invalid parts, so that the manager
+// makes them again.
 func parseChain(data map[string][]byte, now time.Time) chain {
 	var c chain
 	cas := parseCerts(data[KeyCA])

@@ -1,6 +1,6 @@
 // Package contracttext writes and reads the annotations in which a scheduler
-// tells a node its choice of CPUs. It uses no reflection, because a scheduler
-// writes and reads these annotations for each pod that it binds.
+// tells a node which CPUs it chose for a pod. It uses no reflection, because a
+// scheduler does this for each pod that it binds.
 package contracttext
 
 import (
@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Version is the version of the text of a contract.
+// Version is the version of the format of a contract.
 const Version = 1
 
 // The parts of the text of a contract, in their order.
@@ -50,15 +50,15 @@ func AppendContract(b []byte, c *place.Contract) []byte {
 	return append(b, '}')
 }
 
-// A Share holds the amounts that a pod has on one NUMA node. The amounts are
+// A Share holds the amounts that a pod has on one NUMA node. CPU and Memory are
 // quantities of the Kubernetes API. An empty amount is left out.
 type Share struct {
 	NUMA        node.NUMANode
 	CPU, Memory string
 }
 
-// AppendStatus appends a choice in Koordinator's form (the annotation
-// resource-status).
+// AppendStatus appends the chosen CPUs (own) and shares in Koordinator's form
+// (the annotation resource-status).
 func AppendStatus(b []byte, own unit.CPUSet, shares []Share) []byte {
 	b = append(b, '{')
 	if !own.Empty() {
@@ -92,9 +92,9 @@ func AppendStatus(b []byte, own unit.CPUSet, shares []Share) []byte {
 	return append(b, '}')
 }
 
-// AppendACK appends a choice in ACK's form (the annotation cpuset): container,
-// NUMA node, elems, CPU. A container without CPUs of its own has all CPUs of
-// the pod there. m is the topology of the node.
+// AppendACK appends the chosen CPUs in ACK's form (the annotation cpuset),
+// nested as container, NUMA node, elems, CPU. A container without CPUs of its
+// own has all CPUs of the pod. m is the topology of the node.
 func AppendACK(b []byte, names []string, m *pick.Map, c *place.Contract) []byte {
 	b = append(b, '{')
 	for i, name := range names {
@@ -127,7 +127,7 @@ func AppendACK(b []byte, names []string, m *pick.Map, c *place.Contract) []byte 
 	return append(b, '}')
 }
 
-// appendString appends a string in the form of encoding/json.
+// appendString appends a JSON string, quoted like encoding/json does.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || strings.IndexByte(`"\<>&`, c) >= 0 {
@@ -139,8 +139,8 @@ func appendString(b []byte, s string) []byte {
 }
 
 // ReadContract reads a contract in exactly the form that AppendContract writes.
-// It returns false for any other text, which may be the same contract in
-// another form of JSON.
+// It returns false for any other text, even if that is valid JSON with the same
+// contract.
 func ReadContract(text string) (place.Contract, bool) {
 	r := reader{rest: text}
 	var c place.Contract
@@ -168,13 +168,13 @@ func ReadContract(text string) (place.Contract, bool) {
 	return c, true
 }
 
-// A reader reads a text from left to right.
+// A reader parses a text from left to right.
 type reader struct {
 	rest   string
 	failed bool
 }
 
-// next skips a part if it comes next.
+// next skips part if the rest begins with it, and reports whether it does.
 func (r *reader) next(part string) bool {
 	rest, is := strings.CutPrefix(r.rest, part)
 	r.rest = rest
@@ -187,7 +187,7 @@ func (r *reader) expect(part string) {
 	}
 }
 
-// until returns the string before its closing quotation mark, and skips part,
+// until returns the string up to its closing quotation mark, and skips part,
 // which begins with that mark. It fails if the string has escapes or bytes that
 // are not ASCII.
 func (r *reader) until(part string) string {

@@ -17,7 +17,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The types by which encoding/json writes and reads the same texts.
+// These types make encoding/json write and read the same texts.
 type (
 	contractJSON struct {
 		Version    int                    `json:"v"`
@@ -183,7 +183,7 @@ func TestACKsFormMeansTheSameAsByEncodingJSON(t *testing.T) {
 }
 
 // TestOtherFormsAreLeftToEncodingJSON checks texts that ReadContract must not
-// read, because they are no contracts, or contracts in another notation.
+// read: texts that are no contracts, and contracts in another notation.
 func TestOtherFormsAreLeftToEncodingJSON(t *testing.T) {
 	const good = `{"v":1,"topology":"00000000000000ff","grade":"own","cpus":"0-3","containers":{"a":"0-1","b":"2-3"}}`
 	if _, read := ReadContract(good); !read {
@@ -204,8 +204,8 @@ func TestOtherFormsAreLeftToEncodingJSON(t *testing.T) {
 	}
 }
 
-// checkRead checks that encoding/json reads a text in the same way, if
-// ReadContract reads it.
+// checkRead checks that ReadContract reads a text like encoding/json, or does
+// not read it.
 func checkRead(t *testing.T, text string) {
 	t.Helper()
 	c, read := ReadContract(text)

@@ -15,14 +15,14 @@ import (
 
 // An Owner is a pod that holds CPUs of the node.
 type Owner struct {
-	// Name is the namespace and name of the pod. If the name is not known, it
-	// is the UID of the pod.
+	// Name is the namespace and name of the pod, or its UID if these are not
+	// known.
 	Name string
 	Hold pick.Hold
-	// Note says who chose the CPUs, or why the node did not follow the choice.
+	// Note tells who chose the CPUs, or why the node did not use the scheduler's choice.
 	Note string
-	// mark is the letter of the pod in the map. It is upper case if the pod
-	// owns CPUs, and otherwise lower case.
+	// mark is the letter of the pod in the map: upper case if the pod owns
+	// CPUs, otherwise lower case.
 	mark string
 }
 
@@ -39,8 +39,8 @@ type Map struct {
 	m        *pick.Map
 }
 
-// A part is a socket, a NUMA node or an L3 cache. It has the parts that it
-// contains.
+// A part is a socket, a NUMA node or an L3 cache. parts are the smaller parts
+// in it, such as the L3 caches of a NUMA node.
 type part struct {
 	level pick.Level
 	name  string
@@ -48,7 +48,7 @@ type part struct {
 	parts []*part
 	cores []unit.CPUSet // of an L3 cache
 	pools []*Owner      // pods whose home is exactly this part
-	load  unit.MilliCPU // what shared work of this part and below requests
+	load  unit.MilliCPU // CPU that shared work requests in this part and its parts
 }
 
 // A cell is one CPU.
@@ -65,7 +65,7 @@ const (
 	markShared   = "+" // seats of several pods
 )
 
-// New makes the map of a node. state says how old the map is, as in "reported
+// New makes the map of a node. state is the age of the report, as in "reported
 // 4s ago".
 func New(name, state string, t node.Topology, reserved unit.CPUSet, keep int, owners []Owner) *Map {
 	m := &Map{
@@ -99,8 +99,8 @@ func (m *Map) name() {
 	}
 }
 
-// letters returns the nth name in the list A, B, … Z, BA, BB, … A given letter
-// (first) takes the place of A.
+// letters returns the nth name in the list A, B, … Z, BA, BB, … first takes the
+// place of A, so that the list may also be in lower case.
 func letters(first rune, n int) string {
 	const size = 26
 	text := string(first + rune(n%size))
@@ -117,7 +117,7 @@ func lowest(s unit.CPUSet) unit.CPU {
 	return unit.MaxCPUs
 }
 
-// split makes the tree of parts.
+// split builds the tree of sockets, NUMA nodes and L3 caches.
 func (m *Map) split(t node.Topology) {
 	of := map[unit.CPU]node.LogicalCPU{}
 	for _, c := range t.CPUs {
@@ -183,7 +183,7 @@ func (m *Map) place(o *Owner) {
 	case o.Hold.Grade != pick.Pooled:
 	case at == nil:
 		m.pools = append(m.pools, o)
-	default: // the pool of the report is not in the present topology
+	default: // the present topology does not have the pool of the report
 		at.pools = append(at.pools, o)
 	}
 }

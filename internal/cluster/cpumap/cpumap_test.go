@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// machine returns a topology with this number of sockets, caches per socket,
-// cores per cache, and threads per core.
+// machine returns a topology with these numbers of sockets, caches of a socket,
+// cores of a cache, and threads of a core.
 func machine(sockets, caches, cores, threads int) node.Topology {
 	var t node.Topology
 	for c := range sockets * caches * cores * threads {

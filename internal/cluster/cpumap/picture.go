@@ -19,7 +19,7 @@ const (
 	coresRow = 8
 )
 
-// A picture is an SVG picture that is not finished yet.
+// A picture is an unfinished SVG picture of a Map.
 type picture struct {
 	*Map
 	b strings.Builder
@@ -62,7 +62,7 @@ func (p *picture) size(a *part) (w, h float64) {
 		}
 		lines := (len(a.cores) + coresRow - 1) / coresRow
 		w = float64(min(len(a.cores), coresRow)*(side+gap)-gap) + 2*inset
-		if n := len(a.pools); n > 0 { // the heading has the names of these pods
+		if n := len(a.pools); n > 0 { // the heading contains the names of these pods
 			w = max(w, float64(145+46*n))
 		}
 		return max(w, 150), title + float64(lines*(most*side+gap)) + inset
@@ -71,8 +71,8 @@ func (p *picture) size(a *part) (w, h float64) {
 	return w, h
 }
 
-// flow arranges the parts within a part in as many lines as necessary, and
-// returns where each part is.
+// flow arranges the parts of a part in lines, and returns the position of each
+// part (at).
 func (p *picture) flow(a *part) (w, h float64, at [][2]float64) {
 	room := float64(wide - 2*inset)
 	if a.level == pick.NUMA {
@@ -133,8 +133,8 @@ func (p *picture) cores(a *part, x, y float64) {
 	}
 }
 
-// cpu draws one CPU. If a pod owns the CPU, it is filled with the pod's colour.
-// If pods have seats on it, it has a frame.
+// cpu draws one CPU: filled with the colour of the pod that owns it, or framed
+// if pods have seats on it.
 func (p *picture) cpu(c unit.CPU, x, y float64) {
 	at := p.cells[c]
 	fill, stroke, ink, what := "#ffffff", "#c3c8cf", "#9aa1a9", "open"
@@ -161,8 +161,8 @@ func (p *picture) cpu(c unit.CPU, x, y float64) {
 		c, html.EscapeString(what), x+0.5, y+0.5, side-1, side-1, fill, stroke, x+side/2, y+side/2+4, size, ink, html.EscapeString(mark))
 }
 
-// list lists the owners below the picture, and returns the y coordinate at
-// which the list ends.
+// list lists the owners below the picture. It returns the y coordinate of the
+// end of the list.
 func (p *picture) list(y float64) float64 {
 	const line = 22
 	for i := range p.owners {

@@ -11,8 +11,8 @@ import (
 // coresOfLine is the maximum number of cores on one line of text.
 const coresOfLine = 16
 
-// Text prints one line for each L3 cache, and then the owners. Each group of
-// marks is a core, and each mark is one of its CPUs.
+// Text prints one line for each L3 cache, and then the list of owners. A group
+// of marks is a core, and a mark is one CPU of the core.
 func (m *Map) Text() string {
 	var b strings.Builder
 	fmt.Fprintln(&b, m.heading())
@@ -77,8 +77,8 @@ func (m *Map) legend() [][2]string {
 	return lines
 }
 
-// eachPart calls a function (visit) for all parts, beginning with the first
-// socket. A part comes before the parts within it.
+// eachPart calls visit for all parts, beginning with the first socket. A part
+// comes before the parts that it contains.
 func (m *Map) eachPart(visit func(*part)) {
 	var walk func([]*part)
 	walk = func(parts []*part) {

@@ -1,5 +1,5 @@
-// Package cpureport converts a node's report about its CPUs between two types:
-// that of the cluster's API, and that which the ledger reads.
+// Package cpureport converts a node's report about its CPUs between the type of
+// the cluster's API and the type that the ledger reads (package place).
 package cpureport
 
 import (
@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The names of the values of pick.Apart in reports.
+// aparts has the names of the values of pick.Apart in reports.
 var aparts = map[pick.Separation]string{pick.Anywhere: "", pick.ApartCores: "core", pick.ApartNodes: "numa"}
 
 // A cacheKey identifies an entry in the caches of a report.
@@ -115,8 +115,8 @@ func Read(c *v1alpha1.CPUs) (place.Report, error) {
 	return r, nil
 }
 
-// topologyOf reads caches and cores. Each CPU must be in exactly one cache, and
-// in at most one set of cores.
+// topologyOf reads caches and cores. A CPU must be in exactly one cache, and in
+// at most one set of cores.
 func topologyOf(c *v1alpha1.CPUs) (node.Topology, error) {
 	var t node.Topology
 	at := map[unit.CPU]int{}

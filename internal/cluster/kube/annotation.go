@@ -15,10 +15,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// read reads an annotation that may have several keys. The later keys are old
-// names. It reads the first key that the pod has. If the pod has none of them,
-// or if the value has faults, the result is nil. read ignores unknown keys in
-// the value, because a later version may define them.
+// read parses an annotation of a pod. keys are its names, of which the later ones are old. read
+// takes the first key that the pod has, and returns this key. The result is nil if the pod has no
+// such annotation, or if its value has faults. Unknown keys in the value are ignored, because a
+// later version may define them.
 func read[T any](p *corev1.Pod, keys ...string) (*T, string, []Fault) {
 	for _, key := range keys {
 		text, given := p.Annotations[key]
@@ -38,8 +38,8 @@ func read[T any](p *corev1.Pod, keys ...string) (*T, string, []Fault) {
 	return nil, "", nil
 }
 
-// burstOf reads the annotation cpuBurst. It has those keys of cpu-burst-config
-// that concern one workload.
+// burstOf reads the annotation cpuBurst. Its keys are those keys of
+// cpu-burst-config that concern one workload.
 func burstOf(p *corev1.Pod) (node.BurstOverride, []Fault) {
 	b, key, faults := read[config.Burst](p, AnnotationCPUBurst, AnnotationACKCPUBurst)
 	switch {
@@ -55,15 +55,15 @@ func burstOf(p *corev1.Pod) (node.BurstOverride, []Fault) {
 }
 
 // podMemory is the content of the annotation memoryQOS: a policy, and the keys
-// that memoryQOS also has in resource-qos-config.
+// of memoryQOS in resource-qos-config.
 type podMemory struct {
 	Policy node.Maybe[string] `json:"policy" oneof:"default none auto"`
 	config.MemoryQOS
 }
 
-// memoryOf reads the annotation memoryQOS. With the policy none, or if enable
-// is false, Tenon does nothing for the pod. With the policy auto, it uses only
-// the values of the annotation, and ignores the strategy of the class.
+// memoryOf reads the annotation memoryQOS. With the policy none or enable:
+// false, Tenon does nothing for the pod. With the policy auto, only the values
+// of the annotation apply, and the strategy of the class does not.
 func memoryOf(p *corev1.Pod) (node.MemoryOverride, []Fault) {
 	m, _, faults := read[podMemory](p, AnnotationMemoryQOS, AnnotationACKMemoryQOS)
 	switch {
@@ -77,8 +77,8 @@ func memoryOf(p *corev1.Pod) (node.MemoryOverride, []Fault) {
 	}, faults
 }
 
-// identityOf reads the annotation cpuQOS. It has an effect only on LS pods. Other pods
-// have the identity of their class. If enable is not set, the identity is IdentityNone.
+// identityOf reads the annotation cpuQOS, which has an effect only on LS pods. Other pods have
+// the group identity of their class. Without enable: true, the identity is IdentityNone.
 func identityOf(p *corev1.Pod, class node.Class) (node.Maybe[node.Identity], []Fault) {
 	none := node.Maybe[node.Identity]{}
 	q, key, faults := read[config.CPUQOS](p, AnnotationCPUQOS)
@@ -142,9 +142,9 @@ func makesInvalid(faults []Fault) bool {
 	return slices.ContainsFunc(faults, func(f Fault) bool { return !f.Inert })
 }
 
-// shortestTarget returns the shortest of the targets, which are in
-// microseconds. It is needed because the kernel has only one latency target for
-// reads and writes. 0 means that there is no target.
+// shortestTarget returns the shortest of the latency targets for reads and
+// writes, which are in microseconds. The kernel has only one target for both. 0
+// means no target.
 func shortestTarget(targets ...node.Maybe[int64]) time.Duration {
 	const most = int64(time.Hour / time.Microsecond)
 	least := int64(0)
@@ -178,8 +178,8 @@ type podResctrl struct {
 	} `json:"mb"`
 }
 
-// cacheOf reads the annotation resctrl. It ignores shares that are for a single
-// cache, because a control group of Tenon has the same share of each cache.
+// cacheOf reads the annotation resctrl. It ignores values for single caches,
+// because a control group of Tenon has the same part of each cache.
 func cacheOf(p *corev1.Pod) (node.CacheOverride, []Fault) {
 	r, key, faults := read[podResctrl](p, AnnotationResctrl)
 	if r == nil {
@@ -218,17 +218,17 @@ func cacheOf(p *corev1.Pod) (node.CacheOverride, []Fault) {
 	return ask, faults
 }
 
-// evictors lists, for each cause of an eviction, those features of Koordinator
-// that evict for this cause.
+// evictors lists Koordinator's features that evict pods, by the resource that
+// is short.
 var evictors = map[string][]string{
 	"cpu":    {"BECPUEvict", "CPUEvict", "CPUAllocatableEvict"},
 	"memory": {"BEMemoryEvict", "MemoryEvict", "MemoryAllocatableEvict"},
 }
 
 // exemptFrom reads the annotation eviction-policy, a list of the features that
-// may evict the pod. It returns the causes of evictions for which no feature is
-// in the list. If a feature is unknown, it warns only if the name is similar to
-// a known one, because other names may be meant for another program.
+// may evict the pod. It returns each resource of evictors of which no feature
+// is in the list. It warns about an unknown feature only if the name is similar
+// to a known one. Other names may be meant for another program.
 func exemptFrom(p *corev1.Pod) ([]string, []Fault) {
 	text, given := p.Annotations[AnnotationEvictionPolicy]
 	if !given {

@@ -56,8 +56,8 @@ func TestCPUBurstByAnnotation(t *testing.T) {
 }
 
 // TestEveryKeyOfMemoryQOSReachesThePod sets each key of memoryQOS that Tenon
-// supports in the annotation of a pod. The annotation accepts all of them, so a
-// key that is not copied would have no effect and no fault.
+// supports in the annotation of a pod. Without this test, a key that the code
+// does not copy would have no effect and no fault.
 func TestEveryKeyOfMemoryQOSReachesThePod(t *testing.T) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[config.MemoryQOS]()) {
 		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -115,11 +115,11 @@ func TestCPUQOSByAnnotation(t *testing.T) {
 	}
 }
 
-// If Koordinator accepts a value and Tenon ignores it, a webhook must not
-// refuse the pod.
+// A webhook must not refuse a pod for a value that Tenon ignores but
+// Koordinator accepts.
 func TestValuesWithoutEffectAreNoFaults(t *testing.T) {
 	for key, text := range map[string]string{
-		AnnotationCPUQOS:   `{"enable":true,"groupIdentity":1}`, // the pod is BE, and only LS pods use this annotation
+		AnnotationCPUQOS:   `{"enable":true,"groupIdentity":1}`, // only LS pods use this annotation, and the pod is BE
 		AnnotationCPUBurst: `{"sharePoolThresholdPercent":50}`,
 		AnnotationBlkIOQOS: `{"blocks":[{"name":"data","type":"podvolume"}]}`,
 		AnnotationResctrl:  `{"mb":{"schemataPerCache":[{"cacheID":0,"percent":20}]}}`,
@@ -266,8 +266,8 @@ func TestResourceSpecAndStatusAreRead(t *testing.T) {
 	}
 }
 
-// If an annotation has a fault, it has no effect. Tenon must report all its
-// faults, and use the other annotations of the pod.
+// An annotation with a fault has no effect. Tenon must report all its faults,
+// and use the other annotations of the pod.
 func TestAllFaultsOfAnAnnotationAreNamed(t *testing.T) {
 	got, faults := overrides(node.LS,
 		AnnotationCPUBurst, `{"policy":"sometimes","cpuBurstPercent":0,"cfsQuotaBurstPercent":99,"cfsQuotaBurstPeriodSeconds":-2}`,
@@ -375,8 +375,8 @@ func FuzzAnnotations(f *testing.F) {
 	})
 }
 
-// FuzzPods gives pods any amounts. The amounts of the workloads must be at
-// least 0. If all containers have a limit, no container's limit may exceed that
+// FuzzPods sets random amounts in pods. The amounts of the workloads must be at
+// least 0. If all containers have a limit, none of these may exceed the limit
 // of the pod.
 func FuzzPods(f *testing.F) {
 	f.Add(int64(1000), int64(1<<30), int64(500), int64(1<<20), true)

@@ -6,15 +6,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// systemCritical is the lowest priority of system-critical pods, without which
-// the node or the cluster cannot work (k8s.io/kubernetes/pkg/apis/scheduling:
+// systemCritical is the lowest priority of system-critical pods, which the node
+// or the cluster needs to work (k8s.io/kubernetes/pkg/apis/scheduling:
 // SystemCriticalPriority).
 const systemCritical = 2000000000
 
-// Class returns the class in the label of a pod. If the pod has no label, it
-// returns the class in the annotation that ACK had before 0.8.0. It returns ""
-// if the pod has neither, or if the value is no class. In the latter case,
-// Faults reports it. An empty label counts as no label.
+// Class returns the class in the label of a pod. Without the label, it returns
+// the class in the annotation that ACK used before 0.8.0. It returns "" if
+// there is neither, or if the value is no class. Faults reports a value that is
+// no class. An empty label names no class.
 func Class(p *corev1.Pod) node.Class {
 	if word, labelled := p.Labels[LabelQOSClass]; labelled {
 		return classOf(word)
@@ -33,7 +33,7 @@ func ClassWithDefault(p *corev1.Pod) node.Class {
 	return withoutClass(p, QOSClass(p))
 }
 
-// withoutClass returns the class of a pod that names none.
+// withoutClass returns the default class of a pod whose QoS class in Kubernetes is kube.
 func withoutClass(p *corev1.Pod, kube corev1.PodQOSClass) node.Class {
 	switch {
 	case kube != corev1.PodQOSBestEffort:
@@ -44,8 +44,8 @@ func withoutClass(p *corev1.Pod, kube corev1.PodQOSClass) node.Class {
 	return node.BE
 }
 
-// classAndRule returns the class of a pod, and words that say where the class
-// comes from.
+// classAndRule returns the class of a pod, and the label, annotation or rule
+// from which the class comes.
 func classAndRule(p *corev1.Pod) (node.Class, string) {
 	if c := Class(p); c != "" {
 		if _, labelled := p.Labels[LabelQOSClass]; labelled {
@@ -70,10 +70,10 @@ func classOf(word string) node.Class {
 	return ""
 }
 
-// QOSClass returns the Kubernetes QoS class of a pod, which decides where the
-// kubelet places the pod's cgroup. It is in the status of the pod. If it is
-// missing there, it is computed by the rules of the API server
-// (k8s.io/kubernetes/pkg/apis/core/v1/helper/qos). Only cpu and memory count.
+// QOSClass returns the Kubernetes QoS class of a pod, by which the kubelet
+// places the pod's cgroup. It returns the class in the status of the pod. If
+// there is none, it computes the class by the rules of the API server, from cpu
+// and memory alone (k8s.io/kubernetes/pkg/apis/core/v1/helper/qos).
 func QOSClass(p *corev1.Pod) corev1.PodQOSClass {
 	if p.Status.QOSClass != "" {
 		return p.Status.QOSClass
@@ -81,7 +81,7 @@ func QOSClass(p *corev1.Pod) corev1.PodQOSClass {
 	compute := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 	all := make([]corev1.ResourceRequirements, 0, len(p.Spec.Containers)+len(p.Spec.InitContainers))
 	if r := p.Spec.Resources; r != nil && (has(r.Requests, compute) || has(r.Limits, compute)) {
-		all = append(all, *r) // amounts at pod level replace those of the containers
+		all = append(all, *r) // amounts of the pod replace those of its containers
 	} else {
 		for _, c := range p.Spec.Containers {
 			all = append(all, c.Resources)

@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A bound is the limits of a container that Tenon manages.
+// A bound holds the limits of a container that Tenon manages.
 type bound struct {
 	CPU, Memory bool
 	CPURequest  unit.MilliCPU

@@ -25,8 +25,8 @@ type contractText struct {
 	Containers map[string]unit.CPUSet `json:"containers"`
 }
 
-// ContractAnnotations returns the annotations in which the scheduler writes what it
-// chose for a pod. The agent of the node reads them. m is the topology of the node.
+// ContractAnnotations returns the annotations that tell the agent of a node which
+// CPUs the scheduler chose for a pod. m is the topology of the node.
 func ContractAnnotations(p *corev1.Pod, m *pick.Map, c place.Contract) map[string]string {
 	var room [1024]byte
 	all := make(map[string]string, 3)
@@ -54,10 +54,10 @@ func ContractAnnotations(p *corev1.Pod, m *pick.Map, c place.Contract) map[strin
 	return all
 }
 
-// ContractOf reads what a scheduler chose from the annotations of a pod. This
-// is the choice of Tenon's scheduler. If there is none, it is that of
-// Koordinator's scheduler, which does not name its topology. ContractOf returns
-// false if the pod has no choice that can be read.
+// ContractOf reads which CPUs a scheduler chose, from the annotations of a pod.
+// The annotation of Tenon's scheduler comes first. The next one is that of
+// Koordinator's scheduler, which does not name its topology. The second result
+// is false if no annotation can be read.
 func ContractOf(p *corev1.Pod) (place.Contract, bool, []Fault) {
 	text, given := p.Annotations[AnnotationCPUs]
 	if !given {

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The annotations in which a pod demands CPUs, and those in which a scheduler
-// writes which CPUs it chose.
+// The annotations in which a pod demands CPUs, and in which a scheduler writes
+// the CPUs that it chose.
 const (
 	AnnotationNUMASpec    = "scheduling.koordinator.sh/numa-topology-spec"
 	AnnotationACKNUMASpec = "scheduling.alibabacloud.com/numa-topology-spec"
@@ -26,10 +26,10 @@ const (
 	AnnotationCPUs = "tenon.sh/cpus"
 )
 
-// StaticBurst is the value of AnnotationCPUPolicy for pooled CPUs.
+// StaticBurst is the value of AnnotationCPUPolicy that demands a pool of CPUs.
 const StaticBurst = "static-burst"
 
-// constrainedBurst is the value in resource-spec for pooled CPUs.
+// constrainedBurst is the value in resource-spec that demands a pool of CPUs.
 const constrainedBurst = "ConstrainedBurst"
 
 // A NUMASpec is the content of the annotation numa-topology-spec.
@@ -45,8 +45,8 @@ var (
 	cpuPolicyWords = []string{"", StaticBurst}
 )
 
-// NUMASpecOf reads the annotation numa-topology-spec. It first looks for
-// Koordinator's name of the annotation, and then for ACK's.
+// NUMASpecOf reads the annotation numa-topology-spec. Koordinator's name of the
+// annotation comes before ACK's.
 func NUMASpecOf(p *corev1.Pod) (NUMASpec, []Fault) {
 	for _, key := range [...]string{AnnotationNUMASpec, AnnotationACKNUMASpec} {
 		text, given := p.Annotations[key]
@@ -67,8 +67,8 @@ func NUMASpecOf(p *corev1.Pod) (NUMASpec, []Fault) {
 	return NUMASpec{}, nil
 }
 
-// DemandOf returns the CPUs that a pod demands from its node. It returns false if the
-// pod demands none, or if its demand has a fault. Such a pod shares CPUs with others.
+// DemandOf returns the CPUs that a pod demands from its node. The second result is false if the
+// pod demands none, or if its demand has a fault. Then the pod shares CPUs with others.
 func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 	class := ClassWithDefault(p)
 	spec, faults := ResourceSpecOf(p)
@@ -117,8 +117,8 @@ func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 	return d, true, faults
 }
 
-// demandLimits sets the demand that ACK's annotation means. Each container gets as
-// many CPUs as its limit. If the pod requests all of these, it owns them.
+// demandLimits sets the demand of ACK's annotation: for each container, as many
+// CPUs as its limit. The pod owns these CPUs if it requests all of them.
 // demandLimits returns a description of a fault, or "".
 func demandLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string {
 	for i := range p.Spec.Containers {
@@ -145,9 +145,9 @@ func demandLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string 
 	return ""
 }
 
-// limitsOf returns the containers, each with its number of CPUs. The limits of
-// the containers must be whole numbers of CPUs and add up to n. Otherwise
-// limitsOf returns nil, and the CPUs belong to the pod as a whole.
+// limitsOf returns the containers, each with its number of CPUs. It returns nil
+// if a limit is not a whole number of CPUs, or if the limits do not add up to
+// n. Then the CPUs belong to the pod as a whole.
 func limitsOf(p *corev1.Pod, n int) []place.Container {
 	var d place.Demand
 	if demandLimits(p, unit.CPUs(n), &d) != "" || d.CPUs != n {
@@ -156,8 +156,8 @@ func limitsOf(p *corev1.Pod, n int) []place.Container {
 	return d.Containers
 }
 
-// bindOf sets those parts of the demand that come from the values of
-// resource-spec and numa-topology-spec.
+// bindOf sets the parts of the demand that resource-spec and numa-topology-spec
+// determine.
 func bindOf(d *place.Demand, spec ResourceSpec, numa NUMASpec) {
 	switch spec.RequiredCPUBindPolicy {
 	case "FullPCPUs":
@@ -186,8 +186,8 @@ func bindOf(d *place.Demand, spec ResourceSpec, numa NUMASpec) {
 	}
 }
 
-// cpusOf returns what a pod demands and what its scheduler chose. It returns them in
-// the form that the agent of the node uses. Faults reports the faults of both.
+// cpusOf returns the CPUs that a pod demands and the CPUs that its scheduler chose,
+// for the agent of the node. Faults reports the faults of both.
 func cpusOf(p *corev1.Pod) node.CPUOverride {
 	d, demands, _ := DemandOf(p)
 	if !demands {

@@ -1,8 +1,8 @@
 // Package kube defines how Kubernetes objects describe work to Tenon. It
 // defines the labels, annotations and resources of a pod, the paths of its
-// cgroups, and the workload that results from the pod. The names are those of
-// Koordinator and ACK, so that manifests written for them work unchanged. All
-// functions are pure functions over values of the Kubernetes API.
+// cgroups, and the workload that Tenon makes from the pod. The names are those
+// of Koordinator and ACK, so that their manifests work unchanged. All functions
+// are pure functions over values of the Kubernetes API.
 package kube
 
 import (
@@ -45,8 +45,8 @@ const (
 	AnnotationACKCPUBurst  = "alibabacloud.com/cpuBurst"
 	AnnotationACKMemoryQOS = "alibabacloud.com/memoryQOS"
 
-	// Annotations of the kubelet. The first one is on a mirror pod and
-	// identifies its static pod. The second one names the source from which the
+	// Annotations of the kubelet. annotationMirror is on a mirror pod and
+	// identifies its static pod. annotationSource is the source from which the
 	// kubelet got the pod.
 	annotationMirror = corev1.MirrorPodAnnotationKey
 	annotationHash   = "kubernetes.io/config.hash"
@@ -54,13 +54,13 @@ const (
 )
 
 // A Fault is an error in a label or annotation of a pod. Tenon ignores the
-// whole value, and uses all other labels and annotations of the pod.
+// whole value, but not the other labels and annotations.
 type Fault struct {
 	// Key is the label or annotation.
 	Key string
 	config.Fault
-	// Inert means that Tenon can read the field but ignores it. The other
-	// fields of the value have an effect.
+	// Inert means that Tenon can read the field but ignores it. All other
+	// fields of the value have their effect.
 	Inert bool
 }
 
@@ -89,7 +89,7 @@ func inertFault(key, field, problem string) []Fault {
 	return []Fault{{Key: key, Fault: config.Fault{Field: field, Problem: problem}, Inert: true}}
 }
 
-// wordFault returns a fault if the word is not in the list, and nil if it is.
+// wordFault returns a fault if word is not in the list want, and otherwise nil.
 func wordFault(key, field, word string, want []string) []Fault {
 	if slices.Contains(want, word) {
 		return nil
@@ -98,7 +98,7 @@ func wordFault(key, field, word string, want []string) []Fault {
 	return fieldFault(key, field, fmt.Sprintf("%.64q: want one of %s", word, strings.Join(words, ", ")))
 }
 
-// NameOf returns the name of a pod as messages have it: "namespace/name".
+// NameOf returns the name of a pod for messages: "namespace/name".
 func NameOf(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 
 // HasEnded reports whether all containers of a pod have ended and will not

@@ -9,22 +9,22 @@ import (
 )
 
 // A Layout describes where a kubelet creates the cgroups of pods. The zero
-// Layout describes a kubelet that has the driver cgroupfs and no cgroupRoot.
+// Layout is for the cgroupDriver cgroupfs without a cgroupRoot.
 type Layout struct {
 	// Systemd means that the cgroupDriver of the kubelet is systemd.
 	Systemd bool
-	// Root is the cgroupRoot of the kubelet. If it is "/" or empty, the kubelet
-	// has none.
+	// Root is the cgroupRoot of the kubelet. "/" and "" mean the root of the
+	// tree.
 	Root string
 	// QOSIdle means that Tenon may change the weights of the cgroups of QoS
-	// classes, including cpu.idle. Otherwise Tenon may not change them, because
-	// the kubelet writes these weights at its start and every minute, and the
-	// kernel refuses the write if cpu.idle is set.
+	// classes, including cpu.idle. Otherwise it may not: the kubelet writes
+	// these weights at its start and every minute, and the kernel refuses such
+	// a write while cpu.idle is set.
 	QOSIdle bool
 }
 
-// QOS returns the cgroup that holds the pods of a QoS class. Guaranteed pods
-// have no such cgroup, so for them it returns the cgroup of all pods.
+// QOS returns the cgroup that holds the pods of a QoS class. For Guaranteed pods it returns the
+// cgroup of all pods, because they have no cgroup of their class.
 func (l Layout) QOS(class corev1.PodQOSClass) node.CgroupPath { return l.path(qosNames(class)...) }
 
 // Pod returns the cgroup of a pod.
@@ -32,9 +32,9 @@ func (l Layout) Pod(p *corev1.Pod) node.CgroupPath {
 	return l.path(append(qosNames(QOSClass(p)), "pod"+UID(p))...)
 }
 
-// Container returns the cgroup of a container in the cgroup of its pod. The id
-// is the one in the status of the pod, which begins with the name of the
-// runtime: "containerd://…". If the id is empty, the result is empty, too.
+// Container returns the cgroup of a container in the cgroup of its pod. id is
+// the id in the status of the pod. It begins with the name of the runtime:
+// "containerd://…". If id is empty or has a wrong form, the result is "".
 func (l Layout) Container(pod node.CgroupPath, id string) node.CgroupPath {
 	runtime, name, _ := strings.Cut(id, "://")
 	if name == "" || strings.ContainsAny(name, "/\x00") {
@@ -50,8 +50,8 @@ func (l Layout) Container(pod node.CgroupPath, id string) node.CgroupPath {
 	return pod.Join(name)
 }
 
-// UID returns the id of a pod as the names of its cgroups contain it. For a static pod,
-// it is the hash of the pod's file, which its mirror pod has in an annotation.
+// UID returns the id of a pod in the names of its cgroups. For a static pod, this is
+// the hash of its file, which is in an annotation of the mirror pod.
 func UID(p *corev1.Pod) string {
 	if hash := p.Annotations[annotationMirror]; hash != "" {
 		return hash
@@ -72,11 +72,10 @@ func qosNames(class corev1.PodQOSClass) []string {
 	return []string{"kubepods"}
 }
 
-// path returns the cgroup with the given names, from the cgroupRoot of the
-// kubelet downwards. If the cgroup driver is systemd, each level is a slice,
-// whose name begins with the names of the slices above it. A dash in a name
-// becomes an underscore (k8s.io/kubernetes/pkg/kubelet/cm:
-// CgroupName.ToSystemd).
+// path returns the cgroup with the given names, below the cgroupRoot of the
+// kubelet. With the cgroup driver systemd, each level is a slice whose name
+// begins with the names of the slices above it, and a dash in a name becomes an
+// underscore (k8s.io/kubernetes/pkg/kubelet/cm: CgroupName.ToSystemd).
 func (l Layout) path(names ...string) node.CgroupPath {
 	var all []string
 	for _, n := range append(strings.Split(l.Root, "/"), names...) {
@@ -98,18 +97,18 @@ func (l Layout) path(names ...string) node.CgroupPath {
 	return p
 }
 
-// A Place says to which pod and container a cgroup belongs.
+// A Place identifies the pod and container to which a cgroup belongs.
 type Place struct {
-	// UID is the id of the pod, as UID returns it.
+	// UID is the id of the pod, in the form of the function UID.
 	UID string
 	// Container is the id of the container or sandbox, without the name of the
 	// runtime. It is empty for the cgroup of the pod itself.
 	Container string
 }
 
-// ParsePath finds out from the path of a cgroup to which pod and container it
-// belongs. It can read the paths of each driver and cgroupRoot. It returns
-// false if the path is not the cgroup of a pod or container.
+// ParsePath returns the pod and container to which a cgroup belongs. It reads
+// the paths of every cgroup driver and cgroupRoot. It returns false if the
+// cgroup belongs to no pod.
 func ParsePath(path node.CgroupPath) (Place, bool) {
 	names := strings.Split(string(path), "/")
 	for i := len(names) - 1; i > 0 && i >= len(names)-2; i-- {
@@ -126,8 +125,8 @@ func ParsePath(path node.CgroupPath) (Place, bool) {
 	return Place{}, false
 }
 
-// podOf reads the id of a pod from the name of a cgroup. The argument above is
-// the name of the parent.
+// podOf reads the id of a pod from the name of a cgroup. above is the name of
+// the parent cgroup.
 func podOf(name, above string) (string, bool) {
 	slice, systemd := strings.CutSuffix(name, ".slice")
 	if !systemd {
@@ -147,8 +146,8 @@ func podOf(name, above string) (string, bool) {
 	return "", false
 }
 
-// containerOf reads the id of a container from the name of its cgroup. It returns "" if
-// the cgroup is no container, for example if it holds the monitor process of CRI-O.
+// containerOf reads the id of a container from the name of its cgroup. It returns ""
+// for other cgroups, such as that of CRI-O's monitor process.
 func containerOf(name string) string {
 	scope, systemd := strings.CutSuffix(name, ".scope")
 	if i := strings.LastIndexByte(scope, '-'); i >= 0 {

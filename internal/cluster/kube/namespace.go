@@ -12,8 +12,8 @@ import (
 )
 
 // PodConfigMap is the name of a ConfigMap of ACK that enables and disables
-// features by namespace. It takes precedence over the settings of the cluster.
-// The annotations of a pod take precedence over it.
+// features by namespace. It overrides the settings of the cluster. The
+// annotations of a pod override the ConfigMap.
 const PodConfigMap = "ack-slo-pod-config"
 
 // Namespaces is the content of PodConfigMap.
@@ -25,8 +25,8 @@ type NamespaceRule struct {
 	Disabled []string `json:"disabledNamespaces"`
 }
 
-// ParseNamespaces reads the data of PodConfigMap. If a key has a fault, it
-// ignores the key. If a key is unknown, it warns.
+// ParseNamespaces reads the data of PodConfigMap. It ignores a key with a
+// fault. An unknown key causes an inert fault.
 func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 	var n Namespaces
 	var all []Fault
@@ -58,10 +58,10 @@ func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 	return n, all
 }
 
-// JoinNamespaces joins the data of all ConfigMaps with the name PodConfigMap:
-// the one in the namespace from which Tenon reads its settings (own), and those
-// in the namespaces that ACK's manuals name. If several of them have a key, the
-// first one in this order applies.
+// JoinNamespaces joins the data of all ConfigMaps with the name PodConfigMap.
+// The first is in the namespace of Tenon's settings (own). The others are in
+// the namespaces that the manuals of ACK name. If a key is in several of them,
+// the first one applies.
 func JoinNamespaces(found []*corev1.ConfigMap, own string) map[string]string {
 	var data map[string]string
 	for _, namespace := range []string{own, "koordinator-system", "kube-system"} {
@@ -84,10 +84,10 @@ func JoinNamespaces(found []*corev1.ConfigMap, own string) map[string]string {
 
 var namespaceKeys = []string{"cpu-burst", "memory-qos"}
 
-// Apply adds the settings of a workload's namespace to each workload that has
-// no overrides of its own. CPUBurst enables all kinds of CPU burst. MemoryQOS
-// enables the memory protection of the class, even if the class disables it. A
-// feature that the namespace disables is off for its workloads.
+// Apply applies the namespace settings to the workloads that have no overrides
+// of their own. CPUBurst enables all kinds of CPU burst. MemoryQOS enables the
+// memory protection of the class, even if the class disables it. A disabled
+// feature is off for the workloads of the namespace.
 func (n Namespaces) Apply(workloads []node.Workload) {
 	for i := range workloads {
 		w := &workloads[i]

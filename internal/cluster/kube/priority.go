@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A PriorityClass is one of the four priority classes of Koordinator. Each is a
-// range of Kubernetes priorities.
+// A PriorityClass is one of the four priority classes of Koordinator. Each
+// class is a range of Kubernetes priorities.
 type PriorityClass string
 
 // The priority classes.
@@ -23,11 +23,11 @@ const (
 // PriorityClasses lists the priority classes from the highest to the lowest.
 var PriorityClasses = []PriorityClass{PriorityProd, PriorityMid, PriorityBatch, PriorityFree}
 
-// A Band is the range of priorities of a class. If a pod gets the class and has
-// no priority, it gets the priority Default.
+// A Band is the range of priorities of a class. A pod of the class without a
+// priority gets the priority Default.
 type Band struct{ Lowest, Default, Highest int32 }
 
-// Bands are the ranges of the classes. A priority that is in none of them has no class.
+// Bands are the ranges of the classes. A priority outside all ranges has no class.
 var Bands = map[PriorityClass]Band{
 	PriorityProd:  {9000, 9500, 9999},
 	PriorityMid:   {7000, 7500, 7999},
@@ -35,9 +35,9 @@ var Bands = map[PriorityClass]Band{
 	PriorityFree:  {3000, 3500, 3999},
 }
 
-// Priority returns the priority class in the label of a pod. If there is no
-// label, it returns the class of the pod's priority. The class is empty if the
-// pod has neither a label nor a priority.
+// Priority returns the priority class in the label of a pod. Without the label,
+// it returns the class of the pod's priority. The result is "" if both are
+// absent.
 func Priority(p *corev1.Pod) PriorityClass {
 	if word, labelled := p.Labels[LabelPriorityClass]; labelled {
 		if _, known := Bands[PriorityClass(word)]; known {
@@ -55,8 +55,8 @@ func Priority(p *corev1.Pod) PriorityClass {
 	return ""
 }
 
-// PriorityWithDefault returns Priority. If that is empty, it returns batch for
-// BE pods and prod for all others.
+// PriorityWithDefault returns the result of Priority. If that is "", it returns
+// batch for BE pods and prod for all others.
 func PriorityWithDefault(p *corev1.Pod) PriorityClass {
 	if c := Priority(p); c != "" {
 		return c
@@ -67,10 +67,10 @@ func PriorityWithDefault(p *corev1.Pod) PriorityClass {
 	return PriorityProd
 }
 
-// SubPriority orders pods of the same priority. If the label is absent, the
-// result is the priority of the pod, as in Koordinator. So a pod whose label
-// has a lower number than its priority comes before pods without a label, and
-// one whose label has a higher number comes after them.
+// SubPriority orders pods of the same priority by the number in their label.
+// Without the label, the number is the priority of the pod, as in Koordinator.
+// So a pod with a smaller number than its priority comes before the pods
+// without a label. A pod with a larger number comes after them.
 func SubPriority(p *corev1.Pod) (int, []Fault) {
 	if _, labelled := p.Labels[LabelSubPriority]; !labelled {
 		return priorityOf(p), nil
@@ -78,14 +78,14 @@ func SubPriority(p *corev1.Pod) (int, []Fault) {
 	return whole32(p.Labels, LabelSubPriority)
 }
 
-// EvictionPriority orders pods for eviction: the pod with the lower value is
-// evicted first. It takes precedence over the pods' priority. It is 0 if the
-// annotation is absent.
+// EvictionPriority is the number in an annotation that orders pods for
+// eviction. The pod with the lower number is evicted first, whatever the
+// priorities of the pods are. Without the annotation, the number is 0.
 func EvictionPriority(p *corev1.Pod) (int, []Fault) {
 	return whole32(p.Annotations, AnnotationEvictionPriority)
 }
 
-// whole32 reads an int32. Priorities have this type in the API.
+// whole32 reads an int32, the type of priorities in the API.
 func whole32(of map[string]string, key string) (int, []Fault) {
 	text, given := of[key]
 	if !given {
@@ -108,8 +108,8 @@ func priorityOf(p *corev1.Pod) int {
 }
 
 // defaultPriority returns the default priority of a pod's class if the pod has
-// the priority 0. The API server gives this priority to each pod without a
-// priority class. For all other pods the result is 0.
+// the priority 0. The API server gives the priority 0 to each pod without a
+// priority class. For pods with another priority, the result is 0.
 func defaultPriority(p *corev1.Pod) int {
 	if priorityOf(p) != 0 {
 		return 0

@@ -20,16 +20,16 @@ const (
 	MidMemory   corev1.ResourceName = "kubernetes.io/mid-memory"
 )
 
-// A kind is one resource with all its names. If a container has several of the
-// names, the first one applies.
+// A kind is one resource with all its names. If a container uses several of the
+// names, the first name applies.
 type kind struct {
 	names []corev1.ResourceName
 	// milli means that amounts with these names are in thousandths of a CPU.
 	milli bool
 }
 
-// Old names are also read. koordinator.sh/* is of Koordinator before 1.0, and
-// alibabacloud.com/* of ACK before 0.8.0.
+// The old names are also read: koordinator.sh/* is from Koordinator before 1.0,
+// and alibabacloud.com/* from ACK before 0.8.0.
 var (
 	batchCPU    = kind{[]corev1.ResourceName{BatchCPU, "koordinator.sh/batch-cpu", "alibabacloud.com/reclaimed-cpu", "alibabacloud.com/reclaimed"}, true}
 	batchMemory = kind{[]corev1.ResourceName{BatchMemory, "koordinator.sh/batch-memory", "alibabacloud.com/reclaimed-memory"}, false}
@@ -39,7 +39,7 @@ var (
 	nativeMem   = kind{[]corev1.ResourceName{corev1.ResourceMemory}, false}
 )
 
-// IsBatch reports whether this is a present or an old name of a batch resource.
+// IsBatch reports whether name is a present or an old name of a batch resource.
 func IsBatch(name corev1.ResourceName) bool {
 	return batchCPU.has(name) || batchMemory.has(name)
 }
@@ -56,8 +56,8 @@ func (k kind) has(name corev1.ResourceName) bool {
 	return false
 }
 
-// amountIn returns the amount that a list has of the resource, in thousandths
-// of a CPU or in bytes. An amount below 0 counts as absent.
+// amountIn returns the amount of the resource in a list, in thousandths of a
+// CPU or in bytes. An amount below 0 counts as absent.
 func (k kind) amountIn(list corev1.ResourceList) node.Maybe[int64] {
 	for _, name := range k.names {
 		q, asked := list[name]
@@ -72,14 +72,14 @@ func (k kind) amountIn(list corev1.ResourceList) node.Maybe[int64] {
 	return node.Maybe[int64]{}
 }
 
-// An Amounts holds how much CPU and memory a pod or container requests, and its limits.
+// An Amounts holds the CPU and memory requests and limits of a pod or container.
 type Amounts struct {
 	CPURequest, CPULimit       node.Maybe[unit.MilliCPU]
 	MemoryRequest, MemoryLimit node.Maybe[unit.Bytes]
 }
 
-// amountsOf returns the amounts of a container. If a request is missing, it is
-// equal to the limit. The API server has the same default.
+// amountsOf returns the amounts of a container. A missing request equals the
+// limit, which is also the default of the API server.
 func amountsOf(r corev1.ResourceRequirements, cpu, memory kind) Amounts {
 	var a Amounts
 	a.CPULimit = as[unit.MilliCPU](dropZero(cpu.amountIn(r.Limits)))
@@ -94,7 +94,7 @@ func amountsOf(r corev1.ResourceRequirements, cpu, memory kind) Amounts {
 	return a
 }
 
-// dropZero drops a limit of 0, because to the kubelet 0 means no limit.
+// dropZero drops a limit of 0, which means no limit to the kubelet.
 func dropZero(m node.Maybe[int64]) node.Maybe[int64] {
 	if m.Or(0) == 0 {
 		return node.Maybe[int64]{}
@@ -109,8 +109,8 @@ func as[T ~int64](m node.Maybe[int64]) node.Maybe[T] {
 	return node.Maybe[T]{}
 }
 
-// Native returns the amounts of cpu and memory of a pod. They are counted as
-// the kubelet counts them (see podSum).
+// Native returns the amounts of cpu and memory of a pod, as the kubelet counts
+// them (see podSum).
 func Native(p *corev1.Pod) Amounts {
 	a := podSum(p, nativeCPU, nativeMem, nil, podOverhead(p))
 	if r := p.Spec.Resources; r != nil { // amounts at pod level replace the sum
@@ -123,25 +123,25 @@ func Native(p *corev1.Pod) Amounts {
 	return a
 }
 
-// Batch returns the amounts of batch resources of a pod, counted as the kubelet
-// would count them. For a container whose spec has none, it uses those in the
-// annotation extended-resource-spec.
+// Batch returns the batch amounts of a pod, by the rules of podSum. If the spec
+// of a container has none, its amounts come from the annotation
+// extended-resource-spec.
 func Batch(p *corev1.Pod) Amounts {
 	said, _ := Extended(p)
 	return podSum(p, batchCPU, batchMemory, said, podOverhead(p))
 }
 
-// Requested returns the batch resources that the kubelet counts when it admits a pod.
-// The kubelet counts only amounts with the names that node.status has, and overhead
-// only with these names. It does not count old names, nor the annotation
-// extended-resource-spec (k8s.io/component-helpers/resource: PodRequests).
+// Requested returns the batch resources of a pod that the kubelet counts when it
+// admits the pod. The kubelet counts only the names in node.status, for containers
+// and overhead. It ignores old names and the annotation extended-resource-spec
+// (k8s.io/component-helpers/resource: PodRequests).
 func Requested(p *corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 	cpu, memory := kind{[]corev1.ResourceName{BatchCPU}, true}, kind{[]corev1.ResourceName{BatchMemory}, false}
 	a := podSum(p, cpu, memory, nil, amountsOf(corev1.ResourceRequirements{Requests: p.Spec.Overhead}, cpu, memory))
 	return a.CPURequest.Or(0), a.MemoryRequest.Or(0)
 }
 
-// Reserve returns how much CPU of a node the kubelet does not offer to pods
+// Reserve returns the CPU that the kubelet of a node does not offer to pods
 // (kubeReserved, systemReserved).
 func Reserve(n *corev1.Node) unit.MilliCPU {
 	whole, left := nativeCPU.amountIn(n.Status.Capacity), nativeCPU.amountIn(n.Status.Allocatable)
@@ -155,12 +155,12 @@ func Reserve(n *corev1.Node) unit.MilliCPU {
 func Mid(p *corev1.Pod) Amounts { return podSum(p, midCPU, midMemory, nil, podOverhead(p)) }
 
 // podSum adds up the amounts of the containers of a pod. Init containers run
-// one after the other before the main containers. So if the amount of the
-// largest init container exceeds the sum of the main containers, the pod has
-// the larger amount. A sidecar (an init container with restartPolicy Always)
-// adds to all containers that start after it (KEP-753). The overhead of the pod
-// is added to the sum. If a container has no limit, the pod has none, because
-// such a container may use any amount (k8s.io/kubernetes/pkg/kubelet/cm:
+// one after the other before the main containers. So the amount of the pod is
+// that of its largest init container, if this exceeds the sum of the main
+// containers. A sidecar (an init container with restartPolicy Always) adds to
+// all containers that start after it (KEP-753). The overhead of the pod is
+// added to the result. If one container has no limit, the pod has no limit,
+// because that container may use any amount (k8s.io/kubernetes/pkg/kubelet/cm:
 // ResourceConfigForPod).
 func podSum(p *corev1.Pod, cpu, memory kind, said map[string]corev1.ResourceRequirements, over Amounts) Amounts {
 	each, init := make([]Amounts, 0, 4), make([]bool, 0, 4)
@@ -189,16 +189,16 @@ func containerSum(c corev1.Container, cpu, memory kind, said map[string]corev1.R
 	return amountsOf(said[c.Name], cpu, memory)
 }
 
-// podOverhead returns the overhead of the runtime for a pod (spec.overhead). It
-// is charged to the cgroup of the pod. Every pod has the overhead under the
-// native names, because its RuntimeClass names it so, and the API server
-// requires the overhead of the RuntimeClass.
+// podOverhead returns the overhead of the runtime for a pod (spec.overhead),
+// which is charged to the cgroup of the pod. The overhead always has the native
+// names: it comes from the RuntimeClass, and the API server requires that it
+// equals that of the RuntimeClass.
 func podOverhead(p *corev1.Pod) Amounts {
 	return amountsOf(corev1.ResourceRequirements{Requests: p.Spec.Overhead}, nativeCPU, nativeMem)
 }
 
-// sum adds up one kind of amount of the containers, in the order of their start. If all
-// is set, the sum is present only if each container has the amount.
+// sum adds up one amount (of) of the containers, in the order of their start. If all is
+// set and one container lacks the amount, the sum is absent.
 func sum[T ~int64](each []Amounts, init []bool, all bool, over node.Maybe[T], of func(Amounts) node.Maybe[T]) node.Maybe[T] {
 	var running, most T // running: sidecars so far; most: the maximum at any time
 	some := false
@@ -243,14 +243,14 @@ func first[T any](a, b node.Maybe[T]) node.Maybe[T] {
 	return b
 }
 
-// Weight returns the CPU weight that belongs to a request. It is computed by
-// the formula of the kubelet, 1024 shares for each CPU.
+// Weight returns the CPU weight for a CPU request, by the formula of the
+// kubelet: 1024 shares for each CPU.
 func Weight(request unit.MilliCPU) unit.Weight {
 	return unit.WeightOfShares(int64(Shares(request)))
 }
 
-// CPUQuantity prints an amount of CPU in whole thousandths of a CPU.
-// node.status and pods have it in this form under the batch name.
+// CPUQuantity prints an amount of CPU in whole thousandths of a CPU, which is
+// the unit of batch-cpu in node.status and in pods.
 func CPUQuantity(m unit.MilliCPU) resource.Quantity {
 	return *resource.NewQuantity(int64(m), resource.DecimalSI)
 }
@@ -260,8 +260,8 @@ func MemoryQuantity(b unit.Bytes) resource.Quantity {
 	return *resource.NewQuantity(int64(b), resource.BinarySI)
 }
 
-// milliQuantity prints an amount of CPU in CPUs, which is the form under its
-// native name.
+// milliQuantity prints an amount of CPU in CPUs, the unit of the native
+// resource cpu.
 func milliQuantity(m unit.MilliCPU) resource.Quantity {
 	return *resource.NewMilliQuantity(int64(m), resource.DecimalSI)
 }

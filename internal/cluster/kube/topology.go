@@ -9,15 +9,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A ResourceSpec is the content of the annotation resource-spec. It says to
-// which CPUs the owner of a pod wants the pod to be bound.
+// A ResourceSpec is the content of the annotation resource-spec. In it, the
+// owner of a pod requests a kind of CPU binding.
 type ResourceSpec struct {
 	RequiredCPUBindPolicy       string
 	PreferredCPUBindPolicy      string
 	PreferredCPUExclusivePolicy string
 }
 
-// resourceSpec is the annotation as its JSON has it.
+// resourceSpec is the JSON form of a ResourceSpec.
 type resourceSpec struct {
 	RequiredBind       node.Maybe[string] `json:"requiredCPUBindPolicy" oneof:"Default FullPCPUs SpreadByPCPUs ConstrainedBurst"`
 	PreferredBind      node.Maybe[string] `json:"preferredCPUBindPolicy" oneof:"Default FullPCPUs SpreadByPCPUs ConstrainedBurst"`
@@ -34,8 +34,8 @@ func ResourceSpecOf(p *corev1.Pod) (ResourceSpec, []Fault) {
 	return ResourceSpec{s.RequiredBind.Or(""), s.PreferredBind.Or(""), s.PreferredExclusive.Or("")}, faults
 }
 
-// A ResourceStatus is the content of the annotation resource-status. It says
-// what the scheduler chose for a pod.
+// A ResourceStatus is the content of the annotation resource-status. In it,
+// Koordinator's scheduler writes which CPUs it chose for a pod.
 type ResourceStatus struct {
 	// CPUs are the exclusive CPUs of the pod. It is empty if the scheduler chose none.
 	CPUs unit.CPUSet
@@ -43,7 +43,7 @@ type ResourceStatus struct {
 	NUMANodes []NUMAResource
 }
 
-// NUMAResource says how much of its resources a pod has from one NUMA node.
+// NUMAResource lists the resources that a pod has from one NUMA node.
 type NUMAResource struct {
 	Node      int32               `json:"node"`
 	Resources corev1.ResourceList `json:"resources"`

@@ -13,7 +13,7 @@ import (
 )
 
 // Workloads returns the workloads of the pods of a node, sorted by name. It also
-// returns remarks for the user, about values that could not be read and combinations
+// returns remarks for the user, about values that it could not read and combinations
 // that Tenon cannot enforce. exists reports whether a cgroup exists: a pod without a
 // cgroup has not started yet, or has ended.
 //
@@ -21,8 +21,8 @@ import (
 // quota and memory limit of its cgroup and of the cgroups of its containers, because
 // the kubelet does not know these resources. The kubelet enforces all other limits, and
 // Tenon only adds to them. A new container gets its limits from the runtime through
-// NRI. If NRI is off, or missed the container, the loop sets them. It sets those of the
-// pod before those of its containers if a limit rises, and after them if it falls.
+// NRI. If NRI is off or missed the container, the loop sets them. If a limit rises, the
+// loop sets that of the pod before those of its containers; if it falls, after them.
 func Workloads(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) ([]node.Workload, []string) {
 	s := scene{layout: l, exists: exists, names: map[string]int{}}
 	for i := range pods {
@@ -51,9 +51,9 @@ func Workloads(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) (
 	return workloads, s.remarks
 }
 
-// Arriving returns the pods that are bound to the node and have no cgroup yet.
-// As workloads they have only requests. The kubelet has admitted them or will
-// admit them, so the node needs room for these requests.
+// Arriving returns the pods that are bound to the node and have no cgroup yet,
+// as workloads with requests only. The kubelet has admitted these pods or will
+// admit them, so the node needs room for their requests.
 func Arriving(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) []node.Workload {
 	var all []node.Workload
 	for i := range pods {
@@ -71,7 +71,7 @@ func Arriving(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) []
 	return all
 }
 
-// A scene holds the pods of a node, with the data that all workloads need.
+// A scene holds the pods of a node, and the data that Workloads needs for each of them.
 type scene struct {
 	layout  Layout
 	exists  func(node.CgroupPath) bool
@@ -82,7 +82,7 @@ type scene struct {
 	remarks []string
 }
 
-// A side is a group of classes. Pods of one side may share a cgroup.
+// A side is a group of classes whose pods may share a cgroup.
 type side string
 
 func sideOf(c node.Class) side {
@@ -95,8 +95,8 @@ func sideOf(c node.Class) side {
 	return "system"
 }
 
-// look finds out to which side the pods in each QoS cgroup belong. If they
-// belong to several sides, it is "mixed".
+// look finds the side of the pods in each QoS cgroup. A cgroup with pods of
+// several sides is "mixed".
 func (s *scene) look() {
 	s.only = map[node.CgroupPath]side{}
 	for _, p := range s.pods {
@@ -145,10 +145,10 @@ func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
 	return w, true
 }
 
-// root sets the contention root of the pod. BE pods with the Kubernetes QoS
-// class BestEffort have a common contention root, their parent cgroup, if that
-// holds no other pods. The contention root of every other pod is its own
-// cgroup, because it competes with services.
+// root sets the contention root of a pod (docs/glossary.md). It is the cgroup
+// of the QoS class, if all pods in that cgroup are of one side. Otherwise it is
+// the cgroup of the pod, and always so for Guaranteed pods and for BE pods that
+// are not BestEffort.
 func (s *scene) root(p *corev1.Pod, w *node.Workload) {
 	kube := QOSClass(p)
 	level := s.layout.QOS(kube)
@@ -166,8 +166,8 @@ func (s *scene) root(p *corev1.Pod, w *node.Workload) {
 	}
 }
 
-// amounts sets the requests and limits of the pod and its containers. It also
-// sets which component enforces them.
+// amounts sets the requests and limits of the pod and its containers, and the
+// component that enforces each of them.
 func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 	native, batch := Native(p), Batch(p)
 	said, _ := Extended(p)
@@ -185,14 +185,14 @@ func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 		own = replaceMissing(own, Mid(p))
 	}
 	if w.Class == node.BE && !own.CPURequest.Known() {
-		own.CPURequest = node.Some[unit.MilliCPU](0) // a BE pod without a request has a request of 0, not an unknown one
+		own.CPURequest = node.Some[unit.MilliCPU](0) // the request of this BE pod is 0, not unknown
 	}
 	w.CPURequest, w.MemoryRequest = own.CPURequest, own.MemoryRequest
 	w.CPULimit, w.MemoryLimit = own.CPULimit, own.MemoryLimit
 	w.CPUManagedExternally, w.MemoryManagedExternally = !asksCPU, !asksMemory
-	// The pod itself keeps the weight of the kubelet. Since Kubernetes 1.36 the
-	// kubelet reads the weight back as a CPU request, and another weight would
-	// reduce the CPU that services may request.
+	// The cgroup of the pod keeps the weight that the kubelet wrote. Since
+	// Kubernetes 1.36, the kubelet derives a CPU request from this weight.
+	// Another weight would reduce the CPU that services may request.
 	for _, c := range statusesOf(p) {
 		path := s.layout.Container(w.Cgroup, c.id)
 		if path == "" || !s.exists(path) {
@@ -205,7 +205,7 @@ func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 	slices.SortFunc(w.Containers, func(a, b node.Container) int { return strings.Compare(string(a.Cgroup), string(b.Cgroup)) })
 }
 
-// isDaemon reports whether a DaemonSet runs the pod.
+// isDaemon reports whether a DaemonSet owns the pod.
 func isDaemon(p *corev1.Pod) bool {
 	for _, o := range p.OwnerReferences {
 		if o.Controller != nil && *o.Controller {
@@ -215,9 +215,8 @@ func isDaemon(p *corev1.Pod) bool {
 	return false
 }
 
-// Natives returns the native amounts that the kubelet enforces in each cgroup
-// of a pod. These are the cgroup of the pod itself, and those of the containers
-// that have started.
+// Natives returns the native amounts that the kubelet enforces for a pod, by
+// cgroup: that of the pod, and those of its started containers.
 func Natives(p *corev1.Pod, l Layout) map[node.CgroupPath]Amounts {
 	pod := l.Pod(p)
 	all := map[node.CgroupPath]Amounts{pod: Native(p)}
@@ -229,8 +228,8 @@ func Natives(p *corev1.Pod, l Layout) map[node.CgroupPath]Amounts {
 	return all
 }
 
-// choose returns the batch amounts of CPU if cpu is set, and the native ones
-// otherwise. memory selects the amounts of memory in the same way.
+// choose returns native, with the CPU amounts of batch if cpu is set, and with
+// the memory amounts of batch if memory is set.
 func choose(cpu, memory bool, batch, native Amounts) Amounts {
 	if cpu {
 		native.CPURequest, native.CPULimit = batch.CPURequest, batch.CPULimit
@@ -241,9 +240,9 @@ func choose(cpu, memory bool, batch, native Amounts) Amounts {
 	return native
 }
 
-// replaceMissing replaces missing requests by the mid resources. It does not do
-// so for limits, because the owner of a service did not set the mid resources
-// as limits of the service.
+// replaceMissing replaces missing requests by the requests for mid resources.
+// It does not replace limits: the owner of a service did not mean mid resources
+// as limits.
 func replaceMissing(a, mid Amounts) Amounts {
 	a.CPURequest, a.MemoryRequest = first(a.CPURequest, mid.CPURequest), first(a.MemoryRequest, mid.MemoryRequest)
 	return a
@@ -256,7 +255,7 @@ func weightOf(request node.Maybe[unit.MilliCPU], asked bool) node.Maybe[unit.Wei
 	return node.Maybe[unit.Weight]{}
 }
 
-// A runningContainer is a container that has an id from the runtime.
+// A runningContainer is a container with its id from the runtime.
 type runningContainer struct {
 	spec corev1.Container
 	id   string
@@ -277,9 +276,9 @@ func statusesOf(p *corev1.Pod) []runningContainer {
 	return all
 }
 
-// AddContainer sets the id of a container that the runtime has created and that
-// the kubelet has not reported yet. If the pod's status has that id, or if the
-// pod has no such container, it changes nothing and returns false.
+// AddContainer adds the id of a container that the runtime has created to the status of its pod,
+// because the kubelet has not reported it yet. It returns false and changes nothing if the status
+// has the id, or if the pod has no such container.
 func AddContainer(p *corev1.Pod, name, id string) bool {
 	for _, part := range []struct {
 		specs    []corev1.Container
@@ -303,9 +302,8 @@ func AddContainer(p *corev1.Pod, name, id string) bool {
 	return false
 }
 
-// OverridesOf returns the overrides in the annotations of a pod, and their
-// faults. An annotation with a fault has no effect. The other annotations have
-// their effects.
+// OverridesOf returns the overrides in the annotations of a pod, and the faults
+// of these annotations. A fault disables only its own annotation.
 func OverridesOf(p *corev1.Pod) (node.Overrides, []Fault) {
 	var a node.Overrides
 	var faults, more []Fault
@@ -333,7 +331,7 @@ func Faults(p *corev1.Pod) []Fault {
 		classes[i] = string(c)
 	}
 	word, labelled := p.Labels[LabelQOSClass]
-	if labelled && word != "" { // charts write an empty label for a value that is not set
+	if labelled && word != "" { // charts write an empty label if its value is not set
 		faults = wordFault(LabelQOSClass, "", word, classes)
 	} else if word, annotated := p.Annotations[AnnotationACKQOSClass]; annotated && !labelled {
 		faults = wordFault(AnnotationACKQOSClass, "", word, classes)

@@ -223,9 +223,9 @@ func TestMixedResourcesAreRemarkedUpon(t *testing.T) {
 	}
 }
 
-// TestPodsWithoutACgroupArrive checks that the requests of a pod count if it is
-// bound to the node and has no cgroup yet. If only some containers of a pod
-// run, it is starting.
+// TestPodsWithoutACgroupArrive checks that the requests of a bound pod count
+// before the pod has a cgroup. A pod is starting while only some of its
+// containers run.
 func TestPodsWithoutACgroupArrive(t *testing.T) {
 	phase := func(now corev1.PodPhase) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Status.Phase = now } }
 	pulled := pod("pulled", container("c", "cpu=20 memory=20Gi", ""), phase(corev1.PodPending))

@@ -1,5 +1,5 @@
 // Package kubelet reads the pods of a node, and the layout of their cgroups,
-// from the authenticated API of the kubelet. If the kubelet refuses or does not
+// from the authenticated API of the kubelet. If that API refuses or does not
 // answer, the package reads the pods from the API server.
 package kubelet
 
@@ -25,15 +25,15 @@ const (
 	// maxAnswer is the maximum length of an answer, in bytes: enough for some
 	// thousand pods.
 	maxAnswer = 64 << 20
-	// keptBuffer is the maximum size, in bytes, of a buffer that is kept for
-	// the next answer.
+	// keptBuffer is the maximum size, in bytes, of the answer buffer that the
+	// client keeps for the next request.
 	keptBuffer = 2 << 20
 	// answerWithin is the longest time that the kubelet may take to answer.
 	answerWithin = 5 * time.Second
 )
 
-// ErrRefused means that the kubelet answers, but does not authorize this client
-// or does not have the resource.
+// ErrRefused means that the kubelet answers, but that it does not authorize
+// this client or has no such resource.
 var ErrRefused = errors.New("refused")
 
 // Options contain the address of the kubelet and the credentials of the client.
@@ -41,17 +41,17 @@ type Options struct {
 	// URL is the address of the kubelet, such as https://10.0.0.1:10250.
 	URL string
 	// CAFile is a file with the certificate authority that signed the
-	// certificate of the kubelet. If it is empty, the authority of the API
-	// server is used. Insecure skips the check, for kubelets with self-signed
+	// certificate of the kubelet. The default is the authority of the API
+	// server. Insecure skips the check, for kubelets with self-signed
 	// certificates.
 	CAFile   string
 	Insecure bool
-	// As is the client configuration for the API server. Its token or
-	// certificate is used for the kubelet, too. A token in a file is read again
+	// As is the client configuration for the API server. The client shows the
+	// same token or certificate to the kubelet. A token in a file is read again
 	// from time to time.
 	As *rest.Config
-	// Root is the path of the kubelet's root directory in this process. If it
-	// is empty, the client does not read the directory.
+	// Root is the path of the kubelet's root directory in this process. The
+	// client does not read the directory if the path is empty.
 	Root string
 }
 
@@ -62,15 +62,14 @@ type Client struct {
 	http *http.Client
 
 	body  bytes.Buffer
-	pods  []corev1.Pod // of the last answer
-	known map[text]int // the index of each in pods; nil: there was no answer yet
-	texts []text       // of the answer that is being read
+	pods  []corev1.Pod // pods of the last answer
+	known map[text]int // index in pods by text; nil before the first answer
+	texts []text       // texts of the answer that is being read
 	seed  maphash.Seed
 }
 
-// A text identifies the text of a pod by its hash. Only this process knows the
-// seed of the hash, so that no other process can make another text with the same
-// hash.
+// A text identifies the JSON text of a pod by its hash. The seed of the hash is
+// secret, so that no other process can make another text with the same hash.
 type text struct {
 	hash   uint64
 	length int
@@ -96,9 +95,9 @@ func Open(o Options) (*Client, error) {
 	return &Client{url: strings.TrimSuffix(o.URL, "/"), root: o.Root, http: h}, nil
 }
 
-// Pods returns the pods that the kubelet runs or is about to run, including static
-// pods. Each pod is reduced by Slim. The second result (same) says that the answer
-// is byte for byte equal to the last one. The caller must not change the pods.
+// Pods returns the pods that the kubelet runs or will run, including static pods.
+// Each pod is reduced by Slim. same means that the answer is byte for byte equal
+// to the last one. The caller must not change the pods.
 func (c *Client) Pods(ctx context.Context) (pods []corev1.Pod, same bool, err error) {
 	if err := c.read(ctx, "/pods"); err != nil {
 		return nil, false, err
@@ -110,8 +109,7 @@ func (c *Client) Pods(ctx context.Context) (pods []corev1.Pod, same bool, err er
 	return pods, same, nil
 }
 
-// take decodes an answer. It decodes only the pods that the last answer did not
-// contain.
+// take decodes an answer. Pods whose text is unchanged are not decoded again.
 func (c *Client) take(answer []byte) (pods []corev1.Pod, same bool, err error) {
 	listed, err := items(answer)
 	if err != nil {
@@ -167,20 +165,19 @@ type Facts struct {
 	// CPUManagerPolicy is none or static. If it is static, the kubelet itself
 	// writes the CPUs of containers.
 	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
-	// CPUDriver is the DRA driver that writes the CPUs of containers. It is
-	// empty if there is no such driver.
+	// CPUDriver is the DRA driver that writes the CPUs of containers, or empty.
 	CPUDriver string `json:"cpuDriver,omitempty"`
-	// ReservedCPUs is the list of CPUs, such as 0-1, on which the kubelet runs
-	// no pod. It is the kubelet's reservedSystemCPUs, if the policy is static
-	// and strict-cpu-reservation is on.
+	// ReservedCPUs lists the CPUs, such as 0-1, on which the kubelet runs no
+	// pod. It is the kubelet's reservedSystemCPUs if the policy is static and
+	// strict-cpu-reservation is on.
 	ReservedCPUs string `json:"reservedCPUs,omitempty"`
 	// NoQuotas means that the kubelet sets no quota for CPU limits
 	// (cpuCFSQuota: false).
 	NoQuotas bool `json:"noQuotas,omitempty"`
 }
 
-// Facts reads the configuration that the kubelet uses. This configuration does
-// not say whether there is a DRA driver; Files finds that out.
+// Facts reads the present configuration of the kubelet. It does not find out
+// whether there is a DRA driver: see Files.
 func (c *Client) Facts(ctx context.Context) (Facts, error) {
 	if err := c.read(ctx, "/configz"); err != nil {
 		return Facts{}, err
@@ -209,7 +206,7 @@ func (c *Client) Facts(ctx context.Context) (Facts, error) {
 	return facts, nil
 }
 
-// read reads an answer into the buffer.
+// read sends a request and reads the answer into the buffer.
 func (c *Client) read(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()

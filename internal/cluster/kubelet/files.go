@@ -11,33 +11,33 @@ import (
 )
 
 const (
-	// cpuState is the file in which the CPU manager of a kubelet keeps its
-	// policy and the CPUs that it has assigned (pkg/kubelet/cm/cpumanager).
+	// cpuState is the file in which the kubelet's CPU manager keeps its policy
+	// and the CPUs that it assigned (pkg/kubelet/cm/cpumanager).
 	cpuState = "cpu_manager_state"
-	// registry is the directory in which the drivers of a kubelet have their
-	// sockets. cpuDrivers matches the sockets of the DRA driver that assigns
-	// CPUs (kubernetes-sigs/dra-driver-cpu). Two of them may exist during an
-	// update.
+	// registry is the directory with the sockets of the kubelet's drivers.
+	// cpuDrivers matches the sockets of the DRA driver that assigns CPUs
+	// (kubernetes-sigs/dra-driver-cpu). During an update, two of them may
+	// exist.
 	registry   = "plugins_registry"
 	cpuDrivers = "dra.cpu*.sock"
 	// CPUDriver is the name of the DRA driver that assigns CPUs.
 	CPUDriver = "dra.cpu"
 )
 
-// Files contains what the files of a kubelet say about who binds CPUs on the
-// node. They exist even if the API of the kubelet refuses or does not answer.
+// Files tells who binds CPUs on the node, as the files of the kubelet say. The
+// files exist even if the kubelet's API refuses or does not answer.
 type Files struct {
-	// Policy is the policy of the kubelet's CPU manager. It is empty if the
-	// file was not read.
+	// Policy is the policy of the kubelet's CPU manager, or empty if it was not
+	// read.
 	Policy string
-	// Driver is CPUDriver if that driver is registered, and otherwise empty. If
-	// DriverRead is false, the directory was not read.
+	// Driver is CPUDriver if that driver is registered, and otherwise empty.
+	// DriverRead is false if the directory registry was not read.
 	Driver     string
 	DriverRead bool
 }
 
-// Files reads the files of the kubelet below its root directory. A missing file
-// is no error, because a kubelet that is about to start has none of them.
+// Files reads the files below the kubelet's root directory. A missing file is
+// no error, because the files do not exist before the kubelet has started.
 func (c *Client) Files() (Files, error) {
 	if c.root == "" {
 		return Files{}, nil
@@ -47,7 +47,7 @@ func (c *Client) Files() (Files, error) {
 	sockets, err := os.ReadDir(filepath.Join(c.root, registry))
 	if err == nil {
 		f.DriverRead = true
-		if slices.ContainsFunc(sockets, func(s fs.DirEntry) bool { is, _ := filepath.Match(cpuDrivers, s.Name()); return is }) { // the pattern is valid, so there is no error
+		if slices.ContainsFunc(sockets, func(s fs.DirEntry) bool { is, _ := filepath.Match(cpuDrivers, s.Name()); return is }) { // no error, because the pattern is valid
 			f.Driver = CPUDriver
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -56,7 +56,7 @@ func (c *Client) Files() (Files, error) {
 	return f, wrong
 }
 
-// policyIn reads the state of a CPU manager.
+// policyIn reads the policy from the state file of a CPU manager.
 func policyIn(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

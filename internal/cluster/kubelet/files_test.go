@@ -73,8 +73,8 @@ func (c refusingKubelet) Facts(context.Context) (Facts, error)             { ret
 func (c refusingKubelet) Files() (Files, error)                            { return c.files, nil }
 
 // TestAKubeletWithoutAnAPIIsKnownByItsFiles checks that Tenon knows whether
-// such a kubelet binds CPUs as soon as it has a list of pods. If the kubelet
-// does, Tenon must leave the CPUs to it.
+// such a kubelet binds CPUs, as soon as Tenon has a list of pods. If the
+// kubelet binds CPUs, Tenon must leave the CPUs to it.
 func TestAKubeletWithoutAnAPIIsKnownByItsFiles(t *testing.T) {
 	for _, err := range []error{ErrRefused, errors.New("connection refused"), context.DeadlineExceeded} {
 		s, _ := watch(t, refusingKubelet{err, Files{Policy: "static"}}, &fakeStandIn{pod: "a"}, time.Minute)

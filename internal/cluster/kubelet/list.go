@@ -9,8 +9,8 @@ import (
 
 // items returns the text of each pod of a PodList without decoding it. It
 // checks only the parts outside the pods. A list of a hundred pods has a
-// megabyte, and most pods are unchanged since the last list. To find the end of
-// a pod takes a tenth of the time that decoding takes.
+// megabyte, and most pods are unchanged since the last list. Finding the end of
+// a pod takes a tenth of the time of decoding it.
 func items(list []byte) ([][]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(list))
 	if err := open(d, '{'); err != nil {
@@ -32,8 +32,8 @@ func items(list []byte) ([][]byte, error) {
 	return nil, errors.New("it lists no items")
 }
 
-// itemsAt returns the same as items. It begins at the position of d, which is
-// just before the value of the field items.
+// itemsAt returns the texts of the pods. The position of d is just before the
+// value of the field items.
 func itemsAt(list []byte, d *json.Decoder) (all [][]byte, err error) {
 	first, err := d.Token()
 	switch {
@@ -69,9 +69,9 @@ func itemsAt(list []byte, d *json.Decoder) (all [][]byte, err error) {
 	return all, nil
 }
 
-// objectLength returns the length of the JSON object at the beginning of a
-// text, or 0 if no complete object is there. It does not check the content of
-// the object.
+// objectLength returns the length of the JSON object at the beginning of text,
+// or 0 if text does not begin with a complete object. It does not check what is
+// in the object.
 func objectLength(text []byte) int {
 	if len(text) == 0 || text[0] != '{' {
 		return 0
@@ -92,9 +92,8 @@ func objectLength(text []byte) int {
 	return 0
 }
 
-// stringLength returns the length of the string at the beginning of a text,
-// including the quotes. If the string does not end, it returns the length of
-// the text.
+// stringLength returns the length of the string at the beginning of text, with
+// its quotes. It returns the length of text if the string does not end.
 func stringLength(text []byte) int {
 	for i := 1; ; {
 		quote := bytes.IndexByte(text[i:], '"')

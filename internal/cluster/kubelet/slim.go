@@ -5,9 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Slim removes from a pod all fields that the agent does not read. It keeps the
-// identity, labels and annotations of the pod, and the requests, limits and ids
-// of its containers. About 1 KiB of some 15 KiB remains.
+// Slim removes from a pod all fields that the agent does not read. The
+// identity, labels and annotations of the pod remain, and the requests, limits
+// and ids of its containers: about 1 KiB of some 15 KiB.
 func Slim(p *corev1.Pod) {
 	p.ManagedFields, p.Finalizers, p.GenerateName = nil, nil, ""
 	delete(p.Annotations, corev1.LastAppliedConfigAnnotation)
@@ -31,12 +31,11 @@ func Slim(p *corev1.Pod) {
 	}
 }
 
-// SlimOfAPI does what Slim does, for a pod of the API server. The cgroup of a
-// pod is derived from the kubelet's own annotations, and in the API server any
-// client may have written them. Of these annotations, SlimOfAPI keeps only the
-// mark of a static pod, and only if the pod belongs to a node: for such pods,
-// the API server accepts the mark only from a kubelet (admission plugin
-// NodeRestriction).
+// SlimOfAPI does the same as Slim, for a pod of the API server. Tenon derives
+// the cgroup of a pod from annotations of the kubelet, but in the API server
+// any client may have written them. SlimOfAPI keeps only the annotation that
+// marks a static pod, and only if a node owns the pod: then only a kubelet can
+// have written the annotation (admission plugin NodeRestriction).
 func SlimOfAPI(p *corev1.Pod) {
 	owner := metav1.GetControllerOf(p)
 	if owner == nil || owner.Kind != "Node" || owner.APIVersion != "v1" {
@@ -47,9 +46,9 @@ func SlimOfAPI(p *corev1.Pod) {
 	Slim(p)
 }
 
-// isPending reports whether the kubelet has not accepted a resize of a pod yet,
-// and may never accept it. The spec of the pod then has the requested amounts,
-// not the amounts in force.
+// isPending reports whether a resize of a pod is requested, but not accepted by
+// the kubelet. The spec of the pod then has the requested amounts, and not the
+// amounts in force.
 func isPending(p *corev1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue {
@@ -59,8 +58,8 @@ func isPending(p *corev1.Pod) bool {
 	return false
 }
 
-// hold replaces the resources in the spec of containers by the resources in
-// force.
+// hold sets the resources in the specs of containers to the resources in force,
+// which are in the statuses.
 func hold(all []corev1.Container, statuses []corev1.ContainerStatus) {
 	for _, s := range statuses {
 		for i := range all {

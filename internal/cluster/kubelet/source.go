@@ -15,24 +15,23 @@ const (
 	// minRest is the minimum time between two requests to the kubelet, even
 	// if cgroups change more often.
 	minRest = 500 * time.Millisecond
-	// hurriedRest is the minimum time between two requests if a container waits
-	// for the answer. It is shorter than minRest, because the container
-	// runtime waits only a fraction of a second.
+	// hurriedRest is the same time if a container waits for the answer. It is
+	// shorter, because the container runtime waits only a fraction of a second.
 	hurriedRest = 50 * time.Millisecond
-	// askAtLatest is the maximum time until the next request, if the kubelet
-	// has not answered the last one.
+	// askAtLatest is the maximum time between two requests while the kubelet
+	// does not answer.
 	askAtLatest = 10 * time.Second
 	// repeatAfter is the time between the answer to a request of Look and a
-	// second request. The second one is necessary because the cgroup of a
-	// container exists before its status.
+	// second request. A container has its cgroup before its status, so the
+	// first answer may lack it.
 	repeatAfter = 2 * time.Second
 	// standInAfter is the time without an answer of the kubelet after which the
-	// API server is asked instead. A restart of the kubelet takes less time.
+	// API server replaces it. A restart of the kubelet takes less time.
 	standInAfter = 30 * time.Second
-	// factsEvery is the time between two reads of the configuration of the
-	// kubelet, which a restart may change. After a failed read, the time is
-	// factsAgain, because until the next read Tenon may look for pods in the
-	// wrong cgroups.
+	// factsEvery is the time between two reads of the kubelet's configuration,
+	// which may change when the kubelet restarts. After a failed read, the time
+	// is factsAgain: with old facts, Tenon may look for pods in the wrong
+	// cgroups.
 	factsEvery = 5 * time.Minute
 	factsAgain = 10 * time.Second
 )
@@ -45,7 +44,7 @@ type Kubelet interface {
 }
 
 // A StandIn returns the pods of the node while the kubelet does not answer. The
-// real implementation watches the API server. It runs only while it is needed.
+// real one watches the API server. It runs only while it is needed.
 type StandIn interface {
 	Run(context.Context)
 	Objects() (pods []*corev1.Pod, known bool)
@@ -56,21 +55,21 @@ type StandIn interface {
 type Known struct {
 	// Pods are the pods of the last answer. The caller must not change them.
 	Pods []corev1.Pod
-	// At is the time of the last answer, and zero before the first one. From is
-	// its source: "kubelet" or "API server".
+	// At is the time of the last answer, and zero before the first answer. From
+	// is the source of the answer: "kubelet" or "API server".
 	At   time.Time
 	From string
 	// Facts are the settings of the kubelet, as far as they are known.
 	Facts Facts
-	// Trouble is the error of the last request, or empty. If it is not empty,
-	// the pods have the state that they had at the time At.
+	// Trouble is the error of the last request, or empty. If there is an error,
+	// the pods are as old as At.
 	Trouble string
 }
 
 // A Source keeps the list of pods up to date.
 type Source struct {
 	kubelet Kubelet
-	other   func(changed func()) StandIn // makes the stand-in; nil: there is none
+	other   func(changed func()) StandIn // makes the stand-in; nil: there is no stand-in
 	every   time.Duration
 	log     *slog.Logger
 	changed func()
@@ -82,7 +81,7 @@ type Source struct {
 
 	// Only Run uses the fields below.
 	silent time.Time // time since which the kubelet has not answered; zero: it answers
-	facts  time.Time // time of the last read
+	facts  time.Time // time of the last read of the facts
 	unread string    // the last error of the files
 	waited time.Duration
 	second StandIn // the running stand-in; nil: it is not needed
@@ -90,16 +89,16 @@ type Source struct {
 	over   sync.WaitGroup
 }
 
-// NewSource returns a source that reads the pods from a kubelet at a fixed
-// interval (every), and at once after Look. It calls the function changed, from
-// another goroutine, when the pods or the facts are new. A function (other)
-// makes the stand-in for the kubelet. If it is nil, there is none.
+// NewSource returns a source that reads the pods from a kubelet once per
+// interval (every), and at once after Look. When the pods or the facts are new,
+// another goroutine calls changed. other makes the stand-in for the kubelet. If
+// other is nil, there is no stand-in.
 func NewSource(k Kubelet, other func(changed func()) StandIn, every time.Duration, log *slog.Logger, changed func()) *Source {
 	return &Source{kubelet: k, other: other, every: every, log: log, changed: changed, ask: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 }
 
-// Assume sets facts that are known before the first read, such as the facts of
-// an earlier process. The caller must call it before Run.
+// Assume sets facts that are known before the first read, such as those of an
+// earlier process. It must be called before Run.
 func (s *Source) Assume(f Facts) { s.known.Facts = f }
 
 // Look requests a new list of pods. It returns at once.
@@ -203,7 +202,7 @@ func (s *Source) turn(ctx context.Context) time.Duration {
 
 func (s *Source) unknown() bool { return s.Known().At.IsZero() }
 
-// replace starts the stand-in.
+// replace starts the stand-in for the kubelet.
 func (s *Source) replace(ctx context.Context) {
 	ctx, s.stop = context.WithCancel(ctx)
 	second := s.other(s.Look)
@@ -219,7 +218,7 @@ func (s *Source) release() {
 	}
 }
 
-// stand takes the pods from the stand-in, because the kubelet fails.
+// stand takes the pods from the stand-in, because the kubelet failed.
 func (s *Source) stand(failed error) {
 	if s.second == nil {
 		s.troubled(failed.Error() + s.listAge())
@@ -247,7 +246,7 @@ func (s *Source) stand(failed error) {
 	s.take(next, false)
 }
 
-// listAge says in a message how old the present list is.
+// listAge describes the age of the present list of pods, for a message.
 func (s *Source) listAge() string {
 	at := s.Known().At
 	if at.IsZero() {
@@ -282,8 +281,8 @@ func (s *Source) take(next Known, same bool) {
 	}
 }
 
-// learn reads the configuration of the kubelet at intervals. If a read fails,
-// the last configuration stays.
+// learn reads the configuration of the kubelet, if the last read is old. If the
+// read fails, the last configuration stays.
 func (s *Source) learn(ctx context.Context, now time.Time) {
 	if !s.facts.IsZero() && now.Sub(s.facts) < factsEvery {
 		return
@@ -304,7 +303,7 @@ func (s *Source) learn(ctx context.Context, now time.Time) {
 	s.know(&facts, s.files())
 }
 
-// files reads from the files of the kubelet who binds CPUs.
+// files reads who binds CPUs from the files of the kubelet.
 func (s *Source) files() Files {
 	files, err := s.kubelet.Files()
 	text := ""
@@ -318,8 +317,8 @@ func (s *Source) files() Files {
 	return files
 }
 
-// know stores the facts that were read. A fact that was not read keeps its
-// value, because it is probably still true.
+// know stores facts. A fact that could not be read keeps its value, because it
+// has probably not changed.
 func (s *Source) know(configuration *Facts, files Files) {
 	s.mu.Lock()
 	before := s.known.Facts

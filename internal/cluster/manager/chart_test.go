@@ -17,8 +17,8 @@ import (
 )
 
 // TestTheChartAsksForTheSameWebhooks compares the webhooks of the Helm chart
-// (test/chart) with HookConfigs. If they are the same, the tests of this
-// package also hold for an installation by Helm. The chart omits fields that
+// (test/chart) with HookConfigs. So the tests of this package also hold for an
+// installation by Helm. There are two differences: the chart omits fields that
 // the API server fills in, and excludes kube-system.
 func TestTheChartAsksForTheSameWebhooks(t *testing.T) {
 	text, err := os.ReadFile("../../../test/chart/testdata/default.yaml")

@@ -7,28 +7,27 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A claim is an amount from a report. A check has shown that the sum of its
-// terms is the amount. The claim contains the inputs from which the manager
-// computes the amount again, with its own knowledge of the node and of the
-// settings.
+// A claim is the amount of one resource in a report. The sum of its terms has
+// been checked. The claim also has the inputs from which the manager computes
+// the amount again, with its own knowledge of the node and of the settings.
 type claim struct {
 	promised bool  // the agent reports this resource, perhaps with the amount 0
 	amount   int64 // the reported amount
 	sum      bool  // the report has terms
-	share    int64 // the sum of the terms above 0, which is divided among all work
-	system   int64 // the use of the system
-	others   int64 // the part of work that is not best-effort
+	share    int64 // sum of the positive terms: the capacity that all work shares
+	system   int64 // CPU or memory that the system uses
+	others   int64 // CPU or memory for work that is not best-effort
 	degraded string
-	// held reports whether an increase of the amount has to wait. If it is set,
-	// formula is the result of the formula.
+	// formula is the present result of the agent's formula. held means that the
+	// amount differs from formula, because a change has to wait.
 	formula int64
 	held    bool
-	// requested is the total of the requests of the running pods. It is 0 if the
+	// requested is the sum of the requests of the running pods, or 0 if the
 	// agent does not report it.
 	requested int64
 }
 
-// These limits bound the size of a report, because the manager does not trust its author.
+// These limits bound the size of a report, because its author is not trusted.
 const (
 	maxTerms = 64
 	maxText  = 1024
@@ -82,7 +81,7 @@ func (k kind) claim(a *v1alpha1.BatchAmount) (claim, error) {
 		}
 		switch name := node.TermName(t.Name); {
 		case name == node.TermLimit || name == node.TermFloor:
-			// The manager computes these terms from the others.
+			// The manager computes the limit and the floor from the other terms.
 		case name == node.TermNode || name == node.TermReserved:
 			c.system -= v
 		case v > 0:

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The annotations of a node about its batch resources. Annotations that are
-// settings are in package config. Source: apis/extension of Koordinator.
+// The annotations of a node about its batch resources (Koordinator:
+// apis/extension). Package config has the annotations that are settings.
 const (
 	thirdPartyKey = "node.koordinator.sh/thirdPartyAllocations"
 	originKey     = "node.koordinator.sh/originExtendedAllocatable"
@@ -24,21 +24,21 @@ type Facts struct {
 	Capacity [kinds]int64
 	// Reserved is the amount that the kubelet does not offer to pods.
 	Reserved [kinds]int64
-	// Present are the batch resources in the node's status under allocatable.
+	// Present are the batch resources under allocatable in the node's status.
 	// Capped are those under capacity.
 	Present, Capped [kinds]node.Maybe[int64]
 	// Elsewhere are the batch resources that other schedulers, such as that of YARN, have
-	// allocated (thirdPartyAllocations). Shared reports whether the node has such allocations.
+	// allocated. Shared reports whether the node has the annotation thirdPartyAllocations.
 	Elsewhere [kinds]int64
 	Shared    bool
 	// Origin is the value of the annotation originExtendedAllocatable: the
-	// batch resources before Elsewhere is subtracted.
+	// batch resources of the node, including Elsewhere.
 	Origin string
 	// Faults describe annotations and labels that cannot be read.
 	Faults []string
 }
 
-// concernsBatch reports whether an annotation of a node has an effect on batch
+// concernsBatch reports whether an annotation of a node affects its batch
 // resources.
 func concernsBatch(key string) bool { return strings.HasPrefix(key, "node.koordinator.sh/") }
 
@@ -100,8 +100,8 @@ func (f *Facts) share(text string) {
 	}
 }
 
-// quantity reads a quantity of an annotation. It refuses a quantity with an exponent, because it
-// takes hours to read 1e2147483647, and a node may write its own annotations.
+// quantity reads a quantity of an annotation. It refuses exponents: to read 1e2147483647 takes
+// hours, and a node may write its own annotations.
 func quantity(raw json.RawMessage) (resource.Quantity, error) {
 	text := strings.Trim(string(raw), `"`)
 	if !plain.MatchString(text) {
@@ -116,7 +116,7 @@ func (f *Facts) fault(key string, err error) {
 	f.Faults = append(f.Faults, fmt.Sprintf("annotation %s: %v", key, err))
 }
 
-// originOf returns the value that the annotation originExtendedAllocatable has for the amounts.
+// originOf returns the text of the annotation originExtendedAllocatable for the amounts.
 func originOf(amounts [kinds]node.Maybe[int64]) string {
 	resources := map[corev1.ResourceName]string{}
 	for k := range kinds {
@@ -125,6 +125,6 @@ func originOf(amounts [kinds]node.Maybe[int64]) string {
 			resources[k.batchName()] = q.String()
 		}
 	}
-	text, _ := json.Marshal(map[string]any{"resources": resources}) // a map of strings always has JSON
+	text, _ := json.Marshal(map[string]any{"resources": resources}) // a map of strings can always be encoded
 	return string(text)
 }

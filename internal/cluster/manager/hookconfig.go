@@ -19,7 +19,7 @@ import (
 type Service struct {
 	Namespace, Name string
 	Port            int32
-	URL             string // replaces the other fields
+	URL             string // if set, it replaces the other fields
 }
 
 func (s Service) client(path string) admissionv1.WebhookClientConfig {
@@ -39,13 +39,13 @@ func (s Service) names() []string {
 	return []string{full, full + ".cluster.local"}
 }
 
-// HookConfigs returns the two webhook configurations. They have no CA, because the manager adds
-// it later.
+// HookConfigs returns the two webhook configurations, without the CA that the manager adds
+// later.
 //
-// While no manager answers, the API server refuses pods that are BE by their label or by the old
-// annotation of ACK, and pods that have batch resources. Without the webhook they would run
-// without limits. The API server admits all other pods, so that the cluster never waits for
-// Tenon. So a pod that would become BE by a profile starts unchanged, as an ordinary pod. In a
+// While no manager answers, the API server refuses three kinds of pods, because these would run
+// without limits: pods that are BE by their label, pods that are BE by the old annotation of
+// ACK, and pods with batch resources. It admits all other pods, so that the cluster never waits
+// for Tenon. So a pod that a profile would make BE starts unchanged, as an ordinary pod. In a
 // namespace with LabelRequired, the API server refuses such a pod, too.
 func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
 	be := &metav1.LabelSelector{MatchLabels: map[string]string{kube.LabelQOSClass: string(node.BE)}}
@@ -55,8 +55,8 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	create, update := []admissionv1.OperationType{admissionv1.Create}, []admissionv1.OperationType{admissionv1.Update}
 	both := []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}
 	closed, open := admissionv1.Fail, admissionv1.Ignore
-	// Pods of the manager itself never wait for the webhooks, because only the
-	// manager answers these.
+	// Pods of the manager itself never wait for the webhooks, which only a
+	// running manager answers.
 	elsewhere := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{s.Namespace}},
 	}}
@@ -79,7 +79,7 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 			ObjectSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{}, SideEffects: &none, TimeoutSeconds: &timeout, AdmissionReviewVersions: []string{"v1"},
 		}
 	}
-	// These pods have no label, but the node would treat them as BE.
+	// These pods have no class label, but the node would treat them as BE.
 	unnamed := mutating("unnamed.mutate", closed, patient, others, &metav1.LabelSelector{})
 	unnamed.MatchConditions = []admissionv1.MatchCondition{{Name: "best-effort-by-other-words", Expression: bestEffortUnlabelled()}}
 	m := &admissionv1.MutatingWebhookConfiguration{
@@ -113,22 +113,22 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	return m, v
 }
 
-// LabelRequired is a label of a namespace. If its value is true, all new pods of the namespace
-// wait for the webhook, so that no pod starts before the profiles were applied to it.
+// LabelRequired is a label of a namespace. With the value true, a new pod of the namespace is
+// refused while the webhook does not answer. So no pod starts without its profiles.
 const LabelRequired = "tenon.sh/require-admission"
 
-// speaks is a CEL expression. It is true for a pod that has a label, an annotation or a resource
-// that Tenon reads, because the validating webhook might refuse such a pod. The API server admits
-// other pods without the webhook, so they never wait for a manager that does not answer.
+// speaks is a CEL expression. It is true for a pod with a label, an annotation or a resource that
+// Tenon reads, because the validating webhook might refuse such a pod. The API server admits
+// other pods without the webhook. So they never wait for a manager that does not answer.
 const speaks = "[object.metadata.?labels.orValue({}), object.metadata.?annotations.orValue({})]." +
 	"exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/') || k == 'cpuset-scheduler' || k == 'cpu-policy')) || " +
 	"(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, " +
 	"[c.?resources.?requests.orValue({}), c.?resources.?limits.orValue({})].exists(l, l.exists(n, " +
 	"n.contains('koordinator.sh/') || n.startsWith('alibabacloud.com/') || n.startsWith('kubernetes.io/batch-') || n.startsWith('kubernetes.io/mid-'))))"
 
-// bestEffortUnlabelled returns a CEL expression. It is true for a new pod that
-// is BE by ACK's annotation or by its batch resources. Pods with the label are
-// excluded elsewhere, by the ObjectSelector of the webhook.
+// bestEffortUnlabelled returns a CEL expression. It is true for a pod that is
+// BE by ACK's annotation or by its batch resources. The ObjectSelector of the
+// webhook excludes pods that are BE by their label.
 func bestEffortUnlabelled() string {
 	var names []string
 	for _, n := range kube.BatchNames() {
@@ -144,7 +144,7 @@ func rule(group, version, resource string, operations []admissionv1.OperationTyp
 	return []admissionv1.RuleWithOperations{{Operations: operations, Rule: admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{resource}}}}
 }
 
-// changes returns a CEL expression. It is true if a request changes, adds or
+// changes returns a CEL expression that is true if a request changes, adds or
 // removes one of the keys.
 func changes(field string, keys ...string) string {
 	text := ""

@@ -31,10 +31,10 @@ const (
 	pathValidateProfile = "/validate-profile"
 )
 
-// hooks answers the API server. It reads the objects on which a decision
-// depends, calls package admission, and returns the decision of that package.
+// hooks answers the API server. It reads the inputs of a decision, calls
+// package admission, and returns its decision.
 type hooks struct {
-	client, live client.Reader // client reads from the cache; live reads a namespace that the cache does not have yet
+	client, live client.Reader // client reads from the cache; live reads from the API server what the cache lacks
 	config       client.ObjectKey
 	settings     interface{ cluster() *config.Cluster }
 	scheduler    string            // the name of the scheduler that chooses CPUs; empty: none
@@ -42,7 +42,7 @@ type hooks struct {
 	log          *slog.Logger
 }
 
-// mutatePod answers with the changes to a pod. Package admission decides the changes.
+// mutatePod answers with the changes of a pod that package admission decides.
 func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.Response {
 	var pod corev1.Pod
 	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
@@ -53,8 +53,8 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	var namespace corev1.Namespace
 	err := h.client.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
 	if apierrors.IsNotFound(err) {
-		// The namespace was probably created just now, together with its first
-		// pods, so the cache may not have it yet.
+		// The cache may lack the namespace, because it was probably created
+		// just now, together with its first pods.
 		err = h.live.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
 	}
 	if err == nil {
@@ -75,8 +75,8 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	if !verdict.Allowed() {
 		return h.answer("pod", req, verdict)
 	}
-	// Compare two values that were both decoded into the Go types. So fields
-	// that these types do not have stay unchanged.
+	// Compare two values that were both decoded into the Go types. So the patch
+	// leaves fields unchanged that these types lack.
 	before, err := json.Marshal(&pod)
 	if err == nil {
 		var after []byte
@@ -87,8 +87,8 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	return admission.Errored(http.StatusInternalServerError, fmt.Errorf("print the pod: %w", err))
 }
 
-// colocationOff reports whether no node offers batch resources. It asks the settings. A manager
-// that has just started may not have read the ConfigMap. Then it looks at the nodes.
+// colocationOff reports whether no node offers batch resources. The settings say so. If a
+// manager has just started and not read its settings yet, the status of the nodes says so.
 func (h *hooks) colocationOff(ctx context.Context) bool {
 	if c := h.settings.cluster(); c != nil {
 		return !c.Colocates()

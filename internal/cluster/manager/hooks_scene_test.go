@@ -24,8 +24,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// pod returns a pod with one container. The list is the container's requests
-// and its limits.
+// pod returns a pod with one container. list is both the requests and the
+// limits of the container.
 func (s *scene) pod(class string, list corev1.ResourceList) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: s.name + "-"}}
 	p.Spec.Containers = []corev1.Container{{Name: "main", Image: "none", Resources: corev1.ResourceRequirements{Requests: list, Limits: list}}}

@@ -123,8 +123,8 @@ func TestColocationIsOffUntilSettingsOrNodesShowIt(t *testing.T) {
 	}
 }
 
-// offers is a client of a cluster with one node. batch says whether the node
-// has batch resources.
+// offers is a client of a cluster with one node. batch means that the node has
+// batch resources.
 type offers struct{ batch bool }
 
 func (offers) Get(_ context.Context, key client.ObjectKey, to client.Object, _ ...client.GetOption) error {

@@ -104,7 +104,7 @@ func runAnHour(t *testing.T, seed uint64) (h hour) {
 	}
 	for k, at := range ups {
 		for i := 1; i < len(at); i++ {
-			if d := at[i].Sub(at[i-1]); d < time.Minute-2*Pause { // the report and the write may each be late by Pause
+			if d := at[i].Sub(at[i-1]); d < time.Minute-2*Pause { // the report and the write may each be Pause late
 				t.Errorf("large rises of %v only %v apart", kind(k), d)
 			}
 		}

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// TestTheLeaseIsAskedForSeldom checks two replicas on an idle cluster. Together
-// they must send less than one request for their lease in three seconds. A
-// leader that cannot renew the lease must stop before another one begins.
+// TestTheLeaseIsAskedForSeldom checks the requests of two replicas on an idle cluster. Together
+// they must send less than one request for their lease in three seconds. A leader that cannot
+// renew the lease must stop before another leader begins.
 func TestTheLeaseIsAskedForSeldom(t *testing.T) {
 	o := Options{Name: "tenon-manager", Namespace: "tenon-system", Elect: true}.runtime(runtime.NewScheme(), logr.Discard(), new(serving))
 	// In each period, the leader writes the lease, and the other replica reads

@@ -10,7 +10,7 @@ type metrics struct {
 	writes *prometheus.CounterVec
 }
 
-// writesFailed is a value of the label change, for writes that failed.
+// writesFailed is the value of the label change that counts failed writes.
 const writesFailed = "failed"
 
 func newMetrics() *metrics {
@@ -34,7 +34,7 @@ func (m *metrics) failed()             { m.writes.WithLabelValues(writesFailed).
 
 var descNodes = prometheus.NewDesc("tenon_manager_nodes", "Nodes by what became of the report of their agent; known to the replica that leads.", []string{"state"}, nil)
 
-// collector computes the number of nodes in each state at each scrape.
+// A collector counts the nodes in each state when the metrics are read.
 type collector struct {
 	*metrics
 	nodes *nodes

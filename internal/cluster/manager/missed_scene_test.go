@@ -16,10 +16,9 @@ import (
 )
 
 // TestPodsThatAProfileMissedAreReported creates pods while no manager runs. The
-// API server admits them, and no profile is applied to them. One of them has
-// another class than its profile would give it. The next manager must report
-// this pod in the status of the profile, as an event of the pod, and as a
-// metric.
+// API server admits them without their profiles. One of the profiles would
+// change the class of its pod. The next manager must report this pod in the
+// status of the profile, as an event of the pod, and as a metric.
 func TestPodsThatAProfileMissedAreReported(t *testing.T) {
 	s := newScene(t)
 	often := func(o *Options) { s.webhooks(o); o.searches = 50 * time.Millisecond }
@@ -49,7 +48,7 @@ func TestPodsThatAProfileMissedAreReported(t *testing.T) {
 	first.end()
 
 	elsewhere := spark("not-covered")
-	elsewhere.Namespace = s.name // the namespace of the manager, which the webhooks leave out
+	elsewhere.Namespace = s.name // the webhooks exclude the namespace of the manager
 	idle := spark("best-effort")
 	idle.Spec.Containers[0].Resources = corev1.ResourceRequirements{} // BE with or without the profile
 	s.must(s.client.Create(s.ctx, spark("missed")), s.client.Create(s.ctx, elsewhere), s.client.Create(s.ctx, idle))

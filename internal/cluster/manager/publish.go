@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Pause is the minimum time between two writes of the status of a node. It is needed because etcd
-// and every scheduler receive each write. A large decrease is written without a pause.
+// Pause is the minimum time between two writes of the status of a node, because etcd and every
+// scheduler receive each write. A large decrease is written without a pause.
 const Pause = 10 * time.Second
 
 // A Case holds all inputs of the decision about the batch resources of a node.
@@ -23,28 +23,28 @@ type Case struct {
 	Memory Memory
 }
 
-// A Sighting is a report, with the time at which this process saw it change last.
+// A Sighting is a report, with the time at which this process last saw it change.
 type Sighting struct {
 	Batch *v1alpha1.Batch // nil: the node has no report
 	// Seen is the time at which this process saw the last change of the report.
 	// It does not depend on the clock of the node.
 	Seen time.Time
 	// Fresh means that this process saw the report change, or that the report's
-	// own time is recent. A report that is not fresh may be very old, so the
-	// manager does not increase an amount because of it.
+	// own time is recent. Any other report may be very old, and is no reason to
+	// increase an amount.
 	Fresh bool
 }
 
-// Memory is the state of a node that one decision passes to the next.
+// Memory is the state that one decision about a node passes to the next.
 type Memory struct {
 	// Wrote is the time of the last write of the node's amounts; zero: long ago.
 	Wrote time.Time
-	// Refused is the time since which all reports of the node were refused or
-	// empty. Good is the time of the last report that was neither.
+	// Refused is the time since which the manager accepts no report; zero: it
+	// accepts them. Good is the time of the last report that it accepted.
 	Refused, Good time.Time
 }
 
-// State summarizes in one word how the manager treats a report.
+// State is one word for how the manager treats the report of a node.
 type State string
 
 // The states of a node.
@@ -53,9 +53,9 @@ const (
 	Unreported State = "unreported" // the node has no report
 	Vanished   State = "vanished"   // the report is gone: the last amounts stay for a while
 	Published  State = "published"  // the node has the reported amounts
-	Bounded    State = "bounded"    // the node has less, because the manager knows a lower limit
-	Held       State = "held"       // the node has more, because running pods request it
-	Waiting    State = "waiting"    // the node has less, because rises are published slowly
+	Bounded    State = "bounded"    // the node has less than reported: the manager knows a lower limit
+	Held       State = "held"       // the node has more than reported: running pods request it
+	Waiting    State = "waiting"    // the node has less than reported: increases are published slowly
 	Starting   State = "starting"   // the agent has only just started: the amounts stay
 	Doubtful   State = "doubtful"   // the amounts do not rise, because an input is unknown
 	Refused    State = "refused"    // the report has errors: the last good amounts stay
@@ -66,11 +66,11 @@ const (
 type Verdict struct {
 	State  State
 	Reason string
-	// Want are the amounts for the status. An absent amount means that the node
-	// does not have the resource.
+	// Want has the amounts for the status. An absent amount means that the node
+	// must not have the resource.
 	Want [kinds]node.Maybe[int64]
-	// Origin is the value for the annotation originExtendedAllocatable; empty
-	// means that the node should not have the annotation.
+	// Origin is the value for the annotation originExtendedAllocatable, or
+	// empty if the node must not have the annotation.
 	Origin string
 	// Write means that the status or the annotation must change.
 	Write bool
@@ -81,20 +81,19 @@ type Verdict struct {
 
 // Decide decides the batch resources in the status of a node.
 //
-// Decide publishes at most the reported amounts, with one exception: if running pods request
-// an amount that Decide published before, it does not take this amount away. Decide publishes
-// less in three cases: the node reserves more than the agent assumed, the threshold of the
-// settings is lower, or other schedulers have allocated a part. Decide writes a decrease at
-// once. It writes an increase at most once every Pause, and only if the increase is large
-// enough.
+// Decide publishes at most the reported amounts, with one exception: it does not take away a
+// published amount that running pods request. It publishes less in three cases: the node
+// reserves more than the agent assumed, the threshold of the settings is lower, or other
+// schedulers have allocated a part. A decrease is written at once. An increase is written at
+// most once every Pause, and only if it is large enough.
 func Decide(c Case) Verdict {
 	v := Verdict{Memory: c.Memory}
 	target, origin, all := v.target(c)
 	raised := v.hold(c, target, all)
 	v.Want = v.settle(c, raised)
 	if c.Node.Shared && origin != noAmounts {
-		// Other schedulers cannot use the amount that is held for running pods. The
-		// annotation for them does not contain it, so that they release resources.
+		// Other schedulers cannot use the amount that is held for running pods.
+		// Their annotation does not contain it, so that they release resources.
 		theirs := v.Want
 		for k := range kinds {
 			if raised[k] != target[k] {
@@ -105,8 +104,8 @@ func Decide(c Case) Verdict {
 	}
 	v.Write = v.Want != c.Node.Present || v.Want != c.Node.Capped
 	if v.Origin != c.Node.Origin && !v.Write {
-		// While an amount is held, the status does not change, but the
-		// annotation changes with each report.
+		// While an amount is held, the annotation changes with each report,
+		// although the status does not.
 		rest := Pause - c.At.Sub(c.Memory.Wrote)
 		if v.Write = raised == target || rest <= 0; !v.Write {
 			v.Again = min(v.Again, rest)
@@ -115,16 +114,16 @@ func Decide(c Case) Verdict {
 	return v
 }
 
-// hold raises a target to the amount that running pods request, but not above the amount that the
-// node has. It is needed because a kubelet that restarts admits all pods of its node again,
-// including running pods, and ends pods that do not fit into the amount.
+// hold raises a target to the amount that running pods request, but not above the present amount
+// of the node. The reason: a kubelet that restarts admits all pods of its node again, including
+// running pods, and ends the pods that do not fit into the amount.
 //
-// No other pod can use a held amount, because to the scheduler the running pods request all of
-// it. When a pod ends, a new pod may start before the published amount has decreased. The agent
-// does not count the new pod as requested, so the amount decreases as pods end. A held amount
-// does not weaken the protection of services, because the agent decides by use and not by the
-// published amount. A false report gains nothing: since hold raises the target at most to the
-// present amount, it can only delay a decrease.
+// No other pod can use a held amount, because the requests of the running pods fill it for the
+// scheduler. When a pod ends, a new pod may start before the published amount has decreased. The
+// agent does not count the new pod as requested, so the amount decreases as pods end. Services
+// stay protected, because the agent decides by usage and not by the published amount. A false
+// report gains nothing: it can only delay a decrease, because the target never rises above the
+// present amount.
 //
 // hold does not change an absent target. If colocation is disabled or no agent manages the node,
 // the node has no batch resources, and a kubelet that restarts ends batch pods. hold also applies
@@ -153,7 +152,7 @@ func (v *Verdict) hold(c Case, target [kinds]node.Maybe[int64], all [kinds]claim
 	return target
 }
 
-// noAmounts are the amounts of a node that has neither of the batch resources.
+// noAmounts are the amounts of a node without batch resources.
 var noAmounts [kinds]node.Maybe[int64]
 
 // say sets the state and its reason.
@@ -162,9 +161,8 @@ func (v *Verdict) say(s State, format string, args ...any) {
 }
 
 // target returns the amounts that would be published if increases were not
-// delayed. The first result (origin) includes the amounts that other schedulers
-// have allocated, and the second (target) does not. The third result is the
-// readable claims of the report.
+// delayed. origin is the same, but includes the amounts that other schedulers
+// have allocated. all has the readable claims of the report.
 func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [kinds]claim) {
 	switch {
 	case !c.Rules.Enable:
@@ -234,8 +232,8 @@ func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [
 	return smallerAmounts(target, v.keep(c)), origin, all
 }
 
-// undoOthers returns the amounts that the node would have if other schedulers
-// had allocated nothing.
+// undoOthers returns the amounts that the node would have without the
+// allocations of other schedulers (elsewhere).
 func undoOthers(origin, want [kinds]node.Maybe[int64], elsewhere [kinds]int64) [kinds]node.Maybe[int64] {
 	for k := range kinds {
 		if w := want[k].Or(0); w > 0 {
@@ -245,10 +243,10 @@ func undoOthers(origin, want [kinds]node.Maybe[int64], elsewhere [kinds]int64) [
 	return origin
 }
 
-// startingUp reports whether an agent has computed no amount yet, because it has not
-// measured for long enough. Such an agent reports the amount 0, which must not be
-// published. Otherwise each update of the agent would take the resource away from
-// running pods, and a kubelet that restarts meanwhile would end them.
+// startingUp reports whether the agent has not measured for long enough to compute
+// an amount. Such an agent reports the amount 0, which must not be published.
+// Otherwise each update of the agent would take the resource away from running pods,
+// and a kubelet that restarts meanwhile would end them.
 func startingUp(all [kinds]claim) bool {
 	any := false
 	for _, c := range all {
@@ -274,15 +272,13 @@ func (v *Verdict) judge(c Case) ([kinds]claim, error) {
 	return all, nil
 }
 
-// upperBound returns an amount that is at least as large as any possible amount
-// of the node.
+// upperBound returns an amount that no correct report about the node exceeds.
 func (k kind) upperBound(c Case) int64 {
 	return percent(c.Node.Capacity[k], max(100, k.reclaim(c.Rules).ThresholdPercent))
 }
 
-// bound computes a claim again with the manager's knowledge of the node. It
-// returns the amount. If the amount is less than the claim, it also returns a
-// reason.
+// bound computes a claim again with the manager's knowledge of the node. If the
+// amount is less than the claim, it also returns the reason. The amount is
 //
 //	min(share) − max(use of the system, reservation) − others
 func (k kind) bound(one claim, c Case) (int64, string) {
@@ -306,8 +302,8 @@ func (k kind) bound(one claim, c Case) (int64, string) {
 	return amount, why
 }
 
-// reservedAmount returns how much all pods must leave free. The settings of the
-// kubelet or an annotation of the node say how much this is.
+// reservedAmount returns the amount that no pod may use. It comes from the
+// settings of the kubelet or from an annotation of the node.
 func (k kind) reservedAmount(c Case) int64 {
 	if k == cpu {
 		return max(c.Node.Reserved[k], int64(c.Rules.ReservedCPU))
@@ -315,7 +311,7 @@ func (k kind) reservedAmount(c Case) int64 {
 	return max(c.Node.Reserved[k], int64(c.Rules.ReservedMemory))
 }
 
-// ceiling returns the maximum amount that the settings allow, for any report.
+// ceiling returns the maximum amount that the settings allow, whatever the report says.
 func (k kind) ceiling(c Case) int64 {
 	r := k.reclaim(c.Rules)
 	most := max(0, percent(c.Node.Capacity[k], r.ThresholdPercent)-k.reservedAmount(c))
@@ -338,7 +334,7 @@ func (v *Verdict) settle(c Case, target [kinds]node.Maybe[int64]) [kinds]node.Ma
 		worth := ppm(present, c.Rules.WorthPPM)
 		switch more := next - present; {
 		case !has || (had && more < 0 && (next == 0 || -more > worth || !paused)):
-			want[k] = target[k] // a large fall is written at once
+			want[k] = target[k] // a large decrease is written at once
 			due = due || has != had || more < 0
 		case had && more < 0:
 			wait(Pause - age)
@@ -354,7 +350,7 @@ func (v *Verdict) settle(c Case, target [kinds]node.Maybe[int64]) [kinds]node.Ma
 		}
 	}
 	if due && !paused {
-		return target // a write includes all other changes
+		return target // one write includes all changes that are not due yet
 	}
 	v.Again = later
 	if slow != "" && v.State == Published {

@@ -6,10 +6,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// keepForAWhile returns the amounts of a node that has no report. They are the
-// amounts that the node has now, for as long as the manager also keeps the
-// amounts of an agent that sends no reports. Reports may be missing although
-// all agents run, for example if their CustomResourceDefinition was deleted.
+// keepForAWhile returns the amounts of a node without a report: the present
+// amounts for DegradeAfter, and then none. Reports may be missing although all
+// agents run, for example if their CustomResourceDefinition was deleted.
 func (v *Verdict) keepForAWhile(c Case) [kinds]node.Maybe[int64] {
 	if v.Memory.Refused.IsZero() {
 		v.Memory.Refused = c.At
@@ -28,8 +27,8 @@ func (v *Verdict) keepForAWhile(c Case) [kinds]node.Maybe[int64] {
 	return v.keep(c)
 }
 
-// presentAmounts returns the amounts that the node has now. If the agent has
-// measured a smaller amount since its start, it returns that one.
+// presentAmounts returns the present amounts of the node, or a smaller amount
+// that the agent has measured since its start.
 func (v *Verdict) presentAmounts(c Case, all [kinds]claim) [kinds]node.Maybe[int64] {
 	kept := v.keep(c)
 	for k := range kinds {
@@ -40,7 +39,7 @@ func (v *Verdict) presentAmounts(c Case, all [kinds]claim) [kinds]node.Maybe[int
 	return kept
 }
 
-// keep returns the amounts that the node has now, but at most what the settings allow.
+// keep returns the present amounts of the node, but at most what the settings allow.
 func (v *Verdict) keep(c Case) [kinds]node.Maybe[int64] {
 	kept := c.Node.Present
 	for k := range kinds {
@@ -51,8 +50,8 @@ func (v *Verdict) keep(c Case) [kinds]node.Maybe[int64] {
 	return kept
 }
 
-// smallerAmounts returns the smaller amount of each resource. A resource that
-// is absent in a or b is absent in the result.
+// smallerAmounts returns the smaller amount of each resource. It is absent if
+// the resource is absent in a or b.
 func smallerAmounts(a, b [kinds]node.Maybe[int64]) (low [kinds]node.Maybe[int64]) {
 	for k := range kinds {
 		x, hasX := a[k].Value()

@@ -44,8 +44,8 @@ func giveBatch(n *corev1.Node, milli, bytes int64) *corev1.Node {
 	return n
 }
 
-// promise returns an amount with three terms: the share of the capacity, the
-// use of the system, and the part of other work.
+// promise returns an amount with three terms: the part of the capacity that all
+// work shares, the usage of the system, and the usage of other work.
 func promise(k kind, share, system, others int64) *v1alpha1.BatchAmount {
 	v := share - system - others
 	a := &v1alpha1.BatchAmount{Policy: "usage", Terms: []v1alpha1.BatchTerm{
@@ -67,8 +67,8 @@ func batchOf(milli, gib int64) *v1alpha1.Batch {
 	return &v1alpha1.Batch{CPU: promise(cpu, 9600, 400, milli), Memory: promise(memory, percent(64<<30, 65), 1<<30, gib<<30)}
 }
 
-// caseOf returns a case with a node that has no batch resources. A good report
-// for this node was just seen.
+// caseOf returns a case for a node without batch resources. A good report of
+// the node has just arrived.
 func caseOf(n *corev1.Node, b *v1alpha1.Batch) Case {
 	return Case{At: epoch, Rules: colocationDefaults(), Node: factsOf(n), Report: Sighting{Batch: b, Seen: epoch, Fresh: true}}
 }
@@ -178,7 +178,7 @@ func TestReportedAmountsArePublishedUnlessAReasonForbidsIt(t *testing.T) {
 			node: giveBatch(machineOf(4, 64), 2000, mem), batch: batchOf(4000, 4), change: func(c *Case) { c.Memory.Good = epoch.Add(-15 * time.Minute) },
 			want: "none none", state: Stale,
 		},
-		"the reservation of the kubelet is subtracted": { // 5200 = 9600 - 400 - 4000; the kubelet reserves 3000, the agent assumed 400
+		"the reservation of the kubelet is subtracted": { // 5200 = 9600 - 400 - 4000; the kubelet reserves 3000, and the agent assumed 400
 			node: func() *corev1.Node {
 				n := machineOf(16, 64)
 				n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("13")
@@ -286,8 +286,8 @@ func addRunning(b *v1alpha1.Batch, milli, bytes int64) *v1alpha1.Batch {
 	return b
 }
 
-// startingReport returns the report of an agent that has measured but has not
-// reported an amount yet.
+// startingReport returns the report of an agent that has measured, but whose
+// first amount still waits.
 func startingReport(milli int64) *v1alpha1.Batch {
 	b := batchOf(0, 4)
 	for k, a := range [kinds]*v1alpha1.BatchAmount{b.CPU, b.Memory} {

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A kind is one of the batch resources. Amounts of it are in its smallest unit:
-// thousandths of a CPU, or bytes.
+// A kind is one of the batch resources. Its amounts are in thousandths of a
+// CPU, or in bytes.
 type kind int
 
 const (
@@ -22,8 +22,8 @@ const (
 	kinds
 )
 
-// batchName returns the name of the batch resource. Quantities under this name
-// are whole numbers of the smallest unit.
+// batchName returns the name of the batch resource. Quantities of it are in
+// thousandths of a CPU, or in bytes.
 func (k kind) batchName() corev1.ResourceName {
 	if k == cpu {
 		return kube.BatchCPU
@@ -55,7 +55,7 @@ func (k kind) printAmount(v int64) string {
 	return node.Readable(unit.Bytes(v))
 }
 
-// reclaim returns the settings for the resource.
+// reclaim returns the settings for this resource.
 func (k kind) reclaim(c policy.Overcommit) policy.Reclaim {
 	if k == cpu {
 		return c.CPU
@@ -63,11 +63,11 @@ func (k kind) reclaim(c policy.Overcommit) policy.Reclaim {
 	return c.Memory
 }
 
-// maxAmount is an amount that no machine has. It is small enough that sums of
-// amounts do not overflow.
+// maxAmount is more than any machine has, and so small that sums of amounts do
+// not overflow.
 const maxAmount = 1 << 55
 
-// count converts a quantity of CPUs, or of bytes, to a number of the smallest unit.
+// count converts a quantity of CPUs or bytes to thousandths of a CPU or bytes.
 func (k kind) count(q resource.Quantity) (int64, error) {
 	scale := resource.Scale(0)
 	if k == cpu {
@@ -86,8 +86,8 @@ func (k kind) count(q resource.Quantity) (int64, error) {
 	return v, nil
 }
 
-// quantity converts an amount to a quantity for the status of a node. In the
-// status, both resources are whole numbers of the smallest unit.
+// quantity converts an amount to a quantity for the status of a node, where CPU
+// is in thousandths of a CPU.
 func (k kind) quantity(v int64) resource.Quantity {
 	if k == cpu {
 		return *resource.NewQuantity(v, resource.DecimalSI)
@@ -95,8 +95,8 @@ func (k kind) quantity(v int64) resource.Quantity {
 	return *resource.NewQuantity(v, resource.BinarySI)
 }
 
-// reportQuantity converts an amount to a quantity for a NodeReport. In a
-// report, CPU is in CPUs.
+// reportQuantity converts an amount to a quantity for a NodeReport, where CPU
+// is in CPUs.
 func (k kind) reportQuantity(v int64) resource.Quantity {
 	if k == cpu {
 		return *resource.NewMilliQuantity(v, resource.DecimalSI)
@@ -104,8 +104,8 @@ func (k kind) reportQuantity(v int64) resource.Quantity {
 	return *resource.NewQuantity(v, resource.BinarySI)
 }
 
-// percent returns p percent of v, rounded down. It limits p, because a
-// percentage above 100000 has the same effect as 100000.
+// percent returns p percent of v, rounded down. A p above 100000 counts as
+// 100000.
 func percent(v int64, p unit.Percent) int64 {
 	n := int64(min(p, 100_000))
 	return v/100*n + v%100*n/100

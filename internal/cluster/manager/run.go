@@ -45,20 +45,20 @@ type Options struct {
 	// Name is the name of the Secret, of the lease and of the webhook configurations.
 	Name string
 	// Service is the address at which the API server reaches the webhooks. Host and Port are the
-	// address on which the manager listens. If the port is 0, there are no webhooks.
+	// address on which the manager listens. With Port 0, there are no webhooks.
 	Service Service
 	Host    string
 	Port    int
-	// SchedulerNames maps names of schedulers to other names. The webhook
-	// replaces them in new pods.
+	// SchedulerNames maps the name of a scheduler to the name that replaces it
+	// in new pods.
 	SchedulerNames map[string]string
-	// Metrics and Health are addresses on which the manager listens. If one is
-	// empty, the manager does not serve it. Scheduler is the name of the
-	// scheduler that chooses CPUs. It is empty if there is none.
+	// Metrics and Health are addresses on which the manager listens. An empty
+	// address disables its server. Scheduler is the name of the scheduler that
+	// chooses CPUs, or empty.
 	Metrics, Health, Scheduler string
 	// Elect enables leader election, so that only the leader writes. Lease is
-	// the time after which another replica replaces a leader that does not
-	// renew its lease.
+	// the time after which another replica replaces a leader that no longer
+	// renews its lease.
 	Elect bool
 	Lease time.Duration
 	// DryRun logs the changes that the manager would write, and writes nothing.
@@ -66,15 +66,15 @@ type Options struct {
 	Lifetimes certificate.Lifetimes
 	Log       *slog.Logger
 
-	// Tests set the registry of metrics, the clock and an interval. If they are
-	// not set, the manager uses the usual ones.
+	// Tests set the registry of metrics, the clock and the interval of
+	// searches. By default, the manager uses the real ones.
 	registry prometheus.Registerer
 	now      func() time.Time
 	searches time.Duration // between two searches for missed pods; 0: missed.Every
 }
 
-// startupLimit is the time that a manager waits for the API server at its
-// start. The manager does not give up, because a restart would only delay it.
+// startupLimit is the time for which a starting manager waits for the API server. It is
+// practically unlimited, because a restart would only delay the manager.
 const startupLimit = 100 * 365 * 24 * time.Hour
 
 // newScheme returns a scheme with all types that the manager reads and writes.
@@ -100,7 +100,7 @@ func Run(ctx context.Context, rc *rest.Config, o Options) error {
 	}
 	rc = rest.CopyConfig(rc)
 	rc.UserAgent = Owner
-	rc.QPS, rc.Burst = 500, 1000 // the limits of the API server itself apply
+	rc.QPS, rc.Burst = 500, 1000 // the API server itself limits the requests
 
 	cert := &serving{name: client.ObjectKey{Namespace: o.Namespace, Name: o.Name}, log: o.Log}
 	m, err := controllerruntime.NewManager(rc, o.runtime(types, logger, cert))
@@ -129,8 +129,8 @@ func Run(ctx context.Context, rc *rest.Config, o Options) error {
 	return nil
 }
 
-// knows returns a readiness check that succeeds when the caches are complete. Since a manager
-// waits for the API server without limit, the check shows whether it still waits.
+// knows returns a readiness check that succeeds when the caches are complete. A manager waits
+// for the API server without limit, and the check shows whether it still waits.
 func knows(c cache.Cache) healthz.Checker {
 	return func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
@@ -154,9 +154,9 @@ func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *servin
 	if lease == 0 {
 		lease = 30 * time.Second
 	}
-	// A replica that ends releases the lease. If a leader is killed, another
-	// replica replaces it when the lease has expired. Until then the amounts
-	// stay unchanged, and the agents bound best-effort work as always.
+	// A replica that ends releases its lease. A leader that was killed is
+	// replaced when its lease has expired. Until then the amounts stay
+	// unchanged, and the agents bound best-effort work as always.
 	renew, retry := lease*2/3, lease/4
 	yes := true
 	named := func(namespace string, name string) cache.ByObject {

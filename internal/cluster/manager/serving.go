@@ -20,8 +20,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/certificate"
 )
 
-// serving holds the serving certificate of this replica. A new certificate does
-// not end open connections.
+// serving holds the serving certificate of this replica. Open connections keep
+// their certificate when a new one replaces it.
 type serving struct {
 	client client.Reader
 	name   client.ObjectKey
@@ -61,7 +61,7 @@ func (s *serving) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return nil, errNoCertificate
 }
 
-// ready is the readiness check.
+// ready is a readiness check: there is a certificate.
 func (s *serving) ready(*http.Request) error {
 	_, err := s.certificate(nil)
 	return err
@@ -100,7 +100,7 @@ func (a *authority) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 			err = a.client.Update(ctx, next, client.FieldOwner(Owner)) // refused if the Secret has changed since it was read
 		}
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-			return reconcile.Result{RequeueAfter: time.Second}, nil // the cache is not current
+			return reconcile.Result{RequeueAfter: time.Second}, nil // the cache is older than the Secret
 		}
 		if err != nil {
 			return reconcile.Result{}, fmt.Errorf("write Secret %v: %w", a.secret, err)
@@ -137,8 +137,8 @@ func (a *authority) injectValidating(ctx context.Context, ca []byte) error {
 	return a.inject(ctx, next, &c, "ValidatingWebhookConfiguration")
 }
 
-// ignoreMissing ignores the error of a missing webhook configuration. It may be
-// created later, or the webhooks may not be wanted.
+// ignoreMissing ignores the error of a missing webhook configuration: it may be
+// created later, or there may be no webhooks.
 func ignoreMissing(err error, kind, name string) error {
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -146,7 +146,7 @@ func ignoreMissing(err error, kind, name string) error {
 	return fmt.Errorf("read %s %s: %w", kind, name, err)
 }
 
-// inject patches a webhook configuration if it has changed.
+// inject patches a webhook configuration if next differs from old.
 func (a *authority) inject(ctx context.Context, next, old client.Object, kind string) error {
 	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
 	if text, err := client.MergeFrom(old).Data(next); err != nil || string(text) == "{}" {

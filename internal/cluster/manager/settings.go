@@ -19,8 +19,8 @@ import (
 	"tenon.sh/tenon/internal/config/absence"
 )
 
-// settings watches slo-controller-config, the ConfigMap of the administrator. Every
-// replica reads it, because all replicas answer webhooks with these settings.
+// settings watches slo-controller-config, the ConfigMap of the administrator. It
+// runs on every replica, because all replicas answer webhooks with these settings.
 type settings struct {
 	client  client.Reader
 	name    client.ObjectKey
@@ -35,13 +35,13 @@ type settings struct {
 	missing absence.Missing
 }
 
-// cluster returns the current settings. It returns nil before the first read.
+// cluster returns the current settings, or nil before the first read.
 func (s *settings) cluster() *config.Cluster { return s.current.Load() }
 
-// Reconcile reads the ConfigMap. If a key has a fault, its last valid value stays, and
-// an event reports the fault. If the ConfigMap is missing for absence.GoneAfter, the
-// defaults apply, which disable colocation. A manager that has just started also waits
-// for that time before it applies the defaults. Meanwhile the published amounts stay.
+// Reconcile reads the ConfigMap. A key with a fault keeps its last valid value, and an
+// event reports the fault. If the ConfigMap is missing for absence.GoneAfter, the
+// defaults apply, which disable colocation. A manager that has just started waits for
+// the same time. Meanwhile the published amounts stay.
 func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var m corev1.ConfigMap
 	switch err := s.client.Get(ctx, s.name, &m); {
@@ -97,7 +97,7 @@ func (s *settings) tellMissing() {
 	}
 }
 
-// clip shortens a text to 1024 bytes, the maximum length of the note of an event.
+// clip shortens a text to 1000 bytes. The note of an event may have 1024.
 func clip(s string) string {
 	const most = 1000
 	if len(s) <= most {

@@ -7,13 +7,13 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// youngAge is an age. A younger report counts as fresh even if this process has
+// youngAge is the age below which a report is fresh, even if this process has
 // not seen it change. The age depends on the clock of the node, which may be
 // ahead by the same time.
 const youngAge = 2 * time.Minute
 
-// sightings stores when this process saw each report change. A replica that is not the leader
-// stores it, too, so that it knows which reports are stale when it becomes the leader.
+// sightings stores when this process saw each report change. All replicas store this, so that
+// a replica that becomes the leader knows which reports are stale.
 type sightings struct {
 	now func() time.Time
 	mu  sync.Mutex
@@ -32,9 +32,9 @@ func newSightings(now func() time.Time) *sightings {
 	return &sightings{now: now, of: map[string]sighted{}}
 }
 
-// see records a report, and returns it with the time of its last change. If only fields
-// of the manager change, that does not count as a change. If the agent has created the
-// report but not filled it in yet, it counts as no report.
+// see records a report, and returns it with the time of its last change. Changes of the
+// manager's own fields do not count. A report that the agent has created but not filled
+// in counts as missing.
 func (s *sightings) see(r *v1alpha1.NodeReport) Sighting {
 	if r.Status.Reported.IsZero() && r.Status.Run == "" {
 		return Sighting{}

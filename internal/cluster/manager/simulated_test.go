@@ -17,8 +17,8 @@ import (
 
 const gib = unit.Bytes(1 << 30)
 
-// A simulatedNode is a node with an agent and without a kernel. A test sets how
-// much its work uses. The policy and the reports are those of the real agent.
+// A simulatedNode is a node with an agent and without a kernel. A test sets the
+// usage of its work. The policy and the reports are those of the real agent.
 type simulatedNode struct {
 	config policy.Config
 	state  policy.State
@@ -29,8 +29,8 @@ type simulatedNode struct {
 	pace   nodereport.Pace
 }
 
-// A job is a pod of a simulated node. If request or use is below 0, the pod has
-// no request, or was not measured.
+// A job is a pod of a simulated node. A request below 0 means that the pod has
+// no request. A use below 0 means that the pod was not measured.
 type job struct {
 	class       node.Class
 	asked, used unit.MilliCPU
@@ -104,10 +104,10 @@ func (s *simulatedNode) node(reservedCPU unit.MilliCPU, reservedMemory unit.Byte
 }
 
 // reference computes the formula of Koordinator for constant load, from its
-// description: batchresource/plugin.go of the version that
-// reference/koordinator.md names. There is one difference. With
-// maxUsageRequest, a pod without a metric counts by its request, while
-// Koordinator omits such a pod by mistake.
+// description (batchresource/plugin.go of the version that
+// reference/koordinator.md names). There is one difference: with
+// maxUsageRequest, a pod without a metric counts with its request. Koordinator
+// omits such a pod by mistake.
 func (s *simulatedNode) reference(k kind, n *corev1.Node) int64 {
 	r, c := k.reclaim(s.config.Overcommit), s.config.Overcommit
 	f := factsOf(n)
@@ -145,11 +145,11 @@ func (s *simulatedNode) reference(k kind, n *corev1.Node) int64 {
 
 // TestAnHourOfRandomLoadIsCalm simulates one node for an hour. The load changes
 // at random, the agent ticks each second and sends reports at its usual pace,
-// and a manager publishes them. Except for a large decrease, the manager may
-// write the node only once in Pause. The published amount may exceed the
-// reported one by at most a ninth, or by the requests of running pods, which
-// are never taken away. Large increases may be no more frequent than the agent
-// allows.
+// and a manager publishes them. The manager may write the node only once in
+// Pause, except for a large decrease. The published amount may exceed the
+// reported one by at most a ninth. It may also exceed it by the requests of
+// running pods, which the manager never takes away. Large increases must not be
+// more frequent than the agent allows.
 func TestAnHourOfRandomLoadIsCalm(t *testing.T) {
 	for seed := range uint64(5) {
 		h := runAnHour(t, seed)

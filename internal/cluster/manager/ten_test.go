@@ -16,12 +16,11 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table of situations")
 
-// TestTenSituations computes the batch resources of ten nodes from the use of
-// their work in two ways: by the policy of the agent, its report and the
-// manager, and by the formula of Koordinator. The two results may differ by 1
-// or 2 thousandths of a CPU, because averages are rounded differently. In an
-// eleventh situation Tenon and Koordinator must differ: Tenon keeps the amounts
-// that running pods request.
+// TestTenSituations computes the batch resources of ten nodes in two ways: by
+// the agent's policy, its report and the manager, and by the formula of
+// Koordinator. The two results may differ by 1 or 2 thousandths of a CPU,
+// because averages are rounded differently. In an eleventh situation they must
+// differ: Tenon keeps the amounts that running pods request.
 func TestTenSituations(t *testing.T) {
 	base := func(change func(*policy.Overcommit)) policy.Overcommit {
 		c := colocationDefaults()

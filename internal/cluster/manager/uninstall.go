@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// looks is the time that Uninstall waits before it checks again whether the
-	// agents have ended.
+	// looks is the interval at which Uninstall checks whether the agents have
+	// ended.
 	looks = 500 * time.Millisecond
-	// lostAfter is the time that Uninstall waits for agents on nodes that are not
-	// ready. Such agents may never end.
+	// lostAfter is the time that Uninstall waits for agents on nodes that are
+	// not ready. Such agents may never end.
 	lostAfter = 30 * time.Second
 )
 
 // Uninstall removes Tenon from the nodes. It deletes the DaemonSet of the agents, and waits until
-// each agent has restored the node and ended. Then it deletes the reports, and removes the batch
-// resources from the nodes. It may run again, and a missing object is no error. If a node is not
-// ready and still has an agent, Uninstall logs the name of the node and does not wait. When such
-// a node is ready again, its agent ends and restores what it can.
+// each agent has restored its node and ended. Then it deletes the reports, and removes the batch
+// resources from the nodes. It may run again: a missing object is no error. It does not wait for
+// the agents of nodes that are not ready, but logs the names of these nodes. When such a node is
+// ready again, its agent ends and restores what it can.
 func Uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, log *slog.Logger) error {
 	return uninstall(ctx, rc, agents, lostAfter, log)
 }
@@ -55,8 +55,8 @@ func uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, lo
 }
 
 // endAgents deletes the DaemonSet with foreground propagation, so that the
-// DaemonSet exists until its pods have ended. It returns when the DaemonSet no
-// longer exists, or when all remaining pods are on nodes that are not ready.
+// DaemonSet exists until its pods have ended. It returns when the DaemonSet is
+// gone, or when the nodes of all remaining pods are not ready.
 func endAgents(ctx context.Context, c client.Client, agents client.ObjectKey, lost time.Duration, log *slog.Logger) error {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: agents.Namespace, Name: agents.Name}}
 	err := c.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationForeground))
@@ -87,8 +87,8 @@ func endAgents(ctx context.Context, c client.Client, agents client.ObjectKey, lo
 	}
 }
 
-// lostNodes returns the nodes on which pods of a DaemonSet remain. If any of
-// these nodes is ready, it returns nil.
+// lostNodes returns the nodes on which pods of a DaemonSet remain. It returns
+// nil if one of these nodes is ready.
 func lostNodes(ctx context.Context, c client.Client, set *appsv1.DaemonSet) (nodes []string, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {

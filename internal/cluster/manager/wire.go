@@ -36,7 +36,7 @@ import (
 // A worker mostly waits for the API server.
 const workers = 32
 
-// publish adds the controller of nodes to the manager. It returns the controller of the settings.
+// publish adds the controller of nodes to the manager, and returns the settings that it reads.
 func (o Options) publish(m manager.Manager) (*settings, error) {
 	wake := make(chan event.GenericEvent, 1)
 	set := &settings{
@@ -78,7 +78,7 @@ func (o Options) publish(m manager.Manager) (*settings, error) {
 		Watches(&v1alpha1.NodeReport{}, n.sight()).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(nodeChanged)).
 		WatchesRawSource(source.Channel(wake, all)).
-		// Replicas that do not lead also see the reports, so that each of them
+		// Replicas that do not lead also read the reports. So each of them
 		// knows the age of each report when it becomes the leader.
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: &yes, RateLimiter: patience()}).Complete(n)
 	if err != nil {
@@ -99,13 +99,13 @@ func (o Options) leads(m manager.Manager) func() bool {
 	}
 }
 
-// patience returns the rate limiter. It decides when a node is tried again after a failed write.
+// patience returns the rate limiter, which delays the next attempt after a failed write.
 func patience() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, 30*time.Second)
 }
 
-// triggerOnce triggers one reconciliation at the start of the controller, even
-// if the object does not exist.
+// triggerOnce triggers one reconciliation when the controller starts, even if
+// the object does not exist.
 func triggerOnce() source.Source {
 	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		q.Add(reconcile.Request{})

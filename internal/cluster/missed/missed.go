@@ -1,7 +1,7 @@
-// Package missed finds the pods that run without the colocation profiles of
-// their cluster, because the API server could not reach the webhooks when they
-// were created. Such a pod is a service, although its profile makes it
-// best-effort, and its author got no message. The package reports it in the
+// Package missed finds running pods to which the colocation profiles of the
+// cluster were not applied, because the API server could not reach the webhooks
+// when it created the pods. Such a pod is a service, although a profile makes
+// it best-effort, and its author got no message. The package reports it in the
 // status of the profile, as an event of the pod, and as a metric. It does not
 // change the pod.
 package missed
@@ -36,9 +36,9 @@ import (
 const (
 	// Every is the usual time between two searches.
 	Every = 5 * time.Minute
-	// Condition is the type of the condition in the status of a profile. If a
-	// missed pod of the profile is known, the condition is False with
-	// ReasonMissed. Otherwise it is True.
+	// Condition is the type of the condition in the status of a profile. While
+	// the profile has missed pods, the condition is False with ReasonMissed.
+	// Otherwise it is True.
 	Condition = "Applied"
 	// ReasonMissed is the reason of the condition, and of the event of a pod.
 	ReasonMissed = "PodsMissed"
@@ -47,26 +47,26 @@ const (
 	// maxNamed is the maximum number of pods that a message names.
 	maxNamed = 5
 	// maxRead is the maximum number of pods that one search reads completely.
-	// If a profile missed more pods, its status names only some of them.
+	// With more candidates, the status of a profile may lack some missed pods.
 	maxRead = 500
 )
 
-// A Finder searches for missed pods. Each search considers the profiles that
-// may change a class. For each of them, it lists the metadata of the pods that
-// match the profile but do not have its class. While the webhooks work, there
-// are few such pods or none. The answer comes from the cache of the API server
-// (resource version 0), so that the search does not read etcd.
+// A Finder searches for missed pods. For each profile that may change a class,
+// a search lists the metadata of the pods that match the profile but do not
+// have its class. There are few such pods or none while the webhooks work. The
+// answer comes from the cache of the API server (resource version 0), so that
+// the search does not read etcd.
 type Finder struct {
-	// Cache contains profiles, namespaces, priority classes and the webhook
+	// Cache has the profiles, namespaces, priority classes and the webhook
 	// configuration. Live reads pods from the API server itself.
 	Cache, Live client.Reader
 	Client      client.Client
 	Events      events.EventRecorder
-	// Hooks is the name of the MutatingWebhookConfiguration. A pod counts as
-	// missed only if a webhook of this configuration applies to it.
+	// Hooks is the name of a MutatingWebhookConfiguration. A pod counts as
+	// missed only if a webhook of it applies to the pod.
 	Hooks string
-	// SchedulerNames are the translations of names of schedulers that the
-	// webhook uses.
+	// SchedulerNames maps the name of a scheduler to the name that the webhook
+	// writes instead.
 	SchedulerNames map[string]string
 	Every          time.Duration
 	Log            *slog.Logger
@@ -76,8 +76,8 @@ type Finder struct {
 
 	said   map[types.UID]bool  // pods with an event
 	wrote  map[string]string   // by profile: the message in its status
-	number map[string]int      // by profile: the number of pods in its last report
-	counts map[string][]string // of the search that runs: by profile, the pods
+	number map[string]int      // by profile: the last reported number of missed pods
+	counts map[string][]string // by profile: the missed pods that the present search has found
 }
 
 // NewGauge returns the metric of a Finder.
@@ -90,8 +90,8 @@ func NewGauge() *prometheus.GaugeVec {
 // NeedLeaderElection says that only the leader searches.
 func (f *Finder) NeedLeaderElection() bool { return true }
 
-// Start searches at once, and then after each interval, until ctx ends. If a
-// manager becomes the leader after an outage, it therefore searches at once.
+// Start searches at once, and then every interval, until ctx ends. So a manager
+// that becomes the leader after an outage searches at once.
 func (f *Finder) Start(ctx context.Context) error {
 	f.said, f.wrote, f.number = map[types.UID]bool{}, map[string]string{}, map[string]int{}
 	for {
@@ -106,7 +106,7 @@ func (f *Finder) Start(ctx context.Context) error {
 	}
 }
 
-// A scope holds what one search needs from the cache.
+// A scope holds the objects from the cache that one search needs.
 type scope struct {
 	profiles   []configv1alpha1.ClusterColocationProfile
 	namespaces map[string]*corev1.Namespace
@@ -143,16 +143,16 @@ func (f *Finder) scope(ctx context.Context) (scope, error) {
 	return s, nil
 }
 
-// search finds all missed pods and reports them. If the pods of a profile
-// cannot be listed, the last report of that profile stays. If some pods of a
-// profile were not read, the reported number is a lower bound.
+// search finds the missed pods and reports them by profile. If the pods of a
+// profile cannot be listed, its last report stays. If some of its pods were not
+// read, the reported number is a lower bound.
 func (f *Finder) search(ctx context.Context) error {
 	s, err := f.scope(ctx)
 	if err != nil {
 		return err
 	}
 	f.counts = map[string][]string{}
-	judged, read := map[types.UID]bool{}, 0 // judged is false for a pod that was not read
+	judged, read := map[types.UID]bool{}, 0 // judged[uid] is false if the pod was not read
 	failed, partial := map[string]bool{}, map[string]bool{}
 	var errs []error
 	for _, p := range s.profiles {
@@ -196,13 +196,13 @@ func (f *Finder) search(ctx context.Context) error {
 }
 
 // candidates returns the metadata of the pods that a profile may have missed.
-// Such a pod matches the profile by its labels, but does not have its class. It
-// was created after the last change of the profile. It has no annotation of the
-// webhook, although the webhook applies to it.
+// The profile selects such a pod by its labels, and the pod does not have the
+// profile's class. The pod was created after the last change of the profile. It
+// has no annotation of the webhook, although the webhook applies to it.
 func (f *Finder) candidates(ctx context.Context, s scope, p configv1alpha1.ClusterColocationProfile) ([]metav1.PartialObjectMetadata, error) {
 	selector, err := selectorOf(p)
 	if err != nil {
-		return nil, nil // the webhook does not apply such a profile, and its author gets the error
+		return nil, nil // the webhook does not apply such a profile; its author got the error
 	}
 	inNamespace, err := metav1.LabelSelectorAsSelector(p.Spec.NamespaceSelector)
 	if err != nil {
@@ -232,8 +232,8 @@ func (f *Finder) candidates(ctx context.Context, s scope, p configv1alpha1.Clust
 	return all, nil
 }
 
-// selectorOf returns the selector of a profile. In addition, it excludes the
-// pods that already have the profile's class.
+// selectorOf returns the selector of a profile, restricted to pods that do not
+// have the profile's class yet.
 func selectorOf(p configv1alpha1.ClusterColocationProfile) (labels.Selector, error) {
 	selector := labels.Everything()
 	if p.Spec.Selector != nil {
@@ -253,8 +253,8 @@ func selectorOf(p configv1alpha1.ClusterColocationProfile) (labels.Selector, err
 }
 
 // covers reports whether the API server calls one of the webhooks for a pod
-// with these labels in this namespace. The selectors of the webhooks also name
-// the namespaces that the chart excludes.
+// with these labels in this namespace. The selectors of the webhooks exclude
+// some namespaces, such as those that the chart names.
 func (s scope) covers(namespace *corev1.Namespace, podLabels map[string]string) bool {
 	return slices.ContainsFunc(s.webhooks, func(w admissionv1.MutatingWebhook) bool {
 		return len(w.MatchConditions) == 0 && matches(w.NamespaceSelector, namespace.Labels) && matches(w.ObjectSelector, podLabels)
@@ -269,9 +269,9 @@ func matches(s *metav1.LabelSelector, of map[string]string) bool {
 	return err == nil && selector.Matches(labels.Set(of))
 }
 
-// Changed returns the time of the last change of a profile. A change of the
-// status does not count. The time is by the clock of the API server, in whole
-// seconds. It comes from the managedFields that Slim keeps in the cache.
+// Changed returns when the spec or metadata of a profile last changed, by the
+// clock of the API server, in whole seconds. Changes of the status do not
+// count. The time comes from managedFields, which Slim keeps in the cache.
 func Changed(p *configv1alpha1.ClusterColocationProfile) time.Time {
 	last := p.CreationTimestamp.Time
 	for _, m := range p.ManagedFields {
@@ -282,8 +282,8 @@ func Changed(p *configv1alpha1.ClusterColocationProfile) time.Time {
 	return last
 }
 
-// Slim removes the managedFields of a profile that Changed does not read. It is
-// a transform function of a cache.
+// Slim drops the parts of a profile's managedFields that Changed does not read.
+// It is a transform function of a cache.
 func Slim(o any) (any, error) {
 	if p, is := o.(*configv1alpha1.ClusterColocationProfile); is {
 		for i, m := range p.ManagedFields {
@@ -293,7 +293,7 @@ func Slim(o any) (any, error) {
 	return o, nil
 }
 
-// judge reads one pod. If a profile missed the pod, judge records it.
+// judge reads one pod, and records it if a profile missed it.
 func (f *Finder) judge(ctx context.Context, s scope, o metav1.PartialObjectMetadata) error {
 	var pod corev1.Pod
 	switch err := f.Live.Get(ctx, client.ObjectKeyFromObject(&o), &pod); {

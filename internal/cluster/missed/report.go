@@ -24,12 +24,11 @@ func (f *Finder) forget(profiles []configv1alpha1.ClusterColocationProfile) {
 	}
 }
 
-// report sets the metric of a profile, and writes the condition into its status
-// if it differs from the present one. A CRD without conditions, such as
-// Koordinator's, drops the condition. A partial report may lack pods. Therefore
-// it never reports fewer pods than before, and never reports that there are
-// none. If an earlier process wrote the present condition, the number in it is
-// not known, and the condition stays.
+// report sets the metric of a profile, and writes its condition if it has
+// changed. A CRD without conditions, such as Koordinator's, drops the
+// condition. A partial search may lack pods, so its report never has fewer pods
+// than the last one, and never says that there are none. It leaves a condition
+// of an earlier process, because the number of pods in it is not known.
 func (f *Finder) report(ctx context.Context, p *configv1alpha1.ClusterColocationProfile, pods []string, partial bool) error {
 	number, known := f.number[p.Name]
 	present := meta.FindStatusCondition(p.Status.Conditions, Condition)
@@ -59,7 +58,7 @@ func (f *Finder) report(ctx context.Context, p *configv1alpha1.ClusterColocation
 	return nil
 }
 
-// message names the pods of a profile.
+// message returns the text of a condition, which names the missed pods.
 func message(pods []string) string {
 	slices.Sort(pods)
 	named, more := pods, ""

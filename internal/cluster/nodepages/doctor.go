@@ -15,7 +15,7 @@ import (
 const maxNamed = 5
 
 // Doctor prints the mechanism of each feature on each node, and the problems of
-// the nodes and of the colocation profiles. healthy is true if there are no
+// the nodes and of the colocation profiles. healthy means that there are no
 // problems.
 func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, now time.Time) (text string, healthy bool) {
 	var b strings.Builder
@@ -79,7 +79,7 @@ func means(b *strings.Builder, nodes []Node) {
 }
 
 // conditions prints each problem once, with its nodes or profiles. It returns
-// true if there are no problems.
+// true if there is no problem.
 func conditions(b *strings.Builder, nodes []Node, profiles []configv1alpha1.ClusterColocationProfile) bool {
 	wrong := map[string][]string{}
 	for _, p := range profiles {
@@ -106,8 +106,7 @@ func conditions(b *strings.Builder, nodes []Node, profiles []configv1alpha1.Clus
 	return false
 }
 
-// printNames prints the names of the first few nodes, and the number of the
-// others.
+// printNames prints the first few names of nodes, and how many more there are.
 func printNames(nodes []string) string {
 	slices.Sort(nodes)
 	if len(nodes) <= maxNamed {

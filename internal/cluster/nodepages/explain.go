@@ -13,8 +13,8 @@ import (
 )
 
 // Explain prints the batch resources of one node: the terms that its agent
-// computed, and the amounts that the manager published. It also prints the
-// results of trials of isolation mechanisms.
+// computed, and the amounts that the manager published. The results of trials
+// of isolation mechanisms (docs/glossary.md) follow.
 func Explain(n Node, now time.Time) string {
 	var b strings.Builder
 	if n.Report == nil {
@@ -41,7 +41,7 @@ func Explain(n Node, now time.Time) string {
 	return b.String()
 }
 
-// amount prints an amount in the form of tenon explain batch.
+// amount prints an amount in the same form as tenon explain batch.
 func amount(b *strings.Builder, name string, a *v1alpha1.BatchAmount, show func(*resource.Quantity) string) {
 	if a == nil {
 		return
@@ -90,7 +90,7 @@ func amount(b *strings.Builder, name string, a *v1alpha1.BatchAmount, show func(
 	b.WriteString("\n")
 }
 
-// printPublished prints the amounts that the scheduler sees, and the reason.
+// printPublished prints the batch resources in the status of a node, and the reason.
 func printPublished(b *strings.Builder, n Node, now time.Time) {
 	fmt.Fprintf(b, "The scheduler sees batch-cpu %s, batch-memory %s", batchAmount(n, kube.BatchCPU), batchAmount(n, kube.BatchMemory))
 	p := n.Report.Status.Published
@@ -116,9 +116,9 @@ func printPublished(b *strings.Builder, n Node, now time.Time) {
 	}
 }
 
-// sameAmount reports whether the amount that the manager wrote is equal to the
-// amount in the status of the node. The first amount (wrote) is in CPUs, the
-// second (stands) in thousandths of a CPU.
+// sameAmount reports whether the amount that the manager wrote equals the
+// amount in the status of the node. For CPU, wrote is in CPUs and stands is in
+// thousandths of a CPU.
 func sameAmount(name corev1.ResourceName, wrote, stands resource.Quantity) bool {
 	if name == kube.BatchCPU {
 		return wrote.MilliValue() == stands.Value()

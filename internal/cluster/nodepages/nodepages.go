@@ -1,5 +1,5 @@
-// Package nodepages prints the reports of the nodes of a cluster: the pages of
-// kubectl tenon. It is pure: its caller reads the API.
+// Package nodepages prints the pages of kubectl tenon that show the reports of
+// the nodes. It is pure: its caller reads the API.
 package nodepages
 
 import (
@@ -19,14 +19,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Node is a node of the cluster with its report. Report is nil if there is
-// none.
+// A Node is a node of the cluster with its report. Report is nil if the node
+// has none.
 type Node struct {
 	*corev1.Node
 	Report *v1alpha1.NodeReport
 }
 
-// silentFor is the age of a report after which the agent counts as silent. An
+// silentFor is the age of a report above which its agent counts as silent. An
 // agent sends a report at least every minute.
 const silentFor = 3 * time.Minute
 
@@ -46,8 +46,8 @@ func Nodes(nodes []corev1.Node, reports []v1alpha1.NodeReport) []Node {
 	return all
 }
 
-// age returns the time since the agent wrote the report, by the clock of the
-// agent.
+// age returns the time since the agent wrote the report. The agent's clock set
+// the time of the report.
 func (n Node) age(now time.Time) time.Duration {
 	return max(now.Sub(n.Report.Status.Reported.Time), 0).Truncate(time.Second)
 }
@@ -58,8 +58,8 @@ func (n Node) Age(now time.Time) string { return duration(n.age(now)) + " ago" }
 // IsSilent reports whether the state of the node is not known.
 func (n Node) IsSilent(now time.Time) bool { return n.silenceReason(now) != "" }
 
-// silenceReason returns the reason why the state of the node is not known;
-// empty if it is known.
+// silenceReason returns why the state of the node is not known, or "" if it is
+// known.
 func (n Node) silenceReason(now time.Time) string {
 	switch {
 	case n.Report == nil:
@@ -70,9 +70,9 @@ func (n Node) silenceReason(now time.Time) string {
 	return ""
 }
 
-// problems returns the conditions that show a problem: a feature that is enabled
-// but does not work, or knobs that another program keeps writing. A suppression
-// without effect is no problem.
+// problems returns the conditions that show a problem: an enabled feature that
+// does not work, or a knob that another program keeps writing. A condition
+// Suppressing that is False is no problem.
 func (n Node) problems() []metav1.Condition {
 	var all []metav1.Condition
 	for _, c := range n.Report.Status.Conditions {
@@ -144,7 +144,7 @@ func percent(used *resource.Quantity, of resource.Quantity) string {
 	return fmt.Sprintf("%.0f%%", 100*used.AsApproximateFloat64()/of.AsApproximateFloat64())
 }
 
-// pods prints the number of pods of each class that has any.
+// pods prints the number of pods of each class with pods.
 func pods(counts map[string]int32) string {
 	var all []string
 	for _, class := range node.Classes {

@@ -51,9 +51,8 @@ func trials(b *strings.Builder, t *v1alpha1.Trials, now time.Time) {
 	}
 }
 
-// Isolation prints the results of the trials of isolation mechanisms on all
-// nodes. There is a line for each trial of each node, and the sum for each
-// mechanism.
+// Isolation prints the results of the trials of isolation mechanisms: one line
+// for each trial of each node, and the sum for each mechanism.
 func Isolation(nodes []Node, now time.Time) string {
 	var b strings.Builder
 	var sums []sum
@@ -101,14 +100,14 @@ func Isolation(nodes []Node, now time.Time) string {
 type sum struct {
 	mechanism string
 	found     map[string]int // number of nodes by finding
-	nodes     int            // those that use it because a trial kept it
-	more      int32          // services of these nodes whose waiting is not in the report
-	// without and with say how long the services of these nodes wait for a CPU
-	// in an hour, without and with the mechanism.
+	nodes     int            // nodes that use the mechanism because a trial kept it
+	more      int32          // services of these nodes that the reports omit
+	// without and with are how long the services of these nodes wait for a CPU
+	// in an hour, without the mechanism and with it.
 	without, with time.Duration
 }
 
-// add adds the result of a trial on a node. The node uses the mechanism kept.
+// add adds the result of a trial on a node that uses the mechanism kept.
 func add(sums []sum, kept string, r v1alpha1.TrialResult) []sum {
 	at := slices.IndexFunc(sums, func(s sum) bool { return s.mechanism == r.Candidate })
 	if at < 0 {
@@ -145,8 +144,8 @@ func (s sum) String() string {
 	return text
 }
 
-// anHour describes the effect of a mechanism on how long services wait for a
-// CPU in an hour.
+// anHour describes how much less or more services wait for a CPU in an hour,
+// with a mechanism than without it.
 func anHour(without, with time.Duration) string {
 	change, verb := without-with, "saves"
 	if change < 0 {
@@ -169,7 +168,7 @@ func orFloor(mechanism string) string {
 	return mechanism
 }
 
-// ratio prints the ratio of a result with its bounds.
+// ratio prints the ratio of a trial (docs/glossary.md) and its bounds.
 func ratio(r v1alpha1.TrialResult) string {
 	if r.Ratio == 0 {
 		return "-"
@@ -177,7 +176,7 @@ func ratio(r v1alpha1.TrialResult) string {
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", float64(r.Ratio)/1000, float64(r.Low)/1000, float64(r.High)/1000)
 }
 
-// wait prints a mean waiting time.
+// wait prints the mean length of a wait.
 func wait(d metav1.Duration) string {
 	if d.Duration == 0 {
 		return "-"

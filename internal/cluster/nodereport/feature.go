@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The types of conditions. Each enabled feature also has its own condition.
+// The types of conditions of the node. Each enabled feature has a type of its own, too.
 const (
 	ConfigAccepted = "ConfigAccepted"
 	PodsKnown      = "PodsKnown"
@@ -25,11 +25,11 @@ const (
 type feature struct {
 	name string // name in the configuration
 	cond string // type of its condition
-	// asked reports whether a configuration enables the feature. The function by
-	// returns the mechanisms that this node uses for the feature, and why it does
-	// not use others.
+	// asked reports whether a configuration enables the feature. find returns the
+	// mechanisms that this node uses for the feature (by), and the reason if the
+	// feature is not available or not complete (why).
 	asked func(policy.Config) bool
-	by    func(View) (by, why string)
+	find  func(View) (by, why string)
 }
 
 var features = []feature{
@@ -62,8 +62,8 @@ func evicts(c policy.Config) bool {
 	return c.Evict.Memory.ThresholdPercent > 0 || c.Evict.CPU.ThresholdPercent > 0 || c.Evict.CPU.SatisfactionLower > 0
 }
 
-// available returns the text by if the node has the mechanism m. Otherwise it
-// returns why the node does not have it.
+// available returns the text by if the node has the capability m. Otherwise it
+// returns why the node lacks it.
 func available(v View, by string, m node.Feature) (string, string) {
 	a := v.Tick.Snapshot.Capabilities[m]
 	if a.Verdict == node.Yes {
@@ -72,8 +72,8 @@ func available(v View, by string, m node.Feature) (string, string) {
 	return "", a.Why
 }
 
-// splitMechanisms returns which mechanisms of a list the node has, and why it
-// does not have the others.
+// splitMechanisms returns the mechanisms that the node has (by), and why it
+// lacks the others.
 func splitMechanisms(v View, all ...node.Feature) (by, why string) {
 	var has, lacks []string
 	for _, m := range all {
@@ -127,12 +127,12 @@ func suppressedBy(v View) (by, why string) {
 	return list(has, len(has)), why
 }
 
-// meansOf lists the mechanisms of each enabled feature.
+// meansOf returns the mechanism of each enabled feature.
 func meansOf(v View) []v1alpha1.Means {
 	all := []v1alpha1.Means{{Feature: "nri", By: v.NRI.By, Why: clip(v.NRI.Why)}}
 	for _, f := range features {
 		if f.asked(v.Policy) {
-			by, why := f.by(v)
+			by, why := f.find(v)
 			all = append(all, v1alpha1.Means{Feature: f.name, By: by, Why: clip(why)})
 		}
 	}
@@ -167,7 +167,7 @@ func conditionsOf(v View) []metav1.Condition {
 		if !f.asked(v.Policy) || f.cond == "CPUSuppress" { // the condition Suppressing contains this feature
 			continue
 		}
-		by, why := f.by(v)
+		by, why := f.find(v)
 		switch {
 		case by == "":
 			all = append(all, condition(f.cond, false, reasonUnsupported, why))

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// sampleEvery is the length of a sample. The CPU and memory use of a sample
-	// is the mean over this time.
+	// sampleEvery is the length of a sample, over which CPU and memory usage is
+	// averaged.
 	sampleEvery = 5 * time.Second
-	// maxGap is the maximum time between two snapshots of a sample. In a
-	// longer gap, the use is unknown.
+	// maxGap is the maximum time between two snapshots. After a longer gap, the
+	// usage is unknown.
 	maxGap = 30 * time.Second
 )
 
@@ -26,18 +26,18 @@ var windows = []time.Duration{5 * time.Minute, 10 * time.Minute, 30 * time.Minut
 // maxSamples is the number of samples in the longest window.
 var maxSamples = int(windows[len(windows)-1] / sampleEvery)
 
-// A sample is the use of the node in one period.
+// A sample is the resource usage of the node in one period.
 type sample struct {
 	length time.Duration
 	cpu    unit.MilliCPU
 	memory unit.Bytes
 }
 
-// A Meter stores the use of the node over the longest window. The zero Meter
-// has no samples.
+// A Meter stores the resource usage of the node over the longest window. The
+// zero Meter has no samples.
 type Meter struct {
-	at      time.Time     // of the snapshot at the beginning of the next sample
-	used    time.Duration // the counter of CPU time at that snapshot
+	at      time.Time     // time of the snapshot at which the next sample begins
+	used    time.Duration // CPU time counter in that snapshot
 	samples []sample      // the oldest first
 }
 
@@ -62,8 +62,8 @@ func (m *Meter) Observe(s node.Snapshot) {
 	m.at, m.used = s.At, used
 }
 
-// Usage returns the use in the last sample. It is empty if there is no sample
-// yet.
+// Usage returns the resource usage in the last sample, or an empty Usage if
+// there is no sample yet.
 func (m *Meter) Usage() v1alpha1.Usage {
 	if len(m.samples) == 0 {
 		return v1alpha1.Usage{}
@@ -77,8 +77,7 @@ func usage(c unit.MilliCPU, b unit.Bytes) v1alpha1.Usage {
 	return v1alpha1.Usage{CPU: &cpu, Memory: &memory}
 }
 
-// Percentiles returns the percentiles of each window for which there are enough
-// samples.
+// Percentiles returns the percentiles of the windows that have enough samples.
 func (m *Meter) Percentiles() []v1alpha1.Percentiles {
 	var all []v1alpha1.Percentiles
 	for _, w := range windows {
@@ -106,8 +105,8 @@ func (m *Meter) Percentiles() []v1alpha1.Percentiles {
 	return all
 }
 
-// rank returns a percentile of sorted values. It is the smallest value such
-// that at least the given percentage of the values does not exceed it.
+// rank returns a percentile of sorted values: the smallest value that percent
+// of all values do not exceed.
 func rank[T any](sorted []T, percent int) T {
 	return sorted[max((len(sorted)*percent+99)/100-1, 0)]
 }

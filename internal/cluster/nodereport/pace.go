@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// minGap is the minimum time between two reports. If the batch resources
-	// fall, the next report waits no longer than this.
+	// minGap is the minimum time between two reports. A report of smaller batch
+	// resources waits no longer than this.
 	minGap = time.Second
-	// changeGap is the minimum time before any other change is reported.
+	// changeGap is the minimum time before a report of any other change.
 	changeGap = 10 * time.Second
 	// heartbeat is the maximum time between two reports. Each report shows that
 	// the agent is alive.
 	heartbeat = time.Minute
-	// fallPercent is a fall of the batch resources, in percent. If they fall by
-	// more, the next report waits only for minGap. Otherwise it waits for
+	// fallPercent is the decrease of the batch resources, in percent, above
+	// which the next report waits only for minGap. Otherwise it waits for
 	// changeGap, because noise must not cause a patch every second.
 	fallPercent = 2
 )
 
-// A Pace decides when to send a report. The zero Pace has sent none.
+// A Pace decides when to send a report. The zero Pace has sent no report.
 type Pace struct {
 	sent time.Time
 	last v1alpha1.NodeReportStatus
@@ -60,7 +60,7 @@ func (p *Pace) Sent(at time.Time, status v1alpha1.NodeReportStatus) { p.sent, p.
 // Conditions returns the conditions of the last report.
 func (p *Pace) Conditions() []metav1.Condition { return p.last.Conditions }
 
-// falls reports whether an amount has fallen by more than fallPercent.
+// falls reports whether an amount has decreased by more than fallPercent.
 func falls(before, now *v1alpha1.BatchAmount) bool {
 	if before == nil || before.Amount.Sign() <= 0 {
 		return false
@@ -72,21 +72,21 @@ func falls(before, now *v1alpha1.BatchAmount) bool {
 	return was-is > was*fallPercent/100
 }
 
-// frees reports whether the requests of running pods were above the published
-// amount and are lower now. Requests above the amount keep the published amount
-// up. As long as the manager does not know that they have fallen, the scheduler
-// gives the freed part to new pods.
+// frees reports whether the requests of running pods were above the reported
+// amount and are lower now. While requests are above the amount, the manager
+// keeps the published amount up to them. Until it knows of the decrease, the
+// scheduler gives the freed part to new pods.
 func frees(before, now *v1alpha1.BatchAmount) bool {
 	return before != nil && before.Requested != nil && before.Requested.Cmp(before.Amount) > 0 &&
 		now != nil && now.Requested != nil && now.Requested.Cmp(*before.Requested) < 0
 }
 
-// toMilli returns a quantity in thousandths, as a float. Even the memory of a
-// node in bytes is small enough for that.
+// toMilli returns a quantity in thousandths, as a float. A float has room for
+// the memory of a node in bytes.
 func toMilli(q resource.Quantity) float64 { return q.AsApproximateFloat64() * 1000 }
 
-// reportsDiffer reports whether two reports differ. It ignores the use of the
-// node and the texts of reasons, which change all the time.
+// reportsDiffer reports whether two reports differ. It ignores resource usage
+// and the texts of reasons, which change all the time.
 func reportsDiffer(a, b v1alpha1.NodeReportStatus) bool {
 	return !sameAmount(a.Batch.CPU, b.Batch.CPU) || !sameAmount(a.Batch.Memory, b.Batch.Memory) ||
 		a.Isolation != b.Isolation || !sameTrials(a.Trials, b.Trials) || !samePods(a.Pods, b.Pods) ||

@@ -1,6 +1,6 @@
 // Package nodereport makes the NodeReport of a node and sends it to the API
-// server. It makes one from each tick of the agent, and decides which of them
-// are worth sending.
+// server. It makes a report from each tick of the agent, and decides which
+// reports to send.
 package nodereport
 
 import (
@@ -25,27 +25,27 @@ type View struct {
 	Tick tick.Tick
 	// Policy is the configuration of the policies in the tick.
 	Policy policy.Config
-	// Agent is the version of the agent, and Run identifies the process.
+	// Agent is the version of the agent. Run identifies its process.
 	Agent, Run string
 	// Pods is the state of the list of pods.
 	Pods Pods
 	// Config is the state of the configuration.
 	Config Config
-	// NRI is the runtime that gives containers their limits before they start.
+	// NRI is the mechanism that gives containers their limits before they start.
 	NRI Means
-	// CPUManager names the component besides Tenon that writes the CPUs of
-	// pods. It is static (the kubelet's policy), dra (a driver), or empty.
+	// CPUManager names another component that writes the CPUs of pods: static
+	// (the kubelet's policy), dra (a driver), or none (empty).
 	CPUManager string
 }
 
-// Means names a mechanism in By. If the mechanism is missing or incomplete, Why
-// is the reason, and otherwise it is empty.
+// Means is a mechanism (By). Why is the reason if the mechanism is missing or
+// incomplete, and otherwise empty.
 type Means struct{ By, Why string }
 
 // Pods is the state of the list of pods of the node.
 type Pods struct {
-	// From is the source of the list, kubelet or API server. It is empty while
-	// there is no list.
+	// From is the source of the list, kubelet or API server, or empty without a
+	// list.
 	From string
 	At   time.Time
 	// Trouble is the error of the source, or empty if the source answers.
@@ -53,9 +53,9 @@ type Pods struct {
 	// Unmanaged is the number of pods that Tenon does not manage.
 	Unmanaged int
 	// BatchCPU and BatchMemory are the batch resources that running pods
-	// request. They are counted as a kubelet would count them if it restarted
-	// and admitted the pods again: a pod does not count if the pods before it
-	// already request the whole amount.
+	// request. A kubelet that restarts and admits the pods again would count
+	// the same amounts: a pod does not count if the pods before it already
+	// request the whole amount.
 	BatchCPU    unit.MilliCPU
 	BatchMemory unit.Bytes
 	// Remarks are messages about single pods.
@@ -68,10 +68,9 @@ type Config struct {
 	// koordinator-system/slo-controller-config".
 	From string
 	// Faults are the errors of the present text. If there are any, the last
-	// valid values are in force. Notices name settings that Tenon ignores.
+	// valid text is in force. Notices name settings that Tenon ignores.
 	Faults, Notices []string
-	// Trouble is the error if the source cannot be read now, and otherwise
-	// empty.
+	// Trouble is the error if the source cannot be read now, or empty.
 	Trouble string
 }
 
@@ -79,9 +78,9 @@ type Config struct {
 // manage.
 const unmanaged = "Unmanaged"
 
-// Status makes the report of a view. The report lacks the use of the node,
-// which a Meter adds. If a condition is the same as in the last report
-// (before), it keeps the time of its last change.
+// Status makes the report of a view, without the resource usage of the node,
+// which a Meter adds. A condition that is the same as in the last report
+// (before) keeps its time of change.
 func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 	s := v.Tick.Snapshot
 	status := v1alpha1.NodeReportStatus{
@@ -110,7 +109,7 @@ func countPods(all []node.Workload, left int) map[string]int32 {
 	return counts
 }
 
-// amountOf converts an amount. It returns nil if the agent does not report the
+// amountOf converts an amount, or returns nil if the agent does not report the
 // resource.
 func amountOf[T unit.MilliCPU | unit.Bytes](a node.Amount[T], requested T, quantity func(T) resource.Quantity) *v1alpha1.BatchAmount {
 	if a.Policy == "" {
@@ -135,8 +134,8 @@ func memoryQuantity(b unit.Bytes) resource.Quantity {
 	return *resource.NewQuantity(int64(b), resource.BinarySI)
 }
 
-// setChangeTimes sorts the conditions, and sets the time at which each changed
-// last.
+// setChangeTimes sorts the conditions, and sets the time of the last change of
+// each.
 func setChangeTimes(now, before []metav1.Condition, at time.Time) []metav1.Condition {
 	known := map[string]metav1.Condition{}
 	for _, c := range before {
@@ -175,7 +174,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:maxMessage-4], "") + " ..."
 }
 
-// list joins the first texts, up to the given number (most), and says how many others there are.
+// list joins at most the first most texts. It appends the number of the other texts.
 func list(all []string, most int) string {
 	text := ""
 	for i, s := range all {

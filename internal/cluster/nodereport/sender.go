@@ -17,21 +17,19 @@ import (
 )
 
 const (
-	// Owner is the field manager under which the agent writes its part of a
-	// report.
+	// Owner is the field manager of the agent's part of a report.
 	Owner = "tenond"
 	// longestWait is the maximum time between two attempts to send.
 	longestWait = 30 * time.Second
 )
 
-// An Applier applies objects on the server side; apiserver.Client implements
-// it.
+// An Applier makes server-side applies. apiserver.Client implements it.
 type Applier interface {
 	Apply(ctx context.Context, path, owner string, object any) error
 }
 
-// A Sender sends the reports of one node. If a newer report comes, it replaces
-// the one that waits. Offer never blocks.
+// A Sender sends the reports of one node. A newer report replaces the report
+// that waits. Offer never blocks.
 type Sender struct {
 	api  Applier
 	node string
@@ -41,13 +39,13 @@ type Sender struct {
 }
 
 // NewSender returns the sender of the reports of a node. uid returns the UID of
-// the node. The node is the owner of the report, so that Kubernetes deletes
-// both together.
+// the node. The node owns its report, so that Kubernetes deletes the report
+// with the node.
 func NewSender(api Applier, node string, uid func() types.UID, log *slog.Logger) *Sender {
 	return &Sender{api: api, node: node, uid: uid, log: log, next: make(chan v1alpha1.NodeReportStatus, 1)}
 }
 
-// Offer makes a report the next one to send. Only one goroutine may call it.
+// Offer sets the report that is sent next. Only one goroutine may call it.
 func (s *Sender) Offer(status v1alpha1.NodeReportStatus) {
 	select {
 	case <-s.next:
@@ -96,16 +94,16 @@ func (s *Sender) Run(ctx context.Context) {
 }
 
 // A retryDelay computes the wait between two attempts. Each wait is longer than
-// the last.
+// the last, up to longestWait.
 type retryDelay struct {
 	wait   time.Duration
 	denied bool
 }
 
-// delayAfter returns how long to wait after an attempt that failed with err.
-// When the API server denies access for the first time, the waits begin with
-// the shortest one again. An API server that has just started denies all
-// requests in its first seconds, until it has read the roles.
+// delayAfter returns how long to wait after an attempt that failed with err. On
+// the first denial by the API server, the waits start again with the shortest.
+// An API server that has just started denies all requests in its first seconds,
+// until it has read the roles.
 func (p *retryDelay) delayAfter(err error) time.Duration {
 	if apiserver.Denied(err) && !p.denied {
 		p.wait, p.denied = 0, true
@@ -114,9 +112,8 @@ func (p *retryDelay) delayAfter(err error) time.Duration {
 	return p.wait
 }
 
-// jittered makes a wait longer or shorter by up to a fifth. Otherwise the
-// agents of all nodes would send in the same second after an outage of the API
-// server.
+// jittered changes a wait by up to a fifth. Otherwise, after an outage of the
+// API server, the agents of all nodes would send in the same second.
 func jittered(wait time.Duration) time.Duration {
 	return time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64()))
 }
@@ -134,8 +131,7 @@ type appliedMeta struct {
 	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
 }
 
-// send applies the status. If the report does not exist yet, it first creates
-// it.
+// send applies the status. It first creates a missing report.
 func (s *Sender) send(ctx context.Context, status v1alpha1.NodeReportStatus) error {
 	path := fmt.Sprintf("/apis/%s/nodereports/%s", v1alpha1.GroupVersion, s.node)
 	report := appliedReport{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeReport", Metadata: appliedMeta{Name: s.node}}
@@ -163,9 +159,8 @@ func (s *Sender) send(ctx context.Context, status v1alpha1.NodeReportStatus) err
 }
 
 // withoutEmpty converts a status to a map without empty fields. The API server
-// removes a field if the last report of the agent had it and this one does not.
-// If the agent applied an empty object instead, the API server would store
-// null.
+// removes a field that the agent's last report had and that this report lacks.
+// For an empty object, the API server would store null.
 func withoutEmpty(status v1alpha1.NodeReportStatus) (map[string]any, error) {
 	text, err := json.Marshal(status)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// trialsOf returns the results of the trials of isolation mechanisms. It
-// returns nil if the agent has not examined any mechanism yet.
+// trialsOf returns the results of the trials of isolation mechanisms, or nil if
+// the agent has examined no mechanism yet.
 func trialsOf(v trial.Status) *v1alpha1.Trials {
 	if v.Why == "" && v.Since.IsZero() && len(v.Results) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func duration(d time.Duration) metav1.Duration { return metav1.Duration{Duration
 func thousandths(ratio float64) int64 { return int64(math.Round(1000 * min(ratio, 1e9))) }
 
 // sameTrials reports whether two reports have the same results of trials. It
-// ignores the number of pairs of a trial in progress, which changes every ten
+// ignores the number of pairs of a running trial, which changes every ten
 // seconds and is not worth a report.
 func sameTrials(a, b *v1alpha1.Trials) bool {
 	if a == nil || b == nil {

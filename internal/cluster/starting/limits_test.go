@@ -62,8 +62,8 @@ func randomPod(r *rand.Rand) corev1.Pod {
 	return p
 }
 
-// TestTheRuntimeSetsWhatTheFirstTickWants compares NRI with the policies. A
-// container must have the same limits in two cases: the container runtime sets
+// TestTheRuntimeSetsWhatTheFirstTickWants compares NRI with the policies. The
+// limits of a container must be the same whether the container runtime sets
 // them before its start, or the first tick sets them later.
 func TestTheRuntimeSetsWhatTheFirstTickWants(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 6))
@@ -124,7 +124,7 @@ func afterFirstTick(p corev1.Pod, l kube.Layout, native map[node.CgroupPath]kube
 	return all
 }
 
-// withLimits returns the limits of a container that the runtime creates.
+// withLimits returns the limits of a container (own) with those that the runtime sets (set).
 func withLimits(own containerLimits, set nri.Limits) containerLimits {
 	if set.Quota != nil {
 		if own.quota = node.NoQuota; *set.Quota >= 0 {

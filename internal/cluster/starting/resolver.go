@@ -17,30 +17,30 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// newPod is the interval at which the resolver looks for a pod that the runtime
-// is creating, until the kubelet lists the pod.
+// newPod is the interval between two looks for a pod that the runtime is
+// creating but that the kubelet does not list yet.
 const newPod = 10 * time.Millisecond
 
 // A Resolver is the NRI resolver. It gives the container runtime the limits of
-// a container before the container starts. It writes no knob. To have the
-// cgroups of pods written, it wakes the loop.
+// a container before the container starts. It writes no knob itself: it wakes
+// the loop, which writes the cgroups of pods.
 type Resolver struct {
 	Pods Pods
 	// Containers are the containers whose start waits for a tick of the loop.
-	// If it is nil, there is no loop.
+	// nil means that there is no loop.
 	Containers *Containers
 }
 
-// Pods is the list of the pods of the node, as kubelet.Source keeps it.
+// Pods is the list of the pods of the node. kubelet.Source implements it.
 type Pods interface {
 	Look()
 	Hurry()
 	Known() kubelet.Known
 }
 
-// Sandbox makes the kubelet client read the pods again. The loop can then
-// configure the pod's cgroup before the image is pulled and the first container
-// is created.
+// Sandbox requests a new list of pods from the kubelet. So the loop can
+// configure the cgroup of a pod while the images are pulled, before the first
+// container exists.
 func (s Resolver) Sandbox(_ context.Context, p nri.Pod) error {
 	if known := podOf(p); kube.Class(known) == node.BE || mayDemandCPUs(known) {
 		s.Pods.Hurry()
@@ -50,14 +50,14 @@ func (s Resolver) Sandbox(_ context.Context, p nri.Pod) error {
 	return nil
 }
 
-// podOf returns the pod as far as the runtime describes it.
+// podOf returns the pod with the fields that the runtime knows.
 func podOf(p nri.Pod) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), Labels: p.Labels, Annotations: p.Annotations}}
 }
 
-// Container returns the limits of a container from the pod's spec. If the
-// kubelet does not list the pod yet, Container uses the webhook's annotations.
-// If there are none, it waits for the kubelet.
+// Container returns the limits of a container from the spec of its pod. If the
+// kubelet does not list the pod yet, the limits come from the annotations of
+// the webhook. Without these, Container waits for the kubelet.
 func (s Resolver) Container(ctx context.Context, p nri.Pod, name string) (nri.Limits, bool, error) {
 	if pod := s.find(p); pod != nil {
 		return limits(kube.Starting(pod, name, true))
@@ -97,8 +97,8 @@ func (s Resolver) await(ctx context.Context, p nri.Pod) (*corev1.Pod, error) {
 // Starting waits until the loop has written the cgroups of a container, before
 // the first instruction of the container runs. For best-effort work, the loop
 // writes what NRI cannot set, such as a quota on cgroup v1. For a pod that
-// demands CPUs, it writes the cpusets. NRI does not set these cpusets, because
-// the runtime would write them again later, when the pod has other CPUs.
+// demands CPUs, the loop writes the cpusets. NRI does not set the cpusets: the
+// runtime would write them again later, when the pod may have other CPUs.
 func (s Resolver) Starting(ctx context.Context, p nri.Pod, c nri.Created) error {
 	if s.Containers == nil {
 		return nil
@@ -128,9 +128,9 @@ func (s Resolver) find(p nri.Pod) *corev1.Pod {
 	return &pods[i]
 }
 
-// limits converts the limits of decide/limit to NRI. It omits the weight,
-// because the kubelet would read it as a request for CPU. For the runtime and
-// the kubelet, -1 means no limit.
+// limits converts the limits of decide/limit for NRI. It omits the weight,
+// which the kubelet would read as a CPU request. -1 means no limit to the
+// runtime and the kubelet.
 func limits(w node.Workload, c node.Container, ours bool) (nri.Limits, bool, error) {
 	var l nri.Limits
 	if v, cpu := limit.CPU(&w, &c); cpu && ours {
@@ -150,7 +150,7 @@ func limits(w node.Workload, c node.Container, ours bool) (nri.Limits, bool, err
 }
 
 // mayDemandCPUs reports whether a pod may demand CPUs. It reads only labels and
-// annotations, because a container runtime knows no more about a pod.
+// annotations, because the container runtime knows nothing else about a pod.
 func mayDemandCPUs(p *corev1.Pod) bool {
 	class := kube.Class(p)
 	if class == node.LSE || class == node.LSR {

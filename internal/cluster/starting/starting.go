@@ -1,6 +1,6 @@
-// Package starting makes the start of a container wait for a tick of the
-// agent's loop. It keeps the containers that the container runtime is about to
-// start, until the kubelet has reported their ids.
+// Package starting delays the start of a container until a tick of the agent's
+// loop has seen it. It keeps the ids of starting containers until the kubelet
+// reports them.
 package starting
 
 import (
@@ -15,33 +15,33 @@ import (
 )
 
 const (
-	// MaxWait is the maximum time for which the start of a container waits for a
-	// tick. In a storm of events, the loop rests after each tick: for 320 ms if
-	// the last ticks wrote nothing, and longer after a long tick. A wait that
-	// ended during such a rest would start the container without its limits.
-	// MaxWait is below nri.DefaultStartDeadline, so that a busy loop does not
-	// cause a warning for each container.
+	// MaxWait is the maximum time for which a container waits for a tick. In a
+	// storm of events, the loop rests after each tick: for 320 ms if the last
+	// ticks wrote nothing, and longer after a long tick. If the wait ended
+	// during such a rest, the container would start without its limits. MaxWait
+	// is below nri.DefaultStartDeadline, so that a busy loop does not cause a
+	// warning for each container.
 	MaxWait = 900 * time.Millisecond
-	// answering is the time that remains until the deadline of a start when the
-	// wait ends. The plugin then answers in time, and logs no warning, even if
-	// the runtime waits less than usual or the pod became known late.
+	// answering is the time from the end of a wait to the deadline of the
+	// start. In this time the plugin answers, and needs to log no warning, even
+	// if the runtime waits less than usual or the pod became known late.
 	answering = 50 * time.Millisecond
-	// reportLimit is the time that Tenon waits until the kubelet itself reports
-	// the id of a container.
+	// reportLimit is the time for which Tenon keeps the id of a container until
+	// the kubelet reports the id itself.
 	reportLimit = time.Minute
 )
 
 // Containers holds the containers that the runtime is about to start. The path
-// of a container's cgroup depends on the id of the container, and the kubelet
-// reports this id only some time after the start. Several goroutines may call
-// the methods.
+// of a container's cgroup contains the container's id, which the kubelet
+// reports only some time after the start. Several goroutines may call the
+// methods.
 type Containers struct {
 	wake func() // starts a tick soon
 
 	mu sync.Mutex
 	of map[string][]container // by UID of the pod
-	// The first tick that begins from now on closes the channel next at its end.
-	// The tick that runs now closes current. If no tick runs, current is nil.
+	// next is closed at the end of the next tick, and current at the end of
+	// the running tick. current is nil while no tick runs.
 	next, current chan struct{}
 }
 
@@ -50,15 +50,15 @@ type container struct {
 	since    time.Time
 }
 
-// New returns an empty list. wake starts a tick soon, and does not block.
+// New returns an empty list. wake must start a tick soon, without blocking.
 func New(wake func()) *Containers {
 	return &Containers{wake: wake, of: map[string][]container{}, next: make(chan struct{})}
 }
 
-// Await adds a container of the pod with the given UID. name is the name of the
-// container in the pod's spec. id is its id in the form that the kubelet
-// reports (containerd://0123abcd). Await returns when a tick that saw the
-// container has ended. It also returns after MaxWait, when ctx ends, or shortly
+// Await adds a container of the pod with the given UID. name is the container's
+// name in the pod's spec. id is its id in the form of the kubelet
+// (containerd://0123abcd). Await returns at the end of a tick that saw the
+// container, but at the latest after MaxWait, at the end of ctx, or shortly
 // before the deadline of ctx.
 func (s *Containers) Await(ctx context.Context, uid, name, id string) {
 	wait := MaxWait
@@ -79,8 +79,8 @@ func (s *Containers) Await(ctx context.Context, uid, name, id string) {
 	}
 }
 
-// Begin marks the beginning of a tick. The tick must not have read the pods
-// yet.
+// Begin marks the beginning of a tick. The tick must call it before it reads
+// the pods.
 func (s *Containers) Begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *Containers) Begin() {
 	}
 }
 
-// End marks the end of a tick. The tick must have made its writes.
+// End marks the end of a tick. The tick must call it after its writes.
 func (s *Containers) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,9 +99,9 @@ func (s *Containers) End() {
 	}
 }
 
-// AddTo adds to the list of pods the ids of the containers that are about to start.
-// It does not change a pod in place: the list gets a changed copy. It forgets a
-// container when the kubelet has reported its id, or a minute after its start.
+// AddTo adds the ids of the starting containers to a list of pods. It replaces a
+// changed pod by a copy. It forgets a container when the kubelet has reported its
+// id, or a minute after its start.
 func (s *Containers) AddTo(pods []corev1.Pod, now time.Time) []corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()

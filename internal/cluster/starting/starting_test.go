@@ -45,9 +45,9 @@ func TestAContainerStartsAfterATickThatSawIt(t *testing.T) {
 	}
 }
 
-// TestAStartThatWaitsInVainAnswersInTime gives a start a deadline before the end
-// of MaxWait. An answer after the deadline would cause a warning for each
-// container.
+// TestAStartThatWaitsInVainAnswersInTime gives a start a deadline that is
+// earlier than the end of MaxWait. An answer after the deadline would cause a
+// warning for each container.
 func TestAStartThatWaitsInVainAnswersInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithTimeout(t.Context(), 750*time.Millisecond)

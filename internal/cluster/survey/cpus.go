@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// Map returns the map of the CPUs of a node. If there is no map, the error says
-// why.
+// Map returns the map of the CPUs of a node, or an error that says why there is
+// none.
 func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 	n := c.node(name)
 	if n == nil {
@@ -43,8 +43,8 @@ func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 	return cpumap.New(name, state, n.report.Topology, n.report.Reserved, n.report.Keep, owners), nil
 }
 
-// Lines prints the map of each node on which pods hold CPUs, in one line. If
-// there are no such nodes, the result is empty.
+// Lines prints a one-line map of each node on which pods hold CPUs. It returns
+// "" if there is no such node.
 func (c *Cluster) Lines() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ExplainPod prints which CPUs a pod has, and who chose them. If the pod has no
-// node, ExplainPod prints why each node does not take it. It returns false if
+// ExplainPod prints which CPUs a pod has, and who chose them. For a pod without
+// a node, it prints why each node does not take the pod. It returns false if
 // the pod does not exist.
 func (c *Cluster) ExplainPod(namespace, name string) (string, bool) {
 	i := slices.IndexFunc(c.pods, func(p corev1.Pod) bool { return p.Namespace == namespace && p.Name == name })
@@ -73,7 +73,7 @@ func (c *Cluster) printAnswers(b *strings.Builder, p *corev1.Pod, demand *place.
 	fmt.Fprintf(b, "\n%s\n", uncheckedText)
 }
 
-// uncheckedText says what the answers of the nodes do not take into account.
+// uncheckedText names the conditions that the answers of the nodes ignore.
 const uncheckedText = "Looked at: CPUs, requests, taints, node selectors and required node affinity. Not looked at: pod affinity,\ntopology spread, volumes and host ports. A rating from 0 to 100 is that of the CPUs alone."
 
 // openOf prints how many CPUs of a node no pod owns.
@@ -126,7 +126,7 @@ func (c *Cluster) printPlacement(b *strings.Builder, p *corev1.Pod, demand *plac
 	fmt.Fprintf(b, "The node said so %s. kubectl tenon map %s shows its CPUs.\n", n.age, name)
 }
 
-// author prints who chose the CPUs that a pod holds.
+// author describes who chose the CPUs that a pod holds.
 func author(h v1alpha1.HeldCPUs, c place.Contract, chosen bool, set unit.CPUSet) string {
 	switch {
 	case h.By == "scheduler" && chosen && c.CPUs != set && c.Grade != pick.Pooled:
@@ -139,8 +139,8 @@ func author(h v1alpha1.HeldCPUs, c place.Contract, chosen bool, set unit.CPUSet)
 	return "The node chose them."
 }
 
-// setOf parses a set of CPUs from a report. New has already parsed the report,
-// so there is no error.
+// setOf parses a set of CPUs from a report. It ignores the error, because New
+// has already parsed the report.
 func setOf(text string) unit.CPUSet {
 	set, _ := unit.ParseCPUSet(text)
 	return set

@@ -16,10 +16,10 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// Fit places pods one after the other, and says what each pod would get. It
-// chooses like a scheduler that prefers the best CPUs, and among equal ones the
-// node with fewer requests. First, the webhook changes the pods. From then on,
-// the cluster counts the placed pods. Fit returns true if all pods find a
+// Fit places pods one after the other, and prints what each pod would get. The
+// webhook changes each pod first. Fit prefers the node with the best CPUs, and
+// then the node with fewer requests, like a scheduler. Each placed pod takes
+// its resources from the cluster for good. Fit returns true if all pods find a
 // place.
 func (c *Cluster) Fit(wanted []Wanted, by Webhook) (string, bool) {
 	var b strings.Builder
@@ -72,7 +72,7 @@ func (c *Cluster) Fit(wanted []Wanted, by Webhook) (string, bool) {
 	return b.String(), fits == total
 }
 
-// A waiter names pods that find no place, and the reasons that they share.
+// A waiter names pods that find no place for the same reasons (why).
 type waiter struct{ pods, why string }
 
 // expand returns all pods of a workload.
@@ -84,7 +84,7 @@ func (c *Cluster) expand(want Wanted) []*corev1.Pod {
 			p.Name, p.Spec.NodeName = want.Name+" on "+n.Name, n.Name
 			// The controller of DaemonSets adds this toleration.
 			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})
-			if n.excludes(p) == "" {
+			if n.exclusion(p) == "" {
 				pods = append(pods, p)
 			}
 		}
@@ -101,8 +101,8 @@ func (c *Cluster) expand(want Wanted) []*corev1.Pod {
 	return pods
 }
 
-// fit places one pod, and prints a line for it. It returns the reason why the
-// pod finds no place, or "".
+// fit places one pod, and prints a line for it. It returns why the pod finds no
+// place, or "".
 func (c *Cluster) fit(w *tabwriter.Writer, p *corev1.Pod) string {
 	demand := demandOf(p)
 	answers := c.askAll(p, demand)
@@ -118,7 +118,7 @@ func (c *Cluster) fit(w *tabwriter.Writer, p *corev1.Pod) string {
 		return ""
 	}
 	contract, why := c.ledger.Reserve(place.Pod{UID: place.UID(p.UID), Demand: *demand}, best.node.Name)
-	if why != pick.Fits { // this cannot happen, because the pod has just fitted
+	if why != pick.Fits { // cannot happen: the pod has just fitted
 		fmt.Fprintln(w, "-\t-\tno")
 		return "  " + string(why) + "\n"
 	}
@@ -126,8 +126,8 @@ func (c *Cluster) fit(w *tabwriter.Writer, p *corev1.Pod) string {
 	return ""
 }
 
-// countReasons prints the reasons why nodes do not take a pod, each with the
-// number of nodes.
+// countReasons prints each reason why nodes do not take a pod, with the number
+// of these nodes.
 func countReasons(answers []answer) string {
 	if len(answers) == 0 {
 		return "  the cluster has no node\n"

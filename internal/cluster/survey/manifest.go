@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// Wanted is a number of equal pods that a manifest describes.
+// Wanted is a number of equal pods in a manifest.
 type Wanted struct {
 	Name  string
 	Pod   corev1.Pod
@@ -22,7 +22,7 @@ type Wanted struct {
 	EachNode bool
 }
 
-// An object has the fields that Read needs of an object with pods.
+// An object has the fields of a manifest that Read needs.
 type object struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ObjectMeta `json:"metadata"`
@@ -44,10 +44,9 @@ type controllerSpecOfJob struct {
 	Template    *corev1.PodTemplateSpec `json:"template"`
 }
 
-// Read reads the pods of manifests. Some are written as pods. Others come from
-// objects with a template for pods (Deployment, StatefulSet, DaemonSet,
-// ReplicaSet, Job, CronJob and others of this form). Read ignores objects
-// without pods. An error names the document.
+// Read reads the pods of manifests: pods, and the templates of objects that
+// create pods (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob and
+// others of this form). It ignores other objects. An error names the document.
 func Read(r io.Reader) ([]Wanted, error) {
 	var all []Wanted
 	documents := yaml.NewYAMLReader(bufio.NewReader(r))

@@ -1,7 +1,7 @@
 // Package survey shows which CPUs the pods of a cluster have, and which CPUs
-// other pods would get. These are the pages kubectl tenon explain pod, fit and
-// map. The package is pure: its caller reads the API. It uses the ledger and
-// the choice of CPUs of tenon-scheduler.
+// new pods would get. It prints the pages kubectl tenon explain pod, fit and
+// map. It is pure: its caller reads the API. It chooses CPUs with the code of
+// tenon-scheduler.
 package survey
 
 import (
@@ -38,12 +38,11 @@ type nodeState struct {
 	report   place.Report
 	reported bool
 	age      string
-	free     corev1.ResourceList // allocatable, less what pods request
+	free     corev1.ResourceList // allocatable minus the requests of pods
 }
 
-// New makes a Cluster from nodes and pods. It treats a report that is older
-// than three minutes as the scheduler does: the node takes no pod that demands
-// CPUs.
+// New makes a Cluster from nodes and pods. As in the scheduler, a node whose
+// report is older than three minutes takes no pod that demands CPUs.
 func New(nodes []nodepages.Node, pods []corev1.Pod, now time.Time) *Cluster {
 	c := &Cluster{pods: pods, ledger: place.New()}
 	for _, n := range nodes {
@@ -103,16 +102,16 @@ func (n *nodeState) take(p *corev1.Pod) {
 	}
 }
 
-// requestsOf returns what a pod requests of a node. The number of pods, 1, is a
-// part of it.
+// requestsOf returns what a pod requests of a node, including its place among
+// the pods (pods: 1).
 func requestsOf(p *corev1.Pod) corev1.ResourceList {
 	all := helper.PodRequests(p, helper.PodResourcesOptions{})
 	all[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
 	return all
 }
 
-// excludes returns the reason why a pod may never run on a node, or "".
-func (n *nodeState) excludes(p *corev1.Pod) string {
+// exclusion returns the reason why a pod may never run on a node, or "".
+func (n *nodeState) exclusion(p *corev1.Pod) string {
 	if p.Spec.NodeName != "" && p.Spec.NodeName != n.Name {
 		return "the pod names another node"
 	}
@@ -130,11 +129,11 @@ func (n *nodeState) excludes(p *corev1.Pod) string {
 	return ""
 }
 
-// refuses returns the reason why a node does not take a pod, or "". It makes
-// the checks of kube-scheduler that concern the node itself. It does not check
+// refusal returns the reason why a node does not take a pod, or "". It makes
+// the checks of kube-scheduler that concern the node itself, without those of
 // CPUs.
-func (n *nodeState) refuses(p *corev1.Pod) string {
-	if why := n.excludes(p); why != "" {
+func (n *nodeState) refusal(p *corev1.Pod) string {
+	if why := n.exclusion(p); why != "" {
 		return why
 	}
 	requests := requestsOf(p)
@@ -152,7 +151,7 @@ func (n *nodeState) refuses(p *corev1.Pod) string {
 	return ""
 }
 
-// An answer says whether and how a node would take a pod.
+// An answer tells whether a node would take a pod, and with which CPUs.
 type answer struct {
 	node     *nodeState
 	why      []string // the reasons why the pod does not fit; empty: it fits
@@ -161,11 +160,11 @@ type answer struct {
 	offer    pick.Offer
 }
 
-// ask returns the answer of a node to a pod. If the pod demands no CPUs, demand
-// is nil.
+// ask returns the answer of a node to a pod. demand is nil if the pod demands
+// no CPUs.
 func (c *Cluster) ask(n *nodeState, p *corev1.Pod, demand *place.Demand) answer {
 	a := answer{node: n}
-	if why := n.refuses(p); why != "" {
+	if why := n.refusal(p); why != "" {
 		a.why = append(a.why, why)
 	}
 	if demand == nil {
@@ -181,8 +180,8 @@ func (c *Cluster) ask(n *nodeState, p *corev1.Pod, demand *place.Demand) answer 
 	return a
 }
 
-// askAll returns the answers of all nodes. The nodes that take the pod come
-// first, from the best to the worst.
+// askAll returns the answers of all nodes. Nodes that take the pod come first,
+// the best node at the top.
 func (c *Cluster) askAll(p *corev1.Pod, demand *place.Demand) []answer {
 	var all []answer
 	for _, n := range c.nodes {
@@ -196,8 +195,7 @@ func (c *Cluster) askAll(p *corev1.Pod, demand *place.Demand) []answer {
 	return all
 }
 
-// idleShare returns the share of the node's CPU that no pod requests, from 0 to
-// 1.
+// idleShare returns how much of the node's CPU no pod requests, from 0 to 1.
 func (n *nodeState) idleShare() float64 {
 	free, all := n.free[corev1.ResourceCPU], n.Status.Allocatable[corev1.ResourceCPU]
 	if all.Sign() <= 0 {
@@ -206,8 +204,7 @@ func (n *nodeState) idleShare() float64 {
 	return free.AsApproximateFloat64() / all.AsApproximateFloat64()
 }
 
-// demandOf returns the demand of a pod. It returns nil if the pod demands no
-// CPUs.
+// demandOf returns the CPUs that a pod demands, or nil if it demands none.
 func demandOf(p *corev1.Pod) *place.Demand {
 	demand, asks, _ := kube.DemandOf(p)
 	if !asks {
@@ -219,7 +216,7 @@ func demandOf(p *corev1.Pod) *place.Demand {
 // nameOf returns the namespace and name of a pod.
 func nameOf(p *corev1.Pod) string { return cmp.Or(p.Namespace, corev1.NamespaceDefault) + "/" + p.Name }
 
-// asksFor describes a demand.
+// asksFor prints a demand.
 func asksFor(d *place.Demand) string {
 	if d == nil {
 		return "no CPUs of its own"
@@ -259,7 +256,7 @@ func cpus(n int) string {
 	return fmt.Sprintf("%d CPUs", n)
 }
 
-// describeOffer describes an offer.
+// describeOffer prints an offer of CPUs.
 func describeOffer(d *place.Demand, o pick.Offer) string {
 	if d.Grade != pick.Own {
 		return fmt.Sprintf("one %v", o.Level)

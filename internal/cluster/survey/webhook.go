@@ -12,9 +12,9 @@ import (
 	"tenon.sh/tenon/internal/cluster/admission"
 )
 
-// A Webhook holds everything by which a pod is changed at its creation: the
-// colocation profiles of the cluster, and the objects to which they refer, by
-// name.
+// A Webhook holds everything by which the webhook changes a new pod: the
+// colocation profiles of the cluster and, by name, the objects to which they
+// refer.
 type Webhook struct {
 	Profiles        []configv1alpha1.ClusterColocationProfile
 	Namespaces      map[string]*corev1.Namespace
@@ -23,10 +23,10 @@ type Webhook struct {
 	Unread []string
 }
 
-// admit returns the pod of a manifest as the profiles change it, the names of
-// the profiles, and the reasons why other profiles are not applied. A profile
-// with a probability above 0 acts; if the probability is not 100 %, it stands
-// after the name.
+// admit returns the pod of a manifest as the profiles change it (as), the names
+// of these profiles (by), and why other profiles are not applied (faults). A
+// profile with a probability above 0 is applied. If its probability is below
+// 100 %, by contains it.
 func (w Webhook) admit(p *corev1.Pod) (as *corev1.Pod, by string, faults []string) {
 	if len(w.Profiles) == 0 {
 		return p, "", nil
@@ -51,8 +51,8 @@ func (w Webhook) admit(p *corev1.Pod) (as *corev1.Pod, by string, faults []strin
 	return changed, strings.Join(acted, ", "), faults
 }
 
-// nameProfile returns the name of a profile, and its probability if that is not
-// 100 %.
+// nameProfile returns the name of a profile, with its probability if that is
+// below 100 %.
 func (w Webhook) nameProfile(name string) string {
 	for _, p := range w.Profiles {
 		if p.Name != name {

@@ -1,6 +1,6 @@
-// Package server_test checks with a real API server what package admission
-// assumes about it. It is a package of its own, so that the tests and fuzz
-// targets of admission need no Kubernetes client.
+// Package server_test checks the assumptions of package admission with a real
+// API server. It is a package of its own, so that the other tests of admission
+// need no Kubernetes client.
 package server_test
 
 import (

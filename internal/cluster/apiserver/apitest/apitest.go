@@ -1,6 +1,6 @@
 // Package apitest is an API server in memory for tests. It lists and watches
 // objects of the core group, accepts server-side applies of reports, and
-// answers evictions and events as a test specifies.
+// answers evictions and events as a test demands.
 package apitest
 
 import (
@@ -118,7 +118,7 @@ func (s *Server) Remove(o metav1.Object) {
 	}
 }
 
-// send sends an event to the watches; the caller holds s.mu.
+// send sends an event to the watches of its resource. The caller holds s.mu.
 func (s *Server) send(resource string, e event) {
 	for c, w := range s.watches {
 		if w.has(resource, e.meta) {
@@ -144,8 +144,8 @@ func resourceOf(o metav1.Object) string {
 
 var kinds = map[string]string{"pods": "Pod", "nodes": "Node", "configmaps": "ConfigMap"}
 
-// RefuseAll makes the server refuse every request with status 503, and end all
-// watches. A call with false ends this.
+// RefuseAll makes the server end all watches and refuse every request with
+// status 503. A call with false ends this.
 func (s *Server) RefuseAll(away bool) {
 	s.mu.Lock()
 	s.away = away
@@ -155,8 +155,8 @@ func (s *Server) RefuseAll(away bool) {
 	}
 }
 
-// Refuse sets how the server answers evictions. A function (how) returns the
-// status code and the cause. Code 0 accepts the eviction.
+// Refuse sets the function that answers evictions. how returns the status code
+// and the cause of a refusal. Code 0 accepts the eviction.
 func (s *Server) Refuse(how func(pod string) (code int, cause string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,8 +178,8 @@ func (s *Server) Events() []corev1.Event {
 	return slices.Clone(s.events)
 }
 
-// Applied returns the last body that was applied to a path. The second result
-// is the number of applies to all paths.
+// Applied returns the last body that was applied to a path. all is the number
+// of applies to all paths.
 func (s *Server) Applied(path string) (body []byte, all int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
