@@ -7,13 +7,13 @@ import (
 )
 
 // SkipUpdateResources is an annotation of a profile. With the value "true", the
-// profile does not change the CPU and memory of the pods that it matches. Pods
-// keep the annotation, to show why they have native resources.
+// profile keeps the CPU and memory of its pods unchanged. Pods keep the
+// annotation, to show why they have native resources.
 const SkipUpdateResources = "config.koordinator.sh/skip-update-resources"
 
-// ClusterColocationProfile changes pods when they are created, so that
-// workloads become batch work without a change of their manifests. The profiles
-// that match a pod are applied in the order of their names.
+// ClusterColocationProfile changes new pods, so that workloads become batch
+// work without a change of their manifests. All profiles that match a pod are
+// applied, in the order of their names.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -41,15 +41,15 @@ type ClusterColocationProfileList struct {
 
 // ClusterColocationProfileSpec selects pods and describes the changes.
 type ClusterColocationProfileSpec struct {
-	// NamespaceSelector selects by the labels of the pod's namespace; absent or
-	// empty: all namespaces.
+	// NamespaceSelector selects pods by the labels of their namespace. Absent
+	// or empty: all namespaces.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// Selector selects by the labels of the pod; absent or empty: all pods.
+	// Selector selects pods by their labels. Absent or empty: all pods.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Probability is the share of the matching pods to change: a percentage
-	// such as "30%", or a number from 0 to 100; absent: all.
+	// Probability is the fraction of the selected pods that the profile changes: a percentage
+	// such as "30%", or a number from 0 to 100. Absent: all.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	Probability *intstr.IntOrString `json:"probability,omitempty"`
@@ -58,8 +58,8 @@ type ClusterColocationProfileSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=LSE;LSR;LS;BE;SYSTEM
 	QoSClass string `json:"qosClass,omitempty"`
-	// PriorityClassName is the priority class for the pod, which also sets its
-	// priority.
+	// PriorityClassName is the priority class for the pod. The API server takes
+	// the priority of the pod from this class.
 	// +optional
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 	// KoordinatorPriority is the value for the label koordinator.sh/priority.
@@ -69,19 +69,19 @@ type ClusterColocationProfileSpec struct {
 	// +optional
 	SchedulerName string `json:"schedulerName,omitempty"`
 
-	// Labels and Annotations are added to the pod and replace existing ones.
+	// Labels and Annotations are set on the pod. They replace existing values.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// LabelKeysMapping copies the values of labels. Each entry maps the key of
-	// the label to copy to the key of the new label.
+	// LabelKeysMapping copies label values. The key of an entry is the label to
+	// copy, and the value of the entry is the key of the new label.
 	// +optional
 	LabelKeysMapping map[string]string `json:"labelKeysMapping,omitempty"`
-	// AnnotationKeysMapping copies annotation values in the same way.
+	// AnnotationKeysMapping copies annotations in the same way.
 	// +optional
 	AnnotationKeysMapping map[string]string `json:"annotationKeysMapping,omitempty"`
-	// LabelSuffixes are appended to the values of labels that the pod has.
+	// LabelSuffixes has suffixes for the values of existing labels, by key.
 	// +optional
 	LabelSuffixes map[string]string `json:"labelSuffixes,omitempty"`
 
@@ -92,12 +92,12 @@ type ClusterColocationProfileSpec struct {
 	Patch runtime.RawExtension `json:"patch,omitempty"`
 }
 
-// ClusterColocationProfileStatus says whether the profile was applied to all
-// pods that match it.
+// ClusterColocationProfileStatus tells whether all pods that match the profile
+// have its changes.
 type ClusterColocationProfileStatus struct {
-	// Conditions has the condition Applied. It is False while pods run that match
-	// the profile and were created without it, because the webhooks could not be
-	// reached.
+	// Conditions has the condition Applied. It is False while a pod runs that
+	// matches the profile but was created without it, because the webhooks could
+	// not be reached.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
