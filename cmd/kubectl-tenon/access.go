@@ -20,7 +20,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/survey"
 )
 
-// access selects the cluster in the same way as kubectl.
+// access has the flags that select the cluster, like those of kubectl.
 type access struct{ kubeconfig, context string }
 
 // config reads the kubeconfig.
@@ -30,7 +30,7 @@ func (a *access) config() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.context})
 }
 
-// namespace returns the namespace of the context, unless one is given.
+// namespace returns the given namespace or, if it is "", that of the context.
 func (a *access) namespace(given string) (string, error) {
 	if given != "" {
 		return given, nil
@@ -53,8 +53,8 @@ func (a *access) client() (client.Client, error) {
 	if err := errors.Join(corev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), configv1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
-	// The list of kinds is fixed, so the client need not ask the API server for
-	// it.
+	// With a fixed list of kinds, the client need not ask the API server for
+	// them.
 	kinds := meta.NewDefaultRESTMapper(nil)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
@@ -69,7 +69,7 @@ func (a *access) client() (client.Client, error) {
 	return c, nil
 }
 
-// profiles reads the colocation profiles. A cluster without that kind has none.
+// profiles reads the colocation profiles. Without their CRD, a cluster has none.
 func (a *access) profiles(ctx context.Context) ([]configv1alpha1.ClusterColocationProfile, error) {
 	c, err := a.client()
 	if err != nil {
@@ -82,9 +82,9 @@ func (a *access) profiles(ctx context.Context) ([]configv1alpha1.ClusterColocati
 	return profiles.Items, nil
 }
 
-// webhook reads everything that changes pods at their creation. If it cannot
-// read something, it does not fail, but its answer names it, because most pods
-// need the same CPUs without these changes.
+// webhook reads everything by which the webhook changes a new pod. What it
+// cannot read is listed in Unread. That is no error, because most pods need the
+// same CPUs without these changes.
 func (a *access) webhook(ctx context.Context) survey.Webhook {
 	var w survey.Webhook
 	unread := func(what string, err error) {

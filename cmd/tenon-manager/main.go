@@ -1,6 +1,6 @@
 // Command tenon-manager publishes the batch resources that the agents report,
-// and answers the webhooks of the API server. A cluster has one, usually with
-// two replicas.
+// and answers the webhooks of the API server. A cluster has one manager,
+// usually with two replicas.
 package main
 
 import (

@@ -25,12 +25,10 @@ import (
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
 var version string
 
-// defaultNamespace is the namespace of Tenon if neither a flag nor the pod
-// names another one.
+// defaultNamespace is the default namespace of the manager outside a pod.
 const defaultNamespace = "tenon-system"
 
-// ackNamespace and ackName are the namespace and the name of the ConfigMap on
-// ACK.
+// ackNamespace and ackName are the namespace and name of the ConfigMap on ACK.
 const ackNamespace, ackName = "kube-system", "ack-slo-config"
 
 // command holds the values of the flags.
@@ -108,7 +106,7 @@ webhooks; the one that holds the lease writes.`,
 	return root
 }
 
-// options checks the flags, and converts them.
+// options checks the flags, and converts them to options of the manager.
 func (c *command) options(stderr io.Writer) (manager.Options, error) {
 	o := manager.Options{
 		Namespace: c.namespace, Name: c.name, Config: client.ObjectKey{Namespace: c.configNamespace, Name: c.configName},
@@ -162,7 +160,7 @@ func (c *command) run(ctx context.Context, stderr io.Writer) error {
 	return manager.Run(ctx, rc, o)
 }
 
-// server returns the configuration of the API server.
+// server returns the client configuration for the API server.
 func (c *command) server() (*rest.Config, error) {
 	if c.kubeconfig != "" {
 		rc, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
@@ -189,8 +187,8 @@ func ownNamespace() string {
 	return defaultNamespace
 }
 
-// versionName returns the version of the build, from the Makefile or from go
-// install.
+// versionName returns the version of the build. The Makefile or go install sets
+// it.
 func versionName() string {
 	if version != "" {
 		return version

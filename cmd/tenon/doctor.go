@@ -33,11 +33,11 @@ type diagnosis struct {
 	// Virtualization is "virtual machine", "none seen" or "unknown: WHY".
 	Virtualization string `json:"virtualization"`
 	// Isolation describes the mechanism that would isolate best-effort work.
-	// Selection lists all mechanisms, from the strongest to the weakest.
+	// Selection lists all isolation mechanisms, the strongest first.
 	Isolation  string          `json:"isolation"`
 	Selection  []mechanismLine `json:"ladder"`
 	Mechanisms []mechanism     `json:"mechanisms"`
-	// Unmet are the settings of --config that this node cannot carry out.
+	// Unmet lists the settings of --config that this node cannot carry out.
 	Unmet []unmet.Setting `json:"unmet,omitempty"`
 }
 
@@ -45,7 +45,7 @@ type mechanism struct {
 	Name      node.Feature `json:"name"`
 	Available node.Verdict `json:"available"`
 	Why       string       `json:"why"`
-	// Instead describes what Tenon uses if the mechanism is missing.
+	// Instead describes what Tenon uses in place of a missing mechanism.
 	Instead string `json:"instead,omitempty"`
 }
 
@@ -83,11 +83,11 @@ that this node cannot carry out.`,
 	return cmd
 }
 
-// controllers are the controllers that Tenon uses.
+// controllers lists the cgroup controllers that Tenon uses.
 var controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "io"}
 
-// diagnose examines the node. If a value cannot be read, the result contains an
-// error text instead.
+// diagnose examines the node. In place of a value that cannot be read, the
+// result has an error text.
 func diagnose(ctx context.Context, fs proc.FS, stateDir string, try bool, asked policy.Config) diagnosis {
 	d := diagnosis{Kernel: "unknown", Cgroups: "none found", CgroupVersions: map[string]int{}}
 	if release, err := fs.KernelRelease(); err == nil {

@@ -10,18 +10,18 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A mechanismLine is the line of tenon doctor about one isolation mechanism.
+// A mechanismLine is the line of one isolation mechanism in the output of tenon doctor.
 type mechanismLine struct {
 	Name      node.Mechanism `json:"name"`
 	Available node.Verdict   `json:"available"`
 	Why       string         `json:"why"`
-	// Chosen means that Tenon uses the mechanism, unless the configuration
-	// chooses another one, or a trial shows that another one helps.
+	// Chosen means that Tenon uses the mechanism. But the configuration may
+	// choose another one, or a trial may show that another one helps.
 	Chosen bool `json:"chosen,omitempty"`
 }
 
-// isolation asks the policy which mechanism it would choose, and which weight
-// it writes in addition to each mechanism.
+// isolation adds the mechanism that the policy would choose, and the weight
+// that the policy writes in addition to each mechanism.
 func (d *diagnosis) isolation(can node.Capabilities, i node.Isolation) {
 	config := policy.CPUQOS{Enable: true, Measured: true}
 	chosen := policy.Mechanisms(config, can, i)
@@ -37,7 +37,7 @@ func (d *diagnosis) isolation(can node.Capabilities, i node.Isolation) {
 	}
 }
 
-// printSelection prints the mechanisms, from the strongest to the weakest.
+// printSelection prints the isolation mechanisms, the strongest first.
 func (d diagnosis) printSelection(out io.Writer) {
 	if len(d.Selection) == 0 {
 		return

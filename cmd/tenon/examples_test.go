@@ -82,8 +82,8 @@ func TestEveryExperimentHasACommand(t *testing.T) {
 }
 
 // TestEveryFlagHasACompletion looks at the flags that take a value. Without a
-// completion a shell offers files, which is right only for a flag that names a
-// file or a directory.
+// completion, a shell offers the names of files. That is right only for a flag
+// whose value is a file or a directory.
 func TestEveryFlagHasACompletion(t *testing.T) {
 	file := regexp.MustCompile("file|film|directory|socket")
 	var look func(*cobra.Command)

@@ -51,8 +51,8 @@ func newLabCommand(g *global) *cobra.Command {
 	return cmd
 }
 
-// experiment runs one experiment until it ends, or until the user interrupts
-// it. In both cases it prints the results that exist by then.
+// experiment runs one experiment to its end, or until the user interrupts it.
+// Then it prints the results so far.
 func experiment(cmd *cobra.Command, g *global, run func(context.Context) (frame.Outcome, error)) error {
 	ctx, stop := contextUntilSignal(cmd.Context())
 	defer stop()
@@ -71,8 +71,8 @@ func printFindings(cmd *cobra.Command, g *global, f report.Findings) error {
 	return f.WriteTable(cmd.OutOrStdout())
 }
 
-// labFrame returns what this program provides to the experiments with a
-// service.
+// labFrame returns the functions of this program that the experiments with a
+// service call.
 func labFrame(g *global) labcmd.Frame {
 	return labcmd.Frame{
 		Usage: func(err error) error { return usageError{err} }, NoArgs: noArgs, Complete: complete, SettingFlags: settingFlags,
@@ -83,7 +83,7 @@ func labFrame(g *global) labcmd.Frame {
 	}
 }
 
-// jobFrame returns what this program provides to the experiments about jobs.
+// jobFrame returns the functions of this program that the experiments about jobs call.
 func jobFrame(g *global) jobcmd.Frame {
 	return jobcmd.Frame{
 		Version: version, Usage: func(err error) error { return usageError{err} },
@@ -110,7 +110,7 @@ func metaFrame(g *global) metacmd.Frame {
 	}
 }
 
-// interruption reports that the user has interrupted the experiment.
+// interruption prints that the user has interrupted the experiment.
 func interruption(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		fmt.Fprintln(os.Stderr, "tenon: interrupted: everything is stopped and put back")
@@ -185,8 +185,8 @@ exit status is 1.`,
 func runLoad(cmd *cobra.Command, g *global, c load.Config) error {
 	ctx, stop := contextUntilSignal(cmd.Context())
 	defer stop()
-	// A garbage collection would pause the threads that send. The process is
-	// short-lived, so it needs none.
+	// A garbage collection would pause the threads that send requests. This
+	// short process needs none.
 	debug.SetGCPercent(-1)
 	r, err := load.Run(ctx, c)
 	if err != nil {
@@ -220,9 +220,8 @@ func newChildCommand() *cobra.Command {
 	}
 }
 
-// contextUntilSignal returns a context that ends at the first signal to stop,
-// from the user, the terminal or the system. A second signal ends the program
-// at once.
+// contextUntilSignal returns a context that ends at the first SIGINT, SIGTERM
+// or SIGHUP. A second such signal ends the program at once.
 func contextUntilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx == nil {
 		ctx = context.Background()
@@ -232,8 +231,8 @@ func contextUntilSignal(ctx context.Context) (context.Context, context.CancelFun
 	return ctx, stop
 }
 
-// labSelf returns the command with which the lab starts its own child
-// processes.
+// labSelf returns the command by which the lab starts this program as a child
+// process.
 func labSelf() ([]string, error) {
 	path, err := exec.LookPath(os.Args[0])
 	if err != nil {

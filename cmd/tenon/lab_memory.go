@@ -64,8 +64,8 @@ It needs root (for cgroups), nginx, and two CPUs. About five minutes.`,
 	return cmd
 }
 
-// settingFlags adds the flags that every experiment has. If outside is not nil,
-// it also adds the flag with which tenond does Tenon's work.
+// settingFlags adds the flags of every experiment. If outside is not nil, it
+// also adds the flag that makes tenond do Tenon's work.
 func settingFlags(cmd *cobra.Command, s *site.Setting, outside *bool) {
 	flags := cmd.Flags()
 	flags.Uint64Var(&s.Seed, "seed", 1, "seed of all that is drawn")

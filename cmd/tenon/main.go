@@ -1,5 +1,5 @@
-// Command tenon runs commands in their QoS class, shows what the node can do
-// and what Tenon would write, restores every knob, and runs the experiments.
+// Command tenon runs commands in their QoS class, shows what the node can do and what Tenon would
+// write, restores every knob, and runs the experiments of the lab.
 package main
 
 import (
@@ -18,8 +18,7 @@ func main() {
 	os.Exit(execute())
 }
 
-// Exit statuses of Tenon itself. tenon run exits with the status of its
-// command.
+// Exit statuses. tenon run has others: it exits with the status of its command.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -47,8 +46,8 @@ func execute() int {
 	return exitFailure
 }
 
-// An exitStatus is an error that ends Tenon with this status and without a
-// message.
+// An exitStatus is an error that makes Tenon exit with this status and print
+// nothing.
 type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }

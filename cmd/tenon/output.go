@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// output is the value of -o.
+// output is the value of the flag -o.
 type output string
 
 const (
@@ -31,7 +31,7 @@ func (o *output) Set(s string) error {
 func (o *output) String() string { return string(*o) }
 func (o *output) Type() string   { return "FORMAT" }
 
-// print writes v as JSON, or writes the text.
+// print writes v as JSON for -o json, and otherwise text.
 func (o output) print(w io.Writer, v any, text string) error {
 	if o != jsonText {
 		_, err := io.WriteString(w, text)

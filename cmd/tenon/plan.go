@@ -24,8 +24,8 @@ import (
 	"tenon.sh/tenon/internal/runtimes/inventory"
 )
 
-// ratePause is the time between two snapshots. From them, CPU suppress computes
-// the use of CPU.
+// ratePause is the time between the two snapshots from which CPU suppress
+// computes CPU usage.
 const ratePause = time.Second
 
 type planFlags struct {
@@ -143,8 +143,8 @@ func (f planFlags) readFlags(ctx context.Context, tree *cgroup.Tree, root node.C
 	return all, c.Policy, nil
 }
 
-// workloads returns the workloads that the flags select. Without such flags, it
-// returns the workloads of tenon run.
+// workloads returns the workloads that the flags select. Without such flags,
+// these are the running commands of tenon run.
 func (f planFlags) workloads(tree *cgroup.Tree, root node.CgroupPath, args []string) ([]node.Workload, error) {
 	var all []node.Workload
 	for _, side := range []struct {
@@ -205,8 +205,8 @@ func launched(tree *cgroup.Tree, root node.CgroupPath) []node.Workload {
 	return all
 }
 
-// withLimits returns w with the present limits of its cgroup, as if its owner
-// had set them. If the cgroup lacks a limit, so does the workload.
+// withLimits returns w with the present limits of its cgroup. Tenon treats them
+// as limits that the owner set.
 func withLimits(tree *cgroup.Tree, w node.Workload) node.Workload {
 	if v, err := tree.ReadCPUMax(string(w.Cgroup)); err == nil && v.Quota != cgroup.NoQuota {
 		w.CPULimit = node.Some(unit.MilliCPU(node.CPUMax(v).Cores() * 1000))
@@ -217,7 +217,7 @@ func withLimits(tree *cgroup.Tree, w node.Workload) node.Workload {
 	return w
 }
 
-// launchedBE returns a workload like that of a BE command of tenon run.
+// launchedBE returns the workload of a BE command of tenon run, as an example.
 func launchedBE() node.Workload {
 	return launch.Command{Class: node.BE, Name: "command"}.Workload("")
 }
@@ -259,8 +259,7 @@ func planOf(t tick.Tick) planned {
 	return p
 }
 
-// String prints one line for each step. If there is no step, it prints the
-// reason.
+// String prints one line for each step. If there is none, it prints why.
 func (p planned) String() string {
 	switch {
 	case len(p.Workloads) == 0 && p.rules:

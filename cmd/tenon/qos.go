@@ -56,7 +56,7 @@ the last hour.`,
 	}
 }
 
-// mechanismFlag is the value of a flag for an isolation mechanism.
+// mechanismFlag is the value of the flag --mechanism.
 type mechanismFlag struct{ node.Mechanism }
 
 func mechanismNames() []string {
@@ -138,8 +138,8 @@ func newQOSAutoCommand(g *global) *cobra.Command {
 	}
 }
 
-// choose makes tenond use the mechanism, and prints the result. If the
-// mechanism is empty, tenond uses the choice of the configuration.
+// choose makes tenond use the mechanism, and prints the result. With an empty
+// mechanism, the configuration chooses.
 func (g *global) choose(cmd *cobra.Command, mechanism func(control.QOS) (node.Mechanism, error)) error {
 	refused := func(err error) error { return needRoot("qos "+cmd.Name(), err) }
 	agent := g.agent(cmd)

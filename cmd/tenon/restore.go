@@ -48,8 +48,8 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 				return fmt.Errorf("the journal in %s was damaged (%s): knobs that Tenon changed may still have its values", g.stateDir, report.Damage)
 			}
 			if err == nil && os.Geteuid() != 0 && !cmd.Flags().Changed("state-dir") {
-				// The report above covers the journal of the user. There may be
-				// another journal of root.
+				// This report covers the journal of the user. Root may have
+				// another journal.
 				var roots restore.Report
 				roots, err = restoreFrom(cmd.Context(), journal.DefaultDir, true)
 				if err == nil && !roots.Empty() {
@@ -63,8 +63,8 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 	return cmd
 }
 
-// restoreFrom restores the knobs of one journal. If dryRun is set, it only
-// reports what it would do.
+// restoreFrom restores the knobs in one journal. With dryRun, it only reports
+// the changes.
 func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (restore.Report, error) {
 	h, err := host.Open(host.Options{JournalDir: stateDir})
 	if err != nil {
@@ -80,13 +80,12 @@ func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (restore.Rep
 	return h.Restore(ctx)
 }
 
-// disarmPatience is the time that a watchdog may take to end after its lease
-// was removed.
+// disarmPatience is the time that disarm waits for a watchdog to end.
 const disarmPatience = 5 * time.Second
 
-// disarm makes sure that no process overwrites the restored values. It ends the
-// watchdog of a tenond that has ended. If tenond still runs, it returns an
-// error.
+// disarm makes sure that no process overwrites the restored values. If tenond
+// runs, it returns an error. Otherwise it ends the watchdog, which may outlive
+// tenond.
 func disarm(ctx context.Context, stateDir string) error {
 	if pid, held := lease.IsHeld(stateDir); held {
 		return fmt.Errorf("tenond (process %d) manages this node and would write its values again: stop it first (systemctl stop tenond), or run tenond uninstall", pid)
@@ -96,7 +95,7 @@ func disarm(ctx context.Context, stateDir string) error {
 	return lease.Disarm(ctx, stateDir)
 }
 
-// printReport prints the report.
+// printReport prints the report of a restore.
 func printReport(r restore.Report, dryRun bool) string {
 	switch {
 	case r.Empty():
@@ -107,7 +106,7 @@ func printReport(r restore.Report, dryRun bool) string {
 	return r.String()
 }
 
-// needRoot adds the advice to use sudo to a permission error.
+// needRoot adds the advice to use sudo to an error about permissions.
 func needRoot(command string, err error) error {
 	if errors.Is(err, os.ErrPermission) && os.Geteuid() != 0 {
 		return fmt.Errorf("%s needs root: run sudo tenon %s (%w)", command, command, err)

@@ -99,8 +99,8 @@ func newVersionCommand(g *global) *cobra.Command {
 	}
 }
 
-// versionName returns the version of the build, from the Makefile or from go
-// install.
+// versionName returns the version of the build. The Makefile or go install sets
+// it.
 func versionName() string {
 	if version != "" {
 		return version
@@ -111,7 +111,7 @@ func versionName() string {
 	return "(devel)"
 }
 
-// knownCommand refuses the name of an unknown command.
+// knownCommand returns an error if the first argument is no command.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -123,7 +123,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("unknown command %q: %s", args[0], hint)}
 }
 
-// noArgs refuses arguments.
+// noArgs returns an error if there are arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError{fmt.Errorf("%s takes no argument, got %q: see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())}
@@ -131,7 +131,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// explainFlag adds similar flags to the error of an unknown flag.
+// explainFlag adds the names of similar flags to the error for an unknown flag.
 func explainFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	hint := "see " + cmd.CommandPath() + " --help"

@@ -17,8 +17,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// commandFlags are the flags that describe the command of tenon run. tenon plan
-// has them, too.
+// commandFlags are the flags that describe a command. tenon run and tenon plan
+// have them.
 type commandFlags struct {
 	class  classFlag
 	cpus   cpuFlag
@@ -86,8 +86,8 @@ and one line says what is missing.`,
 				return err
 			}
 			if err != nil {
-				// The command has run, and Tenon must exit with the status of
-				// the command. Therefore the error is only printed.
+				// The command has run, and Tenon must exit with its status.
+				// Therefore this error is only printed.
 				note(strings.ReplaceAll(err.Error(), "\n", "; "))
 			}
 			if !quiet {
@@ -107,7 +107,7 @@ and one line says what is missing.`,
 	return cmd
 }
 
-// runCommand runs c in a cgroup, or without one if cgroups are forbidden.
+// runCommand runs c in a cgroup, or without a cgroup if this user may not create any.
 func runCommand(cmd *cobra.Command, g *global, c launch.Command, note func(string)) (launch.Result, error) {
 	fs := proc.Default()
 	l := &launch.Launcher{FS: fs, StateDir: g.stateDir, Program: os.Args[:1], Note: note}
@@ -127,7 +127,7 @@ func runCommand(cmd *cobra.Command, g *global, c launch.Command, note func(strin
 	return l.Run(cmd.Context(), c)
 }
 
-// openLauncher prepares the node for l.
+// openLauncher prepares the node for commands that l starts.
 func openLauncher(l *launch.Launcher, g *global) error {
 	tree, err := cgroup.Detect(l.FS.Proc)
 	if err != nil {
@@ -140,16 +140,16 @@ func openLauncher(l *launch.Launcher, g *global) error {
 	if l.Host, err = host.Open(host.Options{Tree: tree, FS: l.FS, JournalDir: g.stateDir, Try: true}); err != nil {
 		return err
 	}
-	// Mechanisms that affect the whole node are for tenond only. A command of
+	// Only tenond uses mechanisms that affect the whole node. A command of
 	// tenon run gets cpu.idle and nothing else.
 	a := &loop.Agent{Host: l.Host, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true, Mechanism: node.MechanismIdle}}}
 	l.Turn = g.tick(a)
 	return nil
 }
 
-// launchRoot returns the cgroup below which this user may launch commands. For
-// root, this is the root of the hierarchy. For others, it is a cgroup that was
-// delegated to the user.
+// launchRoot returns the cgroup below which this user may launch commands: for
+// root the root of the hierarchy, for others a cgroup that was delegated to the
+// user.
 func launchRoot(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 	if os.Geteuid() == 0 {
 		return "", nil

@@ -67,7 +67,7 @@ type operator struct {
 	second int
 }
 
-// Handle does nothing: this operator has no further requests.
+// Handle does nothing, because this operator has no other requests.
 func (*operator) Handle(*http.ServeMux) {}
 
 func (o *operator) Pin(_ context.Context, mechanism node.Mechanism) error {

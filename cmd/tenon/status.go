@@ -24,8 +24,8 @@ func newStatusCommand(g *global) *cobra.Command {
 	}
 }
 
-// agent returns the client of tenond. It uses the state directory of root for
-// every user.
+// agent returns the client of tenond. Every user connects to the tenond of root
+// by default.
 func (g *global) agent(cmd *cobra.Command) *control.Client {
 	return control.NewClient(g.agentDir(cmd))
 }

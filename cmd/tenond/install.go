@@ -28,7 +28,7 @@ var units = []string{"tenond-watchdog.service", "tenond.service"}
 
 const unitDir = "/etc/systemd/system"
 
-// An installation has the paths of the files of tenond.
+// An installation has the paths of tenond's files.
 type installation struct {
 	root   string // prefix of every path, to prepare a tree other than the running system; empty: none
 	config string
@@ -86,8 +86,8 @@ func (i installation) install(ctx context.Context) error {
 	return i.systemctl(ctx, [][]string{{"daemon-reload"}, append([]string{"enable", "--now"}, units...)})
 }
 
-// writeConfig writes the default configuration. It does not overwrite an
-// existing file, but returns an error if that file has faults.
+// writeConfig writes the default configuration. It keeps an existing file, but
+// returns an error if that file has faults.
 func (i installation) writeConfig() error {
 	path := filepath.Join(i.root, i.config)
 	_, err := config.Load(path)
@@ -141,13 +141,13 @@ func (i installation) uninstall(ctx context.Context, stateDir string) error {
 	if err := i.systemctl(ctx, [][]string{append([]string{"disable", "--now"}, units...)}); err != nil {
 		return err
 	}
-	// Remove the units even if a knob cannot be restored, because tenon restore
-	// can try again without the units.
+	// Remove the units even if a knob cannot be restored. tenon restore can try
+	// again, without the units.
 	err := errors.Join(putBack(ctx, i.out, stateDir), i.removeUnits())
 	return errors.Join(err, i.systemctl(ctx, [][]string{{"daemon-reload"}}))
 }
 
-// removeUnits removes as many of the unit files as it can.
+// removeUnits removes the unit files. After an error, it continues with the next file.
 func (i installation) removeUnits() error {
 	var errs []error
 	for _, u := range units {
@@ -161,8 +161,8 @@ func (i installation) removeUnits() error {
 	return errors.Join(errs...)
 }
 
-// putBack restores all knobs. Before that, it removes the lease, so that the
-// watchdog stops writing.
+// putBack removes the lease, so that the watchdog stops writing, and then
+// restores all knobs.
 func putBack(ctx context.Context, out io.Writer, stateDir string) error {
 	if err := lease.Disarm(ctx, stateDir); err != nil {
 		return err
@@ -177,7 +177,7 @@ func putBack(ctx context.Context, out io.Writer, stateDir string) error {
 	return err
 }
 
-// check returns the errors that would make a later step fail.
+// check returns an error if a later step of the installation would fail.
 func (i installation) check(what string) error {
 	switch {
 	case i.root != "":

@@ -53,8 +53,8 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.daemonSet, "daemonset", "", "the DaemonSet that this is a pod of, as NAMESPACE/NAME: if that is deleted, put everything back when asked to stop")
 }
 
-// connect returns nil if the node belongs to no cluster. The client for the API
-// server writes to the given log.
+// connect connects to the cluster of the node. It returns nil if the node
+// belongs to no cluster. The client of the API server writes to log.
 func (f *clusterFlags) connect(log *slog.Logger) (*daemon.Kubernetes, error) {
 	if !f.on {
 		return nil, nil
@@ -106,18 +106,18 @@ func (f *clusterFlags) kubeletURL(ip string) string {
 	return "https://" + net.JoinHostPort(cmp.Or(ip, "127.0.0.1"), strconv.Itoa(int(f.port)))
 }
 
-// A daemonSetCheck finds out whether the DaemonSet still selects tenond's node.
+// A daemonSetCheck asks whether the DaemonSet still selects tenond's node.
 type daemonSetCheck struct {
 	api             *apiserver.Client
 	node            string
 	namespace, name string // of the DaemonSet; an empty name: there is none
 	log             *slog.Logger
-	// known means that tenond has read the DaemonSet at least once. If the API
-	// server then denies access, something has changed.
+	// known means that tenond has read the DaemonSet at least once. A later
+	// denial of access is then a change.
 	known atomic.Bool
 }
 
-// newDaemonSetCheck returns the check for the tenond of a node.
+// stayOf returns the check for the tenond of a node.
 func (f *clusterFlags) stayOf(k *daemon.Kubernetes, log *slog.Logger) *daemonSetCheck {
 	s := &daemonSetCheck{log: log}
 	if k != nil {
@@ -150,11 +150,11 @@ func (s *daemonSetCheck) ask(ctx context.Context) (bool, error) {
 	return leaves, err
 }
 
-// ends reports whether tenond must stop for good, because its DaemonSet, its
-// node or its namespace is being deleted. If the API server cannot answer, ends
-// assumes that the DaemonSet stays. If tenond could read the DaemonSet and the
-// namespace before, and the API server now denies both, the release was
-// uninstalled.
+// ends reports whether tenond must stop for good, because its DaemonSet is
+// being deleted, no longer selects the node, or its namespace is being deleted.
+// Without an answer of the API server, ends returns false. There is one
+// exception. If tenond could read the DaemonSet before, and now may read
+// neither the DaemonSet nor the namespace, the Helm release was uninstalled.
 func (s *daemonSetCheck) ends() bool {
 	if s.name == "" {
 		return false
@@ -181,14 +181,13 @@ func (s *daemonSetCheck) ends() bool {
 
 const (
 	// The pod has 90 s for the three times below, and for the end of the loop and
-	// of the watchdog. asksWithin is the time that the API server may take to say
-	// whether the DaemonSet stays. putsBackWithin is the time that the agent may
-	// take to restore all knobs. releasesWithin is the time that the container
-	// runtime may take to restore the values of containers.
+	// of the watchdog. asksWithin is the time for the API server to tell whether
+	// the DaemonSet stays. putsBackWithin is the time for the agent to restore
+	// all knobs. releasesWithin is the time for the container runtime to restore
+	// the values of containers.
 	asksWithin     = 5 * time.Second
 	putsBackWithin = 30 * time.Second
 	releasesWithin = 20 * time.Second
-	// asksAgain is the time that tenond waits before it asks again, while the
-	// answer is unknown.
+	// asksAgain is the time until tenond asks again, if the answer is unknown.
 	asksAgain = 30 * time.Second
 )

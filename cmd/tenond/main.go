@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// Exit statuses, which systemd shows. exitConfig has the value that sysexits.h
-// defines.
+// Exit statuses, which systemd prints. exitConfig comes from sysexits.h.
 const (
 	exitFailure = 1
 	exitUsage   = 2

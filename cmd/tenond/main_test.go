@@ -17,7 +17,7 @@ func TestCommands(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/script"})
 }
 
-// TestUnitsAreSane checks the units for errors that systemd would only log.
+// TestUnitsAreSane checks the units for errors that systemd logs but otherwise ignores.
 func TestUnitsAreSane(t *testing.T) {
 	for _, u := range units {
 		text, err := unitFiles.ReadFile("systemd/" + u)

@@ -13,13 +13,13 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// enterCgroups executes this program again in the cgroup namespace of another
-// process, if some cgroups that it manages are above its own cgroup. On cgroup
-// v2, an unprivileged container has a cgroup namespace, in which the kernel
-// hides the names that cgroups have on the node. If no change is necessary,
-// enterCgroups returns nil. It needs CAP_SYS_ADMIN and CAP_SYS_PTRACE. To enter
-// the namespace of the node's process 1, it also needs the PID namespace of the
-// node.
+// enterCgroups executes this program again in the cgroup namespace of the
+// process pid, if that is necessary. On cgroup v2, an unprivileged container
+// has a cgroup namespace of its own. In it, the kernel hides the cgroups above
+// the container's own cgroup, and tenond must manage these. If no change is
+// necessary, enterCgroups returns nil. It needs CAP_SYS_ADMIN and
+// CAP_SYS_PTRACE. To enter the namespace of the node's process 1, it also needs
+// the PID namespace of the node.
 func enterCgroups(pid int) error {
 	fs := proc.Default()
 	tree, err := cgroup.Detect(fs.Proc)
@@ -33,8 +33,8 @@ func enterCgroups(pid int) error {
 }
 
 // restartIn executes this program again in a cgroup namespace, with the same
-// pid. Only the calling thread enters the namespace. After exec, this thread is
-// the whole process.
+// pid. Only the calling thread enters the namespace. The exec ends all other
+// threads.
 func restartIn(namespace string) error {
 	there, err := os.Open(namespace)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// tellCgroup is a program. It prints its cgroup, enters the cgroup namespace of
-// the process in its argument, and prints its cgroup again.
+// tellCgroup is a program of the test. It prints its cgroup, enters the cgroup
+// namespace of the process in its argument, and prints its cgroup again.
 func tellCgroup() {
 	entries, err := proc.Default().SelfCgroup()
 	for _, e := range entries {

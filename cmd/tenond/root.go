@@ -31,7 +31,7 @@ var version string
 // defaultConfig is the configuration file of an installed tenond.
 const defaultConfig = "/etc/tenon/tenon.yaml"
 
-// global holds the values of the flags that several commands have.
+// global holds the values of the flags that several commands share.
 type global struct {
 	config     string
 	stateDir   string
@@ -131,9 +131,9 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	}
 	if ctx.Err() != nil && leaves() { // also after an earlier error, because there is no second attempt
 		// First give containers the values of the kubelet back, because no
-		// journal holds these changes. The container runtime may be slow. If
+		// journal holds these values. The container runtime may be slow. If
 		// this process is killed meanwhile, tenon restore can still restore the
-		// changes that the journal holds.
+		// changes in the journal.
 		if !released.Load() {
 			err = errors.Join(err, runWithin(releasesWithin, func(ctx context.Context) error { return cluster.ReleaseContainers(ctx, g.stateDir, log) }))
 		}
@@ -142,16 +142,16 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	return err
 }
 
-// runWithin calls a function (do) with a time limit, for the work that remains
-// after tenond was asked to stop.
+// runWithin calls do with a time limit, for the work that remains when tenond
+// stops.
 func runWithin(limit time.Duration, do func(context.Context) error) error {
 	ctx, stop := context.WithTimeout(context.Background(), limit)
 	defer stop()
 	return do(ctx)
 }
 
-// hangups sends a value for each SIGHUP, which is a request to reload the
-// configuration.
+// hangups returns a channel with one value for each SIGHUP, which requests a
+// reload of the configuration.
 func hangups(ctx context.Context) <-chan struct{} {
 	signals, reload := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP)
@@ -173,7 +173,7 @@ func hangups(ctx context.Context) <-chan struct{} {
 	return reload
 }
 
-// logFlags holds the values of the flags of the log.
+// logFlags holds the values of the flags that configure the log.
 type logFlags struct {
 	format string
 	level  slog.Level
@@ -197,7 +197,7 @@ func (f *logFlags) logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// noArgs refuses arguments.
+// noArgs returns an error if there are arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -209,8 +209,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("%s takes no argument, got %q: %s", cmd.CommandPath(), args[0], hint)}
 }
 
-// versionName returns the version of the build, from the Makefile or from go
-// install.
+// versionName returns the version of the build. The Makefile or go install sets
+// it.
 func versionName() string {
 	if version != "" {
 		return version

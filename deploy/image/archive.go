@@ -5,7 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	_ "crypto/sha256" // used for digests
+	_ "crypto/sha256" // digests need it
 	"encoding/json"
 	"io"
 	"maps"
@@ -17,11 +17,11 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// nameKey is the annotation in which containerd finds the name of an imported
+// nameKey is the annotation from which containerd takes the name of an imported
 // image.
 const nameKey = "io.containerd.image.name"
 
-// A layer holds the files of an image for one platform.
+// A layer holds the files of an image for one architecture.
 type layer struct {
 	arch  string
 	files []file
@@ -33,8 +33,8 @@ type file struct {
 	data []byte
 }
 
-// An archive is an OCI image layout as a tar file. Its index contains one
-// image, which is an index of platforms.
+// An archive is an OCI image layout as a tar file. Its index has one entry,
+// which is an index of images for several platforms.
 type archive struct {
 	digest string
 	files  map[string][]byte
@@ -118,7 +118,7 @@ func (a *archive) addBlob(mediaType string, data []byte) v1.Descriptor {
 	return v1.Descriptor{MediaType: mediaType, Digest: d, Size: int64(len(data))}
 }
 
-// pack makes the layer. The same files give the same bytes.
+// pack makes the layer, and always makes the same bytes from the same files.
 func (l layer) pack(created time.Time) (plain, packed []byte, err error) {
 	files := slices.SortedFunc(slices.Values(l.files), func(a, b file) int { return cmp.Compare(a.name, b.name) })
 	var buf bytes.Buffer

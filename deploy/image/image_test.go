@@ -62,8 +62,8 @@ func TestTheSameProgramsGiveTheSameDigest(t *testing.T) {
 	}
 }
 
-// TestAnImageHoldsItsProgramsForEachMachine follows the digests in the way of a
-// runtime that pulls the image. It checks each of them.
+// TestAnImageHoldsItsProgramsForEachMachine follows and checks the digests,
+// like a runtime that pulls the image.
 func TestAnImageHoldsItsProgramsForEachMachine(t *testing.T) {
 	files := example(t, "v1.0.0+dirty")
 	blob := func(d v1.Descriptor, v any) []byte {

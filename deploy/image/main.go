@@ -1,9 +1,9 @@
 // Command image builds Tenon's container images as OCI archives, without a
-// daemon and without a base image: static programs and nothing else. The same
-// sources give the same digests.
+// daemon and without a base image: an image contains only static programs. The
+// same sources give the same digests.
 //
-// Load one with `ctr -n k8s.io images import bin/images/tenond.tar`, `docker
-// load`, `podman load` or `skopeo copy oci-archive:…`.
+// To load an image, use `ctr -n k8s.io images import bin/images/tenond.tar`,
+// `docker load`, `podman load` or `skopeo copy oci-archive:…`.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// A product is one image.
+// A product is one of Tenon's images.
 type product struct {
 	name     string
 	about    string
@@ -39,7 +39,7 @@ var products = []product{
 
 const source = "https://tenon.sh/tenon"
 
-// An order says which images to build.
+// An order tells which images to build, and how.
 type order struct {
 	version, registry string
 	arches            []string
@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// make builds the programs of an image for each machine, and packs them.
+// make builds the programs of an image for each architecture, and packs them.
 func (o order) make(ctx context.Context, p product) (digest, path string, err error) {
 	var layers []layer
 	for _, arch := range o.arches {
@@ -128,7 +128,7 @@ func (o order) pack(p product, layers []layer) (digest, path string, err error) 
 	return a.digest, path, f.Close()
 }
 
-// compile builds programs that need no libraries.
+// compile builds static programs.
 func (o order) compile(ctx context.Context, dir, arch string, p product) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -160,7 +160,7 @@ func (o order) compile(ctx context.Context, dir, arch string, p product) error {
 }
 
 // kubernetes returns the release of Kubernetes that a go.mod requires. A
-// program that contains Kubernetes reports it as its version.
+// program that contains code of Kubernetes prints this release as its version.
 func kubernetes(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -174,8 +174,8 @@ func kubernetes(path string) (string, error) {
 	return "", fmt.Errorf("%s names no release of k8s.io/kubernetes", path)
 }
 
-// tag makes a valid tag from a version. It removes characters that git describe
-// and semantic versions may contain, but a tag may not.
+// tag makes a valid image tag from a version: _ replaces each character that a
+// tag must not contain, such as + in a semantic version.
 func tag(version string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {

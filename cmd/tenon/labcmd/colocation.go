@@ -141,7 +141,7 @@ func ofCluster(k *lab.Kubernetes) []clusterFlag {
 	}
 }
 
-// refuseUseless refuses flags that have no effect in this combination.
+// refuseUseless returns an error for flags that have no effect together.
 func (f Frame) refuseUseless(cmd *cobra.Command, cluster, outside bool) error {
 	if cluster && outside {
 		return f.Usage(errors.New("--agent: on a cluster it is always tenond that does the work: leave it out with --kubernetes"))

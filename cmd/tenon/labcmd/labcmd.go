@@ -11,15 +11,15 @@ import (
 	"tenon.sh/tenon/internal/lab/site"
 )
 
-// A Frame holds the functions of the program that the commands of this package
-// call.
+// A Frame holds the functions of the program tenon that the commands of this
+// package call.
 type Frame struct {
-	// Usage marks an error as one of the command line.
+	// Usage marks an error as a mistake in the command line.
 	Usage  func(error) error
 	NoArgs cobra.PositionalArgs
 	// Complete sets the values that a shell offers for a flag.
 	Complete func(cmd *cobra.Command, flag string, values ...string)
-	// SettingFlags adds the flags that all experiments have.
+	// SettingFlags adds the flags of every experiment.
 	SettingFlags func(cmd *cobra.Command, s *site.Setting, agent *bool)
 	// Prepare fills in the settings that have no flag.
 	Prepare func(s *site.Setting, agent bool) error

@@ -25,8 +25,7 @@ func (f *CPUs) Set(s string) error {
 
 func (f *CPUs) String() string { return unit.CPUSet(*f).String() }
 
-// Type implements pflag.Value: it returns the name of the value in the help
-// text.
+// Type implements pflag.Value: it names the value in the help text.
 func (f *CPUs) Type() string { return "LIST" }
 
 // Percent is a percentage such as 30 or 30%.
@@ -46,8 +45,7 @@ func (f *Percent) String() string {
 	return strconv.FormatFloat(float64(*f), 'f', -1, 64) + "%"
 }
 
-// Type implements pflag.Value: it returns the name of the value in the help
-// text.
+// Type implements pflag.Value: it names the value in the help text.
 func (f *Percent) Type() string { return "PERCENT" }
 
 // Bytes is an amount of memory, such as 256Mi.
@@ -67,12 +65,11 @@ func (f *Bytes) String() string {
 	return unit.Bytes(*f).String()
 }
 
-// Type implements pflag.Value: it returns the name of the value in the help
-// text.
+// Type implements pflag.Value: it names the value in the help text.
 func (f *Bytes) Type() string { return "BYTES" }
 
-// A Load is a percentage, or the source of the load on a service, which is a
-// URL or a command. The user may give the flag twice to set both.
+// A Load is a percentage, or a source of load for a service: a URL or a
+// command. The flag may be given twice, to set both.
 type Load struct {
 	Percent Percent
 	Target  string
@@ -92,6 +89,5 @@ func (f *Load) Set(s string) error {
 
 func (f *Load) String() string { return f.Percent.String() }
 
-// Type implements pflag.Value: it returns the name of the value in the help
-// text.
+// Type implements pflag.Value: it names the value in the help text.
 func (f *Load) Type() string { return "PERCENT|URL|COMMAND" }

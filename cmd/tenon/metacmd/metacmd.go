@@ -1,5 +1,5 @@
-// Package metacmd has the commands for results of experiments: tenon lab pack,
-// tenon lab submit, and tenon lab meta, which combines several results.
+// Package metacmd has the commands for the results of experiments: tenon lab pack, tenon lab
+// submit and tenon lab meta, which combines the results of several experiments.
 package metacmd
 
 import (
@@ -15,13 +15,12 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// A Frame holds the functions of the program that the commands of this package
-// call.
+// A Frame holds the functions of the program tenon that the commands of this
+// package call.
 type Frame struct {
-	// Usage marks an error as an error of the command line.
+	// Usage marks an error as a mistake in the command line.
 	Usage func(error) error
-	// Print writes v as JSON if the user asked for JSON. Otherwise it writes
-	// text.
+	// Print writes v as JSON if the user requests JSON, and otherwise text.
 	Print func(cmd *cobra.Command, v any, text string) error
 	// Prepare fills in the settings of an experiment that have no flag.
 	Prepare func(*lab.Config) error
@@ -31,7 +30,7 @@ type Frame struct {
 	Experiment func(cmd *cobra.Command, run func(context.Context) error) error
 }
 
-// New returns the command.
+// New returns the command tenon lab meta.
 func New(f Frame) *cobra.Command {
 	base := string(report.ExclusiveWarm)
 	cmd := &cobra.Command{
@@ -62,7 +61,7 @@ reason, and so is what went wrong in those that count. With -o json, the medians
 		},
 	}
 	cmd.Flags().StringVar(&base, "base", base, "the mode to which the others are compared")
-	// This returns an error only if the flag does not exist.
+	// An error is possible only if the flag does not exist.
 	_ = cmd.RegisterFlagCompletionFunc("base", cobra.FixedCompletions([]string{string(report.Exclusive), string(report.ExclusiveWarm), string(report.ExclusiveAwake), string(report.Default), string(report.Tenon)}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

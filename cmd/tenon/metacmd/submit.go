@@ -63,10 +63,10 @@ does one of a machine on which two equal modes differ.`,
 	return cmd
 }
 
-// runProtocol runs the experiment, and returns the directory of its results.
-// When the machine has passed all checks, it writes the protocol. If an
-// experiment ends without a run, it leaves no files. If it fails after some
-// runs, these can still be submitted.
+// runProtocol runs the experiment, and returns the directory of its results. It
+// writes the protocol when the machine has passed all checks. An experiment
+// without a run leaves no files. The runs of an experiment that failed later
+// can still be submitted.
 func runProtocol(cmd *cobra.Command, f Frame, c lab.Config) (string, error) {
 	p := submission.Fixed()
 	if err := p.Fits(privateWords()); err != nil {
@@ -104,8 +104,8 @@ func runProtocol(cmd *cobra.Command, f Frame, c lab.Config) (string, error) {
 	return c.Out, err
 }
 
-// bundle shows the content of the submission for the results in a directory. If
-// the user agrees, it writes the submission.
+// bundle prints the submission for the results in a directory. It writes the
+// submission if the user agrees.
 func bundle(cmd *cobra.Command, from, to string, yes bool) error {
 	b, err := submission.Make(from, privateWords())
 	if err != nil {
@@ -115,7 +115,7 @@ func bundle(cmd *cobra.Command, from, to string, yes bool) error {
 	fmt.Fprintln(out, b.Shown())
 	if !yes {
 		fmt.Fprintf(out, "Write %s? [y/N] ", filepath.Join(to, b.Name()))
-		answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // after an error the answer is empty, which means no
+		answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // after an error, the answer is empty and means no
 		if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
 			fmt.Fprintf(out, "Nothing was written. Later: tenon lab submit --from %s\n", from)
 			return nil
@@ -129,7 +129,7 @@ func bundle(cmd *cobra.Command, from, to string, yes bool) error {
 	return nil
 }
 
-// privateWords are the names of this machine and of the users that run the
+// privateWords returns the names of this machine, and of the users who run the
 // command.
 func privateWords() submission.Private {
 	var words []string
@@ -146,9 +146,9 @@ func privateWords() submission.Private {
 	return submission.Private{Words: slices.DeleteFunc(words, func(w string) bool { return slices.Contains(commonNames, strings.ToLower(w)) })}
 }
 
-// commonNames are names of machines and users that images of Linux come with.
-// They do not identify the owner, so they stay in a submission. Some of them
-// are also names of distributions, which a reader needs.
+// commonNames are the usual names of machines and users in images of Linux.
+// They identify no user, so they stay in a submission. Some of them are also
+// names of distributions, which a reader of the results needs.
 var commonNames = []string{
 	"root", "admin", "user", "localhost", "vagrant", "ec2-user", "cloud-user", "core", "linux",
 	"almalinux", "alpine", "amazon", "arch", "centos", "debian", "fedora", "gentoo", "opensuse", "oracle", "rocky", "suse", "ubuntu",

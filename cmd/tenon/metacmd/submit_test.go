@@ -22,7 +22,7 @@ import (
 	"tenon.sh/tenon/internal/lab/report/synthetic"
 )
 
-// results writes one block of an experiment of the protocol.
+// results writes the results of one block of the experiment of the protocol.
 func results(t *testing.T) string {
 	t.Helper()
 	dir, p := filepath.Join(t.TempDir(), "results"), submission.Fixed()
@@ -134,7 +134,7 @@ func TestASubmitThatEndsEarly(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		var left []string
-		entries, _ := os.ReadDir(dir) // an error means that there is none
+		entries, _ := os.ReadDir(dir) // an error means that there is no directory
 		for _, e := range entries {
 			left = append(left, e.Name())
 		}
