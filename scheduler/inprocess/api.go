@@ -1,5 +1,5 @@
-// Package inprocess runs kube-scheduler in this process, with or without the
-// plugin. The API server of the scheduler is in memory.
+// Package inprocess runs kube-scheduler in this process, with or without
+// Tenon's plugin. The scheduler uses an API server in memory.
 package inprocess
 
 import (
@@ -23,9 +23,9 @@ import (
 
 // API is an API server for pods and nodes in memory. It does as little as
 // possible, so that a measurement covers the scheduler and not the API server.
-// It stores the pods, and sends one watch event for each change. Like the real
-// one, it binds pods with the annotations of the binding, and refuses to bind a
-// pod twice. It deletes a pod at once.
+// It stores the pods, and sends one watch event for each change. Like a real
+// API server, it adds the annotations of a binding to the pod, and refuses to
+// bind a pod twice. A deleted pod is gone at once.
 type API struct {
 	*fake.Clientset // implements all other kinds of objects
 	nodes           []corev1.Node
@@ -36,11 +36,11 @@ type API struct {
 	version   int
 	pods      map[types.NamespacedName]*corev1.Pod
 	log       []event // the last changes
-	forgotten int     // the version of the last change that is not in log
+	forgotten int     // the version of the newest change that log no longer has
 	watchers  []*watcher
 }
 
-// An event is one change. Its resource version is that after the change.
+// An event is one change. version is the resource version after the change.
 type event struct {
 	watch.Event
 	version int
@@ -124,8 +124,8 @@ func (p podAPI) List(context.Context, metav1.ListOptions) (*corev1.PodList, erro
 }
 
 const (
-	backlog = 200_000 // number of events that may wait in a watch before the API server waits
-	history = 20_000  // number of changes from which a watch can begin
+	backlog = 200_000 // number of events that may wait in a watch; then the API server blocks
+	history = 20_000  // number of past changes that a new watch can get
 )
 
 func (p podAPI) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -290,23 +290,23 @@ func (a *API) Remove(pods []*corev1.Pod) {
 	}
 }
 
-// Pods returns the pods as they are now.
+// Pods returns the present pods.
 func (a *API) Pods() []*corev1.Pod {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Collect(maps.Values(a.pods))
 }
 
-// Fail sets a function. For each bind, this function decides whether it
-// happens, and what the API server answers.
+// Fail sets a function that decides, for each bind, whether it happens and what
+// the API server answers.
 func (a *API) Fail(fault func(*corev1.Binding) (happens bool, err error)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.fault = fault
 }
 
-// Watch calls a function with each change of a pod, in the order of the
-// changes. If the pod was deleted, the second argument is nil.
+// Watch sets a function that is called for each change of a pod, in order.
+// after is nil if the pod was deleted.
 func (a *API) Watch(changed func(before, after *corev1.Pod)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -42,7 +42,7 @@ var sixteenCPUs = func() node.Topology {
 }()
 
 // A bed is a set of nodes with agents, and an API server. An independent
-// checker reads the watch events of this server.
+// checker reads the watch events of that server.
 type bed struct {
 	t       *testing.T
 	api     *inprocess.API
@@ -50,7 +50,7 @@ type bed struct {
 	names   []string
 
 	mu       sync.Mutex
-	owners   map[string]types.UID // the owners of the CPUs of each node, by the contracts
+	owners   map[string]types.UID // by node: the owner of each CPU, by the contracts
 	overlaps []string
 	said     map[string]place.Report // the last report of each node
 }
@@ -280,7 +280,7 @@ func eventually(t *testing.T, is func() error) {
 	t.Fatal(err)
 }
 
-// rounds returns how many rounds a test has. There are few of them, unless
+// rounds returns the number of rounds of a test: few, or many if
 // TENON_TEST_LONG is set.
 func rounds(few, many int) int {
 	if os.Getenv("TENON_TEST_LONG") != "" {

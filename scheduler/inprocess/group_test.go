@@ -14,9 +14,9 @@ import (
 )
 
 // TestAGroupPreemptionFreesCPUs fills two nodes with two pods each, and then
-// creates a PodGroup of higher priority. Its two pods have room beside the
-// smaller pod of each node, and not beside the larger one, because one CPU of a
-// node stays open.
+// creates a PodGroup of two pods with a higher priority. On each node, a new
+// pod has room beside the smaller old pod, but not beside the larger one,
+// because one CPU of a node stays open.
 func TestAGroupPreemptionFreesCPUs(t *testing.T) {
 	gates.SetFeatureGateDuringTest(t, feature.DefaultFeatureGate, features.GenericWorkload, true)
 	b := newBed(t, 2)

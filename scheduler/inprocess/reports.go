@@ -55,8 +55,7 @@ func (r *Reports) Put(report v1alpha1.NodeReport) {
 	r.changed = make(chan struct{})
 }
 
-// snapshot returns all reports. It also returns how many changes there have
-// been so far.
+// snapshot returns all reports, and the number of changes so far.
 func (r *Reports) snapshot() ([]v1alpha1.NodeReport, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +74,7 @@ func (r *Reports) answer(w http.ResponseWriter, request *http.Request) {
 		_ = json.NewEncoder(w).Encode(v1alpha1.NodeReportList{
 			TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeReportList"},
 			ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: all,
-		}) // a client whose connection broke asks again
+		}) // a client asks again if its connection broke
 		return
 	}
 	send := func(kind string, o any) {

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sizes are the numbers of CPUs that the claims of a trace demand. Each entry
-// is equally likely.
+// sizes are the numbers of CPUs of the claims in a trace. Each entry has the
+// same probability.
 var sizes = []int{1, 2, 2, 2, 3, 4, 4, 4, 4, 6, 8, 8, 8, 12, 16, 16}
 
 // The lifetimes of pods have a Pareto distribution between two bounds.
@@ -19,12 +19,12 @@ const (
 	shortest, longest = 1.0, 20.0
 )
 
-// A trace describes the pods of one run.
+// A trace describes the random pods of one run.
 type trace struct {
-	load     float64 // average demand for CPUs, as a share of the CPUs of the cluster
-	pools    float64 // share of the pods that have no CPUs of their own
+	load     float64 // mean number of CPUs that claims demand, divided by the CPUs of the cluster
+	pools    float64 // fraction of the pods that have no CPUs of their own
 	arrivals int
-	warm     int // number of first arrivals that do not count
+	warm     int // number of first arrivals that the figures ignore
 	seed     uint64
 }
 
@@ -49,23 +49,23 @@ func (s *source) claim() *claim {
 	return c
 }
 
-// pareto returns the quantile u of a distribution of lifetimes, whose form
-// depends on a parameter (shape).
+// pareto returns the quantile u of a Pareto distribution of lifetimes with the
+// given shape.
 func pareto(u, shape float64) float64 {
 	low, high := math.Pow(shortest, -shape), math.Pow(longest, -shape)
 	return math.Pow(low-u*(low-high), -1/shape)
 }
 
-// runningClaim returns a claim that already runs when the trace begins. A long
-// lifetime is more likely among such claims, in proportion to its length. A
-// part of the lifetime is already over.
+// runningClaim returns a claim that already runs when the trace begins. Among
+// such claims, a claim with twice the lifetime is twice as likely. A random
+// part of its lifetime is over.
 func (s *source) runningClaim() *claim {
 	c := s.claim()
 	c.lives = pareto(s.Float64(), shape-1) * s.Float64()
 	return c
 }
 
-// meanLife returns the mean of pareto over all quantiles.
+// meanLife returns the mean lifetime of a claim.
 func meanLife() float64 {
 	scale := math.Pow(shortest, shape) / (1 - math.Pow(shortest/longest, shape))
 	return scale * shape / (shape - 1) * (math.Pow(shortest, 1-shape) - math.Pow(longest, 1-shape))
@@ -102,12 +102,12 @@ func (e *ends) Pop() any {
 
 // figures are the results of one run, in percent.
 type figures struct {
-	oneCache float64 // share of the claims that an L3 cache of the hardware can hold
-	oneNode  float64 // share of the claims that a NUMA node can hold
-	split    float64 // share of the claims that share more cores than an odd number of CPUs needs
-	waited   float64 // share of the pods that waited although the cluster had as many free CPUs
-	stranded float64 // share of all CPUs that are free but useless in their cache, as a mean over the sizes of claims
-	refused  float64 // share of the pods that a node refused after the scheduler had chosen it
+	oneCache float64 // claims with CPUs of one L3 cache, of those that a cache can hold
+	oneNode  float64 // claims with CPUs of one NUMA node, of those that a node can hold
+	split    float64 // claims that share more cores with other claims than an odd number of CPUs needs
+	waited   float64 // pods that waited although the cluster had enough free CPUs
+	stranded float64 // CPUs that are stranded (see countStranded), as a mean over sizes
+	refused  float64 // pods that a node refused after the scheduler had chosen the node
 }
 
 // A cluster holds the nodes on which a trace runs.
@@ -115,7 +115,7 @@ type cluster struct {
 	*frame
 	hosts   []*host
 	rival   rival
-	rnd     *rand.Rand // decides between nodes of equal score
+	rnd     *rand.Rand // chooses among nodes of equal score
 	next    int        // the node at which the next search begins
 	now     float64
 	ends    ends
@@ -139,12 +139,12 @@ func newCluster(f *frame, nodes int, m maker, seed uint64) (*cluster, error) {
 	return c, nil
 }
 
-// enoughNodes returns how many nodes with room are enough for kube-scheduler. It
-// then stops searching, and scores them.
+// enoughNodes returns the number of nodes with room after which kube-scheduler
+// stops its search, and scores the nodes found.
 func enoughNodes(nodes int) int { return max(100, nodes*max(5, 50-nodes/125)/100) }
 
-// choose returns the node for a claim. Among nodes with the same score, it
-// takes any. It returns false if no node has room.
+// choose returns the node for a claim, at random among those with the highest
+// score. It returns false if no node has room.
 func (k *cluster) choose(c *claim) (int, bool) {
 	best, most, found, equal := 0, 0.0, 0, 0
 	looked := 0
@@ -217,8 +217,8 @@ func (k *cluster) judge(h *host, c *claim, set unit.CPUSet) {
 	}
 }
 
-// leave ends the claim that ends next. It then tries the waiting claims on the
-// node of that claim, in their order.
+// leave ends the running claim with the earliest end. Then it tries to place
+// the waiting claims on the same node, in order.
 func (k *cluster) leave() error {
 	e := heap.Pop(&k.ends).(end)
 	k.now = e.at
@@ -247,7 +247,7 @@ func (k *cluster) leave() error {
 	return nil
 }
 
-// arrive schedules a claim. If no node has room, the claim waits.
+// arrive places a new claim. If no node has room, the claim waits.
 func (k *cluster) arrive(c *claim) error {
 	free := unit.MilliCPU(0)
 	for _, h := range k.hosts {
@@ -280,7 +280,7 @@ func run(f *frame, nodes int, m maker, t trace) (figures, error) {
 	return k.figures(), nil
 }
 
-// follow starts and ends the pods of a trace.
+// follow starts and ends the pods of a trace on the cluster.
 func (k *cluster) follow(t trace) error {
 	s := t.source()
 	capacity := float64(len(k.hosts) * k.hosts[0].usable)
@@ -310,7 +310,7 @@ func (k *cluster) follow(t trace) error {
 	return nil
 }
 
-// sample adds the number of CPUs that are stranded now to the mean.
+// sample adds the present number of stranded CPUs to the mean.
 func (k *cluster) sample(capacity float64) {
 	all, of := 0, 0
 	for _, n := range sizes {

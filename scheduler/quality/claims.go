@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// occupied returns random CPUs of a machine that are not free. Either all cores
-// or all CPUs have the same probability of being occupied. The reserved CPUs
-// are always occupied.
+// occupied returns a random set of CPUs that are not free. In half of all
+// calls, the CPUs of a core are occupied together. The reserved CPUs are always
+// occupied.
 func occupied(rnd *rand.Rand, f *frame) unit.CPUSet {
 	closed := f.reservedCPUs()
 	share := rnd.Float64()
@@ -28,8 +28,8 @@ func occupied(rnd *rand.Rand, f *frame) unit.CPUSet {
 }
 
 // optimum returns the best possible rating of n free CPUs. It tries each set of
-// caches. Within a set it takes whole cores first, so that only the remaining
-// CPUs are on split cores.
+// caches. Within a set, it takes wholly free cores first, so that only the
+// remaining CPUs split cores.
 func optimum(h *host, n int) (rating, bool) {
 	caches := len(h.groups[cacheLevel])
 	type sums struct{ open, whole, nodes, sockets int }
@@ -58,14 +58,13 @@ func optimum(h *host, n int) (rating, bool) {
 	return best, found
 }
 
-// A score holds percentages of single claims. nodes is the percentage for which
-// a rival reached the optimum in NUMA nodes and sockets. caches is the
-// percentage that also reached it in caches, split the percentage that also
-// reached it in split cores, and left the percentage that also reached it in
-// the room that is left.
+// A score says how often a rival reached the optimum for single claims, in
+// percent. Each field adds one criterion to those before it: NUMA nodes and
+// sockets (nodes), then caches, then split cores (split), then the free CPUs
+// that are left in the caches (left).
 type score struct{ nodes, caches, split, left float64 }
 
-// placeSingle presents single claims to a rival, on machines in random states.
+// placeSingle lets a rival place single claims, on machines in random states.
 func placeSingle(f *frame, m maker, tries int, seed uint64) (score, error) {
 	rnd := rand.New(rand.NewPCG(seed, 19))
 	var hit [len(rating{})]int
@@ -98,8 +97,8 @@ func placeSingle(f *frame, m maker, tries int, seed uint64) (score, error) {
 	return score{nodes: of(1), caches: of(2), split: of(3), left: of(4)}, nil
 }
 
-// maxPlaced returns the largest number of claims that can each have one
-// cache, by branch and bound. room contains the number of free CPUs of each cache.
+// maxPlaced returns the largest number of claims that can be placed in one cache
+// each, by branch and bound. room is the number of free CPUs of each cache.
 func maxPlaced(room []int, claims []int) int {
 	claims = slices.Clone(claims)
 	slices.Sort(claims) // small claims first, so that the first solution is a good one
@@ -114,7 +113,7 @@ func maxPlaced(room []int, claims []int) int {
 		seen := map[int]bool{}
 		for g := range room {
 			if room[g] < claims[i] || seen[room[g]] {
-				continue // caches with equal room need only one try
+				continue // a cache with the same room gives the same result
 			}
 			seen[room[g]] = true
 			room[g] -= claims[i]
@@ -127,9 +126,9 @@ func maxPlaced(room []int, claims []int) int {
 	return best
 }
 
-// sequences lets a rival place up to eight claims, one after the other, on one
-// machine. It counts the claims within one cache, and returns them in percent
-// of the number that is possible if all claims are known from the start.
+// sequences lets a rival place up to eight claims one after the other on one
+// machine. It counts the claims that are within one cache. The result is in
+// percent of the best count for a placer that knows all claims from the start.
 func sequences(f *frame, m maker, tries int, seed uint64) (float64, error) {
 	rnd := rand.New(rand.NewPCG(seed, 20))
 	got, possible := 0, 0

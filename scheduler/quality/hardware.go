@@ -5,8 +5,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A hardware is a kind of node. Its numbers count sockets, NUMA nodes per
-// socket, L3 caches per NUMA node, cores per cache, and threads per core.
+// A hardware is a kind of node. It counts sockets, NUMA nodes of a socket, L3
+// caches of a NUMA node, cores of a cache, and threads of a core.
 type hardware struct {
 	name                                   string
 	sockets, nodes, caches, cores, threads int
@@ -19,7 +19,7 @@ var kinds = []hardware{
 	{"arm", 2, 2, 1, 32, 1},   // no SMT
 }
 
-// smallMachine is the machine on which sequences places claims.
+// smallMachine is the machine of the part sequences.
 var smallMachine = hardware{"small", 2, 1, 4, 4, 2}
 
 // A level is a kind of group of CPUs: L3 cache, NUMA node, socket or machine.
@@ -33,9 +33,9 @@ const (
 	levels
 )
 
-// A frame describes a kind of node. Its tables have the CPU number as index. As
-// with Linux on x86, the second threads of the cores have the upper half of the
-// CPU numbers.
+// A frame describes a kind of node. The CPU number is the index of its tables.
+// The second threads of all cores have the upper half of the CPU numbers, as
+// with Linux on x86.
 type frame struct {
 	hardware
 	topology node.Topology
@@ -72,8 +72,8 @@ func newFrame(h hardware) *frame {
 	return f
 }
 
-// reservedCPUs returns the CPUs of the first core, which no claim gets. The
-// kubelet's policy requires reserved CPUs, so all rivals get the same.
+// reservedCPUs returns the CPUs of the first core, which no claim gets. All rivals reserve them,
+// because the policy of the kubelet requires reserved CPUs.
 func (f *frame) reservedCPUs() unit.CPUSet {
 	var s unit.CPUSet
 	for _, c := range f.cores[0] {
@@ -82,17 +82,17 @@ func (f *frame) reservedCPUs() unit.CPUSet {
 	return s
 }
 
-// size returns how many CPUs a group of a level has.
+// size returns the number of CPUs in a group of the level.
 func (f *frame) size(l level) int { return len(f.groups[l][0]) }
 
-// A rating says how good a choice of CPUs is. Its numbers count NUMA nodes,
-// sockets, caches, CPUs that share a core with CPUs outside the choice, and
-// free CPUs that are left in the caches. The first number in which two ratings
-// differ decides, and the smaller number is better.
+// A rating says how good a choice of CPUs is. It counts NUMA nodes, sockets,
+// caches, CPUs that share a core with CPUs outside the choice, and free CPUs
+// that are left in the caches. The first count in which two ratings differ
+// decides. The smaller count is better.
 type rating [5]int
 
-// rate rates a choice of CPUs. A list (free) says which CPUs of the machine
-// were free before the choice. It shares no code with any rival.
+// rate rates a choice of CPUs (set). free tells which CPUs of the machine were
+// free before the choice. rate shares no code with any rival.
 func (f *frame) rate(free []bool, set unit.CPUSet) rating {
 	var r rating
 	for i, l := range []level{numaLevel, socketLevel, cacheLevel} {
@@ -120,8 +120,8 @@ func (f *frame) rate(free []bool, set unit.CPUSet) rating {
 	return r
 }
 
-// A host is the state of one node. The rivals of this package read from it
-// which CPUs are free.
+// A host is the state of one node. The rivals of this package read the free
+// CPUs from it.
 type host struct {
 	*frame
 	free   []bool
@@ -184,12 +184,12 @@ func (h *host) wholeCore(c int) bool {
 	return true
 }
 
-// spare returns how much CPU the node has beyond the requests of its pods. A
-// scheduler that does not know the topology knows only this amount.
+// spare returns the CPU of the node that no pod requests. A scheduler without
+// knowledge of the topology knows only this amount.
 func (h *host) spare() unit.MilliCPU { return unit.CPUs(h.open[machineLevel][0]) - h.shared }
 
-// countStranded returns the number of stranded CPUs: free ones, but in caches
-// that have no room for a claim of n CPUs.
+// countStranded returns the number of stranded CPUs: the free CPUs that remain
+// when claims of n CPUs fill each cache.
 func (h *host) countStranded(n int) int {
 	all := 0
 	for _, free := range h.open[cacheLevel] {

@@ -8,12 +8,12 @@ import (
 )
 
 // koordinator places claims like Koordinator's scheduler with its default bind
-// policy FullPCPUs, according to its documentation. It takes the first of these
-// groups that suffices: wholly free cores of one NUMA node, wholly free cores
-// of one socket, wholly free cores of several sockets, and then single CPUs, at
-// first one of each core. It does not know L3 caches. With LeastAllocated it
-// begins with the NUMA nodes that have the most free CPUs, and with
-// MostAllocated with those that have the fewest.
+// policy FullPCPUs, by its documentation. It takes the first of these groups
+// that suffices: wholly free cores of one NUMA node, of one socket, of several
+// sockets, and then single CPUs. Among single CPUs, it takes one of each core
+// before the second. It does not know L3 caches. With LeastAllocated it begins
+// with the NUMA nodes that have the most free CPUs, with MostAllocated with
+// those that have the fewest.
 type koordinator struct {
 	hosts  []*host
 	packed bool
@@ -24,7 +24,7 @@ func (*koordinator) leave(int, *claim)            {}
 
 func (k *koordinator) room(at int, c *claim) bool { return k.hosts[at].spare() >= c.request }
 
-// worth returns a score by requested amounts, as Koordinator's plugin does.
+// worth scores a node by requested amounts, as Koordinator's plugin does.
 func (k *koordinator) worth(at int, c *claim) float64 {
 	if k.packed {
 		return pack(k.hosts[at], c)
@@ -46,7 +46,7 @@ func (k *koordinator) take(at int, c *claim) (unit.CPUSet, bool) {
 			}
 		}
 	}
-	for _, g := range order(h, socketLevel, false) { // whole sockets, those with the most free CPUs first
+	for _, g := range order(h, socketLevel, false) { // whole sockets, the socket with the most free CPUs first
 		t.cores(h.groups[socketLevel][g])
 	}
 	for _, g := range order(h, socketLevel, true) {
@@ -73,8 +73,8 @@ func order(h *host, l level, tightest bool) []int {
 	return all
 }
 
-// fromCores takes wholly free cores. If it does not need all CPUs of the last
-// core, it takes only a part of them.
+// fromCores takes CPUs of wholly free cores. It takes only a part of the last
+// core if the claim needs no more CPUs.
 func (t *taker) fromCores(of []int) {
 	t.cores(of)
 	for _, c := range of {
@@ -86,7 +86,7 @@ func (t *taker) fromCores(of []int) {
 	}
 }
 
-// takeSingles takes one free CPU of each core from which it has taken none yet.
+// takeSingles takes one free CPU of each core of which the claim has no CPU yet.
 func (t *taker) takeSingles(of []int) {
 	for _, c := range of {
 		taken := false

@@ -22,9 +22,9 @@ import (
 // container is the name of the only container of each pod.
 const container = "main"
 
-// kubelet is kube-scheduler with the real static policy of the kubelet's CPU
-// manager on each node. kube-scheduler counts only amounts. If aligned is true,
-// the policy prefers whole L3 caches (prefer-align-cpus-by-uncorecache), and the
+// kubelet is kube-scheduler, and on each node the real static policy of the
+// kubelet's CPU manager. kube-scheduler knows only amounts. With aligned, the
+// policy prefers whole L3 caches (prefer-align-cpus-by-uncorecache), and the
 // Topology Manager tries to use few NUMA nodes (best-effort).
 type kubelet struct {
 	hosts   []*host
@@ -115,8 +115,8 @@ func (k *kubelet) leave(at int, c *claim) {
 	_ = m.scope.RemoveContainer(klog.Logger{}, c.id)
 }
 
-// podOf returns a pod of the class Guaranteed that requests a whole number of
-// CPUs. The static policy chooses CPUs for such pods only.
+// podOf returns a Guaranteed pod with a whole number of CPUs. The static policy
+// chooses CPUs only for such pods.
 func podOf(c *claim) *corev1.Pod {
 	r := corev1.ResourceList{
 		corev1.ResourceCPU: *resource.NewQuantity(int64(c.cpus), resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(1<<30, resource.BinarySI),
@@ -135,8 +135,8 @@ func setOf(s unit.CPUSet) cpuset.CPUSet {
 	return cpuset.New(all...)
 }
 
-// A manager answers the Topology Manager with the policy and the state of the
-// kubelet's CPU manager.
+// A manager answers the Topology Manager by the policy and state of the CPU
+// manager.
 
 // GetTopologyHints implements topologymanager.HintProvider.
 func (m *manager) GetTopologyHints(l klog.Logger, p *corev1.Pod, c *corev1.Container, o lifecycle.Operation) map[string][]topologymanager.TopologyHint {

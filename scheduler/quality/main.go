@@ -1,17 +1,17 @@
-// Command quality compares how well Tenon and its rivals place pods that demand
-// CPUs. The rivals are the static policy of the kubelet's CPU manager, the
-// order of Koordinator's scheduler, plain best fit, and best fit with a term
-// for fragmentation.
+// Command quality compares Tenon and its rivals: how well they place pods that
+// demand CPUs. The rivals are the static policy of the kubelet's CPU manager,
+// the order of Koordinator's scheduler, plain best fit, and best fit with a
+// term for fragmentation.
 //
 //	go run ./quality -part churn -out blocks.csv
 //	go run ./quality -report blocks.csv
 //
-// Part single presents single claims to machines in random states, and compares
+// Part single places single claims on machines in random states, and compares
 // each result with the optimum. Part sequences places eight claims one after
-// the other, and compares the result with the best one that is possible if all
-// claims are known from the start. Part churn starts and ends pods on a
-// cluster, for each kind of node. Each block has its own random numbers, and
-// all rivals get the same claims. The speed of the machine has no effect.
+// the other. It compares the result with that of a placer that knows all claims
+// from the start. Part churn starts and ends pods on a cluster, for each kind
+// of node. Each block has its own random numbers, and all rivals get the same
+// claims. The speed of the machine has no effect.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"strings"
 )
 
-// options are the flags.
+// options are the values of the flags.
 type options struct {
 	part                          string
 	kinds, rivals                 []string
@@ -136,7 +136,7 @@ func do(o options) error {
 	})
 }
 
-// measure runs the blocks of a part, and calls a function (tell) for each figure.
+// measure runs the blocks of a part, and calls tell with each figure.
 func measure(o options, tell func(row) error) error {
 	machines := kinds
 	if o.part == "sequences" {

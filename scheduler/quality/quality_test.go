@@ -26,11 +26,11 @@ func named(t *testing.T, name string) maker {
 	return maker{}
 }
 
-// TestASingleClaimGetsTheBest compares single claims with the best of all sets
-// of caches, on each kind of node in random states. Tenon must always have the
-// best NUMA nodes, caches and cores, and in 95 % of the choices the best
-// remaining CPUs. A rival that knows no caches must have the best caches in at
-// most 90 %. TENON_TEST_LONG=1 gives Tenon 10,000 claims of each kind.
+// TestASingleClaimGetsTheBest compares single claims with the best of all sets of caches, on each
+// kind of node in random states. Tenon must always have the best NUMA nodes, caches and cores,
+// and in 95 % of the choices the best remaining CPUs. A rival without knowledge of caches must
+// have the best caches in at most 90 %. With TENON_TEST_LONG=1, Tenon gets 10,000 claims of each
+// kind.
 func TestASingleClaimGetsTheBest(t *testing.T) {
 	for _, h := range kinds {
 		f := newFrame(h)

@@ -10,18 +10,18 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A claim is the demand of one pod: either CPUs of its own, or a share of a
+// A claim is the demand of one pod: CPUs of its own, or an amount of CPU in a
 // pool.
 type claim struct {
 	id      string
-	cpus    int           // 0: the claim is a share of a pool
-	request unit.MilliCPU // request for all CPUs, or for the share
+	cpus    int           // 0: the claim is in a pool
+	request unit.MilliCPU // CPU request of the pod
 	lives   float64
 }
 
-// A rival places claims on the nodes of a cluster. It consists of the filter
-// and the score of a scheduler, and of the choice of CPUs, which either the
-// scheduler or the node makes.
+// A rival places claims on the nodes of a cluster. It has the filter and the
+// score of a scheduler. It also chooses the CPUs, as the scheduler or the node
+// does.
 type rival interface {
 	// begin adds a node on which all CPUs are free, except the closed ones.
 	begin(at int, closed unit.CPUSet) error
@@ -30,14 +30,14 @@ type rival interface {
 	// worth returns the score of a node for a claim.
 	worth(at int, c *claim) float64
 	// take chooses the CPUs of a claim. It returns false if the node refuses
-	// the claim. For a share of a pool, it returns no CPUs.
+	// the claim. For a claim in a pool, it returns no CPUs.
 	take(at int, c *claim) (unit.CPUSet, bool)
 	// leave ends a claim.
 	leave(at int, c *claim)
 }
 
-// A maker makes a rival for nodes of one kind. The rival reads the state of
-// these nodes.
+// A maker makes a rival for nodes of one kind. The rival reads the free CPUs
+// from hosts.
 type maker struct {
 	name string
 	make func(f *frame, hosts []*host) rival
@@ -58,11 +58,11 @@ var makers = []maker{
 	{"koordinator-packed", func(_ *frame, h []*host) rival { return &koordinator{hosts: h, packed: true} }},
 }
 
-// A nodeOrder returns a score from 0 to 100 that depends on requested amounts
-// only, as in kube-scheduler.
+// A nodeOrder scores a node from 0 to 100 by requested amounts only, as
+// kube-scheduler does.
 type nodeOrder func(h *host, c *claim) float64
 
-// spread is the score LeastAllocated, which is the default. pack is
+// spread is LeastAllocated, the default score of kube-scheduler. pack is
 // MostAllocated.
 func spread(h *host, c *claim) float64 {
 	return float64(100 * (h.spare() - c.request) / unit.CPUs(h.usable))
@@ -131,8 +131,8 @@ func (t *tenon) take(at int, c *claim) (unit.CPUSet, bool) {
 func (t *tenon) leave(_ int, c *claim) { t.ledger.RemovePod(place.UID(c.id)) }
 
 // byPool is plain best fit over the caches, NUMA nodes, sockets and machines of
-// the cluster. It takes the lowest level that has a pool with enough room, and
-// on this level the pool with the least such room.
+// the cluster. It takes the smallest kind of group with enough room. Among
+// groups of this kind, it takes the one with the least room.
 type byPool struct{ hosts []*host }
 
 func (*byPool) begin(int, unit.CPUSet) error { return nil }
@@ -177,13 +177,13 @@ func (b *byPool) take(at int, c *claim) (unit.CPUSet, bool) {
 }
 
 // fragmentation is Tenon with another tie-break. Tenon takes the pool with the
-// least room that suffices. A free CPU is useless if no other claim of the
-// trace can use it within one cache. fragmentation takes the cache in which the
-// number of useless CPUs increases least.
+// least room that suffices. fragmentation takes the cache in which the number
+// of useless CPUs increases least. A free CPU is useless if no other claim of
+// the trace can use it within one cache.
 type fragmentation struct {
 	hosts []*host
 	m     *pick.Map
-	lost  []float64 // by number of free CPUs of a cache: how many are useless, as a mean over the sizes of claims
+	lost  []float64 // useless CPUs of a cache by its free CPUs, as a mean over the sizes of claims
 }
 
 func newFragmentation(f *frame, hosts []*host) *fragmentation {
@@ -201,7 +201,7 @@ func (*fragmentation) leave(int, *claim)            {}
 
 func (b *fragmentation) room(at int, c *claim) bool { return b.hosts[at].spare() >= c.request }
 
-// bestCache returns the cache for n CPUs. It prefers caches with enough whole
+// bestCache returns the cache for n CPUs, preferably one with enough whole
 // cores. It returns false if no cache has room.
 func (b *fragmentation) bestCache(h *host, n int) (int, bool) {
 	best, found := 0, false
@@ -224,8 +224,8 @@ func (b *fragmentation) better(h *host, g, than, n int) bool {
 	return is < was || is == was && h.open[cacheLevel][g] < h.open[cacheLevel][than]
 }
 
-// added returns the increase in the number of a cache's useless CPUs if n of
-// its CPUs are taken.
+// added returns how many more CPUs of a cache are useless after n of its CPUs
+// are taken.
 func (b *fragmentation) added(h *host, g, n int) float64 {
 	open := h.open[cacheLevel][g]
 	return b.lost[open-n] - b.lost[open]
@@ -235,7 +235,7 @@ func wholeEnough(h *host, l level, g, n int) bool {
 	return h.whole[l][g] >= n/h.threads*h.threads
 }
 
-// worth returns Tenon's score, but with the other tie-break.
+// worth returns Tenon's score with the tie-break of fragmentation.
 func (b *fragmentation) worth(at int, c *claim) float64 {
 	h := b.hosts[at]
 	if c.cpus == 0 {
@@ -288,7 +288,7 @@ func (t *taker) add(c int) {
 	}
 }
 
-// cores takes wholly free cores, as long as all CPUs of a core are needed.
+// cores takes wholly free cores, as long as the claim needs all CPUs of a core.
 func (t *taker) cores(of []int) {
 	for _, c := range of {
 		if t.left >= t.host.threads && t.wholeCore(c) {
@@ -299,8 +299,7 @@ func (t *taker) cores(of []int) {
 	}
 }
 
-// threads takes CPUs of cores that are already split. If they do not suffice,
-// it takes any other CPUs.
+// threads takes CPUs of split cores first, and then any other CPUs.
 func (t *taker) threads(of []int) {
 	for _, split := range []bool{true, false} {
 		for _, c := range of {
