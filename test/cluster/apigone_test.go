@@ -21,7 +21,7 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// generous is a ConfigMap with which even a busy machine has batch resources.
+// generous is a ConfigMap that makes even a busy machine offer batch resources.
 const generous = `{"enable": true, "metricAggregateDurationSeconds": 60, "cpuReclaimThresholdPercent": 1000, "memoryReclaimThresholdPercent": 95}`
 
 // A watchedNode is a node whose values the test reads every second during a
@@ -39,8 +39,8 @@ type watchedNode struct {
 	first map[string]string
 }
 
-// happens adds an event to the timeline. A new part of the timeline begins with
-// this event.
+// happens adds an event to the timeline. The event begins a new part of the
+// timeline.
 func (w *watchedNode) happens(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,8 +132,7 @@ func (w *watchedNode) watch() (stop func()) {
 	return sync.OnceFunc(func() { close(end); <-done })
 }
 
-// judge fails the test for each promise that Tenon did not keep during the
-// fault.
+// judge fails the test for each promise that Tenon broke during the fault.
 func (w *watchedNode) judge() {
 	w.t.Helper()
 	for _, p := range slices.Sorted(maps.Keys(w.wrong)) {
@@ -156,8 +155,8 @@ func (w *watchedNode) batchResources() (cpu, memory int64) {
 	return c.Value(), m.Value()
 }
 
-// leader returns which manager holds the lease, and when it last renewed the
-// lease.
+// leader returns the manager that holds the lease, and the time of its last
+// renewal.
 func (w *watchedNode) leader() (string, time.Time) {
 	w.t.Helper()
 	out, _ := w.c.Kubectl(w.t.Context(), "get", "lease", "tenon-manager", "-n", "tenon-system", "-o", "jsonpath={.spec.holderIdentity} {.spec.renewTime}")
@@ -175,10 +174,10 @@ func (w *watchedNode) leader() (string, time.Time) {
 // and a new pod must get its bounds.
 func TestTheAPIServerGoesAway(t *testing.T) {
 	runParallel(t)
-	// With the usual authorization, the kubelet asks the API server whether
-	// each of its clients has access. While the API server is away, the kubelet
-	// answers 500. For some seconds afterwards it may answer with an empty
-	// list. With AlwaysAllow, it answers with the empty list all the time.
+	// With the usual authorization, the kubelet asks the API server whether a
+	// client has access. While the API server is away, the kubelet answers 500.
+	// For some seconds afterwards, its list may be empty. With AlwaysAllow, the
+	// list is empty all the time.
 	lets := NodeOptions{KubeletArgs: pickLength([]string{"--authorization-mode=AlwaysAllow"}, nil)}
 	c, n := upWith(t, "no-api", lets)
 	offer(t, c, n, 4000, "6Gi")

@@ -1,15 +1,15 @@
 // Package cluster runs a real Kubernetes on one machine for tests. It runs
 // etcd, the API server with the aggregation layer, the controller manager, the
-// scheduler, a registry of its own images and the metrics API. Its nodes have
+// scheduler, an image registry of its own and the metrics API. Each node has
 // containerd, runc and a kubelet.
 //
 // The processes run in mount, network and PID namespaces of the cluster, so its
-// ports and addresses are private. When one process, the cluster's init, ends,
-// all others end. Only the control groups are in the machine's hierarchy: each
-// node has a root there, which [Cluster.Down] removes.
+// ports and addresses are private. When the first process, the cluster's init,
+// ends, all others end. Only the control groups are in the machine's hierarchy:
+// each node has a root cgroup there, which [Cluster.Down] removes.
 //
-// It needs root and the programs that test/cluster/build/build.sh makes. All
-// nodes share one network namespace, so pods on the host network share it, too.
+// A cluster needs root and the programs that test/cluster/build/build.sh makes. All nodes share
+// one network namespace. Pods on the host network share it, too.
 package cluster
 
 import (
@@ -34,11 +34,11 @@ import (
 // namespaces and for pods.
 const Server = "https://" + controlIP + ":443"
 
-// The addresses of the control plane. Both are addresses of the loopback
-// interface. controlIP is no address of a service, because kube-proxy rejects
-// connections to unknown services and unknown ports of services. serviceIP is
-// the first service address, which pods use for the API server. Other service
-// addresses work only with kube-proxy: see [NodeOptions].KubeProxy.
+// The addresses of the control plane, both on the loopback interface. controlIP
+// is outside serviceRange, because kube-proxy rejects connections to unknown
+// services and to unknown ports of services. serviceIP is the first service
+// address, which pods use for the API server. Other service addresses work only
+// with kube-proxy: see [NodeOptions].KubeProxy.
 const (
 	controlIP = "10.88.255.1"
 	serviceIP = "10.0.0.1"
@@ -48,29 +48,26 @@ const (
 
 // Options configure a cluster.
 type Options struct {
-	// Name distinguishes clusters on one machine. It is part of the paths of
-	// state and control groups. Default: dev.
+	// Name distinguishes the clusters of one machine. It is part of the paths
+	// of files and control groups. Default: dev.
 	Name string
-	// Keep says that the cluster keeps running when the process that started it
-	// ends.
+	// Keep means that the cluster outlives the process that started it.
 	Keep bool
-	// NoScheduler says that the scheduler is not started. The caller then
-	// starts a scheduler with the kubeconfig of the user system:kube-scheduler.
+	// NoScheduler means that the caller starts a scheduler, with the kubeconfig
+	// of the user system:kube-scheduler.
 	NoScheduler bool
-	// NoMetrics says that the metrics API, which kubectl top needs, is not
-	// started.
+	// NoMetrics means that there is no metrics API, which kubectl top needs.
 	NoMetrics bool
-	// Images is a folder of prebuilt images. A machine needs it if it lacks the
-	// programs from which the images are made. Default: the folder of
-	// [image.Build].
+	// Images is a folder of prebuilt images, for a machine without the programs
+	// from which the images are made. Default: the folder of [image.Build].
 	Images string
 	// SystemCPUs are the CPUs of all processes outside pods: control plane,
 	// registry, kubelets, containerd and its shims. Default: all.
 	SystemCPUs unit.CPUSet
-	// APIServer, Controllers and Scheduler are additional arguments of these
-	// programs.
+	// APIServer, Controllers and Scheduler are additional arguments of the
+	// programs of that name.
 	APIServer, Controllers, Scheduler []string
-	// Log gets messages with the steps and their durations. May be nil.
+	// Log receives messages about the steps and their durations. It may be nil.
 	Log func(format string, args ...any)
 }
 
@@ -83,13 +80,13 @@ type Cluster struct {
 	Bin string
 
 	// Init is the PID of the cluster's init on this machine. Born is the start
-	// time of init, in clock ticks since boot (proc(5), stat, starttime).
+	// time of init, in clock ticks since boot (starttime in proc(5)).
 	Init int
 	Born string
-	// Made lists folders of the machine that did not exist before and were
-	// created as mount points.
+	// Made lists folders of the machine that the cluster created as mount
+	// points.
 	Made []string
-	// SystemCPUs has the meaning of [Options].SystemCPUs.
+	// SystemCPUs is the same as [Options].SystemCPUs.
 	SystemCPUs unit.CPUSet
 
 	log      func(format string, args ...any)
@@ -99,8 +96,8 @@ type Cluster struct {
 // Dir returns the folder of the state of the cluster with that name.
 func Dir(name string) string { return filepath.Join(os.TempDir(), "tenon-cluster-"+name) }
 
-// Cache returns the folder of built programs and images: $TENON_CACHE, or tenon
-// in the user's cache directory.
+// Cache returns the folder of built programs and images: $TENON_CACHE, or the
+// folder tenon in the user's cache directory.
 func Cache() string {
 	if dir := os.Getenv("TENON_CACHE"); dir != "" {
 		return dir
@@ -132,9 +129,9 @@ func Missing() error {
 	return nil
 }
 
-// Up starts a cluster without nodes and returns when pods can be created. It
-// first removes the remains of an earlier cluster with the same name. If that
-// cluster still runs, Up fails.
+// Up starts a cluster without nodes and returns when pods can be created.
+// Before that, it removes the remains of a cluster with the same name. If that
+// cluster still runs, Up returns an error.
 func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if err := Missing(); err != nil {
 		return nil, err
@@ -187,8 +184,8 @@ func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 	return c, nil
 }
 
-// Attach returns the running cluster with this name, which another process
-// started.
+// Attach returns the running cluster with this name. Another process has
+// started it.
 func Attach(name string) (*Cluster, error) {
 	c := &Cluster{log: func(string, ...any) {}}
 	text, err := os.ReadFile(filepath.Join(Dir(name), "cluster.json"))
@@ -210,9 +207,9 @@ func (c *Cluster) save() error {
 	return os.WriteFile(c.file("cluster.json"), text, 0o644)
 }
 
-// runOnSystemCPUs calls a function (start). The processes that it creates, and
-// their children, may run only on SystemCPUs. This does not hold for
-// containers: runc binds them to the CPUs of their control group.
+// runOnSystemCPUs calls start. The processes that start creates, and their
+// children, run only on SystemCPUs. Containers are an exception: runc binds
+// them to the CPUs of their control group.
 func (c *Cluster) runOnSystemCPUs(start func() error) error {
 	if c.SystemCPUs.Empty() {
 		return start()
@@ -233,13 +230,13 @@ func (c *Cluster) runOnSystemCPUs(start func() error) error {
 }
 
 // alive reports whether the cluster's init runs. It compares the start time,
-// because another process may have got the same PID.
+// because another process may have the PID now.
 func (c *Cluster) alive() bool {
 	return c.Init != 0 && startTimeOf(fmt.Sprintf("/proc/%d", c.Init)) == c.Born
 }
 
-// startTimeOf returns the start time of a process, given the folder of the
-// process in /proc. It returns "" if the process does not exist or is dead.
+// startTimeOf returns the start time of a process, whose folder in /proc is
+// given. It returns "" if the process does not exist or is dead.
 func startTimeOf(process string) string {
 	text, err := os.ReadFile(filepath.Join(process, "stat"))
 	if err != nil {
@@ -253,9 +250,8 @@ func startTimeOf(process string) string {
 	return fields[19]
 }
 
-// Down ends every process of the cluster and removes everything that it made.
-// Mounts and interfaces vanish with their namespaces; Down removes control
-// groups and files.
+// Down ends every process of the cluster. It removes the control groups and
+// files of the cluster. Mounts and interfaces vanish with their namespaces.
 func (c *Cluster) Down() error {
 	if c.alive() {
 		if err := syscall.Kill(c.Init, syscall.SIGKILL); err != nil {
@@ -273,14 +269,14 @@ func (c *Cluster) Down() error {
 			return err
 		}
 		// A process of the cluster in the host's PID namespace ends when its
-		// parent dies, a moment after init has ended. Until then it may still
-		// write a file.
+		// parent dies, a moment after init. It may still write a file until
+		// then.
 		return os.RemoveAll(c.Dir)
 	})
 	if err != nil {
 		return fmt.Errorf("end cluster %s: %w", c.Name, err)
 	}
-	// When a directory is removed, the mounts on it in other namespaces vanish.
+	// The removal of a directory also removes mounts on it in other namespaces.
 	// Therefore only the last cluster removes these directories, if they are
 	// empty.
 	unlock, err := lockFolders()
@@ -296,7 +292,7 @@ func (c *Cluster) Down() error {
 	return nil
 }
 
-// otherClusters returns the clusters of this machine with other names.
+// otherClusters returns all other clusters of this machine.
 func otherClusters(name string) []*Cluster {
 	files, _ := filepath.Glob(filepath.Join(Dir("*"), "cluster.json"))
 	var all []*Cluster
@@ -313,14 +309,14 @@ func (c *Cluster) file(parts ...string) string {
 	return filepath.Join(append([]string{c.Dir}, parts...)...)
 }
 
-// scaleLimit returns the limit, multiplied by TENON_TEST_PATIENCE on a slow
-// machine.
+// scaleLimit returns the limit or, if it is longer, TENON_TEST_PATIENCE, which
+// is for slow machines.
 func scaleLimit(limit time.Duration) time.Duration {
 	d, _ := time.ParseDuration(os.Getenv("TENON_TEST_PATIENCE"))
 	return max(limit, d)
 }
 
-// retry calls f at growing intervals until f succeeds. After the time limit it
+// retry calls f at growing intervals until f succeeds. At the time limit, it
 // returns the last error of f.
 func retry(ctx context.Context, limit time.Duration, f func() error) error {
 	limit = scaleLimit(limit)
@@ -341,5 +337,5 @@ func retry(ctx context.Context, limit time.Duration, f func() error) error {
 	}
 }
 
-// errFinal marks an error that waiting cannot resolve.
+// errFinal marks an error that retry must not wait for.
 var errFinal = errors.New("gave up")

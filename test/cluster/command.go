@@ -15,21 +15,20 @@ import (
 	"time"
 )
 
-// Command returns a command that runs in the cluster's namespaces: its network,
-// its PIDs and its mounts. It has the built programs on PATH, the KUBECONFIG of
-// admin and the caller's working directory. It is killed when the context ends.
+// Command returns a command in the cluster's namespaces: network, PIDs and
+// mounts. It has the built programs on PATH, the KUBECONFIG of admin and the
+// caller's working directory. The end of the context kills the command.
 //
-// The started process is not the command itself but its parent; see [PID].
+// The started process is the parent of the command: see [PID].
 func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return c.commandInside(ctx, 0, name, args...)
 }
 
-// commandInside returns a command as Command does. The command also enters the
-// mount namespace of a process of the cluster. inner is the PID of that process
-// in the cluster.
+// commandInside returns a command as Command does. If inner is not 0, it is the
+// PID in the cluster of a process whose mount namespace the command also
+// enters.
 func (c *Cluster) commandInside(ctx context.Context, inner int, name string, args ...string) *exec.Cmd {
-	// setpriv is needed, because killing nsenter would not kill its child, the
-	// command.
+	// setpriv kills the command when its parent nsenter is killed.
 	argv := []string{"-t", strconv.Itoa(c.Init), "-m", "-n", "-p", "setpriv", "--pdeathsig", "KILL"}
 	if inner != 0 {
 		argv = append(argv, "nsenter", "-t", strconv.Itoa(inner), "-m")
@@ -42,9 +41,8 @@ func (c *Cluster) commandInside(ctx context.Context, inner int, name string, arg
 	return cmd
 }
 
-// PID returns the PID of the program that a started command of
-// [Cluster.Command] or [Node.Command] runs. It is the PID on this machine. Send
-// signals to this PID.
+// PID returns the PID, on this machine, of the program that a command of
+// [Cluster.Command] or [Node.Command] runs. Signals must go to this PID.
 func PID(cmd *exec.Cmd) (pid int, err error) {
 	err = retry(context.Background(), 10*time.Second, func() error {
 		parent := cmd.Process.Pid
@@ -55,8 +53,7 @@ func PID(cmd *exec.Cmd) (pid int, err error) {
 		if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
 			return fmt.Errorf("process %d has no child", parent)
 		}
-		// These programs run first, and then execute the program that the
-		// caller wants.
+		// These programs run first, and then execute the program of the caller.
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		switch passing := strings.TrimSpace(string(name)); passing {
 		case "nsenter", "setpriv", "env":
@@ -72,7 +69,7 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.KubectlApply(ctx, "", args...)
 }
 
-// KubectlApply runs kubectl with a text on standard input, for -f -.
+// KubectlApply runs kubectl with the given standard input, for kubectl apply -f -.
 func (c *Cluster) KubectlApply(ctx context.Context, input string, args ...string) (string, error) {
 	cmd := c.Command(ctx, "kubectl", args...)
 	cmd.Stdin = strings.NewReader(input)
@@ -85,8 +82,8 @@ func (c *Cluster) KubectlApply(ctx context.Context, input string, args ...string
 }
 
 // daemon starts a program that lives as long as the cluster. If inner is not 0,
-// the program runs in the mount namespace of the process of the cluster with
-// this PID. Its output goes to NAME.log, and its PID inside the cluster to
+// it is the PID in the cluster of a process whose mount namespace the program
+// enters. The output goes to NAME.log, and the program's PID in the cluster to
 // NAME.pid.
 func (c *Cluster) daemon(inner int, name string, argv ...string) (*daemon, error) {
 	d := &daemon{cluster: c, name: name}
@@ -98,9 +95,9 @@ func (c *Cluster) daemon(inner int, name string, argv ...string) (*daemon, error
 		return nil, err
 	}
 	defer out.Close()
-	// The shell forks the program, so that the program becomes a child of the
-	// cluster's init. Init lives longer than the process that starts it, and
-	// reaps it.
+	// The shell forks, so that the program becomes a child of the cluster's
+	// init. Init outlives the process that starts the program, and reaps the
+	// program.
 	const script = `echo $$ >"$0.part" && mv "$0.part" "$0.pid" && exec "$@"`
 	cmd := c.commandInside(context.Background(), inner, "setsid", append([]string{"--fork", "sh", "-c", script, name}, argv...)...)
 	cmd.Args = withoutDeathSignal(cmd.Args)
@@ -111,8 +108,8 @@ func (c *Cluster) daemon(inner int, name string, argv ...string) (*daemon, error
 	return d, nil
 }
 
-// A daemon is a program of the cluster. The value is the path of the program's
-// files, without the suffix.
+// A daemon is a program of the cluster. name is the path of its files NAME.log
+// and NAME.pid, without the suffix.
 type daemon struct {
 	cluster *Cluster
 	name    string

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// metricsManifest registers the metrics API at the API server.
+// metricsManifest registers the metrics API in the API server.
 //
 //go:embed metrics.yaml
 var metricsManifest string
@@ -60,7 +60,7 @@ func (c *Cluster) startControlPlane(ctx context.Context, o Options) error {
 	}); err != nil {
 		return fmt.Errorf("the API server is not ready: %w", err)
 	}
-	// The controller manager runs as admin, because a service account for each
+	// The controller manager runs as admin. A service account for each
 	// controller would take six seconds.
 	if _, err := start("kube-controller-manager", append([]string{
 		"--kubeconfig=" + admin, "--authentication-kubeconfig=" + admin, "--authorization-kubeconfig=" + admin,
@@ -101,8 +101,8 @@ func (c *Cluster) startControlPlane(ctx context.Context, o Options) error {
 }
 
 // Get requests a path, such as /readyz, from the API server as admin and
-// returns the body. If the status is not 2xx, it returns an error that contains
-// the body.
+// returns the body of the answer. If the status is not 2xx, it returns an error
+// with the body.
 func (c *Cluster) Get(ctx context.Context, path string) ([]byte, error) {
 	client, err := adminClient(c.Dir)
 	if err != nil {
@@ -131,8 +131,8 @@ func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	return body, err
 }
 
-// adminClient returns an HTTP client for the API server and the kubelets. It
-// has the rights of admin.
+// adminClient returns an HTTP client for the API server and the kubelets, with
+// the rights of admin.
 func adminClient(dir string) (*http.Client, error) {
 	pair, err := tls.LoadX509KeyPair(dir+"/pki/user-admin.crt", dir+"/pki/user-admin.key")
 	authority, err2 := os.ReadFile(dir + "/pki/ca.crt")

@@ -20,11 +20,11 @@ import (
 
 // TestReservedCPUsAreNotBestEffortWorks runs two nodes. The kubelet of the
 // first node binds CPUs itself and keeps pods off CPU 0. On that node Tenon
-// must write no cpuset, and the watermark must count only the CPUs of pods. The
-// kubelet of the second node binds no CPUs. On that node the annotation
-// reservedCPUs must keep existing and new best-effort work off CPU 0 until
-// Tenon is removed. The programs of the cluster itself run on CPU 0, but their
-// containers do not.
+// must write no cpuset, and the watermark of CPU suppress must count only the
+// CPUs of pods. The kubelet of the second node binds no CPUs. On that node the
+// annotation reservedCPUs must keep existing and new best-effort work off CPU 0
+// until Tenon is removed. The programs of the cluster itself run on CPU 0, but
+// not their containers.
 func TestReservedCPUsAreNotBestEffortWorks(t *testing.T) {
 	runParallel(t)
 	needsCluster(t)
@@ -105,7 +105,7 @@ func TestReservedCPUsAreNotBestEffortWorks(t *testing.T) {
 	})
 }
 
-// holds reports whether a condition has the given kind and status, and a
+// holds reports whether there is a condition of this kind and status, with a
 // message that contains the text.
 func holds(all []metav1.Condition, kind, status, text string) bool {
 	return slices.ContainsFunc(all, func(c metav1.Condition) bool {

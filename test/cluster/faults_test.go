@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pickLength returns the second value if the test may take minutes
-// (TENON_TEST_LONG=1), and otherwise the first.
+// pickLength returns most if the test may take minutes (TENON_TEST_LONG=1), and
+// otherwise usual.
 func pickLength[T any](usual, most T) T {
 	if os.Getenv("TENON_TEST_LONG") == "1" {
 		return most
@@ -218,8 +218,8 @@ type cgroupWrite struct {
 }
 
 // A witness gets an event from the kernel for each write of any process to the
-// control groups of a node. If equal writes follow each other directly, the
-// kernel reports them as one.
+// control groups of a node. The kernel reports equal writes that follow each
+// other directly as one event.
 type witness struct {
 	mu  sync.Mutex
 	all []cgroupWrite
@@ -288,14 +288,14 @@ func (w *witness) writesSince(at time.Time) []cgroupWrite {
 }
 
 // bound reports whether a file is a CPU quota of best-effort work that follows
-// the use of the node. On cgroup v1 this includes the quota of a pod, because
-// it must not exceed the quota of the class.
+// the CPU usage of the node. On cgroup v1 this includes the quota of a pod,
+// which must not exceed the quota of the class.
 func bound(file string) bool {
 	return strings.Contains(file, "kubepods/besteffort/") && filepath.Base(file) == "cpu.cfs_quota_us"
 }
 
-// dropExpected returns all writes except those of the kubelet and those to
-// bounds.
+// dropExpected returns all writes except those of the kubelet and those to the
+// quotas of bound.
 func dropExpected(all []cgroupWrite) []cgroupWrite {
 	return slices.DeleteFunc(slices.Clone(all), func(c cgroupWrite) bool { return c.by == "kubelet" || bound(c.file) })
 }

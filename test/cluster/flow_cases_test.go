@@ -29,10 +29,10 @@ func (f *flow) inSubtest(t *testing.T) {
 	t.Cleanup(func() { f.t = before })
 }
 
-// grouped creates a PodGroup of four pods on three nodes that have room for one
-// each. No pod may be bound, their CPUs must be free for others, and the
-// scheduler must not try the group again and again. All must be bound when there
-// is room.
+// grouped creates a PodGroup of four pods, while three nodes have room for one
+// pod each. No pod of the group may be bound, their CPUs must be free for
+// others, and the scheduler must not try the group again and again. When there
+// is room, all four must be bound.
 func (f *flow) grouped(t *testing.T) {
 	f.inSubtest(t)
 	f.kill()
@@ -140,8 +140,8 @@ func (f *flow) killScheduler(t *testing.T) {
 	t.Logf("%d pods, and %d kills", pods, kills)
 }
 
-// ledgers compares two ledgers: that of the scheduler, as its metrics show it,
-// and one that learns the objects of the API server.
+// ledgers compares the ledger of the scheduler, as its metrics show it, with a
+// ledger that learns the objects of the API server.
 func (f *flow) ledgers() {
 	f.t.Helper()
 	requireSoon(f.t, time.Minute, "the ledger of the scheduler is that of the API server", func() error {
@@ -215,9 +215,9 @@ func (f *flow) expectedMetrics() map[string]string {
 }
 
 // freezeLeader runs two schedulers with a lease. In one case, the leader stops
-// in the middle of its work and goes on when the other one leads, so that for a
-// moment both work. In the other case, the leader is killed. Then two pods may
-// get the same CPU until the next report of the node.
+// in the middle of its work. It goes on when the other scheduler leads, so that
+// both work for a moment. In the other case, the leader is killed. Then two
+// pods may get the same CPU until the next report of the node.
 func (f *flow) freezeLeader(t *testing.T) {
 	f.inSubtest(t)
 	f.kill()

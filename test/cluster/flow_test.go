@@ -36,9 +36,9 @@ import (
 // reportsPath is where the API server has the reports of the nodes.
 const reportsPath = "/apis/tenon.sh/v1alpha1/nodereports"
 
-// A flow is a control plane under a stream of pods. Agents obey the contracts
-// with the decisions of the real agent, and report. A checker sees the watch
-// events and the reports, and nothing else.
+// A flow is a control plane under a stream of pods. Its agents make the
+// decisions of the real agent, follow the contracts, and report. A checker sees
+// only the watch events and the reports.
 type flow struct {
 	*schedulerCluster
 	all    *testing.T // the test that the watch and the agents belong to
@@ -46,11 +46,11 @@ type flow struct {
 
 	mu    sync.Mutex
 	pods  map[types.UID]*corev1.Pod
-	facts map[string]map[types.UID]unit.CPUSet // by node: what the last report says of each pod that it knew
+	facts map[string]map[types.UID]unit.CPUSet // by node: the CPUs of each pod in the last report
 	said  map[string]place.Report
 	twice map[cpuAt][]string // CPUs with two owners now
 	ever  []string           // CPUs that had two owners for a time
-	wrong []string           // CPUs with two owners after a report that knew both
+	wrong []string           // CPUs with two owners that are both in one report
 }
 
 // A cpuAt is a CPU of a node.
@@ -326,13 +326,13 @@ func (f *flow) run(rnd *rand.Rand, prefix string, rounds int, meanwhile func(rou
 		meanwhile(round)
 		all := f.list(func(*corev1.Pod) bool { return true })
 		rnd.Shuffle(len(all), func(a, b int) { all[a], all[b] = all[b], all[a] })
-		f.remove(all[:max(len(all)-5*len(f.nodes), 0)]) // as many as fill the nodes, and some more
+		f.remove(all[:max(len(all)-5*len(f.nodes), 0)]) // enough pods to fill the nodes, and some more
 	}
 	return created
 }
 
-// awaitRest waits for two things: the nodes have reported all pods, and for no
-// waiting pod does kubectl tenon explain pod name a node that would take it.
+// awaitRest waits until the nodes have reported all pods, and kubectl tenon
+// explain pod names no node that would take a waiting pod.
 func (f *flow) awaitRest() {
 	f.t.Helper()
 	requireSoon(f.t, 2*time.Minute, "no pod waits while there is room", func() error {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// hierarchies returns the mount points of this machine's control groups. With
-// cgroup v2 there is one, and with v1 one for each group of controllers.
+// hierarchies returns the mount points of this machine's control groups: one
+// with cgroup v2, and one for each group of controllers with v1.
 func hierarchies() ([]string, error) {
 	text, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -34,8 +34,8 @@ func hierarchies() ([]string, error) {
 // groupPrefix returns the prefix of the names of a cluster's control groups.
 func groupPrefix(name string) string { return "testbed-" + name + "-" }
 
-// makeGroups makes the root cgroup of a node in every hierarchy. It has all
-// CPUs and memory nodes of the machine.
+// makeGroups makes the root cgroup of a node in every hierarchy, with all CPUs
+// and memory nodes of the machine.
 func makeGroups(root string) error {
 	dirs, err := hierarchies()
 	if err != nil {
@@ -49,21 +49,20 @@ func makeGroups(root string) error {
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			all, err := os.ReadFile(filepath.Join(top, file))
 			if err != nil {
-				continue // another controller, or v2, where the value is inherited
+				continue // another controller; or v2, which inherits the value
 			}
 			if err := os.WriteFile(filepath.Join(dir, file), all, 0o644); err != nil {
 				return fmt.Errorf("make the node's control group: %w", err)
 			}
 		}
-		// On v2 each controller must be enabled in a cgroup before the cgroups
-		// below can use it.
+		// On v2, a cgroup must enable a controller for the cgroups below it.
 		controllers, err := os.ReadFile(filepath.Join(top, "cgroup.controllers"))
 		if err != nil {
 			continue
 		}
 		for _, c := range strings.Fields(string(controllers)) {
 			for _, at := range []string{top, dir} {
-				_ = os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+"+c), 0o644) // some controllers refuse; the kubelet reports those that it misses
+				_ = os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+"+c), 0o644) // some controllers refuse; the kubelet reports a missing controller
 			}
 		}
 	}
@@ -84,8 +83,8 @@ func removeGroups(name string) error {
 			return err
 		}
 		for _, root := range roots {
-			// This check is needed because, for example, testbed-dev-1 is no
-			// node of a cluster with the name de.
+			// Only a number may follow the prefix: testbed-dev-1 is no node of
+			// a cluster with the name de.
 			if _, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(root), groupPrefix(name))); err != nil {
 				continue
 			}

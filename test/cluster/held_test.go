@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// promptConfig is a colocation-config with which batch resources change as soon
-// as the agent's measurements do.
+// promptConfig is a colocation-config that makes batch resources change as soon
+// as the agent's measurements change.
 const promptConfig = `{"enable": true, "metricReportIntervalSeconds": 1, "metricAggregateDurationSeconds": 5, "updateTimeThresholdSeconds": 1, "cpuReclaimThresholdPercent": PERCENT, "memoryReclaimThresholdPercent": 100}`
 
 // TestARestartedKubeletKeepsBatchPods runs batch pods on a node until it has no

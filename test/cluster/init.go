@@ -24,8 +24,8 @@ import (
 	"tenon.sh/tenon/test/cluster/image"
 )
 
-// initEnv is an environment variable that names the folder of a cluster. A
-// process with this variable becomes the init of that cluster.
+// initEnv is an environment variable with the folder of a cluster. A process
+// that has it becomes the init of the cluster.
 const initEnv = "TENON_CLUSTER_INIT"
 
 // registryAddress is the registry from which nodes pull.
@@ -37,9 +37,9 @@ type initConfig struct {
 	Lifeline bool // standard input is a pipe that closes when the starter ends
 }
 
-// Main must be called first in main or TestMain of a program that starts
-// clusters. In the process that becomes a cluster's init it never returns. In
-// all others it returns at once.
+// Main starts the init of a cluster. A program that starts clusters must call
+// it first in main or TestMain. In the init's process it never returns. In all
+// others it returns at once.
 func Main() {
 	dir := os.Getenv(initEnv)
 	if dir == "" {
@@ -48,7 +48,7 @@ func Main() {
 	log.Fatalf("cluster init: %v", runInit(dir))
 }
 
-// startInit starts this program again as process 1 of new namespaces.
+// startInit starts this program again, as process 1 of new namespaces.
 func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout) error {
 	unlock, err := lockFolders()
 	if err != nil {
@@ -110,8 +110,8 @@ func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout)
 }
 
 // lockFolders locks the directories on which all clusters of this machine
-// mount. Until the caller calls the function unlock, no other cluster creates
-// or removes them.
+// mount. No other cluster creates or removes them until the caller calls
+// unlock.
 func lockFolders() (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), "tenon-clusters.lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -154,8 +154,8 @@ func runInit(dir string) error {
 
 // furnish prepares the mounts and the network of the new namespaces.
 func furnish() error {
-	// Mounts made here must not propagate to the machine. They must propagate
-	// to the mount namespaces of nodes and pods.
+	// Mounts made here must propagate to the mount namespaces of nodes and
+	// pods, but not to the machine.
 	for _, flag := range []uintptr{unix.MS_SLAVE, unix.MS_SHARED} {
 		if err := unix.Mount("", "/", "", unix.MS_REC|flag, ""); err != nil {
 			return fmt.Errorf("make mounts private: %w", err)
@@ -177,7 +177,7 @@ func furnish() error {
 	return nil
 }
 
-// reap reaps the orphaned processes, as PID 1 must.
+// reap reaps orphaned processes, a duty of PID 1.
 func reap() {
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)
@@ -192,8 +192,8 @@ func reap() {
 }
 
 // serveDial lets processes outside the cluster connect to addresses inside. A
-// client first sends one line with network and address, and its connection is
-// then forwarded.
+// client first sends one line with network and address. serveDial then forwards
+// its connection.
 func serveDial(socket string) error {
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -230,9 +230,8 @@ func serveDial(socket string) error {
 	}
 }
 
-// Dial connects to an address in the cluster's network. The caller may be
-// inside or outside the cluster. Dial can be used in http.Transport and in
-// client-go's rest.Config.
+// Dial connects to an address in the cluster's network, from inside or outside
+// the cluster. It fits http.Transport and client-go's rest.Config.
 func (c *Cluster) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", c.file("run", "dial.sock"))

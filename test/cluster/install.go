@@ -30,7 +30,7 @@ const quickValues = `config.data.colocation-config={"enable": true, "metricRepor
 
 // Install adds the images to the cluster's registry, and installs or upgrades the
 // chart. It returns when all parts of Tenon are ready and each node has batch
-// resources. It passes messages about how long this took to a function (say).
+// resources. It calls say with messages about the time that this took.
 func (c *Cluster) Install(ctx context.Context, r Release, say func(format string, args ...any)) error {
 	begun := time.Now()
 	if err := c.addRelease(r.Images, r.Version); err != nil {
@@ -73,9 +73,9 @@ func (c *Cluster) addRelease(images, version string) error {
 	return nil
 }
 
-// lackedValues returns the values of the chart that are needed on a machine on
-// which root lacks CAP_SYS_RESOURCE, as in some virtual machines. On such a
-// machine, containers cannot have this capability either.
+// lackedValues returns values of the chart for a machine whose root lacks
+// CAP_SYS_RESOURCE, as in some virtual machines. There, containers cannot have
+// this capability either.
 func lackedValues() []string {
 	if has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0); err == nil && has == 1 {
 		return nil

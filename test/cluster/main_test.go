@@ -48,10 +48,10 @@ func runParallel(t *testing.T) {
 	}
 }
 
-// withoutTenon are the tests in which no program of Tenon runs. They show facts
-// of Kubernetes by which Tenon is designed, and which change only with its
-// version, and they check the test cluster itself. For each commit one of them
-// runs, and in make soak all.
+// withoutTenon are the tests in which no program of Tenon runs. They check the
+// test cluster, and facts of Kubernetes on which the design of Tenon depends.
+// These facts change only with the version of Kubernetes. For each commit one
+// of the tests runs, and in make soak all of them.
 var withoutTenon = []string{
 	"TestKubeletCannotRestartOverAnIdleLevel", "TestKubeletSurvivesIdlePods", "TestAKubeletThatRestartsEndsWhatBatchResourcesDoNotCover",
 	"TestSeedsRun", "TestClusterEndsWithItsStarter",

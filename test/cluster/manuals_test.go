@@ -26,8 +26,8 @@ var manualConfig = map[string]string{
 }
 
 // evicting is the strategy in the manuals' pages about eviction, with a
-// threshold that any node exceeds. Pods without a priority are not evicted by
-// it, because they count as pods with the default priority of koord-batch.
+// threshold that any node exceeds. It does not evict pods without a priority,
+// because they count as pods with the default priority of koord-batch.
 const evicting = `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 65, "cpuSuppressPolicy": "cfsQuota", "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0, "evictEnabledPriorityThreshold": 5400}}`
 
 // manualProfile makes the pods of the Spark operator best-effort if they are in
@@ -146,9 +146,8 @@ func (h *chart) judgeManuals(t *testing.T, disk string) {
 			return err
 		})
 	}
-	// On cgroup v1, these limits have no hierarchy. So each BE pod has its
-	// share of the limit of its class. If the pod's own limit is lower, it has
-	// that.
+	// On cgroup v1, these limits have no hierarchy. So each BE pod has its part
+	// of the limit of its class, or its own limit if that is lower.
 	for pod, most := range map[string]int{"blkio": 52428800, "l3": 104857600} {
 		requireSoon(t, 30*time.Second, pod+" has a limit of its disk", func() error {
 			text, err := os.ReadFile(filepath.Join(h.group(pod, "blkio"), "blkio.throttle.read_bps_device"))

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// scrapePeriod is the time between two scrapes of the kubelets, which
-// themselves measure every ten seconds.
+// scrapePeriod is the time between two scrapes of the kubelets. The kubelets
+// also measure every ten seconds.
 const scrapePeriod = 10 * time.Second
 
 // A sample is one counter or gauge of a kubelet's /metrics/resource.
@@ -22,13 +22,12 @@ type sample struct {
 	at    time.Time
 }
 
-// A reading contains the samples of one kubelet. The key is the metric with its
-// labels, as the kubelet writes them.
+// A reading has the samples of one kubelet. The key is a metric with its
+// labels, as the kubelet writes it.
 type reading map[string]sample
 
-// metricsServer serves the metrics API (metrics.k8s.io/v1beta1) with data from
-// the kubelets. It serves the part of the API that kubectl top and autoscalers
-// use.
+// metricsServer serves the part of the metrics API (metrics.k8s.io/v1beta1)
+// that kubectl top and autoscalers use. The data come from the kubelets.
 type metricsServer struct {
 	client *http.Client
 
@@ -36,7 +35,7 @@ type metricsServer struct {
 	last, old map[string]reading // by node
 }
 
-// serveMetrics runs inside the cluster until it fails.
+// serveMetrics serves the metrics API inside the cluster until it fails.
 func serveMetrics(dir string) error {
 	client, err := adminClient(dir)
 	if err != nil {
@@ -137,8 +136,7 @@ func (s *metricsServer) scrape() {
 }
 
 // take keeps the last two different samples of each series. It ignores equal
-// samples, because a kubelet without a new measurement returns its last one
-// again.
+// samples: without a new measurement, a kubelet repeats its last sample.
 func (s *metricsServer) take(node string, now reading) {
 	last, old := make(reading), make(reading)
 	for name, v := range now {
@@ -166,8 +164,8 @@ func (s *metricsServer) get(ctx context.Context, url string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// parseReading parses the Prometheus text format with timestamps: NAME{LABELS}
-// VALUE MILLISECONDS. The kubelet writes this format.
+// parseReading parses the form of the Prometheus text format that the kubelet
+// writes: NAME{LABELS} VALUE MILLISECONDS.
 func parseReading(text string) reading {
 	all := make(reading)
 	for line := range strings.Lines(text) {
@@ -191,8 +189,8 @@ func parseReading(text string) reading {
 	return all
 }
 
-// usage computes the use of one object from its last two readings. The use of
-// CPU is the rate of a counter, and the use of memory is the value of a gauge.
+// usage computes the resource usage of one object from its last two readings.
+// CPU usage is the rate of a counter. Memory usage is the value of a gauge.
 func (s *metricsServer) usage(node, cpu, memory string) (object, sample, time.Duration, bool) {
 	now, ok := s.last[node][cpu]
 	before, ok2 := s.old[node][cpu]
@@ -207,8 +205,8 @@ func (s *metricsServer) usage(node, cpu, memory string) (object, sample, time.Du
 	}, now, window, true
 }
 
-// nodes returns the metrics of the node with this name, or of all nodes if name
-// is empty.
+// nodes returns the metrics of the node with this name. An empty name means all
+// nodes.
 func (s *metricsServer) nodes(name string) []object {
 	s.mu.Lock()
 	defer s.mu.Unlock()

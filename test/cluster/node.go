@@ -16,27 +16,27 @@ import (
 
 // NodeOptions configure a node.
 type NodeOptions struct {
-	// Kubelet is additional KubeletConfiguration. It consists of lines of YAML
-	// at the top level, such as "cpuManagerPolicy: static". It must not repeat
-	// a key that the cluster sets.
+	// Kubelet is additional KubeletConfiguration: lines of YAML at the top
+	// level, such as "cpuManagerPolicy: static". It must not repeat a key that
+	// the cluster sets.
 	Kubelet string
 	// KubeletArgs are additional arguments of the kubelet.
 	KubeletArgs []string
-	// NoNRI switches containerd's node resource interface off.
+	// NoNRI disables the node resource interface of containerd.
 	NoNRI bool
-	// Bare says that the kernel has no bridges and no overlay file systems. On
-	// such a node, a pod has the host's network or only its own loopback, and
-	// each container has a copy of its image.
+	// Bare is for a kernel without bridges and overlay file systems. A pod then
+	// has the host's network or only its own loopback, and each container has a
+	// copy of its image.
 	Bare bool
-	// KubeProxy says that kube-proxy runs on the node: see
+	// KubeProxy means that kube-proxy runs on the node: see
 	// [Node.StartKubeProxy].
 	KubeProxy bool
 }
 
-// A Node is a node of a cluster. [Node.Command] enters its mount namespace.
-// There, paths are the same as on a real node: /run/containerd/containerd.sock,
+// A Node is a node of a cluster. [Node.Command] enters its mount namespace,
+// where paths are the same as on a real node: /run/containerd/containerd.sock,
 // /run/nri/nri.sock, /var/lib/kubelet, /var/log/pods. Outside this namespace,
-// the folder /run is Dir/run.
+// the folder /run of the node is Dir/run.
 type Node struct {
 	Name string
 	// IP is the node's address. The kubelet listens there on port 10250.
@@ -50,7 +50,7 @@ type Node struct {
 	index   int
 }
 
-// Node returns the node with this number, even if the node does not exist.
+// Node returns the node with this number, whether it exists or not.
 func (c *Cluster) Node(i int) *Node {
 	n := &Node{cluster: c, index: i, Name: fmt.Sprintf("node-%d", i), IP: fmt.Sprintf("10.88.%d.1", i)}
 	n.CgroupRoot = "/" + groupPrefix(c.Name) + strconv.Itoa(i)
@@ -58,8 +58,8 @@ func (c *Cluster) Node(i int) *Node {
 	return n
 }
 
-// AddNode starts node-i and returns when the node is Ready. i is 0 to 254. The
-// addresses of node 255 are those of the control plane.
+// AddNode starts node-i and returns when the node is Ready. i is 0 to 254,
+// because the control plane has the addresses of node 255.
 func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, error) {
 	begun, n := time.Now(), c.Node(i)
 	fail := func(err error) (*Node, error) { return nil, fmt.Errorf("start %s: %w", n.Name, err) }
@@ -105,14 +105,14 @@ func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, err
 	return n, nil
 }
 
-// setup runs in the node's mount namespace. Its arguments are the folder, the
-// interface (a bridge to make, or lo), its IP address, and the MAC address of
-// the bridge. If a bridge has no fixed MAC address, it takes the lowest address
-// of its ports. That address changes with each new pod, and then the pods
-// cannot reach their gateway until they have looked up its address again. The
-// kubelet requires three kernel settings. setup mounts files with these values
-// over the settings, so that the settings of the machine stay unchanged. The
-// last process keeps the namespace alive.
+// setup is a script that runs in the node's mount namespace. Its arguments are
+// the folder, the interface (a bridge to make, or lo), its IP address, and the
+// MAC address of the bridge. Without a fixed MAC address, a bridge takes the
+// lowest address of its ports, which changes with each new pod. The pods then
+// cannot reach their gateway until they look up its address again. The kubelet
+// requires three kernel settings. setup mounts files with these values over the
+// settings, so that those of the machine stay unchanged. The last process of
+// the script keeps the namespace alive.
 const setup = `
 mount --make-rshared /
 setting() { echo $2 >$1.setting; mount --bind $1.setting /proc/sys/$3; }
@@ -131,19 +131,19 @@ touch $1/furnished
 exec sleep infinity
 `
 
-// bridge returns the name of the node's bridge, if it is not Bare.
+// bridge returns the name of the bridge of a node that is not Bare.
 func (n *Node) bridge() string { return fmt.Sprintf("tenon%d", n.index) }
 
-// mac is the MAC address of the node's bridge, a locally administered one.
+// mac returns the MAC address of the node's bridge, a locally administered address.
 func (n *Node) mac() string { return fmt.Sprintf("02:54:0a:58:%02x:01", n.index) }
 
 func (n *Node) file(name string) string { return filepath.Join(n.Dir, name) }
 
 func (n *Node) daemon(name string) *daemon { return &daemon{n.cluster, n.file(name)} }
 
-// Command returns a command as [Cluster.Command] does. The command also enters
-// the node's mount namespace, and has NODE_NAME set. It sees what a pod in all
-// host namespaces of the node sees.
+// Command returns a command as [Cluster.Command] does, but in the node's mount
+// namespace and with NODE_NAME set. It sees what a pod in all host namespaces
+// of the node sees.
 func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	holder, err := n.daemon("holder").pid()
 	cmd := n.cluster.commandInside(ctx, holder, name, args...)
@@ -154,8 +154,8 @@ func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.C
 	return cmd
 }
 
-// Cgroup returns the directory of a control group of the node, for example
-// ("cpu", "kubepods/besteffort"). The directory is that on this machine.
+// Cgroup returns the directory, on this machine, of a control group of the
+// node, for example ("cpu", "kubepods/besteffort").
 func (n *Node) Cgroup(controller, group string) string {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		controller = ""
@@ -205,8 +205,8 @@ func (n *Node) StopKubelet(ctx context.Context) error { return n.daemon("kubelet
 // Containers keep running.
 func (n *Node) StopContainerd(ctx context.Context) error { return n.daemon("containerd").kill(ctx) }
 
-// AwaitReady waits until the node's condition Ready is true and current. A
-// condition is current if the kubelet has reported it since its last start.
+// AwaitReady waits until the node's condition Ready is true, and the kubelet
+// has reported it since AwaitReady was called.
 func (n *Node) AwaitReady(ctx context.Context) error {
 	since := time.Now().Truncate(time.Second)
 	return retry(ctx, 60*time.Second, func() error {

@@ -71,13 +71,13 @@ const networkConfig = `{"cniVersion": "1.0.0", "name": "tenon", "plugins": [{
 }]}
 `
 
-// loopbackConfig is the network of a node whose kernel has no bridges.
+// loopbackConfig is the network configuration for a kernel without bridges.
 const loopbackConfig = `{"cniVersion": "1.0.0", "name": "tenon", "plugins": [{"type": "only-loopback"}]}`
 
 // loopbackPlugin is a CNI plugin. It gives the loopback interface of a pod one
-// more address, which it reports as that of eth0: containerd refuses a pod
-// without an address there. All pods have this address, and reach only
-// themselves.
+// more address, and reports this as the address of eth0, without which
+// containerd refuses a pod. All pods have the same address, and each reaches
+// only itself.
 const loopbackPlugin = `#!/bin/sh
 case $CNI_COMMAND in
 ADD)
@@ -88,8 +88,8 @@ VERSION) echo '{"cniVersion": "1.0.0", "supportedVersions": ["1.0.0"]}' ;;
 esac
 `
 
-// containerdConfig sets restrict_oom_score_adj. Without it, a containerd that
-// lacks CAP_SYS_RESOURCE could not start a pod.
+// containerdConfig sets restrict_oom_score_adj, because a containerd without
+// CAP_SYS_RESOURCE could start no pod otherwise.
 const containerdConfig = `version = 3
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = 'SNAPSHOTTER'

@@ -20,8 +20,8 @@ func (c *Cluster) makePKI() error {
 	if err := c.pki().Client("front-proxy", "front-ca", "front-proxy"); err != nil {
 		return err
 	}
-	// The certificate must name these addresses, because clients reach the
-	// metrics API and the kubelets by address.
+	// Clients reach the metrics API and the kubelets by address. Therefore the
+	// certificates name addresses.
 	if err := c.pki().Server("apiserver", "kube-apiserver", controlIP, serviceIP, "127.0.0.1"); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (c *Cluster) makePKI() error {
 }
 
 // User makes credentials for a user in these groups and returns the path of the
-// kubeconfig. The user has the rights that RBAC gives. name and groups can also
+// kubeconfig. RBAC determines the rights of the user. name and groups can also
 // be those of a ServiceAccount.
 func (c *Cluster) User(name string, groups ...string) (string, error) {
 	file := "user-" + fileName(name)
@@ -62,9 +62,9 @@ func (c *Cluster) User(name string, groups ...string) (string, error) {
 	return path, os.WriteFile(path, text, 0o600)
 }
 
-// Kubeconfig returns the path of a kubeconfig. user is a user that
-// [Cluster.User] made, or admin, who has all rights. The paths and addresses in
-// the kubeconfig work inside the cluster. Outside, use [Cluster.Dial].
+// Kubeconfig returns the path of the kubeconfig of a user of [Cluster.User], or
+// of admin, who has all rights. Its paths and addresses work inside the
+// cluster. Outside, use [Cluster.Dial].
 func (c *Cluster) Kubeconfig(user string) string {
 	return c.file("user-" + fileName(user) + ".kubeconfig")
 }

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// proxyTable is the table of nftables that kube-proxy owns.
+// proxyTable is the nftables table of kube-proxy.
 const proxyTable = "kube-proxy"
 
 // StartKubeProxy starts kube-proxy in nftables mode and returns when it has
-// written its rules. From then on, addresses of services work in the cluster,
-// and ports of NodePort services work at the address of every node: the nodes
-// share one network namespace, so one kube-proxy serves all of them. The rules
-// are in that namespace alone, and end with it. The machine has none.
+// written its rules. Then the addresses of services work in the cluster, and
+// the ports of NodePort services work at the address of every node. One
+// kube-proxy serves all nodes, because they share one network namespace. The
+// rules are only in that namespace, and end with it.
 //
 // Connections that pods already have to 10.0.0.1, the service address of the
 // API server, may break. The node must not be [NodeOptions].Bare.
@@ -27,9 +27,9 @@ func (n *Node) StartKubeProxy(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(n.cluster.Bin, "kube-proxy")); err != nil {
 		return fmt.Errorf("%w: run make cluster-build", err)
 	}
-	// On a real node, the default route also matches addresses of services. The
-	// kernel demands a route before kube-proxy's rules see a connection. With a
-	// route to lo, it would not deliver its refusal of a connection.
+	// kube-proxy's rules see a connection only if the kernel has a route for
+	// it. On a real node, this is the default route. On a route to lo, the
+	// kernel would not deliver the refusal of a connection.
 	if err := n.run(ctx, "ip", "route", "replace", serviceRange, "dev", n.bridge(), "src", n.IP); err != nil {
 		return err
 	}
@@ -40,10 +40,10 @@ func (n *Node) StartKubeProxy(ctx context.Context) error {
 	return n.start(ctx, func() error {
 		return n.run(ctx, "nft", "list", "map", "ip", proxyTable, "service-ips")
 	}, "kube-proxy", "--kubeconfig", user, "--hostname-override", n.Name, "--proxy-mode", "nftables",
-		// The default is the addresses of this node.
+		// By default, only the addresses of this node are used.
 		"--nodeport-addresses", "0.0.0.0/0",
-		// The limit of connections is the machine's. These settings leave all
-		// limits and timeouts of the kernel as they are.
+		// The limit of connections is for the whole machine. These settings
+		// leave all limits and timeouts of the kernel unchanged.
 		"--conntrack-max-per-core", "0", "--conntrack-tcp-timeout-established", "0", "--conntrack-tcp-timeout-close-wait", "0",
 		"--healthz-bind-address", "127.0.0.1:10256", "--metrics-bind-address", "127.0.0.1:10249", "-v=2")
 }

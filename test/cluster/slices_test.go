@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// haveSlices returns an error that names threads in and below a cgroup: those
-// whose slice is not the wanted one. It returns nil if there are no such
+// haveSlices returns an error that names the threads in and below a cgroup with
+// another slice than the wanted one. It returns nil if there are no such
 // threads, or if threads have no slices on this kernel.
 func haveSlices(dir string, want task.SliceKind) error {
 	slices, err := task.NewSlices()

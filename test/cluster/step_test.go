@@ -17,8 +17,8 @@ const steppedPod = `{apiVersion: v1, kind: Pod, metadata: {name: stepped, labels
 containers: [{name: web, image: "busybox:1", command: [sh, -c, "while :; do if [ -e /busy ]; then i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; else sleep 0.05; fi; done"],
 resources: {requests: {cpu: 100m, memory: 32Mi}, limits: {cpu: 1, memory: 64Mi}}}]}}`
 
-// quickConfig is a ConfigMap with which batch resources rise quickly enough for
-// a test. How soon they fall does not depend on it.
+// quickConfig is a ConfigMap that makes batch resources rise quickly enough for
+// a test. It does not affect how soon they fall.
 const quickConfig = `{"enable": true, "metricAggregateDurationSeconds": 10, "metricReportIntervalSeconds": 5, "resourceDiffThreshold": 0.05, "cpuReclaimThresholdPercent": 400, "memoryReclaimThresholdPercent": 95}`
 
 // TestAStepOfLoadLowersAllocatable makes a service use a CPU. It measures the

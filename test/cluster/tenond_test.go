@@ -76,8 +76,8 @@ func newAgentWithoutConfig(t *testing.T, c *Cluster, n *Node) *agent {
 }
 
 // programs builds Tenon's programs and that of the published images. If
-// TENON_TEST_BIN is set, it takes them from there, because a test machine may
-// have no compiler.
+// TENON_TEST_BIN is set, it takes them from that folder, for test machines
+// without a compiler.
 func programs(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv("TENON_TEST_BIN"); dir != "" {
@@ -183,7 +183,7 @@ func (a *agent) signal(sig syscall.Signal) {
 func (a *agent) kill() { a.signal(syscall.SIGKILL) }
 func (a *agent) stop() { a.signal(syscall.SIGTERM) }
 
-// countIntents returns how many writes the journal says tenond has begun.
+// countIntents returns the number of writes that tenond has begun, by the journal.
 func (a *agent) countIntents() int { return len(a.intents()) }
 
 // intents returns the lines of the journal that begin a write.

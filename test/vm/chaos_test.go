@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestChaosOnCgroupV2 runs TestChaos in a guest with cgroup v2. Two more ways
-// of damage need a machine that no other program uses: a CPU goes offline and
-// online again, and the clock is set. The test runs only in make soak.
+// TestChaosOnCgroupV2 runs TestChaos in a guest with cgroup v2. Two kinds of damage are possible
+// only there, because no other program uses the machine: a CPU goes offline and online again, and
+// the clock is set. The test runs only in make soak.
 func TestChaosOnCgroupV2(t *testing.T) {
 	needMachines(t)
 	if !runsEverywhere() {

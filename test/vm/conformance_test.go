@@ -30,10 +30,10 @@ var onCgroupV2 = []string{"internal/machine/launch"}
 // run on the kernel of this machine, and in make soak also in a guest.
 var onAnyKernel = []string{"internal/machine/journal", "internal/machine/lease"}
 
-// sameOnEachKernel match tests of kernelFormats that take long in a guest and
-// whose result depends on the version of cgroups, but not on the kernel. For
-// each commit, one group of them runs on one kernel, and in make soak all of
-// them run on each kernel.
+// sameOnEachKernel are patterns for tests of kernelFormats that take long in a
+// guest. Their results depend on the version of cgroups, but not on the kernel.
+// For each commit, one pattern runs on one kernel. In make soak, all of them
+// run on each kernel.
 var sameOnEachKernel = []string{
 	"TestRestoreAfterKill9LeavesNoTrace|TestRestoreOwnLeavesOtherTenonsAlone",
 	"TestStormOfCgroupsEndsInTheTruth|TestARemovedJournalIsRecoveredFromTheCgroups",
@@ -41,9 +41,9 @@ var sameOnEachKernel = []string{
 }
 
 // skipsInGuest lists tests that cannot run in the guest, with the reasons. The
-// key is the package and the beginning of the test's name. If any other test is
-// skipped in the guest, that is a failure, because the guest has everything
-// that those tests need.
+// key is the package and the beginning of the test's name. Any other test that
+// is skipped in the guest is a failure, because the guest has everything that
+// it needs.
 var skipsInGuest = map[string]string{
 	"internal/machine/host.TestResctrl":                                                           "this guest divides no caches: those of TestResctrl do",
 	"internal/kernel/cgroup.TestV1":                                                               "the guest has no controller on cgroup v1",

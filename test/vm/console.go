@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// The marker lines in the guest's output. They come before and after the output
-// of the commands; see init.sh and [script]. A marker begins with a newline, in
-// case that a program did not end its last line. [console] removes this
-// newline.
+// The marker lines in the guest's output, before and after the output of each
+// command; see init.sh and [script]. A marker begins with a newline, in case
+// the last line of a program does not end. [console] removes this newline.
 const (
 	markReady = "@@tenon ready"
 	markBegin = "@@tenon begin " // followed by the name
@@ -19,8 +18,8 @@ const (
 	markDone  = "@@tenon done"
 )
 
-// A console reads the output of the guest and splits it into outcomes of the
-// commands. It is an io.Writer.
+// A console is an io.Writer. It splits the output of the guest into outcomes of
+// the commands.
 type console struct {
 	copy     io.Writer
 	begun    time.Time
@@ -28,7 +27,7 @@ type console struct {
 	outcomes []Outcome
 	done     bool
 
-	line    []byte // the incomplete last line
+	line    []byte // the last line, while it is incomplete
 	name    string // the running command; empty: none
 	since   time.Time
 	output  strings.Builder
@@ -39,8 +38,8 @@ func newConsole(w io.Writer, begun time.Time) *console {
 	return &console{copy: w, begun: begun}
 }
 
-// Write handles a piece of the guest's output. It fails only if it cannot copy
-// the piece.
+// Write handles a piece of the guest's output. Its only error is that of
+// copying the piece.
 func (c *console) Write(p []byte) (int, error) {
 	for piece := range bytes.Lines(p) {
 		c.line = append(c.line, piece...)
@@ -91,7 +90,7 @@ func (c *console) read(line string) {
 	}
 }
 
-// describeProgress describes what the guest did last.
+// describeProgress describes the last thing that the guest did.
 func (c *console) describeProgress() string {
 	switch {
 	case c.boot == 0:

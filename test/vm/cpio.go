@@ -9,7 +9,7 @@ import (
 )
 
 // A cpioWriter writes an archive in the "new ASCII" format, which the kernel
-// can unpack. (Documentation/driver-api/early-userspace/buffer-format.rst)
+// can unpack (Documentation/driver-api/early-userspace/buffer-format.rst).
 type cpioWriter struct {
 	w     io.Writer
 	inode int
@@ -55,7 +55,7 @@ func (c *cpioWriter) entry(name string, mode, size int64, content io.Reader) err
 	return c.padTo(size, content)
 }
 
-// padTo copies exactly the given number of bytes and pads them to a multiple of
+// padTo copies exactly size bytes, and pads them with zeros to a multiple of
 // four.
 func (c *cpioWriter) padTo(size int64, content io.Reader) error {
 	if _, err := io.CopyN(c.w, content, size); err != nil {

@@ -11,11 +11,10 @@ import (
 	"slices"
 )
 
-// Disk writes the image into a file as an ext4 file system of the given size in
-// bytes, for [Machine].Disk. Use it in two cases: the files are too large for
-// the guest's memory, or they must be on a file system that can be the root of
-// containers. Hard links on the host stay hard links. Disk needs mke2fs of
-// e2fsprogs.
+// Disk writes the image into a file as an ext4 file system, for [Machine].Disk.
+// size is in bytes. A disk is useful if the files are too large for the guest's
+// memory, or if the root of containers must be on a disk file system. Hard
+// links of the host stay hard links. Disk needs mke2fs of e2fsprogs.
 func (i *Image) Disk(name string, size int64) error {
 	dir, err := os.MkdirTemp(filepath.Dir(name), "disk-")
 	if err != nil {

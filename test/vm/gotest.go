@@ -12,10 +12,10 @@ type TestResult struct {
 	Output string // what the test logged
 }
 
-// verdict matches the line with the result of a test.
+// verdict matches the result line of a test.
 var verdict = regexp.MustCompile(`^\s*--- (PASS|FAIL|SKIP): (\S+) \(`)
 
-// switching matches a line after which output belongs to another test.
+// switching matches a line after which the output comes from the named test.
 var switching = regexp.MustCompile(`^=== (?:RUN|NAME|CONT)\s+(\S+)$`)
 
 // ended reports whether a test binary ran all its tests. After a panic, an exit
@@ -25,8 +25,8 @@ func ended(output string) bool { return lastWord.MatchString(output) }
 // lastWord matches the last line of a test binary.
 var lastWord = regexp.MustCompile(`(?m)^(PASS|FAIL)\r?$`)
 
-// ParseGoTest reads the output of a test binary that ran with -test.v. It
-// returns the tests in the order in which they ended.
+// ParseGoTest parses the output of a test binary with -test.v. It returns the
+// tests in the order of their ends.
 func ParseGoTest(output string) []TestResult {
 	var results []TestResult
 	logged := make(map[string]*strings.Builder)

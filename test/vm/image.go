@@ -19,13 +19,13 @@ import (
 //go:embed init.sh
 var initScript []byte
 
-// An Image is the files in the guest's root file system, which is in memory.
-// busybox and the files that are needed to boot are added automatically.
+// An Image is the guest's root file system, which is in memory. busybox and the
+// files for the boot are added automatically.
 type Image struct {
 	files map[string]file // by absolute path in the guest
 }
 
-// A file is a directory, or a file with its content in memory or on the host.
+// A file is a directory, or a file whose content is in memory or on the host.
 type file struct {
 	mode    fs.FileMode
 	host    string // path of the content on the host; empty: use content
@@ -67,8 +67,8 @@ func (i *Image) Tree(guest, host string) error {
 	})
 }
 
-// Program adds an executable of the host and all its shared libraries. They
-// have the paths at which the loader looks for them.
+// Program adds an executable of the host and its shared libraries, at the paths
+// where the loader looks for them.
 func (i *Image) Program(guest, host string) error {
 	if err := i.File(guest, host); err != nil {
 		return err
@@ -82,8 +82,8 @@ func (i *Image) Program(guest, host string) error {
 			return err
 		}
 	}
-	// This is the loader's cache. It has the paths of libraries outside the
-	// loader's own directories, and these paths are the same in the guest.
+	// The loader's cache has the paths of libraries outside the loader's own
+	// directories. These paths are the same in the guest.
 	const loaderCache = "/etc/ld.so.cache"
 	if _, err := os.Stat(loaderCache); len(libraries) > 0 && err == nil {
 		return i.File(loaderCache, loaderCache)
@@ -140,8 +140,8 @@ func (i *Image) write(name string, commands []Command) error {
 	return errors.Join(archive.end(), buffered.Flush(), out.Close())
 }
 
-// script returns the part of init that runs the commands. It prints one marker
-// before each command, and one after it with the exit status.
+// script returns the part of init that runs the commands. It prints a marker
+// before each command, and a marker with the exit status after it.
 func script(commands []Command) string {
 	var s strings.Builder
 	for _, c := range commands {
@@ -167,8 +167,8 @@ func script(commands []Command) string {
 // quote quotes a text as one word of the shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// sharedLibraries returns the paths of the shared libraries that a program of
-// the host needs, and that of the loader. For a static program it returns none.
+// sharedLibraries returns the paths of the shared libraries of a program of the
+// host, and of the loader. A static program has none.
 func sharedLibraries(program string) ([]string, error) {
 	binary, err := elf.Open(program)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A worker is the report of one worker of the load at its end.
+// A worker is the final report of one worker of the load.
 type worker struct {
 	Load    string        `json:"load"`
 	Rounds  int           `json:"rounds"`
@@ -67,7 +67,7 @@ func TestSchedulerComesAndGoes(t *testing.T) {
 }
 
 // TestSaturatedByLS keeps all CPUs busy with LS for a minute of the guest's
-// time. This is twice as long as the kernel lets a thread of sched_ext wait.
+// time, twice as long as the kernel lets a thread of sched_ext wait.
 func TestSaturatedByLS(t *testing.T) {
 	t.Parallel()
 	image := withIsolation(t)
@@ -91,7 +91,7 @@ func TestSaturatedByLS(t *testing.T) {
 		if s.Exit != "" {
 			t.Errorf("the scheduler has ended: %s", s.Exit)
 		}
-		if s.Spills == 0 && series != "7.3" { // 7.3 has a deadline server for starved threads
+		if s.Spills == 0 && series != "7.3" { // 7.3 has a deadline server, which runs starved threads
 			t.Error("no thread waited so long that it was spilled: LS has not kept the CPUs busy")
 		}
 		// Once per second, the scheduler reports threads that have waited

@@ -17,11 +17,10 @@ import (
 )
 
 // isolationCases are the cases that TestIsolation runs for each commit; see the
-// guest program isolation. burstsInTurn are groups of cases, with short and with
-// long bursts, and the commit selects one group. In make soak all cases run,
-// also those that are measured for comparison and have no bound. If
-// TENON_TEST_RAW is set, which saves the results, there are more cases, and they
-// run longer.
+// guest program isolation. burstsInTurn are groups of cases with short and with
+// long bursts, of which the commit selects one. In make soak, all cases run, and
+// also cases without a bound, for comparison. If TENON_TEST_RAW is set, the
+// results are saved, more cases run, and they run longer.
 var (
 	isolationCases    = []string{"pinned:1ms:apart,equal,idle,scx"}
 	burstsInTurn      = []string{"cores:200us:scx", "cores:1ms:scx cores:10ms:scx"}
@@ -114,13 +113,13 @@ func twoCores(t *testing.T, series string, p pace) Machine {
 	return p.of(t, m)
 }
 
-// A pace sets two things for a machine that counts instructions: the speed of
-// its CPUs, and the length of their turns. The emulator runs one CPU after the
-// other. A turn is the time until the machine's next timer expires, divided by
-// the number of CPUs. Without another timer, a turn takes up to a quarter of
-// the guest's tick, and an interrupt from one CPU to another is delayed as
-// long. A network of the emulator that has no card empties its buffer at a
-// short interval. The guest does not see this timer, and it makes turns shorter.
+// A pace sets the speed of the CPUs of a machine that counts instructions, and
+// the length of their turns. The emulator runs one CPU after the other. A turn
+// is the time until the machine's next timer expires, divided by the number of
+// CPUs. Without a short timer, a turn takes up to a quarter of the guest's tick,
+// and delays an interrupt from one CPU to another as long. An emulated network
+// without a card has such a timer: it empties its buffer at a short interval.
+// The guest does not see this timer.
 type pace struct {
 	shift int           // one instruction takes 2^shift ns; only one CPU runs at a time
 	round time.Duration // time in which each CPU runs once
@@ -246,7 +245,7 @@ func judgeIsolation(t *testing.T, series string, cases []isolationCase) {
 		if n := c.Scheduler.Counts; c.BEStartsBesideLS > n.Relief+n.Races {
 			t.Errorf("%s: BE was started beside LS %d times, of which relief %d and races %d", name, c.BEStartsBesideLS, n.Relief, n.Races)
 		}
-		// In shorter bursts, the time until BE is expelled has a larger share.
+		// In shorter bursts, the time until BE is expelled is a larger part of the burst.
 		beside := 0.01
 		if c.Burst < 10*time.Millisecond {
 			beside = 0.06

@@ -35,16 +35,15 @@ func TestCalPiOnFiveCPUs(t *testing.T) {
 	runInCluster(t, m, 30*time.Minute, "TestCalPiRunsAsPublished")
 }
 
-// withCluster returns a machine with the disk of clusterDisk. It counts time by
-// its instructions, because Kubernetes has timeouts and this machine may be
-// busy.
+// withCluster returns a machine with the disk of clusterDisk. Its clock counts
+// instructions, because Kubernetes has timeouts and this machine may be busy.
 func withCluster(t *testing.T) Machine {
 	t.Helper()
 	m := countInstructions(t, machine(t))
 	m.MiBPerNode = 4096
-	// An instruction takes half of the usual time. If it took longer, the guest
-	// would be too slow for Kubernetes. If it took less, each second of waiting
-	// would cost more.
+	// An instruction takes half of the usual time. With a longer time, the
+	// guest would be too slow for Kubernetes. With a shorter time, each second
+	// of waiting would cost more.
 	m.ShorterTicks = true
 	// Images are identified by checksums. These are slow to compute without SHA
 	// instructions.

@@ -10,9 +10,9 @@ import (
 )
 
 // TestLabOnCgroupV2 runs the lab with real nginx and ffmpeg. It checks the
-// steps of the lab. It does not check the lab's numbers, which have no meaning
-// in emulation. The lab refuses to measure if nginx is too slow. On a busy host
-// it would be, so the clock of the guest counts the instructions of the guest.
+// steps of the lab, but not its numbers, which have no meaning in emulation.
+// The lab refuses to measure if nginx is too slow, as on a busy host. Therefore
+// the clock of the guest counts instructions.
 func TestLabOnCgroupV2(t *testing.T) {
 	needTurn(t, "colocation")
 	t.Parallel()

@@ -75,9 +75,9 @@ func manyCPUs(t *testing.T, series string, cpus int) Machine {
 	return pace{shift: 0, round: time.Duration(cpus) * 2500 * time.Nanosecond}.of(t, m)
 }
 
-// lateOn returns a waiting time. A wake-up that waits longer counts as late. It
-// is the time in which a CPU executes 25,000 instructions, which is several
-// times what the kernel needs for a switch.
+// lateOn returns the waiting time above which a wake-up is late. In this time a
+// CPU executes 25,000 instructions, several times what the kernel needs for a
+// switch.
 func lateOn(cpus int) time.Duration { return time.Duration(cpus) * 25 * time.Microsecond }
 
 // judgeMeans checks that every combination was run, and that it had the

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// withFileSystem gives the machine a disk with an empty file system. It is
-// needed because page cache can be reclaimed only if a device backs it.
+// withFileSystem gives the machine a disk with an empty file system. The kernel
+// can reclaim page cache only if a device backs it.
 func withFileSystem(t *testing.T, m Machine, mebibytes int64) Machine {
 	t.Helper()
 	m.Disk = filepath.Join(t.TempDir(), "disk")

@@ -13,13 +13,13 @@ import (
 // Some suites check the same facts on several machines. For each commit, such a
 // suite runs on one machine. In make soak, it runs on all of them.
 
-// rotating are the places of suites that run on one kernel for each commit.
-// Suites with different places get different kernels, so that for each commit
-// every kernel with sched_ext is used.
+// rotating are the suites that run on one kernel for each commit, with their
+// places. Suites with different places get different kernels, so that each
+// commit uses every kernel with sched_ext.
 var rotating = map[string]int{"isolation": 0, "scheduler": 1, "cycles": 2, "saturated": 2, "beside isolated CPUs": 2}
 
-// alternating are suites of which one runs for each commit. The numbers of
-// elements and of kernels have no common divisor, so that each suite comes to
+// alternating are suites of which one runs for each commit. Their number and
+// the number of kernels have no common divisor, so that each suite comes to
 // each kernel.
 var alternating = []string{"cycles", "saturated", "cycles", "beside isolated CPUs"}
 
@@ -30,9 +30,9 @@ var withSchedExt = []string{"6.12", "6.18", "7.3"}
 // runsEverywhere reports whether suites run on all of their machines.
 func runsEverywhere() bool { return turn.All() }
 
-// runInTurn runs a suite of rotating on its kernels for this commit, or skips it
-// if another suite of alternating runs. If this is one kernel, it runs at once. Parallel subtests would begin after all other
-// tests, and these suites take long.
+// runInTurn runs a suite of rotating on its kernels for this commit. It skips the suite if another
+// suite of alternating runs. A single kernel runs at once: parallel subtests would begin after all
+// other tests, and these suites take long.
 func runInTurn(t *testing.T, suite string, run func(t *testing.T, series string)) {
 	t.Helper()
 	if chosen := chooseInTurn(t, 0, alternating); slices.Contains(alternating, suite) && !slices.Contains(chosen, suite) {
@@ -80,7 +80,7 @@ func chooseInTurn(t *testing.T, place int, all []string) []string {
 // the kernel of this machine (internal/lab).
 var labsInTurn = []string{"colocation", "kernel-qos", "memory and reaction"}
 
-// needTurn skips the test of an experiment that is not the one for this commit.
+// needTurn skips the test of an experiment unless it is the one for this commit.
 func needTurn(t *testing.T, experiment string) {
 	t.Helper()
 	needMachines(t)

@@ -1,11 +1,11 @@
 // Package vm boots temporary virtual machines in software emulation and runs
-// programs in them. So code is tested against kernels, topologies and cgroup
-// versions that this machine does not have. Inside, only those files of the
-// host are visible that were packed. Nothing inside remains after the run.
+// programs in them. So code is tested with kernels, topologies and cgroup
+// versions that this machine does not have. The guest sees only the packed
+// files of the host. Nothing in the guest remains after the run.
 //
 // Emulation needs no hardware support and no privileges. It is ten to twenty
-// times slower than the host, and its timing has no meaning. Use it to test
-// functions, and not latencies.
+// times slower than the host, and its times mean nothing. Use it to test
+// functions, not latencies.
 package vm
 
 import (
@@ -25,14 +25,14 @@ import (
 	"time"
 )
 
-// A Topology says how the CPUs of a machine are arranged. Every socket is a
+// A Topology is the arrangement of the CPUs of a machine. Every socket is a
 // NUMA node.
 type Topology struct {
 	Sockets        int
 	CoresPerSocket int
 	ThreadsPerCore int
-	// CachesPerSocket is the number of last-level caches of a socket. The caches
-	// divide the socket's cores equally. 0 means one.
+	// CachesPerSocket is the number of last-level caches of a socket, which
+	// share its cores equally. 0 means one.
 	CachesPerSocket int
 }
 
@@ -44,34 +44,34 @@ func (t Topology) CPUs() int { return t.Sockets * t.CoresPerSocket * t.ThreadsPe
 type Machine struct {
 	Kernel   string // path of a bzImage
 	Topology Topology
-	// MiBPerNode is the memory of each NUMA node in MiB. The unpacked image and
-	// the memory of the programs must fit into it.
+	// MiBPerNode is the memory of each NUMA node in MiB. It must hold the
+	// unpacked image and the memory of the programs.
 	MiBPerNode int
-	// MiBWithoutCPUs is the memory of one more NUMA node. This node has no
-	// CPUs, like persistent or CXL memory. 0 means that there is no such node.
+	// MiBWithoutCPUs is the memory of one more NUMA node without CPUs, like
+	// persistent or CXL memory. 0 means that there is no such node.
 	MiBWithoutCPUs int
-	// Emulator is the path of the emulator. If it is empty, this is
-	// qemu-system-x86_64 of the Debian package qemu-system-x86.
+	// Emulator is the path of the emulator. The default is qemu-system-x86_64
+	// of the Debian package qemu-system-x86.
 	Emulator string
 	// ICount makes the guest's clock count instructions, 4 ns each, whatever
-	// the load of the host is. Then times differ only by a few percent between
-	// runs, and an idle guest costs nothing. All CPUs share one stream of
+	// else the host does. Then times differ by only a few percent between runs,
+	// and an idle guest costs nothing. All CPUs share one stream of
 	// instructions, so a busy CPU slows the others down. Therefore medians,
 	// shares and counts can be judged, but not the tails of some thousand
-	// samples. ICount needs QEMU 10 (see qemu.sh), because older versions run
-	// one CPU for whole ticks.
+	// samples. ICount needs QEMU 10 (see qemu.sh). Older versions run one CPU
+	// for whole ticks.
 	ICount bool
-	// ShorterTicks counts 2 ns for an instruction, and not 4. So programs
+	// ShorterTicks counts 2 ns for an instruction in place of 4. Programs then
 	// execute twice as many instructions in a second of the guest.
 	ShorterTicks bool
-	// Disk is a file that the guest uses as /dev/nvme0n1. Debian's cloud kernel
-	// has the driver for that device built in. What the guest writes is
+	// Disk is a file that becomes /dev/nvme0n1 of the guest. Debian's cloud
+	// kernel has the driver for that device built in. Writes of the guest are
 	// discarded. If Disk is empty, there is no disk.
 	Disk string
 	// KernelArgs are added to the kernel's command line.
 	KernelArgs []string
-	// CPU is the emulator's model of the processor. If it is empty, this is
-	// Skylake, whose siblings share an L2 cache, as on hardware.
+	// CPU is the emulator's model of the processor. The default is Skylake,
+	// where siblings share an L2 cache, as on hardware.
 	CPU string
 }
 
@@ -121,7 +121,7 @@ type Report struct {
 }
 
 // Outcome returns the outcome of the command with this name. It returns false
-// if the command did not end.
+// if the command has not ended.
 func (r Report) Outcome(name string) (Outcome, bool) {
 	for _, o := range r.Outcomes {
 		if o.Name == name {
@@ -131,8 +131,8 @@ func (r Report) Outcome(name string) (Outcome, bool) {
 	return Outcome{}, false
 }
 
-// Repeat runs the command with this name once more, alone in a new machine. It
-// appends further arguments to those of the command.
+// Repeat runs the command with this name once more, alone in a new machine,
+// with more arguments.
 func (r Report) Repeat(ctx context.Context, console io.Writer, name string, args ...string) (Report, error) {
 	i := slices.IndexFunc(r.commands, func(c Command) bool { return c.Name == name })
 	if i < 0 {
@@ -144,9 +144,9 @@ func (r Report) Repeat(ctx context.Context, console io.Writer, name string, args
 }
 
 // Run boots the machine with the files of image, runs all commands one after
-// another, and powers off. It copies all output of the guest to a writer
-// (console). If the machine did not reach the end, it returns an error. If a
-// command fails, that is no error: its Outcome shows it.
+// another, and powers off. It copies all output of the guest to console. It
+// returns an error if the machine did not reach the end. A failed command is no
+// error: its Outcome has the exit status.
 func (m Machine) Run(ctx context.Context, image *Image, commands []Command, console io.Writer) (Report, error) {
 	dir, err := os.MkdirTemp("", "tenon-vm-")
 	if err != nil {
@@ -181,7 +181,7 @@ func (m Machine) boot(ctx context.Context, kernel, initrd string, w io.Writer) (
 	qemu.WaitDelay = 5 * time.Second
 	// The emulator must die together with this process, however this process
 	// dies. The kernel sends the signal when the thread that started the
-	// emulator ends. So this thread must live as long as the emulator.
+	// emulator ends. LockOSThread keeps that thread alive.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -210,37 +210,37 @@ func (m Machine) arguments(kernel, initrd string) []string {
 	t := m.Topology
 	caches := cmp.Or(t.CachesPerSocket, 1)
 	args := []string{
-		// One thread emulates all CPUs. If each CPU had a thread, a CPU would
-		// sometimes execute partly written code while another CPU patches the
-		// kernel's code (Oops: int3). This happens, for example, when a program
-		// is attached or the first quota is set. Two guests with one thread
-		// each are as fast as one guest with several threads.
+		// One thread emulates all CPUs. With a thread for each CPU, a CPU
+		// sometimes executes partly written code while another CPU patches the
+		// kernel's code (Oops: int3), for example when a program is attached or
+		// the first quota is set. Two guests with one thread each are as fast
+		// as one guest with several threads.
 		"-accel", "tcg,thread=single",
-		// Without leaf 0xd there is no XSAVE, whose emulation slows each
-		// context switch. Without erms, the kernel and the programs copy and
-		// clear eight bytes in each step of an emulated loop, and not one.
+		// Leaf 0xd would enable XSAVE, whose emulation slows each context
+		// switch. Without erms, the kernel and the programs copy and clear
+		// eight bytes in a step of an emulated loop, and not one.
 		"-cpu", cmp.Or(m.CPU, "Skylake-Server-v4,level=0xb,-erms"),
-		// The emulator gives each die an L3. Without leaf 0x1f the guest knows
-		// of no dies.
+		// The emulator gives each die an L3 cache. The guest knows of no dies
+		// without leaf 0x1f.
 		"-smp", fmt.Sprintf("%d,sockets=%d,dies=%d,cores=%d,threads=%d", t.CPUs(), t.Sockets, caches, t.CoresPerSocket/caches, t.ThreadsPerCore),
 		"-m", fmt.Sprintf("%dM", m.MiBPerNode*t.Sockets+m.MiBWithoutCPUs),
 		"-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",
 		"-kernel", kernel, "-initrd", initrd,
-		// tsc=reliable: otherwise the guest finds that its TSCs are not
+		// Without tsc=reliable, the guest finds that its TSCs are not
 		// synchronous and uses the slow hpet. panic=-1 together with -no-reboot
 		// ends the emulator. loglevel=3 keeps messages about slowness out of
 		// the outputs. transparent_hugepage=never: khugepaged has the least
-		// weight and locks the memory map of the test's process while it makes
-		// a huge page. If services keep every emulated CPU busy, that takes ten
-		// seconds and more.
+		// weight, and locks the memory map of the test's process while it makes
+		// a huge page. That takes ten seconds and more if services keep every
+		// CPU busy.
 		"-append", strings.Join(append([]string{
 			"console=ttyS0", "panic=-1", "oops=panic", "loglevel=3", "tsc=reliable", "mitigations=off",
 			"transparent_hugepage=never",
 		}, m.KernelArgs...), " "),
 	}
 	if m.ICount {
-		// An instruction takes 2² ns, or 2¹ ns. When all CPUs are idle, the
-		// clock jumps.
+		// An instruction takes 2² ns, or 2¹ ns. The clock jumps while all CPUs
+		// are idle.
 		shift := 2
 		if m.ShorterTicks {
 			shift = 1

@@ -9,11 +9,11 @@ import (
 	"os/exec"
 )
 
-// A bzImage decompresses its kernel when it starts, which takes the emulator
-// seconds. The emulator can also start the kernel itself, an ELF file, if the
-// kernel has an entry for it (PVH).
+// A bzImage decompresses its kernel when it starts, which takes seconds in the
+// emulator. If the kernel has an entry for PVH, the emulator can also start the
+// decompressed kernel, an ELF file.
 
-// compressions are the formats of kernels, by their first bytes, with the
+// compressions are the formats of compressed kernels: the first bytes, and the
 // program that decompresses them.
 var compressions = []struct{ magic, program string }{
 	{"\xfd7zXZ\x00", "xz"},
@@ -22,8 +22,8 @@ var compressions = []struct{ magic, program string }{
 	{"\x1f\x8b", "gzip"},
 }
 
-// decompress writes the kernel of a bzImage to a file. It returns false if the
-// emulator cannot start that kernel, or if this machine cannot decompress it.
+// decompress writes the kernel of a bzImage to a file. It returns false if this
+// machine cannot decompress the kernel, or if the emulator cannot start it.
 func decompress(image, to string) (bool, error) {
 	text, err := os.ReadFile(image)
 	if err != nil {
@@ -37,7 +37,7 @@ func decompress(image, to string) (bool, error) {
 		var kernel bytes.Buffer
 		cmd := exec.Command(c.program, "-dc")
 		cmd.Stdin, cmd.Stdout = bytes.NewReader(payload), &kernel
-		_ = cmd.Run() // the size of the kernel follows, about which most programs complain
+		_ = cmd.Run() // most programs complain about the size of the kernel, which follows
 		if !hasPVHEntry(bytes.NewReader(kernel.Bytes())) {
 			return false, nil
 		}
@@ -46,8 +46,8 @@ func decompress(image, to string) (bool, error) {
 	return false, nil
 }
 
-// payloadOf returns the compressed kernel in a bzImage, nil of any other file.
-// (Documentation/arch/x86/boot.rst)
+// payloadOf returns the compressed kernel in a bzImage
+// (Documentation/arch/x86/boot.rst). For another file it returns nil.
 func payloadOf(image []byte) []byte {
 	const setupSectors, magic, offset, length = 0x1f1, 0x202, 0x248, 0x24c
 	if len(image) < length+4 || string(image[magic:magic+4]) != "HdrS" {
@@ -61,9 +61,9 @@ func payloadOf(image []byte) []byte {
 	return image[begin:end]
 }
 
-// hasPVHEntry reports whether a file is a whole ELF file, whose last part are
-// the headers of its sections, and has the note with the entry for PVH
-// (XEN_ELFNOTE_PHYS32_ENTRY).
+// hasPVHEntry reports whether a file is a complete ELF file with the note for
+// the PVH entry (XEN_ELFNOTE_PHYS32_ENTRY). The headers of the sections are its
+// last part.
 func hasPVHEntry(r io.ReaderAt) bool {
 	file, err := elf.NewFile(r)
 	if err != nil {
@@ -77,8 +77,8 @@ func hasPVHEntry(r io.ReaderAt) bool {
 		if err != nil {
 			return false
 		}
-		// A note is the lengths of its name and its content, its type, and both
-		// padded to four bytes.
+		// A note has the lengths of its name and its content, its type, the
+		// name, and the content. Name and content are padded to four bytes.
 		for len(notes) >= 12 {
 			name, content := int(file.ByteOrder.Uint32(notes)), int(file.ByteOrder.Uint32(notes[4:]))
 			kind := file.ByteOrder.Uint32(notes[8:])

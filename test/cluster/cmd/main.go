@@ -167,8 +167,8 @@ func attached(c *cluster.Cluster, command func(context.Context, string, ...strin
 	return cmd.Run()
 }
 
-// folder returns the folder of this program. make cluster puts helm and
-// kubectl-tenon into the same folder.
+// folder returns the folder of this program. It also has helm and
+// kubectl-tenon, from make cluster.
 func folder() (string, error) {
 	program, err := os.Executable()
 	return filepath.Dir(program), err
@@ -210,8 +210,8 @@ func up(ctx context.Context, name string, args []string) error {
 	return nil
 }
 
-// typedCommand returns the command with which a user starts this program. If
-// make started it with sudo, the command begins with sudo.
+// typedCommand returns the command by which a user starts this program, with
+// sudo if make used sudo.
 func typedCommand() string {
 	if os.Getenv("SUDO_USER") != "" {
 		return "sudo " + os.Args[0]
@@ -219,8 +219,8 @@ func typedCommand() string {
 	return os.Args[0]
 }
 
-// keepOff returns the kubelet configuration of a node. The pods of this node
-// must not use the given CPUs.
+// keepOff returns a kubelet configuration that keeps the pods of a node off the
+// given CPUs.
 func keepOff(cpus unit.CPUSet) string {
 	if cpus.Empty() {
 		return ""

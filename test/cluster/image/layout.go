@@ -1,4 +1,4 @@
-// Package image makes OCI images of the machine's own programs, and serves them
+// Package image makes OCI images from programs of the machine, and serves them
 // as a registry. The test cluster gets all its images from this registry.
 package image
 
@@ -24,8 +24,8 @@ const (
 	typeLayer    = "application/vnd.oci.image.layer.v1.tar"
 )
 
-// nameKey is the annotation that has the full name of an image. It is in the
-// index of a layout, as in exports of containerd.
+// nameKey is the annotation with the full name of an image. It is in the index
+// of a layout, as in exports of containerd.
 const nameKey = "io.containerd.image.name"
 
 // A Descriptor points to a blob (OCI image specification, descriptor.md).
@@ -42,15 +42,15 @@ type index struct {
 	Manifests     []Descriptor `json:"manifests"`
 }
 
-// A Layout is a directory in the form of an OCI image layout. Two concurrent
-// writers are not allowed. Readers always see a complete index.
+// A Layout is a directory in the form of an OCI image layout. Only one process
+// may write it at a time. Readers always see a complete index.
 type Layout struct {
 	Dir string
 }
 
 // Find returns the descriptor of an image or of a blob. name is the full name
 // of the image, such as docker.io/library/nginx:1, or the digest of the blob.
-// If there is none, the error is fs.ErrNotExist.
+// The error is fs.ErrNotExist if the layout has neither.
 func (l Layout) Find(name string) (Descriptor, error) {
 	in, err := l.read()
 	if err != nil {
@@ -112,8 +112,7 @@ func (l Layout) Import(archive, name string) error {
 	return l.name(name, in.Manifests[0])
 }
 
-// name makes a full name refer to a manifest. If another image has that name,
-// it is removed.
+// name gives a manifest a full name. It removes another image with that name.
 func (l Layout) name(name string, d Descriptor) error {
 	in, err := l.read()
 	if err != nil {

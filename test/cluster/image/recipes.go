@@ -12,25 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The full names of the images. The published manifests use the last three.
+// The full names of the images. Published manifests use the names after BusyBox.
 const (
 	Pause   = "registry.k8s.io/pause:3.10"
 	BusyBox = "docker.io/library/busybox:1"
 	NGINX   = "docker.io/koordinatorsh/nginx:v1.18-koord-exmaple" //nolint:misspell // the published name
 	FFmpeg  = "registry.cn-zhangjiakou.aliyuncs.com/acs/ffmpeg-4-4-1-for-slo-test:v0.1"
-	// Transcoder has the files of FFmpeg, so that both images have the same
-	// layer.
+	// Transcoder has the files of FFmpeg, so that the two images share a layer.
 	Transcoder = "docker.io/jrottenberg/ffmpeg:ubuntu"
 )
 
 //go:embed start-ffmpeg.sh
 var startFFmpeg string
 
-// shell lists the busybox programs in the images.
+// shell lists the programs that busybox provides in an image.
 var shell = strings.Fields("sh sleep cat ls ps kill echo true false dd yes seq env id head tail wc grep mkdir rm touch date")
 
-// A recipe makes one image. The key of the image is computed from its programs
-// and its text.
+// A recipe makes one image. Its key is a hash of the programs and of the text
+// of the recipe.
 type recipe struct {
 	name     string
 	programs []string
@@ -93,9 +92,8 @@ func Build(ctx context.Context, cache string) (Layout, error) {
 	return l, os.WriteFile(keyFile, []byte(key), 0o644)
 }
 
-// BuildSmall makes the images in dir. It is for machines that need minutes to
-// copy 250 MB: instead of ffmpeg it uses a small program that works from time
-// to time.
+// BuildSmall makes the images in dir, for machines that need minutes to copy
+// 250 MB. In place of ffmpeg, a small program works from time to time.
 func BuildSmall(ctx context.Context, dir string) (Layout, error) {
 	l := Layout{Dir: dir}
 	for _, r := range recipes {
@@ -148,7 +146,7 @@ func busybox(_ context.Context, _ string, programs []string) (*Root, error) {
 }
 
 // nginx returns an image that reads /apps/nginx/conf/nginx.conf, which the
-// manifests mount. It serves the usual page of nginx. It does not log requests,
+// manifests mount. It serves the usual page of nginx. It has no access log,
 // because at tens of thousands of requests per second the log would be a second
 // workload.
 func nginx(ctx context.Context, cache string, programs []string) (*Root, error) {
@@ -180,8 +178,8 @@ func ffmpeg(ctx context.Context, cache string, programs []string) (*Root, error)
 	return r, r.Program("/usr/bin/ffmpeg", programs[1])
 }
 
-// standIn returns an image that has the name of ffmpeg's image. It works for a
-// moment every two seconds.
+// standIn returns an image in place of ffmpeg's. It works for a moment every
+// two seconds.
 func standIn(ctx context.Context, cache string, programs []string) (*Root, error) {
 	r, err := busybox(ctx, cache, programs)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 )
 
 // A Registry is a read-only image registry over several layouts (OCI
-// distribution specification, pull). If several layouts have an image, it
-// serves that of the first one. It is a mirror of every registry: containerd
-// adds the query ns=HOST, and HOST becomes the first part of the image's name.
+// distribution specification, pull). The first layout that has an image
+// provides it. The registry is a mirror of every registry: containerd adds the
+// query ns=HOST, and HOST becomes the first part of the image's name.
 type Registry []Layout
 
 // Handler returns the HTTP handler of the registry.

@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// A Root is the content of an image before it is packed. It has the files by
-// their path in the image, without the leading slash.
+// A Root is the content of an image before it is packed. The key of a file is
+// its path in the image, without the leading slash.
 type Root struct {
 	entries map[string]entry
 }
@@ -66,8 +66,8 @@ func (r *Root) File(name, from string) error {
 	return nil
 }
 
-// Program adds a program of this machine and its shared libraries. They get the
-// paths at which the loader looks for them.
+// Program adds a program of this machine and its shared libraries, at the paths
+// where the loader looks for them.
 func (r *Root) Program(name, from string) error {
 	if err := r.File(name, from); err != nil {
 		return err
@@ -131,8 +131,8 @@ func (r *Root) pack(w io.Writer) error {
 	return t.Close()
 }
 
-// Add adds an image of one layer to the layout. A container that specifies no
-// command runs the command entry.
+// Add adds an image of one layer to the layout. entry is the command of a
+// container that specifies no command.
 func (l Layout) Add(name string, root *Root, entry ...string) error {
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(root.pack(w)) }()

@@ -69,8 +69,8 @@ func (d Dir) KeyPair(name string) error {
 	return d.writePEM(name+".pub", "PUBLIC KEY", public)
 }
 
-// sign makes a key and a certificate. The authority with that file name signs
-// the certificate. If authority is empty, it is self-signed.
+// sign makes a key and a certificate. authority is the file name of the authority that signs the
+// certificate; if it is empty, the certificate is self-signed.
 func (d Dir) sign(file, authority string, t x509.Certificate) error {
 	err := func() error {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

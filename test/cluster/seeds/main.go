@@ -1,7 +1,7 @@
-// Command seeds is the program of two images that the published page on
-// topology-aware CPU scheduling uses. As java-pi it computes digits of π with
-// many threads and prints what the published program prints. As go-demo it
-// answers HTTP requests.
+// Command seeds is the program of two images that a published page on
+// topology-aware CPU scheduling uses. Called as java-pi, it computes digits of
+// π with many threads and prints the same as the published program. Called as
+// go-demo, it answers HTTP requests.
 package main
 
 import (
@@ -44,8 +44,8 @@ func run(name string, args []string) error {
 
 // compute reads the published variables limit and threadNum. After the
 // published lines it prints the number of threads, the CPUs on which it may
-// run, and how many digits an independent formula confirms. The published
-// program computes a wrong ninth digit.
+// run, and how many digits an independent formula confirms. (The ninth digit of
+// the published program is wrong.)
 func compute(out io.Writer) error {
 	job := pi.Task{Rounds: 1}
 	for name, to := range map[string]*int{"limit": &job.Digits, "threadNum": &job.Threads} {
@@ -79,8 +79,8 @@ func compute(out io.Writer) error {
 	return nil
 }
 
-// get prints the status and the length of an answer: the image has no other
-// client.
+// get prints the status and the length of an HTTP answer, because the image has
+// no other client.
 func get(out io.Writer, url string) error {
 	answer, err := http.Get(url)
 	if err != nil {

@@ -33,17 +33,17 @@ const (
 	perCPU  = 16 << 20 // bytes of trace buffer for each CPU
 )
 
-// A bench runs cases.
+// A bench runs cases (a scene, a mode and a length of LS work).
 type bench struct {
 	recorder        *schedtrace.Recorder
 	settle, measure time.Duration
-	around          time.Duration           // time that is recorded before and after the judged time
+	around          time.Duration           // time that is also recorded, before and after the judged time
 	loops           uint64                  // number of loops in a millisecond
-	schedulers      map[bool]*scx.Scheduler // those that attach has loaded, by smtRule
+	schedulers      map[bool]*scx.Scheduler // the schedulers that attach has loaded, by smtRule
 }
 
-// newBench prepares the machine. It measures the speed of a CPU while CPU 0 and
-// the CPUs in the list busy are busy.
+// newBench prepares the machine. It measures the speed of CPU 0 while the CPUs
+// in the list busy are busy, too.
 func newBench(ctx context.Context, settle, measure time.Duration, busy string) (*bench, error) {
 	// The kernel needs some time to drop the last trace.
 	b := &bench{settle: settle, measure: measure, around: 200 * time.Millisecond, schedulers: map[bool]*scx.Scheduler{}}
@@ -51,7 +51,7 @@ func newBench(ctx context.Context, settle, measure time.Duration, busy string) (
 	if err != nil {
 		return nil, err
 	}
-	// The buffer is made once, because making it loads all CPUs.
+	// Make the buffer only once, because that loads all CPUs.
 	if b.recorder, err = schedtrace.Open(root, perCPU); err != nil {
 		return nil, err
 	}
@@ -64,9 +64,9 @@ func newBench(ctx context.Context, settle, measure time.Duration, busy string) (
 	return b, b.calibrate(ctx, busy)
 }
 
-// attach returns the attached scheduler. It loads the scheduler once and then
-// attaches it again, because the emulated kernel takes ten seconds to verify
-// it.
+// attach returns the attached scheduler. It loads the scheduler only once,
+// because the emulated kernel takes ten seconds to verify it. Later calls only
+// attach it again.
 func (b *bench) attach(smtRule bool) (*scx.Scheduler, error) {
 	if s := b.schedulers[smtRule]; s != nil {
 		return s, s.Attach()
@@ -95,7 +95,7 @@ func makeGroups() error {
 	return nil
 }
 
-// awaitCalm waits until the kernel has finished its work after the boot.
+// awaitCalm waits until the kernel's work after the boot is done.
 func awaitCalm() error {
 	busy, err := busyTime()
 	for begun := now(); err == nil && now() < begun+30*time.Second; {
@@ -109,7 +109,7 @@ func awaitCalm() error {
 	return errors.Join(err, errors.New("the machine does not come to rest"))
 }
 
-// busyTime returns the non-idle time of all CPUs (proc_stat(5)).
+// busyTime returns the time, summed over all CPUs, in which they were not idle (proc_stat(5)).
 func busyTime() (time.Duration, error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -122,14 +122,14 @@ func busyTime() (time.Duration, error) {
 		if err != nil {
 			return 0, fmt.Errorf("/proc/stat: %q: %w", first, err)
 		}
-		if i != 3 && i != 4 && i < 8 { // not idle, not waiting for a disk; guest time is counted twice
+		if i != 3 && i != 4 && i < 8 { // not idle, not iowait; guest time is counted twice
 			ticks += time.Duration(n)
 		}
 	}
 	return ticks * 10 * time.Millisecond, nil
 }
 
-// mountTracefs mounts tracefs, because a bare guest has not mounted it.
+// mountTracefs mounts tracefs if the guest has not mounted it.
 func mountTracefs() (string, error) {
 	root, err := schedtrace.Root()
 	if !errors.Is(err, schedtrace.ErrUnsupported) {
@@ -141,8 +141,8 @@ func mountTracefs() (string, error) {
 	return schedtrace.Root()
 }
 
-// calibrate measures the speed of CPU 0 while other CPUs are busy. All CPUs of
-// the emulator share one stream of instructions, so they slow each other down.
+// calibrate measures the speed of CPU 0 while the CPUs in busy are busy. All CPUs of the emulator
+// share one stream of instructions, so they slow each other down.
 func (b *bench) calibrate(ctx context.Context, busy string) error {
 	begin := now()
 	others, err := start(ctx, "be", busy, strconv.Itoa(hogLoop), nanos(begin), nanos(begin+400*time.Millisecond))
@@ -195,7 +195,7 @@ func (l *load) wait() ([]json.RawMessage, error) {
 	return lines, nil
 }
 
-// now returns the time on the clock that the trace and the load use.
+// now returns the present time on the clock of the trace and of the loads.
 func now() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -211,8 +211,8 @@ func nanos(d time.Duration) string { return strconv.FormatInt(int64(d), 10) }
 // cores maps each CPU to its core. A core has the number of its first CPU.
 func cores() (map[unit.CPU]int, error) { return firstOf("topology/thread_siblings_list") }
 
-// firstOf maps each CPU to the first CPU of a list. The list is in the
-// directory of the CPU in sysfs.
+// firstOf maps each CPU to the first CPU of a list, which is a file in the
+// CPU's directory in sysfs.
 func firstOf(list string) (map[unit.CPU]int, error) {
 	const dir = "/sys/devices/system/cpu/cpu"
 	files, err := filepath.Glob(dir + "[0-9]*/" + list)

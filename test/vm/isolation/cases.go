@@ -11,20 +11,20 @@ import (
 	"tenon.sh/tenon/internal/kernel/scx"
 )
 
-// A scene binds the workers of the two loads to CPUs. Each worker has one CPU;
-// -1 means that it is not bound. The machine has two cores of two threads each:
-// CPUs 0 and 1, and CPUs 2 and 3.
+// A scene binds the workers of the LS load and of the BE load to CPUs. Each
+// number is the CPU of one worker; -1 means that the worker is not bound. The
+// machine has two cores of two threads each: CPUs 0 and 1, and CPUs 2 and 3.
 type scene struct {
 	ls, be string
-	apart  string // CPUs of the hogs in mode apart, without those of LS
+	apart  string // CPUs of the hogs in mode apart: none of those of LS
 }
 
 var scenes = map[string]scene{
-	// LS needs more than half of its CPU, on which four hogs run, too.
+	// LS needs more than half of its CPU, on which four hogs also run.
 	"pinned": {ls: "0", be: "0,0,0,0,1,2,3", apart: "1,2,3"},
-	// LS and one hog are on the same CPU, and the other CPUs are idle. The clock
-	// of the guest counts instructions. With one busy CPU, no instructions of
-	// other CPUs make a delay longer.
+	// LS and one hog are on the same CPU, and all others are idle. The clock of
+	// the guest counts instructions. With one busy CPU, the instructions of
+	// other CPUs add nothing to a delay.
 	"lone": {ls: "0", be: "0", apart: "1"},
 	// A service on each core, and hogs on any CPU.
 	"cores": {ls: "0,2", be: "-1,-1,-1,-1,-1,-1,-1,-1", apart: "1,3"},
@@ -42,31 +42,31 @@ type mode struct {
 	be                 []string
 	apart, alone       bool
 	scheduler          bool
-	beside             bool // the scheduler lets BE run beside LS
+	beside             bool // the scheduler lets BE run on the siblings of LS
 }
 
-// modes are the mechanisms of the preference order, and other modes for
-// comparison.
+// modes are the mechanisms of the preference order (docs/glossary.md), and
+// other modes for comparison.
 var modes = map[string]mode{
 	"alone": {lsWeight: "100", beWeight: "100", alone: true},
 	// All CPUs of the emulator share one stream of instructions, so a busy CPU
-	// slows the others down. In this mode, no other load is on the CPUs of LS,
-	// but the emulator is as busy as in the modes below.
+	// slows the others down. In this mode, LS has its CPUs alone, but the
+	// emulator is as busy as in the modes below.
 	"apart": {lsWeight: "100", beWeight: "100", apart: true},
 	"equal": {lsWeight: "100", beWeight: "100"},
-	// These are the weights that the kubelet gives to a pod that requests two
-	// CPUs, and to pods without requests.
+	// The weights that the kubelet sets for a pod with a request of two CPUs,
+	// and for pods without requests.
 	"shares": {lsWeight: "79", beWeight: "1"},
 	"idle":   {lsWeight: "100", beWeight: "100", idle: true},
 	"cookie": {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-k"}},
 	"scx":    {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7"}, scheduler: true},
-	// This mode shows how much of the cost for LS comes from the scheduler, and
-	// how much from the expelling.
+	// A comparison with this mode shows how much of the cost for LS comes from
+	// the scheduler, and how much from keeping BE off the siblings.
 	"beside": {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7"}, scheduler: true, beside: true},
 	"both":   {lsWeight: "100", beWeight: "100", idle: true, be: []string{"-p", "7", "-k"}, scheduler: true},
 }
 
-// A result is one case in its printed form.
+// A result is the printed form of one case.
 type result struct {
 	Scene   string        `json:"scene"`
 	Mode    string        `json:"mode"`
@@ -80,7 +80,7 @@ type result struct {
 	Scheduler *counterChanges   `json:"scheduler,omitempty"`
 }
 
-// counterChanges holds the changes of the scheduler's counters in the judged
+// counterChanges has the changes of the scheduler's counters in the judged
 // time.
 type counterChanges struct {
 	Variant string     `json:"variant"`
@@ -88,14 +88,14 @@ type counterChanges struct {
 	Counts  scx.Counts `json:"counts"`
 }
 
-// epsilon is the largest difference between the clocks of two CPUs of the
-// emulator within one switch.
+// epsilon is the largest difference of the emulator's CPU clocks within one
+// context switch.
 const epsilon = 20 * time.Microsecond
 
-// hold is the scheduler's default. The judge needs it, too.
+// hold is the default of scx.Params.Hold. The judge also uses it.
 const hold = 200 * time.Microsecond
 
-// runCase runs a case: it runs the loads, traces the judged time, and
+// runCase runs one case: it starts the loads, traces the judged time, and
 // judges the trace.
 func (b *bench) runCase(ctx context.Context, sc scene, m mode, burst time.Duration) (r result, err error) {
 	if err := setGroups(m); err != nil {
@@ -113,7 +113,7 @@ func (b *bench) runCase(ctx context.Context, sc scene, m mode, burst time.Durati
 	}
 	from := now() + b.settle
 	to := from + max(b.measure, 50*burst)
-	// LS works for two thirds of the time.
+	// LS is busy for two thirds of the time.
 	ls, err := start(ctx, "-g", lsGroup, "ls", sc.ls, nanos(burst/2), b.loopsFor(burst), nanos(from), nanos(to))
 	if err != nil {
 		return r, err
@@ -138,7 +138,7 @@ func (b *bench) runCase(ctx context.Context, sc scene, m mode, burst time.Durati
 	return r, err
 }
 
-// judge traces the time from one moment to another, and judges the trace.
+// judge traces the time between from and to, and judges the trace.
 func (b *bench) judge(r *result, from, to time.Duration, s *scx.Scheduler) error {
 	events, rules, err := b.record(r, from, to, s)
 	if err != nil {
@@ -153,8 +153,8 @@ func (b *bench) judge(r *result, from, to time.Duration, s *scx.Scheduler) error
 	return err
 }
 
-// record traces the time from one moment to another, with a margin around it.
-// It also counts what the scheduler does in that time.
+// record traces the time between from and to, with a margin on both sides. It
+// also counts what the scheduler does between from and to.
 func (b *bench) record(r *result, from, to time.Duration, s *scx.Scheduler) ([]schedtrace.Event, schedtrace.Rules, error) {
 	rules := schedtrace.Rules{ClassOf: classOf, From: from, To: to}
 	sleepUntil(from - b.around)

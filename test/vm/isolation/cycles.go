@@ -15,25 +15,25 @@ import (
 )
 
 // An attachment is the result of attaching and detaching the scheduler several
-// times. The first time includes the loading.
+// times. The time of the first attachment includes the loading.
 type attachment struct {
 	Cycles int             `json:"cycles"`
 	Attach []time.Duration `json:"attach_ns"`
 	Detach []time.Duration `json:"detach_ns"`
-	// Enabled is the number of schedulers that the kernel has enabled in this
-	// time, according to its own count.
+	// Enabled is the number of schedulers that the kernel enabled meanwhile, by
+	// its own count.
 	Enabled int `json:"enabled"`
-	// WrongPolicies are the threads of the cgroups that do not have the policy
-	// of their load. They are recorded while the scheduler is attached and, at
-	// the end, after it was detached.
+	// WrongPolicies lists threads of the cgroups without the policy of their
+	// load. They are recorded while the scheduler is attached, and once more
+	// after the last detachment.
 	WrongPolicies []string          `json:"wrong_policies,omitempty"`
 	Threads       int               `json:"threads_checked"`
 	Workers       []json.RawMessage `json:"workers"`
 	Took          time.Duration     `json:"took_ns"`
 }
 
-// cycles attaches and detaches the scheduler a number of times (count).
-// Meanwhile both cgroups fork in a loop, and a BE hog runs.
+// cycles attaches and detaches the scheduler count times, while both cgroups
+// fork in a loop and a BE hog runs.
 func cycles(ctx context.Context, count int) error {
 	if err := makeGroups(); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (a *attachment) cycle(count int) error {
 	return s.Close()
 }
 
-// check compares the policies of all threads of the cgroups.
+// check records the threads of the cgroups that have a wrong policy.
 func (a *attachment) check() {
 	for group, want := range map[string]task.Policy{lsGroup: task.Normal, beGroup: task.Ext} {
 		threads, err := os.ReadFile(group + "/cgroup.threads")
@@ -129,12 +129,12 @@ func (a *attachment) check() {
 	}
 }
 
-// stop ends the workers of a load early, and returns their results.
+// stop tells the workers of a load to end early.
 func (l *load) stop() error {
 	return syscall.Kill(-l.cmd.Process.Pid, syscall.SIGTERM)
 }
 
-// sched reads a file of the kernel's sched_ext. It returns "" if the file does
+// sched reads a file of the kernel's sched_ext, or returns "" if the file does
 // not exist.
 func sched(file string) string {
 	text, _ := os.ReadFile("/sys/kernel/sched_ext/" + file)

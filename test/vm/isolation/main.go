@@ -1,15 +1,15 @@
-// Command isolation judges the kernel's scheduler under one isolation mechanism
-// after another. An LS load and a BE load share the CPUs of a virtual machine.
-// The command runs inside the machine, as root, traces the scheduler, and
-// prints one line of JSON for each case. Lines that begin with # are progress
-// messages.
+// Command isolation judges the kernel's scheduler under several isolation
+// mechanisms, one after another. An LS load and a BE load share the CPUs of a
+// virtual machine. The command runs inside the machine, as root, traces the
+// scheduler, and prints one line of JSON for each case. Lines with # are
+// progress messages.
 //
 //	isolation cases [-for 500ms] pinned:1ms:alone,apart,idle cores:10ms:idle,scx
 //	isolation cycles [-count 5]
 //	isolation saturate [-for 60s]
 //	isolation means [-threads 1,4,8] [-seeds 1,2] default,floor,idle
 //
-// On the host it makes a table of the lines that means has printed:
+// On the host, it makes a table from the output of means:
 //
 //	isolation table FILE...
 package main
@@ -99,7 +99,7 @@ func runMeans(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	if err != nil {
 		return err
 	}
-	var busy []string // all but CPU 0
+	var busy []string // all CPUs except CPU 0
 	for cpu := 1; cpu < len(byCPU); cpu++ {
 		busy = append(busy, strconv.Itoa(cpu))
 	}

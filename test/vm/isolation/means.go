@@ -18,8 +18,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// These are the cgroups that the kubelet makes on a node with systemd: for a
-// service with requests, for a batch pod without requests, and for daemons of
+// The cgroups that the kubelet makes on a node with systemd: for a service with
+// requests and for a batch pod without requests. daemonGroup is for daemons of
 // the system.
 const (
 	kubepods     = cgroupRoot + "/kubepods"
@@ -32,12 +32,12 @@ const (
 	daemonGroup  = cgroupRoot + "/system.slice"
 )
 
-// A means is a way in which Tenon or the kubelet prefers a service to batch
-// work.
+// A means is one way to prefer a service to batch work, of Tenon or of the
+// kubelet.
 type means struct {
 	name      string
 	idle      []string // cgroups with cpu.idle
-	longSlice bool     // batch threads ask for the longest time slice
+	longSlice bool     // batch threads request the longest time slice
 	scheduler bool     // batch threads are in sched_ext, under Tenon's scheduler
 	alone     bool     // there is no batch work
 }
@@ -52,10 +52,10 @@ var allMeans = []means{
 	{name: "scx", idle: []string{batchClass}, scheduler: true},
 }
 
-// The load is the same in all cells. Times are those of a machine on which all
-// CPUs are busy. Each thread of the service has requests that take serviceWork,
-// and is busy for a quarter of the time. There is one daemon and one batch
-// thread for each CPU.
+// The load is the same in all cells. The times are for a machine whose CPUs are
+// all busy. A thread of the service needs serviceWork for a request, and is busy
+// for a quarter of the time. There is one daemon and one batch thread for each
+// CPU.
 const (
 	serviceWork = time.Millisecond
 	serviceGap  = 4 * time.Millisecond // mean time between the due times of two requests
@@ -63,14 +63,14 @@ const (
 	daemonGap   = 10 * time.Millisecond
 )
 
-// A meansResult is one cell in its printed form.
+// A meansResult is the printed form of one cell (means, threads, seed).
 type meansResult struct {
 	Kernel  string        `json:"kernel"` // release
 	CPUs    int           `json:"cpus"`
 	Threads int           `json:"threads"`
 	Means   string        `json:"means"`
 	Seed    int           `json:"seed"`
-	LateAt  time.Duration `json:"late_at_ns"` // waiting time from which on a wake-up is late
+	LateAt  time.Duration `json:"late_at_ns"` // a wake-up with a longer wait is late
 	schedtrace.Waits
 	Service   []json.RawMessage `json:"service"`
 	Scheduler *counterChanges   `json:"scheduler,omitempty"`
@@ -96,8 +96,8 @@ func numbers(text string) ([]int, error) {
 	return list, nil
 }
 
-// run runs all cells. It runs the cells of one means after each other, because
-// the emulator takes seconds to load the scheduler.
+// run runs all cells. It groups them by means, because the emulator takes
+// seconds to load the scheduler.
 func (p meansPlan) run(ctx context.Context, b *bench) error {
 	for _, name := range p.means {
 		i := slices.IndexFunc(allMeans, func(m means) bool { return m.name == name })
@@ -222,8 +222,8 @@ func makeTree() error {
 	return nil
 }
 
-// weigh sets the weights that the kubelet gives these pods, and cpu.idle. Each
-// thread of the service requests 250 millicores, and also uses that much.
+// weigh sets cpu.idle, and the weights that the kubelet sets for these pods.
+// Each thread of the service requests and uses 250 millicores.
 func (m means) weigh(cpus, threads int) error {
 	service := kubeletWeight(256 * threads)
 	for _, dir := range []string{batchClass, batchPod, batchGroup} {

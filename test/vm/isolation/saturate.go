@@ -12,8 +12,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// A saturation is the state of BE and of the scheduler after LS has kept all
-// CPUs busy.
+// A saturation is the state of BE and of the scheduler at the end of saturate.
 type saturation struct {
 	For         time.Duration     `json:"for_ns"`
 	Exit        string            `json:"exit,omitempty"` // reason why the scheduler ended; empty: it still runs
@@ -26,12 +25,12 @@ type saturation struct {
 	BE          []json.RawMessage `json:"be"`
 }
 
-// spillFor is the shortest time for which a thread stays in the fair class.
+// spillFor is the minimum time for which a demoted thread stays in the fair class.
 const spillFor = 3 * time.Second
 
-// saturate keeps LS threads busy on all CPUs, beside BE hogs. Some of these
-// hogs are bound to one CPU. It demotes threads that wait too long, as the
-// agent does.
+// saturate keeps LS threads busy on all CPUs, beside BE hogs, of which some are
+// bound to one CPU. Like the agent, it demotes threads that wait too long
+// (docs/glossary.md).
 func saturate(ctx context.Context, length time.Duration) error {
 	if err := makeGroups(); err != nil {
 		return err
@@ -73,10 +72,10 @@ func saturate(ctx context.Context, length time.Duration) error {
 	return errors.Join(err, s.Close(), report(r))
 }
 
-// spill moves threads that wait too long to the fair class, and moves them back
-// later. It does so up to a time (until).
+// spill moves threads that wait too long to the fair class, and later back,
+// until the time until.
 func (r *saturation) spill(s *scx.Scheduler, until time.Duration) error {
-	spilled := map[int]time.Duration{} // end of each thread's demotion
+	spilled := map[int]time.Duration{} // end of the demotion, by thread
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	for now() < until {

@@ -13,8 +13,8 @@ import (
 // bothGroups are the cgroups of the two loads.
 var bothGroups = map[string]scx.Class{lsGroup: scx.LSX, beGroup: scx.BE}
 
-// loadScheduler loads Tenon's scheduler with the classes of cgroups. If smtRule
-// is set, BE must stay off the siblings of LS.
+// loadScheduler loads Tenon's scheduler with the classes of cgroups. With
+// smtRule, BE must stay off the siblings of LS.
 func loadScheduler(smtRule bool, classes map[string]scx.Class) (*scx.Scheduler, error) {
 	o := scx.Options{
 		CgroupVersion: 2,
@@ -24,8 +24,8 @@ func loadScheduler(smtRule bool, classes map[string]scx.Class) (*scx.Scheduler, 
 	if err != nil {
 		return nil, err
 	}
-	// The machine numbers its CPUs core by core and cache by cache. A core or a
-	// cache has the number of its first CPU.
+	// The machine numbers its CPUs core by core and cache by cache. The number
+	// of a core or cache is that of its first CPU.
 	caches, err := firstOf("cache/index3/shared_cpu_list")
 	if err != nil {
 		return nil, err
@@ -58,8 +58,7 @@ func loadScheduler(smtRule bool, classes map[string]scx.Class) (*scx.Scheduler, 
 	return s, nil
 }
 
-// statusOf returns the status of the scheduler. If s is nil, it returns the
-// zero status.
+// statusOf returns the status of the scheduler, or the zero status if s is nil.
 func statusOf(s *scx.Scheduler) (scx.Status, error) {
 	if s == nil {
 		return scx.Status{}, nil

@@ -17,8 +17,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/schedtrace"
 )
 
-// A setting holds the values that all cells of a row of the table have in
-// common.
+// A setting has the values that all cells of one row of the table share.
 type setting struct {
 	kernel        string
 	cpus, threads int
@@ -41,13 +40,13 @@ func version(release string) int {
 	return 1000*major + minor
 }
 
-// A measuredCell is the result of one run of a cell, or the sum of all its
+// A measuredCell is the result of one run of a cell, or the sum of several
 // runs.
 type measuredCell struct {
 	wakes, preempted int
 	found, late      schedtrace.By[int]
 	waited           time.Duration
-	be, left         time.Duration // be: CPU time of BE; left: CPU time that the service and daemons left
+	be, left         time.Duration // CPU time of BE, and CPU time that the service and daemons did not use
 }
 
 func (m *measuredCell) add(r meansResult) {
@@ -64,8 +63,8 @@ func (m *measuredCell) add(r meansResult) {
 // perWake returns the waiting time per wake-up, in µs.
 func (m measuredCell) perWake() float64 { return float64(m.waited) / 1e3 / float64(m.wakes) }
 
-// share returns how much CPU BE used, as a share of the CPU time that other
-// work left.
+// share returns the CPU time of BE, divided by the CPU time that the service
+// and daemons did not use.
 func (m measuredCell) share() float64 { return float64(m.be) / float64(m.left) }
 
 // perThousand formats how many of a thousand wake-ups were late: behind BE,
@@ -82,7 +81,7 @@ func printTable(w io.Writer, files []string) error {
 		return err
 	}
 	cells := map[setting]map[string]*measuredCell{}
-	runs := map[schedule]map[string]*measuredCell{} // by means
+	runs := map[schedule]map[string]*measuredCell{} // the results of a schedule, by means
 	at := func(m map[string]*measuredCell, name string) *measuredCell {
 		if m[name] == nil {
 			m[name] = &measuredCell{}
@@ -140,15 +139,15 @@ func printGrid(w io.Writer, rows []setting, cells map[setting]map[string]*measur
 	}
 }
 
-// A schedule is one setting with one seed. All means get the same requests for
-// it.
+// A schedule is one setting with one seed. In one schedule, the requests are
+// the same for all means.
 type schedule struct {
 	setting
 	seed int
 }
 
-// printComparisons compares the means within the runs of one kernel, or of all
-// kernels.
+// printComparisons compares the means in the runs of one kernel, or in all runs
+// if kernel is "all".
 func printComparisons(w io.Writer, kernel string, runs map[schedule]map[string]*measuredCell) {
 	for _, pair := range [][2]string{
 		{"floor", "default"}, {"idle", "default"}, {"idle-pods", "default"}, {"scx", "default"},

@@ -1,6 +1,6 @@
 // Command hyper contains the Kubernetes programs in one binary. It runs the
-// program that has the name by which it is called. Linking it takes a fifth of
-// the time that five binaries take, and it needs a third of their space.
+// program whose name it is called by. One binary is linked in a fifth of the
+// time of five binaries, and has a third of their size.
 package main
 
 import (
