@@ -85,7 +85,7 @@ var kernelWrites = []struct {
 // systemWrites are the functions by which packages change the kernel or files:
 // of the standard library, and of a link to a BPF program.
 const systemWrites = "os.Mkdir os.MkdirAll os.MkdirTemp os.OpenFile os.Remove os.RemoveAll os.Rename os.WriteFile " +
-	"syscall.Kill syscall.Rmdir syscall.Syscall unix.Kill unix.PrctlArg5Ptr unix.SchedSetAttr unix.SchedSetaffinity unix.Removexattr unix.Setpriority unix.Setxattr unix.Syscall unix.Write " +
+	"syscall.Kill syscall.Rmdir syscall.Syscall syscall.Write unix.Kill unix.PrctlArg5Ptr unix.SchedSetAttr unix.SchedSetaffinity unix.Removexattr unix.Setpriority unix.Setxattr unix.Syscall unix.Write " +
 	"link.AttachStructOps link.AttachTracing hook.Close ops.Close p.Signal"
 
 // mapWrites are the methods that write BPF maps.
@@ -189,20 +189,24 @@ func (p *program) uses(fn *ast.FuncDecl, known func(*types.Func) bool, unknown f
 func has(list, word string) bool { return slices.Contains(strings.Fields(list), word) }
 
 // writers returns the functions of internal/kernel that change the kernel,
-// directly or through another function of their package, and the interface
+// directly or through another function of internal/kernel, and the interface
 // methods that such functions implement.
 func (p *program) writers() map[*types.Func]bool {
 	all := map[*types.Func]bool{}
-	for folder, files := range p.files {
-		if !strings.HasPrefix(folder, "internal/kernel/") {
-			continue
-		}
-		usesBPF := slices.ContainsFunc(files, func(f *ast.File) bool {
-			return slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return strings.Contains(i.Path.Value, "/cilium/ebpf") })
-		})
-		names := map[string]bool{} // names of functions that are not exported
-		for more := true; more; {
-			more = false
+	named := map[string]map[string]bool{} // by folder: names of functions that are not exported
+	for more := true; more; {
+		more = false
+		for folder, files := range p.files {
+			if !strings.HasPrefix(folder, "internal/kernel/") {
+				continue
+			}
+			usesBPF := slices.ContainsFunc(files, func(f *ast.File) bool {
+				return slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool { return strings.Contains(i.Path.Value, "/cilium/ebpf") })
+			})
+			if named[folder] == nil {
+				named[folder] = map[string]bool{}
+			}
+			names := named[folder]
 			p.eachFunction(folder, func(fn *ast.FuncDecl, self *types.Func) {
 				if all[self] || has(readsOnly, path.Base(folder)+"."+self.Name()) || fn.Body == nil {
 					return

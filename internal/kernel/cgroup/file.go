@@ -92,15 +92,8 @@ func (h *hierarchy) write(path, file, value string) error {
 	if h.open != nil {
 		h.open.Close(path)
 	}
-	// The kernel ignores O_TRUNC, but in a fixture of plain files it removes
-	// the old content.
-	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY|os.O_TRUNC, 0)
-	if err == nil {
-		// Without the newline, an empty value would cause no write(2).
-		_, err = f.WriteString(value + "\n")
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
+	// Without the newline, an empty value would cause no write(2).
+	if err := openfile.Write(dir+"/"+file, value+"\n"); err != nil {
 		return fmt.Errorf("write %s %q in %s: %w", file, value, printPath(path), cause(dir, err))
 	}
 	return nil

@@ -4,11 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
 // ErrSwitchedOff means that a vendor's kernel has marks for groups, but a
@@ -249,12 +250,7 @@ func (f treeFiles) sysctl(name string) (string, error) {
 
 func (f treeFiles) setSysctl(name, value string) error {
 	file := filepath.Join(f.proc, "sys", name)
-	to, err := os.OpenFile(file, os.O_WRONLY|os.O_TRUNC, 0)
-	if err == nil {
-		_, err = to.WriteString(value + "\n")
-		err = errors.Join(err, to.Close())
-	}
-	if err != nil {
+	if err := openfile.Write(file, value+"\n"); err != nil {
 		return fmt.Errorf("write %s %s: %w", file, value, addUnsupported(err))
 	}
 	return nil

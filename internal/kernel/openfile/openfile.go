@@ -6,6 +6,7 @@ import (
 	"container/list"
 	"errors"
 	"io"
+	"io/fs"
 	"sync"
 	"syscall"
 )
@@ -141,9 +142,34 @@ func (s *Set) close(group string) {
 // Open opens a file for reading without package os, which would register the
 // file with Go's poller. That is half of the cost of reading a pseudo file
 // once. The caller must close the descriptor.
-func Open(path string) (fd int, err error) {
+func Open(path string) (fd int, err error) { return open(path, syscall.O_RDONLY) }
+
+// Write writes a text to an existing pseudo file in one write(2), which most of
+// these files require. It does not use package os either: such a file is always
+// ready, so that the poller would wake up a thread at once. Like package os, it
+// sets O_NONBLOCK. The kernel ignores O_TRUNC in a pseudo file, but in a fixture
+// of plain files it removes the old content.
+func Write(path, text string) error {
+	fd, err := open(path, syscall.O_WRONLY|syscall.O_TRUNC|syscall.O_NONBLOCK)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	n, err := syscall.Write(fd, []byte(text))
+	for err == syscall.EINTR {
+		n, err = syscall.Write(fd, []byte(text))
+	}
+	if err == nil && n != len(text) {
+		err = io.ErrShortWrite
+	}
+	if err = errors.Join(err, syscall.Close(fd)); err != nil {
+		return &fs.PathError{Op: "write", Path: path, Err: err}
+	}
+	return nil
+}
+
+func open(path string, flags int) (fd int, err error) {
 	for {
-		fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+		fd, err := syscall.Open(path, flags|syscall.O_CLOEXEC, 0)
 		if err != syscall.EINTR {
 			return fd, err
 		}

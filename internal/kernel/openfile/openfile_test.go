@@ -3,6 +3,7 @@ package openfile
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,5 +111,21 @@ func TestAFileLargerThanTheBufferIsAnError(t *testing.T) {
 	}
 	if n, err := ReadWhole(fd, make([]byte, 65)); n != 64 || err != nil {
 		t.Errorf("with room for it, it reads %d bytes, %v", n, err)
+	}
+}
+
+func TestWriteReplacesTheContent(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "cpu.weight")
+	if err := Write(name, "1\n"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("to a file that does not exist: %v", err)
+	}
+	if err := os.WriteFile(name, []byte("12345\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(name, "1\n"); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(name); err != nil || string(text) != "1\n" {
+		t.Errorf("%q, %v", text, err)
 	}
 }
