@@ -35,6 +35,7 @@ func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logg
 	}
 	w := watchdog{stateDir: stateDir, host: h, log: log, release: h.Isolation().ReleaseExt}
 	defer func() { err = errors.Join(err, w.close()) }()
+	removed := lease.WatchRemovals(ctx, stateDir)
 	for {
 		for stay && !lease.Exists(stateDir) {
 			if err := pause(ctx); err != nil {
@@ -42,7 +43,7 @@ func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logg
 			}
 		}
 		err = lease.Watch(ctx, lease.Options{
-			Dir: stateDir, Boot: boot, Kernel: h.Kernel(), Read: w.read, Apply: w.apply, Last: last, Log: log,
+			Dir: stateDir, Boot: boot, Kernel: h.Kernel(), Read: w.read, Apply: w.apply, Last: last, Removed: removed, Log: log,
 		})
 		if err != nil && !errors.Is(err, lease.ErrHeld) || !stay {
 			return err

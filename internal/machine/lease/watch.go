@@ -15,9 +15,9 @@ import (
 
 const (
 	// lookEvery is the longest time between two reads of a valid lease. The
-	// watchdog also reads the lease at its deadline. So lookEvery only limits
-	// how long it takes until the watchdog notices a new holder, or that the
-	// lease was removed.
+	// watchdog also reads the lease at its deadline, and when a file is removed.
+	// So lookEvery only limits how long it takes until the watchdog notices a new
+	// holder, or a removed lease where the kernel does not report removals.
 	lookEvery = time.Second
 	// retry is the time between two reads of an expired lease. It is also the
 	// first wait after a failed write. While writes fail, the waits grow.
@@ -51,6 +51,10 @@ type Options struct {
 	// waits for one more renewal of the lease. If there is none, or if the
 	// holder has announced its stop, it applies the bounds at once.
 	Last bool
+	// Removed says that the watchdog should read the lease now, because a file
+	// in Dir was removed: see WatchRemovals. If it is nil, the watchdog notices
+	// within lookEvery that the lease was removed.
+	Removed <-chan struct{}
 	// Log gets a line for each change of state. If it is nil, nothing is
 	// logged.
 	Log *slog.Logger
@@ -93,6 +97,7 @@ func Watch(ctx context.Context, o Options) error {
 				w.leave(context.WithoutCancel(ctx))
 			}
 			return ctx.Err()
+		case <-w.Removed:
 		case <-time.After(wait):
 		}
 	}

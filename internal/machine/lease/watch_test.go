@@ -27,6 +27,8 @@ type world struct {
 	epoch time.Time
 	ended chan error // the result of Watch
 
+	removed chan struct{} // Options.Removed
+
 	mu     sync.Mutex
 	jump   time.Duration // the clock is ahead of the bubble by this time
 	knobs  map[node.Knob]node.Value
@@ -70,7 +72,7 @@ func (w *world) watchAs(last bool) context.CancelFunc {
 	w.ended = make(chan error, 1)
 	done := make(chan struct{})
 	begun := time.Now()
-	o := Options{Dir: w.dir, Boot: boot, Kernel: kernel(2), clock: w.clock, Read: w.read, Last: last,
+	o := Options{Dir: w.dir, Boot: boot, Kernel: kernel(2), clock: w.clock, Read: w.read, Last: last, Removed: w.removed,
 		Log: slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
