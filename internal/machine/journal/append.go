@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"fmt"
 )
 
@@ -40,7 +41,7 @@ func (j *Journal) appendAll(decide func(State) []*entry) error {
 	if len(es) == 0 {
 		return nil
 	}
-	lines, err := linesOf(j, es)
+	own, err := linesOf(j, es)
 	if err != nil {
 		return err
 	}
@@ -48,10 +49,10 @@ func (j *Journal) appendAll(decide func(State) []*entry) error {
 	for _, e := range es {
 		first = first || e.isFirst()
 	}
-	if err := j.write(lines, first, locked); err != nil {
+	if err := j.write(own.text, first, locked); err != nil {
 		return err
 	}
-	if err := j.load(); err != nil {
+	if err := j.loadKnowing(own); err != nil {
 		return err
 	}
 	if locked && j.off > compactAbove && j.head.lines > 2*j.state.lines() {
@@ -68,8 +69,7 @@ func (j *Journal) appendAll(decide func(State) []*entry) error {
 // linesOf returns the text of entries. If the file does not exist yet, the text
 // begins with the first line of a file. If the file was damaged, the text
 // begins with a line about the damage.
-func linesOf(j *Journal, es []*entry) ([]byte, error) {
-	var text []byte
+func linesOf(j *Journal, es []*entry) (ownText, error) {
 	before := []*entry{}
 	switch {
 	case j.read == nil:
@@ -77,15 +77,46 @@ func linesOf(j *Journal, es []*entry) ([]byte, error) {
 	case j.state.Damage != "" && !j.head.noted:
 		before = append(before, &entry{Op: opDamaged, Value: j.state.Damage})
 	}
-	for _, e := range append(before, es...) {
+	es = append(before, es...)
+	for _, e := range es {
 		e.By = j.session
+	}
+	return textOf(es)
+}
+
+// An ownText is text that this process has written to the file, with the entries in
+// it. So the process need not parse what it wrote itself.
+type ownText struct {
+	text    []byte
+	entries []*entry
+}
+
+// textOf returns the text of entries.
+func textOf(es []*entry) (ownText, error) {
+	var text []byte
+	for _, e := range es {
 		line, err := e.line()
 		if err != nil {
-			return nil, fmt.Errorf("journal %v: %w", e.Op, err)
+			return ownText{}, fmt.Errorf("journal %v: %w", e.Op, err)
 		}
 		text = append(text, seal(line)...)
 	}
-	return text, nil
+	return ownText{text, es}, nil
+}
+
+// replayKnowing does the same as replay. If the text is the one that this
+// process has just written, it does not parse it.
+func (s *State) replayKnowing(text []byte, f *file, own ownText) int {
+	if len(own.entries) == 0 || !bytes.Equal(text, own.text) {
+		return s.replay(text, f)
+	}
+	for _, e := range own.entries {
+		f.lines++
+		if s.apply(*e, f) != nil {
+			s.Torn++
+		}
+	}
+	return len(text)
 }
 
 // lines estimates how many lines a compacted file would have. If the file has

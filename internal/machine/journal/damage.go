@@ -149,15 +149,15 @@ func (j *Journal) repair(locked bool) (damage string, err error) {
 	if !locked {
 		next = fmt.Sprintf("%s.%d", next, os.Getpid())
 	}
-	text, err := j.state.text()
+	own, err := j.state.text()
 	if err == nil {
-		err = errors.Join(writeNext(next, text), os.Rename(next, j.path))
+		err = errors.Join(writeNext(next, own.text), os.Rename(next, j.path))
 	}
 	if err != nil {
 		return damage, fmt.Errorf("repair %s, where %s: %w", j.path, damage, err)
 	}
 	j.lost, j.read = "", nil
-	return damage, j.load()
+	return damage, j.loadKnowing(own)
 }
 
 // Settle forgets that entries were lost. It is called after a restore has
@@ -174,7 +174,10 @@ func (j *Journal) Settle() error {
 // load reads the part of the file that was added since the last load. If the
 // file was replaced, it reads all of it. If another program has damaged the
 // file meanwhile, the state does not change, and lost says what happened.
-func (j *Journal) load() error {
+func (j *Journal) load() error { return j.loadKnowing(ownText{}) }
+
+// loadKnowing does the same as load. own is what this process has just written.
+func (j *Journal) loadKnowing(own ownText) error {
 	known := j.read != nil && !j.state.Empty()
 	f, err := os.Open(j.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -205,7 +208,7 @@ func (j *Journal) load() error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", j.path, err)
 	}
-	n := state.replay(rest, &head)
+	n := state.replayKnowing(rest, &head, own)
 	if off == 0 {
 		damage := findDamage(rest, state, head, rest[n:])
 		if short := j.countMissing(info); damage == "" && short > 0 {

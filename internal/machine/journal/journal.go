@@ -297,21 +297,21 @@ func (j *Journal) removeOtherBoots() {
 // group and process that it still needs. It writes them to a file with another
 // name (next), and renames this file.
 func (j *Journal) compact(next string) error {
-	text, err := j.state.text()
+	own, err := j.state.text()
 	if err != nil {
 		return fmt.Errorf("compact %s: %w", j.path, err)
 	}
-	if err := writeNext(next, text); err != nil {
+	if err := writeNext(next, own.text); err != nil {
 		return errors.Join(fmt.Errorf("compact journal: %w", err), os.Remove(next))
 	}
-	j.work.add(len(text))
+	j.work.add(len(own.text))
 	if info, err := os.Stat(j.path); err != nil || info.Size() != j.size || !os.SameFile(info, j.read) {
 		return errors.Join(err, os.Remove(next)) // another process writes: try later
 	}
 	if err := os.Rename(next, j.path); err != nil {
 		return errors.Join(fmt.Errorf("compact journal: %w", err), os.Remove(next))
 	}
-	return j.load()
+	return j.loadKnowing(own)
 }
 
 // Close closes the lock file. It does not remove entries.

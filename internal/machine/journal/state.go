@@ -208,16 +208,13 @@ func (s *State) applyKnob(e entry) error {
 }
 
 // text returns the shortest file content that leads to the state s.
-func (s State) text() ([]byte, error) {
-	var text []byte
-	for _, e := range s.entries() {
-		line, err := e.line()
-		if err != nil {
-			return nil, err
-		}
-		text = append(text, seal(line)...)
+func (s State) text() (ownText, error) {
+	es := s.entries()
+	all := make([]*entry, len(es))
+	for i := range es {
+		all[i] = &es[i]
 	}
-	return text, nil
+	return textOf(all)
 }
 
 // entries returns the shortest list of entries that leads to the state s.
