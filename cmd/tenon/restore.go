@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -66,6 +67,9 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 // restoreFrom restores the knobs in one journal. With dryRun, it only reports
 // the changes.
 func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (restore.Report, error) {
+	// A collection of garbage waits for every thread, and a write of a cpuset
+	// may take a millisecond. This process soon ends, so let it collect less.
+	debug.SetGCPercent(400)
 	h, err := host.Open(host.Options{JournalDir: stateDir})
 	if err != nil {
 		return restore.Report{}, err

@@ -25,19 +25,26 @@ func IsPlain(k node.Knob) bool {
 }
 
 // CountTogether returns how many of the first n knobs may be in one call of
-// ManyKnobs. These are plain knobs of cgroups at the same depth, because a
-// write to a cgroup changes which values the cgroups below it may have.
+// ManyKnobs.Set: see CountAtOneDepth.
 func CountTogether(n int, knob func(int) node.Knob) int {
+	return CountAtOneDepth(min(n, MaxKnobs), knob)
+}
+
+// CountAtOneDepth returns how many of the first n knobs may be in one call of
+// ManyKnobs.ReleaseAs. These are plain knobs of cgroups at the same depth,
+// because a write to a cgroup changes which values the cgroups below it may
+// have.
+func CountAtOneDepth(n int, knob func(int) node.Knob) int {
 	if n == 0 || !IsPlain(knob(0)) {
 		return min(n, 1)
 	}
 	depth := knob(0).Cgroup.Depth()
-	for i := range min(n, MaxKnobs) {
+	for i := range n {
 		if k := knob(i); !IsPlain(k) || k.Cgroup.Depth() != depth {
 			return i
 		}
 	}
-	return min(n, MaxKnobs)
+	return n
 }
 
 // A Change is a value for a knob.
@@ -46,8 +53,8 @@ type Change struct {
 	To   node.Value
 }
 
-// ManyKnobs changes several plain knobs in one call, but at most MaxKnobs: see
-// CountTogether.
+// ManyKnobs changes several plain knobs in one call. Set changes at most
+// MaxKnobs: see CountTogether.
 type ManyKnobs struct{ *Knobs }
 
 // Set does the same as Knobs.Set, for several knobs. It journals all of them
@@ -93,49 +100,6 @@ func (c ManyKnobs) Set(all []Change) []error {
 type Taken struct {
 	Knob  node.Knob
 	Touch journal.Touch
-}
-
-// ReleaseAs does the same as Knobs.ReleaseAs, for several knobs. For each knob
-// it returns an error, or nil.
-func (c ManyKnobs) ReleaseAs(all []Taken) []error {
-	errs, todo := make([]error, len(all)), make([]releaseWork, len(all))
-	var intended []journal.Intention
-	for n := range all {
-		k, t := all[n].Knob, c.AttainableEntry(all[n].Knob, all[n].Touch)
-		if todo[n], errs[n] = releaseWorkOf(c.Knobs, k, t); todo[n].write {
-			intended = append(intended, journal.Intention{Knob: k, Inode: t.Inode, Before: t.Before, Value: t.Before})
-		}
-	}
-	if err := c.o.Journal.IntendAll(intended); err != nil {
-		for n, a := range all {
-			if errs[n] == nil {
-				errs[n] = c.Knobs.ReleaseAs(a.Knob, a.Touch)
-			}
-		}
-		return errs
-	}
-	var forgotten []node.Knob
-	var left []int
-	for n, a := range all {
-		if todo[n].moved {
-			continue
-		}
-		if errs[n] == nil && todo[n].write {
-			errs[n] = todo[n].giveBack()
-		}
-		if errs[n] == nil {
-			errs[n] = todo[n].finish()
-		}
-		if errs[n] == nil || todo[n].gone {
-			forgotten, left = append(forgotten, a.Knob), append(left, n)
-		}
-	}
-	if err := c.Forget(forgotten); err != nil {
-		for _, n := range left {
-			errs[n] = errors.Join(errs[n], err)
-		}
-	}
-	return errs
 }
 
 // Release does the same as Knobs.Release, for several knobs. For each knob it

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -20,6 +21,7 @@ import (
 type bench struct {
 	*Knobs
 	journal *journal.Journal
+	mu      sync.Mutex // of values
 	values  map[node.Knob]node.Value
 	refuses map[node.Knob]bool
 	writing func(node.Knob) // called before each write
@@ -60,12 +62,18 @@ func plant(t *testing.T, n int) (*bench, []node.Knob) {
 		Saw: func(node.Knob, node.Value, error) {}, Releasing: func(node.Knob) {}, Released: func(node.Knob) error { return nil },
 	})
 	b.Use(knob.Table{node.FileCPUMax: {
-		Read: func(k node.Knob) (node.Value, error) { return b.values[k], nil },
+		Read: func(k node.Knob) (node.Value, error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.values[k], nil
+		},
 		Write: func(k node.Knob, v node.Value) error {
 			b.writing(k)
 			if b.refuses[k] {
 				return syscall.EBUSY
 			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
 			b.values[k] = v
 			return nil
 		},

@@ -199,7 +199,10 @@ func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
 		if err := c.o.Journal.Intend(k, t.Inode, t.Before, t.Before); err != nil {
 			return err
 		}
-		if err := r.giveBack(); err != nil {
+		if r.touch, err = r.giveBack(); err != nil {
+			return err
+		}
+		if err := r.check(); err != nil {
 			return err
 		}
 	}
@@ -247,8 +250,9 @@ func releaseWorkOf(c *Knobs, k node.Knob, t journal.Touch) (r releaseWork, err e
 }
 
 // giveBack writes the value to restore. This write must already be in the
-// journal.
-func (r releaseWork) giveBack() error {
+// journal. It returns the entry of the knob, whose value to restore may be
+// another one now: see alternative.
+func (r releaseWork) giveBack() (journal.Touch, error) {
 	c, k, t := r.c, r.knob, r.touch
 	err := c.table.Write(k, t.Before)
 	if next := c.alternative(k, t.Before, err); next != nil {
@@ -257,9 +261,13 @@ func (r releaseWork) giveBack() error {
 			err = c.table.Write(k, t.Before)
 		}
 	}
-	if err != nil {
-		return err
-	}
+	return t, err
+}
+
+// check reads the knob after giveBack. It fails if the knob does not have the
+// value to restore.
+func (r releaseWork) check() error {
+	c, k, t := r.c, r.knob, r.touch
 	now, err := c.table.Read(k)
 	if c.o.Saw(k, now, err); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/note"
@@ -104,8 +105,15 @@ func (c *Knobs) LostChanges(known journal.State, paths []string) (journal.State,
 	lost := journal.State{Touches: map[node.Knob]journal.Touch{}, Groups: map[node.CgroupPath]journal.Session{}}
 	dir := c.noteDir()
 	var errs []error
-	for _, path := range append([]string{""}, paths...) {
-		notes, err := note.All(c.home(node.CgroupPath(path)))
+	paths = slices.Concat([]string{""}, paths)
+	type reading struct {
+		notes map[string]string
+		err   error
+	}
+	read := make([]reading, len(paths))
+	onAllCPUs(len(paths), func(i int) { read[i].notes, read[i].err = note.All(c.home(node.CgroupPath(paths[i]))) })
+	for i, path := range paths {
+		notes, err := read[i].notes, read[i].err
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, note.ErrUnsupported) {
 			errs = append(errs, err)
 		}

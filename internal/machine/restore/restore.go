@@ -144,7 +144,7 @@ func (x *Restorer) restore(ctx context.Context, in scope) (Report, error) {
 			return Report{}, err
 		}
 	}
-	lost, err := x.addLost(&state)
+	lost, err := x.addNoted(&state)
 	if err != nil || state.Empty() {
 		return Report{}, err
 	}
@@ -259,7 +259,7 @@ func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 func (x *Restorer) release(steps []plan.Step, touches map[node.Knob]journal.Touch) []error {
 	errs := make([]error, 0, len(steps))
 	for rest := steps; len(rest) > 0; rest = steps[len(errs):] {
-		n := change.CountTogether(len(rest), func(i int) node.Knob { return rest[i].Knob })
+		n := change.CountAtOneDepth(len(rest), func(i int) node.Knob { return rest[i].Knob })
 		if n == 1 {
 			errs = append(errs, x.o.Knobs.ReleaseAs(rest[0].Knob, touches[rest[0].Knob]))
 			continue
@@ -285,6 +285,16 @@ func (x *Restorer) addLost(state *journal.State) (journal.State, error) {
 		return journal.State{}, fmt.Errorf("find renamed cgroups: %w", err)
 	}
 	state.Move(moves)
+	return x.addNoted(state)
+}
+
+// addNoted adds to a state the changes that only the notes at the cgroups
+// record, and returns what it added. The names in the state must be those that
+// the cgroups have now.
+func (x *Restorer) addNoted(state *journal.State) (journal.State, error) {
+	if x.o.Tree == nil {
+		return journal.State{}, nil
+	}
 	paths, err := x.o.Tree.Paths()
 	if err != nil {
 		return journal.State{}, fmt.Errorf("look for notes at the cgroups: %w", err)
@@ -311,25 +321,23 @@ func (x *Restorer) undo(state journal.State, in scope) (steps []plan.Step, left 
 	have := node.Knobs{Kernel: x.o.Kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}
 	var wants []plan.Want
 	knobs := slices.SortedFunc(maps.Keys(state.Touches), node.Knob.Compare)
-	for _, k := range knobs {
+	knobs = slices.DeleteFunc(knobs, func(k node.Knob) bool { return !in(state.Touches[k].By) })
+	for i, found := range change.Look(x.o.Knobs, knobs) {
+		k := knobs[i]
 		t := x.o.Knobs.AttainableEntry(k, state.Touches[k])
-		if !in(t.By) {
-			continue
-		}
-		inode, err := x.o.Knobs.Inode(k)
-		if errors.Is(err, cgroup.ErrGone) || (err == nil && inode != t.Inode) {
+		if errors.Is(found.InodeErr, cgroup.ErrGone) || (found.InodeErr == nil && found.Inode != t.Inode) {
 			gone = append(gone, k)
 			continue
 		}
 		if maker, made := state.Groups[k.Cgroup]; made && !in(maker) {
 			continue
 		}
-		now, err := x.o.Knobs.Read(k)
-		if change.IsDropped(err) {
+		now := found.Value
+		if change.IsDropped(found.Err) {
 			lost = append(lost, k)
 			continue
 		}
-		if err != nil {
+		if found.Err != nil {
 			now = nil // the write will return the reason
 		}
 		if now != nil && now != t.Before && !x.o.Knobs.HoldsOurs(k, t, now) {

@@ -1,0 +1,108 @@
+package change
+
+import (
+	"errors"
+	"slices"
+
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// ReleaseAs does the same as Knobs.ReleaseAs, for any number of knobs. For each
+// knob it returns an error, or nil.
+//
+// On cgroup v1 the write of a cpuset takes the kernel most of a millisecond
+// among thousands, and it makes only one such write at a time. So the writes of
+// one batch run while the batch before is read back and forgotten, and the next
+// one is read and journaled.
+func (c ManyKnobs) ReleaseAs(all []Taken) []error {
+	prepared, written := make(chan *releaseBatch), make(chan *releaseBatch)
+	go func() {
+		defer close(prepared)
+		for part := range slices.Chunk(all, MaxKnobs) {
+			prepared <- prepareRelease(c.Knobs, part)
+		}
+	}()
+	go func() {
+		defer close(written)
+		for b := range prepared {
+			b.write()
+			written <- b
+		}
+	}()
+	errs := make([]error, 0, len(all))
+	for b := range written {
+		b.finish()
+		errs = append(errs, b.errs...)
+	}
+	return errs
+}
+
+// A releaseBatch is a number of knobs that are released together.
+type releaseBatch struct {
+	c    *Knobs
+	all  []Taken
+	todo []releaseWork
+	errs []error // one for each knob
+	// full says that the journal could not take the entries of all knobs at
+	// once. If the file system is full, it still accepts entries about knobs
+	// that it already has, one by one.
+	full bool
+}
+
+// prepareRelease reads the knobs, and journals the writes.
+func prepareRelease(c *Knobs, all []Taken) *releaseBatch {
+	b := &releaseBatch{c: c, all: all, todo: make([]releaseWork, len(all)), errs: make([]error, len(all))}
+	var intended []journal.Intention
+	for n := range all {
+		k, t := all[n].Knob, c.AttainableEntry(all[n].Knob, all[n].Touch)
+		if b.todo[n], b.errs[n] = releaseWorkOf(c, k, t); b.todo[n].write {
+			intended = append(intended, journal.Intention{Knob: k, Inode: t.Inode, Before: t.Before, Value: t.Before})
+		}
+	}
+	b.full = c.o.Journal.IntendAll(intended) != nil
+	return b
+}
+
+// write writes the values to restore.
+func (b *releaseBatch) write() {
+	for n, a := range b.all {
+		switch {
+		case b.errs[n] != nil:
+		case b.full:
+			b.errs[n] = b.c.ReleaseAs(a.Knob, a.Touch)
+		case b.todo[n].write:
+			b.todo[n].touch, b.errs[n] = b.todo[n].giveBack()
+		}
+	}
+}
+
+// finish reads the knobs back, and makes the journal forget those that have the
+// value to restore.
+func (b *releaseBatch) finish() {
+	if b.full {
+		return
+	}
+	var forgotten []node.Knob
+	var left []int
+	for n, a := range b.all {
+		work := b.todo[n]
+		if work.moved {
+			continue
+		}
+		if b.errs[n] == nil && work.write {
+			b.errs[n] = work.check()
+		}
+		if b.errs[n] == nil {
+			b.errs[n] = work.finish()
+		}
+		if b.errs[n] == nil || work.gone {
+			forgotten, left = append(forgotten, a.Knob), append(left, n)
+		}
+	}
+	if err := (ManyKnobs{b.c}).Forget(forgotten); err != nil {
+		for _, n := range left {
+			b.errs[n] = errors.Join(b.errs[n], err)
+		}
+	}
+}
