@@ -32,7 +32,7 @@ stage() {
 	root) tests root 60m ./... -- $sudo env TENON_TEST_STRICT=1 ;;
 	cluster) tests cluster 120m ./test/cluster/... -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 ;;
 	walk) scripts/walk-cluster.sh ;;
-	cold) $sudo scripts/walk-cold.sh ;; # half an hour: it builds Kubernetes
+	cold) $sudo scripts/walk-cold.sh ;; # an hour: it builds Kubernetes, and measures
 	chaos) # an hour of damage to a running machine
 		$sudo env TENON_TEST_STRICT=1 TENON_TEST_CHAOS="${CHAOSTIME:-1h}" "$go" test -count=1 -timeout 90m -v -run '^TestChaos$' ./test/e2e ;;
 	vm) tests vm 540m ./test/vm -- env TENON_TEST_STRICT=1 TENON_TEST_VM=1 ;;

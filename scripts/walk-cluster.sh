@@ -7,38 +7,31 @@
 # what make cluster needs; the cluster is gone afterwards.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/typed.sh
 page=docs/ten-minutes-on-a-cluster.md
 work=$(mktemp -d)
 sudo=
 [ "$(id -u)" = 0 ] || sudo="sudo -E env PATH=$PATH"
 trap 'make --no-print-directory cluster-down; rm -rf "$work"' EXIT
 
-# typed FROM TO: the commands of the page's shell blocks between two headings.
-typed() {
-	awk -v from="$1" -v to="$2" '
-		index($0, from) == 1 { on = 1 }
-		to != "" && index($0, to) == 1 { on = 0 }
-		/^```/ { sh = !open && $0 == "```sh"; open = !open; next }
-		on && sh { sub(/ +#.*/, ""); if ($0 != "") print }' "$page"
-}
-
-begun=$(date +%s.%N)
-first=$(typed '## A cluster to play with' '## 1.' | head -n 1)
+begun=$EPOCHREALTIME
+first=$(typed "$page" '## A cluster to play with' '## 1.' | head -n 1)
 [ "$first" = "make cluster TENON=1" ] || { echo "walk-cluster: the page begins with: $first" >&2; exit 1; }
 $first
-printf '== %6.1f s  %s\n' "$(echo "$(date +%s.%N) $begun" | awk '{print $1 - $2}')" "$first"
+took "$begun" "$first"
 
 # The manifest of step 4 is the first block of YAML of the page.
 awk '/^```yaml/ { on = 1; next } /^```/ && on { exit } on' "$page" >"$work/pods.yaml"
 {
 	echo 'set -euo pipefail'
-	echo 'shown() { local begun=$EPOCHREALTIME; echo "\$ $*"; eval "$*"; awk -v a="$begun" -v b="$EPOCHREALTIME" -v c="$*" '\''BEGIN { printf "== %6.1f s  %s\n", b - a, c }'\''; }'
+	echo ". $PWD/scripts/typed.sh"
 	echo "cd $work"
-	typed '## 3.' '## 5.' | sed 's/NODE-NAME/node-0/; s/.*/shown '"'"'&'"'"'/' | while read -r line; do
+	typed "$page" '## 3.' '## 5.' | sed 's/NODE-NAME/node-0/; s/.*/shown '"'"'&'"'"'/' | while read -r line; do
 		case $line in
 		*custom-columns*) # whose own quotes must stay
-			echo "shown $(printf %q "$(eval "printf %s \"\$(typed '## 3.' '## 5.' | grep custom-columns)\"")")"
+			echo "shown $(printf %q "$(typed "$page" '## 3.' '## 5.' | grep custom-columns)")"
 			echo 'kubectl get nodes -o jsonpath="{.items[*].status.allocatable.kubernetes\.io/batch-memory}" | grep -q "[1-9]"'
+			echo "took $begun 'from the first command to batch resources on the node'"
 			;;
 		*"kubectl get pods"*)
 			echo 'kubectl wait --for=condition=Ready --timeout=1m pod/web'
@@ -49,6 +42,6 @@ awk '/^```yaml/ { on = 1; next } /^```/ && on { exit } on' "$page" >"$work/pods.
 		*) echo "$line" ;;
 		esac
 	done
-	typed '## 5.' 'More:' | sed 's/.*/shown '"'"'&'"'"'/'
+	typed "$page" '## 5.' 'More:' | sed 's/.*/shown '"'"'&'"'"'/'
 } >"$work/script"
 $sudo bin/cluster -name dev run bash "$work/script"

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# walk-machine: types the commands of docs/ten-minutes-one-machine.md like a
+# reader, in the order of the page, and prints how long each took. It fails if a
+# command fails, or if the last one leaves something behind. Where there is no
+# systemd, a cgroup that it makes stands for the unit in batch.slice. It takes a
+# quarter of an hour, and needs root or sudo.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/typed.sh
+page=docs/ten-minutes-one-machine.md
+[ "$(id -u)" = 0 ] && sudo= || sudo="sudo -E env PATH=$PATH "
+begun=$EPOCHREALTIME
+work=$(mktemp -d)
+tenond= batch= loop= made=()
+
+# end SIGNAL PID: ends a process of this script, if there is one, and waits for it.
+end() {
+	[ -z "${2-}" ] || { kill "-$1" "$2" 2>/dev/null || true; wait "$2" 2>/dev/null || true; }
+}
+
+# batch_slice: what systemd-run does on the page. On v1 each hierarchy has the
+# cgroup.
+batch_slice() {
+	local dir file
+	sh -c 'while :; do :; done' &
+	loop=$!
+	for dir in $(awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 }' /proc/mounts); do
+		[ -e "$dir/cgroup.procs" ] && [ ! -e "$dir/batch.slice" ] && mkdir "$dir/batch.slice" 2>/dev/null || continue
+		made+=("$dir/batch.slice")
+		for file in cpuset.cpus cpuset.mems; do
+			[ ! -e "$dir/$file" ] || cat "$dir/$file" >"$dir/batch.slice/$file"
+		done
+		echo "$loop" >"$dir/batch.slice/cgroup.procs"
+	done
+	[ ${#made[@]} -gt 0 ]
+}
+
+end_batch() {
+	end TERM "$loop"
+	loop=
+	for dir in "${made[@]}"; do rmdir "$dir" || true; done
+	made=()
+	[ ! -d /run/systemd/system ] || ${sudo}systemctl stop batch-job 2>/dev/null || true
+}
+
+cleanup() {
+	end INT "$tenond"
+	end TERM "$batch"
+	end_batch
+	[ ! -x bin/tenon ] || ${sudo}bin/tenon restore >/dev/null || true
+	rm -rf "$work" tenon.yaml
+}
+trap cleanup EXIT
+trap 'exit 1' INT TERM HUP
+
+[ ! -e tenon.yaml ] || { echo "walk-machine: tenon.yaml exists, and the page writes it" >&2; exit 1; }
+met=
+while read -r typed; do
+	line=${typed/#sudo /$sudo}
+	case $line in
+	*' &') # the batch job that the service beside it displaces
+		echo "\$ $line"
+		bash -c "exec ${line% &}" &
+		batch=$!
+		sleep 1
+		met+=1
+		;;
+	*'tenon run --qos LS'*) # timeout(1) ends it
+		shown "$line || [ \$? = 124 ]"
+		end TERM "$batch"
+		batch=
+		met+=2
+		;;
+	*'bin/tenond --config tenon.yaml')
+		echo "\$ $line"
+		$line >"$work/tenond.log" 2>&1 &
+		tenond=$!
+		since=$EPOCHREALTIME
+		until ${sudo}bin/tenon status >/dev/null 2>&1; do
+			kill -0 "$tenond" || { cat "$work/tenond.log" >&2; exit 1; }
+			sleep 0.1
+		done
+		took "$since" "${line#"$sudo"} (until it answers)"
+		met+=3
+		;;
+	*systemd-run*)
+		if [ -d /run/systemd/system ]; then
+			shown "$line"
+		else
+			shown "batch_slice # no systemd here: $typed"
+		fi
+		sleep 3 # as long as it takes to read on
+		met+=4
+		;;
+	*'tenon top')
+		shown "TERM=xterm script -qec 'stty rows 40 cols 120; timeout --foreground -s INT 3 $line' /dev/null </dev/null >$work/top || [ \$? = 124 ]"
+		grep -q batch.slice "$work/top"
+		met+=5
+		;;
+	*'tenon restore')
+		end INT "$tenond"
+		tenond=
+		end_batch
+		shown "$line"
+		met+=6
+		;;
+	*) shown "$line" ;;
+	esac </dev/null
+done < <(typed "$page" '## 1.')
+[ "$met" = 123456 ] || { echo "walk-machine: the page has other commands than this script knows: $met" >&2; exit 1; }
+left=$(${sudo}bin/tenon restore --dry-run)
+echo "$left"
+[[ $left == *"left nothing behind"* ]]
+took "$begun" "all of $page"
