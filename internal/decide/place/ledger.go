@@ -29,7 +29,7 @@ type place struct {
 	facts    map[UID]*pick.Hold
 	promised map[UID]*entry // the pods of the ledger on this node
 	gone     map[UID]bool   // deleted pods that the report still has
-	loose    int            // number of promised pods for which the node chooses
+	loose    int            // number of promised pods for which the node chooses, and which it has not reported
 	view     *View          // nil: look must make it
 }
 
@@ -91,7 +91,19 @@ func (l *Ledger) Learn(node string, r Report) {
 			delete(p.gone, uid)
 		}
 	}
+	p.loose = 0
+	for _, e := range p.promised {
+		p.loose += p.looseness(e)
+	}
 	p.view = nil
+}
+
+// looseness returns what a pod adds to the number of loose pods: 1 or 0.
+func (p *place) looseness(e *entry) int {
+	if _, reported := p.facts[e.pod.UID]; e.loose && !reported {
+		return 1
+	}
+	return 0
 }
 
 // CloseNode makes a node take no new pods, for a reason. With the reason Fits,
@@ -285,9 +297,7 @@ func (l *Ledger) add(e *entry) {
 	p := l.at(e.node)
 	e.hold, e.loose = heldBy(e.pod, e.contract), !e.contract.Matches(e.pod.Demand)
 	l.pods[e.pod.UID], p.promised[e.pod.UID] = e, e
-	if e.loose {
-		p.loose++
-	}
+	p.loose += p.looseness(e)
 	_, reported := p.facts[e.pod.UID]
 	delete(p.gone, e.pod.UID)
 	if p.view == nil || p.loose > 0 || reported || p.m == nil {
@@ -326,9 +336,7 @@ func (l *Ledger) remove(e *entry) {
 	default:
 		p.view = p.view.Without(uid)
 	}
-	if e.loose {
-		p.loose--
-	}
+	p.loose -= p.looseness(e)
 }
 
 // View returns the present state of a node. Later changes of the ledger do not

@@ -160,6 +160,40 @@ func TestTheReportCountsBeforeTheContract(t *testing.T) {
 	}
 }
 
+// TestAReportedPodMakesNoViewAnew releases a reservation on a node with a pod
+// that has no contract. After the node has reported the pod, no other pod depends
+// on what the node chooses for it, so the ledger has the view of before.
+func TestAReportedPodMakesNoViewAnew(t *testing.T) {
+	l, r := New(), Report{Topology: machine(1, 2, 4, 2)}
+	l.Learn("n", r)
+	l.Bound(Pod{"bound", own(2)}, "n", Contract{})
+	same := func() bool {
+		before := l.View("n")
+		if _, why := l.Reserve(Pod{"new", own(4)}, "n"); why != pick.Fits {
+			t.Fatal(why)
+		}
+		l.Release("new")
+		likeNew(t, l, "n")
+		return l.View("n") == before
+	}
+	if same() {
+		t.Error("the choice of the node depends on the other pods")
+	}
+	r.Held = []Held{{"bound", pick.Hold{Grade: pick.Own, CPUs: unit.CPUSetOf(6, 7)}}}
+	l.Learn("n", r)
+	if !same() {
+		t.Error("the node has chosen, and the view was made anew")
+	}
+	l.Learn("n", Report{Topology: r.Topology})
+	if same() {
+		t.Error("the node reports the pod no more")
+	}
+	l.RemovePod("bound")
+	if !same() {
+		t.Error("the pod is gone")
+	}
+}
+
 // TestPreemptionSeesFreedCPUs removes one of two pods from a copy of a full
 // node. Preemption does the same to see what the end of a pod would free. In
 // the copy, the CPUs of the pod must be free. In the ledger, they must stay
