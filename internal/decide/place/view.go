@@ -122,7 +122,8 @@ func (v *View) With(p Pod, c Contract) *View {
 func (v *View) addHold(h held) *View {
 	next := *v
 	i, _ := slices.BinarySearchFunc(v.holds, h.uid, func(a held, uid UID) int { return strings.Compare(string(a.uid), string(uid)) })
-	next.holds = slices.Insert(slices.Clip(v.holds), i, h)
+	next.holds = make([]held, 0, len(v.holds)+1)
+	next.holds = append(append(append(next.holds, v.holds[:i]...), h), v.holds[i:]...)
 	next.seats = v.m.With(v.seats, *h.hold)
 	next.sum = v.m.Sum(next.seats)
 	return &next
