@@ -239,10 +239,7 @@ func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod
 	if c == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	c.nodes, c.rated = nodes, make([]place.Answer, len(nodes))
-	for i, n := range nodes {
-		c.rated[i] = p.keeper.answer(c, n.Node())
-	}
+	c.nodes, c.rated = nodes, p.keeper.answers(c, nodes)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/place"
@@ -33,7 +34,7 @@ type index struct {
 	// changes is the number of changes of all views. changed holds the positions
 	// of the last changes: change i was at position changed[i%len(changed)].
 	changes uint64
-	changed [256]int32
+	changed []int32
 }
 
 // A slot holds the data of the index at one position.
@@ -41,6 +42,7 @@ type slot struct {
 	node    atomic.Pointer[corev1.Node] // the object by which the position was last found
 	view    atomic.Pointer[place.View]
 	changes atomic.Uint64 // number of changes of the view
+	next    atomic.Int32  // the position that was searched after this one, the last time
 }
 
 // answers holds the answers of all nodes to one claim. An answer is computed
@@ -58,20 +60,22 @@ type answers struct {
 }
 
 const (
-	probes  = 4  // number of places in which a hint may be
-	minSize = 64 // least size of an index
-	maxSets = 64 // maximum number of sets of answers
-	low     = 8  // number of bits of a cell that contain the answer
-	often   = 32 // number of demands after which refusals are counted
+	probes  = 4   // number of places in which a hint may be
+	minSize = 64  // least size of an index
+	maxSets = 64  // maximum number of sets of answers
+	low     = 8   // number of bits of a cell that contain the answer
+	often   = 32  // number of demands after which refusals are counted
+	recent  = 256 // least number of changes that an index remembers
 )
 
 func newIndex(size int) *index {
 	n := 1
-	for n < 2*size {
+	for n < 4*size { // so many that nearly each node has a hint
 		n *= 2
 	}
 	return &index{
 		slots: make([]slot, size), hints: make([]atomic.Uint32, n), seed: maphash.MakeSeed(), names: map[string]int32{}, sets: map[pick.Claim]*answers{},
+		changed: make([]int32, max(size, recent)), // to count after so many changes costs no more than to count all nodes
 	}
 }
 
@@ -163,6 +167,25 @@ func (x *index) find(n *corev1.Node) int32 {
 	return x.learn(n, hash)
 }
 
+// findAfter returns the position of the node with this object, like find. The
+// argument before is the position that the caller found before, or -1. Most
+// callers search the nodes in the same order as the last time, so findAfter
+// tries the position that came after before at that time.
+func (x *index) findAfter(before int32, n *corev1.Node) int32 {
+	if before < 0 {
+		return x.find(n)
+	}
+	next := &x.slots[before].next
+	if at := next.Load(); x.slots[at].node.Load() == n {
+		return at
+	}
+	at := x.find(n)
+	if at >= 0 {
+		next.Store(at)
+	}
+	return at
+}
+
 func (x *index) hash(n *corev1.Node) uint64 { return maphash.Comparable(x.seed, n) }
 
 func (x *index) probe(hash uint64, i int) int { return (int(hash) + i) & (len(x.hints) - 1) }
@@ -236,6 +259,19 @@ func (a *answers) answerOf(n *corev1.Node, d *place.Demand) place.Answer {
 		return noView.Answer(d)
 	}
 	return a.at(at, d)
+}
+
+// answersOf returns how nodes answer a demand, in the order of the nodes.
+func (a *answers) answersOf(nodes []fwk.NodeInfo, d *place.Demand) []place.Answer {
+	all, at := make([]place.Answer, len(nodes)), int32(-1)
+	for i, n := range nodes {
+		if at = a.index.findAfter(at, n.Node()); at < 0 {
+			all[i] = noView.Answer(d)
+			continue
+		}
+		all[i] = a.at(at, d)
+	}
+	return all
 }
 
 // at returns the answer of the node at a position.

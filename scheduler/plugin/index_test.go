@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/place"
@@ -207,5 +208,49 @@ func TestHintsAreNotLost(t *testing.T) {
 	}
 	if lost > len(nodes)/8 {
 		t.Errorf("%d of %d nodes have no hint", lost, len(nodes))
+	}
+}
+
+// TestAnswersOfManyAreThoseOfEach asks for the answers of many nodes in changing
+// orders, while nodes are added, removed and changed, and get other objects.
+func TestAnswersOfManyAreThoseOfEach(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(11, 12))
+	views, d := viewsOf(t, 30), owns(4)
+	x := newIndex(256)
+	a := x.answersTo(d.Claim)
+	var nodes []fwk.NodeInfo
+	for i := range 40 {
+		nodes = append(nodes, named(fmt.Sprint("node-", i)))
+	}
+	followed := 0
+	for range 5000 {
+		switch i := rnd.IntN(len(nodes)); rnd.IntN(8) {
+		case 0:
+			nodes[i] = named(nodes[i].Node().Name)
+		case 1:
+			x.remove(nodes[i].Node().Name)
+		case 2:
+			rnd.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+		default:
+			if int(x.used) == len(x.slots) {
+				x = x.enlarge()
+				a = x.answersTo(d.Claim)
+			}
+			x.put(nodes[i].Node().Name, views[rnd.IntN(len(views))])
+		}
+		some := nodes[rnd.IntN(5) : 30+rnd.IntN(10)]
+		for i, got := range a.answersOf(some, &d) {
+			if want := x.viewByName(some[i].Node().Name).Answer(&d); got != want {
+				t.Fatalf("%s: %q, want %q", some[i].Node().Name, got.Reason(), want.Reason())
+			}
+		}
+		for i, n := range some[1:] {
+			if at := x.find(some[i].Node()); at >= 0 && x.find(n.Node()) == x.slots[at].next.Load() {
+				followed++
+			}
+		}
+	}
+	if followed < 50_000 {
+		t.Errorf("%d nodes were found after the one before", followed)
 	}
 }

@@ -178,6 +178,19 @@ func (k *keeper) answer(c *cycle, n *corev1.Node) place.Answer {
 	return c.answers.answerOf(n, &c.pod.Demand)
 }
 
+// answers returns how the nodes answer the demand of a cycle, in the order of
+// the nodes.
+func (k *keeper) answers(c *cycle, nodes []fwk.NodeInfo) []place.Answer {
+	if k.views.Load() == c.answers.index {
+		return c.answers.answersOf(nodes, &c.pod.Demand)
+	}
+	all := make([]place.Answer, len(nodes))
+	for i, n := range nodes {
+		all[i] = k.answer(c, n.Node())
+	}
+	return all
+}
+
 // fitsEverywhere reports whether the demand of a cycle is known to fit on all nodes,
 // whose number is n. It returns false if a pod waits for CPUs or is nominated
 // for a node, because the CPUs that it will get are not for others, although no
