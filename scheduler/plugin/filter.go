@@ -231,16 +231,32 @@ func refusal(why place.Reason) *fwk.Status {
 	return fwk.NewStatus(fwk.Unschedulable, string(why))
 }
 
-// PreScore makes the framework skip Score if the pod demands no CPUs. Otherwise
-// it asks all nodes for their answers. Score would ask them one by one, each time
-// after other plugins, which push the answers out of the caches of the processor.
+// PreScore asks all nodes for their answers. Score would ask them one by one,
+// each time after other plugins, which push the answers out of the caches of the
+// processor. PreScore makes the framework skip Score if the pod demands no CPUs,
+// or if all nodes have the same rating. In the second case, Score would add the
+// same to each node.
 func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	c := p.cycle(state)
 	if c == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
 	c.nodes, c.rated = nodes, p.keeper.answers(c, nodes)
-	return nil
+	for _, answer := range c.rated {
+		if rating(answer) != rating(c.rated[0]) {
+			return nil
+		}
+	}
+	return fwk.NewStatus(fwk.Skip)
+}
+
+// rating returns the rating of a node, from 0 to 100. It is 0 if the node has
+// lost the CPUs since Filter, or if pods that have ended still hold them.
+func rating(a place.Answer) int64 {
+	if a.Fits() {
+		return a.Worth()
+	}
+	return 0
 }
 
 // Score leaves the rating to NormalizeScore.
@@ -251,9 +267,7 @@ func (*Plugin) Score(context.Context, fwk.CycleState, *corev1.Pod, fwk.NodeInfo)
 // ScoreExtensions implements fwk.ScorePlugin.
 func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 
-// NormalizeScore rates all nodes from 0 to 100. The rating of a node is 0 if
-// the node has lost the CPUs since Filter, or if pods that have ended still
-// hold them.
+// NormalizeScore rates all nodes.
 func (p *Plugin) NormalizeScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	c := p.cycle(state)
 	if c == nil {
@@ -261,14 +275,10 @@ func (p *Plugin) NormalizeScore(_ context.Context, state fwk.CycleState, _ *core
 	}
 	inOrder := c.inOrder(scores)
 	for i := range scores {
-		var answer place.Answer
 		if inOrder {
-			answer = c.rated[i]
+			scores[i].Score = rating(c.rated[i])
 		} else {
-			answer = p.keeper.view(scores[i].Name).Answer(&c.pod.Demand)
-		}
-		if scores[i].Score = 0; answer.Fits() {
-			scores[i].Score = answer.Worth()
+			scores[i].Score = rating(p.keeper.view(scores[i].Name).Answer(&c.pod.Demand))
 		}
 	}
 	return nil
@@ -276,8 +286,13 @@ func (p *Plugin) NormalizeScore(_ context.Context, state fwk.CycleState, _ *core
 
 // inOrder reports whether the scores are in the order of the nodes of PreScore.
 // The framework keeps that order. inOrder compares only the first and the last
-// name, because the names are spread over the memory.
+// name, because the names are spread over the memory. A score has no name if the
+// node was scored for an earlier pod of a batch, for which PreScore made the
+// framework skip Score.
 func (c *cycle) inOrder(scores fwk.NodeScoreList) bool {
-	last := len(scores) - 1
-	return len(c.nodes) == len(scores) && (last < 0 || c.nodes[0].Node().Name == scores[0].Name && c.nodes[last].Node().Name == scores[last].Name)
+	if len(c.nodes) != len(scores) {
+		return false
+	}
+	is := func(i int) bool { return scores[i].Name == "" || scores[i].Name == c.nodes[i].Node().Name }
+	return len(scores) == 0 || is(0) && is(len(scores)-1)
 }

@@ -27,7 +27,7 @@ import (
 )
 
 func TestAPodGetsItsCPUsInTheBinding(t *testing.T) {
-	b := newBench(t, machine("n", 1, 2, 4))
+	b := newBench(t, machine("n", 1, 2, 4), machine("small", 1, 1, 1))
 	var sent *corev1.Binding
 	b.handle.client.PrependReactor("create", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		sent = a.(clienttesting.CreateAction).GetObject().(*corev1.Binding)
@@ -38,7 +38,7 @@ func TestAPodGetsItsCPUsInTheBinding(t *testing.T) {
 	if why != "" {
 		t.Fatal(why)
 	}
-	if score := b.scores(s, p, "n")[0]; score <= 0 || score > 100 {
+	if score := b.scores(s, p, "n", "small")[0]; score <= 0 || score > 100 {
 		t.Errorf("score %d", score)
 	}
 	if status := b.Bind(t.Context(), s, p, "n"); !status.IsSuccess() {
@@ -421,6 +421,57 @@ func TestEachNodeIsRatedByItsName(t *testing.T) {
 				t.Errorf("in the order %v, %s has %d, want %d", order, score.Name, score.Score, want[score.Name])
 			}
 		}
+	}
+}
+
+// TestScoreIsSkippedWhileAllRatingsAreEqual checks that the framework scores no
+// node if the plugin rates all nodes the same, and that it scores them otherwise.
+func TestScoreIsSkippedWhileAllRatingsAreEqual(t *testing.T) {
+	b := newBench(t, machine("n", 1, 2, 4), machine("m", 1, 2, 4), machine("small", 1, 1, 1), machine("tiny", 1, 1, 1))
+	all := []fwk.NodeInfo{named("n"), named("m"), named("small"), named("tiny")}
+	skips := func(nodes ...fwk.NodeInfo) bool {
+		t.Helper()
+		p, s := pinned("new", 4, 100), newState()
+		if _, status := b.PreFilter(t.Context(), s, p, all); !status.IsSuccess() && !status.IsSkip() {
+			t.Fatal(status)
+		}
+		return b.PreScore(t.Context(), s, p, nodes).IsSkip()
+	}
+	if !skips(all[:2]...) || !skips(all[2:]...) || !skips(all[0]) {
+		t.Error("equal nodes are scored")
+	}
+	if skips(all...) {
+		t.Error("the pod has room on some of the nodes")
+	}
+	there := b.run(pinned("there", 4, 100), "m")
+	if skips(all[:2]...) {
+		t.Error("fewer CPUs are left in a cache of one node")
+	}
+	b.run(pinned("here", 4, 100), "n")
+	if !skips(all[:2]...) {
+		t.Error("both nodes have the same CPUs left")
+	}
+	b.keeper.podDeleted(there)
+	if skips(all[:2]...) {
+		t.Error("the pod of one node has ended")
+	}
+}
+
+// TestABatchIsRatedAfterSkippedScores rates the nodes of a batch, for whose first
+// pod all ratings were equal. The framework gives NormalizeScore the names of
+// those nodes only that it has scored for the present pod.
+func TestABatchIsRatedAfterSkippedScores(t *testing.T) {
+	b := newBench(t, machine("a", 1, 4, 4), machine("b", 1, 4, 4), machine("c", 1, 4, 4))
+	b.run(pinned("there", 4, 100), "c")
+	p, s := pinned("new", 4, 100), newState()
+	if _, status := b.PreFilter(t.Context(), s, p, nil); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	want := b.scores(s, p, "a", "b", "c")
+	scores := fwk.NodeScoreList{{}, {}, {Name: "c"}}
+	b.NormalizeScore(t.Context(), s, p, scores)
+	if want[0] == 0 || want[0] != want[1] || want[1] >= want[2] || scores[0].Score != want[0] || scores[1].Score != want[1] || scores[2].Score != want[2] {
+		t.Errorf("scores %v, want %v", scores, want)
 	}
 }
 
