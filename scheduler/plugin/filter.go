@@ -14,6 +14,10 @@ import (
 
 const stateKey fwk.StateKey = Name
 
+// skip makes the framework skip the plugin. The framework only reads such a
+// status, so all pods can share it.
+var skip = fwk.NewStatus(fwk.Skip)
+
 // A cycle is one attempt to schedule a pod that demands CPUs.
 type cycle struct {
 	pod     place.Pod
@@ -105,7 +109,7 @@ func cycleOf(state fwk.CycleState) *cycle {
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	demand, asks := demandOf(pod)
 	if !asks {
-		return nil, fwk.NewStatus(fwk.Skip)
+		return nil, skip
 	}
 	if err := p.keeper.awaitReady(ctx); err != nil {
 		return nil, fwk.AsStatus(err)
@@ -116,7 +120,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	state.Write(stateKey, c)
 	p.now.Store(&currentCycle{state, c})
 	if p.keeper.fitsEverywhere(c, len(nodes)) {
-		return nil, fwk.NewStatus(fwk.Skip)
+		return nil, skip
 	}
 	return nil, nil
 }
@@ -239,7 +243,7 @@ func refusal(why place.Reason) *fwk.Status {
 func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	c := p.cycle(state)
 	if c == nil {
-		return fwk.NewStatus(fwk.Skip)
+		return skip
 	}
 	c.nodes, c.rated = nodes, p.keeper.answers(c, nodes)
 	for _, answer := range c.rated {
@@ -247,7 +251,7 @@ func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod
 			return nil
 		}
 	}
-	return fwk.NewStatus(fwk.Skip)
+	return skip
 }
 
 // rating returns the rating of a node, from 0 to 100. It is 0 if the node has

@@ -18,7 +18,7 @@ import (
 // a failed pod again after its backoff, but a refused pod waits for an event,
 // although other nodes may have room for it already.
 func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node string) *fwk.Status {
-	c := cycleOf(state)
+	c := p.cycle(state)
 	if c == nil {
 		return nil
 	}
@@ -58,9 +58,9 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.
 // pod together with the name of the node. Therefore a pod never has one without
 // the other, and the plugin needs no second write.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
-	c := cycleOf(state)
+	c := p.cycle(state)
 	if c == nil {
-		return fwk.NewStatus(fwk.Skip)
+		return skip
 	}
 	words := kube.ContractAnnotations(pod, p.keeper.view(node).Map(), c.contract)
 	binding := &corev1.Binding{
