@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -368,6 +369,50 @@ func TestTwoSchedulersAtOnceEndWithoutOverlaps(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.Logf("%d rounds: %d CPUs were in two contracts for a time", n, len(b.overlaps))
+}
+
+// TestNodesFillUp fills empty nodes with equal pods. At first all nodes have room
+// and equal ratings, so the plugin need not filter and score them. In the end no
+// node has room. Then the pods that are left must wait for the right reason, and
+// each CPU that a pod gives up must go to one of them.
+func TestNodesFillUp(t *testing.T) {
+	b := newBed(t, 4)
+	defer b.start(t.Context())()
+	const fit, wait = 4 * 15, 5 // one CPU of each node stays open
+	pods := b.pods("one", 0, slices.Repeat([]int{1}, fit+wait)...)
+	want := "0/4 nodes are available: 4 pods that share CPUs need the free ones."
+	full := func() error {
+		left := 0
+		for _, p := range b.api.Pods() {
+			if p.Spec.NodeName != "" {
+				continue
+			}
+			left++
+			if len(p.Status.Conditions) != 1 || !strings.HasPrefix(p.Status.Conditions[0].Message, want) {
+				return fmt.Errorf("%s waits: %+v, want %q", p.Name, p.Status.Conditions, want)
+			}
+		}
+		if n := len(b.api.Pods()) - left; n != fit {
+			return fmt.Errorf("%d pods are bound, want %d", n, fit)
+		}
+		return b.compareReports(b.api.Pods())
+	}
+	eventually(t, full)
+	for _, p := range b.api.Pods() {
+		if p.Spec.NodeName != "" {
+			b.api.Remove([]*corev1.Pod{p})
+			break
+		}
+	}
+	eventually(t, full)
+	if n := len(b.api.Pods()); n != len(pods)-1 {
+		t.Errorf("%d pods", n)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.overlaps) > 0 {
+		t.Error(b.overlaps)
+	}
 }
 
 // TestAPreemptionFreesCPUs fills the nodes, and then creates a pod of higher

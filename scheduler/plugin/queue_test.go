@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // TestAPodWhoseCPUsWereLostInReserveIsTriedAgain fills the chosen node between
@@ -221,6 +222,35 @@ func TestFilterIsSkippedWhileAllNodesHaveRoom(t *testing.T) {
 	b.keeper.podChanged(nominated, pinned("nominated", 4, 100))
 	if !b.skipsFilter("n", "m") {
 		t.Error("the pod is nominated no more")
+	}
+}
+
+// TestANodeThatFillsAfterPreFilterFailsReserve fills a node after PreFilter has
+// found room on all nodes. Reserve fails with an error, so that the pod is tried
+// again, and the next attempt filters the node.
+func TestANodeThatFillsAfterPreFilterFailsReserve(t *testing.T) {
+	b := newBench(t, machine("n", 1, 2, 4), machine("m", 1, 2, 4))
+	for range often {
+		b.skipsFilter("n", "m")
+	}
+	p, s := pinned("late", 4, 100), newState()
+	if _, status := b.PreFilter(t.Context(), s, p, []fwk.NodeInfo{named("n"), named("m")}); !status.IsSkip() {
+		t.Fatalf("all nodes have room: %v", status)
+	}
+	owner := place.Held{UID: "owner", Hold: pick.Hold{Grade: pick.Own, CPUs: unit.CPUSetOf(0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13)}}
+	b.keeper.reportChanged(machine("n", 2, 2, 4, owner))
+	if status := b.Reserve(t.Context(), s, p, "n"); status.Code() != fwk.Error {
+		t.Errorf("Reserve on a full node: %v, want an error", status)
+	}
+	b.Unreserve(t.Context(), s, p, "n")
+	if b.skipsFilter("n", "m") {
+		t.Error("a node is full")
+	}
+	if _, why := b.tryNode(p, "n"); why != string(pick.NeededShared) {
+		t.Errorf("the next attempt: %q", why)
+	}
+	if _, why := b.tryNode(p, "m"); why != "" {
+		t.Errorf("the other node: %q", why)
 	}
 }
 
