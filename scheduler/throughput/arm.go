@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -23,15 +24,17 @@ const (
 	stock      = "stock"
 	stockAgain = "stock again"
 	withEmpty  = "empty plugin"
+	withScore  = "empty score"
 	withPlugin = "plugin"
 )
 
-var names = []string{stock, stockAgain, withEmpty, withPlugin}
+var names = []string{stock, stockAgain, withEmpty, withScore, withPlugin}
 
 // An arm is one scheduler with an API server of its own.
 type arm struct {
-	name string
-	api  *inprocess.API
+	name  string
+	nodes int
+	api   *inprocess.API
 
 	mu            sync.Mutex
 	bound, gone   int           // number of pods that the scheduler's informer has seen bound, and deleted
@@ -42,7 +45,7 @@ type arm struct {
 
 // newArm starts a scheduler and waits until it knows the cluster.
 func newArm(ctx context.Context, name string, c contents) (*arm, error) {
-	a := &arm{name: name, api: inprocess.New(c.nodes, c.pods), changed: make(chan struct{}, 1)}
+	a := &arm{name: name, nodes: len(c.nodes), api: inprocess.New(c.nodes, c.pods), changed: make(chan struct{}, 1)}
 	factory, err := a.start(ctx, c)
 	if err != nil {
 		return nil, err
@@ -57,6 +60,8 @@ func newArm(ctx context.Context, name string, c contents) (*arm, error) {
 func (a *arm) start(ctx context.Context, c contents) (informers.SharedInformerFactory, error) {
 	switch a.name {
 	case withEmpty:
+		return inprocess.StartWith(ctx, a.api, emptyPlugin{filters: true})
+	case withScore:
 		return inprocess.StartWith(ctx, a.api, emptyPlugin{})
 	case withPlugin:
 		reports, err := inprocess.Serve(ctx, c.reports)
@@ -120,8 +125,9 @@ type block struct {
 	bytes               float64       // allocated memory for one pod
 }
 
-// block measures how fast pods are scheduled. It then deletes the pods. The
-// deletion is not measured.
+// block measures how fast pods are scheduled. It then deletes the pods, and
+// waits until the process has nothing to do. The deletion is not measured, here
+// or in the next block.
 func (a *arm) block(ctx context.Context, o options, share, round int) (block, error) {
 	pods := make([]*corev1.Pod, o.pods)
 	asking := 0
@@ -142,12 +148,18 @@ func (a *arm) block(ctx context.Context, o options, share, round int) (block, er
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
+	stop, err := o.startProfile(fmt.Sprintf("%d-%d-%s-%d", a.nodes, share, strings.ReplaceAll(a.name, " ", "-"), round))
+	if err != nil {
+		return block{}, err
+	}
+	defer stop()
 	begun, used := time.Now(), cpuTime()
 	a.api.Create(pods)
 	if err := a.await(ctx, "bound", &a.bound, len(pods)); err != nil {
 		return block{}, err
 	}
 	wall, cpu := time.Since(begun), cpuTime()-used
+	stop()
 	runtime.ReadMemStats(&after)
 	if a.name == withPlugin && int(a.word.Load()) != asking {
 		return block{}, fmt.Errorf("%d of %d pods have their CPUs", a.word.Load(), asking)
@@ -156,8 +168,29 @@ func (a *arm) block(ctx context.Context, o options, share, round int) (block, er
 	if err := a.await(ctx, "deleted", &a.gone, len(pods)); err != nil {
 		return block{}, err
 	}
+	if err := awaitIdle(ctx); err != nil {
+		return block{}, err
+	}
 	n := time.Duration(len(pods))
-	return block{share: share, round: round, arm: a.name, cpu: cpu / n, wall: wall / n, bytes: float64(after.TotalAlloc-before.TotalAlloc) / float64(n)}, nil
+	return block{nodes: a.nodes, share: share, round: round, arm: a.name, cpu: cpu / n, wall: wall / n, bytes: float64(after.TotalAlloc-before.TotalAlloc) / float64(n)}, nil
+}
+
+// awaitIdle waits until the process uses less than a twentieth of a CPU, for ten
+// seconds at most.
+func awaitIdle(ctx context.Context) error {
+	const step = 20 * time.Millisecond
+	for range int(10 * time.Second / step) {
+		used := cpuTime()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(step):
+		}
+		if cpuTime()-used < step/20 {
+			break
+		}
+	}
+	return nil
 }
 
 // cpuTime returns the CPU time that the process has used.

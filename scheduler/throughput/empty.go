@@ -9,10 +9,10 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// An emptyPlugin is a plugin that filters and scores the same pods as Tenon's
+// An emptyPlugin is a plugin that scores nodes for the same pods as Tenon's
 // plugin, but does no work. Its cost is the cost of the framework for any
-// plugin that filters and scores nodes.
-type emptyPlugin struct{}
+// plugin that scores nodes, or that filters and scores them.
+type emptyPlugin struct{ filters bool }
 
 var (
 	_ fwk.PreFilterPlugin = emptyPlugin{}
@@ -26,8 +26,8 @@ func (emptyPlugin) Name() string { return "Empty" }
 
 func asks(p *corev1.Pod) bool { return p.Annotations[kube.AnnotationCPUSetScheduler] != "" }
 
-func (emptyPlugin) PreFilter(_ context.Context, _ fwk.CycleState, p *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if !asks(p) {
+func (e emptyPlugin) PreFilter(_ context.Context, _ fwk.CycleState, p *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if !e.filters || !asks(p) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	return nil, nil

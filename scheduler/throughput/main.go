@@ -5,11 +5,11 @@
 //	go run ./throughput -nodes 1000,5000 -rounds 12 -out DIR
 //
 // In each round, there is one part for each share of pods that ask for CPUs. In
-// each part, three schedulers are measured once, in random order:
-// kube-scheduler, kube-scheduler once more, and kube-scheduler with the plugin.
-// The same pods are scheduled on the same nodes. The figure of a block is the
-// CPU time of the process for each pod. The ratio of the two equal schedulers
-// says how exact the comparison is.
+// each part, these schedulers are measured once, in random order: kube-scheduler,
+// kube-scheduler once more, kube-scheduler with the plugin, and with two plugins
+// that do nothing. The same pods are scheduled on the same nodes. The figure of a
+// block is the CPU time of the process for each pod. The ratio of the two equal
+// schedulers says how exact the comparison is.
 //
 //	go run ./throughput -memory -nodes 5000 -bound 50000
 //
@@ -29,6 +29,7 @@ import (
 	"runtime/pprof"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -61,7 +62,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.refusing, "refusing", 0, "the share of nodes that take no pod that asks for CPUs, in percent; while all nodes have room, the plugin need not filter")
 	f.BoolVar(&o.memory, "memory", false, "measure memory instead")
 	f.IntVar(&o.bound, "bound", 50000, "the number of bound pods for -memory")
-	f.StringVar(&o.profile, "profile", "", "write a CPU profile of the run to this file; its samples have the label arm")
+	f.StringVar(&o.profile, "profile", "", "write a CPU profile of each block to this folder")
 	f.StringVar(&o.only, "only", "", "used by -memory for its processes")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -116,16 +117,6 @@ func main() {
 // run measures each number of nodes.
 func run(ctx context.Context, o options) error {
 	rnd := rand.New(rand.NewPCG(o.seed, 1))
-	if o.profile != "" {
-		f, err := os.Create(o.profile)
-		if err != nil {
-			return err
-		}
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
-	}
 	var all []block
 	for _, nodes := range o.nodes {
 		found, err := compare(ctx, o, nodes, rnd)
@@ -148,9 +139,7 @@ func compare(ctx context.Context, o options, nodes int, rnd *rand.Rand) ([]block
 	defer stop()
 	var arms []*arm
 	for _, name := range names {
-		var a *arm
-		var err error
-		pprof.Do(ctx, pprof.Labels("arm", name), func(ctx context.Context) { a, err = newArm(ctx, name, cluster(nodes, 2*nodes).refusing(o.refusing)) })
+		a, err := newArm(ctx, name, cluster(nodes, 2*nodes).refusing(o.refusing))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -167,7 +156,7 @@ func compare(ctx context.Context, o options, nodes int, rnd *rand.Rand) ([]block
 				if err != nil {
 					return nil, fmt.Errorf("%s, %d nodes, %d %%: %w", a.name, nodes, share, err)
 				}
-				if b.nodes, b.round = nodes, round; round > 0 {
+				if round > 0 {
 					all = append(all, b)
 				}
 			}
@@ -175,4 +164,23 @@ func compare(ctx context.Context, o options, nodes int, rnd *rand.Rand) ([]block
 		fmt.Fprintf(os.Stderr, "%d nodes: round %d of %d after %v\n", nodes, round, o.rounds, time.Since(begun).Round(time.Second))
 	}
 	return all, nil
+}
+
+// startProfile starts a CPU profile of a block if the user wants one. The result
+// ends it. Only its first call counts.
+func (o options) startProfile(name string) (func(), error) {
+	if o.profile == "" {
+		return func() {}, nil
+	}
+	f, err := os.Create(filepath.Join(o.profile, name+".pb.gz"))
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, err
+	}
+	return sync.OnceFunc(func() {
+		pprof.StopCPUProfile()
+		_ = f.Close() // the profile is for a person, who sees that it is cut off
+	}), nil
 }

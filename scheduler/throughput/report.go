@@ -29,7 +29,7 @@ func table(all []block) string {
 func summary(o options, all []block) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NODES\tASKING\tSTOCK\tPLUGIN\tMORE\tTHROUGHPUT\tOF EQUALS\tOF AN EMPTY PLUGIN\tVERDICT\tSTOCK\tPLUGIN")
+	fmt.Fprintln(w, "NODES\tASKING\tSTOCK\tPLUGIN\tMORE\tTHROUGHPUT\tOF EQUALS\tOF AN EMPTY PLUGIN\tOF AN EMPTY SCORE\tVERDICT\tSTOCK\tPLUGIN")
 	shares := slices.Sorted(slices.Values(o.shares))
 	for _, nodes := range o.nodes {
 		for _, share := range shares {
@@ -43,16 +43,16 @@ func summary(o options, all []block) string {
 				}
 			}
 			ratio, equal := stat.Ratio(of[stock], of[withPlugin], rule(o.rounds)), stat.Ratio(of[stock], of[stockAgain], rule(o.rounds))
-			empty := stat.Ratio(of[stock], of[withEmpty], rule(o.rounds))
+			empty, score := stat.Ratio(of[stock], of[withEmpty], rule(o.rounds)), stat.Ratio(of[stock], of[withScore], rule(o.rounds))
 			more := stat.Difference(of[withPlugin], of[stock], rule(o.rounds))
-			fmt.Fprintf(w, "%d\t%d %%\t%.0f µs\t%.0f µs\t%.0f µs (%.0f to %.0f)\t%.3f (%.3f to %.3f)\t%.3f (%.3f to %.3f)\t%.3f (%.3f to %.3f)\t%s\t%.0f kB\t%.0f kB\n",
+			fmt.Fprintf(w, "%d\t%d %%\t%.0f µs\t%.0f µs\t%.0f µs (%.0f to %.0f)\t%.3f (%.3f to %.3f)\t%.3f (%.3f to %.3f)\t%.3f (%.3f to %.3f)\t%.3f (%.3f to %.3f)\t%s\t%.0f kB\t%.0f kB\n",
 				nodes, share, stat.Describe(of[stock]).Value, stat.Describe(of[withPlugin]).Value, more.Value, more.Low, more.High,
-				ratio.Value, ratio.Low, ratio.High, equal.Value, equal.Low, equal.High, empty.Value, empty.Low, empty.High, verdict(ratio, equal),
+				ratio.Value, ratio.Low, ratio.High, equal.Value, equal.Low, equal.High, empty.Value, empty.Low, empty.High, score.Value, score.Low, score.High, verdict(ratio, equal),
 				stat.Describe(bytes[stock]).Value/1e3, stat.Describe(bytes[withPlugin]).Value/1e3)
 		}
 	}
 	w.Flush() // writes to memory and cannot fail
-	fmt.Fprintf(&b, "CPU time for each pod; throughput is stock / plugin, with the 95 %% interval over %d rounds of %d pods;\nof equals: stock / stock again; of an empty plugin: stock / a plugin that filters and scores the same pods and does nothing;\nthe last two columns are the memory allocated for each pod.\n", o.rounds, o.pods)
+	fmt.Fprintf(&b, "CPU time for each pod; throughput is stock / plugin, with the 95 %% interval over %d rounds of %d pods;\nof equals: stock / stock again; of an empty plugin: stock / a plugin that filters and scores the same pods and does nothing; of an empty score: one that only scores;\nthe last two columns are the memory allocated for each pod.\n", o.rounds, o.pods)
 	return b.String()
 }
 
