@@ -9,15 +9,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// ErrLoading means that the kernel is still verifying the programs of the
-// scheduler. This takes a second, or many seconds on a slow machine. Until it
-// ends, the knob reads as empty, and the next isolation mechanism in the order
-// is in use.
+// ErrLoading means that the kernel is still verifying the scheduler's programs.
+// This takes a second, or many seconds on a slow machine. Until the load ends,
+// snapshots show no scheduler, and Tenon uses the next isolation mechanism.
 var ErrLoading = errors.New("the scheduler is being loaded: the kernel checks it")
 
-// startLoading loads the wanted scheduler in a goroutine of its own. If this
-// fails, it records a failure of the mechanism, as if the kernel had refused
-// the scheduler at once.
+// startLoading loads the wanted scheduler in a goroutine of its own. If the
+// load fails, startLoading reports a refusal through Events.Failed.
 func (x *Scheduler) startLoading() {
 	v, begun := x.beginLoad()
 	if !begun {
@@ -34,9 +32,9 @@ func (x *Scheduler) startLoading() {
 	}()
 }
 
-// loadWanted loads the scheduler if it is wanted and not loaded yet, and
-// reports whether it did so. If another goroutine is already loading it,
-// loadWanted does nothing.
+// loadWanted loads the wanted scheduler, and reports whether it did so. If a
+// scheduler is loaded already, or another goroutine is loading one, loadWanted
+// does nothing.
 func (x *Scheduler) loadWanted() (bool, error) {
 	v, begun := x.beginLoad()
 	if !begun {
@@ -45,8 +43,8 @@ func (x *Scheduler) loadWanted() (bool, error) {
 	return x.loadAs(v)
 }
 
-// beginLoad returns which scheduler to load. The second result is false if
-// there is nothing to load. Until endLoad, no other load can begin.
+// beginLoad returns the parameters of the scheduler to load, or false if there
+// is nothing to load. It blocks other loads until endLoad.
 func (x *Scheduler) beginLoad() (v node.Scheduler, begun bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -57,9 +55,9 @@ func (x *Scheduler) beginLoad() (v node.Scheduler, begun bool) {
 	return x.want, true
 }
 
-// loadAs loads the scheduler, and starts follow. If another scheduler is wanted
-// by then, loadAs drops the loaded one or changes its parameters. It ignores an
-// error in that.
+// loadAs loads the scheduler, and starts follow. If Write changed the wanted
+// scheduler during the load, loadAs changes the parameters or unloads the
+// scheduler. Errors of these two go only to Events.Wake.
 func (x *Scheduler) loadAs(v node.Scheduler) (bool, error) {
 	for begun := true; begun; v, begun = x.beginLoad() {
 		s, err := x.load(v)
@@ -95,9 +93,9 @@ func (x *Scheduler) load(v node.Scheduler) (Program, error) {
 	return s, err
 }
 
-// endLoad stores the loaded scheduler, and returns which one is wanted now. If
-// this is another one, the caller must drop the loaded one. Until that is done,
-// no other load can begin.
+// endLoad stores the loaded scheduler, and returns the scheduler that is wanted
+// now. If none is wanted any more, the caller must drop the loaded one. No
+// other load can begin before that.
 func (x *Scheduler) endLoad(s Program, v node.Scheduler, err error) (want node.Scheduler) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -127,13 +125,12 @@ func (x *Scheduler) drop(s Program) {
 	x.loading = false
 }
 
-// Unwant records that no scheduler is wanted. The knob does not show a
-// scheduler that is still being loaded. Such a scheduler is dropped when its
-// load ends.
+// Unwant records that no scheduler is wanted. A load in progress continues, and
+// its scheduler is dropped afterwards. Meanwhile, snapshots show no scheduler.
 func (x *Scheduler) Unwant() { x.unwant() }
 
 // unwant does the same as Unwant. It also returns the loaded scheduler, or nil,
-// and whether a load is in progress.
+// and reports whether a load is in progress.
 func (x *Scheduler) unwant() (s Program, loading bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -16,22 +16,22 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// orders are the orders that the loaded BPF scheduler has, or the next one will
-// have. Package decide/isolation decides them. This file writes them to the
-// scheduler's maps, and reads them back.
+// orders holds what package decide/isolation orders from the BPF scheduler: one order
+// for each cgroup, and a cap for all threads. This file writes them to the maps of the
+// loaded scheduler and reads them back. If none is loaded, the next one gets them.
 type orders struct {
 	groups   map[node.CgroupPath]order
 	cap      node.SchedulerCap
 	refused  map[node.Knob]string // orders that the scheduler refused, with the reason
-	readBack reread.Cycle         // of the groups
+	readBack reread.Cycle         // which groups to read back from the scheduler's maps
 }
 
-// An order is the order for one cgroup. If a cgroup is removed and made again,
-// its inode is different, and it has no order.
+// An order tells the scheduler the class, slot, weight and quota of one cgroup.
+// inode identifies the cgroup: a new cgroup of the same name has no order.
 type order struct {
 	inode uint64
 	value node.SchedulerGroup
-	shown node.Value // value in the form that all snapshots share
+	shown node.Value // value as an interface; snapshots share this copy
 }
 
 // capKnob is the knob that limits all threads of the BPF scheduler together.
@@ -42,9 +42,9 @@ var classOf = map[node.SchedulerClass]scx.Class{
 	node.SchedulerNormal: scx.Normal, node.SchedulerBE: scx.BE, node.SchedulerLS: scx.LS, node.SchedulerLSX: scx.LSX,
 }
 
-// FillOrders adds the orders of existing cgroups to a snapshot. If
-// reread.Changed has passed since the last read, it reads an order from the
-// scheduler's maps again.
+// FillOrders adds the orders of existing cgroups to a snapshot. If an order is
+// older than reread.Changed, FillOrders first reads it from the scheduler's
+// maps again.
 func (x *Scheduler) FillOrders(at time.Time, into map[node.Knob]node.Value) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -110,9 +110,9 @@ func (x *Scheduler) ReadOrder(k node.Knob) (node.Value, error) {
 	return node.SchedulerGroup{}, nil
 }
 
-// Order gives an order to the scheduler, or keeps it for the next load. It does
-// not write the order to the journal. The order ends with the scheduler, and
-// the scheduler ends with this process.
+// Order gives an order to the scheduler. If none is loaded, Order keeps it for
+// the next load. Order does not write to the journal, because the order ends
+// with the scheduler, and the scheduler ends with this process.
 func (x *Scheduler) Order(k node.Knob, v node.Value) error {
 	switch v := v.(type) {
 	case node.SchedulerCap:
@@ -188,8 +188,8 @@ func (o *orders) slotTaken(p node.CgroupPath, slot int) bool {
 	return false
 }
 
-// push writes an order to the scheduler's maps. It writes the quota first, so
-// that no thread is ever in the slot without the quota. The caller holds x.mu.
+// push writes an order to the scheduler's maps. It writes the quota of a slot
+// first, so that no thread uses the slot without a quota. The caller holds x.mu.
 func (x *Scheduler) push(o order) error {
 	if v := o.value; v.Slot > 0 {
 		quota := time.Duration(int64(v.Quota) * int64(scx.QuotaPeriod) / int64(unit.CPUs(1)))
@@ -200,9 +200,9 @@ func (x *Scheduler) push(o order) error {
 	return x.loaded.SetGroup(scx.Group{Cgroup: o.inode, Class: classOf[o.value.Class], Pod: o.value.Slot})
 }
 
-// pushOrders gives all orders to a scheduler that has just been loaded. Orders
-// that protect other work come first. It forgets refused orders, so that
-// snapshots do not show them, and the policy wants them again.
+// pushOrders gives all orders to a scheduler that has just been loaded. Orders for
+// the classes that need most protection come first. pushOrders deletes an order
+// that the scheduler refuses, so that snapshots lack it and the policy repeats it.
 func (x *Scheduler) pushOrders(s Program) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -224,9 +224,9 @@ func (x *Scheduler) pushOrders(s Program) {
 	}
 }
 
-// noteRefusal records whether the scheduler accepted an order. After a refusal
-// it returns the reason. It is no refusal if the order failed because the
-// scheduler has ended. The caller holds the lock of the scheduler.
+// noteRefusal records whether the scheduler refused an order, and returns err.
+// scx.ErrClosed is no refusal: it means that the scheduler has ended. The
+// caller holds the lock of the scheduler.
 func (o *orders) noteRefusal(k node.Knob, err error) error {
 	if delete(o.refused, k); err == nil || errors.Is(err, scx.ErrClosed) {
 		return err

@@ -18,8 +18,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// reloadsAtOnce is the maximum number of loads after a change of the CPUs. Each
-// other CPU that goes offline meanwhile may end the scheduler again.
+// reloadsAtOnce is the number of attempts to load after a change of the CPUs: another
+// CPU may go offline during an attempt. reloadPause is the time between two attempts.
 const (
 	reloadsAtOnce = 5
 	reloadPause   = 200 * time.Millisecond
@@ -61,30 +61,30 @@ func (kernelSchedExt) Load(o scx.Options) (Program, error) {
 // the loop. None of them may be nil. During such a call, the Scheduler holds
 // none of its locks.
 type Events struct {
-	Stray    func(scx.Stray)               // a best-effort cgroup has a thread outside the scheduler
+	Stray    func(scx.Stray)               // a thread of a best-effort cgroup is outside the scheduler
 	LongWait func(scx.LongWait)            // a thread has waited so long that the kernel would end the scheduler
 	Loaded   func()                        // a scheduler is loaded
 	Failed   func(refused bool, why error) // the scheduler could not be loaded, or has ended
 	Wake     func(text string)             // the loop should tick at once
 }
 
-// Options hold the parts of a node that a Scheduler needs.
+// Options are the parts of a node that a Scheduler uses, and its Events.
 type Options struct {
 	Kernel   Kernel // nil: the kernel of this machine
 	Tree     *cgroup.Tree
 	Topology *topology.Cache
-	Resident bool             // load in a goroutine of its own
-	Now      func() time.Time // on the clock of the snapshots
+	Resident bool             // Write does not wait for a load
+	Now      func() time.Time // the clock that snapshots also use
 	Inode    func(node.CgroupPath) (uint64, error)
 	On       Events
 }
 
-// Knob is the knob of the BPF scheduler.
+// Knob is the knob whose value is the loaded BPF scheduler, or none.
 var Knob = node.Knob{File: node.FileScheduler}
 
-// A Scheduler loads and unloads the BPF scheduler of this process, and holds
-// its orders. A Scheduler exists even while no BPF scheduler is loaded. It is
-// safe for concurrent use.
+// A Scheduler loads and unloads the BPF scheduler of this process, and keeps
+// the orders for it. The Scheduler stays the same when the BPF scheduler is
+// loaded again. It is safe for concurrent use.
 type Scheduler struct {
 	kernel   Kernel
 	tree     *cgroup.Tree
@@ -95,16 +95,16 @@ type Scheduler struct {
 	on       Events
 
 	mu      sync.Mutex
-	loading bool    // a load, or the drop of an unwanted one, is in progress
+	loading bool    // a scheduler is being loaded, or dropped after its load
 	loaded  Program // nil: none
 	want    node.Scheduler
-	closed  bool // no further loads
+	closed  bool // Close was called: nothing may be loaded any more
 	as      node.Scheduler
 	orders  orders
-	status  node.IsolationStatus // of the scheduler only
+	status  node.IsolationStatus // only the fields about the scheduler are set
 }
 
-// New returns the scheduler of a node. It loads none.
+// New returns the Scheduler of a node. No BPF scheduler is loaded yet.
 func New(o Options) *Scheduler {
 	if o.Kernel == nil {
 		o.Kernel = kernelSchedExt{}
@@ -116,8 +116,8 @@ func New(o Options) *Scheduler {
 }
 
 // Close unloads the scheduler. It does not wait for a load in progress, which
-// may take a minute. Such a scheduler is dropped after its load, or ends with
-// this process.
+// may take a minute. After that load, the new scheduler is dropped, or it ends
+// with this process.
 func (x *Scheduler) Close() {
 	x.mu.Lock()
 	s := x.loaded
@@ -158,10 +158,9 @@ func (x *Scheduler) Beat() error {
 	return nil
 }
 
-// Unload unloads the scheduler if this process has loaded one or is loading
-// one. It reports whether there was one. It is for a loop that hangs, and
-// cannot give orders any more. The next snapshot shows that no scheduler is
-// loaded.
+// Unload unloads the scheduler that this process has loaded or is loading. It
+// reports whether there was one. It is for a hanging loop, which cannot give
+// orders any more. The next snapshot then shows no scheduler.
 func (x *Scheduler) Unload() (bool, error) {
 	s, loading := x.unwant()
 	if s == nil {
@@ -177,8 +176,8 @@ func (x *Scheduler) program() Program {
 	return x.loaded
 }
 
-// Read returns what this process has loaded. A scheduler of another component
-// does not count.
+// Read returns the parameters of the loaded scheduler. It ignores a scheduler
+// that another component has loaded.
 func (x *Scheduler) Read() (node.Value, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -214,13 +213,13 @@ func (x *Scheduler) Write(v node.Scheduler) error {
 func (x *Scheduler) params(v node.Scheduler) scx.Params {
 	p := scx.Params{SMTRule: v.Siblings, Hold: v.Hold, Headroom: v.Headroom, Cap: capOf(x.presentCap())}
 	if v.Hold == 0 {
-		p.Hold = -1 // Hold is none, and not the default
+		p.Hold = -1 // -1 turns Hold off; 0 would mean the default of scx
 	}
 	return p
 }
 
-// cpusOf converts the CPUs of a topology. It numbers cores, caches and NUMA
-// nodes from 0.
+// cpusOf converts the CPUs of a topology for package scx, which numbers cores,
+// caches and NUMA nodes from 0.
 func cpusOf(t node.Topology) []scx.CPU {
 	cores, caches, nodes := map[node.CoreID]int{}, map[node.CacheID]int{}, map[node.NUMANode]int{}
 	threads := map[node.CoreID]int{}
@@ -257,8 +256,8 @@ func (x *Scheduler) takeDown(s Program) error {
 	return err
 }
 
-// recordEnd records that a scheduler has ended. It returns false if
-// this was not the loaded one.
+// recordEnd records that a scheduler has ended. It returns false if s is not
+// the loaded scheduler.
 func (x *Scheduler) recordEnd(s Program) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -269,8 +268,8 @@ func (x *Scheduler) recordEnd(s Program) bool {
 	return true
 }
 
-// follow handles the requests of the scheduler, in a goroutine of its own,
-// until the scheduler ends.
+// follow handles the events of a scheduler until the scheduler ends. It runs in
+// a goroutine of its own.
 func (x *Scheduler) follow(s Program) {
 	for e := range s.Events() {
 		switch e := e.(type) {
@@ -284,8 +283,8 @@ func (x *Scheduler) follow(s Program) {
 	}
 }
 
-// handleExit records that a scheduler ended unexpectedly. If the only reason
-// was a change of the set of CPUs, handleExit loads it again with its orders.
+// handleExit records that a scheduler ended unexpectedly. If only a change of the
+// set of CPUs ended it, handleExit loads the scheduler again with its orders.
 func (x *Scheduler) handleExit(s Program, e scx.Exit) {
 	last := x.lastStatus(s)
 	if !x.recordEnd(s) {
@@ -308,8 +307,8 @@ func (x *Scheduler) handleExit(s Program, e scx.Exit) {
 	x.on.Failed(false, errors.New(why))
 }
 
-// reload loads the scheduler for the present CPUs, if it is still wanted. The
-// kernel refuses a load while CPUs go online or offline.
+// reload loads the scheduler for the present CPUs, if it is still wanted. It
+// tries again, because the kernel refuses a load while CPUs go online or offline.
 func (x *Scheduler) reload() (err error) {
 	for range reloadsAtOnce {
 		_, err = x.loadWanted()
@@ -321,7 +320,7 @@ func (x *Scheduler) reload() (err error) {
 	return err
 }
 
-// reasonOf says in one line why the scheduler ended.
+// reasonOf returns one line that says why the scheduler ended.
 func reasonOf(e scx.Exit) string {
 	text := "the kernel ended the scheduler"
 	if e.Kind == scx.ExitSelf {

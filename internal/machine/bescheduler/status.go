@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Status returns the parts of an IsolationStatus that are about the scheduler.
-// These are its state, and the counters since New. If a scheduler is loaded,
-// Status reads the counters of that scheduler.
+// Status returns the parts of an IsolationStatus that are about the scheduler:
+// its state, and its counters since New. If a scheduler is loaded, Status reads
+// its counters.
 func (x *Scheduler) Status() node.IsolationStatus {
 	var now *node.SchedulerStatus
 	if s := x.program(); s != nil {
@@ -74,7 +74,7 @@ var classNames = map[scx.Class]node.SchedulerClass{
 	scx.Normal: node.SchedulerNormal, scx.BE: node.SchedulerBE, scx.LS: node.SchedulerLS, scx.LSX: node.SchedulerLSX,
 }
 
-// statusOf converts a status to package node.
+// statusOf converts a status of package scx to the type of package node.
 func statusOf(s scx.Status, at time.Time) *node.SchedulerStatus {
 	v := &node.SchedulerStatus{
 		At: at, State: s.State, Running: s.Running, Variant: string(s.Variant), Since: s.Since,

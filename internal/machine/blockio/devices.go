@@ -14,13 +14,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// verifyWithin is the maximum age of the list of devices. The I/O scheduler of
-// a device may change at any time, and the list must then be read again.
+// verifyWithin is the maximum age of the list of devices. The list holds the
+// I/O scheduler of each device, which may change at any time.
 const verifyWithin = 5 * time.Second
 
-// Devices is the list of the block devices of a node. It reads the list again
-// when a device appears, disappears or changes its size, which one file of the
-// kernel shows. It also reads the list again every verifyWithin. It is safe for
+// Devices caches the list of the block devices of a node. It reads the devices
+// again when the kernel's list of partitions changes (a device appears,
+// disappears or changes its size), and after verifyWithin. It is safe for
 // concurrent use.
 type Devices struct {
 	fs   proc.FS
@@ -33,12 +33,12 @@ type Devices struct {
 	known []node.BlockDevice
 }
 
-// New returns the devices of a node. tree has the cgroups of the node. It is
-// nil if the node has no usable cgroups.
+// New returns the devices of a node. tree holds the node's cgroups; it is nil
+// if the node has no usable cgroups.
 func New(fs proc.FS, tree *cgroup.Tree) *Devices { return &Devices{fs: fs, tree: tree} }
 
-// Show sets which knobs of block I/O snapshots must contain: those in files. It
-// ignores the other elements of files, and returns files unchanged.
+// Show selects the knobs of block I/O that snapshots contain: those in files.
+// It ignores the other elements of files, and returns files unchanged.
 func (d *Devices) Show(files []node.File) []node.File {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,10 +90,9 @@ func (d *Devices) List() []node.BlockDevice {
 	return d.known
 }
 
-// DropImpossible returns v without the lines that the kernel cannot store now.
-// These are lines of removed devices, and weights of devices for which the file
-// k.File has no effect. When a device is removed, the kernel deletes its lines,
-// too.
+// DropImpossible returns v without the lines that the kernel cannot store now:
+// lines of removed devices, and weights of devices for which the file k.File
+// has no effect. The kernel also deletes the lines of a device that is removed.
 func (d *Devices) DropImpossible(k node.Knob, v node.Value) node.Value {
 	switch v := v.(type) {
 	case node.IOMax:
@@ -112,10 +111,10 @@ func (d *Devices) DropImpossible(k node.Knob, v node.Value) node.Value {
 }
 
 // weightFilter returns a function that reports whether the kernel stores a
-// weight for a device in file f. It stores weights of bfq for the devices that
-// bfq schedules. It stores weights of iocost for all devices for which iocost
-// was ever enabled. If this cannot be read, the function returns true for all
-// devices.
+// device's weight in file f. The file of bfq stores weights for the devices
+// that bfq schedules. The file of iocost stores weights for each device for
+// which iocost was ever enabled. If the devices cannot be read, the function
+// returns true.
 func (d *Devices) weightFilter(f node.File) func(unit.Device) bool {
 	if f == node.FileIOWeight {
 		cost, err := d.tree.IOCostDevices()
@@ -131,8 +130,7 @@ func (d *Devices) weightFilter(f node.File) func(unit.Device) bool {
 	}
 }
 
-// keepLines deletes the lines of devices for which a function (keep) returns
-// false.
+// keepLines deletes the lines of the devices for which keep returns false.
 func keepLines[T any](m map[unit.Device]T, keep func(unit.Device) bool) map[unit.Device]T {
 	for d := range m {
 		if !keep(d) {

@@ -43,7 +43,7 @@ func (d *Devices) writeLatency(k node.Knob, v node.IOLatency) error {
 	return d.tree.WriteIOLatency(string(k.Cgroup), v.Targets())
 }
 
-// weights returns the functions that read and write the weights of w.
+// weights returns two functions: one reads the I/O weights of w, one writes them.
 func (d *Devices) weights(w cgroup.Weigher) (func(node.Knob) (node.IOWeight, error), func(node.Knob, node.IOWeight) error) {
 	return func(k node.Knob) (node.IOWeight, error) {
 			v, err := d.tree.ReadIOWeight(w, string(k.Cgroup))

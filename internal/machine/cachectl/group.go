@@ -12,9 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Make makes a control group if it does not exist. Before that, it adds the
-// group to the journal. It returns an error if another component uses the
-// group.
+// Make creates a control group if it does not exist. It adds the group to the
+// journal first. It returns an error if another component uses the group.
 func (c *Groups) Make(group string) error {
 	if group == node.DefaultControlGroup {
 		return fmt.Errorf("the default control group is everybody's: it stays as it is")
@@ -50,9 +49,9 @@ func (c *Groups) Make(group string) error {
 	return c.journal.MadeControl(group, inode)
 }
 
-// isTaken reports whether an existing group belongs to another component. This
-// is so if Tenon neither made nor changed the group, and the group has tasks or
-// exclusive resources. Tenon may adopt a group that is empty and shared.
+// isTaken reports whether an existing group belongs to another component: Tenon
+// neither made nor changed it, and it has tasks or exclusive resources. A group
+// without tasks and without exclusive resources is free for Tenon.
 func isTaken(fs *resctrl.FS, state journal.State, group string, inode uint64) (bool, error) {
 	if c, made := state.Controls[group]; made && (c.Inode == inode || c.Inode == 0) {
 		return false, nil
@@ -109,8 +108,8 @@ func (c *Groups) remove(state journal.State, group string) error {
 	return c.journal.RemovedControl(group)
 }
 
-// Inode returns the number that identifies a control group. It fails with
-// cgroup.ErrGone if the group does not exist.
+// Inode returns the inode number of a control group. It returns cgroup.ErrGone
+// if the group does not exist.
 func (c *Groups) Inode(group string) (uint64, error) {
 	fs, err := c.Mounted()
 	if err == nil {
@@ -125,9 +124,9 @@ func (c *Groups) Inode(group string) (uint64, error) {
 	return 0, err
 }
 
-// RemoveMade removes control groups that Tenon processes made, and returns
-// their names. It removes a group if the function match returns true for the
-// process that made it. The tasks of the group move to the default group.
+// RemoveMade removes control groups that Tenon made, and returns their names.
+// It removes a group if match returns true for the process that made the group.
+// The kernel moves the tasks of a removed group to the default group.
 func (c *Groups) RemoveMade(state journal.State, match func(journal.Session) bool) (removed []string, err error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(state.Controls)) {

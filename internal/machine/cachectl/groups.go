@@ -19,12 +19,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Groups is the set of the control groups of resctrl, with the threads in each.
-// It caches what snapshots show. It reads everything again after each write,
-// and otherwise once in the time reread.Changed. It is safe for concurrent use.
+// Groups manages the control groups of resctrl, and knows the threads in each.
+// It caches what snapshots show. It reads the groups again after each write,
+// and at the latest after reread.Changed. It is safe for concurrent use.
 type Groups struct {
 	proc    string       // where procfs is mounted
-	tree    *cgroup.Tree // nil: this machine has no cgroups that we can use
+	tree    *cgroup.Tree // nil: this machine has no usable cgroups
 	journal *journal.Journal
 
 	mount sync.Mutex
@@ -35,31 +35,31 @@ type Groups struct {
 	at     time.Time
 	seen   node.Resctrl
 	rule   node.Bandwidth
-	values map[node.Knob]node.Value // of control groups
+	values map[node.Knob]node.Value // knobs of control groups only
 	use    map[node.Class]node.CacheUse
 
 	own     map[node.CgroupPath]bool       // cgroups of workloads
-	members map[node.CgroupPath]membership // of the threads of each
-	order   []node.CgroupPath              // order of the checks
+	members map[node.CgroupPath]membership // control groups of the threads in each cgroup
+	order   []node.CgroupPath              // cgroups in the order in which they are checked
 	next    int
-	checked time.Time // time of the last check
+	checked time.Time // when threads were last checked
 }
 
 // New returns the control groups of a node. proc is the mount point of procfs.
-// tree has the cgroups; it is nil if the node has no usable cgroups. j is the
-// journal in which the groups that Tenon makes are recorded.
+// tree holds the node's cgroups; it is nil if there are no usable ones. j is
+// the journal that records the groups that Tenon makes.
 func New(proc string, tree *cgroup.Tree, j *journal.Journal) *Groups {
 	return &Groups{proc: proc, tree: tree, journal: j}
 }
 
-// A membership says in which control groups the threads of a cgroup are.
+// A membership names the control groups that hold the threads of a cgroup.
 type membership struct {
 	node.ControlGroup
-	any bool // there are threads in it
+	any bool // the cgroup has threads
 }
 
-// Show returns files without the knobs of resctrl. If files has such knobs,
-// Groups reads resctrl from now on.
+// Show returns files without the knobs of resctrl. If files contains the knob
+// of control groups, Groups reads resctrl from now on.
 func (c *Groups) Show(files []node.File) []node.File {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +75,7 @@ func (c *Groups) isWorkload(p node.CgroupPath) bool {
 	return c.own[p]
 }
 
-// Rounding returns the rule by which the kernel rounds memory bandwidth.
+// Rounding returns the granularity to which the kernel rounds memory bandwidth.
 func (c *Groups) Rounding() node.Bandwidth {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,9 +94,9 @@ func (c *Groups) Written(k node.Knob) {
 	}
 }
 
-// Fill adds resctrl to a snapshot. It adds its resources, the knobs of the
-// control groups of classes, the control groups of the workloads, and all knobs
-// of resctrl that Tenon changed.
+// Fill adds to a snapshot: the resources of resctrl, the knobs of the classes'
+// control groups, the control groups of the workloads, and all other knobs of
+// resctrl that Tenon changed.
 func (c *Groups) Fill(s *node.Snapshot, touches map[node.Knob]journal.Touch) {
 	var touched []node.Knob
 	for k := range touches {
@@ -207,7 +207,7 @@ func (c *Groups) readGroups(touched []node.Knob) (seen node.Resctrl, rule node.B
 	return seen, rule, values, use, nil
 }
 
-// readDivision converts info to the form of a snapshot.
+// readDivision converts what resctrl shows to the type of package node.
 func readDivision(info resctrl.Info, root resctrl.Schemata) node.Resctrl {
 	r := node.Resctrl{Groups: info.Groups}
 	if info.L3.Mask != 0 {
@@ -235,9 +235,9 @@ func domains(by map[int]uint64) []node.CacheID {
 	return ids
 }
 
-// BandwidthRule returns the rule by which the kernel rounds bandwidth. If the
-// value is an absolute amount, no file shows the maximum. The value of a new
-// group is then the maximum.
+// BandwidthRule returns how the kernel rounds memory bandwidth. If values are
+// absolute amounts (BandwidthEighths), no file shows the maximum. A new group
+// then starts with the maximum.
 func BandwidthRule(b resctrl.Bandwidth) node.Bandwidth {
 	r := node.Bandwidth{Least: b.Least, Step: b.Step}
 	switch {

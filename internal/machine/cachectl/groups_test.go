@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// groupsOf returns the groups of a resctrl that consists of plain files.
+// groupsOf returns the control groups of a resctrl made of plain files.
 func groupsOf(t *testing.T, files map[string]string) (*Groups, string) {
 	t.Helper()
 	root, procfs := t.TempDir(), t.TempDir()

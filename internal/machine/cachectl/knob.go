@@ -61,14 +61,14 @@ func (c *Groups) readMembership(k node.Knob) (node.ControlGroup, error) {
 	return v, nil
 }
 
-// threads lists the threads in and below a cgroup. If other workloads are below
-// the cgroup, it omits their threads.
+// threads lists the threads in and below a cgroup. It omits the threads of
+// other workloads below the cgroup.
 func (c *Groups) threads(p node.CgroupPath) ([]int, error) {
 	return subtree.ThreadsBut(c.tree, p, func(q node.CgroupPath) bool { return q != p && c.isWorkload(q) })
 }
 
-// members gives the control group of each thread. A thread of the default group
-// is absent.
+// members maps each thread to its control group. It omits threads of the
+// default group.
 type members map[int]string
 
 func membersOf(fs *resctrl.FS) (members, error) {
@@ -89,8 +89,8 @@ func membersOf(fs *resctrl.FS) (members, error) {
 	return m, nil
 }
 
-// groupsOf returns the control groups in which threads are. It returns false if
-// there are no threads.
+// groupsOf returns the control groups that hold the given threads. It returns
+// false if threads is empty.
 func (m members) groupsOf(threads []int) (node.ControlGroup, bool) {
 	in := map[string]bool{}
 	for _, tid := range threads {
@@ -135,8 +135,8 @@ func (c *Groups) writeMB(k node.Knob, v node.MB) error {
 	return fs.SetSchemata(k.ControlGroup, resctrl.MB, schemataLine(by))
 }
 
-// writeL3 writes the lines that the mounted resctrl expects. This is one line,
-// or one for code and one for data.
+// writeL3 writes the lines that the mounted resctrl expects: one line, or one
+// line for code and one for data.
 func (c *Groups) writeL3(k node.Knob, v node.L3) error {
 	fs, err := c.Mounted()
 	if err != nil {
@@ -191,9 +191,9 @@ func schemataValue(s resctrl.Schemata, f node.File) (node.Value, bool) {
 	return nil, false
 }
 
-// OriginalValue returns the value that a knob had before Tenon. v is its
-// present value. OriginalValue omits the control groups that Tenon has made or
-// adopted since, because no thread was in them then.
+// OriginalValue returns the value that a knob had before Tenon. v is the
+// present value. From it, OriginalValue removes the control groups that Tenon
+// made or adopted: before Tenon, no thread was in them.
 func (c *Groups) OriginalValue(v node.Value) node.Value {
 	m, is := v.(node.ControlGroup)
 	if !is {
@@ -222,9 +222,9 @@ func (c *Groups) OriginalValue(v node.Value) node.Value {
 	return node.ControlGroupsOf(before...)
 }
 
-// IsOurs reports whether the control groups of a cgroup are those that Tenon
-// wrote. If threads were moved into the cgroup since, the groups that they came
-// from may be among them.
+// IsOurs reports whether now contains only control groups that Tenon wrote or
+// found in the cgroup before. The default group is also allowed, because
+// threads that moved into the cgroup may still be in it.
 func IsOurs(t journal.Touch, now node.Value) bool {
 	n, is := now.(node.ControlGroup)
 	if !is {

@@ -12,9 +12,9 @@ import (
 // reads the threads of all control groups.
 const memberPause = time.Second
 
-// fillMembers adds in which control groups the workloads' threads are. It takes
-// this from the cache, except for new workloads and for those that are due for
-// a check. If a cgroup has no threads, it has a value only if Tenon changed it.
+// fillMembers adds to the snapshot in which control groups each workload's threads
+// are. It reads new workloads and those due for a check, and takes the rest from
+// the cache. A cgroup without threads has a value only if Tenon changed it.
 func (c *Groups) fillMembers(s *node.Snapshot, touched []node.Knob) {
 	c.mu.Lock()
 	groups := c.arrange(s.Workloads, touched)
@@ -37,8 +37,8 @@ func (c *Groups) fillMembers(s *node.Snapshot, touched []node.Knob) {
 	}
 }
 
-// arrange decides which cgroups the cache holds. These are the cgroups of the
-// workloads, and those that Tenon changed. The caller holds c.mu.
+// arrange decides which cgroups the cache holds: cgroups of workloads, and
+// cgroups whose control group Tenon changed. The caller holds c.mu.
 func (c *Groups) arrange(workloads []node.Workload, touched []node.Knob) []node.CgroupPath {
 	own := make(map[node.CgroupPath]bool, len(workloads))
 	var order []node.CgroupPath
@@ -93,8 +93,8 @@ func (c *Groups) dueCgroups(at time.Time, groups []node.CgroupPath) []node.Cgrou
 	return list
 }
 
-// readMembers reads in which control groups the threads of cgroups are. It
-// omits a cgroup that cannot be read.
+// readMembers reads which control groups hold the threads of each listed
+// cgroup. It omits cgroups that cannot be read.
 func (c *Groups) readMembers(list []node.CgroupPath) map[node.CgroupPath]membership {
 	fs, err := c.Mounted()
 	if err != nil {

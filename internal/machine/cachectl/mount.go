@@ -6,13 +6,13 @@ import (
 	"tenon.sh/tenon/internal/kernel/resctrl"
 )
 
-// MountCommand is the command with which an owner prepares the division of
-// caches. Tenon itself does not mount resctrl, because the mount changes the
-// machine for all programs, and its options bind all users.
+// MountCommand mounts resctrl; the owner of the machine must run it before
+// caches can be divided. Tenon does not mount resctrl, because a mount and its
+// options affect all programs of the machine.
 const MountCommand = "mount -t resctrl resctrl /sys/fs/resctrl"
 
-// Mounted returns the resctrl file system. If it has not found one before, it
-// looks again. If there is none, it returns resctrl.ErrNotMounted.
+// Mounted returns the resctrl file system. If Tenon has not found it yet, Mounted
+// looks again. If it is not mounted, Mounted returns resctrl.ErrNotMounted.
 func (c *Groups) Mounted() (*resctrl.FS, error) {
 	c.mount.Lock()
 	fs := c.fs
@@ -23,8 +23,8 @@ func (c *Groups) Mounted() (*resctrl.FS, error) {
 	return c.findMount()
 }
 
-// findMount looks for the resctrl file system. Since the last look, it may have
-// been mounted, unmounted, or mounted again with other options.
+// findMount looks for the resctrl file system. It may have been mounted,
+// unmounted, or mounted with other options since the last call.
 func (c *Groups) findMount() (*resctrl.FS, error) {
 	c.mount.Lock()
 	defer c.mount.Unlock()
@@ -34,7 +34,7 @@ func (c *Groups) findMount() (*resctrl.FS, error) {
 		return nil, err
 	}
 	if c.fs == nil || c.fs.Root != fs.Root || !slices.Equal(c.fs.Options, fs.Options) {
-		c.fs = fs // otherwise c keeps the old one with its lock
+		c.fs = fs // for the same mount, c keeps the old FS, which holds a lock
 	}
 	return c.fs, nil
 }

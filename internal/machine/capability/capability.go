@@ -18,8 +18,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Node describes the node, and where its files are. The answers are about
-// this node.
+// A Node is the node whose capabilities are asked for, with the places of its
+// kernel files.
 type Node struct {
 	FS       proc.FS
 	Tree     *cgroup.Tree // nil: the node has no usable cgroups
@@ -29,14 +29,14 @@ type Node struct {
 	Controls *cachectl.Groups
 }
 
-// Look returns what a node can do. It writes nothing. If no existing cgroup
-// shows whether the kernel has a file, the answer is not known. No answer
-// depends on a version number. Each answer names the file, the system call or
-// the error that decided it.
+// Look returns what a node can do. It writes nothing. Each answer names the
+// file, the system call or the error that decided it; none depends on a version
+// number. The answer about a cgroup file is "not known" if no existing cgroup
+// can show it.
 func Look(n Node) node.Capabilities { return prober{n, false}.all() }
 
-// Try does the same as Look. In addition, it makes a temporary cgroup to find
-// out what existing cgroups do not show.
+// Try does the same as Look. In addition, it makes a temporary cgroup if
+// existing cgroups do not show whether the kernel has a file.
 func Try(n Node) node.Capabilities { return prober{n, true}.all() }
 
 // A prober finds out what the kernel of a node can do.
@@ -69,8 +69,8 @@ func unknown(format string, args ...any) node.Answer {
 	return node.Answer{Verdict: node.Unknown, Why: fmt.Sprintf(format, args...)}
 }
 
-// exists answers whether there is a file or directory. If there is none, the
-// answer is no. If the permission to look is missing, the answer is not known.
+// exists answers whether a file or directory exists. Without the permission to
+// look, the answer is "not known".
 func exists(path string) node.Answer {
 	_, err := os.Stat(path)
 	switch {
@@ -82,8 +82,8 @@ func exists(path string) node.Answer {
 	return unknown("%v", err)
 }
 
-// answerRefused returns the answer for an attempt that failed. An error in the
-// list clear means no, and any other error means not known.
+// answerRefused returns the answer after a failed attempt. An error in clear
+// means no. Any other error means not known.
 func answerRefused(what string, err error, clear ...error) node.Answer {
 	for _, c := range clear {
 		if errors.Is(err, c) {
@@ -120,7 +120,7 @@ func (p prober) probeNode(can node.Capabilities) {
 	}
 }
 
-// Fallback says what Tenon uses if a feature is not available.
+// Fallback describes what Tenon uses if a feature is not available.
 func Fallback(m node.Feature) string {
 	for _, v := range node.VendorMarks {
 		if v.Can == m {
@@ -160,7 +160,7 @@ var instead = map[node.Feature]string{
 	node.FeatureCgroupDelegate: "SCHED_IDLE and nice on the command's own threads",
 }
 
-// count prints a number with its noun, in the singular or the plural.
+// count returns a number with its noun, in the singular or the plural.
 func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

@@ -14,12 +14,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A cgroupFile is a cgroup file on which a feature depends: the feature exists
-// if the file exists.
+// A cgroupFile ties a feature to a cgroup file: the kernel has the feature if
+// the file exists.
 type cgroupFile struct {
 	mechanism  node.Feature
 	controller string
-	v1, v2     string // empty: that version does not have the mechanism
+	v1, v2     string // empty: cgroups of that version lack the feature
 }
 
 var cgroupFiles = []cgroupFile{
@@ -67,8 +67,8 @@ func (p prober) probeFile(f cgroupFile) node.Answer {
 	return lookInGroups(dir, name, p.try)
 }
 
-// lookInGroups looks for a file in the cgroups below a root. If these do not
-// decide the answer and a trial is allowed (try), it makes a temporary cgroup.
+// lookInGroups looks for a file in the cgroups below a root. If they do not
+// decide the answer and try is true, it makes a temporary cgroup.
 func lookInGroups(root, name string, try bool) node.Answer {
 	groups, err := groupsIn(root)
 	if err != nil {
@@ -81,8 +81,8 @@ func lookInGroups(root, name string, try bool) node.Answer {
 	}
 	controller, _, _ := strings.Cut(name, ".")
 	for _, g := range groups {
-		// On v2, the file is also missing if the parent has not enabled the
-		// controller for its children.
+		// On v2, the file is also missing if the parent cgroup has not enabled
+		// the controller for its children.
 		if !onV2(root) || controller == "cgroup" || listed(filepath.Join(filepath.Dir(g), "cgroup.subtree_control"), controller) {
 			return no("%s does not exist in %s", name, g)
 		}
@@ -131,8 +131,8 @@ func listed(file, word string) bool {
 	return err == nil && slices.Contains(strings.Fields(string(text)), word)
 }
 
-// groupsIn lists two levels of cgroups below a root. On these levels, systemd
-// and the kubelet enable the controllers.
+// groupsIn lists the cgroups on two levels below a root. On these levels,
+// systemd and the kubelet enable controllers.
 func groupsIn(root string) ([]string, error) {
 	top, err := filepath.Glob(filepath.Join(root, "*", "cgroup.procs"))
 	if err != nil {
@@ -149,9 +149,9 @@ func groupsIn(root string) ([]string, error) {
 	return groups, nil
 }
 
-// probeUnused looks for a file of a controller that package cgroup does not
-// use. On v1 it looks in the hierarchy of the controller, and on v2 in the
-// unified one.
+// probeUnused looks for a file that package cgroup does not use. On v1 it looks
+// in the hierarchy of the controller v1Controller, and on v2 in the unified
+// hierarchy.
 func (p prober) probeUnused(v1Controller, v1, v2 string) node.Answer {
 	if p.Tree == nil {
 		return unknown("no cgroups: %v", p.NoTree)
@@ -192,8 +192,7 @@ func (p prober) probePressure() node.Answer {
 }
 
 // probeDelegation answers whether this user may make cgroups. Root may make
-// them everywhere. Another user may make them below a cgroup that was delegated
-// to that user.
+// them everywhere. Another user needs a cgroup that was delegated to that user.
 func (p prober) probeDelegation() node.Answer {
 	if p.Tree == nil {
 		return unknown("no cgroups: %v", p.NoTree)
@@ -229,13 +228,13 @@ func (p prober) probeDelegation() node.Answer {
 	return no("%s", why)
 }
 
-// checkWritable checks whether this user may write, but writes nothing.
+// checkWritable returns an error if this user may not write to dir. It writes nothing.
 func checkWritable(dir string) error {
 	const writeOK, searchOK = 2, 1
 	return syscall.Access(dir, writeOK|searchOK)
 }
 
-// hasLine reports whether a text has a line with the given last word.
+// hasLine reports whether some line of text ends with the word lastWord.
 func hasLine(text []byte, lastWord string) bool {
 	for line := range bytes.Lines(text) {
 		words := bytes.Fields(line)

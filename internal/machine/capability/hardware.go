@@ -44,17 +44,16 @@ func probePerf() node.Answer {
 	return yes("perf_event_open of CPU cycles succeeds")
 }
 
-// probeBPF answers whether tracing programs can be loaded. They need the BTF of
-// the kernel.
+// probeBPF answers whether tracing programs can be loaded. They need the
+// kernel's BTF (type information).
 func (p prober) probeBPF() node.Answer {
 	btf := filepath.Join(p.FS.Sys, "kernel/btf/vmlinux")
 	if a := exists(btf); a.Verdict != node.Yes {
 		return a
 	}
-	// The program does nothing. It is for the tracepoint at which Tenon
-	// measures run-queue delay. The probe of the library loads a program
-	// without a target, but some kernels refuse such a program with a
-	// permission error.
+	// This program does nothing, at the tracepoint at which Tenon measures
+	// run-queue delay. The library's own probe loads a program without a
+	// target. Some kernels refuse that with a permission error.
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_switch", License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},

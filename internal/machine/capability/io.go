@@ -16,8 +16,8 @@ var ioFiles = []cgroupFile{
 }
 
 // probeIO probes the knobs of block I/O. A weight can be written if its file
-// exists. But it has an effect only on devices whose scheduler or controller
-// uses weights, so the answer names these devices.
+// exists. But the weight has an effect only on devices whose scheduler or
+// controller uses weights. So the answer names these devices.
 func (p prober) probeIO(can node.Capabilities) {
 	for _, f := range ioFiles {
 		can[f.mechanism] = p.probeFile(f)

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// probeSchedExt answers whether the kernel could load the BPF scheduler. It
-// does not load the scheduler, because the policy decides about that.
+// probeSchedExt answers whether the kernel could load Tenon's BPF scheduler. It
+// does not load the scheduler: only the policy decides that.
 func (p prober) probeSchedExt() node.Answer {
 	dir := filepath.Join(p.FS.Sys, "kernel/sched_ext")
 	if a := exists(dir); a.Verdict != node.Yes {
@@ -27,9 +27,9 @@ func (p prober) probeSchedExt() node.Answer {
 	return yes("%s exists, and the kernel has the interface of Linux %s", dir, variant)
 }
 
-// withSwitches adds the state of the kernel's switches to the answers about
-// vendor marks and core scheduling. Tenon itself turns on the switch of the
-// marks. The switch of core scheduling belongs to the owner.
+// withSwitches corrects the answers about vendor marks and core scheduling by
+// the sysctls that turn them on. Tenon itself turns on the sysctl of the marks.
+// Only the owner changes the sysctl of core scheduling.
 func (p prober) withSwitches(can node.Capabilities) {
 	on := func(name string) (value string, has bool) {
 		text, err := os.ReadFile(filepath.Join(p.FS.Proc, "sys/kernel", name))

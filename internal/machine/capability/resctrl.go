@@ -45,8 +45,8 @@ func (p prober) probeResctrl(can node.Capabilities) {
 	can[node.FeatureResctrlMB] = ask(info.MB.Divisible, resctrl.MB, unit)
 }
 
-// couldDivide returns the answer if resctrl is not mounted. It reports whether
-// the kernel and the hardware could divide the resource that flag names.
+// couldDivide answers for one resource while resctrl is not mounted: could the
+// kernel and the hardware divide it? flag is the resource's name in /proc/cpuinfo.
 func (p prober) couldDivide(flag string, notMounted error) node.Answer {
 	if !errors.Is(notMounted, resctrl.ErrNotMounted) {
 		return unknown("%v", notMounted)

@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// probeTasks probes the attributes of single threads.
+// probeTasks probes the scheduling attributes of single threads.
 func (p prober) probeTasks(can node.Capabilities) {
 	can[node.FeatureEEVDFSlice] = probeSlice()
 	can[node.FeatureSchedIdle] = probeSchedIdle()
@@ -36,8 +36,8 @@ func runOnThread(f func() node.Answer) node.Answer {
 	return <-answer
 }
 
-// probeSlice sets an unusual slice and reads it back, because older kernels
-// accept the new value without an effect.
+// probeSlice sets an unusual time slice and reads it back: older kernels accept
+// the system call but ignore the slice.
 func probeSlice() node.Answer {
 	return runOnThread(func() node.Answer {
 		const odd = 3210 * time.Microsecond
@@ -72,8 +72,8 @@ func probeSchedIdle() node.Answer {
 	})
 }
 
-// ownThreadToFIFO gives the policy of the watchdog, real-time scheduling, to
-// the calling thread. The thread exits soon after that.
+// ownThreadToFIFO tries to give a new thread real-time scheduling (SCHED_FIFO),
+// as the watchdog uses it. The thread exits soon after.
 func ownThreadToFIFO() error {
 	var err error
 	runOnThread(func() node.Answer {
@@ -83,9 +83,9 @@ func ownThreadToFIFO() error {
 	return err
 }
 
-// fifoAnswer turns the kernel's result into an answer. Without CAP_SYS_NICE,
-// the kernel refuses with EPERM. If the cgroup has no real-time budget, it
-// refuses root, too (cpu.rt_runtime_us of cgroup v1, CONFIG_RT_GROUP_SCHED).
+// fifoAnswer turns the kernel's result into an answer. The kernel returns EPERM
+// without CAP_SYS_NICE. It also refuses root if the cgroup has no real-time
+// budget (cpu.rt_runtime_us of cgroup v1, CONFIG_RT_GROUP_SCHED).
 func fifoAnswer(err error) node.Answer {
 	switch {
 	case err == nil:

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Bench is a node that has an empty cgroup for the check of one fact. It
-// removes everything that the check creates.
+// A Bench is a node with an empty cgroup in which one fact is checked. After
+// the check, the Bench removes everything that the check created.
 type Bench struct {
 	Node
 	ctx    context.Context
@@ -25,7 +25,7 @@ type Bench struct {
 	pids   []int
 }
 
-// Verify checks the fact on n. It uses the new cgroup "root/fact".
+// Verify checks the fact on n, in a new cgroup "root/fact".
 func (f Fact) Verify(ctx context.Context, n Node, root node.CgroupPath) (err error) {
 	s, err := n.Snapshot(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (b *Bench) child(name string) (node.CgroupPath, error) {
 	return p, b.group(p)
 }
 
-// task starts a process in p. The bench stops it at the end.
+// task starts a process in cgroup p. The bench stops it at the end.
 func (b *Bench) task(p node.CgroupPath, memory unit.Bytes) (int, error) {
 	pid, err := b.Start(p, memory)
 	if err != nil {
@@ -86,8 +86,8 @@ func (b *Bench) pick(v1, v2 string) string {
 	return v2
 }
 
-// set writes values that the kernel must accept. The arguments are a file, its
-// text, the next file, its text, and so on.
+// set writes values that the kernel must accept. The arguments after p are
+// pairs of a file name and its new text.
 func (b *Bench) set(p node.CgroupPath, filesAndTexts ...string) error {
 	for pair := range slices.Chunk(filesAndTexts, 2) {
 		if err := b.WriteFile(p, pair[0], pair[1]); err != nil {
@@ -97,8 +97,8 @@ func (b *Bench) set(p node.CgroupPath, filesAndTexts ...string) error {
 	return nil
 }
 
-// mustRefuse checks that the kernel refuses each text with one of the wanted
-// errors. If the file can be read, its content must stay the same.
+// mustRefuse checks that the kernel refuses each text with one of the errors in
+// want. The content of the file must stay the same, if the file can be read.
 func (b *Bench) mustRefuse(p node.CgroupPath, file string, texts []string, want ...error) error {
 	for _, text := range texts {
 		before, readable := b.ReadFile(p, file)
@@ -113,8 +113,8 @@ func (b *Bench) mustRefuse(p node.CgroupPath, file string, texts []string, want 
 	return nil
 }
 
-// shows checks that the file has the wanted content.
-func (b *Bench) shows(p node.CgroupPath, file, want string) error {
+// mustShow checks that the file has the wanted content.
+func (b *Bench) mustShow(p node.CgroupPath, file, want string) error {
 	got, err := b.ReadFile(p, file)
 	if err != nil {
 		return fmt.Errorf("read %s in %s: %w", file, p, err)
@@ -125,15 +125,15 @@ func (b *Bench) shows(p node.CgroupPath, file, want string) error {
 	return nil
 }
 
-// becomes writes a text. The kernel must accept it, and the file must then show the wanted text.
-func (b *Bench) becomes(p node.CgroupPath, file, text, want string) error {
+// mustBecome writes a text, which the kernel must accept. The file must then show want.
+func (b *Bench) mustBecome(p node.CgroupPath, file, text, want string) error {
 	if err := b.set(p, file, text); err != nil {
 		return err
 	}
-	return b.shows(p, file, want)
+	return b.mustShow(p, file, want)
 }
 
-// mustFail checks that err is one of the wanted errors.
+// mustFail checks that err is one of the errors in want.
 func mustFail(err error, want ...error) error {
 	if err == nil {
 		return fmt.Errorf("accepted, want %s", names(want))
@@ -154,14 +154,14 @@ func names(errs []error) string {
 	return strings.Join(words, " or ")
 }
 
-// manage adds p to the snapshots. The returned function removes it.
+// manage adds cgroup p to the snapshots as a BE workload. The returned function removes it.
 func (b *Bench) manage(p node.CgroupPath) func() {
 	id := node.WorkloadID(p)
 	b.Manage(node.Workload{ID: id, Class: node.BE, Cgroup: p, ContentionRoot: b.cgroup})
 	return func() { b.Forget(id) }
 }
 
-// want plans and applies wants, as the agent does. Every step must succeed.
+// want plans and applies wants, as the agent does. Every step of the plan must succeed.
 func (b *Bench) want(wants ...plan.Want) error {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Host is a node that has the methods that the agent uses.
+// A Host has the methods of a node that the agent uses.
 type Host interface {
 	Snapshot(context.Context) (node.Snapshot, error)
 	Apply(context.Context, plan.Step) error
@@ -25,24 +25,24 @@ type Workloads interface {
 	Forget(node.WorkloadID)
 }
 
-// Groups creates and removes cgroups. It creates missing ancestors, too. It is
-// no error to remove a cgroup that does not exist.
+// Groups creates cgroups with their missing ancestors, and removes them.
+// Removing a cgroup that does not exist is no error.
 type Groups interface {
 	MakeGroup(node.CgroupPath) error
 	RemoveGroup(node.CgroupPath) error
 	Attach(node.CgroupPath, int) error
 }
 
-// Files reads and writes single kernel files of a cgroup. Names and texts
-// depend on the cgroup version of the node.
+// Files reads and writes single kernel files of a cgroup. The file names and
+// texts are those of the node's cgroup version.
 type Files interface {
 	ReadFile(p node.CgroupPath, file string) (string, error)
 	WriteFile(p node.CgroupPath, file, text string) error
 }
 
-// Tasks runs processes that sleep. Start starts a process in a cgroup. The
-// process holds an amount of memory that cannot be reclaimed. Fork makes the
-// process start a child that ends at once. Stop kills and reaps the process.
+// Tasks runs sleeping processes. Start starts a process in a cgroup; it holds
+// an amount of memory that cannot be reclaimed. Fork makes the process start a
+// child that ends at once. Stop kills and reaps the process.
 type Tasks interface {
 	Start(p node.CgroupPath, memory unit.Bytes) (pid int, err error)
 	Fork(pid int) error
@@ -62,8 +62,8 @@ type Node interface {
 	Tasks
 }
 
-// A Fact is one property of a node. If the fact is about a refusal, a rounding
-// or a derived value, the simulator has a rule of the same name.
+// A Fact is one property of a node. The simulator has a rule of the same name
+// for each fact about a refusal, a rounding or a derived value.
 type Fact struct {
 	Name string
 	// Version is the cgroup version on which the fact holds: 1, 2, or 0 for both.
@@ -74,7 +74,7 @@ type Fact struct {
 	Check func(*Bench) error
 }
 
-// Facts lists all facts of the given cgroup version.
+// Facts lists all facts that hold on the given cgroup version.
 func Facts(version int) []Fact {
 	var all []Fact
 	for _, topic := range [][]Fact{
@@ -85,12 +85,12 @@ func Facts(version int) []Fact {
 	return slices.DeleteFunc(all, func(f Fact) bool { return f.Version != 0 && f.Version != version })
 }
 
-// errNewer means that the fact does not hold because this kernel is newer than
-// those that the simulator imitates.
+// errNewer means that this kernel is newer than the kernels that the simulator
+// imitates, and behaves differently.
 var errNewer = errors.New("the fact does not apply to this newer kernel")
 
-// Run checks every fact on the node that a function (open) returns. Each check
-// gets a new cgroup below root, which Run removes.
+// Run checks every fact on the node that open returns. Each check gets a new
+// cgroup below root, and removes it.
 func Run(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	n := open(t)
 	s, err := n.Snapshot(t.Context())
@@ -100,8 +100,8 @@ func Run(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	for _, f := range Facts(s.Knobs.Kernel.CgroupVersion) {
 		t.Run(f.Name, func(t *testing.T) {
 			if f.Needs != "" && !s.Capabilities.Has(f.Needs) {
-				// A machine may lack a capability. Under TENON_TEST_STRICT, however, it
-				// must be known whether the machine has the capability.
+				// A machine may lack a capability. But with TENON_TEST_STRICT, "not
+				// known" is a failure.
 				if s.Capabilities[f.Needs].Verdict != node.No && os.Getenv("TENON_TEST_STRICT") != "" {
 					t.Fatalf("cannot tell whether this node has %s: %s", f.Needs, s.Capabilities[f.Needs].Why)
 				}

@@ -13,9 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// contractFacts returns facts that are about Tenon, too, and not only about the
-// kernel: composite knobs, the order of plans, the content of snapshots, and
-// the released values.
+// contractFacts returns facts about Tenon on the kernel: composite knobs, the
+// order of plans, the content of snapshots, and the values of released knobs.
 func contractFacts() []Fact {
 	return []Fact{
 		{Name: "an applied value shows as it was rounded", Check: appliedShowsRounded},
@@ -39,8 +38,8 @@ func release(k node.Knob) plan.Want {
 	return plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerConformance, Reason: "fact"}
 }
 
-// oddValues returns values that differ from every default. If a kernel rounds a
-// knob at all, it rounds this value.
+// oddValues returns values that differ from every default, and that a kernel
+// changes if it rounds the knob at all.
 func (b *Bench) oddValues() map[node.File]node.Value {
 	first, _, _ := b.firstTwoCPUs()
 	cpu, _ := unit.ParseCPUSet(first)
@@ -116,7 +115,7 @@ func releaseGivesTasksAllCPUs(b *Bench) error {
 	if _, still := s.Knobs.Before[k]; still {
 		return fmt.Errorf("%v was released and is still in the journal", k)
 	}
-	return b.shows(child, file, strings.TrimSpace(all))
+	return b.mustShow(child, file, strings.TrimSpace(all))
 }
 
 func releaseRestores(b *Bench) error {
@@ -141,7 +140,7 @@ func releaseRestores(b *Bench) error {
 			return fmt.Errorf("in the snapshot, %v had the value %v before Tenon, want %v", k, got, before.Knobs.Now[k])
 		}
 	}
-	if err := b.want(set(b.cgroup, node.FilePIDs, node.PIDs{Max: 99})); err != nil { // a second write does not change the value from before
+	if err := b.want(set(b.cgroup, node.FilePIDs, node.PIDs{Max: 99})); err != nil { // the journal keeps the original value after a second write
 		return err
 	}
 	if err := b.want(releases...); err != nil {
@@ -222,9 +221,9 @@ func coupledCPUMax(b *Bench) error {
 	ms := time.Millisecond
 	for _, v := range []node.CPUMax{
 		{Quota: 80 * ms, Period: 100 * ms, Burst: 80 * ms},
-		{Quota: 10 * ms, Period: 100 * ms, Burst: 10 * ms}, // both quota and burst fall
+		{Quota: 10 * ms, Period: 100 * ms, Burst: 10 * ms}, // quota and burst are both lower than before
 		{Quota: 500 * ms, Period: 1000 * ms, Burst: 400 * ms},
-		{Quota: 2 * ms, Period: 4 * ms}, // every file falls
+		{Quota: 2 * ms, Period: 4 * ms}, // quota, period and burst are all lower than before
 		{Quota: node.NoQuota, Period: 50 * ms},
 	} {
 		if err := b.want(set(b.cgroup, k.File, v)); err != nil {

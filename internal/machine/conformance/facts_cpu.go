@@ -23,7 +23,7 @@ func weightFacts() []Fact {
 					func() error { return b.set(b.cgroup, b.pick("cpu.shares", "cpu.weight"), "333") },
 					func() error { return idle(b, "1") },
 					func() error { return idle(b, "0") },
-					func() error { return b.shows(b.cgroup, b.pick("cpu.shares", "cpu.weight"), b.pick("1024", "100")) },
+					func() error { return b.mustShow(b.cgroup, b.pick("cpu.shares", "cpu.weight"), b.pick("1024", "100")) },
 				)
 			},
 		},
@@ -34,13 +34,13 @@ func weightFacts() []Fact {
 					return err
 				}
 				if b.kernel.CgroupVersion == 1 {
-					return b.shows(b.cgroup, "cpu.shares", "3")
+					return b.mustShow(b.cgroup, "cpu.shares", "3")
 				}
 				// The weight 3/1024 is rounded to 0. Newer kernels raise it to 1.
-				if b.shows(b.cgroup, "cpu.weight", "0") == nil {
+				if b.mustShow(b.cgroup, "cpu.weight", "0") == nil {
 					return nil
 				}
-				return b.shows(b.cgroup, "cpu.weight", "1")
+				return b.mustShow(b.cgroup, "cpu.weight", "1")
 			},
 		},
 		{
@@ -53,9 +53,9 @@ func weightFacts() []Fact {
 			Name: "shares are clamped to 2 and 262144", Version: 1,
 			Check: func(b *Bench) error {
 				return firstOf(
-					func() error { return b.becomes(b.cgroup, "cpu.shares", "0", "2") },
-					func() error { return b.becomes(b.cgroup, "cpu.shares", "1", "2") },
-					func() error { return b.becomes(b.cgroup, "cpu.shares", "262145", "262144") },
+					func() error { return b.mustBecome(b.cgroup, "cpu.shares", "0", "2") },
+					func() error { return b.mustBecome(b.cgroup, "cpu.shares", "1", "2") },
+					func() error { return b.mustBecome(b.cgroup, "cpu.shares", "262145", "262144") },
 				)
 			},
 		},
@@ -123,7 +123,7 @@ func maxFacts() []Fact {
 				return firstOf(
 					func() error { return b.set(b.cgroup, b.quota("50000", "100000")...) },
 					func() error { return b.mustRefuse(b.cgroup, burstFile(b), []string{"50001"}, syscall.EINVAL) },
-					func() error { return b.becomes(b.cgroup, burstFile(b), "50000", "50000") },
+					func() error { return b.mustBecome(b.cgroup, burstFile(b), "50000", "50000") },
 				)
 			},
 		},
@@ -141,15 +141,15 @@ func maxFacts() []Fact {
 		},
 		{
 			Name: "a negative quota is no quota", Version: 1,
-			Check: func(b *Bench) error { return b.becomes(b.cgroup, "cpu.cfs_quota_us", "-7", "-1") },
+			Check: func(b *Bench) error { return b.mustBecome(b.cgroup, "cpu.cfs_quota_us", "-7", "-1") },
 		},
 		{
 			Name: "a quota without a period keeps the period", Version: 2,
 			Check: func(b *Bench) error {
 				return firstOf(
 					func() error { return b.set(b.cgroup, "cpu.max", "50000 200000") },
-					func() error { return b.becomes(b.cgroup, "cpu.max", "60000", "60000 200000") },
-					func() error { return b.becomes(b.cgroup, "cpu.max", "max", "max 200000") },
+					func() error { return b.mustBecome(b.cgroup, "cpu.max", "60000", "60000 200000") },
+					func() error { return b.mustBecome(b.cgroup, "cpu.max", "max", "max 200000") },
 				)
 			},
 		},
@@ -190,8 +190,8 @@ func maxFacts() []Fact {
 					return firstOf(
 						func() error { return b.set(b.cgroup, "cpu.max", "50000 100000") },
 						child,
-						func() error { return b.becomes(b.cgroup.Join("child"), "cpu.max", "60000 100000", "60000 100000") },
-						func() error { return b.becomes(b.cgroup, "cpu.max", "20000 100000", "20000 100000") },
+						func() error { return b.mustBecome(b.cgroup.Join("child"), "cpu.max", "60000 100000", "60000 100000") },
+						func() error { return b.mustBecome(b.cgroup, "cpu.max", "20000 100000", "20000 100000") },
 					)
 				})
 			},

@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// emptyText is the text that empties a cpuset. Writing 0 bytes would have no
+// emptyText is the text that empties a cpuset. A write of 0 bytes has no
 // effect.
 const emptyText = "\n"
 
@@ -26,8 +26,8 @@ func (b *Bench) firstTwoCPUs() (first, second string, err error) {
 	return cpus[0], cpus[1], nil
 }
 
-// withChild calls a function (check) with a child of the fact's cgroup. The
-// child has two CPUs.
+// withChild calls check with a child of the fact's cgroup. The fact's cgroup
+// has two CPUs: first and second.
 func (b *Bench) withChild(check func(child node.CgroupPath, first, second string) error) error {
 	first, second, err := b.firstTwoCPUs()
 	if err != nil {
@@ -72,7 +72,7 @@ func cpusetFacts() []Fact {
 				if err != nil {
 					return err
 				}
-				return b.becomes(b.cgroup, "cpuset.cpus", second+","+first+","+first, both(first, second))
+				return b.mustBecome(b.cgroup, "cpuset.cpus", second+","+first+","+first, both(first, second))
 			},
 		},
 		{
@@ -134,8 +134,8 @@ func cpusetFacts() []Fact {
 						return err
 					}
 					return firstOf(
-						func() error { return b.keeps(child, "cpuset.cpus") },
-						func() error { return b.keeps(child, "cpuset.mems") },
+						func() error { return b.mustKeep(child, "cpuset.cpus") },
+						func() error { return b.mustKeep(child, "cpuset.mems") },
 					)
 				})
 			},
@@ -145,11 +145,11 @@ func cpusetFacts() []Fact {
 			Check: func(b *Bench) error {
 				return b.withChild(func(child node.CgroupPath, first, second string) error {
 					return firstOf(
-						func() error { return b.shows(child, "cpuset.cpus", "") },
-						func() error { return b.shows(child, "cpuset.cpus.effective", both(first, second)) },
-						func() error { return b.becomes(child, "cpuset.cpus", first, first) },
-						func() error { return b.becomes(child, "cpuset.cpus", emptyText, "") },
-						func() error { return b.shows(child, "cpuset.cpus.effective", both(first, second)) },
+						func() error { return b.mustShow(child, "cpuset.cpus", "") },
+						func() error { return b.mustShow(child, "cpuset.cpus.effective", both(first, second)) },
+						func() error { return b.mustBecome(child, "cpuset.cpus", first, first) },
+						func() error { return b.mustBecome(child, "cpuset.cpus", emptyText, "") },
+						func() error { return b.mustShow(child, "cpuset.cpus.effective", both(first, second)) },
 					)
 				})
 			},
@@ -161,8 +161,8 @@ func cpusetFacts() []Fact {
 					return firstOf(
 						func() error { return b.set(child, "cpuset.cpus", first+","+second) },
 						func() error { return b.set(b.cgroup, "cpuset.cpus", second) },
-						func() error { return b.shows(child, "cpuset.cpus", both(first, second)) },
-						func() error { return b.shows(child, "cpuset.cpus.effective", second) },
+						func() error { return b.mustShow(child, "cpuset.cpus", both(first, second)) },
+						func() error { return b.mustShow(child, "cpuset.cpus.effective", second) },
 					)
 				})
 			},
@@ -174,7 +174,7 @@ func cpusetFacts() []Fact {
 					return firstOf(
 						func() error { return b.set(child, "cpuset.cpus", first) },
 						func() error { return b.set(b.cgroup, "cpuset.cpus", second) },
-						func() error { return b.shows(child, "cpuset.cpus.effective", second) },
+						func() error { return b.mustShow(child, "cpuset.cpus.effective", second) },
 					)
 				})
 			},
@@ -189,10 +189,10 @@ func attachFails(b *Bench, p node.CgroupPath, pid int, want error) error {
 	return nil
 }
 
-// keeps checks that the kernel does not let the set of a group
-// with tasks become empty. On cgroup v2, kernels from 7.3 on accept an empty
-// set, and use the set of the parent. Then the result is errNewer.
-func (b *Bench) keeps(child node.CgroupPath, file string) error {
+// mustKeep checks that the kernel refuses to empty the set of a cgroup with
+// tasks. On cgroup v2, kernels from 7.3 on accept an empty set and use the set
+// of the parent; for these, mustKeep returns errNewer.
+func (b *Bench) mustKeep(child node.CgroupPath, file string) error {
 	if b.kernel.CgroupVersion == 1 || b.WriteFile(child, file, emptyText) != nil {
 		return b.mustRefuse(child, file, []string{emptyText}, syscall.ENOSPC)
 	}
@@ -200,7 +200,7 @@ func (b *Bench) keeps(child node.CgroupPath, file string) error {
 	if err != nil {
 		return err
 	}
-	if err := b.shows(child, file+".effective", strings.TrimSpace(parents)); err != nil {
+	if err := b.mustShow(child, file+".effective", strings.TrimSpace(parents)); err != nil {
 		return err
 	}
 	return fmt.Errorf("an empty %s means the set of the parent even with tasks: %w", file, errNewer)

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// divisionFacts returns facts that are about Tenon, too, and not only about the kernel.
+// divisionFacts returns facts about how Tenon divides caches and bandwidth on the kernel.
 func divisionFacts() []ControlFact {
 	return []ControlFact{
 		{Name: "a part of the caches shows as it was applied", Needs: needsL3, Check: partOfCacheShows},
@@ -28,7 +28,7 @@ func inControl(f node.File, v node.Value) plan.Want {
 	return plan.Want{Intent: plan.Set, Knob: node.Knob{ControlGroup: beGroup, File: f}, Value: v, Owner: plan.OwnerConformance, Reason: "fact", BE: true}
 }
 
-// oneWay returns, for each cache, the smallest mask that all machines accept.
+// oneWay returns, for each cache, the smallest mask that the machine accepts.
 func (b *ControlGroupBench) oneWay() node.L3 {
 	by := node.Ways{}
 	for _, id := range b.s.Resctrl.L3.Domains {
@@ -37,7 +37,7 @@ func (b *ControlGroupBench) oneWay() node.L3 {
 	return node.L3Of(by)
 }
 
-// anyKnob returns a knob that this machine has, with a value for it.
+// anyKnob returns a resctrl knob that this machine has, and a value for it.
 func (b *ControlGroupBench) anyKnob() (node.File, node.Value) {
 	if len(b.s.Resctrl.L3.Domains) > 0 {
 		return node.FileL3, b.oneWay()
@@ -58,7 +58,7 @@ func partOfCacheShows(b *ControlGroupBench) error {
 	return firstOf(
 		func() error { return b.want(inControl(node.FileL3, v)) },
 		func() error { return b.checkSnapshot(node.Knob{ControlGroup: beGroup, File: node.FileL3}, v) },
-		func() error { return b.reads(beGroup, b.l3(), v.Schema) },
+		func() error { return b.mustRead(beGroup, b.l3(), v.Schema) },
 		func() error { return b.give(node.FileL3) },
 	)
 }
@@ -74,7 +74,7 @@ func partOfBandwidthShows(b *ControlGroupBench) error {
 	return firstOf(
 		func() error { return b.want(inControl(node.FileMB, v)) },
 		func() error { return b.checkSnapshot(node.Knob{ControlGroup: beGroup, File: node.FileMB}, want) },
-		func() error { return b.reads(beGroup, "MB", want.String()) },
+		func() error { return b.mustRead(beGroup, "MB", want.String()) },
 		func() error { return b.give(node.FileMB) },
 	)
 }
@@ -111,10 +111,10 @@ func tasksJoinAndLeave(b *ControlGroupBench) error {
 			return b.want(inControl(f, v), set(b.cgroup, node.FileControlGroup, node.ControlGroupsOf(beGroup)))
 		},
 		func() error { return b.checkSnapshot(member, node.ControlGroupsOf(beGroup)) },
-		func() error { return b.holds(beGroup, pid) },
+		func() error { return b.mustHold(beGroup, pid) },
 		func() error { return b.want(release(member)) },
 		func() error { return b.checkSnapshot(member, node.ControlGroupsOf(node.DefaultControlGroup)) },
-		func() error { return b.holds(node.DefaultControlGroup, pid) },
+		func() error { return b.mustHold(node.DefaultControlGroup, pid) },
 		func() error { return b.give(f) },
 	)
 }
@@ -132,7 +132,7 @@ func othersAreLeftAlone(b *ControlGroupBench) error {
 			if err := b.want(inControl(f, v)); err == nil {
 				return errors.New("a control group that others use was written to")
 			}
-			return b.holds(beGroup, pid)
+			return b.mustHold(beGroup, pid)
 		},
 	)
 }
@@ -149,8 +149,8 @@ func emptyGroupIsAdopted(b *ControlGroupBench) error {
 		func() error { return b.control(beGroup) },
 		func() error { return b.writeLine(beGroup, b.l3(), part, before) },
 		func() error { return b.want(inControl(node.FileL3, node.L3Of(by))) },
-		func() error { return b.reads(beGroup, b.l3(), uniformLine(b.s.Resctrl.L3.Domains, full)) },
+		func() error { return b.mustRead(beGroup, b.l3(), uniformLine(b.s.Resctrl.L3.Domains, full)) },
 		func() error { return b.give(node.FileL3) },
-		func() error { return b.reads(beGroup, b.l3(), before) },
+		func() error { return b.mustRead(beGroup, b.l3(), before) },
 	)
 }

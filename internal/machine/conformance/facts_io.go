@@ -11,8 +11,8 @@ import (
 
 var errNoDisk = errors.New("this node has no disk without I/O weights")
 
-// disk returns a whole disk of the node that does not support I/O weights. The
-// group does no I/O, so the limits that the checks write have no effect.
+// disk returns a whole disk of the node that does not support I/O weights.
+// Checks may write any limit for it, because the fact's cgroup does no I/O.
 func (b *Bench) disk() (unit.Device, error) {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {
@@ -26,7 +26,7 @@ func (b *Bench) disk() (unit.Device, error) {
 	return unit.Device{}, errNoDisk
 }
 
-// checkOnDisk calls a function (check) with the device number of a disk.
+// checkOnDisk returns a check that calls check with the device number of a disk.
 func checkOnDisk(check func(b *Bench, disk string) error) func(*Bench) error {
 	return func(b *Bench) error {
 		d, err := b.disk()
@@ -62,10 +62,10 @@ func ioFacts() []Fact {
 			Check: checkOnDisk(func(b *Bench, disk string) error {
 				return firstOf(
 					func() error {
-						return b.becomes(b.cgroup, "io.max", disk+" rbps=1000", disk+" rbps=1000 wbps=max riops=max wiops=max")
+						return b.mustBecome(b.cgroup, "io.max", disk+" rbps=1000", disk+" rbps=1000 wbps=max riops=max wiops=max")
 					},
 					func() error {
-						return b.becomes(b.cgroup, "io.max", disk+" wiops=7", disk+" rbps=1000 wbps=max riops=max wiops=7")
+						return b.mustBecome(b.cgroup, "io.max", disk+" wiops=7", disk+" rbps=1000 wbps=max riops=max wiops=7")
 					},
 				)
 			}),
@@ -73,7 +73,7 @@ func ioFacts() []Fact {
 		{
 			Name: "a limit of more operations than fit into 32 bits means no limit", Version: 2, Needs: node.FeatureIOMax,
 			Check: checkOnDisk(func(b *Bench, disk string) error {
-				return b.becomes(b.cgroup, "io.max", disk+" rbps=1000 riops=4294967295", disk+" rbps=1000 wbps=max riops=max wiops=max")
+				return b.mustBecome(b.cgroup, "io.max", disk+" rbps=1000 riops=4294967295", disk+" rbps=1000 wbps=max riops=max wiops=max")
 			}),
 		},
 		{
@@ -81,7 +81,7 @@ func ioFacts() []Fact {
 			Check: checkOnDisk(func(b *Bench, disk string) error {
 				return firstOf(
 					func() error { return b.set(b.cgroup, b.readLimit(), disk+b.pick(" 1000", " rbps=1000")) },
-					func() error { return b.becomes(b.cgroup, b.readLimit(), disk+b.pick(" 0", " rbps=max"), "") },
+					func() error { return b.mustBecome(b.cgroup, b.readLimit(), disk+b.pick(" 0", " rbps=max"), "") },
 				)
 			}),
 		},
@@ -111,14 +111,14 @@ func ioFacts() []Fact {
 		},
 		{
 			Name: "a weight of I/O is that of all devices", Version: 2, Needs: node.FeatureIOWeight,
-			Check: func(b *Bench) error { return b.becomes(b.cgroup, "io.weight", "50", "default 50") },
+			Check: func(b *Bench) error { return b.mustBecome(b.cgroup, "io.weight", "50", "default 50") },
 		},
 		{
 			Name: "a weight of I/O is that of all devices", Version: 1, Needs: node.FeatureBFQWeight,
 			Check: func(b *Bench) error {
 				return firstOf(
-					func() error { return b.becomes(b.cgroup, "blkio.bfq.weight", "50", "50") },
-					func() error { return b.shows(b.cgroup, "blkio.bfq.weight_device", "default 50") },
+					func() error { return b.mustBecome(b.cgroup, "blkio.bfq.weight", "50", "50") },
+					func() error { return b.mustShow(b.cgroup, "blkio.bfq.weight_device", "default 50") },
 				)
 			},
 		},
@@ -126,8 +126,8 @@ func ioFacts() []Fact {
 			Name: "a target of 0 means no target", Version: 2, Needs: node.FeatureIOLatency,
 			Check: checkOnDisk(func(b *Bench, disk string) error {
 				return firstOf(
-					func() error { return b.becomes(b.cgroup, "io.latency", disk+" target=3000", disk+" target=3000") },
-					func() error { return b.becomes(b.cgroup, "io.latency", disk+" target=0", "") },
+					func() error { return b.mustBecome(b.cgroup, "io.latency", disk+" target=3000", disk+" target=3000") },
+					func() error { return b.mustBecome(b.cgroup, "io.latency", disk+" target=0", "") },
 				)
 			}),
 		},
@@ -139,7 +139,7 @@ func ioFacts() []Fact {
 // per second.
 func (b *Bench) readLimit() string { return b.pick("blkio.throttle.read_bps_device", "io.max") }
 
-// ioLimitsComeBack writes the composite knob of all limits, and then releases it.
+// ioLimitsComeBack writes several values of io.max, and then releases the knob.
 func ioLimitsComeBack(b *Bench) error {
 	disk, err := b.disk()
 	if err != nil {

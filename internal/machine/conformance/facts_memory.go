@@ -14,7 +14,7 @@ func memoryFacts() []Fact {
 			Check: func(b *Bench) error {
 				file := b.pick("memory.limit_in_bytes", "memory.max")
 				page := b.kernel.PageSize
-				return b.becomes(b.cgroup, file, (1000*page + page - 1).String(), (1000 * page).String())
+				return b.mustBecome(b.cgroup, file, (1000*page + page - 1).String(), (1000 * page).String())
 			},
 		},
 		{
@@ -22,7 +22,7 @@ func memoryFacts() []Fact {
 			Check: func(b *Bench) error {
 				page := b.kernel.PageSize
 				for _, file := range []string{"memory.min", "memory.low", "memory.high"} {
-					if err := b.becomes(b.cgroup, file, (1000*page + 1).String(), (1000 * page).String()); err != nil {
+					if err := b.mustBecome(b.cgroup, file, (1000*page + 1).String(), (1000 * page).String()); err != nil {
 						return err
 					}
 				}
@@ -33,7 +33,7 @@ func memoryFacts() []Fact {
 			Name: "no memory limit reads as the largest whole page", Version: 1,
 			Check: func(b *Bench) error {
 				largest := unit.MaxBytes / b.kernel.PageSize * b.kernel.PageSize
-				return b.becomes(b.cgroup, "memory.limit_in_bytes", "-1", largest.String())
+				return b.mustBecome(b.cgroup, "memory.limit_in_bytes", "-1", largest.String())
 			},
 		},
 		{
@@ -72,7 +72,7 @@ func pidsFacts() []Fact {
 			Check: func(b *Bench) error {
 				return firstOf(
 					func() error { return b.mustRefuse(b.cgroup, "pids.max", []string{"-1", "4194305"}, syscall.EINVAL) },
-					func() error { return b.becomes(b.cgroup, "pids.max", "4194304", "4194304") },
+					func() error { return b.mustBecome(b.cgroup, "pids.max", "4194304", "4194304") },
 				)
 			},
 		},
@@ -85,7 +85,7 @@ func pidsFacts() []Fact {
 				}
 				return firstOf(
 					// A limit below the present number of tasks ends no process.
-					func() error { return b.becomes(b.cgroup, "pids.max", "0", "0") },
+					func() error { return b.mustBecome(b.cgroup, "pids.max", "0", "0") },
 					func() error {
 						if err := mustFail(b.Fork(pid), syscall.EAGAIN); err != nil {
 							return fmt.Errorf("fork in %s with pids.max 0: %w", b.cgroup, err)

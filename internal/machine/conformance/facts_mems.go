@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// withMems calls check. The arguments of check are a child of the cgroup for the
-// fact, all memory nodes that the child may use, and the first of these nodes.
+// withMems calls check with a child of the fact's cgroup, all memory nodes that
+// the child may use, and the first of these nodes.
 func (b *Bench) withMems(check func(child node.CgroupPath, all, first string) error) error {
 	text, err := b.ReadFile(b.cgroup, b.pick("cpuset.mems", "cpuset.mems.effective"))
 	if err != nil {
@@ -40,8 +40,8 @@ func memsFacts() []Fact {
 					return firstOf(
 						func() error { return b.set(child, "cpuset.mems", first) },
 						func() error { return b.mustRefuse(b.cgroup, "cpuset.mems", []string{emptyText}, syscall.EBUSY) },
-						func() error { return b.becomes(b.cgroup, "cpuset.mems", first, first) },
-						func() error { return b.becomes(b.cgroup, "cpuset.mems", all, all) },
+						func() error { return b.mustBecome(b.cgroup, "cpuset.mems", first, first) },
+						func() error { return b.mustBecome(b.cgroup, "cpuset.mems", all, all) },
 					)
 				})
 			},
@@ -64,15 +64,15 @@ func memsFacts() []Fact {
 			Check: func(b *Bench) error {
 				return b.withMems(func(child node.CgroupPath, all, first string) error {
 					return firstOf(
-						func() error { return b.shows(child, "cpuset.mems", "") },
-						func() error { return b.shows(child, "cpuset.mems.effective", all) },
-						func() error { return b.becomes(b.cgroup, "cpuset.mems", first, first) },
-						func() error { return b.shows(child, "cpuset.mems.effective", first) },
-						func() error { return b.becomes(child, "cpuset.mems", all, all) },
-						func() error { return b.shows(child, "cpuset.mems.effective", first) },
-						func() error { return b.becomes(b.cgroup, "cpuset.mems", emptyText, "") },
-						func() error { return b.becomes(child, "cpuset.mems", emptyText, "") },
-						func() error { return b.shows(child, "cpuset.mems.effective", all) },
+						func() error { return b.mustShow(child, "cpuset.mems", "") },
+						func() error { return b.mustShow(child, "cpuset.mems.effective", all) },
+						func() error { return b.mustBecome(b.cgroup, "cpuset.mems", first, first) },
+						func() error { return b.mustShow(child, "cpuset.mems.effective", first) },
+						func() error { return b.mustBecome(child, "cpuset.mems", all, all) },
+						func() error { return b.mustShow(child, "cpuset.mems.effective", first) },
+						func() error { return b.mustBecome(b.cgroup, "cpuset.mems", emptyText, "") },
+						func() error { return b.mustBecome(child, "cpuset.mems", emptyText, "") },
+						func() error { return b.mustShow(child, "cpuset.mems.effective", all) },
 					)
 				})
 			},

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// bench is the control group in which the facts are checked. Tenon makes no
-// group of this name.
+// bench is the name of the control group in which the facts are checked. Tenon
+// itself makes no group of this name.
 const bench = "tenon-bench"
 
 func needsL3(b *ControlGroupBench) string {
@@ -27,7 +27,7 @@ func needsMB(b *ControlGroupBench) string {
 	return ""
 }
 
-// needsSteps returns a reason unless the machine rounds memory bandwidth.
+// needsSteps returns "" if the machine rounds memory bandwidth, else why it does not.
 func needsSteps(b *ControlGroupBench) string {
 	if b.s.Knobs.Kernel.MB.Step < 2 {
 		return "this machine accepts every number for the memory bandwidth"
@@ -49,7 +49,7 @@ func needsAWay(b *ControlGroupBench) string {
 	return needsL3(b)
 }
 
-// uniformLine returns a line with the same value for every cache.
+// uniformLine returns a line of schemata with the same value for every cache.
 func uniformLine(ids []node.CacheID, value string) string {
 	var parts []string
 	for _, id := range ids {
@@ -63,15 +63,15 @@ func (b *ControlGroupBench) firstCache() (id node.CacheID, full string) {
 	return b.s.Resctrl.L3.Domains[0], fmt.Sprintf("%x", b.s.Resctrl.L3.Mask)
 }
 
-// refusesL3 returns a check. The check requires that the kernel refuses a value
-// for the first cache.
+// refusesL3 returns a check that the kernel refuses a value for the first L3
+// cache.
 func refusesL3(value, status string) func(*ControlGroupBench) error {
 	return func(b *ControlGroupBench) error {
 		if err := b.control(bench); err != nil {
 			return err
 		}
 		id, _ := b.firstCache()
-		return b.refuses(bench, "schemata", fmt.Sprintf("%s:%d=%s\n", b.l3(), id, value), status, syscall.EINVAL)
+		return b.mustRefuseText(bench, "schemata", fmt.Sprintf("%s:%d=%s\n", b.l3(), id, value), status, syscall.EINVAL)
 	}
 }
 
@@ -106,7 +106,7 @@ func schemataFacts() []ControlFact {
 				if err := b.control(bench); err != nil {
 					return err
 				}
-				return b.refuses(bench, "schemata", "XX:0=1\n", "Unknown or unsupported resource name", syscall.EINVAL)
+				return b.mustRefuseText(bench, "schemata", "XX:0=1\n", "Unknown or unsupported resource name", syscall.EINVAL)
 			},
 		},
 		{
@@ -116,7 +116,7 @@ func schemataFacts() []ControlFact {
 					return err
 				}
 				id, full := b.firstCache()
-				return b.refuses(bench, "schemata", fmt.Sprintf("%s:%d=%s", b.l3(), id, full), "", syscall.EINVAL)
+				return b.mustRefuseText(bench, "schemata", fmt.Sprintf("%s:%d=%s", b.l3(), id, full), "", syscall.EINVAL)
 			},
 		},
 		{
@@ -138,7 +138,7 @@ func schemataFacts() []ControlFact {
 					return err
 				}
 				text := fmt.Sprintf("MB:%d=%d\n", b.s.Resctrl.MBDomains[0], b.s.Knobs.Kernel.MB.Most+1)
-				return b.refuses(bench, "schemata", text, "out of range", syscall.EINVAL)
+				return b.mustRefuseText(bench, "schemata", text, "out of range", syscall.EINVAL)
 			},
 		},
 		{
@@ -162,12 +162,12 @@ func schemataFacts() []ControlFact {
 				}
 				if r := b.s.Resctrl; len(r.L3.Domains) > 0 {
 					_, full := b.firstCache()
-					if err := b.reads(bench, b.l3(), uniformLine(r.L3.Domains, full)); err != nil {
+					if err := b.mustRead(bench, b.l3(), uniformLine(r.L3.Domains, full)); err != nil {
 						return err
 					}
 				}
 				if r := b.s.Resctrl; len(r.MBDomains) > 0 {
-					return b.reads(bench, "MB", uniformLine(r.MBDomains, fmt.Sprint(b.s.Knobs.Kernel.MB.Most)))
+					return b.mustRead(bench, "MB", uniformLine(r.MBDomains, fmt.Sprint(b.s.Knobs.Kernel.MB.Most)))
 				}
 				return nil
 			},
@@ -219,11 +219,11 @@ func controlGroupFacts() []ControlFact {
 				}
 				return firstOf(
 					func() error { return b.control(bench) },
-					func() error { return b.holds(node.DefaultControlGroup, pid) },
+					func() error { return b.mustHold(node.DefaultControlGroup, pid) },
 					func() error { return b.WriteControl(bench, "tasks", fmt.Sprintln(pid)) },
-					func() error { return b.holds(bench, pid) },
+					func() error { return b.mustHold(bench, pid) },
 					func() error {
-						if b.holds(node.DefaultControlGroup, pid) == nil {
+						if b.mustHold(node.DefaultControlGroup, pid) == nil {
 							return fmt.Errorf("thread %d is in two control groups", pid)
 						}
 						return nil
@@ -241,7 +241,7 @@ func controlGroupFacts() []ControlFact {
 				return firstOf(
 					func() error { return b.control(bench) },
 					func() error { return b.Stop(pid) },
-					func() error { return b.refuses(bench, "tasks", fmt.Sprintln(pid), "No task", syscall.ESRCH) },
+					func() error { return b.mustRefuseText(bench, "tasks", fmt.Sprintln(pid), "No task", syscall.ESRCH) },
 				)
 			},
 		},
@@ -256,7 +256,7 @@ func controlGroupFacts() []ControlFact {
 					func() error { return b.control(bench) },
 					func() error { return b.WriteControl(bench, "tasks", fmt.Sprintln(pid)) },
 					func() error { return b.RemoveControl(bench) },
-					func() error { return b.holds(node.DefaultControlGroup, pid) },
+					func() error { return b.mustHold(node.DefaultControlGroup, pid) },
 				)
 			},
 		},

@@ -9,17 +9,17 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// runFacts are facts about freezing a group, and about ending all its processes
-// (Documentation/admin-guide/cgroup-v2.rst, cgroup.freeze and cgroup.kill;
-// cgroup-v1/freezer-subsystem.rst).
+// runFacts returns the facts about freezing a cgroup, and about killing all its
+// processes (Documentation/admin-guide/cgroup-v2.rst, cgroup.freeze and
+// cgroup.kill; cgroup-v1/freezer-subsystem.rst).
 func runFacts() []Fact {
 	facts := []Fact{
 		{Name: "freeze is 0 or 1", Version: 2, Check: func(b *Bench) error {
 			return firstOf(
 				func() error { return b.mustRefuse(b.cgroup, "cgroup.freeze", []string{"2", "-1"}, syscall.ERANGE) },
 				func() error { return b.mustRefuse(b.cgroup, "cgroup.freeze", []string{"frozen"}, syscall.EINVAL) },
-				func() error { return b.becomes(b.cgroup, "cgroup.freeze", "1", "1") },
-				func() error { return b.becomes(b.cgroup, "cgroup.freeze", "0", "0") },
+				func() error { return b.mustBecome(b.cgroup, "cgroup.freeze", "1", "1") },
+				func() error { return b.mustBecome(b.cgroup, "cgroup.freeze", "0", "0") },
 			)
 		}},
 		{Name: "the freezer state is FROZEN or THAWED", Version: 1, Check: func(b *Bench) error {
@@ -46,8 +46,8 @@ func runFacts() []Fact {
 	)
 }
 
-// waitUntil waits for an effect that occurs only some time after the call. On a
-// node with AtOnce, it does not wait.
+// waitUntil waits until so returns true, because some effects come only after
+// the call. On a node with AtOnce (the simulator), it does not wait.
 func (b *Bench) waitUntil(what string, so func() bool) error {
 	patience := 5 * time.Second
 	if n, tells := b.Node.(interface{ AtOnce() bool }); tells && n.AtOnce() {
@@ -61,8 +61,8 @@ func (b *Bench) waitUntil(what string, so func() bool) error {
 	return nil
 }
 
-// freeze freezes or thaws a group through its file, and waits until all its
-// processes are frozen or thawed.
+// freeze freezes a cgroup if still is true, and otherwise thaws it. It waits
+// until the kernel shows all processes as frozen.
 func (b *Bench) freeze(p node.CgroupPath, still bool) error {
 	file, on, off := b.pick("freezer.state", "cgroup.freeze"), b.pick("FROZEN", "1"), b.pick("THAWED", "0")
 	if !still {
@@ -105,7 +105,7 @@ func childIsFrozen(b *Bench) error {
 		func() error { return b.freeze(b.cgroup, true) },
 		func() error { return b.waitUntil("the child is frozen", func() bool { return b.isShownFrozen(child) }) },
 		// When the parent is frozen, the state file of the child does not change.
-		func() error { return b.shows(child, b.pick("freezer.self_freezing", "cgroup.freeze"), "0") },
+		func() error { return b.mustShow(child, b.pick("freezer.self_freezing", "cgroup.freeze"), "0") },
 		func() error { return b.set(child, b.pick("freezer.state", "cgroup.freeze"), b.pick("THAWED", "0")) },
 		func() error {
 			if !b.isShownFrozen(child) {
@@ -183,7 +183,7 @@ func emptyGroupSaysSo(b *Bench) error {
 
 func (b *Bench) run(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileRun} }
 
-// becomesRun waits until a snapshot shows the wanted state of a workload.
+// becomesRun waits until a snapshot shows the state want for workload p.
 func (b *Bench) becomesRun(p node.CgroupPath, want node.Run) error {
 	return b.waitUntil(fmt.Sprintf("%s is %v", p, want), func() bool { return b.checkSnapshot(b.run(p), want) == nil })
 }
@@ -230,7 +230,7 @@ func frozenIsAskedToEnd(b *Bench) error {
 		func() error { return b.becomesRun(b.cgroup, node.Ended) },
 		func() error { return b.requireForgotten(k) },
 		func() error {
-			return b.shows(b.cgroup, b.pick("freezer.self_freezing", "cgroup.freeze"), "0")
+			return b.mustShow(b.cgroup, b.pick("freezer.self_freezing", "cgroup.freeze"), "0")
 		},
 	)
 }

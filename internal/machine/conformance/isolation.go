@@ -17,7 +17,7 @@ import (
 // An IsolationFact is one property of a node with isolation mechanisms.
 type IsolationFact struct {
 	Name string
-	// Needs returns the reason why the fact does not hold on a node, or "" if it holds.
+	// Needs returns why the fact does not apply to a node, or "" if it applies.
 	Needs func(node.Snapshot) string
 	Check func(*Bench) error
 }
@@ -38,8 +38,8 @@ func IsolationFacts() []IsolationFact {
 	}
 }
 
-// RunIsolation checks every fact on the node that a function (open) returns.
-// The snapshots of that node must contain the knobs of isolation.
+// RunIsolation checks every fact on the node that open returns. The snapshots
+// of that node must contain the knobs of isolation.
 func RunIsolation(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	n := open(t)
 	for _, f := range IsolationFacts() {
@@ -57,7 +57,7 @@ func RunIsolation(t *testing.T, root node.CgroupPath, open func(*testing.T) Node
 	}
 }
 
-// Verify checks the fact on the node n. If the fact does not hold there, it
+// Verify checks the fact on node n. If the fact does not apply to n, Verify
 // returns why.
 func (f IsolationFact) Verify(ctx context.Context, n Node, root node.CgroupPath) (why string, err error) {
 	s, err := n.Snapshot(ctx)
@@ -131,8 +131,8 @@ func markKeepsWeight(b *Bench) error {
 	)
 }
 
-// eachIdentity checks that a snapshot shows the identity as it was written, even if the
-// kernel rounds it. Otherwise each tick would write the identity again.
+// eachIdentity checks that a snapshot shows the identity (a mark of a vendor's kernel)
+// as Tenon wrote it, even if the kernel rounds it. Otherwise each tick would write it.
 func eachIdentity(b *Bench) error {
 	defer b.manage(b.cgroup)()
 	mark := node.Knob{Cgroup: b.cgroup, File: node.FileIdentity}
@@ -189,8 +189,8 @@ func failureIsReported(b *Bench) error {
 	return nil
 }
 
-// lateComers moves a process into a group whose threads have an attribute. The
-// process must not have the attribute until the next step sets it.
+// lateComers moves a process into a cgroup after its threads got an attribute.
+// The process must lack the attribute until the next step sets it.
 func lateComers(b *Bench) error {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// proof lists facts for each kind of knob. They fail if Tenon does not read and
-// write the knob as the kernel requires.
+// proof lists, for each kind of knob, facts that fail if Tenon does not read
+// and write the knob as the kernel requires.
 var proof = map[node.File][]string{
 	node.FileCPUWeight:    {"an applied value shows as it was rounded", "an odd weight survives idle"},
 	node.FileCPUMax:       {"an applied value shows as it was rounded", "quota, period and burst change together"},

@@ -13,9 +13,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Controls creates, removes, reads and writes control groups of resctrl. It
-// converts nothing. The default group is node.DefaultControlGroup. The files of
-// the directory info are in that group.
+// Controls creates, removes, reads and writes control groups of resctrl, in the
+// kernel's text format. The default group is node.DefaultControlGroup; it also
+// has the files of the directory info.
 type Controls interface {
 	MakeControl(group string) error
 	RemoveControl(group string) error
@@ -32,8 +32,8 @@ type DividedNode interface {
 // A ControlFact is one property of a node with resctrl.
 type ControlFact struct {
 	Name string
-	// Needs returns the reason why the fact does not hold on a machine, or ""
-	// if it holds.
+	// Needs returns why the fact does not apply to a machine, or "" if it
+	// applies.
 	Needs func(*ControlGroupBench) string
 	Check func(*ControlGroupBench) error
 }
@@ -52,8 +52,8 @@ func ControlFacts() []ControlFact {
 	return slices.Concat(schemataFacts(), controlGroupFacts(), divisionFacts())
 }
 
-// RunControls checks every fact on the node that a function (open) returns. The
-// node must have only the default control group.
+// RunControls checks every fact on the node that open returns. At the start,
+// the node must have only the default control group.
 func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) DividedNode) {
 	n := open(t)
 	for _, f := range ControlFacts() {
@@ -65,15 +65,15 @@ func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) Divid
 			case why != "" && os.Getenv("TENON_TEST_STRICT") == "":
 				t.Skip(why)
 			case why != "":
-				// This is not a skip, because strict tests do not allow skips.
-				// Another test reports what this machine lacks.
+				// This is no skip, because strict tests allow none. Another test
+				// reports what this machine lacks.
 				t.Log("does not apply: " + why)
 			}
 		})
 	}
 }
 
-// Verify checks the fact on the node n. If the fact does not hold there, it
+// Verify checks the fact on node n. If the fact does not apply to n, Verify
 // returns why.
 func (f ControlFact) Verify(ctx context.Context, n DividedNode, root node.CgroupPath) (why string, err error) {
 	err = Fact{Check: func(b *Bench) error {
@@ -113,8 +113,8 @@ func (b *ControlGroupBench) control(name string) error {
 	return nil
 }
 
-// l3 returns the name of the resource for L3 caches. If code and data have
-// separate resources, it is the name of the one for data.
+// l3 returns the schemata name of L3 caches. If code and data are divided
+// separately, it returns the name for data.
 func (b *ControlGroupBench) l3() string {
 	if b.s.Resctrl.L3.Apart {
 		return "L3DATA"
@@ -122,7 +122,7 @@ func (b *ControlGroupBench) l3() string {
 	return "L3"
 }
 
-// line returns a line of the schemata of a group, without padding.
+// line returns the values in one line of a group's schemata, without spaces.
 func (b *ControlGroupBench) line(group, resource string) (string, error) {
 	text, err := b.ReadControl(group, "schemata")
 	for row := range strings.Lines(text) {
@@ -134,16 +134,16 @@ func (b *ControlGroupBench) line(group, resource string) (string, error) {
 	return "", errors.Join(err, fmt.Errorf("control group %s has no line %s in %q", group, resource, text))
 }
 
-// writeLine writes a line. The kernel must accept it, and the file must then
-// show the wanted text.
+// writeLine writes a line of schemata, which the kernel must accept. The file
+// must then show want.
 func (b *ControlGroupBench) writeLine(group, resource, values, want string) error {
 	if err := b.WriteControl(group, "schemata", resource+":"+values+"\n"); err != nil {
 		return fmt.Errorf("write %s:%s to %s: must be accepted: %w", resource, values, group, err)
 	}
-	return b.reads(group, resource, want)
+	return b.mustRead(group, resource, want)
 }
 
-func (b *ControlGroupBench) reads(group, resource, want string) error {
+func (b *ControlGroupBench) mustRead(group, resource, want string) error {
 	got, err := b.line(group, resource)
 	if err == nil && got != want {
 		err = fmt.Errorf("%s of %s reads %q, want %q", resource, group, got, want)
@@ -151,9 +151,9 @@ func (b *ControlGroupBench) reads(group, resource, want string) error {
 	return err
 }
 
-// refuses checks that the kernel refuses a text with one of the wanted errors.
-// last_cmd_status must then have a certain message (status), and the file must be unchanged.
-func (b *ControlGroupBench) refuses(group, file, text, status string, want ...error) error {
+// mustRefuseText checks that the kernel refuses a text with one of the errors in want.
+// The file must stay the same, and last_cmd_status must contain the text status.
+func (b *ControlGroupBench) mustRefuseText(group, file, text, status string, want ...error) error {
 	before, err := b.ReadControl(group, file)
 	if err != nil {
 		return err
@@ -171,8 +171,8 @@ func (b *ControlGroupBench) refuses(group, file, text, status string, want ...er
 	return err
 }
 
-// holds returns an error if a thread is not in a group.
-func (b *ControlGroupBench) holds(group string, tid int) error {
+// mustHold returns an error if a thread is not in a control group.
+func (b *ControlGroupBench) mustHold(group string, tid int) error {
 	text, err := b.ReadControl(group, "tasks")
 	if err == nil && !slices.Contains(strings.Fields(text), fmt.Sprint(tid)) {
 		err = fmt.Errorf("thread %d is not in control group %s", tid, group)
@@ -180,8 +180,8 @@ func (b *ControlGroupBench) holds(group string, tid int) error {
 	return err
 }
 
-// worker creates a cgroup with a task, and adds it to the snapshots as a
-// workload of the class.
+// worker creates a cgroup with a task, and adds the cgroup to the snapshots as
+// a workload of the class.
 func (b *ControlGroupBench) worker(class node.Class) (pid int, forget func(), err error) {
 	if pid, err = b.task(b.cgroup, unit.Bytes(0)); err != nil {
 		return 0, nil, err

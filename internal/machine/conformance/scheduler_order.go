@@ -8,12 +8,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// capOfBE is the knob that limits all threads of the BE scheduler together.
+// capOfBE is the knob that limits the CPU time of all BE threads together.
 var capOfBE = node.Knob{File: node.FileSchedulerCap}
 
-// ordersEnd checks an order to the scheduler. While the scheduler is loaded,
-// the snapshot must show the order. The journal must not have it, and it must
-// end with the scheduler.
+// ordersEnd checks the life of an order to the BPF scheduler. The snapshot must
+// show the order while the scheduler is loaded. The order must never be in the
+// journal, and must end with the scheduler.
 func ordersEnd(b *Bench) error {
 	defer b.manage(b.cgroup)()
 	group := node.Knob{Cgroup: b.cgroup, File: node.FileSchedulerGroup}

@@ -1,7 +1,7 @@
-// Package conformance checks that the simulator and the real node behave in the same
-// way. It has a list of named facts that both must show: what a kernel refuses, rounds
-// and derives. If a test on the simulator succeeds, it therefore holds for the kernel,
-// too. The package also builds topologies and workloads for tests.
+// Package conformance checks that the simulator and the real node behave in the
+// same way. Its named facts say what a kernel refuses, rounds and derives, and
+// both nodes must show each fact. So the kernel behaves as tests on the
+// simulator assume. The package also builds topologies and workloads for tests.
 package conformance
 
 import (
@@ -33,8 +33,8 @@ func Topology(sockets, cores, threads int) node.Topology {
 // Flat builds a machine of n CPUs without SMT, in one socket.
 func Flat(n int) node.Topology { return Topology(1, n, 1) }
 
-// Split returns the same topology as Topology, with other CPU numbers. As on
-// most machines, the numbers of siblings differ by half the number of CPUs.
+// Split returns the same machine as Topology, with the CPU numbers that most
+// machines have: the numbers of siblings differ by half the number of CPUs.
 // With 4 cores, CPUs 0 and 4 share a core.
 func Split(sockets, cores, threads int) node.Topology {
 	var t node.Topology

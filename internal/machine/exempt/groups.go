@@ -1,5 +1,5 @@
-// Package exempt holds the cgroups that are exempt from isolation. A thread
-// must be able to run in order to freeze or to exit.
+// Package exempt holds the cgroups that are exempt from isolation. Their
+// threads must run in order to freeze or to exit.
 package exempt
 
 import (
@@ -12,24 +12,24 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// MaxTime is the maximum time for which a cgroup that was asked to end, or
-// killed, is exempt from isolation, so that it can end. If an eviction is
-// cancelled, Tenon does not learn about it. After this time the remaining
-// threads are best-effort again. Another kill starts the time again.
+// MaxTime is the time for which a cgroup that was asked to end, or killed,
+// stays exempt from isolation. After this time its remaining threads are
+// best-effort again, because Tenon does not learn when an eviction is
+// cancelled. Another kill starts the time again.
 const MaxTime = 30 * time.Second
 
-// An exemption says until when the threads of one cgroup are exempt from
-// isolation, and why.
+// An exemption says why and until when one cgroup is exempt from isolation.
+// inode identifies the cgroup.
 type exemption struct {
 	inode uint64
 	until time.Time // zero: the exemption lasts while the cgroup is frozen
 	ends  node.Run  // node.AskedToEnd or node.Ended; empty: frozen
-	// notIdle says that Tenon cleared cpu.idle of the cgroup. Snapshots still
-	// show the policy's value for its weight.
+	// notIdle means that Tenon cleared cpu.idle of the cgroup, although the
+	// policy wants it idle.
 	notIdle bool
 }
 
-// Groups are the exempt cgroups. It is safe for concurrent use.
+// Groups is the set of exempt cgroups. It is safe for concurrent use.
 type Groups struct {
 	tree     *cgroup.Tree
 	journal  *journal.Journal
@@ -40,16 +40,16 @@ type Groups struct {
 	exempt map[node.CgroupPath]exemption
 }
 
-// New returns the exempt cgroups of a tree. At first there are none. makeFair
-// moves the threads of a cgroup to the fair class, if isolation has put them
-// into another class. A function (ended) is called when a cgroup is not exempt
-// any more, although it still exists. notIdle says that its weight differs from
-// what snapshots have shown.
+// New returns the set of exempt cgroups of a tree, empty at first. makeFair
+// moves the threads of a cgroup to the fair class, if isolation put them into
+// another class. Groups calls ended when a cgroup that may still exist is not
+// exempt any more. notIdle is true if cpu.idle is clear although snapshots
+// showed it as set.
 func New(tree *cgroup.Tree, j *journal.Journal, makeFair func(node.CgroupPath) error, ended func(p node.CgroupPath, notIdle bool)) *Groups {
 	return &Groups{tree: tree, journal: j, makeFair: makeFair, ended: ended, exempt: map[node.CgroupPath]exemption{}}
 }
 
-// Has reports whether exactly this cgroup is exempt.
+// Has reports whether p is exempt. It does not look at the cgroups above p.
 func (g *Groups) Has(p node.CgroupPath) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,14 +57,14 @@ func (g *Groups) Has(p node.CgroupPath) bool {
 	return is
 }
 
-// Ending returns the last request to end a cgroup, or "".
+// Ending returns the last request to end a cgroup, or "" if there was none.
 func (g *Groups) Ending(p node.CgroupPath) node.Run {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.exempt[p].ends
 }
 
-// Killed records that Tenon kills a cgroup that is ending.
+// Killed records that Tenon now kills a cgroup that it had asked to end.
 func (g *Groups) Killed(p node.CgroupPath) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,7 +75,7 @@ func (g *Groups) Killed(p node.CgroupPath) {
 }
 
 // Add makes a cgroup exempt until the given time, and moves its threads to the
-// fair class. The argument ends is the request to end the cgroup, or empty.
+// fair class. ends is the request to end the cgroup, or "" for a frozen cgroup.
 func (g *Groups) Add(p node.CgroupPath, until time.Time, ends node.Run) error {
 	inode, err := g.tree.Inode(string(p))
 	if err != nil {
@@ -88,9 +88,9 @@ func (g *Groups) Add(p node.CgroupPath, until time.Time, ends node.Run) error {
 }
 
 // ClearIdle clears cpu.idle of a killed cgroup if Tenon set it. Beside busy
-// services, an idle cgroup gets little CPU time, so that a large process would
-// free its memory slowly. If a cgroup was only asked to end, it stays idle,
-// because its processes may still do other work.
+// services, an idle cgroup gets little CPU time, so a large process would free
+// its memory slowly. A cgroup that was only asked to end stays idle, because
+// its processes may still do other work.
 func (g *Groups) ClearIdle(p node.CgroupPath) error {
 	k := node.Knob{Cgroup: p, File: node.FileCPUWeight}
 	s, err := g.journal.State()
@@ -114,9 +114,9 @@ func (g *Groups) ClearIdle(p node.CgroupPath) error {
 	return g.tree.WriteCPUWeight(string(p), cgroup.CPUWeight(before))
 }
 
-// Weight returns the weight that snapshots show for a cgroup. While Tenon has
-// cleared cpu.idle of an ending cgroup, this is the policy's value. Otherwise
-// the next tick would set cpu.idle again.
+// Weight returns the weight that snapshots show for a cgroup. It returns idle
+// after ClearIdle cleared cpu.idle: otherwise the next tick would set cpu.idle
+// again.
 func (g *Groups) Weight(k node.Knob, now node.CPUWeight) node.Value {
 	g.mu.Lock()
 	v, isExempt := g.exempt[k.Cgroup]
@@ -130,7 +130,7 @@ func (g *Groups) Weight(k node.Knob, now node.CPUWeight) node.Value {
 	return node.CPUWeight{Idle: true}
 }
 
-// WeightSet records that a step wrote the weight of a cgroup.
+// WeightSet records that a step of the plan wrote the weight of a cgroup.
 func (g *Groups) WeightSet(p node.CgroupPath) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -140,8 +140,8 @@ func (g *Groups) WeightSet(p node.CgroupPath) {
 	}
 }
 
-// End ends the exemption of a cgroup that did not end. Snapshots then show the
-// real values of its knobs again, and the next tick sets them.
+// End ends the exemption of a cgroup. If the cgroup still exists, snapshots
+// show the real values of its knobs again, and the next tick sets them.
 func (g *Groups) End(p node.CgroupPath) {
 	g.mu.Lock()
 	v, isExempt := g.exempt[p]
@@ -153,7 +153,7 @@ func (g *Groups) End(p node.CgroupPath) {
 }
 
 // EndOver ends the exemptions of cgroups that have ended, and those whose time
-// is over. Processes that start in such a cgroup later are new work.
+// is over. Processes that start later in such a cgroup are new work: not exempt.
 func (g *Groups) EndOver(at time.Time) {
 	g.mu.Lock()
 	all := maps.Clone(g.exempt)

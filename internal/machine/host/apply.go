@@ -11,12 +11,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Apply performs one step. Before the write it journals the value to restore
-// and the new value. After the write, it journals the value that the kernel
-// shows. A release restores the value that the knob had before Tenon, and then
-// forgets the knob. If another component has changed the knob meanwhile, the
-// release only forgets it. A step on a cgroup that does not exist any more
-// fails with cgroup.ErrGone.
+// Apply performs one step. Before the write, it journals the original value of
+// the knob and the new value. After the write, it journals the value that the
+// kernel shows. A release writes the original value and removes the knob from
+// the journal. If another component has changed the knob since Tenon's last
+// write, a release writes nothing. If the cgroup is gone, Apply returns
+// cgroup.ErrGone.
 func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 	if err := errors.Join(ctx.Err(), h.needTree()); err != nil {
 		return fmt.Errorf("apply %v: %w", s, err)
@@ -43,7 +43,7 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 		case err == nil:
 		case s.Knob.ControlGroup != "":
 			err = errors.Join(err, h.controls.Leave(s.Knob.ControlGroup))
-		case s.Knob.File == node.FileIdentity: // the switch was enabled for the refused mark
+		case s.Knob.File == node.FileIdentity: // the kernel refused the mark, so the switch is not needed
 			err = errors.Join(err, h.marks.LeaveSwitch())
 		}
 	}
@@ -53,8 +53,8 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 	return nil
 }
 
-// BatchLength returns how many steps ApplyAll can perform in one call, counted
-// from the first one.
+// BatchLength returns how many of the first steps one call of ApplyAll can
+// perform.
 func BatchLength(steps []plan.Step) int {
 	n := change.CountTogether(len(steps), func(i int) node.Knob { return steps[i].Knob })
 	for i := range n {
@@ -65,9 +65,9 @@ func BatchLength(steps []plan.Step) int {
 	return n
 }
 
-// ApplyAll does the same as Host.Apply, for as many steps as BatchLength
-// returned. It writes their journal entries at once. It returns one error, or
-// nil, for each step.
+// ApplyAll performs steps as Host.Apply does, but writes their journal entries
+// together. steps must be no longer than BatchLength allows. It returns one
+// error, or nil, for each step.
 func ApplyAll(ctx context.Context, h *Host, steps []plan.Step) []error {
 	if len(steps) == 1 || ctx.Err() != nil || h.tree == nil {
 		errs := make([]error, 0, len(steps))
@@ -115,8 +115,8 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 	return h.changes.Set(k, to)
 }
 
-// MayTakeLong reports whether a step may take more time than the tick has left.
-// Such a step unloads the scheduler, or changes each thread of a group.
+// MayTakeLong reports whether a step may take longer than the rest of the tick:
+// a step that unloads the scheduler, or changes each thread of a cgroup.
 func MayTakeLong(s plan.Step) bool {
 	switch to := s.To.(type) {
 	case node.Scheduler:

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// MakeGroup creates a cgroup and its missing ancestors. Before it creates a
-// cgroup, it journals it. It does not change an existing cgroup.
+// MakeGroup creates a cgroup and its missing ancestors. It journals each cgroup
+// before it creates the cgroup. It does not change an existing cgroup.
 func (h *Host) MakeGroup(p node.CgroupPath) error {
 	if err := h.needTree(); err != nil {
 		return fmt.Errorf("make cgroup %s: %w", p, err)
@@ -41,17 +41,16 @@ func (h *Host) MakeGroup(p node.CgroupPath) error {
 	return err
 }
 
-// RemoveGroup removes one cgroup and forgets its knobs. It waits up to 2 s for
-// processes that are ending, and fails with EBUSY if the cgroup then still
-// contains processes, or if it contains cgroups. A cgroup that does not exist
-// counts as removed.
+// RemoveGroup removes one cgroup and its journal entries. It waits up to 2 s
+// for processes that are ending. If processes are left, or the cgroup contains
+// cgroups, it returns EBUSY. If the cgroup does not exist, it returns nil.
 func (h *Host) RemoveGroup(p node.CgroupPath) error {
 	if err := h.needTree(); err != nil {
 		return fmt.Errorf("remove cgroup %s: %w", p, err)
 	}
 	if children, err := h.tree.Children(string(p)); err == nil && len(children) > 0 {
-		// This check must come first. On v1, RemoveGroup would otherwise remove
-		// the cgroup from those hierarchies in which it has no children.
+		// This check must come first. Otherwise, on v1, Remove would remove the
+		// cgroup from the hierarchies in which it has no children.
 		return fmt.Errorf("remove cgroup %s: it holds %d groups: %w", p, len(children), syscall.EBUSY)
 	}
 	if err := h.tree.Remove(string(p)); err != nil {
@@ -68,8 +67,8 @@ func (h *Host) Attach(p node.CgroupPath, pid int) error {
 	return h.tree.Attach(string(p), pid)
 }
 
-// Spawned journals a process that Tenon has started. If Tenon dies first, a
-// restore ends the process with all its descendants.
+// Spawned journals a process that Tenon has started. If Tenon dies before the
+// process ends, a restore ends the process and all its descendants.
 func (h *Host) Spawned(pid int) error {
 	p, err := process.Identify(h.fs, pid)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package host is the real node: it reads kernel files into a node.Snapshot and
-// performs plan.Steps. Each part of the node has its own package. Package host
-// combines them, and holds the knob cache.
+// performs plan.Steps. It combines the parts of the node, each of which is a
+// package of its own, and holds the knob cache.
 package host
 
 import (
@@ -32,35 +32,35 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Options select the node to open. The zero Options select the running system.
+// Options select the node. The zero Options select the running system.
 type Options struct {
 	Tree       *cgroup.Tree // nil: found in FS
 	FS         proc.FS      // zero: proc.Default()
 	JournalDir string       // "": journal.DefaultDir
-	// Disposable says that the cgroups and processes of this host belong to
-	// Tenon, as in the lab. Then a restore ends the processes. If it is false,
-	// they belong to a user, and a restore does not end them.
+	// Disposable means that the cgroups and processes of this host belong to
+	// Tenon, as in the lab. A restore then ends the processes. Otherwise they
+	// belong to a user, and a restore does not end them.
 	Disposable bool
-	// Resident says that this host exists for as long as the agent runs, as in
-	// tenond. It caches knobs and reads them again in turn. It omits workloads
-	// whose cgroup no longer exists. It also shows every knob that an ended
-	// Tenon process has changed, so that no change is forgotten.
+	// Resident means that this host lives as long as the agent (tenond). It
+	// caches knobs and reads them again in turn. It omits workloads whose
+	// cgroup no longer exists. It also shows each knob that an ended Tenon
+	// process has changed, so that Tenon forgets no change.
 	Resident bool
-	// Try lets Capabilities create a temporary cgroup, if no existing cgroup
-	// shows whether the kernel has a file. If Try is false, Capabilities writes
-	// nothing, and answers "not known" in such a case.
+	// Try lets Capabilities create a temporary cgroup if existing cgroups do
+	// not show whether the kernel has a file. Without Try, Capabilities writes
+	// nothing and answers "not known" in such a case.
 	Try bool
-	// Spare lists more processes that Tenon must never stop or end, such as the
-	// watchdog of tenond. This process, PID 1 and the processes in the journal
-	// are always among them.
+	// Spare lists processes that Tenon must never stop or end, such as the
+	// watchdog of tenond. The list need not contain PID 1, this process and the
+	// processes in the journal, which are always spared.
 	Spare func() []int
-	// Behalf is the process in whose name this host journals. Nil stands for
-	// this process. The host of the watchdog journals in the name of its agent.
+	// Behalf is the process that the journal names as the author of changes.
+	// Nil means this process. The host of the watchdog names its agent.
 	Behalf *journal.Session
 }
 
 // Host is the running machine. It is safe for concurrent use. Several processes
-// may share one journal.
+// may share its journal.
 type Host struct {
 	tree    *cgroup.Tree // nil: no usable cgroups
 	noTree  error
@@ -77,15 +77,15 @@ type Host struct {
 	marks     *vendormark.Marks
 	isolation *isolation.Isolation
 	runs      *runs
-	changes   *change.Knobs // the changes of all these parts
+	changes   *change.Knobs // writes and undoes the knobs of all these parts
 	restorer  *restore.Restorer
 	cache     *knobCache // nil unless resident
 	shown     shownKnobs
 
 	mu        sync.Mutex // guards the fields below
 	workloads map[node.WorkloadID]node.Workload
-	sorted    []node.Workload // of workloads; nil: stale
-	swept     []string        // all cgroups at the last Sweep; nil: not known, or older than workloads
+	sorted    []node.Workload // workloads in order; nil: must be sorted again
+	swept     []string        // all cgroups at the last Sweep; nil: none yet, or workloads changed since
 }
 
 // Open finds the parts of the node. It writes nothing: the first change creates
@@ -93,7 +93,7 @@ type Host struct {
 // need cgroups fail.
 func Open(o Options) (*Host, error) { return open(o, isolation.Kernel{}) }
 
-// open does the same as Open. Tests pass models of parts of the kernel.
+// open does the same as Open. k holds the models of kernel parts that tests use.
 func open(o Options, k isolation.Kernel) (*Host, error) {
 	h := &Host{tree: o.Tree, fs: o.FS, opened: time.Now(), workloads: map[node.WorkloadID]node.Workload{}}
 	if h.fs == (proc.FS{}) {
@@ -137,10 +137,10 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 	return h, nil
 }
 
-// maxOpen returns how many files each hierarchy may keep open. On cgroup v1 at
-// most four hierarchies have counters. The hierarchy of cpuset has settings,
-// for which half as many files are enough. So at least three eighths of the
-// descriptors of this process remain for the journal and the sockets.
+// maxOpen returns how many files each cgroup hierarchy may keep open: an eighth
+// of the limit of this process. On cgroup v1, at most four hierarchies have
+// counters, and the one of cpuset keeps half as many files. So three eighths or
+// more of the limit remain for the journal and the sockets.
 func maxOpen() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
@@ -149,8 +149,8 @@ func maxOpen() int {
 	return int(min(limit.Cur, 1<<20) / 8)
 }
 
-// wire creates the parts of the host. If a part needs functions of other parts,
-// it gets them here.
+// wire creates the parts of the host, and gives them the functions that they
+// need from each other.
 func (h *Host) wire(resident bool, spare func() []int, k isolation.Kernel) {
 	if resident {
 		h.cache = newKnobCache(h.tree, h.knobOrNil)
@@ -181,13 +181,13 @@ func (h *Host) wire(resident bool, spare func() []int, k isolation.Kernel) {
 	})
 }
 
-// now returns the time on the clock of the snapshots. This is the wall clock at
-// the start plus the time since then. If the wall clock is set, rates stay
-// correct, and a replay of the snapshots sees the same differences.
+// now returns the time for snapshots: the wall clock at the start plus the time
+// that has passed since. So rates stay correct when the wall clock is set, and
+// the snapshots of a replay have the same differences in time.
 func (h *Host) now() time.Time { return h.opened.Add(time.Since(h.opened)).Round(0) }
 
 // Close closes the journal, and unloads the BPF scheduler. It undoes no other
-// change: see RestoreOwn.
+// change. RestoreOwn does that.
 func (h *Host) Close() error {
 	if h.cache != nil && h.tree != nil {
 		h.tree.CloseAll()
@@ -196,11 +196,11 @@ func (h *Host) Close() error {
 	return errors.Join(h.delays.Stop(), h.journal.Close())
 }
 
-// Capabilities returns what the node can do. The first call finds it out.
+// Capabilities returns what the node can do. The first call probes the kernel.
 func (h *Host) Capabilities() node.Capabilities { return maps.Clone(h.can()) }
 
-// Manage adds a workload to the snapshots. If they have a workload with the
-// same ID, it replaces that one.
+// Manage adds a workload to the snapshots. It replaces a workload with the same
+// ID.
 func (h *Host) Manage(w node.Workload) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -220,32 +220,32 @@ func (h *Host) ManageOnly(all []node.Workload) {
 	isolation.CgroupsChanged(h.isolation)
 }
 
-// Show sets which knobs snapshots show for every cgroup. The snapshots of a host
-// that is not resident also show all node.Files. Before the first call, all
-// snapshots show these. Reading knobs that are not needed would be most of the
-// cost of an idle agent.
+// Show sets which knobs snapshots show for every cgroup. Before the first call,
+// these are node.Files. A host that is not resident always adds node.Files.
+// Show exists because reading unneeded knobs would be most of the cost of an
+// idle agent.
 func (h *Host) Show(files []node.File) {
 	files = h.isolation.Show(h.controls.Show(h.blocks.Show(files)), h.can())
 	h.cache.show(files)
 	h.shown.showFiles(files)
 }
 
-// Delays returns the part that counts how long threads wait for a CPU. If
-// counting is enabled, snapshots show the waits.
+// Delays returns the part that measures how long threads wait for a CPU.
+// Snapshots show these waits while the measurement is enabled.
 func (h *Host) Delays() *usage.Delays { return h.delays }
 
 // Isolation returns the part that keeps best-effort threads away from
 // latency-sensitive ones.
 func (h *Host) Isolation() *isolation.Isolation { return h.isolation }
 
-// Guard changes threads where that is needed, because a snapshot must not
-// write. The loop calls it after the steps of each tick.
+// Guard repairs the attributes of threads, which a snapshot must not do because
+// it writes nothing. The loop calls Guard after the steps of each tick.
 func (h *Host) Guard() error { return h.isolation.Guard(h.now(), h.listManaged()) }
 
-// Session returns the process in whose name this host journals.
+// Session returns the process that the journal names as the author of changes.
 func (h *Host) Session() journal.Session { return h.journal.Session() }
 
-// Kernel returns how this kernel rounds written values.
+// Kernel returns how this kernel rounds the values that Tenon writes.
 func (h *Host) Kernel() node.Kernel {
 	k := node.Kernel{PageSize: unit.Bytes(os.Getpagesize()), MB: h.controls.Rounding()}
 	if h.tree != nil {
@@ -262,8 +262,8 @@ func (h *Host) Knob(k node.Knob) (node.Value, error) {
 	return h.changes.Read(k)
 }
 
-// Inode returns the number that identifies the cgroup at a path. If a cgroup is
-// removed and made again, the number changes.
+// Inode returns the inode number of a cgroup. A cgroup that is removed and made
+// again has another number.
 func (h *Host) Inode(p node.CgroupPath) (uint64, error) {
 	if err := h.needTree(); err != nil {
 		return 0, fmt.Errorf("inode of %s: %w", p, err)
@@ -271,11 +271,11 @@ func (h *Host) Inode(p node.CgroupPath) (uint64, error) {
 	return h.inode(p)
 }
 
-// Reread clears the knob cache of a resident host. It is needed after another
-// process may have written knobs.
+// Reread clears the knob cache of a resident host. Call it if another process
+// may have written knobs.
 func (h *Host) Reread() { h.cache.clear() }
 
-// Forget drops a workload from the snapshots. It changes nothing on the node.
+// Forget removes a workload from the snapshots. It changes nothing on the node.
 func (h *Host) Forget(id node.WorkloadID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -283,8 +283,8 @@ func (h *Host) Forget(id node.WorkloadID) {
 	h.sorted = nil
 }
 
-// listManaged returns the workloads in a stable order. The caller must not
-// change the slice.
+// listManaged returns the managed workloads in a stable order. The caller must
+// not change the slice.
 func (h *Host) listManaged() []node.Workload {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -308,8 +308,8 @@ func (h *Host) Rebase(change func(k node.Knob, before node.Value) node.Value) er
 	return h.changes.Rebase(change)
 }
 
-// Adopt makes this process responsible for knobs that other Tenon processes had
-// changed when they ended: see change.Knobs.
+// Adopt makes this process responsible for the knobs that ended Tenon processes
+// have changed: see change.Knobs.
 func (h *Host) Adopt() (recovered int, err error) { return h.changes.Adopt() }
 
 // Restore undoes all changes of any Tenon process since boot: see
@@ -329,12 +329,12 @@ func (h *Host) RestoreDeadLabs(ctx context.Context) (restore.Report, error) {
 	return h.restorer.DeadLabs(ctx)
 }
 
-// RepairJournal writes the journal again if another program has damaged it
-// after this process read it: see journal.Repair.
+// RepairJournal writes the journal file again if another program has damaged it
+// since this process read it: see journal.Repair.
 func (h *Host) RepairJournal() (damage, lost string, err error) { return h.journal.Repair() }
 
-// Prepare makes a cgroup ready to end. It is needed whichever program then asks
-// the processes to end.
+// Prepare makes a cgroup ready to end. It must be called before any program
+// asks the cgroup's processes to end.
 func (h *Host) Prepare(k node.Knob) error { return h.runs.prepare(k) }
 
 // Thaw thaws everything that Tenon froze. It is called before the agent stops.

@@ -26,8 +26,8 @@ func TestInnerCgroupsComeFromTheSweep(t *testing.T) {
 }
 
 // TestOnlySomeCgroupsConcernTheHost has two workloads, and a knob of their
-// parent. Cgroups in the parent concern the host, because they may have copied a
-// value of Tenon. Other cgroups do not.
+// parent. Cgroups inside the parent concern the host, because they may have
+// copied a value of Tenon. Others do not.
 func TestOnlySomeCgroupsConcernTheHost(t *testing.T) {
 	b := newBench(t, true)
 	concerns := func(p ...string) bool {

@@ -10,53 +10,53 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A knobCache is the cache of the knobs of a resident host. Without it, most of
-// the agent's cost would be to read all knobs of a hundred workloads in every
-// tick.
+// A knobCache holds the knob values of a resident host. Without a cache, the
+// agent would read all knobs of a hundred workloads in every tick, which would
+// be most of its cost.
 type knobCache struct {
 	tree     *cgroup.Tree
 	readKnob func(node.Knob) node.Value
 
 	mu     sync.Mutex
-	files  []node.File       // the knobs that every cached cgroup shows
-	runs   bool              // best-effort workloads show whether they run
+	files  []node.File       // knobs that are cached for every cgroup
+	runs   bool              // snapshots show whether best-effort workloads run
 	groups []node.CgroupPath // the cached cgroups
-	extra  []node.Knob       // further cached knobs
+	extra  []node.Knob       // knobs that are cached in addition
 	inodes map[node.CgroupPath]uint64
 	known  map[node.Knob]node.Value // nil: could not be read
 	order  []node.Knob              // the cached knobs
-	stale  bool                     // a cgroup may have been removed and made again
-	gaps   bool                     // known may lack knobs of order
-	now    map[node.Knob]node.Value // known without nil, as the last snapshot has it; nil: known has changed since
+	stale  bool                     // the inodes must be checked: a cgroup may have been made again
+	gaps   bool                     // some knobs of order may be missing in known
+	now    map[node.Knob]node.Value // known without nil values, for snapshots; nil: out of date
 	asked  readRequest              // the arguments of the last call of read
 
 	touched            []node.Knob  // knobs that Tenon has changed
-	ours, others       []node.Knob  // parts of order: Tenon's knobs, and all others
-	changed, unchanged reread.Cycle // the cycles of ours and of others
+	ours, others       []node.Knob  // order, divided into the knobs in touched and all others
+	changed, unchanged reread.Cycle // which of ours and of others are due
 
-	inner      []node.CgroupPath // inside best-effort workloads
+	inner      []node.CgroupPath // cgroups inside best-effort workloads
 	innerStale bool
 
 	ending map[node.Knob]node.Run // cgroups that were asked to end, or killed
 }
 
-// newKnobCache returns an empty cache of the knobs in tree. It reads a knob
-// with the function read, which returns nil if that is impossible.
+// newKnobCache returns an empty cache of the knobs in tree. The function read
+// reads one knob from the kernel, and returns nil if that fails.
 func newKnobCache(tree *cgroup.Tree, read func(node.Knob) node.Value) *knobCache {
 	return &knobCache{tree: tree, readKnob: read, files: node.Files, runs: true, inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}, innerStale: true}
 }
 
-// A readRequest holds the arguments of the last call of the method read.
+// A readRequest holds the arguments of a call of knobCache.read.
 type readRequest struct {
 	groups  []node.CgroupPath
 	touched []node.Knob
 }
 
-// read returns the knobs of the given cgroups, and the knobs that Tenon
-// changed. groups must be sorted. Values come from the cache. Only knobs that
-// are new or due are read from the kernel. read keeps the slices that it gets.
-// The caller must not change the map. While no value changes, each call returns
-// the same map.
+// read returns the values of all knobs of the given cgroups, which must be
+// sorted, and of the knobs that Tenon changed. It reads only new and due knobs
+// from the kernel, and takes the rest from the cache. read keeps both slices.
+// The caller must not change the map. If no value has changed, it is the same
+// map as before.
 func (c *knobCache) read(at time.Time, groups []node.CgroupPath, touched []node.Knob) map[node.Knob]node.Value {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +95,7 @@ func sharesMemory[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// arrange decides which knobs the cache holds.
+// arrange sets which knobs the cache holds, and drops all others.
 func (c *knobCache) arrange(groups []node.CgroupPath, touched []node.Knob) {
 	touched = slices.Clone(touched)
 	slices.SortFunc(touched, node.Knob.Compare)
@@ -143,8 +143,8 @@ func (c *knobCache) split(touched []node.Knob) {
 	}
 }
 
-// setCgroups drops cgroups that snapshots no longer show, and cgroups that were
-// removed and made again.
+// setCgroups sets the cached cgroups and knobs. It drops the values of cgroups
+// that snapshots no longer show, and of cgroups that were removed and made again.
 func (c *knobCache) setCgroups(groups []node.CgroupPath, extra []node.Knob) {
 	known, inodes := c.known, c.inodes
 	c.known, c.inodes = make(map[node.Knob]node.Value, len(known)), make(map[node.CgroupPath]uint64, len(groups))
@@ -183,8 +183,8 @@ func (c *knobCache) setCgroups(groups []node.CgroupPath, extra []node.Knob) {
 	c.now, c.gaps = nil, true
 }
 
-// store stores the value that was read after a write. If there was an error,
-// the next call of read reads the knob from the kernel.
+// store stores the value that was read after a write. If that failed (err), the
+// next call of read reads the knob from the kernel.
 func (c *knobCache) store(k node.Knob, v node.Value, err error) {
 	if c == nil {
 		return
@@ -201,8 +201,8 @@ func (c *knobCache) store(k node.Knob, v node.Value, err error) {
 	c.set(k, v)
 }
 
-// drop removes a knob from the cache, so that the next call of read reads it
-// from the kernel.
+// drop removes the value of a knob, so that the next call of read reads it from
+// the kernel.
 func (c *knobCache) drop(k node.Knob) {
 	if c == nil {
 		return
@@ -212,7 +212,7 @@ func (c *knobCache) drop(k node.Knob) {
 	c.forgetValue(k)
 }
 
-// clear removes everything from the cache.
+// clear removes all values from the cache.
 func (c *knobCache) clear() {
 	if c == nil {
 		return
@@ -230,7 +230,7 @@ func (c *knobCache) inode(p node.CgroupPath) (uint64, bool) {
 	return inode, known
 }
 
-// show sets which files the cache has for every cgroup.
+// show sets which knobs the cache holds for every cgroup.
 func (c *knobCache) show(files []node.File) {
 	if c == nil {
 		return
@@ -254,8 +254,8 @@ func (c *knobCache) expire() {
 	c.stale, c.innerStale = true, true
 }
 
-// listedCgroups returns the result of the last call of list. After expire, it
-// calls list again.
+// listedCgroups returns the cached list of inner cgroups. It calls list on the
+// first call and after each expire.
 func (c *knobCache) listedCgroups(list func() []node.CgroupPath) []node.CgroupPath {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,8 +273,8 @@ func (c *knobCache) showsRuns() bool {
 	return c.runs
 }
 
-// follow makes the cache read a knob in every snapshot until its cgroup has
-// ended. It reports whether the cgroup had already been killed.
+// follow makes the next calls of read read a knob from the kernel until its
+// cgroup has ended. It reports whether the cgroup had already been killed before.
 func (c *knobCache) follow(k node.Knob, v node.Run) (killed bool) {
 	if c == nil {
 		return false
@@ -289,7 +289,7 @@ func (c *knobCache) follow(k node.Knob, v node.Run) (killed bool) {
 	return killed
 }
 
-// dropEnding drops the knobs of cgroups that are ending. The caller holds c.mu.
+// dropEnding makes the next read fetch the states of ending cgroups. The caller holds c.mu.
 func (c *knobCache) dropEnding() {
 	for k := range c.ending {
 		switch v, cached := c.known[k]; {

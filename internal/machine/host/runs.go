@@ -19,7 +19,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// runs freezes, thaws and ends the processes of cgroups.
+// runs is the part of a Host that freezes, thaws and ends the processes of cgroups.
 type runs struct {
 	tree    *cgroup.Tree
 	journal *journal.Journal
@@ -29,10 +29,10 @@ type runs struct {
 	exempt  *exempt.Groups
 	cache   *knobCache // nil unless resident
 	now     func() time.Time
-	spare   func() []int // lists further processes that must not be killed; nil: there are none
+	spare   func() []int // lists processes that must not be stopped, as Options.Spare
 }
 
-// read returns Running or Frozen. If there is no freezer, it returns Running.
+// read returns Running or Frozen. On a node without freezer, it returns Running.
 func (x *runs) read(p string) (node.Run, error) {
 	frozen, err := x.tree.IsFrozen(p)
 	switch {
@@ -63,9 +63,9 @@ func (x *runs) write(p node.CgroupPath, v node.Run) error {
 	return err
 }
 
-// end asks all processes in and below a cgroup to end, or kills them. This
-// cannot be undone, so it is not journaled. If Tenon has frozen the cgroup, end
-// first thaws it, and removes the freeze from the journal.
+// end asks all processes in and below a cgroup to end, or kills them. It does
+// not journal that, because nothing can undo it. If Tenon has frozen the
+// cgroup, end first thaws it, and removes the freeze from the journal.
 func (x *runs) end(k node.Knob, v node.Run) error {
 	if err := x.mayStop(k.Cgroup); err != nil {
 		return err
@@ -91,10 +91,10 @@ func (x *runs) end(k node.Knob, v node.Run) error {
 	return nil
 }
 
-// prepare makes a cgroup ready to end, whichever program asks its processes to
-// end. A process must run in order to end. So prepare thaws the cgroup if Tenon
-// froze it, removes the freeze from the journal, and exempts the cgroup from
-// isolation. If only the exemption fails, the cgroup still ends, but later.
+// prepare makes a cgroup ready to end, whichever program then ends its processes.
+// A process must run in order to exit. So prepare thaws the cgroup if Tenon froze
+// it, removes the freeze from the journal, and exempts the cgroup from isolation.
+// It ignores an error of the exemption: the cgroup then ends, but later.
 func (x *runs) prepare(k node.Knob) error {
 	if err := x.changes.Release(k); err != nil {
 		return err
@@ -118,15 +118,15 @@ func (x *runs) thaw() error {
 	return errors.Join(errs...)
 }
 
-// kill kills all processes in and below a cgroup. If the kill needs a short
-// freeze, the journal contains the freeze until the thaw.
+// kill kills all processes in and below a cgroup. If that needs a freeze of the
+// cgroup, the journal holds the freeze until the cgroup is thawed.
 func (x *runs) kill(k node.Knob) error {
 	p := string(k.Cgroup)
 	before, err := x.changes.Read(k)
 	if err != nil {
 		return err
 	}
-	if before == node.Frozen || !x.tree.KillFreezes(p) { // frozen by another component
+	if before == node.Frozen || !x.tree.KillFreezes(p) { // another component froze it, or the kill needs no freeze
 		return x.tree.Kill(p)
 	}
 	inode, err := x.changes.Inode(k)
@@ -137,13 +137,13 @@ func (x *runs) kill(k node.Knob) error {
 	// because its file system is full.
 	err = errors.Join(x.journal.Intend(k, inode, before, node.Frozen), x.tree.Kill(p))
 	if now, readErr := x.changes.Read(k); readErr == nil && now == node.Frozen {
-		return err // a restore tries the thaw again
+		return err // the thaw failed; a restore tries it again
 	}
 	return errors.Join(err, x.journal.Forget(k))
 }
 
-// mayStop returns an error if the cgroup contains PID 1, this process, a live
-// Tenon process, or the watchdog of one.
+// mayStop returns an error if the cgroup contains a process that must not stop:
+// PID 1, this process, another live Tenon process, or one that spare lists.
 func (x *runs) mayStop(p node.CgroupPath) error {
 	if p == "" {
 		return isolation.ErrOwn
@@ -174,7 +174,7 @@ func (x *runs) mayStop(p node.CgroupPath) error {
 }
 
 // runKnobs lists the knobs with which Tenon freezes and ends best-effort
-// workloads.
+// workloads: FileRun of each such workload.
 func runKnobs(workloads []node.Workload) []node.Knob {
 	var all []node.Knob
 	for _, w := range workloads {
@@ -185,8 +185,8 @@ func runKnobs(workloads []node.Workload) []node.Knob {
 	return all
 }
 
-// shownValue returns the value that a snapshot shows. It is the value that was
-// read or, if no process is left, Ended.
+// shownValue returns the run state that a snapshot shows: Ended if no process
+// is left, otherwise what read returns.
 func (x *runs) shownValue(p string) node.Value {
 	v, err := x.read(p)
 	if err != nil {

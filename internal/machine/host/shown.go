@@ -15,10 +15,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// fill adds the knobs of the managed workloads to a snapshot. touches are the
+// fill adds the knobs of the managed workloads to a snapshot. touches holds the
 // knobs that Tenon has changed. If nothing has changed, two snapshots share the
-// same maps: for thousands of cgroups, new maps would be most of the cost of a
-// snapshot.
+// same maps: with thousands of cgroups, making new maps would be most of the
+// cost.
 func (x *shownKnobs) fill(h *Host, s *node.Snapshot, managed []node.Workload, touches map[node.Knob]journal.Touch) {
 	var cached map[node.Knob]node.Value
 	if h.cache == nil {
@@ -40,7 +40,7 @@ func (x *shownKnobs) fill(h *Host, s *node.Snapshot, managed []node.Workload, to
 		cached = h.cache.read(s.At, groups, touched)
 	}
 	h.controls.Fill(s, touches)
-	divides := len(s.Knobs.Now) > 0 // L3 caches; a control group may be made again under its name
+	divides := len(s.Knobs.Now) > 0 // resctrl is in use; there, a name can mean a new control group with other original values
 	h.isolation.Fill(s, touches)
 	if len(h.blocks.Shown()) > 0 {
 		s.Devices = h.blocks.List()
@@ -55,8 +55,8 @@ func (x *shownKnobs) fill(h *Host, s *node.Snapshot, managed []node.Workload, to
 	s.Knobs.Before = shownOriginals(h, s.Knobs.Now, touches)
 }
 
-// joinKnobs returns the knobs of the cache together with those that the parts of
-// the host add.
+// joinKnobs returns the cached knobs together with the knobs in added, which
+// other parts of the host have read.
 func (x *shownKnobs) joinKnobs(cached, added map[node.Knob]node.Value) map[node.Knob]node.Value {
 	if len(added) == 0 {
 		return cached
@@ -70,15 +70,15 @@ func (x *shownKnobs) joinKnobs(cached, added map[node.Knob]node.Value) map[node.
 	return x.all
 }
 
-// room returns the number of knobs that joined will probably get.
+// room returns how many knobs the other parts of the host added to the last snapshot.
 func (x *shownKnobs) room() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.added)
 }
 
-// shownOriginals returns the values from before for the shown knobs. A cgroup
-// that was removed and made again has none.
+// shownOriginals returns the values that the shown knobs had before Tenon. It
+// omits knobs of cgroups that were removed and made again since.
 func shownOriginals(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
 	before := map[node.Knob]node.Value{}
 	for k, t := range touches {
@@ -96,8 +96,8 @@ func shownOriginals(h *Host, now map[node.Knob]node.Value, touches map[node.Knob
 	return before
 }
 
-// shownKnobs holds the list of the knobs of the last snapshot, and the inputs
-// from which this list was computed.
+// shownKnobs caches the lists and maps of the last snapshot's knobs, each with
+// the inputs from which it was made.
 type shownKnobs struct {
 	mu      sync.Mutex
 	managed []node.Workload
@@ -108,35 +108,35 @@ type shownKnobs struct {
 	groups  []node.CgroupPath
 	touched []node.Knob
 
-	extra []node.File // the knobs of every cgroup beside node.Files, if there is no cache
+	extra []node.File // without a cache: knobs that every cgroup shows beside node.Files
 
-	cached, added, all map[node.Knob]node.Value // all is cached and added
+	cached, added, all map[node.Knob]node.Value // all holds both cached and added
 
-	now    map[node.Knob]node.Value // the map from which former was made
+	now    map[node.Knob]node.Value // former was made from now and of
 	of     map[node.Knob]journal.Touch
 	former map[node.Knob]node.Value
 }
 
-// showFiles sets additional knobs. A snapshot that is made without a cache has
-// them for every cgroup, like node.Files. The knob FileRun is added for each workload.
+// showFiles sets which knobs snapshots of a host without a cache show for every cgroup
+// in addition to node.Files. It omits FileRun, which snapshots show per workload.
 func (x *shownKnobs) showFiles(files []node.File) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.extra = slices.DeleteFunc(slices.Clone(files), func(f node.File) bool { return f == node.FileRun || slices.Contains(node.Files, f) })
 }
 
-// files returns the knobs that snapshots without a cache have for every cgroup.
+// files returns the knobs that a host without a cache shows for every cgroup.
 func (x *shownKnobs) files() []node.File {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Concat(node.Files, x.extra)
 }
 
-// list returns the cgroups whose knobs a snapshot shows, and further knobs that
-// it shows. The caller must not change the results.
+// list returns the sorted cgroups whose knobs a snapshot shows, and the knobs
+// that it shows in addition. The caller must not change the results.
 func (x *shownKnobs) list(h *Host, workloads, managed []node.Workload, touches map[node.Knob]journal.Touch) ([]node.CgroupPath, []node.Knob) {
 	inner, runs := h.innerCgroups(workloads), h.cache.showsRuns()
-	all := len(workloads) == len(managed) // otherwise some are gone
+	all := len(workloads) == len(managed) // false: some managed workloads are gone
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if all && x.groups != nil && x.runs == runs && sharesMemory(x.managed, managed) && sharesMemory(x.inner, inner) && sameMap(x.touches, touches) {
@@ -159,8 +159,8 @@ func (x *shownKnobs) list(h *Host, workloads, managed []node.Workload, touches m
 	return x.groups, x.touched
 }
 
-// originalValues returns, for the shown knobs of cgroups, the values that they
-// had before Tenon.
+// originalValues does the same as shownOriginals. If now and touches are the
+// same maps as in the last call, it returns the same result without new work.
 func (x *shownKnobs) originalValues(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -175,8 +175,8 @@ func sameMap[K comparable, V any](a, b map[K]V) bool {
 	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
 }
 
-// shownCgroups lists the cgroups of the workloads and of their containers, and
-// all cgroups above them except the root.
+// shownCgroups lists the cgroups of workloads, of their containers and of their
+// contention roots, and all cgroups above these except the root.
 func shownCgroups(workloads []node.Workload) []node.CgroupPath {
 	var groups []node.CgroupPath
 	seen := map[node.CgroupPath]bool{"": true}
@@ -196,10 +196,10 @@ func shownCgroups(workloads []node.Workload) []node.CgroupPath {
 	return groups
 }
 
-// innerCgroups lists the cgroups inside best-effort workloads on cgroup v1. On
-// v1 a parent's limit may not be below that of its children, so a policy that
-// limits such work must see and change all of these cgroups. If some work has
-// exclusive CPUs, the list also has the cgroups inside latency-sensitive work.
+// innerCgroups lists the cgroups inside best-effort workloads on cgroup v1. On v1,
+// the limit of a parent must not be below the limits of its children. So a policy
+// that limits a workload must see and change the cgroups inside. If any workload has
+// exclusive CPUs, the list also holds the cgroups inside latency-sensitive workloads.
 func (h *Host) innerCgroups(workloads []node.Workload) []node.CgroupPath {
 	if h.tree.Version() != 1 {
 		return nil
@@ -223,8 +223,8 @@ func (h *Host) innerCgroups(workloads []node.Workload) []node.CgroupPath {
 	return list()
 }
 
-// appendBelow appends the cgroups below a cgroup, parents before children. If
-// the list of all cgroups (swept) is known, it reads no directories.
+// appendBelow appends the cgroups below p, parents before children. It takes them
+// from swept, the list of all cgroups, or reads directories if swept is nil.
 func appendBelow(all []node.CgroupPath, tree *cgroup.Tree, swept []string, p node.CgroupPath) []node.CgroupPath {
 	if swept == nil {
 		return subtree.Cgroups(tree, all, p)

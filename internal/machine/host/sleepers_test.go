@@ -140,10 +140,10 @@ func within(t *testing.T, b *sleepersBench, p string) {
 	isolation.CgroupsChanged(b.isolation)
 }
 
-// TestOneCounterTellsThatNoThreadRan lets a group run, but not its parent, which
-// has the knob. The kernel counts CPU time in both. So if the threads of the
-// group are found, its counter was looked at although that of the parent said
-// that nothing has run.
+// TestOneCounterTellsThatNoThreadRan lets a group run, but not its parent,
+// which has the knob. (The real kernel counts CPU time in both.) Tenon must
+// trust the counter of the parent: if it finds the threads of the group, it has
+// also read the counter of the group.
 func TestOneCounterTellsThatNoThreadRan(t *testing.T) {
 	b := newSleepersBench(t)
 	b.setRunTime(t, "be", time.Second)

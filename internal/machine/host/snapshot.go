@@ -12,17 +12,17 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Snapshot reads the managed workloads and the use of the node. For each
-// workload it reads the knobs of its cgroup, of its contention root, and of all
-// cgroups above these two except the root. A value that cannot be read is
-// absent.
+// Snapshot reads the managed workloads and the use of the node. It reads the
+// knobs of each workload's cgroup and contention root (the cgroup that competes
+// with other classes), and of all cgroups above these except the root. A value
+// that cannot be read is absent.
 func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return node.Snapshot{}, err
 	}
 	s := node.Snapshot{
 		At:           h.now(),
-		Capabilities: h.can(), // shared with other snapshots, so it must not change
+		Capabilities: h.can(), // shared by all snapshots, so it must not change
 		Knobs: node.Knobs{
 			Kernel: h.Kernel(), Now: make(map[node.Knob]node.Value, h.shown.room()), Before: map[node.Knob]node.Value{},
 		},
@@ -60,7 +60,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	return s, nil
 }
 
-// inode returns the inode of a cgroup. A resident host has it in its cache.
+// inode returns the inode of a cgroup, from the cache if the host has one.
 func (h *Host) inode(p node.CgroupPath) (uint64, error) {
 	if h.cache != nil {
 		if inode, known := h.cache.inode(p); known {
@@ -70,9 +70,9 @@ func (h *Host) inode(p node.CgroupPath) (uint64, error) {
 	return h.tree.Inode(string(p))
 }
 
-// Concerns reports whether any of the given cgroups is that of a workload or of
-// a knob that Tenon has changed, or is below one. Otherwise the host has nothing
-// of these cgroups, and Sweep is not needed when they come or go.
+// Concerns reports whether any of the given cgroups is in or below the cgroup
+// of a workload, or of a knob that Tenon has changed. Otherwise Sweep need not
+// be called when these cgroups come or go.
 func Concerns(h *Host, paths []string) (bool, error) {
 	touches, err := h.changes.ReleasableKnobs()
 	if err != nil || len(paths) == 0 {
@@ -95,12 +95,12 @@ func Concerns(h *Host, paths []string) (bool, error) {
 	return false, nil
 }
 
-// Sweep tells a resident host that cgroups appeared or disappeared. groups are
-// all cgroups that exist now, sorted. The host compares the inode of each
+// Sweep tells a resident host that cgroups appeared or disappeared. groups
+// lists all cgroups that exist now, sorted. The host checks the inode of each
 // cached cgroup, finds renamed cgroups, and forgets its changes in cgroups that
-// no longer exist. It also journals which values new cgroups have copied from
-// their parents (change.Knobs.AdoptBorn). It returns true if it should be
-// called again soon.
+// are gone. It journals which values new cgroups copied from their parents
+// (change.Knobs.AdoptBorn). It returns true if the caller should soon call it
+// again.
 func (h *Host) Sweep(groups []string) (again bool, err error) {
 	h.mu.Lock()
 	h.swept = groups
@@ -115,7 +115,7 @@ func (h *Host) Sweep(groups []string) (again bool, err error) {
 		inode uint64
 		err   error
 	}
-	at := make(map[node.CgroupPath]found, len(inodes)) // the host reads each cgroup once, although it may have several knobs
+	at := make(map[node.CgroupPath]found, len(inodes)) // avoids a second look at a cgroup with several knobs
 	for p, inode := range inodes {
 		at[p] = found{inode: inode}
 	}

@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// A Cookie is the cookie of best-effort threads. task.Cookies implements it.
+// A Cookie is a core-scheduling cookie for best-effort threads. task.Cookies implements it.
 type Cookie interface {
 	ID() uint64
 	Share(list task.List, spare func(tid int) bool) (int, error)
@@ -54,14 +54,14 @@ func (kernelPolicies) Shorten(l task.List) (int, error) { return task.Shorten(l)
 
 func (kernelPolicies) Count(tids []int) (task.Policies, error) { return task.CountPolicies(tids) }
 
-// cookies are the core-scheduling cookies that Tenon sets, and those that other
-// components set. Its methods are safe for concurrent use.
+// cookies sets the core-scheduling cookie of best-effort threads, and recognises
+// cookies of other components. Its methods are safe for concurrent use.
 type cookies struct {
 	Cores
 
 	mu     sync.Mutex
-	own    Cookie          // nil: no thread has our cookie
-	issued map[uint64]bool // our cookies, since the first one was set
+	own    Cookie          // Tenon's present cookie; nil: none
+	issued map[uint64]bool // all cookies of Tenon that threads may still have
 }
 
 func newCookies(c Cores) *cookies {
@@ -71,14 +71,14 @@ func newCookies(c Cores) *cookies {
 	return &cookies{Cores: c, issued: map[uint64]bool{}}
 }
 
-// current returns Tenon's cookie. It returns nil if there is none.
+// current returns Tenon's cookie, or nil if there is none.
 func (c *cookies) current() Cookie {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.own
 }
 
-// id returns the number of Tenon's cookie. It returns 0 if there is none.
+// id returns the number of Tenon's cookie, or 0 if there is none.
 func (c *cookies) id() uint64 {
 	if own := c.current(); own != nil {
 		return own.ID()
@@ -86,9 +86,9 @@ func (c *cookies) id() uint64 {
 	return 0
 }
 
-// get returns the cookie for best-effort threads. A function (from) lists
-// threads that may have the cookie of an earlier agent. If one of them has it,
-// get returns this cookie.
+// get returns Tenon's cookie. If there is none, get makes one. The function
+// from lists threads that may have the cookie of an earlier agent. If one has
+// it, get takes over that cookie.
 func (c *cookies) get(from func() []int) (Cookie, error) {
 	if own := c.current(); own != nil {
 		return own, nil
@@ -106,8 +106,8 @@ func (c *cookies) get(from func() []int) (Cookie, error) {
 	return own, err
 }
 
-// drop gives up Tenon's cookie. It is called when no thread shall have the
-// cookie any more.
+// drop gives up Tenon's cookie. Call it when no thread needs the cookie any
+// more.
 func (c *cookies) drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,16 +117,16 @@ func (c *cookies) drop() {
 	}
 }
 
-// forget forgets which cookies Tenon has set, because no thread has them any
-// more.
+// forget clears the list of Tenon's former cookies, because no thread has them
+// any more.
 func (c *cookies) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.issued)
 }
 
-// isForeign reports whether a cookie belongs to another component. It can know
-// this only if this process has a cookie of its own.
+// isForeign reports whether a cookie belongs to another component. While it
+// knows no cookie of Tenon, it returns false.
 func (c *cookies) isForeign(id uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,11 +140,11 @@ func (c *cookies) hasForeign(tid int) bool {
 	return err == nil && c.isForeign(id)
 }
 
-// note records the cookies of threads before they are cleared. If this process
-// has not set a cookie, the cookies in a best-effort cgroup come from an
-// earlier agent.
+// note records the cookies of threads as Tenon's before they are cleared.
+// Cookies in a best-effort cgroup come from an earlier agent if this process
+// has not set one.
 func (c *cookies) note(list task.List) {
-	tids, _ := list() // after an error, clearing the cookies also fails, and reports it
+	tids, _ := list() // if this fails, clearing fails too and reports it
 	ids := map[uint64]bool{}
 	for _, tid := range tids {
 		if id, err := c.CookieOf(tid); err == nil && id != 0 && !c.isForeign(id) {
@@ -159,8 +159,8 @@ func (c *cookies) note(list task.List) {
 	maps.Copy(c.issued, ids)
 }
 
-// clearIssued clears the cookies of threads, if note has recorded these
-// cookies.
+// clearIssued clears the cookies of those threads whose cookie is in issued.
+// note has recorded these cookies.
 func (c *cookies) clearIssued(list task.List) error {
 	c.mu.Lock()
 	issued := maps.Clone(c.issued)
@@ -178,8 +178,8 @@ func (c *cookies) clearIssued(list task.List) error {
 	return err
 }
 
-// clearOurs removes Tenon's cookie from threads. It returns the number of these
-// threads.
+// clearOurs removes Tenon's present and former cookies from threads. It returns
+// the number of these threads.
 func (c *cookies) clearOurs(list task.List) int {
 	c.mu.Lock()
 	ours := maps.Clone(c.issued)

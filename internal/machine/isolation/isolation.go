@@ -32,20 +32,20 @@ const (
 	// failuresShown is the maximum number of failures that they show.
 	failuresKept  = time.Hour
 	failuresShown = 32
-	// eventsKept is the length of the queue of events. If the queue is full, a
-	// further event is dropped, because the loop wakes up anyway.
+	// eventsKept is the length of the queue of events. A full queue drops new
+	// events. No harm is done, because the queued events already wake the loop.
 	eventsKept = 16
-	// sameFailure is a time after a refusal. Refusals during this time count as
-	// the same failure, because one tick writes many knobs.
+	// sameFailure is the time after a refusal in which further refusals of the
+	// same mechanism are ignored, because one tick writes many knobs.
 	sameFailure = 5 * time.Second
 )
 
-// Isolation holds the isolation knobs of a node. If Tenon has not set a thread
-// knob, Isolation does not read it, because to read all threads is the main
-// cost of these mechanisms. It is safe for concurrent use.
+// Isolation reads and writes the isolation knobs of a node. It reads only those
+// thread knobs that Tenon has set, because reading all threads is the main cost
+// of these mechanisms. It is safe for concurrent use.
 type Isolation struct {
 	fs        proc.FS
-	tree      *cgroup.Tree // nil: this machine has no cgroups that we can use
+	tree      *cgroup.Tree // nil: this machine has no usable cgroups
 	journal   *journal.Journal
 	marks     *vendormark.Marks
 	scheduler *bescheduler.Scheduler
@@ -59,22 +59,22 @@ type Isolation struct {
 	wakes     chan Event
 
 	mu        sync.Mutex
-	wanted    map[node.File]bool // knobs that snapshots show; before the first Show all
+	wanted    map[node.File]bool // knobs that snapshots show; all before the first Show
 	classes   map[node.CgroupPath]node.Class
 	used      map[node.CgroupPath]time.Duration // CPU time of the workloads of the last snapshot
 	converted map[node.Knob]bool                // thread knobs that Tenon has set
-	seen      map[node.Knob]node.Value          // the values of these knobs at the last reading
-	tops      map[node.CgroupPath]time.Duration // CPU time of the cgroups of thread knobs, before used was read
+	seen      map[node.Knob]node.Value          // the values of the knobs in converted, as last read
+	tops      map[node.CgroupPath]time.Duration // CPU time of the knobs' cgroups, read before used
 	tallies   tallies
-	children  map[node.CgroupPath][]string    // of cgroups whose threads were counted, since the last change of cgroups
-	stale     bool                            // all knobs in seen must be read again, and all threads counted again
-	changed   bool                            // all knobs in seen must be read again, because cgroups came or went
-	reads     reread.Cycle                    // the cycle of the knobs in seen
-	leftAlone map[node.Knob]int               // threads left as they are: real-time, or with a slice of their own
+	children  map[node.CgroupPath][]string    // cached children of cgroups; cleared when cgroups come or go
+	stale     bool                            // the next snapshot counts all threads again
+	changed   bool                            // cgroups came or went: the next snapshot reads all knobs in seen again
+	reads     reread.Cycle                    // which knobs in seen are due
+	leftAlone map[node.Knob]int               // number of threads that Tenon does not change: real-time, or with their own slice
 	checked   map[node.CgroupPath]checkedWork // cgroups of other classes whose threads were checked
-	checks    reread.Cycle                    // the cycle of the cgroups in checked
-	demoted   map[int]time.Time               // demoted threads, and until when
-	recheck   map[node.File]time.Time         // when to check all threads once more after the last release
+	checks    reread.Cycle                    // which cgroups in checked are due
+	demoted   map[int]time.Time               // thread ID to the end of its demotion
+	recheck   map[node.File]time.Time         // when recheckReleased checks an attribute
 	others    otherComponents
 	failures  []node.Failure
 	status    node.IsolationStatus // the status without the counters of the scheduler
@@ -88,15 +88,15 @@ type Kernel struct {
 	Cores    Cores
 }
 
-// Options hold the other parts of a node that isolation needs.
+// Options are the other parts of a node that isolation needs.
 type Options struct {
 	FS       proc.FS
 	Tree     *cgroup.Tree // nil: the node has no usable cgroups
 	Journal  *journal.Journal
 	Topology *topology.Cache
 	Marks    *vendormark.Marks
-	Resident bool             // cache the attributes of threads, and load the scheduler in a goroutine of its own
-	Now      func() time.Time // on the clock of the snapshots
+	Resident bool             // cache thread attributes, and load the scheduler in the background
+	Now      func() time.Time // the clock that snapshots also use
 	Inode    func(node.CgroupPath) (uint64, error)
 	Forget   func(node.Knob) // makes the next snapshot read a knob
 	Kernel   Kernel
@@ -126,14 +126,14 @@ func New(o Options) *Isolation {
 	return i
 }
 
-// An Event wakes the loop because a mechanism failed or threads are stray.
+// An Event wakes the loop: a mechanism failed, or threads left isolation.
 type Event struct {
 	At   time.Time
 	Text string
 }
 
-// Events returns the channel of events. It is valid while the host is open. If
-// an event cannot be delivered at once, it is dropped.
+// Events returns the channel of events. Nothing closes it. An event is dropped
+// if the channel is full.
 func (i *Isolation) Events() <-chan Event { return i.wakes }
 
 // Scheduler returns the BPF scheduler of best-effort threads.
@@ -142,8 +142,8 @@ func (i *Isolation) Scheduler() *bescheduler.Scheduler { return i.scheduler }
 // Exempt returns the cgroups that are exempt from isolation.
 func (i *Isolation) Exempt() *exempt.Groups { return i.exempt }
 
-// makeFair moves the threads of a cgroup from sched_ext to the fair class. In
-// the BPF scheduler they would run later, or the kernel would report them as
+// makeFair moves the threads of a cgroup from sched_ext to the fair class. The
+// BPF scheduler would run them later, or the kernel would report them as
 // stalled.
 func (i *Isolation) makeFair(p node.CgroupPath) error {
 	i.mu.Lock()
@@ -159,8 +159,8 @@ func (i *Isolation) makeFair(p node.CgroupPath) error {
 	return err
 }
 
-// exemptionEnded makes the next snapshot read the real values of the knobs of a
-// cgroup.
+// exemptionEnded makes the next snapshot read the real knob values of a cgroup
+// that is not exempt any more.
 func (i *Isolation) exemptionEnded(p node.CgroupPath, notIdle bool) {
 	i.Expire()
 	again := i.marks.Remark(p)
@@ -172,8 +172,7 @@ func (i *Isolation) exemptionEnded(p node.CgroupPath, notIdle bool) {
 	}
 }
 
-// Has reports whether a knob is an isolation knob that is not in the knob
-// cache.
+// Has reports whether a knob belongs to isolation and is not in the knob cache.
 func Has(k node.Knob) bool {
 	return k == vendormark.Switch || k.File == node.FileScheduler || k.File.OfThreads() || k.File.OrdersScheduler()
 }
@@ -193,8 +192,8 @@ func (i *Isolation) Adapters() knob.Table {
 	}
 }
 
-// Show records which isolation knobs snapshots must contain. It returns the
-// other files. If this kernel has marks, the result also contains these.
+// Show records which isolation knobs snapshots must contain, and returns the
+// other files. It also returns the file of vendor marks if this kernel has marks.
 func (i *Isolation) Show(files []node.File, can node.Capabilities) []node.File {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -222,8 +221,8 @@ func (i *Isolation) Expire() {
 }
 
 // CgroupsChanged makes the next snapshot read all thread knobs again, because
-// cgroups came or went. It lists the threads only of cgroups that are new, that
-// have another class or that have run since their threads were counted.
+// cgroups came or went. That snapshot lists threads only in cgroups that are
+// new, have another class, or have run since the last count.
 func CgroupsChanged(i *Isolation) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -238,7 +237,7 @@ func (i *Isolation) Close() {
 }
 
 // Status returns the state of the isolation mechanisms, and their counters
-// since New. If a scheduler is loaded, it reads the counters of the scheduler.
+// since New. The counters of a loaded scheduler come from the scheduler.
 func (i *Isolation) Status() node.IsolationStatus {
 	all := i.scheduler.Status()
 	i.mu.Lock()
@@ -255,7 +254,7 @@ func (i *Isolation) Status() node.IsolationStatus {
 	return all
 }
 
-// fail records a mechanism failure, and wakes the loop.
+// fail records a mechanism failure and wakes the loop.
 func (i *Isolation) fail(r node.Mechanism, refused bool, why error) {
 	text := strings.Join(strings.Fields(why.Error()), " ")
 	f := node.Failure{At: i.now(), Mechanism: r, Why: text, Refused: refused}
@@ -339,8 +338,8 @@ func (i *Isolation) read(k node.Knob) (node.Value, error) {
 	return i.marks.Read(k)
 }
 
-// write writes an isolation knob. If the kernel refuses the write and the
-// cgroup still exists, write records a mechanism failure.
+// write writes an isolation knob. It records a mechanism failure if the kernel
+// refuses the write although the cgroup still exists.
 func (i *Isolation) write(k node.Knob, v node.Value) error {
 	var err error
 	mechanism := node.MechanismVendor
@@ -363,18 +362,18 @@ func (i *Isolation) write(k node.Knob, v node.Value) error {
 	return err
 }
 
-// isFailure reports whether an error means that the kernel refuses the
-// mechanism as such. An error about one cgroup or thread does not count,
-// because the cgroup or thread may no longer exist in the next tick. loaded
-// says whether a BPF scheduler is loaded.
+// isFailure reports whether err means that the kernel refuses the whole
+// mechanism. An error about one cgroup or thread is no such failure: the cgroup
+// or thread may be gone in the next tick. loaded reports whether a BPF
+// scheduler is loaded.
 func isFailure(v node.Value, err error, loaded bool) bool {
 	if err == nil || errors.Is(err, cgroup.ErrGone) {
 		return false
 	}
 	switch v := v.(type) {
 	case node.Scheduler:
-		// If a loaded scheduler has ended, that does not count as a failure of
-		// the write, because follow reports it.
+		// An error because the loaded scheduler has ended is no failure of this
+		// write. follow reports the end.
 		return v.Loaded && !loaded && !errors.Is(err, scx.ErrClosed) && !errors.Is(err, bescheduler.ErrLoading)
 	case node.Threads:
 		return v == node.ThreadsBE && errors.Is(err, task.ErrUnsupported)

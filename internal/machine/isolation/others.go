@@ -10,20 +10,20 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// otherComponents says how other components use sched_ext and core scheduling.
+// otherComponents holds how other components use sched_ext and core scheduling.
 type otherComponents struct {
 	at      time.Time
-	name    string // of the loaded scheduler
+	name    string // the sched_ext scheduler of another component
 	scanned time.Time
-	seen    map[node.WorkloadID]bool // workloads at the last look
+	seen    map[node.WorkloadID]bool // workloads at the last scan of cookies
 	cookies int                      // processes with a cookie that is not Tenon's
 }
 
 // lookForOthers checks whether other components use sched_ext or core
-// scheduling. It checks rarely, because both are usually set up once. It also
-// checks when there is a new workload, because a container runtime may give
-// each container a cookie. Only the goroutine of the loop calls it. It holds
-// i.mu only for fields that other goroutines read.
+// scheduling. It checks rarely, because both are usually set up once. A new
+// workload causes a check at once, because a container runtime may give each
+// container a cookie. Only the goroutine of the loop calls it. It holds i.mu
+// only while it accesses fields that other goroutines read.
 func (i *Isolation) lookForOthers(s *node.Snapshot) {
 	i.mu.Lock()
 	f := i.others
@@ -60,7 +60,7 @@ func (i *Isolation) lookForOthers(s *node.Snapshot) {
 func (i *Isolation) foreignCookies() (n int) {
 	pids, err := i.fs.PIDs()
 	if err != nil {
-		return 0 // without /proc no decision is possible
+		return 0 // without /proc nothing is known
 	}
 	given := i.cookies.id() != 0
 	for _, pid := range pids {
@@ -69,7 +69,7 @@ func (i *Isolation) foreignCookies() (n int) {
 			continue
 		}
 		foreign := i.cookies.isForeign(id)
-		if !given { // an earlier agent's cookies are in the best-effort cgroups
+		if !given { // cookies in best-effort cgroups come from an earlier agent
 			ours, _ := i.belongs(pid, node.FileCookie)
 			foreign = !ours
 		}
@@ -80,13 +80,13 @@ func (i *Isolation) foreignCookies() (n int) {
 	return n
 }
 
-// foreignScheduler returns the name of the sched_ext scheduler that is loaded.
-// It returns "" if none is loaded.
+// foreignScheduler returns the name of the loaded sched_ext scheduler, or "" if
+// none is loaded.
 func foreignScheduler(sys string) string {
 	dir := filepath.Join(sys, "kernel/sched_ext")
 	state, err := os.ReadFile(filepath.Join(dir, "state"))
 	switch strings.TrimSpace(string(state)) {
-	case "", "disabled", "disabling": // a scheduler that ends, perhaps Tenon's own, blocks a load only for a moment
+	case "", "disabled", "disabling": // "disabling" lasts only a moment, and may be Tenon's own scheduler
 		return ""
 	}
 	name, nameErr := os.ReadFile(filepath.Join(dir, "root/ops"))

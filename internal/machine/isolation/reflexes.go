@@ -10,12 +10,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// ReleaseExt moves the threads in and below a cgroup to the fair class,
-// whichever scheduler they have. It returns how many it moved. It is needed
-// because the kernel applies cpu.max to threads of the fair class, but not to
-// those of sched_ext. The journal does not change. The process that owns the
-// cgroup's FilePolicy later finds these threads as strays. A cgroup that does
-// not exist has no threads.
+// ReleaseExt moves the threads in and below a cgroup from any sched_ext
+// scheduler to the fair class, and returns how many it moved. The reason: the
+// kernel applies cpu.max only to threads of the fair class. The journal does
+// not change. The process that owns the cgroup's FilePolicy later finds these
+// threads as strays. A cgroup that does not exist has no threads.
 func (i *Isolation) ReleaseExt(p node.CgroupPath) (int, error) {
 	n, err := i.policies.Shorten(func() ([]int, error) { return subtree.Threads(i.tree, p) })
 	if err == nil || errors.Is(err, cgroup.ErrGone) {
@@ -27,8 +26,8 @@ func (i *Isolation) ReleaseExt(p node.CgroupPath) (int, error) {
 // Unload unloads the BPF scheduler: see bescheduler.Scheduler.
 func (i *Isolation) Unload() (bool, error) { return i.scheduler.Unload() }
 
-// Tend does what the loaded scheduler needs between two snapshots. It sends the
-// heartbeat, and ends demotions whose time is over. If no scheduler is loaded,
+// Tend serves the loaded scheduler between two snapshots: it sends the
+// heartbeat, and ends demotions whose time is over. Without a loaded scheduler,
 // it does nothing.
 func (i *Isolation) Tend() error { return i.tend(i.now()) }
 
@@ -40,9 +39,9 @@ func (i *Isolation) tend(at time.Time) error {
 	return i.scheduler.Beat()
 }
 
-// Guard changes threads where that is needed, because a snapshot must not
-// write. It removes best-effort attributes from threads of other classes, and
-// sends the heartbeat to the scheduler. The loop calls it after the steps of
+// Guard changes threads, which a snapshot must not do because it writes
+// nothing. It removes best-effort attributes from threads of other classes, and
+// sends the heartbeat to the scheduler. The loop calls Guard after the steps of
 // each tick.
 func (i *Isolation) Guard(at time.Time, workloads []node.Workload) error {
 	if i.tree == nil {

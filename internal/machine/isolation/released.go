@@ -13,15 +13,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mayHave reports whether threads may have the attribute of a journaled knob.
-// They may even have it during a release, and after a release that failed.
+// mayHave reports whether threads may have the best-effort attribute of a
+// journaled knob. This can be so during a release, and after a failed release.
 func mayHave(t journal.Touch) bool {
 	return t.Written != node.Value(node.ThreadsNormal) || t.Pending != nil && t.Pending != node.Value(node.ThreadsNormal)
 }
 
-// LastReleased cleans up after the last journaled knob of a thread attribute
-// was released, by any process. It removes the attribute from threads that have
-// left their cgroups. If k is another kind of knob, it does nothing.
+// LastReleased is called after each release of a knob. If it was the last
+// journaled knob of a thread attribute, LastReleased also removes the attribute
+// from threads that have left their cgroups. Knobs of other kinds need nothing.
 func (i *Isolation) LastReleased(k node.Knob) error {
 	if !k.File.OfThreads() {
 		return nil
@@ -48,14 +48,14 @@ func (i *Isolation) LastReleased(k node.Knob) error {
 	return nil
 }
 
-// recheckReleased removes attributes again, some time after LastReleased. If a
-// thread was created while LastReleased listed all threads, it has a copy of
-// its parent's attributes, but may not be in the list.
+// recheckReleased removes attributes once more, some time after LastReleased. A
+// thread that was created while LastReleased listed the threads may have been
+// missed, but has copied its parent's attributes.
 func (i *Isolation) recheckReleased(at time.Time) {
 	i.mu.Lock()
 	due := maps.Clone(i.recheck)
 	for k := range i.converted {
-		delete(i.recheck, k.File) // in use again
+		delete(i.recheck, k.File) // the attribute is in use again
 	}
 	maps.DeleteFunc(due, func(f node.File, t time.Time) bool {
 		_, left := i.recheck[f]
@@ -75,11 +75,11 @@ func (i *Isolation) recheckReleased(at time.Time) {
 }
 
 // removeEverywhere removes a best-effort attribute from all threads of the
-// machine. It must look at all threads: if a thread was moved out of a
-// best-effort cgroup, it keeps the attribute, and may be in a cgroup that Tenon
-// does not manage. It runs only after the last release, because it reads every
-// thread. While another component has loaded a sched_ext scheduler, threads
-// with SCHED_EXT belong to that scheduler and keep their policy.
+// machine. It must look at all of them: a thread that was moved out of a
+// best-effort cgroup keeps the attribute, even in a cgroup that Tenon does not
+// manage. Because that costs much, it runs only after the last release. While
+// another component has loaded a sched_ext scheduler, threads with SCHED_EXT
+// keep their policy.
 func (i *Isolation) removeEverywhere(f node.File) error {
 	ours := i.scheduler.Loaded()
 	all := func() ([]int, error) { return allThreads(i.fs) }
@@ -98,8 +98,8 @@ func (i *Isolation) removeEverywhere(f node.File) error {
 	return nil
 }
 
-// allThreads lists all threads of the machine except kernel threads, because
-// these never have such attributes.
+// allThreads lists all threads of the machine except kernel threads, which
+// never have best-effort attributes.
 func allThreads(fs proc.FS) ([]int, error) {
 	pids, err := fs.PIDs()
 	if err != nil {
@@ -117,14 +117,14 @@ func allThreads(fs proc.FS) ([]int, error) {
 func (i *Isolation) unconvert(k node.Knob) error {
 	i.mu.Lock()
 	given := i.converted[k]
-	delete(i.converted, k) // so that no stray gets it meanwhile
+	delete(i.converted, k) // so that convertStray sets it on no thread meanwhile
 	i.mu.Unlock()
 	err := i.takeBack(k)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if err != nil {
 		if given {
-			i.converted[k] = true // some threads still have it: try again
+			i.converted[k] = true // some threads still have the attribute
 		}
 		return err
 	}
@@ -134,13 +134,13 @@ func (i *Isolation) unconvert(k node.Knob) error {
 	}
 	last := !slices.ContainsFunc(slices.Collect(maps.Keys(i.converted)), func(g node.Knob) bool { return g.File == node.FileCookie })
 	if last {
-		i.cookies.drop() // without a cookie left, core scheduling and its cost end
+		i.cookies.drop() // without cookies, the kernel turns core scheduling and its cost off
 	}
 	return nil
 }
 
-// takeBack removes the attribute of a knob from all threads in and below its
-// cgroup.
+// takeBack removes the attribute of a knob from all threads in and below the
+// knob's cgroup.
 func (i *Isolation) takeBack(k node.Knob) error {
 	list := func() ([]int, error) { return subtree.Threads(i.tree, k.Cgroup) }
 	switch k.File {

@@ -9,16 +9,16 @@ import (
 	"tenon.sh/tenon/internal/machine/reread"
 )
 
-// longSlices reads and sets the slices of threads. It remembers the kernel's
-// default slice for the time reread.Changed, because a thread must be started
-// to read it. If the default changes, a thread with the new default counts as
-// one that chose its slice, until the default is read again.
+// longSlices reads and sets the time slices of threads. It caches the kernel's
+// default slice for reread.Changed, because reading it takes a new thread.
+// After a change of the default, threads with the new default count as threads
+// that chose their slice, until the cache expires.
 type longSlices struct {
 	now  func() time.Time
 	read func() (task.Slices, error)
 
 	mu    sync.Mutex
-	at    time.Time // time of the reading
+	at    time.Time // when known was read
 	known task.Slices
 }
 
@@ -26,7 +26,7 @@ func newLongSlices(now func() time.Time) *longSlices {
 	return &longSlices{now: now, read: task.NewSlices}
 }
 
-// kinds returns the slices that distinguish the kinds.
+// kinds returns the kernel's default slice and the long slice, from the cache if possible.
 func (l *longSlices) kinds() (task.Slices, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,7 +64,7 @@ func (l *longSlices) count(tids []int) (long, usual, own int, err error) {
 	return long, usual, own, nil
 }
 
-// give gives threads the long slice.
+// give sets the long slice on threads that have the default slice.
 func (l *longSlices) give(list task.List) (int, error) {
 	s, err := l.kinds()
 	if err != nil {
@@ -73,7 +73,7 @@ func (l *longSlices) give(list task.List) (int, error) {
 	return s.Lengthen(list)
 }
 
-// takeBack gives threads with the long slice the kernel's default slice. It
+// takeBack sets the default slice on threads that have the long slice. It
 // returns how many threads it changed.
 func (l *longSlices) takeBack(list task.List) (int, error) {
 	s, err := l.kinds()

@@ -10,7 +10,7 @@ import (
 )
 
 // TestTheDefaultSliceIsReadAgainAfterAWhile counts how often the default slice
-// is read. To read it, a thread must be started.
+// is read. Each read must start a thread.
 func TestTheDefaultSliceIsReadAgainAfterAWhile(t *testing.T) {
 	at, reads, refused := time.Unix(0, 0), 0, error(nil)
 	l := longSlices{now: func() time.Time { return at }, read: func() (task.Slices, error) { reads++; return task.Slices{}, refused }}

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// convertStray gives a thread the policy of its cgroup.
+// convertStray gives a stray thread the scheduling policy of its cgroup.
 func (i *Isolation) convertStray(e scx.Stray) {
 	i.mu.Lock()
 	i.status.Strays++
@@ -24,7 +24,7 @@ func (i *Isolation) convertStray(e scx.Stray) {
 		return
 	}
 	switch belongs, known := i.belongs(e.TID, node.FilePolicy); {
-	case !known: // its cgroup may be invisible from here: check all
+	case !known: // the cgroup is not visible to this process: check all threads
 		i.mu.Lock()
 		i.stale = true
 		i.mu.Unlock()
@@ -41,9 +41,8 @@ func (i *Isolation) convertStray(e scx.Stray) {
 	}
 }
 
-// belongs reports whether a thread is in a cgroup whose threads must have the
-// attribute f, which is the policy or the cookie. The second result says
-// whether this could be found out.
+// belongs reports whether a thread is in a cgroup whose threads must have the attribute
+// f (policy or cookie). known is false if Tenon knows none of the thread's cgroups.
 func (i *Isolation) belongs(tid int, f node.File) (belongs, known bool) {
 	entries, err := i.fs.Cgroup(tid)
 	if err != nil {
@@ -68,9 +67,9 @@ func (i *Isolation) belongs(tid int, f node.File) (belongs, known bool) {
 	return false, false
 }
 
-// demote moves a thread to the fair class for some seconds. The thread is in an
-// idle cgroup and has waited too long. Without the move, the kernel would eject
-// the scheduler.
+// demote moves a thread of an idle cgroup to the fair class for some seconds,
+// because it has waited too long. Otherwise the kernel would eject the
+// scheduler.
 func (i *Isolation) demote(e scx.LongWait) {
 	i.mu.Lock()
 	_, again := i.demoted[e.TID]
@@ -84,8 +83,8 @@ func (i *Isolation) demote(e scx.LongWait) {
 	}
 }
 
-// endDemotions moves demoted threads back if their time is over and a CPU is
-// free for them.
+// endDemotions moves a demoted thread back if the time of its demotion is over
+// and a CPU is free for it.
 func (i *Isolation) endDemotions(at time.Time) {
 	i.mu.Lock()
 	var over []int
@@ -95,7 +94,7 @@ func (i *Isolation) endDemotions(at time.Time) {
 		}
 	}
 	i.mu.Unlock()
-	// If no CPU is free, the thread would go on waiting.
+	// Without a free CPU, the thread would wait again.
 	over = slices.DeleteFunc(over, func(tid int) bool { return !i.scheduler.HasRoom(tid) })
 	i.mu.Lock()
 	for _, tid := range over {
@@ -104,24 +103,24 @@ func (i *Isolation) endDemotions(at time.Time) {
 	i.mu.Unlock()
 	for _, tid := range over {
 		if belongs, _ := i.belongs(tid, node.FilePolicy); belongs {
-			_, _ = i.policies.Extend(task.Fixed(tid), nil) // after an error the next check of its cgroup finds it
+			_, _ = i.policies.Extend(task.Fixed(tid), nil) // after an error, the next check finds the thread
 		}
 	}
 }
 
-// checkedWork is the state that a workload had when its threads were last
-// checked.
+// checkedWork is the state of a workload when guardOthers last checked its
+// threads.
 type checkedWork struct {
 	class node.Class
 	used  node.Maybe[time.Duration] // its CPU time; absent: not counted
 }
 
-// guardOthers removes best-effort attributes from threads of other classes. A
-// thread with them would run only after all other threads. It may have them
-// because its work has a new class, or because a best-effort thread started it.
-// guardOthers checks new work at once, and other work each time after it has
-// run. It does so while a mechanism with thread attributes is in use, and for
-// some time after that.
+// guardOthers removes best-effort attributes from threads of other classes,
+// which would otherwise run only after all other threads. Such a thread's
+// workload may have changed its class, or a best-effort thread may have started
+// it. guardOthers checks a new workload at once, and any other in turn if it
+// has run. It does so while a mechanism with thread attributes is in use, and
+// for some time after.
 func (i *Isolation) guardOthers(s *node.Snapshot) {
 	loaded := i.scheduler.Loaded()
 	i.mu.Lock()
@@ -136,7 +135,7 @@ func (i *Isolation) guardOthers(s *node.Snapshot) {
 	}
 	late := maps.Clone(i.recheck)
 	own, known := i.classes, i.checked
-	theirs := !loaded && i.others.name != "" // the policy belongs to another component's scheduler
+	theirs := !loaded && i.others.name != "" // SCHED_EXT belongs to another component's scheduler
 	i.checked = make(map[node.CgroupPath]checkedWork, len(s.Workloads))
 	due := map[node.CgroupPath]bool{}
 	for n := range i.checks.Due(s.At, len(s.Workloads), reread.Unchanged) {
@@ -172,7 +171,7 @@ func (i *Isolation) guardOthers(s *node.Snapshot) {
 		}
 		n := 0
 		if ours(node.FilePolicy) && !theirs {
-			n, _ = i.policies.Shorten(list) // without an error for a cgroup that is gone
+			n, _ = i.policies.Shorten(list) // ignores an error: the cgroup may be gone
 		}
 		if ours(node.FileSlice) {
 			restored, _ := i.slices.takeBack(list)
@@ -187,7 +186,7 @@ func (i *Isolation) guardOthers(s *node.Snapshot) {
 	}
 }
 
-// count prints a number and a noun, which is singular or plural.
+// count returns a number with its noun, in the singular or the plural.
 func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

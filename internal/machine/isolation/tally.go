@@ -10,19 +10,18 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A tally says how many threads have which attribute, for one knob: be threads
-// have the best-effort attribute, and others have the usual one. Tenon does not
-// change the other threads (left), which are real-time threads and threads that
+// A tally counts threads by the attribute of one knob. be threads have the
+// best-effort attribute, and others threads have the usual one. left threads
+// are those that Tenon does not change: real-time threads, and threads that
 // chose their slice.
 type tally struct{ be, others, left int }
 
 func (a tally) plus(b tally) tally { return tally{a.be + b.be, a.others + b.others, a.left + b.left} }
 
-// tallies are the last tallies of workloads and of the cgroups of knobs, by knob
-// and cgroup. If a cgroup has used no CPU since then, none of its threads ran. So none of them has
-// created a thread or changed its attributes. If another process has moved a
-// thread into the cgroup or has changed one, this thread is counted after it
-// has run.
+// tallies holds the last tally of each workload and of each knob's cgroup. A
+// tally stays valid while its cgroup uses no CPU: no thread of the cgroup can
+// then create threads or change attributes. If another process moves a thread
+// into the cgroup, or changes one, that thread is counted after it has run.
 type tallies map[node.Knob]map[node.CgroupPath]tallied
 
 type tallied struct {
@@ -30,8 +29,8 @@ type tallied struct {
 	used time.Duration // CPU time when the threads were counted
 }
 
-// tallyOf counts the threads in and below the cgroup of a knob. If demoted
-// returns true for a thread, the thread does not count.
+// tallyOf counts the threads in and below the cgroup of a knob. It omits
+// threads for which demoted returns true.
 func tallyOf(i *Isolation, k node.Knob, demoted func(tid int) bool) (tally, error) {
 	i.mu.Lock()
 	w := tallyWalk{i: i, k: k, demoted: demoted, classes: i.classes, used: i.used, tops: i.tops, was: i.tallies[k], now: map[node.CgroupPath]tallied{}}
@@ -50,21 +49,21 @@ func tallyOf(i *Isolation, k node.Knob, demoted func(tid int) bool) (tally, erro
 	return n, err
 }
 
-// A tallyWalk is one count of the threads for a knob.
+// A tallyWalk is one run of tallyOf: it walks through the cgroups below a knob's cgroup.
 type tallyWalk struct {
 	i        *Isolation
 	k        node.Knob
 	demoted  func(tid int) bool
 	classes  map[node.CgroupPath]node.Class
 	used     map[node.CgroupPath]time.Duration
-	tops     map[node.CgroupPath]time.Duration // CPU time of the cgroups of knobs
+	tops     map[node.CgroupPath]time.Duration // CPU time of the knobs' cgroups
 	was, now map[node.CgroupPath]tallied
 }
 
-// Begin reads how much CPU the cgroups of thread knobs have used. If such a
-// cgroup is the parent of thousands of workloads, this says whether any of them
-// has run. Begin must be called before the counters of the workloads are read:
-// otherwise a thread that runs between the two readings would be missed.
+// Begin reads how much CPU the cgroups of thread knobs have used. Such a cgroup
+// may be the parent of thousands of workloads, and its CPU time then shows whether
+// any of them has run. Begin must be called before the counters of workloads are
+// read. Otherwise a thread that runs between the two readings would be missed.
 func Begin(i *Isolation) {
 	if i.tree == nil || !i.resident {
 		return
@@ -72,7 +71,7 @@ func Begin(i *Isolation) {
 	i.mu.Lock()
 	tops := make(map[node.CgroupPath]time.Duration, len(i.converted))
 	for k := range i.converted {
-		if _, counted := i.used[k.Cgroup]; !counted { // else it is a workload itself
+		if _, counted := i.used[k.Cgroup]; !counted { // true: it is a workload, so used has its CPU time
 			tops[k.Cgroup] = 0
 		}
 	}
@@ -88,12 +87,12 @@ func Begin(i *Isolation) {
 	i.tops = tops
 }
 
-// countAll counts the threads in and below the cgroup of the knob.
+// countAll counts the threads in and below the knob's cgroup.
 func (w *tallyWalk) countAll() (tally, error) {
 	p := w.k.Cgroup
 	used, counted := w.usedBy(p)
 	if last, had := w.was[p]; had && counted && last.used == used {
-		w.now = w.was // nothing has run, so the tallies of all workloads stay valid
+		w.now = w.was // nothing in the cgroup has run, so all its tallies stay valid
 		return last.tally, nil
 	}
 	return w.countThreads(p)
@@ -111,8 +110,8 @@ func (w *tallyWalk) usedBy(p node.CgroupPath) (time.Duration, bool) {
 	return used, counted
 }
 
-// dropTallies drops the tallies of cgroups whose class differs from the new one,
-// and of the cgroups above them. The caller holds i.mu.
+// dropTallies drops the tallies of cgroups whose class has changed (classes
+// holds the new classes), and of the cgroups above them. The caller holds i.mu.
 func dropTallies(i *Isolation, classes map[node.CgroupPath]node.Class) {
 	dropped := map[node.CgroupPath]bool{}
 	drop := func(p node.CgroupPath) {
@@ -130,7 +129,7 @@ func dropTallies(i *Isolation, classes map[node.CgroupPath]node.Class) {
 			drop(p)
 		}
 	}
-	// A count that runs now may read the old maps.
+	// Make new maps: a count in progress may read the old ones.
 	for k, of := range i.tallies {
 		kept := make(map[node.CgroupPath]tallied, len(of))
 		for p, n := range of {
@@ -142,11 +141,11 @@ func dropTallies(i *Isolation, classes map[node.CgroupPath]node.Class) {
 	}
 }
 
-// list returns the names of the cgroups directly below a cgroup. A resident host
-// lists them once between two changes of cgroups.
+// list returns the names of the cgroups directly below p. A resident host reads
+// them only once until cgroups come or go.
 func (w *tallyWalk) list(p node.CgroupPath) ([]string, error) {
 	w.i.mu.Lock()
-	known := w.i.children // a change of cgroups replaces it
+	known := w.i.children // replaced when cgroups come or go
 	names, listed := known[p]
 	w.i.mu.Unlock()
 	if listed {
@@ -161,9 +160,9 @@ func (w *tallyWalk) list(p node.CgroupPath) ([]string, error) {
 	return names, err
 }
 
-// countThreads counts the threads in and below a cgroup. It does not count
-// those of other classes and of exempt cgroups. If the cgroup itself does not
-// exist any more, it fails with cgroup.ErrGone.
+// countThreads counts the threads in and below a cgroup. It omits cgroups of
+// other classes and exempt cgroups. It returns cgroup.ErrGone if the cgroup
+// itself does not exist any more.
 func (w *tallyWalk) countThreads(p node.CgroupPath) (tally, error) {
 	if class, is := w.classes[p]; is && class != node.BE || w.i.exempt.Has(p) {
 		return tally{}, nil
@@ -215,7 +214,7 @@ func tallyThreads(i *Isolation, f node.File, tids []int) (n tally, err error) {
 		case errors.Is(err, task.ErrGone):
 		case err != nil:
 			return tally{}, err
-		case i.cookies.isForeign(id): // the cookie is another component's and stays
+		case i.cookies.isForeign(id): // another component's cookie stays
 		case id != 0 && (own == 0 || id == own):
 			n.be++
 		default:

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// demotedFor is the time for which a demoted thread stays in the fair class.
+// demotedFor is the time that a demoted thread stays in the fair class.
 const demotedFor = 5 * time.Second
 
 // latePause is the time that a restore waits before it looks for threads that
@@ -28,8 +28,8 @@ var ErrOwn = errors.New("it holds a process of Tenon or of the system")
 // ErrNotBE means that a cgroup contains work of another class.
 var ErrNotBE = errors.New("it is not best-effort work")
 
-// bestEffort lists the threads in and below a cgroup. Threads of other classes
-// and of exempt cgroups are left out.
+// bestEffort lists the threads in and below a cgroup. It omits cgroups of other
+// classes and exempt cgroups.
 func (i *Isolation) bestEffort(p node.CgroupPath) ([]int, error) {
 	i.mu.Lock()
 	own := i.classes
@@ -45,10 +45,10 @@ func (i *Isolation) bestEffort(p node.CgroupPath) ([]int, error) {
 	})
 }
 
-// readThreads returns which attribute the threads in and below a cgroup have in
-// common. Real-time, exempt and demoted threads do not count, and neither do
-// threads that chose their slice. If no thread counts, it returns the value
-// that Tenon last set.
+// readThreads returns whether all, some or none of the threads in and below a
+// cgroup have the attribute of a knob. It ignores real-time, exempt and demoted
+// threads, and threads that chose their slice. If no thread is left, it returns
+// the value that Tenon last set.
 func (i *Isolation) readThreads(k node.Knob) (node.Value, error) {
 	i.mu.Lock()
 	given, demoted := i.converted[k], maps.Clone(i.demoted)
@@ -90,7 +90,7 @@ func (i *Isolation) writeThreads(k node.Knob, v node.Threads) error {
 		i.converted[k] = true
 		i.mu.Unlock()
 		n, err := i.convert(k)
-		if again && k.File != node.FileSlice { // for threads that were created or moved in since
+		if again && k.File != node.FileSlice { // the changed threads were created or moved in since
 			i.mu.Lock()
 			i.status.Strays += uint64(n)
 			i.status.Converted += uint64(n)
@@ -103,9 +103,9 @@ func (i *Isolation) writeThreads(k node.Knob, v node.Threads) error {
 	return fmt.Errorf("write %v: threads are made %s or %s", k, node.ThreadsBE, node.ThreadsNormal)
 }
 
-// mayConvert returns an error for cgroups that contain processes of Tenon or of
-// the system, or work of other classes. With the attribute, threads of such
-// work would not run in time.
+// mayConvert returns an error if a cgroup contains processes of Tenon or of the
+// system, or work of another class. Threads of such work would not run in time
+// with the attribute.
 func (i *Isolation) mayConvert(p node.CgroupPath) error {
 	i.mu.Lock()
 	class, is := i.classes[p]
@@ -149,8 +149,8 @@ func (i *Isolation) convert(k node.Knob) (int, error) {
 	return c.Share(list, i.cookies.hasForeign)
 }
 
-// withCookies lists threads that may have the cookie of an earlier agent.
-// Threads in cgroups below are missing. The next check finds them.
+// withCookies lists threads that may have the cookie of an earlier agent. It
+// omits the cgroups below a knob's cgroup; the next check finds their threads.
 func (i *Isolation) withCookies() []int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -166,8 +166,8 @@ func (i *Isolation) withCookies() []int {
 }
 
 // TakeBackLate removes attributes from threads that a restore has missed. A new
-// thread copies its parent's attributes, but may appear in the list of threads
-// only later. If best-effort work gets little CPU, that may be much later.
+// thread copies its parent's attributes, but appears in the list of threads
+// later, and much later if best-effort work gets little CPU.
 func (i *Isolation) TakeBackLate(knobs []node.Knob) error {
 	if len(knobs) == 0 {
 		return nil
@@ -182,8 +182,8 @@ func (i *Isolation) TakeBackLate(knobs []node.Knob) error {
 	return errors.Join(errs...)
 }
 
-// verifyThreads adds the thread knobs that Tenon has set to a snapshot. Their
-// values come from the cache. Only knobs that are due are read.
+// verifyThreads adds the thread knobs that Tenon has set to a snapshot. It
+// reads knobs that are due, and takes the others from the cache.
 func (i *Isolation) verifyThreads(at time.Time, into map[node.Knob]node.Value) {
 	i.mu.Lock()
 	knobs := slices.SortedFunc(maps.Keys(i.converted), node.Knob.Compare)

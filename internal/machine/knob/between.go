@@ -10,26 +10,26 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// DefaultWeight is the weight of a new cgroup, and of a cgroup whose cpu.idle
-// was cleared.
+// DefaultWeight is the CPU weight of a new cgroup, and of a cgroup whose
+// cpu.idle was cleared.
 const DefaultWeight = 100 * unit.Weight(256)
 
-// A betweenFunc reports whether now is a possible value of a knob whose change
-// from one value to the other was interrupted. It is not called if now equals
-// from or to.
+// A betweenFunc reports whether an interrupted change of a knob can have left
+// the value now. from is the value before the change, to is the wanted value.
+// It is not called if now equals from or to.
 type betweenFunc func(from, to, now node.Value) bool
 
-// noneBetween is the betweenFunc of a knob that changes in one write. Such a
-// knob has no value in between.
+// noneBetween is the betweenFunc of a knob that changes in one write, so that
+// no other value can occur.
 func noneBetween(_, _, _ node.Value) bool { return false }
 
-// betweenFuncs has the function for each knob. A knob of several coupled kernel
+// betweenFuncs holds the betweenFunc of each knob. A knob of several kernel
 // files changes in several writes, and some changes pass through a neutral
-// value.
+// value, such as "no quota".
 var betweenFuncs = map[node.File]betweenFunc{
 	node.FileCPUWeight: typed(func(from, _, now node.CPUWeight) bool {
-		// When idle is cleared, the kernel resets the weight. Only then does
-		// Tenon write the new weight.
+		// When cpu.idle is cleared, the kernel resets the weight. Tenon writes
+		// the new weight after that.
 		return from.Idle && now == node.CPUWeight{Weight: DefaultWeight}
 	}),
 	node.FileCPUMax: typed(func(f, t, n node.CPUMax) bool {
@@ -62,8 +62,8 @@ var betweenFuncs = map[node.File]betweenFunc{
 	node.FileSlice:  noneBetween,
 }
 
-// IsBetween reports whether the present value (now) is possible for a knob whose
-// change from one value to the other was interrupted. f is the file of the knob.
+// IsBetween reports whether an interrupted change of the knob f can have left
+// the value now. from is the value before the change, to is the wanted value.
 func IsBetween(f node.File, from, to, now node.Value) bool {
 	if now == from || now == to {
 		return true
@@ -83,8 +83,8 @@ func typed[V node.Value](between func(from, to, now V) bool) betweenFunc {
 
 func oneOf[T comparable](v T, list ...T) bool { return slices.Contains(list, v) }
 
-// limitsBetween is the betweenFunc of I/O limits. One write changes one device
-// and, on v1, one rate.
+// limitsBetween is the betweenFunc of I/O limits. One write changes one device,
+// and on v1 only one rate of it.
 func limitsBetween(f, t, n node.IOMax) bool {
 	return linesBetween(f.Limits(), t.Limits(), n.Limits(), node.NoIOLimits, func(f, t, n node.IOLimits) bool {
 		return oneOf(n.ReadBPS, f.ReadBPS, t.ReadBPS) && oneOf(n.WriteBPS, f.WriteBPS, t.WriteBPS) &&
@@ -98,7 +98,7 @@ func weightsBetween(f, t, n node.IOWeight) bool {
 }
 
 // waysBetween is the betweenFunc of cache ways. Code and data have one line
-// each, and only one of them may have been written.
+// each. An interruption can leave one line old and one new.
 func waysBetween(from, to, now node.L3) bool {
 	code, data, err1 := now.Parts()
 	fromCode, fromData, err2 := from.Parts()
@@ -107,8 +107,8 @@ func waysBetween(from, to, now node.L3) bool {
 		(maps.Equal(code, fromCode) || maps.Equal(code, toCode)) && (maps.Equal(data, fromData) || maps.Equal(data, toData))
 }
 
-// linesBetween reports whether every present line (now) is a mix of the lines
-// of two values. A missing line has a fixed value (none).
+// linesBetween reports whether each line of now is a mix of the same line in
+// from and to. none stands for a missing line.
 func linesBetween[T any](from, to, now map[unit.Device]T, none T, mixed func(from, to, now T) bool) bool {
 	lineOf := func(m map[unit.Device]T, d unit.Device) T {
 		if v, has := m[d]; has {

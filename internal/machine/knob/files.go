@@ -9,21 +9,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Files are the files of a cgroup with their content. Their names depend on the
-// cgroup version. One File of package node may consist of several of them.
+// Files holds the content of a cgroup's files by name. The names depend on the
+// cgroup version. One knob (node.File) may consist of several files.
 type Files struct {
 	Version int
 	Text    map[string]string
 }
 
-// A Writing is a text and the name of the file to which it must be written.
+// A Writing is a text to write and the name of the file to write it to.
 type Writing struct{ File, Text string }
 
-// NoLimitV1 is the number by which cgroup v1 shows that there is no memory
-// limit. It depends on the page size, and NoLimitV1 is for pages of 4 KiB.
+// NoLimitV1 is the number that cgroup v1 shows if there is no memory limit, for
+// pages of 4 KiB.
 const NoLimitV1 = unit.MaxBytes / 4096 * 4096
 
-// Number reads a file with one number. "max" counts as the largest number.
+// Number returns the number in a file. For "max", it returns the largest number.
 func (f Files) Number(file string) int64 {
 	if text := f.Text[file]; text != "max" {
 		v, _ := strconv.ParseInt(text, 10, 64)
@@ -32,8 +32,8 @@ func (f Files) Number(file string) int64 {
 	return 1<<63 - 1
 }
 
-// Bandwidth returns the quota (-1: none) and the period in µs, for both cgroup
-// versions.
+// Bandwidth returns the CPU quota (-1: none) and the period in µs, for both
+// cgroup versions.
 func (f Files) Bandwidth() (quota, period int64) {
 	if f.Version == 1 {
 		return f.Number("cpu.cfs_quota_us"), f.Number("cpu.cfs_period_us")
@@ -47,13 +47,13 @@ func (f Files) Bandwidth() (quota, period int64) {
 	return quota, period
 }
 
-// CPUs reads a file with a set of CPUs or memory nodes.
+// CPUs returns the set of CPUs or memory nodes in a file.
 func (f Files) CPUs(file string) unit.CPUSet {
 	s, _ := unit.ParseCPUSet(f.Text[file])
 	return s
 }
 
-// Weight reads the value of node.FileCPUWeight.
+// Weight returns the files' value of node.FileCPUWeight.
 func (f Files) Weight() node.CPUWeight {
 	switch {
 	case f.Text["cpu.idle"] == "1":
@@ -79,7 +79,7 @@ func (f Files) OfWeight(v node.CPUWeight) []Writing {
 	return []Writing{weight}
 }
 
-// Max reads the value of node.FileCPUMax.
+// Max returns the files' value of node.FileCPUMax.
 func (f Files) Max() node.CPUMax {
 	quota, period := f.Bandwidth()
 	v := node.CPUMax{Quota: node.NoQuota, Period: time.Duration(period) * time.Microsecond}
@@ -90,8 +90,8 @@ func (f Files) Max() node.CPUMax {
 	return v
 }
 
-// OfMax returns the writes that set the bandwidth limit v. Whatever the present
-// value is, the kernel accepts them in this order.
+// OfMax returns the writes that set the quota, period and burst v. The kernel
+// accepts them in this order, whatever the present value is.
 func (f Files) OfMax(v node.CPUMax) []Writing {
 	micro := func(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 	quota := map[int]string{1: "-1", 2: "max"}[f.Version]
@@ -107,7 +107,7 @@ func (f Files) OfMax(v node.CPUMax) []Writing {
 	return []Writing{{"cpu.max.burst", "0"}, {"cpu.max", quota + " " + micro(v.Period)}, {"cpu.max.burst", micro(v.Burst)}}
 }
 
-// Memory reads the value of node.FileMemory.
+// Memory returns the files' value of node.FileMemory.
 func (f Files) Memory() node.Memory {
 	bytes := func(file string) unit.Bytes {
 		if v := unit.Bytes(f.Number(file)); v < NoLimitV1 {
@@ -121,8 +121,8 @@ func (f Files) Memory() node.Memory {
 	return node.Memory{Min: bytes("memory.min"), Low: bytes("memory.low"), High: bytes("memory.high"), Max: bytes("memory.max")}
 }
 
-// OfMemory returns the writes that set the memory protection and limit v. ok is
-// false on cgroup v1, which has no files for it.
+// OfMemory returns the writes that set the memory protection and limits v. ok is
+// false if v has a part for which cgroup v1 has no file: v1 has only the limit.
 func (f Files) OfMemory(v node.Memory) (writes []Writing, ok bool) {
 	if f.Version == 2 {
 		return []Writing{

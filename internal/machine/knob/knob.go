@@ -1,6 +1,6 @@
 // Package knob has the adapters by which a real or simulated node reads and
-// writes each kind of knob. It also knows which values a knob may have during a
-// change.
+// writes each kind of knob. It also knows which values an interrupted change
+// can leave in a knob.
 package knob
 
 import (
@@ -12,8 +12,7 @@ import (
 // An Adapter reads and writes one kind of knob on a node.
 type Adapter struct {
 	Read func(node.Knob) (node.Value, error)
-	// Write writes a value. The value must have the type that belongs to the
-	// file of the knob.
+	// Write writes a value. The value must have the type of the knob's file.
 	Write func(node.Knob, node.Value) error
 }
 
@@ -34,7 +33,7 @@ func NewAdapter[V node.Value](read func(node.Knob) (V, error), write func(node.K
 	}
 }
 
-// A Table has the adapters of a node, one for each file.
+// A Table holds the adapters of a node, one for each file.
 type Table map[node.File]Adapter
 
 // Read reads the present value of a knob.
@@ -45,8 +44,7 @@ func (t Table) Read(k node.Knob) (node.Value, error) {
 	return nil, node.ErrUnknownFile(k.File)
 }
 
-// Write writes a knob. The value must have the type that belongs to the file of
-// the knob.
+// Write writes a knob. The value must have the type of the knob's file.
 func (t Table) Write(k node.Knob, v node.Value) error {
 	if a, known := t[k.File]; known {
 		return a.Write(k, v)

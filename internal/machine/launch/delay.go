@@ -10,48 +10,48 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// Delay is the time that the threads of a command were runnable but waited for
-// a CPU. It is the sum over the threads, from /proc/PID/task/TID/schedstat. The
+// Delay is the time for which a command's threads were runnable but had to wait
+// for a CPU, summed over the threads (/proc/PID/task/TID/schedstat). The
 // counters of a thread disappear when it ends, so they are sampled. Waits after
 // the last sample of a thread are missing.
 type Delay struct {
 	Waited time.Duration
-	// Seen is the CPU time of the same threads in the same samples. If it is
-	// less than the CPU time of the whole group, waits are missing in Waited.
+	// Seen is the CPU time of the same threads in the same samples. If the CPU
+	// time of the whole group is larger, Waited lacks some waits.
 	Seen time.Duration
 }
 
-// A delayMeter samples the threads of a group.
+// A delayMeter samples the threads of a command.
 type delayMeter struct {
 	fs      proc.FS
 	procs   func() ([]int, error)
-	main    int // sampled even as a zombie, which cgroup.procs does not list
+	main    int // pid of the command; also sampled as a zombie, which procs omits
 	base    Delay
 	threads map[int]thread // by thread id
-	ended   Delay          // of threads whose id another thread has now
+	ended   Delay          // sums of ended threads whose id another thread has now
 }
 
 type thread struct{ run, delay time.Duration }
 
 const (
-	// samplePeriod is the minimum time between two samples. If a thread waits
-	// after its last sample, that wait is lost.
+	// samplePeriod is the minimum time between two samples. The waits of a
+	// thread after its last sample are lost.
 	samplePeriod = 200 * time.Millisecond
-	// sampleShare limits what sampling costs. If a sample took the CPU time t,
-	// a pause of sampleShare·t follows (0.5 % of one CPU), but not more than
-	// the longest pause.
+	// sampleShare limits the cost of sampling to 0.5 % of one CPU: after a
+	// sample that took the CPU time t, the meter pauses for sampleShare·t, but
+	// at most for longestPause.
 	sampleShare  = 200
 	longestPause = 2 * time.Second
 )
 
-// newDelayMeter returns a meter. It samples the main process, whose counters
-// begin at base, and the processes that a function (procs) returns.
+// newDelayMeter returns a meter for the process main and the processes that
+// procs lists. The counters of main begin at base.
 func newDelayMeter(fs proc.FS, procs func() ([]int, error), main int, base Delay) *delayMeter {
 	return &delayMeter{fs: fs, procs: procs, main: main, base: base, threads: map[int]thread{}}
 }
 
-// sample reads every thread of the group once. If a thread has ended since it
-// was listed, it is skipped.
+// sample reads the counters of each thread once. It skips threads that have
+// ended.
 func (m *delayMeter) sample() {
 	pids, _ := m.procs()
 	if !slices.Contains(pids, m.main) {
@@ -67,8 +67,8 @@ func (m *delayMeter) sample() {
 			if err != nil {
 				continue
 			}
-			// Counters only grow. If a value is smaller, it belongs to another
-			// thread with the same id.
+			// Counters only grow. A smaller value belongs to another thread with
+			// the same id.
 			if old := m.threads[tid]; s.Run < old.run {
 				m.ended.Waited += old.delay
 				m.ended.Seen += old.run
@@ -78,7 +78,7 @@ func (m *delayMeter) sample() {
 	}
 }
 
-// run takes samples until a channel (stop) is closed, and then a last one.
+// run takes samples until stop is closed, and then a last sample.
 func (m *delayMeter) run(stop <-chan struct{}) {
 	runtime.LockOSThread() // the CPU time of this thread is the cost of the samples
 	defer runtime.UnlockOSThread()
@@ -102,7 +102,7 @@ func threadCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// total returns the sums over all sampled threads.
+// total returns the delay summed over all sampled threads, less the base.
 func (m *delayMeter) total() Delay {
 	d := m.ended
 	for _, t := range m.threads {

@@ -15,21 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GateArg is the first argument of a gate. A gate is a copy of Tenon that waits
-// until it is in its cgroup, and then executes the command. A program that
-// launches commands must call Gate before anything else if this is its first
-// argument.
+// GateArg is the first argument of a gate: a copy of Tenon that waits until it
+// is in its cgroup, and then executes the command. A program that launches
+// commands must check for GateArg before anything else, and call Gate if it is
+// the first argument.
 const GateArg = "__tenon_gate"
 
-// A gateProcess is a gate that has not executed its command yet.
+// A gateProcess is a gate that runs but has not executed its command yet.
 type gateProcess struct {
 	process *os.Process
 	open    *os.File // one byte starts the command; closing it ends the gate
 	report  *os.File // receives the error of exec, or is closed by exec
 }
 
-// A gateOrder says what the gate changes about itself before it executes the
-// command.
+// A gateOrder holds the command of a gate, and what the gate changes about
+// itself before it executes the command.
 type gateOrder struct {
 	// Idle sets SCHED_IDLE, nice 19 and the idle I/O class. This is the lowest
 	// priority that an unprivileged user can set.
@@ -38,10 +38,10 @@ type gateOrder struct {
 	Args []string
 }
 
-// startGate starts the gate. program is the beginning of the argv with which
-// this program can be started again. In the child, the pipes have the same
-// descriptor numbers, because fixed numbers could collide with descriptors that
-// the caller passes to the command.
+// startGate starts a gate. program is the beginning of the command line that
+// starts this program again. The child's pipes keep their descriptor numbers:
+// fixed numbers could collide with descriptors that the caller passes on to the
+// command.
 func startGate(program []string, order gateOrder) (*gateProcess, error) {
 	var open, report [2]int
 	if err := unix.Pipe2(open[:], 0); err != nil {
@@ -69,16 +69,16 @@ func startGate(program []string, order gateOrder) (*gateProcess, error) {
 	return g, nil
 }
 
-// A baseline is the CPU time that the gate used before it executed the command.
-// The command inherits the counters of the gate.
+// A baseline holds the counters of the gate when it executed the command. They
+// must be subtracted, because the command inherits them.
 type baseline struct {
-	thread Delay         // of the thread that calls exec
-	cpu    time.Duration // of the whole process
+	thread Delay         // counters of the thread that calls exec
+	cpu    time.Duration // CPU time of the whole process
 }
 
-// release starts the command, waits until it runs, and returns how much CPU
-// time the gate had used. If the kernel refused the command, the error is a
-// *StartError.
+// release lets the gate execute the command, and waits until the command runs.
+// It returns the gate's counters. It returns a *StartError if the kernel
+// refused to execute the command.
 func (g *gateProcess) release() (baseline, error) {
 	defer g.close()
 	if _, err := g.open.Write([]byte{1}); err != nil {
@@ -99,7 +99,7 @@ func (g *gateProcess) release() (baseline, error) {
 	return base, nil
 }
 
-// refuse ends the gate. The command is not executed.
+// refuse ends the gate without executing the command.
 func (g *gateProcess) refuse() {
 	g.close()
 	_, _ = g.process.Wait()
@@ -110,11 +110,11 @@ func (g *gateProcess) close() {
 	g.report.Close()
 }
 
-// Gate waits until the launcher allows it to continue, and then executes the
-// command. It never returns. args are the arguments after GateArg.
+// Gate waits for the launcher's permission, and then executes the command. It
+// never returns. args are the arguments after GateArg.
 func Gate(args []string) {
-	// The attributes below belong to a thread. After exec, the process has
-	// those of the thread that called exec.
+	// The attributes set below belong to a thread. exec keeps the attributes of
+	// the thread that calls it.
 	runtime.LockOSThread()
 	if len(args) < 5 {
 		fmt.Fprintf(os.Stderr, "tenon: %s is for Tenon's own use\n", GateArg)
@@ -140,8 +140,7 @@ func Gate(args []string) {
 	fmt.Fprintln(to, counters())
 	err := syscall.Exec(path, argv, os.Environ())
 	if errors.Is(err, syscall.ENOEXEC) {
-		// A script without an interpreter line is run by a shell, as execvp(3)
-		// does it.
+		// As in execvp(3), a shell runs a script without an interpreter line.
 		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, argv[1:]...), os.Environ())
 	}
 	var errno syscall.Errno
@@ -150,9 +149,9 @@ func Gate(args []string) {
 	os.Exit(125)
 }
 
-// counters returns three times in ns: how long the calling thread ran and how
-// long it waited for a CPU, from /proc/thread-self/schedstat, and the CPU time
-// of the process. If the kernel does not provide one of them, it is 0.
+// counters returns three times in ns as text: how long the calling thread ran,
+// how long it waited for a CPU (/proc/thread-self/schedstat), and the CPU time
+// of the process. A time that the kernel does not show is 0.
 func counters() string {
 	run, delay := "0", "0"
 	text, _ := os.ReadFile("/proc/thread-self/schedstat")
@@ -181,8 +180,8 @@ func (e *StartError) Error() string {
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// Status returns the exit status that shells have for this error: 127 if the
-// command does not exist, and 126 if it cannot be executed.
+// Status returns the exit status of shells for this error: 127 if the command
+// does not exist, 126 if it cannot be executed.
 func (e *StartError) Status() int {
 	if errors.Is(e.Err, exec.ErrNotFound) || errors.Is(e.Err, os.ErrNotExist) {
 		return 127
@@ -190,7 +189,7 @@ func (e *StartError) Status() int {
 	return 126
 }
 
-// find searches for the program of a command as a shell does.
+// find returns the path of a command's program. It searches as a shell does.
 func find(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil && !errors.Is(err, exec.ErrDot) {

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A run is one command together with its group.
+// A run is one command in execution, with its cgroup.
 type run struct {
 	*Launcher
 	Command
@@ -40,8 +40,7 @@ func (r *run) enter(ctx context.Context) error {
 		if len(pids) > 0 {
 			return fmt.Errorf("cgroup %s is in use by %s: choose another --name", group, list(pids))
 		}
-		// The group was left by a launcher that was killed. The command of that
-		// launcher has ended.
+		// A killed launcher left the cgroup, and its command has ended.
 		if err := r.removeTree(group); err != nil {
 			return err
 		}
@@ -51,15 +50,15 @@ func (r *run) enter(ctx context.Context) error {
 	}
 	r.made = true
 	r.Host.Manage(r.workload)
-	// Set the knobs before the process enters the group.
+	// The cgroup gets its knobs before the process enters it.
 	if err := r.Turn(ctx); err != nil {
 		return err
 	}
 	return r.Host.Attach(r.workload.Cgroup, r.process.Pid)
 }
 
-// leave removes the group. If this was the last group of its class, it also
-// removes the parent group of the class.
+// leave removes the run's cgroup. It also removes the parent (the group of the
+// class) if no other run uses it.
 func (r *run) leave() error {
 	if !r.made {
 		return nil
@@ -75,7 +74,7 @@ func (r *run) leave() error {
 	}
 	top := r.workload.ContentionRoot
 	if children, err := r.Tree.Children(string(top)); err != nil || len(children) > 0 {
-		return nil // already removed, or other commands are still in it
+		return nil // the parent is gone, or other commands use it
 	}
 	if err := r.Host.RemoveGroup(top); err != nil && !errors.Is(err, syscall.EBUSY) {
 		return err
@@ -95,7 +94,7 @@ func (r *run) removeTree(group string) error {
 	return r.Host.RemoveGroup(node.CgroupPath(group))
 }
 
-// members lists the processes in and below the group.
+// members lists the processes in and below the run's cgroup.
 func (r *run) members() ([]int, error) { return r.below(string(r.workload.Cgroup)) }
 
 func (r *run) below(group string) ([]int, error) {
@@ -120,9 +119,9 @@ const (
 	lockPoll    = 5 * time.Millisecond
 )
 
-// lock ensures that only one launcher of a node creates or removes groups at a
-// time. Otherwise the last launcher of a class could remove a parent group that
-// the next one needs. If a launcher dies, the kernel releases its lock.
+// lock lets only one launcher of a node create or remove cgroups at a time.
+// Otherwise a launcher could remove the parent cgroup that another one needs.
+// If a launcher dies, the kernel releases its lock.
 func lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w", err)
@@ -143,7 +142,7 @@ func lock(dir string) (unlock func(), err error) {
 	}
 }
 
-// list prints some process ids, such as "pids 12, 13, 14 and 5 more".
+// list returns process ids as text, such as "pids 12, 13, 14 and 5 more".
 func list(pids []int) string {
 	const most = 5
 	if len(pids) == 1 {

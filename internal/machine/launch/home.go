@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// homes lists directories of cgroups that contain this process. There is one
-// for each hierarchy in which the command is in another group.
+// homes lists the cgroup directories of this process in all hierarchies in
+// which the command has another cgroup.
 func (r *run) homes() ([]string, error) {
 	entries, err := r.FS.SelfCgroup()
 	if err != nil {
@@ -38,7 +38,7 @@ func (r *run) homes() ([]string, error) {
 	return dirs, nil
 }
 
-// entryOf returns the line of /proc/PID/cgroup that is for a controller.
+// entryOf returns the line of /proc/PID/cgroup for a controller, and whether there is one.
 func entryOf(entries []proc.CgroupEntry, controller string, version int) (proc.CgroupEntry, bool) {
 	name := cgroup.ControllerIn(version, controller)
 	for _, e := range entries {

@@ -1,7 +1,7 @@
-// Package launch runs one command in its QoS class, in a cgroup of its own. The
-// knobs of this cgroup are set before the first instruction of the command. The
-// package forwards signals to the command, returns its exit status, and removes
-// the cgroup at the end.
+// Package launch runs one command in its QoS class, in a cgroup of its own. It
+// sets the knobs of the cgroup before the first instruction of the command. It
+// forwards signals to the command, returns the exit status, and removes the
+// cgroup at the end.
 package launch
 
 import (
@@ -20,26 +20,26 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The groups of launched commands, below Launcher.Root. BE commands have one
-// common group, and all other commands have another one. The common group of BE
-// commands is the contention root of BE.
+// The cgroups below Launcher.Root that hold the cgroups of launched commands:
+// one for BE commands, and one for all others. The one for BE is the contention
+// root, where BE competes with other work.
 const (
 	SensitiveGroup  = "tenon-ls"
 	BestEffortGroup = "tenon-be"
 )
 
-// A Command is a command with its class and limits.
+// A Command is a command line with its QoS class and limits.
 type Command struct {
 	Args  []string
 	Class node.Class
-	// Name is the name of the command's cgroup. If it is empty, the name
-	// consists of the base name of the command and the pid of Tenon.
+	// Name is the name of the command's cgroup. If it is empty, Check sets it
+	// to the base name of the command and the pid of Tenon.
 	Name        string
 	CPULimit    node.Maybe[unit.MilliCPU]
 	MemoryLimit node.Maybe[unit.Bytes]
 }
 
-// Workload returns the workload of c on a node whose groups are below root.
+// Workload returns the workload of c on a node whose Launcher.Root is root.
 func (c Command) Workload(root node.CgroupPath) node.Workload {
 	top := root.Join(SensitiveGroup)
 	if c.Class == node.BE {
@@ -51,7 +51,7 @@ func (c Command) Workload(root node.CgroupPath) node.Workload {
 	}
 }
 
-// Check sets the name if it is empty. It returns the first error in c.
+// Check sets Name if it is empty. It returns the first error that it finds in c.
 func (c *Command) Check() error {
 	if len(c.Args) == 0 {
 		return errors.New("no command: put it after --, as in tenon run --qos BE -- make -j4")
@@ -60,8 +60,8 @@ func (c *Command) Check() error {
 		base := strings.Map(plainByte, filepath.Base(c.Args[0]))
 		c.Name = fmt.Sprintf("%s-%d", strings.TrimLeft(base, "."), os.Getpid())
 	}
-	// The directory of a cgroup also contains files of the kernel, such as
-	// cpu.max and cgroup.procs. The name must be different from these.
+	// The kernel has its own files in the directory of a cgroup, such as
+	// cpu.max and cgroup.procs. Name must not look like one of them.
 	if len(c.Name) > 128 || strings.Map(plainByte, c.Name) != c.Name || strings.ContainsRune(c.Name, '.') && fileLike(c.Name) {
 		return fmt.Errorf("name %q: want up to 128 letters, digits and . _ -, not like a kernel file such as cpu.max", c.Name)
 	}
@@ -90,17 +90,16 @@ type Launcher struct {
 	Host *host.Host
 	Tree *cgroup.Tree
 	FS   proc.FS
-	// Root is the cgroup below which Tenon creates the groups. It is "" for the
-	// whole node, or a subtree that is delegated to the user.
+	// Root is the cgroup below which Tenon creates cgroups: "" for the whole
+	// node, or a cgroup that is delegated to the user.
 	Root node.CgroupPath
 	// Turn makes one tick of the agent's loop. The tick sets the knobs of the
 	// workloads that Host manages.
 	Turn func(context.Context) error
-	// StateDir contains the lock that lets only one launcher of a node work at
-	// a time.
+	// StateDir is the directory of the lock that the launchers of a node share.
 	StateDir string
-	// Program is the beginning of the argv with which this program can be
-	// started again.
+	// Program is the beginning of the command line that starts this program
+	// again.
 	Program []string
 	// Note receives messages for the user, one line each.
 	Note func(string)
@@ -109,12 +108,12 @@ type Launcher struct {
 	Yield bool
 }
 
-// Run runs c. It returns when the command has ended and its group is empty. If
-// Yield is set, there is no group: a best-effort command gets SCHED_IDLE, nice
-// 19 and the idle I/O class, and any other command runs unchanged. If the
-// command itself could not be started, the error is a *StartError. If Tenon
-// lacks the permission to create groups, Forbidden returns true for the error,
-// and the command has not run.
+// Run runs c, and returns when the command has ended and its cgroup is empty.
+// If Yield is set, there is no cgroup: a best-effort command gets SCHED_IDLE,
+// nice 19 and the idle I/O class, and any other command runs unchanged. If the
+// command could not be started, the error is a *StartError. If Tenon may not
+// create cgroups, the command does not run, and Forbidden returns true for the
+// error.
 func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 	if err := c.Check(); err != nil {
 		return Result{}, err
@@ -150,8 +149,8 @@ func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 		case errors.As(err, &refused):
 			refused.Name = c.Args[0]
 		case result.Signal != "":
-			// A signal ended the command before it got any CPU time.
-			// Best-effort work may wait long for its first CPU time.
+			// A signal ended the command before it got any CPU time, for which
+			// best-effort work may wait long.
 			return result, r.leave()
 		}
 		return Result{}, errors.Join(err, r.leave())

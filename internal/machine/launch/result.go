@@ -8,43 +8,42 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Result says how a command exited and which resources it used. Its JSON keys
+// A Result holds how a command ended and which resources it used. Its JSON keys
 // are stable.
 type Result struct {
 	Name  string     `json:"name"`
 	Class node.Class `json:"class"`
-	// Status is the status with which tenon run exits. It is that of the
-	// command or, if a signal ended the command, 128 plus the number of the
-	// signal.
+	// Status is the exit status of tenon run: the status of the command or, if
+	// a signal ended the command, 128 plus the signal's number.
 	Status int    `json:"exit_status"`
 	Signal string `json:"signal,omitempty"`
 	// WallSeconds is the time from the first instruction of the command until
 	// all its processes have ended.
 	WallSeconds float64 `json:"wall_seconds"`
-	// CPUSeconds is the CPU time of the group. If there is no group, it is that
-	// of the command and of those children for which it waited.
+	// CPUSeconds is the CPU time of the cgroup. Without a cgroup, it is the CPU
+	// time of the command and of the children for which it waited.
 	CPUSeconds float64 `json:"cpu_seconds"`
-	// ThrottledSeconds is the time for which the group had runnable threads but no
-	// quota left, summed over CPUs. It is null if there is no group.
+	// ThrottledSeconds is the time for which the cgroup had runnable threads
+	// but no quota left, summed over CPUs. It is null if there is no cgroup.
 	ThrottledSeconds node.Maybe[float64] `json:"throttled_seconds"`
-	// WaitedSeconds is the time that threads were runnable and waited for a CPU,
-	// summed over threads.
+	// WaitedSeconds is the time for which threads were runnable but waited for
+	// a CPU, summed over threads.
 	WaitedSeconds float64 `json:"waited_seconds"`
-	// WaitedCoverage says how complete WaitedSeconds is: it is the part of
-	// CPUSeconds, from 0 to 1, that belongs to threads that were sampled. If it
-	// is below 1, WaitedSeconds is too small.
+	// WaitedCoverage shows how complete WaitedSeconds is. It is the part of
+	// CPUSeconds, from 0 to 1, that sampled threads used. If it is below 1,
+	// WaitedSeconds lacks some waits.
 	WaitedCoverage float64 `json:"waited_coverage_ratio"`
 	// OOMKills is the number of processes that the kernel killed because of the
-	// memory limit.
+	// cgroup's memory limit.
 	OOMKills int64 `json:"oom_kills"`
 }
 
-// coverageWhole is a coverage. If the coverage is at least this high, the
-// sampled delays count as complete.
+// coverageWhole is the WaitedCoverage from which WaitedSeconds counts as
+// complete.
 const coverageWhole = 0.95
 
-// account sets which resources were used, from the counters of the group. If
-// there is no group, it uses the CPU time of the process.
+// account fills in the used resources from the counters of the cgroup. cpu is
+// the CPU time of the process, for a run without a cgroup.
 func (r *run) account(to *Result, cpu time.Duration, d Delay) {
 	if r.made {
 		if s, err := r.Tree.CPUStat(string(r.workload.Cgroup)); err == nil {

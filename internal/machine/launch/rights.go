@@ -15,15 +15,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Forbidden reports whether err means that Tenon lacks the permission to create
-// cgroups, or that the node has no cgroups that can be used.
+// Forbidden reports whether err means that Tenon may not create cgroups, or
+// that the node has no usable cgroups.
 func Forbidden(err error) bool {
 	return errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, cgroup.ErrUnsupported)
 }
 
-// ExplainLess explains in one line which properties c gets although cgroups are
-// forbidden, and which it does not get. It also says how to change that. The
-// argument cause is the error that forbids cgroups.
+// ExplainLess returns one line for a command that runs without a cgroup: what
+// the command gets, what it does not get, and how to change that. cause is the
+// error that forbids cgroups.
 func ExplainLess(c Command, cause error) string {
 	how := "sudo tenon run ..., or as a user of systemd: systemd-run --user --scope -p Delegate=yes tenon run ..."
 	if os.Geteuid() == 0 {
@@ -40,9 +40,9 @@ func ExplainLess(c Command, cause error) string {
 }
 
 // Delegated returns the highest cgroup in which an unprivileged user may create
-// groups and move processes. It looks at the cgroup of this process and those
-// above it, only on cgroup v2. If there is none, Forbidden returns true for the
-// error. (Documentation/admin-guide/cgroup-v2.rst, "Delegation".)
+// cgroups and move processes (Documentation/admin-guide/cgroup-v2.rst,
+// "Delegation"). It examines the cgroup of this process and those above it. On
+// cgroup v1, or if it finds none, Forbidden returns true for its error.
 func Delegated(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 	if tree.VersionOf("cpu") != 2 {
 		return "", fmt.Errorf("cgroup v1 is for root only: %w", os.ErrPermission)
@@ -63,12 +63,11 @@ func Delegated(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 	return path, nil
 }
 
-// findDelegated goes upwards, beginning with the own cgroup. A user can create a
-// group if the directory and the file cgroup.procs are writable. (The kernel
-// checks the latter in the common ancestor of the two groups of a move.) The
-// cpu controller must be enabled for children, or the user must be able to
-// enable it. A group other than the root may enable controllers for its
-// children only if it has no processes itself.
+// findDelegated walks up from own, the cgroup of this process. A user can
+// create a cgroup if the directory and cgroup.procs are writable. (For a move,
+// the kernel checks cgroup.procs of the common ancestor.) The children must
+// also have the cpu controller, or the user must be able to enable it for them.
+// The kernel allows that only in the root and in cgroups without processes.
 func findDelegated(root string, own node.CgroupPath, writable func(string) bool) (highest node.CgroupPath, found bool) {
 	for p := own; ; p = p.Parent() {
 		dir := root + "/" + string(p)

@@ -5,7 +5,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Rules are the rules that give the commands of tenon run their class.
+// Rules returns the rules that give the commands of tenon run their class.
 func Rules() []match.Rule {
 	return []match.Rule{
 		{Name: "tenon run --qos BE", Class: node.BE, Cgroups: []string{"**/" + BestEffortGroup + "/*"}},
@@ -13,8 +13,8 @@ func Rules() []match.Rule {
 	}
 }
 
-// Workloads applies rules to the groups: first the rules of a configuration,
-// and then those for the commands of tenon run.
+// Workloads makes workloads from cgroups. It applies the rules of a
+// configuration first, and then the rules for the commands of tenon run.
 func Workloads(rules []match.Rule, groups []match.Group) ([]node.Workload, []string) {
 	return match.Workloads(match.WithMatching(rules, Rules(), groups), groups)
 }

@@ -14,8 +14,8 @@ var forwardedSignals = []os.Signal{
 	unix.SIGWINCH, unix.SIGTSTP, unix.SIGCONT,
 }
 
-// catchSignals starts to receive the signals that Tenon forwards. If a signal
-// is ignored, as SIGHUP is under nohup, it stays ignored, because the command
+// catchSignals starts to receive the forwarded signals. A signal that is
+// ignored (as SIGHUP is under nohup) stays ignored, because the command
 // inherits that.
 func catchSignals() (<-chan os.Signal, func()) {
 	caught := make(chan os.Signal, 16)
@@ -27,8 +27,8 @@ func catchSignals() (<-chan os.Signal, func()) {
 	return caught, func() { signal.Stop(caught) }
 }
 
-// pass sends s to the command. It does not if the terminal sent the signal: the
-// command is in the same process group, so it has already received the signal.
+// pass sends s to the command, unless the terminal sent s. In that case the
+// command already has the signal, because it is in the same process group.
 func pass(p *os.Process, s os.Signal) {
 	switch s {
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH:
@@ -57,8 +57,8 @@ func isInForeground() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// statusOf returns the exit status as shells define it. If a signal ended the
-// command, it also returns the name of the signal. Otherwise the name is "".
+// statusOf returns the exit status as shells define it, and the name of the
+// signal that ended the command, or "".
 func statusOf(s *os.ProcessState) (int, string) {
 	ws, ok := s.Sys().(syscall.WaitStatus)
 	if ok && ws.Signaled() {

@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// lingerQuiet is the time that Tenon waits for the remaining processes of a
-	// command before it prints a message about them.
+	// lingerQuiet is the time that Tenon waits for the command's remaining
+	// processes before it prints a message about them.
 	lingerQuiet = time.Second
 	lingerPoll  = 20 * time.Millisecond
 )
 
-// begin makes the gate execute the command. Meanwhile it forwards signals,
-// because a best-effort command on a busy node may wait long for its first CPU
-// time.
+// begin makes the gate execute the command. It forwards signals until the
+// command runs: a best-effort command on a busy node may wait long for its
+// first CPU time.
 func (r *run) begin(gate *gateProcess) (base baseline, err error) {
 	begun := make(chan struct{})
 	go func() {
@@ -36,8 +36,8 @@ func (r *run) begin(gate *gateProcess) (base baseline, err error) {
 	}
 }
 
-// wait forwards signals until the command has ended and its group is empty. It
-// returns which resources the command used.
+// wait forwards signals until the command has ended and its cgroup is empty. It
+// returns the result of the command.
 func (r *run) wait(started time.Time, base baseline) (Result, error) {
 	procs := r.members
 	if !r.made {
@@ -50,7 +50,7 @@ func (r *run) wait(started time.Time, base baseline) (Result, error) {
 		close(ended)
 	}()
 	go func() {
-		meter.run(ended) // the last sample reads the zombie, so it must come before the wait
+		meter.run(ended) // the last sample reads the zombie, so it must come before Wait reaps it
 		close(metered)
 	}()
 	for done := false; !done; {
@@ -75,7 +75,7 @@ func (r *run) wait(started time.Time, base baseline) (Result, error) {
 	return result, err
 }
 
-// awaitZombie waits until the child has ended. It does not reap the child.
+// awaitZombie waits until the child has ended, but does not reap it.
 func awaitZombie(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -85,10 +85,9 @@ func awaitZombie(pid int) {
 	}
 }
 
-// linger waits until the remaining processes of the command have ended, because
-// they would lose their class if their group were removed. If a signal arrives,
-// it stops waiting, moves the processes into the group of tenon run, and prints
-// a message.
+// linger waits until the command's remaining processes have ended, because they
+// would lose their class if their cgroup were removed. After a signal, linger
+// moves them into the cgroup of tenon run, prints a message and returns.
 func (r *run) linger() error {
 	told := time.Now().Add(lingerQuiet)
 	for {
@@ -123,15 +122,14 @@ func verb(pids []int, one, many string) string {
 	return many
 }
 
-// moveOut moves the remaining processes of the group into the group of this
-// process.
+// moveOut moves the remaining processes of the run's cgroup into the cgroup of
+// this process.
 func (r *run) moveOut() error {
 	homes, err := r.homes()
 	if err != nil {
 		return err
 	}
-	// Processes may fork while they are being moved, so it is not enough to
-	// move them once.
+	// Processes may fork while they are being moved, so one pass is not enough.
 	for range 100 {
 		pids, err := r.members()
 		if err != nil || len(pids) == 0 {

@@ -5,24 +5,22 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Bound limits how much a knob of best-effort work may allow while no agent
-// runs. A lease has at most one Bound for each knob.
+// A Bound is the widest value that a knob of best-effort work may have while no
+// agent runs. A lease has at most one Bound for each knob.
 type Bound struct {
 	Knob node.Knob
-	// Inode is the inode number of the cgroup's directory. If a cgroup is
-	// removed and made again, its inode differs, and the bound does not apply
-	// to it.
+	// Inode is the inode number of the cgroup's directory. The bound does not
+	// apply to a new cgroup of the same name, because its inode differs.
 	Inode uint64
 	Value node.Value
-	// Reason is one short sentence. The step that writes the bound contains it.
+	// Reason is one short sentence for the step that writes the bound.
 	Reason string
 }
 
 // Narrow returns the steps that bring the present knobs within the bounds, in
-// the order of a plan. It never widens a knob. If a knob is within its bound,
-// there is no step for it. If a part of a composite value is already narrower
-// than its bound, this part stays as it is. If the present value of a knob is
-// unknown, the knob does not change.
+// the order of a plan. It never widens a knob, and returns no step for a knob
+// that is within its bound or whose value is unknown. In a composite value, a
+// part that is already narrower than its bound stays as it is.
 func Narrow(now node.Knobs, bounds []Bound) []plan.Step {
 	var wants []plan.Want
 	for _, b := range bounds {
@@ -37,8 +35,8 @@ func Narrow(now node.Knobs, bounds []Bound) []plan.Step {
 	return plan.Diff(now, wants)
 }
 
-// narrowTo returns the widest value that neither exceeds the present value nor
-// the bound. If there is no such value, it returns the present value.
+// narrowTo returns the widest value that is within both the present value and
+// the bound. If there is none, it returns the present value.
 func narrowTo(k node.Kernel, has, bound node.Value) node.Value {
 	bound = bound.Round(k)
 	switch h := has.(type) {
@@ -59,9 +57,9 @@ func narrowTo(k node.Kernel, has, bound node.Value) node.Value {
 	return bound
 }
 
-// commonCPUs returns the CPUs that are in both sets. On v2, an empty set means
-// all CPUs of the parent. On v1, an empty set admits no task and is the
-// narrowest value.
+// commonCPUs returns the CPUs that are in both sets. An empty set means all
+// CPUs of the parent on v2. On v1 it admits no task, so it is the narrowest
+// set.
 func commonCPUs(k node.Kernel, has, bound node.CPUs) node.CPUs {
 	common := node.CPUs{Set: has.Set.Intersect(bound.Set)}
 	switch {

@@ -19,7 +19,7 @@ import (
 	"tenon.sh/tenon/internal/model/valuetext"
 )
 
-// The files of a lease.
+// The names of the files of a lease.
 const (
 	leaseFile    = "lease"
 	leaseLock    = "lease.lock"
@@ -29,15 +29,14 @@ const (
 // bootWidth is the length of a boot id, a UUID.
 const bootWidth = 36
 
-// A head is the first line of the file. It always has the same width, so that a
-// renewal can overwrite it in place. After it, there is one JSON line for each
-// bound.
+// A head is the first line of the lease file. Its width is fixed, so that a
+// renewal can overwrite it in place. One JSON line for each bound follows it.
 type head struct {
 	boot      string
 	holder    Holder
-	deadline  time.Duration // on the clock of the function monotonic
+	deadline  time.Duration // see monotonic
 	announced bool
-	body      sum // the sum of the lines that follow
+	body      sum // of the lines that follow the head
 }
 
 // A sum is the length and the check sum of a text.
@@ -51,7 +50,7 @@ func sumOf(text []byte) sum { return sum{int64(len(text)), crc32.ChecksumIEEE(te
 // headSize is the length of a head in bytes.
 var headSize = len(head{}.append(nil))
 
-// append appends the line to b. The last word of the line is its check sum.
+// append appends the line to b. The line ends with its check sum.
 func (h head) append(b []byte) []byte {
 	announced := 0
 	if h.announced {
@@ -63,7 +62,7 @@ func (h head) append(b []byte) []byte {
 	return fmt.Appendf(b, " sum %08x\n", crc32.ChecksumIEEE(b[start:]))
 }
 
-// errDamaged means that a text is no lease, or only a part of one.
+// errDamaged means that a text is not a lease, or not a complete one.
 var errDamaged = errors.New("torn or not a lease")
 
 func parseHead(line []byte) (head, error) {
@@ -82,8 +81,8 @@ func parseHead(line []byte) (head, error) {
 		announced: f[12] == "1",
 		body:      sum{number(f[14], 10), uint32(number(f[15], 16))},
 	}
-	// The values must lead to the same line. So the check sum is checked, and
-	// also those parts of the line that were not parsed.
+	// Encoding the values must give the same line again. This checks the check
+	// sum, and the parts of the line that were not parsed.
 	if !bytes.Equal(h.append(nil), line) {
 		return head{}, errDamaged
 	}
@@ -135,15 +134,14 @@ func parseBody(text []byte, want sum) ([]Bound, error) {
 	return bounds, nil
 }
 
-// content is the decoded lease.
+// content is a decoded lease file.
 type content struct {
 	head   head
 	bounds []Bound
 }
 
-// read reads the lease in dir. If the bounds are the same as in the last
-// content, it reads only the first line. If there is no lease, it returns
-// fs.ErrNotExist.
+// read reads the lease in dir. It returns fs.ErrNotExist if there is none. If
+// the bounds are the same as in last, it reads only the first line of the file.
 func read(dir string, last content) (content, error) {
 	path := filepath.Join(dir, leaseFile)
 	f, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -158,11 +156,11 @@ func read(dir string, last content) (content, error) {
 	return c, nil
 }
 
-// A descriptor reads a file with a single system call. os.File would make six
-// more. Reading this file is most of the work of a watchdog.
+// A descriptor reads a file with one system call. os.File would make six more,
+// and reading the lease is most of the work of a watchdog.
 type descriptor int
 
-// ReadAt reads once. If it reads less than b holds, the file has ended.
+// ReadAt makes one read. If it fills only a part of b, it also returns io.EOF.
 func (d descriptor) ReadAt(b []byte, at int64) (int, error) {
 	n, err := unix.Pread(int(d), b, at)
 	if err != nil {
@@ -174,12 +172,12 @@ func (d descriptor) ReadAt(b []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// attempts is the number of times that read tries to read a head. If the head
-// is just being written, it will be complete a moment later.
+// attempts is the number of times that readFrom tries to read a head. A head
+// that is just being written is complete a moment later.
 const attempts = 3
 
-// readFrom reads a lease. As long as the file is the same, only the head
-// changes and the bounds do not.
+// readFrom reads a lease. If the head has the same sum of the bounds as last,
+// readFrom takes the bounds from last.
 func readFrom(r io.ReaderAt, last content) (content, error) {
 	line := make([]byte, headSize)
 	var h head
@@ -198,8 +196,7 @@ func readFrom(r io.ReaderAt, last content) (content, error) {
 	if h.body == last.head.body {
 		return content{h, last.bounds}, nil
 	}
-	// Read one byte more than expected, so that a text that is too long is
-	// noticed.
+	// Read one byte more than expected, to notice a text that is too long.
 	text, err := io.ReadAll(io.NewSectionReader(r, int64(headSize), h.body.length+1))
 	if err != nil {
 		return content{}, err

@@ -15,11 +15,11 @@ import (
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
-// Guard starts cmd as the watchdog of the lease in dir, if there is none yet.
-// It reports whether it started one. The process has its own session and
-// outlives its parent. Unless cmd says otherwise, it has no output, and its
-// working directory is the root. If several watchdogs are started at the same
-// time, all except one find that there is one already, and end.
+// Guard starts cmd as the watchdog of the lease in dir, if there is none yet,
+// and reports whether it started one. The process has its own session and
+// outlives its parent. Unless cmd says otherwise, it has no output, and the
+// root as its working directory. If several watchdogs start at the same time,
+// all except one end.
 func Guard(dir string, cmd *exec.Cmd) (started bool, err error) {
 	if _, guarded := IsGuarded(dir); guarded {
 		return false, nil
@@ -35,17 +35,16 @@ func Guard(dir string, cmd *exec.Cmd) (started bool, err error) {
 	return true, nil
 }
 
-// runaway is a CPU time. If a watchdog with real-time priority uses more
-// without a sleep, the kernel ends it. So a mistake in the watchdog cannot
+// runaway is the CPU time that a watchdog with real-time priority may use
+// without a sleep. Then the kernel ends it. So a mistake in the watchdog cannot
 // block a CPU.
 const runaway = 2 * time.Second
 
-// Steady prepares this process to run even if other processes get no resources.
-// The OOM killer spares it. Its policy is SCHED_FIFO, which no cgroup weight or
-// quota limits. If its cgroup has no real-time budget, it gets nice -20
-// instead. Its memory is locked, and it uses one CPU. Only the watchdog process
-// calls Steady. The error lists what the kernel refused. The watchdog also
-// works without that.
+// Steady prepares the watchdog process to run when other processes get no
+// resources. The OOM killer spares it, its memory is locked, and it uses one
+// CPU. No cgroup weight or quota limits its policy, SCHED_FIFO. If its cgroup
+// has no real-time budget, it gets nice -20 instead. The error lists what the
+// kernel refused. The watchdog also works without that.
 func Steady() error {
 	runtime.GOMAXPROCS(1)
 	var errs []error
@@ -63,18 +62,18 @@ func Steady() error {
 			errs = append(errs, err)
 		}
 	}
-	// MCL_ONFAULT (Linux 4.4) locks only pages that are used, because the Go
-	// runtime reserves far more.
+	// MCL_ONFAULT (Linux 4.4) locks only used pages. The Go runtime reserves
+	// far more.
 	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
 		errs = append(errs, fmt.Errorf("lock the memory: %w", err))
 	}
 	return errors.Join(errs...)
 }
 
-// eachThread calls a function for every thread of this process. A thread that
-// was not changed yet may start another thread meanwhile. So eachThread lists
-// the threads again until there is no new one. A new thread has the change
-// already if the thread that starts it has it.
+// eachThread calls do for every thread of this process. Meanwhile, a thread
+// that is not changed yet may start another thread. So eachThread lists the
+// threads until there is no new one. A thread that is started by a changed
+// thread inherits the change.
 func eachThread(do func(tid int) error) error {
 	done := map[int]bool{}
 	for {

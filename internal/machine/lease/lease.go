@@ -1,17 +1,17 @@
 // Package lease bounds best-effort work while no agent runs, by a lease and a
-// watchdog. The agent renews a lease on tmpfs. When the lease expires, a small
-// watchdog process narrows best-effort work to its safe bound. The lease
+// watchdog. The agent renews a lease file on tmpfs. When the lease expires, a
+// small watchdog process narrows best-effort work to its safe bound. The lease
 // contains the bounds, so that the watchdog needs no answer from the agent.
 //
-// Deadlines are on CLOCK_MONOTONIC, because the wall clock may jump. Unlike
-// CLOCK_BOOTTIME, this clock does not count the time in which the machine
-// sleeps. During that time the agent cannot renew the lease, and best-effort
-// work does not run. The lease contains the boot id, in case /run is on disk: a
-// lease from an earlier boot is void.
+// Deadlines are on CLOCK_MONOTONIC, because the wall clock may jump. This clock
+// stops while the machine sleeps, unlike CLOCK_BOOTTIME: during that time the
+// agent cannot renew the lease, and best-effort work does not run. The lease
+// contains the boot id, because /run may be on disk: a lease from an earlier
+// boot is void.
 //
-// The watchdog does not watch the process of the agent. If an agent crashes and
-// restarts before the lease expires, that does no harm. If it hangs, its
-// process does not end.
+// The watchdog watches the lease, not the process of the agent. So a crash does
+// no harm if the agent restarts before the lease expires. And a hanging agent,
+// whose process does not end, loses its lease.
 package lease
 
 import (
@@ -28,35 +28,35 @@ import (
 )
 
 const (
-	// TTL is the time from a renewal to the expiry of the lease. After that the
+	// TTL is the time from a renewal to the expiry of the lease. Then the
 	// watchdog needs some time to wake up and write. So best-effort work is
 	// within its bounds 2 s after the last renewal.
 	TTL = 1500 * time.Millisecond
-	// Renewal is the time between two renewals of the lease by the agent. Two
-	// renewals in a row may fail before the lease expires.
+	// Renewal is the time between two renewals by the agent. Two renewals in a
+	// row may fail before the lease expires.
 	Renewal = 500 * time.Millisecond
-	// MaxAnnounce is the maximum duration of the lease of an agent that stops.
-	// Readers ignore a deadline that is further away.
+	// MaxAnnounce is the longest time for which an agent that stops may prolong
+	// its lease. Readers ignore a deadline that is further away.
 	MaxAnnounce = 10 * time.Minute
 )
 
-// ErrHeld means that a living process already holds the lease, or is its
-// watchdog.
+// ErrHeld means that another living process already has the lock in question:
+// of the lease, of its watchdog, or of the machine.
 var ErrHeld = errors.New("already held")
 
 // ErrLost means that another process has removed or replaced the lease, for
-// example with Disarm. The holder must stop writing knobs.
+// example with Disarm. The former holder must stop writing knobs.
 var ErrLost = errors.New("the lease was taken away")
 
-// A Holder identifies the process that renews a lease, by its pid and its start
-// time in nanoseconds after boot (/proc/PID/stat). No later process has both.
+// A Holder identifies the process that renews a lease: its pid and its start
+// time in nanoseconds after boot (/proc/PID/stat). Together they are unique.
 type Holder struct {
 	PID   int
 	Start int64
 }
 
-// A Lease belongs to one process until this process calls Close or ends. A
-// Lease is safe for concurrent use.
+// A Lease is held by one process until Close or the end of the process. It is
+// safe for concurrent use.
 type Lease struct {
 	dir   string
 	clock func() time.Duration
@@ -70,11 +70,11 @@ type Lease struct {
 }
 
 // Hold takes the lease in dir for the process self on the given boot. dir
-// should be on tmpfs. If another living process holds the lease, even a stopped
-// one, it returns ErrHeld. The bounds and the deadline of the last holder stay
-// until the first Renew. So if that holder announced its stop, the watchdog
-// does not narrow yet, and if the new agent dies before its first Renew, the
-// lease is not prolonged.
+// should be on tmpfs. Hold returns ErrHeld while another process holds the
+// lease, even a stopped process. Until the first Renew, the lease keeps the
+// bounds and the deadline of its last holder. So a deadline that this holder
+// announced stays valid, and a new agent that dies before its first Renew
+// prolongs nothing.
 func Hold(dir, boot string, self Holder) (*Lease, error) {
 	return hold(dir, boot, self, monotonic)
 }
@@ -104,15 +104,15 @@ func hold(dir, boot string, self Holder, clock func() time.Duration) (*Lease, er
 }
 
 // Renew prolongs the lease, and sets the bounds that apply if the holder dies.
-// The loop must call it once in each tick, before it writes. ErrLost means that
-// another process has taken the lease, and that this process must not write any
-// more. If the bounds do not change, Renew needs two system calls and no space.
-// Therefore the reasons of bounds should not contain values that change in each
+// The loop must call it in each tick before it writes. ErrLost means that
+// another process has taken the lease: this process must not write any more. If
+// the bounds are the same as before, Renew needs only two system calls and no
+// space. So the reasons of bounds should not contain values that change in each
 // tick.
 //
-// If tmpfs is full, new bounds cannot be written. Then Renew prolongs the lease
-// with the old bounds and returns an error. The holder must not widen a knob if
-// its new bound was not written.
+// On a full tmpfs, Renew cannot write new bounds. It then prolongs the lease
+// with the old bounds and returns an error. The holder must not widen a knob
+// whose new bound was not written.
 func (l *Lease) Renew(bounds []Bound) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,17 +136,17 @@ func (l *Lease) Renew(bounds []Bound) error {
 	return nil
 }
 
-// HasExpired reports whether the lease has expired since the last renewal.
-// After that, the watchdog may have written knobs, and the holder must read all
-// knobs again.
+// HasExpired reports whether the lease has expired since the last renewal. If
+// so, the watchdog may have written knobs, and the holder must read all knobs
+// again.
 func (l *Lease) HasExpired() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.clock() >= l.head.deadline
 }
 
-// Announce prolongs the lease by d, at most by MaxAnnounce. It is called when
-// the holder is about to stop and another one will follow. It also works on a
+// Announce prolongs the lease by d, at most MaxAnnounce. The holder calls it
+// when it is about to stop and another holder will follow. It also works on a
 // full file system.
 func (l *Lease) Announce(d time.Duration) error {
 	l.mu.Lock()
@@ -162,9 +162,8 @@ func (l *Lease) Announce(d time.Duration) error {
 	return nil
 }
 
-// Drop removes the lease. It is called when no knob needs a bound any more. The
-// watchdog then ends. If another process has removed the lease already, that is
-// no error.
+// Drop removes the lease, when no knob needs a bound any more. The watchdog
+// then ends. It is no error if another process has already removed the lease.
 func (l *Lease) Drop() error {
 	l.mu.Lock()
 	err := l.check()
@@ -180,15 +179,15 @@ func (l *Lease) Drop() error {
 	return nil
 }
 
-// Close allows another process to take the lease. The content of the lease
-// stays. It expires unless that process renews it.
+// Close lets another process take the lease. The lease file stays, and expires
+// unless another process renews it.
 func (l *Lease) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return errors.Join(l.file.Close(), l.lock.Close())
 }
 
-// check returns ErrLost if the file has been removed or replaced.
+// check returns ErrLost if the lease file has been removed or replaced.
 func (l *Lease) check() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(l.file.Fd()), &st); err != nil {
@@ -200,15 +199,14 @@ func (l *Lease) check() error {
 	return nil
 }
 
-// lockRemoved reports whether another program has removed the file of the lock,
-// or the whole directory. (The function Disarm removes the lease, but not its
-// lock.)
+// lockRemoved reports whether another program has removed the lock file or the
+// whole directory. (Disarm removes only the lease file.)
 func (l *Lease) lockRemoved() bool { return !isCurrent(l.lock) }
 
-// recreate creates the directory, the lock and the lease once more.
-// If they were missing, the watchdog would end, and agents and commands would
-// not see that Tenon manages this node. If another process has taken the new
-// lock, it returns ErrLost.
+// recreate creates the directory, the lock and the lease again. Without them,
+// the watchdog would end, and agents and commands would not see that Tenon
+// manages this node. It returns ErrLost if another process has taken the new
+// lock.
 func (l *Lease) recreate(h head, bounds []Bound) error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return fmt.Errorf("renew the lease, whose directory was removed: %w", err)
@@ -228,9 +226,9 @@ func (l *Lease) recreate(h head, bounds []Bound) error {
 	return nil
 }
 
-// rewrite overwrites the head in place. The head always has the same width, so
-// this needs no space on a full file system. If a process reads at that moment,
-// it finds a wrong check sum and reads again.
+// rewrite overwrites the head in place. That needs no space on a full file
+// system, because the width of a head is fixed. A process that reads a
+// half-written head finds a wrong check sum and reads again.
 func (l *Lease) rewrite(h head) error {
 	l.line = h.append(l.line[:0])
 	if _, err := l.file.WriteAt(l.line, 0); err != nil {
@@ -240,7 +238,7 @@ func (l *Lease) rewrite(h head) error {
 	return nil
 }
 
-// replace writes the whole lease to a new file, and renames it.
+// replace writes the whole lease to a new file, and renames the file.
 func (l *Lease) replace(h head, bounds []Bound) error {
 	body, err := encode(bounds)
 	if err != nil {
@@ -257,8 +255,7 @@ func (l *Lease) replace(h head, bounds []Bound) error {
 		err = os.Rename(next, filepath.Join(l.dir, leaseFile))
 	}
 	if err != nil {
-		// Remove the incomplete new file, because it may itself use the last
-		// space of the file system.
+		// The incomplete new file may use the last space of the file system.
 		return errors.Join(err, f.Close(), os.Remove(next))
 	}
 	if l.file != nil {
@@ -268,8 +265,8 @@ func (l *Lease) replace(h head, bounds []Bound) error {
 	return nil
 }
 
-// monotonic returns the time on the clock of all deadlines. All processes of a
-// boot that are in the same time namespace share this clock.
+// monotonic returns the time on the clock of all deadlines. All processes of
+// one boot and one time namespace share this clock.
 func monotonic() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)

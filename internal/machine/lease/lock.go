@@ -16,15 +16,15 @@ import (
 )
 
 // acquire locks a file until the returned file is closed or the process ends.
-// The lock belongs to the open file description (F_OFD_SETLK, fcntl(2), Linux
-// 3.15), so other processes can see the lock without taking it. The file
-// contains the pid of the process, for messages.
+// Other processes can see this kind of lock without taking it (F_OFD_SETLK,
+// fcntl(2), Linux 3.15). For messages, the file contains the pid of the
+// process.
 func acquire(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	_ = f.Chmod(0o600) // that of an older version was readable by all
+	_ = f.Chmod(0o600) // an older version made the file readable by all
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
 	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
@@ -41,8 +41,8 @@ func acquire(path string) (*os.File, error) {
 	return f, nil
 }
 
-// isCurrent reports whether a lock is still on the file with that name. If
-// another program has removed the file, other processes would lock a new one.
+// isCurrent reports whether the path of a lock still leads to the locked file. If
+// another program has removed the file, other processes would lock a new file.
 func isCurrent(lock *os.File) bool {
 	held, err := lock.Stat()
 	if err != nil {
@@ -52,8 +52,8 @@ func isCurrent(lock *os.File) bool {
 	return err == nil && os.SameFile(held, now)
 }
 
-// lockHolder reports whether a process has locked the file, and returns the pid
-// of this process.
+// lockHolder returns the pid of the process that has locked a file. ok is false
+// if no process has.
 func lockHolder(path string) (pid int, ok bool) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -75,24 +75,23 @@ func pidIn(f *os.File) int {
 	return pid
 }
 
-// Exists reports whether there is a lease in dir. It does not matter whether a
-// process holds it.
+// Exists reports whether there is a lease in dir, held or not.
 func Exists(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, leaseFile))
 	return err == nil
 }
 
-// IsHeld reports whether a living process holds the lease in dir. It returns the
-// pid of that process.
+// IsHeld reports whether a living process holds the lease in dir, and returns
+// its pid.
 func IsHeld(dir string) (pid int, ok bool) { return lockHolder(filepath.Join(dir, leaseLock)) }
 
-// IsGuarded reports whether a watchdog guards the lease in dir. It returns the
-// pid of the watchdog. A watchdog that is about to end may still count, so a
-// holder must call IsGuarded again from time to time.
+// IsGuarded reports whether a watchdog guards the lease in dir, and returns its
+// pid. It also returns true for a watchdog that is about to end, so a holder
+// must call it again from time to time.
 func IsGuarded(dir string) (pid int, ok bool) { return lockHolder(filepath.Join(dir, watchdogLock)) }
 
 // Disarm removes the lease in dir, whichever process holds it. It waits until
-// no watchdog guards the lease, so that none can overwrite what the caller
+// the watchdog has ended, so that the watchdog cannot overwrite what the caller
 // writes later. If the holder is alive, its next Renew fails. ctx limits the
 // wait.
 func Disarm(ctx context.Context, dir string) error {

@@ -8,25 +8,24 @@ import (
 	"strings"
 )
 
-// noteAt is where the note begins in the file of a machine lock, in bytes.
-// Before it is the pid.
+// noteAt is the offset in bytes at which the state directory begins in the file
+// of a machine lock. The pid is before it.
 const noteAt = 11
 
-// A Machine is the lock of the whole machine. The zero Machine holds no lock.
+// A Machine is the lock of the whole machine. The zero Machine is not locked.
 type Machine struct {
 	path, state string
 	lock        *os.File
 }
 
-// HoldMachine takes the lock of the whole machine. A lease prevents a second
-// agent only for one state directory. Two agents with different directories
-// would overwrite each other's values in every tick. If another process has the
-// lock, HoldMachine returns ErrHeld, and the error names that process and its
-// state directory. Otherwise the lock lasts until Close or the end of the
-// process.
+// HoldMachine takes the lock of the whole machine, until Close or the end of
+// the process. The reason: a lease excludes a second agent only in the same
+// state directory, and agents with different directories would overwrite each
+// other's values in every tick. If another process has the lock, HoldMachine
+// returns ErrHeld, and names that process and its state directory.
 //
-// All agents of a machine must see the same lock file. Therefore a container
-// mounts the directory of this file from the host.
+// All agents of a machine must use the same lock file. So a container mounts
+// the directory of this file from the host.
 func HoldMachine(path, state string) (*Machine, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("lock the machine: %w", err)
@@ -45,7 +44,7 @@ func HoldMachine(path, state string) (*Machine, error) {
 	if abs, err := filepath.Abs(state); err == nil {
 		state = abs
 	}
-	// On a full file system the note cannot be written, but the lock works.
+	// The lock works even if a full file system refuses the note.
 	if f.Truncate(noteAt) == nil {
 		_, _ = f.WriteAt([]byte(state+"\n"), noteAt)
 	}
@@ -53,8 +52,8 @@ func HoldMachine(path, state string) (*Machine, error) {
 }
 
 // Keep takes the lock again if another program has removed its file, because a
-// second agent would then lock a new file. If a second agent has already done
-// that, it returns ErrHeld.
+// second agent could then lock a new file. If a second agent has done so, Keep
+// returns ErrHeld.
 func (m *Machine) Keep() error {
 	if m.lock == nil || isCurrent(m.lock) {
 		return nil
@@ -76,8 +75,8 @@ func (m *Machine) Close() error {
 	return m.lock.Close()
 }
 
-// stateIn returns the state directory of the process that holds a machine lock.
-// That process wrote it into the file.
+// stateIn returns the state directory that the holder of a machine lock wrote
+// into the lock file.
 func stateIn(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil || len(text) <= noteAt {

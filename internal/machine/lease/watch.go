@@ -19,20 +19,19 @@ const (
 	// So lookEvery only limits how long it takes until the watchdog notices a new
 	// holder, or a removed lease where the kernel does not report removals.
 	lookEvery = time.Second
-	// retry is the time between two reads of an expired lease. It is also the
-	// first wait after a failed write. While writes fail, the waits grow.
+	// retry is the time between two reads of an expired lease, and the wait
+	// after the first failed write. The wait doubles after each failure.
 	retry = 200 * time.Millisecond
-	// leaveLimit is the time that a watchdog for which Last is set may take to end
+	// leaveLimit is the time that a watchdog with the option Last may still run
 	// after its context has ended.
 	leaveLimit = 5 * time.Second
 	// recheck is the longest time between two reads of the knobs while the
-	// lease is expired. The watchdog reads them again because another process
-	// may have widened one.
+	// lease is expired. Another process may have widened a knob meanwhile.
 	recheck = time.Second
 )
 
-// ErrGone means that the cgroup of a knob does not exist any more. Then the
-// bound of the knob has no meaning.
+// ErrGone means that the cgroup of a knob does not exist any more, so that the
+// knob's bound has no meaning.
 var ErrGone = errors.New("no such cgroup")
 
 // Options configure a watchdog.
@@ -40,34 +39,33 @@ type Options struct {
 	Dir    string // directory of the lease
 	Boot   string // id of the running boot
 	Kernel node.Kernel
-	// Read returns the present value of a knob and the inode of its cgroup. If
-	// the cgroup does not exist, it returns ErrGone.
+	// Read returns the present value of a knob and the inode of its cgroup, or
+	// ErrGone if the cgroup does not exist.
 	Read func(node.Knob) (node.Value, uint64, error)
-	// Apply performs a step in the name of the holder whose lease has expired. It
-	// writes the same lines to the journal as the holder.
+	// Apply performs a step. The journal names the holder whose lease has
+	// expired as the author.
 	Apply func(context.Context, Holder, plan.Step) error
-	// Last says that no other watchdog follows this one, for example because
-	// this one ends together with the holder. When ctx ends, such a watchdog
-	// waits for one more renewal of the lease. If there is none, or if the
-	// holder has announced its stop, it applies the bounds at once.
+	// Last means that no other watchdog follows this one, for example because
+	// it ends together with the holder. When ctx ends, such a watchdog waits
+	// for one more renewal of the lease. It applies the bounds at once if none
+	// comes, or if the holder has announced its stop.
 	Last bool
-	// Removed says that the watchdog should read the lease now, because a file
-	// in Dir was removed: see WatchRemovals. If it is nil, the watchdog notices
-	// within lookEvery that the lease was removed.
+	// Removed gets a value when a file in Dir was removed, so that the watchdog
+	// reads the lease at once: see WatchRemovals. If it is nil, the watchdog
+	// notices within lookEvery that the lease was removed.
 	Removed <-chan struct{}
-	// Log gets a line for each change of state. If it is nil, nothing is
-	// logged.
+	// Log gets a line for each change of state. Nil turns logging off.
 	Log *slog.Logger
 
 	clock func() time.Duration // nil: the function monotonic
 }
 
-// Watch guards the lease in a directory, whichever process holds it. It returns
-// when the lease is removed or is from another boot. If ctx ends, it returns
-// the error of ctx. If another watchdog guards the lease, it returns ErrHeld.
+// Watch guards the lease in o.Dir, whichever process holds it. It returns nil
+// when the lease is removed or is from another boot, and the error of ctx when
+// ctx ends. It returns ErrHeld if another watchdog guards the lease.
 //
 // While the lease is expired, Watch narrows each knob that exceeds its bound.
-// It never widens a knob. Only the holder does that.
+// Only the holder ever widens a knob.
 func Watch(ctx context.Context, o Options) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -103,7 +101,7 @@ func Watch(ctx context.Context, o Options) error {
 	}
 }
 
-// leave is called when the context of a watchdog that has Last set ends.
+// leave does the last work of a watchdog with the option Last, after its context has ended.
 func (w *watchdog) leave(ctx context.Context) {
 	told, knew := w.last.head.deadline, w.known
 	for end := w.clock() + leaveLimit; w.clock() < end; {
@@ -143,18 +141,18 @@ func (w *watchdog) leave(ctx context.Context) {
 type watchdog struct {
 	Options
 	last  content     // the last valid lease
-	known bool        // there was a valid lease
+	known bool        // last is set
 	blind bool        // the last read failed
 	seen  loggedState // the state of the last log line
 
-	awake   time.Duration // planned time of this look; 0: the first look
-	excused time.Duration // the deadline that was ignored once
+	awake   time.Duration // planned time of the present look; 0: the first look
+	excused time.Duration // the expired deadline for which the holder got extra time
 	due     time.Duration // next time to read the knobs
 	pause   time.Duration // the wait before the last retry; 0: no failure
 	failed  string        // the last failure in the log
 }
 
-// A loggedState is the part of the state whose changes are logged.
+// A loggedState is the part of the watchdog's state whose changes are logged.
 type loggedState struct {
 	state  string
 	holder Holder
@@ -167,9 +165,8 @@ const (
 	stateLast      = "last"
 )
 
-// look reads the lease once and acts on what it reads. It returns how long to
-// wait before the next look. goOn is false if there is no lease to guard any
-// more.
+// look reads the lease once and acts on it. It returns how long to wait before
+// the next look. goOn is false if there is no lease to guard any more.
 func (w *watchdog) look(ctx context.Context) (wait time.Duration, goOn bool) {
 	switch c, err := read(w.Dir, w.last); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -215,15 +212,15 @@ func (w *watchdog) look(ctx context.Context) (wait time.Duration, goOn bool) {
 	return retry, true
 }
 
-// hasOverslept reports whether this process did not run when it planned to run.
-// This happens if a virtual machine was paused or a container was frozen. The
-// holder could not renew the lease during that time either, so it gets the time
-// for one renewal.
+// hasOverslept reports whether this process did not run at the planned time,
+// for example because a virtual machine was paused or a container was frozen.
+// The holder could not renew the lease either, so it gets the time for one
+// renewal.
 func (w *watchdog) hasOverslept(now time.Duration) bool {
 	return w.awake != 0 && now-w.awake > Renewal
 }
 
-// recordValid records that the lease is valid.
+// recordValid notes that the lease is valid, and logs it if that is new.
 func (w *watchdog) recordValid(h head, left time.Duration) {
 	w.due, w.pause, w.failed = 0, 0, ""
 	if h.announced {
@@ -237,8 +234,8 @@ func (w *watchdog) recordValid(h head, left time.Duration) {
 	w.say(loggedState{stateGuarding, h.holder}, slog.LevelInfo, text, "pid", h.holder.PID)
 }
 
-// consequence says what an expired lease means for best-effort work. A lease has
-// no bounds if CPU suppress is off, or if there is no best-effort work.
+// consequence returns the log text about an expired lease. A lease has no
+// bounds if CPU suppress is off, or if there is no best-effort work.
 func (w *watchdog) consequence() string {
 	if len(w.last.bounds) == 0 {
 		return "there are no safe bounds: best-effort work stays as it is"
@@ -246,7 +243,7 @@ func (w *watchdog) consequence() string {
 	return "best-effort work gets its safe bounds"
 }
 
-// say logs a line if the state has changed.
+// say logs a line if the state differs from the last one.
 func (w *watchdog) say(now loggedState, level slog.Level, text string, args ...any) {
 	if w.seen != now {
 		w.Log.Log(context.Background(), level, text, args...)
@@ -254,9 +251,8 @@ func (w *watchdog) say(now loggedState, level slog.Level, text string, args ...a
 	w.seen = now
 }
 
-// narrow reads the knobs, and writes those that exceed their bound. It reports
-// whether the watchdog has done all that it can: each knob is within its bound,
-// or cannot be narrowed further.
+// narrow reads the knobs and writes those that exceed their bound. It returns
+// false if a read or a write failed, so that it must be tried again.
 func (w *watchdog) narrow(ctx context.Context) bool {
 	now := node.Knobs{Kernel: w.Kernel, Now: map[node.Knob]node.Value{}}
 	var errs []error
@@ -296,9 +292,9 @@ func (w *watchdog) narrow(ctx context.Context) bool {
 	return failed == ""
 }
 
-// checkExpired reads the lease again between two writes, because a restore may
-// have removed it, or its holder may have renewed it. If the lease cannot be
-// read, it counts as unchanged.
+// checkExpired reports whether the lease is still the same. narrow calls it
+// between two writes, because a restore may have removed the lease, or the
+// holder may have renewed it. A lease that cannot be read counts as the same.
 func (w *watchdog) checkExpired() bool {
 	c, err := read(w.Dir, w.last)
 	if err != nil {

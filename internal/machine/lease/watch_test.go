@@ -19,8 +19,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// world is a node with knobs of best-effort work, a lease, and a watchdog of
-// this lease. Its clock is that of a synctest bubble.
+// world is a node with knobs of best-effort work, a lease and its watchdog. Its
+// clock is the clock of a synctest bubble.
 type world struct {
 	t     *testing.T
 	dir   string

@@ -1,6 +1,6 @@
-// Package process identifies the processes of the journal, and finds their
-// descendants. The pid alone does not identify a process, because the kernel
-// reuses pids.
+// Package process identifies the processes that the journal records, and finds
+// their descendants. A pid alone does not identify a process, because the
+// kernel reuses pids.
 package process
 
 import (
@@ -27,9 +27,9 @@ func Alive(fs proc.FS, p journal.Process) bool {
 	return err == nil && int64(s.StartTime) == p.Start && s.State != 'Z' && s.State != 'X'
 }
 
-// Signal sends a signal to exactly this process. It first opens a pidfd and
-// then compares the start time, so that it cannot signal another process that
-// has the same pid now. If the process has ended, this is no error.
+// Signal sends a signal to exactly this process. It opens a pidfd before it
+// compares the start time, so that it cannot hit a new process with the same
+// pid. If the process has ended, Signal does nothing.
 func Signal(fs proc.FS, p journal.Process, s syscall.Signal) {
 	handle, err := os.FindProcess(p.PID)
 	if err != nil {
@@ -41,7 +41,7 @@ func Signal(fs proc.FS, p journal.Process, s syscall.Signal) {
 	}
 }
 
-// AddDescendants adds to a map (found) all descendants of the processes that are in it.
+// AddDescendants adds to found all descendants of the processes in found.
 func AddDescendants(fs proc.FS, found map[int]journal.Process) {
 	pids, err := fs.PIDs()
 	if err != nil {
@@ -66,7 +66,7 @@ func AddDescendants(fs proc.FS, found map[int]journal.Process) {
 	}
 }
 
-// Sessions returns the Tenon processes in the journal.
+// Sessions returns the Tenon processes that have written entries of the journal.
 func Sessions(state journal.State) []journal.Session {
 	all := map[journal.Session]bool{}
 	for _, t := range state.Touches {

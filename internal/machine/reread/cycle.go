@@ -1,5 +1,5 @@
-// Package reread says which of many values must be read again now. Each value
-// is read once within a given time. The reads are spread evenly over that time.
+// Package reread selects which of many cached values must be read again now. It
+// reads each once within a given time, and spreads the reads evenly.
 package reread
 
 import (
@@ -9,34 +9,34 @@ import (
 
 const (
 	// Changed is the maximum age of a cached value that Tenon has changed.
-	// Within this time Tenon notices and corrects a write of another component.
+	// Within this time, Tenon notices if another component overwrites it.
 	Changed = 5 * time.Second
-	// Unchanged is the maximum age of the other cached values. There are many
-	// more of these.
+	// Unchanged is the maximum age of all other cached values, which are many
+	// more.
 	Unchanged = 15 * time.Second
 )
 
-// MostPerSecond is the maximum number of values that a cycle with Slower reads
-// per second. On a node with thousands of cgroups each value is read less
-// often, so that the cost does not grow with the node.
+// MostPerSecond is the maximum number of values per second for a cycle whose
+// period comes from Slower. On a node with thousands of cgroups, each value is
+// then read less often, and the cost does not grow with the node.
 const MostPerSecond = 200
 
-// Slower returns the time in which n values are read again. Usually this is the
-// given time. If n is too large for MostPerSecond, it is longer.
+// Slower returns the period in which n values are read again: within, or a
+// longer time if n values would exceed MostPerSecond.
 func Slower(within time.Duration, n int) time.Duration {
 	return max(within, time.Duration(n)*time.Second/MostPerSecond)
 }
 
-// A Cycle goes through items again and again, so that each is read once within
-// a given time. The zero Cycle has not started.
+// A Cycle selects items in turn, each once in a period. The zero Cycle has not
+// started.
 type Cycle struct {
-	at   time.Time     // of the last call
-	owed time.Duration // time that has passed and that no reading has used yet
+	at   time.Time     // time of the last call of Due
+	owed time.Duration // time that has passed but was not spent on items yet
 	next int
 }
 
-// Due returns which of n items must be read at a time (at). Each item is due
-// once in a period (within). The first call starts the cycle, and returns none.
+// Due returns the indices of the items, of n, that must be read at the time at.
+// Each item is due once in the period within. The first call returns none.
 func (c *Cycle) Due(at time.Time, n int, within time.Duration) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if !c.at.IsZero() {

@@ -16,7 +16,7 @@ import (
 
 const pageSize unit.Bytes = 4096
 
-// newFiles are the files of a new cgroup with their values, by cgroup version.
+// newFiles holds the files of a new cgroup with their content, by cgroup version.
 var newFiles = map[int]map[string]string{
 	1: {
 		"cpu.shares": "1024", "cpu.idle": "0",
@@ -38,7 +38,7 @@ var newFiles = map[int]map[string]string{
 	},
 }
 
-// rootFiles are the files of the root cgroup, by cgroup version.
+// rootFiles holds the files of the root cgroup with their content, by cgroup version.
 var rootFiles = map[int]map[string]string{
 	1: {
 		"cpu.shares": "1024", "cpu.idle": "0",
@@ -48,11 +48,11 @@ var rootFiles = map[int]map[string]string{
 	2: {"cgroup.subtree_control": controllers, "cpuset.cpus.effective": "", "cpuset.mems.effective": ""},
 }
 
-// controllers are the controllers that MakeGroup enables for child cgroups. The
-// real node enables the same ones.
+// controllers lists the controllers that MakeGroup enables for child cgroups,
+// as on the real node.
 const controllers = "cpuset cpu io memory pids"
 
-// An op is an operation on the node, in the form in which rules check it.
+// An op is an operation on the node that rules can refuse.
 type op struct {
 	n    *Node
 	kind string // write, attach, remove, fork
@@ -64,8 +64,7 @@ type op struct {
 	pid  int
 }
 
-// ask checks an operation against the rules. It returns the error of the first
-// rule that refuses it, or nil.
+// ask returns the error of the first rule that refuses an operation, or nil.
 func (n *Node) ask(o op) error {
 	for _, r := range n.rules {
 		if r.refuse == nil || r.operation != o.kind || (r.files != "" && !slices.Contains(strings.Fields(r.files), o.file)) {
@@ -149,13 +148,13 @@ func (n *Node) write(p node.CgroupPath, file, text string) error {
 		o.text = o.replaceDevice()
 	}
 	o.g.files[file] = o.text
-	if thaws(file) {
+	if mayThaw(file) {
 		n.bury()
 	}
 	return nil
 }
 
-// passOn applies a change such as "+cpu -pids" to a list of controllers.
+// passOn applies a change of cgroup.subtree_control, such as "+cpu -pids", to a list.
 func passOn(have, change string) string {
 	on := map[string]bool{}
 	for _, c := range strings.Fields(have) {
@@ -171,11 +170,11 @@ func passOn(have, change string) string {
 // knobFiles returns the files of a group.
 func (g *group) knobFiles(version int) knob.Files { return knob.Files{Version: version, Text: g.files} }
 
-// number reads a file with one number. The text "max" stands for the largest number.
+// number returns the number in a file. For "max", it returns the largest number.
 func (g *group) number(file string) int64 { return g.knobFiles(0).Number(file) }
 
-// bandwidth returns the quota and the period in µs, for both cgroup versions. A
-// quota of -1 means no limit.
+// bandwidth returns the CPU quota (-1: none) and the period in µs, for both
+// cgroup versions.
 func (g *group) bandwidth(version int) (quota, period int64) { return g.knobFiles(version).Bandwidth() }
 
 func (g *group) set(file string) unit.CPUSet { return g.knobFiles(0).CPUs(file) }
@@ -192,8 +191,8 @@ func (n *Node) children(p node.CgroupPath) []node.CgroupPath {
 	return below
 }
 
-// MakeGroup creates a group and its missing ancestors. On v2 it enables the controllers
-// for them. On v1 a new group gets the CPUs and memory nodes of its parent.
+// MakeGroup creates a cgroup and its missing ancestors. On v2, it enables the controllers
+// for them. On v1, a new cgroup gets the CPUs and memory nodes of its parent.
 func (n *Node) MakeGroup(p node.CgroupPath) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -217,7 +216,7 @@ func (n *Node) make(p node.CgroupPath) error {
 	if n.version == 1 {
 		up := n.groups[parent]
 		g.files["cpuset.cpus"], g.files["cpuset.mems"] = up.files["cpuset.cpus"], up.files["cpuset.mems"]
-		for _, f := range []node.File{node.FileCPUs, node.FileMems} { // a new group may copy Tenon's values
+		for _, f := range []node.File{node.FileCPUs, node.FileMems} { // the parent's value may be Tenon's
 			if v, touched := n.before[node.Knob{Cgroup: parent, File: f}]; touched {
 				n.before[node.Knob{Cgroup: p, File: f}] = v
 			}
@@ -227,7 +226,7 @@ func (n *Node) make(p node.CgroupPath) error {
 	return nil
 }
 
-// RemoveGroup removes a group. A group that does not exist is no error.
+// RemoveGroup removes a cgroup. If it does not exist, RemoveGroup returns nil.
 func (n *Node) RemoveGroup(p node.CgroupPath) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

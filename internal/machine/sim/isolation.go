@@ -11,26 +11,26 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// An Isolation lists the isolation mechanisms of a simulated kernel. Whether
-// CPUs have siblings depends on the topology.
+// An Isolation lists the isolation mechanisms of a simulated kernel. Siblings
+// come from the topology.
 type Isolation struct {
-	// Marks is the kind of mark that the kernel has, one of node.VendorMarks.
-	// It is empty if the kernel has none.
+	// Marks is the kernel's kind of vendor mark, one of node.VendorMarks, or ""
+	// if the kernel has none.
 	Marks node.Feature
-	// MarksOff says that all marks are switched off, and that this cannot be changed.
+	// MarksOff means that all marks are off and cannot be turned on.
 	MarksOff  bool
 	SchedExt  bool
 	CoreSched bool
-	// Slices says that a thread can have its own slice.
+	// Slices means that each thread can have its own time slice.
 	Slices bool
-	// Foreign is the name of a scheduler that another component has loaded. It
-	// is empty if there is none.
+	// Foreign is the name of the sched_ext scheduler that another component has
+	// loaded, or "".
 	Foreign string
 	// Cookies is the number of threads that have a core-scheduling cookie of
 	// another component.
 	Cookies int
-	// Room is the maximum number of cgroups in the table of the BE scheduler. 0
-	// means as many as in the real scheduler.
+	// Room is the maximum number of cgroups in the table of the BE scheduler,
+	// or 0 for the size in the real scheduler.
 	Room int
 }
 
@@ -41,13 +41,13 @@ type isolationState struct {
 	loaded   node.Scheduler
 	orders   orders
 	failures []node.Failure
-	// ticked holds values that Apply has set: marks, which the kernel may round, and
-	// attributes of threads. The latter are stored under the group of the threads.
+	// ticked holds values that writeIsolation has set: marks as written, and
+	// attributes of threads, which it holds for the cgroup of the threads.
 	ticked map[node.Knob]node.Value
 }
 
-// The rules of isolation. For each rule, the conformance suite has a fact with
-// the same name.
+// The names of the rules of isolation. The conformance suite has a fact for
+// each rule, with the same name.
 const (
 	markKeepsWeight     = "a mark comes and goes without the weight"
 	lateComers          = "a task that enters a group later is seen"
@@ -70,8 +70,8 @@ func newIsolated(i Isolation, without []string) *isolationState {
 
 func (i *isolationState) obeys(rule string) bool { return !slices.Contains(i.without, rule) }
 
-// Load acts as if another component had loaded a scheduler. If foreign is
-// empty, it unloads the scheduler.
+// Load acts as if another component had loaded the scheduler foreign. If
+// foreign is empty, Load acts as if that scheduler was unloaded.
 func (n *Node) Load(foreign string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -113,7 +113,7 @@ func (n *Node) fillIsolation(s *node.Snapshot) {
 // readIsolation reads a knob of isolation.
 func (n *Node) readIsolation(k node.Knob) (node.Value, error) {
 	i := n.isolated
-	if why := i.lacks(k.File); why != "" {
+	if why := i.whyMissing(k.File); why != "" {
 		return nil, fmt.Errorf("read %v: %s: %w", k, why, syscall.ENOENT)
 	}
 	switch k.File {
@@ -151,8 +151,8 @@ func (n *Node) readIsolation(k node.Knob) (node.Value, error) {
 	return node.ThreadsNormal, nil
 }
 
-// lacks returns why the kernel does not have a knob. It returns "" if it has the knob.
-func (i *isolationState) lacks(f node.File) string {
+// whyMissing returns why the kernel lacks a knob, or "" if it has the knob.
+func (i *isolationState) whyMissing(f node.File) string {
 	switch {
 	case i == nil:
 		return "this kernel has no isolation mechanism"
@@ -183,7 +183,7 @@ func (n *Node) applyIsolation(s plan.Step) error {
 	if err := n.writeIsolation(s.Knob, s.To); err != nil {
 		err = fmt.Errorf("apply %v: %w", s, err)
 		if i := n.isolated; i.obeys(failuresAreReported) && !s.Release && s.Knob.File != node.FileSlice {
-			i.failures = append(i.failures, node.Failure{At: n.now, Mechanism: fallenOf(s.Knob.File), Why: err.Error(), Refused: true})
+			i.failures = append(i.failures, node.Failure{At: n.now, Mechanism: mechanismOf(s.Knob.File), Why: err.Error(), Refused: true})
 		}
 		return err
 	}
@@ -195,8 +195,8 @@ func (n *Node) applyIsolation(s plan.Step) error {
 	return nil
 }
 
-// fallenOf returns the mechanism that fails if a write of the knob fails.
-func fallenOf(f node.File) node.Mechanism {
+// mechanismOf returns the isolation mechanism that fails if a write of a knob fails.
+func mechanismOf(f node.File) node.Mechanism {
 	switch f {
 	case node.FileIdentity:
 		return node.MechanismVendor
@@ -206,8 +206,8 @@ func fallenOf(f node.File) node.Mechanism {
 	return node.MechanismSchedExt
 }
 
-// attribute returns the field of a task that stands for an attribute. f is the
-// knob that sets this attribute of threads.
+// attribute returns the field of a task that holds an attribute of threads. f
+// is the knob that sets the attribute.
 func (t *task) attribute(f node.File) *bool {
 	switch f {
 	case node.FilePolicy:
@@ -220,7 +220,7 @@ func (t *task) attribute(f node.File) *bool {
 
 func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
 	i := n.isolated
-	if n.hangs(k, v) { // as on some vendor kernels
+	if n.wouldHang(k, v) { // some vendor kernels hang
 		return errors.New("the machine hangs: marks and core-scheduling cookies are both in use")
 	}
 	switch v := v.(type) {
@@ -231,7 +231,7 @@ func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
 		i.ticked[k] = v
 		if i.marksIdle() && !i.obeys(markKeepsWeight) {
 			idle := map[bool]string{true: "1", false: "0"}[v < node.IdentityNone]
-			return n.write(k.Cgroup, "cpu.idle", idle) // the kernel does this by itself
+			return n.write(k.Cgroup, "cpu.idle", idle) // some vendor kernels do this by themselves
 		}
 		return nil
 	case node.Scheduler:
@@ -259,14 +259,14 @@ func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
 	return fmt.Errorf("cannot write a value of type %T", v)
 }
 
-// marksIdle reports whether the mark of best-effort work also makes a group idle.
+// marksIdle reports whether the BE mark of this kernel also makes a cgroup idle.
 func (i *isolationState) marksIdle() bool {
 	return slices.ContainsFunc(node.VendorMarks, func(v node.VendorMark) bool { return v.Can == i.Marks && v.Idles })
 }
 
-// hangs reports whether this value would put marks and core-scheduling cookies
-// in use at the same time. The real kernel would hang then.
-func (n *Node) hangs(k node.Knob, v node.Value) bool {
+// wouldHang reports whether marks and core-scheduling cookies would both be in
+// use after this write. Some real kernels hang then.
+func (n *Node) wouldHang(k node.Knob, v node.Value) bool {
 	marked := v.CompareWidth(node.IdentityNone) < 0
 	tagged := k.File == node.FileCookie && v == node.Value(node.ThreadsBE)
 	others := n.isolated.Cookies > 0

@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// isolators are kernels with different isolation mechanisms.
+// isolators lists kernels with different isolation mechanisms.
 var isolators = map[string]sim.Options{
 	"mainline":       {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Slices: true}},
 	"scheduler busy": {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Foreign: "scx_other"}},

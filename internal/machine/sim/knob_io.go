@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// canIO sets which capabilities for block I/O the node has.
+// canIO adds the capabilities for block I/O to can.
 func (n *Node) canIO(can node.Capabilities) {
 	verdicts := map[node.Feature]node.Verdict{
 		node.FeatureIOMax: node.Yes, node.FeatureIOWeight: node.Yes, node.FeatureIOLatency: node.Yes, node.FeatureBFQWeight: node.No,
@@ -26,10 +26,10 @@ func (n *Node) canIO(can node.Capabilities) {
 	}
 }
 
-// ioFiles are the files of a group for block I/O.
+// ioFiles holds the files of a cgroup, and reads the values for block I/O from them.
 type ioFiles struct{ knob.Files }
 
-// text returns the content of the file from which a knob is read.
+// text returns the content of the file that holds a knob.
 func (f ioFiles) text(file node.File) (string, error) {
 	name := string(file)
 	if f.Version == 1 {
@@ -61,7 +61,7 @@ func (f ioFiles) weight(file node.File) (node.IOWeight, error) {
 	text, err := f.text(file)
 	first, _, _ := strings.Cut(text, "\n")
 	other, _ := strconv.ParseInt(strings.TrimPrefix(first, "default "), 10, 64)
-	return node.IOWeightOf(other, nil), err // the disk of the simulator has no weights
+	return node.IOWeightOf(other, nil), err // the simulated disk has no weights
 }
 
 func (f ioFiles) limits() node.IOMax {
@@ -122,7 +122,7 @@ func (f ioFiles) ofLatency(v node.IOLatency) (files []knob.Writing) {
 	now, _ := f.latency()
 	targets := v.Targets()
 	for d := range now.Targets() {
-		targets[d] += 0 // a device without a target gets 0
+		targets[d] += 0 // a removed target is written as 0
 	}
 	for d, t := range targets {
 		files = append(files, knob.Writing{File: "io.latency", Text: fmt.Sprintf("%v target=%d", d, t.Microseconds())})

@@ -49,8 +49,8 @@ func (n *Node) fillControls(s *node.Snapshot) {
 	}
 }
 
-// value returns the value of a knob of a control group. It returns nil if the
-// machine does not have the knob.
+// value returns the value of a knob of a control group, or nil if the machine
+// does not have the knob.
 func (c *control) value(f node.File) node.Value {
 	switch {
 	case f == node.FileL3 && len(c.l3) > 0:
@@ -61,7 +61,7 @@ func (c *control) value(f node.File) node.Value {
 	return nil
 }
 
-// isForeign reports whether another component uses a control group.
+// isForeign reports whether another component uses the control group.
 func (n *Node) isForeign(name string) bool {
 	if n.divided.groups[name].mine {
 		return false
@@ -74,8 +74,8 @@ func (n *Node) isForeign(name string) bool {
 	return n.tasksOf(name) != ""
 }
 
-// membership returns the control groups that contain the tasks in and below a
-// cgroup. If there are no tasks, it returns false.
+// membership returns the control groups of the tasks in and below a cgroup, or
+// false if there are no tasks.
 func (n *Node) membership(p node.CgroupPath) (node.ControlGroup, bool) {
 	var in []string
 	for _, t := range n.tasks {
@@ -89,7 +89,7 @@ func (n *Node) membership(p node.CgroupPath) (node.ControlGroup, bool) {
 	return node.ControlGroupsOf(in...), true
 }
 
-// groupName returns the name of the control group in which a task is.
+// groupName returns the name of a task's control group.
 func (t *task) groupName() string {
 	if t.control == "" {
 		return node.DefaultControlGroup
@@ -141,8 +141,8 @@ func (n *Node) ageControlGroups(s plan.Step) error {
 	return nil
 }
 
-// leaveControl removes a control group that Apply made, if no knob of this
-// group is set any more.
+// leaveControl removes a control group that Apply made, once Tenon has released
+// all knobs of the group.
 func (n *Node) leaveControl(name string) {
 	c := n.divided.groups[name]
 	if c == nil || !c.mine {

@@ -8,12 +8,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Advance advances the time. A fluid model of the fair scheduler gives each
-// task its CPU time. Siblings, which are groups and tasks, share the CPU by
-// weight. If one does not use its share, the others get it. No group exceeds
-// its quota or its CPUs. The model computes CPU time, not latency: tasks do not
-// wake up, do not migrate, and do not evict each other's cache lines. A call
-// should advance much less than one period of the loop under test.
+// Advance advances the time, and gives each task CPU time. It divides CPU like
+// a fluid: sibling groups and tasks get CPU by weight, and what one does not
+// use goes to the others. No group exceeds its quota or its CPUs. The model
+// computes no latency: tasks do not wake up, do not migrate, and do not evict
+// cache lines. A call should advance much less than one period of the loop
+// under test.
 func (n *Node) Advance(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -22,21 +22,21 @@ func (n *Node) Advance(d time.Duration) {
 	used := n.grant("", unit.CPUs(cpus.Len()), d)
 	each := used / time.Duration(max(cpus.Len(), 1))
 	for c := range cpus.All() {
-		n.busy[c] += each // the model does not know which CPU was used
+		n.busy[c] += each // the model does not know which CPUs were used, so all count equally
 	}
 }
 
-// A share is a group or task that competes with its siblings.
+// A share is a group or task that competes for CPU with its siblings.
 type share struct {
-	path   node.CgroupPath // of a group; unused for a task
+	path   node.CgroupPath // path of a group; unused for a task
 	group  bool
 	weight float64
 	want   unit.MilliCPU
 	got    unit.MilliCPU
 }
 
-// grant gives a group a limited amount of CPU (cpu) for a time d. It returns
-// how much CPU time the group used.
+// grant gives a group up to cpu for the time d. It returns the CPU time that
+// the group used.
 func (n *Node) grant(p node.CgroupPath, cpu unit.MilliCPU, d time.Duration) time.Duration {
 	g := n.groups[p]
 	free, wanted := n.appetite(p)
@@ -58,9 +58,9 @@ func (n *Node) grant(p node.CgroupPath, cpu unit.MilliCPU, d time.Duration) time
 	return used
 }
 
-// appetite returns how much CPU the tasks in and below a group would use. The
-// first result ignores the limits of the group itself, and the second one
-// respects them.
+// appetite returns how much CPU the tasks in and below a group want to use:
+// free ignores the quota and the CPUs of the group itself, limited respects
+// them.
 func (n *Node) appetite(p node.CgroupPath) (free, limited unit.MilliCPU) {
 	for _, s := range n.sharesOf(p) {
 		free += s.want
@@ -95,7 +95,7 @@ func (n *Node) sharesOf(p node.CgroupPath) []share {
 	return all
 }
 
-// weight returns the load weight of a group. The default is 1024.
+// weight returns the load weight of a group in the kernel's unit (default: 1024).
 func (n *Node) weight(p node.CgroupPath) float64 {
 	const idleWeight = 3 // WEIGHT_IDLEPRIO in kernel/sched/sched.h
 	g := n.groups[p]
@@ -108,8 +108,8 @@ func (n *Node) weight(p node.CgroupPath) float64 {
 	return float64(g.number("cpu.weight")) * 1024 / 100
 }
 
-// fill divides an amount of CPU by weight. A share that wants less than its
-// part gets all that it wants. What it leaves is divided among the others.
+// fill divides an amount of CPU among shares by weight. A share that wants less
+// than its part leaves the rest to the others.
 func fill(cpu unit.MilliCPU, shares []share) {
 	slices.SortStableFunc(shares, func(a, b share) int {
 		switch x, y := float64(a.want)*b.weight, float64(b.want)*a.weight; {

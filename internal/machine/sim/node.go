@@ -1,8 +1,8 @@
 // Package sim simulates a node in memory. It has the methods of the real node,
-// and refuses what the kernel refuses, for both cgroup versions. Its rules have
-// names. For each rule, the conformance suite checks the fact of the same name
-// on a real kernel. A small model divides the CPU among tasks, so that tests
-// can run policies in virtual time.
+// and refuses what the kernel refuses, on both cgroup versions. For each named
+// rule, the conformance suite checks the fact of the same name on a real
+// kernel. A small model divides CPU among tasks, so that tests can run policies
+// in virtual time.
 package sim
 
 import (
@@ -22,20 +22,20 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Options describe the machine to simulate. The zero Options describe a machine
-// with two CPUs and cgroup v2.
+// Options describe the machine to simulate. The zero Options mean two CPUs and
+// cgroup v2.
 type Options struct {
 	// Version is the cgroup version, 1 or 2; 0 means 2.
 	Version int
 	// Topology is the CPU topology; zero means two CPUs in one socket.
 	Topology node.Topology
-	// Resctrl describes how L3 caches and memory bandwidth can be divided. If
-	// it is nil, the machine has no resctrl.
+	// Resctrl describes how L3 caches and memory bandwidth can be divided. Nil
+	// means that the machine has no resctrl.
 	Resctrl *Resctrl
-	// Isolation lists the isolation mechanisms that the kernel has in addition
-	// to cpu.idle. If it is nil, there are none.
+	// Isolation lists the isolation mechanisms of the kernel in addition to
+	// cpu.idle. Nil means that there are none.
 	Isolation *Isolation
-	// Without names rules that this node does not apply. Tests use it to show
+	// Without names rules that this node does not apply. With it, tests show
 	// that each rule is needed.
 	Without []string
 }
@@ -74,8 +74,8 @@ type task struct {
 	// control is the control group of the task; "" is the default one.
 	control string
 	dying   bool // it has received a fatal signal
-	// extended says that the task has the scheduling policy of best-effort threads.
-	// tagged says that it has their cookie, and lengthened that it has their slice.
+	// The task's thread has attributes of best-effort threads: the scheduling policy
+	// (extended), the core-scheduling cookie (tagged), the long time slice (lengthened).
 	extended, tagged, lengthened bool
 }
 
@@ -123,8 +123,8 @@ func (n *Node) memoryNodes() unit.CPUSet {
 
 func (n *Node) kernel() node.Kernel { return node.Kernel{CgroupVersion: n.version, PageSize: pageSize} }
 
-// Manage adds a workload to the snapshots. If they have a workload with the
-// same ID, it replaces that one.
+// Manage adds a workload to the snapshots. It replaces a workload with the same
+// ID.
 func (n *Node) Manage(w node.Workload) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -187,7 +187,7 @@ func (n *Node) Snapshot(context.Context) (node.Snapshot, error) {
 	return s, nil
 }
 
-// shownFiles are the knobs that a snapshot contains for every group.
+// shownFiles lists the files whose knobs a snapshot contains for every group.
 var shownFiles = node.FilesOf(node.CategoryGroup, node.CategoryIO, node.CategoryMark, node.CategoryThreads, node.CategoryOrder)
 
 func (n *Node) readKnobs(p node.CgroupPath, to map[node.Knob]node.Value) {
@@ -202,7 +202,7 @@ func (n *Node) readKnobs(p node.CgroupPath, to map[node.Knob]node.Value) {
 	}
 }
 
-// Apply performs one step. It writes either all files of the step or none.
+// Apply performs one step. After an error, no file of the step has changed.
 func (n *Node) Apply(_ context.Context, s plan.Step) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -226,7 +226,7 @@ func (n *Node) Apply(_ context.Context, s plan.Step) error {
 	files := maps.Clone(g.files)
 	err = n.knobs.Write(s.Knob, s.To)
 	if empty := (node.CPUs{}); s.Release && s.To == empty && errors.Is(err, syscall.ENOSPC) {
-		err = n.knobs.Write(s.Knob, node.CPUs{Set: n.effectiveSet(s.Knob.Cgroup.Parent(), string(s.Knob.File))}) // like the real node
+		err = n.knobs.Write(s.Knob, node.CPUs{Set: n.effectiveSet(s.Knob.Cgroup.Parent(), string(s.Knob.File))}) // the real node does the same
 	}
 	if err != nil {
 		g.files = files

@@ -17,22 +17,22 @@ import (
 type Resctrl struct {
 	// Groups is the maximum number of control groups, including the default group.
 	Groups int
-	// Ways describes the ways of the L3 caches. If it has no Domains, the
-	// caches cannot be divided.
+	// Ways describes the ways of the L3 caches. Without Domains, the caches
+	// cannot be divided.
 	Ways node.CacheWays
-	// MB describes the steps of memory bandwidth, and MBDomains the caches to
-	// which they apply.
+	// MB describes the granularity of memory bandwidth. MBDomains are the
+	// caches whose bandwidth can be divided.
 	MB        node.Bandwidth
 	MBDomains []node.CacheID
 }
 
-// A control is a control group. It has the resources that its tasks may use.
+// A control is a control group with the resources that its tasks may use.
 type control struct {
 	l3, mb map[node.CacheID]uint64
 	mine   bool // Apply made it
 }
 
-// A resctrlState is the state of resctrl on a node.
+// A resctrlState is the state of resctrl on a simulated node.
 type resctrlState struct {
 	Resctrl
 	groups map[string]*control
@@ -47,7 +47,7 @@ func newDivided(r Resctrl, without []string) *resctrlState {
 	return d
 }
 
-// newGroup returns a control group that has all resources.
+// newGroup returns a control group that may use all resources.
 func (d *resctrlState) newGroup() *control {
 	c := &control{l3: map[node.CacheID]uint64{}, mb: map[node.CacheID]uint64{}}
 	for _, id := range d.Ways.Domains {
@@ -63,7 +63,7 @@ func (c *control) clone() *control {
 	return &control{l3: maps.Clone(c.l3), mb: maps.Clone(c.mb), mine: c.mine}
 }
 
-// A controlOp is an operation on resctrl, in the form in which rules check it.
+// A controlOp is an operation on resctrl that rules can refuse.
 type controlOp struct {
 	n     *Node
 	kind  string // make, schemata, tasks
@@ -71,8 +71,8 @@ type controlOp struct {
 	text  string
 }
 
-// askControls checks an operation against the rules. It returns the error of the first
-// rule that refuses it. It stores the message of that rule in last_cmd_status.
+// askControls returns the error of the first rule that refuses an operation, or
+// nil. last_cmd_status then contains the message of that rule.
 func (n *Node) askControls(o controlOp) error {
 	d := n.divided
 	for _, r := range d.rules {
@@ -88,7 +88,7 @@ func (n *Node) askControls(o controlOp) error {
 	return nil
 }
 
-// applies reports whether the node applies a rule.
+// applies reports whether the rule with this name is in effect on the node.
 func (d *resctrlState) applies(name string) bool {
 	return slices.ContainsFunc(d.rules, func(r controlRule) bool { return r.name == name })
 }
@@ -112,7 +112,7 @@ func (n *Node) makeControl(group string) error {
 	return nil
 }
 
-// RemoveControl removes a control group. A group that does not exist is no error.
+// RemoveControl removes a control group. If it does not exist, nothing happens.
 func (n *Node) RemoveControl(group string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -211,7 +211,7 @@ func (n *Node) writeControl(group, file, text string) error {
 	return nil
 }
 
-// A schemataValue is the part of a schemata line that is for one cache.
+// A schemataValue is the part of a schemata line for one cache.
 type schemataValue struct {
 	id   node.CacheID
 	text string
@@ -238,7 +238,7 @@ func schemataLine(text string) (resource string, values []schemataValue) {
 	return resource, values
 }
 
-// neighbours reports whether the set bits of a mask are consecutive.
+// neighbours reports whether the bits that are set in a mask are consecutive.
 func neighbours(mask uint64) bool {
 	return mask == 0 || mask>>bits.TrailingZeros64(mask) == 1<<bits.OnesCount64(mask)-1
 }

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// dividers are machines with different kinds of resctrl.
+// dividers lists machines with different kinds of resctrl.
 var dividers = map[string]sim.Resctrl{
 	"Intel": {
 		Groups: 8, Ways: node.CacheWays{Domains: []node.CacheID{0, 1}, Mask: 0x7ff, Least: 1},

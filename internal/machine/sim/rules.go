@@ -8,28 +8,28 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A rule is one fact about the kernel. It has the same name as the fact in the
-// conformance suite. If the rule is removed, the node accepts the operation.
+// A rule imitates one fact about the kernel: the fact of the same name in the
+// conformance suite. Tests remove rules: the node then accepts the operation.
 type rule struct {
 	name    string
 	version int // 1, 2, or 0 for both
-	// operation is the kind of operation to which the rule applies: write,
+	// operation is the kind of the operations that the rule concerns: write,
 	// attach, remove or fork.
 	operation string
-	// files are the files to which the rule applies. If it is "", these are all files.
+	// files lists the files that the rule concerns, separated by spaces. "" means all.
 	files string
-	// refuse returns the error with which the kernel refuses the operation. It
-	// returns 0 if the kernel accepts it.
+	// refuse returns the error with which the kernel refuses the operation, or
+	// 0 if the kernel accepts it.
 	refuse func(op) syscall.Errno
-	// settle returns the text that the file has after the write. It also makes
-	// all other changes that the write causes.
+	// settle makes all other changes that a write causes, and returns the text
+	// that the written file then has.
 	settle func(op) string
-	// derive returns the effective CPUs or memory nodes. Its arguments are the
-	// set of the group and that of its parent.
+	// derive returns the effective CPUs or memory nodes of a group from its own
+	// set and the effective set of its parent.
 	derive func(own, parent unit.CPUSet) unit.CPUSet
 }
 
-// Rules returns the names of the rules of a cgroup version.
+// Rules returns the names of the rules that apply to a cgroup version.
 func Rules(version int) []string {
 	var names []string
 	for _, r := range rulesOf(version) {
@@ -43,8 +43,8 @@ func rulesOf(version int) []rule {
 	return slices.DeleteFunc(all, func(r rule) bool { return r.version != 0 && r.version != version })
 }
 
-// existenceRules are checked before all others, because the others need a group
-// and a file that exist.
+// existenceRules returns the rules that are checked first. All other rules need
+// a group and a file that exist.
 func existenceRules() []rule {
 	return []rule{
 		{
@@ -120,7 +120,7 @@ func groupRules() []rule {
 		{
 			name: "a controller comes from the parent", version: 2, operation: "write", files: "cgroup.subtree_control",
 			refuse: func(o op) syscall.Errno {
-				for _, c := range changes(o.text, '+') {
+				for _, c := range withSign(o.text, '+') {
 					if !hasWord(o.n.enabledControllers(o.path), c) {
 						return syscall.ENOENT
 					}
@@ -131,7 +131,7 @@ func groupRules() []rule {
 		{
 			name: "a controller that a child passes on cannot be taken", version: 2, operation: "write", files: "cgroup.subtree_control",
 			refuse: func(o op) syscall.Errno {
-				for _, c := range changes(o.text, '-') {
+				for _, c := range withSign(o.text, '-') {
 					for _, child := range o.n.children(o.path) {
 						if hasWord(o.n.groups[child].files["cgroup.subtree_control"], c) {
 							return syscall.EBUSY

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// weightFile returns cpu.shares on v1 and cpu.weight on v2.
+// weightFile returns the name of the weight file: cpu.shares on v1, cpu.weight on v2.
 func weightFile(version int) string {
 	if version == 1 {
 		return "cpu.shares"
@@ -144,11 +144,11 @@ func cpuRules() []rule {
 	}
 }
 
-// bandwidth returns the quota, period and burst in µs that the write would lead
-// to. A quota of -1 means no quota.
+// bandwidth returns the quota (-1: none), period and burst in µs that a group
+// would have after the write.
 func (o op) bandwidth() (quota, period, burst int64) {
 	quota, period = o.g.bandwidth(o.n.version)
-	burst = o.g.number("cpu.cfs_burst_us") + o.g.number("cpu.max.burst") // one of the files is absent, and counts as 0
+	burst = o.g.number("cpu.cfs_burst_us") + o.g.number("cpu.max.burst") // each version has only one of the files; number returns 0 for the other
 	v, _ := strconv.ParseInt(o.text, 10, 64)
 	switch o.file {
 	case "cpu.cfs_quota_us":
@@ -167,7 +167,7 @@ func (o op) bandwidth() (quota, period, burst int64) {
 	return quota, period, burst
 }
 
-// hasWord reports whether a list contains a word.
+// hasWord reports whether a text, split at spaces, contains a word.
 func hasWord(list, word string) bool {
 	for w := range strings.FieldsSeq(list) {
 		if w == word {
@@ -177,9 +177,9 @@ func hasWord(list, word string) bool {
 	return false
 }
 
-// changes returns the controllers that have the given sign in a text such as
-// "+cpu -pids".
-func changes(text string, sign byte) []string {
+// withSign returns the controllers with the given sign in a text such as "+cpu
+// -pids".
+func withSign(text string, sign byte) []string {
 	var cs []string
 	for w := range strings.FieldsSeq(text) {
 		if w[0] == sign {

@@ -10,8 +10,8 @@ import (
 
 const cpusetFiles = "cpuset.cpus cpuset.mems"
 
-// list returns the set that is written. An invalid list counts as empty,
-// because another rule refuses it.
+// list returns the set of CPUs or memory nodes to write. It returns an empty
+// set for an invalid text, which another rule refuses.
 func (o op) list() unit.CPUSet {
 	s, _ := unit.ParseCPUSet(o.text)
 	return s

@@ -26,7 +26,7 @@ var limitKeys = []string{"rbps", "wbps", "riops", "wiops"}
 // limitFiles are all files with limits of block I/O.
 const limitFiles = "io.max blkio.throttle.read_bps_device blkio.throttle.write_bps_device blkio.throttle.read_iops_device blkio.throttle.write_iops_device"
 
-// deviceFiles have one line per device. A write changes one line.
+// deviceFiles lists the files with one line per device. A write changes one line.
 const deviceFiles = limitFiles + " io.latency"
 
 func ioRules() []rule {
@@ -143,14 +143,14 @@ func ioRules() []rule {
 	}
 }
 
-// device splits the text of a write. It is for files with one line per device.
+// device splits the text of a write into a device and the rest of the line.
 func (o op) device() (d unit.Device, body string, named bool) {
 	first, body, _ := strings.Cut(o.text, " ")
 	d, err := unit.ParseDevice(first)
 	return d, strings.TrimSpace(body), err == nil
 }
 
-// lines returns the lines of the file, by device.
+// lines returns the present lines of the file to write, by device.
 func (o op) lines() map[unit.Device]string { return linesIn(o.g.files[o.file]) }
 
 func linesIn(text string) map[unit.Device]string {
@@ -164,9 +164,8 @@ func linesIn(text string) map[unit.Device]string {
 	return m
 }
 
-// replaceDevice returns what the file contains after the write. The write
-// replaces the line of one device. If the line has no body, it removes the
-// device.
+// replaceDevice returns the content of the file after the write, which replaces
+// the line of one device. A line without a body removes the device.
 func (o op) replaceDevice() string {
 	d, body, named := o.device()
 	if !named {
@@ -192,7 +191,7 @@ func (o op) replaceDevice() string {
 	return strings.Join(lines, "\n")
 }
 
-// ratesOf reads a text such as "rbps=1 wbps=max". If a rate is missing, it is max.
+// ratesOf parses a text such as "rbps=1 wbps=max". A missing rate is "max".
 func ratesOf(body string) map[string]string {
 	rates := map[string]string{}
 	for _, k := range limitKeys {

@@ -8,15 +8,15 @@ import (
 	"syscall"
 )
 
-// A controlRule is one fact about resctrl. It has the same name as the fact in the
-// conformance suite. If refuse is nil, the code of the rule is where its effect is.
+// A controlRule imitates one fact about resctrl: the fact of the same name in the
+// conformance suite. If refuse is nil, other code asks applies for the rule by name.
 type controlRule struct {
 	name   string
 	on     string // make, schemata or tasks
 	refuse func(controlOp) (syscall.Errno, string)
 }
 
-// The rules that refuse no operation.
+// The names of rules that refuse no operation. Other code looks them up.
 const (
 	newHasAll   = "a new group has everything"
 	goBack      = "the threads of a removed control group go to the default one"
@@ -34,8 +34,8 @@ func ControlRules() []string {
 	return names
 }
 
-// checkEach returns a function that checks every value of a line. It returns the
-// first refusal.
+// checkEach returns a refuse function that checks each value of a schemata
+// line. It refuses the operation if check returns a reason for one value.
 func checkEach(check func(o controlOp, resource string, v schemataValue) string) func(controlOp) (syscall.Errno, string) {
 	return func(o controlOp) (syscall.Errno, string) {
 		resource, values := schemataLine(o.text)
@@ -48,8 +48,8 @@ func checkEach(check func(o controlOp, resource string, v schemataValue) string)
 	}
 }
 
-// mask returns the mask that a value has for an L3 cache. It returns false if
-// the value is for another resource or is not a mask.
+// mask returns the value as a mask of an L3 cache. It returns false if the
+// value is no mask, or is for another resource.
 func (v schemataValue) mask(resource string) (uint64, bool) {
 	x, err := v.number(resource)
 	return x, resource == "L3" && err == nil

@@ -64,20 +64,20 @@ func (n *Node) obeys(name string) bool {
 	return slices.ContainsFunc(n.rules, func(r rule) bool { return r.name == name })
 }
 
-// frozenItself reports whether the group itself was frozen, even if an ancestor
-// was not. A frozen ancestor does not count.
+// frozenItself reports whether the group's own file requests a freeze. It
+// ignores the ancestors.
 func (n *Node) frozenItself(p node.CgroupPath) bool {
 	g := n.groups[p]
 	return g != nil && (g.files["cgroup.freeze"] == "1" || g.files["freezer.state"] == "FROZEN")
 }
 
-// isFrozen reports whether a group is frozen, by itself or by an ancestor.
+// isFrozen reports whether a group or one of its ancestors is frozen.
 func (n *Node) isFrozen(p node.CgroupPath) bool {
 	return n.frozenItself(p) || p != "" && n.obeys(frozenBelow) && n.isFrozen(p.Parent())
 }
 
 // showRun returns the content of a file that shows whether a group is frozen or
-// has tasks. For any other file it returns false.
+// has tasks. It returns false for any other file.
 func (n *Node) showRun(p node.CgroupPath, file string) (string, bool) {
 	digit := map[bool]string{true: "1", false: "0"}
 	frozen := n.isFrozen(p) && n.obeys(frozenShows)
@@ -95,7 +95,7 @@ func (n *Node) showRun(p node.CgroupPath, file string) (string, bool) {
 	return "", false
 }
 
-// Signal sends a fatal signal to a task.
+// Signal sends a fatal signal to a task. A frozen task may die only after the thaw.
 func (n *Node) Signal(pid int, _ syscall.Signal) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -106,10 +106,10 @@ func (n *Node) Signal(pid int, _ syscall.Signal) error {
 	return nil
 }
 
-// AtOnce says that each call has had its full effect when it returns.
+// AtOnce returns true, because each call has its full effect before it returns.
 func (n *Node) AtOnce() bool { return true }
 
-// Alive reports whether a task has not ended.
+// Alive reports whether a task still exists.
 func (n *Node) Alive(pid int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -124,12 +124,12 @@ func (n *Node) signal(pid int) {
 	delete(n.tasks, pid)
 }
 
-// bury ends tasks that have a pending fatal signal and are no longer frozen.
+// bury ends each task that has a pending fatal signal and is not frozen any more.
 func (n *Node) bury() {
 	maps.DeleteFunc(n.tasks, func(_ int, t *task) bool { return t.dying && !n.isFrozen(t.at) })
 }
 
-// readRun returns the state of the group of a workload, as in a snapshot.
+// readRun returns the run state of a workload's group, as snapshots show it.
 func (n *Node) readRun(p node.CgroupPath) node.Run {
 	switch {
 	case n.frozenItself(p):
@@ -140,7 +140,7 @@ func (n *Node) readRun(p node.CgroupPath) node.Run {
 	return node.Running
 }
 
-// runFiles returns the files to write for a state of a group.
+// runFiles returns the writes that freeze or thaw a group.
 func (n *Node) runFiles(_ node.Knob, v node.Run) ([]knob.Writing, error) {
 	switch {
 	case v.EndsProcesses():
@@ -151,8 +151,8 @@ func (n *Node) runFiles(_ node.Knob, v node.Run) ([]knob.Writing, error) {
 	return []knob.Writing{{File: "cgroup.freeze", Text: map[bool]string{true: "1", false: "0"}[v == node.Frozen]}}, nil
 }
 
-// end sends SIGTERM to the tasks of a group, or kills them. If a step has
-// frozen the group, end first thaws it.
+// end sends SIGTERM to the tasks of a group, or kills them. It thaws the group
+// first if a step had frozen it.
 func (n *Node) end(k node.Knob, v node.Run) error {
 	if n.groups[k.Cgroup] == nil {
 		return &fs.PathError{Op: "end", Path: string(k.Cgroup), Err: syscall.ENOENT}
@@ -175,5 +175,5 @@ func (n *Node) end(k node.Knob, v node.Run) error {
 	return nil
 }
 
-// thaws reports whether a write to the file may thaw tasks.
-func thaws(file string) bool { return strings.HasPrefix(file, "freezer.") || file == "cgroup.freeze" }
+// mayThaw reports whether a write to the file may thaw tasks of a group.
+func mayThaw(file string) bool { return strings.HasPrefix(file, "freezer.") || file == "cgroup.freeze" }

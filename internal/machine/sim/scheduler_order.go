@@ -8,14 +8,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// orders are the entries in the tables of the BE scheduler. If a scheduler is
-// loaded later, it gets them, too.
+// orders holds the orders to the BE scheduler: to the loaded one or, if none is
+// loaded, to the next one.
 type orders struct {
 	groups map[node.CgroupPath]node.SchedulerGroup
 	cap    node.SchedulerCap
 }
 
-// room returns how many cgroups fit into the table of the BE scheduler.
+// room returns how many cgroups the table of the BE scheduler can hold.
 func (i *isolationState) room() int {
 	if i.Room > 0 {
 		return i.Room
@@ -23,7 +23,7 @@ func (i *isolationState) room() int {
 	return node.SchedulerGroups
 }
 
-// readOrder reads one entry. If there is none, it returns the zero value.
+// readOrder returns one order, or the zero value if there is none.
 func (i *isolationState) readOrder(k node.Knob) node.Value {
 	if k.File == node.FileSchedulerCap {
 		return i.orders.cap
@@ -31,8 +31,8 @@ func (i *isolationState) readOrder(k node.Knob) node.Value {
 	return i.orders.groups[k.Cgroup]
 }
 
-// applyOrder performs a step on an entry. An entry is not journaled, because it
-// ends together with the scheduler.
+// applyOrder performs a step on an order. It does not journal the order,
+// because the order ends together with the scheduler.
 func applyOrder(n *Node, s plan.Step) error {
 	i := n.isolated
 	if _, err := n.readIsolation(s.Knob); err != nil {
@@ -66,7 +66,7 @@ func applyOrder(n *Node, s plan.Step) error {
 	return nil
 }
 
-// unload unloads the scheduler, and removes its entries.
+// unload unloads the scheduler, and removes its orders.
 func (i *isolationState) unload() {
 	if i.loaded = (node.Scheduler{}); i.obeys(ordersEnd) {
 		i.orders = orders{}

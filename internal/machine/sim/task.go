@@ -52,7 +52,7 @@ func (n *Node) Fork(pid int) error {
 	return nil
 }
 
-// Stop ends a task.
+// Stop ends a task and reaps it.
 func (n *Node) Stop(pid int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -63,7 +63,7 @@ func (n *Node) Stop(pid int) error {
 	return nil
 }
 
-// Demand sets how much CPU a task uses, if that much is available.
+// Demand sets how much CPU a task uses if it gets enough CPU time.
 func (n *Node) Demand(pid int, cpu unit.MilliCPU) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -75,8 +75,7 @@ func (n *Node) Demand(pid int, cpu unit.MilliCPU) error {
 	return nil
 }
 
-// tasksIn returns the number of tasks in p. It can also count the tasks of the
-// descendants of p (below).
+// tasksIn returns the number of tasks in p, or in and below p if below is true.
 func (n *Node) tasksIn(p node.CgroupPath, below bool) int64 {
 	count := int64(0)
 	for _, t := range n.tasks {

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Cgroups appends all cgroups below a cgroup, parents before children. If the
-// cgroup does not exist, it appends none.
+// Cgroups appends to all the cgroups below p, parents before children. It
+// appends none if p does not exist.
 func Cgroups(tree *cgroup.Tree, all []node.CgroupPath, p node.CgroupPath) []node.CgroupPath {
 	children, _ := tree.Children(string(p)) // empty: the cgroup is gone
 	for _, c := range children {
@@ -19,8 +19,8 @@ func Cgroups(tree *cgroup.Tree, all []node.CgroupPath, p node.CgroupPath) []node
 	return all
 }
 
-// EachProcess calls a function (do) for each process in and below a cgroup. It
-// skips what it cannot read.
+// EachProcess calls do for each process in and below a cgroup. It skips cgroups
+// that it cannot read.
 func EachProcess(tree *cgroup.Tree, p node.CgroupPath, do func(pid int)) {
 	pids, _ := tree.Procs(string(p))
 	for _, pid := range pids {
@@ -37,9 +37,9 @@ func Threads(tree *cgroup.Tree, p node.CgroupPath) ([]int, error) {
 	return ThreadsBut(tree, p, func(node.CgroupPath) bool { return false })
 }
 
-// ThreadsBut lists the threads in and below a cgroup. It omits the cgroups for
-// which a function (skip) returns true, and all cgroups below them. If the
-// cgroup itself does not exist, it fails with cgroup.ErrGone.
+// ThreadsBut lists the threads in and below a cgroup. It omits each cgroup for
+// which skip returns true, with all cgroups below it. It returns cgroup.ErrGone
+// if the cgroup p itself does not exist.
 func ThreadsBut(tree *cgroup.Tree, p node.CgroupPath, skip func(node.CgroupPath) bool) ([]int, error) {
 	if skip(p) {
 		return nil, nil

@@ -14,13 +14,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sizedFor is the time for which the sizes of NUMA nodes are cached. It is rare
-// that memory is added to a running machine.
+// sizedFor is the time for which the sizes of NUMA nodes are cached. A running
+// machine rarely gets more memory.
 const sizedFor = time.Minute
 
-// A Cache reads the topology again only when the set of online CPUs changes,
-// because it must read a dozen files for each CPU. It reads the sizes of the
-// NUMA nodes again after sizedFor.
+// A Cache holds the topology. It reads the topology again only when the set of
+// online CPUs changes, because that means a dozen files for each CPU. It reads
+// the sizes of the NUMA nodes again after sizedFor.
 type Cache struct {
 	fs proc.FS
 
@@ -33,7 +33,7 @@ type Cache struct {
 // New returns a cache that has not read anything yet.
 func New(fs proc.FS) *Cache { return &Cache{fs: fs} }
 
-// Read returns the topology at the present time (now). The caller may change the result.
+// Read returns the topology at the time now. The caller may change the result.
 func (c *Cache) Read(now time.Time) (node.Topology, error) {
 	online, err := c.fs.OnlineCPUs()
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *Cache) Read(now time.Time) (node.Topology, error) {
 	return t, nil
 }
 
-// numaMemory returns the NUMA nodes that have memory, ascending.
+// numaMemory returns the NUMA nodes that have memory, in ascending order.
 func numaMemory(fs proc.FS) ([]node.NUMAMemory, error) {
 	sizes, err := fs.NUMAMemory()
 	if err != nil {
@@ -73,8 +73,8 @@ func numaMemory(fs proc.FS) ([]node.NUMAMemory, error) {
 	return memory, nil
 }
 
-// read reads the topology. It gives each core a number that is unique on the
-// node. The CPUs of a core are those that the kernel lists as siblings.
+// read reads the topology. CPUs that the kernel lists as siblings are one core,
+// and each core gets a number that is unique on the node.
 func read(fs proc.FS) (node.Topology, error) {
 	cpus, err := fs.Topology()
 	if err != nil {
@@ -103,15 +103,14 @@ func read(fs proc.FS) (node.Topology, error) {
 	return t, nil
 }
 
-// sameKind decides whether two cores are of the same kind. For this, the slower
-// one must have at least this capacity, in percent of the faster one. Cores of
-// one kind differ by a few percent if the firmware prefers some of them. The
-// kernel's own scheduler uses the same margin (fits_capacity,
-// kernel/sched/fair.c).
+// sameKind is a limit in percent: two cores are of the same kind if the slower
+// one has at least this part of the faster one's capacity. Cores of one kind
+// differ by a few percent if the firmware prefers some of them. The kernel's
+// scheduler uses the same margin (fits_capacity, kernel/sched/fair.c).
 const sameKind = 80
 
-// kindsOf returns the kind of core of each CPU. Intel's processors list the
-// CPUs of each kind. Other processors show the capacity of each CPU.
+// kindsOf returns the kind of each CPU's core, such as performance or efficiency
+// core: from the kernel's lists on Intel's processors, else from the capacities.
 func kindsOf(fs proc.FS, cpus []proc.CPU) (map[unit.CPU]node.CoreKind, error) {
 	named, err := fs.CoreKinds()
 	if err != nil {

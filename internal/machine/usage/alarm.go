@@ -8,38 +8,38 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// alarm says how many long waits raise an alarm. Which wait is long depends on
-// the workload (docs/decisions/0016-wake-ups.md).
+// alarm tells the kernel when to report waits: after 3 long waits within 50 ms.
+// limitOf says which waits are long (docs/decisions/0016-wake-ups.md).
 var alarm = rqdelay.Alarm{Waits: 3, Window: 50 * time.Millisecond, Gap: 50 * time.Millisecond, Beside: siblingLimit}
 
 const (
-	// tooLong is a time. If a workload has no objective, its longer waits count
-	// as long. It is about the slice of a thread on a machine with many CPUs.
+	// tooLong is the limit of a wait for workloads without an objective. It is
+	// about the time slice of a thread on a machine with many CPUs.
 	tooLong = 2 * time.Millisecond
-	// siblingLimit is a time within a window of the alarm. If siblings are
-	// watched, latency-sensitive work may not run beside best-effort work for
-	// longer.
+	// siblingLimit is how long, within a window of the alarm, latency-sensitive
+	// work may run beside best-effort work on the sibling. It applies only
+	// while siblings are watched.
 	siblingLimit = 2 * time.Millisecond
-	// alarmsKept is the length of the queue of alarms. If the queue is full, a
-	// further alarm is dropped, because the loop wakes up anyway.
+	// alarmsKept is the length of the queue of alarms. A full queue drops new
+	// alarms. No harm is done, because the queued alarms already wake the loop.
 	alarmsKept = 16
 )
 
-// limitOf returns how long a wait of a workload may be.
+// limitOf returns the longest wait of a workload that is not too long.
 func limitOf(w node.Workload) time.Duration { return w.Objective.RunQueueDelay.Or(tooLong) }
 
-// A Delayed is an alarm. A latency-sensitive workload waited too often and too
-// long for best-effort work, or it ran beside such work for too long.
+// A Delayed is an alarm: a latency-sensitive workload waited too long and too
+// often for best-effort work, or ran too long beside such work.
 type Delayed struct {
 	At       time.Time // when the alarm was read
 	Workload node.WorkloadID
 	Text     string // "waited 3 times its 2ms in 50ms, the last 4.1ms for batch"
 }
 
-// forward forwards alarms until the counter ends. It drops an alarm about waits
-// for other work than best-effort work, because to narrow best-effort work
-// would not shorten these waits. The other work may have left its slot
-// meanwhile.
+// forward forwards alarms until the counter ends. It drops alarms about waits
+// for work that is not best-effort, because narrowing best-effort work would
+// not shorten these waits. It also drops alarms about workloads that have lost
+// their slot meanwhile.
 func (d *Delays) forward(from <-chan rqdelay.Event, to chan<- Delayed) {
 	defer close(to)
 	for e := range from {
@@ -58,8 +58,8 @@ func (d *Delays) alarmOf(e rqdelay.Event) (Delayed, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	waiter, runner := d.names[e.Slot], d.names[e.Runner]
-	// If a waiting thread was moved to another CPU, it is not known for which
-	// thread it waited.
+	// Elsewhere means that the waiting thread was moved to another CPU. It is
+	// then unknown for which thread it waited, so the alarm counts.
 	if waiter == "" || runner == "" || d.classes[e.Runner] != node.BE && e.Runner != rqdelay.Elsewhere {
 		return Delayed{}, false
 	}

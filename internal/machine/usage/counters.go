@@ -12,23 +12,23 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Counters reads the counters of the node and of its workloads. It is
-// safe for concurrent use.
+// Counters reads the counters of the node and of its workloads into snapshots.
+// It is safe for concurrent use.
 type Counters struct {
 	fs    proc.FS
-	tree  *cgroup.Tree // nil: this machine has no cgroups that we can use
+	tree  *cgroup.Tree // nil: this machine has no usable cgroups
 	slow  *slowCache   // nil unless resident
 	waits waitSampler
 	// sleepers is nil unless the host is resident.
 	sleepers *sleepers
-	// threads counts the threads of workloads that are throttled by their
-	// quota.
+	// threads counts the threads of workloads that their own quota throttles in
+	// most periods.
 	threads threadCounter
 }
 
-// New returns the counters of a node. tree has the cgroups. It is nil if the
-// node has no usable cgroups. On a resident host, the counters cache slow
-// counters and sample waits.
+// New returns the counters of a node. tree holds the node's cgroups; it is nil
+// if there are no usable ones. On a resident host, Counters caches slow
+// counters (those that are expensive to read) and samples waits.
 func New(fs proc.FS, tree *cgroup.Tree, resident bool) *Counters {
 	c := &Counters{fs: fs, tree: tree}
 	if resident {
@@ -37,7 +37,7 @@ func New(fs proc.FS, tree *cgroup.Tree, resident bool) *Counters {
 	return c
 }
 
-// Node reads those counters of the node that every snapshot reads again. It
+// Node reads the counters of the node that each snapshot needs fresh. It
 // reports whether memory is scarce.
 func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 	if stat, err := c.fs.Stat(); err == nil {
@@ -49,9 +49,8 @@ func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 	}
 	if m, err := c.fs.MemInfo(); err == nil {
 		s.Usage.Memory, s.MemoryTotal = node.Some(m.Total-m.Available), node.Some(m.Total)
-		// The kubelet has the same formula for the root cgroup: memory that is
-		// charged or that the kernel uses, minus page cache that was not used
-		// lately.
+		// As the kubelet does for the root cgroup: memory that is charged or
+		// that the kernel uses, minus page cache that was not used lately.
 		s.Usage.WorkingSet = node.Some(max(m.Total-m.Free-m.InactiveFile, 0))
 		scarce = m.Available < m.Total/scarcePart
 	}
@@ -60,13 +59,13 @@ func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 			*r.of(&s.Usage.Pressure) = stallOf(p)
 		}
 	}
-	// It is impossible that all tasks of a node wait for a CPU at the same
-	// time, so the kernel shows a line of zeros.
+	// All tasks of a node cannot wait for a CPU at the same time, so the kernel
+	// shows only zeros here.
 	s.Usage.Pressure.CPU.Full = node.Maybe[time.Duration]{}
 	if c.tree == nil {
 		return scarce
 	}
-	// The times in /proc/stat are sampled on many kernels, at each timer tick.
+	// On many kernels, /proc/stat only samples the times at each timer tick.
 	// The counters of cgroups are exact.
 	if root, err := c.tree.CPUUse(""); err == nil {
 		s.Usage.CPU = node.Some(root.Usage)
@@ -77,7 +76,7 @@ func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 	return scarce
 }
 
-// resources are the pressure files. Their names are the kernel's.
+// resources lists the kernel's pressure files by name.
 var resources = []struct {
 	name string
 	of   func(*node.Pressure) *node.Stall
@@ -91,12 +90,12 @@ func stallOf(p unit.Pressure) node.Stall {
 	return node.Stall{Some: node.Some(p.Some.Total), Full: node.Some(p.Full.Total)}
 }
 
-// Workload reads those counters of a workload that every snapshot needs fresh.
-// The second result is true if its cgroup does not exist any more.
+// Workload reads the counters of a workload that each snapshot needs fresh.
+// gone is true if its cgroup does not exist any more.
 func (c *Counters) Workload(w node.Workload) (u node.Usage, gone bool) { return c.workload(&w, nil) }
 
-// workload does the same as Workload. But if the workload has used no CPU since
-// the last reading, it returns that reading.
+// workload does the same as Workload. But it returns last if the workload has
+// used no CPU since last was read.
 func (c *Counters) workload(w *node.Workload, last *node.Usage) (u node.Usage, gone bool) {
 	p := string(w.Cgroup)
 	var err error
@@ -115,16 +114,16 @@ func (c *Counters) workload(w *node.Workload, last *node.Usage) (u node.Usage, g
 		c.addThrottling(&u, w)
 	}
 	if errors.Is(err, cgroup.ErrGone) && !c.tree.Exists(p) {
-		return u, true // in all v1 hierarchies
+		return u, true // gone from all v1 hierarchies
 	}
 	c.readMemory(&u, p)
 	if w.Class.Sensitive() {
-		u.PerCPU, _ = c.tree.UsagePerCPU(p) // v2 does not count it
+		u.PerCPU, _ = c.tree.UsagePerCPU(p) // absent on v2
 	}
 	return u, false
 }
 
-// readMemory reads the memory that is charged to a workload. It reports whether
+// readMemory reads how much memory is charged to a workload. gone is true if
 // its cgroup does not exist any more.
 func (c *Counters) readMemory(u *node.Usage, p string) (gone bool) {
 	m, err := c.tree.MemoryCurrent(p)
@@ -134,11 +133,10 @@ func (c *Counters) readMemory(u *node.Usage, p string) (gone bool) {
 	return errors.Is(err, cgroup.ErrGone) && !c.tree.Exists(p)
 }
 
-// addThrottling adds the throttling of a service's containers, because one
-// throttled container of several need not throttle the service as a whole. If
-// there is only one container, it has the limit of the workload, so the
-// workload's own counters are enough. If the workload has no limit because one
-// container has none, addThrottling adds up the other containers.
+// addThrottling adds the throttling of a service's containers: the workload's
+// own counters do not show it if only the limit of one container throttles.
+// With one container, workload and container have the same limit, so nothing is
+// added. If the workload has no limit, only containers with a limit are added.
 func (c *Counters) addThrottling(u *node.Usage, w *node.Workload) {
 	if w.Class != node.LS || len(w.Containers) < 2 || !u.Periods.Known() {
 		return
@@ -156,8 +154,8 @@ func (c *Counters) addThrottling(u *node.Usage, w *node.Workload) {
 }
 
 // throttlingIsSlow reports whether throttling is read as a slow counter. On
-// cgroup v2 the file of the CPU time contains it. On v1 it is in a file of its
-// own, which must be fresh only for latency-sensitive workloads.
+// cgroup v2, the file of the CPU time contains it. On v1 it is in another file,
+// which is read for each snapshot only for latency-sensitive workloads.
 func (c *Counters) throttlingIsSlow(w *node.Workload) bool {
 	return c.slow != nil && !w.Class.Sensitive() && c.tree.VersionOf("cpu") == 1
 }

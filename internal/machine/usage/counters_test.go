@@ -16,8 +16,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A countedNode has the counters of a resident host. Its files look like a v2
-// hierarchy. Each workload is in a cgroup that has the name of the workload.
+// A countedNode has the counters of a resident host, on plain files that look
+// like cgroup v2. The cgroup of each workload has the name of the workload.
 type countedNode struct {
 	*Counters
 	workloads map[node.WorkloadID]node.Workload

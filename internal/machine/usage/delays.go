@@ -15,12 +15,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// namedRunners is the maximum number of runners that a snapshot names for each
-// waiter. It names those with the longest waits. If it named all pairs, they
-// would be most of a snapshot and of its record.
+// namedRunners is the number of runners that a snapshot names for each waiter:
+// those with the longest waits. The names of all pairs would be most of a
+// snapshot and of its record.
 const namedRunners = 8
 
-// A counter counts run-queue delays. Package rqdelay implements it.
+// A counter measures run-queue delays by slots. Package rqdelay implements it.
 type counter interface {
 	Track(slot rqdelay.Slot, cgroupID uint64, class rqdelay.Class) error
 	Forget(cgroupID uint64) error
@@ -31,9 +31,9 @@ type counter interface {
 	Close() error
 }
 
-// Delays registers the workloads with a counter, and adds the counts to
-// snapshots. It counts nothing until Count is called. It is safe for concurrent
-// use.
+// Delays registers the workloads with a counter of run-queue delays, and adds
+// its results to snapshots. It does nothing before Count is called. It is safe
+// for concurrent use.
 type Delays struct {
 	tree   *cgroup.Tree
 	noTree error
@@ -42,29 +42,29 @@ type Delays struct {
 	counter counter // nil: counting is off
 	why     error   // the error that ended counting
 	stale   bool    // the workloads may have changed
-	beside  bool    // watch siblings while counting
+	beside  bool    // WatchSiblings is on
 	slotTable
 	now        rqdelay.Reading
-	containers [rqdelay.Slots][]container // by waiter; reused by the next list of waits
+	containers [rqdelay.Slots][]container // by the slot of the waiter; listWaits reuses this memory
 }
 
-// A container is the part of the waits of a workload that one runner caused.
+// A container is a part of one waiter's waits: those that one runner caused.
 type container struct {
 	runner rqdelay.Slot
 	time   time.Duration
 }
 
-// NewDelays returns the delays of a node. tree has the cgroups. If the node has
-// no usable cgroups, tree is nil, and noTree gives the reason.
+// NewDelays returns the delays of a node. tree holds the node's cgroups. If the
+// node has no usable cgroups, tree is nil and noTree is the reason.
 func NewDelays(tree *cgroup.Tree, noTree error) *Delays { return &Delays{tree: tree, noTree: noTree} }
 
-// Count starts BPF programs that count how long the threads of
-// latency-sensitive workloads wait for a CPU, and which workload has that CPU
-// meanwhile. It sends an alarm when the waits become too long. The snapshots of
-// a resident host then contain the counts. Each context switch of the node
-// costs about 50 ns more (docs/experiments/2026-11-22-bpf-hook-cost). The
-// channel is closed when counting ends. If the kernel cannot count, the error
-// is rqdelay.ErrUnsupported.
+// Count starts BPF programs that measure how long the threads of
+// latency-sensitive workloads wait for a CPU, and which workload runs on that
+// CPU meanwhile. The snapshots of a resident host then contain these waits. The
+// channel gets an alarm when waits become too long, and is closed when counting
+// ends. Each context switch of the node costs about 50 ns more
+// (docs/experiments/2026-11-22-bpf-hook-cost). If the kernel cannot count, the
+// error is rqdelay.ErrUnsupported.
 func (d *Delays) Count() (<-chan Delayed, error) {
 	if d.tree == nil {
 		return nil, fmt.Errorf("count run-queue delays: this machine has no usable cgroups: %w", d.noTree)
@@ -76,7 +76,7 @@ func (d *Delays) Count() (<-chan Delayed, error) {
 	return d.start(p)
 }
 
-// Counts reports whether delays are counted.
+// Counts reports whether counting is on.
 func (d *Delays) Counts() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,7 +95,7 @@ func (d *Delays) start(c counter) (<-chan Delayed, error) {
 	return alarms, nil
 }
 
-// Stop stops the counting.
+// Stop turns counting off.
 func (d *Delays) Stop() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,7 +103,7 @@ func (d *Delays) Stop() error {
 	return d.end()
 }
 
-// end stops counting. The caller holds d.mu.
+// end turns counting off. The caller holds d.mu.
 func (d *Delays) end() error {
 	c := d.counter
 	if d.counter = nil; c == nil {
@@ -113,8 +113,8 @@ func (d *Delays) end() error {
 	return c.Close()
 }
 
-// Trouble returns the reason why not all delays are counted, or "" if all are.
-// The text changes only if the reason changes.
+// Trouble returns the reason why delays of some workloads are not counted or
+// not counted separately, or "". The text changes only if the reason changes.
 func (d *Delays) Trouble() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,16 +127,16 @@ func (d *Delays) Trouble() string {
 	return d.slotTable.trouble()
 }
 
-// Expire makes the next snapshot compare the registered workloads with the
-// present ones.
+// Expire makes the next snapshot assign slots again, because workloads came or
+// went.
 func (d *Delays) Expire() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stale = true
 }
 
-// Fill adds the counts to a snapshot. If it fails, some counts are missing, and
-// Trouble returns the reason.
+// Fill adds the counted delays to a snapshot. After an error, counting is off,
+// and Trouble returns the error.
 func (d *Delays) Fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, error)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -168,7 +168,7 @@ func (d *Delays) Fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, err
 			w.Usage.PerCPU = d.ranOn(at.slot, s.Topology)
 		}
 	}
-	s.Waits = d.waits()
+	s.Waits = d.listWaits()
 }
 
 // ranOn returns how long the workload in a slot ran on each CPU of the node.
@@ -188,9 +188,9 @@ func (d *Delays) ranOn(slot rqdelay.Slot, t node.Topology) map[unit.CPU]time.Dur
 	return all
 }
 
-// waits returns the time that each waiter waited for each runner. It translates
-// slots to names.
-func (d *Delays) waits() []node.Wait {
+// listWaits returns how long each workload (waiter) waited while another one
+// (runner) had the CPU. It translates slots to names.
+func (d *Delays) listWaits() []node.Wait {
 	for pair, t := range d.now.Waits {
 		if t -= d.base.Waits[pair]; t > 0 && d.names[pair.Waiter] != "" && d.names[pair.Runner] != "" {
 			d.containers[pair.Waiter] = append(d.containers[pair.Waiter], container{pair.Runner, t})

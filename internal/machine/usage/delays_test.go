@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A tally is a counter of delays. A test sets its counts. It refuses what the
+// A tally is a counter of delays whose counts a test sets. It refuses what the
 // real counter refuses.
 type tally struct {
 	slots  map[uint64]rqdelay.Slot
@@ -73,8 +73,8 @@ func (y *tally) wait(waiter, runner uint64, long time.Duration) {
 	y.read.Waits[rqdelay.Pair{Waiter: s, Runner: y.slots[runner]}] += long
 }
 
-// A delayBench is the Delays of a node, together with the workloads of the
-// node. The map has the inode of each workload's cgroup.
+// A delayBench is the Delays of a node with its workloads. inodes holds the
+// inode of each workload's cgroup.
 type delayBench struct {
 	*testing.T
 	Delays

@@ -8,20 +8,19 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// WatchSiblings switches two things on or off. First, snapshots show the CPUs
-// on which latency-sensitive work ran. Second, Count raises an alarm when such
-// work runs while best-effort work runs on the sibling. Only the isolation
-// mechanism siblings needs this.
+// WatchSiblings turns on, or off, what the isolation mechanism siblings needs.
+// Snapshots then show the CPUs on which latency-sensitive work ran. And Count
+// also raises an alarm when such work runs while best-effort work runs on the
+// sibling.
 func (d *Delays) WatchSiblings(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.beside = on
 }
 
-// watchSiblings tells the counter, for each CPU of t, which sibling to watch.
-// If siblings are not watched, it tells the counter to watch none. In a core
-// with more than two threads, each thread watches the next one. The caller
-// holds d.mu.
+// watchSiblings tells the counter for each CPU of t which sibling to watch, or
+// none if WatchSiblings is off. In a core with more than two threads, each
+// thread watches the next one. The caller holds d.mu.
 func (d *Delays) watchSiblings(t node.Topology) error {
 	if !d.beside {
 		return d.counter.WatchSiblings(nil)
@@ -41,8 +40,8 @@ func (d *Delays) watchSiblings(t node.Topology) error {
 	return d.counter.WatchSiblings(of)
 }
 
-// ranLS returns how long latency-sensitive work ran on each CPU. It returns nil
-// if this is not counted or not needed. The caller holds d.mu.
+// ranLS returns how long latency-sensitive work ran on each CPU, or nil if
+// WatchSiblings is off. The caller holds d.mu.
 func (d *Delays) ranLS(t node.Topology) map[unit.CPU]time.Duration {
 	if !d.beside {
 		return nil

@@ -8,43 +8,42 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// sleepers are the counters that workloads had at the last snapshot. If a
-// workload has used no CPU since then, its counters are still the same. Only
-// its memory may differ, because the kernel may have reclaimed some of it or
-// charged more to it.
+// sleepers holds the counters of workloads at the last snapshot. While a
+// workload uses no CPU, these counters stay valid. Only its memory may differ,
+// because the kernel may reclaim some of it or charge more to it.
 type sleepers struct {
 	mu       sync.Mutex
 	of       []node.Workload
 	families []family
-	last     []lastUse // of each workload
+	last     []lastUse // last counters of each workload in of
 	cycle    reread.Cycle
 }
 
-// A family is all workloads directly below one cgroup. The kernel charges CPU
-// time to a cgroup and to all cgroups above it. So if the counter of the upper
-// cgroup did not change, all workloads below it slept.
+// A family is all workloads directly below one cgroup. The kernel charges their
+// CPU time to this cgroup, too. So if its counter did not change, all workloads
+// of the family slept.
 type family struct {
 	cgroup string
 	used   node.Maybe[time.Duration]
-	slept  bool // since the snapshot before
+	slept  bool // no workload of the family has run since the last snapshot
 }
 
 type lastUse struct {
 	known  bool
 	due    bool // the memory must be read, even if the workload slept
 	usage  node.Usage
-	family int // none: the cgroup has no other members
+	family int // index in families, or noFamily
 }
 
-// noFamily stands for the family of a workload that has no family.
+// noFamily is the family of a workload without other workloads beside it.
 const noFamily = -1
 
-// Workloads reads those counters of workloads that every snapshot needs fresh, and passes
-// each workload with its use to a function (pass). The flag gone says that the cgroup
-// does not exist any more. For a resident host, it reads the counters of a workload only
-// if the workload has used CPU. It still reads the memory of all within slowWithin, and
-// all counters in every snapshot while memory is scarce. Until it reads a sleeping workload again, it may
-// pass the workload on although its cgroup was removed, unless the caller has dropped it.
+// Workloads reads the counters of workloads that each snapshot needs fresh, and
+// calls pass for each workload. gone is true if the workload's cgroup does not
+// exist any more. On a resident host, Workloads reads again only the counters
+// of workloads that have used CPU. It still reads each workload's memory within
+// slowWithin, and while memory is scarce, it reads everything. A sleeping
+// workload whose cgroup was removed may thus be passed on until its next read.
 func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce bool, pass func(w *node.Workload, u *node.Usage, gone bool)) {
 	if c.sleepers == nil {
 		for i := range workloads {
@@ -82,7 +81,7 @@ func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce boo
 				asleep = nil
 			}
 			last.usage, gone = c.workload(&workloads[i], asleep)
-			// Without its counter it is unknown whether the workload sleeps.
+			// Without a CPU time, it is unknown whether the workload sleeps.
 			last.known, last.due = !gone && last.usage.CPU.Known(), false
 		case last.due:
 			gone = c.readMemory(&last.usage, string(workloads[i].Cgroup))
@@ -93,10 +92,10 @@ func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce boo
 }
 
 // follow takes another list of workloads. It keeps the counters of best-effort
-// workloads that are in both lists, because on a node with thousands of them it
-// would take long to read all again each time when one of them comes or goes. If
-// the cgroup of such a workload was removed and made again meanwhile, its
-// counters are read as soon as the new one has run, or when they are due.
+// workloads that are in both lists: on a node with thousands of them, reading
+// all again whenever one comes or goes would take long. If such a workload's
+// cgroup was removed and made again meanwhile, its counters are read when the
+// new one has run, or when they are due.
 func (x *sleepers) follow(workloads []node.Workload) {
 	if len(x.of) == len(workloads) && (len(workloads) == 0 || &x.of[0] == &workloads[0]) {
 		return

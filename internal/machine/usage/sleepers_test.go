@@ -77,9 +77,9 @@ func TestMemoryOfSleepersIsReadWithinItsTime(t *testing.T) {
 	want("while memory is scarce", time.Millisecond, true, [4]unit.Bytes{3000, 3000, 3000})
 }
 
-// TestOneCounterTellsOfAllThatSleep changes the files of a and b, but not the
-// counter of their parent be. If they had run, the kernel would have changed
-// this counter, too. So if the snapshot has a new value, their files were read.
+// TestOneCounterTellsOfAllThatSleep changes the files of a and b, but not the counter
+// of their parent be. (The real kernel would change this counter, too.) If the
+// snapshot has a new value, Tenon has read their files although the parent slept.
 func TestOneCounterTellsOfAllThatSleep(t *testing.T) {
 	b := newSleepersBench(t)
 	b.memory(0, false)

@@ -10,31 +10,31 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A slotTable assigns each workload a slot of the counter, beginning with
-// latency-sensitive workloads. If there are more workloads than slots, some
-// workloads of a class share a slot and are counted together.
+// A slotTable assigns each workload a slot of the counter, latency-sensitive
+// ones first. If there are more workloads than slots, some workloads of a class
+// share a slot and are counted together.
 type slotTable struct {
 	assigned map[node.WorkloadID]*assignment
-	// names and classes describe each slot. A slot belongs to one workload, to
-	// several that share it, or to threads that are in no workload and have no
-	// class. If the name is empty, the slot is free.
+	// names and classes describe the slots. A slot belongs to one workload, to
+	// workloads that share it, or to threads outside all workloads, which have
+	// no class. A free slot has no name.
 	names   [rqdelay.Slots]node.WorkloadID
 	classes [rqdelay.Slots]node.Class
 	free    []rqdelay.Slot // in the order of use
 	shared  map[rqdelay.Class]rqdelay.Slot
-	sharing map[rqdelay.Class]int // workloads in the shared slot
-	// base is the reading at the time when a slot was last assigned. A map (left)
-	// says how long each waiter waited for runners that have lost their slots since.
+	sharing map[rqdelay.Class]int // number of workloads in the shared slot
+	// base is the reading when each slot was last assigned. left holds, for each
+	// waiter, how long it waited for workloads that have lost their slots since.
 	base  rqdelay.Reading
 	left  map[rqdelay.Slot]byClass
-	limit map[rqdelay.Slot]time.Duration // the limits that were set
-	// refused is the reason why some workloads are not counted, and how many
-	// these are.
+	limit map[rqdelay.Slot]time.Duration // limits that the counter has
+	// refused is the reason why uncounted workloads are not counted. Nil means
+	// that all are counted.
 	refused   error
 	uncounted int
 }
 
-// An assignment is a workload with its slot.
+// An assignment is a workload with its slot, which it may share.
 type assignment struct {
 	id     node.WorkloadID
 	of     node.Class
@@ -44,8 +44,7 @@ type assignment struct {
 	shared bool
 }
 
-// byClass holds one time for each class. The index is that of the class in
-// node.Classes.
+// byClass holds one time for each class, in the order of node.Classes.
 type byClass [5]time.Duration
 
 func (b *byClass) add(c node.Class, t time.Duration) {
@@ -79,7 +78,7 @@ func newSlotTable() slotTable {
 	return s
 }
 
-// counterClass returns the counter's class for a class.
+// counterClass returns the class of package rqdelay for a QoS class.
 func counterClass(c node.Class) rqdelay.Class {
 	switch {
 	case c.Sensitive():
@@ -90,9 +89,9 @@ func counterClass(c node.Class) rqdelay.Class {
 	return rqdelay.System
 }
 
-// follow assigns a slot to every workload, and frees the slots of workloads
-// that no longer exist. The argument now is a reading that was just made. After
-// an error the counter must not be used any more.
+// follow assigns a slot to each workload, and frees the slots of workloads that
+// no longer exist. now is a reading that was just made. After an error, the
+// counter must not be used any more.
 func (s *slotTable) follow(c counter, now *rqdelay.Reading, all []node.Workload, inode func(node.CgroupPath) (uint64, error)) error {
 	inodes := make(map[node.WorkloadID]uint64, len(all))
 	classes := make(map[node.WorkloadID]node.Class, len(all))
@@ -112,7 +111,7 @@ func (s *slotTable) follow(c counter, now *rqdelay.Reading, all []node.Workload,
 	if len(s.free) > 0 {
 		for _, at := range s.assigned {
 			if at.shared {
-				s.leave(at, now) // a slot of its own may be free
+				s.leave(at, now) // assign gives it a free slot of its own, if one is left
 			}
 		}
 	}
@@ -147,8 +146,7 @@ func (s *slotTable) follow(c counter, now *rqdelay.Reading, all []node.Workload,
 	return nil
 }
 
-// assign returns the slot of a workload. If the workload has none, it assigns
-// one.
+// assign returns the assignment of a workload. It makes one if there is none.
 func (s *slotTable) assign(c counter, now *rqdelay.Reading, w node.Workload, inode uint64) (*assignment, error) {
 	if at := s.assigned[w.ID]; at != nil {
 		return at, nil
@@ -165,7 +163,7 @@ func (s *slotTable) assign(c counter, now *rqdelay.Reading, w node.Workload, ino
 	return at, nil
 }
 
-// takeSlot finds a slot for a new workload. The counts of the slot start at 0.
+// takeSlot gives a new assignment a slot, whose counts start at 0.
 func (s *slotTable) takeSlot(c counter, now *rqdelay.Reading, at *assignment) error {
 	if len(s.free) == 0 && at.class == rqdelay.LS {
 		if err := s.shareSlot(c, now); err != nil {
@@ -189,9 +187,9 @@ func (s *slotTable) takeSlot(c counter, now *rqdelay.Reading, at *assignment) er
 	return nil
 }
 
-// shareSlot frees a slot. It takes the slot of a workload that is not
-// latency-sensitive, and moves this workload into the shared slot of its class,
-// if there is one.
+// shareSlot frees a slot for a latency-sensitive workload: it moves a workload
+// that is not latency-sensitive from its own slot into the shared slot of its
+// class.
 func (s *slotTable) shareSlot(c counter, now *rqdelay.Reading) error {
 	for slot := rqdelay.Last; slot >= rqdelay.First; slot-- {
 		at := s.assigned[s.names[slot]]
@@ -211,8 +209,8 @@ func (s *slotTable) shareSlot(c counter, now *rqdelay.Reading) error {
 	return nil
 }
 
-// leave ends an assignment. The time that others have waited for the workload
-// stays in the counts of its class.
+// leave ends an assignment. It adds the waits of others for this workload to
+// the sums of its class.
 func (s *slotTable) leave(at *assignment, now *rqdelay.Reading) {
 	delete(s.assigned, at.id)
 	if !at.shared {
@@ -227,7 +225,7 @@ func (s *slotTable) leave(at *assignment, now *rqdelay.Reading) {
 	s.freeSlot(at)
 }
 
-// freeSlot frees the slot.
+// freeSlot frees the slot of an assignment, or leaves the shared slot.
 func (s *slotTable) freeSlot(at *assignment) {
 	if at.shared {
 		s.sharing[at.class]--
@@ -239,7 +237,7 @@ func (s *slotTable) freeSlot(at *assignment) {
 	s.free = append(s.free, at.slot)
 }
 
-// trouble names the workloads that share a slot.
+// trouble returns which workloads are counted together or not at all, or "".
 func (s *slotTable) trouble() string {
 	var all []string
 	for _, c := range []rqdelay.Class{rqdelay.LS, rqdelay.System, rqdelay.BE} {

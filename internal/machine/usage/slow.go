@@ -10,63 +10,62 @@ import (
 )
 
 const (
-	// slowWithin is the maximum age of slow counters. While memory is scarce,
-	// it is scarceWithin (docs/decisions/0024-counters-read-in-turn.md).
+	// slowWithin is the maximum age of slow counters, and scarceWithin while
+	// memory is scarce (docs/decisions/0024-counters-read-in-turn.md).
 	slowWithin   = 10 * time.Second
 	scarceWithin = 2 * time.Second
-	// sleepsRounds is the maximum age of memory.stat, the most expensive file,
-	// and of the I/O counters, in rounds of the cycle of slow counters: one
-	// minute on a node with few workloads. It is for a workload that has not
-	// run, and whose charged memory has not changed, since they were read. Even
-	// then, reclaim may have moved its pages to the inactive list, and the
-	// kernel may have written back its data.
+	// sleepsRounds is the maximum age of memory.stat (the most expensive file)
+	// and of the I/O counters, for a workload that has not run and whose
+	// charged memory has not changed since they were read. Its unit is a cycle
+	// of the slow counters: 6 cycles are one minute on a node with few
+	// workloads. Such counters can be wrong, because the kernel may still have
+	// moved pages to the inactive list, or written back data.
 	sleepsRounds = 6
 	// Memory is scarce when less than 1/scarcePart of it is available.
 	scarcePart = 4
-	// maxFirst is the maximum number of new workloads whose counters one snapshot
-	// reads.
+	// maxFirst is the maximum number of new workloads that one snapshot reads.
 	maxFirst = 64
-	// hasMoved is a divisor of the node's memory. If the charged memory of a
-	// workload has changed by 1/hasMoved of it since memory.stat was read,
-	// memory.stat is read again at once. Otherwise a job that reads many files
-	// would seem to grow until the next read. The limit is half of what
-	// eviction counts as growth. maxMoved is the maximum number of such reads
-	// in one snapshot.
+	// hasMoved is a divisor of the node's memory. If a workload's charged
+	// memory has changed by more than 1/hasMoved of it since memory.stat was
+	// read, the next snapshot reads memory.stat again. Otherwise a job that
+	// reads many files would seem to grow until the next read. This limit is
+	// half of what eviction counts as growth. maxMoved is the maximum number of
+	// such reads in one snapshot.
 	hasMoved = 400
 	maxMoved = 64
 )
 
-// A slowCache is the cache of the slow counters of a resident host.
+// A slowCache holds the slow counters of a resident host.
 type slowCache struct {
 	mu    sync.Mutex
 	known map[node.WorkloadID]slowCounters
 	node  *slowCounters
-	cycle reread.Cycle // of the workloads, then the node
+	cycle reread.Cycle // selects workloads, and the node as the last item
 }
 
-// slowCounters are the slow counters of a workload or of the node.
+// slowCounters holds the slow counters of a workload or of the node.
 type slowCounters struct {
-	cpu           time.Duration // CPU time at that read: a smaller value means another cgroup
+	cpu           time.Duration // CPU time when the counters were read; if it falls, the cgroup is another one
 	charged       unit.Bytes    // memory charged when memory.stat was read
 	at            time.Time     // when memory.stat was read
 	cold          node.Maybe[unit.Bytes]
 	refaults      node.Maybe[int64]
 	read, written node.Maybe[unit.Bytes]
 	pressure      node.Pressure
-	// These are absent if every snapshot reads the throttling again.
+	// Absent if each snapshot reads the throttling.
 	throttled                 node.Maybe[time.Duration]
 	periods, throttledPeriods node.Maybe[int64]
 }
 
 func newSlowCache() *slowCache { return &slowCache{known: map[node.WorkloadID]slowCounters{}} }
 
-// FillSlow adds the counters that are expensive to read to a snapshot. On a
-// resident host they may be up to ten seconds old, or up to two seconds while
-// memory is scarce.
+// FillSlow adds the counters that are expensive to read (slow counters) to a
+// snapshot. On a resident host they may be ten seconds old, or two seconds
+// while memory is scarce.
 func (c *Counters) FillSlow(s *node.Snapshot, scarce bool) { c.slow.fill(s, c, scarce) }
 
-// fill adds the slow counters to s. It reads those of new workloads, and those
-// that are due. If there is no cache, it reads all.
+// fill adds the slow counters to s. It reads the counters of workloads that are
+// new or due, and takes the rest from the cache. Without a cache, it reads all.
 func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 	if r == nil {
 		c.readNode().addToNode(&s.Usage)
@@ -80,9 +79,9 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// A workload has its counters in three files.
+	// Slow counters are in three files for each workload.
 	within := reread.Slower(slowWithin, 3*len(s.Workloads))
-	if scarce { // memory is scarce, so memory eviction needs fresh values
+	if scarce { // memory eviction needs fresh values
 		within = scarceWithin
 	}
 	if r.node == nil {
@@ -129,7 +128,7 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 	r.forget(s.Workloads)
 }
 
-// forget drops the counters of workloads that are no longer in the snapshot.
+// forget drops the counters of workloads that the snapshot does not contain.
 func (r *slowCache) forget(workloads []node.Workload) {
 	if len(r.known) <= len(workloads) {
 		return
@@ -145,7 +144,7 @@ func (r *slowCache) forget(workloads []node.Workload) {
 	}
 }
 
-// readWorkload reads the slow counters of a workload, except those of memory.
+// readWorkload reads all slow counters of a workload except those in memory.stat.
 func (c *Counters) readWorkload(w node.Workload) slowCounters {
 	p := string(w.Cgroup)
 	known := c.readIO(p)
@@ -159,8 +158,8 @@ func (c *Counters) readWorkload(w node.Workload) slowCounters {
 	return known
 }
 
-// readPressure reads the pressure of a workload. It reads it even if the
-// workload used no CPU, because pressure grows while all threads wait.
+// readPressure reads the pressure (PSI) of a workload, even if the workload
+// used no CPU: pressure grows while all threads wait.
 func (c *Counters) readPressure(known *slowCounters, w node.Workload) {
 	known.pressure = node.Pressure{}
 	if c.tree.Version() == 1 {
@@ -173,7 +172,7 @@ func (c *Counters) readPressure(known *slowCounters, w node.Workload) {
 	}
 }
 
-// readMemory reads memory.stat of a workload.
+// readMemory reads the memory.stat of a workload.
 func (x *slowCounters) readMemory(c *Counters, w node.Workload, at time.Time) {
 	x.at, x.charged, x.cold, x.refaults = at, w.Usage.Memory.Or(0), node.Maybe[unit.Bytes]{}, node.Maybe[int64]{}
 	if m, err := c.tree.MemoryUse(string(w.Cgroup)); err == nil {
@@ -181,17 +180,17 @@ func (x *slowCounters) readMemory(c *Counters, w node.Workload, at time.Time) {
 	}
 }
 
-// isStillValid reports whether memory.stat is still valid: it was read less than
-// the given time ago, and since then the workload has used no CPU, and its
-// charged memory has not changed.
+// isStillValid reports whether memory.stat need not be read again: it was read
+// within the given time, and the workload's CPU time and charged memory have
+// not changed since.
 func (x slowCounters) isStillValid(w node.Workload, at time.Time, within time.Duration) bool {
 	cpu, counted := w.Usage.CPU.Value()
 	charged, known := w.Usage.Memory.Value()
 	return x.cold.Known() && at.Sub(x.at) < within && counted && known && cpu == x.cpu && charged == x.charged
 }
 
-// hasMoved reports whether the memory that is charged to a workload has changed
-// much since memory.stat was read.
+// hasMoved reports whether a workload's charged memory has changed by more than
+// 1/hasMoved of the node's memory since memory.stat was read.
 func (x slowCounters) hasMoved(charged, total node.Maybe[unit.Bytes]) bool {
 	now, known := charged.Value()
 	all, sized := total.Value()

@@ -9,47 +9,44 @@ import (
 )
 
 const (
-	// countEvery is the least time between two counts of the threads of the
-	// same workload.
+	// countEvery is the minimum time between two counts of one workload's
+	// threads.
 	countEvery = 2 * time.Second
-	// sleepsAfter is a time. If a workload has had no new period and has used
-	// no CPU for this time, it is not throttled any more. The CPU use must be
-	// considered, because the counters of periods may be old.
+	// sleepsAfter is the time after which a workload that has used no CPU, and
+	// had no new quota period, is not throttled any more. Both must be checked,
+	// because the counters of periods may be old.
 	sleepsAfter = 3 * time.Second
-	// processesListed is the maximum number of processes of one workload whose
-	// threads are listed. threadsCounted is the maximum number of threads whose
-	// state is read. If there are more, each count reads another part of them,
-	// and multiplies the result.
+	// processesListed is the maximum number of processes of a workload that list
+	// their threads, and threadsCounted that of threads that show their state. If
+	// there are more, each count reads another part of them and extrapolates from it.
 	processesListed = 64
 	threadsCounted  = 64
 )
 
-// A threadCounter counts the threads and the runnable threads of workloads that
-// are throttled in most periods. The numbers are useful only for these
-// workloads, so no others are counted. When one snapshot has read about
-// threadsCounted files of /proc, it begins with no further workload. The
-// process lists of cgroups do not count. The zero threadCounter has counted
-// nothing.
+// A threadCounter counts the threads, and the runnable threads, of workloads
+// that their quota throttles in most periods. The policies need the numbers
+// only for these. A snapshot that has read about threadsCounted files of /proc
+// starts no further count. The zero threadCounter is ready for use.
 type threadCounter struct {
 	mu   sync.Mutex
 	work map[node.WorkloadID]*throttledWork
-	next int // of the workloads left for the next snapshot
+	next int // index of the last counted workload
 }
 
-// throttledWork is a workload, with the last readings of its counters of quota
-// periods.
+// throttledWork is the state of one workload with a quota: the last readings of
+// its counters, and its last numbers of threads.
 type throttledWork struct {
 	periods, throttled int64
 	used               time.Duration
 	ran                time.Time // time of the last reading in which a counter had grown
-	mostly             bool      // throttled in most periods between the last two readings
+	mostly             bool      // the quota throttled it in most periods between the last two readings
 	counted            time.Time
-	counts             int // number of counts so far, which selects the part to read next
+	counts             int // number of counts so far; selects the part to read next
 	threads, runnable  node.Maybe[int]
 }
 
-// FillThreads adds numbers of threads to a snapshot, for each workload that is
-// throttled in most periods. It does so only on a resident host.
+// FillThreads adds numbers of threads to a snapshot, for workloads that are
+// throttled in most periods. Only a resident host has them.
 func (c *Counters) FillThreads(s *node.Snapshot) {
 	if c.slow != nil {
 		c.threads.fill(s, c)
@@ -59,7 +56,7 @@ func (c *Counters) FillThreads(s *node.Snapshot) {
 func (t *threadCounter) fill(s *node.Snapshot, c *Counters) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var here []int // workloads of s
+	var here []int // indices of workloads that are throttled in most periods
 	var work map[node.WorkloadID]*throttledWork
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
@@ -87,7 +84,7 @@ func (t *threadCounter) fill(s *node.Snapshot, c *Counters) {
 		}
 		t.next = (t.next + 1) % len(here)
 		w := &s.Workloads[here[t.next]]
-		// If a workload does not run now, the states of its threads do not show
+		// The thread states of a workload that does not run now would not show
 		// how much CPU it wants.
 		if x := work[w.ID]; x.ran.Equal(s.At) && (x.counted.IsZero() || s.At.Sub(x.counted) >= countEvery) {
 			budget -= x.count(c, w.Cgroup, s.At)
@@ -99,8 +96,8 @@ func (t *threadCounter) fill(s *node.Snapshot, c *Counters) {
 	}
 }
 
-// read stores a reading of the counters. If the workload is not throttled in
-// most periods, or sleeps, its number of threads is forgotten.
+// read stores new counters. It forgets the numbers of threads if the workload
+// sleeps or is not throttled in most periods.
 func (x *throttledWork) read(u node.Usage, at time.Time) {
 	had := *x
 	x.take(u, at)
@@ -109,7 +106,7 @@ func (x *throttledWork) read(u node.Usage, at time.Time) {
 	case ran != 0 || held != 0:
 		x.mostly = ran > 0 && 2*held > ran
 	case x.used != had.used:
-		return // the counters of the periods have not changed since the reading before
+		return // the workload runs, but the counters of periods are still the old ones
 	case at.Sub(had.ran) >= sleepsAfter:
 		x.mostly, x.ran = false, had.ran
 	default:
@@ -120,13 +117,13 @@ func (x *throttledWork) read(u node.Usage, at time.Time) {
 	}
 }
 
-// take stores the counters of a workload that runs.
+// take stores the counters, and that the workload ran at the time at.
 func (x *throttledWork) take(u node.Usage, at time.Time) {
 	x.periods, x.throttled, x.used, x.ran = u.Periods.Or(0), u.ThrottledPeriods.Or(0), u.CPU.Or(0), at
 }
 
-// count counts the threads. It returns how many files of /proc it read. The
-// state of a throttled thread is R, so the thread counts as runnable.
+// count counts the threads, and returns how many files of /proc it read.
+// Throttled threads have the state R and so count as runnable.
 func (x *throttledWork) count(c *Counters, group node.CgroupPath, at time.Time) (files int) {
 	x.counted = at
 	x.counts++
@@ -163,8 +160,8 @@ func (x *throttledWork) count(c *Counters, group node.CgroupPath, at time.Time) 
 	return files
 }
 
-// part says which of n things to read if the number of reads is limited. It
-// returns the index of the first one, and the step to the next.
+// part returns which of n items one count reads, at most most: the first one,
+// and the distance to the next. The next count begins with another item.
 func (x *throttledWork) part(n, most int) (first, every int) {
 	every = max((n+most-1)/most, 1)
 	return x.counts % every, every

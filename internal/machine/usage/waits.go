@@ -11,31 +11,31 @@ import (
 
 const (
 	// threadsAtOnce is the maximum number of threads that one snapshot reads.
-	// threadsKnown is the maximum number of them that belong to one workload.
+	// threadsKnown is the maximum length of the list of a workload's threads.
 	threadsAtOnce = 128
 	threadsKnown  = 512
 	// listWithin is the maximum age of the list of a workload's threads.
 	listWithin = 10 * time.Second
 )
 
-// A waitSampler samples how long threads waited for a CPU. It is for the case
-// that BPF does not count every wait. It reads /proc/PID/task/TID/schedstat of
-// workloads with an objective, for a limited number of threads in each
-// snapshot. The mean wait per time slice is that of the workload. The sums are
-// too small, because not all threads are sampled. The zero waitSampler has
-// counted nothing.
+// A waitSampler samples how long threads wait for a CPU, where BPF does not
+// count every wait. For workloads with an objective, it reads
+// /proc/PID/task/TID/schedstat of a limited number of threads in each snapshot.
+// The mean wait per time slice is an estimate for the workload. The sums are
+// too small, because not all threads are sampled. The zero waitSampler is ready
+// for use.
 type waitSampler struct {
 	mu   sync.Mutex
 	work map[node.WorkloadID]*sample
-	next int // of the workloads left for the next snapshot
+	next int // index of the last sampled workload
 }
 
-// A sample is the list of a workload's threads. It also has the waits of the
-// sampled threads since they were first read.
+// A sample is the list of one workload's threads, with the sum of the waits
+// that were seen.
 type sample struct {
 	threads []thread
 	listed  time.Time
-	next    int // of threads
+	next    int // index in threads of the last thread that was read
 	seen    map[thread]proc.SchedStat
 	waited  time.Duration
 	slices  int64
@@ -43,20 +43,19 @@ type sample struct {
 
 type thread struct{ pid, tid int }
 
-// FillWaits adds waits to a snapshot, for workloads that have an objective and
-// that Delays does not count. It does so only on a resident host.
+// FillWaits adds sampled waits to a snapshot, for workloads that have an
+// objective and that BPF does not count. Only a resident host has them.
 func (c *Counters) FillWaits(s *node.Snapshot) {
 	if c.slow != nil {
 		c.waits.fill(s, c)
 	}
 }
 
-// fill adds waits to s, for workloads that have an objective and that BPF does
-// not count.
+// fill does the work of FillWaits, and reads at most threadsAtOnce threads.
 func (t *waitSampler) fill(s *node.Snapshot, c *Counters) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var here []int // workloads of s
+	var here []int // indices of the workloads to sample
 	for i, w := range s.Workloads {
 		if w.Class.Sensitive() && w.Objective.RunQueueDelay.Known() && !w.Usage.Delay.Sum.Known() {
 			here = append(here, i)
@@ -86,8 +85,8 @@ func (t *waitSampler) fill(s *node.Snapshot, c *Counters) {
 	}
 }
 
-// read reads as many threads as the argument says. The next call continues with
-// the threads after these.
+// read reads the next threads of the workload, as many as the argument threads
+// says. The next call continues after these.
 func (x *sample) read(c *Counters, group node.CgroupPath, at time.Time, threads int) {
 	if x.listed.IsZero() || at.Sub(x.listed) >= listWithin {
 		x.list(c, group, at)
@@ -109,7 +108,7 @@ func (x *sample) read(c *Counters, group node.CgroupPath, at time.Time, threads 
 	}
 }
 
-// list reads the list of the workload's threads.
+// list lists the workload's threads again, at most threadsKnown.
 func (x *sample) list(c *Counters, group node.CgroupPath, at time.Time) {
 	x.threads, x.listed = x.threads[:0], at
 	subtree.EachProcess(c.tree, group, func(pid int) {

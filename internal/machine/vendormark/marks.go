@@ -1,6 +1,6 @@
-// Package vendormark holds the marks with which the kernels of some vendors
-// keep best-effort cgroups from delaying others. It also holds the switch that
-// such a kernel may have for these marks.
+// Package vendormark reads and writes the marks by which some vendors' kernels
+// keep best-effort cgroups from delaying others. It also handles the global
+// switch that such a kernel may have for these marks.
 package vendormark
 
 import (
@@ -13,33 +13,33 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A roundedMark is a requested mark, together with the mark to which the kernel
-// rounded it. The kernel rounds because it has fewer levels.
+// A roundedMark is the mark that Tenon wrote to a cgroup (want), with the mark
+// that the kernel shows instead (shown), because it has fewer levels.
 type roundedMark struct {
 	inode       uint64
 	want, shown node.Identity
 }
 
-// Switch is the knob of the global switch of the marks. No snapshot shows it,
-// because it follows from the marks.
+// Switch is the knob of the kernel's global switch of the marks. No snapshot
+// shows it: Tenon turns it on when it sets the first mark.
 var Switch = node.Knob{File: node.FileIdentity}
 
-// Marks are the marks of a node. It is safe for concurrent use.
+// Marks reads and writes the marks of a node's cgroups. It is safe for concurrent use.
 type Marks struct {
 	tree    *cgroup.Tree
 	proc    string // where procfs is mounted
 	journal *journal.Journal
-	set     func(node.Knob, node.Value) error // sets a knob in the same way as a step
+	set     func(node.Knob, node.Value) error // sets a knob with a journal entry, as a step does
 	release func(node.Knob) error
 
 	mu      sync.Mutex
 	rounded map[node.CgroupPath]roundedMark
 }
 
-// New returns the marks of a node. tree has its cgroups, proc is the mount
-// point of procfs, and j is its journal. A mark may imply another change, such
-// as a weight. Marks makes this change by a function (set), so that the journal
-// has an entry of its own for it, and undoes it by another (release).
+// New returns the marks of a node. tree holds the node's cgroups, proc is the
+// mount point of procfs, and j is the journal. A mark may need a change of
+// another knob, such as the weight. Marks makes this change with set, so that
+// it has a journal entry of its own, and undoes it with release.
 func New(tree *cgroup.Tree, proc string, j *journal.Journal, set func(node.Knob, node.Value) error, release func(node.Knob) error) *Marks {
 	return &Marks{tree: tree, proc: proc, journal: j, set: set, release: release, rounded: map[node.CgroupPath]roundedMark{}}
 }
@@ -69,8 +69,8 @@ func (m *Marks) Read(k node.Knob) (node.Value, error) {
 	return shown, nil
 }
 
-// Write marks a cgroup. The first mark may turn on the switch. When the last
-// mark has been removed, LeaveSwitch restores the switch.
+// Write marks a cgroup, or turns the switch on or off. The first mark turns the
+// switch on. LeaveSwitch restores the switch after the last mark was removed.
 func (m *Marks) Write(k node.Knob, v node.Identity) error {
 	vendor := m.tree.Vendor(m.proc)
 	if k == Switch {
@@ -96,8 +96,8 @@ func (m *Marks) Write(k node.Knob, v node.Identity) error {
 	return m.remember(k.Cgroup, v, node.Identity(id))
 }
 
-// remember records the requested mark of a cgroup, and the mark that the kernel
-// shows.
+// remember stores the mark that Tenon wrote to a cgroup, if the kernel shows
+// another one.
 func (m *Marks) remember(p node.CgroupPath, want, shown node.Identity) error {
 	inode, err := m.tree.Inode(string(p))
 	m.mu.Lock()
@@ -120,8 +120,8 @@ func (m *Marks) turnOn(vendor cgroup.Vendor) error {
 	return m.set(Switch, node.IdentityHigh)
 }
 
-// makeIdle makes a cgroup idle. The kernel would do this itself when it gets
-// the mark. But then the journal would not have the weight that the cgroup had
+// makeIdle makes a cgroup idle before it gets a mark with which the kernel
+// would make it idle. Otherwise the journal would not have the weight from
 // before, and a release could not restore it.
 func (m *Marks) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
 	if !vendor.MakesIdle(string(p)) {
@@ -129,15 +129,15 @@ func (m *Marks) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
 	}
 	err := m.set(node.Knob{Cgroup: p, File: node.FileCPUWeight}, node.CPUWeight{Idle: true})
 	if errors.Is(err, cgroup.ErrUnsupported) {
-		return nil // this kernel has no cpu.idle, so the mark has no such effect
+		return nil // without cpu.idle, the mark cannot make a cgroup idle
 	}
 	return err
 }
 
-// HideIdle returns the entries without the weights of cgroups that a mark has
-// made idle. If such a weight were released first, the cgroup would not be idle
-// any more although it still has the mark. When the mark has been released, the entries
-// contain the weight again. It is then released unless a policy wants it.
+// HideIdle returns touches without the weights of cgroups that a mark makes
+// idle. If a policy released such a weight before the mark, the marked cgroup
+// would not be idle any more. After the release of the mark, HideIdle returns
+// the weight again, and it is released, too, unless a policy wants it.
 func (m *Marks) HideIdle(touches map[node.Knob]journal.Touch) map[node.Knob]journal.Touch {
 	shown := touches
 	for k, mark := range touches {
@@ -157,7 +157,7 @@ func (m *Marks) HideIdle(touches map[node.Knob]journal.Touch) map[node.Knob]jour
 	return shown
 }
 
-// LeaveSwitch restores the switch when no mark is left.
+// LeaveSwitch restores the switch if no cgroup has a mark of Tenon any more.
 func (m *Marks) LeaveSwitch() error {
 	s, err := m.journal.State()
 	if err != nil {
@@ -171,9 +171,9 @@ func (m *Marks) LeaveSwitch() error {
 	return m.release(Switch)
 }
 
-// Unmark removes the best-effort marks from a cgroup that is ending, and from
-// all cgroups below it, so that it gets CPU. As long as the cgroups exist,
-// snapshots show the requested marks.
+// Unmark removes the best-effort marks from an ending cgroup and all cgroups
+// below it, so that they get CPU time. While these cgroups exist, snapshots
+// show the marks as Tenon wrote them.
 func (m *Marks) Unmark(p node.CgroupPath) error {
 	s, err := m.journal.State()
 	if err != nil {
@@ -193,9 +193,9 @@ func (m *Marks) Unmark(p node.CgroupPath) error {
 	return errors.Join(errs...)
 }
 
-// Remark undoes Unmark for a cgroup that did not end, and for all cgroups below
-// it. It returns the knobs whose real values differ from what snapshots have
-// shown.
+// Remark is for a cgroup that did not end after Unmark. Snapshots show the real
+// marks of it and of all cgroups below again, so that the next tick writes
+// them. It returns the knobs of these marks.
 func (m *Marks) Remark(p node.CgroupPath) []node.Knob {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -209,7 +209,7 @@ func (m *Marks) Remark(p node.CgroupPath) []node.Knob {
 	return again
 }
 
-// DropGone forgets the marks of cgroups that do not exist any more.
+// DropGone forgets the rounded marks of cgroups that do not exist any more.
 func (m *Marks) DropGone() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
