@@ -1,5 +1,5 @@
-// Package byhand lets the requests of an operator wait for the tick that
-// applies them. It also saves what the operator chose, for the next daemon.
+// Package byhand makes an operator's requests wait for the tick that applies
+// them. It also saves what the operator chose, for the next daemon.
 package byhand
 
 import (
@@ -9,30 +9,30 @@ import (
 	"os"
 )
 
-// A Queue holds the callers whose requests no tick has applied yet. The zero
-// value is empty. The caller of a method must hold the lock of the data that is
-// requested.
+// A Queue holds the callers whose requests wait for a tick. The zero Queue is
+// empty. The caller of a method must hold the lock of the data that the
+// requests are about.
 type Queue struct {
-	waiting []chan error // for the next tick
+	waiting []chan error // callers whose requests the next tick applies
 	ticking []chan error // callers whose requests the present tick applies
 }
 
-// Add returns a channel. When a tick has applied the request, the channel
-// receives its outcome, which is nil for success.
+// Add adds a caller. The returned channel gets one value when a tick has
+// applied the request: nil or the error.
 func (q *Queue) Add() <-chan error {
 	done := make(chan error, 1)
 	q.waiting = append(q.waiting, done)
 	return done
 }
 
-// Begin marks the beginning of a tick. This tick applies all requests that were
-// added before.
+// Begin must be called when a tick begins. The tick applies the requests that
+// were added before.
 func (q *Queue) Begin() {
 	q.ticking, q.waiting = append(q.ticking, q.waiting...), nil
 }
 
-// End gives the outcome of the tick to the callers. If the tick could not read
-// the node, it applied nothing, and the callers wait for the next tick.
+// End passes the outcome of the tick to the callers. If applied is false, the
+// tick could not read the node, and the callers wait for the next tick.
 func (q *Queue) End(applied bool, outcome error) {
 	if !applied {
 		q.waiting, q.ticking = append(q.ticking, q.waiting...), nil
@@ -44,9 +44,8 @@ func (q *Queue) End(applied bool, outcome error) {
 	q.ticking = nil
 }
 
-// Wait returns the outcome of a request. If ctx ends before a tick has applied
-// the request, Wait returns an error. The error begins with the text request,
-// which is a sentence about the request.
+// Wait returns the outcome of a request. If ctx ends first, it returns an error
+// that begins with request: a sentence that describes the request.
 func Wait(ctx context.Context, done <-chan error, request string) error {
 	select {
 	case err := <-done:
@@ -56,8 +55,8 @@ func Wait(ctx context.Context, done <-chan error, request string) error {
 	}
 }
 
-// Save writes a value as JSON. If the daemon is killed meanwhile, the old file
-// remains. Only the owner may read the file.
+// Save writes a value as JSON, for the owner of the file only. If the daemon is
+// killed meanwhile, the old file stays complete.
 func Save(path string, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestARequestEndsWithTheTickThatAppliesIt checks for which tick a request
-// waits. It must wait over a tick that began before it, and over one that could
-// not read the node. It must get the outcome of the tick that applied it.
+// TestARequestEndsWithTheTickThatAppliesIt adds a request. Neither a tick that
+// began earlier nor a tick that could not read the node may end it. The request
+// must get the outcome of the tick that applied it.
 func TestARequestEndsWithTheTickThatAppliesIt(t *testing.T) {
 	var q Queue
 	refused := errors.New("refused")
@@ -30,8 +30,8 @@ func TestARequestEndsWithTheTickThatAppliesIt(t *testing.T) {
 	}
 }
 
-// TestARequestThatNoTickAppliesSaysSo checks the error when the time of the
-// caller is over.
+// TestARequestThatNoTickAppliesSaysSo checks the error when ctx ends before any
+// tick.
 func TestARequestThatNoTickAppliesSaysSo(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()

@@ -1,6 +1,6 @@
-// Package configfile follows the configuration file of an agent. Everything
-// that touches the file system runs in a goroutine of its own, because the path
-// may lead to a network file system that hangs. Then stat(2) does not return.
+// Package configfile follows the configuration file of an agent. One goroutine
+// makes all accesses to the file system: the path may lead to a network file
+// system that hangs, and then even stat(2) does not return.
 package configfile
 
 import (
@@ -15,8 +15,7 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// patience is the time that a read of the file may take before it counts as
-// hanging.
+// patience is the time that a read of the file may take before it counts as hanging.
 const patience = 5 * time.Second
 
 // emptyConfig is the configuration of a cluster node that has no file, because
@@ -33,9 +32,9 @@ type File struct {
 	news chan struct{}
 
 	mu    sync.Mutex
-	since time.Time // when the present check of the file began; zero: no check is running
+	since time.Time // start of the check in progress; zero: none
 	next  *Read     // a read that the loop has not taken yet
-	seen  stamp     // the file at the last read, whether it was valid or not
+	seen  stamp     // state of the file at the last check
 }
 
 // A Read is the result of one read of the file.
@@ -44,15 +43,15 @@ type Read struct {
 	Err    error
 }
 
-// A stamp holds the facts that show whether a file has changed.
+// A stamp is the state of a file that shows whether the file has changed.
 type stamp struct {
 	modified time.Time
 	size     int64
 }
 
-// Open reads the file for the first time. It fails if the file has faults, if
-// the read takes more than 5 s, or if ctx ends. An optional file may be absent.
-// Until ctx ends, File follows later changes.
+// Open reads the file for the first time, and follows its changes until ctx
+// ends. It returns an error if the file is invalid, if the read takes more than
+// 5 s, or if ctx ends first. An optional file may be absent.
 func Open(ctx context.Context, path string, optional bool) (*File, config.Config, error) {
 	f := &File{path: path, load: config.LoadRegular, stat: os.Stat}
 	first, err := f.open(ctx, patience)
@@ -81,9 +80,9 @@ func (f *File) open(ctx context.Context, patience time.Duration) (config.Config,
 	}
 }
 
-// run reads the file once, and then closes the channel (read). After that, it
-// checks the file each time Look or Reload requests it. It may hang in a system
-// call, and the end of ctx does not interrupt that.
+// run reads the file once, and then closes the channel read. After that, it
+// checks the file whenever Look or Reload requests it. If run hangs in a system
+// call, the end of ctx does not interrupt it.
 func (f *File) run(ctx context.Context, read chan<- struct{}) {
 	f.look(true)
 	close(read)
@@ -97,7 +96,7 @@ func (f *File) run(ctx context.Context, read chan<- struct{}) {
 	}
 }
 
-// look reads the file if it has changed, or if the caller asks for it (again).
+// look reads the file if it has changed, or if again is true.
 func (f *File) look(again bool) {
 	f.mu.Lock()
 	f.since = time.Now()
@@ -125,12 +124,12 @@ func (f *File) look(again bool) {
 	}
 }
 
-// Look requests a check of the file, which is then read if it has changed. Look
-// does not wait.
+// Look requests a check of the file, which reads the file if it has changed.
+// Look does not wait.
 func (f *File) Look() { f.ask(false) }
 
-// Reload requests a read of the file, even if it looks unchanged. Reload does
-// not wait.
+// Reload requests a read of the file even if the file seems unchanged. Reload
+// does not wait.
 func (f *File) Reload() { f.ask(true) }
 
 func (f *File) ask(again bool) {
@@ -141,18 +140,17 @@ func (f *File) ask(again bool) {
 		default:
 		}
 		select {
-		case asked := <-f.asks: // the earlier request has not begun, so join the two
+		case asked := <-f.asks: // an earlier request has not begun: join the two
 			again = again || asked
 		default:
 		}
 	}
 }
 
-// News gets a value when Take has a new result.
+// News returns a channel that gets a value when Take has a new result.
 func (f *File) News() <-chan struct{} { return f.news }
 
-// Take returns the result of the last read. If an earlier call has already
-// taken it, Take returns nil.
+// Take returns the result of the last read, or nil if it was already taken.
 func (f *File) Take() *Read {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -161,8 +159,7 @@ func (f *File) Take() *Read {
 	return r
 }
 
-// Hangs describes a check of the file that has not ended for some time. It
-// returns "" if none hangs.
+// Hangs returns a text about a check of the file that hangs, or "".
 func (f *File) Hangs() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -30,8 +30,7 @@ func TestConfigurationThatIsNoFileIsRefused(t *testing.T) {
 	}
 }
 
-// TestConfigurationWithoutEndIsRefused uses a file of 1 TiB that consists of a
-// hole.
+// TestConfigurationWithoutEndIsRefused uses a sparse file of 1 TiB.
 func TestConfigurationWithoutEndIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tenon.yaml")
 	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)); err != nil {

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// batchNames are the names under which tenon explain shows the batch resources.
-// If a workload or cgroup has such a name, tenon explain shows that instead.
+// batchNames are the names by which tenon explain shows the batch resources. A
+// workload or cgroup of such a name has precedence.
 var batchNames = []string{"batch", "batch-cpu", "batch-memory"}
 
 func isBatch(name string) bool { return slices.Contains(batchNames, name) }
@@ -28,7 +28,7 @@ func printBatch(b node.Batch) string {
 	return s
 }
 
-// describeBatch prints both amounts with the terms of each.
+// describeBatch writes both amounts, and how each was computed.
 func describeBatch(b *strings.Builder, batch node.Batch, at time.Time) {
 	if !batch.Enabled() {
 		b.WriteString("Batch work is promised nothing: colocation-config is not enabled.\n")

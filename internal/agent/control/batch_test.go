@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// promise has the batch resources of a node with 16 CPUs.
+// promise holds the batch resources of a node with 16 CPUs.
 var promise = node.Batch{
 	CPU: node.Amount[unit.MilliCPU]{
 		Value: 7200, Policy: "usage", Over: 5 * time.Minute, Since: noon, Formula: 7500, Held: "more is promised every 1m0s",

@@ -19,11 +19,11 @@ import (
 // ErrNotRunning means that no agent answers on the socket.
 var ErrNotRunning = errors.New("tenond is not running: start it with sudo systemctl start tenond, or sudo tenond --config FILE")
 
-// A Client queries the agent with a given state directory.
+// A Client sends requests to the agent of a state directory.
 type Client struct {
 	path string
 	http http.Client
-	wait time.Duration // the maximum time to wait until a request takes effect
+	wait time.Duration // longest wait until a request takes effect
 }
 
 // NewClient returns a client. It opens a connection for each request.
@@ -42,18 +42,18 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return Ask[Status](ctx, c, http.MethodGet, "status", nil)
 }
 
-// ExplainWorkload explains a workload or a cgroup. If there is none with this
+// ExplainWorkload explains a workload or a cgroup. If there is none of this
 // name, the error is *Unknown.
 func (c *Client) ExplainWorkload(ctx context.Context, name string) (Explanation, error) {
 	return Ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"workload": {name}})
 }
 
-// ExplainKnob explains a knob. knob is the text that ParseKnob reads.
+// ExplainKnob explains a knob, given as a text for ParseKnob.
 func (c *Client) ExplainKnob(ctx context.Context, knob string) (Explanation, error) {
 	return Ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"knob": {knob}})
 }
 
-// Follow passes the status to a function (see) after each tick. It returns when ctx or the agent ends.
+// Follow calls see with the status after each tick. It returns when ctx or the agent ends.
 func (c *Client) Follow(ctx context.Context, see func(Status)) error {
 	body, err := c.do(ctx, http.MethodGet, "ticks", nil)
 	if err != nil {
@@ -92,7 +92,7 @@ func Ask[T any](ctx context.Context, c *Client, method, what string, about url.V
 
 // do sends a request and returns the body of a successful answer.
 func (c *Client) do(ctx context.Context, method, what string, about url.Values) (io.ReadCloser, error) {
-	// The host name has no effect, because the connection goes to the socket.
+	// The host name is ignored: all connections go to the socket.
 	u := url.URL{Scheme: "http", Host: "tenond", Path: "/v1/" + what, RawQuery: about.Encode()}
 	request, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package control implements the local socket through which tenon shows the inputs,
-// wants and writes of tenond. The agent records them, with reasons and times, in a
-// Ledger and serves them. The clients are tenon status, explain and top.
+// wants and writes of tenond. A Ledger records them, with reasons and times. The
+// server on the socket answers the clients: tenon status, explain and top.
 package control
 
 import (
@@ -18,45 +18,45 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// SocketPath returns the path of the socket of the agent with this state
-// directory. Only root may connect to it.
+// SocketPath returns the path of the agent's socket in a state directory. Only
+// root may connect to it.
 func SocketPath(stateDir string) string { return filepath.Join(stateDir, "tenond.sock") }
 
-// A Status describes the agent and its node at one moment. Its JSON keys are stable.
-// Amounts of use are means over about a second. Unknown values are absent.
+// A Status describes the agent and its node at one moment. Its JSON keys are
+// stable. CPU use is a mean over about a second. Unknown values are absent.
 type Status struct {
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 	// At is the time of the last snapshot. It is absent before the first tick.
 	At    time.Time `json:"at,omitzero"`
 	Ticks uint64    `json:"turns"`
-	// Blind is the reason why the last tick could not read the node. Blind is
-	// empty if the tick could read the node.
+	// Blind is the reason why the last tick could not read the node, or "" if
+	// it could.
 	Blind     string     `json:"blind,omitempty"`
 	Took      Took       `json:"took"`
 	Node      Node       `json:"node"`
 	Classes   []Class    `json:"classes"`
 	Workloads []Workload `json:"workloads"`
-	// Bounds are the knobs that limit best-effort work at its contention roots.
+	// Bounds holds the knobs that limit best-effort work at its contention roots.
 	Bounds []Knob `json:"bounds"`
 	// Batch holds the batch resources.
 	Batch node.Batch `json:"batch,omitzero"`
 	// Isolation describes the isolation of best-effort work on the CPU.
 	Isolation Isolation `json:"isolation"`
-	// Watermark says what the threshold of CPU suppress has cost best-effort
+	// Watermark is the cost of the threshold of CPU suppress for best-effort
 	// work. It is absent if there is no threshold.
 	Watermark *price.Watermark `json:"watermark,omitempty"`
 	// Held is the number of knobs that Tenon has changed and not released.
 	Held int `json:"held"`
-	// Failing are the writes of the last tick that failed.
+	// Failing holds the writes of the last tick that failed.
 	Failing []record.Write `json:"failing,omitempty"`
-	// Recent are the last writes, newest first.
+	// Recent holds the last writes, newest first.
 	Recent []record.Write `json:"recent,omitempty"`
-	// Troubles say what is wrong with the agent itself.
+	// Troubles holds the problems of the agent itself.
 	Troubles []health.Trouble `json:"troubles,omitempty"`
 }
 
-// Took has the duration of each part of the last tick.
+// Took holds the duration of each part of the last tick.
 type Took struct {
 	Sense  time.Duration `json:"sense_ns"`
 	Decide time.Duration `json:"decide_ns"`
@@ -73,20 +73,20 @@ type Node struct {
 	Busy        []CPU                     `json:"busy,omitempty"`
 }
 
-// CPU is the use of one CPU. If the kernel counts how much each workload uses each CPU,
-// there is also the use by class. On cgroup v1, this is so for latency-sensitive work.
+// CPU is the use of one CPU. Class divides it among the classes, if the kernel
+// counts each workload's use of each CPU (on cgroup v1: for latency-sensitive work).
 type CPU struct {
 	ID    unit.CPU                     `json:"id"`
 	Busy  unit.MilliCPU                `json:"busy_mcpu"`
 	Class map[node.Class]unit.MilliCPU `json:"class_mcpu,omitempty"`
 }
 
-// Class has the sums over the workloads of one class.
+// Class holds the sums over the workloads of one class.
 type Class struct {
 	Class     node.Class    `json:"class"`
 	Workloads int           `json:"workloads"`
-	CPU       unit.MilliCPU `json:"cpu_mcpu"`     // of the workloads whose use is known
-	Memory    unit.Bytes    `json:"memory_bytes"` // of the workloads whose use is known
+	CPU       unit.MilliCPU `json:"cpu_mcpu"`     // sum over workloads with a known value
+	Memory    unit.Bytes    `json:"memory_bytes"` // sum over workloads with a known value
 }
 
 // Workload is one workload with its use.
@@ -98,77 +98,76 @@ type Workload struct {
 	ContentionRoot node.CgroupPath           `json:"meet,omitempty"`
 	CPU            node.Maybe[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
 	Memory         node.Maybe[unit.Bytes]    `json:"memory_bytes,omitzero"`
-	// Throttled is the share of the time in which the workload's own quota
-	// throttled it. The quotas of its parents do not count.
+	// Throttled is the part of the time for which the workload's own quota
+	// throttled it. The quotas of cgroups above it are ignored.
 	Throttled     node.Maybe[unit.Percent]  `json:"throttled_percent,omitzero"`
 	CPULimit      node.Maybe[unit.MilliCPU] `json:"cpu_limit_mcpu,omitzero"`
 	MemoryLimit   node.Maybe[unit.Bytes]    `json:"memory_limit_bytes,omitzero"`
 	MemoryRequest node.Maybe[unit.Bytes]    `json:"memory_request_bytes,omitzero"`
-	// DelayP99 describes how long the workload's threads wait for a CPU: 99 of 100
-	// waits are shorter. Objective is the upper bound for it in the configuration.
+	// DelayP99 is the 99th percentile of the waits of the workload's threads
+	// for a CPU. Objective is its upper bound in the configuration.
 	DelayP99  node.Maybe[time.Duration] `json:"run_queue_delay_p99_ns,omitzero"`
 	Objective node.Maybe[time.Duration] `json:"run_queue_delay_objective_ns,omitzero"`
-	// Waits lists the workloads that had the CPU while this workload waited,
-	// beginning with the longest wait.
+	// Waits holds the workloads that had the CPU while this workload waited,
+	// longest wait first.
 	Waits []Wait `json:"waits,omitempty"`
-	// Run is Frozen or Ended. It is absent if the workload runs, or if this is
-	// not known. It is known only while eviction is enabled.
+	// Run is Frozen or Ended. It is absent if the workload runs, and while
+	// eviction is disabled.
 	Run node.Run `json:"run,omitempty"`
-	// Misfit says why the CPU limit does not fit the workload. It is absent if the limit fits.
+	// Misfit explains why the CPU limit does not fit the workload. It is absent if the limit fits.
 	Misfit *misfit.Misfit `json:"misfit,omitempty"`
-	// Slice is the virtual worker of the workload. It is absent if the
-	// workload's rule has no slice.
+	// Slice is the virtual worker of the workload (see the glossary). It is
+	// absent if the workload's rule has no slice.
 	Slice *slice.Place `json:"slice,omitempty"`
 }
 
-// A Wait says how long a workload waited, in each second, while a runner had
-// the CPU. Runners have the same names as in node.Wait.
+// A Wait is the time per second that a workload waited while a runner had the
+// CPU. Runner is a name as in node.Wait.
 type Wait struct {
 	Runner node.WorkloadID `json:"runner"`
 	Time   time.Duration   `json:"wait_ns_per_s"`
 }
 
-// Knob is one knob: its present value, the value that it had before Tenon, the
-// wanted value, and the reason for the latter.
+// Knob is one knob: its present value, its value before Tenon, the wanted
+// value, and the reason for the wanted value.
 type Knob struct {
 	node.Knob
 	Now    *string `json:"now"`    // null: the value could not be read
 	Before *string `json:"before"` // null: Tenon has not changed it
-	// Intent is the intent of the policy. It is empty if no policy has a want for the knob.
+	// Intent is the intent of the policy for the knob. It is empty without a want.
 	Intent plan.Intent `json:"intent,omitempty"`
-	Want   string      `json:"want,omitempty"` // the wanted value, for the intent to set
+	Want   string      `json:"want,omitempty"` // the wanted value, if Intent is to set one
 	Policy string      `json:"policy,omitempty"`
 	Reason string      `json:"reason,omitempty"`
-	// Since is the time at which the want last changed, as far as the agent
-	// knows.
+	// Since is when the want last changed, as far as the agent knows.
 	Since time.Time `json:"since,omitzero"`
 	// Wrote is the last write of the knob. It is nil if there was none.
 	Wrote *record.Write `json:"wrote,omitempty"`
 }
 
-// An Explanation lists all decisions about one workload or one knob.
+// An Explanation holds all decisions about one workload, cgroup or knob.
 type Explanation struct {
 	At time.Time `json:"at"`
-	// Workload is the workload that is explained. It is nil if the explanation
-	// is about a cgroup or a knob.
+	// Workload is the workload in question. It is nil if the explanation is
+	// about a cgroup or a knob.
 	Workload *Workload       `json:"workload,omitempty"`
 	Cgroup   node.CgroupPath `json:"cgroup"`
-	// Inputs are the workloads in the cgroup that is explained, beginning with
-	// the one that uses most CPU.
+	// Inputs holds the workloads in the cgroup in question, the largest user of
+	// CPU first.
 	Inputs []Workload `json:"inputs,omitempty"`
-	// More is the number of workloads that are left out of Inputs.
+	// More is the number of workloads that Inputs omits.
 	More int `json:"more_inputs,omitempty"`
-	// Batch holds the batch resources, if the explanation is about them.
+	// Batch holds the batch resources if the explanation is about them, else nil.
 	Batch *node.Batch `json:"batch,omitempty"`
-	// Selection says which isolation mechanism was selected and why. It is set
-	// if the explanation is about a knob of a mechanism.
+	// Selection holds the selected isolation mechanism and the reason. It is
+	// set if the explanation is about a knob of such a mechanism.
 	Selection *node.Selection `json:"ladder,omitempty"`
-	// Trials are the trials of mechanisms, if the explanation is about them.
+	// Trials holds the trials of mechanisms, if the explanation is about them.
 	Trials *trial.Status `json:"trials,omitempty"`
-	// Effects say what the trials found about the service that is explained.
+	// Effects holds what the trials found about the service in question.
 	Effects []trial.Effect `json:"effects,omitempty"`
-	// Watermark says what the threshold of CPU suppress has cost best-effort work. It is set if
-	// the explanation is about isolation, best-effort work or the bound of such work.
+	// Watermark is the cost of the threshold of CPU suppress for best-effort work. It is set
+	// if the explanation is about isolation, best-effort work, or the bound of such work.
 	Watermark *price.Watermark `json:"watermark,omitempty"`
 	Knobs     []Knob           `json:"knobs"`
 }

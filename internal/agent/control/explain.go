@@ -11,27 +11,26 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// trialsName is the name under which tenon explain shows the isolation and its trials.
-// If a workload or cgroup has this name, tenon explain shows that instead.
+// trialsName is the name by which tenon explain shows the isolation and its
+// trials. A workload or cgroup of this name has precedence.
 const trialsName = "isolation"
 
-// maxInputs is the maximum number of workloads that the explanation of a knob
-// lists.
+// maxInputs is the maximum number of workloads in Explanation.Inputs.
 const maxInputs = 20
 
-// An Unknown is an error: no workload and no cgroup has this name.
+// Unknown is the error if no workload and no cgroup has the requested name.
 type Unknown struct {
 	Name string
-	// Known are the names that can be explained. These are the workloads, and
-	// the cgroups that have knobs.
+	// Known lists the names that can be explained: the workloads, and the
+	// cgroups that have knobs.
 	Known []string
 }
 
 func (e *Unknown) Error() string { return fmt.Sprintf("tenond knows no workload or cgroup %q", e.Name) }
 
-// ExplainWorkload explains a name. It may stand for a workload (its ID or a
-// unique suffix of the ID), a cgroup that contains workloads, the isolation
-// (trialsName), or the batch resources (one of batchNames).
+// ExplainWorkload explains the thing with the given name: a workload (its ID or
+// a unique suffix of its ID), a cgroup that contains workloads, the isolation
+// (trialsName), or the batch resources (batchNames).
 func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +116,7 @@ func (l *Ledger) ExplainKnob(k node.Knob) (Explanation, error) {
 	return e, nil
 }
 
-// find returns the workload with that name.
+// find returns the workload whose ID is name, or the only one whose ID ends with "/" and name.
 func find(all []Workload, name string) (Workload, bool) {
 	var last []Workload
 	for _, w := range all {
@@ -134,8 +133,8 @@ func find(all []Workload, name string) (Workload, bool) {
 	return Workload{}, false
 }
 
-// inputs lists the workloads in and below a cgroup, but at most maxInputs. The
-// result more is the number of omitted workloads.
+// inputs lists the workloads in and below a cgroup, at most maxInputs. more is
+// the number of omitted workloads.
 func inputs(all []Workload, p node.CgroupPath) (in []Workload, more int) {
 	for _, w := range all {
 		if p.Contains(w.Cgroup) {
@@ -158,7 +157,7 @@ func (l *Ledger) hasKnobs(p node.CgroupPath) bool {
 	return false
 }
 
-// names lists the workloads and cgroups that can be explained.
+// names lists the names that can be explained.
 func (l *Ledger) names() []string {
 	known := map[string]bool{}
 	for _, w := range l.last.Snapshot.Workloads {

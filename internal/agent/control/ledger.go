@@ -14,54 +14,54 @@ import (
 )
 
 const (
-	// window is the minimum time over which the use is measured. It is needed because
-	// ticks that events cause can be too close together to compute a rate.
+	// window is the minimum time over which CPU use is measured. Ticks that
+	// events cause can be too close together to compute a rate.
 	window = 900 * time.Millisecond
-	// keptWrites is the number of writes that the Ledger keeps.
+	// keptWrites is the number of last writes that the Ledger keeps.
 	keptWrites = 20
 )
 
-// A Ledger records the ticks of a running agent. From these it can compute answers at any time.
+// A Ledger records the ticks of a running agent, and answers questions about them at any time.
 type Ledger struct {
 	version string
 	started time.Time
-	health  *health.Health // nil: no trouble is shown
+	health  *health.Health // nil: the status shows no troubles
 
 	mu    sync.Mutex
 	ticks uint64
 	last  tick.Tick // the last tick that could read the node
 	blind string
-	// older and newer are the two snapshots from which rates are computed. To
-	// save memory, their knobs are removed.
+	// older and newer are the two snapshots from which rates are computed,
+	// without their knobs, which would need memory.
 	older, newer node.Snapshot
-	// olderScheduler and newerScheduler are the status of the BE scheduler at the times
-	// of these two snapshots. They are nil if no scheduler was loaded.
+	// olderScheduler and newerScheduler are the states of the BE scheduler at
+	// the times of older and newer. They are nil if no scheduler was loaded.
 	olderScheduler, newerScheduler *node.SchedulerStatus
 
 	knobs  map[node.Knob]*account
 	recent []record.Write // newest last
-	next   chan struct{}  // closed by the next tick
+	next   chan struct{}  // the next tick closes it
 }
 
 // An account holds the wants and writes of one knob.
 type account struct {
 	want  plan.Want
 	since time.Time
-	tick  uint64 // the last tick with a want
+	tick  uint64 // number of the last tick with a want
 	wrote record.Write
-	did   uint64 // the tick of the last write; 0: no tick wrote
+	did   uint64 // number of the tick that wrote last; 0: none
 }
 
-// NewLedger returns an empty ledger. version is that of the agent.
+// NewLedger returns an empty ledger. version is the version of the agent.
 func NewLedger(version string) *Ledger {
 	return &Ledger{version: version, started: time.Now(), knobs: map[node.Knob]*account{}, next: make(chan struct{})}
 }
 
-// Show makes the status contain the troubles of the agent. It must be called
-// before the first tick.
+// Show makes the status contain the troubles in h. It must be called before the
+// first tick.
 func (l *Ledger) Show(h *health.Health) { l.health = h }
 
-// Observe records a tick. If the tick could not read the node, it records the error.
+// Observe records a tick, or the error if the tick could not read the node.
 func (l *Ledger) Observe(t tick.Tick, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +89,7 @@ func (l *Ledger) Observe(t tick.Tick, err error) {
 	}
 }
 
-// measure keeps two snapshots that are at least window apart. They are the last such snapshots.
+// measure stores t's snapshot as newer, and newer as older, once per window.
 func (l *Ledger) measure(t tick.Tick) {
 	s := t.Snapshot
 	passed := s.At.Sub(l.newer.At)
@@ -120,7 +120,7 @@ func (l *Ledger) done(w record.Write) {
 		a.wrote, a.did = w, l.ticks
 	}
 	if n := len(l.recent); w.Outcome == record.Failed && n > 0 {
-		// If a write fails in every tick, it must not displace the other writes from the list.
+		// A write that fails in every tick must not push the other writes out of the list.
 		i := slices.IndexFunc(l.recent, func(r record.Write) bool { return r.Knob == w.Knob && r.Error == w.Error })
 		if i >= 0 {
 			l.recent = slices.Delete(l.recent, i, i+1)
@@ -132,9 +132,9 @@ func (l *Ledger) done(w record.Write) {
 	l.recent = append(l.recent, w)
 }
 
-// knob returns the state of one knob. The snapshot of a tick is older than the
-// tick's writes, so the value of a later write replaces that of the snapshot.
-// The caller holds l.mu.
+// knob returns the state of one knob. If the last tick wrote the knob, the
+// written value replaces the value in the snapshot, which is older. The caller
+// holds l.mu.
 func (l *Ledger) knob(k node.Knob) Knob {
 	now, before := l.last.Snapshot.Knobs.Now[k], l.last.Snapshot.Knobs.Before[k]
 	all := Knob{Knob: k, Now: text(now), Before: text(before)}
@@ -163,7 +163,7 @@ func (l *Ledger) knob(k node.Knob) Knob {
 	return all
 }
 
-// text prints a value. If there is no value, it returns nil.
+// text returns a value as text, or nil if there is no value.
 func text(v node.Value) *string {
 	if v == nil {
 		return nil
@@ -172,8 +172,8 @@ func text(v node.Value) *string {
 	return &s
 }
 
-// countHeld returns how many knobs Tenon has changed. The writes of the last
-// tick count, too. The caller holds l.mu.
+// countHeld returns how many knobs Tenon has changed and not released,
+// including the writes of the last tick. The caller holds l.mu.
 func (l *Ledger) countHeld() int {
 	before := l.last.Snapshot.Knobs.Before
 	n := len(before)

@@ -19,9 +19,8 @@ var quota = node.Knob{Cgroup: "batch.slice", File: node.FileCPUMax}
 
 func noLimit() node.Value { return node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod} }
 
-// measuredTick returns a tick that is a time (after) later than noon. Since
-// noon, web has used 500m and the job 1200m. The tick wants a quota for BE
-// (limit).
+// measuredTick returns a tick at noon plus after. Since noon, web has used 500m
+// of CPU, and the job 1200m. The tick wants the quota limit for BE.
 func measuredTick(after time.Duration, limit unit.MilliCPU) tick.Tick {
 	used := func(m unit.MilliCPU) node.Maybe[time.Duration] {
 		return node.Some(time.Hour + time.Duration(m)*after/1000)
@@ -58,8 +57,8 @@ func measuredTick(after time.Duration, limit unit.MilliCPU) tick.Tick {
 	return t
 }
 
-// addWrite adds to the tick the step of its first want, with the error (err) of
-// that step, or nil.
+// addWrite adds to a tick the step of its first want. err is the error of the
+// step, or nil.
 func addWrite(t tick.Tick, err error) tick.Tick {
 	w := t.Wants[0]
 	t.Done = append(t.Done, tick.Outcome{
@@ -68,8 +67,7 @@ func addWrite(t tick.Tick, err error) tick.Tick {
 	return t
 }
 
-// withWrite makes a tick in which the knob has the value v because Tenon has
-// changed the knob.
+// withWrite returns t as if Tenon had changed the quota to v before it.
 func withWrite(t tick.Tick, v node.Value) tick.Tick {
 	t.Snapshot.Knobs.Now[quota], t.Snapshot.Knobs.Before[quota] = v, noLimit()
 	return t

@@ -18,27 +18,27 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Isolation is a summary of how best-effort work is isolated on the CPU.
+// Isolation summarises how best-effort work is isolated on the CPU.
 type Isolation struct {
-	Mechanism node.Mechanism `json:"rung,omitempty"` // the isolation mechanism; empty: none
+	Mechanism node.Mechanism `json:"rung,omitempty"` // the mechanism in use; empty: none
 	Since     time.Time      `json:"since,omitzero"`
 	Why       string         `json:"why,omitempty"`
-	Pinned    node.Mechanism `json:"pinned,omitempty"` // empty: Tenon selects the strongest mechanism that the node supports
+	Pinned    node.Mechanism `json:"pinned,omitempty"` // the mechanism that is fixed by hand or configuration; empty: none
 	ByHand    bool           `json:"by_hand,omitempty"`
-	// Failures is the number of times that mechanisms failed in the last hour.
+	// Failures is the number of mechanism failures in the last hour.
 	Failures int `json:"falls"`
-	// Strays is the number of stray threads that were found since tenond started.
+	// Strays is the number of stray threads found since tenond started.
 	Strays uint64 `json:"strays"`
-	// Trials says what the trials of mechanisms do now, or what they wait for.
+	// Trials says what the trials of mechanisms do, or what they wait for.
 	Trials string `json:"trials,omitempty"`
-	// Expelled is the amount of CPU that stays idle because latency-sensitive work
-	// runs on the sibling, although best-effort work waits. Held is the amount of
-	// CPU that stays idle during the hold time after that.
+	// Expelled is the CPU that stays idle while latency-sensitive work runs on
+	// the sibling, although best-effort work waits. Held is the CPU that stays
+	// idle during the hold time after that.
 	Expelled node.Maybe[unit.MilliCPU] `json:"expelled_mcpu,omitzero"`
 	Held     node.Maybe[unit.MilliCPU] `json:"held_mcpu,omitzero"`
 }
 
-// A QOS describes completely how best-effort work is isolated on the CPU. Its
+// A QOS holds everything about how best-effort work is isolated on the CPU. Its
 // JSON keys are stable.
 type QOS struct {
 	// At is the time of the last snapshot. It is absent before the first tick.
@@ -46,17 +46,17 @@ type QOS struct {
 	Selection node.Selection       `json:"ladder"`
 	Trials    trial.Status         `json:"trials"`
 	Means     node.IsolationStatus `json:"means"`
-	// Knobs are the knobs of the isolation mechanisms, with their wants.
+	// Knobs holds the knobs of the isolation mechanisms, with their wants.
 	Knobs []Knob `json:"knobs"`
-	// Failing are the writes of these knobs that failed in the last tick.
+	// Failing holds the writes of these knobs that failed in the last tick.
 	Failing []record.Write `json:"failing,omitempty"`
 }
 
-// isolating are the knobs of the isolation mechanisms, and the slice. The
-// weight is not one of them, because other policies use it, too.
+// isolating lists the files of the isolation mechanisms' knobs, and the slice.
+// It omits the weight, because other policies use the weight, too.
 var isolating = node.FilesOf(node.CategoryMark, node.CategoryScheduler, node.CategoryThreads)
 
-// QOS returns how best-effort work is isolated on the CPU.
+// QOS returns the state of the isolation after the last tick.
 func (l *Ledger) QOS() QOS {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *Ledger) QOS() QOS {
 	return q
 }
 
-// isolation returns the summary. The caller holds l.mu.
+// isolation returns the summary of the isolation. The caller holds l.mu.
 func (l *Ledger) isolation() Isolation {
 	t := l.last
 	i := Isolation{
@@ -101,8 +101,8 @@ func (l *Ledger) isolation() Isolation {
 }
 
 // Best returns the strongest isolation mechanism that the node supports, even
-// if this mechanism has failed before. If the node supports none that is
-// stronger than the base, the error lists what the node lacks.
+// if it has failed before. If the node supports none above Base, the error
+// lists what the node lacks.
 func (q QOS) Best() (node.Mechanism, error) {
 	base, err := q.Base()
 	if err != nil {
@@ -121,7 +121,7 @@ func (q QOS) Best() (node.Mechanism, error) {
 	return base, nil
 }
 
-// Base returns the isolation mechanism that is in use when Tenon has unloaded all stronger ones.
+// Base returns the isolation mechanism that remains after Tenon has unloaded all stronger ones.
 func (q QOS) Base() (node.Mechanism, error) {
 	for _, base := range []node.Mechanism{node.MechanismIdle, node.MechanismWeight} {
 		if q.requireSupport(base) == nil {
@@ -131,8 +131,8 @@ func (q QOS) Base() (node.Mechanism, error) {
 	return "", q.requireSupport(node.MechanismWeight)
 }
 
-// requireSupport returns an error if the node does not support an isolation
-// mechanism. The error gives the reason.
+// requireSupport returns an error with the reason if the node does not support
+// an isolation mechanism.
 func (q QOS) requireSupport(mechanism node.Mechanism) error {
 	if !slices.Contains(node.Mechanisms, mechanism) {
 		return fmt.Errorf("no mechanism is called %q: want one of %v", mechanism, node.Mechanisms)
@@ -150,20 +150,20 @@ func (q QOS) requireSupport(mechanism node.Mechanism) error {
 	return errors.New("CPU QoS is off: enable cpuQOS of beClass under resource-qos-config in tenond's configuration first")
 }
 
-// Pinnable returns an error if an operator cannot select an isolation mechanism
-// now. The error gives the reason.
+// Pinnable returns an error with the reason if an operator cannot pin a
+// mechanism now.
 func (l *Ledger) Pinnable(mechanism node.Mechanism) error { return l.QOS().requireSupport(mechanism) }
 
-// An Operator performs the requests that an operator makes to a running agent.
+// An Operator carries out what an operator requests from a running agent.
 type Operator interface {
 	// Pin makes the agent use an isolation mechanism until the next call of
-	// Pin. If the mechanism is empty, the configuration decides again. Pin
+	// Pin. An empty mechanism returns the choice to the configuration. Pin
 	// returns after the tick that applied the request, or when ctx ends.
 	Pin(ctx context.Context, mechanism node.Mechanism) error
 	Handle(mux *http.ServeMux) // registers further requests
 }
 
-// maxWait is the time that a client waits until its request has an effect.
+// maxWait is the time that a client waits for the effect of its request.
 const maxWait = 5 * time.Second
 
 // handleQOS registers the handlers of requests about the isolation.
@@ -184,14 +184,14 @@ func handleQOS(mux *http.ServeMux, l *Ledger, o Operator) {
 	})
 }
 
-// QOS returns how best-effort work is isolated on the CPU.
+// QOS asks the agent for the state of the isolation.
 func (c *Client) QOS(ctx context.Context) (QOS, error) {
 	return Ask[QOS](ctx, c, http.MethodGet, "qos", nil)
 }
 
-// Pin makes the agent use an isolation mechanism. It waits up to 5 s until the
-// mechanism is in use. If the mechanism is empty, the configuration decides
-// again. If the mechanism is not in use then, the error gives the reason.
+// Pin makes the agent use an isolation mechanism. An empty mechanism returns
+// the choice to the configuration. Pin waits up to 5 s for the effect. If the
+// mechanism is not in use then, the error gives the reason.
 func (c *Client) Pin(ctx context.Context, mechanism node.Mechanism) (QOS, error) {
 	deadline := time.Now().Add(c.wait)
 	q, err := c.QOS(ctx)
@@ -216,9 +216,9 @@ func (q QOS) failuresOf(mechanism node.Mechanism) []node.Failure {
 	return slices.DeleteFunc(slices.Clone(q.Selection.Failures), func(f node.Failure) bool { return f.Mechanism != mechanism })
 }
 
-// resultKnown reports whether the result of a request is known. If the
-// mechanism is not in use, the error says why. The number of earlier failures
-// (before) tells an old failure from a new one.
+// resultKnown reports whether the result of a pin request is known. fault says
+// why the mechanism is not in use. before is the number of failures before the
+// request, which tells an old failure from a new one.
 func (q QOS) resultKnown(mechanism node.Mechanism, before int) (known bool, fault error) {
 	if mechanism == "" {
 		return !q.Selection.ByHand, nil

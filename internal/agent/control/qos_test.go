@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A fakeOperator applies a request at once. It adds a tick to the ledger in
-// which the requested mechanism is selected.
+// A fakeOperator applies a request at once: it adds a tick to the ledger that
+// selects the requested mechanism.
 type fakeOperator struct {
 	asked  []node.Mechanism
 	follow func(node.Mechanism)
@@ -48,9 +48,8 @@ func selection(inUse node.Mechanism) node.Selection {
 	return l
 }
 
-// isolatedTick returns a tick that is a time (after) later than noon. One
-// mechanism is in use (inUse). If it is sched_ext, the scheduler was loaded at
-// noon.
+// isolatedTick returns a tick at noon plus after, with the mechanism inUse. If
+// that is sched_ext, the scheduler was loaded at noon.
 func isolatedTick(after time.Duration, inUse node.Mechanism) tick.Tick {
 	t := measuredTick(after, 800)
 	t.Selection = selection(inUse)

@@ -12,10 +12,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// shownMechanism prints a mechanism, or "none" for an empty one.
+// shownMechanism returns the name of a mechanism, or "none".
 func shownMechanism(r node.Mechanism) string { return cmp.Or(string(r), "none") }
 
-// describe prints the isolation as one line for tenon status.
+// describe returns the isolation as one line for tenon status.
 func (i Isolation) describe(at time.Time) string {
 	s := shownMechanism(i.Mechanism)
 	if !i.Since.IsZero() {
@@ -42,7 +42,7 @@ func (i Isolation) describe(at time.Time) string {
 	return s
 }
 
-// Outcome says in one line which mechanism is in use, and why.
+// Outcome returns one line: which mechanism is in use, and why.
 func (q QOS) Outcome() string {
 	by := "the configuration leaves the choice to tenond"
 	switch {
@@ -54,7 +54,7 @@ func (q QOS) Outcome() string {
 	return Printable(fmt.Sprintf("%s is in use: %s (%s)", shownMechanism(q.Selection.Mechanism), q.Selection.Why, by))
 }
 
-// String prints the text of tenon qos status.
+// String returns the text of tenon qos status.
 func (q QOS) String() string {
 	var b strings.Builder
 	q.describe(&b)
@@ -101,7 +101,7 @@ func (q QOS) describe(b *strings.Builder) {
 	_ = rest.Flush()
 }
 
-// describeSelection prints which mechanism is in use, why, and the state of all other mechanisms.
+// describeSelection writes which mechanism is in use, why, and the state of all mechanisms.
 func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(head, "mechanism\t%s", shownMechanism(l.Mechanism))
@@ -115,7 +115,7 @@ func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	case l.Pinned != "":
 		fmt.Fprintf(head, "pinned\t%s, by the configuration\n", l.Pinned)
 	}
-	_ = head.Flush() // writes to memory and cannot fail
+	_ = head.Flush() // a write to memory cannot fail
 	b.WriteByte('\n')
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "MECHANISM\tNODE CAN\tNOW\tWHY")
@@ -125,7 +125,7 @@ func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	_ = table.Flush()
 }
 
-// printState prints the state of one mechanism as a part of a line.
+// printState returns the state of one mechanism as a part of a line.
 func printState(l node.Selection, r node.MechanismStatus, at time.Time) string {
 	var s []string
 	if r.Mechanism == l.Mechanism {
@@ -179,7 +179,7 @@ func describeMeans(w *tabwriter.Writer, m node.IsolationStatus, slotless int) {
 	}
 }
 
-// printExit prints how the scheduler ended.
+// printExit returns the reason why the scheduler ended, as text.
 func printExit(e node.SchedulerExit) string {
 	s := string(e.Kind)
 	for _, text := range []string{e.Reason, e.Message} {

@@ -2,8 +2,8 @@ package control
 
 import "tenon.sh/tenon/internal/model/node"
 
-// stoppedBy returns Frozen or Ended if the workload does not run. It returns ""
-// if the workload runs or if this is not known.
+// stoppedBy returns Frozen or Ended for a workload that does not run, and ""
+// for a workload that runs or whose state is unknown.
 func stoppedBy(k node.Knobs, w node.Workload) node.Run {
 	v, _ := k.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileRun}].(node.Run)
 	if v == node.Running {
@@ -12,7 +12,7 @@ func stoppedBy(k node.Knobs, w node.Workload) node.Run {
 	return v
 }
 
-// Named returns the name of a workload. It adds the state if the workload is frozen or has ended.
+// Named returns the name of a workload, with its state if it is frozen or has ended.
 func (w Workload) Named() string {
 	if w.Run == "" {
 		return string(w.ID)

@@ -20,25 +20,25 @@ import (
 )
 
 const (
-	// patience is the time that a client may take to send a request, or to read a line of the
-	// answer.
+	// patience is the time that a client may take to send a request, or to read
+	// one line of the answer.
 	patience = 5 * time.Second
-	// streams is the maximum number of clients that receive the status after each
-	// tick.
+	// streams is the maximum number of clients that may follow the status at
+	// the same time.
 	streams = 8
 )
 
 // Serve answers requests on the socket in stateDir until ctx ends. The answers
-// come from the ledger. o performs the requests that change something. If there
-// is a socket already, Serve replaces it: only the holder of the node's lease
-// may call Serve, so the agent that made the old socket must be dead.
+// come from the ledger, and o carries out requests that change something. Serve
+// replaces an existing socket: only the holder of the node's lease may call
+// Serve, so the agent that made the old socket is dead.
 //
 // If another program removes the socket, Serve makes it again within 2 s.
 func Serve(ctx context.Context, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
 	return serveAgain(ctx, checkInterval, stateDir, l, o, log)
 }
 
-// serveAgain does the same as Serve, but with a given time (every) between checks that the socket exists.
+// serveAgain does the same as Serve. every is the time between two checks of the socket.
 func serveAgain(ctx context.Context, every time.Duration, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
 	for again := false; ; again = true {
 		err := serve(ctx, every, stateDir, l, o, log)
@@ -50,7 +50,7 @@ func serveAgain(ctx context.Context, every time.Duration, stateDir string, l *Le
 		case !again:
 			return err
 		}
-		select { // the directory may be missing for a moment, too
+		select { // wait, because the directory may be missing for a moment, too
 		case <-ctx.Done():
 			return nil
 		case <-time.After(every):
@@ -70,8 +70,8 @@ func serve(ctx context.Context, every time.Duration, stateDir string, l *Ledger,
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("serve %s: %w", path, err)
 	}
-	// When bind(2) creates the socket file, Linux gives it the mode that the
-	// socket has. So other users can never connect.
+	// bind(2) creates the socket file with the mode of the socket. So other
+	// users can never connect, not even for a moment.
 	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var refused error
 		err := c.Control(func(fd uintptr) { refused = unix.Fchmod(int(fd), 0o600) })
@@ -97,7 +97,7 @@ func serve(ctx context.Context, every time.Duration, stateDir string, l *Ledger,
 	return context.Cause(ctx)
 }
 
-// watch calls the function removed when the socket at path is no longer there.
+// watch calls removed when the socket at path no longer exists or was replaced.
 func watch(ctx context.Context, every time.Duration, path string, removed context.CancelCauseFunc) {
 	made, err := os.Lstat(path)
 	if err != nil {
@@ -117,7 +117,7 @@ func watch(ctx context.Context, every time.Duration, path string, removed contex
 	}
 }
 
-// handler returns the handler of all requests.
+// handler returns the handler of all requests on the socket.
 func handler(l *Ledger, o Operator) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { Answer(w, l.Status(), nil) })
@@ -158,15 +158,14 @@ func ParseKnob(text string) (node.Knob, error) {
 	return node.KnobAt(f[0], node.File(f[1])), nil
 }
 
-// A refusal is the body of an answer whose status is not 200.
+// A refusal is the JSON body of an answer with an error status.
 type refusal struct {
 	Error string   `json:"error"`
 	Name  string   `json:"name,omitempty"`
 	Known []string `json:"known,omitempty"`
 }
 
-// Answer writes the answer to a request. If err is set, it writes the reason
-// why the request failed.
+// Answer writes v as the answer to a request, or the error if err is not nil.
 func Answer(w http.ResponseWriter, v any, err error) {
 	status := http.StatusOK
 	if err != nil {
@@ -179,11 +178,11 @@ func Answer(w http.ResponseWriter, v any, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // fails only if the client has disconnected
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client has disconnected
 }
 
-// stream sends the status after each tick, in one line. If a client reads
-// slowly, it misses some ticks.
+// stream sends the status in one line after each tick. A client that reads
+// slowly misses some ticks.
 func stream(w http.ResponseWriter, r *http.Request, l *Ledger) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	c := http.NewResponseController(w)

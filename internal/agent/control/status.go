@@ -23,7 +23,7 @@ func (l *Ledger) Status() Status {
 	return l.status()
 }
 
-// follow returns the status and a channel that the next tick closes.
+// follow returns the status, and a channel that the next tick closes.
 func (l *Ledger) follow() (Status, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +66,7 @@ func (l *Ledger) status() Status {
 }
 
 // watermarkOf returns what the threshold of CPU suppress has cost best-effort
-// work. It returns nil if there is no threshold.
+// work, or nil if there is no threshold.
 func watermarkOf(t tick.Tick) *price.Watermark {
 	if !t.Watermark.HasThreshold() {
 		return nil
@@ -92,7 +92,7 @@ func (l *Ledger) bounds() []node.Knob {
 	return all
 }
 
-// elapsed returns the time between the two snapshots. It returns 0 if there is only one snapshot.
+// elapsed returns the time between the snapshots older and newer, or 0 if there is only one.
 func (l *Ledger) elapsed() time.Duration {
 	if l.older.At.IsZero() {
 		return 0
@@ -110,7 +110,7 @@ func (l *Ledger) rate(before, after node.Maybe[time.Duration]) node.Maybe[unit.M
 	return node.Some(rate)
 }
 
-// workloads lists the workloads of the last tick and their use.
+// workloads lists the workloads of the last tick with their use.
 func (l *Ledger) workloads() []Workload {
 	older, newer := byID(l.older), byID(l.newer)
 	all := make([]Workload, 0, len(l.last.Snapshot.Workloads))
@@ -122,7 +122,7 @@ func (l *Ledger) workloads() []Workload {
 			CPULimit: w.CPULimit, MemoryLimit: w.MemoryLimit, MemoryRequest: w.MemoryRequest,
 		}
 		if held, known := l.rate(then.Throttled, now.Throttled).Value(); known {
-			// The kernel adds up the throttled time of all CPUs, so the share can exceed 100 %.
+			// The kernel sums the throttled time over all CPUs, so this can exceed 100 %.
 			c.Throttled = node.Some(min(unit.Percent(held/10), 100))
 		}
 		c.Objective = w.Objective.RunQueueDelay
@@ -145,7 +145,7 @@ func byID(s node.Snapshot) map[node.WorkloadID]node.Usage {
 	return all
 }
 
-// node describes the machine.
+// node returns the description of the machine.
 func (l *Ledger) node() Node {
 	s := l.last.Snapshot
 	n := Node{
@@ -163,8 +163,8 @@ func (l *Ledger) node() Node {
 	return n
 }
 
-// classesByCPU returns how much each class uses each CPU. It knows only
-// workloads for which the kernel counts the use of each CPU.
+// classesByCPU returns how much each class uses each CPU. It omits workloads
+// whose use of each CPU the kernel does not count.
 func (l *Ledger) classesByCPU() map[unit.CPU]map[node.Class]unit.MilliCPU {
 	all := map[unit.CPU]map[node.Class]unit.MilliCPU{}
 	older := byID(l.older)

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Size prints an amount of memory for people: "1.5Gi".
+// Size returns an amount of memory as text for people: "1.5Gi".
 func Size(b unit.Bytes) string {
 	if b == unit.MaxBytes {
 		return "max"
@@ -30,7 +30,7 @@ func Size(b unit.Bytes) string {
 	return fmt.Sprintf("%.1f%s", f, suffixes[i])
 }
 
-// Shown prints a value. If the value is missing, it prints a placeholder.
+// Shown returns a value as text, or "?" if the value is missing.
 func Shown[T any](m node.Maybe[T], text func(T) string) string {
 	if v, known := m.Value(); known {
 		return text(v)
@@ -38,7 +38,7 @@ func Shown[T any](m node.Maybe[T], text func(T) string) string {
 	return "?"
 }
 
-// PrintDuration prints a duration in the largest units that suit it.
+// PrintDuration returns a duration as text in the units that suit its size.
 func PrintDuration(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -51,8 +51,8 @@ func PrintDuration(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Printable replaces control characters in a text. The name of a cgroup may
-// contain them, because it is chosen by any user who may create cgroups.
+// Printable replaces control characters in a text. Any user who may create
+// cgroups may put them into a cgroup's name.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {
@@ -62,7 +62,7 @@ func Printable(text string) string {
 	}, text)
 }
 
-// String prints the text of tenon status.
+// String returns the text of tenon status.
 func (s Status) String() string {
 	var b strings.Builder
 	s.describe(&b)
@@ -102,7 +102,7 @@ func (s Status) describe(b *strings.Builder) {
 	if s.Batch.Enabled() {
 		fmt.Fprintf(head, "batch\t%s\n", printBatch(s.Batch))
 	}
-	_ = head.Flush() // writes to memory and cannot fail
+	_ = head.Flush() // a write to memory cannot fail
 	if s.Blind != "" {
 		fmt.Fprintf(b, "\nThe node cannot be read now; this is from before: %s\n", s.Blind)
 	}
@@ -127,11 +127,10 @@ func (s Status) describe(b *strings.Builder) {
 	}
 }
 
-// maxMisfits is the maximum number of misfits in the text of a status.
+// maxMisfits is the number of misfits (workloads with a wrong CPU limit) that a text lists.
 const maxMisfits = 5
 
-// misfits lists the first maxMisfits workloads whose CPU limit does not fit
-// them.
+// misfits returns the first maxMisfits misfits.
 func (s Status) misfits() []Workload {
 	var all []Workload
 	for _, w := range s.Workloads {
@@ -142,7 +141,7 @@ func (s Status) misfits() []Workload {
 	return all
 }
 
-// Line prints a write in one line.
+// Line returns a write as one line.
 func Line(w record.Write) string {
 	s := fmt.Sprintf("%s %v %s -> %s  # %s", w.At.Format(time.TimeOnly), w.Knob, quoted(w.Old), quoted(w.New), w.Why)
 	if w.Woken != "" {
@@ -161,7 +160,7 @@ func quoted(value string) string {
 	return value
 }
 
-// String prints the text of tenon explain.
+// String returns the text of tenon explain.
 func (e Explanation) String() string {
 	var b strings.Builder
 	if e.Batch != nil {

@@ -10,12 +10,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// maxWaits is the maximum number of runners that the status lists for each
+// maxWaits is the maximum number of runners that the status names for each
 // workload.
 const maxWaits = 5
 
-// waitsOf returns the time that a workload waited for each runner between the
-// two snapshots.
+// waitsOf returns how long a workload waited while each runner had the CPU, per
+// second, between the snapshots older and newer.
 func (l *Ledger) waitsOf(id node.WorkloadID) []Wait {
 	elapsed := l.elapsed()
 	now := waitsOf(l.newer.Waits, id)
@@ -38,7 +38,7 @@ func (l *Ledger) waitsOf(id node.WorkloadID) []Wait {
 	return all[:min(len(all), maxWaits)]
 }
 
-// waitsOf returns the part of a sorted list with the waits of one waiter.
+// waitsOf returns the waits of one waiter from a list that is sorted by waiter.
 func waitsOf(all []node.Wait, id node.WorkloadID) []node.Wait {
 	first, _ := slices.BinarySearchFunc(all, id, func(w node.Wait, id node.WorkloadID) int {
 		return strings.Compare(string(w.Waiter), string(id))
@@ -50,7 +50,7 @@ func waitsOf(all []node.Wait, id node.WorkloadID) []node.Wait {
 	return all[first:last]
 }
 
-// WaitedFor prints waits as text: "120ms for batch/job, 1.5ms for (kernel)".
+// WaitedFor returns waits as text: "120ms for batch/job, 1.5ms for (kernel)".
 func WaitedFor(waits []Wait) string {
 	var all []string
 	for _, w := range waits {
@@ -59,7 +59,7 @@ func WaitedFor(waits []Wait) string {
 	return strings.Join(all, ", ")
 }
 
-// Brief rounds a time to two or three digits.
+// Brief returns d, rounded to two or three digits.
 func Brief(d time.Duration) time.Duration {
 	for unit := time.Second; unit > time.Nanosecond; unit /= 10 {
 		if d >= 10*unit {

@@ -9,9 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// waitedTick returns a tick that is a time (after) later than noon. Since noon,
-// half of the waits of web were short, and web has waited for the job and for
-// the kernel.
+// waitedTick returns a tick at noon plus after. Since noon, web has waited for
+// the job and for the kernel, and half of its waits were short.
 func waitedTick(after time.Duration) tick.Tick {
 	t := measuredTick(after, 800)
 	web := &t.Snapshot.Workloads[1]

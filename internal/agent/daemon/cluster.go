@@ -25,78 +25,78 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// Kubernetes are the settings of a node in a cluster. They say how tenond finds
-// the pods and the configuration.
+// Kubernetes holds the settings of a node in a cluster: where tenond finds the
+// pods and the configuration.
 type Kubernetes struct {
 	// Node is the name of the node.
 	Node string
-	// API is the API server.
+	// API is the client of the API server.
 	API *apiserver.Client
-	// Kubelet knows the pods of the node. The agent queries it every Poll, and
-	// when cgroups of pods appear or disappear.
+	// Kubelet is the client of the kubelet, which knows the pods of the node.
+	// The agent queries it every Poll, and when cgroups of pods come or go.
 	Kubelet kubelet.Kubelet
 	Poll    time.Duration
 	// Namespace and ConfigMap name the ConfigMap with the configuration.
 	Namespace, ConfigMap string
-	// NRI is the NRI socket of the container runtime. If it is empty, the agent
+	// NRI is the NRI socket of the container runtime. If it is "", the agent
 	// does not use NRI.
 	NRI string
-	// Leaves is called when the daemon must stop. It reports whether the node
-	// leaves Tenon for good. In that case the daemon restores the kubelet's values
-	// of all containers, and then calls Released, if that is not nil. If the
-	// daemon itself runs in a container, the runtime accepts no new connection at
-	// that time. If Leaves is nil, the node stays.
+	// Leaves is called when the daemon must stop. It reports whether Tenon is
+	// removed from the node for good. If so, the daemon restores the kubelet's
+	// values in all containers, and then calls Released (unless nil). While a
+	// container stops, its daemon cannot make a new NRI connection. If Leaves
+	// is nil, Tenon stays.
 	Leaves   func() bool
 	Released func()
 }
 
 const (
-	// The first tick waits until the pods and the configuration are known. It
-	// waits at most firstWait, or againWait if an earlier daemon saved them.
-	// After a longer wait the watchdog would narrow best-effort work.
+	// The first tick waits until the pods and the configuration are known: at
+	// most firstWait, or againWait if an earlier daemon saved them. If it
+	// waited longer, the watchdog would narrow best-effort work.
 	firstWait = 3 * time.Second
 	againWait = 500 * time.Millisecond
 )
 
-// errUnknown prevents a decision before the pods and the configuration are
-// known, from the cluster or from an earlier daemon. A decision without this
-// knowledge would release every knob that the earlier daemon set.
+// errUnknown prevents decisions before the pods and the configuration are
+// known, from the cluster or from an earlier daemon. Such a decision would
+// release all knobs that the earlier daemon set.
 var errUnknown = errors.New("the pods or the configuration of this node are not known yet")
 
-// A cluster is the knowledge of the daemon about its cluster. It survives an
-// outage of the API server or the kubelet, and a restart of the daemon.
+// A cluster holds what the daemon knows about its cluster. This knowledge survives
+// an outage of the API server or the kubelet, and a restart of the daemon.
 type cluster struct {
 	Kubernetes
 	log     *slog.Logger
 	dir     string
 	tree    *cgroup.Tree
-	lives   func(node.CgroupPath) bool // reports whether the group, or a group below it, has processes
-	changed func()                     // the workloads may have changed
+	lives   func(node.CgroupPath) bool // reports whether there are processes in or below a cgroup
+	changed func()                     // is called when the workloads may have changed
 	news    func(tick.Event)
 
 	pods      *kubelet.Source
 	self      *apiserver.Watch[*corev1.Node]
 	configs   *apiserver.Watch[*corev1.ConfigMap]
-	byspace   *apiserver.Watch[*corev1.ConfigMap] // kube.PodConfigMap
+	byspace   *apiserver.Watch[*corev1.ConfigMap] // the ConfigMap named kube.PodConfigMap
 	stale     atomic.Bool                         // the configuration may have changed
 	evictions *evictionQueue
 	starting  *starting.Containers
-	link      atomic.Pointer[nri.Link] // nil: the state of NRI is unknown
+	link      atomic.Pointer[nri.Link] // state of NRI; nil: unknown
 
 	// Only the loop uses the fields below.
 	last     savedCluster
-	saved    []byte // kept, in the form last written to the file
+	saved    []byte // last in the form in which it was last written to the file
 	cfg      clusterConfig
 	paths    []string
-	unsent   []string        // remarks on running pods that are missing in the list of the kubelet or the API server
-	deleted  map[string]bool // UIDs of the pods in last.Pods that do not exist any more
+	unsent   []string        // remarks about running pods that the last list lacks
+	deleted  map[string]bool // UIDs of pods in last.Pods that were deleted
 	view     podView
 	resized  map[node.CgroupPath]resize // recent resizes
 	reporter *clusterReporter
 }
 
 // openCluster loads the state that an earlier daemon saved. The returned
-// cluster calls the function changed when the workloads may have changed.
+// cluster calls changed when the workloads may have changed.
 func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.FS, log *slog.Logger, changed func(), news func(tick.Event)) *cluster {
 	c := &cluster{Kubernetes: k, log: log, dir: dir, tree: tree, lives: livesIn(tree), changed: changed, news: news}
 	var err error
@@ -114,7 +114,7 @@ func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.F
 	}
 	c.self = k.API.Node(k.Node, config)
 	c.configs = k.API.ConfigMap(k.Namespace, k.ConfigMap, config)
-	c.byspace = k.API.ConfigMap("", kube.PodConfigMap, config) // in any namespace: see kube.JoinNamespaces
+	c.byspace = k.API.ConfigMap("", kube.PodConfigMap, config) // from all namespaces: see kube.JoinNamespaces
 	standIn := func(changed func()) kubelet.StandIn { return k.API.Pods(k.Node, kubelet.SlimOfAPI, changed) }
 	c.pods = kubelet.NewSource(k.Kubelet, standIn, k.Poll, log, c.podsChanged)
 	c.pods.Assume(c.last.Facts)
@@ -132,7 +132,7 @@ func (c *cluster) podsChanged() {
 	c.news(tick.Event{At: time.Now(), Kind: tick.EventCgroups, Text: "pods have come, gone or changed"})
 }
 
-// run watches the cluster until ctx ends.
+// run starts the goroutines that watch the cluster until ctx ends.
 func (c *cluster) run(ctx context.Context, background *sync.WaitGroup) {
 	background.Go(func() { c.pods.Run(ctx) })
 	background.Go(func() { c.self.Run(ctx) })
@@ -145,8 +145,8 @@ func (c *cluster) run(ctx context.Context, background *sync.WaitGroup) {
 	}
 }
 
-// awaitFirst waits until the pods and the configuration are known, but not
-// longer than the limit.
+// awaitFirst waits until the pods and the configuration are known, at most for
+// firstWait or againWait.
 func (c *cluster) awaitFirst(ctx context.Context) {
 	wait := firstWait
 	if !c.isUnknown() {
@@ -169,8 +169,8 @@ func (c *cluster) awaitFirst(ctx context.Context) {
 	}
 }
 
-// look makes the kubelet client query the kubelet at once if a cgroup of a pod
-// appeared or disappeared.
+// look queries the kubelet at once if a cgroup of a pod appeared or
+// disappeared. paths are all cgroups that exist now.
 func (c *cluster) look(paths []string) {
 	before := c.paths
 	c.paths = paths
@@ -183,9 +183,9 @@ func (c *cluster) look(paths []string) {
 	}
 }
 
-// layout returns how the cgroups of pods are arranged. It asks the kubelet
-// first. If the kubelet does not answer, layout takes the answer from the state
-// of an earlier daemon. If there is none, it looks at the existing cgroups.
+// layout returns how the cgroups of pods are arranged, as the kubelet (now, or
+// before a restart of the daemon) reported it. Without such a report, layout
+// infers it from the existing cgroups.
 func (c *cluster) layout() kube.Layout {
 	l := kube.Layout{Systemd: c.last.Facts.CgroupDriver == "systemd", Root: c.last.Facts.CgroupRoot}
 	if c.last.Facts.CgroupDriver == "" {
@@ -194,13 +194,13 @@ func (c *cluster) layout() kube.Layout {
 	return l
 }
 
-// isUnknown reports whether the pods or the configuration are not known yet.
+// isUnknown reports whether the pods or the configuration are still unknown.
 func (c *cluster) isUnknown() bool { return !c.last.PodsKnown || !c.last.ConfigKnown }
 
-// take stores the list of pods from the kubelet or the API server. The list may lack
-// running pods. A kubelet that has just started lists no pods, or only static ones,
-// until it has reached the API server. It also does not list a pod that was deleted by
-// force. Therefore a pod stays known until its cgroup has no process.
+// take stores the list of pods from the kubelet or the API server. A pod that the
+// list lacks stays known until its cgroup has no process, because it may still
+// run. For example, a kubelet that has just started lists only static pods until
+// it has reached the API server. No kubelet lists a pod that was deleted by force.
 func (c *cluster) take(known kubelet.Known) {
 	if known.Facts != (kubelet.Facts{}) {
 		c.last.Facts = known.Facts
@@ -226,8 +226,8 @@ func (c *cluster) take(known kubelet.Known) {
 	c.last.PodsKnown, c.last.Pods = true, c.starting.AddTo(slices.Concat(known.Pods, untold), time.Now())
 }
 
-// livesIn returns a function that reports whether a cgroup contains processes.
-// If a cgroup exists but cannot be read, the function returns true.
+// livesIn returns a function that reports whether there are processes in or below
+// a cgroup. If an existing cgroup cannot be read, the function returns true.
 func livesIn(tree *cgroup.Tree) func(node.CgroupPath) bool {
 	return func(p node.CgroupPath) bool {
 		lives, err := tree.IsPopulated(string(p))

@@ -12,8 +12,8 @@ import (
 )
 
 // rulesOf returns rules for the programs in host-application-config, which run
-// outside Kubernetes. It skips a program that has no class or no cgroup of its
-// own. A notice about the configuration names such a program.
+// outside Kubernetes. It skips programs without a class or without a cgroup of
+// their own. A notice about the configuration names these.
 func rulesOf(applications []config.HostApplication, l kube.Layout) []match.Rule {
 	var rules []match.Rule
 	for _, a := range applications {

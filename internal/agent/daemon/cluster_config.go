@@ -14,22 +14,22 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A clusterConfig is the configuration that this node has from the cluster.
+// A clusterConfig is the configuration that the cluster gives to this node.
 type clusterConfig struct {
-	last   config.Cluster // the last valid configuration; a faulty key keeps its value from here
-	read   bool           // last contains at least the content of kept.Config
+	last   config.Cluster // the last valid configuration; its values replace keys with faults
+	read   bool           // the configuration that the last daemon saved has been read into last
 	node   config.NodeConfig
-	spaces kube.Namespaces // the overrides that namespaces set for their pods
-	facts  kubelet.Facts   // the kubelet's facts that this configuration used
-	// missing measures how long the ConfigMap has been absent. missingPodConfig
-	// does the same for kube.PodConfigMap. After a ConfigMap was deleted, its
-	// last content stays in force for a while.
+	spaces kube.Namespaces // overrides that namespaces set for their pods
+	facts  kubelet.Facts   // the facts of the kubelet that this configuration used
+	// missing measures how long the ConfigMap has been absent, and
+	// missingPodConfig does the same for kube.PodConfigMap. The last content of
+	// a deleted ConfigMap stays in force for a while.
 	missing, missingPodConfig absence.Missing
 	status                    nodereport.Config
 }
 
-// followConfig reads the ConfigMap and the node's labels and annotations, if
-// one of them changed. It reports whether the configuration may have changed.
+// followConfig reads the ConfigMap, and the node's labels and annotations, if
+// any of them changed. It reports whether the configuration may have changed.
 func (c *cluster) followConfig() bool { return c.followConfigAt(time.Now()) }
 
 func (c *cluster) followConfigAt(now time.Time) bool {
@@ -44,13 +44,13 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	}
 	c.cfg.facts = facts
 	if !c.cfg.read {
-		// If a key has a fault, the value that the last daemon used stays in force.
+		// For a key with a fault, the value of the last daemon stays in force.
 		c.cfg.last, _ = config.ParseConfigMap(k.Config)
 		c.cfg.read = true
 	}
 	var faults []config.Fault
 	found, mapKnown := c.configs.Objects()
-	if mapKnown && !waits(&c.cfg.missing, len(found) > 0, k.HasConfig, now) {
+	if mapKnown && !staysInForce(&c.cfg.missing, len(found) > 0, k.HasConfig, now) {
 		var data map[string]string
 		if k.HasConfig = len(found) > 0; k.HasConfig {
 			data = found[0].Data
@@ -59,7 +59,7 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 		k.Config = c.cfg.last.Data()
 	}
 	byspace, spacesKnown := c.byspace.Objects()
-	if data := kube.JoinNamespaces(byspace, c.Namespace); spacesKnown && !waits(&c.cfg.missingPodConfig, len(data) > 0, len(k.ByNamespace) > 0, now) {
+	if data := kube.JoinNamespaces(byspace, c.Namespace); spacesKnown && !staysInForce(&c.cfg.missingPodConfig, len(data) > 0, len(k.ByNamespace) > 0, now) {
 		k.ByNamespace = data
 	}
 	spaces, wrong := kube.ParseNamespaces(k.ByNamespace)
@@ -89,13 +89,13 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	return true
 }
 
-// waits reports whether a ConfigMap was deleted only a short time ago, so that
-// its last content stays in force.
-func waits(m *absence.Missing, there, was bool, now time.Time) bool {
+// staysInForce reports whether the last content of a deleted ConfigMap still
+// applies, because the ConfigMap was deleted only a short time ago.
+func staysInForce(m *absence.Missing, there, was bool, now time.Time) bool {
 	return m.See(there || !was, now) > 0
 }
 
-// tellConfig computes the status of the configuration, and logs each change of it.
+// tellConfig updates the status of the configuration, and logs each change of it.
 func (c *cluster) tellConfig(faults []config.Fault) {
 	name := fmt.Sprintf("ConfigMap %s/%s", c.Namespace, c.ConfigMap)
 	if !c.last.HasConfig {
@@ -133,7 +133,7 @@ func (c *cluster) tellConfig(faults []config.Fault) {
 	c.cfg.status = next
 }
 
-// configTrouble returns why the watch cannot read the configuration, or "" if it can.
+// configTrouble returns why the configuration cannot be read from the cluster, or "".
 func (c *cluster) configTrouble() string {
 	_, err := c.configs.Trouble()
 	if err == nil {
@@ -145,9 +145,9 @@ func (c *cluster) configTrouble() string {
 	return err.Error()
 }
 
-// mergeOver merges the cluster's configuration into that of the node's file. The
-// containers, the rules and the intervals always come from the file. If there
-// is no ConfigMap, the strategies of the file apply, too.
+// mergeOver lays the cluster's configuration over the configuration file. The
+// file always decides containers, rules and intervals. If there is no
+// ConfigMap, the file decides everything.
 func (c *cluster) mergeOver(file config.Config) config.Config {
 	if !c.last.HasConfig {
 		shareCPUs(&file.Policy, c.cfg.facts)
@@ -162,9 +162,9 @@ func (c *cluster) mergeOver(file config.Config) config.Config {
 	return next
 }
 
-// shareCPUs removes the CPUs that the kubelet reserves from the shared pool. If
-// the kubelet or a driver writes cpusets, shareCPUs makes Tenon write none. The
-// notices name the reserved CPUs that best-effort work can still use.
+// shareCPUs applies the kubelet's facts if the kubelet or a driver writes cpusets:
+// Tenon then writes none, and keeps the CPUs that the kubelet reserves out of the
+// shared pool. The notices name reserved CPUs that best-effort work can still use.
 func shareCPUs(p *policy.Config, f kubelet.Facts) (notices []string) {
 	_, why := binder(f)
 	if why == "" {

@@ -20,40 +20,40 @@ import (
 )
 
 const (
-	// refusedFor is the time for which a pod stays exempt from eviction after the
-	// API server refused it. busyFor is the time for which the pod stays exempt
-	// after a temporary error, such as 429.
+	// refusedFor is the time for which a pod stays exempt from eviction after
+	// the API server refused to evict it. busyFor is this time after a
+	// temporary error, such as 429.
 	refusedFor = 30 * time.Second
 	busyFor    = 5 * time.Second
-	// Tenon sends an eviction a few times (attempts), with attemptEvery between
-	// them. Then it treats the API server as away. Both values are small,
+	// Tenon sends an eviction up to attempts times, attemptEvery apart. Without
+	// an answer, it then treats the API server as away. Both values are small,
 	// because a shortage of memory is urgent.
 	attempts     = 2
 	attemptEvery = 500 * time.Millisecond
-	// awayAfter is a time. If the API server was silent for longer, Tenon
-	// counts it as away and sends it no eviction.
+	// awayAfter is the time that the API server must be silent before Tenon
+	// treats it as away and sends it no evictions.
 	awayAfter = 30 * time.Second
-	// maxEnds is the maximum number of evictions in the queue.
+	// maxEnds is the maximum number of evictions that wait in the queue.
 	maxEnds = 64
 )
 
-// An evictor can evict pods through the API server. apiserver.Client is one.
+// An evictor evicts pods through the API server. apiserver.Client implements it.
 type evictor interface {
 	Evict(context.Context, apiserver.PodName) error
 	Tell(context.Context, apiserver.Occurrence) error
 }
 
-// evictionQueue sends evictions to the API server. It uses the Eviction API,
-// which respects disruption budgets and grace periods. While the API server is
-// away, the node sends signals instead, as it does without a cluster. The queue
-// has its own goroutine, so the loop never waits for an answer.
+// evictionQueue sends evictions to the Eviction API, which respects disruption
+// budgets and grace periods. While the API server is away, the node sends
+// signals to the processes instead, as it does without a cluster. The queue has
+// its own goroutine, so the loop never waits for an answer.
 type evictionQueue struct {
 	api     evictor
 	node    string
 	log     *slog.Logger
 	changed func()
-	signal  func(context.Context, plan.Step) error // ends the processes of a pod while the API server is away
-	prepare func(node.Knob) error                  // thaws a pod, so that it can end
+	signal  func(context.Context, plan.Step) error // ends the processes of a pod by signals
+	prepare func(node.Knob) error                  // makes a pod able to end, for example thaws it
 	away    func() bool                            // reports whether the API server has been silent for awayAfter
 	queue   chan eviction
 
@@ -63,7 +63,7 @@ type evictionQueue struct {
 	told map[refusal]bool // refusals that were reported in an event
 }
 
-// A refusal is the reason why the API server did not evict a pod.
+// A refusal is the API server's reason not to evict a pod.
 type refusal struct {
 	uid    types.UID
 	reason metav1.StatusReason
@@ -72,10 +72,10 @@ type refusal struct {
 // An evictablePod is a pod that the API server can evict.
 type evictablePod struct {
 	apiserver.PodName
-	grace time.Duration // the pod's grace period plus graceMargin
+	grace time.Duration // the grace period of the pod plus graceMargin
 }
 
-// An end is the state of the eviction of one pod.
+// An end is the state of one pod's eviction.
 type end struct {
 	state endState
 	until time.Time // accepted: end of the grace period; refused: end of the exemption
@@ -86,12 +86,12 @@ type endState int
 
 const (
 	endAsking   endState = iota // no answer yet
-	endAccepted                 // the kubelet waits for the pod's grace period
+	endAccepted                 // the kubelet ends the pod within its grace period
 	endRefused                  // a disruption budget or a rule of the API server refused
 	endAway                     // the API server does not answer
 )
 
-// An eviction is an entry of the queue.
+// An eviction is one entry of the queue.
 type eviction struct {
 	pod  evictablePod
 	step plan.Step
@@ -104,7 +104,7 @@ func newEnds(api evictor, name string, log *slog.Logger, changed func()) *evicti
 	}
 }
 
-// follow updates the queue when the pods of the node have changed.
+// follow takes the present pods of the node, and forgets pods that are gone.
 func (e *evictionQueue) follow(pods map[node.CgroupPath]evictablePod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -121,7 +121,7 @@ func (e *evictionQueue) follow(pods map[node.CgroupPath]evictablePod) {
 	maps.DeleteFunc(e.told, func(r refusal, _ bool) bool { return !there[r.uid] })
 }
 
-// exempt returns why a pod must not be evicted now, or "" if it may be evicted.
+// exempt returns why a pod must not be evicted now, or "".
 func (e *evictionQueue) exempt(uid types.UID) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -136,8 +136,8 @@ func (e *evictionQueue) exempt(uid types.UID) string {
 	return o.why
 }
 
-// take queues a step that evicts or freezes a pod. If it returns false, the
-// caller must perform the step itself, by signals.
+// take takes over a step that freezes or ends a pod. If it returns false, the
+// caller must perform the step itself.
 func (e *evictionQueue) take(s plan.Step) (taken bool, err error) {
 	v, runs := s.To.(node.Run)
 	if !runs || !v.EndsProcesses() && v != node.Frozen {
@@ -172,8 +172,7 @@ func (e *evictionQueue) take(s plan.Step) (taken bool, err error) {
 	case o.state == endAccepted && time.Now().Before(o.until):
 		return true, fmt.Errorf("end pod %s/%s: it was evicted, and its grace period ends at %s", pod.Namespace, pod.Name, o.until.Format(time.TimeOnly))
 	}
-	// The grace period is over, but the kubelet has not ended all processes.
-	// The caller kills them.
+	// The grace period is over, but processes are left. The caller kills them.
 	return false, nil
 }
 
@@ -191,7 +190,7 @@ func (e *evictionQueue) run(ctx context.Context) {
 	}
 }
 
-// end sends one eviction.
+// end sends one eviction, and stores the answer.
 func (e *evictionQueue) end(ctx context.Context, x eviction) {
 	var err error
 	for n := range attempts {
@@ -217,8 +216,8 @@ func (e *evictionQueue) end(ctx context.Context, x eviction) {
 	case err == nil:
 		e.set(x.pod.UID, end{state: endAccepted, until: time.Now().Add(x.pod.grace)})
 		e.log.Warn("pod evicted", "pod", name, "reason", x.step.Reason)
-		// A pod whose memory grew may be frozen, and a frozen process does not
-		// handle SIGTERM.
+		// The pod may be frozen because its memory grew, and a frozen process
+		// does not handle SIGTERM.
 		if err := e.prepare(x.step.Knob); err != nil && !errors.Is(err, cgroup.ErrGone) {
 			e.log.Error("an evicted pod may not end by itself, because it cannot be thawed", "pod", name, "error", err)
 		}
@@ -235,7 +234,7 @@ func (e *evictionQueue) end(ctx context.Context, x eviction) {
 			e.tell(ctx, x.pod.PodName, "EvictionRefused", why+"; reason of the eviction: "+x.step.Reason)
 		}
 		e.changed()
-		// After the exemption, Tenon may try to evict the pod again.
+		// After this time, Tenon may try to evict the pod again.
 		time.AfterFunc(spared+time.Second, e.changed)
 	default:
 		e.set(x.pod.UID, end{state: endAway})
@@ -246,25 +245,25 @@ func (e *evictionQueue) end(ctx context.Context, x eviction) {
 	}
 }
 
-// errAway means that Tenon did not send the eviction because the API server is away.
+// errAway means that Tenon sent no eviction because the API server is away.
 var errAway = fmt.Errorf("the API server has been silent for %v", awayAfter)
 
-// awayBy reports whether the API server has been silent for longer than
-// awayAfter. An error that the server sends counts as an answer, too.
+// awayBy reports whether the API server has been silent for longer than awayAfter. An
+// error that the server sends is an answer, too. heard is the time of the last answer.
 func awayBy(heard time.Time, trouble error, now time.Time) bool {
 	return trouble != nil && !answered(trouble) && !heard.IsZero() && now.Sub(heard) > awayAfter
 }
 
-// answered reports whether err is an answer of the API server. After an answer,
-// the server is up, and the disruption budget of the pod is respected. The
-// server answers 500 for a pod with two budgets, and 429, 503 or 504 when it is
-// busy.
+// answered reports whether err is an answer of the API server. If so, the
+// server is up, and its refusal protects the disruption budget of the pod.
+// Answers are also 500 (a pod with two budgets) and 429, 503 and 504 (the
+// server is busy).
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.Is(err, apiserver.ErrBudget) || errors.As(err, &status)
 }
 
-// exemptFor returns how long a pod stays exempt from eviction after the answer err.
+// exemptFor returns how long a pod stays exempt from eviction after err refused it.
 func exemptFor(err error) time.Duration {
 	busy := apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsConflict(err)
@@ -277,9 +276,9 @@ func exemptFor(err error) time.Duration {
 	return busyFor
 }
 
-// isFirst reports whether no earlier refusal for this pod had the same reason.
-// A budget may refuse for days, and each event that Tenon writes is an object
-// in the API server.
+// isFirst reports whether this is the pod's first refusal with this reason.
+// Only then Tenon writes an event, because a budget may refuse for days, and
+// each event is an object in the API server.
 func (e *evictionQueue) isFirst(r refusal) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A judge is an evictor. A test prepares its answers.
+// A judge is an evictor whose answers a test sets.
 type judge struct {
 	mu     sync.Mutex
 	err    error
@@ -53,7 +53,7 @@ func endStep(v node.Run) plan.Step {
 }
 
 // court makes an evictionQueue with one pod that has the given grace period.
-// signalled returns how many steps the queue handed to the node, which sends
+// signalled returns how many steps the queue left to the node, which sends
 // signals.
 func court(t *testing.T, j *judge, grace time.Duration) (e *evictionQueue, signalled func() int) {
 	t.Helper()

@@ -14,10 +14,10 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// ReleaseContainers restores the kubelet's values of all containers. A daemon
-// whose state is in stateDir has set other values through the container runtime
-// (NRI), and the journal does not contain these. If NRI is not used, there are
-// no such values.
+// ReleaseContainers restores the kubelet's values in all containers. The daemon
+// with this state directory has set other values through the container runtime
+// (NRI). The journal does not contain them. Without NRI, there is nothing to
+// restore.
 func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log *slog.Logger) error {
 	if k.NRI == "" {
 		return nil
@@ -37,10 +37,10 @@ func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log 
 	return err
 }
 
-// savedPods is the list of pods that an earlier daemon saved.
+// savedPods serves the list of pods that an earlier daemon saved.
 type savedPods savedCluster
 
-// Look and Hurry do nothing, because the list is complete.
+// Look and Hurry do nothing, because the saved list does not change.
 func (savedPods) Look()  {}
 func (savedPods) Hurry() {}
 

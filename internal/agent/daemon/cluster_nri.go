@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// nri answers the requests of the container runtime until ctx ends.
+// nri answers the NRI requests of the container runtime until ctx ends.
 func (c *cluster) nri(ctx context.Context) {
 	o := c.nriOptions()
 	o.Changed = func(l nri.Link) { c.link.Store(&l) }

@@ -16,26 +16,26 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A podView holds the facts of the loop about the node's pods.
+// A podView holds what the loop knows about the node's pods.
 type podView struct {
 	workloads []node.Workload
-	arriving  []node.Workload // pods without a cgroup
+	arriving  []node.Workload // pods that have no cgroup yet
 	status    nodereport.Pods
-	// running are the pods of all classes that have started and not ended.
+	// running lists the pods of all classes that have started and not ended.
 	running []*corev1.Pod
-	// pods are the pods that the API server can evict, by cgroup.
+	// pods holds, by cgroup, the pods that the API server can evict.
 	pods map[node.CgroupPath]evictablePod
-	// native contains, for each pod and container, the limits that the kubelet enforces.
+	// native holds, by cgroup of each pod and container, the limits that the kubelet enforces.
 	native map[node.CgroupPath]kube.Amounts
-	// lastCorrect is the content that native had when the journal was last
-	// correct.
+	// lastCorrect is the native with which the original values in the journal
+	// were last correct.
 	lastCorrect map[node.CgroupPath]kube.Amounts
-	// change corrects a value in the journal if the pod was resized after the
-	// value was journaled.
+	// change returns a corrected value for the journal if the pod was resized
+	// after the value was journaled.
 	change func(node.Knob, node.Value) node.Value
 }
 
-// natives returns, for each pod and container, the limits that the kubelet enforces.
+// natives returns, by cgroup of each pod and container, the limits that the kubelet enforces.
 func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts {
 	all := make(map[node.CgroupPath]kube.Amounts, len(pods))
 	for i := range pods {
@@ -46,9 +46,9 @@ func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts 
 	return all
 }
 
-// noteRebase takes the result of view.change, which gives the journal the values
-// that the kubelet has set for a changed pod. If that failed, the saved pods stay
-// different from the current ones, so the next tick tries it again.
+// noteRebase takes the result of correcting the journal by view.change. After
+// an error, it restores in native the limits for which the journal is correct.
+// So the next tick finds the same difference and tries again.
 func (c *cluster) noteRebase(err error) {
 	if err == nil {
 		c.keep()
@@ -99,7 +99,7 @@ func (c *cluster) workloads() []node.Workload {
 }
 
 // binder returns which other component assigns CPUs to containers on this node:
-// its name for the report, and a reason. Both are "" if there is none.
+// a name for the report, and a sentence. Both are "" if there is none.
 func binder(f kubelet.Facts) (name, reason string) {
 	switch {
 	case f.CPUManagerPolicy == "static":
@@ -110,8 +110,8 @@ func binder(f kubelet.Facts) (name, reason string) {
 	return "", ""
 }
 
-// unbind makes pods demand no CPUs if a kubelet or driver assigns CPUs itself.
-// Otherwise Tenon and that component would overwrite each other's cpusets.
+// unbind removes the CPU demands of pods if the kubelet or a driver assigns
+// CPUs. Otherwise Tenon and that component would overwrite each other's cpusets.
 func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
 	_, why := binder(f)
 	if why == "" {
@@ -130,12 +130,12 @@ func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
 	return remarks
 }
 
-// isDeleted reports whether a pod was deleted, if a list lacks it. The list of the API
-// server has all pods except static ones. A kubelet that has just started lists few or
-// none of its pods. It takes them from the API server in the order of their creation
-// (pkg/kubelet: HandlePodAdditions). Therefore, if it lists one pod, it knows all older
-// ones. A static pod comes from another source and has no time of creation, and it does
-// not end if its mirror pod is deleted.
+// isDeleted reports whether a pod that is missing in a list was deleted. The
+// list of the API server has all pods except static ones. A kubelet that has
+// just started may list only some pods: it learns them in the order of their
+// creation (pkg/kubelet: HandlePodAdditions). So if it lists a newer pod, the
+// missing pod was deleted. Static pods are never deleted in this sense, because
+// they come from another source, without a time of creation.
 func isDeleted(p *corev1.Pod, known kubelet.Known) bool {
 	if !isFromAPI(p) {
 		return false
@@ -145,7 +145,7 @@ func isDeleted(p *corev1.Pod, known kubelet.Known) bool {
 	})
 }
 
-// podsByCgroup returns the known pods that have not ended.
+// podsByCgroup returns the known pods that have not ended, by cgroup.
 func (c *cluster) podsByCgroup(l kube.Layout) map[node.CgroupPath]*corev1.Pod {
 	of := make(map[node.CgroupPath]*corev1.Pod, len(c.last.Pods))
 	for i := range c.last.Pods {
@@ -156,8 +156,8 @@ func (c *cluster) podsByCgroup(l kube.Layout) map[node.CgroupPath]*corev1.Pod {
 	return of
 }
 
-// giveUp takes the CPUs away from pods that were deleted by force and still
-// have processes. A scheduler may already have given these CPUs to other pods.
+// giveUp takes the CPUs from pods that were deleted by force but still have
+// processes. A scheduler may already have given these CPUs to other pods.
 func (c *cluster) giveUp(workloads []node.Workload, of map[node.CgroupPath]*corev1.Pod) (remarks []string) {
 	for i := range workloads {
 		w := &workloads[i]
@@ -171,7 +171,7 @@ func (c *cluster) giveUp(workloads []node.Workload, of map[node.CgroupPath]*core
 	return remarks
 }
 
-// withoutCPUs makes a workload demand no CPUs.
+// withoutCPUs removes all demands for CPUs from a workload.
 func withoutCPUs(w *node.Workload) {
 	w.Overrides.CPUs = node.CPUOverride{}
 	if w.Class == node.LSE || w.Class == node.LSR {
@@ -179,9 +179,9 @@ func withoutCPUs(w *node.Workload) {
 	}
 }
 
-// graceMargin is a time after the end of a pod's grace period. The kubelet ends
-// the pod's remaining processes at the end of the grace period, but needs a
-// moment for that. If some remain after graceMargin, Tenon ends them.
+// graceMargin is the time that Tenon waits after the end of a pod's grace
+// period. At that end, the kubelet kills the remaining processes, which takes a
+// moment. If some are left after graceMargin, Tenon kills them.
 const graceMargin = 5 * time.Second
 
 func graceOf(p *corev1.Pod) time.Duration {
@@ -192,8 +192,7 @@ func graceOf(p *corev1.Pod) time.Duration {
 	return time.Duration(seconds)*time.Second + graceMargin
 }
 
-// evictable reports whether the API server can evict a pod. It cannot evict
-// static pods.
+// evictable reports whether the API server can evict a pod: not a static pod.
 func evictable(p *corev1.Pod) bool { return p.UID != "" && isFromAPI(p) }
 
 // isFromAPI reports whether the kubelet got a pod from the API server. Static
@@ -203,8 +202,8 @@ func isFromAPI(p *corev1.Pod) bool {
 	return p.Annotations[corev1.MirrorPodAnnotationKey] == "" && (source == "" || source == "api")
 }
 
-// dropPodCgroups drops a workload of a rule if its cgroup contains the cgroup
-// of a pod or lies in one. In such a cgroup the pod determines the class.
+// dropPodCgroups drops the workloads of rules whose cgroup contains the cgroup
+// of a pod or lies in one. There, the pod determines the class.
 func dropPodCgroups(rules, pods []node.Workload) (left []node.Workload, remarks []string) {
 	for _, w := range rules {
 		i := slices.IndexFunc(pods, func(p node.Workload) bool { return p.Cgroup.Contains(w.Cgroup) || w.Cgroup.Contains(p.Cgroup) })

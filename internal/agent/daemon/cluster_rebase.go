@@ -10,18 +10,18 @@ import (
 )
 
 // resizing is the time for which a cgroup may still have its old value after a
-// resize. The kubelet writes the new value with a delay.
+// resize, because the kubelet writes the new value with a delay.
 const resizing = 2 * time.Minute
 
-// A resize holds the amounts that a pod had before a resize, and the time at
-// which Tenon noticed the resize.
+// A resize holds the amounts of a pod before a resize, and the time at which
+// Tenon noticed the resize.
 type resize struct {
 	was kube.Amounts
 	at  time.Time
 }
 
-// addResized compares two lists of pods and adds the pods whose amounts differ
-// to the recent resizes. It drops resizes that are older than resizing.
+// addResized adds the pods whose amounts differ in before and now to the recent
+// resizes. It drops resizes that are older than resizing.
 func addResized(recent map[node.CgroupPath]resize, before, now map[node.CgroupPath]kube.Amounts, at time.Time) map[node.CgroupPath]resize {
 	next := map[node.CgroupPath]resize{}
 	for p, r := range recent {
@@ -37,14 +37,14 @@ func addResized(recent map[node.CgroupPath]resize, before, now map[node.CgroupPa
 	return next
 }
 
-// rebase corrects the journal after pods were resized. Then a release restores the
-// value that the kubelet would have written, and not the value that was valid before
-// the resize. rebase does not change a value that the kubelet did not enforce at first.
-// It does not change quotas if the kubelet's quotas are off.
+// rebase returns a function that corrects original values in the journal after
+// a resize of a pod. A release then restores what the kubelet would write now.
+// The function returns nil to change nothing: for values that the kubelet did
+// not enforce, and for quotas if the kubelet's quotas are off.
 //
-// before holds the amounts of the pods when the journal was last correct. Tenon may
-// also have journaled a knob after a resize, but before the kubelet's write. Then the
-// journaled value equals the amounts before the resize, which are in recent.
+// before holds the amounts of the pods when the journal was last correct. But
+// Tenon may have journaled a knob after the resize and before the kubelet wrote
+// the new value. In that case, the journaled value fits the old amounts in recent.
 func rebase(before, now map[node.CgroupPath]kube.Amounts, recent map[node.CgroupPath]resize, noQuotas bool) func(node.Knob, node.Value) node.Value {
 	difference := differs(before, now, noQuotas)
 	return func(k node.Knob, v node.Value) node.Value {

@@ -14,16 +14,16 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-// A clusterReporter sends the NodeReport of each tick.
+// A clusterReporter sends the results of ticks to the API server as a NodeReport.
 type clusterReporter struct {
 	sender   *nodereport.Sender
-	uid      atomic.Pointer[types.UID] // the UID of the Node object
+	uid      atomic.Pointer[types.UID] // UID of the Node object
 	meter    nodereport.Meter
 	pace     nodereport.Pace
 	version  string
-	run      string // identifies this run
+	run      string // identifies this run of tenond
 	sequence int64
-	// requested is the amount of batch resources that the running pods request.
+	// requested sums up the batch resources that the running pods request.
 	requested requested
 }
 
@@ -38,12 +38,12 @@ func newClusterReporter(api nodereport.Applier, node, version string, log *slog.
 	return r
 }
 
-// start sends reports until ctx ends.
+// start sends reports in a goroutine until ctx ends.
 func (r *clusterReporter) start(ctx context.Context, background *sync.WaitGroup) {
 	background.Go(func() { r.sender.Run(ctx) })
 }
 
-// tick stores a tick, and the configuration of the policies that decided it.
+// tick reports a tick, with the configuration of the policies that decided it.
 func (c *cluster) tick(t tick.Tick, by policy.Config) {
 	r := c.reporter
 	if t.Snapshot.At.IsZero() {
@@ -75,8 +75,8 @@ func (c *cluster) tick(t tick.Tick, by policy.Config) {
 	r.sender.Offer(next)
 }
 
-// nriState returns the runtime through which limits apply before a container
-// starts. If there is none, it returns the reason.
+// nriState returns the runtime through which containers get limits before they
+// start (NRI), or the reason why there is none.
 func (c *cluster) nriState() nodereport.Means {
 	l := c.link.Load()
 	switch {

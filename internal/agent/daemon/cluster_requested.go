@@ -11,35 +11,35 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// arrivalTime is a time after a reduction of an amount. During this time, pods
-// may still arrive for which the scheduler used the old amount. The agent, the
+// arrivalTime is the time after a reduction of the batch resources in which
+// pods that were placed by the old amount may still arrive. The agent, the
 // manager and the scheduler each add a delay.
 const arrivalTime = 30 * time.Second
 
-// maxRequested is the largest sum of requests that is reported. It is more
-// than any real machine has, and fits into the number types of all readers.
+// maxRequested is the largest sum of requests that is reported. No real machine
+// has as much, and it fits into the number types of all readers.
 const maxRequested = 1 << 54
 
-// requested is the amount of batch resources that the running pods request. The
-// manager publishes at least this amount (manager.Decide). Not all pods count.
+// requested sums up the batch resources that the running pods request. The manager
+// publishes at least this amount (manager.Decide), but some pods do not count.
 //
-// A new pod counts only if it fits into the amount beside the other pods. If every pod
-// counted, the scheduler would fill each gap from a queue of work within milliseconds,
-// and the sum of requests would never fall to the amount of the formula.
+// A new pod counts only if all pods together fit into the amount. Otherwise the
+// scheduler would fill each gap from a queue of work within milliseconds, and
+// the sum of requests would never fall to the amount of the formula.
 type requested struct {
 	cpu    pledge[unit.MilliCPU]
 	memory pledge[unit.Bytes]
 
-	// running are the running pods, each with its requests. In most ticks this
-	// is the same slice as before.
+	// running is the list of running pods. In most ticks it is the same slice
+	// as before.
 	running []*corev1.Pod
-	uids    []string // by kube.UID
+	uids    []string // kube.UID of each pod in running
 	cpus    []unit.MilliCPU
 	bytes   []unit.Bytes
 }
 
-// take updates the state with the amounts of a tick and the running pods. It
-// returns the sum of the requests of the pods that count.
+// take updates the state with the batch resources of a tick and the running
+// pods. It returns the sums of the requests of the pods that count.
 func (r *requested) take(at time.Time, b node.Batch, running []*corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 	if len(r.running) != len(running) || len(running) > 0 && &r.running[0] != &running[0] {
 		r.running, r.uids = running, make([]string, len(running))
@@ -52,14 +52,14 @@ func (r *requested) take(at time.Time, b node.Batch, running []*corev1.Pod) (uni
 	return r.cpu.take(at, b.CPU, r.uids, r.cpus), r.memory.take(at, b.Memory, r.uids, r.bytes)
 }
 
-// A pledge is the set of pods that count, for one resource.
+// A pledge is the set of pods that count for one resource, such as CPU.
 type pledge[T unit.MilliCPU | unit.Bytes] struct {
-	// largest is the largest amount in the current interval of length
-	// arrivalTime. before is the largest amount in the interval before the
-	// current one.
+	// largest is the largest amount of batch resources in the current interval
+	// of length arrivalTime. before is the largest amount in the interval
+	// before that.
 	largest, before T
 	since           time.Time
-	count           map[string]bool // by kube.UID; nil: no tick yet
+	count           map[string]bool // by kube.UID; nil: before the first tick
 }
 
 func (g *pledge[T]) take(at time.Time, a node.Amount[T], running []string, each []T) (sum T) {
@@ -68,9 +68,9 @@ func (g *pledge[T]) take(at time.Time, a node.Amount[T], running []string, each 
 	}
 	g.largest = max(g.largest, a.Value, a.Formula)
 	all := total(each, func(int) bool { return true })
-	// All pods count in three cases: there is no amount yet; the agent has just
-	// started, so the pods were there before it; or the node has not measured
-	// its services, so its amount admits no new pod.
+	// All pods count in these cases: the node has no batch amount; this is the
+	// agent's first tick, so the pods were there before it; the node has not
+	// measured its services, so its amount admits no new pod; or all pods fit.
 	enough := g.count == nil || a.Policy == "" || a.Degraded == node.Unmeasured || all <= max(g.before, g.largest)
 	if enough && g.count != nil && len(g.count) == len(running) && !slices.ContainsFunc(running, func(uid string) bool { return !g.count[uid] }) {
 		return all

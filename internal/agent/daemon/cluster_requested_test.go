@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// jobOf returns a pod that requests an amount of batch-cpu (milli), and as many
+// jobOf returns a pod that requests milli of batch-cpu, and the same number of
 // MiB of batch-memory.
 func jobOf(name string, milli int64) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: name, UID: types.UID(name)}}
@@ -24,9 +24,9 @@ func jobOf(name string, milli int64) *corev1.Pod {
 	return p
 }
 
-// TestAPodThatComesWhenNothingIsLeftDoesNotCount checks that a pod does not
-// count if the amount has no room for it. Otherwise a queue of work would keep
-// the published amount above the formula forever.
+// TestAPodThatComesWhenNothingIsLeftDoesNotCount adds a pod that does not fit
+// into the amount. If it counted, a queue of work would keep the published
+// amount above the formula forever.
 func TestAPodThatComesWhenNothingIsLeftDoesNotCount(t *testing.T) {
 	a, b, c, d := jobOf("a", 1000), jobOf("b", 1000), jobOf("c", 1000), jobOf("d", 500)
 	noon := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)

@@ -17,33 +17,33 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// clusterFile is the file with the saved state of the cluster. A daemon needs
-// it if it starts while both the API server and the kubelet are away.
+// clusterFile holds the saved state of the cluster. A daemon needs it if it
+// starts while the API server and the kubelet are both away.
 const clusterFile = "kubernetes.json"
 
-// savedCluster is the saved state of the cluster.
+// savedCluster is the state of the cluster that is saved for the next daemon.
 type savedCluster struct {
 	Boot string `json:"boot_id"`
-	// ConfigKnown says that Config has the last content of the ConfigMap. Keys
-	// with faults are left out. HasConfig says that the ConfigMap exists.
-	// Labels and Annotations are those of the node. UID is the uid of the node.
+	// ConfigKnown means that Config holds the last content of the ConfigMap,
+	// without keys that have faults. HasConfig means that the ConfigMap exists.
+	// Labels, Annotations and UID come from the Node object.
 	ConfigKnown    bool              `json:"config_known,omitempty"`
 	HasConfig      bool              `json:"has_config,omitempty"`
 	Config         map[string]string `json:"config,omitempty"`
-	ByNamespace    map[string]string `json:"by_namespace,omitempty"` // of kube.PodConfigMap
+	ByNamespace    map[string]string `json:"by_namespace,omitempty"` // content of kube.PodConfigMap
 	Labels         map[string]string `json:"labels,omitempty"`
 	Annotations    map[string]string `json:"annotations,omitempty"`
 	UID            types.UID         `json:"uid,omitempty"`
 	KubeletReserve unit.MilliCPU     `json:"kubelet_reserve_mcpu,omitempty"` // CPU that no pod may request
-	// Facts is the report of the kubelet about itself.
+	// Facts holds the facts that the kubelet reported about itself.
 	Facts kubelet.Facts `json:"facts,omitzero"`
-	// PodsKnown says that Pods has the last list of the node's pods.
+	// PodsKnown means that Pods holds the last list of the node's pods.
 	PodsKnown bool         `json:"pods_known,omitempty"`
 	Pods      []corev1.Pod `json:"pods,omitempty"`
 }
 
-// loadSavedCluster loads the state that an earlier daemon saved, if any. It
-// drops pods of an earlier boot, because their cgroups no longer exist.
+// loadSavedCluster loads the state that an earlier daemon saved, if any. After
+// a reboot it drops the pods, because their cgroups no longer exist.
 func loadSavedCluster(dir string, from proc.FS) (savedCluster, error) {
 	boot, err := from.BootID()
 	if err != nil {
@@ -67,7 +67,7 @@ func loadSavedCluster(dir string, from proc.FS) (savedCluster, error) {
 	return k, nil
 }
 
-// keep saves the state for the next daemon.
+// keep saves the state for the next daemon if it has changed.
 func (c *cluster) keep() {
 	data, err := json.Marshal(c.last)
 	if err != nil || bytes.Equal(data, c.saved) {

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// writeConflicts records Tenon's last write to each knob, and the values that later
-// snapshots show. Package decide/contest uses it. All times are those of snapshots.
+// writeConflicts finds knobs that another component also writes: it compares Tenon's
+// last write to each knob with later snapshots. All times come from snapshots.
 type writeConflicts struct {
 	knobs map[node.Knob]*lastWrite
 	at    time.Time // the time of the last snapshot
@@ -20,13 +20,13 @@ type writeConflicts struct {
 
 // A lastWrite is Tenon's last write to a knob.
 type lastWrite struct {
-	value node.Value // nil: Tenon has given the knob back
+	value node.Value // nil: Tenon has released the knob
 	at    time.Time
-	found []time.Time // the times at which a snapshot had another value, oldest first
+	found []time.Time // times of snapshots with another value, oldest first
 }
 
-// rewritten reports whether a value of this type changes only if a program writes the
-// knob. Values of other types also change when processes start and end.
+// rewritten reports whether only writes of the knob can change a value of this
+// type. Other values also change when processes start and end.
 func rewritten(v node.Value) bool {
 	switch v.(type) {
 	case node.Run, node.Scheduler, node.Threads:
@@ -35,8 +35,8 @@ func rewritten(v node.Value) bool {
 	return true
 }
 
-// see compares the knobs of a snapshot with Tenon's last writes. It adds the
-// conflicts of the last minutes to the snapshot.
+// see compares the knobs of a snapshot with Tenon's last writes, and adds the
+// recent conflicts to the snapshot.
 func (c *writeConflicts) see(s *node.Snapshot) {
 	c.at = s.At
 	c.sweep()
@@ -53,7 +53,7 @@ func (c *writeConflicts) see(s *node.Snapshot) {
 	slices.SortFunc(s.Conflicts, func(a, b node.WriteConflict) int { return a.Knob.Compare(b.Knob) })
 }
 
-// note records a written step, and the value that the kernel stored.
+// note records that Tenon performed a step, and the value that the kernel stored.
 func (c *writeConflicts) note(s plan.Step, became node.Value) {
 	if w := c.knobs[s.Knob]; s.Release && w != nil && len(w.found) > 0 {
 		w.value = nil // the other component may still write it
@@ -87,8 +87,8 @@ func (c *writeConflicts) sweep() {
 	}
 }
 
-// trouble names up to five knobs of the snapshot that another component writes
-// again and again. It returns "" if there are none.
+// trouble returns a text with up to five knobs that another component writes
+// again and again, or "" if there are none.
 func (c *writeConflicts) trouble(s node.Snapshot) string {
 	var names []string
 	for _, w := range s.Conflicts {
@@ -102,8 +102,8 @@ func (c *writeConflicts) trouble(s node.Snapshot) string {
 	return "another program keeps writing what Tenon writes, so best-effort work may be without a limit: " + strings.Join(names, ", ")
 }
 
-// logContested logs each knob that Tenon leaves to another component because
-// both write it. It logs each knob once.
+// logContested logs each knob that Tenon leaves alone because another component
+// also writes it. It logs each such knob once.
 func (r *changeLogger) logContested(wants []plan.Want) {
 	held := map[node.Knob]bool{}
 	for _, w := range wants {

@@ -17,9 +17,9 @@ var contestedKnob = node.Knob{Cgroup: "kubepods/burstable/poda", File: node.File
 
 func weightOf(w unit.Weight) node.Value { return node.CPUWeight{Weight: w} }
 
-// play simulates one tick per second for some time. Tenon wants a weight of
-// 100. At a fixed interval (every), another component writes 200. play returns
-// how often Tenon wrote.
+// play simulates one tick per second for the time in. Tenon wants a weight of
+// 100, and another component writes 200 at the interval every. writes is how
+// often Tenon wrote.
 func play(be bool, every, in time.Duration) (writes int, last node.Snapshot) {
 	var c writeConflicts
 	value := weightOf(51200)

@@ -1,7 +1,7 @@
-// Package daemon implements tenond, the agent that manages a node as the
-// configuration file says. It reacts to changes of that file and of the
-// cgroups. It renews the lease, so that the watchdog does not act. When it
-// stops it changes nothing, so that the next daemon can take over.
+// Package daemon implements tenond, the agent that manages a node as its
+// configuration file says. It follows changes of that file and of the cgroups.
+// It renews the lease, so that the watchdog does not act. When it stops, it
+// leaves all knobs as they are, so that the next daemon can take over.
 package daemon
 
 import (
@@ -29,8 +29,8 @@ import (
 	"tenon.sh/tenon/internal/runtimes/inventory"
 )
 
-// maxSteps is the maximum number of writes per tick. It keeps a tick short.
-// Steps that narrow best-effort work are not limited.
+// maxSteps is the maximum number of writes per tick, so that a tick is short.
+// It does not limit steps that narrow best-effort work.
 const maxSteps = 200
 
 // Options configure the daemon.
@@ -40,44 +40,44 @@ type Options struct {
 	// StateDir holds the journal, the lease and the state of the policies. It
 	// must be on tmpfs: every tick writes to it.
 	StateDir string
-	// MachineLock is a lock file that prevents a second daemon on this machine,
-	// even one with another StateDir. If it is empty, there is no lock.
+	// MachineLock is the path of a lock that prevents a second daemon on this
+	// machine, even one with another StateDir. If it is "", there is no lock.
 	MachineLock string
-	// Watchdog is the command that starts the watchdog. If it is nil, no
-	// watchdog is started.
+	// Watchdog is the command that starts the watchdog. If it is nil, there is
+	// none.
 	Watchdog []string
-	// Reload delivers a value when the daemon must read its configuration again. If it
-	// is nil, the daemon reads the file again only when the file changes.
+	// Reload delivers a value when the daemon must read its configuration again.
+	// The daemon also does that when the file changes. Reload may be nil.
 	Reload <-chan struct{}
 	// Ready is called after the first tick.
 	Ready func()
 	// Version appears in tenon status and in the metrics.
 	Version string
 	// Kubernetes makes the node part of a cluster. The ConfigMap of the cluster
-	// then takes precedence over the file, which may be missing. If Kubernetes
-	// is nil, the node is in no cluster.
+	// then takes precedence over the file, which may be missing. Nil means that
+	// the node is in no cluster.
 	Kubernetes *Kubernetes
 	// Metrics is the address at which the daemon serves its metrics. If it is
-	// empty, it serves none.
+	// "", it serves none.
 	Metrics string
 	Log     *slog.Logger
 }
 
 // A daemon is a running tenond. Only the goroutine of the loop uses its fields,
-// except the guard.
+// except for guard.
 type daemon struct {
 	Options
 	host       *host.Host
 	tree       *cgroup.Tree
 	agent      *loop.Agent
-	config     config.Config // in force
+	config     config.Config // the configuration file's content that is in force
 	file       *configfile.File
 	health     *health.Health
 	watcher    *cgroup.Watcher
 	guard      *guard
 	reporter   changeLogger
 	show       *publisher
-	before     policy.State // the state of the policies before this tick
+	before     policy.State // state of the policies before the present tick
 	signals    *signals
 	mechanisms *mechanisms
 	slices     *slices.Desk
@@ -88,14 +88,14 @@ type daemon struct {
 	home       node.CgroupPath // the cgroup of this process
 	changed    atomic.Bool     // cgroups appeared or disappeared
 	rematch    bool            // the rules changed
-	followed   []node.Workload // the workloads that host has; nil: unknown, or a sweep failed
+	followed   []node.Workload // workloads that host has; nil: unknown, or Sweep failed
 	ready      bool
 }
 
-// Run manages the node until ctx ends. It changes nothing when it returns: the
-// kernel keeps all settings, and the next daemon takes over. Run fails at once
-// if the configuration has faults, if there are no cgroups to manage, or if
-// another daemon holds the lease.
+// Run manages the node until ctx ends. When it returns, all knobs keep their
+// values, and the next daemon takes over. Run fails at once if the
+// configuration has faults, if there are no cgroups to manage, or if another
+// daemon holds the lease.
 func Run(ctx context.Context, o Options) (err error) {
 	letHeapGrow()
 	d := &daemon{Options: o, rematch: true, health: health.New(o.Log)}
@@ -174,19 +174,19 @@ func Run(ctx context.Context, o Options) (err error) {
 	background.Go(func() { keepAlive(ctx, d.guard.ticks, d.guard, d.host.Isolation(), d.Log) })
 	d.show.serve(ctx, o, slices.Operator{Pinner: d.mechanisms, Desk: d.slices}, &background)
 	guarding.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
-	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // returns only the error of ctx
+	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // returns no error but that of ctx
 	guarding.Wait()
 	lost := context.Cause(ctx)
 	if errors.Is(lost, context.Canceled) {
 		lost = nil
 		if d.cluster != nil {
-			// The next tenond may start late, for example if its image cannot
-			// be pulled. Work that Tenon froze because memory was short must
-			// not stay frozen until then.
+			// The next tenond may start late, for example if its image cannot be
+			// pulled. Until then, no work must stay frozen because memory was
+			// short.
 			err = d.host.Thaw()
 		}
-		// Announce the end in the lease first, because the steps that follow
-		// may take longer than the lease lasts.
+		// Announce the end in the lease first: the next steps may take longer
+		// than the lease lasts.
 		err = errors.Join(err, d.guard.announce(), saveState(o.StateDir, fs, d.agent.State(), d.containers.Remembers()))
 		d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
 			"seconds", announced.Seconds())
@@ -205,12 +205,12 @@ func home(fs proc.FS) (node.CgroupPath, error) {
 	return node.CgroupPath(strings.Trim(proc.CPUPath(entries), "/")), nil
 }
 
-// settling is the time that the loop waits for more changes after a cgroup
-// changed. On a busy node many cgroups change at once.
+// settling is the time that the loop waits for more changes of cgroups after
+// the first one. On a busy node, many cgroups change at once.
 const settling = 100 * time.Millisecond
 
 // Snapshot applies all changes of configuration and cgroups since the last
-// snapshot, then reads the node. It implements loop.Host.
+// snapshot, and then reads the node. It is a method of loop.Host.
 func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.guard.begin()
 	d.repairJournal()
@@ -220,7 +220,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	}
 	d.followConfig()
 	d.agent.Config.Seats.Slices = d.slices.Begin(d.config.Policy.Seats.Slices)
-	d.guard.begin() // again, because a new configuration may load a BPF program, which takes time
+	d.guard.begin() // starts the time limit again, because a new configuration may have loaded a BPF program
 	d.followGroups()
 	if d.cluster != nil && d.cluster.isUnknown() {
 		return node.Snapshot{}, errUnknown
@@ -259,7 +259,7 @@ func (d *daemon) repairJournal() {
 	d.health.Set(health.Lost, "journal", text)
 }
 
-// observe reports a tick, and tells the guard that the loop is alive.
+// observe reports the results of a tick, and tells the guard that the loop is alive.
 func (d *daemon) observe(t tick.Tick, err error) {
 	t.Isolation = d.host.Isolation().Status()
 	d.host.Delays().WatchSiblings(t.Selection.Mechanism == node.MechanismSiblings)

@@ -16,7 +16,7 @@ import (
 )
 
 // followConfig reads the configuration again if it has changed, and applies it.
-// A file with faults has no effect.
+// An invalid file has no effect.
 func (d *daemon) followConfig() {
 	if d.cluster != nil && d.cluster.followConfig() {
 		d.takeConfig()
@@ -55,8 +55,8 @@ func (d *daemon) takeConfig() {
 	}
 }
 
-// rules returns two groups of rules: first those that the cluster configures
-// for programs outside Kubernetes, then those of the file.
+// rules returns the rules that the cluster configures for programs outside
+// Kubernetes, and after these the rules of the file.
 func (d *daemon) rules() []match.Rule {
 	own := d.config.Rules
 	if d.cluster == nil {
@@ -65,7 +65,7 @@ func (d *daemon) rules() []match.Rule {
 	return append(rulesOf(d.cluster.cfg.node.Applications, d.cluster.layout()), own...)
 }
 
-// followGroups applies the rules to the existing cgroups, if the rules or the
+// followGroups applies the rules to the existing cgroups if the rules or the
 // cgroups have changed.
 func (d *daemon) followGroups() {
 	whole := d.rematch
@@ -110,10 +110,10 @@ func (d *daemon) followGroups() {
 	d.followed = workloads
 }
 
-// hasAll reports whether the host has these workloads already, and nothing of
-// the cgroups that came or went. On a node with thousands of workloads it would
-// be expensive to look at all of them each time when a cgroup of the system
-// comes or goes.
+// hasAll reports whether the host already has these workloads, and manages none
+// of the cgroups that came or went (came). It saves work: on a node with
+// thousands of workloads, a full update whenever a cgroup of the system comes
+// or goes would be expensive.
 func (d *daemon) hasAll(workloads []node.Workload, came []string) bool {
 	if len(workloads) != len(d.followed) {
 		return false
@@ -145,11 +145,10 @@ func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 	return err
 }
 
-// ApplyAll performs the first steps on the node: as many as host.BatchLength
-// allows in one batch. The caller calls it again for the remaining steps. If
-// thousands of cgroups appear at once, that takes longer than a tick. Therefore
-// ApplyAll prolongs the lease after each batch, so that the watchdog does not
-// take the loop for dead.
+// ApplyAll performs the first steps on the node, as many as host.BatchLength
+// allows. The caller calls it again for the others. If thousands of cgroups
+// appear at once, all steps take longer than a tick. So ApplyAll prolongs the
+// lease after each batch: otherwise the watchdog would take the loop for dead.
 func (d *daemon) ApplyAll(ctx context.Context, steps []plan.Step) []error {
 	n := host.BatchLength(steps)
 	if n == 1 {
@@ -165,11 +164,10 @@ func (d *daemon) ApplyAll(ctx context.Context, steps []plan.Step) []error {
 	return errs
 }
 
-// Guard does the work that the host must do between two snapshots and that is
-// not a step.
+// Guard does the host's work between two snapshots that is no step of a plan.
 func (d *daemon) Guard() error { return d.host.Guard() }
 
-// pods adds the node's pods to the workloads that the rules found.
+// pods adds the node's pods to the workloads of the rules.
 func (d *daemon) pods(paths []string, rules []node.Workload) (all []node.Workload, remarks []string) {
 	d.cluster.look(paths)
 	pods := slices.DeleteFunc(d.cluster.workloads(), func(w node.Workload) bool { return w.Cgroup.Contains(d.home) })

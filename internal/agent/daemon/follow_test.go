@@ -9,8 +9,8 @@ import (
 )
 
 // TestForeignCgroupsNeedNoSweep lets cgroups come while the workloads stay the
-// same. The host must look at all cgroups only if a workload differs, or if one
-// of the cgroups that came is in a workload or is that of one.
+// same. The host must look at all cgroups only if a workload differs, or if a
+// new cgroup is the cgroup of a workload or is inside it.
 func TestForeignCgroupsNeedNoSweep(t *testing.T) {
 	h, err := host.Open(host.Options{JournalDir: t.TempDir(), Resident: true})
 	if err != nil {

@@ -20,54 +20,53 @@ const (
 	// announced is the time for which best-effort work keeps its values after
 	// tenond was asked to stop. It is long enough for an upgrade.
 	announced = time.Minute
-	// hungAfter is the maximum delay of a tick, and also its maximum duration. If
-	// a tick is later or takes longer, the loop counts as hung. Best-effort work
-	// must be narrowed within 2 s. lease.TTL is the time from the last renewal to
-	// the end of the lease, so hungAfter + lease.TTL must be less than 2 s.
+	// hungAfter is the maximum delay of a tick, and the maximum duration of a
+	// tick. Beyond that, the loop counts as hung. Then the lease expires
+	// lease.TTL after its last renewal. Best-effort work must be narrowed
+	// within 2 s, so hungAfter + lease.TTL must be less than 2 s.
 	hungAfter = 400 * time.Millisecond
-	// convertTime is the maximum time that a tick may take to move thousands of
-	// threads to the best-effort scheduler or away from it. It includes the
-	// time to unload that scheduler.
+	// convertTime is the maximum duration of a tick that moves thousands of
+	// threads to the BE scheduler or away from it. It includes the time to
+	// unload that scheduler.
 	convertTime = 5 * time.Second
 )
 
-// A guard renews the lease while the loop is alive. The watchdog reads this lease.
+// A guard renews the lease while the loop is alive. The watchdog reads the lease.
 type guard struct {
 	dir   string
 	host  *host.Host
 	log   *slog.Logger
 	lease *lease.Lease
-	// machine is the lock of the machine. If another program removed its file,
-	// keep makes it again.
+	// machine is the lock of the machine. keep takes it again if another
+	// program has removed its file.
 	machine *lease.Machine
 	health  *health.Health
 
 	mu     sync.Mutex
 	busy   bool      // a tick is running
-	by     time.Time // deadline for the end of this tick, or for the start of the next
+	by     time.Time // deadline for the end of the present tick, or for the start of the next
 	good   bool      // the last tick could read the node
 	bounds []lease.Bound
 
-	watchdog attempt // used only by keep
-	// ticks delivers the times at which keep renews the lease. Other periodic
-	// work receives from ticks and has no timer of its own, so that the process
-	// wakes up less often.
+	watchdog attempt // only keep uses it
+	// ticks gets the time of each renewal in keep. Other periodic work also
+	// waits for ticks instead of a timer of its own, so that the process wakes
+	// up less often.
 	ticks chan time.Time
 }
 
-// An attempt says when a watchdog was last started, and when the next start is due.
+// An attempt is the state of the attempts to start a watchdog.
 type attempt struct {
-	failed string        // the last logged error
+	failed string        // the last error that was logged
 	waited time.Duration // the wait before this attempt; 0: a watchdog was running
 	next   time.Time
 }
 
-// guardedFor is the time until the next check, after a check that found a
-// running watchdog.
+// guardedFor is the time until the next check if a watchdog is running.
 const guardedFor = 2 * time.Second
 
-// restartAtLatest is the longest wait before a watchdog is started again. It is
-// reached if the watchdog always exits at once.
+// restartAtLatest is the longest wait before a watchdog is started again, for a
+// watchdog that always exits at once.
 const restartAtLatest = time.Minute
 
 // openGuard acquires the lease. It fails if another daemon holds it.
@@ -87,9 +86,9 @@ func openGuard(dir string, fs proc.FS, h *host.Host, machine *lease.Machine, tro
 	return &guard{dir: dir, host: h, log: log, lease: l, machine: machine, health: trouble, ticks: make(chan time.Time, 1)}, nil
 }
 
-// begin records the start of a tick. If the lease had expired, for example
-// because this process was stopped, the watchdog may have written knobs. Then
-// begin drops the knob cache of the host.
+// begin records the start of a tick. If the lease has expired, for example
+// because this process was stopped, the watchdog may have written knobs. So
+// begin then clears the knob cache of the host.
 func (g *guard) begin() {
 	if g.lease.HasExpired() {
 		g.host.Reread()
@@ -100,15 +99,15 @@ func (g *guard) begin() {
 	g.busy, g.by = true, time.Now().Add(hungAfter)
 }
 
-// allow sets the time within which the next part of the tick must end.
+// allow sets how long the next part of the present tick may take.
 func (g *guard) allow(d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.by = time.Now().Add(d)
 }
 
-// bind puts the safe bounds into the lease before the tick writes anything. If
-// it returns lease.ErrLost, the tick must not write: another process took the
+// bind writes the safe bounds into the lease before the tick writes any knob.
+// After lease.ErrLost, the tick must not write: another process has taken the
 // lease in order to restore all knobs.
 func (g *guard) bind(wants []plan.Want) error {
 	bounds := make([]lease.Bound, 0, len(wants))
@@ -128,15 +127,15 @@ func (g *guard) bind(wants []plan.Want) error {
 	return nil // renew has reported any other error
 }
 
-// end records that a tick has ended, and when the next one is due.
+// end records that a tick has ended. The next one is due after period.
 func (g *guard) end(good bool, period time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.busy, g.good, g.by = false, good, time.Now().Add(period+hungAfter)
 }
 
-// keep renews the lease while ticks are on time, and makes sure that a watchdog runs.
-// It returns when ctx ends, or with an error if another process took the lease.
+// keep renews the lease while ticks are on time, and keeps a watchdog running. It
+// returns when ctx ends, or with an error if another process has taken the lease.
 func (g *guard) keep(ctx context.Context, watchdog []string) error {
 	ticker := time.NewTicker(lease.Renewal)
 	defer ticker.Stop()
@@ -167,11 +166,11 @@ func (g *guard) keep(ctx context.Context, watchdog []string) error {
 	}
 }
 
-// isOnTime reports whether ticks are on time. The caller holds g.mu.
+// isOnTime reports whether the tick ends, or starts, in time. The caller holds g.mu.
 func (g *guard) isOnTime() bool { return time.Now().Before(g.by) && (g.good || g.busy) }
 
-// hangs reports whether the loop has been late for so long that the lease has expired.
-func (g *guard) hangs() bool {
+// isHung reports whether the loop has hung for so long that the lease has expired.
+func (g *guard) isHung() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return !g.isOnTime() && g.lease.HasExpired()
@@ -184,7 +183,7 @@ func (g *guard) renew() error {
 	return err
 }
 
-// report reports that a part of the state has a fault, or that the fault has ended.
+// report makes a fault of one part visible, or its end if err is nil.
 func (g *guard) report(part, what string, err error) {
 	text := ""
 	if err != nil {
@@ -193,8 +192,8 @@ func (g *guard) report(part, what string, err error) {
 	g.health.Set(health.State, part, text)
 }
 
-// start starts a watchdog if none runs. If watchdogs exit at once, the wait
-// grows with each attempt.
+// start starts a watchdog if none runs. If watchdogs exit at once, it waits
+// longer before each attempt.
 func (g *guard) start(watchdog []string) {
 	if len(watchdog) == 0 || time.Now().Before(g.watchdog.next) {
 		return
@@ -218,7 +217,7 @@ func (g *guard) start(watchdog []string) {
 	}
 }
 
-// announce records in the lease that another daemon will take over.
+// announce writes to the lease that another daemon will take over.
 func (g *guard) announce() error { return g.lease.Announce(announced) }
 
 func (g *guard) close() error { return g.lease.Close() }

@@ -8,20 +8,20 @@ import (
 	"tenon.sh/tenon/internal/machine/lease"
 )
 
-// A keptScheduler is the part of host.Host that keepAlive needs.
+// A keptScheduler is a host.Host's BE scheduler, as keepAlive needs it.
 type keptScheduler interface {
 	Tend() error
 	Unload() (bool, error)
 }
 
-// keepAlive keeps the BE scheduler alive until ctx ends. The scheduler ends itself if
-// it gets no heartbeat for some time, and the period of the loop may be longer than
-// that time. Therefore keepAlive sends a heartbeat at each tick of the guard while the
-// loop is alive.
+// keepAlive keeps the BE scheduler alive until ctx ends. The scheduler ends
+// itself if it gets no heartbeat for some time, and two ticks of the loop may
+// be further apart. So keepAlive sends a heartbeat after each renewal of the
+// lease (guard.ticks), while the loop is alive.
 //
-// If the loop hangs, the watchdog limits best-effort work by quota, and keepAlive
-// unloads the scheduler. Threads of the scheduler do not obey quotas, and the scheduler
-// would take back the threads that the watchdog moved to the fair class.
+// If the loop hangs, keepAlive unloads the scheduler, because the watchdog then
+// limits best-effort work by quota, and the scheduler's threads obey no quota.
+// (The scheduler would also take back threads that are moved to the fair class.)
 func keepAlive(ctx context.Context, ticks <-chan time.Time, g *guard, s keptScheduler, log *slog.Logger) {
 	said, last := "", time.Now()
 	for {
@@ -30,10 +30,10 @@ func keepAlive(ctx context.Context, ticks <-chan time.Time, g *guard, s keptSche
 			return
 		case <-ticks:
 		}
-		slept := time.Since(last) > 2*lease.Renewal // the process slept, so the tick starts only now
+		slept := time.Since(last) > 2*lease.Renewal // the process itself slept, so the loop may continue now
 		last = time.Now()
 		switch {
-		case !g.hangs():
+		case !g.isHung():
 			text := ""
 			if err := s.Tend(); err != nil {
 				text = err.Error()

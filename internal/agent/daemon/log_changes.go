@@ -12,23 +12,22 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A changeLogger logs changes. It writes one line when a fault appears, one when the
-// cause of the fault changes, and one when the fault ends, however many ticks it lasts.
+// A changeLogger logs changes only. For a fault, it writes one line when the fault
+// appears, when its cause changes, and when it ends, however many ticks the fault lasts.
 type changeLogger struct {
 	log       *slog.Logger
-	failing   map[node.Knob]string // the cause of each knob whose last step failed
+	failing   map[node.Knob]string // knobs whose last step failed, with the cause
 	held      map[node.Knob]bool   // knobs left to another component
 	loading   bool                 // the scheduler is being loaded
-	blind     string               // why the last tick could not read the node; empty: it could
+	blind     string               // why the last tick could not read the node; "": it could
 	known     map[node.WorkloadID]string
 	remarks   []string
 	mechanism mechanismReport
-	// undividedShares lists the divisions of cache and memory bandwidth that
-	// this node does not support.
+	// undividedShares lists the divisions that logUndivided logged last.
 	undividedShares string
 }
 
-// tick logs a tick.
+// tick logs what a tick changed.
 func (r *changeLogger) tick(t tick.Tick, err error) {
 	if t.Snapshot.At.IsZero() && err != nil {
 		if text := err.Error(); text != r.blind {
@@ -50,7 +49,7 @@ func (r *changeLogger) tick(t tick.Tick, err error) {
 	for _, o := range t.Done {
 		k := o.Step.Knob
 		switch {
-		case errors.Is(o.Err, cgroup.ErrGone): // it disappeared since the snapshot, or is not yet complete
+		case errors.Is(o.Err, cgroup.ErrGone): // the cgroup disappeared since the snapshot, or is not complete yet
 			r.log.Debug("the cgroup is gone", "cgroup", k.Object(), "file", k.File)
 		case errors.Is(o.Err, bescheduler.ErrLoading):
 			if r.loading = true; !said {
@@ -77,8 +76,8 @@ func (r *changeLogger) tick(t tick.Tick, err error) {
 	r.failing = failing
 }
 
-// workloads logs which workloads are new or no longer exist, and the remarks of
-// the rules.
+// workloads logs which workloads have come or gone, and the remarks of the
+// rules.
 func (r *changeLogger) workloads(all []node.Workload, remarks []string) {
 	next := make(map[node.WorkloadID]string, len(all))
 	come := 0
@@ -103,7 +102,7 @@ func (r *changeLogger) workloads(all []node.Workload, remarks []string) {
 }
 
 // causeOf returns the part of an error that does not depend on the written
-// value: the kernel's errno, or the innermost error if there is no errno.
+// value: the kernel's errno or, without an errno, the innermost error.
 func causeOf(err error) string {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -115,7 +114,7 @@ func causeOf(err error) string {
 	return err.Error()
 }
 
-// text prints a value that may be unknown.
+// text returns a value as text, or "?" if the value is unknown.
 func text(v node.Value) string {
 	if v == nil {
 		return "?"

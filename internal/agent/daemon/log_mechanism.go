@@ -10,7 +10,7 @@ import (
 // A mechanismReport logs each change of the isolation mechanism, and each
 // mechanism failure.
 type mechanismReport struct {
-	seen time.Time // the time of the last failure that was logged
+	seen time.Time // time of the last failure that was logged
 	last node.Mechanism
 }
 

@@ -5,8 +5,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// logRun logs a step that freezes, thaws or ends best-effort work. It logs at
-// any log level, because the owner of the work needs to know of it.
+// logRun logs a step that freezes, thaws or ends best-effort work, and not only
+// at debug level like other steps: the owner of the work must know of it.
 func (r *changeLogger) logRun(s plan.Step) {
 	v, isRun := s.To.(node.Run)
 	if !isRun {
@@ -21,8 +21,8 @@ func (r *changeLogger) logRun(s plan.Step) {
 	}[v], "cgroup", s.Knob.Cgroup, "reason", s.Reason)
 }
 
-// addUndead adds to the list failing the workloads that should have ended and
-// have not, if this tick makes no new attempt to end them.
+// addUndead adds to failing the workloads that should have ended and have not,
+// while no want tries again to end them.
 func (r *changeLogger) addUndead(wants []plan.Want, failing map[node.Knob]string) {
 	if len(r.failing) == 0 {
 		return

@@ -19,19 +19,19 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mechanismsFile is the file with the mechanism that an operator chose, and with the
-// mechanism failures. The next daemon reads it, even if this one crashed.
+// mechanismsFile holds the mechanism that an operator pinned, and the mechanism
+// failures. The next daemon reads it, even after a crash of this one.
 const mechanismsFile = "ladder.json"
 
-// A savedMechanisms holds the mechanism that an operator has chosen since boot,
-// and the mechanism failures.
+// A savedMechanisms is the content of mechanismsFile. Boot is the id of the
+// boot for which the content is valid.
 type savedMechanisms struct {
 	Boot     string         `json:"boot_id"`
 	Asked    node.Request   `json:"asked,omitzero"`
 	Failures []node.Failure `json:"falls,omitempty"`
 }
 
-// mechanisms holds the isolation mechanism that an operator chose through the
+// mechanisms holds the isolation mechanism that an operator pinned through the
 // socket, and the failures of all mechanisms.
 type mechanisms struct {
 	dir  string
@@ -40,14 +40,14 @@ type mechanisms struct {
 
 	mu       sync.Mutex
 	now      node.Request
-	untimed  bool           // no tick has set the time of now yet
-	earlier  []node.Failure // failures under earlier daemons; nil after the first tick
-	failures []node.Failure // failures in the file
+	untimed  bool           // now.At is not yet the time of a tick
+	earlier  []node.Failure // failures before this daemon; nil after the first tick
+	failures []node.Failure // failures that the file holds
 	pins     byhand.Queue   // callers of Pin
 }
 
-// openMechanisms loads the choice of an operator. It was made since boot, under
-// an earlier daemon.
+// openMechanisms loads what an earlier daemon of this boot saved: the
+// operator's choice and the failures.
 func openMechanisms(dir string, from proc.FS, send func(tick.Event)) (*mechanisms, error) {
 	boot, err := from.BootID()
 	if err != nil {
@@ -73,8 +73,8 @@ func openMechanisms(dir string, from proc.FS, send func(tick.Event)) (*mechanism
 
 func (r *mechanisms) path() string { return filepath.Join(r.dir, mechanismsFile) }
 
-// Pin makes Tenon use an isolation mechanism, and overrides the configuration. An empty
-// mechanism ends this. Pin saves the choice, then waits until a tick has applied it.
+// Pin makes Tenon use an isolation mechanism, whatever the configuration says. An empty
+// mechanism ends this. Pin saves the choice, and waits until a tick has applied it.
 func (r *mechanisms) Pin(ctx context.Context, mechanism node.Mechanism) error {
 	done, err := r.set(mechanism)
 	if err != nil {
@@ -93,7 +93,7 @@ func (r *mechanisms) set(mechanism node.Mechanism) (done <-chan error, err error
 	defer r.mu.Unlock()
 	next := node.Request{Mechanism: mechanism, At: time.Now().Round(0)}
 	if mechanism == "" {
-		next.At = r.now.At // failures before that time stay forgiven
+		next.At = r.now.At // failures that the last choice voided stay void
 	}
 	if err := r.save(next); err != nil {
 		return nil, fmt.Errorf("save the choice of an isolation mechanism: %w", err)
@@ -106,13 +106,13 @@ func (r *mechanisms) save(asked node.Request) error {
 	return byhand.Save(r.path(), savedMechanisms{Boot: r.boot, Asked: asked, Failures: r.failures})
 }
 
-// begin returns the operator's choice, and failures under earlier daemons that
-// still count. Each tick calls it at its start. The argument is the time of the
-// snapshot, or zero if the node could not be read.
+// begin returns the operator's choice, and the failures before this daemon.
+// Each tick calls it at its start. at is the time of the snapshot, or zero if
+// the node could not be read.
 //
-// Failures have the time of a tick, and not of the wall clock. A new choice
-// gets the time of the first tick that applies it. If it had a later time, it
-// would also make void failures that happened after it.
+// A choice voids all earlier failures. Failures have the times of ticks. So
+// begin gives a new choice the time of the first tick that applies it: a later
+// time would also void failures that happen after the choice.
 func (r *mechanisms) begin(at time.Time) (asked node.Request, earlier []node.Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,26 +123,26 @@ func (r *mechanisms) begin(at time.Time) (asked node.Request, earlier []node.Fai
 	if r.untimed || r.now.At.After(at) {
 		timed := r.now
 		timed.At = at
-		if r.save(timed) == nil { // after an error the next tick tries again
+		if r.save(timed) == nil { // after an error, the next tick tries to save it again
 			r.untimed = false
 		}
 		r.now = timed
 	}
-	later := func(f node.Failure) bool { return f.At.After(at) } // the clock of that stamp was ahead
+	later := func(f node.Failure) bool { return f.At.After(at) } // such a time comes from a clock that was ahead
 	return r.now, slices.DeleteFunc(slices.Clone(r.earlier), later)
 }
 
-// end wakes the callers of Pin whose choice the tick applied. If the tick could
-// not read the node, they wait for the next tick.
+// end wakes the callers of Pin if the tick applied their choice (followed). If
+// the tick could not read the node, they wait for the next tick.
 func (r *mechanisms) end(followed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pins.End(followed, nil); followed {
-		r.earlier = nil // from now on the state of the policies holds the failures
+		r.earlier = nil // the state of the policies holds them from now on
 	}
 }
 
-// keep saves the failures of the last hour.
+// keep saves the failures of the last hour if they have changed.
 func (r *mechanisms) keep(failures []node.Failure) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,8 +153,8 @@ func (r *mechanisms) keep(failures []node.Failure) error {
 	return r.save(r.now)
 }
 
-// handsOver reports whether a tick selected an isolation mechanism that can
-// start only after another one has ended.
+// handsOver reports whether a tick selected an isolation mechanism that must
+// wait until another mechanism has ended.
 func handsOver(t tick.Tick) bool {
 	waits := func(w plan.Want) bool { return w.Owner == plan.OwnerMechanism && w.Intent == plan.Abstain }
 	return t.Selection.Since.Equal(t.Snapshot.At) && slices.ContainsFunc(t.Wants, waits)

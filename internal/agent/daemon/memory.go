@@ -16,21 +16,21 @@ import (
 	"tenon.sh/tenon/internal/runtimes/container"
 )
 
-// memoryFile is the file with the State of the policies and the known
-// containers, for the next daemon.
+// memoryFile holds the State of the policies and the known containers for the
+// next daemon.
 const memoryFile = "memory.json"
 
-// A savedState is a State with the time at which it was saved. The time is of a
-// clock that cannot be set. All processes of a boot have the same clock.
+// A savedState is the content of memoryFile. Uptime is when it was saved, by a
+// clock that cannot be set and that all processes of a boot share.
 type savedState struct {
 	Boot   string        `json:"boot_id"`
 	Uptime time.Duration `json:"uptime_ns"` // CLOCK_BOOTTIME
 	State  policy.State  `json:"state"`
-	// Containers holds the known containers. The key is the address of their runtime.
+	// Containers holds the known containers, by the address of their runtime.
 	Containers map[string][]container.Container `json:"containers,omitempty"`
 }
 
-// saveState saves the State and the containers for the next daemon.
+// saveState saves the State of the policies and the containers for the next daemon.
 func saveState(dir string, from proc.FS, st policy.State, known map[string][]container.Container) error {
 	boot, err := from.BootID()
 	if err != nil {
@@ -52,7 +52,7 @@ func saveState(dir string, from proc.FS, st policy.State, known map[string][]con
 }
 
 // loadState loads the state that an earlier daemon saved, and deletes the file.
-// It ignores a state that is older than the constant announced.
+// It ignores a state from before this boot, or older than announced (one minute).
 func loadState(dir string, from proc.FS) (r savedState, age time.Duration, ok bool) {
 	path := filepath.Join(dir, memoryFile)
 	data, err := os.ReadFile(path)
@@ -72,8 +72,8 @@ func loadState(dir string, from proc.FS) (r savedState, age time.Duration, ok bo
 	if err != nil || age < 0 || age > announced {
 		return savedState{}, 0, false
 	}
-	// Rates depend on elapsed time. So compute the time from the age of the
-	// state: the wall clock may have been set since.
+	// Rates depend on elapsed time. Compute the time from the age of the state,
+	// because the wall clock may have been set since.
 	r.State.Use.At = time.Now().Add(-age)
 	return r, age, true
 }

@@ -14,19 +14,19 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-// publisher publishes what the daemon does, through the recorder, the audit log,
-// the metrics and the socket. A failure of one of these never stops the loop,
-// and is logged once.
+// publisher publishes the ticks of the daemon: through the recorder, the audit
+// log, the metrics and the socket. A failure of one of these does not stop the
+// loop, and is logged once.
 type publisher struct {
 	ledger   *control.Ledger
 	metrics  *telemetry.Metrics
 	recorder *record.Recorder // nil: the recorder could not be opened
 	audit    *record.Audit
 	log      *slog.Logger
-	failed   string // the last logged error of the recorder
+	failed   string // the last error of the recorder that was logged
 }
 
-// openShow opens the files. The caller must hold the lease.
+// openShow opens the outputs of a daemon. The caller must hold the lease.
 func openShow(o Options, h *health.Health) *publisher {
 	s := &publisher{ledger: control.NewLedger(o.Version), metrics: telemetry.New(o.Version), log: o.Log}
 	s.ledger.Show(h)
@@ -39,8 +39,8 @@ func openShow(o Options, h *health.Health) *publisher {
 	return s
 }
 
-// tick publishes a tick. config is the configuration that decided the tick, and
-// st is the state that the policies had before it.
+// tick publishes a tick. config and st are the configuration and the state of
+// the policies with which the tick decided.
 func (s *publisher) tick(t tick.Tick, err error, config policy.Config, st policy.State, period time.Duration) {
 	s.ledger.Observe(t, err)
 	s.metrics.Observe(t, err, period)
@@ -58,7 +58,7 @@ func (s *publisher) tick(t tick.Tick, err error, config policy.Config, st policy
 }
 
 // serve serves the metrics, and the socket for the command tenon, until ctx
-// ends. operator performs the requests that come through the socket.
+// ends. operator carries out the requests that come through the socket.
 func (s *publisher) serve(ctx context.Context, o Options, operator control.Operator, background *sync.WaitGroup) {
 	background.Go(func() {
 		if err := control.Serve(ctx, o.StateDir, s.ledger, operator, o.Log); err != nil {

@@ -15,47 +15,46 @@ import (
 )
 
 const (
-	// pressureWindow is the shortest window of a trigger that all kernels accept from a
-	// process with CAP_SYS_RESOURCE. unprivilegedWindow is the shortest window for a
-	// process without it (Documentation/accounting/psi.rst).
+	// pressureWindow is the shortest window of a PSI trigger that all kernels
+	// accept from a process with CAP_SYS_RESOURCE. unprivilegedWindow is the
+	// shortest window for other processes (Documentation/accounting/psi.rst).
 	pressureWindow     = 500 * time.Millisecond
 	unprivilegedWindow = 2 * time.Second
-	// A trigger fires when a thread waited for 1/stalled of the window
+	// A trigger fires when threads have waited for 1/stalled of the window
 	// (docs/decisions/0016-wake-ups.md).
 	stalled = 10
-	// maxTriggered is the maximum number of workloads with triggers. It is bounded
-	// because the kernel runs a real-time thread for each cgroup with a trigger.
+	// maxTriggered is the maximum number of workloads with triggers: for each
+	// cgroup with a trigger, the kernel runs a real-time thread.
 	maxTriggered = 32
-	// retryPause is the time that Tenon waits before it sets lost triggers again.
+	// retryPause is the time before Tenon sets lost triggers again.
 	retryPause = 10 * time.Second
 )
 
-// A triggerTarget is a resource of a workload. If the workload is empty, it is
-// a resource of the node.
+// A triggerTarget is a resource of a workload, or of the node if id is empty.
 type triggerTarget struct {
 	id       node.WorkloadID
 	cgroup   node.CgroupPath
 	resource string
 }
 
-// pressure keeps PSI triggers for CPU and memory on the latency-sensitive workloads. On
-// cgroup v1 only the node has pressure files. Then only memory gets a trigger, because
-// some thread always waits for CPU if best-effort work fills the node.
+// pressure keeps PSI triggers for the CPU and memory of latency-sensitive
+// workloads. On cgroup v1, only the node has pressure files, and only memory gets a
+// trigger: if best-effort work fills the node, some thread always waits for a CPU.
 type pressure struct {
 	tree *cgroup.Tree
-	proc string // a mount of procfs
+	proc string // where procfs is mounted
 	log  *slog.Logger
 	send func(tick.Event)
 
 	triggers map[triggerTarget]*cgroup.Trigger
 	window   time.Duration
-	said     map[remark]bool // logged remarks on triggers that cannot be set
-	lost     atomic.Bool     // a trigger ended without Close since the last follow
+	said     map[remark]bool // faults of triggers that have been logged
+	lost     atomic.Bool     // a trigger has ended without Close since the last follow
 	retried  time.Time
 	passing  sync.WaitGroup
 }
 
-// A remark is a fault of a trigger that has been logged.
+// A remark identifies a fault of triggers that has been logged.
 type remark struct {
 	what        string
 	errno       syscall.Errno
@@ -69,8 +68,8 @@ func newPressure(tree *cgroup.Tree, proc string, log *slog.Logger, send func(tic
 	}
 }
 
-// follow sets triggers on exactly the given workloads. They are for memory and,
-// if cpu is set, also for the CPU.
+// follow sets triggers for exactly the given workloads, or none if on is false.
+// The triggers are for memory and, if cpu is true, also for the CPU.
 func (p *pressure) follow(workloads []node.Workload, on, cpu bool) {
 	p.lost.Store(false)
 	want := map[triggerTarget]bool{}
@@ -78,7 +77,7 @@ func (p *pressure) follow(workloads []node.Workload, on, cpu bool) {
 		want = p.wanted(workloads, cpu)
 	}
 	for w, tr := range p.triggers {
-		if !want[w] || tr.Err() != nil { // after an error a new cgroup may have the same name
+		if !want[w] || tr.Err() != nil { // after an error, there may be a new cgroup of the same name
 			tr.Close()
 			delete(p.triggers, w)
 		}
@@ -112,8 +111,8 @@ func (p *pressure) wanted(workloads []node.Workload, cpu bool) map[triggerTarget
 	return want
 }
 
-// retry reports whether follow should be called because a trigger ended without
-// Close. Its cgroup may be gone, or may still exist without the trigger.
+// retry reports whether follow should be called, because a trigger has ended
+// without Close. It returns true at most once per retryPause.
 func (p *pressure) retry(now time.Time) bool {
 	if !p.lost.Load() || now.Sub(p.retried) < retryPause {
 		return false
@@ -122,7 +121,7 @@ func (p *pressure) retry(now time.Time) bool {
 	return true
 }
 
-// watch sets one trigger. It logs a failure once for each resource and cause.
+// watch sets one trigger, and forwards its events. It logs each kind of failure once.
 func (p *pressure) watch(w triggerTarget) {
 	tr, err := p.trigger(w)
 	if errors.Is(err, cgroup.ErrGone) {
@@ -163,7 +162,7 @@ func (p *pressure) trigger(w triggerTarget) (*cgroup.Trigger, error) {
 
 func (p *pressure) sayOnce(what string, err error) {
 	r := remark{what: what, unsupported: errors.Is(err, cgroup.ErrUnsupported)}
-	_ = errors.As(err, &r.errno) // 0: the error is not the kernel's
+	_ = errors.As(err, &r.errno) // errno 0: the error does not come from the kernel
 	if p.said[r] {
 		return
 	}

@@ -22,11 +22,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A busyNode is a simulated node of which an hour is recorded. Services start
-// and stop, pods of batch work start, end and get new names, and other programs
-// interfere. The busyNode takes the place of the host. Before and after each
-// tick, it does what the daemon does. All its events follow from the number of
-// the second and a seed.
+// A busyNode is a simulated node, for the record of an hour. Services start and
+// stop, pods of batch work start, end and get new names, and other programs
+// interfere. The busyNode takes the place of the host, and also does what the
+// daemon does before and after each tick. All its events follow from the number
+// of the second and a seed.
 type busyNode struct {
 	*sim.Node
 	t      *testing.T

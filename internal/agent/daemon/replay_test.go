@@ -23,16 +23,16 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// tickWants holds the wants that the loop made in one tick.
+// tickWants holds the wants of one tick of the loop.
 type tickWants struct {
 	at    time.Time
 	wants string
-	// firstTick says that this is the first tick of an agent.
+	// firstTick marks the first tick of an agent.
 	firstTick bool
 }
 
-// A tally counts what happened in an hour, so that the test fails if an event
-// that it needs did not happen.
+// A tally counts the events of an hour. The test fails if an event that it
+// needs did not happen.
 type tally struct {
 	ticks, woken, failed  int
 	withOrders            int             // ticks that wrote an order to the BE scheduler
@@ -197,8 +197,8 @@ func TestAnHourWithTheBESchedulerReplays(t *testing.T) {
 }
 
 // replayedApart makes the decisions in a capture again, and compares the wants
-// with those of the loop. It uses neither the comparison of the product nor the
-// wants in the capture.
+// with those of the loop. It uses neither the comparison of package record nor
+// the wants in the capture.
 func replayedApart(t *testing.T, capture []byte, all []tickWants, remembered policy.State) {
 	t.Helper()
 	var state policy.State

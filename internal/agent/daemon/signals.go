@@ -14,12 +14,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// wakes is the number of events that may wait for the loop. If there are more,
-// a sender blocks, for at most one tick.
+// wakes is the number of events that may wait for the loop. A further sender
+// blocks, but not longer than one tick.
 const wakes = 16
 
-// signals turns notifications of the kernel into events. If the kernel does not support
-// a kind of notification, signals logs that once, and the loop runs only at its period.
+// signals turns notifications of the kernel into events for the loop. If the kernel does
+// not support a kind of notification, signals logs that once; ticks then come later.
 type signals struct {
 	host *host.Host
 	log  *slog.Logger
@@ -28,7 +28,7 @@ type signals struct {
 
 	on       config.Signals
 	delays   bool   // run-queue delays are counted
-	trouble  string // the last logged fault of the delays
+	trouble  string // the last fault in counting delays that was logged
 	pressure *pressure
 	passing  sync.WaitGroup
 }
@@ -39,7 +39,7 @@ func openSignals(ctx context.Context, h *host.Host, tree *cgroup.Tree, fs proc.F
 	return s
 }
 
-// send wakes the loop.
+// send wakes the loop. It blocks if too many events wait already.
 func (s *signals) send(e tick.Event) {
 	select {
 	case <-s.done:
@@ -47,8 +47,8 @@ func (s *signals) send(e tick.Event) {
 	}
 }
 
-// nudge wakes the loop unless an event is waiting already. It never blocks, so
-// the loop itself may call it.
+// nudge wakes the loop, and drops the event if too many events wait already. It
+// never blocks, so the loop itself may call it.
 func (s *signals) nudge(e tick.Event) {
 	select {
 	case s.wake <- e:
@@ -56,8 +56,8 @@ func (s *signals) nudge(e tick.Event) {
 	}
 }
 
-// use enables or disables each kind of notifications. It is called for each new
-// configuration, and also tries again what failed before.
+// use turns each kind of notification on or off. It is called for each new
+// configuration, and then also tries again what failed before.
 func (s *signals) use(on config.Signals) {
 	s.on = on
 	clear(s.pressure.said)
@@ -83,14 +83,14 @@ func (s *signals) use(on config.Signals) {
 	}
 }
 
-// follow sets triggers on the workloads that exist now.
+// follow sets triggers for the workloads that exist now.
 func (s *signals) follow(workloads []node.Workload) {
 	// If BPF measures each wait, a trigger on the sum of the waits adds no information.
 	s.pressure.follow(workloads, s.on.Pressure, !s.delays)
 }
 
-// check runs after each snapshot. It checks that the kernel still counts waits.
-// It reports whether follow should be called because the counting ended or a
+// check runs after each snapshot. It checks that BPF still counts waits. It
+// reports whether follow should be called, because the counting ended or a
 // trigger was lost.
 func (s *signals) check(now time.Time) (again bool) {
 	again = s.pressure.retry(now)
@@ -102,7 +102,7 @@ func (s *signals) check(now time.Time) (again bool) {
 	return again || !s.delays
 }
 
-// say logs a fault of the counting of waits, once for each new fault.
+// say logs a fault in the counting of waits when it is new, and its end.
 func (s *signals) say(trouble string) {
 	switch {
 	case trouble == s.trouble:
@@ -115,7 +115,7 @@ func (s *signals) say(trouble string) {
 	s.trouble = trouble
 }
 
-// close ends the signals. The loop must have stopped receiving events before this call.
+// close ends all notifications. The loop must have stopped receiving events before.
 func (s *signals) close() error {
 	s.pressure.close()
 	err := s.host.Delays().Stop()
@@ -123,8 +123,8 @@ func (s *signals) close() error {
 	return err
 }
 
-// listen sends events for the changes that are no notifications of the kernel,
-// until ctx ends.
+// listen turns all other changes (cgroups, configuration, isolation) into
+// events until ctx ends.
 func (d *daemon) listen(ctx context.Context) {
 	for {
 		e := tick.Event{Kind: tick.EventCgroups, Text: "cgroups have come or gone"}

@@ -16,10 +16,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Watch is the watchdog. It narrows best-effort work if the daemon whose lease
-// is in stateDir stops renewing the lease. It returns when the lease ends or,
-// if stay is set, waits for the next lease. The argument last is
-// lease.Options.Last. If ctx ends, Watch returns ctx's error.
+// Watch is the watchdog process. It narrows best-effort work if the daemon
+// whose lease is in stateDir stops renewing it. When the lease is removed,
+// Watch returns or, if stay is true, waits for the next lease. last is
+// lease.Options.Last. When ctx ends, Watch returns the error of ctx.
 func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logger) (err error) {
 	if err := lease.Steady(); err != nil {
 		log.Warn("the watchdog may be late on a node that is full", "error", err)
@@ -48,13 +48,13 @@ func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logg
 		if err != nil && !errors.Is(err, lease.ErrHeld) || !stay {
 			return err
 		}
-		if err = pause(ctx); err != nil { // another watchdog holds the lease, or ctx ended
+		if err = pause(ctx); err != nil { // the lease was removed, or another watchdog guards it
 			return err
 		}
 	}
 }
 
-// pause waits as long as the time between two renewals of the lease.
+// pause waits for the time between two renewals of the lease.
 func pause(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -64,9 +64,9 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// A watchdog has two hosts. It reads through one of its own. It writes through
-// one that journals in the name of the stopped daemon, so that the knobs still
-// belong to that daemon and the next daemon takes them over.
+// A watchdog reads knobs through a host of its own. It writes through another
+// host, whose journal entries name the stopped daemon, so that the next daemon
+// takes the knobs over from that daemon.
 type watchdog struct {
 	stateDir string
 	host     *host.Host
@@ -77,7 +77,7 @@ type watchdog struct {
 	owed    map[node.CgroupPath]bool           // cgroups with threads that could not be moved back
 }
 
-// read reads a knob after the lease has expired.
+// read reads a knob after the lease has expired. It also repeats a failed bind.
 func (w *watchdog) read(k node.Knob) (node.Value, uint64, error) {
 	v, err := w.host.Knob(k)
 	if err == nil {
@@ -117,9 +117,9 @@ func (w *watchdog) apply(ctx context.Context, of lease.Holder, s plan.Step) erro
 	return err
 }
 
-// bind makes the quota of a cgroup effective. It moves the threads of the
-// cgroup from sched_ext to the fair class: the kernel applies no quota to
-// threads of sched_ext, and their scheduler still uses the last quota that
+// bind makes the CPU quota of a cgroup effective: it moves the threads of the
+// cgroup from sched_ext to the fair class. The kernel applies no quota to
+// threads of sched_ext, and their scheduler only knows the last quota that
 // tenond set. If bind fails, the next read of the knob tries again.
 func (w *watchdog) bind(p node.CgroupPath) error {
 	n, err := w.release(p)
@@ -143,8 +143,8 @@ func (w *watchdog) close() error {
 	return err
 }
 
-// watchdogOf returns the process that guards the lease in stateDir, or nothing.
-// Evictions must not end this process.
+// watchdogOf returns the process that guards the lease in stateDir, or no
+// process. Tenon must not end or freeze this process.
 func watchdogOf(stateDir string) []int {
 	if pid, guarded := lease.IsGuarded(stateDir); guarded {
 		return []int{pid}

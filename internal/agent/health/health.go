@@ -1,6 +1,6 @@
-// Package health says what is wrong with the agent itself, and not with the
-// work on the node. Each part of the agent reports its own trouble. Status,
-// metrics and health probes show all of it.
+// Package health collects what is wrong with the agent itself (not with the
+// work on the node). Each part of the agent reports its own trouble. Status,
+// metrics and health probes show all trouble.
 package health
 
 import (
@@ -11,29 +11,29 @@ import (
 	"sync"
 )
 
-// A Kind names the part of the agent that has trouble.
+// A Kind is a kind of trouble.
 type Kind string
 
 // The values of Kind.
 const (
 	// Config means that the configuration cannot be read or has faults. The
-	// last valid one stays in use.
+	// last valid configuration stays in use.
 	Config Kind = "config"
 	// State means that the journal, the lease or a lock is damaged and cannot
 	// be written.
 	State Kind = "state"
 	// Lost means that the journal has lost entries, perhaps for good. A restore
-	// reports this and ends the trouble.
+	// reports the loss and ends this trouble.
 	Lost Kind = "lost"
-	// Contested means that another program repeatedly writes knobs that Tenon
-	// writes, too.
+	// Contested means that another program writes the same knobs as Tenon,
+	// again and again.
 	Contested Kind = "contested"
 )
 
 // Kinds lists all kinds.
 var Kinds = []Kind{Config, State, Lost, Contested}
 
-// A Trouble is one thing that is wrong.
+// A Trouble is one thing that is wrong with the agent.
 type Trouble struct {
 	Kind Kind   `json:"kind"`
 	Text string `json:"text"`
@@ -47,8 +47,8 @@ type Health struct {
 	log *slog.Logger
 }
 
-// A source is a part of the agent that can have trouble. Several parts may have
-// trouble of the same kind.
+// A source is a part of the agent with a kind of trouble. Several parts may
+// have the same kind.
 type source struct {
 	kind Kind
 	part string
@@ -58,8 +58,8 @@ type source struct {
 // trouble begins, changes or ends.
 func New(log *slog.Logger) *Health { return &Health{log: log} }
 
-// Set sets the trouble of a part. An empty text means that the part has none.
-// The result says whether this is a change.
+// Set sets the trouble of a part. An empty text means no trouble. Set reports
+// whether the text differs from the last one.
 func (h *Health) Set(kind Kind, part, text string) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -85,7 +85,7 @@ func (h *Health) Set(kind Kind, part, text string) (changed bool) {
 	return true
 }
 
-// All returns the present trouble, sorted. A nil Health has none.
+// All returns the present trouble, sorted. A nil Health has no trouble.
 func (h *Health) All() []Trouble {
 	if h == nil {
 		return nil
@@ -102,7 +102,7 @@ func (h *Health) All() []Trouble {
 	return all
 }
 
-// Err returns the trouble of one kind as an error, or nil.
+// Err returns all trouble of one kind as an error, or nil.
 func (h *Health) Err(kind Kind) error {
 	var errs []error
 	for _, t := range h.All() {

@@ -1,6 +1,6 @@
 // Package loop runs the loop of an agent: sense, decide, plan, act. The package
-// itself decides only the time at which a tick starts. Package policy decides
-// the values, and package plan decides the order of the writes.
+// itself decides only when a tick starts. Package policy decides the values of
+// knobs, and package plan the order of the writes.
 package loop
 
 import (
@@ -20,28 +20,27 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Host is a node whose knobs can be read and changed. It may be the real
-// node, a simulated one, or a recording.
+// A Host is a node whose knobs can be read and changed: the real node, a
+// simulated node, or a recording.
 type Host interface {
 	// Snapshot reads the node once. A value that could not be read is absent
-	// from the snapshot. It returns an error only if the whole snapshot is
-	// useless.
+	// from the snapshot. Snapshot returns an error only if the whole snapshot
+	// is useless.
 	Snapshot(context.Context) (node.Snapshot, error)
 	// Apply performs one step: it writes one knob.
 	Apply(context.Context, plan.Step) error
 }
 
-// A Batcher is a Host that can perform several steps at once. This costs less
-// than performing them one by one.
+// A Batcher is a Host that can perform several steps at once, which costs less
+// than single steps.
 type Batcher interface {
-	// ApplyAll performs the first steps: at least one, and as many as can be
-	// performed at once. For each step that it performed, it returns an error,
-	// or nil.
+	// ApplyAll performs the first steps: at least one, and as many as it can
+	// perform at once. It returns one error, or nil, for each performed step.
 	ApplyAll(context.Context, []plan.Step) []error
 }
 
-// A Guard is a Host that also acts between two ticks. By fixed rules, it does
-// what must be faster than a tick. It also shows that the agent is alive.
+// A Guard is a Host that must also act after each tick: it shows that the agent
+// is alive, and does small repairs that are no steps of a plan.
 type Guard interface {
 	Guard() error
 }
@@ -54,11 +53,11 @@ type Agent struct {
 	MaxSteps int
 	// Period is the time between two ticks if no event starts one earlier.
 	Period time.Duration
-	// DryRun makes the agent plan but write nothing.
+	// DryRun makes the agent plan steps but perform none.
 	DryRun bool
-	// Spent returns how much CPU time this process has used. On a node with
-	// thousands of cgroups, the agent uses it to make ticks rarer than Period
-	// says. If Spent is nil, ticks are never rarer.
+	// Spent returns how much CPU time this process has used. With it, the agent
+	// makes ticks rarer than Period on a node with thousands of cgroups, where
+	// ticks are expensive. Nil means that ticks are never rarer.
 	Spent func() time.Duration
 
 	state     policy.State
@@ -67,16 +66,15 @@ type Agent struct {
 }
 
 // Pause returns the time from the start of a tick to the start of the next, if
-// no event comes. Usually this is Period. On a node whose ticks are expensive,
-// it is longer.
+// no event comes: Period, or a longer time on a node whose ticks are expensive.
 func (a *Agent) Pause() time.Duration { return max(a.pause, a.Period) }
 
-// Step makes one tick. A failed step does not stop the others. The tick reports
-// the failure, and the next snapshot shows the true value.
+// Step makes one tick. If a step of the plan fails, the other steps go on. The
+// tick contains the error, and the next snapshot shows the true value.
 func (a *Agent) Step(ctx context.Context) (tick.Tick, error) { return a.tickOnce(ctx, nil) }
 
-// tickOnce makes one tick. events are the reasons why the tick starts before
-// its period is over. There are none if the period is over.
+// tickOnce makes one tick. events are the reasons why the tick starts early;
+// there are none if the period is over.
 func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, error) {
 	start := time.Now()
 	t := tick.Tick{Begun: start, Events: events}
@@ -113,9 +111,9 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	return t, errors.Join(errs...)
 }
 
-// charge adds up how much CPU BE loses because of the owner's threshold of CPU
-// suppress. No decision depends on it, so it is not in the state of the
-// policies.
+// charge adds up how much CPU BE loses by the owner's threshold of CPU
+// suppress. The sum is not a part of the policies' state, because no decision
+// depends on it.
 func (a *Agent) charge(s node.Snapshot) price.Watermark {
 	c := a.Config.Suppress
 	if !c.Enable {
@@ -127,8 +125,8 @@ func (a *Agent) charge(s node.Snapshot) price.Watermark {
 	}, s)
 }
 
-// lendableCPUs returns the CPUs of the capacity that BE may use. It omits CPUs
-// that a service owns, and CPUs beside a service that the isolation keeps idle.
+// lendableCPUs returns the CPUs that BE may use. It omits CPUs that a service
+// owns, and siblings of a service's CPUs that the isolation keeps idle.
 func (a *Agent) lendableCPUs(s node.Snapshot) unit.CPUSet {
 	pool := a.Config.Pool.WithIsolated(s)
 	free := hold.PlacesOf(pool, a.state.Use, s, pool.Counted(s), a.state.Pins).Free
@@ -138,7 +136,7 @@ func (a *Agent) lendableCPUs(s node.Snapshot) unit.CPUSet {
 	return free
 }
 
-// perform performs the steps. For each step it returns an error, or nil.
+// perform performs the steps. It returns one error, or nil, for each step.
 func (a *Agent) perform(ctx context.Context, steps []plan.Step) []error {
 	if b, batches := a.Host.(Batcher); batches && !a.DryRun {
 		errs := make([]error, 0, len(steps))
@@ -163,23 +161,23 @@ func (a *Agent) spent() time.Duration {
 	return a.Spent()
 }
 
-// Run makes ticks until ctx ends, and returns ctx's error. A tick starts every
-// Pause, and at once when the channel wake delivers an event. Run passes each
-// tick to a function (observe).
+// Run makes ticks until ctx ends, and returns the error of ctx. A tick starts
+// when Pause is over, and at once when wake delivers an event. Run calls
+// observe after each tick.
 //
-// Events that come during a tick, or in the gap after it, wait for the next
-// tick. The request of an operator ends the gap. If a single event says that
-// work waits, a second tick follows soon, because the rates that the first tick
-// had are too old.
+// Events that come during a tick, or soon after it (in the gap), wait for the
+// next tick. Requests of an operator do not wait for the end of the gap. If a
+// single event means that work waits, a second tick follows the first soon,
+// because the rates in the first tick are too old.
 //
-// A nil channel never delivers an event. The goroutine that sends events must
-// stop when ctx ends.
+// If wake is nil, no event comes. The goroutine that sends events must stop
+// when ctx ends.
 func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(tick.Tick, error)) error {
 	due := time.NewTimer(0)
 	defer due.Stop()
 	var waiting []tick.Event
 	var pace pace
-	var cost time.Duration // of the last tick, in CPU time
+	var cost time.Duration // CPU time of the last tick
 	for {
 		select {
 		case <-ctx.Done():
@@ -222,13 +220,13 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 	}
 }
 
-// repeatEvents returns the events of a tick that the next tick must
-// handle again. The rates of this tick are mostly about the time before the
-// event. The rates of the next tick will be about the time after it.
+// repeatEvents returns those events of a tick that the next tick must handle
+// again. In this tick, the rates are mostly about the time before the event. In
+// the next tick, they are about the time after it.
 func repeatEvents(events []tick.Event) []tick.Event {
 	var same []tick.Event
 	for _, e := range events {
-		if !e.Again && waits(e) {
+		if !e.Again && isWait(e) {
 			e.More, e.Again = 0, true
 			same = append(same, e)
 		}
@@ -237,22 +235,20 @@ func repeatEvents(events []tick.Event) []tick.Event {
 }
 
 // startsAtOnce reports whether an event starts a tick at once, even during a
-// storm of events. This is so if an operator waits for the answer, or if
-// best-effort work has less isolation until the tick. Such events are too rare
-// to be a storm.
+// storm of events: an operator waits for the answer, or best-effort work is
+// less isolated until the tick. Such events are too rare to be a storm.
 func startsAtOnce(e tick.Event) bool { return e.Kind == tick.EventPin || e.Kind == tick.EventHandover }
 
-// isNew reports whether an event is new, or counts other events that are new.
+// isNew reports whether an event is new, or stands for other new events (More).
 func isNew(e tick.Event) bool { return !e.Again || e.More > 0 }
 
-// waits reports whether an event says that work waits. sloViolated reports
-// whether such an event is about one service, and not about the node as a
-// whole.
-func waits(e tick.Event) bool       { return e.Kind == tick.EventDelay || e.Kind == tick.EventPressure }
-func sloViolated(e tick.Event) bool { return waits(e) && e.Workload != "" }
+// isWait reports whether an event means that work waits for a resource.
+// sloViolated reports whether the event is also about one service, not the
+// whole node.
+func isWait(e tick.Event) bool      { return e.Kind == tick.EventDelay || e.Kind == tick.EventPressure }
+func sloViolated(e tick.Event) bool { return isWait(e) && e.Workload != "" }
 
-// drain takes all events that wake holds now, and appends them to the list
-// waiting.
+// drain takes all events that wake holds now, and appends them to waiting.
 func drain(wake <-chan tick.Event, waiting []tick.Event) []tick.Event {
 	for range cap(wake) {
 		select {
@@ -265,8 +261,8 @@ func drain(wake <-chan tick.Event, waiting []tick.Event) []tick.Event {
 	return waiting
 }
 
-// State returns what the policies remember. If another agent continues with it
-// by Resume, that agent decides as if there had been no restart.
+// State returns what the policies remember. After Resume with it, another agent
+// decides as if there had been no restart.
 func (a *Agent) State() policy.State { return a.state }
 
 // Resume continues from the State of another agent.

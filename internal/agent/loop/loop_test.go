@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// memory is a host that keeps its knobs in a map. It refuses the writes that a
-// test selects.
+// memory is a host that keeps its knobs in a map. It refuses the writes in
+// refuse.
 type memory struct {
 	snap   node.Snapshot
 	refuse map[node.Knob]error
@@ -113,8 +113,8 @@ func TestRunTicksUntilItIsStopped(t *testing.T) {
 	})
 }
 
-// beat runs the loop of an agent with a long period until the given time, and
-// returns its ticks. When the loop has begun, it calls the function send.
+// beat runs the loop of an agent with a long period for the time until, and
+// returns its ticks. It calls send when the loop has begun.
 func beat(t *testing.T, h *memory, until time.Duration, send func(wake chan<- tick.Event)) (turns []tick.Tick, begun time.Time) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), until)
@@ -281,8 +281,8 @@ func TestAlarmsThatComeAfterEachGapAreAStorm(t *testing.T) {
 }
 
 // TestATickKnowsWhetherAServiceWaits checks that the snapshot tells the
-// policies whether a service waits. An event that is about no workload, or is
-// of another kind, must not tell them this.
+// policies whether a service waits: not for an event without a workload, and
+// not for an event of another kind.
 func TestATickKnowsWhetherAServiceWaits(t *testing.T) {
 	for _, c := range []struct {
 		events []tick.Event

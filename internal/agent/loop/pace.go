@@ -6,31 +6,31 @@ const (
 	// minGap is the minimum time from the start of a tick to the start of the
 	// next.
 	minGap = 20 * time.Millisecond
-	// During a storm of events the gap grows in steps up to maxGap. The agent
-	// then still answers within 100 ms.
+	// During a storm of events, the gap grows in steps up to maxGap. So the
+	// agent still answers within 100 ms.
 	maxGap = 80 * time.Millisecond
-	// If several ticks of a storm in a row (idleTicks) have nothing to write, the
-	// gap grows up to idleGap. The loop cannot end the cause of such events.
+	// After idleTicks ticks of a storm without a write, the gap grows to
+	// idleGap: ticks do not end the cause of these events.
 	idleGap   = 320 * time.Millisecond
 	idleTicks = 8
-	// restShare bounds what the ticks of a storm cost on a node of any size.
-	// After each tick, the loop rests for restShare times the length of that
+	// restShare bounds the cost of a storm on a node of any size. After each
+	// tick of a storm, the loop rests for restShare times the length of the
 	// tick.
 	restShare = 20
-	// pauseShare bounds what the ticks of a large node without events cost. The
-	// pause is pauseShare times the CPU time of a tick. pauseShare is larger
-	// than restShare, because the whole process may use 5 % of a CPU, and its
-	// other parts need some of that.
+	// pauseShare bounds the cost of ticks on a large node without events. The
+	// time between two ticks is pauseShare times the CPU time of a tick. It is
+	// larger than restShare, because the whole process may use 5 % of a CPU,
+	// and its other parts also need CPU.
 	pauseShare = 25
 	// longestPause is the longest time between two ticks on a large node
 	// without events.
 	longestPause = 10 * time.Second
 )
 
-// pauseAfter returns the minimum time between two ticks. With it, ticks use at
-// most 1/pauseShare of a CPU. The cost is the CPU time of a tick. After a tick
-// that wrote, pauseAfter returns 0, so that the next tick comes after the usual
-// period: new work may not have its limits yet.
+// pauseAfter returns the minimum time between two ticks, so that ticks use at
+// most 1/pauseShare of a CPU. cost is the CPU time of a tick. After a tick that
+// wrote, pauseAfter returns 0: the next tick must not come later than usual,
+// because new work may not have its limits yet.
 func pauseAfter(cost time.Duration, wrote bool) time.Duration {
 	if wrote {
 		return 0
@@ -38,18 +38,18 @@ func pauseAfter(cost time.Duration, wrote bool) time.Duration {
 	return min(pauseShare*cost, longestPause)
 }
 
-// A pace limits the CPU that a storm of events can cost. A single event starts
-// a tick at once. A storm is a sequence of ticks that follow each other
-// closely, and that events have started.
+// A pace limits the CPU time that a storm of events can cost. A storm is a
+// sequence of ticks that events have started, close together. A single event is
+// no storm, and starts a tick at once.
 type pace struct {
-	storm int           // turns of the storm before the last one; 0: there is none
-	idle  int           // number of ticks in a row, up to the last one, that wrote nothing
-	last  time.Time     // when the last tick that events woke began
-	gap   time.Duration // after the last tick
+	storm int           // number of ticks of the storm before the last tick; 0: no storm
+	idle  int           // number of last ticks in a row that wrote nothing
+	last  time.Time     // when the last tick began that events had started
+	gap   time.Duration // the gap after the last tick
 }
 
-// recordTick records a tick. It returns the minimum time from the start of this
-// tick to the start of the next one, which never exceeds the period.
+// recordTick records a tick. It returns the gap: the minimum time from the start
+// of this tick to the start of the next one. The gap is at most the period.
 func (p *pace) recordTick(begun time.Time, took, period time.Duration, wrote, woken bool) time.Duration {
 	if woken && begun.Sub(p.last) < max(2*idleGap, 2*p.gap) {
 		p.storm++
@@ -63,7 +63,7 @@ func (p *pace) recordTick(begun time.Time, took, period time.Duration, wrote, wo
 	return p.gap
 }
 
-// gapAfter returns the gap after a tick.
+// gapAfter returns the gap after a tick that took the time took.
 func (p *pace) gapAfter(took, period time.Duration, wrote bool) time.Duration {
 	if p.storm == 0 {
 		return minGap

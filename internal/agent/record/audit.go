@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// DefaultAuditSize is a size in bytes. When the audit log reaches it, the
-	// log is renamed to AuditFileOld and a new one begins. There are two files.
-	// A log of this size holds some four thousand writes.
+	// DefaultAuditSize is a size in bytes, of some four thousand writes. When
+	// AuditFile reaches it, the file is renamed to AuditFileOld, and a new file
+	// begins. So there are at most two files.
 	DefaultAuditSize = 1 << 20
-	// AuditFile is the present log. AuditFileOld is the one before it.
+	// AuditFile is the present log. AuditFileOld holds the lines before it.
 	AuditFile    = "audit.jsonl"
 	AuditFileOld = "audit.1.jsonl"
-	// waiting is the number of ticks with writes that may wait for a slow disk. If
-	// there are more, they are lost, and counted.
+	// waiting is the number of ticks with writes that may wait for a slow disk.
+	// The writes of further ticks are lost, and the ticks are counted.
 	waiting = 256
 )
 
@@ -35,18 +35,18 @@ type Write struct {
 	At time.Time `json:"at"`
 	By string    `json:"by"` // the policy that owns the knob
 	node.Knob
-	Old string `json:"old"` // "?": it could not be read
+	Old string `json:"old"` // "?": the value could not be read
 	New string `json:"new"`
 	Why string `json:"why"`
-	// Woken describes the events that started the tick early. It is empty if
-	// the tick started when it was due.
+	// Woken describes the events that started the tick early. It is empty if no
+	// event did.
 	Woken string `json:"woken,omitempty"`
-	// Release says that Tenon gave the knob back and does not own it any more.
+	// Release means that Tenon restored the original value and gave the knob up.
 	Release bool   `json:"release,omitempty"`
 	Outcome string `json:"outcome"` // applied or failed
 	Error   string `json:"error,omitempty"`
-	// Repeated is the number of times that the same write failed in the same way
-	// since the last line about this knob.
+	// Repeated is the number of times that the same write failed in the same
+	// way since the last line about this knob.
 	Repeated int `json:"repeated,omitempty"`
 	// Lost is the number of ticks before this line whose writes are not in the
 	// log, because the disk was full or too slow.
@@ -59,8 +59,8 @@ const (
 	Failed  = "failed"
 )
 
-// An Audit is the log of all writes. Its size is bounded. It never waits for
-// the disk when it records a write.
+// An Audit writes the log of all writes, which has a bounded size. Record never
+// waits for the disk.
 type Audit struct {
 	path, old string
 	size      int64
@@ -74,16 +74,16 @@ type Audit struct {
 	broken bool // the last line could not be written
 }
 
-// A failure says how the last write to a knob failed, and how many writes
-// before it failed in the same way without a success between them.
+// A failure is the text of a write's error, and how often the write to the knob
+// failed again with this text since then.
 type failure struct {
 	text  string
 	times int
 }
 
 // OpenAudit opens the log in dir. A size of 0 means DefaultAuditSize. If the
-// log cannot be written, it calls the function complain once. It calls it again
-// only if a write has succeeded meanwhile.
+// log cannot be written, it calls complain: once, and again only after the log
+// could be written meanwhile.
 func OpenAudit(dir string, size int64, complain func(error)) *Audit {
 	a := &Audit{
 		path: filepath.Join(dir, AuditFile), old: filepath.Join(dir, AuditFileOld),
@@ -109,8 +109,8 @@ func (a *Audit) Record(t tick.Tick) {
 	}
 }
 
-// writesOf lists the writes of a tick. If a write failed as in the tick before,
-// it is left out, because Tenon tries to write such a knob in every tick.
+// writesOf lists the writes of a tick. It omits a write that failed as in the
+// tick before, because Tenon tries such a write again in every tick.
 func (a *Audit) writesOf(t tick.Tick) []Write {
 	var writes []Write
 	failing := map[node.Knob]failure{}
@@ -132,7 +132,7 @@ func (a *Audit) writesOf(t tick.Tick) []Write {
 	return writes
 }
 
-// WriteOf returns the line for one step of a tick.
+// WriteOf returns the line of the audit log for one step of a tick.
 func WriteOf(t tick.Tick, o tick.Outcome) Write {
 	s := o.Step
 	w := Write{
@@ -145,9 +145,9 @@ func WriteOf(t tick.Tick, o tick.Outcome) Write {
 	return w
 }
 
-// errorOf removes the step from the beginning of an error. The line of the log
-// contains the step already, and the reason in the step differs from tick to
-// tick.
+// errorOf returns the text of a step's error without the step at its beginning.
+// The line of the log contains the step already. And the text of a step differs
+// from tick to tick, so that equal failures would not look equal.
 func errorOf(s plan.Step, err error) string {
 	text := err.Error()
 	if inner := errors.Unwrap(err); inner != nil && text == fmt.Sprintf("apply %v: %v", s, inner) {
@@ -156,7 +156,7 @@ func errorOf(s plan.Step, err error) string {
 	return text
 }
 
-// run writes the waiting lines until Close is called.
+// run writes the queued lines until Close is called.
 func (a *Audit) run() {
 	defer close(a.ended)
 	for writes := range a.queue {
@@ -176,7 +176,7 @@ func (a *Audit) run() {
 	}
 }
 
-// write appends the lines with a single write(2).
+// write appends the lines with one write(2).
 func (a *Audit) write(writes []Write) (err error) {
 	var text []byte
 	for _, w := range writes {
@@ -201,14 +201,14 @@ func (a *Audit) write(writes []Write) (err error) {
 		return err
 	}
 	if _, err := f.Write(text); err != nil {
-		// The disk became full in the middle of the lines. Remove the part that
-		// was written, so that the log has no incomplete line.
+		// The disk became full. Remove the part that was written, so that the
+		// log has no incomplete line.
 		return errors.Join(err, f.Truncate(begin))
 	}
 	return nil
 }
 
-// Close writes the waiting lines, and ends the log.
+// Close writes the queued lines, and ends the log.
 func (a *Audit) Close() {
 	close(a.queue)
 	<-a.ended

@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 )
 
-// ErrNone means that there is no record that could be captured.
+// ErrNone means that there is no record to capture.
 var ErrNone = errors.New("there is no record")
 
-// Capture copies the ring in stateDir to w as one compressed file, beginning
-// with the oldest tick. Replay (and zcat) can read this file. Capture returns
-// the number of ticks. The recorder may still be running, or may have crashed.
+// Capture copies the ring in stateDir to w as one compressed file, oldest tick
+// first. Replay and zcat can read this file. Capture returns the number of ticks.
+// It also works while the recorder runs, and after a crash of the recorder.
 func Capture(stateDir string, w io.Writer) (int, error) {
 	dir := filepath.Join(stateDir, subdir)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -43,9 +43,9 @@ func Capture(stateDir string, w io.Writer) (int, error) {
 	return turns, nil
 }
 
-// copyLines copies the complete lines of one file. If the recorder has removed
-// the file meanwhile, it copies none. It stops at the first damaged line, as a
-// crash may leave one. The next file does not depend on this one.
+// copyLines copies the complete lines of one file, or none if the recorder has
+// removed the file meanwhile. It stops at the first damaged line, which a crash
+// may leave. The next file does not depend on this one.
 func copyLines(w io.Writer, path string) (int, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,27 +10,27 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A decoder turns lines back into ticks.
+// A decoder turns the lines of a record back into ticks.
 type decoder struct {
 	tick  Tick
 	wants map[node.Knob]wantLine
-	last  int // the number of the line before; 0: there was none
+	last  int // number of the tick before; 0: none
 }
 
 // errNoKey means that a line depends on earlier lines that were not read.
 var errNoKey = errors.New("it says what is new since a turn that is not in the record")
 
-// entry is one tick of a record.
+// entry is one tick that was read from a record.
 type entry struct {
 	Tick
 	key bool // the line is a key line; Before is its stored state
-	// follows says that the record also has the tick just before this one.
+	// follows means that the record also has the tick just before this one.
 	follows bool
 }
 
-// next returns the tick of the line l. If the tick has several wants for one
-// knob, it returns only the first one. The wants are in the order of knobs.
-// After an error the decoder needs a key line to continue.
+// next returns the tick of the line l, with its wants in the order of knobs. If
+// the tick had several wants for one knob, next returns only the first one.
+// After an error, the decoder needs a key line to continue.
 func (d *decoder) next(l line) (e entry, err error) {
 	defer func() {
 		if err != nil {
@@ -66,8 +66,8 @@ func (d *decoder) next(l line) (e entry, err error) {
 	return e, nil
 }
 
-// snapshot applies the changes in the line to the snapshot. If the State of a
-// policy may keep a value, it makes a new copy of it.
+// snapshot applies the changes in the line to the last snapshot. It copies values
+// before it changes them, because the State of a policy may refer to them.
 func (d *decoder) snapshot(l line) error {
 	old := d.tick.Snapshot
 	s := old
@@ -152,7 +152,7 @@ func applyKnobs(last map[node.Knob]node.Value, changes []knobLine) (map[node.Kno
 	return now, nil
 }
 
-// decisions applies the changes in the line to the wants, and reads the steps.
+// decisions applies the changes of wants in the line, and reads its steps.
 func (d *decoder) decisions(l line) error {
 	for _, w := range l.spellOut(d.wants) {
 		if w.Gone {
@@ -179,9 +179,9 @@ func (d *decoder) decisions(l line) error {
 	return nil
 }
 
-// spellOut returns the changed wants in the line, one entry for each want. In
-// the line, an entry with Alike stands for several wants. The map last has the
-// wants of the previous line.
+// spellOut returns one entry for each want that the line changes. In the line,
+// an entry with Alike stands for several wants. last holds the wants of the
+// previous line.
 func (l line) spellOut(last map[node.Knob]wantLine) []wantLine {
 	if !slices.ContainsFunc(l.Wants, func(w wantLine) bool { return w.Alike }) {
 		return l.Wants
@@ -206,8 +206,8 @@ func (l line) spellOut(last map[node.Knob]wantLine) []wantLine {
 	return all
 }
 
-// checkCPUs returns an error if a CPU number is not below unit.MaxCPUs, as in
-// every real record.
+// checkCPUs returns an error if a CPU number is out of range: no real record
+// has a number of unit.MaxCPUs or more.
 func checkCPUs(s node.Snapshot) error {
 	check := func(c unit.CPU) error {
 		if c < 0 || c >= unit.MaxCPUs {

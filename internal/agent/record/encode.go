@@ -9,19 +9,18 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// An encoder turns ticks into lines. It remembers the previous tick. It need
-// not copy that tick, because a host never changes the maps of an earlier
-// snapshot.
+// An encoder turns ticks into lines. It keeps the previous tick without a copy,
+// because a host never changes the maps of an earlier snapshot.
 type encoder struct {
 	last Tick
 	rest node.Snapshot
-	// distinct says that the previous tick had at most one want for each knob.
+	// distinct means that the previous tick had at most one want for each knob.
 	distinct bool
 }
 
-// line returns the line for the tick with the given number. If key is true, this
-// is a key line. A key line is needed if the line of the previous tick was not
-// written.
+// line returns the line for a tick, which is a key line if key is true. number
+// is the number of the tick. If the line of the previous tick was not written,
+// the next line must be a key line.
 func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 	s := &t.Snapshot
 	if i := firstMisplaced(s.Workloads); i > 0 {
@@ -66,8 +65,8 @@ func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 	return l, nil
 }
 
-// firstMisplaced returns the index of the first workload that is not sorted
-// after the one before it. It returns 0 if all are in order.
+// firstMisplaced returns the index of the first workload that is not in the
+// order of IDs, or 0 if all are in order.
 func firstMisplaced(all []node.Workload) int {
 	for i := 1; i < len(all); i++ {
 		if all[i].ID <= all[i-1].ID {
@@ -77,17 +76,16 @@ func firstMisplaced(all []node.Workload) int {
 	return 0
 }
 
-// restOf returns a snapshot without the parts that have their own field in a
-// line. If node.Snapshot gets a new field later, the field is in the rest and
-// is therefore recorded.
+// restOf returns a snapshot without the parts for which a line has fields. A
+// field that node.Snapshot gets later is part of the rest, so it is recorded.
 func restOf(s node.Snapshot) node.Snapshot {
 	s.At, s.SLOViolated, s.Usage, s.Busy, s.Workloads, s.Waits = node.Snapshot{}.At, false, node.Usage{}, nil, nil, nil
 	s.Knobs.Now, s.Knobs.Before, s.Isolation.LSOn = nil, nil, nil
 	return s
 }
 
-// workloads sets the fields that say how the list of workloads has changed.
-// Both lists are sorted.
+// workloads sets the fields Gone, Come and Used: how the list of workloads has
+// changed. Both lists are sorted.
 func (l *line) workloads(last, now []node.Workload) {
 	for i := range now {
 		w := &now[i]

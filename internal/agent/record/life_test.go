@@ -192,7 +192,7 @@ func (l *life) tick(every time.Duration) Tick {
 	return t
 }
 
-// isolates gives the node a kernel with sched_ext.
+// isolates gives the simulated node a kernel with sched_ext.
 func (l *life) isolates() {
 	l.config.CPUQOS = policy.CPUQOS{Enable: true}
 	for _, m := range []node.Feature{node.FeatureSchedExt, node.FeatureHardwareSMT} {

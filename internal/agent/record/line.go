@@ -13,79 +13,79 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// version is the version of the form of a line. A new field needs a new
+// version is the version of the format of lines. A new field needs a new
 // version, because a program that does not know the field would replay the
 // record differently. testdata/format.txt lists the fields of each version.
 const version = 16
 
-// A line is a tick as a record has it. A key line has a State and holds
-// everything. Every other line holds only what differs from the previous line.
-// So a tick of a quiet node is a short line.
+// A line is the JSON form of one tick in a record. A key line has a State and
+// contains the whole tick. Every other line contains only what differs from the
+// previous line, so the line of a quiet tick is short.
 type line struct {
 	Version     int            `json:"version,omitempty"` // only in key lines
-	Tick        int            `json:"turn"`              // counts from 1 since the recorder was opened
+	Tick        int            `json:"turn"`              // number of the tick since the recorder was opened, from 1
 	At          time.Time      `json:"at"`
 	Begun       time.Time      `json:"begun,omitzero"`
 	Took        durations      `json:"took"`
-	Events      []tick.Event   `json:"events,omitempty"` // all events of this turn
+	Events      []tick.Event   `json:"events,omitempty"` // all events of this tick
 	State       *policy.State  `json:"state,omitempty"`
 	Config      *policy.Config `json:"config,omitempty"`
 	MaxSteps    *int           `json:"max_steps,omitempty"`
 	SLOViolated bool           `json:"hurt,omitempty"` // the snapshot was taken because a service waited
-	// Rest is the snapshot without the parts that have their own field in the
-	// line.
+	// Rest holds the parts of the snapshot that have no field of their own in
+	// the line.
 	Rest  *node.Snapshot             `json:"rest,omitempty"`
 	Usage *node.Usage                `json:"usage,omitempty"`
 	Busy  map[unit.CPU]time.Duration `json:"busy,omitempty"`
-	Ran   runTimes                   `json:"ran,omitzero"` // part of Busy
+	Ran   runTimes                   `json:"ran,omitzero"` // growth of Busy; nil: Busy is complete
 	// LSOn is the run time of latency-sensitive work on each CPU.
 	LSOn  map[unit.CPU]time.Duration `json:"ls_on,omitempty"`
-	LSRan runTimes                   `json:"ls_ran,omitzero"` // part of LSOn
-	// Waits says which workload waited for which runner.
+	LSRan runTimes                   `json:"ls_ran,omitzero"` // growth of LSOn; nil: LSOn is complete
+	// Waits holds how long each workload waited for each runner.
 	Waits  []node.Wait `json:"waits,omitempty"`
-	Waited waitGrowth  `json:"waited,omitzero"` // part of Waits
-	// Gone are workloads that left the node. Come are workloads that are new or
-	// whose description changed. A workload of which only the use changed is in
-	// neither list. The keys of Used are indexes into the list of workloads that
-	// results.
+	Waited waitGrowth  `json:"waited,omitzero"` // growth of Waits; nil: Waits is complete
+	// Gone lists workloads that left the node. Come lists workloads that are
+	// new or whose description changed. Used holds the use of workloads of
+	// which only the use changed, by their index in the list of workloads after
+	// these changes.
 	Gone   []node.WorkloadID `json:"gone,omitempty"`
 	Come   []node.Workload   `json:"come,omitempty"`
 	Used   map[int]useLine   `json:"used,omitempty"`
 	Now    []knobLine        `json:"now,omitempty"`
 	Before []knobLine        `json:"before,omitempty"`
 	Wants  []wantLine        `json:"wants,omitempty"`
-	Done   []doneLine        `json:"done,omitempty"` // all steps of this turn
+	Done   []doneLine        `json:"done,omitempty"` // all steps of this tick
 }
 
-// A useLine is the use of one workload.
+// A useLine is the JSON form of one workload's use.
 type useLine struct {
 	node.Usage
-	Ran     runTimes      `json:"ran,omitzero"`     // part of PerCPU
-	Counted counterGrowth `json:"counted,omitzero"` // part of Delay.Counts
+	Ran     runTimes      `json:"ran,omitzero"`     // growth of PerCPU; nil: PerCPU is complete
+	Counted counterGrowth `json:"counted,omitzero"` // growth of Delay.Counts; nil: Counts is complete
 }
 
-// durations has the duration of each part of the tick.
+// durations holds the duration of each part of a tick.
 type durations struct {
 	Sense  time.Duration `json:"sense_ns"`
 	Decide time.Duration `json:"decide_ns"`
 	Act    time.Duration `json:"act_ns"`
 }
 
-// A knobLine is the value of a knob, or says that the knob has no value any
-// more.
+// A knobLine is the new value of a knob. Gone means that the knob has no value
+// any more.
 type knobLine struct {
 	node.Knob
 	Value string `json:"value"`
 	Gone  bool   `json:"gone,omitempty"`
 }
 
-// A wantLine is a want, or says that there is no want for the knob any more. If
-// Alike is set, the entry stands for several wants. In the previous line, these
-// wants were equal to the want for this knob except for the cgroup.
+// A wantLine is the new want for a knob. Gone means that there is no want any
+// more. With Alike, the line stands for all wants that, in the previous line,
+// were equal to the want for this knob except for the cgroup.
 type wantLine struct {
 	node.Knob
 	Intent plan.Intent `json:"intent,omitempty"`
-	Value  string      `json:"value,omitempty"` // part of Set
+	Value  string      `json:"value,omitempty"` // for the intents with a value: see hasValue
 	Owner  plan.Owner  `json:"owner,omitempty"`
 	Reason string      `json:"reason,omitempty"`
 	BE     bool        `json:"be,omitempty"`
@@ -93,7 +93,7 @@ type wantLine struct {
 	Alike  bool        `json:"alike,omitempty"`
 }
 
-// A doneLine is a step with its result.
+// A doneLine is the JSON form of a step with its result.
 type doneLine struct {
 	node.Knob
 	From    string     `json:"from"`
@@ -105,8 +105,8 @@ type doneLine struct {
 	Error   string     `json:"error,omitempty"`
 }
 
-// unknown stands for a value that could not be read. No value of a knob has
-// this text.
+// unknown stands for a value that could not be read. No real value has this
+// text.
 const unknown = "?"
 
 func textOf(v node.Value) string {

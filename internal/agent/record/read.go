@@ -10,19 +10,19 @@ import (
 	"io"
 )
 
-// maxLine is the maximum length of a line in bytes. A key line for ten thousand
-// workloads is shorter.
+// maxLine is the maximum length of a line in bytes. Even a key line for ten
+// thousand workloads is shorter.
 const maxLine = 64 << 20
 
 // A reader reads the ticks of a record. The record may be compressed.
 type reader struct {
 	lines   lines
 	decoder decoder
-	number  int  // of the line, from 1
-	skipped int  // lines before the first key line
-	begun   bool // there was a key line
-	// foreign counts lines of another version of the record, and other is the
-	// version of the last one. inside says that the previous line was of
+	number  int  // number of the line, from 1
+	skipped int  // number of lines before the first key line
+	begun   bool // a key line has been read
+	// foreign counts lines of other versions of the record, and other is the
+	// version of the last such line. inside means that the previous line was of
 	// another version.
 	foreign, other int
 	inside         bool
@@ -34,9 +34,9 @@ func newReader(r io.Reader) (*reader, error) {
 }
 
 // next returns the next tick, or io.EOF if there is none. It skips ticks of
-// another version of the record: if a newer tenond has replaced an older one,
-// the ring still has ticks of the older one, and those of the newer one must be
-// readable.
+// another version of the record. For example, after an upgrade of tenond, the
+// ring still has ticks of the old version, and the ticks of the new version
+// must be readable.
 func (r *reader) next() (entry, error) {
 	for {
 		text, err := r.lines.next()
@@ -49,10 +49,10 @@ func (r *reader) next() (entry, error) {
 		r.number++
 		var l line
 		d := json.NewDecoder(bytes.NewReader(text))
-		d.DisallowUnknownFields() // a replay without the unknown fields would have other results
+		d.DisallowUnknownFields() // without a field, a replay would have other results
 		err = d.Decode(&l)
-		// The version is the first field of a line. So it is known even if the
-		// fields after it cannot be read.
+		// The version is the first field of a line, so it is known even if the
+		// later fields cannot be read.
 		if r.isForeign(l.Version) {
 			continue
 		}
@@ -72,9 +72,9 @@ func (r *reader) next() (entry, error) {
 	}
 }
 
-// isForeign records the version v of a line. It reports whether this program
-// cannot read that version. Only key lines have a version. If v is 0, the line
-// has none, and is of the same version as the previous line.
+// isForeign takes the version v of a line, and reports whether this program
+// cannot read the line. Only key lines have a version. A line with v 0 has the
+// version of the previous line.
 func (r *reader) isForeign(v int) bool {
 	if v != 0 {
 		r.inside = v != version
@@ -82,15 +82,15 @@ func (r *reader) isForeign(v int) bool {
 	if !r.inside {
 		return false
 	}
-	r.decoder.last = 0 // the turns before and after are not consecutive
+	r.decoder.last = 0 // the ticks before and after are not consecutive
 	if r.foreign++; v != 0 {
 		r.other = v
 	}
 	return true
 }
 
-// lines splits a text into lines. The text may be compressed. If the last line
-// is incomplete, as after a crash, it is dropped.
+// lines splits a text, which may be compressed, into lines. It drops an
+// incomplete last line, as a crash may leave.
 type lines struct {
 	from *bufio.Reader
 	torn bool
@@ -102,7 +102,7 @@ func newLines(r io.Reader) (lines, error) {
 		return lines{from: b}, nil
 	}
 	z, err := gzip.NewReader(b)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // the first bytes are incomplete
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // a crash cut the file off in its first bytes
 		return lines{from: bufio.NewReader(bytes.NewReader(nil)), torn: true}, nil
 	}
 	if err != nil {
@@ -111,7 +111,7 @@ func newLines(r io.Reader) (lines, error) {
 	return lines{from: bufio.NewReaderSize(z, 64<<10)}, nil
 }
 
-// next returns the next line without its end. The result is valid until the
+// next returns the next line without its line end. The line is valid until the
 // next call.
 func (l *lines) next() ([]byte, error) {
 	var text []byte

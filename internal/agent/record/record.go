@@ -1,12 +1,12 @@
 // Package record is the flight recorder, which keeps the last ticks of the loop
-// for a replay. For each tick, it records the inputs, the decisions and the
-// writes as one JSON line. The lines are in a ring of files of bounded size.
-// From this record, a replay computes the same decisions again. The package
-// also writes the audit log, which has one line for each write.
+// for a replay. The ticks are in a ring of files of bounded size. Each tick is
+// one JSON line: its inputs, decisions and writes. A replay makes the same
+// decisions again from this record. The package also writes the audit log,
+// which has one line for each write.
 //
-// The ring is in files on tmpfs, and not in the memory of the agent. So it is
-// still there after a crash of the agent, when it is needed most, and can be
-// read without the agent.
+// The ring is in files on tmpfs, not in the memory of the agent. So it survives
+// a crash of the agent, when it is needed most, and can be read without the
+// agent.
 package record
 
 import (
@@ -15,18 +15,18 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-// A Tick is one tick of the loop, together with everything else on which the
-// decisions depend.
+// A Tick is one tick of the loop, with the configuration and the state on which
+// its decisions depend.
 type Tick struct {
 	tick.Tick
 	Config policy.Config
 	// Before is the state of the policies when the tick began.
 	Before policy.State
-	// MaxSteps is the maximum number of writes of the tick. 0 means any number.
+	// MaxSteps is the maximum number of writes of the tick. 0 means no maximum.
 	MaxSteps int
 }
 
-// decide makes the decisions of the tick again, with the given configuration
+// decide makes the decisions of the tick again, from the given configuration
 // and state of the policies.
 func (t Tick) decide(config policy.Config, st policy.State) (policy.State, []plan.Want, []plan.Step) {
 	next, wants := policy.Decide(config, st, t.Snapshot)

@@ -84,8 +84,7 @@ func TestTicksReadAsTheyWereRecorded(t *testing.T) {
 }
 
 // TestAnHourReplaysIdentically records an hour with every kind of event and
-// replays it. The replay must be identical. This is what the flight recorder
-// promises.
+// replays it. The flight recorder promises that the replay is identical.
 func TestAnHourReplaysIdentically(t *testing.T) {
 	turns := lived(6, 3600, time.Second)
 	r, err := Replay(strings.NewReader(linesOf(t, turns, 500)), nil)
@@ -263,8 +262,8 @@ func fill(v reflect.Value, n int64) {
 	}
 }
 
-// leaves visits the parts of v that fill changes as a unit, and
-// returns their paths. It omits fields of a Tick that do not describe the node.
+// leaves calls visit for each part of v that fill changes as a unit, and
+// returns the paths. It omits fields of a Tick that do not describe the node.
 func leaves(v reflect.Value, path string, visit func(string, reflect.Value)) []string {
 	switch path {
 	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs.Now", ".Tick.Snapshot.Knobs.Before", ".Tick.Wants", ".Tick.Missed", ".Tick.Misfits", ".Tick.Slices", ".Tick.Watermark", ".Tick.Batch", ".Tick.Held", ".Tick.Trials", ".Tick.Selection", ".Tick.Isolation", ".Tick.Done", ".Before", ".Tick.Snapshot.Workloads[].ID":

@@ -15,14 +15,14 @@ import (
 )
 
 // Replay makes all decisions of a record again and compares the results. If
-// config is nil, each tick has the configuration with which it was recorded,
-// and every want and step should be the same. With another config, the report
-// says what that would have changed. The knobs then have the values that this
-// configuration would have written. The workloads still use as much as in the
-// record, because it is not known how they would have reacted.
+// config is nil, each tick has its recorded configuration, and all wants and
+// steps should be the same. Otherwise, the report shows what config would have
+// changed. The knobs then have the values that config would have written, but
+// the workloads use as much as in the record, because it is unknown how they
+// would have reacted.
 //
-// If a crash has cut the end of the record off, Replay reads the remaining
-// part. If it returns an error because something cannot be read, the report
+// If a crash has cut off the end of the record, Replay reads the part before
+// it. If it returns an error because something cannot be read, the report
 // covers the ticks before that.
 func Replay(r io.Reader, config *policy.Config) (Report, error) {
 	from, err := newReader(r)
@@ -81,9 +81,9 @@ func (p *player) play(e entry) error {
 	return nil
 }
 
-// checkpoint handles an entry that has a state of the policies. If the record
-// lacks the tick before the entry, it continues with the state of the entry.
-// Otherwise it compares that state with the replayed one.
+// checkpoint handles a key line, which has a state of the policies. If the
+// record lacks the tick before it, the replay continues from this state.
+// Otherwise checkpoint compares the recorded state with the replayed state.
 func (p *player) checkpoint(e entry) error {
 	if !e.follows {
 		p.report.Stretches++
@@ -109,7 +109,7 @@ func (p *player) checkpoint(e entry) error {
 	return nil
 }
 
-// compareAll compares every want and every step, word for word.
+// compareAll compares all wants and steps, including the reasons.
 func (p *player) compareAll(t Tick, wants []plan.Want, steps []plan.Step) {
 	differ := false
 	recorded, replayed := firstByKnob(t.Wants), firstByKnob(wants)
@@ -133,7 +133,7 @@ func (p *player) compareAll(t Tick, wants []plan.Want, steps []plan.Step) {
 		if a == b {
 			continue
 		}
-		if !differ { // otherwise the differences in the wants already say it
+		if !differ { // a difference in the wants explains the one in the steps
 			k := a.Knob
 			if k == (node.Knob{}) {
 				k = b.Knob
@@ -148,8 +148,7 @@ func (p *player) compareAll(t Tick, wants []plan.Want, steps []plan.Step) {
 	}
 }
 
-// compareValues compares the wanted values of the knobs. It does not compare
-// the reasons.
+// compareValues compares the wanted values of the knobs, without the reasons.
 func (p *player) compareValues(t Tick, wants []plan.Want) {
 	differ := false
 	recorded, replayed := firstByKnob(t.Wants), firstByKnob(wants)
@@ -166,8 +165,8 @@ func (p *player) compareValues(t Tick, wants []plan.Want) {
 	}
 }
 
-// change counts a difference at a knob. For each knob it keeps the first
-// difference, which the report shows.
+// change counts a difference in the wants for a knob. It keeps the first
+// difference for the report.
 func (p *player) change(k node.Knob, t Tick, c Change) {
 	known := p.changes[k]
 	if known == nil {
@@ -199,8 +198,8 @@ func bothKeys(a, b map[node.Knob]plan.Want) []node.Knob {
 	return keys
 }
 
-// askOf prints the intent and the value of a want. exists says whether there is
-// a want.
+// askOf returns the intent and the value of a want as text. exists is false if
+// there is no want.
 func askOf(w plan.Want, exists bool) string {
 	switch {
 	case !exists:
@@ -214,7 +213,7 @@ func askOf(w plan.Want, exists bool) string {
 	}
 }
 
-// saysOf prints all fields of a want. exists says whether there is a want.
+// saysOf returns all fields of a want as text. exists is false if there is no want.
 func saysOf(w plan.Want, exists bool) string {
 	s := askOf(w, exists)
 	if exists {
@@ -223,7 +222,7 @@ func saysOf(w plan.Want, exists bool) string {
 	return s
 }
 
-// String prints the step, or says that there is none.
+// String returns the step as text, or "no step".
 func (l doneLine) String() string {
 	if l == (doneLine{}) {
 		return "no step"

@@ -9,33 +9,33 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Report says how a replay compares with its record. Its JSON keys are
+// A Report holds how a replay differs from its record. Its JSON keys are
 // stable.
 type Report struct {
 	Ticks int       `json:"turns"`
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
-	// Stretches is the number of parts of the record that have no gap. Between
-	// two parts tenond was restarted, or ticks are missing. Each part begins
-	// with the state of the policies from the record.
+	// Stretches is the number of parts of the record without a gap. A gap is a
+	// restart of tenond, or missing ticks. In each part, the replay starts from
+	// the recorded state of the policies.
 	Stretches int `json:"stretches"`
 	// Skipped is the number of lines at the start that cannot be used, because
-	// they depend on ticks that are not in the record.
+	// they depend on ticks that the record lacks.
 	Skipped int `json:"skipped,omitempty"`
-	// Foreign is the number of lines that were skipped because they have another
-	// version of the record. OtherVersion is the version of the last one.
+	// Foreign is the number of lines that were skipped, because they are of another
+	// version of the record. OtherVersion is the version of the last such line.
 	Foreign      int `json:"foreign,omitempty"`
 	OtherVersion int `json:"other_version,omitempty"`
-	// Torn says that the last line is incomplete.
+	// Torn means that the last line is incomplete.
 	Torn bool `json:"torn,omitempty"`
-	// Other says that the replay did not use the configuration in the record.
+	// Other means that the replay used another configuration than the record.
 	Other bool `json:"other_config,omitempty"`
 	// Differ is the number of ticks with a difference. Drifted is the number of
-	// checkpoints at which the state of the policies differs.
+	// key lines at which the recorded and the replayed state differ.
 	Differ  int `json:"differ"`
 	Drifted int `json:"drifted,omitempty"`
-	// RecordedSteps is the number of writes in the record, and ReplayedSteps
-	// that in the replay.
+	// RecordedSteps is the number of writes in the record. ReplayedSteps is the
+	// number of writes in the replay.
 	RecordedSteps int      `json:"recorded_steps"`
 	ReplayedSteps int      `json:"replayed_steps"`
 	Changes       []Change `json:"changes,omitempty"`
@@ -44,18 +44,18 @@ type Report struct {
 // A Change is a knob for which the replay wants another value than the record.
 type Change struct {
 	node.Knob
-	// Ticks is the number of ticks in which the knob differs. First is the time
-	// of the first of them. The other fields describe that tick.
+	// Ticks is the number of ticks in which the wants for the knob differ. First
+	// is the time of the first such tick, which the other fields describe.
 	Ticks    int       `json:"turns"`
 	First    time.Time `json:"first"`
 	Recorded string    `json:"recorded"`
 	Replayed string    `json:"replayed"`
-	// Reason is the reason in the replay. It is empty if Recorded and Replayed
-	// contain the reasons.
+	// Reason is the reason of the replayed want. It is empty if Recorded and
+	// Replayed contain the reasons.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Identical reports whether the replay decided exactly what the record says.
+// Identical reports whether the replay decided exactly what was recorded.
 func (r Report) Identical() bool { return r.Differ == 0 && r.Drifted == 0 }
 
 func (r *Report) add(t Tick, steps int) {
@@ -68,7 +68,7 @@ func (r *Report) add(t Tick, steps int) {
 	r.ReplayedSteps += steps
 }
 
-// String prints the report in the form that the command tenon replay prints.
+// String returns the report as tenon replay prints it.
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Record: %d turns from %s to %s (%v), %d writes.\n", r.Ticks, clock(r.From), clock(r.To),
@@ -107,7 +107,7 @@ func (r Report) String() string {
 	for _, c := range r.Changes {
 		fmt.Fprintf(table, "%v\t%d\t%s\t%s\t%s\t%s\n", c.Knob, c.Ticks, clock(c.First), c.Recorded, c.Replayed, c.Reason)
 	}
-	_ = table.Flush() // writes to memory and cannot fail
+	_ = table.Flush() // a write to memory cannot fail
 	return b.String()
 }
 

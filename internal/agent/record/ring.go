@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// DefaultSize is the size of the ring in bytes. If a node has a hundred
-	// workloads and all of them change, a tick takes 3.1 KB. It takes 3.7 KB
-	// if, in addition, waits are counted, most workloads wait for most others,
-	// and the BE scheduler has orders for all. With ticks of one second, an
-	// hour fits, even right after the oldest file was removed.
+	// DefaultSize is the size of the ring in bytes. With a hundred workloads
+	// that all change, a tick takes 3.1 KB. It takes 3.7 KB if waits are also
+	// counted, most workloads wait for most others, and the BE scheduler has
+	// orders for all. With ticks of one second, the ring holds an hour, even
+	// after the oldest file was removed.
 	DefaultSize = 16 << 20
-	// segments is the number of files of the ring. When the ring is full, the
+	// segments is the number of files in the ring. If the ring is full, the
 	// oldest file is removed.
 	segments = 8
-	// retryInterval is the time that the recorder waits after a failure before it
-	// tries again. Each try writes a key line, which is about ten times as long as
-	// other lines.
+	// retryInterval is the time that the recorder waits after a failure before
+	// it tries again. Each try writes a key line, which is about ten times as
+	// long as another line.
 	retryInterval = 10 * time.Second
 )
 
@@ -39,24 +39,24 @@ const (
 const subdir = "record"
 
 // A Recorder keeps the last ticks in files of compressed lines. Each file
-// begins with a key line, so that the file before it can be removed. A tick is
-// in the file as soon as it is recorded, so it can be read after a crash. A
-// Recorder is not safe for concurrent use.
+// begins with a key line, so that the files before it can be removed. A tick is
+// in the file when Record returns, so it survives a crash. A Recorder is not
+// safe for concurrent use.
 type Recorder struct {
 	dir  string
 	size int64
 
 	encoder encoder
-	ticks   int      // number of ticks
+	ticks   int      // number of the last tick
 	file    *segment // nil: none is open
-	number  int      // of the file that was opened last
+	number  int      // number of the last file that was opened
 	failed  error    // the reason why no file is open
 	retry   time.Time
 }
 
-// Open opens the ring in stateDir. The directory must be on tmpfs, because
-// every tick writes to it. The ticks of an earlier recorder stay until their
-// space is needed. A size of 0 means DefaultSize.
+// Open opens the ring in stateDir, which must be on tmpfs, because every tick
+// writes to it. The ticks of an earlier recorder stay until their space is
+// needed. A size of 0 means DefaultSize.
 func Open(stateDir string, size int64) (*Recorder, error) {
 	r := &Recorder{dir: filepath.Join(stateDir, subdir), size: cmp.Or(size, DefaultSize)}
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
@@ -72,9 +72,9 @@ func Open(stateDir string, size int64) (*Recorder, error) {
 	return r, nil
 }
 
-// Record adds a tick. If a tick could not read the node, it decided nothing,
-// and is not recorded. After an error, Record records nothing for some seconds,
-// and returns the same error again.
+// Record adds a tick. It skips a tick that could not read the node, because
+// such a tick decides nothing. After an error, it skips all ticks for
+// retryInterval, and returns the same error for each.
 func (r *Recorder) Record(t Tick) error {
 	at := t.Snapshot.At
 	if at.IsZero() {
@@ -123,7 +123,7 @@ func (r *Recorder) add(t Tick) error {
 	return nil
 }
 
-// open starts the next file. Before that it removes old files to make room.
+// open starts the next file. It first removes old files to make room.
 func (r *Recorder) open() error {
 	old, err := list(r.dir)
 	if err != nil {
@@ -163,8 +163,7 @@ func (r *Recorder) roomLeft() error {
 	return nil
 }
 
-// Close closes the file that is being written. It does not remove the files of
-// the ring.
+// Close closes the file that is being written. The files of the ring stay.
 func (r *Recorder) Close() error {
 	if r.file == nil {
 		return nil
@@ -193,7 +192,7 @@ func create(path string) (*segment, error) {
 	return s, nil
 }
 
-// write adds a line, and flushes it so that it can be read at once.
+// write adds a line, and flushes the file so that the line can be read at once.
 func (s *segment) write(text []byte) error {
 	_, err := s.gzip.Write(text)
 	if err = errors.Join(err, s.gzip.Flush(), s.buf.Flush()); err != nil {
@@ -207,8 +206,8 @@ func (s *segment) close() error {
 	return errors.Join(s.gzip.Close(), s.buf.Flush(), s.file.Close())
 }
 
-// abandon closes the segment after an error. It ignores further errors, because
-// readers skip an incomplete line.
+// abandon closes the segment after an error. It ignores further errors: readers
+// skip an incomplete line.
 func (s *segment) abandon() {
 	_ = s.file.Truncate(s.size)
 	_ = s.file.Close()
@@ -228,8 +227,8 @@ const (
 
 func nameOf(number int) string { return fmt.Sprintf("%s%09d%s", prefix, number, suffix) }
 
-// list returns the files of a ring, beginning with the oldest. It ignores files
-// with other names. If the directory does not exist, the list is empty.
+// list returns the files of a ring, oldest first. It ignores other files. If
+// the directory does not exist, the list is empty.
 func list(dir string) ([]ringFile, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -5,10 +5,10 @@ import (
 	"io"
 )
 
-// Ticks passes all ticks of a record to a function (each), beginning with the
-// oldest. If a crash has cut the end of the record off, it reads the remaining
-// part. It skips ticks of another version of the record. If no other ticks are
-// there, it returns an error. A Tick is valid until the function returns.
+// Ticks calls each for all ticks of a record, oldest first. A Tick is valid
+// until each returns. If a crash has cut off the end of the record, Ticks reads
+// the part before it. It skips ticks of another version of the record, and
+// returns an error if there are only such ticks.
 func Ticks(r io.Reader, each func(Tick)) error {
 	from, err := newReader(r)
 	if err != nil {

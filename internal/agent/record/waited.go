@@ -7,13 +7,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A waitGrowth has a time for each entry of node.Snapshot.Waits: how much the
-// entry has grown since the previous line of the record. It ends with the last
-// entry that changed. If it is nil, the line has all entries in full.
+// A waitGrowth holds how much each entry of node.Snapshot.Waits has grown since
+// the previous line of the record, up to the last entry that changed. If it is
+// nil, the line has all entries in full.
 type waitGrowth []time.Duration
 
-// waitedSince returns how much the waits have grown. It returns nil if the two
-// lists have different pairs.
+// waitedSince returns how much the waits have grown, or nil if the two lists
+// have different pairs of waiter and runner.
 func waitedSince(last, now []node.Wait) waitGrowth {
 	if len(last) != len(now) || len(now) == 0 {
 		return nil
@@ -32,8 +32,7 @@ func waitedSince(last, now []node.Wait) waitGrowth {
 	return all[:end]
 }
 
-// addTo adds the differences w to the waits of the previous line, and returns
-// the result.
+// addTo returns the waits of the previous line plus the differences.
 func (w waitGrowth) addTo(last []node.Wait) []node.Wait {
 	now := slices.Clone(last)
 	for i := range min(len(w), len(now)) {
@@ -42,13 +41,13 @@ func (w waitGrowth) addTo(last []node.Wait) []node.Wait {
 	return now
 }
 
-// A counterGrowth is the growth of each counter in a list since the previous
-// line, modulo 2⁶⁴. It ends with the last counter that changed. If it is nil,
-// the line has the counters in full.
+// A counterGrowth holds the growth of each counter in a list since the previous
+// line, modulo 2⁶⁴, up to the last counter that changed. If it is nil, the line
+// has all counters in full.
 type counterGrowth []uint64
 
-// countedSince returns how much the counters have grown. It returns nil if the
-// number of counters changed.
+// countedSince returns how much the counters have grown, or nil if their number
+// has changed.
 func countedSince(last, now []uint64) counterGrowth {
 	if len(last) != len(now) || len(now) == 0 {
 		return nil
@@ -63,8 +62,7 @@ func countedSince(last, now []uint64) counterGrowth {
 	return all[:end]
 }
 
-// addTo adds the differences to the counters of the previous line, and returns
-// the result.
+// addTo returns the counters of the previous line plus the differences.
 func (c counterGrowth) addTo(last []uint64) []uint64 {
 	now := slices.Clone(last)
 	for i := range min(len(c), len(now)) {

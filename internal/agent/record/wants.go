@@ -7,9 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// changedWants returns how the wants have changed since the previous tick. Most
-// ticks have wants for the same knobs in the same order. For such ticks it
-// needs no map.
+// changedWants returns how the wants have changed since the previous tick. It
+// needs no map if the wants are for the same knobs in the same order, as in
+// most ticks.
 func (e *encoder) changedWants(wants []plan.Want) []wantLine {
 	last := e.last.Wants
 	if e.distinct && sameKnobs(last, wants) {
@@ -30,8 +30,8 @@ func sameKnobs(a, b []plan.Want) bool {
 	return same
 }
 
-// firstByKnob keeps the first want for each knob, as plan.Diff does. The order
-// in which a tick returns wants for different knobs has no meaning.
+// firstByKnob returns the first want for each knob, which is the one that
+// plan.Diff uses. The order of wants for different knobs has no meaning.
 func firstByKnob(wants []plan.Want) map[node.Knob]plan.Want {
 	first := make(map[node.Knob]plan.Want, len(wants))
 	for _, w := range wants {
@@ -42,25 +42,25 @@ func firstByKnob(wants []plan.Want) map[node.Knob]plan.Want {
 	return first
 }
 
-// A move is the new form of wants that, in the previous line, were equal except
-// for their cgroups.
+// A move describes a change of several wants, which were equal in the previous
+// line except for their cgroups.
 type move struct {
-	to    plan.Want // a want without its cgroup
-	alike bool      // the wants of all these cgroups are equal
-	line  int       // number of the line with the first of them; 0: not written yet
+	to    plan.Want // the new want, without its cgroup
+	alike bool      // the new wants are equal again, except for their cgroups
+	line  int       // number of the line for the first of them; 0: none yet
 }
 
-// movesOf returns the changes between two lists of wants, which are for the
-// same knobs in the same order. If several wants were equal and change in the
-// same way, one line describes them. This is frequent: the reason of a bound
-// says how busy the node is, so it changes in most ticks, and for all
-// best-effort cgroups at once.
+// movesOf returns the changes between two lists of wants for the same knobs in
+// the same order. If several equal wants change in the same way, one line
+// describes them. This is frequent: the reason of a bound says how busy the
+// node is, so it changes in most ticks, and for all best-effort cgroups at
+// once.
 func movesOf(last, now []plan.Want) []wantLine {
 	moves := map[plan.Want]move{}
-	// lengths is a filter before the map moves. It marks the lengths of the
-	// reasons in that map, modulo len(lengths). If the length of a reason is not
-	// marked, its want is not in the map. Looking for a want in a map costs more
-	// than everything else here.
+	// lengths saves look-ups in the map moves, which would cost more than
+	// everything else here. It marks the lengths, modulo len(lengths), of the
+	// reasons in that map. A want whose reason has an unmarked length is not in
+	// the map.
 	var lengths [256]bool
 	for i := range now {
 		if now[i] == last[i] {
@@ -101,8 +101,8 @@ func movesOf(last, now []plan.Want) []wantLine {
 	return changes
 }
 
-// dropCgroup returns a want without its cgroup. If the intent has no value, it
-// removes the value, too.
+// dropCgroup returns a want without its cgroup and, if its intent has no value,
+// without its value.
 func dropCgroup(w plan.Want) plan.Want {
 	w.Knob.Cgroup = ""
 	if !hasValue(w.Intent) {

@@ -13,8 +13,8 @@ type world struct {
 	now, before map[node.Knob]node.Value
 }
 
-// see returns the recorded snapshot with the knobs of this world. If a knob
-// appears, it has the recorded value. If it disappears, it is forgotten.
+// see returns the recorded snapshot, but with the knob values of this world. A knob that is new
+// in the snapshot starts with the recorded value. A knob that the snapshot lacks is forgotten.
 func (w *world) see(s node.Snapshot) node.Snapshot {
 	if w.now == nil {
 		w.now, w.before = map[node.Knob]node.Value{}, map[node.Knob]node.Value{}
@@ -38,7 +38,7 @@ func (w *world) see(s node.Snapshot) node.Snapshot {
 	return s
 }
 
-// tick performs the steps. It assumes that all of them succeed.
+// tick applies the steps to the world, as if all of them succeeded.
 func (w *world) tick(steps []plan.Step) {
 	for _, s := range steps {
 		if _, touched := w.before[s.Knob]; !touched && s.From != nil && !s.Knob.File.OrdersScheduler() {

@@ -1,6 +1,6 @@
-// Package slices changes the size of virtual workers while tenond runs, if an
-// operator requests it (tenon slice). It also shows the CPUs and workloads of
-// the workers.
+// Package slices lets an operator change the size of virtual workers while
+// tenond runs (tenon slice). It also shows the CPUs and workloads of the
+// workers.
 package slices
 
 import (
@@ -31,47 +31,47 @@ import (
 )
 
 const (
-	// sizesFile has the sizes that an operator has chosen since boot. It is for
-	// the next daemon.
+	// sizesFile holds the sizes that an operator has chosen since boot, for the
+	// next daemon.
 	sizesFile = "slices.json"
-	// maxWait is the longest time until a request takes effect.
+	// maxWait is the time that a request waits for its effect.
 	maxWait = 5 * time.Second
 )
 
 // savedSizes is the content of sizesFile.
 type savedSizes struct {
 	Boot  string         `json:"boot_id"`
-	Sizes map[string]int `json:"cpus"` // of each worker, by slice
+	Sizes map[string]int `json:"cpus"` // CPUs of each worker, by the name of the slice
 }
 
-// A Desk holds the sizes that an operator chose instead of those of the
-// configuration, and the slices that the last tick made from them.
+// A Desk holds the sizes that an operator chose instead of the configured
+// sizes, and the slices that the last tick made from them.
 type Desk struct {
 	path, boot string
 	send       func(tick.Event)
 
 	mu    sync.Mutex
 	sizes map[string]int
-	all   []slice.Slice // of the configuration
+	all   []slice.Slice // slices of the configuration
 	last  []slice.Status
-	cpus  unit.CPUSet  // of the node in the last tick
+	cpus  unit.CPUSet  // CPUs of the node in the last tick
 	sets  byhand.Queue // callers of Set
 }
 
-// A Pinner performs the requests about isolation mechanisms.
+// A Pinner carries out requests about isolation mechanisms.
 type Pinner interface {
 	Pin(ctx context.Context, mechanism node.Mechanism) error
 }
 
-// An Operator performs all requests on the socket of an agent.
+// An Operator carries out all requests on the socket of an agent.
 type Operator struct {
 	Pinner
 	*Desk
 }
 
-// Open loads the sizes that were chosen since boot while an earlier daemon ran.
-// If they cannot be read, it logs that, and uses the sizes of the
-// configuration. A function (send) wakes the loop.
+// Open loads the sizes that an operator chose since boot, under an earlier
+// daemon. If they cannot be read, it logs that, and the configured sizes apply.
+// send must wake the loop.
 func Open(dir string, from proc.FS, log *slog.Logger, send func(tick.Event)) (*Desk, error) {
 	boot, err := from.BootID()
 	if err != nil {
@@ -98,8 +98,8 @@ func Open(dir string, from proc.FS, log *slog.Logger, send func(tick.Event)) (*D
 	return d, nil
 }
 
-// Begin returns the slices of the configuration with the sizes that the
-// operator chose. Each tick calls it at its start.
+// Begin returns the slices of the configuration with the operator's sizes. Each
+// tick calls it at its start.
 func (d *Desk) Begin(configured []slice.Slice) []slice.Slice {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,9 +114,9 @@ func (d *Desk) Begin(configured []slice.Slice) []slice.Slice {
 	return all
 }
 
-// End shows the outcome of a tick. It wakes the callers whose size the tick
-// applied, and gives them the errors of the writes of workers' CPUs. If the
-// tick could not read the node, they keep waiting.
+// End takes the results of a tick. It wakes the callers of Set whose size the
+// tick applied, and passes them the errors of writes for seats. If the tick
+// could not read the node, the callers wait for the next tick.
 func (d *Desk) End(t tick.Tick) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,9 +133,9 @@ func (d *Desk) End(t tick.Tick) {
 	d.sets.End(applied, errors.Join(errs...))
 }
 
-// Set gives the workers of a slice another number of CPUs until the node boots.
-// With 0 CPUs, it restores the number of the configuration. It returns after a
-// tick that applied the number.
+// Set gives the workers of a slice another number of CPUs until the next boot.
+// 0 restores the configured number. Set returns after a tick that applied the
+// number.
 func (d *Desk) Set(ctx context.Context, name string, cpus int) error {
 	done, err := d.choose(name, cpus)
 	if err != nil {
@@ -186,10 +186,10 @@ func (d *Desk) choose(name string, cpus int) (done <-chan error, err error) {
 func (d *Desk) List() []slice.Status {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return append([]slice.Status{}, d.last...) // not nil, so that JSON has [] and not null
+	return append([]slice.Status{}, d.last...) // not nil, so that the JSON is [], not null
 }
 
-// Handle registers the requests about slices.
+// Handle registers the handlers of requests about slices.
 func (d *Desk) Handle(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/slices", func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, d.List(), nil) })
 	mux.HandleFunc("POST /v1/slices", func(w http.ResponseWriter, r *http.Request) {
@@ -211,12 +211,12 @@ func List(ctx context.Context, c *control.Client) ([]slice.Status, error) {
 }
 
 // Set asks an agent to give the workers of a slice another number of CPUs. It
-// returns all slices after a tick that applied the number.
+// returns all slices as they are after a tick that applied the number.
 func Set(ctx context.Context, c *control.Client, name string, cpus int) ([]slice.Status, error) {
 	return control.Ask[[]slice.Status](ctx, c, http.MethodPost, "slices", url.Values{"name": {name}, "cpus": {strconv.Itoa(cpus)}})
 }
 
-// Text prints slices as a table with a row for each worker.
+// Text returns slices as a table with one row for each worker.
 func Text(all []slice.Status) string {
 	if len(all) == 0 {
 		return "The configuration of tenond has no slices.\n"

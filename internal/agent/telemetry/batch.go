@@ -13,7 +13,7 @@ var (
 	descBatchDegraded   = desc("tenon_batch_degraded", "1: an input of the amount is missing, so that it does not rise, and in the end is 0.", "resource")
 )
 
-// emitBatch emits the batch resources, if there are any.
+// emitBatch emits the batch resources (CPU and memory that BE pods may request), if any.
 func (e emitter) emitBatch(b node.Batch) {
 	if !b.Enabled() {
 		return

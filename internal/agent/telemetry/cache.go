@@ -14,9 +14,9 @@ var (
 	descTraffic   = desc("tenon_memory_bandwidth_bytes_total", "What went between the caches and memory for a class; LSR stands for LSE, too.", "class")
 )
 
-// cache emits the cache occupancy and the memory traffic of each class, that
-// is, of its resctrl control group. If the group is made again, the count of
-// its traffic starts at 0.
+// cache emits the cache occupancy and the memory traffic of each class: of the
+// resctrl control group of the class. The traffic starts at 0 when the control
+// group is made again.
 func (e emitter) cache(use map[node.Class]node.CacheUse) {
 	for _, class := range slices.Sorted(maps.Keys(use)) {
 		e.bytes(descOccupancy, use[class].Occupancy, string(class))

@@ -38,16 +38,16 @@ var (
 	descOmitted           = desc("tenon_workloads_omitted", "Workloads that have no metrics of their own because there are too many.")
 )
 
-// lastTick collects metrics from the snapshot and the wants of the last tick.
+// lastTick collects metrics from the results of the last tick.
 type lastTick struct{ m *Metrics }
 
-// Describe describes no metric, because the metrics depend on the node.
+// Describe sends nothing, because the metrics depend on the node.
 func (lastTick) Describe(chan<- *prometheus.Desc) {}
 
 // Collect emits the metrics of the last tick that could read the node.
 func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	c.m.mu.Lock()
-	t := c.m.last // each tick has a new snapshot, so this one does not change
+	t := c.m.last // later ticks have snapshots of their own, so this one does not change
 	c.m.mu.Unlock()
 	for _, kind := range health.Kinds {
 		bad := 0.0
@@ -81,7 +81,7 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	e.cache(s.Cache)
 	e.isolation(t.Selection, t.Trials, t.Isolation)
 	e.watermark(t.Watermark)
-	for file, cores := range limits(t) {
+	for file, cores := range limitsOfBE(t) {
 		e.gauge(descLimit, cores, string(file))
 	}
 	for _, class := range node.Classes {
@@ -104,17 +104,17 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 		e.slo(t, w, labels...)
 	}
 	e.misfits(t.Misfits)
-	e.waits(s, shown)
+	e.emitWaits(s, shown)
 	e.gauge(descOmitted, float64(omitted))
 }
 
-// label returns the name of a workload as a label. Unlike a cgroup name, a
-// label must be valid UTF-8.
+// label returns the name of a workload as a label, which must be valid UTF-8,
+// unlike the name of a cgroup.
 func label(id node.WorkloadID) string { return strings.ToValidUTF8(string(id), "\uFFFD") }
 
-// limits returns how many CPUs best-effort work may use in all. The key is the
-// knob that sets the limit. A knob without a limit is absent.
-func limits(t tick.Tick) map[node.File]float64 {
+// limitsOfBE returns how many CPUs all best-effort work may use, by the kind of
+// knob that limits it. A kind without a limit is absent.
+func limitsOfBE(t tick.Tick) map[node.File]float64 {
 	meets := map[node.CgroupPath]bool{}
 	for _, w := range t.Snapshot.Workloads {
 		if w.Class == node.BE {
@@ -142,7 +142,7 @@ func limits(t tick.Tick) map[node.File]float64 {
 	return all
 }
 
-// An emitter sends metrics. If a value is missing, it sends nothing.
+// An emitter sends metrics to Prometheus. It sends nothing for a missing value.
 type emitter chan<- prometheus.Metric
 
 func (e emitter) gauge(d *prometheus.Desc, v float64, labels ...string) {

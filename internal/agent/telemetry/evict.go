@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// evictionReasons are the resources whose shortage causes an eviction. The
+// evictionReasons lists the resources whose shortage causes evictions. The
 // reason of an eviction step begins with one of these words.
 var evictionReasons = []string{"memory", "cpu"}
 
@@ -26,7 +26,7 @@ func newEvictions() *prometheus.CounterVec {
 	return c
 }
 
-// countEvictions counts the evictions of a tick.
+// countEvictions adds the evictions of a tick to the counter.
 func countEvictions(c *prometheus.CounterVec, t tick.Tick) {
 	for _, o := range t.Done {
 		reason, _, _ := strings.Cut(o.Step.Reason, ":")

@@ -23,14 +23,14 @@ const (
 	lateTolerance = 5 * time.Second
 	// listenInterval is the time between two attempts to listen on the address.
 	listenInterval = 30 * time.Second
-	// patience is the maximum time that a client may take to send a request or
-	// read the answer.
+	// patience is the time that a client may take to send a request or to read
+	// the answer.
 	patience = 10 * time.Second
 )
 
-// Handler serves /metrics, /healthz and /readyz. /healthz is good while the
-// loop makes ticks and the state of the agent is not damaged. /readyz is good
-// when a tick has read the node, and the journal has lost no entry.
+// Handler serves /metrics, /healthz and /readyz. /healthz is good while Alive
+// returns nil. /readyz is good after a tick has read the node, while the state
+// of the agent is not damaged and the journal has lost no entry.
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
@@ -49,9 +49,9 @@ func say(w http.ResponseWriter, err error) {
 	fmt.Fprintln(w, "ok")
 }
 
-// Alive returns nil if the loop makes ticks, and before the first tick. While
-// the state of the agent is damaged, it returns an error, because a restore
-// would be incomplete.
+// Alive returns an error if the loop makes no ticks any more, or if the state
+// of the agent is damaged, so that a restore would be incomplete. Before the
+// first tick, only the state counts.
 func (m *Metrics) Alive() error {
 	if err := m.health.Err(health.State); err != nil {
 		return err
@@ -79,9 +79,9 @@ func (m *Metrics) ready() error {
 	return nil
 }
 
-// Serve serves the handler at address until ctx ends. If it cannot listen at
-// the address, it logs one error and tries again later. Meanwhile the agent
-// runs without metrics.
+// Serve serves the handler at address until ctx ends. If it cannot listen
+// there, it logs one error and tries again later. Meanwhile the agent runs
+// without metrics.
 func Serve(ctx context.Context, address string, h http.Handler, log *slog.Logger) {
 	complained := false
 	for {

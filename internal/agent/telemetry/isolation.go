@@ -42,8 +42,7 @@ var (
 	descOldest     = desc("tenon_scheduler_oldest_wait_seconds", "The longest wait of the best-effort threads that wait now.")
 )
 
-// schedulerCounts are the counters of the scheduler. Each has a metric of its
-// own.
+// schedulerCounts lists the counters of the scheduler that have a metric each.
 var schedulerCounts = []struct {
 	desc *prometheus.Desc
 	of   func(node.SchedulerCounts) uint64
@@ -87,7 +86,7 @@ var schedulerCounts = []struct {
 }
 
 // The former names of these metrics, which dashboards may still use. This
-// release has both names. The next one will have only the new ones.
+// release exports both names, the next one only the new names.
 var (
 	oldMechanism = desc("tenon_isolation_rung", "The old name of tenon_isolation_mechanism.", "rung")
 	oldCan       = desc("tenon_isolation_possible", "The old name of tenon_isolation_mechanism_possible.", "rung")
@@ -95,15 +94,15 @@ var (
 	oldDown      = desc("tenon_isolation_down", "The old name of tenon_isolation_mechanism_down.", "rung")
 )
 
-// emitBothNames emits a gauge under its name and under its former name.
+// emitBothNames emits a gauge under its new and its former name.
 func (e emitter) emitBothNames(now, old *prometheus.Desc, v float64, label string) {
 	e.gauge(now, v, label)
 	e.gauge(old, v, label)
 }
 
-// isolation emits the isolation mechanism in use, and the counters of the
-// mechanisms. The metrics of the scheduler exist only after its first load.
-// Their counters start at 0 with each load.
+// isolation emits the isolation mechanism in use, and the counters of all
+// mechanisms. The metrics of the scheduler exist only after its first load, and
+// their counters start at 0 after each load.
 func (e emitter) isolation(l node.Selection, v trial.Status, i node.IsolationStatus) {
 	for _, r := range l.Mechanisms {
 		name := string(r.Mechanism)
@@ -133,7 +132,7 @@ func (e emitter) isolation(l node.Selection, v trial.Status, i node.IsolationSta
 	e.scheduler(s)
 }
 
-// trials emits the results of the trials in the last round.
+// trials emits the results of the last round of trials.
 func (e emitter) trials(l node.Selection, v trial.Status) {
 	for _, r := range l.Mechanisms {
 		e.gauge(descTrying, oneIf(r.Mechanism == v.Trying), string(r.Mechanism))
@@ -182,9 +181,9 @@ func (e emitter) scheduler(s *node.SchedulerStatus) {
 	e.gauge(descOldest, s.OldestWait.Seconds())
 }
 
-// expelDelay emits the histogram. The scheduler counts delays only by bucket.
-// For the sum, expelDelay therefore assumes the middle of each bucket, which is
-// three quarters of its bound.
+// expelDelay emits the delays of expulsions (of BE from siblings of LS) as a
+// histogram. The scheduler counts only by bucket. So the sum assumes that each
+// delay is the middle of its bucket: three quarters of the bound.
 func (e emitter) expelDelay(counts []uint64) {
 	if len(counts) == 0 {
 		return
@@ -195,7 +194,7 @@ func (e emitter) expelDelay(counts []uint64) {
 	for i, count := range counts {
 		n += count
 		sum += float64(count) * node.DelayBound(i).Seconds() * 3 / 4
-		if i < len(counts)-1 { // longer delays are in the last count
+		if i < len(counts)-1 { // the last count has no bound
 			buckets[node.DelayBound(i).Seconds()] = n
 		}
 	}

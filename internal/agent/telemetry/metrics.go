@@ -1,6 +1,6 @@
 // Package telemetry exports the agent's metrics to Prometheus, and answers
-// health probes. All values come from the ticks of the loop. The package itself
-// measures nothing. docs/metrics.md lists the metrics.
+// health probes. All values come from the ticks of the loop. docs/metrics.md
+// lists the metrics.
 package telemetry
 
 import (
@@ -17,13 +17,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// MaxWorkloads is the maximum number of workloads with metrics of their own, so
-// that the number of series has a bound. Latency-sensitive work comes first,
-// then other work, each ordered by name. tenon_workloads_omitted counts the
-// workloads beyond the maximum.
+// MaxWorkloads is the maximum number of workloads with metrics of their own,
+// which bounds the number of series. Latency-sensitive workloads come first,
+// then the others, both by name. tenon_workloads_omitted counts the workloads
+// beyond the maximum.
 const MaxWorkloads = 200
 
-// Metrics observes each tick and can be scraped at any time.
+// Metrics computes metrics from ticks, and can be scraped at any time.
 type Metrics struct {
 	registry *prometheus.Registry
 	ticks    *prometheus.CounterVec
@@ -32,18 +32,18 @@ type Metrics struct {
 	classCPU *prometheus.CounterVec
 	evicted  *prometheus.CounterVec
 	signals  signals
-	health   *health.Health // nil: no trouble is shown
+	health   *health.Health // nil: probes show no trouble
 
 	mu   sync.Mutex
 	last tick.Tick // the last tick that could read the node
 	used map[node.WorkloadID]time.Duration
-	// The field at is the end of the last tick, and period is the time between ticks.
+	// at is the end of the last tick. period is the time between two ticks.
 	at     time.Time
 	period time.Duration
 	now    func() time.Time
 }
 
-// The values of the label for the outcome of a tick, and of a step.
+// The results of a tick and of a step, as label values.
 const (
 	tickOK     = "ok"
 	tickFailed = "failed" // some step failed
@@ -89,12 +89,12 @@ func New(version string) *Metrics {
 	return m
 }
 
-// Show makes the metrics and the probes show the trouble of the agent. It must
-// be called before the first tick.
+// Show makes the metrics and the probes show the trouble in h. It must be
+// called before the first tick.
 func (m *Metrics) Show(h *health.Health) { m.health = h }
 
-// Observe records a tick and its error. period is the time after which the next
-// tick is due, if no event comes.
+// Observe records a tick and its error. period is the time to the next tick, if
+// no event comes.
 func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,7 +124,7 @@ func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 	m.last = t
 }
 
-// addClasses adds the CPU time that each workload has used since the last tick.
+// addClasses adds each workload's CPU time since the last tick to the sum of its class.
 func (m *Metrics) addClasses(workloads []node.Workload) {
 	used := make(map[node.WorkloadID]time.Duration, len(workloads))
 	for i := range workloads {
@@ -144,8 +144,8 @@ func (m *Metrics) addClasses(workloads []node.Workload) {
 	m.used = used
 }
 
-// chooseWorkloads returns the workloads that get metrics of their own, and how
-// many others there are.
+// chooseWorkloads returns the workloads that get metrics of their own, and the
+// number of the others.
 func chooseWorkloads(all []node.Workload) ([]node.Workload, int) {
 	if len(all) <= MaxWorkloads {
 		return all, 0

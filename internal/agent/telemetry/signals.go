@@ -9,10 +9,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// delayBuckets are the buckets of node.RunQueueDelay whose bounds
-// tenon_run_queue_delay_seconds has. They go from 4 µs to 1 s, and are densest
-// around the usual objectives. All 29 buckets of a hundred services would be
-// most of a scrape.
+// delayBuckets lists the buckets of node.RunQueueDelay that are also buckets of
+// tenon_run_queue_delay_seconds: from 4 µs to 1 s, densest around the usual
+// objectives. With all 29 buckets, a hundred services would be most of a
+// scrape.
 var delayBuckets = []int{4, 6, 8, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22}
 
 var (
@@ -55,7 +55,7 @@ func (s signals) observe(t tick.Tick) {
 	}
 }
 
-// delay emits the histogram of a workload whose waits are counted by their
+// delay emits the histogram of a workload's waits, if waits are counted by
 // length.
 func (e emitter) delay(d node.RunQueueDelay, labels ...string) {
 	sum, known := d.Sum.Value()
@@ -74,10 +74,10 @@ func (e emitter) delay(d node.RunQueueDelay, labels ...string) {
 	e <- prometheus.MustNewConstHistogram(descDelay, count, sum.Seconds(), buckets, labels...)
 }
 
-// waits emits how long workloads waited, by the class of the thread that ran
-// meanwhile. Each workload in shown has a time of its own. The workloads of a
-// class that share the name node.RestOf have one time together.
-func (e emitter) waits(s node.Snapshot, shown []node.Workload) {
+// emitWaits emits how long the workloads in shown waited, by the class of the
+// thread that ran meanwhile. The workloads of a class that share the name
+// node.RestOf have one sum together.
+func (e emitter) emitWaits(s node.Snapshot, shown []node.Workload) {
 	has := make(map[node.WorkloadID]bool, len(shown))
 	for _, w := range shown {
 		has[w.ID] = true

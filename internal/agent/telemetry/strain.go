@@ -40,8 +40,8 @@ func (e emitter) nodeSLO(u node.Usage) {
 	count(e, descNodeWritten, u.Written)
 }
 
-// slo emits the pressure, memory and I/O of a workload, and a metric that says
-// whether the workload misses its objective.
+// slo emits the pressure, memory and I/O of a workload, and whether the
+// workload misses its objective.
 func (e emitter) slo(t tick.Tick, w node.Workload, labels ...string) {
 	if w.Objective.RunQueueDelay.Known() {
 		missed := 0.0
@@ -69,8 +69,8 @@ func (e emitter) slo(t tick.Tick, w node.Workload, labels ...string) {
 	}
 }
 
-// misfits emits how many misfits of each kind there are. It also counts
-// workloads without metrics of their own.
+// misfits emits the number of misfits (workloads whose CPU limit does not fit
+// them) of each kind. It also counts workloads without metrics of their own.
 func (e emitter) misfits(found map[node.WorkloadID]*misfit.Misfit) {
 	for _, kind := range misfit.Kinds {
 		n := 0

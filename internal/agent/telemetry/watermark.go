@@ -11,7 +11,7 @@ var (
 	descReached   = desc("tenon_suppress_reached_seconds_total", "Time in which best-effort work used all that the threshold let it.")
 )
 
-// watermark emits what the threshold of CPU suppress has cost, if there is one.
+// watermark emits what the threshold of CPU suppress has cost BE, if there is a threshold.
 func (e emitter) watermark(w price.Watermark) {
 	if !w.HasThreshold() {
 		return

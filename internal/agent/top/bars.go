@@ -11,11 +11,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// fewCPUs is the maximum number of CPUs with which each CPU has its own bar.
+// fewCPUs is the largest number of CPUs for which each CPU gets a bar of its own.
 const fewCPUs = 8
 
-// kinds are the parts of a bar, in order, with their letters. Classes with the
-// same letter are one part.
+// kinds lists the parts of a bar in order, each with its letter and the classes
+// that it sums up.
 var kinds = []struct {
 	letter  byte
 	classes []node.Class
@@ -25,7 +25,7 @@ var kinds = []struct {
 	{'B', []node.Class{node.BE}},
 }
 
-// use draws the CPUs and the memory of the node.
+// use draws bars for the CPUs and the memory of the node.
 func (m model) use() []string {
 	s := m.status
 	cpu, memory := map[node.Class]int64{}, map[node.Class]int64{}
@@ -64,9 +64,8 @@ func (m model) cpus() []string {
 	return lines
 }
 
-// bar draws "name [LLLBB|...] figures" in the given width. It shows the use of
-// each class, then the remaining use (used), and then the free part of the
-// total.
+// bar draws "name [LLLBB|...] figures" in the given width: the use of each
+// class, then the rest of the use (used), and then the free part of the total.
 func (m model) bar(name string, width int, parts map[node.Class]int64, used, total int64, figures string) string {
 	const widest = 6
 	room := max(width-widest-len(" [] ")-max(len(figures), 5), 5)
@@ -97,8 +96,8 @@ func (m model) bar(name string, width int, parts map[node.Class]int64, used, tot
 	return b.String()
 }
 
-// cells draws one character for each CPU. If there are too many CPUs, each
-// character stands for several neighbours, and shows the busiest of them.
+// cells draws one character for each CPU. If there are too many CPUs, a
+// character shows the busiest of several neighbours.
 func (m model) cells() []string {
 	const mostLines = 4
 	busy := m.status.Node.Busy
@@ -120,7 +119,7 @@ func (m model) cells() []string {
 	return lines
 }
 
-// cell returns the use of a CPU as one character.
+// cell returns the use of a CPU as one character: a digit (tenths), or "." if idle.
 func cell(busy unit.MilliCPU) byte {
 	if busy < 10 {
 		return '.'

@@ -11,12 +11,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The messages of the view, in addition to those of the terminal and
+// The messages that the view receives, besides those of the terminal and
 // control.Status.
 type (
-	// silence says why the agent does not answer.
+	// silence is the reason why the agent does not answer.
 	silence struct{ err error }
-	// An explanation is the explanation of one workload.
+	// An explanation is the text of tenon explain for one workload, or an error.
 	explanation struct {
 		text string
 		err  error
@@ -36,7 +36,7 @@ const (
 
 var orderNames = [orders]string{"cpu", "memory", "class", "name"}
 
-// A model is the state of the view.
+// A model is the state of the view, and draws it.
 type model struct {
 	explain func(node.WorkloadID) (control.Explanation, error)
 
@@ -49,7 +49,7 @@ type model struct {
 	at            node.WorkloadID    // the workload under the cursor
 	help          bool
 	waits         bool   // show the waits instead of all workloads
-	detail        string // the explanation; empty: show the overview
+	detail        string // the explanation to show; empty: show the overview
 	scroll        int    // the first visible line of the detail
 }
 
@@ -57,7 +57,7 @@ func newModel(explain func(node.WorkloadID) (control.Explanation, error)) model 
 	return model{explain: explain, width: 80, height: 24}
 }
 
-// Init returns no command, because follow sends the messages.
+// Init returns no command: follow sends the messages.
 func (m model) Init() tea.Cmd { return nil }
 
 // Update processes one message.
@@ -150,7 +150,7 @@ func (m *model) sort() {
 	m.move(0)
 }
 
-// cursor returns the row of the cursor.
+// cursor returns the index of the row under the cursor.
 func (m *model) cursor() int {
 	return max(slices.IndexFunc(m.rows, func(w control.Workload) bool { return w.ID == m.at }), 0)
 }

@@ -1,7 +1,6 @@
-// Package top shows a live view of a node in a terminal. The view shows how
-// much of its CPUs each workload uses, by class, and Tenon's last writes with
-// their reasons. It is a pure function of the agent's last answer and the
-// pressed keys.
+// Package top shows a live view of a node in a terminal. It shows how much of its
+// CPUs each workload uses, by class, and Tenon's last writes with their reasons.
+// The view is a pure function of the agent's last answer and the pressed keys.
 package top
 
 import (
@@ -47,7 +46,7 @@ func Run(ctx context.Context, c *control.Client, in io.Reader, out io.Writer) er
 	return nil
 }
 
-// follow sends every status until ctx ends. While the agent does not answer, it
+// follow sends each status until ctx ends. While the agent does not answer, it
 // sends the reason.
 func follow(ctx context.Context, c *control.Client, send func(tea.Msg)) {
 	for {

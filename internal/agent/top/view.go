@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The styles. Letters and words carry the same information as the styles, so
-// that nothing is lost with NO_COLOR or on a plain terminal.
+// The styles. Letters and words show the same as the styles, so that nothing is
+// lost with NO_COLOR or on a plain terminal.
 var (
 	bold     = ansi.Style{}.Bold()
 	faint    = ansi.Style{}.Faint()
@@ -62,13 +62,13 @@ func (m model) details() []string {
 	return append(lines, faint.Styled("up, down: scroll   any other key: back"))
 }
 
-// wrapDetail returns the detail in lines that fit the screen.
+// wrapDetail returns the explanation in lines that fit the screen.
 func (m model) wrapDetail() []string {
 	text := strings.TrimRight(m.detail, "\n")
 	return strings.Split(ansi.Wrap(text, m.width, "/-"), "\n")
 }
 
-// overview is the main screen: the node, the workloads and the last writes.
+// overview returns the main screen: the node, the workloads and the last writes.
 func (m model) overview() []string {
 	keys := faint.Styled("q quit   s sort by " + orderNames[(m.order+1)%orders] + "   w waits   arrows move   enter explain   ? help")
 	if !m.seen || m.status.At.IsZero() {
@@ -81,7 +81,7 @@ func (m model) overview() []string {
 	lines := append(m.head(), m.use()...)
 	lines = append(lines, m.isolation()...)
 	lines = append(lines, m.bounds()...)
-	writes := m.writes()
+	writes := m.lastWrites()
 	room := max(m.height-len(lines)-len(writes)-1, 1)
 	if m.waits {
 		lines = append(lines, m.waiters(room)...)
@@ -108,7 +108,7 @@ func (m model) head() []string {
 	return lines
 }
 
-// isolation shows the isolation mechanism in use and its cost.
+// isolation returns the line about the isolation mechanism in use and its cost.
 func (m model) isolation() []string {
 	i := m.status.Isolation
 	if i.Mechanism == "" {
@@ -131,7 +131,7 @@ func (m model) isolation() []string {
 	return []string{fmt.Sprintf("%s  %s  strays %d", s, failures, i.Strays)}
 }
 
-// bounds shows the limits of best-effort work, with their reasons.
+// bounds returns the lines about the limits of best-effort work, with their reasons.
 func (m model) bounds() []string {
 	const most = 3
 	var lines []string
@@ -145,8 +145,8 @@ func (m model) bounds() []string {
 	return lines
 }
 
-// table shows as many workloads as there is room for. The workload under the
-// cursor is one of them.
+// table returns the table of workloads, as many as fit into room. The workload
+// under the cursor is one of them.
 func (m model) table(room int) []string {
 	name := max(m.width-51, 10)
 	lines := []string{"", bold.Styled(fmt.Sprintf("%-6s  %7s  %7s  %9s  %-12s  %s", "CLASS", "CPU", "MEMORY", "THROTTLED", "RULE", "WORKLOAD by "+orderNames[m.order]))}
@@ -169,8 +169,8 @@ func (m model) table(room int) []string {
 	return lines
 }
 
-// printThrottled prints the throttled share of a workload. If the CPU limit
-// does not fit the workload, it adds a mark.
+// printThrottled returns for how much of the time a workload was throttled,
+// with a mark if the CPU limit does not fit the workload.
 func printThrottled(w control.Workload) string {
 	text := control.Shown(w.Throttled, unit.Percent.String)
 	if w.Misfit != nil {
@@ -179,7 +179,7 @@ func printThrottled(w control.Workload) string {
 	return text
 }
 
-// nameWorker names the virtual worker of a workload.
+// nameWorker returns the name of a workload's virtual worker, or "".
 func nameWorker(w control.Workload) string {
 	if w.Slice == nil {
 		return ""
@@ -187,8 +187,7 @@ func nameWorker(w control.Workload) string {
 	return fmt.Sprintf(" (%s %d)", w.Slice.Slice, w.Slice.Worker)
 }
 
-// tail shortens a path that is too long. It keeps the end of the path, which
-// says more than the start.
+// tail shortens a long path to its end, which says more than its start.
 func tail(s string, width int) string {
 	over := ansi.StringWidth(s) - width
 	if over <= 0 {
@@ -197,8 +196,8 @@ func tail(s string, width int) string {
 	return ansi.TruncateLeft(s, over+1, "…")
 }
 
-// writes shows the last writes with their reasons.
-func (m model) writes() []string {
+// lastWrites returns the lines about the last writes, with their reasons.
+func (m model) lastWrites() []string {
 	n := min(max((m.height-14)/2, 1), len(m.status.Recent))
 	lines := []string{"", bold.Styled("LAST WRITES")}
 	if n == 0 {
@@ -210,8 +209,8 @@ func (m model) writes() []string {
 	return lines
 }
 
-// brief prints a write in such a short form that the reason fits into 80
-// columns. The explanation shows the details.
+// brief returns a write as a short line, so that the reason fits into 80
+// columns. The explanation of the workload has the details.
 func brief(w record.Write) string {
 	why := w.Why
 	if w.Outcome == record.Failed {
@@ -224,7 +223,7 @@ func brief(w record.Write) string {
 	return fmt.Sprintf("%s = %s  %s", knob(w.Knob), w.New, control.Printable(why))
 }
 
-// knob prints a knob in a limited width.
+// knob returns the name of a knob in a limited width.
 func knob(k node.Knob) string {
 	const widest = 24
 	return tail(control.Printable(k.Object()), widest) + " " + string(k.File)

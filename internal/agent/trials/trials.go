@@ -1,4 +1,4 @@
-// Package trials prints what trials of isolation mechanisms found on this node.
+// Package trials prints the results of trials of isolation mechanisms on this node.
 package trials
 
 import (
@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// Effect says in one line how a mechanism changes the waits of a service. A
-// function (ago) prints durations.
+// Effect returns one line about how a mechanism changes the waits of a service.
+// ago prints durations.
 func Effect(e trial.Effect, at time.Time, ago func(time.Duration) string) string {
 	change, verb := e.Without-e.With, "saves"
 	if change < 0 {
@@ -26,7 +26,7 @@ func Effect(e trial.Effect, at time.Time, ago func(time.Duration) string) string
 		change.Round(100*time.Microsecond), e.With.Round(100*time.Microsecond), e.Without.Round(100*time.Microsecond), e.Pairs, ago(at.Sub(e.Ended)), e.Found, use)
 }
 
-// Page shows as a table what the trials found. A function (ago) prints durations.
+// Page returns the results of the trials as a table. ago prints durations.
 func Page(v trial.Status, at time.Time, ago func(time.Duration) string) string {
 	var b strings.Builder
 	head := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -41,7 +41,7 @@ func Page(v trial.Status, at time.Time, ago func(time.Duration) string) string {
 	if !v.Next.IsZero() {
 		fmt.Fprintf(head, "next\tnot before %s\n", v.Next.Format(time.DateTime))
 	}
-	_ = head.Flush() // writes to memory and cannot fail
+	_ = head.Flush() // a write to memory cannot fail
 	if len(v.Results) == 0 {
 		return b.String()
 	}
@@ -67,7 +67,7 @@ func Page(v trial.Status, at time.Time, ago func(time.Duration) string) string {
 	return b.String()
 }
 
-// wait prints the mean length of a wait.
+// wait returns the mean length of a wait as text, or "-" for 0.
 func wait(t time.Duration) string {
 	if t == 0 {
 		return "-"
