@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/kernel/task"
 	"tenon.sh/tenon/internal/lab/colocation"
@@ -67,11 +69,16 @@ func TestModesWithoutCgroupsStartAsLoginsDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := <-found
+	raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := 20 - raw // the nice value of this test: programs inherit it
 	for _, want := range []startedProgram{
-		{"nginx", 0, task.Normal, true, true, true},
-		{"ffmpeg", 0, task.Normal, true, true, true},
+		{"nginx", own, task.Normal, true, true, true},
+		{"ffmpeg", own, task.Normal, true, true, true},
 		{"ffmpeg", 19, task.Normal, true, true, true},
-		{"ffmpeg", 0, task.Idle, true, true, true},
+		{"ffmpeg", own, task.Idle, true, true, true},
 	} {
 		if !seen[want] {
 			t.Errorf("no %+v among %+v", want, seen)
