@@ -2,6 +2,7 @@ package manager
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +31,14 @@ func TestThePageNamesEveryStateMetricAndWebhook(t *testing.T) {
 			for _, l := range m.Label {
 				words = append(words, l.GetValue())
 			}
+		}
+	}
+	// The other direction: each state of the page's table has a series.
+	_, table, _ := strings.Cut(string(text), "| state | the node status has |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for line := range strings.Lines(table) {
+		if f := strings.Split(line, "`"); strings.HasPrefix(line, "| `") && !slices.Contains(words, f[1]) {
+			t.Errorf("the metric tenon_manager_nodes has no series for the state %s", f[1])
 		}
 	}
 	m, v := HookConfigs("x", Service{}, client.ObjectKey{})

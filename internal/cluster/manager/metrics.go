@@ -52,7 +52,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	c.delay.Collect(to)
 	c.writes.Collect(to)
 	count := c.nodes.states()
-	for _, s := range []State{Off, Unreported, Published, Bounded, Held, Waiting, Starting, Doubtful, Refused, Stale} {
+	for _, s := range allStates {
 		to <- prometheus.MustNewConstMetric(descNodes, prometheus.GaugeValue, float64(count[s]), string(s))
 	}
 }

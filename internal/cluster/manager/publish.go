@@ -62,6 +62,10 @@ const (
 	Stale      State = "stale"      // the report is too old: the node has no batch resources
 )
 
+// allStates are the states above. The metric tenon_manager_nodes has a series for
+// each of them.
+var allStates = []State{Off, Unreported, Vanished, Published, Bounded, Held, Waiting, Starting, Doubtful, Refused, Stale}
+
 // A Verdict is the decision about the batch resources of a node, with its reason.
 type Verdict struct {
 	State  State
