@@ -155,7 +155,7 @@ func Write(path, text string) error {
 		return &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	n, err := syscall.Write(fd, []byte(text))
-	for err == syscall.EINTR {
+	for errors.Is(err, syscall.EINTR) {
 		n, err = syscall.Write(fd, []byte(text))
 	}
 	if err == nil && n != len(text) {
