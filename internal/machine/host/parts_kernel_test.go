@@ -1,7 +1,6 @@
 package host_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -28,11 +27,11 @@ func TestAThrottledContainerIsCountedForItsPod(t *testing.T) {
 	do(t, err)
 	t.Cleanup(func() { do(t, m.Stop(pid)) })
 	worked := make(chan error, 1)
-	go func() { worked <- m.tell(pid, fmt.Sprint("alloc ", 32<<20)) }() // this uses CPU time
+	go func() { worked <- m.tell(pid, "burn 900ms") }() // for 45 s, under its limit
 	t.Cleanup(func() {
 		// With its limit, the process would work for many more seconds.
 		do(t, m.tree.WriteCPUMax(string(pod.Join("busy")), cgroup.CPUMax{Quota: node.NoQuota, Period: 100 * time.Millisecond}))
-		<-worked
+		do(t, <-worked)
 	})
 	limit := node.Some(unit.MilliCPU(20))
 	// If one container has no limit, the pod as a whole has none.
@@ -41,13 +40,14 @@ func TestAThrottledContainerIsCountedForItsPod(t *testing.T) {
 			ID: "web", Class: node.LS, Cgroup: pod, CPULimit: of,
 			Containers: []node.Container{{Name: "busy", Cgroup: pod.Join("busy"), CPULimit: limit}, {Name: "quiet", Cgroup: pod.Join("quiet"), CPULimit: of}},
 		})
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		// On v1 the host reads these counters every 10 s.
+		for end := time.Now().Add(25 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 			s, err := m.Snapshot(t.Context())
 			do(t, err)
 			if u := s.Workloads[0].Usage; u.ThrottledPeriods.Or(0) > 0 && u.Periods.Or(0) >= u.ThrottledPeriods.Or(0) {
 				break
 			} else if time.Now().After(end) {
-				t.Fatalf("in 10 s it was throttled in %v of %v periods; the whole has the limit %v", u.ThrottledPeriods, u.Periods, of)
+				t.Fatalf("in 25 s it was throttled in %v of %v periods; the whole has the limit %v", u.ThrottledPeriods, u.Periods, of)
 			}
 		}
 	}

@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -45,8 +47,8 @@ func TestMain(m *testing.M) {
 }
 
 // obey is the main function of a task. It reads one command per line: "alloc
-// BYTES" allocates memory that cannot be reclaimed, "fork" starts a child that
-// ends at once, "read BYTES DEVICE" reads without the page cache, and "cache
+// BYTES" allocates memory that cannot be reclaimed, "burn TIME" works until the
+// process has used that CPU time, "fork" starts a child that ends at once, "read BYTES DEVICE" reads without the page cache, and "cache
 // BYTES FILE" reads through it. It answers "ok", or the number of the error.
 func obey(in io.Reader, out io.Writer) {
 	lines := bufio.NewScanner(in)
@@ -61,6 +63,12 @@ func obey(in io.Reader, out io.Writer) {
 			b, err = unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 			if err == nil {
 				err = unix.Mlock(b) // also touches every page
+			}
+		case "burn":
+			var spent time.Duration
+			spent, err = time.ParseDuration(argument)
+			for now := (unix.Timespec{}); err == nil && time.Duration(now.Nano()) < spent; {
+				err = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &now)
 			}
 		case "fork":
 			err = fork()
@@ -100,6 +108,7 @@ type helper struct {
 	command *exec.Cmd
 	in      io.WriteCloser
 	out     *bufio.Scanner
+	over    chan struct{} // closed when the process has ended
 }
 
 // machine is the real node. It has the methods that the conformance suite
@@ -163,12 +172,22 @@ func (m *machine) Start(p node.CgroupPath, memory unit.Bytes) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := c.Start(); err != nil {
+	// Pdeathsig kills the process when the thread that started it ends, and the
+	// host ends threads. So a locked thread starts the process and waits.
+	started, over := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		started <- c.Start()
+		<-over
+	}()
+	if err := <-started; err != nil {
+		close(over)
 		return 0, err
 	}
 	pid := c.Process.Pid
 	m.mu.Lock()
-	m.tasks[pid] = &helper{c, in, bufio.NewScanner(out)}
+	m.tasks[pid] = &helper{c, in, bufio.NewScanner(out), over}
 	m.mu.Unlock()
 	if err := m.tell(pid, "hello"); err != nil {
 		return 0, err
@@ -223,6 +242,7 @@ func (m *machine) Stop(pid int) error {
 	delete(m.tasks, pid)
 	_ = h.command.Process.Kill()
 	_ = h.command.Wait() // the process was killed as intended
+	close(h.over)
 	return nil
 }
 
