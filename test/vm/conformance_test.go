@@ -182,7 +182,7 @@ func TestProbeOnCgroupV2(t *testing.T) {
 func withLoop(t *testing.T, image *Image, kernel string) {
 	t.Helper()
 	image.Text("/etc/one-disk", "")
-	module := fromScript(t, "./kernel.sh", "--loop", seriesOf(kernel))
+	module := fromScript(t, "./kernel.sh", "--module=loop", seriesOf(kernel))
 	if module == "" {
 		return // the driver is built in
 	}
