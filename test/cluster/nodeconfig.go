@@ -74,16 +74,12 @@ const networkConfig = `{"cniVersion": "1.0.0", "name": "tenon", "plugins": [{
 // loopbackConfig is the network configuration for a kernel without bridges.
 const loopbackConfig = `{"cniVersion": "1.0.0", "name": "tenon", "plugins": [{"type": "only-loopback"}]}`
 
-// loopbackPlugin is a CNI plugin. It gives the loopback interface of a pod one
-// more address, and reports this as the address of eth0, without which
-// containerd refuses a pod. All pods have the same address, and each reaches
-// only itself.
+// loopbackPlugin is a CNI plugin. It only reports an address, because containerd
+// refuses a pod without one. No interface has the address: containerd runs the
+// plugin loopback at the same time, which refuses other addresses than its own.
 const loopbackPlugin = `#!/bin/sh
 case $CNI_COMMAND in
-ADD)
-	nsenter --net="$CNI_NETNS" ip address add LOOPBACK dev lo >&2 || exit
-	echo '{"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": "'"$CNI_NETNS"'"}], "ips": [{"interface": 0, "address": "LOOPBACK"}]}'
-	;;
+ADD) echo '{"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": "'"$CNI_NETNS"'"}], "ips": [{"interface": 0, "address": "LOOPBACK"}]}' ;;
 VERSION) echo '{"cniVersion": "1.0.0", "supportedVersions": ["1.0.0"]}' ;;
 esac
 `
