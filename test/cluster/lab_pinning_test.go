@@ -20,7 +20,7 @@ func TestPinningIsMeasuredOnACluster(t *testing.T) {
 	needsCluster(t)
 	c, n := upWith(t, "pinning", NodeOptions{KubeProxy: true})
 	serveThePublishedImages(t, c)
-	serveNGINX(t, c)
+	must(t, c.Images().AddPublishedNGINX())
 	a := newAgent(t, c, n)
 	a.start()
 	out := filepath.Join(t.TempDir(), "results")

@@ -28,6 +28,8 @@ type NodeOptions struct {
 	// has the host's network or only its own loopback, and each container has a
 	// copy of its image.
 	Bare bool
+	// Registry is the address of the cluster's registry for a node elsewhere.
+	Registry string
 	// KubeProxy means that kube-proxy runs on the node: see
 	// [Node.StartKubeProxy].
 	KubeProxy bool
@@ -170,16 +172,12 @@ func (n *Node) StartContainerd(ctx context.Context) error {
 			return fmt.Errorf("containerd does not answer: %w: %s", err, out)
 		}
 		return nil
-	}, "containerd", "-c", n.file("containerd.toml"))
+	}, n.ContainerdArgs()...)
 }
 
 // StartKubelet starts the kubelet and returns when it is healthy.
 func (n *Node) StartKubelet(ctx context.Context) error {
-	var extra []string
-	text, err := os.ReadFile(n.file("kubelet-args.json"))
-	if err == nil {
-		err = json.Unmarshal(text, &extra)
-	}
+	argv, err := n.KubeletArgs()
 	if err != nil {
 		return err
 	}
@@ -191,10 +189,7 @@ func (n *Node) StartKubelet(ctx context.Context) error {
 	return n.start(ctx, func() error {
 		_, err := get(ctx, client, fmt.Sprintf("https://%s:10250/healthz", n.IP))
 		return err
-	}, append([]string{"kubelet",
-		"--config", n.file("kubelet.yaml"), "--root-dir", "/var/lib/kubelet",
-		"--kubeconfig", n.cluster.Kubeconfig("system:node:" + n.Name), "--hostname-override", n.Name, "--node-ip", n.IP, "-v=2",
-	}, extra...)...)
+	}, argv...)
 }
 
 // StopKubelet kills the kubelet with SIGKILL, as if it had crashed. Pods and
@@ -263,5 +258,8 @@ func (n *Node) start(ctx context.Context, answers func() error, argv ...string) 
 // AddImage adds the image in an OCI archive to the cluster's registry. name is
 // its full name, for example docker.io/library/tenond:dev.
 func (c *Cluster) AddImage(archive, name string) error {
-	return image.Layout{Dir: c.file("images")}.Import(archive, name)
+	return c.Images().Import(archive, name)
 }
+
+// Images are the images that were added to the cluster's registry.
+func (c *Cluster) Images() image.Layout { return image.Layout{Dir: c.file("images")} }

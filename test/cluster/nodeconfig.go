@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -36,7 +37,7 @@ func (n *Node) configure(o NodeOptions) error {
 	}
 	fill := strings.NewReplacer("SNAPSHOTTER", snapshotter, "DIR", n.Dir, "BIN", c.Bin, "PKI", c.file("pki"), "NODE", n.Name, "ADDRESS", n.IP,
 		"LOOPBACK", fmt.Sprintf("10.88.%d.2/32", n.index), "SUBNET", fmt.Sprintf("10.88.%d.0/24", n.index), "BRIDGE", n.bridge(),
-		"CGROUP", n.CgroupRoot, "PAUSE", image.Pause, "NONRI", fmt.Sprint(o.NoNRI), "REGISTRY", registryAddress)
+		"CGROUP", n.CgroupRoot, "PAUSE", image.Pause, "NONRI", fmt.Sprint(o.NoNRI), "REGISTRY", cmp.Or(o.Registry, registryAddress))
 	for file, text := range map[string]string{
 		"containerd.toml":             fill.Replace(containerdConfig),
 		"certs.d/_default/hosts.toml": fill.Replace(mirrorConfig),

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"tenon.sh/tenon/test/cluster/image"
 )
 
 // clientPod is a pod on the bridge of the node. Its image has an HTTP client.
@@ -32,7 +30,7 @@ func TestThePublishedServiceAnswers(t *testing.T) {
 	before := rulesOfTheMachine(t)
 	c, n := upWith(t, "service", NodeOptions{KubeProxy: true})
 	serveThePublishedImages(t, c)
-	serveNGINX(t, c)
+	must(t, c.Images().AddPublishedNGINX())
 	theFaultsOfThePage(t, c, n)
 	for _, name := range []string{"service", "configmap", "nginx"} {
 		create(t, c, name, smallNGINX)
@@ -294,31 +292,4 @@ func rulesOfTheMachine(t *testing.T) string {
 		}
 	}
 	return found.String()
-}
-
-// serveNGINX adds the image of the published manifests of nginx to the registry
-// of the cluster. As in the published image, the server is in conf.d, and the
-// logs are the container's output.
-func serveNGINX(t *testing.T, c *Cluster) {
-	t.Helper()
-	program, err := exec.LookPath("nginx")
-	must(t, err)
-	var root image.Root
-	must(t, root.Program("/usr/sbin/nginx", program))
-	shell, err := exec.LookPath("busybox")
-	must(t, err)
-	must(t, root.Program("/bin/busybox", shell))
-	for _, name := range []string{"sh", "cat", "grep"} {
-		root.Link("/bin/"+name, "busybox")
-	}
-	must(t, root.File("/etc/nginx/mime.types", "/etc/nginx/mime.types"))
-	root.Text("/etc/nginx/conf.d/default.conf", 0o644, "server { listen 80; root /usr/share/nginx/html; }\n")
-	root.Text("/usr/share/nginx/html/index.html", 0o644, fmt.Sprintf("%-612s", "<!doctype html><title>nginx</title>"))
-	root.Text("/etc/passwd", 0o644, "root:x:0:0::/:/bin/false\nnginx:x:101:101::/:/bin/false\n")
-	root.Text("/etc/group", 0o644, "root:x:0:\nnginx:x:101:\n")
-	root.Dir("/var/lib/nginx", 0o755)
-	root.Dir("/var/run", 0o755)
-	root.Link("/var/log/nginx/access.log", "/dev/stdout")
-	root.Link("/var/log/nginx/error.log", "/dev/stderr")
-	must(t, image.Layout{Dir: c.file("images")}.Add("docker.io/library/nginx:latest", &root, "/usr/sbin/nginx", "-g", "daemon off;"))
 }

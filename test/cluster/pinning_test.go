@@ -15,15 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"tenon.sh/tenon/internal/model/unit"
-	"tenon.sh/tenon/test/cluster/image"
 )
-
-// publishedImages are the images of the published manifests, by the name of the
-// program that stands in for them.
-var publishedImages = map[string]string{
-	"java-pi": "registry.cn-zhangjiakou.aliyuncs.com/xianlu/java-pi:latest",
-	"go-demo": "registry.cn-hangzhou.aliyuncs.com/haoshuwei24/go-demo:1k",
-}
 
 // saidByPi are the published lines with the right digits, and one of our own.
 var saidByPi = regexp.MustCompile(`^computing Pi with 3000 Threads\.\.\.computed the first 20000 digets of pi in \d+ ms!
@@ -171,9 +163,5 @@ func create(t *testing.T, c *Cluster, name string, smaller *strings.Replacer) {
 // cluster, under the names of the published ones.
 func serveThePublishedImages(t *testing.T, c *Cluster) {
 	t.Helper()
-	for name, full := range publishedImages {
-		var root image.Root
-		must(t, root.File("/"+name, filepath.Join(programs(t), "seeds")))
-		must(t, image.Layout{Dir: c.file("images")}.Add(full, &root, "/"+name))
-	}
+	must(t, c.Images().AddPublished(filepath.Join(programs(t), "seeds")))
 }

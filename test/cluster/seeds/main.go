@@ -1,7 +1,7 @@
 // Command seeds is the program of two images that a published page on
 // topology-aware CPU scheduling uses. Called as java-pi, it computes digits of
 // π with many threads and prints the same as the published program. Called as
-// go-demo, it answers HTTP requests.
+// go-demo, it answers HTTP requests, and computes if a request says for how long.
 package main
 
 import (
@@ -33,13 +33,38 @@ func run(name string, args []string) error {
 	case name == "go-demo" && len(args) == 1:
 		return get(os.Stdout, args[0])
 	case name == "go-demo":
-		page := strings.Repeat("x", 1024) // the tag of the image is 1k
-		server := http.Server{Addr: ":8080", ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w, page)
-		})}
-		return server.ListenAndServe()
+		return serve(os.Stdout)
 	}
 	return fmt.Errorf("started as %q: want java-pi or go-demo", name)
+}
+
+// serve prints on which CPUs and NUMA nodes it may run, and then answers all
+// requests with a page. With the query busy=30s it first computes for that time.
+func serve(out io.Writer) error {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(status)) {
+		if strings.Contains(line, "_allowed_list:") {
+			fmt.Fprint(out, line)
+		}
+	}
+	page := strings.Repeat("x", 1024) // the tag of the image is 1k
+	server := http.Server{Addr: ":8080", ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if busy := r.URL.Query().Get("busy"); busy != "" {
+			d, err := time.ParseDuration(busy)
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			for end := time.Now().Add(d); time.Now().Before(end) && r.Context().Err() == nil; {
+				pi.Task{Digits: 1000, Threads: 4, Rounds: 100}.Compute()
+			}
+		}
+		_, _ = io.WriteString(w, page)
+	})}
+	return server.ListenAndServe()
 }
 
 // compute reads the published variables limit and threadNum. After the
