@@ -35,7 +35,7 @@ stage() {
 	cold) $sudo scripts/walk-cold.sh ;; # an hour: it builds Kubernetes, and measures
 	chaos) # an hour of damage to a running machine
 		$sudo env TENON_TEST_STRICT=1 TENON_TEST_CHAOS="${CHAOSTIME:-1h}" "$go" test -count=1 -timeout 90m -v -run '^TestChaos$' ./test/e2e ;;
-	vm) tests vm 540m ./test/vm -- env TENON_TEST_STRICT=1 TENON_TEST_VM=1 ;;
+	vm) tests vm 540m ./test/vm -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_VM=1 ;;
 	nodes) # 1000 and 5000 with a real API server, and 5000 replayed
 		$sudo "$go" test -run '^$' -bench '^Benchmark(Thousand|FiveThousand)Nodes$' -benchtime 1x -timeout 60m -v ./internal/cluster/manager &&
 			TENON_SCALE_NODES=5000 TENON_SCALE_PODS=10 TENON_SCALE_RATE=84 \

@@ -39,8 +39,15 @@ func TestCalPiOnFiveCPUs(t *testing.T) {
 // instructions, because Kubernetes has timeouts and this machine may be busy.
 func withCluster(t *testing.T) Machine {
 	t.Helper()
-	m := countInstructions(t, machine(t))
+	m := forKubernetes(countInstructions(t, machine(t)))
 	m.MiBPerNode = 4096
+	m.Disk = clusterDisk(t)
+	return m
+}
+
+// forKubernetes makes a machine that counts instructions fast enough for the
+// programs of Kubernetes.
+func forKubernetes(m Machine) Machine {
 	// An instruction takes half of the usual time. With a longer time, the
 	// guest would be too slow for Kubernetes. With a shorter time, each second
 	// of waiting would cost more.
@@ -48,7 +55,6 @@ func withCluster(t *testing.T) Machine {
 	// Images are identified by checksums. These are slow to compute without SHA
 	// instructions.
 	m.CPU = "Skylake-Server-v4,level=0xb,-erms,+sha-ni"
-	m.Disk = clusterDisk(t)
 	return m
 }
 
@@ -60,7 +66,7 @@ func runInCluster(t *testing.T, m Machine, limit time.Duration, test string) {
 	boot.Text("/on-disk.sh", mountDisk)
 	tests := Command{
 		Name: "test/cluster",
-		Args: []string{"sh", "/on-disk.sh", "/tests/cluster", "-test.v", "-test.run=^" + test + "$", "-test.timeout=20m"},
+		Args: []string{"sh", "/on-disk.sh", "/usr/bin/env", "-C", "/src/test/cluster", "/tests/cluster", "-test.v", "-test.run=^" + test + "$", "-test.timeout=20m"},
 		Env: []string{
 			"TENON_CACHE=/cache", "TENON_TEST_BIN=/usr/bin", "TENON_TEST_IMAGES=/cache/cluster/images",
 			"TENON_TEST_CLUSTER=1", "TENON_TEST_STRICT=1", "TENON_TEST_PATIENCE=3m",
@@ -77,18 +83,61 @@ func runInCluster(t *testing.T, m Machine, limit time.Duration, test string) {
 	}
 }
 
-// mountDisk mounts the disk and makes it the root, because no container can
-// start on the guest's initial root file system (pivot_root(2)).
+// mountDisk makes the disk the root and runs its arguments there, because no
+// container can start on the guest's initial root file system (pivot_root(2)).
 const mountDisk = `mkdir /disk && mount -t ext4 /dev/nvme0n1 /disk || exit
 for d in proc sys dev run; do mount -o rbind /$d /disk/$d || exit; done
 hostname guest
 cd /disk && mount -o move . / || exit
-exec chroot . /usr/bin/env -C /src/test/cluster "$@"
+exec chroot . "$@"
 `
 
 // clusterDisk makes a disk with the programs of the test cluster, its images,
 // the tests and the programs of Tenon.
 func clusterDisk(t *testing.T) string {
+	t.Helper()
+	const there = "/cache/cluster"
+	root := nodeRoot(t, there+"/bin", func(string) bool { return true })
+	// The small images have no encoder, because copying the libraries of one
+	// would take a third of the test.
+	images, err := image.BuildSmall(t.Context(), t.TempDir())
+	if err != nil {
+		missing(t, "%v", err)
+	}
+	if err := root.Tree(path.Join(there, "images"), images.Dir); err != nil {
+		t.Fatal(err)
+	}
+	for name, pkg := range map[string]string{"tenon": "./cmd/tenon", "tenond": "./cmd/tenond", "seeds": "./test/cluster/seeds"} {
+		if err := root.File("/usr/bin/"+name, build(t, []string{"build"}, pkg)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const source = "/src/test/cluster"
+	if err := root.Tree(path.Join(source, "testdata"), "../cluster/testdata"); err != nil {
+		t.Fatal(err)
+	}
+	const crd = "deploy/crds/tenon.sh_nodereports.yaml"
+	if err := root.File(path.Join("/src", crd), filepath.Join("../..", crd)); err != nil {
+		t.Fatal(err)
+	}
+	if err := root.File("/tests/cluster", build(t, []string{"test", "-c"}, "./test/cluster")); err != nil {
+		t.Fatal(err)
+	}
+	return makeDisk(t, root)
+}
+
+func makeDisk(t *testing.T, root *Image) string {
+	t.Helper()
+	disk := filepath.Join(t.TempDir(), "disk.ext4")
+	if err := root.Disk(disk, 6<<30); err != nil {
+		t.Fatal(err)
+	}
+	return disk
+}
+
+// nodeRoot returns the root file system of a node, with those programs of the
+// test cluster that are chosen by name. They are in the folder bin.
+func nodeRoot(t *testing.T, bin string, chosen func(name string) bool) *Image {
 	t.Helper()
 	root := new(Image)
 	for _, dir := range []string{"/proc", "/sys", "/dev", "/run", "/tmp", "/var/lib", "/var/log", "/root"} {
@@ -120,51 +169,22 @@ func clusterDisk(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	have, there := filepath.Join(cluster.Cache(), "cluster"), "/cache/cluster"
-	for _, dir := range []string{"bin", "bin/cni"} {
+	have := filepath.Join(cluster.Cache(), "cluster", "bin")
+	for _, dir := range []string{"", "cni"} {
 		programs, err := os.ReadDir(filepath.Join(have, dir))
 		if err != nil {
 			missing(t, "%v: run make cluster-build", err)
 		}
 		for _, p := range programs {
-			// No test in the guest runs kube-proxy, which would be another
-			// copy of all programs of Kubernetes.
-			if p.IsDir() || p.Name()[0] == '.' || p.Name() == "kube-proxy" {
+			// No test in a guest runs kube-proxy, which would be another copy of
+			// all programs of Kubernetes.
+			if p.IsDir() || p.Name()[0] == '.' || p.Name() == "kube-proxy" || dir == "" && !chosen(p.Name()) {
 				continue
 			}
-			if err := root.File(path.Join(there, dir, p.Name()), filepath.Join(have, dir, p.Name())); err != nil {
+			if err := root.File(path.Join(bin, dir, p.Name()), filepath.Join(have, dir, p.Name())); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	// The small images have no encoder, because copying the libraries of one
-	// would take a third of the test.
-	images, err := image.BuildSmall(t.Context(), t.TempDir())
-	if err != nil {
-		missing(t, "%v", err)
-	}
-	if err := root.Tree(path.Join(there, "images"), images.Dir); err != nil {
-		t.Fatal(err)
-	}
-	for name, pkg := range map[string]string{"tenon": "./cmd/tenon", "tenond": "./cmd/tenond", "seeds": "./test/cluster/seeds"} {
-		if err := root.File("/usr/bin/"+name, build(t, []string{"build"}, pkg)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const source = "/src/test/cluster"
-	if err := root.Tree(path.Join(source, "testdata"), "../cluster/testdata"); err != nil {
-		t.Fatal(err)
-	}
-	const crd = "deploy/crds/tenon.sh_nodereports.yaml"
-	if err := root.File(path.Join("/src", crd), filepath.Join("../..", crd)); err != nil {
-		t.Fatal(err)
-	}
-	if err := root.File("/tests/cluster", build(t, []string{"test", "-c"}, "./test/cluster")); err != nil {
-		t.Fatal(err)
-	}
-	disk := filepath.Join(t.TempDir(), "disk.ext4")
-	if err := root.Disk(disk, 6<<30); err != nil {
-		t.Fatal(err)
-	}
-	return disk
+	return root
 }

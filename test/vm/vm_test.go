@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"tenon.sh/tenon/test/cluster"
 )
 
 // machine returns the machine of the tests. If a needed program is missing, the
@@ -138,6 +140,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	cluster.Main()
 	var err error
 	if programsDir, err = os.MkdirTemp("", "tenon-vm-bin-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
