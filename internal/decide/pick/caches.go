@@ -3,6 +3,8 @@ package pick
 import (
 	"cmp"
 	"slices"
+
+	"tenon.sh/tenon/internal/decide/knapsack"
 )
 
 // maxCaches is the largest number of sets of caches that a choice compares one
@@ -15,23 +17,10 @@ func (f *finder) bestCaches(base, free []int32, k int) (*selection, bool) {
 		s, ok := f.rate(slices.Clone(base))
 		return &s, ok
 	}
-	if k == 1 || choices(len(free), k) <= maxCaches {
+	if k == 1 || knapsack.Choices(len(free), k, maxCaches) <= maxCaches {
 		return f.eachCaches(base, free, k)
 	}
 	return f.packedCaches(base, free, k)
-}
-
-// choices returns the number of ways to choose k of n things. It stops counting
-// above maxCaches.
-func choices(n, k int) int {
-	all := 1
-	for i := range min(k, n-k) {
-		all = all * (n - i) / (i + 1)
-		if all > maxCaches {
-			break
-		}
-	}
-	return all
 }
 
 // eachCaches rates all sets of k caches and returns the best one.
@@ -59,68 +48,28 @@ func (f *finder) eachCaches(base, free []int32, k int) (*selection, bool) {
 	return &best, found
 }
 
-// packedCaches chooses k caches among many by dynamic programming. For each number of
-// caches and each number of CPUs, it keeps the set with the most whole cores.
+// packedCaches chooses k caches among many. For each number of CPUs, it rates the
+// set with the most whole cores.
 func (f *finder) packedCaches(base, free []int32, k int) (*selection, bool) {
-	type state struct {
-		whole int32
-		last  int32 // index in free; -1: none
-		from  int32 // index of the state before
-	}
-	n, most := f.n, int32(0)
-	have := int32(0)
+	n := f.n
 	for _, i := range base {
 		n -= f.leaves[i].room
-		have += f.leaves[i].sum
 	}
-	n = max(n, 0)
-	for _, i := range free {
-		most = max(most, f.leaves[i].room)
-	}
-	width := n + most + 1
-	// table[c*width+r] is the best set of c caches that has r CPUs. The largest
-	// r stands for r or more CPUs.
-	layers := [][]state{make([]state, int32(k+1)*width)}
-	for i := range layers[0] {
-		layers[0][i] = state{whole: -1}
-	}
-	layers[0][0].whole = have
+	items := make([]knapsack.Item, len(free))
 	for at, i := range free {
-		l := f.leaves[i]
-		before := layers[at]
-		next := slices.Clone(before)
-		for c := min(at+1, k); c > 0; c-- {
-			for r := range width {
-				from := int32(c-1)*width + r
-				if before[from].whole < 0 {
-					continue
-				}
-				to := int32(c)*width + min(r+l.room, width-1)
-				if w := before[from].whole + l.sum; w > next[to].whole {
-					next[to] = state{w, int32(at) + 1, from}
-				}
-			}
-		}
-		layers = append(layers, next)
+		items[at] = knapsack.Item{Weight: f.leaves[i].room, Value: f.leaves[i].sum}
 	}
 	var best selection
 	found := false
-	for r := n; r < width; r++ {
+	knapsack.EachBest(items, k, max(n, 0), func(chosen []int32) {
 		set := slices.Clone(base)
-		at, layer := int32(k)*width+r, len(free)
-		if layers[layer][at].whole < 0 {
-			continue
-		}
-		for layer > 0 && at >= width {
-			st := layers[layer][at]
-			layer = int(st.last) - 1
-			set = append(set, free[layer])
-			at = st.from
+		for _, at := range chosen {
+			set = append(set, free[at])
 		}
 		if s, ok := f.rate(set); ok && (!found || s.better(&best)) {
 			best, found = s, true
 		}
-	}
+	})
 	return &best, found
 }
 
@@ -171,47 +120,10 @@ func (f *finder) splitOf(set []int32) (int32, bool) {
 		rest -= f.m.sizes[0] * min(f.counts[0], n/f.m.sizes[0])
 		return rest, rest > partly
 	}
-	for at, k := range wholeCounts(f.m.sizes, f.counts, n) {
+	for at, k := range knapsack.Counts(f.m.sizes, f.counts, n) {
 		rest -= k * f.m.sizes[at]
 	}
 	return rest, rest > partly
-}
-
-// wholeCounts chooses how many cores of each size to take. The sum of their
-// sizes is as large as possible, but at most n. The sizes descend. count holds
-// the number of cores of each size.
-func wholeCounts(sizes, count []int32, n int32) []int32 {
-	best := make([]int32, len(sizes))
-	sum := int32(0)
-	exact := true // if the sizes divide each other, taking the largest first is exact
-	for i, size := range sizes {
-		best[i] = min(count[i], (n-sum)/size)
-		sum += size * best[i]
-		exact = exact && (i == 0 || sizes[i-1]%size == 0)
-	}
-	if exact || sum == n {
-		return best
-	}
-	now := make([]int32, len(sizes))
-	var try func(i int, left int32)
-	try = func(i int, left int32) {
-		if sum == n {
-			return
-		}
-		if i == len(sizes) {
-			if n-left > sum {
-				sum = n - left
-				copy(best, now)
-			}
-			return
-		}
-		for k := min(count[i], left/sizes[i]); k >= 0; k-- {
-			now[i] = k
-			try(i+1, left-k*sizes[i])
-		}
-	}
-	try(0, n)
-	return best
 }
 
 // take takes the CPUs from the chosen caches, beginning with the cache that has
@@ -241,7 +153,7 @@ func (f *finder) take(s *selection) mask {
 			f.counts[at] += min(l.whole[at], f.gain(t.left, l.pool)/size)
 		}
 	}
-	for at, want := range wholeCounts(m.sizes, f.counts, t.n) {
+	for at, want := range knapsack.Counts(m.sizes, f.counts, t.n) {
 		size := m.sizes[at]
 		end := t.n - want*size
 		t.pass(order, size, true, func(k, all, _ int32) bool { return k == all && all == size && t.n-size >= end })
