@@ -63,6 +63,37 @@ func TestAPodGetsItsCPUsInTheBinding(t *testing.T) {
 	}
 }
 
+// TestPodsWithTheSameExclusivePolicyAreApart schedules three pods with the same
+// preferredCPUExclusivePolicy. The node where such a pod has cores to itself is
+// rated higher. A node where it has none takes it nevertheless.
+func TestPodsWithTheSameExclusivePolicyAreApart(t *testing.T) {
+	b := newBench(t, machine("n", 1, 1, 2), machine("m", 1, 1, 2))
+	pod := func(name string) *corev1.Pod {
+		p := pinned(name, 1, 100)
+		p.Annotations[kube.AnnotationResourceSpec] = `{"preferredCPUExclusivePolicy":"PCPULevel"}`
+		return p
+	}
+	core := func(p *corev1.Pod) int {
+		c, _, _ := kube.ContractOf(p)
+		for cpu := range c.CPUs.All() {
+			return int(cpu) % 2 // CPUs 0 and 2 are siblings
+		}
+		return -1
+	}
+	if one, two := core(b.run(pod("a"), "n")), core(b.run(pod("b"), "n")); one < 0 || two < 0 || one == two {
+		t.Errorf("the first pod is on core %d, and the second on core %d", one, two)
+	}
+	c := pod("c")
+	s, why := b.tryNode(c, "n")
+	if why != "" {
+		t.Fatalf("a third pod does not fit: %s", why)
+	}
+	b.Unreserve(t.Context(), s, c, "n")
+	if scores := b.scores(s, c, "n", "m"); scores[0] >= scores[1] {
+		t.Errorf("the node without cores for it is rated %d, and the empty one %d", scores[0], scores[1])
+	}
+}
+
 func TestAPodThatAsksForNothingIsSkipped(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 4))
 	s, p := newState(), plain("a")

@@ -1,7 +1,10 @@
 package pick
 
-// Separation says that a workload must not share its cores, or its NUMA nodes,
-// with workloads of the same Separation. It may share them with all other work.
+import "slices"
+
+// Separation says that a workload does not share its cores, or its NUMA nodes,
+// with workloads of the same Separation, as long as there is another place. It
+// shares them with all other work (preferredCPUExclusivePolicy of Koordinator).
 type Separation uint8
 
 // The values of Separation.
@@ -20,22 +23,46 @@ func (m *Map) mark(s *Seats, h *Hold) {
 	if s.marked[h.Apart] == nil {
 		s.marked[h.Apart] = m.mask()
 	}
-	at := m.maskOf(h.CPUs)
-	each := func(lo, hi int32) {
-		if at.count(lo, hi) == 0 {
-			return
-		}
-		for i := lo; i < hi; i++ {
-			s.marked[h.Apart].set(i)
+	used, marked := h.CPUs, s.marked[h.Apart]
+	if h.Grade == Pooled { // it also uses the CPUs that others give up
+		used = used.Union(h.Home)
+	}
+	for c := range used.All() {
+		if i := m.position(c); i >= 0 && !marked.has(i) {
+			span := around(m, i, h.Apart)
+			for j := span.lo; j < span.hi; j++ {
+				marked.set(j)
+			}
 		}
 	}
-	if h.Apart == ApartCores {
-		for _, c := range m.cores {
-			each(c.lo, c.hi)
-		}
-		return
+}
+
+// around returns the core or the NUMA node of a position.
+func around(m *Map, i int32, a Separation) span {
+	if a == ApartCores {
+		at, _ := slices.BinarySearchFunc(m.cores, i, func(c span, i int32) int { return int(c.hi - 1 - i) })
+		return m.cores[at]
 	}
-	for _, p := range m.pools[m.firstPool[NUMA]:m.firstPool[NUMA+1]] {
-		each(p.lo, p.hi)
+	at := m.firstPool[NUMA]
+	for m.pools[at].hi <= i {
+		at++
 	}
+	return span{m.pools[at].lo, m.pools[at].hi}
+}
+
+// away returns the open CPUs that are on no core, or NUMA node, of work with the
+// Separation a. If these are all open CPUs, it returns nil.
+func away(m *Map, s *Seats, a Separation) mask {
+	if a == Anywhere || s.marked[a] == nil {
+		return nil
+	}
+	rest, shares := m.mask(), uint64(0)
+	for i, marked := range s.marked[a] {
+		rest[i] = s.open[i] &^ marked
+		shares |= s.open[i] & marked
+	}
+	if shares == 0 {
+		return nil
+	}
+	return rest
 }

@@ -69,6 +69,31 @@ func BenchmarkFit(b *testing.B) {
 	}
 }
 
+// BenchmarkApart uses a machine on which all work keeps to cores of its own. A
+// claim of four CPUs finds other cores. A claim of all open CPUs does not.
+func BenchmarkApart(b *testing.B) {
+	m, _, holds := halfUsed()
+	for i := range holds {
+		holds[i].Apart = ApartCores
+	}
+	s := m.Seats(unit.CPUSet{}, 0, holds)
+	u := m.Sum(s)
+	four, all := Claim{Grade: Own, CPUs: 4, Apart: ApartCores}, Claim{Grade: Own, CPUs: m.Open(s).Len(), Apart: ApartCores}
+	for name, do := range map[string]func(){
+		"Room": func() { u.Room(&four) }, "Worth 4": func() { u.Worth(&four) }, "Worth all": func() { u.Worth(&all) },
+		"Fit 4": func() { m.Fit(s, four) }, "Fit all": func() { m.Fit(s, all) }, "Sum": func() { m.Sum(s) },
+		"Seats": func() { m.Seats(unit.CPUSet{}, 0, holds) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			defer reportCPU(b)()
+			for b.Loop() {
+				do()
+			}
+		})
+	}
+}
+
 func BenchmarkSum(b *testing.B) {
 	m, s, _ := halfUsed()
 	b.ReportAllocs()
@@ -90,8 +115,11 @@ func BenchmarkSeats(b *testing.B) {
 // A scheduler filters every node for every pod, so TestAFilterDoesNotAllocate
 // requires that a filter allocates no memory.
 func TestAFilterDoesNotAllocate(t *testing.T) {
-	m, s, _ := halfUsed()
-	u := m.Sum(s)
+	m, _, holds := halfUsed()
+	for i := range holds {
+		holds[i].Apart = Separation(i % int(aparts))
+	}
+	u := m.Sum(m.Seats(unit.CPUSet{}, 1, holds))
 	rnd := rand.New(rand.NewPCG(73, 74))
 	for range 200 {
 		c := anyDemand(rnd, m)

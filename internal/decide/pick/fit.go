@@ -40,7 +40,8 @@ type Claim struct {
 	// Fewest says that the CPUs must not be on more NUMA nodes than they would
 	// need on an empty machine.
 	Fewest bool
-	Apart  Separation
+	// Apart is a preference. If no place meets it, the claim is placed as without it.
+	Apart Separation
 	// Have are the open CPUs that the workload has now. If the claim grows,
 	// CPUs are added to them. If it shrinks, some of them are dropped.
 	Have unit.CPUSet
@@ -68,26 +69,27 @@ func (c *Claim) Hold(o Offer) Hold {
 
 // Fit chooses the CPUs for a claim. The reason is Fits if it finds some.
 func (m *Map) Fit(s Seats, c Claim) (Offer, Reason) {
-	ok := len(m.pools) > 0
-	var o Offer
-	switch {
-	case !ok || c.Grade == 0 || c.Grade != Pooled && c.CPUs <= 0:
-		ok = false
-	case c.Grade == Own:
-		o, ok = m.fitOwn(s, c)
-	default:
-		o, ok = m.fitShared(s, c)
-	}
-	if ok {
-		return o, Fits
+	if len(m.pools) > 0 && c.Grade != 0 && (c.Grade == Pooled || c.CPUs > 0) {
+		fit := m.fitShared
+		if c.Grade == Own {
+			fit = m.fitOwn
+		}
+		if rest := away(m, &s, c.Apart); rest != nil {
+			if o, ok := fit(s, c, rest); ok {
+				return o, Fits
+			}
+		}
+		if o, ok := fit(s, c, s.open); ok {
+			return o, Fits
+		}
 	}
 	u := m.Sum(s)
 	return Offer{}, cmp.Or(u.Room(&c), TooFewWhole) // if there is room for the claim, the node has too few whole cores
 }
 
 // fitShared chooses the smallest pool with enough room. Among pools of the same
-// size it takes the one with the least room.
-func (m *Map) fitShared(s Seats, c Claim) (Offer, bool) {
+// size it takes the one with the least room. The work uses only CPUs from a set.
+func (m *Map) fitShared(s Seats, c Claim, from mask) (Offer, bool) {
 	n := int32(1)
 	if c.Grade == Seated {
 		n = int32(min(c.CPUs, unit.MaxCPUs+1))
@@ -96,8 +98,9 @@ func (m *Map) fitShared(s Seats, c Claim) (Offer, bool) {
 	for l := L3 + 1; best < 0 && l > c.Within; {
 		l--
 		for i := m.firstPool[l]; i < m.firstPool[l+1]; i++ {
-			slack := m.slack(&s, i)
-			if s.open.count(m.pools[i].lo, m.pools[i].hi) < n || slack < c.Request {
+			slack, lo, hi := m.slack(&s, i), m.pools[i].lo, m.pools[i].hi
+			has := from.count(lo, hi)
+			if has < n || slack < c.Request || c.Grade == Pooled && has < s.open.count(lo, hi) { // pooled work uses all open CPUs of a pool
 				continue
 			}
 			if best < 0 || slack < least {
@@ -111,7 +114,7 @@ func (m *Map) fitShared(s Seats, c Claim) (Offer, bool) {
 	p := &m.pools[best]
 	at := make([]int32, 0, p.hi-p.lo)
 	for i := p.lo; i < p.hi; i++ {
-		if s.open.has(i) {
+		if from.has(i) {
 			at = append(at, i)
 		}
 	}
@@ -172,9 +175,10 @@ func measuresOf(m *Map, c *Claim) []measure {
 	return all
 }
 
-// fitOwn chooses CPUs that the workload will own. If one kind of core is
+// fitOwn chooses CPUs from a set, which the workload will own. It keeps the CPUs
+// that the workload has, also if they are not in the set. If one kind of core is
 // enough, all CPUs are of this kind. The fastest kind is tried first.
-func (m *Map) fitOwn(s Seats, c Claim) (Offer, bool) {
+func (m *Map) fitOwn(s Seats, c Claim, from mask) (Offer, bool) {
 	have := m.maskOf(c.Have)
 	for i := range have {
 		have[i] &= s.open[i]
@@ -184,13 +188,20 @@ func (m *Map) fitOwn(s Seats, c Claim) (Offer, bool) {
 	case n == had:
 		return m.judge(have), true
 	case n < had:
+		for i := range have {
+			have[i] &= from[i]
+		}
 		return m.shrink(s, c, have)
 	}
 	measures := measuresOf(m, &c)
 	if had > 0 { // the CPUs that it has need not be whole cores
 		measures = []measure{{kind: anyCPU}}
+		from = slices.Clone(from)
+		for i := range have {
+			from[i] |= have[i]
+		}
 	}
-	for _, open := range masksOf(m, s.open, have) {
+	for _, open := range masksOf(m, from, have) {
 		for _, by := range measures {
 			f := finder{m: m, open: open, have: have, by: by, room: m.room(&s, open, by), n: n - had, within: c.Within}
 			if had > 0 {

@@ -116,6 +116,9 @@ func TestRoomIsExact(t *testing.T) {
 				continue
 			}
 			checkOffer(t, m, s, c, o)
+			if away := u.apart[c.Apart]; away != nil && (away.Room(&c) == Fits) == (s.marked[c.Apart].meets(m.maskOf(o.CPUs))) {
+				t.Fatalf("try %d: %+v gets %v, and the summary says %q of CPUs away from such work", try, c, o.CPUs, away.Room(&c))
+			}
 			holds = append(holds, c.Hold(o))
 			checkShared(t, m, m.Seats(off, keep, holds), keep)
 			if t.Failed() {
@@ -123,6 +126,15 @@ func TestRoomIsExact(t *testing.T) {
 			}
 		}
 	}
+}
+
+func (b mask) meets(o mask) bool {
+	for i := range b {
+		if b[i]&o[i] != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // checkOffer checks an offer against its claim.

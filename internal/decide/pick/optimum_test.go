@@ -13,11 +13,11 @@ import (
 // A rating lets two choices be compared. The first number that differs decides.
 type rating [4]int // NUMA nodes, sockets, caches, CPUs on split cores
 
-// optimum tries every set of n open CPUs of a machine with at most 16 CPUs. It
-// considers only sets that leave shared work what it requests, and returns the
-// best rating of a set. It has no code in common with the choice that it
+// optimum tries every set of n open CPUs of a machine with at most 16 CPUs, but
+// not the positions to avoid. It considers only sets that leave shared work what
+// it requests, and returns the best rating of a set. It has no code in common with the choice that it
 // checks.
-func optimum(m *Map, s Seats, n int) (rating, bool) {
+func optimum(m *Map, s Seats, n int, avoid uint64) (rating, bool) {
 	best, found := rating{}, false
 	words := func(l Level) []uint64 {
 		var all []uint64
@@ -28,7 +28,7 @@ func optimum(m *Map, s Seats, n int) (rating, bool) {
 	}
 	nodes, sockets, caches := words(NUMA), words(Socket), words(L3)
 	for set := uint64(1)<<n - 1; set < 1<<len(m.cpus); {
-		if set&^s.open[0] == 0 && leavesEnough(m, s, set) {
+		if set&(avoid|^s.open[0]) == 0 && leavesEnough(m, s, set) {
 			var r rating
 			for i, list := range [][]uint64{nodes, sockets, caches} {
 				for _, w := range list {
@@ -92,7 +92,7 @@ func TestAChoiceIsTheBest(t *testing.T) {
 		}
 		s := m.Seats(off, rnd.IntN(2), holds)
 		for n := 1; n <= len(m.cpus); n++ {
-			want, can := optimum(m, s, n)
+			want, can := optimum(m, s, n, 0)
 			o, why := m.Fit(s, Claim{Grade: Own, CPUs: n})
 			if can != (why == Fits) {
 				t.Fatalf("try %d: %d CPUs can be chosen: %v; the choice says %q", try, n, can, why)

@@ -40,7 +40,8 @@ func ParseGrade(text string) (Grade, bool) {
 	return 0, false
 }
 
-// A Hold says what one workload holds on a machine.
+// A Hold says what one workload holds on a machine. A Hold without a Grade takes
+// no CPUs: it only says which cores or NUMA nodes work with the same Apart avoids.
 type Hold struct {
 	Grade Grade
 	// CPUs are own CPUs, present seats, or the open CPUs of the pool.
@@ -50,7 +51,7 @@ type Hold struct {
 	Home unit.CPUSet
 	// Request is the CPU time expected of work with seats, or in a pool.
 	Request unit.MilliCPU
-	// Apart says whether the workload must not share its cores or NUMA nodes
+	// Apart says whether the workload should not share its cores or NUMA nodes
 	// with other work that has the same Apart.
 	Apart Separation
 }
@@ -105,7 +106,7 @@ func (m *Map) With(s Seats, h Hold) Seats {
 	switch h.Grade {
 	case Own:
 		m.close(&s, h.CPUs)
-	default:
+	case Seated, Pooled:
 		s.soft, s.least, s.load = slices.Clone(s.soft), slices.Clone(s.least), slices.Clone(s.load)
 		m.share(&s, &h)
 	}
@@ -229,14 +230,15 @@ func (m *Map) openOf(s *Seats) []int32 {
 }
 
 // rooms returns what room returns for each measure of the map, one measure
-// after the other. It makes only one pass over the cores.
-func (m *Map) rooms(s *Seats) []int32 {
+// after the other. It makes only one pass over the cores. The claim takes only
+// CPUs from a set.
+func (m *Map) rooms(s *Seats, from mask) []int32 {
 	n := int32(len(m.pools))
 	rooms := make([]int32, int32(len(m.measures))*n)
 	for i := m.firstPool[L3]; i < m.firstPool[L3+1]; i++ {
 		p := &m.pools[i]
 		for _, c := range m.cores[p.core:p.last] {
-			k := s.open.count(c.lo, c.hi)
+			k := from.count(c.lo, c.hi)
 			if k == 0 {
 				continue
 			}
@@ -280,7 +282,8 @@ func (m *Map) limitRoom(s *Seats, open, room []int32, by measure) {
 
 // Reseat returns the CPUs that seated or pooled work gets now in its home.
 // Pooled work gets all open CPUs. Seated work gets n of them, and keeps its
-// seats as far as possible. moved says whether a seat had to move. If the home
+// seats as far as possible. A seat that moves keeps away from work with the same
+// Apart, as far as possible. moved says whether a seat had to move. If the home
 // has no open CPU, the set is empty.
 func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
 	home := &m.pools[m.smallestPool(h.Home)]
@@ -292,14 +295,18 @@ func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
 		}
 	}
 	if h.Grade == Seated {
-		kept := func(i int32) int {
-			if h.CPUs.Has(m.cpus[i].ID) {
+		rest := away(m, &s, h.Apart)
+		rank := func(i int32) int {
+			switch {
+			case h.CPUs.Has(m.cpus[i].ID):
 				return 0
+			case rest == nil || rest.has(i):
+				return 1
 			}
-			return 1
+			return 2
 		}
 		slices.SortStableFunc(at, func(a, b int32) int {
-			return cmp.Or(cmp.Compare(kept(a), kept(b)), cmp.Compare(s.load[a], s.load[b]))
+			return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(s.load[a], s.load[b]))
 		})
 		at = at[:min(max(n, 0), len(at))]
 	}

@@ -37,23 +37,38 @@ type Summary struct {
 	// sorted holds, for each level, the room of all pools in ascending order.
 	sorted [levels][]int32
 	seats  []seatRoom // by pool
+	// apart are the summaries for claims with each Separation that keep away from
+	// work with the same one. An entry is nil if no open CPU is beside such work.
+	apart [aparts]*Summary
 }
 
 // A seatRoom says how much room one pool has for shared work.
 type seatRoom struct {
-	slack unit.MilliCPU
-	open  int32
+	slack  unit.MilliCPU
+	seats  int32 // number of CPUs for seats
+	pooled int32 // number of CPUs for pooled work
 }
 
 // Sum returns the summary of a machine whose CPUs are used as in s.
 func (m *Map) Sum(s Seats) Summary {
-	u := Summary{m: m}
 	if len(m.pools) == 0 {
-		return u
+		return Summary{m: m}
 	}
-	u.open = s.open.count(0, int32(len(m.cpus)))
+	u := sumOf(m, &s, s.open)
+	for a := range aparts {
+		if rest := away(m, &s, a); rest != nil {
+			u.apart[a] = new(Summary)
+			*u.apart[a] = sumOf(m, &s, rest)
+		}
+	}
+	return u
+}
+
+// sumOf returns the summary for claims that take only CPUs from a set.
+func sumOf(m *Map, s *Seats, from mask) Summary {
+	u := Summary{m: m, open: from.count(0, int32(len(m.cpus)))}
 	n := len(m.measures)
-	rooms := m.rooms(&s)
+	rooms := m.rooms(s, from)
 	u.few = make([][]int32, n)
 	if extra := n - len(u.first); extra > 0 { // hybrid cores
 		u.more = make([][levels]int32, extra)
@@ -76,8 +91,12 @@ func (m *Map) Sum(s Seats) Summary {
 	for i := range m.pools {
 		p := &m.pools[i]
 		at := &u.seats[i]
-		at.open = s.open.count(p.lo, p.hi)
-		at.slack = unit.CPUs(int(at.open)) - s.soft[i]
+		open := s.open.count(p.lo, p.hi)
+		at.seats = from.count(p.lo, p.hi)
+		if at.seats == open { // pooled work uses all open CPUs of the pool
+			at.pooled = open
+		}
+		at.slack = unit.CPUs(int(open)) - s.soft[i]
 		if p.up >= 0 {
 			at.slack = min(at.slack, u.seats[p.up].slack)
 		}
@@ -217,15 +236,15 @@ func (u *Summary) fits(c *Claim, n int32, by int) bool {
 	return !c.Fewest || u.few[by][u.m.fewestNodes(n)] >= n
 }
 
-// roomToShare is Room for seated and pooled work. It checks only the pools of
-// level c.Within, because a pool below them has no more room.
+// roomToShare is Room for seated and pooled work. Without Apart, it checks only
+// the pools of level c.Within, because a pool below them has no more room.
 func (u *Summary) roomToShare(c *Claim) Reason {
-	need := max(int32(min(c.CPUs, unit.MaxCPUs+1)), 1)
-	if c.Grade == Pooled {
-		need = 1
+	last := c.Within
+	if c.Apart != Anywhere { // a pool may contain a smaller one that is away from other work
+		last = L3
 	}
-	for _, at := range u.seats[u.m.firstPool[c.Within]:u.m.firstPool[c.Within+1]] {
-		if at.open >= need && at.slack >= c.Request {
+	for l := c.Within; l <= last; l++ {
+		if u.hasRoomToShare(c, l) {
 			return Fits
 		}
 	}
@@ -234,14 +253,26 @@ func (u *Summary) roomToShare(c *Claim) Reason {
 
 // Worth rates the placement of a claim that fits, from 0 to 100. The level of
 // the pool that contains all CPUs has the most weight, then the number of whole
-// cores, and then the size of the rest of the pool.
+// cores, and then the size of the rest of the pool. If the claim would be beside
+// work with the same Apart, it gets a tenth.
 func (u *Summary) Worth(c *Claim) int64 {
 	if u.m == nil || len(u.seats) == 0 {
 		return 0
 	}
+	if away := u.apart[c.Apart]; away != nil {
+		if away.Room(c) != Fits {
+			return u.worthAt(c) / 10
+		}
+		u = away
+	}
+	return u.worthAt(c)
+}
+
+// worthAt is Worth, but does not look at Apart.
+func (u *Summary) worthAt(c *Claim) int64 {
 	n := int32(min(max(c.CPUs, 1), unit.MaxCPUs))
 	if c.Grade != Own {
-		return u.worthShared(c, n)
+		return u.worthShared(c)
 	}
 	at := L3
 	for at > Machine && u.largestRooms(0)[at] < n {
@@ -275,18 +306,28 @@ func (u *Summary) wholeAt(n int32, at Level) bool {
 	return false
 }
 
-func (u *Summary) worthShared(c *Claim, n int32) int64 {
-	if c.Grade == Pooled {
-		n = 1
-	}
+func (u *Summary) worthShared(c *Claim) int64 {
 	for l := L3; ; l-- {
-		for _, at := range u.seats[u.m.firstPool[l]:u.m.firstPool[l+1]] {
-			if at.open >= n && at.slack >= c.Request {
-				return [...]int64{20, 40, 65, 100}[l]
-			}
+		if u.hasRoomToShare(c, l) {
+			return [...]int64{20, 40, 65, 100}[l]
 		}
 		if l == Machine {
 			return 0
 		}
 	}
+}
+
+// hasRoomToShare reports whether a pool of a level has room for shared work.
+func (u *Summary) hasRoomToShare(c *Claim, l Level) bool {
+	need := max(int32(min(c.CPUs, unit.MaxCPUs+1)), 1)
+	for _, at := range u.seats[u.m.firstPool[l]:u.m.firstPool[l+1]] {
+		n := at.seats - need
+		if c.Grade == Pooled {
+			n = at.pooled - 1
+		}
+		if n >= 0 && at.slack >= c.Request {
+			return true
+		}
+	}
+	return false
 }

@@ -253,7 +253,7 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 				delete(alive, uid)
 			case !there:
 				d := own(1 + rnd.IntN(4))
-				d.Grade = pick.Grade(1 + rnd.IntN(3))
+				d.Grade, d.Apart = pick.Grade(1+rnd.IntN(3)), pick.Separation(rnd.IntN(3))
 				if d.Grade != pick.Own {
 					d.Request = unit.MilliCPU(rnd.IntN(3000))
 				}
@@ -353,34 +353,41 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 }
 
 // BenchmarkReserve reserves CPUs on a node of 256 CPUs, about half of which are
-// taken.
+// taken. The pods can be anywhere, or keep to cores of their own.
 func BenchmarkReserve(b *testing.B) {
-	l := New()
-	l.Learn("n", Report{Topology: machine(2, 8, 8, 2), Keep: 1})
-	for i := range 32 {
-		l.Reserve(Pod{UID(fmt.Sprint("p", i)), own(1 + i%8)}, "n")
-	}
-	p := Pod{"x", own(4)}
-	bind := func() {
-		c, _, _ := l.Contract("x")
-		l.Bound(p, "n", c)
-		l.RemovePod("x")
-	}
-	for name, after := range map[string]func(){
-		"and release":    func() { l.Release("x") },
-		"bound and gone": bind,
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			defer reportCPU(b)()
-			for b.Loop() {
-				if _, why := l.Reserve(p, "n"); why != pick.Fits {
-					b.Fatal(why)
+	for name, apart := range map[string]pick.Separation{"anywhere": pick.Anywhere, "apart": pick.ApartCores} {
+		l := New()
+		l.Learn("n", Report{Topology: machine(2, 8, 8, 2), Keep: 1})
+		pod := func(uid UID, cpus int) Pod {
+			p := Pod{uid, own(cpus)}
+			p.Demand.Apart = apart
+			return p
+		}
+		for i := range 32 {
+			l.Reserve(pod(UID(fmt.Sprint("p", i)), 1+i%8), "n")
+		}
+		p := pod("x", 4)
+		bind := func() {
+			c, _, _ := l.Contract("x")
+			l.Bound(p, "n", c)
+			l.RemovePod("x")
+		}
+		for end, after := range map[string]func(){
+			"and release":    func() { l.Release("x") },
+			"bound and gone": bind,
+		} {
+			b.Run(name+" "+end, func(b *testing.B) {
+				b.ReportAllocs()
+				defer reportCPU(b)()
+				for b.Loop() {
+					if _, why := l.Reserve(p, "n"); why != pick.Fits {
+						b.Fatal(why)
+					}
+					after()
+					l.View("n")
 				}
-				after()
-				l.View("n")
-			}
-		})
+			})
+		}
 	}
 }
 
