@@ -316,7 +316,7 @@ func (r *round) grant(c claim) {
 		more = r.free.Len() - max(r.least, r.counted)
 	}
 	if c.cpus <= more {
-		seats := r.Map.Seats(r.Map.All().Minus(free), 0, r.sharedBefore())
+		seats := r.Map.Seats(r.Map.All().Minus(free), 0, append(r.sharedBefore(), r.apartFrom(c.work)...))
 		if o, no := r.Map.Fit(seats, claimOf(c.work, c.cpus, had)); no == pick.Fits {
 			give(o.CPUs, ByNode, describe(c.work, o)+why)
 			return

@@ -36,7 +36,7 @@ type site struct {
 func (n *site) report() place.Report {
 	r := place.Report{Topology: n.topo, Keep: 1}
 	for id, set := range n.grants.Of {
-		r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: pick.Hold{Grade: pick.Own, CPUs: set}})
+		r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: pick.Hold{Grade: pick.Own, CPUs: set, Apart: n.pods[place.UID(id)].Demand.Apart}})
 	}
 	for id, h := range n.grants.Shared {
 		r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: h})
@@ -125,7 +125,7 @@ func TestWhatTheLedgerGrantsTheNodeObeys(t *testing.T) {
 func anyDemand(rnd *rand.Rand, cpus int) place.Demand {
 	d := place.Demand{Claim: pick.Claim{
 		Grade: pick.Grade(1 + rnd.IntN(3)), CPUs: 1 + rnd.IntN(max(cpus/3, 1)), Bind: pick.Bind(rnd.IntN(5)),
-		Within: []pick.Level{pick.Machine, pick.Machine, pick.NUMA, pick.L3}[rnd.IntN(4)],
+		Within: []pick.Level{pick.Machine, pick.Machine, pick.NUMA, pick.L3}[rnd.IntN(4)], Apart: pick.Separation(rnd.IntN(3)),
 	}}
 	if d.Grade != pick.Own {
 		d.Request = unit.MilliCPU(rnd.IntN(d.CPUs*1000 + 1))

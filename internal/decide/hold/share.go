@@ -76,11 +76,11 @@ func (r *round) share() {
 func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string) {
 	o := w.Overrides.CPUs
 	open := r.free.Intersect(RoomBefore(r.snap.Knobs, w.Cgroup, r.snap.Topology.All()))
-	seats := r.Map.Seats(r.Map.All().Minus(open), 0, holds)
+	seats := r.Map.Seats(r.Map.All().Minus(open), 0, slices.Concat(holds, r.apartFrom(w)))
 	why := ""
 	h, had := r.had.Shared[w.ID]
 	if had && h.Grade == pick.Grade(o.Grade) {
-		h.Request = o.Request
+		h.Request, h.Apart = o.Request, pick.Separation(o.Apart)
 		if set, moved := r.Map.Reseat(seats, h, o.CPUs); !set.Empty() {
 			h.CPUs = set
 			return h, r.authorOf(o, h), describeShared(w, h, r.Map, moved)

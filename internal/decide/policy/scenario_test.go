@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	node cpus=4 [smt=2] [numa=1] [l3=1] [mem=16Gi,48Gi] [isolated=2-3] [v=1] [idle=no] [protect=no] [bursts=no] [CONFIG] [job=700m] [empty]
 //	config CONFIG, which is any of: qos qos=cpu.weight target=65% min=10% policy=cpuset reserved=0-1 sets=kept lend burst=auto [save=1000%] [borrow=300%] [for=60s] seats off
 //	class LS [min=50%] [low=50%] [high=50%]       memory QoS of a class
-//	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [cpu=2] [limit=700m] [request=1Gi] [memory=2Gi] [priority=5] [weight=512] [yields=CGROUP] [kept] [own=2|seats=2|pool=1500m [grows]]
+//	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [cpu=2] [limit=700m] [request=1Gi] [memory=2Gi] [priority=5] [weight=512] [yields=CGROUP] [kept] [own=2|seats=2|pool=1500m [grows]] [apart=core|numa]
 //	part ID NAME [limit=700m] [request=1Gi] [memory=2Gi] [weight=512]     a container of a pod
 //	arrives ID …                                  a workload that has no cgroup yet
 //	owner ID …                                    the overrides of a workload: see readOwner
@@ -392,6 +392,8 @@ func (n *scene) readWorkload(t *testing.T, verb, line string, f []string) {
 			readDemand(t, &w, v)
 		case "grows":
 			w.Overrides.CPUs.Grows = true
+		case "apart":
+			w.Overrides.CPUs.Apart = uint8(map[string]pick.Separation{"core": pick.ApartCores, "numa": pick.ApartNodes}[v.val])
 		case "chosen", "home", "topology":
 			n.readChoice(t, &w, v)
 		case "priority":
