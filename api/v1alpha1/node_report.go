@@ -238,9 +238,9 @@ type HeldCPUs struct {
 	Home string `json:"home,omitempty"`
 	// Request is the CPU request of the pod, in thousandths of a CPU, for seats and pools.
 	Request int64 `json:"request,omitempty"`
-	// Apart is core or numa: no other pod with the same demand may share the
-	// pod's cores or its NUMA nodes. Empty: the pod may share them with all
-	// pods.
+	// Apart is core or numa: other pods with the same demand share the pod's
+	// cores or its NUMA nodes only if they find no other CPUs. Empty: the pod may
+	// share them with all pods.
 	Apart string `json:"apart,omitempty"`
 	// By is the component that chose the CPUs: scheduler or node.
 	By string `json:"by,omitempty"`
