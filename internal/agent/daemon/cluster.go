@@ -105,7 +105,7 @@ func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.F
 	}
 	c.starting = starting.New(func() {
 		c.changed()
-		c.news(tick.Event{At: time.Now(), Kind: tick.EventCgroups, Text: "a container is about to start"})
+		c.news(tick.Event{At: time.Now(), Kind: tick.EventStart, Text: "a container is about to start"})
 	})
 	c.stale.Store(true)
 	config := func() {

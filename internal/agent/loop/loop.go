@@ -166,8 +166,8 @@ func (a *Agent) spent() time.Duration {
 // observe after each tick.
 //
 // Events that come during a tick, or soon after it (in the gap), wait for the
-// next tick. Requests of an operator do not wait for the end of the gap. If a
-// single event means that work waits, a second tick follows the first soon,
+// next tick. Requests of an operator do not wait for the end of the gap, and the
+// start of a container waits for startGap at most. If a single event means that work waits, a second tick follows the first soon,
 // because the rates in the first tick are too old.
 //
 // If wake is nil, no event comes. The goroutine that sends events must stop
@@ -199,7 +199,8 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 		if pace.storm == 0 {
 			waiting = repeatEvents(t.Events)
 		}
-		rest := time.NewTimer(time.Until(t.Begun.Add(gap)))
+		end := t.Begun.Add(gap)
+		rest := time.NewTimer(time.Until(end))
 		for resting := true; resting; {
 			select {
 			case <-ctx.Done():
@@ -207,6 +208,10 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 			case e := <-wake:
 				waiting = tick.Join(waiting, e)
 				resting = !startsAtOnce(e)
+				if early := t.Begun.Add(startGap); e.Kind == tick.EventStart && early.Before(end) {
+					end = early
+					rest.Reset(time.Until(end))
+				}
 			case <-rest.C:
 				resting = false
 			}

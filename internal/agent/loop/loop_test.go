@@ -329,6 +329,43 @@ func TestSomeEventsEndTheGap(t *testing.T) {
 	}
 }
 
+// TestAStartWaitsHalfASecondInAStorm sends the start of a container in the gap
+// after an expensive tick of a storm, which lasts until the period is over. The
+// start must get its tick within startGap of that tick's begin. Many starts must
+// not start more ticks than that.
+func TestAStartWaitsHalfASecondInAStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := colocated()
+		h.slow = 100 * time.Millisecond
+		const starts = 100
+		turns, begun := beat(t, h, time.Minute, func(wake chan<- tick.Event) {
+			for range 3 {
+				wake <- delayOf("web")
+				time.Sleep(time.Second)
+			}
+			for range starts {
+				wake <- tick.Event{At: time.Now(), Kind: tick.EventStart}
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+		served := 0
+		for i, turn := range turns {
+			for _, e := range turn.Events {
+				if e.Kind != tick.EventStart {
+					continue
+				}
+				served++
+				if late := turn.Begun.Sub(e.At); late > startGap {
+					t.Errorf("a start at %v waited %v for turn %d", e.At.Sub(begun), late, i)
+				}
+			}
+		}
+		if most := int(starts*20*time.Millisecond/startGap) + 3; served == 0 || served > most {
+			t.Errorf("%d turns with starts, want 1 to %d", served, most)
+		}
+	})
+}
+
 // TestTheTicksOfALargeNodeAreFurtherApart checks that ticks with nothing to
 // write use at most a twentieth of a CPU, even if a tick is expensive. An event
 // must still start a tick at once. After a tick that wrote, the next one must

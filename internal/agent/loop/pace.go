@@ -17,6 +17,9 @@ const (
 	// tick of a storm, the loop rests for restShare times the length of the
 	// tick.
 	restShare = 20
+	// startGap is the longest gap while a container waits for its limits. It waits
+	// 0.9 s at most (cluster/starting), and the tick itself takes a part of that.
+	startGap = 400 * time.Millisecond
 	// pauseShare bounds the cost of ticks on a large node without events. The
 	// time between two ticks is pauseShare times the CPU time of a tick. It is
 	// larger than restShare, because the whole process may use 5 % of a CPU,

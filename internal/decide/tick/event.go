@@ -43,6 +43,7 @@ const (
 	EventDelay     EventKind = "delay"    // waits of a workload for a CPU crossed the alarm
 	EventPressure  EventKind = "pressure" // a PSI trigger
 	EventCgroups   EventKind = "cgroups"  // cgroups were created or removed
+	EventStart     EventKind = "start"    // a container waits for its limits before it starts
 	EventConfig    EventKind = "config"   // the configuration must be read again
 	EventPin       EventKind = "pin"      // an operator requested an isolation mechanism
 	EventMechanism EventKind = "rung"     // the isolation mechanism failed or found strays
@@ -50,7 +51,7 @@ const (
 )
 
 // EventKinds lists the kinds of events.
-var EventKinds = []EventKind{EventDelay, EventPressure, EventCgroups, EventConfig, EventPin, EventMechanism, EventHandover}
+var EventKinds = []EventKind{EventDelay, EventPressure, EventCgroups, EventStart, EventConfig, EventPin, EventMechanism, EventHandover}
 
 // String prints the event as one phrase.
 func (e Event) String() string {
