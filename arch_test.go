@@ -156,7 +156,8 @@ var arch = []struct {
 	{"agent/top", affects, "model/unit model/node agent/record agent/control"},
 	// lab
 	{"lab/wire", affects, ""},
-	{"lab/load", affects, "model/unit lab/wire"},
+	{"lab/socket", affects, ""},
+	{"lab/load", affects, "model/unit lab/wire lab/socket"},
 	{"lab/stat", pure, "decide/paired"},
 	{"lab/capacity", pure, "lab/stat"},
 	{"lab/jobs", affects, "model/unit model/node decide/paired lab/stat"},

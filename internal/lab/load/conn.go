@@ -3,6 +3,7 @@ package load
 import (
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/lab/socket"
 	"tenon.sh/tenon/internal/lab/wire"
 )
 
@@ -76,7 +77,7 @@ func (t *thread) send(id int32, i int, now int64) {
 	if n := len(t.target.Requests); n > 1 {
 		request = t.target.Requests[t.draw.IntN(n)]
 	}
-	if n, errno := send(k.fd, request); errno != 0 || n != len(request) {
+	if n, errno := socket.Send(k.fd, request); errno != 0 || n != len(request) {
 		t.fail(id, failedWrite)
 	}
 }
@@ -88,7 +89,7 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 		if events&(unix.EPOLLOUT|unix.EPOLLERR|unix.EPOLLHUP) == 0 {
 			return // event of the connection's former socket, from the same batch
 		}
-		if socketError(k.fd) != nil {
+		if socket.PendingError(k.fd) != nil {
 			t.failConnect(id)
 		} else if t.poller.connected(k.fd, id) == nil {
 			k.state = idle
@@ -98,7 +99,7 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 	case down: // event of a socket that was closed earlier in this batch
 		return
 	}
-	n, errno := receive(k.fd, t.buffer)
+	n, errno := socket.Receive(k.fd, t.buffer)
 	switch {
 	case errno == unix.EAGAIN || errno == unix.EINTR:
 	case k.state == idle:
@@ -160,7 +161,7 @@ func (t *thread) open(id int32) {
 		_ = unix.Close(k.fd) // close also removes it from the epoll set
 		k.fd = -1
 	}
-	fd, connected, err := openSocket(t.target.Addr)
+	fd, connected, err := socket.Open(t.target.Addr)
 	if err == nil {
 		k.fd = fd
 		err = t.poller.add(fd, id, !connected)

@@ -3,8 +3,6 @@ package load
 import (
 	"bytes"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -133,32 +131,6 @@ func TestFailedConnectsBringHints(t *testing.T) {
 	r.Intervals[0].Errors.Connect = 3
 	if err := r.Discard(0); err != nil || len(r.Void) != 1 || !strings.Contains(strings.Join(r.Hints, "\n"), "tcp_tw_reuse = ") {
 		t.Errorf("void %q, hints %q, error %v", r.Void, r.Hints, err)
-	}
-}
-
-func TestSocketHintsShowThePresentValues(t *testing.T) {
-	root := t.TempDir()
-	for file, text := range map[string]string{
-		"net/ipv4/tcp_tw_reuse": "2\n", "net/ipv4/ip_local_port_range": "32768\t60999\n", "net/core/somaxconn": "128\n",
-	} {
-		file = filepath.Join(root, file)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hints := strings.Join(socketHints(readSocketLimits(root, 0)), "\n")
-	for _, want := range []string{
-		"net.ipv4.tcp_tw_reuse = 2 (is on only for loopback)", "set it back to 2", "ip_local_port_range = 32768 60999", "somaxconn = 128", "(hard limit",
-	} {
-		if !strings.Contains(hints, want) {
-			t.Errorf("no %q in:\n%s", want, hints)
-		}
-	}
-	if hints := strings.Join(socketHints(readSocketLimits(filepath.Join(root, "absent"), 0)), "\n"); !strings.Contains(hints, "tcp_tw_reuse = ? (could not be read)") {
-		t.Errorf("unreadable values: %s", hints)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/lab/socket"
 	"tenon.sh/tenon/internal/lab/wire"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -43,7 +44,7 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	}
 	if len(target.Fill) > 0 {
 		if err := target.Ask(ctx, target.Fill, c.Timeout); err != nil {
-			return nil, explainSetup(fmt.Errorf("load: fill %s with keys: %w", c.URL, err))
+			return nil, socket.Explain(fmt.Errorf("load: fill %s with keys: %w", c.URL, err))
 		}
 	}
 	cpus := slices.Collect(c.CPUs.All())
@@ -93,7 +94,7 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	close(begin)
 	done.Wait()
 	if err != nil {
-		return nil, explainSetup(err)
+		return nil, socket.Explain(err)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("load: %w", err)

@@ -3,6 +3,8 @@ package load
 import (
 	"fmt"
 	"time"
+
+	"tenon.sh/tenon/internal/lab/socket"
 )
 
 // Discard removes the warm-up: it computes all figures and Void from the
@@ -89,7 +91,7 @@ func (r *Result) judge() {
 		}
 	}
 	if r.Errors.Connect > 0 {
-		r.Hints = socketHints(ownSocketLimits())
+		r.Hints = socket.OwnLimits().Hints()
 	}
 	if r.Completed == 0 {
 		void("no request was answered")

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/lab/socket"
 	"tenon.sh/tenon/internal/lab/wire"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -134,13 +135,13 @@ func (t *thread) prepare(c Config, index, threads, conns int) error {
 	for id := range t.conns {
 		k := &t.conns[id]
 		k.fd, k.answer = -1, t.target.Answer()
-		fd, connected, err := openSocket(t.target.Addr)
+		fd, connected, err := socket.Open(t.target.Addr)
 		if err != nil {
 			return fmt.Errorf("load: connection %d of %d: %w", id+1, conns, err)
 		}
 		k.fd = fd
 		if !connected {
-			err = awaitSocket(fd, t.target.Addr, min(t.timeout, 5*time.Second))
+			err = socket.Await(fd, t.target.Addr, min(t.timeout, 5*time.Second))
 		}
 		if err == nil {
 			err = t.poller.add(fd, int32(id), false)

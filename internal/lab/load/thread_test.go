@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/lab/socket"
 	"tenon.sh/tenon/internal/lab/wire"
 )
 
@@ -37,10 +38,10 @@ func TestSendingAndReceivingDoNotAllocate(t *testing.T) {
 		if !s.sendDue(s.now()) {
 			t.Fatal("did not send")
 		}
-		if n, _ := receive(ends[1], request); n != len(s.target.Requests[0]) {
+		if n, _ := socket.Receive(ends[1], request); n != len(s.target.Requests[0]) {
 			t.Fatalf("%d bytes arrived", n)
 		}
-		if n, _ := send(ends[1], answer); n != len(answer) {
+		if n, _ := socket.Send(ends[1], answer); n != len(answer) {
 			t.Fatalf("%d bytes answered", n)
 		}
 		for _, e := range p.sleep(time.Second) {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tenon.sh/tenon/internal/lab/socket"
 )
 
 // A WrkResult is the complete output of one run of wrk. Its latencies come from
@@ -179,11 +181,11 @@ func (p *wrkParser) number(s string, units map[string]float64) float64 {
 
 // Explain sets Hints if there were socket errors. The hints contain the present
 // limits of this machine and process.
-func (r *WrkResult) Explain() { r.explain(ownSocketLimits()) }
+func (r *WrkResult) Explain() { r.explain(socket.OwnLimits()) }
 
-func (r *WrkResult) explain(l socketLimits) {
+func (r *WrkResult) explain(l socket.Limits) {
 	if r.SocketErrors != (WrkSocketErrors{}) {
-		r.Hints = socketHints(l)
+		r.Hints = l.Hints()
 	}
 }
 

@@ -1,4 +1,6 @@
-package load
+// Package socket contains the TCP sockets of a load client, and tells why
+// connections fail.
+package socket
 
 import (
 	"errors"
@@ -10,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openSocket begins to connect and does not wait. connected is true if the
+// Open begins to connect and does not wait. connected is true if the
 // connection is already established, as is common on loopback.
-func openSocket(addr *net.TCPAddr) (fd int, connected bool, err error) {
+func Open(addr *net.TCPAddr) (fd int, connected bool, err error) {
 	family := unix.AF_INET6
 	if addr.IP.To4() != nil {
 		family = unix.AF_INET
@@ -43,8 +45,8 @@ func sockaddr(addr *net.TCPAddr) unix.Sockaddr {
 	return s
 }
 
-// awaitSocket waits until the connection on fd is established or has failed.
-func awaitSocket(fd int, addr *net.TCPAddr, timeout time.Duration) error {
+// Await waits until the connection on fd is established or has failed.
+func Await(fd int, addr *net.TCPAddr, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	for {
 		left := time.Until(deadline)
@@ -59,14 +61,14 @@ func awaitSocket(fd int, addr *net.TCPAddr, timeout time.Duration) error {
 			break
 		}
 	}
-	if err := socketError(fd); err != nil {
+	if err := PendingError(fd); err != nil {
 		return fmt.Errorf("connect to %v: %w", addr, err)
 	}
 	return nil
 }
 
-// socketError returns and clears the pending error of fd (SO_ERROR).
-func socketError(fd int) error {
+// PendingError returns and clears the pending error of fd (SO_ERROR).
+func PendingError(fd int) error {
 	code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err != nil {
 		return err
@@ -77,16 +79,18 @@ func socketError(fd int) error {
 	return nil
 }
 
-// send and receive do not use the Go scheduler (RawSyscall). These calls cannot
+// Send and Receive do not use the Go scheduler (RawSyscall). These calls cannot
 // block, and notifying the scheduler would cost more than the call itself.
 
-func send(fd int, p []byte) (int, unix.Errno) {
+// Send writes p to fd, as far as the socket buffer has room.
+func Send(fd int, p []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
 		unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
 	return int(n), errno
 }
 
-func receive(fd int, p []byte) (int, unix.Errno) {
+// Receive reads into p what has arrived on fd.
+func Receive(fd int, p []byte) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)),
 		unix.MSG_DONTWAIT, 0, 0)
 	return int(n), errno

@@ -1,4 +1,4 @@
-package load
+package socket
 
 import (
 	"errors"
@@ -10,20 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketLimits holds, as text, the kernel's limits for the connections of a
-// client. If a limit could not be read, it is "?".
-type socketLimits struct {
+// Limits holds, as text, the kernel's limits for the connections of a client.
+// If a limit could not be read, it is "?".
+type Limits struct {
 	TWReuse   string // net.ipv4.tcp_tw_reuse
 	PortRange string // net.ipv4.ip_local_port_range
 	Somaxconn string // net.core.somaxconn
 	OpenFiles string // RLIMIT_NOFILE, "soft (hard H)"
 }
 
-// readSocketLimits reads the limits below procSys, which is /proc/sys except in
+// readLimits reads the limits below procSys, which is /proc/sys except in
 // tests, and the limits of process pid. A pid of 0 means the caller.
 //
 // Source: Documentation/networking/ip-sysctl.rst, prlimit(2).
-func readSocketLimits(procSys string, pid int) socketLimits {
+func readLimits(procSys string, pid int) Limits {
 	read := func(file string) string {
 		text, err := os.ReadFile(filepath.Join(procSys, file))
 		if err != nil {
@@ -31,7 +31,7 @@ func readSocketLimits(procSys string, pid int) socketLimits {
 		}
 		return strings.Join(strings.Fields(string(text)), " ")
 	}
-	l := socketLimits{
+	l := Limits{
 		TWReuse:   read("net/ipv4/tcp_tw_reuse"),
 		PortRange: read("net/ipv4/ip_local_port_range"),
 		Somaxconn: read("net/core/somaxconn"),
@@ -44,11 +44,12 @@ func readSocketLimits(procSys string, pid int) socketLimits {
 	return l
 }
 
-func ownSocketLimits() socketLimits { return readSocketLimits("/proc/sys", 0) }
+// OwnLimits returns the limits of this process.
+func OwnLimits() Limits { return readLimits("/proc/sys", 0) }
 
-// socketHints explains why connections fail and how to prevent it. The texts
+// Hints explains why connections fail and how to prevent it. The texts
 // contain the current values of the limits.
-func socketHints(l socketLimits) []string {
+func (l Limits) Hints() []string {
 	reuse := "is on only for loopback"
 	switch l.TWReuse {
 	case "0":
@@ -67,13 +68,13 @@ func socketHints(l socketLimits) []string {
 	}
 }
 
-// explainSetup adds hints to an error of the set-up that such hints can explain.
-func explainSetup(err error) error {
+// Explain adds hints to an error of the set-up that such hints can explain.
+func Explain(err error) error {
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("%w: is the service running, and on this port?", err)
 	case errors.Is(err, unix.EADDRNOTAVAIL), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ETIMEDOUT):
-		return fmt.Errorf("%w\n%s", err, strings.Join(socketHints(ownSocketLimits()), "\n"))
+		return fmt.Errorf("%w\n%s", err, strings.Join(OwnLimits().Hints(), "\n"))
 	}
 	return err
 }
