@@ -23,8 +23,9 @@ const (
 // A Target is a prepared URL: its address and the requests to send.
 type Target struct {
 	Addr     *net.TCPAddr
+	Hello    []byte   // opens each connection, and has an answer; nil: none
 	Requests [][]byte // one of them is drawn for each send
-	Fill     [][]byte // requests before the run, so that all keys exist
+	Fill     [][]byte // requests before the run: all keys exist, and a query is right
 	Answer   func() Answer
 }
 
@@ -35,18 +36,27 @@ type protocol struct {
 	ping               string // command whose good answer shows that the service is ready; empty: the first request
 	answer             func() Answer
 	get, set           func(key string) []byte // of a cache; nil: no cache
+	fits               func(u *url.URL) bool   // nil: every URL with a host
+	database           bool
 }
 
 var protocols = []protocol{
 	{scheme: "http", form: "http://HOST[:PORT]/PATH", port: "80", answer: func() Answer { return &HTTP{} }},
-	{scheme: "redis", form: "redis://HOST[:PORT]", port: "6379", ping: "*1\r\n$4\r\nPING\r\n", answer: func() Answer { return &Redis{} },
+	{scheme: "redis", form: "redis://HOST[:PORT]", port: "6379", ping: "*1\r\n$4\r\nPING\r\n", answer: func() Answer { return &Redis{} }, fits: isBare,
 		get: func(key string) []byte { return redisCommand("GET", key) },
 		set: func(key string) []byte { return redisCommand("SET", key, strings.Repeat("x", cacheValue)) }},
-	{scheme: "memcached", form: "memcached://HOST[:PORT]", port: "11211", ping: "version\r\n", answer: func() Answer { return &Memcached{} },
+	{scheme: "memcached", form: "memcached://HOST[:PORT]", port: "11211", ping: "version\r\n", answer: func() Answer { return &Memcached{} }, fits: isBare,
 		get: func(key string) []byte { return []byte("get " + key + "\r\n") },
 		set: func(key string) []byte {
 			return fmt.Appendf(nil, "set %s 0 0 %d\r\n%s\r\n", key, cacheValue, strings.Repeat("x", cacheValue))
 		}},
+	{scheme: "postgres", form: "postgres://USER@HOST[:PORT]/DATABASE[?query=SQL]", port: "5432", ping: string(query("SELECT 1")), answer: func() Answer { return &Postgres{} },
+		fits: isDatabase, database: true},
+}
+
+// isBare reports whether a URL is only a host and a port.
+func isBare(u *url.URL) bool {
+	return u.User == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == ""
 }
 
 // redisCommand encodes a command as an array of bulk strings.
@@ -72,7 +82,7 @@ func parseURL(rawURL string) (*url.URL, protocol, error) {
 	}
 	var forms []string
 	for _, p := range protocols {
-		if u.Scheme == p.scheme && u.Hostname() != "" && (p.get == nil || u.User == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == "") {
+		if u.Scheme == p.scheme && u.Hostname() != "" && (p.fits == nil || p.fits(u)) {
 			return u, p, nil
 		}
 		forms = append(forms, p.form)
@@ -103,11 +113,14 @@ func Parse(ctx context.Context, rawURL string, pages int) (Target, error) {
 		return Target{}, fmt.Errorf("url %q: %w", rawURL, err)
 	}
 	t := Target{Addr: &net.TCPAddr{IP: ips[0].IP, Port: number, Zone: ips[0].Zone}, Answer: p.answer}
-	if p.get != nil {
-		if pages > 0 {
-			return Target{}, fmt.Errorf("%d pages: a cache has none", pages)
-		}
+	switch {
+	case (p.get != nil || p.database) && pages > 0:
+		return Target{}, fmt.Errorf("%d pages: %s has none", pages, p.scheme)
+	case p.get != nil:
 		t.addCache(p)
+		return t, nil
+	case p.database:
+		t.addDatabase(u)
 		return t, nil
 	}
 	request := func(page string) {
@@ -146,6 +159,9 @@ func (t *Target) Ask(ctx context.Context, requests [][]byte, patience time.Durat
 	}
 	defer c.Close()
 	in, answer := bufio.NewReader(c), t.Answer()
+	if t.Hello != nil {
+		requests = append([][]byte{t.Hello}, requests...)
+	}
 	for _, r := range requests {
 		answer.Reset()
 		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
@@ -166,6 +182,9 @@ func (t *Target) Ask(ctx context.Context, requests [][]byte, patience time.Durat
 				return err
 			}
 			if done && answer.Failed() {
+				if a, ok := answer.(*Postgres); ok { // its errors are between other messages
+					piece = []byte(a.Fault())
+				}
 				return fmt.Errorf("it answers %.100q", piece)
 			}
 			if _, err := in.Discard(len(piece)); err != nil {
@@ -177,7 +196,8 @@ func (t *Target) Ask(ctx context.Context, requests [][]byte, patience time.Durat
 }
 
 // Ready returns nil if the service at a URL answers as expected: with status
-// 2xx over HTTP, to PING as Redis, or to version as memcached.
+// 2xx over HTTP, to PING as Redis, to version as memcached, or to SELECT 1 as
+// PostgreSQL.
 func Ready(ctx context.Context, rawURL string) error {
 	t, err := Parse(ctx, rawURL, 0)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package wire parses the answers of services: HTTP/1.1, the protocol of Redis
-// (RESP), and the text protocol of memcached.
+// (RESP), the text protocol of memcached, and the protocol of PostgreSQL.
 package wire
 
 // An Answer parses one answer from a stream that arrives in pieces. It discards
