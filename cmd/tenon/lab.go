@@ -150,8 +150,8 @@ func newLoadCommand(g *global) *cobra.Command {
 		Short: "Measure the latency of a service under an open load",
 		Long: `Send requests at a rate that does not depend on the answers, and measure the
 latency of each from the moment it was due: GET to http://, gets and sets to
-redis:// and memcached://. Run it on a second machine to test this one without
-sharing CPUs. A run that the client itself spoiled (it sent too
+redis:// and memcached://, queries to postgres://. Run it on a second machine to
+test this one without sharing CPUs. A run that the client itself spoiled (it sent too
 late, it was too busy, requests failed) is void: the reasons are printed and the
 exit status is 1.`,
 		Example: `  tenon lab load http://nginx.example:8000/ --rate 20000

@@ -1,6 +1,10 @@
 package load
 
 import (
+	"errors"
+	"fmt"
+	"time"
+
 	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/lab/socket"
@@ -12,6 +16,7 @@ type connState uint8
 const (
 	down       connState = iota // to be reopened at retryAt
 	connecting                  // connection attempt has begun
+	greeting                    // the first message (Target.Hello) has no answer yet
 	idle                        // free for a request
 	waitingFor                  // one request has no answer yet
 )
@@ -92,8 +97,7 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 		if socket.PendingError(k.fd) != nil {
 			t.failConnect(id)
 		} else if t.poller.connected(k.fd, id) == nil {
-			k.state = idle
-			t.free.push(id, t.conns)
+			t.greet(id)
 		}
 		return
 	case down: // event of a socket that was closed earlier in this batch
@@ -102,6 +106,8 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 	n, errno := socket.Receive(k.fd, t.buffer)
 	switch {
 	case errno == unix.EAGAIN || errno == unix.EINTR:
+	case k.state == greeting:
+		t.greeted(id, n, errno)
 	case k.state == idle:
 		// The server has closed an idle connection, or has sent an answer without a
 		// request. In the second case, the stream of answers is wrong from here on.
@@ -174,8 +180,73 @@ func (t *thread) open(id int32) {
 		k.state, k.sentAt = connecting, t.now()
 		return
 	}
-	k.state = idle
-	t.free.push(id, t.conns)
+	t.greet(id)
+}
+
+// greet sends the first message on a new connection. If the protocol has none,
+// the connection is free for a request.
+func (t *thread) greet(id int32) {
+	k := &t.conns[id]
+	if t.target.Hello == nil {
+		k.state = idle
+		t.free.push(id, t.conns)
+		return
+	}
+	k.state, k.sentAt = greeting, t.now()
+	k.answer.Reset()
+	if n, errno := socket.Send(k.fd, t.target.Hello); errno != 0 || n != len(t.target.Hello) {
+		t.refuse(id, errno)
+	}
+}
+
+// greeted processes n received bytes of the answer to the first message.
+func (t *thread) greeted(id int32, n int, errno unix.Errno) {
+	k := &t.conns[id]
+	if errno != 0 || n == 0 {
+		t.refuse(id, errno)
+		return
+	}
+	done, err := k.answer.Feed(t.buffer[:n])
+	switch {
+	case err != nil:
+		t.refuse(id, err)
+	case done && k.answer.Failed():
+		t.refuse(id, errGreeting)
+	case done:
+		k.state = idle
+		t.free.push(id, t.conns)
+	}
+}
+
+var errGreeting = errors.New("the service refuses the first message")
+
+// refuse ends a connection whose first message got no good answer.
+func (t *thread) refuse(id int32, err error) {
+	if err == unix.Errno(0) {
+		err = errGreeting
+	}
+	t.refusal = err
+	t.failConnect(id)
+}
+
+// awaitGreeted waits until the first message of each connection has a good
+// answer.
+func (t *thread) awaitGreeted(timeout time.Duration) error {
+	deadline := time.Now().Add(timeout)
+	for id := range t.conns {
+		for t.conns[id].state == greeting {
+			if time.Now().After(deadline) {
+				return fmt.Errorf("load: connection %d of %d: no answer to the first message within %v", id+1, len(t.conns), timeout)
+			}
+			for _, e := range t.poller.sleep(longestSleep) {
+				t.handle(&t.conns[e.Fd], e.Fd, e.Events)
+			}
+		}
+		if t.conns[id].state != idle {
+			return fmt.Errorf("load: connection %d of %d: %w", id+1, len(t.conns), t.refusal)
+		}
+	}
+	return nil
 }
 
 func (t *thread) failConnect(id int32) {
@@ -199,7 +270,7 @@ func (t *thread) sweep(now int64) {
 		switch {
 		case k.state == waitingFor && late:
 			t.fail(int32(id), failedTimeout)
-		case k.state == connecting && late:
+		case (k.state == connecting || k.state == greeting) && late:
 			t.failConnect(int32(id))
 		case k.state == down && now >= k.retryAt:
 			t.open(int32(id))

@@ -1,7 +1,7 @@
-// Package load measures the latency of a service (HTTP/1.1, Redis, memcached) under an
-// open load. Requests leave on a schedule that is fixed before the run and does not
-// depend on the service. Each latency counts from the time at which the request was
-// due, so a stall of the service shows in every request that it delayed.
+// Package load measures the latency of a service (HTTP/1.1, Redis, memcached,
+// PostgreSQL) under an open load. Requests leave on a schedule that is fixed before the
+// run and does not depend on the service. Each latency counts from the time at which the
+// request was due, so a stall of the service shows in every request that it delayed.
 //
 // A closed-loop client (wrk, ab) waits for a slow answer before it sends the next
 // request. It therefore misses most of the delay that a stall causes ("coordinated
@@ -37,7 +37,8 @@ const (
 type Config struct {
 	// URL names the service and its protocol. For http:// the client sends GET
 	// requests over plain HTTP/1.1. For redis:// and memcached:// it requests
-	// random keys, with nine gets for each set.
+	// random keys, with nine gets for each set. For postgres:// it sends the
+	// query of the URL, or asks for random rows of the table accounts.
 	URL string
 	// If Pages is above 0, each request is for a random page. The client
 	// appends the number of the page, from 0 to Pages-1, to URL. See Seed.

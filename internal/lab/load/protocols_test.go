@@ -2,22 +2,25 @@ package load
 
 import (
 	"bufio"
+	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/wire"
 )
 
-var caches = map[string]behaviour{
+var protocols = map[string]behaviour{
 	"redis":     {scheme: "redis", speak: speakRedis},
 	"memcached": {scheme: "memcached", speak: speakMemcached},
+	"postgres":  {scheme: "postgres", speak: speakPostgres},
 }
 
-// TestCachesAreAskedInOpenLoop uses servers that do not answer for a sixth of
+// TestProtocolsAreInOpenLoop uses servers that do not answer for a sixth of
 // the run.
-func TestCachesAreAskedInOpenLoop(t *testing.T) {
-	for name, b := range caches {
+func TestProtocolsAreInOpenLoop(t *testing.T) {
+	for name, b := range protocols {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b.stall, b.stallEvery = 200*time.Millisecond, time.Second
@@ -48,21 +51,24 @@ func TestCachesAreAskedInOpenLoop(t *testing.T) {
 	}
 }
 
-func TestErrorsOfCachesAreCounted(t *testing.T) {
+func TestErrorsOfProtocolsAreCounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		scheme, get string
 		errors      func(Errors) int64
 	}{
 		"redis that loads":       {"redis", "-LOADING dataset\r\n", func(e Errors) int64 { return e.Status }},
 		"memcached out of space": {"memcached", "SERVER_ERROR out of memory\r\n", func(e Errors) int64 { return e.Status }},
+		"postgres without table": {"postgres", postgresMessage("E", "VERROR\x00C42P01\x00Mno such table\x00\x00") + postgresMessage("Z", "I"), func(e Errors) int64 { return e.Status }},
+		"not postgres":           {"postgres", "HTTP/1.1 400 Bad Request\r\n\r\n", func(e Errors) int64 { return e.Read }},
 		"not redis":              {"redis", "HTTP/1.1 400 Bad Request\r\n\r\n", func(e Errors) int64 { return e.Read }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := caches[c.scheme]
-			plain := b.speak
+			b := protocols[c.scheme]
+			plain, seen := b.speak, atomic.Bool{}
 			b.speak = func(in *bufio.Reader) (string, error) {
 				answer, err := plain(in)
-				if strings.Contains(answer, "ok") { // an answer to a get
+				// The answer to a get or a query. The one before the run is good.
+				if strings.Contains(answer, "ok") && (c.scheme != "postgres" || seen.Swap(true)) {
 					answer = c.get
 				}
 				return answer, err
@@ -83,10 +89,12 @@ func TestAServiceIsReadyWhenItAnswersWell(t *testing.T) {
 		server behaviour
 		want   string
 	}{
-		"redis":            {caches["redis"], ""},
-		"memcached":        {caches["memcached"], ""},
-		"http":             {behaviour{}, ""},
-		"http that is not": {behaviour{answer: "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"}, "it answers \"HTTP/1.1 503 Busy"},
+		"redis":                  {protocols["redis"], ""},
+		"memcached":              {protocols["memcached"], ""},
+		"postgres":               {protocols["postgres"], ""},
+		"postgres without table": {answering(postgresMessage("E", "VERROR\x00C42P01\x00Mno such table\x00\x00") + postgresMessage("Z", "I")), `it answers "ERROR 42P01: no such table"`},
+		"http":                   {behaviour{}, ""},
+		"http that is not":       {behaviour{answer: "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"}, "it answers \"HTTP/1.1 503 Busy"},
 		"redis that loads": {behaviour{scheme: "redis", speak: func(in *bufio.Reader) (string, error) {
 			_, err := speakRedis(in)
 			return "-LOADING dataset\r\n", err
@@ -103,14 +111,78 @@ func TestAServiceIsReadyWhenItAnswersWell(t *testing.T) {
 }
 
 func TestURLsOfOtherServicesAreRefused(t *testing.T) {
-	for _, bad := range []string{"", "ftp://host/", "redis://", "redis://user@host", "redis://host/3", "memcached:host", "http:///x", "127.0.0.1:80", "redis://host?x=1"} {
+	for _, bad := range []string{"", "ftp://host/", "redis://", "redis://user@host", "redis://host/3", "memcached:host", "http:///x", "127.0.0.1:80", "redis://host?x=1", "postgres://host/db", "postgres://user@host"} {
 		if err := wire.Check(bad); err == nil || !strings.Contains(err.Error(), "redis://HOST[:PORT]") && !strings.Contains(err.Error(), "first path segment") {
 			t.Errorf("%q: error %v", bad, err)
 		}
 	}
-	for _, good := range []string{"http://h", "http://[::1]:80/x?y", "redis://h:1", "memcached://h/"} {
+	for _, good := range []string{"http://h", "http://[::1]:80/x?y", "redis://h:1", "memcached://h/", "postgres://u@h/db?query=SELECT%201"} {
 		if err := wire.Check(good); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// answering returns a PostgreSQL server that has one answer to all queries.
+func answering(query string) behaviour {
+	return behaviour{scheme: "postgres", speak: func(in *bufio.Reader) (string, error) {
+		answer, err := speakPostgres(in)
+		if strings.Contains(answer, "ok") {
+			answer = query
+		}
+		return answer, err
+	}}
+}
+
+// greetingWith returns a PostgreSQL server that has one answer to the first message
+// on each connection after the first n connections.
+func greetingWith(n int64, answer string, hangUp bool) behaviour {
+	var seen atomic.Int64
+	return behaviour{scheme: "postgres", speak: func(in *bufio.Reader) (string, error) {
+		good, err := speakPostgres(in)
+		if strings.HasPrefix(good, "R") && seen.Add(1) > n {
+			if hangUp {
+				err = io.EOF
+			}
+			return answer, err
+		}
+		return good, err
+	}}
+}
+
+func TestAConnectionThatIsRefusedIsOneClearError(t *testing.T) {
+	full := postgresMessage("E", "VFATAL\x00C53300\x00Msorry, too many clients already\x00\x00")
+	for name, c := range map[string]struct {
+		server behaviour
+		want   string
+	}{
+		"password":       {greetingWith(0, postgresMessage("R", "\x00\x00\x00\x0aSCRAM-SHA-256\x00\x00"), false), "PostgreSQL asks for SCRAM, and this client has no password"},
+		"no table":       {answering(postgresMessage("E", "VERROR\x00C42P01\x00Mno such table\x00\x00") + postgresMessage("Z", "I")), `it answers "ERROR 42P01: no such table"`},
+		"too many":       {greetingWith(8, full, false), `it answers "FATAL 53300: sorry, too many clients already"`},
+		"hung up":        {greetingWith(8, "", true), "the service refuses the first message"},
+		"error, no exit": {greetingWith(8, postgresMessage("E", "VERROR\x00\x00")+postgresMessage("Z", "I"), false), "the service refuses the first message"},
+		"silent":         {greetingWith(8, postgresMessage("R", "\x00\x00\x00\x00"), false), "no answer to the first message within 5s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Run(t.Context(), Config{URL: newServer(t, c.server).url, Rate: 500, Duration: 300 * time.Millisecond, Connections: 20, Timeout: time.Second, Spin: shared})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestAClosedConnectionIsGreetedAgain uses a server that closes idle
+// connections.
+func TestAClosedConnectionIsGreetedAgain(t *testing.T) {
+	b := protocols["postgres"]
+	b.idleClose = 100 * time.Millisecond
+	r, err := Run(t.Context(), Config{URL: newServer(t, b).url, Rate: 20, Duration: 1200 * time.Millisecond, Connections: 10, Spin: shared, Arrival: Constant})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Reconnects == 0 || r.Errors.Connect != 0 || r.Completed < r.Scheduled/2 {
+		t.Errorf("%d reconnects, %+v", r.Reconnects, r.Counts)
 	}
 }

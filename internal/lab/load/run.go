@@ -44,7 +44,7 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	}
 	if len(target.Fill) > 0 {
 		if err := target.Ask(ctx, target.Fill, c.Timeout); err != nil {
-			return nil, socket.Explain(fmt.Errorf("load: fill %s with keys: %w", c.URL, err))
+			return nil, socket.Explain(fmt.Errorf("load: prepare %s: %w", c.URL, err))
 		}
 	}
 	cpus := slices.Collect(c.CPUs.All())

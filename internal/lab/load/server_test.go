@@ -3,6 +3,7 @@ package load
 import (
 	"bufio"
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -57,6 +58,9 @@ func newServerOn(t *testing.T, b behaviour, listener net.Listener) *server {
 		b.answer = plainAnswer
 	}
 	s := &server{behaviour: b, listener: listener, url: fmt.Sprintf("%s://%v/", cmp.Or(b.scheme, "http"), listener.Addr()), begun: time.Now(), conns: map[net.Conn]bool{}}
+	if b.scheme == "postgres" {
+		s.url = fmt.Sprintf("postgres://tenon@%v/tenon", listener.Addr())
+	}
 	s.running.Go(func() {
 		for {
 			c, err := listener.Accept()
@@ -171,4 +175,33 @@ func speakMemcached(in *bufio.Reader) (string, error) {
 		return "VERSION 1\r\n", nil
 	}
 	return "ERROR\r\n", nil
+}
+
+// postgresMessage encodes a message of a PostgreSQL server.
+func postgresMessage(kind, content string) string {
+	return kind + string(binary.BigEndian.AppendUint32(nil, uint32(4+len(content)))) + content
+}
+
+// speakPostgres answers a message of a PostgreSQL client. It answers as if
+// every query had one row.
+func speakPostgres(in *bufio.Reader) (string, error) {
+	ready := postgresMessage("Z", "I")
+	first, err := in.Peek(1)
+	if err != nil {
+		return "", err
+	}
+	if first[0] != 0 { // the first message on a connection has no type
+		_, _ = in.Discard(1)
+	}
+	var length uint32
+	if err := binary.Read(in, binary.BigEndian, &length); err != nil {
+		return "", err
+	}
+	if _, err := in.Discard(int(length) - 4); err != nil {
+		return "", err
+	}
+	if first[0] == 0 {
+		return postgresMessage("R", "\x00\x00\x00\x00") + postgresMessage("S", "TimeZone\x00UTC\x00") + postgresMessage("K", "12345678") + ready, nil
+	}
+	return postgresMessage("T", "\x00\x00") + postgresMessage("D", "\x00\x01\x00\x00\x00\x02ok") + postgresMessage("C", "SELECT 1\x00") + ready, nil
 }

@@ -66,6 +66,8 @@ type thread struct {
 	seen   int   // index of the first request that has not been seen as due
 	swept  int64 // time of the last housekeeping
 
+	refusal error // of the latest connection whose first message got no good answer
+
 	record record
 }
 
@@ -149,10 +151,9 @@ func (t *thread) prepare(c Config, index, threads, conns int) error {
 		if err != nil {
 			return fmt.Errorf("load: connection %d of %d: %w", id+1, conns, err)
 		}
-		k.state = idle
-		t.free.push(int32(id), t.conns)
+		t.greet(int32(id))
 	}
-	return nil
+	return t.awaitGreeted(max(t.timeout, 5*time.Second))
 }
 
 func filled(n int, value uint32) []uint32 {
