@@ -99,6 +99,8 @@ tests() {
 	need wrk wrk
 	need redis-server redis-server
 	need memcached memcached
+	set -- /usr/lib/postgresql/*/bin/postgres # Debian keeps it out of PATH
+	has postgres || want postgresql "$1"
 	need xz-utils xz
 	need qemu-system-x86 qemu-system-x86_64
 	need zstd zstd # for the kernels of Debian
@@ -189,6 +191,15 @@ if [ -n "$missing" ]; then
 		printf '#!/bin/sh\nexit 101\n' >"$scratch/policy-rc.d"
 		as_root install -m 755 "$scratch/policy-rc.d" $policy
 	fi
+	case $missing in
+	*postgresql*) # no database of the system: the lab makes its own
+		conf=/etc/postgresql-common/createcluster.conf
+		if [ ! -e $conf ]; then
+			echo 'create_main_cluster = false' >"$scratch/createcluster.conf"
+			as_root install -D -m 644 "$scratch/createcluster.conf" $conf
+		fi
+		;;
+	esac
 	packages=$(echo "$missing" | sed 's/ Go$//')
 	[ -z "${packages# }" ] || add $packages
 	case $missing in
