@@ -41,8 +41,13 @@ type Child struct {
 	// the CPU among sessions (sched(7)).
 	Session   bool
 	SchedIdle bool // the policy SCHED_IDLE
-	Stdin     io.Reader
-	Stdout    io.Writer // nil: discarded
+	// User is the user of the process. If it is set, the working directory is
+	// the root directory, because another user may not enter that of the lab.
+	// The process has an IPC namespace of its own, so that the kernel removes
+	// its shared memory together with it.
+	User   *syscall.Credential
+	Stdin  io.Reader
+	Stdout io.Writer // nil: discarded
 	// Before is called when the process is in its cgroup but has not executed
 	// the program yet. It may be nil.
 	Before func(pid int) error
@@ -89,7 +94,11 @@ func Start(in Groups, c Child) (*Process, error) {
 	// Wait must return even if a grandchild keeps a pipe open.
 	p.cmd.WaitDelay = time.Second
 	p.session = c.Session
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !c.Session, Setsid: c.Session, Pdeathsig: syscall.SIGKILL}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !c.Session, Setsid: c.Session, Pdeathsig: syscall.SIGKILL, Credential: c.User}
+	if c.User != nil {
+		p.cmd.Dir = "/"
+		p.cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWIPC
+	}
 	started, entered := make(chan error), make(chan struct{})
 	go p.keep(started, entered)
 	err = <-started

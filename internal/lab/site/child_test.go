@@ -201,3 +201,21 @@ func TestAChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
 		}
 	}
 }
+
+func TestAChildOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to change the user")
+	}
+	own, err := os.Readlink("/proc/self/ns/ipc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := (&Site{}).Await(t.Context(), Child{Name: "sh", User: &syscall.Credential{Uid: 65534, Gid: 65534},
+		Argv: []string{"/bin/sh", "-c", "id -u; id -G; pwd; readlink /proc/self/ns/ipc"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Fields(string(out)); len(lines) != 4 || lines[0] != "65534" || lines[1] != "65534" || lines[2] != "/" || lines[3] == own {
+		t.Errorf("user, groups, directory and IPC namespace %q, those of the lab %q", lines, own)
+	}
+}
