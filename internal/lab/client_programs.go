@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/frame"
@@ -39,6 +40,8 @@ func (b *environment) connections() int {
 		// The published experiment uses 54 connections on 104 CPUs. wrk needs
 		// at least one connection for each of its threads.
 		return max(54*b.Place.Tested.Len()/104, 2, b.Place.Client.Len())
+	case strings.HasPrefix(b.target(), "postgres:"):
+		return 32 // each is a process of the server, which allows 100 by default
 	}
 	return 256
 }

@@ -36,7 +36,7 @@ type environment struct {
 
 	kept *keptService // nil: the service starts again for each run, or has not started yet
 
-	service work.Service // nil: the service is nginx
+	service work.Service // zero: the service is nginx or self
 	works   []work.Work  // empty: the only batch work is ffmpeg
 	solo    []float64    // rate of each work when it runs alone
 }

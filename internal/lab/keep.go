@@ -15,12 +15,13 @@ import (
 type keptService struct {
 	process *site.Process
 	self    *work.SelfDriven
+	service work.Service
 }
 
 // end ends the service.
 func (k *keptService) end() {
 	k.self.Close()
-	stop(k.process)
+	k.service.Stop(k.process)
 }
 
 // keep keeps the service of a run, if the experiment keeps services. If it
@@ -31,7 +32,7 @@ func (st *runSetUp) keep() bool {
 		return false
 	}
 	if b.kept == nil && st.nginx != nil {
-		k := &keptService{st.nginx, st.self}
+		k := &keptService{st.nginx, st.self, b.service}
 		b.kept = k
 		b.Undo = append(b.Undo, func() error { k.end(); return nil })
 	}

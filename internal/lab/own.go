@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"syscall"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/colocation"
@@ -40,7 +39,7 @@ func (b *environment) findOwn(ctx context.Context) error {
 	if !b.Workloads.NGINX() && !b.Workloads.Self() {
 		var version string
 		var err error
-		if b.service, version, err = work.FindService(ctx, b.Workloads.Service, b.Port, b.Place.Tested.Len()); err != nil {
+		if b.service, version, err = work.FindService(ctx, b.Site, b.Workloads.Service, b.Port, b.Place.Tested.Len()); err != nil {
 			return err
 		}
 		if version != "" {
@@ -194,6 +193,3 @@ func (st *runSetUp) loadSelf(ctx context.Context, order load.Config) (frame.Meas
 	}
 	return frame.Loaded(r, order)
 }
-
-// stop ends the service of a run.
-func stop(p *site.Process) { p.Stop(syscall.SIGTERM, 3*time.Second) }

@@ -12,6 +12,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/lab/work"
 )
 
@@ -49,6 +50,34 @@ func TestRedisAndACommandRunBesideEachOther(t *testing.T) {
 	}
 	if strings.Contains(table.String(), "ffmpeg,") || strings.Contains(table.String(), "nginx on") {
 		t.Errorf("the table speaks of programs that did not run:\n%s", table.String())
+	}
+}
+
+// TestPostgreSQLRunsAsAnotherUser checks a service that needs a directory and
+// refuses to run as root. In the second mode it runs outside of its cgroup.
+func TestPostgreSQLRunsAsAnotherUser(t *testing.T) {
+	requireReal(t, work.PostgresProgram, work.XZProgram)
+	tmp := openDir(t)
+	t.Setenv("TMPDIR", tmp)
+	c := ownExperiment(t, work.Workloads{Service: "postgres", Batch: []string{"xz"}}, report.Default, report.SchedIdle)
+	o, err := Colocate(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, runs, err := report.Load[colocation.Experiment, colocation.Run](o.Dir)
+	if err != nil || len(runs) < 2 {
+		t.Fatal(len(runs), err)
+	}
+	if e.Own == nil || e.Own.Service != "postgres" || !strings.HasPrefix(e.Own.Load, "postgres://tenon@127.0.0.1:") || !strings.HasPrefix(e.Versions["postgres"], "postgres (PostgreSQL) ") {
+		t.Errorf("own workloads %+v, versions %v", e.Own, e.Versions)
+	}
+	for _, r := range runs {
+		if r.Requests == 0 || len(r.Errors) != 0 || r.LSCPU <= 0 || r.BECPU <= 0 {
+			t.Errorf("%s: %d requests, errors %v, %v CPUs of the service, %v of the batch work", r.Mode, r.Requests, r.Errors, r.LSCPU, r.BECPU)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(tmp, site.DirPrefix+"*")); err != nil || len(left) != 0 {
+		t.Errorf("directories that are left: %v, error %v", left, err)
 	}
 }
 

@@ -123,7 +123,7 @@ func (st *runSetUp) close(err error) error {
 	}
 	st.self.Close()
 	if st.nginx != nil {
-		stop(st.nginx)
+		st.b.service.Stop(st.nginx)
 	}
 	return errors.Join(err, site.Clear(st.b.Root, st.b.Host, st.b.Tree))
 }

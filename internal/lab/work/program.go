@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,13 +29,16 @@ var (
 	WrkProgram    = Program{"wrk", "apt install wrk | dnf install wrk | apk add wrk", nil}
 )
 
-// Find returns the path of the program. It also searches in sbin, where servers
-// are installed, because sbin may be missing in PATH.
+// Find returns the path of the program. It also searches in directories of
+// servers that may be missing in PATH: sbin, and that of the newest PostgreSQL
+// (Debian).
 func (p Program) Find() (string, error) {
 	if path, err := exec.LookPath(p.Name); err == nil {
 		return filepath.Abs(path)
 	}
-	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin", "/sbin"} {
+	postgres, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	slices.Reverse(postgres)
+	for _, dir := range append([]string{"/usr/sbin", "/usr/local/sbin", "/sbin"}, postgres...) {
 		path := filepath.Join(dir, p.Name)
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o111 != 0 {
 			return path, nil

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ var (
 )
 
 // Services lists the services that a user can choose by name.
-var Services = []string{"nginx", "redis", "memcached", selfName}
+var Services = []string{"nginx", "redis", "memcached", "postgres", selfName}
 
 // selfName is the name of the service that generates its own load.
 const selfName = "self"
@@ -43,12 +44,16 @@ type Service struct {
 	// If it is empty, the service is ready when URL answers.
 	Ready   string
 	Session bool // see site.Child
+
+	user *syscall.Credential // see site.Child
+	fill []string            // SQL statements at each start
+	end  syscall.Signal      // ends the service; 0: SIGTERM
 }
 
 // FindService returns a service. command is the name of a service, or a shell
 // command that starts one. A named service listens on a port of the loopback
-// device (0: a free port).
-func FindService(ctx context.Context, command string, port, threads int) (s Service, version string, err error) {
+// device (0: a free port). If it needs a directory, FindService makes one.
+func FindService(ctx context.Context, in *site.Site, command string, port, threads int) (s Service, version string, err error) {
 	s.Name = command
 	if !slices.Contains(Services, command) {
 		s.Argv = shell(command)
@@ -64,20 +69,22 @@ func FindService(ctx context.Context, command string, port, threads int) (s Serv
 	if err := portFree(address); err != nil {
 		return s, "", err
 	}
-	program := RedisProgram
-	if command == "memcached" {
-		program = MemcachedProgram
-	}
+	program := map[string]Program{"redis": RedisProgram, "memcached": MemcachedProgram, "postgres": PostgresProgram}[command]
 	path, err := program.Find()
 	if err != nil {
 		return s, "", err
 	}
-	if command == "redis" {
+	switch command {
+	case "redis":
 		s.Argv = []string{path, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "warning"}
 		s.URL = "redis://" + address
-	} else {
+	case "memcached":
 		s.Argv = []string{path, "-u", "daemon", "-l", "127.0.0.1", "-p", strconv.Itoa(port), "-U", "0", "-t", strconv.Itoa(threads), "-c", "4096"}
 		s.URL = "memcached://" + address
+	case "postgres":
+		if err := preparePostgres(ctx, in, &s, path, address); err != nil {
+			return s, "", err
+		}
 	}
 	_, version, err = program.Ask(ctx, path)
 	return s, version, err
@@ -108,11 +115,15 @@ func programOf(command string) string {
 
 // Start starts the service in its cgroup and waits until it is ready.
 func (s Service) Start(ctx context.Context, in site.Groups, group node.CgroupPath, cpus unit.CPUSet) (*site.Process, error) {
-	p, err := site.Start(in, site.Child{Name: s.Name, Argv: s.Argv, Group: group, CPUs: cpus, Session: s.Session})
+	p, err := site.Start(in, site.Child{Name: s.Name, Argv: s.Argv, Group: group, CPUs: cpus, Session: s.Session, User: s.user})
 	if err != nil {
 		return nil, err
 	}
-	if err := s.awaitReady(ctx, p); err != nil {
+	err = s.awaitReady(ctx, p)
+	if err == nil && len(s.fill) > 0 {
+		err = wire.Execute(ctx, s.URL, serviceStart, s.fill...)
+	}
+	if err != nil {
 		s.Stop(p)
 		return nil, err
 	}
@@ -120,7 +131,7 @@ func (s Service) Start(ctx context.Context, in site.Groups, group node.CgroupPat
 }
 
 // Stop ends the service.
-func (s Service) Stop(p *site.Process) { p.Stop(syscall.SIGTERM, 3*time.Second) }
+func (s Service) Stop(p *site.Process) { p.Stop(cmp.Or(s.end, syscall.SIGTERM), 3*time.Second) }
 
 func (s Service) awaitReady(ctx context.Context, p *site.Process) error {
 	for deadline := time.Now().Add(serviceStart); ; {

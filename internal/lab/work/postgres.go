@@ -1,0 +1,79 @@
+package work
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/wire"
+)
+
+// PostgresProgram is the server. initdb is in the same directory.
+var PostgresProgram = Program{"postgres", "apt install postgresql | dnf install postgresql-server | apk add postgresql", []string{"--version"}}
+
+// postgresRole is the name of the role that owns the database, and of the
+// database.
+const postgresRole = "tenon"
+
+// ownsNothing is the kernel's overflow user and group, which own no files.
+const ownsNothing = 65534
+
+// accounts are the statements that make the table that the load reads
+// (wire.Accounts). The lab executes them at each start, so that all runs begin
+// with the same table.
+var accounts = []string{
+	"DROP TABLE IF EXISTS accounts",
+	"CREATE TABLE accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84))",
+	fmt.Sprintf("INSERT INTO accounts SELECT n, 1, 0, '' FROM generate_series(1, %d) n", wire.Accounts),
+	"VACUUM ANALYZE accounts",
+}
+
+// preparePostgres makes the directory of a PostgreSQL server, with an empty
+// database, and sets how s starts it. path is the path of the server.
+//
+// The server lets every local user in, without a password. So the role with
+// which they can log in is no superuser, the superuser has no login, and the
+// server runs as a user that owns no other files.
+func preparePostgres(ctx context.Context, in *site.Site, s *Service, path, address string) error {
+	parent, err := in.Directory("")
+	if err == nil {
+		err = os.Chmod(parent, 0o755)
+	}
+	data := filepath.Join(parent, "postgres")
+	if err == nil {
+		err = os.Mkdir(data, 0o700)
+	}
+	if err == nil && os.Geteuid() == 0 { // the server refuses to run as root
+		s.user = &syscall.Credential{Uid: ownsNothing, Gid: ownsNothing}
+		err = os.Chown(data, ownsNothing, ownsNothing)
+	}
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err == nil {
+		_, err = in.Await(ctx, site.Child{Name: "initdb", User: s.user, Argv: []string{
+			filepath.Join(filepath.Dir(path), "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"}})
+	}
+	if err == nil {
+		_, err = in.Await(ctx, site.Child{Name: "postgres --single", User: s.user,
+			Argv:  []string{path, "--single", "-D", data, "-F", "-c", "exit_on_error=on", "-c", "log_min_messages=fatal", "postgres"},
+			Stdin: strings.NewReader(fmt.Sprintf("CREATE ROLE %[1]s LOGIN\nCREATE DATABASE %[1]s OWNER %[1]s\nALTER ROLE postgres NOLOGIN\n", postgresRole))})
+	}
+	if err != nil {
+		return fmt.Errorf("prepare PostgreSQL: %w", err)
+	}
+	host, port, err := net.SplitHostPort(address)
+	// -F: no fsync. -k: no Unix socket. Without mmap, a killed server would
+	// leave files in /dev/shm. Work of autovacuum would be in some runs only.
+	s.Argv = []string{path, "-D", data, "-h", host, "-p", port, "-k", "", "-F", "-c", "max_connections=1000",
+		"-c", "dynamic_shared_memory_type=mmap", "-c", "autovacuum=off", "-c", "log_min_messages=fatal"}
+	s.URL = "postgres://" + postgresRole + "@" + address + "/" + postgresRole
+	s.fill = accounts
+	s.end = syscall.SIGINT // fast shutdown; SIGTERM waits for clients
+	return err
+}
