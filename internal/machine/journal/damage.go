@@ -88,8 +88,10 @@ func (j *Journal) noteExtent() {
 }
 
 // countMissing compares the file with the length in the lock file. It returns
-// how many bytes are missing at the end of the file.
-func (j *Journal) countMissing(info fs.FileInfo) int64 {
+// how many bytes are missing at the end of the file. Another process may be
+// writing entries. It records the length after them, so countMissing asks for
+// the length of the file last.
+func (j *Journal) countMissing(f *os.File) int64 {
 	text, err := os.ReadFile(filepath.Join(j.dir, lockName))
 	var inode uint64
 	var size int64
@@ -97,6 +99,10 @@ func (j *Journal) countMissing(info fs.FileInfo) int64 {
 		return 0
 	}
 	if n, _ := fmt.Sscanf(string(text), "%d %d", &inode, &size); n != 2 {
+		return 0
+	}
+	info, err := f.Stat()
+	if err != nil {
 		return 0
 	}
 	if st, is := info.Sys().(*syscall.Stat_t); !is || st.Ino != inode {
@@ -211,7 +217,7 @@ func (j *Journal) loadKnowing(own ownText) error {
 	n := state.replayKnowing(rest, &head, own)
 	if off == 0 {
 		damage := findDamage(rest, state, head, rest[n:])
-		if short := j.countMissing(info); damage == "" && short > 0 {
+		if short := j.countMissing(f); damage == "" && short > 0 {
 			damage = fmt.Sprintf("%d bytes are missing at its end", short)
 		}
 		if damage != "" && known {

@@ -2,6 +2,8 @@ package journal_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -194,5 +196,41 @@ func TestOnlyTheOwnerReadsTheJournal(t *testing.T) {
 	}
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the directory: %v %v", info.Mode(), err)
+	}
+}
+
+// TestEntriesThatArriveDuringAReadAreNotMissing makes one process write while
+// others begin to read. The lock file then has the length of a later journal.
+func TestEntriesThatArriveDuringAReadAreNotMissing(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, me)
+	var all []journal.Intention
+	var knobs []node.Knob
+	for i := range 200 {
+		k := node.Knob{Cgroup: node.CgroupPath(fmt.Sprintf("be/job-%d", i)), File: node.FileCPUs}
+		all, knobs = append(all, journal.Intention{Knob: k, Inode: 1, Before: node.CPUs{}, Value: node.CPUs{}}), append(knobs, k)
+	}
+	do(t, j.RecordGroup("be"))
+	done := make(chan error)
+	go func() {
+		var errs []error
+		for range 100 {
+			errs = append(errs, j.IntendAll(all), j.ForgetAll(knobs))
+		}
+		done <- errors.Join(errs...)
+	}()
+	for {
+		select {
+		case err := <-done:
+			do(t, err)
+			return
+		default:
+		}
+		s, err := open(t, dir, lab).State()
+		if do(t, err); s.Damage != "" {
+			t.Error(s.Damage)
+			do(t, <-done)
+			return
+		}
 	}
 }
