@@ -110,11 +110,13 @@ type claim struct {
 }
 
 // Decide grants CPUs. A workload keeps its CPUs while it demands the same
-// number, so a new workload never moves another.
+// number, so a workload that is new or grows never moves another.
 //
-// Workloads that have CPUs come first. The others follow in the order of a
-// scheduler's choice, priority, class (LSE before LSR) and name. If too few
-// CPUs are left for a workload, it is treated as LS.
+// Workloads first keep the CPUs that they have, or the best of them if they
+// demand fewer. Then those that demand more grow, and then new workloads get
+// CPUs. Each time the order is that of a scheduler's choice, priority, class
+// (LSE before LSR) and name. If too few CPUs are left for a workload, it is
+// treated as LS.
 //
 // A grant always leaves enough CPUs for the system and for BE. A new grant also
 // leaves as many CPUs as the services without exclusive CPUs request. This does
@@ -160,9 +162,7 @@ func Decide(shared facts.Pool, keep unit.Percent, had Previous, s node.Snapshot)
 	}
 	slices.SortFunc(asked, claim.compare)
 	r := round{Grants: g, snap: s, had: had, pool: pool, free: free, least: Keep(keep, pool), counted: countedOn(s)}
-	for _, cl := range asked {
-		r.grant(cl)
-	}
+	r.divide(asked)
 	r.share()
 	r.Open = r.free
 	return r.Grants
@@ -293,9 +293,7 @@ func countedOn(s node.Snapshot) int {
 // free. If the claim is new or larger than before, at least r.counted CPUs must
 // stay free, too, unless a scheduler chose the CPUs.
 func (r *round) grant(c claim) {
-	s, id := r.snap, c.work.ID
-	room := RoomBefore(s.Knobs, c.work.Cgroup, s.Topology.All())
-	free := r.free.Intersect(room)
+	id, free := c.work.ID, r.openTo(c)
 	had := c.had.Intersect(free)
 	spare := r.free.Len() - r.least
 	give := func(set unit.CPUSet, by By, how string) {
