@@ -222,7 +222,7 @@ var errGreeting = errors.New("the service refuses the first message")
 
 // refuse ends a connection whose first message got no good answer.
 func (t *thread) refuse(id int32, err error) {
-	if err == unix.Errno(0) {
+	if errors.Is(err, unix.Errno(0)) {
 		err = errGreeting
 	}
 	t.refusal = err
