@@ -46,7 +46,7 @@ func (t *clusterFlags) check(cmd *cobra.Command, more ...string) error {
 	}
 	for _, name := range t.alone {
 		if cmd.Flags().Changed(name) {
-			return fmt.Errorf("--%s: on a cluster the node gives the pods their CPUs, and the lab does not measure the whole node: leave it out with --kubernetes", name)
+			return fmt.Errorf("--%s has no effect on the pods of a cluster: leave it out with --kubernetes", name)
 		}
 	}
 	return nil

@@ -55,7 +55,7 @@ wrk for the servers. Five minutes at most.`,
 		Example: `  sudo tenon lab pinning
   sudo tenon lab pinning --parts pi --blocks 8
   sudo tenon lab pinning --modes shared,pinned,pinned-quota --limit 4
-  tenon lab pinning --kubernetes --node worker-1 --client-cpus 32-45 --duration 60s`,
+  tenon lab pinning --kubernetes --node worker-1 --parts nginx --client-cpus 32-45 --duration 60s`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return f.Usage(fmt.Errorf("lab pinning takes no arguments, got %q", args))

@@ -61,10 +61,15 @@ func Manifest(objects []Object) string {
 	return text.String()
 }
 
+// pipePatience is the longest time for which a child of kubectl, such as a login
+// plugin, may hold the output open after kubectl has ended.
+const pipePatience = time.Second
+
 // Do runs a command with a text as its standard input.
 func (k Client) Do(ctx context.Context, in string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, k.Path, append(append([]string{}, k.Args...), args...)...)
 	cmd.Stdin = strings.NewReader(in)
+	cmd.WaitDelay = pipePatience
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	if err := cmd.Run(); err != nil {
@@ -123,7 +128,7 @@ func (k Client) watchOnce(ctx context.Context, see func(string) (bool, error), a
 	defer stop()
 	cmd := exec.CommandContext(ctx, k.Path, append(append([]string{}, k.Args...), args...)...)
 	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
+	cmd.Stderr, cmd.WaitDelay = &complaint, pipePatience
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return false, err

@@ -33,6 +33,12 @@ func (s *Space) Labels(more Object) Object {
 	return labels
 }
 
+// Selector returns the selector of objects of this experiment that have a label.
+// Objects of other experiments may have the same label.
+func (s *Space) Selector(label, value string) string {
+	return labLabel + "=" + s.Experiment + "," + label + "=" + value
+}
+
 // Enter creates the namespace if it does not exist. It removes the objects of an
 // experiment that was killed, and waits until their pods have ended. The caller
 // must call Leave, even after an error.

@@ -250,7 +250,7 @@ func TestAWaveBecomesRowsThatAnImportReadsBack(t *testing.T) {
 	if got, want := table(t, in.Jobs), table(t, r.rows); got != want {
 		t.Errorf("the import gives\n%s\nwant\n%s", got, want)
 	}
-	for _, call := range []string{"apply -f -", "annotate pods -l tenon.sh/lab-run=7 --overwrite tenon.sh/lab-start=", "delete jobs -l tenon.sh/lab-run=7 --cascade=background --wait"} {
+	for _, call := range []string{"apply -f -", "annotate pods -l tenon.sh/lab=concurrency,tenon.sh/lab-run=7 --overwrite tenon.sh/lab-start=", "delete jobs -l tenon.sh/lab=concurrency,tenon.sh/lab-run=7 --cascade=background --wait"} {
 		if !strings.Contains(calls(), call) {
 			t.Errorf("no call %q in\n%s", call, calls())
 		}
@@ -310,7 +310,7 @@ func TestAPodThatEndsBeforeItsBeginEndsTheExperiment(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), one+" ended before its begin (Failed): sh: not found") {
 		t.Errorf("%v", err)
 	}
-	if !strings.Contains(calls(), "delete jobs -l tenon.sh/lab-run=7") {
+	if !strings.Contains(calls(), "delete jobs -l tenon.sh/lab=concurrency,tenon.sh/lab-run=7") {
 		t.Errorf("the jobs are left:\n%s", calls())
 	}
 }

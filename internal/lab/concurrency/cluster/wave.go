@@ -32,7 +32,7 @@ const maxLead = 20 * time.Second
 // measure runs a cell once.
 func (b *bench) measure(ctx context.Context, cell sweep.Cell, index, block int) (r run, err error) {
 	r.cell = cell
-	selector := runLabel + "=" + strconv.Itoa(index)
+	selector := b.kubectl.Selector(runLabel, strconv.Itoa(index))
 	defer func() {
 		// The jobs of this run must not run beside those of the next one. Their
 		// pods have ended, or end within a second.

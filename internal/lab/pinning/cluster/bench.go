@@ -33,6 +33,7 @@ type bench struct {
 	wrk                string     // path of wrk
 	cells              []cell
 	refused            []string
+	failed             int  // number of runs in a row that failed
 	blind              bool // the image of the servers has no shell, so their counters are unknown
 }
 
@@ -73,6 +74,7 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 	if b.Site, err = site.Away(c.Setting); err != nil {
 		return nil, err
 	}
+	b.Place.Client = b.Place.Client.Union(b.Place.Lab) // wrk has all of them, as published
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
@@ -93,7 +95,7 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 		return nil, fmt.Errorf("node %s can run nothing of this:\n%s", b.node.Name, strings.Join(b.refused, "\n"))
 	}
 	if slices.Contains(c.Parts, pinning.NGINX) {
-		_, err = b.space.Do(ctx, kubectl.Manifest(b.service()), "apply", "-f", "-")
+		_, err = b.space.Do(ctx, kubectl.Manifest(b.service()), "create", "-f", "-")
 	}
 	return b, err
 }
@@ -115,13 +117,17 @@ func (b *bench) look(ctx context.Context) error {
 	if b.cpus, err = readCPUs(ctx, b.space.Client, b.node.Name); err != nil {
 		return err
 	}
+	if b.node.Address == "" {
+		return fmt.Errorf("node %s has no InternalIP, so there is no address for wrk", b.node.Name)
+	}
 	b.limit, b.serverLimit, b.memory = b.Limit, b.Limit, publishedMemory
 	if b.Limit == 0 {
 		// One CPU of a node stays shared while pods have CPUs of their own.
-		b.limit = min(publishedLimit, max(b.node.CPUs-1, 1))
-		b.serverLimit = min(publishedLimit, max((b.node.CPUs-1)/replicas, 1))
+		free := min(b.node.CPUs-1, int(b.node.Free.CPU/1000))
+		b.limit = min(publishedLimit, max(free, 1))
+		b.serverLimit = min(publishedLimit, max(free/replicas, 1))
 	}
-	if most := b.node.Free.Memory / (2 * replicas); most < b.memory {
+	if most := b.node.Free.Memory / replicas; most < b.memory {
 		b.memory = max(most>>20<<20, 1<<20)
 	}
 	return nil
@@ -151,6 +157,10 @@ func (b *bench) describe(_ context.Context, caveats []string) (frame.Record, []s
 		if b.memory < publishedMemory {
 			e.Caveats = append(e.Caveats, fmt.Sprintf("each server has %.2f GiB of memory; the published manifest has 8 GiB, which the node has not free for two", float64(b.memory)/(1<<30)))
 		}
+		e.Caveats = append(e.Caveats, "without a CPU limit (shared-free, pinned) a server is Burstable and not Guaranteed: it has another parent cgroup and another OOM score, too")
+		if b.serverLimit < publishedLimit {
+			e.Caveats = append(e.Caveats, fmt.Sprintf("each server has %s; the published manifest has %d", layout.Plural(b.serverLimit, "CPU", "CPUs"), publishedLimit))
+		}
 		if b.node.Here {
 			e.Caveats = append(e.Caveats, "wrk ran on the tested node itself and shared its CPUs with the servers")
 		}
@@ -174,13 +184,13 @@ func tell(r pinning.Run) string {
 // run measures one cell. Its pods are gone when it returns.
 func (b *bench) run(ctx context.Context, c cell, index, block int) (r pinning.Run, err error) {
 	r = pinning.Run{Index: index, Block: block, Part: c.part, Mode: c.mode, Started: time.Now()}
-	selector := runLabel + "=" + strconv.Itoa(index)
+	selector := b.space.Selector(runLabel, strconv.Itoa(index))
 	defer func() {
 		if err = errors.Join(err, b.space.Clean(ctx, selector, "foreground")); err != nil {
 			err = fmt.Errorf("%v: %w", c, err)
 		}
 	}()
-	if _, err := b.space.Do(ctx, kubectl.Manifest(b.manifest(c, index)), "apply", "-f", "-"); err != nil {
+	if _, err := b.space.Do(ctx, kubectl.Manifest(b.manifest(c, index)), "create", "-f", "-"); err != nil {
 		return r, err
 	}
 	if c.part == pinning.Pi {
@@ -188,8 +198,20 @@ func (b *bench) run(ctx context.Context, c cell, index, block int) (r pinning.Ru
 	} else {
 		err = b.runServers(ctx, c.mode, selector, &r)
 	}
-	return r, err
+	if err == nil {
+		b.failed = 0
+		return r, nil
+	}
+	// A pod that fails, or a call that gets no answer, ends this run only.
+	if b.failed++; ctx.Err() != nil || b.failed >= mostFailed {
+		return r, err
+	}
+	r.Void = append(r.Void, err.Error())
+	return r, nil
 }
+
+// mostFailed is the number of runs in a row that fail before the lab gives up.
+const mostFailed = 3
 
 // givesCPUs reports whether a pod has CPUs of its own or a pool in a mode.
 func givesCPUs(m pinning.Mode) bool {

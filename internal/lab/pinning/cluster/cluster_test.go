@@ -8,12 +8,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/pinning/run"
 	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -141,7 +144,9 @@ func TestWhatTheNodeCannotRunIsRefused(t *testing.T) {
 		"all CPUs, shared":     {func(b *bench) { b.serverLimit = 8 }, cell{pinning.NGINX, pinning.SharedFree}, ""},
 		"no tenond":            {func(b *bench) { b.cpus = nodeCPUs{why: "tenond does not report"} }, cell{pinning.Pi, pinning.Pinned}, "tenond does not report"},
 		"no tenond, shared":    {func(b *bench) { b.cpus = nodeCPUs{why: "tenond does not report"} }, cell{pinning.Pi, pinning.Shared}, ""},
-		"static policy":        {func(b *bench) { b.node.Policy = "static" }, cell{pinning.Pi, pinning.SharedAA}, "policy of the kubelet is static"},
+		"static policy":        {func(b *bench) { b.node.Policy = "static" }, cell{pinning.NGINX, pinning.SharedAA}, "policy of the kubelet is static"},
+		"static, the job":      {func(b *bench) { b.node.Policy = "static" }, cell{pinning.Pi, pinning.SharedAA}, ""},
+		"CPUs of other owners": {func(b *bench) { b.cpus.owned = unit.CPUSetOf(0, 1, 2, 3, 4, 5, 6, 7) }, cell{pinning.NGINX, pinning.Pinned}, "node a gives away 7 of its 16 CPUs"},
 	} {
 		b := benchOn(t, 16, "0-7", "8-15")
 		c.change(b)
@@ -202,40 +207,109 @@ func fakeKubectl(t *testing.T, b *bench, script string) {
 	b.space.Client = kubectl.Client{Path: "/bin/sh", Args: []string{path}}
 }
 
-func TestTheReportOfTheNodeSaysWhichCPUsPodsHold(t *testing.T) {
+func TestTheReportOfTheNodeSaysWhichCPUsItGives(t *testing.T) {
 	b := benchOn(t, 8)
 	fakeKubectl(t, b, `echo '{"status":{"cpus":{"caches":[{"cpus":"0-3"},{"cpus":"4-7"}],"reserved":"0","keep":2,
-"held":[{"uid":"u","cpus":"4-5"},{"uid":"v","cpus":"6"}]}}}'`)
+"held":[{"uid":"u","grade":"own","cpus":"4-5"},{"uid":"v","grade":"pool","cpus":"0-3"}]}}}'`)
 	c, err := readCPUs(t.Context(), b.space.Client, "a")
-	if err != nil || c.why != "" || c.keep != 2 || len(c.pools) != 2 || c.open.String() != "1-7" {
+	if err != nil || c.why != "" || c.keep != 2 || len(c.pools) != 2 || c.open.String() != "1-7" || c.owned.String() != "4-5" {
 		t.Errorf("%+v: %v", c, err)
 	}
-	all, why, err := b.held(t.Context(), []string{"u", "v"})
-	if err != nil || why != "" || all.String() != "4-6" {
-		t.Errorf("%v, %q: %v", all, why, err)
-	}
-	fakeKubectl(t, b, "echo 'error: the server does not have a resource type' >&2; exit 1")
-	if c, err = readCPUs(t.Context(), b.space.Client, "a"); err != nil || !strings.Contains(c.why, "tenond does not report the CPUs of node a") {
-		t.Errorf("%+v: %v", c, err)
-	}
-	fakeKubectl(t, b, `echo '{"status":{"cpus":{"caches":[{"cpus":"0-3"}],"manager":"the static policy of the kubelet"}}}'`)
-	if c, err = readCPUs(t.Context(), b.space.Client, "a"); err != nil || !strings.Contains(c.why, "the static policy of the kubelet writes the CPUs") {
-		t.Errorf("%+v: %v", c, err)
+	for answer, why := range map[string]string{
+		"echo 'error: the server does not have a resource type' >&2; exit 1":                                       "tenond does not report the CPUs of node a",
+		`echo '{"status":{"cpus":{"caches":[{"cpus":"0-3"}],"manager":"the static policy of the kubelet"}}}'`:      "the static policy of the kubelet writes the CPUs",
+		`echo '{"status":{"reported":"2026-01-02T03:04:05.000006Z","cpus":{"caches":[{"cpus":"0-3"}],"keep":1}}}'`: "the last report of tenond on node a is",
+	} {
+		fakeKubectl(t, b, answer)
+		if c, err = readCPUs(t.Context(), b.space.Client, "a"); err != nil || !strings.Contains(c.why, why) {
+			t.Errorf("%+v: %v, want %q", c, err, why)
+		}
 	}
 }
 
-func TestAJobThatFindsNoRoomIsVoidAndOneThatFailsIsAnError(t *testing.T) {
+// TestPodsMustHoldWhatTheirModeGives compares what tenond reports of two pods, u
+// and v, with each mode.
+func TestPodsMustHoldWhatTheirModeGives(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode pinning.Mode
+		held string
+		says string // empty: they have it
+	}{
+		"own CPUs":            {pinning.Pinned, `{"uid":"u","grade":"own","cpus":"4-5"},{"uid":"v","grade":"own","cpus":"6-7"}`, ""},
+		"one has none":        {pinning.PinnedQuota, `{"uid":"u","grade":"own","cpus":"4-5"}`, "a pod has no CPUs of its own: no room"},
+		"seats":               {pinning.PinnedQuota, `{"uid":"u","grade":"own","cpus":"4-5"},{"uid":"v","grade":"seats","cpus":"6-7"}`, "CPUs 6-7 as seats"},
+		"too few":             {pinning.Pinned, `{"uid":"u","grade":"own","cpus":"4"},{"uid":"v","grade":"own","cpus":"6-7"}`, "CPUs 4, not 2 that no other pod has"},
+		"the same CPUs":       {pinning.Pinned, `{"uid":"u","grade":"own","cpus":"4-5"},{"uid":"v","grade":"own","cpus":"5-6"}`, "CPUs 5-6, not 2 that no other pod has"},
+		"pools":               {pinning.StaticBurst, `{"uid":"u","grade":"pool","cpus":"0-3"},{"uid":"v","grade":"pool","cpus":"0-3"}`, ""},
+		"own, and not a pool": {pinning.StaticBurst, `{"uid":"u","grade":"own","cpus":"0-3"},{"uid":"v","grade":"pool","cpus":"0-3"}`, "CPUs 0-3 as own"},
+		"shared":              {pinning.Shared, `{"uid":"x","grade":"own","cpus":"0-3"}`, ""},
+		"a profile adds LSR":  {pinning.SharedFree, `{"uid":"v","grade":"own","cpus":"0-1"}`, "gave a pod CPUs 0-1 (own), although"},
+	} {
+		b := benchOn(t, 8)
+		fakeKubectl(t, b, `echo '{"status":{"cpus":{"caches":[{"cpus":"0-7"}],"refused":[{"uid":"v","why":"no room"}],"held":[`+c.held+`]}}}'`)
+		h, err := b.held(t.Context(), c.mode, 2, []string{"u", "v"})
+		if err != nil || (h.why == "") != (c.says == "") || !strings.Contains(h.why, c.says) {
+			t.Errorf("%s: %+v, %v, want %q", name, h, err, c.says)
+		}
+	}
+}
+
+// TestCountersThatContradictTheModeVoidARun compares the counters of two servers
+// with the quota of a mode.
+func TestCountersThatContradictTheModeVoidARun(t *testing.T) {
+	counters := func(cpu time.Duration, periods int64) podCounters {
+		return podCounters{group: jobs.GroupCounters{Usage: node.Some(cpu), Periods: node.Some(periods)}, allowed: unit.CPUSetOf(1)}
+	}
+	none := []podCounters{counters(time.Second, 5), counters(time.Second, 5)}
+	for says, c := range map[string]struct {
+		mode  pinning.Mode
+		after []podCounters
+	}{
+		"":                      {pinning.Shared, []podCounters{counters(3*time.Second, 9), counters(2*time.Second, 9)}},
+		"is there a LimitRange": {pinning.SharedFree, []podCounters{counters(3*time.Second, 9), counters(2*time.Second, 9)}},
+		"is cpuCFSQuota off":    {pinning.PinnedQuota, []podCounters{counters(3*time.Second, 5), counters(2*time.Second, 5)}},
+		"did not lead to both":  {pinning.Shared, []podCounters{counters(5*time.Second, 9), counters(2*time.Second, 9)}},
+		"was started again":     {pinning.Shared, []podCounters{counters(3*time.Second, 9), counters(time.Millisecond, 9)}},
+	} {
+		var r pinning.Run
+		benchOn(t, 8).count(c.mode, none, c.after, &r)
+		if text := strings.Join(r.Void, "; "); (text == "") != (says == "") || !strings.Contains(text, says) {
+			t.Errorf("%s: void %q, want %q", c.mode, text, says)
+		}
+	}
+	var r pinning.Run
+	benchOn(t, 8).count(pinning.Shared, none, nil, &r)
+	if r.CPU != 0 || len(r.Void) > 0 {
+		t.Errorf("without a second reading: %+v", r)
+	}
+}
+
+func TestAJobIsFollowedToItsEnd(t *testing.T) {
 	b := benchOn(t, 8)
+	begun := 0
 	fakeKubectl(t, b, `case "$*" in
 *--watch*) echo 'cal-pi|Pending|| '; echo 'cal-pi|Running|now| '; echo 'cal-pi|Failed|| '; exec sleep 100 ;;
 logs*) echo limit is not a number ;;
 esac`)
-	if _, err := b.end(t.Context(), "x=y"); err == nil || !strings.Contains(err.Error(), "pod cal-pi failed: limit is not a number") {
-		t.Errorf("error %v", err)
+	if _, err := b.end(t.Context(), "x=y", func() { begun++ }); err == nil || !strings.Contains(err.Error(), "pod cal-pi failed: limit is not a number") || begun != 1 {
+		t.Errorf("error %v, begun %d times", err, begun)
 	}
-	fakeKubectl(t, b, `case "$*" in *--watch*) echo 'cal-pi|Running|now| '; echo 'cal-pi|Succeeded|| '; exec sleep 100 ;; esac`)
-	if why, err := b.end(t.Context(), "x=y"); err != nil || why != "" {
-		t.Errorf("%q, %v", why, err)
+	fakeKubectl(t, b, `case "$*" in *--watch*) echo 'cal-pi|Running|now| '; echo 'cal-pi|Running|now| '; echo 'cal-pi|Succeeded|| '; exec sleep 100 ;; esac`)
+	if why, err := b.end(t.Context(), "x=y", func() { begun++ }); err != nil || why != "" || begun != 2 {
+		t.Errorf("%q, %v, begun %d times", why, err, begun)
+	}
+}
+
+// TestARunThatFailsIsVoidAndThreeInARowEndTheLab checks what happens when a pod
+// fails, or a call gets no answer.
+func TestARunThatFailsIsVoidAndThreeInARowEndTheLab(t *testing.T) {
+	b := benchOn(t, 8)
+	fakeKubectl(t, b, `case "$*" in *--watch*) echo 'cal-pi|Failed|| '; exec sleep 100 ;; create*) cat >/dev/null ;; esac`)
+	for i := 1; i <= mostFailed; i++ {
+		r, err := b.run(t.Context(), cell{pinning.Pi, pinning.Shared}, i, 1)
+		if void := len(r.Void) == 1 && strings.Contains(r.Void[0], "pod cal-pi failed"); void != (i < mostFailed) || (err != nil) != (i == mostFailed) {
+			t.Errorf("run %d: void %q, error %v", i, r.Void, err)
+		}
 	}
 }
 
@@ -244,7 +318,7 @@ func TestWrongFlagsOfTheClusterAreNamed(t *testing.T) {
 		"--cpus 1: on a cluster":             {Config: run.Config{Setting: site.Setting{CPUs: unit.CPUSetOf(1)}}},
 		"--rounds 2":                         {Config: run.Config{Rounds: 2}},
 		"--node-port 70000: want 1 to 65535": {NodePort: 70000},
-		`--namespace "A_b"`:                  {Namespace: "A_b"},
+		`--namespace "-x-": want 1 to 63`:    {Namespace: "-x-"},
 		`--parts "redis"`:                    {Config: run.Config{Parts: []string{"redis"}}},
 	} {
 		if _, err := c.withDefaults(); err == nil || !strings.Contains(err.Error(), says) {

@@ -7,8 +7,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/layout"
@@ -64,14 +64,17 @@ func (c Config) withDefaults() (Config, error) {
 	c.NodePort = cmp.Or(c.NodePort, publishedPort)
 	c.Duration, c.MaxTime = cmp.Or(c.Duration, 10*time.Second), cmp.Or(c.MaxTime, time.Hour)
 	c.Namespace, c.NGINX, c.Pi = cmp.Or(c.Namespace, "tenon-lab"), cmp.Or(c.NGINX, nginxImage), cmp.Or(c.Pi, piImage)
-	if strings.Trim(c.Namespace, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		fault("--namespace %q: want the name of a namespace", c.Namespace)
+	if !namespaceName.MatchString(c.Namespace) {
+		fault("--namespace %q: want 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends", c.Namespace)
 	}
 	var err error
 	c.Config, err = c.Config.OrDefaults()
 	c.Rounds = 1
 	return c, errors.Join(append(faults, err)...)
 }
+
+// namespaceName matches the names of namespaces (RFC 1123, as Kubernetes demands).
+var namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // A cell is one part in one mode.
 type cell struct {
@@ -110,16 +113,16 @@ func (b *bench) refuse(c cell) string {
 	pods, limit := b.pieces(c.part)
 	need := b.requests(c.part)
 	if room := b.node.Places(need); room < pods {
-		return fmt.Sprintf("there is room for %d of %d pods with %s and %.1f GiB each: node %s has %g CPUs and %.1f GiB free", room, pods, layout.Plural(limit, "CPU", "CPUs"),
+		return fmt.Sprintf("there is room for %d of %d pods with %s and %.1f GiB each: node %s has %g CPUs and %.1f GiB free", max(room, 0), pods, layout.Plural(limit, "CPU", "CPUs"),
 			float64(need.Memory)/(1<<30), b.node.Name, max(b.node.Free.CPU, 0).Cores(), float64(max(b.node.Free.Memory, 0))/(1<<30))
 	}
-	if b.node.Policy == "static" && (c.mode == pinning.Shared || c.mode == pinning.SharedAA) {
-		return "the CPU manager policy of the kubelet is static, so the pod would have CPUs of its own"
+	if b.node.Policy == "static" && c.part == pinning.NGINX && (c.mode == pinning.Shared || c.mode == pinning.SharedAA) {
+		return "the CPU manager policy of the kubelet is static, so the servers would have CPUs of their own"
 	}
 	if slices.Contains([]pinning.Mode{pinning.Shared, pinning.SharedAA, pinning.SharedFree}, c.mode) {
 		return ""
 	}
-	switch own := b.cpus.open.Len() - b.cpus.keep; {
+	switch own := b.cpus.open.Minus(b.cpus.owned).Len() - b.cpus.keep; {
 	case b.cpus.why != "":
 		return b.cpus.why
 	case c.mode == pinning.StaticBurst && len(b.cpus.pools) < 2:

@@ -7,25 +7,38 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/kubectl"
+	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A nodeReport is the part of tenond's report that the lab reads.
 type nodeReport struct {
 	Status struct {
-		CPUs *struct {
+		Reported time.Time
+		CPUs     *struct {
 			Caches            []struct{ CPUs string }
 			Reserved, Manager string
 			Keep              int
-			Held              []struct{ UID, CPUs string }
+			Held              []struct{ UID, Grade, CPUs string }
 			Refused           []struct{ UID, Why string }
 		} `json:"cpus"`
 	}
 }
 
+// The grades of held CPUs (docs/scheduling.md).
+const (
+	gradeOwn  = "own"
+	gradePool = "pool"
+)
+
+// oldReport is the age from which a report does not count: tenond writes one each
+// minute at least.
+const oldReport = 3 * time.Minute
+
 // nodeCPUs are the CPUs that a node gives to pods as their own or as pools.
 type nodeCPUs struct {
 	open  unit.CPUSet   // those that are not reserved
+	owned unit.CPUSet   // those that pods own already
 	keep  int           // number of CPUs that stay shared
 	pools []unit.CPUSet // the parts of the L3 caches in each NUMA node
 	why   string        // reason why the node gives no CPUs to pods; empty: it gives some
@@ -46,6 +59,10 @@ func readCPUs(ctx context.Context, k kubectl.Client, node string) (nodeCPUs, err
 		c.why = fmt.Sprintf("%s writes the CPUs of the pods of node %s", m, node)
 		return c, nil
 	}
+	if age := time.Since(r.Status.Reported); !r.Status.Reported.IsZero() && age > oldReport {
+		c.why = fmt.Sprintf("the last report of tenond on node %s is %v old", node, age.Round(time.Second))
+		return c, nil
+	}
 	reserved, err := unit.ParseCPUSet(r.Status.CPUs.Reserved)
 	if err != nil {
 		return c, fmt.Errorf("reserved CPUs of node %s: %w", node, err)
@@ -58,55 +75,84 @@ func readCPUs(ctx context.Context, k kubectl.Client, node string) (nodeCPUs, err
 		c.open = c.open.Union(cpus.Minus(reserved))
 		c.pools = append(c.pools, cpus)
 	}
+	for _, h := range r.Status.CPUs.Held {
+		if h.Grade != gradeOwn {
+			continue
+		}
+		cpus, err := unit.ParseCPUSet(h.CPUs)
+		if err != nil {
+			return c, fmt.Errorf("CPUs of pod %s: %w", h.UID, err)
+		}
+		c.owned = c.owned.Union(cpus)
+	}
 	c.keep = r.Status.CPUs.Keep
 	return c, nil
 }
 
 // heldPatience is the longest time until tenond reports which CPUs a new pod has.
-const heldPatience = 20 * time.Second
+// After an error of the API server it waits 30 s before it reports again.
+const heldPatience = 40 * time.Second
 
-// held waits until tenond reports CPUs of all given pods, and returns all of
-// them. If tenond reports a pod without CPUs, held returns the reason (why).
-func (b *bench) held(ctx context.Context, uids []string) (all unit.CPUSet, why string, err error) {
+// A holding describes the CPUs that tenond reports for the pods of a run.
+type holding struct {
+	all unit.CPUSet // of all of them
+	why string      // why the pods do not have what their mode gives; empty: they have it
+}
+
+// awaitHeld waits until tenond reports that all given pods have what their mode
+// gives them. After heldPatience it returns what is missing.
+func (b *bench) awaitHeld(ctx context.Context, m pinning.Mode, limit int, uids []string) (holding, error) {
 	for deadline := time.Now().Add(heldPatience); ; {
-		var r nodeReport
-		if err := b.space.Get(ctx, &r, "nodereports.tenon.sh", b.node.Name); err != nil {
-			return all, "", err
-		}
-		if r.Status.CPUs == nil {
-			return all, "", errors.New("tenond no longer reports the CPUs of node " + b.node.Name)
-		}
-		found := map[string]string{}
-		for _, h := range r.Status.CPUs.Held {
-			found[h.UID] = h.CPUs
-		}
-		missing := ""
-		all = unit.CPUSet{}
-		for _, uid := range uids {
-			cpus, err := unit.ParseCPUSet(found[uid])
-			if err != nil {
-				return all, "", fmt.Errorf("CPUs of pod %s: %w", uid, err)
-			}
-			if all = all.Union(cpus); cpus.Empty() {
-				missing = uid
-			}
-		}
-		if missing == "" {
-			return all, "", nil
-		}
-		if time.Now().After(deadline) {
-			why = fmt.Sprintf("a pod has no CPUs of its own after %v", heldPatience)
-			for _, p := range r.Status.CPUs.Refused {
-				if p.UID == missing {
-					why += ": " + p.Why
-				}
-			}
-			return all, why, nil
+		h, err := b.held(ctx, m, limit, uids)
+		if err != nil || h.why == "" || time.Now().After(deadline) {
+			return h, err
 		}
 		select {
 		case <-ctx.Done():
-			return all, "", ctx.Err()
+			return h, ctx.Err()
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
+}
+
+// held compares the report of tenond with what a mode gives: own CPUs, as many as
+// the limit and not the same for two pods; a pool; or nothing in the shared modes.
+func (b *bench) held(ctx context.Context, m pinning.Mode, limit int, uids []string) (h holding, err error) {
+	var r nodeReport
+	if err := b.space.Get(ctx, &r, "nodereports.tenon.sh", b.node.Name); err != nil {
+		return h, err
+	}
+	if r.Status.CPUs == nil {
+		return h, errors.New("tenond no longer reports the CPUs of node " + b.node.Name)
+	}
+	for _, uid := range uids {
+		grade, cpus := "", unit.CPUSet{}
+		for _, held := range r.Status.CPUs.Held {
+			if held.UID != uid {
+				continue
+			}
+			if cpus, err = unit.ParseCPUSet(held.CPUs); err != nil {
+				return h, fmt.Errorf("CPUs of pod %s: %w", uid, err)
+			}
+			grade = held.Grade
+		}
+		switch {
+		case !givesCPUs(m) && grade == "":
+		case !givesCPUs(m):
+			h.why = fmt.Sprintf("tenond gave a pod CPUs %v (%s), although the mode does not ask for any", cpus, grade)
+		case grade == "":
+			h.why = "a pod has no CPUs of its own"
+			for _, p := range r.Status.CPUs.Refused {
+				if p.UID == uid {
+					h.why += ": " + p.Why
+				}
+			}
+		case m == pinning.StaticBurst && grade != gradePool, m != pinning.StaticBurst && grade != gradeOwn:
+			h.why = fmt.Sprintf("a pod has CPUs %v as %s", cpus, grade)
+		case m != pinning.StaticBurst && (cpus.Len() != limit || !cpus.Intersect(h.all).Empty()):
+			h.why = fmt.Sprintf("a pod has CPUs %v, not %d that no other pod has", cpus, limit)
+		}
+		h.all = h.all.Union(cpus)
+	}
+	return h, nil
 }

@@ -29,7 +29,7 @@ func (b *bench) service() []kubectl.Object {
 		{
 			"apiVersion": "v1", "kind": "Service", "metadata": kubectl.Object{"name": serviceName, "labels": labels},
 			"spec": kubectl.Object{
-				"type": "NodePort", "selector": kubectl.Object{"app": "nginx"},
+				"type": "NodePort", "selector": b.space.Labels(kubectl.Object{"app": "nginx"}), // and no pod of others
 				"ports": []kubectl.Object{{"name": "http", "port": 8000, "protocol": "TCP", "targetPort": 80, "nodePort": b.NodePort}},
 			},
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/kubectl"
@@ -22,12 +23,24 @@ var (
 	saidProof = regexp.MustCompile(`(?m)^(\d+) threads on CPUs ([\d,-]+), (\d+) of (\d+) digits right`)
 )
 
-// roomPatience is the longest time for which the job may find no room.
-const roomPatience = 30 * time.Second
+const (
+	// roomPatience is the longest time for which the job may find no room.
+	roomPatience = 30 * time.Second
+	// startPatience is the longest time until its container runs. It includes the
+	// time to download the image.
+	startPatience = 5 * time.Minute
+)
 
 // runPi waits until the job has ended, and reads its log.
 func (b *bench) runPi(ctx context.Context, m pinning.Mode, selector string, r *pinning.Run) error {
-	why, err := b.end(ctx, selector)
+	ctx, stop := context.WithTimeout(ctx, b.MaxTime)
+	defer stop()
+	held := make(chan holding, 1)
+	why, err := b.end(ctx, selector, func() {
+		if b.cpus.why == "" {
+			go func() { held <- b.heldByJob(ctx, m) }()
+		}
+	})
 	if err != nil {
 		return err
 	}
@@ -47,15 +60,43 @@ func (b *bench) runPi(ctx context.Context, m pinning.Mode, selector string, r *p
 	if result.Right < result.Digits {
 		r.Void = append(r.Void, fmt.Sprintf("%d of %d digits are right", result.Right, result.Digits))
 	}
-	if givesCPUs(m) && m != pinning.StaticBurst && !cpus.Empty() && cpus.Len() != b.limit {
-		r.Void = append(r.Void, fmt.Sprintf("the job ran on CPUs %v, not on %d of its own", cpus, b.limit))
+	select {
+	case h := <-held:
+		if r.CPUs = h.all; r.CPUs.Empty() {
+			r.CPUs = cpus
+		}
+		if h.why != "" {
+			r.Void = append(r.Void, h.why)
+		}
+	default: // it ended before tenond reported
+		switch {
+		case !givesCPUs(m):
+		case cpus.Empty():
+			r.Void = append(r.Void, "the job ended before tenond reported its CPUs, and its image does not print them")
+		case m != pinning.StaticBurst && cpus.Len() != b.limit:
+			r.Void = append(r.Void, fmt.Sprintf("the job ran on CPUs %v, not on %d of its own", cpus, b.limit))
+		}
 	}
 	return nil
 }
 
+// heldByJob returns what tenond reports of the job.
+func (b *bench) heldByJob(ctx context.Context, m pinning.Mode) (h holding) {
+	uid, err := b.space.Do(ctx, "", "get", "pod", jobName, "-o", "jsonpath={.metadata.uid}")
+	if err == nil {
+		h, err = b.awaitHeld(ctx, m, b.limit, []string{strings.TrimSpace(string(uid))})
+	}
+	if err != nil {
+		h.why = err.Error()
+	}
+	return h
+}
+
 // end waits until the pod of the job has succeeded. If the scheduler finds no
-// node for it, end returns the reason (why).
-func (b *bench) end(ctx context.Context, selector string) (why string, err error) {
+// node for it, or if its container does not start within five minutes, end returns
+// the reason (why). It calls begun once, when the container runs.
+func (b *bench) end(ctx context.Context, selector string, begun func()) (why string, err error) {
+	created := time.Now()
 	for placed := false; ; {
 		// The watch does not report a pod that only waits for a node.
 		waiting, stop := context.WithTimeout(ctx, roomPatience)
@@ -63,7 +104,10 @@ func (b *bench) end(ctx context.Context, selector string) (why string, err error
 		err := b.space.WatchPods(waiting, selector, func(pods map[string]kubectl.Pod) (bool, error) {
 			last = pods
 			p := pods[jobName]
-			placed = placed || p.Started != ""
+			if p.Started != "" && !placed {
+				placed = true
+				begun()
+			}
 			if p.Phase == "Failed" {
 				return false, fmt.Errorf("pod %s failed%w", p.Name, b.space.Complaint(ctx, p.Name))
 			}
@@ -74,8 +118,13 @@ func (b *bench) end(ctx context.Context, selector string) (why string, err error
 			return "", err
 		}
 		state, unplaced := kubectl.Waiting(last, 1)
-		if unplaced && !placed {
-			return state, nil
+		switch {
+		case placed:
+			b.Status.Now("the job has run for %v", time.Since(created).Round(time.Second))
+		case unplaced || time.Since(created) > startPatience:
+			return "the job does not start: " + state, nil
+		default:
+			b.Status.Now("waiting for the job: %s", state)
 		}
 	}
 }

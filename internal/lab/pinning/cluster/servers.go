@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -19,7 +20,7 @@ import (
 
 // The published call of wrk has 20 threads, for 14 CPUs, and 100 connections.
 const (
-	mostThreads = 20
+	threads     = 20
 	connections = 100
 )
 
@@ -41,16 +42,17 @@ func (b *bench) runServers(ctx context.Context, m pinning.Mode, selector string,
 	if err != nil {
 		return err
 	}
-	if givesCPUs(m) {
-		var uids []string
-		for _, s := range servers {
-			uids = append(uids, s.uid)
-		}
-		if r.CPUs, why, err = b.held(ctx, uids); err != nil {
+	var uids []string
+	for _, s := range servers {
+		uids = append(uids, s.uid)
+	}
+	var had holding
+	if b.cpus.why == "" {
+		if had, err = b.awaitHeld(ctx, m, b.serverLimit, uids); err != nil {
 			return err
 		}
-		if why != "" {
-			r.Void = append(r.Void, why)
+		if had.why != "" {
+			r.Void = append(r.Void, had.why)
 			return nil
 		}
 	}
@@ -70,13 +72,51 @@ func (b *bench) runServers(ctx context.Context, m pinning.Mode, selector string,
 	if err != nil {
 		return err
 	}
+	if b.cpus.why == "" {
+		has, err := b.held(ctx, m, b.serverLimit, uids)
+		if err != nil {
+			return err
+		}
+		if has.why != "" {
+			r.Void = append(r.Void, has.why)
+		} else if m != pinning.StaticBurst && has.all != had.all {
+			r.Void = append(r.Void, fmt.Sprintf("the CPUs of the servers changed from %v to %v during the run", had.all, has.all))
+		}
+		r.CPUs = has.all
+	}
+	b.count(m, before, after, r)
+	return nil
+}
+
+// count adds the counters of the servers to a run. It voids the run if they show
+// that a server was started again, that one server had nearly all of the load, or
+// that the quota is not that of the mode.
+func (b *bench) count(m pinning.Mode, before, after []podCounters, r *pinning.Run) {
+	if len(before) != replicas || len(after) != replicas {
+		return // their image has no shell
+	}
+	var each []float64
 	for i := range before {
+		was := r.CPU
 		before[i].addTo(r, after[i])
+		each = append(each, r.CPU-was)
 		if !givesCPUs(m) {
 			r.CPUs = r.CPUs.Union(before[i].allowed)
 		}
 	}
-	return nil
+	const fair = 3
+	switch least, most := slices.Min(each), slices.Max(each); {
+	case least < 0:
+		r.Void = append(r.Void, "a server was started again during the run")
+	case most > fair*least:
+		r.Void = append(r.Void, fmt.Sprintf("one server used %.2f s of CPU time and the other %.2f s: the Service did not lead to both", most, least))
+	}
+	switch free := m == pinning.SharedFree || m == pinning.Pinned; {
+	case free && r.Periods > 0:
+		r.Void = append(r.Void, "the servers have a quota, although the mode has no CPU limit: is there a LimitRange?")
+	case !free && r.Periods == 0:
+		r.Void = append(r.Void, "the servers have no quota: is cpuCFSQuota off in the kubelet?")
+	}
 }
 
 // replicas returns the pods of the Deployment, ordered by their names.
@@ -99,15 +139,19 @@ func (b *bench) replicas(ctx context.Context, selector string) ([]replica, error
 }
 
 func (b *bench) url() string {
-	return "http://" + b.node.Address + ":" + strconv.Itoa(b.NodePort) + "/"
+	return "http://" + net.JoinHostPort(b.node.Address, strconv.Itoa(b.NodePort)) + "/"
 }
 
 // answerPatience is the longest time from the start of the servers until the
 // NodePort leads to both.
 const answerPatience = 30 * time.Second
 
-// answers waits until twenty new connections in turn get the page.
+// answers waits until both servers are endpoints of the Service, and twenty new
+// connections in turn get the page.
 func (b *bench) answers(ctx context.Context) error {
+	if err := b.awaitEndpoints(ctx); err != nil {
+		return err
+	}
 	const enough = 20
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	defer client.CloseIdleConnections()
@@ -133,6 +177,39 @@ func (b *bench) answers(ctx context.Context) error {
 	return nil
 }
 
+// awaitEndpoints waits until the Service has an endpoint for each server.
+func (b *bench) awaitEndpoints(ctx context.Context) error {
+	for deadline := time.Now().Add(answerPatience); ; {
+		var list struct {
+			Items []struct {
+				Endpoints []struct{ Conditions struct{ Ready *bool } }
+			}
+		}
+		if err := b.space.Get(ctx, &list, "endpointslices", "-l", "kubernetes.io/service-name="+serviceName); err != nil {
+			return err
+		}
+		ready := 0
+		for _, s := range list.Items {
+			for _, e := range s.Endpoints {
+				if e.Conditions.Ready == nil || *e.Conditions.Ready { // unknown counts as ready (API of EndpointSlice)
+					ready++
+				}
+			}
+		}
+		if ready == replicas {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the Service has %d endpoints after %v, not %d", ready, answerPatience, replicas)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
 func get(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -151,7 +228,7 @@ func get(ctx context.Context, client *http.Client, url string) error {
 
 // closedLoop sends the published load.
 func (b *bench) closedLoop(ctx context.Context, r *pinning.Run) error {
-	c := load.WrkConfig{URL: b.url(), Threads: min(mostThreads, b.Place.Client.Len()), Connections: connections, Duration: b.Duration}
+	c := load.WrkConfig{URL: b.url(), Threads: threads, Connections: connections, Duration: b.Duration}
 	out, err := b.Await(ctx, site.Child{Name: "wrk", Argv: append([]string{b.wrk}, c.Args()...), CPUs: b.Place.Client})
 	if err != nil {
 		return err
@@ -190,15 +267,13 @@ func (b *bench) counters(ctx context.Context, servers []replica) ([]podCounters,
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return nil, ctx.Err()
-		case err != nil && strings.Contains(err.Error(), "executable file not found"):
-			b.blind = true
-			b.Status.Keep("the image of the servers has no shell: their counters are unknown")
-			return nil, nil
-		case err != nil:
-			return nil, err
+		case err == nil:
+			all[i], err = parseCounters(string(out))
 		}
-		if all[i], err = parseCounters(string(out)); err != nil {
-			return nil, fmt.Errorf("counters of pod %s: %w", s.name, err)
+		if err != nil {
+			b.blind = true
+			b.Status.Keep("kubectl exec cannot read the counters of pod %s: has its image sh, cat and grep? CPU time and waits of the servers are unknown", s.name)
+			return nil, nil
 		}
 	}
 	return all, nil
