@@ -38,7 +38,7 @@ state() {
 walkers() { grep -lsF "/${dir##*/}/" /proc/[0-9]*/mountinfo | sed 's|/proc/\([0-9]*\)/.*|\1|'; }
 
 cleanup() {
-	local status=$? signal pids
+	local status=$? signal pids left
 	trap '' INT TERM HUP
 	if [ $status != 0 ] && [ -n "$root" ] && [ -x "$root/srv/tenon/bin/cluster" ]; then
 		within make --no-print-directory cluster-down || true
@@ -54,10 +54,9 @@ cleanup() {
 	else
 		rm -rf --one-file-system "$dir"
 	fi
-	if ! diff <(echo "$before") <(state | sort) | grep '^>' >&2; then
-		exit $status
-	fi
-	fail "this remains (or others made it meanwhile)"
+	left=$(diff <(echo "$before") <(state | sort) | sed -n 's/^> //p') || true
+	[ -n "$left" ] || exit $status
+	fail "this remains, or others made it meanwhile: $(echo "$left" | wc -l), such as"$'\n'"$(echo "$left" | head -n 20)"
 }
 before=$(state | sort)
 trap cleanup EXIT
