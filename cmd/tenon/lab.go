@@ -110,13 +110,35 @@ func metaFrame(g *global) metacmd.Frame {
 	}
 }
 
-// interruption prints that the user has interrupted the experiment.
+// interruption prints that the user has interrupted the experiment, and what went
+// wrong while the experiment ended.
 func interruption(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		fmt.Fprintln(os.Stderr, "tenon: interrupted: everything is stopped and put back")
+		text := "everything is stopped and put back"
+		if failed := withoutCanceled(err); failed != nil {
+			text = fmt.Sprintf("not everything may be put back: %v", failed)
+		}
+		fmt.Fprintln(os.Stderr, "tenon: interrupted: "+text)
 		return exitStatus(exitInterrupted)
 	}
 	return err
+}
+
+// withoutCanceled returns those of the joined errors that do not come from the
+// interruption itself; nil: there are none.
+func withoutCanceled(err error) error {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		if errors.Is(err, context.Canceled) {
+			return nil
+		}
+		return err
+	}
+	var left []error
+	for _, e := range joined.Unwrap() {
+		left = append(left, withoutCanceled(e))
+	}
+	return errors.Join(left...)
 }
 
 func newReportCommand(g *global) *cobra.Command {
