@@ -110,8 +110,8 @@ clone() {
 # is_clean: the root has neither Go nor caches, but the cgroups of the machine.
 is_clean() {
 	within sh -ec '
-		! command -v go && [ -z "$(ls -A /root | grep -v "^[.]")" ] && [ ! -e /root/.cache ] && ls /sys/fs/cgroup >/dev/null ||
-			{ echo "walk-cold: the root is not clean: it has Go or files in /root, or no cgroups" >&2; exit 1; }
+		! command -v go && [ -z "$(ls -A "$HOME" | grep -v "^[.]")" ] && [ ! -e "$HOME/.cache" ] && ls /sys/fs/cgroup >/dev/null ||
+			{ echo "walk-cold: the root is not clean: it has Go or files in $HOME, or no cgroups" >&2; exit 1; }
 		git log -1 --format="walk-cold: %h, %s"
 		apt-get -qq update && echo "walk-cold: missing: $(scripts/install-deps.sh --missing cluster | tr "\n" " ")"'
 }
