@@ -33,8 +33,9 @@ type bench struct {
 	wrk                string     // path of wrk
 	cells              []cell
 	refused            []string
-	failed             int  // number of runs in a row that failed
-	blind              bool // the image of the servers has no shell, so their counters are unknown
+	failed             int           // number of runs in a row that failed
+	blind              bool          // the image of the servers has no shell, so their counters are unknown
+	patience           time.Duration // longest time from the start of the servers until the Service leads to both
 }
 
 // Run runs the experiment. When it returns, even with an error, it has removed
@@ -61,7 +62,7 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 	if c, err = c.withDefaults(); err != nil {
 		return nil, err
 	}
-	b := &bench{Config: c}
+	b := &bench{Config: c, patience: answerPatience}
 	client, err := kubectl.Find(c.Context, c.Namespace)
 	if err != nil {
 		return nil, err

@@ -4,8 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -182,9 +186,9 @@ func TestTheCountersOfAServerAreRead(t *testing.T) {
 	if err != nil || before.allowed != unit.CPUSetOf(2, 3) {
 		t.Fatalf("%+v: %v", before, err)
 	}
-	after, err := parseCounters("tenon-lab start cpu 3000000000 nr_periods 30 nr_throttled 14 throttled_time 5000 memory 4096\n10 502000000 3\nCpus_allowed_list:\t2-3\n")
-	if err != nil {
-		t.Fatal(err)
+	after, err := parseCounters("tenon-lab start cpu 3000000000 nr_periods 30 nr_throttled 14 throttled_time 5000 memory 4096\n10 502000000 3\nCpus_allowed_list:\t2-3\nTcp: RtoAlgorithm RtoMin RtoMax MaxConn ActiveOpens PassiveOpens AttemptFails\nTcp: 1 200 120000 -1 7 21 3\n")
+	if err != nil || after.accepted != 21 {
+		t.Fatalf("%+v: %v", after, err)
 	}
 	var r pinning.Run
 	before.addTo(&r, after)
@@ -281,6 +285,51 @@ func TestCountersThatContradictTheModeVoidARun(t *testing.T) {
 	benchOn(t, 8).count(pinning.Shared, none, nil, &r)
 	if r.CPU != 0 || len(r.Void) > 0 {
 		t.Errorf("without a second reading: %+v", r)
+	}
+}
+
+// TestTheLoadWaitsUntilTheServiceLeadsToBothServers lets one server accept all
+// connections, and the other begin after some readings of its counters, or never.
+func TestTheLoadWaitsUntilTheServiceLeadsToBothServers(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	b := benchOn(t, 8)
+	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.node.Address = host
+	if b.NodePort, err = strconv.Atoi(port); err != nil {
+		t.Fatal(err)
+	}
+	servers := []replica{{"a", "u"}, {"b", "v"}}
+	const readings, late = 6, 4 // two in each round
+	for name, from := range map[string]int{"late": late, "never": 1000} {
+		t.Run(name, func(t *testing.T) {
+			b.patience = 500 * time.Millisecond
+			if from == late {
+				b.patience = time.Minute
+			}
+			log := filepath.Join(t.TempDir(), "readings")
+			fakeKubectl(t, b, fmt.Sprintf(`case "$*" in
+*endpointslices*) echo '{"items":[{"endpoints":[{},{}]}]}'; exit ;;
+*" a "*) echo >>%[1]q; n=$(wc -l <%[1]q) ;;
+*) n=$(($(wc -l <%[1]q) - %[2]d)); [ $n -gt 0 ] || n=0 ;;
+esac
+echo "tenon-lab start cpu 1 nr_periods 0 nr_throttled 0 throttled_time 0 memory 1"
+echo "Tcp: 1 200 120000 -1 0 $((n * 20)) 0"`, log, from))
+			err := b.answers(t.Context(), servers)
+			if from != late {
+				if err == nil || !strings.Contains(err.Error(), "pod b accepted 0 of 40 connections") {
+					t.Errorf("error %v", err)
+				}
+				return
+			}
+			data, readErr := os.ReadFile(log)
+			if err != nil || readErr != nil || len(data) != readings {
+				t.Errorf("%v, %v after %d readings, want %d", err, readErr, len(data), readings)
+			}
+		})
 	}
 }
 

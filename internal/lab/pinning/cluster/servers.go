@@ -56,7 +56,7 @@ func (b *bench) runServers(ctx context.Context, m pinning.Mode, selector string,
 			return nil
 		}
 	}
-	if err := b.answers(ctx); err != nil {
+	if err := b.answers(ctx, servers); err != nil {
 		return err
 	}
 	before, err := b.counters(ctx, servers)
@@ -146,20 +146,19 @@ func (b *bench) url() string {
 // NodePort leads to both.
 const answerPatience = 30 * time.Second
 
-// answers waits until both servers are endpoints of the Service, and twenty new
-// connections in turn get the page.
-func (b *bench) answers(ctx context.Context) error {
+// answers waits until both servers are endpoints of the Service, and new
+// connections lead to both. kube-proxy can know the first endpoint for a second
+// before it knows the other, and connections of wrk that are open by then stay at
+// the first.
+func (b *bench) answers(ctx context.Context, servers []replica) error {
 	if err := b.awaitEndpoints(ctx); err != nil {
 		return err
 	}
-	const enough = 20
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	defer client.CloseIdleConnections()
-	for deadline, inTurn := time.Now().Add(answerPatience), 0; inTurn < enough; {
-		err := get(ctx, &client, b.url())
+	for deadline := time.Now().Add(b.patience); ; {
+		err := b.reaches(ctx, &client, servers)
 		if err == nil {
-			inTurn++
-			continue
+			return nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -167,11 +166,35 @@ func (b *bench) answers(ctx context.Context) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("the servers run, but the Service does not lead to them (%w): does kube-proxy run, and can this machine reach node %s?", err, b.node.Name)
 		}
-		inTurn = 0
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// reaches returns an error if one of forty new connections gets no page, or if
+// one server accepts fewer than four of them. If kube-proxy knows both servers and
+// chooses by chance, fewer than one such round in a million fails.
+func (b *bench) reaches(ctx context.Context, client *http.Client, servers []replica) error {
+	const tries, fewest = 40, 4
+	before, err := b.counters(ctx, servers)
+	if err != nil {
+		return err
+	}
+	for range tries {
+		if err := get(ctx, client, b.url()); err != nil {
+			return err
+		}
+	}
+	after, err := b.counters(ctx, servers)
+	if err != nil {
+		return err
+	}
+	for i := range min(len(before), len(after)) {
+		if n := after[i].accepted - before[i].accepted; n < fewest {
+			return fmt.Errorf("pod %s accepted %d of %d connections", servers[i].name, n, tries)
 		}
 	}
 	return nil
@@ -179,7 +202,7 @@ func (b *bench) answers(ctx context.Context) error {
 
 // awaitEndpoints waits until the Service has an endpoint for each server.
 func (b *bench) awaitEndpoints(ctx context.Context) error {
-	for deadline := time.Now().Add(answerPatience); ; {
+	for deadline := time.Now().Add(b.patience); ; {
 		var list struct {
 			Items []struct {
 				Endpoints []struct{ Conditions struct{ Ready *bool } }
@@ -200,7 +223,7 @@ func (b *bench) awaitEndpoints(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("the Service has %d endpoints after %v, not %d", ready, answerPatience, replicas)
+			return fmt.Errorf("the Service has %d endpoints after %v, not %d", ready, b.patience, replicas)
 		}
 		select {
 		case <-ctx.Done():
@@ -244,16 +267,19 @@ func (b *bench) closedLoop(ctx context.Context, r *pinning.Run) error {
 
 // podCounters are counters that a server's container reads about itself.
 type podCounters struct {
-	group   jobs.GroupCounters
-	waiting time.Duration // run-queue delay of all threads, from schedstat
-	allowed unit.CPUSet
+	group    jobs.GroupCounters
+	waiting  time.Duration // run-queue delay of all threads, from schedstat
+	allowed  unit.CPUSet
+	accepted int64 // number of TCP connections that the pod's network namespace accepted: PassiveOpens
 }
 
 // counterScript prints the counters of the container's cgroup, the schedstat of
-// all threads, and the CPUs that the container may use.
+// all threads, the CPUs that the container may use, and the TCP counters of the
+// pod.
 const counterScript = jobs.MarkScript + `mark start 2>&1
 cat /proc/[0-9]*/task/*/schedstat 2>/dev/null
-grep Cpus_allowed_list /proc/self/status`
+grep Cpus_allowed_list /proc/self/status
+grep Tcp: /proc/net/snmp`
 
 // counters reads the counters of all servers. If their image has no shell, it
 // returns nothing.
@@ -279,6 +305,9 @@ func (b *bench) counters(ctx context.Context, servers []replica) ([]podCounters,
 	return all, nil
 }
 
+// passiveOpens is the place of PassiveOpens in the line "Tcp:" of /proc/net/snmp.
+const passiveOpens = 6
+
 func parseCounters(text string) (c podCounters, err error) {
 	found := false
 	for line := range strings.Lines(text) {
@@ -289,6 +318,12 @@ func parseCounters(text string) (c podCounters, err error) {
 		}
 		if list, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
 			if c.allowed, err = unit.ParseCPUSet(strings.TrimSpace(list)); err != nil {
+				return c, err
+			}
+			continue
+		}
+		if fields := strings.Fields(line); len(fields) > passiveOpens && fields[0] == "Tcp:" && fields[1] != "RtoAlgorithm" {
+			if c.accepted, err = strconv.ParseInt(fields[passiveOpens], 10, 64); err != nil {
 				return c, err
 			}
 			continue
