@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -49,7 +50,7 @@ type encoder struct {
 func (s *site) encode(group string) *encoder {
 	s.t.Helper()
 	e := &encoder{s: s, group: group, progress: filepath.Join(s.t.TempDir(), "progress")}
-	cmd := s.run(group, "sh", "-c", `sleep 0.2; exec ffmpeg -loglevel error -nostdin -stats_period 0.1 -progress `+e.progress+
+	cmd := s.run(group, "sh", "-c", `sleep 0.2; exec ffmpeg -loglevel error -nostdin -stats_period 0.02 -progress `+e.progress+
 		` -f lavfi -i testsrc2=size=640x360:rate=30 -c:v libx264 -preset medium -threads 0 -f null -`)
 	e.pid = cmd.Process.Pid
 	return e
@@ -76,14 +77,24 @@ func (e *encoder) kill() {
 
 // frames returns how many frames the encoder has finished.
 func (e *encoder) frames() int {
-	text, _ := os.ReadFile(e.progress) // there is no file at first
+	file, err := os.Open(e.progress)
+	if err != nil {
+		return 0 // there is no file at first
+	}
+	defer file.Close()
+	const some = 4096 // several reports
+	text := make([]byte, some)
+	size, err := file.Seek(0, io.SeekEnd)
+	e.s.check(err)
+	n, _ := file.ReadAt(text, max(size-some, 0))
+	text = text[:n]
 	at := bytes.LastIndex(text, []byte("frame="))
 	if at < 0 {
 		return 0
 	}
 	line, _, _ := strings.Cut(string(text[at+len("frame="):]), "\n")
-	n, _ := strconv.Atoi(strings.TrimSpace(line)) // an incomplete line counts as 0
-	return n
+	frames, _ := strconv.Atoi(strings.TrimSpace(line)) // an incomplete line counts as 0
+	return frames
 }
 
 // quota returns the quota of the encoder's cgroup.
