@@ -25,6 +25,7 @@ const (
 
 var largeExperiments = map[string]int{
 	"2026-11-25-memcached-beside-compile":   720_000,
+	"2026-11-27-postgres-beside-xz":         460_000,
 	"2026-11-25-floor-campaign-2":           575_000,
 	"2026-11-25-floor-campaign-3":           564_000,
 	"2026-11-24-floor-campaign-1":           285_000,
