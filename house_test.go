@@ -153,3 +153,50 @@ func keepWithin(t *testing.T, kind, unit string, sizes map[string]int, most int,
 		}
 	}
 }
+
+// TestParentDeathSignalsComeFromLockedThreads checks that each function that
+// sets Pdeathsig locks its thread, or starts a goroutine that does. The kernel
+// sends the signal when the thread that started the child ends, and Go ends
+// threads that it does not need, or whose attributes a goroutine has changed.
+func TestParentDeathSignalsComeFromLockedThreads(t *testing.T) {
+	for _, root := range roots {
+		eachGoFile(t, root, func(name string, f *ast.File, fset *token.FileSet) {
+			locking := map[string]bool{} // functions of this file that lock their thread
+			for _, decl := range f.Decls {
+				if fn, is := decl.(*ast.FuncDecl); is && names(fn)["LockOSThread"] {
+					locking[fn.Name.Name] = true
+				}
+			}
+			for _, decl := range f.Decls {
+				fn, is := decl.(*ast.FuncDecl)
+				if !is || !names(fn)["Pdeathsig"] || locking[fn.Name.Name] {
+					continue
+				}
+				starts := false
+				ast.Inspect(fn, func(n ast.Node) bool {
+					if g, is := n.(*ast.GoStmt); is {
+						for callee := range names(g.Call) {
+							starts = starts || locking[callee]
+						}
+					}
+					return true
+				})
+				if !starts {
+					t.Errorf("%v: %s sets Pdeathsig, but does not lock its thread: the child may die at any time", fset.Position(fn.Pos()), fn.Name.Name)
+				}
+			}
+		})
+	}
+}
+
+// names returns the identifiers that stand in a piece of code.
+func names(n ast.Node) map[string]bool {
+	found := map[string]bool{}
+	ast.Inspect(n, func(n ast.Node) bool {
+		if id, is := n.(*ast.Ident); is {
+			found[id.Name] = true
+		}
+		return true
+	})
+	return found
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -68,11 +69,13 @@ func BenchmarkAgentCost(b *testing.B) {
 func plantJobs(b *testing.B, tree *cgroup.Tree, root string, n int) {
 	b.Helper()
 	var sleepers []*exec.Cmd
+	start, stop := startFromOneThread()
 	b.Cleanup(func() {
 		for _, s := range sleepers {
 			_ = s.Process.Kill()
 			_ = s.Wait()
 		}
+		stop()
 		if err := tree.RemoveAll(root); err != nil {
 			b.Error(err)
 		}
@@ -87,8 +90,7 @@ func plantJobs(b *testing.B, tree *cgroup.Tree, root string, n int) {
 			b.Fatal(err)
 		}
 		s := exec.Command("sleep", "600")
-		s.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := s.Start(); err != nil {
+		if err := start(s); err != nil {
 			b.Fatal(err)
 		}
 		sleepers = append(sleepers, s)
@@ -96,6 +98,26 @@ func plantJobs(b *testing.B, tree *cgroup.Tree, root string, n int) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// startFromOneThread returns a function that starts processes, which the kernel
+// kills when this process ends. The kernel sends their signal (Pdeathsig) when
+// the thread that started them ends, so one thread starts them all, and lives
+// until the caller calls stop.
+func startFromOneThread() (start func(*exec.Cmd) error, stop func()) {
+	commands, started := make(chan *exec.Cmd), make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for cmd := range commands {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			started <- cmd.Start()
+		}
+	}()
+	return func(cmd *exec.Cmd) error {
+		commands <- cmd
+		return <-started
+	}, func() { close(commands) }
 }
 
 // keep runs the tenond in the folder dir for costSpan. This tenond manages the

@@ -125,10 +125,7 @@ func startPingpong(s stage) pinger {
 	if err != nil {
 		s.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		s.Fatal(err)
-	}
-	s.endWithTest(cmd)
+	s.launch(cmd)
 	if err := s.tree.Attach(s.path+"/"+pingpongGroup, cmd.Process.Pid); err != nil {
 		s.Fatal(err)
 	}

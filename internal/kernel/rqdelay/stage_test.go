@@ -135,10 +135,7 @@ func (s stage) group(name string) (path string, id uint64) {
 func (s stage) start(role, group string) (pid int) {
 	s.Helper()
 	cmd := s.command(role)
-	if err := cmd.Start(); err != nil {
-		s.Fatal(err)
-	}
-	s.endWithTest(cmd)
+	s.launch(cmd)
 	if err := s.tree.Attach(group, cmd.Process.Pid); err != nil {
 		s.Fatal(err)
 	}
@@ -155,15 +152,65 @@ func (s stage) command(role string) *exec.Cmd {
 	// Go preempts goroutines by signals, which would interrupt raw system
 	// calls.
 	cmd.Env = append(os.Environ(), roleVar+"="+role, "GODEBUG=asyncpreemptoff=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 
-func (s stage) endWithTest(cmd *exec.Cmd) {
+// launch starts a process, which runs until the test ends, also if this process
+// is killed.
+func (s stage) launch(cmd *exec.Cmd) {
+	s.Helper()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// Pdeathsig kills the process when the thread that started it ends. A test
+	// may end its thread, so a locked thread starts the process and waits.
+	started, over := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		started <- cmd.Start()
+		<-over
+	}()
 	s.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		if cmd.Process != nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+		close(over)
 	})
+	if err := <-started; err != nil {
+		s.Fatal(err)
+	}
+}
+
+// TestAProcessOutlivesTheThreadOfItsTest starts a process from a thread that
+// ends.
+func TestAProcessOutlivesTheThreadOfItsTest(t *testing.T) {
+	s := stage{TB: t}
+	cmd := s.command("spin")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tid := make(chan int)
+	var once func()
+	once = func() {
+		runtime.LockOSThread() // never unlocked, so that the thread ends
+		if unix.Gettid() == os.Getpid() {
+			go once() // Go never ends the first thread
+			return
+		}
+		s.launch(cmd)
+		tid <- unix.Gettid()
+	}
+	go once()
+	thread := <-tid
+	for exists := true; exists; time.Sleep(time.Millisecond) {
+		_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", thread))
+		exists = err == nil
+	}
+	_ = out.(*os.File).SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+	if _, err := out.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the process ended together with the thread: %v", err)
+	}
 }
 
 // open opens a probe, which is closed at the end of the test.
