@@ -57,7 +57,7 @@ var kernelWrites = []struct {
 	{reflex, "machine/isolation/strays.go", "convertStray", "a thread that has not the policy of its group"},
 	{reflex, "machine/isolation/strays.go", "demote endDemotions", "a thread that waits so long that the kernel would end the scheduler"},
 	{reflex, "machine/isolation/cookies.go", "clearOurs", "a latency-sensitive thread with the cookie of best-effort ones"},
-	{reflex, "machine/isolation/strays.go", "guardOthers", "a latency-sensitive thread with what only best-effort ones have"},
+	{reflex, "machine/isolation/strays.go", "strip", "a latency-sensitive thread with what only best-effort ones have"},
 	{counts, "machine/usage/delays.go", "Count start end", "begin and end of counting"},
 	{counts, "machine/usage/slots.go", "follow assign shareSlot", "the workloads whose waits are counted"},
 	{counts, "machine/usage/siblings.go", "watchSiblings", "the CPUs on whose siblings best-effort work is counted"},

@@ -141,6 +141,37 @@ func TestWorkOfAnotherClassLosesThePolicy(t *testing.T) {
 	}
 }
 
+// TestAThreadThatKeepsThePolicyIsReported refuses to take the policy of
+// best-effort threads from a service's thread. The loop must hear of it once,
+// and the next ticks must try again: such a thread may never run.
+func TestAThreadThatKeepsThePolicyIsReported(t *testing.T) {
+	b := newBench(t, true)
+	b.thread(t, "be/a", task.Normal)
+	b.snapshot(t)
+	do(t, b.set(t, policyOf("be"), node.ThreadsBE))
+	b.snapshot(t)
+	kept := b.thread(t, "ls", task.Ext)
+	b.ext.keeps = errBoom
+	b.guard(t, reread.Unchanged+time.Second)
+	select {
+	case e := <-b.isolation.Events():
+		if !strings.Contains(e.Text, "ls") || !strings.Contains(e.Text, errBoom.Error()) {
+			t.Errorf("reported as %q", e.Text)
+		}
+	default:
+		t.Error("no event")
+	}
+	b.guard(t, reread.Unchanged+time.Second)
+	if n := len(b.isolation.Events()); n > 0 {
+		t.Errorf("reported again: %v", <-b.isolation.Events())
+	}
+	b.ext.keeps = nil
+	b.guard(t, reread.Unchanged+time.Second)
+	if p := b.ext.policy(kept); p != task.Normal {
+		t.Errorf("in the next tick it is %v", p)
+	}
+}
+
 // TestThePolicyOfOtherWorkStays gives other work the policy while Tenon uses
 // only long slices. Another component must have set it, so Tenon must not
 // change it.

@@ -180,7 +180,7 @@ func (c *cookies) clearIssued(list task.List) error {
 
 // clearOurs removes Tenon's present and former cookies from threads. It returns
 // the number of these threads.
-func (c *cookies) clearOurs(list task.List) int {
+func (c *cookies) clearOurs(list task.List) (int, error) {
 	c.mu.Lock()
 	ours := maps.Clone(c.issued)
 	if c.own != nil {
@@ -188,19 +188,18 @@ func (c *cookies) clearOurs(list task.List) int {
 	}
 	c.mu.Unlock()
 	if len(ours) == 0 {
-		return 0
+		return 0, nil
 	}
 	tids, err := list()
 	if err != nil {
-		return 0
+		return 0, err
 	}
 	tids = slices.DeleteFunc(tids, func(tid int) bool {
 		has, err := c.CookieOf(tid)
 		return err != nil || !ours[has]
 	})
 	if len(tids) == 0 {
-		return 0
+		return 0, nil
 	}
-	n, _ := c.Clear(task.Fixed(tids...))
-	return n
+	return c.Clear(task.Fixed(tids...))
 }

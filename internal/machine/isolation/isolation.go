@@ -66,15 +66,15 @@ type Isolation struct {
 	seen      map[node.Knob]node.Value          // the values of the knobs in converted, as last read
 	tops      map[node.CgroupPath]time.Duration // CPU time of the knobs' cgroups, read before used
 	tallies   tallies
-	children  map[node.CgroupPath][]string    // cached children of cgroups; cleared when cgroups come or go
-	stale     bool                            // the next snapshot counts all threads again
-	changed   bool                            // cgroups came or went: the next snapshot reads all knobs in seen again
-	reads     reread.Cycle                    // which knobs in seen are due
-	leftAlone map[node.Knob]int               // number of threads that Tenon does not change: real-time, or with their own slice
-	checked   map[node.CgroupPath]checkedWork // cgroups of other classes whose threads were checked
-	checks    reread.Cycle                    // which cgroups in checked are due
-	demoted   map[int]time.Time               // thread ID to the end of its demotion
-	recheck   map[node.File]time.Time         // when recheckReleased checks an attribute
+	children  map[node.CgroupPath][]string // cached children of cgroups; cleared when cgroups come or go
+	stale     bool                         // the next snapshot counts all threads again
+	changed   bool                         // cgroups came or went: the next snapshot reads all knobs in seen again
+	reads     reread.Cycle                 // which knobs in seen are due
+	leftAlone map[node.Knob]int            // number of threads that Tenon does not change: real-time, or with their own slice
+	checked   checkedWorks                 // cgroups of other classes whose threads were checked
+	checks    reread.Cycle                 // which cgroups in checked are due
+	demoted   map[int]time.Time            // thread ID to the end of its demotion
+	recheck   map[node.File]time.Time      // when recheckReleased checks an attribute
 	others    otherComponents
 	failures  []node.Failure
 	status    node.IsolationStatus // the status without the counters of the scheduler

@@ -1,12 +1,14 @@
 package isolation
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/scx"
 	"tenon.sh/tenon/internal/kernel/task"
 	"tenon.sh/tenon/internal/machine/reread"
@@ -111,16 +113,20 @@ func (i *Isolation) endDemotions(at time.Time) {
 // checkedWork is the state of a workload when guardOthers last checked its
 // threads.
 type checkedWork struct {
-	class node.Class
-	used  node.Maybe[time.Duration] // its CPU time; absent: not counted
+	class  node.Class
+	used   node.Maybe[time.Duration] // its CPU time; absent: not counted
+	failed string                    // why its threads could not be changed; empty: they could
 }
+
+type checkedWorks map[node.CgroupPath]checkedWork
 
 // guardOthers removes best-effort attributes from threads of other classes,
 // which would otherwise run only after all other threads. Such a thread's
 // workload may have changed its class, or a best-effort thread may have started
 // it. guardOthers checks a new workload at once, and any other in turn if it
 // has run. It does so while a mechanism with thread attributes is in use, and
-// for some time after.
+// for some time after. After an error it checks the workload again in the next
+// tick, because a thread with such attributes may never run.
 func (i *Isolation) guardOthers(s *node.Snapshot) {
 	loaded := i.scheduler.Loaded()
 	i.mu.Lock()
@@ -136,7 +142,7 @@ func (i *Isolation) guardOthers(s *node.Snapshot) {
 	late := maps.Clone(i.recheck)
 	own, known := i.classes, i.checked
 	theirs := !loaded && i.others.name != "" // SCHED_EXT belongs to another component's scheduler
-	i.checked = make(map[node.CgroupPath]checkedWork, len(s.Workloads))
+	i.checked = make(checkedWorks, len(s.Workloads))
 	due := map[node.CgroupPath]bool{}
 	for n := range i.checks.Due(s.At, len(s.Workloads), reread.Unchanged) {
 		p := s.Workloads[n].Cgroup
@@ -148,11 +154,11 @@ func (i *Isolation) guardOthers(s *node.Snapshot) {
 	for n := range s.Workloads {
 		w := &s.Workloads[n]
 		last := known[w.Cgroup]
-		if last.class != w.Class {
+		if last.class != w.Class || last.failed != "" {
 			due[w.Cgroup] = true
 		}
 		if due[w.Cgroup] {
-			last = checkedWork{class: w.Class}
+			last = checkedWork{class: w.Class, failed: last.failed}
 			if used, counted := i.used[w.Cgroup]; counted {
 				last.used = node.Some(used)
 			}
@@ -169,21 +175,63 @@ func (i *Isolation) guardOthers(s *node.Snapshot) {
 		list := func() ([]int, error) {
 			return subtree.ThreadsBut(i.tree, p, func(q node.CgroupPath) bool { return q != p && own[q] == node.BE })
 		}
-		n := 0
-		if ours(node.FilePolicy) && !theirs {
-			n, _ = i.policies.Shorten(list) // ignores an error: the cgroup may be gone
-		}
-		if ours(node.FileSlice) {
-			restored, _ := i.slices.takeBack(list)
-			n += restored
-		}
-		if ours(node.FileCookie) {
-			n += i.cookies.clearOurs(list)
-		}
+		n, err := attributes{i.policies, i.slices, i.cookies}.strip(list, func(f node.File) bool { return ours(f) && !(f == node.FilePolicy && theirs) })
 		if n > 0 {
 			i.wake(count(n, "thread", "threads") + " of " + string(p) + " had attributes of best-effort threads")
 		}
+		i.mu.Lock()
+		news := i.checked.note(p, err)
+		i.mu.Unlock()
+		if news != "" {
+			i.wake(news)
+		}
 	}
+}
+
+// attributes are the best-effort attributes of threads.
+type attributes struct {
+	policies Policies
+	slices   *longSlices
+	cookies  *cookies
+}
+
+// strip removes those best-effort attributes from threads for which ours
+// returns true. It returns how many changes it made.
+func (a attributes) strip(list task.List, ours func(node.File) bool) (n int, err error) {
+	var errs []error
+	note := func(changed int, err error) {
+		n += changed
+		errs = append(errs, err)
+	}
+	if ours(node.FilePolicy) {
+		note(a.policies.Shorten(list))
+	}
+	if ours(node.FileSlice) {
+		note(a.slices.takeBack(list))
+	}
+	if ours(node.FileCookie) {
+		note(a.cookies.clearOurs(list))
+	}
+	return n, errors.Join(errs...)
+}
+
+// note stores why the threads of a workload could not be changed. If that is news,
+// note returns a text for the loop. A cgroup that is gone has no threads.
+func (all checkedWorks) note(p node.CgroupPath, err error) (news string) {
+	c, still := all[p]
+	if !still {
+		return ""
+	}
+	was := c.failed
+	c.failed = ""
+	if err != nil && !errors.Is(err, cgroup.ErrGone) {
+		c.failed = strings.Join(strings.Fields(err.Error()), " ")
+	}
+	all[p] = c
+	if c.failed == "" || c.failed == was {
+		return ""
+	}
+	return "threads of " + string(p) + " may keep attributes of best-effort threads: " + c.failed
 }
 
 // count returns a number with its noun, in the singular or the plural.
