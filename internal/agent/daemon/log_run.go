@@ -5,18 +5,16 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// logRun logs a step that freezes, thaws or ends best-effort work, and not only
-// at debug level like other steps: the owner of the work must know of it.
+// logRun logs a step that freezes, thaws or ends best-effort work as a warning,
+// and not only at debug level like other steps: the owner of the work must know
+// of it. A thaw is a warning, too, so that no log shows work as frozen that
+// runs.
 func (r *changeLogger) logRun(s plan.Step) {
 	v, isRun := s.To.(node.Run)
 	if !isRun {
 		return
 	}
-	say := r.log.Info
-	if v.EndsProcesses() {
-		say = r.log.Warn
-	}
-	say("best-effort work is "+map[node.Run]string{
+	r.log.Warn("best-effort work is "+map[node.Run]string{
 		node.Running: "let go on", node.Frozen: "frozen", node.AskedToEnd: "asked to end", node.Ended: "killed",
 	}[v], "cgroup", s.Knob.Cgroup, "reason", s.Reason)
 }

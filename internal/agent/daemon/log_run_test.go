@@ -22,12 +22,12 @@ func ending(v node.Run, err error) tick.Tick {
 	return t
 }
 
-// TestTheEndOfWorkIsLogged checks that the log has a line about the end of a
-// workload and its reason, at the default log level.
+// TestTheEndOfWorkIsLogged checks that the log has a line about the end or the
+// freezing of a workload and its reason, also with --log-level warn.
 func TestTheEndOfWorkIsLogged(t *testing.T) {
 	for v, want := range map[node.Run]string{
-		node.Frozen: "level=INFO msg=\"best-effort work is frozen\"", node.Running: "let go on",
-		node.AskedToEnd: "level=WARN msg=\"best-effort work is asked to end\"", node.Ended: "killed",
+		node.Frozen: "level=WARN msg=\"best-effort work is frozen\"", node.Running: "level=WARN msg=\"best-effort work is let go on\"",
+		node.AskedToEnd: "level=WARN msg=\"best-effort work is asked to end\"", node.Ended: "level=WARN msg=\"best-effort work is killed\"",
 	} {
 		r, take := loggedText()
 		r.tick(ending(v, nil), nil)
