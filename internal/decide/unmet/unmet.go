@@ -4,6 +4,7 @@ package unmet
 
 import (
 	"slices"
+	"strings"
 
 	"tenon.sh/tenon/internal/decide/blockio"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -14,7 +15,8 @@ import (
 type Setting struct {
 	// Key is the key of the configuration.
 	Key string `json:"key"`
-	// Why is the reason, in the words of the check of the capability.
+	// Why names each capability that is missing, with the reason in the words of
+	// its check. Capabilities with the same reason stand together.
 	Why string `json:"why"`
 }
 
@@ -77,8 +79,26 @@ func Settings(c policy.Config, can node.Capabilities) []Setting {
 	for _, d := range demands {
 		missing := func(f node.Feature) bool { return can[f].Verdict == node.No }
 		if d.asked(c) && !slices.ContainsFunc(d.needs, func(f node.Feature) bool { return !missing(f) }) {
-			found = append(found, Setting{d.key, string(d.needs[0]) + ": " + can[d.needs[0]].Why})
+			found = append(found, Setting{d.key, reasons(d.needs, can)})
 		}
 	}
 	return found
+}
+
+// reasons says why a node has none of several capabilities. It lists them in
+// their order, but those with the same reason together.
+func reasons(missing []node.Feature, can node.Capabilities) string {
+	var order []string
+	lacking := map[string][]string{} // by reason
+	for _, f := range missing {
+		why := can[f].Why
+		if len(lacking[why]) == 0 {
+			order = append(order, why)
+		}
+		lacking[why] = append(lacking[why], string(f))
+	}
+	for i, why := range order {
+		order[i] = strings.Join(lacking[why], ", ") + ": " + why
+	}
+	return strings.Join(order, "; ")
 }

@@ -1,6 +1,7 @@
 package unmet_test
 
 import (
+	"strings"
 	"testing"
 
 	"tenon.sh/tenon/internal/config"
@@ -46,7 +47,11 @@ func TestUnsupportedSettingsAreListed(t *testing.T) {
 		for _, f := range tc.lacks {
 			can[f] = node.Answer{Verdict: node.No, Why: "not here"}
 		}
-		want := unmet.Setting{Key: tc.key, Why: string(tc.lacks[0]) + ": not here"}
+		var lacks []string
+		for _, f := range tc.lacks {
+			lacks = append(lacks, string(f))
+		}
+		want := unmet.Setting{Key: tc.key, Why: strings.Join(lacks, ", ") + ": not here"}
 		if got := unmet.Settings(c.Policy, can); len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
@@ -58,5 +63,21 @@ func TestUnsupportedSettingsAreListed(t *testing.T) {
 			}
 			can[f] = no
 		}
+	}
+}
+
+// TestEachMissingCapabilityIsNamed gives the capabilities of one setting
+// different reasons.
+func TestEachMissingCapabilityIsNamed(t *testing.T) {
+	c, faults := config.Parse([]byte("apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nresource-qos-config: {beClass: {resctrlQOS: {enable: true}}}\n"))
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	got := unmet.Settings(c.Policy, node.Capabilities{
+		node.FeatureResctrlL3: {Verdict: node.No, Why: "no CAT"}, node.FeatureResctrlMB: {Verdict: node.No, Why: "no MBA"},
+	})
+	want := string(node.FeatureResctrlL3) + ": no CAT; " + string(node.FeatureResctrlMB) + ": no MBA"
+	if len(got) != 1 || got[0].Why != want {
+		t.Errorf("%v, want the reason %q", got, want)
 	}
 }
