@@ -1,7 +1,10 @@
 package kubectl
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -20,8 +23,12 @@ type Space struct {
 	Namespace  string
 	Experiment string // kind of the experiment: the value of the label of its objects
 	Objects    string // kinds of the objects that it creates, separated by commas, such as jobs,pods
+	// Tell shows the user what Enter waits for. It may be nil.
+	Tell func(format string, args ...any)
 
-	entered, made bool
+	times         leaseTimes // zero: the usual ones
+	lease         *Lease     // nil: another lab runs here, or none has entered yet
+	created, made bool       // this lab created the namespace; it or another of its kind did
 }
 
 // Labels returns labels for an object of the experiment: the common one and more.
@@ -39,9 +46,10 @@ func (s *Space) Selector(label, value string) string {
 	return labLabel + "=" + s.Experiment + "," + label + "=" + value
 }
 
-// Enter creates the namespace if it does not exist. It removes the objects of an
-// experiment that was killed, and waits until their pods have ended. The caller
-// must call Leave, even after an error.
+// Enter creates the namespace if it does not exist. It returns an error if
+// another lab runs there. It removes the objects of an experiment that was killed,
+// and waits until their pods have ended. The caller must call Leave, even after an
+// error.
 func (s *Space) Enter(ctx context.Context) error {
 	var space struct {
 		Metadata struct{ Labels map[string]string }
@@ -50,11 +58,10 @@ func (s *Space) Enter(ctx context.Context) error {
 	case err == nil:
 		s.made = space.Metadata.Labels[labLabel] == s.Experiment
 	case strings.Contains(err.Error(), "NotFound"):
-		s.made = true
+		s.created, s.made = true, true
 	default:
 		return err
 	}
-	s.entered = true
 	if s.made {
 		_, err := s.Do(ctx, Manifest([]Object{{
 			"apiVersion": "v1", "kind": "Namespace", "metadata": Object{"name": s.Namespace, "labels": s.Labels(nil)},
@@ -63,13 +70,24 @@ func (s *Space) Enter(ctx context.Context) error {
 			return err
 		}
 	}
+	tell := s.Tell
+	if tell == nil {
+		tell = func(string, ...any) {}
+	}
+	var err error
+	if s.lease, err = s.hold(ctx, s.Namespace, cmp.Or(s.times, usualTimes), tell); err != nil {
+		return err
+	}
 	return s.Remove(ctx, labLabel+"="+s.Experiment, "foreground")
 }
 
 // Remove deletes the objects of the experiment that match a selector. With the
 // cascade "foreground", it waits until their pods have ended. With "background",
-// it does not wait for pods.
+// it does not wait for pods. It removes nothing if another lab may run here.
 func (s *Space) Remove(ctx context.Context, selector, cascade string) error {
+	if err := s.lease.Held(); err != nil {
+		return err
+	}
 	_, err := s.Do(ctx, "", "delete", s.Objects, "-l", selector, "--cascade="+cascade, "--wait", "--timeout=60s", "--ignore-not-found")
 	return err
 }
@@ -83,16 +101,39 @@ func (s *Space) Clean(ctx context.Context, selector, cascade string) error {
 }
 
 // Leave removes the objects of the experiment. If an experiment of this kind
-// created the namespace, Leave removes that, too.
+// created the namespace, Leave removes that, too. It removes nothing while another
+// lab runs there.
 func (s *Space) Leave() error {
-	if !s.entered {
-		return nil
-	}
-	if !s.made {
-		return s.Clean(context.Background(), labLabel+"="+s.Experiment, "foreground")
-	}
 	ctx, stop := context.WithTimeout(context.Background(), cleanPatience)
 	defer stop()
+	if s.lease == nil {
+		return s.leaveUnused(ctx)
+	}
+	defer s.lease.end()
+	_ = s.lease.Renew(ctx) // Held returns the error, if it matters
+	if err := s.lease.Held(); err != nil {
+		return fmt.Errorf("remove nothing: %w", err)
+	}
+	if s.made {
+		return s.removeNamespace(ctx)
+	}
+	return errors.Join(s.Clean(ctx, labLabel+"="+s.Experiment, "foreground"), s.lease.Release(ctx))
+}
+
+// leaveUnused removes the namespace if this lab created it, and no lab has used it
+// since.
+func (s *Space) leaveUnused(ctx context.Context) error {
+	if !s.created {
+		return nil
+	}
+	_, used, err := (&Lease{client: s.Client}).read(ctx)
+	if err != nil || used {
+		return err
+	}
+	return s.removeNamespace(ctx)
+}
+
+func (s *Space) removeNamespace(ctx context.Context) error {
 	_, err := s.Do(ctx, "", "delete", "namespace", s.Namespace, "--ignore-not-found", "--wait")
 	return err
 }

@@ -69,10 +69,10 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b.kubectl = &kubectl.Space{Client: client, Namespace: c.Namespace, Experiment: labWord, Objects: "jobs"}
 	if b.Site, err = site.Away(c.Setting); err != nil {
 		return nil, err
 	}
+	b.kubectl = &kubectl.Space{Client: client, Namespace: c.Namespace, Experiment: labWord, Objects: "jobs", Tell: b.Status.Now}
 	b.Place = site.Placement{} // the lab measures no CPU of this machine
 	defer func() {
 		if err != nil {
@@ -174,7 +174,7 @@ func (b *bench) experiment(caveats []string) concurrency.Experiment {
 	machine.CPUs = b.smallestCPUs()
 	here := slices.IndexFunc(b.nodes, func(t nodes.Node) bool { return t.Here })
 	if here >= 0 {
-		caveats = append(caveats, fmt.Sprintf("the lab itself runs on node %s: between the runs and at their ends its kubectl takes CPU time there", b.nodes[here].Name))
+		caveats = append(caveats, fmt.Sprintf("the lab itself runs on node %s: its kubectl takes CPU time there between the runs, at their ends, and for a moment every 20 s", b.nodes[here].Name))
 	}
 	caveats = append(caveats, "the lab sees neither steal time nor other work on the nodes, so that it voids no run for them")
 	if b.AsPublished {

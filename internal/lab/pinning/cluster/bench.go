@@ -81,7 +81,7 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	b.space = &kubectl.Space{Client: client, Namespace: c.Namespace, Experiment: pinning.Kind, Objects: "deployments,services,configmaps,pods"}
+	b.space = &kubectl.Space{Client: client, Namespace: c.Namespace, Experiment: pinning.Kind, Objects: "deployments,services,configmaps,pods", Tell: b.Status.Now}
 	b.Undo = append(b.Undo, b.space.Leave)
 	b.Status.Now("looking at the cluster")
 	// The pods of a killed lab must be gone before the lab computes how much of
@@ -204,7 +204,7 @@ func (b *bench) run(ctx context.Context, c cell, index, block int) (r pinning.Ru
 		return r, nil
 	}
 	// A pod that fails, or a call that gets no answer, ends this run only.
-	if b.failed++; ctx.Err() != nil || b.failed >= mostFailed {
+	if b.failed++; ctx.Err() != nil || errors.Is(err, kubectl.ErrLeaseLost) || b.failed >= mostFailed {
 		return r, err
 	}
 	r.Void = append(r.Void, err.Error())
