@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -129,6 +130,11 @@ func (k Client) watchOnce(ctx context.Context, see func(string) (bool, error), a
 	cmd := exec.CommandContext(ctx, k.Path, append(append([]string{}, k.Args...), args...)...)
 	var complaint bytes.Buffer
 	cmd.Stderr, cmd.WaitDelay = &complaint, pipePatience
+	// A watch never ends by itself, so the kernel must end it if this process is
+	// killed. It does so when the thread that started the command ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return false, err

@@ -3,11 +3,14 @@ package kubectl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // fake returns a client of a program that stands in for kubectl.
@@ -22,6 +25,53 @@ func fake(t *testing.T, script string) Client {
 		t.Fatal(err)
 	}
 	return Client{Path: path}
+}
+
+// watcherVar is an environment variable. If it is set, this test binary runs a
+// watch with the program that it names, until it is killed.
+const watcherVar = "TENON_KUBECTL_TEST_WATCHER"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(watcherVar); path != "" {
+		fmt.Println(Client{Path: path}.Watch(context.Background(), func(line string) (bool, error) {
+			fmt.Println(line)
+			return false, nil
+		}, "get", "pods", "--watch"))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// TestAWatchEndsWithAKilledLab kills a process that watches. The command must end,
+// too: else it would read from the API server for ever.
+func TestAWatchEndsWithAKilledLab(t *testing.T) {
+	k := fake(t, "echo $$; exec sleep 1000")
+	lab := exec.Command("/proc/self/exe")
+	lab.Env = append(os.Environ(), watcherVar+"="+k.Path)
+	out, err := lab.StdoutPipe()
+	if err == nil {
+		err = lab.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := 0
+	_, err = fmt.Fscanln(out, &pid)
+	if err := errors.Join(err, lab.Process.Kill()); err != nil {
+		t.Fatal(err)
+	}
+	_ = lab.Wait() // it was killed
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		// A process that has ended may stay a zombie if init does not reap it.
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		if time.Now().After(end) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			t.Fatal("the command of the watch still runs")
+		}
+	}
 }
 
 func TestKubectlComplains(t *testing.T) {
