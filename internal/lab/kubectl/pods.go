@@ -46,17 +46,23 @@ func (k Client) WatchPods(ctx context.Context, selector string, see func(pods ma
 	}, "get", "pods", "-l", selector, "--watch", "-o", podColumns)
 }
 
-// Gather waits until the containers of n pods that match a selector run. If the
-// scheduler finds no node for one of them, Gather returns the reason (why). If a
-// pod ends, or if they do not run after five minutes, it returns an error. It
-// passes its progress to tell.
-func (k Client) Gather(ctx context.Context, selector string, n int, tell func(format string, args ...any)) (why string, err error) {
+// Gather waits until the containers of n pods run, which the objects of a kind
+// (jobs, deployments) with a selector create. If the scheduler finds no node for
+// one of them, Gather returns the reason (why). If the API server refuses a pod
+// (ErrRefused), if a pod ends, or if they do not run after five minutes, it returns
+// an error. It passes its progress to tell.
+func (k Client) Gather(ctx context.Context, kind, selector string, n int, tell func(format string, args ...any)) (why string, err error) {
+	return k.gather(ctx, guard(ctx, k, kind, selector, n, usualAdmission), tell)
+}
+
+func (k Client) gather(ctx context.Context, g *admissionGuard, tell func(format string, args ...any)) (why string, err error) {
+	defer g.stop()
 	for begun := time.Now(); ; {
-		pods, err := k.gatherFor(ctx, roomPatience, selector, n)
+		pods, err := g.gatherFor(roomPatience)
 		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			return "", err
 		}
-		state, unplaced := Waiting(pods, n)
+		state, unplaced := Waiting(pods, g.pods)
 		if unplaced {
 			return state, nil
 		}
@@ -70,23 +76,24 @@ func (k Client) Gather(ctx context.Context, selector string, n int, tell func(fo
 // gatherFor does what Gather does, for a limited time. A pod for which there is
 // no node does not change, so that a watch does not report it. gatherFor returns
 // the last state of each pod.
-func (k Client) gatherFor(ctx context.Context, patience time.Duration, selector string, n int) (last map[string]Pod, err error) {
-	ctx, stop := context.WithTimeout(ctx, patience)
+func (g *admissionGuard) gatherFor(patience time.Duration) (last map[string]Pod, err error) {
+	ctx, stop := context.WithTimeout(g.ctx, patience)
 	defer stop()
-	err = k.WatchPods(ctx, selector, func(pods map[string]Pod) (bool, error) {
+	err = g.WatchPods(ctx, g.selector, func(pods map[string]Pod) (bool, error) {
 		last = pods
+		g.saw(len(pods))
 		running := 0
 		for _, p := range pods {
 			switch {
 			case p.Ended():
-				return false, fmt.Errorf("pod %s ended before its begin (%s)%w", p.Name, p.Phase, k.Complaint(ctx, p.Name))
+				return false, fmt.Errorf("pod %s ended before its begin (%s)%w", p.Name, p.Phase, g.Complaint(ctx, p.Name))
 			case p.Phase == "Running" && p.Started != "":
 				running++
 			}
 		}
-		return running == n, nil
+		return running == g.pods, nil
 	})
-	return last, err
+	return last, g.result(err)
 }
 
 // Waiting describes the pods that do not run, of n that were created. unplaced

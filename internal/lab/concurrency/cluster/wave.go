@@ -42,7 +42,7 @@ func (b *bench) measure(ctx context.Context, cell sweep.Cell, index, block int) 
 		return r, err
 	}
 	if !b.AsPublished {
-		why, err := b.kubectl.Gather(ctx, selector, cell.Jobs, b.Status.Now)
+		why, err := b.kubectl.Gather(ctx, "jobs", selector, cell.Jobs, b.Status.Now)
 		if err != nil {
 			return r, err
 		}
@@ -132,7 +132,7 @@ func (b *bench) compareClocks(ctx context.Context, selector string) error {
 
 // finish waits until all jobs have ended.
 func (b *bench) finish(ctx context.Context, selector string, n int) error {
-	return b.kubectl.WatchPods(ctx, selector, func(pods map[string]kubectl.Pod) (bool, error) {
+	return b.kubectl.Admitted(ctx, "jobs", selector, n, func(pods map[string]kubectl.Pod) (bool, error) {
 		ended := 0
 		for _, p := range pods {
 			if p.Ended() {

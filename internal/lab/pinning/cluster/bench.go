@@ -204,7 +204,8 @@ func (b *bench) run(ctx context.Context, c cell, index, block int) (r pinning.Ru
 		return r, nil
 	}
 	// A pod that fails, or a call that gets no answer, ends this run only.
-	if b.failed++; ctx.Err() != nil || errors.Is(err, kubectl.ErrLeaseLost) || b.failed >= mostFailed {
+	hopeless := errors.Is(err, kubectl.ErrLeaseLost) || errors.Is(err, kubectl.ErrRefused)
+	if b.failed++; ctx.Err() != nil || hopeless || b.failed >= mostFailed {
 		return r, err
 	}
 	r.Void = append(r.Void, err.Error())

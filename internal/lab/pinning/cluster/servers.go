@@ -30,7 +30,7 @@ type replica struct{ name, uid string }
 // runServers waits until both servers answer, and sends the closed-loop load
 // through the Service.
 func (b *bench) runServers(ctx context.Context, m pinning.Mode, selector string, r *pinning.Run) error {
-	why, err := b.space.Gather(ctx, selector, replicas, b.Status.Now)
+	why, err := b.space.Gather(ctx, "deployments", selector, replicas, b.Status.Now)
 	if err != nil {
 		return err
 	}
