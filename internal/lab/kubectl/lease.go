@@ -46,7 +46,7 @@ type Lease struct {
 	lost    error
 }
 
-// leaseObject is what the lab reads of a Lease.
+// A leaseObject has the fields of a Lease that the lab reads.
 type leaseObject struct {
 	Metadata struct{ ResourceVersion string }
 	Spec     struct {
@@ -187,7 +187,7 @@ func (l *Lease) Renew(ctx context.Context) error {
 	switch {
 	case readErr != nil: // the API server does not answer now
 	case !exists:
-		l.lost = fmt.Errorf("%w: somebody deleted Lease %s in namespace %s", ErrLeaseLost, leaseName, l.namespace)
+		l.lost = fmt.Errorf("%w: Lease %s in namespace %s was deleted", ErrLeaseLost, leaseName, l.namespace)
 	case now.Spec.HolderIdentity != l.holder:
 		l.lost = fmt.Errorf("%w: another lab (%s) runs in namespace %s now", ErrLeaseLost, now.Spec.HolderIdentity, l.namespace)
 	}
