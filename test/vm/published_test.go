@@ -213,7 +213,7 @@ func TestPublishedPodsOnSeveralCaches(t *testing.T) {
 	d := readDivision(g)
 	theyHaveCachesOfTheirOwn(g, d)
 	aPoolGrowsAndGivesBack(g, d)
-	t.Logf("the turns of tenond:\n%s", g.sh("wget -q -O - http://127.0.0.1:9909/metrics | grep -E '^tenon_(turns_total|turn_duration_seconds_(sum|count)|reaction_seconds_(sum|count))' || true"))
+	t.Logf("the ticks of tenond:\n%s", g.sh("wget -q -O - http://127.0.0.1:9909/metrics | grep -E '^tenon_(ticks_total|tick_duration_seconds_(sum|count)|reaction_seconds_(sum|count))' || true"))
 }
 
 // theyHaveCachesOfTheirOwn runs the published pods without a change. They request

@@ -18,7 +18,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descLastTick    = desc("tenon_last_turn_timestamp_seconds", "When the node was read last, in seconds since 1970.")
+	descLastTick    = desc("tenon_last_tick_timestamp_seconds", "When the node was read last, in seconds since 1970.")
+	oldLastTick     = desc("tenon_last_turn_timestamp_seconds", "The old name of tenon_last_tick_timestamp_seconds.")
 	descWorkloads   = desc("tenon_workloads", "Workloads that the rules match.", "class")
 	descClassMemory = desc("tenon_class_memory_bytes", "Memory charged to the workloads of each class, with page cache.", "class")
 	descLimit       = desc("tenon_be_cpu_limit_cores", "CPUs that best-effort work may use where it meets other work, by the knob that limits it.", "knob")
@@ -61,7 +62,9 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	}
 	s := t.Snapshot
 	e := emitter(to)
-	e.gauge(descLastTick, float64(s.At.UnixNano())/1e9)
+	at := float64(s.At.UnixNano()) / 1e9
+	e.gauge(descLastTick, at)
+	e.gauge(oldLastTick, at)
 	e.gauge(descNodeCPUs, float64(len(s.Topology.CPUs)))
 	e.seconds(descNodeCPU, s.Usage.CPU)
 	e.seconds(descNodeSteal, s.Usage.Steal)
