@@ -3,11 +3,14 @@ package rqdelay
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
 )
 
 // The tests of this file run the program in the running kernel. The slots:
@@ -396,5 +399,24 @@ func TestAClosedProbeSaysSo(t *testing.T) {
 	}
 	if _, open := <-p.Events(); open {
 		t.Error("Events delivered an event of a closed probe")
+	}
+}
+
+// TestAFullTableIsNamed tracks one cgroup more than the table has entries. The
+// cgroups need not exist, and no program is attached for best-effort ones.
+func TestAFullTableIsNamed(t *testing.T) {
+	tree, err := cgroup.Detect("/proc")
+	if err != nil {
+		skipLacking(t, err)
+	}
+	p := stage{TB: t, tree: tree}.open(Alarm{})
+	for id := range Groups {
+		if err := p.Track(First, uint64(id+1), BE); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = p.Track(First, uint64(Groups+1), BE)
+	if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "4096 entries") {
+		t.Errorf("one more: %v", err)
 	}
 }

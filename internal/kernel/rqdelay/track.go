@@ -5,7 +5,15 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 )
+
+// ErrFull says that the table of cgroups is full. Groups is the number of its
+// entries.
+var ErrFull = errors.New("the table of cgroups is full")
+
+// Groups is the maximum number of cgroups that can be tracked.
+const Groups = int(delayTenonLimitTENON_GROUPS)
 
 // tracked holds the cgroups that are tracked, and the class of each slot.
 type tracked struct {
@@ -80,6 +88,9 @@ func (t tracked) hasLS() bool {
 // When a slot gets another workload, its counters are not reset, so use
 // differences (Reading.Since). After Forget, take a Reading before the slot
 // gets another workload.
+//
+// If Groups cgroups are tracked already, Track returns ErrFull. The threads of
+// the cgroup then count for the next tracked cgroup above it, or as Untracked.
 func (p *Probe) Track(slot Slot, cgroupID uint64, class Class) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +112,9 @@ func (p *Probe) track(id uint64, o owner) error {
 		return nil
 	}
 	value := delayTenonGroup{Slot: delayTenonSlot(o.slot), Class: delayTenonClass(o.class)}
-	if err := p.kernel.Groups.Put(id, value); err != nil {
+	if err := p.kernel.Groups.Put(id, value); errors.Is(err, unix.E2BIG) {
+		return fmt.Errorf("%w: it has %d entries", ErrFull, Groups)
+	} else if err != nil {
 		return fmt.Errorf("add to the table of %d groups: %w", p.kernel.Groups.MaxEntries(), err)
 	}
 	if err := p.blame(o.slot, o.class == BE); err != nil {

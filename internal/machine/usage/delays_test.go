@@ -22,6 +22,7 @@ type tally struct {
 	beside map[unit.CPU]unit.CPU
 	events chan rqdelay.Event
 	broken error
+	room   int // maximum number of cgroups; 0: no maximum
 }
 
 func newTally() *tally {
@@ -36,6 +37,9 @@ func (y *tally) Track(slot rqdelay.Slot, id uint64, class rqdelay.Class) error {
 		if at == slot && other != id && y.class[slot] != class {
 			return fmt.Errorf("%v is used for class %v", slot, y.class[slot])
 		}
+	}
+	if _, known := y.slots[id]; !known && y.room > 0 && len(y.slots) >= y.room {
+		return fmt.Errorf("track cgroup %d: %w: it has %d entries", id, rqdelay.ErrFull, y.room)
 	}
 	y.slots[id], y.class[slot] = slot, class
 	return y.broken
@@ -228,6 +232,23 @@ func TestServicesComeFirstWhenThereAreMoreWorkloadsThanSlots(t *testing.T) {
 	}
 	if h.Trouble() != "" {
 		t.Errorf("trouble %q", h.Trouble())
+	}
+}
+
+// TestAFullTableIsNamed has more workloads than the table of cgroups has entries.
+// The text must say so in words, and not change with the workload that was
+// refused last.
+func TestAFullTableIsNamed(t *testing.T) {
+	h := newDelayBench(t)
+	h.tally.room = 2
+	h.look(web, batch, api, node.Workload{ID: "more", Class: node.BE})
+	const want = "the table of cgroups of the tracing program is full: it has 4096 entries; run-queue delays of 2 workloads are not counted, and waits of others for them count as (others)"
+	if got := h.Trouble(); got != want {
+		t.Errorf("trouble %q, want %q", got, want)
+	}
+	h.look(web, batch)
+	if got := h.Trouble(); got != "" {
+		t.Errorf("with room: %q", got)
 	}
 }
 

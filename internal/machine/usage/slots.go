@@ -249,7 +249,11 @@ func (s *slotTable) trouble() string {
 	if len(all) > 0 {
 		text = append(text, "more workloads than slots: run-queue delays are counted together for "+strings.Join(all, ", "))
 	}
-	if s.refused != nil {
+	switch {
+	case errors.Is(s.refused, rqdelay.ErrFull):
+		text = append(text, fmt.Sprintf("the table of cgroups of the tracing program is full: it has %d entries; run-queue delays of %d workloads are not counted, "+
+			"and waits of others for them count as %s", rqdelay.Groups, s.uncounted, node.RunnerOthers))
+	case s.refused != nil:
 		text = append(text, fmt.Sprintf("run-queue delays of %d workloads are not counted: %v", s.uncounted, s.refused))
 	}
 	return strings.Join(text, "; ")
