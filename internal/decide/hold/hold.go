@@ -216,9 +216,10 @@ func Claimed(w *node.Workload) (int, string) {
 }
 
 // previousCPUs returns the exclusive CPUs that a workload has now. They come
-// from the last tick (had). If that state was lost, they come from the knob. A
-// set that overlaps with the set of another LS workload does not count: then
-// the workload was treated as LS.
+// from the last tick (had). If that state was lost, they come from the knob,
+// which has fewer CPUs if the workload has grown since. A set that overlaps with
+// the set of another LS workload, or that has more CPUs, does not count: then the
+// workload was treated as LS.
 func previousCPUs(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w *node.Workload, n int) unit.CPUSet {
 	if had != nil {
 		return had[w.ID]
@@ -232,7 +233,7 @@ func previousCPUs(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w *node.
 		return now.Set
 	}
 	set := written(w)
-	if set.Len() != n {
+	if set.Len() > n {
 		return unit.CPUSet{}
 	}
 	for i := range s.Workloads {

@@ -123,6 +123,18 @@ func TestAGrowerTakesNoCPUThatIsHeld(t *testing.T) {
 	}
 }
 
+// TestAGrowerKeepsItsCPUsAfterARestart grows a workload while no agent runs. The
+// next agent knows only what is written.
+func TestAGrowerKeepsItsCPUsAfterARestart(t *testing.T) {
+	n := &crew{topo: machine(1, 1, 2, 2), runners: []runner{
+		{id: "a", class: node.LSR, cpus: 2}, {id: "b", class: node.LSR, cpus: 1},
+	}, written: map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "0"), "b": mustSet(t, "1")}}
+	g := n.decide()
+	if a, b := g.Of["a"], g.Of["b"]; a.Len() != 2 || !a.Contains(mustSet(t, "0")) || b != mustSet(t, "1") {
+		t.Errorf("the workloads have %v, want 0 and another CPU, and 1", g.Of)
+	}
+}
+
 // TestNoGrowthMovesAnother runs random histories of workloads that start, end,
 // grow and shrink, and of CPUs that become reserved. Each tick is decided twice: as it is, and with the former demand of each
 // workload that grows. Workloads whose demand stayed must hold the same CPUs in
