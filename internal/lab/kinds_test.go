@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"os"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -13,6 +14,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/concurrency"
+	"tenon.sh/tenon/internal/lab/memory"
+	"tenon.sh/tenon/internal/lab/pinning"
+	"tenon.sh/tenon/internal/lab/reaction"
 )
 
 // TestEveryKindHasARow compares Kinds with the constants Kind and Kind… of the
@@ -42,6 +49,52 @@ func TestEveryKindHasARow(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Kinds does not have each kind and its function (-constants, +Kinds):\n%s", diff)
+	}
+}
+
+// TestAReportWithoutRawDataKeepsTheResult removes or empties the raw data of an
+// experiment of each kind. The report must fail and name the data, and must not
+// replace the results by those of no run.
+func TestAReportWithoutRawDataKeepsTheResult(t *testing.T) {
+	empty := map[string][]string{
+		"jobs.csv":    {"", "Host,Type,Concurrency,CPU,Memory,JobID,PodID,JobPodID,DockerID,TimeIn,TimeOut,Source\n"},
+		"runs.jsonl":  {"", "{\"index\": 1, \"blo"},
+		"steps.jsonl": {"", "{\"index\": 1, \"blo"},
+		"runs":        {},
+	}
+	data := map[string]string{
+		colocation.Kind: "runs", colocation.KindKernelQOS: "runs", memory.Kind: "runs", concurrency.Kind: "jobs.csv",
+		pinning.Kind: "runs.jsonl", reaction.Kind: "steps.jsonl",
+	}
+	for kind := range Kinds {
+		name := data[kind]
+		fails := func(dir, want string) {
+			t.Helper()
+			_, err := Kinds.Rebuild(dir)
+			if err == nil || !strings.Contains(err.Error(), name+" "+want) {
+				t.Errorf("kind %q: error %v, want %q", kind, err, name+" "+want)
+			}
+			for _, file := range []string{"result.json", "report.html"} {
+				if text, err := os.ReadFile(filepath.Join(dir, file)); err != nil || string(text) != "good" {
+					t.Errorf("kind %q: %s has %q (%v)", kind, file, text, err)
+				}
+			}
+		}
+		dir := t.TempDir()
+		put := func(name, text string) {
+			t.Helper()
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put("experiment.json", `{"schema": 1, "kind": "`+kind+`"}`)
+		put("result.json", "good")
+		put("report.html", "good")
+		fails(dir, "is missing")
+		for _, text := range empty[name] {
+			put(name, text)
+			fails(dir, "has no complete run")
+		}
 	}
 }
 

@@ -76,10 +76,7 @@ machines of other sizes.`,
 				out = "tenon-lab-" + time.Now().Format("20060102-150405")
 			}
 			e.Started, e.Command, e.Version, e.Imported, e.Blocks = in.Jobs[0].In, os.Args, f.Version, args, in.Blocks()
-			if err := concurrency.Create(out, e, in.Jobs); err != nil {
-				return err
-			}
-			findings, err := report.Build(out, concurrency.Open)
+			findings, err := concurrency.Create(out, e, in.Jobs)
 			if err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -84,13 +85,47 @@ func OpenExperiment(dir string) (fs.FS, []byte, error) {
 	return raw, data, nil
 }
 
+// written lists what the lab writes into the folder of an experiment, of any
+// kind. A file with one of these names may belong to the user, or may be a link
+// to a file elsewhere.
+var written = []string{ExperimentFile, Name, "result.json", pageFile, "jobs.csv", "runs.jsonl", "steps.jsonl", "runs", "logs"}
+
 // Claim makes dir the folder of a new experiment. It fails if dir already
-// contains an experiment, packed or not.
+// contains a file that the experiment would replace. A symbolic link counts as
+// a file, also if it leads nowhere.
 func Claim(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, ExperimentFile)); err == nil || Exists(dir) {
-		return errors.New("there is an experiment already, choose another directory")
+	for _, name := range written {
+		switch _, err := os.Lstat(filepath.Join(dir, name)); {
+		case err == nil && (name == ExperimentFile || name == Name):
+			return errors.New("there is an experiment already, choose another directory")
+		case err == nil:
+			return fmt.Errorf("there is a file %s already, which the experiment would replace, choose another directory", filepath.Join(dir, name))
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
 	}
 	return os.MkdirAll(dir, 0o755)
+}
+
+// OpenToAppend opens a file of an experiment, to which rows are appended. It
+// makes the file if there is none, and does not follow a symbolic link.
+func OpenToAppend(name string) (*os.File, error) {
+	return os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
+}
+
+// CheckData returns an error if an experiment has no complete run, because its raw
+// data are not there. A report would replace its results by those of no run. raw
+// is what OpenExperiment returned, name is the file or folder of the data, and
+// count is the number of runs in it.
+func CheckData(raw fs.FS, dir, name string, count int) error {
+	if count > 0 {
+		return nil
+	}
+	what := "has no complete run"
+	if _, err := fs.Stat(raw, name); errors.Is(err, fs.ErrNotExist) {
+		what = "is missing"
+	}
+	return fmt.Errorf("load experiment: %s %s: without these raw data there is nothing to report", filepath.Join(dir, name), what)
 }
 
 // MakeFolder makes the folder of an experiment, with a subfolder. It refuses a

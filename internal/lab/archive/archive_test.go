@@ -3,6 +3,7 @@ package archive
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -230,6 +231,59 @@ func TestFoldersThatAreNotPacked(t *testing.T) {
 		if after := filesOf(t, c.dir); !slices.Equal(before, after) {
 			t.Errorf("%s: the folder had %q and has %q", name, before, after)
 		}
+	}
+}
+
+// TestAClaimReplacesNothing claims folders in which a file of the user has the name
+// of a file of an experiment. The file may also be a symbolic link.
+func TestAClaimReplacesNothing(t *testing.T) {
+	for _, name := range written {
+		dir := t.TempDir()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("mine"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		want := path
+		if name == ExperimentFile || name == Name {
+			want = "there is an experiment already"
+		}
+		if err := Claim(dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", name, err, want)
+		}
+		if err := errors.Join(os.Remove(path), os.Symlink(filepath.Join(t.TempDir(), "elsewhere"), path)); err != nil {
+			t.Fatal(err)
+		}
+		if err := Claim(dir); err == nil {
+			t.Errorf("%s: a link is taken for no file", name)
+		}
+		if f, err := OpenToAppend(path); err == nil {
+			t.Errorf("%s: opened %s through a link", name, f.Name())
+		}
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Claim(dir); err != nil {
+		t.Errorf("a folder with a file of another name: %v", err)
+	}
+}
+
+// TestAPackPassesOverUnfinishedWrites packs a folder in which a killed lab left the
+// temporary file of an atomic write.
+func TestAPackPassesOverUnfinishedWrites(t *testing.T) {
+	files := experimentFiles()
+	files[".result.json.tmp-123"] = "{"
+	dir := experiment(t, files)
+	if _, err := Pack(dir); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fs.Stat(raw, ".result.json.tmp-123"); err == nil {
+		t.Error("the temporary file is in the archive")
 	}
 }
 

@@ -82,6 +82,8 @@ func rawFiles(dir string) ([]string, error) {
 			return err
 		case name == ".":
 			return nil
+		case unfinished(d):
+			return nil
 		case strings.HasPrefix(d.Name(), "."):
 			return fmt.Errorf("%s is hidden: an experiment has no hidden files", name)
 		case d.IsDir() && exists(dir, name, Name):
@@ -98,6 +100,12 @@ func rawFiles(dir string) ([]string, error) {
 	})
 	slices.SortFunc(names, compareKinds)
 	return names, err
+}
+
+// unfinished reports whether a file is what a killed lab left of an atomic write.
+// The file that it would have become was not written, or was written before.
+func unfinished(d fs.DirEntry) bool {
+	return strings.HasPrefix(d.Name(), ".") && strings.Contains(d.Name(), ".tmp-") && d.Type().IsRegular()
 }
 
 // compareKinds sorts by extension, and then by name. The histograms (base64)

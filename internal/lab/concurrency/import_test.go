@@ -141,10 +141,10 @@ func TestImportNamesWhatItCannotRead(t *testing.T) {
 func TestAnExperimentReadsBackAndIsNotOverwritten(t *testing.T) {
 	dir := t.TempDir()
 	all := amazon()
-	if err := Create(dir, Experiment{Node: Node{16, 8}, Blocks: 1}, all); err != nil {
+	if _, err := Create(dir, Experiment{Node: Node{16, 8}, Blocks: 1}, all); err != nil {
 		t.Fatal(err)
 	}
-	if err := Create(dir, Experiment{}, all); err == nil {
+	if _, err := Create(dir, Experiment{}, all); err == nil {
 		t.Error("a second experiment was written into the folder of the first")
 	}
 	e, got, err := Load(dir)
@@ -162,6 +162,37 @@ func TestAnExperimentReadsBackAndIsNotOverwritten(t *testing.T) {
 	var table strings.Builder
 	if err := f.WriteTable(&table); err != nil || strings.Contains(table.String(), "NaN") {
 		t.Errorf("%v\n%s", err, table.String())
+	}
+}
+
+// TestAnImportReplacesNoFile gives the folder of the input, a folder with a link to
+// a file elsewhere, and jobs that do not read back. Nothing may be written.
+func TestAnImportReplacesNoFile(t *testing.T) {
+	dir := t.TempDir()
+	precious := filepath.Join(dir, "precious")
+	write(t, precious, "mine")
+	write(t, filepath.Join(dir, "input", "jobs.csv"), "mine")
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "link"), 0o755), os.Symlink(precious, filepath.Join(dir, "link", "jobs.csv"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"input", "link"} {
+		if _, err := Create(filepath.Join(dir, name), Experiment{}, amazon()); err == nil || !strings.Contains(err.Error(), "jobs.csv") {
+			t.Errorf("%s: error %v, want one with the file", name, err)
+		}
+		if text, err := os.ReadFile(filepath.Join(dir, name, "jobs.csv")); err != nil || string(text) != "mine" {
+			t.Errorf("%s: jobs.csv has %q (%v)", name, text, err)
+		}
+		if all, err := os.ReadDir(filepath.Join(dir, name)); err != nil || len(all) != 1 {
+			t.Errorf("%s has %d files (%v), want 1", name, len(all), err)
+		}
+	}
+	bad := amazon()
+	bad[3].Out = bad[3].In.Add(-time.Minute)
+	if _, err := Create(filepath.Join(dir, "new"), Experiment{}, bad); err == nil {
+		t.Error("jobs that do not read back are saved")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "new")); err == nil {
+		t.Error("a failed import leaves its folder")
 	}
 }
 

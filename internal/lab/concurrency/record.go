@@ -78,26 +78,50 @@ type Node struct {
 
 const jobsFile = "jobs.csv"
 
-// Create makes the folder of an experiment and its jobs. If the folder has an
-// experiment already, it returns an error.
-func Create(dir string, e Experiment, all []jobs.Job) error {
-	if err := archive.Claim(dir); err != nil {
-		return fmt.Errorf("make the directory of the experiment: %s: %w", dir, err)
-	}
+// Create makes the folder of an experiment, its jobs and its report. If the
+// folder has a file that the experiment would replace, or if the jobs cannot be
+// read back, it returns an error. Then it leaves nothing of what it wrote.
+func Create(dir string, e Experiment, all []jobs.Job) (_ report.Findings, err error) {
 	var table bytes.Buffer
 	if err := jobs.WriteTable(&table, all); err != nil {
-		return err
+		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, jobsFile), table.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("save the jobs: %w", err)
+	if _, err := jobs.ReadTable(bytes.NewReader(table.Bytes())); err != nil {
+		return nil, fmt.Errorf("make the experiment: the jobs cannot be written so that they read back: %w", err)
+	}
+	_, before := os.Stat(dir)
+	if err := archive.Claim(dir); err != nil {
+		return nil, fmt.Errorf("make the directory of the experiment: %s: %w", dir, err)
+	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, name := range []string{jobsFile, report.ExperimentFile, report.ResultFile, report.PageFile} {
+			os.Remove(filepath.Join(dir, name))
+		}
+		if errors.Is(before, fs.ErrNotExist) {
+			os.Remove(dir)
+		}
+	}()
+	f, err := archive.OpenToAppend(filepath.Join(dir, jobsFile))
+	if err == nil {
+		_, err = table.WriteTo(f)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("save the jobs: %w", err)
 	}
 	e.Schema, e.Kind = report.Schema, Kind
-	return report.WriteJSON(filepath.Join(dir, report.ExperimentFile), e)
+	if err := report.WriteJSON(filepath.Join(dir, report.ExperimentFile), e); err != nil {
+		return nil, err
+	}
+	return report.Build(dir, Open)
 }
 
 // AddJobs appends rows to the table of an experiment.
 func AddJobs(dir string, all []jobs.Job) error {
-	f, err := os.OpenFile(filepath.Join(dir, jobsFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	f, err := archive.OpenToAppend(filepath.Join(dir, jobsFile))
 	if err != nil {
 		return fmt.Errorf("save the jobs: %w", err)
 	}
@@ -113,7 +137,7 @@ func AddJobs(dir string, all []jobs.Job) error {
 	return nil
 }
 
-// Load reads an experiment and its jobs.
+// Load reads an experiment and its jobs. An experiment without a job is an error.
 func Load(dir string) (Experiment, []jobs.Job, error) {
 	var e Experiment
 	raw, data, err := archive.OpenExperiment(dir)
@@ -129,7 +153,7 @@ func Load(dir string) (Experiment, []jobs.Job, error) {
 	}
 	table, err := fs.ReadFile(raw, jobsFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return e, nil, nil
+		return e, nil, archive.CheckData(raw, dir, jobsFile, 0)
 	}
 	if err != nil {
 		return e, nil, fmt.Errorf("load experiment: %w", err)
@@ -141,7 +165,7 @@ func Load(dir string) (Experiment, []jobs.Job, error) {
 	if err != nil {
 		return e, nil, fmt.Errorf("load %s: %w", filepath.Join(dir, jobsFile), err)
 	}
-	return e, all, nil
+	return e, all, archive.CheckData(raw, dir, jobsFile, len(all))
 }
 
 // Open loads and analyses the experiment in dir.

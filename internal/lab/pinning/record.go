@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -150,7 +149,7 @@ func AddRun(dir string, r Run) error {
 	if err != nil {
 		return fmt.Errorf("save run %d: %w", r.Index, err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, runsFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	f, err := archive.OpenToAppend(filepath.Join(dir, runsFile))
 	if err != nil {
 		return fmt.Errorf("save run %d: %w", r.Index, err)
 	}
@@ -161,7 +160,8 @@ func AddRun(dir string, r Run) error {
 	return nil
 }
 
-// Load reads an experiment and its runs. If the experiment was killed, the last
+// Load reads an experiment and its runs. An experiment without a complete run is
+// an error. If the experiment was killed, the last
 // line may be incomplete, and Load ignores it.
 func Load(dir string) (Experiment, []Run, error) {
 	var e Experiment
@@ -184,7 +184,7 @@ func Load(dir string) (Experiment, []Run, error) {
 	for n := 1; ; n++ {
 		line, rest, complete := bytes.Cut(lines, []byte("\n"))
 		if !complete {
-			return e, runs, nil
+			return e, runs, archive.CheckData(raw, dir, runsFile, len(runs))
 		}
 		var r Run
 		if err := json.Unmarshal(line, &r); err != nil {

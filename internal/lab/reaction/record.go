@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -111,7 +110,7 @@ func Create(dir string, e Experiment) error {
 
 // AddSteps appends steps to steps.jsonl.
 func AddSteps(dir string, steps []Step) error {
-	f, err := os.OpenFile(filepath.Join(dir, stepsFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	f, err := archive.OpenToAppend(filepath.Join(dir, stepsFile))
 	if err != nil {
 		return fmt.Errorf("save the steps: %w", err)
 	}
@@ -128,7 +127,8 @@ func AddSteps(dir string, steps []Step) error {
 	return nil
 }
 
-// Load reads a reaction experiment and its steps. If the experiment was killed,
+// Load reads a reaction experiment and its steps. An experiment without a complete
+// step is an error. If the experiment was killed,
 // the last line may be incomplete, and Load ignores it.
 func Load(dir string) (Experiment, []Step, error) {
 	var e Experiment
@@ -144,7 +144,7 @@ func Load(dir string) (Experiment, []Step, error) {
 	}
 	f, err := raw.Open(stepsFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return e, nil, nil
+		return e, nil, archive.CheckData(raw, dir, stepsFile, 0)
 	}
 	if err != nil {
 		return e, nil, fmt.Errorf("load experiment: %w", err)
@@ -154,7 +154,7 @@ func Load(dir string) (Experiment, []Step, error) {
 	if err != nil {
 		return e, steps, fmt.Errorf("load %s: %w", filepath.Join(dir, stepsFile), err)
 	}
-	return e, steps, nil
+	return e, steps, archive.CheckData(raw, dir, stepsFile, len(steps))
 }
 
 func parseSteps(from io.Reader) ([]Step, error) {

@@ -44,10 +44,10 @@ func Build(dir string, open func(dir string) (Findings, error)) (Findings, error
 	if err != nil {
 		return nil, err
 	}
-	if err := WriteJSON(filepath.Join(dir, resultFile), f.Result()); err != nil {
+	if err := WriteJSON(filepath.Join(dir, ResultFile), f.Result()); err != nil {
 		return f, err
 	}
-	return f, writeFile(filepath.Join(dir, pageFile), f.WritePage)
+	return f, writeFile(filepath.Join(dir, PageFile), f.WritePage)
 }
 
 // kindOf returns the kind of the experiment in dir.

@@ -25,8 +25,8 @@ const Schema = 1
 // The files of an experiment's directory.
 const (
 	ExperimentFile = archive.ExperimentFile
-	resultFile     = "result.json"
-	pageFile       = "report.html"
+	ResultFile     = "result.json"
+	PageFile       = "report.html"
 	runsDir        = "runs"
 )
 
@@ -58,7 +58,7 @@ func SaveRun(dir string, whole Record) error {
 
 // Load reads an experiment and its finished runs, from its archive or from its folder.
 // The runs are in the order of their index. If an experiment was interrupted, Load
-// skips incomplete files. If a file exists but cannot be read, it returns an error.
+// skips incomplete files. A file that cannot be read is an error, and so is no run.
 func Load[E, R any, P interface {
 	*R
 	Record
@@ -84,7 +84,7 @@ func Load[E, R any, P interface {
 		runs = append(runs, r)
 	}
 	slices.SortStableFunc(runs, func(a, b R) int { return cmp.Compare(P(&a).Common().Index, P(&b).Common().Index) })
-	return e, runs, nil
+	return e, runs, archive.CheckData(raw, dir, runsDir, len(runs))
 }
 
 func loadRun(raw fs.FS, name string, whole Record) error {
