@@ -2,10 +2,8 @@ package jobs
 
 import (
 	"encoding/csv"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,6 +22,18 @@ const dockerID = 8
 
 var containerID = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
+// maxShift is the largest number of dashes in the type of a published row. The
+// published scripts cut the type at each of them, which gives 13 or 14 columns.
+const maxShift = 2
+
+// maxFraction is the largest number in a column. The cycles of a CPU of 5 GHz
+// reach it in six years.
+const maxFraction = 1e18
+
+// strategies are the words that the lab writes into the column Strategy. The
+// last one is the control.
+var strategies = []string{"quota", "pinned", "pinned-blind", "static", "static-burst", "unbounded", "burst", "matched", "tenon", "unbounded-aa"}
+
 // A column is one of the columns that the lab adds after the published ones.
 type column struct {
 	name string
@@ -34,7 +44,13 @@ type column struct {
 // extras returns the columns that the lab adds.
 func extras() []column {
 	return []column{
-		{"Strategy", func(j Job) string { return j.Extra.Strategy }, func(j *Job, s string) error { j.Extra.Strategy = s; return nil }},
+		{"Strategy", func(j Job) string { return j.Extra.Strategy }, func(j *Job, s string) error {
+			if !slices.Contains(strategies, s) {
+				return fmt.Errorf("%q: want one of %s", s, strings.Join(strategies, ", "))
+			}
+			j.Extra.Strategy = s
+			return nil
+		}},
 		whole("Block", func(e *Extra) *int { return &e.Block }),
 		whole("Run", func(e *Extra) *int { return &e.Run }),
 		{"Slice", func(j Job) string { return j.Extra.Slice.String() }, func(j *Job, s string) (err error) {
@@ -60,7 +76,7 @@ func extras() []column {
 		fraction("Instructions", func(e *Extra) *node.Maybe[float64] { return &e.Instructions }),
 		fraction("CacheMisses", func(e *Extra) *node.Maybe[float64] { return &e.CacheMisses }),
 		counter("PeakMemory", func(e *Extra) *node.Maybe[unit.Bytes] { return &e.PeakMemory }),
-		{"Void", func(j Job) string { return j.Extra.Void }, func(j *Job, s string) error { j.Extra.Void = s; return nil }},
+		{"Void", func(j Job) string { return j.Extra.Void }, func(j *Job, s string) error { j.Extra.Void = printable(s); return nil }},
 	}
 }
 
@@ -70,10 +86,7 @@ func whole(name string, of func(*Extra) *int) column {
 			return strconv.Itoa(v)
 		}
 		return ""
-	}, func(j *Job, s string) (err error) {
-		*of(&j.Extra), err = strconv.Atoi(s)
-		return err
-	}}
+	}, func(j *Job, s string) error { return number(of(&j.Extra))(s) }}
 }
 
 func fraction(name string, of func(*Extra) *node.Maybe[float64]) column {
@@ -84,11 +97,11 @@ func fraction(name string, of func(*Extra) *node.Maybe[float64]) column {
 		return ""
 	}, func(j *Job, s string) error {
 		v, err := strconv.ParseFloat(s, 64)
-		if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) {
-			err = fmt.Errorf("%q: want a finite number", s)
+		if err != nil || !(v >= 0 && v <= maxFraction) {
+			return fmt.Errorf("%q: want a number from 0 to %g", s, float64(maxFraction))
 		}
 		*of(&j.Extra) = node.Some(v)
-		return err
+		return nil
 	}}
 }
 
@@ -100,8 +113,11 @@ func counter[T ~int64](name string, of func(*Extra) *node.Maybe[T]) column {
 		return ""
 	}, func(j *Job, s string) error {
 		v, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || v < 0 {
+			return fmt.Errorf("%q: want a whole number from 0", s)
+		}
 		*of(&j.Extra) = node.Some(T(v))
-		return err
+		return nil
 	}}
 }
 
@@ -115,8 +131,11 @@ func nanoseconds(name string, of func(*Job) *time.Time) column {
 		return strconv.FormatInt(of(&j).UnixNano(), 10)
 	}, func(j *Job, s string) error {
 		v, err := strconv.ParseInt(s, 10, 64)
+		if err != nil || v < 0 {
+			return fmt.Errorf("%q: want whole nanoseconds since 1970", s)
+		}
 		*of(j), j.Precision = time.Unix(0, v).UTC(), time.Nanosecond
-		return err
+		return nil
 	}}
 }
 
@@ -168,85 +187,6 @@ func WriteRows(w io.Writer, all []Job) error {
 	return nil
 }
 
-// ReadTable reads a published table, or one that WriteTable wrote. The header
-// may be missing. If the type in a published row contains "-", the row has one
-// column more. Therefore ReadTable finds the column with the container's id,
-// and counts the other columns from there. An error names the line.
-func ReadTable(r io.Reader) ([]Job, error) {
-	in := csv.NewReader(r)
-	in.FieldsPerRecord = -1 // published rows differ in length
-	in.TrimLeadingSpace = true
-	head := slices.Clone(publishedColumns[:])
-	var all []Job
-	for first := true; ; first = false {
-		row, err := in.Read()
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the table of jobs: %w", err)
-		}
-		if first && len(row) >= len(publishedColumns) && slices.Equal(row[:len(publishedColumns)], publishedColumns[:]) {
-			head = row
-			continue
-		}
-		line, _ := in.FieldPos(0)
-		j, err := readRow(row, head)
-		if err != nil {
-			return nil, fmt.Errorf("read the table of jobs: line %d: %w", line, err)
-		}
-		all = append(all, j)
-	}
-}
-
-// readRow reads a row. head has the names of all columns.
-func readRow(row, head []string) (Job, error) {
-	id := slices.IndexFunc(row, containerID.MatchString)
-	switch {
-	case len(row) == len(head) && (id == dockerID || id < 0):
-		id = dockerID
-	case id < dockerID:
-		return Job{}, fmt.Errorf("%d columns, want %d, or a column with the 64 hexadecimal digits of a container id", len(row), len(head))
-	}
-	shift := id - dockerID
-	if len(row) < len(publishedColumns)+shift {
-		return Job{}, fmt.Errorf("%d columns, want at least %d", len(row), len(publishedColumns)+shift)
-	}
-	j := Job{Host: row[0], Type: strings.Join(row[1:2+shift], "-"), Precision: time.Second}
-	at := func(i int) string { return row[i+shift] }
-	var err error
-	read := func(i int, set func(string) error) {
-		if err == nil {
-			if e := set(strings.TrimSpace(at(i))); e != nil {
-				err = fmt.Errorf("column %s: %w", publishedColumns[i], e)
-			}
-		}
-	}
-	read(2, number(&j.Concurrency))
-	read(3, func(s string) (e error) { j.CPU, e = unit.ParseMilliCPU(s); return e })
-	read(4, func(s string) (e error) { j.Memory, e = parseMemory(s); return e })
-	read(5, number(&j.Index))
-	j.Pod = at(6)
-	read(7, number(&j.Container))
-	j.ContainerID = at(8)
-	read(9, seconds(&j.In))
-	read(10, seconds(&j.Out))
-	j.Source = at(11)
-	more := extras()
-	for i := len(publishedColumns); i < len(head) && i+shift < len(row); i++ {
-		k := slices.IndexFunc(more, func(c column) bool { return c.name == head[i] })
-		if text := at(i); k >= 0 && text != "" && err == nil {
-			if e := more[k].set(&j, text); e != nil {
-				err = fmt.Errorf("column %s: %w", head[i], e)
-			}
-		}
-	}
-	if err == nil && j.Out.Before(j.In) {
-		err = fmt.Errorf("column TimeOut: the job ends %v before it begins", j.In.Sub(j.Out))
-	}
-	return j, err
-}
-
 func number(to *int) func(string) error {
 	return func(s string) error {
 		v, err := strconv.Atoi(s)
@@ -262,7 +202,7 @@ func seconds(to *time.Time) func(string) error {
 	return func(s string) error {
 		v, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || v < 0 || v > 1<<40 {
-			return fmt.Errorf("%q: want seconds since 1970", s)
+			return fmt.Errorf("%q: want whole seconds since 1970, such as 1489746275", s)
 		}
 		*to = time.Unix(v, 0).UTC()
 		return nil

@@ -86,10 +86,59 @@ func TestWrongRowsNameLineAndColumn(t *testing.T) {
 		row(func(c []string) { c[9] = "yesterday" }):   "line 2: column TimeIn",
 		row(func(c []string) { c[10] = "1489746274" }): "line 2: column TimeOut: the job ends 1s before it begins",
 		head + "node00,bm,8\n":                         "line 2: 3 columns, want 12",
-		strings.TrimSpace(head) + ",Work\n" + strings.TrimSpace(row(func([]string) {})[len(head):]) + ",NaN\n": `line 2: column Work: "NaN": want a finite number`,
+		strings.TrimSpace(head) + ",Work\n" + strings.TrimSpace(row(func([]string) {})[len(head):]) + ",NaN\n": `line 2: column Work: "NaN": want a number from 0 to 1e+18`,
 	} {
 		if _, err := ReadTable(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestTextThatIsNoTableIsRefused reads tables as spreadsheets write them. A byte
+// order mark is passed over. Everything else would be read as other rows.
+func TestTextThatIsNoTableIsRefused(t *testing.T) {
+	row := "node00,bm,8,0.8,8gi,3,p,3," + idA + ",1489746275,1489746528,source4.mp4\n"
+	for _, text := range []string{"\ufeff" + head + row, "\ufeff" + row, strings.ReplaceAll(head+row, "\n", "\r\n")} {
+		if all, err := ReadTable(strings.NewReader(text)); err != nil || len(all) != 1 || all[0].Host != "node00" {
+			t.Errorf("%q: %+v, %v", text, all, err)
+		}
+	}
+	other := strings.Replace(head, "Concurrency,CPU", "CPU,Concurrency", 1)
+	dashes := func(n int) string { return strings.Replace(row, ",bm,", ",bm"+strings.Repeat(",x", n)+",", 1) }
+	for text, want := range map[string]string{
+		strings.ReplaceAll(head+row, "\n", "\r"):                "line 1 ends with CR alone",
+		head + strings.ReplaceAll(row+row, "\n", "\r"):          "line 2 ends with CR alone",
+		strings.ReplaceAll(head+row, ",", ";"):                  `separated by ";": want commas`,
+		strings.ReplaceAll(row, ",", "\t"):                      `separated by "\t": want commas`,
+		"\xff\xfeH\x00o\x00s\x00t\x00":                          "not text in UTF-8",
+		other + row:                                             "line 1: the header has other columns, or another order: want Host,Type",
+		dashes(3):                                               "15 columns, want 12, or up to 2 more",
+		strings.TrimSpace(row) + ",more\n":                      "13 columns, want 12",
+		head + strings.Replace(row, "bm", "b\x1b[31mm", 1):      "line 2: column Type: \"b\\x1b[31mm\": want text without control characters",
+		head + strings.Replace(row, "node00", "no\u0085de", 1):  "line 2: column Host",
+		head + strings.Replace(row, ",bm,", ",,", 1):            "line 2: column Type: it is empty",
+		head + strings.Replace(row, ",0.8,", ",none,", 1):       "line 2: column CPU: cpu amount \"none\": want a number of CPUs such as 2, 1.5 or 500m; 0 for no limit",
+		head + strings.Replace(row, ",0.8,", ",0.0001,", 1):     "line 2: column CPU: cpu amount \"0.0001\": want at least a thousandth of a CPU, or 0 for no limit",
+		head + strings.Replace(row, "1489746275", "2017-03", 1): "line 2: column TimeIn: \"2017-03\": want whole seconds since 1970",
+	} {
+		if all, err := ReadTable(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %+v, error %v, want %q", text, all, err, want)
+		}
+	}
+}
+
+// TestColumnsOfTheLabAreChecked reads values that no lab writes.
+func TestColumnsOfTheLabAreChecked(t *testing.T) {
+	for column, values := range map[string][]string{
+		"Strategy": {"foo"}, "Threads": {"-1", "x"}, "Block": {"-99"}, "Periods": {"-1", "x"}, "PeakMemory": {"-1"}, "TimeInNs": {"-1", "1e9"},
+		"Work": {"-3", "x"}, "CPUSeconds": {"-1", "NaN", "1e300"}, "LateSeconds": {"x"}, "LocalJobs": {"-1"}, "Slice": {"zz"},
+	} {
+		for _, value := range values {
+			text := strings.TrimSpace(head) + "," + column + "\nnode00,bm,8,0.8,8gi,3,p,3," + idA + ",1489746275,1489746528,source4.mp4," + value + "\n"
+			_, err := ReadTable(strings.NewReader(text))
+			if err == nil || !strings.Contains(err.Error(), "line 2: column "+column) || strings.Contains(err.Error(), "strconv") {
+				t.Errorf("%s %s: error %v", column, value, err)
+			}
 		}
 	}
 }
