@@ -27,6 +27,8 @@ type Import struct {
 	// the number of logs that have no job: logs without a line, links to logs
 	// that were removed, and logs of the lab's calibration jobs.
 	Tables, Logs, Others, Silent int
+
+	from []string // the file and the line of each job
 }
 
 // Blocks returns how often each cell ran: the number of blocks that the jobs
@@ -65,19 +67,65 @@ func ReadPaths(paths []string) (Import, error) {
 		}
 	}
 	if len(in.Jobs) == 0 {
-		return in, fmt.Errorf("import %s: no job in it: want a table (*.csv), or a folder with links.txt or with logs named as below /var/log/containers", strings.Join(paths, ", "))
+		return in, fmt.Errorf("import %s: no job in it (logs that say nothing of a job: %d; other files: %d): want a table (*.csv), or a folder with links.txt or with logs named as below /var/log/containers, such as %s",
+			strings.Join(paths, ", "), in.Silent, in.Others, exampleLink)
 	}
+	if err := in.refuseTwice(); err != nil {
+		return in, err
+	}
+	jobs.VoidMixed(in.Jobs)
 	return in, nil
 }
 
+// exampleLink is the name of the log of a job. Its last part are the digits of
+// the container id.
+const exampleLink = "aws-4-2.5-1gi-0-x1y2z_default_transcoder-0-CONTAINERID.log (64 hexadecimal digits)"
+
+// refuseTwice returns an error if a job was read twice. A container runs one
+// job. Without its id, a job is known by its cell, its number, its node and its
+// begin: two jobs of a wave have different numbers. A job that is counted twice
+// would count as two that ran beside each other.
+func (in *Import) refuseTwice() error {
+	type job struct {
+		host              string
+		cell              jobs.Cell
+		block, run, index int
+		at                int64
+	}
+	containers, known := map[string]int{}, map[job]int{}
+	for i, j := range in.Jobs {
+		k := job{j.Host, j.Cell(), j.Extra.Block, j.Extra.Run, j.Index, j.In.UnixNano()}
+		first, twice := known[k]
+		if len(j.ContainerID) == 64 && !twice {
+			first, twice = containers[j.ContainerID]
+			containers[j.ContainerID] = i
+		}
+		if twice {
+			return fmt.Errorf("import: %s and %s are the same job (%s, JobID %d on %s, begun at %d): give each job once", in.from[first], in.from[i], describe(j.Cell()), j.Index, j.Host, j.In.Unix())
+		}
+		known[k] = i
+	}
+	return nil
+}
+
 func (in *Import) table(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() { // to open a pipe would wait for a writer
+		err = errors.New("it is not a regular file")
+	}
+	if err != nil {
+		return err
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	all, err := jobs.ReadTable(f)
-	in.Jobs = append(in.Jobs, all...)
+	rows, err := jobs.ReadRows(f)
+	for _, row := range rows {
+		in.Jobs = append(in.Jobs, row.Job)
+		in.from = append(in.from, fmt.Sprintf("%s line %d", path, row.Line))
+	}
 	in.Tables++
 	return err
 }
@@ -111,7 +159,10 @@ func (in *Import) folder(dir string) error {
 		case d.IsDir(), name == linksFile:
 			return nil
 		case strings.HasSuffix(name, ".csv"):
-			return in.table(path)
+			if err := in.table(path); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
 		case strings.HasSuffix(name, "-json.log"):
 			name = links[strings.TrimSuffix(name, "-json.log")]
 		}
@@ -151,7 +202,15 @@ func (in *Import) log(path string, j jobs.Job) error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	in.Jobs = append(in.Jobs, j.With(l))
+	if l.Last.Before(l.First) {
+		return fmt.Errorf("%s: line %d, the last one, is %v older than the first", path, l.Lines, l.First.Sub(l.Last))
+	}
+	j = j.With(l)
+	if err := j.Check(); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	in.Jobs = append(in.Jobs, j)
+	in.from = append(in.from, path)
 	in.Logs++
 	return nil
 }

@@ -41,10 +41,10 @@ func TestFoldersOfLogsBecomeJobs(t *testing.T) {
 		return `{"log":"` + text + `\n","stream":"stderr","time":"2026-03-17T10:24:` + sec + `Z"}` + "\n"
 	}
 	write(t, filepath.Join(dir, "stats", "node00", "links.txt"), "aws-16cx1-2-0.8-1gi-0-abcde_default_transcoder-0-"+idA+".log\ncoredns-x_kube-system_dns-"+idB+".log\n")
-	write(t, filepath.Join(dir, "stats", "node00", "var", idA, idA+"-json.log"), docker("05", "ffmpeg")+docker("06", "Input #0, mov, from '/data/source1.mp4':")+docker("45", "frame= 1253 fps=30"))
+	write(t, filepath.Join(dir, "stats", "node00", "var", idA, idA+"-json.log"), docker("05", "ffmpeg")+docker("06", "Input #0, mov, from '/data/source1.mp4':")+docker("45", "frame= 1253 fps=30 Lsize= 9120kB"))
 	write(t, filepath.Join(dir, "stats", "node00", "var", idB, idB+"-json.log"), docker("05", "listening"))
 	write(t, filepath.Join(dir, "containers", "bm-1-2-1gi-0-fghij_default_transcoder-0-"+idB+".log"),
-		"2026-03-17T10:24:05Z stderr F Input #0, mov, from '/data/source2.mp4':\n2026-03-17T10:24:15Z stderr F frame= 10\n")
+		"2026-03-17T10:24:05Z stderr F Input #0, mov, from '/data/source2.mp4':\n2026-03-17T10:24:15Z stderr F frame= 10 Lsize= 90KiB\n")
 
 	in, err := ReadPaths([]string{filepath.Join(dir, "stats"), filepath.Join(dir, "containers")})
 	if err != nil {
@@ -97,7 +97,7 @@ func TestAnImportCountsTheBlocksOfItsFiles(t *testing.T) {
 				if blocks > 0 {
 					j.Extra.Block = block + 1
 				}
-				j.In, j.Out = j.In.AddDate(0, 0, block), j.Out.AddDate(0, 0, block)
+				j.In, j.Out = j.In.AddDate(0, block, 0), j.Out.AddDate(0, block, 0)
 				all = append(all, j)
 			}
 		}
@@ -126,15 +126,56 @@ func TestImportNamesWhatItCannotRead(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	write(t, filepath.Join(dir, "tables", "bad.csv"), "a,b,c\n")
+	write(t, filepath.Join(dir, "back", "bm-1-2-1gi-0-fghij_default_transcoder-0-"+idA+".log"), "2026-03-17T10:24:05Z stderr F a\n2026-03-17T10:23:05Z stderr F b\n")
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "pipes"), 0o755), syscall.Mkfifo(filepath.Join(dir, "pipes", "jobs.csv"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	for path, want := range map[string]string{
 		filepath.Join(dir, "bad.csv"): "line 1: 3 columns, want 12",
-		filepath.Join(dir, "empty"):   "no job in it",
+		filepath.Join(dir, "empty"):   "no job in it (logs that say nothing of a job: 0; other files: 1): want a table (*.csv), or a folder with links.txt or with logs named as below /var/log/containers, such as aws-4-2.5-1gi-0-",
 		filepath.Join(dir, "none"):    "no such file",
 		pipe:                          "neither a file nor a folder",
+		filepath.Join(dir, "pipes"):   "jobs.csv: it is not a regular file",
+		filepath.Join(dir, "tables"):  "bad.csv: read the table of jobs: line 1",
+		filepath.Join(dir, "back"):    idA + ".log: line 2, the last one, is 1m0s older than the first",
 	} {
 		if _, err := ReadPaths([]string{path}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", path, err, want)
 		}
+	}
+}
+
+// TestAJobIsImportedOnce gives a table twice, a row twice, two rows with the number
+// of one job, and a table with the log from which it was made.
+func TestAJobIsImportedOnce(t *testing.T) {
+	dir := t.TempDir()
+	table := func(name string, rows ...string) string {
+		path := filepath.Join(dir, name)
+		write(t, path, strings.Join(rows, "\n")+"\n")
+		return path
+	}
+	row := func(index int, id string, in int) string {
+		return fmt.Sprintf("node00,bm,2,2,1gi,%d,p,0,%s,%d,%d,s", index, id, in, in+60)
+	}
+	wave := table("wave.csv", row(0, idA, 1e9), row(1, idB, 1e9))
+	logs := filepath.Join(dir, "node00")
+	write(t, filepath.Join(logs, "bm-2-2-1gi-0-fghij_default_transcoder-0-"+idA+".log"), "2026-03-17T10:24:05Z stderr F a\n")
+	for _, c := range []struct {
+		paths []string
+		want  string
+	}{
+		{[]string{wave, wave}, "wave.csv line 1 and " + wave + " line 1 are the same job"},
+		{[]string{table("twice.csv", row(0, "a", 1e9), row(1, "b", 1e9), row(0, "a", 1e9))}, "twice.csv line 1 and " + filepath.Join(dir, "twice.csv") + " line 3 are the same job"},
+		{[]string{table("number.csv", row(0, idA, 1e9), row(0, idB, 1e9))}, "line 2 are the same job (bm, 2 jobs, limit 2 CPUs, JobID 0 on node00, begun at 1000000000)"},
+		{[]string{wave, logs}, "wave.csv line 1 and " + logs},
+	} {
+		if _, err := ReadPaths(c.paths); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: error %v, want %q", c.paths, err, c.want)
+		}
+	}
+	if in, err := ReadPaths([]string{wave, table("later.csv", row(0, "", 2e9), row(1, "", 2e9))}); err != nil || len(in.Jobs) != 4 {
+		t.Errorf("a cell that ran twice: %+v, %v", in, err)
 	}
 }
 
@@ -234,7 +275,7 @@ func amazon() []jobs.Job {
 		for i := range n {
 			all = append(all, jobs.Job{
 				Host: "node00", Type: how, Concurrency: n, CPU: unit.MilliCPU(limit), Memory: 2 << 30, Index: i, In: at,
-				Out: at.Add(time.Duration(seconds * float64(time.Second))), Precision: time.Nanosecond, ContainerID: idA,
+				Out: at.Add(time.Duration(seconds * float64(time.Second))), Precision: time.Nanosecond,
 			})
 		}
 		at = at.Add(time.Hour)

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -108,6 +109,99 @@ func meanConcurrency(jobs []Job) float64 {
 		return float64(len(jobs))
 	}
 	return sum / float64(n)
+}
+
+// maxForeign is the largest share of other jobs, of the jobs of a cell that ran
+// beside a job, with which the job counts.
+const maxForeign = 0.05
+
+// VoidMixed makes those jobs void that did not run under the conditions of their
+// cell alone: jobs of other cells ran beside them on the same node, or jobs that
+// failed. Their time would be that of no cell. It also makes jobs void that took
+// no time. Jobs that are void already keep their reason.
+func VoidMixed(all []Job) {
+	for i := range all {
+		if j := &all[i]; j.Extra.Void == "" && j.Duration() <= 0 {
+			j.Extra.Void = "it took 0 s: its table has no shorter times than 1 s"
+		}
+	}
+	type place struct {
+		host string
+		cell Cell
+	}
+	placeOf := func(j Job) place {
+		cell := j.Cell()
+		cell.Threads = 0 // a log that is cut off does not name them
+		return place{j.Host, cell}
+	}
+	hosts, cells, sound := map[string]*presence{}, map[place]*presence{}, map[place]*presence{}
+	for _, j := range all {
+		addTo(hosts, j.Host, j)
+		addTo(cells, placeOf(j), j)
+		if j.Extra.Void == "" {
+			addTo(sound, placeOf(j), j)
+		}
+	}
+	for i := range all {
+		j := &all[i]
+		if j.Extra.Void != "" {
+			continue
+		}
+		at := placeOf(*j)
+		own, same, every := sound[at].mean(*j), cells[at].mean(*j), hosts[j.Host].mean(*j)
+		switch {
+		case every-same > maxForeign*own:
+			j.Extra.Void = fmt.Sprintf("%.1f jobs of other cells ran beside it", every-same)
+		case same-own > maxForeign*own:
+			j.Extra.Void = fmt.Sprintf("%.1f jobs that failed ran beside it", same-own)
+		}
+	}
+}
+
+// A presence holds when jobs began and ended, in seconds since the first of them
+// that was added.
+type presence struct {
+	zero     time.Time
+	in, out  []float64
+	sumsOnce bool
+	sumIn    []float64 // sumIn[i] is the sum of the first i begins
+	sumOut   []float64
+}
+
+func addTo[K comparable](m map[K]*presence, k K, j Job) {
+	p := m[k]
+	if p == nil {
+		p = &presence{zero: j.In}
+		m[k] = p
+	}
+	p.in, p.out = append(p.in, j.In.Sub(p.zero).Seconds()), append(p.out, j.Out.Sub(p.zero).Seconds())
+}
+
+// mean returns how many jobs ran during the job, on average.
+func (p *presence) mean(j Job) float64 {
+	if !p.sumsOnce {
+		p.sumsOnce = true
+		slices.Sort(p.in)
+		slices.Sort(p.out)
+		p.sumIn, p.sumOut = sums(p.in), sums(p.out)
+	}
+	from, to := j.In.Sub(p.zero).Seconds(), j.Out.Sub(p.zero).Seconds()
+	return (p.until(to) - p.until(from)) / (to - from)
+}
+
+// until returns the job seconds up to a time.
+func (p *presence) until(at float64) float64 {
+	began, _ := slices.BinarySearch(p.in, at)
+	ended, _ := slices.BinarySearch(p.out, at)
+	return at*float64(began) - p.sumIn[began] - (at*float64(ended) - p.sumOut[ended])
+}
+
+func sums(of []float64) []float64 {
+	all := make([]float64, 1, len(of)+1)
+	for i, v := range of {
+		all = append(all, all[i]+v)
+	}
+	return all
 }
 
 func maxTime(a, b time.Time) time.Time {

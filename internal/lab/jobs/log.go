@@ -22,6 +22,8 @@ type Log struct {
 	Speed       float64 // the last speed relative to real time; 0: none
 	Threads     int     // the threads of x264, from its options; 0: not printed
 	Truncated   bool    // the last line is not complete
+	Closed      bool    // ffmpeg printed its closing lines
+	Failure     string  // the line with which ffmpeg said that it failed; empty: none
 	start, end  *mark   // of a job of the lab; nil: the log has none
 }
 
@@ -37,6 +39,10 @@ var (
 	inputLine   = regexp.MustCompile(`^\s*Input #0, .* from '(?:.*/)?([^'/]+)'`)
 	frameCount  = regexp.MustCompile(`\bframe=\s*(\d{1,9})\b`)
 	speedFactor = regexp.MustCompile(`\bspeed=\s*([0-9.]{1,12})x`)
+	// closingLine matches the last progress line of ffmpeg, or the line with the
+	// sizes of the streams. Both are printed after the last frame was written.
+	closingLine = regexp.MustCompile(`\bLsize=|\bmuxing overhead\b`)
+	failureLine = regexp.MustCompile(`Conversion failed!|Exiting normally, received signal \d{1,3}|Received > 3 system signals`)
 	x264Threads = regexp.MustCompile(`\bthreads=(\d{1,6})\b`)
 )
 
@@ -136,13 +142,17 @@ func (l *Log) note(at time.Time, text string) {
 	}
 	if l.Source == "" {
 		if m := inputLine.FindStringSubmatch(text); m != nil {
-			l.Source = m[1]
+			l.Source = printable(m[1])
 		}
 	}
 	// ffmpeg writes its progress with carriage returns, so that one line of the
 	// log can contain many frame counts. The last one counts.
 	if m := frameCount.FindAllStringSubmatch(text, -1); m != nil {
 		l.Frames, _ = strconv.Atoi(m[len(m)-1][1])
+	}
+	l.Closed = l.Closed || closingLine.MatchString(text)
+	if l.Failure == "" {
+		l.Failure = failureLine.FindString(text)
 	}
 	if m := speedFactor.FindAllStringSubmatch(text, -1); m != nil {
 		l.Speed, _ = strconv.ParseFloat(m[len(m)-1][1], 64)
@@ -166,12 +176,16 @@ func (l Log) Fault() string {
 		return l.markFault()
 	}
 	switch d := l.Last.Sub(l.First); {
+	case l.Failure != "":
+		return fmt.Sprintf("ffmpeg says %q", l.Failure)
 	case l.Source == "":
 		return "the log names no input"
 	case l.Truncated:
 		return "the log ends within a line"
 	case d < time.Second && l.Lines > 1:
 		return fmt.Sprintf("the log spans %v", d)
+	case !l.Closed:
+		return "the log has no closing line of ffmpeg: the job was killed, or the log is cut off"
 	}
 	return ""
 }

@@ -10,13 +10,13 @@ import (
 const dockerLog = `{"log":"ffmpeg version 3.1.2\n","stream":"stderr","time":"2026-03-17T10:24:35.5Z"}
 {"log":"Input #0, mov,mp4,m4a, from '/data/source7.mp4':\n","stream":"stderr","time":"2026-03-17T10:24:35.9Z"}
 {"log":"[libx264 @ 0x1] 264 - options: cabac=1 ref=3 threads=24 lookahead_threads=4\n","stream":"stderr","time":"2026-03-17T10:24:36Z"}
-{"log":"frame=  100 fps=0.0 speed=1.5x    \rframe= 1253 fps= 25 speed=2.25x\n","stream":"stderr","time":"2026-03-17T10:25:35.5Z"}
+{"log":"frame=  100 fps=0.0 speed=1.5x    \rframe= 1253 fps= 25 q=-1.0 Lsize=    9120kB speed=2.25x\n","stream":"stderr","time":"2026-03-17T10:25:35.5Z"}
 `
 
 const criLog = `2026-03-17T10:24:35.5Z stderr F ffmpeg version 7.1
 2026-03-17T10:24:35.9Z stderr F Input #0, mov,mp4, from '/data/source7.mp4':
 2026-03-17T10:24:50Z stderr P frame=  100 fps=0.0 speed=1.5x
-2026-03-17T10:25:35.5Z stderr F frame= 1253 fps= 25 speed=2.25x
+2026-03-17T10:25:35.5Z stderr F frame= 1253 fps= 25 q=-1.0 Lsize=    9120kB speed=2.25x
 `
 
 func TestBothLogFormatsGiveTheJob(t *testing.T) {
@@ -52,6 +52,59 @@ func TestALogThatEndsEarlyIsNoFastJob(t *testing.T) {
 	for name, text := range map[string]string{"empty": "", "no log": "hello\nworld\n", "no stream": "2026-03-17T10:24:35.5Z stdlog F x\n", "no time": "{\"log\":\"x\"}\n"} {
 		if l, err := ReadLog(strings.NewReader(text)); err == nil {
 			t.Errorf("%s: read as %+v", name, l)
+		}
+	}
+}
+
+// TestAJobThatFailedIsVoid reads logs in which ffmpeg fails, is stopped by a
+// signal, or ends without its closing lines.
+func TestAJobThatFailedIsVoid(t *testing.T) {
+	open := criLog[:strings.LastIndex(criLog, "2026")]
+	for text, fault := range map[string]string{
+		open + "2026-03-17T10:25:35.5Z stderr F Conversion failed!\n":                    `ffmpeg says "Conversion failed!"`,
+		criLog + "2026-03-17T10:25:36Z stderr F Exiting normally, received signal 15.\n": `ffmpeg says "Exiting normally, received signal 15"`,
+		open: "the log has no closing line of ffmpeg: the job was killed, or the log is cut off",
+		open + "2026-03-17T10:25:35.5Z stderr F video:9KiB audio:0KiB muxing overhead: 2%\n": "",
+	} {
+		l, err := ReadLog(strings.NewReader(text))
+		if err != nil || l.Fault() != fault {
+			t.Errorf("%q: fault %q (%v), want %q", text, l.Fault(), err, fault)
+		}
+		if j := (Job{}).With(l); j.Extra.Void != fault {
+			t.Errorf("%q: void %q, want %q", text, j.Extra.Void, fault)
+		}
+	}
+}
+
+// TestJobsOfAnotherCellMakeAJobVoid runs four jobs of two types at once on node a.
+// On node b, the waves follow each other, and one job of the second wave fails.
+func TestJobsOfAnotherCellMakeAJobVoid(t *testing.T) {
+	at := time.Unix(1e9, 0).UTC()
+	job := func(host, how string, i int, in, out time.Duration) Job {
+		return Job{Host: host, Type: how, Concurrency: 4, CPU: 1000, Index: i, In: at.Add(in), Out: at.Add(out)}
+	}
+	var all []Job
+	for i := range 4 {
+		all = append(all, job("a", "quota", i, 0, time.Minute), job("a", "burst", i, 0, time.Minute))
+		all = append(all, job("b", "quota", i, 0, time.Minute), job("b", "burst", i, 59*time.Second, 2*time.Minute))
+	}
+	all = append(all, job("b", "failed", 0, time.Hour, 2*time.Hour), job("b", "failed", 1, time.Hour, 2*time.Hour), job("b", "short", 0, 3*time.Hour, 3*time.Hour))
+	all[len(all)-2].Extra.Void = "killed"
+	VoidMixed(all)
+	for _, j := range all {
+		want := ""
+		switch {
+		case j.Host == "a":
+			want = "4.0 jobs of other cells ran beside it"
+		case j.Type == "failed" && j.Index == 1:
+			want = "killed"
+		case j.Type == "failed":
+			want = "1.0 jobs that failed ran beside it"
+		case j.Type == "short":
+			want = "it took 0 s: its table has no shorter times than 1 s"
+		}
+		if j.Extra.Void != want {
+			t.Errorf("%s %s %d: void %q, want %q", j.Host, j.Type, j.Index, j.Extra.Void, want)
 		}
 	}
 }
