@@ -3,6 +3,7 @@ package concurrency
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"tenon.sh/tenon/internal/lab/jobs"
@@ -128,11 +129,17 @@ func Analyse(e Experiment, all []jobs.Job) Result {
 		r.Cliff = &Cliff{report.Number(c.Before), report.Number(c.After), report.Number(c.High), report.Number(c.Low)}
 	}
 	r.Memory = memoryEffect(r.measured)
-	r.Comparisons = compare(r.measured)
+	pairs, count := pairsOf(r.measured)
+	if count <= maxComparisons {
+		r.Comparisons = compare(r.measured, pairs)
+	}
 	if r.CPUMeasured && len(e.Imported) == 0 {
 		r.explain()
 	}
-	r.Warnings = warnings(e, r, waves)
+	r.Warnings = warnings(r, waves)
+	if count > maxComparisons {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d pairs of ways have the same limit and number of jobs. Pairs are compared up to %d only, so none is compared.", count, maxComparisons))
+	}
 	return r
 }
 
@@ -150,25 +157,47 @@ func optionOf(o jobs.Option, all []jobs.Option) Option {
 	return c
 }
 
-// compare compares options that have different types or strategies, in pairs.
-func compare(all []jobs.Option) []Comparison {
-	var pairs []Comparison
-	for i, a := range all {
-		for _, b := range all[i+1:] {
-			x, y := a.Cell, b.Cell
-			if name(x) == name(y) || x.CPU != y.CPU || x.Memory != y.Memory || x.Concurrency != y.Concurrency {
+// maxComparisons is the largest number of pairs that are compared. Their number
+// grows with the square of the number of types.
+const maxComparisons = 1000
+
+// pairsOf counts the pairs of options that differ only in type or strategy. It
+// returns their indices, for the first maxComparisons of them.
+func pairsOf(all []jobs.Option) (pairs [][2]int, count int) {
+	names := make([]string, len(all))
+	for i, o := range all {
+		names[i] = name(o.Cell)
+	}
+	for i := range all {
+		x := &all[i].Cell
+		for k := i + 1; k < len(all); k++ {
+			y := &all[k].Cell
+			if names[i] == names[k] || x.CPU != y.CPU || x.Memory != y.Memory || x.Concurrency != y.Concurrency {
 				continue
 			}
-			times, costs := compareByBlock(b.SecondsBy, a.SecondsBy), compareByBlock(b.CPUSecondsBy, a.CPUSecondsBy)
-			c := Comparison{
-				Of: name(y), To: name(x), Limit: x.CPU, Memory: x.Memory, Jobs: x.Concurrency,
-				Seconds: report.Number(times.Value), CPU: report.Number(costs.Value),
+			if count++; count <= maxComparisons {
+				pairs = append(pairs, [2]int{i, k})
 			}
-			if times.Blocks > 1 {
-				c.SecondsSpan, c.CPUSpan = report.IntervalOf(times), report.IntervalOf(costs)
-			}
-			pairs = append(pairs, c)
 		}
+	}
+	return pairs, count
+}
+
+// compare compares options in pairs.
+func compare(all []jobs.Option, chosen [][2]int) []Comparison {
+	var pairs []Comparison
+	for _, pair := range chosen {
+		a, b := all[pair[0]], all[pair[1]]
+		x, y := a.Cell, b.Cell
+		times, costs := compareByBlock(b.SecondsBy, a.SecondsBy), compareByBlock(b.CPUSecondsBy, a.CPUSecondsBy)
+		c := Comparison{
+			Of: name(y), To: name(x), Limit: x.CPU, Memory: x.Memory, Jobs: x.Concurrency,
+			Seconds: report.Number(times.Value), CPU: report.Number(costs.Value),
+		}
+		if times.Blocks > 1 {
+			c.SecondsSpan, c.CPUSpan = report.IntervalOf(times), report.IntervalOf(costs)
+		}
+		pairs = append(pairs, c)
 	}
 	slices.SortFunc(pairs, func(a, b Comparison) int {
 		return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.Of, b.Of), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Jobs, b.Jobs), cmp.Compare(a.Memory, b.Memory))
@@ -194,13 +223,36 @@ func describe(c jobs.Cell) string {
 	return fmt.Sprintf("%s, %s, %s", name(c), layout.Plural(c.Concurrency, "job", "jobs"), limit)
 }
 
-func warnings(e Experiment, r Result, waves []jobs.Wave) []string {
+// runsOf returns the least and the largest number of runs of a cell. An
+// experiment without blocks counts its waves.
+func runsOf(r Result) (least, most int) {
+	if r.Experiment.Blocks > 1 || len(r.measured) == 0 {
+		n := max(r.Experiment.Blocks, 1)
+		return n, n
+	}
+	for i, o := range r.measured {
+		if i == 0 || o.Seconds.Blocks < least {
+			least = o.Seconds.Blocks
+		}
+		most = max(most, o.Seconds.Blocks)
+	}
+	return least, most
+}
+
+func warnings(r Result, waves []jobs.Wave) []string {
 	var w []string
-	if e.Blocks <= 1 && len(r.Options) > 0 {
+	switch _, most := runsOf(r); {
+	case len(r.measured) == 0 || r.Experiment.Blocks > 1:
+	case most > 1:
+		w = append(w, "The jobs name no blocks: nothing says which runs of two cells belong together, and a slow hour of the machine looks like an effect.")
+	default:
 		w = append(w, "Each cell ran once: there is no interval between cells, and a slow hour of the machine looks like an effect.")
 	}
-	if !r.CPUMeasured && len(r.Options) > 0 {
+	if !r.CPUMeasured && len(r.costs.Waves) > 0 {
 		w = append(w, "The CPU time of a job is limit × duration, which holds for jobs that used their whole limit.")
+	}
+	if slices.ContainsFunc(r.measured, func(o jobs.Option) bool { return math.IsNaN(o.CPUSeconds) }) {
+		w = append(w, "The CPU time of jobs without a limit was not measured. It is not known.")
 	}
 	type wave struct { // on all nodes
 		cell jobs.Cell

@@ -216,7 +216,7 @@ func writeShares(b *bytes.Buffer, r Result) {
 		for i, cell := range row {
 			if i < len(widths)-1 { // the last column does not fit into a terminal
 				number, _, _ := strings.Cut(cell, " (")
-				fmt.Fprintf(b, "%*s", widths[i], number)
+				fmt.Fprintf(b, " %*s", widths[i]-1, number)
 			}
 		}
 		b.WriteByte('\n')

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +35,12 @@ func headline(r Result) string {
 	case n > 1:
 		where = fmt.Sprintf("%d nodes of a cluster (%s), each %s", n, names, size)
 	}
-	return fmt.Sprintf("%s on %s, %s a cell.", layout.Plural(r.Jobs, "job", "jobs"), where, layout.Plural(max(r.Experiment.Blocks, 1), "run", "runs"))
+	least, most := runsOf(r)
+	runs := layout.Plural(most, "run", "runs")
+	if least < most {
+		runs = fmt.Sprintf("%d to %s", least, runs)
+	}
+	return fmt.Sprintf("%s on %s, %s a cell.", layout.Plural(r.Jobs, "job", "jobs"), where, runs)
 }
 
 // explanation names the variable that explains the CPU time of a job.
@@ -93,7 +99,18 @@ func memoryText(b unit.Bytes) string {
 	if b == 0 {
 		return report.Unknown
 	}
-	return strconv.FormatFloat(float64(b)/(1<<30), 'g', 3, 64) + " GiB"
+	for _, s := range []struct {
+		suffix string
+		scale  float64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		switch v := float64(b) / s.scale; {
+		case v >= 1000:
+			return strconv.FormatFloat(v, 'f', 0, 64) + " " + s.suffix
+		case v >= 0.1:
+			return strconv.FormatFloat(v, 'g', 3, 64) + " " + s.suffix
+		}
+	}
+	return strconv.FormatInt(int64(b), 10) + " B"
 }
 
 func seconds(s float64) string {
@@ -105,6 +122,9 @@ func seconds(s float64) string {
 
 // costText prints CPU seconds. Small numbers get two digits after the point.
 func costText(v float64) string {
+	if math.IsNaN(v) {
+		return report.Unknown
+	}
 	if v < 20 {
 		return strconv.FormatFloat(v, 'f', 2, 64)
 	}
@@ -137,7 +157,7 @@ func writeTable(w io.Writer, r Result) error {
 	b.WriteByte('\n')
 	for _, o := range r.Options {
 		for _, c := range columns {
-			fmt.Fprintf(&b, "%*s", c.width, c.cell(o))
+			fmt.Fprintf(&b, " %*s", c.width-1, c.cell(o)) // a long cell still has a blank before it
 		}
 		b.WriteByte('\n')
 	}

@@ -43,12 +43,13 @@ func CostsOf(waves []Wave) Costs {
 	c := Costs{Measured: true}
 	for _, w := range waves {
 		seconds, measured := w.CPUSeconds()
-		if seconds <= 0 {
-			continue
+		if !(seconds > 0) {
+			continue // it is not known, or the counter was not read
 		}
 		c.Measured = c.Measured && measured
 		c.Waves = append(c.Waves, w)
 	}
+	c.Measured = c.Measured && len(c.Waves) > 0
 	slices.SortStableFunc(c.Waves, func(a, b Wave) int {
 		switch d := roundTwentieth(a.Demand()) - roundTwentieth(b.Demand()); {
 		case d < 0:

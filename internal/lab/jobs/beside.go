@@ -229,7 +229,7 @@ func (w Wave) Seconds() float64 {
 
 // CPUSeconds returns the mean CPU time of the wave's jobs. measured is true if
 // the CPU time of each job was measured. Otherwise the time is computed as
-// limit × duration.
+// limit × duration, and is NaN if a job has no limit.
 func (w Wave) CPUSeconds() (seconds float64, measured bool) {
 	measured = true
 	for _, j := range w.Jobs {

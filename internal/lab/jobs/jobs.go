@@ -8,6 +8,7 @@ package jobs
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -55,10 +56,14 @@ func (j Job) scale() float64 {
 
 // CPUSeconds returns the CPU time of a whole job in seconds. measured is true
 // if the time was measured. Otherwise it is computed as limit × duration, which
-// is correct only for a job that used its whole limit.
+// is correct only for a job that used its whole limit. It is NaN for a job
+// without a limit whose time was not measured.
 func (j Job) CPUSeconds() (seconds float64, measured bool) {
 	if v, ok := j.Extra.CPUSeconds.Value(); ok {
 		return v * j.scale(), true
+	}
+	if j.CPU == 0 {
+		return math.NaN(), false
 	}
 	return j.CPU.Cores() * j.Seconds(), false
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -18,12 +19,13 @@ type Option struct {
 	// Seconds is the duration of a job. Hourly is the number of jobs that a node
 	// completes in an hour. Both are means over the blocks, with an interval.
 	Seconds, Hourly stat.Estimate
-	CPUSeconds      float64 // of a job; Measured is false if it was computed as limit × duration
+	CPUSeconds      float64 // of a job; Measured is false if it was computed as limit × duration; NaN: not known
 	Measured        bool
 	Waves           int // number of waves with a duration above 0
 	// SecondsBy and CPUSecondsBy have one value for each block, so that options
 	// can be compared within blocks: the mean over the waves of the block, one
-	// on each node. If a table has no blocks, its waves count as blocks.
+	// on each node. If a table has no blocks, its waves count as blocks. A CPU time
+	// that is not known has no values.
 	SecondsBy, CPUSecondsBy stat.Sample
 	// Jobs are the jobs of all waves.
 	Jobs []Job
@@ -68,9 +70,14 @@ func Options(waves []Wave) []Option {
 			o.Measured = o.Measured && measured
 			o.Beside += w.Beside
 		}
+		if math.IsNaN(o.CPUSeconds) {
+			o.CPUSecondsBy = nil
+		}
 		for block, n := range ran {
 			o.SecondsBy[block] /= n
-			o.CPUSecondsBy[block] /= n
+			if o.CPUSecondsBy != nil {
+				o.CPUSecondsBy[block] /= n
+			}
 			hourly[block] /= n
 		}
 		o.CPUSeconds /= float64(o.Waves)

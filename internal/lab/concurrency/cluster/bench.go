@@ -208,7 +208,7 @@ func tell(r run) string {
 		cost += s / float64(len(r.rows))
 		on[j.Host]++
 	}
-	text := fmt.Sprintf("%7.2f s a job, %6.2f CPU-s", seconds, cost)
+	text := fmt.Sprintf("%7.2f s a job, %6s CPU-s", seconds, report.FormatNumber(report.Number(cost), 2))
 	if len(on) > 1 {
 		var each []string
 		for _, n := range slices.Sorted(maps.Keys(on)) {

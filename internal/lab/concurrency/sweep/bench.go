@@ -196,7 +196,7 @@ func tell(r run) string {
 		s, _ := j.CPUSeconds()
 		cpu += s / float64(len(r.rows))
 	}
-	return fmt.Sprintf("%7.2f s a job, %6.2f CPU-s", seconds, cpu)
+	return fmt.Sprintf("%7.2f s a job, %6s CPU-s", seconds, report.FormatNumber(report.Number(cpu), 2))
 }
 
 // ownTime is the CPU time of this process.
