@@ -51,7 +51,8 @@ lab report and tenon advise read. PATH is a table (CSV) with the columns of the
 published transcoding experiment, with or without a dash in the type of a job;
 or a folder: a node's /var/log/containers, or one with links.txt and the logs of
 Docker. The name of the folder is the name of the node. Nothing but --out is
-written. --strategy, --node-cpus and --node-cores let tenon advise predict for
+written, and no file there is replaced. docs/lab-concurrency.md has the columns and
+the names of logs. --strategy, --node-cpus and --node-cores let tenon advise predict for
 machines of other sizes.`,
 		Example: `  tenon lab concurrency import db-aws.csv --node-cpus 16 --node-cores 8 --out published
   tenon lab concurrency import node00/ node01/ --out published`,
@@ -59,8 +60,9 @@ machines of other sizes.`,
 			switch {
 			case len(args) == 0:
 				return f.Usage(errors.New("import wants a table or a folder with logs: see tenon lab concurrency import --help"))
-			case e.Node.CPUs < 0 || e.Node.Cores < 0 || e.Node.Cores > e.Node.CPUs:
-				return f.Usage(fmt.Errorf("--node-cpus %d, --node-cores %d: want numbers from 0, and no more cores than CPUs", e.Node.CPUs, e.Node.Cores))
+			}
+			if err := checkNode(e.Node); err != nil {
+				return f.Usage(err)
 			}
 			if strategy != "" && !slices.Contains(strategyNames(), strategy) {
 				return f.Usage(fmt.Errorf("--strategy %q: want one of %s", strategy, strings.Join(strategyNames(), ", ")))
@@ -97,6 +99,29 @@ machines of other sizes.`,
 	complete(cmd, "node-cpus")
 	complete(cmd, "node-cores")
 	return cmd
+}
+
+// The bounds of a node. A kernel has at most 8,192 CPUs (CONFIG_NR_CPUS), and a
+// core at most eight threads (POWER).
+const (
+	maxCPUs    = 8192
+	maxThreads = 8
+)
+
+// checkNode returns an error for a node that cannot exist.
+func checkNode(n concurrency.Node) error {
+	switch {
+	case n.CPUs < 0 || n.CPUs > maxCPUs || n.Cores < 0:
+		return fmt.Errorf("--node-cpus %d, --node-cores %d: want numbers from 0, and at most %d CPUs", n.CPUs, n.Cores, maxCPUs)
+	case n.CPUs == 0 && n.Cores > 0:
+		return fmt.Errorf("--node-cores %d needs --node-cpus: the number of CPUs, with sibling threads", n.Cores)
+	case n.Cores > n.CPUs:
+		return fmt.Errorf("--node-cpus %d, --node-cores %d: want no more cores than CPUs", n.CPUs, n.Cores)
+	case n.Cores > 0 && n.CPUs > 2*n.Cores && (n.CPUs%n.Cores != 0 || n.CPUs/n.Cores > maxThreads):
+		// Up to twice the cores, only some of them may have a sibling.
+		return fmt.Errorf("--node-cpus %d, --node-cores %d: want at most %d CPUs on a core, and above 2 as many on each", n.CPUs, n.Cores, maxThreads)
+	}
+	return nil
 }
 
 // complete sets the values that a shell offers for a flag. Without values, it
@@ -198,8 +223,8 @@ func (s nodeSize) check(cmd *cobra.Command) error {
 	switch given := cmd.Flags().Changed; {
 	case given("cores") && s.cores < 1:
 		return fmt.Errorf("--cores %d: want a number of cores from 1", s.cores)
-	case given("threads-per-core") && (s.threads < 1 || s.threads > 8):
-		return fmt.Errorf("--threads-per-core %d: want a number of CPUs on each core from 1 to 8", s.threads)
+	case given("threads-per-core") && (s.threads < 1 || s.threads > maxThreads):
+		return fmt.Errorf("--threads-per-core %d: want a number of CPUs on each core from 1 to %d", s.threads, maxThreads)
 	case given("threads-per-core") && !given("cores"):
 		return errors.New("--threads-per-core needs --cores")
 	}

@@ -30,6 +30,9 @@ const maxShift = 2
 // reach it in six years.
 const maxFraction = 1e18
 
+// maxTimestamp is the latest time in a column. Milliseconds are above it.
+const maxTimestamp = 1 << 40
+
 // strategies are the words that the lab writes into the column Strategy. The
 // last one is the control.
 var strategies = []string{"quota", "pinned", "pinned-blind", "static", "static-burst", "unbounded", "burst", "matched", "tenon", "unbounded-aa"}
@@ -201,8 +204,8 @@ func number(to *int) func(string) error {
 func seconds(to *time.Time) func(string) error {
 	return func(s string) error {
 		v, err := strconv.ParseInt(s, 10, 64)
-		if err != nil || v < 0 || v > 1<<40 {
-			return fmt.Errorf("%q: want whole seconds since 1970, such as 1489746275", s)
+		if err != nil || v < 0 || v > maxTimestamp {
+			return fmt.Errorf("%q: want whole seconds since 1970, such as 1489746275, up to %d", s, maxTimestamp)
 		}
 		*to = time.Unix(v, 0).UTC()
 		return nil

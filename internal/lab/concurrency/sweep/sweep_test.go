@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/model/node"
@@ -224,6 +225,17 @@ func TestAFailedJobVoidsItsRunWhetherItCountsOrNot(t *testing.T) {
 		q.end(jobs.Job{Extra: jobs.Extra{Void: "exit status 3"}}, counts)
 		if n := len(q.rows); n == 0 || q.rows[n-1].Extra.Void == "" || counts != (q.ended == 2) {
 			t.Errorf("counts %v: rows %+v, %d ended", counts, q.rows, q.ended)
+		}
+	}
+}
+
+// TestEachStrategyIsRead reads rows of each strategy. The package that reads
+// tables has a list of its own.
+func TestEachStrategyIsRead(t *testing.T) {
+	for _, s := range append(slices.Clone(Strategies), concurrency.Control) {
+		j := jobs.Job{Host: "a", Type: "b", Concurrency: 1, Extra: jobs.Extra{Strategy: string(s)}, Precision: time.Second, In: time.Unix(1, 0), Out: time.Unix(2, 0)}
+		if err := j.Check(); err != nil {
+			t.Errorf("%s: %v", s, err)
 		}
 	}
 }
