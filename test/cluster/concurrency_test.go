@@ -134,7 +134,7 @@ func sorted(rows []map[string]string) []string {
 }
 
 // complete checks the rows of the grid. It compares no times. A job may even be
-// void, because a busy machine began it late.
+// void, because a busy machine began it or another one of its run late.
 func complete(t *testing.T, n *Node, table []map[string]string) {
 	t.Helper()
 	cells := map[string]int{}
@@ -147,7 +147,7 @@ func complete(t *testing.T, n *Node, table []map[string]string) {
 			}
 			return v
 		}
-		if r["Host"] != n.Name || len(r["DockerID"]) != 64 || r["Source"] != "HD2-h264.ts" || r["Void"] != "" && !strings.HasPrefix(r["Void"], "it began ") {
+		if r["Host"] != n.Name || len(r["DockerID"]) != 64 || r["Source"] != "HD2-h264.ts" || r["Void"] != "" && !strings.HasPrefix(r["Void"], "it began ") && !strings.HasSuffix(r["Void"], "void ran beside it") {
 			t.Errorf("row %v", r)
 		}
 		if number("TimeOutNs") <= number("TimeInNs") || number("TimeOut") < number("TimeIn") || number("Work") <= 0 || number("CPUSeconds") <= 0 || number("PeakMemory") <= 0 {

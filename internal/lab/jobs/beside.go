@@ -117,7 +117,7 @@ const maxForeign = 0.05
 
 // VoidMixed makes those jobs void that did not run under the conditions of their
 // cell alone: jobs of other cells ran beside them on the same node, or jobs that
-// failed. Their time would be that of no cell. It also makes jobs void that took
+// are void. Their time would be that of no cell. It also makes jobs void that took
 // no time. Jobs that are void already keep their reason.
 func VoidMixed(all []Job) {
 	for i := range all {
@@ -153,7 +153,7 @@ func VoidMixed(all []Job) {
 		case every-same > maxForeign*own:
 			j.Extra.Void = fmt.Sprintf("%.1f jobs of other cells ran beside it", every-same)
 		case same-own > maxForeign*own:
-			j.Extra.Void = fmt.Sprintf("%.1f jobs that failed ran beside it", same-own)
+			j.Extra.Void = fmt.Sprintf("%.1f jobs that are void ran beside it", same-own)
 		}
 	}
 }

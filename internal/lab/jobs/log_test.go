@@ -99,7 +99,7 @@ func TestJobsOfAnotherCellMakeAJobVoid(t *testing.T) {
 		case j.Type == "failed" && j.Index == 1:
 			want = "killed"
 		case j.Type == "failed":
-			want = "1.0 jobs that failed ran beside it"
+			want = "1.0 jobs that are void ran beside it"
 		case j.Type == "short":
 			want = "it took 0 s: its table has no shorter times than 1 s"
 		}
