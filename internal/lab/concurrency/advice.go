@@ -23,11 +23,14 @@ type Advice struct {
 	Seconds    report.Interval `json:"job_seconds"`
 	Hourly     report.Interval `json:"jobs_per_hour"`
 	CPUSeconds report.Number   `json:"cpu_seconds"`
+	// Longest is the time of the slowest job. For a prediction it is as much longer
+	// than the mean as in the measured way with the largest such ratio.
+	Longest report.Number `json:"longest_job_seconds"`
 	// Equal lists the other ways to run jobs that this measurement cannot tell
 	// from the advice. The advice is the simplest of them all.
 	Equal []string `json:"equal,omitempty"`
-	// Duration is the time that one node needs for all jobs of the goal. It is 0
-	// if the goal has no number of jobs.
+	// Duration is the time that one node needs for all jobs of the goal, round by
+	// round (see jobs.Option.Finish). It is 0 if the goal has no number of jobs.
 	Duration time.Duration `json:"duration_ns,omitempty"`
 	// Price is the cost of one job, in the currency in which the price of a node
 	// is given.
@@ -51,17 +54,27 @@ func adviceOf(best jobs.Option, ties, all []jobs.Option, g jobs.Goal, price floa
 	a := Advice{
 		Goal: goalText(g), How: name(best.Cell), Limit: o.Limit, Memory: o.Memory, Jobs: o.Asked,
 		Seconds: o.Seconds, Hourly: o.Hourly, CPUSeconds: o.CPUSeconds,
+		Longest: report.Number(best.Longest),
 	}
 	for _, t := range ties {
 		a.Equal = append(a.Equal, describe(t.Cell))
 	}
 	if g.Jobs > 0 {
-		a.Duration = time.Duration(float64(g.Jobs) / best.Hourly.Value * float64(time.Hour)).Round(time.Second)
+		a.Duration = roundUp(time.Duration(best.Finish(g.Jobs) * float64(time.Second)))
 	}
 	if price > 0 {
 		a.Price = report.Number(price / best.Hourly.Value)
 	}
 	return a
+}
+
+// roundUp rounds a time up to a second, and a short one up to a tenth of a second.
+func roundUp(d time.Duration) time.Duration {
+	step := time.Second
+	if d < 100*time.Second {
+		step = time.Second / 10
+	}
+	return (d - time.Microsecond + step).Truncate(step)
 }
 
 func goalText(g jobs.Goal) string {
@@ -107,8 +120,8 @@ func (a Advice) describeAction() string {
 }
 
 func (a Advice) what() string {
-	return fmt.Sprintf("A job takes %s s%s; a node ends %s jobs an hour%s; a job uses %s CPU-s.",
-		seconds(float64(a.Seconds.Estimate)), span(a.Seconds), report.FormatNumber(a.Hourly.Estimate, 1), span(a.Hourly), costText(float64(a.CPUSeconds)))
+	return fmt.Sprintf("A job takes %s s%s, the slowest %s s; a node ends %s jobs an hour%s; a job uses %s CPU-s.",
+		seconds(float64(a.Seconds.Estimate)), span(a.Seconds), seconds(float64(a.Longest)), report.FormatNumber(a.Hourly.Estimate, 1), span(a.Hourly), costText(float64(a.CPUSeconds)))
 }
 
 func (a Advice) line() string {

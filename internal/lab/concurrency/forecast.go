@@ -90,16 +90,19 @@ func (r Result) Forecast(n Node, g jobs.Goal, price float64) (Forecast, error) {
 // predict predicts each measured strategy and limit for machine n, with 1, 2 and more
 // jobs at once. refused has the reason for each combination at which the model must stop.
 func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused []string, err error) {
-	most := 0
+	most, slowest := 0, 1.0
 	seen := map[jobs.Cell]bool{}
 	var ways []jobs.Cell
 	for _, o := range r.measured {
 		most = max(most, o.Cell.Concurrency)
 		way := o.Cell
 		way.Concurrency = 0
-		if _, known := cellOf(way); known && !seen[way] {
-			seen[way] = true
-			ways = append(ways, way)
+		if _, known := cellOf(way); known {
+			slowest = max(slowest, o.Longest/o.Seconds.Value)
+			if !seen[way] {
+				seen[way] = true
+				ways = append(ways, way)
+			}
 		}
 	}
 	for _, way := range ways {
@@ -115,7 +118,7 @@ func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused [
 			case err != nil:
 				return nil, nil, err
 			default:
-				all = append(all, optionFrom(way, e, cell.CPUs(capacity.Machine(n))))
+				all = append(all, optionFrom(way, e, cell.CPUs(capacity.Machine(n)), slowest))
 				continue
 			}
 			if way.Concurrency > 1 {
@@ -130,11 +133,12 @@ func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused [
 }
 
 // optionFrom makes an option from a predicted way to run jobs. cpus is the
-// number of CPUs that a job uses.
-func optionFrom(way jobs.Cell, seconds stat.Estimate, cpus float64) jobs.Option {
+// number of CPUs that a job uses, and slowest the time of the slowest job divided by
+// the mean.
+func optionFrom(way jobs.Cell, seconds stat.Estimate, cpus, slowest float64) jobs.Option {
 	rate := 3600 * float64(way.Concurrency)
 	return jobs.Option{
-		Cell: way, Beside: float64(way.Concurrency), Seconds: seconds, CPUSeconds: cpus * seconds.Value, Waves: 1,
+		Cell: way, Beside: float64(way.Concurrency), Seconds: seconds, CPUSeconds: cpus * seconds.Value, Waves: 1, Longest: seconds.Value * slowest,
 		Hourly: stat.Estimate{Value: rate / seconds.Value, Low: rate / seconds.High, High: rate / seconds.Low, Blocks: seconds.Blocks},
 	}
 }

@@ -22,6 +22,8 @@ type Option struct {
 	CPUSeconds      float64 // of a job; Measured is false if it was computed as limit × duration; NaN: not known
 	Measured        bool
 	Waves           int // number of waves with a duration above 0
+	// Longest is the time of the slowest job in seconds.
+	Longest float64
 	// SecondsBy and CPUSecondsBy have one value for each block, so that options
 	// can be compared within blocks: the mean over the waves of the block, one
 	// on each node. If a table has no blocks, its waves count as blocks. A CPU time
@@ -66,6 +68,9 @@ func Options(waves []Wave) []Option {
 			ran[i]++
 			o.Waves++
 			o.Jobs = append(o.Jobs, w.Jobs...)
+			for _, j := range w.Jobs {
+				o.Longest = max(o.Longest, j.Seconds())
+			}
 			o.CPUSeconds += cost
 			o.Measured = o.Measured && measured
 			o.Beside += w.Beside
@@ -91,10 +96,25 @@ func Options(waves []Wave) []Option {
 	return all
 }
 
+// Finish returns the time in seconds in which one node ends n jobs. A slot takes
+// its next job when a job ends, so that all rounds but the last take the mean
+// time of a job. The last job may be as slow as the slowest.
+func (o Option) Finish(n int) float64 {
+	rounds := math.Ceil(float64(n) / float64(max(o.Cell.Concurrency, 1)))
+	return max((rounds-1)*o.Seconds.Value+o.Longest, float64(n)/o.Hourly.Value*3600)
+}
+
+// ends returns how many jobs one node ends in a time, at least (see Finish).
+func (o Option) ends(within time.Duration) int {
+	most := int(within.Seconds()/3600*o.Hourly.Value + 1e-9)
+	rounds := math.Floor((within.Seconds()-o.Longest)/o.Seconds.Value+1e-9) + 1
+	return max(0, min(most, int(rounds)*o.Cell.Concurrency))
+}
+
 // A Goal is the goal of the user for a node. The zero Goal means as many jobs
 // an hour as possible.
 type Goal struct {
-	Deadline time.Duration // of a job; 0: none
+	Deadline time.Duration // of each job, also of the slowest; 0: none
 	Shortest bool          // prefer the shortest job to the most jobs an hour
 	// Jobs is the number of jobs that one node must complete within the time
 	// Within. 0 means that there is no such goal.
@@ -127,8 +147,7 @@ func Best(all []Option, g Goal, tie float64) (best Option, ties []Option, err er
 		return Option{}, nil, err
 	}
 	fit := slices.DeleteFunc(slices.Clone(all), func(o Option) bool {
-		return g.Deadline > 0 && o.Seconds.Value > g.Deadline.Seconds() ||
-			g.Jobs > 0 && float64(g.Jobs)/o.Hourly.Value*3600 > g.Within.Seconds()
+		return g.Deadline > 0 && o.Longest > g.Deadline.Seconds() || g.Jobs > 0 && o.Finish(g.Jobs) > g.Within.Seconds()
 	})
 	if len(fit) == 0 {
 		return Option{}, nil, fmt.Errorf("%w: %s", ErrNoOption, g.describeDistance(all))
@@ -168,17 +187,31 @@ func complexity(o Option) int {
 	return 2
 }
 
-// describeDistance returns a text about how close the measured options come to the goal.
+// describeDistance returns a text about how close the options come to the goal.
 func (g Goal) describeDistance(all []Option) string {
 	if len(all) == 0 {
 		return "nothing was measured"
 	}
+	inTime := slices.Clone(all)
 	if g.Deadline > 0 {
-		o := slices.MinFunc(all, func(a, b Option) int { return cmp.Compare(a.Seconds.Value, b.Seconds.Value) })
-		if o.Seconds.Value > g.Deadline.Seconds() {
-			return fmt.Sprintf("the shortest job took %.3g s", o.Seconds.Value)
+		inTime = slices.DeleteFunc(inTime, func(o Option) bool { return o.Longest > g.Deadline.Seconds() })
+		if len(inTime) == 0 {
+			o := slices.MinFunc(all, func(a, b Option) int { return cmp.Compare(a.Longest, b.Longest) })
+			return fmt.Sprintf("the slowest job of the fastest way took %s s", Figure(o.Longest))
 		}
 	}
-	o := slices.MaxFunc(all, func(a, b Option) int { return cmp.Compare(a.Hourly.Value, b.Hourly.Value) })
-	return fmt.Sprintf("the most jobs an hour were %.4g", o.Hourly.Value)
+	o := slices.MinFunc(inTime, func(a, b Option) int { return cmp.Compare(a.Finish(g.Jobs), b.Finish(g.Jobs)) })
+	text := fmt.Sprintf("one node needs %s s for %s, %d at once", Figure(o.Finish(g.Jobs)), count(g.Jobs, "job"), o.Cell.Concurrency)
+	o = slices.MaxFunc(inTime, func(a, b Option) int { return cmp.Compare(a.ends(g.Within), b.ends(g.Within)) })
+	if most := o.ends(g.Within); most > 0 {
+		return fmt.Sprintf("%s; in %s s a node ends %s at most, so that %s would do", text, Figure(g.Within.Seconds()), count(most, "job"), count((g.Jobs+most-1)/most, "node"))
+	}
+	return text + "; no job ends in the time, however many nodes there are"
+}
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }

@@ -49,3 +49,17 @@ func formatMemory(b unit.Bytes) string {
 func formatCPU(m unit.MilliCPU) string { return strconv.FormatFloat(m.Cores(), 'f', -1, 64) }
 
 func someFrames(n int) node.Maybe[float64] { return node.Some(float64(n)) }
+
+// Figure prints a number rounded to three digits, without an exponent. The fourth
+// digit of a measured time or rate is noise.
+func Figure(v float64) string {
+	if v == 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	digits := 2 - int(math.Floor(math.Log10(math.Abs(v))))
+	if digits < 0 {
+		unit := math.Pow(10, float64(-digits))
+		return strconv.FormatFloat(math.Round(v/unit)*unit, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'f', digits, 64)
+}
