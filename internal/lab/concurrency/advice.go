@@ -140,6 +140,9 @@ func spanOf(i report.Interval, digits int) string {
 	if i.Blocks < 2 {
 		return ""
 	}
+	if i.IsVague() {
+		return fmt.Sprintf(" (%d runs differ too much for an interval)", i.Blocks)
+	}
 	return fmt.Sprintf(" (%s to %s)", report.FormatNumber(i.Low, digits), report.FormatNumber(i.High, digits))
 }
 

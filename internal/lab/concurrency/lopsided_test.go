@@ -40,3 +40,17 @@ func TestTheHeadlineCountsTheNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestTwoRunsThatDifferGiveNoInterval uses two nodes with one job each. From 60 s
+// and 90 s follows next to nothing about the mean.
+func TestTwoRunsThatDifferGiveNoInterval(t *testing.T) {
+	at := time.Unix(1e9, 0).UTC()
+	var all []jobs.Job
+	for host, s := range map[string]time.Duration{"a": 60 * time.Second, "b": 90 * time.Second} {
+		all = append(all, jobs.Job{Host: host, Type: "quota", Concurrency: 1, CPU: 1000, In: at, Out: at.Add(s)})
+	}
+	a, err := Analyse(Experiment{Blocks: 1}, all).Advise(jobs.Goal{}, 0)
+	if err != nil || strings.Contains(a.Text(), "(-") || strings.Count(a.Text(), "(2 runs differ too much for an interval)") != 2 {
+		t.Errorf("%s, %v", a.Text(), err)
+	}
+}

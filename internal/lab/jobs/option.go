@@ -87,13 +87,31 @@ func Options(waves []Wave) []Option {
 		}
 		o.CPUSeconds /= float64(o.Waves)
 		o.Beside /= float64(o.Waves)
-		o.Seconds, o.Hourly = stat.Describe(o.SecondsBy), stat.Describe(hourly)
+		o.Seconds, o.Hourly = describePositive(o.SecondsBy), describePositive(hourly)
 		if o.Seconds.Blocks > 0 {
 			all = append(all, o)
 		}
 	}
 	slices.SortFunc(all, func(a, b Option) int { return cmp.Or(a.Cell.Compare(b.Cell), cmp.Compare(a.Beside, b.Beside)) })
 	return all
+}
+
+// describePositive estimates the mean over blocks of a quantity that is always
+// positive. The bounds of the mean are those of the geometric mean, relative to it,
+// because Student's t of two or three such values may go below 0.
+func describePositive(s stat.Sample) stat.Estimate {
+	e, one := stat.Describe(s), stat.Sample{}
+	if e.Blocks < 2 {
+		return e
+	}
+	for block := range s {
+		one[block] = 1
+	}
+	g := stat.Ratio(s, one, paired.Rule{})
+	for of, to := range map[*float64]float64{&e.Low: g.Low, &e.High: g.High, &e.Lower: g.Lower, &e.Upper: g.Upper, &e.ClaimLower: g.ClaimLower, &e.ClaimUpper: g.ClaimUpper} {
+		*of = e.Value * (to / g.Value)
+	}
+	return e
 }
 
 // Finish returns the time in seconds in which one node ends n jobs. A slot takes

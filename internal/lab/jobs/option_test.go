@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tenon.sh/tenon/internal/lab/stat"
 )
 
 // ran returns jobs that began together on a node and took these seconds.
@@ -70,5 +72,22 @@ func TestFiguresHaveThreeDigits(t *testing.T) {
 		if got := Figure(v); got != want {
 			t.Errorf("%v is printed as %s, want %s", v, got, want)
 		}
+	}
+}
+
+// TestTimesAndRatesHavePositiveIntervals uses two nodes on which the same jobs
+// took 60 s and 90 s.
+func TestTimesAndRatesHavePositiveIntervals(t *testing.T) {
+	o := Options(Waves(append(ran("a", 0, 60), ran("b", 0, 90)...)))[0]
+	for name, e := range map[string]stat.Estimate{"seconds": o.Seconds, "jobs an hour": o.Hourly} {
+		if e.Blocks != 2 || !(0 < e.Low && e.Low < e.Lower && e.Lower < e.Value && e.Value < e.Upper && e.Upper < e.High) {
+			t.Errorf("%s: %+v; want bounds above 0 on both sides of the value", name, e)
+		}
+	}
+	if o.Seconds.Value != 75 || o.Seconds.Median != 75 {
+		t.Errorf("%+v: want the mean and the median of the measured times", o.Seconds)
+	}
+	if one := Options(Waves(ran("a", 0, 60)))[0].Seconds; one.Low > 0 {
+		t.Errorf("one node: a bound of %v", one.Low)
 	}
 }
