@@ -184,13 +184,13 @@ must know the size of its machine: import --node-cpus and --node-cores.`,
 				if err != nil {
 					return fmt.Errorf("advise %s: %w", args[0], err)
 				}
-				v, text, job = forecast, forecast.Text(), forecast.Patch(patch)
+				v, text, job = forecast, forecast.Text(), forecast.OldPatch(patch)
 			} else {
 				advice, err := r.Advise(g, price)
 				if err != nil {
 					return fmt.Errorf("advise %s: %w", args[0], err)
 				}
-				v, text, job = advice, advice.Text(), advice.Patch(patch)
+				v, text, job = advice, advice.Text(), advice.OldPatch(patch)
 			}
 			if patch != "" {
 				return f.Print(cmd, v, job)

@@ -68,7 +68,20 @@ func (f *Model) interval(value float64, of func([parameters]float64) (float64, b
 		tail := int((1 - stat.Level) / 2 * float64(len(drawn)))
 		e.Low, e.High = min(e.Low, drawn[tail]), max(e.High, drawn[len(drawn)-1-tail])
 	}
-	return stat.Estimate{Value: math.Exp(e.Value), Low: math.Exp(e.Low), High: math.Exp(e.High), Blocks: e.Blocks}
+	return Estimate(math.Exp(e.Value), math.Exp(e.Low), math.Exp(e.High), e.Blocks)
+}
+
+// Estimate returns an estimate of which only the value and the two-sided interval
+// are known. With less than two blocks, the interval is not known either.
+func Estimate(value, low, high float64, blocks int) stat.Estimate {
+	no := math.NaN()
+	if blocks < 2 {
+		low, high = no, no
+	}
+	return stat.Estimate{
+		Value: value, Low: low, High: high, Blocks: blocks,
+		Lower: no, Upper: no, Median: no, MedianLow: no, MedianHigh: no, ClaimLower: no, ClaimUpper: no,
+	}
 }
 
 // checkDistance returns an error with the reason if a cell is too far from what
@@ -88,7 +101,7 @@ func (f *Model) checkDistance(m Machine, c Cell, p point) error {
 	const slack = 1e-9
 	switch {
 	case m.Cores > cores*f.Machine.Cores:
-		return fmt.Errorf("%d cores are more than %d times the %d that were measured", m.Cores, cores, f.Machine.Cores)
+		return fmt.Errorf("%d cores are more than %d times the %d that were measured (at most %d)", m.Cores, cores, f.Machine.Cores, cores*f.Machine.Cores)
 	case c.Jobs > further*f.most:
 		return fmt.Errorf("%d jobs are more than twice the %d that were measured at once", c.Jobs, f.most)
 	case p.total > further*mostTotal+slack:
@@ -131,7 +144,7 @@ func (f *Model) Parameters() []Parameter {
 		}
 		// 1−x is a factor, so the interval is computed from its logarithm.
 		e := f.interval(math.Log1p(-f.of[k]), func(of [parameters]float64) (float64, bool) { return math.Log1p(-of[k]), of[k] < 1 })
-		all = append(all, Parameter{name, stat.Estimate{Value: 1 - e.Value, Low: 1 - e.High, High: 1 - e.Low, Blocks: e.Blocks}})
+		all = append(all, Parameter{name, Estimate(1-e.Value, 1-e.High, 1-e.Low, e.Blocks)})
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package concurrency
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -15,6 +16,7 @@ import (
 
 // An Advice is the best of the measured ways to run jobs, for one goal.
 type Advice struct {
+	cell       jobs.Cell       // the way that is advised
 	Goal       string          `json:"goal"`
 	How        string          `json:"how"`
 	Limit      unit.MilliCPU   `json:"limit_mcpu"` // 0: no limit
@@ -35,6 +37,10 @@ type Advice struct {
 	// Price is the cost of one job, in the currency in which the price of a node
 	// is given.
 	Price report.Number `json:"price_per_job,omitzero"`
+	// Warnings are facts about the measurement that limit the advice.
+	Warnings []string `json:"warnings,omitempty"`
+	// Patch is a patch for a Job, if the user wants one.
+	Patch string `json:"patch,omitempty"`
 }
 
 // Advise returns the best measured way to run jobs for a goal. price is the
@@ -45,16 +51,27 @@ func (r Result) Advise(g jobs.Goal, price float64) (Advice, error) {
 	if err != nil {
 		return Advice{}, err
 	}
-	return adviceOf(best, ties, r.measured, g, price), nil
+	a := adviceOf(best, ties, r.measured, g, price)
+	a.Goal, a.Warnings = goalText(g, true), r.Warnings
+	return a, nil
 }
+
+// Cell returns the way to run jobs that is advised.
+func (a Advice) Cell() jobs.Cell { return a.cell }
+
+// CPUs returns how many CPUs a job used on average.
+func (a Advice) CPUs() float64 { return float64(a.CPUSeconds / a.Seconds.Estimate) }
 
 // adviceOf makes an advice from the best of all options.
 func adviceOf(best jobs.Option, ties, all []jobs.Option, g jobs.Goal, price float64) Advice {
 	o := optionOf(best, all)
 	a := Advice{
-		Goal: goalText(g), How: name(best.Cell), Limit: o.Limit, Memory: o.Memory, Jobs: o.Asked,
+		cell: best.Cell, How: name(best.Cell), Limit: o.Limit, Memory: o.Memory, Jobs: o.Asked,
 		Seconds: o.Seconds, Hourly: o.Hourly, CPUSeconds: o.CPUSeconds,
 		Longest: report.Number(best.Longest),
+	}
+	if isUnlimited(best.Cell) { // the column CPU of a table is then a request
+		a.Limit = 0
 	}
 	for _, t := range ties {
 		a.Equal = append(a.Equal, describe(t.Cell))
@@ -77,20 +94,42 @@ func roundUp(d time.Duration) time.Duration {
 	return (d - time.Microsecond + step).Truncate(step)
 }
 
-func goalText(g jobs.Goal) string {
-	var parts []string
-	if g.Shortest {
-		parts = append(parts, "the shortest job")
-	} else {
-		parts = append(parts, "the most jobs an hour")
+// isUnlimited reports whether the jobs of a cell have no CPU limit.
+func isUnlimited(c jobs.Cell) bool {
+	return c.CPU == 0 || cmp.Or(c.Strategy, c.Type) == unlimited
+}
+
+// goalText describes a goal. all is false if some ways that may be better could not
+// be predicted: then nobody knows which way ends the most jobs.
+func goalText(g jobs.Goal, all bool) string {
+	best := "the most jobs an hour"
+	switch {
+	case g.Shortest && all:
+		best = "the shortest job"
+	case g.Shortest:
+		best = "the best of the ways that can be predicted, by the time of a job"
+	case !all:
+		best = "the best of the ways that can be predicted, by jobs an hour"
 	}
+	parts := []string{best}
 	if g.Deadline > 0 {
-		parts = append(parts, "each within "+g.Deadline.String())
+		parts = append(parts, "each within "+durationText(g.Deadline))
 	}
 	if g.Jobs > 0 {
-		parts = append(parts, fmt.Sprintf("%d jobs within %v", g.Jobs, g.Within))
+		parts = append(parts, fmt.Sprintf("%s within %s", layout.Plural(g.Jobs, "job", "jobs"), durationText(g.Within)))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// durationText prints a time without units that are 0: 2h, not 2h0m0s.
+func durationText(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"0s", "0m"} {
+		if short, has := strings.CutSuffix(text, zero); has && strings.HasSuffix(short, map[string]string{"0s": "m", "0m": "h"}[zero]) {
+			text = short
+		}
+	}
+	return text
 }
 
 // Text prints the advice as sentences.
@@ -101,10 +140,10 @@ func (a Advice) Text() string {
 		fmt.Fprintf(&b, "This measurement cannot tell it from: %s.\n", strings.Join(a.Equal, "; "))
 	}
 	if a.Duration > 0 {
-		fmt.Fprintf(&b, "All jobs end on one node after %v.\n", a.Duration)
+		fmt.Fprintf(&b, "All jobs end on one node after %s.\n", durationText(a.Duration))
 	}
 	if a.Price.Known() && a.Price > 0 {
-		fmt.Fprintf(&b, "A job costs %s.\n", strconv.FormatFloat(float64(a.Price), 'g', 3, 64))
+		fmt.Fprintf(&b, "A job costs %s.\n", jobs.Figure(float64(a.Price)))
 	}
 	return b.String()
 }
@@ -114,14 +153,14 @@ func (a Advice) Text() string {
 func (a Advice) describeAction() string {
 	limit := "without a CPU limit"
 	if a.Limit > 0 {
-		limit = fmt.Sprintf("with a CPU limit of %s", limitText(a.Limit))
+		limit = fmt.Sprintf("with a limit of %s", cpusText(a.Limit))
 	}
 	return fmt.Sprintf("%s: %s at once on a node, %s (%s).", capital(a.Goal), layout.Plural(a.Jobs, "job", "jobs"), limit, a.How)
 }
 
 func (a Advice) what() string {
 	return fmt.Sprintf("A job takes %s s%s, the slowest %s s; a node ends %s jobs an hour%s; a job uses %s CPU-s.",
-		seconds(float64(a.Seconds.Estimate)), span(a.Seconds), seconds(float64(a.Longest)), report.FormatNumber(a.Hourly.Estimate, 1), span(a.Hourly), costText(float64(a.CPUSeconds)))
+		figure(a.Seconds.Estimate), span(a.Seconds), figure(a.Longest), figure(a.Hourly.Estimate), span(a.Hourly), figure(a.CPUSeconds))
 }
 
 func (a Advice) line() string {
@@ -134,24 +173,29 @@ func (a Advice) line() string {
 
 // span prints an interval. If the value was measured only once, it prints
 // nothing.
-func span(i report.Interval) string { return spanOf(i, 1) }
-
-func spanOf(i report.Interval, digits int) string {
-	if i.Blocks < 2 {
+func span(i report.Interval) string {
+	switch {
+	case i.Blocks < 2:
 		return ""
-	}
-	if i.IsVague() {
+	case i.IsVague():
 		return fmt.Sprintf(" (%d runs differ too much for an interval)", i.Blocks)
 	}
-	return fmt.Sprintf(" (%s to %s)", report.FormatNumber(i.Low, digits), report.FormatNumber(i.High, digits))
+	return fmt.Sprintf(" (%s to %s)", figure(i.Low), figure(i.High))
 }
 
-// Patch prints the advice as a strategic merge patch for a Job of Kubernetes.
+func figure(n report.Number) string {
+	if !n.Known() {
+		return report.Unknown
+	}
+	return jobs.Figure(float64(n))
+}
+
+// OldPatch prints the advice as a strategic merge patch for a Job of Kubernetes.
 // The name of the Job's container is the argument.
-func (a Advice) Patch(container string) string {
+func (a Advice) OldPatch(container string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: for one node\nspec:\n  parallelism: %d\n  template:\n    spec:\n      containers:\n      - name: %s\n        resources:\n", a.Goal, a.Jobs, strconv.Quote(container))
-	request := strconv.Quote(fmt.Sprintf("%dm", int(math.Ceil(a.cpus()*1000))))
+	request := strconv.Quote(fmt.Sprintf("%dm", int(math.Ceil(a.CPUs()*1000))))
 	fmt.Fprintf(&b, "          requests:\n            cpu: %s\n", request)
 	if a.Memory > 0 {
 		fmt.Fprintf(&b, "            memory: \"%d\"\n", a.Memory)
@@ -167,7 +211,3 @@ func (a Advice) Patch(container string) string {
 	}
 	return b.String()
 }
-
-// cpus returns how many CPUs a job used on average. A job should request as
-// many.
-func (a Advice) cpus() float64 { return float64(a.CPUSeconds / a.Seconds.Estimate) }

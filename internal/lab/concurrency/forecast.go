@@ -24,8 +24,8 @@ type Forecast struct {
 	HeldOut      report.Number    `json:"held_out_error"`
 	HeldOutCells int              `json:"held_out_cells"`
 	Model        []ModelParameter `json:"model"`
-	// NotPredicted lists the ways to run jobs that are too far from what was
-	// measured, with the reasons.
+	// NotPredicted lists the ways to run jobs about which the model says nothing, with
+	// the reasons. Some of them may be better than the advice.
 	NotPredicted []string `json:"not_predicted,omitempty"`
 }
 
@@ -43,7 +43,11 @@ var modelledStrategies = map[string]bool{"pinned": true, "static": true, quotaSt
 // model does not know the strategy.
 func cellOf(c jobs.Cell) (cell capacity.Cell, known bool) {
 	apart, known := modelledStrategies[cmp.Or(c.Strategy, c.Type)]
-	return capacity.Cell{Jobs: c.Concurrency, Limit: c.CPU.Cores(), Threads: c.Threads, Apart: apart}, known
+	cell = capacity.Cell{Jobs: c.Concurrency, Limit: c.CPU.Cores(), Threads: c.Threads, Apart: apart}
+	if isUnlimited(c) {
+		cell.Limit = 0
+	}
+	return cell, known
 }
 
 // capacity fits the model to the measured ways to run jobs.
@@ -55,7 +59,7 @@ func (r Result) capacity() (*capacity.Model, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, errors.New("no job ran in a way that the model knows: quota, matched, pinned, static or unbounded, as its strategy or else its type")
+		return nil, errors.New("no job ran in a way that the model knows: quota, matched, pinned, static or unbounded, as its strategy or else its type: name the strategy with tenon lab concurrency import --strategy")
 	}
 	return capacity.Fit(capacity.Machine(r.Experiment.Node), all)
 }
@@ -74,12 +78,13 @@ func (r Result) Forecast(n Node, g jobs.Goal, price float64) (Forecast, error) {
 	if err != nil {
 		return f, fmt.Errorf("predict for %s: %w", n, err)
 	}
-	f.NotPredicted = refused
 	best, ties, err := jobs.Best(all, g, r.tie())
 	if err != nil {
 		return f, fmt.Errorf("predict for %s: %w", n, err)
 	}
 	f.Advice = adviceOf(best, ties, all, g, price)
+	f.NotPredicted, f.Warnings = refusals(refused, false), r.Warnings
+	f.Goal = goalText(g, len(refused) == 0)
 	f.HeldOut, f.HeldOutCells = report.Number(m.HeldOut-1), m.Held
 	for _, p := range m.Parameters() {
 		f.Model = append(f.Model, ModelParameter{p.Name, report.IntervalOf(p.Value)})
@@ -89,7 +94,7 @@ func (r Result) Forecast(n Node, g jobs.Goal, price float64) (Forecast, error) {
 
 // predict predicts each measured strategy and limit for machine n, with 1, 2 and more
 // jobs at once. refused has the reason for each combination at which the model must stop.
-func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused []string, err error) {
+func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused []refusal, err error) {
 	most, slowest := 0, 1.0
 	seen := map[jobs.Cell]bool{}
 	var ways []jobs.Cell
@@ -97,7 +102,12 @@ func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused [
 		most = max(most, o.Cell.Concurrency)
 		way := o.Cell
 		way.Concurrency = 0
-		if _, known := cellOf(way); known {
+		if _, known := cellOf(way); !known {
+			if !seen[jobs.Cell{Type: name(way)}] {
+				seen[jobs.Cell{Type: name(way)}] = true
+				refused = append(refused, refusal{name(way), unknownStrategy})
+			}
+		} else {
 			slowest = max(slowest, o.Longest/o.Seconds.Value)
 			if !seen[way] {
 				seen[way] = true
@@ -114,7 +124,7 @@ func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused [
 			e, err := m.Predict(capacity.Machine(n), cell)
 			switch {
 			case errors.Is(err, capacity.ErrBeyond):
-				refused = append(refused, fmt.Sprintf("%s: %s", describe(way), strings.TrimPrefix(err.Error(), capacity.ErrBeyond.Error()+": ")))
+				refused = append(refused, refusal{describe(way), strings.TrimPrefix(err.Error(), capacity.ErrBeyond.Error()+": ")})
 			case err != nil:
 				return nil, nil, err
 			default:
@@ -127,9 +137,41 @@ func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused [
 		}
 	}
 	if len(all) == 0 {
-		return nil, nil, fmt.Errorf("%w: %s", capacity.ErrBeyond, strings.Join(refused, "; "))
+		return nil, nil, fmt.Errorf("%w: %s", capacity.ErrBeyond, strings.Join(refusals(refused, true), "; "))
 	}
 	return all, refused, nil
+}
+
+// unknownStrategy is the reason why the model does not predict a strategy.
+const unknownStrategy = "the model does not know this strategy"
+
+// A refusal is a way to run jobs that is not predicted, with the reason.
+type refusal struct{ way, why string }
+
+// refusals returns one text for each reason. If all is true, nothing at all was
+// predicted. Then a reason for several ways stands alone, and strategies that the
+// model does not know are left out.
+func refusals(refused []refusal, all bool) []string {
+	var reasons []string
+	ways := map[string][]string{}
+	for _, r := range refused {
+		if len(ways[r.why]) == 0 {
+			reasons = append(reasons, r.why)
+		}
+		ways[r.why] = append(ways[r.why], r.way)
+	}
+	var texts []string
+	for _, why := range reasons {
+		text := strings.Join(ways[why], "; ") + ": " + why
+		switch {
+		case all && why == unknownStrategy:
+			continue
+		case all && len(ways[why]) > 1:
+			text = why
+		}
+		texts = append(texts, text)
+	}
+	return texts
 }
 
 // optionFrom makes an option from a predicted way to run jobs. cpus is the
@@ -139,7 +181,7 @@ func optionFrom(way jobs.Cell, seconds stat.Estimate, cpus, slowest float64) job
 	rate := 3600 * float64(way.Concurrency)
 	return jobs.Option{
 		Cell: way, Beside: float64(way.Concurrency), Seconds: seconds, CPUSeconds: cpus * seconds.Value, Waves: 1, Longest: seconds.Value * slowest,
-		Hourly: stat.Estimate{Value: rate / seconds.Value, Low: rate / seconds.High, High: rate / seconds.Low, Blocks: seconds.Blocks},
+		Hourly: capacity.Estimate(rate/seconds.Value, rate/seconds.High, rate/seconds.Low, seconds.Blocks),
 	}
 }
 
@@ -148,22 +190,46 @@ func (n Node) String() string {
 	return fmt.Sprintf("a machine of %s and %s", layout.Plural(n.CPUs, "CPU", "CPUs"), layout.Plural(n.Cores, "core", "cores"))
 }
 
-// Text prints the forecast as sentences.
+// Text prints the forecast as sentences. What is not predicted follows the advice,
+// because some of it may be better.
 func (f Forecast) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Predicted for %s of the kind that was measured, with as many sockets:\n%s", f.Node, f.Advice.Text())
-	fmt.Fprintf(&b, "The model misses the %s with the most jobs by up to %s %% when it knows only the others.\n",
-		layout.Plural(f.HeldOutCells, "cell", "cells"), report.Scaled(f.HeldOut, 100, 1))
-	for _, p := range f.Model {
-		fmt.Fprintf(&b, "  %-24s %s%s\n", p.Name, report.FormatNumber(p.Value.Estimate, 3), spanOf(p.Value, 3))
-	}
-	const shown = 4
-	for i, text := range f.NotPredicted {
-		if i == shown {
-			fmt.Fprintf(&b, "Not predicted: %d more.\n", len(f.NotPredicted)-shown)
-			break
-		}
+	for _, text := range f.NotPredicted {
 		fmt.Fprintf(&b, "Not predicted: %s.\n", text)
 	}
+	b.WriteString(f.errorText())
+	for _, p := range f.Model {
+		b.WriteString("  " + p.text() + "\n")
+	}
 	return b.String()
+}
+
+// errorText says how well the model predicts what was measured.
+func (f Forecast) errorText() string {
+	return fmt.Sprintf("The model misses the %s with the most jobs by up to %s %% when it knows only the others.\n",
+		layout.Plural(f.HeldOutCells, "cell", "cells"), report.Scaled(f.HeldOut, 100, 1))
+}
+
+// text prints a parameter with its unit. All but the first are shares, for which
+// 0 means no effect.
+func (p ModelParameter) text() string {
+	what, isShare := map[string]string{
+		"taken by a busy sibling": "speed that a CPU loses to a busy sibling",
+		"taken by busy cores":     "speed that a CPU loses while all cores are busy",
+		"serial part":             "part of a job that runs on one CPU at a time",
+		"coherence":               "time that CPUs of a job wait for each other, for each pair of them",
+	}[p.Name]
+	v := p.Value
+	if !isShare {
+		return fmt.Sprintf("%s: %s CPU-s%s", "CPU time of a job alone", figure(v.Estimate), span(v))
+	}
+	text := fmt.Sprintf("%s: %s %%", what, report.Scaled(v.Estimate, 100, 1))
+	if v.Blocks > 1 {
+		text += fmt.Sprintf(" (%s to %s)", report.Scaled(v.Low, 100, 1), report.Scaled(v.High, 100, 1))
+		if v.Low <= 0 && v.High >= 0 {
+			text += ", perhaps none"
+		}
+	}
+	return text
 }

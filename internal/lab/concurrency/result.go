@@ -218,9 +218,17 @@ func name(c jobs.Cell) string {
 func describe(c jobs.Cell) string {
 	limit := "no limit"
 	if c.CPU > 0 {
-		limit = fmt.Sprintf("limit %g CPUs", c.CPU.Cores())
+		limit = fmt.Sprintf("limit %s", cpusText(c.CPU))
 	}
 	return fmt.Sprintf("%s, %s, %s", name(c), layout.Plural(c.Concurrency, "job", "jobs"), limit)
+}
+
+// cpusText prints an amount with its unit: 1 CPU, 0.5 CPUs.
+func cpusText(m unit.MilliCPU) string {
+	if m == 1000 {
+		return "1 CPU"
+	}
+	return fmt.Sprintf("%g CPUs", m.Cores())
 }
 
 // runsOf returns the least and the largest number of runs of a cell. An

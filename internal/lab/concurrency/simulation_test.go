@@ -309,21 +309,29 @@ func TestAForecastContainsItsErrorAndParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Predicted for a machine of 32 CPUs and 16 cores", "each within 1m0s", "when it knows only the others", "CPU-s of a job alone", "taken by a busy sibling",
-		"Not predicted: unbounded, 1 job, no limit: the jobs would use 32 CPUs, more than twice the 8", "A job costs ",
+		"Predicted for a machine of 32 CPUs and 16 cores", "The best of the ways that can be predicted, by jobs an hour, each within 1m: ", "when it knows only the others",
+		"CPU time of a job alone: 1", " CPU-s (", "speed that a CPU loses to a busy sibling: ", " % (",
+		"Not predicted: unbounded, 1 job, no limit; unbounded, 2 jobs, no limit: the jobs would use 32 CPUs, more than twice the 8", "A job costs ",
 	} {
 		if !strings.Contains(f.Text(), want) {
 			t.Errorf("%q is missing from\n%s", want, f.Text())
 		}
 	}
-	if text := f.Patch("encode"); !strings.Contains(text, fmt.Sprintf("parallelism: %d\n", f.Jobs)) || strings.Contains(text, `"0m"`) {
+	if text := f.OldPatch("encode"); !strings.Contains(text, fmt.Sprintf("parallelism: %d\n", f.Jobs)) || strings.Contains(text, `"0m"`) {
 		t.Errorf("patch\n%s", text)
 	}
 	data, err := json.Marshal(f)
+	if bytes.Contains(data, []byte(`_bound":0`)) || bytes.Contains(data, []byte(`"median":0`)) || !bytes.Contains(data, []byte(`"median":null`)) {
+		t.Errorf("bounds that are not known are given as 0: %s", data)
+	}
+	if strings.Contains(f.Goal, "most jobs") {
+		t.Errorf("the goal %q, although ways are not predicted", f.Goal)
+	}
 	if err != nil || !bytes.Contains(data, []byte(`"held_out_error"`)) || !bytes.Contains(data, []byte(`"jobs_per_hour"`)) {
 		t.Errorf("%s, %v", data, err)
 	}
-	if _, err := r.Forecast(Node{64, 32}, jobs.Goal{}, 0); !errors.Is(err, capacity.ErrBeyond) || !strings.Contains(err.Error(), "32 cores are more than 4 times") {
+	want := "predict for a machine of 64 CPUs and 32 cores: not predicted: 32 cores are more than 4 times the 4 that were measured (at most 16)"
+	if _, err := r.Forecast(Node{64, 32}, jobs.Goal{}, 0); !errors.Is(err, capacity.ErrBeyond) || err.Error() != want {
 		t.Errorf("a far larger machine: %v", err)
 	}
 	if _, err := r.Forecast(Node{16, 8}, jobs.Goal{Deadline: time.Millisecond}, 0); !errors.Is(err, jobs.ErrNoOption) {
@@ -333,7 +341,32 @@ func TestAForecastContainsItsErrorAndParameters(t *testing.T) {
 	if _, err := r.Forecast(Node{16, 8}, jobs.Goal{}, 0); err == nil || !strings.Contains(err.Error(), "size of the measured machine is not known") {
 		t.Errorf("a machine of unknown size: %v", err)
 	}
-	if _, err := Analyse(Experiment{}, nil).Forecast(Node{2, 2}, jobs.Goal{}, 0); err == nil || !strings.Contains(err.Error(), "no job ran in a way that the model knows") {
+	if _, err := Analyse(Experiment{}, nil).Forecast(Node{2, 2}, jobs.Goal{}, 0); err == nil || !strings.Contains(err.Error(), "no job ran in a way that the model knows") || !strings.Contains(err.Error(), "import --strategy") {
 		t.Errorf("no jobs: %v", err)
+	}
+}
+
+// TestStrategiesWithoutAModelAreNamed runs jobs under Tenon, too. The model knows
+// nothing about them, and they may be better.
+func TestStrategiesWithoutAModelAreNamed(t *testing.T) {
+	w := world{node: Node{8, 4}, cpu: 20, sibling: 0.3, clock: 0.1, noise: 0.01, block: 0.05, rng: rand.New(rand.NewPCG(1, 1))}
+	r := w.measure(4)
+	o := r.measured[0]
+	o.Cell.Type, o.Cell.Strategy = "tenon", "tenon"
+	r.measured = append(r.measured, o)
+	f, err := r.Forecast(w.node, jobs.Goal{Shortest: true}, 0)
+	if err != nil || !strings.Contains(f.Text(), "Not predicted: tenon: the model does not know this strategy.") || !strings.HasPrefix(f.Goal, "the best of the ways that can be predicted, by the time of a job") {
+		t.Errorf("%s, %v", f.Text(), err)
+	}
+}
+
+func TestTimesHaveNoUnitsThatAreZero(t *testing.T) {
+	for d, want := range map[time.Duration]string{2 * time.Hour: "2h", time.Minute: "1m", 90 * time.Second: "1m30s", 30 * time.Second: "30s", 2*time.Hour + time.Minute: "2h1m", 2*time.Hour + time.Second: "2h0m1s", 1500 * time.Millisecond: "1.5s"} {
+		if got := durationText(d); got != want {
+			t.Errorf("%v is printed as %s, want %s", d, got, want)
+		}
+	}
+	if got := goalText(jobs.Goal{Jobs: 1, Within: 2 * time.Hour}, true); got != "the most jobs an hour, 1 job within 2h" {
+		t.Error(got)
 	}
 }
