@@ -3,8 +3,6 @@ package concurrency
 import (
 	"cmp"
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -100,7 +98,7 @@ func isUnlimited(c jobs.Cell) bool {
 }
 
 // goalText describes a goal. all is false if some ways that may be better could not
-// be predicted: then nobody knows which way ends the most jobs.
+// be predicted: then it is not known which way ends the most jobs.
 func goalText(g jobs.Goal, all bool) string {
 	best := "the most jobs an hour"
 	switch {
@@ -188,26 +186,4 @@ func figure(n report.Number) string {
 		return report.Unknown
 	}
 	return jobs.Figure(float64(n))
-}
-
-// OldPatch prints the advice as a strategic merge patch for a Job of Kubernetes.
-// The name of the Job's container is the argument.
-func (a Advice) OldPatch(container string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# %s: for one node\nspec:\n  parallelism: %d\n  template:\n    spec:\n      containers:\n      - name: %s\n        resources:\n", a.Goal, a.Jobs, strconv.Quote(container))
-	request := strconv.Quote(fmt.Sprintf("%dm", int(math.Ceil(a.CPUs()*1000))))
-	fmt.Fprintf(&b, "          requests:\n            cpu: %s\n", request)
-	if a.Memory > 0 {
-		fmt.Fprintf(&b, "            memory: \"%d\"\n", a.Memory)
-	}
-	b.WriteString("          limits:\n")
-	if a.Limit > 0 {
-		fmt.Fprintf(&b, "            cpu: \"%dm\"\n", a.Limit)
-	} else {
-		b.WriteString("            cpu: null\n")
-	}
-	if a.Memory > 0 {
-		fmt.Fprintf(&b, "            memory: \"%d\"\n", a.Memory)
-	}
-	return b.String()
 }

@@ -194,7 +194,7 @@ func (n Node) String() string {
 // because some of it may be better.
 func (f Forecast) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Predicted for %s of the kind that was measured, with as many sockets:\n%s", f.Node, f.Advice.Text())
+	fmt.Fprintf(&b, "Predicted for %s of the kind that was measured, with as many sockets:\n%s", f.Node, strings.Replace(f.Advice.Text(), "This measurement", "This prediction", 1))
 	for _, text := range f.NotPredicted {
 		fmt.Fprintf(&b, "Not predicted: %s.\n", text)
 	}

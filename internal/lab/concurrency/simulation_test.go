@@ -317,9 +317,6 @@ func TestAForecastContainsItsErrorAndParameters(t *testing.T) {
 			t.Errorf("%q is missing from\n%s", want, f.Text())
 		}
 	}
-	if text := f.OldPatch("encode"); !strings.Contains(text, fmt.Sprintf("parallelism: %d\n", f.Jobs)) || strings.Contains(text, `"0m"`) {
-		t.Errorf("patch\n%s", text)
-	}
 	data, err := json.Marshal(f)
 	if bytes.Contains(data, []byte(`_bound":0`)) || bytes.Contains(data, []byte(`"median":0`)) || !bytes.Contains(data, []byte(`"median":null`)) {
 		t.Errorf("bounds that are not known are given as 0: %s", data)

@@ -19,6 +19,9 @@ const (
 	startKey = "tenon.sh/lab-start"
 )
 
+// classLabel is the label of a pod that names its class.
+const classLabel = "koordinator.sh/qosClass"
+
 // startFile is the file in which a container finds the annotation startKey.
 const startFile = "/tenon/start"
 
@@ -68,7 +71,7 @@ func (b *bench) manifests(cell sweep.Cell, index, block int) []kubectl.Object {
 		own := kubectl.Object{"role": "transcoder", runLabel: strconv.Itoa(index)}
 		labels, podLabels := b.kubectl.Labels(own), b.kubectl.Labels(own)
 		if cell.Strategy == sweep.Tenon {
-			podLabels["koordinator.sh/qosClass"] = "BE"
+			podLabels[classLabel] = "BE"
 		}
 		all = append(all, kubectl.Object{
 			"apiVersion": "batch/v1", "kind": "Job",
@@ -138,7 +141,13 @@ func (b *bench) affinity() kubectl.Object {
 
 // resources returns the limits and the requests of a job.
 func (b *bench) resources(cell sweep.Cell) (limits, requests kubectl.Object) {
-	need := b.requests(cell)
+	return resourcesOf(cell, b.requests(cell), b.Burst(cell.Limit), !b.AsPublished && b.mayPin())
+}
+
+// resourcesOf returns the limits and the requests of a job. need is what it requests,
+// and burst the limit of strategy burst. If mayPin is true, a kubelet may give
+// exclusive CPUs to pods that are eligible.
+func resourcesOf(cell sweep.Cell, need nodes.Amounts, burst unit.MilliCPU, mayPin bool) (limits, requests kubectl.Object) {
 	if cell.Strategy == sweep.Tenon {
 		list := func() kubectl.Object {
 			return kubectl.Object{nodes.BatchCPU: strconv.Itoa(int(need.BatchCPU)), nodes.BatchMemory: strconv.Itoa(int(need.BatchMemory))}
@@ -147,17 +156,21 @@ func (b *bench) resources(cell sweep.Cell) (limits, requests kubectl.Object) {
 	}
 	limits, requests = kubectl.Object{}, kubectl.Object{}
 	switch cell.Strategy {
-	case sweep.Quota, sweep.Matched, sweep.Static:
+	case sweep.Quota, sweep.Matched, sweep.Static, sweep.StaticBurst:
 		limits["cpu"] = cell.Limit.String()
 	case sweep.Burst:
-		limits["cpu"] = b.Burst(cell.Limit).String()
+		limits["cpu"] = burst.String()
 	}
 	if cell.Memory > 0 {
 		limits["memory"], requests["memory"] = amountOf(cell.Memory), amountOf(cell.Memory)
 	}
 	cpu := need.CPU
-	if cell.Strategy != sweep.Static && !b.AsPublished && cpu%1000 == 0 && b.mayPin() {
-		cpu-- // a whole number would make the kubelet pin the job, and there would be no quota
+	switch cell.Strategy {
+	case sweep.Static, sweep.PinnedSlices, sweep.PinnedBlind: // they want whole CPUs
+	default:
+		if mayPin && cpu > 0 && cpu%1000 == 0 {
+			cpu-- // a whole number would make the kubelet pin the job, and there would be no quota
+		}
 	}
 	requests["cpu"] = cpu.String()
 	return limits, requests
