@@ -87,8 +87,8 @@ func heat(r Result, how string, lo, hi float64) template.HTML {
 				continue
 			}
 			row[x] = draw.HeatCell{
-				Text: seconds(o.Seconds.Value), Value: o.CPUSeconds,
-				Title: fmt.Sprintf("%s: %s s a job, %s CPU-s", describe(o.Cell), seconds(o.Seconds.Value), costText(o.CPUSeconds)),
+				Text: jobs.Figure(o.Seconds.Value), Value: o.CPUSeconds,
+				Title: fmt.Sprintf("%s: %s s a job, %s CPU-s", describe(o.Cell), jobs.Figure(o.Seconds.Value), costText(o.CPUSeconds)),
 			}
 		}
 		m.Cells = append(m.Cells, row)
@@ -147,7 +147,7 @@ func tradeOff(r Result) template.HTML {
 			byWay[how] = &draw.Series{Name: how}
 		}
 		byWay[how].Points = append(byWay[how].Points, draw.Point{X: o.Seconds.Value, Y: o.Hourly.Value})
-		byWay[how].Titles = append(byWay[how].Titles, fmt.Sprintf("%s: %s s a job, %.1f jobs an hour", describe(o.Cell), seconds(o.Seconds.Value), o.Hourly.Value))
+		byWay[how].Titles = append(byWay[how].Titles, fmt.Sprintf("%s: %s s a job, %s jobs an hour", describe(o.Cell), jobs.Figure(o.Seconds.Value), jobs.Figure(o.Hourly.Value)))
 	}
 	return draw.Scatter(styleSeries(byWay), draw.Chart{
 		Title: "Jobs an hour over seconds a job", XLabel: "seconds a job", YLabel: "jobs an hour",

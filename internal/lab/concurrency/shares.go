@@ -168,7 +168,11 @@ func controlText(r Result) string {
 	if r.Control == nil || r.Control.Blocks < 2 {
 		return ""
 	}
-	return fmt.Sprintf("Two equal cells differ by %s here; smaller differences are not to be trusted.", report.FormatRatio(*r.Control))
+	text := fmt.Sprintf("The job alone without a limit ran under two names, which differ by %s.", report.FormatRatio(*r.Control))
+	if !r.ControlHalf.Known() {
+		return text
+	}
+	return text + fmt.Sprintf(" If two ways differ by less than half of the width of this interval, %s %%, this measurement cannot tell them apart.", jobs.Figure(100*float64(r.ControlHalf)))
 }
 
 func ratioText(n report.Number, span report.Interval) string {
@@ -181,7 +185,7 @@ func ratioText(n report.Number, span report.Interval) string {
 
 var shareHeads = []string{"how", "limit", "jobs", "time ×", "CPU time ×", "CPUs", "of limit %", "held %", "waits s/s", "moves/CPU-s", "peak MiB"}
 
-const shareLegend = "time and CPU time relative to one job alone without a limit: time = CPU time ÷ CPUs used. CPUs: that a job used on average. held: share of the quota's periods in which a job was stopped; waits: time that the threads of a job wait for a CPU, per second; moves: changes of the CPU."
+const shareLegend = "time × and CPU time ×: relative to the reference, one job alone without a limit. CPUs: the number that a job used on average, not relative: time × = CPU time × multiplied by the CPUs of the reference and divided by the CPUs of the row. held: share of the quota's periods in which a job was stopped; waits: time that the threads of a job wait for a CPU, per second; moves: changes of the CPU."
 
 func shareRows(r Result) [][]string {
 	var rows [][]string

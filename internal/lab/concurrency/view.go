@@ -49,11 +49,14 @@ func explanation(r Result) string {
 		return "No job has a CPU time: nothing is explained."
 	}
 	c := r.Causes[0]
-	if r.Named == "" {
+	if r.Named == "" || !c.Adjusted.Known() {
 		return "No variable explains the CPU time of a job clearly better than the others."
 	}
-	return fmt.Sprintf("%s explain %s %% of the differences in the CPU time of a job (R², adjusted); the next variable, %s, explains %s %%.",
-		capital(c.Variable), report.Scaled(c.Adjusted, 100, 1), r.Causes[1].Variable, report.Scaled(r.Causes[1].Adjusted, 100, 1))
+	text := fmt.Sprintf("The variable that explains most of the differences in the CPU time of a job is: %s, %s %% (R², adjusted)", c.Variable, report.Scaled(c.Adjusted, 100, 1))
+	if len(r.Causes) > 1 && r.Causes[1].Adjusted.Known() {
+		return fmt.Sprintf("%s; the next is: %s, %s %%.", text, r.Causes[1].Variable, report.Scaled(r.Causes[1].Adjusted, 100, 1))
+	}
+	return text + "; no other variable varied enough to be judged."
 }
 
 // collapse describes the largest decrease of the CPU time when the load of the
@@ -76,14 +79,14 @@ var columns = []struct {
 	{"how", 20, func(o Option) string { return name(o.cell()) }},
 	{"limit", 7, func(o Option) string { return limitText(o.Limit) }},
 	{"jobs", 6, func(o Option) string { return strconv.Itoa(o.Asked) }},
-	{"s a job", 10, func(o Option) string { return seconds(float64(o.Seconds.Estimate)) }},
+	{"s a job", 10, func(o Option) string { return figure(o.Seconds.Estimate) }},
 	{"penalty", 9, func(o Option) string {
 		if o.Penalty == 0 {
 			return report.Unknown
 		}
 		return report.FormatNumber(o.Penalty, 2)
 	}},
-	{"jobs/h", 9, func(o Option) string { return report.FormatNumber(o.Hourly.Estimate, 1) }},
+	{"jobs/h", 9, func(o Option) string { return figure(o.Hourly.Estimate) }},
 	{"CPU-s", 9, func(o Option) string { return costText(float64(o.CPUSeconds)) }},
 	{"memory", 10, func(o Option) string { return memoryText(o.Memory) }},
 }
@@ -111,13 +114,6 @@ func memoryText(b unit.Bytes) string {
 		}
 	}
 	return strconv.FormatInt(int64(b), 10) + " B"
-}
-
-func seconds(s float64) string {
-	if s >= 100 {
-		return strconv.FormatFloat(s, 'f', 0, 64)
-	}
-	return strconv.FormatFloat(s, 'f', 1, 64)
 }
 
 // costText prints CPU seconds. Small numbers get two digits after the point.
