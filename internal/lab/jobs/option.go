@@ -153,8 +153,8 @@ func (g Goal) Check() error {
 	return nil
 }
 
-// ErrNoOption means that no measured way to run the jobs reaches the goal.
-var ErrNoOption = errors.New("no measured way to run the jobs reaches the goal")
+// ErrNoOption means that no measured or predicted way to run the jobs reaches the goal.
+var ErrNoOption = errors.New("no known way to run the jobs reaches the goal")
 
 // Best compares the options that reach the goal. Those whose value is at most a
 // factor (tie) worse than the best value count as equal. best is the simplest
