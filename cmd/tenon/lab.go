@@ -57,6 +57,9 @@ func experiment(cmd *cobra.Command, g *global, run func(context.Context) (frame.
 	ctx, stop := contextUntilSignal(cmd.Context())
 	defer stop()
 	o, err := run(ctx)
+	if errors.As(err, new(site.FlagFaults)) {
+		return usageError{err}
+	}
 	if o.Runs > 0 {
 		err = errors.Join(err, printFindings(cmd, g, o.Findings))
 		fmt.Fprintf(os.Stderr, "report: %s\n", o.Report())

@@ -33,9 +33,7 @@ func execute() int {
 	} else if errors.As(err, &status) {
 		return int(status)
 	}
-	// Joined errors are printed on one line, so that scripts and logs do not
-	// split them.
-	fmt.Fprintln(os.Stderr, "tenon: "+strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
+	fmt.Fprintln(os.Stderr, "tenon: "+oneLine(err))
 	var refused *launch.StartError
 	switch {
 	case errors.As(err, &refused):
@@ -44,6 +42,12 @@ func execute() int {
 		return exitUsage
 	}
 	return exitFailure
+}
+
+// oneLine returns the text of an error. Joined errors are on one line, so that
+// scripts and logs do not split them.
+func oneLine(err error) string {
+	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 }
 
 // An exitStatus is an error that makes Tenon exit with this status and print

@@ -122,7 +122,7 @@ func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterEnvironm
 		fault("--cpus %v: on a cluster the kubelet decides which CPUs pods may use: see reservedSystemCPUs and strict-cpu-reservation of its configuration", c.CPUs)
 	}
 	c, err = c.withDefaults()
-	if err = errors.Join(append(faults, err)...); err != nil {
+	if err = site.RefuseFlags(append(faults, err)...); err != nil {
 		return nil, err
 	}
 	b := &clusterEnvironment{Config: c, cluster: k, versions: map[string]string{}}

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -85,7 +84,7 @@ func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
 		fault("--port %d: want 1 to 65535", c.Port)
 	}
 	c.Setting = c.Setting.OrDefaults(fault)
-	return c, errors.Join(faults...)
+	return c, site.RefuseFlags(faults...)
 }
 
 // warmup returns the warm-up, which is the same as in the colocation

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -96,7 +95,7 @@ func (c ReactionConfig) orDefaults() (ReactionConfig, error) {
 		fault("no tenond: the reaction experiment needs the program tenond")
 	}
 	c.Setting = c.Setting.OrDefaults(fault)
-	return c, errors.Join(faults...)
+	return c, site.RefuseFlags(faults...)
 }
 
 // steps returns how many steps a mode has in all blocks together.

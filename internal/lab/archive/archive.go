@@ -90,10 +90,25 @@ func OpenExperiment(dir string) (fs.FS, []byte, error) {
 // to a file elsewhere.
 var written = []string{ExperimentFile, Name, "result.json", pageFile, "jobs.csv", "runs.jsonl", "steps.jsonl", "runs", "logs"}
 
-// Claim makes dir the folder of a new experiment. It fails if dir already
-// contains a file that the experiment would replace. A symbolic link counts as
-// a file, also if it leads nowhere.
+// Claim makes dir the folder of a new experiment. It fails where CheckFree does.
 func Claim(dir string) error {
+	if err := CheckFree(dir); err != nil {
+		return err
+	}
+	return os.MkdirAll(dir, 0o755)
+}
+
+// CheckFree returns an error if dir cannot become the folder of a new experiment:
+// dir is a file, or contains a file that the experiment would replace. A symbolic
+// link counts as a file, also if it leads nowhere.
+func CheckFree(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err == nil && !info.IsDir():
+		return errors.New("it is not a directory")
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
 	for _, name := range written {
 		switch _, err := os.Lstat(filepath.Join(dir, name)); {
 		case err == nil && (name == ExperimentFile || name == Name):
@@ -104,7 +119,7 @@ func Claim(dir string) error {
 			return err
 		}
 	}
-	return os.MkdirAll(dir, 0o755)
+	return nil
 }
 
 // OpenToAppend opens a file of an experiment, to which rows are appended. It

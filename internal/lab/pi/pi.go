@@ -18,9 +18,13 @@ import (
 // of these errors is far less than a digit.
 const guard = 64
 
-// maxDigits is the maximum number of digits. For at most that many digits, the
+// MaxThreads is the maximum number of threads. The Go runtime ends a program with
+// 10,000 threads.
+const MaxThreads = 9000
+
+// MaxDigits is the maximum number of digits. For at most that many digits, the
 // sum of the errors of all terms fits into guard.
-const maxDigits = 10_000_000
+const MaxDigits = 10_000_000
 
 // A Task is a computation of π.
 type Task struct {
@@ -36,10 +40,10 @@ type Task struct {
 // and the range.
 func (t Task) Check() error {
 	switch {
-	case t.Threads < 1 || t.Threads > 9000: // the Go runtime ends a program with 10,000 threads
-		return fmt.Errorf("%d threads: want 1 to 9000", t.Threads)
-	case t.Digits < 1 || t.Digits > maxDigits:
-		return fmt.Errorf("%d digits: want 1 to %d", t.Digits, maxDigits)
+	case t.Threads < 1 || t.Threads > MaxThreads:
+		return fmt.Errorf("%d threads: want 1 to %d", t.Threads, MaxThreads)
+	case t.Digits < 1 || t.Digits > MaxDigits:
+		return fmt.Errorf("%d digits: want 1 to %d", t.Digits, MaxDigits)
 	case t.Rounds < 1:
 		return fmt.Errorf("%d rounds: want 1 or more", t.Rounds)
 	}

@@ -40,16 +40,8 @@ const NoClient = true
 // and tested CPUs have no core in common.
 func Place(t node.Topology, allowed, tested, client unit.CPUSet, noClient bool) (Placement, error) {
 	online := t.All().Intersect(allowed)
-	for _, given := range []struct {
-		flag string
-		set  unit.CPUSet
-	}{{"--cpus", tested}, {"--client-cpus", client}} {
-		if missing := given.set.Minus(online); !missing.Empty() {
-			return Placement{}, fmt.Errorf("%s %v: CPU %v is not online or not allowed here; usable are %v", given.flag, given.set, missing, online)
-		}
-	}
-	if both := tested.Intersect(client); !both.Empty() {
-		return Placement{}, fmt.Errorf("--cpus %v and --client-cpus %v share CPU %v: the client's CPUs must be its own", tested, client, both)
+	if err := checkChosen(online, tested, client); err != nil {
+		return Placement{}, err
 	}
 	if noClient {
 		if !client.Empty() {
@@ -76,6 +68,23 @@ func Place(t node.Topology, allowed, tested, client unit.CPUSet, noClient bool) 
 		}
 	}
 	return Placement{Tested: tested, Client: client}, nil
+}
+
+// checkChosen returns an error unless the chosen sets are disjoint and consist of
+// usable CPUs.
+func checkChosen(usable, tested, client unit.CPUSet) error {
+	for _, given := range []struct {
+		flag string
+		set  unit.CPUSet
+	}{{"--cpus", tested}, {"--client-cpus", client}} {
+		if missing := given.set.Minus(usable); !missing.Empty() {
+			return fmt.Errorf("%s %v: CPU %v is not online or not allowed here; usable are %v", given.flag, given.set, missing, usable)
+		}
+	}
+	if both := tested.Intersect(client); !both.Empty() {
+		return fmt.Errorf("--cpus %v and --client-cpus %v share CPU %v: the client's CPUs must be its own", tested, client, both)
+	}
+	return nil
 }
 
 // chooseClient takes whole cores from the end of the free CPUs until it has an

@@ -1,11 +1,13 @@
 package site
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
 	"time"
 
+	"tenon.sh/tenon/internal/kernel/task"
 	"tenon.sh/tenon/internal/lab/archive"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -48,6 +50,14 @@ func (s Setting) OrDefaults(fault func(format string, args ...any)) Setting {
 	if s.Out == "" {
 		s.Out = "tenon-lab-" + time.Now().Format("20060102-150405")
 	}
+	if err := archive.CheckFree(s.Out); err != nil {
+		fault("--out %s: %w", s.Out, err)
+	}
+	if allowed, err := task.Affinity(0); err != nil {
+		fault("%w", err)
+	} else if err := checkChosen(allowed, s.CPUs, s.ClientCPUs); err != nil {
+		fault("%w", err)
+	}
 	if s.Notices == nil {
 		s.Notices = io.Discard
 	}
@@ -61,6 +71,31 @@ func (s Setting) OrDefaults(fault func(format string, args ...any)) Setting {
 	}
 	return s
 }
+
+// FlagFaults are faults of values that the user chose by flags. An experiment
+// finds them before it touches the machine.
+type FlagFaults struct{ error }
+
+func (f FlagFaults) Unwrap() error { return f.error }
+
+// RefuseFlags returns the faults as one error; nil if there are none.
+func RefuseFlags(faults ...error) error {
+	if err := errors.Join(faults...); err != nil {
+		return FlagFaults{err}
+	}
+	return nil
+}
+
+// CheckVoidPercent calls fault unless percent can be a bound above which a run
+// is void. flag is the name of its flag.
+func CheckVoidPercent(flag string, percent float64, fault func(format string, args ...any)) {
+	if !(percent > 0 && percent <= 100) {
+		fault("%s %v: want "+VoidPercents, flag, percent)
+	}
+}
+
+// VoidPercents is the range that CheckVoidPercent accepts.
+const VoidPercents = "more than 0 and at most 100 percent"
 
 // Claim makes the directory of the results. If the directory has results
 // already, or if Claimed fails, it returns an error.

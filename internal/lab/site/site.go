@@ -197,9 +197,9 @@ func (s *Site) Close() error {
 }
 
 // InterruptError returns nil if err is nil. If ctx has ended, it returns the
-// error of ctx instead of err.
+// error of ctx instead of err, unless err is about flags.
 func InterruptError(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil && !errors.As(err, new(FlagFaults)) {
 		return ctx.Err()
 	}
 	return err

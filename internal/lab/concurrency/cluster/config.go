@@ -6,13 +6,13 @@ package cluster
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+	"tenon.sh/tenon/internal/lab/site"
 )
 
 // A Config configures the experiment. If a field is zero, it has the default
@@ -74,7 +74,13 @@ func (c Config) withDefaults() (Config, error) {
 	var err error
 	c.Config, err = c.Config.OrDefaults()
 	c.Input = input
-	return c, errors.Join(append(faults, err)...)
+	if err = site.RefuseFlags(append(faults, err)...); err != nil {
+		return c, err
+	}
+	if cells, refused := c.combinations(); len(cells) == 0 && len(refused) > 0 {
+		return c, site.RefuseFlags(fmt.Errorf("--strategies %s", strings.Join(refused, "; ")))
+	}
+	return c, nil
 }
 
 // combinations returns the cells that a cluster could run. refused has one line

@@ -4,8 +4,8 @@
 package sweep
 
 import (
-	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -80,6 +80,12 @@ const (
 	minWindow  = 200 * time.Millisecond
 )
 
+// The bounds as texts.
+const (
+	LimitRange  = "none, or 0.01 to 2048 CPUs"
+	MemoryRange = "none, or 1Mi and more"
+)
+
 // OrDefaults sets defaults, and returns all faults at once. If the preset and
 // the caller set the same field, the caller's value applies.
 func (c Config) OrDefaults() (Config, error) {
@@ -103,13 +109,13 @@ func (c Config) OrDefaults() (Config, error) {
 		}
 	}
 	for _, l := range c.Limits {
-		if l != 0 && l < minLimit {
-			fault("--limits %v: want none, or %v CPUs and more", l.Cores(), minLimit.Cores())
+		if l != 0 && (l < minLimit || l > unit.CPUs(unit.MaxCPUs)) {
+			fault("--limits %v: want %s", l.Cores(), LimitRange)
 		}
 	}
 	for _, m := range c.Memory {
 		if m != 0 && m < 1<<20 {
-			fault("--memory %d: want none, or 1Mi and more", m)
+			fault("--memory %d: want %s", m, MemoryRange)
 		}
 	}
 	for _, n := range c.Threads {
@@ -132,12 +138,20 @@ func (c Config) OrDefaults() (Config, error) {
 			fault("--type: %w", err)
 		}
 	}
+	if c.Input != "" {
+		if _, err := os.Stat(c.Input); err != nil {
+			fault("--input: %w", err)
+		}
+	}
 	if len(c.Argv) > 0 && (c.Input != "" || c.Height != 0) {
 		fault("--input and --height belong to the lab's own job, and a command was given")
 	}
+	if len(faults) == 0 && len(c.Combinations()) == 0 {
+		fault("--strategies and --limits make no cell: unbounded is the only strategy with the limit none, and has no other")
+	}
 	c.NoClient = true
 	c.Setting = c.Setting.OrDefaults(fault)
-	return c, errors.Join(faults...)
+	return c, site.RefuseFlags(faults...)
 }
 
 func (c Config) times(fault func(string, ...any)) Config {
@@ -172,13 +186,13 @@ func (c Config) times(fault func(string, ...any)) Config {
 		c.Warmup = 800 * time.Millisecond
 	}
 	if c.Warmup < 0 || c.Warmup > time.Hour {
-		fault("--warmup %v: want 0 to 1h", c.Warmup)
+		fault("--warmup %v: want more than 0 and at most 1h", c.Warmup)
 	}
 	if c.MaxTime == 0 {
 		c.MaxTime = 9*time.Minute + 30*time.Second
 	}
 	if c.MaxTime < 0 {
-		fault("--max-time %v: want 0 or more", c.MaxTime)
+		fault("--max-time %v: want more than 0", c.MaxTime)
 	}
 	if c.Work == 0 {
 		c.Work = 500 * time.Millisecond
@@ -192,6 +206,8 @@ func (c Config) times(fault func(string, ...any)) Config {
 	if c.ForeignPercent == 0 {
 		c.ForeignPercent = 5
 	}
+	site.CheckVoidPercent("--max-steal", c.StealPercent, fault)
+	site.CheckVoidPercent("--max-foreign", c.ForeignPercent, fault)
 	if c.CacheDir == "" {
 		c.CacheDir = work.CacheDir()
 	}

@@ -187,22 +187,22 @@ func plainNumber(m unit.MilliCPU) string {
 
 func TestBadInputNamesFieldAndRange(t *testing.T) {
 	for want, c := range map[string]Config{
-		`--preset "slow": want one of`:                     {Preset: "slow"},
-		`"numa" is not a strategy; want quota, pinned`:     {Strategies: []Strategy{"numa"}},
-		"--jobs 0: want 1 to 512":                          {Jobs: []int{0}},
-		"--limits 0.005: want none, or 0.01 CPUs and more": {Limits: []unit.MilliCPU{5}},
-		"--memory 4096: want none, or 1Mi and more":        {Memory: []unit.Bytes{4096}},
-		"--threads -1: want 0":                             {Threads: []int{-1}},
-		"--fill \"half\": want steady, wave or window":     {Fill: "half"},
-		"--fill window counts the frames":                  {Fill: Window, Argv: []string{"true"}},
-		"--window 1ms: want 200ms to 1h":                   {Window: time.Millisecond},
-		"--work 1ms: want 50ms to 1h":                      {Work: time.Millisecond},
-		"--height 480: want 360, 720 or 1080":              {Height: 480},
-		"leave --fill and --blocks out":                    {AsPublished: true, Blocks: 3},
-		"type \"a-b\": want a word without":                {Type: "a-b"},
-		"belong to the lab's own job":                      {Argv: []string{"true"}, Height: 360},
-		"--max-time -1s: want 0 or more":                   {MaxTime: -time.Second},
-		"--agent":                                          {Setting: site.Setting{Agent: "/no/such/tenond"}},
+		`--preset "slow": want one of`:                    {Preset: "slow"},
+		`"numa" is not a strategy; want quota, pinned`:    {Strategies: []Strategy{"numa"}},
+		"--jobs 0: want 1 to 512":                         {Jobs: []int{0}},
+		"--limits 0.005: want none, or 0.01 to 2048 CPUs": {Limits: []unit.MilliCPU{5}},
+		"--memory 4096: want none, or 1Mi and more":       {Memory: []unit.Bytes{4096}},
+		"--threads -1: want 0":                            {Threads: []int{-1}},
+		"--fill \"half\": want steady, wave or window":    {Fill: "half"},
+		"--fill window counts the frames":                 {Fill: Window, Argv: []string{"true"}},
+		"--window 1ms: want 200ms to 1h":                  {Window: time.Millisecond},
+		"--work 1ms: want 50ms to 1h":                     {Work: time.Millisecond},
+		"--height 480: want 360, 720 or 1080":             {Height: 480},
+		"leave --fill and --blocks out":                   {AsPublished: true, Blocks: 3},
+		"type \"a-b\": want a word without":               {Type: "a-b"},
+		"belong to the lab's own job":                     {Argv: []string{"true"}, Height: 360},
+		"--max-time -1s: want more than 0":                {MaxTime: -time.Second},
+		"--agent":                                         {Setting: site.Setting{Agent: "/no/such/tenond"}},
 	} {
 		if _, err := c.OrDefaults(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)

@@ -2,7 +2,7 @@
 package run
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,45 +46,40 @@ func (c Config) OrDefaults() (Config, error) {
 	if len(c.Modes) == 0 {
 		c.Modes = pinning.Modes
 	}
-	for _, m := range c.Modes {
-		if !slices.Contains(pinning.Modes, m) {
-			fault("--modes %q: want some of %s", m, modeNames())
-		}
-	}
-	if !slices.Contains(c.Modes, pinning.Shared) {
+	unknown := slices.IndexFunc(c.Modes, func(m pinning.Mode) bool { return !slices.Contains(pinning.Modes, m) })
+	if unknown >= 0 {
+		fault("--modes %q: want some of %s", c.Modes[unknown], modeNames())
+	} else if !slices.Contains(c.Modes, pinning.Shared) {
 		fault("--modes: want %s among them, with which the others are compared", pinning.Shared)
 	}
-	for name, n := range map[string]*int{"--blocks": &c.Blocks, "--threads": &c.Threads, "--digits": &c.Digits} {
-		if *n < 0 {
-			fault("%s %d: want 1 or more", name, *n)
-		}
-		if *n == 0 {
-			*n = map[string]int{"--blocks": 4, "--threads": 3000, "--digits": 20000}[name]
-		}
-	}
-	if c.Limit < 0 || c.Rounds < 0 {
-		fault("--limit %d, --rounds %d: want 1 or more", c.Limit, c.Rounds)
-	}
-	for name, d := range map[string]*time.Duration{"--work": &c.Work, "--duration": &c.Duration, "--max-time": &c.MaxTime} {
-		if *d == 0 {
-			*d = map[string]time.Duration{"--work": 3 * time.Second, "--duration": 3 * time.Second, "--max-time": 5 * time.Minute}[name]
-		}
-		if *d < 0 {
-			fault("%s %v: want 0 or more", name, *d)
+	c.Blocks, c.Threads, c.Digits = cmp.Or(c.Blocks, 4), cmp.Or(c.Threads, 3000), cmp.Or(c.Digits, 20000)
+	c.Work, c.Duration, c.MaxTime = cmp.Or(c.Work, 3*time.Second), cmp.Or(c.Duration, 3*time.Second), cmp.Or(c.MaxTime, 5*time.Minute)
+	c.StealPercent = cmp.Or(c.StealPercent, 1)
+	for _, n := range []struct {
+		flag  string
+		value int // 0: the default
+		bound int // 0: none
+	}{{"--blocks", c.Blocks, 0}, {"--limit", c.Limit, 0}, {"--threads", c.Threads, pi.MaxThreads}, {"--digits", c.Digits, pi.MaxDigits}, {"--rounds", c.Rounds, 0}} {
+		switch {
+		case n.bound == 0 && n.value < 0:
+			fault("%s %d: want 1 or more", n.flag, n.value)
+		case n.bound > 0 && (n.value < 0 || n.value > n.bound):
+			fault("%s %d: want 1 to %d", n.flag, n.value, n.bound)
 		}
 	}
 	if c.Duration < time.Second {
 		fault("--duration %v: want 1s or more", c.Duration)
 	}
-	if err := (pi.Task{Threads: c.Threads, Digits: c.Digits, Rounds: max(c.Rounds, 1)}).Check(); err != nil {
-		fault("--threads, --digits, --rounds: %w", err)
+	if c.Work < 0 {
+		fault("--work %v: want more than 0", c.Work)
 	}
-	if c.StealPercent == 0 {
-		c.StealPercent = 1
+	if c.MaxTime < 0 {
+		fault("--max-time %v: want more than 0", c.MaxTime)
 	}
+	site.CheckVoidPercent("--max-steal", c.StealPercent, fault)
 	c.NoClient = true // the parts divide the CPUs themselves
 	c.Setting = c.Setting.OrDefaults(fault)
-	return c, errors.Join(faults...)
+	return c, site.RefuseFlags(faults...)
 }
 
 func modeNames() string {

@@ -328,10 +328,10 @@ func TestBadInputNamesFieldAndRange(t *testing.T) {
 		`--modes "numa": want some of shared`: {Modes: []pinning.Mode{pinning.Shared, "numa"}},
 		"--modes: want shared among them":     {Modes: []pinning.Mode{pinning.Pinned}},
 		"--blocks -1: want 1 or more":         {Blocks: -1},
-		"20000 threads: want 1 to 9000":       {Threads: 20000},
+		"--threads 20000: want 1 to 9000":     {Threads: 20000},
 		"--duration 1ms: want 1s or more":     {Duration: time.Millisecond},
-		"--limit -1, --rounds 0: want 1":      {Limit: -1},
-		"--work -1s: want 0 or more":          {Work: -time.Second},
+		"--limit -1: want 1 or more":          {Limit: -1},
+		"--work -1s: want more than 0":        {Work: -time.Second},
 		"--agent":                             {Setting: site.Setting{Agent: "/no/such/tenond"}},
 	} {
 		if _, err := c.OrDefaults(); err == nil || !strings.Contains(err.Error(), want) {
