@@ -177,7 +177,7 @@ var arch = []struct {
 	{"lab/concurrency", affects, "model/unit decide/paired lab/stat lab/capacity lab/draw lab/archive lab/layout lab/jobs lab/report"},
 	{"lab/site", affects, "model/unit model/node decide/pick decide/tick decide/memory decide/policy kernel/cgroup kernel/proc kernel/task machine/usage machine/host agent/loop lab/archive lab/report"},
 	{"lab/frame", affects, "model/unit model/node kernel/cgroup kernel/proc lab/load lab/stat lab/layout lab/meter lab/report lab/site"},
-	{"lab/work", affects, "model/unit model/node kernel/proc kernel/task lab/wire lab/load lab/site"},
+	{"lab/work", affects, "model/unit model/node kernel/proc kernel/task config/spelling lab/wire lab/load lab/site"},
 	{"lab/kubectl", affects, "lab/site lab/work"},
 	{"lab/nodes", affects, "model/unit kernel/proc lab/report lab/site lab/kubectl"},
 	{"lab/steps", affects, "model/unit kernel/task lab/site lab/work"},

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -111,18 +110,22 @@ func (c Config) withDefaults() (Config, error) {
 	if c.StealPercent == 0 {
 		c.StealPercent = 1
 	}
+	site.CheckVoidPercent("--max-steal", c.StealPercent, fault)
 	if c.Client == "" {
 		c.Client = ClientTenon
 	}
 	if c.Client != ClientTenon && c.Client != ClientWrk {
 		fault("--client %q: want %s or %s", c.Client, ClientTenon, ClientWrk)
 	}
-	if c.Connections < 0 {
-		fault("--connections %d: want 1 or more", c.Connections)
+	for _, n := range []struct {
+		flag  string
+		value int // 0: the default
+	}{{"--connections", c.Connections}, {"--be-processes", c.BEProcesses}, {"--be-threads", c.BEThreads}} {
+		if n.value < 0 {
+			fault("%s %d: want 1 or more", n.flag, n.value)
+		}
 	}
-	if c.BEProcesses < 0 || c.BEThreads < 0 {
-		fault("--be-processes %d --be-threads %d: want 1 or more", c.BEProcesses, c.BEThreads)
-	}
+	c.checkOwn(fault)
 	if c.Port < 0 || c.Port > 65535 {
 		fault("--port %d: want 1 to 65535", c.Port)
 	}
@@ -141,7 +144,7 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		c.Input = path
 	}
-	return c, errors.Join(faults...)
+	return c, site.RefuseFlags(faults...)
 }
 
 // warmup returns the minimum length of the warm-up of a run. The check for

@@ -23,18 +23,26 @@ func ownModes() []report.Mode {
 	return slices.DeleteFunc(slices.Clone(AllModes), func(m report.Mode) bool { return m.Spec().Paced || m.Spec().Suppress })
 }
 
+// checkOwn calls fault for each setting that does not fit the workloads of the
+// user.
+func (c Config) checkOwn(fault func(format string, args ...any)) {
+	if c.Client == ClientWrk && c.Workloads.AreCustom() {
+		fault("--client %s is for nginx beside ffmpeg", c.Client)
+	}
+	if !slices.Contains(c.Workloads.Batch, "ffmpeg") && (c.BEProcesses != 0 || c.BEThreads != 0 || c.Input != "") {
+		fault("--be-processes, --be-threads and --input are for ffmpeg, which is not among --batch")
+	}
+	for _, m := range c.Modes {
+		if m.Spec().Paced && slices.ContainsFunc(c.Workloads.Batch, func(name string) bool { return name != "ffmpeg" }) {
+			fault("mode %s paces ffmpeg: leave it out with --modes", m)
+		}
+	}
+}
+
 // findOwn finds the programs of the workloads that the user brings.
 func (b *environment) findOwn(ctx context.Context) error {
 	if !b.Workloads.AreCustom() {
 		return nil
-	}
-	if b.Client != ClientTenon {
-		return fmt.Errorf("--client %s is for nginx beside ffmpeg", b.Client)
-	}
-	for _, m := range b.Modes {
-		if m.Spec().Paced && slices.ContainsFunc(b.Workloads.Batch, func(name string) bool { return name != "ffmpeg" }) {
-			return fmt.Errorf("mode %s paces ffmpeg: leave it out with --modes", m)
-		}
 	}
 	if !b.Workloads.NGINX() && !b.Workloads.Self() {
 		var version string

@@ -80,6 +80,11 @@ func parseURL(rawURL string) (*url.URL, protocol, error) {
 	if err != nil {
 		return nil, protocol{}, err
 	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return nil, protocol{}, fmt.Errorf("url %q: port %s: want 1 to 65535", rawURL, port)
+		}
+	}
 	var forms []string
 	for _, p := range protocols {
 		if u.Scheme == p.scheme && u.Hostname() != "" && (p.fits == nil || p.fits(u)) {

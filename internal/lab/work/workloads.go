@@ -1,10 +1,12 @@
 package work
 
 import (
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 
+	"tenon.sh/tenon/internal/config/spelling"
 	"tenon.sh/tenon/internal/lab/wire"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -53,14 +55,15 @@ func (w Workloads) OrDefaults(fault func(format string, args ...any)) Workloads 
 		w.Batch = []string{"ffmpeg"}
 	}
 	named := slices.Contains(Services, w.Service)
-	if strings.TrimSpace(w.Service) == "" {
-		fault("--service: want one of %s, or a command", strings.Join(Services, ", "))
-	}
+	unknown := checkCommand("--service", w.Service, Services, fault)
 	switch err := wire.Check(w.Load); {
+	case unknown:
 	case w.Load == "" && !named:
-		fault("--service %q needs --load: where the service listens, such as redis://127.0.0.1:6379, or a command that prints latencies", w.Service)
+		fault("--service %q is a command, not one of %s, so it needs --load: where the service listens, such as redis://127.0.0.1:6379, or a command that prints latencies", w.Service, strings.Join(Services, ", "))
 	case w.Load != "" && err != nil && (strings.Contains(w.Load, "://") && !strings.ContainsAny(w.Load, " \t")):
 		fault("--load: %w", err)
+	case w.Load != "" && err == nil && named && !w.Self() && !strings.HasPrefix(w.Load, w.scheme()+"://"):
+		fault("--load %s: the service %s answers %s://", w.Load, w.Service, w.scheme())
 	case w.ByCommand() && !named && w.Ready == "":
 		fault("--load %q is a command, so it does not show when the service is ready: add --ready with a command that ends with status 0 then", w.Load)
 	}
@@ -81,15 +84,60 @@ func (w Workloads) OrDefaults(fault func(format string, args ...any)) Workloads 
 		fault("--ready is for a --service of your own")
 	}
 	for _, b := range w.Batch {
-		if strings.TrimSpace(b) == "" {
-			fault("--batch: want one of %s, or a command", strings.Join(BatchWorks, ", "))
-		}
+		checkCommand("--batch", b, BatchWorks, fault)
 	}
-	if _, err := regexp.Compile(w.WorkRegexp); err != nil {
-		fault("--work-regexp: %w", err)
-	}
-	if w.WorkRegexp != "" && !slices.ContainsFunc(w.Batch, func(b string) bool { return !slices.Contains(BatchWorks, b) }) {
-		fault("--work-regexp is for a --batch command of your own")
-	}
+	w.checkRegexp(fault)
 	return w
+}
+
+func (w Workloads) checkRegexp(fault func(format string, args ...any)) {
+	if w.WorkRegexp == "" {
+		return
+	}
+	line, err := regexp.Compile(w.WorkRegexp)
+	switch {
+	case !slices.ContainsFunc(w.Batch, func(b string) bool { return !slices.Contains(BatchWorks, b) }):
+		fault("--work-regexp is for a --batch command of your own")
+	case err != nil:
+		fault("--work-regexp: %w", err)
+	case line.NumSubexp() > 1:
+		fault("--work-regexp %q: want at most one group, the amount so far", w.WorkRegexp)
+	case line.MatchString(""):
+		fault("--work-regexp %q: it matches an empty line: want a part of the lines that say what has been done", w.WorkRegexp)
+	}
+}
+
+// scheme returns the scheme of the URLs at which a named service answers.
+func (w Workloads) scheme() string {
+	if w.NGINX() {
+		return "http"
+	}
+	return w.Service
+}
+
+// programName matches a command that can only be the name of a program.
+var programName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]*$`)
+
+// checkCommand calls fault if the value of a flag is neither one of its names nor
+// a command that a shell could run. It reports whether it did.
+func checkCommand(flag, value string, names []string, fault func(format string, args ...any)) bool {
+	if slices.Contains(names, value) {
+		return false
+	}
+	if strings.TrimSpace(value) == "" {
+		fault("%s: want one of %s, or a command", flag, strings.Join(names, ", "))
+		return true
+	}
+	if !programName.MatchString(value) {
+		return false
+	}
+	if _, err := exec.LookPath(value); err == nil {
+		return false
+	}
+	hint := ""
+	if near := spelling.Nearest(value, names); near != "" {
+		hint = ": did you mean " + near + "?"
+	}
+	fault("%s %q: no program of this name is on the PATH, and it is none of %s%s", flag, value, strings.Join(names, ", "), hint)
+	return true
 }
