@@ -131,9 +131,16 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// explainFlag adds the names of similar flags to the error for an unknown flag.
+// accepted has what a flag accepts, by its type. Other types say it themselves.
+var accepted = map[string]string{
+	"bool": "true or false", "int": "a whole number", "uint64": "a whole number from 0", "float64": "a number", "duration": "a duration such as 1m30s",
+}
+
+// explainFlag adds the names of similar flags to the error for an unknown flag, and
+// what a flag accepts to the error for its value.
 func explainFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
 	hint := "see " + cmd.CommandPath() + " --help"
 	if errors.As(err, &unknown) {
 		var near []string
@@ -144,6 +151,11 @@ func explainFlag(cmd *cobra.Command, err error) error {
 		})
 		if len(near) > 0 {
 			hint = "did you mean " + strings.Join(near, " or ") + "?"
+		}
+	}
+	if errors.As(err, &invalid) {
+		if accepts := accepted[invalid.GetFlag().Value.Type()]; accepts != "" {
+			return fmt.Errorf("invalid argument %q for \"--%s\" flag: want %s: %s", invalid.GetValue(), invalid.GetFlag().Name, accepts, hint)
 		}
 	}
 	return fmt.Errorf("%w: %s", err, hint)

@@ -14,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/lab/concurrency/cluster"
 	"tenon.sh/tenon/internal/lab/concurrency/sweep"
 	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -69,6 +70,9 @@ left by the next.`,
 				return f.Usage(fmt.Errorf("unknown command %q: want import, or -- before the command of a job", args[0]))
 			}
 			c.Argv = args
+			if err := labflag.RefuseZero(cmd.Flags(), sweepNotZero); err != nil {
+				return f.Usage(err)
+			}
 			if err := text.parse(c); err != nil {
 				return f.Usage(err)
 			}
@@ -90,6 +94,14 @@ left by the next.`,
 	on.add(cmd, "run the jobs on nodes of a cluster, as Jobs")
 	cmd.AddCommand(newImport(f))
 	return cmd
+}
+
+// sweepNotZero has the flags whose zero is not their default, with what they
+// accept.
+var sweepNotZero = map[string]string{
+	"preset": "one of " + strings.Join(sweep.Presets(), ", "), "job": "a command for the shell", "slice": fmt.Sprintf("1 to %d CPUs", unit.MaxCPUs),
+	"blocks": "1 or more", "window": "200ms to 1h", "warmup": "more than 0 and at most 1h", "max-time": "more than 0", "work": "50ms to 1h of CPU time",
+	"height": "360, 720 or 1080", "max-steal": site.VoidPercents, "max-foreign": site.VoidPercents, "input": "a film",
 }
 
 func addSweepFlags(cmd *cobra.Command, c *sweep.Config, text *sweepFlags) {
@@ -120,12 +132,13 @@ func addSweepFlags(cmd *cobra.Command, c *sweep.Config, text *sweepFlags) {
 	flags.Var((*labflag.CPUs)(&c.CPUs), "cpus", "CPUs to test, such as 0-5 (default: all)")
 	flags.StringVar(&c.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
 	for name, values := range map[string][]string{
-		"preset": sweep.Presets(), "strategies": strategyNames(), "fill": {string(sweep.Steady), string(sweep.Wave), string(sweep.Window)}, "height": {"360", "720", "1080"},
+		"preset": sweep.Presets(), "fill": {string(sweep.Steady), string(sweep.Wave), string(sweep.Window)}, "height": {"360", "720", "1080"},
 		"jobs": nil, "limits": nil, "memory": nil, "threads": nil, "job": nil, "slice": nil, "burst-max": nil, "blocks": nil, "window": nil, "warmup": nil,
 		"max-time": nil, "type": nil, "work": nil, "max-steal": nil, "max-foreign": nil, "seed": nil, "cpus": nil,
 	} {
 		complete(cmd, name, values...)
 	}
+	labflag.CompleteList(cmd, "strategies", strategyNames()...)
 }
 
 func strategyNames() []string {
@@ -145,20 +158,14 @@ func (t sweepFlags) parse(c *sweep.Config) error {
 	}
 	var err error
 	take := func(e error) { err = errors.Join(err, e) }
-	take(list(t.strategies, "--strategies", &c.Strategies, func(s string) (sweep.Strategy, error) { return sweep.Strategy(s), nil }))
-	take(list(t.jobs, "--jobs", &c.Jobs, wholeNumber))
-	take(list(t.threads, "--threads", &c.Threads, wholeNumber))
-	take(list(t.limits, "--limits", &c.Limits, func(s string) (unit.MilliCPU, error) {
-		if s == "none" {
-			return 0, nil
-		}
-		return unit.ParseMilliCPU(s)
+	take(labflag.ParseList(t.strategies, "--strategies", &c.Strategies, func(s string) (sweep.Strategy, error) { return sweep.Strategy(s), nil }))
+	take(labflag.ParseList(t.jobs, "--jobs", &c.Jobs, wholeNumber))
+	take(labflag.ParseList(t.threads, "--threads", &c.Threads, wholeNumber))
+	take(labflag.ParseList(t.limits, "--limits", &c.Limits, func(s string) (unit.MilliCPU, error) {
+		return orNone(s, unit.ParseMilliCPU, sweep.LimitRange)
 	}))
-	take(list(t.memory, "--memory", &c.Memory, func(s string) (unit.Bytes, error) {
-		if s == "none" {
-			return 0, nil
-		}
-		return unit.ParseBytes(s)
+	take(labflag.ParseList(t.memory, "--memory", &c.Memory, func(s string) (unit.Bytes, error) {
+		return orNone(s, unit.ParseBytes, sweep.MemoryRange)
 	}))
 	burst, e := unit.ParseMilliCPU(t.burst)
 	if e != nil || burst <= 0 {
@@ -168,25 +175,22 @@ func (t sweepFlags) parse(c *sweep.Config) error {
 	return err
 }
 
+// orNone reads an amount, for which none stands for 0.
+func orNone[T ~int64](s string, parse func(string) (T, error), accepts string) (T, error) {
+	if s == "none" {
+		return 0, nil
+	}
+	v, err := parse(s)
+	if err == nil && v == 0 {
+		err = fmt.Errorf("%s: want %s", s, accepts)
+	}
+	return v, err
+}
+
 func wholeNumber(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil {
 		return 0, fmt.Errorf("%q: want a whole number", s)
 	}
 	return n, nil
-}
-
-// list reads values that commas separate. An empty text leaves the list as it is.
-func list[T any](text, flag string, to *[]T, parse func(string) (T, error)) error {
-	if strings.TrimSpace(text) == "" {
-		return nil
-	}
-	for _, part := range strings.Split(text, ",") {
-		v, err := parse(strings.TrimSpace(part))
-		if err != nil {
-			return fmt.Errorf("%s: %w", flag, err)
-		}
-		*to = append(*to, v)
-	}
-	return nil
 }

@@ -2,18 +2,27 @@ package jobcmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/pi"
 	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/pinning/cluster"
 	"tenon.sh/tenon/internal/lab/pinning/run"
+	"tenon.sh/tenon/internal/lab/site"
 )
+
+// pinningNotZero has the flags whose zero is not their default, with what they
+// accept.
+var pinningNotZero = map[string]string{
+	"blocks": "1 or more", "limit": "1 or more", "rounds": "1 or more", "threads": fmt.Sprintf("1 to %d", pi.MaxThreads), "digits": fmt.Sprintf("1 to %d", pi.MaxDigits),
+	"work": "more than 0", "duration": "1s or more", "max-time": "more than 0", "max-steal": site.VoidPercents, "node-port": "1 to 65535",
+}
 
 // NewPinning returns the command tenon lab pinning.
 func NewPinning(f Frame) *cobra.Command {
@@ -56,12 +65,21 @@ wrk for the servers. Five minutes at most.`,
   sudo tenon lab pinning --parts pi --blocks 8
   sudo tenon lab pinning --modes shared,pinned,pinned-quota --limit 4
   tenon lab pinning --kubernetes --node worker-1 --parts nginx --client-cpus 32-45 --duration 60s`,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return f.Usage(fmt.Errorf("lab pinning takes no arguments, got %q", args))
+				return f.Usage(fmt.Errorf("%s takes no argument, got %q: see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath()))
 			}
-			_ = list(parts, "--parts", &c.Parts, func(s string) (string, error) { return s, nil })
-			_ = list(modes, "--modes", &c.Modes, func(s string) (pinning.Mode, error) { return pinning.Mode(s), nil })
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := errors.Join(
+				labflag.RefuseZero(cmd.Flags(), pinningNotZero),
+				labflag.ParseList(parts, "--parts", &c.Parts, func(s string) (string, error) { return s, nil }),
+				labflag.ParseList(modes, "--modes", &c.Modes, func(s string) (pinning.Mode, error) { return pinning.Mode(s), nil }),
+			)
+			if err != nil {
+				return f.Usage(err)
+			}
 			if err := on.check(cmd, "node-port", "client-cpus"); err != nil {
 				return f.Usage(err)
 			}
@@ -83,9 +101,16 @@ wrk for the servers. Five minutes at most.`,
 			})
 		},
 	}
+	addPinningFlags(cmd, &k, &parts, &modes)
+	on.add(cmd, "run the published manifests on a node of a cluster")
+	return cmd
+}
+
+func addPinningFlags(cmd *cobra.Command, k *cluster.Config, parts, modes *string) {
+	c := &k.Config
 	flags := cmd.Flags()
-	flags.StringVar(&parts, "parts", "pi,nginx", "what to run: pi, nginx")
-	flags.StringVar(&modes, "modes", "", "modes to run, separated by commas (default: all)")
+	flags.StringVar(parts, "parts", "pi,nginx", "what to run: pi, nginx")
+	flags.StringVar(modes, "modes", "", "modes to run, separated by commas (default: all)")
 	flags.IntVar(&c.Blocks, "blocks", 4, "how often every mode runs")
 	flags.IntVar(&c.Limit, "limit", 0, "CPUs of the job and of each server (default: half of the tested CPUs; with --kubernetes 4, or what fits)")
 	flags.IntVar(&c.Threads, "threads", 3000, "threads of the job")
@@ -99,18 +124,17 @@ wrk for the servers. Five minutes at most.`,
 	flags.BoolVar(&c.Once, "once", false, "do not repeat void runs")
 	flags.Var((*labflag.CPUs)(&c.CPUs), "cpus", "CPUs to test, such as 0-5 (default: all)")
 	flags.StringVar(&c.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
-	on.add(cmd, "run the published manifests on a node of a cluster")
 	flags.IntVar(&k.NodePort, "node-port", 0, "with --kubernetes: port of the Service on the node (default 32257, as published)")
 	flags.Var((*labflag.CPUs)(&c.ClientCPUs), "client-cpus", "with --kubernetes: CPUs of this machine for wrk, such as 32-45 (default: all)")
 	var names []string
 	for _, m := range pinning.Modes {
 		names = append(names, string(m))
 	}
-	for name, values := range map[string][]string{
-		"parts": {pinning.Pi, pinning.NGINX}, "modes": {strings.Join(names, ",")}, "blocks": nil, "limit": nil, "threads": nil, "digits": nil,
-		"rounds": nil, "work": nil, "duration": nil, "max-time": nil, "max-steal": nil, "seed": nil, "cpus": nil, "node-port": nil, "client-cpus": nil,
+	labflag.CompleteList(cmd, "parts", pinning.Pi, pinning.NGINX)
+	labflag.CompleteList(cmd, "modes", names...)
+	for _, name := range []string{
+		"blocks", "limit", "threads", "digits", "rounds", "work", "duration", "max-time", "max-steal", "seed", "cpus", "node-port", "client-cpus",
 	} {
-		complete(cmd, name, values...)
+		complete(cmd, name)
 	}
-	return cmd
 }

@@ -13,6 +13,7 @@ import (
 	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/lab/work"
 )
 
@@ -76,6 +77,9 @@ killed run left by the next.`,
 			if c.Modes, err = frame.ParseModes(modes, known); err != nil {
 				return f.Usage(fmt.Errorf("--modes: %w", err))
 			}
+			if err := labflag.RefuseZero(cmd.Flags(), notZero); err != nil {
+				return f.Usage(err)
+			}
 			if err := f.refuseUseless(cmd, onCluster, outside); err != nil {
 				return err
 			}
@@ -98,23 +102,44 @@ killed run left by the next.`,
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this")
 	f.colocationFlags(cmd, &c)
 	flags.Var(&load, "load", "CPU use of the service alone, in percent of the tested CPUs; sets the offered rate. Also: the URL that the load asks (http://, redis://, memcached://, postgres://), or a command that prints latencies")
-	flags.StringVar(&c.Workloads.Service, "service", "nginx", "the service: "+strings.Join(work.Services, ", ")+", or a command that starts it")
-	flags.BoolVar(&c.Workloads.Keep, "keep-service", false, "keep one process of the service for all runs, instead of starting it anew for each")
-	flags.StringVar(&c.Workloads.Ready, "ready", "", "command that ends with status 0 when a --service of your own is ready (default: the URL of --load answers)")
-	flags.StringArrayVar(&c.Workloads.Batch, "batch", nil, "the batch work: "+strings.Join(work.BatchWorks, ", ")+", or a command that runs again and again (default ffmpeg); several run at once")
-	flags.StringVar(&c.Workloads.WorkRegexp, "work-regexp", "", "lines in the output of a --batch command that say what has been done: a group is the amount so far, without one each line counts (default: CPU time)")
-	flags.IntVar(&c.Workloads.SelfThreads, "self-threads", 0, "threads of --service self, which drives itself (default: one for each tested CPU)")
-	flags.Var((*labflag.Bytes)(&c.Workloads.SelfMemory), "self-memory", "memory of each thread of --service self (default 8Mi)")
+	f.workloadFlags(cmd, &c.Workloads)
+	f.SettingFlags(cmd, &c.Setting, &outside)
+	flags.BoolVar(&onCluster, "kubernetes", false, "run on a node of a cluster that runs Tenon")
+	f.clusterFlags(cmd, &k)
+	labflag.CompleteList(cmd, "modes", append([]string{"all", "seed"}, modeNames(lab.ColocationModes)...)...)
+	return cmd
+}
+
+// notZero has the flags whose zero is not their default, with what they accept.
+var notZero = map[string]string{
+	"duration": "1s or more", "margin": "a ratio above 1, such as 1.03", "max-steal": site.VoidPercents, "connections": "1 or more",
+	"be-processes": "1 or more", "be-threads": "1 or more", "load": "more than 0 and at most 90 percent", "self-threads": "1 to 1024",
+	"self-memory": "4Ki to 1Ti for each thread", "work-regexp": "a regular expression", "blocks": "1 or more", "input": "a film",
+}
+
+func modeNames(modes []report.Mode) []string {
+	names := make([]string, len(modes))
+	for i, m := range modes {
+		names[i] = string(m)
+	}
+	return names
+}
+
+// workloadFlags adds the flags of the workloads of the user.
+func (f Frame) workloadFlags(cmd *cobra.Command, w *work.Workloads) {
+	flags := cmd.Flags()
+	flags.StringVar(&w.Service, "service", "nginx", "the service: "+strings.Join(work.Services, ", ")+", or a command that starts it")
+	flags.BoolVar(&w.Keep, "keep-service", false, "keep one process of the service for all runs, instead of starting it anew for each")
+	flags.StringVar(&w.Ready, "ready", "", "command that ends with status 0 when a --service of your own is ready (default: the URL of --load answers)")
+	flags.StringArrayVar(&w.Batch, "batch", nil, "the batch work: "+strings.Join(work.BatchWorks, ", ")+", or a command that runs again and again (default ffmpeg); several run at once")
+	flags.StringVar(&w.WorkRegexp, "work-regexp", "", "lines in the output of a --batch command that say what has been done: a group is the amount so far, without one each line counts (default: CPU time)")
+	flags.IntVar(&w.SelfThreads, "self-threads", 0, "threads of --service self, which drives itself (default: one for each tested CPU)")
+	flags.Var((*labflag.Bytes)(&w.SelfMemory), "self-memory", "memory of each thread of --service self (default 8Mi)")
 	f.Complete(cmd, "service", work.Services...)
 	f.Complete(cmd, "batch", work.BatchWorks...)
 	for _, name := range []string{"load", "ready", "work-regexp", "self-threads", "self-memory"} {
 		f.Complete(cmd, name)
 	}
-	f.SettingFlags(cmd, &c.Setting, &outside)
-	flags.BoolVar(&onCluster, "kubernetes", false, "run on a node of a cluster that runs Tenon")
-	f.clusterFlags(cmd, &k)
-	f.Complete(cmd, "modes", "all", "seed", "exclusive,default,tenon", "exclusive,default-65,tenon-65")
-	return cmd
 }
 
 // clusterFlags adds the flags of --kubernetes.

@@ -42,6 +42,9 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most seven minut
 			if c.Modes, err = frame.ParseModes(modes, lab.KernelQOSModes); err != nil {
 				return f.Usage(fmt.Errorf("--modes: %w", err))
 			}
+			if err := labflag.RefuseZero(cmd.Flags(), notZero); err != nil {
+				return f.Usage(err)
+			}
 			if err := f.Prepare(&c.Setting, outside); err != nil {
 				return err
 			}
@@ -58,6 +61,6 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most seven minut
 	flags.Var(&load, "load", "CPU use of nginx alone, in percent of the tested CPUs; sets the offered rate")
 	f.Complete(cmd, "load")
 	f.SettingFlags(cmd, &c.Setting, &outside)
-	f.Complete(cmd, "modes", "all", "exclusive,exclusive-aa,default,tenon-idle")
+	labflag.CompleteList(cmd, "modes", append([]string{"all"}, modeNames(lab.KernelQOSModes)...)...)
 	return cmd
 }

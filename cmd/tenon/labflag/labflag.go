@@ -73,12 +73,21 @@ func (f *Bytes) Type() string { return "BYTES" }
 type Load struct {
 	Percent Percent
 	Target  string
+
+	percentSet bool
 }
 
 // Set implements pflag.Value.
 func (f *Load) Set(s string) error {
-	if f.Percent.Set(s) == nil {
+	if percent := f.Percent; percent.Set(s) == nil {
+		if f.percentSet {
+			return fmt.Errorf("want one percentage, and %v was given already", &f.Percent)
+		}
+		f.Percent, f.percentSet = percent, true
 		return nil
+	}
+	if f.Target != "" {
+		return fmt.Errorf("want one source of load, and %q was given already", f.Target)
 	}
 	if !strings.ContainsAny(s, ":/ ") {
 		return errors.New("want a percentage such as 30%, a URL such as redis://127.0.0.1:6379, or a command")
