@@ -192,7 +192,7 @@ var arch = []struct {
 	{"cmd/tenon/labcmd", affects, "lab/report lab/site lab/frame lab/work lab cmd/tenon/labflag"},
 	{"cmd/tenon/metacmd", affects, "lab lab/archive lab/report lab/colocation lab/colocation/submission lab/frame"},
 	{"cmd/tenon/jobcmd", affects, "model/unit lab/jobs lab/layout lab/report lab/site lab/frame lab/concurrency lab/concurrency/sweep lab/concurrency/cluster lab/pi lab/pinning lab/pinning/run lab/pinning/cluster cmd/tenon/labflag"},
-	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy decide/unmet kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config agent/loop agent/record agent/control agent/slices agent/top lab/load lab/report lab/site lab/frame lab cmd/tenon/labflag cmd/tenon/labcmd cmd/tenon/metacmd cmd/tenon/jobcmd"},
+	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/policy decide/unmet kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config config/workers agent/loop agent/record agent/control agent/slices agent/top lab/load lab/report lab/site lab/frame lab cmd/tenon/labflag cmd/tenon/labcmd cmd/tenon/metacmd cmd/tenon/jobcmd"},
 	{"cmd/tenon-manager", affects, "cluster/certificate cluster/manager"},
 	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal machine/host machine/lease runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/daemon"},
 	// scheduler, a module of its own

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/agent/slices"
+	"tenon.sh/tenon/internal/config/workers"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 func newSliceCommand(g *global) *cobra.Command {
@@ -85,8 +87,13 @@ Waits up to 5 s for the effect and prints all slices.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, text, _ := strings.Cut(args[0], "=")
 			cpus, err := strconv.Atoi(text)
-			if name == "" || err != nil || cpus < 0 {
+			switch {
+			case name == "" || err != nil || cpus < 0:
 				return usageError{fmt.Errorf("%q: want NAME=CPUS, with a whole number of CPUs from 0, such as encoders=5", args[0])}
+			case !workers.IsName(name):
+				return usageError{fmt.Errorf("slice %q: %s", name, workers.NameForm)}
+			case cpus > unit.MaxCPUs:
+				return usageError{fmt.Errorf("slice %s: %d: want 1 to %d CPUs, or 0 for the size of the configuration", name, cpus, unit.MaxCPUs)}
 			}
 			all, err := slices.Set(cmd.Context(), g.agent(cmd), name, cpus)
 			if err != nil {

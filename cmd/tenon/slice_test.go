@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -62,6 +64,8 @@ func TestSlicesAreSeenAndResizedFromTheCommandLine(t *testing.T) {
 		{args: "explain job.service", want: "by rule batch, in worker 1 of slice encoders"},
 		{args: "slice set encoders=0", want: "encoders              1  0-3"},
 		{args: "slice set encoders=11", fault: "slice encoders: 11: want 1 to 10 CPUs"},
+		{args: "slice set encoders=99999", fault: "slice encoders: 99999: want 1 to 2048 CPUs, or 0 for the size of the configuration"},
+		{args: "slice set _x=4", fault: `slice "_x": want 1 to 63 letters, digits, dots`},
 		{args: "slice set encodrs=2", fault: `slice "encodrs": want one of encoders`},
 		{args: "slice set encoders", fault: `"encoders": want NAME=CPUS, with a whole number of CPUs from 0`},
 		{args: "slice set encoders=many", fault: "want NAME=CPUS"},
@@ -75,6 +79,18 @@ func TestSlicesAreSeenAndResizedFromTheCommandLine(t *testing.T) {
 			}
 		case err != nil || !strings.Contains(got, c.want):
 			t.Errorf("tenon %s: %q is not in\n%s%v", c.args, c.want, got, err)
+		}
+	}
+	if _, err := see(t, t.TempDir(), "slice", "set", "a b=4"); err == nil || !strings.HasPrefix(err.Error(), `slice "a b": want 1 to 63 letters`) {
+		t.Errorf("a name with a blank, without an agent: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"slice", "set", "encoders=4"}, {"slice", "list"}} {
+		if _, err := see(t, file, args...); err == nil || !strings.HasSuffix(err.Error(), file+" is not a directory: want the state directory of tenond") || strings.Contains(err.Error(), "http://") {
+			t.Errorf("%v with a file as state directory: %v", args, err)
 		}
 	}
 	_, err = slices.Set(context.Background(), control.NewClient(t.TempDir()), "encoders", 1)

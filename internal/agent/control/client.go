@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -99,11 +100,16 @@ func (c *Client) do(ctx context.Context, method, what string, about url.Values) 
 		return nil, fmt.Errorf("ask tenond for its %s: %w", what, err)
 	}
 	response, err := c.http.Do(request)
+	if of := (*url.Error)(nil); errors.As(err, &of) {
+		err = of.Err // the user knows the socket, not the URL
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, fmt.Errorf("%w (nothing answers on %s)", ErrNotRunning, c.path)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("connect to %s: only root may: %w", c.path, os.ErrPermission)
+	case errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("connect to %s: %s is not a directory: want the state directory of tenond", c.path, filepath.Dir(c.path))
 	case err != nil:
 		return nil, fmt.Errorf("ask tenond for its %s: %w", what, err)
 	case response.StatusCode == http.StatusOK:
