@@ -39,13 +39,10 @@ func newLabCommand(g *global) *cobra.Command {
   sudo tenon lab reaction
   tenon lab load http://nginx.example:8000/ --rate 20000 --duration 60s
   tenon lab report tenon-lab-20260102-150405`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unknown experiment %q: see tenon lab --help", args[0])}
-			}
-			return nil
-		},
+		Args: func(cmd *cobra.Command, args []string) error { return refuseUnknown(cmd, "experiment", args) },
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		SuggestionsMinimumDistance: 2,
 	}
 	cmd.AddCommand(labcmd.NewColocation(labFrame(g)), labcmd.NewKernelQOS(labFrame(g)), newMemoryCommand(g), newReactionCommand(g), jobcmd.NewConcurrency(jobFrame(g)), jobcmd.NewPinning(jobFrame(g)), newLoadCommand(g), newReportCommand(g), metacmd.New(metaFrame(g)), metacmd.NewSubmit(metaFrame(g)), metacmd.NewPack(metaFrame(g)), newChildCommand())
 	return cmd

@@ -67,7 +67,43 @@ services (LS) leave idle, and keeps their tail latency where it was.`,
 		jobcmd.NewAdvise(jobFrame(g)),
 		newVersionCommand(g),
 	)
+	refuseMore(root)
 	return root
+}
+
+// refuseMore makes the commands of the library refuse what the others refuse, and
+// makes a shell offer no files as arguments of commands that take none.
+func refuseMore(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Run, cmd.RunE = nil, func(_ *cobra.Command, args []string) error {
+				of, rest, err := root.Find(args)
+				if err != nil || len(rest) > 0 {
+					return refuseUnknown(of, "command", rest)
+				}
+				of.InitDefaultHelpFlag()
+				return of.Help()
+			}
+		case "completion":
+			cmd.Args, cmd.SuggestionsMinimumDistance = knownCommand, 2
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+		offerNoFiles(cmd)
+	}
+}
+
+// offerNoFiles makes a shell offer no files after cmd and the commands below it if
+// they refuse an argument.
+func offerNoFiles(cmd *cobra.Command) {
+	if cmd.ValidArgsFunction == nil && cmd.Args != nil && cmd.Args(cmd, []string{"x"}) != nil {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	for _, below := range cmd.Commands() {
+		offerNoFiles(below)
+	}
 }
 
 // defaultStateDir returns the state directory of the node, which only root can
@@ -113,14 +149,24 @@ func versionName() string {
 
 // knownCommand returns an error if the first argument is no command.
 func knownCommand(cmd *cobra.Command, args []string) error {
+	return refuseUnknown(cmd, "command", args)
+}
+
+// refuseUnknown returns an error if there are arguments. The first one should be
+// a command below cmd, and is none. kind says what the commands below cmd are.
+func refuseUnknown(cmd *cobra.Command, kind string, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	hint := "see " + cmd.CommandPath() + " --help"
+	if args[0] == "help" && cmd.HasParent() {
+		below := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+		hint = "see " + strings.Join(append([]string{cmd.Root().Name(), "help", below}, args[1:]...), " ")
+	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
-	return usageError{fmt.Errorf("unknown command %q: %s", args[0], hint)}
+	return usageError{fmt.Errorf("unknown %s %q: %s", kind, args[0], hint)}
 }
 
 // noArgs returns an error if there are arguments.

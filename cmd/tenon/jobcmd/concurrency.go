@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,6 +67,14 @@ left by the next.`,
   sudo tenon lab concurrency --preset published-aws --as-published
   tenon lab concurrency --kubernetes --node worker-1 --limits 0.5,1,none --jobs 1,2,4
   tenon lab concurrency import db-aws.csv --node-cpus 16 --node-cores 8 --out published`,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			// The library adds a -- of its own, so the flags do not say whether
+			// the user wrote one.
+			if len(args) > 0 || slices.Contains(os.Args, "--") {
+				return nil, cobra.ShellCompDirectiveDefault // the command of a job
+			}
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
 				return f.Usage(fmt.Errorf("unknown command %q: want import, or -- before the command of a job", args[0]))
