@@ -73,6 +73,10 @@ func checkConfig(out io.Writer, in io.Reader, path string) error {
 	for _, n := range c.Notices {
 		fmt.Fprintln(out, "note: "+n)
 	}
-	fmt.Fprintf(out, "%s: no faults, %d rules\n", path, len(c.Rules))
+	rules := "rules"
+	if len(c.Rules) == 1 {
+		rules = "rule"
+	}
+	fmt.Fprintf(out, "%s: no faults, %d %s\n", path, len(c.Rules), rules)
 	return nil
 }
