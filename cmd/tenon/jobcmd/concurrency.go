@@ -60,7 +60,12 @@ names of the published experiment, and begin together. It needs kubectl and no
 root. Its strategies are quota, unbounded, burst, matched, static (if the kubelet
 has this CPU manager policy) and tenon (batch resources, class BE). The logs are
 kept for import. All that it made is removed at the end, and what a killed run
-left by the next.`,
+left by the next.
+
+A preset is a list of grids. With one of --strategies, --jobs, --limits, --memory
+and --threads, the others come from the first grid of the preset, and the others
+of its grids do not run:
+` + sweep.PresetHelp(),
 		Example: `  sudo tenon lab concurrency
   sudo tenon lab concurrency --jobs 1,2,4 --limits 0.5,1,none --strategies quota,unbounded -- ./encode.sh
   sudo tenon lab concurrency --preset below-one
@@ -130,7 +135,7 @@ func addSweepFlags(cmd *cobra.Command, c *sweep.Config, text *sweepFlags) {
 	flags.DurationVar(&c.Window, "window", 2*time.Second, "time in which the jobs of a steady run begin that count")
 	flags.DurationVar(&c.Warmup, "warmup", 800*time.Millisecond, "time before the measured part")
 	flags.DurationVar(&c.MaxTime, "max-time", 9*time.Minute+30*time.Second, "stop before a block that does not fit into this time")
-	flags.BoolVar(&c.AsPublished, "as-published", false, "run each cell once, in order, as a wave, and give slices the quota of the limit")
+	flags.BoolVar(&c.AsPublished, "as-published", false, "run each cell once, in order, as a wave; a pinned virtual worker gets the limit as a quota, too")
 	flags.StringVar(&c.Type, "type", "", "word in the column Type of jobs.csv (default: the strategy)")
 	flags.DurationVar(&c.Work, "work", 500*time.Millisecond, "CPU time of one transcode, alone (with --kubernetes 5s)")
 	flags.IntVar(&c.Height, "height", 0, "lines of the transcoded picture: 360, 720 or 1080 (default: enough for a thread on each CPU)")

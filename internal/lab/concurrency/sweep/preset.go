@@ -1,9 +1,13 @@
 package sweep
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
+	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -71,6 +75,55 @@ var presets = map[string][]grid{
 // Presets returns the names of the presets.
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
 
+// PresetHelp returns the lists of each preset, for the help of the command.
+func PresetHelp() string {
+	var b strings.Builder
+	for _, name := range Presets() {
+		b.WriteString("  " + name + "\n")
+		for _, g := range presets[name] {
+			for i, line := range layout.Wrap(g.String(), 70) {
+				indent := "      "
+				if i == 0 {
+					indent = "    "
+				}
+				b.WriteString(indent + line + "\n")
+			}
+		}
+	}
+	return b.String()
+}
+
+// String returns the lists of a grid with the names of their flags.
+func (g grid) String() string {
+	lists := []string{"--strategies=" + strings.ReplaceAll(join(g.strategies), " ", ""), "--jobs=" + joinAs(g.jobs, strconv.Itoa)}
+	lists = append(lists, "--limits="+joinAs(g.limits, func(l unit.MilliCPU) string {
+		if l == 0 {
+			return "none"
+		}
+		return strconv.FormatFloat(l.Cores(), 'f', -1, 64)
+	}))
+	if len(g.memory) > 0 {
+		lists = append(lists, "--memory="+joinAs(g.memory, func(m unit.Bytes) string {
+			if m%gib == 0 {
+				return fmt.Sprintf("%dGi", m/gib)
+			}
+			return fmt.Sprintf("%dMi", m>>20)
+		}))
+	}
+	if len(g.threads) > 0 {
+		lists = append(lists, "--threads="+joinAs(g.threads, strconv.Itoa))
+	}
+	return strings.Join(lists, " ")
+}
+
+func joinAs[T any](all []T, text func(T) string) string {
+	list := make([]string, len(all))
+	for i, v := range all {
+		list[i] = text(v)
+	}
+	return strings.Join(list, ",")
+}
+
 // preset fills empty lists if the caller has set at least one list: they come
 // from the first grid of the preset. If the caller has set no list, preset
 // changes nothing.
@@ -98,6 +151,9 @@ func (c Config) preset() Config {
 	}
 	if len(c.Memory) == 0 {
 		c.Memory = g.memory
+	}
+	if len(c.Threads) == 0 {
+		c.Threads = g.threads
 	}
 	return c
 }

@@ -239,3 +239,41 @@ func TestEachStrategyIsRead(t *testing.T) {
 		}
 	}
 }
+
+// TestTheHelpHasTheListsOfEachPreset reads the lists of the help back, and
+// compares them with the cells of the preset.
+func TestTheHelpHasTheListsOfEachPreset(t *testing.T) {
+	help := PresetHelp()
+	for _, name := range Presets() {
+		_, text, found := strings.Cut("\n"+help, "\n  "+name+"\n")
+		if !found {
+			t.Errorf("the help has no preset %s", name)
+			continue
+		}
+		words := strings.Fields(text)
+		for _, g := range presets[name] {
+			for _, list := range strings.Fields(g.String()) {
+				if len(words) == 0 || words[0] != list {
+					t.Fatalf("%s: the help has %q, want %q", name, words, list)
+				}
+				words = words[1:]
+			}
+		}
+	}
+	if want := "--strategies=quota --jobs=1,4,8,12,24,48 --limits=1,2,3 --memory=1Gi,2Gi,3Gi"; presets["published-aws"][0].String() != want {
+		t.Errorf("%s, want %s", presets["published-aws"][0], want)
+	}
+	if want := "--strategies=unbounded --jobs=1,2,4 --limits=none --threads=0,1"; presets[Quick][2].String() != want {
+		t.Errorf("%s, want %s", presets[Quick][2], want)
+	}
+}
+
+// TestAListThatIsNotGivenComesFromThePreset gives one list of a preset with
+// lists of threads.
+func TestAListThatIsNotGivenComesFromThePreset(t *testing.T) {
+	c, err := Config{Preset: BelowOne, Jobs: []int{1}, Limits: []unit.MilliCPU{400}}.OrDefaults()
+	want := []Cell{{Strategy: Quota, Jobs: 1, Limit: 400}, {Strategy: Quota, Jobs: 1, Limit: 400, Threads: 1}}
+	if got := c.Combinations(); err != nil || !slices.Equal(got, want) {
+		t.Errorf("cells %v, error %v, want %v", got, err, want)
+	}
+}
