@@ -96,13 +96,14 @@ cluster-build: deps-cluster ## build the programs of the test cluster: Kubernete
 	@test/cluster/build/build.sh
 
 .PHONY: cluster
-cluster: cluster-build cluster-tools ## a real Kubernetes on this machine, left running; TENON=1 installs Tenon in it, NODES=n makes more than one node, SYSTEM_CPUS=0 keeps it off the pods' CPUs, KUBE_PROXY=1 makes node ports of services work
+cluster: cluster-build cluster-tools ## a real Kubernetes on this machine, left running; TENON=1 installs Tenon in it, NODES=n makes more than one node, SYSTEM_CPUS=0 keeps it off the pods' CPUs, KUBE_PROXY=1 makes node ports of services work, SCHEDULER=1 beside TENON=1 adds tenon-scheduler
 	$(SUDO) bin/cluster up -nodes $(or $(NODES),1) -system-cpus "$(SYSTEM_CPUS)" $(if $(KUBE_PROXY),-kube-proxy)
-	$(if $(TENON),$(SUDO) bin/cluster tenon $(VERSION))
+	$(if $(TENON),$(SUDO) bin/cluster tenon $(if $(SCHEDULER),-scheduler) $(VERSION))
 
 # What its commands need: helm, kubectl tenon and, with TENON=1, Tenon's images.
 # The list is a variable because a comma ends an argument of $(if).
-TENON_IMAGES = tenond,tenon-manager
+TENON_IMAGES = tenond,tenon-manager$(if $(SCHEDULER),$(comma)tenon-scheduler)
+comma = ,
 .PHONY: cluster-tools
 cluster-tools: deps-cluster
 	$(GO) build -o bin/cluster ./test/cluster/cmd

@@ -47,7 +47,7 @@ func newChart(t *testing.T, c *Cluster, n *Node) *chart {
 	h.build("../chart", "go", "build", "-o", h.helm, "helm.sh/helm/v4/cmd/helm")
 	out := t.TempDir()
 	h.build(".", "go", "run", "../../deploy/image", "-root", "../..", "-version", "test", "-arch", runtime.GOARCH, "-only", "tenond,tenon-manager", "-out", out)
-	if err := c.addRelease(out, "test"); err != nil {
+	if err := c.addRelease(Release{Images: out, Version: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	// With the default settings, a busy machine would have no batch resources,

@@ -12,10 +12,11 @@ import (
 
 // A Release is a built version of Tenon to install in a cluster.
 type Release struct {
-	Version string // the tag of the images
-	Images  string // the folder of tenond.tar and tenon-manager.tar, OCI archives
-	Helm    string // the program
-	Chart   string // the folder of the Helm chart
+	Version   string // the tag of the images
+	Scheduler bool   // install tenon-scheduler, too
+	Images    string // the folder of tenond.tar, tenon-manager.tar and tenon-scheduler.tar, OCI archives
+	Helm      string // the program
+	Chart     string // the folder of the Helm chart
 }
 
 // The namespace of Tenon, and the name of its Helm release.
@@ -33,13 +34,16 @@ const quickValues = `config.data.colocation-config={"enable": true, "metricRepor
 // resources. It calls say with messages about the time that this took.
 func (c *Cluster) Install(ctx context.Context, r Release, say func(format string, args ...any)) error {
 	begun := time.Now()
-	if err := c.addRelease(r.Images, r.Version); err != nil {
+	if err := c.addRelease(r); err != nil {
 		return err
 	}
 	args := append([]string{
 		"upgrade", "--install", tenonRelease, r.Chart, "--namespace", tenonNamespace, "--create-namespace",
 		"--set", "image.tag=" + r.Version, "--set-literal", quickValues, "--wait", "--timeout", "3m",
 	}, lackedValues()...)
+	if r.Scheduler {
+		args = append(args, "--set", "scheduler.enabled=true")
+	}
 	if out, err := c.Command(ctx, r.Helm, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("helm upgrade --install: %w\n%s", err, out)
 	}
@@ -64,9 +68,13 @@ func (c *Cluster) Install(ctx context.Context, r Release, say func(format string
 }
 
 // addRelease adds the images of a version of Tenon to the registry.
-func (c *Cluster) addRelease(images, version string) error {
-	for _, name := range []string{"tenond", "tenon-manager"} {
-		if err := c.AddImage(filepath.Join(images, name+".tar"), "ghcr.io/tenon-sh/"+name+":"+version); err != nil {
+func (c *Cluster) addRelease(r Release) error {
+	names := []string{"tenond", "tenon-manager"}
+	if r.Scheduler {
+		names = append(names, "tenon-scheduler")
+	}
+	for _, name := range names {
+		if err := c.AddImage(filepath.Join(r.Images, name+".tar"), "ghcr.io/tenon-sh/"+name+":"+r.Version); err != nil {
 			return err
 		}
 	}

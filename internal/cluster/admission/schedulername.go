@@ -20,4 +20,4 @@ func (r Request) replaceScheduler(p *corev1.Pod, v *Verdict) {
 	}
 }
 
-const withoutKoordScheduler = `"` + koordScheduler + `" is Koordinator's scheduler: without it in this cluster the pod stays Pending: leave the field out, or let tenon-manager translate it (--translate-scheduler ` + koordScheduler + `=default-scheduler)`
+const withoutKoordScheduler = `"` + koordScheduler + `" is Koordinator's scheduler: without it in this cluster the pod stays Pending: leave the field out, or let tenon-manager translate it (--translate-scheduler ` + koordScheduler + `=tenon-scheduler, or =default-scheduler where tenon-scheduler does not run)`

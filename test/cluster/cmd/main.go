@@ -34,8 +34,10 @@ const usage = `usage: cluster [-name NAME] COMMAND
   user NAME [GROUP...]  make credentials, print the path of the kubeconfig
   images                build the images, list their names
   image FILE NAME       take an OCI archive into the cluster's registry
-  tenon VERSION         install Tenon: images from bin/images, the chart from
-                        deploy/chart/tenon, helm from the folder of this program
+  tenon [-scheduler] VERSION
+                        install Tenon, with -scheduler also tenon-scheduler: images
+                        from bin/images, the chart from deploy/chart/tenon, helm
+                        from the folder of this program
   down                  end it and remove every trace
 `
 
@@ -126,10 +128,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		return c.AddImage(args[0], args[1])
 	case "tenon":
-		if len(args) != 1 {
-			return errors.New("usage: cluster tenon VERSION")
-		}
-		return install(ctx, c, args[0])
+		return install(ctx, c, args)
 	}
 	flags.Usage()
 	return fmt.Errorf("no command %s", command)
@@ -175,12 +174,18 @@ func folder() (string, error) {
 }
 
 // install installs Tenon from the folder of the sources.
-func install(ctx context.Context, c *cluster.Cluster, version string) error {
+func install(ctx context.Context, c *cluster.Cluster, args []string) error {
+	flags := flag.NewFlagSet("tenon", flag.ExitOnError)
+	scheduler := flags.Bool("scheduler", false, "")
+	_ = flags.Parse(args) // exits after an error
+	if flags.NArg() != 1 {
+		return errors.New("usage: cluster tenon [-scheduler] VERSION")
+	}
 	tools, err := folder()
 	if err != nil {
 		return err
 	}
-	release := cluster.Release{Version: version, Images: filepath.Join(tools, "images"), Helm: filepath.Join(tools, "helm"), Chart: "deploy/chart/tenon"}
+	release := cluster.Release{Version: flags.Arg(0), Scheduler: *scheduler, Images: filepath.Join(tools, "images"), Helm: filepath.Join(tools, "helm"), Chart: "deploy/chart/tenon"}
 	if err := c.Install(ctx, release, say); err != nil {
 		return err
 	}
