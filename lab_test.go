@@ -10,7 +10,7 @@ import (
 
 // labFrame lists the folders of internal/lab that all experiments share. Every
 // other folder is an experiment.
-var labFrame = map[string]bool{"archive": true, "capacity": true, "claim": true, "draw": true, "frame": true, "jobs": true, "kubectl": true, "layout": true, "load": true, "meter": true, "nodes": true, "pi": true, "report": true, "site": true, "socket": true, "stat": true, "wire": true, "work": true}
+var labFrame = map[string]bool{"archive": true, "capacity": true, "claim": true, "draw": true, "frame": true, "jobfiles": true, "jobs": true, "kubectl": true, "layout": true, "load": true, "meter": true, "nodes": true, "pi": true, "report": true, "site": true, "socket": true, "stat": true, "wire": true, "work": true}
 
 // TestExperimentsDoNotImportEachOther checks that experiments are independent:
 // code that two of them need belongs in the shared folders.

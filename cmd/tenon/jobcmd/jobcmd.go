@@ -17,6 +17,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/jobfiles"
 	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/site"
@@ -66,7 +67,7 @@ machines of other sizes.`,
 			if strategy != "" && !slices.Contains(strategyNames(), strategy) {
 				return f.Usage(fmt.Errorf("--strategy %q: want one of %s", strategy, strings.Join(strategyNames(), ", ")))
 			}
-			in, err := concurrency.ReadPaths(args)
+			in, err := jobfiles.ReadPaths(args)
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"tenon.sh/tenon/internal/lab/jobfiles"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/report/synthetic"
 )
@@ -30,7 +31,7 @@ func TestEveryPublishedShapeIsImported(t *testing.T) {
 			write(t, filepath.Join(dir, f.Name), string(f.Data))
 		}
 	}
-	in, err := ReadPaths([]string{filepath.Join(dir, "tables", "jobs.csv"), filepath.Join(dir, "logs", "node00"), filepath.Join(dir, "logs", "worker-1")})
+	in, err := jobfiles.ReadPaths([]string{filepath.Join(dir, "tables", "jobs.csv"), filepath.Join(dir, "logs", "node00"), filepath.Join(dir, "logs", "worker-1")})
 	if err != nil {
 		t.Fatal(err)
 	}

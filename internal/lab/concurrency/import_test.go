@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/jobfiles"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/unit"
@@ -46,7 +47,7 @@ func TestFoldersOfLogsBecomeJobs(t *testing.T) {
 	write(t, filepath.Join(dir, "containers", "bm-1-2-1gi-0-fghij_default_transcoder-0-"+idB+".log"),
 		"2026-03-17T10:24:05Z stderr F Input #0, mov, from '/data/source2.mp4':\n2026-03-17T10:24:15Z stderr F frame= 10 Lsize= 90KiB\n")
 
-	in, err := ReadPaths([]string{filepath.Join(dir, "stats"), filepath.Join(dir, "containers")})
+	in, err := jobfiles.ReadPaths([]string{filepath.Join(dir, "stats"), filepath.Join(dir, "containers")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func TestAnImportPassesOverLogsThatSayNothing(t *testing.T) {
 	if err := os.Symlink(filepath.Join(dir, "removed"), name(3)); err != nil {
 		t.Fatal(err)
 	}
-	in, err := ReadPaths([]string{dir})
+	in, err := jobfiles.ReadPaths([]string{dir})
 	if err != nil || len(in.Jobs) != 1 || in.Jobs[0].Extra.Run != 1 || in.Logs != 1 || in.Silent != 3 || in.Others != 0 {
 		t.Errorf("%+v, %v", in, err)
 	}
@@ -107,7 +108,7 @@ func TestAnImportCountsTheBlocksOfItsFiles(t *testing.T) {
 		}
 		name := filepath.Join(t.TempDir(), "jobs.csv")
 		write(t, name, table.String())
-		in, err := ReadPaths([]string{name})
+		in, err := jobfiles.ReadPaths([]string{name})
 		if err != nil || in.Blocks() != max(blocks, 1) {
 			t.Errorf("%d blocks: read %d, %v", blocks, in.Blocks(), err)
 		}
@@ -140,7 +141,7 @@ func TestImportNamesWhatItCannotRead(t *testing.T) {
 		filepath.Join(dir, "tables"):  "bad.csv: read the table of jobs: line 1",
 		filepath.Join(dir, "back"):    idA + ".log: line 2, the last one, is 1m0s older than the first",
 	} {
-		if _, err := ReadPaths([]string{path}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := jobfiles.ReadPaths([]string{path}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", path, err, want)
 		}
 	}
@@ -167,14 +168,14 @@ func TestAJobIsImportedOnce(t *testing.T) {
 	}{
 		{[]string{wave, wave}, "wave.csv line 1 and " + wave + " line 1 are the same job"},
 		{[]string{table("twice.csv", row(0, "a", 1e9), row(1, "b", 1e9), row(0, "a", 1e9))}, "twice.csv line 1 and " + filepath.Join(dir, "twice.csv") + " line 3 are the same job"},
-		{[]string{table("number.csv", row(0, idA, 1e9), row(0, idB, 1e9))}, "line 2 are the same job (bm, 2 jobs, limit 2 CPUs, JobID 0 on node00, begun at 1000000000)"},
+		{[]string{table("number.csv", row(0, idA, 1e9), row(0, idB, 1e9))}, "line 2 are the same job (bm, Concurrency 2, CPU 2, JobID 0 on node00, begun at 1000000000)"},
 		{[]string{wave, logs}, "wave.csv line 1 and " + logs},
 	} {
-		if _, err := ReadPaths(c.paths); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := jobfiles.ReadPaths(c.paths); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: error %v, want %q", c.paths, err, c.want)
 		}
 	}
-	if in, err := ReadPaths([]string{wave, table("later.csv", row(0, "", 2e9), row(1, "", 2e9))}); err != nil || len(in.Jobs) != 4 {
+	if in, err := jobfiles.ReadPaths([]string{wave, table("later.csv", row(0, "", 2e9), row(1, "", 2e9))}); err != nil || len(in.Jobs) != 4 {
 		t.Errorf("a cell that ran twice: %+v, %v", in, err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+	"tenon.sh/tenon/internal/lab/jobfiles"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/nodes"
@@ -242,7 +242,7 @@ func TestAWaveBecomesRowsThatAnImportReadsBack(t *testing.T) {
 	if j.Host != "a" || j.Type != "quota" || j.Concurrency != 2 || j.CPU != 500 || j.Extra.Run != 7 || j.Extra.CPUSeconds.Or(0) != 5 || j.Extra.Work.Or(0) != 100 || j.Extra.Void != "1.0 jobs that are void ran beside it" {
 		t.Errorf("%+v", j)
 	}
-	in, err := concurrency.ReadPaths([]string{filepath.Join(b.Out, "logs", "a")})
+	in, err := jobfiles.ReadPaths([]string{filepath.Join(b.Out, "logs", "a")})
 	if err != nil || len(in.Jobs) != 2 {
 		t.Fatalf("%+v: %v", in, err)
 	}

@@ -1,4 +1,5 @@
-package concurrency
+// Package jobfiles reads jobs from files: tables, and the logs of containers.
+package jobfiles
 
 import (
 	"bufio"
@@ -101,7 +102,7 @@ func (in *Import) refuseTwice() error {
 			containers[j.ContainerID] = i
 		}
 		if twice {
-			return fmt.Errorf("import: %s and %s are the same job (%s, JobID %d on %s, begun at %d): give each job once", in.from[first], in.from[i], describe(j.Cell()), j.Index, j.Host, j.In.Unix())
+			return fmt.Errorf("import: %s and %s are the same job (%s, Concurrency %d, CPU %g, JobID %d on %s, begun at %d): give each job once", in.from[first], in.from[i], j.Type, j.Concurrency, j.CPU.Cores(), j.Index, j.Host, j.In.Unix())
 		}
 		known[k] = i
 	}
