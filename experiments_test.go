@@ -24,6 +24,7 @@ const (
 )
 
 var largeExperiments = map[string]int{
+	"2026-11-27-floor-on-a-cluster":         900_000,
 	"2026-11-25-memcached-beside-compile":   720_000,
 	"2026-11-27-postgres-beside-xz":         460_000,
 	"2026-11-25-floor-campaign-2":           575_000,
