@@ -444,7 +444,8 @@ func readDemand(t *testing.T, w *node.Workload, v word) {
 
 // readChoice reads what a scheduler chose. chosen=0-3 are the CPUs, and
 // home=0-7 is the home. topology=other means that the node now has another
-// topology than the one for which the scheduler chose.
+// topology than the one for which the scheduler chose. topology=none means that
+// the scheduler did not name the topology, as Koordinator's.
 func (n *scene) readChoice(t *testing.T, w *node.Workload, v word) {
 	t.Helper()
 	if w.Overrides.CPUs.Chosen == nil {
@@ -452,7 +453,7 @@ func (n *scene) readChoice(t *testing.T, w *node.Workload, v word) {
 	}
 	c := w.Overrides.CPUs.Chosen
 	c.Grade = w.Overrides.CPUs.Grade
-	if c.Topology == "" {
+	if c.Topology == "" && v.key != "topology" {
 		c.Topology = pick.Compile(n.snap.Topology).Hash().String()
 	}
 	switch v.key {
@@ -461,7 +462,7 @@ func (n *scene) readChoice(t *testing.T, w *node.Workload, v word) {
 	case "home":
 		c.Home = mustParse(t, v, unit.ParseCPUSet)
 	default:
-		c.Topology = "00000000000000ff"
+		c.Topology = map[string]string{"other": "00000000000000ff"}[v.val]
 	}
 }
 
