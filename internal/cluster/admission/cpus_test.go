@@ -1,0 +1,152 @@
+package admission
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"sigs.k8s.io/yaml"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/decide/pick"
+	ledger "tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// emptyNode returns an empty node of 16 cores with two threads each, two NUMA
+// nodes, and two L3 caches in each of them.
+func emptyNode() *ledger.View {
+	var t node.Topology
+	for c := range 32 {
+		core := c % 16
+		t.CPUs = append(t.CPUs, node.LogicalCPU{ID: unit.CPU(c), Core: node.CoreID(core), L3: node.CacheID(core / 4), NUMA: node.NUMANode(core / 8), Socket: node.SocketID(core / 8)})
+	}
+	l := ledger.New()
+	l.Learn("n", ledger.Report{Topology: t, Keep: 1})
+	return l.View("n")
+}
+
+// whatItGets returns what a pod gets on an empty node: "own, 2 CPUs" or "pool of
+// one L3 cache". It returns "nothing" if the pod demands no CPUs, and "refused"
+// if the webhook refuses the pod.
+func whatItGets(t *testing.T, text string) string {
+	t.Helper()
+	var sent corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte(text), &sent); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	p, v := admit(Request{Pod: &sent, Scheduler: "tenon-scheduler"})
+	if !v.Allowed() {
+		return "refused"
+	}
+	d, demands, _ := kube.DemandOf(p)
+	if name := p.Spec.SchedulerName; (name == "tenon-scheduler") != demands || len(v.Warnings) > 0 {
+		t.Errorf("%s: the scheduler is %q, the warnings are %q", p.Name, name, v.Warnings)
+	}
+	if !demands {
+		return "nothing"
+	}
+	c, o, why := emptyNode().Offer(&d)
+	switch {
+	case why != pick.Fits:
+		return string(why)
+	case d.Grade == pick.Pooled:
+		return fmt.Sprintf("pool of one %v", o.Level)
+	}
+	if len(d.Containers) > 1 {
+		for _, k := range d.Containers {
+			if c.Containers[k.Name].Len() != k.CPUs {
+				t.Errorf("%s: container %s demands %d CPUs and has %v", p.Name, k.Name, k.CPUs, c.Containers[k.Name])
+			}
+		}
+	}
+	return fmt.Sprintf("%v, %d CPUs", d.Grade, o.CPUs.Len())
+}
+
+// TestThePageOfCPUsSaysWhatPodsGet compares the manifests of docs/scheduling.md
+// with the first table of that page, which says what each pod gets.
+func TestThePageOfCPUsSaysWhatPodsGet(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/scheduling.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)\\| `(\\w+)`: ([^|]+) \\|$").FindAllStringSubmatch(string(text), -1) {
+		said[m[1]] = m[2]
+	}
+	for _, rest := range strings.Split(string(text), "```yaml\n")[1:] {
+		manifest, _, _ := strings.Cut(rest, "```")
+		var object struct {
+			Kind     string
+			Metadata struct{ Name string }
+		}
+		if err := yaml.Unmarshal([]byte(manifest), &object); err != nil {
+			t.Fatalf("%v in\n%s", err, manifest)
+		}
+		switch name := object.Metadata.Name; object.Kind {
+		case "Pod":
+			if got := whatItGets(t, manifest); got != said[name] {
+				t.Errorf("the pod %s gets %q, and the table says %q", name, got, said[name])
+			}
+			delete(said, name)
+		case "ClusterColocationProfile":
+			profileOfThePage(t, manifest)
+		default:
+			t.Errorf("no reader for kind %q in\n%s", object.Kind, manifest)
+		}
+	}
+	if len(said) > 0 {
+		t.Errorf("the page has no manifest for %v", said)
+	}
+}
+
+// profileOfThePage applies a profile to a pod that it selects. The pod must own
+// its CPUs.
+func profileOfThePage(t *testing.T, manifest string) {
+	t.Helper()
+	var profile configv1alpha1.ClusterColocationProfile
+	if err := yaml.UnmarshalStrict([]byte(manifest), &profile); err != nil {
+		t.Fatalf("%v in\n%s", err, manifest)
+	}
+	if v := ValidateProfile(&profile, map[string]schedulingv1.PriorityClass{}); !v.Allowed() || len(v.Warnings) > 0 {
+		t.Errorf("refusals %q, warnings %q of the profile", v.Message(), v.Warnings)
+	}
+	sent := pod(t, "app: db", "", "requests: {cpu: 2}")
+	p, v := admit(Request{Pod: sent, Namespace: &corev1.Namespace{}, Profiles: []configv1alpha1.ClusterColocationProfile{profile}})
+	if d, demands, _ := kube.DemandOf(p); !v.Allowed() || !demands || d.Grade != pick.Own || d.CPUs != 2 {
+		t.Errorf("with the profile the pod demands %+v; %s", d, v.Message())
+	}
+}
+
+// TestSidecarsCountForTheCPUsOfAPod checks what docs/scheduling.md says about
+// init containers, sidecars and containers without a limit.
+func TestSidecarsCountForTheCPUsOfAPod(t *testing.T) {
+	const lsr, ack = "{labels: {koordinator.sh/qosClass: LSR}}", `{annotations: {cpuset-scheduler: "true"}}`
+	const four = "{name: c, resources: {requests: {cpu: 4}, limits: {cpu: 4}}}"
+	for name, tc := range map[string]struct{ meta, init, containers, want string }{
+		"LSR without a limit":                     {lsr, "", "{name: c, resources: {requests: {cpu: 4}}}", "own, 4 CPUs"},
+		"LSR with a sidecar of one CPU":           {lsr, "{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}}}", four, "own, 5 CPUs"},
+		"LSR with a sidecar of 100m":              {lsr, "{name: s, restartPolicy: Always, resources: {requests: {cpu: 100m}}}", four, "refused"},
+		"LSR with a larger init container":        {lsr, "{name: i, resources: {requests: {cpu: 6}}}", four, "own, 6 CPUs"},
+		"LSR of a fraction, and ConstrainedBurst": {`{labels: {koordinator.sh/qosClass: LSR}, annotations: {scheduling.koordinator.sh/resource-spec: '{"preferredCPUBindPolicy": "ConstrainedBurst"}'}}`, "", "{name: c, resources: {requests: {cpu: 1500m}}}", "refused"},
+		"ACK with a sidecar without a request":    {ack, "{name: s, restartPolicy: Always}", four, "own, 4 CPUs"},
+		"ACK with a sidecar of 100m":              {ack, "{name: s, restartPolicy: Always, resources: {requests: {cpu: 100m}}}", four, "seats, 4 CPUs"},
+		"ACK with a sidecar of one CPU":           {ack, "{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}, limits: {cpu: 1}}}", four, "seats, 4 CPUs"},
+		"ACK with a smaller init container":       {ack, "{name: i, resources: {requests: {cpu: 1}}}", four, "own, 4 CPUs"},
+		"ACK with a larger init container":        {ack, "{name: i, resources: {requests: {cpu: 6}}}", four, "seats, 4 CPUs"},
+		"ACK with a container without a limit":    {ack, "", four + ", {name: d}", "own, 4 CPUs"},
+		"ACK with a request without a limit":      {ack, "", four + ", {name: d, resources: {requests: {cpu: 100m}}}", "seats, 4 CPUs"},
+		"ACK with half a CPU as limit":            {ack, "", "{name: c, resources: {limits: {cpu: 1500m}}}", "refused"},
+		"ACK in parts":                            {ack, "", four + ", {name: d, resources: {limits: {cpu: 2}}}", "own, 6 CPUs"},
+	} {
+		if got := whatItGets(t, fmt.Sprintf("{metadata: %s, spec: {initContainers: [%s], containers: [%s]}}", tc.meta, tc.init, tc.containers)); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
