@@ -1,8 +1,11 @@
 package cluster
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -199,6 +202,53 @@ func (h *schedulerCluster) ownedCPUs(p corev1.Pod) unit.CPUSet {
 	return contract.CPUs
 }
 
+// metricsNeedARight reads the metrics of a scheduler that asks the API server
+// who the reader is. A reader with the rights of docs/scheduler.md must get them,
+// and a reader without a token must not.
+func (h *schedulerCluster) metricsNeedARight() {
+	h.t.Helper()
+	page, err := os.ReadFile("../../docs/scheduler.md")
+	must(h.t, err)
+	_, rights, found := strings.Cut(string(page), "```yaml\napiVersion: v1\nkind: ServiceAccount\n")
+	rights, _, closed := strings.Cut(rights, "```")
+	if !found || !closed {
+		h.t.Fatal("docs/scheduler.md has no ServiceAccount for the metrics")
+	}
+	h.apply(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"tenon-system"}}`)
+	h.apply("apiVersion: v1\nkind: ServiceAccount\n" + rights)
+	admin := h.c.Kubeconfig("admin")
+	d, err := h.c.daemon(0, h.c.file("log", "asking"), h.binary, "--config="+h.c.file("scheduler.yaml"), "--secure-port="+metricsPort, "--bind-address=127.0.0.1",
+		"--authentication-kubeconfig="+admin, "--authorization-kubeconfig="+admin)
+	must(h.t, err)
+	token := strings.TrimSpace(kubectl(h.t, h.c, "create", "token", "scheduler-metrics", "-n", "tenon-system"))
+	client := &http.Client{Transport: &http.Transport{DialContext: h.c.Dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	read := func(token string) (int, string, error) {
+		request, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, "https://127.0.0.1:"+metricsPort+"/metrics", nil)
+		must(h.t, err)
+		if token != "" {
+			request.Header.Set("Authorization", "Bearer "+token)
+		}
+		answer, err := client.Do(request)
+		if err != nil {
+			return 0, "", err
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		return answer.StatusCode, string(text), err
+	}
+	requireSoon(h.t, time.Minute, "the scheduler gives its metrics to a reader with the right", func() error {
+		code, text, err := read(token)
+		if err == nil && (code != http.StatusOK || !strings.Contains(text, "tenon_scheduler_cpus{")) {
+			err = fmt.Errorf("%d: %.200s", code, text)
+		}
+		return err
+	})
+	if code, _, err := read(""); err != nil || code != http.StatusForbidden {
+		h.t.Errorf("a reader without a token gets the answer %d (%v), want %d", code, err, http.StatusForbidden)
+	}
+	must(h.t, d.kill(h.t.Context()))
+}
+
 // TestTheSchedulerChoosesCPUs runs tenon-scheduler against a real API server. A
 // pod must get its CPUs together with its node. A pod that does not fit must
 // wait, say why, and start when there is room. A scheduler that is killed at any
@@ -208,6 +258,7 @@ func TestTheSchedulerChoosesCPUs(t *testing.T) {
 	runParallel(t)
 	const nodes = 3
 	h := newChoosing(t, nodes)
+	h.metricsNeedARight()
 	h.start()
 	h.pods("big", 12, 12, 12)
 	requireSoon(t, time.Minute, "three pods have a node each", func() error {
