@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"tenon.sh/tenon/internal/decide/treeorder"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -84,27 +85,9 @@ type pool struct {
 
 // Compile makes the Map of a topology.
 func Compile(t node.Topology) *Map {
-	socket := socketsOf(t.CPUs)
-	first := make(map[coreKey]unit.CPU, len(t.CPUs)) // the lowest CPU of each core
-	cache := map[leafKey]unit.CPU{}
-	for _, c := range t.CPUs {
-		k, l := coreOf(c), leafOf(c)
-		if low, known := first[k]; !known || c.ID < low {
-			first[k] = c.ID
-		}
-		if low, known := cache[l]; !known || c.ID < low {
-			cache[l] = c.ID
-		}
-	}
-	order := make([][6]int, len(t.CPUs)) // the last element is the index in t.CPUs
-	for i, c := range t.CPUs {
-		order[i] = [...]int{int(socket[c.NUMA]), int(c.NUMA), int(cache[leafOf(c)]), int(first[coreOf(c)]), int(c.ID), i}
-	}
-	slices.SortFunc(order, func(a, b [6]int) int { return slices.Compare(a[:], b[:]) })
-	m := &Map{cpus: make([]node.LogicalCPU, len(order)), words: (len(order) + 63) / 64}
-	for i, o := range order {
-		c := t.CPUs[o[5]]
-		m.cpus[i] = c
+	cpus, socket := treeorder.Sort(t.CPUs)
+	m := &Map{cpus: cpus, words: (len(cpus) + 63) / 64}
+	for i, c := range cpus {
 		for len(m.at) <= int(c.ID) {
 			m.at = append(m.at, -1)
 		}
@@ -118,52 +101,9 @@ func Compile(t node.Topology) *Map {
 	return m
 }
 
-type (
-	leafKey struct {
-		numa   node.NUMANode
-		l3     node.CacheID
-		socket node.SocketID
-	}
-	coreKey struct {
-		leafKey
-		core node.CoreID
-	}
-)
-
-func leafOf(c node.LogicalCPU) leafKey { return leafKey{c.NUMA, c.L3, c.Socket} }
-func coreOf(c node.LogicalCPU) coreKey { return coreKey{leafOf(c), c.Core} }
-
-// socketsOf returns the socket of each NUMA node. If two sockets share a NUMA
-// node, as in many virtual machines, they count as one socket.
-func socketsOf(cpus []node.LogicalCPU) map[node.NUMANode]node.SocketID {
-	of := map[node.NUMANode]node.SocketID{}
-	joined := map[node.SocketID]node.SocketID{}
-	root := func(s node.SocketID) node.SocketID {
-		for {
-			up, known := joined[s]
-			if !known || up == s {
-				return s
-			}
-			s = up
-		}
-	}
-	for _, c := range cpus {
-		if s, known := of[c.NUMA]; known {
-			a, b := root(s), root(c.Socket)
-			joined[max(a, b)] = min(a, b)
-		} else {
-			of[c.NUMA] = c.Socket
-		}
-	}
-	for n, s := range of {
-		of[n] = root(s)
-	}
-	return of
-}
-
 func fillCores(m *Map) {
 	for i, c := range m.cpus {
-		if i == 0 || coreOf(m.cpus[i-1]) != coreOf(c) {
+		if i == 0 || !treeorder.SameCore(m.cpus[i-1], c) {
 			m.cores = append(m.cores, span{int32(i), int32(i)})
 		}
 		m.cores[len(m.cores)-1].hi++
@@ -194,7 +134,7 @@ func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
 		Machine: func(_, _ node.LogicalCPU) bool { return true },
 		Socket:  func(a, b node.LogicalCPU) bool { return socket[a.NUMA] == socket[b.NUMA] },
 		NUMA:    func(a, b node.LogicalCPU) bool { return a.NUMA == b.NUMA },
-		L3:      func(a, b node.LogicalCPU) bool { return leafOf(a) == leafOf(b) },
+		L3:      treeorder.SameCache,
 	}
 	for l := range levels {
 		m.firstPool[l] = int32(len(m.pools))
