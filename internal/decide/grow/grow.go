@@ -140,7 +140,7 @@ func (x *decision) follow(w node.Workload, h pick.Hold, p Pool) Pool {
 	if p.Home != h.Home {
 		p = Pool{Home: h.Home}
 	}
-	caches := pick.NeighbourCaches(x.Map, h.Home)
+	caches := neighbours(x.Map, h.Home)
 	open := x.Open.Intersect(hold.RoomBefore(x.snap.Knobs, w.Cgroup, x.snap.Topology.All()))
 	p = x.observe(w, h, p, caches)
 	if left, why := x.leave(w, p, caches, open); !left.Empty() {

@@ -173,7 +173,7 @@ func (n *site) check(t *testing.T, missed map[node.WorkloadID]string) {
 			t.Errorf("%s has %v, and the open CPUs of its home are %v, more are %v", id, h.CPUs, home, p.More)
 		}
 		var whole unit.CPUSet
-		for _, c := range pick.NeighbourCaches(n.grants.Map, h.Home) {
+		for _, c := range neighbours(n.grants.Map, h.Home) {
 			if p.More.Contains(c) {
 				whole = whole.Union(c)
 			}

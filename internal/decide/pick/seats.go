@@ -319,24 +319,3 @@ func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
 
 // LevelOf returns the level of the smallest pool that contains a set.
 func (m *Map) LevelOf(set unit.CPUSet) Level { return m.levelOf(m.smallestPool(set)) }
-
-// NeighbourCaches returns the other L3 caches in the NUMA node of home. The
-// cache with the nearest number comes first. If home is larger than one L3
-// cache, it returns nil.
-func NeighbourCaches(m *Map, home unit.CPUSet) []unit.CPUSet {
-	at := m.smallestPool(home)
-	if at < m.firstPool[L3] || m.pools[at].up < 0 {
-		return nil
-	}
-	up := m.pools[m.pools[at].up]
-	var all []unit.CPUSet
-	for d := int32(1); at-d >= up.child || at+d < up.after; d++ {
-		if at+d < up.after {
-			all = append(all, m.setOf(at+d))
-		}
-		if at-d >= up.child {
-			all = append(all, m.setOf(at-d))
-		}
-	}
-	return all
-}
