@@ -136,11 +136,11 @@ func (r *round) authorOf(o node.CPUOverride, h pick.Hold) By {
 // describeShared says, for the reason of a want, which seats or which pool a
 // workload has.
 func describeShared(w node.Workload, h pick.Hold, m *pick.Map, moved bool) string {
-	level := m.LevelOf(h.Home)
+	place := m.LevelOf(h.Home).One()
 	if h.Grade == pick.Pooled {
-		return fmt.Sprintf("%s shares the open CPUs of one %v", w.ID, level)
+		return fmt.Sprintf("%s shares the open CPUs of %s", w.ID, place)
 	}
-	text := fmt.Sprintf("%s has seats on %s of one %v", w.ID, facts.CountCPUs(h.CPUs.Len()), level)
+	text := fmt.Sprintf("%s has seats on %s of %s", w.ID, facts.CountCPUs(h.CPUs.Len()), place)
 	if moved {
 		text += ", moved from CPUs that others own now"
 	}

@@ -127,7 +127,8 @@ func (m *Map) fitShared(s Seats, c Claim, from mask) (Offer, bool) {
 		set.set(i)
 	}
 	o := m.judge(set)
-	o.Home, o.Level = m.setOf(best), m.levelOf(best)
+	o.Home = m.setOf(best)
+	o.Level = m.LevelOf(o.Home)
 	return o, true
 }
 

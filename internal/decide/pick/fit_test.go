@@ -235,3 +235,37 @@ func TestANearerPlaceRatesHigher(t *testing.T) {
 		}
 	}
 }
+
+// TestAPlaceHasOneName places seats and pools on random machines. The level of
+// an offer and that of a set of CPUs are two ways to the name of one place, so
+// they must agree, also if an L3 cache is the whole node.
+func TestAPlaceHasOneName(t *testing.T) {
+	one := Compile(machine(1, 1, 4, 2))
+	o, why := one.Fit(one.Seats(unit.CPUSet{}, 0, nil), Claim{Grade: Seated, CPUs: 2})
+	if why != Fits || o.Level.One() != "one L3 cache" || one.LevelOf(o.Home) != o.Level {
+		t.Errorf("seats are in %v, which is called %v elsewhere: %q", o.Level.One(), one.LevelOf(o.Home), why)
+	}
+	rnd := rand.New(rand.NewPCG(61, 62))
+	names := map[string]int{}
+	for range 500 {
+		m := Compile(anyMachine(rnd, 96))
+		c := anyDemand(rnd, m)
+		c.Grade = Seated + Grade(rnd.IntN(2))
+		if rnd.IntN(4) == 0 {
+			c.CPUs, c.Request, c.Within = m.Len(), unit.CPUs(m.Len()), Machine
+		}
+		o, why := m.Fit(m.Seats(unit.CPUSet{}, 0, nil), c)
+		if why != Fits {
+			continue
+		}
+		if m.LevelOf(o.Home) != o.Level || o.Level < c.Within {
+			t.Fatalf("%+v: %v is called %v and %v", c, o.Home, o.Level, m.LevelOf(o.Home))
+		}
+		names[o.Level.One()]++
+	}
+	for _, name := range []string{"the node", "one socket", "one NUMA node", "one L3 cache"} {
+		if names[name] == 0 {
+			t.Errorf("no place is called %q: %v", name, names)
+		}
+	}
+}

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Level is a level of the tree of pools. The root of the tree is the machine.
+// A Level is a level of the tree of pools. The root of the tree is the node.
 // Below it are its sockets, then their NUMA nodes, then the L3 caches of each
 // NUMA node. If several NUMA nodes share an L3 cache (sub-NUMA clustering), the
 // cache counts once for each of them.
@@ -29,8 +29,16 @@ const (
 	levels
 )
 
-// String returns the name of the level as reasons contain it.
-func (l Level) String() string { return [...]string{"machine", "socket", "NUMA node", "L3 cache"}[l] }
+// String returns the name of the level. Texts contain no other name of a place.
+func (l Level) String() string { return [...]string{"node", "socket", "NUMA node", "L3 cache"}[l] }
+
+// One returns the name of a place of the level, for texts: "one L3 cache".
+func (l Level) One() string {
+	if l == Machine {
+		return "the node"
+	}
+	return "one " + l.String()
+}
 
 // A Hash identifies a topology. Two machines with the same hash have the same
 // CPUs, in the same cores, caches, NUMA nodes and sockets.

@@ -317,5 +317,13 @@ func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
 	return set, h.Grade == Seated && !set.Contains(h.CPUs) && set.Len() >= h.CPUs.Len()
 }
 
-// LevelOf returns the level of the smallest pool that contains a set.
-func (m *Map) LevelOf(set unit.CPUSet) Level { return m.levelOf(m.smallestPool(set)) }
+// LevelOf returns the level of the smallest pool that contains a set. If pools
+// of several levels have the same CPUs, it is the lowest of these levels, so that
+// a place has one name: an L3 cache is an L3 cache, also if it is the whole node.
+func (m *Map) LevelOf(set unit.CPUSet) Level {
+	at := m.smallestPool(set)
+	for p := m.pools[at]; p.after == p.child+1; p = m.pools[at] {
+		at = p.child
+	}
+	return m.levelOf(at)
+}
