@@ -380,7 +380,7 @@ func TestNodesFillUp(t *testing.T) {
 	defer b.start(t.Context())()
 	const fit, wait = 4 * 15, 5 // one CPU of each node stays open
 	pods := b.pods("one", 0, slices.Repeat([]int{1}, fit+wait)...)
-	want := "0/4 nodes are available: 4 pods that share CPUs need the free ones."
+	want := "0/4 nodes are available: 4 no room for own CPUs: the last open ones stay open."
 	full := func() error {
 		left := 0
 		for _, p := range b.api.Pods() {

@@ -225,6 +225,12 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 
 // refusal returns a status for a reason. It makes a new status each time,
 // because the framework writes the name of the plugin into the status.
+//
+// The reason is a constant without the numbers of the node. The message of the
+// pod counts the nodes by equal reasons; with numbers, each node would have a
+// reason of its own, and the message would change with each attempt. Besides, no
+// text is built for thousands of nodes. kubectl tenon explain pod has the numbers
+// of each node, by place.View.Explain.
 func refusal(why place.Reason) *fwk.Status {
 	switch why {
 	case pick.Fits:

@@ -49,7 +49,7 @@ tenon_scheduler_moved_pods_total 1
 tenon_scheduler_waiting_pods 1
 # HELP tenon_scheduler_refusals_total [ALPHA] Attempts to schedule a pod in which a node had no CPUs for it, by the reason of the first such node
 # TYPE tenon_scheduler_refusals_total counter
-tenon_scheduler_refusals_total{reason="too few CPUs are free for exclusive use"} 1
+tenon_scheduler_refusals_total{reason="no room for own CPUs: too few are open"} 1
 `
 	if err := testutil.CustomCollectAndCompare(&collector{}, strings.NewReader(want),
 		"tenon_scheduler_cpus", "tenon_scheduler_moved_pods_total", "tenon_scheduler_waiting_pods", "tenon_scheduler_refusals_total"); err != nil {

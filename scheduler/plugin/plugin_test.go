@@ -58,7 +58,7 @@ func TestAPodGetsItsCPUsInTheBinding(t *testing.T) {
 	if why != "" || !cycleOf(other).contract.CPUs.Intersect(c.CPUs).Empty() {
 		t.Errorf("beside %v: %v %s", c.CPUs, cycleOf(other).contract.CPUs, why)
 	}
-	if _, why = b.tryNode(pinned("c", 8, 100), "n"); why != string(pick.NeededShared) {
+	if _, why = b.tryNode(pinned("c", 8, 100), "n"); why != string(pick.LastOpen) {
 		t.Errorf("8 of the last 8, of which one stays open: %q", why)
 	}
 }
@@ -575,7 +575,7 @@ func TestTheHandlersFollowTheCluster(t *testing.T) {
 	b.handle.factory.Start(t.Context().Done())
 	b.Plugin = p
 	waiting := pinned("a", 4, 100)
-	if _, why := b.tryNode(waiting, "n"); why != string(pick.NeededShared) {
+	if _, why := b.tryNode(waiting, "n"); why != string(pick.LastOpen) {
 		t.Fatalf("beside a pod without a contract: %q", why)
 	}
 	if err := b.handle.client.CoreV1().Pods("default").Delete(t.Context(), "there", metav1.DeleteOptions{}); err != nil {

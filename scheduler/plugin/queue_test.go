@@ -246,7 +246,7 @@ func TestANodeThatFillsAfterPreFilterFailsReserve(t *testing.T) {
 	if b.skipsFilter("n", "m") {
 		t.Error("a node is full")
 	}
-	if _, why := b.tryNode(p, "n"); why != string(pick.NeededShared) {
+	if _, why := b.tryNode(p, "n"); why != string(pick.LastOpen) {
 		t.Errorf("the next attempt: %q", why)
 	}
 	if _, why := b.tryNode(p, "m"); why != "" {

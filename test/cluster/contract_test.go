@@ -174,7 +174,7 @@ func theCPUSeeds(t *testing.T, c *Cluster, n *Node) {
 	apply("nginx")
 	requireSoon(t, time.Minute, "nginx says why it waits", func() error {
 		said := kubectl(t, c, "get", "pods", "-l", "app=nginx", "-o", "jsonpath={.items[*].status.conditions[*].message}")
-		if strings.Count(said, "1 pods that share CPUs need the free ones. preemption") != 2 {
+		if strings.Count(said, "1 no room for own CPUs: the last open ones stay open. preemption") != 2 {
 			return fmt.Errorf("it says %q", said)
 		}
 		return nil

@@ -50,7 +50,7 @@ func (f *flow) grouped(t *testing.T) {
 	name := "gang"
 	f.apply(fmt.Sprintf(`{"apiVersion":%q,"kind":"PodGroup","metadata":{"name":%q,"namespace":"default"},"spec":{"schedulingPolicy":{"gang":{"minCount":4}}}}`, apiOfGroups, name))
 	f.createIn(&corev1.PodSchedulingGroup{PodGroupName: &name}, name, 4, 4, 4, 4)
-	reasons := []string{"minCount (4) cannot be satisfied: 3 scheduled, 0 remaining", "0/3 nodes are available: 3 pods that share CPUs need the free ones"}
+	reasons := []string{"minCount (4) cannot be satisfied: 3 scheduled, 0 remaining", "0/3 nodes are available: 3 no room for own CPUs: the last open ones stay open"}
 	wait := func() error {
 		said := map[string]int{}
 		for _, p := range f.list(isWaiting) {

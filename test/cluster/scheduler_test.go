@@ -283,7 +283,7 @@ func TestTheSchedulerChoosesCPUs(t *testing.T) {
 		return metav1.Condition{}
 	}
 	requireSoon(t, time.Minute, "the pod says why it waits", func() error {
-		if c := condition(); !strings.Contains(c.Message, "0/3 nodes are available: 3 pods that share CPUs need the free ones") {
+		if c := condition(); !strings.Contains(c.Message, "0/3 nodes are available: 3 no room for own CPUs: the last open ones stay open") {
 			return fmt.Errorf("%s %q", c.Status, c.Message)
 		}
 		return nil

@@ -67,6 +67,7 @@ type Seats struct {
 	least []int32
 	// load is the load of seated work, by the position of the CPU.
 	load []unit.MilliCPU
+	keep int32 // number of CPUs that stay open, whatever work there is
 	// marked[a] are the CPUs of cores or nodes used by work with Apart a.
 	marked [aparts]mask
 }
@@ -94,8 +95,8 @@ func (m *Map) Seats(off unit.CPUSet, keep int, holds []Hold) Seats {
 		}
 		m.mark(&s, h)
 	}
-	if len(s.least) > 0 {
-		s.least[0] = max(s.least[0], int32(keep))
+	if s.keep = int32(keep); len(s.least) > 0 {
+		s.least[0] = max(s.least[0], s.keep)
 	}
 	return s
 }

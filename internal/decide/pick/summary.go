@@ -6,28 +6,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Reason says why a claim does not fit. It is empty if the claim fits.
-type Reason string
-
-// The reasons are constants, so that a scheduler can count nodes by them.
-const (
-	Fits          Reason = ""
-	NoDemand      Reason = "the demand is for no CPU"
-	TooFew        Reason = "too few CPUs are free for exclusive use"
-	NeededShared  Reason = "pods that share CPUs need the free ones"
-	TooFewNear    Reason = "no single NUMA node or L3 cache has enough free CPUs"
-	TooManyNodes  Reason = "the free CPUs are on more NUMA nodes than such a demand needs"
-	NotWhole      Reason = "the number of CPUs is not a number of whole cores"
-	TooFewWhole   Reason = "too few whole cores are free"
-	TooFewCores   Reason = "too few cores have a free CPU"
-	NoRoomToShare Reason = "no pool of CPUs has room for the request"
-)
-
 // A Summary says how much room one machine has, in a form that is fast to
 // compare with a claim. Its methods Room and Worth do not allocate memory.
 type Summary struct {
-	m    *Map
-	open int32
+	m     *Map
+	open  int32
+	spare int32 // open CPUs without those that stay open on every machine
 	// first and more hold, for each measure, the largest room of a single pool
 	// of each level. first holds the first three measures inside the struct, so
 	// that a filter reads them without another access to memory.
@@ -67,6 +51,7 @@ func (m *Map) Sum(s Seats) Summary {
 // sumOf returns the summary for claims that take only CPUs from a set.
 func sumOf(m *Map, s *Seats, from mask) Summary {
 	u := Summary{m: m, open: from.count(0, int32(len(m.cpus)))}
+	u.spare = u.open - s.keep
 	n := len(m.measures)
 	rooms := m.rooms(s, from)
 	u.few = make([][]int32, n)
@@ -201,21 +186,7 @@ func (u *Summary) roomToOwn(c *Claim, n int32) Reason {
 			return Fits
 		}
 	}
-	switch {
-	case u.open < n:
-		return TooFew
-	case u.largestRooms(0)[Machine] < n:
-		return NeededShared
-	case u.largestRooms(0)[c.Within] < n:
-		return TooFewNear
-	case c.Bind == OnlyWhole && u.m.firstPool[levels] > 0 && !u.fitsAny(n):
-		return TooFewWhole
-	case c.Bind == OnlySpread && u.largestRooms(1)[Machine] < n:
-		return TooFewCores
-	case u.largestRooms(0)[c.Within] >= n && c.Within > Machine:
-		return TooFewNear
-	}
-	return TooManyNodes
+	return u.whyNotOwn(c, n)
 }
 
 // fitsAny reports whether n CPUs on whole cores are free anywhere.
@@ -248,7 +219,7 @@ func (u *Summary) roomToShare(c *Claim) Reason {
 			return Fits
 		}
 	}
-	return NoRoomToShare
+	return u.whyNotShared(c)
 }
 
 // Worth rates the placement of a claim that fits, from 0 to 100. The level of

@@ -20,9 +20,14 @@ const (
 // reasons lists all reasons that a node can have. A test compares the list with
 // the constants.
 var reasons = [...]Reason{
-	pick.TooFew, pick.NeededShared, pick.TooFewNear, pick.TooManyNodes, pick.NotWhole, pick.TooFewWhole, pick.TooFewCores, pick.NoRoomToShare, pick.NoDemand,
-	NoReport, Stale, OtherManager, NotHere,
+	NoReport, Stale, OtherManager,
+	pick.TooFew, pick.LastOpen, pick.NeededShared, pick.TooFewNear, pick.TooManyNodes, pick.NotWhole, pick.TooFewWhole, pick.TooFewCores,
+	pick.TooFewSeats, pick.TooFewSeatsNear, pick.SeatsRequested, pick.TooFewPooled, pick.TooFewPooledNear, pick.PoolRequested,
+	pick.NoDemand, NotHere,
 }
+
+// Reasons lists all reasons why a node does not take a pod.
+func Reasons() []Reason { return slices.Clone(reasons[:]) }
 
 // Answer returns the result of Worth if the demand fits, and otherwise the
 // result of Room. It does not allocate memory.

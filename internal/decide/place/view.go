@@ -11,13 +11,15 @@ import (
 // A View is the state of one node at one time. It does not change, so many
 // filters can read it at once.
 type View struct {
-	out   Reason // filters read only out and sum
-	sum   pick.Summary
-	m     *pick.Map
-	off   unit.CPUSet
-	keep  int
-	holds []held // by UID
-	seats pick.Seats
+	out  Reason // filters read only out and sum
+	sum  pick.Summary
+	m    *pick.Map
+	off  unit.CPUSet
+	keep int
+	// manager names the program because of which the node takes no pods.
+	manager string
+	holds   []held // by UID
+	seats   pick.Seats
 }
 
 // A held is a Held that several views can share.
@@ -27,7 +29,7 @@ type held struct {
 }
 
 func viewOf(m *pick.Map, out Reason, r Report, holds []held) *View {
-	v := &View{m: m, out: out, off: r.Reserved, keep: r.Keep, holds: holds}
+	v := &View{m: m, out: out, off: r.Reserved, keep: r.Keep, manager: r.Manager, holds: holds}
 	v.fill()
 	return v
 }

@@ -1,0 +1,45 @@
+package plugin
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"tenon.sh/tenon/internal/decide/place"
+)
+
+// notOurs are the rows of the table of reasons that are not constants: the reason
+// of another plugin, and the error of Reserve.
+var notOurs = []string{"Insufficient cpu", "node … lost the CPUs for the pod since it was chosen: …"}
+
+// TestThePageListsEachReason compares the table "Why a pod waits" of
+// docs/scheduler.md with the reasons that a node can have.
+func TestThePageListsEachReason(t *testing.T) {
+	page, err := os.ReadFile("../../docs/scheduler.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "\n## Why a pod waits\n")
+	section, _, _ := strings.Cut(rest, "\n## ")
+	listed := slices.Clone(notOurs)
+	for line := range strings.Lines(section) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 {
+			continue
+		}
+		for _, code := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
+			if reason := code[1]; !slices.Contains(place.Reasons(), place.Reason(reason)) && !slices.Contains(notOurs, reason) {
+				t.Errorf("docs/scheduler.md lists %q, which is no reason", reason)
+			} else {
+				listed = append(listed, reason)
+			}
+		}
+	}
+	for _, why := range place.Reasons() {
+		if !slices.Contains(listed, string(why)) {
+			t.Errorf("docs/scheduler.md does not list %q", why)
+		}
+	}
+}
