@@ -62,7 +62,7 @@ func (c *Cluster) printAnswers(b *strings.Builder, p *corev1.Pod, demand *place.
 		fmt.Fprintf(w, "%s\t%s\t", a.node.Name, c.openOf(a.node))
 		switch {
 		case len(a.why) > 0:
-			fmt.Fprintf(w, "no\t-\t-\t%s\n", strings.Join(a.why, "; "))
+			fmt.Fprintf(w, "no\t-\t-\t%s\n", strings.Join(c.withNumbers(a, demand), "; "))
 		case demand == nil:
 			fmt.Fprintf(w, "yes\t-\t-\tit asks for no CPUs of its own\n")
 		default:
@@ -71,6 +71,26 @@ func (c *Cluster) printAnswers(b *strings.Builder, p *corev1.Pod, demand *place.
 	}
 	w.Flush() // writes to memory and cannot fail
 	fmt.Fprintf(b, "\n%s\n", uncheckedText)
+}
+
+// withNumbers returns the reasons of a node. If the CPUs are one of them, this
+// reason has the numbers of the node and the names of the pods that need its
+// CPUs. Fit counts the nodes by the reasons without numbers.
+func (c *Cluster) withNumbers(a answer, demand *place.Demand) []string {
+	if demand == nil {
+		return a.why
+	}
+	why := c.ledger.View(a.node.Name).Explain(demand, func(uid place.UID) string {
+		i := slices.IndexFunc(c.pods, func(p corev1.Pod) bool { return place.UID(p.UID) == uid })
+		if i < 0 {
+			return string(uid)
+		}
+		return nameOf(&c.pods[i])
+	})
+	if why == "" {
+		return a.why
+	}
+	return append(slices.Clone(a.why[:len(a.why)-1]), why) // ask adds the reason of the CPUs last
 }
 
 // uncheckedText names the conditions that the answers of the nodes ignore.
