@@ -64,7 +64,7 @@ var arch = []struct {
 	{"decide/trend", pure, "model/unit"},
 	{"decide/paired", pure, ""},
 	{"decide/facts", pure, "model/unit model/node decide/trend"},
-	{"decide/hold", pure, "model/unit model/node decide/pick decide/facts"},
+	{"decide/hold", pure, "model/unit model/node decide/pick decide/shortage decide/facts"},
 	{"decide/price", pure, "model/unit model/node decide/facts"},
 	{"decide/slice", pure, "model/unit model/node"},
 	{"decide/seat", pure, "model/unit model/node decide/pick decide/slice decide/plan decide/facts decide/hold"},

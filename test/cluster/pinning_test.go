@@ -91,10 +91,10 @@ func calPi(t *testing.T, a *agent, cpus int, smaller *strings.Replacer) {
 	if set, err := unit.ParseCPUSet(found[2]); err != nil || set.Len() != cpus {
 		t.Errorf("cal-pi ran on CPUs %s (%v), want %d of its own", found[2], err, cpus)
 	}
-	written := regexp.MustCompile(fmt.Sprintf(`(?m)^.*msg=written cgroup=\S*/pod%s\S* file=cpuset\.cpus .*\bto=%s .*has %d CPUs? for exclusive use.*$`,
+	written := regexp.MustCompile(fmt.Sprintf(`(?m)^.*msg=written cgroup=\S*/pod%s\S* file=cpuset\.cpus .*\bto=%s .*has %d CPUs? of its own.*$`,
 		uid(t, a.c, "cal-pi"), found[2], cpus)).FindString(a.said())
 	if written == "" {
-		t.Errorf("tenond has not written that cal-pi has CPUs %s for exclusive use", found[2])
+		t.Errorf("tenond has not written that cal-pi has CPUs %s of its own", found[2])
 	}
 	t.Logf("tenond says\n%s", written)
 }

@@ -43,7 +43,7 @@ func cpusOf(v View) *v1alpha1.CPUs {
 		h := &cpus.Held[i]
 		id := notes[h.UID]
 		if h.By = string(g.By[id]); g.By[id] == hold.ByNode {
-			h.Why = clip(g.How[id])
+			h.Why = clip(g.Because(id))
 		}
 	}
 	return cpus

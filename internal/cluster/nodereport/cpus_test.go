@@ -39,7 +39,7 @@ func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
 	if got == nil || len(got.Held) != 2 || len(got.Refused) != 1 || len(got.Caches) != 2 || got.Keep != 1 {
 		t.Fatalf("%+v", got)
 	}
-	if h := got.Held[0]; h.UID != "uid-1" || h.Grade != "own" || h.By != "node" || h.Why == "" {
+	if h := got.Held[0]; h.UID != "uid-1" || h.Grade != "own" || h.By != "node" || h.Why != "its scheduler's choice is for another topology" {
 		t.Errorf("the pod whose choice is for another topology: %+v", h)
 	}
 	if h := got.Held[1]; h.UID != "uid-3" || h.Grade != "pool" || h.Home == "" || h.Request != 500 {

@@ -12,6 +12,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/shortage"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -142,7 +143,7 @@ func Decide(shared facts.Pool, keep unit.Percent, had Previous, s node.Snapshot)
 		if _, shown := s.Knobs.Now[knob]; why == "" && !shown {
 			why = "is in a cgroup without the cpuset controller"
 			if set := had.Own[w.ID].Intersect(pool); !set.Empty() { // while the knob cannot be read, the workload keeps its CPUs
-				g.Of[w.ID], g.How[w.ID], g.By[w.ID] = set, "it keeps the CPUs that it has", ByNode
+				g.Of[w.ID], g.How[w.ID], g.By[w.ID] = set, fmt.Sprintf("%s keeps its %s: the files of its cpuset are missing now", w.ID, facts.CountCPUs(set.Len())), ByNode
 				free = free.Minus(set)
 				continue
 			}
@@ -161,7 +162,7 @@ func Decide(shared facts.Pool, keep unit.Percent, had Previous, s node.Snapshot)
 		return g
 	}
 	slices.SortFunc(asked, claim.compare)
-	r := round{Grants: g, snap: s, had: had, pool: pool, free: free, least: Keep(keep, pool), counted: countedOn(s)}
+	r := round{Grants: g, snap: s, asked: asked, had: had, pool: pool, free: free, least: Keep(keep, pool), counted: countedOn(s)}
 	r.divide(asked)
 	r.share()
 	r.Open = r.free
@@ -180,6 +181,7 @@ type round struct {
 	Grants
 	snap       node.Snapshot
 	had        Previous
+	asked      []claim     // all claims for own CPUs
 	pool, free unit.CPUSet // pool: the CPUs that are divided; free: those of them that no workload owns
 	least      int         // number of CPUs that stay free
 	counted    int         // number of CPUs that services without own CPUs request
@@ -301,56 +303,38 @@ func (r *round) grant(c claim) {
 		r.Of[id], r.By[id], r.How[id] = set, by, how
 		r.free = r.free.Minus(set)
 	}
-	chosen := c.work.Overrides.CPUs.Chosen
-	why := ""
-	if chosenGrade(c.work.Overrides.CPUs) != 0 && (had.Empty() || had == chosen.CPUs) {
-		if why = r.refuse(*chosen, c, free, spare); why == "" {
+	chosen, no := c.work.Overrides.CPUs.Chosen, ""
+	if chosenGrade(c.work.Overrides.CPUs) != 0 {
+		if no = r.refuse(*chosen, c, had, free, spare); no == "" && (had.Empty() || had == chosen.CPUs) {
 			give(chosen.CPUs, ByScheduler, describe(c.work, r.Map.Judge(chosen.CPUs))+", as its scheduler chose")
 			return
 		}
-		why = "; its scheduler's choice " + why
 	}
 	more := spare
 	if c.cpus > had.Len() {
 		more = r.free.Len() - max(r.least, r.counted)
 	}
+	shared, sharers := r.sharedBefore()
+	seats := r.Map.Seats(r.Map.All().Minus(free), 0, append(shared, r.apartFrom(c.work)...))
+	want := claimOf(c.work, c.cpus, had)
 	if c.cpus <= more {
-		seats := r.Map.Seats(r.Map.All().Minus(free), 0, append(r.sharedBefore(), r.apartFrom(c.work)...))
-		if o, no := r.Map.Fit(seats, claimOf(c.work, c.cpus, had)); no == pick.Fits {
-			give(o.CPUs, ByNode, describe(c.work, o)+why)
+		if o, not := r.Map.Fit(seats, want); not == pick.Fits {
+			give(o.CPUs, ByNode, describe(c.work, o)+author(c.work, no))
 			return
 		}
 	}
+	lacks := r.lacks(c, free, spare, more)
+	if lacks == "" {
+		lacks = numbersOf(shortage.Node{Map: r.Map, Seats: seats, Sharers: sharers}, want)
+	}
 	if n := had.Len(); n > 0 && n <= spare { // the larger claim does not fit, so it keeps its CPUs
-		give(had, ByNode, fmt.Sprintf("%s requests %s for exclusive use, but no more can be granted", id, facts.CountCPUs(c.cpus)))
+		give(had, ByNode, fmt.Sprintf("%s keeps its %s and requests %d: %s", id, facts.CountCPUs(n), c.cpus, lacks))
 		return
 	}
-	beside := ""
-	if more < spare {
-		beside = fmt.Sprintf(" beside the %d that other services request", r.counted)
+	r.Why[id] = fmt.Sprintf("%s requests %s of its own and is treated as LS: %s", id, facts.CountCPUs(c.cpus), lacks)
+	if no != "" {
+		r.Why[id] += "; its scheduler's choice " + no
 	}
-	r.Why[id] = fmt.Sprintf("%s requests %s for exclusive use, but %s can be granted%s: it is treated as LS%s", id, facts.CountCPUs(c.cpus), atMost(free.Len(), more), beside, why)
-}
-
-// refuse returns the reason why the node cannot follow the choice of a
-// scheduler, or "".
-func (r *round) refuse(chosen node.CPUChoice, c claim, free unit.CPUSet, spare int) string {
-	all := r.Map.All()
-	switch {
-	case chosen.Topology != "" && chosen.Topology != r.Map.Hash().String():
-		return "is for another topology"
-	case pick.Grade(chosen.Grade) != pick.Own || chosen.CPUs.Len() != c.cpus:
-		return fmt.Sprintf("of %s is not what it demands", facts.CountCPUs(chosen.CPUs.Len()))
-	case !all.Contains(chosen.CPUs):
-		return "has CPUs that are not online"
-	case !r.pool.Contains(chosen.CPUs):
-		return "has reserved CPUs"
-	case !free.Contains(chosen.CPUs):
-		return fmt.Sprintf("has CPUs that others hold (%v)", chosen.CPUs.Minus(free))
-	case c.cpus > spare:
-		return "leaves too few CPUs to share"
-	}
-	return ""
 }
 
 // claimOf returns the claim of a workload for own CPUs.
@@ -359,27 +343,6 @@ func claimOf(w node.Workload, n int, had unit.CPUSet) pick.Claim {
 	return pick.Claim{
 		Grade: pick.Own, CPUs: n, Bind: pick.Bind(o.Bind), Within: pick.Level(o.Within), Fewest: o.Fewest, Apart: pick.Separation(o.Apart), Have: had,
 	}
-}
-
-func atMost(free, spare int) string {
-	switch n := max(min(free, spare), 0); n {
-	case 0:
-		return "none"
-	default:
-		return fmt.Sprint(n)
-	}
-}
-
-// describe returns the text about a grant of own CPUs, for reasons.
-func describe(w node.Workload, o pick.Offer) string {
-	text := fmt.Sprintf("%s has %s for exclusive use", w.ID, facts.CountCPUs(o.CPUs.Len()))
-	if o.Split > 0 {
-		text += fmt.Sprintf(", %d beside others on a core", o.Split)
-	}
-	if o.Nodes > 1 {
-		text += fmt.Sprintf(", on %d NUMA nodes", o.Nodes)
-	}
-	return text
 }
 
 // RoomBefore returns the CPUs in the set all that a cgroup could use before

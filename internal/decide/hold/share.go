@@ -8,28 +8,34 @@ import (
 
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/shortage"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sharedBefore lists the seats and pools that workloads held in the last tick.
-// For a workload that held none, it lists the choice of a scheduler, if there
-// is one.
-func (r *round) sharedBefore() []pick.Hold {
-	var all []pick.Hold
+// sharedBefore lists the seats and pools that workloads held in the last tick,
+// and the workloads. For a workload that held none, it lists the choice of a
+// scheduler, if there is one.
+func (r *round) sharedBefore() (all []pick.Hold, sharers []shortage.Sharer) {
 	for i := range r.snap.Workloads {
 		w := &r.snap.Workloads[i]
 		o := &w.Overrides.CPUs
 		if pick.Grade(o.Grade) <= pick.Own || !Demands(w) {
 			continue
 		}
-		if h, held := r.had.Shared[w.ID]; held {
-			all = append(all, h)
-		} else if h, why := r.chosenHome(*o); why == "" {
-			all = append(all, h)
+		h, held := r.had.Shared[w.ID]
+		if !held {
+			var no string
+			if h, no = r.chosenHome(*o); no != "" {
+				continue
+			}
+		}
+		all = append(all, h)
+		if s, shares := shortage.SharerOf(string(w.ID), h); shares {
+			sharers = append(sharers, s)
 		}
 	}
-	return all
+	return all, sharers
 }
 
 // share grants seats and pools, after all own CPUs. Workloads that had seats or
@@ -77,36 +83,59 @@ func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string)
 	o := w.Overrides.CPUs
 	open := r.free.Intersect(RoomBefore(r.snap.Knobs, w.Cgroup, r.snap.Topology.All()))
 	seats := r.Map.Seats(r.Map.All().Minus(open), 0, slices.Concat(holds, r.apartFrom(w)))
-	why := ""
-	h, had := r.had.Shared[w.ID]
-	if had && h.Grade == pick.Grade(o.Grade) {
-		h.Request, h.Apart = o.Request, pick.Separation(o.Apart)
+	var h pick.Hold
+	no, possible, lost := "", false, false
+	if chosenGrade(o) != 0 {
+		h, no = r.chosenHome(o)
+		possible = no == ""
+	}
+	if before, had := r.had.Shared[w.ID]; had && before.Grade == pick.Grade(o.Grade) {
+		before.Request, before.Apart = o.Request, pick.Separation(o.Apart)
+		if set, moved := r.Map.Reseat(seats, before, o.CPUs); !set.Empty() {
+			before.CPUs = set
+			how := describeShared(w, before, r.Map, moved)
+			if !possible || o.Chosen.Home != before.Home {
+				return before, ByNode, how + author(w, no) + fewer(w, before)
+			}
+			return before, ByScheduler, how + ", as its scheduler chose" + fewer(w, before)
+		}
+		lost = true
+	} else if possible {
 		if set, moved := r.Map.Reseat(seats, h, o.CPUs); !set.Empty() {
 			h.CPUs = set
-			return h, r.authorOf(o, h), describeShared(w, h, r.Map, moved)
+			return h, ByScheduler, describeShared(w, h, r.Map, moved) + ", as its scheduler chose" + fewer(w, h)
 		}
-		why = "; its home has no open CPU any more"
-	} else if chosenGrade(o) != 0 {
-		var no string
-		if h, no = r.chosenHome(o); no == "" {
-			set, moved := r.Map.Reseat(seats, h, o.CPUs)
-			if !set.Empty() {
-				h.CPUs = set
-				return h, ByScheduler, describeShared(w, h, r.Map, moved) + ", as its scheduler chose"
-			}
-			no = "has no open CPU"
-		}
-		why = "; its scheduler's choice " + no
+		no = "has no open CPU"
 	}
 	c := pick.Claim{
 		Grade: pick.Grade(o.Grade), CPUs: o.CPUs, Request: o.Request, Within: pick.Level(o.Within), Apart: pick.Separation(o.Apart),
 	}
-	offer, no := r.Map.Fit(seats, c)
-	if no != pick.Fits {
-		return pick.Hold{}, ByNode, fmt.Sprintf("%s demands CPUs to share, but %s: it shares all open CPUs%s", w.ID, no, why)
+	offer, not := r.Map.Fit(seats, c)
+	if not != pick.Fits {
+		n := shortage.Node{Map: r.Map, Seats: seats, Sharers: r.sharers()}
+		why := fmt.Sprintf("%s has no %v and shares all open CPUs: %s", w.ID, c.Grade, numbersOf(n, c))
+		if no != "" {
+			why += "; its scheduler's choice " + no
+		}
+		return pick.Hold{}, ByNode, why
 	}
 	h = c.Hold(offer)
-	return h, ByNode, describeShared(w, h, r.Map, false) + why
+	how := describeShared(w, h, r.Map, false)
+	if lost {
+		return h, ByNode, how + nodeChose + "its home before has no open CPU any more"
+	}
+	return h, ByNode, how + author(w, no)
+}
+
+// sharers lists the workloads that have seats or pools so far.
+func (r *round) sharers() []shortage.Sharer {
+	var all []shortage.Sharer
+	for id, h := range r.Shared {
+		if s, shares := shortage.SharerOf(string(id), h); shares {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // chosenHome returns the seats or the pool that a scheduler chose, or the
@@ -115,36 +144,19 @@ func (r *round) chosenHome(o node.CPUOverride) (pick.Hold, string) {
 	c := o.Chosen
 	switch {
 	case c == nil:
-		return pick.Hold{}, "is not what it demands"
-	case c.Grade != o.Grade || pick.Grade(c.Grade) == pick.Seated && c.CPUs.Len() != o.CPUs:
-		return pick.Hold{}, "is not what it demands"
+		return pick.Hold{}, "is missing"
+	case c.Grade != o.Grade:
+		return pick.Hold{}, "is for " + gradeName(c.Grade)
+	case pick.Grade(c.Grade) == pick.Seated && c.CPUs.Len() != o.CPUs:
+		return pick.Hold{}, fmt.Sprintf("has %s, and it asks for %d", facts.CountCPUs(c.CPUs.Len()), o.CPUs)
 	case c.Topology != "" && c.Topology != r.Map.Hash().String():
 		return pick.Hold{}, "is for another topology"
-	case c.Home.Empty() || !r.Map.All().Contains(c.Home):
-		return pick.Hold{}, "has CPUs that are not online"
+	case c.Home.Empty():
+		return pick.Hold{}, "names no CPUs to share"
+	case !r.Map.All().Contains(c.Home):
+		return pick.Hold{}, fmt.Sprintf("has %s, not online", named(c.Home.Minus(r.Map.All())))
 	}
 	return pick.Hold{Grade: pick.Grade(c.Grade), CPUs: c.CPUs, Home: c.Home, Request: o.Request, Apart: pick.Separation(o.Apart)}, ""
-}
-
-func (r *round) authorOf(o node.CPUOverride, h pick.Hold) By {
-	if chosenGrade(o) == uint8(h.Grade) && o.Chosen.Home == h.Home {
-		return ByScheduler
-	}
-	return ByNode
-}
-
-// describeShared says, for the reason of a want, which seats or which pool a
-// workload has.
-func describeShared(w node.Workload, h pick.Hold, m *pick.Map, moved bool) string {
-	place := m.LevelOf(h.Home).One()
-	if h.Grade == pick.Pooled {
-		return fmt.Sprintf("%s shares the open CPUs of %s", w.ID, place)
-	}
-	text := fmt.Sprintf("%s has seats on %s of %s", w.ID, facts.CountCPUs(h.CPUs.Len()), place)
-	if moved {
-		text += ", moved from CPUs that others own now"
-	}
-	return text
 }
 
 // Set returns the CPUs that a workload holds, own or shared. It returns false
