@@ -133,7 +133,7 @@ var arch = []struct {
 	{"cluster/apiserver/apitest", affects, ""},
 	{"cluster/contracttext", pure, "model/unit model/node decide/pick decide/place"},
 	{"cluster/kube", pure, "model/unit model/node decide/pick decide/place config/spelling config cluster/contracttext"},
-	{"cluster/admission", pure, "model/unit model/node config api/config/v1alpha1 cluster/kube"},
+	{"cluster/admission", pure, "model/unit model/node decide/pick config api/config/v1alpha1 cluster/kube"},
 	{"cluster/cpureport", affects, "model/unit model/node decide/pick decide/place api/v1alpha1"},
 	{"cluster/kubelet", affects, ""},
 	{"cluster/certificate", affects, ""},

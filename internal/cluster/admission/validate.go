@@ -38,7 +38,8 @@ func ValidateCreate(p *corev1.Pod, colocationOff bool) Verdict {
 }
 
 // ValidateUpdate checks a change of a pod. It checks only values that changed,
-// because the pod may be older than a rule.
+// because the pod may be older than a rule. It warns if the change takes CPUs
+// from a running pod.
 func ValidateUpdate(old, p *corev1.Pod) Verdict {
 	var v Verdict
 	for _, key := range []string{kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority} {
@@ -51,6 +52,7 @@ func ValidateUpdate(old, p *corev1.Pod) Verdict {
 		v.refuse("spec.priority", "%s cannot become %s while the pod lives: create it anew", orNone(string(kube.Priority(old))), orNone(string(kube.Priority(p))))
 	}
 	v.words(p, old)
+	v.warnTaken(old, p)
 	return v
 }
 

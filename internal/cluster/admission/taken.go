@@ -1,0 +1,69 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/decide/pick"
+)
+
+// demanding are the annotations in which a pod demands CPUs, and which may change
+// while it lives. The API server and Koordinator let an owner change them. A
+// change of the class is refused.
+var demanding = []string{
+	kube.AnnotationCPUSetScheduler, kube.AnnotationCPUPolicy, kube.AnnotationResourceSpec, kube.AnnotationNUMASpec, kube.AnnotationACKNUMASpec,
+}
+
+// warnTaken warns if an update takes CPUs from a pod that has a node. It does
+// not refuse the update: the owner may want this, and the node obeys.
+func (v *Verdict) warnTaken(old, p *corev1.Pod) {
+	if !v.Allowed() || p.Spec.NodeName == "" || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+		return
+	}
+	before, had, _ := kube.DemandOf(old)
+	after, has, _ := kube.DemandOf(p)
+	fate := ""
+	switch {
+	case !had || has && after.Grade == before.Grade:
+		return
+	case !has && before.Grade == pick.Own:
+		fate = "shares the CPUs that no pod owns; other pods may get them"
+	case !has:
+		fate = "runs on all CPUs that no pod owns"
+	case before.Grade == pick.Own:
+		fate = fmt.Sprintf("gets %s instead, which it shares", holding(after.Claim))
+	default: // its seats become a pool, or CPUs of its own, or its pool becomes seats
+		return
+	}
+	v.warn("%s: the pod gives up its %s now and %s. What was there before asks for CPUs again, and may bring others", changedField(old, p), strings.TrimPrefix(holding(before.Claim), "a "), fate)
+}
+
+// holding prints what a pod with a claim holds.
+func holding(c pick.Claim) string {
+	switch {
+	case c.Grade == pick.Pooled:
+		return "a pool of CPUs"
+	case c.Grade == pick.Own && c.CPUs == 1:
+		return "own CPU"
+	case c.Grade == pick.Own:
+		return fmt.Sprintf("%d own CPUs", c.CPUs)
+	case c.CPUs == 1:
+		return "1 seat"
+	}
+	return fmt.Sprintf("%d seats", c.CPUs)
+}
+
+// changedField returns the path of the field by whose change a pod demands
+// other CPUs.
+func changedField(old, p *corev1.Pod) string {
+	for _, key := range demanding {
+		was, had := old.Annotations[key]
+		if is, has := p.Annotations[key]; is != was || had != has {
+			return annotation(key)
+		}
+	}
+	return "spec.containers.resources"
+}

@@ -1,0 +1,58 @@
+package admission
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+)
+
+// TestAnUpdateThatTakesCPUsWarns changes running pods. If the node takes CPUs
+// from the pod because of the change, the author is warned, and the change is
+// not refused.
+func TestAnUpdateThatTakesCPUsWarns(t *testing.T) {
+	const (
+		ack   = kube.AnnotationCPUSetScheduler + `: "true"`
+		burst = kube.AnnotationCPUPolicy + ": " + kube.StaticBurst
+		spec  = kube.AnnotationResourceSpec + `: '{"preferredCPUBindPolicy": "ConstrainedBurst"}'`
+		four  = "requests: {cpu: 4}, limits: {cpu: 4}"
+		seats = "requests: {cpu: 1500m}, limits: {cpu: 4}"
+	)
+	for name, c := range map[string]struct{ labels, before, after, resources, want string }{
+		"own CPUs, the annotation is removed": {"", ack, "", four,
+			"metadata.annotations[cpuset-scheduler]: the pod gives up its 4 own CPUs now and shares the CPUs that no pod owns; other pods may get them. What was there before asks for CPUs again, and may bring others"},
+		"own CPUs, the annotation says false": {"", ack, kube.AnnotationCPUSetScheduler + `: "false"`, four, "the pod gives up its 4 own CPUs now"},
+		"own CPUs become a pool":              {"", ack, ack + ", " + burst, four, "metadata.annotations[cpu-policy]: the pod gives up its 4 own CPUs now and gets a pool of CPUs instead, which it shares"},
+		"seats":                               {"", ack, "", seats, "the pod gives up its 4 seats now and runs on all CPUs that no pod owns"},
+		"a pool":                              {"", spec, "", seats, "metadata.annotations[scheduling.koordinator.sh/resource-spec]: the pod gives up its pool of CPUs now"},
+		"seats become a pool":                 {"", ack, ack + ", " + burst, seats, ""},
+		"another annotation":                  {"", ack, ack + ", team: web", four, ""},
+		"CPUs are demanded anew":              {"", "", ack, four, ""},
+		"the class still demands them":        {lsr, ack, "", four, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old, p := pod(t, c.labels, c.before, c.resources), pod(t, c.labels, c.after, c.resources)
+			for _, waiting := range []bool{true, false} {
+				old.Spec.NodeName, p.Spec.NodeName = "n", "n"
+				want := c.want
+				if waiting {
+					old.Spec.NodeName, p.Spec.NodeName, want = "", "", ""
+				}
+				v := ValidateUpdate(old, p)
+				if text := strings.Join(v.Warnings, "\n"); !v.Allowed() || (want == "") != (text == "") || !strings.Contains(text, want) || len(text) > maxWarning {
+					t.Errorf("waiting %v: refusals %q, %d bytes of warnings %q; want %q", waiting, v.Message(), len(text), text, want)
+				}
+			}
+			p.Status.Phase = corev1.PodSucceeded
+			if v := ValidateUpdate(old, p); len(v.Warnings) > 0 {
+				t.Errorf("a pod that has ended: %q", v.Warnings)
+			}
+		})
+	}
+}
+
+// maxWarning is the length to which the API server cuts a warning if a response
+// has many (truncateItemRunes in k8s.io/apiserver/pkg/endpoints/filters).
+const maxWarning = 256
