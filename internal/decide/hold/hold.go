@@ -219,9 +219,11 @@ func Claimed(w *node.Workload) (int, string) {
 
 // previousCPUs returns the exclusive CPUs that a workload has now. They come
 // from the last tick (had). If that state was lost, they come from the knob,
-// which has fewer CPUs if the workload has grown since. A set that overlaps with
-// the set of another LS workload, or that has more CPUs, does not count: then the
-// workload was treated as LS.
+// which has fewer CPUs if the workload has grown since. Three kinds of sets do
+// not count, because the workload was treated as LS: a set that overlaps with the
+// set of another LS workload, a set with more CPUs, and a set with fewer CPUs that
+// contains all CPUs of its room that no other LS workload has. Exclusive CPUs
+// never leave so little: one CPU must stay open.
 func previousCPUs(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w *node.Workload, n int) unit.CPUSet {
 	if had != nil {
 		return had[w.ID]
@@ -238,11 +240,20 @@ func previousCPUs(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w *node.
 	if set.Len() > n {
 		return unit.CPUSet{}
 	}
+	rest := RoomBefore(s.Knobs, w.Cgroup, s.Topology.All())
 	for i := range s.Workloads {
 		other := &s.Workloads[i]
-		if other.ID != w.ID && other.Class.Sensitive() && !written(other).Intersect(set).Empty() {
+		if other.ID == w.ID || !other.Class.Sensitive() {
+			continue
+		}
+		theirs := written(other)
+		if !theirs.Intersect(set).Empty() {
 			return unit.CPUSet{}
 		}
+		rest = rest.Minus(theirs)
+	}
+	if set.Len() < n && set.Contains(rest) {
+		return unit.CPUSet{}
 	}
 	return set
 }

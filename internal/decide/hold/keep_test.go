@@ -135,6 +135,19 @@ func TestAGrowerKeepsItsCPUsAfterARestart(t *testing.T) {
 	}
 }
 
+// TestSharedCPUsAreNotKeptAfterARestart has a workload that got no CPUs of its
+// own: it runs on all that no workload owns. The next agent must not take these for
+// its own, and must not take CPUs from another workload for it.
+func TestSharedCPUsAreNotKeptAfterARestart(t *testing.T) {
+	n := &crew{topo: machine(1, 1, 4, 1), runners: []runner{
+		{id: "a", class: node.LSR, cpus: 1}, {id: "b", class: node.LSR, cpus: 1}, {id: "late", class: node.LSE, cpus: 3},
+	}, written: map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "0"), "b": mustSet(t, "1"), "late": mustSet(t, "2-3")}}
+	g := n.decide()
+	if g.Of["a"] != mustSet(t, "0") || g.Of["b"] != mustSet(t, "1") || !g.Of["late"].Empty() {
+		t.Errorf("the workloads have %v, want 0, 1 and nothing for late", g.Of)
+	}
+}
+
 // TestNoGrowthMovesAnother runs random histories of workloads that start, end,
 // grow and shrink, and of CPUs that become reserved. Each tick is decided twice: as it is, and with the former demand of each
 // workload that grows. Workloads whose demand stayed must hold the same CPUs in
