@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // A Log holds the facts about a job that are in the log of its ffmpeg
@@ -196,10 +198,12 @@ func (l Log) Fault() string {
 var linkName = regexp.MustCompile(`^(.+)-(\d{1,6})-([0-9.]+m?)-([0-9.]+[A-Za-z]*)-(\d{1,6})-([a-z0-9]+)_([^_]+)_([a-z0-9.-]+?)-(\d{1,6})-([0-9a-f]{64})\.log$`)
 
 // FromLink makes a job from the name of its log below /var/log/containers. ok
-// is false if the name has another form, because the log is of another pod.
+// is false if the name has another form, because the log is of another pod. A
+// name that is not printable text has another form: a table of jobs cannot hold
+// it.
 func FromLink(host, name string) (j Job, ok bool, err error) {
 	m := linkName.FindStringSubmatch(name)
-	if m == nil {
+	if m == nil || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return Job{}, false, nil
 	}
 	row := []string{host, m[1], m[2], m[3], m[4], m[5], m[6] + "_" + m[7] + "_" + m[8], m[9], m[10], "0", "0", ""}

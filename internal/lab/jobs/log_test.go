@@ -162,6 +162,8 @@ func FuzzReadLog(f *testing.F) {
 func FuzzFromLink(f *testing.F) {
 	f.Add("bm-1-0.8-1gi-0-t8fs5_default_transcoder-0-" + idA + ".log")
 	f.Add("aws-16cx1-4-800m-0.8gi-3-x7k2p_lab_transcoder-3-" + idA + ".log")
+	f.Add("\x85s-,6cx1-4-800m-0.8gi-3-x7k2p_lab_transcoder-3-" + idA + ".log")
+	f.Add("a\rb-4-800m-0.8gi-3-x7k2p_lab_transcoder-3-" + idA + ".log")
 	f.Fuzz(func(t *testing.T, name string) {
 		j, ok, err := FromLink("node00", name)
 		if !ok || err != nil {
