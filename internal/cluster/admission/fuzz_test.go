@@ -159,6 +159,7 @@ func FuzzAdmission(f *testing.F) {
 func FuzzConfigMapAdmission(f *testing.F) {
 	f.Add("colocation-config", `{"enable": true, "nodeConfigs": [{}]}`)
 	f.Add("cpu-burst", `{"enabledNamespaces": ["a"], "disabledNamespaces": ["a"]}`)
+	f.Add("\xc4\r", "")
 	f.Fuzz(func(t *testing.T, key, text string) {
 		say(t, ValidateConfigMap(map[string]string{key: text}))
 		say(t, ValidatePodConfigMap(map[string]string{key: text}))

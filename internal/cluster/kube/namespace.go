@@ -51,7 +51,11 @@ func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 	}
 	for key := range data {
 		if !slices.Contains(namespaceKeys, key) {
-			all = append(all, inertFault(key, "", config.Suggest(key, namespaceKeys))...)
+			name := key
+			if quoted := fmt.Sprintf("%.64q", key); quoted != `"`+key+`"` {
+				name = quoted
+			}
+			all = append(all, inertFault(name, "", config.Suggest(key, namespaceKeys))...)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Fault) int { return strings.Compare(a.Key, b.Key) })
