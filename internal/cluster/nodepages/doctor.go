@@ -30,11 +30,7 @@ func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, no
 			agents[n.Report.Status.Agent] = append(agents[n.Report.Status.Agent], n.Name)
 		}
 	}
-	plural := "s"
-	if len(nodes) == 1 {
-		plural = ""
-	}
-	fmt.Fprintf(&b, "%d node%s, %d with a report\n", len(nodes), plural, len(known))
+	fmt.Fprintf(&b, "%s, %d with a report\n", count(len(nodes), "node"), len(known))
 	healthy = len(silent) == 0 && len(known) > 0
 	for _, why := range sorted(silent) {
 		fmt.Fprintf(&b, "  %s: %s (%s)\n", why, printNames(silent[why]), lookForAgent)
@@ -49,10 +45,19 @@ func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, no
 	return b.String(), right && healthy
 }
 
+// featureCPUs is CPUs for pods that ask for them (docs/scheduling.md).
+const featureCPUs = "cpus"
+
 // means prints the mechanism of each enabled feature, with the nodes that use
 // it.
 func means(b *strings.Builder, nodes []Node) {
 	features := map[string]map[string][]string{} // by feature and mechanism: the nodes
+	add := func(feature, how, node string) {
+		if features[feature] == nil {
+			features[feature] = map[string][]string{}
+		}
+		features[feature][how] = append(features[feature][how], node)
+	}
 	for _, n := range nodes {
 		for _, m := range n.Report.Status.Means {
 			how := m.By
@@ -62,10 +67,10 @@ func means(b *strings.Builder, nodes []Node) {
 			case m.Why != "":
 				how += " (" + m.Why + ")"
 			}
-			if features[m.Feature] == nil {
-				features[m.Feature] = map[string][]string{}
-			}
-			features[m.Feature][how] = append(features[m.Feature][how], n.Name)
+			add(m.Feature, how, n.Name)
+		}
+		if n.Report.Status.CPUs != nil {
+			add(featureCPUs, n.bound(), n.Name)
 		}
 	}
 	if len(features) > 0 {

@@ -13,8 +13,8 @@ import (
 )
 
 // Explain prints the batch resources of one node: the terms that its agent
-// computed, and the amounts that the manager published. The results of trials
-// of isolation mechanisms (docs/glossary.md) follow.
+// computed, and the amounts that the manager published. Its CPUs for pods and the
+// results of trials of isolation mechanisms (docs/glossary.md) follow.
 func Explain(n Node, now time.Time) string {
 	var b strings.Builder
 	if n.Report == nil {
@@ -37,6 +37,7 @@ func Explain(n Node, now time.Time) string {
 	amount(&b, "batch-cpu", s.Batch.CPU, cpu)
 	amount(&b, "batch-memory", s.Batch.Memory, memory)
 	printPublished(&b, n, now)
+	cpus(&b, n)
 	trials(&b, s.Trials, now)
 	return b.String()
 }

@@ -102,6 +102,9 @@ func Top(nodes []Node, now time.Time) string {
 		for _, c := range n.problems() {
 			trouble = append(trouble, c.Type)
 		}
+		if by := n.binderOf(); by != "" {
+			trouble = append(trouble, "CPUs bound by "+by)
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name,
 			cpu(s.Usage.CPU), percent(s.Usage.CPU, n.Status.Capacity[corev1.ResourceCPU]),
 			memory(s.Usage.Memory), percent(s.Usage.Memory, n.Status.Capacity[corev1.ResourceMemory]),

@@ -55,6 +55,16 @@ status:
        with: 15.5µs, ratio: 775, low: 690, high: 860, services: [{name: web, pairs: 16, without: 1m12s, with: 55.8s}], more: 1}
     - {candidate: siblings, against: cpu.idle, finding: no gain, why: it does not save a tenth of the waiting, ended: "2026-03-01T10:10:00Z",
        pairs: 32, without: 15.6µs, with: 15.6µs, ratio: 1003, low: 930, high: 1080}
+  cpus:
+    caches: [{socket: 0, numa: 0, l3: 0, cpus: 0-7}, {socket: 0, numa: 0, l3: 1, cpus: 8-15}]
+    reserved: "7"
+    keep: 1
+    held:
+    - {uid: a, grade: own, cpus: 0-3}
+    - {uid: b, grade: own, cpus: 8-9}
+    - {uid: c, grade: seats, cpus: 4-5, home: 0-7, request: 500}
+    - {uid: d, grade: pool, cpus: 10-15, home: 8-15, request: 4000}
+    refused: [{uid: e, why: none can be granted}]
   published: {cpu: 7200m, memory: 8Gi, at: "2026-03-01T11:59:30.000000Z", reason: as the agent reports}
   means:
   - {feature: cpuQOS, by: core_sched}
@@ -110,6 +120,11 @@ batch-memory 0Mi: what batch work may count on, by request
 
 The scheduler sees batch-cpu 7200m, batch-memory 8192Mi, written 30s ago: as the agent reports
 
+CPUs for pods: 9 of 16 CPUs open (1 must stay open), 1 reserved; 6 owned by 2 pods, seats of 1 pod, 1 pool
+  bound by  tenond: the kubelet (cpuManagerPolicy: static) and DRA drivers bind none, as far as tenond can see
+  refused   1 pod asks for CPUs and has none: kubectl tenon explain pod says why
+  see       kubectl tenon map node-1
+
 Isolation by trials: cpu.idle, which a trial kept, for 2h0m (siblings was tried: no gain)
   TRIED     AGAINST    FOUND    PAIRS  WAIT WITHOUT  WAIT WITH  RATIO                ENDED
   cpu.idle  the floor  kept     16     20µs          15.5µs     0.78 (0.69 to 0.86)  2h0m ago
@@ -163,6 +178,7 @@ func TestDoctorSaysWhereAFeatureIsNotDoneAndWhy(t *testing.T) {
 
 How each feature works
   cpuQOS       core_sched: node-1
+  cpus         tenond binds CPUs: node-1
   memoryQOS    not done: cgroup v1 has no memory.min: node-1
 
 Problems
@@ -250,5 +266,30 @@ func TestDoctorNamesPodsThatAProfileMissed(t *testing.T) {
 	const want = "\nProblems\n  ClusterColocationProfile spark: Applied: PodsMissed: default/job runs without it\n"
 	if healthy || !strings.HasSuffix(text, want) {
 		t.Errorf("healthy %v, want %q at the end of\n%s", healthy, want, text)
+	}
+}
+
+// TestAKubeletThatBindsCPUsIsNamed checks nodes where another component binds
+// containers to CPUs.
+func TestAKubeletThatBindsCPUsIsNamed(t *testing.T) {
+	for manager, by := range map[string]string{"static": "the kubelet's static CPU manager", "dra": "a DRA driver", "other": "other"} {
+		n := scene(t)[1:]
+		n[0].Report.Status.CPUs.Manager = manager
+		n[0].Report.Status.Conditions = nil
+		text, healthy := Doctor(n, nil, noon)
+		if want := "  cpus         not done: " + by + " binds CPUs, so tenon-scheduler gives the node no pod that asks for CPUs: node-1\n"; !healthy || !strings.Contains(text, want) {
+			t.Errorf("healthy %v, want %q in\n%s", healthy, want, text)
+		}
+		if text, want := Top(n, noon), "CPUs bound by "+by; !strings.Contains(text, want) {
+			t.Errorf("want %q in\n%s", want, text)
+		}
+		if text, want := Explain(n[0], noon), "  bound by  "+by+": tenon-scheduler gives the node no pod that asks for CPUs, and such pods act as LS here\n"; !strings.Contains(text, want) {
+			t.Errorf("want %q in\n%s", want, text)
+		}
+	}
+	n := scene(t)[1]
+	n.Report.Status.CPUs = nil
+	if text, want := Explain(n, noon), "\nCPUs for pods: the agent reports none, so no pod gets CPUs of its own there\n"; !strings.Contains(text, want) {
+		t.Errorf("want %q in\n%s", want, text)
 	}
 }
