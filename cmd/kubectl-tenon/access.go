@@ -50,7 +50,10 @@ func (a *access) client() (client.Client, error) {
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme), configv1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(
+		corev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme),
+		v1alpha1.AddToScheme(scheme), configv1alpha1.AddToScheme(scheme),
+	); err != nil {
 		return nil, err
 	}
 	// With a fixed list of kinds, the client need not ask the API server for

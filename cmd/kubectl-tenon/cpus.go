@@ -13,117 +13,115 @@ import (
 	"tenon.sh/tenon/internal/cluster/survey"
 )
 
-func explainPodCommand(a *access, now func() time.Time) *cobra.Command {
-	var namespace string
-	cmd := &cobra.Command{
-		Use:   "pod NAME",
-		Short: "Print which CPUs a pod has and who chose them, or node by node why it has none",
-		Example: `  kubectl tenon explain pod db-0
-  kubectl tenon explain pod db-0 -n shop
-  kubectl tenon explain pod shop/db-0`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			name := args[0]
-			if before, after, both := strings.Cut(name, "/"); both {
-				namespace, name = before, after
-			}
-			space, err := a.namespace(namespace)
-			if err != nil {
-				return err
-			}
-			c, err := a.cluster(cmd.Context(), now())
-			if err != nil {
-				return err
-			}
-			text, found := c.ExplainPod(space, name)
-			if !found {
-				return fmt.Errorf("there is no pod %q in namespace %s", name, space)
-			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), text)
-			return err
-		},
-	}
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "the namespace of the pod (default: that of the context)")
-	return cmd
-}
-
 // errNoRoom makes fit exit with status 1.
 var errNoRoom = errors.New("not all pods would find a place")
 
 func fitCommand(a *access, now func() time.Time) *cobra.Command {
-	return &cobra.Command{
-		Use:   "fit FILE...",
+	var files []string
+	var namespace string
+	var out output
+	cmd := &cobra.Command{
+		Use:   "fit [-f FILE]... [FILE]...",
 		Short: "Print where the pods of manifests would go, and which CPUs they would get; status 1 if one would wait",
 		Long: `Places the pods of manifests one after the other on the cluster as it is now, by
 the functions of tenon-scheduler, and prints node and CPUs of each. It creates
 nothing. It reads pods, and objects that make pods from a template, such as a
 Deployment, and applies the ClusterColocationProfiles that match. FILE may be -,
 for standard input.`,
-		Example: `  kubectl tenon fit db.yaml
-  kubectl tenon fit db.yaml web.yaml && kubectl apply -f db.yaml -f web.yaml
-  helm template shop ./shop | kubectl tenon fit -`,
-		Args: cobra.MinimumNArgs(1),
+		Example: `  kubectl tenon fit -f db.yaml
+  kubectl tenon fit db.yaml web.yaml -n shop && kubectl apply -n shop -f db.yaml -f web.yaml
+  helm template shop ./shop | kubectl tenon fit -f -
+  kubectl tenon fit -f db.yaml -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var wanted []survey.Wanted
-			for _, name := range args {
-				found, err := manifests(cmd.InOrStdin(), name)
-				if err != nil {
-					return fmt.Errorf("%s: %w", name, err)
-				}
-				wanted = append(wanted, found...)
+			files := append(files, args...)
+			if len(files) == 0 {
+				return usageError{fmt.Errorf("%s: want a manifest, such as -f db.yaml: %s", cmd.CommandPath(), see(cmd))}
 			}
-			if len(wanted) == 0 {
-				return fmt.Errorf("%s: no object with pods", strings.Join(args, ", "))
+			all, err := a.manifests(cmd.InOrStdin(), files, namespace)
+			if err != nil {
+				return err
 			}
 			c, err := a.cluster(cmd.Context(), now())
 			if err != nil {
 				return err
 			}
-			text, fits := c.Fit(wanted, a.webhook(cmd.Context()))
-			if _, err := fmt.Fprint(cmd.OutOrStdout(), text); err != nil {
+			found := c.Fit(all.Wanted, a.webhook(cmd.Context()))
+			if err := out.print(cmd.OutOrStdout(), found); err != nil {
 				return err
 			}
-			if !fits {
+			if found.Fits < found.Total {
 				return errNoRoom
 			}
 			return nil
 		},
 	}
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "a file with manifests, or - for standard input; may be repeated")
+	addNamespace(cmd, &namespace, "the namespace of objects that name none")
+	addOutput(cmd, &out)
+	return cmd
 }
 
-func manifests(in io.Reader, name string) ([]survey.Wanted, error) {
+// manifests reads the pods of files. given is the value of -n.
+func (a *access) manifests(in io.Reader, files []string, given string) (*survey.Manifests, error) {
+	all := &survey.Manifests{}
+	for _, name := range files {
+		if err := read(all, in, name); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if len(all.Wanted) == 0 {
+		return nil, fmt.Errorf("%s: no object with pods", strings.Join(files, ", "))
+	}
+	namespace, err := a.namespace(given)
+	if err != nil {
+		return nil, err
+	}
+	return all, all.SetNamespace(namespace, given != "")
+}
+
+func read(all *survey.Manifests, in io.Reader, name string) error {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		defer f.Close()
 		in = f
 	}
-	return survey.Read(in)
+	return all.Read(in)
 }
 
 func mapCommand(a *access, now func() time.Time) *cobra.Command {
 	var svg, page string
+	var out output
 	cmd := &cobra.Command{
 		Use:   "map NODE",
 		Short: "Print the sockets, NUMA nodes, L3 caches and cores of a node with the pods that hold them",
 		Example: `  kubectl tenon map worker-1
   kubectl tenon map worker-1 --svg worker-1.svg
-  kubectl tenon map worker-1 --html worker-1.html`,
-		Args: cobra.ExactArgs(1),
+  kubectl tenon map worker-1 --html worker-1.html
+  kubectl tenon map worker-1 -o json`,
+		Args:              one("node"),
+		ValidArgsFunction: a.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == outputJSON && (svg != "" || page != "") {
+				return usageError{errors.New("want one of -o json, --svg and --html")}
+			}
 			c, err := a.cluster(cmd.Context(), now())
 			if err != nil {
 				return err
 			}
-			m, err := c.Map(args[0])
+			name := cutKind(args[0], nodeWords)
+			m, err := c.Map(name)
 			if err != nil {
 				return fmt.Errorf("%w (the cluster has %s)", err, listed(c.Names()))
 			}
 			if svg == "" && page == "" {
-				_, err = fmt.Fprint(cmd.OutOrStdout(), m.Text())
-				return err
+				data, err := c.MapPage(name)
+				if err != nil {
+					return err
+				}
+				return out.print(cmd.OutOrStdout(), mapped{data, m})
 			}
 			for name, text := range map[string]string{svg: m.SVG(), page: m.HTML()} {
 				if name == "" {
@@ -138,5 +136,15 @@ func mapCommand(a *access, now func() time.Time) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&svg, "svg", "", "write a picture to this file instead")
 	cmd.Flags().StringVar(&page, "html", "", "write a page with the picture to this file instead")
+	addOutput(cmd, &out)
 	return cmd
 }
+
+// mapped is the map of a node as JSON fields and as text.
+type mapped struct {
+	*survey.MapPage
+	drawn interface{ Text() string }
+}
+
+// Text draws the map.
+func (m mapped) Text() string { return m.drawn.Text() }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,12 +16,29 @@ import (
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
 var version string
 
+// The exit statuses after an error, as those of tenon.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root := newRootCommand(time.Now)
-	if err := root.ExecuteContext(ctx); err != nil {
+	if err := newRootCommand(time.Now).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "kubectl-tenon:", err)
-		os.Exit(1)
+		os.Exit(exitStatus(err))
 	}
 }
+
+func exitStatus(err error) int {
+	if errors.As(err, new(usageError)) {
+		return exitUsage
+	}
+	return exitFailure
+}
+
+// A usageError is an error in the command line.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }

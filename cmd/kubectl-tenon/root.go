@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -19,15 +20,18 @@ func newRootCommand(now func() time.Time) *cobra.Command {
 		Use:   "kubectl-tenon",
 		Short: "Show Tenon on the nodes of a cluster",
 		Long: `Prints what the agents of Tenon report, and where pods that ask for CPUs have
-them or would get them. It needs the right to list nodes, pods and
-nodereports.tenon.sh, and for doctor and fit clustercolocationprofiles.config.koordinator.sh;
-for fit also namespaces and priority classes, if there are profiles. It changes
-nothing.`,
+them or would get them. It changes nothing. It needs the right to list nodes,
+pods and nodereports.tenon.sh. What it may not read besides, it names in its
+answer: colocation profiles (doctor, fit), and namespaces and priority classes
+(fit, if there are profiles).
+
+The exit status is 1 after a failure and if the answer of doctor or fit is no,
+and 2 if the command line has an error.`,
 		Example: `  kubectl tenon top
-  kubectl tenon explain node worker-1     # its batch resources, term by term, and its trials
+  kubectl tenon explain node worker-1     # its batch resources, term by term, its CPUs and its trials
   kubectl tenon explain isolation         # what trials of isolation found, on all nodes
   kubectl tenon explain pod db-0          # its CPUs, or node by node why it has none
-  kubectl tenon fit db.yaml               # where the pods of a manifest would go
+  kubectl tenon fit -f db.yaml            # where the pods of a manifest would go
   kubectl tenon map worker-1              # the CPUs of a node and their owners
   kubectl tenon doctor                    # what is not done as asked, and where`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenon"},
@@ -35,8 +39,11 @@ nothing.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	group(root)
+	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().StringVar(&a.kubeconfig, "kubeconfig", "", "the kubeconfig file (default: that of kubectl)")
 	root.PersistentFlags().StringVar(&a.context, "context", "", "the context of that file (default: the current one)")
+	_ = root.RegisterFlagCompletionFunc("context", cobra.NoFileCompletions) // an error means that the flag does not exist
 	root.AddCommand(topCommand(&a, now), explainCommand(&a, now), doctorCommand(&a, now), fitCommand(&a, now), mapCommand(&a, now))
 	return root
 }
@@ -48,68 +55,43 @@ func versionOf() string {
 	return version
 }
 
+// acceptAll adds the flag -A, which users of kubectl type. It changes nothing.
+func acceptAll(cmd *cobra.Command) {
+	cmd.Flags().BoolP("all-namespaces", "A", false, "accepted, and without effect: the pods of all namespaces count anyway")
+}
+
 func topCommand(a *access, now func() time.Time) *cobra.Command {
-	return &cobra.Command{
-		Use:   "top",
-		Short: "Print the use and the batch resources of each node, and which of its cores pods own",
-		Args:  cobra.NoArgs,
+	cmd := &cobra.Command{
+		Use:     "top",
+		Short:   "Print the use and the batch resources of each node, and which of its cores pods own",
+		Example: `  kubectl tenon top`,
+		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, err := a.nodes(cmd.Context())
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), nodepages.Top(nodes, now()), survey.New(nodes, nil, now()).Lines())
+			text := nodepages.Top(nodes, now()) + survey.New(nodes, nil, now()).Lines()
+			_, err = io.WriteString(cmd.OutOrStdout(), text)
 			return err
 		},
 	}
-}
-
-func explainCommand(a *access, now func() time.Time) *cobra.Command {
-	explain := &cobra.Command{Use: "explain", Short: "Explain the decisions about a node or a pod"}
-	explain.AddCommand(explainPodCommand(a, now), &cobra.Command{
-		Use:   "node NAME",
-		Short: "Print the batch resources of a node, term by term, and its trials of isolation",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			nodes, err := a.nodes(cmd.Context())
-			if err != nil {
-				return err
-			}
-			var known []string
-			for _, n := range nodes {
-				if n.Name == args[0] {
-					_, err = fmt.Fprint(cmd.OutOrStdout(), nodepages.Explain(n, now()))
-					return err
-				}
-				known = append(known, n.Name)
-			}
-			return fmt.Errorf("there is no node %q: the cluster has %s", args[0], listed(known))
-		},
-	})
-	explain.AddCommand(&cobra.Command{
-		Use:   "isolation",
-		Short: "Print what trials of isolation mechanisms found on each node and on all together",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			nodes, err := a.nodes(cmd.Context())
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), nodepages.Isolation(nodes, now()))
-			return err
-		},
-	})
-	return explain
+	acceptAll(cmd)
+	return cmd
 }
 
 // errUnhealthy makes doctor exit with status 1.
 var errUnhealthy = errors.New("not all nodes do what their configuration asks")
 
 func doctorCommand(a *access, now func() time.Time) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Print the mechanisms of each feature on the nodes, and the problems; status 1 if there are any",
-		Args:  cobra.NoArgs,
+		Long: `Prints how each feature works on which nodes, and the problems: what is configured
+and not in force, and pods that a colocation profile missed. The exit status is 1
+if there is a problem.`,
+		Example: `  kubectl tenon doctor`,
+		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, err := a.nodes(cmd.Context())
 			if err != nil {
@@ -132,6 +114,8 @@ func doctorCommand(a *access, now func() time.Time) *cobra.Command {
 			return nil
 		},
 	}
+	acceptAll(cmd)
+	return cmd
 }
 
 func listed(names []string) string {

@@ -3,16 +3,23 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 )
 
 const (
@@ -26,17 +33,106 @@ const (
 		{"metadata": {"name": "db", "namespace": "shop", "uid": "u2", "annotations": {"cpuset-scheduler": "true"}}, "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "14"}}}]}}]}`
 )
 
-// kubectl runs the plugin against an API server that serves these paths.
+// notFound is the answer to a path that the server does not have.
+const notFound = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404, "message": "the server could not find the requested resource"}`
+
+// refusal returns the answer of an API server that refuses a request.
+func refusal(code int, reason, message string) string {
+	text, _ := json.Marshal(map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code, "message": message})
+	return string(text)
+}
+
+// selected keeps the items of a list that a field selector selects. It knows
+// the selectors that the plugin sends.
+func selected(text, selector string) string {
+	field, value, _ := strings.Cut(selector, "=")
+	var list map[string]any
+	if selector == "" || json.Unmarshal([]byte(text), &list) != nil {
+		return text
+	}
+	items, _ := list["items"].([]any)
+	list["items"] = slices.DeleteFunc(items, func(item any) bool {
+		at := item
+		for key := range strings.SplitSeq(strings.Replace(field, "source", "reportingComponent", 1), ".") {
+			of, _ := at.(map[string]any)
+			at = of[key]
+		}
+		has, _ := at.(string)
+		return has != value
+	})
+	out, _ := json.Marshal(list)
+	return string(out)
+}
+
+// kubectl runs the plugin against an API server that serves these paths. The
+// path of a POST has POST and a space before it. A pod that is created without
+// a path for it is accepted as it is. A Status is sent with its code.
 func kubectl(t *testing.T, paths map[string]string, args ...string) (string, error) {
 	t.Helper()
+	var out bytes.Buffer
+	root := newRootCommand(func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) })
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs(append(args, "--kubeconfig", serve(t, paths)))
+	err := root.ExecuteContext(context.Background())
+	return out.String(), err
+}
+
+// accepted returns the pod of a request as an answer.
+func accepted(t *testing.T, r *http.Request) string {
+	t.Helper()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Error(err)
+	}
+	pod, _, err := serializer.NewCodecFactory(scheme).UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		t.Error(err)
+	}
+	text, err := json.Marshal(pod)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(text)
+}
+
+// serve starts such an API server and returns the path of its kubeconfig.
+func serve(t *testing.T, paths map[string]string) string {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text, known := paths[r.URL.Path]
 		w.Header().Set("Content-Type", "application/json")
-		if !known {
-			w.WriteHeader(http.StatusNotFound)
-			text = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404, "message": "the server could not find the requested resource"}`
+		path := r.URL.Path
+		if r.Method == http.MethodPost {
+			path = "POST " + path
+		} else if r.Method != http.MethodGet {
+			t.Errorf("%s %s changes something", r.Method, path)
 		}
-		fmt.Fprint(w, text)
+		text, known := paths[path]
+		isPod := strings.HasPrefix(path, "POST /api/v1/namespaces/") && strings.HasSuffix(path, "/pods")
+		if isPod && r.URL.Query().Get("dryRun") != "All" {
+			t.Errorf("%s stores a pod", path)
+		}
+		switch {
+		case isPod && !known:
+			text = accepted(t, r)
+		case !known:
+			text = notFound
+		}
+		var status struct {
+			Kind string
+			Code int
+		}
+		if warning := paths["warning"]; isPod && warning != "" {
+			w.Header().Set("Warning", `299 - "`+warning+`"`)
+		}
+		if json.Unmarshal([]byte(text), &status) == nil && status.Kind == "Status" && status.Code > 0 {
+			w.WriteHeader(status.Code)
+		}
+		fmt.Fprint(w, selected(text, r.URL.Query().Get("fieldSelector")))
 	}))
 	t.Cleanup(server.Close)
 	config := filepath.Join(t.TempDir(), "config")
@@ -44,15 +140,27 @@ func kubectl(t *testing.T, paths map[string]string, args ...string) (string, err
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	root := newRootCommand(func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) })
-	root.SetOut(&out)
-	root.SetArgs(append(args, "--kubeconfig", config))
-	err := root.ExecuteContext(context.Background())
-	return out.String(), err
+	return config
 }
 
-var installed = map[string]string{"/api/v1/nodes": nodes, "/api/v1/pods": pods, "/apis/tenon.sh/v1alpha1/nodereports": reports}
+const (
+	pathLeases = "/apis/coordination.k8s.io/v1/leases"
+	pathEvents = "/api/v1/events"
+	// leases has the Lease of Kubernetes' scheduler, which runs.
+	leases = `{"kind": "LeaseList", "apiVersion": "coordination.k8s.io/v1", "items": [{"metadata": {"namespace": "kube-system", "name": "kube-scheduler"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2026-03-01T11:59:58.000000Z"}}]}`
+	events = `{"kind": "EventList", "apiVersion": "v1", "items": []}`
+)
+
+var installed = map[string]string{"/api/v1/nodes": nodes, "/api/v1/pods": pods, "/apis/tenon.sh/v1alpha1/nodereports": reports, pathLeases: leases, pathEvents: events}
+
+// with returns paths with changes: pairs of a path and its text.
+func with(paths map[string]string, changes ...string) map[string]string {
+	all := maps.Clone(paths)
+	for i := 0; i < len(changes); i += 2 {
+		all[changes[i]] = changes[i+1]
+	}
+	return all
+}
 
 func TestPagesAreMadeOfNodesAndReports(t *testing.T) {
 	for want, args := range map[string][]string{
@@ -73,7 +181,7 @@ func TestPagesAreMadeOfNodesAndReports(t *testing.T) {
 }
 
 func TestDoctorEndsWithOneIfAnythingIsWrong(t *testing.T) {
-	_, err := kubectl(t, map[string]string{"/api/v1/nodes": nodes, "/apis/tenon.sh/v1alpha1/nodereports": `{"kind": "NodeReportList", "apiVersion": "tenon.sh/v1alpha1", "items": []}`}, "doctor")
+	_, err := kubectl(t, with(installed, "/apis/tenon.sh/v1alpha1/nodereports", `{"kind": "NodeReportList", "apiVersion": "tenon.sh/v1alpha1", "items": []}`), "doctor")
 	if !errors.Is(err, errUnhealthy) {
 		t.Errorf("doctor without reports: %v", err)
 	}
@@ -122,7 +230,7 @@ func TestFitAppliesTheProfiles(t *testing.T) {
 // withRoom is a node that passes the checks of kube-scheduler.
 var withRoom = map[string]string{
 	"/api/v1/nodes": `{"kind": "NodeList", "apiVersion": "v1", "items": [{"metadata": {"name": "node-1"}, "status": {"allocatable": {"cpu": "32", "pods": "10"}}}]}`,
-	"/api/v1/pods":  pods, "/apis/tenon.sh/v1alpha1/nodereports": reports,
+	"/api/v1/pods":  pods, "/apis/tenon.sh/v1alpha1/nodereports": reports, pathLeases: leases, pathEvents: events,
 }
 
 func TestThePictureGoesToAFile(t *testing.T) {

@@ -5,14 +5,35 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+	"time"
 
+	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/cpumap"
+	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/place"
 )
 
 // Map returns the map of the CPUs of a node, or an error that says why there is
 // none.
 func (c *Cluster) Map(name string) (*cpumap.Map, error) {
+	n, err := c.reporting(name)
+	if err != nil {
+		return nil, err
+	}
+	var owners []cpumap.Owner
+	for _, o := range c.owners(n) {
+		owners = append(owners, cpumap.Owner{Name: o.Pod, Hold: o.hold, Note: o.Why})
+	}
+	state := "reported " + n.age
+	if n.report.Manager != "" {
+		state += "; another manager binds CPUs on this node: " + n.report.Manager
+	}
+	return cpumap.New(name, state, n.report.Topology, n.report.Reserved, n.report.Keep, owners), nil
+}
+
+// reporting returns a node that reports its CPUs, or an error that says why
+// there is none.
+func (c *Cluster) reporting(name string) (*nodeState, error) {
 	n := c.node(name)
 	if n == nil {
 		return nil, fmt.Errorf("there is no node %q", name)
@@ -20,27 +41,97 @@ func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 	if !n.reported {
 		return nil, fmt.Errorf("node %s: %s", name, cmp.Or(n.age, string(place.NoReport)))
 	}
-	notes := map[place.UID]string{}
-	for _, h := range n.Report.Status.CPUs.Held {
-		notes[place.UID(h.UID)] = cmp.Or(h.Why, "")
+	return n, nil
+}
+
+// A MapPage has the CPUs of a node and the pods that hold them.
+type MapPage struct {
+	Node     string    `json:"node"`
+	Reported time.Time `json:"reported"`
+	Manager  string    `json:"manager,omitempty"`
+	Online   int       `json:"online"`
+	Open     int       `json:"open"`
+	Keep     int       `json:"keep"`
+	Reserved string    `json:"reserved,omitempty"`
+	Caches   []Cache   `json:"caches"`
+	Owners   []Owner   `json:"owners"`
+}
+
+// A Cache is an L3 cache, or the part of it that is in one NUMA node.
+type Cache struct {
+	Socket int      `json:"socket"`
+	NUMA   int      `json:"numa"`
+	L3     int      `json:"l3"`
+	CPUs   string   `json:"cpus"`
+	Cores  []string `json:"cores"`
+	Open   int      `json:"open"`
+}
+
+// An Owner is a pod that holds CPUs.
+type Owner struct {
+	Pod      string `json:"pod"`
+	UID      string `json:"uid"`
+	Grade    string `json:"grade"`
+	CPUs     string `json:"cpus"`
+	Home     string `json:"home,omitempty"`
+	Request  string `json:"request,omitempty"`
+	By       string `json:"by,omitempty"`
+	Why      string `json:"why,omitempty"`
+	Reported bool   `json:"reported"`
+
+	hold pick.Hold
+}
+
+// MapPage returns the same as Map, as data.
+func (c *Cluster) MapPage(name string) (*MapPage, error) {
+	n, err := c.reporting(name)
+	if err != nil {
+		return nil, err
 	}
-	names := map[place.UID]string{}
+	open := c.ledger.View(name).Open()
+	page := &MapPage{
+		Node: name, Reported: n.Report.Status.Reported.Time, Manager: n.report.Manager, Keep: n.report.Keep, Reserved: n.report.Reserved.String(),
+		Online: n.report.Topology.All().Len(), Open: open.Len(), Owners: c.owners(n),
+	}
+	m := c.ledger.View(name).Map()
+	for _, k := range n.Report.Status.CPUs.Caches {
+		set := setOf(k.CPUs)
+		cache := Cache{Socket: int(k.Socket), NUMA: int(k.NUMA), L3: int(k.L3), CPUs: k.CPUs, Open: set.Intersect(open).Len()}
+		for _, core := range pick.Cores(m) {
+			if set.Contains(core) {
+				cache.Cores = append(cache.Cores, core.String())
+			}
+		}
+		page.Caches = append(page.Caches, cache)
+	}
+	return page, nil
+}
+
+// owners returns the pods that hold CPUs of a node.
+func (c *Cluster) owners(n *nodeState) []Owner {
+	names, reports := map[place.UID]string{}, map[place.UID]v1alpha1.HeldCPUs{}
 	for i := range c.pods {
 		names[place.UID(c.pods[i].UID)] = nameOf(&c.pods[i])
 	}
-	var owners []cpumap.Owner
-	for _, h := range c.ledger.View(name).Holds() {
-		note, reported := notes[h.UID]
-		if !reported {
-			note = "not reported by the node yet"
+	for _, h := range n.Report.Status.CPUs.Held {
+		reports[place.UID(h.UID)] = h
+	}
+	all := []Owner{}
+	for _, h := range c.ledger.View(n.Name).Holds() {
+		report, reported := reports[h.UID]
+		o := Owner{
+			Pod: cmp.Or(names[h.UID], string(h.UID)), UID: string(h.UID), Grade: h.Hold.Grade.String(), CPUs: h.Hold.CPUs.String(), Home: h.Hold.Home.String(),
+			By: report.By, Why: report.Why, Reported: reported, hold: h.Hold,
 		}
-		owners = append(owners, cpumap.Owner{Name: cmp.Or(names[h.UID], string(h.UID)), Hold: h.Hold, Note: note})
+		if !reported {
+			o.Why = "not reported by the node yet"
+		}
+		if h.Hold.Grade != pick.Own {
+			o.Request = h.Hold.Request.String()
+		}
+		all = append(all, o)
 	}
-	state := "reported " + n.age
-	if n.report.Manager != "" {
-		state += "; another manager binds CPUs on this node: " + n.report.Manager
-	}
-	return cpumap.New(name, state, n.report.Topology, n.report.Reserved, n.report.Keep, owners), nil
+	return all
 }
 
 // Lines prints a one-line map of each node on which pods hold CPUs. It returns
@@ -57,7 +148,7 @@ func (c *Cluster) Lines() string {
 			fmt.Fprintln(&b)
 			fmt.Fprintln(w, "NODE\tOPEN\tCORES")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", n.Name, c.openOf(n), m.Line())
+		fmt.Fprintf(w, "%s\t%s\t%s\n", n.Name, openText(c.openOf(n)), m.Line())
 	}
 	w.Flush() // writes to memory and cannot fail
 	if b.Len() > 0 {

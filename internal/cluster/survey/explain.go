@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,62 +16,115 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ExplainPod prints which CPUs a pod has, and who chose them. For a pod without
-// a node, it prints why each node does not take the pod. It returns false if
-// the pod does not exist.
-func (c *Cluster) ExplainPod(namespace, name string) (string, bool) {
-	i := slices.IndexFunc(c.pods, func(p corev1.Pod) bool { return p.Namespace == namespace && p.Name == name })
-	if i < 0 {
-		return "", false
-	}
-	p := &c.pods[i]
-	demand := demandOf(p)
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s asks for %s.\n", nameOf(p), asksFor(demand))
-	for _, f := range kube.Faults(p) {
-		fmt.Fprintf(&b, "  not as written: %v\n", f)
-	}
-	switch {
-	case p.Spec.NodeName == "":
-		c.printAnswers(&b, p, demand)
-	case demand == nil:
-		fmt.Fprintf(&b, "It is on %s and runs on the CPUs that no pod owns.\n", p.Spec.NodeName)
-	default:
-		c.printPlacement(&b, p, demand)
-	}
-	return b.String(), true
+// A PodState says whether a pod has a node and CPUs.
+type PodState string
+
+const (
+	PodWaits      PodState = "waits"      // it has no node
+	PodHolds      PodState = "holds"      // its node gave it CPUs
+	PodShares     PodState = "shares"     // it asks for no CPUs
+	PodRefused    PodState = "refused"    // its node gave it no CPUs
+	PodUnreported PodState = "unreported" // its node has not reported it
+	PodEnded      PodState = "ended"
+)
+
+// A PodPage says which CPUs a pod has and who chose them. For a pod without a
+// node, it says why each node does not take the pod.
+type PodPage struct {
+	Pod    string       `json:"pod"`
+	Asks   Asks         `json:"asks"`
+	Faults []string     `json:"faults,omitempty"`
+	State  PodState     `json:"state"`
+	Node   string       `json:"node,omitempty"`
+	Held   *Held        `json:"held,omitempty"`
+	Why    string       `json:"why,omitempty"`
+	Wait   *Wait        `json:"wait,omitempty"`
+	Nodes  []NodeAnswer `json:"nodes,omitempty"`
+
+	age string // of the report of the node
 }
 
-// printAnswers prints what each node answers to a pod that has no node yet.
-func (c *Cluster) printAnswers(b *strings.Builder, p *corev1.Pod, demand *place.Demand) {
-	for _, cond := range p.Status.Conditions {
-		if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse && cond.Message != "" {
-			fmt.Fprintf(b, "Its scheduler says: %s\n", cond.Message)
+// Held are the CPUs that a pod holds on its node.
+type Held struct {
+	Grade    string    `json:"grade"`
+	CPUs     string    `json:"cpus"`
+	Home     string    `json:"home,omitempty"`
+	Where    string    `json:"where"`
+	By       string    `json:"by,omitempty"`
+	Why      string    `json:"why,omitempty"`
+	Chosen   string    `json:"chosen,omitempty"` // the choice of the scheduler, if the node has moved the pod since
+	Reported time.Time `json:"reported"`
+}
+
+// A Wait has the words of the scheduler about a pod without a node.
+type Wait struct {
+	Created time.Time `json:"created"`
+	Message string    `json:"message,omitempty"`
+}
+
+// A NodeAnswer says whether a node would take a pod.
+type NodeAnswer struct {
+	Node   string   `json:"node"`
+	Online int      `json:"online"` // 0: no report
+	Open   int      `json:"open"`
+	Fits   bool     `json:"fits"`
+	Rating *int64   `json:"rating,omitempty"`
+	CPUs   string   `json:"cpus,omitempty"`
+	Where  string   `json:"where,omitempty"`
+	Why    []string `json:"why,omitempty"`
+}
+
+// ExplainPod returns the page of a pod, or false if the pod does not exist.
+func (c *Cluster) ExplainPod(namespace, name string) (*PodPage, bool) {
+	p := c.Pod(namespace, name)
+	if p == nil {
+		return nil, false
+	}
+	demand := demandOf(p)
+	page := &PodPage{Pod: nameOf(p), Asks: asksOf(demand), Node: p.Spec.NodeName}
+	for _, f := range kube.Faults(p) {
+		page.Faults = append(page.Faults, f.String())
+	}
+	switch {
+	case kube.HasEnded(p):
+		page.State, page.Why = PodEnded, strings.TrimSpace(p.Status.Reason+" "+p.Status.Message)
+	case p.Spec.NodeName == "":
+		page.State, page.Wait = PodWaits, waitOf(p)
+		page.Nodes = c.nodeAnswers(p, demand)
+	case demand == nil:
+		page.State = PodShares
+	default:
+		c.find(page, p)
+	}
+	return page, true
+}
+
+func waitOf(p *corev1.Pod) *Wait {
+	w := &Wait{Created: p.CreationTimestamp.Time}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			w.Message = c.Message
 		}
 	}
-	answers := c.askAll(p, demand)
-	fits := 0
-	for _, a := range answers {
-		if len(a.why) == 0 {
-			fits++
-		}
-	}
-	fmt.Fprintf(b, "It has no node; %d of %s would take it now.\n\n", fits, plural(len(answers), "node"))
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NODE\tOPEN\tFITS\tRATING\tCPUS\tWHERE, OR WHY NOT")
-	for _, a := range answers {
-		fmt.Fprintf(w, "%s\t%s\t", a.node.Name, c.openOf(a.node))
+	return w
+}
+
+func (c *Cluster) nodeAnswers(p *corev1.Pod, demand *place.Demand) []NodeAnswer {
+	var all []NodeAnswer
+	for _, a := range c.askAll(candidate{Pod: p, demand: demand}) {
+		n := NodeAnswer{Node: a.node.Name, Fits: len(a.why) == 0}
+		n.Open, n.Online = c.openOf(a.node)
 		switch {
-		case len(a.why) > 0:
-			fmt.Fprintf(w, "no\t-\t-\t%s\n", strings.Join(c.withNumbers(a, demand), "; "))
+		case !n.Fits:
+			n.Why = c.withNumbers(a, demand)
 		case demand == nil:
-			fmt.Fprintf(w, "yes\t-\t-\tit asks for no CPUs of its own\n")
+			n.Where = "it asks for no CPUs of its own"
 		default:
-			fmt.Fprintf(w, "yes\t%d\t%v\t%s\n", a.worth, a.offer.CPUs, describeOffer(demand, a.offer))
+			n.Rating, n.CPUs, n.Where = &a.worth, a.offer.CPUs.String(), describeOffer(demand.Grade, a.offer)
 		}
+		all = append(all, n)
 	}
-	w.Flush() // writes to memory and cannot fail
-	fmt.Fprintf(b, "\n%s\n", uncheckedText)
+	return all
 }
 
 // withNumbers returns the reasons of a node. If the CPUs are one of them, this
@@ -93,70 +147,60 @@ func (c *Cluster) withNumbers(a answer, demand *place.Demand) []string {
 	return append(slices.Clone(a.why[:len(a.why)-1]), why) // ask adds the reason of the CPUs last
 }
 
-// uncheckedText names the conditions that the answers of the nodes ignore.
-const uncheckedText = "Looked at: CPUs, requests, taints, node selectors and required node affinity. Not looked at: pod affinity,\ntopology spread, volumes and host ports. A rating from 0 to 100 is that of the CPUs alone."
-
-// openOf prints how many CPUs of a node no pod owns.
-func (c *Cluster) openOf(n *nodeState) string {
+// openOf returns how many CPUs of a node no pod owns, and how many CPUs it has:
+// 0 if they are not known.
+func (c *Cluster) openOf(n *nodeState) (open, online int) {
 	view := c.ledger.View(n.Name)
 	if view.Map() == nil {
-		return "-"
+		return 0, 0
 	}
-	return fmt.Sprintf("%d of %d", view.Open().Len(), view.Map().Len())
+	return view.Open().Len(), view.Map().Len()
 }
 
-// printPlacement prints the CPUs that a pod holds on its node.
-func (c *Cluster) printPlacement(b *strings.Builder, p *corev1.Pod, demand *place.Demand) {
-	name := p.Spec.NodeName
-	n := c.node(name)
+func openText(open, online int) string {
+	if online == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d of %d", open, online)
+}
+
+// find fills in the CPUs that a pod holds on its node.
+func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
+	n := c.node(p.Spec.NodeName)
+	page.State = PodUnreported
 	if n == nil || !n.reported {
-		fmt.Fprintf(b, "It is on %s: %s.\n", name, place.NoReport)
+		page.Why = string(place.NoReport)
 		return
 	}
 	contract, chosen, _ := kube.ContractOf(p)
 	facts := n.Report.Status.CPUs
 	uid := string(p.UID)
 	if i := slices.IndexFunc(facts.Refused, func(r v1alpha1.RefusedCPUs) bool { return r.UID == uid }); i >= 0 {
-		fmt.Fprintf(b, "It is on %s and has no CPUs of its own there: %s.\n", name, facts.Refused[i].Why)
+		page.State, page.Why = PodRefused, facts.Refused[i].Why
 		return
 	}
 	i := slices.IndexFunc(facts.Held, func(h v1alpha1.HeldCPUs) bool { return h.UID == uid })
 	if i < 0 {
+		page.Why = "no scheduler chose its CPUs, and the node has not reported the pod yet"
 		if chosen {
-			fmt.Fprintf(b, "It is on %s. Its scheduler chose the CPUs %v; the node has not reported the pod yet.\n", name, contract.CPUs)
-		} else {
-			fmt.Fprintf(b, "It is on %s. No scheduler chose its CPUs, and the node has not reported the pod yet.\n", name)
+			page.Why = fmt.Sprintf("its scheduler chose the CPUs %v; the node has not reported the pod yet", contract.CPUs)
 		}
 		return
 	}
-	held := facts.Held[i]
-	m := c.ledger.View(name).Map()
-	set, home := setOf(held.CPUs), setOf(held.Home)
-	fmt.Fprintf(b, "It has %s (%v) of %s", cpus(set.Len()), set, name)
-	switch grade, _ := pick.ParseGrade(held.Grade); grade {
-	case pick.Own:
-		o := m.Judge(set)
-		fmt.Fprintf(b, " for itself: %s.\n", describeOffer(&place.Demand{Claim: pick.Claim{Grade: pick.Own}}, o))
-	case pick.Seated:
-		fmt.Fprintf(b, " as seats, in one %v (%v).\n", m.LevelOf(home), home)
-	default:
-		fmt.Fprintf(b, ", the open ones of one %v (%v).\n", m.LevelOf(home), home)
+	h := facts.Held[i]
+	m := c.ledger.View(n.Name).Map()
+	set, home := setOf(h.CPUs), setOf(h.Home)
+	held := &Held{Grade: h.Grade, CPUs: set.String(), Home: home.String(), By: h.By, Why: h.Why, Reported: n.Report.Status.Reported.Time}
+	grade, _ := pick.ParseGrade(h.Grade)
+	if grade == pick.Own {
+		held.Where = describeOffer(grade, m.Judge(set))
+	} else {
+		held.Where = fmt.Sprintf("one %v", m.LevelOf(home))
 	}
-	fmt.Fprintf(b, "%s\n", author(held, contract, chosen, set))
-	fmt.Fprintf(b, "The node said so %s. kubectl tenon map %s shows its CPUs.\n", n.age, name)
-}
-
-// author describes who chose the CPUs that a pod holds.
-func author(h v1alpha1.HeldCPUs, c place.Contract, chosen bool, set unit.CPUSet) string {
-	switch {
-	case h.By == "scheduler" && chosen && c.CPUs != set && c.Grade != pick.Pooled:
-		return fmt.Sprintf("Its scheduler chose the CPUs %v; the node has moved it since.", c.CPUs)
-	case h.By == "scheduler":
-		return "Its scheduler chose them."
-	case h.Why != "":
-		return "The node chose them: " + h.Why + "."
+	if h.By == "scheduler" && chosen && contract.CPUs != set && contract.Grade != pick.Pooled {
+		held.Chosen = contract.CPUs.String()
 	}
-	return "The node chose them."
+	page.State, page.Held, page.age = PodHolds, held, n.age
 }
 
 // setOf parses a set of CPUs from a report. It ignores the error, because New
@@ -165,3 +209,100 @@ func setOf(text string) unit.CPUSet {
 	set, _ := unit.ParseCPUSet(text)
 	return set
 }
+
+// Text prints the page.
+func (p *PodPage) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s asks for %s.\n", p.Pod, p.Asks.Text)
+	for _, f := range p.Faults {
+		fmt.Fprintf(&b, "  not as written: %s\n", f)
+	}
+	switch p.State {
+	case PodWaits:
+		if p.Wait.Message != "" {
+			fmt.Fprintf(&b, "Its scheduler says: %s\n", p.Wait.Message)
+		}
+		p.printNodes(&b)
+	case PodEnded:
+		fmt.Fprintf(&b, "It has ended, and holds no CPUs%s.\n", after(": ", p.Why))
+	case PodShares:
+		fmt.Fprintf(&b, "It is on %s and runs on the CPUs that no pod owns.\n", p.Node)
+	case PodRefused:
+		fmt.Fprintf(&b, "It is on %s and has no CPUs of its own there: %s.\n", p.Node, p.Why)
+	case PodUnreported:
+		fmt.Fprintf(&b, "It is on %s: %s.\n", p.Node, p.Why)
+	case PodHolds:
+		fmt.Fprintf(&b, "It has %s (%s) of %s%s.\n", cpus(setOf(p.Held.CPUs).Len()), p.Held.CPUs, p.Node, p.Held.kind())
+		fmt.Fprintf(&b, "%s.\nThe node said so %s. kubectl tenon map %s shows its CPUs.\n", p.Held.author(), p.age, p.Node)
+	}
+	return b.String()
+}
+
+// after returns text with a prefix, or "" without a text.
+func after(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}
+
+// kind describes what the pod may do with its CPUs.
+func (h *Held) kind() string {
+	switch h.Grade {
+	case pick.Own.String():
+		return " for itself: " + h.Where
+	case pick.Seated.String():
+		return fmt.Sprintf(" as seats, in %s (%s)", h.Where, h.Home)
+	}
+	return fmt.Sprintf(", the open ones of %s (%s)", h.Where, h.Home)
+}
+
+// author describes who chose the CPUs that a pod holds.
+func (h *Held) author() string {
+	switch {
+	case h.Chosen != "":
+		return fmt.Sprintf("Its scheduler chose the CPUs %s; the node has moved it since", h.Chosen)
+	case h.By == "scheduler":
+		return "Its scheduler chose them"
+	}
+	return "The node chose them" + after(": ", h.Why)
+}
+
+// printNodes prints what each node answers to a pod that has no node yet.
+func (p *PodPage) printNodes(b *strings.Builder) {
+	fits := 0
+	for _, n := range p.Nodes {
+		if n.Fits {
+			fits++
+		}
+	}
+	fmt.Fprintf(b, "It has no node; %d of %s would take it now.\n\n", fits, plural(len(p.Nodes), "node"))
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NODE\tOPEN\tFITS\tRATING\tCPUS\tWHERE, OR WHY NOT")
+	for _, n := range p.Nodes {
+		fits, where := "yes", n.Where
+		if !n.Fits {
+			fits, where = "no", strings.Join(n.Why, "; ")
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Node, openText(n.Open, n.Online), fits, ratingText(n.Rating), orDash(n.CPUs), where)
+	}
+	w.Flush() // writes to memory and cannot fail
+	fmt.Fprintf(b, "\n%s\n", uncheckedText)
+}
+
+func ratingText(rating *int64) string {
+	if rating == nil {
+		return "-"
+	}
+	return fmt.Sprint(*rating)
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// uncheckedText names the conditions that the answers of the nodes ignore.
+const uncheckedText = "Looked at: CPUs, requests, taints, node selectors and required node affinity. Not looked at: pod affinity,\ntopology spread, volumes and host ports. A rating from 0 to 100 is that of the CPUs alone."

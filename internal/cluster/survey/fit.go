@@ -16,72 +16,98 @@ import (
 	"tenon.sh/tenon/internal/decide/place"
 )
 
-// Fit places pods one after the other, and prints what each pod would get. The
-// webhook changes each pod first. Fit prefers the node with the best CPUs, and
-// then the node with fewer requests, like a scheduler. Each placed pod takes
-// its resources from the cluster for good. Fit returns true if all pods find a
-// place.
-func (c *Cluster) Fit(wanted []Wanted, by Webhook) (string, bool) {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "POD\tASKS FOR\tNODE\tCPUS\tWHERE, OR WHY NOT")
-	fits, total := 0, 0
-	var faults, changed []string
-	var late []waiter
-	for _, want := range wanted {
-		as, profiles, wrong := by.admit(&want.Pod)
-		want.Pod = *as
-		if profiles != "" {
-			changed = append(changed, fmt.Sprintf("%s: as ClusterColocationProfile %s makes it", want.Name, profiles))
-		}
-		for _, f := range wrong {
-			faults = append(faults, want.Name+": "+f)
-		}
-		pods := c.expand(want)
-		for i, p := range pods {
-			total++
-			if p.UID = types.UID(fmt.Sprintf("fit-%d", total)); i == 0 {
-				for _, f := range kube.Faults(p) {
-					faults = append(faults, fmt.Sprintf("%s: %v", want.Name, f))
-				}
-			}
-			switch why := c.fit(w, p); {
-			case why == "":
-				fits++
-			case len(late) > 0 && late[len(late)-1].why == why:
-				late[len(late)-1].pods += ", " + nameOf(p)
-			default:
-				late = append(late, waiter{nameOf(p), why})
-			}
-		}
-	}
-	w.Flush() // writes to memory and cannot fail
-	for _, l := range late {
-		fmt.Fprintf(&b, "\n%s would wait:\n%s", l.pods, l.why)
-	}
-	for _, text := range changed {
-		fmt.Fprintln(&b, text)
-	}
-	for _, f := range faults {
-		fmt.Fprintf(&b, "not as written: %s\n", f)
-	}
-	fmt.Fprintf(&b, "\n%d of %s would find a place now.\n%s\n", fits, plural(total, "pod"), uncheckedText)
-	for _, text := range by.Unread {
-		fmt.Fprintf(&b, "Not looked at: %s.\n", text)
-	}
-	return b.String(), fits == total
+// A FitAnswer says what would become of a pod of a manifest.
+type FitAnswer string
+
+const (
+	// FitPlaced means that the pod would get a node, and the CPUs that it asks
+	// for.
+	FitPlaced FitAnswer = "fits"
+	// FitWaits means that it would wait.
+	FitWaits FitAnswer = "waits"
+)
+
+// A FitPage says what would become of the pods of manifests.
+type FitPage struct {
+	Pods  []FitPod `json:"pods"`
+	Fits  int      `json:"fits"`
+	Total int      `json:"total"`
+	// Profiles has a line for each manifest that profiles change.
+	Profiles []string `json:"profiles,omitempty"`
+	Faults   []string `json:"faults,omitempty"`
+	// NotLookedAt has what could not be read or asked, with the reasons.
+	NotLookedAt []string `json:"notLookedAt,omitempty"`
 }
 
-// A waiter names pods that find no place for the same reasons (why).
-type waiter struct{ pods, why string }
+// A FitPod is the answer to a pod.
+type FitPod struct {
+	Pod     string    `json:"pod"`
+	Asks    Asks      `json:"asks"`
+	Answer  FitAnswer `json:"answer"`
+	Node    string    `json:"node,omitempty"`
+	Rating  *int64    `json:"rating,omitempty"`
+	CPUs    string    `json:"cpus,omitempty"`
+	Where   string    `json:"where,omitempty"`
+	Reasons []Reason  `json:"reasons,omitempty"`
+}
 
-// expand returns all pods of a workload.
-func (c *Cluster) expand(want Wanted) []*corev1.Pod {
-	var pods []*corev1.Pod
+// A Reason is why a number of nodes do not take a pod. Without nodes, it does
+// not concern single nodes.
+type Reason struct {
+	Nodes int    `json:"nodes,omitempty"`
+	Why   string `json:"why"`
+}
+
+// Fit places pods one after the other. The webhook changes each pod first. Fit
+// prefers the node with the best CPUs, and then the node with fewer requests,
+// like a scheduler. Each placed pod takes its resources from the cluster for
+// good.
+func (c *Cluster) Fit(wanted []Wanted, by Webhook) *FitPage {
+	page := &FitPage{}
+	for i := range wanted {
+		c.fitWanted(page, &wanted[i], by)
+	}
+	page.NotLookedAt = append(page.NotLookedAt, by.Unread...)
+	return page
+}
+
+// fitWanted places the pods of one manifest.
+func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook) {
+	as, profiles, wrong := by.admit(&want.Pod)
+	for _, f := range wrong {
+		page.Faults = append(page.Faults, want.Name+": "+f)
+	}
+	for _, f := range kube.Faults(as) {
+		page.Faults = append(page.Faults, fmt.Sprintf("%s: %v", want.Name, f))
+	}
+	if profiles != "" {
+		page.Profiles = append(page.Profiles, fmt.Sprintf("%s: as ClusterColocationProfile %s makes it", want.Name, profiles))
+	}
+	for _, p := range c.expand(want, as) {
+		p.UID = types.UID(fmt.Sprintf("fit-%d", page.Total+1))
+		page.add(c.fit(p))
+	}
+}
+
+func (f *FitPage) add(p FitPod) {
+	f.Pods = append(f.Pods, p)
+	f.Total++
+	if p.Answer == FitPlaced {
+		f.Fits++
+	}
+}
+
+// expand returns all pods of a manifest.
+func (c *Cluster) expand(want *Wanted, as *corev1.Pod) []candidate {
+	var pods []candidate
+	one := func(suffix, only string) candidate {
+		p := candidate{Pod: as.DeepCopy(), only: only}
+		p.Name, p.demand = want.Name+suffix, demandOf(as)
+		return p
+	}
 	if want.EachNode {
 		for _, n := range c.nodes {
-			p := want.Pod.DeepCopy()
-			p.Name, p.Spec.NodeName = want.Name+" on "+n.Name, n.Name
+			p := one(" on "+n.Name, n.Name)
 			// The controller of DaemonSets adds this toleration.
 			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})
 			if n.exclusion(p) == "" {
@@ -91,57 +117,106 @@ func (c *Cluster) expand(want Wanted) []*corev1.Pod {
 		return pods
 	}
 	for i := range want.Count {
-		p := want.Pod.DeepCopy()
-		p.Name = want.Name
+		suffix := ""
 		if want.Count > 1 {
-			p.Name = fmt.Sprintf("%s %d", want.Name, i+1)
+			suffix = fmt.Sprintf(" %d", i+1)
 		}
-		pods = append(pods, p)
+		pods = append(pods, one(suffix, ""))
 	}
 	return pods
 }
 
-// fit places one pod, and prints a line for it. It returns why the pod finds no
-// place, or "".
-func (c *Cluster) fit(w *tabwriter.Writer, p *corev1.Pod) string {
-	demand := demandOf(p)
-	answers := c.askAll(p, demand)
-	fmt.Fprintf(w, "%s\t%s\t", nameOf(p), asksFor(demand))
+// fit places one pod.
+func (c *Cluster) fit(p candidate) FitPod {
+	f := FitPod{Pod: nameOf(p.Pod), Asks: asksOf(p.demand), Answer: FitWaits}
+	answers := c.askAll(p)
 	if len(answers) == 0 || len(answers[0].why) > 0 {
-		fmt.Fprintln(w, "-\t-\tno")
-		return countReasons(answers)
+		f.Reasons = countReasons(answers)
+		return f
 	}
 	best := answers[0]
-	best.node.take(p)
-	if demand == nil {
-		fmt.Fprintf(w, "%s\t-\tthe CPUs that no pod owns\n", best.node.Name)
-		return ""
+	if p.demand != nil {
+		contract, why := c.ledger.Reserve(place.Pod{UID: place.UID(p.UID), Demand: *p.demand}, best.node.Name)
+		if why != pick.Fits { // cannot happen: the pod has just fitted
+			f.Reasons = []Reason{{Nodes: 1, Why: string(why)}}
+			return f
+		}
+		f.Rating, f.CPUs, f.Where = &best.worth, contract.CPUs.String(), describeOffer(p.demand.Grade, best.offer)
+	} else {
+		f.Where = "the CPUs that no pod owns"
 	}
-	contract, why := c.ledger.Reserve(place.Pod{UID: place.UID(p.UID), Demand: *demand}, best.node.Name)
-	if why != pick.Fits { // cannot happen: the pod has just fitted
-		fmt.Fprintln(w, "-\t-\tno")
-		return "  " + string(why) + "\n"
-	}
-	fmt.Fprintf(w, "%s\t%v\t%s\n", best.node.Name, contract.CPUs, describeOffer(demand, best.offer))
-	return ""
+	best.node.take(p.Pod)
+	f.Answer, f.Node = FitPlaced, best.node.Name
+	return f
 }
 
-// countReasons prints each reason why nodes do not take a pod, with the number
+// countReasons returns each reason why nodes do not take a pod, with the number
 // of these nodes.
-func countReasons(answers []answer) string {
+func countReasons(answers []answer) []Reason {
 	if len(answers) == 0 {
-		return "  the cluster has no node\n"
+		return []Reason{{Why: "the cluster has no node"}}
 	}
 	count := map[string]int{}
 	for _, a := range answers {
 		count[strings.Join(a.why, "; ")]++
 	}
-	reasons := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+	var all []Reason
+	for _, why := range slices.SortedFunc(maps.Keys(count), func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), strings.Compare(a, b))
-	})
+	}) {
+		all = append(all, Reason{Nodes: count[why], Why: why})
+	}
+	return all
+}
+
+// Text prints the page.
+func (f *FitPage) Text() string {
 	var b strings.Builder
-	for _, why := range reasons {
-		fmt.Fprintf(&b, "  %s: %s\n", plural(count[why], "node"), why)
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "POD\tASKS FOR\tNODE\tRATING\tCPUS\tWHERE, OR WHY NOT")
+	for _, p := range f.Pods {
+		where := p.Where
+		if p.Answer == FitWaits {
+			where = "no"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Pod, p.Asks.Text, orDash(p.Node), ratingText(p.Rating), orDash(p.CPUs), where)
+	}
+	w.Flush() // writes to memory and cannot fail
+	late := slices.DeleteFunc(slices.Clone(f.Pods), func(p FitPod) bool { return p.Answer == FitPlaced })
+	for len(late) > 0 {
+		same := 1
+		for same < len(late) && slices.Equal(late[same].Reasons, late[0].Reasons) {
+			same++
+		}
+		printReasons(&b, late[:same])
+		late = late[same:]
+	}
+	for _, text := range f.Profiles {
+		fmt.Fprintln(&b, text)
+	}
+	for _, text := range f.Faults {
+		fmt.Fprintf(&b, "not as written: %s\n", text)
+	}
+	fmt.Fprintf(&b, "\n%d of %s would find a place now.\n", f.Fits, plural(f.Total, "pod"))
+	fmt.Fprintln(&b, uncheckedText)
+	for _, text := range f.NotLookedAt {
+		fmt.Fprintf(&b, "Not looked at: %s.\n", text)
 	}
 	return b.String()
+}
+
+// printReasons prints why pods wait for the same reasons.
+func printReasons(b *strings.Builder, pods []FitPod) {
+	var names []string
+	for _, p := range pods {
+		names = append(names, p.Pod)
+	}
+	fmt.Fprintf(b, "\n%s would wait:\n", strings.Join(names, ", "))
+	for _, r := range pods[0].Reasons {
+		if r.Nodes == 0 {
+			fmt.Fprintf(b, "  %s\n", r.Why)
+		} else {
+			fmt.Fprintf(b, "  %s: %s\n", plural(r.Nodes, "node"), r.Why)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package survey
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,9 @@ type Wanted struct {
 	// EachNode means that there is one pod for each node, as with a DaemonSet.
 	EachNode bool
 }
+
+// Manifests are the pods of manifests.
+type Manifests struct{ Wanted []Wanted }
 
 // An object has the fields of a manifest that Read needs.
 type object struct {
@@ -44,56 +48,75 @@ type controllerSpecOfJob struct {
 	Template    *corev1.PodTemplateSpec `json:"template"`
 }
 
-// Read reads the pods of manifests: pods, and the templates of objects that
-// create pods (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob and
-// others of this form). It ignores other objects. An error names the document.
-func Read(r io.Reader) ([]Wanted, error) {
-	var all []Wanted
+// Read adds the pods of a file: pods, and the templates of objects that create
+// pods (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob and others
+// of this form). It ignores other objects. An error names the document.
+func (m *Manifests) Read(r io.Reader) error {
 	documents := yaml.NewYAMLReader(bufio.NewReader(r))
 	for i := 1; ; i++ {
 		text, err := documents.Read()
 		if errors.Is(err, io.EOF) {
-			return all, nil
+			return nil
+		}
+		if err == nil {
+			err = m.add(text)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", i, err)
+			return fmt.Errorf("document %d: %w", i, err)
 		}
-		found, err := wantedOf(text)
-		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", i, err)
-		}
-		all = append(all, found...)
 	}
 }
 
-func wantedOf(text []byte) ([]Wanted, error) {
+// SetNamespace sets the namespace of objects that have none. If strict, another
+// namespace is an error, as with kubectl.
+func (m *Manifests) SetNamespace(namespace string, strict bool) error {
+	for i := range m.Wanted {
+		w := &m.Wanted[i]
+		if strict && w.Pod.Namespace != "" && w.Pod.Namespace != namespace {
+			return fmt.Errorf("%s is in namespace %s, and the flag -n says %s", w.Name, w.Pod.Namespace, namespace)
+		}
+		w.Pod.Namespace = cmp.Or(w.Pod.Namespace, namespace)
+	}
+	return nil
+}
+
+// add adds the pods of one document.
+func (m *Manifests) add(text []byte) error {
 	text, err := yaml.ToJSON(text)
 	if err != nil || len(bytes.TrimSpace(text)) == 0 || bytes.Equal(bytes.TrimSpace(text), []byte("null")) {
-		return nil, err
+		return err
 	}
 	var o object
 	if err := json.Unmarshal(text, &o); err != nil {
-		return nil, err
+		return err
 	}
 	if o.Kind == "" {
-		return nil, errors.New("kind: want the kind of an object, such as Pod")
+		return errors.New("kind: want the kind of an object, such as Pod")
 	}
-	var all []Wanted
 	for i, item := range o.Items {
-		found, err := wantedOf(item)
-		if err != nil {
-			return nil, fmt.Errorf("items[%d]: %w", i, err)
+		if err := m.add(item); err != nil {
+			return fmt.Errorf("items[%d]: %w", i, err)
 		}
-		all = append(all, found...)
 	}
 	if len(o.Items) > 0 {
-		return all, nil
+		return nil
 	}
+	w, err := wantedOf(o, text)
+	if w != nil {
+		m.Wanted = append(m.Wanted, *w)
+	}
+	return err
+}
+
+// wantedOf returns the pods of an object, or nil if it makes none.
+func wantedOf(o object, text []byte) (*Wanted, error) {
 	if o.Kind == "Pod" {
-		w := Wanted{Name: o.Metadata.Name, Count: 1}
-		err := json.Unmarshal(text, &w.Pod)
+		w := Wanted{Name: cmp.Or(o.Metadata.Name, o.Metadata.GenerateName), Count: 1}
+		if err := json.Unmarshal(text, &w.Pod); err != nil {
+			return nil, err
+		}
 		w.Pod.Spec.NodeName = ""
-		return []Wanted{w}, err
+		return &w, nil
 	}
 	var spec controllerSpec
 	if json.Unmarshal(o.Spec, &spec) != nil {
@@ -116,5 +139,5 @@ func wantedOf(text []byte) ([]Wanted, error) {
 		}
 		w.Count = *count
 	}
-	return []Wanted{w}, nil
+	return &w, nil
 }

@@ -84,6 +84,16 @@ func (c *Cluster) learn(n nodepages.Node, now time.Time) *nodeState {
 	return s
 }
 
+// Pod returns a pod of the cluster, or nil.
+func (c *Cluster) Pod(namespace, name string) *corev1.Pod {
+	for i := range c.pods {
+		if p := &c.pods[i]; p.Namespace == namespace && p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
 func (c *Cluster) node(name string) *nodeState {
 	for _, n := range c.nodes {
 		if n.Name == name {
@@ -110,12 +120,16 @@ func requestsOf(p *corev1.Pod) corev1.ResourceList {
 	return all
 }
 
+// A candidate is a pod that needs a node.
+type candidate struct {
+	*corev1.Pod
+	demand *place.Demand // nil if the pod demands no CPUs
+	only   string        // the only node that the pod may have; empty: any node
+}
+
 // exclusion returns the reason why a pod may never run on a node, or "".
-func (n *nodeState) exclusion(p *corev1.Pod) string {
-	if p.Spec.NodeName != "" && p.Spec.NodeName != n.Name {
-		return "the pod names another node"
-	}
-	if match, err := nodeaffinity.GetRequiredNodeAffinity(p).Match(n.Node.Node); err != nil || !match {
+func (n *nodeState) exclusion(p candidate) string {
+	if match, err := nodeaffinity.GetRequiredNodeAffinity(p.Pod).Match(n.Node.Node); err != nil || !match {
 		return "the pod's node selector or affinity excludes the node"
 	}
 	taints := n.Spec.Taints
@@ -132,11 +146,11 @@ func (n *nodeState) exclusion(p *corev1.Pod) string {
 // refusal returns the reason why a node does not take a pod, or "". It makes
 // the checks of kube-scheduler that concern the node itself, without those of
 // CPUs.
-func (n *nodeState) refusal(p *corev1.Pod) string {
+func (n *nodeState) refusal(p candidate) string {
 	if why := n.exclusion(p); why != "" {
 		return why
 	}
-	requests := requestsOf(p)
+	requests := requestsOf(p.Pod)
 	names := make([]string, 0, len(requests))
 	for name := range requests {
 		names = append(names, string(name))
@@ -160,32 +174,33 @@ type answer struct {
 	offer    pick.Offer
 }
 
-// ask returns the answer of a node to a pod. demand is nil if the pod demands
-// no CPUs.
-func (c *Cluster) ask(n *nodeState, p *corev1.Pod, demand *place.Demand) answer {
+// ask returns the answer of a node to a pod.
+func (c *Cluster) ask(n *nodeState, p candidate) answer {
 	a := answer{node: n}
 	if why := n.refusal(p); why != "" {
 		a.why = append(a.why, why)
 	}
-	if demand == nil {
+	if p.demand == nil {
 		return a
 	}
 	view := c.ledger.View(n.Name)
-	contract, offer, why := view.Offer(demand)
+	contract, offer, why := view.Offer(p.demand)
 	if why != pick.Fits {
 		a.why = append(a.why, string(why))
 		return a
 	}
-	a.contract, a.offer, a.worth = contract, offer, view.Worth(demand)
+	a.contract, a.offer, a.worth = contract, offer, view.Worth(p.demand)
 	return a
 }
 
-// askAll returns the answers of all nodes. Nodes that take the pod come first,
-// the best node at the top.
-func (c *Cluster) askAll(p *corev1.Pod, demand *place.Demand) []answer {
+// askAll returns the answers of all nodes that the pod may have. Nodes that take
+// the pod come first, the best node at the top.
+func (c *Cluster) askAll(p candidate) []answer {
 	var all []answer
 	for _, n := range c.nodes {
-		all = append(all, c.ask(n, p, demand))
+		if p.only == "" || p.only == n.Name {
+			all = append(all, c.ask(n, p))
+		}
 	}
 	slices.SortStableFunc(all, func(a, b answer) int {
 		return cmp.Or(
@@ -215,62 +230,3 @@ func demandOf(p *corev1.Pod) *place.Demand {
 
 // nameOf returns the namespace and name of a pod.
 func nameOf(p *corev1.Pod) string { return cmp.Or(p.Namespace, corev1.NamespaceDefault) + "/" + p.Name }
-
-// asksFor prints a demand.
-func asksFor(d *place.Demand) string {
-	if d == nil {
-		return "no CPUs of its own"
-	}
-	text := ""
-	switch d.Grade {
-	case pick.Own:
-		text = fmt.Sprintf("%s of its own", cpus(d.CPUs))
-	case pick.Seated:
-		text = fmt.Sprintf("%s, shared, for a request of %v", cpus(d.CPUs), d.Request)
-	default:
-		text = fmt.Sprintf("a pool of CPUs for a request of %v", d.Request)
-	}
-	switch d.Bind {
-	case pick.OnlyWhole:
-		text += ", whole cores only"
-	case pick.PreferWhole:
-		text += ", whole cores if possible"
-	case pick.OnlySpread:
-		text += ", one of each core only"
-	case pick.PreferSpread:
-		text += ", one of each core if possible"
-	}
-	if d.Within != pick.Machine {
-		text += fmt.Sprintf(", all of one %v", d.Within)
-	}
-	if d.Fewest {
-		text += ", on the fewest NUMA nodes"
-	}
-	return text
-}
-
-func cpus(n int) string {
-	if n == 1 {
-		return "1 CPU"
-	}
-	return fmt.Sprintf("%d CPUs", n)
-}
-
-// describeOffer prints an offer of CPUs.
-func describeOffer(d *place.Demand, o pick.Offer) string {
-	if d.Grade != pick.Own {
-		return fmt.Sprintf("one %v", o.Level)
-	}
-	text := fmt.Sprintf("%s, %s", plural(o.Nodes, "NUMA node"), plural(o.Caches, "L3 cache"))
-	if o.Split > 0 {
-		text += fmt.Sprintf(", %d beside others on a core", o.Split)
-	}
-	return text
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

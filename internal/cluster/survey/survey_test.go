@@ -72,10 +72,11 @@ func TestAPodIsExplainedNodeByNode(t *testing.T) {
 		"db-2": "waits.txt", "db-0": "own.txt", "cache-0": "node-chose.txt", "web-0": "moved.txt", "encode-0": "pool.txt", "db-3": "not-reported.txt", "old-0": "refused.txt",
 		"report-0": "plain.txt",
 	} {
-		text, found := scene(t).ExplainPod("shop", name)
+		page, found := scene(t).ExplainPod("shop", name)
 		if !found {
 			t.Fatalf("%s is not there", name)
 		}
+		text := page.Text()
 		golden(t, file, text)
 		if name == "db-2" || name == "cache-0" {
 			checkShown(t, text)
@@ -86,34 +87,47 @@ func TestAPodIsExplainedNodeByNode(t *testing.T) {
 	}
 }
 
+// manifests reads the pods of a text.
+func manifests(t *testing.T, text string) *Manifests {
+	t.Helper()
+	var m Manifests
+	if err := m.Read(strings.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	return &m
+}
+
+// fit returns the page of pods, and whether all find a place.
+func fit(c *Cluster, wanted []Wanted, by Webhook) (text string, fits bool) {
+	page := c.Fit(wanted, by)
+	return page.Text(), page.Fits == page.Total
+}
+
 func TestFitSaysWhatTheSchedulerWouldDo(t *testing.T) {
 	f, err := os.Open("testdata/db.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	wanted, err := Read(f)
-	if err != nil {
+	var m Manifests
+	if err := m.Read(f); err != nil {
 		t.Fatal(err)
 	}
-	text, fits := scene(t).Fit(wanted, Webhook{})
+	text, fits := fit(scene(t), m.Wanted, Webhook{})
 	golden(t, "fit.txt", text)
 	checkShown(t, text)
 	if fits {
 		t.Error("all pods find a place")
 	}
-	wanted[0].Count = 1
-	if text, fits := scene(t).Fit(wanted, Webhook{}); !fits {
+	m.Wanted[0].Count = 1
+	if text, fits := fit(scene(t), m.Wanted, Webhook{}); !fits {
 		t.Errorf("one replica finds no place:\n%s", text)
 	}
 }
 
 func TestADaemonSetHasAPodOnEachNodeThatItTolerates(t *testing.T) {
-	wanted, err := Read(strings.NewReader("kind: DaemonSet\nmetadata: {name: d}\nspec: {template: {spec: {containers: [{name: c, resources: {requests: {cpu: 3}}}]}}}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, fits := scene(t).Fit(wanted, Webhook{})
+	wanted := manifests(t, "kind: DaemonSet\nmetadata: {name: d}\nspec: {template: {spec: {containers: [{name: c, resources: {requests: {cpu: 3}}}]}}}").Wanted
+	text, fits := fit(scene(t), wanted, Webhook{})
 	for _, want := range []string{"d on node-1", "d on node-2", "d on node-4", "node: insufficient cpu", "of 3 pods"} {
 		if fits || !strings.Contains(text, want) || strings.Contains(text, "node-3") {
 			t.Errorf("fits %v, want %q in\n%s", fits, want, text)
@@ -124,11 +138,8 @@ func TestADaemonSetHasAPodOnEachNodeThatItTolerates(t *testing.T) {
 func TestAnOldReportTakesNoPod(t *testing.T) {
 	c := scene(t)
 	old := New([]nodepages.Node{c.nodes[1].Node}, nil, noon.Add(time.Hour))
-	wanted, err := Read(strings.NewReader("kind: Pod\nmetadata: {name: p, annotations: {cpuset-scheduler: 'true'}}\nspec: {containers: [{name: c, resources: {limits: {cpu: '1'}}}]}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, fits := old.Fit(wanted, Webhook{}); fits || !strings.Contains(text, "the report of the node's agent is too old") {
+	wanted := manifests(t, "kind: Pod\nmetadata: {name: p, annotations: {cpuset-scheduler: 'true'}}\nspec: {containers: [{name: c, resources: {limits: {cpu: '1'}}}]}").Wanted
+	if text, fits := fit(old, wanted, Webhook{}); fits || !strings.Contains(text, "the report of the node's agent is too old") {
 		t.Errorf("fits %v:\n%s", fits, text)
 	}
 }
@@ -140,7 +151,7 @@ func TestManifestsWithoutPodsAreErrors(t *testing.T) {
 		"kind: Pod\nspec: {containers: 1}": "document 1: ",
 		"kind: List\nitems: [{kind: Pod}, {metadata: {}}]": "document 1: items[1]: kind: ",
 	} {
-		if _, err := Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := new(Manifests).Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -148,9 +159,10 @@ func TestManifestsWithoutPodsAreErrors(t *testing.T) {
 		"": 0, "---\n": 0, "kind: Service\nspec: {selector: {a: b}}": 0, "kind: CronJob\nspec: {jobTemplate: {spec: {parallelism: 2, template: {}}}}": 2,
 		"kind: Job\nspec: {template: {}}": 1, "kind: List\nitems: [{kind: Pod}, {kind: StatefulSet, spec: {replicas: 3, template: {}}}]": 4,
 	} {
-		all, err := Read(strings.NewReader(text))
+		var m Manifests
+		err := m.Read(strings.NewReader(text))
 		n := 0
-		for _, w := range all {
+		for _, w := range m.Wanted {
 			n += w.Count
 		}
 		if err != nil || n != pods {
@@ -205,11 +217,7 @@ func TestFitAppliesProfilesToManifests(t *testing.T) {
 			[]string{"not as written: p: ClusterColocationProfile elsewhere is not applied: the labels of the pod's namespace are not known"}, "makes it"},
 		"unread": {Webhook{Unread: []string{"colocation profiles (forbidden)"}}, []string{"Not looked at: colocation profiles (forbidden).\n"}, "makes it"},
 	} {
-		wanted, err := Read(strings.NewReader(pod))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := scene(t).Fit(wanted, c.by)
+		text, _ := fit(scene(t), manifests(t, pod).Wanted, c.by)
 		for _, want := range c.want {
 			if !strings.Contains(text, want) || strings.Contains(text, c.absent) {
 				t.Errorf("%s: want %q and not %q in\n%s", name, want, c.absent, text)
@@ -223,7 +231,7 @@ func TestANegativeNumberOfPodsIsRefused(t *testing.T) {
 		"kind: Deployment\nmetadata: {name: d}\nspec: {replicas: -1, template: {spec: {containers: [{name: c}]}}}",
 		"kind: Job\nmetadata: {name: d}\nspec: {parallelism: -1, template: {spec: {containers: [{name: c}]}}}",
 	} {
-		if _, err := Read(strings.NewReader("kind: ConfigMap\n---\n" + text)); err == nil || !strings.Contains(err.Error(), "document 2: ") || !strings.Contains(err.Error(), " d: replicas or parallelism is -1") {
+		if err := new(Manifests).Read(strings.NewReader("kind: ConfigMap\n---\n" + text)); err == nil || !strings.Contains(err.Error(), "document 2: ") || !strings.Contains(err.Error(), " d: replicas or parallelism is -1") {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

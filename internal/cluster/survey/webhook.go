@@ -39,16 +39,21 @@ func (w Webhook) admit(p *corev1.Pod) (as *corev1.Pod, by string, faults []strin
 			faults = append(faults, text)
 		}
 	}
-	var acted []string
-	for name := range strings.SplitSeq(changed.Annotations[admission.AnnotationProfiles], ",") {
-		if name != "" && !strings.HasPrefix(name, "-") {
-			acted = append(acted, w.nameProfile(name))
-		}
-	}
-	if len(acted) == 0 {
+	if by = w.acted(changed); by == "" {
 		return p, "", faults
 	}
-	return changed, strings.Join(acted, ", "), faults
+	return changed, by, faults
+}
+
+// acted returns the names of the profiles that changed a pod.
+func (w Webhook) acted(p *corev1.Pod) string {
+	var all []string
+	for name := range strings.SplitSeq(p.Annotations[admission.AnnotationProfiles], ",") {
+		if name != "" && !strings.HasPrefix(name, "-") {
+			all = append(all, w.nameProfile(name))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // nameProfile returns the name of a profile, with its probability if that is

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/cluster/nodepages"
+)
+
+func explainCommand(a *access, now func() time.Time) *cobra.Command {
+	explain := &cobra.Command{
+		Use:   "explain",
+		Short: "Explain the decisions about a node or a pod",
+		Example: `  kubectl tenon explain node worker-1
+  kubectl tenon explain isolation
+  kubectl tenon explain pod db-0 -n shop
+  kubectl tenon explain pod/db-0`,
+	}
+	pod, node := &podQuestion{access: a, now: now}, nodeCommand(a, now)
+	explain.AddCommand(podCommand(pod), node, isolationCommand(a, now))
+	group(explain)
+	// pod/db-0 and node/worker-1 are one word, and no command. The flags of
+	// explain pod then stand behind explain.
+	known, help := explain.Args, explain.RunE
+	named := func(args []string) bool {
+		return len(args) == 1 && (cutKind(args[0], podWords) != args[0] || cutKind(args[0], nodeWords) != args[0])
+	}
+	explain.Args = func(cmd *cobra.Command, args []string) error {
+		if named(args) {
+			return nil
+		}
+		return known(cmd, args)
+	}
+	explain.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case !named(args):
+			return help(cmd, args)
+		case cutKind(args[0], podWords) != args[0]:
+			return pod.answer(cmd, args[0])
+		}
+		return node.RunE(cmd, args)
+	}
+	pod.addFlags(explain)
+	return explain
+}
+
+// A podQuestion is the command line of explain pod.
+type podQuestion struct {
+	*access
+	now       func() time.Time
+	namespace string
+	output    output
+}
+
+func (q *podQuestion) addFlags(cmd *cobra.Command) {
+	addNamespace(cmd, &q.namespace, "the namespace of the pod")
+	addOutput(cmd, &q.output)
+}
+
+// addNamespace adds the flag -n to a command.
+func addNamespace(cmd *cobra.Command, namespace *string, what string) {
+	cmd.Flags().StringVarP(namespace, "namespace", "n", "", what+" (default: that of the context)")
+	_ = cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions) // an error means that the flag does not exist
+}
+
+func podCommand(q *podQuestion) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "pod NAME",
+		Short: "Print which CPUs a pod has and who chose them, or node by node why it has none",
+		Long: `Prints which CPUs a pod has and who chose them. For a pod without a node, it
+prints what its scheduler says, and why each node does not take the pod.`,
+		Example: `  kubectl tenon explain pod db-0
+  kubectl tenon explain pod db-0 -n shop
+  kubectl tenon explain pod shop/db-0
+  kubectl tenon explain pod db-0 -o json`,
+		Args:              one("pod"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, args []string) error { return q.answer(cmd, args[0]) },
+	}
+	q.addFlags(cmd)
+	return cmd
+}
+
+// answer prints the page of a pod.
+func (q *podQuestion) answer(cmd *cobra.Command, text string) error {
+	namespace, name, err := podName(text, q.namespace)
+	if err != nil {
+		return err
+	}
+	if namespace, err = q.access.namespace(namespace); err != nil {
+		return err
+	}
+	c, err := q.cluster(cmd.Context(), q.now())
+	if err != nil {
+		return err
+	}
+	found, exists := c.ExplainPod(namespace, name)
+	if !exists {
+		return fmt.Errorf("there is no pod %q in namespace %s", name, namespace)
+	}
+	return q.output.print(cmd.OutOrStdout(), found)
+}
+
+func nodeCommand(a *access, now func() time.Time) *cobra.Command {
+	return &cobra.Command{
+		Use:               "node NAME",
+		Short:             "Print the batch resources of a node, term by term, its CPUs for pods, and its trials of isolation",
+		Example:           `  kubectl tenon explain node worker-1`,
+		Args:              one("node"),
+		ValidArgsFunction: a.completeNode,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			nodes, err := a.nodes(cmd.Context())
+			if err != nil {
+				return err
+			}
+			name := cutKind(args[0], nodeWords)
+			for _, n := range nodes {
+				if n.Name == name {
+					_, err = fmt.Fprint(cmd.OutOrStdout(), nodepages.Explain(n, now()))
+					return err
+				}
+			}
+			return fmt.Errorf("there is no node %q: the cluster has %s", name, listed(namesOf(nodes)))
+		},
+	}
+}
+
+func isolationCommand(a *access, now func() time.Time) *cobra.Command {
+	return &cobra.Command{
+		Use:     "isolation",
+		Short:   "Print what trials of isolation mechanisms found on each node and on all together",
+		Example: `  kubectl tenon explain isolation`,
+		Args:    nothing,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			nodes, err := a.nodes(cmd.Context())
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), nodepages.Isolation(nodes, now()))
+			return err
+		},
+	}
+}
+
+func namesOf(nodes []nodepages.Node) []string {
+	var names []string
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+// completeNode completes the name of a node.
+func (a *access) completeNode(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	nodes, err := a.nodes(ctx)
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, name := range namesOf(nodes) {
+		if strings.HasPrefix(name, begun) {
+			names = append(names, name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// output is the value of the flag -o.
+type output string
+
+const (
+	outputText output = "text"
+	outputJSON output = "json"
+)
+
+// Set sets the format.
+func (o *output) Set(s string) error {
+	if s != string(outputText) && s != string(outputJSON) {
+		return errors.New("want text or json")
+	}
+	*o = output(s)
+	return nil
+}
+
+// String returns the name of the format.
+func (o *output) String() string { return string(*o) }
+
+// Type returns how help names the value.
+func (o *output) Type() string { return "FORMAT" }
+
+// A page is an answer that has a text and JSON fields.
+type page interface{ Text() string }
+
+// print writes a page as JSON for -o json, and otherwise its text.
+func (o output) print(w io.Writer, p page) error {
+	if o != outputJSON {
+		_, err := io.WriteString(w, p.Text())
+		return err
+	}
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(p)
+}
+
+// addOutput adds the flag -o to a command.
+func addOutput(cmd *cobra.Command, o *output) {
+	*o = outputText
+	cmd.Flags().VarP(o, "output", "o", "how to print: text or json, whose fields docs/kubectl-tenon.md lists")
+	// An error means that the flag does not exist.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{string(outputText), string(outputJSON)}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// see names the help of a command.
+func see(cmd *cobra.Command) string { return "see " + cmd.CommandPath() + " --help" }
+
+// flagError explains an error of a flag. Users of kubectl try -n and -o at all
+// commands.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return usageError{fmt.Errorf("%s: %w: %s", cmd.CommandPath(), err, see(cmd))}
+	}
+	name := "--" + unknown.GetSpecifiedName()
+	if unknown.GetSpecifiedShortnames() != "" {
+		name = "-" + unknown.GetSpecifiedName()
+	}
+	hint := see(cmd)
+	switch name {
+	case "-n", "--namespace":
+		hint = "it is about nodes and the pods of all namespaces"
+	case "-o", "--output":
+		hint = "explain pod, fit and map have it, and kubectl get nodes,nodereports -o json prints what the nodes report"
+	case "-f", "--filename":
+		hint = "fit reads manifests"
+	}
+	return usageError{fmt.Errorf("%s has no flag %s: %s", cmd.CommandPath(), name, hint)}
+}
+
+// nothing refuses arguments.
+func nothing(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s takes no argument, and %q is one: %s", cmd.CommandPath(), args[0], see(cmd))}
+	}
+	return nil
+}
+
+// one requires one argument, such as the name of a node.
+func one(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return usageError{fmt.Errorf("%s: want the name of a %s: %s", cmd.CommandPath(), what, see(cmd))}
+		case len(args) > 1:
+			return usageError{fmt.Errorf("%s: want one %s, and there are %d: %s", cmd.CommandPath(), what, len(args), strings.Join(args, " "))}
+		}
+		return nil
+	}
+}
+
+// group makes a command that has only commands below it. With an argument that
+// is none of them it fails, and alone it prints its help.
+func group(cmd *cobra.Command) {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		var known []string
+		for _, below := range cmd.Commands() {
+			if below.IsAvailableCommand() && below.Name() != "help" && below.Name() != "completion" {
+				known = append(known, below.Name())
+			}
+		}
+		slices.Sort(known)
+		return usageError{fmt.Errorf("%s: there is no %q: want %s", cmd.CommandPath(), args[0], strings.Join(known, ", "))}
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+// The words before a slash by which kubectl names the type of an object.
+var (
+	podWords  = []string{"pod", "pods", "po"}
+	nodeWords = []string{"node", "nodes", "no"}
+)
+
+// cutKind returns the name in a text such as node/worker-1, or the text itself.
+func cutKind(text string, words []string) string {
+	if kind, name, both := strings.Cut(text, "/"); both && slices.Contains(words, kind) {
+		return name
+	}
+	return text
+}
+
+// podName reads the name of a pod: db, pod/db or shop/db, which is a pod of
+// namespace shop. given is the value of -n. A pod of a namespace that is named
+// pod needs -n.
+func podName(text, given string) (namespace, name string, err error) {
+	name = cutKind(text, podWords)
+	if name == text && strings.Contains(text, "/") {
+		namespace, name, _ = strings.Cut(text, "/")
+		if given != "" && namespace != given {
+			return "", "", usageError{fmt.Errorf("%q names namespace %s, and the flag -n names %s", text, namespace, given)}
+		}
+	}
+	if name == "" || strings.Contains(name, "/") {
+		return "", "", usageError{fmt.Errorf("%q is not the name of a pod: want NAME, pod/NAME or NAMESPACE/NAME", text)}
+	}
+	if namespace == "" {
+		namespace = given
+	}
+	return namespace, name, nil
+}

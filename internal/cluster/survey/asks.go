@@ -1,0 +1,84 @@
+package survey
+
+import (
+	"fmt"
+
+	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/place"
+)
+
+// Asks holds the demand of a pod. The JSON names of this and of the other types of
+// answers are documented in docs/kubectl-tenon.md, and do not change.
+type Asks struct {
+	Grade   string `json:"grade,omitempty"`
+	CPUs    int    `json:"cpus,omitempty"`
+	Request string `json:"request,omitempty"`
+	Text    string `json:"text"`
+}
+
+func asksOf(d *place.Demand) Asks {
+	if d == nil {
+		return Asks{Text: "no CPUs of its own"}
+	}
+	a := Asks{Grade: d.Grade.String(), CPUs: d.CPUs, Text: asksFor(d)}
+	if d.Grade != pick.Own {
+		a.Request = d.Request.String()
+	}
+	return a
+}
+
+// asksFor prints a demand.
+func asksFor(d *place.Demand) string {
+	text := ""
+	switch d.Grade {
+	case pick.Own:
+		text = fmt.Sprintf("%s of its own", cpus(d.CPUs))
+	case pick.Seated:
+		text = fmt.Sprintf("%s, shared, for a request of %v", cpus(d.CPUs), d.Request)
+	default:
+		text = fmt.Sprintf("a pool of CPUs for a request of %v", d.Request)
+	}
+	switch d.Bind {
+	case pick.OnlyWhole:
+		text += ", whole cores only"
+	case pick.PreferWhole:
+		text += ", whole cores if possible"
+	case pick.OnlySpread:
+		text += ", one of each core only"
+	case pick.PreferSpread:
+		text += ", one of each core if possible"
+	}
+	if d.Within != pick.Machine {
+		text += fmt.Sprintf(", all of one %v", d.Within)
+	}
+	if d.Fewest {
+		text += ", on the fewest NUMA nodes"
+	}
+	return text
+}
+
+func cpus(n int) string {
+	if n == 1 {
+		return "1 CPU"
+	}
+	return fmt.Sprintf("%d CPUs", n)
+}
+
+// describeOffer prints an offer of CPUs.
+func describeOffer(g pick.Grade, o pick.Offer) string {
+	if g != pick.Own {
+		return fmt.Sprintf("one %v", o.Level)
+	}
+	text := fmt.Sprintf("%s, %s", plural(o.Nodes, "NUMA node"), plural(o.Caches, "L3 cache"))
+	if o.Split > 0 {
+		text += fmt.Sprintf(", %d beside others on a core", o.Split)
+	}
+	return text
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
