@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,8 +43,8 @@ func (a *access) namespace(given string) (string, error) {
 	return found, nil
 }
 
-// client returns a client for nodes, pods, reports and profiles, and for the
-// objects to which profiles refer.
+// client returns a client for nodes, pods, reports and profiles, for the objects
+// to which profiles refer, and for Leases and events.
 func (a *access) client() (client.Client, error) {
 	found, err := a.config().ClientConfig()
 	if err != nil {
@@ -51,7 +52,7 @@ func (a *access) client() (client.Client, error) {
 	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
-		corev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme),
+		corev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme),
 		v1alpha1.AddToScheme(scheme), configv1alpha1.AddToScheme(scheme),
 	); err != nil {
 		return nil, err
@@ -62,6 +63,8 @@ func (a *access) client() (client.Client, error) {
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	kinds.Add(corev1.SchemeGroupVersion.WithKind("Event"), meta.RESTScopeNamespace)
+	kinds.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	kinds.Add(schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), meta.RESTScopeRoot)
 	kinds.Add(v1alpha1.GroupVersion.WithKind("NodeReport"), meta.RESTScopeRoot)
 	kinds.Add(configv1alpha1.GroupVersion.WithKind("ClusterColocationProfile"), meta.RESTScopeRoot)

@@ -27,7 +27,7 @@ func fitCommand(a *access, now func() time.Time) *cobra.Command {
 the functions of tenon-scheduler, and prints node and CPUs of each. It creates
 nothing. It reads pods, and objects that make pods from a template, such as a
 Deployment, and applies the ClusterColocationProfiles that match. FILE may be -,
-for standard input.`,
+for standard input. A pod whose scheduler does not run finds no place.`,
 		Example: `  kubectl tenon fit -f db.yaml
   kubectl tenon fit db.yaml web.yaml -n shop && kubectl apply -n shop -f db.yaml -f web.yaml
   helm template shop ./shop | kubectl tenon fit -f -
@@ -45,7 +45,11 @@ for standard input.`,
 			if err != nil {
 				return err
 			}
-			found := c.Fit(all.Wanted, a.webhook(cmd.Context()))
+			schedulers, err := a.schedulers(cmd.Context(), all, now())
+			if err != nil {
+				return err
+			}
+			found := c.Fit(all.Wanted, a.webhook(cmd.Context()), schedulers)
 			if err := out.print(cmd.OutOrStdout(), found); err != nil {
 				return err
 			}

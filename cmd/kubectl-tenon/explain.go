@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/cluster/nodepages"
+	"tenon.sh/tenon/internal/cluster/survey"
 )
 
 func explainCommand(a *access, now func() time.Time) *cobra.Command {
@@ -72,7 +73,8 @@ func podCommand(q *podQuestion) *cobra.Command {
 		Use:   "pod NAME",
 		Short: "Print which CPUs a pod has and who chose them, or node by node why it has none",
 		Long: `Prints which CPUs a pod has and who chose them. For a pod without a node, it
-prints what its scheduler says, and why each node does not take the pod.`,
+prints what its scheduler says, whether that scheduler runs, and why each node
+does not take the pod.`,
 		Example: `  kubectl tenon explain pod db-0
   kubectl tenon explain pod db-0 -n shop
   kubectl tenon explain pod shop/db-0
@@ -98,10 +100,17 @@ func (q *podQuestion) answer(cmd *cobra.Command, text string) error {
 	if err != nil {
 		return err
 	}
-	found, exists := c.ExplainPod(namespace, name)
-	if !exists {
+	p := c.Pod(namespace, name)
+	if p == nil {
 		return fmt.Errorf("there is no pod %q in namespace %s", name, namespace)
 	}
+	var seen survey.Seen
+	if survey.IsWaiting(p) {
+		if seen, err = q.seen(cmd.Context(), p, q.now()); err != nil {
+			return err
+		}
+	}
+	found, _ := c.ExplainPod(namespace, name, seen)
 	return q.output.print(cmd.OutOrStdout(), found)
 }
 

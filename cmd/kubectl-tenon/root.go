@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,8 +23,9 @@ func newRootCommand(now func() time.Time) *cobra.Command {
 		Long: `Prints what the agents of Tenon report, and where pods that ask for CPUs have
 them or would get them. It changes nothing. It needs the right to list nodes,
 pods and nodereports.tenon.sh. What it may not read besides, it names in its
-answer: colocation profiles (doctor, fit), and namespaces and priority classes
-(fit, if there are profiles).
+answer: colocation profiles (doctor, fit), namespaces and priority classes (fit,
+if there are profiles), and Leases and events, which show whether a scheduler
+runs.
 
 The exit status is 1 after a failure and if the answer of doctor or fit is no,
 and 2 if the command line has an error.`,
@@ -72,6 +74,13 @@ func topCommand(a *access, now func() time.Time) *cobra.Command {
 				return err
 			}
 			text := nodepages.Top(nodes, now()) + survey.New(nodes, nil, now()).Lines()
+			waiting, err := a.unattended(cmd.Context(), cmd.ErrOrStderr(), now())
+			if err != nil {
+				return err
+			}
+			if len(waiting) > 0 {
+				text += "\n" + strings.Join(waiting, "\n") + "\n"
+			}
 			_, err = io.WriteString(cmd.OutOrStdout(), text)
 			return err
 		},
@@ -80,16 +89,34 @@ func topCommand(a *access, now func() time.Time) *cobra.Command {
 	return cmd
 }
 
+// unattended returns a line for each scheduler that pods wait for and that does
+// not take them. If the pods may not be listed, it says so on errOut.
+func (a *access) unattended(ctx context.Context, errOut io.Writer, now time.Time) ([]string, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	pods, err := pendingPods(ctx, c)
+	switch {
+	case apierrors.IsForbidden(err):
+		fmt.Fprintf(errOut, "the waiting pods are not checked: %v\n", err)
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("list the waiting pods: %w", err)
+	}
+	return survey.Unattended(pods, schedulersOf(ctx, c, survey.WaitingFor(pods), now), now), nil
+}
+
 // errUnhealthy makes doctor exit with status 1.
-var errUnhealthy = errors.New("not all nodes do what their configuration asks")
+var errUnhealthy = errors.New("doctor found problems")
 
 func doctorCommand(a *access, now func() time.Time) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Print the mechanisms of each feature on the nodes, and the problems; status 1 if there are any",
 		Long: `Prints how each feature works on which nodes, and the problems: what is configured
-and not in force, and pods that a colocation profile missed. The exit status is 1
-if there is a problem.`,
+and not in force, pods that a colocation profile missed, and pods that wait for
+a scheduler that does not run. The exit status is 1 if there is a problem.`,
 		Example: `  kubectl tenon doctor`,
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -104,7 +131,11 @@ if there is a problem.`,
 			case err != nil:
 				return err
 			}
-			text, healthy := nodepages.Doctor(nodes, profiles, now())
+			waiting, err := a.unattended(cmd.Context(), cmd.ErrOrStderr(), now())
+			if err != nil {
+				return err
+			}
+			text, healthy := nodepages.Doctor(nodes, profiles, waiting, now())
 			if _, err := fmt.Fprint(cmd.OutOrStdout(), text); err != nil {
 				return err
 			}

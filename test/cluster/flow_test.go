@@ -355,7 +355,7 @@ func (f *flow) awaitRest() {
 		seen := survey.New(nodepages.Nodes(list.Items, reports.Items), pods.Items, time.Now())
 		for i := range pods.Items {
 			p := &pods.Items[i]
-			found, _ := seen.ExplainPod(p.Namespace, p.Name)
+			found, _ := seen.ExplainPod(p.Namespace, p.Name, survey.Seen{})
 			page := found.Text()
 			if isWaiting(p) && !strings.Contains(page, "It has no node; 0 of ") {
 				return fmt.Errorf("%s waits:\n%s", p.Name, page)

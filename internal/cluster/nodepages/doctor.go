@@ -15,9 +15,9 @@ import (
 const maxNamed = 5
 
 // Doctor prints the mechanism of each feature on each node, and the problems of
-// the nodes and of the colocation profiles. healthy means that there are no
-// problems.
-func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, now time.Time) (text string, healthy bool) {
+// the nodes and of the colocation profiles. others are problems that the caller
+// has found. healthy means that there are no problems.
+func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, others []string, now time.Time) (text string, healthy bool) {
 	var b strings.Builder
 	silent, agents := map[string][]string{}, map[string][]string{}
 	var known []Node
@@ -41,7 +41,7 @@ func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, no
 		}
 	}
 	means(&b, known)
-	right := conditions(&b, known, profiles)
+	right := conditions(&b, known, profiles, others)
 	return b.String(), right && healthy
 }
 
@@ -85,7 +85,7 @@ func means(b *strings.Builder, nodes []Node) {
 
 // conditions prints each problem once, with its nodes or profiles. It returns
 // true if there is no problem.
-func conditions(b *strings.Builder, nodes []Node, profiles []configv1alpha1.ClusterColocationProfile) bool {
+func conditions(b *strings.Builder, nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, others []string) bool {
 	wrong := map[string][]string{}
 	for _, p := range profiles {
 		for _, c := range p.Status.Conditions {
@@ -101,12 +101,15 @@ func conditions(b *strings.Builder, nodes []Node, profiles []configv1alpha1.Clus
 			wrong[what] = append(wrong[what], n.Name)
 		}
 	}
-	if len(wrong) == 0 {
+	if len(wrong) == 0 && len(others) == 0 {
 		return true
 	}
 	b.WriteString("\nProblems\n")
 	for _, what := range sorted(wrong) {
 		fmt.Fprintf(b, "  %s: %s\n", printNames(wrong[what]), what)
+	}
+	for _, what := range others {
+		fmt.Fprintf(b, "  %s\n", what)
 	}
 	return false
 }

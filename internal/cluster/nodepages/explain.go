@@ -22,7 +22,7 @@ func Explain(n Node, now time.Time) string {
 		return b.String()
 	}
 	s := n.Report.Status
-	fmt.Fprintf(&b, "%s, as reported %s ago", n.Name, duration(n.age(now)))
+	fmt.Fprintf(&b, "%s, as reported %s ago", n.Name, Duration(n.age(now)))
 	if s.Agent != "" {
 		fmt.Fprintf(&b, " by tenond %s", s.Agent)
 	}
@@ -100,7 +100,7 @@ func printPublished(b *strings.Builder, n Node, now time.Time) {
 		return
 	}
 	if !p.At.IsZero() {
-		fmt.Fprintf(b, ", written %s ago", duration(max(now.Sub(p.At.Time), 0)))
+		fmt.Fprintf(b, ", written %s ago", Duration(max(now.Sub(p.At.Time), 0)))
 	}
 	if p.Reason != "" {
 		fmt.Fprintf(b, ": %s", p.Reason)

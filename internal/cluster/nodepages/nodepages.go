@@ -53,7 +53,7 @@ func (n Node) age(now time.Time) time.Duration {
 }
 
 // Age prints the time since the agent wrote the report, as in "4s ago".
-func (n Node) Age(now time.Time) string { return duration(n.age(now)) + " ago" }
+func (n Node) Age(now time.Time) string { return Duration(n.age(now)) + " ago" }
 
 // IsSilent reports whether the state of the node is not known.
 func (n Node) IsSilent(now time.Time) bool { return n.silenceReason(now) != "" }
@@ -65,7 +65,7 @@ func (n Node) silenceReason(now time.Time) string {
 	case n.Report == nil:
 		return "no report"
 	case n.age(now) > silentFor:
-		return "silent for " + duration(n.age(now))
+		return "silent for " + Duration(n.age(now))
 	}
 	return ""
 }
@@ -108,7 +108,7 @@ func Top(nodes []Node, now time.Time) string {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name,
 			cpu(s.Usage.CPU), percent(s.Usage.CPU, n.Status.Capacity[corev1.ResourceCPU]),
 			memory(s.Usage.Memory), percent(s.Usage.Memory, n.Status.Capacity[corev1.ResourceMemory]),
-			batchCPU, batchMemory, pods(s.Pods), orDash(s.Isolation), duration(n.age(now)), orDash(strings.Join(trouble, ", ")))
+			batchCPU, batchMemory, pods(s.Pods), orDash(s.Isolation), Duration(n.age(now)), orDash(strings.Join(trouble, ", ")))
 	}
 	w.Flush() // writes to memory and cannot fail
 	return b.String()
@@ -179,8 +179,8 @@ func orDash(s string) string {
 	return s
 }
 
-// duration prints a duration with its two largest units.
-func duration(d time.Duration) string {
+// Duration prints a duration with its two largest units.
+func Duration(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
 		return fmt.Sprintf("%dd", int(d.Hours())/24)

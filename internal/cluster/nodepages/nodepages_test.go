@@ -171,7 +171,7 @@ node-1  2400m  15%   8192Mi  25%      7200m      8192Mi        2 LS, 3 BE, 1 unm
 }
 
 func TestDoctorSaysWhereAFeatureIsNotDoneAndWhy(t *testing.T) {
-	text, healthy := Doctor(scene(t), nil, noon)
+	text, healthy := Doctor(scene(t), nil, nil, noon)
 	alike(t, text, `
 2 nodes, 1 with a report
   no report: node-0 (kubectl -n tenon-system get pods -o wide)
@@ -192,10 +192,10 @@ Problems
 func TestDoctorIsContentWithNodesThatDoWhatIsAsked(t *testing.T) {
 	n := scene(t)[1:]
 	n[0].Report.Status.Conditions = n[0].Report.Status.Conditions[:1]
-	if text, healthy := Doctor(n, nil, noon); !healthy || strings.Contains(text, "wrong") {
+	if text, healthy := Doctor(n, nil, nil, noon); !healthy || strings.Contains(text, "wrong") {
 		t.Errorf("healthy %v:\n%s", healthy, text)
 	}
-	if text, healthy := Doctor(n, nil, noon.Add(time.Hour)); healthy || !strings.Contains(text, "silent for 1h0m") {
+	if text, healthy := Doctor(n, nil, nil, noon.Add(time.Hour)); healthy || !strings.Contains(text, "silent for 1h0m") {
 		t.Errorf("an hour later: healthy %v:\n%s", healthy, text)
 	}
 }
@@ -250,7 +250,7 @@ func TestANodeThatReportsNoTrialsIsNamed(t *testing.T) {
 func TestDoctorNamesAFightOverKnobs(t *testing.T) {
 	n := scene(t)[1:]
 	n[0].Report.Status.Conditions = []metav1.Condition{{Type: "KnobsWritten", Status: metav1.ConditionTrue, Reason: "Contested", Message: "another program wrote kubepods cpu.max"}}
-	if text, healthy := Doctor(n, nil, noon); healthy || !strings.Contains(text, "node-1: KnobsWritten: Contested: another program wrote") {
+	if text, healthy := Doctor(n, nil, nil, noon); healthy || !strings.Contains(text, "node-1: KnobsWritten: Contested: another program wrote") {
 		t.Errorf("healthy %v:\n%s", healthy, text)
 	}
 }
@@ -262,7 +262,7 @@ func TestDoctorNamesPodsThatAProfileMissed(t *testing.T) {
 	missed.Name, fine.Name = "spark", "web"
 	missed.Status.Conditions = []metav1.Condition{{Type: "Applied", Status: metav1.ConditionFalse, Reason: "PodsMissed", Message: "default/job runs without it"}}
 	fine.Status.Conditions = []metav1.Condition{{Type: "Applied", Status: metav1.ConditionTrue, Reason: "NoPodMissed"}}
-	text, healthy := Doctor(n, []configv1alpha1.ClusterColocationProfile{fine, missed}, noon)
+	text, healthy := Doctor(n, []configv1alpha1.ClusterColocationProfile{fine, missed}, nil, noon)
 	const want = "\nProblems\n  ClusterColocationProfile spark: Applied: PodsMissed: default/job runs without it\n"
 	if healthy || !strings.HasSuffix(text, want) {
 		t.Errorf("healthy %v, want %q at the end of\n%s", healthy, want, text)
@@ -276,7 +276,7 @@ func TestAKubeletThatBindsCPUsIsNamed(t *testing.T) {
 		n := scene(t)[1:]
 		n[0].Report.Status.CPUs.Manager = manager
 		n[0].Report.Status.Conditions = nil
-		text, healthy := Doctor(n, nil, noon)
+		text, healthy := Doctor(n, nil, nil, noon)
 		if want := "  cpus         not done: " + by + " binds CPUs, so tenon-scheduler gives the node no pod that asks for CPUs: node-1\n"; !healthy || !strings.Contains(text, want) {
 			t.Errorf("healthy %v, want %q in\n%s", healthy, want, text)
 		}
@@ -291,5 +291,13 @@ func TestAKubeletThatBindsCPUsIsNamed(t *testing.T) {
 	n.Report.Status.CPUs = nil
 	if text, want := Explain(n, noon), "\nCPUs for pods: the agent reports none, so no pod gets CPUs of its own there\n"; !strings.Contains(text, want) {
 		t.Errorf("want %q in\n%s", want, text)
+	}
+}
+
+func TestDoctorPrintsTheProblemsOfItsCaller(t *testing.T) {
+	n := scene(t)[1:]
+	n[0].Report.Status.Conditions = nil
+	if text, healthy := Doctor(n, nil, []string{"2 pods wait"}, noon); healthy || !strings.HasSuffix(text, "\nProblems\n  2 pods wait\n") {
+		t.Errorf("healthy %v:\n%s", healthy, text)
 	}
 }

@@ -20,7 +20,7 @@ func trials(b *strings.Builder, t *v1alpha1.Trials, now time.Time) {
 	}
 	fmt.Fprintf(b, "\nIsolation by trials: %s", keptOf(t))
 	if t.Since != nil {
-		fmt.Fprintf(b, ", for %s", duration(max(now.Sub(t.Since.Time), 0)))
+		fmt.Fprintf(b, ", for %s", Duration(max(now.Sub(t.Since.Time), 0)))
 	}
 	if t.Why != "" {
 		fmt.Fprintf(b, " (%s)", t.Why)
@@ -33,7 +33,7 @@ func trials(b *strings.Builder, t *v1alpha1.Trials, now time.Time) {
 	fmt.Fprintln(w, "  TRIED\tAGAINST\tFOUND\tPAIRS\tWAIT WITHOUT\tWAIT WITH\tRATIO\tENDED")
 	for _, r := range t.Results {
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%d\t%s\t%s\t%s\t%s ago\n", r.Candidate, orFloor(r.Against), r.Finding, r.Pairs,
-			wait(r.Without), wait(r.With), ratio(r), duration(max(now.Sub(r.Ended.Time), 0)))
+			wait(r.Without), wait(r.With), ratio(r), Duration(max(now.Sub(r.Ended.Time), 0)))
 	}
 	w.Flush() // writes to memory and cannot fail
 	for _, r := range t.Results {
@@ -67,7 +67,7 @@ func Isolation(nodes []Node, now time.Time) string {
 		t := n.Report.Status.Trials
 		since := "-"
 		if t.Since != nil {
-			since = duration(max(now.Sub(t.Since.Time), 0))
+			since = Duration(max(now.Sub(t.Since.Time), 0))
 		}
 		inUse := orDash(n.Report.Status.Isolation)
 		if len(t.Results) == 0 {

@@ -69,7 +69,7 @@ func fields(prefix string, of reflect.Type) []string {
 // TestAnswersAsDataHaveTheSameContent compares fields with the text.
 func TestAnswersAsDataHaveTheSameContent(t *testing.T) {
 	c := scene(t)
-	page, _ := c.ExplainPod("shop", "web-0")
+	page, _ := c.ExplainPod("shop", "web-0", Seen{})
 	if page.State != PodHolds || page.Held.CPUs != "10-11" || page.Held.Chosen != "9-10" || page.Asks.Grade != "seats" || page.Asks.Request != "500m" {
 		t.Errorf("%+v %+v", page, page.Held)
 	}
@@ -84,9 +84,9 @@ func TestAnswersAsDataHaveTheSameContent(t *testing.T) {
 	if !slices.Equal(m.Caches[0].Cores, []string{"0,8", "1,9", "2,10", "3,11"}) {
 		t.Errorf("cores %v", m.Caches[0].Cores)
 	}
-	found := c.Fit(manifests(t, ownPod).Wanted, Webhook{})
+	found := c.Fit(manifests(t, ownPod).Wanted, Webhook{}, nil)
 	text, err := json.Marshal(found)
-	if err != nil || !strings.Contains(string(text), `"pod":"shop/p","asks":{"grade":"own","cpus":2,"text":"2 CPUs of its own"},"answer":"fits","node":"node-2","rating":`) {
+	if err != nil || !strings.Contains(string(text), `"pod":"shop/p","asks":{"grade":"own","cpus":2,"text":"2 CPUs of its own"},"scheduler":"default-scheduler","answer":"fits","node":"node-2","rating":`) {
 		t.Errorf("%s: %v", text, err)
 	}
 	if found.Pods[0].Rating == nil || !strings.Contains(found.Text(), "node-2  "+ratingText(found.Pods[0].Rating)+" ") {

@@ -11,6 +11,7 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/nodepages"
 	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/place"
 	"tenon.sh/tenon/internal/model/unit"
@@ -21,6 +22,7 @@ type PodState string
 
 const (
 	PodWaits      PodState = "waits"      // it has no node
+	PodGated      PodState = "gated"      // it has no node and a scheduling gate
 	PodHolds      PodState = "holds"      // its node gave it CPUs
 	PodShares     PodState = "shares"     // it asks for no CPUs
 	PodRefused    PodState = "refused"    // its node gave it no CPUs
@@ -29,19 +31,21 @@ const (
 )
 
 // A PodPage says which CPUs a pod has and who chose them. For a pod without a
-// node, it says why each node does not take the pod.
+// node, it says what the pod waits for, and why each node does not take it.
 type PodPage struct {
-	Pod    string       `json:"pod"`
-	Asks   Asks         `json:"asks"`
-	Faults []string     `json:"faults,omitempty"`
-	State  PodState     `json:"state"`
-	Node   string       `json:"node,omitempty"`
-	Held   *Held        `json:"held,omitempty"`
-	Why    string       `json:"why,omitempty"`
-	Wait   *Wait        `json:"wait,omitempty"`
-	Nodes  []NodeAnswer `json:"nodes,omitempty"`
+	Pod       string       `json:"pod"`
+	Asks      Asks         `json:"asks"`
+	Faults    []string     `json:"faults,omitempty"`
+	State     PodState     `json:"state"`
+	Scheduler string       `json:"scheduler"`
+	Node      string       `json:"node,omitempty"`
+	Held      *Held        `json:"held,omitempty"`
+	Why       string       `json:"why,omitempty"`
+	Wait      *Wait        `json:"wait,omitempty"`
+	Nodes     []NodeAnswer `json:"nodes,omitempty"`
 
 	age string // of the report of the node
+	now time.Time
 }
 
 // Held are the CPUs that a pod holds on its node.
@@ -56,10 +60,15 @@ type Held struct {
 	Reported time.Time `json:"reported"`
 }
 
-// A Wait has the words of the scheduler about a pod without a node.
+// A Wait says what a pod without a node waits for.
 type Wait struct {
-	Created time.Time `json:"created"`
-	Message string    `json:"message,omitempty"`
+	Created        time.Time      `json:"created"`
+	Gates          []string       `json:"gates,omitempty"`
+	Answered       bool           `json:"answered"`
+	Message        string         `json:"message,omitempty"`
+	SchedulerState SchedulerState `json:"schedulerState,omitempty"`
+	SchedulerText  string         `json:"schedulerText,omitempty"`
+	EventsUnread   string         `json:"eventsUnread,omitempty"`
 }
 
 // A NodeAnswer says whether a node would take a pod.
@@ -74,14 +83,15 @@ type NodeAnswer struct {
 	Why    []string `json:"why,omitempty"`
 }
 
-// ExplainPod returns the page of a pod, or false if the pod does not exist.
-func (c *Cluster) ExplainPod(namespace, name string) (*PodPage, bool) {
+// ExplainPod returns the page of a pod, or false if the pod does not exist. seen
+// counts only for a pod that waits.
+func (c *Cluster) ExplainPod(namespace, name string, seen Seen) (*PodPage, bool) {
 	p := c.Pod(namespace, name)
 	if p == nil {
 		return nil, false
 	}
 	demand := demandOf(p)
-	page := &PodPage{Pod: nameOf(p), Asks: asksOf(demand), Node: p.Spec.NodeName}
+	page := &PodPage{Pod: nameOf(p), Asks: asksOf(demand), Scheduler: SchedulerOf(p), Node: p.Spec.NodeName, now: c.now}
 	for _, f := range kube.Faults(p) {
 		page.Faults = append(page.Faults, f.String())
 	}
@@ -89,7 +99,10 @@ func (c *Cluster) ExplainPod(namespace, name string) (*PodPage, bool) {
 	case kube.HasEnded(p):
 		page.State, page.Why = PodEnded, strings.TrimSpace(p.Status.Reason+" "+p.Status.Message)
 	case p.Spec.NodeName == "":
-		page.State, page.Wait = PodWaits, waitOf(p)
+		page.State, page.Wait = PodWaits, c.waitOf(p, seen)
+		if len(page.Wait.Gates) > 0 {
+			page.State = PodGated
+		}
 		page.Nodes = c.nodeAnswers(p, demand)
 	case demand == nil:
 		page.State = PodShares
@@ -99,12 +112,15 @@ func (c *Cluster) ExplainPod(namespace, name string) (*PodPage, bool) {
 	return page, true
 }
 
-func waitOf(p *corev1.Pod) *Wait {
-	w := &Wait{Created: p.CreationTimestamp.Time}
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			w.Message = c.Message
-		}
+// waitOf returns what a pod waits for.
+func (c *Cluster) waitOf(p *corev1.Pod, seen Seen) *Wait {
+	w := &Wait{Created: p.CreationTimestamp.Time, EventsUnread: seen.Unread}
+	for _, g := range p.Spec.SchedulingGates {
+		w.Gates = append(w.Gates, g.Name)
+	}
+	w.Message, w.Answered = seen.verdict(p)
+	if seen.Scheduler.Name != "" {
+		w.SchedulerState, w.SchedulerText = seen.Scheduler.State(c.now)
 	}
 	return w
 }
@@ -218,10 +234,8 @@ func (p *PodPage) Text() string {
 		fmt.Fprintf(&b, "  not as written: %s\n", f)
 	}
 	switch p.State {
-	case PodWaits:
-		if p.Wait.Message != "" {
-			fmt.Fprintf(&b, "Its scheduler says: %s\n", p.Wait.Message)
-		}
+	case PodWaits, PodGated:
+		p.Wait.print(&b, p.Scheduler, p.now)
 		p.printNodes(&b)
 	case PodEnded:
 		fmt.Fprintf(&b, "It has ended, and holds no CPUs%s.\n", after(": ", p.Why))
@@ -266,6 +280,29 @@ func (h *Held) author() string {
 		return "Its scheduler chose them"
 	}
 	return "The node chose them" + after(": ", h.Why)
+}
+
+// print prints what a pod waits for, if its scheduler does not run or has not
+// answered it yet.
+func (w *Wait) print(b *strings.Builder, scheduler string, now time.Time) {
+	age := now.Sub(w.Created)
+	if len(w.Gates) > 0 {
+		fmt.Fprintf(b, "No scheduler looks at it until its scheduling gates are removed: %s.\n", strings.Join(w.Gates, ", "))
+		return
+	}
+	if w.Message != "" {
+		fmt.Fprintf(b, "Its scheduler says: %s\n", w.Message)
+	}
+	unheard := !w.Answered && age >= unheardAfter && w.SchedulerState != ""
+	if unheard || w.SchedulerState.isAbsence(scheduler) {
+		fmt.Fprintf(b, "It waits for scheduler %s, which %s.\n", scheduler, w.SchedulerText)
+	}
+	switch {
+	case unheard && w.EventsUnread == "":
+		fmt.Fprintf(b, "No scheduler has looked at it since it was created %s ago: it has no condition and no event of one.\n", nodepages.Duration(age))
+	case unheard:
+		fmt.Fprintf(b, "No scheduler has set a condition on it since it was created %s ago. Not looked at: its events (%s).\n", nodepages.Duration(age), w.EventsUnread)
+	}
 }
 
 // printNodes prints what each node answers to a pod that has no node yet.

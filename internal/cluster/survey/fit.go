@@ -41,14 +41,15 @@ type FitPage struct {
 
 // A FitPod is the answer to a pod.
 type FitPod struct {
-	Pod     string    `json:"pod"`
-	Asks    Asks      `json:"asks"`
-	Answer  FitAnswer `json:"answer"`
-	Node    string    `json:"node,omitempty"`
-	Rating  *int64    `json:"rating,omitempty"`
-	CPUs    string    `json:"cpus,omitempty"`
-	Where   string    `json:"where,omitempty"`
-	Reasons []Reason  `json:"reasons,omitempty"`
+	Pod       string    `json:"pod"`
+	Asks      Asks      `json:"asks"`
+	Scheduler string    `json:"scheduler"`
+	Answer    FitAnswer `json:"answer"`
+	Node      string    `json:"node,omitempty"`
+	Rating    *int64    `json:"rating,omitempty"`
+	CPUs      string    `json:"cpus,omitempty"`
+	Where     string    `json:"where,omitempty"`
+	Reasons   []Reason  `json:"reasons,omitempty"`
 }
 
 // A Reason is why a number of nodes do not take a pod. Without nodes, it does
@@ -61,18 +62,26 @@ type Reason struct {
 // Fit places pods one after the other. The webhook changes each pod first. Fit
 // prefers the node with the best CPUs, and then the node with fewer requests,
 // like a scheduler. Each placed pod takes its resources from the cluster for
-// good.
-func (c *Cluster) Fit(wanted []Wanted, by Webhook) *FitPage {
+// good. A pod whose
+// scheduler does not run finds no place.
+func (c *Cluster) Fit(wanted []Wanted, by Webhook, schedulers []Scheduler) *FitPage {
 	page := &FitPage{}
 	for i := range wanted {
-		c.fitWanted(page, &wanted[i], by)
+		c.fitWanted(page, &wanted[i], by, schedulers)
 	}
 	page.NotLookedAt = append(page.NotLookedAt, by.Unread...)
+	for _, s := range schedulers {
+		if state, _ := s.State(c.now); state == NotKnown && len(s.Unread) > 0 {
+			page.NotLookedAt = append(page.NotLookedAt, fmt.Sprintf("whether scheduler %s runs: %s", s.Name, strings.Join(s.Unread, "; ")))
+		}
+	}
+	slices.Sort(page.NotLookedAt)
+	page.NotLookedAt = slices.Compact(page.NotLookedAt)
 	return page
 }
 
 // fitWanted places the pods of one manifest.
-func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook) {
+func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook, schedulers []Scheduler) {
 	as, profiles, wrong := by.admit(&want.Pod)
 	for _, f := range wrong {
 		page.Faults = append(page.Faults, want.Name+": "+f)
@@ -85,7 +94,7 @@ func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook) {
 	}
 	for _, p := range c.expand(want, as) {
 		p.UID = types.UID(fmt.Sprintf("fit-%d", page.Total+1))
-		page.add(c.fit(p))
+		page.add(c.fit(p, schedulers))
 	}
 }
 
@@ -127,8 +136,14 @@ func (c *Cluster) expand(want *Wanted, as *corev1.Pod) []candidate {
 }
 
 // fit places one pod.
-func (c *Cluster) fit(p candidate) FitPod {
-	f := FitPod{Pod: nameOf(p.Pod), Asks: asksOf(p.demand), Answer: FitWaits}
+func (c *Cluster) fit(p candidate, schedulers []Scheduler) FitPod {
+	f := FitPod{Pod: nameOf(p.Pod), Asks: asksOf(p.demand), Scheduler: SchedulerOf(p.Pod), Answer: FitWaits}
+	if i := slices.IndexFunc(schedulers, func(s Scheduler) bool { return s.Name == f.Scheduler }); i >= 0 {
+		if state, text := schedulers[i].State(c.now); state.isAbsence(f.Scheduler) {
+			f.Reasons = []Reason{{Why: fmt.Sprintf("for scheduler %s, which %s", f.Scheduler, text)}}
+			return f
+		}
+	}
 	answers := c.askAll(p)
 	if len(answers) == 0 || len(answers[0].why) > 0 {
 		f.Reasons = countReasons(answers)

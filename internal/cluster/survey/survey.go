@@ -30,6 +30,7 @@ type Cluster struct {
 	nodes  []*nodeState
 	pods   []corev1.Pod
 	ledger *place.Ledger
+	now    time.Time
 }
 
 // A nodeState is a node with the CPUs and resources that its pods leave free.
@@ -44,7 +45,7 @@ type nodeState struct {
 // New makes a Cluster from nodes and pods. As in the scheduler, a node whose
 // report is older than three minutes takes no pod that demands CPUs.
 func New(nodes []nodepages.Node, pods []corev1.Pod, now time.Time) *Cluster {
-	c := &Cluster{pods: pods, ledger: place.New()}
+	c := &Cluster{pods: pods, ledger: place.New(), now: now}
 	for _, n := range nodes {
 		c.nodes = append(c.nodes, c.learn(n, now))
 	}

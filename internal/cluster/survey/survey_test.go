@@ -72,7 +72,7 @@ func TestAPodIsExplainedNodeByNode(t *testing.T) {
 		"db-2": "waits.txt", "db-0": "own.txt", "cache-0": "node-chose.txt", "web-0": "moved.txt", "encode-0": "pool.txt", "db-3": "not-reported.txt", "old-0": "refused.txt",
 		"report-0": "plain.txt",
 	} {
-		page, found := scene(t).ExplainPod("shop", name)
+		page, found := scene(t).ExplainPod("shop", name, Seen{})
 		if !found {
 			t.Fatalf("%s is not there", name)
 		}
@@ -82,7 +82,7 @@ func TestAPodIsExplainedNodeByNode(t *testing.T) {
 			checkShown(t, text)
 		}
 	}
-	if _, found := scene(t).ExplainPod("default", "db-2"); found {
+	if _, found := scene(t).ExplainPod("default", "db-2", Seen{}); found {
 		t.Error("a pod of another namespace is found")
 	}
 }
@@ -98,8 +98,8 @@ func manifests(t *testing.T, text string) *Manifests {
 }
 
 // fit returns the page of pods, and whether all find a place.
-func fit(c *Cluster, wanted []Wanted, by Webhook) (text string, fits bool) {
-	page := c.Fit(wanted, by)
+func fit(c *Cluster, wanted []Wanted, by Webhook, schedulers ...Scheduler) (text string, fits bool) {
+	page := c.Fit(wanted, by, schedulers)
 	return page.Text(), page.Fits == page.Total
 }
 

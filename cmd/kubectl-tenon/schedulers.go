@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"tenon.sh/tenon/internal/cluster/survey"
+)
+
+// maxEvents is the maximum number of events of a scheduler that are read. One
+// is enough to see that the scheduler has run lately.
+const maxEvents = 500
+
+// pendingPods lists the pods without a node.
+func pendingPods(ctx context.Context, c client.Client) ([]corev1.Pod, error) {
+	var pods corev1.PodList
+	err := c.List(ctx, &pods, client.MatchingFields{"spec.nodeName": ""})
+	return pods.Items, err
+}
+
+// schedulersOf reads what the cluster shows of schedulers.
+func schedulersOf(ctx context.Context, c client.Client, names []string, now time.Time) []survey.Scheduler {
+	var all []survey.Scheduler
+	for _, name := range names {
+		all = append(all, schedulerOf(ctx, c, name, now))
+	}
+	return all
+}
+
+// schedulers reads what the cluster shows of the schedulers that pods name.
+func (a *access) schedulers(ctx context.Context, all *survey.Manifests, now time.Time) ([]survey.Scheduler, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range all.Wanted {
+		names = append(names, survey.SchedulerOf(&all.Wanted[i].Pod))
+	}
+	slices.Sort(names)
+	return schedulersOf(ctx, c, slices.Compact(names), now), nil
+}
+
+// schedulerOf reads the Leases with the name of a scheduler and, if they do not
+// show that it runs, its events.
+func schedulerOf(ctx context.Context, c client.Client, name string, now time.Time) survey.Scheduler {
+	s := survey.Scheduler{Name: name}
+	var leases coordinationv1.LeaseList
+	if err := c.List(ctx, &leases, client.MatchingFields{"metadata.name": survey.LeaseName(name)}); err != nil {
+		s.Unread = append(s.Unread, unreadText("Leases", err))
+	}
+	for _, l := range leases.Items {
+		of := survey.Lease{Namespace: l.Namespace, Name: l.Name}
+		if l.Spec.HolderIdentity != nil {
+			of.Holder = *l.Spec.HolderIdentity
+		}
+		if l.Spec.RenewTime != nil {
+			of.Renewed = l.Spec.RenewTime.Time
+		}
+		if l.Spec.LeaseDurationSeconds != nil {
+			of.Duration = time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+		}
+		s.Leases = append(s.Leases, of)
+	}
+	if !s.NeedsEvents(now) {
+		return s
+	}
+	var events corev1.EventList
+	if err := c.List(ctx, &events, client.MatchingFields{"source": name}, client.Limit(maxEvents)); err != nil {
+		s.Unread = append(s.Unread, unreadText("events", err))
+	}
+	for i := range events.Items {
+		if at := survey.TimeOf(&events.Items[i]); at.After(s.Spoke) {
+			s.Spoke = at
+		}
+	}
+	return s
+}
+
+// unreadText says why objects could not be listed.
+func unreadText(what string, err error) string {
+	if apierrors.IsForbidden(err) {
+		return "you may not list " + what
+	}
+	return fmt.Sprintf("%s cannot be listed (%v)", what, err)
+}
+
+// seen reads what the API server shows of a pod that waits.
+func (a *access) seen(ctx context.Context, p *corev1.Pod, now time.Time) (survey.Seen, error) {
+	c, err := a.client()
+	if err != nil {
+		return survey.Seen{}, err
+	}
+	s := survey.Seen{Scheduler: schedulerOf(ctx, c, survey.SchedulerOf(p), now)}
+	var events corev1.EventList
+	if err := c.List(ctx, &events, client.InNamespace(p.Namespace), client.MatchingFields{"involvedObject.uid": string(p.UID)}); err != nil {
+		s.Unread = unreadText("events", err)
+	}
+	s.Events = events.Items
+	return s, nil
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// TestWaitingPodsNameTheirScheduler checks all pages about pods that wait.
+func TestWaitingPodsNameTheirScheduler(t *testing.T) {
+	const waits = `{"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "db", "namespace": "shop", "uid": "u2", "creationTimestamp": "2026-03-01T11:57:00Z"}, "spec": {"schedulerName": "koord-scheduler", "containers": [{"name": "c"}]}}]}`
+	const event = `{"kind": "EventList", "apiVersion": "v1", "items": [{"metadata": {"namespace": "shop", "name": "e"}, "involvedObject": {"uid": "u2"}, "reason": "FailedScheduling", "message": "0/1 nodes", "reportingComponent": "koord-scheduler", "eventTime": "2026-03-01T11:59:00.000000Z"}]}`
+	const sentence = "scheduler koord-scheduler, which is not seen to run: no Lease has its name, and no event comes from it"
+	cluster := with(installed, "/api/v1/pods", waits, "/api/v1/namespaces/shop/events", events)
+	spoke := with(cluster, "/api/v1/namespaces/shop/events", event, pathEvents, event)
+	for name, x := range map[string]struct {
+		paths  map[string]string
+		line   string
+		want   string
+		absent string
+		err    error
+	}{
+		"explain":                              {cluster, "explain pod shop/db", "It waits for " + sentence + ".\nNo scheduler has looked at it since it was created 3m0s ago: it has no condition and no event of one.\n", "", nil},
+		"doctor":                               {cluster, "doctor", "\nProblems\n  1 pod waits for " + sentence + ": shop/db\n", "", errUnhealthy},
+		"top":                                  {cluster, "top", "\n1 pod waits for " + sentence + ": shop/db\n", "", nil},
+		"explain, and it runs without a Lease": {spoke, "explain pod shop/db", "Its scheduler says: 0/1 nodes\n", "It waits for", nil},
+		"doctor, and it runs without a Lease":  {spoke, "doctor", "1 node, 1 with a report\n", "koord-scheduler", nil},
+		"no right to list Leases and events": {
+			with(cluster, pathLeases, refusal(403, "Forbidden", "no"), pathEvents, refusal(403, "Forbidden", "no"), "/api/v1/namespaces/shop/events", refusal(403, "Forbidden", "no")), "explain pod shop/db",
+			"It waits for scheduler koord-scheduler, which may run or not: you may not list Leases; you may not list events.\nNo scheduler has set a condition on it since it was created 3m0s ago. Not looked at: its events (you may not list events).\n", "looked at it", nil,
+		},
+		"no right to list pods": {with(cluster, "/api/v1/pods", refusal(403, "Forbidden", "no pods")), "doctor", "the waiting pods are not checked: no pods\n", "koord-scheduler", nil},
+	} {
+		out, err := kubectl(t, x.paths, strings.Fields(x.line)...)
+		if !errors.Is(err, x.err) || x.err == nil && err != nil || !strings.Contains(out, x.want) || x.absent != "" && strings.Contains(out, x.absent) {
+			t.Errorf("%s: %v: want %q and not %q in\n%s", name, err, x.want, x.absent, out)
+		}
+	}
+}
