@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -45,14 +46,18 @@ func (a *access) namespace(given string) (string, error) {
 
 // client returns a client for nodes, pods, reports and profiles, for the objects
 // to which profiles refer, and for Leases and events.
-func (a *access) client() (client.Client, error) {
+func (a *access) client() (client.Client, error) { return a.clientWith(&warnings{}) }
+
+// clientWith returns such a client, which stores the warnings of the API server.
+func (a *access) clientWith(said *warnings) (client.Client, error) {
 	found, err := a.config().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
+	found.WarningHandlerWithContext = said
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
-		corev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme),
+		corev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme),
 		v1alpha1.AddToScheme(scheme), configv1alpha1.AddToScheme(scheme),
 	); err != nil {
 		return nil, err
@@ -65,6 +70,7 @@ func (a *access) client() (client.Client, error) {
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Event"), meta.RESTScopeNamespace)
 	kinds.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
+	kinds.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
 	kinds.Add(schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), meta.RESTScopeRoot)
 	kinds.Add(v1alpha1.GroupVersion.WithKind("NodeReport"), meta.RESTScopeRoot)
 	kinds.Add(configv1alpha1.GroupVersion.WithKind("ClusterColocationProfile"), meta.RESTScopeRoot)

@@ -24,10 +24,16 @@ func fitCommand(a *access, now func() time.Time) *cobra.Command {
 		Use:   "fit [-f FILE]... [FILE]...",
 		Short: "Print where the pods of manifests would go, and which CPUs they would get; status 1 if one would wait",
 		Long: `Places the pods of manifests one after the other on the cluster as it is now, by
-the functions of tenon-scheduler, and prints node and CPUs of each. It creates
-nothing. It reads pods, and objects that make pods from a template, such as a
-Deployment, and applies the ClusterColocationProfiles that match. FILE may be -,
-for standard input. A pod whose scheduler does not run finds no place.`,
+the functions of tenon-scheduler, and prints node and CPUs of each. It reads
+pods, and objects that make pods from a template, such as a Deployment. FILE may
+be -, for standard input.
+
+It creates nothing. It asks the API server to create one pod of each manifest
+without storing it (dry run), so that webhooks, quota and other admission answer.
+A pod that the API server refuses has the answer of the API server, and the
+others are placed as the API server would create them. Without the right to
+create pods it applies the ClusterColocationProfiles that match, and says that
+admission was not asked. A pod whose scheduler does not run finds no place.`,
 		Example: `  kubectl tenon fit -f db.yaml
   kubectl tenon fit db.yaml web.yaml -n shop && kubectl apply -n shop -f db.yaml -f web.yaml
   helm template shop ./shop | kubectl tenon fit -f -
@@ -45,11 +51,12 @@ for standard input. A pod whose scheduler does not run finds no place.`,
 			if err != nil {
 				return err
 			}
-			schedulers, err := a.schedulers(cmd.Context(), all, now())
+			by := a.webhook(cmd.Context())
+			schedulers, err := a.admit(cmd.Context(), all, by, now())
 			if err != nil {
 				return err
 			}
-			found := c.Fit(all.Wanted, a.webhook(cmd.Context()), schedulers)
+			found := c.Fit(all.Wanted, by, schedulers)
 			if err := out.print(cmd.OutOrStdout(), found); err != nil {
 				return err
 			}

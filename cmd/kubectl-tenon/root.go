@@ -25,7 +25,8 @@ them or would get them. It changes nothing. It needs the right to list nodes,
 pods and nodereports.tenon.sh. What it may not read besides, it names in its
 answer: colocation profiles (doctor, fit), namespaces and priority classes (fit,
 if there are profiles), and Leases and events, which show whether a scheduler
-runs.
+runs. fit also asks the API server to create the pods without storing them (dry
+run), which needs the right to create pods.
 
 The exit status is 1 after a failure and if the answer of doctor or fit is no,
 and 2 if the command line has an error.`,

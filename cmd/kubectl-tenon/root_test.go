@@ -209,8 +209,9 @@ func TestFitEndsWithOneIfAPodWouldWait(t *testing.T) {
 	}
 }
 
-// TestFitAppliesTheProfiles checks a profile that makes each pod LSR. The API
-// server of the test has no namespaces, and fit must say so.
+// TestFitAppliesTheProfiles checks a profile that makes each pod LSR, for a user
+// who may not create pods. The API server of the test has no namespaces, and fit
+// must say so.
 func TestFitAppliesTheProfiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pod.yaml")
 	if err := os.WriteFile(file, []byte("kind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, resources: {requests: {cpu: 12}, limits: {cpu: 12}}}]}\n"), 0o600); err != nil {
@@ -219,8 +220,9 @@ func TestFitAppliesTheProfiles(t *testing.T) {
 	paths := map[string]string{"/apis/config.koordinator.sh/v1alpha1/clustercolocationprofiles": `{"kind": "ClusterColocationProfileList", "apiVersion": "config.koordinator.sh/v1alpha1", "items": [
 		{"metadata": {"name": "own"}, "spec": {"qosClass": "LSR"}}]}`}
 	maps.Copy(paths, withRoom)
+	paths[pathPods], paths[pathReview] = refusal(403, "Forbidden", "pods is forbidden"), review("false")
 	out, err := kubectl(t, paths, "fit", file)
-	for _, want := range []string{"12 CPUs of its own", "p: as ClusterColocationProfile own makes it", "Not looked at: namespaces, which profiles select (", "Not looked at: priority classes"} {
+	for _, want := range []string{"12 CPUs of its own", "p: as ClusterColocationProfile own makes it", "because you may not create pods there.\n", "Not looked at: namespaces, which profiles select (", "Not looked at: priority classes"} {
 		if !errors.Is(err, errNoRoom) || !strings.Contains(out, want) {
 			t.Errorf("%v, want %q in\n%s", err, want, out)
 		}

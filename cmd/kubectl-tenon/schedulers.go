@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -32,20 +31,6 @@ func schedulersOf(ctx context.Context, c client.Client, names []string, now time
 		all = append(all, schedulerOf(ctx, c, name, now))
 	}
 	return all
-}
-
-// schedulers reads what the cluster shows of the schedulers that pods name.
-func (a *access) schedulers(ctx context.Context, all *survey.Manifests, now time.Time) ([]survey.Scheduler, error) {
-	c, err := a.client()
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for i := range all.Wanted {
-		names = append(names, survey.SchedulerOf(&all.Wanted[i].Pod))
-	}
-	slices.Sort(names)
-	return schedulersOf(ctx, c, slices.Compact(names), now), nil
 }
 
 // schedulerOf reads the Leases with the name of a scheduler and, if they do not

@@ -86,7 +86,7 @@ func TestAnswersAsDataHaveTheSameContent(t *testing.T) {
 	}
 	found := c.Fit(manifests(t, ownPod).Wanted, Webhook{}, nil)
 	text, err := json.Marshal(found)
-	if err != nil || !strings.Contains(string(text), `"pod":"shop/p","asks":{"grade":"own","cpus":2,"text":"2 CPUs of its own"},"scheduler":"default-scheduler","answer":"fits","node":"node-2","rating":`) {
+	if err != nil || !strings.Contains(string(text), `"pod":"shop/p","count":1,"asks":{"grade":"own","cpus":2,"text":"2 CPUs of its own"},"scheduler":"default-scheduler","answer":"fits","node":"node-2","rating":`) {
 		t.Errorf("%s: %v", text, err)
 	}
 	if found.Pods[0].Rating == nil || !strings.Contains(found.Text(), "node-2  "+ratingText(found.Pods[0].Rating)+" ") {

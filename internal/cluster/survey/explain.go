@@ -27,6 +27,7 @@ const (
 	PodShares     PodState = "shares"     // it asks for no CPUs
 	PodRefused    PodState = "refused"    // its node gave it no CPUs
 	PodUnreported PodState = "unreported" // its node has not reported it
+	PodLost       PodState = "lost"       // its node does not exist
 	PodEnded      PodState = "ended"
 )
 
@@ -104,6 +105,8 @@ func (c *Cluster) ExplainPod(namespace, name string, seen Seen) (*PodPage, bool)
 			page.State = PodGated
 		}
 		page.Nodes = c.nodeAnswers(p, demand)
+	case c.node(p.Spec.NodeName) == nil:
+		page.State = PodLost
 	case demand == nil:
 		page.State = PodShares
 	default:
@@ -184,7 +187,7 @@ func openText(open, online int) string {
 func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
 	n := c.node(p.Spec.NodeName)
 	page.State = PodUnreported
-	if n == nil || !n.reported {
+	if !n.reported {
 		page.Why = string(place.NoReport)
 		return
 	}
@@ -239,6 +242,8 @@ func (p *PodPage) Text() string {
 		p.printNodes(&b)
 	case PodEnded:
 		fmt.Fprintf(&b, "It has ended, and holds no CPUs%s.\n", after(": ", p.Why))
+	case PodLost:
+		fmt.Fprintf(&b, "It names node %s, which does not exist.\n", p.Node)
 	case PodShares:
 		fmt.Fprintf(&b, "It is on %s and runs on the CPUs that no pod owns.\n", p.Node)
 	case PodRefused:

@@ -25,6 +25,11 @@ const (
 	FitPlaced FitAnswer = "fits"
 	// FitWaits means that it would wait.
 	FitWaits FitAnswer = "waits"
+	// FitUnmet means that it names its node itself, and would not get there what
+	// it asks for.
+	FitUnmet FitAnswer = "unmet"
+	// FitRefused means that the API server refuses to create it.
+	FitRefused FitAnswer = "refused"
 )
 
 // A FitPage says what would become of the pods of manifests.
@@ -35,13 +40,18 @@ type FitPage struct {
 	// Profiles has a line for each manifest that profiles change.
 	Profiles []string `json:"profiles,omitempty"`
 	Faults   []string `json:"faults,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
 	// NotLookedAt has what could not be read or asked, with the reasons.
 	NotLookedAt []string `json:"notLookedAt,omitempty"`
+
+	asked bool // the API server was asked about all pods
 }
 
-// A FitPod is the answer to a pod.
+// A FitPod is the answer to a pod. Pods of a template that the API server
+// refuses have one answer together.
 type FitPod struct {
 	Pod       string    `json:"pod"`
+	Count     int       `json:"count"`
 	Asks      Asks      `json:"asks"`
 	Scheduler string    `json:"scheduler"`
 	Answer    FitAnswer `json:"answer"`
@@ -59,17 +69,19 @@ type Reason struct {
 	Why   string `json:"why"`
 }
 
-// Fit places pods one after the other. The webhook changes each pod first. Fit
-// prefers the node with the best CPUs, and then the node with fewer requests,
-// like a scheduler. Each placed pod takes its resources from the cluster for
-// good. A pod whose
+// Fit places pods one after the other. A pod is what the API server would make
+// of it or, if it was not asked, what the webhook would. Fit prefers the node
+// with the best CPUs, and then the node with fewer requests, like a scheduler.
+// Each placed pod takes its resources from the cluster for good. A pod whose
 // scheduler does not run finds no place.
 func (c *Cluster) Fit(wanted []Wanted, by Webhook, schedulers []Scheduler) *FitPage {
-	page := &FitPage{}
+	page := &FitPage{asked: len(wanted) > 0}
 	for i := range wanted {
 		c.fitWanted(page, &wanted[i], by, schedulers)
 	}
-	page.NotLookedAt = append(page.NotLookedAt, by.Unread...)
+	if !page.asked || len(by.Profiles) == 0 { // else the webhook has read what the profiles refer to
+		page.NotLookedAt = append(page.NotLookedAt, by.Unread...)
+	}
 	for _, s := range schedulers {
 		if state, _ := s.State(c.now); state == NotKnown && len(s.Unread) > 0 {
 			page.NotLookedAt = append(page.NotLookedAt, fmt.Sprintf("whether scheduler %s runs: %s", s.Name, strings.Join(s.Unread, "; ")))
@@ -82,17 +94,33 @@ func (c *Cluster) Fit(wanted []Wanted, by Webhook, schedulers []Scheduler) *FitP
 
 // fitWanted places the pods of one manifest.
 func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook, schedulers []Scheduler) {
-	as, profiles, wrong := by.admit(&want.Pod)
+	as, profiles, wrong := want.placed(by)
+	if want.Admission.Unasked != "" {
+		page.NotLookedAt = append(page.NotLookedAt, want.Admission.Unasked)
+	}
+	page.asked = page.asked && (want.Admission.Pod != nil || want.Admission.Refused != "")
 	for _, f := range wrong {
 		page.Faults = append(page.Faults, want.Name+": "+f)
 	}
+	pods := c.expand(want, as)
+	if why := want.Admission.Refused; why != "" {
+		page.add(FitPod{
+			Pod: cmp.Or(want.Pod.Namespace, corev1.NamespaceDefault) + "/" + want.Name, Count: len(pods), Asks: asksOf(demandOf(as)), Scheduler: SchedulerOf(as), Answer: FitRefused, Reasons: []Reason{{Why: why}},
+		})
+		return
+	}
+	warnings := want.Admission.Warnings
 	for _, f := range kube.Faults(as) {
 		page.Faults = append(page.Faults, fmt.Sprintf("%s: %v", want.Name, f))
+		warnings = slices.DeleteFunc(slices.Clone(warnings), func(text string) bool { return strings.Contains(text, f.Problem) })
 	}
 	if profiles != "" {
 		page.Profiles = append(page.Profiles, fmt.Sprintf("%s: as ClusterColocationProfile %s makes it", want.Name, profiles))
 	}
-	for _, p := range c.expand(want, as) {
+	for _, text := range warnings {
+		page.Warnings = append(page.Warnings, want.Name+": "+text)
+	}
+	for _, p := range pods {
 		p.UID = types.UID(fmt.Sprintf("fit-%d", page.Total+1))
 		page.add(c.fit(p, schedulers))
 	}
@@ -100,9 +128,9 @@ func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook, schedulers 
 
 func (f *FitPage) add(p FitPod) {
 	f.Pods = append(f.Pods, p)
-	f.Total++
+	f.Total += p.Count
 	if p.Answer == FitPlaced {
-		f.Fits++
+		f.Fits += p.Count
 	}
 }
 
@@ -130,15 +158,22 @@ func (c *Cluster) expand(want *Wanted, as *corev1.Pod) []candidate {
 		if want.Count > 1 {
 			suffix = fmt.Sprintf(" %d", i+1)
 		}
-		pods = append(pods, one(suffix, ""))
+		p := one(suffix, as.Spec.NodeName)
+		p.pinned = p.only != ""
+		pods = append(pods, p)
 	}
 	return pods
 }
 
 // fit places one pod.
 func (c *Cluster) fit(p candidate, schedulers []Scheduler) FitPod {
-	f := FitPod{Pod: nameOf(p.Pod), Asks: asksOf(p.demand), Scheduler: SchedulerOf(p.Pod), Answer: FitWaits}
-	if i := slices.IndexFunc(schedulers, func(s Scheduler) bool { return s.Name == f.Scheduler }); i >= 0 {
+	f := FitPod{Pod: nameOf(p.Pod), Count: 1, Asks: asksOf(p.demand), Scheduler: SchedulerOf(p.Pod), Answer: FitWaits}
+	if p.pinned {
+		if f.Answer = FitUnmet; c.node(p.only) == nil {
+			f.Reasons = []Reason{{Why: fmt.Sprintf("node %s, which the pod names, does not exist", p.only)}}
+			return f
+		}
+	} else if i := slices.IndexFunc(schedulers, func(s Scheduler) bool { return s.Name == f.Scheduler }); i >= 0 {
 		if state, text := schedulers[i].State(c.now); state.isAbsence(f.Scheduler) {
 			f.Reasons = []Reason{{Why: fmt.Sprintf("for scheduler %s, which %s", f.Scheduler, text)}}
 			return f
@@ -190,17 +225,22 @@ func (f *FitPage) Text() string {
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "POD\tASKS FOR\tNODE\tRATING\tCPUS\tWHERE, OR WHY NOT")
 	for _, p := range f.Pods {
-		where := p.Where
-		if p.Answer == FitWaits {
+		asks, where := p.Asks.Text, p.Where
+		switch p.Answer {
+		case FitRefused:
+			if where = "refused"; p.Asks.Grade == "" {
+				asks = "-" // what the pod asks for may be the reason
+			}
+		case FitWaits, FitUnmet:
 			where = "no"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Pod, p.Asks.Text, orDash(p.Node), ratingText(p.Rating), orDash(p.CPUs), where)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Pod, asks, orDash(p.Node), ratingText(p.Rating), orDash(p.CPUs), where)
 	}
 	w.Flush() // writes to memory and cannot fail
 	late := slices.DeleteFunc(slices.Clone(f.Pods), func(p FitPod) bool { return p.Answer == FitPlaced })
 	for len(late) > 0 {
 		same := 1
-		for same < len(late) && slices.Equal(late[same].Reasons, late[0].Reasons) {
+		for same < len(late) && late[same].Answer == late[0].Answer && slices.Equal(late[same].Reasons, late[0].Reasons) {
 			same++
 		}
 		printReasons(&b, late[:same])
@@ -212,7 +252,13 @@ func (f *FitPage) Text() string {
 	for _, text := range f.Faults {
 		fmt.Fprintf(&b, "not as written: %s\n", text)
 	}
+	for _, text := range f.Warnings {
+		fmt.Fprintf(&b, "the API server warns: %s\n", text)
+	}
 	fmt.Fprintf(&b, "\n%d of %s would find a place now.\n", f.Fits, plural(f.Total, "pod"))
+	if f.asked {
+		fmt.Fprintln(&b, "The API server was asked to create such pods, without storing them.")
+	}
 	fmt.Fprintln(&b, uncheckedText)
 	for _, text := range f.NotLookedAt {
 		fmt.Fprintf(&b, "Not looked at: %s.\n", text)
@@ -220,13 +266,22 @@ func (f *FitPage) Text() string {
 	return b.String()
 }
 
-// printReasons prints why pods wait for the same reasons.
+// printReasons prints why pods with the same answer find no place.
 func printReasons(b *strings.Builder, pods []FitPod) {
 	var names []string
 	for _, p := range pods {
 		names = append(names, p.Pod)
 	}
-	fmt.Fprintf(b, "\n%s would wait:\n", strings.Join(names, ", "))
+	text := strings.Join(names, ", ")
+	switch pods[0].Answer {
+	case FitRefused:
+		fmt.Fprintf(b, "\n%s: the API server refuses it: %s\n", text, pods[0].Reasons[0].Why)
+		return
+	case FitUnmet:
+		fmt.Fprintf(b, "\n%s would not get what it asks for on the node that it names:\n", text)
+	default:
+		fmt.Fprintf(b, "\n%s would wait:\n", text)
+	}
 	for _, r := range pods[0].Reasons {
 		if r.Nodes == 0 {
 			fmt.Fprintf(b, "  %s\n", r.Why)

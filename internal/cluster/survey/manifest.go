@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,10 +22,25 @@ type Wanted struct {
 	Count int
 	// EachNode means that there is one pod for each node, as with a DaemonSet.
 	EachNode bool
+	// Template means that a controller makes the pods, and names them.
+	Template bool
+	// Admission is the answer of the API server to such a pod.
+	Admission Admission
 }
 
-// Manifests are the pods of manifests.
-type Manifests struct{ Wanted []Wanted }
+// Manifests are the pods of manifests, with those other objects on which the
+// admission of a pod may depend.
+type Manifests struct {
+	Wanted []Wanted
+	made   []madeObject
+}
+
+// A madeObject is an object that the manifests create, too.
+type madeObject struct{ kind, namespace, name string }
+
+// admissionNeeds are the kinds of objects without which the API server refuses a
+// pod that refers to them.
+var admissionNeeds = []string{"Namespace", "ServiceAccount", "PriorityClass", "RuntimeClass"}
 
 // An object has the fields of a manifest that Read needs.
 type object struct {
@@ -50,7 +66,8 @@ type controllerSpecOfJob struct {
 
 // Read adds the pods of a file: pods, and the templates of objects that create
 // pods (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob and others
-// of this form). It ignores other objects. An error names the document.
+// of this form). It ignores other objects, except those of admissionNeeds. An
+// error names the document.
 func (m *Manifests) Read(r io.Reader) error {
 	documents := yaml.NewYAMLReader(bufio.NewReader(r))
 	for i := 1; ; i++ {
@@ -77,7 +94,16 @@ func (m *Manifests) SetNamespace(namespace string, strict bool) error {
 		}
 		w.Pod.Namespace = cmp.Or(w.Pod.Namespace, namespace)
 	}
+	for i := range m.made {
+		m.made[i].namespace = cmp.Or(m.made[i].namespace, namespace)
+	}
 	return nil
+}
+
+func (m *Manifests) makes(kind, namespace, name string) bool {
+	return name != "" && slices.ContainsFunc(m.made, func(o madeObject) bool {
+		return o.kind == kind && o.name == name && (kind != "ServiceAccount" || o.namespace == namespace)
+	})
 }
 
 // add adds the pods of one document.
@@ -101,6 +127,10 @@ func (m *Manifests) add(text []byte) error {
 	if len(o.Items) > 0 {
 		return nil
 	}
+	if slices.Contains(admissionNeeds, o.Kind) {
+		m.made = append(m.made, madeObject{o.Kind, o.Metadata.Namespace, o.Metadata.Name})
+		return nil
+	}
 	w, err := wantedOf(o, text)
 	if w != nil {
 		m.Wanted = append(m.Wanted, *w)
@@ -115,7 +145,6 @@ func wantedOf(o object, text []byte) (*Wanted, error) {
 		if err := json.Unmarshal(text, &w.Pod); err != nil {
 			return nil, err
 		}
-		w.Pod.Spec.NodeName = ""
 		return &w, nil
 	}
 	var spec controllerSpec
@@ -131,7 +160,7 @@ func wantedOf(o object, text []byte) (*Wanted, error) {
 	if template == nil {
 		return nil, nil
 	}
-	w := Wanted{Name: o.Metadata.Name, Pod: corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}, Count: 1, EachNode: o.Kind == "DaemonSet"}
+	w := Wanted{Name: o.Metadata.Name, Pod: corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}, Count: 1, EachNode: o.Kind == "DaemonSet", Template: true}
 	w.Pod.Namespace = o.Metadata.Namespace
 	if count != nil {
 		if *count < 0 {

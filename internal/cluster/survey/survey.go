@@ -126,6 +126,9 @@ type candidate struct {
 	*corev1.Pod
 	demand *place.Demand // nil if the pod demands no CPUs
 	only   string        // the only node that the pod may have; empty: any node
+	// pinned means that the pod itself names the node. Then no scheduler looks
+	// at it, and only the kubelet checks whether it fits.
+	pinned bool
 }
 
 // exclusion returns the reason why a pod may never run on a node, or "".
@@ -137,7 +140,9 @@ func (n *nodeState) exclusion(p candidate) string {
 	if n.Spec.Unschedulable {
 		taints = append(slices.Clone(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
-	hard := func(t *corev1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule }
+	hard := func(t *corev1.Taint) bool {
+		return t.Effect == corev1.TaintEffectNoExecute || t.Effect == corev1.TaintEffectNoSchedule && !p.pinned
+	}
 	if t, bad := scheduling.FindMatchingUntoleratedTaint(klog.Logger{}, taints, p.Spec.Tolerations, hard, false); bad {
 		return fmt.Sprintf("the pod does not tolerate the taint %s", t.ToString())
 	}

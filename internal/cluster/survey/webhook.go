@@ -56,6 +56,21 @@ func (w Webhook) acted(p *corev1.Pod) string {
 	return strings.Join(all, ", ")
 }
 
+// Drawn returns a pod as all matching profiles change it, if the API server has
+// drawn for one of them whether it acts. The webhook draws no more for the
+// result. admitted is the pod as the API server returned it. If no profile has a
+// probability, Drawn returns nil.
+func (w Webhook) Drawn(p, admitted *corev1.Pod) *corev1.Pod {
+	for name := range strings.SplitSeq(admitted.Annotations[admission.AnnotationProfiles], ",") {
+		name = strings.TrimPrefix(name, "-")
+		if w.nameProfile(name) != name {
+			changed, _, _ := w.admit(p)
+			return changed
+		}
+	}
+	return nil
+}
+
 // nameProfile returns the name of a profile, with its probability if that is
 // below 100 %.
 func (w Webhook) nameProfile(name string) string {

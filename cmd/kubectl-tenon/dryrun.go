@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"tenon.sh/tenon/internal/cluster/survey"
+)
+
+// admit asks the API server about one pod of each manifest, and reads what the
+// cluster shows of the schedulers that they name.
+func (a *access) admit(ctx context.Context, all *survey.Manifests, by survey.Webhook, now time.Time) ([]survey.Scheduler, error) {
+	var said warnings
+	c, err := a.clientWith(&said)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range all.Wanted {
+		w := &all.Wanted[i]
+		draft := all.Draft(w)
+		w.Admission = ask(ctx, c, draft, &said)
+		if w.Admission.Pod != nil {
+			// The API server draws whether a profile with a probability acts. The
+			// pages always apply it.
+			if drawn := by.Drawn(draft, w.Admission.Pod); drawn != nil {
+				w.Admission = ask(ctx, c, drawn, &said)
+			}
+		}
+		if made := all.Pending(w); w.Admission.Refused != "" && made != "" {
+			w.Admission = survey.Admission{Unasked: fmt.Sprintf("admission of %s, because the manifests create %s (%s)", w.Name, made, w.Admission.Refused)}
+		}
+		pod := &w.Pod
+		if w.Admission.Pod != nil {
+			pod = w.Admission.Pod
+		}
+		if w.Admission.Refused == "" && pod.Spec.NodeName == "" {
+			names = append(names, survey.SchedulerOf(pod))
+		}
+	}
+	slices.Sort(names)
+	return schedulersOf(ctx, c, slices.Compact(names), now), nil
+}
+
+// ask asks the API server to create a pod without storing it.
+func ask(ctx context.Context, c client.Client, draft *corev1.Pod, said *warnings) survey.Admission {
+	*said = nil
+	p := draft.DeepCopy()
+	err := c.Create(ctx, p, client.DryRunAll)
+	about := "admission in namespace " + draft.Namespace
+	switch {
+	case err == nil:
+		return survey.Admission{Pod: p, Warnings: slices.Clone(*said)}
+	case apierrors.IsForbidden(err) && !mayCreate(ctx, c, draft.Namespace, err):
+		return survey.Admission{Unasked: about + ", because you may not create pods there"}
+	case !isVerdict(err):
+		return survey.Admission{Unasked: fmt.Sprintf("%s (%v)", about, err)}
+	case apierrors.IsAlreadyExists(err):
+		return survey.Admission{Refused: fmt.Sprintf("%v (kubectl tenon explain pod %s/%s says where it is)", err, draft.Namespace, draft.Name)}
+	}
+	return survey.Admission{Refused: err.Error()}
+}
+
+// mayCreate reports whether the user may create pods. Admission, such as a
+// quota, refuses a pod with the same status as a missing right.
+func mayCreate(ctx context.Context, c client.Client, namespace string, refusal error) bool {
+	review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods"},
+	}}
+	if err := c.Create(ctx, &review); err != nil {
+		return !strings.Contains(refusal.Error(), "cannot create resource") // the words of the authorizer
+	}
+	return review.Status.Allowed
+}
+
+// isVerdict reports whether an error is the answer of the API server to the pod.
+// A busy server and a webhook that supports no dry run give none. A webhook that
+// fails and must not be ignored (status 500) does: no such pod can be created.
+func isVerdict(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return false
+	}
+	switch answer.Status().Code {
+	case http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return false
+	}
+	return !strings.Contains(err.Error(), "does not support dry run")
+}
+
+// warnings collects the warnings of the API server.
+type warnings []string
+
+// HandleWarningHeaderWithContext stores a warning.
+func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
+	if !slices.Contains(*w, text) {
+		*w = append(*w, text)
+	}
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	pathPods   = "POST /api/v1/namespaces/default/pods"
+	pathReview = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+)
+
+func review(allowed string) string {
+	return `{"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": {}, "status": {"allowed": ` + allowed + `}}`
+}
+
+// TestFitAsksTheAPIServer checks the answers that the API server may give to a
+// pod that is not stored.
+func TestFitAsksTheAPIServer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	const pod = "kind: Pod\nmetadata: {name: p, labels: {koordinator.sh/qosClass: LSR}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}\n"
+	if err := os.WriteFile(file, []byte(pod), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const right = `pods is forbidden: User "u" cannot create resource "pods" in API group "" in the namespace "default"`
+	const asked = "The API server was asked to create such pods, without storing them."
+	for name, x := range map[string]struct {
+		paths  map[string]string
+		want   []string
+		absent string
+		err    error
+	}{
+		"it accepts the pod": {with(withRoom), []string{"1 of 1 pod would", asked}, "refuses", nil},
+		"a webhook refuses it": {
+			with(withRoom, pathPods, refusal(403, "Forbidden", `admission webhook "pods.validate.tenon.sh" denied the request: 500m in total`), pathReview, review("true")),
+			[]string{"default/p: the API server refuses it: admission webhook \"pods.validate.tenon.sh\" denied the request: 500m in total\n", "0 of 1 pod", asked}, "Not looked at: admission", errNoRoom,
+		},
+		"a quota refuses it, and the right is not known": {
+			with(withRoom, pathPods, refusal(403, "Forbidden", `pods "p" is forbidden: exceeded quota`)), []string{"the API server refuses it: pods \"p\" is forbidden: exceeded quota\n"}, "may not create", errNoRoom,
+		},
+		"the namespace does not exist": {
+			with(withRoom, pathPods, refusal(404, "NotFound", `namespaces "default" not found`)), []string{`the API server refuses it: namespaces "default" not found`}, "", errNoRoom,
+		},
+		"the pod exists": {
+			with(withRoom, pathPods, refusal(409, "AlreadyExists", `pods "p" already exists`)), []string{`the API server refuses it: pods "p" already exists (kubectl tenon explain pod default/p says where it is)`}, "", errNoRoom,
+		},
+		"a webhook fails": {with(withRoom, pathPods, refusal(500, "InternalError", "Internal error occurred: failed calling webhook")), []string{"the API server refuses it: Internal error"}, "", errNoRoom},
+		"the user has no right": {
+			with(withRoom, pathPods, refusal(403, "Forbidden", right), pathReview, review("false")),
+			[]string{"1 of 1 pod would", "Not looked at: admission in namespace default, because you may not create pods there.\n"}, asked, nil,
+		},
+		"the user has no right, and may not ask for it": {with(withRoom, pathPods, refusal(403, "Forbidden", right)), []string{"because you may not create pods there.\n"}, asked, nil},
+		"a webhook supports no dry run": {
+			with(withRoom, pathPods, refusal(400, "BadRequest", `admission webhook "x" does not support dry run`)), []string{`Not looked at: admission in namespace default (admission webhook "x" does not support dry run).`}, asked, nil,
+		},
+		"it is too busy": {with(withRoom, pathPods, refusal(429, "TooManyRequests", "slow down")), []string{"Not looked at: admission in namespace default (slow down)."}, asked, nil},
+		"it makes another pod of it": {
+			with(withRoom, pathPods, `{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "x", "annotations": {"cpuset-scheduler": "true"}}, "spec": {"schedulerName": "koord-scheduler", "containers": [{"name": "c", "resources": {"limits": {"cpu": "2"}}}]}}`, "warning", "be careful"),
+			[]string{"default/p  2 CPUs of its own", "the API server warns: p: be careful\n", "for scheduler koord-scheduler, which is not seen to run"}, "", errNoRoom,
+		},
+		"its scheduler runs": {
+			with(withRoom, pathPods, `{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "x"}, "spec": {"schedulerName": "koord-scheduler", "containers": [{"name": "c"}]}}`,
+				pathLeases, strings.ReplaceAll(leases, "kube-scheduler", "koord-scheduler")), []string{"1 of 1 pod"}, "koord-scheduler", nil,
+		},
+		"its scheduler is not known to run": {
+			with(withRoom, pathPods, `{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "x"}, "spec": {"schedulerName": "koord-scheduler", "containers": [{"name": "c"}]}}`,
+				pathLeases, refusal(403, "Forbidden", "no leases")), []string{"1 of 1 pod", "Not looked at: whether scheduler koord-scheduler runs: you may not list Leases.\n"}, "", nil,
+		},
+	} {
+		out, err := kubectl(t, x.paths, "fit", "-f", file)
+		if !errors.Is(err, x.err) || x.err == nil && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, want := range x.want {
+			if !strings.Contains(out, want) || x.absent != "" && strings.Contains(out, x.absent) {
+				t.Errorf("%s: want %q and not %q in\n%s", name, want, x.absent, out)
+			}
+		}
+	}
+}
+
+// TestObjectsOfTheManifestsAreNoRefusal checks a namespace that the manifests
+// create, too.
+func TestObjectsOfTheManifestsAreNoRefusal(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "all.yaml")
+	const all = "kind: Namespace\nmetadata: {name: new}\n---\nkind: Pod\nmetadata: {name: p, namespace: new}\nspec: {containers: [{name: c}]}\n"
+	if err := os.WriteFile(file, []byte(all), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	paths := with(withRoom, "POST /api/v1/namespaces/new/pods", refusal(404, "NotFound", `namespaces "new" not found`))
+	const want = `Not looked at: admission of p, because the manifests create Namespace new (namespaces "new" not found).`
+	if out, err := kubectl(t, paths, "fit", file); err != nil || !strings.Contains(out, want) {
+		t.Errorf("%v: want %q in\n%s", err, want, out)
+	}
+}
