@@ -1,5 +1,5 @@
-// Package cpumap draws the CPUs of a node with their owners, as text and as a
-// picture. It is pure: its caller reads the API.
+// Package cpumap draws the CPUs of a node with their owners: as text, as a
+// picture, and as a page. It is pure: its caller reads the API.
 package cpumap
 
 import (
@@ -7,11 +7,29 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
+
+// A Node is the part of a node's report that a map shows.
+type Node struct {
+	Name     string
+	Topology node.Topology
+	// Reserved are the CPUs that no pod may own. Keep is the number of CPUs
+	// that must stay open.
+	Reserved unit.CPUSet
+	Keep     int
+	// Manager names another program that binds CPUs on the node. It is empty if
+	// there is none.
+	Manager string
+	// Reported is the time of the report. Silent says that the report is so old
+	// that it may not be true any more.
+	Reported time.Time
+	Silent   bool
+}
 
 // An Owner is a pod that holds CPUs of the node.
 type Owner struct {
@@ -22,21 +40,22 @@ type Owner struct {
 	// Note tells who chose the CPUs, or why the node did not use the scheduler's choice.
 	Note string
 	// mark is the letter of the pod in the map: upper case if the pod owns
-	// CPUs, otherwise lower case.
-	mark string
+	// CPUs, otherwise lower case. index is its place in the list of owners.
+	mark  string
+	index int
 }
 
 // A Map holds the CPUs of a node with their owners.
 type Map struct {
-	node     string
-	state    string // age of the report, for the heading
-	reserved unit.CPUSet
-	keep     int
-	owners   []Owner // in the order of their marks
-	sockets  []*part
-	pools    []*Owner // pods whose home is the whole machine
-	cells    map[unit.CPU]cell
-	m        *pick.Map
+	node    Node
+	drawn   time.Time
+	owners  []Owner // in the order of their marks
+	sockets []*part
+	pools   []*Owner // pods whose home is the whole machine
+	cells   map[unit.CPU]cell
+	m       *pick.Map
+	width   int // number of letters of a mark
+	caches  int // number of L3 caches; one that several NUMA nodes share counts once
 }
 
 // A part is a socket, a NUMA node or an L3 cache. parts are the smaller parts
@@ -47,65 +66,82 @@ type part struct {
 	cpus  unit.CPUSet
 	parts []*part
 	cores []unit.CPUSet // of an L3 cache
-	pools []*Owner      // pods whose home is exactly this part
+	pools []*Owner      // pods whose home is this part
+	grown []*Owner      // pods whose pool has grown into this L3 cache
 	load  unit.MilliCPU // CPU that shared work requests in this part and its parts
 }
 
-// A cell is one CPU.
+// A cell is one CPU. owners has more than one pod if a pod was bound to CPUs
+// that another pod has already, and the node has not yet chosen others.
 type cell struct {
-	owner    *Owner // the pod that owns the CPU
+	owners   []*Owner
 	seats    []*Owner
+	pools    []*Owner // pods in whose pool the CPU is, if it is open
 	reserved bool
 }
 
-// The marks of CPUs that no pod owns.
+// isOpen reports whether the CPU is neither owned by a pod nor reserved.
+func (c cell) isOpen() bool { return len(c.owners) == 0 && !c.reserved }
+
+// The marks of CPUs that belong to no single pod.
 const (
-	markOpen     = "."
-	markReserved = "#"
-	markShared   = "+" // seats of several pods
+	markOpen      = "."
+	markReserved  = "#"
+	markShared    = "+" // seats of several pods
+	markContested = "!" // own CPU of several pods
 )
 
-// New makes the map of a node. state is the age of the report, as in "reported
-// 4s ago".
-func New(name, state string, t node.Topology, reserved unit.CPUSet, keep int, owners []Owner) *Map {
-	m := &Map{
-		node: name, state: state, reserved: reserved, keep: keep, owners: slices.Clone(owners), cells: map[unit.CPU]cell{}, m: pick.Compile(t),
-	}
+// New makes the map of a node. drawn is the present time.
+func New(n Node, owners []Owner, drawn time.Time) *Map {
+	m := &Map{node: n, drawn: drawn, owners: slices.Clone(owners), cells: map[unit.CPU]cell{}, m: pick.Compile(n.Topology)}
 	m.name()
-	m.split(t)
+	m.split()
 	for i := range m.owners {
 		m.place(&m.owners[i])
 	}
 	return m
 }
 
-// name gives each owner its mark. Owners with own CPUs come first, ordered by
-// their lowest CPU.
+// name gives each owner its mark. All marks have the same width, so that the
+// columns of the text stay. Owners with own CPUs come first, ordered by their
+// lowest CPU.
 func (m *Map) name() {
 	slices.SortStableFunc(m.owners, func(a, b Owner) int {
 		return cmp.Or(
 			cmp.Compare(a.Hold.Grade, b.Hold.Grade), cmp.Compare(lowest(a.Hold.CPUs), lowest(b.Hold.CPUs)), strings.Compare(a.Name, b.Name))
 	})
-	upper, lower := 0, 0
+	owning := 0
+	for _, o := range m.owners {
+		if o.Hold.Grade == pick.Own {
+			owning++
+		}
+	}
+	m.width = 1
+	for most := size; most < max(owning, len(m.owners)-owning); most *= size {
+		m.width++
+	}
 	for i := range m.owners {
 		o := &m.owners[i]
+		o.index = i
 		if o.Hold.Grade == pick.Own {
-			o.mark = letters('A', upper)
-			upper++
+			o.mark = letters('A', i, m.width)
 		} else {
-			o.mark = letters('a', lower)
-			lower++
+			o.mark = letters('a', i-owning, m.width)
 		}
 	}
 }
 
-// letters returns the nth name in the list A, B, … Z, BA, BB, … first takes the
-// place of A, so that the list may also be in lower case.
-func letters(first rune, n int) string {
-	const size = 26
-	text := string(first + rune(n%size))
-	for n /= size; n > 0; n /= size {
+// size is the size of the alphabet.
+const size = 26
+
+// letters returns the nth name in the list A, B, … Z, or with two letters AA,
+// AB, … ZZ. first takes the place of A, so that the list may also be in lower
+// case.
+func letters(first rune, n, width int) string {
+	text := ""
+	for range width {
 		text = string(first+rune(n%size)) + text
+		n /= size
 	}
 	return text
 }
@@ -118,11 +154,21 @@ func lowest(s unit.CPUSet) unit.CPU {
 }
 
 // split builds the tree of sockets, NUMA nodes and L3 caches.
-func (m *Map) split(t node.Topology) {
+func (m *Map) split() {
 	of := map[unit.CPU]node.LogicalCPU{}
-	for _, c := range t.CPUs {
+	for _, c := range m.node.Topology.CPUs {
 		of[c.ID] = c
 	}
+	type cache struct {
+		socket node.SocketID
+		l3     node.CacheID
+	}
+	cacheOf := func(set unit.CPUSet) cache { return cache{of[lowest(set)].Socket, of[lowest(set)].L3} }
+	pieces := map[cache]int{} // more than one if several NUMA nodes share an L3 cache
+	for _, l3 := range m.m.Pools(pick.L3) {
+		pieces[cacheOf(l3)]++
+	}
+	m.caches = len(pieces)
 	for _, socket := range m.m.Pools(pick.Socket) {
 		s := &part{level: pick.Socket, name: fmt.Sprintf("socket %d", of[lowest(socket)].Socket), cpus: socket}
 		m.sockets = append(m.sockets, s)
@@ -137,6 +183,9 @@ func (m *Map) split(t node.Topology) {
 					continue
 				}
 				c := &part{level: pick.L3, name: fmt.Sprintf("L3 %d", of[lowest(l3)].L3), cpus: l3}
+				if pieces[cacheOf(l3)] > 1 {
+					c.name = "part of " + c.name
+				}
 				for _, core := range pick.Cores(m.m) {
 					if l3.Contains(core) {
 						c.cores = append(c.cores, core)
@@ -146,116 +195,141 @@ func (m *Map) split(t node.Topology) {
 			}
 		}
 	}
-	for c := range m.reserved.All() {
+	for c := range m.node.Reserved.All() {
 		m.cells[c] = cell{reserved: true}
 	}
 }
 
-// place records in the map what an owner holds.
+// place records in the map what an owner holds. Own CPUs must be placed before
+// pools, because a pool contains open CPUs only.
 func (m *Map) place(o *Owner) {
-	for c := range o.Hold.CPUs.All() {
+	set := o.Hold.CPUs
+	if o.isPool() && set.Empty() {
+		set = o.Hold.Home
+	}
+	for c := range set.All() {
 		at := m.cells[c]
-		switch o.Hold.Grade {
-		case pick.Own:
-			at.owner = o
-		case pick.Seated:
+		switch {
+		case o.Hold.Grade == pick.Own:
+			at.owners = append(at.owners, o)
+		case o.Hold.Grade == pick.Seated:
 			at.seats = append(at.seats, o)
+		case at.isOpen():
+			at.pools = append(at.pools, o)
 		}
 		m.cells[c] = at
 	}
 	if o.Hold.Grade == pick.Own {
 		return
 	}
+	m.settle(o)
+	if beside := o.beside(); !beside.Empty() {
+		m.eachPart(func(p *part) {
+			if p.level == pick.L3 && !p.cpus.Intersect(beside).Empty() {
+				p.grown = append(p.grown, o)
+			}
+		})
+	}
+}
+
+// settle finds the home of a pod with seats or a pool in the tree. If several
+// parts have the CPUs of the home, such as the only L3 cache of a NUMA node, the
+// pool stands beside the lowest of them, as in pick.Map.LevelOf.
+func (m *Map) settle(o *Owner) {
 	at, parts := (*part)(nil), m.sockets
-	for len(parts) > 0 {
+	for len(parts) > 0 && !o.Hold.Home.Empty() {
 		next := slices.IndexFunc(parts, func(p *part) bool { return p.cpus.Contains(o.Hold.Home) })
 		if next < 0 {
 			break
 		}
 		at, parts = parts[next], parts[next].parts
 		at.load += o.Hold.Request
-		if at.cpus == o.Hold.Home && o.Hold.Grade == pick.Pooled {
-			at.pools = append(at.pools, o)
-			return
-		}
 	}
 	switch {
-	case o.Hold.Grade != pick.Pooled:
+	case !o.isPool():
 	case at == nil:
 		m.pools = append(m.pools, o)
-	default: // the present topology does not have the pool of the report
+	default: // also if the present topology does not have the pool of the report
 		at.pools = append(at.pools, o)
 	}
+}
+
+// beside returns the CPUs into which a pool has grown.
+func (o *Owner) beside() unit.CPUSet {
+	if !o.isPool() || o.Hold.Home.Empty() {
+		return unit.CPUSet{}
+	}
+	return o.Hold.CPUs.Minus(o.Hold.Home)
 }
 
 // mark returns the mark of a CPU.
 func (m *Map) mark(c unit.CPU) string {
 	switch at := m.cells[c]; {
-	case at.owner != nil:
-		return at.owner.mark
+	case len(at.owners) > 1:
+		return m.sign(markContested)
+	case len(at.owners) == 1:
+		return at.owners[0].mark
 	case at.reserved:
-		return markReserved
+		return m.sign(markReserved)
 	case len(at.seats) > 1:
-		return markShared
+		return m.sign(markShared)
 	case len(at.seats) == 1:
 		return at.seats[0].mark
 	}
-	return markOpen
+	return m.sign(markOpen)
 }
 
-// countOpen returns how many CPUs of a part are neither owned by a pod nor
-// reserved.
-func (m *Map) countOpen(p *part) int {
-	n := 0
-	for c := range p.cpus.All() {
-		if at := m.cells[c]; at.owner == nil && !at.reserved {
-			n++
+// sign returns a mark that belongs to no pod, as wide as all marks.
+func (m *Map) sign(mark string) string { return strings.Repeat(mark, m.width) }
+
+// eachPart calls visit for all parts, beginning with the first socket. A part
+// comes before the parts that it contains.
+func (m *Map) eachPart(visit func(*part)) {
+	var walk func([]*part)
+	walk = func(parts []*part) {
+		for _, p := range parts {
+			visit(p)
+			walk(p.parts)
 		}
 	}
-	return n
+	walk(m.sockets)
 }
 
-// heading returns the first line of the map.
-func (m *Map) heading() string {
-	open, nodes := 0, 0
-	for _, s := range m.sockets {
-		open += m.countOpen(s)
-		nodes += len(s.parts)
+// open returns the CPUs of a set that are neither owned by a pod nor reserved.
+func (m *Map) open(of unit.CPUSet) unit.CPUSet {
+	var set unit.CPUSet
+	for c := range of.All() {
+		if m.cells[c].isOpen() {
+			set.Add(c)
+		}
 	}
-	text := fmt.Sprintf("%s: %d CPUs, %d open", m.node, m.m.Len(), open)
-	if m.keep > 0 {
-		text += fmt.Sprintf(" (%d must stay open)", m.keep)
-	}
-	text += fmt.Sprintf("; %s, %s, %s", count(len(m.sockets), "socket"), count(nodes, "NUMA node"), count(len(m.m.Pools(pick.L3)), "L3 cache"))
-	text += poolsOf(m.pools)
-	if m.state != "" {
-		text += "; " + m.state
-	}
-	return text
+	return set
 }
 
-// count prints a number and a noun, such as "2 CPUs".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
+// offline returns the numbers below the highest CPU that are not online. The
+// report lists all CPUs that are online.
+func (m *Map) offline() unit.CPUSet {
+	var set unit.CPUSet
+	online, next := m.all(), unit.CPU(0)
+	for c := range online.All() {
+		for ; next < c; next++ {
+			set.Add(next)
+		}
+		next = c + 1
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return set
 }
 
-// describe prints what an owner holds.
-func (m *Map) describe(o *Owner) string {
-	h := o.Hold
-	text := ""
-	switch h.Grade {
-	case pick.Own:
-		text = fmt.Sprintf("%s: %v", count(h.CPUs.Len(), "CPU"), h.CPUs)
-	case pick.Seated:
-		text = fmt.Sprintf("%s: %v, of one %v, requests %v", count(h.CPUs.Len(), "CPU"), h.CPUs, m.m.LevelOf(h.Home), h.Request)
-	default:
-		text = fmt.Sprintf("the open CPUs of one %v (%v), requests %v", m.m.LevelOf(h.Home), h.Home, h.Request)
+func (o *Owner) isPool() bool { return o.Hold.Grade == pick.Pooled }
+
+// all returns all CPUs. The pick.Map of a node without CPUs has no root, and
+// cannot be asked.
+func (m *Map) all() unit.CPUSet { return m.node.Topology.All() }
+
+// levelOf returns the level of the smallest part that contains a set.
+func (m *Map) levelOf(set unit.CPUSet) pick.Level {
+	if m.m.Len() == 0 {
+		return pick.Machine
 	}
-	if o.Note != "" {
-		text += "; " + o.Note
-	}
-	return text
+	return m.m.LevelOf(set)
 }

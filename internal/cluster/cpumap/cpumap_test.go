@@ -1,103 +1,112 @@
 package cpumap
 
 import (
-	"encoding/xml"
-	"errors"
-	"fmt"
-	"io"
 	"strings"
 	"testing"
-
-	"tenon.sh/tenon/internal/decide/pick"
-	"tenon.sh/tenon/internal/model/node"
-	"tenon.sh/tenon/internal/model/unit"
+	"unicode/utf8"
 )
 
-// machine returns a topology with these numbers of sockets, caches of a socket,
-// cores of a cache, and threads of a core.
-func machine(sockets, caches, cores, threads int) node.Topology {
-	var t node.Topology
-	for c := range sockets * caches * cores * threads {
-		core := c / threads
-		socket := core / cores / caches
-		t.CPUs = append(t.CPUs, node.LogicalCPU{
-			ID: unit.CPU(c), Core: node.CoreID(core), L3: node.CacheID(core / cores), NUMA: node.NUMANode(socket), Socket: node.SocketID(socket),
-		})
-	}
-	return t
-}
-
-// manyOwners returns a map of 256 CPUs with 40 owners.
-func manyOwners() *Map {
-	t := machine(2, 8, 8, 2)
-	var owners []Owner
-	for i := range 40 {
-		owners = append(owners, Owner{Name: fmt.Sprintf("<ns>/p%d", i), Hold: pick.Hold{Grade: pick.Own, CPUs: unit.CPUSetOf(unit.CPU(5*i), unit.CPU(5*i+1))}})
-	}
-	owners = append(owners, Owner{Name: "ns/pool", Hold: pick.Hold{Grade: pick.Pooled, Home: t.All(), CPUs: t.All(), Request: 1500}})
-	return New("n", "", t, unit.CPUSetOf(255), 1, owners)
-}
-
-// TestThePictureIsWellFormed checks that the SVG is XML, even if names contain
-// markup.
-func TestThePictureIsWellFormed(t *testing.T) {
-	m := manyOwners()
-	for name, text := range map[string]string{"svg": m.SVG(), "one CPU": New("a", "", machine(1, 1, 1, 1), unit.CPUSet{}, 0, nil).SVG()} {
-		d := xml.NewDecoder(strings.NewReader(text))
-		rects := 0
-		for {
-			token, err := d.Token()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			if s, is := token.(xml.StartElement); is && s.Name.Local == "rect" {
-				rects++
-			}
-		}
-		if name == "svg" && rects < 256+16+40 {
-			t.Errorf("%d rectangles for 256 CPUs", rects)
-		}
-	}
-	if !strings.Contains(m.HTML(), "&lt;ns&gt;/p7") || strings.Contains(m.HTML(), "<ns>") {
-		t.Error("the names of the owners are not escaped")
-	}
-}
-
-// TestEachCPUIsShownOnce counts the marks of owned CPUs, of the reserved CPU,
-// and of all other CPUs.
+// TestEachCPUIsShownOnce counts the marks in the lines of text.
 func TestEachCPUIsShownOnce(t *testing.T) {
-	m := manyOwners()
-	counts := map[string]int{}
-	cpus := 0
-	m.eachPart(func(p *part) {
-		for _, core := range p.cores {
-			for c := range core.All() {
-				counts[m.mark(c)]++
-				cpus++
+	for name, scene := range scenes {
+		m := scene()
+		counts, cpus := map[string]int{}, 0
+		m.eachPart(func(p *part) {
+			for _, row := range rows(p.cores, 1) {
+				for _, core := range row {
+					for c := range core.All() {
+						counts[m.mark(c)]++
+						cpus++
+					}
+				}
+			}
+		})
+		if cpus != m.m.Len() {
+			t.Errorf("%s: %d CPUs, want %d", name, cpus, m.m.Len())
+		}
+		if name == "256 CPUs" && (counts["##"] != 2 || counts["AA"] != 4 || counts["BH"] != 4 || counts["++"] != 1) {
+			t.Errorf("%s: %v", name, counts)
+		}
+	}
+}
+
+// TestTextStaysWithinItsColumns checks that only names are longer than a line,
+// and that the descriptions of all owners begin in one column.
+func TestTextStaysWithinItsColumns(t *testing.T) {
+	for name, scene := range scenes {
+		m := scene()
+		text := m.Text()
+		at := map[int]bool{}
+		for line := range strings.SplitSeq(text, "\n") {
+			isName := false
+			for i := range m.owners {
+				isName = isName || strings.HasSuffix(line, m.owners[i].Name)
+				if before, _, found := strings.Cut(line, "  "+m.describe(&m.owners[i])[:4]); found {
+					at[utf8.RuneCountInString(before)] = true
+				}
+			}
+			if n := utf8.RuneCountInString(line); n > columns && !isName {
+				t.Errorf("%s: a line of %d columns: %s", name, n, line)
+			}
+			if strings.HasSuffix(line, " ") {
+				t.Errorf("%s: a line ends with a space: %q", name, line)
 			}
 		}
-	})
-	if cpus != 256 || counts[markReserved] != 1 || counts["A"] != 2 || counts["BA"] != 2 || counts[markOpen] != 256-81 {
-		t.Errorf("%d CPUs: %v", cpus, counts)
-	}
-	for _, line := range strings.Split(m.Text(), "\n") {
-		if len(line) > 160 {
-			t.Errorf("a line of %d columns: %s", len(line), line)
+		if len(at) > 1 {
+			t.Errorf("%s: the descriptions begin in the columns %v:\n%s", name, at, text)
+		}
+		for i := range m.owners {
+			if !strings.Contains(text, m.owners[i].Name) {
+				t.Errorf("%s: the name %s is not there in full", name, m.owners[i].Name)
+			}
 		}
 	}
-	if text := m.Text(); !strings.Contains(text, "16 L3 caches, pool of a\n") {
-		t.Error(text)
+}
+
+// TestTextExplainsItsMarks checks the legend of the text.
+func TestTextExplainsItsMarks(t *testing.T) {
+	text := scenes["16 CPUs"]().Text()
+	for _, want := range []string{
+		"16 CPUs, 10 open; 1 socket, 1 NUMA node, 2 L3 caches, 8 cores of 2 CPUs\n", "  AA AA Bb a+  3 of 8 open, 1000m requested\n", ", pool of c\n",
+		"A group of marks is a core, and each mark is one of its CPUs, the lowest number first.\n", "A pool is all open CPUs of the part beside which it stands.", "#  reserved: no pod may own it\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+// TestUnusualNodesAreShown checks parts of the text of nodes that are not usual.
+func TestUnusualNodesAreShown(t *testing.T) {
+	for name, want := range map[string][]string{
+		"no CPUs":             {"worker-1: the report names no CPU\nreported 2026-03-01T11:59:50Z; this map was made 2026-03-01T12:00:00Z, 10s later\n"},
+		"SMT off":             {"8 cores of 1 CPU\n", "L3 0  0-3  # A A B  0 of 4 open", "Each mark is a core with one CPU.\n", "2 CPUs: 3,12; not online: CPU 12\n"},
+		"one sibling offline": {"not online: CPU 8,12-13\n", "8 cores\n", "L3 0  0-3,9-11   # A. A. ..  4 of 7 open\n"},
+		"one L3":              {"1 L3 cache, 64 cores of 2 CPUs\n", "94 of 128 open, 4000m requested, pool of a\n", "    L3 0  0-15,64-79     ## AA ", "          48-63,112-127  .. ", "the open CPUs of one L3 cache (0-127), "},
+		"sub-NUMA":            {"4 NUMA nodes, 2 L3 caches in 4 parts, ", "part of L3 0  0-7,32-39    ## AA", "socket 0, 24 of 32 CPUs open, 8000m requested, pool of a\n", "16 of 16 open, 4000m requested, pool of b\n"},
+		"alternating":         {"    L3 0  0,2,...,30,48,50,...,78    ## AA ", "          32,34,...,46,80,82,...,94  .. ", "12 CPUs: 2,4,...,12,50,52,...,60\n"},
+		"two kinds of cores":  {"; 1 socket, 1 NUMA node, 1 L3 cache, 12 cores\n", "  AA .. .. .. . . . . . . . .  "},
+		"many pools":          {", pool of ab\n", ", pools of ac ad\n", "the open CPUs of the machine (0-31), ", "aa/aa ../.. "},
+		"a grown pool":        {"L3 1  4-7    . . . .  4 of 4 open, grown pool of a\n", "one L3 cache (0-3), requests 4000m; has grown into CPUs 4-7\n"},
+		"2 CPUs":              {"L3 0  0-1  a A  1 of 2 open, 4500m requested, pool of b\n"},
+		"a contested CPU":     {"A ! B .", "!  several pods are bound to it: the pod that had it first keeps it, and the node chooses CPUs for the others\n"},
+	} {
+		text := scenes[name]().Text()
+		for _, want := range want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, text)
+			}
+		}
 	}
 }
 
 // TestAHomeThatIsNoPartAnyMoreIsShown checks an owner whose pool belongs to an
 // earlier topology of the node.
 func TestAHomeThatIsNoPartAnyMoreIsShown(t *testing.T) {
-	o := Owner{Name: "ns/p", Hold: pick.Hold{Grade: pick.Pooled, Home: unit.CPUSetOf(1, 2), CPUs: unit.CPUSetOf(1, 2), Request: 500}}
-	if text := New("n", "", machine(1, 2, 2, 2), unit.CPUSet{}, 0, []Owner{o}).Text(); !strings.Contains(text, "L3 0  0-3  .. ..  4 of 4 open, of which pods request 500m, pool of a\n") {
+	if text := of(machine(1, 2, 2, 2), "", pool("ns/p", "0-1,4", "0-1,4")).Text(); !strings.Contains(text, "L3 0  0-1,4-5  .. ..  4 of 4 open, 4000m requested, pool of a\n") {
+		t.Error(text)
+	}
+	if text := of(machine(1, 2, 2, 2), "", pool("ns/p", "", "")).Text(); !strings.Contains(text, "4 cores of 2 CPUs, pool of a\n") {
 		t.Error(text)
 	}
 }

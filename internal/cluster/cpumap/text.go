@@ -3,129 +3,187 @@ package cpumap
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// coresOfLine is the maximum number of cores on one line of text.
-const coresOfLine = 16
+// The sizes of the text map, in columns.
+const (
+	columns  = 120 // of a line, unless a name is longer
+	mostRow  = 64  // of the marks on one line
+	mostList = 26  // of the list of CPUs before the marks
+	mostName = 40  // of the name of a pod with its description beside it
+)
 
 // Text prints one line for each L3 cache, and then the list of owners. A group
-// of marks is a core, and a mark is one CPU of the core.
+// of marks is a core, and a mark is one CPU of the core. A large L3 cache has
+// several lines.
 func (m *Map) Text() string {
 	var b strings.Builder
-	fmt.Fprintln(&b, m.heading())
-	name, set, width := 0, 0, 1
-	for _, o := range m.owners {
-		width = max(width, len(o.mark))
+	hang(&b, m.node.Name+": ", m.summary()+poolsOf("pool", m.pools), 2)
+	for _, line := range m.state() {
+		hang(&b, "", line, 2)
 	}
+	if m.m.Len() > 0 {
+		m.table(&b)
+		b.WriteString("\n")
+		m.list(&b)
+		b.WriteString("\n")
+	}
+	for _, note := range m.notes() {
+		hang(&b, "", note, 0)
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// table prints the sockets, NUMA nodes and L3 caches.
+func (m *Map) table(b *strings.Builder) {
+	name, list := 0, 0
 	m.eachPart(func(p *part) {
 		if p.level == pick.L3 {
-			name, set = max(name, len(p.name)), max(set, len(p.cpus.String()))
+			name = max(name, len(p.name))
+			for _, row := range rows(p.cores, m.width) {
+				list = max(list, len(listOfRow(row)))
+			}
 		}
 	})
 	m.eachPart(func(p *part) {
 		switch p.level {
 		case pick.Socket:
-			fmt.Fprintf(&b, "\n%s%s\n", p.name, poolsOf(p.pools))
+			b.WriteString("\n")
+			text := p.name
+			if len(p.parts) > 1 {
+				text += ", " + m.roomOf(p)
+			}
+			hang(b, "", text+poolsOf("pool", p.pools), 4)
 		case pick.NUMA:
-			fmt.Fprintf(&b, "  %s, %d of %s open%s\n", p.name, m.countOpen(p), count(p.cpus.Len(), "CPU"), poolsOf(p.pools))
+			hang(b, "  ", fmt.Sprintf("%s, %s%s", p.name, m.roomOf(p), poolsOf("pool", p.pools)), 4)
 		default:
-			for i, row := range rows(p.cores) {
+			label := p.name
+			for i, row := range rows(p.cores, m.width) {
+				line := fmt.Sprintf("    %-*s  %-*s  %s", name, label, list, listOfRow(row), m.row(row))
 				if i > 0 {
-					fmt.Fprintf(&b, "    %*s  %s\n", -name-set-2, "", m.row(row, width))
+					b.WriteString(strings.TrimRight(line, " ") + "\n")
 					continue
 				}
-				fmt.Fprintf(&b, "    %-*s  %-*s  %s  %s\n", name, p.name, set, p.cpus, m.row(row, width), m.room(p))
+				hang(b, line+"  ", m.roomOf(p)+poolsOf("pool", p.pools)+poolsOf("grown pool", p.grown), len(line)+2)
+				label = ""
 			}
 		}
 	})
-	b.WriteString("\n")
-	widest, longest := len(markOpen), len("GRADE")
+}
+
+// list lists the owners, and explains the marks that belong to no pod. The
+// description of a pod with a long name has a line of its own.
+func (m *Map) list(b *strings.Builder) {
+	mark, name := m.width, 0
 	for _, o := range m.owners {
-		widest, longest = max(widest, len(o.mark)), max(longest, len(o.Name))
+		if n := utf8.RuneCountInString(o.Name); n <= mostName {
+			name = max(name, n)
+		}
 	}
 	for i := range m.owners {
 		o := &m.owners[i]
-		fmt.Fprintf(&b, "%-*s  %-5v  %-*s  %s\n", widest, o.mark, o.Hold.Grade, longest, o.Name, m.describe(o))
+		line := fmt.Sprintf("%s  %-5v  %-*s  ", o.mark, o.Hold.Grade, name, o.Name)
+		indent := mark + 2 + 5 + 2 + name + 2
+		if utf8.RuneCountInString(o.Name) > mostName {
+			fmt.Fprintln(b, strings.TrimRight(line, " "))
+			line = strings.Repeat(" ", indent)
+		}
+		hang(b, line, m.describe(o), indent)
 	}
-	for _, line := range m.legend() {
-		fmt.Fprintf(&b, "%-*s  %s\n", widest, line[0], line[1])
+	for _, s := range m.legend() {
+		hang(b, m.sign(s.mark)+"  ", s.means, mark+2)
 	}
-	return b.String()
 }
 
-// legend explains the marks in the map that belong to no owner.
-func (m *Map) legend() [][2]string {
-	has := map[string]bool{}
-	m.eachPart(func(p *part) {
-		for c := range p.cpus.All() {
-			has[m.mark(c)] = true
-		}
-	})
-	var lines [][2]string
-	for _, line := range [][2]string{
-		{markShared, "seats of several pods"},
-		{markOpen, "open: for all pods that own no CPUs, and for pools"},
-		{markReserved, "reserved: no pod owns it"},
-	} {
-		if has[line[0]] {
-			lines = append(lines, line)
-		}
+// notes explains what the marks do not say.
+func (m *Map) notes() []string {
+	var all []string
+	switch cores := len(pick.Cores(m.m)); {
+	case cores == 0:
+	case cores == m.m.Len():
+		all = append(all, "Each mark is a core with one CPU.")
+	default:
+		all = append(all, "A group of marks is a core, and each mark is one of its CPUs, the lowest number first.")
 	}
-	return lines
+	if m.hasPools() {
+		all = append(all, "A pool is all open CPUs of the part beside which it stands. Other pods that own no CPUs use them, too.")
+	}
+	if kept := m.kept(); kept != "" {
+		all = append(all, kept)
+	}
+	return all
 }
 
-// eachPart calls visit for all parts, beginning with the first socket. A part
-// comes before the parts that it contains.
-func (m *Map) eachPart(visit func(*part)) {
-	var walk func([]*part)
-	walk = func(parts []*part) {
-		for _, p := range parts {
-			visit(p)
-			walk(p.parts)
+// hang writes a text after a prefix. If the text needs several lines, the next
+// ones begin after an indent.
+func hang(b *strings.Builder, prefix, text string, indent int) {
+	room := max(columns-max(len(prefix), indent), mostName)
+	for i, line := range wrap(text, float64(room), func(s string) float64 { return float64(utf8.RuneCountInString(s)) }) {
+		if i > 0 {
+			prefix = strings.Repeat(" ", indent)
 		}
+		fmt.Fprintf(b, "%s%s\n", prefix, line)
 	}
-	walk(m.sockets)
 }
 
-// rows divides cores into lines.
-func rows(cores []unit.CPUSet) [][]unit.CPUSet {
+// rows divides the cores of an L3 cache into lines. width is the width of a
+// mark.
+func rows(cores []unit.CPUSet, width int) [][]unit.CPUSet {
+	most := 1
+	for _, core := range cores {
+		most = max(most, core.Len())
+	}
+	step := 16
+	for step > 1 && step*(most*width+(most-1)*min(width-1, 1)+1) > mostRow {
+		step /= 2
+	}
 	var all [][]unit.CPUSet
-	for len(cores) > coresOfLine {
-		all, cores = append(all, cores[:coresOfLine]), cores[coresOfLine:]
+	for len(cores) > step {
+		all, cores = append(all, cores[:step]), cores[step:]
 	}
 	return append(all, cores)
 }
 
-func (m *Map) row(cores []unit.CPUSet, width int) string {
+// listOfRow prints the CPUs of a line.
+func listOfRow(cores []unit.CPUSet) string {
+	var set unit.CPUSet
+	for _, core := range cores {
+		set = set.Union(core)
+	}
+	return shorten(listOf(set), mostList)
+}
+
+func (m *Map) row(cores []unit.CPUSet) string {
 	apart := ""
-	if width > 1 {
+	if m.width > 1 {
 		apart = "/"
 	}
 	var groups []string
 	for _, core := range cores {
 		var marks []string
 		for c := range core.All() {
-			marks = append(marks, fmt.Sprintf("%-*s", width, m.mark(c)))
+			marks = append(marks, m.mark(c))
 		}
 		groups = append(groups, strings.Join(marks, apart))
 	}
 	return strings.Join(groups, " ")
 }
 
-// room describes the open CPUs of an L3 cache.
-func (m *Map) room(p *part) string {
-	text := fmt.Sprintf("%d of %d open", m.countOpen(p), p.cpus.Len())
-	if p.load > 0 {
-		text += fmt.Sprintf(", of which pods request %v", p.load)
+// roomOf describes the open CPUs of a part.
+func (m *Map) roomOf(p *part) string {
+	text := m.room(p)
+	if p.load > 0 && (p.level == pick.L3 || len(p.parts) > 1) {
+		text += fmt.Sprintf(", %v requested", p.load)
 	}
-	return text + poolsOf(p.pools)
+	return text
 }
 
-// poolsOf lists the names of the pods that share a part.
-func poolsOf(pools []*Owner) string {
+// poolsOf lists the marks of the pods that share a part.
+func poolsOf(word string, pools []*Owner) string {
 	var marks []string
 	for _, o := range pools {
 		marks = append(marks, o.mark)
@@ -134,62 +192,7 @@ func poolsOf(pools []*Owner) string {
 	case 0:
 		return ""
 	case 1:
-		return ", pool of " + marks[0]
+		return fmt.Sprintf(", %s of %s", word, marks[0])
 	}
-	return ", pools of " + strings.Join(marks, " ")
-}
-
-// The marks of cores in Line.
-const (
-	coreOwned = "O" // pods own all its CPUs
-	corePart  = "o" // pods own some of its CPUs
-	coreSeats = "s" // pods have seats on it
-)
-
-// Line prints the map in one line. It has a mark for each core, a space between
-// L3 caches, and a bar between NUMA nodes.
-func (m *Map) Line() string {
-	var nodes []string
-	for _, s := range m.sockets {
-		for _, n := range s.parts {
-			var caches []string
-			for _, c := range n.parts {
-				text := ""
-				for _, core := range c.cores {
-					text += m.core(core)
-				}
-				caches = append(caches, text)
-			}
-			nodes = append(nodes, strings.Join(caches, " "))
-		}
-	}
-	return strings.Join(nodes, " | ")
-}
-
-// LineLegend explains the marks of Line.
-const LineLegend = "A mark is a core: O owned, o owned in part, s with seats, . open, # reserved; a space is between L3 caches, | between\nNUMA nodes."
-
-func (m *Map) core(core unit.CPUSet) string {
-	owned, seats, reserved := 0, 0, 0
-	for c := range core.All() {
-		switch at := m.cells[c]; {
-		case at.owner != nil:
-			owned++
-		case at.reserved:
-			reserved++
-		case len(at.seats) > 0:
-			seats++
-		}
-	}
-	switch {
-	case owned == core.Len():
-		return coreOwned
-	case owned > 0:
-		return corePart
-	case seats > 0:
-		return coreSeats
-	case reserved == core.Len():
-		return markReserved
-	}
-	return markOpen
+	return fmt.Sprintf(", %ss of %s", word, strings.Join(marks, " "))
 }

@@ -24,11 +24,11 @@ func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 	for _, o := range c.owners(n) {
 		owners = append(owners, cpumap.Owner{Name: o.Pod, Hold: o.hold, Note: o.Why})
 	}
-	state := "reported " + n.age
-	if n.report.Manager != "" {
-		state += "; another manager binds CPUs on this node: " + n.report.Manager
+	of := cpumap.Node{
+		Name: name, Topology: n.report.Topology, Reserved: n.report.Reserved, Keep: n.report.Keep, Manager: n.report.Manager,
+		Reported: n.Report.Status.Reported.Time, Silent: n.IsSilent(c.now),
 	}
-	return cpumap.New(name, state, n.report.Topology, n.report.Reserved, n.report.Keep, owners), nil
+	return cpumap.New(of, owners, c.now), nil
 }
 
 // reporting returns a node that reports its CPUs, or an error that says why
