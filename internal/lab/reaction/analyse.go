@@ -127,9 +127,9 @@ func (s Step) narrowedAfter() float64 {
 }
 
 // yieldTime returns the time in ms from the first event of the step until the
-// batch work was narrowed. It is infinite if this did not happen in the step.
-// yieldTime returns false if the step had no event, or if the first event came
-// too late for an answer within the step.
+// batch work was narrowed. It is infinite if this did not happen in the step. It
+// returns false if the step had no event, or if the first event came too late for
+// an answer within the step.
 func (s Step) yieldTime() (float64, bool) {
 	if len(s.Events) == 0 || milliseconds(s.Length-s.Events[0].At) < answerLimit {
 		return 0, false
