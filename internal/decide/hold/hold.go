@@ -223,7 +223,8 @@ func Claimed(w *node.Workload) (int, string) {
 // not count, because the workload was treated as LS: a set that overlaps with the
 // set of another LS workload, a set with more CPUs, and a set with fewer CPUs that
 // contains all CPUs of its room that no other LS workload has. Exclusive CPUs
-// never leave so little: one CPU must stay open.
+// never leave so little: one CPU must stay open. Isolated CPUs do not count,
+// because work without own CPUs does not get them.
 func previousCPUs(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w *node.Workload, n int) unit.CPUSet {
 	if had != nil {
 		return had[w.ID]
@@ -240,7 +241,7 @@ func previousCPUs(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w *node.
 	if set.Len() > n {
 		return unit.CPUSet{}
 	}
-	rest := RoomBefore(s.Knobs, w.Cgroup, s.Topology.All())
+	rest := RoomBefore(s.Knobs, w.Cgroup, s.Topology.All()).Minus(s.Topology.Isolated)
 	for i := range s.Workloads {
 		other := &s.Workloads[i]
 		if other.ID == w.ID || !other.Class.Sensitive() {

@@ -142,9 +142,13 @@ func TestSharedCPUsAreNotKeptAfterARestart(t *testing.T) {
 	n := &crew{topo: machine(1, 1, 4, 1), runners: []runner{
 		{id: "a", class: node.LSR, cpus: 1}, {id: "b", class: node.LSR, cpus: 1}, {id: "late", class: node.LSE, cpus: 3},
 	}, written: map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "0"), "b": mustSet(t, "1"), "late": mustSet(t, "2-3")}}
-	g := n.decide()
-	if g.Of["a"] != mustSet(t, "0") || g.Of["b"] != mustSet(t, "1") || !g.Of["late"].Empty() {
-		t.Errorf("the workloads have %v, want 0, 1 and nothing for late", g.Of)
+	for _, isolated := range []string{"", "3"} { // work without own CPUs does not get isolated ones
+		n.topo.Isolated = mustSet(t, isolated)
+		n.written["late"] = mustSet(t, "2-3").Minus(n.topo.Isolated)
+		g := n.decide()
+		if g.Of["a"] != mustSet(t, "0") || g.Of["b"] != mustSet(t, "1") || !g.Of["late"].Empty() {
+			t.Errorf("isolated %q: the workloads have %v, want 0, 1 and nothing for late", isolated, g.Of)
+		}
 	}
 }
 
