@@ -11,7 +11,7 @@ import (
 
 	"tenon.sh/tenon/internal/agent/control"
 	"tenon.sh/tenon/internal/agent/slices"
-	"tenon.sh/tenon/internal/decide/slice"
+	"tenon.sh/tenon/internal/decide/cpus/slice"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/model/node"

@@ -1,10 +1,10 @@
 package config
 
 import (
+	"tenon.sh/tenon/internal/decide/cpus/seat"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/policy"
-	"tenon.sh/tenon/internal/decide/seat"
 	"tenon.sh/tenon/internal/model/node"
 )
 

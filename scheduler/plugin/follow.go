@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"tenon.sh/tenon/api/v1alpha1"
-	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
 // podChanged handles a new or changed pod. If a pod has ended, the scheduler's

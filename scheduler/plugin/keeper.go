@@ -19,8 +19,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"tenon.sh/tenon/api/v1alpha1"
-	"tenon.sh/tenon/internal/decide/pick"
-	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
 // keeper maintains the ledger of the cluster. It watches pods and reports. When

@@ -7,8 +7,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"tenon.sh/tenon/internal/decide/pick"
-	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
 // counts are numbers of events, which the keeper counts for the metrics.

@@ -7,8 +7,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/component-base/metrics/testutil"
 
-	"tenon.sh/tenon/internal/decide/pick"
-	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/model/unit"
 )
 

@@ -21,8 +21,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/pick"
-	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/model/unit"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
 // notOurs are the rows of the table of reasons that are not constants: the reason

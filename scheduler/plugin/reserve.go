@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
 )
 
 // Reserve chooses the CPUs. If the node has lost them since Filter, it fails.

@@ -16,8 +16,8 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/cpureport"
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/pick"
-	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/model/unit"
 )
 

@@ -9,10 +9,10 @@ import (
 
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/decide/cpus/slice"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/price"
-	"tenon.sh/tenon/internal/decide/slice"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
 	"tenon.sh/tenon/internal/model/unit"

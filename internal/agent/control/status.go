@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/decide/cpus/slice"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/price"
-	"tenon.sh/tenon/internal/decide/slice"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/decide/trend"
 	"tenon.sh/tenon/internal/model/node"

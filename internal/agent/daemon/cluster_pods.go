@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/cluster/nodereport"
-	"tenon.sh/tenon/internal/decide/hold"
+	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/model/node"
 )
 

@@ -22,8 +22,8 @@ import (
 
 	"tenon.sh/tenon/internal/agent/byhand"
 	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/decide/cpus/slice"
 	"tenon.sh/tenon/internal/decide/plan"
-	"tenon.sh/tenon/internal/decide/slice"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/model/node"

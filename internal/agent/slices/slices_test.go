@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/cpus/slice"
 	"tenon.sh/tenon/internal/decide/plan"
-	"tenon.sh/tenon/internal/decide/slice"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/model/node"

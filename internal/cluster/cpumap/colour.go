@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
 )
 
 // A scheme has the colours of a picture, for a light or a dark background.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/model/unit"
 )
 

@@ -5,7 +5,7 @@ import (
 	"html"
 	"strings"
 
-	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
 )
 
 // HTML returns a page with the map that needs no other file. Unlike the

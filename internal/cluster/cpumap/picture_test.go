@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/model/unit"
 )
 

@@ -5,7 +5,7 @@ import (
 	"html"
 	"strings"
 
-	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/model/unit"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/model/unit"
 )
 

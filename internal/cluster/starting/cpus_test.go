@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/pick"
-	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/model/node"

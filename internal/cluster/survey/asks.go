@@ -3,8 +3,8 @@ package survey
 import (
 	"fmt"
 
-	"tenon.sh/tenon/internal/decide/pick"
-	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
 // Asks holds the demand of a pod. The JSON names of this and of the other types of

@@ -9,8 +9,8 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/cpumap"
-	"tenon.sh/tenon/internal/decide/pick"
-	"tenon.sh/tenon/internal/decide/place"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
 // Map returns the map of the CPUs of a node, or an error that says why there is

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"tenon.sh/tenon/internal/decide/slice"
+	"tenon.sh/tenon/internal/decide/cpus/slice"
 	"tenon.sh/tenon/internal/model/node"
 )
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/cpus/slice"
 	"tenon.sh/tenon/internal/decide/plan"
-	"tenon.sh/tenon/internal/decide/slice"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )

@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/facts"
-	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"

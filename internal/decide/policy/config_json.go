@@ -5,11 +5,11 @@ import (
 
 	"tenon.sh/tenon/internal/decide/blockio"
 	"tenon.sh/tenon/internal/decide/cache"
+	"tenon.sh/tenon/internal/decide/cpus/seat"
 	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/misfit"
-	"tenon.sh/tenon/internal/decide/seat"
 )
 
 // configForm is the JSON form of a Config. As in old captures, the keys of Pool are

@@ -3,8 +3,8 @@ package policy
 import (
 	"slices"
 
+	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/facts"
-	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/model/node"
 )

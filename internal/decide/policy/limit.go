@@ -3,11 +3,11 @@ package policy
 import (
 	"fmt"
 
+	"tenon.sh/tenon/internal/decide/cpus/hold"
+	"tenon.sh/tenon/internal/decide/cpus/seat"
 	"tenon.sh/tenon/internal/decide/facts"
-	"tenon.sh/tenon/internal/decide/hold"
 	limits "tenon.sh/tenon/internal/decide/limit"
 	"tenon.sh/tenon/internal/decide/plan"
-	"tenon.sh/tenon/internal/decide/seat"
 	"tenon.sh/tenon/internal/model/node"
 )
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/facts"
-	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/switchback"

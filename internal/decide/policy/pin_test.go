@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"tenon.sh/tenon/internal/decide/hold"
+	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )

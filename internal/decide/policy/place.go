@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"tenon.sh/tenon/internal/decide/cpus/hold"
+	"tenon.sh/tenon/internal/decide/cpus/lend"
 	"tenon.sh/tenon/internal/decide/facts"
-	"tenon.sh/tenon/internal/decide/hold"
-	"tenon.sh/tenon/internal/decide/lend"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"

@@ -12,10 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"tenon.sh/tenon/internal/decide/cpus/hold"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/facts"
-	"tenon.sh/tenon/internal/decide/hold"
 	"tenon.sh/tenon/internal/decide/memory"
-	"tenon.sh/tenon/internal/decide/pick"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"

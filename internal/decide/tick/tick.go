@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/hold"
+	"tenon.sh/tenon/internal/decide/cpus/hold"
+	"tenon.sh/tenon/internal/decide/cpus/slice"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/price"
-	"tenon.sh/tenon/internal/decide/slice"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
 )

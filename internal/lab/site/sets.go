@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"tenon.sh/tenon/internal/decide/pick"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/model/node"

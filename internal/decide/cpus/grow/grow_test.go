@@ -1,0 +1,348 @@
+package grow
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/cpus/hold"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A site is a simulated node on which work starts, ends and uses CPUs.
+type site struct {
+	snap   node.Snapshot
+	use    facts.Use
+	had    hold.Previous
+	state  State
+	grants hold.Grants
+	base   hold.Grants // what work holds without growth
+	used   map[node.WorkloadID]map[unit.CPU]time.Duration
+	// uncounted is a workload without per-CPU counters.
+	uncounted node.WorkloadID
+}
+
+func newSite(nodes, caches, cpus int) *site {
+	n := &site{used: map[node.WorkloadID]map[unit.CPU]time.Duration{}}
+	n.snap.At = time.Unix(0, 0)
+	n.snap.Knobs.Now = map[node.Knob]node.Value{}
+	for c := range nodes * caches * cpus {
+		l3 := c / cpus
+		n.snap.Topology.CPUs = append(n.snap.Topology.CPUs, node.LogicalCPU{
+			ID: unit.CPU(c), Core: node.CoreID(c), L3: node.CacheID(l3), NUMA: node.NUMANode(l3 / caches), Socket: node.SocketID(l3 / caches),
+		})
+	}
+	return n
+}
+
+func (n *site) add(id string, o node.CPUOverride, limit unit.MilliCPU) {
+	w := node.Workload{ID: node.WorkloadID(id), Class: node.LS, Cgroup: node.CgroupPath("ls/" + id), Overrides: node.Overrides{CPUs: o}}
+	if limit > 0 {
+		w.CPULimit = node.Some(limit)
+	}
+	n.snap.Workloads = append(n.snap.Workloads, w)
+	n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
+}
+
+func (n *site) remove(id string) {
+	var left []node.Workload
+	for _, w := range n.snap.Workloads {
+		if string(w.ID) != id {
+			left = append(left, w)
+		}
+	}
+	n.snap.Workloads = left
+}
+
+// tick lets the work use CPUs for the time every. Then it decides.
+func (n *site) tick(every time.Duration, use map[string]map[unit.CPU]unit.MilliCPU, missed map[node.WorkloadID]string) {
+	n.snap.At = n.snap.At.Add(every)
+	workloads := make([]node.Workload, len(n.snap.Workloads))
+	for i, w := range n.snap.Workloads {
+		before, now, all := n.used[w.ID], map[unit.CPU]time.Duration{}, time.Duration(0)
+		for _, c := range n.snap.Topology.CPUs {
+			now[c.ID] = before[c.ID] + time.Duration(use[string(w.ID)][c.ID])*every/1000
+			all += now[c.ID]
+		}
+		n.used[w.ID] = now
+		w.Usage = node.Usage{CPU: node.Some(all), PerCPU: now}
+		if w.ID == n.uncounted {
+			w.Usage.PerCPU = nil
+		}
+		workloads[i] = w
+	}
+	n.snap.Workloads = workloads
+	before := n.use
+	n.use = n.use.Observe(n.snap)
+	n.base = hold.Decide(facts.Pool{}, 0, n.had, n.snap)
+	n.state, n.grants = Decide(n.state, n.base, before, n.use, missed, n.snap)
+	n.had = hold.Previous{Own: n.grants.Of, Shared: n.grants.Shared}
+}
+
+// spreadUse divides an amount of CPU usage equally among a set of CPUs.
+func spreadUse(set unit.CPUSet, all unit.MilliCPU) map[unit.CPU]unit.MilliCPU {
+	use := map[unit.CPU]unit.MilliCPU{}
+	for c := range set.All() {
+		use[c] = min(all/unit.MilliCPU(max(set.Len(), 1)), 1000)
+	}
+	return use
+}
+
+// TestGrowthTakesNothingThatIsOthers runs random histories. Pools may grow,
+// owners come and go, and services use CPUs, wait or do nothing. In each tick,
+// no pool may have a CPU that another workload owns, and every pool must have
+// all open CPUs of its home. What a pool has beside its home must be whole free
+// caches of the same NUMA node. While a service waits, no pool may keep any of
+// these.
+func TestGrowthTakesNothingThatIsOthers(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(91, 92))
+	grown, left := 0, 0
+	for try := range 100 {
+		caches, cpus := 2+rnd.IntN(4), 2+rnd.IntN(4)
+		n := newSite(1+rnd.IntN(2), caches, cpus)
+		for i := range 1 + rnd.IntN(2) {
+			n.add(fmt.Sprint("pool", i), node.CPUOverride{Grade: uint8(pick.Pooled), Request: 1000, Grows: true}, unit.CPUs(rnd.IntN(3)*cpus))
+		}
+		n.add("web", node.CPUOverride{}, 0)
+		busy, where := rnd.IntN(4), n.snap.Topology.All()
+		var had map[node.WorkloadID]Pool
+		for step := range 150 {
+			if rnd.IntN(30) == 0 {
+				busy, where = rnd.IntN(4), unit.CPUSetOf(unit.CPU(rnd.IntN(len(n.snap.Topology.CPUs))))
+			}
+			switch id := fmt.Sprint("own", rnd.IntN(3)); rnd.IntN(25) {
+			case 0:
+				n.remove(id)
+				n.add(id, node.CPUOverride{Grade: uint8(pick.Own), CPUs: 1 + rnd.IntN(cpus)}, 0)
+			case 1:
+				n.remove(id)
+			}
+			use := map[string]map[unit.CPU]unit.MilliCPU{"web": spreadUse(where, unit.CPUs(busy)/3)}
+			for id, h := range n.grants.Shared {
+				use[string(id)] = spreadUse(h.CPUs, unit.CPUs(h.CPUs.Len())*unit.MilliCPU(busy)/3)
+			}
+			var missed map[node.WorkloadID]string
+			if rnd.IntN(40) == 0 {
+				missed = map[node.WorkloadID]string{"web": "waits"}
+			}
+			n.tick(time.Duration(200+rnd.IntN(1500))*time.Millisecond, use, missed)
+			n.check(t, missed)
+			sum := 0
+			for id, p := range n.state.Pools {
+				if more := p.More.Minus(had[id].More); !more.Empty() {
+					sum++
+				}
+				if !had[id].More.Minus(p.More).Empty() {
+					left++
+				}
+			}
+			if grown += sum; sum > 1 {
+				t.Errorf("%d pools grew in one tick", sum)
+			}
+			had = n.state.Pools
+			if t.Failed() {
+				t.Fatalf("try %d, step %d", try, step)
+			}
+		}
+	}
+	if grown < 100 || left < 100 {
+		t.Errorf("pools grew %d times and gave back %d times: too few for this test", grown, left)
+	}
+}
+
+func (n *site) check(t *testing.T, missed map[node.WorkloadID]string) {
+	t.Helper()
+	var taken unit.CPUSet
+	for id, set := range n.grants.Of {
+		if !set.Intersect(taken).Empty() {
+			t.Errorf("%s owns %v of others", id, set.Intersect(taken))
+		}
+		taken = taken.Union(set)
+	}
+	for id, h := range n.grants.Shared {
+		p := n.state.Pools[id]
+		if !h.CPUs.Intersect(taken).Empty() {
+			t.Errorf("%s has %v, which others own", id, h.CPUs.Intersect(taken))
+		}
+		if home := n.base.Shared[id].CPUs; !h.CPUs.Contains(home) || h.CPUs != home.Union(p.More) {
+			t.Errorf("%s has %v, and the open CPUs of its home are %v, more are %v", id, h.CPUs, home, p.More)
+		}
+		var whole unit.CPUSet
+		for _, c := range neighbours(n.grants.Map, h.Home) {
+			if p.More.Contains(c) {
+				whole = whole.Union(c)
+			}
+		}
+		if p.More != whole || !h.Home.Intersect(p.More).Empty() {
+			t.Errorf("%s has %v beside its home %v, which are no whole caches of its NUMA node", id, p.More, h.Home)
+		}
+		if len(missed) > 0 && !p.More.Empty() {
+			t.Errorf("%s keeps %v while %v wait", id, p.More, missed)
+		}
+	}
+}
+
+// fillPool lets the pool id use all its CPUs for a number of ticks.
+func (n *site) fillPool(ticks int, others map[string]map[unit.CPU]unit.MilliCPU, id node.WorkloadID) {
+	for range ticks {
+		set, _ := n.grants.Set(id)
+		use := map[string]map[unit.CPU]unit.MilliCPU{string(id): spreadUse(set, unit.CPUs(set.Len()))}
+		for of, u := range others {
+			use[of] = u
+		}
+		n.tick(time.Second, use, nil)
+	}
+}
+
+// TestWhatKeepsAPoolInItsHome fills the home of a pool. Each case but one has a
+// reason not to grow, and the pool must stay in its home. In the case without a
+// reason it must grow.
+func TestWhatKeepsAPoolInItsHome(t *testing.T) {
+	home := &node.CPUChoice{Grade: uint8(pick.Pooled), Home: unit.CPUSetOf(0, 1, 2, 3)}
+	pool := node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true, Chosen: home}
+	still, apart := pool, pool
+	still.Grows = false
+	apart.Apart = uint8(pick.ApartCores)
+	for name, c := range map[string]struct {
+		o      node.CPUOverride
+		limit  unit.MilliCPU
+		nodes  int
+		owner  bool
+		others map[string]map[unit.CPU]unit.MilliCPU
+		want   string
+	}{
+		"nothing":                      {pool, 0, 1, false, nil, "0-7"},
+		"its own limit":                {pool, 4000, 1, false, nil, "0-3"},
+		"it may not grow":              {still, 0, 1, false, nil, "0-3"},
+		"it is to be apart":            {apart, 0, 1, false, nil, "0-3"},
+		"the next cache has an owner":  {pool, 0, 1, true, nil, "0-3"},
+		"the next cache is used":       {pool, 0, 1, false, map[string]map[unit.CPU]unit.MilliCPU{"web": spreadUse(unit.CPUSetOf(4, 5), 1500)}, "0-3"},
+		"the next cache is used a bit": {pool, 0, 1, false, map[string]map[unit.CPU]unit.MilliCPU{"web": spreadUse(unit.CPUSetOf(4, 5), 500)}, "0-7"},
+		"another NUMA node":            {pool, 0, 2, false, nil, "0-3"},
+	} {
+		n := newSite(c.nodes, 2/c.nodes, 4)
+		n.add("pi", c.o, c.limit)
+		n.add("web", node.CPUOverride{}, 0)
+		if c.owner {
+			n.add("db", node.CPUOverride{Grade: uint8(pick.Own), CPUs: 1, Chosen: &node.CPUChoice{Grade: uint8(pick.Own), CPUs: unit.CPUSetOf(5)}}, 0)
+		}
+		n.fillPool(30, c.others, "pi")
+		if set, _ := n.grants.Set("pi"); set.String() != c.want {
+			t.Errorf("%s: the pool has CPUs %v, want %s: %s", name, set, c.want, n.grants.How["pi"])
+		}
+	}
+}
+
+// TestAPoolGivesBackWhatItDoesNotNeed lets a pool grow, and then use little
+// CPU. It must give the added caches back.
+func TestAPoolGivesBackWhatItDoesNotNeed(t *testing.T) {
+	n := newSite(1, 2, 4)
+	n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
+	n.fillPool(20, nil, "pi")
+	for i, want := range []string{"0-7", "0-7", "0-3", "0-3"} {
+		if set, _ := n.grants.Set("pi"); set.String() != want {
+			t.Errorf("after %d s of little use: CPUs %v, want %s: %s", 32*i, set, want, n.grants.How["pi"])
+		}
+		for range 32 {
+			n.tick(time.Second, map[string]map[unit.CPU]unit.MilliCPU{"pi": spreadUse(unit.CPUSetOf(0, 1, 2, 3), 1000)}, nil)
+		}
+	}
+	if why := n.grants.How["pi"]; !strings.Contains(why, "gave back CPUs 4-7: the rest would have been used to 70 % at most for 1m0s") {
+		t.Errorf("the reason is %q", why)
+	}
+}
+
+// TestAServiceThatIsNotCountedKeepsPoolsInTheirHomes checks that no pool grows
+// while a service has no counters, because that service may run on a cache that
+// looks quiet.
+func TestAServiceThatIsNotCountedKeepsPoolsInTheirHomes(t *testing.T) {
+	for use, want := range map[unit.MilliCPU]string{20: "0-7", 500: "0-3"} {
+		n := newSite(1, 2, 4)
+		n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
+		n.add("web", node.CPUOverride{}, 0)
+		n.uncounted = "web"
+		n.fillPool(30, map[string]map[unit.CPU]unit.MilliCPU{"web": spreadUse(unit.CPUSetOf(7), use)}, "pi")
+		if set, _ := n.grants.Set("pi"); set.String() != want {
+			t.Errorf("beside a service that uses %v: CPUs %v, want %s", use, set, want)
+		}
+	}
+}
+
+// TestAPoolWithoutCountersStaysInItsHome checks that a pool takes no
+// neighbouring cache if per-CPU counters are missing. Tenon does not see which
+// work runs in such a cache.
+func TestAPoolWithoutCountersStaysInItsHome(t *testing.T) {
+	n := newSite(1, 2, 4)
+	n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
+	for range 30 {
+		n.snap.At = n.snap.At.Add(time.Second)
+		before := n.use
+		n.use = n.use.Observe(n.snap)
+		n.base = hold.Decide(facts.Pool{}, 0, n.had, n.snap)
+		n.state, n.grants = Decide(n.state, n.base, before, n.use, nil, n.snap)
+	}
+	if set, _ := n.grants.Set("pi"); set != unit.CPUSetOf(0, 1, 2, 3) {
+		t.Errorf("the pool has CPUs %v", set)
+	}
+}
+
+// TestAPoolThatGrewReturnsHomeWithoutCounters lets a pool grow beside a
+// service. It then removes the counters of that service. The pool must return
+// home, but not because of one failed reading.
+func TestAPoolThatGrewReturnsHomeWithoutCounters(t *testing.T) {
+	n := newSite(1, 2, 4)
+	n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
+	n.add("web", node.CPUOverride{}, 0)
+	for _, c := range []struct {
+		ticks     int
+		uncounted node.WorkloadID
+		use       unit.MilliCPU // of web beside the home
+		want      string
+	}{
+		{30, "", 200, "0-7"},
+		{1, "web", 200, "0-7"},
+		{5, "", 200, "0-7"},
+		{2, "web", 3900, "0-7"},
+		{1, "web", 3900, "0-3"},
+		{50, "", 200, "0-3"}, // for a minute it does not grow
+		{20, "", 200, "0-7"},
+		{2, "pi", 200, "0-7"},
+		{1, "pi", 200, "0-3"},
+	} {
+		n.uncounted = c.uncounted
+		n.fillPool(c.ticks, map[string]map[unit.CPU]unit.MilliCPU{"web": spreadUse(unit.CPUSetOf(4, 5, 6, 7), c.use)}, "pi")
+		if set, _ := n.grants.Set("pi"); set.String() != c.want {
+			t.Errorf("%d s without counters of %q: CPUs %v, want %s: %s", c.ticks, c.uncounted, set, c.want, n.grants.How["pi"])
+		}
+		const why = "gave back CPUs 4-7: the use of each CPU by %s is not counted"
+		if how := n.grants.How["pi"]; c.want == "0-3" && c.uncounted != "" && !strings.Contains(how, fmt.Sprintf(why, c.uncounted)) {
+			t.Errorf("the reason is %q", how)
+		}
+	}
+}
+
+// BenchmarkDecide measures a tick of a node with 256 CPUs, 100 services and 16
+// pools that may grow.
+func BenchmarkDecide(b *testing.B) {
+	n := newSite(1, 32, 8)
+	for i := range 16 {
+		n.add(fmt.Sprint("pool", i), node.CPUOverride{Grade: uint8(pick.Pooled), Request: 1000, Grows: true}, 0)
+	}
+	use := map[string]map[unit.CPU]unit.MilliCPU{}
+	for i := range 100 {
+		n.add(fmt.Sprint("web", i), node.CPUOverride{}, 0)
+		use[fmt.Sprint("web", i)] = spreadUse(n.snap.Topology.All(), 1000)
+	}
+	n.tick(time.Second, use, nil)
+	before := n.use
+	n.tick(time.Second, use, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		Decide(n.state, n.base, before, n.use, nil, n.snap)
+	}
+}

@@ -1,0 +1,120 @@
+package hold
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A lone node has an agent. Most of its pods have no contract.
+type lone struct {
+	topo      node.Topology
+	pods      []place.Pod
+	contracts map[place.UID]place.Contract
+	had       Previous
+}
+
+func (n *lone) tick() Grants {
+	s := node.Snapshot{Topology: n.topo, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}}}
+	for _, p := range n.pods {
+		c := n.contracts[p.UID]
+		w := workload(p, c)
+		if c.Grade == 0 {
+			w.Overrides.CPUs.Chosen = nil
+		}
+		s.Workloads = append(s.Workloads, w)
+		s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
+	}
+	g := Decide(facts.Pool{}, 0, n.had, s)
+	n.had = Previous{Own: g.Of, Shared: g.Shared}
+	return g
+}
+
+func (n *lone) report() place.Report {
+	r := place.Report{Topology: n.topo, Keep: 1}
+	for _, p := range n.pods {
+		id := node.WorkloadID(p.UID)
+		if set, own := n.had.Own[id]; own {
+			r.Held = append(r.Held, place.Held{UID: p.UID, Hold: pick.Hold{Grade: pick.Own, CPUs: set, Apart: p.Demand.Apart}})
+		} else if h, shared := n.had.Shared[id]; shared {
+			r.Held = append(r.Held, place.Held{UID: p.UID, Hold: h})
+		}
+	}
+	return r
+}
+
+// TestANodeChoosesAsALedgerWould gives pods without a contract to a node. Their
+// CPUs must be those that a ledger would choose which knows the node's report.
+func TestANodeChoosesAsALedgerWould(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(85, 86))
+	apart := 0
+	for try := range 200 {
+		n := &lone{topo: machine(1+rnd.IntN(2), 1+rnd.IntN(3), 1+rnd.IntN(5), 1+rnd.IntN(2))}
+		for i := range 12 {
+			if len(n.pods) > 0 && rnd.IntN(4) == 0 {
+				at := rnd.IntN(len(n.pods))
+				n.pods = append(n.pods[:at:at], n.pods[at+1:]...)
+				n.tick()
+			}
+			p := place.Pod{UID: place.UID(fmt.Sprint("p", i)), Demand: anyDemand(rnd, len(n.topo.CPUs))}
+			l := place.New()
+			l.Learn("n", n.report())
+			want, _, why := l.View("n").Offer(&p.Demand)
+			if why != pick.Fits {
+				continue
+			}
+			n.pods = append(n.pods, p)
+			g := n.tick()
+			set, _ := g.Set(node.WorkloadID(p.UID))
+			if home := g.Shared[node.WorkloadID(p.UID)].Home; set != want.CPUs || home != want.Home {
+				t.Fatalf("try %d: %+v gets %v of %v, and a ledger chooses %v of %v", try, p.Demand.Claim, set, home, want.CPUs, want.Home)
+			}
+			if p.Demand.Apart != pick.Anywhere {
+				apart++
+			}
+		}
+	}
+	if apart < 500 {
+		t.Errorf("only %d pods were to be apart", apart)
+	}
+}
+
+// TestAGrowingPodKeepsApart lets a pod grow before the other pod with the same
+// Separation has its turn. The core of the other pod counts already then.
+func TestAGrowingPodKeepsApart(t *testing.T) {
+	topo := machine(1, 1, 4, 2)
+	hash := pick.Compile(topo).Hash()
+	own := func(uid place.UID, cpus int) place.Pod {
+		return place.Pod{UID: uid, Demand: place.Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: cpus, Apart: pick.ApartCores}}}
+	}
+	seat := place.Pod{UID: "b", Demand: place.Demand{Claim: pick.Claim{Grade: pick.Seated, CPUs: 1, Request: 500, Apart: pick.ApartCores}}}
+	hold := pick.Hold{Grade: pick.Seated, CPUs: mustSet(t, "6"), Home: topo.All(), Request: 500, Apart: pick.ApartCores}
+	for name, c := range map[string]struct {
+		other    place.Pod
+		had      Previous
+		contract place.Contract
+		want     string
+	}{
+		"own CPUs of the last tick": {own("b", 1), Previous{Own: map[node.WorkloadID]unit.CPUSet{"b": mustSet(t, "7")}}, place.Contract{}, "0-1,5"},
+		"own CPUs that are chosen":  {own("b", 1), Previous{}, place.Contract{Topology: hash, Grade: pick.Own, CPUs: mustSet(t, "7")}, "0-1,5"},
+		"seats of the last tick":    {seat, Previous{Shared: map[node.WorkloadID]pick.Hold{"b": hold}}, place.Contract{}, "0-1,5"},
+		"seats that are chosen":     {seat, Previous{}, place.Contract{Topology: hash, Grade: pick.Seated, CPUs: hold.CPUs, Home: hold.Home}, "0-1,5"},
+		"no CPUs before its turn":   {own("b", 1), Previous{}, place.Contract{}, "0-1,7"},
+		"own CPUs of other work":    {place.Pod{UID: "b", Demand: place.Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: 1}}}, Previous{}, place.Contract{}, "0-1,7"},
+	} {
+		if c.had.Own == nil {
+			c.had.Own = map[node.WorkloadID]unit.CPUSet{}
+		}
+		c.had.Own["a"] = mustSet(t, "0-1")
+		n := &lone{topo: topo, had: c.had, pods: []place.Pod{own("a", 3), c.other}, contracts: map[place.UID]place.Contract{"b": c.contract}}
+		if g := n.tick(); g.Of["a"].String() != c.want {
+			t.Errorf("%s: a has %v, want %s", name, g.Of["a"], c.want)
+		}
+	}
+}

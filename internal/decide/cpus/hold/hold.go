@@ -1,0 +1,385 @@
+// Package hold decides which CPUs the workloads of a node hold: own CPUs, seats
+// that others share, or a pool. It follows the choice of a scheduler. If there
+// is no choice, or the node cannot follow it, hold chooses by the same
+// functions as the scheduler.
+package hold
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/cpus/shortage"
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Grants are the CPUs that workloads hold on a topology.
+type Grants struct {
+	Held
+	// Map is the topology. It is nil if no workload demands CPUs.
+	Map *pick.Map
+	// Open are the CPUs of the shared pool that no workload owns, and to which
+	// no workload is bound.
+	Open unit.CPUSet
+}
+
+// Held are the CPUs that workloads hold. Own CPUs are exclusive: no other LS
+// work that Tenon manages runs on them. BE never runs on the own CPUs of LSE.
+// BE runs on the own CPUs of LSR only if Tenon lends them.
+type Held struct {
+	// Of holds the own CPUs of workloads, and Shared their seats and pools. Of
+	// is nil if no workload demands CPUs.
+	Of     map[node.WorkloadID]unit.CPUSet
+	Shared map[node.WorkloadID]pick.Hold
+	// How describes each grant. Why has the reason for each workload that demands
+	// CPUs and holds none.
+	How, Why map[node.WorkloadID]string
+	// By says who chose each grant.
+	By map[node.WorkloadID]By
+}
+
+// A Note holds what a Held says about one workload, in addition to its CPUs.
+type Note struct {
+	By  By     `json:"by,omitempty"`
+	How string `json:"how,omitempty"`
+	Why string `json:"why,omitempty"`
+}
+
+// Notes returns the notes on all workloads that demand CPUs. It returns nil if
+// there are none.
+func (g Held) Notes() map[node.WorkloadID]Note {
+	var all map[node.WorkloadID]Note
+	note := func(id node.WorkloadID) {
+		if all == nil {
+			all = make(map[node.WorkloadID]Note, len(g.How)+len(g.Why))
+		}
+		all[id] = Note{By: g.By[id], How: g.How[id], Why: g.Why[id]}
+	}
+	for id := range g.How {
+		note(id)
+	}
+	for id := range g.Why {
+		note(id)
+	}
+	return all
+}
+
+// Noted builds a Held from the CPUs and the notes. It reverses Notes.
+func Noted(own map[node.WorkloadID]unit.CPUSet, shared map[node.WorkloadID]pick.Hold, notes map[node.WorkloadID]Note) Held {
+	g := Held{Of: own, Shared: shared}
+	if len(notes) > 0 {
+		g.By, g.How, g.Why = map[node.WorkloadID]By{}, map[node.WorkloadID]string{}, map[node.WorkloadID]string{}
+	}
+	for id, n := range notes {
+		if n.By != "" {
+			g.By[id] = n.By
+		}
+		if n.How != "" {
+			g.How[id] = n.How
+		}
+		if n.Why != "" {
+			g.Why[id] = n.Why
+		}
+	}
+	return g
+}
+
+// By says who chose the CPUs of a grant.
+type By string
+
+// The values of By.
+const (
+	ByScheduler By = "scheduler"
+	ByNode      By = "node"
+)
+
+// Previous holds the CPUs that the workloads had in the last tick.
+type Previous struct {
+	Own    map[node.WorkloadID]unit.CPUSet
+	Shared map[node.WorkloadID]pick.Hold
+}
+
+// A claim is the demand of one workload for own CPUs.
+type claim struct {
+	work node.Workload
+	cpus int
+	had  unit.CPUSet
+}
+
+// Decide grants CPUs. A workload keeps its CPUs while it demands the same
+// number, so a workload that is new or grows never moves another.
+//
+// Workloads first keep the CPUs that they have, or the best of them if they
+// demand fewer. Then those that demand more grow, and then new workloads get
+// CPUs. Each time the order is that of a scheduler's choice, priority, class
+// (LSE before LSR) and name. If too few CPUs are left for a workload, it is
+// treated as LS.
+//
+// A grant always leaves enough CPUs for the system and for BE. A new grant also
+// leaves as many CPUs as the services without exclusive CPUs request. This does
+// not apply to the choices of a scheduler, which knows these requests.
+func Decide(shared facts.Pool, keep unit.Percent, had Previous, s node.Snapshot) Grants {
+	var g Grants
+	var asked []claim
+	pool := shared.Counted(s)
+	free := pool
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
+		if !Demands(w) {
+			continue
+		}
+		if g.Of == nil {
+			g = newGrants(s.Topology)
+		}
+		if pick.Grade(w.Overrides.CPUs.Grade) > pick.Own {
+			continue
+		}
+		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
+		n, why := Claimed(w)
+		if _, shown := s.Knobs.Now[knob]; why == "" && !shown {
+			why = "is in a cgroup without the cpuset controller"
+			if set := had.Own[w.ID].Intersect(pool); !set.Empty() { // while the knob cannot be read, the workload keeps its CPUs
+				g.Of[w.ID], g.How[w.ID], g.By[w.ID] = set, fmt.Sprintf("%s keeps its %s: the files of its cpuset are missing now", w.ID, facts.CountCPUs(set.Len())), ByNode
+				free = free.Minus(set)
+				continue
+			}
+		}
+		if why != "" {
+			g.Why[w.ID] = fmt.Sprintf("%s %s: it is treated as LS", w.ID, why)
+			if set, bound := BoundTo(s.Knobs, w, pool); bound {
+				g.Why[w.ID] = fmt.Sprintf("%s %s: it keeps the CPUs to which it was bound", w.ID, why)
+				free = free.Minus(set)
+			}
+			continue
+		}
+		asked = append(asked, claim{*w, n, previousCPUs(had.Own, s, w, n)})
+	}
+	if g.Of == nil {
+		return g
+	}
+	slices.SortFunc(asked, claim.compare)
+	r := round{Grants: g, snap: s, asked: asked, had: had, pool: pool, free: free, least: Keep(keep, pool), counted: countedOn(s)}
+	r.divide(asked)
+	r.share()
+	r.Open = r.free
+	return r.Grants
+}
+
+func newGrants(t node.Topology) Grants {
+	return Grants{Held{
+		Of: map[node.WorkloadID]unit.CPUSet{}, Shared: map[node.WorkloadID]pick.Hold{}, By: map[node.WorkloadID]By{},
+		How: map[node.WorkloadID]string{}, Why: map[node.WorkloadID]string{},
+	}, pick.Compile(t), unit.CPUSet{}}
+}
+
+// A round holds the input and the result of one call of Decide.
+type round struct {
+	Grants
+	snap       node.Snapshot
+	had        Previous
+	asked      []claim     // all claims for own CPUs
+	pool, free unit.CPUSet // pool: the CPUs that are divided; free: those of them that no workload owns
+	least      int         // number of CPUs that stay free
+	counted    int         // number of CPUs that services without own CPUs request
+}
+
+// Demands reports whether a workload demands CPUs, own or shared.
+func Demands(w *node.Workload) bool {
+	return w.Class == node.LSE || w.Class == node.LSR || w.Class.Sensitive() && w.Overrides.CPUs.Grade != 0
+}
+
+// Claims reports whether a workload demands own CPUs.
+func Claims(w *node.Workload) bool {
+	n, _ := Claimed(w)
+	return n > 0 && Demands(w) && pick.Grade(w.Overrides.CPUs.Grade) <= pick.Own
+}
+
+// Claimed returns the number of own CPUs that a workload demands. If the number
+// is 0, it also returns the reason.
+func Claimed(w *node.Workload) (int, string) {
+	if o := &w.Overrides.CPUs; pick.Grade(o.Grade) == pick.Own && o.CPUs > 0 {
+		return o.CPUs, ""
+	}
+	amount, asked := w.CPURequest.Value()
+	if !asked {
+		amount, asked = w.CPULimit.Value()
+	}
+	switch {
+	case !asked:
+		return 0, "requests no number of CPUs"
+	case amount <= 0 || amount%unit.CPUs(1) != 0:
+		return 0, fmt.Sprintf("requests %v of CPU, which is not a whole number of CPUs", amount)
+	}
+	return int(amount / unit.CPUs(1)), ""
+}
+
+// previousCPUs returns the exclusive CPUs that a workload has now. They come
+// from the last tick (had). If that state was lost, they come from the knob,
+// which has fewer CPUs if the workload has grown since. Three kinds of sets do
+// not count, because the workload was treated as LS: a set that overlaps with the
+// set of another LS workload, a set with more CPUs, and a set with fewer CPUs that
+// contains all CPUs of its room that no other LS workload has. Exclusive CPUs
+// never leave so little: one CPU must stay open. Isolated CPUs do not count,
+// because work without own CPUs does not get them.
+func previousCPUs(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w *node.Workload, n int) unit.CPUSet {
+	if had != nil {
+		return had[w.ID]
+	}
+	written := func(w *node.Workload) unit.CPUSet {
+		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
+		now, _ := s.Knobs.Now[knob].(node.CPUs)
+		if _, touched := s.Knobs.Before[knob]; !touched {
+			return unit.CPUSet{}
+		}
+		return now.Set
+	}
+	set := written(w)
+	if set.Len() > n {
+		return unit.CPUSet{}
+	}
+	rest := RoomBefore(s.Knobs, w.Cgroup, s.Topology.All()).Minus(s.Topology.Isolated)
+	for i := range s.Workloads {
+		other := &s.Workloads[i]
+		if other.ID == w.ID || !other.Class.Sensitive() {
+			continue
+		}
+		theirs := written(other)
+		if !theirs.Intersect(set).Empty() {
+			return unit.CPUSet{}
+		}
+		rest = rest.Minus(theirs)
+	}
+	if set.Len() < n && set.Contains(rest) {
+		return unit.CPUSet{}
+	}
+	return set
+}
+
+// compare orders claims. The claim that must be granted first sorts first.
+func (c claim) compare(o claim) int {
+	if c.had.Empty() != o.had.Empty() {
+		if o.had.Empty() {
+			return -1
+		}
+		return 1
+	}
+	if a, b := chosenGrade(c.work.Overrides.CPUs), chosenGrade(o.work.Overrides.CPUs); (a == 0) != (b == 0) {
+		return int(b) - int(a)
+	}
+	return cmp.Or(
+		cmp.Compare(o.work.Priority, c.work.Priority),
+		cmp.Compare(slices.Index(node.Classes, c.work.Class), slices.Index(node.Classes, o.work.Class)),
+		strings.Compare(string(c.work.ID), string(o.work.ID)))
+}
+
+// chosenGrade returns the grade that a scheduler chose, or 0 if none chose.
+func chosenGrade(o node.CPUOverride) uint8 {
+	if o.Chosen == nil {
+		return 0
+	}
+	return o.Chosen.Grade
+}
+
+// Keep returns the number of CPUs that must stay shared: one for the system, or
+// the minimum of BE if that is more. The minimum counts even if there is no BE
+// work. BE work that starts later then takes no CPUs from services.
+func Keep(keep unit.Percent, pool unit.CPUSet) int {
+	share := unit.CPUs(pool.Len()).Percent(keep)
+	return max(1, int((share+999)/unit.CPUs(1)))
+}
+
+// countedOn returns how many CPUs LS work without exclusive CPUs requests.
+func countedOn(s node.Snapshot) int {
+	var sum unit.MilliCPU
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
+		if w.Class.Sensitive() && !Claims(w) {
+			sum += w.CPURequest.Or(0)
+		}
+	}
+	return int((sum + 999) / unit.CPUs(1))
+}
+
+// grant gives some of the free CPUs to a workload. At least r.least CPUs stay
+// free. If the claim is new or larger than before, at least r.counted CPUs must
+// stay free, too, unless a scheduler chose the CPUs.
+func (r *round) grant(c claim) {
+	id, free := c.work.ID, r.openTo(c)
+	had := c.had.Intersect(free)
+	spare := r.free.Len() - r.least
+	give := func(set unit.CPUSet, by By, how string) {
+		r.Of[id], r.By[id], r.How[id] = set, by, how
+		r.free = r.free.Minus(set)
+	}
+	chosen, no := c.work.Overrides.CPUs.Chosen, ""
+	if chosenGrade(c.work.Overrides.CPUs) != 0 {
+		if no = r.refuse(*chosen, c, had, free, spare); no == "" && (had.Empty() || had == chosen.CPUs) {
+			give(chosen.CPUs, ByScheduler, describe(c.work, r.Map.Judge(chosen.CPUs))+", as its scheduler chose")
+			return
+		}
+	}
+	more := spare
+	if c.cpus > had.Len() {
+		more = r.free.Len() - max(r.least, r.counted)
+	}
+	shared, sharers := r.sharedBefore()
+	seats := r.Map.Seats(r.Map.All().Minus(free), 0, append(shared, r.apartFrom(c.work)...))
+	want := claimOf(c.work, c.cpus, had)
+	if c.cpus <= more {
+		if o, not := r.Map.Fit(seats, want); not == pick.Fits {
+			give(o.CPUs, ByNode, describe(c.work, o)+author(c.work, no))
+			return
+		}
+	}
+	lacks := r.lacks(c, free, spare, more)
+	if lacks == "" {
+		lacks = numbersOf(shortage.Node{Map: r.Map, Seats: seats, Sharers: sharers}, want)
+	}
+	if n := had.Len(); n > 0 && n <= spare { // the larger claim does not fit, so it keeps its CPUs
+		give(had, ByNode, fmt.Sprintf("%s keeps its %s and requests %d: %s", id, facts.CountCPUs(n), c.cpus, lacks))
+		return
+	}
+	r.Why[id] = fmt.Sprintf("%s requests %s of its own and is treated as LS: %s", id, facts.CountCPUs(c.cpus), lacks)
+	if no != "" {
+		r.Why[id] += "; its scheduler's choice " + no
+	}
+}
+
+// claimOf returns the claim of a workload for own CPUs.
+func claimOf(w node.Workload, n int, had unit.CPUSet) pick.Claim {
+	o := w.Overrides.CPUs
+	return pick.Claim{
+		Grade: pick.Own, CPUs: n, Bind: pick.Bind(o.Bind), Within: pick.Level(o.Within), Fewest: o.Fewest, Apart: pick.Separation(o.Apart), Have: had,
+	}
+}
+
+// RoomBefore returns the CPUs in the set all that a cgroup could use before
+// Tenon, according to its own cpuset and the cpusets of its ancestors.
+func RoomBefore(k node.Knobs, p node.CgroupPath, all unit.CPUSet) unit.CPUSet {
+	for ; p != ""; p = p.Parent() {
+		if own, _ := facts.Original(k, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs); !own.Set.Empty() {
+			all = all.Intersect(own.Set)
+		}
+	}
+	return all
+}
+
+// BoundTo returns the CPUs to which a workload was bound before Tenon. That is
+// the cpuset of its cgroup, or of its nearest ancestor that holds only work of
+// its class. A set that contains all of cpus does not count as bound.
+func BoundTo(k node.Knobs, w *node.Workload, cpus unit.CPUSet) (unit.CPUSet, bool) {
+	for p := w.Cgroup; ; p = p.Parent() {
+		v, _ := facts.Original(k, node.Knob{Cgroup: p, File: node.FileCPUs}).(node.CPUs)
+		if !v.Set.Empty() {
+			set := v.Set.Intersect(cpus)
+			return set, !set.Empty() && set != cpus
+		}
+		if p == w.ContentionRoot || w.ContentionRoot == "" || !w.ContentionRoot.Contains(p) {
+			return unit.CPUSet{}, false
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package hold
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// machine returns a topology of nodes × caches × cores × threads.
+func machine(nodes, caches, cores, threads int) node.Topology {
+	var t node.Topology
+	for c := range nodes * caches * cores * threads {
+		l3 := c / threads / cores
+		t.CPUs = append(t.CPUs, node.LogicalCPU{
+			ID: unit.CPU(c), Core: node.CoreID(c / threads), L3: node.CacheID(l3), NUMA: node.NUMANode(l3 / caches), Socket: node.SocketID(l3 / caches),
+		})
+	}
+	return t
+}
+
+// A site is a node with its agent, and a scheduler with its ledger.
+type site struct {
+	topo   node.Topology
+	ledger *place.Ledger
+	pods   map[place.UID]place.Pod
+	had    Previous
+	grants Grants
+}
+
+func (n *site) report() place.Report {
+	r := place.Report{Topology: n.topo, Keep: 1}
+	for id, set := range n.grants.Of {
+		r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: pick.Hold{Grade: pick.Own, CPUs: set, Apart: n.pods[place.UID(id)].Demand.Apart}})
+	}
+	for id, h := range n.grants.Shared {
+		r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: h})
+	}
+	return r
+}
+
+// workload returns a pod and its contract in the form in which the agent sees
+// them.
+func workload(p place.Pod, c place.Contract) node.Workload {
+	d := p.Demand
+	return node.Workload{
+		ID: node.WorkloadID(p.UID), Class: node.LS, Cgroup: node.CgroupPath("pods/" + string(p.UID)),
+		Overrides: node.Overrides{CPUs: node.CPUOverride{
+			Grade: uint8(d.Grade), Bind: uint8(d.Bind), Within: uint8(d.Within), Apart: uint8(d.Apart), Fewest: d.Fewest, CPUs: d.CPUs, Request: d.Request,
+			Chosen: &node.CPUChoice{Topology: c.Topology.String(), Grade: uint8(c.Grade), CPUs: c.CPUs, Home: c.Home},
+		}},
+	}
+}
+
+func (n *site) tick() {
+	s := node.Snapshot{Topology: n.topo, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}}}
+	for uid, p := range n.pods {
+		c, _, _ := n.ledger.Contract(uid)
+		w := workload(p, c)
+		s.Workloads = append(s.Workloads, w)
+		s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
+	}
+	n.grants = Decide(facts.Pool{}, 0, n.had, s)
+	n.had = Previous{Own: n.grants.Of, Shared: n.grants.Shared}
+}
+
+// TestWhatTheLedgerGrantsTheNodeObeys runs random histories of pods on random
+// nodes. They consist of reservations, binds, ends, ticks of the agent,
+// restarts of the agent, and reports. The test checks that the agent obeys
+// every contract, moves no pod, and gives no pod an empty set. It also checks
+// that a ledger made from the reports agrees with one made from the contracts.
+func TestWhatTheLedgerGrantsTheNodeObeys(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(81, 82))
+	granted := 0
+	for try := range 150 {
+		n := &site{topo: machine(1+rnd.IntN(3), 1+rnd.IntN(3), 1+rnd.IntN(5), 1+rnd.IntN(2)), ledger: place.New(), pods: map[place.UID]place.Pod{}}
+		n.ledger.Learn("n", n.report())
+		for i := range 60 {
+			switch rnd.IntN(6) {
+			case 0, 1, 2:
+				p := place.Pod{UID: place.UID(fmt.Sprint("p", i)), Demand: anyDemand(rnd, len(n.topo.CPUs))}
+				c, why := n.ledger.Reserve(p, "n")
+				if why != pick.Fits {
+					continue
+				}
+				if rnd.IntN(5) == 0 {
+					n.ledger.Release(p.UID)
+					continue
+				}
+				n.ledger.Bound(p, "n", c)
+				n.pods[p.UID] = p
+				granted++
+			case 3:
+				for uid := range n.pods {
+					n.ledger.RemovePod(uid)
+					delete(n.pods, uid)
+					break
+				}
+			case 4:
+				if rnd.IntN(3) == 0 {
+					n.had = Previous{}
+				}
+				n.tick()
+				n.check(t)
+			case 5:
+				n.tick()
+				n.ledger.Learn("n", n.report())
+				n.check(t)
+			}
+			if t.Failed() {
+				t.Fatalf("try %d, step %d", try, i)
+			}
+		}
+	}
+	if granted < 1000 {
+		t.Errorf("only %d pods were granted", granted)
+	}
+}
+
+func anyDemand(rnd *rand.Rand, cpus int) place.Demand {
+	d := place.Demand{Claim: pick.Claim{
+		Grade: pick.Grade(1 + rnd.IntN(3)), CPUs: 1 + rnd.IntN(max(cpus/3, 1)), Bind: pick.Bind(rnd.IntN(5)),
+		Within: []pick.Level{pick.Machine, pick.Machine, pick.NUMA, pick.L3}[rnd.IntN(4)], Apart: pick.Separation(rnd.IntN(3)),
+	}}
+	if d.Grade != pick.Own {
+		d.Request = unit.MilliCPU(rnd.IntN(d.CPUs*1000 + 1))
+	}
+	if d.Grade == pick.Pooled {
+		d.CPUs = 0
+	}
+	return d
+}
+
+func (n *site) check(t *testing.T) {
+	t.Helper()
+	var taken unit.CPUSet
+	for uid, p := range n.pods {
+		id := node.WorkloadID(uid)
+		c, _, _ := n.ledger.Contract(uid)
+		set, bound := n.grants.Set(id)
+		switch {
+		case !bound || set.Empty():
+			t.Errorf("%s with the contract %+v has nothing: %s", uid, c, n.grants.Why[id])
+		case n.grants.By[id] != ByScheduler && p.Demand.Grade == pick.Own && set != c.CPUs, p.Demand.Grade == pick.Own && set != c.CPUs:
+			t.Errorf("%s has %v, and its contract says %v: %s", uid, set, c.CPUs, n.grants.How[id])
+		case p.Demand.Grade != pick.Own && (n.grants.Shared[id].Home != c.Home || !c.Home.Contains(set)):
+			t.Errorf("%s has %v of %v, and its contract says %v", uid, set, n.grants.Shared[id].Home, c.Home)
+		case p.Demand.Grade == pick.Seated && set.Len() != p.Demand.CPUs:
+			t.Errorf("%s has %d seats, and demands %d", uid, set.Len(), p.Demand.CPUs)
+		}
+		if own, is := n.grants.Of[id]; is {
+			if !own.Intersect(taken).Empty() {
+				t.Errorf("%s shares %v", uid, own.Intersect(taken))
+			}
+			taken = taken.Union(own)
+		}
+	}
+	for id, h := range n.grants.Shared {
+		if !h.CPUs.Intersect(taken).Empty() {
+			t.Errorf("%s shares the own CPUs %v", id, h.CPUs.Intersect(taken))
+		}
+	}
+	rebuilt := place.New()
+	rebuilt.Learn("n", n.report())
+	for uid, p := range n.pods {
+		c, _, _ := n.ledger.Contract(uid)
+		rebuilt.Bound(p, "n", c)
+	}
+	if a, b := n.ledger.View("n").Open(), rebuilt.View("n").Open(); a != b {
+		t.Errorf("the ledger sees %v open, and one rebuilt from the report %v", a, b)
+	}
+}
+
+func newHad() Previous { return Previous{Own: map[node.WorkloadID]unit.CPUSet{}} }
+
+func mustSet(t *testing.T, list string) unit.CPUSet {
+	t.Helper()
+	set, err := unit.ParseCPUSet(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}

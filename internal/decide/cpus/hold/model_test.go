@@ -1,0 +1,260 @@
+package hold
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// The model is a node of two L3 caches with two cores each, an agent, three
+// pods that own CPUs, and two schedulers. Both schedulers may schedule each
+// pod.
+const (
+	modelPods       = 3
+	modelSchedulers = 2
+)
+
+var modelDemands = [modelPods]int{2, 2, 1} // the node has three CPUs for pods, so not all pods fit
+
+// A world is one state of the model. It is comparable, so that the test visits
+// each state once.
+type world struct {
+	bound      [modelPods]contract // the contracts in the API server
+	schedulers [modelSchedulers]scheduler
+	had        [modelPods]contract // the contracts that the agent follows
+	reported   [modelPods]contract // the contracts in the report
+	kills      int
+}
+
+// A contract is the part of a place.Contract that the model needs: a set of
+// CPUs.
+type contract struct {
+	set  string
+	made bool
+}
+
+// A scheduler holds the knowledge of one of the two schedulers.
+type scheduler struct {
+	seen, report, reserved [modelPods]contract
+}
+
+type model struct {
+	t       *testing.T
+	pods    int
+	topo    node.Topology
+	visited map[world]bool
+	rested  map[[2][modelPods]contract]bool
+	ticks   map[[2][modelPods]contract][modelPods]contract
+
+	reserves map[reserving]contract
+}
+
+func modelPod(p int) place.Pod {
+	return place.Pod{UID: place.UID(fmt.Sprint("p", p)), Demand: place.Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: modelDemands[p]}}}
+}
+
+func (m *model) contractOf(c contract) place.Contract {
+	set := mustSet(m.t, c.set)
+	return place.Contract{Topology: pick.Compile(m.topo).Hash(), Grade: pick.Own, CPUs: set}
+}
+
+// ledger builds the ledger of a scheduler from its knowledge.
+func (m *model) ledger(s *scheduler) *place.Ledger {
+	l := place.New()
+	r := place.Report{Topology: m.topo, Keep: 1}
+	for p, h := range s.report {
+		if h.made {
+			r.Held = append(r.Held, place.Held{UID: modelPod(p).UID, Hold: pick.Hold{Grade: pick.Own, CPUs: mustSet(m.t, h.set)}})
+		}
+	}
+	l.Learn("n", r)
+	for p := range m.pods {
+		switch {
+		case s.seen[p].made:
+			l.Bound(modelPod(p), "n", m.contractOf(s.seen[p]))
+		case s.reserved[p].made:
+			l.Bound(modelPod(p), "n", m.contractOf(s.reserved[p]))
+		}
+	}
+	return l
+}
+
+// reserve returns the contract that a scheduler reserves for a pod.
+func (m *model) reserve(s *scheduler, p int) contract {
+	key := reserving{*s, p}
+	out, known := m.reserves[key]
+	if !known {
+		if c, why := m.ledger(s).Reserve(modelPod(p), "n"); why == pick.Fits {
+			out = contract{c.CPUs.String(), true}
+		}
+		m.reserves[key] = out
+	}
+	return out
+}
+
+type reserving struct {
+	scheduler
+	pod int
+}
+
+// tick returns the CPUs that the agent gives to the bound pods.
+func (m *model) tick(w world) [modelPods]contract {
+	key := [2][modelPods]contract{w.bound, w.had}
+	if out, known := m.ticks[key]; known {
+		return out
+	}
+	s := node.Snapshot{Topology: m.topo, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}}}
+	var had Previous
+	for p := range m.pods {
+		if w.bound[p].made {
+			work := workload(modelPod(p), m.contractOf(w.bound[p]))
+			s.Workloads = append(s.Workloads, work)
+			s.Knobs.Now[node.Knob{Cgroup: work.Cgroup, File: node.FileCPUs}] = node.CPUs{}
+		}
+		if w.had[p].made {
+			if had.Own == nil {
+				had = newHad()
+			}
+			had.Own[node.WorkloadID(modelPod(p).UID)] = mustSet(m.t, w.had[p].set)
+		}
+	}
+	g := Decide(facts.Pool{}, 0, had, s)
+	var out [modelPods]contract
+	for p := range m.pods {
+		if set, own := g.Of[node.WorkloadID(modelPod(p).UID)]; own {
+			out[p] = contract{set.String(), true}
+		}
+	}
+	m.ticks[key] = out
+	return out
+}
+
+// next lists the states that one action leads to.
+func (m *model) next(w world) []world {
+	var all []world
+	add := func(change func(*world)) {
+		n := w
+		change(&n)
+		if n != w {
+			all = append(all, n)
+		}
+	}
+	for i := range w.schedulers {
+		s := &w.schedulers[i]
+		for p := range m.pods {
+			if !s.seen[p].made && !s.reserved[p].made { // reserve
+				if c := m.reserve(s, p); c.made {
+					add(func(n *world) { n.schedulers[i].reserved[p] = c })
+				}
+			}
+			if s.reserved[p].made { // bind; the API server refuses a second one
+				add(func(n *world) {
+					if !n.bound[p].made {
+						n.bound[p] = s.reserved[p]
+					}
+					n.schedulers[i].reserved[p] = contract{}
+					n.schedulers[i].seen[p] = n.bound[p]
+				})
+				add(func(n *world) { n.schedulers[i].reserved[p] = contract{} }) // another plugin fails
+			}
+			add(func(n *world) { // an event of the pod
+				n.schedulers[i].seen[p] = n.bound[p]
+				if n.bound[p].made {
+					n.schedulers[i].reserved[p] = contract{}
+				}
+			})
+		}
+		add(func(n *world) { n.schedulers[i].report = n.reported })
+		if w.kills > 0 { // a new process lists the pods and the report
+			add(func(n *world) {
+				n.kills--
+				n.schedulers[i] = scheduler{seen: n.bound, report: n.reported}
+			})
+		}
+	}
+	add(func(n *world) { n.had = m.tick(w) })
+	add(func(n *world) { n.reported = n.had })
+	if w.kills > 0 { // the agent loses its state
+		add(func(n *world) { n.kills--; n.had = [modelPods]contract{} })
+	}
+	return all
+}
+
+// deliverAll delivers all events that are under way, and then checks the state.
+func (m *model) deliverAll(w world) {
+	key := [2][modelPods]contract{w.bound, w.had}
+	if m.rested[key] {
+		return
+	}
+	m.rested[key] = true
+	w.had = m.tick(w)
+	if again := m.tick(w); again != w.had {
+		m.t.Fatalf("the agent does not come to rest: %+v, then %+v", w.had, again)
+	}
+	taken := mustSet(m.t, "")
+	for p, h := range w.had {
+		set := mustSet(m.t, h.set)
+		if h.made && (set.Len() != modelDemands[p] || !w.bound[p].made) || !set.Intersect(taken).Empty() {
+			m.t.Fatalf("pod %d has %q of %+v", p, h.set, w)
+		}
+		taken = taken.Union(set)
+	}
+	s := scheduler{seen: w.bound, report: w.had}
+	open := m.ledger(&s).View("n").Open()
+	if pick.Compile(m.topo).All().Minus(taken) != open && allHave(w) {
+		m.t.Fatalf("the ledger sees %v open, and the pods hold %v: %+v", open, taken, w)
+	}
+	if !open.Intersect(taken).Empty() {
+		m.t.Fatalf("the ledger gives %v away, which pods hold: %+v", open.Intersect(taken), w)
+	}
+}
+
+func allHave(w world) bool {
+	for p := range modelPods {
+		if w.bound[p].made != w.had[p].made {
+			return false
+		}
+	}
+	return true
+}
+
+// TestNoInterleavingLeavesAnOverlap visits the states that two schedulers, an
+// agent and the API server can reach. They get there by reservations, binds,
+// events, reports and one kill, in any order. In each state the test delivers
+// all events and then checks three things: no CPU has two owners, each pod has
+// what it demands or nothing, and the ledger gives away no CPU that a pod
+// holds. With two pods it visits every state. With three it visits the shortest
+// histories first and stops after a number of states, which is larger if
+// TENON_TEST_LONG is 1.
+func TestNoInterleavingLeavesAnOverlap(t *testing.T) {
+	most := 12000
+	if os.Getenv("TENON_TEST_LONG") != "" {
+		most = 400000
+	}
+	for pods, most := range map[int]int{2: 1 << 30, 3: most} {
+		m := &model{
+			t: t, pods: pods, topo: machine(1, 2, 2, 1), visited: map[world]bool{}, rested: map[[2][modelPods]contract]bool{},
+			ticks: map[[2][modelPods]contract][modelPods]contract{}, reserves: map[reserving]contract{},
+		}
+		start := world{kills: 1}
+		queue := []world{start}
+		m.visited[start] = true
+		for len(queue) > 0 && len(m.visited) < most {
+			w := queue[0]
+			queue = queue[1:]
+			m.deliverAll(w)
+			for _, n := range m.next(w) {
+				if !m.visited[n] {
+					m.visited[n] = true
+					queue = append(queue, n)
+				}
+			}
+		}
+		t.Logf("%d pods: %d states, at rest %d different ones; %d were not visited", pods, len(m.visited), len(m.rested), len(queue))
+	}
+}

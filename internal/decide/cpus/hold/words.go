@@ -1,0 +1,187 @@
+package hold
+
+import (
+	"fmt"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/cpus/shortage"
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// describe returns the text about a grant of own CPUs, for reasons.
+func describe(w node.Workload, o pick.Offer) string {
+	text := fmt.Sprintf("%s has %s of its own", w.ID, facts.CountCPUs(o.CPUs.Len()))
+	switch {
+	case o.CPUs.Len() == 1: // a single CPU is in one place of each kind
+	case o.Nodes > 1:
+		text += fmt.Sprintf(" on %d NUMA nodes", o.Nodes)
+	case o.Caches > 1:
+		text += " in " + pick.NUMA.One()
+	default:
+		text += " in " + pick.L3.One()
+	}
+	if o.Split > 0 {
+		text += fmt.Sprintf(", %d beside others on a core", o.Split)
+	}
+	return text
+}
+
+// describeShared says, for the reason of a want, which seats or which pool a
+// workload has.
+func describeShared(w node.Workload, h pick.Hold, m *pick.Map, moved bool) string {
+	place := m.LevelOf(h.Home).One()
+	if h.Grade == pick.Pooled {
+		return fmt.Sprintf("%s shares the open CPUs of %s", w.ID, place)
+	}
+	text := fmt.Sprintf("%s has seats on %s of %s", w.ID, facts.CountCPUs(h.CPUs.Len()), place)
+	if moved {
+		text += ", moved from CPUs that others own now"
+	}
+	return text
+}
+
+// fewer says that a workload has fewer seats than it asks for.
+func fewer(w node.Workload, h pick.Hold) string {
+	asked := w.Overrides.CPUs.CPUs
+	if h.Grade != pick.Seated || h.CPUs.Len() >= asked {
+		return ""
+	}
+	return fmt.Sprintf("; it asks for %d, and no more CPUs are open there", asked)
+}
+
+// nodeChose stands in How before the reason why the node chose the CPUs.
+const nodeChose = ", chosen by the node: "
+
+// Because returns the reason why the node chose the CPUs of a workload. The reader
+// knows which CPUs these are.
+func (g Held) Because(id node.WorkloadID) string {
+	if _, why, found := strings.Cut(g.How[id], nodeChose); found {
+		return why
+	}
+	return g.How[id]
+}
+
+// author says why the node chose the CPUs of a workload. no is the reason why it
+// did not follow the choice of a scheduler. If no is empty although there is such
+// a choice, the node could follow it now, but not when it chose.
+func author(w node.Workload, no string) string {
+	o := w.Overrides.CPUs
+	switch {
+	case no != "":
+		return nodeChose + "its scheduler's choice " + no
+	case chosenGrade(o) != 0:
+		return fmt.Sprintf("%sits scheduler's choice, %s, was not possible then", nodeChose, named(o.Chosen.CPUs))
+	case o.Pod != "":
+		return nodeChose + "no scheduler chose CPUs for it"
+	}
+	return "" // work of one machine has no scheduler
+}
+
+// gradeName returns the name of a grade of a scheduler's choice.
+func gradeName(g uint8) string {
+	switch pick.Grade(g) {
+	case pick.Own:
+		return "own CPUs"
+	case pick.Pooled:
+		return "a pool"
+	}
+	return pick.Grade(g).String()
+}
+
+// named prints a set with a noun: "CPU 8" or "CPUs 0-3".
+func named(set unit.CPUSet) string {
+	if set.Len() == 1 {
+		return fmt.Sprintf("CPU %v", set)
+	}
+	return fmt.Sprintf("CPUs %v", set)
+}
+
+// refuse returns the reason why the node cannot follow the choice of a
+// scheduler for own CPUs, or "". If the workload keeps other CPUs that it had, the
+// reason is also that others keep the chosen ones.
+func (r *round) refuse(chosen node.CPUChoice, c claim, had, free unit.CPUSet, spare int) string {
+	all := r.Map.All()
+	switch {
+	case chosen.Topology != "" && chosen.Topology != r.Map.Hash().String():
+		return "is for another topology"
+	case pick.Grade(chosen.Grade) != pick.Own:
+		return "is for " + gradeName(chosen.Grade)
+	case chosen.CPUs.Len() != c.cpus:
+		return fmt.Sprintf("has %s, and it requests %d", facts.CountCPUs(chosen.CPUs.Len()), c.cpus)
+	case !all.Contains(chosen.CPUs):
+		return fmt.Sprintf("has %s, not online", named(chosen.CPUs.Minus(all)))
+	case !r.pool.Contains(chosen.CPUs):
+		return fmt.Sprintf("has %s, reserved", named(chosen.CPUs.Minus(r.pool)))
+	}
+	if closed := chosen.CPUs.Minus(RoomBefore(r.snap.Knobs, c.work.Cgroup, all)); !closed.Empty() {
+		return fmt.Sprintf("has %s, which its cgroup may not use", named(closed))
+	}
+	taken, keeps := chosen.CPUs.Minus(free), !had.Empty() && had != chosen.CPUs
+	var holders []string
+	for i := range r.asked {
+		other := &r.asked[i]
+		if taken.Empty() && !keeps || other.work.ID == c.work.ID {
+			continue
+		}
+		set, granted := r.Of[other.work.ID]
+		if !granted && r.Why[other.work.ID] == "" {
+			set = other.had.Intersect(r.pool)
+		}
+		if keeps {
+			taken = taken.Union(set.Intersect(chosen.CPUs))
+		}
+		if !set.Intersect(taken).Empty() {
+			holders = append(holders, string(other.work.ID))
+		}
+	}
+	switch {
+	case len(holders) == 1:
+		return fmt.Sprintf("has %s, which %s holds", named(taken), holders[0])
+	case len(holders) > 1:
+		return fmt.Sprintf("has %s, which %s hold", named(taken), shortage.List(holders))
+	case !taken.Empty():
+		return fmt.Sprintf("has %s, which others hold", named(taken))
+	case c.cpus > spare:
+		return fmt.Sprintf("leaves %d CPUs to share, and at least %d must stay", r.free.Len()-c.cpus, r.least)
+	}
+	return ""
+}
+
+// lacks says why a claim for own CPUs gets none, if too few are free. spare and
+// more are the numbers of CPUs that may be given to a claim that was there before,
+// and to this claim. lacks returns "" if there are enough.
+func (r *round) lacks(c claim, free unit.CPUSet, spare, more int) string {
+	open := r.free.Len()
+	given := fmt.Sprintf("%s of %d open ones can be given", atMost(more), open)
+	switch {
+	case c.cpus <= more && free.Len() < c.cpus:
+		return fmt.Sprintf("its cgroup may use %s of %d open ones", atMost(free.Len()), open)
+	case c.cpus <= more:
+		return ""
+	case open == 0:
+		return "none is open"
+	case c.cpus <= spare || r.counted > r.least && more < spare:
+		return fmt.Sprintf("%s, because services without own CPUs request %d", given, r.counted)
+	}
+	return fmt.Sprintf("%s, because %d must stay open", given, r.least)
+}
+
+func atMost(n int) string {
+	if n <= 0 {
+		return "none"
+	}
+	return fmt.Sprint(n)
+}
+
+// numbersOf says why a claim does not fit although enough CPUs are free.
+func numbersOf(n shortage.Node, c pick.Claim) string {
+	if why, numbers := n.Numbers(c); numbers != "" {
+		return numbers
+	} else if why != pick.Fits {
+		return string(why)
+	}
+	return "the CPUs that it has cannot become whole cores" // the only demand that depends on them
+}

@@ -1,0 +1,165 @@
+package hold
+
+import (
+	"testing"
+
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// TestTheNodeSaysWhyItChose checks the words about own CPUs that the node chose
+// itself. They name what the scheduler's choice had and who holds it. They stay
+// in later ticks, as long as the workload keeps the CPUs.
+func TestTheNodeSaysWhyItChose(t *testing.T) {
+	topo := machine(1, 2, 2, 2)
+	pod := node.CPUOverride{Pod: "uid"}
+	for name, c := range map[string]struct {
+		runners  []runner
+		reserved string
+		topology string
+		cgroup   string // the CPUs that the cgroup of a may use; empty: all
+		want     string
+	}{
+		"another pod holds the CPUs": {runners: []runner{{id: "shop/a", cpus: 1, chosen: "3"}, {id: "shop/web", cpus: 2, had: "2-3"}},
+			want: "shop/a has 1 CPU of its own, 1 beside others on a core, chosen by the node: its scheduler's choice has CPU 3, which shop/web holds"},
+		"two pods hold them": {runners: []runner{{id: "shop/a", cpus: 2, chosen: "1-2"}, {id: "shop/web", cpus: 2, had: "2-3"}, {id: "shop/db", cpus: 2, had: "0-1"}},
+			want: "shop/a has 2 CPUs of its own in one L3 cache, chosen by the node: its scheduler's choice has CPUs 1-2, which shop/db and shop/web hold"},
+		"reserved": {runners: []runner{{id: "shop/a", cpus: 2, chosen: "0-1"}}, reserved: "0",
+			want: "shop/a has 2 CPUs of its own in one L3 cache, chosen by the node: its scheduler's choice has CPU 0, reserved"},
+		"not online": {runners: []runner{{id: "shop/a", cpus: 2, chosen: "7-8"}},
+			want: "shop/a has 2 CPUs of its own in one L3 cache, chosen by the node: its scheduler's choice has CPU 8, not online"},
+		"not of its cgroup": {runners: []runner{{id: "shop/a", cpus: 2, chosen: "0-1"}}, cgroup: "1-7",
+			want: "shop/a has 2 CPUs of its own in one L3 cache, chosen by the node: its scheduler's choice has CPU 0, which its cgroup may not use"},
+		"another number": {runners: []runner{{id: "shop/a", cpus: 2, chosen: "0-3"}},
+			want: "shop/a has 2 CPUs of its own in one L3 cache, chosen by the node: its scheduler's choice has 4 CPUs, and it requests 2"},
+		"another topology": {runners: []runner{{id: "shop/a", cpus: 2, chosen: "0-1"}}, topology: "00000000000000ff",
+			want: "shop/a has 2 CPUs of its own in one L3 cache, chosen by the node: its scheduler's choice is for another topology"},
+		"too many": {runners: []runner{{id: "shop/a", cpus: 6, chosen: "0-5"}, {id: "shop/web", cpus: 2, had: "6-7"}},
+			want: "shop/a requests 6 CPUs of its own and is treated as LS: 5 of 6 open ones can be given, because 1 must stay open; its scheduler's choice leaves 0 CPUs to share, and at least 1 must stay"},
+		"no scheduler chose": {runners: []runner{{id: "shop/a", cpus: 6, override: pod}},
+			want: "shop/a has 6 CPUs of its own in one NUMA node, chosen by the node: no scheduler chose CPUs for it"},
+		"work of one machine": {runners: []runner{{id: "a", cpus: 2}}, want: "a has 2 CPUs of its own in one L3 cache"},
+		"as chosen": {runners: []runner{{id: "shop/a", cpus: 2, chosen: "0-1"}},
+			want: "shop/a has 2 CPUs of its own in one L3 cache, as its scheduler chose"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := node.Snapshot{Topology: topo, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}}
+			had := map[node.WorkloadID]unit.CPUSet{}
+			for i, r := range c.runners {
+				if r.chosen != "" {
+					r.override.Chosen = &node.CPUChoice{Grade: uint8(pick.Own), CPUs: mustSet(t, r.chosen), Topology: c.topology}
+				}
+				r.override.Grade, r.override.CPUs = uint8(pick.Own), r.cpus
+				w := node.Workload{ID: r.id, Class: node.LSR, Cgroup: node.CgroupPath("pods/" + string(r.id)), Overrides: node.Overrides{CPUs: r.override}}
+				s.Workloads = append(s.Workloads, w)
+				now := node.CPUs{}
+				if i == 0 && c.cgroup != "" {
+					now.Set = mustSet(t, c.cgroup)
+				}
+				s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = now
+				if r.had != "" {
+					had[r.id] = mustSet(t, r.had)
+				}
+			}
+			before := Previous{Own: had}
+			for tick := range 3 {
+				g := Decide(facts.Pool{ReservedCPUs: mustSet(t, c.reserved)}, 0, before, s)
+				id := c.runners[0].id
+				if got := g.How[id] + g.Why[id]; got != c.want {
+					t.Errorf("tick %d: %q\nwant %q", tick, got, c.want)
+				}
+				before.Own = g.Of
+			}
+		})
+	}
+}
+
+// TestTheNodeForgetsNoChoice lets the holder of the chosen CPUs end. The pod
+// keeps the CPUs that the node chose, and the node still says why they are not
+// those of the scheduler.
+func TestTheNodeForgetsNoChoice(t *testing.T) {
+	n := &crew{topo: machine(1, 2, 2, 2), runners: []runner{
+		{id: "a", class: node.LSR, cpus: 1, override: node.CPUOverride{Chosen: &node.CPUChoice{Grade: uint8(pick.Own), CPUs: mustSet(t, "3")}}},
+	}, had: Previous{Own: map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "7")}}}
+	g := n.decide()
+	want := "a has 1 CPU of its own, 1 beside others on a core, chosen by the node: its scheduler's choice, CPU 3, was not possible then"
+	if g.Of["a"] != mustSet(t, "7") || g.How["a"] != want || g.By["a"] != ByNode {
+		t.Errorf("%v by %s: %q\nwant %q", g.Of["a"], g.By["a"], g.How["a"], want)
+	}
+	if why := g.Because("a"); why != "its scheduler's choice, CPU 3, was not possible then" {
+		t.Errorf("the reason alone is %q", why)
+	}
+}
+
+// TestTooFewCPUsHaveNumbers checks the words about claims that get no CPUs of
+// their own, no seats or no pool.
+func TestTooFewCPUsHaveNumbers(t *testing.T) {
+	own := func(id node.WorkloadID, n int, bind pick.Bind) node.Workload {
+		return node.Workload{ID: id, Class: node.LSR, Overrides: node.Overrides{CPUs: node.CPUOverride{Grade: uint8(pick.Own), CPUs: n, Bind: uint8(bind)}}}
+	}
+	share := func(id node.WorkloadID, grade pick.Grade, n int, request unit.MilliCPU) node.Workload {
+		return node.Workload{ID: id, Class: node.LS, CPURequest: node.Some(request), Overrides: node.Overrides{CPUs: node.CPUOverride{Grade: uint8(grade), CPUs: n, Request: request}}}
+	}
+	for name, c := range map[string]struct {
+		works []node.Workload
+		id    node.WorkloadID
+		want  string
+	}{
+		"more than there are": {[]node.Workload{own("a", 8, 0)}, "a", "a requests 8 CPUs of its own and is treated as LS: 7 of 8 open ones can be given, because 1 must stay open"},
+		"beside services": {[]node.Workload{own("a", 6, 0), {ID: "web", Class: node.LS, CPURequest: node.Some(unit.MilliCPU(2500))}}, "a",
+			"a requests 6 CPUs of its own and is treated as LS: 5 of 8 open ones can be given, because services without own CPUs request 3"},
+		"whole cores": {[]node.Workload{own("a", 3, pick.OnlyWhole)}, "a",
+			"a requests 3 CPUs of its own and is treated as LS: 3 asked as whole cores, and a core has 2 CPUs"},
+		"seats": {[]node.Workload{own("a", 6, 0), share("s", pick.Seated, 4, 1000)}, "s",
+			"s has no seats and shares all open CPUs: 4 seats for a request of 1000m asked, 2 open"},
+		"a pool": {[]node.Workload{own("a", 3, 0), share("p", pick.Pooled, 0, 3000), share("q", pick.Pooled, 0, 2500)}, "q",
+			"q has no pool and shares all open CPUs: a request of 2500m asked, 2000m left: 5 open, of which p requests 3000m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := node.Snapshot{Topology: machine(1, 2, 2, 2), Knobs: node.Knobs{Now: map[node.Knob]node.Value{}}}
+			for _, w := range c.works {
+				w.Cgroup = node.CgroupPath(w.ID)
+				s.Workloads = append(s.Workloads, w)
+				s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
+			}
+			had := Previous{}
+			if name == "seats" || name == "a pool" { // a was there before the services
+				had.Own = map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, map[string]string{"seats": "0-5", "a pool": "0-2"}[name])}
+			}
+			if got := Decide(facts.Pool{}, 0, had, s).Why[c.id]; got != c.want {
+				t.Errorf("%q\nwant %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestTheNodeSaysWhyItSeats checks the words about seats and pools that the node
+// chose itself.
+func TestTheNodeSaysWhyItSeats(t *testing.T) {
+	for name, c := range map[string]struct {
+		chosen node.CPUChoice
+		want   string
+	}{
+		"a pool": {node.CPUChoice{Grade: uint8(pick.Pooled), CPUs: mustSet(t, "0-3"), Home: mustSet(t, "0-3")},
+			"s has seats on 2 CPUs of one L3 cache, chosen by the node: its scheduler's choice is for a pool"},
+		"another number": {node.CPUChoice{Grade: uint8(pick.Seated), CPUs: mustSet(t, "0-2"), Home: mustSet(t, "0-3")},
+			"s has seats on 2 CPUs of one L3 cache, chosen by the node: its scheduler's choice has 3 CPUs, and it asks for 2"},
+		"CPUs that are gone": {node.CPUChoice{Grade: uint8(pick.Seated), CPUs: mustSet(t, "0-1"), Home: mustSet(t, "0-9")},
+			"s has seats on 2 CPUs of one L3 cache, chosen by the node: its scheduler's choice has CPUs 8-9, not online"},
+		"the same": {node.CPUChoice{Grade: uint8(pick.Seated), CPUs: mustSet(t, "0-1"), Home: mustSet(t, "0-7")},
+			"s has seats on 2 CPUs of one NUMA node, as its scheduler chose"},
+	} {
+		w := node.Workload{ID: "s", Class: node.LS, Cgroup: "s", Overrides: node.Overrides{CPUs: node.CPUOverride{Grade: uint8(pick.Seated), CPUs: 2, Request: 500, Chosen: &c.chosen}}}
+		s := node.Snapshot{Topology: machine(1, 2, 2, 2), Workloads: []node.Workload{w}, Knobs: node.Knobs{Now: map[node.Knob]node.Value{{Cgroup: "s", File: node.FileCPUs}: node.CPUs{}}}}
+		had := Previous{}
+		for tick := range 2 {
+			g := Decide(facts.Pool{}, 0, had, s)
+			if got := g.How["s"]; got != c.want {
+				t.Errorf("%s, tick %d: %q\nwant %q", name, tick, got, c.want)
+			}
+			had.Own, had.Shared = g.Of, g.Shared
+		}
+	}
+}

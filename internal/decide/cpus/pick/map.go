@@ -1,0 +1,353 @@
+// Package pick chooses CPUs on one machine for workloads that demand them: CPUs
+// of their own, seats, or a pool. A choice is a value and has no effect:
+// callers compare it, print it, or turn it into a want.
+package pick
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strconv"
+
+	"tenon.sh/tenon/internal/decide/cpus/treeorder"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Level is a level of the tree of pools. The root of the tree is the node.
+// Below it are its sockets, then their NUMA nodes, then the L3 caches of each
+// NUMA node. If several NUMA nodes share an L3 cache (sub-NUMA clustering), the
+// cache counts once for each of them.
+type Level uint8
+
+// The levels, from the root to the leaves.
+const (
+	Machine Level = iota
+	Socket
+	NUMA
+	L3
+	levels
+)
+
+// String returns the name of the level. Texts contain no other name of a place.
+func (l Level) String() string { return [...]string{"node", "socket", "NUMA node", "L3 cache"}[l] }
+
+// One returns the name of a place of the level, for texts: "one L3 cache".
+func (l Level) One() string {
+	if l == Machine {
+		return "the node"
+	}
+	return "one " + l.String()
+}
+
+// A Hash identifies a topology. Two machines with the same hash have the same
+// CPUs, in the same cores, caches, NUMA nodes and sockets.
+type Hash uint64
+
+// String prints 16 hexadecimal digits.
+func (h Hash) String() string {
+	text := strconv.FormatUint(uint64(h), 16)
+	return "0000000000000000"[:16-len(text)] + text
+}
+
+// ParseHash reads what String prints. It returns false for any other text.
+func ParseHash(text string) (Hash, bool) {
+	h, err := strconv.ParseUint(text, 16, 64)
+	return Hash(h), err == nil && Hash(h).String() == text
+}
+
+// A Map is a topology in a form in which choices are fast. Its CPUs are ordered
+// so that each pool, and each core, is a range of positions. A Map does not
+// change, so all nodes with the same hardware can share it.
+type Map struct {
+	hash  Hash
+	cpus  []node.LogicalCPU // by position
+	at    []int32           // position by CPU number; -1: offline
+	words int               // number of words of a mask
+	cores []span
+	pools []pool
+	// firstPool holds the index of the first pool of each level. The last entry
+	// is the number of pools.
+	firstPool [levels + 1]int32
+	sizes     []int32 // the numbers of CPUs that cores have, largest first
+	// measures lists the ways to count CPUs: any CPU, one CPU of each core, and
+	// whole cores of each size.
+	measures []measure
+	kinds    []mask // the CPUs of each kind of core, fastest first; nil if there is only one kind
+	// nodeSizes are the numbers of CPUs of the NUMA nodes, largest first.
+	nodeSizes []int32
+	largest   [levels]int32 // number of CPUs of the largest pool of each level
+}
+
+// A span is the part of a physical core that is in one L3 cache, as a range of
+// positions.
+type span struct{ lo, hi int32 }
+
+// A pool is a node of the tree of pools (see Level).
+type pool struct {
+	lo, hi       int32 // its CPUs, by position
+	core, last   int32 // its cores
+	up           int32 // the pool above it; -1: none
+	child, after int32 // the pools of the next level below it: child to after−1
+}
+
+// Compile makes the Map of a topology.
+func Compile(t node.Topology) *Map {
+	cpus, socket := treeorder.Sort(t.CPUs)
+	m := &Map{cpus: cpus, words: (len(cpus) + 63) / 64}
+	for i, c := range cpus {
+		for len(m.at) <= int(c.ID) {
+			m.at = append(m.at, -1)
+		}
+		m.at[c.ID] = int32(i)
+	}
+	fillCores(m)
+	m.fillPools(socket)
+	fillKinds(m)
+	fillSizes(m)
+	m.hash = hashOf(m, socket)
+	return m
+}
+
+func fillCores(m *Map) {
+	for i, c := range m.cpus {
+		if i == 0 || !treeorder.SameCore(m.cpus[i-1], c) {
+			m.cores = append(m.cores, span{int32(i), int32(i)})
+		}
+		m.cores[len(m.cores)-1].hi++
+	}
+	for _, c := range m.cores {
+		if size := c.hi - c.lo; !slices.Contains(m.sizes, size) {
+			m.sizes = append(m.sizes, size)
+		}
+	}
+	slices.SortFunc(m.sizes, func(a, b int32) int { return cmp.Compare(b, a) })
+	m.measures = []measure{{kind: anyCPU}, {kind: oneACore}}
+	for _, size := range m.sizes {
+		m.measures = append(m.measures, measure{wholeCores, size})
+	}
+}
+
+// sizeAt returns the index of a core size in the list of sizes.
+func (m *Map) sizeAt(size int32) int {
+	i := 0
+	for m.sizes[i] != size {
+		i++
+	}
+	return i
+}
+
+func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
+	same := [levels]func(a, b node.LogicalCPU) bool{
+		Machine: func(_, _ node.LogicalCPU) bool { return true },
+		Socket:  func(a, b node.LogicalCPU) bool { return socket[a.NUMA] == socket[b.NUMA] },
+		NUMA:    func(a, b node.LogicalCPU) bool { return a.NUMA == b.NUMA },
+		L3:      treeorder.SameCache,
+	}
+	for l := range levels {
+		m.firstPool[l] = int32(len(m.pools))
+		for i, c := range m.cpus {
+			if i == 0 || !same[l](m.cpus[i-1], c) {
+				m.pools = append(m.pools, pool{lo: int32(i), hi: int32(i), up: -1})
+			}
+			m.pools[len(m.pools)-1].hi++
+		}
+	}
+	m.firstPool[levels] = int32(len(m.pools))
+	for l := range levels {
+		k, up := int32(0), int32(-1)
+		if l > Machine {
+			up = m.firstPool[l-1]
+		}
+		for i := m.firstPool[l]; i < m.firstPool[l+1]; i++ {
+			p := &m.pools[i]
+			p.core = k
+			for k < int32(len(m.cores)) && m.cores[k].lo < p.hi {
+				k++
+			}
+			p.last = k
+			if up < 0 {
+				continue
+			}
+			for m.pools[up].hi <= p.lo {
+				up++
+			}
+			p.up = up
+			if u := &m.pools[up]; u.after == 0 {
+				u.child, u.after = i, i+1
+			} else {
+				u.after = i + 1
+			}
+		}
+	}
+}
+
+func fillSizes(m *Map) {
+	for l := range levels {
+		for _, p := range m.pools[m.firstPool[l]:m.firstPool[l+1]] {
+			m.largest[l] = max(m.largest[l], p.hi-p.lo)
+			if l == NUMA {
+				m.nodeSizes = append(m.nodeSizes, p.hi-p.lo)
+			}
+		}
+	}
+	slices.SortFunc(m.nodeSizes, func(a, b int32) int { return cmp.Compare(b, a) })
+}
+
+func fillKinds(m *Map) {
+	var kinds []node.CoreKind
+	for _, c := range m.cpus {
+		if !slices.Contains(kinds, c.Kind) {
+			kinds = append(kinds, c.Kind)
+		}
+	}
+	if len(kinds) < 2 {
+		return
+	}
+	slices.Sort(kinds)
+	for _, k := range kinds {
+		of := m.mask()
+		for i, c := range m.cpus {
+			if c.Kind == k {
+				of.set(int32(i))
+			}
+		}
+		m.kinds = append(m.kinds, of)
+	}
+}
+
+// hashOf hashes how the CPUs are divided into cores, caches, nodes and sockets,
+// with FNV-1a. The numbers of cores, caches and sockets are no part of the
+// hash, because the kernel may number the same hardware in another way.
+func hashOf(m *Map, socket map[node.NUMANode]node.SocketID) Hash {
+	h := uint64(14695981039346656037)
+	add := func(v int) {
+		for range 4 {
+			h = (h ^ uint64(v&0xff)) * 1099511628211
+			v >>= 8
+		}
+	}
+	k, p := 0, m.firstPool[L3]
+	sockets := map[node.SocketID]int{}
+	for i, c := range m.cpus {
+		for m.cores[k].hi <= int32(i) {
+			k++
+		}
+		for m.pools[p].hi <= int32(i) {
+			p++
+		}
+		if _, known := sockets[socket[c.NUMA]]; !known {
+			sockets[socket[c.NUMA]] = len(sockets)
+		}
+		for _, v := range [...]int{int(c.ID), k, int(p), int(c.NUMA), sockets[socket[c.NUMA]], int(c.Kind)} {
+			add(v)
+		}
+	}
+	return Hash(h)
+}
+
+// Hash returns the hash of the topology.
+func (m *Map) Hash() Hash { return m.hash }
+
+// Len returns the number of CPUs.
+func (m *Map) Len() int { return len(m.cpus) }
+
+// All returns the set of all CPUs.
+func (m *Map) All() unit.CPUSet { return m.setOf(0) }
+
+// SameTopology reports whether the map's topology has the same CPUs as t.
+func (m *Map) SameTopology(t node.Topology) bool {
+	return len(t.CPUs) == len(m.cpus) && Compile(t).hash == m.hash
+}
+
+// setOf returns all CPUs of a pool.
+func (m *Map) setOf(p int32) unit.CPUSet {
+	var set unit.CPUSet
+	for _, c := range m.cpus[m.pools[p].lo:m.pools[p].hi] {
+		set.Add(c.ID)
+	}
+	return set
+}
+
+// levelOf returns the level of a pool.
+func (m *Map) levelOf(p int32) Level {
+	l := Machine
+	for p >= m.firstPool[l+1] {
+		l++
+	}
+	return l
+}
+
+// smallestPool returns the smallest pool that contains a set. If several pools
+// have the same CPUs, it returns the one that is highest in the tree. CPUs that
+// are offline do not count.
+func (m *Map) smallestPool(set unit.CPUSet) int32 {
+	lo, hi := int32(-1), int32(0)
+	for c := range set.All() {
+		if i := m.position(c); i >= 0 {
+			if lo < 0 || i < lo {
+				lo = i
+			}
+			hi = max(hi, i+1)
+		}
+	}
+	at := int32(0)
+	for lo >= 0 {
+		next := int32(-1)
+		for i := m.pools[at].child; i < m.pools[at].after; i++ {
+			if m.pools[i].lo <= lo && hi <= m.pools[i].hi {
+				next = i
+			}
+		}
+		if next < 0 {
+			break
+		}
+		at = next
+	}
+	for up := m.pools[at].up; up >= 0 && m.pools[up].lo == m.pools[at].lo && m.pools[up].hi == m.pools[at].hi; up = m.pools[at].up {
+		at = up
+	}
+	return at
+}
+
+// position returns the position of a CPU. It returns -1 if the CPU is offline.
+func (m *Map) position(c unit.CPU) int32 {
+	if c < 0 || int(c) >= len(m.at) {
+		return -1
+	}
+	return m.at[c]
+}
+
+// Cut divides a set into parts of the given sizes. The CPUs of a part are
+// neighbours. If CPUs remain, they belong to no part.
+func (m *Map) Cut(set unit.CPUSet, sizes []int) []unit.CPUSet {
+	parts := make([]unit.CPUSet, len(sizes))
+	part, taken := 0, 0
+	for i, b := int32(0), m.maskOf(set); i < int32(len(m.cpus)); i++ {
+		if !b.has(i) {
+			continue
+		}
+		for part < len(sizes) && taken >= sizes[part] {
+			part, taken = part+1, 0
+		}
+		if part == len(sizes) {
+			break
+		}
+		parts[part].Add(m.cpus[i].ID)
+		taken++
+	}
+	return parts
+}
+
+// Nodes iterates over the NUMA nodes in ascending order. With each node it
+// yields the part of the set that is on this node.
+func (m *Map) Nodes(set unit.CPUSet) iter.Seq2[node.NUMANode, unit.CPUSet] {
+	return func(yield func(node.NUMANode, unit.CPUSet) bool) {
+		for p := m.firstPool[NUMA]; p < m.firstPool[NUMA+1]; p++ {
+			cpus := set.Intersect(m.setOf(p))
+			if !cpus.Empty() && !yield(m.cpus[m.pools[p].lo].NUMA, cpus) {
+				return
+			}
+		}
+	}
+}

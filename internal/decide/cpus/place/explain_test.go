@@ -1,0 +1,46 @@
+package place
+
+import (
+	"testing"
+
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// TestANodeExplainsItselfWithNumbers compares Explain with Room: the scheduler
+// says the same for equal nodes, and the explanation has the numbers of the node
+// and the names of its pods.
+func TestANodeExplainsItselfWithNumbers(t *testing.T) {
+	l := New()
+	l.Learn("n", Report{Topology: machine(1, 2, 2, 2), Keep: 1})
+	l.Learn("m", Report{Topology: machine(1, 2, 2, 2), Keep: 1})
+	l.Learn("static", Report{Topology: machine(1, 2, 2, 2), Manager: "the kubelet's static policy"})
+	burst := Demand{Claim: pick.Claim{Grade: pick.Seated, CPUs: 4, Request: 3500}}
+	for node, uid := range map[string]UID{"n": "1", "m": "2"} {
+		if _, why := l.Reserve(Pod{uid, burst}, node); why != pick.Fits {
+			t.Fatal(why)
+		}
+	}
+	if _, why := l.Reserve(Pod{"3", Demand{Claim: pick.Claim{Grade: pick.Pooled, Request: unit.CPUs(2)}}}, "m"); why != pick.Fits {
+		t.Fatal(why)
+	}
+	name := func(uid UID) string { return "shop/web-" + string(uid) }
+	own := Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: 6}}
+	if a, b := l.View("n").Room(&own), l.View("m").Room(&own); a != pick.NeededShared || a != b {
+		t.Errorf("the nodes say %q and %q", a, b)
+	}
+	for node, want := range map[string]string{
+		"n":      "no room for own CPUs: 6 asked, 4 can be given: 8 open, of which 4 stay open for shop/web-1, which requests 3500m",
+		"m":      "no room for own CPUs: 6 asked, 2 can be given: 8 open, of which 6 stay open for shop/web-2 and shop/web-3, which request 5500m",
+		"static": "another manager binds CPUs on the node: the kubelet's static policy",
+		"none":   "no agent has reported the CPUs of the node",
+	} {
+		if got := l.View(node).Explain(&own, name); got != want {
+			t.Errorf("%s says %q\nwant %q", node, got, want)
+		}
+	}
+	own.CPUs = 2
+	if why := l.View("n").Explain(&own, name); why != "" {
+		t.Errorf("there is room: %q", why)
+	}
+}

@@ -1,0 +1,407 @@
+package place
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"syscall"
+	"testing"
+
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// machine returns a topology of nodes × caches × cores × threads.
+func machine(nodes, caches, cores, threads int) node.Topology {
+	var t node.Topology
+	for c := range nodes * caches * cores * threads {
+		l3 := c / threads / cores
+		t.CPUs = append(t.CPUs, node.LogicalCPU{
+			ID: unit.CPU(c), Core: node.CoreID(c / threads), L3: node.CacheID(l3), NUMA: node.NUMANode(l3 / caches), Socket: node.SocketID(l3 / caches),
+		})
+	}
+	return t
+}
+
+func own(n int) Demand { return Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: n}} }
+
+func TestAReservationKeepsItsCPUs(t *testing.T) {
+	l := New()
+	if _, why := l.Reserve(Pod{"a", own(2)}, "n"); why != NoReport {
+		t.Errorf("without a report: %q", why)
+	}
+	l.Learn("n", Report{Topology: machine(1, 2, 2, 2), Keep: 1})
+	a, why := l.Reserve(Pod{"a", own(4)}, "n")
+	if why != pick.Fits || a.CPUs.Len() != 4 {
+		t.Fatalf("%v: %q", a, why)
+	}
+	if _, why := l.Reserve(Pod{"b", own(4)}, "n"); why == pick.Fits {
+		t.Error("no CPU is left open")
+	}
+	if node, is := l.Doubt("a"); !is || node != "n" {
+		t.Errorf("the bind is in doubt: %v on %q", is, node)
+	}
+	if b, why := l.Reserve(Pod{"b", own(2)}, "n"); why != pick.Fits || !b.CPUs.Intersect(a.CPUs).Empty() {
+		t.Errorf("beside a doubtful pod: %v: %q", b.CPUs, why)
+	}
+	l.Release("a")
+	if !l.View("n").Has("a") {
+		t.Error("a doubt ends with a release")
+	}
+	if !l.Settle("a", "n") || l.Settle("b", "n") || l.Settle("a", "n") {
+		t.Error("only a was in doubt, and once")
+	}
+	if v := l.View("n"); v.Has("a") || !v.Has("b") {
+		t.Errorf("after the doubt: %v", v.Holds())
+	}
+	l.Release("b")
+	l.Bound(Pod{"a", own(4)}, "n", a)
+	l.Release("a")
+	if !l.View("n").Has("a") {
+		t.Error("a bound pod was released")
+	}
+	l.RemovePod("a")
+	if got := l.View("n").Open().Len(); got != 8 {
+		t.Errorf("%d CPUs are open on the empty node", got)
+	}
+}
+
+// TestARetryDoesNotEndADoubt schedules a pod whose bind may have happened again,
+// on the same node and on another one.
+func TestARetryDoesNotEndADoubt(t *testing.T) {
+	for name, x := range map[string]struct {
+		retry string
+		end   func(l *Ledger, first, second Contract)
+		want  string
+	}{
+		"the retry on the same node is not bound": {"n", func(l *Ledger, _, _ Contract) { l.Release("a") }, "n [a] m []"},
+		"its bind is in doubt, too":               {"n", func(l *Ledger, _, _ Contract) { l.Doubt("a") }, "n [a] m []"},
+		"it was the first bind that happened":     {"n", func(l *Ledger, first, _ Contract) { l.Bound(Pod{"a", own(2)}, "n", first) }, "n [a] m []"},
+		"the doubt ends during the retry":         {"n", func(l *Ledger, _, _ Contract) { l.Settle("a", "n"); l.Release("a") }, "n [] m []"},
+		"the retry elsewhere is not bound":        {"m", func(l *Ledger, _, _ Contract) { l.Release("a") }, "n [a] m []"},
+		"the bind elsewhere is in doubt, too":     {"m", func(l *Ledger, _, _ Contract) { l.Doubt("a") }, "n [a] m [a]"},
+		"the first bind happened":                 {"m", func(l *Ledger, first, _ Contract) { l.Bound(Pod{"a", own(2)}, "n", first) }, "n [a] m []"},
+		"the second bind happened":                {"m", func(l *Ledger, _, second Contract) { l.Bound(Pod{"a", own(2)}, "m", second) }, "n [] m [a]"},
+		"the pod is gone":                         {"m", func(l *Ledger, _, _ Contract) { l.RemovePod("a") }, "n [] m []"},
+		"one node is gone":                        {"m", func(l *Ledger, _, _ Contract) { l.Forget("n"); l.Learn("n", Report{Topology: machine(1, 1, 2, 2)}) }, "n [] m [a]"},
+	} {
+		l := New()
+		for _, node := range []string{"n", "m"} {
+			l.Learn(node, Report{Topology: machine(1, 1, 2, 2)})
+		}
+		l.Reserve(Pod{"there", own(2)}, "n")
+		first, _ := l.Reserve(Pod{"a", own(2)}, "n")
+		l.Doubt("a")
+		second, why := l.Reserve(Pod{"a", own(2)}, x.retry)
+		if why != pick.Fits || x.retry == "n" && !first.same(&second) {
+			t.Fatalf("%s: %v after %v: %q", name, second, first, why)
+		}
+		l.RemovePod("there")
+		x.end(l, first, second)
+		if got := fmt.Sprintf("n %v m %v", uids(l.View("n")), uids(l.View("m"))); got != x.want {
+			t.Errorf("%s: %s, want %s", name, got, x.want)
+		}
+		likeNew(t, l, "n")
+		likeNew(t, l, "m")
+	}
+}
+
+// TestARetryForOtherCPUsReplacesTheDoubt changes the demand of a pod whose bind
+// is in doubt, and then the hardware of the node.
+func TestARetryForOtherCPUsReplacesTheDoubt(t *testing.T) {
+	l := New()
+	l.Learn("n", Report{Topology: machine(1, 1, 2, 2)})
+	l.Reserve(Pod{"a", own(2)}, "n")
+	l.Doubt("a")
+	if c, why := l.Reserve(Pod{"a", own(3)}, "n"); why != pick.Fits || c.CPUs.Len() != 3 || len(l.Doubts("a")) > 0 {
+		t.Errorf("for another demand: %v %q; doubts on %v", c.CPUs, why, l.Doubts("a"))
+	}
+	l.Doubt("a")
+	l.Learn("n", Report{Topology: machine(1, 1, 4, 1)})
+	if c, why := l.Reserve(Pod{"a", own(3)}, "n"); why != pick.Fits || c.Topology != l.View("n").Map().Hash() {
+		t.Errorf("on other hardware: %v %q", c, why)
+	}
+	l.Doubt("a")
+	l.CloseNode("n", Stale)
+	if _, why := l.Reserve(Pod{"a", own(3)}, "n"); why != Stale || fmt.Sprint(l.Doubts("a")) != "[n]" {
+		t.Errorf("with an old report: %q; doubts on %v", why, l.Doubts("a"))
+	}
+}
+
+func uids(v *View) []UID {
+	all := []UID{}
+	for _, h := range v.Holds() {
+		all = append(all, h.UID)
+	}
+	return all
+}
+
+// TestTheReportCountsBeforeTheContract uses a node that did not follow a
+// contract.
+func TestTheReportCountsBeforeTheContract(t *testing.T) {
+	l := New()
+	topo := machine(1, 2, 2, 2)
+	l.Learn("n", Report{Topology: topo})
+	a, _ := l.Reserve(Pod{"a", own(2)}, "n")
+	l.Bound(Pod{"a", own(2)}, "n", a)
+	other := l.View("n").Open().Minus(unit.CPUSetOf(0, 2, 3, 4, 5))
+	l.Learn("n", Report{Topology: topo, Held: []Held{{"a", pick.Hold{Grade: pick.Own, CPUs: other}}}})
+	if open := l.View("n").Open(); open != topo.All().Minus(other) {
+		t.Errorf("open: %v; the node says that %v are not", open, other)
+	}
+	l.RemovePod("a")
+	if open := l.View("n").Open(); open != topo.All() {
+		t.Errorf("the report is older than the end of the pod, and %v are open", open)
+	}
+	l.Learn("n", Report{Topology: topo, Manager: "static"})
+	if _, why := l.Reserve(Pod{"b", own(1)}, "n"); why != OtherManager {
+		t.Errorf("beside the kubelet's static policy: %q", why)
+	}
+}
+
+// TestAReportedPodMakesNoViewAnew releases a reservation on a node with a pod
+// that has no contract. After the node has reported the pod, no other pod depends
+// on what the node chooses for it, so the ledger has the view of before.
+func TestAReportedPodMakesNoViewAnew(t *testing.T) {
+	l, r := New(), Report{Topology: machine(1, 2, 4, 2)}
+	l.Learn("n", r)
+	l.Bound(Pod{"bound", own(2)}, "n", Contract{})
+	same := func() bool {
+		before := l.View("n")
+		if _, why := l.Reserve(Pod{"new", own(4)}, "n"); why != pick.Fits {
+			t.Fatal(why)
+		}
+		l.Release("new")
+		likeNew(t, l, "n")
+		return l.View("n") == before
+	}
+	if same() {
+		t.Error("the choice of the node depends on the other pods")
+	}
+	r.Held = []Held{{"bound", pick.Hold{Grade: pick.Own, CPUs: unit.CPUSetOf(6, 7)}}}
+	l.Learn("n", r)
+	if !same() {
+		t.Error("the node has chosen, and the view was made anew")
+	}
+	l.Learn("n", Report{Topology: r.Topology})
+	if same() {
+		t.Error("the node reports the pod no more")
+	}
+	l.RemovePod("bound")
+	if !same() {
+		t.Error("the pod is gone")
+	}
+}
+
+// TestPreemptionSeesFreedCPUs removes one of two pods from a copy of a full
+// node. Preemption does the same to see what the end of a pod would free. In
+// the copy, the CPUs of the pod must be free. In the ledger, they must stay
+// taken.
+func TestPreemptionSeesFreedCPUs(t *testing.T) {
+	l := New()
+	l.Learn("n", Report{Topology: machine(1, 1, 4, 2)})
+	for i := range 2 {
+		p := Pod{UID(fmt.Sprint(i)), own(4)}
+		c, why := l.Reserve(p, "n")
+		if why != pick.Fits {
+			t.Fatal(why)
+		}
+		l.Bound(p, "n", c)
+	}
+	d := own(3)
+	v := l.View("n")
+	if v.Room(&d) == pick.Fits || v.Without("0").Room(&d) != pick.Fits || v.Without("0").With(Pod{"0", own(4)}, Contract{}).Room(&d) == pick.Fits {
+		t.Error("the view without a victim does not show its CPUs")
+	}
+}
+
+// TestAContractHasTheSetsOfContainers checks how a contract divides the CPUs of
+// a pod among its containers.
+func TestAContractHasTheSetsOfContainers(t *testing.T) {
+	l := New()
+	l.Learn("n", Report{Topology: machine(2, 2, 2, 2)})
+	d := own(6)
+	d.Containers, d.Memory = []Container{{"a", 4}, {"b", 2}}, 600
+	c, why := l.Reserve(Pod{"p", d}, "n")
+	if why != pick.Fits {
+		t.Fatal(why)
+	}
+	a, b := c.Containers["a"], c.Containers["b"]
+	if a.Len() != 4 || b.Len() != 2 || a.Union(b) != c.CPUs {
+		t.Errorf("a has %v and b has %v of %v", a, b, c.CPUs)
+	}
+	if len(c.Nodes) != 1 || c.Nodes[0].CPU != unit.CPUs(6) || c.Nodes[0].Memory != 600 {
+		t.Errorf("shares: %+v", c.Nodes)
+	}
+}
+
+// TestALedgerRebuiltIsTheSame compares two ledgers. One has a random history,
+// and the other learns only the final pods and reports.
+func TestALedgerRebuiltIsTheSame(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(51, 52))
+	for try := range 60 {
+		topo := machine(1+rnd.IntN(2), 1+rnd.IntN(3), 1+rnd.IntN(4), 1+rnd.IntN(2))
+		l, r := New(), Report{Topology: topo, Keep: 1}
+		l.Learn("n", r)
+		alive := map[UID]Pod{}
+		for i := range 40 {
+			uid := UID(fmt.Sprint(rnd.IntN(12)))
+			switch _, there := alive[uid]; {
+			case there && rnd.IntN(2) == 0:
+				l.RemovePod(uid)
+				delete(alive, uid)
+			case !there:
+				d := own(1 + rnd.IntN(4))
+				d.Grade, d.Apart = pick.Grade(1+rnd.IntN(3)), pick.Separation(rnd.IntN(3))
+				if d.Grade != pick.Own {
+					d.Request = unit.MilliCPU(rnd.IntN(3000))
+				}
+				p := Pod{uid, d}
+				if c, why := l.Reserve(p, "n"); why == pick.Fits {
+					if i%3 == 0 {
+						l.Release(uid)
+						continue
+					}
+					l.Bound(p, "n", c)
+					alive[uid] = p
+				}
+			}
+			likeNew(t, l, "n")
+		}
+		again := New()
+		for uid, p := range alive {
+			c, _, _ := l.Contract(uid)
+			again.Bound(p, "n", c)
+		}
+		again.Learn("n", r)
+		if a, b := fmt.Sprint(l.View("n").Holds()), fmt.Sprint(again.View("n").Holds()); a != b {
+			t.Fatalf("try %d: %s\nrebuilt: %s", try, a, b)
+		}
+	}
+}
+
+// likeNew checks that the present view, which was derived from an earlier one,
+// equals a view that is made from all pods.
+func likeNew(t *testing.T, l *Ledger, node string) {
+	t.Helper()
+	made, anew := l.View(node), l.nodes[node].look()
+	if !reflect.DeepEqual(made, anew) {
+		t.Fatalf("the view is %+v\nmade anew: %+v", made, anew)
+	}
+}
+
+// TestAViewIsTheSameHoweverItWasMade calls the methods of a ledger in random
+// order. The calls include reports with and without pods, contracts that do not
+// match their demand, doubts, and the ends of pods that a report still
+// contains.
+func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(61, 62))
+	for range 150 {
+		topo := machine(1+rnd.IntN(2), 1+rnd.IntN(3), 2+rnd.IntN(3), 1+rnd.IntN(2))
+		l := New()
+		for _, at := range []string{"n", "m"} {
+			l.Learn(at, Report{Topology: topo, Keep: 1})
+		}
+		for range 60 {
+			at := []string{"n", "m"}[rnd.IntN(2)]
+			uid := UID(fmt.Sprint(rnd.IntN(8)))
+			d := own(1 + rnd.IntN(3))
+			if d.Grade = pick.Grade(1 + rnd.IntN(3)); d.Grade != pick.Own {
+				d.Request = unit.MilliCPU(rnd.IntN(1500))
+			}
+			d.Apart = pick.Separation(rnd.IntN(3))
+			p := Pod{uid, d}
+			switch rnd.IntN(10) {
+			case 0, 1:
+				l.Reserve(p, at)
+			case 2:
+				l.Release(uid)
+			case 3:
+				l.Doubt(uid)
+			case 4:
+				l.RemovePod(uid)
+			case 5:
+				if e := l.pods[uid]; e != nil {
+					l.Bound(e.pod, e.node, e.contract)
+				}
+			case 6:
+				l.Bound(p, at, Contract{})
+			case 7:
+				r := Report{Topology: topo, Keep: 1}
+				for _, h := range l.View(at).Holds() {
+					if rnd.IntN(2) == 0 {
+						r.Held = append(r.Held, h)
+					}
+				}
+				l.Learn(at, r)
+			case 8:
+				l.Settle(uid, at)
+			case 9:
+				if e := l.findDoubt(uid, at); e != nil {
+					if rnd.IntN(2) == 0 {
+						l.Reserve(e.pod, at)
+					} else {
+						l.Bound(e.pod, at, e.contract)
+					}
+				}
+			}
+			likeNew(t, l, "n")
+			likeNew(t, l, "m")
+		}
+	}
+}
+
+// BenchmarkReserve reserves CPUs on a node of 256 CPUs, about half of which are
+// taken. The pods can be anywhere, or keep to cores of their own.
+func BenchmarkReserve(b *testing.B) {
+	for name, apart := range map[string]pick.Separation{"anywhere": pick.Anywhere, "apart": pick.ApartCores} {
+		l := New()
+		l.Learn("n", Report{Topology: machine(2, 8, 8, 2), Keep: 1})
+		pod := func(uid UID, cpus int) Pod {
+			p := Pod{uid, own(cpus)}
+			p.Demand.Apart = apart
+			return p
+		}
+		for i := range 32 {
+			l.Reserve(pod(UID(fmt.Sprint("p", i)), 1+i%8), "n")
+		}
+		p := pod("x", 4)
+		bind := func() {
+			c, _, _ := l.Contract("x")
+			l.Bound(p, "n", c)
+			l.RemovePod("x")
+		}
+		for end, after := range map[string]func(){
+			"and release":    func() { l.Release("x") },
+			"bound and gone": bind,
+		} {
+			b.Run(name+" "+end, func(b *testing.B) {
+				b.ReportAllocs()
+				defer reportCPU(b)()
+				for b.Loop() {
+					if _, why := l.Reserve(p, "n"); why != pick.Fits {
+						b.Fatal(why)
+					}
+					after()
+					l.View("n")
+				}
+			})
+		}
+	}
+}
+
+// reportCPU adds to a benchmark how much CPU time the process uses per
+// operation, because on a busy machine the elapsed time says little. The caller
+// calls the result at the end.
+func reportCPU(b *testing.B) func() {
+	used := func() int64 {
+		var r syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+			b.Fatal(err)
+		}
+		return r.Utime.Nano() + r.Stime.Nano()
+	}
+	start := used()
+	return func() { b.ReportMetric(float64(used()-start)/float64(b.N), "cpu-ns/op") }
+}

@@ -1,0 +1,262 @@
+// Package shortage says in words and numbers why a node has no room for a claim:
+// what the claim asks for, what the node can give, and which work needs the rest.
+// All numbers come from the functions that decide, so that they cannot contradict
+// the decision. A text is made for one node and one reader. A scheduler that asks
+// thousands of nodes uses the constants of package pick instead.
+package shortage
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Node is the state of the CPUs of one node.
+type Node struct {
+	Map   *pick.Map
+	Seats pick.Seats
+	// Sharers are the workloads with seats or pools.
+	Sharers []Sharer
+}
+
+// A Sharer is a workload with seats or a pool.
+type Sharer struct {
+	Name    string
+	Request unit.MilliCPU
+	Seats   int // 0: it has a pool
+}
+
+// SharerOf returns the sharer with a hold. It returns false if the workload
+// shares no CPUs.
+func SharerOf(name string, h pick.Hold) (Sharer, bool) {
+	s := Sharer{Name: name, Request: h.Request}
+	if h.Grade == pick.Seated {
+		s.Seats = h.CPUs.Len()
+	}
+	return s, h.Grade > pick.Own
+}
+
+// Explain returns the reason why a claim does not fit, with numbers. It returns
+// "" if the claim fits.
+func (n Node) Explain(c pick.Claim) string {
+	why, numbers := n.Numbers(c)
+	kind, _, found := strings.Cut(string(why), ": ")
+	if numbers == "" || !found {
+		return string(why)
+	}
+	return kind + ": " + numbers
+}
+
+// Numbers returns the reason why a claim does not fit, and the numbers behind
+// it, such as "8 asked, 2 can be given: 8 open, of which 6 stay open for web,
+// which requests 5500m". There are no numbers if the claim fits or is for no
+// CPU.
+func (n Node) Numbers(c pick.Claim) (pick.Reason, string) {
+	u := n.Map.Sum(n.Seats)
+	why := u.Room(&c)
+	switch {
+	case why == pick.Fits || why == pick.NoDemand:
+		return why, ""
+	case c.Grade == pick.Own:
+		return why, n.own(&u, c, why)
+	}
+	return why, n.shared(&u, c, why)
+}
+
+// own returns the numbers for a claim for own CPUs.
+func (n Node) own(u *pick.Summary, c pick.Claim, why pick.Reason) string {
+	asked := fmt.Sprintf("%d asked", c.CPUs)
+	switch c.Bind {
+	case pick.OnlyWhole:
+		asked += " as whole cores"
+	case pick.OnlySpread:
+		asked += ", one of each core,"
+	}
+	if c.Within > pick.Machine {
+		asked += " in " + c.Within.One()
+	}
+	if c.Fewest {
+		asked += " on the fewest NUMA nodes"
+	}
+	asked = strings.TrimSuffix(asked, ",")
+	if why == pick.NotWhole {
+		return asked + ", and " + sizes(n.Map)
+	}
+	open := n.Map.Open(n.Seats)
+	text := fmt.Sprintf("%s, %s can be given: %d open", asked, orNone(given(u, c)), open.Len())
+	switch c.Bind {
+	case pick.OnlyWhole:
+		if whole := onCores(n.Map, open, true); whole < open.Len() {
+			text += fmt.Sprintf(" (%d on whole cores)", whole)
+		}
+	case pick.OnlySpread:
+		text += fmt.Sprintf(" (on %d cores)", onCores(n.Map, open, false))
+	}
+	any := pick.Claim{Grade: pick.Own, CPUs: open.Len() + 1}
+	if stay := open.Len() - given(u, any); stay > 0 {
+		text += fmt.Sprintf(", of which %d %s", stay, n.forWhom(stay))
+	}
+	return text
+}
+
+// given returns the largest number of CPUs, below that of a claim for own CPUs,
+// for which the claim would fit. It asks the function that decides, with each
+// number.
+func given(u *pick.Summary, c pick.Claim) int {
+	for c.CPUs = min(c.CPUs, unit.MaxCPUs+1) - 1; c.CPUs > 0 && u.Room(&c) != pick.Fits; {
+		c.CPUs--
+	}
+	return max(c.CPUs, 0)
+}
+
+// forWhom says for which work a number of CPUs stays open.
+func (n Node) forWhom(stay int) string {
+	verb := "stays"
+	if stay > 1 {
+		verb = "stay"
+	}
+	requests, most := unit.MilliCPU(0), 0
+	for _, s := range n.Sharers {
+		requests += s.Request
+		most = max(most, s.Seats)
+	}
+	if len(n.Sharers) == 0 || stay <= n.Seats.Keep() {
+		return verb + " open for work without own CPUs"
+	}
+	text := fmt.Sprintf("%s open for %s, which %s %v", verb, n.who(), request(len(n.Sharers)), requests)
+	switch {
+	case unit.CPUs(most-1) >= requests:
+		text += fmt.Sprintf(" on %s", countSeats(most))
+	case unit.CPUs(stay-1) >= requests: // each L3 cache and NUMA node keeps whole CPUs for the work in it
+		text += " in several places"
+	}
+	return text
+}
+
+// shared returns the numbers for a claim for seats or a pool.
+func (n Node) shared(u *pick.Summary, c pick.Claim, why pick.Reason) string {
+	asked := fmt.Sprintf("a request of %v", c.Request)
+	if c.Grade == pick.Seated {
+		asked = fmt.Sprintf("%s for %s", countSeats(c.CPUs), asked)
+	}
+	place := ""
+	if c.Within > pick.Machine {
+		asked += " in " + c.Within.One()
+		place = " in the best"
+	}
+	open := n.Map.Open(n.Seats)
+	best := 0
+	for _, set := range n.Map.Pools(c.Within) {
+		best = max(best, set.Intersect(open).Len())
+	}
+	if why != pick.SeatsRequested && why != pick.PoolRequested {
+		return fmt.Sprintf("%s asked, %s open%s", asked, orNone(best), place)
+	}
+	requests := unit.MilliCPU(0)
+	for _, s := range n.Sharers {
+		requests += s.Request
+	}
+	return fmt.Sprintf("%s asked, %v left%s: %d open, of which %s %s %v", asked, left(u, c), place, open.Len(), n.who(), request(len(n.Sharers)), requests)
+}
+
+// left returns the largest request, below that of a claim for seats or a pool,
+// for which the claim would fit.
+func left(u *pick.Summary, c pick.Claim) unit.MilliCPU {
+	fits := func(request unit.MilliCPU) bool {
+		c.Request = request
+		return u.Room(&c) == pick.Fits
+	}
+	least, above := unit.MilliCPU(0), c.Request
+	for above-least > 1 {
+		if at := (least + above) / 2; fits(at) {
+			least = at
+		} else {
+			above = at
+		}
+	}
+	return least
+}
+
+// mostNames is the number of sharers that a text names.
+const mostNames = 3
+
+// who names the workloads with seats or pools, those that request the most first.
+func (n Node) who() string {
+	all := slices.Clone(n.Sharers)
+	slices.SortFunc(all, func(a, b Sharer) int {
+		return cmp.Or(cmp.Compare(b.Request, a.Request), strings.Compare(a.Name, b.Name))
+	})
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Name)
+	}
+	if len(names) > mostNames {
+		names = append(names[:mostNames-1], fmt.Sprintf("%d more", len(names)-mostNames+1))
+	}
+	return List(names)
+}
+
+// List prints names as "a", "a and b" or "a, b and c".
+func List(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
+// onCores returns how many of the open CPUs are on whole cores, or on how many
+// cores they are.
+func onCores(m *pick.Map, open unit.CPUSet, whole bool) int {
+	n := 0
+	for _, core := range pick.Cores(m) {
+		switch {
+		case whole && open.Contains(core):
+			n += core.Len()
+		case !whole && !open.Intersect(core).Empty():
+			n++
+		}
+	}
+	return n
+}
+
+// sizes says how many CPUs the cores have.
+func sizes(m *pick.Map) string {
+	var all []int
+	for _, core := range pick.Cores(m) {
+		if !slices.Contains(all, core.Len()) {
+			all = append(all, core.Len())
+		}
+	}
+	slices.Sort(all)
+	var texts []string
+	for _, size := range all {
+		texts = append(texts, fmt.Sprint(size))
+	}
+	return "a core has " + strings.Join(texts, " or ") + " CPUs"
+}
+
+func orNone(n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return fmt.Sprint(n)
+}
+
+func countSeats(n int) string {
+	if n == 1 {
+		return "1 seat"
+	}
+	return fmt.Sprintf("%d seats", n)
+}
+
+func request(n int) string {
+	if n == 1 {
+		return "requests"
+	}
+	return "request"
+}

@@ -1,0 +1,212 @@
+package shortage
+
+import (
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// machine returns a topology of nodes × caches × cores × threads.
+func machine(nodes, caches, cores, threads int) *pick.Map {
+	var t node.Topology
+	for c := range nodes * caches * cores * threads {
+		l3 := c / threads / cores
+		t.CPUs = append(t.CPUs, node.LogicalCPU{
+			ID: unit.CPU(c), Core: node.CoreID(c / threads), L3: node.CacheID(l3), NUMA: node.NUMANode(l3 / caches), Socket: node.SocketID(l3 / caches),
+		})
+	}
+	return pick.Compile(t)
+}
+
+func set(t *testing.T, list string) unit.CPUSet {
+	t.Helper()
+	s, err := unit.ParseCPUSet(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// work is a workload that holds CPUs.
+type work struct {
+	name, cpus, home string
+	grade            pick.Grade
+	request          unit.MilliCPU
+}
+
+func nodeOf(t *testing.T, m *pick.Map, keep int, all ...work) Node {
+	t.Helper()
+	n := Node{Map: m}
+	var holds []pick.Hold
+	for _, w := range all {
+		h := pick.Hold{Grade: w.grade, CPUs: set(t, w.cpus), Home: set(t, w.home), Request: w.request}
+		holds = append(holds, h)
+		if s, shares := SharerOf(w.name, h); shares {
+			n.Sharers = append(n.Sharers, s)
+		}
+	}
+	n.Seats = m.Seats(unit.CPUSet{}, keep, holds)
+	return n
+}
+
+// TestEachReasonHasTheNumbersOfTheNode checks the words for each reason: they
+// name the kind of the claim, what is asked, what the node can give, and which
+// work needs the rest.
+func TestEachReasonHasTheNumbersOfTheNode(t *testing.T) {
+	eight, four := machine(1, 2, 2, 2), machine(2, 1, 2, 2) // two L3 caches, or two NUMA nodes, of four CPUs
+	own := func(cpus string) work { return work{"db", cpus, "", pick.Own, 0} }
+	web := work{"shop/web", "4-5", "0-7", pick.Seated, 1500}
+	burst := work{"shop/burst", "0-7", "0-7", pick.Pooled, 4000}
+	for name, c := range map[string]struct {
+		m     *pick.Map
+		keep  int
+		works []work
+		claim pick.Claim
+		why   pick.Reason
+		want  string
+	}{
+		"too few are open": {eight, 1, []work{own("0-4")}, pick.Claim{Grade: pick.Own, CPUs: 4}, pick.TooFew,
+			"no room for own CPUs: 4 asked, 2 can be given: 3 open, of which 1 stays open for work without own CPUs"},
+		"the last one": {eight, 1, nil, pick.Claim{Grade: pick.Own, CPUs: 8}, pick.LastOpen,
+			"no room for own CPUs: 8 asked, 7 can be given: 8 open, of which 1 stays open for work without own CPUs"},
+		"one burst pod blocks own CPUs": {eight, 1, []work{web, burst}, pick.Claim{Grade: pick.Own, CPUs: 4}, pick.NeededShared,
+			"no room for own CPUs: 4 asked, 2 can be given: 8 open, of which 6 stay open for shop/burst and shop/web, which request 5500m"},
+		"many seats for a small request": {eight, 1, []work{{"shop/web", "0-5", "0-7", pick.Seated, 500}}, pick.Claim{Grade: pick.Own, CPUs: 4}, pick.NeededShared,
+			"no room for own CPUs: 4 asked, 2 can be given: 8 open, of which 6 stay open for shop/web, which requests 500m on 6 seats"},
+		"not in one NUMA node": {four, 0, []work{own("0,4")}, pick.Claim{Grade: pick.Own, CPUs: 4, Within: pick.NUMA}, pick.TooFewNear,
+			"no room for own CPUs: 4 asked in one NUMA node, 3 can be given: 6 open"},
+		"on too many NUMA nodes": {four, 0, []work{own("0,4")}, pick.Claim{Grade: pick.Own, CPUs: 4, Fewest: true}, pick.TooManyNodes,
+			"no room for own CPUs: 4 asked on the fewest NUMA nodes, 3 can be given: 6 open"},
+		"a part of a core": {eight, 0, nil, pick.Claim{Grade: pick.Own, CPUs: 3, Bind: pick.OnlyWhole}, pick.NotWhole,
+			"no room for own CPUs: 3 asked as whole cores, and a core has 2 CPUs"},
+		"halves of cores": {eight, 0, []work{own("0,2")}, pick.Claim{Grade: pick.Own, CPUs: 6, Bind: pick.OnlyWhole}, pick.TooFewWhole,
+			"no room for own CPUs: 6 asked as whole cores, 4 can be given: 6 open (4 on whole cores)"},
+		"few cores": {eight, 0, []work{own("0-1")}, pick.Claim{Grade: pick.Own, CPUs: 4, Bind: pick.OnlySpread}, pick.TooFewCores,
+			"no room for own CPUs: 4 asked, one of each core, 3 can be given: 6 open (on 3 cores)"},
+		"few CPUs for seats": {eight, 1, []work{own("0-4")}, pick.Claim{Grade: pick.Seated, CPUs: 4, Request: 500}, pick.TooFewSeats,
+			"no room for seats: 4 seats for a request of 500m asked, 3 open"},
+		"few CPUs for the request of seats": {eight, 1, []work{own("0-4")}, pick.Claim{Grade: pick.Seated, CPUs: 2, Request: 3500}, pick.TooFewSeats,
+			"no room for seats: 2 seats for a request of 3500m asked, 3 open"},
+		"seats in one NUMA node": {four, 1, []work{own("0-1,4")}, pick.Claim{Grade: pick.Seated, CPUs: 4, Request: 500, Within: pick.NUMA}, pick.TooFewSeatsNear,
+			"no room for seats: 4 seats for a request of 500m in one NUMA node asked, 3 open in the best"},
+		"others request the CPUs of the seats": {eight, 1, []work{web, burst}, pick.Claim{Grade: pick.Seated, CPUs: 2, Request: 3000}, pick.SeatsRequested,
+			"no room for seats: 2 seats for a request of 3000m asked, 2500m left: 8 open, of which shop/burst and shop/web request 5500m"},
+		"others request the CPUs of the seats in one NUMA node": {four, 1, []work{{"a", "0-1", "0-3", pick.Seated, 3300}, {"b", "4-5", "4-7", pick.Seated, 3900}},
+			pick.Claim{Grade: pick.Seated, CPUs: 2, Request: 1500, Within: pick.NUMA}, pick.SeatsRequested,
+			"no room for seats: 2 seats for a request of 1500m in one NUMA node asked, 700m left in the best: 8 open, of which b and a request 7200m"},
+		"few CPUs for a pool": {eight, 1, []work{own("0-4")}, pick.Claim{Grade: pick.Pooled, Request: 4000}, pick.TooFewPooled,
+			"no room for a pool: a request of 4000m asked, 3 open"},
+		"no CPU for a pool": {eight, 0, []work{own("0-7")}, pick.Claim{Grade: pick.Pooled}, pick.TooFewPooled,
+			"no room for a pool: a request of 0m asked, none open"},
+		"a pool in one NUMA node": {four, 1, []work{own("0,4")}, pick.Claim{Grade: pick.Pooled, Request: 3500, Within: pick.NUMA}, pick.TooFewPooledNear,
+			"no room for a pool: a request of 3500m in one NUMA node asked, 3 open in the best"},
+		"others request the CPUs of the pool": {eight, 1, []work{burst}, pick.Claim{Grade: pick.Pooled, Request: 4500}, pick.PoolRequested,
+			"no room for a pool: a request of 4500m asked, 4000m left: 8 open, of which shop/burst requests 4000m"},
+		"nothing is demanded": {eight, 0, nil, pick.Claim{Grade: pick.Own}, pick.NoDemand, "the demand is for no CPU"},
+		"it fits":             {eight, 0, nil, pick.Claim{Grade: pick.Own, CPUs: 8}, pick.Fits, ""},
+	} {
+		n := nodeOf(t, c.m, c.keep, c.works...)
+		why, _ := n.Numbers(c.claim)
+		if got := n.Explain(c.claim); why != c.why || got != c.want {
+			t.Errorf("%s: %q\n got %q\nwant %q", name, why, got, c.want)
+		}
+	}
+}
+
+func TestManySharersAreCounted(t *testing.T) {
+	n := Node{Sharers: []Sharer{{"c", 100, 1}, {"a", 300, 1}, {"d", 100, 1}, {"b", 200, 1}}}
+	if got := n.who(); got != "a, b and 2 more" {
+		t.Errorf("%q", got)
+	}
+	n.Sharers = n.Sharers[:3]
+	if got := n.who(); got != "a, c and d" {
+		t.Errorf("%q", got)
+	}
+}
+
+var canBeGiven = regexp.MustCompile(` (none|\d+) can be given`)
+
+// TestTheNumbersAreTrue asks random nodes for own CPUs, seats and pools. A claim
+// for the number that a text says can be given, or is left, must fit, and a claim
+// for one more must not. A text must be about the kind of its claim.
+func TestTheNumbersAreTrue(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(51, 52))
+	seen := map[pick.Reason]int{}
+	for range 3000 {
+		m := machine(1+rnd.IntN(2), 1+rnd.IntN(2), 1+rnd.IntN(3), 1+rnd.IntN(2))
+		n := Node{Map: m}
+		s := m.Seats(unit.CPUSet{}, rnd.IntN(3), nil)
+		claim := func() pick.Claim {
+			c := pick.Claim{
+				Grade: pick.Grade(1 + rnd.IntN(3)), CPUs: 1 + rnd.IntN(m.Len()), Within: []pick.Level{pick.Machine, pick.NUMA}[rnd.IntN(2)],
+				Bind: pick.Bind(rnd.IntN(5)), Fewest: rnd.IntN(4) == 0,
+			}
+			if c.Grade != pick.Own {
+				c.Request, c.Bind, c.Fewest = unit.MilliCPU(rnd.IntN(c.CPUs*1000)), 0, false
+			}
+			return c
+		}
+		for range rnd.IntN(4) {
+			c := claim()
+			if o, why := m.Fit(s, c); why == pick.Fits {
+				h := c.Hold(o)
+				s = m.With(s, h)
+				if sharer, shares := SharerOf("w", h); shares {
+					n.Sharers = append(n.Sharers, sharer)
+				}
+			}
+		}
+		n.Seats = s
+		c := claim()
+		why, numbers := n.Numbers(c)
+		_, fit := m.Fit(s, c)
+		if why != fit {
+			t.Fatalf("%+v: %q, and the choice says %q", c, why, fit)
+		}
+		if why == pick.Fits {
+			continue
+		}
+		seen[why]++
+		kind := map[pick.Grade]string{pick.Own: "own CPUs", pick.Seated: "seats", pick.Pooled: "a pool"}[c.Grade]
+		if text := n.Explain(c); !strings.HasPrefix(text, "no room for "+kind+": ") || !strings.HasPrefix(string(why), "no room for "+kind+": ") {
+			t.Fatalf("%+v: %q", c, text)
+		}
+		u := m.Sum(s)
+		if found := canBeGiven.FindStringSubmatch(numbers); found != nil {
+			given, _ := strconv.Atoi(found[1]) // none: 0
+			for less := c; less.CPUs > given; less.CPUs-- {
+				if u.Room(&less) == pick.Fits {
+					t.Fatalf("%+v: %q, and %d fit", c, numbers, less.CPUs)
+				}
+			}
+			if some := c; given > 0 {
+				if some.CPUs = given; u.Room(&some) != pick.Fits {
+					t.Fatalf("%+v: %q, and %d do not fit", c, numbers, given)
+				}
+			}
+		}
+		if _, after, found := strings.Cut(numbers, " asked, "); found && (why == pick.SeatsRequested || why == pick.PoolRequested) {
+			text, _, _ := strings.Cut(after, "m left")
+			left, err := strconv.Atoi(text)
+			if err != nil {
+				t.Fatalf("%q", numbers)
+			}
+			some := c
+			some.Request = unit.MilliCPU(left)
+			more := c
+			more.Request = unit.MilliCPU(left + 1)
+			if left > 0 && u.Room(&some) != pick.Fits || u.Room(&more) == pick.Fits || len(n.Sharers) == 0 {
+				t.Fatalf("%+v: %q with %d sharers", c, numbers, len(n.Sharers))
+			}
+		}
+	}
+	if len(seen) < 12 {
+		t.Errorf("only the reasons %v", seen)
+	}
+}
