@@ -9,7 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/decide/trials/paired"
 	"tenon.sh/tenon/internal/lab/stat"
 )
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/decide/trials/paired"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/model/node"

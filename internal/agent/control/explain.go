@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"tenon.sh/tenon/internal/decide/switchback"
+	"tenon.sh/tenon/internal/decide/trials/switchback"
 	"tenon.sh/tenon/internal/model/node"
 )
 

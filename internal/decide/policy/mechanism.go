@@ -7,7 +7,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
-	"tenon.sh/tenon/internal/decide/switchback"
+	"tenon.sh/tenon/internal/decide/trials/switchback"
 	"tenon.sh/tenon/internal/model/node"
 )
 

@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/slo"
-	"tenon.sh/tenon/internal/decide/switchback"
+	"tenon.sh/tenon/internal/decide/trials/switchback"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/decide/trials/paired"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/report/synthetic"
 	"tenon.sh/tenon/internal/lab/stat"

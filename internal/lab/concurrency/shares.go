@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/decide/trials/paired"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/decide/trials/paired"
 	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/model/unit"
 )

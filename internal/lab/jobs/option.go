@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/decide/trials/paired"
 	"tenon.sh/tenon/internal/lab/stat"
 )
 

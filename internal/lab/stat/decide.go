@@ -3,7 +3,7 @@ package stat
 import (
 	"math"
 
-	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/decide/trials/paired"
 )
 
 // A Verdict is the decision of an experiment about a claim.

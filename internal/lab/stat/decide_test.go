@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/decide/trials/paired"
 )
 
 // estimateAround returns an estimate of a value. The argument wide is half the

@@ -11,7 +11,7 @@ import (
 	"math"
 	"slices"
 
-	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/decide/trials/paired"
 )
 
 // A Sample holds one value per block, keyed by the block's number. It has no

@@ -5,7 +5,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/decide/trials/paired"
 )
 
 // A Campaign is the estimate of one experiment: the mean of the log ratios of

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/decide/trials/paired"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
 )

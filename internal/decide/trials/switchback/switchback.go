@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/paired"
+	"tenon.sh/tenon/internal/decide/trials/paired"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
 )
