@@ -156,7 +156,7 @@ generate-api: deps-build ## what is made of api/: deep copies and the CRDs in de
 
 .PHONY: golden
 golden: deps-build ## rewrite golden files and scenarios; review the diff
-	$(GO) test . ./internal/decide/policy ./internal/lab/colocation ./internal/lab/memory ./internal/lab/reaction ./internal/config ./internal/cluster/admission ./internal/cluster/survey ./internal/agent/top ./internal/agent/record -update
+	$(GO) test . ./internal/decide/policy ./internal/lab/colocation ./internal/lab/memory ./internal/lab/reaction ./internal/config ./internal/cluster/admission ./internal/cluster/podpages ./internal/agent/top ./internal/agent/record -update
 	cd test/chart && $(GO) test . -update
 
 .PHONY: clean

@@ -137,12 +137,12 @@ var arch = []struct {
 	{"cluster/cpureport", affects, "model/unit model/node decide/cpus/pick decide/cpus/place api/v1alpha1"},
 	{"cluster/kubelet", affects, ""},
 	{"cluster/certificate", affects, ""},
-	{"cluster/missed", affects, "api/config/v1alpha1 cluster/kube cluster/admission"},
-	{"cluster/manager", affects, "model/unit model/node decide/policy config config/absence api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/certificate cluster/missed"},
+	{"cluster/admission/missed", affects, "api/config/v1alpha1 cluster/kube cluster/admission"},
+	{"cluster/manager", affects, "model/unit model/node decide/policy config config/absence api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/certificate cluster/admission/missed"},
 	{"cluster/nodepages", affects, "model/unit model/node model/trial api/config/v1alpha1 api/v1alpha1 cluster/kube"},
 	{"cluster/cpumap", affects, "model/unit model/node decide/cpus/pick"},
-	{"cluster/survey", affects, "model/unit decide/cpus/pick decide/cpus/place api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/cpureport cluster/nodepages cluster/cpumap"},
-	{"cluster/starting", affects, "model/unit model/node decide/limit runtimes/nri cluster/kube cluster/kubelet"},
+	{"cluster/podpages", affects, "model/unit decide/cpus/pick decide/cpus/place api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/cpureport cluster/nodepages cluster/cpumap"},
+	{"cluster/containerstart", affects, "model/unit model/node decide/limit runtimes/nri cluster/kube cluster/kubelet"},
 	{"cluster/nodereport", affects, "model/unit model/node model/trial decide/cpus/pick decide/cpus/place decide/plan decide/contest decide/cpus/hold decide/tick decide/policy api/v1alpha1 cluster/apiserver cluster/cpureport"},
 	// agent
 	{"agent/loop", affects, "model/unit model/node decide/facts decide/cpus/hold decide/plan decide/price decide/tick decide/policy"},
@@ -154,7 +154,7 @@ var arch = []struct {
 	{"agent/byhand", affects, ""},
 	{"agent/slices", affects, "model/unit model/node decide/plan decide/cpus/slice decide/tick kernel/proc agent/byhand agent/control"},
 	{"agent/telemetry", affects, "model/unit model/node model/trial decide/misfit decide/plan decide/price decide/tick agent/health"},
-	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/cpus/hold decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config config/absence cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport cluster/starting agent/byhand agent/loop agent/health agent/configfile agent/record agent/control agent/slices agent/telemetry"},
+	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/cpus/hold decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config config/absence cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport cluster/containerstart agent/byhand agent/loop agent/health agent/configfile agent/record agent/control agent/slices agent/telemetry"},
 	{"agent/top", affects, "model/unit model/node agent/record agent/control"},
 	// lab
 	{"lab/wire", affects, ""},
@@ -190,7 +190,7 @@ var arch = []struct {
 	{"lab/pinning/cluster", affects, "model/unit lab/jobs lab/load lab/layout lab/pi lab/report lab/site lab/frame lab/work lab/kubectl lab/nodes lab/pinning lab/pinning/run"},
 	{"lab", affects, "model/unit model/node decide/tick decide/facts decide/memory decide/policy kernel/cgroup kernel/schedtrace agent/record lab/load lab/report lab/colocation lab/memory lab/reaction lab/concurrency lab/pi lab/pinning lab/site lab/frame lab/work lab/kubectl lab/steps"},
 	// cmd
-	{"cmd/kubectl-tenon", affects, "api/config/v1alpha1 api/v1alpha1 cluster/nodepages cluster/survey"},
+	{"cmd/kubectl-tenon", affects, "api/config/v1alpha1 api/v1alpha1 cluster/nodepages cluster/podpages"},
 	{"cmd/tenon/labflag", affects, "model/unit"},
 	{"cmd/tenon/labcmd", affects, "lab/report lab/site lab/frame lab/work lab cmd/tenon/labflag"},
 	{"cmd/tenon/metacmd", affects, "lab lab/archive lab/report lab/colocation lab/colocation/submission lab/frame"},
@@ -211,7 +211,7 @@ var arch = []struct {
 	{"test/chart", affects, ""},
 	{"test/cluster/image", affects, ""},
 	{"test/cluster/pki", affects, ""},
-	{"test/cluster", affects, "model/unit model/node decide/cpus/pick decide/cpus/place decide/facts decide/cpus/hold kernel/task api/v1alpha1 cluster/kube cluster/cpureport cluster/nodepages cluster/survey lab/pinning test/turn test/cluster/image test/cluster/pki"},
+	{"test/cluster", affects, "model/unit model/node decide/cpus/pick decide/cpus/place decide/facts decide/cpus/hold kernel/task api/v1alpha1 cluster/kube cluster/cpureport cluster/nodepages cluster/podpages lab/pinning test/turn test/cluster/image test/cluster/pki"},
 	{"test/cluster/cmd", affects, "model/unit test/cluster/image test/cluster"},
 	{"test/cluster/seeds", affects, "kernel/proc kernel/task lab/pi"},
 	{"test/digest", affects, ""},
@@ -236,14 +236,14 @@ var outside = map[string]string{
 	"github.com/go-logr/":              "cluster/apiserver cluster/manager",
 	"github.com/klauspost/compress/":   "lab/archive",
 	"github.com/opencontainers/":       "deploy/image",
-	"github.com/prometheus/":           "cluster/manager cluster/missed agent/telemetry",
+	"github.com/prometheus/":           "cluster/manager cluster/admission/missed agent/telemetry",
 	"github.com/spf13/":                "cmd/kubectl-tenon cmd/tenon cmd/tenon/jobcmd cmd/tenon/labcmd cmd/tenon/labflag cmd/tenon/metacmd cmd/tenon-manager cmd/tenond",
 	"go.yaml.in/yaml/":                 "config config/syntax",
 	"gonum.org/":                       "decide/trials/paired decide/trials/switchback lab/stat",
 	"google.golang.org/":               "runtimes/container",
-	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/manager cluster/missed cluster/nodepages cluster/survey cluster/nodereport cluster/starting agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
+	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/manager cluster/admission/missed cluster/nodepages cluster/podpages cluster/nodereport cluster/containerstart agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
 	"k8s.io/kubernetes/":               "scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/quality", // so that any scheduler can contain the plugin
-	"sigs.k8s.io/":                     "cluster/manager cluster/missed cmd/kubectl-tenon cmd/tenon-manager",
+	"sigs.k8s.io/":                     "cluster/manager cluster/admission/missed cmd/kubectl-tenon cmd/tenon-manager",
 }
 
 // pureStd is the part of the standard library that has no effects. pureUse

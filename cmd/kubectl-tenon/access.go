@@ -19,7 +19,7 @@ import (
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/nodepages"
-	"tenon.sh/tenon/internal/cluster/survey"
+	"tenon.sh/tenon/internal/cluster/podpages"
 )
 
 // access has the flags that select the cluster, like those of kubectl.
@@ -97,8 +97,8 @@ func (a *access) profiles(ctx context.Context) ([]configv1alpha1.ClusterColocati
 // webhook reads everything by which the webhook changes a new pod. What it
 // cannot read is listed in Unread. That is no error, because most pods need the
 // same CPUs without these changes.
-func (a *access) webhook(ctx context.Context) survey.Webhook {
-	var w survey.Webhook
+func (a *access) webhook(ctx context.Context) podpages.Webhook {
+	var w podpages.Webhook
 	unread := func(what string, err error) {
 		if err != nil {
 			w.Unread = append(w.Unread, fmt.Sprintf("%s (%v)", what, err))
@@ -151,7 +151,7 @@ func nodesOf(ctx context.Context, c client.Client) ([]nodepages.Node, error) {
 }
 
 // cluster reads all nodes, their reports, and all pods.
-func (a *access) cluster(ctx context.Context, now time.Time) (*survey.Cluster, error) {
+func (a *access) cluster(ctx context.Context, now time.Time) (*podpages.Cluster, error) {
 	c, err := a.client()
 	if err != nil {
 		return nil, err
@@ -164,5 +164,5 @@ func (a *access) cluster(ctx context.Context, now time.Time) (*survey.Cluster, e
 	if err := c.List(ctx, &pods); err != nil {
 		return nil, fmt.Errorf("list the pods of all namespaces: %w", err)
 	}
-	return survey.New(nodes, pods.Items, now), nil
+	return podpages.New(nodes, pods.Items, now), nil
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/cluster/survey"
+	"tenon.sh/tenon/internal/cluster/podpages"
 )
 
 // errNoRoom makes fit exit with status 1.
@@ -73,8 +73,8 @@ admission was not asked. A pod whose scheduler does not run finds no place.`,
 }
 
 // manifests reads the pods of files. given is the value of -n.
-func (a *access) manifests(in io.Reader, files []string, given string) (*survey.Manifests, error) {
-	all := &survey.Manifests{}
+func (a *access) manifests(in io.Reader, files []string, given string) (*podpages.Manifests, error) {
+	all := &podpages.Manifests{}
 	for _, name := range files {
 		if err := read(all, in, name); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -90,7 +90,7 @@ func (a *access) manifests(in io.Reader, files []string, given string) (*survey.
 	return all, all.SetNamespace(namespace, given != "")
 }
 
-func read(all *survey.Manifests, in io.Reader, name string) error {
+func read(all *podpages.Manifests, in io.Reader, name string) error {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
@@ -153,7 +153,7 @@ func mapCommand(a *access, now func() time.Time) *cobra.Command {
 
 // mapped is the map of a node as JSON fields and as text.
 type mapped struct {
-	*survey.MapPage
+	*podpages.MapPage
 	drawn interface{ Text() string }
 }
 

@@ -14,12 +14,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"tenon.sh/tenon/internal/cluster/survey"
+	"tenon.sh/tenon/internal/cluster/podpages"
 )
 
 // admit asks the API server about one pod of each manifest, and reads what the
 // cluster shows of the schedulers that they name.
-func (a *access) admit(ctx context.Context, all *survey.Manifests, by survey.Webhook, now time.Time) ([]survey.Scheduler, error) {
+func (a *access) admit(ctx context.Context, all *podpages.Manifests, by podpages.Webhook, now time.Time) ([]podpages.Scheduler, error) {
 	var said warnings
 	c, err := a.clientWith(&said)
 	if err != nil {
@@ -38,14 +38,14 @@ func (a *access) admit(ctx context.Context, all *survey.Manifests, by survey.Web
 			}
 		}
 		if made := all.Pending(w); w.Admission.Refused != "" && made != "" {
-			w.Admission = survey.Admission{Unasked: fmt.Sprintf("admission of %s, because the manifests create %s (%s)", w.Name, made, w.Admission.Refused)}
+			w.Admission = podpages.Admission{Unasked: fmt.Sprintf("admission of %s, because the manifests create %s (%s)", w.Name, made, w.Admission.Refused)}
 		}
 		pod := &w.Pod
 		if w.Admission.Pod != nil {
 			pod = w.Admission.Pod
 		}
 		if w.Admission.Refused == "" && pod.Spec.NodeName == "" {
-			names = append(names, survey.SchedulerOf(pod))
+			names = append(names, podpages.SchedulerOf(pod))
 		}
 	}
 	slices.Sort(names)
@@ -53,22 +53,22 @@ func (a *access) admit(ctx context.Context, all *survey.Manifests, by survey.Web
 }
 
 // ask asks the API server to create a pod without storing it.
-func ask(ctx context.Context, c client.Client, draft *corev1.Pod, said *warnings) survey.Admission {
+func ask(ctx context.Context, c client.Client, draft *corev1.Pod, said *warnings) podpages.Admission {
 	*said = nil
 	p := draft.DeepCopy()
 	err := c.Create(ctx, p, client.DryRunAll)
 	about := "admission in namespace " + draft.Namespace
 	switch {
 	case err == nil:
-		return survey.Admission{Pod: p, Warnings: slices.Clone(*said)}
+		return podpages.Admission{Pod: p, Warnings: slices.Clone(*said)}
 	case apierrors.IsForbidden(err) && !mayCreate(ctx, c, draft.Namespace, err):
-		return survey.Admission{Unasked: about + ", because you may not create pods there"}
+		return podpages.Admission{Unasked: about + ", because you may not create pods there"}
 	case !isVerdict(err):
-		return survey.Admission{Unasked: fmt.Sprintf("%s (%v)", about, err)}
+		return podpages.Admission{Unasked: fmt.Sprintf("%s (%v)", about, err)}
 	case apierrors.IsAlreadyExists(err):
-		return survey.Admission{Refused: fmt.Sprintf("%v (kubectl tenon explain pod %s/%s says where it is)", err, draft.Namespace, draft.Name)}
+		return podpages.Admission{Refused: fmt.Sprintf("%v (kubectl tenon explain pod %s/%s says where it is)", err, draft.Namespace, draft.Name)}
 	}
-	return survey.Admission{Refused: err.Error()}
+	return podpages.Admission{Refused: err.Error()}
 }
 
 // mayCreate reports whether the user may create pods. Admission, such as a

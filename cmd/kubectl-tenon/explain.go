@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/cluster/nodepages"
-	"tenon.sh/tenon/internal/cluster/survey"
+	"tenon.sh/tenon/internal/cluster/podpages"
 )
 
 func explainCommand(a *access, now func() time.Time) *cobra.Command {
@@ -104,8 +104,8 @@ func (q *podQuestion) answer(cmd *cobra.Command, text string) error {
 	if p == nil {
 		return fmt.Errorf("there is no pod %q in namespace %s", name, namespace)
 	}
-	var seen survey.Seen
-	if survey.IsWaiting(p) {
+	var seen podpages.Seen
+	if podpages.IsWaiting(p) {
 		if seen, err = q.seen(cmd.Context(), p, q.now()); err != nil {
 			return err
 		}

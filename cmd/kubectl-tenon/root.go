@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"tenon.sh/tenon/internal/cluster/nodepages"
-	"tenon.sh/tenon/internal/cluster/survey"
+	"tenon.sh/tenon/internal/cluster/podpages"
 )
 
 func newRootCommand(now func() time.Time) *cobra.Command {
@@ -74,7 +74,7 @@ func topCommand(a *access, now func() time.Time) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text := nodepages.Top(nodes, now()) + survey.New(nodes, nil, now()).Lines()
+			text := nodepages.Top(nodes, now()) + podpages.New(nodes, nil, now()).Lines()
 			waiting, err := a.unattended(cmd.Context(), cmd.ErrOrStderr(), now())
 			if err != nil {
 				return err
@@ -105,7 +105,7 @@ func (a *access) unattended(ctx context.Context, errOut io.Writer, now time.Time
 	case err != nil:
 		return nil, fmt.Errorf("list the waiting pods: %w", err)
 	}
-	return survey.Unattended(pods, schedulersOf(ctx, c, survey.WaitingFor(pods), now), now), nil
+	return podpages.Unattended(pods, schedulersOf(ctx, c, podpages.WaitingFor(pods), now), now), nil
 }
 
 // errUnhealthy makes doctor exit with status 1.

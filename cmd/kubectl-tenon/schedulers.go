@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"tenon.sh/tenon/internal/cluster/survey"
+	"tenon.sh/tenon/internal/cluster/podpages"
 )
 
 // maxEvents is the maximum number of events of a scheduler that are read. One
@@ -25,8 +25,8 @@ func pendingPods(ctx context.Context, c client.Client) ([]corev1.Pod, error) {
 }
 
 // schedulersOf reads what the cluster shows of schedulers.
-func schedulersOf(ctx context.Context, c client.Client, names []string, now time.Time) []survey.Scheduler {
-	var all []survey.Scheduler
+func schedulersOf(ctx context.Context, c client.Client, names []string, now time.Time) []podpages.Scheduler {
+	var all []podpages.Scheduler
 	for _, name := range names {
 		all = append(all, schedulerOf(ctx, c, name, now))
 	}
@@ -35,14 +35,14 @@ func schedulersOf(ctx context.Context, c client.Client, names []string, now time
 
 // schedulerOf reads the Leases with the name of a scheduler and, if they do not
 // show that it runs, its events.
-func schedulerOf(ctx context.Context, c client.Client, name string, now time.Time) survey.Scheduler {
-	s := survey.Scheduler{Name: name}
+func schedulerOf(ctx context.Context, c client.Client, name string, now time.Time) podpages.Scheduler {
+	s := podpages.Scheduler{Name: name}
 	var leases coordinationv1.LeaseList
-	if err := c.List(ctx, &leases, client.MatchingFields{"metadata.name": survey.LeaseName(name)}); err != nil {
+	if err := c.List(ctx, &leases, client.MatchingFields{"metadata.name": podpages.LeaseName(name)}); err != nil {
 		s.Unread = append(s.Unread, unreadText("Leases", err))
 	}
 	for _, l := range leases.Items {
-		of := survey.Lease{Namespace: l.Namespace, Name: l.Name}
+		of := podpages.Lease{Namespace: l.Namespace, Name: l.Name}
 		if l.Spec.HolderIdentity != nil {
 			of.Holder = *l.Spec.HolderIdentity
 		}
@@ -62,7 +62,7 @@ func schedulerOf(ctx context.Context, c client.Client, name string, now time.Tim
 		s.Unread = append(s.Unread, unreadText("events", err))
 	}
 	for i := range events.Items {
-		if at := survey.TimeOf(&events.Items[i]); at.After(s.Spoke) {
+		if at := podpages.TimeOf(&events.Items[i]); at.After(s.Spoke) {
 			s.Spoke = at
 		}
 	}
@@ -78,12 +78,12 @@ func unreadText(what string, err error) string {
 }
 
 // seen reads what the API server shows of a pod that waits.
-func (a *access) seen(ctx context.Context, p *corev1.Pod, now time.Time) (survey.Seen, error) {
+func (a *access) seen(ctx context.Context, p *corev1.Pod, now time.Time) (podpages.Seen, error) {
 	c, err := a.client()
 	if err != nil {
-		return survey.Seen{}, err
+		return podpages.Seen{}, err
 	}
-	s := survey.Seen{Scheduler: schedulerOf(ctx, c, survey.SchedulerOf(p), now)}
+	s := podpages.Seen{Scheduler: schedulerOf(ctx, c, podpages.SchedulerOf(p), now)}
 	var events corev1.EventList
 	if err := c.List(ctx, &events, client.InNamespace(p.Namespace), client.MatchingFields{"involvedObject.uid": string(p.UID)}); err != nil {
 		s.Unread = unreadText("events", err)

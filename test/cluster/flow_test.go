@@ -24,7 +24,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/cpureport"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/nodepages"
-	"tenon.sh/tenon/internal/cluster/survey"
+	"tenon.sh/tenon/internal/cluster/podpages"
 	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
@@ -352,10 +352,10 @@ func (f *flow) awaitRest() {
 		if err != nil {
 			return err
 		}
-		seen := survey.New(nodepages.Nodes(list.Items, reports.Items), pods.Items, time.Now())
+		seen := podpages.New(nodepages.Nodes(list.Items, reports.Items), pods.Items, time.Now())
 		for i := range pods.Items {
 			p := &pods.Items[i]
-			found, _ := seen.ExplainPod(p.Namespace, p.Name, survey.Seen{})
+			found, _ := seen.ExplainPod(p.Namespace, p.Name, podpages.Seen{})
 			page := found.Text()
 			if isWaiting(p) && !strings.Contains(page, "It has no node; 0 of ") {
 				return fmt.Errorf("%s waits:\n%s", p.Name, page)

@@ -14,9 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"tenon.sh/tenon/internal/cluster/apiserver"
+	"tenon.sh/tenon/internal/cluster/containerstart"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
-	"tenon.sh/tenon/internal/cluster/starting"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/cgroup"
@@ -80,7 +80,7 @@ type cluster struct {
 	byspace   *apiserver.Watch[*corev1.ConfigMap] // the ConfigMap named kube.PodConfigMap
 	stale     atomic.Bool                         // the configuration may have changed
 	evictions *evictionQueue
-	starting  *starting.Containers
+	starting  *containerstart.Containers
 	link      atomic.Pointer[nri.Link] // state of NRI; nil: unknown
 
 	// Only the loop uses the fields below.
@@ -103,7 +103,7 @@ func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.F
 	if c.last, err = loadSavedCluster(dir, fs); err != nil {
 		log.Warn("the state of the cluster that the last tenond saved cannot be used", "error", err)
 	}
-	c.starting = starting.New(func() {
+	c.starting = containerstart.New(func() {
 		c.changed()
 		c.news(tick.Event{At: time.Now(), Kind: tick.EventStart, Text: "a container is about to start"})
 	})

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"tenon.sh/tenon/internal/cluster/containerstart"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
-	"tenon.sh/tenon/internal/cluster/starting"
 	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/plan"
@@ -65,7 +65,7 @@ func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 		"the API server lacks the mirror of one":     {mirror, []corev1.Pod{next}, "API server", "shop/db"},
 		"the kubelet lacks the mirror of one":        {mirror, []corev1.Pod{next}, "kubelet", "shop/db"},
 	} {
-		c := &cluster{starting: starting.New(func() {}), lives: func(node.CgroupPath) bool { return true }}
+		c := &cluster{starting: containerstart.New(func() {}), lives: func(node.CgroupPath) bool { return true }}
 		var state policy.State
 		var wants []plan.Want
 		tick := func(from string, pods []corev1.Pod) {

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"tenon.sh/tenon/internal/cluster/containerstart"
 	"tenon.sh/tenon/internal/cluster/kubelet"
-	"tenon.sh/tenon/internal/cluster/starting"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/runtimes/nri"
@@ -30,7 +30,7 @@ func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log 
 	if err != nil {
 		return err
 	}
-	err = nri.Release(ctx, nri.Options{Socket: k.NRI, Values: starting.Resolver{Pods: savedPods(known)}, V1: tree.VersionOf("cpu") == 1, Log: log})
+	err = nri.Release(ctx, nri.Options{Socket: k.NRI, Values: containerstart.Resolver{Pods: savedPods(known)}, V1: tree.VersionOf("cpu") == 1, Log: log})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

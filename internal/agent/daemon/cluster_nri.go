@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"tenon.sh/tenon/internal/cluster/starting"
+	"tenon.sh/tenon/internal/cluster/containerstart"
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
@@ -19,5 +19,5 @@ func (c *cluster) nri(ctx context.Context) {
 }
 
 func (c *cluster) nriOptions() nri.Options {
-	return nri.Options{Socket: c.NRI, Values: starting.Resolver{Pods: c.pods, Containers: c.starting}, V1: c.tree.VersionOf("cpu") == 1, Log: c.log}
+	return nri.Options{Socket: c.NRI, Values: containerstart.Resolver{Pods: c.pods, Containers: c.starting}, V1: c.tree.VersionOf("cpu") == 1, Log: c.log}
 }

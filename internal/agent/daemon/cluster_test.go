@@ -19,9 +19,9 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/apiserver"
 	"tenon.sh/tenon/internal/cluster/apiserver/apitest"
+	"tenon.sh/tenon/internal/cluster/containerstart"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
-	"tenon.sh/tenon/internal/cluster/starting"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/config/absence"
 	"tenon.sh/tenon/internal/decide/limit"
@@ -505,7 +505,7 @@ func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 // pods that it knows.
 func TestAKnownPodIsManagedWhileNoListHasIt(t *testing.T) {
 	lives := map[node.CgroupPath]bool{}
-	c := &cluster{starting: starting.New(func() {}), lives: func(p node.CgroupPath) bool { return lives[p] }}
+	c := &cluster{starting: containerstart.New(func() {}), lives: func(p node.CgroupPath) bool { return lives[p] }}
 	pod := func(name string) corev1.Pod {
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)}}
 	}

@@ -18,7 +18,7 @@ const (
 	// tick.
 	restShare = 20
 	// startGap is the longest gap while a container waits for its limits. It waits
-	// 0.9 s at most (cluster/starting), and the tick itself takes a part of that.
+	// 0.9 s at most (cluster/containerstart), and the tick itself takes a part of that.
 	startGap = 400 * time.Millisecond
 	// pauseShare bounds the cost of ticks on a large node without events. The
 	// time between two ticks is pauseShare times the CPU time of a tick. It is

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
-	"tenon.sh/tenon/internal/cluster/missed"
+	"tenon.sh/tenon/internal/cluster/admission/missed"
 )
 
 // TestPodsThatAProfileMissedAreReported creates pods while no manager runs. The

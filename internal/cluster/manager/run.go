@@ -32,8 +32,8 @@ import (
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/api/v1alpha1"
 
+	"tenon.sh/tenon/internal/cluster/admission/missed"
 	"tenon.sh/tenon/internal/cluster/certificate"
-	"tenon.sh/tenon/internal/cluster/missed"
 )
 
 // Options configure a manager.

@@ -29,7 +29,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/api/v1alpha1"
-	"tenon.sh/tenon/internal/cluster/missed"
+	"tenon.sh/tenon/internal/cluster/admission/missed"
 )
 
 // workers is the number of nodes that the manager reconciles at the same time.

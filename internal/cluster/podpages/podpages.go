@@ -1,8 +1,8 @@
-// Package survey shows which CPUs the pods of a cluster have, and which CPUs
+// Package podpages shows which CPUs the pods of a cluster have, and which CPUs
 // new pods would get. It prints the pages kubectl tenon explain pod, fit and
 // map. It is pure: its caller reads the API. It chooses CPUs with the code of
 // tenon-scheduler.
-package survey
+package podpages
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package starting
+package containerstart
 
 import (
 	"encoding/json"

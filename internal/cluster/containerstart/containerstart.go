@@ -1,7 +1,7 @@
-// Package starting delays the start of a container until a tick of the agent's
-// loop has seen it. It keeps the ids of starting containers until the kubelet
-// reports them.
-package starting
+// Package containerstart delays the start of a container until a tick of the
+// agent's loop has seen it. It keeps the ids of starting containers until the
+// kubelet reports them.
+package containerstart
 
 import (
 	"context"
