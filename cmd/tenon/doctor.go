@@ -12,7 +12,7 @@ import (
 
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/policy"
-	"tenon.sh/tenon/internal/decide/unmet"
+	"tenon.sh/tenon/internal/decide/unsupported"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/capability"
@@ -38,7 +38,7 @@ type diagnosis struct {
 	Selection  []mechanismLine `json:"ladder"`
 	Mechanisms []mechanism     `json:"mechanisms"`
 	// Unmet lists the settings of --config that this node cannot carry out.
-	Unmet []unmet.Setting `json:"unmet,omitempty"`
+	Unmet []unsupported.Setting `json:"unmet,omitempty"`
 }
 
 type mechanism struct {
@@ -120,7 +120,7 @@ func diagnose(ctx context.Context, fs proc.FS, stateDir string, try bool, asked 
 		seen = s.Isolation
 	}
 	d.isolation(can, seen)
-	d.Unmet = unmet.Settings(asked, can)
+	d.Unmet = unsupported.Settings(asked, can)
 	for _, name := range slices.Sorted(maps.Keys(can)) {
 		m := mechanism{Name: name, Available: can[name].Verdict, Why: can[name].Why}
 		if m.Available != node.Yes {

@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/cmd/tenon/jobcmd"
 	"tenon.sh/tenon/cmd/tenon/labcmd"
 	"tenon.sh/tenon/cmd/tenon/labflag"
-	"tenon.sh/tenon/cmd/tenon/metacmd"
+	"tenon.sh/tenon/cmd/tenon/resultcmd"
 	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/frame"
 	"tenon.sh/tenon/internal/lab/load"
@@ -44,7 +44,7 @@ func newLabCommand(g *global) *cobra.Command {
 
 		SuggestionsMinimumDistance: 2,
 	}
-	cmd.AddCommand(labcmd.NewColocation(labFrame(g)), labcmd.NewKernelQOS(labFrame(g)), newMemoryCommand(g), newReactionCommand(g), jobcmd.NewConcurrency(jobFrame(g)), jobcmd.NewPinning(jobFrame(g)), newLoadCommand(g), newReportCommand(g), metacmd.New(metaFrame(g)), metacmd.NewSubmit(metaFrame(g)), metacmd.NewPack(metaFrame(g)), newChildCommand())
+	cmd.AddCommand(labcmd.NewColocation(labFrame(g)), labcmd.NewKernelQOS(labFrame(g)), newMemoryCommand(g), newReactionCommand(g), jobcmd.NewConcurrency(jobFrame(g)), jobcmd.NewPinning(jobFrame(g)), newLoadCommand(g), newReportCommand(g), resultcmd.New(resultFrame(g)), resultcmd.NewSubmit(resultFrame(g)), resultcmd.NewPack(resultFrame(g)), newChildCommand())
 	return cmd
 }
 
@@ -98,8 +98,8 @@ func jobFrame(g *global) jobcmd.Frame {
 	}
 }
 
-func metaFrame(g *global) metacmd.Frame {
-	return metacmd.Frame{
+func resultFrame(g *global) resultcmd.Frame {
+	return resultcmd.Frame{
 		Usage: jobFrame(g).Usage, Print: jobFrame(g).Print, Prepare: func(c *lab.Config) error { return prepare(g, &c.Setting, false) },
 		Colocate: lab.Colocate,
 		Experiment: func(cmd *cobra.Command, run func(context.Context) error) error {

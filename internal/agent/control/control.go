@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/slice"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
-	"tenon.sh/tenon/internal/decide/price"
+	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
 	"tenon.sh/tenon/internal/model/unit"
@@ -45,7 +45,7 @@ type Status struct {
 	Isolation Isolation `json:"isolation"`
 	// Watermark is the cost of the threshold of CPU suppress for best-effort
 	// work. It is absent if there is no threshold.
-	Watermark *price.Watermark `json:"watermark,omitempty"`
+	Watermark *suppresscost.Watermark `json:"watermark,omitempty"`
 	// Held is the number of knobs that Tenon has changed and not released.
 	Held int `json:"held"`
 	// Failing holds the writes of the last tick that failed.
@@ -168,6 +168,6 @@ type Explanation struct {
 	Effects []trial.Effect `json:"effects,omitempty"`
 	// Watermark is the cost of the threshold of CPU suppress for best-effort work. It is set
 	// if the explanation is about isolation, best-effort work, or the bound of such work.
-	Watermark *price.Watermark `json:"watermark,omitempty"`
-	Knobs     []Knob           `json:"knobs"`
+	Watermark *suppresscost.Watermark `json:"watermark,omitempty"`
+	Knobs     []Knob                  `json:"knobs"`
 }

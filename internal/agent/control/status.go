@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/decide/cpus/slice"
 	"tenon.sh/tenon/internal/decide/plan"
-	"tenon.sh/tenon/internal/decide/price"
+	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/decide/trend"
 	"tenon.sh/tenon/internal/model/node"
@@ -67,7 +67,7 @@ func (l *Ledger) status() Status {
 
 // watermarkOf returns what the threshold of CPU suppress has cost best-effort
 // work, or nil if there is no threshold.
-func watermarkOf(t tick.Tick) *price.Watermark {
+func watermarkOf(t tick.Tick) *suppresscost.Watermark {
 	if !t.Watermark.HasThreshold() {
 		return nil
 	}

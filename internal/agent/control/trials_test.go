@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/plan"
-	"tenon.sh/tenon/internal/decide/price"
+	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
@@ -81,7 +81,7 @@ func TestTheThresholdSaysItsPrice(t *testing.T) {
 			t.Errorf("%s states a price without a threshold", page)
 		}
 	}
-	l.last.Watermark = price.Watermark{Percent: 65, Since: at.Add(-2 * time.Hour), Counted: 2 * time.Hour, Reached: time.Hour, Withheld: time.Hour}
+	l.last.Watermark = suppresscost.Watermark{Percent: 65, Since: at.Add(-2 * time.Hour), Counted: 2 * time.Hour, Reached: time.Hour, Withheld: time.Hour}
 	for page, is := range says() {
 		if is != (page != "web") {
 			t.Errorf("%s states the price: %v", page, is)

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"tenon.sh/tenon/internal/agent/byhand"
+	"tenon.sh/tenon/internal/agent/commands"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
@@ -43,7 +43,7 @@ type mechanisms struct {
 	untimed  bool           // now.At is not yet the time of a tick
 	earlier  []node.Failure // failures before this daemon; nil after the first tick
 	failures []node.Failure // failures that the file holds
-	pins     byhand.Queue   // callers of Pin
+	pins     commands.Queue // callers of Pin
 }
 
 // openMechanisms loads what an earlier daemon of this boot saved: the
@@ -85,7 +85,7 @@ func (r *mechanisms) Pin(ctx context.Context, mechanism node.Mechanism) error {
 		text = fmt.Sprintf("%s is pinned by hand", mechanism)
 	}
 	r.send(tick.Event{At: time.Now(), Kind: tick.EventPin, Text: text})
-	return byhand.Wait(ctx, done, text)
+	return commands.Wait(ctx, done, text)
 }
 
 func (r *mechanisms) set(mechanism node.Mechanism) (done <-chan error, err error) {
@@ -103,7 +103,7 @@ func (r *mechanisms) set(mechanism node.Mechanism) (done <-chan error, err error
 }
 
 func (r *mechanisms) save(asked node.Request) error {
-	return byhand.Save(r.path(), savedMechanisms{Boot: r.boot, Asked: asked, Failures: r.failures})
+	return commands.Save(r.path(), savedMechanisms{Boot: r.boot, Asked: asked, Failures: r.failures})
 }
 
 // begin returns the operator's choice, and the failures before this daemon.

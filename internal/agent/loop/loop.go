@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
-	"tenon.sh/tenon/internal/decide/price"
+	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -61,7 +61,7 @@ type Agent struct {
 	Spent func() time.Duration
 
 	state     policy.State
-	watermark price.Watermark
+	watermark suppresscost.Watermark
 	pause     time.Duration
 }
 
@@ -114,12 +114,12 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 // charge adds up how much CPU BE loses by the owner's threshold of CPU
 // suppress. The sum is not a part of the policies' state, because no decision
 // depends on it.
-func (a *Agent) charge(s node.Snapshot) price.Watermark {
+func (a *Agent) charge(s node.Snapshot) suppresscost.Watermark {
 	c := a.Config.Suppress
 	if !c.Enable {
-		return price.Watermark{}
+		return suppresscost.Watermark{}
 	}
-	return a.watermark.Follow(price.Tick{
+	return a.watermark.Follow(suppresscost.Tick{
 		Percent: c.ThresholdPercent, BackedOff: a.state.CPUBackOff.Permille > 0,
 		CPUs: a.lendableCPUs(s), Layout: facts.LayoutOf(s), Use: a.state.Use,
 	}, s)

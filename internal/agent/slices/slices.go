@@ -20,7 +20,7 @@ import (
 	"sync"
 	"time"
 
-	"tenon.sh/tenon/internal/agent/byhand"
+	"tenon.sh/tenon/internal/agent/commands"
 	"tenon.sh/tenon/internal/agent/control"
 	"tenon.sh/tenon/internal/decide/cpus/slice"
 	"tenon.sh/tenon/internal/decide/plan"
@@ -54,8 +54,8 @@ type Desk struct {
 	sizes map[string]int
 	all   []slice.Slice // slices of the configuration
 	last  []slice.Status
-	cpus  unit.CPUSet  // CPUs of the node in the last tick
-	sets  byhand.Queue // callers of Set
+	cpus  unit.CPUSet    // CPUs of the node in the last tick
+	sets  commands.Queue // callers of Set
 }
 
 // A Pinner carries out requests about isolation mechanisms.
@@ -146,7 +146,7 @@ func (d *Desk) Set(ctx context.Context, name string, cpus int) error {
 		text = fmt.Sprintf("slice %s has the size of the configuration again", name)
 	}
 	d.send(tick.Event{At: time.Now(), Kind: tick.EventPin, Text: text})
-	if err := byhand.Wait(ctx, done, text); err != nil {
+	if err := commands.Wait(ctx, done, text); err != nil {
 		return fmt.Errorf("set the size of slice %s: %w", name, err)
 	}
 	return nil
@@ -175,7 +175,7 @@ func (d *Desk) choose(name string, cpus int) (done <-chan error, err error) {
 	if next[name] = cpus; cpus == 0 {
 		delete(next, name)
 	}
-	if err := byhand.Save(d.path, savedSizes{d.boot, next}); err != nil {
+	if err := commands.Save(d.path, savedSizes{d.boot, next}); err != nil {
 		return nil, fmt.Errorf("save the size of slice %s: %w", name, err)
 	}
 	d.sizes = next

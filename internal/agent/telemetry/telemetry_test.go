@@ -20,7 +20,7 @@ import (
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
-	"tenon.sh/tenon/internal/decide/price"
+	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
@@ -50,7 +50,7 @@ func tickAt(second int) tick.Tick {
 	}
 	t.Batch.CPU = node.Amount[unit.MilliCPU]{Policy: "usage", Value: 500, Terms: []node.Term[unit.MilliCPU]{{Name: node.TermCapacity, Amount: 1200}, {Name: "LS", Amount: -700}}}
 	t.Batch.Memory = node.Amount[unit.Bytes]{Policy: "usage", Value: 1 << 30, Terms: []node.Term[unit.Bytes]{{Name: node.TermCapacity, Amount: 1 << 30}}, Degraded: "unknown"}
-	t.Watermark = price.Watermark{Percent: 65, Since: time.Unix(1, 0), Counted: time.Hour, Reached: time.Minute, Withheld: time.Second}
+	t.Watermark = suppresscost.Watermark{Percent: 65, Since: time.Unix(1, 0), Counted: time.Hour, Reached: time.Minute, Withheld: time.Second}
 	t.Trials = trial.Status{Results: []trial.Result{{
 		Candidate: node.MechanismIdle, Finding: trial.Kept, Pairs: 8, Ratio: 0.7, Low: 0.6, High: 0.8,
 		Services: []trial.Service{{Name: "web", HourWithout: 3 * time.Second, HourWith: 2 * time.Second}},

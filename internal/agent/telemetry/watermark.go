@@ -1,7 +1,7 @@
 package telemetry
 
 import (
-	"tenon.sh/tenon/internal/decide/price"
+	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -12,7 +12,7 @@ var (
 )
 
 // watermark emits what the threshold of CPU suppress has cost BE, if there is a threshold.
-func (e emitter) watermark(w price.Watermark) {
+func (e emitter) watermark(w suppresscost.Watermark) {
 	if !w.HasThreshold() {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/slice"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
-	"tenon.sh/tenon/internal/decide/price"
+	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
 )
@@ -43,7 +43,7 @@ type Tick struct {
 	// now.
 	Trials trial.Status
 	// Watermark is the cost of the owner's threshold of CPU suppress for BE.
-	Watermark price.Watermark
+	Watermark suppresscost.Watermark
 	Isolation node.IsolationStatus
 	Done      []Outcome
 	// Sense, Decide and Act are the durations of the three parts of the tick. The

@@ -1,4 +1,4 @@
-package metacmd
+package resultcmd
 
 import (
 	"bytes"

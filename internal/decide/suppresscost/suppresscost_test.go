@@ -1,4 +1,4 @@
-package price
+package suppresscost
 
 import (
 	"strings"

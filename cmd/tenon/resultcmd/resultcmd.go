@@ -1,6 +1,6 @@
-// Package metacmd has the commands for the results of experiments: tenon lab pack, tenon lab
+// Package resultcmd has the commands for the results of experiments: tenon lab pack, tenon lab
 // submit and tenon lab meta, which combines the results of several experiments.
-package metacmd
+package resultcmd
 
 import (
 	"context"

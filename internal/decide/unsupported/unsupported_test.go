@@ -1,11 +1,11 @@
-package unmet_test
+package unsupported_test
 
 import (
 	"strings"
 	"testing"
 
 	"tenon.sh/tenon/internal/config"
-	"tenon.sh/tenon/internal/decide/unmet"
+	"tenon.sh/tenon/internal/decide/unsupported"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -41,7 +41,7 @@ func TestUnsupportedSettingsAreListed(t *testing.T) {
 			continue
 		}
 		can := node.Capabilities{}
-		if got := unmet.Settings(c.Policy, can); len(got) > 0 {
+		if got := unsupported.Settings(c.Policy, can); len(got) > 0 {
 			t.Errorf("%s: a node of which nothing is known lists %v", text, got)
 		}
 		for _, f := range tc.lacks {
@@ -51,14 +51,14 @@ func TestUnsupportedSettingsAreListed(t *testing.T) {
 		for _, f := range tc.lacks {
 			lacks = append(lacks, string(f))
 		}
-		want := unmet.Setting{Key: tc.key, Why: strings.Join(lacks, ", ") + ": not here"}
-		if got := unmet.Settings(c.Policy, can); len(got) != 1 || got[0] != want {
+		want := unsupported.Setting{Key: tc.key, Why: strings.Join(lacks, ", ") + ": not here"}
+		if got := unsupported.Settings(c.Policy, can); len(got) != 1 || got[0] != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
 		for _, f := range tc.lacks {
 			no := can[f]
 			can[f] = node.Answer{Verdict: node.Yes}
-			if got := unmet.Settings(c.Policy, can); len(got) > 0 {
+			if got := unsupported.Settings(c.Policy, can); len(got) > 0 {
 				t.Errorf("%s: a node with %s lists %v", text, f, got)
 			}
 			can[f] = no
@@ -73,7 +73,7 @@ func TestEachMissingCapabilityIsNamed(t *testing.T) {
 	if len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	got := unmet.Settings(c.Policy, node.Capabilities{
+	got := unsupported.Settings(c.Policy, node.Capabilities{
 		node.FeatureResctrlL3: {Verdict: node.No, Why: "no CAT"}, node.FeatureResctrlMB: {Verdict: node.No, Why: "no MBA"},
 	})
 	want := string(node.FeatureResctrlL3) + ": no CAT; " + string(node.FeatureResctrlMB) + ": no MBA"

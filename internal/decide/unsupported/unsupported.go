@@ -1,6 +1,6 @@
-// Package unmet says which settings of a configuration a node cannot carry out
-// because its kernel or hardware lacks a capability.
-package unmet
+// Package unsupported says which settings of a configuration a node cannot carry
+// out because its kernel or hardware lacks a capability.
+package unsupported
 
 import (
 	"slices"

@@ -1,7 +1,7 @@
-// Package price adds up what the owner's threshold of CPU suppress costs
+// Package suppresscost adds up what the owner's threshold of CPU suppress costs
 // best-effort (BE) work. This is the CPU time that stayed idle while BE used
 // all that the threshold allowed. The threshold is also called the watermark.
-package price
+package suppresscost
 
 import (
 	"fmt"

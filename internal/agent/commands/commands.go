@@ -1,6 +1,7 @@
-// Package byhand makes an operator's requests wait for the tick that applies
-// them. It also saves what the operator chose, for the next daemon.
-package byhand
+// Package commands makes the commands with which an operator changes a running
+// tenond wait for the tick that applies them. It also saves what the operator
+// chose, for the next daemon.
+package commands
 
 import (
 	"context"
