@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// labFrame lists the folders of internal/lab that all experiments share. Every
+// labShared lists the folders of internal/lab that all experiments share. Every
 // other folder is an experiment.
-var labFrame = map[string]bool{"archive": true, "capacity": true, "claim": true, "draw": true, "frame": true, "jobfiles": true, "jobs": true, "kubectl": true, "layout": true, "load": true, "meter": true, "nodes": true, "pi": true, "report": true, "site": true, "socket": true, "stat": true, "wire": true, "work": true}
+var labShared = map[string]bool{"archive": true, "capacity": true, "claim": true, "draw": true, "harness": true, "jobfiles": true, "jobs": true, "kubectl": true, "layout": true, "load": true, "meter": true, "nodes": true, "pi": true, "report": true, "stat": true, "testbed": true, "work": true}
 
 // TestExperimentsDoNotImportEachOther checks that experiments are independent:
 // code that two of them need belongs in the shared folders.
@@ -18,7 +18,7 @@ func TestExperimentsDoNotImportEachOther(t *testing.T) {
 	experiment := func(path string) string {
 		rest, ok := strings.CutPrefix(path, "internal/lab/")
 		name, _, _ := strings.Cut(rest, "/")
-		if !ok || labFrame[name] || strings.HasSuffix(name, ".go") {
+		if !ok || labShared[name] || strings.HasSuffix(name, ".go") {
 			return ""
 		}
 		return name
@@ -36,14 +36,14 @@ func TestExperimentsDoNotImportEachOther(t *testing.T) {
 			if to == "" || to == from {
 				continue
 			}
-			frame := strings.TrimPrefix(name, "internal/lab/")
-			if from != "" || strings.Contains(frame, "/") {
+			file := strings.TrimPrefix(name, "internal/lab/")
+			if from != "" || strings.Contains(file, "/") {
 				t.Errorf("%s imports experiment %s", name, to)
 			}
 		}
 	})
 	if len(seen) < 4 {
-		t.Errorf("experiments %v: want three and the frame", seen)
+		t.Errorf("experiments %v: want three and the shared folders", seen)
 	}
 }
 

@@ -20,10 +20,10 @@ import (
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/cmd/tenon/resultcmd"
 	"tenon.sh/tenon/internal/lab"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // exitInterrupted is the exit status after Ctrl-C, as in shells: 128 + SIGINT.
@@ -50,11 +50,11 @@ func newLabCommand(g *global) *cobra.Command {
 
 // experiment runs one experiment to its end, or until the user interrupts it.
 // Then it prints the results so far.
-func experiment(cmd *cobra.Command, g *global, run func(context.Context) (frame.Outcome, error)) error {
+func experiment(cmd *cobra.Command, g *global, run func(context.Context) (harness.Outcome, error)) error {
 	ctx, stop := contextUntilSignal(cmd.Context())
 	defer stop()
 	o, err := run(ctx)
-	if errors.As(err, new(site.FlagFaults)) {
+	if errors.As(err, new(testbed.FlagFaults)) {
 		return usageError{err}
 	}
 	if o.Runs > 0 {
@@ -76,8 +76,8 @@ func printFindings(cmd *cobra.Command, g *global, f report.Findings) error {
 func labFrame(g *global) labcmd.Frame {
 	return labcmd.Frame{
 		Usage: func(err error) error { return usageError{err} }, NoArgs: noArgs, Complete: complete, SettingFlags: settingFlags,
-		Prepare: func(s *site.Setting, agent bool) error { return prepare(g, s, agent) },
-		Run: func(cmd *cobra.Command, run func(context.Context) (frame.Outcome, error)) error {
+		Prepare: func(s *testbed.Setting, agent bool) error { return prepare(g, s, agent) },
+		Run: func(cmd *cobra.Command, run func(context.Context) (harness.Outcome, error)) error {
 			return experiment(cmd, g, run)
 		},
 	}
@@ -91,8 +91,8 @@ func jobFrame(g *global) jobcmd.Frame {
 			return g.output.print(cmd.OutOrStdout(), v, text)
 		},
 		Findings: func(cmd *cobra.Command, f report.Findings) error { return printFindings(cmd, g, f) },
-		Prepare:  func(s *site.Setting) error { return prepare(g, s, false) },
-		Experiment: func(cmd *cobra.Command, run func(context.Context) (frame.Outcome, error)) error {
+		Prepare:  func(s *testbed.Setting) error { return prepare(g, s, false) },
+		Experiment: func(cmd *cobra.Command, run func(context.Context) (harness.Outcome, error)) error {
 			return experiment(cmd, g, run)
 		},
 	}
@@ -159,7 +159,7 @@ which may be packed (see tenon lab pack).`,
 			if err := printFindings(cmd, g, f); err != nil {
 				return err
 			}
-			fmt.Fprintf(os.Stderr, "report: %s\n", frame.Outcome{Dir: args[0]}.Report())
+			fmt.Fprintf(os.Stderr, "report: %s\n", harness.Outcome{Dir: args[0]}.Report())
 			return nil
 		},
 	}

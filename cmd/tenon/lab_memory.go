@@ -10,8 +10,8 @@ import (
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab"
-	"tenon.sh/tenon/internal/lab/frame"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/harness"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 func newMemoryCommand(g *global) *cobra.Command {
@@ -25,7 +25,7 @@ func newMemoryCommand(g *global) *cobra.Command {
 memory, in one cgroup with less memory than the two want together, and show what
 that did to nginx's latency and to its pages.
 
-` + frame.ModeHelp(lab.MemoryModes) + `
+` + harness.ModeHelp(lab.MemoryModes) + `
 Every mode runs once in each block, in random order, with nginx restarted and its
 pages read anew. Files of five times --set are written to --data, on a device,
 and removed at the end; nothing else is evicted from the page cache. The group is
@@ -37,13 +37,13 @@ It needs root (for cgroups), nginx, and two CPUs. About five minutes.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if c.Modes, err = frame.ParseModes(modes, lab.MemoryModes); err != nil {
+			if c.Modes, err = harness.ParseModes(modes, lab.MemoryModes); err != nil {
 				return usageError{fmt.Errorf("--modes: %w", err)}
 			}
 			if err := prepare(g, &c.Setting, outside); err != nil {
 				return err
 			}
-			return experiment(cmd, g, func(ctx context.Context) (frame.Outcome, error) { return lab.Memory(ctx, c) })
+			return experiment(cmd, g, func(ctx context.Context) (harness.Outcome, error) { return lab.Memory(ctx, c) })
 		},
 	}
 	c.Set = 256 << 20
@@ -66,7 +66,7 @@ It needs root (for cgroups), nginx, and two CPUs. About five minutes.`,
 
 // settingFlags adds the flags of every experiment. If outside is not nil, it
 // also adds the flag that makes tenond do Tenon's work.
-func settingFlags(cmd *cobra.Command, s *site.Setting, outside *bool) {
+func settingFlags(cmd *cobra.Command, s *testbed.Setting, outside *bool) {
 	flags := cmd.Flags()
 	flags.Uint64Var(&s.Seed, "seed", 1, "seed of all that is drawn")
 	flags.BoolVar(&s.Once, "once", false, "do not repeat void runs")
@@ -82,7 +82,7 @@ func settingFlags(cmd *cobra.Command, s *site.Setting, outside *bool) {
 }
 
 // prepare fills in the settings that have no flag.
-func prepare(g *global, s *site.Setting, outside bool) (err error) {
+func prepare(g *global, s *testbed.Setting, outside bool) (err error) {
 	if s.Self, err = labSelf(); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/lab"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 )
 
 func newReactionCommand(g *global) *cobra.Command {
@@ -22,7 +22,7 @@ beside spinners of equal weight that tenond bounds by CPU suppress. Show how lon
 it takes from the kernel's event to tenond's last write, from the step to the
 moment when the spinners are narrowed, and for how long the service had to wait.
 
-` + frame.ModeHelp(lab.ReactionModes) + `
+` + harness.ModeHelp(lab.ReactionModes) + `
 It measures a real tenond, the one beside this program or on the PATH, with a
 configuration and a state of its own. Modes run in random order in each block;
 runs that something else disturbed are void and repeated.
@@ -35,13 +35,13 @@ It needs root (for cgroups) and two CPUs. About a quarter of an hour with 500 st
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if c.Modes, err = frame.ParseModes(modes, lab.ReactionModes); err != nil {
+			if c.Modes, err = harness.ParseModes(modes, lab.ReactionModes); err != nil {
 				return usageError{fmt.Errorf("--modes: %w", err)}
 			}
 			if err := prepare(g, &c.Setting, true); err != nil {
 				return err
 			}
-			return experiment(cmd, g, func(ctx context.Context) (frame.Outcome, error) { return lab.React(ctx, c) })
+			return experiment(cmd, g, func(ctx context.Context) (harness.Outcome, error) { return lab.React(ctx, c) })
 		},
 	}
 	flags := cmd.Flags()

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // A soloResult is the result of a run in which only the batch work ran on the
@@ -21,7 +21,7 @@ type soloResult struct {
 
 // calibrate measures the rate of the batch work alone, and chooses the rate at
 // which requests are sent. It does this once for the experiment.
-func (b *environment) calibrate(ctx context.Context, caveats []string) (experiment frame.Record, lines []string, err error) {
+func (b *environment) calibrate(ctx context.Context, caveats []string) (experiment harness.Record, lines []string, err error) {
 	b.Status.Now("calibrating: the batch work alone")
 	s, err := b.calibrateSolo(ctx)
 	if err != nil {
@@ -71,12 +71,12 @@ func (b *environment) calibrateSolo(ctx context.Context) (s soloResult, err erro
 	}
 	// Wait for one more progress report, so that the progress at the end can be
 	// interpolated.
-	time.Sleep(frame.SamplePeriod)
+	time.Sleep(harness.SamplePeriod)
 	if len(b.works) > 0 {
 		return b.calibrateWorks(st, m)
 	}
 	_, frames, media := b.progress(st.work, m.From, m.To, m.Used.Wall)
-	s = soloResult{frames: frames / m.Used.Wall, cpus: m.Used.BE, perMedia: m.Used.Count[frame.BEUsage] / media.Seconds()}
+	s = soloResult{frames: frames / m.Used.Wall, cpus: m.Used.BE, perMedia: m.Used.Count[harness.BEUsage] / media.Seconds()}
 	if !(frames > 0 && media > 0) {
 		return s, fmt.Errorf("ffmpeg alone encoded nothing in %v: is %s a film?", length, b.input)
 	}
@@ -84,7 +84,7 @@ func (b *environment) calibrateSolo(ctx context.Context) (s soloResult, err erro
 }
 
 // calibrateWorks stores the rate at which each batch work progresses when it runs alone.
-func (b *environment) calibrateWorks(st *runSetUp, m frame.Measurement) (soloResult, error) {
+func (b *environment) calibrateWorks(st *runSetUp, m harness.Measurement) (soloResult, error) {
 	b.solo, _, _ = b.progress(st.work, m.From, m.To, m.Used.Wall)
 	for i, w := range b.works {
 		if b.solo[i] <= 0 {
@@ -112,16 +112,16 @@ func (b *environment) calibrateRate(ctx context.Context) (ls float64, lines []st
 	}
 	target, first := b.LoadPercent/100*tested, 3000*tested
 	length := min(max(b.Duration/4, 800*time.Millisecond), 5*time.Second)
-	if site.Emulated(b.FS) { // emulated CPUs are slow and irregular
+	if testbed.Emulated(b.FS) { // emulated CPUs are slow and irregular
 		first, length = 10*tested, 3*time.Second
 	}
-	rate, limited, lines, err := frame.FindRate(target, first, func(rate float64) (frame.Trial, error) {
+	rate, limited, lines, err := harness.FindRate(target, first, func(rate float64) (harness.Trial, error) {
 		m, err := st.measure(ctx, b.load.Trial(rate, length))
 		if err != nil {
-			return frame.Trial{}, err
+			return harness.Trial{}, err
 		}
 		ls = m.Used.LS
-		return frame.Trial{Answered: m.Client.AchievedRate, LS: ls, Busy: m.Client.BusyRatio}, nil
+		return harness.Trial{Answered: m.Client.AchievedRate, LS: ls, Busy: m.Client.BusyRatio}, nil
 	})
 	if err != nil {
 		return 0, lines, "", err

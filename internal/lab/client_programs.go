@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/load"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // wrk runs the program wrk for d and parses its output.
@@ -19,7 +19,7 @@ func (b *environment) wrk(ctx context.Context, d time.Duration) (*load.WrkResult
 		Duration:    d.Round(time.Second),
 	}
 	argv := append([]string{b.wrkPath}, c.Args()...)
-	out, err := b.Await(ctx, site.Child{Name: "wrk", Argv: argv, CPUs: b.Place.Client, Nice: frame.ClientNice})
+	out, err := b.Await(ctx, testbed.Child{Name: "wrk", Argv: argv, CPUs: b.Place.Client, Nice: harness.ClientNice})
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +49,12 @@ func (b *environment) connections() int {
 // spin starts the spinner, which keeps the tested CPUs busy. With leastWeight,
 // the spinner is scheduled by the weight of its cgroup. Otherwise its policy is
 // SCHED_IDLE.
-func (b *environment) spin(p site.Pods, leastWeight bool) (*site.Process, error) {
+func (b *environment) spin(p testbed.Pods, leastWeight bool) (*testbed.Process, error) {
 	role := "spin"
 	if leastWeight {
 		role = "burn"
 	}
-	return site.Start(b.Host, site.Child{
+	return testbed.Start(b.Host, testbed.Child{
 		Name: "the spinner", Argv: b.Site.Child(role, p.Tested.String()),
 		Group: p.Spinner(), CPUs: p.Tested,
 	})

@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -94,8 +94,8 @@ func smallExperiment(t *testing.T, modes ...report.Mode) Config {
 
 // setting returns the setting of a short experiment that has its own root
 // cgroup.
-func setting(t *testing.T) site.Setting {
-	return site.Setting{
+func setting(t *testing.T) testbed.Setting {
+	return testbed.Setting{
 		Seed: 1, Out: filepath.Join(t.TempDir(), "out"), JournalDir: filepath.Join(t.TempDir(), "journal"),
 		Root: node.CgroupPath(fmt.Sprintf("tenon-test-%d", os.Getpid())),
 		Self: []string{os.Args[0], "lab-child"},
@@ -103,7 +103,7 @@ func setting(t *testing.T) site.Setting {
 	}
 }
 
-func nothingLeft(t *testing.T, c site.Setting) {
+func nothingLeft(t *testing.T, c testbed.Setting) {
 	t.Helper()
 	tree, err := cgroup.Detect("/proc")
 	if err != nil {

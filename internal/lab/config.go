@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/colocation"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 )
 
@@ -24,7 +24,7 @@ const (
 // a field selects its default, which the field's comment names. Some defaults
 // differ between the two experiments.
 type Config struct {
-	site.Setting
+	testbed.Setting
 	Modes    []report.Mode // default: AllModes; in kernel-qos: baseline, control and the isolation mechanisms of the node
 	Blocks   int           // default: 5, and in kernel-qos 8; with UntilResolved, there is no limit
 	Duration time.Duration // of the measured part of a run (default: 10 s, and in kernel-qos 5 s)
@@ -110,7 +110,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.StealPercent == 0 {
 		c.StealPercent = 1
 	}
-	site.CheckVoidPercent("--max-steal", c.StealPercent, fault)
+	testbed.CheckVoidPercent("--max-steal", c.StealPercent, fault)
 	if c.Client == "" {
 		c.Client = ClientTenon
 	}
@@ -144,9 +144,9 @@ func (c Config) withDefaults() (Config, error) {
 		}
 		c.Input = path
 	}
-	return c, site.RefuseFlags(faults...)
+	return c, testbed.RefuseFlags(faults...)
 }
 
 // warmup returns the minimum length of the warm-up of a run. The check for
 // stationarity may lengthen it.
-func (c Config) warmup() time.Duration { return frame.WarmupOf(c.Duration) }
+func (c Config) warmup() time.Duration { return harness.WarmupOf(c.Duration) }

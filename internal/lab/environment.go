@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/colocation"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 )
 
@@ -19,7 +19,7 @@ import (
 // have been found and the film has been rendered. Close restores the machine.
 type environment struct {
 	Config
-	*site.Site
+	*testbed.Site
 
 	nginx    work.NGINX
 	versions map[string]string
@@ -29,7 +29,7 @@ type environment struct {
 	input               string
 	processes, threads  int
 
-	load    frame.LoadSpec
+	load    harness.LoadSpec
 	record  colocation.Experiment
 	pacer   pacer
 	skipped []colocation.Skipped
@@ -45,7 +45,7 @@ type environment struct {
 // prepares their files. If it fails, it restores the machine.
 func set(ctx context.Context, c Config) (_ *environment, err error) {
 	b := &environment{Config: c, versions: map[string]string{}}
-	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
+	if b.Site, err = testbed.Enter(ctx, c.Setting); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -58,7 +58,7 @@ func set(ctx context.Context, c Config) (_ *environment, err error) {
 	}
 	if slices.ContainsFunc(b.Modes, isSession) {
 		if err := b.CheckLeaving(); err != nil {
-			return nil, fmt.Errorf("modes %s: %w", frame.JoinModes(report.SessionModes), err)
+			return nil, fmt.Errorf("modes %s: %w", harness.JoinModes(report.SessionModes), err)
 		}
 	}
 	if err := b.find(ctx); err != nil {
@@ -76,7 +76,7 @@ func set(ctx context.Context, c Config) (_ *environment, err error) {
 			return nil, err
 		}
 	}
-	b.load = frame.LoadSpec{URL: b.target(), Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed, Connections: b.connections()}
+	b.load = harness.LoadSpec{URL: b.target(), Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed, Connections: b.connections()}
 	if b.input = c.Input; b.input == "" && slices.Contains(b.Workloads.Batch, "ffmpeg") {
 		rendering := func() { b.Status.Now("rendering the clip, once for this machine") }
 		if b.input, err = work.Clip(ctx, b.ffmpegPath, c.CacheDir, rendering); err != nil {
@@ -121,7 +121,7 @@ func (b *environment) find(ctx context.Context) error {
 
 // experiment returns the record of the experiment.
 func (b *environment) experiment(solo soloResult, calibration []string, caveats []string) colocation.Experiment {
-	machine := site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
+	machine := testbed.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
 	if b.kernelQOS {
 		machine.Mechanisms = nil
 		for _, m := range b.Modes {
@@ -170,7 +170,7 @@ func (b *environment) caveats() []string {
 		list = append(list, "the service is kept between the runs: each run begins in the state in which the run before it left the service")
 	}
 	if slices.ContainsFunc(b.Modes, isSession) {
-		list = append(list, fmt.Sprintf("modes %s: service and batch processes run in the root cgroups, each in a session of its own, bound to the tested CPUs; %s", frame.JoinModes(report.SessionModes), b.Autogroup()))
+		list = append(list, fmt.Sprintf("modes %s: service and batch processes run in the root cgroups, each in a session of its own, bound to the tested CPUs; %s", harness.JoinModes(report.SessionModes), b.Autogroup()))
 	}
 	return list
 }

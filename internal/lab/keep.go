@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 )
 
@@ -13,7 +13,7 @@ import (
 // (--keep-service). It runs from the first run that needs it to the end of the
 // experiment.
 type keptService struct {
-	process *site.Process
+	process *testbed.Process
 	self    *work.SelfDriven
 	service work.Service
 }

@@ -3,13 +3,13 @@ package lab
 import (
 	"context"
 
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 )
 
 // KernelQOS runs the colocation experiment with each isolation mechanism that
 // this node supports, one at a time. It also traces which work runs on
 // siblings. The files and the result have the same form as those of Colocate.
-func KernelQOS(ctx context.Context, c Config) (frame.Outcome, error) {
+func KernelQOS(ctx context.Context, c Config) (harness.Outcome, error) {
 	c.kernelQOS = true
 	return Colocate(ctx, c)
 }

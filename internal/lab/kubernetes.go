@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/colocation"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -64,13 +64,13 @@ func (k Kubernetes) orDefaults(fault func(format string, args ...any)) Kubernete
 // after its set-up. Close restores the cluster.
 type clusterEnvironment struct {
 	Config
-	*site.Site
+	*testbed.Site
 	cluster Kubernetes
 	kubectl kubectl.Client
 	node    testedNode
 
 	processes, threads int
-	load               frame.LoadSpec
+	load               harness.LoadSpec
 	record             colocation.Experiment
 	batch              unit.MilliCPU
 	pacer              pacer
@@ -90,10 +90,10 @@ type testedNode struct {
 // returns, even with an error, it has removed the pods and strategies of the
 // experiment. The Outcome and the error have the same meaning as those of
 // Colocate.
-func ColocateKubernetes(ctx context.Context, c Config, k Kubernetes) (frame.Outcome, error) {
+func ColocateKubernetes(ctx context.Context, c Config, k Kubernetes) (harness.Outcome, error) {
 	b, err := setCluster(ctx, c, k)
 	if err != nil {
-		return frame.Outcome{}, site.InterruptError(ctx, err)
+		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
 	s := commonSeries(b.Config, b.Site, &b.record)
 	s.First, s.Calibrate, s.Run = b.Duration+b.warmup()+12*time.Second, b.calibrate, b.run
@@ -122,14 +122,14 @@ func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterEnvironm
 		fault("--cpus %v: on a cluster the kubelet decides which CPUs pods may use: see reservedSystemCPUs and strict-cpu-reservation of its configuration", c.CPUs)
 	}
 	c, err = c.withDefaults()
-	if err = site.RefuseFlags(append(faults, err)...); err != nil {
+	if err = testbed.RefuseFlags(append(faults, err)...); err != nil {
 		return nil, err
 	}
 	b := &clusterEnvironment{Config: c, cluster: k, versions: map[string]string{}}
 	if b.kubectl, err = kubectl.Find(k.Context, k.Namespace); err != nil {
 		return nil, err
 	}
-	if b.Site, err = site.Away(c.Setting); err != nil {
+	if b.Site, err = testbed.Away(c.Setting); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -185,7 +185,7 @@ func (b *clusterEnvironment) findNode(ctx context.Context) error {
 		return fmt.Errorf("node %s has no internal address", name)
 	}
 	if b.node.here {
-		b.node.machine = site.ThisMachine(b.FS)
+		b.node.machine = testbed.ThisMachine(b.FS)
 		b.node.machine.CPUs = cpus
 	}
 	b.versions["kubelet"], b.versions["container runtime"] = info.KubeletVersion, info.ContainerRuntimeVersion
@@ -244,8 +244,8 @@ func (b *clusterEnvironment) experiment(s soloResult, calibration, caveats []str
 
 // calibrate measures the rate of the batch work alone, and chooses the rate at
 // which requests are sent.
-func (b *clusterEnvironment) calibrate(ctx context.Context, caveats []string) (experiment frame.Record, lines []string, err error) {
-	b.load = frame.LoadSpec{URL: b.url(), Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed, Connections: b.connections()}
+func (b *clusterEnvironment) calibrate(ctx context.Context, caveats []string) (experiment harness.Record, lines []string, err error) {
+	b.load = harness.LoadSpec{URL: b.url(), Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed, Connections: b.connections()}
 	s, lines, more, err := b.calibrateAll(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -278,13 +278,13 @@ func (b *clusterEnvironment) calibrateAll(ctx context.Context) (s soloResult, li
 	tested := float64(b.Place.Tested.Len())
 	length := min(max(b.Duration/4, 4*askPeriod/2), 8*time.Second)
 	var ls float64
-	rate, limited, lines, err := frame.FindRate(b.LoadPercent/100*tested, 3000*tested, func(rate float64) (frame.Trial, error) {
+	rate, limited, lines, err := harness.FindRate(b.LoadPercent/100*tested, 3000*tested, func(rate float64) (harness.Trial, error) {
 		m, err := st.measure(ctx, b.load.Trial(rate, length))
 		if err != nil {
-			return frame.Trial{}, err
+			return harness.Trial{}, err
 		}
 		ls = m.Used.LS
-		return frame.Trial{Answered: m.Client.AchievedRate, LS: ls, Busy: m.Client.BusyRatio}, nil
+		return harness.Trial{Answered: m.Client.AchievedRate, LS: ls, Busy: m.Client.BusyRatio}, nil
 	})
 	if err != nil {
 		return s, nil, nil, err
@@ -309,7 +309,7 @@ func (b *clusterEnvironment) calibrateAll(ctx context.Context) (s soloResult, li
 	if err := st.startBeside(ctx, report.ModeSpec{Batch: true}, 0); err != nil {
 		return s, nil, nil, err
 	}
-	m, err := frame.WatchAlone(ctx, st.sampler, 0, min(max(b.Duration, 3*askPeriod), 10*time.Second))
+	m, err := harness.WatchAlone(ctx, st.sampler, 0, min(max(b.Duration, 3*askPeriod), 10*time.Second))
 	if err != nil {
 		return s, nil, nil, err
 	}
@@ -317,7 +317,7 @@ func (b *clusterEnvironment) calibrateAll(ctx context.Context) (s soloResult, li
 	if !(frames > 0 && media > 0) {
 		return s, nil, nil, fmt.Errorf("ffmpeg alone encoded nothing in %v", m.To.Sub(m.From))
 	}
-	s = soloResult{frames: frames / m.Used.Wall, cpus: m.Used.BE, perMedia: m.Used.Count[frame.BEUsage] / media.Seconds()}
+	s = soloResult{frames: frames / m.Used.Wall, cpus: m.Used.BE, perMedia: m.Used.Count[harness.BEUsage] / media.Seconds()}
 	lines = append(lines, fmt.Sprintf("ffmpeg beside an idle nginx (%d processes of %d threads): %.1f frames/s on %.2f CPUs, %.2f CPU seconds per second of film",
 		b.processes, b.threads, s.frames, s.cpus, s.perMedia))
 	b.pacer = pacer{Tested: b.Place.Tested.Len(), Processes: b.processes, PerMedia: s.perMedia, LSCPUs: ls}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
@@ -80,7 +80,7 @@ const qosLabel = "koordinator.sh/qosClass"
 // that keeps the CPUs awake. In a mode with Tenon, the pod is BE and requests
 // batch resources. In a mode without Tenon it requests nothing.
 func (b *clusterEnvironment) batchManifest(t report.ModeSpec, rate float64) []object {
-	work := work.Transcode{Input: b.cluster.Input, Threads: b.threads, ReadRate: rate, Period: frame.SamplePeriod}
+	work := work.Transcode{Input: b.cluster.Input, Threads: b.threads, ReadRate: rate, Period: harness.SamplePeriod}
 	command := append([]string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do "$@" > %s$i & done; wait`, b.processes, progressFiles), "sh", "ffmpeg"}, work.Args()...)
 	if t.Spinner {
 		command = []string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do while :; do :; done & done; wait`, b.Place.Tested.Len())}

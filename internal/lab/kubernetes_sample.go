@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
@@ -142,7 +142,7 @@ func scaledCount(s string, scale time.Duration) (time.Duration, error) {
 
 // A podSampler reads counters inside the pods during a run.
 type podSampler struct {
-	frame.Recording
+	harness.Recording
 	service, batch *kubectl.Shell // batch is nil if there is no batch pod
 	spins          bool           // batch runs the spinner
 	tested         unit.CPUSet
@@ -189,19 +189,19 @@ func countersOf(s *kubectl.Shell) (counters, error) {
 
 // add stores a reading.
 func (s *podSampler) add(at time.Time, service, batch counters) {
-	r := frame.Reading{At: at}
+	r := harness.Reading{At: at}
 	for cpu := range s.tested.All() {
-		r.Count[frame.Idle] += service.idle[cpu].Seconds()
-		r.Count[frame.Steal] += service.steal[cpu].Seconds()
+		r.Count[harness.Idle] += service.idle[cpu].Seconds()
+		r.Count[harness.Steal] += service.steal[cpu].Seconds()
 	}
 	s.NoPSI = !service.hasStalled
-	r.Count[frame.Stalled] = service.stalled.Seconds()
-	r.Count[frame.RunDelay], r.Count[frame.Timeslices] = service.delay.Seconds(), float64(service.slices)
-	r.Count[frame.LSUsage], r.Count[frame.LSThrottled] = service.usage.Seconds(), service.throttled.Seconds()
+	r.Count[harness.Stalled] = service.stalled.Seconds()
+	r.Count[harness.RunDelay], r.Count[harness.Timeslices] = service.delay.Seconds(), float64(service.slices)
+	r.Count[harness.LSUsage], r.Count[harness.LSThrottled] = service.usage.Seconds(), service.throttled.Seconds()
 	if s.spins {
-		r.Count[frame.SpinUsage] = batch.usage.Seconds()
+		r.Count[harness.SpinUsage] = batch.usage.Seconds()
 	} else {
-		r.Count[frame.BEUsage], r.Count[frame.BEThrottled] = batch.usage.Seconds(), batch.throttled.Seconds()
+		r.Count[harness.BEUsage], r.Count[harness.BEThrottled] = batch.usage.Seconds(), batch.throttled.Seconds()
 	}
 	s.Readings = append(s.Readings, r)
 	for i, m := range batch.progress {

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/colocation"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -198,7 +198,7 @@ func (b *clusterEnvironment) complaint(ctx context.Context, pod string) error {
 	if err != nil {
 		return errors.New("")
 	}
-	return errors.New(site.QuoteOutput(out))
+	return errors.New(testbed.QuoteOutput(out))
 }
 
 // url is the address of nginx.
@@ -233,9 +233,9 @@ func (st *clusterSetUp) close(ctx context.Context, err error) error {
 	return errors.Join(err, st.b.clear(ctx))
 }
 
-func (st *clusterSetUp) measure(ctx context.Context, order load.Config) (frame.Measurement, error) {
-	return frame.Watch(ctx, st.sampler, st.sampler.service.Process, func(ctx context.Context) (frame.Measurement, error) {
-		return frame.LoadOpen(ctx, st.b.Site, order)
+func (st *clusterSetUp) measure(ctx context.Context, order load.Config) (harness.Measurement, error) {
+	return harness.Watch(ctx, st.sampler, st.sampler.service.Process, func(ctx context.Context) (harness.Measurement, error) {
+		return harness.LoadOpen(ctx, st.b.Site, order)
 	})
 }
 
@@ -270,14 +270,14 @@ func (b *clusterEnvironment) run(ctx context.Context, mode report.Mode, index, b
 	if why := b.agrees(ctx, t); why != "" {
 		r.Void = append(r.Void, why)
 	}
-	frame.Fill(&r.Run, m, !st.sampler.NoPSI, b.Place.Tested.Len())
+	harness.Fill(&r.Run, m, !st.sampler.NoPSI, b.Place.Tested.Len())
 	b.judge(&r.Run, m, t)
 	return r, ctx.Err()
 }
 
-// judge adds warnings to a run, and the reasons why it is void. frame.Fill has
+// judge adds warnings to a run, and the reasons why it is void. harness.Fill has
 // added the client's reasons.
-func (b *clusterEnvironment) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
+func (b *clusterEnvironment) judge(r *report.Run, m harness.Measurement, t report.ModeSpec) {
 	m.Judge(r, b.StealPercent, b.Duration)
 	b.pacer.judge(r, t)
 }
@@ -351,7 +351,7 @@ func (b *clusterEnvironment) awaitBatch(ctx context.Context) error {
 		}
 		if cpu != said {
 			b.Status.Now("waiting until node %s offers batch resources: %d of %d milli-CPUs, %s of %s",
-				b.node.name, cpu, want, site.Mebibytes(unit.Bytes(memory)), site.Mebibytes(b.batchMemory()))
+				b.node.name, cpu, want, testbed.Mebibytes(unit.Bytes(memory)), testbed.Mebibytes(b.batchMemory()))
 			said = cpu
 		}
 		if err := pause(ctx, time.Second); err != nil {

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/config"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/kubectl"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -74,8 +74,8 @@ func TestReadingsOfPodsAddUp(t *testing.T) {
 			idle: map[unit.CPU]time.Duration{0: n * time.Hour, 1: n * 2 * time.Second}, usage: n * 3 * time.Second, delay: n * time.Millisecond, slices: 10 * int64(i),
 		}, counters{usage: n * 5 * time.Second, progress: []work.Mark{{Frames: 100 * float64(i)}, {Frames: 50 * float64(i)}}})
 	}
-	used := frame.Between(frame.ReadingAt(s.Readings, at.Add(5*time.Second)), frame.ReadingAt(s.Readings, at.Add(15*time.Second)), s.Capacity())
-	if used.Busy != 0.8 || used.LS != 0.3 || used.BE != 0.5 || used.Count[frame.Timeslices] != 10 {
+	used := harness.Between(harness.ReadingAt(s.Readings, at.Add(5*time.Second)), harness.ReadingAt(s.Readings, at.Add(15*time.Second)), s.Capacity())
+	if used.Busy != 0.8 || used.LS != 0.3 || used.BE != 0.5 || used.Count[harness.Timeslices] != 10 {
 		t.Errorf("%+v", used)
 	}
 	if frames, _ := s.encoded(at.Add(5*time.Second), at.Add(15*time.Second)); frames != 150 {
@@ -170,7 +170,7 @@ func TestWrongOrdersForACluster(t *testing.T) {
 		says    string
 	}{
 		"wrk":       {Config{Client: ClientWrk}, Kubernetes{}, "--client wrk"},
-		"CPUs":      {Config{Setting: site.Setting{CPUs: unit.CPUSetOf(1)}}, Kubernetes{}, "--cpus 1"},
+		"CPUs":      {Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}, Kubernetes{}, "--cpus 1"},
 		"ConfigMap": {Config{}, Kubernetes{ConfigMap: "slo"}, `--cluster-config "slo": want NAMESPACE/NAME`},
 		"load":      {Config{LoadPercent: 200}, Kubernetes{}, "--load 200"},
 	} {
@@ -285,7 +285,7 @@ func TestNginxRequestsNoWholeCPU(t *testing.T) {
 func TestCreateWaitsForTheWebhook(t *testing.T) {
 	count := filepath.Join(t.TempDir(), "count")
 	path := fakeKubectl(t, `echo >> `+count+`; [ $(wc -l < `+count+`) = 2 ] || { echo 'failed calling webhook "be.mutate.tenon.sh": no endpoints' >&2; exit 1; }`)
-	b := &clusterEnvironment{Site: &site.Site{Status: &site.Status{W: io.Discard}}, kubectl: kubectl.Client{Path: path}}
+	b := &clusterEnvironment{Site: &testbed.Site{Status: &testbed.Status{W: io.Discard}}, kubectl: kubectl.Client{Path: path}}
 	if err := b.create(t.Context(), []object{{}}); err != nil {
 		t.Error(err)
 	}

@@ -18,29 +18,29 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/colocation"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // Colocate runs the colocation experiment. When it returns, even with an error,
 // no process and no cgroup of the experiment is left. If it returns both an
 // Outcome and an error, the Outcome describes the runs that had finished. If
 // ctx ends, it returns the error of ctx.
-func Colocate(ctx context.Context, c Config) (frame.Outcome, error) {
+func Colocate(ctx context.Context, c Config) (harness.Outcome, error) {
 	c, err := c.withDefaults()
 	if err != nil {
-		return frame.Outcome{}, err
+		return harness.Outcome{}, err
 	}
 	b, err := set(ctx, c)
 	if err != nil {
-		return frame.Outcome{}, site.InterruptError(ctx, err)
+		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
 	return b.series().Conduct(ctx)
 }
 
 // series returns the experiment as a series of blocks.
-func (b *environment) series() *frame.Series[report.Mode, colocation.Run] {
+func (b *environment) series() *harness.Series[report.Mode, colocation.Run] {
 	s := commonSeries(b.Config, b.Site, &b.record)
 	s.First, s.Calibrate, s.Run = b.Duration+b.warmup()+2*time.Second, b.calibrate, b.run
 	if b.kernelQOS {
@@ -52,8 +52,8 @@ func (b *environment) series() *frame.Series[report.Mode, colocation.Run] {
 // commonSeries returns the parts of the series that are the same on this
 // machine and on a cluster. record holds the content of experiment.json after
 // the calibration.
-func commonSeries(c Config, site *site.Site, record *colocation.Experiment) *frame.Series[report.Mode, colocation.Run] {
-	s := &frame.Series[report.Mode, colocation.Run]{
+func commonSeries(c Config, site *testbed.Site, record *colocation.Experiment) *harness.Series[report.Mode, colocation.Run] {
+	s := &harness.Series[report.Mode, colocation.Run]{
 		Site: site, Cells: c.Modes, Blocks: c.Blocks, Most: c.MaxTime, Tell: tell, Open: Kinds[c.kind()],
 		Save: func(r colocation.Run) error { return report.SaveRun(site.Given.Out, &r) },
 		Void: func(r colocation.Run) []string { return r.Void },

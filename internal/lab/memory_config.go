@@ -5,10 +5,10 @@ import (
 	"time"
 
 	memoryqos "tenon.sh/tenon/internal/decide/memory"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/memory"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -21,7 +21,7 @@ var MemoryModes = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Def
 // MemoryConfig configures a memory experiment. The zero value of a field
 // selects its default, which the field's comment names.
 type MemoryConfig struct {
-	site.Setting
+	testbed.Setting
 	Modes    []report.Mode // default: MemoryModes
 	Blocks   int           // default: 6
 	Duration time.Duration // of the measured part of a run (default: 6 s)
@@ -84,12 +84,12 @@ func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
 		fault("--port %d: want 1 to 65535", c.Port)
 	}
 	c.Setting = c.Setting.OrDefaults(fault)
-	return c, site.RefuseFlags(faults...)
+	return c, testbed.RefuseFlags(faults...)
 }
 
 // warmup returns the warm-up, which is the same as in the colocation
 // experiment.
-func (c MemoryConfig) warmup() time.Duration { return frame.WarmupOf(c.Duration) }
+func (c MemoryConfig) warmup() time.Duration { return harness.WarmupOf(c.Duration) }
 
 // sizesOf divides memory according to the size of the working set. Service and
 // batch work together demand more than two and a half times the limit:
@@ -131,8 +131,8 @@ func memoryPolicy(s memory.Setup) memoryqos.Config {
 }
 
 // memoryRules returns the rules for the two pods in mode tenond.
-func memoryRules(p site.Pods, s memory.Setup) []site.TenondRule {
-	return []site.TenondRule{
+func memoryRules(p testbed.Pods, s memory.Setup) []testbed.TenondRule {
+	return []testbed.TenondRule{
 		{Name: "nginx", Class: node.LS, Cgroup: p.NGINXPod(), Request: s.Request},
 		{Name: "hog", Class: node.BE, Cgroup: p.JobPod(), Limit: s.HogLimit},
 	}

@@ -12,11 +12,11 @@ import (
 
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/kernel/cgroup"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/memory"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -25,9 +25,9 @@ import (
 // A memoryEnvironment is the memory experiment after its set-up.
 type memoryEnvironment struct {
 	MemoryConfig
-	*site.Site
+	*testbed.Site
 	sizes   memory.Setup
-	load    frame.LoadSpec
+	load    harness.LoadSpec
 	nginx   work.NGINX
 	data    string // directory of the files that the programs read
 	version string // of nginx
@@ -37,16 +37,16 @@ type memoryEnvironment struct {
 // runs beside a program that demands much memory. Both programs are in one
 // cgroup, which has less memory than they demand together. The files and the
 // result have the same form as those of Colocate.
-func Memory(ctx context.Context, c MemoryConfig) (frame.Outcome, error) {
+func Memory(ctx context.Context, c MemoryConfig) (harness.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
-		return frame.Outcome{}, err
+		return harness.Outcome{}, err
 	}
 	b, err := setMemory(ctx, c)
 	if err != nil {
-		return frame.Outcome{}, site.InterruptError(ctx, err)
+		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
-	return (&frame.Series[report.Mode, memory.Run]{
+	return (&harness.Series[report.Mode, memory.Run]{
 		Site: b.Site, Cells: b.Modes, Blocks: b.Blocks, First: b.Duration + b.warmup() + 4*time.Second,
 		Calibrate: b.calibrate, Run: b.run, Tell: tellMemory, Open: Kinds[memory.Kind],
 		Save: func(r memory.Run) error { return report.SaveRun(b.Out, &r) },
@@ -56,7 +56,7 @@ func Memory(ctx context.Context, c MemoryConfig) (frame.Outcome, error) {
 
 func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryEnvironment, err error) {
 	b := &memoryEnvironment{MemoryConfig: c}
-	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
+	if b.Site, err = testbed.Enter(ctx, c.Setting); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -88,7 +88,7 @@ func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryEnvironment, err e
 	}
 	// In this experiment, late and missing answers are a result, and do not
 	// make the run void.
-	b.load = frame.LoadSpec{
+	b.load = harness.LoadSpec{
 		URL: b.nginx.URL(), Pages: b.sizes.Pages, Rate: b.Rate, Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed,
 		Connections: memoryConnections, Limits: load.Limits{AchievedRatio: 0.01, ErrorRatio: 0.5},
 	}
@@ -106,7 +106,7 @@ func (b *memoryEnvironment) checkMemory() error {
 		return err
 	}
 	if info.Available < b.sizes.Parent/2*3 {
-		return fmt.Errorf("--set %s: the experiment uses %s of memory, and only %s are available here", site.Mebibytes(b.Set), site.Mebibytes(b.sizes.Parent), site.Mebibytes(info.Available))
+		return fmt.Errorf("--set %s: the experiment uses %s of memory, and only %s are available here", testbed.Mebibytes(b.Set), testbed.Mebibytes(b.sizes.Parent), testbed.Mebibytes(info.Available))
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (b *memoryEnvironment) writeData() error {
 	if err := work.RoomFor(b.Data, b.sizes.Set+b.sizes.HogFile+64<<20); err != nil {
 		return err
 	}
-	b.Status.Now("writing %s of files to %s", site.Mebibytes(b.sizes.Set+b.sizes.HogFile), b.Data)
+	b.Status.Now("writing %s of files to %s", testbed.Mebibytes(b.sizes.Set+b.sizes.HogFile), b.Data)
 	dir, err := b.Directory(b.Data)
 	if err != nil {
 		return fmt.Errorf("--data: %w", err)
@@ -150,12 +150,12 @@ func (b *memoryEnvironment) pages() string   { return filepath.Join(b.data, "pag
 func (b *memoryEnvironment) hogFile() string { return filepath.Join(b.data, "hog") }
 
 // calibrate measures nothing, because the rate is in the configuration.
-func (b *memoryEnvironment) calibrate(_ context.Context, caveats []string) (frame.Record, []string, error) {
+func (b *memoryEnvironment) calibrate(_ context.Context, caveats []string) (harness.Record, []string, error) {
 	return b.experiment(append(caveats, b.caveats()...)), nil, nil
 }
 
 func (b *memoryEnvironment) experiment(caveats []string) memory.Experiment {
-	machine := site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
+	machine := testbed.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
 	machine.Mechanisms = []string{"memory.min", "memory.low", "memory.high", "memory.max"}
 	if b.Tree.VersionOf("memory") == 1 {
 		machine.Mechanisms = []string{"memory.limit_in_bytes"}
@@ -192,12 +192,12 @@ func (b *memoryEnvironment) agentRecord() map[report.Mode]string {
 	return map[report.Mode]string{report.Tenond: b.tenondConfig(b.podsOf()).Record(b.Agent)}
 }
 
-func (b *memoryEnvironment) podsOf() site.Pods {
-	return site.Pods{Root: b.Root, Job: "hog", Tested: b.Place.Tested}
+func (b *memoryEnvironment) podsOf() testbed.Pods {
+	return testbed.Pods{Root: b.Root, Job: "hog", Tested: b.Place.Tested}
 }
 
-func (b *memoryEnvironment) tenondConfig(p site.Pods) site.TenondConfig {
-	return site.TenondConfig{Period: site.GovernPeriod, CPUs: p.Tested, Rules: memoryRules(p, b.sizes), Memory: memoryPolicy(b.sizes)}
+func (b *memoryEnvironment) tenondConfig(p testbed.Pods) testbed.TenondConfig {
+	return testbed.TenondConfig{Period: testbed.GovernPeriod, CPUs: p.Tested, Rules: memoryRules(p, b.sizes), Memory: memoryPolicy(b.sizes)}
 }
 
 func tellMemory(r memory.Run) string {
@@ -212,12 +212,12 @@ func tellMemory(r memory.Run) string {
 // A memorySetUp holds all processes and cgroups of one mode.
 type memorySetUp struct {
 	b           *memoryEnvironment
-	pods        site.Pods
-	nginx       *site.Process
-	hog         *site.Process
+	pods        testbed.Pods
+	nginx       *testbed.Process
+	hog         *testbed.Process
 	meter       *work.Meter
-	agentRunner *site.AgentRunner
-	sampler     *frame.Sampler
+	agentRunner *testbed.AgentRunner
+	sampler     *harness.Sampler
 }
 
 // setUp starts the programs of a mode. It returns when the service's pages are
@@ -239,12 +239,12 @@ func (b *memoryEnvironment) setUp(ctx context.Context, mode report.Mode) (st *me
 	if err := b.Tree.WriteMemory(string(b.Root), cgroup.Memory{High: unit.MaxBytes, Max: b.sizes.Parent}); err != nil {
 		return st, err
 	}
-	st.sampler = &frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: st.pods.NGINXPod(), Memory: true}
+	st.sampler = &harness.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: st.pods.NGINXPod(), Memory: true}
 	if st.nginx, err = b.nginx.Start(ctx, b.Host, st.pods.NGINX(), b.Place.Tested); err != nil {
 		return st, err
 	}
 	st.sampler.LSProcesses = func() ([]int, error) { return b.Tree.Procs(string(st.pods.NGINX())) }
-	if _, err := b.Await(ctx, site.Child{Name: "the reader that warms the cache", Argv: b.Child("warm", b.pages()), Group: st.pods.NGINX(), CPUs: b.Place.Tested}); err != nil {
+	if _, err := b.Await(ctx, testbed.Child{Name: "the reader that warms the cache", Argv: b.Child("warm", b.pages()), Group: st.pods.NGINX(), CPUs: b.Place.Tested}); err != nil {
 		return st, err
 	}
 	if mode != report.Default && mode != report.Tenond {
@@ -260,7 +260,7 @@ func (b *memoryEnvironment) setUp(ctx context.Context, mode report.Mode) (st *me
 }
 
 // govern starts Tenon, which writes the memory knobs.
-func (b *memoryEnvironment) govern(ctx context.Context, p site.Pods) (*site.AgentRunner, error) {
+func (b *memoryEnvironment) govern(ctx context.Context, p testbed.Pods) (*testbed.AgentRunner, error) {
 	if b.Agent != "" {
 		return b.Tenond(ctx, b.tenondConfig(p))
 	}
@@ -284,7 +284,7 @@ const hogPatience = 15 * time.Second
 func (st *memorySetUp) startHog(ctx context.Context) error {
 	r, out := io.Pipe()
 	var err error
-	st.hog, err = site.Start(st.b.Host, site.Child{
+	st.hog, err = testbed.Start(st.b.Host, testbed.Child{
 		Name: "the memory hog", Argv: st.b.Child("hog", st.b.hogFile(), st.b.sizes.HogHeld.String()),
 		Group: st.pods.JobGroup(), CPUs: st.b.Place.Tested, Stdout: out,
 	})
@@ -305,7 +305,7 @@ func (st *memorySetUp) startHog(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-st.hog.Done():
-			return fmt.Errorf("%w (was --set %s too small for it?)", errors.Join(st.hog.Err(), st.hog.EndedEarly()), site.Mebibytes(st.b.Set))
+			return fmt.Errorf("%w (was --set %s too small for it?)", errors.Join(st.hog.Err(), st.hog.EndedEarly()), testbed.Mebibytes(st.b.Set))
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -320,7 +320,7 @@ func (st *memorySetUp) close(err error) error {
 	if st.nginx != nil {
 		st.b.nginx.Stop(st.nginx)
 	}
-	return errors.Join(err, site.Clear(st.b.Root, st.b.Host, st.b.Tree))
+	return errors.Join(err, testbed.Clear(st.b.Root, st.b.Host, st.b.Tree))
 }
 
 func (b *memoryEnvironment) run(ctx context.Context, mode report.Mode, index, block int) (r memory.Run, err error) {
@@ -335,8 +335,8 @@ func (b *memoryEnvironment) run(ctx context.Context, mode report.Mode, index, bl
 		}
 		runtime.GC() // collect garbage now, so that it does not slow down the next run
 	}()
-	m, err := frame.Watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (frame.Measurement, error) {
-		return frame.LoadOpen(ctx, b.Site, b.load.InBlock(block))
+	m, err := harness.Watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (harness.Measurement, error) {
+		return harness.LoadOpen(ctx, b.Site, b.load.InBlock(block))
 	})
 	if err != nil {
 		return r, err
@@ -351,7 +351,7 @@ func (b *memoryEnvironment) run(ctx context.Context, mode report.Mode, index, bl
 	var faults []string
 	r.Writes, faults = st.agentRunner.Report()
 	r.Void = append(r.Void, faults...)
-	frame.Fill(&r.Run, m, !st.sampler.NoPSI, b.Place.Tested.Len())
+	harness.Fill(&r.Run, m, !st.sampler.NoPSI, b.Place.Tested.Len())
 	fillMemory(&r, m)
 	b.judge(&r, m)
 	return r, nil

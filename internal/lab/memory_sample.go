@@ -3,17 +3,17 @@ package lab
 import (
 	"time"
 
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/memory"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // fillMemory copies the counters of memory into r.
-func fillMemory(r *memory.Run, m frame.Measurement) {
+func fillMemory(r *memory.Run, m harness.Measurement) {
 	u := m.Used
-	r.Memory.LSRefaults, r.Memory.LSMajorFaults = int64(u.Count[frame.LSRefaults]), int64(u.Count[frame.LSMajorFaults])
-	r.Memory.BERefaults = int64(u.Count[frame.BERefaults])
+	r.Memory.LSRefaults, r.Memory.LSMajorFaults = int64(u.Count[harness.LSRefaults]), int64(u.Count[harness.LSMajorFaults])
+	r.Memory.BERefaults = int64(u.Count[harness.BERefaults])
 	var ls, be float64
 	n := 0
 	for _, reading := range m.Readings {
@@ -32,9 +32,9 @@ func fillMemory(r *memory.Run, m frame.Measurement) {
 	}
 }
 
-// judge adds to a run the reasons why it is void. frame.Fill has added the
+// judge adds to a run the reasons why it is void. harness.Fill has added the
 // client's reasons.
-func (b *memoryEnvironment) judge(r *memory.Run, m frame.Measurement) {
+func (b *memoryEnvironment) judge(r *memory.Run, m harness.Measurement) {
 	if r.Mode == report.Tenond && len(r.Writes) == 0 {
 		r.Void = append(r.Void, "Tenon changed nothing, so the run does not measure its mode")
 	}

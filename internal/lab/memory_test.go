@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -43,7 +43,7 @@ func TestFaultsOfTheMemoryExperimentAreToldAtOnce(t *testing.T) {
 	if c, err := (MemoryConfig{}).orDefaults(); err != nil || c.Set != 256<<20 || c.Blocks != 6 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if _, err := frame.ParseModes("default,tenon", MemoryModes); err == nil || !strings.Contains(err.Error(), "tenond") {
+	if _, err := harness.ParseModes("default,tenon", MemoryModes); err == nil || !strings.Contains(err.Error(), "tenond") {
 		t.Errorf("an unknown mode: %v", err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -15,11 +15,11 @@ const watermark = 65
 
 // govern starts Tenon's loop and policies on the real node. They write the
 // knobs of the mode. The lab itself writes no knobs.
-func (b *environment) govern(ctx context.Context, p site.Pods, t report.ModeSpec) (*site.AgentRunner, error) {
+func (b *environment) govern(ctx context.Context, p testbed.Pods, t report.ModeSpec) (*testbed.AgentRunner, error) {
 	if b.Agent != "" {
 		return b.Tenond(ctx, colocationTenond(p, t))
 	}
-	qos := site.Pinned(t.Mechanism)
+	qos := testbed.Pinned(t.Mechanism)
 	qos.SlicesUnmanaged = t.NoSlices
 	return b.Site.RunAgent(ctx, p.Workloads(), policy.Config{
 		CPUQOS: qos, Pool: facts.Pool{CPUs: p.Tested},
@@ -29,9 +29,9 @@ func (b *environment) govern(ctx context.Context, p site.Pods, t report.ModeSpec
 
 // colocationTenond returns the configuration of tenond in a mode of the
 // colocation experiment.
-func colocationTenond(p site.Pods, t report.ModeSpec) site.TenondConfig {
-	return site.TenondConfig{
-		CPUs: p.Tested, Suppress: t.Suppress, Threshold: watermark, Isolate: true, Mechanism: t.Mechanism, NoSlices: t.NoSlices, Period: site.GovernPeriod,
-		Rules: []site.TenondRule{{Name: p.ServiceName(), Class: node.LS, Cgroup: p.NGINXPod()}, {Name: p.JobName(), Class: node.BE, Cgroup: p.JobPod()}},
+func colocationTenond(p testbed.Pods, t report.ModeSpec) testbed.TenondConfig {
+	return testbed.TenondConfig{
+		CPUs: p.Tested, Suppress: t.Suppress, Threshold: watermark, Isolate: true, Mechanism: t.Mechanism, NoSlices: t.NoSlices, Period: testbed.GovernPeriod,
+		Rules: []testbed.TenondRule{{Name: p.ServiceName(), Class: node.LS, Cgroup: p.NGINXPod()}, {Name: p.JobName(), Class: node.BE, Cgroup: p.JobPod()}},
 	}
 }

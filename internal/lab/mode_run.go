@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/colocation"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
 )
 
@@ -26,7 +26,7 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 			err = fmt.Errorf("mode %s: %w", mode, err)
 		}
 	}()
-	var m frame.Measurement
+	var m harness.Measurement
 	if t.Alone {
 		m, err = st.measureAlone(ctx, b.warmup(), b.Duration)
 	} else {
@@ -48,7 +48,7 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 	} else if st.work != nil {
 		// Wait for one more progress report, so that the progress at the end
 		// can be interpolated.
-		time.Sleep(frame.SamplePeriod)
+		time.Sleep(harness.SamplePeriod)
 	}
 	r.Work, r.Frames, _ = b.progress(st.work, m.From, m.To, m.Used.Wall)
 	r.FramesPerS = r.Frames / m.Used.Wall
@@ -60,14 +60,14 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 			r.Void = append(r.Void, err.Error())
 		}
 	}
-	frame.Fill(&r.Run, m, !st.sampler.NoPSI, b.Place.Tested.Len())
+	harness.Fill(&r.Run, m, !st.sampler.NoPSI, b.Place.Tested.Len())
 	b.judge(&r.Run, m, t)
 	return r, nil
 }
 
-// judge adds warnings to a run, and the reasons why it is void. frame.Fill has
+// judge adds warnings to a run, and the reasons why it is void. harness.Fill has
 // added the client's reasons.
-func (b *environment) judge(r *report.Run, m frame.Measurement, t report.ModeSpec) {
+func (b *environment) judge(r *report.Run, m harness.Measurement, t report.ModeSpec) {
 	m.Judge(r, b.StealPercent, b.Duration)
 	b.pacer.judge(r, t)
 	if t.Tenon && len(r.Writes) == 0 {

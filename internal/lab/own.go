@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/colocation"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 )
 
@@ -114,7 +114,7 @@ func (b *environment) target() string {
 }
 
 // start starts the service of a mode.
-func (st *runSetUp) start(ctx context.Context, t report.ModeSpec) (*site.Process, error) {
+func (st *runSetUp) start(ctx context.Context, t report.ModeSpec) (*testbed.Process, error) {
 	b := st.b
 	if b.Workloads.NGINX() {
 		n := b.nginx
@@ -122,7 +122,7 @@ func (st *runSetUp) start(ctx context.Context, t report.ModeSpec) (*site.Process
 		return n.Start(ctx, b.Host, st.pods.NGINX(), b.Place.Tested)
 	}
 	if b.Workloads.Self() {
-		p, driven, err := work.StartSelf(b.Site, b.describeSelf(), site.Child{Group: st.pods.NGINX(), CPUs: b.Place.Tested, Session: t.Sessions})
+		p, driven, err := work.StartSelf(b.Site, b.describeSelf(), testbed.Child{Group: st.pods.NGINX(), CPUs: b.Place.Tested, Session: t.Sessions})
 		st.self = driven
 		return p, err
 	}
@@ -193,11 +193,11 @@ func (b *environment) describeSelf() load.Self {
 }
 
 // loadSelf makes the service generate its own load.
-func (st *runSetUp) loadSelf(ctx context.Context, order load.Config) (frame.Measurement, error) {
+func (st *runSetUp) loadSelf(ctx context.Context, order load.Config) (harness.Measurement, error) {
 	order.CPUs = st.b.Place.Tested
 	r, err := st.self.Load(ctx, order)
 	if err != nil {
-		return frame.Measurement{}, err
+		return harness.Measurement{}, err
 	}
-	return frame.Loaded(r, order)
+	return harness.Loaded(r, order)
 }

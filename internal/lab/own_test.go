@@ -12,7 +12,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 )
 
@@ -76,7 +76,7 @@ func TestPostgreSQLRunsAsAnotherUser(t *testing.T) {
 			t.Errorf("%s: %d requests, errors %v, %v CPUs of the service, %v of the batch work", r.Mode, r.Requests, r.Errors, r.LSCPU, r.BECPU)
 		}
 	}
-	if left, err := filepath.Glob(filepath.Join(tmp, site.DirPrefix+"*")); err != nil || len(left) != 0 {
+	if left, err := filepath.Glob(filepath.Join(tmp, testbed.DirPrefix+"*")); err != nil || len(left) != 0 {
 		t.Errorf("directories that are left: %v, error %v", left, err)
 	}
 }

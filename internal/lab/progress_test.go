@@ -6,7 +6,7 @@ import (
 
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -17,12 +17,12 @@ import (
 func TestTenondUnderstandsWhatTheLabTellsIt(t *testing.T) {
 	tested := unit.CPUSetOf(0)
 	v1, v2 := sizesOf(256<<20, 1), sizesOf(256<<20, 2)
-	p := site.Pods{Root: "lab", Job: "hog", Tested: tested}
-	reaction := &reactionEnvironment{ReactionConfig: ReactionConfig{Setting: site.Setting{Root: "lab"}, Objective: time.Millisecond}, Site: &site.Site{Place: site.Placement{Tested: tested}}}
-	for name, c := range map[string]site.TenondConfig{
-		"colocation":    colocationTenond(site.Pods{Root: "lab", Tested: tested}, report.ModeSpec{Suppress: true}),
-		"isolation":     colocationTenond(site.Pods{Root: "lab", Tested: tested}, report.ModeSpec{}),
-		"a rung":        colocationTenond(site.Pods{Root: "lab", Tested: tested}, report.ModeSpec{Mechanism: node.MechanismCoreSched}),
+	p := testbed.Pods{Root: "lab", Job: "hog", Tested: tested}
+	reaction := &reactionEnvironment{ReactionConfig: ReactionConfig{Setting: testbed.Setting{Root: "lab"}, Objective: time.Millisecond}, Site: &testbed.Site{Place: testbed.Placement{Tested: tested}}}
+	for name, c := range map[string]testbed.TenondConfig{
+		"colocation":    colocationTenond(testbed.Pods{Root: "lab", Tested: tested}, report.ModeSpec{Suppress: true}),
+		"isolation":     colocationTenond(testbed.Pods{Root: "lab", Tested: tested}, report.ModeSpec{}),
+		"a rung":        colocationTenond(testbed.Pods{Root: "lab", Tested: tested}, report.ModeSpec{Mechanism: node.MechanismCoreSched}),
 		"memory on v1":  (&memoryEnvironment{sizes: v1}).tenondConfig(p),
 		"memory on v2":  (&memoryEnvironment{sizes: v2}).tenondConfig(p),
 		"events":        reaction.tenondConfig(report.Events),

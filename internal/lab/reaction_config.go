@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -17,7 +17,7 @@ var ReactionModes = []report.Mode{report.Events, report.PSI, report.Ticks, repor
 // selects its default, which the field's comment names. Agent has no default,
 // because the experiment measures a real tenond.
 type ReactionConfig struct {
-	site.Setting
+	testbed.Setting
 	Modes  []report.Mode // default: all modes that this kernel supports
 	Blocks int           // default: 5; each mode makes a part of its steps in each block
 	Steps  int           // number of load steps in mode events (default: 500)
@@ -95,7 +95,7 @@ func (c ReactionConfig) orDefaults() (ReactionConfig, error) {
 		fault("no tenond: the reaction experiment needs the program tenond")
 	}
 	c.Setting = c.Setting.OrDefaults(fault)
-	return c, site.RefuseFlags(faults...)
+	return c, testbed.RefuseFlags(faults...)
 }
 
 // steps returns how many steps a mode has in all blocks together.
@@ -140,11 +140,11 @@ func (b *reactionEnvironment) threshold() int {
 
 // tenondConfig returns the configuration of tenond in a mode. The batch work
 // has the same weight as the service, except in mode idle.
-func (b *reactionEnvironment) tenondConfig(m report.Mode) site.TenondConfig {
-	return site.TenondConfig{
+func (b *reactionEnvironment) tenondConfig(m report.Mode) testbed.TenondConfig {
+	return testbed.TenondConfig{
 		Period: reactionPeriod, Suppress: true, Threshold: b.threshold(), Isolate: m == report.IdleBE,
 		NoDelays: m == report.Ticks || m == report.PSI, NoPressure: m == report.Ticks,
-		Rules: []site.TenondRule{
+		Rules: []testbed.TenondRule{
 			{Name: "stepper", Class: node.LS, Cgroup: b.service(), Objective: b.Objective},
 			{Name: "spinner", Class: node.BE, Cgroup: b.job()},
 		},

@@ -9,18 +9,18 @@ import (
 	"slices"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/reaction"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/lab/steps"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 )
 
 // A reactionEnvironment is the reaction experiment after its set-up.
 type reactionEnvironment struct {
 	ReactionConfig
-	*site.Site
+	*testbed.Site
 	saved int // number of saved steps
 }
 
@@ -29,19 +29,19 @@ type reactionEnvironment struct {
 // suppress. The experiment measures how soon tenond narrows the spinners, and
 // the run-queue delay of the service. The files and the result have the same
 // form as those of Colocate.
-func React(ctx context.Context, c ReactionConfig) (frame.Outcome, error) {
+func React(ctx context.Context, c ReactionConfig) (harness.Outcome, error) {
 	c, err := c.orDefaults()
 	if err != nil {
-		return frame.Outcome{}, err
+		return harness.Outcome{}, err
 	}
 	b := &reactionEnvironment{ReactionConfig: c}
-	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
-		return frame.Outcome{}, site.InterruptError(ctx, err)
+	if b.Site, err = testbed.Enter(ctx, c.Setting); err != nil {
+		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
 	if err := b.settle(); err != nil {
-		return frame.Outcome{}, errors.Join(err, b.Close())
+		return harness.Outcome{}, errors.Join(err, b.Close())
 	}
-	return (&frame.Series[report.Mode, []reaction.Step]{
+	return (&harness.Series[report.Mode, []reaction.Step]{
 		Site: b.Site, Cells: b.Modes, Blocks: b.Blocks, Whole: b.estimate(),
 		Calibrate: b.calibrate, Run: b.run, Tell: reaction.Summary, Open: Kinds[reaction.Kind],
 		Save: func(steps []reaction.Step) error { return reaction.AddSteps(b.Out, steps) },
@@ -62,7 +62,7 @@ func (b *reactionEnvironment) settle() error {
 }
 
 // calibrate measures nothing.
-func (b *reactionEnvironment) calibrate(_ context.Context, caveats []string) (frame.Record, []string, error) {
+func (b *reactionEnvironment) calibrate(_ context.Context, caveats []string) (harness.Record, []string, error) {
 	return b.record(caveats), nil, nil
 }
 
@@ -74,7 +74,7 @@ func (b *reactionEnvironment) record(caveats []string) reaction.Experiment {
 		LeastPause: b.LeastPause, MostPause: b.MostPause, Seed: b.Seed,
 		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Lab, CyclePeriod: cyclePeriod, CycleWork: cycleWork,
 		Threshold: b.threshold(), Objective: b.Objective,
-		Machine: site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version()), Caveats: caveats,
+		Machine: testbed.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version()), Caveats: caveats,
 	}
 	e.Machine.Mechanisms = []string{"cpu.max"}
 	for _, m := range b.Modes {
@@ -90,14 +90,14 @@ func (b *reactionEnvironment) record(caveats []string) reaction.Experiment {
 // run makes all steps that one mode has in one block.
 func (b *reactionEnvironment) run(ctx context.Context, mode report.Mode, _, block int) (made []reaction.Step, err error) {
 	defer func() {
-		if err = errors.Join(err, site.Clear(b.Root, b.Host, b.Tree)); err != nil {
+		if err = errors.Join(err, testbed.Clear(b.Root, b.Host, b.Tree)); err != nil {
 			made, err = nil, fmt.Errorf("mode %s: %w", mode, err)
 		}
 	}()
 	if err := b.build(); err != nil {
 		return nil, err
 	}
-	spinners, err := site.Start(b.Host, site.Child{
+	spinners, err := testbed.Start(b.Host, testbed.Child{
 		Name: "the spinners", Argv: b.Child("burn", b.Place.Tested.String()), Group: b.job(), CPUs: b.Place.Tested,
 	})
 	if err != nil {
@@ -120,7 +120,7 @@ func (b *reactionEnvironment) run(ctx context.Context, mode report.Mode, _, bloc
 	if err != nil {
 		return nil, err
 	}
-	out, err := b.Await(ctx, site.Child{
+	out, err := b.Await(ctx, testbed.Child{
 		Name: "the service", Argv: b.Child("step"), Group: b.service(), CPUs: b.Place.Tested, Stdin: bytes.NewReader(order),
 	})
 	if err != nil {
@@ -172,16 +172,16 @@ func (b *reactionEnvironment) build() error {
 // usage reads how much the tested CPUs are used. It is called only before the
 // first and after the last step, because a reading between two steps would
 // disturb them.
-func (b *reactionEnvironment) usage() (frame.Reading, error) {
-	s := frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.service(), Batch: b.job(), Root: b.job(), Recording: frame.Recording{NoPSI: true}}
+func (b *reactionEnvironment) usage() (harness.Reading, error) {
+	s := harness.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.service(), Batch: b.job(), Root: b.job(), Recording: harness.Recording{NoPSI: true}}
 	return s.Reading()
 }
 
 // disturbedBy returns which disturbances make the steps of a run void.
-func (b *reactionEnvironment) disturbedBy(before, after frame.Reading) []string {
+func (b *reactionEnvironment) disturbedBy(before, after harness.Reading) []string {
 	var r report.Run
-	used := frame.Between(before, after, b.Place.Tested.Len())
+	used := harness.Between(before, after, b.Place.Tested.Len())
 	r.StealRatio = used.StealRatio
-	frame.AddDisturbances(&r, frame.Measurement{Used: used}, b.StealPercent)
+	harness.AddDisturbances(&r, harness.Measurement{Used: used}, b.StealPercent)
 	return r.Void
 }

@@ -13,7 +13,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/reaction"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // agentBuilt compiles tenond.
@@ -65,7 +65,7 @@ func TestReactionRunsAndLeavesNothing(t *testing.T) {
 	if _, err := os.Stat(o.Report()); err != nil {
 		t.Error(err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(site.StateHome(), fmt.Sprintf("%s%d-*", site.DirPrefix, os.Getpid()))); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(testbed.StateHome(), fmt.Sprintf("%s%d-*", testbed.DirPrefix, os.Getpid()))); len(left) > 0 {
 		t.Errorf("the state of tenond is left: %v", left)
 	}
 }

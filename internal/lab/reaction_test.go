@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/lab/reaction"
-	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/lab/steps"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -44,11 +44,11 @@ func TestFaultsOfTheReactionExperimentAreToldAtOnce(t *testing.T) {
 			t.Errorf("error %v lacks %q", err, want)
 		}
 	}
-	c, err := ReactionConfig{Setting: site.Setting{Agent: "/bin/sh"}}.orDefaults()
+	c, err := ReactionConfig{Setting: testbed.Setting{Agent: "/bin/sh"}}.orDefaults()
 	if err != nil || c.Steps != 500 || c.Contrast != 50 || c.Blocks != 5 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if few, _ := (ReactionConfig{Setting: site.Setting{Agent: "/bin/sh"}, Steps: 3}).orDefaults(); few.Blocks != 1 {
+	if few, _ := (ReactionConfig{Setting: testbed.Setting{Agent: "/bin/sh"}, Steps: 3}).orDefaults(); few.Blocks != 1 {
 		t.Errorf("three steps, one of each other mode, in %d blocks", few.Blocks)
 	}
 }

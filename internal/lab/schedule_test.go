@@ -6,13 +6,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
 )
 
 func TestBlockRunsEveryModeOnce(t *testing.T) {
 	for block := range 50 {
-		got := slices.Sorted(slices.Values(frame.Block(AllModes, 7, block)))
+		got := slices.Sorted(slices.Values(harness.Block(AllModes, 7, block)))
 		want := slices.Sorted(slices.Values(AllModes))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("block %d (-want +got):\n%s", block, diff)
@@ -23,23 +23,23 @@ func TestBlockRunsEveryModeOnce(t *testing.T) {
 func TestOrderDependsOnSeedAndBlockAlone(t *testing.T) {
 	distinct := map[string]bool{}
 	for block := range 20 {
-		order := frame.Block(AllModes, 7, block)
-		if diff := cmp.Diff(order, frame.Block(AllModes, 7, block)); diff != "" {
+		order := harness.Block(AllModes, 7, block)
+		if diff := cmp.Diff(order, harness.Block(AllModes, 7, block)); diff != "" {
 			t.Errorf("block %d differs the second time:\n%s", block, diff)
 		}
-		distinct[frame.JoinModes(order)] = true
+		distinct[harness.JoinModes(order)] = true
 	}
 	if len(distinct) < 15 {
 		t.Errorf("20 blocks have only %d orders", len(distinct))
 	}
-	if frame.JoinModes(frame.Block(AllModes, 7, 1)) == frame.JoinModes(frame.Block(AllModes, 8, 1)) {
+	if harness.JoinModes(harness.Block(AllModes, 7, 1)) == harness.JoinModes(harness.Block(AllModes, 8, 1)) {
 		t.Error("another seed gives the same order")
 	}
 }
 
 func TestBlockLeavesItsArgumentAlone(t *testing.T) {
 	modes := slices.Clone(AllModes)
-	frame.Block(modes, 1, 1)
+	harness.Block(modes, 1, 1)
 	if diff := cmp.Diff(AllModes, modes); diff != "" {
 		t.Error(diff)
 	}
@@ -64,7 +64,7 @@ func TestParseModes(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := frame.ParseModes(tt.list, tt.known)
+			got, err := harness.ParseModes(tt.list, tt.known)
 			if (err != nil) != tt.bad {
 				t.Fatalf("error %v", err)
 			}

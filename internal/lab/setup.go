@@ -5,23 +5,23 @@ import (
 	"errors"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 )
 
 // A runSetUp holds all processes and cgroups of one mode, ready to be measured.
 type runSetUp struct {
 	b           *environment
-	pods        site.Pods
-	spinner     *site.Process
-	nginx       *site.Process
+	pods        testbed.Pods
+	spinner     *testbed.Process
+	nginx       *testbed.Process
 	self        *work.SelfDriven // nil: the service does not generate its own load
 	work        work.Batches
-	agentRunner *site.AgentRunner
-	sampler     *frame.Sampler
+	agentRunner *testbed.AgentRunner
+	sampler     *harness.Sampler
 }
 
 // setUp starts a mode. It creates the cgroups that the kubelet would create. It
@@ -45,7 +45,7 @@ func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64
 			return st, err
 		}
 	}
-	st.sampler = &frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: st.pods.NGINXPod()}
+	st.sampler = &harness.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: st.pods.NGINXPod()}
 	if t.Batch {
 		st.sampler.Batch, st.sampler.Root = st.pods.JobPod(), st.pods.Batch()
 	}
@@ -83,8 +83,8 @@ func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64
 }
 
 // pods returns the cgroups of an experiment.
-func (b *environment) pods(burstable bool) site.Pods {
-	p := site.Pods{Root: b.Root, Burstable: burstable, Tested: b.Place.Tested}
+func (b *environment) pods(burstable bool) testbed.Pods {
+	p := testbed.Pods{Root: b.Root, Burstable: burstable, Tested: b.Place.Tested}
 	if b.Workloads.AreCustom() {
 		p.Service, p.Job = "service", "batch"
 	}
@@ -107,7 +107,7 @@ func (st *runSetUp) startService(ctx context.Context, t report.ModeSpec) (err er
 	if err := st.nginx.Adopt(b.FS); err != nil {
 		return err
 	}
-	st.sampler.LSProcesses = func() ([]int, error) { return site.Descendants(b.FS, st.nginx.PID) }
+	st.sampler.LSProcesses = func() ([]int, error) { return testbed.Descendants(b.FS, st.nginx.PID) }
 	return nil
 }
 
@@ -125,32 +125,32 @@ func (st *runSetUp) close(err error) error {
 	if st.nginx != nil {
 		st.b.service.Stop(st.nginx)
 	}
-	return errors.Join(err, site.Clear(st.b.Root, st.b.Host, st.b.Tree))
+	return errors.Join(err, testbed.Clear(st.b.Root, st.b.Host, st.b.Tree))
 }
 
 // measure sends the load, and measures the mode.
-func (st *runSetUp) measure(ctx context.Context, order load.Config) (frame.Measurement, error) {
-	return frame.Watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (frame.Measurement, error) {
+func (st *runSetUp) measure(ctx context.Context, order load.Config) (harness.Measurement, error) {
+	return harness.Watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (harness.Measurement, error) {
 		switch {
 		case st.b.Client == ClientWrk:
 			return st.loadWrk(ctx, order)
 		case st.b.Workloads.Self():
 			return st.loadSelf(ctx, order)
 		case st.b.Workloads.ByCommand():
-			return frame.LoadCommand(ctx, st.b.Site, st.b.Workloads.Load, order)
+			return harness.LoadCommand(ctx, st.b.Site, st.b.Workloads.Load, order)
 		}
-		return frame.LoadOpen(ctx, st.b.Site, order)
+		return harness.LoadOpen(ctx, st.b.Site, order)
 	})
 }
 
 // measureAlone measures the mode without load.
-func (st *runSetUp) measureAlone(ctx context.Context, warmup, length time.Duration) (frame.Measurement, error) {
-	return frame.WatchAlone(ctx, st.sampler, warmup, length)
+func (st *runSetUp) measureAlone(ctx context.Context, warmup, length time.Duration) (harness.Measurement, error) {
+	return harness.WatchAlone(ctx, st.sampler, warmup, length)
 }
 
 // loadWrk runs wrk twice, because wrk has no warm-up: first to warm up, and
 // then to measure.
-func (st *runSetUp) loadWrk(ctx context.Context, order load.Config) (m frame.Measurement, err error) {
+func (st *runSetUp) loadWrk(ctx context.Context, order load.Config) (m harness.Measurement, err error) {
 	m.Warmup = max(order.Warmup.Round(time.Second), time.Second)
 	if _, err := st.b.wrk(ctx, m.Warmup); err != nil {
 		return m, err
@@ -169,7 +169,7 @@ func (st *runSetUp) loadWrk(ctx context.Context, order load.Config) (m frame.Mea
 func (b *environment) transcode(t report.ModeSpec, rate float64) work.Job {
 	one := work.Transcode{Input: b.input, Threads: b.threads, ReadRate: rate}
 	if b.ffmpegVersion.AtLeast(4, 4) && b.Duration < 10*time.Second {
-		one.Period = frame.SamplePeriod
+		one.Period = harness.SamplePeriod
 	}
 	return work.Job{
 		Name: "ffmpeg", Slots: b.processes, Session: t.Sessions, Nice: t.Nice, SchedIdle: t.SchedIdle,

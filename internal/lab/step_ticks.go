@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/lab/reaction"
-	"tenon.sh/tenon/internal/lab/site"
 	"tenon.sh/tenon/internal/lab/steps"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -33,7 +33,7 @@ type bound struct {
 }
 
 // stepTicks reads the ticks that tenond has recorded since its start.
-func stepTicks(g *site.AgentRunner) ([]reply, error) {
+func stepTicks(g *testbed.AgentRunner) ([]reply, error) {
 	var saved bytes.Buffer
 	if _, err := record.Capture(g.State, &saved); err != nil {
 		return nil, fmt.Errorf("read the ticks of tenond: %w", err)

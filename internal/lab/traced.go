@@ -14,7 +14,7 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/schedtrace"
 	"tenon.sh/tenon/internal/lab/colocation"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -102,7 +102,7 @@ func tracefs() (root string, unmount func(), err error) {
 }
 
 // sinceBoot converts a time to the clock of the trace.
-func sinceBoot(t time.Time) time.Duration { return site.MonotonicNow() - time.Since(t) }
+func sinceBoot(t time.Time) time.Duration { return testbed.MonotonicNow() - time.Since(t) }
 
 // tracedOf returns the part of a trace report that the result shows.
 func tracedOf(v schedtrace.Report) *colocation.Traced {

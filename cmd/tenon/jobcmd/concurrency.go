@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab/concurrency/cluster"
 	"tenon.sh/tenon/internal/lab/concurrency/sweep"
-	"tenon.sh/tenon/internal/lab/frame"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/harness"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -97,7 +97,7 @@ of its grids do not run:
 			if err := f.Prepare(&c.Setting); err != nil {
 				return err
 			}
-			return f.Experiment(cmd, func(ctx context.Context) (frame.Outcome, error) {
+			return f.Experiment(cmd, func(ctx context.Context) (harness.Outcome, error) {
 				if on.on {
 					return cluster.Run(ctx, k)
 				}
@@ -116,7 +116,7 @@ of its grids do not run:
 var sweepNotZero = map[string]string{
 	"preset": "one of " + strings.Join(sweep.Presets(), ", "), "job": "a command for the shell", "slice": fmt.Sprintf("1 to %d CPUs", unit.MaxCPUs),
 	"blocks": "1 or more", "window": "200ms to 1h", "warmup": "more than 0 and at most 1h", "max-time": "more than 0", "work": "50ms to 1h of CPU time",
-	"height": "360, 720 or 1080", "max-steal": site.VoidPercents, "max-foreign": site.VoidPercents, "input": "a film",
+	"height": "360, 720 or 1080", "max-steal": testbed.VoidPercents, "max-foreign": testbed.VoidPercents, "input": "a film",
 }
 
 func addSweepFlags(cmd *cobra.Command, c *sweep.Config, text *sweepFlags) {

@@ -16,11 +16,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/lab/concurrency"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/jobfiles"
 	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // A Frame holds the functions of the program that the commands of this package
@@ -34,10 +34,10 @@ type Frame struct {
 	// Findings prints the result of an experiment.
 	Findings func(*cobra.Command, report.Findings) error
 	// Prepare fills in the settings that have no flag.
-	Prepare func(*site.Setting) error
+	Prepare func(*testbed.Setting) error
 	// Experiment runs an experiment until it ends or the user interrupts it, and
 	// prints its results.
-	Experiment func(*cobra.Command, func(context.Context) (frame.Outcome, error)) error
+	Experiment func(*cobra.Command, func(context.Context) (harness.Outcome, error)) error
 }
 
 func newImport(f Frame) *cobra.Command {

@@ -9,19 +9,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/pi"
 	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/pinning/cluster"
 	"tenon.sh/tenon/internal/lab/pinning/run"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // pinningNotZero has the flags whose zero is not their default, with what they
 // accept.
 var pinningNotZero = map[string]string{
 	"blocks": "1 or more", "limit": "1 or more", "rounds": "1 or more", "threads": fmt.Sprintf("1 to %d", pi.MaxThreads), "digits": fmt.Sprintf("1 to %d", pi.MaxDigits),
-	"work": "more than 0", "duration": "1s or more", "max-time": "more than 0", "max-steal": site.VoidPercents, "node-port": "1 to 65535",
+	"work": "more than 0", "duration": "1s or more", "max-time": "more than 0", "max-steal": testbed.VoidPercents, "node-port": "1 to 65535",
 }
 
 // NewPinning returns the command tenon lab pinning.
@@ -93,7 +93,7 @@ wrk for the servers. Five minutes at most.`,
 			if err := f.Prepare(&c.Setting); err != nil {
 				return err
 			}
-			return f.Experiment(cmd, func(ctx context.Context) (frame.Outcome, error) {
+			return f.Experiment(cmd, func(ctx context.Context) (harness.Outcome, error) {
 				if on.on {
 					return cluster.Run(ctx, k)
 				}

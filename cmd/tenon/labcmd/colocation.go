@@ -11,9 +11,9 @@ import (
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 )
 
@@ -30,16 +30,16 @@ func NewColocation(f Frame) *cobra.Command {
 		Long: `Run nginx (latency-sensitive) and ffmpeg (best-effort) on the same CPUs in
 several modes, under the same load, and show what that did to nginx's latency.
 
-` + frame.ModeHelp(lab.AllModes) + `
+` + harness.ModeHelp(lab.AllModes) + `
 Modes that pin one, if they are named and the node has it: tenon-weight,
 tenon-idle, tenon-siblings, tenon-coresched, tenon-scx, tenon-vendor (see tenon
 lab kernel-qos). Another baseline and another control, if they are
 named:
 
-` + frame.ModeHelp(lab.NamedModes) + `
+` + harness.ModeHelp(lab.NamedModes) + `
 Modes without cgroups, if they are named:
 
-` + frame.ModeHelp(report.SessionModes) + `
+` + harness.ModeHelp(report.SessionModes) + `
 Every mode runs once in each block, in random order, with nginx restarted. Runs
 that something else disturbed are void and repeated. The results are a table
 here, and raw data, result.json and report.html in the directory of --out.
@@ -74,7 +74,7 @@ killed run left by the next.`,
 			if onCluster {
 				known = lab.KubernetesModes
 			}
-			if c.Modes, err = frame.ParseModes(modes, known); err != nil {
+			if c.Modes, err = harness.ParseModes(modes, known); err != nil {
 				return f.Usage(fmt.Errorf("--modes: %w", err))
 			}
 			if err := labflag.RefuseZero(cmd.Flags(), notZero); err != nil {
@@ -87,7 +87,7 @@ killed run left by the next.`,
 				return err
 			}
 			c.LoadPercent, c.Workloads.Load = float64(load.Percent), load.Target
-			return f.Run(cmd, func(ctx context.Context) (frame.Outcome, error) {
+			return f.Run(cmd, func(ctx context.Context) (harness.Outcome, error) {
 				if onCluster {
 					return lab.ColocateKubernetes(ctx, c, k)
 				}
@@ -112,7 +112,7 @@ killed run left by the next.`,
 
 // notZero has the flags whose zero is not their default, with what they accept.
 var notZero = map[string]string{
-	"duration": "1s or more", "margin": "a ratio above 1, such as 1.03", "max-steal": site.VoidPercents, "connections": "1 or more",
+	"duration": "1s or more", "margin": "a ratio above 1, such as 1.03", "max-steal": testbed.VoidPercents, "connections": "1 or more",
 	"be-processes": "1 or more", "be-threads": "1 or more", "load": "more than 0 and at most 90 percent", "self-threads": "1 to 1024",
 	"self-memory": "4Ki to 1Ti for each thread", "work-regexp": "a regular expression", "blocks": "1 or more", "input": "a film",
 }

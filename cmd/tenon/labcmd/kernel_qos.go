@@ -9,7 +9,7 @@ import (
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 )
 
 // NewKernelQOS returns the command tenon lab kernel-qos.
@@ -26,7 +26,7 @@ ffmpeg with Tenon on one isolation mechanism at a time, and show latency
 (RT P50, P75, P90, P99), CPU use, nginx's run-queue delay, and for how much of
 nginx's time ffmpeg ran on the same core.
 
-` + frame.ModeHelp(lab.KernelQOSModes) + `
+` + harness.ModeHelp(lab.KernelQOSModes) + `
 The report names the mechanisms that this node does not support, and why; one
 that is named with --modes and missing is an error. Every mode runs once in each
 block, in random order, with nginx restarted. After the measured part of a run the
@@ -39,7 +39,7 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most seven minut
 		Args: f.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if c.Modes, err = frame.ParseModes(modes, lab.KernelQOSModes); err != nil {
+			if c.Modes, err = harness.ParseModes(modes, lab.KernelQOSModes); err != nil {
 				return f.Usage(fmt.Errorf("--modes: %w", err))
 			}
 			if err := labflag.RefuseZero(cmd.Flags(), notZero); err != nil {
@@ -49,7 +49,7 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most seven minut
 				return err
 			}
 			c.LoadPercent = float64(load)
-			return f.Run(cmd, func(ctx context.Context) (frame.Outcome, error) { return lab.KernelQOS(ctx, c) })
+			return f.Run(cmd, func(ctx context.Context) (harness.Outcome, error) { return lab.KernelQOS(ctx, c) })
 		},
 	}
 	flags := cmd.Flags()

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/lab/frame"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/harness"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // A Frame holds the functions of the program tenon that the commands of this
@@ -20,9 +20,9 @@ type Frame struct {
 	// Complete sets the values that a shell offers for a flag.
 	Complete func(cmd *cobra.Command, flag string, values ...string)
 	// SettingFlags adds the flags of every experiment.
-	SettingFlags func(cmd *cobra.Command, s *site.Setting, agent *bool)
+	SettingFlags func(cmd *cobra.Command, s *testbed.Setting, agent *bool)
 	// Prepare fills in the settings that have no flag.
-	Prepare func(s *site.Setting, agent bool) error
+	Prepare func(s *testbed.Setting, agent bool) error
 	// Run runs an experiment and prints its result.
-	Run func(cmd *cobra.Command, run func(context.Context) (frame.Outcome, error)) error
+	Run func(cmd *cobra.Command, run func(context.Context) (harness.Outcome, error)) error
 }

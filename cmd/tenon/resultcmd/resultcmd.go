@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/colocation/submission"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
 )
 
@@ -25,7 +25,7 @@ type Frame struct {
 	// Prepare fills in the settings of an experiment that have no flag.
 	Prepare func(*lab.Config) error
 	// Colocate runs the colocation experiment; see lab.Colocate.
-	Colocate func(context.Context, lab.Config) (frame.Outcome, error)
+	Colocate func(context.Context, lab.Config) (harness.Outcome, error)
 	// Experiment runs an experiment until it ends or the user interrupts it.
 	Experiment func(cmd *cobra.Command, run func(context.Context) error) error
 }

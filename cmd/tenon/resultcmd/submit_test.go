@@ -17,7 +17,7 @@ import (
 	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/colocation/submission"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/report/synthetic"
 )
@@ -117,7 +117,7 @@ func TestASubmitThatEndsEarly(t *testing.T) {
 			cmd := NewSubmit(Frame{
 				Usage: func(err error) error { return err }, Prepare: func(*lab.Config) error { return nil },
 				Experiment: func(_ *cobra.Command, run func(context.Context) error) error { return run(t.Context()) },
-				Colocate: func(_ context.Context, config lab.Config) (o frame.Outcome, err error) {
+				Colocate: func(_ context.Context, config lab.Config) (o harness.Outcome, err error) {
 					if c.runs {
 						o.Runs, o.Findings = 7, colocation.Analyse(colocation.Experiment{}, nil)
 					}

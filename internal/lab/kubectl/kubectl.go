@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 )
 
@@ -77,7 +77,7 @@ func (k Client) Do(ctx context.Context, in string, args ...string) ([]byte, erro
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, fmt.Errorf("kubectl %s: %w%s", strings.Join(args, " "), err, site.QuoteOutput(complaint.Bytes()))
+		return nil, fmt.Errorf("kubectl %s: %w%s", strings.Join(args, " "), err, testbed.QuoteOutput(complaint.Bytes()))
 	}
 	return out.Bytes(), nil
 }
@@ -150,7 +150,7 @@ func (k Client) watchOnce(ctx context.Context, see func(string) (bool, error), a
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		return false, fmt.Errorf("kubectl %s: %w%s", strings.Join(args, " "), err, site.QuoteOutput(complaint.Bytes()))
+		return false, fmt.Errorf("kubectl %s: %w%s", strings.Join(args, " "), err, testbed.QuoteOutput(complaint.Bytes()))
 	}
 	return false, nil
 }
@@ -161,7 +161,7 @@ const shellPatience = 15 * time.Second
 // A Shell runs a script in a container. For each line that the script receives,
 // it prints some lines and then a line with a full stop.
 type Shell struct {
-	*site.Process
+	*testbed.Process
 	in, out *os.File
 	lines   *bufio.Scanner
 }
@@ -182,7 +182,7 @@ func (k Client) Open(pod, script string) (_ *Shell, err error) {
 	s := &Shell{in: in, out: out, lines: bufio.NewScanner(out)}
 	s.lines.Buffer(nil, 1<<20) // /proc/stat has one long line with all interrupts
 	argv := append(append([]string{k.Path}, k.Args...), "exec", "-i", pod, "--", "sh", "-c", script)
-	if s.Process, err = site.Start(site.NoGroups{}, site.Child{Name: "the shell in pod " + pod, Argv: argv, Stdin: inRead, Stdout: outWrite}); err != nil {
+	if s.Process, err = testbed.Start(testbed.NoGroups{}, testbed.Child{Name: "the shell in pod " + pod, Argv: argv, Stdin: inRead, Stdout: outWrite}); err != nil {
 		in.Close()
 		out.Close()
 		return nil, err
@@ -212,7 +212,7 @@ func (s *Shell) Answer() (answer []string, err error) {
 }
 
 func (s *Shell) lost(err error) error {
-	return fmt.Errorf("%s: %w%s", s.Name, err, site.QuoteOutput(s.Stderr.Bytes()))
+	return fmt.Errorf("%s: %w%s", s.Name, err, testbed.QuoteOutput(s.Stderr.Bytes()))
 }
 
 // Close ends the script by closing its standard input.

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/lab/socket"
-	"tenon.sh/tenon/internal/lab/wire"
+	"tenon.sh/tenon/internal/lab/load/protocol"
+	"tenon.sh/tenon/internal/lab/load/socket"
 )
 
 type connState uint8
@@ -29,7 +29,7 @@ type conn struct {
 	request int   // index in the record
 	sentAt  int64 // ns
 	retryAt int64 // ns
-	answer  wire.Answer
+	answer  protocol.Answer
 }
 
 // A ring is the queue of free connections. The next one to be used is the one that has

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/wire"
+	"tenon.sh/tenon/internal/lab/load/protocol"
 )
 
 var protocols = map[string]behaviour{
@@ -102,7 +102,7 @@ func TestAServiceIsReadyWhenItAnswersWell(t *testing.T) {
 		"hung up": {behaviour{scheme: "memcached", speak: func(in *bufio.Reader) (string, error) { return "", nil }, hangUpAfter: 1}, "read the answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := wire.Ready(t.Context(), newServer(t, c.server).url)
+			err := protocol.Ready(t.Context(), newServer(t, c.server).url)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
@@ -112,12 +112,12 @@ func TestAServiceIsReadyWhenItAnswersWell(t *testing.T) {
 
 func TestURLsOfOtherServicesAreRefused(t *testing.T) {
 	for _, bad := range []string{"", "ftp://host/", "redis://", "redis://user@host", "redis://host/3", "memcached:host", "http:///x", "127.0.0.1:80", "redis://host?x=1", "postgres://host/db", "postgres://user@host"} {
-		if err := wire.Check(bad); err == nil || !strings.Contains(err.Error(), "redis://HOST[:PORT]") && !strings.Contains(err.Error(), "first path segment") {
+		if err := protocol.Check(bad); err == nil || !strings.Contains(err.Error(), "redis://HOST[:PORT]") && !strings.Contains(err.Error(), "first path segment") {
 			t.Errorf("%q: error %v", bad, err)
 		}
 	}
 	for _, good := range []string{"http://h", "http://[::1]:80/x?y", "redis://h:1", "memcached://h/", "postgres://u@h/db?query=SELECT%201"} {
-		if err := wire.Check(good); err != nil {
+		if err := protocol.Check(good); err != nil {
 			t.Error(err)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/lab/socket"
-	"tenon.sh/tenon/internal/lab/wire"
+	"tenon.sh/tenon/internal/lab/load/protocol"
+	"tenon.sh/tenon/internal/lab/load/socket"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -38,7 +38,7 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 			return nil, err
 		}
 	}
-	target, err := wire.Parse(ctx, c.URL, c.Pages)
+	target, err := protocol.Parse(ctx, c.URL, c.Pages)
 	if err != nil {
 		return nil, fmt.Errorf("load: %w", err)
 	}

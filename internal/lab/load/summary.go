@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/socket"
+	"tenon.sh/tenon/internal/lab/load/socket"
 )
 
 // Discard removes the warm-up: it computes all figures and Void from the

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/lab/socket"
-	"tenon.sh/tenon/internal/lab/wire"
+	"tenon.sh/tenon/internal/lab/load/protocol"
+	"tenon.sh/tenon/internal/lab/load/socket"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -48,7 +48,7 @@ const (
 // After the run, intervals makes histograms from the arrays.
 type thread struct {
 	loop      loop
-	target    wire.Target
+	target    protocol.Target
 	cpu       unit.CPU
 	total     time.Duration // of the schedule
 	timeout   time.Duration

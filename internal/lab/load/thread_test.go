@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/lab/socket"
-	"tenon.sh/tenon/internal/lab/wire"
+	"tenon.sh/tenon/internal/lab/load/protocol"
+	"tenon.sh/tenon/internal/lab/load/socket"
 )
 
 // TestSendingAndReceivingDoNotAllocate checks that a run allocates no memory,
@@ -23,8 +23,8 @@ func TestSendingAndReceivingDoNotAllocate(t *testing.T) {
 	}
 	const requests = 1000
 	s := &thread{
-		target: wire.Target{Requests: [][]byte{[]byte("GET / HTTP/1.1\r\n\r\n")}}, timeout: time.Second, start: time.Now().Add(-time.Second), poller: p,
-		buffer: make([]byte, 4096), conns: []conn{{fd: ends[0], state: idle, answer: &wire.HTTP{}}}, free: ring{ids: make([]int32, 1)},
+		target: protocol.Target{Requests: [][]byte{[]byte("GET / HTTP/1.1\r\n\r\n")}}, timeout: time.Second, start: time.Now().Add(-time.Second), poller: p,
+		buffer: make([]byte, 4096), conns: []conn{{fd: ends[0], state: idle, answer: &protocol.HTTP{}}}, free: ring{ids: make([]int32, 1)},
 		record: record{due: make([]int64, requests), latency: filled(requests, unsent), lag: filled(requests, noLag)},
 	}
 	defer s.close()

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/socket"
+	"tenon.sh/tenon/internal/lab/load/socket"
 )
 
 // A WrkResult is the complete output of one run of wrk. Its latencies come from

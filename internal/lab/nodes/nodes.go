@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -79,7 +79,7 @@ func (n Node) Machine(fs proc.FS) report.Machine {
 	if !n.Here {
 		return report.Machine{Kernel: n.Kernel, OS: n.OS, CPUs: n.CPUs, MemoryBytes: int64(n.Memory)}
 	}
-	m := site.ThisMachine(fs)
+	m := testbed.ThisMachine(fs)
 	m.CPUs = n.CPUs
 	return m
 }

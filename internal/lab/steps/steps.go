@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/kernel/task"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -80,7 +80,7 @@ func Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	// long, so it needs none.
 	debug.SetGCPercent(-1)
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + p.CPUs.Len())
-	begun, zero := time.Now(), site.MonotonicNow()
+	begun, zero := time.Now(), testbed.MonotonicNow()
 	var mu sync.Mutex
 	var done sync.WaitGroup
 	var failed error
@@ -149,14 +149,14 @@ func (p Plan) runOnCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) ([
 			if ctx.Err() != nil {
 				return nil, nil
 			}
-			if now := site.MonotonicNow() - zero; now >= s.At+s.Length {
+			if now := testbed.MonotonicNow() - zero; now >= s.At+s.Length {
 				c.Undone += int((s.Length - due + p.Period - 1) / p.Period)
 				break
 			}
 			sleepUntil(ctx, zero+s.At+due)
 			burn(p.Work)
 			c.Due = append(c.Due, due)
-			c.Delays = append(c.Delays, site.MonotonicNow()-zero-s.At-due-p.Work)
+			c.Delays = append(c.Delays, testbed.MonotonicNow()-zero-s.At-due-p.Work)
 		}
 	}
 	return all, nil
@@ -164,9 +164,9 @@ func (p Plan) runOnCPU(ctx context.Context, cpu unit.CPU, zero time.Duration) ([
 
 // burn uses as much CPU time of this thread as length.
 func burn(length time.Duration) {
-	end := site.ThreadTime() + length
+	end := testbed.ThreadTime() + length
 	var x uint64
-	for site.ThreadTime() < end {
+	for testbed.ThreadTime() < end {
 		x += work.Spend(5000)
 	}
 	runtime.KeepAlive(x)
@@ -179,7 +179,7 @@ const longestNap = 200 * time.Millisecond
 // sleepUntil blocks this thread. If the Go runtime slept instead, another
 // thread would have to wake up first.
 func sleepUntil(ctx context.Context, at time.Duration) {
-	for now := site.MonotonicNow(); now < at && ctx.Err() == nil; now = site.MonotonicNow() {
+	for now := testbed.MonotonicNow(); now < at && ctx.Err() == nil; now = testbed.MonotonicNow() {
 		until := unix.NsecToTimespec(int64(min(at, now+longestNap)))
 		// A signal of the runtime may cause EINTR. The loop then sleeps again.
 		_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &until, nil)

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -48,7 +48,7 @@ type Work struct {
 
 // FindWork returns batch work. command is the name of a kind, or a shell
 // command of the user. dir is a directory of the lab.
-func FindWork(s *site.Site, command string, line *regexp.Regexp, dir string) (Work, error) {
+func FindWork(s *testbed.Site, command string, line *regexp.Regexp, dir string) (Work, error) {
 	w := Work{Name: command, Line: workLine, Unit: "MiB"}
 	switch command {
 	case "xz":

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/proc"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 func TestLinesOfABatchCommandAreItsProgress(t *testing.T) {
@@ -51,7 +51,7 @@ func TestManyLinesNeedFewMarks(t *testing.T) {
 
 func TestACommandWithoutProgressIsMeasuredInCPUTime(t *testing.T) {
 	began := time.Now()
-	s := &site.Site{FS: proc.Default()}
+	s := &testbed.Site{FS: proc.Default()}
 	w, err := FindWork(s, "while :; do :; done", nil, "")
 	if err != nil || w.Unit != "CPU s" || w.Name != "while" {
 		t.Fatalf("%+v, %v", w, err)
@@ -78,7 +78,7 @@ func TestACommandWithoutProgressIsMeasuredInCPUTime(t *testing.T) {
 // time is read a second time.
 func TestShortCommandsAreMeasuredWhole(t *testing.T) {
 	began := time.Now()
-	s := &site.Site{FS: proc.Default()}
+	s := &testbed.Site{FS: proc.Default()}
 	w, err := FindWork(s, "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done", nil, "")
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestNamedBatchWorkShowsProgress(t *testing.T) {
 	if _, err := CompilerProgram.Find(); err != nil {
 		t.Skip(err)
 	}
-	s := &site.Site{FS: proc.Default()}
+	s := &testbed.Site{FS: proc.Default()}
 	w, err := FindWork(s, "compile", nil, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestAServiceThatDoesNotStartSaysWhy(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Ready = "exit 1"
-		p, err := s.Start(t.Context(), site.NoGroups{}, "", (&site.Site{}).Place.Tested)
+		p, err := s.Start(t.Context(), testbed.NoGroups{}, "", (&testbed.Site{}).Place.Tested)
 		if err == nil {
 			s.Stop(p)
 		}
@@ -168,7 +168,7 @@ func TestAServiceThatDoesNotStartSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Ready = "true"
-	p, err := s.Start(t.Context(), site.NoGroups{}, "", (&site.Site{}).Place.Tested)
+	p, err := s.Start(t.Context(), testbed.NoGroups{}, "", (&testbed.Site{}).Place.Tested)
 	if err != nil {
 		t.Fatal(err)
 	}

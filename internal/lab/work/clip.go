@@ -10,7 +10,7 @@ import (
 	"runtime"
 	"syscall"
 
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // clipName is the name of the clip that clipArgs renders. If clipArgs changes,
@@ -68,7 +68,7 @@ func Clip(ctx context.Context, ffmpeg, dir string, rendering func()) (string, er
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("render the clip in %s: %w%s", dir, errors.Join(ctx.Err(), err), site.QuoteOutput(out))
+		return "", fmt.Errorf("render the clip in %s: %w%s", dir, errors.Join(ctx.Err(), err), testbed.QuoteOutput(out))
 	}
 	if err := os.Rename(part.Name(), clip); err != nil {
 		return "", fmt.Errorf("render the clip: %w", err)

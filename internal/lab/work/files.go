@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -114,7 +114,7 @@ func RoomFor(dir string, want unit.Bytes) error {
 		return fmt.Errorf("--data %s: %w", dir, err)
 	}
 	if free := unit.Bytes(st.Bavail) * unit.Bytes(st.Bsize); free < want {
-		return fmt.Errorf("--data %s: %s are free, the experiment writes %s: choose another directory, or a smaller --set", dir, site.Mebibytes(free), site.Mebibytes(want))
+		return fmt.Errorf("--data %s: %s are free, the experiment writes %s: choose another directory, or a smaller --set", dir, testbed.Mebibytes(free), testbed.Mebibytes(want))
 	}
 	return nil
 }

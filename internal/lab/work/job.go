@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/proc"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -25,7 +25,7 @@ type Job struct {
 	// is false, a slot ends together with its process.
 	Restart bool
 	// Session, Nice and SchedIdle apply to each process of the job; see
-	// site.Child.
+	// testbed.Child.
 	Session   bool
 	Nice      int
 	SchedIdle bool
@@ -39,24 +39,24 @@ type Job struct {
 // A Batch is a running job.
 type Batch struct {
 	job   Job
-	start func(slot int) (*site.Process, error)
+	start func(slot int) (*testbed.Process, error)
 	marks []*Marks // one for each slot
 
 	mu        sync.Mutex
-	processes []*site.Process // the latest process of each slot
-	used      time.Duration   // CPU time of the processes that have been replaced
+	processes []*testbed.Process // the latest process of each slot
+	used      time.Duration      // CPU time of the processes that have been replaced
 	stopped   bool
 }
 
 // StartBatch starts a job in the given group, on the tested CPUs.
-func StartBatch(s *site.Site, j Job, group node.CgroupPath) (*Batch, error) {
+func StartBatch(s *testbed.Site, j Job, group node.CgroupPath) (*Batch, error) {
 	w := &Batch{job: j}
 	for range j.Slots {
 		w.marks = append(w.marks, &Marks{})
 	}
-	w.start = func(slot int) (*site.Process, error) {
+	w.start = func(slot int) (*testbed.Process, error) {
 		r, out := io.Pipe()
-		p, err := site.Start(s.Groups(), site.Child{
+		p, err := testbed.Start(s.Groups(), testbed.Child{
 			Name: fmt.Sprintf("%s %d", j.Name, slot), Argv: j.Argv(slot), Group: group, CPUs: s.Place.Tested, Stdout: out,
 			Session: j.Session, Nice: j.Nice, SchedIdle: j.SchedIdle,
 		})
@@ -103,7 +103,7 @@ func StartBatch(s *site.Site, j Job, group node.CgroupPath) (*Batch, error) {
 
 // restart starts the process of a slot again after it has ended, if
 // the job has Restart set.
-func (w *Batch) restart(slot int, ended *site.Process) {
+func (w *Batch) restart(slot int, ended *testbed.Process) {
 	if !w.job.Restart || ended.Err() != nil {
 		return
 	}
@@ -121,20 +121,20 @@ func (w *Batch) restart(slot int, ended *site.Process) {
 }
 
 // current returns the current processes of the slots.
-func (w *Batch) current() []*site.Process {
+func (w *Batch) current() []*testbed.Process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.processes)
 }
 
 // Used returns the CPU time of all processes of the job and of their children
-// (site.TreeTime).
+// (testbed.TreeTime).
 func (w *Batch) Used(fs proc.FS) (time.Duration, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	sum := w.used
 	for _, p := range w.processes {
-		t, err := site.TreeTime(fs, p.PID)
+		t, err := testbed.TreeTime(fs, p.PID)
 		if p.HasEnded() {
 			t, err = p.Used(), nil
 		}
@@ -148,10 +148,10 @@ func (w *Batch) Used(fs proc.FS) (time.Duration, error) {
 
 // followTime adds the CPU time of a process to the marks, again and again until
 // the process ends. Then it adds the total.
-func (m *Marks) followTime(fs proc.FS, p *site.Process) {
+func (m *Marks) followTime(fs proc.FS, p *testbed.Process) {
 	last := time.Duration(0)
 	for {
-		if t, err := site.TreeTime(fs, p.PID); err == nil {
+		if t, err := testbed.TreeTime(fs, p.PID); err == nil {
 			last = t
 			m.Add(Mark{At: time.Now(), Frames: t.Seconds()})
 		}

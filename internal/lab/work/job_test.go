@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // tenFrames returns a process that reports at least ten frames and then ends.
@@ -16,7 +16,7 @@ func tenFrames(slot int) []string {
 
 func jobFor(t *testing.T, j Job) *Batch {
 	t.Helper()
-	w, err := StartBatch(&site.Site{}, j, "")
+	w, err := StartBatch(&testbed.Site{}, j, "")
 	if err != nil {
 		t.Fatal(err)
 	}

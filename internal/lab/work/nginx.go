@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -32,7 +32,7 @@ type NGINX struct {
 	// Before is called with the PID of the process before the process executes
 	// nginx. It may be nil.
 	Before  func(pid int) error
-	Session bool // see site.Child
+	Session bool // see testbed.Child
 }
 
 // pageSize is the size of the answer in bytes. nginx's own index.html, which
@@ -107,11 +107,11 @@ func (n NGINX) args() []string {
 func (n NGINX) URL() string { return "http://" + n.Address + "/" }
 
 // Start starts nginx in its cgroup and waits until it answers.
-func (n NGINX) Start(ctx context.Context, in site.Groups, group node.CgroupPath, cpus unit.CPUSet) (*site.Process, error) {
+func (n NGINX) Start(ctx context.Context, in testbed.Groups, group node.CgroupPath, cpus unit.CPUSet) (*testbed.Process, error) {
 	if err := portFree(n.Address); err != nil {
 		return nil, err
 	}
-	p, err := site.Start(in, site.Child{Name: "nginx", Argv: n.args(), Group: group, CPUs: cpus, Session: n.Session, Before: n.Before})
+	p, err := testbed.Start(in, testbed.Child{Name: "nginx", Argv: n.args(), Group: group, CPUs: cpus, Session: n.Session, Before: n.Before})
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +123,9 @@ func (n NGINX) Start(ctx context.Context, in site.Groups, group node.CgroupPath,
 }
 
 // Stop ends nginx and its workers.
-func (n NGINX) Stop(p *site.Process) { p.Stop(syscall.SIGTERM, 2*time.Second) }
+func (n NGINX) Stop(p *testbed.Process) { p.Stop(syscall.SIGTERM, 2*time.Second) }
 
-func (n NGINX) answers(ctx context.Context, p *site.Process) error {
+func (n NGINX) answers(ctx context.Context, p *testbed.Process) error {
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -135,7 +135,7 @@ func (n NGINX) answers(ctx context.Context, p *site.Process) error {
 			if resp.StatusCode == http.StatusOK {
 				return nil
 			}
-			err = fmt.Errorf("it answers %s%s", resp.Status, site.QuoteOutput(p.Stderr.Bytes()))
+			err = fmt.Errorf("it answers %s%s", resp.Status, testbed.QuoteOutput(p.Stderr.Bytes()))
 			return fmt.Errorf("nginx on %s: %w", n.Address, err)
 		}
 		select {
@@ -174,7 +174,7 @@ func freePort() (int, error) {
 }
 
 // PrepareNGINX gives nginx a directory and a port. Port 0 means a free port.
-func PrepareNGINX(s *site.Site, n NGINX, port, connections int) (NGINX, error) {
+func PrepareNGINX(s *testbed.Site, n NGINX, port, connections int) (NGINX, error) {
 	dir, err := s.Directory("")
 	if err != nil {
 		return n, fmt.Errorf("make a directory for nginx: %w", err)

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"syscall"
 
-	"tenon.sh/tenon/internal/lab/site"
-	"tenon.sh/tenon/internal/lab/wire"
+	"tenon.sh/tenon/internal/lab/load/protocol"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // PostgresProgram is the server. initdb is in the same directory.
@@ -24,12 +24,12 @@ const postgresRole = "tenon"
 const ownsNothing = 65534
 
 // accounts are the statements that make the table that the load reads
-// (wire.Accounts). The lab executes them at each start, so that all runs begin
+// (protocol.Accounts). The lab executes them at each start, so that all runs begin
 // with the same table.
 var accounts = []string{
 	"DROP TABLE IF EXISTS accounts",
 	"CREATE TABLE accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84))",
-	fmt.Sprintf("INSERT INTO accounts SELECT n, 1, 0, '' FROM generate_series(1, %d) n", wire.Accounts),
+	fmt.Sprintf("INSERT INTO accounts SELECT n, 1, 0, '' FROM generate_series(1, %d) n", protocol.Accounts),
 	"VACUUM ANALYZE accounts",
 }
 
@@ -39,7 +39,7 @@ var accounts = []string{
 // The server lets every local user in, without a password. So the role with
 // which they can log in is no superuser, the superuser has no login, and the
 // server runs as a user that owns no other files.
-func preparePostgres(ctx context.Context, in *site.Site, s *Service, path, address string) error {
+func preparePostgres(ctx context.Context, in *testbed.Site, s *Service, path, address string) error {
 	parent, err := in.Directory("")
 	if err == nil {
 		err = os.Chmod(parent, 0o755)
@@ -56,11 +56,11 @@ func preparePostgres(ctx context.Context, in *site.Site, s *Service, path, addre
 		path, err = filepath.EvalSymlinks(path)
 	}
 	if err == nil {
-		_, err = in.Await(ctx, site.Child{Name: "initdb", User: s.user, Argv: []string{
+		_, err = in.Await(ctx, testbed.Child{Name: "initdb", User: s.user, Argv: []string{
 			filepath.Join(filepath.Dir(path), "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"}})
 	}
 	if err == nil {
-		_, err = in.Await(ctx, site.Child{Name: "postgres --single", User: s.user,
+		_, err = in.Await(ctx, testbed.Child{Name: "postgres --single", User: s.user,
 			Argv:  []string{path, "--single", "-D", data, "-F", "-c", "exit_on_error=on", "-c", "log_min_messages=fatal", "postgres"},
 			Stdin: strings.NewReader(fmt.Sprintf("CREATE ROLE %[1]s LOGIN\nCREATE DATABASE %[1]s OWNER %[1]s\nALTER ROLE postgres NOLOGIN\n", postgresRole))})
 	}

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // A Program is an installed program that the experiment runs.
@@ -76,7 +76,7 @@ func parseVersion(text string) (Version, string) {
 func (p Program) Ask(ctx context.Context, path string) (Version, string, error) {
 	out, err := exec.CommandContext(ctx, path, p.Version...).CombinedOutput()
 	if err != nil {
-		return Version{}, "", fmt.Errorf("ask %s for its version: %w%s", path, err, site.QuoteOutput(out))
+		return Version{}, "", fmt.Errorf("ask %s for its version: %w%s", path, err, testbed.QuoteOutput(out))
 	}
 	v, text := parseVersion(string(out))
 	return v, text, nil
@@ -87,7 +87,7 @@ func (p Program) Ask(ctx context.Context, path string) (Version, string, error) 
 func CheckEncoder(ctx context.Context, ffmpeg string) error {
 	out, err := exec.CommandContext(ctx, ffmpeg, "-hide_banner", "-loglevel", "error", "-encoders").CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("ask %s for its encoders: %w%s", ffmpeg, err, site.QuoteOutput(out))
+		return fmt.Errorf("ask %s for its encoders: %w%s", ffmpeg, err, testbed.QuoteOutput(out))
 	}
 	if !strings.Contains(string(out), "libx264") {
 		return fmt.Errorf("%s cannot encode H.264 with libx264: %s", ffmpeg, FFmpegProgram.Packages)

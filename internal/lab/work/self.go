@@ -11,7 +11,7 @@ import (
 	"strconv"
 
 	"tenon.sh/tenon/internal/lab/load"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // ServeSelf is the main function of a service that generates its own load. For
@@ -53,12 +53,12 @@ type SelfDriven struct {
 
 // StartSelf starts a service that generates its own load, as a child. c names
 // its group, its CPUs and its session.
-func StartSelf(s *site.Site, self load.Self, c site.Child) (*site.Process, *SelfDriven, error) {
+func StartSelf(s *testbed.Site, self load.Self, c testbed.Child) (*testbed.Process, *SelfDriven, error) {
 	c.Name, c.Argv = "the service", s.Child("self", strconv.Itoa(self.Threads), self.Memory.String())
 	stdin, in := io.Pipe()
 	stdout, out := io.Pipe()
 	c.Stdin, c.Stdout = stdin, out
-	p, err := site.Start(s.Groups(), c)
+	p, err := testbed.Start(s.Groups(), c)
 	if err != nil {
 		return nil, nil, err
 	}

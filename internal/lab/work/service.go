@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/site"
-	"tenon.sh/tenon/internal/lab/wire"
+	"tenon.sh/tenon/internal/lab/load/protocol"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -43,9 +43,9 @@ type Service struct {
 	// Ready is a shell command that ends with status 0 if the service is ready.
 	// If it is empty, the service is ready when URL answers.
 	Ready   string
-	Session bool // see site.Child
+	Session bool // see testbed.Child
 
-	user *syscall.Credential // see site.Child
+	user *syscall.Credential // see testbed.Child
 	fill []string            // SQL statements at each start
 	end  syscall.Signal      // ends the service; 0: SIGTERM
 }
@@ -53,7 +53,7 @@ type Service struct {
 // FindService returns a service. command is the name of a service, or a shell
 // command that starts one. A named service listens on a port of the loopback
 // device (0: a free port). If it needs a directory, FindService makes one.
-func FindService(ctx context.Context, in *site.Site, command string, port, threads int) (s Service, version string, err error) {
+func FindService(ctx context.Context, in *testbed.Site, command string, port, threads int) (s Service, version string, err error) {
 	s.Name = command
 	if !slices.Contains(Services, command) {
 		s.Argv = shell(command)
@@ -114,14 +114,14 @@ func programOf(command string) string {
 }
 
 // Start starts the service in its cgroup and waits until it is ready.
-func (s Service) Start(ctx context.Context, in site.Groups, group node.CgroupPath, cpus unit.CPUSet) (*site.Process, error) {
-	p, err := site.Start(in, site.Child{Name: s.Name, Argv: s.Argv, Group: group, CPUs: cpus, Session: s.Session, User: s.user})
+func (s Service) Start(ctx context.Context, in testbed.Groups, group node.CgroupPath, cpus unit.CPUSet) (*testbed.Process, error) {
+	p, err := testbed.Start(in, testbed.Child{Name: s.Name, Argv: s.Argv, Group: group, CPUs: cpus, Session: s.Session, User: s.user})
 	if err != nil {
 		return nil, err
 	}
 	err = s.awaitReady(ctx, p)
 	if err == nil && len(s.fill) > 0 {
-		err = wire.Execute(ctx, s.URL, serviceStart, s.fill...)
+		err = protocol.Execute(ctx, s.URL, serviceStart, s.fill...)
 	}
 	if err != nil {
 		s.Stop(p)
@@ -131,9 +131,9 @@ func (s Service) Start(ctx context.Context, in site.Groups, group node.CgroupPat
 }
 
 // Stop ends the service.
-func (s Service) Stop(p *site.Process) { p.Stop(cmp.Or(s.end, syscall.SIGTERM), 3*time.Second) }
+func (s Service) Stop(p *testbed.Process) { p.Stop(cmp.Or(s.end, syscall.SIGTERM), 3*time.Second) }
 
-func (s Service) awaitReady(ctx context.Context, p *site.Process) error {
+func (s Service) awaitReady(ctx context.Context, p *testbed.Process) error {
 	for deadline := time.Now().Add(serviceStart); ; {
 		err := s.ready(ctx)
 		if p.HasEnded() { // another program may have answered
@@ -150,19 +150,19 @@ func (s Service) awaitReady(ctx context.Context, p *site.Process) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("service %s is not ready after %v: %w%s", s.Name, serviceStart, err, site.QuoteOutput(p.Stderr.Bytes()))
+			return fmt.Errorf("service %s is not ready after %v: %w%s", s.Name, serviceStart, err, testbed.QuoteOutput(p.Stderr.Bytes()))
 		}
 	}
 }
 
 func (s Service) ready(ctx context.Context) error {
 	if s.Ready == "" {
-		return wire.Ready(ctx, s.URL)
+		return protocol.Ready(ctx, s.URL)
 	}
 	ctx, cancel := context.WithTimeout(ctx, serviceStart)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, "/bin/sh", "-c", s.Ready).CombinedOutput(); err != nil {
-		return fmt.Errorf("--ready: %w%s", err, site.QuoteOutput(out))
+		return fmt.Errorf("--ready: %w%s", err, testbed.QuoteOutput(out))
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/config/spelling"
-	"tenon.sh/tenon/internal/lab/wire"
+	"tenon.sh/tenon/internal/lab/load/protocol"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -44,7 +44,7 @@ func (w Workloads) Self() bool { return w.Service == selfName }
 
 // ByCommand reports whether the load on the service comes from a command of the
 // user.
-func (w Workloads) ByCommand() bool { return w.Load != "" && wire.Check(w.Load) != nil }
+func (w Workloads) ByCommand() bool { return w.Load != "" && protocol.Check(w.Load) != nil }
 
 // OrDefaults sets the defaults, and calls fault for each fault.
 func (w Workloads) OrDefaults(fault func(format string, args ...any)) Workloads {
@@ -56,7 +56,7 @@ func (w Workloads) OrDefaults(fault func(format string, args ...any)) Workloads 
 	}
 	named := slices.Contains(Services, w.Service)
 	unknown := checkCommand("--service", w.Service, Services, fault)
-	switch err := wire.Check(w.Load); {
+	switch err := protocol.Check(w.Load); {
 	case unknown:
 	case w.Load == "" && !named:
 		fault("--service %q is a command, not one of %s, so it needs --load: where the service listens, such as redis://127.0.0.1:6379, or a command that prints latencies", w.Service, strings.Join(Services, ", "))

@@ -11,18 +11,18 @@ import (
 
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/concurrency/sweep"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // A bench is the experiment after its set-up.
 type bench struct {
 	Config
-	*site.Site
+	*testbed.Site
 	kubectl *kubectl.Space
 	nodes   []nodes.Node
 	height  int           // of the transcoded picture
@@ -45,12 +45,12 @@ type run struct {
 // Run runs the experiment. When it returns, even with an error, it has removed
 // its Jobs. If it made the namespace, it has removed that, too. Outcome and
 // error have the same meaning as those of [sweep.Run].
-func Run(ctx context.Context, c Config) (frame.Outcome, error) {
+func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	b, err := set(ctx, c)
 	if err != nil {
-		return frame.Outcome{}, site.InterruptError(ctx, err)
+		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
-	return (&frame.Series[sweep.Cell, run]{
+	return (&harness.Series[sweep.Cell, run]{
 		Site: b.Site, Cells: b.runs, Blocks: b.Blocks, Most: b.MaxTime, InOrder: b.AsPublished,
 		First: b.lead + b.Work + 6*time.Second, Calibrate: b.calibrate, Run: b.run, Tell: tell, Open: concurrency.Open,
 		Save: func(r run) error { return concurrency.AddJobs(b.Out, r.rows) },
@@ -69,11 +69,11 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.Site, err = site.Away(c.Setting); err != nil {
+	if b.Site, err = testbed.Away(c.Setting); err != nil {
 		return nil, err
 	}
 	b.kubectl = &kubectl.Space{Client: client, Namespace: c.Namespace, Experiment: labWord, Objects: "jobs", Tell: b.Status.Now}
-	b.Place = site.Placement{} // the lab measures no CPU of this machine
+	b.Place = testbed.Placement{} // the lab measures no CPU of this machine
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
@@ -124,7 +124,7 @@ func (b *bench) smallestCPUs() int {
 const firstFrames = 48
 
 // calibrate runs one job alone to choose how much work a job has.
-func (b *bench) calibrate(ctx context.Context, caveats []string) (frame.Record, []string, error) {
+func (b *bench) calibrate(ctx context.Context, caveats []string) (harness.Record, []string, error) {
 	var lines []string
 	if !b.AsPublished {
 		b.Status.Now("calibrating: one job alone")

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/nodes"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -23,11 +23,11 @@ const gib = unit.Bytes(1) << 30
 // benchOn returns a bench on nodes that have four CPUs, of which 3.5 are free.
 func benchOn(t *testing.T, policy string, names ...string) *bench {
 	t.Helper()
-	c, err := Config{Config: sweep.Config{Setting: site.Setting{Out: t.TempDir()}}}.withDefaults()
+	c, err := Config{Config: sweep.Config{Setting: testbed.Setting{Out: t.TempDir()}}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{Config: c, Site: &site.Site{Given: c.Setting, Status: &site.Status{W: io.Discard}}, height: 360, whole: 100, kubectl: &kubectl.Space{Experiment: labWord, Objects: "jobs"}}
+	b := &bench{Config: c, Site: &testbed.Site{Given: c.Setting, Status: &testbed.Status{W: io.Discard}}, height: 360, whole: 100, kubectl: &kubectl.Space{Experiment: labWord, Objects: "jobs"}}
 	for _, n := range names {
 		b.nodes = append(b.nodes, nodes.Node{Name: n, CPUs: 4, Policy: policy, Free: nodes.Amounts{CPU: 3500, Memory: 8 * gib, BatchCPU: 2000, BatchMemory: 4 * gib, Pods: 100}})
 	}
@@ -128,7 +128,7 @@ func TestWrongFlagsOfTheClusterAreNamed(t *testing.T) {
 	}{
 		"another fill": {Config{Config: sweep.Config{Fill: sweep.Steady}}, "--fill steady"},
 		"slices":       {Config{Config: sweep.Config{Slice: 2}}, "--slice 2"},
-		"CPUs":         {Config{Config: sweep.Config{Setting: site.Setting{CPUs: unit.CPUSetOf(1)}}}, "--cpus 1"},
+		"CPUs":         {Config{Config: sweep.Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}}, "--cpus 1"},
 		"a film here":  {Config{Input: "film.mp4"}, "--input"},
 		"a namespace":  {Config{Namespace: "A_b"}, "--namespace"},
 		"a command":    {Config{Input: "/film.mp4", Config: sweep.Config{Argv: []string{"true"}}}, "--input belongs"},

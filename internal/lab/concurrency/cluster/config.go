@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/concurrency/sweep"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // A Config configures the experiment. If a field is zero, it has the default
@@ -74,11 +74,11 @@ func (c Config) withDefaults() (Config, error) {
 	var err error
 	c.Config, err = c.Config.OrDefaults()
 	c.Input = input
-	if err = site.RefuseFlags(append(faults, err)...); err != nil {
+	if err = testbed.RefuseFlags(append(faults, err)...); err != nil {
 		return c, err
 	}
 	if cells, refused := c.combinations(); len(cells) == 0 && len(refused) > 0 {
-		return c, site.RefuseFlags(fmt.Errorf("--strategies %s", strings.Join(refused, "; ")))
+		return c, testbed.RefuseFlags(fmt.Errorf("--strategies %s", strings.Join(refused, "; ")))
 	}
 	return c, nil
 }

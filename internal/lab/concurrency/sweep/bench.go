@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/lab/concurrency"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -22,7 +22,7 @@ import (
 // A bench is the experiment after its set-up.
 type bench struct {
 	Config
-	*site.Site
+	*testbed.Site
 	machine machine
 	task    task
 	host    string  // name of this machine
@@ -44,16 +44,16 @@ type run struct {
 // Run runs the experiment. When it returns, even with an error, no process and
 // no cgroup of the experiment is left. If it returns an error and an Outcome
 // with runs, these are the runs that had ended before the error.
-func Run(ctx context.Context, c Config) (frame.Outcome, error) {
+func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	c, err := c.OrDefaults()
 	if err != nil {
-		return frame.Outcome{}, err
+		return harness.Outcome{}, err
 	}
 	b, err := set(ctx, c)
 	if err != nil {
-		return frame.Outcome{}, site.InterruptError(ctx, err)
+		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
-	return (&frame.Series[Cell, run]{
+	return (&harness.Series[Cell, run]{
 		Site: b.Site, Cells: b.runs, Blocks: b.Blocks, Most: b.MaxTime, InOrder: b.AsPublished,
 		First:     b.Warmup + b.Window + 1500*time.Millisecond,
 		Calibrate: b.calibrate, Run: b.run, Tell: tell, Open: concurrency.Open,
@@ -66,7 +66,7 @@ func Run(ctx context.Context, c Config) (frame.Outcome, error) {
 // the program. If it fails, it restores the machine.
 func set(ctx context.Context, c Config) (_ *bench, err error) {
 	b := &bench{Config: c, versions: map[string]string{}}
-	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
+	if b.Site, err = testbed.Enter(ctx, c.Setting); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -125,7 +125,7 @@ func textErrors(all []string) []error {
 }
 
 // calibrate runs one job alone to choose how much work a job has.
-func (b *bench) calibrate(ctx context.Context, caveats []string) (frame.Record, []string, error) {
+func (b *bench) calibrate(ctx context.Context, caveats []string) (harness.Record, []string, error) {
 	b.Status.Now("calibrating: one job alone")
 	var lines []string
 	if b.task.reports() {
@@ -164,7 +164,7 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (frame.Record, 
 }
 
 func (b *bench) experiment(caveats []string) concurrency.Experiment {
-	machine := site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
+	machine := testbed.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
 	machine.Mechanisms = nil
 	cores := map[node.CoreID]bool{}
 	for _, c := range b.Topology.CPUs {

@@ -7,7 +7,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/layout"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -140,7 +140,7 @@ func (c Config) refuse(cell Cell, m machine) string {
 		return "the kubelet gives exclusive CPUs for whole numbers of CPUs only"
 	case cell.Strategy == PinnedBlind && !m.uneven:
 		return "every CPU here is a core of its own with the same cache: it is the same as pinned"
-	case cell.Strategy == StaticBurst && !slices.ContainsFunc(site.Homes(m.topology, m.tested, cell.Jobs, cell.Limit), func(home unit.CPUSet) bool { return home != m.tested }):
+	case cell.Strategy == StaticBurst && !slices.ContainsFunc(testbed.Homes(m.topology, m.tested, cell.Jobs, cell.Limit), func(home unit.CPUSet) bool { return home != m.tested }):
 		return "no L3 cache or NUMA node is a smaller pool with room for a job: it is the same as quota"
 	case cell.Strategy == Burst && c.Burst(cell.Limit) >= unit.CPUs(cpus):
 		return fmt.Sprintf("its quota of %g CPUs is no limit on %d: it is the same as unbounded", c.Burst(cell.Limit).Cores(), cpus)

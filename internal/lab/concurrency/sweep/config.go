@@ -12,7 +12,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/jobs"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -39,7 +39,7 @@ const (
 // A Config configures the experiment. If a field is zero, it has the default
 // that its comment names.
 type Config struct {
-	site.Setting
+	testbed.Setting
 	Preset string // names the lists below (default: quick)
 	// The cells are all combinations of these lists. A limit of 0 means that a
 	// job has no CPU limit. With 0 threads, the program chooses their number. A
@@ -151,7 +151,7 @@ func (c Config) OrDefaults() (Config, error) {
 	}
 	c.NoClient = true
 	c.Setting = c.Setting.OrDefaults(fault)
-	return c, site.RefuseFlags(faults...)
+	return c, testbed.RefuseFlags(faults...)
 }
 
 func (c Config) times(fault func(string, ...any)) Config {
@@ -206,8 +206,8 @@ func (c Config) times(fault func(string, ...any)) Config {
 	if c.ForeignPercent == 0 {
 		c.ForeignPercent = 5
 	}
-	site.CheckVoidPercent("--max-steal", c.StealPercent, fault)
-	site.CheckVoidPercent("--max-foreign", c.ForeignPercent, fault)
+	testbed.CheckVoidPercent("--max-steal", c.StealPercent, fault)
+	testbed.CheckVoidPercent("--max-foreign", c.ForeignPercent, fault)
 	if c.CacheDir == "" {
 		c.CacheDir = work.CacheDir()
 	}

@@ -3,7 +3,7 @@ package sweep
 import (
 	"math/rand/v2"
 
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -94,5 +94,5 @@ func workers(m machine, width int, blind bool, order *rand.Rand) []unit.CPUSet {
 		}
 		return sets
 	}
-	return site.Slices(m.topology, m.tested, width)
+	return testbed.Slices(m.topology, m.tested, width)
 }

@@ -11,10 +11,10 @@ import (
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/perf"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/meter"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -26,7 +26,7 @@ type round struct {
 	index, block int
 	div          division
 	slots        []*slot
-	agent        *site.AgentRunner
+	agent        *testbed.AgentRunner
 	void         []string
 }
 
@@ -103,7 +103,7 @@ func (r *round) build() error {
 
 // govern starts Tenon's loop. For the loop, the jobs are best-effort workloads
 // with a CPU limit.
-func (r *round) govern(ctx context.Context) (*site.AgentRunner, error) {
+func (r *round) govern(ctx context.Context) (*testbed.AgentRunner, error) {
 	var list []node.Workload
 	for i, s := range r.slots {
 		list = append(list, node.Workload{
@@ -111,7 +111,7 @@ func (r *round) govern(ctx context.Context) (*site.AgentRunner, error) {
 			CPULimit: node.Some(r.cell.Limit), CPURequest: node.Some(r.cell.Limit),
 		})
 	}
-	return r.RunAgent(ctx, list, policy.Config{CPUQOS: site.Pinned(""), Pool: facts.Pool{CPUs: r.Place.Tested}}, true)
+	return r.RunAgent(ctx, list, policy.Config{CPUQOS: testbed.Pinned(""), Pool: facts.Pool{CPUs: r.Place.Tested}}, true)
 }
 
 func (r *round) groups() []node.CgroupPath {
@@ -128,7 +128,7 @@ func (r *round) close() error {
 	for _, s := range r.slots {
 		s.end()
 	}
-	return errors.Join(err, site.Clear(r.Root, r.Host, r.Tree))
+	return errors.Join(err, testbed.Clear(r.Root, r.Host, r.Tree))
 }
 
 // length returns the length of the measured part. Jobs that get little CPU need
@@ -257,12 +257,12 @@ func (r *round) row(s *slot, number int, from, to meter.Reading) jobs.Job {
 // A watch measures how much CPU other work uses on the tested CPUs.
 type watch struct {
 	r      *round
-	before frame.Reading
+	before harness.Reading
 	own    time.Duration
 }
 
-func (r *round) usage() (frame.Reading, error) {
-	s := frame.Sampler{Tree: r.Tree, FS: r.FS, Tested: r.Place.Tested, Service: r.group(), Recording: frame.Recording{NoPSI: true}}
+func (r *round) usage() (harness.Reading, error) {
+	s := harness.Sampler{Tree: r.Tree, FS: r.FS, Tested: r.Place.Tested, Service: r.group(), Recording: harness.Recording{NoPSI: true}}
 	return s.Reading()
 }
 
@@ -279,7 +279,7 @@ func (w watch) disturbances() ([]string, error) {
 		return nil, err
 	}
 	cpus := float64(w.r.Place.Tested.Len())
-	used := frame.Between(w.before, after, w.r.Place.Tested.Len())
+	used := harness.Between(w.before, after, w.r.Place.Tested.Len())
 	var void []string
 	if share := 100 * used.StealRatio; share > w.r.StealPercent {
 		void = append(void, fmt.Sprintf("the hypervisor kept %.1f %% of the tested CPUs' time (steal), more than %g %%", share, w.r.StealPercent))

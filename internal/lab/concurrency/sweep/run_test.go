@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/jobs"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -40,7 +40,7 @@ func shortExperiment(t *testing.T, needs ...work.Program) Config {
 		}
 	}
 	c := Config{
-		Setting: site.Setting{
+		Setting: testbed.Setting{
 			Seed: 1, Out: filepath.Join(t.TempDir(), "out"), JournalDir: filepath.Join(t.TempDir(), "journal"), Once: true,
 			Root: node.CgroupPath(fmt.Sprintf("tenon-test-%d", os.Getpid())), Self: []string{os.Args[0]},
 		},
@@ -185,7 +185,7 @@ func TestAPoolHasTheLimitAsItsQuota(t *testing.T) {
 		}
 	})
 	const limit = unit.MilliCPU(300)
-	homes := site.Homes(b.machine.topology, b.machine.tested, 2, limit)
+	homes := testbed.Homes(b.machine.topology, b.machine.tested, 2, limit)
 	r, err := b.measure(t.Context(), Cell{Strategy: StaticBurst, Jobs: 2, Limit: limit}, 1, 1)
 	if err != nil || len(r.rows) < 2 || len(r.void) > 0 {
 		t.Fatalf("%d rows, void %q: %v", len(r.rows), r.void, err)

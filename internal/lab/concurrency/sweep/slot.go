@@ -10,7 +10,7 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/lab/meter"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -24,8 +24,8 @@ type slot struct {
 	place place
 
 	mu      sync.Mutex
-	process *site.Process // the running job; nil: none
-	marks   *work.Marks   // the marks of this job
+	process *testbed.Process // the running job; nil: none
+	marks   *work.Marks      // the marks of this job
 	meter   meter.Meter
 }
 
@@ -64,7 +64,7 @@ func (s *slot) hold() error {
 // start starts a job in the slot.
 func (s *slot) start(number, threads int, frames float64) error {
 	marks := &work.Marks{}
-	child := site.Child{
+	child := testbed.Child{
 		Name: fmt.Sprintf("job %d", number), Argv: s.b.task.argv(number, threads, frames), Group: s.group, CPUs: s.place.cpus,
 		Before: func(pid int) error {
 			s.mu.Lock()
@@ -79,7 +79,7 @@ func (s *slot) start(number, threads int, frames float64) error {
 		r, out = io.Pipe()
 		child.Stdout = out
 	}
-	p, err := site.Start(s.b.Host, child)
+	p, err := testbed.Start(s.b.Host, child)
 	if err != nil {
 		if out != nil {
 			out.Close()

@@ -8,7 +8,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/jobs"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -202,7 +202,7 @@ func TestBadInputNamesFieldAndRange(t *testing.T) {
 		"type \"a-b\": want a word without":               {Type: "a-b"},
 		"belong to the lab's own job":                     {Argv: []string{"true"}, Height: 360},
 		"--max-time -1s: want more than 0":                {MaxTime: -time.Second},
-		"--agent":                                         {Setting: site.Setting{Agent: "/no/such/tenond"}},
+		"--agent":                                         {Setting: testbed.Setting{Agent: "/no/such/tenond"}},
 	} {
 		if _, err := c.OrDefaults(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -23,7 +23,7 @@ import (
 // A bench is the experiment after its set-up.
 type bench struct {
 	Config
-	*site.Site
+	*testbed.Site
 	space *kubectl.Space
 	node  nodes.Node
 	cpus  nodeCPUs
@@ -42,13 +42,13 @@ type bench struct {
 // its objects. If it made the namespace, it has removed that, too. If it returns
 // an error and an Outcome with runs, these are the runs that had ended before the
 // error.
-func Run(ctx context.Context, c Config) (frame.Outcome, error) {
+func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	b, err := set(ctx, c)
 	if err != nil {
-		return frame.Outcome{}, site.InterruptError(ctx, err)
+		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
 	const podsBegin = 10 * time.Second
-	return (&frame.Series[cell, pinning.Run]{
+	return (&harness.Series[cell, pinning.Run]{
 		Site: b.Site, Cells: b.cells, Blocks: b.Blocks, Most: b.MaxTime, First: b.Duration + podsBegin,
 		Calibrate: b.describe, Run: b.run, Tell: tell, Open: pinning.Open,
 		Save: func(r pinning.Run) error { return pinning.AddRun(b.Out, r) },
@@ -72,7 +72,7 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 			return nil, err
 		}
 	}
-	if b.Site, err = site.Away(c.Setting); err != nil {
+	if b.Site, err = testbed.Away(c.Setting); err != nil {
 		return nil, err
 	}
 	b.Place.Client = b.Place.Client.Union(b.Place.Lab) // wrk has all of them, as published
@@ -136,7 +136,7 @@ func (b *bench) look(ctx context.Context) error {
 
 // describe returns the content of experiment.json. There is nothing to
 // calibrate: the loads are those of the published experiment.
-func (b *bench) describe(_ context.Context, caveats []string) (frame.Record, []string, error) {
+func (b *bench) describe(_ context.Context, caveats []string) (harness.Record, []string, error) {
 	var lines []string
 	for _, why := range b.refused {
 		lines = append(lines, "left out: "+why)

@@ -19,7 +19,7 @@ import (
 	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/pinning/run"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -30,12 +30,12 @@ const gib = unit.Bytes(1) << 30
 // are its L3 caches.
 func benchOn(t *testing.T, cpus int, pools ...string) *bench {
 	t.Helper()
-	c, err := Config{Config: run.Config{Setting: site.Setting{Out: t.TempDir()}}}.withDefaults()
+	c, err := Config{Config: run.Config{Setting: testbed.Setting{Out: t.TempDir()}}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &bench{
-		Config: c, Site: &site.Site{Given: c.Setting, Status: &site.Status{W: io.Discard}},
+		Config: c, Site: &testbed.Site{Given: c.Setting, Status: &testbed.Status{W: io.Discard}},
 		space: &kubectl.Space{Experiment: pinning.Kind},
 		node:  nodes.Node{Name: "a", CPUs: cpus, Free: nodes.Amounts{CPU: unit.CPUs(cpus), Memory: 32 * gib, Pods: 100}},
 		cpus:  nodeCPUs{keep: 1}, limit: 4, serverLimit: 4, memory: publishedMemory,
@@ -364,7 +364,7 @@ func TestARunThatFailsIsVoidAndThreeInARowEndTheLab(t *testing.T) {
 
 func TestWrongFlagsOfTheClusterAreNamed(t *testing.T) {
 	for says, c := range map[string]Config{
-		"--cpus 1: on a cluster":             {Config: run.Config{Setting: site.Setting{CPUs: unit.CPUSetOf(1)}}},
+		"--cpus 1: on a cluster":             {Config: run.Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}},
 		"--rounds 2":                         {Config: run.Config{Rounds: 2}},
 		"--node-port 70000: want 1 to 65535": {NodePort: 70000},
 		`--namespace "-x-": want 1 to 63`:    {Namespace: "-x-"},

@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/pinning/run"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -70,7 +70,7 @@ func (c Config) withDefaults() (Config, error) {
 	var err error
 	c.Config, err = c.Config.OrDefaults()
 	c.Rounds = 1
-	return c, site.RefuseFlags(append(faults, err)...)
+	return c, testbed.RefuseFlags(append(faults, err)...)
 }
 
 // namespaceName matches the names of namespaces (RFC 1123, as Kubernetes demands).

@@ -11,12 +11,12 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/perf"
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/meter"
 	"tenon.sh/tenon/internal/lab/pi"
 	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -33,7 +33,7 @@ func (c cell) String() string { return c.part + " " + string(c.mode) }
 // A bench is the experiment after its set-up.
 type bench struct {
 	Config
-	*site.Site
+	*testbed.Site
 	division
 	cells    []cell
 	wrk      string // path of wrk
@@ -45,16 +45,16 @@ type bench struct {
 // Run runs the experiment. When it returns, even with an error, no process and
 // no cgroup of the experiment is left. If it returns an error and an Outcome
 // with runs, these are the runs that had ended before the error.
-func Run(ctx context.Context, c Config) (frame.Outcome, error) {
+func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	c, err := c.OrDefaults()
 	if err != nil {
-		return frame.Outcome{}, err
+		return harness.Outcome{}, err
 	}
 	b, err := set(ctx, c)
 	if err != nil {
-		return frame.Outcome{}, site.InterruptError(ctx, err)
+		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
-	return (&frame.Series[cell, pinning.Run]{
+	return (&harness.Series[cell, pinning.Run]{
 		Site: b.Site, Cells: b.cells, Blocks: b.Blocks, Most: b.MaxTime, First: b.Work + 2*b.Duration,
 		Calibrate: b.calibrate, Run: b.run, Tell: tell, Open: pinning.Open,
 		Save: func(r pinning.Run) error { return pinning.AddRun(b.Out, r) },
@@ -64,7 +64,7 @@ func Run(ctx context.Context, c Config) (frame.Outcome, error) {
 
 func set(ctx context.Context, c Config) (_ *bench, err error) {
 	b := &bench{Config: c, versions: map[string]string{}}
-	if b.Site, err = site.Enter(ctx, c.Setting); err != nil {
+	if b.Site, err = testbed.Enter(ctx, c.Setting); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -108,7 +108,7 @@ func (b *bench) pieces(part string) (n, limit int, all unit.CPUSet) {
 
 // calibrate chooses the number of rounds of the job, and the rate of the open
 // loop.
-func (b *bench) calibrate(ctx context.Context, caveats []string) (frame.Record, []string, error) {
+func (b *bench) calibrate(ctx context.Context, caveats []string) (harness.Record, []string, error) {
 	var lines []string
 	if slices.Contains(b.Parts, pinning.Pi) && b.Rounds == 0 {
 		b.Status.Now("calibrating: the job alone")
@@ -137,7 +137,7 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (frame.Record, 
 }
 
 func (b *bench) experiment(caveats []string) pinning.Experiment {
-	machine := site.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
+	machine := testbed.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
 	machine.Mechanisms = nil
 	e := pinning.Experiment{
 		Schema: report.Schema, Kind: pinning.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
@@ -163,7 +163,7 @@ func tell(r pinning.Run) string {
 func (b *bench) run(ctx context.Context, c cell, index, block int) (r pinning.Run, err error) {
 	r = pinning.Run{Index: index, Block: block, Part: c.part, Mode: c.mode, Started: time.Now()}
 	defer func() {
-		if err = errors.Join(err, site.Clear(b.Root, b.Host, b.Tree)); err != nil {
+		if err = errors.Join(err, testbed.Clear(b.Root, b.Host, b.Tree)); err != nil {
 			err = fmt.Errorf("%v: %w", c, err)
 		}
 	}()
@@ -270,7 +270,7 @@ func (b *bench) spin(cpus unit.CPUSet) (stop func(), err error) {
 	if err := b.Tree.WriteCPUWeight(string(b.spinner()), cgroup.CPUWeight{Idle: true}); err != nil && !errors.Is(err, cgroup.ErrUnsupported) {
 		return nil, err // without cpu.idle, the policy SCHED_IDLE of the spinner must suffice
 	}
-	p, err := site.Start(b.Host, site.Child{Name: "the spinner", Argv: b.Child("spin", cpus.String()), Group: b.spinner(), CPUs: cpus})
+	p, err := testbed.Start(b.Host, testbed.Child{Name: "the spinner", Argv: b.Child("spin", cpus.String()), Group: b.spinner(), CPUs: cpus})
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +288,7 @@ func (b *bench) runPi(ctx context.Context, s seat, r *pinning.Run) error {
 	}
 	var out []byte
 	from, to, err := b.meterDuring(ctx, []*meter.Meter{m}, func(ctx context.Context) (err error) {
-		out, err = b.Await(ctx, site.Child{
+		out, err = b.Await(ctx, testbed.Child{
 			Name: "the job", Argv: b.Child("pi", strconv.Itoa(b.Threads), strconv.Itoa(b.Digits), strconv.Itoa(b.Rounds)), Group: m.Group, CPUs: s.cpus,
 			Before: func(pid int) error { m.Follow(pid); return nil },
 		})
@@ -330,7 +330,7 @@ func (b *bench) meterDuring(ctx context.Context, meters []*meter.Meter, do func(
 	doing, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { done <- do(doing) }()
-	ticker := time.NewTicker(frame.SamplePeriod)
+	ticker := time.NewTicker(harness.SamplePeriod)
 	defer ticker.Stop()
 	for {
 		select {
@@ -372,8 +372,8 @@ func fill(r *pinning.Run, from, to []meter.Reading) {
 // watch starts to watch the tested CPUs. The function that it returns says what
 // other work has done since then, if that makes the run void.
 func (b *bench) watch() (func() ([]string, error), error) {
-	read := func() (frame.Reading, error) {
-		s := frame.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.work(), Recording: frame.Recording{NoPSI: true}}
+	read := func() (harness.Reading, error) {
+		s := harness.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.work(), Recording: harness.Recording{NoPSI: true}}
 		return s.Reading()
 	}
 	before, err := read()
@@ -382,7 +382,7 @@ func (b *bench) watch() (func() ([]string, error), error) {
 		if err != nil {
 			return nil, err
 		}
-		used := frame.Between(before, after, b.Place.Tested.Len())
+		used := harness.Between(before, after, b.Place.Tested.Len())
 		if share := 100 * used.StealRatio; share > b.StealPercent {
 			return []string{fmt.Sprintf("the hypervisor kept %.1f %% of the tested CPUs' time (steal), more than %g %%", share, b.StealPercent)}, nil
 		}

@@ -10,13 +10,13 @@ import (
 
 	"tenon.sh/tenon/internal/lab/pi"
 	"tenon.sh/tenon/internal/lab/pinning"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // A Config configures the experiment. If a field is zero, it has the default
 // that its comment names.
 type Config struct {
-	site.Setting
+	testbed.Setting
 	Parts    []string       // default: pi and nginx
 	Modes    []pinning.Mode // default: all
 	Blocks   int            // default: 4
@@ -76,10 +76,10 @@ func (c Config) OrDefaults() (Config, error) {
 	if c.MaxTime < 0 {
 		fault("--max-time %v: want more than 0", c.MaxTime)
 	}
-	site.CheckVoidPercent("--max-steal", c.StealPercent, fault)
+	testbed.CheckVoidPercent("--max-steal", c.StealPercent, fault)
 	c.NoClient = true // the parts divide the CPUs themselves
 	c.Setting = c.Setting.OrDefaults(fault)
-	return c, site.RefuseFlags(faults...)
+	return c, testbed.RefuseFlags(faults...)
 }
 
 func modeNames() string {

@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/frame"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/meter"
 	"tenon.sh/tenon/internal/lab/pinning"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 )
 
@@ -110,7 +110,7 @@ func (b *bench) everyServer(f func(i int) error) error {
 func (b *bench) closedLoop(ctx context.Context, i int) (*load.WrkResult, error) {
 	c := load.WrkConfig{URL: b.servers[i].URL(), Threads: max(b.client.Len()/len(b.servers), 1), Connections: connections / len(b.servers), Duration: b.Duration}
 	argv := append([]string{b.wrk}, c.Args()...)
-	out, err := b.Await(ctx, site.Child{Name: "wrk", Argv: argv, CPUs: b.client})
+	out, err := b.Await(ctx, testbed.Child{Name: "wrk", Argv: argv, CPUs: b.client})
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (b *bench) openLoop(ctx context.Context, r *pinning.Run) error {
 	o := pinning.OpenLoop{Rate: b.rate * float64(len(b.servers))}
 	err := b.everyServer(func(i int) error {
 		client, order := b.openLoad(i, r.Block)
-		m, err := frame.LoadOpen(ctx, client, order)
+		m, err := harness.LoadOpen(ctx, client, order)
 		if err != nil {
 			return fmt.Errorf("open loop: %w", err)
 		}
@@ -164,10 +164,10 @@ func (b *bench) openLoop(ctx context.Context, r *pinning.Run) error {
 // openLoad returns two things. The site is that of the client of a server, and
 // has CPUs of its own. The load is what this client sends; each client has its
 // own schedule.
-func (b *bench) openLoad(i, block int) (*site.Site, load.Config) {
+func (b *bench) openLoad(i, block int) (*testbed.Site, load.Config) {
 	client := *b.Site
 	client.Place.Client = b.pollers[i]
-	spec := frame.LoadSpec{
+	spec := harness.LoadSpec{
 		URL: b.servers[i].URL(), Duration: b.Duration, Warmup: 500 * time.Millisecond, Seed: b.Seed + uint64(i), Connections: connections / len(b.servers), Rate: b.rate,
 		Limits: load.Limits{AchievedRatio: 0.01, ErrorRatio: 0.5}, // late answers are a result
 	}

@@ -6,7 +6,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/lab/pinning"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -72,7 +72,7 @@ func seats(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) []sea
 	var sets []unit.CPUSet
 	switch m {
 	case pinning.Pinned, pinning.PinnedQuota:
-		sets = site.Slices(t, all, limit)
+		sets = testbed.Slices(t, all, limit)
 	case pinning.PinnedWorst:
 		sets = worst(t, all, n, limit)
 	default:
@@ -92,12 +92,12 @@ func seats(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) []sea
 func refuse(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) string {
 	switch m {
 	case pinning.PinnedWorst:
-		siblings, caches := strain(t, site.Slices(t, all, limit)[:n])
+		siblings, caches := strain(t, testbed.Slices(t, all, limit)[:n])
 		if s, c := strain(t, worst(t, all, n, limit)); s <= siblings && c <= caches {
 			return "no choice of CPUs here is worse than that of pinned: it has no more siblings of used CPUs, and is in no more caches"
 		}
 	case pinning.StaticBurst:
-		if !slices.ContainsFunc(site.Homes(t, all, n, unit.CPUs(limit)), func(home unit.CPUSet) bool { return home != all }) {
+		if !slices.ContainsFunc(testbed.Homes(t, all, n, unit.CPUs(limit)), func(home unit.CPUSet) bool { return home != all }) {
 			return "no L3 cache or NUMA node is a smaller pool with room for the limit: it is the same as shared"
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/pi"
 	"tenon.sh/tenon/internal/lab/pinning"
-	"tenon.sh/tenon/internal/lab/site"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -71,7 +71,7 @@ func little(t *testing.T, needs ...work.Program) Config {
 		}
 	}
 	c := Config{
-		Setting: site.Setting{
+		Setting: testbed.Setting{
 			Seed: 1, Out: filepath.Join(t.TempDir(), "out"), JournalDir: filepath.Join(t.TempDir(), "journal"), Once: true,
 			Root: node.CgroupPath(fmt.Sprintf("tenon-test-%d", os.Getpid())), Self: []string{os.Args[0], "lab-child"},
 		},
@@ -221,7 +221,7 @@ func TestEachClientOfTheOpenLoopHasItsOwnCPUsAndSchedule(t *testing.T) {
 			}
 			continue
 		}
-		b := &bench{Config: Config{Setting: site.Setting{Seed: 5}}, Site: &site.Site{}, division: d, servers: make([]work.NGINX, d.servers), rate: 100}
+		b := &bench{Config: Config{Setting: testbed.Setting{Seed: 5}}, Site: &testbed.Site{}, division: d, servers: make([]work.NGINX, d.servers), rate: 100}
 		first, one := b.openLoad(0, 1)
 		second, two := b.openLoad(1, 1)
 		if got := first.Place.Client.String() + " " + second.Place.Client.String(); got != want || one.Seed == two.Seed {
@@ -316,7 +316,7 @@ func TestAPoolHasTheLimitAsItsQuota(t *testing.T) {
 		}
 	})
 	r, err := b.run(t.Context(), cell{pinning.Pi, pinning.StaticBurst}, 1, 1)
-	home := site.Homes(b.Topology, b.Place.Tested, 1, unit.CPUs(1))[0]
+	home := testbed.Homes(b.Topology, b.Place.Tested, 1, unit.CPUs(1))[0]
 	if err != nil || len(r.Void) > 0 || r.Periods == 0 || r.CPUs != home || r.PiResult == nil || r.PiResult.Right != 3000 {
 		t.Errorf("on CPUs %v, want %v; %d periods, void %q, %+v, %v", r.CPUs, home, r.Periods, r.Void, r.PiResult, err)
 	}
@@ -332,7 +332,7 @@ func TestBadInputNamesFieldAndRange(t *testing.T) {
 		"--duration 1ms: want 1s or more":     {Duration: time.Millisecond},
 		"--limit -1: want 1 or more":          {Limit: -1},
 		"--work -1s: want more than 0":        {Work: -time.Second},
-		"--agent":                             {Setting: site.Setting{Agent: "/no/such/tenond"}},
+		"--agent":                             {Setting: testbed.Setting{Agent: "/no/such/tenond"}},
 	} {
 		if _, err := c.OrDefaults(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)

@@ -1,0 +1,77 @@
+package harness
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// clientMost limits how busy the CPUs of the client may be at the offered rate.
+// A run is void if its client uses more than half of its CPUs, so calibration
+// stays well below that.
+const clientMost = 0.42
+
+// A Trial is one measurement during the search for the offered rate.
+type Trial struct {
+	Answered float64 // requests per second
+	LS       float64 // number of CPUs that the service used
+	Busy     float64 // busy share of the client's CPUs
+}
+
+// FindRate searches for the request rate at which the service uses target CPUs.
+// It begins with the rate first. It stops when the next rate differs by at most
+// 5 % from the measured one, and at the latest after six trials. A trial in
+// which requests were not answered shows only that the rate must be lower. If
+// the client cannot offer more, FindRate returns the highest rate that the
+// client can offer, and limited is true. lines describe the trials.
+func FindRate(target, first float64, measure func(rate float64) (Trial, error)) (rate float64, limited bool, lines []string, err error) {
+	rate = threeDigits(first)
+	good := 0.0 // the last rate at which the service answered all requests
+	for range 6 {
+		t, err := measure(rate)
+		if err != nil {
+			return 0, false, lines, err
+		}
+		if t.Answered < 0.95*rate || t.LS <= 0 {
+			lines = append(lines, fmt.Sprintf("%g requests/s: only %.0f were answered", rate, t.Answered))
+			if good == 0 {
+				rate = threeDigits(rate / 2)
+			} else if rate > good {
+				rate = threeDigits((rate + good) / 2)
+			}
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("%g requests/s: the service uses %.3f CPUs, the client %s of its own", rate, t.LS, percent(t.Busy)))
+		good = rate
+		factor := target / t.LS
+		limited = t.Busy*factor > clientMost
+		if limited {
+			factor = clientMost / t.Busy
+		}
+		// A busier server needs less CPU per request. So after a trial at a low
+		// rate, the next rate is too low. After a disturbed trial it may be
+		// anything. Therefore limit the change in one step.
+		next := threeDigits(rate * min(max(factor, 0.05), 4))
+		if math.Abs(next/rate-1) <= 0.05 {
+			return rate, limited, lines, nil
+		}
+		rate = next
+	}
+	if good == 0 {
+		return 0, false, lines, fmt.Errorf("calibrate the load: the service answers not even %g requests/s in time: is something else using these CPUs?", 2*rate)
+	}
+	return threeDigits(min(rate, 1.5*good)), limited, lines, nil
+}
+
+func threeDigits(x float64) float64 {
+	if x <= 0 || math.IsInf(x, 0) || math.IsNaN(x) {
+		return 0
+	}
+	digits := 2 - math.Floor(math.Log10(x)) // decimal places
+	if digits > 0 {                         // a tenth has no exact binary form
+		return math.Round(x*math.Pow(10, digits)) / math.Pow(10, digits)
+	}
+	return math.Round(x/math.Pow(10, -digits)) * math.Pow(10, -digits)
+}
+
+func percent(ratio float64) string { return strconv.FormatFloat(100*ratio, 'f', 1, 64) + " %" }

@@ -1,0 +1,120 @@
+package harness
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// foreignMost is the largest share of the tested CPUs that may be used by work
+// outside the experiment. Interrupts and kernel threads need some CPU.
+const foreignMost = 0.15
+
+// settle finds where the warm-up ends in the client's measurement, and removes
+// the warm-up. asked is the minimum length of the warm-up. drifts is true if
+// the latency did not become stationary.
+func settle(r *load.Result, asked time.Duration) (drifts bool, err error) {
+	means := make([]float64, 0, len(r.Intervals))
+	for _, i := range r.Intervals {
+		if i.Length == load.IntervalLength {
+			means = append(means, i.Mean)
+		}
+	}
+	cut, ok := stat.Warmup(means)
+	return !ok, r.Discard(max(asked, time.Duration(cut)*load.IntervalLength))
+}
+
+// Fill copies the measurement into r, with the client's reasons why r is void.
+func Fill(r *report.Run, m Measurement, psi bool, tested int) {
+	u := m.Used
+	seconds := func(counter int) time.Duration { return time.Duration(u.Count[counter] * float64(time.Second)) }
+	r.Length, r.Warmup = m.To.Sub(m.From), m.Warmup
+	r.CPUPercent = 100 * u.Busy / u.capacity
+	r.LSCPU, r.BECPU, r.OtherCPU, r.StealRatio = u.LS, u.BE, u.other, u.StealRatio
+	r.RunDelay, r.Timeslices = seconds(RunDelay), int64(u.Count[Timeslices])
+	if r.Timeslices > 0 {
+		r.DelayPerRun = float64(r.RunDelay) / float64(time.Microsecond) / float64(r.Timeslices)
+	}
+	r.LSThrottled, r.BEThrottled = seconds(LSThrottled), seconds(BEThrottled)
+	if psi {
+		r.PSICPU = u.Count[Stalled] / u.Wall
+	}
+	r.Series = samples(m.Readings, m.From, m.To, tested)
+	switch {
+	case m.Client != nil:
+		fillOpen(r, m.Client)
+	case m.Wrk != nil:
+		fillWrk(r, m.Wrk)
+	}
+}
+
+func fillOpen(r *report.Run, c *load.Result) {
+	r.Length = c.Length
+	r.Latency, r.ClientLag = report.Latency(c.Latency), report.Latency(c.Lag)
+	all := report.Latency(c.WithStalls)
+	r.WithStalls = &all
+	r.Requests, r.ClientCPU = c.Completed, c.BusyRatio
+	r.Errors = errorCounts(map[string]int64{
+		"connect": c.Errors.Connect, "write": c.Errors.Write, "read": c.Errors.Read,
+		"status": c.Errors.Status, "timeout": c.Errors.Timeout, "unsent": c.Errors.Unsent,
+	})
+	r.Void = append(append(r.Void, c.Void...), c.Hints...)
+	r.Spoiled = float64(c.Spoiled) / float64(max(c.Scheduled, 1))
+	if r.Spoiled > 0.01 {
+		r.Warnings = append(r.Warnings, "the client itself stood still for more than 1 % of the requests, which were left out")
+	}
+	r.Histogram = c.LatencyHistogram.Histogram
+	r.Log = func(w io.Writer) error { return load.WriteLog(w, c) }
+}
+
+func fillWrk(r *report.Run, w *load.WrkResult) {
+	r.Latency, r.Requests = report.Latency(w.Latency), w.Requests
+	r.Errors = errorCounts(map[string]int64{
+		"connect": w.SocketErrors.Connect, "write": w.SocketErrors.Write, "read": w.SocketErrors.Read,
+		"status": w.NonSuccess, "timeout": w.SocketErrors.Timeout,
+	})
+	r.Void = append(append(r.Void, w.Void...), w.Hints...)
+}
+
+func errorCounts(all map[string]int64) map[string]int {
+	var some map[string]int
+	for kind, n := range all {
+		if n > 0 {
+			if some == nil {
+				some = map[string]int{}
+			}
+			some[kind] = int(n)
+		}
+	}
+	return some
+}
+
+// Judge adds to r the reasons why r is void. length is the planned length of r.
+func (m Measurement) Judge(r *report.Run, stealPercent float64, length time.Duration) {
+	AddDisturbances(r, m, stealPercent)
+	if r.Length < length/2 {
+		r.Void = append(r.Void, tooShort(*r))
+	}
+}
+
+// AddDisturbances adds reasons to r.Void and r.Warnings if other work on the
+// machine disturbed the run.
+func AddDisturbances(r *report.Run, m Measurement, stealPercent float64) {
+	if limit := stealPercent / 100; r.StealRatio > limit {
+		r.Void = append(r.Void, fmt.Sprintf("the hypervisor kept %s of the tested CPUs' time (steal), more than %s", percent(r.StealRatio), percent(limit)))
+	}
+	if share := m.Used.foreign / m.Used.capacity; share > foreignMost {
+		r.Void = append(r.Void, fmt.Sprintf("other work used %s of the tested CPUs: stop it, or test elsewhere (--cpus; on a cluster --node)", percent(share)))
+	}
+	if m.drifts {
+		r.Warnings = append(r.Warnings, "latency still drifted at the end of the warm-up")
+	}
+}
+
+func tooShort(r report.Run) string {
+	return fmt.Sprintf("latency took %v to settle: only %v could be measured", r.Warmup, r.Length)
+}

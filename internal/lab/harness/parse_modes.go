@@ -1,0 +1,62 @@
+package harness
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/lab/layout"
+	"tenon.sh/tenon/internal/lab/report"
+)
+
+// ParseModes parses a comma-separated list of modes, all of which must be in
+// known. For "all" it returns nil, which stands for the default modes of the
+// experiment. For "seed" it returns the three modes of the published
+// experiments.
+func ParseModes(list string, known []report.Mode) ([]report.Mode, error) {
+	switch list {
+	case "all", "":
+		return nil, nil
+	case "seed":
+		list = JoinModes([]report.Mode{report.Exclusive, report.Default, report.Tenon})
+	}
+	var modes []report.Mode
+	for name := range strings.SplitSeq(list, ",") {
+		m := report.Mode(strings.TrimSpace(name))
+		if !slices.Contains(known, m) {
+			return nil, fmt.Errorf("mode %q: want some of %s, or all", m, JoinModes(known))
+		}
+		if slices.Contains(modes, m) {
+			return nil, fmt.Errorf("mode %q is listed twice", m)
+		}
+		modes = append(modes, m)
+	}
+	return modes, nil
+}
+
+// JoinModes returns the list as text, as ParseModes reads it.
+func JoinModes(modes []report.Mode) string {
+	names := make([]string, len(modes))
+	for i, m := range modes {
+		names[i] = string(m)
+	}
+	return strings.Join(names, ",")
+}
+
+// ModeHelp lists modes with their descriptions, for the help of a command.
+func ModeHelp(modes []report.Mode) string {
+	const width = 78
+	longest := 0
+	for _, m := range modes {
+		longest = max(longest, len(m))
+	}
+	var b strings.Builder
+	for _, m := range modes {
+		head := fmt.Sprintf("  %-*s  ", longest, m)
+		for _, l := range layout.Wrap(m.Spec().Help, width-len(head)) {
+			b.WriteString(head + l + "\n")
+			head = strings.Repeat(" ", len(head))
+		}
+	}
+	return b.String()
+}

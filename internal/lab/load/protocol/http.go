@@ -1,0 +1,250 @@
+package protocol
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// maxHead is the maximum size, in bytes, of the header of a response and of
+// each chunk line.
+const maxHead = 64 << 10
+
+type part uint8
+
+const (
+	inHead part = iota
+	inBody
+	inBodyUntilClose
+	inChunkSize
+	inChunkExtension
+	inChunkData
+	inTrailer
+)
+
+// An HTTP parses one HTTP/1.1 response (RFC 9112) from a stream that arrives in
+// pieces. It discards the body. The zero value is ready for use.
+type HTTP struct {
+	status int
+	// closes is true if the server will close the connection after this
+	// response: it has announced this, or it speaks HTTP/1.0.
+	closes bool
+
+	part      part
+	remaining int64  // bytes of the body or the chunk
+	digits    int    // of the chunk size so far
+	line      int    // length of the current trailer line
+	head      []byte // an incomplete header; otherwise empty
+}
+
+var (
+	errExtra     = errors.New("bytes after the end of the response")
+	errLongHead  = errors.New("header longer than 64 KiB")
+	errNotHTTP   = errors.New("not an HTTP/1 status line")
+	errChunkSize = errors.New("chunk size is not a hexadecimal number")
+
+	headEnd          = []byte("\r\n\r\n")
+	lineEnd          = []byte("\r\n")
+	contentLength    = []byte("content-length")
+	transferEncoding = []byte("transfer-encoding")
+	connectionHeader = []byte("connection")
+	closeToken       = []byte("close")
+	keepAliveToken   = []byte("keep-alive")
+	chunkedToken     = []byte("chunked")
+)
+
+// Reset makes r ready for the next response, but keeps its memory.
+func (r *HTTP) Reset() { *r = HTTP{head: r.head[:0]} }
+
+// Failed reports whether the complete response has a status other than 2xx.
+func (r *HTTP) Failed() bool { return r.status < 200 || r.status > 299 }
+
+// Closes reports whether the server closes the connection after the response.
+func (r *HTTP) Closes() bool { return r.closes }
+
+// Feed takes the next piece of the stream. It reports whether the response is
+// now complete. It allocates only if a header arrives in pieces.
+func (r *HTTP) Feed(p []byte) (done bool, err error) {
+	for r.part == inHead {
+		if len(r.head) > 0 {
+			r.head = append(r.head, p...)
+			p = r.head
+		}
+		end := bytes.Index(p, headEnd)
+		if end < 0 {
+			if len(p) > maxHead {
+				return false, errLongHead
+			}
+			if len(r.head) == 0 {
+				r.head = append(r.head, p...)
+			}
+			return false, nil
+		}
+		if err := r.parseHead(p[:end+len(lineEnd)]); err != nil {
+			return false, err
+		}
+		p = p[end+len(headEnd):]
+		if r.status < 200 { // an interim response; the final response follows
+			p = append([]byte(nil), p...)
+			r.Reset()
+			if len(p) == 0 {
+				return false, nil
+			}
+		}
+	}
+	switch r.part {
+	case inBody:
+		if int64(len(p)) > r.remaining {
+			return false, errExtra
+		}
+		r.remaining -= int64(len(p))
+		return r.remaining == 0, nil
+	case inBodyUntilClose:
+		return false, nil
+	}
+	return r.feedChunks(p)
+}
+
+// EOF reports whether the end of the stream completes the response.
+func (r *HTTP) EOF() bool { return r.part == inBodyUntilClose }
+
+// parseHead parses the status line and the header lines, each with its CRLF.
+func (r *HTTP) parseHead(head []byte) error {
+	// "HTTP/1.1 200 OK"
+	if len(head) < len("HTTP/1.1 200") || !bytes.HasPrefix(head, []byte("HTTP/1.")) || head[8] != ' ' {
+		return errNotHTTP
+	}
+	status, ok := parseDecimal(head[9:12])
+	if !ok || status < 100 {
+		return errNotHTTP
+	}
+	r.status = int(status)
+	r.closes = head[7] == '0'
+	length, chunked := int64(-1), false
+
+	_, rest, _ := bytes.Cut(head, lineEnd)
+	for len(rest) > 0 {
+		var line []byte
+		line, rest, _ = bytes.Cut(rest, lineEnd)
+		colon := bytes.IndexByte(line, ':')
+		if colon < 0 {
+			continue
+		}
+		name, value := line[:colon], bytes.TrimSpace(line[colon+1:])
+		switch {
+		case bytes.EqualFold(name, contentLength):
+			n, ok := parseDecimal(value)
+			if !ok {
+				return fmt.Errorf("content-length %q is not a number", value)
+			}
+			length = n
+		case bytes.EqualFold(name, transferEncoding):
+			if !bytes.EqualFold(value, chunkedToken) {
+				return fmt.Errorf("transfer-encoding %q: only chunked is understood", value)
+			}
+			chunked = true
+		case bytes.EqualFold(name, connectionHeader):
+			if bytes.EqualFold(value, closeToken) {
+				r.closes = true
+			} else if bytes.EqualFold(value, keepAliveToken) {
+				r.closes = false
+			}
+		}
+	}
+	switch {
+	case r.status < 200:
+	case r.status == 204 || r.status == 304:
+		r.part = inBody
+	case chunked:
+		r.part = inChunkSize
+	case length >= 0:
+		r.part, r.remaining = inBody, length
+	default:
+		r.part, r.closes = inBodyUntilClose, true
+	}
+	return nil
+}
+
+// feedChunks parses a chunked body (RFC 9112, section 7.1).
+func (r *HTTP) feedChunks(p []byte) (done bool, err error) {
+	for i := 0; i < len(p); i++ {
+		b := p[i]
+		switch r.part {
+		case inChunkSize:
+			digit, ok := hexDigit(b)
+			switch {
+			case ok && r.digits < 15:
+				r.remaining = r.remaining<<4 | digit
+				r.digits++
+			case r.digits > 0 && (b == ';' || b == '\r' || b == ' '):
+				r.part, r.line = inChunkExtension, 0
+			default:
+				return false, errChunkSize
+			}
+		case inChunkExtension:
+			if r.line++; r.line > maxHead {
+				return false, errLongHead
+			}
+			if b != '\n' {
+				continue
+			}
+			if r.remaining == 0 {
+				r.part, r.line = inTrailer, 0
+			} else {
+				r.part = inChunkData
+				r.remaining += int64(len(lineEnd))
+			}
+		case inChunkData:
+			n := min(r.remaining, int64(len(p)-i))
+			r.remaining -= n
+			i += int(n) - 1
+			if r.remaining == 0 {
+				r.part, r.digits = inChunkSize, 0
+			}
+		case inTrailer: // lines up to an empty line
+			switch b {
+			case '\r':
+			case '\n':
+				if r.line == 0 {
+					if i+1 < len(p) {
+						return false, errExtra
+					}
+					return true, nil
+				}
+				r.line = 0
+			default:
+				if r.line++; r.line > maxHead {
+					return false, errLongHead
+				}
+			}
+		}
+	}
+	return false, nil
+}
+
+// parseDecimal parses a non-negative number of at most 18 digits.
+func parseDecimal(digits []byte) (int64, bool) {
+	if len(digits) == 0 || len(digits) > 18 {
+		return 0, false
+	}
+	n := int64(0)
+	for _, b := range digits {
+		if b < '0' || b > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(b-'0')
+	}
+	return n, true
+}
+
+func hexDigit(b byte) (int64, bool) {
+	switch {
+	case b >= '0' && b <= '9':
+		return int64(b - '0'), true
+	case b >= 'a' && b <= 'f':
+		return int64(b-'a') + 10, true
+	case b >= 'A' && b <= 'F':
+		return int64(b-'A') + 10, true
+	}
+	return 0, false
+}

@@ -1,0 +1,106 @@
+package protocol
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestResponseIsCompleteExactlyAtItsEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		stream string
+		status int
+		close  bool
+	}{
+		"with length":           {"HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Length: 5\r\n\r\nhello", 200, false},
+		"empty":                 {"HTTP/1.1 200 OK\r\ncontent-length:0\r\n\r\n", 200, false},
+		"no reason phrase":      {"HTTP/1.1 200 \r\nContent-Length: 1\r\n\r\nx", 200, false},
+		"no content":            {"HTTP/1.1 204 No Content\r\n\r\n", 204, false},
+		"not modified":          {"HTTP/1.1 304 Not Modified\r\nContent-Length: 99\r\n\r\n", 304, false},
+		"error":                 {"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 2\r\nConnection: Close\r\n\r\nno", 500, true},
+		"old version":           {"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\nx", 200, true},
+		"old but alive":         {"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 1\r\n\r\nx", 200, false},
+		"chunked":               {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nA;name=value\r\n0123456789\r\n0\r\n\r\n", 200, false},
+		"chunked with trailer":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n1\r\nx\r\n0\r\nDigest: y\r\n\r\n", 200, false},
+		"interim first":         {"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", 200, false},
+		"header without colon":  {"HTTP/1.1 200 OK\r\nnonsense\r\nContent-Length: 1\r\n\r\nx", 200, false},
+		"body that looks alike": {"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n\r\n\r\nabcd", 200, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for piece := 1; piece <= len(c.stream); piece++ {
+				var r HTTP
+				for at := 0; at < len(c.stream); at += piece {
+					end := min(at+piece, len(c.stream))
+					done, err := r.Feed([]byte(c.stream[at:end]))
+					if err != nil || done != (end == len(c.stream)) {
+						t.Fatalf("pieces of %d, byte %d of %d: done %v, error %v", piece, end, len(c.stream), done, err)
+					}
+				}
+				if r.status != c.status || r.closes != c.close {
+					t.Fatalf("pieces of %d: status %d, close %v; want %d, %v", piece, r.status, r.closes, c.status, c.close)
+				}
+			}
+		})
+	}
+}
+
+func TestResponseWithoutLengthEndsWithTheConnection(t *testing.T) {
+	var r HTTP
+	if done, err := r.Feed([]byte("HTTP/1.1 200 OK\r\n\r\nany")); done || err != nil || !r.EOF() || !r.closes {
+		t.Errorf("done %v, error %v, eof %v, close %v", done, err, r.EOF(), r.closes)
+	}
+	r.Reset()
+	if r.EOF() {
+		t.Error("reset does not clear the end at the end of the connection")
+	}
+}
+
+func TestResponseRefusesWhatIsNotHTTP(t *testing.T) {
+	for name, c := range map[string]struct{ stream, want string }{
+		"other protocol":    {"SSH-2.0-OpenSSH_9.2\r\n\r\n", "not an HTTP/1 status line"},
+		"status of letters": {"HTTP/1.1 abc OK\r\n\r\n", "not an HTTP/1 status line"},
+		"status too small":  {"HTTP/1.1 042 OK\r\n\r\n", "not an HTTP/1 status line"},
+		"negative length":   {"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", `content-length "-1"`},
+		"huge length":       {"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", "content-length"},
+		"gzip transfer":     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "only chunked"},
+		"too many bytes":    {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxy", "after the end"},
+		"bytes after chunk": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nx", "after the end"},
+		"no chunk size":     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n;x\r\n", "chunk size"},
+		"huge chunk":        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", "chunk size"},
+		"endless header":    {"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHead), "longer than"},
+		"endless trailer":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + strings.Repeat("x", maxHead), "longer than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r HTTP
+			if _, err := r.Feed([]byte(c.stream)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v; want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// FuzzResponse checks that the result does not depend on how the stream is
+// divided into pieces.
+func FuzzResponse(f *testing.F) {
+	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), 7)
+	f.Add([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"), 3)
+	f.Add([]byte("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 x\r\nConnection: close\r\n\r\n"), 1)
+	f.Fuzz(func(t *testing.T, stream []byte, piece int) {
+		if piece < 1 || piece > len(stream) {
+			return
+		}
+		var whole, cut HTTP
+		wholeDone, wholeErr := whole.Feed(stream)
+		done, err := false, error(nil)
+		for at := 0; at < len(stream) && err == nil && !done; at += piece {
+			end := min(at+piece, len(stream))
+			done, err = cut.Feed(stream[at:end])
+			if done && end < len(stream) {
+				err = errExtra
+			}
+		}
+		if (err == nil) != (wholeErr == nil) || err == nil && (done != wholeDone || cut.status != whole.status || cut.closes != whole.closes) {
+			t.Errorf("whole: done %v, error %v, status %d; in pieces of %d: done %v, error %v, status %d",
+				wholeDone, wholeErr, whole.status, piece, done, err, cut.status)
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package protocol
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// A Memcached parses one answer to get, set or version in memcached's text
+// protocol.
+type Memcached struct {
+	line   []byte // an incomplete line; otherwise empty
+	data   int64  // bytes of the value and its line end that are still to come
+	ended  bool
+	failed bool
+}
+
+// Reset makes m ready for the next answer, but keeps its memory.
+func (m *Memcached) Reset() { *m = Memcached{line: m.line[:0]} }
+
+// Feed takes the next piece of the stream. It reports whether the answer is now
+// complete.
+func (m *Memcached) Feed(p []byte) (done bool, err error) {
+	for len(p) > 0 {
+		if m.ended {
+			return false, errExtra
+		}
+		if m.data > 0 {
+			n := min(m.data, int64(len(p)))
+			m.data -= n
+			p = p[n:]
+			continue
+		}
+		var line []byte
+		if line, p, err = nextLine(&m.line, p); err != nil {
+			return false, err
+		}
+		if line == nil {
+			break
+		}
+		if err := m.take(line); err != nil {
+			return false, err
+		}
+	}
+	return m.ended, nil
+}
+
+// take handles one line. It is the header of a value, or the end of the answer.
+func (m *Memcached) take(line []byte) error {
+	word, rest, _ := bytes.Cut(line, []byte(" "))
+	switch string(word) {
+	case "VALUE": // VALUE key flags bytes [cas]
+		fields := bytes.Fields(rest)
+		if len(fields) < 3 {
+			return fmt.Errorf("value header %q: want key, flags and length", line)
+		}
+		n, ok := parseDecimal(fields[2])
+		if !ok || n > 1<<40 {
+			return fmt.Errorf("value header %q: the length is not a number", line)
+		}
+		m.data = n + int64(len(lineEnd))
+		return nil
+	case "END", "STORED", "VERSION":
+	case "NOT_STORED", "ERROR", "CLIENT_ERROR", "SERVER_ERROR":
+		m.failed = true
+	default:
+		return fmt.Errorf("not an answer of memcached: it begins with %q", word)
+	}
+	m.ended = true
+	return nil
+}
+
+// EOF returns false: in this protocol, the end of the connection completes no
+// answer.
+func (m *Memcached) EOF() bool { return false }
+
+// Failed reports whether the answer is an error.
+func (m *Memcached) Failed() bool { return m.failed }
+
+// Closes returns false, because memcached does not announce the end of a
+// connection.
+func (m *Memcached) Closes() bool { return false }

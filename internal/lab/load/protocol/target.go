@@ -1,0 +1,216 @@
+package protocol
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A cache (Redis or memcached) has cacheKeys keys with values of cacheValue
+// bytes. One of cacheSet requests is a set, and the others are gets.
+const (
+	cacheKeys  = 1000
+	cacheValue = 512
+	cacheSet   = 10
+)
+
+// A Target is a prepared URL: its address and the requests to send.
+type Target struct {
+	Addr     *net.TCPAddr
+	Hello    []byte   // opens each connection, and has an answer; nil: none
+	Requests [][]byte // one of them is drawn for each send
+	Fill     [][]byte // requests before the run: all keys exist, and a query is right
+	Answer   func() Answer
+}
+
+// A protocol defines how to send requests to a service. Each kind of URL has
+// one.
+type protocol struct {
+	scheme, form, port string
+	ping               string // command whose good answer shows that the service is ready; empty: the first request
+	answer             func() Answer
+	get, set           func(key string) []byte // of a cache; nil: no cache
+	fits               func(u *url.URL) bool   // nil: every URL with a host
+	database           bool
+}
+
+var protocols = []protocol{
+	{scheme: "http", form: "http://HOST[:PORT]/PATH", port: "80", answer: func() Answer { return &HTTP{} }},
+	{scheme: "redis", form: "redis://HOST[:PORT]", port: "6379", ping: "*1\r\n$4\r\nPING\r\n", answer: func() Answer { return &Redis{} }, fits: isBare,
+		get: func(key string) []byte { return redisCommand("GET", key) },
+		set: func(key string) []byte { return redisCommand("SET", key, strings.Repeat("x", cacheValue)) }},
+	{scheme: "memcached", form: "memcached://HOST[:PORT]", port: "11211", ping: "version\r\n", answer: func() Answer { return &Memcached{} }, fits: isBare,
+		get: func(key string) []byte { return []byte("get " + key + "\r\n") },
+		set: func(key string) []byte {
+			return fmt.Appendf(nil, "set %s 0 0 %d\r\n%s\r\n", key, cacheValue, strings.Repeat("x", cacheValue))
+		}},
+	{scheme: "postgres", form: "postgres://USER@HOST[:PORT]/DATABASE[?query=SQL]", port: "5432", ping: string(query("SELECT 1")), answer: func() Answer { return &Postgres{} },
+		fits: isDatabase, database: true},
+}
+
+// isBare reports whether a URL is only a host and a port.
+func isBare(u *url.URL) bool {
+	return u.User == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == ""
+}
+
+// redisCommand encodes a command as an array of bulk strings.
+func redisCommand(words ...string) []byte {
+	b := fmt.Appendf(nil, "*%d\r\n", len(words))
+	for _, w := range words {
+		b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(w), w)
+	}
+	return b
+}
+
+// Check returns an error unless Parse accepts rawURL.
+func Check(rawURL string) error {
+	_, _, err := parseURL(rawURL)
+	return err
+}
+
+// parseURL finds the protocol of a URL.
+func parseURL(rawURL string) (*url.URL, protocol, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, protocol{}, err
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return nil, protocol{}, fmt.Errorf("url %q: port %s: want 1 to 65535", rawURL, port)
+		}
+	}
+	var forms []string
+	for _, p := range protocols {
+		if u.Scheme == p.scheme && u.Hostname() != "" && (p.fits == nil || p.fits(u)) {
+			return u, p, nil
+		}
+		forms = append(forms, p.form)
+	}
+	return nil, protocol{}, fmt.Errorf("url %q: want %s", rawURL, strings.Join(forms, ", "))
+}
+
+// Parse prepares the requests to a URL. If pages is above 0, they are HTTP
+// requests for random pages.
+func Parse(ctx context.Context, rawURL string, pages int) (Target, error) {
+	u, p, err := parseURL(rawURL)
+	if err != nil {
+		return Target{}, err
+	}
+	port := u.Port()
+	if port == "" {
+		port = p.port
+	}
+	ips, err := net.DefaultResolver.LookupIPAddr(ctx, u.Hostname())
+	if err != nil {
+		return Target{}, fmt.Errorf("url %q: %w", rawURL, err)
+	}
+	if len(ips) == 0 {
+		return Target{}, errors.New("url " + rawURL + ": host has no address")
+	}
+	number, err := net.DefaultResolver.LookupPort(ctx, "tcp", port)
+	if err != nil {
+		return Target{}, fmt.Errorf("url %q: %w", rawURL, err)
+	}
+	t := Target{Addr: &net.TCPAddr{IP: ips[0].IP, Port: number, Zone: ips[0].Zone}, Answer: p.answer}
+	switch {
+	case (p.get != nil || p.database) && pages > 0:
+		return Target{}, fmt.Errorf("%d pages: %s has none", pages, p.scheme)
+	case p.get != nil:
+		t.addCache(p)
+		return t, nil
+	case p.database:
+		t.addDatabase(u)
+		return t, nil
+	}
+	request := func(page string) {
+		text := "GET " + u.RequestURI() + page + " HTTP/1.1\r\nHost: " + u.Host + "\r\nUser-Agent: tenon\r\nAccept: */*\r\n\r\n"
+		t.Requests = append(t.Requests, []byte(text))
+	}
+	if pages == 0 {
+		request("")
+	}
+	for page := range pages {
+		request(strconv.Itoa(page))
+	}
+	return t, nil
+}
+
+// addCache adds the requests to a cache: one set and nine gets for each key.
+func (t *Target) addCache(p protocol) {
+	for i := range cacheKeys {
+		key := "tenon-lab-" + strconv.Itoa(i)
+		get, set := p.get(key), p.set(key)
+		t.Fill = append(t.Fill, set)
+		t.Requests = append(t.Requests, set)
+		for range cacheSet - 1 {
+			t.Requests = append(t.Requests, get)
+		}
+	}
+}
+
+// Ask opens a connection, sends requests one after the other, and reads the
+// answers.
+func (t *Target) Ask(ctx context.Context, requests [][]byte, patience time.Duration) error {
+	d := net.Dialer{Timeout: patience}
+	c, err := d.DialContext(ctx, "tcp", t.Addr.String())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	in, answer := bufio.NewReader(c), t.Answer()
+	if t.Hello != nil {
+		requests = append([][]byte{t.Hello}, requests...)
+	}
+	for _, r := range requests {
+		answer.Reset()
+		if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+			return err
+		}
+		if _, err := c.Write(r); err != nil {
+			return err
+		}
+		for done := false; !done; {
+			if _, err := in.Peek(1); err != nil {
+				return fmt.Errorf("read the answer: %w", err)
+			}
+			piece, err := in.Peek(in.Buffered())
+			if err != nil {
+				return err
+			}
+			if done, err = answer.Feed(piece); err != nil {
+				return err
+			}
+			if done && answer.Failed() {
+				if a, ok := answer.(*Postgres); ok { // its errors are between other messages
+					piece = []byte(a.Fault())
+				}
+				return fmt.Errorf("it answers %.100q", piece)
+			}
+			if _, err := in.Discard(len(piece)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Ready returns nil if the service at a URL answers as expected: with status
+// 2xx over HTTP, to PING as Redis, to version as memcached, or to SELECT 1 as
+// PostgreSQL.
+func Ready(ctx context.Context, rawURL string) error {
+	t, err := Parse(ctx, rawURL, 0)
+	if err != nil {
+		return err
+	}
+	ping := t.Requests[0]
+	if _, p, _ := parseURL(rawURL); p.ping != "" {
+		ping = []byte(p.ping)
+	}
+	return t.Ask(ctx, [][]byte{ping}, time.Second)
+}

@@ -1,0 +1,242 @@
+package testbed
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// Root is the cgroup below which the lab builds a copy of the kubelet's tree.
+const Root node.CgroupPath = "tenon-lab"
+
+// Pods is the kubelet's cgroup tree with the two pods of the experiment:
+//
+//	kubepods                                 cpu.shares of all allocatable CPUs
+//	├── burstable                            sum of the requests of its pods
+//	│   ├── pod-nginx/nginx                  requests = tested CPUs, no limit
+//	│   └── pod-ffmpeg/ffmpeg                only with requests (burstable mode)
+//	└── besteffort                           shares 2
+//	    └── pod-ffmpeg/ffmpeg                shares 2
+//
+// (kubernetes: pkg/kubelet/cm/qos_container_manager_linux.go setCPUCgroupConfig,
+// helpers_linux.go ResourceConfigForPod.)
+type Pods struct {
+	Root      node.CgroupPath
+	Burstable bool   // the batch pod has CPU requests
+	Service   string // name of the service; empty: nginx
+	Job       string // name of the batch work; empty: ffmpeg
+	Tested    unit.CPUSet
+}
+
+func (p Pods) kubepods() node.CgroupPath { return p.Root.Join("kubepods") }
+
+// serviceRoot is the contention root of the service's class.
+func (p Pods) serviceRoot() node.CgroupPath { return p.kubepods().Join("burstable") }
+
+// Batch is the contention root of the batch work's class.
+func (p Pods) Batch() node.CgroupPath {
+	if p.Burstable {
+		return p.serviceRoot()
+	}
+	return p.kubepods().Join("besteffort")
+}
+
+// NGINXPod returns the cgroup of the service's pod.
+func (p Pods) NGINXPod() node.CgroupPath { return p.serviceRoot().Join("pod-" + p.ServiceName()) }
+
+// JobPod returns the cgroup of the batch work's pod.
+func (p Pods) JobPod() node.CgroupPath { return p.Batch().Join("pod-" + p.JobName()) }
+
+// NGINX returns the cgroup of the service's container.
+func (p Pods) NGINX() node.CgroupPath { return p.NGINXPod().Join(p.ServiceName()) }
+
+// JobGroup returns the cgroup of the batch work's container.
+func (p Pods) JobGroup() node.CgroupPath { return p.JobPod().Join(p.JobName()) }
+
+// Spinner returns the cgroup of the spinner.
+func (p Pods) Spinner() node.CgroupPath { return p.Root.Join("spinner") }
+
+// JobName returns the name of the batch work.
+func (p Pods) JobName() string { return cmp.Or(p.Job, "ffmpeg") }
+
+// ServiceName returns the name of the service.
+func (p Pods) ServiceName() string { return cmp.Or(p.Service, "nginx") }
+
+// Workloads describes the pods as Tenon describes pods of a cluster.
+func (p Pods) Workloads() []node.Workload {
+	return []node.Workload{
+		{ID: node.WorkloadID(p.ServiceName()), Class: node.LS, Cgroup: p.NGINXPod(), ContentionRoot: p.serviceRoot()},
+		{ID: node.WorkloadID(p.JobName()), Class: node.BE, Cgroup: p.JobPod(), ContentionRoot: p.Batch()},
+	}
+}
+
+// A weightedGroup is a cgroup and the cpu.shares that the kubelet gives it.
+type weightedGroup struct {
+	path   node.CgroupPath
+	shares int64
+}
+
+// groups lists the cgroups, parents first.
+func (p Pods) groups() []weightedGroup {
+	all := unit.CPUs(p.Tested.Len())
+	service, request := sharesOf(all), unit.MilliCPU(0)
+	if p.Burstable {
+		request = batchRequest(p.Tested.Len())
+	}
+	batch := sharesOf(request)
+	list := []weightedGroup{
+		{p.kubepods(), sharesOf(all)},
+		{p.serviceRoot(), sharesOf(all + request)},
+		{p.NGINXPod(), service},
+		{p.NGINX(), service},
+	}
+	if !p.Burstable {
+		list = append(list, weightedGroup{p.Batch(), batch})
+	}
+	return append(list, weightedGroup{p.JobPod(), batch}, weightedGroup{p.JobGroup(), batch})
+}
+
+// sharesOf computes cpu.shares as MilliCPUToShares of the kubelet does
+// (pkg/kubelet/cm/helpers_linux.go).
+func sharesOf(m unit.MilliCPU) int64 {
+	return min(max(int64(m)*1024/1000, unit.MinShares), unit.MaxShares)
+}
+
+// weightOf converts cpu.shares to a weight. On cgroup v2 it uses the scale of
+// the kubelet, which maps 2..262144 linearly to 1..10000
+// (CPUSharesToCPUWeight).
+func weightOf(shares int64, version int) unit.Weight {
+	if version == 1 {
+		return unit.WeightOfShares(shares)
+	}
+	return unit.WeightOf(1 + (shares-2)*9999/262142)
+}
+
+// A maker creates and removes cgroups, and records this in the journal.
+// *host.Host implements it.
+type maker interface {
+	MakeGroup(p node.CgroupPath) error
+	RemoveGroup(p node.CgroupPath) error
+}
+
+// Build makes the tree with the values that the kubelet sets.
+func (p Pods) Build(m maker, t *cgroup.Tree) error {
+	if err := m.MakeGroup(p.Root); err != nil {
+		return err
+	}
+	// Set the CPUs before there are children. On cgroup v1 a new child copies
+	// the CPUs of its parent, and after that the parent cannot have fewer CPUs.
+	// On v2 a child has the CPUs of its parent.
+	if err := t.WriteCPUs(string(p.Root), p.Tested); err != nil {
+		return err
+	}
+	for _, g := range p.groups() {
+		if err := m.MakeGroup(g.path); err != nil {
+			return err
+		}
+		if err := t.WriteCPUWeight(string(g.path), cgroup.CPUWeight{Weight: weightOf(g.shares, t.Version())}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// BuildSpinner makes the cgroup of the spinner as a sibling of kubepods. It has
+// the least weight, or is idle, so that all other work runs before it.
+func (p Pods) BuildSpinner(m maker, t *cgroup.Tree, leastWeight bool) error {
+	if err := m.MakeGroup(p.Spinner()); err != nil {
+		return err
+	}
+	if leastWeight {
+		return t.WriteCPUWeight(string(p.Spinner()), cgroup.CPUWeight{Weight: weightOf(unit.MinShares, t.Version())})
+	}
+	err := t.WriteCPUWeight(string(p.Spinner()), cgroup.CPUWeight{Idle: true})
+	if errors.Is(err, cgroup.ErrUnsupported) {
+		return nil // the spinner's policy SCHED_IDLE must suffice
+	}
+	return err
+}
+
+// Clear removes root and every cgroup below it. All of them belong to the lab.
+// It kills the processes that are still in them, such as nginx's workers after
+// their master was killed.
+func Clear(root node.CgroupPath, m maker, t *cgroup.Tree) error {
+	return clearBut(root, "", m, t)
+}
+
+// ClearBatch removes every cgroup except the service's cgroup and its parents.
+func (p Pods) ClearBatch(m maker, t *cgroup.Tree) error { return clearBut(p.Root, p.NGINX(), m, t) }
+
+// clearBut removes root and every cgroup below it. If the cgroup keep exists,
+// it does not touch keep, its parents, and the cgroups below keep.
+func clearBut(root, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
+	if !t.Exists(string(root)) {
+		return nil
+	}
+	if keep != "" && !t.Exists(string(keep)) {
+		keep = ""
+	}
+	deadline := time.Now().Add(3 * time.Second)
+	for {
+		left, err := killAll(t, root, keep)
+		if left == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("clear cgroup %s: %d processes have not ended: %w", root, left, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return removeAll(root, keep, m, t)
+}
+
+// isKept reports whether p is the cgroup keep, or one of its parents.
+func isKept(p, keep node.CgroupPath) bool { return keep != "" && p.Contains(keep) }
+
+func killAll(t *cgroup.Tree, p, keep node.CgroupPath) (left int, err error) {
+	if !isKept(p, keep) {
+		var pids []int
+		pids, err = t.Procs(string(p))
+		for _, pid := range pids {
+			left++
+			err = errors.Join(err, unix.Kill(pid, unix.SIGKILL))
+		}
+	}
+	if p == keep {
+		return left, err // the service has made cgroups below it
+	}
+	children, _ := t.Children(string(p))
+	for _, c := range children {
+		n, e := killAll(t, p.Join(c), keep)
+		left, err = left+n, errors.Join(err, e)
+	}
+	return left, err
+}
+
+func removeAll(p, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
+	if p == keep {
+		return nil
+	}
+	children, _ := t.Children(string(p))
+	for _, c := range children {
+		if err := removeAll(p.Join(c), keep, m, t); err != nil {
+			return err
+		}
+	}
+	if isKept(p, keep) {
+		return nil
+	}
+	return m.RemoveGroup(p)
+}
+
+// batchRequest returns the CPU request of the batch pod in mode burstable. The
+// published experiment without priorities has a batch pod of 50 CPUs beside a
+// service of 80 CPUs.
+func batchRequest(tested int) unit.MilliCPU { return unit.CPUs(tested) * 50 / 80 }
