@@ -241,9 +241,9 @@ var outside = map[string]string{
 	"go.yaml.in/yaml/":                 "config config/syntax",
 	"gonum.org/":                       "decide/trials/paired decide/trials/switchback lab/stat",
 	"google.golang.org/":               "runtimes/container",
-	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/manager cluster/admission/missed cluster/nodepages cluster/podpages cluster/nodereport cluster/containerstart agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
+	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/certificate cluster/manager cluster/admission/missed cluster/nodepages cluster/podpages cluster/nodereport cluster/containerstart agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
 	"k8s.io/kubernetes/":               "scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/quality", // so that any scheduler can contain the plugin
-	"sigs.k8s.io/":                     "cluster/manager cluster/admission/missed cmd/kubectl-tenon cmd/tenon-manager",
+	"sigs.k8s.io/":                     "cluster/certificate cluster/manager cluster/admission/missed cmd/kubectl-tenon cmd/tenon-manager",
 }
 
 // pureStd is the part of the standard library that has no effects. pureUse

@@ -42,7 +42,7 @@ func TestNamesThatSayNothing(t *testing.T) {
 // does not change this list.
 var largePackages = map[string]int{
 	"agent/daemon":        3350,
-	"cluster/manager":     2550,
+	"cluster/manager":     2400,
 	"cmd/tenon":           2250,
 	"config":              3300,
 	"decide/policy":       3650,

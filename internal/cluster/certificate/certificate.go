@@ -1,6 +1,8 @@
 // Package certificate makes and renews the certificates of the webhooks: a CA
 // and a serving certificate, in one Secret. It renews them in an order that
-// keeps every connection working.
+// keeps every connection working. Each replica of the manager serves with the
+// certificate of the Secret, and the leader writes the CA into the webhook
+// configurations.
 package certificate
 
 import (

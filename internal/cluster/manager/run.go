@@ -102,12 +102,12 @@ func Run(ctx context.Context, rc *rest.Config, o Options) error {
 	rc.UserAgent = Owner
 	rc.QPS, rc.Burst = 500, 1000 // the API server itself limits the requests
 
-	cert := &serving{name: client.ObjectKey{Namespace: o.Namespace, Name: o.Name}, log: o.Log}
+	cert := &certificate.Serving{Secret: client.ObjectKey{Namespace: o.Namespace, Name: o.Name}, Log: o.Log}
 	m, err := controllerruntime.NewManager(rc, o.runtime(types, logger, cert))
 	if err != nil {
 		return fmt.Errorf("connect to the API server: %w", err)
 	}
-	cert.client = m.GetCache()
+	cert.Client = m.GetCache()
 	set, err := o.publish(m)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func knows(c cache.Cache) healthz.Checker {
 }
 
 // runtime converts the options to those of controller-runtime.
-func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *serving) manager.Options {
+func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *certificate.Serving) manager.Options {
 	unset := func(address string) string {
 		if address == "" {
 			return "0"
@@ -190,7 +190,7 @@ func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *servin
 	}
 	if o.Port != 0 {
 		options.WebhookServer = webhook.NewServer(webhook.Options{Host: o.Host, Port: o.Port, TLSOpts: []func(*tls.Config){
-			func(c *tls.Config) { c.GetCertificate, c.MinVersion = cert.certificate, tls.VersionTLS13 },
+			func(c *tls.Config) { c.GetCertificate, c.MinVersion = cert.Certificate, tls.VersionTLS13 },
 		}})
 	}
 	return options

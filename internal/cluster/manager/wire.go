@@ -30,6 +30,7 @@ import (
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/admission/missed"
+	"tenon.sh/tenon/internal/cluster/certificate"
 )
 
 // workers is the number of nodes that the manager reconciles at the same time.
@@ -150,7 +151,7 @@ var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 }}
 
 // serve adds the webhooks and their certificates.
-func (o Options) serve(m manager.Manager, cert *serving, set *settings) error {
+func (o Options) serve(m manager.Manager, cert *certificate.Serving, set *settings) error {
 	h := &hooks{client: m.GetCache(), live: m.GetAPIReader(), config: o.Config, settings: set, scheduler: o.Scheduler, names: o.SchedulerNames, log: o.Log}
 	server := m.GetWebhookServer()
 	for path, handle := range map[string]admission.HandlerFunc{
@@ -167,7 +168,7 @@ func (o Options) serve(m manager.Manager, cert *serving, set *settings) error {
 	}
 	expiry := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenon_manager_certificate_expiry_timestamp_seconds", Help: "Expiry time of the certificate of the webhooks, in seconds since 1970; 0: there is no certificate.",
-	}, func() float64 { return float64(cert.expires.Load()) })
+	}, func() float64 { return float64(cert.Expires()) })
 	if err := o.registry.Register(expiry); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
@@ -177,7 +178,7 @@ func (o Options) serve(m manager.Manager, cert *serving, set *settings) error {
 			return fmt.Errorf("follow %T: %w", object, err)
 		}
 	}
-	if err := m.AddReadyzCheck("certificate", cert.ready); err != nil {
+	if err := m.AddReadyzCheck("certificate", cert.Ready); err != nil {
 		return fmt.Errorf("add the readiness check: %w", err)
 	}
 	if err := m.AddReadyzCheck("webhooks", server.StartedChecker()); err != nil {
@@ -193,7 +194,9 @@ func (o Options) serve(m manager.Manager, cert *serving, set *settings) error {
 	if err := errors.Join(o.registry.Register(finder.Gauge), m.Add(finder)); err != nil {
 		return fmt.Errorf("search for pods that profiles missed: %w", err)
 	}
-	a := &authority{client: m.GetClient(), secret: own, hooks: o.Name, names: o.Service.names(), life: o.Lifetimes, log: o.Log, now: o.now}
+	a := &certificate.Authority{
+		Client: m.GetClient(), Owner: Owner, Secret: own, Hooks: o.Name, Names: o.Service.names(), Lifetimes: o.Lifetimes, Log: o.Log, Now: o.now,
+	}
 	to := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 	err = controllerruntime.NewControllerManagedBy(m).Named("authority").WatchesRawSource(triggerOnce()).
 		Watches(&corev1.Secret{}, to).Watches(&admissionv1.MutatingWebhookConfiguration{}, to).Watches(&admissionv1.ValidatingWebhookConfiguration{}, to).
