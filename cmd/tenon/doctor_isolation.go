@@ -5,6 +5,7 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/model/node"
@@ -23,8 +24,8 @@ type mechanismLine struct {
 // isolation adds the mechanism that the policy would choose, and the weight
 // that the policy writes in addition to each mechanism.
 func (d *diagnosis) isolation(can node.Capabilities, i node.Isolation) {
-	config := policy.CPUQOS{Enable: true, Measured: true}
-	chosen := policy.Mechanisms(config, can, i)
+	config := isolation.Config{Enable: true, Measured: true}
+	chosen := isolation.Mechanisms(config, can, i)
 	for _, r := range chosen.Mechanisms {
 		d.Selection = append(d.Selection, mechanismLine{Name: r.Mechanism, Available: r.Can, Why: r.Why, Chosen: r.Mechanism == chosen.Mechanism})
 	}

@@ -13,6 +13,7 @@ import (
 
 	"tenon.sh/tenon/internal/agent/loop"
 	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/cgroup"
@@ -120,7 +121,7 @@ func (f planFlags) readFlags(ctx context.Context, tree *cgroup.Tree, root node.C
 	if f.config == "" {
 		all, err := f.workloads(tree, root, args)
 		return all, policy.Config{
-			CPUQOS:   policy.CPUQOS{Enable: true},
+			CPUQOS:   isolation.Config{Enable: true},
 			Suppress: policy.Suppress{Enable: f.suppress > 0, ThresholdPercent: unit.Percent(f.suppress)},
 		}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
@@ -142,7 +143,7 @@ func openLauncher(l *launch.Launcher, g *global) error {
 	}
 	// Only tenond uses mechanisms that affect the whole node. A command of
 	// tenon run gets cpu.idle and nothing else.
-	a := &loop.Agent{Host: l.Host, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true, Mechanism: node.MechanismIdle}}}
+	a := &loop.Agent{Host: l.Host, Config: policy.Config{CPUQOS: isolation.Config{Enable: true, Mechanism: node.MechanismIdle}}}
 	l.Turn = g.tick(a)
 	return nil
 }

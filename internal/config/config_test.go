@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -89,7 +90,7 @@ var defaultBurst = policy.Burst{CPUPercent: 1000, QuotaPercent: 300, PeriodSecon
 func TestDefaultFileTurnsOnCPUQOSAlone(t *testing.T) {
 	c := mustParse(t, string(Default()))
 	want := policy.Config{
-		CPUQOS: policy.CPUQOS{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},
+		CPUQOS: isolation.Config{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},
 		Pool:   facts.Pool{LendLSR: true}, Suppress: policy.Suppress{ThresholdPercent: 65, Policy: policy.SuppressQuota},
 		Burst: defaultBurst,
 	}
@@ -163,7 +164,7 @@ rules:
 // when it is read from JSON as in a ConfigMap.
 func TestStrategiesMeanTheSameInEveryNotation(t *testing.T) {
 	want := policy.Config{
-		CPUQOS: policy.CPUQOS{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},
+		CPUQOS: isolation.Config{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},
 		Pool:   facts.Pool{LendLSR: true}, Suppress: policy.Suppress{Enable: true, ThresholdPercent: 70, MinPercent: 5, Policy: policy.SuppressCPUSet},
 		Memory: memory.Config{Classes: map[node.Class]memory.Shares{node.BE: {ThrottlingPercent: 80}}},
 		Burst:  defaultBurst,

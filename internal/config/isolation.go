@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -16,11 +16,11 @@ func (q QOS) cpuQOS() bool {
 
 // isolation returns the configuration of the CPU isolation between LS and BE.
 // lsrOff disables the isolation of LSR and LSE.
-func (q QOS) isolation(lsrOff bool) policy.CPUQOS {
+func (q QOS) isolation(lsrOff bool) isolation.Config {
 	if !q.cpuQOS() {
-		return policy.CPUQOS{}
+		return isolation.Config{}
 	}
-	c := policy.CPUQOS{
+	c := isolation.Config{
 		Enable: true, Means: q.BEClass.CPU.means(),
 		Hold:            node.Some(time.Duration(valueOf(q.Policies.HoldMicroseconds)) * time.Microsecond),
 		SlicesUnmanaged: !valueOf(q.Policies.LongSlices), NoTrials: !valueOf(q.Policies.Trials),

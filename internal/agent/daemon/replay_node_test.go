@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/agent/loop"
 	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -70,7 +71,7 @@ func newBusyNode(t *testing.T) *busyNode {
 		ending: map[node.CgroupPath]node.Run{}, waits: map[node.WorkloadID]node.RunQueueDelay{},
 	}
 	n.config = policy.Config{
-		CPUQOS:   policy.CPUQOS{Enable: true},
+		CPUQOS:   isolation.Config{Enable: true},
 		Suppress: policy.Suppress{Enable: true, ThresholdPercent: 65, MinPercent: 5, Policy: policy.SuppressQuota},
 		Memory:   memory.Config{Classes: map[node.Class]memory.Shares{node.LS: {MinPercent: 50, LowPercent: 100}}},
 		Overcommit: policy.Overcommit{

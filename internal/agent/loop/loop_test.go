@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -57,7 +58,7 @@ func colocated() *memory {
 
 func TestStepWritesWhatIsWantedOnce(t *testing.T) {
 	h := colocated()
-	a := Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
+	a := Agent{Host: h, Config: policy.Config{CPUQOS: isolation.Config{Enable: true}}}
 	first, err := a.Step(t.Context())
 	if err != nil || len(first.Done) != 2 || h.snap.Knobs.Now[beWeight] != (node.CPUWeight{Idle: true}) {
 		t.Fatalf("%v, %v", first, err)
@@ -70,11 +71,11 @@ func TestStepWritesWhatIsWantedOnce(t *testing.T) {
 
 func TestDryRunPlansTheSameAndWritesNothing(t *testing.T) {
 	h := colocated()
-	dry, err := (&Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}, DryRun: true}).Step(t.Context())
+	dry, err := (&Agent{Host: h, Config: policy.Config{CPUQOS: isolation.Config{Enable: true}}, DryRun: true}).Step(t.Context())
 	if err != nil || h.writes != 0 {
 		t.Fatalf("%d writes, %v", h.writes, err)
 	}
-	wet, err := (&Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}).Step(t.Context())
+	wet, err := (&Agent{Host: h, Config: policy.Config{CPUQOS: isolation.Config{Enable: true}}}).Step(t.Context())
 	if err != nil || dry.String() != wet.String() {
 		t.Errorf("dry run:\n%s\nreal run:\n%s%v", dry, wet, err)
 	}
@@ -84,7 +85,7 @@ func TestARefusedWriteIsReportedAndTheOthersGoOn(t *testing.T) {
 	h := colocated()
 	refused := errors.New("invalid argument")
 	h.refuse = map[node.Knob]error{beWeight: refused}
-	got, err := (&Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}).Step(t.Context())
+	got, err := (&Agent{Host: h, Config: policy.Config{CPUQOS: isolation.Config{Enable: true}}}).Step(t.Context())
 	if !errors.Is(err, refused) || h.writes != 1 || len(got.Done) != 2 {
 		t.Errorf("%v\n%v, %d writes", err, got, h.writes)
 	}
@@ -93,7 +94,7 @@ func TestARefusedWriteIsReportedAndTheOthersGoOn(t *testing.T) {
 func TestAnUnreadableNodeIsAnErrorWithoutWrites(t *testing.T) {
 	h := colocated()
 	h.blind = errors.New("gone")
-	if _, err := (&Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}).Step(t.Context()); !errors.Is(err, h.blind) || h.writes != 0 {
+	if _, err := (&Agent{Host: h, Config: policy.Config{CPUQOS: isolation.Config{Enable: true}}}).Step(t.Context()); !errors.Is(err, h.blind) || h.writes != 0 {
 		t.Errorf("%v, %d writes", err, h.writes)
 	}
 }

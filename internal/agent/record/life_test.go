@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -194,7 +195,7 @@ func (l *life) tick(every time.Duration) Tick {
 
 // isolates gives the simulated node a kernel with sched_ext.
 func (l *life) isolates() {
-	l.config.CPUQOS = policy.CPUQOS{Enable: true}
+	l.config.CPUQOS = isolation.Config{Enable: true}
 	for _, m := range []node.Feature{node.FeatureSchedExt, node.FeatureHardwareSMT} {
 		l.snap.Capabilities[m] = node.Answer{Verdict: node.Yes, Why: "tried"}
 	}

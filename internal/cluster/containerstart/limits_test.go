@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/limit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -109,7 +110,7 @@ func afterFirstTick(p corev1.Pod, l kube.Layout, native map[node.CgroupPath]kube
 		s.Knobs.Now[node.Knob{Cgroup: path, File: node.FileMemory}] = memory
 		s.Knobs.Now[node.Knob{Cgroup: path, File: node.FileCPUMax}] = node.CPUMax{Quota: limit.Quota(a.CPULimit, node.DefaultPeriod), Period: node.DefaultPeriod}
 	}
-	_, wants := policy.Decide(policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}, policy.State{}, s)
+	_, wants := policy.Decide(policy.Config{CPUQOS: isolation.Config{Enable: true}}, policy.State{}, s)
 	for _, w := range wants {
 		if w.Intent == plan.Set {
 			s.Knobs.Now[w.Knob] = w.Value

@@ -24,6 +24,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cache"
 	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -167,7 +168,7 @@ func view() View {
 	v.Tick = tick.Tick{Snapshot: s, Selection: node.Selection{Mechanism: node.MechanismIdle, Why: "the strongest"}}
 	v.Tick.Wants = []plan.Want{{Intent: plan.Set, Knob: node.Knob{Cgroup: "kubepods/besteffort", File: node.FileCPUMax}, Value: node.CPUMax{Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond}, Owner: plan.OwnerSuppress, Reason: "65% of 2000m"}}
 	v.Policy = policy.Config{
-		CPUQOS: policy.CPUQOS{Enable: true}, Suppress: policy.Suppress{Enable: true}, Burst: policy.Burst{Policy: policy.BurstCPU},
+		CPUQOS: isolation.Config{Enable: true}, Suppress: policy.Suppress{Enable: true}, Burst: policy.Burst{Policy: policy.BurstCPU},
 		Memory: memory.Config{Classes: map[node.Class]memory.Shares{node.LS: {}}}, Cache: cache.Config{Classes: map[node.Class]cache.Share{node.BE: {}}},
 		Evict: evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 70}},
 	}

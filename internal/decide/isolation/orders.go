@@ -1,7 +1,7 @@
 // Package isolation decides how Tenon keeps best-effort (BE) work off the CPUs
-// of latency-sensitive (LS) work. It decides the orders to the BE scheduler,
-// and when Tenon tries a failed mechanism again. It also finds the CPUs that
-// are siblings of LS work.
+// of latency-sensitive (LS) work. It selects the isolation mechanism and makes
+// its wants, and the orders to the BE scheduler. It decides when Tenon tries a
+// failed mechanism again, and finds the CPUs that are siblings of LS work.
 package isolation
 
 import (

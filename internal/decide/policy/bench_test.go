@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/cpus/slice"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -21,7 +22,7 @@ func busyNode(b *testing.B, workloads, cpus, version int) *scene {
 func nodeWith(b *testing.B, services, batch, cpus, version int) *scene {
 	n := newScene(machine(cpus, 2, cpus/26+1, 2), version)
 	n.config = Config{
-		CPUQOS:     CPUQOS{Enable: true},
+		CPUQOS:     isolation.Config{Enable: true},
 		Suppress:   Suppress{Enable: true, ThresholdPercent: 65, Policy: SuppressCPUSet},
 		Overcommit: colocation(),
 	}

@@ -8,6 +8,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/seat"
 	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/misfit"
 )
@@ -15,16 +16,16 @@ import (
 // configForm is the JSON form of a Config. As in old captures, the keys of Pool are
 // among the keys of Suppress, so that old captures can be replayed.
 type configForm struct {
-	CPUQOS     CPUQOS         `json:"cpu_qos,omitzero"`
-	Suppress   suppressForm   `json:"suppress,omitzero"`
-	Memory     memory.Config  `json:"memory_qos,omitzero"`
-	Cache      cache.Config   `json:"cache_qos,omitzero"`
-	IO         blockio.Config `json:"io,omitzero"`
-	Burst      Burst          `json:"burst,omitzero"`
-	Overcommit Overcommit     `json:"overcommit,omitzero"`
-	Evict      evict.Config   `json:"evict,omitzero"`
-	Seats      seat.Config    `json:"seats,omitzero"`
-	Misfit     misfit.Config  `json:"misfit,omitzero"`
+	CPUQOS     isolation.Config `json:"cpu_qos,omitzero"`
+	Suppress   suppressForm     `json:"suppress,omitzero"`
+	Memory     memory.Config    `json:"memory_qos,omitzero"`
+	Cache      cache.Config     `json:"cache_qos,omitzero"`
+	IO         blockio.Config   `json:"io,omitzero"`
+	Burst      Burst            `json:"burst,omitzero"`
+	Overcommit Overcommit       `json:"overcommit,omitzero"`
+	Evict      evict.Config     `json:"evict,omitzero"`
+	Seats      seat.Config      `json:"seats,omitzero"`
+	Misfit     misfit.Config    `json:"misfit,omitzero"`
 }
 
 type suppressForm struct {

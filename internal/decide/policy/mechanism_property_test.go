@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -83,7 +84,7 @@ func TestOneMechanismAtATime(t *testing.T) {
 		n.showIsolation()
 		if try%3 == 0 {
 			chance := rand.New(rand.NewPCG(67, uint64(try)))
-			n.fails = func(s plan.Step) bool { return mechanismOf(s.Knob.File) != "" && chance.IntN(3) == 0 }
+			n.fails = func(s plan.Step) bool { return isolation.MechanismOf(s.Knob.File) != "" && chance.IntN(3) == 0 }
 		}
 		for range 40 {
 			n.anyIsolation(t, rnd)
@@ -116,7 +117,7 @@ func TestOneMechanismAtATime(t *testing.T) {
 func (n *scene) checkIsolationWants(t *testing.T) {
 	t.Helper()
 	for _, w := range n.wants {
-		r := mechanismOf(w.Knob.File)
+		r := isolation.MechanismOf(w.Knob.File)
 		if r == "" || w.Intent != plan.Set {
 			continue
 		}
@@ -148,7 +149,7 @@ func TestBEKeepsOffSiblings(t *testing.T) {
 	kept := 0
 	for try := range 60 {
 		n := newScene(machine(8<<rnd.IntN(4), 2, 2, 1), 1+try%2)
-		n.config = Config{CPUQOS: CPUQOS{Enable: true, Mechanism: node.MechanismSiblings}, Suppress: Suppress{
+		n.config = Config{CPUQOS: isolation.Config{Enable: true, Mechanism: node.MechanismSiblings}, Suppress: Suppress{
 			Enable: rnd.IntN(3) > 0, ThresholdPercent: 65, MinPercent: unit.Percent(rnd.IntN(50)),
 			Policy: []SuppressPolicy{SuppressQuota, SuppressCPUSet, ""}[rnd.IntN(3)],
 		}}

@@ -142,7 +142,7 @@ func TestEveryKnobHasOneOwner(t *testing.T) {
 			n.config.Memory.Classes, n.config.Cache.Classes, n.config.IO.Classes = nil, nil, nil
 		}
 		n.snap.Devices[0].Weighs = []node.File{node.FileBFQWeight, node.FileIOWeight}[try%2]
-		n.config.CPUQOS = CPUQOS{Enable: true, Mechanism: node.Mechanisms[try%4]}
+		n.config.CPUQOS = isolation.Config{Enable: true, Mechanism: node.Mechanisms[try%4]}
 		n.memory = map[node.WorkloadID]unit.Bytes{"node": 60 * gib, "b0": 20 * gib, "own0": gib, "own1": gib, "own2": gib}
 		ownerOf := map[node.Knob]plan.Owner{}
 		for range 6 {

@@ -1,6 +1,7 @@
 // Package policy decides the values of a node's knobs. Decide is a pure
-// function of configuration, state and snapshot. Each policy has its own file.
-// A policy is the only owner of its knobs, and gives a reason with each want.
+// function of configuration, state and snapshot. Each policy has a file or a
+// package of its own. It is the only owner of its knobs, and gives a reason
+// with each want.
 package policy
 
 import (
@@ -30,7 +31,7 @@ type Config struct {
 	// Pool is the set of CPUs that the policies divide.
 	Pool facts.Pool `json:"-"` // see configForm
 	// CPUQOS gives LS work the CPU before BE work.
-	CPUQOS CPUQOS `json:"cpu_qos,omitzero"`
+	CPUQOS isolation.Config `json:"cpu_qos,omitzero"`
 	// Suppress limits the CPU of BE work.
 	Suppress Suppress `json:"suppress,omitzero"`
 	// Memory protects and limits memory by class.
@@ -58,7 +59,7 @@ type State struct {
 	// increases with time, and decreases when BE grows.
 	Growth unit.MilliCPU `json:"growth_mcpu,omitempty"`
 	// Selector holds the selected isolation mechanism.
-	Selector selector `json:"ladder,omitzero"`
+	Selector isolation.Selector `json:"ladder,omitzero"`
 	// SLO tracks the objectives. CPUBackOff is the reduction of the CPU of BE.
 	SLO        slo.Tracker `json:"strain,omitzero"`
 	CPUBackOff cpuBackOff  `json:"giving,omitzero"`
@@ -111,7 +112,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.Grown, own = grow.Decide(st.Grown, own, st.Use, next.Use, next.Violations(), s)
 	next.Pins, next.Shared, next.Notes = own.Of, own.Shared, own.Notes()
 	var selector, bounds, shares, ends []plan.Want
-	next.Selector, selector = st.Selector.selectMechanism(c.CPUQOS, trialInput{pool: pool, layout: l, use: next.Use, slo: next.SLO, own: own, snap: s})
+	next.Selector, selector = st.Selector.Select(c.CPUQOS, isolation.Input{Pool: pool, Layout: l, Use: next.Use, SLO: next.SLO, Own: own, Snapshot: s})
 	next.Growth, bounds = suppress(c.Suppress, pool, st.Growth, l, next.Use, next.CPUBackOff, own, next.Selector.LS.Siblings(s.Topology), st.Seats.May, s)
 	var seats seat.Grants
 	next.Seats, seats, bounds = seat.Wants(c.Seats, st.Seats, pool, l, next.Use, own, bounds, s)
@@ -128,7 +129,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	if next.Selector.Status.Mechanism == node.MechanismSchedExt {
 		more = len(s.Workloads) + 2
 	}
-	wants := plan.Join(more, selector, cpuQOS(c.CPUQOS, next.Selector.Status.Mechanism, l, s), bounds, bind(own, l, s), limits,
+	wants := plan.Join(more, selector, isolation.WeightWants(c.CPUQOS, next.Selector.Status.Mechanism, l, s), bounds, bind(own, l, s), limits,
 		memory.Decide(c.Memory, s), shares, blockio.Decide(c.IO, s), ends)
 	wants = contest.Hold(s, append(wants, orphans(l, s, wants)...))
 	orders, slotless := isolation.Orders(s, l.RootOf, wants)

@@ -15,6 +15,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
@@ -65,7 +66,7 @@ func anySet(rnd *rand.Rand, of unit.CPUSet) unit.CPUSet {
 func anyScene(rnd *rand.Rand, most, version int) *scene {
 	topo := anyTopology(rnd, most)
 	n := newScene(topo, version)
-	n.config = Config{CPUQOS: CPUQOS{Enable: rnd.IntN(2) == 0}, Pool: facts.Pool{LendLSR: rnd.IntN(3) == 0}, Suppress: Suppress{
+	n.config = Config{CPUQOS: isolation.Config{Enable: rnd.IntN(2) == 0}, Pool: facts.Pool{LendLSR: rnd.IntN(3) == 0}, Suppress: Suppress{
 		Enable: true, ThresholdPercent: unit.Percent(rnd.IntN(101)),
 		Policy: []SuppressPolicy{SuppressQuota, SuppressCPUSet, SuppressCPUSet, ""}[rnd.IntN(4)],
 	}}
@@ -369,7 +370,7 @@ func TestNothingPanicsAtTheEdges(t *testing.T) {
 			for i, version := range []int{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2} {
 				mechanism := node.Mechanisms[i/3]
 				for _, p := range []SuppressPolicy{SuppressQuota, SuppressCPUSet, ""} {
-					c := Config{CPUQOS: CPUQOS{Enable: true, Mechanism: mechanism}, Suppress: Suppress{Enable: true, ThresholdPercent: 65, Policy: p},
+					c := Config{CPUQOS: isolation.Config{Enable: true, Mechanism: mechanism}, Suppress: Suppress{Enable: true, ThresholdPercent: 65, Policy: p},
 						Memory: memory.Config{Classes: map[node.Class]memory.Shares{node.LS: {LowPercent: 100, ThrottlingPercent: 80}}}}
 					s.Knobs.Kernel.CgroupVersion = version
 					s.Busy = map[unit.CPU]time.Duration{0: 0}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
@@ -264,7 +265,7 @@ func (n *scene) configure(t *testing.T, w word) {
 	case "off":
 		n.config = Config{}
 	case "qos":
-		n.config.CPUQOS = CPUQOS{Enable: true, Means: node.Feature(w.val)}
+		n.config.CPUQOS = isolation.Config{Enable: true, Means: node.Feature(w.val)}
 	case "target":
 		n.config.Suppress.Enable, n.config.Suppress.ThresholdPercent = true, mustParse(t, w, percent)
 	case "min":

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/node"
@@ -38,7 +38,7 @@ func ThisMachine(fs proc.FS) report.Machine {
 // mechanisms lists the isolation mechanisms that the modes with Tenon use, in
 // the order of the policy.
 func mechanisms(can node.Capabilities) []string {
-	list := []string{string(policy.Mechanisms(Pinned(""), can, node.Isolation{}).Mechanism)}
+	list := []string{string(isolation.Mechanisms(Pinned(""), can, node.Isolation{}).Mechanism)}
 	switch list[0] {
 	case string(node.MechanismWeight):
 		list[0] = "cpu.weight, the least (no cpu.idle: " + can[node.FeatureCPUIdle].Why + ")"

@@ -3,22 +3,22 @@ package testbed
 import (
 	"fmt"
 
-	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/model/node"
 )
 
 // Pinned returns the CPU QoS strategy that uses the given isolation mechanism.
 // If the mechanism is empty, it returns tenond's default without trials, which
 // is the floor. Trials would begin only after a minute.
-func Pinned(mechanism node.Mechanism) policy.CPUQOS {
+func Pinned(mechanism node.Mechanism) isolation.Config {
 	floor := mechanism == ""
-	return policy.CPUQOS{Enable: true, Mechanism: mechanism, Measured: floor, NoTrials: floor}
+	return isolation.Config{Enable: true, Mechanism: mechanism, Measured: floor, NoTrials: floor}
 }
 
 // Supports returns whether the policy can use an isolation mechanism on this
 // node, with the reason if it cannot.
 func (s *Site) Supports(mechanism node.Mechanism) node.Answer {
-	for _, r := range policy.Mechanisms(Pinned(""), s.Host.Capabilities(), s.isolation).Mechanisms {
+	for _, r := range isolation.Mechanisms(Pinned(""), s.Host.Capabilities(), s.isolation).Mechanisms {
 		if r.Mechanism == mechanism {
 			return node.Answer{Verdict: r.Can, Why: r.Why}
 		}
@@ -33,9 +33,9 @@ var attended = map[node.Mechanism]bool{node.MechanismSchedExt: true, node.Mechan
 
 // mechanismHere returns the isolation mechanism that the policy selects on this
 // node. It returns "" if it selects none.
-func (s *Site) mechanismHere(c policy.CPUQOS) node.Mechanism {
+func (s *Site) mechanismHere(c isolation.Config) node.Mechanism {
 	if !c.Enable {
 		return ""
 	}
-	return policy.Mechanisms(c, s.Host.Capabilities(), s.isolation).Mechanism
+	return isolation.Mechanisms(c, s.Host.Capabilities(), s.isolation).Mechanism
 }

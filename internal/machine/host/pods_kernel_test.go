@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/kernel/cgroup"
@@ -55,7 +56,7 @@ func TestPodsGetTheirKnobsFromTheRunningKernel(t *testing.T) {
 	level := layout.QOS(corev1.PodQOSBestEffort)
 	do(t, m.tree.WriteCPUWeight(string(level), cgroup.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}))
 
-	c := policy.Config{CPUQOS: policy.CPUQOS{Enable: true, Mechanism: node.MechanismIdle}}
+	c := policy.Config{CPUQOS: isolation.Config{Enable: true, Mechanism: node.MechanismIdle}}
 	var st policy.State
 	turn := func() {
 		t.Helper()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
@@ -71,7 +72,7 @@ func (b *bench) launcher(tree *cgroup.Tree, root node.CgroupPath) *Launcher {
 
 func newLauncher(tree *cgroup.Tree, root node.CgroupPath, state string) (*Launcher, error) {
 	h, err := host.Open(host.Options{Tree: tree, FS: proc.Default(), JournalDir: state, Try: true})
-	a := &loop.Agent{Host: h, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
+	a := &loop.Agent{Host: h, Config: policy.Config{CPUQOS: isolation.Config{Enable: true}}}
 	return &Launcher{
 		Host: h, Tree: tree, FS: proc.Default(), Root: root, StateDir: state, Program: os.Args[:1],
 		Turn: func(ctx context.Context) error { _, err := a.Step(ctx); return err },

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/machine/conformance"
@@ -82,7 +83,7 @@ func TestAFullTableTakesNoMoreOrders(t *testing.T) {
 	run(t, n, "be/job", 8000)
 	n.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"})
 	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
-	a := &loop.Agent{Host: n, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
+	a := &loop.Agent{Host: n, Config: policy.Config{CPUQOS: isolation.Config{Enable: true}}}
 	for range 2 {
 		done, err := a.Step(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "table of 2") {
@@ -127,7 +128,7 @@ func runningAgent(t *testing.T, o sim.Options) (*sim.Node, *loop.Agent) {
 	run(t, n, "be/job", 8000)
 	n.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"})
 	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
-	a := &loop.Agent{Host: n, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
+	a := &loop.Agent{Host: n, Config: policy.Config{CPUQOS: isolation.Config{Enable: true}}}
 	tickNumber(t, a)
 	return n, a
 }
@@ -211,7 +212,7 @@ func TestARaceForTheSchedulerIsAMechanismFailure(t *testing.T) {
 	n := sim.New(isolators["mainline"])
 	run(t, n, "be/job", 8000)
 	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
-	a := &loop.Agent{Host: racedNode{n}, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
+	a := &loop.Agent{Host: racedNode{n}, Config: policy.Config{CPUQOS: isolation.Config{Enable: true}}}
 	if _, err := a.Step(t.Context()); err == nil || !strings.Contains(err.Error(), "busy") {
 		t.Fatalf("error %v, want EBUSY", err)
 	}
@@ -238,7 +239,7 @@ func TestMarksAreRefusedWhileTheirSwitchIsOff(t *testing.T) {
 	n := sim.New(o)
 	run(t, n, "be/job", 8000)
 	n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
-	a := &loop.Agent{Host: n, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
+	a := &loop.Agent{Host: n, Config: policy.Config{CPUQOS: isolation.Config{Enable: true}}}
 	if _, err := a.Step(t.Context()); err == nil || !strings.Contains(err.Error(), "invalid argument") {
 		t.Errorf("error %v, want a refused mark", err)
 	}

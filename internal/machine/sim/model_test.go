@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/machine/conformance"
@@ -95,7 +96,7 @@ func TestTheLoopRunsOnTheSimulator(t *testing.T) {
 		run(t, n, "be/job", 8000)
 		n.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"})
 		n.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
-		a := loop.Agent{Host: n, Config: policy.Config{CPUQOS: policy.CPUQOS{Enable: true}}}
+		a := loop.Agent{Host: n, Config: policy.Config{CPUQOS: isolation.Config{Enable: true}}}
 		if _, err := a.Step(t.Context()); err != nil {
 			t.Fatal(err)
 		}

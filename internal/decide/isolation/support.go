@@ -1,16 +1,15 @@
-package policy
+package isolation
 
 import (
 	"fmt"
 
 	"tenon.sh/tenon/internal/decide/facts"
-	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/model/node"
 )
 
 // supportsMechanism says whether a node supports an isolation mechanism. It
 // does not consider failures.
-func supportsMechanism(r node.Mechanism, c CPUQOS, s node.Snapshot) node.Answer {
+func supportsMechanism(r node.Mechanism, c Config, s node.Snapshot) node.Answer {
 	no := func(format string, a ...any) node.Answer {
 		return node.Answer{Verdict: node.No, Why: fmt.Sprintf(format, a...)}
 	}
@@ -21,18 +20,18 @@ func supportsMechanism(r node.Mechanism, c CPUQOS, s node.Snapshot) node.Answer 
 		if s.Isolation.Foreign != "" {
 			return no("another sched_ext scheduler is loaded: %s", s.Isolation.Foreign)
 		}
-		return isolation.AnswerOf(s.Capabilities, node.FeatureSchedExt)
+		return AnswerOf(s.Capabilities, node.FeatureSchedExt)
 	case node.MechanismCoreSched:
 		if why := noEffectReason(c, s.Capabilities); why != "" {
 			return no("%s", why)
 		}
 		if n := s.Isolation.Cookies; n > 0 {
-			return no("%s", isolation.OthersHave(n))
+			return no("%s", OthersHave(n))
 		}
 		if p, marked := marked(s); marked {
 			return no("another component marks %s, and a vendor's kernel can hang if core scheduling is on too", p)
 		}
-		return isolation.AnswerOf(s.Capabilities, node.FeatureCoreSched)
+		return AnswerOf(s.Capabilities, node.FeatureCoreSched)
 	case node.MechanismSiblings:
 		if why := noEffectReason(c, s.Capabilities); why != "" {
 			return no("%s", why)
@@ -40,29 +39,29 @@ func supportsMechanism(r node.Mechanism, c CPUQOS, s node.Snapshot) node.Answer 
 		if c.CPUSetsManagedExternally {
 			return no("another component manages the cpusets here")
 		}
-		if sets := isolation.AnswerOf(s.Capabilities, node.FeatureCPUSets); sets.Verdict != node.Yes || s.Isolation.LSOn != nil {
+		if sets := AnswerOf(s.Capabilities, node.FeatureCPUSets); sets.Verdict != node.Yes || s.Isolation.LSOn != nil {
 			return sets
 		}
-		return isolation.AnswerOf(s.Capabilities, node.FeatureBPF) // BPF counts the run time of LS on each CPU
+		return AnswerOf(s.Capabilities, node.FeatureBPF) // BPF counts the run time of LS on each CPU
 	case node.MechanismIdle:
 		if c.Means == node.FeatureCPUWeight {
 			return no("schedIdle is 0")
 		}
-		return isolation.AnswerOf(s.Capabilities, node.FeatureCPUIdle)
+		return AnswerOf(s.Capabilities, node.FeatureCPUIdle)
 	}
 	return node.Answer{Verdict: node.Yes, Why: "every kernel has weights"}
 }
 
 // carriesMarks returns whether the kernel has a vendor mark.
-func carriesMarks(c CPUQOS, s node.Snapshot) node.Answer {
+func carriesMarks(c Config, s node.Snapshot) node.Answer {
 	if v := c.identity(node.BE); v >= node.IdentityNone {
 		return node.Answer{Verdict: node.No, Why: fmt.Sprintf("groupIdentity of beClass is %v: BE would not give way", v)}
 	}
-	best := node.Answer{Verdict: node.No, Why: "this kernel has none of " + isolation.MarkNames()}
+	best := node.Answer{Verdict: node.No, Why: "this kernel has none of " + MarkNames()}
 	for _, m := range node.VendorMarks {
 		switch a := s.Capabilities[m.Can]; {
 		case a.Verdict == node.Yes && s.Isolation.Cookies > 0:
-			return node.Answer{Verdict: node.No, Why: isolation.OthersHave(s.Isolation.Cookies) +
+			return node.Answer{Verdict: node.No, Why: OthersHave(s.Isolation.Cookies) +
 				", and this kernel can hang with cookies and marks together"}
 		case a.Verdict == node.Yes:
 			return a
@@ -75,8 +74,8 @@ func carriesMarks(c CPUQOS, s node.Snapshot) node.Answer {
 
 // noEffectReason returns the reason why a mechanism that protects only siblings
 // would have no effect here, or "" if it would have one.
-func noEffectReason(c CPUQOS, can node.Capabilities) string {
-	switch smt := isolation.AnswerOf(can, node.FeatureHardwareSMT); {
+func noEffectReason(c Config, can node.Capabilities) string {
+	switch smt := AnswerOf(can, node.FeatureHardwareSMT); {
 	case smt.Verdict == node.No:
 		return "no CPU has a sibling"
 	case smt.Verdict == node.Unknown:

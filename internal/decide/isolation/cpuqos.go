@@ -1,4 +1,4 @@
-package policy
+package isolation
 
 import (
 	"slices"
@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// CPUQOS is the key cpuQOS of resource-qos-config. It gives LS work the CPU before BE work.
-type CPUQOS struct {
+// Config is the key cpuQOS of resource-qos-config. It gives LS work the CPU before BE work.
+type Config struct {
 	Enable bool `json:"enable"`
 	// Means is node.FeatureCPUIdle (schedIdle 1 of beClass) or node.FeatureCPUWeight
 	// (schedIdle 0). Empty: the stronger one that the node supports.
@@ -40,18 +40,18 @@ type CPUQOS struct {
 	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
 }
 
-// cpuQOS owns cpu.weight of the contention roots of BE work. With the mechanism weight, which is
-// the floor, it gives them the least weight. With each other mechanism it makes them idle: a
-// waking thread of any other cgroup preempts their threads at once. When the kernel places a
-// waking thread, it counts a CPU that runs only threads of idle cgroups as idle. If the kernel
-// has no cpu.idle, the contention roots get the least weight.
+// WeightWants returns the wants for cpu.weight of the contention roots of BE work. With the
+// mechanism weight, which is the floor, it gives them the least weight. With each other mechanism
+// it makes them idle: a waking thread of any other cgroup preempts their threads at once. When the
+// kernel places a waking thread, it counts a CPU that runs only threads of idle cgroups as idle. If
+// the kernel has no cpu.idle, the contention roots get the least weight.
 //
 // The contention roots are idle even with stronger mechanisms, because such a
 // mechanism may fail.
 //
-// Below the contention roots, cpuQOS also owns the weights of workloads and containers that
+// Below the contention roots, WeightWants also sets the weights of workloads and containers that
 // request one. These weights divide the CPU of BE work.
-func cpuQOS(c CPUQOS, mechanism node.Mechanism, l facts.Layout, s node.Snapshot) []plan.Want {
+func WeightWants(c Config, mechanism node.Mechanism, l facts.Layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	yields := l.IdleCgroups(s)
 	if !c.Enable { // no cgroup is idle, so the workloads have their own weights

@@ -1,4 +1,4 @@
-package policy
+package isolation
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ import (
 // no trial on a kernel that has them, because only they do what the setting groupIdentity means.
 
 // base returns the mechanism that needs no trial.
-func (c CPUQOS) base() node.Mechanism {
+func (c Config) base() node.Mechanism {
 	if c.Means == node.FeatureCPUIdle {
 		return node.MechanismIdle // schedIdle is 1
 	}
@@ -28,7 +28,7 @@ func (c CPUQOS) base() node.Mechanism {
 
 // selectMeasured returns the index of the mechanism to use in the measured
 // order, and the reason.
-func selectMeasured(c CPUQOS, trials switchback.State, usable func(node.Mechanism) bool) (int, string) {
+func selectMeasured(c Config, trials switchback.State, usable func(node.Mechanism) bool) (int, string) {
 	at := func(m node.Mechanism) int { return slices.Index(node.Mechanisms, m) }
 	use := trials.Use()
 	base := c.base()
@@ -51,7 +51,7 @@ func selectMeasured(c CPUQOS, trials switchback.State, usable func(node.Mechanis
 }
 
 // noTrialReason returns the reason why no trial may begin, or "".
-func noTrialReason(c CPUQOS, next node.Selection) string {
+func noTrialReason(c Config, next node.Selection) string {
 	switch {
 	case next.ByHand:
 		return fmt.Sprintf("an operator requested %s", next.Pinned)
@@ -69,55 +69,55 @@ func noTrialReason(c CPUQOS, next node.Selection) string {
 
 // advanceTrials advances the trials by one tick. The argument next still has
 // the mechanism of the last tick.
-func (st selector) advanceTrials(c CPUQOS, next node.Selection, usable func(node.Mechanism) bool, t *trialInput) switchback.State {
-	in := switchback.Input{At: t.snap.At, Off: noTrialReason(c, next)}
+func (st Selector) advanceTrials(c Config, next node.Selection, usable func(node.Mechanism) bool, t *Input) switchback.State {
+	in := switchback.Input{At: t.Snapshot.At, Off: noTrialReason(c, next)}
 	if in.Off != "" {
 		return st.Trials.Follow(in)
 	}
-	in.Candidates, in.Place = t.candidateList(c, usable), switchback.PlaceOf(t.snap, t.pool.ReservedCPUs, t.cpusOf)
-	in.Workloads, in.BE = switchback.CountsOf(t.snap), switchback.BERuns(t.snap, t.use)
-	if missed := t.slo.Violations(); len(missed) > 0 {
+	in.Candidates, in.Place = t.candidateList(c, usable), switchback.PlaceOf(t.Snapshot, t.Pool.ReservedCPUs, t.cpusOf)
+	in.Workloads, in.BE = switchback.CountsOf(t.Snapshot), switchback.BERuns(t.Snapshot, t.Use)
+	if missed := t.SLO.Violations(); len(missed) > 0 {
 		in.Missed = missed[0].Reason
 	}
-	in.InForce = len(st.Trials.Trial.Candidate) == 0 || selector{Status: next, LS: st.LS}.isInForce(c, t.layout, t.snap)
+	in.InForce = len(st.Trials.Trial.Candidate) == 0 || Selector{Status: next, LS: st.LS}.isInForce(c, t.Layout, t.Snapshot)
 	return st.Trials.Follow(in)
 }
 
 // isInForce reports whether every knob of the mechanism has the value that the
 // mechanism wants.
-func (st selector) isInForce(c CPUQOS, l facts.Layout, s node.Snapshot) bool {
-	wants := append(st.wants(c, l, s), cpuQOS(c, st.Status.Mechanism, l, s)...)
+func (st Selector) isInForce(c Config, l facts.Layout, s node.Snapshot) bool {
+	wants := append(st.wants(c, l, s), WeightWants(c, st.Status.Mechanism, l, s)...)
 	return !slices.ContainsFunc(wants, func(w plan.Want) bool { return w.Intent == plan.Abstain }) && len(plan.Diff(s.Knobs, wants)) == 0
 }
 
 // candidateList lists the mechanisms that may help here, the simplest first.
-func (t *trialInput) candidateList(c CPUQOS, usable func(node.Mechanism) bool) []node.Mechanism {
+func (t *Input) candidateList(c Config, usable func(node.Mechanism) bool) []node.Mechanism {
 	var all []node.Mechanism
 	for _, m := range slices.Backward(node.Mechanisms) {
 		other := m != node.MechanismVendor && m != node.MechanismWeight && m != c.base() && usable(m)
-		if other && (m != node.MechanismIdle || t.places() || switchback.Weak(t.snap, t.layout)) {
+		if other && (m != node.MechanismIdle || t.places() || switchback.Weak(t.Snapshot, t.Layout)) {
 			all = append(all, m)
 		}
 	}
 	return all
 }
 
-// A trialInput is the input of the decision about trials in one tick.
-type trialInput struct {
-	pool   facts.Pool
-	layout facts.Layout
-	use    facts.Use
-	slo    slo.Tracker
-	own    hold.Grants
-	snap   node.Snapshot
+// An Input is the input of the selection in one tick.
+type Input struct {
+	Pool     facts.Pool
+	Layout   facts.Layout
+	Use      facts.Use
+	SLO      slo.Tracker
+	Own      hold.Grants
+	Snapshot node.Snapshot
 }
 
 // cpusOf returns the CPUs that a service may use.
-func (t *trialInput) cpusOf(w *node.Workload) unit.CPUSet {
-	all := t.snap.Topology.All()
-	set, bound := t.own.Set(w.ID)
+func (t *Input) cpusOf(w *node.Workload) unit.CPUSet {
+	all := t.Snapshot.Topology.All()
+	set, bound := t.Own.Set(w.ID)
 	if !bound {
-		if set, bound = hold.BoundTo(t.snap.Knobs, w, all); !bound {
+		if set, bound = hold.BoundTo(t.Snapshot.Knobs, w, all); !bound {
 			return all
 		}
 	}
@@ -125,11 +125,11 @@ func (t *trialInput) cpusOf(w *node.Workload) unit.CPUSet {
 }
 
 // places reports whether cpu.idle can help to place waking threads of services.
-func (t *trialInput) places() bool {
-	free := hold.PlacesOf(t.pool, t.use, t.snap, t.snap.Topology.All(), t.own.Of).Free
+func (t *Input) places() bool {
+	free := hold.PlacesOf(t.Pool, t.Use, t.Snapshot, t.Snapshot.Topology.All(), t.Own.Of).Free
 	be := unit.CPUSet{}
-	for _, m := range t.layout.Roots {
-		be = be.Union(facts.RoomOf(t.snap.Knobs, m, free))
+	for _, m := range t.Layout.Roots {
+		be = be.Union(facts.RoomOf(t.Snapshot.Knobs, m, free))
 	}
-	return switchback.Places(t.snap, be, t.cpusOf)
+	return switchback.Places(t.Snapshot, be, t.cpusOf)
 }

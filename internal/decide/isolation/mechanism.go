@@ -1,42 +1,42 @@
-package policy
+package isolation
 
 import (
 	"fmt"
 	"slices"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/trials/switchback"
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// selector selects the isolation mechanism that keeps BE off the CPU of LS, one at a time. If the configuration leaves the
-// choice to trials (mechanism_measured.go), it uses the mechanism that helped on this node. Otherwise it uses the strongest
-// mechanism that the node supports, beginning with the configured one. With each mechanism stronger than the weight, cpuQOS
-// also makes BE idle, so that BE still gives way if the mechanism fails.
-type selector struct {
+// A Selector selects the isolation mechanism that keeps BE off the CPU of LS, one at a time. If
+// the configuration leaves the choice to trials (measured.go), it uses the mechanism that helped on
+// this node. Otherwise it uses the strongest mechanism that the node supports, beginning with the
+// configured one. With each mechanism stronger than the weight, WeightWants also makes BE idle, so
+// that BE still gives way if the mechanism fails.
+type Selector struct {
 	// Status is the selection. It also holds the failures of mechanisms in the last hour.
 	Status node.Selection `json:"status,omitzero"`
 	// LS holds the CPUs on which LS work ran a short time ago. Only MechanismSiblings uses it.
-	LS isolation.Sightings `json:"ls,omitzero"`
+	LS Sightings `json:"ls,omitzero"`
 	// Trials find out which mechanism helps on this node.
 	Trials switchback.State `json:"trials,omitzero"`
 }
 
 // Mechanisms returns which isolation mechanisms a node with these capabilities
 // supports, and which one it selects first.
-func Mechanisms(c CPUQOS, can node.Capabilities, i node.Isolation) node.Selection {
-	return selector{}.choose(c, node.Snapshot{Capabilities: can, Isolation: i}, nil).Status
+func Mechanisms(c Config, can node.Capabilities, i node.Isolation) node.Selection {
+	return Selector{}.choose(c, node.Snapshot{Capabilities: can, Isolation: i}, nil).Status
 }
 
 // choose selects the mechanism. In the measured order, the trials decide. Otherwise choose
 // selects the first mechanism in the preference order that the node supports and that does not
 // wait for its next attempt after a failure. If t is nil, choose runs no trials.
-func (st selector) choose(c CPUQOS, s node.Snapshot, t *trialInput) selector {
+func (st Selector) choose(c Config, s node.Snapshot, t *Input) Selector {
 	now := st.Status
 	next := node.Selection{
-		Pinned: c.Mechanism, Failures: isolation.FailuresOf(now.Failures, s.Isolation.Failures, s.At), Mechanisms: make([]node.MechanismStatus, len(node.Mechanisms)),
+		Pinned: c.Mechanism, Failures: FailuresOf(now.Failures, s.Isolation.Failures, s.At), Mechanisms: make([]node.MechanismStatus, len(node.Mechanisms)),
 	}
 	if asked := s.Isolation.Request; asked.Mechanism != "" {
 		next.Pinned, next.ByHand = asked.Mechanism, true
@@ -45,7 +45,7 @@ func (st selector) choose(c CPUQOS, s node.Snapshot, t *trialInput) selector {
 	for i, r := range node.Mechanisms {
 		answer := supportsMechanism(r, c, s)
 		v := node.MechanismStatus{Mechanism: r, Can: answer.Verdict, Why: answer.Why}
-		v.Failures, v.Down, v.Retry = isolation.RetryOf(r, next.Failures, s.Isolation.Request.At)
+		v.Failures, v.Down, v.Retry = RetryOf(r, next.Failures, s.Isolation.Request.At)
 		if next.Mechanisms[i] = v; chosen < 0 && i >= begin && v.Can == node.Yes && !s.At.Before(v.Retry) {
 			chosen = i
 		}
@@ -72,7 +72,7 @@ func (st selector) choose(c CPUQOS, s node.Snapshot, t *trialInput) selector {
 	if next.Why = why; why == "" {
 		next.Why = explainChoice(next, begin, chosen, s.At)
 	}
-	return selector{Status: next, LS: st.LS, Trials: trials}
+	return Selector{Status: next, LS: st.LS, Trials: trials}
 }
 
 // explainChoice returns why a mechanism was selected, and why the mechanisms
@@ -92,7 +92,7 @@ func explainChoice(v node.Selection, begin, chosen int, at time.Time) string {
 		if r.Can != node.Yes || !at.Before(r.Retry) {
 			continue
 		}
-		last := v.Failures[isolation.LastOf(v.Failures, r.Mechanism)]
+		last := v.Failures[LastOf(v.Failures, r.Mechanism)]
 		wait := r.Retry.Sub(at).Round(time.Second)
 		if r.Down {
 			text += fmt.Sprintf("; %s failed %d times in an hour, last: %s: not tried for %v", r.Mechanism, r.Failures, last.Why, wait)
@@ -103,16 +103,16 @@ func explainChoice(v node.Selection, begin, chosen int, at time.Time) string {
 	return text
 }
 
-// selectMechanism selects a mechanism and returns its wants. The returned selector also
+// Select selects a mechanism and returns its wants. The returned selector also
 // holds the CPUs that BE work avoids if the mechanism is MechanismSiblings.
-func (st selector) selectMechanism(c CPUQOS, t trialInput) (selector, []plan.Want) {
-	l, s := t.layout, t.snap
+func (st Selector) Select(c Config, t Input) (Selector, []plan.Want) {
+	l, s := t.Layout, t.Snapshot
 	if !c.Enable {
-		return selector{}, giveBack(nil, l, s, "CPU QoS is off")
+		return Selector{}, giveBack(nil, l, s, "CPU QoS is off")
 	}
 	next := st.choose(c, s, &t)
 	if next.Status.Mechanism != node.MechanismSiblings {
-		next.LS = isolation.Sightings{}
+		next.LS = Sightings{}
 	} else if next.LS = st.LS.Observe(s); next.LS.Blinded() {
 		next.Status.Failures = append(next.Status.Failures, node.Failure{
 			At: s.At, Mechanism: node.MechanismSiblings, Why: "the run time of LS on each CPU is not counted", Refused: true,

@@ -1,4 +1,4 @@
-package policy
+package isolation
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 )
 
 func TestServicesNeverYield(t *testing.T) {
-	c := CPUQOS{Identity: map[node.Class]node.Identity{node.LS: node.IdentityBE, node.BE: node.IdentityBE, node.System: node.IdentityBE}}
+	c := Config{Identity: map[node.Class]node.Identity{node.LS: node.IdentityBE, node.BE: node.IdentityBE, node.System: node.IdentityBE}}
 	for class, want := range map[node.Class]node.Identity{
 		node.LS: node.IdentityNone, node.LSE: node.IdentityExpels, node.BE: node.IdentityBE, node.System: node.IdentityNone,
 	} {
@@ -23,15 +23,15 @@ func TestDoctorSeesTheSelection(t *testing.T) {
 	yes := node.Answer{Verdict: node.Yes, Why: "seen"}
 	can := node.Capabilities{node.FeatureSchedExt: yes, node.FeatureCPUIdle: yes}
 	for name, c := range map[string]struct {
-		c    CPUQOS
+		c    Config
 		i    node.Isolation
 		want node.Mechanism
 	}{
 		"nothing against it":   {want: node.MechanismSchedExt},
 		"another one is there": {i: node.Isolation{Foreign: "scx_other"}, want: node.MechanismIdle},
-		"pinned":               {c: CPUQOS{Mechanism: node.MechanismIdle}, want: node.MechanismIdle},
-		"asked for by hand":    {c: CPUQOS{Mechanism: node.MechanismIdle}, i: node.Isolation{Request: node.Request{Mechanism: node.MechanismSchedExt}}, want: node.MechanismSchedExt},
-		"an unknown word":      {c: CPUQOS{Mechanism: "turbo"}, want: node.MechanismSchedExt},
+		"pinned":               {c: Config{Mechanism: node.MechanismIdle}, want: node.MechanismIdle},
+		"asked for by hand":    {c: Config{Mechanism: node.MechanismIdle}, i: node.Isolation{Request: node.Request{Mechanism: node.MechanismSchedExt}}, want: node.MechanismSchedExt},
+		"an unknown word":      {c: Config{Mechanism: "turbo"}, want: node.MechanismSchedExt},
 	} {
 		got := Mechanisms(c.c, can, c.i)
 		if got.Mechanism != c.want || got.Why == "" || len(got.Mechanisms) != len(node.Mechanisms) {

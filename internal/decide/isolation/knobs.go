@@ -1,4 +1,4 @@
-package policy
+package isolation
 
 import (
 	"fmt"
@@ -16,9 +16,9 @@ import (
 // pause of a service between two requests.
 const schedulerHold = 200 * time.Microsecond
 
-// mechanismOf returns the isolation mechanism to which a knob belongs, or "" if
+// MechanismOf returns the isolation mechanism to which a knob belongs, or "" if
 // the knob belongs to none.
-func mechanismOf(f node.File) node.Mechanism {
+func MechanismOf(f node.File) node.Mechanism {
 	switch f {
 	case node.FileIdentity:
 		return node.MechanismVendor
@@ -33,7 +33,7 @@ func mechanismOf(f node.File) node.Mechanism {
 // wants returns the wants of the selected mechanism, and releases the knobs of the other
 // mechanisms. Until these releases are done, it abstains from the knobs of the selected
 // mechanism. Therefore the kernel never has cookies together with marks or with a BPF scheduler.
-func (st selector) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
+func (st Selector) wants(c Config, l facts.Layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
 	switch st.Status.Mechanism {
 	case node.MechanismVendor:
@@ -65,10 +65,10 @@ func (st selector) wants(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want 
 }
 
 // waits names the knobs that must be released first, or returns "".
-func (st selector) waits(s node.Snapshot) string {
+func (st Selector) waits(s node.Snapshot) string {
 	other := node.Mechanism("")
 	for k := range s.Knobs.Before {
-		if r := mechanismOf(k.File); r != "" && r != st.Status.Mechanism && r > other {
+		if r := MechanismOf(k.File); r != "" && r != st.Status.Mechanism && r > other {
 			other = r
 		}
 	}
@@ -100,7 +100,7 @@ func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string)
 	}
 	var left []node.Knob
 	for k := range s.Knobs.Before {
-		if (mechanismOf(k.File) != "" || k.File == node.FileSlice) && !wanted[k] {
+		if (MechanismOf(k.File) != "" || k.File == node.FileSlice) && !wanted[k] {
 			left = append(left, k)
 		}
 	}
@@ -150,7 +150,7 @@ func highestCgroups(all []node.CgroupPath) []node.CgroupPath {
 }
 
 // scheduler returns the parameters of the BE scheduler.
-func (c CPUQOS) scheduler(can node.Capabilities) node.Scheduler {
+func (c Config) scheduler(can node.Capabilities) node.Scheduler {
 	v := node.Scheduler{
 		Loaded: true, Siblings: can.Has(node.FeatureHardwareSMT) && c.expels(),
 		Hold: c.Hold.Or(schedulerHold), Headroom: c.Headroom.Or(node.SchedulerHeadroom),
@@ -169,7 +169,7 @@ func (c CPUQOS) scheduler(can node.Capabilities) node.Scheduler {
 }
 
 // identity returns the configured treatment of a class, or Koordinator's default.
-func (c CPUQOS) identity(class node.Class) node.Identity {
+func (c Config) identity(class node.Class) node.Identity {
 	if v, said := c.Identity[class]; said {
 		if class != node.BE {
 			v = max(v, node.IdentityNone) // only BE gives way
@@ -186,7 +186,7 @@ func (c CPUQOS) identity(class node.Class) node.Identity {
 }
 
 // expels reports whether any class keeps BE off the siblings of its CPUs.
-func (c CPUQOS) expels() bool {
+func (c Config) expels() bool {
 	return slices.ContainsFunc(node.Classes, func(class node.Class) bool {
 		return class.Sensitive() && c.identity(class) >= node.IdentityExpels
 	})
@@ -196,7 +196,7 @@ func (c CPUQOS) expels() bool {
 // each workload, it marks the highest cgroup that holds only work of its class,
 // the workload's own cgroup, and all cgroups between them. The kernel compares
 // siblings at each level, so one level without a mark would cancel the effect.
-func (c CPUQOS) identities(s node.Snapshot) []plan.Want {
+func (c Config) identities(s node.Snapshot) []plan.Want {
 	wants := make([]plan.Want, 0, len(s.Workloads))
 	seen := make(map[node.CgroupPath]bool, len(s.Workloads))
 	for _, class := range node.Classes {

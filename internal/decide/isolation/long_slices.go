@@ -1,4 +1,4 @@
-package policy
+package isolation
 
 import (
 	"slices"
@@ -21,7 +21,7 @@ import (
 //
 // The two strongest mechanisms do not need long slices. Vendor marks apply across cgroups, and
 // under sched_ext BE threads run below all others.
-func (st selector) slices(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want {
+func (st Selector) slices(c Config, l facts.Layout, s node.Snapshot) []plan.Want {
 	mechanism := st.Status.Mechanism
 	if c.SlicesUnmanaged || mechanism == node.MechanismVendor || mechanism == node.MechanismSchedExt || !s.Capabilities.Has(node.FeatureEEVDFSlice) {
 		return nil
@@ -51,7 +51,7 @@ func (st selector) slices(c CPUQOS, l facts.Layout, s node.Snapshot) []plan.Want
 
 // releaseReason returns the reason for which long slices are released.
 // mechanism is the reason for which the mechanism was selected.
-func (st selector) releaseReason(c CPUQOS, mechanism string) string {
+func (st Selector) releaseReason(c Config, mechanism string) string {
 	switch {
 	case c.SlicesUnmanaged:
 		return "cpuIsolationLongSlices is false"
