@@ -11,12 +11,12 @@ import (
 	"tenon.sh/tenon/internal/lab/testbed"
 )
 
-// A soloResult is the result of a run in which only the batch work ran on the
+// A SoloResult is the result of a run in which only the batch work ran on the
 // tested CPUs.
-type soloResult struct {
-	frames   float64 // per second
-	cpus     float64 // in use
-	perMedia float64 // CPU seconds per second of media
+type SoloResult struct {
+	Frames   float64 // per second
+	CPUs     float64 // in use
+	PerMedia float64 // CPU seconds per second of media
 }
 
 // calibrate measures the rate of the batch work alone, and chooses the rate at
@@ -32,10 +32,10 @@ func (b *environment) calibrate(ctx context.Context, caveats []string) (experime
 		for i, w := range b.works {
 			rates = append(rates, fmt.Sprintf("%s %.3g %s/s", w.Name, b.solo[i], w.Unit))
 		}
-		lines = append(lines, fmt.Sprintf("batch work alone on %.2f CPUs: %s", s.cpus, strings.Join(rates, ", ")))
+		lines = append(lines, fmt.Sprintf("batch work alone on %.2f CPUs: %s", s.CPUs, strings.Join(rates, ", ")))
 	} else {
 		lines = append(lines, fmt.Sprintf("ffmpeg alone (%d processes of %d threads): %.1f frames/s on %.2f CPUs, %.2f CPU seconds per second of film",
-			b.processes, b.threads, s.frames, s.cpus, s.perMedia))
+			b.processes, b.threads, s.Frames, s.CPUs, s.PerMedia))
 	}
 	b.Status.Now("calibrating: the offered rate")
 	ls, found, caveat, err := b.calibrateRate(ctx)
@@ -46,13 +46,13 @@ func (b *environment) calibrate(ctx context.Context, caveats []string) (experime
 	if caveat != "" {
 		caveats = append(caveats, caveat)
 	}
-	b.pacer = pacer{Tested: b.Place.Tested.Len(), Processes: b.processes, PerMedia: s.perMedia, LSCPUs: ls}
+	b.pacer = Pacer{Tested: b.Place.Tested.Len(), Processes: b.processes, PerMedia: s.PerMedia, LSCPUs: ls}
 	b.record = b.experiment(s, lines, caveats)
 	return b.record, lines, nil
 }
 
 // calibrateSolo runs only the batch work.
-func (b *environment) calibrateSolo(ctx context.Context) (s soloResult, err error) {
+func (b *environment) calibrateSolo(ctx context.Context) (s SoloResult, err error) {
 	st, err := b.setUp(ctx, report.ModeSpec{Batch: true, Alone: true}, 0)
 	if err != nil {
 		return s, err
@@ -76,7 +76,7 @@ func (b *environment) calibrateSolo(ctx context.Context) (s soloResult, err erro
 		return b.calibrateWorks(st, m)
 	}
 	_, frames, media := b.progress(st.work, m.From, m.To, m.Used.Wall)
-	s = soloResult{frames: frames / m.Used.Wall, cpus: m.Used.BE, perMedia: m.Used.Count[harness.BEUsage] / media.Seconds()}
+	s = SoloResult{Frames: frames / m.Used.Wall, CPUs: m.Used.BE, PerMedia: m.Used.Count[harness.BEUsage] / media.Seconds()}
 	if !(frames > 0 && media > 0) {
 		return s, fmt.Errorf("ffmpeg alone encoded nothing in %v: is %s a film?", length, b.input)
 	}
@@ -84,14 +84,14 @@ func (b *environment) calibrateSolo(ctx context.Context) (s soloResult, err erro
 }
 
 // calibrateWorks stores the rate at which each batch work progresses when it runs alone.
-func (b *environment) calibrateWorks(st *runSetUp, m harness.Measurement) (soloResult, error) {
+func (b *environment) calibrateWorks(st *runSetUp, m harness.Measurement) (SoloResult, error) {
 	b.solo, _, _ = b.progress(st.work, m.From, m.To, m.Used.Wall)
 	for i, w := range b.works {
 		if b.solo[i] <= 0 {
-			return soloResult{}, fmt.Errorf("batch work %s alone showed no progress in %v", w.Name, m.To.Sub(m.From).Round(time.Second/10))
+			return SoloResult{}, fmt.Errorf("batch work %s alone showed no progress in %v", w.Name, m.To.Sub(m.From).Round(time.Second/10))
 		}
 	}
-	return soloResult{frames: 1, cpus: m.Used.BE}, nil
+	return SoloResult{Frames: 1, CPUs: m.Used.BE}, nil
 }
 
 // calibrateRate runs only the service, under several loads. ls is the number of

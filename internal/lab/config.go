@@ -62,9 +62,9 @@ func (c Config) kind() string {
 	return colocation.Kind
 }
 
-// withDefaults returns c with its defaults. If c has faults, the error names all
+// WithDefaults returns c with its defaults. If c has faults, the error names all
 // of them.
-func (c Config) withDefaults() (Config, error) {
+func (c Config) WithDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	c.Workloads = c.Workloads.OrDefaults(fault)
@@ -147,6 +147,6 @@ func (c Config) withDefaults() (Config, error) {
 	return c, testbed.RefuseFlags(faults...)
 }
 
-// warmup returns the minimum length of the warm-up of a run. The check for
+// Warmup returns the minimum length of the warm-up of a run. The check for
 // stationarity may lengthen it.
-func (c Config) warmup() time.Duration { return harness.WarmupOf(c.Duration) }
+func (c Config) Warmup() time.Duration { return harness.WarmupOf(c.Duration) }

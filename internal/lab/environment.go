@@ -31,7 +31,7 @@ type environment struct {
 
 	load    harness.LoadSpec
 	record  colocation.Experiment
-	pacer   pacer
+	pacer   Pacer
 	skipped []colocation.Skipped
 
 	kept *keptService // nil: the service starts again for each run, or has not started yet
@@ -76,7 +76,7 @@ func set(ctx context.Context, c Config) (_ *environment, err error) {
 			return nil, err
 		}
 	}
-	b.load = harness.LoadSpec{URL: b.target(), Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed, Connections: b.connections()}
+	b.load = harness.LoadSpec{URL: b.target(), Duration: b.Duration, Warmup: b.Warmup(), Seed: b.Seed, Connections: b.connections()}
 	if b.input = c.Input; b.input == "" && slices.Contains(b.Workloads.Batch, "ffmpeg") {
 		rendering := func() { b.Status.Now("rendering the clip, once for this machine") }
 		if b.input, err = work.Clip(ctx, b.ffmpegPath, c.CacheDir, rendering); err != nil {
@@ -120,7 +120,7 @@ func (b *environment) find(ctx context.Context) error {
 }
 
 // experiment returns the record of the experiment.
-func (b *environment) experiment(solo soloResult, calibration []string, caveats []string) colocation.Experiment {
+func (b *environment) experiment(solo SoloResult, calibration []string, caveats []string) colocation.Experiment {
 	machine := testbed.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
 	if b.kernelQOS {
 		machine.Mechanisms = nil
@@ -140,7 +140,7 @@ func (b *environment) experiment(solo soloResult, calibration []string, caveats 
 		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, LabCPUs: b.Place.Lab, Client: client,
 		OfferedRate: b.load.Rate, LoadPercent: b.LoadPercent,
 		BEProcesses: b.processes, BEThreads: b.threads, Input: filepath.Base(b.input),
-		SoloFramesPerSecond: solo.frames, SoloCPU: solo.cpus,
+		SoloFramesPerSecond: solo.Frames, SoloCPU: solo.CPUs,
 		Machine: machine, Tenond: b.tenondRecord(),
 		Calibration: calibration, Caveats: append(caveats, b.caveats()...), Versions: b.versions,
 	}, Skipped: b.skipped, Siblings: b.Place.Siblings(b.Topology), Own: b.ownRecord()}

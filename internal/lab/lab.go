@@ -28,7 +28,7 @@ import (
 // Outcome and an error, the Outcome describes the runs that had finished. If
 // ctx ends, it returns the error of ctx.
 func Colocate(ctx context.Context, c Config) (harness.Outcome, error) {
-	c, err := c.withDefaults()
+	c, err := c.WithDefaults()
 	if err != nil {
 		return harness.Outcome{}, err
 	}
@@ -41,18 +41,18 @@ func Colocate(ctx context.Context, c Config) (harness.Outcome, error) {
 
 // series returns the experiment as a series of blocks.
 func (b *environment) series() *harness.Series[report.Mode, colocation.Run] {
-	s := commonSeries(b.Config, b.Site, &b.record)
-	s.First, s.Calibrate, s.Run = b.Duration+b.warmup()+2*time.Second, b.calibrate, b.run
+	s := CommonSeries(b.Config, b.Site, &b.record)
+	s.First, s.Calibrate, s.Run = b.Duration+b.Warmup()+2*time.Second, b.calibrate, b.run
 	if b.kernelQOS {
 		s.First += traceLength
 	}
 	return s
 }
 
-// commonSeries returns the parts of the series that are the same on this
+// CommonSeries returns the parts of the series that are the same on this
 // machine and on a cluster. record holds the content of experiment.json after
 // the calibration.
-func commonSeries(c Config, site *testbed.Site, record *colocation.Experiment) *harness.Series[report.Mode, colocation.Run] {
+func CommonSeries(c Config, site *testbed.Site, record *colocation.Experiment) *harness.Series[report.Mode, colocation.Run] {
 	s := &harness.Series[report.Mode, colocation.Run]{
 		Site: site, Cells: c.Modes, Blocks: c.Blocks, Most: c.MaxTime, Tell: tell, Open: Kinds[c.kind()],
 		Save: func(r colocation.Run) error { return report.SaveRun(site.Given.Out, &r) },

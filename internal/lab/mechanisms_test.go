@@ -99,7 +99,7 @@ func TestEveryMechanismHasAMode(t *testing.T) {
 }
 
 func TestKernelQOSEndsInLessThanSevenMinutes(t *testing.T) {
-	c, err := Config{kernelQOS: true}.withDefaults()
+	c, err := Config{kernelQOS: true}.WithDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,11 +110,11 @@ func TestKernelQOSEndsInLessThanSevenMinutes(t *testing.T) {
 		"blocks are asked for": {kernelQOS: true, Blocks: 50},
 		"until resolved":       {kernelQOS: true, UntilResolved: true},
 	} {
-		if c, err := c.withDefaults(); err != nil || c.MaxTime != 0 {
+		if c, err := c.WithDefaults(); err != nil || c.MaxTime != 0 {
 			t.Errorf("%s: at most %v, %v", name, c.MaxTime, err)
 		}
 	}
-	if c, err := (Config{}).withDefaults(); err != nil || c.MaxTime != 0 || len(c.Modes) != len(AllModes) {
+	if c, err := (Config{}).WithDefaults(); err != nil || c.MaxTime != 0 || len(c.Modes) != len(AllModes) {
 		t.Errorf("colocation: %+v, %v", c, err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// watermark is cpuSuppressThresholdPercent in the published experiment.
-const watermark = 65
+// Watermark is cpuSuppressThresholdPercent in the published experiment.
+const Watermark = 65
 
 // govern starts Tenon's loop and policies on the real node. They write the
 // knobs of the mode. The lab itself writes no knobs.
@@ -23,7 +23,7 @@ func (b *environment) govern(ctx context.Context, p testbed.Pods, t report.ModeS
 	qos.SlicesUnmanaged = t.NoSlices
 	return b.Site.RunAgent(ctx, p.Workloads(), policy.Config{
 		CPUQOS: qos, Pool: facts.Pool{CPUs: p.Tested},
-		Suppress: policy.Suppress{Enable: t.Suppress, ThresholdPercent: watermark},
+		Suppress: policy.Suppress{Enable: t.Suppress, ThresholdPercent: Watermark},
 	}, t.Suppress)
 }
 
@@ -31,7 +31,7 @@ func (b *environment) govern(ctx context.Context, p testbed.Pods, t report.ModeS
 // colocation experiment.
 func colocationTenond(p testbed.Pods, t report.ModeSpec) testbed.TenondConfig {
 	return testbed.TenondConfig{
-		CPUs: p.Tested, Suppress: t.Suppress, Threshold: watermark, Isolate: true, Mechanism: t.Mechanism, NoSlices: t.NoSlices, Period: testbed.GovernPeriod,
+		CPUs: p.Tested, Suppress: t.Suppress, Threshold: Watermark, Isolate: true, Mechanism: t.Mechanism, NoSlices: t.NoSlices, Period: testbed.GovernPeriod,
 		Rules: []testbed.TenondRule{{Name: p.ServiceName(), Class: node.LS, Cgroup: p.NGINXPod()}, {Name: p.JobName(), Class: node.BE, Cgroup: p.JobPod()}},
 	}
 }

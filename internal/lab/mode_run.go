@@ -28,7 +28,7 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 	}()
 	var m harness.Measurement
 	if t.Alone {
-		m, err = st.measureAlone(ctx, b.warmup(), b.Duration)
+		m, err = st.measureAlone(ctx, b.Warmup(), b.Duration)
 	} else {
 		m, err = st.measure(ctx, b.load.InBlock(block))
 	}
@@ -69,7 +69,7 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 // added the client's reasons.
 func (b *environment) judge(r *report.Run, m harness.Measurement, t report.ModeSpec) {
 	m.Judge(r, b.StealPercent, b.Duration)
-	b.pacer.judge(r, t)
+	b.pacer.Judge(r, t)
 	if t.Tenon && len(r.Writes) == 0 {
 		r.Warnings = append(r.Warnings, "Tenon changed nothing: the cgroups already had what it wants, so this mode is the same as "+string(report.Default))
 	}

@@ -195,7 +195,7 @@ func TestModesThatChangeTheServiceCannotKeepIt(t *testing.T) {
 	for mode, want := range map[report.Mode]string{
 		report.Nice: "mode nice starts the service outside of its cgroup", report.TenonVendor: "mode tenon-vendor marks the service",
 	} {
-		_, err := Config{Modes: []report.Mode{report.Default, mode}, Workloads: work.Workloads{Service: "redis", Keep: true}}.withDefaults()
+		_, err := Config{Modes: []report.Mode{report.Default, mode}, Workloads: work.Workloads{Service: "redis", Keep: true}}.WithDefaults()
 		if err == nil || !strings.Contains(err.Error(), "--keep-service: "+want) {
 			t.Errorf("%s: error %v, want %q", mode, err, want)
 		}
@@ -220,13 +220,13 @@ func TestFaultsOfOwnWorkloadsAreNamed(t *testing.T) {
 		"empty batch":       {work.Workloads{Batch: []string{" "}}, "--batch: want one of ffmpeg, xz, compile, memory, or a command"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Config{Workloads: tt.w}.withDefaults()
+			_, err := Config{Workloads: tt.w}.WithDefaults()
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %v, want one with %q", err, tt.want)
 			}
 		})
 	}
-	if c, err := (Config{Workloads: work.Workloads{Service: "redis"}}).withDefaults(); err != nil || len(c.Modes) == 0 {
+	if c, err := (Config{Workloads: work.Workloads{Service: "redis"}}).WithDefaults(); err != nil || len(c.Modes) == 0 {
 		t.Errorf("modes %v, error %v", c.Modes, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab"
+	"tenon.sh/tenon/internal/lab/colocation/cluster"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
@@ -23,7 +24,7 @@ func NewColocation(f Frame) *cobra.Command {
 	var modes string
 	load := labflag.Load{Percent: 30}
 	var outside, onCluster bool
-	var k lab.Kubernetes
+	var k cluster.Kubernetes
 	cmd := &cobra.Command{
 		Use:   "colocation [flags]",
 		Short: "nginx, ffmpeg and a load generator, really run, with and without Tenon",
@@ -72,7 +73,7 @@ killed run left by the next.`,
 			var err error
 			known := lab.ColocationModes
 			if onCluster {
-				known = lab.KubernetesModes
+				known = cluster.Modes
 			}
 			if c.Modes, err = harness.ParseModes(modes, known); err != nil {
 				return f.Usage(fmt.Errorf("--modes: %w", err))
@@ -89,7 +90,7 @@ killed run left by the next.`,
 			c.LoadPercent, c.Workloads.Load = float64(load.Percent), load.Target
 			return f.Run(cmd, func(ctx context.Context) (harness.Outcome, error) {
 				if onCluster {
-					return lab.ColocateKubernetes(ctx, c, k)
+					return cluster.Run(ctx, c, k)
 				}
 				return lab.Colocate(ctx, c)
 			})
@@ -143,7 +144,7 @@ func (f Frame) workloadFlags(cmd *cobra.Command, w *work.Workloads) {
 }
 
 // clusterFlags adds the flags of --kubernetes.
-func (f Frame) clusterFlags(cmd *cobra.Command, k *lab.Kubernetes) {
+func (f Frame) clusterFlags(cmd *cobra.Command, k *cluster.Kubernetes) {
 	for _, flag := range ofCluster(k) {
 		cmd.Flags().StringVar(flag.to, flag.name, "", "with --kubernetes: "+flag.usage)
 		f.Complete(cmd, flag.name)
@@ -155,7 +156,7 @@ type clusterFlag struct {
 	name, usage string
 }
 
-func ofCluster(k *lab.Kubernetes) []clusterFlag {
+func ofCluster(k *cluster.Kubernetes) []clusterFlag {
 	return []clusterFlag{
 		{&k.Node, "node", "the node to test (default: the only one with Tenon)"},
 		{&k.Context, "context", "the context of kubectl (default: the current one)"},
@@ -167,17 +168,17 @@ func ofCluster(k *lab.Kubernetes) []clusterFlag {
 }
 
 // refuseUseless returns an error for flags that have no effect together.
-func (f Frame) refuseUseless(cmd *cobra.Command, cluster, outside bool) error {
-	if cluster && outside {
+func (f Frame) refuseUseless(cmd *cobra.Command, onCluster, outside bool) error {
+	if onCluster && outside {
 		return f.Usage(errors.New("--agent: on a cluster it is always tenond that does the work: leave it out with --kubernetes"))
 	}
 	for _, name := range []string{"service", "keep-service", "ready", "batch", "work-regexp", "self-threads", "self-memory"} {
-		if cluster && cmd.Flags().Changed(name) {
+		if onCluster && cmd.Flags().Changed(name) {
 			return f.Usage(fmt.Errorf("--%s: on a cluster the experiment has nginx and ffmpeg: leave it out with --kubernetes", name))
 		}
 	}
-	for _, flag := range ofCluster(&lab.Kubernetes{}) {
-		if !cluster && cmd.Flags().Changed(flag.name) {
+	for _, flag := range ofCluster(&cluster.Kubernetes{}) {
+		if !onCluster && cmd.Flags().Changed(flag.name) {
 			return f.Usage(fmt.Errorf("--%s is for --kubernetes", flag.name))
 		}
 	}

@@ -1,4 +1,7 @@
-package lab
+// Package cluster runs the colocation experiment on a node of a Kubernetes
+// cluster that has Tenon. The service and the batch work are pods. The lab
+// sends the load, and reads counters from inside the pods.
+package cluster
 
 import (
 	"context"
@@ -11,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/kubectl"
@@ -36,8 +40,8 @@ type Kubernetes struct {
 // has the same port.
 const clusterPort = 8000
 
-// KubernetesModes lists every mode of the colocation experiment on a cluster.
-var KubernetesModes = slices.DeleteFunc(slices.Clone(AllModes), func(m report.Mode) bool { return !m.Spec().Cluster })
+// Modes lists every mode of the colocation experiment on a cluster.
+var Modes = slices.DeleteFunc(slices.Clone(lab.AllModes), func(m report.Mode) bool { return !m.Spec().Cluster })
 
 func (k Kubernetes) orDefaults(fault func(format string, args ...any)) Kubernetes {
 	for _, f := range []struct {
@@ -60,10 +64,10 @@ func (k Kubernetes) orDefaults(fault func(format string, args ...any)) Kubernete
 	return k
 }
 
-// A clusterEnvironment is the colocation experiment on a node of a cluster,
+// An environment is the colocation experiment on a node of a cluster,
 // after its set-up. Close restores the cluster.
-type clusterEnvironment struct {
-	Config
+type environment struct {
+	lab.Config
 	*testbed.Site
 	cluster Kubernetes
 	kubectl kubectl.Client
@@ -73,7 +77,7 @@ type clusterEnvironment struct {
 	load               harness.LoadSpec
 	record             colocation.Experiment
 	batch              unit.MilliCPU
-	pacer              pacer
+	pacer              lab.Pacer
 	versions           map[string]string
 }
 
@@ -84,25 +88,24 @@ type testedNode struct {
 	here          bool // the lab itself runs on this node
 }
 
-// ColocateKubernetes runs the colocation experiment on a node of a cluster that
-// has Tenon. nginx and ffmpeg run as pods. The lab itself only sends the load,
-// and changes Tenon's strategies for that node. When ColocateKubernetes
-// returns, even with an error, it has removed the pods and strategies of the
-// experiment. The Outcome and the error have the same meaning as those of
-// Colocate.
-func ColocateKubernetes(ctx context.Context, c Config, k Kubernetes) (harness.Outcome, error) {
+// Run runs the colocation experiment on a node of a cluster that has Tenon.
+// nginx and ffmpeg run as pods. The lab itself only sends the load, and changes
+// Tenon's strategies for that node. When Run returns, even with an error, it has
+// removed the pods and strategies of the experiment. The Outcome and the error
+// have the same meaning as those of lab.Colocate.
+func Run(ctx context.Context, c lab.Config, k Kubernetes) (harness.Outcome, error) {
 	b, err := setCluster(ctx, c, k)
 	if err != nil {
 		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
-	s := commonSeries(b.Config, b.Site, &b.record)
-	s.First, s.Calibrate, s.Run = b.Duration+b.warmup()+12*time.Second, b.calibrate, b.run
+	s := lab.CommonSeries(b.Config, b.Site, &b.record)
+	s.First, s.Calibrate, s.Run = b.Duration+b.Warmup()+12*time.Second, b.calibrate, b.run
 	return s.Conduct(ctx)
 }
 
 // setCluster makes an environment on a cluster. If the configuration has
 // several faults, the error names all of them.
-func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterEnvironment, err error) {
+func setCluster(ctx context.Context, c lab.Config, k Kubernetes) (_ *environment, err error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if k.Input == "" {
@@ -110,22 +113,22 @@ func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterEnvironm
 	}
 	k, c.Input = k.orDefaults(fault), ""
 	if len(c.Modes) == 0 {
-		c.Modes = KubernetesModes
+		c.Modes = Modes
 	}
 	if c.Port == 0 {
 		c.Port = clusterPort
 	}
-	if c.Client == ClientWrk {
-		fault("--client %s: on a cluster only the lab's own client can be used, because it measures from the time at which a request is due", ClientWrk)
+	if c.Client == lab.ClientWrk {
+		fault("--client %s: on a cluster only the lab's own client can be used, because it measures from the time at which a request is due", lab.ClientWrk)
 	}
 	if !c.CPUs.Empty() {
 		fault("--cpus %v: on a cluster the kubelet decides which CPUs pods may use: see reservedSystemCPUs and strict-cpu-reservation of its configuration", c.CPUs)
 	}
-	c, err = c.withDefaults()
+	c, err = c.WithDefaults()
 	if err = testbed.RefuseFlags(append(faults, err)...); err != nil {
 		return nil, err
 	}
-	b := &clusterEnvironment{Config: c, cluster: k, versions: map[string]string{}}
+	b := &environment{Config: c, cluster: k, versions: map[string]string{}}
 	if b.kubectl, err = kubectl.Find(k.Context, k.Namespace); err != nil {
 		return nil, err
 	}
@@ -144,7 +147,7 @@ func setCluster(ctx context.Context, c Config, k Kubernetes) (_ *clusterEnvironm
 }
 
 // findNode chooses the node to test and reads its description.
-func (b *clusterEnvironment) findNode(ctx context.Context) error {
+func (b *environment) findNode(ctx context.Context) error {
 	b.Status.Now("looking at the cluster")
 	name := b.cluster.Node
 	if name == "" {
@@ -194,13 +197,13 @@ func (b *clusterEnvironment) findNode(ctx context.Context) error {
 		return fmt.Errorf("node %s has no report of tenond: %w", name, err)
 	}
 	b.versions["tenond"] = r.Status.Agent
-	b.node.machine.Mechanisms = []string{r.Status.Isolation, fmt.Sprintf("CPU suppress at %d %% (%s)", watermark, report.Tenon65)}
+	b.node.machine.Mechanisms = []string{r.Status.Isolation, fmt.Sprintf("CPU suppress at %d %% (%s)", lab.Watermark, report.Tenon65)}
 	return nil
 }
 
 // settleIn prepares the node for the experiment. It first removes what an
 // earlier experiment left when it was killed.
-func (b *clusterEnvironment) settleIn(ctx context.Context) error {
+func (b *environment) settleIn(ctx context.Context) error {
 	if _, err := b.kubectl.Do(ctx, kubectl.Manifest([]object{{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": b.cluster.Namespace}}}), "apply", "-f", "-"); err != nil {
 		return err
 	}
@@ -219,12 +222,12 @@ func (b *clusterEnvironment) settleIn(ctx context.Context) error {
 }
 
 // clear removes the pods of the experiment.
-func (b *clusterEnvironment) clear(ctx context.Context) error {
+func (b *environment) clear(ctx context.Context) error {
 	_, err := b.kubectl.Do(ctx, "", "delete", "pod/"+nginxPod, "pod/"+batchPod, "configmap/nginx-conf", "--ignore-not-found", "--wait", "--timeout=60s")
 	return err
 }
 
-func (b *clusterEnvironment) experiment(s soloResult, calibration, caveats []string) colocation.Experiment {
+func (b *environment) experiment(s lab.SoloResult, calibration, caveats []string) colocation.Experiment {
 	if b.node.here {
 		caveats = append(caveats, "the client runs on the tested machine, on CPUs that the node's pods may not use: no network card, no network")
 	}
@@ -237,15 +240,15 @@ func (b *clusterEnvironment) experiment(s soloResult, calibration, caveats []str
 		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, LabCPUs: b.Place.Lab, Client: b.Client,
 		OfferedRate: b.load.Rate, LoadPercent: b.LoadPercent,
 		BEProcesses: b.processes, BEThreads: b.threads, Input: b.cluster.Input,
-		SoloFramesPerSecond: s.frames, SoloCPU: s.cpus,
+		SoloFramesPerSecond: s.Frames, SoloCPU: s.CPUs,
 		Machine: b.node.machine, Calibration: calibration, Caveats: caveats, Versions: b.versions,
 	}, Kubernetes: &colocation.KubernetesSetup{Node: b.node.name, Images: map[string]string{"nginx": b.cluster.NGINX, "ffmpeg": b.cluster.FFmpeg}}}
 }
 
 // calibrate measures the rate of the batch work alone, and chooses the rate at
 // which requests are sent.
-func (b *clusterEnvironment) calibrate(ctx context.Context, caveats []string) (experiment harness.Record, lines []string, err error) {
-	b.load = harness.LoadSpec{URL: b.url(), Duration: b.Duration, Warmup: b.warmup(), Seed: b.Seed, Connections: b.connections()}
+func (b *environment) calibrate(ctx context.Context, caveats []string) (experiment harness.Record, lines []string, err error) {
+	b.load = harness.LoadSpec{URL: b.url(), Duration: b.Duration, Warmup: b.Warmup(), Seed: b.Seed, Connections: b.connections()}
 	s, lines, more, err := b.calibrateAll(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -254,7 +257,7 @@ func (b *clusterEnvironment) calibrate(ctx context.Context, caveats []string) (e
 	return b.record, lines, nil
 }
 
-func (b *clusterEnvironment) calibrateAll(ctx context.Context) (s soloResult, lines, caveats []string, err error) {
+func (b *environment) calibrateAll(ctx context.Context) (s lab.SoloResult, lines, caveats []string, err error) {
 	b.Status.Now("calibrating: the service")
 	// The first set-up finds out which CPUs the pod may use. If there are
 	// several, the second one starts nginx with as many workers.
@@ -268,7 +271,7 @@ func (b *clusterEnvironment) calibrateAll(ctx context.Context) (s soloResult, li
 		return s, nil, nil, err
 	}
 	defer func() { err = st.close(ctx, err) }()
-	b.processes, b.threads = Batch(b.Place.Tested.Len())
+	b.processes, b.threads = lab.Batch(b.Place.Tested.Len())
 	if b.BEProcesses > 0 {
 		b.processes = b.BEProcesses
 	}
@@ -317,15 +320,15 @@ func (b *clusterEnvironment) calibrateAll(ctx context.Context) (s soloResult, li
 	if !(frames > 0 && media > 0) {
 		return s, nil, nil, fmt.Errorf("ffmpeg alone encoded nothing in %v", m.To.Sub(m.From))
 	}
-	s = soloResult{frames: frames / m.Used.Wall, cpus: m.Used.BE, perMedia: m.Used.Count[harness.BEUsage] / media.Seconds()}
+	s = lab.SoloResult{Frames: frames / m.Used.Wall, CPUs: m.Used.BE, PerMedia: m.Used.Count[harness.BEUsage] / media.Seconds()}
 	lines = append(lines, fmt.Sprintf("ffmpeg beside an idle nginx (%d processes of %d threads): %.1f frames/s on %.2f CPUs, %.2f CPU seconds per second of film",
-		b.processes, b.threads, s.frames, s.cpus, s.perMedia))
-	b.pacer = pacer{Tested: b.Place.Tested.Len(), Processes: b.processes, PerMedia: s.perMedia, LSCPUs: ls}
+		b.processes, b.threads, s.Frames, s.CPUs, s.PerMedia))
+	b.pacer = lab.Pacer{Tested: b.Place.Tested.Len(), Processes: b.processes, PerMedia: s.PerMedia, LSCPUs: ls}
 	return s, lines, caveats, nil
 }
 
 // connections returns the number of connections that the client opens.
-func (b *clusterEnvironment) connections() int {
+func (b *environment) connections() int {
 	if b.Connections > 0 {
 		return b.Connections
 	}

@@ -1,4 +1,4 @@
-package lab
+package cluster
 
 import (
 	"context"
@@ -16,7 +16,7 @@ type nodeUsage struct {
 
 // usageOf reads the latest window from the metrics API. kubectl top prints it,
 // too.
-func (b *clusterEnvironment) usageOf(ctx context.Context) (u nodeUsage, ok bool) {
+func (b *environment) usageOf(ctx context.Context) (u nodeUsage, ok bool) {
 	var m struct {
 		Timestamp time.Time
 		Window    string
@@ -40,7 +40,7 @@ const metricsPatience = 45 * time.Second
 // Windows follow each other without gaps, and appear late. A run that is at
 // least two windows long contains a whole window, and nodeMetrics waits for
 // that window. For a shorter run it does not wait.
-func (b *clusterEnvironment) nodeMetrics(ctx context.Context, from, to time.Time, patience time.Duration) float64 {
+func (b *environment) nodeMetrics(ctx context.Context, from, to time.Time, patience time.Duration) float64 {
 	for deadline := time.Now().Add(patience); ; {
 		u, ok := b.usageOf(ctx)
 		switch {

@@ -1,4 +1,4 @@
-package lab
+package cluster
 
 import (
 	"context"
@@ -27,16 +27,16 @@ const (
 	offerPatience = 5 * time.Minute
 )
 
-// A clusterSetUp holds the pods of one mode, ready to be measured.
-type clusterSetUp struct {
-	b       *clusterEnvironment
+// A runSetUp holds the pods of one mode, ready to be measured.
+type runSetUp struct {
+	b       *environment
 	sampler *podSampler
 }
 
 // setUp configures Tenon for the mode and starts the pods. It returns when
 // nginx answers and every ffmpeg encodes.
-func (b *clusterEnvironment) setUp(ctx context.Context, t report.ModeSpec, rate float64) (st *clusterSetUp, err error) {
-	st = &clusterSetUp{b: b, sampler: &podSampler{}}
+func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64) (st *runSetUp, err error) {
+	st = &runSetUp{b: b, sampler: &podSampler{}}
 	defer func() {
 		if err != nil {
 			st, err = nil, st.close(ctx, err)
@@ -69,7 +69,7 @@ func (b *clusterEnvironment) setUp(ctx context.Context, t report.ModeSpec, rate 
 }
 
 // setTested sets the tested CPUs: the CPUs that the service's pod may use.
-func (b *clusterEnvironment) setTested(lines []string) error {
+func (b *environment) setTested(lines []string) error {
 	_, list, _ := strings.Cut(strings.Join(lines, ""), ":")
 	cpus, err := unit.ParseCPUSet(strings.TrimSpace(list))
 	if err != nil || cpus.Empty() {
@@ -88,7 +88,7 @@ func (b *clusterEnvironment) setTested(lines []string) error {
 
 // startBeside starts the spinner, or the batch work. rate limits how fast each
 // ffmpeg reads, in seconds of media per second (0: no limit).
-func (st *clusterSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate float64) (err error) {
+func (st *runSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate float64) (err error) {
 	b := st.b
 	if err := b.start(ctx, batchPod, b.batchManifest(t, rate)); err != nil {
 		return err
@@ -130,7 +130,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // start creates the objects, and waits until the named pod runs.
-func (b *clusterEnvironment) start(ctx context.Context, pod string, objects []object) error {
+func (b *environment) start(ctx context.Context, pod string, objects []object) error {
 	if err := b.create(ctx, objects); err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ const webhookPatience = time.Minute
 
 // create creates objects. If the webhook of tenon-manager does not answer, it
 // tries again.
-func (b *clusterEnvironment) create(ctx context.Context, objects []object) error {
+func (b *environment) create(ctx context.Context, objects []object) error {
 	for deadline := time.Now().Add(webhookPatience); ; {
 		_, err := b.kubectl.Do(ctx, kubectl.Manifest(objects), "apply", "-f", "-")
 		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") || time.Now().After(deadline) {
@@ -193,7 +193,7 @@ func (b *clusterEnvironment) create(ctx context.Context, objects []object) error
 }
 
 // complaint returns the last output of a pod. It is added to error messages.
-func (b *clusterEnvironment) complaint(ctx context.Context, pod string) error {
+func (b *environment) complaint(ctx context.Context, pod string) error {
 	out, err := b.kubectl.Do(ctx, "", "logs", "--tail=5", pod)
 	if err != nil {
 		return errors.New("")
@@ -202,9 +202,9 @@ func (b *clusterEnvironment) complaint(ctx context.Context, pod string) error {
 }
 
 // url is the address of nginx.
-func (b *clusterEnvironment) url() string { return "http://" + b.node.address + "/" }
+func (b *environment) url() string { return "http://" + b.node.address + "/" }
 
-func (b *clusterEnvironment) answers(ctx context.Context) error {
+func (b *environment) answers(ctx context.Context) error {
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		resp, err := client.Get(b.url())
@@ -225,7 +225,7 @@ func (b *clusterEnvironment) answers(ctx context.Context) error {
 }
 
 // close removes the pods, even if ctx was cancelled.
-func (st *clusterSetUp) close(ctx context.Context, err error) error {
+func (st *runSetUp) close(ctx context.Context, err error) error {
 	st.sampler.service.Close()
 	st.sampler.batch.Close()
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 90*time.Second)
@@ -233,13 +233,13 @@ func (st *clusterSetUp) close(ctx context.Context, err error) error {
 	return errors.Join(err, st.b.clear(ctx))
 }
 
-func (st *clusterSetUp) measure(ctx context.Context, order load.Config) (harness.Measurement, error) {
+func (st *runSetUp) measure(ctx context.Context, order load.Config) (harness.Measurement, error) {
 	return harness.Watch(ctx, st.sampler, st.sampler.service.Process, func(ctx context.Context) (harness.Measurement, error) {
 		return harness.LoadOpen(ctx, st.b.Site, order)
 	})
 }
 
-func (b *clusterEnvironment) run(ctx context.Context, mode report.Mode, index, block int) (r colocation.Run, err error) {
+func (b *environment) run(ctx context.Context, mode report.Mode, index, block int) (r colocation.Run, err error) {
 	r.Run = report.Run{Index: index, Block: block, Mode: mode, Started: time.Now(), PSICPU: -1}
 	t := mode.Spec()
 	var rate float64
@@ -277,9 +277,9 @@ func (b *clusterEnvironment) run(ctx context.Context, mode report.Mode, index, b
 
 // judge adds warnings to a run, and the reasons why it is void. harness.Fill has
 // added the client's reasons.
-func (b *clusterEnvironment) judge(r *report.Run, m harness.Measurement, t report.ModeSpec) {
+func (b *environment) judge(r *report.Run, m harness.Measurement, t report.ModeSpec) {
 	m.Judge(r, b.StealPercent, b.Duration)
-	b.pacer.judge(r, t)
+	b.pacer.Judge(r, t)
 }
 
 // A nodeReport is the part of tenond's report that the lab reads.
@@ -292,7 +292,7 @@ type nodeReport struct {
 	}
 }
 
-func (b *clusterEnvironment) nodeReport(ctx context.Context) (r nodeReport, err error) {
+func (b *environment) nodeReport(ctx context.Context) (r nodeReport, err error) {
 	return r, b.kubectl.Get(ctx, &r, "nodereports.tenon.sh", b.node.name)
 }
 
@@ -301,7 +301,7 @@ const reportPatience = 15 * time.Second
 
 // agrees waits until tenond reports that it has applied the settings of the mode,
 // and returns "". If tenond does not, agrees returns the setting that differs.
-func (b *clusterEnvironment) agrees(ctx context.Context, t report.ModeSpec) (why string) {
+func (b *environment) agrees(ctx context.Context, t report.ModeSpec) (why string) {
 	for deadline := time.Now().Add(reportPatience); ; {
 		r, err := b.nodeReport(ctx)
 		if err != nil {
@@ -326,7 +326,7 @@ func (b *clusterEnvironment) agrees(ctx context.Context, t report.ModeSpec) (why
 }
 
 // awaitBatch waits until the node offers enough batch resources for ffmpeg.
-func (b *clusterEnvironment) awaitBatch(ctx context.Context) error {
+func (b *environment) awaitBatch(ctx context.Context) error {
 	want := unit.CPUs(b.Place.Tested.Len())
 	said := int64(-1)
 	for deadline := time.Now().Add(offerPatience); ; {

@@ -1,4 +1,4 @@
-package lab
+package cluster
 
 import (
 	"encoding/json"
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/testbed"
@@ -90,7 +91,7 @@ func TestStrategiesAreTenons(t *testing.T) {
 		"colocation-config":         `{"enable": true, "nodeConfigs": [{"name": "big", "nodeSelector": {"matchLabels": {"a": "b"}}, "cpuReclaimThresholdPercent": 70}]}`,
 		"resource-threshold-config": `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 80}}`,
 	}
-	for _, mode := range KubernetesModes {
+	for _, mode := range Modes {
 		s := strategyOf(mode.Spec())
 		data := maps.Clone(theirs)
 		for key, entry := range s {
@@ -110,7 +111,7 @@ func TestStrategiesAreTenons(t *testing.T) {
 		if on := here.Strategies.Threshold.Enable.Or(false); on != traits.Suppress {
 			t.Errorf("%s: suppress is %v", mode, on)
 		}
-		if percent := here.Strategies.Threshold.CPUSuppressThresholdPercent.Or(0); traits.Suppress && percent != watermark {
+		if percent := here.Strategies.Threshold.CPUSuppressThresholdPercent.Or(0); traits.Suppress && percent != lab.Watermark {
 			t.Errorf("%s: suppress at %v", mode, percent)
 		}
 		elsewhere, _ := cluster.Node(map[string]string{"a": "b"}, nil)
@@ -165,16 +166,16 @@ func sameJSON(t *testing.T, a, b string) bool {
 
 func TestWrongOrdersForACluster(t *testing.T) {
 	for name, c := range map[string]struct {
-		config  Config
+		config  lab.Config
 		cluster Kubernetes
 		says    string
 	}{
-		"wrk":       {Config{Client: ClientWrk}, Kubernetes{}, "--client wrk"},
-		"CPUs":      {Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}, Kubernetes{}, "--cpus 1"},
-		"ConfigMap": {Config{}, Kubernetes{ConfigMap: "slo"}, `--cluster-config "slo": want NAMESPACE/NAME`},
-		"load":      {Config{LoadPercent: 200}, Kubernetes{}, "--load 200"},
+		"wrk":       {lab.Config{Client: lab.ClientWrk}, Kubernetes{}, "--client wrk"},
+		"CPUs":      {lab.Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}, Kubernetes{}, "--cpus 1"},
+		"ConfigMap": {lab.Config{}, Kubernetes{ConfigMap: "slo"}, `--cluster-config "slo": want NAMESPACE/NAME`},
+		"load":      {lab.Config{LoadPercent: 200}, Kubernetes{}, "--load 200"},
 	} {
-		if _, err := ColocateKubernetes(t.Context(), c.config, c.cluster); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := Run(t.Context(), c.config, c.cluster); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v; want %q in it", name, err, c.says)
 		}
 	}
@@ -259,7 +260,7 @@ func TestNodeMetricsAreOfTheRun(t *testing.T) {
 				}
 			}
 			path := fakeKubectl(t, fmt.Sprintf("cd %s; echo >> asked; n=$(wc -l < asked); [ $n -gt %d ] && n=%[2]d; [ -s $n ] && cat $n", dir, len(c.answers)))
-			b := &clusterEnvironment{kubectl: kubectl.Client{Path: path}, node: testedNode{name: "x"}}
+			b := &environment{kubectl: kubectl.Client{Path: path}, node: testedNode{name: "x"}}
 			if got := b.nodeMetrics(t.Context(), at, at.Add(c.length), time.Hour); got != c.want {
 				t.Errorf("nodeMetrics returns %v CPUs, want %v", got, c.want)
 			}
@@ -285,7 +286,7 @@ func TestNginxRequestsNoWholeCPU(t *testing.T) {
 func TestCreateWaitsForTheWebhook(t *testing.T) {
 	count := filepath.Join(t.TempDir(), "count")
 	path := fakeKubectl(t, `echo >> `+count+`; [ $(wc -l < `+count+`) = 2 ] || { echo 'failed calling webhook "be.mutate.tenon.sh": no endpoints' >&2; exit 1; }`)
-	b := &clusterEnvironment{Site: &testbed.Site{Status: &testbed.Status{W: io.Discard}}, kubectl: kubectl.Client{Path: path}}
+	b := &environment{Site: &testbed.Site{Status: &testbed.Status{W: io.Discard}}, kubectl: kubectl.Client{Path: path}}
 	if err := b.create(t.Context(), []object{{}}); err != nil {
 		t.Error(err)
 	}

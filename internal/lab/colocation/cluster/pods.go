@@ -1,4 +1,4 @@
-package lab
+package cluster
 
 import (
 	"fmt"
@@ -33,7 +33,7 @@ func requestOf(tested int) unit.MilliCPU {
 
 // nginxManifest returns the objects of the service: a ConfigMap and a pod, as
 // in the published experiment.
-func (b *clusterEnvironment) nginxManifest(tested int) []object {
+func (b *environment) nginxManifest(tested int) []object {
 	conf := podConfig(work.NGINX{Workers: tested, Connections: b.connections()}, b.Port)
 	cpu := fmt.Sprintf("%dm", requestOf(tested))
 	amounts := object{"cpu": cpu, "memory": "512Mi"}
@@ -79,7 +79,7 @@ const qosLabel = "koordinator.sh/qosClass"
 // batchManifest returns the pod of the batch work, or the pod of the spinner
 // that keeps the CPUs awake. In a mode with Tenon, the pod is BE and requests
 // batch resources. In a mode without Tenon it requests nothing.
-func (b *clusterEnvironment) batchManifest(t report.ModeSpec, rate float64) []object {
+func (b *environment) batchManifest(t report.ModeSpec, rate float64) []object {
 	work := work.Transcode{Input: b.cluster.Input, Threads: b.threads, ReadRate: rate, Period: harness.SamplePeriod}
 	command := append([]string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do "$@" > %s$i & done; wait`, b.processes, progressFiles), "sh", "ffmpeg"}, work.Args()...)
 	if t.Spinner {
@@ -101,11 +101,11 @@ const (
 )
 
 // batchMemory is the memory limit of the ffmpeg pod.
-func (b *clusterEnvironment) batchMemory() unit.Bytes { return unit.Bytes(b.processes) * 512 << 20 }
+func (b *environment) batchMemory() unit.Bytes { return unit.Bytes(b.processes) * 512 << 20 }
 
 // pod returns a pod with one container. It runs on the tested node and uses the
 // node's network.
-func (b *clusterEnvironment) pod(name string, labels object, container object, volumes ...object) object {
+func (b *environment) pod(name string, labels object, container object, volumes ...object) object {
 	container["name"], container["imagePullPolicy"] = name, "IfNotPresent"
 	labels["app"] = name
 	return object{

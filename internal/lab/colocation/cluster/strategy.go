@@ -1,4 +1,4 @@
-package lab
+package cluster
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/report"
 )
 
@@ -56,7 +57,7 @@ func strategyOf(t report.ModeSpec) strategy {
 		s["resource-qos-config"] = classes(object{"cpuQOS": object{"enable": true}})
 	}
 	if t.Suppress {
-		s["resource-threshold-config"] = object{"enable": true, "cpuSuppressThresholdPercent": watermark, "cpuSuppressPolicy": "cfsQuota"}
+		s["resource-threshold-config"] = object{"enable": true, "cpuSuppressThresholdPercent": lab.Watermark, "cpuSuppressPolicy": "cfsQuota"}
 	}
 	return s
 }
@@ -102,7 +103,7 @@ func withEntry(key, text string, entry object) (string, error) {
 
 // apply makes the strategy apply to the tested node. If the strategy is nil, it
 // removes the lab's entries.
-func (b *clusterEnvironment) apply(ctx context.Context, s strategy) error {
+func (b *environment) apply(ctx context.Context, s strategy) error {
 	namespace, name, _ := strings.Cut(b.cluster.ConfigMap, "/")
 	var now struct {
 		Data map[string]string `json:"data"`
