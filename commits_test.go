@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -19,10 +20,17 @@ func inRepository(t *testing.T, dir, name string, args ...string) (string, error
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
+	cmd.Env = append(outsideGit(), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
 	text, err := cmd.CombinedOutput()
 	return string(text), err
+}
+
+// outsideGit returns the environment without the variables of git. In a hook and
+// in git rebase --exec, git sets some that name the repository of this tree. Then
+// git would use that repository, whatever the directory is.
+func outsideGit() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
 }
 
 const checkCommits = "scripts/check-commits.sh"
@@ -56,7 +64,7 @@ func TestCommitsAreChecked(t *testing.T) {
 	}
 	dependOn(script)
 	repo := filepath.Join(t.TempDir(), "repo")
-	if text, err := exec.Command("git", "init", "--quiet", repo).CombinedOutput(); err != nil {
+	if text, err := git(t, ".", "init", "--quiet", repo); err != nil {
 		t.Skipf("no git: %v\n%s", err, text)
 	}
 	lines := 0
@@ -111,7 +119,7 @@ func TestCommitsAreChecked(t *testing.T) {
 		t.Errorf("a history without the base is checked: %v\n%s", err, text)
 	}
 	shallow := filepath.Join(t.TempDir(), "shallow")
-	if text, err := exec.Command("git", "clone", "--quiet", "--depth", "2", "file://"+repo, shallow).CombinedOutput(); err != nil {
+	if text, err := git(t, ".", "clone", "--quiet", "--depth", "2", "file://"+repo, shallow); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	if text, err := inRepository(t, shallow, script); err == nil || !strings.Contains(text, "fixup! config") {
