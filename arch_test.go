@@ -132,6 +132,7 @@ var arch = []struct {
 	{"cluster/apiserver", affects, ""},
 	{"cluster/apiserver/apitest", affects, ""},
 	{"cluster/contracttext", pure, "model/unit model/node decide/cpus/pick decide/cpus/place"},
+	{"cluster/podpath", pure, "model/node"},
 	{"cluster/kube", pure, "model/unit model/node decide/cpus/pick decide/cpus/place config/spelling config cluster/contracttext"},
 	{"cluster/admission", pure, "model/unit model/node decide/cpus/pick config api/config/v1alpha1 cluster/kube"},
 	{"cluster/cpureport", affects, "model/unit model/node decide/cpus/pick decide/cpus/place api/v1alpha1"},
@@ -154,7 +155,7 @@ var arch = []struct {
 	{"agent/commands", affects, ""},
 	{"agent/slices", affects, "model/unit model/node decide/plan decide/cpus/slice decide/tick kernel/proc agent/commands agent/control"},
 	{"agent/telemetry", affects, "model/unit model/node model/trial decide/misfit decide/plan decide/suppresscost decide/tick agent/health"},
-	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/cpus/hold decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config config/absence cluster/apiserver cluster/kube cluster/kubelet cluster/nodereport cluster/containerstart agent/commands agent/loop agent/health agent/configfile agent/record agent/control agent/slices agent/telemetry"},
+	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/cpus/hold decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config config/absence cluster/apiserver cluster/podpath cluster/kube cluster/kubelet cluster/nodereport cluster/containerstart agent/commands agent/loop agent/health agent/configfile agent/record agent/control agent/slices agent/telemetry"},
 	{"agent/top", affects, "model/unit model/node agent/record agent/control"},
 	// lab
 	{"lab/load/protocol", affects, ""},

@@ -17,6 +17,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/containerstart"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/cluster/podpath"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/cgroup"
@@ -175,7 +176,7 @@ func (c *cluster) look(paths []string) {
 	before := c.paths
 	c.paths = paths
 	isPod := func(path string) bool {
-		_, is := kube.ParsePath(node.CgroupPath(path))
+		_, is := podpath.Parse(node.CgroupPath(path))
 		return is
 	}
 	if before != nil && match.Differ(before, paths, isPod) {

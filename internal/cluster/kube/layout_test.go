@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"tenon.sh/tenon/internal/cluster/podpath"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -36,21 +37,9 @@ func TestWhereTheKubeletPutsPods(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%+v %s: %s, want %s", c.layout, c.id, got, c.want)
 		}
-		place, ok := ParsePath(got)
-		if _, id, _ := strings.Cut(c.id, "://"); !ok || place != (Place{"a1-b2", id}) {
+		place, ok := podpath.Parse(got)
+		if _, id, _ := strings.Cut(c.id, "://"); !ok || place != (podpath.Place{UID: "a1-b2", Container: id}) {
 			t.Errorf("%s is read back as %+v, %v", got, place, ok)
-		}
-	}
-}
-
-func TestPathsThatAreNoPods(t *testing.T) {
-	for _, p := range []node.CgroupPath{
-		"", "kubepods", "kubepods/besteffort", "kubepods/besteffort/pod", "system.slice/podman.service", "a/pod1", "kubepods.slice/kubepods-besteffort.slice",
-		"kubepods.slice/kubepods-pod.slice", "kubepods/poda/b/c", "kubepods.slice/kubepods-poda.slice/crio-conmon-b.scope", "kubepods.slice/other-poda.slice",
-		"user.slice/user-pod1.slice",
-	} {
-		if place, ok := ParsePath(p); ok {
-			t.Errorf("%s is read as %+v", p, place)
 		}
 	}
 }
@@ -71,7 +60,7 @@ func FuzzParsePath(f *testing.F) {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		place, ok := ParsePath(node.CgroupPath(path))
+		place, ok := podpath.Parse(node.CgroupPath(path))
 		if !ok {
 			return
 		}
@@ -86,7 +75,7 @@ func FuzzParsePath(f *testing.F) {
 				p := pod("p")
 				p.UID, p.Status.QOSClass = "", class
 				p.Annotations[annotationMirror] = place.UID
-				if again, ok := ParsePath(l.Pod(&p)); !ok || again.UID != place.UID {
+				if again, ok := podpath.Parse(l.Pod(&p)); !ok || again.UID != place.UID {
 					t.Errorf("%q is at %s, which is read as %+v", place.UID, l.Pod(&p), again)
 				}
 			}
