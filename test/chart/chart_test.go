@@ -220,6 +220,7 @@ func TestTheSchemaNamesWhatIsWrong(t *testing.T) {
 		"a relative path":                     {set("run/nri", "agent", "nri", "socketDir"), []string{"/agent/nri/socketDir"}},
 		"an argument without --":              {set([]any{"v=4"}, "agent", "extraArgs"), []string{"/agent/extraArgs"}},
 		"the name of the cluster's scheduler": {set("default-scheduler", "scheduler", "name"), []string{"/scheduler/name"}},
+		"the name of the manager's Lease":     {set("tenon-manager", "scheduler", "name"), []string{"/scheduler/name"}},
 		"more than all of them":               {set("130%", "agent", "maxUnavailable"), []string{"/agent/maxUnavailable"}},
 	} {
 		_, err := render(t, c.values)

@@ -85,6 +85,38 @@ func TestAgentsReadTheKubeletWithoutTheRightToRunCommands(t *testing.T) {
 	}
 }
 
+// TestTheLeaseHasTheNameOfTheScheduler checks that the Lease by which the
+// replicas of the scheduler elect their leader has the name that pods give, and
+// that the scheduler may renew it. kubectl tenon looks for a Lease of this name.
+func TestTheLeaseHasTheNameOfTheScheduler(t *testing.T) {
+	for _, name := range []string{"tenon-scheduler", "batch", "7"} {
+		all := mustRender(t, map[string]any{"scheduler": map[string]any{"enabled": true, "name": name}})
+		var config struct {
+			LeaderElection struct {
+				ResourceName any `yaml:"resourceName"`
+			} `yaml:"leaderElection"`
+			Profiles []struct {
+				SchedulerName any `yaml:"schedulerName"`
+			}
+		}
+		if err := yaml.Unmarshal([]byte(all["ConfigMap tenon-scheduler"].str("data", "config.yaml")), &config); err != nil {
+			t.Fatal(err)
+		}
+		if lease := config.LeaderElection.ResourceName; lease != name || config.Profiles[0].SchedulerName != name {
+			t.Errorf("scheduler %s: lease %v, profile %v", name, lease, config.Profiles[0].SchedulerName)
+		}
+		var may []any
+		rules, _ := all["Role tenon-scheduler"].value("rules").([]any)
+		for _, r := range rules {
+			names, _ := document{object: r.(map[string]any)}.value("resourceNames").([]any)
+			may = append(may, names...)
+		}
+		if !slices.Equal(may, []any{name}) {
+			t.Errorf("scheduler %s may renew the leases %v", name, may)
+		}
+	}
+}
+
 // TestUninstallComesBeforeEverything checks that the uninstall job runs while
 // the agents still have their permissions.
 func TestUninstallComesBeforeEverything(t *testing.T) {
