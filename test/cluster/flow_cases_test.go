@@ -77,7 +77,7 @@ func (f *flow) grouped(t *testing.T) {
 	f.ledgers()
 	attempts := func() (n int) {
 		t.Helper()
-		counts, err := f.readMetrics("tenon_scheduler_refusals_total{")
+		counts, err := f.readMetrics("tenon_scheduler_refused_attempts_total{")
 		must(t, err)
 		for _, count := range counts {
 			k, err := strconv.Atoi(count)
