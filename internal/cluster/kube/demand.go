@@ -110,6 +110,9 @@ func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 		if wrong := demandLimits(p, request, &d); wrong != "" {
 			return place.Demand{}, false, append(faults, faultOf(AnnotationCPUSetScheduler, "%s", wrong)...)
 		}
+		if d.Grade == pick.Seated {
+			faults = append(faults, unwantedSeats(p, d.CPUs)...)
+		}
 	default:
 		return place.Demand{}, false, faults
 	}
@@ -143,6 +146,51 @@ func demandLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string 
 		d.Grade, d.Request = pick.Seated, request
 	}
 	return ""
+}
+
+// unwantedSeats returns a fault if a pod has seats in place of n own CPUs only
+// because of a request beside those of its limited containers, each of which
+// requests all of its limit. If one of these requests less, seats are what the
+// pod asks for.
+func unwantedSeats(p *corev1.Pod, n int) []Fault {
+	for i := range p.Spec.Containers {
+		if a := amountsOf(p.Spec.Containers[i].Resources, nativeCPU, nativeMem); a.CPULimit.Known() && a.CPURequest != a.CPULimit {
+			return nil
+		}
+	}
+	own := "1 own CPU into a seat"
+	if n != 1 {
+		own = fmt.Sprintf("%d own CPUs into seats", n)
+	}
+	return inertFault(AnnotationCPUSetScheduler, "", fmt.Sprintf("%s turns %s, which others may share: leave it out, or write class LSR and request whole CPUs", requestBeside(p, n), own))
+}
+
+// requestBeside names the first CPU request of a pod that is no request of a
+// limited container, and that makes the request of the pod more than n CPUs.
+func requestBeside(p *corev1.Pod, n int) string {
+	request := func(r corev1.ResourceRequirements) unit.MilliCPU {
+		return amountsOf(r, nativeCPU, nativeMem).CPURequest.Or(0)
+	}
+	if r := p.Spec.Resources; r != nil && request(*r) > unit.CPUs(n) {
+		return "the CPU request of the whole pod (spec.resources)"
+	}
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		if a := amountsOf(c.Resources, nativeCPU, nativeMem); !a.CPULimit.Known() && a.CPURequest.Or(0) > 0 {
+			return fmt.Sprintf("the CPU request of container %.64q", c.Name)
+		}
+	}
+	for i := range p.Spec.InitContainers {
+		c := &p.Spec.InitContainers[i]
+		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		switch {
+		case sidecar && request(c.Resources) > 0:
+			return fmt.Sprintf("the CPU request of sidecar %.64q", c.Name)
+		case !sidecar && request(c.Resources) > unit.CPUs(n):
+			return fmt.Sprintf("the CPU request of init container %.64q", c.Name)
+		}
+	}
+	return "the CPU overhead of the RuntimeClass"
 }
 
 // limitsOf returns the containers, each with its number of CPUs. It returns nil

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/model/node"
@@ -28,6 +30,10 @@ func TestWhatAPodDemandsOfTheCPUs(t *testing.T) {
 		"ACK, the seed's go-demo":                 {[]podChange{ack, container("c", "cpu=1", "cpu=4")}, "seats 4 1000m 0 node", 0},
 		"ACK, two containers":                     {[]podChange{ack, container("c", "cpu=4", "cpu=4"), container("d", "cpu=2", "cpu=2")}, "own 6 0m 0 node", 0},
 		"ACK, a container without a limit":        {[]podChange{ack, container("c", "cpu=4", "cpu=4"), container("d", "", "")}, "own 4 0m 0 node", 0},
+		"ACK, a sidecar with a request":           {[]podChange{ack, container("c", "cpu=4", "cpu=4"), initContainer("s", "cpu=100m", "", true)}, "seats 4 4100m 0 node", 1},
+		"ACK, one CPU and an overhead":            {[]podChange{ack, container("c", "cpu=1", "cpu=1"), overhead("cpu=250m")}, "seats 1 1250m 0 node", 1},
+		"ACK, a request for the whole pod":        {[]podChange{ack, container("c", "cpu=4", "cpu=4"), func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu=6")} }}, "seats 4 6000m 0 node", 1},
+		"ACK, seats and a sidecar":                {[]podChange{ack, container("c", "cpu=1", "cpu=4"), initContainer("s", "cpu=100m", "", true)}, "seats 4 1100m 0 node", 0},
 		"ACK, no limit":                           {[]podChange{ack, container("c", "cpu=4", "")}, "", 1},
 		"ACK, a fraction":                         {[]podChange{ack, container("c", "cpu=1500m", "cpu=1500m")}, "", 1},
 		"ACK, static-burst":                       {[]podChange{ack, burst, container("c", "cpu=4", "cpu=4")}, "pool 0 4000m 0 node", 0},

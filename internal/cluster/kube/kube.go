@@ -59,8 +59,9 @@ type Fault struct {
 	// Key is the label or annotation.
 	Key string
 	config.Fault
-	// Inert means that Tenon can read the field but ignores it. All other
-	// fields of the value have their effect.
+	// Inert means that Tenon can read the field but ignores it, or that the rest
+	// of the pod changes its effect. All other fields of the value have their
+	// effect.
 	Inert bool
 }
 

@@ -87,6 +87,27 @@ func TestAPodIsExplainedNodeByNode(t *testing.T) {
 	}
 }
 
+// TestExplainSaysWhyAPodHasSeatsInPlaceOfOwnCPUs explains a pod whose sidecar
+// requests CPU.
+func TestExplainSaysWhyAPodHasSeatsInPlaceOfOwnCPUs(t *testing.T) {
+	var p corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte(`
+metadata: {name: web, namespace: shop, annotations: {cpuset-scheduler: "true"}}
+spec:
+  initContainers: [{name: proxy, restartPolicy: Always, resources: {requests: {cpu: 100m}}}]
+  containers: [{name: web, resources: {limits: {cpu: "2"}}}]
+`), &p); err != nil {
+		t.Fatal(err)
+	}
+	page, found := New(nil, []corev1.Pod{p}, noon).ExplainPod("shop", "web", Seen{})
+	const want = `shop/web asks for 2 CPUs, shared, for a request of 2100m.
+  not as written: cpuset-scheduler: the CPU request of sidecar "proxy" turns 2 own CPUs into seats, which others may share: leave it out, or write class LSR and request whole CPUs
+`
+	if text := page.Text(); !found || !strings.HasPrefix(text, want) {
+		t.Errorf("%s", text)
+	}
+}
+
 // manifests reads the pods of a text.
 func manifests(t *testing.T, text string) *Manifests {
 	t.Helper()
