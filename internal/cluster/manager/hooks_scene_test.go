@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
@@ -108,6 +109,62 @@ func TestWebhooksBoundWhatIsBE(t *testing.T) {
 	m.Data["colocation-config"] = `{"enable":true,"cpuReclaimThresholdPercent":-1}`
 	s.refused(s.client.Update(s.ctx, &m), "colocation-config.cpuReclaimThresholdPercent: -1")
 	s.must(s.client.Create(s.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "another"}, Data: map[string]string{"colocation-config": "x"}}))
+}
+
+// warned collects the warnings in the answers of the API server.
+type warned []string
+
+func (w *warned) HandleWarningHeaderWithContext(_ context.Context, _ int, _ string, text string) {
+	*w = append(*w, text)
+}
+
+// bound creates a pod that demands own CPUs, and binds it to a node.
+func (s *scene) bound(p *corev1.Pod) *corev1.Pod {
+	s.t.Helper()
+	if p.Labels[kube.LabelQOSClass] == "" {
+		p.Annotations = map[string]string{kube.AnnotationCPUSetScheduler: "true"}
+	}
+	s.must(s.client.Create(s.ctx, p))
+	s.must(s.client.SubResource("binding").Create(s.ctx, p, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: s.name}}))
+	return p
+}
+
+// TestWarningsReachTheAuthor checks that the API server calls the webhooks for
+// requests that cause a warning, and adds the warning to its answer.
+func TestWarningsReachTheAuthor(t *testing.T) {
+	s := newScene(t)
+	s.start(s.webhooks)
+	s.awaitTrust()
+	s.node(s.name)
+	four := listOf("cpu", "4")
+	annotated, sidecar := s.bound(s.pod("", four)), s.pod("", four)
+	sidecar.Annotations = map[string]string{kube.AnnotationCPUSetScheduler: "true"}
+	sidecar.Spec.InitContainers = []corev1.Container{{Name: "proxy", Image: "none", RestartPolicy: new(corev1.ContainerRestartPolicyAlways), Resources: corev1.ResourceRequirements{Requests: listOf("cpu", "100m")}}}
+	merge := func(text string) client.Patch { return client.RawPatch(types.StrategicMergePatchType, []byte(text)) }
+
+	said := &warned{}
+	rc := rest.CopyConfig(s.rc)
+	rc.WarningHandlerWithContext = said
+	author, err := client.New(rc, client.Options{Scheme: s.client.Scheme()})
+	s.must(err)
+	for _, c := range []struct {
+		name string
+		do   func() error
+		want string
+	}{
+		{"a new pod whose sidecar requests CPU", func() error { return author.Create(s.ctx, sidecar) },
+			`metadata.annotations[cpuset-scheduler]: the CPU request of sidecar "proxy" turns 4 own CPUs into seats`},
+		{"a change of another annotation", func() error { return author.Patch(s.ctx, annotated, merge(`{"metadata":{"annotations":{"team":"web"}}}`)) }, ""},
+		{"the annotation is removed from a running pod", func() error {
+			return author.Patch(s.ctx, annotated, merge(`{"metadata":{"annotations":{"cpuset-scheduler":null}}}`))
+		}, "metadata.annotations[cpuset-scheduler]: the pod gives up its 4 own CPUs now and shares the CPUs that no pod owns"},
+	} {
+		*said = nil
+		s.must(c.do())
+		if text := strings.Join(*said, "\n"); (c.want == "") != (text == "") || !strings.Contains(text, c.want) {
+			t.Errorf("%s: the warnings are %q, want %q", c.name, text, c.want)
+		}
+	}
 }
 
 // TestWithTheManagerDownNothingStartsUnlimitedAsBE checks that, without a
