@@ -102,13 +102,17 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	annotations := validating("annotations.validate", pathValidatePod, open, quick, rule("", "v1", "pods", update))
 	annotations.NamespaceSelector = elsewhere
 	annotations.MatchConditions = []admissionv1.MatchCondition{{Name: "annotations-change", Expression: "object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})"}}
+	// A resize of a pod is an update of its subresource. It can take the CPUs of
+	// the pod, too.
+	resizes := validating("resize.validate", pathValidatePod, open, quick, rule("", "v1", "pods/resize", update))
+	resizes.NamespaceSelector, resizes.MatchConditions = elsewhere, otherCreate.MatchConditions
 	configs := validating("config.validate", pathValidateConfig, open, quick, rule("", "v1", "configmaps", both))
 	configs.MatchConditions = []admissionv1.MatchCondition{{Name: "settings", Expression: fmt.Sprintf(
 		"request.namespace == '%[1]s' && request.name == '%[2]s' || request.name == '%[3]s' && request.namespace in ['%[1]s', 'koordinator-system', 'kube-system']", config.Namespace, config.Name, kube.PodConfigMap)}}
 	profiles := validating("profile.validate", pathValidateProfile, open, quick, rule(configv1alpha1.GroupVersion.Group, configv1alpha1.GroupVersion.Version, "clustercolocationprofiles", both))
 	v := &admissionv1.ValidatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"}, ObjectMeta: metav1.ObjectMeta{Name: name},
-		Webhooks: []admissionv1.ValidatingWebhook{beCreate, otherCreate, class, annotations, configs, profiles},
+		Webhooks: []admissionv1.ValidatingWebhook{beCreate, otherCreate, class, annotations, resizes, configs, profiles},
 	}
 	return m, v
 }

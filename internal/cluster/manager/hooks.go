@@ -100,7 +100,8 @@ func (h *hooks) colocationOff(ctx context.Context) bool {
 	return !slices.ContainsFunc(all.Items, func(n corev1.Node) bool { return batchAmount(n.Status.Allocatable, cpu).Known() })
 }
 
-// validatePod checks a pod after all mutating webhooks have changed it.
+// validatePod checks a pod after all mutating webhooks have changed it. The
+// object of the subresource pods/resize is the whole pod.
 func (h *hooks) validatePod(ctx context.Context, req admission.Request) admission.Response {
 	var pod, old corev1.Pod
 	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {

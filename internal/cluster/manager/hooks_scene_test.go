@@ -137,10 +137,14 @@ func TestWarningsReachTheAuthor(t *testing.T) {
 	s.awaitTrust()
 	s.node(s.name)
 	four := listOf("cpu", "4")
-	annotated, sidecar := s.bound(s.pod("", four)), s.pod("", four)
+	annotated, resized, lsr, sidecar := s.bound(s.pod("", four)), s.bound(s.pod("", four)), s.bound(s.pod("LSR", four)), s.pod("", four)
 	sidecar.Annotations = map[string]string{kube.AnnotationCPUSetScheduler: "true"}
 	sidecar.Spec.InitContainers = []corev1.Container{{Name: "proxy", Image: "none", RestartPolicy: new(corev1.ContainerRestartPolicyAlways), Resources: corev1.ResourceRequirements{Requests: listOf("cpu", "100m")}}}
 	merge := func(text string) client.Patch { return client.RawPatch(types.StrategicMergePatchType, []byte(text)) }
+
+	resize := func(c client.Client, p *corev1.Pod, cpu string) error {
+		return c.SubResource("resize").Patch(s.ctx, p, merge(`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"`+cpu+`"}}}]}}`))
+	}
 
 	said := &warned{}
 	rc := rest.CopyConfig(s.rc)
@@ -154,10 +158,18 @@ func TestWarningsReachTheAuthor(t *testing.T) {
 	}{
 		{"a new pod whose sidecar requests CPU", func() error { return author.Create(s.ctx, sidecar) },
 			`metadata.annotations[cpuset-scheduler]: the CPU request of sidecar "proxy" turns 4 own CPUs into seats`},
-		{"a change of another annotation", func() error { return author.Patch(s.ctx, annotated, merge(`{"metadata":{"annotations":{"team":"web"}}}`)) }, ""},
+		{"a change of another annotation", func() error {
+			return author.Patch(s.ctx, annotated, merge(`{"metadata":{"annotations":{"team":"web"}}}`))
+		}, ""},
 		{"the annotation is removed from a running pod", func() error {
 			return author.Patch(s.ctx, annotated, merge(`{"metadata":{"annotations":{"cpuset-scheduler":null}}}`))
 		}, "metadata.annotations[cpuset-scheduler]: the pod gives up its 4 own CPUs now and shares the CPUs that no pod owns"},
+		{"a resize to a request below the limit", func() error { return resize(author, resized, "2") },
+			"spec.containers.resources: the pod gives up its 4 own CPUs now and gets 4 seats instead, which it shares"},
+		{"a resize of seats", func() error { return resize(author, resized, "1500m") }, ""},
+		{"a resize of an LSR pod to a whole number", func() error { return resize(author, lsr, "3") }, ""},
+		{"a resize of an LSR pod to a fraction", func() error { return resize(author, lsr, "1500m") },
+			"spec.containers.resources: the pod gives up its 3 own CPUs now and shares the CPUs that no pod owns"},
 	} {
 		*said = nil
 		s.must(c.do())

@@ -35,3 +35,8 @@ matchExpressions:
 {{- $or := "" }}
 {{- range .keys }}{{ $or }}object.metadata.?{{ $.field }}[?'{{ . }}'] != oldObject.metadata.?{{ $.field }}[?'{{ . }}']{{ $or = " || " }}{{ end }}
 {{- end }}
+
+{{/* Whether a pod has a label, an annotation or a resource that Tenon reads. */}}
+{{- define "tenon.webhook.speaks" -}}
+[object.metadata.?labels.orValue({}), object.metadata.?annotations.orValue({})].exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/') || k == 'cpuset-scheduler' || k == 'cpu-policy')) || (object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, [c.?resources.?requests.orValue({}), c.?resources.?limits.orValue({})].exists(l, l.exists(n, n.contains('koordinator.sh/') || n.startsWith('alibabacloud.com/') || n.startsWith('kubernetes.io/batch-') || n.startsWith('kubernetes.io/mid-'))))
+{{- end }}
