@@ -86,7 +86,7 @@ func TestUnusualNodesAreShown(t *testing.T) {
 		"sub-NUMA":            {"4 NUMA nodes, 2 L3 caches in 4 parts, ", "part of L3 0  0-7,32-39    ## AA", "socket 0, 24 of 32 CPUs open, 8000m requested, pool of a\n", "16 of 16 open, 4000m requested, pool of b\n"},
 		"alternating":         {"    L3 0  0,2,...,30,48,50,...,78    ## AA ", "          32,34,...,46,80,82,...,94  .. ", "12 CPUs: 2,4,...,12,50,52,...,60\n"},
 		"two kinds of cores":  {"; 1 socket, 1 NUMA node, 1 L3 cache, 12 cores\n", "  AA .. .. .. . . . . . . . .  "},
-		"many pools":          {", pool of ab\n", ", pools of ac ad\n", "the open CPUs of the machine (0-31), ", "aa/aa ../.. "},
+		"many pools":          {", pool of ab\n", ", pools of ac ad\n", "the open CPUs of the node (0-31), ", "aa/aa ../.. "},
 		"a grown pool":        {"L3 1  4-7    . . . .  4 of 4 open, grown pool of a\n", "one L3 cache (0-3), requests 4000m; has grown into CPUs 4-7\n"},
 		"2 CPUs":              {"L3 0  0-1  a A  1 of 2 open, 4500m requested, pool of b\n"},
 		"a contested CPU":     {"A ! B .", "!  several pods are bound to it: the pod that had it first keeps it, and the node chooses CPUs for the others\n"},

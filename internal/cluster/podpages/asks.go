@@ -49,7 +49,7 @@ func asksFor(d *place.Demand) string {
 		text += ", one of each core if possible"
 	}
 	if d.Within != pick.Machine {
-		text += fmt.Sprintf(", all of one %v", d.Within)
+		text += ", all of " + d.Within.One()
 	}
 	if d.Fewest {
 		text += ", on the fewest NUMA nodes"
@@ -67,7 +67,7 @@ func cpus(n int) string {
 // describeOffer prints an offer of CPUs.
 func describeOffer(g pick.Grade, o pick.Offer) string {
 	if g != pick.Own {
-		return fmt.Sprintf("one %v", o.Level)
+		return o.Level.One()
 	}
 	text := fmt.Sprintf("%s, %s", plural(o.Nodes, "NUMA node"), plural(o.Caches, "L3 cache"))
 	if o.Split > 0 {

@@ -214,7 +214,7 @@ func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
 	if grade == pick.Own {
 		held.Where = describeOffer(grade, m.Judge(set))
 	} else {
-		held.Where = fmt.Sprintf("one %v", m.LevelOf(home))
+		held.Where = m.LevelOf(home).One()
 	}
 	if h.By == "scheduler" && chosen && contract.CPUs != set && contract.Grade != pick.Pooled {
 		held.Chosen = contract.CPUs.String()

@@ -108,6 +108,25 @@ spec:
 	}
 }
 
+// TestAHomeThatIsTheWholeNodeIsTheNode explains a pool whose home has two
+// NUMA nodes, and asks where such a pool would be.
+func TestAHomeThatIsTheWholeNodeIsTheNode(t *testing.T) {
+	c := scene(t)
+	held := &c.node("node-2").Report.Status.CPUs.Held
+	*held = append(*held, v1alpha1.HeldCPUs{UID: "uid-wide", Grade: "pool", CPUs: "3-7,11-15", Home: "0-15", Request: 9000, By: "scheduler"})
+	p := c.Pod("shop", "encode-0").DeepCopy()
+	p.Name, p.UID, p.Spec.NodeName = "wide-0", "uid-wide", "node-2"
+	c.pods = append(c.pods, *p)
+	page, _ := c.ExplainPod("shop", "wide-0", Seen{})
+	if text := page.Text(); !strings.Contains(text, "of node-2, the open ones of the node (0-15).") {
+		t.Errorf("%s", text)
+	}
+	const wide = "kind: Pod\nmetadata: {name: wide, annotations: {cpuset-scheduler: 'true', cpu-policy: static-burst}}\nspec: {nodeName: node-2, containers: [{name: c, resources: {requests: {cpu: 7}}}]}\n"
+	if text, fits := fit(scene(t), manifests(t, wide).Wanted, Webhook{}); !fits || !strings.Contains(text, "  the node\n") {
+		t.Errorf("%s", text)
+	}
+}
+
 // manifests reads the pods of a text.
 func manifests(t *testing.T, text string) *Manifests {
 	t.Helper()
