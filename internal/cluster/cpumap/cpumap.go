@@ -322,14 +322,5 @@ func (m *Map) offline() unit.CPUSet {
 
 func (o *Owner) isPool() bool { return o.Hold.Grade == pick.Pooled }
 
-// all returns all CPUs. The pick.Map of a node without CPUs has no root, and
-// cannot be asked.
-func (m *Map) all() unit.CPUSet { return m.node.Topology.All() }
-
-// levelOf returns the level of the smallest part that contains a set.
-func (m *Map) levelOf(set unit.CPUSet) pick.Level {
-	if m.m.Len() == 0 {
-		return pick.Machine
-	}
-	return m.m.LevelOf(set)
-}
+// all returns all CPUs.
+func (m *Map) all() unit.CPUSet { return m.m.All() }

@@ -130,7 +130,7 @@ func (m *Map) describe(o *Owner) string {
 }
 
 // partOf names the smallest part that contains a set.
-func (m *Map) partOf(set unit.CPUSet) string { return m.levelOf(set).One() }
+func (m *Map) partOf(set unit.CPUSet) string { return m.m.LevelOf(set).One() }
 
 // use says who uses a CPU.
 func (m *Map) use(c unit.CPU) string {

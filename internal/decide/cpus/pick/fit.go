@@ -69,7 +69,7 @@ func (c *Claim) Hold(o Offer) Hold {
 
 // Fit chooses the CPUs for a claim. The reason is Fits if it finds some.
 func (m *Map) Fit(s Seats, c Claim) (Offer, Reason) {
-	if len(m.pools) > 0 && c.Grade != 0 && (c.Grade == Pooled || c.CPUs > 0) {
+	if len(m.cpus) > 0 && c.Grade != 0 && (c.Grade == Pooled || c.CPUs > 0) {
 		fit := m.fitShared
 		if c.Grade == Own {
 			fit = m.fitOwn

@@ -269,3 +269,36 @@ func TestAPlaceHasOneName(t *testing.T) {
 		}
 	}
 }
+
+// TestATopologyWithoutCPUsHasRoomForNothing calls the functions of a map of no
+// CPUs, as of a node whose report is empty. They must not panic.
+func TestATopologyWithoutCPUsHasRoomForNothing(t *testing.T) {
+	m := Compile(node.Topology{})
+	some := set(t, "0-3")
+	if m.Len() != 0 || !m.All().Empty() || m.LevelOf(some) != Machine || m.LevelOf(unit.CPUSet{}) != Machine || len(Cores(m)) != 0 {
+		t.Errorf("it has %d CPUs, %v; the level of CPUs 0-3 is %v", m.Len(), m.All(), m.LevelOf(some))
+	}
+	holds := []Hold{{Grade: Own, CPUs: some}, {Grade: Seated, CPUs: some, Home: some, Request: 500}, {Grade: Pooled, Home: some, Request: 500}}
+	s := m.Seats(some, 1, holds)
+	for _, h := range holds {
+		s = m.Reopen(m.With(s, h), some)
+		if moved, _ := m.Reseat(s, h, 2); !moved.Empty() {
+			t.Errorf("%+v gets %v", h, moved)
+		}
+	}
+	for _, g := range []Grade{Own, Seated, Pooled} {
+		for _, apart := range []Separation{0, ApartCores, ApartNodes} {
+			c := Claim{Grade: g, CPUs: 1, Apart: apart}
+			u := m.Sum(s)
+			if o, why := m.Fit(s, c); why == Fits || why != u.Room(&c) {
+				t.Errorf("a claim of %v gets %v: %q, %q", g, o.CPUs, why, u.Room(&c))
+			}
+		}
+	}
+	if !m.Open(s).Empty() || m.Judge(some).Nodes != 0 || len(m.Cut(some, []int{1})) != 1 || !m.SameTopology(node.Topology{}) {
+		t.Error("it has open CPUs, or a place")
+	}
+	for range m.Nodes(some) {
+		t.Error("it has a NUMA node")
+	}
+}

@@ -91,7 +91,8 @@ type pool struct {
 	child, after int32 // the pools of the next level below it: child to after−1
 }
 
-// Compile makes the Map of a topology.
+// Compile makes the Map of a topology. A topology without CPUs has one pool,
+// which is empty.
 func Compile(t node.Topology) *Map {
 	cpus, socket := treeorder.Sort(t.CPUs)
 	m := &Map{cpus: cpus, words: (len(cpus) + 63) / 64}
@@ -151,6 +152,9 @@ func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
 				m.pools = append(m.pools, pool{lo: int32(i), hi: int32(i), up: -1})
 			}
 			m.pools[len(m.pools)-1].hi++
+		}
+		if l == Machine && len(m.cpus) == 0 {
+			m.pools = append(m.pools, pool{up: -1})
 		}
 	}
 	m.firstPool[levels] = int32(len(m.pools))

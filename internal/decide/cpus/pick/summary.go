@@ -35,7 +35,7 @@ type seatRoom struct {
 
 // Sum returns the summary of a machine whose CPUs are used as in s.
 func (m *Map) Sum(s Seats) Summary {
-	if len(m.pools) == 0 {
+	if len(m.cpus) == 0 {
 		return Summary{m: m}
 	}
 	u := sumOf(m, &s, s.open)
