@@ -1,5 +1,5 @@
 // Package cpumap draws the CPUs of a node with their owners: as text, as a
-// picture, and as a page. It is pure: its caller reads the API.
+// picture, and as a page; and lists them for programs. It is pure: its caller reads the API.
 package cpumap
 
 import (
@@ -306,9 +306,9 @@ func (m *Map) open(of unit.CPUSet) unit.CPUSet {
 	return set
 }
 
-// offline returns the numbers below the highest CPU that are not online. The
+// Offline returns the numbers below the highest CPU that are not online. The
 // report lists all CPUs that are online.
-func (m *Map) offline() unit.CPUSet {
+func (m *Map) Offline() unit.CPUSet {
 	var set unit.CPUSet
 	online, next := m.all(), unit.CPU(0)
 	for c := range online.All() {

@@ -49,7 +49,7 @@ func (m *Map) state() []string {
 	if m.node.Manager != "" {
 		lines = append(lines, "another manager binds CPUs on this node: "+m.node.Manager)
 	}
-	if off := m.offline(); !off.Empty() {
+	if off := m.Offline(); !off.Empty() {
 		lines = append(lines, "not online: CPU "+listOf(off))
 	}
 	return lines

@@ -48,13 +48,18 @@ func (c *Cluster) reporting(name string) (*nodeState, error) {
 type MapPage struct {
 	Node     string    `json:"node"`
 	Reported time.Time `json:"reported"`
-	Manager  string    `json:"manager,omitempty"`
-	Online   int       `json:"online"`
-	Open     int       `json:"open"`
-	Keep     int       `json:"keep"`
-	Reserved string    `json:"reserved,omitempty"`
-	Caches   []Cache   `json:"caches"`
-	Owners   []Owner   `json:"owners"`
+	Made     time.Time `json:"made"`
+	// Silent says that the report is so old that it may not be true any more.
+	Silent   bool         `json:"silent,omitempty"`
+	Manager  string       `json:"manager,omitempty"`
+	Online   int          `json:"online"`
+	Offline  string       `json:"offline,omitempty"`
+	Open     int          `json:"open"`
+	Keep     int          `json:"keep"`
+	Reserved string       `json:"reserved,omitempty"`
+	Caches   []Cache      `json:"caches"`
+	CPUs     []cpumap.CPU `json:"cpus"`
+	Owners   []Owner      `json:"owners"`
 }
 
 // A Cache is an L3 cache, or the part of it that is in one NUMA node.
@@ -74,6 +79,7 @@ type Owner struct {
 	Grade    string `json:"grade"`
 	CPUs     string `json:"cpus"`
 	Home     string `json:"home,omitempty"`
+	Where    string `json:"where,omitempty"`
 	Request  string `json:"request,omitempty"`
 	By       string `json:"by,omitempty"`
 	Why      string `json:"why,omitempty"`
@@ -88,10 +94,15 @@ func (c *Cluster) MapPage(name string) (*MapPage, error) {
 	if err != nil {
 		return nil, err
 	}
+	drawn, err := c.Map(name)
+	if err != nil {
+		return nil, err
+	}
 	open := c.ledger.View(name).Open()
 	page := &MapPage{
-		Node: name, Reported: n.Report.Status.Reported.Time, Manager: n.report.Manager, Keep: n.report.Keep, Reserved: n.report.Reserved.String(),
-		Online: n.report.Topology.All().Len(), Open: open.Len(), Owners: c.owners(n),
+		Node: name, Reported: n.Report.Status.Reported.Time, Made: c.now, Silent: n.IsSilent(c.now), Manager: n.report.Manager, Keep: n.report.Keep,
+		Online: n.report.Topology.All().Len(), Offline: drawn.Offline().String(), Open: open.Len(), Reserved: n.report.Reserved.String(),
+		CPUs: drawn.CPUs(), Owners: c.owners(n),
 	}
 	m := c.ledger.View(name).Map()
 	for _, k := range n.Report.Status.CPUs.Caches {
@@ -127,7 +138,7 @@ func (c *Cluster) owners(n *nodeState) []Owner {
 			o.Why = "not reported by the node yet"
 		}
 		if h.Hold.Grade != pick.Own {
-			o.Request = h.Hold.Request.String()
+			o.Request, o.Where = h.Hold.Request.String(), c.ledger.View(n.Name).Map().LevelOf(h.Hold.Home).One()
 		}
 		all = append(all, o)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 const ownPod = "kind: Pod\nmetadata: {name: p, namespace: shop, annotations: {cpuset-scheduler: 'true'}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 2}, limits: {cpu: 2}}}]}\n"
@@ -76,6 +78,31 @@ func TestAnswersAsDataHaveTheSameContent(t *testing.T) {
 	m, err := c.MapPage("node-1")
 	if err != nil || m.Open != 10 || m.Online != 16 || len(m.Caches) != 2 || m.Caches[0].Open != 3 || m.Reserved != "7" || len(m.Owners) != 5 {
 		t.Errorf("%+v: %v", m, err)
+	}
+	if m.Offline != "" || m.Silent || !m.Made.Equal(noon) || len(m.CPUs) != m.Online {
+		t.Errorf("%+v", m)
+	}
+	for _, k := range m.Caches { // the same in two forms
+		open := 0
+		for _, cpu := range m.CPUs {
+			if cpu.Open && cpu.L3 == k.L3 {
+				open++
+			}
+		}
+		if open != k.Open {
+			t.Errorf("L3 %d has %d open CPUs, and in the list %d", k.L3, k.Open, open)
+		}
+	}
+	for _, o := range m.Owners {
+		held := unit.CPUSet{}
+		for _, cpu := range m.CPUs {
+			if slices.Contains(slices.Concat(cpu.Owners, cpu.Seats, cpu.Pools), o.Pod) {
+				held.Add(unit.CPU(cpu.CPU))
+			}
+		}
+		if held.String() != o.CPUs || (o.Where == "one L3 cache") != (o.Grade != "own") {
+			t.Errorf("%+v has CPUs %v in the list", o, held)
+		}
 	}
 	i := slices.IndexFunc(m.Owners, func(o Owner) bool { return o.Pod == "shop/cache-0" })
 	if i < 0 || m.Owners[i].By != "node" || m.Owners[i].CPUs != "2" || m.Owners[i].Why == "" || !m.Owners[i].Reported {

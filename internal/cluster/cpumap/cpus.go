@@ -1,0 +1,49 @@
+package cpumap
+
+import (
+	"cmp"
+	"slices"
+
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A CPU is one CPU of a map, with its place and its pods, for programs
+// (kubectl tenon map -o json).
+type CPU struct {
+	CPU    int `json:"cpu"`
+	Core   int `json:"core"` // the lowest CPU of the core
+	L3     int `json:"l3"`   // each socket may have one of this number
+	NUMA   int `json:"numa"`
+	Socket int `json:"socket"`
+	// Kind is the kind of core: 0 is the fastest of the node.
+	Kind     int  `json:"kind,omitempty"`
+	Open     bool `json:"open"`
+	Reserved bool `json:"reserved,omitempty"`
+	// Owners has more than one pod if the node has not yet chosen other CPUs for
+	// a pod whose CPUs another pod had already. Seats are the pods that have a
+	// seat on the CPU, and Pools those in whose pool it is.
+	Owners []string `json:"owners,omitempty"`
+	Seats  []string `json:"seats,omitempty"`
+	Pools  []string `json:"pools,omitempty"`
+}
+
+// CPUs returns the online CPUs in ascending order.
+func (m *Map) CPUs() []CPU {
+	core := map[unit.CPU]unit.CPU{}
+	for _, set := range pick.Cores(m.m) {
+		for c := range set.All() {
+			core[c] = lowest(set)
+		}
+	}
+	all := []CPU{}
+	for _, c := range m.node.Topology.CPUs {
+		at := m.cells[c.ID]
+		all = append(all, CPU{
+			CPU: int(c.ID), Core: int(core[c.ID]), L3: int(c.L3), NUMA: int(c.NUMA), Socket: int(c.Socket), Kind: int(c.Kind),
+			Open: at.isOpen(), Reserved: at.reserved, Owners: namesOf(at.owners), Seats: namesOf(at.seats), Pools: namesOf(at.pools),
+		})
+	}
+	slices.SortFunc(all, func(a, b CPU) int { return cmp.Compare(a.CPU, b.CPU) })
+	return all
+}
