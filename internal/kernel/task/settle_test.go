@@ -116,16 +116,15 @@ func bestPolicy(t *testing.T) Policy {
 func TestConvertedThreadKeepsNiceAndComesBack(t *testing.T) {
 	to := bestPolicy(t)
 	tid := sleeper(t)
-	a := mustAttr(t, tid)
-	a.Nice = 7
+	a := nicer(mustAttr(t, tid))
 	if err := SetAttr(tid, a); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := convert(Fixed(tid), to, nil); n != 1 || err != nil {
 		t.Fatalf("changed %d, %v, want 1", n, err)
 	}
-	if got := mustAttr(t, tid); got.Policy != to || got.Nice != 7 {
-		t.Errorf("got %+v, want policy %v and nice 7", got, to)
+	if got := mustAttr(t, tid); got.Policy != to || got.Nice != a.Nice {
+		t.Errorf("got %+v, want policy %v and nice %d", got, to, a.Nice)
 	}
 	if n, err := convert(Fixed(tid), to, nil); n != 0 || err != nil {
 		t.Errorf("again: changed %d, %v, want 0", n, err)

@@ -23,7 +23,12 @@ func TestSlicesAreLengthenedAndRestored(t *testing.T) {
 	s := kernelSlices(t)
 	usual, batch, own, idle := sleeper(t), sleeper(t), sleeper(t), sleeper(t)
 	fresh := mustAttr(t, usual)
-	for tid, a := range map[int]SchedAttr{batch: {Policy: Batch, Nice: 7}, own: {Slice: 20 * time.Millisecond}, idle: {Policy: Idle}} {
+	higher := nicer(fresh).Nice
+	for tid, a := range map[int]SchedAttr{
+		batch: {Policy: Batch, Nice: higher},
+		own:   {Nice: fresh.Nice, Slice: 20 * time.Millisecond},
+		idle:  {Policy: Idle, Nice: fresh.Nice},
+	} {
 		if err := SetAttr(tid, a); err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +47,7 @@ func TestSlicesAreLengthenedAndRestored(t *testing.T) {
 		t.Errorf("lengthened %d, %v, want 2", n, err)
 	}
 	check("after", map[int]SliceKind{usual: SliceLong, batch: SliceLong, own: SliceKept, idle: SliceKept})
-	if a := mustAttr(t, batch); a != (SchedAttr{Policy: Batch, Nice: 7, Slice: LongSlice}) {
+	if a := mustAttr(t, batch); a != (SchedAttr{Policy: Batch, Nice: higher, Slice: LongSlice}) {
 		t.Errorf("after Lengthen the other attributes are %+v", a)
 	}
 	if n, err := s.Lengthen(list); n != 0 || err != nil {
