@@ -16,7 +16,7 @@ import (
 // version is the version of the format of lines. A new field needs a new
 // version, because a program that does not know the field would replay the
 // record differently. testdata/format.txt lists the fields of each version.
-const version = 16
+const version = 17
 
 // A line is the JSON form of one tick in a record. A key line has a State and
 // contains the whole tick. Every other line contains only what differs from the

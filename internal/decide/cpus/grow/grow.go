@@ -1,6 +1,7 @@
 // Package grow decides which L3 caches a pool may use in addition to its home.
-// A pool that may grow gets free caches while its own are full. It gives them
-// back at once when their owners claim them, or when a service waits.
+// A pool that may grow gets free caches while its own are full and its own pod
+// uses them. It gives them back at once when their owners claim them, or when a
+// service waits.
 package grow
 
 import (
@@ -14,7 +15,6 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/facts"
-	"tenon.sh/tenon/internal/decide/trend"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -28,13 +28,20 @@ const (
 	// not grow for it, because more CPUs would not help it.
 	fullFrom, fullFor = unit.Percent(90), 3 * time.Second
 	atLimit           = unit.Percent(95)
+	// Other work in the home may fill a pool whose own workload is idle. Such a
+	// pool must not grow. A workload that wants CPU gets about its CPU request
+	// also in a full home, so only one that uses at least busyFrom of its request
+	// may need more CPUs. A workload that uses less than idleBelow of it is idle,
+	// and its pool gives caches back.
+	busyFrom, idleBelow = unit.Percent(75), unit.Percent(50)
 	// A cache is quiet if LS work of other workloads has used at most quietUpTo
 	// of it for quietFor. A pool leaves a cache if such work uses at least
 	// leaveFrom of it.
 	quietUpTo, quietFor = unit.Percent(30), 10 * time.Second
 	leaveFrom           = unit.Percent(80)
 	// A pool gives a cache back if its work could do without it: for spareFor,
-	// the work would have used at most spareUpTo of the remaining CPUs.
+	// the work would have used at most spareUpTo of the remaining CPUs, or the
+	// workload of the pool has been idle.
 	spareUpTo, spareFor = unit.Percent(70), time.Minute
 	// restFor is the time for which a pool does not grow after it had to leave a
 	// cache. A service that waited is then not disturbed again at once.
@@ -62,11 +69,14 @@ type Pool struct {
 	// are the CPUs beside Home: whole L3 caches.
 	Home unit.CPUSet `json:"home,omitzero"`
 	More unit.CPUSet `json:"more,omitzero"`
-	// Load is the amount of CPU that LS work uses in Home and More. Full is the
-	// time since which the pool has been full. Spare is the time since which it
-	// has had spare CPUs. A zero time means that it is not full or has none. A
-	// full pool may grow, and a pool with spare CPUs may shrink.
+	// Load is the amount of CPU that LS work uses in Home and More. Own is the
+	// part of it that the workload of the pool uses; it is known if Load is.
+	// Full is the time since which the pool has been full and its workload busy.
+	// Spare is the time since which it has had spare CPUs. A zero time means
+	// that it is not full or has none. A full pool may grow, and a pool with
+	// spare CPUs may shrink.
 	Load  node.Maybe[unit.MilliCPU] `json:"load,omitzero"`
+	Own   unit.MilliCPU             `json:"own_mcpu,omitempty"`
 	Full  time.Time                 `json:"full,omitzero"`
 	Spare time.Time                 `json:"spare,omitzero"`
 	// Left is the time at which the pool last had to leave a cache.
@@ -98,6 +108,7 @@ func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.Work
 	}
 	x := &decision{Grants: g, before: before, now: now, missed: missed, snap: s}
 	var next State
+	var first growth
 	shared := g.Shared
 	for _, w := range s.Workloads {
 		h, held := g.Shared[w.ID]
@@ -110,11 +121,21 @@ func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.Work
 			next.Pools, shared, x.How = map[node.WorkloadID]Pool{}, maps.Clone(g.Shared), maps.Clone(g.How)
 			x.count()
 		}
-		p := x.follow(w, h, st.Pools[w.ID])
+		p, room := x.follow(w, h, st.Pools[w.ID])
+		next.Pools[w.ID] = p
+		if other := x.growthOf(w.ID, h, p, room); other.before(first) {
+			first = other
+		}
+	}
+	if first.pool != "" {
+		next.Pools[first.pool] = next.Pools[first.pool].grow(first)
+	}
+	for id, p := range next.Pools {
+		h := shared[id]
 		h.CPUs = h.CPUs.Union(p.More)
-		next.Pools[w.ID], shared[w.ID] = p, h
+		shared[id] = h
 		if p.Why != "" {
-			x.How[w.ID] += "; " + p.Why
+			x.How[id] += "; " + p.Why
 		}
 	}
 	x.Shared = shared
@@ -127,7 +148,6 @@ type decision struct {
 	before, now facts.Use
 	missed      map[node.WorkloadID]string
 	snap        node.Snapshot
-	grew        bool // a pool has grown in this tick; only one may grow, so that the next tick sees the effect
 	// total is the CPU time that LS work has used on each CPU since the last
 	// snapshot. uncounted is a service that total lacks, because it uses CPU
 	// but has no per-CPU counters. It is empty if there is no such service.
@@ -135,8 +155,16 @@ type decision struct {
 	uncounted node.WorkloadID
 }
 
-// follow returns the next state of one pool.
-func (x *decision) follow(w node.Workload, h pick.Hold, p Pool) Pool {
+// anew returns a pool that forgets how much its CPUs are used, because it has
+// other CPUs now.
+func (p Pool) anew() Pool {
+	p.Full, p.Spare, p.Load, p.Own = time.Time{}, time.Time{}, node.Maybe[unit.MilliCPU]{}, 0
+	return p
+}
+
+// follow returns the next state of one pool, and the cache into which it may
+// grow in this tick. The set is empty if it must not grow.
+func (x *decision) follow(w node.Workload, h pick.Hold, p Pool) (Pool, unit.CPUSet) {
 	if p.Home != h.Home {
 		p = Pool{Home: h.Home}
 	}
@@ -144,129 +172,40 @@ func (x *decision) follow(w node.Workload, h pick.Hold, p Pool) Pool {
 	open := x.Open.Intersect(hold.RoomBefore(x.snap.Knobs, w.Cgroup, x.snap.Topology.All()))
 	p = x.observe(w, h, p, caches)
 	if left, why := x.leave(w, p, caches, open); !left.Empty() {
-		p.More = p.More.Minus(left)
-		p.Full, p.Spare, p.Load, p.Left, p.Why = time.Time{}, time.Time{}, node.Maybe[unit.MilliCPU]{}, x.snap.At, why
-		return p
+		p.More, p.Left, p.Why = p.More.Minus(left), x.snap.At, why
+		return p.anew(), unit.CPUSet{}
 	}
 	load, known := p.Load.Value()
 	if !known {
-		p.Full, p.Spare = time.Time{}, time.Time{}
-		return p
+		return p.anew(), unit.CPUSet{}
 	}
 	has := h.CPUs.Union(p.More)
-	p.Full = startOf(p.Full, x.snap.At, load >= unit.CPUs(has.Len()).Percent(fullFrom) && !x.nearsLimit(w))
-	if c := x.room(w, h, p, caches, open); !c.Empty() {
-		p.Why = fmt.Sprintf("grew into CPUs %v: latency-sensitive work used %d %% of its CPUs for %v, and %d %% of these for %v",
-			c, percentOf(load, has), fullFor, percentOf(p.Beside[lowest(c)].Use, c), quietFor)
-		p.More, p.Full, p.Spare, p.Load = p.More.Union(c), time.Time{}, time.Time{}, node.Maybe[unit.MilliCPU]{}
-		x.grew = true
-		return p
+	full := load >= unit.CPUs(has.Len()).Percent(fullFrom) && p.Own >= deserved(w, has, busyFrom)
+	p.Full = startOf(p.Full, x.snap.At, full && !x.nearsLimit(w))
+	if room := x.room(w, h, p, caches, open); !room.Empty() {
+		return p, room
 	}
 	last := farthest(caches, p.More)
 	rest := has.Minus(last)
-	p.Spare = startOf(p.Spare, x.snap.At, !last.Empty() && load <= unit.CPUs(rest.Len()).Percent(spareUpTo))
+	idle := p.Own < deserved(w, has, idleBelow)
+	p.Spare = startOf(p.Spare, x.snap.At, !last.Empty() && (idle || load <= unit.CPUs(rest.Len()).Percent(spareUpTo)))
 	if !p.Spare.IsZero() && x.snap.At.Sub(p.Spare) >= spareFor {
-		p.Why = fmt.Sprintf("gave back CPUs %v: the rest would have been used to %d %% at most for %v", last, spareUpTo, spareFor)
-		p.More, p.Full, p.Spare, p.Load = p.More.Minus(last), time.Time{}, time.Time{}, node.Maybe[unit.MilliCPU]{}
-	}
-	return p
-}
-
-// observe adds the CPU usage since the last snapshot to the means of a pool. If
-// per-CPU counters are missing, it forgets the means.
-func (x *decision) observe(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUSet) Pool {
-	if x.blindTo(w.ID) != "" {
-		p.Blind = startOf(p.Blind, x.snap.At, true)
-		p.Beside, p.Load = map[unit.CPU]Cache{}, node.Maybe[unit.MilliCPU]{}
-		return p
-	}
-	p.Blind = time.Time{}
-	beside := make(map[unit.CPU]Cache, len(caches))
-	for _, set := range caches {
-		at := lowest(set)
-		c, seen := p.Beside[at]
-		switch use := x.useOf(set) - x.useBy(w.ID, set); {
-		case !seen, use > c.Use && x.now.Elapsed >= sampleFor: // a rise counts at once, a fall slowly
-			c.Use = use
-		default:
-			c.Use = trend.Decay(c.Use, use, x.now.Elapsed, useTau)
+		why := fmt.Sprintf("the rest would have been used to %d %% at most", spareUpTo)
+		if idle {
+			why = fmt.Sprintf("the pod used less than %d %% of its CPU request", idleBelow)
 		}
-		c.Quiet = startOf(c.Quiet, x.snap.At, c.Use <= unit.CPUs(set.Len()).Percent(quietUpTo))
-		beside[at] = c
+		p.Why = fmt.Sprintf("gave back CPUs %v: %s for %v", last, why, spareFor)
+		p.More = p.More.Minus(last)
+		p = p.anew()
 	}
-	p.Beside = beside
-	load := x.useOf(h.CPUs.Union(p.More))
-	if mean, known := p.Load.Value(); known {
-		load = trend.Decay(mean, load, x.now.Elapsed, useTau)
-	}
-	p.Load = node.Some(load)
-	return p
+	return p, unit.CPUSet{}
 }
 
-// count adds up the LS usage of each CPU, once for all pools.
-func (x *decision) count() {
-	x.total = make([]unit.MilliCPU, unit.MaxCPUs)
-	for id, after := range x.now.PerCPU {
-		before, had := x.before.PerCPU[id]
-		if !had {
-			continue
-		}
-		for cpu, now := range after {
-			if rate, ok := trend.Rate(before[cpu], now, x.now.Elapsed); ok && cpu >= 0 && cpu < unit.MaxCPUs {
-				x.total[cpu] += rate
-			}
-		}
-	}
-	for _, w := range x.snap.Workloads {
-		if w.Class.Sensitive() && x.now.Workload[w.ID] > negligible && !x.hasCounters(w.ID) {
-			x.uncounted = w.ID
-			return
-		}
-	}
-}
-
-// hasCounters reports whether both snapshots have per-CPU counters for a
-// workload.
-func (x *decision) hasCounters(id node.WorkloadID) bool {
-	_, had := x.before.PerCPU[id]
-	_, has := x.now.PerCPU[id]
-	return had && has && x.now.Elapsed > 0
-}
-
-// blindTo returns a workload whose CPUs Tenon does not know, so that the pool
-// cannot grow. It is the pool's own workload or x.uncounted. The result is
-// empty if there is no such workload.
-func (x *decision) blindTo(pool node.WorkloadID) node.WorkloadID {
-	if !x.hasCounters(pool) {
-		return pool
-	}
-	return x.uncounted
-}
-
-// useOf returns how much CPU all LS work has used on a set of CPUs since the
-// last snapshot. useBy returns the part of one workload.
-func (x *decision) useOf(set unit.CPUSet) (all unit.MilliCPU) {
-	for c := range set.All() {
-		all += x.total[c]
-	}
-	return all
-}
-
-func (x *decision) useBy(id node.WorkloadID, set unit.CPUSet) (all unit.MilliCPU) {
-	before, now := x.before.PerCPU[id], x.now.PerCPU[id]
-	for c := range set.All() {
-		if rate, ok := trend.Rate(before[c], now[c], x.now.Elapsed); ok {
-			all += rate
-		}
-	}
-	return all
-}
-
-// nearsLimit reports whether a workload already uses about as much CPU as its
-// own limit allows.
-func (x *decision) nearsLimit(w node.Workload) bool {
-	limit, limited := w.CPULimit.Value()
-	return limited && x.now.Workload[w.ID] >= limit.Percent(atLimit)
+// deserved returns a share of the CPU request of a workload. A workload cannot
+// use more than the CPUs that it has, so these count if they are fewer. If it
+// requests nothing, negligible use counts as idle.
+func deserved(w node.Workload, has unit.CPUSet, share unit.Percent) unit.MilliCPU {
+	return max(min(w.Overrides.CPUs.Request, unit.CPUs(has.Len())), negligible).Percent(share)
 }
 
 // leave returns the CPUs that a pool must give back now, and the reason.
@@ -320,7 +259,7 @@ func (x *decision) waitingWorkload(but node.WorkloadID) node.WorkloadID {
 func (x *decision) room(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUSet, open unit.CPUSet) unit.CPUSet {
 	at := x.snap.At
 	rests := !p.Left.IsZero() && at.Sub(p.Left) < restFor
-	if p.Full.IsZero() || at.Sub(p.Full) < fullFor || rests || x.grew || x.waitingWorkload(w.ID) != "" {
+	if p.Full.IsZero() || at.Sub(p.Full) < fullFor || rests || x.waitingWorkload(w.ID) != "" {
 		return unit.CPUSet{}
 	}
 	most, has := len(caches), 0

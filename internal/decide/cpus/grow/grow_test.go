@@ -3,6 +3,7 @@ package grow
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -254,6 +255,118 @@ func TestAPoolGivesBackWhatItDoesNotNeed(t *testing.T) {
 	}
 	if why := n.grants.How["pi"]; !strings.Contains(why, "gave back CPUs 4-7: the rest would have been used to 70 % at most for 1m0s") {
 		t.Errorf("the reason is %q", why)
+	}
+}
+
+// TestAnIdlePoolDoesNotGrow fills the home of a pool by the work of others. The
+// pool may grow only if its own workload uses most of its CPU request.
+func TestAnIdlePoolDoesNotGrow(t *testing.T) {
+	home := unit.CPUSetOf(0, 1, 2, 3)
+	for name, c := range map[string]struct {
+		request, use unit.MilliCPU // of the workload
+		want         string
+	}{
+		"idle":                           {2000, 0, "0-3"},
+		"it uses half of its request":    {2000, 1000, "0-3"},
+		"it uses its request":            {2000, 2000, "0-7"},
+		"idle without a request":         {0, 20, "0-3"},
+		"it has no request, and is busy": {0, 200, "0-7"},
+		"its request is above its home":  {16000, 3900, "0-7"},
+	} {
+		n := newSite(1, 2, 4)
+		n.add("pi", node.CPUOverride{
+			Grade: uint8(pick.Pooled), Request: c.request, Grows: true,
+			Chosen: &node.CPUChoice{Grade: uint8(pick.Pooled), Home: home},
+		}, 0)
+		n.add("web", node.CPUOverride{}, 0)
+		for range 30 {
+			n.tick(time.Second, map[string]map[unit.CPU]unit.MilliCPU{"pi": spreadUse(home, c.use), "web": spreadUse(home, 4000-c.use)}, nil)
+		}
+		if set, _ := n.grants.Set("pi"); set.String() != c.want {
+			t.Errorf("%s: the pool has CPUs %v, want %s: %s", name, set, c.want, n.grants.How["pi"])
+		}
+	}
+}
+
+// TestABusyPoolGrowsBeforeOthers has two full pools and one free cache between
+// them. The first pool shares its home with a service, and the second fills its
+// home alone, so the cache is for the second. If the first one waits longer than
+// its objective, the cache is for the first.
+func TestABusyPoolGrowsBeforeOthers(t *testing.T) {
+	first, free, second := unit.CPUSetOf(0, 1, 2, 3), unit.CPUSetOf(4, 5, 6, 7), unit.CPUSetOf(8, 9, 10, 11)
+	for name, c := range map[string]struct {
+		missed map[node.WorkloadID]string
+		want   node.WorkloadID
+	}{
+		"no service waits": {nil, "second"},
+		"the first waits":  {map[node.WorkloadID]string{"first": "waits"}, "first"},
+	} {
+		n := newSite(1, 3, 4)
+		for id, home := range map[string]unit.CPUSet{"first": first, "second": second} {
+			n.add(id, node.CPUOverride{
+				Grade: uint8(pick.Pooled), Request: 1000, Grows: true,
+				Chosen: &node.CPUChoice{Grade: uint8(pick.Pooled), Home: home},
+			}, 0)
+		}
+		slices.SortFunc(n.snap.Workloads, func(a, b node.Workload) int { return strings.Compare(string(a.ID), string(b.ID)) })
+		n.add("web", node.CPUOverride{}, 0)
+		for range 30 {
+			n.tick(time.Second, map[string]map[unit.CPU]unit.MilliCPU{
+				"first": spreadUse(first, 1500), "second": spreadUse(second, 4000), "web": spreadUse(first, 2500),
+			}, c.missed)
+			if n.state.Pools["first"].More != n.state.Pools["second"].More {
+				break
+			}
+		}
+		if more := n.state.Pools[c.want].More; more != free {
+			t.Errorf("%s: pool %s has CPUs %v beside its home, want %v; first has %v", name, c.want, more, free, n.state.Pools["first"].More)
+		}
+	}
+}
+
+// TestAPoolThatBecameIdleGivesBack lets a pool grow and then do nothing, while
+// services fill its CPUs. It must give the added cache back after a minute. If
+// its workload is busy and idle in turns, the pool must not grow and shrink in
+// turns.
+func TestAPoolThatBecameIdleGivesBack(t *testing.T) {
+	home, beside := unit.CPUSetOf(0, 1, 2, 3), unit.CPUSetOf(4, 5, 6, 7)
+	use := func(pi unit.MilliCPU) map[string]map[unit.CPU]unit.MilliCPU {
+		return map[string]map[unit.CPU]unit.MilliCPU{"pi": spreadUse(home, pi), "web": spreadUse(home, 4000-pi), "db": spreadUse(beside, 2400)}
+	}
+	grown := func() *site {
+		n := newSite(1, 2, 4)
+		n.add("pi", node.CPUOverride{
+			Grade: uint8(pick.Pooled), Request: 2000, Grows: true,
+			Chosen: &node.CPUChoice{Grade: uint8(pick.Pooled), Home: home},
+		}, 0)
+		n.fillPool(20, nil, "pi")
+		if set, _ := n.grants.Set("pi"); set != home.Union(beside) {
+			t.Fatalf("the pool has CPUs %v, and should have grown", set)
+		}
+		n.add("web", node.CPUOverride{}, 0)
+		n.add("db", node.CPUOverride{}, 0)
+		return n
+	}
+	n := grown()
+	for _, c := range []struct {
+		ticks int
+		want  string
+	}{{55, "0-7"}, {10, "0-3"}} {
+		for range c.ticks {
+			n.tick(time.Second, use(100), nil)
+		}
+		if set, _ := n.grants.Set("pi"); set.String() != c.want {
+			t.Errorf("an idle pool has CPUs %v, want %s: %s", set, c.want, n.grants.How["pi"])
+		}
+	}
+	n = grown()
+	for _, pi := range []unit.MilliCPU{1200, 1800, 1200, 900, 1900, 100} {
+		for i := range 40 {
+			n.tick(time.Second, use(pi), nil)
+			if set, _ := n.grants.Set("pi"); set != home.Union(beside) {
+				t.Fatalf("after %d s with a use of %v: the pool has CPUs %v: %s", i, pi, set, n.grants.How["pi"])
+			}
+		}
 	}
 }
 
