@@ -30,7 +30,7 @@ Every mode runs once in each block, in random order, with nginx restarted and it
 pages read anew. Files of five times --set are written to --data, on a device,
 and removed at the end; nothing else is evicted from the page cache. The group is
 bounded to twice --set, so the rest of the machine is in no danger.
-It needs root (for cgroups), nginx, and two CPUs. About five minutes.`,
+It needs root (for cgroups), nginx, and two CPUs. About ten minutes.`,
 		Example: `  sudo tenon lab memory
   sudo tenon lab memory --blocks 2 --duration 3s --set 64Mi
   sudo tenon lab memory --agent --seed 7 --out results`,
@@ -49,7 +49,7 @@ It needs root (for cgroups), nginx, and two CPUs. About five minutes.`,
 	c.Set = 256 << 20
 	flags := cmd.Flags()
 	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas, or all")
-	flags.IntVar(&c.Blocks, "blocks", 6, "how often every mode runs")
+	flags.IntVar(&c.Blocks, "blocks", harness.LeastBlocks(), "how often every mode runs; a verdict needs 12")
 	flags.DurationVar(&c.Duration, "duration", 6*time.Second, "length of the measured part of a run")
 	flags.Var((*labflag.Bytes)(&c.Set), "set", "what nginx reads at random, such as 256Mi; all other sizes follow from it")
 	flags.Float64Var(&c.Rate, "rate", 500, "requests per second that are offered")

@@ -28,7 +28,7 @@ configuration and a state of its own. Modes run in random order in each block;
 runs that something else disturbed are void and repeated.
 The results are a table here, and raw data (a JSON line for each step),
 result.json and report.html in the directory of --out.
-It needs root (for cgroups) and two CPUs. About a quarter of an hour with 500 steps.`,
+It needs root (for cgroups) and two CPUs. About twenty minutes with 500 steps.`,
 		Example: `  sudo tenon lab reaction
   sudo tenon lab reaction --steps 50 --contrast 20 --blocks 2
   sudo tenon lab reaction --modes events,tick --seed 7 --out results`,
@@ -46,7 +46,7 @@ It needs root (for cgroups) and two CPUs. About a quarter of an hour with 500 st
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all: what this kernel can")
-	flags.IntVar(&c.Blocks, "blocks", 5, "blocks over which the steps are spread")
+	flags.IntVar(&c.Blocks, "blocks", harness.LeastBlocks(), "blocks over which the steps are spread; a verdict about modes needs 12")
 	flags.IntVar(&c.Steps, "steps", 500, "steps of load in mode events, over all blocks")
 	flags.IntVar(&c.Contrast, "contrast", 0, "steps in each of the other modes (default a tenth of --steps)")
 	flags.DurationVar(&c.Step, "step", 250*time.Millisecond, "length of a step; a second more in modes tick and psi")

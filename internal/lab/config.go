@@ -26,12 +26,12 @@ const (
 type Config struct {
 	testbed.Setting
 	Modes    []report.Mode // default: AllModes; in kernel-qos: baseline, control and the isolation mechanisms of the node
-	Blocks   int           // default: 5, and in kernel-qos 8; with UntilResolved, there is no limit
+	Blocks   int           // default: 12, from which a verdict is possible; with UntilResolved, there is no limit
 	Duration time.Duration // of the measured part of a run (default: 10 s, and in kernel-qos 5 s)
 	// UntilResolved continues the experiment until more blocks would not change
 	// a verdict. It ends at the latest when MaxTime has passed.
 	UntilResolved bool
-	MaxTime       time.Duration // of the whole experiment (default: no limit, but in kernel-qos without Blocks 6:30 min)
+	MaxTime       time.Duration // of the whole experiment (default: no limit, but in kernel-qos without Blocks 25 min)
 	// Margin limits the ratio of the P99 beside batch work to the P99 alone
 	// (default: 1.03).
 	Margin float64
@@ -84,7 +84,7 @@ func (c Config) WithDefaults() (Config, error) {
 		fault("--blocks %d: want 1 or more", c.Blocks)
 	}
 	if c.Blocks == 0 && !c.UntilResolved {
-		c.Blocks = 5
+		c.Blocks = harness.LeastBlocks()
 	}
 	if c.Duration == 0 {
 		c.Duration = 10 * time.Second

@@ -26,7 +26,7 @@ import (
 // Colocate runs the colocation experiment. When it returns, even with an error,
 // no process and no cgroup of the experiment is left. If it returns both an
 // Outcome and an error, the Outcome describes the runs that had finished. If
-// ctx ends, it returns the error of ctx.
+// ctx ends, Colocate returns the error of ctx.
 func Colocate(ctx context.Context, c Config) (harness.Outcome, error) {
 	c, err := c.WithDefaults()
 	if err != nil {
@@ -49,14 +49,13 @@ func (b *environment) series() *harness.Series[report.Mode, colocation.Run] {
 	return s
 }
 
-// CommonSeries returns the parts of the series that are the same on this
-// machine and on a cluster. record holds the content of experiment.json after
-// the calibration.
+// CommonSeries returns the series without its runs. record is experiment.json.
 func CommonSeries(c Config, site *testbed.Site, record *colocation.Experiment) *harness.Series[report.Mode, colocation.Run] {
 	s := &harness.Series[report.Mode, colocation.Run]{
 		Site: site, Cells: c.Modes, Blocks: c.Blocks, Most: c.MaxTime, Tell: tell, Open: Kinds[c.kind()],
-		Save: func(r colocation.Run) error { return report.SaveRun(site.Given.Out, &r) },
-		Void: func(r colocation.Run) []string { return r.Void },
+		Save:    func(r colocation.Run) error { return report.SaveRun(site.Given.Out, &r) },
+		Void:    func(r colocation.Run) []string { return r.Void },
+		Decides: func(blocks int) string { return harness.Decides(blocks, "--blocks, or --until-resolved") },
 	}
 	analyse := colocation.Analyse
 	if c.kernelQOS {

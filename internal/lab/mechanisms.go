@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -36,10 +37,10 @@ var controls = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Defaul
 var KernelQOSModes = slices.Concat(controls, []report.Mode{report.ExclusiveWarm, report.ExclusiveAwake}, report.MechanismModes)
 
 // kernelQOSDefaults returns c with the defaults of the kernel-qos experiment.
-// With them the experiment takes less than seven minutes.
+// With them the experiment takes less than half an hour.
 func (c Config) kernelQOSDefaults() Config {
 	if c.Blocks == 0 && !c.UntilResolved {
-		c.Blocks, c.MaxTime = 8, cmp.Or(c.MaxTime, 390*time.Second)
+		c.Blocks, c.MaxTime = harness.LeastBlocks(), cmp.Or(c.MaxTime, 25*time.Minute)
 	}
 	c.Duration = cmp.Or(c.Duration, 5*time.Second)
 	return c

@@ -1,9 +1,11 @@
 package lab
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +13,9 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/schedtrace"
 	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -98,12 +102,43 @@ func TestEveryMechanismHasAMode(t *testing.T) {
 	}
 }
 
-func TestKernelQOSEndsInLessThanSevenMinutes(t *testing.T) {
+// TestDefaultsSufficeForAVerdict checks that an experiment that runs with its
+// defaults has as many blocks as a verdict needs.
+func TestDefaultsSufficeForAVerdict(t *testing.T) {
+	own := testbed.Setting{Agent: "/bin/sh"}
+	colocation, err1 := Config{}.WithDefaults()
+	qos, err2 := Config{kernelQOS: true}.WithDefaults()
+	memory, err3 := MemoryConfig{}.orDefaults()
+	reaction, err4 := ReactionConfig{Setting: own}.orDefaults()
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		t.Fatal(err)
+	}
+	for name, blocks := range map[string]int{
+		"colocation": colocation.Blocks, "kernel-qos": qos.Blocks, "memory": memory.Blocks, "reaction": reaction.Blocks,
+	} {
+		if text := harness.Decides(blocks, "--blocks"); blocks < harness.LeastBlocks() || strings.Contains(text, "can decide nothing") {
+			t.Errorf("%s: %d blocks: %s", name, blocks, text)
+		}
+	}
+	reaction.Modes = ReactionModes
+	for name, length := range map[string]time.Duration{
+		"colocation": time.Duration(colocation.Blocks*len(colocation.Modes)) * (colocation.Duration + colocation.Warmup() + 2*time.Second),
+		"kernel-qos": qos.MaxTime,
+		"memory":     time.Duration(memory.Blocks*len(memory.Modes)) * (memory.Duration + memory.warmup() + 4*time.Second),
+		"reaction":   reaction.estimate(),
+	} {
+		if length > 30*time.Minute {
+			t.Errorf("%s takes %v with its defaults", name, length)
+		}
+	}
+}
+
+func TestKernelQOSEndsInLessThanHalfAnHour(t *testing.T) {
 	c, err := Config{kernelQOS: true}.WithDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.MaxTime <= 0 || c.MaxTime >= 7*time.Minute || c.Blocks < 6 || len(c.Modes) != 0 {
+	if c.MaxTime <= 0 || c.MaxTime >= 30*time.Minute || c.Blocks < harness.LeastBlocks() || len(c.Modes) != 0 {
 		t.Errorf("%+v", c)
 	}
 	for name, c := range map[string]Config{

@@ -23,7 +23,7 @@ var MemoryModes = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Def
 type MemoryConfig struct {
 	testbed.Setting
 	Modes    []report.Mode // default: MemoryModes
-	Blocks   int           // default: 6
+	Blocks   int           // default: 12, from which a verdict is possible
 	Duration time.Duration // of the measured part of a run (default: 6 s)
 	// Set is the size of the service's working set: of the files that it reads
 	// at random. The default is 256 MiB. All other sizes are derived from it
@@ -54,7 +54,7 @@ func (c MemoryConfig) orDefaults() (MemoryConfig, error) {
 		fault("--blocks %d: want 1 or more", c.Blocks)
 	}
 	if c.Blocks == 0 {
-		c.Blocks = 6
+		c.Blocks = harness.LeastBlocks()
 	}
 	if c.Duration == 0 {
 		c.Duration = 6 * time.Second

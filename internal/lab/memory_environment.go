@@ -49,8 +49,9 @@ func Memory(ctx context.Context, c MemoryConfig) (harness.Outcome, error) {
 	return (&harness.Series[report.Mode, memory.Run]{
 		Site: b.Site, Cells: b.Modes, Blocks: b.Blocks, First: b.Duration + b.warmup() + 4*time.Second,
 		Calibrate: b.calibrate, Run: b.run, Tell: tellMemory, Open: Kinds[memory.Kind],
-		Save: func(r memory.Run) error { return report.SaveRun(b.Out, &r) },
-		Void: func(r memory.Run) []string { return r.Void },
+		Save:    func(r memory.Run) error { return report.SaveRun(b.Out, &r) },
+		Void:    func(r memory.Run) []string { return r.Void },
+		Decides: func(blocks int) string { return harness.Decides(blocks, "--blocks") },
 	}).Conduct(ctx)
 }
 

@@ -40,7 +40,7 @@ func TestFaultsOfTheMemoryExperimentAreToldAtOnce(t *testing.T) {
 			t.Errorf("error %v lacks %q", err, want)
 		}
 	}
-	if c, err := (MemoryConfig{}).orDefaults(); err != nil || c.Set != 256<<20 || c.Blocks != 6 {
+	if c, err := (MemoryConfig{}).orDefaults(); err != nil || c.Set != 256<<20 || c.Blocks != 12 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if _, err := harness.ParseModes("default,tenon", MemoryModes); err == nil || !strings.Contains(err.Error(), "tenond") {

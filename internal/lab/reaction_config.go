@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
@@ -19,7 +20,7 @@ var ReactionModes = []report.Mode{report.Events, report.PSI, report.Ticks, repor
 type ReactionConfig struct {
 	testbed.Setting
 	Modes  []report.Mode // default: all modes that this kernel supports
-	Blocks int           // default: 5; each mode makes a part of its steps in each block
+	Blocks int           // default: 12; each mode makes a part of its steps in each block
 	Steps  int           // number of load steps in mode events (default: 500)
 	// Contrast is the number of steps in each mode other than events. The
 	// default is a tenth of Steps.
@@ -56,7 +57,7 @@ func (c ReactionConfig) orDefaults() (ReactionConfig, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if c.Blocks == 0 {
-		c.Blocks = 5
+		c.Blocks = harness.LeastBlocks()
 	}
 	if c.Steps == 0 {
 		c.Steps = 500

@@ -44,8 +44,9 @@ func React(ctx context.Context, c ReactionConfig) (harness.Outcome, error) {
 	return (&harness.Series[report.Mode, []reaction.Step]{
 		Site: b.Site, Cells: b.Modes, Blocks: b.Blocks, Whole: b.estimate(),
 		Calibrate: b.calibrate, Run: b.run, Tell: reaction.Summary, Open: Kinds[reaction.Kind],
-		Save: func(steps []reaction.Step) error { return reaction.AddSteps(b.Out, steps) },
-		Void: func(steps []reaction.Step) []string { return steps[0].Void }, // the same for all steps of a run
+		Save:    func(steps []reaction.Step) error { return reaction.AddSteps(b.Out, steps) },
+		Void:    func(steps []reaction.Step) []string { return steps[0].Void }, // the same for all steps of a run
+		Decides: reaction.Decides,
 	}).Conduct(ctx)
 }
 

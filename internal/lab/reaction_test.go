@@ -45,7 +45,7 @@ func TestFaultsOfTheReactionExperimentAreToldAtOnce(t *testing.T) {
 		}
 	}
 	c, err := ReactionConfig{Setting: testbed.Setting{Agent: "/bin/sh"}}.orDefaults()
-	if err != nil || c.Steps != 500 || c.Contrast != 50 || c.Blocks != 5 {
+	if err != nil || c.Steps != 500 || c.Contrast != 50 || c.Blocks != 12 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if few, _ := (ReactionConfig{Setting: testbed.Setting{Agent: "/bin/sh"}, Steps: 3}).orDefaults(); few.Blocks != 1 {

@@ -44,7 +44,7 @@ Modes without cgroups, if they are named:
 Every mode runs once in each block, in random order, with nginx restarted. Runs
 that something else disturbed are void and repeated. The results are a table
 here, and raw data, result.json and report.html in the directory of --out.
-It needs root (for cgroups), nginx and ffmpeg, and two CPUs.
+It needs root (for cgroups), nginx and ffmpeg, and two CPUs. About 25 minutes.
 
 --service, --load and --batch name other workloads, also your own: a command that
 starts the service, the URL where it listens, and commands of batch work. The
@@ -98,7 +98,7 @@ killed run left by the next.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all, or seed for exclusive,default,tenon")
-	flags.IntVar(&c.Blocks, "blocks", 0, "how often every mode runs (default 5; with --until-resolved no bound)")
+	flags.IntVar(&c.Blocks, "blocks", 0, "how often every mode runs (default 12, the fewest for a verdict; with --until-resolved no bound)")
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the measured part of a run")
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this")
 	f.colocationFlags(cmd, &c)

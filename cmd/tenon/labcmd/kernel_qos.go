@@ -32,7 +32,7 @@ that is named with --modes and missing is an error. Every mode runs once in each
 block, in random order, with nginx restarted. After the measured part of a run the
 kernel records its scheduler for a second, under the same load. In an emulated
 machine latency means nothing, and the report says so.
-It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most seven minutes.`,
+It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most half an hour.`,
 		Example: `  sudo tenon lab kernel-qos
   sudo tenon lab kernel-qos --modes exclusive,default,tenon-idle --blocks 2 --duration 3s
   sudo tenon lab kernel-qos --max-time 40m --blocks 60 --seed 7 --out results`,
@@ -54,9 +54,9 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most seven minut
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all: baseline, control, and the mechanisms that the node has")
-	flags.IntVar(&c.Blocks, "blocks", 0, "how often every mode runs (default 8; with --until-resolved no bound)")
+	flags.IntVar(&c.Blocks, "blocks", 0, "how often every mode runs (default 12, the fewest for a verdict; with --until-resolved no bound)")
 	flags.DurationVar(&c.Duration, "duration", 5*time.Second, "length of the measured part of a run")
-	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this (default 6m30s, with --blocks or --until-resolved no bound)")
+	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this (default 25m, with --blocks or --until-resolved no bound)")
 	f.colocationFlags(cmd, &c)
 	flags.Var(&load, "load", "CPU use of nginx alone, in percent of the tested CPUs; sets the offered rate")
 	f.Complete(cmd, "load")

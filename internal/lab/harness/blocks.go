@@ -43,6 +43,9 @@ type Series[C, R any] struct {
 	First  time.Duration // estimated length of a run before the first run has been timed
 	Whole  time.Duration // length of all blocks; 0: estimated from the runs
 	Most   time.Duration // maximum length of the whole experiment with its calibration; 0: no limit
+	// Decides says what a planned number of blocks cannot decide, or "". If it
+	// is nil, nothing is said.
+	Decides func(blocks int) string
 	// InOrder runs the cells of each block in the given order instead of a
 	// random one.
 	InOrder bool
@@ -141,6 +144,9 @@ func (s *Series[C, R]) prepare(ctx context.Context) (Record, error) {
 // blocks, the time limit or Resolved.
 func (s *Series[C, R]) runBlocks(ctx context.Context) (report.End, error) {
 	s.time.begun = time.Now()
+	for _, l := range s.plan() {
+		s.Site.Status.Keep("%s", l)
+	}
 	for block := 1; s.Blocks == 0 || block <= s.Blocks; block++ {
 		if left := time.Until(s.end); !s.end.IsZero() && left < s.time.remaining(len(s.Cells), s.First) {
 			s.Site.Status.Keep("stopped after %d blocks: another one does not fit into the time", block-1)

@@ -102,6 +102,9 @@ func TestASmallMachineMakesNoClaimAboutServers(t *testing.T) {
 	if !r.Parts[0].Claims || r.Parts[1].Claims {
 		t.Errorf("claims: job %v, servers %v", r.Parts[0].Claims, r.Parts[1].Claims)
 	}
+	if s := sentences(r.Parts[0]); s[len(s)-1] != Decides(4) {
+		t.Errorf("the job: %q do not say that there is no verdict", s)
+	}
 	if s := sentences(r.Parts[1]); len(s) != 1 || !strings.Contains(s[0], "too small") {
 		t.Errorf("%q", s)
 	}

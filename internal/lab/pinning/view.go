@@ -31,6 +31,12 @@ func title(p Part, e Experiment) string {
 	return text
 }
 
+// noVerdict says what no number of blocks changes.
+const noVerdict = "Intervals only: this experiment gives no verdict, with any number of blocks."
+
+// Decides says that the experiment gives no verdict.
+func Decides(int) string { return noVerdict }
+
 // sentences say how each difference changes the speed of a part.
 func sentences(p Part) []string {
 	if !p.Claims && p.speeds {
@@ -44,7 +50,7 @@ func sentences(p Part) []string {
 	for _, f := range p.Factors {
 		all = append(all, fmt.Sprintf("%s (%s to %s): %s %s", f.Of, f.From, f.To, what, report.FormatRatio(f.Change)))
 	}
-	return all
+	return append(all, noVerdict)
 }
 
 // columns returns the headings of the table of a part. The function cells

@@ -245,6 +245,9 @@ func Analyse(e Experiment, steps []Step) Result {
 		r.Order = append(r.Order, mode)
 		r.Warnings = append(r.Warnings, f.warnings(mode)...)
 	}
+	if text := Decides(e.Blocks); text != "" && comparesClock(e) {
+		r.Warnings = append(r.Warnings, text)
+	}
 	r.Claims = append(r.Claims, claims(e, apart)...)
 	return r
 }
@@ -263,6 +266,23 @@ func (f Figure) warnings(mode report.Mode) []string {
 	return out
 }
 
+// comparesClock reports whether the experiment compares events with a clock
+// alone. Only this claim needs blocks; the others count steps.
+func comparesClock(e Experiment) bool {
+	return slices.Contains(e.Modes, report.Events) && slices.Contains(e.Modes, report.Ticks)
+}
+
+// Decides says that a number of blocks is too small for the claim that compares
+// modes. It returns "" if the number suffices.
+func Decides(blocks int) string {
+	least := paired.Blocks().Least
+	if blocks >= least {
+		return ""
+	}
+	return fmt.Sprintf("%s cannot decide how %s compares with %s: that claim needs %d (--blocks %[4]d, with as many --steps and --contrast)",
+		layout.Plural(blocks, "block", "blocks"), report.Ticks, report.Events, least)
+}
+
 // claims judges the experiment. The first claim is the requirement that was
 // chosen before the measurement.
 func claims(e Experiment, apart map[report.Mode]modeSteps) []report.Claim {
@@ -275,7 +295,7 @@ func claims(e Experiment, apart map[report.Mode]modeSteps) []report.Claim {
 			answerClaim(string(mode)+"-to-narrowed", fmt.Sprintf("In mode %s the batch work is narrowed", mode), apart[mode].yielded),
 			answerClaim(string(mode)+"-to-last-write", fmt.Sprintf("In mode %s the last write of the turn that answers an event is over", mode), apart[mode].answers))
 	}
-	if slices.Contains(e.Modes, report.Events) && slices.Contains(e.Modes, report.Ticks) {
+	if comparesClock(e) {
 		ratio := stat.Ratio(apart[report.Ticks].blockMeans(), apart[report.Events].blockMeans(), paired.Blocks().Planned(e.Blocks))
 		i := report.IntervalOf(ratio)
 		out = append(out, report.Claim{

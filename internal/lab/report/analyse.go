@@ -314,7 +314,7 @@ func (ev Evidence) warnings(r Result, runs []Run) []string {
 func (ev Evidence) planWarnings() []string {
 	var out []string
 	if ev.Blocks < ev.Rule.Least {
-		out = append(out, fmt.Sprintf("only %s: claims need %d", layout.Plural(ev.Blocks, "block", "blocks"), ev.Rule.Least))
+		out = append(out, fmt.Sprintf("too few blocks for any verdict: %d, and claims need %d (--blocks %[2]d or more)", ev.Blocks, ev.Rule.Least))
 	}
 	switch {
 	case len(ev.Looks) == 0:

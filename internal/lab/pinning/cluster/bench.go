@@ -51,8 +51,9 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	return (&harness.Series[cell, pinning.Run]{
 		Site: b.Site, Cells: b.cells, Blocks: b.Blocks, Most: b.MaxTime, First: b.Duration + podsBegin,
 		Calibrate: b.describe, Run: b.run, Tell: tell, Open: pinning.Open,
-		Save: func(r pinning.Run) error { return pinning.AddRun(b.Out, r) },
-		Void: func(r pinning.Run) []string { return r.Void },
+		Save:    func(r pinning.Run) error { return pinning.AddRun(b.Out, r) },
+		Void:    func(r pinning.Run) []string { return r.Void },
+		Decides: pinning.Decides,
 	}).Conduct(ctx)
 }
 
