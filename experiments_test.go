@@ -25,6 +25,8 @@ const (
 
 var largeExperiments = map[string]int{
 	"2026-11-27-floor-on-a-cluster":         900_000,
+	"2026-11-27-weight-against-idle":        260_000,
+	"2026-11-27-trial-on-a-node":            360_000,
 	"2026-11-25-memcached-beside-compile":   720_000,
 	"2026-11-27-postgres-beside-xz":         460_000,
 	"2026-11-25-floor-campaign-2":           575_000,
