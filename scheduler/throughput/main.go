@@ -116,6 +116,11 @@ func main() {
 
 // run measures each number of nodes.
 func run(ctx context.Context, o options) error {
+	if o.out != "" { // before the blocks, which take minutes
+		if err := os.MkdirAll(o.out, 0o755); err != nil {
+			return err
+		}
+	}
 	rnd := rand.New(rand.NewPCG(o.seed, 1))
 	var all []block
 	for _, nodes := range o.nodes {

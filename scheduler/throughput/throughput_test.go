@@ -2,6 +2,8 @@ package main
 
 import (
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +32,16 @@ func TestEachSchedulerSchedulesTheSamePods(t *testing.T) {
 	}
 	if text := summary(o, all); !strings.Contains(text, "20     50 %") {
 		t.Error(text)
+	}
+}
+
+func TestTheFolderOfTheBlocksIsMade(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "new", "folder")
+	if err := run(t.Context(), options{nodes: []int{3}, shares: []int{0}, rounds: 1, pods: 2, out: out}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(out, "blocks.csv")); err != nil || len(text) == 0 {
+		t.Errorf("%d bytes, %v", len(text), err)
 	}
 }
 
