@@ -25,8 +25,9 @@ const (
 	keptFrom = 32
 	// costShare limits what the trials of one round may cost a service. Within
 	// roundInterval, they may add this part to the waiting of the service. A
-	// trial already ends at 0.4 of that, because its cost is seen one tick
-	// later.
+	// trial already ends at 0.35 of that, because its cost is seen one tick
+	// later. After few epochs without the candidate, the usual waiting is not
+	// well known, so the trial ends at 0.15 of that for each such epoch.
 	costShare = 0.02
 )
 
@@ -136,7 +137,8 @@ func (t Trial) cost(in Input, share int) string {
 	if t.CountedTime <= 0 {
 		return ""
 	}
-	part := 0.4 * costShare / float64(max(share, 1))
+	epochs := t.CountedTime.Seconds() / (epoch - settle).Seconds()
+	part := min(0.35, 0.15*epochs) * costShare / float64(max(share, 1))
 	may := part * float64(roundInterval) / float64(t.CountedTime)
 	for _, name := range sortedNames(now) {
 		x := now[name]

@@ -1,6 +1,7 @@
 package switchback
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -48,8 +49,8 @@ type outcome struct {
 	finding trial.Finding
 	pairs   int
 	// cost is the additional waiting of the service that the round delays most, as
-	// a fraction of the time that this service waits without the candidate until
-	// the next round.
+	// a fraction of the time that this service is expected to wait without the
+	// candidate until the next round.
 	cost float64
 }
 
@@ -103,9 +104,17 @@ func (w world) run(rnd *rand.Rand) outcome {
 	r := st.Results[0]
 	o := outcome{kept: st.Kept != "", finding: r.Finding, pairs: r.Pairs, cost: math.Inf(-1)}
 	for i, s := range w.services {
-		o.cost = max(o.cost, added[i]/(s.rate*s.mean*roundInterval.Seconds()))
+		o.cost = max(o.cost, added[i]/(s.rate*s.mean*w.usualFactor()*roundInterval.Seconds()))
 	}
 	return o
+}
+
+// usualFactor returns the mean of the factors that draw draws for an epoch without
+// the candidate. The mean of exp(z) with the standard deviation s of z is
+// exp(s²/2). With heavy tails there is no such mean, and the same value is too
+// small, so that it makes the cost look larger.
+func (w world) usualFactor() float64 {
+	return math.Exp(w.sd*w.sd/4) * (1 + w.badShare*(math.Exp(2)-1))
 }
 
 // draw draws a factor for each service in one epoch. An epoch has half the
@@ -157,30 +166,41 @@ func TestTheTrialKeepsItsErrorRates(t *testing.T) {
 		w     world
 		least float64 // the least share that is kept; 0: no bound
 		most  float64 // the most that is kept; 1: no bound
+		cost  float64 // the largest cost; 0: costShare
 	}{
-		{"saves 20 %", world{sd: 0.17, services: one(0.8)}, 0.90, 1},
-		{"saves 20 %", world{sd: 0.5, services: one(0.8)}, 0, 1},
-		{"saves 20 %, heavy tails", world{sd: 0.17, heavy: true, services: one(0.8)}, 0.90, 1},
-		{"saves 20 %, one epoch of ten is bad", world{sd: 0.17, badShare: 0.1, services: one(0.8)}, 0.90, 1},
-		{"saves 25 %, one epoch of ten with it is bad", world{sd: 0.17, worseShare: 0.1, services: one(0.75)}, 0, 1},
-		{"saves 50 %", world{sd: 0.5, services: one(0.5)}, 0.90, 1},
-		{"ties", world{sd: 0.17, services: one(1)}, 0, 0.05},
-		{"ties", world{sd: 0.5, services: one(1)}, 0, 0.05},
-		{"ties, heavy tails", world{sd: 0.5, heavy: true, services: one(1)}, 0, 0.05},
-		{"ties, one epoch of ten is bad", world{sd: 0.17, badShare: 0.1, services: one(1)}, 0, 0.05},
-		{"adds 20 %", world{sd: 0.17, services: one(1.2)}, 0, 0.02},
-		{"adds 20 %", world{sd: 0.5, services: one(1.2)}, 0, 0.02},
-		{"adds 20 %, one epoch of ten is bad", world{sd: 0.17, badShare: 0.1, services: one(1.2)}, 0, 0.02},
-		{"doubles it", world{sd: 0.5, services: one(2)}, 0, 0.02},
-		{"30 times as long", world{sd: 0.5, tick: time.Second, services: one(30)}, 0, 0.02},
-		{"three times as long, an objective of twice", world{sd: 0.17, limit: 2, services: one(3)}, 0, 0.02},
-		{"saves 20 % of one, adds 20 % to another", world{sd: 0.17, services: opposite}, 0, 0.02},
-		{"saves 20 % of one, adds 20 % to another", world{sd: 0.5, services: opposite}, 0, 0.02},
-		{"saves 30 % of a busy one, adds 20 % to a small one", world{sd: 0.17, services: hidden}, 0, 0.02},
-		{"saves 30 % of a busy one, adds 20 % to a small one", world{sd: 0.5, services: hidden}, 0, 0.02},
-		{"saves 20 % of two, ties for a third", world{sd: 0.17, services: several}, 0.90, 1},
-		{"saves 20 %, adds 25 % after 6 pairs", world{sd: 0.17, turn: 6, services: one(0.8)}, 0, 0.02},
-		{"adds 25 %, saves 20 % after 6 pairs", world{sd: 0.17, turn: 6, services: one(1.25)}, 0, 1},
+		{"saves 20 %", world{sd: 0.17, services: one(0.8)}, 0.90, 1, 0},
+		{"saves 20 %", world{sd: 0.5, services: one(0.8)}, 0, 1, 0},
+		{"saves 20 %, heavy tails", world{sd: 0.17, heavy: true, services: one(0.8)}, 0.90, 1, 0},
+		{"saves 20 %, one epoch of ten is bad", world{sd: 0.17, badShare: 0.1, services: one(0.8)}, 0.90, 1, 0},
+		{"saves 25 %, one epoch of ten with it is bad", world{sd: 0.17, worseShare: 0.1, services: one(0.75)}, 0, 1, 0},
+		{"saves 50 %", world{sd: 0.5, services: one(0.5)}, 0.90, 1, 0},
+		{"ties", world{sd: 0.17, services: one(1)}, 0, 0.05, 0},
+		{"ties", world{sd: 0.5, services: one(1)}, 0, 0.05, 0},
+		{"ties, heavy tails", world{sd: 0.5, heavy: true, services: one(1)}, 0, 0.05, 0},
+		{"ties, one epoch of ten is bad", world{sd: 0.17, badShare: 0.1, services: one(1)}, 0, 0.05, 0},
+		{"adds 20 %", world{sd: 0.17, services: one(1.2)}, 0, 0.02, 0},
+		{"adds 20 %", world{sd: 0.5, services: one(1.2)}, 0, 0.02, 0},
+		{"adds 20 %, one epoch of ten is bad", world{sd: 0.17, badShare: 0.1, services: one(1.2)}, 0, 0.02, 0},
+		{"doubles it", world{sd: 0.5, services: one(2)}, 0, 0.02, 0},
+		{"30 times as long", world{sd: 0.5, tick: time.Second, services: one(30)}, 0, 0.02, 0},
+		{"three times as long, an objective of twice", world{sd: 0.17, limit: 2, services: one(3)}, 0, 0.02, 0},
+		{"saves 20 % of one, adds 20 % to another", world{sd: 0.17, services: opposite}, 0, 0.02, 0},
+		{"saves 20 % of one, adds 20 % to another", world{sd: 0.5, services: opposite}, 0, 0.02, 0},
+		{"saves 30 % of a busy one, adds 20 % to a small one", world{sd: 0.17, services: hidden}, 0, 0.02, 0},
+		{"saves 30 % of a busy one, adds 20 % to a small one", world{sd: 0.5, services: hidden}, 0, 0.02, 0},
+		{"saves 20 % of two, ties for a third", world{sd: 0.17, services: several}, 0.90, 1, 0},
+		{"saves 20 %, adds 25 % after 6 pairs", world{sd: 0.17, turn: 6, services: one(0.8)}, 0, 0.02, 0},
+		{"adds 25 %, saves 20 % after 6 pairs", world{sd: 0.17, turn: 6, services: one(1.25)}, 0, 1, 0},
+		// 1.2 is the noise of a trial on a machine: docs/experiments/2026-11-27-trial-on-a-node.
+		{"saves 20 %", world{sd: 1.2, services: one(0.8)}, 0, 1, 0},
+		{"saves 50 %", world{sd: 1.2, services: one(0.5)}, 0.90, 1, 0},
+		{"ties", world{sd: 1.2, services: one(1)}, 0, 0.05, 0},
+		{"adds 20 %", world{sd: 1.2, services: one(1.2)}, 0, 0.02, 0},
+		{"doubles it", world{sd: 1.2, services: one(2)}, 0, 0.02, 0.03},
+		{"30 times as long", world{sd: 0.7, tick: time.Second, services: one(30)}, 0, 0.02, 0},
+		{"30 times as long", world{sd: 1.2, tick: time.Second, services: one(30)}, 0, 0.02, 0.05},
+		{"saves 20 % of one, adds 20 % to another", world{sd: 1.2, services: opposite}, 0, 0.02, 0},
+		{"saves 30 % of a busy one, adds 20 % to a small one", world{sd: 1.2, services: hidden}, 0, 0.02, 0},
 	} {
 		rnd := rand.New(rand.NewPCG(1, 2))
 		kept, pairs, cost, most := 0, 0, 0.0, math.Inf(-1)
@@ -204,7 +224,7 @@ func TestTheTrialKeepsItsErrorRates(t *testing.T) {
 		if c.most < 1 {
 			within3(t, name+": kept", rate, c.most, trials, false)
 		}
-		if most > costShare {
+		if most > cmp.Or(c.cost, costShare) {
 			t.Errorf("%s: a trial cost a service %.2f %% of its waiting", name, 100*most)
 		}
 		fmt.Fprintf(&table, "| %s | %g | %.1f %% | %.1f %% | %.1f %% | %.0f | %.2f %% | %.2f %% |\n", c.name, c.w.sd, 100*rate,
