@@ -8,10 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Batch is the CPU and memory of the node that BE work may request, as
-// Koordinator's resources kubernetes.io/batch-cpu and
-// kubernetes.io/batch-memory. The zero Batch means that colocation is off and
-// BE may request nothing.
+// Batch is the CPU and memory of the node that BE work may request
+// (kubernetes.io/batch-cpu and kubernetes.io/batch-memory). The zero Batch
+// means that colocation is off and BE may request nothing.
 type Batch struct {
 	CPU    Amount[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
 	Memory Amount[unit.Bytes]    `json:"memory_bytes,omitzero"`
@@ -28,17 +27,17 @@ type Amount[T unit.MilliCPU | unit.Bytes] struct {
 	Over time.Duration `json:"over_ns,omitempty"`
 	// Since is the time at which Value was set, on the clock of Snapshot.At.
 	Since time.Time `json:"since,omitzero"`
-	// Formula is the present result of the formula. Held is the reason why Value
-	// still has an earlier result. If Held is empty, Value is Formula.
+	// Formula is the result of the formula now. If Held is empty, Value equals
+	// Formula. Otherwise Value is an earlier result, and Held gives the reason.
 	Formula T      `json:"formula"`
 	Held    string `json:"held,omitempty"`
-	// Degraded names a missing input, and its effect on the amount. It is empty if
-	// no input is missing.
+	// Degraded says which input is missing, and how this changes the amount. It
+	// is empty if no input is missing.
 	Degraded string `json:"degraded,omitempty"`
 }
 
-// Unmeasured is the text of Amount.Degraded before the first measurement.
-// Value is then 0, which does not mean that the node is full.
+// Unmeasured is the text of Amount.Degraded before the first measurement. Until
+// then Value is 0. The node may still have room.
 const Unmeasured = "no use was measured yet: nothing is promised"
 
 // A Term is one summand of an Amount. A negative term is printed as a subtraction.
@@ -94,8 +93,7 @@ func (a Amount[T]) String() string {
 	return b.String()
 }
 
-// Readable prints CPU in thousandths of a CPU, and memory in MiB. It rounds the
-// amounts, so that a reader can add up the printed numbers.
+// Readable prints CPU in thousandths of a CPU, and memory in whole MiB.
 func Readable[T unit.MilliCPU | unit.Bytes](v T) string {
 	if bytes, is := any(v).(unit.Bytes); is {
 		return fmt.Sprintf("%dMi", (int64(bytes)+(1<<19))>>20)

@@ -6,12 +6,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A CPUOverride says which CPUs one workload demands, and what a scheduler chose
-// for it. With the zero CPUOverride, the class of the workload alone decides.
+// A CPUOverride says which CPUs one workload demands, and which CPUs a scheduler
+// chose for it. If it is zero, the class of the workload alone decides.
 type CPUOverride struct {
 	// Pod is the UID of the pod, for reports.
 	Pod string `json:"pod,omitempty"`
-	// Grade, Bind, Within and Apart hold values of types of package pick; see
+	// Grade, Bind, Within and Apart hold constants of package pick: see
 	// pick.Claim. A Grade of 0 means that the workload demands no CPUs.
 	Grade  uint8 `json:"grade,omitempty"`
 	Bind   uint8 `json:"bind,omitempty"`
@@ -25,8 +25,8 @@ type CPUOverride struct {
 	Grows   bool          `json:"grows,omitempty"` // a pool may use more CPUs than its home
 	// Containers are the containers with CPUs of their own, in the order of the pod.
 	Containers []ContainerCPUs `json:"containers,omitempty"`
-	// Chosen is the choice of a scheduler, or nil. It is a pointer because it is
-	// large.
+	// Chosen is the choice of a scheduler, or nil. A CPUChoice is large, so the
+	// field is a pointer.
 	Chosen *CPUChoice `json:"chosen,omitzero"`
 }
 
@@ -43,8 +43,8 @@ type CPUChoice struct {
 	Topology string `json:"topology,omitempty"`
 	// Grade is a pick.Grade.
 	Grade uint8 `json:"grade,omitempty"`
-	// CPUs are the CPUs of the workload. If the workload shares a pool with
-	// others, Home is the set of all CPUs of this pool.
+	// CPUs are the CPUs of the workload. If the workload is in a pool, Home is
+	// the set of all CPUs of this pool.
 	CPUs unit.CPUSet `json:"cpus,omitzero"`
 	Home unit.CPUSet `json:"home,omitzero"`
 }

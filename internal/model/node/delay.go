@@ -9,8 +9,8 @@ import (
 // RunQueueDelay.Counts. The last bucket also holds longer waits.
 func DelayBound(bucket int) time.Duration { return 256 << min(max(bucket, 0), 40) }
 
-// Since returns the growth of the counters since an earlier reading (before) of the same
-// workload. If one of the two readings lacks a counter, the result lacks it, too.
+// Since returns how much each counter of d has grown since an earlier reading, before.
+// A counter that is missing in d or in before is missing in the result, too.
 func (d RunQueueDelay) Since(before RunQueueDelay) RunQueueDelay {
 	var grown RunQueueDelay
 	then, had := before.Sum.Value()
@@ -31,9 +31,9 @@ func (d RunQueueDelay) Since(before RunQueueDelay) RunQueueDelay {
 	return grown
 }
 
-// Quantile returns an upper bound of the quantile q (0 to 1) of the waits: the end of
-// the bucket in which the quantile lies. The bound is at most twice the true value.
-// It is absent without waits or counts, and if the quantile lies in the last bucket.
+// Quantile returns an upper bound of the quantile q (0 to 1) of the waits. The
+// bound is at most twice the true value. It is absent if there are no waits or
+// no counts, and if the quantile lies in the last bucket, which has no end.
 func (d RunQueueDelay) Quantile(q float64) Maybe[time.Duration] {
 	var all, seen uint64
 	for _, n := range d.Counts {

@@ -16,7 +16,7 @@ type BlockDevice struct {
 	Mapped string `json:"mapped,omitempty"`
 	// Below lists the devices that store the data of a mapped device.
 	Below []unit.Device `json:"below,omitempty"`
-	// Weighs is the knob whose weights have an effect on the device: FileIOWeight under iocost,
-	// or FileBFQWeight under the I/O scheduler bfq. It is empty if no weight has an effect.
+	// Weighs is the knob that sets the weights of this device: FileIOWeight under iocost,
+	// or FileBFQWeight under the I/O scheduler bfq. It is empty if neither is active.
 	Weighs File `json:"weighs,omitempty"`
 }

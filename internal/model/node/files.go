@@ -74,7 +74,7 @@ func FilesOf(categories ...Category) []File {
 }
 
 var (
-	// AllFiles lists all knobs. A table whose key is a File needs an entry for
+	// AllFiles lists all knobs. A table with File as its key needs an entry for
 	// each of them. MissingFiles finds missing entries.
 	AllFiles = FilesOf()
 	// Files lists the knobs that every managed cgroup has.
@@ -102,8 +102,8 @@ func ParseValue(f File, text string) (Value, error) {
 // ErrUnknownFile returns the error for a knob that does not exist.
 func ErrUnknownFile(f File) error { return fmt.Errorf("unknown knob %q: want one of %v", f, AllFiles) }
 
-// MissingFiles says how the keys of a table differ from AllFiles. It returns ""
-// if they are the same.
+// MissingFiles describes the knobs that a table lacks, and the keys of the
+// table that are no knobs. It returns "" if there are none.
 func MissingFiles[T any](table map[File]T) string {
 	missing := slices.DeleteFunc(FilesOf(), func(f File) bool { _, has := table[f]; return has })
 	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(table)), func(f File) bool { return f.Category() != 0 })

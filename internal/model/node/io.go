@@ -97,8 +97,8 @@ func (v IOMax) Limits() map[unit.Device]IOLimits {
 // String prints "8:0 rbps=1048576, 254:0 wiops=100", or "max" without limits.
 func (v IOMax) String() string { return cmp.Or(v.lines, "max") }
 
-// Round drops limits on operations per second that the kernel cannot store.
-// It stores them in 32 bits, and the largest number means no limit
+// Round drops limits on operations per second that are too large for the
+// kernel. It stores them in 32 bits, and the largest number means no limit
 // (block/blk-throttle.c: tg_set_limit).
 func (v IOMax) Round(Kernel) Value {
 	m := v.Limits()
@@ -114,8 +114,8 @@ func (v IOMax) Round(Kernel) Value {
 	return IOMaxOf(m)
 }
 
-// CompareWidth returns a negative number if at least one limit of v is smaller
-// than in o and none is larger.
+// CompareWidth returns a negative number if v limits at least one device more
+// than o does, and no device less.
 func (v IOMax) CompareWidth(o Value) int {
 	w, ok := o.(IOMax)
 	if !ok || v == w {
@@ -141,8 +141,8 @@ type IOWeight struct {
 	lines   string
 }
 
-// IOWeightOf returns the value with the given weights of single devices. All
-// other devices have the weight other.
+// IOWeightOf returns the value with the given weights of single devices. The
+// argument other is the weight of all other devices.
 func IOWeightOf(other int64, weights map[unit.Device]int64) IOWeight {
 	return IOWeight{other, valuetext.Lines(weights, valuetext.Decimal)}
 }
@@ -164,8 +164,8 @@ func (v IOWeight) String() string {
 // Round returns v, because the kernel refuses weights that it cannot store.
 func (v IOWeight) Round(Kernel) Value { return v }
 
-// CompareWidth returns a negative number if at least one weight of v is smaller
-// than in o and none is larger.
+// CompareWidth returns a negative number if v has a smaller weight than o for
+// at least one device, and a larger one for none.
 func (v IOWeight) CompareWidth(o Value) int {
 	w, ok := o.(IOWeight)
 	if !ok || v == w {
@@ -179,9 +179,9 @@ func (v IOWeight) CompareWidth(o Value) int {
 	return combineOrders(orders)
 }
 
-// IOLatency is the target latency of a cgroup's I/O on each device. While the latency
-// exceeds the target, the kernel throttles sibling cgroups that have a longer target
-// or none (Documentation/admin-guide/cgroup-v2.rst, "IO Latency", Linux 4.19).
+// IOLatency is the target latency of a cgroup's I/O on each device. If the latency exceeds
+// the target, the kernel throttles those siblings of the cgroup that have a longer target
+// or no target (Documentation/admin-guide/cgroup-v2.rst, "IO Latency", Linux 4.19).
 type IOLatency struct{ lines string }
 
 // IOLatencyOf returns the value with the given targets. The kernel counts whole
@@ -212,8 +212,8 @@ func (v IOLatency) String() string { return cmp.Or(v.lines, "none") }
 // Round returns v, which already has whole microseconds.
 func (v IOLatency) Round(Kernel) Value { return v }
 
-// CompareWidth returns 0: a target limits the siblings of the cgroup, and not
-// the cgroup.
+// CompareWidth returns 0, because a target limits only the siblings of the
+// cgroup.
 func (v IOLatency) CompareWidth(Value) int { return 0 }
 
 func parseIOMax(text string) (Value, error) {
@@ -270,8 +270,8 @@ func orElse[T any](m map[unit.Device]T, d unit.Device, other T) T {
 	return other
 }
 
-// combineOrders combines the orders of the parts of two values into one order. If one part is
-// smaller and another part is larger, the values are not comparable, and it returns 0.
+// combineOrders takes the orders of the parts of two values, and returns the order of the
+// values. It returns 0 (not comparable) if one part is smaller and another part is larger.
 func combineOrders(orders []int) int {
 	if slices.Min(orders) < 0 && slices.Max(orders) > 0 {
 		return 0

@@ -12,24 +12,24 @@ import (
 )
 
 // A Mechanism is an isolation mechanism: a means by which the kernel keeps BE
-// off the CPUs of LS. The earlier a mechanism is in the preference order, the
-// better it isolates, and the more kernel features it needs.
+// off the CPUs of LS. The constants are in the preference order: the first
+// mechanism isolates best, and needs most features of the kernel.
 type Mechanism string
 
 // The isolation mechanisms.
 const (
-	// MechanismVendor marks cgroups for a vendor's kernel, which then isolates
-	// them: Group Identity, or the QoS levels of openEuler.
+	// MechanismVendor marks cgroups for a vendor's kernel, which isolates them
+	// by the mark: Group Identity, or the QoS levels of openEuler.
 	MechanismVendor Mechanism = "vendor"
-	// MechanismSchedExt moves BE threads to a sched_ext scheduler. Their
-	// scheduling class then ranks below all others. The scheduler runs no BE on
-	// the siblings of CPUs that run LS threads (Linux 6.12).
+	// MechanismSchedExt moves BE threads to a sched_ext scheduler. The kernel runs
+	// the threads of all other scheduling classes first. The scheduler runs no BE
+	// thread on the sibling of a CPU that runs an LS thread (Linux 6.12).
 	MechanismSchedExt Mechanism = "sched_ext"
-	// MechanismCoreSched gives BE threads a core-scheduling cookie. The kernel
-	// then never runs them on a core together with other threads (Linux 5.14).
+	// MechanismCoreSched gives BE threads a core-scheduling cookie. While they run
+	// on a core, the kernel runs no threads without this cookie there (Linux 5.14).
 	MechanismCoreSched Mechanism = "core_sched"
-	// MechanismSiblings removes CPUs from the cpusets of BE: the siblings of the
-	// CPUs on which LS ran a short time ago.
+	// MechanismSiblings removes CPUs from the cpusets of BE: if LS ran on a CPU
+	// a short time ago, BE must not use the sibling of this CPU.
 	MechanismSiblings Mechanism = "siblings"
 	// MechanismIdle is cpu.idle alone (Linux 5.15).
 	MechanismIdle Mechanism = "cpu.idle"
@@ -52,16 +52,16 @@ const (
 	FilePolicy File = "policy"
 	// FileCookie is the core-scheduling cookie of the threads in and below a cgroup.
 	FileCookie File = "cookie"
-	// FileSlice is the time slice of the threads in and below a cgroup. It belongs to no
-	// mechanism. Tenon makes the slice long if the cgroup itself cannot be idle.
+	// FileSlice is the time slice of the threads in and below a cgroup. It is not part of a
+	// mechanism. Tenon makes the slice long where it cannot make the cgroup idle.
 	FileSlice File = "slice"
 )
 
-// Identity is the priority that a vendor's kernel gives a cgroup. IdentityBE
-// gives way to all other cgroups. IdentityHigh goes before all others.
-// IdentityExpels also keeps BE off the siblings of its CPUs. The numbers are
-// those of cpu.bvt_warp_ns. On a kernel with fewer levels, Tenon uses the
-// nearest one.
+// Identity is the priority of a cgroup on a vendor's kernel. Cgroups with
+// IdentityBE give way to all others. Cgroups with IdentityHigh go before all
+// others. IdentityExpels also keeps BE off the siblings of the cgroup's CPUs.
+// The numbers are those of cpu.bvt_warp_ns. If a kernel has fewer levels, Tenon
+// uses the nearest one.
 type Identity int
 
 // The values of Identity.
@@ -88,19 +88,19 @@ func parseIdentity(text string) (Value, error) {
 	return Identity(n), nil
 }
 
-// Scheduler describes the BE scheduler that Tenon has loaded. The zero Scheduler means
-// that none is loaded. When the process that loaded it ends, the kernel unloads it.
+// Scheduler describes the BE scheduler that Tenon has loaded. It is zero if none is
+// loaded. When the process that loaded the scheduler ends, the kernel unloads it.
 type Scheduler struct {
 	Loaded bool
-	// Siblings keeps BE threads off the sibling of a CPU while an LS thread runs
-	// on that CPU, and for the time Hold after the thread stops.
+	// If Siblings is set, BE threads keep off a CPU while an LS thread runs on
+	// its sibling, and for the time Hold afterwards.
 	Siblings bool
 	Hold     time.Duration
-	// Headroom is the number of whole cores of each L3 cache that the scheduler keeps idle for
-	// LS threads that wake up. If it is SchedulerHeadroom, the scheduler chooses the number.
+	// Headroom is the number of cores in each L3 cache that the scheduler keeps idle for LS
+	// threads that wake up. SchedulerHeadroom lets the scheduler choose the number.
 	Headroom int
-	// Gentle lists LS classes, separated by commas. BE may run beside these
-	// classes, on the siblings of their CPUs.
+	// Gentle is a comma-separated list of LS classes. BE may run on the
+	// siblings of CPUs that run threads of these classes.
 	Gentle string
 }
 
@@ -214,13 +214,13 @@ func parseThreads(text string) (Value, error) {
 // Isolation is the state of the isolation mechanisms at run time.
 type Isolation struct {
 	// Failures are the failures of supported mechanisms in the last hour, oldest first. For
-	// example, the kernel ejected the scheduler, refused to load it, or refused a mark.
+	// example, the kernel ejected the scheduler or refused to load it.
 	Failures []Failure `json:"falls,omitempty"`
 	// Foreign is the name of a sched_ext scheduler that another component has
 	// loaded. It is empty if there is none.
 	Foreign string `json:"foreign,omitempty"`
-	// Cookies is the number of processes of any class that have a core-scheduling
-	// cookie of another program.
+	// Cookies is the number of processes, of any class, to which another
+	// program gave a core-scheduling cookie.
 	Cookies int `json:"cookies,omitempty"`
 	// LSOn is the run time of LS work on each CPU. It is nil if this time is not counted.
 	LSOn map[unit.CPU]time.Duration `json:"ls_on,omitempty"`
@@ -228,8 +228,8 @@ type Isolation struct {
 	Request Request `json:"asked,omitzero"`
 }
 
-// Request is the choice of an operator at run time. It overrides the configuration and
-// clears earlier failures. The zero Request means that the operator requested nothing.
+// Request is a mechanism that an operator requested at run time. It replaces the configured
+// one and clears earlier failures. The zero Request means that there is no such request.
 type Request struct {
 	At time.Time `json:"at"`
 	// Mechanism is the strongest mechanism to use. If it is empty, the configuration decides.
@@ -242,8 +242,8 @@ type Failure struct {
 	At        time.Time `json:"at"`
 	Mechanism Mechanism `json:"rung"`
 	Why       string    `json:"why"`
-	// Refused says that the kernel refused the mechanism, so that it was never in
-	// use. If Refused is false, the mechanism was in use until the failure. After
-	// three failures of this second kind within an hour, the mechanism is disabled.
+	// Refused says that the kernel refused the mechanism before its first use.
+	// If Refused is false, the mechanism failed while it was in use. After
+	// three such failures within an hour, Tenon disables the mechanism.
 	Refused bool `json:"refused,omitempty"`
 }

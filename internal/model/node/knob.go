@@ -41,8 +41,8 @@ func (p CgroupPath) Contains(q CgroupPath) bool {
 	return p == "" || len(q) >= len(p) && q[:len(p)] == p && (len(q) == len(p) || q[len(p)] == '/')
 }
 
-// File names a kind of knob. It stands for one kernel file, or for several files that
-// the kernel couples. Tenon reads, writes and restores coupled files together.
+// File names a kind of knob. It stands for one kernel file, or for several
+// files that the kernel couples. Tenon always writes coupled files together.
 type File string
 
 // The knobs of a cgroup.
@@ -60,9 +60,9 @@ const (
 	FileMemory File = "memory"
 	// FilePIDs is pids.max.
 	FilePIDs File = "pids.max"
-	// FileRun says whether the processes of a cgroup run. It stands for
-	// cgroup.freeze (v1 freezer.state) and for the signals that end processes.
-	// Only the cgroups of BE workloads have it.
+	// FileRun says whether the processes of a cgroup run. Only the cgroups of
+	// BE workloads have it. It stands for cgroup.freeze (v1 freezer.state) and
+	// for the signals that end processes.
 	FileRun File = "run"
 )
 
@@ -76,12 +76,12 @@ type Knob struct {
 	ControlGroup string `json:"resctrl,omitempty"`
 }
 
-// controlPrefix precedes the name of a control group in printed knobs, to
-// distinguish it from a cgroup.
+// controlPrefix precedes the name of a control group in the text of a knob, to
+// distinguish the name from the path of a cgroup.
 const controlPrefix = "resctrl:"
 
-// KnobAt returns the knob with file f of the object where: a cgroup, or a control
-// group such as "resctrl:BE". It parses the text that Knob.Object prints.
+// KnobAt returns the knob f of a cgroup, or of a control group such as
+// "resctrl:BE". It parses the text that Knob.Object prints.
 func KnobAt(where string, f File) Knob {
 	if name, is := strings.CutPrefix(where, controlPrefix); is {
 		return Knob{ControlGroup: name, File: f}
@@ -125,8 +125,8 @@ type Knobs struct {
 	Kernel Kernel `json:"kernel"`
 	// Now is the present value of each knob. A knob that could not be read is absent.
 	Now map[Knob]Value `json:"-"`
-	// Before holds, for each knob that Tenon wrote, the value that the knob had
-	// before Tenon's first write. The journal stores these values.
+	// Before holds the knobs that Tenon wrote, each with its value before
+	// Tenon's first write. The journal stores these values.
 	Before map[Knob]Value `json:"-"`
 }
 

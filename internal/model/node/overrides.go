@@ -7,22 +7,22 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Overrides are the values that the annotations of one workload set in place
-// of the strategy of its class. If a value is absent, the value of the class
-// applies. The zero Overrides sets nothing.
+// Overrides are values from the annotations of one workload. Each replaces a
+// value of the strategy of the workload's class. An absent value replaces
+// nothing, so the zero Overrides changes nothing.
 type Overrides struct {
 	Burst  BurstOverride  `json:"burst,omitzero"`
 	Memory MemoryOverride `json:"memory,omitzero"`
 	// Identity is the priority of the workload for a vendor's kernel and for the
 	// BE scheduler.
 	Identity Maybe[Identity] `json:"identity,omitzero"`
-	// IO holds the workload's own limits and weights of block devices. Those of
+	// IO holds limits and weights of the workload on block devices. Those of
 	// its class apply, too.
 	IO    []BlockIO     `json:"io,omitempty"`
 	Cache CacheOverride `json:"cache,omitzero"`
 	CPUs  CPUOverride   `json:"cpus,omitzero"`
 	// EvictionExemptFrom lists the causes for which Tenon must not evict the
-	// workload. They are words of policy.EvictCauses.
+	// workload, each one of policy.EvictCauses.
 	EvictionExemptFrom []string `json:"spared_from,omitempty"`
 }
 
@@ -47,8 +47,8 @@ const BurstNone = "none"
 
 // MemoryOverride is the memoryQOS strategy of one workload.
 type MemoryOverride struct {
-	// OwnOnly disables the values of the class. A percentage that is absent here
-	// is then 0.
+	// OwnOnly means that the values of the class do not apply. A percentage
+	// that is absent here is then 0.
 	OwnOnly bool `json:"own,omitempty"`
 	// Enabled applies the values of the class even if the class disables them.
 	Enabled           bool                `json:"enabled,omitempty"`
@@ -68,7 +68,7 @@ type BlockIO struct {
 	WriteBPS  int64 `json:"writeBPS,omitempty"`
 	ReadIOPS  int64 `json:"readIOPS,omitempty"`
 	WriteIOPS int64 `json:"writeIOPS,omitempty"`
-	// WeightPercent is a percentage of the weight that the cgroup has without
+	// WeightPercent is a percentage of the weight that the cgroup had before
 	// Tenon. 0 means that Tenon does not change the weight.
 	WeightPercent unit.Percent `json:"ioWeightPercent,omitempty"`
 	// Latency is the target latency. The kernel slows other work to meet it. 0 means no target.

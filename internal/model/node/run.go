@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// Run says whether the processes of a cgroup run. A snapshot holds Running, Frozen or
-// Ended: processes that were asked to end still run, and count as Running.
+// Run says whether the processes of a cgroup run. A snapshot holds Running, Frozen
+// or Ended. A process that got SIGTERM still runs, so it counts as Running.
 type Run string
 
 // The values of Run.
 const (
 	Running Run = "running"
-	// Frozen means that the kernel stops the processes until the state is Running
-	// again. They keep their memory (cgroup.freeze, Linux 5.2; v1 freezer.state).
+	// Frozen means that the kernel stops the processes, but keeps their memory,
+	// until they are Running again (cgroup.freeze, Linux 5.2; v1 freezer.state).
 	Frozen Run = "frozen"
 	// AskedToEnd means that every process got SIGTERM. The processes still run,
 	// so that they can exit.
@@ -23,8 +23,8 @@ const (
 	Ended Run = "ended"
 )
 
-// runs lists the values of Run, from the one that allows the least to the one
-// that allows the most.
+// runs lists the values of Run from the narrowest (no process runs) to the
+// widest (all processes run).
 var runs = []Run{Ended, AskedToEnd, Frozen, Running}
 
 // EndsProcesses reports whether v ends processes. That cannot be undone.

@@ -11,19 +11,19 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The orders to the BE scheduler (FileScheduler). An order has an effect only while the
-// scheduler is loaded. When it is unloaded, its orders are lost, and the kernel applies
-// cgroup weights and quotas again. So there is nothing to restore: the journal has no
-// orders, and Tenon does not release them. A policy cancels an order with the zero value.
+// An order tells the BE scheduler how to treat a cgroup, or how much CPU to use. When the
+// scheduler is unloaded, its orders are lost, and the kernel applies cgroup weights and
+// quotas again. So there is nothing to restore: the journal has no orders, and Tenon does
+// not release them. A policy cancels an order with the zero value.
 //
-// The kernel needs a second or more to load the scheduler. In this time the
-// knobs already show the orders that the scheduler will get.
+// The kernel needs a second or more to load the scheduler. Meanwhile the knobs already show
+// the orders that the scheduler will get.
 const (
-	// FileSchedulerGroup says how the BE scheduler treats the threads in and
-	// below a cgroup. A descendant with its own order is an exception.
+	// FileSchedulerGroup is the order for the threads in and below a cgroup. A
+	// descendant with an order of its own follows only its own order.
 	FileSchedulerGroup File = "scheduler.group"
-	// FileSchedulerCap limits the CPU time of all threads in the BE scheduler
-	// together. The knob belongs to the node, so its cgroup is the root.
+	// FileSchedulerCap limits the total CPU time of the threads in the BE
+	// scheduler. The knob belongs to the node, so its cgroup is the root.
 	FileSchedulerCap File = "scheduler.cap"
 )
 
@@ -31,8 +31,8 @@ const (
 func (f File) OrdersScheduler() bool { return f.Category() == CategoryOrder }
 
 const (
-	// SchedulerSlots is the number of slots of the BE scheduler. Slot 0 is shared: it
-	// has DefaultSchedulerWeight and no quota. Every other slot belongs to one cgroup.
+	// SchedulerSlots is the number of slots of the BE scheduler. Slot 0 is shared, and has
+	// DefaultSchedulerWeight and no quota. Each other slot belongs to one cgroup.
 	SchedulerSlots = 256
 	// SchedulerGroups is the maximum number of cgroups with orders.
 	SchedulerGroups = 8192
@@ -42,20 +42,20 @@ const (
 	MaxSchedulerWeight     = 10000
 )
 
-// SchedulerGroup is the order for one cgroup. The zero SchedulerGroup is no order:
-// the scheduler treats the cgroup like its parent, and the root like SchedulerNormal.
+// SchedulerGroup is the order for one cgroup. A cgroup with the zero
+// SchedulerGroup is treated like its parent, and the root like SchedulerNormal.
 type SchedulerGroup struct {
-	// Class is the class of the threads. The scheduler should run all threads of
-	// class SchedulerBE. It reports those that run outside of it.
+	// Class is the class of the threads. Threads of class SchedulerBE should be
+	// in the BE scheduler, which reports those that run outside of it.
 	Class SchedulerClass
-	// Slot is the slot that counts the run time of the threads. Each of the slots 1
-	// to SchedulerSlots-1 belongs to one cgroup. All other cgroups share slot 0.
+	// Slot is the slot that counts the run time of the threads. Slots 1 to
+	// SchedulerSlots-1 belong to one cgroup each. All other cgroups share slot 0.
 	Slot int
 	// Weight is the weight of the slot against other slots, like cpu.weight,
 	// from 1 to MaxSchedulerWeight. In slot 0 it must be 0.
 	Weight int
-	// Quota is the amount of CPU that all threads of the slot may use together,
-	// like cpu.max. 0 means no limit.
+	// Quota is the CPU that all threads of the slot together may use, as in
+	// cpu.max. 0 means no limit.
 	Quota unit.MilliCPU
 }
 
@@ -78,8 +78,8 @@ func (v SchedulerGroup) String() string {
 // Round returns v: the scheduler stores orders without rounding.
 func (v SchedulerGroup) Round(Kernel) Value { return v }
 
-// CompareWidth compares the quotas of two orders for the same slot. It returns
-// 0 for other orders.
+// CompareWidth compares the quotas of two orders with the same slot. It returns
+// 0 if the slots differ.
 func (v SchedulerGroup) CompareWidth(o Value) int {
 	w, ok := o.(SchedulerGroup)
 	if !ok || v.Slot == 0 || v.Slot != w.Slot {

@@ -12,24 +12,24 @@ type IsolationStatus struct {
 	// LastExit is the last exit of the BE scheduler. It is zero if there was none.
 	LastExit SchedulerExit `json:"last_exit,omitzero"`
 	// Strays is the number of BE threads that Tenon found without the policy or
-	// cookie that they should have. Converted is the number of those threads to
-	// which Tenon gave the policy or cookie.
+	// cookie of the isolation mechanism. Converted is the number of these
+	// threads that then got it from Tenon.
 	Strays    uint64 `json:"strays,omitempty"`
 	Converted uint64 `json:"converted,omitempty"`
 	// Realtime is the present number of BE threads with a real-time policy.
 	// Tenon does not change such threads.
 	Realtime int `json:"realtime,omitempty"`
-	// OwnSlices is the number of threads to which Tenon cannot give the long
-	// slice, because they have SCHED_IDLE or set a slice themselves. On the CPU
-	// of such a thread, the long slices of other threads have no effect.
+	// OwnSlices is the number of BE threads that cannot get the long slice of
+	// Tenon, because they have SCHED_IDLE or set a slice themselves. While such a
+	// thread is on a CPU, the long slices of other threads there have no effect.
 	OwnSlices int `json:"own_slices,omitempty"`
 	// Demotions is the number of times that Tenon moved a thread from the BE scheduler
 	// to the fair class for a while, because the thread had waited too long. Demoted is
-	// the number of threads that are in the fair class now for that reason.
+	// the number of threads that Tenon has moved there and not yet moved back.
 	Demotions uint64 `json:"spills,omitempty"`
 	Demoted   int    `json:"spilled,omitempty"`
 	// Refused names the orders that the loaded scheduler refused, for example
-	// because its table of cgroups was full. It is empty if there is none.
+	// because its table of cgroups was full.
 	Refused string `json:"untold,omitempty"`
 	// Scheduler is the status of the BE scheduler since its last load. It
 	// remains after an exit. It is nil if the scheduler was never loaded.
@@ -37,7 +37,7 @@ type IsolationStatus struct {
 }
 
 // A SchedulerStatus is the status of the BE scheduler, with counters since it was
-// loaded. Tenon reads the counters one by one while the scheduler runs. So the
+// loaded. Tenon reads one counter after another while the scheduler runs. So the
 // sum of two counters may differ a little from a third one that should equal it.
 type SchedulerStatus struct {
 	At time.Time `json:"at"` // time of the reading
@@ -57,21 +57,21 @@ type SchedulerStatus struct {
 	Idle    time.Duration                    `json:"idle_ns"`
 	// Wait is the time that threads of the BE scheduler waited for a CPU.
 	Wait time.Duration `json:"wait_ns"`
-	// An expelling thread has the class LSX: it keeps BE off the sibling of its CPU.
-	// ExpelIdle is the time for which a CPU stayed idle and BE waited, while such a
-	// thread ran on the sibling. HoldIdle is the time for which a CPU stayed idle
-	// and BE waited, shortly after such a thread (see Scheduler.Hold).
+	// A thread of class LSX keeps BE off the sibling of its CPU. ExpelIdle is the
+	// time that CPUs stayed idle, although BE waited, because such a thread ran on
+	// the sibling. HoldIdle is the time that CPUs stayed idle, although BE waited,
+	// because such a thread had just run on the sibling (see Scheduler.Hold).
 	ExpelIdle time.Duration `json:"expel_idle_ns"`
 	HoldIdle  time.Duration `json:"hold_idle_ns"`
-	// ExpelDelay is a histogram: how long BE still ran on the sibling after an
-	// expelling thread had started. DelayBound returns the bounds of the buckets.
+	// ExpelDelay is a histogram. It counts how long BE still ran on the sibling
+	// after a thread of class LSX had started. DelayBound gives the bucket bounds.
 	ExpelDelay []uint64 `json:"expel_delay_counts,omitempty"`
 	// OldestWait is the longest wait of a thread that waits now.
 	OldestWait time.Duration `json:"oldest_wait_ns"`
 
 	SchedulerCounts
-	// Queues holds the numbers of threads that wait for a CPU now, by last-level cache.
-	// Parked is the number of threads that wait for quota. Queues does not include them.
+	// Queues holds, for each last-level cache, how many threads wait for a CPU now.
+	// Parked is the number of other threads, which wait because their quota is used up.
 	Queues []SchedulerQueue `json:"queues,omitempty"`
 	Parked int              `json:"parked"`
 }
@@ -96,9 +96,9 @@ type SchedulerCounts struct {
 	Drift      uint64 `json:"drift"`      // times that the recorded class of a CPU's thread was wrong and was corrected
 	LongWaits  uint64 `json:"long_waits"` // reports of long waits
 	Lost       uint64 `json:"lost"`       // events lost because the buffer was full
-	// A kick interrupts a CPU, so that it chooses its thread again. KicksExpel
-	// counts kicks that expel BE, and KicksWake kicks that run BE. KicksTimer is
-	// the part of KicksWake that a timer caused.
+	// A kick makes a CPU choose its thread again. KicksExpel counts kicks that
+	// take BE off a CPU. KicksWake counts kicks that make a CPU run BE.
+	// KicksTimer counts those of KicksWake that a timer sent.
 	KicksExpel uint64 `json:"kicks_expel"`
 	KicksWake  uint64 `json:"kicks_wake"`
 	KicksTimer uint64 `json:"kicks_timer"`

@@ -20,8 +20,8 @@ const (
 	// FileL3 is the set of ways of each L3 cache that the tasks of a control
 	// group may fill. The knob belongs to the control group.
 	FileL3 File = "L3"
-	// FileMB is the memory bandwidth that the tasks of a control group may use
-	// behind each L3 cache. The knob belongs to the control group.
+	// FileMB is the memory bandwidth of each L3 cache that the tasks of a
+	// control group may use. The knob belongs to the control group.
 	FileMB File = "MB"
 )
 
@@ -29,20 +29,20 @@ const (
 const DefaultControlGroup = "/"
 
 // Resctrl says what the node's resctrl can divide, and which control groups
-// exist. The zero Resctrl means that Tenon did not read it.
+// exist. It is zero if Tenon did not read it.
 type Resctrl struct {
 	// Missing is the reason why resctrl can divide nothing. It is empty if resctrl works.
 	Missing string `json:"missing,omitempty"`
-	// Groups is the number of control groups (CLOSIDs) that the hardware supports, including the
-	// default group. Others is the number of control groups that other programs have created.
+	// Groups is the number of control groups (CLOSIDs) that the hardware supports, with the
+	// default group. Others is the number that other programs have created.
 	Groups int `json:"groups,omitempty"`
 	Others int `json:"others,omitempty"`
-	// Taken lists control groups of other programs that have the name of a
-	// class. Tenon does not change such groups.
+	// Taken lists control groups that have the name of a class, but were made
+	// by another program. Tenon does not change them.
 	Taken []string  `json:"taken,omitempty"`
 	L3    CacheWays `json:"l3,omitzero"`
-	// MBDomains lists the caches behind which memory bandwidth can be divided. It is
-	// nil if the bandwidth cannot be divided. Kernel.MB has the range and the step.
+	// MBDomains lists the L3 caches that have a limit of memory bandwidth of their own. It
+	// is nil if the bandwidth cannot be divided. Kernel.MB has the range and the step.
 	MBDomains []CacheID `json:"mb_domains,omitempty"`
 }
 
@@ -88,8 +88,8 @@ const (
 type CacheUse struct {
 	// Occupancy is the amount of data of these tasks in the L3 caches.
 	Occupancy Maybe[unit.Bytes] `json:"occupancy,omitzero"`
-	// Traffic is the amount of data that these tasks have read from memory and
-	// written to memory.
+	// Traffic is the amount of data that the tasks of the group have read from
+	// memory and written to memory.
 	Traffic Maybe[unit.Bytes] `json:"traffic,omitzero"`
 }
 
@@ -207,8 +207,8 @@ func (v MB) sum() (sum uint64) {
 	return sum
 }
 
-// ControlGroup lists the control groups that contain the tasks of a cgroup, sorted and separated
-// by commas. Examples are "BE", "/", and "/,BE" if some tasks are in each of these two.
+// ControlGroup lists the control groups that contain the tasks of a cgroup: "BE", "/" (the
+// default group) or, if some tasks are in each of these two, "/,BE". The list is sorted.
 type ControlGroup struct{ Groups string }
 
 // ControlGroupsOf returns the value for tasks that are in the given groups.
@@ -256,8 +256,8 @@ func parseMB(text string) (Value, error) {
 	return MBOf(by), err
 }
 
-// Control returns the name of the control group for class c, as in
-// Koordinator. It is empty for SYSTEM, which has no control group.
+// Control returns the name of the control group for class c, as in Koordinator.
+// SYSTEM has no control group, so its name is empty.
 func (c Class) Control() string {
 	switch c {
 	case LSE, LSR:

@@ -2,8 +2,8 @@ package node
 
 import "time"
 
-// Selection is the isolation mechanism in use, and for each other mechanism the
-// reason why it is not used.
+// Selection is the isolation mechanism in use. For each other mechanism it has
+// the reason why Tenon does not use it.
 type Selection struct {
 	// Mechanism is the mechanism in use. It is empty if isolation is off.
 	Mechanism Mechanism `json:"rung,omitempty"`
@@ -17,8 +17,8 @@ type Selection struct {
 	ByHand bool `json:"by_hand,omitempty"`
 	// Mechanisms lists all mechanisms in preference order.
 	Mechanisms []MechanismStatus `json:"rungs,omitempty"`
-	// Slotless is the number of BE workloads that share slot 0 of the BE scheduler
-	// because all other slots are taken. They have no weight and no quota of their own.
+	// Slotless is the number of BE workloads without a slot of their own, because all slots
+	// are taken. They share slot 0, without a weight or a quota.
 	Slotless int `json:"slotless,omitempty"`
 	// Failures are the mechanism failures of the last hour, the oldest first.
 	Failures []Failure `json:"falls,omitempty"`

@@ -1,6 +1,6 @@
 // Package node defines the data that all parts of Tenon use: the topology of a machine,
-// its workloads and their use, and the present value of every kernel knob that Tenon
-// may own. A Snapshot holds all data on which a decision may depend.
+// its workloads and the CPU and memory that they use, and the present value of every
+// kernel knob that Tenon may own. A Snapshot holds all data for a decision.
 package node
 
 import (
@@ -13,8 +13,8 @@ import (
 // input, so only data in a Snapshot can influence a decision.
 type Snapshot struct {
 	// At is the time of the snapshot. The difference between the times of two
-	// snapshots of one host is exact, even if the wall clock was set between
-	// them.
+	// snapshots of one host is exact, even if the wall clock was set in
+	// between.
 	At           time.Time    `json:"at"`
 	Topology     Topology     `json:"topology"`
 	Capabilities Capabilities `json:"can,omitempty"`
@@ -26,15 +26,15 @@ type Snapshot struct {
 	Workloads []Workload                 `json:"workloads,omitempty"`
 	// Arriving are workloads that the node will run. They have no cgroup yet.
 	Arriving []Workload `json:"arriving,omitempty"`
-	// SLOViolated says that this snapshot was taken early because an LS workload waited.
-	// Rates are then not useful, because the time since the previous snapshot is too short.
+	// SLOViolated says that this snapshot was taken early because an LS workload
+	// waited. The time since the previous snapshot is then too short to compute rates.
 	SLOViolated bool `json:"hurt,omitempty"`
 	// Devices are the block devices. It is nil if the snapshot has no I/O knobs.
 	Devices []BlockDevice `json:"devices,omitempty"`
 	// Waits says how long LS workloads waited, and for which work. It is nil if not counted.
 	Waits []Wait `json:"waits,omitempty"`
-	// Resctrl says how L3 caches and memory bandwidth can be divided. Cache holds, for
-	// each class with a control group, the cache and the bandwidth that the class uses.
+	// Resctrl says how L3 caches and memory bandwidth can be divided. Cache holds
+	// the cache and the bandwidth that each class with a control group uses.
 	Resctrl Resctrl            `json:"resctrl,omitzero"`
 	Cache   map[Class]CacheUse `json:"cache,omitempty"`
 	// Isolation is the state of the isolation mechanisms.
@@ -76,37 +76,37 @@ type Workload struct {
 	// Container is the container's name if the workload is a single container.
 	Container string     `json:"container,omitempty"`
 	Cgroup    CgroupPath `json:"cgroup"`
-	// ContentionRoot is the highest cgroup that contains the workload and only
-	// workloads of its class. Its siblings hold other classes. Weights apply only
-	// between siblings. So the weight of ContentionRoot decides between LS and BE.
+	// ContentionRoot is the highest cgroup that contains the workload and, besides it,
+	// only work of its class. Its siblings hold other classes. The kernel compares the
+	// weights of siblings, so this cgroup's weight decides between LS and BE.
 	ContentionRoot CgroupPath `json:"meet,omitempty"`
-	// IdleCgroup is a cgroup below ContentionRoot. Tenon sets its weight if another program owns
-	// the weight of ContentionRoot. The kubelet, for example, writes the weights of its QoS
-	// cgroups every minute, and does not start if it cannot write them.
+	// IdleCgroup is a cgroup below ContentionRoot. Tenon sets its weight if another program
+	// owns the weight of ContentionRoot. For example, the kubelet writes the weights of its
+	// QoS cgroups every minute, and does not start if it cannot write them.
 	IdleCgroup CgroupPath `json:"yields,omitempty"`
 	Usage      Usage      `json:"usage"`
 	// CPULimit and MemoryLimit are the workload's limits. If one is absent, there is no limit.
 	CPULimit    Maybe[unit.MilliCPU] `json:"cpu_limit,omitzero"`
 	MemoryLimit Maybe[unit.Bytes]    `json:"memory_limit,omitzero"`
 	// CPUManagedExternally and MemoryManagedExternally say that another
-	// component enforces the limit, as the kubelet does for pods. Tenon does
-	// not set such a limit. It adds only CPU burst and memory protection.
+	// component enforces the limit, such as the kubelet for pods. Tenon leaves
+	// such a limit alone, and sets only CPU burst and memory protection.
 	CPUManagedExternally    bool `json:"cpu_kept,omitempty"`
 	MemoryManagedExternally bool `json:"memory_kept,omitempty"`
-	// CPURequest and MemoryRequest are the workload's requests. If one is
-	// absent, there is no request.
+	// CPURequest and MemoryRequest are the workload's requests, or absent if it
+	// requests nothing.
 	CPURequest    Maybe[unit.MilliCPU] `json:"cpu_request,omitzero"`
 	MemoryRequest Maybe[unit.Bytes]    `json:"memory_request,omitzero"`
-	// Weight is the workload's CPU weight against siblings of the same class. If
-	// it is absent, Tenon does not set it.
+	// Weight is the workload's CPU weight against siblings of the same class.
+	// If it is absent, Tenon does not change the weight.
 	Weight Maybe[unit.Weight] `json:"weight,omitzero"`
-	// EvictionPriority, Priority and SubPriority, compared in this order, decide
-	// which workload of a class gives way first: the one with the lowest value.
+	// These three, compared in this order, say which workload of a class gives way
+	// first: the one with the lowest EvictionPriority, Priority and SubPriority.
 	Priority         int `json:"priority,omitempty"`
 	EvictionPriority int `json:"eviction_priority,omitempty"`
 	SubPriority      int `json:"sub_priority,omitempty"`
-	// DefaultPriority replaces a Priority of 0 when Tenon compares it with the
-	// highest priority that may be evicted. If both are 0, the priority is 0.
+	// DefaultPriority replaces a Priority of 0 in the comparison with the
+	// highest priority that Tenon may evict. Both may be 0.
 	DefaultPriority int `json:"default_priority,omitempty"`
 	// Unlabelled: the workload is BE only because it requests nothing. Daemon: a
 	// DaemonSet restarts it at once. Mid: it is BE work of the priority class
@@ -121,9 +121,9 @@ type Workload struct {
 	// Grace is the time that the workload may take to end after SIGTERM. If it
 	// is absent, the time in the configuration applies.
 	Grace Maybe[time.Duration] `json:"grace,omitzero"`
-	// Ending is AskedToEnd after Tenon sent SIGTERM, and Ended after Tenon killed the processes.
-	// They may still run, because they need CPU to end. Ending is empty if the workload is not
-	// ending. It is also empty if ending took so long that Tenon treats the request as cancelled.
+	// Ending is AskedToEnd after Tenon sent SIGTERM, and Ended after SIGKILL. Even then
+	// processes may still run, because they need CPU to end. Ending is empty if Tenon sent
+	// no signal, or sent it so long ago that the request counts as cancelled.
 	Ending Run `json:"ending,omitempty"`
 	// EvictionExempt is the reason why Tenon must not evict the workload now.
 	// It is empty if Tenon may evict it.
@@ -136,8 +136,8 @@ type Workload struct {
 
 // An Objective is the latency objective of an LS workload. The zero Objective is none.
 type Objective struct {
-	// RunQueueDelay is a limit for the waits of the workload's threads for a
-	// CPU: 99 of 100 waits should be shorter.
+	// RunQueueDelay is an objective for the waits of the workload's threads for
+	// a CPU: 99 of 100 waits should be shorter.
 	RunQueueDelay Maybe[time.Duration] `json:"run_queue_delay,omitzero"`
 }
 

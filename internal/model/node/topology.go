@@ -7,7 +7,7 @@ import (
 )
 
 // CoreID, CacheID, NUMANode, SocketID and CoreKind are numbers of the parts of a machine. A
-// CoreID is unique on the node. The kernel's core_id, in contrast, is unique only in its socket.
+// CoreID is unique on the node, unlike the kernel's core_id, which is unique in its socket.
 type (
 	CoreID   int
 	CacheID  int
@@ -37,8 +37,8 @@ type NUMAMemory struct {
 // Topology lists the online CPUs of a node, in ascending order, and its memory.
 type Topology struct {
 	CPUs []LogicalCPU `json:"cpus"`
-	// Memory lists the NUMA nodes with memory, in ascending order. It is empty
-	// if the kernel shows no NUMA nodes. The node then has one memory.
+	// Memory lists the NUMA nodes with memory, in ascending order. If it is
+	// empty, the kernel shows no NUMA nodes, and the machine has one memory.
 	Memory []NUMAMemory `json:"memory,omitempty"`
 	// Isolated are the CPUs that the kernel's command line names in isolcpus= and nohz_full=.
 	Isolated unit.CPUSet `json:"isolated,omitzero"`
@@ -53,8 +53,8 @@ func (t Topology) All() unit.CPUSet {
 	return s
 }
 
-// Siblings returns the CPUs that share a core with c, including c. It is empty
-// if c is not online.
+// Siblings returns the CPUs of the core of c, including c. It is empty if c is
+// not online.
 func (t Topology) Siblings(c unit.CPU) unit.CPUSet {
 	var s unit.CPUSet
 	i := slices.IndexFunc(t.CPUs, func(a LogicalCPU) bool { return a.ID == c })

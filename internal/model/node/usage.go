@@ -16,9 +16,9 @@ type Usage struct {
 	PerCPU map[unit.CPU]time.Duration `json:"per_cpu,omitempty"`
 	// Throttled is the time for which a CPU quota throttled the workload.
 	Throttled Maybe[time.Duration] `json:"throttled,omitzero"`
-	// Periods is the number of quota periods in which the workload ran.
-	// ThrottledPeriods is the number of those periods in which its quota
-	// throttled it.
+	// Periods is the number of quota periods in which the workload ran. In
+	// ThrottledPeriods of them it used up its quota, and the kernel throttled
+	// it.
 	Periods          Maybe[int64] `json:"periods,omitzero"`
 	ThrottledPeriods Maybe[int64] `json:"throttled_periods,omitzero"`
 	// Threads is the number of the workload's threads. Runnable is the number of
@@ -27,18 +27,18 @@ type Usage struct {
 	Threads  Maybe[int] `json:"threads,omitzero"`
 	Runnable Maybe[int] `json:"runnable,omitzero"`
 	// Steal is the time for which CPUs of the node had work, but the hypervisor
-	// did not run them.
+	// ran something else.
 	Steal Maybe[time.Duration] `json:"steal,omitzero"`
 	// Delay is the run-queue delay of the threads.
 	Delay RunQueueDelay `json:"delay,omitzero"`
-	// Memory is the memory that is charged to the workload, including page
-	// cache. For the node it is the memory that is not available to new work.
+	// Memory is the memory that is charged to the workload, including page cache.
+	// In the counters of the node, it is the memory that new work cannot get.
 	Memory Maybe[unit.Bytes] `json:"memory,omitzero"`
 	// WorkingSet is Memory without the page cache that was not used lately
 	// (inactive_file), as the kubelet measures it.
 	WorkingSet Maybe[unit.Bytes] `json:"working_set,omitzero"`
-	// Refaults is the number of pages that were reclaimed and read back soon
-	// afterwards. It grows if the working set does not fit into memory.
+	// Refaults is the number of pages that the kernel reclaimed and soon read
+	// back. It grows if the working set does not fit into memory.
 	Refaults Maybe[int64] `json:"refaults,omitzero"`
 	// Read and Written are the bytes read from and written to block devices.
 	Read     Maybe[unit.Bytes] `json:"read,omitzero"`
@@ -68,13 +68,13 @@ type RunQueueDelay struct {
 	// each further bucket has twice the upper bound of the previous one. The last bucket
 	// counts all longer waits. Counts is nil if the source has only the sum.
 	Counts []uint64 `json:"counts,omitempty"`
-	// Timeslices is the number of times that a thread got a CPU, with or without a
-	// wait. If Counts is nil, Sum divided by Timeslices is the mean wait.
+	// Timeslices is the number of times that a thread got a CPU, after a wait
+	// or at once. If Counts is nil, Sum divided by Timeslices is the mean wait.
 	Timeslices Maybe[int64] `json:"turns,omitzero"`
 }
 
-// A Wait says how long one workload waited for CPUs while one runner had
-// them. Counting begins when Tenon begins to watch the workload.
+// A Wait says how long one workload (Waiter) waited for CPUs on which another
+// one (Runner) ran. Counting begins when Tenon begins to watch the waiter.
 type Wait struct {
 	Waiter WorkloadID `json:"waiter"`
 	// Runner is another workload, the waiting workload itself, or one of the names below.
@@ -90,7 +90,7 @@ const (
 	RunnerElsewhere WorkloadID = "(elsewhere)" // unknown: the waiter moved to another CPU meanwhile
 )
 
-// RestOf returns the name under which Tenon sums up workloads of a class that
-// have no entry of their own in Waits. These are workloads that have ended,
-// and, if there are too many workloads, those that ran least.
+// RestOf returns the name under which Waits adds up the workloads of class c
+// that have no entry of their own. These have ended or, if there are too many
+// workloads, ran least.
 func RestOf(c Class) WorkloadID { return "(other " + WorkloadID(c) + ")" }

@@ -19,14 +19,14 @@ type Value interface {
 	// Round returns the value that the kernel shows after Tenon has written the
 	// receiver.
 	Round(Kernel) Value
-	// CompareWidth orders values of one type by how much they allow. It is
+	// CompareWidth compares how much two values of one type allow. It is
 	// negative if the receiver allows less than the other, positive if it
 	// allows more, and 0 if they are equal or not comparable.
 	CompareWidth(Value) int
 }
 
-// compareWith calls compare with o if o has the type V. Values of different
-// types are not comparable: then compareWith returns 0.
+// compareWith returns compare(o) if o has the type V, and otherwise 0, which
+// means that the values are not comparable.
 func compareWith[V Value](o Value, compare func(V) int) int {
 	if w, same := o.(V); same {
 		return compare(w)
@@ -34,8 +34,8 @@ func compareWith[V Value](o Value, compare func(V) int) int {
 	return 0
 }
 
-// CPUWeight says how a cgroup competes for CPU with its siblings: with a weight, or as an
-// idle cgroup (SCHED_IDLE for the whole cgroup, Linux 5.15), which has no weight.
+// CPUWeight says how a cgroup competes for CPU with its siblings. It has a weight,
+// or it is idle: then it has no weight, and runs like SCHED_IDLE (Linux 5.15).
 type CPUWeight struct {
 	Idle   bool
 	Weight unit.Weight // 0 if Idle
@@ -74,9 +74,9 @@ func parseCPUWeight(text string) (Value, error) {
 	return CPUWeight{Weight: w}, err
 }
 
-// CPUMax is the CFS bandwidth limit of a cgroup. In each Period the cgroup may use
-// Quota of CPU time. It may also use at most Burst of the quota that it saved in
-// earlier periods (Documentation/scheduler/sched-bwc.rst; burst from Linux 5.14).
+// CPUMax is the CFS bandwidth limit of a cgroup. In each Period the cgroup may use the
+// CPU time Quota. In addition it may use what it left of its quota in earlier periods,
+// at most Burst (Documentation/scheduler/sched-bwc.rst; burst: Linux 5.14).
 type CPUMax struct {
 	Quota  time.Duration // NoQuota: unlimited
 	Period time.Duration
@@ -86,8 +86,8 @@ type CPUMax struct {
 // NoQuota means no limit: "max" on v2, -1 on v1.
 const NoQuota time.Duration = math.MaxInt64
 
-// The kernel's bounds for CPUMax (kernel/sched/core.c: min_cfs_quota_period,
-// max_cfs_quota_period).
+// The kernel limits CPUMax to these bounds (kernel/sched/core.c:
+// min_cfs_quota_period, max_cfs_quota_period).
 const (
 	MinQuota      = time.Millisecond
 	MinPeriod     = time.Millisecond
@@ -156,8 +156,8 @@ func parseCPUMax(text string) (Value, error) {
 	return v, nil
 }
 
-// CPUs is a set of CPUs (cpuset.cpus) or NUMA nodes (cpuset.mems). On v2 the empty set
-// means the set of the parent. On v1 it means that no task may enter the cgroup.
+// CPUs is a set of CPUs (cpuset.cpus) or NUMA nodes (cpuset.mems). If it is empty,
+// a v2 cgroup has the set of its parent, and a v1 cgroup accepts no tasks.
 type CPUs struct{ Set unit.CPUSet }
 
 // String prints the kernel's list format.

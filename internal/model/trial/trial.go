@@ -9,12 +9,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Status holds the results of the trials on this node: the mechanism that
-// they selected, the trial that runs now, and the trials of the last round.
-// The policy that selects the isolation mechanism makes the Status.
+// A Status holds the results of the trials on this node: the selected
+// mechanism, the trial that runs now, and the trials of the last round. The
+// policy that selects the isolation mechanism writes it.
 type Status struct {
-	// Kept is the mechanism in use because a trial showed that services wait less with it. If Kept
-	// is empty, the floor is in use: the least weight and, where the kernel has them, long slices.
+	// Kept is the mechanism in use, if a trial showed that services wait less with it.
+	// Otherwise it is empty, and the floor is in use: the least weight, with long slices
+	// where possible.
 	Kept node.Mechanism `json:"kept,omitempty"`
 	// Since is the time at which Kept, or the floor, came into use.
 	Since time.Time `json:"since,omitzero"`
@@ -34,8 +35,8 @@ type Status struct {
 // A Finding is the result of a trial.
 type Finding string
 
-// The values of Finding. After any Finding except Kept, the node keeps the
-// mechanism that it had before the trial.
+// These are the values of Finding. Only after Kept does the node use the
+// candidate. After any other Finding, it goes back to its earlier mechanism.
 const (
 	Kept    Finding = "kept"      // the services wait less with the candidate
 	NoGain  Finding = "no gain"   // the services do not wait less, or the difference is too small to be sure
@@ -52,8 +53,8 @@ var Findings = []Finding{Kept, NoGain, Worse, Harmed, Stopped, Failed}
 // epochs, one with the candidate and one without it, in random order.
 type Result struct {
 	Candidate node.Mechanism `json:"candidate"`
-	// Against is the mechanism of the epochs without the candidate. If it is
-	// empty, these epochs used the floor.
+	// Against is the mechanism in the epochs without the candidate. If it is
+	// empty, the floor is used there (see docs/glossary.md).
 	Against node.Mechanism `json:"against,omitempty"`
 	Finding Finding        `json:"finding"`
 	Why     string         `json:"why,omitempty"`
@@ -63,19 +64,19 @@ type Result struct {
 	Pairs int `json:"pairs"`
 	// Ratio is the mean wait of all services with the candidate, divided by the
 	// mean wait without it: the geometric mean over the pairs. It is 0 if there
-	// are too few pairs. Low and High bound the true ratio, each with an error
-	// probability of 1.25 %. Each bound is the wider of two: the bound of
+	// are too few pairs. Low and High bound the true ratio; each bound is wrong
+	// with a probability of 1.25 %. It is the wider of two bounds: that of
 	// Student's t, and the exact bound of the median.
 	Ratio float64 `json:"ratio,omitempty"`
 	Low   float64 `json:"low,omitempty"`
 	High  float64 `json:"high,omitempty"`
-	// Without and With are the mean lengths of a wait, over all services,
-	// without and with the candidate.
+	// Without and With are the mean length of a wait in the epochs without and
+	// with the candidate, over all services.
 	Without time.Duration `json:"without_ns,omitempty"`
 	With    time.Duration `json:"with_ns,omitempty"`
-	// Services lists the services that waited longest, the longest wait first.
-	// The list has at most MostServices entries. More is the number of services
-	// that are not in it.
+	// Services lists the services that waited longest, the longest wait first,
+	// at most MostServices of them. More is the number of services that are not
+	// in the list.
 	Services []Service `json:"services,omitempty"`
 	More     int       `json:"more,omitempty"`
 }
@@ -87,15 +88,15 @@ const MostServices = 16
 // are one service.
 type Service struct {
 	Name string `json:"name"`
-	// Pairs is the number of pairs in which the service waited often enough to
-	// be judged.
+	// Pairs is the number of pairs of epochs in which the service waited often
+	// enough for a judgement.
 	Pairs int `json:"pairs"`
 	// Without and With are the mean lengths of a wait of this service.
 	Without time.Duration `json:"without_ns"`
 	With    time.Duration `json:"with_ns"`
 	// HourWithout is the time that the service waits in an hour without the
-	// candidate. HourWith is the time that the same number of waits takes with the
-	// candidate.
+	// candidate. HourWith is the time that the same number of waits takes with
+	// it.
 	HourWithout time.Duration `json:"hour_without_ns"`
 	HourWith    time.Duration `json:"hour_with_ns"`
 }
@@ -110,12 +111,11 @@ func (v Status) InForce() (Result, bool) {
 	return Result{}, false
 }
 
-// An Effect is the effect of a mechanism on one service, as its trial found:
-// how long the service waits for a CPU in an hour.
+// An Effect says how much a mechanism changed the waits of one service in a
+// trial: how long the service waits for a CPU in an hour.
 type Effect struct {
 	Mechanism node.Mechanism `json:"candidate"`
-	// Kept says that the node uses the mechanism because of the trial. If it is
-	// false, the trial did not select the mechanism, or a later trial replaced it.
+	// Kept says that the node uses the mechanism now, because of this trial.
 	Kept    bool          `json:"kept"`
 	Found   Finding       `json:"found"`
 	Ended   time.Time     `json:"ended"`

@@ -77,8 +77,8 @@ func (s *CPUSet) Append(b []byte) []byte {
 	return b
 }
 
-// next searches s from c upwards for a CPU that is in s (in is true) or is
-// not in s (in is false). If there is none, it returns MaxCPUs.
+// next returns the first CPU from c upwards that is in s (if in is true), or
+// that is not in s (if in is false). If there is none, it returns MaxCPUs.
 func (s *CPUSet) next(c CPU, in bool) CPU {
 	for i := int(c / 64); i < len(s.words); i++ {
 		w := s.words[i]

@@ -13,21 +13,21 @@ import (
 // cgroups have the same format.
 type Pressure struct {
 	// Some counts the time in which at least one task waited. Full counts the
-	// time in which all tasks that were not idle waited. Full is zero if the
-	// kernel does not define it for the resource.
+	// time in which every task that was not idle waited. For some resources the
+	// kernel has no Full; it is then zero.
 	Some, Full Stall
 }
 
 // Stall is one line of a pressure file.
 type Stall struct {
-	// Avg10, Avg60 and Avg300 say which part of the last 10, 60 and 300 s tasks
-	// waited, from 0 to 1.
+	// Avg10, Avg60 and Avg300 are the fractions (0 to 1) of the last 10, 60 and
+	// 300 s in which tasks waited.
 	Avg10, Avg60, Avg300 float64
 	// Total is the waiting time since boot, or since the cgroup was created.
 	Total time.Duration
 }
 
-// ParsePressure reads a pressure file. It skips lines of other kinds than these:
+// ParsePressure reads a pressure file. It skips all lines except these:
 //
 //	some avg10=2.57 avg60=1.22 avg300=0.69 total=10077645
 //	full avg10=0.00 avg60=0.00 avg300=0.00 total=0

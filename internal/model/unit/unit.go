@@ -1,7 +1,6 @@
 // Package unit holds the typed quantities of Tenon: CPU in thousandths of a
 // CPU, memory in bytes, weights that are exact on both cgroup versions, and
-// sets of CPUs. Only parsers and printers use bare numbers in place of these
-// types.
+// sets of CPUs. Only parsers and printers use bare numbers for them.
 package unit
 
 import (
@@ -99,14 +98,14 @@ func ParseBytes(s string) (Bytes, error) {
 	return Bytes(f * float64(scale)), nil
 }
 
-// Weight is a weight for contended CPU, in units of 1/256 of a cgroup v2 weight.
-// The unit expresses the files of both cgroup versions exactly. cpu.weight 100
-// (v2) is 25600, and cpu.shares 1024 (v1) is 25600, too: the kernel gives both
-// the same load weight (kernel/sched/core.c: sched_weight_from_cgroup).
+// Weight is a weight for contended CPU, in units of 1/256 of a cgroup v2 weight. In
+// this unit the weights of both cgroup versions are whole numbers. cpu.weight 100
+// (v2) and cpu.shares 1024 (v1) are both 25600, because the kernel gives them the
+// same load weight (kernel/sched/core.c: sched_weight_from_cgroup).
 type Weight int64
 
 // The ranges of cpu.weight (v2) and cpu.shares (v1). The kernel refuses a
-// weight outside its range, and changes shares outside their range to the
+// weight outside its range. It replaces shares outside their range by the
 // nearest bound (Documentation/admin-guide/cgroup-v2.rst, cpu.weight).
 const (
 	MinWeight, MaxWeight = 1, 10000

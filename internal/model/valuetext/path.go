@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// literalPath begins the quoted form of a path that is not UTF-8; a Go string literal
-// follows. The name of a cgroup may contain any byte except "/", newline and NUL, but
-// JSON can hold only UTF-8. Since no path contains a NUL, no path looks quoted.
+// literalPath marks the quoted form of a path that is not UTF-8: a Go string literal
+// follows it. A cgroup may have such a name, but JSON can hold only UTF-8. The mark
+// begins with NUL, which no path contains, so no path is mistaken for a quoted one.
 const literalPath = "\x00"
 
-// QuotePath returns the path of a cgroup in a form that JSON can hold. A path
-// in UTF-8 stays unchanged.
+// QuotePath returns the path of a cgroup in a form that JSON can hold. It
+// changes only paths that are not UTF-8.
 func QuotePath[P ~string](path P) P {
 	if strings.ToValidUTF8(string(path), "") == string(path) {
 		return path
@@ -19,8 +19,8 @@ func QuotePath[P ~string](path P) P {
 	return P(literalPath + strconv.Quote(string(path)))
 }
 
-// UnquotePath is the inverse of QuotePath. It returns a text with an invalid
-// string literal unchanged.
+// UnquotePath is the inverse of QuotePath. If the string literal is not valid,
+// it returns the text unchanged.
 func UnquotePath[P ~string](text P) P {
 	literal, is := strings.CutPrefix(string(text), literalPath)
 	if !is {

@@ -66,8 +66,8 @@ func Schema[ID ~int](by map[ID]uint64, print func(uint64) string) string {
 	return s.String()
 }
 
-// ParseSchema reads the text that Schema prints. The values have the given
-// base.
+// ParseSchema reads the text that Schema prints. Its numbers have the given
+// base (2 to 36).
 func ParseSchema[ID ~int](text string, base int) (map[ID]uint64, error) {
 	by := map[ID]uint64{}
 	for part := range strings.SplitSeq(text, ";") {

@@ -13,17 +13,17 @@ import (
 
 // A Container is a container that is created, running or paused.
 type Container struct {
-	// ID identifies the container in its runtime. With Docker and Podman, it
-	// has 64 hexadecimal digits, and the name of the cgroup contains it.
+	// ID identifies the container in its runtime. In Docker and Podman it has
+	// 64 hexadecimal digits, and the name of the cgroup contains it.
 	ID string
 	// Name is the name of the container, or its ID if it has none.
 	Name   string
 	Labels map[string]string
-	// PID is the first process of the container at the time of the listing, in
-	// the PID namespace of this machine. It is 0 if it is not known.
+	// PID is the first process of the container, in the PID namespace of this
+	// machine. It is 0 if it was not known at the time of the listing.
 	PID int
-	// Cgroup is the path of the container's cgroup, which Locate sets. If it is
-	// empty, the cgroup is found by the ID.
+	// Cgroup is the path of the container's cgroup, if Locate has found it. If
+	// Cgroup is empty, Groups finds the cgroup by the ID.
 	Cgroup string
 }
 
@@ -47,8 +47,8 @@ var Sockets = []string{
 // or does not run.
 var ErrAbsent = errors.New("there is no such socket")
 
-// Check returns an error if a text is not the address of a socket, as in
-// Sockets.
+// Check returns an error if address is not the address of a runtime's socket.
+// Sockets shows examples of valid ones.
 func Check(address string) error {
 	kind, socket, _ := strings.Cut(address, "://")
 	switch {
@@ -59,8 +59,8 @@ func Check(address string) error {
 	return fmt.Errorf("%q: want docker://, podman:// or containerd:// and the absolute path of a socket", address)
 }
 
-// Open makes a client for the runtime at an address, as in Sockets. Open does
-// not connect to the runtime.
+// Open makes a client for the runtime at an address, for example one of
+// Sockets. It does not connect to the runtime.
 func Open(address string) (Runtime, error) {
 	if err := Check(address); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 )
 
 // containerd is a client of containerd's API. Each request is for one
-// namespace, except the list of namespaces.
+// namespace, except the one that lists the namespaces.
 type containerd struct {
 	conn *grpc.ClientConn
 }
@@ -24,15 +24,15 @@ type containerd struct {
 // namespaceHeader is the gRPC header with the namespace of a request.
 const namespaceHeader = "containerd-namespace"
 
-// dockersNamespace is the namespace with the containers of Docker. In containerd,
-// they have no labels. The type docker lists them with their labels.
+// dockersNamespace is containerd's namespace for the containers of Docker. They
+// have no labels there. The type docker lists them with their labels.
 const dockersNamespace = "moby"
 
 // nerdctlName is the label in which nerdctl stores the name of a container.
 const nerdctlName = "nerdctl/name"
 
-// maxTasks is the maximum size, in bytes, of the message that lists the tasks
-// of a namespace. A task takes much less than 1 KiB. The default limit of
+// maxTasks is the maximum size, in bytes, of containerd's answer that lists the
+// tasks of a namespace. A task takes much less than 1 KiB. The default limit of
 // gRPC, 4 MiB, could be too small for ten thousand tasks.
 const maxTasks = 16 << 20
 
@@ -79,8 +79,8 @@ func (c *containerd) listIn(ctx context.Context) ([]Container, error) {
 	if len(pids) == 0 {
 		return nil, nil
 	}
-	// In a stream, the size of the list has no limit. Each container comes with
-	// its whole specification, some 10 KiB.
+	// A stream is used because the list may exceed the size of one message:
+	// each container comes with its whole specification, some 10 KiB.
 	found, err := containersapi.NewContainersClient(c.conn).ListStream(ctx, &containersapi.ListContainersRequest{})
 	if err != nil {
 		return nil, err

@@ -20,13 +20,13 @@ type docker struct {
 }
 
 // listContainers is the URL of the list. It names no version of the API,
-// because an engine refuses versions that are too old for it (Docker 29:
-// below 1.44). The engine then answers in its newest version. The fields that
-// Tenon reads are the same in all versions. Podman accepts this URL, too.
+// because an engine refuses old versions (Docker 29: below 1.44). The engine
+// then answers in its newest version, and Podman does, too. The fields that
+// Tenon reads are the same in all versions.
 const listContainers = "http://local/containers/json?all=1"
 
-// maxSaid is the maximum number of bytes of an answer that an error message
-// quotes.
+// maxSaid is the maximum length, in bytes, of an engine's answer in an error
+// message. Longer answers are cut.
 const maxSaid = 200
 
 func openDocker(kind, socket string) *docker {

@@ -9,10 +9,9 @@ import (
 // hexadecimal.
 const idLength = 64
 
-// Locate sets the cgroup of each container, which is the cgroup of its first
-// process. The function cgroupOf returns the cgroup of a process. Call Locate
-// directly after the listing, because another process may get the same PID
-// later.
+// Locate sets the cgroup of each container to the cgroup of its first process,
+// which the function cgroupOf returns. Call Locate directly after the listing,
+// because another process may get the same PID later.
 func Locate(all []Container, cgroupOf func(pid int) (path string, known bool)) {
 	for i := range all {
 		c := &all[i]
@@ -25,10 +24,10 @@ func Locate(all []Container, cgroupOf func(pid int) (path string, known bool)) {
 	}
 }
 
-// Groups returns the containers by the path of their cgroup. With Docker and
-// Podman, the name of this cgroup contains the ID of the container. With
-// other runtimes, Locate has set the path. Groups omits a container whose
-// cgroup is the root or not among the paths.
+// Groups returns the containers by the path of their cgroup. It omits a
+// container if its cgroup is the root or is not among the paths. For Docker and
+// Podman, the cgroup is found by the container's ID in its name. For other
+// runtimes, Locate has set the path.
 func Groups(all []Container, paths []string) map[string]Container {
 	exists := make(map[string]bool, len(paths))
 	byID := map[string]string{}
@@ -54,9 +53,9 @@ func Groups(all []Container, paths []string) map[string]Container {
 	return groups
 }
 
-// CanBe judges by the name of a cgroup whether it can be a container of the
-// runtimes at these addresses. A containerd cgroup may have any name without
-// the suffixes that systemd uses for other units (.service, .slice, .socket).
+// CanBe reports whether a cgroup with this path may be a container of the
+// runtimes at these addresses. In containerd its name may be any, except one
+// with a suffix that systemd uses for other units (.service, .slice, .socket).
 func CanBe(path string, addresses []string) bool {
 	name := lastName(path)
 	if idIn(name) != "" {
@@ -72,7 +71,7 @@ func CanBe(path string, addresses []string) bool {
 
 func lastName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// idIn returns the ID in the name of a container's cgroup: "docker-ID.scope",
+// idIn returns the ID from the name of a container's cgroup: "docker-ID.scope",
 // "libpod-ID" or "ID". For other names it returns "".
 func idIn(name string) string {
 	if strings.HasPrefix(name, "libpod-conmon-") {
@@ -89,9 +88,8 @@ func idIn(name string) string {
 	return id
 }
 
-// containerPath shortens the cgroup path of the first process of a container to
-// the path of the container itself. A container may create cgroups in its own
-// cgroup.
+// containerPath shortens the path of a process's cgroup to the path of its
+// container's cgroup. Inside, the container may have created more cgroups.
 func containerPath(path, id string) string {
 	path = strings.Trim(path, "/")
 	for i := 0; i <= len(path); i++ {

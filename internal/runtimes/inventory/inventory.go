@@ -1,6 +1,6 @@
 // Package inventory keeps a list of the containers of this machine, as the
-// container runtimes report them. It knows a container by the path of its cgroup.
-// A dry run reads the list once. An agent updates it in the background.
+// container runtimes report them. The path of its cgroup identifies a container. A
+// dry run makes the list once. An agent updates it in the background.
 package inventory
 
 import (
@@ -22,15 +22,14 @@ import (
 
 const (
 	// answerWithin is the maximum time of a listing. A runtime that systemd
-	// starts on demand needs some seconds. firstWithin is the maximum time of
-	// the listing before the first tick. It is shorter, because the tick waits
-	// for this listing.
+	// starts on demand needs some seconds. firstWithin is shorter, because the
+	// first tick waits for its listing.
 	answerWithin = 10 * time.Second
 	firstWithin  = 2 * time.Second
 	// The pause between two listings is at least minRest, and at least restFor
-	// times the duration of the last listing. After a change, the Follower lists
-	// once more after this pause, because a cgroup may exist before its runtime
-	// reports the container as running.
+	// times the duration of the last listing. After a request, the Follower
+	// lists at once and again after the pause. In between, a new cgroup may
+	// exist whose container the runtime does not yet report as running.
 	minRest = time.Second
 	restFor = 20
 	// askAtLatest is the maximum time between two attempts to reach a missing
@@ -59,7 +58,7 @@ type Follower struct {
 }
 
 // Follow returns a Follower with an empty list. Run calls the function news
-// after the list has changed.
+// whenever the list has changed.
 func Follow(log *slog.Logger, fs proc.FS, news func()) *Follower {
 	tell := func(ctx context.Context, address string) ([]container.Container, error) {
 		return tell(ctx, address, fs)
@@ -92,9 +91,9 @@ func (c *Follower) look() {
 }
 
 // See triggers a listing if a cgroup that may be a container was created or
-// removed since the last call. paths is sorted. Other cgroups must not trigger
-// a listing: a listing may start a unit such as podman.service, and the cgroup
-// of that unit would trigger the next listing, without end.
+// removed since the last call. paths is sorted. Other cgroups trigger none: a
+// listing may start a unit such as podman.service, and if its new cgroup
+// triggered the next listing, there would be no end.
 func (c *Follower) See(paths []string) {
 	before := c.paths
 	c.paths = paths
@@ -108,8 +107,8 @@ func (c *Follower) See(paths []string) {
 
 // First lists the containers before the first tick. Without this list, the tick
 // would release the containers that the last tenond managed. remembered is the
-// list of that tenond. If a runtime does not answer now, First uses its
-// containers in that list.
+// list of the last tenond. If a runtime does not answer now, First takes its
+// containers from there.
 func (c *Follower) First(ctx context.Context, remembered map[string][]container.Container) {
 	select {
 	case <-c.ask: // First also answers a request of Use
@@ -121,8 +120,8 @@ func (c *Follower) First(ctx context.Context, remembered map[string][]container.
 	c.list(ctx, firstWithin)
 }
 
-// Run updates the list until ctx ends. It makes the first listing minRest
-// after its start.
+// Run updates the list until ctx ends. The first listing is minRest after the
+// call.
 func (c *Follower) Run(ctx context.Context) {
 	next := time.NewTimer(minRest)
 	var missing time.Duration // the last wait for a missing runtime
@@ -158,8 +157,8 @@ func (c *Follower) Run(ctx context.Context) {
 	}
 }
 
-// misses reports whether a runtime is missing: it does not answer, but it
-// exists or has listed containers before.
+// misses reports whether a runtime does not answer, although it exists or has
+// listed containers before.
 func (c *Follower) misses() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,10 +171,10 @@ type answer struct {
 	err error
 }
 
-// list asks every runtime, waits for a limited time (within) for each, and
-// reports whether the list has changed. If a runtime does not answer or does
-// not exist any more, its containers stay in the list, because their
-// best-effort work must stay bounded.
+// list asks every runtime, waits for each answer at most the time within, and
+// reports whether the list has changed. If a runtime does not answer or is
+// gone, its containers stay in the list, because their best-effort work must
+// stay bounded.
 func (c *Follower) list(ctx context.Context, within time.Duration) (changed bool) {
 	c.mu.Lock()
 	addresses := c.addresses
@@ -271,8 +270,8 @@ func (c *Follower) Groups(paths []string) (map[string]*match.Container, []string
 }
 
 // remarks returns one remark for each missing socket that the configuration
-// names. If the configuration names no socket, and no default socket exists,
-// it returns one remark. The caller holds c.mu.
+// names. If the configuration names none, there is one remark when no default
+// socket exists. The caller holds c.mu.
 func (c *Follower) remarks() (remarks []string) {
 	switch {
 	case len(c.addresses) == 0 || !c.asked:
@@ -289,9 +288,8 @@ func (c *Follower) remarks() (remarks []string) {
 }
 
 // ListOnce asks the runtimes once, if any rule names containers. It returns the
-// cgroups with the given paths, and the containers in them. It passes the
-// function direct to match.Groups. Errors are those of runtimes that exist but
-// do not answer.
+// cgroups with the given paths, and the containers in them. match.Groups uses
+// the function direct. A runtime that exists but does not answer is an error.
 func ListOnce(ctx context.Context, rules []match.Rule, addresses, paths []string, direct func(path string) (bool, error)) ([]match.Group, error) {
 	c := Follow(slog.New(slog.DiscardHandler), proc.Default(), nil)
 	c.Use(rules, addresses)

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// catchUpTimes is the maximum number of requests for the values of a
-// container. After them, the plugin leaves the container to the loop of the
-// agent, because the pod may not exist any more.
+// catchUpTimes is the maximum number of requests for the values of one
+// container. After that, the plugin leaves the container to the loop of the
+// agent, because its pod may be gone.
 const catchUpTimes = 10
 
-// catchUp updates containers whose values were not known when the runtime
-// asked for them. Without the update, the runtime would write its own values
-// again at each change of the container. catchUp asks for missing values at
-// regular intervals until ctx ends.
+// catchUp asks at regular intervals, until ctx ends, for values that were not
+// known when the runtime asked for them. It then updates these containers.
+// Without the update, the runtime would write its own values again at each
+// change of the container.
 func (p *plugin) catchUp(ctx context.Context) {
 	select {
 	case <-p.configured:
 	case <-ctx.Done():
 		return
 	}
-	turn := time.NewTicker(synchronizing * p.Deadline)
+	turn := time.NewTicker(syncDeadlines * p.Deadline)
 	defer turn.Stop()
 	for {
 		select {
@@ -48,8 +48,8 @@ func (p *plugin) listUnanswered() (queries []query) {
 	return queries
 }
 
-// update sends updates of containers to the runtime. If the plugin is about to
-// end, it sends none.
+// update sends updates of containers to the runtime, except when the plugin is
+// about to end.
 func (p *plugin) update(ctx context.Context, queries []query) {
 	select {
 	case p.catching <- struct{}{}:

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// logger passes messages of the NRI library on at a lower level than their
-// own, because they help only to find a fault.
+// logger lowers the level of the messages of the NRI library, because they help
+// only to find a fault.
 type logger struct{ log *slog.Logger }
 
 func (l logger) Debugf(ctx context.Context, format string, args ...any) {

@@ -2,10 +2,10 @@
 // instruction runs. It is a plugin of the container runtime, through NRI (Node
 // Resource Interface) of containerd and CRI-O.
 //
-// No pod waits for a plugin that is slow or lost. Each answer has a deadline far
-// below that of the runtime, and after an error the answer is "no change". If the
-// plugin has lost the connection, it connects again. If the plugin has missed a
-// container, the loop of the agent writes the values of the container.
+// No pod waits for a plugin that is slow or lost. The deadline of an answer is
+// far below that of the runtime, and after an error the answer is "no change".
+// If the connection breaks, the plugin connects again. For containers that
+// started meanwhile, the loop of the agent writes the values.
 package nri
 
 import (
@@ -25,40 +25,40 @@ const (
 	// DefaultSocket is the default path of the NRI socket of a runtime.
 	DefaultSocket = api.DefaultSocketPath
 	// DefaultDeadline is the deadline of an answer. The runtime waits at most 2
-	// s (api.DefaultPluginRequestTimeout), and the pod does not start until the
-	// runtime has the answer.
+	// s (api.DefaultPluginRequestTimeout). Until it has the answer, the pod
+	// does not start.
 	DefaultDeadline = 200 * time.Millisecond
-	// DefaultStartDeadline is the time that the start of a container may wait
-	// after it was created. It is longer than DefaultDeadline, because a container
+	// DefaultStartDeadline is the time for which the plugin may delay the start of
+	// a created container. It is longer than DefaultDeadline, because a container
 	// that starts too early runs on the wrong CPUs or without a limit.
 	DefaultStartDeadline = time.Second
 
 	name = "tenon"
-	// index determines the order in which a runtime asks its plugins. The value
-	// is high, so that Tenon sees the changes of the other plugins.
+	// A runtime asks its plugins in the order of index. The value is high, so
+	// that Tenon sees the changes of the other plugins.
 	index = "90"
 	// minWait and latest are the minimum and the maximum wait before the plugin
 	// connects again.
 	minWait, latest = 100 * time.Millisecond, 5 * time.Second
 	// If a runtime accepts connections but does not answer, each attempt to
 	// connect leaks a stub. Then the wait between attempts grows to muteLatest.
-	// After maxMute attempts, the plugin waits until the runtime has created
-	// its socket again.
+	// After maxMute attempts, the plugin makes the next one only when the
+	// runtime has created its socket again.
 	muteLatest = 5 * time.Minute
 	maxMute    = 10
-	// registering is the time that the runtime may take to configure the plugin.
+	// registerTimeout is the time that the runtime may take to configure the plugin.
 	// After that, it may take any time to list its containers, because containerd
 	// waits for each container that is being stopped.
-	registering = 2 * api.DefaultPluginRegistrationTimeout
+	registerTimeout = 2 * api.DefaultPluginRegistrationTimeout
 )
 
 // A Pod is a pod as the runtime knows it.
 type Pod struct {
 	Namespace, Name, UID string
 	Labels, Annotations  map[string]string
-	// CgroupParent is the parent of the cgroups of the pod's containers, as the
-	// kubelet has set it. With the driver cgroupfs it is a path. With the
-	// driver systemd it is a slice.
+	// CgroupParent is the parent of the cgroups of the pod's containers. The
+	// kubelet has set it: with its driver cgroupfs to a path, with its driver
+	// systemd to a slice.
 	CgroupParent string
 }
 
@@ -66,8 +66,8 @@ func (p Pod) String() string { return p.Namespace + "/" + p.Name }
 
 // Limits are values for the cgroup of a container, in the terms of the
 // container runtime interface. A nil field keeps the value of the kubelet.
-// There is no CPU weight, because the kubelet would read it back as the CPU
-// request of the pod.
+// There is no CPU weight: the kubelet would read it back and take it for the
+// CPU request of the pod.
 type Limits struct {
 	Quota  *int64  // µs per period; -1: no quota
 	Period *uint64 // µs
@@ -77,18 +77,18 @@ type Limits struct {
 	Unified map[string]string
 }
 
-// Values decides the values of pods and containers. Several goroutines call its
-// methods. A method should return when ctx ends. The plugin answers the runtime
-// even if the method has not returned.
+// Values decides the values of pods and containers. Its methods must be safe
+// for concurrent use. A method should return when ctx ends; if it does not, the
+// plugin answers the runtime without it.
 type Values interface {
-	// Sandbox sets the values of the cgroup of a new pod, which has no
+	// Sandbox sets the values of the cgroup of a new pod. The pod has no
 	// containers yet.
 	Sandbox(context.Context, Pod) error
 	// Container returns the values of a container. If it returns false, Tenon
 	// does not manage the pod, and the values of the kubelet stay.
 	Container(ctx context.Context, p Pod, container string) (Limits, bool, error)
-	// Starting is called when a container has its cgroup and has not run its
-	// first instruction. The runtime starts the container after Starting has
+	// Starting is called between the creation of the container's cgroup and the
+	// container's first instruction. The runtime waits until Starting has
 	// returned.
 	Starting(ctx context.Context, p Pod, c Created) error
 }
@@ -117,20 +117,20 @@ type Options struct {
 	// V1 means that the cpu controller is on cgroup v1. On v1 the kernel
 	// refuses a quota that is above the quota of a parent
 	// (tg_cfs_schedulable_down). CPU suppress lowers the quotas of parents, so
-	// a container with a quota would fail to start. Therefore the plugin leaves
-	// the quota out, and the quota of the pod bounds the container.
+	// a container with a quota would fail to start. Therefore the plugin sets
+	// no quota for the container, which has the quota of its pod as a bound.
 	V1       bool
 	Deadline time.Duration // maximum time of an answer; 0: DefaultDeadline
 	// StartDeadline is the time that Values.Starting may take. 0 means
 	// DefaultStartDeadline. The plugin uses at most three quarters of the time
-	// after which the runtime drops a plugin.
+	// that the runtime gives a plugin before it drops it.
 	StartDeadline time.Duration
 	Log           *slog.Logger
 	// Changed is called when a connection starts or ends. It may be nil.
 	Changed func(Link)
-	// Leaves is called when the context of Run ends. It reports whether the plugin
-	// must first restore the kubelet's values of the containers. If Leaves is nil,
-	// the plugin does not restore them.
+	// Leaves is called when the context of Run ends. It reports whether the
+	// plugin first restores the kubelet's values of the containers. nil means
+	// that it does not.
 	Leaves func() bool
 }
 
@@ -156,9 +156,9 @@ func (o Options) filled() Options {
 	return o
 }
 
-// Run answers the runtime until ctx ends. If a connection is lost, it connects
-// again. It returns the error of ctx. If it has restored the kubelet's values
-// of the containers, it returns ErrReleased.
+// Run answers the runtime until ctx ends, and connects again after a lost
+// connection. It returns the error of ctx, or ErrReleased if it has restored
+// the kubelet's values of the containers.
 func Run(ctx context.Context, o Options) error {
 	o = o.filled()
 	wait, said, mute := minWait, "", 0
@@ -200,9 +200,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// waitBeforeRetry waits before the next attempt to connect. If endless is
-// set, it waits until the runtime has created its socket again. If ctx ends
-// before that, it returns the error of ctx.
+// waitBeforeRetry waits before the next attempt to connect: for the given time
+// or, if endless is set, until the runtime has created its socket again. It
+// returns the error of ctx if ctx ends first.
 func waitBeforeRetry(ctx context.Context, path string, socket socketID, wait time.Duration, endless bool) error {
 	for end := time.Now().Add(wait); endless || time.Now().Before(end); {
 		step := latest
@@ -221,9 +221,9 @@ func waitBeforeRetry(ctx context.Context, path string, socket socketID, wait tim
 	return nil
 }
 
-// A socketID distinguishes a socket from a later one at the same path. (The
-// later one may have the same inode number.) The zero socketID means that there
-// is no socket.
+// A socketID distinguishes a socket from a later one at the same path, which
+// may have the same inode number. The zero socketID means that there is no
+// socket.
 type socketID struct {
 	inode uint64
 	made  unix.Timespec
@@ -239,7 +239,7 @@ func socketAt(path string) socketID {
 
 var (
 	errLost  = errors.New("the runtime closed the connection")
-	errMute  = fmt.Errorf("the runtime did not configure the plugin within %v", registering)
+	errMute  = fmt.Errorf("the runtime did not configure the plugin within %v", registerTimeout)
 	errStops = errors.New("the plugin does not stop")
 )
 
@@ -247,11 +247,11 @@ var (
 // the runtime has registered the plugin, session calls the function
 // connected. The returned error is never nil.
 func session(ctx context.Context, p *plugin, connected func(Link)) error {
-	// The connection stays open after ctx has ended, because the plugin needs
-	// it to release the containers.
+	// The connection outlives ctx, because the plugin still needs it to release
+	// the containers.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	conn, err := (&net.Dialer{Timeout: registering}).DialContext(ctx, "unix", p.Socket)
+	conn, err := (&net.Dialer{Timeout: registerTimeout}).DialContext(ctx, "unix", p.Socket)
 	if err != nil {
 		return err // the error contains the path of the socket
 	}
@@ -271,15 +271,15 @@ func session(ctx context.Context, p *plugin, connected func(Link)) error {
 	if !p.release {
 		go p.catchUp(life)
 	}
-	// A stub that is not configured blocks forever, even if the connection is
-	// closed. It cannot be stopped, so session returns and leaves it.
+	// A stub that is not configured blocks forever, even after the connection
+	// is closed. There is no way to stop it, so session abandons it.
 	select {
 	case <-p.configured:
 	case err := <-ended:
 		return lostError(err)
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(registering):
+	case <-time.After(registerTimeout):
 		return errMute
 	}
 	for {

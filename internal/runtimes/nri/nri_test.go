@@ -89,9 +89,9 @@ func TestAContainerIsAnnouncedBeforeItStarts(t *testing.T) {
 	}
 }
 
-// TestNoPodWaitsForTenon checks answers that never come, that are errors, and
-// that panic. In each case, the runtime must create the container with the
-// values of the kubelet.
+// TestNoPodWaitsForTenon checks answers that never come, answers that are
+// errors, and answers that panic. In each case, the runtime must create the
+// container with the values of the kubelet.
 func TestNoPodWaitsForTenon(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
@@ -158,13 +158,13 @@ func TestAFloodOfUnansweredQuestionsIsBounded(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
 	p := newPlugin(Options{Values: &tableValues{hold: never}, Deadline: time.Nanosecond}.filled())
-	for range waiting + 10 {
+	for range maxWaiting + 10 {
 		if a, _, err := p.CreateContainer(t.Context(), sandbox("ffmpeg"), besteffort("ffmpeg", "main")); a != nil || err != nil {
 			t.Fatal(a, err)
 		}
 	}
-	if n := len(p.slots); n != waiting {
-		t.Errorf("%d requests wait, want at most %d", n, waiting)
+	if n := len(p.slots); n != maxWaiting {
+		t.Errorf("%d requests wait, want at most %d", n, maxWaiting)
 	}
 }
 
@@ -184,9 +184,9 @@ func TestWhatRunsAlreadyIsBroughtToItsValuesOnce(t *testing.T) {
 	}
 }
 
-// TestAnUnknownContainerDelaysNoOther checks many containers whose values are
-// not known. They must not delay containers whose values are known. When their
-// values become known, the plugin must update them.
+// TestAnUnknownContainerDelaysNoOther checks many containers with unknown
+// values. They must not delay containers with known values. When their values
+// become known, the plugin must update them.
 func TestAnUnknownContainerDelaysNoOther(t *testing.T) {
 	var pods []*api.PodSandbox
 	var has []*api.Container
@@ -333,9 +333,9 @@ func TestReleaseSaysWhichContainersKeepTheirValues(t *testing.T) {
 }
 
 // TestAnEndingPluginReleasesOverItsOpenConnection checks that the plugin
-// releases the containers over the connection that it has. It could not make
-// another one: while the runtime stops the container of the plugin, it accepts
-// no new plugin.
+// releases the containers over its open connection. It could not make another
+// one, because the runtime accepts no new plugin while it stops the container
+// of the plugin.
 func TestAnEndingPluginReleasesOverItsOpenConnection(t *testing.T) {
 	for name, leaves := range map[string]bool{"an uninstall": true, "an update": false} {
 		t.Run(name, func(t *testing.T) {

@@ -12,16 +12,16 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 )
 
-// waiting is the maximum number of requests of the runtime that wait for
-// Values at the same time. The plugin answers any further request at once,
-// with "no change".
-const waiting = 256
+// maxWaiting is the maximum number of the runtime's requests that wait for Values
+// at the same time. The plugin answers further requests at once, with "no
+// change".
+const maxWaiting = 256
 
-// parallelQueries is the number of containers for which a synchronization
-// requests values at the same time, so that containers with unknown values do
-// not delay the others. A synchronization may take synchronizing times the
-// deadline of an answer, and the runtime waits longer than that.
-const parallelQueries, synchronizing = 64, 5
+// A synchronization requests the values of at most parallelQueries containers
+// at the same time, so that containers with unknown values delay few others. It
+// may take the deadline of an answer syncDeadlines times. The runtime waits
+// longer than that.
+const parallelQueries, syncDeadlines = 64, 5
 
 // A plugin answers the runtime on one connection. It never answers with an
 // error, because that would fail the pod.
@@ -43,8 +43,8 @@ type plugin struct {
 	catching chan struct{} // held by the goroutine that sends unsolicited updates
 }
 
-// A query is a container whose values the plugin needs. times is the number
-// of requests for them that had no answer.
+// A query is a container whose values the plugin needs. times is the number of
+// unanswered requests for these values.
 type query struct {
 	pod       Pod
 	container *api.Container
@@ -54,7 +54,7 @@ type query struct {
 func newPlugin(o Options) *plugin {
 	return &plugin{
 		Options: o, configured: make(chan struct{}), synchronized: make(chan string, 1), finished: make(chan error, 1),
-		slots: make(chan struct{}, waiting), ours: map[string]Limits{}, open: map[string]query{}, catching: make(chan struct{}, 1),
+		slots: make(chan struct{}, maxWaiting), ours: map[string]Limits{}, open: map[string]query{}, catching: make(chan struct{}, 1),
 	}
 }
 
@@ -67,8 +67,8 @@ func (p *plugin) Configure(_ context.Context, _, runtime, version string) (api.E
 	return 0, nil // all events for which the plugin has a method
 }
 
-// Synchronize is the second call of the runtime, before all other requests.
-// It returns updates for the running containers whose values are known.
+// Synchronize is the runtime's first request after it has configured the
+// plugin. It returns updates for the running containers whose values are known.
 func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer func() {
 		select {
@@ -86,12 +86,12 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 			queries = append(queries, query{pod: podOf(s), container: c})
 		}
 	}
-	soon, cancel := context.WithTimeout(ctx, synchronizing*p.Deadline)
+	soon, cancel := context.WithTimeout(ctx, syncDeadlines*p.Deadline)
 	defer cancel()
 	updates := p.collectUpdates(soon, "Synchronize", queries)
 	if p.release {
-		// The runtime accepts updates that it has not requested only after this
-		// answer.
+		// Only after this answer does the runtime accept updates that it has
+		// not requested.
 		go func() { p.finished <- p.leave() }()
 		return nil, nil
 	}
@@ -99,7 +99,7 @@ func (p *plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 }
 
 // collectUpdates asks for the values of containers. It returns an update for
-// each container that has other values, in the order of the queries.
+// each container that has other values now, in the order of the queries.
 func (p *plugin) collectUpdates(ctx context.Context, what string, queries []query) (updates []*api.ContainerUpdate) {
 	answers := make([]*Limits, len(queries))
 	var asked sync.WaitGroup
@@ -161,9 +161,8 @@ func (p *plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Co
 	return nil
 }
 
-// UpdateContainer is called when the kubelet changes a container, because the
-// container is resized or the CPU manager moves it. The answer keeps Tenon's
-// values.
+// UpdateContainer is called when the kubelet changes a container: it resizes
+// the container, or the CPU manager moves it. The answer keeps Tenon's values.
 func (p *plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.Container, asked *api.LinuxResources) ([]*api.ContainerUpdate, error) {
 	l, ok := p.limits(ctx, "UpdateContainer", podOf(s), c)
 	if !ok {
@@ -172,8 +171,8 @@ func (p *plugin) UpdateContainer(ctx context.Context, s *api.PodSandbox, c *api.
 	return appendUpdate(nil, &api.Container{Id: c.GetId(), Linux: &api.LinuxContainer{Resources: asked}}, changedValues(l, asked)), nil
 }
 
-// limits returns the values of a container. If there is no answer, it records
-// the container, so that catchUp asks again.
+// limits returns the values of a container. If they are not known in time, it
+// records the container, and catchUp asks again.
 func (p *plugin) limits(ctx context.Context, what string, pod Pod, c *api.Container) (Limits, bool) {
 	l, answered := askWithin(ctx, p, p.Deadline, what, pod, func(ctx context.Context) (*Limits, error) {
 		l, ok, err := p.Values.Container(ctx, pod, c.GetName())
@@ -221,7 +220,7 @@ func askWithin[T any](ctx context.Context, p *plugin, deadline time.Duration, wh
 	select {
 	case p.slots <- struct{}{}:
 	default:
-		p.fail(what, pod, fmt.Errorf("%d requests wait already", waiting))
+		p.fail(what, pod, fmt.Errorf("%d requests wait already", maxWaiting))
 		return answer, false
 	}
 	ctx, cancel := context.WithTimeout(ctx, deadline)

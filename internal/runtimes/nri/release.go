@@ -13,8 +13,8 @@ import (
 )
 
 // kubelet holds the limits that the kubelet gives a container without CPU and
-// memory in its spec, such as one with batch resources: no quota and no
-// memory limit (pkg/kubelet/cm).
+// memory in its spec: no quota and no memory limit (pkg/kubelet/cm). For
+// example, a container with batch resources has such a spec.
 var kubelet = Limits{Quota: new(int64(-1)), Memory: new(int64(-1))}
 
 // ErrReleased is the error of Run after it has restored the kubelet's values
@@ -25,11 +25,11 @@ var ErrReleased = errors.New("the containers have the kubelet's values again")
 const releasing = 10 * time.Second
 
 // Release connects to the runtime and restores the kubelet's values of all
-// containers that have values of Tenon. It is for an uninstall. Only the
-// runtime can do this, because it stores the values of each container and
-// writes them again at the next change. Release must not run in a container
-// that is being stopped, because the runtime accepts no new plugin until the
-// container has stopped. Such a container uses Options.Leaves instead.
+// containers that have values of Tenon. Only the runtime can do this, because
+// it stores the values and writes them again at the next change. An uninstall
+// calls Release, but never from a container that is being stopped: the runtime
+// accepts no new plugin until the container has stopped. Such a container uses
+// Options.Leaves instead.
 func Release(ctx context.Context, o Options) error {
 	p := newPlugin(o.filled())
 	p.release = true
@@ -97,8 +97,7 @@ func (p *plugin) leave() error {
 	return ErrReleased
 }
 
-// kubeletValues returns the kubelet's value for each value that Tenon has
-// set.
+// kubeletValues returns the kubelet's values of those fields that l sets.
 func kubeletValues(l Limits) (values Limits) {
 	if l.Quota != nil {
 		values.Quota = kubelet.Quota

@@ -7,8 +7,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// adjustment returns a change that gives a new container the values of want.
-// It returns nil if the container has them already.
+// adjustment returns a change that gives a new container the values of want, or
+// nil if the container has them already.
 func adjustment(c *api.Container, want Limits) *api.ContainerAdjustment {
 	a := &api.ContainerAdjustment{}
 	if !set(a, differingValues(c.GetLinux().GetResources(), want)) {
@@ -17,8 +17,8 @@ func adjustment(c *api.Container, want Limits) *api.ContainerAdjustment {
 	return a
 }
 
-// appendUpdate appends an update that gives a container the values of want.
-// If the container has them already, it appends nothing.
+// appendUpdate appends an update that gives a container the values of want. If
+// the container has them already, it appends nothing.
 func appendUpdate(updates []*api.ContainerUpdate, c *api.Container, want Limits) []*api.ContainerUpdate {
 	u := &api.ContainerUpdate{}
 	if !set(u, differingValues(c.GetLinux().GetResources(), want)) {
@@ -56,8 +56,8 @@ func sameQuota(cpu *api.LinuxCPU, want Limits) bool {
 	return have == *want.Quota && (want.Period == nil || cpu.GetPeriod().GetValue() == *want.Period)
 }
 
-// changedValues returns the values of want that a request (asked) would
-// overwrite, because the request sets the same files.
+// changedValues returns those values of want that the request asked would
+// overwrite, because it sets the same files.
 func changedValues(want Limits, asked *api.LinuxResources) Limits {
 	cpu := asked.GetCpu()
 	if cpu.GetQuota() == nil && cpu.GetPeriod() == nil {
