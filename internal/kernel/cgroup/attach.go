@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// Attach moves a process with all its threads into the group, in every
-// hierarchy in which the group exists. It begins with the hierarchy of
-// cpuset, which refuses a group without CPUs or memory nodes (ENOSPC). After
-// an error the process may have moved in some hierarchies.
+// Attach moves a process with all its threads into the group, in every hierarchy in
+// which the group exists. It begins with the hierarchy of cpuset, because there the
+// kernel refuses a group without CPUs or memory nodes (ENOSPC). After an error the
+// process may be in the group in some hierarchies only.
 func (t *Tree) Attach(path string, pid int) error {
 	return t.attach(path, pid, func(*hierarchy) string { return "cgroup.procs" })
 }
@@ -56,8 +56,8 @@ func (t *Tree) attach(path string, id int, file func(*hierarchy) string) error {
 	return nil
 }
 
-// Procs lists the processes of the group itself in ascending order. Processes
-// of groups below it are not listed.
+// Procs lists the processes of the group itself in ascending order, without
+// those of the groups below it.
 func (t *Tree) Procs(path string) ([]int, error) {
 	h, err := t.home(path)
 	if err != nil {
@@ -75,7 +75,7 @@ func (t *Tree) Procs(path string) ([]int, error) {
 }
 
 // parseProcs reads one process id per line. The ids may be in any order, and
-// may appear twice. An id of 0 is a process outside our PID namespace.
+// may appear twice. A process outside our PID namespace has the id 0.
 func parseProcs(text string) ([]int, error) {
 	var ids []int
 	for line := range strings.FieldsSeq(text) {

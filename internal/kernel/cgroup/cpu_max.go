@@ -9,9 +9,9 @@ import (
 )
 
 // CPUMax is the CFS bandwidth limit of a group. In each Period the group may
-// use Quota of CPU time, and at most Burst of the quota that it saved in
-// earlier periods (Documentation/scheduler/sched-bwc.rst; burst: Linux 5.14).
-// The kernel stores whole microseconds.
+// use the CPU time Quota. In addition it may use what it left of its quota in
+// earlier periods, at most Burst (Documentation/scheduler/sched-bwc.rst; burst:
+// Linux 5.14). The kernel stores whole microseconds.
 type CPUMax struct {
 	Quota  time.Duration // at least 1 ms, or NoQuota
 	Period time.Duration // 1 ms to 1 s
@@ -27,7 +27,7 @@ const (
 )
 
 // ReadCPUMax reads cpu.max and cpu.max.burst (v1: cpu.cfs_quota_us,
-// cpu.cfs_period_us, cpu.cfs_burst_us). Without a burst file the burst is 0.
+// cpu.cfs_period_us, cpu.cfs_burst_us). Burst is 0 if the kernel has no bursts.
 func (t *Tree) ReadCPUMax(path string) (CPUMax, error) {
 	v, err := t.readQuota(path)
 	if err != nil {
@@ -40,12 +40,12 @@ func (t *Tree) ReadCPUMax(path string) (CPUMax, error) {
 	return v, nil
 }
 
-// WriteCPUMax changes quota, period and burst. It lowers the burst before it
-// writes the quota, or raises it afterwards, because the kernel refuses a burst
-// above the quota. After an error it restores the old value. The kernel returns
-// EINVAL for values outside the bounds of CPUMax. On v1 it also returns EINVAL if
-// the ratio of quota to period is above the parent's or below a child's.
-// WriteCPUMax returns ErrUnsupported if v has a burst and the kernel has none.
+// WriteCPUMax changes quota, period and burst. The kernel refuses a burst above
+// the quota, so WriteCPUMax lowers the burst before it writes the quota, or
+// raises it afterwards. After an error it restores the old value. For values
+// outside the bounds of CPUMax it returns EINVAL; on v1 also if the ratio of
+// quota to period is above the parent's or below a child's. If v has a burst
+// and the kernel has none, it returns ErrUnsupported.
 func (t *Tree) WriteCPUMax(path string, v CPUMax) error {
 	old, err := t.ReadCPUMax(path)
 	if err != nil {

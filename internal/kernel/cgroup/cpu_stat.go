@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// CPUStat holds the CPU time and the throttling of a group and the groups below it,
-// since the group was made. The CPU time is exact, unlike that of /proc/stat.
+// CPUStat holds the CPU time and the throttling of a group, including the groups below
+// it, since the group was made. The CPU time is exact, unlike that of /proc/stat.
 type CPUStat struct {
 	Usage, User, System time.Duration
 	Periods             int64         // periods of the quota in which the group ran
@@ -16,8 +16,8 @@ type CPUStat struct {
 	Bursts              time.Duration // CPU time above the quota in those periods
 }
 
-// CPUStat reads cpu.stat (v1: cpu.stat and cpuacct.usage*). If the kernel lacks
-// a counter of throttling or bursts, the counter is 0.
+// CPUStat reads cpu.stat (v1: cpu.stat and cpuacct.usage*). A counter of
+// throttling or bursts that the kernel lacks is 0.
 func (t *Tree) CPUStat(path string) (CPUStat, error) {
 	if t.VersionOf(cpu) == 1 {
 		return t.v1CPUStat(path)

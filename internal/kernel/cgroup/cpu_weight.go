@@ -7,16 +7,16 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// CPUWeight says how a group competes for CPU with its siblings: with a
-// weight, or as an idle group (SCHED_IDLE for the whole group, Linux 5.15).
+// CPUWeight says how a group competes for CPU with its siblings. It has a weight,
+// or it is idle: then it has no weight, and runs like SCHED_IDLE (Linux 5.15).
 type CPUWeight struct {
 	Idle   bool
 	Weight unit.Weight // 0 if Idle
 }
 
 // ReadCPUWeight reads cpu.idle and cpu.weight (v1: cpu.shares). On a kernel
-// without cpu.idle, Idle is false. For the root, which has no weight, it
-// returns ErrUnsupported.
+// without cpu.idle, Idle is false. The root has no weight: for it,
+// ReadCPUWeight returns ErrUnsupported.
 func (t *Tree) ReadCPUWeight(path string) (CPUWeight, error) {
 	idle, err := t.readIdle(path)
 	if err != nil && !errors.Is(err, ErrUnsupported) {
@@ -33,11 +33,11 @@ func (t *Tree) ReadCPUWeight(path string) (CPUWeight, error) {
 	return CPUWeight{Weight: unit.WeightOf(w)}, err
 }
 
-// WriteCPUWeight writes cpu.idle and cpu.weight (v1: cpu.shares). It rounds
-// the weight to a value that the kernel can store. The kernel refuses a
-// weight while a group is idle (EINVAL), and resets the weight when idle is
-// cleared. Therefore WriteCPUWeight clears idle first. It returns
-// ErrUnsupported if v is idle and the kernel has no cpu.idle.
+// WriteCPUWeight writes cpu.idle and cpu.weight (v1: cpu.shares). It rounds the
+// weight to a value that the kernel can store. While a group is idle, the
+// kernel refuses a weight (EINVAL); when idle is cleared, the kernel resets the
+// weight. Therefore WriteCPUWeight clears idle first. If v is idle and the
+// kernel has no cpu.idle, it returns ErrUnsupported.
 func (t *Tree) WriteCPUWeight(path string, v CPUWeight) error {
 	idle, err := t.readIdle(path)
 	switch {

@@ -6,18 +6,18 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// ReadCPUs reads cpuset.cpus. On v2 an empty set means the CPUs of the parent. On v1
-// it means that no task may enter the group. The root of v2 does not have the file.
+// ReadCPUs reads cpuset.cpus. If the set is empty, a v2 group has the CPUs of its
+// parent, and a v1 group accepts no tasks. The root of v2 does not have the file.
 func (t *Tree) ReadCPUs(path string) (unit.CPUSet, error) {
 	return readOften(t, cpuset, path, "cpuset.cpus", unit.ParseCPUSet)
 }
 
-// WriteCPUs writes cpuset.cpus. v1 has three rules: the set must be a subset
-// of the parent's (EACCES), must include the sets of the children (EBUSY),
-// and must not become empty while the group has tasks (ENOSPC). v2 has only
-// the third rule, which there also counts tasks below the group. So the empty
-// set of a new group cannot be restored while the group has tasks. The kernel
-// returns ERANGE for a CPU number that it does not support.
+// WriteCPUs writes cpuset.cpus. On v1 the set must be a subset of the parent's
+// (EACCES) and include the sets of the children (EBUSY). While the group has
+// tasks, the set must not become empty (ENOSPC). On v2 only this last rule
+// applies, also while groups below have tasks. So the empty set of a new group
+// cannot be restored while tasks are in or below it. The kernel returns ERANGE
+// for a CPU number that it does not support.
 func (t *Tree) WriteCPUs(path string, cpus unit.CPUSet) error {
 	return t.write(cpuset, path, "cpuset.cpus", cpus.String())
 }

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
-// readFile reads a pseudo file. Its size is 0 according to the kernel. The buffer is
+// readFile reads a pseudo file, whose size the kernel gives as 0. The buffer is
 // larger than nearly every such file, so that one read(2) gets a consistent text.
 func readFile(path string) (string, error) {
 	fd, err := openfile.Open(path)
@@ -58,8 +58,8 @@ func (h *hierarchy) read(path, file string) (string, error) {
 }
 
 // readValue does the same as read, but faster. It is only for files that the
-// kernel writes in one piece (see openfile.ReadWhole). Lists of processes are
-// not.
+// kernel writes in one piece (see openfile.ReadWhole), not for lists of
+// processes.
 func (h *hierarchy) readValue(path, file string) (string, error) {
 	dir, err := h.dir(path)
 	if err != nil {
@@ -80,15 +80,15 @@ func (h *hierarchy) readValue(path, file string) (string, error) {
 	return strings.TrimSuffix(string(buf[:n]), "\n"), nil
 }
 
-// write writes a value to a file of a group with a single write(2), which the
-// kernel requires.
+// write writes a value to a file of a group. It uses a single write(2), because
+// the kernel takes each write(2) as a whole value.
 func (h *hierarchy) write(path, file, value string) error {
 	dir, err := h.dir(path)
 	if err != nil {
 		return err
 	}
-	// Close the files that are kept open: the value is read back after the
-	// write, and the group may have been renamed since they were opened.
+	// Close the files that are kept open, because the group may have been renamed
+	// since they were opened. The caller reads the value back after the write.
 	if h.open != nil {
 		h.open.Close(path)
 	}
@@ -135,8 +135,8 @@ func (t *Tree) write(controller, path, file, value string) error {
 	return h.write(path, file, value)
 }
 
-// cause reduces err to its errno. It adds ErrGone if the group is missing, and
-// ErrUnsupported if the group exists but the file is missing.
+// cause reduces err to its errno, and adds ErrGone if the group is missing. If
+// only the file is missing, it adds ErrUnsupported.
 func cause(dir string, err error) error {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {

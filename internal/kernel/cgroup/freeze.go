@@ -6,9 +6,9 @@ import (
 )
 
 // IsFrozen reports whether the group itself is set to frozen (cgroup.freeze,
-// Linux 5.2; v1: freezer.self_freezing). It does not report a frozen
-// ancestor. It returns ErrGone if the group is not in v1's freezer hierarchy,
-// and ErrUnsupported if the node has no freezer.
+// Linux 5.2; v1: freezer.self_freezing), whatever its ancestors are. It returns
+// ErrGone if the group is not in v1's freezer hierarchy, and ErrUnsupported if
+// the node has no freezer.
 func (t *Tree) IsFrozen(path string) (bool, error) {
 	h, err := t.freezer()
 	if err != nil {
@@ -22,9 +22,9 @@ func (t *Tree) IsFrozen(path string) (bool, error) {
 	return strings.TrimSpace(text) == "1", err
 }
 
-// Freeze freezes or thaws a group and all groups below it. It does not wait: a
-// task stops when it next leaves the kernel, and a task in uninterruptible
-// sleep may never do so. HasStopped reports whether all tasks have stopped.
+// Freeze freezes or thaws a group and all groups below it, and does not wait. A
+// task stops when it next leaves the kernel. A task in uninterruptible sleep
+// may never do so. HasStopped reports whether all tasks have stopped.
 func (t *Tree) Freeze(path string, frozen bool) error {
 	h, err := t.freezer()
 	if err != nil {

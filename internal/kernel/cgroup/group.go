@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// removeWait is the maximum time for which a removal waits for a busy group.
-// Killed tasks stay in the group until they are reaped.
+// removeWait is the maximum time for which Remove waits until a group has no
+// tasks. Killed tasks stay in the group until they are reaped.
 const removeWait = 2 * time.Second
 
 // Make makes a group and its missing ancestors in every hierarchy. On v2 it
 // enables cpu, cpuset, memory, pids and io in the ancestors, as far as the
-// kernel permits. Without a controller, the group lacks the files of that
-// controller. On v1 a new group gets the CPUs and memory nodes of its parent,
-// because otherwise no task could enter it. Make does not change an existing
-// group. If it fails, it removes the groups that it made.
+// kernel permits. The group lacks the files of a controller that the kernel
+// does not permit. On v1 a new group gets the CPUs and memory nodes of its
+// parent, because otherwise no task could enter it. Make does not change an
+// existing group. If it fails, it removes the groups that it made.
 func (t *Tree) Make(path string) error {
 	var made []string
 	for _, h := range t.hierarchies {
@@ -64,9 +64,9 @@ func (h *hierarchy) makeAll(path string) (made []string, err error) {
 	return made, nil
 }
 
-// enableControllers enables one controller at a time, because the kernel accepts
-// or refuses a list as a whole. A controller that the kernel refuses (EBUSY: the
-// group has processes; EACCES: it is not delegated to us) stays disabled.
+// enableControllers enables one controller at a time, because the kernel
+// refuses a list if it refuses one controller in it. A refused controller stays
+// disabled (EBUSY: the group has processes; EACCES: it is not delegated to us).
 func (h *hierarchy) enableControllers(path string) {
 	enabled, _ := h.read(path, "cgroup.subtree_control")
 	for _, c := range []string{cpu, cpuset, memory, pids, block} {
@@ -76,9 +76,9 @@ func (h *hierarchy) enableControllers(path string) {
 	}
 }
 
-// Remove removes a group without children from every hierarchy. It waits up
-// to 2 s for tasks that are ending, and then fails with EBUSY. It is no error
-// if the group does not exist.
+// Remove removes a group without children from every hierarchy. It waits up to
+// 2 s for tasks that are ending, and then fails with EBUSY. It returns nil if
+// the group does not exist.
 func (t *Tree) Remove(path string) error {
 	deadline := time.Now().Add(removeWait)
 	var errs []error
@@ -139,9 +139,9 @@ func (t *Tree) Exists(path string) bool {
 	return err == nil
 }
 
-// home returns the hierarchy in which a group is looked up: that of the cpu
-// controller or, if this does not have the group, the first hierarchy that
-// has it. On v1 a group may exist in some hierarchies only.
+// home returns the hierarchy in which a group is looked up. This is the one of
+// the cpu controller or, if the group is not in it, the first that has the
+// group. On v1 a group may exist in some hierarchies only.
 func (t *Tree) home(path string) (*hierarchy, error) {
 	h, _, err := find(t, path)
 	return h, err
@@ -163,9 +163,9 @@ func find(t *Tree, path string) (*hierarchy, syscall.Stat_t, error) {
 	return nil, st, fmt.Errorf("find cgroup %s: %w", path, ErrGone)
 }
 
-// hasNoChildren reports whether a directory contains no other directory. On cgroupfs,
-// a directory has two links and one more for each child (fs/kernfs/inode.c:
-// kernfs_refresh_inode). File systems that do not count children show one link.
+// hasNoChildren reports whether a directory contains no other directory. On cgroupfs, a
+// directory has two links and one more for each child (fs/kernfs/inode.c:
+// kernfs_refresh_inode). On file systems that do not count children, it has one link.
 func hasNoChildren(st syscall.Stat_t) bool { return st.Nlink == 2 }
 
 // Children lists the names of the groups directly below path, sorted.
@@ -224,8 +224,8 @@ func (t *Tree) Paths() ([]string, error) {
 	return paths, nil
 }
 
-// Inode returns the inode number of the group's directory. On v1 it is the directory in
-// the hierarchy of cpu. The number changes when a group is removed and made again.
+// Inode returns the inode number of the group's directory (on v1 in the
+// hierarchy of cpu). A group that is removed and made again has another number.
 func (t *Tree) Inode(path string) (uint64, error) {
 	_, st, err := find(t, path)
 	return st.Ino, err

@@ -12,13 +12,13 @@ import (
 	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
-// ErrSwitchedOff means that a vendor's kernel has marks for groups, but a
-// sysctl disables them.
+// ErrSwitchedOff means that a vendor's kernel can mark groups, but a sysctl
+// disables the marks.
 var ErrSwitchedOff = errors.New("switched off")
 
 // An Identity is the mark of a group on a vendor's kernel, in the values of
-// cpu.bvt_warp_ns. A group of -1 yields to all others, 0 is the default, and 1
-// takes precedence. 2 also keeps groups of -1 off the SMT siblings of its CPUs.
+// cpu.bvt_warp_ns. A group with -1 gives way to all others, 0 is the default, and 1
+// goes before the others. 2 also keeps groups with -1 off the SMT siblings of its CPUs.
 type Identity int
 
 const (
@@ -29,8 +29,8 @@ const (
 // A Vendor marks groups on kernels with their own isolation. There are three
 // forms; a kernel has at most one of them:
 //
-//   - Group Identity of Alibaba Cloud Linux 2 and 3: cpu.bvt_warp_ns, which is a
-//     preset of the flags in cpu.identity; -2 means the same as -1
+//   - Group Identity of Alibaba Cloud Linux 2 and 3: cpu.bvt_warp_ns, which sets
+//     several of the flags in cpu.identity together; -2 means the same as -1
 //     (4.19.91-24.al7, 5.10.46-7.al8; on cgroup v1 and v2).
 //   - Its successor in newer ANCK kernels: cpu.priority from -1 to 1, which also
 //     sets and clears cpu.idle, and cpu.identity from -1 to 1 for the siblings.
@@ -40,8 +40,8 @@ const (
 // the ancestors of a workload need marks, too. The root cannot have a mark.
 type Vendor struct{ files vendorFiles }
 
-// vendorFiles accesses the files of groups in the hierarchy of the CPU
-// controller, and the files below /proc/sys.
+// vendorFiles accesses the files of groups in the hierarchy of the cpu
+// controller, and the sysctls below /proc/sys.
 type vendorFiles interface {
 	read(path, file string) (string, error)
 	write(path, file, value string) error
@@ -51,8 +51,8 @@ type vendorFiles interface {
 	setWeight(path string, w CPUWeight) error
 }
 
-// Vendor returns a Vendor that marks the groups of this tree. procRoot is the
-// mount of procfs with the sysctls.
+// Vendor returns a Vendor that marks the groups of this tree. procRoot is where
+// procfs with the sysctls is mounted.
 func (t *Tree) Vendor(procRoot string) Vendor { return Vendor{treeFiles{t, procRoot}} }
 
 // The files that hold the marks, and the sysctls that control whether marks work.
@@ -96,10 +96,10 @@ func (v Vendor) Read(path string) (Identity, error) {
 
 func clampIdentity(n int) Identity { return min(max(Identity(n), identityBE), identityExpels) }
 
-// Write marks a group. If the kernel lacks a level, Write rounds: without the
-// file for siblings, 2 becomes 1; without levels above 0, 1 and 2 become 0. Write
-// returns ErrSwitchedOff if marks are switched off, or if the kernel cannot reset
-// a mark. While core scheduling is on, Write refuses every mark except 0.
+// Write marks a group. It replaces a level that the kernel lacks: without the file for
+// siblings, 2 becomes 1; without levels above 0, 1 and 2 become 0. Write returns
+// ErrSwitchedOff if marks are switched off and the mark is not 0, or if the kernel
+// cannot reset a mark. While core scheduling is on, Write refuses every mark except 0.
 func (v Vendor) Write(path string, id Identity) error {
 	if id < identityBE || id > identityExpels {
 		return fmt.Errorf("mark %s with identity %d: want %d to %d", printPath(path), id, identityBE, identityExpels)
@@ -128,10 +128,10 @@ func (v Vendor) Write(path string, id Identity) error {
 	return err
 }
 
-// writePriority marks a group that has cpu.priority. A mark below 0 also
-// makes the group idle. Any other mark clears idle and resets the weight. In
-// this second case, writePriority restores the weight from before the call. A
-// caller that makes a group idle must store the weight itself: see MakesIdle.
+// writePriority marks a group that has cpu.priority. A mark below 0 also makes
+// the group idle. Any other mark clears idle, and the kernel then resets the
+// weight. writePriority restores the weight that the group had before the call.
+// If the group becomes idle, the caller must store the weight: see MakesIdle.
 func (v Vendor) writePriority(path string, id Identity) error {
 	before, weightErr := v.files.weight(path)
 	siblings := map[Identity]string{identityBE: "-1", identityExpels: "1"}[id]
@@ -158,8 +158,8 @@ func ignore(err, what error) error {
 	return err
 }
 
-// file returns the name of the file with the mark, which is different in each
-// of the three forms of Vendor.
+// file returns the name of the file with the mark. Each of the three forms of
+// Vendor has another one.
 func (v Vendor) file(path string) (string, error) {
 	var errs []error
 	for _, f := range []string{fileBVT, filePriority, fileQOSLevel} {
@@ -185,16 +185,16 @@ func (v Vendor) number(path, file string) (int, error) {
 }
 
 // SwitchedOn reports whether marks have an effect
-// (kernel.sched_group_identity_enabled, from 4.19.91-26.4 and 5.10.134-13).
-// If it is false, the kernel accepts only the mark 0. On a kernel without the
-// sysctl, marks always have an effect, and SwitchedOn returns ErrUnsupported.
+// (kernel.sched_group_identity_enabled, from 4.19.91-26.4 and 5.10.134-13). If
+// not, the kernel accepts only the mark 0. SwitchedOn returns ErrUnsupported if
+// the kernel lacks the sysctl; marks then always have an effect.
 func (v Vendor) SwitchedOn() (bool, error) {
 	text, err := v.files.sysctl(sysctlIdentity)
 	return strings.TrimSpace(text) == "1", err
 }
 
-// Switch enables or disables the effect of marks. It does not enable it while core
-// scheduling is on, because both together have locked up kernels up to 5.10.134-16.1.
+// Switch enables or disables the effect of marks. While core scheduling is on, it refuses
+// to enable them, because both together have locked up kernels up to 5.10.134-16.1.
 func (v Vendor) Switch(on bool) error {
 	value := "0"
 	if on {
@@ -207,8 +207,8 @@ func (v Vendor) Switch(on bool) error {
 }
 
 // checkCoreScheduling returns an error while core scheduling is on. Call it
-// before each mark, because any privileged process may have turned core
-// scheduling on since the last one.
+// before each mark, because any privileged process may have turned it on since
+// the last mark.
 func (v Vendor) checkCoreScheduling() error {
 	if core, err := v.files.sysctl(sysctlCoreSched); err == nil && strings.TrimSpace(core) != "0" {
 		return fmt.Errorf("%s is %s, and both together lock up some kernels", sysctlCoreSched, strings.TrimSpace(core))
@@ -216,8 +216,8 @@ func (v Vendor) checkCoreScheduling() error {
 	return nil
 }
 
-// MakesIdle reports whether a mark below 0 also makes the group idle. The group
-// loses its weight when it becomes idle.
+// MakesIdle reports whether a mark below 0 also makes the group idle. A group
+// that becomes idle loses its weight.
 func (v Vendor) MakesIdle(path string) bool {
 	file, err := v.file(path)
 	return err == nil && file == filePriority

@@ -10,9 +10,9 @@ import (
 
 const ioLatency = "io.latency"
 
-// ReadIOLatency reads io.latency (Linux 4.19, CONFIG_BLK_CGROUP_IOLATENCY):
-// the latency target of the group on each device that has one. There are no
-// targets on v1 and for the root: ReadIOLatency then returns ErrUnsupported.
+// ReadIOLatency reads io.latency (Linux 4.19, CONFIG_BLK_CGROUP_IOLATENCY): the
+// latency target of the group on each device that has one. On v1 and for the
+// root, which have no targets, it returns ErrUnsupported.
 func (t *Tree) ReadIOLatency(path string) (map[unit.Device]time.Duration, error) {
 	if t.VersionOf(block) == 1 {
 		return nil, fmt.Errorf("read %s in %s: cgroup v1 has no latency targets: %w", ioLatency, printPath(path), ErrUnsupported)
@@ -21,8 +21,8 @@ func (t *Tree) ReadIOLatency(path string) (map[unit.Device]time.Duration, error)
 }
 
 // WriteIOLatency sets the group's latency targets, in whole microseconds. If
-// targets contains a partition or a missing device, it returns ENODEV, but
-// still writes the other targets.
+// one of the devices is a partition or missing, it returns ENODEV, but still
+// writes the targets of the others.
 func (t *Tree) WriteIOLatency(path string, targets map[unit.Device]time.Duration) error {
 	now, err := t.ReadIOLatency(path)
 	if err != nil {

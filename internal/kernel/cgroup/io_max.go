@@ -33,7 +33,7 @@ var rates = [...]rate{
 	{"wiops", "blkio.throttle.write_iops_device", func(l *IOLimits) *int64 { return &l.WriteIOPS }},
 }
 
-// ReadIOMax reads io.max (v1: blkio.throttle.*_device): the limits of each device that
+// ReadIOMax reads io.max (v1: blkio.throttle.*_device): the limits on each device that
 // has any. For the root of v2, which lacks the file, it returns ErrUnsupported.
 func (t *Tree) ReadIOMax(path string) (map[unit.Device]IOLimits, error) {
 	if t.VersionOf(block) == 1 {
@@ -42,10 +42,10 @@ func (t *Tree) ReadIOMax(path string) (map[unit.Device]IOLimits, error) {
 	return read(t, block, path, "io.max", parseIOMax)
 }
 
-// WriteIOMax sets the limits of a group. A device that is not in the map limits loses
-// its limits. The kernel takes one device at a time, and whole disks only. For a
-// partition or a missing device, WriteIOMax returns ENODEV, but still writes the
-// other devices. On v1 the limits of a group do not apply to the groups below it.
+// WriteIOMax sets the limits of a group. It removes the limits on devices that are
+// not in the map. The kernel takes one device at a time, and whole disks only. For
+// a partition or a missing device, WriteIOMax returns ENODEV, but still writes the
+// limits on the others. On v1 they do not apply to the groups below.
 func (t *Tree) WriteIOMax(path string, limits map[unit.Device]IOLimits) error {
 	now, err := t.ReadIOMax(path)
 	if err != nil {
@@ -84,8 +84,8 @@ func parseIOMax(text string) (map[unit.Device]IOLimits, error) {
 	})
 }
 
-// parseDevices reads a file with one line per device. It skips the line
-// "default". The function parse gets the words after the device number.
+// parseDevices reads a file with one line per device, and perhaps a line
+// "default", which it skips. parse gets the words after the device number.
 func parseDevices[T any](text string, parse func(words []string) (T, error)) (map[unit.Device]T, error) {
 	m := map[unit.Device]T{}
 	for line := range strings.Lines(text) {
@@ -104,9 +104,9 @@ func parseDevices[T any](text string, parse func(words []string) (T, error)) (ma
 	return m, nil
 }
 
-// eachLine compares the maps from and to, and calls the function write for
-// every device whose value differs, in the order of the device numbers. A
-// device that is missing in one map has the value none there.
+// eachLine calls the function write for every device whose values in the maps
+// from and to differ, in the order of the device numbers. A device that is
+// missing in a map has the value none there.
 func eachLine[T comparable](from, to map[unit.Device]T, none T, write func(d unit.Device, from, to T) error) error {
 	var changed []unit.Device
 	lineOf := func(m map[unit.Device]T, d unit.Device) T {

@@ -11,15 +11,15 @@ import (
 )
 
 // IOUse is the number of bytes that a group and its descendants have read from
-// block devices and written to them since the group was made. I/O on a stacked
-// device, such as LVM, counts twice: for that device and for the device below it.
+// and written to block devices so far. I/O on a stacked device, such as LVM,
+// counts twice: for this device and for the one below it.
 type IOUse struct{ Read, Written unit.Bytes }
 
 // IOUse reads io.stat (Documentation/admin-guide/cgroup-v2.rst, IO; v1:
 // blkio.throttle.io_service_bytes_recursive). On v2, the write-back of a page
-// counts for the group that changed the page. On v1 it counts for the root,
-// and on Linux 6.18 only for devices on which some group has a limit.
-// Therefore the numbers of other v1 groups are too small.
+// counts for the group that changed the page. On v1, write-back counts for the
+// root, and on Linux 6.18 only on devices for which some group has a limit. So
+// on v1 the numbers of other groups are too small.
 func (t *Tree) IOUse(path string) (IOUse, error) {
 	if t.VersionOf(block) == 1 {
 		return read(t, block, path, "blkio.throttle.io_service_bytes_recursive", v1ParseIOUse)
@@ -50,8 +50,8 @@ func parseIOUse(text string) (IOUse, error) {
 	return u, nil
 }
 
-// addBytes adds a number. It returns an error if the number is negative or the
-// sum overflows.
+// addBytes adds the number in text to *to. It returns an error if the number is
+// negative or the sum overflows.
 func addBytes(to *unit.Bytes, text string) error {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > math.MaxInt64-int64(*to) {

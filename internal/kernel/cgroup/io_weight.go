@@ -16,7 +16,7 @@ type IOWeight struct {
 	Devices map[unit.Device]int64
 }
 
-// A Weigher is one of the two kernel features with weights for block I/O. Each
+// A Weigher is a kernel feature with weights for block I/O: IOCost or BFQ. It
 // has its own files, and affects only the devices for which it is switched on.
 type Weigher struct{ v1, v1Devices, v2 string }
 
@@ -54,9 +54,9 @@ func (t *Tree) ReadIOWeight(w Weigher, path string) (IOWeight, error) {
 }
 
 // WriteIOWeight writes the weights that differ from the present ones. The
-// kernel refuses a weight that is out of range (EINVAL or ERANGE), and a
-// weight for a device on which w is not switched on (EOPNOTSUPP, which is
-// ErrUnsupported). WriteIOWeight then still writes the other weights.
+// kernel refuses a weight that is out of range (EINVAL or ERANGE), and a weight
+// for a device on which w is not switched on (EOPNOTSUPP, which is
+// ErrUnsupported). WriteIOWeight still writes the other weights.
 func (t *Tree) WriteIOWeight(w Weigher, path string, v IOWeight) error {
 	now, err := t.ReadIOWeight(w, path)
 	if err != nil {
@@ -96,8 +96,8 @@ func parseIOWeight(text string) (IOWeight, error) {
 
 func parseIOWeights(text string) (map[unit.Device]int64, error) { return parseDevices(text, oneCount) }
 
-// IOCostDevices reads io.cost.qos of the root. The map has each device that
-// iocost knows, and says whether iocost is on for it. On v1 the map is empty.
+// IOCostDevices reads io.cost.qos of the root: for each device that iocost
+// knows, whether iocost is on. On v1 the map is empty.
 func (t *Tree) IOCostDevices() (map[unit.Device]bool, error) {
 	if t.VersionOf(block) == 1 {
 		return nil, nil

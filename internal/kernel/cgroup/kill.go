@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// The loop of the agent is blocked during these waits, so they are short. If
-// processes are still alive afterwards, a later tick kills them.
+// The loop of the agent stands still during these waits, so they are short. A
+// later tick kills the processes that are still alive.
 const (
 	// freezeWait is the maximum time to wait until a group is frozen, before its
 	// processes are killed.
 	freezeWait = 25 * time.Millisecond
-	// killWait is the maximum time for which new children of killed processes
-	// are killed, too.
+	// killWait is the maximum time for which hunt also kills children that were
+	// forked before their parent died.
 	killWait = 25 * time.Millisecond
 	// killPoll is the time between two checks.
 	killPoll = 2 * time.Millisecond
 )
 
 // ProcsBelow lists the processes in the group and in all groups below it, in
-// ascending order. On v1 the threads of a process may be in several groups.
-// ProcsBelow then lists the process if its first thread is in or below the group.
+// ascending order. On v1 the threads of a process may be in different groups.
+// What matters then is the group of the first thread.
 func (t *Tree) ProcsBelow(path string) ([]int, error) {
 	h, err := t.home(path)
 	if err != nil {
@@ -41,7 +41,7 @@ func (t *Tree) ProcsBelow(path string) ([]int, error) {
 	return slices.Compact(all), err
 }
 
-// eachBelow calls a function (visit) for a group and all groups below it. It
+// eachBelow calls the function visit for a group and all groups below it. It
 // skips groups that disappear meanwhile.
 func (h *hierarchy) eachBelow(path string, visit func(string) error) error {
 	if err := visit(path); err != nil {
@@ -114,7 +114,7 @@ func (t *Tree) IsPopulated(path string) (bool, error) {
 // Signal sends a signal to each process of ProcsBelow, and returns how many
 // processes received it. It opens a handle (pidfd) of each process and then
 // reads the list again. So it never signals a process outside the group that
-// got a reused PID. It may miss a child that is forked meanwhile.
+// got a reused PID. It may miss a child that a process forks meanwhile.
 func (t *Tree) Signal(path string, s syscall.Signal) (int, error) {
 	if path == "" {
 		return 0, fmt.Errorf("signal %v to %s: %w", s, printPath(path), syscall.EINVAL)
@@ -151,10 +151,10 @@ func (t *Tree) Signal(path string, s syscall.Signal) (int, error) {
 }
 
 // Kill sends SIGKILL to all processes in the group and below it, including children
-// that are forked meanwhile. It uses cgroup.kill (v2, Linux 5.14). Without that file it
-// freezes the group first, if possible. On v1 it thaws a frozen group, because frozen
-// processes do not die on v1. Kill does not wait: a process in uninterruptible sleep
-// ends when it wakes up. IsPopulated reports whether processes are left.
+// that they fork meanwhile. It uses cgroup.kill (v2, Linux 5.14). Without that file it
+// freezes the group first, if possible. On v1 it finally thaws the group, because
+// frozen processes do not die on v1. Kill does not wait: a process in uninterruptible
+// sleep ends when it wakes up. IsPopulated reports whether processes are left.
 func (t *Tree) Kill(path string) error {
 	if path == "" {
 		return fmt.Errorf("kill all in %s: %w", printPath(path), syscall.EINVAL)
@@ -188,16 +188,16 @@ func (t *Tree) KillFreezes(path string) bool {
 	return err == nil
 }
 
-// hunt kills the processes of the group one by one. It freezes the group first,
-// because frozen processes cannot fork.
+// hunt kills the processes of the group one by one. If possible, it freezes
+// them first, because frozen processes cannot fork.
 func (t *Tree) hunt(path string) error {
 	frozen := t.Freeze(path, true) == nil
 	for end := time.Now().Add(freezeWait); frozen && time.Now().Before(end); time.Sleep(killPoll) {
 		if still, err := t.HasStopped(path); still || err != nil {
 			break
 		}
-		// At this moment, a task may be about to wait for the exec of its
-		// child. v1 then misses this task, and a second write freezes it.
+		// The v1 freezer misses a task that is just beginning to wait for the
+		// exec of its child. A second write freezes it.
 		frozen = t.Freeze(path, true) == nil
 	}
 	_, err := t.Signal(path, syscall.SIGKILL)

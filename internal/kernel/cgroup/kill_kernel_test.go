@@ -94,7 +94,7 @@ func TestAFrozenGroupStandsStillWithAllBelowIt(t *testing.T) {
 }
 
 // TestKillEndsWhatForks kills a group whose processes fork as fast as they can.
-// With each way to kill, the group must be empty soon.
+// Whatever the method of the kill, the group must be empty soon.
 func TestKillEndsWhatForks(t *testing.T) {
 	for name, kill := range map[string]func(*Tree, string) error{
 		"by the kernel's best method": (*Tree).Kill,

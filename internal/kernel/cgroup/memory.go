@@ -15,8 +15,8 @@ type Memory struct {
 	High, Max unit.Bytes // throttled above High, killed above Max; MaxBytes means no limit
 }
 
-// noMemoryLimit is the Memory of a new group. On v1, fields that have no file
-// keep these values.
+// noMemoryLimit is the Memory of a new group. A Memory read on v1 has these
+// values in the fields without a file.
 var noMemoryLimit = Memory{High: unit.MaxBytes, Max: unit.MaxBytes}
 
 // A memoryFile is a file with the field of Memory that holds its value.
@@ -50,12 +50,12 @@ func (t *Tree) ReadMemory(path string) (Memory, error) {
 	return v, nil
 }
 
-// WriteMemory writes the values that differ from the present ones. It first
-// writes limits that get wider, then protection, and last limits that get
-// narrower. It narrows high before max, because high only reclaims memory,
-// while a max below the present use also kills. On v1, WriteMemory returns
-// ErrUnsupported for protection and high, and EBUSY if the kernel cannot
-// reclaim enough memory for the new max.
+// WriteMemory writes the values that differ from the present ones: first limits
+// that get wider, then protection, last limits that get narrower. It narrows
+// high before max: high only reclaims memory, but max kills processes if it
+// cannot reclaim enough. On v1, WriteMemory returns ErrUnsupported for
+// protection and high, and EBUSY if the kernel cannot reclaim enough memory for
+// the new max.
 func (t *Tree) WriteMemory(path string, v Memory) error {
 	if t.VersionOf(memory) == 1 {
 		return t.v1WriteMemory(path, v)
@@ -87,8 +87,8 @@ func (t *Tree) WriteMemory(path string, v Memory) error {
 	return nil
 }
 
-// MemoryCurrent reads how much memory, including page cache, is charged to the
-// group and all groups below it (memory.current; v1: memory.usage_in_bytes).
+// MemoryCurrent reads the memory of the group and all groups below it,
+// including page cache (memory.current; v1: memory.usage_in_bytes).
 func (t *Tree) MemoryCurrent(path string) (unit.Bytes, error) {
 	file := "memory.current"
 	if t.VersionOf(memory) == 1 {
@@ -111,14 +111,14 @@ type MemoryStat struct {
 	File                     unit.Bytes // page cache, including shared memory
 	ActiveFile, InactiveFile unit.Bytes // page cache used lately, and not used lately
 	PageFaults, MajorFaults  int64
-	// Refaults is the number of pages that were reclaimed and read back soon
-	// afterwards: of files and of anonymous memory (workingset_refault; since
-	// Linux 5.9 one counter for each of the two).
+	// Refaults is the number of pages, of files and of anonymous memory, that
+	// the kernel reclaimed and soon read back (workingset_refault; from Linux
+	// 5.9 the sum of two counters).
 	Refaults int64
 }
 
-// MemoryStat reads memory.stat. On v1 it reads the lines total_…, which include
-// the groups below.
+// MemoryStat reads memory.stat. On v1 it reads the lines total_…: they include
+// the groups below, and the other lines do not.
 func (t *Tree) MemoryStat(path string) (MemoryStat, error) {
 	parse := parseMemoryStat
 	if t.VersionOf(memory) == 1 {
@@ -147,8 +147,8 @@ func memoryStat(text, prefix, anon, file string) (MemoryStat, error) {
 	}, nil
 }
 
-// MemoryEvents holds how often each limit took effect, in a group and the
-// groups below it.
+// MemoryEvents counts how often each limit took effect in a group or in a group
+// below it.
 type MemoryEvents struct {
 	Low     int64 // the group was reclaimed although it was below memory.low
 	High    int64 // a task was throttled at memory.high

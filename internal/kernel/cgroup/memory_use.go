@@ -11,14 +11,14 @@ import (
 type MemoryUse struct {
 	// InactiveFile is the page cache that was not used lately.
 	InactiveFile unit.Bytes
-	// Refaults is the number of pages that were reclaimed and read back soon
-	// afterwards (workingset_refault; since Linux 5.9 the sum of two counters).
+	// Refaults is the number of pages that the kernel reclaimed and soon read
+	// back (workingset_refault; from Linux 5.9 the sum of two counters).
 	Refaults int64
 }
 
-// MemoryUse reads the values of MemoryUse from memory.stat. MemoryStat reads
-// the others. The file is long, and the kernel first adds up the counters of
-// all CPUs, so the loop should not read it in every tick.
+// MemoryUse reads only a few values of memory.stat; MemoryStat reads the
+// others. The file is long, and the kernel first adds up the counters of all
+// CPUs, so the loop should not read it in every tick.
 func (t *Tree) MemoryUse(path string) (MemoryUse, error) {
 	h, err := t.hierarchy(memory)
 	if err != nil {
@@ -36,7 +36,7 @@ func (t *Tree) MemoryUse(path string) (MemoryUse, error) {
 }
 
 // parseMemoryUse reads the text of memory.stat. On v1 it reads the lines total_…,
-// which include the groups below. It returns false if inactive_file is missing.
+// which include the groups below. found is false if inactive_file is missing.
 func parseMemoryUse(text string, version int) (u MemoryUse, found bool) {
 	prefix := ""
 	if version == 1 {

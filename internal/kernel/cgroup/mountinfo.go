@@ -14,13 +14,13 @@ type mount struct {
 	options []string // of the superblock; on v1 these name the controllers
 }
 
-// startsAboveNamespace reports whether the root of the mount lies outside the
-// reader's cgroup namespace.
+// startsAboveNamespace reports whether the root of the mount lies above the
+// root of the reader's cgroup namespace.
 func (m mount) startsAboveNamespace() bool {
 	return m.root == "/.." || strings.HasPrefix(m.root, "/../")
 }
 
-// parseMountInfo returns the cgroup mounts among lines such as
+// parseMountInfo returns the cgroup mounts. The text has lines such as
 //
 //	32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime shared:9 - cgroup cgroup rw,cpu
 //

@@ -6,12 +6,12 @@ import (
 	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
-// KeepOpen returns a Tree that keeps files open: of counters, and of settings that are read
-// often. Opening and closing a file costs more than reading it. An open file belongs to the
-// group for which it was opened, and keeps a removed group in the kernel's memory. Therefore
-// the caller must call Close for a group that it stops reading, or that was made again or
-// renamed. The Tree keeps at most the given number of files open in each hierarchy, because a
-// node may have more groups than a process may have descriptors. If there are more counters,
+// KeepOpen returns a Tree that keeps files of counters and of settings open. To open and
+// close a file costs more than to read it. An open file belongs to the group for which it
+// was opened, and keeps a removed group in the kernel's memory. So the caller must call
+// Close for a group that it stops reading, and for a group that was renamed, or removed and
+// made again. A node may have more groups than a process may have descriptors. So at most
+// the given number of files is open in each hierarchy. If there are too many counters,
 // those that were read last stay open. Settings get at most half of the files.
 func (t *Tree) KeepOpen(most int) *Tree {
 	kept := &Tree{byController: map[string]*hierarchy{}}
@@ -55,7 +55,7 @@ func (h *hierarchy) counter(path, file string) (string, error) {
 }
 
 // setting reads a file of a group. It keeps the file open only while more than half
-// of the files may still be opened, so that the other half remains for counters.
+// of the permitted number is free, so that counters can have the other half.
 func (h *hierarchy) setting(path, file string) (string, error) {
 	if h.open == nil {
 		return h.readValue(path, file)

@@ -6,8 +6,8 @@ import (
 )
 
 // TestGroupMadeAnewIsReadAnew removes a group and makes it again. Reading the
-// open file of the removed group gives ENODEV. The counters of the new group
-// must be read.
+// open file of the removed group gives ENODEV. Then the counters of the new
+// group must be read.
 func TestGroupMadeAnewIsReadAnew(t *testing.T) {
 	plain, path := kernelGroup(t)
 	tree := plain.KeepOpen(512)

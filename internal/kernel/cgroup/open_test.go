@@ -11,9 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestOnlySoManyFilesStayOpen reads more groups than the number of files that
-// may stay open. Each counter must be read, and a descriptor that becomes free
-// must be used again.
+// TestOnlySoManyFilesStayOpen reads more groups than files may stay open. Each
+// counter must be read, and a descriptor that becomes free must be used again.
 func TestOnlySoManyFilesStayOpen(t *testing.T) {
 	const groups, most = 10, 4
 	archive := &strings.Builder{}

@@ -16,9 +16,9 @@ func (t *Tree) ReadPIDs(path string) (PIDs, error) {
 	return PIDs{Max: n}, err
 }
 
-// WritePIDs writes pids.max. The kernel accepts a limit that is smaller than
-// the present number of tasks. Such a limit only prevents new tasks. For a
-// limit above PID_MAX_LIMIT, the kernel returns EINVAL.
+// WritePIDs writes pids.max. The limit may be smaller than the present number
+// of tasks: it only prevents new tasks. For a limit above PID_MAX_LIMIT, the
+// kernel returns EINVAL.
 func (t *Tree) WritePIDs(path string, v PIDs) error {
 	return t.write(pids, path, "pids.max", count(v.Max))
 }

@@ -6,9 +6,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Pressure reads how long tasks in and below a group waited for a resource. It
-// reads the file RESOURCE.pressure, where RESOURCE is cpu, memory, io or (Linux
-// 6.1) irq. It returns ErrUnsupported on v1, and if PSI is off for cgroups.
+// Pressure reads how long tasks in and below a group waited for a resource:
+// cpu, memory, io or (Linux 6.1) irq. It returns ErrUnsupported on v1, and if
+// pressure stall information (PSI) is off for cgroups.
 func (t *Tree) Pressure(path, resource string) (unit.Pressure, error) {
 	h := t.hierarchies[0]
 	file := resource + ".pressure"

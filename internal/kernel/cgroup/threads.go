@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Threads lists the threads of the group in ascending order. Threads of the
-// groups below it are not listed.
+// Threads lists the threads of the group in ascending order, without those of
+// the groups below it.
 func (t *Tree) Threads(path string) ([]int, error) {
 	h := t.hierarchies[0] // most groups are in it, and need no search
 	text, err := h.threads(path)

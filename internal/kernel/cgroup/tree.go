@@ -1,6 +1,6 @@
 // Package cgroup reads and writes control groups in the terms of cgroup v2
-// (Documentation/admin-guide/cgroup-v2.rst). For controllers on v1, the code in
-// the files v1_*.go translates these terms. If the kernel couples several
+// (Documentation/admin-guide/cgroup-v2.rst). The code in the files v1_*.go
+// translates these terms for controllers on v1. If the kernel couples several
 // files, the package reads and writes them as one value.
 //
 // A path names a group in every hierarchy at once, relative to the root of the
@@ -19,7 +19,7 @@ import (
 )
 
 // ErrUnsupported means that a controller or a file does not exist. The kernel is too
-// old or was built without it, or the parent group has not enabled the controller.
+// old or was built without it, or the parent group does not enable the controller.
 var ErrUnsupported = errors.New("not supported here")
 
 // ErrGone means that the cgroup does not exist, or does not exist any more.
@@ -41,8 +41,8 @@ var controllers = []string{cpu, cpuacct, cpuset, memory, pids, block, freezer}
 // Controllers lists the controllers that Tenon uses, by their names on v2.
 func Controllers() []string { return slices.Clone(controllers) }
 
-// ControllerIn returns the name that a controller has in the given version of
-// cgroups, as in /proc/PID/cgroup.
+// ControllerIn returns the name of a controller in /proc/PID/cgroup, in the
+// given version of cgroups.
 func ControllerIn(version int, controller string) string {
 	if version == 1 && controller == block {
 		return "blkio"
@@ -56,8 +56,8 @@ type Tree struct {
 	// byController is the hierarchy of each controller.
 	byController map[string]*hierarchy
 	// hierarchies lists each hierarchy once, the one of the cpu controller
-	// first. A v1 group may be in several hierarchies. The first of these
-	// decides which children the group has and what its inode is.
+	// first. A v1 group may be in several hierarchies. Its children and its
+	// inode are then looked up in the first of them.
 	hierarchies []*hierarchy
 }
 
@@ -81,10 +81,10 @@ func (h *hierarchy) dir(path string) (string, error) {
 	return h.mount + "/" + path, nil
 }
 
-// Detect finds the hierarchies in procRoot/self/mountinfo. For each controller
-// it finds out whether the controller is on v1 or v2. On a hybrid node the v2
-// tree is mounted, but has only some controllers or none. Detect fails with
-// ErrUnsupported if no controller is mounted.
+// Detect finds the hierarchies in procRoot/self/mountinfo, and whether each
+// controller is on v1 or v2. On a hybrid node the v2 tree is mounted, but has
+// only some controllers or none. If no controller is mounted, Detect returns
+// ErrUnsupported.
 func Detect(procRoot string) (*Tree, error) {
 	file := filepath.Join(procRoot, "self/mountinfo")
 	text, err := readFile(file)
@@ -112,8 +112,8 @@ func Detect(procRoot string) (*Tree, error) {
 	return t, nil
 }
 
-// addV2 adds the v2 tree, with the controllers in its root. A controller is
-// either in a v1 hierarchy or in the v2 tree, never in both.
+// addV2 adds the v2 tree, with the controllers in its root. These are only the
+// controllers that are in no v1 hierarchy.
 func (t *Tree) addV2(mounts []mount) error {
 	m, ok := pick(mounts, func(m mount) bool { return m.fsType == "cgroup2" })
 	if !ok {
@@ -135,9 +135,9 @@ func (t *Tree) addV2(mounts []mount) error {
 	return nil
 }
 
-// pick returns the first matching mount that shows the whole hierarchy, or
-// else the first matching mount. Mounts that show only a part are bind mounts
-// of single groups.
+// pick returns the first matching mount that shows the whole hierarchy. If
+// there is none, it returns the first matching mount, a bind mount of a single
+// group.
 func pick(mounts []mount, match func(mount) bool) (mount, bool) {
 	found := slices.DeleteFunc(slices.Clone(mounts), func(m mount) bool { return !match(m) })
 	if len(found) == 0 {
@@ -150,9 +150,9 @@ func pick(mounts []mount, match func(mount) bool) (mount, bool) {
 }
 
 // StartsAboveNamespace reports whether the tree begins above the cgroup
-// namespace of this process. This is so in a container that has its own cgroup
+// namespace of this process. An example is a container that has its own cgroup
 // namespace and mounts the host's /sys/fs/cgroup. There, the paths in
-// /proc/PID/cgroup are relative to the namespace, such as /../../init.scope.
+// /proc/PID/cgroup, such as /../../init.scope, are relative to the namespace.
 // They are not paths of this tree (cgroup_namespaces(7)).
 func (t *Tree) StartsAboveNamespace() bool {
 	return slices.ContainsFunc(t.hierarchies, func(h *hierarchy) bool { return h.above })

@@ -14,9 +14,9 @@ import (
 const maxWindow = 10 * time.Second
 
 // A Trigger sends an event when tasks have waited too long for a resource, at most
-// one event per window. While any task waits, the kernel checks ten times per window
-// (Documentation/accounting/psi.rst, "Monitoring for pressure thresholds", Linux
-// 5.2). For each group with triggers, the kernel runs one thread.
+// one event in each window of time. While any task waits, the kernel checks ten
+// times per window (Documentation/accounting/psi.rst, "Monitoring for pressure
+// thresholds", Linux 5.2). The kernel runs one thread for each group with triggers.
 type Trigger struct {
 	pressure int // the open pressure file; closing it ends the trigger
 	fired    chan struct{}
@@ -25,15 +25,15 @@ type Trigger struct {
 }
 
 // Trigger makes a trigger for a group and a resource (cpu, memory or io). The trigger
-// fires when tasks in and below the group have waited for a time (stall) within a
+// fires when tasks in and below the group have waited for the time stall within a
 // window. Time in which several tasks wait counts once. The kernel requires
 //
 //	0 < stall ≤ window ≤ 10 s
 //
-// and stores whole microseconds. Older kernels require a window of at least 500
-// ms. Without CAP_SYS_RESOURCE the window must be a multiple of 2 s. If a
-// condition is not met, Trigger returns EINVAL. It returns ErrUnsupported on
-// v1, and if PSI is off for cgroups.
+// and stores whole microseconds. Older kernels require a window of at least 500 ms.
+// Without CAP_SYS_RESOURCE the window must be a multiple of 2 s. If a condition is not
+// met, Trigger returns EINVAL. It returns ErrUnsupported on v1, and if pressure stall
+// information is off for cgroups.
 func (t *Tree) Trigger(path, resource string, stall, window time.Duration) (*Trigger, error) {
 	h, file := t.hierarchies[0], resource+".pressure"
 	if h.version == 1 {
@@ -68,8 +68,8 @@ func newTrigger(file string, stall, window time.Duration) (*Trigger, error) {
 	if stall < time.Microsecond || stall > window || window > maxWindow {
 		return nil, fmt.Errorf("want 1µs ≤ stall ≤ window ≤ %v", maxWindow)
 	}
-	// os.OpenFile would register the file with Go's poller. Each poll of the
-	// file clears the event, so after a poll by Go, our own poll would miss it
+	// os.OpenFile would register the file with Go's poller. Each poll clears
+	// the event, so Go's poller would take events that our own poll should get
 	// (kernel/sched/psi.c: psi_trigger_poll).
 	pressure, err := unix.Open(file, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -91,8 +91,8 @@ func newTrigger(file string, stall, window time.Duration) (*Trigger, error) {
 // is closed when the trigger ends: by Close, or because the group was removed.
 func (tr *Trigger) Fired() <-chan struct{} { return tr.fired }
 
-// Err returns the reason why the trigger ended without Close. This is ErrGone
-// if the group was removed. It returns nil before the end, and after Close.
+// Err returns why the trigger ended: ErrGone if the group was removed. It
+// returns nil before the end, and after Close.
 func (tr *Trigger) Err() error {
 	triggers.mu.Lock()
 	defer triggers.mu.Unlock()

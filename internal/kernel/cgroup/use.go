@@ -16,14 +16,13 @@ type CPUUse struct {
 	Usage     time.Duration // CPU time of the group and of all below it
 	Throttled time.Duration // time throttled by a quota, summed over CPUs
 	// Periods is the number of quota periods in which the group ran.
-	// ThrottledPeriods is the number of those periods in which it was
-	// throttled.
+	// ThrottledPeriods is the number of those in which it was throttled.
 	Periods, ThrottledPeriods int64
 }
 
-// CPUUse reads the values of CPUUse from cpu.stat (v1: cpuacct.usage and
-// cpu.stat). CPUStat reads the others. The counters of the quota are 0 on
-// kernels without quotas (CONFIG_CFS_BANDWIDTH).
+// CPUUse reads only a few values of cpu.stat (v1: cpuacct.usage and cpu.stat);
+// CPUStat reads the others. The counters of the quota are 0 on kernels without
+// quotas (CONFIG_CFS_BANDWIDTH).
 func (t *Tree) CPUUse(path string) (CPUUse, error) {
 	text, err := t.counter(cpu, path, "cpu.stat")
 	if err != nil {
@@ -63,9 +62,9 @@ func (t *Tree) CPUUsage(path string) (time.Duration, error) {
 	return u.Usage, err
 }
 
-// UsagePerCPU reads how much CPU time the group and all groups below it have used on
-// each possible CPU, since the group was made (v1: cpuacct.usage_percpu, in ns). On v2,
-// which has no such file, it returns ErrUnsupported.
+// UsagePerCPU reads the CPU time that the group and all groups below it have
+// used on each possible CPU since the group was made (v1: cpuacct.usage_percpu,
+// in ns). On v2, which has no such file, it returns ErrUnsupported.
 func (t *Tree) UsagePerCPU(path string) (map[unit.CPU]time.Duration, error) {
 	if t.VersionOf(cpuacct) != 1 {
 		return nil, fmt.Errorf("read cpuacct.usage_percpu in %s: cgroup v2 does not count by CPU: %w", printPath(path), ErrUnsupported)
@@ -105,8 +104,8 @@ func (t *Tree) counter(controller, path, file string) (string, error) {
 	return h.counter(path, file)
 }
 
-// flatLines yields the name and the number of each line of a flat keyed file.
-// It skips other lines.
+// flatLines yields name and number of each line "name number" of a file. It
+// skips other lines.
 func flatLines(text string) iter.Seq2[string, int64] {
 	return func(yield func(string, int64) bool) {
 		for len(text) > 0 {

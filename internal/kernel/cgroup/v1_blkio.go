@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// v1ReadIOMax reads the four files of limits, which have lines such as "254:0
+// v1ReadIOMax reads the four files of limits. Their lines look like "254:0
 // 1048576" (Documentation/admin-guide/cgroup-v1/blkio-controller.rst,
 // "Throttling/Upper limit policy").
 func (t *Tree) v1ReadIOMax(path string) (map[unit.Device]IOLimits, error) {
@@ -40,8 +40,8 @@ func oneCount(words []string) (int64, error) {
 	return parseCount(words[0])
 }
 
-// v1ChangeIOMax writes the limits that differ. The value 0 removes a limit.
-// The kernel stores only the low 32 bits of a limit on operations. If these
+// v1ChangeIOMax writes the limits that differ. The value 0 removes a limit. The
+// kernel stores only the low 32 bits of a limit on operations. If these bits
 // are 0, all I/O stops (block/blk-throttle.c: tg_set_conf).
 func (t *Tree) v1ChangeIOMax(path string, d unit.Device, from, to IOLimits) error {
 	var errs []error

@@ -28,11 +28,11 @@ func v1ParseQuota(text string) (time.Duration, error) {
 	return parseMicroseconds(text)
 }
 
-// v1ChangeQuota writes quota and period, which are two files on v1. Between the two
-// writes the limit has one old and one new value. The order of the writes ensures
-// that this limit is no wider than the wider one of the old and the new limit. The
-// kernel refuses the first write if its limit is below a child's. Then v1ChangeQuota
-// removes the limit for a moment, in which the parent's limit applies.
+// v1ChangeQuota writes quota and period, which are two files on v1. Between the
+// two writes, one of them is still the old one. The order of the writes ensures
+// that the limit is never wider than both the old and the new limit. The kernel
+// refuses the first write if its limit is below a child's. Then v1ChangeQuota
+// removes the limit for a moment; meanwhile the parent's limit applies.
 func (t *Tree) v1ChangeQuota(path string, from, to CPUMax) error {
 	quota := func(q time.Duration) error {
 		if q == NoQuota {
@@ -70,8 +70,8 @@ func (t *Tree) v1ChangeQuota(path string, from, to CPUMax) error {
 	return quota(to.Quota)
 }
 
-// v1PeriodFirst reports whether to write the period before the quota. After
-// the first write, the limit has the longer period or the smaller quota.
+// v1PeriodFirst reports whether to write the period before the quota. The order
+// ensures that the first write does not widen the limit.
 func v1PeriodFirst(from, to CPUMax) bool {
 	return from.Quota == NoQuota || (to.Quota != NoQuota && to.Period > from.Period)
 }

@@ -4,8 +4,8 @@ import "errors"
 
 // v1FillCPUSet gives a new group the CPUs and memory nodes of its parent. On v1
 // a new cpuset has neither, and no task may enter before both are set
-// (Documentation/admin-guide/cgroup-v1/cpusets.rst, section 2.1). On v2, and in
-// a hierarchy without the controller cpuset, it does nothing.
+// (Documentation/admin-guide/cgroup-v1/cpusets.rst, section 2.1). v1FillCPUSet
+// does nothing on v2 and in hierarchies without the controller cpuset.
 func (h *hierarchy) v1FillCPUSet(parent, group string) error {
 	if h.version != 1 {
 		return nil

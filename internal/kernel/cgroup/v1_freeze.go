@@ -3,9 +3,9 @@ package cgroup
 import "strings"
 
 // The files of the v1 freezer
-// (Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst). freezer.state
-// also shows that an ancestor is frozen. freezer.self_freezing shows only the
-// state of the group itself.
+// (Documentation/admin-guide/cgroup-v1/freezer-subsystem.rst).
+// freezer.self_freezing shows the state of the group itself. freezer.state also
+// shows whether an ancestor is frozen.
 const (
 	v1FreezerState = "freezer.state"
 	v1SelfFreezing = "freezer.self_freezing"

@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookEvery is the time between two scans of all groups. Scans are needed only
+// lookEvery is the time between two scans of all groups. There are scans only
 // while the kernel does not report the changes of some groups.
 const lookEvery = 2 * time.Second
 
-// A Watcher holds the present list of groups in the hierarchy of cpu. The
-// kernel notifies it of every group that is made, renamed or removed
+// A Watcher holds the present list of groups in the hierarchy of cpu. It is
+// notified by the kernel of every group that is made, renamed or removed
 // (inotify(7)). Without changes it uses no CPU.
 type Watcher struct {
 	h       *hierarchy
@@ -36,8 +36,8 @@ type Watcher struct {
 	next    time.Time        // time of the next scan of all groups; zero: none is needed
 	dirty   bool             // groups have changed since the last call of tell
 
-	// Only the goroutine that executes run changes these fields. It reads them
-	// without mu.
+	// Only the goroutine of run changes these fields, under mu. It may read
+	// them without mu.
 	mu       sync.Mutex
 	known    map[string]*watchedGroup
 	sorted   []string        // known, without the root; nil: not yet computed
@@ -77,8 +77,8 @@ func newWatcher(h *hierarchy, period time.Duration) *Watcher {
 	}
 }
 
-// Groups returns the sorted paths of all groups below the root, as far as the kernel
-// has reported them. The caller may keep the slice, but must not change it.
+// Groups returns the sorted paths of all groups below the root that the kernel
+// has reported. The caller may keep the slice, but must not change it.
 func (w *Watcher) Groups() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,8 +94,8 @@ func (w *Watcher) Groups() []string {
 	return w.sorted
 }
 
-// Changes returns the groups that were made, renamed or removed since the last call,
-// including those that were made again. Call Changes before Groups to miss no group.
+// Changes returns the groups that were made, renamed or removed since the last
+// call, also those that exist again. Call Changes before Groups to miss no group.
 func (w *Watcher) Changes() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,14 +103,14 @@ func (w *Watcher) Changes() []string {
 	return slices.Sorted(maps.Keys(w.differ))
 }
 
-// Changed receives a value if a group was made, renamed or removed since the
-// last receive. Several changes may give one value.
+// Changed receives a value after a group was made, renamed or removed. Several
+// changes may give one value.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
 // DegradedReason returns nil while the kernel reports the changes of every
-// group. Otherwise it returns the reason, usually that the user has no inotify
-// watches left. The Watcher then finds changes only by a scan of all groups
-// every 2 s. Each scan tries to add the missing watches.
+// group. Otherwise it returns the reason: usually the user has no inotify
+// watches left. The Watcher then finds changes by a scan of all groups every 2
+// s. Each scan tries to add the missing watches.
 func (w *Watcher) DegradedReason() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,8 +158,8 @@ func (w *Watcher) wait(ctx context.Context, events []byte) (int, error) {
 	if err := w.inotify.SetReadDeadline(w.next); err != nil {
 		return 0, err
 	}
-	// The end of ctx also sets a deadline. The deadline above may have replaced
-	// it.
+	// When ctx ends, a deadline is set at once. The deadline above may have
+	// replaced it.
 	if ctx.Err() != nil {
 		return 0, os.ErrDeadlineExceeded
 	}
@@ -195,8 +195,8 @@ func (w *Watcher) tell() {
 	}
 }
 
-// Direct reports whether the group itself has processes. It ignores the
-// processes of groups below it.
+// Direct reports whether processes are in the group itself, and not only in
+// groups below it.
 func (t *Tree) Direct(path string) (bool, error) {
 	h, err := t.home(path)
 	if err != nil {

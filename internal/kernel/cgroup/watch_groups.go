@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// look scans all groups, updates the list of known groups, and watches groups
-// that are not watched yet.
+// look scans all groups, updates the list of known groups, and adds missing
+// watches.
 func (w *Watcher) look(ctx context.Context) {
 	w.missed, w.next = nil, time.Time{}
 	if w.inotify == nil {
@@ -77,7 +77,7 @@ func (w *Watcher) take(ctx context.Context, events []byte) {
 }
 
 // follow watches a group and all groups below it. It watches a group before it
-// lists the children of the group. So a new child is in the list, or causes an
+// lists the group's children. So a new child is in the list, or causes an
 // event, or both. It adds each group to the set seen. If seen is nil, follow
 // stops at groups that have a watch already, because their children are known.
 func (w *Watcher) follow(path string, seen map[string]bool) {
@@ -131,8 +131,8 @@ func (w *Watcher) watchGroup(path string) (int32, error) {
 	return watch, nil
 }
 
-// isGone reports whether the error means that the group did not exist. A new
-// group with the same name may exist now.
+// isGone reports whether err means that a group did not exist. A new group with
+// the same name may exist by now.
 func isGone(err error) bool { return errors.Is(err, os.ErrNotExist) }
 
 // miss stores the first reason why a group has no watch.
@@ -197,10 +197,10 @@ func (w *Watcher) forget(path string) {
 	}
 }
 
-// unwatch removes a watch. On other file systems the kernel removes a watch
-// together with its directory, but not on cgroupfs (seen on Linux 6.18).
-// Until the queue is closed, a remaining watch would count against the limit
-// of watches and keep the directory's inode.
+// unwatch removes a watch. On cgroupfs, unlike other file systems, the kernel
+// keeps a watch after its directory is removed (seen on Linux 6.18). Until the
+// queue is closed, such a watch would count against the limit of watches and
+// keep the directory's inode.
 func (w *Watcher) unwatch(watch int32) {
 	if watch == unwatched {
 		return

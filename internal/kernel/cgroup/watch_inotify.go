@@ -16,8 +16,8 @@ const unwatched = -1
 // eventsSize is the size of the read buffer, in bytes: about a thousand events.
 const eventsSize = 64 << 10
 
-// groupEvents are the watched events of a directory. They are caused by
-// mkdir, rmdir and, on v1, rename of child groups.
+// groupEvents are the watched events of a directory: mkdir, rmdir and, on v1,
+// rename of child groups.
 const groupEvents = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR
 
 // inotify is a queue of events (inotify(7)). Only the goroutine that closes the
@@ -38,8 +38,8 @@ func newInotify() (*inotify, error) {
 	return &inotify{File: os.NewFile(uintptr(fd), "inotify"), fd: fd}, nil
 }
 
-// watch returns the number of a directory's watch. While the directory
-// exists, each call returns the same number.
+// watch adds a watch of a directory and returns its number. As long as the
+// directory exists, each call returns the same number.
 func (i *inotify) watch(dir string) (int32, error) {
 	n, err := unix.InotifyAddWatch(i.fd, dir, groupEvents)
 	if errors.Is(err, unix.ENOSPC) {

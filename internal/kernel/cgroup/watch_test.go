@@ -63,7 +63,7 @@ func walk(t *testing.T, root string) []string {
 }
 
 // waitUntil waits until the function done returns true. After a timeout it
-// fails the test with a text (instead).
+// fails the test with the text that the function instead returns.
 func waitUntil(t *testing.T, done func() bool, instead func() string) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {

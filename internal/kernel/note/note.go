@@ -1,7 +1,7 @@
-// Package note stores short texts at directories of cgroups. The kernel stores
-// them as extended attributes (trusted.*, xattr(7)), which have no effect on
-// the cgroup. A note disappears with its cgroup, and stays when the cgroup is
-// renamed. Only processes with CAP_SYS_ADMIN can write and read notes.
+// Package note attaches short texts to directories of cgroups. The kernel stores
+// them as extended attributes (trusted.*, xattr(7)), which have no effect on the
+// cgroup. A note disappears with its cgroup, and stays when the cgroup is renamed.
+// Only processes with CAP_SYS_ADMIN can write and read notes.
 package note
 
 import (
@@ -27,7 +27,7 @@ func Set(dir, name, text string) error {
 	return nil
 }
 
-// Drop removes a note. It is no error if the note or the directory does not
+// Drop removes a note. It returns nil if the note or the directory does not
 // exist.
 func Drop(dir, name string) error {
 	err := unix.Removexattr(dir, prefix+name)
@@ -37,8 +37,8 @@ func Drop(dir, name string) error {
 	return nil
 }
 
-// All returns the notes at a directory by their names. A process without
-// CAP_SYS_ADMIN sees none.
+// All returns the notes of a directory by their names. A process without
+// CAP_SYS_ADMIN gets none.
 func All(dir string) (map[string]string, error) {
 	list, err := attribute(func(b []byte) (int, error) { return unix.Listxattr(dir, b) })
 	if err != nil {
@@ -69,7 +69,7 @@ func All(dir string) (map[string]string, error) {
 const maxAttribute = 64 << 10
 
 // attribute calls the function read with larger and larger buffers, until the
-// buffer is large enough.
+// result fits.
 func attribute(read func([]byte) (int, error)) ([]byte, error) {
 	for size := 1 << 10; ; size *= 8 {
 		b := make([]byte, size)

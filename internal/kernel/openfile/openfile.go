@@ -1,5 +1,5 @@
 // Package openfile reads pseudo files, such as those of cgroups, and keeps them
-// open. Opening and closing such a file costs ten times as much as reading it.
+// open. To open and close such a file costs ten times as much as to read it.
 package openfile
 
 import (
@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// A Set holds open files of many groups (cgroups). It keeps a limited number
-// of files open. It is safe for concurrent use.
+// A Set holds open files of many cgroups, called groups here. It keeps a
+// limited number of files open. It is safe for concurrent use.
 type Set struct {
 	mu    sync.Mutex
 	files map[string]map[string]*file // by group and name
@@ -35,15 +35,15 @@ func New(limit int) *Set {
 }
 
 // Read reads a file of a group, and keeps the file open. dir is the folder of the
-// group. reserved is the number of files that must remain for other callers. If
-// reserved is above 0, Read opens a file only while more than this number may
+// group. reserved is the number of files that must remain for other callers.
+//
+// If reserved is above 0, Read opens a file only while more than this number may
 // still be kept open, and otherwise fails with EMFILE. If reserved is 0 and the
-// limit is reached, Read closes the file that was not read for the longest time,
-// among the files with reserved 0. If there is none, it fails with EMFILE. So the
-// files that are read in every tick stay open, even if a node has more groups
-// than files may be open. A kept file belongs to the group that had the name when
-// the file was opened. If that group does not exist any more, Read opens the file
-// of the group that has the name now.
+// limit is reached, Read closes another file with reserved 0: the one that was not
+// read for the longest time. If there is none, it fails with EMFILE. So files that
+// are read in every tick stay open, even on a node with many groups. If the group
+// of an open file was removed, Read opens the file of the group that has the name
+// now.
 func (s *Set) Read(group, dir, name string, reserved int) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,15 +140,15 @@ func (s *Set) close(group string) {
 }
 
 // Open opens a file for reading without package os, which would register the
-// file with Go's poller. That is half of the cost of reading a pseudo file
-// once. The caller must close the descriptor.
+// file with Go's poller: half of the cost of one read of a pseudo file. The
+// caller must close the descriptor.
 func Open(path string) (fd int, err error) { return open(path, syscall.O_RDONLY) }
 
 // Write writes a text to an existing pseudo file in one write(2), which most of
 // these files require. It does not use package os either: such a file is always
 // ready, so that the poller would wake up a thread at once. Like package os, it
-// sets O_NONBLOCK. The kernel ignores O_TRUNC in a pseudo file, but in a fixture
-// of plain files it removes the old content.
+// sets O_NONBLOCK. O_TRUNC has no effect on a pseudo file, but removes the old
+// content of a plain file in a test.
 func Write(path, text string) error {
 	fd, err := open(path, syscall.O_WRONLY|syscall.O_TRUNC|syscall.O_NONBLOCK)
 	if err != nil {
@@ -178,8 +178,8 @@ func open(path string, flags int) (fd int, err error) {
 
 // ReadWhole reads a whole file into buf. If the file is longer than buf, it
 // fails with io.ErrShortBuffer. The kernel writes the text of a counter or a
-// setting in one piece (fs/kernfs/file.c: kernfs_seq_show). A text that ends
-// with a newline is therefore complete, and needs no second read.
+// setting in one piece (fs/kernfs/file.c: kernfs_seq_show). So a text that ends
+// with a newline is complete, and needs no second read.
 func ReadWhole(fd int, buf []byte) (int, error) {
 	n := 0
 	for {

@@ -53,9 +53,9 @@ func TestAFullSetRefusesWithoutLosingWhatItKeeps(t *testing.T) {
 }
 
 // TestFilesInUseStayOpen reads one file in every round, and other files in
-// turn: more than may be open. The file that is read in every round must stay
-// open. So must a file that was read with reserved above 0. The test removes
-// all files, so that only open ones can be read.
+// turn, more than may be open. The file that is read in every round must stay
+// open, and also one that was read with reserved above 0. The test removes all
+// files, so that only open ones can be read.
 func TestFilesInUseStayOpen(t *testing.T) {
 	others := []string{"a", "b", "c", "d", "e", "f"}
 	dir := putFiles(t, append(others, "hot", "setting")...)

@@ -1,6 +1,6 @@
 // Package perf counts what a process and its descendants do, with the
-// performance counters of the kernel (perf_event_open(2)). The counts are exact:
-// the kernel adds to them at each event, and nothing is sampled.
+// performance counters of the kernel (perf_event_open(2)). The counts are
+// exact, because the kernel counts each event and takes no samples.
 package perf
 
 import (
@@ -33,14 +33,14 @@ var (
 // ErrUnsupported means that this machine cannot count the event.
 var ErrUnsupported = errors.New("this machine cannot count it")
 
-// A Counter counts one event of a process and of all threads and processes that
-// it starts.
+// A Counter counts one event in a process, and in all threads and processes
+// that it starts.
 type Counter struct {
 	event Event
 	file  *os.File
 }
 
-// Count counts an event of a process. The counting begins when the process next
+// Count counts an event in a process. It begins to count when the process next
 // executes a program. If the machine cannot count the event, Count returns
 // ErrUnsupported.
 func Count(pid int, e Event) (*Counter, error) {
@@ -60,8 +60,8 @@ func Count(pid int, e Event) (*Counter, error) {
 }
 
 // Read returns the count so far. It also works after the process has ended. If
-// the machine had too few counters and alternated between events, the count is
-// scaled up to the whole time.
+// the machine had too few counters, the kernel counted only part of the time.
+// Read then scales the count up to the whole time.
 func (c *Counter) Read() (float64, error) {
 	var b [24]byte
 	if _, err := c.file.Read(b[:]); err != nil {

@@ -12,16 +12,16 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Partition is a line of /proc/partitions: a block device with a size, either
-// a whole disk or a partition.
+// A Partition is a line of /proc/partitions: a whole disk or a partition, with
+// its size.
 type Partition struct {
 	ID   unit.Device
 	Name string
 	KiB  uint64
 }
 
-// Partitions reads /proc/partitions (Documentation/filesystems/proc.rst). This
-// small file changes whenever a device appears, disappears or grows.
+// Partitions reads /proc/partitions (Documentation/filesystems/proc.rst), a
+// small file. It changes whenever a device appears, disappears or grows.
 func (fs FS) Partitions() ([]Partition, error) {
 	return procFile(fs, "partitions", parsePartitions)
 }
@@ -58,8 +58,8 @@ type BlockDevice struct {
 	Disk unit.Device
 	// Mapped is the device mapper's name for the device; empty for all others.
 	Mapped string
-	// Below lists the devices that store the data of this device, such as the
-	// disks of a RAID.
+	// Below lists the devices that hold this device's data, such as the disks
+	// of a RAID.
 	Below []unit.Device
 	// Scheduler is the active I/O scheduler. It is empty for devices without
 	// one, such as mapped devices.
@@ -107,16 +107,14 @@ func (fs FS) BlockDevice(name string) (BlockDevice, error) {
 	return d, nil
 }
 
-// HasDevice reports whether a block device of this number exists, even if its
-// size is 0 (/sys/dev/block/MAJOR:MINOR). If that cannot be checked, HasDevice
-// returns true.
+// HasDevice reports whether a block device with this number exists, even one of
+// size 0 (/sys/dev/block/MAJOR:MINOR). If it cannot find out, it returns true.
 func (fs FS) HasDevice(id unit.Device) bool {
 	_, err := os.Lstat(filepath.Join(fs.Sys, "dev/block", id.String()))
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// emptyIfMissing returns an empty text instead of an error if the file is
-// missing.
+// emptyIfMissing returns an empty text in place of the error of a missing file.
 func emptyIfMissing(text string, err error) (string, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return "", nil

@@ -13,8 +13,8 @@ type CgroupEntry struct {
 	// Controllers are the controllers of a v1 hierarchy. A named hierarchy has
 	// the single entry "name=systemd", and v2 has none.
 	Controllers []string
-	// Path has a leading slash. It begins at the root of the cgroup namespace
-	// of the process that reads it.
+	// Path has a leading slash. It is relative to the root of the cgroup
+	// namespace of the process that reads it.
 	Path string
 }
 
@@ -38,7 +38,7 @@ func CPUPath(entries []CgroupEntry) (path string) {
 	return path
 }
 
-// parseCgroup reads
+// parseCgroup reads lines such as
 //
 //	3:cpu,cpuacct:/system.slice
 //	1:name=systemd:/system.slice/ssh.service

@@ -1,7 +1,7 @@
 // Package proc reads the kernel's files below /proc and /sys. It has one Go
-// file for each kernel file. An FS holds the two directories, so that the
-// code can also read a mount of the host, or a fixture. Each reader is a
-// method of FS. Each parser is a private function that takes a text, and has
+// file for each kernel file. An FS holds the paths of /proc and /sys, so that
+// the code can also read the host's mount of them, or test data. A method of FS
+// reads a file, and a private function parses its text. Each such function has
 // a fuzz test.
 package proc
 
@@ -76,9 +76,9 @@ func procFile[T any](fs FS, name string, parse func(string) (T, error)) (T, erro
 	return parsed(filepath.Join(fs.Proc, name), parse)
 }
 
-// taskFile reads and parses a file of the process pid. If tid is not 0, it is a
-// file of the thread tid of that process. If the process or the thread is
-// missing, taskFile returns ErrGone.
+// taskFile reads and parses a file of the process pid or, if tid is not 0, of
+// its thread tid. If the process or the thread has ended, taskFile returns
+// ErrGone.
 func taskFile[T any](fs FS, pid, tid int, name string, parse func(string) (T, error)) (T, error) {
 	dir := filepath.Join(fs.Proc, strconv.Itoa(pid))
 	if tid != 0 {
@@ -88,8 +88,8 @@ func taskFile[T any](fs FS, pid, tid int, name string, parse func(string) (T, er
 	return v, goneIfAbsent(dir, err)
 }
 
-// goneIfAbsent adds ErrGone to err if the directory of the process does not
-// exist any more. If it exists, the kernel only lacks the file.
+// goneIfAbsent adds ErrGone to err if the directory of the process is missing.
+// Otherwise only the file is missing, because the kernel does not have it.
 func goneIfAbsent(dir string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ESRCH):

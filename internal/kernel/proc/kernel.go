@@ -1,7 +1,7 @@
 package proc
 
 // BootID reads /proc/sys/kernel/random/boot_id: a UUID that changes at each
-// boot and is the same in all containers.
+// boot. All containers show the same one.
 func (fs FS) BootID() (string, error) { return procFile(fs, "sys/kernel/random/boot_id", word) }
 
 // KernelRelease reads /proc/sys/kernel/osrelease, as uname -r prints it.

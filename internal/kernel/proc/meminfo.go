@@ -14,7 +14,7 @@ import (
 type MemInfo struct {
 	Total, Free unit.Bytes
 	// Available is the kernel's estimate of the memory that new work can get
-	// without swapping.
+	// before the machine swaps.
 	Available           unit.Bytes
 	Buffers, Cached     unit.Bytes
 	InactiveFile        unit.Bytes // page cache that was not used lately
@@ -32,8 +32,8 @@ func parseMemInfo(text string) (MemInfo, error) {
 	return m, err
 }
 
-// parseMemInfoOf reads lines such as "MemTotal: 24684084 kB", after a prefix
-// that each line has. kB means KiB.
+// parseMemInfoOf reads lines such as "MemTotal: 24684084 kB", each after the
+// given prefix. kB means KiB.
 func parseMemInfoOf(prefix, text string) (MemInfo, error) {
 	var m MemInfo
 	to := map[string]*unit.Bytes{

@@ -31,8 +31,8 @@ type PIDStat struct {
 }
 
 // PIDStat reads /proc/PID/stat. If the process has ended, it returns ErrGone.
-// If the parent has not waited for the ended process yet, there is no error,
-// and the State is Z.
+// As long as the parent has not waited for an ended process, PIDStat returns no
+// error but the State Z.
 func (fs FS) PIDStat(pid int) (PIDStat, error) { return taskFile(fs, pid, 0, "stat", parsePIDStat) }
 
 // ThreadStat reads /proc/PID/task/TID/stat.
@@ -42,7 +42,7 @@ func (fs FS) ThreadStat(pid, tid int) (PIDStat, error) {
 
 // parsePIDStat reads the only line of the file. The second field is the
 // program's name in parentheses. The name may itself contain spaces, newlines
-// and parentheses, so the field ends at the last closing parenthesis.
+// and parentheses, so the field extends to the last closing parenthesis.
 func parsePIDStat(text string) (PIDStat, error) {
 	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	if open < 0 || end < open {

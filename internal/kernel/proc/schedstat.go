@@ -17,8 +17,8 @@ type SchedStat struct {
 
 // SchedStat reads /proc/PID/task/TID/schedstat
 // (Documentation/scheduler/sched-stats.rst; needs CONFIG_SCHED_INFO). If tid is
-// 0, it reads /proc/PID/schedstat, which covers only the main thread. If the
-// thread has ended, it returns ErrGone.
+// 0, it reads /proc/PID/schedstat, which is that of the main thread only. If
+// the thread has ended, it returns ErrGone.
 func (fs FS) SchedStat(pid, tid int) (SchedStat, error) {
 	return taskFile(fs, pid, tid, "schedstat", parseSchedStat)
 }

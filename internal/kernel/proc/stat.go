@@ -11,21 +11,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// tick is the unit of CPU time in procfs: 1/USER_HZ, which is 10 ms on every
+// tick is the unit of CPU time in procfs, 1/USER_HZ. It is 10 ms on every
 // architecture that Go runs on (include/asm-generic/param.h).
 const tick = 10 * time.Millisecond
 
-// CPUTimes are the CPU times since boot, by kind (/proc/stat). They are coarse
-// on kernels with CONFIG_TICK_CPU_ACCOUNTING, which sample them once a tick.
-// The counters of cgroup.CPUStat are exact.
+// CPUTimes are the CPU times since boot, by kind (/proc/stat). On kernels with
+// CONFIG_TICK_CPU_ACCOUNTING, they come from one sample per timer tick. The
+// counters of cgroup.CPUStat are exact.
 type CPUTimes struct {
 	User, Nice, System, Idle, IOWait, IRQ, SoftIRQ time.Duration
 	// Steal is the time in which the hypervisor ran other work.
 	Steal time.Duration
 }
 
-// Busy is the time that the CPUs spent on work of this machine. It excludes
-// idle, iowait and steal. (User includes the guest time.)
+// Busy is the time that the CPUs spent on work of this machine: all but idle,
+// iowait and steal. (User includes the time of guests.)
 func (t CPUTimes) Busy() time.Duration {
 	return t.User + t.Nice + t.System + t.IRQ + t.SoftIRQ
 }
@@ -43,7 +43,7 @@ type Stat struct {
 // Stat reads /proc/stat (Documentation/filesystems/proc.rst, section 1.7).
 func (fs FS) Stat() (Stat, error) { return procFile(fs, "stat", parseStat) }
 
-// parseStat reads
+// parseStat reads lines such as
 //
 //	cpu  4720 0 2479 187963 549 0 97 19 0 0
 //	cpu0 1966 0 949 94950 23 0 19 5 0 0
@@ -104,8 +104,8 @@ func parseCPUTimes(fields string) (CPUTimes, error) {
 
 func parseTicks(s string) (time.Duration, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
-	// The limit is a sixteenth of the range, so that the sum of the columns
-	// does not overflow.
+	// The limit is a sixteenth of the range, so that a sum of all columns of a
+	// line does not overflow.
 	if err != nil || n < 0 || n > math.MaxInt64/int64(tick)/16 {
 		return 0, fmt.Errorf("%q: want a number of ticks", s)
 	}

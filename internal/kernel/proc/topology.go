@@ -15,20 +15,19 @@ import (
 type CPU struct {
 	ID unit.CPU
 	// Socket is the physical_package_id. It is 0 if the kernel does not know
-	// the sockets. The kernel then shows -1, or has no topology directory.
+	// the socket: it then shows -1, or has no topology directory.
 	Socket int
-	// L3 identifies a level-3 cache by the lowest CPU that shares it. If the
-	// kernel shows no such cache, as in many VMs, L3 is the lowest CPU of the
-	// socket. If the kernel does not know the sockets either, it is the lowest
-	// CPU of the NUMA node.
+	// L3 identifies a level-3 cache by the lowest CPU that shares it. Many VMs
+	// show no such cache. L3 is then the lowest CPU of the socket or, if the
+	// sockets are not known either, of the NUMA node.
 	L3   int
 	NUMA int
-	// Capacity is the computing power on a scale on which the fastest CPU has
-	// 1024. It is 0 if the kernel does not show it.
+	// Capacity is the speed of the CPU. The fastest CPU of the machine has
+	// 1024. Capacity is 0 if the kernel does not show it.
 	Capacity int
 	// Siblings are the online CPUs of the same core, including this CPU. The
-	// kernel's core_id cannot identify cores: on some machines it is the same
-	// for all cores of a die, or repeats on the second die of a socket.
+	// kernel's core_id cannot identify a core: on some machines all cores of a
+	// die have the same one, or it repeats on the second die of a socket.
 	Siblings unit.CPUSet
 }
 
@@ -66,10 +65,10 @@ func (fs FS) Topology() ([]CPU, error) {
 	return cpus, nil
 }
 
-// readCPU reads the place of one CPU in the topology. numa contains the
-// online CPUs of the same NUMA node. A missing file is no error, because
-// guests and some boards have CPUs without a topology directory. Such a CPU
-// counts as a core of its own.
+// readCPU reads the place of one CPU in the topology. numa contains the online
+// CPUs of the same NUMA node. Guests and some boards have CPUs without a
+// topology directory, so a missing file is no error. Such a CPU counts as a
+// core of its own.
 func readCPU(dir string, id unit.CPU, numa unit.CPUSet) (CPU, error) {
 	c := CPU{ID: id}
 	socket, err := readOrAbsent(-1, filepath.Join(dir, "topology/physical_package_id"), number)
@@ -100,9 +99,9 @@ func readCPU(dir string, id unit.CPU, numa unit.CPUSet) (CPU, error) {
 	return c, nil
 }
 
-// readFirst reads the list of CPUs in the file name. If this file does not
-// exist, it reads oldName, the name of the file before Linux 5.3. The list is
-// empty if the kernel has neither file.
+// readFirst reads the list of CPUs in the file name, or else in the file
+// oldName, which is its name before Linux 5.3. The list is empty if the kernel
+// has neither file.
 func readFirst(dir, name, oldName string) (unit.CPUSet, error) {
 	set, err := parsed(filepath.Join(dir, name), unit.ParseCPUSet)
 	if errors.Is(err, os.ErrNotExist) {
@@ -111,8 +110,8 @@ func readFirst(dir, name, oldName string) (unit.CPUSet, error) {
 	return set, err
 }
 
-// readOrAbsent reads a file that not every kernel has. If the file does not
-// exist, it returns the value absent.
+// readOrAbsent reads a file that not every kernel has. If the file is missing,
+// it returns the argument absent.
 func readOrAbsent[T any](absent T, path string, parse func(string) (T, error)) (T, error) {
 	v, err := parsed(path, parse)
 	if errors.Is(err, os.ErrNotExist) {
@@ -122,7 +121,7 @@ func readOrAbsent[T any](absent T, path string, parse func(string) (T, error)) (
 }
 
 // IsolatedCPUs returns the CPUs that the kernel's command line excludes from
-// the scheduler's load balancing (isolcpus=) or from its timer tick
+// the scheduler's load balancing (isolcpus=) or from the periodic timer tick
 // (nohz_full=). It reads /sys/devices/system/cpu/isolated and nohz_full
 // (Documentation/admin-guide/kernel-parameters.txt).
 func (fs FS) IsolatedCPUs() (unit.CPUSet, error) {
@@ -147,9 +146,9 @@ func parseIsolated(text string) (unit.CPUSet, error) {
 }
 
 // CoreKinds returns the CPUs of each kind of core of a hybrid Intel processor,
-// the fastest kind first. It reads the cpus files of its performance-monitoring
-// units (/sys/devices/cpu_core, cpu_atom and cpu_lowpower). For other
-// processors it returns nothing.
+// the fastest kind first. The processor has one performance-monitoring unit for
+// each kind (/sys/devices/cpu_core, cpu_atom and cpu_lowpower), whose file cpus
+// is read. For other processors CoreKinds returns nothing.
 func (fs FS) CoreKinds() ([]unit.CPUSet, error) {
 	var kinds []unit.CPUSet
 	for _, pmu := range []string{"cpu_core", "cpu_atom", "cpu_lowpower"} {
@@ -191,9 +190,9 @@ func first(set unit.CPUSet, fallback unit.CPU) unit.CPU {
 }
 
 // NUMAMemory reads the memory of each NUMA node from
-// /sys/devices/system/node/nodeN/meminfo. Nodes without memory are left out. A
-// node of persistent or CXL memory has no CPUs. The map is empty on kernels
-// without NUMA, where all memory is on node 0.
+// /sys/devices/system/node/nodeN/meminfo. It omits nodes without memory. A node
+// of persistent or CXL memory has no CPUs. The map is empty on kernels without
+// NUMA, where all memory is on node 0.
 func (fs FS) NUMAMemory() (map[int]unit.Bytes, error) {
 	files, err := filepath.Glob(filepath.Join(fs.Sys, "devices/system/node/node[0-9]*/meminfo"))
 	if err != nil {
@@ -217,8 +216,8 @@ func (fs FS) NUMAMemory() (map[int]unit.Bytes, error) {
 	return sizes, nil
 }
 
-// numaNode returns the number of the NUMA node to whose directory a file
-// belongs.
+// numaNode returns the number of the NUMA node whose directory contains the
+// file.
 func numaNode(file string) (int, error) {
 	name := filepath.Base(filepath.Dir(file))
 	n, err := strconv.Atoi(strings.TrimPrefix(name, "node"))

@@ -13,9 +13,8 @@ type VMStat map[string]int64
 // VMStat reads /proc/vmstat.
 func (fs FS) VMStat() (VMStat, error) { return procFile(fs, "vmstat", parseVMStat) }
 
-// Refaults is the number of pages that had to be read again soon after their
-// reclaim (workingset_refault; since Linux 5.9 one counter for each kind of
-// page).
+// Refaults is the number of pages that the kernel reclaimed and soon read back
+// (workingset_refault; from Linux 5.9 one counter for each kind of page).
 func (v VMStat) Refaults() int64 {
 	return v["workingset_refault"] + v["workingset_refault_anon"] + v["workingset_refault_file"]
 }

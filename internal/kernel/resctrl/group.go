@@ -26,8 +26,8 @@ func (f *FS) Groups() ([]string, error) {
 	return groups, nil
 }
 
-// Inode returns the inode of a group. It identifies the group: if a group is
-// removed and made again, the inode is different.
+// Inode returns the inode number of a group. A group that is removed and made
+// again has another number.
 func (f *FS) Inode(group string) (uint64, error) {
 	if err := check(group); err != nil {
 		return 0, err
@@ -44,8 +44,8 @@ func (f *FS) Inode(group string) (uint64, error) {
 }
 
 // Make makes a control group. If the group exists, it fails with EEXIST. If the
-// hardware has no free CLOSID, it fails with ENOSPC. The new group may use
-// everything that no other group has exclusively.
+// hardware has no free CLOSID, it fails with ENOSPC. The new group may use all
+// resources except those of exclusive groups.
 func (f *FS) Make(group string) error {
 	if err := check(group); err != nil {
 		return err
@@ -58,8 +58,8 @@ func (f *FS) Make(group string) error {
 	return nil
 }
 
-// Remove removes a control group. The tasks of the group move to the default
-// group. If the group does not exist, this is no error.
+// Remove removes a control group, whose tasks move to the default group. If the
+// group does not exist, Remove returns nil.
 func (f *FS) Remove(group string) error {
 	if err := check(group); err != nil {
 		return err
@@ -120,10 +120,10 @@ func (f *FS) Add(group string, tid int) error {
 // settleRounds is the maximum number of lists that Settle requests.
 const settleRounds = 20
 
-// Settle moves threads into a group until all of them are in it. A child that
-// is forked before its parent is moved is in the old group, and a child that
-// is forked later is in the new group. Therefore each list has fewer threads
-// to move. Settle fails after settleRounds lists.
+// Settle moves threads into a group until all of them are in it. The function
+// threads lists them. A child inherits the group of its parent: if it is forked
+// before the parent is moved, it must be moved, too. So each list has fewer
+// threads to move. Settle fails after settleRounds lists.
 //
 // A thread can end after it was listed, and a thread of another process can get
 // its tid before the move. Therefore Settle looks for moved threads that are in
@@ -158,8 +158,8 @@ func (f *FS) Settle(group string, threads func() ([]int, error)) error {
 	return errors.Join(err, f.sendBack(moved, want, have))
 }
 
-// compare returns the threads that must be in a group and the threads that are
-// in it, both ascending.
+// compare returns the threads that should be in a group (want) and those that
+// are in it (have), both ascending.
 func (f *FS) compare(group string, threads func() ([]int, error)) (want, have []int, err error) {
 	if want, err = threads(); err != nil {
 		return nil, nil, err
@@ -169,7 +169,7 @@ func (f *FS) compare(group string, threads func() ([]int, error)) (want, have []
 	return want, have, err
 }
 
-// sendBack moves threads that came into a group by mistake to the default
+// sendBack moves threads that were moved into a group by mistake to the default
 // group.
 func (f *FS) sendBack(moved map[int]bool, want, have []int) error {
 	var errs []error
@@ -181,8 +181,8 @@ func (f *FS) sendBack(moved map[int]bool, want, have []int) error {
 	return errors.Join(errs...)
 }
 
-// Shared reports whether other groups may use the resources of this group,
-// too. They may not if the mode of the group is exclusive or pseudo-locked.
+// Shared reports whether other groups may use the resources of this group, too.
+// It returns false if the group's mode is exclusive or pseudo-locked.
 func (f *FS) Shared(group string) (bool, error) {
 	text, err := f.read(group, "mode")
 	return strings.TrimSpace(text) == "shareable", err

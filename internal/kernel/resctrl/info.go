@@ -14,8 +14,8 @@ import (
 // Info describes the resources that this machine can divide and measure.
 type Info struct {
 	// Groups is the maximum number of control groups, including the default
-	// group: the smallest num_closids of all resources. It is 0 if the machine
-	// divides no resource.
+	// group: the smallest num_closids of all resources. If the machine can
+	// divide no resource, it is 0.
 	Groups int
 	L3     Cache
 	MB     Bandwidth
@@ -31,8 +31,8 @@ type Cache struct {
 	Sparse bool   // the ways of a group need not be adjacent
 	// Apart says that code and data have separate masks (mount option cdp).
 	Apart bool
-	// Shareable are the ways that other hardware, such as a network card, fills,
-	// too.
+	// Shareable are the ways that other hardware also fills, such as a network
+	// card.
 	Shareable uint64
 }
 
@@ -90,10 +90,10 @@ func (f *FS) cache(resource string) (Cache, error) {
 	return c, errors.Join(err, err2)
 }
 
-// bandwidth describes the memory bandwidth. It reads delay_linear to find out
-// whether the unit is percent or an amount. The kernel uses percent only on
-// hardware with linear delays (rdt_core.c: __get_mem_config_intel rejects
-// other hardware). On AMD, which uses amounts, the file shows 0.
+// bandwidth describes the memory bandwidth. The unit is percent or an amount,
+// which only delay_linear tells: percent needs hardware with linear delays
+// (rdt_core.c: __get_mem_config_intel rejects other hardware). On AMD, which
+// uses amounts, the file shows 0.
 func (f *FS) bandwidth() (Bandwidth, error) {
 	b := Bandwidth{Divisible: true, Megabytes: slices.Contains(f.Options, "mba_MBps")}
 	var errs [3]error
@@ -129,8 +129,8 @@ func parseNumber(text string, base int) (uint64, error) {
 	return n, nil
 }
 
-// parseEvents reads one event from each line. It skips settings
-// (mbm_total_bytes_config).
+// parseEvents reads one event from each line. It skips names of settings, such
+// as mbm_total_bytes_config.
 func parseEvents(text string) []string {
 	var events []string
 	for e := range strings.FieldsSeq(text) {

@@ -11,18 +11,18 @@ import (
 
 // The events that Tenon reads.
 const (
-	// Occupancy is the number of bytes of the L3 caches that hold data of the
+	// Occupancy is the number of bytes in the L3 caches that are data of the
 	// group.
 	Occupancy = "llc_occupancy"
-	// Traffic is the number of bytes that were moved between the caches and
-	// memory.
+	// Traffic is the number of bytes that the group moved between the caches
+	// and memory.
 	Traffic = "mbm_total_bytes"
 )
 
-// Monitor reads the counters of a group, each as the sum over all caches. If
-// one cache does not count an event ("Unavailable", "Error", "Unassigned"),
-// Monitor omits the event, because the sum over fewer caches would look like
-// a drop. Monitor interrupts one CPU of each cache.
+// Monitor reads counters of a group (events), each as the sum over all caches.
+// If one cache shows no number ("Unavailable", "Error", "Unassigned"), Monitor
+// omits the event, because the sum over fewer caches would look like a drop. To
+// read a cache, the kernel interrupts one of its CPUs.
 func (f *FS) Monitor(group string, events ...string) (map[string]unit.Bytes, error) {
 	if err := check(group); err != nil {
 		return nil, err
@@ -53,8 +53,8 @@ func (f *FS) Monitor(group string, events ...string) (map[string]unit.Bytes, err
 	return sums, nil
 }
 
-// parseCounter reads a counter. If the text is not a number but a word such
-// as "Unavailable", it returns false.
+// parseCounter reads a counter. It returns false if the text is a word such as
+// "Unavailable".
 func parseCounter(text string) (unit.Bytes, bool) {
 	n, err := parseNumber(text, 10)
 	return unit.Bytes(n), err == nil

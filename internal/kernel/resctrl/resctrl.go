@@ -2,9 +2,9 @@
 // divides L3 caches and memory bandwidth among groups of tasks, and measures
 // their use. See Documentation/filesystems/resctrl.rst (Linux 4.10).
 //
-// A control group is a folder whose file schemata holds the resources that the
+// A control group is a folder. Its file schemata lists the resources that the
 // tasks of the group may use. A forked task starts in the group of its parent.
-// The root is the default group. This package mounts nothing.
+// The root is the default group. The package does not mount the file system.
 package resctrl
 
 import (
@@ -31,8 +31,8 @@ var ErrGone = errors.New("no such control group")
 // An FS is a mounted resctrl file system. It is safe for concurrent use, but
 // last_cmd_status may describe a failed write of another process.
 type FS struct {
-	// Root is the mount point. Options are the mount options. The options cdp
-	// and mba_MBps change the meaning of some files.
+	// Root is the mount point. The mount options cdp and mba_MBps change the
+	// meaning of some files.
 	Root    string
 	Options []string
 
@@ -40,7 +40,7 @@ type FS struct {
 }
 
 // Find returns the file system that /proc/mounts shows, or ErrNotMounted. If
-// resctrl is mounted twice, Find returns the first mount. Both mounts show the
+// resctrl is mounted twice, Find returns the first mount, because both show the
 // same groups.
 func Find(procRoot string) (*FS, error) {
 	text, err := os.ReadFile(filepath.Join(procRoot, "mounts"))
@@ -79,8 +79,8 @@ func (f *FS) path(group string, file ...string) string {
 	return filepath.Join(append([]string{f.Root, group}, file...)...)
 }
 
-// check rejects names that no control group can have. With such a name, a path
-// could lead outside the file system.
+// check rejects names that no control group can have. Such a name could lead
+// outside the file system.
 func check(group string) error {
 	if group == Default {
 		return nil

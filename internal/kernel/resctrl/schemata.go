@@ -34,7 +34,7 @@ func (f *FS) Schemata(group string) (Schemata, error) {
 	return s, nil
 }
 
-// SetSchemata writes one line of schemata. Caches that are not in the map
+// SetSchemata writes one line of schemata. Caches that are not in the map by
 // keep their values. The kernel accepts or refuses the whole line.
 func (f *FS) SetSchemata(group, resource string, by map[int]uint64) error {
 	if err := f.write(group, "schemata", line(resource, by)); err != nil {
@@ -66,8 +66,8 @@ func base(resource string) int {
 	return 10
 }
 
-// parseSchemata reads lines such as " L3:0=fff;1=fff". Kernels pad names and
-// numbers differently. parseSchemata omits caches without a value, as in a
+// parseSchemata reads lines such as " L3:0=fff;1=fff", in which spaces and
+// leading zeros depend on the kernel. It omits caches without a value, as in a
 // pseudo-locked group ("L3:uninitialized").
 func parseSchemata(text string) (Schemata, error) {
 	s := Schemata{}

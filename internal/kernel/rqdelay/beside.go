@@ -10,10 +10,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// WatchSiblings sets the sibling of each CPU in the map of, and ends the watch of
-// all other CPUs. On two siblings, the program measures for how long LS runs on
-// one while BE runs on the other, and sends events (see Alarm.Beside). Each
-// context switch from LS or BE then reads the state of the sibling, too.
+// WatchSiblings replaces the set of watched CPUs. The map gives the sibling of
+// each. The program measures how long LS runs on a watched CPU while BE runs on
+// its sibling, and sends events (see Alarm.Beside). This makes each context
+// switch from LS or BE slower, because it reads the state of the sibling, too.
 func (p *Probe) WatchSiblings(of map[unit.CPU]unit.CPU) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,8 +44,8 @@ func (p *Probe) WatchSiblings(of map[unit.CPU]unit.CPU) error {
 	return nil
 }
 
-// siblingLimit converts Alarm.Beside for the program. Without a limit, it
-// returns a time that is never reached.
+// siblingLimit converts Alarm.Beside for the program. For 0, which means no
+// limit, it returns a time that is never reached.
 func siblingLimit(d time.Duration) uint64 {
 	if d == 0 {
 		return math.MaxUint64

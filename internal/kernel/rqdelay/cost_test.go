@@ -131,8 +131,8 @@ func keep(b *testing.B, dir string, rows [][]string, table string) {
 	}
 }
 
-// A costMode attaches a program to context switches. The returned function
-// detaches it.
+// A costMode attaches a program to context switches. It returns a function that
+// detaches the program.
 type costMode func() (stop func())
 
 // pingpongGroup is the cgroup of the process that switches.

@@ -11,24 +11,24 @@ import (
 )
 
 // eventsKept is the capacity of the channel of events. A larger one would not
-// help, because after one event the reader examines all slots.
+// help, because the reader examines all slots after one event.
 const eventsKept = 16
 
-// An Event reports that the threads of a workload waited longer than the
-// Alarm allows, or that they ran beside BE (BE on the sibling of their CPU)
-// for longer than it allows. Slot is the slot of the workload.
+// An Event reports one of two facts about a workload. Its threads waited longer
+// than the Alarm allows, or they ran for too long while BE ran on the sibling
+// of their CPU.
 type Event struct {
 	At   time.Time // the end of the last wait, or the time of the alarm about Beside
 	Slot Slot      // the slot of the workload
 	CPU  unit.CPU  // the CPU for which it waited, or on which it ran
 	// Waits is the number of waits in the window that were too long. Wait is the
-	// length of the last one. If the workload ran beside BE for too long, both
-	// are 0, and Beside is the time for which the workload ran beside Runner.
+	// length of the last one. Both are 0 if the event is about BE on the sibling.
+	// Beside is then the time for which Runner was there beside the workload.
 	Waits  int
 	Wait   time.Duration
 	Beside time.Duration
 	// Runner is the BE slot that ran longest during the wait, or Elsewhere. Ran
-	// is the time for which it ran.
+	// is the time for which Runner ran.
 	Runner Slot
 	Ran    time.Duration
 }

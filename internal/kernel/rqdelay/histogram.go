@@ -18,8 +18,8 @@ type Histogram struct {
 }
 
 // UpperBound returns the exclusive upper bound of a bucket. It is 256 ns for
-// bucket 0, and twice the previous bound for each further bucket, up to 34 s.
-// The last bucket has the bound Unbounded.
+// bucket 0, and doubles from bucket to bucket, up to 34 s. The last bucket has
+// the bound Unbounded.
 func UpperBound(bucket int) time.Duration {
 	if bucket >= Buckets-1 {
 		return Unbounded
@@ -46,7 +46,7 @@ func (h Histogram) Mean() time.Duration {
 }
 
 // Quantile returns the upper bound of the bucket in which the quantile q lies.
-// This is at most twice the true value. For the last bucket it is Unbounded. If
+// This is at most twice the true value, or Unbounded for the last bucket. If
 // there are no waits, Quantile returns false.
 func (h Histogram) Quantile(q float64) (time.Duration, bool) {
 	n := h.Count()
@@ -81,8 +81,8 @@ func (h Histogram) Since(g Histogram) Histogram {
 	return h
 }
 
-// growth returns the growth of a counter. The kernel writes counters while they
-// are read, so a counter may seem to shrink. Then growth returns 0.
+// growth returns the growth of a counter. A counter may seem to shrink, because
+// the kernel writes it during the reading. growth then returns 0.
 func growth[N uint64 | time.Duration](now, before N) N {
 	if now < before {
 		return 0

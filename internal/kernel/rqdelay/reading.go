@@ -15,10 +15,10 @@ type Reading struct {
 	Switches uint64
 	// Delays holds the waits of each slot that is or was LS, over all CPUs.
 	Delays map[Slot]Histogram
-	// Waits is the time for which the waiter waited for a CPU on which the
-	// runner ran. If two threads of the waiter wait at the same time, both
-	// count. For each waiter, the sum over all runners equals the sum of its
-	// histogram. Pairs without a wait are left out.
+	// Waits holds, for each Pair of a waiter and a runner, how long the waiter
+	// waited for a CPU on which the runner ran. If two threads of the waiter
+	// wait at the same time, both count. The sum over all runners equals the
+	// sum of the waiter's histogram. Pairs without a wait are left out.
 	Waits map[Pair]time.Duration
 	// Run is the run time of each slot, by CPU number. For the slot Idle it is
 	// the idle time of the CPU. Slots that never ran are left out.
@@ -33,10 +33,10 @@ type Pair struct{ Waiter, Runner Slot }
 
 // Read reads all counters. It copies mapped memory, without a system call.
 //
-// The run time of a running thread counts up to the last context switch on
-// any CPU. A wait counts when it ends. Read copies the values one by one
-// while the kernel changes them. So the sum of several counters may differ a
-// little from another counter that should equal it.
+// A thread that still runs is counted up to the last context switch on any CPU.
+// A wait is counted when it ends. Read copies the values one by one while the
+// kernel changes them. So the sum of several counters may differ a little from
+// another counter that should equal it.
 func (p *Probe) Read() (Reading, error) {
 	var r Reading
 	err := p.ReadInto(&r)
@@ -101,8 +101,8 @@ func load[T any](from *ebpf.Memory, index int, into *T) error {
 }
 
 func (v *view) readCPUs(r *Reading, epoch uint32, attached bool) error {
-	// The time of the latest switch on any CPU is the best estimate of the
-	// present time, on the clock of the run queues.
+	// The best estimate of the present time, on the clock of the run queues, is
+	// the time of the latest switch on any CPU.
 	var now uint64
 	for i := range v.cpu {
 		if err := load(v.cpus, i, &v.cpu[i]); err != nil {
@@ -169,7 +169,7 @@ func (v *view) readWaits(r *Reading, waiter Slot) error {
 	return nil
 }
 
-// Since returns what was counted after the reading before, up to r. The maps of
+// Since returns the growth from an earlier reading, before, to r. The maps of
 // the result leave out values that did not grow, except for histograms.
 func (r Reading) Since(before Reading) Reading {
 	d := Reading{

@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// required lists the fields of kernel structures that the program reads. A
-// kernel has each field only with the given configuration option.
+// required lists the fields of kernel structures that the program reads. Only
+// kernels with the option config have the field.
 var required = []struct{ structure, field, config string }{
 	{"task_struct", "cgroups", "CONFIG_CGROUPS"},
 	{"task_struct", "sched_task_group", "CONFIG_CGROUP_SCHED"},
@@ -16,8 +16,8 @@ var required = []struct{ structure, field, config string }{
 	{"sched_info", "last_queued", "CONFIG_SCHED_INFO (by CONFIG_SCHEDSTATS or CONFIG_TASK_DELAY_ACCT)"},
 }
 
-// checkFields returns an error that names a missing field. The error of the
-// loader would only have the number of an instruction.
+// checkFields returns an error that names a missing field. The loader's own
+// error would name only the number of an instruction.
 func checkFields(types *btf.Cache) error {
 	kernel, err := types.Kernel()
 	if err != nil {

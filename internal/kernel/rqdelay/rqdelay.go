@@ -1,15 +1,15 @@
 // Package rqdelay loads the tracing program bpf/delay.bpf.c, which measures how
 // long LS threads wait for a CPU, and on which CPUs each workload runs. For
-// each wait, it records which workload ran on the CPU meanwhile. When waits
-// become too long, the program sends an event at once.
+// each wait, it records which workload had the CPU. When waits become too long,
+// the program sends an event at once.
 //
 // The program costs time at every context switch of the node. Therefore it is
 // attached only while an LS workload is tracked, and it records only the waits
 // of LS. The size of its memory is fixed: about 0.9 MB, and 70 KB for each CPU.
 //
 // The program needs BTF and root, or CAP_BPF and CAP_PERFMON. It is tested on
-// Linux 6.18 and uses no feature newer than 5.15. The objects of go generate
-// are part of the sources, so a build of this package needs no BPF compiler.
+// Linux 6.18 and uses no feature newer than 5.15. The compiled program is part
+// of the sources, so a build of this package needs no BPF compiler.
 package rqdelay
 
 import (
@@ -39,25 +39,25 @@ var ErrClosed = errors.New("the probe is closed")
 
 // Options are the parameters of Open.
 type Options struct {
-	// CgroupVersion is the version, 1 or 2, of the hierarchy with the CPU
-	// controller. Track takes the ids of cgroups in that hierarchy.
+	// CgroupVersion is the version, 1 or 2, of the hierarchy with the cpu
+	// controller. The ids that Track takes are those of this hierarchy.
 	CgroupVersion int
 	// Alarm says when the program sends an event. The zero Alarm sends none.
-	// Alarm.Wait applies to the slots for which Limit was not called.
+	// For a slot with a limit of its own, Limit replaces Alarm.Wait.
 	Alarm Alarm
 }
 
-// An Alarm limits how long a slot may wait while BE, or an unknown thread,
-// runs. If a slot exceeds the limit, the program sends an event.
+// An Alarm limits how long the threads of a slot may wait while BE, or an
+// unknown thread, runs. If they wait longer, the program sends an event.
 type Alarm struct {
 	Wait   time.Duration // a wait of at least this length is too long; 0: no wait is
 	Waits  int           // number of too long waits of one slot that causes an event; a wait of n times Wait counts as n
 	Window time.Duration // the time within which these waits occur
 	Gap    time.Duration // the minimum time between two events, over all slots
-	// Beside is the time within a Window for which LS may run on one of two
-	// siblings while BE runs on the other. If LS runs longer, the program also
-	// sends an event, at most one per Gap. 0 means no limit. Beside applies to
-	// the CPUs that WatchSiblings has set.
+	// Beside is the time within a Window for which LS may run on a CPU while BE
+	// runs on its sibling. After a longer time the program sends an event, at
+	// most one per Gap. 0 means no limit. Beside applies to the CPUs that
+	// WatchSiblings has set.
 	Beside time.Duration
 }
 
@@ -76,8 +76,8 @@ func (o Options) check() error {
 // one or several cgroups, each with all cgroups below it.
 type Slot uint8
 
-// The caller assigns the slots from First to Last. The slots before First are
-// runners that are no workload.
+// The caller assigns the slots from First to Last to workloads. The slots
+// before First stand for other runners.
 const (
 	Untracked = Slot(delayTenonSlotTENON_UNTRACKED) // threads in no tracked cgroup
 	Kernel    = Slot(delayTenonSlotTENON_KERNEL)    // kernel threads
@@ -90,8 +90,8 @@ const (
 	Slots = int(delayTenonLimitTENON_SLOTS)
 )
 
-// String returns the name of a slot before First, and the number of any other
-// slot.
+// String returns the name of a slot before First. For other slots it returns
+// the number.
 func (s Slot) String() string {
 	switch s {
 	case Untracked:
@@ -109,8 +109,8 @@ func (s Slot) String() string {
 // A Class is the QoS class of a slot.
 type Class uint8
 
-// The classes. The program records only the waits of LS. Slots of all classes
-// can be runners.
+// The classes. The program records only the waits of LS. A runner, which has
+// the CPU for which LS waits, may be of any class.
 const (
 	Other  = Class(delayTenonClassTENON_OTHER) // also the class of untracked tasks and kernel threads
 	System = Class(delayTenonClassTENON_SYSTEM)
@@ -133,8 +133,8 @@ func (c Class) String() string {
 	return fmt.Sprintf("class %d", uint8(c))
 }
 
-// A Probe counts in the kernel from Open to Close. It pins nothing, so the
-// kernel removes it when its process ends. It is safe for concurrent use.
+// A Probe counts from Open to Close. It pins nothing in the kernel, which
+// therefore removes it when its process ends. It is safe for concurrent use.
 type Probe struct {
 	events   chan Event
 	reader   *ringbuf.Reader
@@ -154,9 +154,9 @@ type Probe struct {
 	closed     bool
 }
 
-// Open loads the program. It is attached only while an LS group is tracked.
-// To attach or detach it, the kernel must patch its own code and stop every
-// CPU for some microseconds.
+// Open loads the program. It is attached only while an LS group is tracked. To
+// attach or detach it, the kernel must patch its own code and stop every CPU
+// for some microseconds.
 func Open(o Options) (*Probe, error) {
 	p, err := open(o)
 	if err != nil {
@@ -223,7 +223,7 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 		return errors.Join(err, p.kernel.Close())
 	}
 	// If a waiting thread was moved to another CPU, the program does not know which
-	// thread it waited for. This may have been BE, so the wait counts for the alarm.
+	// thread ran there before. It may have been BE, so the wait counts for the alarm.
 	if err := p.blame(Elsewhere, true); err != nil {
 		return errors.Join(err, p.kernel.Close())
 	}
@@ -240,8 +240,8 @@ func (p *Probe) load(o Options, types *btf.Cache) error {
 	}
 }
 
-// blame sets whether waits behind the given runner count for the Alarm. They
-// count if the runner is BE or not known.
+// blame sets whether the Alarm counts waits for a CPU on which the runner ran.
+// It counts them if the runner is BE or not known.
 func (p *Probe) blame(runner Slot, is bool) error {
 	var mask uint64
 	if is {
@@ -254,8 +254,8 @@ func (p *Probe) blame(runner Slot, is bool) error {
 	return p.kernel.Alarms.Put(uint32(runner), p.alarms[runner])
 }
 
-// Limit sets how long a wait of the slot may be. 0 means that no wait is too
-// long. The other fields of the Alarm apply to all slots.
+// Limit sets how long a thread of the slot may wait. 0 means that no wait is
+// too long. The other fields of the Alarm apply to all slots.
 func (p *Probe) Limit(slot Slot, wait time.Duration) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -279,8 +279,8 @@ func (p *Probe) limit(slot Slot, wait time.Duration) error {
 	return p.kernel.Alarms.Put(uint32(slot), p.alarms[slot])
 }
 
-// attach starts the counting in a new epoch. Values that CPUs have kept from
-// an earlier epoch are then invalid.
+// attach starts to count in a new epoch, so that values of earlier epochs,
+// which CPUs may still hold, are not valid any more.
 func (p *Probe) attach() error {
 	p.epoch++
 	if err := p.kernel.Epoch.Set(p.epoch); err != nil {
@@ -319,6 +319,6 @@ func (p *Probe) Close() error {
 	return errors.Join(err, p.kernel.Close())
 }
 
-// nanoseconds converts a counter of the kernel. A counter in ns would overflow
-// a Duration after 292 years.
+// nanoseconds converts a counter of the kernel. It returns the largest Duration
+// for counters that would overflow it (292 years).
 func nanoseconds(ns uint64) time.Duration { return time.Duration(min(ns, math.MaxInt64)) }

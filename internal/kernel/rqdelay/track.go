@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrFull says that the table of cgroups is full. Groups is the number of its
-// entries.
+// ErrFull says that the table of cgroups is full. It has as many entries as the
+// constant Groups.
 var ErrFull = errors.New("the table of cgroups is full")
 
 // Groups is the maximum number of cgroups that can be tracked.
@@ -78,11 +78,11 @@ func (t tracked) hasLS() bool {
 	return false
 }
 
-// Track assigns a cgroup to a slot, with all cgroups below it except those
-// that are tracked themselves. The id is the inode number of the cgroup's
-// directory in the hierarchy of the CPU controller. A later call for the same
-// cgroup replaces an earlier one. Several cgroups may share a slot if they
-// have the same class.
+// Track assigns a cgroup to a slot, with all cgroups below it except those that
+// are tracked themselves. The id is the inode number of the cgroup's directory
+// in the hierarchy of the cpu controller. A later call for the same cgroup
+// replaces an earlier one. Several cgroups may share a slot if they have the
+// same class.
 //
 // A thread that runs now counts for the slot after its next context switch.
 // When a slot gets another workload, its counters are not reset, so use
@@ -125,8 +125,8 @@ func (p *Probe) track(id uint64, o owner) error {
 	return p.changed()
 }
 
-// Forget removes a cgroup from its slot. It returns no error if the cgroup is
-// not tracked.
+// Forget removes a cgroup from its slot. It returns nil if the cgroup is not
+// tracked.
 func (p *Probe) Forget(cgroupID uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

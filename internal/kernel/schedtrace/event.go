@@ -15,8 +15,8 @@ const (
 	Wake                   // sched_wakeup, sched_wakeup_new: a thread is ready to run
 )
 
-// A Thread identifies a thread in an event. TID 0 is the idle loop of the CPU
-// ("swapper").
+// A Thread identifies a thread in an event. The idle loop of each CPU
+// ("swapper") has TID 0.
 type Thread struct {
 	TID  int
 	Comm string // at most 15 bytes

@@ -15,9 +15,9 @@ type layout struct {
 	fields map[string]field
 }
 
-// A field is a range of bytes in a record. A dynamic field (__data_loc) holds
-// the offset of a text in its low 16 bits, and the length of the text in its
-// high 16 bits.
+// A field is a range of bytes in a record. A dynamic field (__data_loc) refers
+// to a text elsewhere in the record: its low 16 bits are the offset of the
+// text, and its high 16 bits the length.
 type field struct {
 	offset, size int
 	dynamic      bool
@@ -62,8 +62,8 @@ func parseLayout(text string) (layout, error) {
 	return l, nil
 }
 
-// need returns an error if a required number or text is missing in the layout
-// or has another type.
+// need returns an error if the layout lacks one of the given numbers or texts,
+// or has it with another type.
 func (l layout) need(numbers, texts []string) error {
 	for _, name := range numbers {
 		if f, ok := l.fields[name]; !ok || f.size != 4 || f.dynamic {

@@ -12,8 +12,8 @@ import (
 // Class is the class of a thread in a Report.
 type Class uint8
 
-// The classes. Other holds all other threads: kernel threads, the system, and
-// the recorder itself.
+// The classes. Other holds kernel threads, the system, the recorder itself, and
+// all other threads.
 const (
 	Other Class = iota
 	BE
@@ -23,13 +23,13 @@ const (
 
 // Rules are the parameters of Judge.
 type Rules struct {
-	// Cores holds the core of each judged CPU. For other CPUs, only wake-ups
-	// count. Cores must not contain an offline CPU, because its time would count
-	// as idle time that BE could have used.
+	// Cores holds the core of each judged CPU. On other CPUs, only wake-ups are
+	// counted. Cores must not contain an offline CPU: its time would seem to be
+	// idle time that BE could have used.
 	Cores map[unit.CPU]int
 	// ClassOf returns the class of a thread. It is not called for the idle loop.
 	ClassOf func(Thread) Class
-	// Epsilon is the tolerance for two CPUs of a core, which may switch at the
+	// Epsilon is a tolerance, because both CPUs of a core may switch at the
 	// same moment. A start of BE beside LS is a fault only if LS has run for
 	// longer than Epsilon.
 	Epsilon time.Duration
@@ -39,17 +39,15 @@ type Rules struct {
 	// Late is the waiting time above which JudgeWaits counts a wake-up as late.
 	Late time.Duration
 	// From and To are the bounds of the judged time, on the clock of the
-	// events. If From is zero, the judged time begins with the first event. If
-	// To is zero, it ends with the last event. Events before From still
-	// determine which thread runs.
+	// events. A zero From is the time of the first event, and a zero To that of
+	// the last. Events before From still determine which thread runs.
 	From, To time.Duration
 }
 
 // Judge finds out from a complete record which threads ran on the same core at
 // the same time, and how long threads waited. The events may come in any order,
-// but no event of a CPU may be missing. The first switch of a CPU names the
-// thread that leaves it, and Judge assumes that this thread ran from the
-// beginning.
+// but no event of a CPU may be missing. Judge assumes that the thread that
+// leaves a CPU at its first switch has run there from the beginning.
 func Judge(events []Event, rules Rules) (Report, error) {
 	if len(events) == 0 {
 		return Report{}, fmt.Errorf("judge a trace: no events: %w", ErrVoid)
@@ -84,10 +82,10 @@ type hardwareThread struct {
 	core  *core
 	class Class
 	since time.Duration // the time at which class began; may be before Rules.From
-	// hold is the time until which BE must stay off the siblings, after LS has
-	// left this CPU.
+	// hold is the time until which BE must stay off the siblings because LS has
+	// just left this CPU.
 	hold time.Duration
-	// expelling says that BE runs on this CPU, and that LS has started on a
+	// expelling says that BE runs on this CPU although LS has started on a
 	// sibling. expel is the time at which LS started.
 	expelling bool
 	expel     time.Duration
@@ -153,7 +151,7 @@ func (c *judgement) hear(e *Event) {
 	switch e.Kind {
 	case Wake:
 		// A thread may be woken twice, or while it runs. Only the first wake-up
-		// counts.
+		// of a thread that does not run counts.
 		if _, twice := c.woken[e.Thread.TID]; !twice && !c.running[e.Thread.TID] {
 			c.woken[e.Thread.TID] = e.At
 		}
@@ -207,8 +205,8 @@ func (c *judgement) change(h *hardwareThread, next Class, at time.Duration) {
 	}
 }
 
-// start counts the start of a BE thread on a CPU. If LS runs on a sibling, it
-// also records for how long LS has run.
+// start counts the start of a BE thread on a CPU. If LS runs on a sibling at
+// that time, start also records for how long.
 func (c *judgement) start(h *hardwareThread, at time.Duration) {
 	if !c.isJudged(at) {
 		return

@@ -15,8 +15,8 @@ import (
 )
 
 // Root returns the mount point of tracefs, which may be below debugfs
-// (Documentation/trace/ftrace.rst, "The File System"). Root mounts nothing. If
-// it finds no mount, it returns ErrUnsupported.
+// (Documentation/trace/ftrace.rst, "The File System"). It returns
+// ErrUnsupported if tracefs is not mounted.
 func Root() (string, error) {
 	for _, root := range []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"} {
 		if _, err := os.Stat(filepath.Join(root, "instances")); err == nil {
@@ -26,8 +26,8 @@ func Root() (string, error) {
 	return "", fmt.Errorf("find tracefs: it is not mounted at /sys/kernel/tracing: %w", ErrUnsupported)
 }
 
-// A Recorder records the scheduler's events of all CPUs. It uses a trace
-// instance of its own, so it does not disturb other traces of the machine.
+// A Recorder records the scheduler's events of all CPUs. It has a trace
+// instance of its own, so that other traces on the machine continue.
 type Recorder struct {
 	dir    string
 	reader pageReader
@@ -36,9 +36,9 @@ type Recorder struct {
 // kinds maps the names of the recorded events to their kinds.
 var kinds = map[string]Kind{"sched_switch": Switch, "sched_wakeup": Wake, "sched_wakeup_new": Wake}
 
-// Open makes an instance below root. Its buffer has perCPU bytes for each
-// CPU; one sched_switch needs about 100 bytes. The recording does not start
-// yet. If a privilege is missing, the error wraps fs.ErrPermission.
+// Open makes an instance below root. Its buffer has perCPU bytes for each CPU;
+// one sched_switch needs about 100 bytes. Open does not start to record. If a
+// privilege is missing, the error wraps fs.ErrPermission.
 func Open(root string, perCPU unit.Bytes) (*Recorder, error) {
 	r := &Recorder{
 		dir:    filepath.Join(root, "instances", "tenon-"+strconv.Itoa(os.Getpid())),
@@ -129,9 +129,9 @@ func (r *Recorder) Start() error {
 	return r.write("tracing_on", "1")
 }
 
-// Stop ends the recording and returns its events. The events of each CPU are
-// in order. After the error ErrVoid, the events must not be judged, because
-// some are lost.
+// Stop ends the recording and returns its events. The events of each CPU are in
+// order. ErrVoid means that some events are lost, so that the others must not
+// be judged.
 func (r *Recorder) Stop() ([]Event, error) {
 	if err := r.write("tracing_on", "0"); err != nil {
 		return nil, err
@@ -162,8 +162,8 @@ func (r *Recorder) readCPU(events []Event, cpu unit.CPU, dir string) ([]Event, e
 	if err := complete(string(stats)); err != nil {
 		return events, fmt.Errorf("read the trace of CPU %d: %w", cpu, err)
 	}
-	// An os.File would use Go's poller. It would wait at the end of the pipe
-	// instead of returning.
+	// An os.File would use Go's poller, and at the end of the pipe it would
+	// wait instead of returning.
 	fd, err := syscall.Open(filepath.Join(dir, "trace_pipe_raw"), syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return events, fmt.Errorf("open trace_pipe_raw of CPU %d: %w", cpu, err)

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Report describes the scheduler's behaviour between two moments, according
-// to the trace. CPU times are sums over the judged CPUs.
+// A Report describes what the scheduler did between two moments, according to
+// the trace. CPU times are sums over the judged CPUs.
 type Report struct {
 	From time.Duration `json:"from_ns"`
 	To   time.Duration `json:"to_ns"`
@@ -24,38 +24,38 @@ type Report struct {
 
 	// BesideTime is the part of LSTime during which BE ran on the same core.
 	BesideTime time.Duration `json:"be_beside_ls_ns"`
-	// BEStarts is the number of switches to a BE thread. BEStartsBesideLS is the number
-	// of those at which LS had run on the same core for longer than Rules.Epsilon.
+	// BEStarts is the number of switches to a BE thread. At BEStartsBesideLS of
+	// them, LS had run on the same core for longer than Rules.Epsilon.
 	BEStarts         int `json:"be_starts"`
 	BEStartsBesideLS int `json:"be_starts_beside_ls"`
-	// BEStartAfter is the time for which LS had already run on the core when BE
+	// BEStartAfter describes how long LS had already run on the core when BE
 	// started there.
 	BEStartAfter Quantiles `json:"be_start_after_ls"`
-	// Expel is the time for which BE stayed on the sibling after LS had started.
-	// Unexpelled is the number of cases in which LS ended before BE left. Expel
-	// includes these cases.
+	// Expel describes how long BE stayed on the sibling after LS had started.
+	// Unexpelled is the number of cases, also part of Expel, in which LS ended
+	// before BE left.
 	Expel      Quantiles `json:"expel"`
 	Unexpelled int       `json:"unexpelled"`
 
 	// BEIdeal is the CPU time that BE was allowed to use. The time of a CPU
-	// counts if no LS runs on the CPU or a sibling, and no sibling has run LS
-	// within the last Rules.Hold.
+	// counts if LS does not run on it or on a sibling, and if no sibling has
+	// run LS within the last Rules.Hold.
 	BEIdeal time.Duration `json:"be_ideal_ns"`
 
 	// LSWake and BEWake are the delays between wake-up and run.
 	LSWake Quantiles `json:"ls_wake"`
 	BEWake Quantiles `json:"be_wake"`
-	// LongestWait is the longest wait of those threads that were woken but had
-	// not run at the end of the record.
+	// LongestWait is the longest wait that was not over at the end of the
+	// record: its thread was woken but did not run.
 	LongestWait time.Duration `json:"longest_wait_ns"`
 
-	// Unseen are the CPUs that never switched. Their threads are unknown, so
-	// these CPUs are not judged.
+	// Unseen are the CPUs that never switched. They are not judged, because
+	// their threads are unknown.
 	Unseen []unit.CPU `json:"unseen,omitempty"`
 }
 
-// BesideRatio is the part of LSTime in which BE ran on the same core, from 0
-// to 1. It is NaN if LS did not run.
+// BesideRatio is the fraction of LSTime, 0 to 1, in which BE ran on the same
+// core. It is NaN if LS did not run.
 func (r Report) BesideRatio() float64 { return float64(r.BesideTime) / float64(r.LSTime) }
 
 // BEShare is BETime divided by BEIdeal. It is NaN if BEIdeal is 0.
@@ -70,8 +70,8 @@ type Quantiles struct {
 	Max   time.Duration `json:"max_ns"`
 }
 
-// quantilesOf sorts the sample and returns its quantiles. The quantile q is the
-// smallest value v for which at least the part q of the sample is v or less.
+// quantilesOf sorts the sample and returns its quantiles. The quantile 0.9, for
+// example, is the smallest value for which at least 90 % of the sample is not larger.
 func quantilesOf(sample []time.Duration) Quantiles {
 	if len(sample) == 0 {
 		return Quantiles{}

@@ -9,7 +9,7 @@ import (
 )
 
 // Types of the entries in a page of the ring buffer (header_event of tracefs).
-// A type up to 28 is a record, and the type is its length in words of 4 bytes.
+// An entry with a type from 1 to 28 is a record of as many words of 4 bytes.
 const (
 	entryLong    = 0  // a record; its first 4 bytes hold its length, themselves included
 	entryPadding = 29 // the end of the page, or a discarded record
@@ -35,8 +35,8 @@ type decode struct {
 	kind Kind
 }
 
-// read appends the events of one page of one CPU. It returns ErrVoid if the
-// kernel has lost events before this page.
+// read appends the events of one page of one CPU. If the kernel lost events
+// before this page, it returns ErrVoid.
 func (r *pageReader) read(events []Event, cpu unit.CPU, page []byte) ([]Event, error) {
 	begin := r.page.fields["data"].offset
 	if len(page) < begin || begin < 16 {
@@ -77,8 +77,8 @@ func (r *pageReader) read(events []Event, cpu unit.CPU, page []byte) ([]Event, e
 			if kind == entryExtend {
 				now += far
 			} else {
-				// The entry holds the low 59 bits of the time; the timestamp of
-				// the page holds the others.
+				// The entry holds the low 59 bits of the time. The high bits
+				// are those of the page's timestamp.
 				now = now&^(1<<59-1) | far
 			}
 		default:
@@ -97,8 +97,8 @@ func (r *pageReader) read(events []Event, cpu unit.CPU, page []byte) ([]Event, e
 	return events, nil
 }
 
-// event decodes a record, and appends it to the list events if its kind is
-// recorded.
+// event decodes a record. If it is of a recorded kind, event appends it to the
+// list.
 func (r *pageReader) event(events []Event, cpu unit.CPU, at time.Duration, record []byte) []Event {
 	if len(record) < 2 {
 		return events

@@ -1,8 +1,8 @@
 // Package schedtrace records and judges the decisions of the kernel's
-// scheduler. It records them with the kernel's trace events. It finds out
-// from the record which classes ran on the same core at the same time, and
-// how long threads waited. It shares no code with the programs of bpf/, so
-// that it can verify them independently.
+// scheduler. It records them with the kernel's trace events. From the record it
+// finds out which classes ran on the same core at the same time, and how long
+// threads waited. It shares no code with the programs of bpf/, so that it can
+// verify them independently.
 package schedtrace
 
 import "errors"

@@ -29,24 +29,24 @@ func (b *By[T]) of(c Class) *T {
 	return &b.Other
 }
 
-// Waits says what ran while threads of LS waited, between two times of a
-// trace. A wait begins when a thread is woken or preempted, and ends when it
+// Waits says what ran while threads of LS waited, between two times of a trace.
+// A wait begins when a thread is woken or preempted, and ends when the thread
 // runs.
 type Waits struct {
 	From time.Duration `json:"from_ns"`
 	To   time.Duration `json:"to_ns"`
-	// Wakes is the number of wake-ups of LS threads. Found counts them by what
-	// ran, at that time, on the CPU to which the kernel sent the thread.
+	// Wakes is the number of wake-ups of LS threads. The kernel sends each woken
+	// thread to a CPU. Found counts the wake-ups by what ran on this CPU then.
 	Wakes int     `json:"wakes"`
 	Found By[int] `json:"found"`
-	// Late is the number of wake-ups that waited longer than Rules.Late, by what
-	// ran for the largest part of the wait.
+	// Late is the number of wake-ups with a wait longer than Rules.Late, by
+	// what ran for the largest part of the wait.
 	Late By[int] `json:"late"`
 	// Preempted is the number of times that a running thread lost its CPU.
 	Preempted int `json:"preempted"`
-	// Waited is the sum of all waits, by what ran meanwhile on the CPU for which
-	// the thread waited. If the kernel moves a waiting thread, the thread still
-	// counts as waiting for its first CPU.
+	// Waited is the sum of all waits, by what ran meanwhile on the CPU to which
+	// the kernel first sent the thread. This stays so if the kernel moves the
+	// waiting thread.
 	Waited By[time.Duration] `json:"waited_ns"`
 	// CPU is the time of the judged CPUs, by what ran. Own is the time of all threads of LS.
 	CPU By[time.Duration] `json:"cpu_ns"`
@@ -56,8 +56,8 @@ type Waits struct {
 }
 
 // JudgeWaits computes from a complete record what ran while threads of LS
-// waited. It ignores rules.Epsilon and rules.Hold. Judge computes everything
-// else.
+// waited. It does not use rules.Epsilon and rules.Hold. Judge computes
+// everything else.
 func JudgeWaits(events []Event, rules Rules) (Waits, error) {
 	if len(events) == 0 || rules.To <= rules.From {
 		return Waits{}, fmt.Errorf("judge the waits of a trace: %d events from %v to %v: %w", len(events), rules.From, rules.To, ErrVoid)

@@ -7,10 +7,10 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A Class says how the scheduler treats the threads of a cgroup. It schedules
-// every thread with the policy SCHED_EXT as BE, whatever class the cgroup
-// has. The class BE is for cgroups whose threads should have SCHED_EXT. The
-// scheduler reports threads of these cgroups that do not have it (Stray).
+// A Class says how the scheduler treats the threads of a cgroup. A thread with
+// the policy SCHED_EXT is scheduled as BE, even in a cgroup of another class.
+// In cgroups of class BE, all threads should have this policy. The scheduler
+// reports those that do not have it (Stray).
 type Class uint8
 
 // The classes. Kernel threads, and threads in cgroups without a class, are
@@ -40,7 +40,7 @@ func (c Class) String() string {
 }
 
 // Slots is the number of slots. Each slot has a weight, a quota and a run time.
-// Slot 0 is for all BE threads that belong to no pod.
+// All BE threads outside pods share slot 0.
 const Slots = 256
 
 // A Group is a cgroup with all cgroups below it, except those that have their
@@ -66,8 +66,8 @@ func (c Class) kernel() scheduler613QosClass {
 
 // Classify replaces all groups. It writes only the differences, so frequent
 // calls are cheap. A thread that runs now counts in its new class after its
-// next context switch. If the table is full, Classify returns an error, and
-// the groups at the end of the list stay Normal.
+// next context switch. If the table is full, Classify returns an error, and the
+// last groups of the list stay Normal.
 func (s *Scheduler) Classify(groups []Group) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +111,8 @@ func (s *Scheduler) classify(groups []Group) (err error) {
 		if s.known[id] == g {
 			continue
 		}
-		// A group without room stays Normal; the other groups are still
-		// classified.
+		// A group that does not fit into the table stays Normal. The others are
+		// still classified.
 		if err := table.Put(id, g); err != nil {
 			full = fmt.Errorf("add cgroup %d to the table of %d: %w", id, table.MaxEntries(), err)
 			continue

@@ -15,8 +15,8 @@ import (
 // An Event is one of Stray, LongWait and Exited.
 type Event interface{ event() }
 
-// A Stray is a thread in a BE group whose policy is not SCHED_EXT. Each CPU
-// reports at most ten strays per second, so a thread that switches often can
+// A Stray is a thread in a BE group whose policy is not SCHED_EXT. At most ten
+// strays are reported per second and CPU, so a thread that switches often can
 // hide others on the same CPU.
 type Stray struct {
 	At     time.Time
@@ -26,11 +26,11 @@ type Stray struct {
 	Cgroup uint64
 }
 
-// A LongWait is a BE thread that has waited so long that the kernel's
-// watchdog may soon end the scheduler. The owner should give the thread
-// SCHED_OTHER until HasRoom returns true. The event is repeated every second
-// or two while the thread waits. When the thread has waited for 15 s with its
-// old policy, the scheduler ends itself.
+// A LongWait is a BE thread that has waited so long that the kernel's watchdog
+// may soon end the scheduler. The owner should give the thread SCHED_OTHER
+// until HasRoom returns true. The event is repeated every second or two while
+// the thread waits. If the thread still has SCHED_EXT after 15 s of waiting,
+// the scheduler ends itself.
 type LongWait struct {
 	At     time.Time
 	PID    int
@@ -51,12 +51,12 @@ func (Exited) event()   {}
 // eventsKept is the capacity of the channel of events.
 const eventsKept = 256
 
-// Events delivers the scheduler's events. If the channel is full, events other
-// than Exited are dropped. The channel is closed after Exited, and by Close.
+// Events delivers the scheduler's events. If the channel is full, all events
+// but Exited are dropped. The channel is closed after Exited, and by Close.
 func (s *Scheduler) Events() <-chan Event { return s.events }
 
-// listen copies events to the channel until the ring is closed or the scheduler
-// has ended.
+// listen copies events from the ring to the channel, until the ring is closed
+// or the scheduler has ended.
 func (s *Scheduler) listen() {
 	defer close(s.listened)
 	defer close(s.events)
@@ -92,8 +92,8 @@ func (s *Scheduler) listen() {
 	}
 }
 
-// ended returns how the scheduler ended. It returns false if the scheduler
-// still runs, or if this process ended it.
+// ended returns how the scheduler ended. It returns false while the scheduler
+// runs, and if this process ended it.
 func (s *Scheduler) ended() (Exit, bool) {
 	end, err := s.readExit()
 	return end, err == nil && end.Kind != ExitNone && !s.detaching.Load()

@@ -32,14 +32,13 @@ type Exit struct {
 	Message string // further details from the kernel; may be empty
 }
 
-// restart is a bit of an exit code (SCX_ECODE_ACT_RESTART). The kernel sets
-// it after a CPU went online or offline. The bit asks the owner to load the
-// scheduler again.
+// restart is a bit of an exit code (SCX_ECODE_ACT_RESTART). The kernel sets it
+// when a CPU went online or offline, to ask the owner to load the scheduler
+// again.
 const restart = 1 << 48
 
-// Restart reports whether the scheduler ended only because a CPU went online
-// or offline. The caller should then load it again for the present online
-// CPUs.
+// Restart reports whether the scheduler ended only because a CPU went online or
+// offline. The caller should then load it again with the new topology.
 func (e Exit) Restart() bool { return e.Kind == ExitKernel && e.Code&restart != 0 }
 
 // String describes the end in one sentence.

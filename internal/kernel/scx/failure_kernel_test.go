@@ -55,8 +55,8 @@ func (s stage) moveToFair(pid int) {
 func gone(pid int) bool { return state(pid) == "" || state(pid) == "Z" }
 
 // TestKilledBEIsGoneWhileLSHasEveryCPU kills a BE process that gets no CPU. A
-// killed thread must run in order to end, and sched_ext gives it no CPU that a
-// fair thread wants.
+// killed thread must run in order to end, and sched_ext gives it only CPUs that
+// no fair thread needs.
 func TestKilledBEIsGoneWhileLSHasEveryCPU(t *testing.T) {
 	t.Run("after it was given back", func(t *testing.T) {
 		s, sched, be, pid := startSaturated(t)
@@ -193,8 +193,8 @@ func (s stage) beByCPU(sched *Scheduler) map[unit.CPU]time.Duration {
 }
 
 // TestIsolatedCPUs needs a kernel with isolcpus= on its command line. If that
-// kernel accepts the scheduler, BE must stay off those CPUs. If it does not
-// accept it, the error must name isolcpus, and BE runs in the fair class.
+// kernel accepts the scheduler, BE must stay off those CPUs. Otherwise the
+// error must name isolcpus, and BE runs in the fair class.
 func TestIsolatedCPUs(t *testing.T) {
 	s := newStage(t)
 	data, err := os.ReadFile("/sys/devices/system/cpu/isolated")

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// name is the scheduler's name in /sys/kernel/sched_ext/root/ops. Some kernels
-// append text to it.
+// name is the scheduler's name. Some kernels append text to it in
+// /sys/kernel/sched_ext/root/ops.
 const name = "tenon"
 
 // sysfs is the kernel's directory for sched_ext
@@ -31,16 +31,16 @@ const (
 type schedExtState struct {
 	state string // enabled, disabled, enabling, disabling
 	ops   string // the name of the scheduler; "" without one
-	// schedulers is the number of schedulers that were loaded since boot, hotplugs
-	// is the number of times that CPUs went online or offline, and rejected is the
-	// number of threads that sched_ext refused.
+	// These are numbers since boot: schedulers that were loaded, changes of a
+	// CPU to online or offline (hotplugs), and threads that sched_ext refused
+	// (rejected).
 	schedulers, hotplugs, rejected uint64
 }
 
 func (l schedExtState) ours() bool { return l.ops == name || strings.HasPrefix(l.ops, name+"_") }
 
-// readLoaded reads the files of dir. If the kernel has no sched_ext, the files
-// are missing, and it returns ErrUnsupported.
+// readLoaded reads the files of dir. It returns ErrUnsupported if they are
+// missing, because the kernel then has no sched_ext.
 func readLoaded(dir string) (schedExtState, error) {
 	var l schedExtState
 	for file, into := range map[string]func(string) error{
@@ -78,9 +78,9 @@ func number(into *uint64) func(string) error {
 	}
 }
 
-// switchEvery runs briefly on each CPU to cause a context switch. Only at a
-// switch does the hook learn which thread runs on the CPU. For CPUs that this
-// thread may not use, the hook learns the class at a later switch.
+// switchEvery runs briefly on each CPU to cause a context switch. The hook
+// learns only at a switch which thread runs on the CPU. On CPUs that this
+// thread may not use, the hook learns it at a later switch.
 func switchEvery(cpus []CPU) error {
 	done := make(chan error)
 	go func() {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Load loads the scheduler and waits until it runs. From then on it schedules
-// all threads with the policy SCHED_EXT.
+// Load loads the scheduler, waits until it runs, and returns. From then on the
+// scheduler schedules all threads with the policy SCHED_EXT.
 //
 // Load returns ErrUnsupported if this kernel cannot run the scheduler, and
 // ErrBusy if another scheduler is loaded.
@@ -66,8 +66,8 @@ func load(o Options) (*Scheduler, error) {
 	return s, nil
 }
 
-// open adapts the programs to the machine and the options, and loads them into
-// the kernel.
+// open adapts the programs to this machine and to the options, and loads them
+// into the kernel.
 func (s *Scheduler) open(o Options, types *btf.Cache, hotplugs uint64) error {
 	spec, err := s.variant.spec()
 	if err != nil {
@@ -128,10 +128,10 @@ func fit(spec *ebpf.CollectionSpec, o Options, l *layout) error {
 	return nil
 }
 
-// enqMigrationDisabled is a flag (SCX_OPS_ENQ_MIGRATION_DISABLED, Linux 6.14)
-// about threads that must stay on their CPU for now. With the flag, the
-// scheduler also decides about these threads. Without it, the kernel puts
-// each of them into the queue of its CPU.
+// enqMigrationDisabled (SCX_OPS_ENQ_MIGRATION_DISABLED, Linux 6.14) is a flag
+// for threads that must not leave their CPU for now. With the flag, the
+// scheduler decides about these threads, too. Without it, the kernel puts each
+// of them into the queue of its CPU.
 const enqMigrationDisabled = 1 << 4
 
 // enqueuesImmovable reports whether the kernel supports enqMigrationDisabled. A
@@ -174,8 +174,8 @@ func setOps(ops *ebpf.MapSpec, o Options, hotplugs uint64, immovable bool) error
 	return nil
 }
 
-// attach attaches the hook first, because the scheduler must know where LS
-// runs, and then the scheduler.
+// attach attaches the hook and then the scheduler, which needs the hook to know
+// where LS runs.
 func (s *Scheduler) attach() (err error) {
 	s.hook, err = link.AttachTracing(link.TracingOptions{
 		Program: s.kernel.Programs[scheduler613ProgTenonSwitched], AttachType: ebpf.AttachTraceRawTp,
@@ -206,8 +206,8 @@ func (s *Scheduler) prepare() error {
 	if err := s.kernel.Variables[scheduler613VarEnd].Set(scheduler613ScxEnd{}); err != nil {
 		return fmt.Errorf("clear the reason of the last end: %w", err)
 	}
-	// Clear the time of the last switch of each CPU. Otherwise the time since
-	// the scheduler was detached would count as run time of some class.
+	// Clear the time of each CPU's last switch. Otherwise the time since then,
+	// when the scheduler was detached, would count as run time of some class.
 	at := int64(unsafe.Offsetof(s.view.cpu.Since))
 	for _, c := range s.topology {
 		if _, err := s.view.cpus.WriteAt(make([]byte, unsafe.Sizeof(s.view.cpu.Since)), int64(c.ID)*int64(unsafe.Sizeof(s.view.cpu))+at); err != nil {

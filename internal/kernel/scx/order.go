@@ -9,10 +9,10 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// SetGroup sets the class of one cgroup and all cgroups below it. Other groups
-// do not change. A thread that runs now counts in the new class after its next
-// context switch. If the table is full, the cgroup keeps the class of its
-// parent.
+// SetGroup sets the class of one cgroup, with all cgroups below it except those
+// that have their own class. A thread that runs now counts in the new class
+// after its next context switch. If the table is full, the cgroup keeps the
+// class of its parent.
 func (s *Scheduler) SetGroup(g Group) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,8 +38,8 @@ func (s *Scheduler) setGroup(g Group) error {
 	return s.turnGeneration()
 }
 
-// DropGroup removes the class that SetGroup set. It returns no error if the
-// cgroup has no class.
+// DropGroup removes the class that SetGroup set. It returns nil if the cgroup
+// has no class.
 func (s *Scheduler) DropGroup(cgroup uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,8 +107,8 @@ func (s *Scheduler) setOnePod(p Pod) error {
 		return err
 	}
 	if p.Quota > 0 && uint32(p.Slot) >= s.quotaSlots {
-		// Set the number before the quota. It never decreases, because threads of
-		// these slots may still wait for quota.
+		// Set the number before the quota. It must not decrease, because
+		// threads of higher slots may still wait for quota.
 		s.quotaSlots = uint32(p.Slot) + 1
 		if err := s.kernel.Variables[scheduler613VarQuotaSlots].Set(s.quotaSlots); err != nil {
 			return fmt.Errorf("set the number of slots with quotas: %w", err)

@@ -15,8 +15,8 @@ type Pod struct {
 	// Weight is the weight of the pod against other pods, like cpu.weight. 0
 	// means the default of 100.
 	Weight int
-	// Quota is the CPU time per QuotaPeriod. 0 means no limit. A pod gets at
-	// least 1 ms, so that its threads do not wait forever.
+	// Quota is the CPU time per QuotaPeriod. 0 means no limit. The minimum is 1
+	// ms, so that the threads of a pod do not wait forever.
 	Quota time.Duration
 }
 
@@ -49,8 +49,8 @@ func (s *Scheduler) setPods(pods []Pod) error {
 			s.quotaSlots = max(s.quotaSlots, uint32(p.Slot)+1)
 		}
 	}
-	// Set the number before the quotas. It never decreases, because threads of
-	// these slots may still wait for quota.
+	// Set the number before the quotas. It must not decrease, because threads
+	// of higher slots may still wait for quota.
 	if err := s.kernel.Variables[scheduler613VarQuotaSlots].Set(s.quotaSlots); err != nil {
 		return fmt.Errorf("set the number of slots with quotas: %w", err)
 	}

@@ -36,8 +36,8 @@ func element[T any](from *ebpf.Memory, index int, into *T) error {
 	return err
 }
 
-// setPod writes the fields of a pod that user space sets. It does not change
-// the budget, which the BPF program sets.
+// setPod writes the weight and the quota of a pod. It does not change the
+// budget, which the BPF program sets.
 func (v *view) setPod(slot int, weight uint32, quota uint64) error {
 	var p scheduler613QosPod
 	at := int64(slot) * int64(unsafe.Sizeof(p))

@@ -16,15 +16,15 @@ type room struct {
 	ok   map[unit.CPU]bool          // enough time was available to BE between the last two readings
 }
 
-// roomEvery is the minimum time between two readings. A CPU has room if at
-// least 1/roomPart of the time between them was available to BE.
+// A CPU has room for BE if at least 1/roomDivisor of its time since the last reading
+// was available to BE. There is at least the time roomEvery between two readings.
 const (
-	roomEvery = 500 * time.Millisecond
-	roomPart  = 10
+	roomEvery   = 500 * time.Millisecond
+	roomDivisor = 10
 )
 
-// lookForRoom computes how much time of each CPU was available to BE since
-// the last reading.
+// lookForRoom computes how much time of each CPU was available to BE since the
+// last reading.
 func (s *Scheduler) lookForRoom(at time.Time) error {
 	passed := at.Sub(s.room.at)
 	if passed < roomEvery {
@@ -39,19 +39,19 @@ func (s *Scheduler) lookForRoom(at time.Time) error {
 		free := time.Duration(cpu.ClassNs[scheduler613QosClassQOS_NONE] + cpu.ClassNs[scheduler613QosClassQOS_BE])
 		before, known := s.room.free[c.ID]
 		next.free[c.ID] = free
-		// The program counts time only at context switches, so the counters of
-		// an idle CPU do not grow.
+		// The program counts time only at context switches. On a CPU that stays
+		// idle, the counters do not grow, so its present state decides.
 		open := cpu.Stray == 0 && (cpu.Class == uint32(scheduler613QosClassQOS_NONE) || cpu.Class == uint32(scheduler613QosClassQOS_BE))
-		next.ok[c.ID] = open || known && free-before > passed/roomPart
+		next.ok[c.ID] = open || known && free-before > passed/roomDivisor
 	}
 	s.room = next
 	return nil
 }
 
 // HasRoom reports whether any CPU that the thread may use had time for BE at
-// the last Beat. A thread that left sched_ext because of a LongWait should
-// return only if HasRoom is true. Before Linux 7.1, the kernel's watchdog
-// adds the next wait of such a thread to its old one.
+// the last Beat. If it is false, a thread that left sched_ext because of a
+// LongWait should not return. Before Linux 7.1, the kernel's watchdog adds the
+// next wait of such a thread to its old one.
 func (s *Scheduler) HasRoom(tid int) bool {
 	var cpus unix.CPUSet
 	if err := unix.SchedGetaffinity(tid, &cpus); err != nil {

@@ -1,13 +1,13 @@
 // Package scx loads Tenon's sched_ext scheduler (bpf/scheduler.bpf.c), which
-// runs BE threads only on CPUs that no fair thread wants. These BE threads have
-// the policy SCHED_EXT. If Params.SMTRule is set, they also never run on the
-// sibling of a CPU that runs LS.
+// runs BE threads only on CPUs that no fair thread needs. BE threads have the
+// policy SCHED_EXT. If Params.SMTRule is set, the scheduler also keeps them off
+// the sibling of a CPU that runs LS.
 //
 // The scheduler is partial: LS threads stay in the kernel's fair class, which
-// precedes sched_ext. Their only additional cost is one tracing program at
-// each context switch. Nothing is pinned. When the process that loaded the
-// scheduler dies, the kernel unloads the scheduler, and BE threads continue
-// in the fair class. Their cgroup should have cpu.idle set for this case.
+// precedes sched_ext. Their only additional cost is one tracing program at each
+// context switch. Nothing is pinned. When the process that loaded the scheduler
+// dies, the kernel unloads the scheduler, and BE threads continue in the fair
+// class. Their cgroup should have cpu.idle set for this case.
 //
 // CPU quotas and weights of cgroups have no effect on SCHED_EXT threads.
 // SetPods and SetCap replace them.
@@ -48,25 +48,25 @@ var ErrClosed = errors.New("the scheduler is closed")
 const NoCap unit.MilliCPU = -1
 
 // DefaultHeadroom lets the scheduler choose how many idle cores it leaves to
-// LS: 5 % of the cores of each LLC (last-level cache), and at least one if
-// the LLC has more than two cores.
+// LS: 5 % of the cores of each last-level cache (LLC), but at least one if the
+// LLC has more than two cores.
 const DefaultHeadroom = -1
 
-// Options are the parameters of Load. The zero value of each field is valid,
-// except for Topology and CgroupVersion.
+// Options are the parameters of Load. All fields except Topology and
+// CgroupVersion may be zero.
 type Options struct {
-	// CgroupVersion is the version, 1 or 2, of the hierarchy with the CPU
-	// controller. Classify takes the ids of cgroups in that hierarchy.
+	// CgroupVersion is the version, 1 or 2, of the hierarchy with the cpu
+	// controller. The ids that Classify takes are those of this hierarchy.
 	CgroupVersion int
 	// Topology lists every online CPU. When a CPU goes online or offline, the
 	// scheduler ends (Exit.Restart). The caller must then load it again with
 	// the new topology.
 	Topology []CPU
 	Params
-	// Timeout is the time that a BE thread may wait before the kernel's watchdog
-	// ends the scheduler. 0 means 30 s, the kernel's maximum.
+	// Timeout is the longest wait of a BE thread. After it, the kernel's
+	// watchdog ends the scheduler. 0 means 30 s, the kernel's maximum.
 	Timeout time.Duration
-	// Silence is the time that the scheduler waits for a Beat before it ends
+	// Silence is the longest time without a Beat. After it, the scheduler ends
 	// itself. 0 means 60 s.
 	Silence time.Duration
 }
@@ -75,23 +75,23 @@ type Options struct {
 type Params struct {
 	// SMTRule keeps BE off the siblings of CPUs that run LSX.
 	SMTRule bool
-	// Hold is the time for which BE stays off a sibling after LSX has left. 0
-	// means 200 µs. With a negative value, BE may run there at once.
+	// Hold is the time for which BE stays off a CPU after a thread of class LSX
+	// has left the sibling. 0 means 200 µs, and a negative value means no time.
 	Hold time.Duration
 	// Headroom is the number of cores of each LLC that BE leaves completely idle for
 	// LS. 0 means none. If it is DefaultHeadroom, the scheduler chooses the number.
 	Headroom int
-	// Slice is the time for which a BE thread runs before another may run. 0 means
-	// 4 ms.
+	// Slice is the time for which a BE thread may run while others wait. 0
+	// means 4 ms.
 	Slice time.Duration
 	// Cap limits the total CPU time of all BE threads. NoCap and 0 mean no
 	// limit. See SetCap.
 	Cap unit.MilliCPU
 }
 
-// A CPU is a logical CPU with its place in the machine. The caller chooses the
-// numbers Core, LLC and Node, which start at 0 and are unique on the machine.
-// The number Thread starts at 0 in each core.
+// A CPU is a logical CPU with its place in the machine. Core, LLC and Node are
+// numbers from 0 upwards that the caller chooses, each unique on the machine.
+// Thread is the number of the CPU in its core, from 0 upwards.
 type CPU struct {
 	ID     unit.CPU
 	Core   int
@@ -136,8 +136,8 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// A Scheduler runs from Load to Close, or until the kernel ends it. If the
-// kernel ends it, Status and Events report this. A Scheduler is safe for
+// A Scheduler runs from Load to Close, or until the kernel ends it. In the
+// second case, Status and Events report the end. A Scheduler is safe for
 // concurrent use.
 type Scheduler struct {
 	variant  Variant
@@ -199,8 +199,8 @@ func (s *Scheduler) setParams(p Params) error {
 }
 
 // SetCap limits the total CPU time of all BE threads, in thousandths of a CPU,
-// over periods of 100 ms. NoCap means no limit. The cap replaces the quota of
-// the BE cgroup, which limits only fair threads.
+// over periods of 100 ms. NoCap means no limit. The cap is needed because the
+// quota of the BE cgroup limits only fair threads.
 func (s *Scheduler) SetCap(cap unit.MilliCPU) error {
 	s.mu.Lock()
 	p := s.params
@@ -224,9 +224,9 @@ func (s *Scheduler) Beat() error {
 	return s.lookForRoom(s.beat)
 }
 
-// Detach unloads the scheduler as Close does, and stops the hook. It keeps
-// the programs and their settings in the kernel, so that Attach can attach
-// them again. Events stays open.
+// Detach unloads the scheduler as Close does, and stops the hook. The programs
+// and their settings stay in the kernel, so that Attach can attach them again.
+// Events stays open.
 func (s *Scheduler) Detach() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,8 +243,8 @@ func (s *Scheduler) Detach() error {
 }
 
 // Attach attaches the scheduler again after Detach. It returns ErrBusy if
-// another scheduler was loaded meanwhile. It fails if CPUs went online or
-// offline since Load. In this case the caller must call Load again.
+// another scheduler was loaded meanwhile. It fails if a CPU went online or
+// offline since Load. The caller must then call Load again.
 func (s *Scheduler) Attach() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 )
 
 // A Status is the state of the scheduler and its counters since Load. Counters never
-// decrease. The values are copied one by one while the kernel changes them. So the sum of
-// several counters may differ a little from another counter that should equal it.
+// decrease. The values are copied one by one while the kernel changes them. So the sum
+// of several counters may differ a little from another counter that should equal it.
 type Status struct {
 	State   string // the state of sched_ext: enabled, disabled, …
 	Running bool   // sched_ext is enabled, and the scheduler is this one
@@ -27,12 +27,12 @@ type Status struct {
 	LLCs    []LLCStatus // by number
 
 	Counts
-	// ExpelIdle is the time for which CPUs were idle although BE waited, because LSX
-	// ran on the sibling. HoldIdle is the time for which CPUs were idle although BE
-	// waited, because LSX had run on the sibling less than Params.Hold ago.
+	// LSX is the class that keeps BE off siblings. ExpelIdle is the time for which
+	// CPUs were idle although BE waited, because LSX ran on the sibling. HoldIdle
+	// is the same for the time Params.Hold after LSX has left the sibling.
 	ExpelIdle, HoldIdle time.Duration
-	// ExpelDelay is a histogram of the time that BE needed to leave a CPU after
-	// LSX had started on the sibling. Bucket 0 counts times below 256 ns, and
+	// ExpelDelay is a histogram of the time from the start of LSX on a CPU
+	// until BE had left the sibling. Bucket 0 counts times below 256 ns, and
 	// each further bucket has twice the upper bound of the previous one.
 	ExpelDelay [24]uint64
 

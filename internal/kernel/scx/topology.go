@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// shardCPUs is the maximum number of CPUs that share queues. If more CPUs share
-// them, the locks of the queues become a bottleneck.
+// shardCPUs is the maximum number of CPUs that share queues. With more CPUs,
+// the locks of the queues would become a bottleneck.
 const shardCPUs = 32
 
 // The limits of the BPF program.
@@ -112,8 +112,8 @@ func checkTopology(cpus []CPU) error {
 	return nil
 }
 
-// split makes one shard of each last-level cache. If too many CPUs share a
-// cache, it makes several equal shards.
+// split makes one shard of each last-level cache, or several equal shards if
+// too many CPUs share the cache.
 func split(cpus []CPU) []shard {
 	cores := map[int][]CPU{}
 	for _, c := range cpus {

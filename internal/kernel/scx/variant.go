@@ -26,8 +26,8 @@ const (
 	V71  Variant = "7.1"  // the function that moves a task to a CPU also returns this
 )
 
-// variants lists the variants, newest first. Each has a function (marks) that
-// the older variants do not have.
+// variants lists the variants, newest first. marks is a function that a variant
+// has and the older ones do not have.
 var variants = []struct {
 	variant Variant
 	marks   string
@@ -41,9 +41,8 @@ var variants = []struct {
 
 // Probe determines the variant of this kernel without loading a program. If the
 // scheduler cannot run, it returns ErrUnsupported with the reason: no
-// CONFIG_SCHED_CLASS_EXT, no BTF, or an unknown interface.
-//
-// Probe reads the kernel's types, which takes tens of milliseconds.
+// CONFIG_SCHED_CLASS_EXT, no BTF, or an unknown interface. It reads the
+// kernel's types, which takes tens of milliseconds.
 func Probe() (Variant, error) {
 	v, err := probe(btf.NewCache())
 	if err != nil {
@@ -76,8 +75,8 @@ func variantOf(kernel *btf.Spec) (Variant, error) {
 	return "", fmt.Errorf("the kernel's sched_ext has no %s and none of its later names: %w", variants[len(variants)-1].marks, ErrUnsupported)
 }
 
-// declares reports whether the kernel has a type or function of this name. It
-// compares names, because the library may also return types with other names.
+// declares reports whether the kernel has a type or function of exactly this
+// name. The library may also return types with other names.
 func declares(kernel *btf.Spec, name string) bool {
 	found, err := kernel.AnyTypesByName(name)
 	if err != nil {

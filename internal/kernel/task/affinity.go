@@ -25,7 +25,7 @@ func Affinity(tid int) (unit.CPUSet, error) {
 }
 
 // SetAffinity binds a thread to CPUs (sched_setaffinity(2)). The kernel ignores
-// CPUs outside the thread's cpuset. If no CPU is left, the kernel returns
+// CPUs outside the thread's cpuset. If no other CPU is given, it returns
 // EINVAL.
 func SetAffinity(tid int, cpus unit.CPUSet) error {
 	var mask unix.CPUSet

@@ -10,21 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cookies gives one core-scheduling cookie to threads. A thread with this
-// cookie shares a core only with threads that have the same cookie. While any
-// thread of the machine has a cookie, the kernel chooses the next threads of
-// a core together, which costs all threads of the machine a little time.
+// Cookies gives one core-scheduling cookie to threads. A thread with this cookie
+// shares a core only with threads that have the same cookie. While any thread of
+// the machine has a cookie, the kernel chooses the threads of all CPUs of a core
+// together. This costs every thread of the machine a little time.
 //
-// The kernel keeps the cookie as long as a thread has it. One thread of this
-// process holds it from NewCookies to Close.
+// The kernel keeps the cookie as long as a thread has it. From NewCookies to Close,
+// one thread of this process has it.
 type Cookies struct {
 	bearer *osThread
 	id     uint64
 }
 
-// NewCookies makes a cookie. If a thread of the list already has a cookie,
-// NewCookies adopts the first such cookie instead. So the cookie of an earlier
-// process stays in use. NewCookies returns the same errors as CoreCookie.
+// NewCookies makes a cookie, unless a thread of the list already has one. It
+// then uses the first such cookie, so that the cookie of an earlier process
+// stays in use. NewCookies returns the same errors as CoreCookie.
 func NewCookies(from ...int) (*Cookies, error) {
 	c := &Cookies{bearer: newOSThread()}
 	err := c.bearer.do(func() error {
@@ -55,9 +55,9 @@ func NewCookies(from ...int) (*Cookies, error) {
 // ID returns the cookie as CoreCookie reads it.
 func (c *Cookies) ID() uint64 { return c.id }
 
-// Share gives the cookie to threads until all threads of the list have it,
-// and returns the number of changed threads. It replaces other cookies. It
-// skips threads for which the function spare returns true; spare may be nil.
+// Share gives the cookie, in place of any other, to threads until all threads
+// of the list have it. It returns the number of changed threads. It skips
+// threads for which the function spare returns true; spare may be nil.
 func (c *Cookies) Share(list List, spare func(tid int) bool) (n int, err error) {
 	clean, err := newClean()
 	if err != nil {
@@ -82,8 +82,8 @@ func (c *Cookies) Share(list List, spare func(tid int) bool) (n int, err error) 
 	})
 }
 
-// Close ends the thread that holds the cookie. Threads that have the cookie
-// keep it.
+// Close ends the thread of this process that has the cookie. Other threads keep
+// it.
 func (c *Cookies) Close() {
 	if clean, err := newClean(); err == nil {
 		tid := 0
@@ -95,7 +95,7 @@ func (c *Cookies) Close() {
 	c.bearer.end()
 }
 
-// ClearCookies clears the cookies of threads, whichever process set them,
+// ClearCookies clears the cookies of threads, whichever process gave them,
 // until no thread of the list has one. It returns the number of changed
 // threads.
 func ClearCookies(list List) (int, error) {
@@ -135,8 +135,8 @@ func coreSched(op, tid int) error {
 }
 
 // newClean returns a thread without a cookie. The kernel has no operation that
-// clears a cookie. Instead, such a thread copies its empty cookie to other
-// threads (PR_SCHED_CORE_SHARE_TO).
+// clears a cookie. Instead, a thread without a cookie copies this state to
+// other threads (PR_SCHED_CORE_SHARE_TO).
 func newClean() (*osThread, error) {
 	t := newOSThread()
 	err := t.do(func() error {
@@ -160,8 +160,8 @@ func newClean() (*osThread, error) {
 }
 
 // An osThread is a locked thread of this process that runs the functions sent
-// to it. No other thread descends from it, because the Go runtime creates
-// threads only from threads that are not locked.
+// to it. It has no child threads, because the Go runtime creates threads only
+// from threads that are not locked.
 type osThread struct{ work chan func() }
 
 func newOSThread() *osThread {
@@ -171,10 +171,10 @@ func newOSThread() *osThread {
 }
 
 // run executes functions until end is called. If the cookie of the thread has
-// changed by then, the thread must end, because Go would reuse it. Otherwise
-// it must not end: the kernel would kill processes that the thread started
-// with a parent-death signal. The first thread of a process cannot end, so it
-// delegates to another thread.
+// changed by then, the thread must end, because Go would reuse it. Otherwise it
+// must stay, because processes that it started with a parent-death signal would
+// be killed. The first thread of a process cannot end, so it delegates to
+// another thread.
 func (t *osThread) run(begun chan<- struct{}) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {

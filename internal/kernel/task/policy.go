@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resetOnFork is a flag that the kernel adds to the policy number
-// (SCHED_RESET_ON_FORK).
+// resetOnFork is a flag (SCHED_RESET_ON_FORK) that the kernel adds to the
+// policy number.
 const resetOnFork = 0x40000000
 
 // PolicyOf reads the policy of a thread (sched_getscheduler(2)). It is cheaper
@@ -21,7 +21,7 @@ func PolicyOf(tid int) (Policy, error) {
 	return Policy(p &^ resetOnFork), nil
 }
 
-// RealTime reports whether the kernel prefers threads of this policy to all
+// RealTime reports whether the kernel always runs threads of this policy before
 // fair threads.
 func (p Policy) RealTime() bool { return p == FIFO || p == RR || p == Deadline }
 
@@ -53,10 +53,10 @@ func CountPolicies(tids []int) (Policies, error) {
 }
 
 // Extend gives threads the policy Ext until all threads of the list have it,
-// and returns the number of changed threads. It keeps nice values. Extend
-// skips real-time threads, and threads for which the function spare returns
-// true; spare may be nil. Shorten later makes all changed threads Normal,
-// even those that were Batch or Idle before. On a kernel without sched_ext,
+// and returns the number of changed threads. It keeps nice values. It skips
+// real-time threads, and threads for which the function spare returns true;
+// spare may be nil. The old policy is lost: Shorten later makes all Ext threads
+// Normal, even those that were Batch or Idle. On a kernel without sched_ext,
 // Extend returns ErrUnsupported.
 func Extend(list List, spare func(tid int) bool) (int, error) { return convert(list, Ext, spare) }
 

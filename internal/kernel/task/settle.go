@@ -10,7 +10,7 @@ import (
 const (
 	// settleRounds limits how often settle reads the list of threads.
 	settleRounds = 20
-	// settlePause is the pause before the last list. A new thread copies the
+	// settlePause is the pause before the last list. A new thread gets the
 	// attributes of its parent shortly before it appears in a list.
 	settlePause = time.Millisecond
 )
@@ -30,10 +30,9 @@ type change struct {
 }
 
 // settle changes threads until a list has no thread left to change, and returns
-// the number of changed threads. A thread that is created before its parent is
-// changed has the old attribute, and one that is created later has the new
-// attribute. Therefore each list has fewer threads to change. settle fails
-// after settleRounds lists.
+// the number of changed threads. A child inherits the attribute of its parent:
+// if it is created before the parent is changed, it must be changed, too. So
+// each list has fewer threads to change. settle fails after settleRounds lists.
 //
 // A thread can end after it was listed, and a thread of another process can get
 // its tid before the change. Therefore settle undoes the change of every thread
@@ -88,9 +87,9 @@ func settle(list List, c change) (int, error) {
 	return n, errors.Join(errs...)
 }
 
-// pass changes the listed threads that do not have the attribute yet. found
-// reports whether there were any. pass stops at ErrUnsupported, because that
-// error would occur for all threads.
+// pass changes the listed threads that lack the attribute, and reports in found
+// whether there were any. It stops at ErrUnsupported, because all other threads
+// would give this error, too.
 func (c change) pass(tids []int, changed map[int]bool, failed map[int]error) (found bool, err error) {
 	for _, tid := range tids {
 		if failed[tid] != nil {

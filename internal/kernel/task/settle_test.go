@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crowd is a model of threads. Its map says, for each thread, whether the
-// thread has the attribute.
+// crowd is a model of threads. Its map has says which threads have the
+// attribute.
 type crowd struct {
 	has    map[int]bool
 	next   int

@@ -8,9 +8,9 @@ import (
 )
 
 // LongSlice is slightly shorter than the longest slice that a fair thread can
-// have (100 ms). EEVDF serves threads with a long slice last. The unusual
-// value distinguishes threads that Tenon changed from threads that chose the
-// longest slice themselves.
+// have (100 ms). The fair scheduler (EEVDF) serves threads with a long slice
+// last. No program is likely to choose this value, so it shows that Tenon
+// changed the thread.
 const LongSlice = 99_997 * time.Microsecond
 
 // A SliceKind says where a thread's slice comes from.
@@ -28,9 +28,9 @@ const (
 	SliceLong
 )
 
-// Slices finds out what kind of slice a thread has. It holds the kernel's
-// default slice, which depends on the number of CPUs and on the administrator's
-// settings.
+// Slices distinguishes the slices of threads: the kernel's default, the
+// LongSlice of Tenon, and one of the thread's own. The default depends on the
+// number of CPUs and on the administrator's settings.
 type Slices struct{ usual time.Duration }
 
 // NewSlices reads the kernel's default. It returns ErrUnsupported on kernels
@@ -100,8 +100,8 @@ func (s Slices) Lengthen(list List) (int, error) {
 	})
 }
 
-// Restore gives the kernel's default slice to threads that have LongSlice,
-// until no thread of the list has it. It returns the number of changed threads.
+// Restore gives threads with LongSlice the kernel's default slice, until no
+// thread of the list has LongSlice. It returns the number of changed threads.
 func (s Slices) Restore(list List) (int, error) {
 	return settle(list, change{
 		name: "the kernel's slice",
@@ -121,8 +121,8 @@ func (s Slices) unset(tid int) error {
 	return setSlice(tid, 0)
 }
 
-// setSlice sets only the slice of a thread. It keeps the other attributes,
-// even a policy that another process sets at the same moment.
+// setSlice sets only the slice of a thread. The other attributes stay, even a
+// policy that another process sets at the same moment.
 func setSlice(tid int, slice time.Duration) error {
 	a, err := Attr(tid)
 	if err != nil {

@@ -2,9 +2,9 @@
 // policy, nice value, time slice, affinity and core-scheduling cookie.
 //
 // A tid is a thread id in the PID namespace of this process. Tid 0 is the
-// calling thread, so the goroutine must be locked to its thread first. If an
-// attribute of a thread changes, the children that the thread creates later
-// inherit the new value. Existing children and siblings keep theirs.
+// calling thread, so the goroutine must be locked to its thread first. A change
+// affects the thread and the children that it creates later, but not its
+// existing children and siblings.
 package task
 
 import (
@@ -24,9 +24,9 @@ var ErrGone = errors.New("no such thread")
 // Policy is a scheduling policy, with the kernel's number (sched(7)).
 type Policy int
 
-// The policies. A thread of policy Idle yields to every other fair thread,
+// The policies. A thread of policy Idle gives way to every other fair thread,
 // except the threads of an idle cgroup. Ext needs a sched_ext scheduler (Linux
-// 6.12); without one it behaves as Normal.
+// 6.12). Without one, it has the same effect as Normal.
 const (
 	Normal   Policy = unix.SCHED_NORMAL
 	FIFO     Policy = unix.SCHED_FIFO
@@ -61,19 +61,19 @@ func (p Policy) String() string {
 // SchedAttr holds the scheduling attributes of a thread (sched_setattr(2)).
 type SchedAttr struct {
 	Policy Policy
-	// Nice is -20 to 19. Threads of the policies Idle, FIFO and RR ignore it.
-	// Writing such a policy keeps the present nice value.
+	// Nice is -20 to 19. It has no effect on threads of the policies Idle, FIFO
+	// and RR. Setting such a policy keeps the present nice value.
 	Nice int
 	// Priority is 1 to 99 for FIFO and RR, and 0 for all other policies.
 	Priority int
 	// Slice is the time that a thread of policy Normal, Batch or Ext requests
-	// to run without preemption (100 µs to 100 ms; Linux 6.12). EEVDF serves
-	// threads with a smaller slice sooner. Writing 0 sets the kernel's default.
-	// Older kernels return 0. Newer ones return the default slice as if it had
-	// been set explicitly.
+	// to run without preemption (100 µs to 100 ms; Linux 6.12). The fair
+	// scheduler (EEVDF) serves threads with a smaller slice sooner. Writing 0
+	// sets the kernel's default. A newer kernel then returns the default, like
+	// a slice that was set; an older kernel returns 0.
 	Slice time.Duration
-	// ResetOnFork says that children of the thread start as Normal instead of
-	// FIFO or RR, and with nice 0 instead of a negative nice value.
+	// ResetOnFork changes the attributes of the thread's children. They start as
+	// Normal instead of FIFO or RR, and with nice 0 instead of a negative value.
 	ResetOnFork bool
 }
 
@@ -96,8 +96,8 @@ func Attr(tid int) (SchedAttr, error) {
 
 // SetAttr writes all attributes of a thread. It returns EPERM if an
 // unprivileged caller raises the priority of a thread, and EINVAL if a value is
-// out of range. For the policy Deadline it returns EINVAL, too, because
-// SchedAttr lacks its parameters.
+// out of range. The policy Deadline also gives EINVAL, because SchedAttr lacks
+// its parameters.
 func SetAttr(tid int, s SchedAttr) error { return setAttr(tid, s, 0) }
 
 func setAttr(tid int, s SchedAttr, flags uint64) error {
