@@ -9,13 +9,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// ErrLoading means that the kernel is still verifying the scheduler's programs.
+// ErrLoading means that the kernel still verifies the scheduler's programs.
 // This takes a second, or many seconds on a slow machine. Until the load ends,
 // snapshots show no scheduler, and Tenon uses the next isolation mechanism.
 var ErrLoading = errors.New("the scheduler is being loaded: the kernel checks it")
 
-// startLoading loads the wanted scheduler in a goroutine of its own. If the
-// load fails, startLoading reports a refusal through Events.Failed.
+// startLoading loads the wanted scheduler in a goroutine of its own. If this
+// fails, it reports the failure through Events.Failed.
 func (x *Scheduler) startLoading() {
 	v, begun := x.beginLoad()
 	if !begun {
@@ -32,9 +32,8 @@ func (x *Scheduler) startLoading() {
 	}()
 }
 
-// loadWanted loads the wanted scheduler, and reports whether it did so. If a
-// scheduler is loaded already, or another goroutine is loading one, loadWanted
-// does nothing.
+// loadWanted loads the wanted scheduler, unless one is loaded or being loaded
+// already. It reports whether it loaded one.
 func (x *Scheduler) loadWanted() (bool, error) {
 	v, begun := x.beginLoad()
 	if !begun {
@@ -44,7 +43,7 @@ func (x *Scheduler) loadWanted() (bool, error) {
 }
 
 // beginLoad returns the parameters of the scheduler to load, or false if there
-// is nothing to load. It blocks other loads until endLoad.
+// is nothing to load. Until endLoad, no other goroutine can load one.
 func (x *Scheduler) beginLoad() (v node.Scheduler, begun bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -55,9 +54,9 @@ func (x *Scheduler) beginLoad() (v node.Scheduler, begun bool) {
 	return x.want, true
 }
 
-// loadAs loads the scheduler, and starts follow. If Write changed the wanted
-// scheduler during the load, loadAs changes the parameters or unloads the
-// scheduler. Errors of these two go only to Events.Wake.
+// loadAs loads the scheduler, and starts follow. If Write was called during the
+// load, loadAs then changes the parameters or unloads the scheduler. The errors
+// of this second action go only to Events.Wake.
 func (x *Scheduler) loadAs(v node.Scheduler) (bool, error) {
 	for begun := true; begun; v, begun = x.beginLoad() {
 		s, err := x.load(v)
@@ -94,8 +93,8 @@ func (x *Scheduler) load(v node.Scheduler) (Program, error) {
 }
 
 // endLoad stores the loaded scheduler, and returns the scheduler that is wanted
-// now. If none is wanted any more, the caller must drop the loaded one. No
-// other load can begin before that.
+// now. If none is wanted any more, the caller must unload the loaded one, and
+// until then no other load can begin.
 func (x *Scheduler) endLoad(s Program, v node.Scheduler, err error) (want node.Scheduler) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -125,12 +124,12 @@ func (x *Scheduler) drop(s Program) {
 	x.loading = false
 }
 
-// Unwant records that no scheduler is wanted. A load in progress continues, and
-// its scheduler is dropped afterwards. Meanwhile, snapshots show no scheduler.
+// Unwant records that no scheduler is wanted. A load that has begun continues, and
+// the scheduler is unloaded afterwards. Meanwhile, snapshots show no scheduler.
 func (x *Scheduler) Unwant() { x.unwant() }
 
-// unwant does the same as Unwant. It also returns the loaded scheduler, or nil,
-// and reports whether a load is in progress.
+// unwant does the same as Unwant. It returns the loaded scheduler, or nil, and
+// reports whether a load is in progress.
 func (x *Scheduler) unwant() (s Program, loading bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A model is a kernel that can load schedulers, and also each of these
-// schedulers, which do nothing.
+// A model is a kernel that can load schedulers. It also stands for each of
+// these schedulers, which do nothing.
 type model struct {
 	Program // provides the methods that no test here calls
 	loads   int
@@ -34,8 +34,8 @@ func (m *model) Status() (scx.Status, error) { return scx.Status{}, nil }
 func (m *model) Close() error                { return nil }
 
 // TestSchedulerIsNotReloadedUnwanted changes the CPUs, so that the scheduler
-// must be loaded again. But the scheduler becomes unwanted before that load, so
-// there must be no load.
+// must be loaded again. Before this load the scheduler becomes unwanted, so the
+// load must not happen.
 func TestSchedulerIsNotReloadedUnwanted(t *testing.T) {
 	dir := t.TempDir()
 	for file, text := range map[string]string{

@@ -16,9 +16,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// orders holds what package decide/isolation orders from the BPF scheduler: one order
-// for each cgroup, and a cap for all threads. This file writes them to the maps of the
-// loaded scheduler and reads them back. If none is loaded, the next one gets them.
+// orders holds the orders of package decide/isolation to the BPF scheduler: one for each
+// cgroup, and a cap for all threads. This file writes them to the maps of the loaded
+// scheduler and reads them back. If none is loaded, the next scheduler gets them.
 type orders struct {
 	groups   map[node.CgroupPath]order
 	cap      node.SchedulerCap
@@ -27,7 +27,7 @@ type orders struct {
 }
 
 // An order tells the scheduler the class, slot, weight and quota of one cgroup.
-// inode identifies the cgroup: a new cgroup of the same name has no order.
+// inode identifies the cgroup. A new cgroup with the same name has no order.
 type order struct {
 	inode uint64
 	value node.SchedulerGroup
@@ -42,9 +42,9 @@ var classOf = map[node.SchedulerClass]scx.Class{
 	node.SchedulerNormal: scx.Normal, node.SchedulerBE: scx.BE, node.SchedulerLS: scx.LS, node.SchedulerLSX: scx.LSX,
 }
 
-// FillOrders adds the orders of existing cgroups to a snapshot. If an order is
-// older than reread.Changed, FillOrders first reads it from the scheduler's
-// maps again.
+// FillOrders adds the orders of existing cgroups to a snapshot. It reads an
+// order again from the scheduler's maps if it was last read longer than
+// reread.Changed ago.
 func (x *Scheduler) FillOrders(at time.Time, into map[node.Knob]node.Value) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -111,8 +111,8 @@ func (x *Scheduler) ReadOrder(k node.Knob) (node.Value, error) {
 }
 
 // Order gives an order to the scheduler. If none is loaded, Order keeps it for
-// the next load. Order does not write to the journal, because the order ends
-// with the scheduler, and the scheduler ends with this process.
+// the next one. The journal does not need the order, because the order ends
+// with the scheduler, at the latest when this process ends.
 func (x *Scheduler) Order(k node.Knob, v node.Value) error {
 	switch v := v.(type) {
 	case node.SchedulerCap:
@@ -188,8 +188,8 @@ func (o *orders) slotTaken(p node.CgroupPath, slot int) bool {
 	return false
 }
 
-// push writes an order to the scheduler's maps. It writes the quota of a slot
-// first, so that no thread uses the slot without a quota. The caller holds x.mu.
+// push writes an order to the scheduler's maps. It writes the quota of a slot before a
+// cgroup gets the slot, so that no thread runs without the quota. The caller holds x.mu.
 func (x *Scheduler) push(o order) error {
 	if v := o.value; v.Slot > 0 {
 		quota := time.Duration(int64(v.Quota) * int64(scx.QuotaPeriod) / int64(unit.CPUs(1)))
@@ -200,9 +200,9 @@ func (x *Scheduler) push(o order) error {
 	return x.loaded.SetGroup(scx.Group{Cgroup: o.inode, Class: classOf[o.value.Class], Pod: o.value.Slot})
 }
 
-// pushOrders gives all orders to a scheduler that has just been loaded. Orders for
-// the classes that need most protection come first. pushOrders deletes an order
-// that the scheduler refuses, so that snapshots lack it and the policy repeats it.
+// pushOrders gives all orders to a scheduler that has just been loaded, first those
+// of the classes that need most protection. If the scheduler refuses an order,
+// pushOrders deletes it. Snapshots then lack the order, and the policy repeats it.
 func (x *Scheduler) pushOrders(s Program) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -224,9 +224,9 @@ func (x *Scheduler) pushOrders(s Program) {
 	}
 }
 
-// noteRefusal records whether the scheduler refused an order, and returns err.
-// scx.ErrClosed is no refusal: it means that the scheduler has ended. The
-// caller holds the lock of the scheduler.
+// noteRefusal records whether err means that the scheduler refused an order,
+// and returns err. scx.ErrClosed is no refusal, because the scheduler has
+// ended. The caller holds the lock of the scheduler.
 func (o *orders) noteRefusal(k node.Knob, err error) error {
 	if delete(o.refused, k); err == nil || errors.Is(err, scx.ErrClosed) {
 		return err

@@ -1,6 +1,6 @@
 // Package bescheduler loads the BPF scheduler of best-effort threads on the
-// real node, gives it the orders of cgroups, and reports how it ended. Loading
-// does not block the loop.
+// real node, gives it the orders of cgroups, and reports how it ended. It loads
+// the scheduler in the background.
 package bescheduler
 
 import (
@@ -18,8 +18,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// reloadsAtOnce is the number of attempts to load after a change of the CPUs: another
-// CPU may go offline during an attempt. reloadPause is the time between two attempts.
+// A CPU may go offline while the scheduler is loaded again for another CPU. Therefore
+// there are reloadsAtOnce attempts to load, with the pause reloadPause in between.
 const (
 	reloadsAtOnce = 5
 	reloadPause   = 200 * time.Millisecond
@@ -58,8 +58,8 @@ func (kernelSchedExt) Load(o scx.Options) (Program, error) {
 }
 
 // Events are functions that a Scheduler calls when something happens outside
-// the loop. None of them may be nil. During such a call, the Scheduler holds
-// none of its locks.
+// the loop. None of them may be nil. They may call the Scheduler, which holds
+// none of its locks then.
 type Events struct {
 	Stray    func(scx.Stray)               // a thread of a best-effort cgroup is outside the scheduler
 	LongWait func(scx.LongWait)            // a thread has waited so long that the kernel would end the scheduler
@@ -83,8 +83,8 @@ type Options struct {
 var Knob = node.Knob{File: node.FileScheduler}
 
 // A Scheduler loads and unloads the BPF scheduler of this process, and keeps
-// the orders for it. The Scheduler stays the same when the BPF scheduler is
-// loaded again. It is safe for concurrent use.
+// the orders for it. One Scheduler serves any number of loads. It is safe for
+// concurrent use.
 type Scheduler struct {
 	kernel   Kernel
 	tree     *cgroup.Tree
@@ -116,8 +116,8 @@ func New(o Options) *Scheduler {
 }
 
 // Close unloads the scheduler. It does not wait for a load in progress, which
-// may take a minute. After that load, the new scheduler is dropped, or it ends
-// with this process.
+// may take a minute. That scheduler is unloaded after the load, or at the end
+// of this process.
 func (x *Scheduler) Close() {
 	x.mu.Lock()
 	s := x.loaded
@@ -138,8 +138,8 @@ func (x *Scheduler) Loading() bool {
 	return x.loading
 }
 
-// HasRoom reports whether a CPU is free for a thread. If no scheduler is
-// loaded, it returns true.
+// HasRoom reports whether a CPU that the thread may use had time for
+// best-effort work. Without a loaded scheduler it returns true.
 func (x *Scheduler) HasRoom(tid int) bool {
 	s := x.program()
 	return s == nil || s.HasRoom(tid)
@@ -159,8 +159,8 @@ func (x *Scheduler) Beat() error {
 }
 
 // Unload unloads the scheduler that this process has loaded or is loading. It
-// reports whether there was one. It is for a hanging loop, which cannot give
-// orders any more. The next snapshot then shows no scheduler.
+// reports whether there was one. Call it when the loop hangs, because the
+// scheduler then gets no orders. The next snapshot shows no scheduler.
 func (x *Scheduler) Unload() (bool, error) {
 	s, loading := x.unwant()
 	if s == nil {
@@ -218,8 +218,8 @@ func (x *Scheduler) params(v node.Scheduler) scx.Params {
 	return p
 }
 
-// cpusOf converts the CPUs of a topology for package scx, which numbers cores,
-// caches and NUMA nodes from 0.
+// cpusOf converts the CPUs of a topology for package scx. It numbers cores,
+// caches and NUMA nodes from 0, as scx requires.
 func cpusOf(t node.Topology) []scx.CPU {
 	cores, caches, nodes := map[node.CoreID]int{}, map[node.CacheID]int{}, map[node.NUMANode]int{}
 	threads := map[node.CoreID]int{}
@@ -243,8 +243,8 @@ func number[K comparable](of map[K]int, k K) int {
 	return n
 }
 
-// takeDown unloads a scheduler. The threads that it scheduled then continue in
-// the fair class.
+// takeDown unloads a scheduler. The kernel then runs its threads in the fair
+// class.
 func (x *Scheduler) takeDown(s Program) error {
 	last := x.lastStatus(s)
 	if !x.recordEnd(s) {
@@ -283,8 +283,8 @@ func (x *Scheduler) follow(s Program) {
 	}
 }
 
-// handleExit records that a scheduler ended unexpectedly. If only a change of the
-// set of CPUs ended it, handleExit loads the scheduler again with its orders.
+// handleExit records that a scheduler ended unexpectedly. If the reason was that a
+// CPU went online or offline, it loads the scheduler again with its orders.
 func (x *Scheduler) handleExit(s Program, e scx.Exit) {
 	last := x.lastStatus(s)
 	if !x.recordEnd(s) {

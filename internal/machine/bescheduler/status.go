@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Status returns the parts of an IsolationStatus that are about the scheduler:
-// its state, and its counters since New. If a scheduler is loaded, Status reads
-// its counters.
+// Status returns the fields of an IsolationStatus that are about the scheduler:
+// its state, and its counters since New. It reads the counters if a scheduler
+// is loaded.
 func (x *Scheduler) Status() node.IsolationStatus {
 	var now *node.SchedulerStatus
 	if s := x.program(); s != nil {

@@ -1,6 +1,6 @@
 // Package blockio handles block I/O on the real node. It lists the block
-// devices. It also reads and writes the knobs of cgroups that limit and weight
-// I/O on them.
+// devices, and reads and writes the knobs that limit and weight the I/O of
+// cgroups.
 package blockio
 
 import (
@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// verifyWithin is the maximum age of the list of devices. The list holds the
-// I/O scheduler of each device, which may change at any time.
+// verifyWithin is the maximum age of the list of devices. The I/O scheduler of
+// a device may change although the partitions stay the same.
 const verifyWithin = 5 * time.Second
 
 // Devices caches the list of the block devices of a node. It reads the devices
@@ -33,12 +33,12 @@ type Devices struct {
 	known []node.BlockDevice
 }
 
-// New returns the devices of a node. tree holds the node's cgroups; it is nil
+// New returns the devices of a node. tree holds the node's cgroups, or is nil
 // if the node has no usable cgroups.
 func New(fs proc.FS, tree *cgroup.Tree) *Devices { return &Devices{fs: fs, tree: tree} }
 
 // Show selects the knobs of block I/O that snapshots contain: those in files.
-// It ignores the other elements of files, and returns files unchanged.
+// It ignores other kinds of knobs, and returns files unchanged.
 func (d *Devices) Show(files []node.File) []node.File {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,8 +53,8 @@ func (d *Devices) Shown() []node.File {
 	return d.shown
 }
 
-// List returns the block devices with a size above 0, ordered by number. It is
-// empty if they cannot be read. The caller must not change the slice.
+// List returns the block devices with a size above 0, ordered by number. If
+// they cannot be read, it returns none. The caller must not change the slice.
 func (d *Devices) List() []node.BlockDevice {
 	lines, err := d.fs.Partitions()
 	if err != nil {
@@ -91,8 +91,8 @@ func (d *Devices) List() []node.BlockDevice {
 }
 
 // DropImpossible returns v without the lines that the kernel cannot store now:
-// lines of removed devices, and weights of devices for which the file k.File
-// has no effect. The kernel also deletes the lines of a device that is removed.
+// lines of removed devices, which the kernel deletes, too, and weights of
+// devices on which the file k.File has no effect.
 func (d *Devices) DropImpossible(k node.Knob, v node.Value) node.Value {
 	switch v := v.(type) {
 	case node.IOMax:
@@ -111,10 +111,10 @@ func (d *Devices) DropImpossible(k node.Knob, v node.Value) node.Value {
 }
 
 // weightFilter returns a function that reports whether the kernel stores a
-// device's weight in file f. The file of bfq stores weights for the devices
-// that bfq schedules. The file of iocost stores weights for each device for
-// which iocost was ever enabled. If the devices cannot be read, the function
-// returns true.
+// device's weight in file f. In the file of bfq, it stores weights only for
+// devices that bfq schedules. In the file of iocost, it stores them for each
+// device for which iocost was ever enabled. If the devices cannot be read, the
+// function returns true.
 func (d *Devices) weightFilter(f node.File) func(unit.Device) bool {
 	if f == node.FileIOWeight {
 		cost, err := d.tree.IOCostDevices()

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Make creates a control group if it does not exist. It adds the group to the
-// journal first. It returns an error if another component uses the group.
+// Make creates a control group if it does not exist. Before that, it adds the group
+// to the journal. If another component uses the group, it returns an error.
 func (c *Groups) Make(group string) error {
 	if group == node.DefaultControlGroup {
 		return fmt.Errorf("the default control group is everybody's: it stays as it is")
@@ -50,8 +50,8 @@ func (c *Groups) Make(group string) error {
 }
 
 // isTaken reports whether an existing group belongs to another component: Tenon
-// neither made nor changed it, and it has tasks or exclusive resources. A group
-// without tasks and without exclusive resources is free for Tenon.
+// neither made nor changed it, and it has tasks or exclusive resources. Tenon
+// may use a group that has neither.
 func isTaken(fs *resctrl.FS, state journal.State, group string, inode uint64) (bool, error) {
 	if c, made := state.Controls[group]; made && (c.Inode == inode || c.Inode == 0) {
 		return false, nil
@@ -69,7 +69,7 @@ func isTaken(fs *resctrl.FS, state journal.State, group string, inode uint64) (b
 	return len(tasks) > 0, err
 }
 
-// Leave removes a control group if Tenon made it and no knob of Tenon needs it
+// Leave removes a control group that Tenon made, if no knob of Tenon needs it
 // any more.
 func (c *Groups) Leave(group string) error {
 	state, err := c.journal.State()
@@ -125,8 +125,8 @@ func (c *Groups) Inode(group string) (uint64, error) {
 }
 
 // RemoveMade removes control groups that Tenon made, and returns their names.
-// It removes a group if match returns true for the process that made the group.
-// The kernel moves the tasks of a removed group to the default group.
+// It calls match with the process that made a group, and removes the group if
+// match returns true. The kernel moves the tasks to the default group.
 func (c *Groups) RemoveMade(state journal.State, match func(journal.Session) bool) (removed []string, err error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(state.Controls)) {

@@ -20,8 +20,8 @@ import (
 )
 
 // Groups manages the control groups of resctrl, and knows the threads in each.
-// It caches what snapshots show. It reads the groups again after each write,
-// and at the latest after reread.Changed. It is safe for concurrent use.
+// It caches what snapshots show. It reads a group again after each write, and
+// otherwise once within the time reread.Changed. It is safe for concurrent use.
 type Groups struct {
 	proc    string       // where procfs is mounted
 	tree    *cgroup.Tree // nil: this machine has no usable cgroups
@@ -46,8 +46,8 @@ type Groups struct {
 }
 
 // New returns the control groups of a node. proc is the mount point of procfs.
-// tree holds the node's cgroups; it is nil if there are no usable ones. j is
-// the journal that records the groups that Tenon makes.
+// tree holds the node's cgroups, or is nil if there are no usable ones. The
+// journal j records the groups that Tenon makes.
 func New(proc string, tree *cgroup.Tree, j *journal.Journal) *Groups {
 	return &Groups{proc: proc, tree: tree, journal: j}
 }
@@ -58,8 +58,8 @@ type membership struct {
 	any bool // the cgroup has threads
 }
 
-// Show returns files without the knobs of resctrl. If files contains the knob
-// of control groups, Groups reads resctrl from now on.
+// Show returns files without the knobs of resctrl. If the knob of control
+// groups is among them, Groups reads resctrl from now on.
 func (c *Groups) Show(files []node.File) []node.File {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,9 +94,9 @@ func (c *Groups) Written(k node.Knob) {
 	}
 }
 
-// Fill adds to a snapshot: the resources of resctrl, the knobs of the classes'
-// control groups, the control groups of the workloads, and all other knobs of
-// resctrl that Tenon changed.
+// Fill adds to a snapshot the resources of resctrl, the control group of each
+// workload, and the knobs of the classes' control groups. It also adds all
+// other knobs of resctrl that Tenon changed.
 func (c *Groups) Fill(s *node.Snapshot, touches map[node.Knob]journal.Touch) {
 	var touched []node.Knob
 	for k := range touches {
@@ -235,9 +235,9 @@ func domains(by map[int]uint64) []node.CacheID {
 	return ids
 }
 
-// BandwidthRule returns how the kernel rounds memory bandwidth. If values are
-// absolute amounts (BandwidthEighths), no file shows the maximum. A new group
-// then starts with the maximum.
+// BandwidthRule returns how the kernel rounds memory bandwidth. No file shows
+// the maximum of absolute amounts (BandwidthEighths), but a new group starts
+// with it.
 func BandwidthRule(b resctrl.Bandwidth) node.Bandwidth {
 	r := node.Bandwidth{Least: b.Least, Step: b.Step}
 	switch {

@@ -42,8 +42,8 @@ func schemataOf[V node.Value](c *Groups) func(node.Knob) (V, error) {
 	}
 }
 
-// readMembership reads in which control groups the threads in and below a
-// cgroup are. If there are no threads, it returns the default group.
+// readMembership reads which control groups hold the threads in and below a
+// cgroup. If there are no threads, it returns the default group.
 func (c *Groups) readMembership(k node.Knob) (node.ControlGroup, error) {
 	fs, err := c.Mounted()
 	if err != nil {
@@ -61,8 +61,8 @@ func (c *Groups) readMembership(k node.Knob) (node.ControlGroup, error) {
 	return v, nil
 }
 
-// threads lists the threads in and below a cgroup. It omits the threads of
-// other workloads below the cgroup.
+// threads lists the threads in and below a cgroup, without those of other
+// workloads below it.
 func (c *Groups) threads(p node.CgroupPath) ([]int, error) {
 	return subtree.ThreadsBut(c.tree, p, func(q node.CgroupPath) bool { return q != p && c.isWorkload(q) })
 }
@@ -135,8 +135,8 @@ func (c *Groups) writeMB(k node.Knob, v node.MB) error {
 	return fs.SetSchemata(k.ControlGroup, resctrl.MB, schemataLine(by))
 }
 
-// writeL3 writes the lines that the mounted resctrl expects: one line, or one
-// line for code and one for data.
+// writeL3 writes one line or, if resctrl is mounted with cdp, one line for code
+// and one for data.
 func (c *Groups) writeL3(k node.Knob, v node.L3) error {
 	fs, err := c.Mounted()
 	if err != nil {
@@ -191,9 +191,9 @@ func schemataValue(s resctrl.Schemata, f node.File) (node.Value, bool) {
 	return nil, false
 }
 
-// OriginalValue returns the value that a knob had before Tenon. v is the
-// present value. From it, OriginalValue removes the control groups that Tenon
-// made or adopted: before Tenon, no thread was in them.
+// OriginalValue returns the value that a knob had before Tenon. v is its
+// present value. Before Tenon, no thread was in the control groups that Tenon
+// made or adopted, so OriginalValue removes them from v.
 func (c *Groups) OriginalValue(v node.Value) node.Value {
 	m, is := v.(node.ControlGroup)
 	if !is {
@@ -222,8 +222,8 @@ func (c *Groups) OriginalValue(v node.Value) node.Value {
 	return node.ControlGroupsOf(before...)
 }
 
-// IsOurs reports whether now contains only control groups that Tenon wrote or
-// found in the cgroup before. The default group is also allowed, because
+// IsOurs reports whether a value contains only control groups that Tenon wrote
+// or that the cgroup had before. The default group is also allowed, because
 // threads that moved into the cgroup may still be in it.
 func IsOurs(t journal.Touch, now node.Value) bool {
 	n, is := now.(node.ControlGroup)

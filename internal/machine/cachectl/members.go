@@ -12,9 +12,9 @@ import (
 // reads the threads of all control groups.
 const memberPause = time.Second
 
-// fillMembers adds to the snapshot in which control groups each workload's threads
-// are. It reads new workloads and those due for a check, and takes the rest from
-// the cache. A cgroup without threads has a value only if Tenon changed it.
+// fillMembers adds to the snapshot which control groups hold the threads of each
+// workload. It reads this for new workloads and those due for a check, and has the
+// rest in the cache. A cgroup without threads has a value only if Tenon changed it.
 func (c *Groups) fillMembers(s *node.Snapshot, touched []node.Knob) {
 	c.mu.Lock()
 	groups := c.arrange(s.Workloads, touched)
@@ -37,8 +37,8 @@ func (c *Groups) fillMembers(s *node.Snapshot, touched []node.Knob) {
 	}
 }
 
-// arrange decides which cgroups the cache holds: cgroups of workloads, and
-// cgroups whose control group Tenon changed. The caller holds c.mu.
+// arrange decides which cgroups the cache holds: those of workloads, and those
+// whose control group Tenon changed. The caller holds c.mu.
 func (c *Groups) arrange(workloads []node.Workload, touched []node.Knob) []node.CgroupPath {
 	own := make(map[node.CgroupPath]bool, len(workloads))
 	var order []node.CgroupPath

@@ -6,9 +6,9 @@ import (
 	"tenon.sh/tenon/internal/kernel/resctrl"
 )
 
-// MountCommand mounts resctrl; the owner of the machine must run it before
-// caches can be divided. Tenon does not mount resctrl, because a mount and its
-// options affect all programs of the machine.
+// MountCommand mounts resctrl. The owner of the machine must run it before
+// caches can be divided. Tenon does not do this, because the mount options
+// affect all programs of the machine.
 const MountCommand = "mount -t resctrl resctrl /sys/fs/resctrl"
 
 // Mounted returns the resctrl file system. If Tenon has not found it yet, Mounted
@@ -23,8 +23,8 @@ func (c *Groups) Mounted() (*resctrl.FS, error) {
 	return c.findMount()
 }
 
-// findMount looks for the resctrl file system. It may have been mounted,
-// unmounted, or mounted with other options since the last call.
+// findMount looks for the resctrl file system. It does so again each time,
+// because a user may mount it, unmount it, or change the mount options.
 func (c *Groups) findMount() (*resctrl.FS, error) {
 	c.mount.Lock()
 	defer c.mount.Unlock()

@@ -1,4 +1,4 @@
-// Package capability finds out what this kernel and this hardware can do. An
+// Package capability finds out what this kernel and this hardware can do. Each
 // answer is yes, no with the reason, or not known.
 package capability
 
@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Node is the node whose capabilities are asked for, with the places of its
+// A Node is the node whose capabilities are probed, with the places of its
 // kernel files.
 type Node struct {
 	FS       proc.FS
@@ -30,9 +30,9 @@ type Node struct {
 }
 
 // Look returns what a node can do. It writes nothing. Each answer names the
-// file, the system call or the error that decided it; none depends on a version
-// number. The answer about a cgroup file is "not known" if no existing cgroup
-// can show it.
+// file, the system call or the error that decided it, never a version number.
+// For a cgroup file, Look looks in existing cgroups. If no cgroup could have
+// the file, the answer is "not known".
 func Look(n Node) node.Capabilities { return prober{n, false}.all() }
 
 // Try does the same as Look. In addition, it makes a temporary cgroup if
@@ -82,8 +82,8 @@ func exists(path string) node.Answer {
 	return unknown("%v", err)
 }
 
-// answerRefused returns the answer after a failed attempt. An error in clear
-// means no. Any other error means not known.
+// answerRefused returns the answer after a failed attempt: no if err is one of
+// the errors in clear, and otherwise not known.
 func answerRefused(what string, err error, clear ...error) node.Answer {
 	for _, c := range clear {
 		if errors.Is(err, c) {

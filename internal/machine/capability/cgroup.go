@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A cgroupFile ties a feature to a cgroup file: the kernel has the feature if
-// the file exists.
+// A cgroupFile is a cgroup file that shows a feature. The kernel has the
+// feature if the file exists.
 type cgroupFile struct {
 	mechanism  node.Feature
 	controller string
@@ -33,8 +33,8 @@ var cgroupFiles = []cgroupFile{
 	{node.FeatureMemoryProtect, "memory", "", "memory.low"},
 }
 
-// probeCgroups looks for files in a cgroup below the root, because most of them
-// do not exist in the root itself.
+// probeCgroups looks for files in a cgroup below the root, because the root
+// itself lacks most of them.
 func (p prober) probeCgroups(can node.Capabilities) {
 	for _, f := range cgroupFiles {
 		can[f.mechanism] = p.probeFile(f)
@@ -67,8 +67,8 @@ func (p prober) probeFile(f cgroupFile) node.Answer {
 	return lookInGroups(dir, name, p.try)
 }
 
-// lookInGroups looks for a file in the cgroups below a root. If they do not
-// decide the answer and try is true, it makes a temporary cgroup.
+// lookInGroups looks for a file in the cgroups below a root. If this gives no
+// answer and try is true, it makes a temporary cgroup.
 func lookInGroups(root, name string, try bool) node.Answer {
 	groups, err := groupsIn(root)
 	if err != nil {
@@ -104,8 +104,8 @@ func lookInGroups(root, name string, try bool) node.Answer {
 	return no("%s does not exist in a new cgroup", name)
 }
 
-// probeEnabled enables a controller for the children of the root, and looks for
-// the file. Then it disables the controller again.
+// probeEnabled enables a controller for the children of the root, looks for the
+// file, and disables the controller again.
 func probeEnabled(root, group, controller, name string) node.Answer {
 	control := filepath.Join(root, "cgroup.subtree_control")
 	if !listed(filepath.Join(root, "cgroup.controllers"), controller) {
@@ -131,7 +131,7 @@ func listed(file, word string) bool {
 	return err == nil && slices.Contains(strings.Fields(string(text)), word)
 }
 
-// groupsIn lists the cgroups on two levels below a root. On these levels,
+// groupsIn lists the cgroups on the two levels below a root. On these levels,
 // systemd and the kubelet enable controllers.
 func groupsIn(root string) ([]string, error) {
 	top, err := filepath.Glob(filepath.Join(root, "*", "cgroup.procs"))
@@ -192,7 +192,7 @@ func (p prober) probePressure() node.Answer {
 }
 
 // probeDelegation answers whether this user may make cgroups. Root may make
-// them everywhere. Another user needs a cgroup that was delegated to that user.
+// them everywhere. Another user needs a cgroup that root has delegated.
 func (p prober) probeDelegation() node.Answer {
 	if p.Tree == nil {
 		return unknown("no cgroups: %v", p.NoTree)

@@ -10,7 +10,7 @@ import (
 )
 
 // TestAGroupWithItsControllerTells checks a cgroup whose controller is enabled.
-// If such a cgroup lacks a file, the kernel does not have that file.
+// If this cgroup lacks a file, the kernel does not have the file.
 func TestAGroupWithItsControllerTells(t *testing.T) {
 	root := t.TempDir()
 	do(t, os.Mkdir(filepath.Join(root, "be"), 0o755))

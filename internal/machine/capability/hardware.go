@@ -51,9 +51,9 @@ func (p prober) probeBPF() node.Answer {
 	if a := exists(btf); a.Verdict != node.Yes {
 		return a
 	}
-	// This program does nothing, at the tracepoint at which Tenon measures
-	// run-queue delay. The library's own probe loads a program without a
-	// target. Some kernels refuse that with a permission error.
+	// This program does nothing. It attaches to the tracepoint at which Tenon
+	// measures run-queue delay. The library's own probe attaches to none, and
+	// some kernels refuse such a program with a permission error.
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "sched_switch", License: "GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},

@@ -15,9 +15,9 @@ var ioFiles = []cgroupFile{
 	{node.FeatureIOLatency, "io", "", "io.latency"},
 }
 
-// probeIO probes the knobs of block I/O. A weight can be written if its file
-// exists. But the weight has an effect only on devices whose scheduler or
-// controller uses weights. So the answer names these devices.
+// probeIO probes the knobs of block I/O. If the file of a weight exists, it can
+// be written. But the weight has an effect only on devices whose scheduler or
+// controller uses it, so the answer names these devices.
 func (p prober) probeIO(can node.Capabilities) {
 	for _, f := range ioFiles {
 		can[f.mechanism] = p.probeFile(f)

@@ -11,7 +11,7 @@ import (
 )
 
 // probeSchedExt answers whether the kernel could load Tenon's BPF scheduler. It
-// does not load the scheduler: only the policy decides that.
+// does not load the scheduler, because the policy decides whether to load it.
 func (p prober) probeSchedExt() node.Answer {
 	dir := filepath.Join(p.FS.Sys, "kernel/sched_ext")
 	if a := exists(dir); a.Verdict != node.Yes {
@@ -27,9 +27,9 @@ func (p prober) probeSchedExt() node.Answer {
 	return yes("%s exists, and the kernel has the interface of Linux %s", dir, variant)
 }
 
-// withSwitches corrects the answers about vendor marks and core scheduling by
-// the sysctls that turn them on. Tenon itself turns on the sysctl of the marks.
-// Only the owner changes the sysctl of core scheduling.
+// withSwitches corrects the answers about vendor marks and core scheduling,
+// because sysctls can switch both off. Tenon itself may switch on the marks.
+// Only the owner may switch on core scheduling.
 func (p prober) withSwitches(can node.Capabilities) {
 	on := func(name string) (value string, has bool) {
 		text, err := os.ReadFile(filepath.Join(p.FS.Proc, "sys/kernel", name))

@@ -13,8 +13,8 @@ import (
 )
 
 // probeResctrl answers whether L3 caches and memory bandwidth can be divided
-// (Documentation/filesystems/resctrl.rst). It looks at the mounted file system.
-// If none is mounted, it looks at the processor and the kernel.
+// (Documentation/filesystems/resctrl.rst). It looks at the mounted file system
+// or, if there is none, at the processor and the kernel.
 func (p prober) probeResctrl(can node.Capabilities) {
 	fs, err := p.Controls.Mounted()
 	if err != nil {
@@ -45,8 +45,8 @@ func (p prober) probeResctrl(can node.Capabilities) {
 	can[node.FeatureResctrlMB] = ask(info.MB.Divisible, resctrl.MB, unit)
 }
 
-// couldDivide answers for one resource while resctrl is not mounted: could the
-// kernel and the hardware divide it? flag is the resource's name in /proc/cpuinfo.
+// couldDivide answers whether the kernel and the hardware could divide a resource
+// if resctrl were mounted. flag is the resource's name in /proc/cpuinfo.
 func (p prober) couldDivide(flag string, notMounted error) node.Answer {
 	if !errors.Is(notMounted, resctrl.ErrNotMounted) {
 		return unknown("%v", notMounted)

@@ -28,16 +28,16 @@ func (p prober) probeTasks(can node.Capabilities) {
 func runOnThread(f func() node.Answer) node.Answer {
 	answer := make(chan node.Answer)
 	go func() {
-		// The thread stays locked, so that the runtime ends it together with
-		// the goroutine.
+		// The thread stays locked to the goroutine. So it ends when the
+		// goroutine ends.
 		runtime.LockOSThread()
 		answer <- f()
 	}()
 	return <-answer
 }
 
-// probeSlice sets an unusual time slice and reads it back: older kernels accept
-// the system call but ignore the slice.
+// probeSlice sets an unusual time slice and reads it back, because older
+// kernels ignore the slice without an error.
 func probeSlice() node.Answer {
 	return runOnThread(func() node.Answer {
 		const odd = 3210 * time.Microsecond
@@ -72,8 +72,8 @@ func probeSchedIdle() node.Answer {
 	})
 }
 
-// ownThreadToFIFO tries to give a new thread real-time scheduling (SCHED_FIFO),
-// as the watchdog uses it. The thread exits soon after.
+// ownThreadToFIFO tries to give a new thread the real-time policy of the
+// watchdog (SCHED_FIFO). The thread exits soon after.
 func ownThreadToFIFO() error {
 	var err error
 	runOnThread(func() node.Answer {

@@ -8,7 +8,7 @@ import (
 )
 
 // MaxKnobs is the maximum number of knobs that ManyKnobs may change in one
-// call. Journaling this many knobs costs little more than journaling one.
+// call. To journal so many knobs costs little more than to journal one.
 const MaxKnobs = 256
 
 // IsPlain reports whether a knob consists only of files of a cgroup. ManyKnobs
@@ -24,16 +24,16 @@ func IsPlain(k node.Knob) bool {
 	return false
 }
 
-// CountTogether returns how many of the first n knobs may be in one call of
-// ManyKnobs.Set: see CountAtOneDepth.
+// CountTogether returns how many of the first n knobs one call of ManyKnobs.Set
+// may change: at most MaxKnobs, counted as in CountAtOneDepth.
 func CountTogether(n int, knob func(int) node.Knob) int {
 	return CountAtOneDepth(min(n, MaxKnobs), knob)
 }
 
-// CountAtOneDepth returns how many of the first n knobs may be in one call of
-// ManyKnobs.ReleaseAs. These are plain knobs of cgroups at the same depth,
-// because a write to a cgroup changes which values the cgroups below it may
-// have.
+// CountAtOneDepth returns how many of the first n knobs one call of
+// ManyKnobs.ReleaseAs may change. They must be plain knobs of cgroups at the
+// same depth. The reason is that the value of a cgroup limits the values of the
+// cgroups below it.
 func CountAtOneDepth(n int, knob func(int) node.Knob) int {
 	if n == 0 || !IsPlain(knob(0)) {
 		return min(n, 1)
@@ -53,12 +53,12 @@ type Change struct {
 	To   node.Value
 }
 
-// ManyKnobs changes several plain knobs in one call. Set changes at most
-// MaxKnobs: see CountTogether.
+// ManyKnobs changes several plain knobs in one call. CountTogether says how
+// many Set may change.
 type ManyKnobs struct{ *Knobs }
 
 // Set does the same as Knobs.Set, for several knobs. It journals all of them
-// before it writes the first one. For each knob it returns an error, or nil.
+// before the first write. It returns one error, or nil, for each knob.
 func (c ManyKnobs) Set(all []Change) []error {
 	errs := make([]error, len(all))
 	var todo []intention
@@ -74,7 +74,7 @@ func (c ManyKnobs) Set(all []Change) []error {
 		intended = append(intended, i.Intention)
 	}
 	if err := c.o.Journal.IntendAll(intended); err != nil {
-		// If the file system is full, the journal still accepts entries about
+		// If the file system is full, the journal still accepts entries of
 		// knobs that it already has.
 		for _, n := range at {
 			errs[n] = c.Knobs.Set(all[n].Knob, all[n].To)
@@ -102,8 +102,8 @@ type Taken struct {
 	Touch journal.Touch
 }
 
-// Release does the same as Knobs.Release, for several knobs. For each knob it
-// returns an error, or nil.
+// Release does the same as Knobs.Release, for several knobs. It returns one
+// error, or nil, for each knob.
 func (c ManyKnobs) Release(knobs []node.Knob) []error {
 	errs := make([]error, len(knobs))
 	var all []Taken

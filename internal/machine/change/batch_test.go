@@ -91,8 +91,8 @@ func (b *bench) setAll(knobs []node.Knob, to node.Value) []error {
 
 func (b *bench) releaseAll(knobs []node.Knob) []error { return ManyKnobs{b.Knobs}.Release(knobs) }
 
-// touches returns the journal entries that a process would read that starts
-// now.
+// touches returns the journal entries as a process that starts now would read
+// them.
 func (b *bench) touches(t *testing.T) map[node.Knob]journal.Touch {
 	t.Helper()
 	j, err := journal.Open(filepath.Dir(b.journal.Path()), "boot", journal.Session{PID: 2, Start: 2})
@@ -107,7 +107,7 @@ func (b *bench) touches(t *testing.T) map[node.Knob]journal.Touch {
 }
 
 // TestTheJournalKnowsEachOfManyKnobsBeforeTheFirstWrite stops the process at
-// one write after the other. After each stop, a restore must be possible.
+// each write in turn. After each stop, a restore must be possible.
 func TestTheJournalKnowsEachOfManyKnobsBeforeTheFirstWrite(t *testing.T) {
 	b, knobs := plant(t, 20)
 	writes := 0
@@ -187,9 +187,9 @@ func TestAThousandGroupsCostAFewWritesOfTheJournal(t *testing.T) {
 	}
 }
 
-// TestFilesOfACgroupArePlain checks that IsPlain knows every knob that consists
-// of files of a cgroup. A knob that it does not know is journaled alone, which
-// is slow and fails no other test.
+// TestFilesOfACgroupArePlain checks that IsPlain returns true for every knob
+// that consists of files of a cgroup. Otherwise the knob would be journaled
+// alone, which is slow, but which no other test shows.
 func TestFilesOfACgroupArePlain(t *testing.T) {
 	for _, f := range node.AllFiles {
 		if got, want := IsPlain(node.Knob{Cgroup: "a", File: f}), f.Category() == node.CategoryGroup; got != want {

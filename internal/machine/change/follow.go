@@ -8,17 +8,17 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Renamed returns cgroups of journaled knobs that another program has renamed.
-// The kernel allows this only on cgroup v1. A renamed cgroup keeps its inode.
-// paths returns all cgroups. It is called only if a cgroup does not exist at
-// the path that the journal has.
+// Renamed returns those cgroups of journaled knobs that another program has
+// renamed. Only cgroup v1 allows this, and the cgroup keeps its inode. The
+// function paths returns all cgroups. It is called only if a cgroup is missing
+// at the path that the journal has.
 func (c *Knobs) Renamed(touches map[node.Knob]journal.Touch, paths func() ([]string, error)) ([]journal.Move, error) {
 	return c.renamed(touches, paths, map[node.CgroupPath]uint64{})
 }
 
-// renamed does the same as Renamed. It adds the inode of each cgroup that has
-// knobs in touches to a map (is), and 0 for a cgroup that does not exist.
-func (c *Knobs) renamed(touches map[node.Knob]journal.Touch, paths func() ([]string, error), is map[node.CgroupPath]uint64) ([]journal.Move, error) {
+// renamed does the same as Renamed. It adds to inodes the inode of each cgroup
+// that has knobs in touches, and 0 if the cgroup does not exist.
+func (c *Knobs) renamed(touches map[node.Knob]journal.Touch, paths func() ([]string, error), inodes map[node.CgroupPath]uint64) ([]journal.Move, error) {
 	if c.o.Tree == nil || c.o.Tree.Version() != 1 {
 		return nil, nil
 	}
@@ -27,13 +27,13 @@ func (c *Knobs) renamed(touches map[node.Knob]journal.Touch, paths func() ([]str
 		if k.ControlGroup != "" {
 			continue
 		}
-		inode, known := is[k.Cgroup]
+		inode, known := inodes[k.Cgroup]
 		if !known {
 			var err error
 			if inode, err = c.o.Tree.Inode(string(k.Cgroup)); err != nil && !errors.Is(err, cgroup.ErrGone) {
 				return nil, err
 			}
-			is[k.Cgroup] = inode
+			inodes[k.Cgroup] = inode
 		}
 		if inode != t.Inode {
 			was[t.Inode] = k.Cgroup
@@ -48,7 +48,7 @@ func (c *Knobs) renamed(touches map[node.Knob]journal.Touch, paths func() ([]str
 	}
 	var moves []journal.Move
 	for _, p := range all {
-		inode, known := is[node.CgroupPath(p)]
+		inode, known := inodes[node.CgroupPath(p)]
 		if !known {
 			inode, _ = c.o.Tree.Inode(p) // 0: the cgroup is gone
 		}
@@ -59,8 +59,8 @@ func (c *Knobs) renamed(touches map[node.Knob]journal.Touch, paths func() ([]str
 	return moves, nil
 }
 
-// Follow records in the journal that cgroups were renamed, and renames them in
-// touches, too. So a later release restores the knobs of the right cgroups.
+// Follow records in the journal that cgroups were renamed, and changes the
+// paths in touches. So a later release restores the knobs of the right cgroups.
 func (c *Knobs) Follow(touches map[node.Knob]journal.Touch, paths func() ([]string, error)) error {
 	moves, err := c.Renamed(touches, paths)
 	if err != nil || len(moves) == 0 {
@@ -74,9 +74,9 @@ func (c *Knobs) Follow(touches map[node.Knob]journal.Touch, paths func() ([]stri
 }
 
 // handleDisplaced handles a knob whose journal entry belongs to another cgroup,
-// one with another inode. It first journals renames, because otherwise the
-// entry would be overwritten or forgotten. It returns the entry that the knob
-// has then.
+// with another inode. The cgroup of the entry may have been renamed, and its
+// entry must not be overwritten or forgotten. So handleDisplaced first journals
+// renames. It returns the entry that the knob has then.
 func (c *Knobs) handleDisplaced(k node.Knob) (journal.Touch, bool, error) {
 	state, err := c.o.Journal.State()
 	if err == nil {
@@ -87,9 +87,9 @@ func (c *Knobs) handleDisplaced(k node.Knob) (journal.Touch, bool, error) {
 }
 
 // FollowAndList journals renames of cgroups, and then returns the result of
-// ReleasableKnobs. groups are all cgroups. inodes has the inodes that it read
-// for that, so that the caller need not read them again. A cgroup that does not
-// exist has 0.
+// ReleasableKnobs. groups are all cgroups. inodes holds the inodes that it has
+// read, so that the caller need not read them again. The inode of a missing
+// cgroup is 0.
 func (c *Knobs) FollowAndList(groups []string) (touches map[node.Knob]journal.Touch, inodes map[node.CgroupPath]uint64, err error) {
 	touches, err = c.ReleasableKnobs()
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestEachInodeIsReadOnce has knobs of cgroups on v1. One cgroup is removed, and
-// one is renamed. FollowAndList must find the renamed one. If nothing was
-// renamed, it must return the inodes that it read, so that a sweep of thousands
-// of cgroups reads each only once.
+// TestEachInodeIsReadOnce has knobs of cgroups on v1. One cgroup is removed,
+// and one is renamed. FollowAndList must find the renamed one. In a second case
+// nothing was renamed: FollowAndList must return the inodes that it read, so
+// that a sweep of thousands of cgroups reads each only once.
 func TestEachInodeIsReadOnce(t *testing.T) {
 	root := t.TempDir()
 	if err := errors.Join(os.MkdirAll(filepath.Join(root, "proc/self"), 0o755), os.MkdirAll(filepath.Join(root, "cpu"), 0o755),

@@ -12,14 +12,14 @@ import (
 // On cgroup v1 a new cgroup gets a copy of its parent's CPUs and memory nodes.
 // The copy is made by the kernel (cgroup.clone_children), or by the program
 // that makes the cgroup: the kubelet, a container runtime, systemd. If Tenon
-// has narrowed the parent, the copied value is Tenon's, and the owner of the
-// new cgroup did not choose it. So the value to restore in the new cgroup is
-// the one that its parent had before Tenon.
+// has narrowed the parent, it is a copy of Tenon's value, which the owner of
+// the new cgroup did not choose. A release must then give the new cgroup the
+// value that its parent had before Tenon.
 
-// formerSets is the number of earlier values of a cpuset that Tenon remembers in
-// order to recognize copies of them. They are needed because a cgroup may be
-// made while Tenon changes its parent. Then it has a copy of the value that the
-// parent had before this change.
+// formerSets is the number of earlier values of a cpuset that Tenon remembers
+// in order to recognize copies of them. If a cgroup is made while Tenon changes
+// its parent, it has a copy of the value that the parent had before this
+// change.
 const formerSets = 4
 
 // copies reports whether a new cgroup gets a copy of the value that its parent
@@ -28,8 +28,8 @@ func (c *Knobs) copies(k node.Knob) bool {
 	return (k.File == node.FileCPUs || k.File == node.FileMems) && k.ControlGroup == "" && c.o.Tree != nil && c.o.Tree.VersionOf("cpuset") == 1
 }
 
-// recordOverwrite records a value that Tenon wrote to a cpuset earlier. Tenon
-// now replaces this value.
+// recordOverwrite records an earlier value of Tenon in a cpuset, which Tenon
+// now replaces.
 func (c *Knobs) recordOverwrite(k node.Knob, v node.Value) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,16 +57,16 @@ func (c *Knobs) hasWritten(k node.Knob, t journal.Touch, v node.Value) bool {
 	return v == t.Written || v == t.Pending || slices.Contains(c.former[k], v)
 }
 
-// InheritedEntry reports whether a knob has a copy of a value that Tenon wrote
-// to an ancestor. The knob is not in the journal. If it has a copy,
-// InheritedEntry returns the entry that the knob would have if Tenon had
-// written the copy itself. In this entry, the value before Tenon is that of the
-// ancestor. A function (touch) returns the journal's entry of a knob.
+// InheritedEntry reports whether a knob that is not in the journal has a copy
+// of a value that Tenon wrote to an ancestor. If so, it returns the entry that
+// the knob would have if Tenon had written the copy itself. In this entry, the
+// value before Tenon is that of the ancestor. The function touch returns the
+// journal's entry of a knob.
 //
-// Suppose that an owner gives a cgroup a value that Tenon also wrote to the
-// parent. Then InheritedEntry takes this value for a copy. But if the cgroup
-// already had the value before Tenon narrowed the parent, adoptChildren has
-// added an entry for the cgroup.
+// An owner may also give a cgroup the same value that Tenon wrote to the
+// parent. InheritedEntry then takes it for a copy. But if the cgroup already
+// had the value before Tenon narrowed the parent, adoptChildren has added an
+// entry for the cgroup.
 func (c *Knobs) InheritedEntry(k node.Knob, now node.Value, touch func(node.Knob) (journal.Touch, bool)) (journal.Touch, bool) {
 	if !c.copies(k) {
 		return journal.Touch{}, false
@@ -94,7 +94,7 @@ func (c *Knobs) InheritedEntry(k node.Knob, now node.Value, touch func(node.Knob
 }
 
 // original returns the value that a knob had before Tenon. It is for knobs that
-// Tenon now writes for the first time. The second argument is its present value.
+// Tenon now writes for the first time. now is the present value.
 func (c *Knobs) original(k node.Knob, now node.Value) node.Value {
 	if t, copied := c.InheritedEntry(k, now, c.touch); copied {
 		return t.Before
@@ -103,16 +103,16 @@ func (c *Knobs) original(k node.Knob, now node.Value) node.Value {
 }
 
 // touch returns the journal's entry of a knob. If the journal cannot be read,
-// it returns none. Then the next write fails for the same reason.
+// it returns none, and the next write fails for the same reason.
 func (c *Knobs) touch(k node.Knob) (journal.Touch, bool) {
 	t, touched, err := c.o.Journal.Touch(k)
 	return t, touched && err == nil
 }
 
-// adoptChildren adds journal entries for the children of a cgroup that already
-// have the value that Tenon is about to write to the cgroup. The owners of
-// these children chose the value. Without an entry it would look like a copy of
-// Tenon's value.
+// adoptChildren adds journal entries for those children of a cgroup that
+// already have the value that Tenon is about to write to the cgroup. The owners
+// of these children chose the value. Without an entry it would look like a copy
+// of Tenon's value.
 func (c *Knobs) adoptChildren(k node.Knob, to node.Value) error {
 	children, err := c.o.Tree.Children(string(k.Cgroup))
 	if err != nil {
@@ -141,11 +141,11 @@ func (c *Knobs) enter(k node.Knob, inode uint64, before, now node.Value) error {
 	return c.o.Journal.RecordValue(k, now)
 }
 
-// AdoptBorn adds journal entries for cpusets of new cgroups if their values are
-// copies of Tenon's values, so that a release of the ancestor also restores
-// them. groups are all cgroups, parents before their children. If a new cgroup
-// has no cpuset yet, AdoptBorn returns true, and the caller should call it
-// again soon. AdoptBorn writes no knob.
+// AdoptBorn adds journal entries for cpusets of new cgroups that have copies of
+// Tenon's values. So a release of the ancestor also restores them. groups are
+// all cgroups, parents before their children. If a new cgroup has no cpuset
+// yet, AdoptBorn returns true, and the caller should call it again soon.
+// AdoptBorn writes no knob.
 func (c *Knobs) AdoptBorn(groups []string) (again bool, err error) {
 	if c.o.Tree == nil || c.o.Tree.VersionOf("cpuset") != 1 {
 		return false, nil
@@ -178,8 +178,8 @@ func (c *Knobs) AdoptBorn(groups []string) (again bool, err error) {
 	return again, errors.Join(errs...)
 }
 
-// adopt adds a journal entry for one knob if its value is a copy. empty says
-// that the knob has no value yet.
+// adopt adds a journal entry for one knob if its value is a copy of Tenon's.
+// empty says that the knob has no value yet.
 func (c *Knobs) adopt(k node.Knob) (empty bool, err error) {
 	if !c.hasTouchedAncestor(k) {
 		return false, nil
@@ -201,8 +201,8 @@ func (c *Knobs) adopt(k node.Knob) (empty bool, err error) {
 	return false, c.enter(k, t.Inode, t.Before, now)
 }
 
-// hasTouchedAncestor reports whether the journal has the same knob of a cgroup
-// above, but not this knob.
+// hasTouchedAncestor reports whether the journal has this kind of knob for a
+// cgroup above, but not for the knob's own cgroup.
 func (c *Knobs) hasTouchedAncestor(k node.Knob) bool {
 	if t, touched := c.touch(k); touched {
 		inode, err := c.Inode(k)
@@ -216,9 +216,9 @@ func (c *Knobs) hasTouchedAncestor(k node.Knob) bool {
 	return false
 }
 
-// Copies returns entries for cpusets below the knobs in touches. Their values
-// are copies of Tenon's values, and they are not in the journal. A restore
-// needs these entries.
+// Copies returns entries for cpusets below the knobs in touches that have
+// copies of Tenon's values, but are not in the journal. A restore needs these
+// entries.
 func (c *Knobs) Copies(touches map[node.Knob]journal.Touch) map[node.Knob]journal.Touch {
 	all := map[node.Knob]journal.Touch{}
 	touch := func(k node.Knob) (journal.Touch, bool) {

@@ -13,8 +13,8 @@ import (
 )
 
 // HoldsOurs reports whether the present value of a knob is the one that Tenon
-// wrote, or one that the kernel made from it. Any other value comes from
-// another component.
+// wrote, or what the kernel made of it. If not, another component has written
+// the knob.
 func (c *Knobs) HoldsOurs(k node.Knob, t journal.Touch, now node.Value) bool {
 	if k.File.OfThreads() {
 		return true // only Tenon sets these attributes
@@ -35,9 +35,8 @@ func (c *Knobs) HoldsOurs(k node.Knob, t journal.Touch, now node.Value) bool {
 	return knob.IsBetween(k.File, from, t.Pending, now)
 }
 
-// changedByKernel reports whether the kernel itself has changed the value that
-// was written to the present value (now). On v1 it removes an offline CPU from
-// every cpuset.
+// changedByKernel reports whether the kernel itself has changed a written value
+// to the present one. On v1 it removes an offline CPU from every cpuset.
 func (c *Knobs) changedByKernel(written, now node.Value) bool {
 	w, ok1 := written.(node.CPUs)
 	n, ok2 := now.(node.CPUs)
@@ -56,8 +55,8 @@ func (c *Knobs) changedByKernel(written, now node.Value) bool {
 	return true
 }
 
-// AttainableEntry returns a journal entry without lines of devices that no
-// longer exist. Such lines can be neither read nor restored.
+// AttainableEntry returns a journal entry without the lines of removed devices.
+// The kernel can neither show nor restore such lines.
 func (c *Knobs) AttainableEntry(k node.Knob, t journal.Touch) journal.Touch {
 	if k.File.Category() == node.CategoryIO {
 		t.Before = c.o.Devices.DropImpossible(k, t.Before)
@@ -71,11 +70,11 @@ func (c *Knobs) AttainableEntry(k node.Knob, t journal.Touch) journal.Touch {
 	return t
 }
 
-// IsDropped reports whether the kernel has dropped a knob and its value, so that
-// it cannot be read although its cgroup exists. This happens if the knob's
-// controller was disabled for the cgroup, if resctrl was unmounted, or if a
-// module was unloaded. It is different if a controller was unmounted: the value
-// may still have an effect although Tenon cannot see it.
+// IsDropped reports whether the kernel has dropped a knob and its value,
+// although its cgroup exists. This happens if the knob's controller was
+// disabled for the cgroup, if resctrl was unmounted, or if a module was
+// unloaded. After a controller was unmounted, in contrast, the value may still
+// have an effect, and Tenon cannot see it.
 func IsDropped(err error) bool {
 	file := errors.Is(err, cgroup.ErrUnsupported) && errors.Is(err, iofs.ErrNotExist)
 	return file || errors.Is(err, cgroup.ErrGone) || errors.Is(err, resctrl.ErrNotMounted)

@@ -1,6 +1,6 @@
 // Package change writes knobs, and journals each write so that it can be
-// undone. Before each write, it journals the value to restore and the new
-// value. It restores a knob only if the knob still has Tenon's value.
+// undone. Before each write, it journals the new value and the value to
+// restore. It restores a knob only if the knob still has Tenon's value.
 package change
 
 import (
@@ -28,8 +28,8 @@ type Options struct {
 	Controls *cachectl.Groups
 	// Saw is called with each value that is read after a write.
 	Saw func(k node.Knob, now node.Value, err error)
-	// Releasing is called before a knob is restored. Released is called after
-	// it was restored, before the journal forgets the knob.
+	// Releasing is called before a knob is restored. Released is called when it
+	// is restored and still in the journal.
 	Releasing func(node.Knob)
 	Released  func(node.Knob) error
 }
@@ -58,8 +58,8 @@ func (c *Knobs) Use(table knob.Table) { c.table = table }
 // Read reads the present value of a knob.
 func (c *Knobs) Read(k node.Knob) (node.Value, error) { return c.table.Read(k) }
 
-// Set writes a knob. Before the write it journals the value to restore and the
-// new value. After the write, it journals the value that the kernel shows.
+// Set writes a knob. Before the write it journals the new value and the value
+// to restore. After the write, it journals the value that the kernel shows.
 func (c *Knobs) Set(k node.Knob, to node.Value) error {
 	i, err := intentionOf(c, k, to)
 	if err != nil {
@@ -122,8 +122,8 @@ func intentionOf(c *Knobs, k node.Knob, to node.Value) (i intention, err error) 
 	return i, nil
 }
 
-// perform makes a write that is in the journal. It returns whether the result
-// is known. If it is unknown, the entry stays pending, with the new value.
+// perform makes a write that is in the journal. known says whether the result
+// is known. If not, the entry stays pending, with the new value.
 func (i intention) perform() (o journal.Outcome, known bool, err error) {
 	c := i.c
 	c.writeNote(i.Knob, i.former, i.Value)
@@ -138,15 +138,14 @@ func (i intention) perform() (o journal.Outcome, known bool, err error) {
 	case err == nil && now == i.now: // the kernel refused the write without any change
 		return journal.Outcome{Knob: i.Knob}, true, errors.Join(writeErr, i.correctNote())
 	}
-	// The value of the knob is a mix of the old and the new value. Its entry
-	// stays pending. A restore then accepts any mix of the two values as
-	// Tenon's.
+	// The value of the knob is a mix of the old and the new value, so its entry
+	// stays pending. A restore accepts any mix of these two values as Tenon's.
 	return o, false, errors.Join(writeErr, err)
 }
 
 // correctNote corrects the note of a knob after the kernel refused the new
-// value. If no write of the knob has ever succeeded, the knob will be removed
-// from the journal. Then correctNote removes the note.
+// value. If no write of the knob has ever succeeded, it removes the note,
+// because the journal forgets the knob, too.
 func (i intention) correctNote() error {
 	c, k := i.c, i.Knob
 	if t, touched := c.touch(k); touched && t.Written != nil {
@@ -156,12 +155,12 @@ func (i intention) correctNote() error {
 	return unnote(c, k)
 }
 
-// originalValue returns the value that a knob had before Tenon changed
-// anything. v is the present value.
+// originalValue returns the value that a knob had before any change of Tenon. v
+// is the present value.
 func (c *Knobs) originalValue(v node.Value) node.Value {
 	if _, threads := v.(node.Threads); threads {
-		// If a thread has the attribute already, an earlier Tenon has set it,
-		// or the thread has copied it from its parent.
+		// Only Tenon sets this attribute. A thread that has it got it from an
+		// earlier Tenon or from its parent.
 		return node.ThreadsNormal
 	}
 	return c.o.Controls.OriginalValue(v)
@@ -177,7 +176,7 @@ func (c *Knobs) Inode(k node.Knob) (uint64, error) {
 }
 
 // Release restores the value that a knob had before Tenon changed it, and then
-// forgets the knob. If another component has changed the knob meanwhile,
+// forgets the knob. If another component has changed the knob since then,
 // Release only forgets it.
 func (c *Knobs) Release(k node.Knob) error {
 	t, touched, err := c.o.Journal.Touch(k)
@@ -187,8 +186,8 @@ func (c *Knobs) Release(k node.Knob) error {
 	return c.ReleaseAs(k, t)
 }
 
-// ReleaseAs does the same as Release. t is the entry of the knob, which may be
-// missing in the journal: see Copies.
+// ReleaseAs does the same as Release. t is the entry of the knob, which need
+// not be in the journal: see Copies.
 func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
 	t = c.AttainableEntry(k, t)
 	r, err := releaseWorkOf(c, k, t)
@@ -249,9 +248,9 @@ func releaseWorkOf(c *Knobs, k node.Knob, t journal.Touch) (r releaseWork, err e
 	return r, nil
 }
 
-// giveBack writes the value to restore. This write must already be in the
-// journal. It returns the entry of the knob, whose value to restore may be
-// another one now: see alternative.
+// giveBack writes the value to restore, which must already be in the journal.
+// If the kernel refuses the value, giveBack tries the alternative, and puts it
+// into the entry that it returns.
 func (r releaseWork) giveBack() (journal.Touch, error) {
 	c, k, t := r.c, r.knob, r.touch
 	err := c.table.Write(k, t.Before)
@@ -278,8 +277,8 @@ func (r releaseWork) check() error {
 	return nil
 }
 
-// finish does what is needed after the write of a release, before
-// the journal forgets the knob.
+// finish does what must be done between the write of a release and the removal
+// of the knob from the journal.
 func (r releaseWork) finish() error {
 	if r.dropped {
 		return nil

@@ -14,13 +14,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Tenon also stores the values to restore at the cgroups themselves, as notes
+// Tenon also attaches the values to restore to the cgroups themselves, as notes
 // (package note). If the state directory is removed while no agent runs, the
 // notes still show what Tenon changed. If the kernel allows no notes, only the
 // journal has the values.
 
-// madeNote is the name of the note at a cgroup that Tenon made. Every other
-// note has the name of the file of its knob.
+// madeNote is the name of the note of a cgroup that Tenon made. The name of any
+// other note is the file of its knob.
 const madeNote = "made"
 
 // A record is the content of a note.
@@ -54,8 +54,8 @@ func (c *Knobs) write(p node.CgroupPath, name string, n record) {
 	}
 }
 
-// home returns the directory that a cgroup has in the first hierarchy. Its
-// inode is the inode of the cgroup.
+// home returns the directory of a cgroup in the first hierarchy. The inode of
+// this directory is the inode of the cgroup.
 func (c *Knobs) home(p node.CgroupPath) string {
 	for _, controller := range cgroup.Controllers() {
 		if dir, err := c.o.Tree.Dir(controller, string(p)); err == nil {
@@ -99,8 +99,8 @@ func unnote(c *Knobs, k node.Knob) error {
 	return nil
 }
 
-// LostChanges returns changes that are in the notes at the cgroups but not in
-// the given state of the journal. Only notes that belong to this journal count.
+// LostChanges returns changes that are in the notes of the cgroups but not in
+// the given state of the journal. It ignores notes of other journals.
 func (c *Knobs) LostChanges(known journal.State, paths []string) (journal.State, error) {
 	lost := journal.State{Touches: map[node.Knob]journal.Touch{}, Groups: map[node.CgroupPath]journal.Session{}}
 	dir := c.noteDir()
@@ -152,7 +152,7 @@ func (n record) touch(k node.Knob, inode uint64) (journal.Touch, bool) {
 	return journal.Touch{Inode: inode, Before: before, Written: value, Pending: value, By: n.By}, err == nil && wrong == nil
 }
 
-// recover adds changes to the journal that are only in the notes. It returns
+// recover adds to the journal the changes that only the notes have. It returns
 // how many knobs and cgroups it added.
 func (c *Knobs) recover() (int, error) {
 	if c.o.Tree == nil {

@@ -9,11 +9,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Rebase changes the values that a release restores. It passes the value that a
-// knob had before Tenon's first write to a function (change), which returns the
-// value that the owner of the knob would have written by now, or nil if it is
-// the same. Rebase is for knobs that another component derives from a user's
-// settings, as the kubelet does for pods. It writes only the journal.
+// Rebase changes the values that a release restores. It is for knobs that
+// another component derives from a user's settings, as the kubelet does for
+// pods. Rebase calls the function change with the value before Tenon's first
+// write. change returns the value that the other component would have written
+// by now, or nil if that is the same value. Rebase writes only the journal.
 func (c *Knobs) Rebase(change func(k node.Knob, before node.Value) node.Value) error {
 	touches, err := c.ReleasableKnobs()
 	if err != nil {
@@ -31,13 +31,12 @@ func (c *Knobs) Rebase(change func(k node.Knob, before node.Value) node.Value) e
 	return errors.Join(errs...)
 }
 
-// ReleasableKnobs returns the journaled knobs that this process may release.
-// Knobs of other living Tenon processes are not among them. The caller must not
-// change the map. While the journal does not change, each call returns the same
-// map.
+// ReleasableKnobs returns the journaled knobs that this process may release:
+// all but those of other living Tenon processes. The caller must not change the
+// map. While the journal does not change, each call returns the same map.
 func (c *Knobs) ReleasableKnobs() (map[node.Knob]journal.Touch, error) {
-	// Read the counter first. If the journal changes after this, the next call
-	// reads it again.
+	// Read the counter first. If the journal changes after this line, the next
+	// call reads the journal again.
 	changes, err := c.o.Journal.Changes()
 	if err != nil {
 		return nil, err
@@ -74,18 +73,18 @@ func (c *Knobs) ReleasableKnobs() (map[node.Knob]journal.Touch, error) {
 	return state.Touches, nil
 }
 
-// ownedKnobs holds the last result of ReleasableKnobs, and the number of
-// changes that the journal had before that.
+// ownedKnobs holds the last result of ReleasableKnobs, and the journal's count
+// of changes at that time.
 type ownedKnobs struct {
 	at      uint64
 	touches map[node.Knob]journal.Touch
 }
 
-// Adopt makes this process responsible for knobs that other Tenon processes had
-// changed when they ended, so that an agent continues where the last one
-// stopped. It does not adopt changes of a lab, which a restore undoes. Before
-// that, it adds changes to the journal that are only in the notes at the
-// cgroups. It returns how many knobs and cgroups these are.
+// Adopt makes this process responsible for knobs that ended Tenon processes
+// have changed, so that an agent continues where the last one stopped. Changes
+// of a lab are excepted, because a restore undoes them. Adopt first adds to the
+// journal the changes that only the notes of the cgroups have. It returns how
+// many knobs and cgroups these are.
 func (c *Knobs) Adopt() (recovered int, err error) {
 	touches, err := c.ReleasableKnobs()
 	touches = maps.Clone(touches)

@@ -8,13 +8,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// ReleaseAs does the same as Knobs.ReleaseAs, for any number of knobs. For each
-// knob it returns an error, or nil.
+// ReleaseAs does the same as Knobs.ReleaseAs, for any number of knobs. It
+// returns one error, or nil, for each knob.
 //
-// On cgroup v1 the write of a cpuset takes the kernel most of a millisecond
-// among thousands, and it makes only one such write at a time. So the writes of
-// one batch run while the batch before is read back and forgotten, and the next
-// one is read and journaled.
+// On cgroup v1, the kernel makes only one write of a cpuset at a time. Among
+// thousands of cpusets it takes most of a millisecond. So three batches are in
+// work at once: while one batch is written, the one before is read back and
+// forgotten, and the next one is read and journaled.
 func (c ManyKnobs) ReleaseAs(all []Taken) []error {
 	prepared, written := make(chan *releaseBatch), make(chan *releaseBatch)
 	go func() {
@@ -45,8 +45,8 @@ type releaseBatch struct {
 	todo []releaseWork
 	errs []error // one for each knob
 	// full says that the journal could not take the entries of all knobs at
-	// once. If the file system is full, it still accepts entries about knobs
-	// that it already has, one by one.
+	// once, because the file system is full. One by one, it still accepts
+	// entries of knobs that it already has.
 	full bool
 }
 
@@ -77,8 +77,8 @@ func (b *releaseBatch) write() {
 	}
 }
 
-// finish reads the knobs back, and makes the journal forget those that have the
-// value to restore.
+// finish reads the knobs back. If a knob has the value to restore, finish
+// removes it from the journal.
 func (b *releaseBatch) finish() {
 	if b.full {
 		return

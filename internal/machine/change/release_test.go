@@ -10,7 +10,7 @@ import (
 
 // TestManyBatchesAreReleasedAsEachKnobWouldBe releases knobs of several batches,
 // whose work overlaps. The kernel refuses one knob, another program has changed
-// one, and one cgroup was made again. Each write must be in the journal before.
+// one, and one cgroup was made again. Each write must be in the journal first.
 func TestManyBatchesAreReleasedAsEachKnobWouldBe(t *testing.T) {
 	const refused, foreign, again = MaxKnobs + 7, 2*MaxKnobs + 1, 3 * MaxKnobs
 	b, knobs := plant(t, 3*MaxKnobs+5)

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Bench is a node with an empty cgroup in which one fact is checked. After
-// the check, the Bench removes everything that the check created.
+// A Bench is a node with an empty cgroup for the check of one fact. After the
+// check, the Bench removes everything that the check created.
 type Bench struct {
 	Node
 	ctx    context.Context
@@ -98,7 +98,7 @@ func (b *Bench) set(p node.CgroupPath, filesAndTexts ...string) error {
 }
 
 // mustRefuse checks that the kernel refuses each text with one of the errors in
-// want. The content of the file must stay the same, if the file can be read.
+// want. If the file can be read, it must have its old content.
 func (b *Bench) mustRefuse(p node.CgroupPath, file string, texts []string, want ...error) error {
 	for _, text := range texts {
 		before, readable := b.ReadFile(p, file)

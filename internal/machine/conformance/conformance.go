@@ -25,8 +25,8 @@ type Workloads interface {
 	Forget(node.WorkloadID)
 }
 
-// Groups creates cgroups with their missing ancestors, and removes them.
-// Removing a cgroup that does not exist is no error.
+// Groups creates cgroups with their missing ancestors, and removes them. To
+// remove a cgroup that does not exist is no error.
 type Groups interface {
 	MakeGroup(node.CgroupPath) error
 	RemoveGroup(node.CgroupPath) error
@@ -40,9 +40,9 @@ type Files interface {
 	WriteFile(p node.CgroupPath, file, text string) error
 }
 
-// Tasks runs sleeping processes. Start starts a process in a cgroup; it holds
-// an amount of memory that cannot be reclaimed. Fork makes the process start a
-// child that ends at once. Stop kills and reaps the process.
+// Tasks runs sleeping processes. Start starts a process in a cgroup, with the
+// given amount of memory that the kernel cannot reclaim. Fork makes the process
+// start a child that ends at once. Stop kills and reaps the process.
 type Tasks interface {
 	Start(p node.CgroupPath, memory unit.Bytes) (pid int, err error)
 	Fork(pid int) error
@@ -62,8 +62,8 @@ type Node interface {
 	Tasks
 }
 
-// A Fact is one property of a node. The simulator has a rule of the same name
-// for each fact about a refusal, a rounding or a derived value.
+// A Fact is one property of a node, such as a refusal, a rounding or a derived
+// value. For each of these the simulator has a rule with the name of the fact.
 type Fact struct {
 	Name string
 	// Version is the cgroup version on which the fact holds: 1, 2, or 0 for both.
@@ -85,12 +85,12 @@ func Facts(version int) []Fact {
 	return slices.DeleteFunc(all, func(f Fact) bool { return f.Version != 0 && f.Version != version })
 }
 
-// errNewer means that this kernel is newer than the kernels that the simulator
-// imitates, and behaves differently.
+// errNewer means that this kernel behaves differently, because it is newer than
+// the kernels that the simulator imitates.
 var errNewer = errors.New("the fact does not apply to this newer kernel")
 
-// Run checks every fact on the node that open returns. Each check gets a new
-// cgroup below root, and removes it.
+// Run opens a node with the function open, and checks every fact on it. Each
+// check gets a new cgroup below root, and removes it.
 func Run(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	n := open(t)
 	s, err := n.Snapshot(t.Context())

@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// contractFacts returns facts about Tenon on the kernel: composite knobs, the
-// order of plans, the content of snapshots, and the values of released knobs.
+// contractFacts returns facts about Tenon on the kernel: knobs with several files,
+// the order of plans, the content of snapshots, and the values of released knobs.
 func contractFacts() []Fact {
 	return []Fact{
 		{Name: "an applied value shows as it was rounded", Check: appliedShowsRounded},
@@ -38,8 +38,8 @@ func release(k node.Knob) plan.Want {
 	return plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerConformance, Reason: "fact"}
 }
 
-// oddValues returns values that differ from every default, and that a kernel
-// changes if it rounds the knob at all.
+// oddValues returns values that differ from every default. If a kernel rounds a
+// knob, it changes the value given here.
 func (b *Bench) oddValues() map[node.File]node.Value {
 	first, _, _ := b.firstTwoCPUs()
 	cpu, _ := unit.ParseCPUSet(first)
@@ -182,8 +182,8 @@ func oddWeightSurvivesIdle(b *Bench) error {
 }
 
 // planMovesTree narrows the limits and CPU sets of a parent and its child in
-// one plan, and widens them in another. The kernel must accept the steps in the
-// order of the plan.
+// one plan, and widens them in another. The kernel must accept the steps in
+// this order.
 func planMovesTree(b *Bench) error {
 	first, second, err := b.firstTwoCPUs()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// emptyText is the text that empties a cpuset. A write of 0 bytes has no
+// emptyText is the text that empties a cpuset. A write of 0 bytes would have no
 // effect.
 const emptyText = "\n"
 
@@ -26,8 +26,8 @@ func (b *Bench) firstTwoCPUs() (first, second string, err error) {
 	return cpus[0], cpus[1], nil
 }
 
-// withChild calls check with a child of the fact's cgroup. The fact's cgroup
-// has two CPUs: first and second.
+// withChild gives the fact's cgroup two CPUs, first and second, and calls check
+// with a child of this cgroup.
 func (b *Bench) withChild(check func(child node.CgroupPath, first, second string) error) error {
 	first, second, err := b.firstTwoCPUs()
 	if err != nil {
@@ -190,8 +190,8 @@ func attachFails(b *Bench, p node.CgroupPath, pid int, want error) error {
 }
 
 // mustKeep checks that the kernel refuses to empty the set of a cgroup with
-// tasks. On cgroup v2, kernels from 7.3 on accept an empty set and use the set
-// of the parent; for these, mustKeep returns errNewer.
+// tasks. Kernels from 7.3 on accept this on cgroup v2, and the cgroup then has
+// the set of its parent. For these kernels, mustKeep returns errNewer.
 func (b *Bench) mustKeep(child node.CgroupPath, file string) error {
 	if b.kernel.CgroupVersion == 1 || b.WriteFile(child, file, emptyText) != nil {
 		return b.mustRefuse(child, file, []string{emptyText}, syscall.ENOSPC)

@@ -11,8 +11,8 @@ import (
 
 var errNoDisk = errors.New("this node has no disk without I/O weights")
 
-// disk returns a whole disk of the node that does not support I/O weights.
-// Checks may write any limit for it, because the fact's cgroup does no I/O.
+// disk returns a whole disk of the node that has no I/O weights. Checks may set
+// any limit on it, because the fact's cgroup does no I/O.
 func (b *Bench) disk() (unit.Device, error) {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {
@@ -135,8 +135,8 @@ func ioFacts() []Fact {
 	}
 }
 
-// readLimit returns the name of the file that limits how many bytes may be read
-// per second.
+// readLimit returns the name of the file with the limit of bytes read per
+// second.
 func (b *Bench) readLimit() string { return b.pick("blkio.throttle.read_bps_device", "io.max") }
 
 // ioLimitsComeBack writes several values of io.max, and then releases the knob.

@@ -10,7 +10,7 @@ import (
 )
 
 // bench is the name of the control group in which the facts are checked. Tenon
-// itself makes no group of this name.
+// itself makes no group with this name.
 const bench = "tenon-bench"
 
 func needsL3(b *ControlGroupBench) string {
@@ -63,8 +63,8 @@ func (b *ControlGroupBench) firstCache() (id node.CacheID, full string) {
 	return b.s.Resctrl.L3.Domains[0], fmt.Sprintf("%x", b.s.Resctrl.L3.Mask)
 }
 
-// refusesL3 returns a check that the kernel refuses a value for the first L3
-// cache.
+// refusesL3 returns a function. It checks that the kernel refuses a value for
+// the first L3 cache.
 func refusesL3(value, status string) func(*ControlGroupBench) error {
 	return func(b *ControlGroupBench) error {
 		if err := b.control(bench); err != nil {

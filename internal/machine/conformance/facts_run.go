@@ -46,8 +46,8 @@ func runFacts() []Fact {
 	)
 }
 
-// waitUntil waits until so returns true, because some effects come only after
-// the call. On a node with AtOnce (the simulator), it does not wait.
+// waitUntil waits until the function so returns true, because some effects come
+// with a delay. It does not wait on a node with AtOnce (the simulator).
 func (b *Bench) waitUntil(what string, so func() bool) error {
 	patience := 5 * time.Second
 	if n, tells := b.Node.(interface{ AtOnce() bool }); tells && n.AtOnce() {
@@ -61,16 +61,16 @@ func (b *Bench) waitUntil(what string, so func() bool) error {
 	return nil
 }
 
-// freeze freezes a cgroup if still is true, and otherwise thaws it. It waits
-// until the kernel shows all processes as frozen.
+// freeze freezes a cgroup if still is true, and otherwise thaws it. After a
+// freeze it waits until the kernel shows all processes as frozen.
 func (b *Bench) freeze(p node.CgroupPath, still bool) error {
 	file, on, off := b.pick("freezer.state", "cgroup.freeze"), b.pick("FROZEN", "1"), b.pick("THAWED", "0")
 	if !still {
 		return b.set(p, file, off)
 	}
 	return b.waitUntil(string(p)+" is frozen", func() bool {
-		// On cgroup v1, a second write also freezes the tasks that the first
-		// one missed.
+		// On cgroup v1, the first write may miss some tasks. A second write
+		// freezes them, too.
 		return b.WriteFile(p, file, on) == nil && b.isShownFrozen(p)
 	})
 }

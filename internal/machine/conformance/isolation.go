@@ -38,8 +38,8 @@ func IsolationFacts() []IsolationFact {
 	}
 }
 
-// RunIsolation checks every fact on the node that open returns. The snapshots
-// of that node must contain the knobs of isolation.
+// RunIsolation opens a node with the function open, and checks every fact on
+// it. The snapshots of the node must contain the knobs of isolation.
 func RunIsolation(t *testing.T, root node.CgroupPath, open func(*testing.T) Node) {
 	n := open(t)
 	for _, f := range IsolationFacts() {
@@ -58,7 +58,7 @@ func RunIsolation(t *testing.T, root node.CgroupPath, open func(*testing.T) Node
 }
 
 // Verify checks the fact on node n. If the fact does not apply to n, Verify
-// returns why.
+// returns the reason.
 func (f IsolationFact) Verify(ctx context.Context, n Node, root node.CgroupPath) (why string, err error) {
 	s, err := n.Snapshot(ctx)
 	if err != nil {
@@ -113,8 +113,8 @@ func needs(s node.Snapshot, m node.Feature) string {
 }
 
 // markKeepsWeight checks that a mark does not change the weight. On some
-// kernels, setting the mark sets cpu.idle, and removing it clears cpu.idle.
-// Even then, the weight must come back.
+// kernels, setting the mark sets cpu.idle, and removing the mark clears
+// cpu.idle. The weight must come back then.
 func markKeepsWeight(b *Bench) error {
 	defer b.manage(b.cgroup)()
 	weight, mark := node.Knob{Cgroup: b.cgroup, File: node.FileCPUWeight}, node.Knob{Cgroup: b.cgroup, File: node.FileIdentity}
@@ -131,8 +131,8 @@ func markKeepsWeight(b *Bench) error {
 	)
 }
 
-// eachIdentity checks that a snapshot shows the identity (a mark of a vendor's kernel)
-// as Tenon wrote it, even if the kernel rounds it. Otherwise each tick would write it.
+// eachIdentity checks that a snapshot shows the value of FileIdentity as Tenon wrote
+// it, even if the kernel rounds it. Otherwise each tick would write the value again.
 func eachIdentity(b *Bench) error {
 	defer b.manage(b.cgroup)()
 	mark := node.Knob{Cgroup: b.cgroup, File: node.FileIdentity}
@@ -189,8 +189,8 @@ func failureIsReported(b *Bench) error {
 	return nil
 }
 
-// lateComers moves a process into a cgroup after its threads got an attribute.
-// The process must lack the attribute until the next step sets it.
+// lateComers moves a process into a cgroup whose threads already have an
+// attribute. The process must lack the attribute until the next step sets it.
 func lateComers(b *Bench) error {
 	s, err := b.Snapshot(b.ctx)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // Controls creates, removes, reads and writes control groups of resctrl, in the
-// kernel's text format. The default group is node.DefaultControlGroup; it also
-// has the files of the directory info.
+// kernel's text format. For the default group (node.DefaultControlGroup), it
+// also reads the files of the directory info.
 type Controls interface {
 	MakeControl(group string) error
 	RemoveControl(group string) error
@@ -32,8 +32,8 @@ type DividedNode interface {
 // A ControlFact is one property of a node with resctrl.
 type ControlFact struct {
 	Name string
-	// Needs returns why the fact does not apply to a machine, or "" if it
-	// applies.
+	// Needs returns the reason why the fact does not apply to a machine, or ""
+	// if it applies.
 	Needs func(*ControlGroupBench) string
 	Check func(*ControlGroupBench) error
 }
@@ -52,8 +52,8 @@ func ControlFacts() []ControlFact {
 	return slices.Concat(schemataFacts(), controlGroupFacts(), divisionFacts())
 }
 
-// RunControls checks every fact on the node that open returns. At the start,
-// the node must have only the default control group.
+// RunControls opens a node with the function open, and checks every fact on it.
+// At the start, the node must have only the default control group.
 func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) DividedNode) {
 	n := open(t)
 	for _, f := range ControlFacts() {
@@ -65,8 +65,8 @@ func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) Divid
 			case why != "" && os.Getenv("TENON_TEST_STRICT") == "":
 				t.Skip(why)
 			case why != "":
-				// This is no skip, because strict tests allow none. Another test
-				// reports what this machine lacks.
+				// This is not a skip, because strict tests allow no skips.
+				// Another test reports what this machine lacks.
 				t.Log("does not apply: " + why)
 			}
 		})
@@ -74,7 +74,7 @@ func RunControls(t *testing.T, root node.CgroupPath, open func(*testing.T) Divid
 }
 
 // Verify checks the fact on node n. If the fact does not apply to n, Verify
-// returns why.
+// returns the reason.
 func (f ControlFact) Verify(ctx context.Context, n DividedNode, root node.CgroupPath) (why string, err error) {
 	err = Fact{Check: func(b *Bench) error {
 		c := &ControlGroupBench{Bench: b, Controls: n}
@@ -113,8 +113,8 @@ func (b *ControlGroupBench) control(name string) error {
 	return nil
 }
 
-// l3 returns the schemata name of L3 caches. If code and data are divided
-// separately, it returns the name for data.
+// l3 returns the name of the L3 caches in schemata. If code and data have
+// separate masks, it is the name for data.
 func (b *ControlGroupBench) l3() string {
 	if b.s.Resctrl.L3.Apart {
 		return "L3DATA"
@@ -135,7 +135,7 @@ func (b *ControlGroupBench) line(group, resource string) (string, error) {
 }
 
 // writeLine writes a line of schemata, which the kernel must accept. The file
-// must then show want.
+// must show the text want afterwards.
 func (b *ControlGroupBench) writeLine(group, resource, values, want string) error {
 	if err := b.WriteControl(group, "schemata", resource+":"+values+"\n"); err != nil {
 		return fmt.Errorf("write %s:%s to %s: must be accepted: %w", resource, values, group, err)

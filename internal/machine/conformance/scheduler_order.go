@@ -11,9 +11,9 @@ import (
 // capOfBE is the knob that limits the CPU time of all BE threads together.
 var capOfBE = node.Knob{File: node.FileSchedulerCap}
 
-// ordersEnd checks the life of an order to the BPF scheduler. The snapshot must
-// show the order while the scheduler is loaded. The order must never be in the
-// journal, and must end with the scheduler.
+// ordersEnd checks that the snapshot shows an order to the BPF scheduler while
+// the scheduler is loaded, and not afterwards. The order must never be in the
+// journal.
 func ordersEnd(b *Bench) error {
 	defer b.manage(b.cgroup)()
 	group := node.Knob{Cgroup: b.cgroup, File: node.FileSchedulerGroup}

@@ -1,7 +1,7 @@
 // Package conformance checks that the simulator and the real node behave in the
-// same way. Its named facts say what a kernel refuses, rounds and derives, and
-// both nodes must show each fact. So the kernel behaves as tests on the
-// simulator assume. The package also builds topologies and workloads for tests.
+// same way. Its named facts say what a kernel refuses, rounds and derives.
+// Every fact is checked on both nodes, so that tests on the simulator also hold
+// for the kernel. The package also builds topologies and workloads for tests.
 package conformance
 
 import (
@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Topology builds a machine of sockets × cores × threads with one NUMA node and
-// one L3 cache per socket. The threads of a core have consecutive CPU numbers,
-// as in QEMU and in servers with adjacent siblings.
+// Topology builds a machine with the given numbers of sockets, of cores per socket
+// and of threads per core. Each socket has one NUMA node and one L3 cache. The
+// threads of a core have consecutive CPU numbers, as in QEMU and in some servers.
 func Topology(sockets, cores, threads int) node.Topology {
 	var t node.Topology
 	for s := range sockets {
@@ -33,9 +33,9 @@ func Topology(sockets, cores, threads int) node.Topology {
 // Flat builds a machine of n CPUs without SMT, in one socket.
 func Flat(n int) node.Topology { return Topology(1, n, 1) }
 
-// Split returns the same machine as Topology, with the CPU numbers that most
-// machines have: the numbers of siblings differ by half the number of CPUs.
-// With 4 cores, CPUs 0 and 4 share a core.
+// Split returns the same machine as Topology, with the CPU numbers of most
+// machines: the numbers of siblings differ by half the number of CPUs. With 4
+// cores, CPUs 0 and 4 share a core.
 func Split(sockets, cores, threads int) node.Topology {
 	var t node.Topology
 	for range threads {

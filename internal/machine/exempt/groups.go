@@ -12,20 +12,20 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// MaxTime is the time for which a cgroup that was asked to end, or killed,
-// stays exempt from isolation. After this time its remaining threads are
-// best-effort again, because Tenon does not learn when an eviction is
-// cancelled. Another kill starts the time again.
+// MaxTime is the time for which a cgroup stays exempt after it was killed or
+// asked to end. Tenon does not learn when an eviction is cancelled, so the
+// threads that are left after this time are best-effort again. Another kill
+// starts the time again.
 const MaxTime = 30 * time.Second
 
 // An exemption says why and until when one cgroup is exempt from isolation.
-// inode identifies the cgroup.
+// inode distinguishes the cgroup from a later one with the same name.
 type exemption struct {
 	inode uint64
 	until time.Time // zero: the exemption lasts while the cgroup is frozen
 	ends  node.Run  // node.AskedToEnd or node.Ended; empty: frozen
-	// notIdle means that Tenon cleared cpu.idle of the cgroup, although the
-	// policy wants it idle.
+	// notIdle means that Tenon cleared cpu.idle of the cgroup against the value
+	// that the policy set.
 	notIdle bool
 }
 
@@ -41,10 +41,10 @@ type Groups struct {
 }
 
 // New returns the set of exempt cgroups of a tree, empty at first. makeFair
-// moves the threads of a cgroup to the fair class, if isolation put them into
-// another class. Groups calls ended when a cgroup that may still exist is not
-// exempt any more. notIdle is true if cpu.idle is clear although snapshots
-// showed it as set.
+// moves the threads of a cgroup from another scheduling class to the fair
+// class. Groups calls ended when the exemption of a cgroup ends, unless it
+// knows that the cgroup is gone. notIdle is then true if cpu.idle is clear
+// although snapshots showed it as set.
 func New(tree *cgroup.Tree, j *journal.Journal, makeFair func(node.CgroupPath) error, ended func(p node.CgroupPath, notIdle bool)) *Groups {
 	return &Groups{tree: tree, journal: j, makeFair: makeFair, ended: ended, exempt: map[node.CgroupPath]exemption{}}
 }
@@ -89,8 +89,8 @@ func (g *Groups) Add(p node.CgroupPath, until time.Time, ends node.Run) error {
 
 // ClearIdle clears cpu.idle of a killed cgroup if Tenon set it. Beside busy
 // services, an idle cgroup gets little CPU time, so a large process would free
-// its memory slowly. A cgroup that was only asked to end stays idle, because
-// its processes may still do other work.
+// its memory slowly. A cgroup whose processes only got SIGTERM stays idle,
+// because they may still do other work.
 func (g *Groups) ClearIdle(p node.CgroupPath) error {
 	k := node.Knob{Cgroup: p, File: node.FileCPUWeight}
 	s, err := g.journal.State()
@@ -114,8 +114,8 @@ func (g *Groups) ClearIdle(p node.CgroupPath) error {
 	return g.tree.WriteCPUWeight(string(p), cgroup.CPUWeight(before))
 }
 
-// Weight returns the weight that snapshots show for a cgroup. It returns idle
-// after ClearIdle cleared cpu.idle: otherwise the next tick would set cpu.idle
+// Weight returns the weight that snapshots show for a cgroup. After ClearIdle,
+// it still returns idle, because otherwise the next tick would set cpu.idle
 // again.
 func (g *Groups) Weight(k node.Knob, now node.CPUWeight) node.Value {
 	g.mu.Lock()
@@ -152,8 +152,8 @@ func (g *Groups) End(p node.CgroupPath) {
 	}
 }
 
-// EndOver ends the exemptions of cgroups that have ended, and those whose time
-// is over. Processes that start later in such a cgroup are new work: not exempt.
+// EndOver ends the exemptions of cgroups that have ended, and those whose time is
+// over. Processes that start in such a cgroup later are new work and not exempt.
 func (g *Groups) EndOver(at time.Time) {
 	g.mu.Lock()
 	all := maps.Clone(g.exempt)

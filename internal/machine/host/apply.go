@@ -14,8 +14,8 @@ import (
 // Apply performs one step. Before the write, it journals the original value of
 // the knob and the new value. After the write, it journals the value that the
 // kernel shows. A release writes the original value and removes the knob from
-// the journal. If another component has changed the knob since Tenon's last
-// write, a release writes nothing. If the cgroup is gone, Apply returns
+// the journal. It writes nothing if another component has changed the knob
+// since Tenon's last write. If the cgroup is gone, Apply returns
 // cgroup.ErrGone.
 func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 	if err := errors.Join(ctx.Err(), h.needTree()); err != nil {
@@ -53,8 +53,8 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 	return nil
 }
 
-// BatchLength returns how many of the first steps one call of ApplyAll can
-// perform.
+// BatchLength returns how many steps, from the first one, one call of ApplyAll
+// can perform.
 func BatchLength(steps []plan.Step) int {
 	n := change.CountTogether(len(steps), func(i int) node.Knob { return steps[i].Knob })
 	for i := range n {
@@ -66,8 +66,8 @@ func BatchLength(steps []plan.Step) int {
 }
 
 // ApplyAll performs steps as Host.Apply does, but writes their journal entries
-// together. steps must be no longer than BatchLength allows. It returns one
-// error, or nil, for each step.
+// together. There may be at most BatchLength steps. It returns one error, or
+// nil, for each step.
 func ApplyAll(ctx context.Context, h *Host, steps []plan.Step) []error {
 	if len(steps) == 1 || ctx.Err() != nil || h.tree == nil {
 		errs := make([]error, 0, len(steps))
@@ -115,8 +115,8 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 	return h.changes.Set(k, to)
 }
 
-// MayTakeLong reports whether a step may take longer than the rest of the tick:
-// a step that unloads the scheduler, or changes each thread of a cgroup.
+// MayTakeLong reports whether a step may take longer than the rest of the tick.
+// This is a step that unloads the scheduler, or changes each thread of a cgroup.
 func MayTakeLong(s plan.Step) bool {
 	switch to := s.To.(type) {
 	case node.Scheduler:

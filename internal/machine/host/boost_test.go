@@ -12,8 +12,8 @@ import (
 
 func weightOf(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileCPUWeight} }
 
-// snapshotAfter returns a snapshot that is taken so late that every boost of at
-// most d has ended.
+// snapshotAfter returns a snapshot at a time when every exemption of at most
+// the length d has ended.
 func (b *bench) snapshotAfter(t *testing.T, d time.Duration) node.Snapshot {
 	t.Helper()
 	b.isolation.Exempt().EndOver(b.now().Add(d))
@@ -79,9 +79,9 @@ func TestAGroupThatItsOwnerMadeIdleStaysIdle(t *testing.T) {
 	}
 }
 
-// TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain checks that work that was
-// asked to end, and does not, becomes best-effort again. Tenon does not learn
-// that an eviction was cancelled.
+// TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain asks work to end, and the
+// work continues. It must become best-effort again, because Tenon does not
+// learn that an eviction was cancelled.
 func TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain(t *testing.T) {
 	t.Run("threads", func(t *testing.T) {
 		b := newBench(t, true)

@@ -8,8 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestConformance checks the facts that the simulator must show. It checks them
-// on the running kernel.
+// TestConformance checks the facts of the simulator on the running kernel.
 func TestConformance(t *testing.T) {
 	conformance.Run(t, node.CgroupPath(groupName("conformance")), func(t *testing.T) conformance.Node {
 		m := open(t, false)

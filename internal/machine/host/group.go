@@ -42,15 +42,15 @@ func (h *Host) MakeGroup(p node.CgroupPath) error {
 }
 
 // RemoveGroup removes one cgroup and its journal entries. It waits up to 2 s
-// for processes that are ending. If processes are left, or the cgroup contains
-// cgroups, it returns EBUSY. If the cgroup does not exist, it returns nil.
+// for processes that are ending. It returns EBUSY if the cgroup still has
+// processes or has child cgroups, and nil if the cgroup does not exist.
 func (h *Host) RemoveGroup(p node.CgroupPath) error {
 	if err := h.needTree(); err != nil {
 		return fmt.Errorf("remove cgroup %s: %w", p, err)
 	}
 	if children, err := h.tree.Children(string(p)); err == nil && len(children) > 0 {
-		// This check must come first. Otherwise, on v1, Remove would remove the
-		// cgroup from the hierarchies in which it has no children.
+		// This check must come before Remove. Otherwise, on v1, Remove would
+		// remove the cgroup from those hierarchies in which it has no children.
 		return fmt.Errorf("remove cgroup %s: it holds %d groups: %w", p, len(children), syscall.EBUSY)
 	}
 	if err := h.tree.Remove(string(p)); err != nil {

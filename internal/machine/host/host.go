@@ -1,6 +1,6 @@
 // Package host is the real node: it reads kernel files into a node.Snapshot and
-// performs plan.Steps. It combines the parts of the node, each of which is a
-// package of its own, and holds the knob cache.
+// performs plan.Steps. Each part of the node is a package of its own. Package
+// host combines them and holds the knob cache.
 package host
 
 import (
@@ -37,25 +37,25 @@ type Options struct {
 	Tree       *cgroup.Tree // nil: found in FS
 	FS         proc.FS      // zero: proc.Default()
 	JournalDir string       // "": journal.DefaultDir
-	// Disposable means that the cgroups and processes of this host belong to
-	// Tenon, as in the lab. A restore then ends the processes. Otherwise they
-	// belong to a user, and a restore does not end them.
+	// Disposable means that the cgroups and processes of this host are only
+	// there for Tenon, as in the lab. A restore then ends the processes.
+	// Processes of a user are not ended.
 	Disposable bool
 	// Resident means that this host lives as long as the agent (tenond). It
 	// caches knobs and reads them again in turn. It omits workloads whose
-	// cgroup no longer exists. It also shows each knob that an ended Tenon
-	// process has changed, so that Tenon forgets no change.
+	// cgroup no longer exists. So that Tenon forgets no change, it also shows
+	// each knob that an earlier Tenon process has changed.
 	Resident bool
-	// Try lets Capabilities create a temporary cgroup if existing cgroups do
+	// Try lets Capabilities create a temporary cgroup where existing cgroups do
 	// not show whether the kernel has a file. Without Try, Capabilities writes
-	// nothing and answers "not known" in such a case.
+	// nothing, and the answer is "not known".
 	Try bool
 	// Spare lists processes that Tenon must never stop or end, such as the
-	// watchdog of tenond. The list need not contain PID 1, this process and the
-	// processes in the journal, which are always spared.
+	// watchdog of tenond. PID 1, this process and the processes in the journal
+	// need not be in the list.
 	Spare func() []int
-	// Behalf is the process that the journal names as the author of changes.
-	// Nil means this process. The host of the watchdog names its agent.
+	// Behalf is the process that the journal records as the author of changes;
+	// nil means this process. A watchdog sets it to the agent.
 	Behalf *journal.Session
 }
 
@@ -89,8 +89,8 @@ type Host struct {
 }
 
 // Open finds the parts of the node. It writes nothing: the first change creates
-// the journal. On a machine without cgroups Open succeeds, but operations that
-// need cgroups fail.
+// the journal. On a machine without cgroups, Open succeeds, and later calls
+// that need cgroups fail.
 func Open(o Options) (*Host, error) { return open(o, isolation.Kernel{}) }
 
 // open does the same as Open. k holds the models of kernel parts that tests use.
@@ -137,10 +137,10 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 	return h, nil
 }
 
-// maxOpen returns how many files each cgroup hierarchy may keep open: an eighth
-// of the limit of this process. On cgroup v1, at most four hierarchies have
-// counters, and the one of cpuset keeps half as many files. So three eighths or
-// more of the limit remain for the journal and the sockets.
+// maxOpen returns how many files each cgroup hierarchy may keep open: an eighth of
+// the limit of this process. On cgroup v1, at most four hierarchies have counters
+// (four eighths), and the one of cpuset keeps half as many files (a sixteenth). So
+// more than three eighths remain for the journal and the sockets.
 func maxOpen() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
@@ -182,12 +182,12 @@ func (h *Host) wire(resident bool, spare func() []int, k isolation.Kernel) {
 }
 
 // now returns the time for snapshots: the wall clock at the start plus the time
-// that has passed since. So rates stay correct when the wall clock is set, and
-// the snapshots of a replay have the same differences in time.
+// that has passed since. So a change of the wall clock does not change rates,
+// and the differences between times are the same in a replay.
 func (h *Host) now() time.Time { return h.opened.Add(time.Since(h.opened)).Round(0) }
 
-// Close closes the journal, and unloads the BPF scheduler. It undoes no other
-// change. RestoreOwn does that.
+// Close closes the journal, and unloads the BPF scheduler. It does not undo
+// other changes: see RestoreOwn.
 func (h *Host) Close() error {
 	if h.cache != nil && h.tree != nil {
 		h.tree.CloseAll()
@@ -221,9 +221,8 @@ func (h *Host) ManageOnly(all []node.Workload) {
 }
 
 // Show sets which knobs snapshots show for every cgroup. Before the first call,
-// these are node.Files. A host that is not resident always adds node.Files.
-// Show exists because reading unneeded knobs would be most of the cost of an
-// idle agent.
+// these are node.Files. A host that is not resident always adds node.Files. To
+// read knobs that no policy needs would be most of the cost of an idle agent.
 func (h *Host) Show(files []node.File) {
 	files = h.isolation.Show(h.controls.Show(h.blocks.Show(files)), h.can())
 	h.cache.show(files)
@@ -238,7 +237,7 @@ func (h *Host) Delays() *usage.Delays { return h.delays }
 // latency-sensitive ones.
 func (h *Host) Isolation() *isolation.Isolation { return h.isolation }
 
-// Guard repairs the attributes of threads, which a snapshot must not do because
+// Guard repairs the attributes of threads. A snapshot must not do this, because
 // it writes nothing. The loop calls Guard after the steps of each tick.
 func (h *Host) Guard() error { return h.isolation.Guard(h.now(), h.listManaged()) }
 
@@ -308,11 +307,11 @@ func (h *Host) Rebase(change func(k node.Knob, before node.Value) node.Value) er
 	return h.changes.Rebase(change)
 }
 
-// Adopt makes this process responsible for the knobs that ended Tenon processes
-// have changed: see change.Knobs.
+// Adopt makes this process responsible for the knobs that earlier Tenon
+// processes have changed: see change.Knobs.
 func (h *Host) Adopt() (recovered int, err error) { return h.changes.Adopt() }
 
-// Restore undoes all changes of any Tenon process since boot: see
+// Restore undoes the changes of all Tenon processes since boot: see
 // restore.Restorer.
 func (h *Host) Restore(ctx context.Context) (restore.Report, error) { return h.restorer.All(ctx) }
 
@@ -330,7 +329,7 @@ func (h *Host) RestoreDeadLabs(ctx context.Context) (restore.Report, error) {
 }
 
 // RepairJournal writes the journal file again if another program has damaged it
-// since this process read it: see journal.Repair.
+// since this process last read it: see journal.Repair.
 func (h *Host) RepairJournal() (damage, lost string, err error) { return h.journal.Repair() }
 
 // Prepare makes a cgroup ready to end. It must be called before any program

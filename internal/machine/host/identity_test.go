@@ -11,7 +11,7 @@ import (
 )
 
 // newVendorBench returns a bench on a kernel with marks. The switch of the
-// marks is off. The files accept any text: the tests of package cgroup check
+// marks is off. The files accept any text. The tests of package cgroup check
 // what such kernels refuse.
 func newVendorBench(t *testing.T, sysctls map[string]string, files map[string]string) *bench {
 	t.Helper()

@@ -8,8 +8,8 @@ import (
 )
 
 // TestInnerCgroupsComeFromTheSweep checks that the cgroups below a workload are
-// taken from the list of all cgroups, without a tree. Plain string order puts
-// other cgroups between a cgroup and those below it.
+// taken from the list of all cgroups, without a look at the tree. In string
+// order, other cgroups may be between a cgroup and those below it.
 func TestInnerCgroupsComeFromTheSweep(t *testing.T) {
 	swept := []string{"be", "be/a", "be/a-b", "be/a-b/c", "be/a/x", "be/a/x/y", "be/a/z", "be/ab", "be/b"}
 	slices.Sort(swept)
@@ -27,7 +27,7 @@ func TestInnerCgroupsComeFromTheSweep(t *testing.T) {
 
 // TestOnlySomeCgroupsConcernTheHost has two workloads, and a knob of their
 // parent. Cgroups inside the parent concern the host, because they may have
-// copied a value of Tenon. Others do not.
+// copied a value of Tenon. Cgroups outside do not.
 func TestOnlySomeCgroupsConcernTheHost(t *testing.T) {
 	b := newBench(t, true)
 	concerns := func(p ...string) bool {

@@ -238,8 +238,8 @@ func TestALimitOfADeviceThatIsGoneDoesNotBlockARestore(t *testing.T) {
 
 // TestAWeightIsGivenBackWithoutWhatWeighs enables the feature that applies I/O
 // weights on a device: bfq on cgroup v1, iocost on v2. After Tenon has written
-// a weight, it disables this feature again. The kernel then loses the weights
-// of bfq, so that there is nothing to restore. It keeps those of iocost.
+// a weight, the test disables the feature. The kernel then forgets the weights
+// of bfq, so that there is nothing to restore, but keeps those of iocost.
 func TestAWeightIsGivenBackWithoutWhatWeighs(t *testing.T) {
 	m := open(t, false)
 	p := ioGroup(t, m, "weight")

@@ -10,10 +10,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// BenchmarkIsolation measures a snapshot in two variants. In one, no scheduler
-// is loaded. In the other, a scheduler is loaded and the threads of all
-// best-effort work are converted. Three quarters of the workloads are
-// best-effort. The cgroup tree consists of plain files.
+// BenchmarkIsolation measures a snapshot in two variants: without a scheduler,
+// and with a scheduler to which the threads of all best-effort work belong.
+// Three quarters of the workloads are best-effort. The cgroup tree consists of
+// plain files.
 func BenchmarkIsolation(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		for _, mechanism := range []string{"none", "cpu.idle", "sched_ext"} {

@@ -22,9 +22,9 @@ import (
 )
 
 // carefulMachine is a machine on which TENON_TEST_NO_BPF=1 can forbid attaching
-// programs, so that it cannot load the scheduler. When the kernel attaches a
-// program, it rewrites its own code. An emulator can do that only if it has a
-// single thread.
+// programs, and so loading the scheduler. The kernel rewrites its own code when
+// it attaches a program, which an emulator can do only if it has a single
+// thread.
 type carefulMachine struct{ *machine }
 
 func (c carefulMachine) Snapshot(ctx context.Context) (node.Snapshot, error) {

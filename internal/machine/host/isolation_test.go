@@ -141,9 +141,9 @@ func TestWorkOfAnotherClassLosesThePolicy(t *testing.T) {
 	}
 }
 
-// TestAThreadThatKeepsThePolicyIsReported refuses to take the policy of
-// best-effort threads from a service's thread. The loop must hear of it once,
-// and the next ticks must try again: such a thread may never run.
+// TestAThreadThatKeepsThePolicyIsReported has a thread of a service with the policy
+// of best-effort threads, which the kernel refuses to change. The loop must hear of
+// it once, and the next ticks must try again, because such a thread may never run.
 func TestAThreadThatKeepsThePolicyIsReported(t *testing.T) {
 	b := newBench(t, true)
 	b.thread(t, "be/a", task.Normal)
@@ -173,8 +173,8 @@ func TestAThreadThatKeepsThePolicyIsReported(t *testing.T) {
 }
 
 // TestThePolicyOfOtherWorkStays gives other work the policy while Tenon uses
-// only long slices. Another component must have set it, so Tenon must not
-// change it.
+// only long slices. Tenon must not change it, because the policy must come from
+// another component.
 func TestThePolicyOfOtherWorkStays(t *testing.T) {
 	b := newBench(t, true)
 	slice := node.Knob{Cgroup: "be", File: node.FileSlice}

@@ -12,8 +12,8 @@ import (
 
 // TestAGroupThatIsFrozenToBeKilledIsJournaled checks the journal during a kill
 // that freezes the cgroup first. The journal must have an entry, so that a
-// restore can thaw the cgroup if Tenon dies before the thaw. If the kernel can
-// kill without a freeze, no entry is needed.
+// restore can thaw the cgroup if Tenon dies before the thaw. A kernel that
+// kills without a freeze needs no entry.
 func TestAGroupThatIsFrozenToBeKilledIsJournaled(t *testing.T) {
 	for name, c := range map[string]struct {
 		kills bool

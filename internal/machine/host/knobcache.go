@@ -10,9 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A knobCache holds the knob values of a resident host. Without a cache, the
-// agent would read all knobs of a hundred workloads in every tick, which would
-// be most of its cost.
+// A knobCache holds the knob values of a resident host. Without it, the agent
+// would read all knobs of a hundred workloads in every tick. That would be most
+// of its cost.
 type knobCache struct {
 	tree     *cgroup.Tree
 	readKnob func(node.Knob) node.Value
@@ -41,7 +41,7 @@ type knobCache struct {
 }
 
 // newKnobCache returns an empty cache of the knobs in tree. The function read
-// reads one knob from the kernel, and returns nil if that fails.
+// reads one knob from the kernel, or returns nil.
 func newKnobCache(tree *cgroup.Tree, read func(node.Knob) node.Value) *knobCache {
 	return &knobCache{tree: tree, readKnob: read, files: node.Files, runs: true, inodes: map[node.CgroupPath]uint64{}, known: map[node.Knob]node.Value{}, innerStale: true}
 }
@@ -54,9 +54,9 @@ type readRequest struct {
 
 // read returns the values of all knobs of the given cgroups, which must be
 // sorted, and of the knobs that Tenon changed. It reads only new and due knobs
-// from the kernel, and takes the rest from the cache. read keeps both slices.
-// The caller must not change the map. If no value has changed, it is the same
-// map as before.
+// from the kernel, and takes the others from the cache. The caller must not
+// change the slices afterwards, nor the map. If no value has changed, read
+// returns the same map as before.
 func (c *knobCache) read(at time.Time, groups []node.CgroupPath, touched []node.Knob) map[node.Knob]node.Value {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,8 +123,8 @@ func (c *knobCache) set(k node.Knob, v node.Value) {
 	c.known[k], c.now = v, nil
 }
 
-// forgetValue removes a value, so that the next call of read reads the knob
-// from the kernel.
+// forgetValue removes a value from the cache. The next call of read then reads
+// the knob from the kernel.
 func (c *knobCache) forgetValue(k node.Knob) {
 	delete(c.known, k)
 	c.now, c.gaps = nil, true
@@ -143,7 +143,7 @@ func (c *knobCache) split(touched []node.Knob) {
 	}
 }
 
-// setCgroups sets the cached cgroups and knobs. It drops the values of cgroups
+// setCgroups sets which cgroups and knobs are cached. It drops the values of cgroups
 // that snapshots no longer show, and of cgroups that were removed and made again.
 func (c *knobCache) setCgroups(groups []node.CgroupPath, extra []node.Knob) {
 	known, inodes := c.known, c.inodes
@@ -183,8 +183,8 @@ func (c *knobCache) setCgroups(groups []node.CgroupPath, extra []node.Knob) {
 	c.now, c.gaps = nil, true
 }
 
-// store stores the value that was read after a write. If that failed (err), the
-// next call of read reads the knob from the kernel.
+// store stores the value that was read after a write, or forgets the value if
+// err is not nil.
 func (c *knobCache) store(k node.Knob, v node.Value, err error) {
 	if c == nil {
 		return
@@ -201,8 +201,8 @@ func (c *knobCache) store(k node.Knob, v node.Value, err error) {
 	c.set(k, v)
 }
 
-// drop removes the value of a knob, so that the next call of read reads it from
-// the kernel.
+// drop removes the value of a knob from the cache. The next call of read then
+// reads it from the kernel.
 func (c *knobCache) drop(k node.Knob) {
 	if c == nil {
 		return
@@ -254,8 +254,8 @@ func (c *knobCache) expire() {
 	c.stale, c.innerStale = true, true
 }
 
-// listedCgroups returns the cached list of inner cgroups. It calls list on the
-// first call and after each expire.
+// listedCgroups returns the cached list of inner cgroups. It calls list at the
+// first call, and again after each call of expire.
 func (c *knobCache) listedCgroups(list func() []node.CgroupPath) []node.CgroupPath {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,8 +273,8 @@ func (c *knobCache) showsRuns() bool {
 	return c.runs
 }
 
-// follow makes the next calls of read read a knob from the kernel until its
-// cgroup has ended. It reports whether the cgroup had already been killed before.
+// follow makes the next calls of read read a knob from the kernel until its cgroup
+// has ended. It reports whether the cgroup was already killed before this call.
 func (c *knobCache) follow(k node.Knob, v node.Run) (killed bool) {
 	if c == nil {
 		return false

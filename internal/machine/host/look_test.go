@@ -16,8 +16,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// changes watches a tree of directories. It returns a function. This function
-// lists what was created, removed or written in the tree since its last call.
+// changes watches a tree of directories. The returned function lists what was
+// created, removed or written in the tree since its last call.
 func changes(t *testing.T, root string) func() []string {
 	t.Helper()
 	fd, err := syscall.InotifyInit1(syscall.IN_NONBLOCK | syscall.IN_CLOEXEC)

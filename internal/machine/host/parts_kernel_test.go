@@ -10,7 +10,7 @@ import (
 )
 
 // TestAThrottledContainerIsCountedForItsPod runs a pod whose containers have
-// limits, and one container is throttled. The pod itself has no limit, but must
+// limits. One container is throttled. The pod itself has no limit, but must
 // count as throttled.
 func TestAThrottledContainerIsCountedForItsPod(t *testing.T) {
 	m := open(t, false)

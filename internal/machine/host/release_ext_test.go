@@ -14,7 +14,7 @@ import (
 // TestAnotherHostReleasesTheThreadsOfOneGroup moves the threads of one cgroup
 // out of sched_ext through another host, as the watchdog does when tenond
 // hangs. The threads of other cgroups must stay in sched_ext. When the first
-// host reads the knob again, it must find the moved threads.
+// host reads the knob again, its value must show the moved threads.
 func TestAnotherHostReleasesTheThreadsOfOneGroup(t *testing.T) {
 	b := newBench(t, true)
 	in, beside := b.thread(t, "be/a", task.Normal), b.thread(t, "ls", task.Ext)

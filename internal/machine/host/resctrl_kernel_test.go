@@ -79,8 +79,8 @@ func TestResctrlConformance(t *testing.T) {
 	})
 }
 
-// picture describes the state of resctrl: the groups, what each of them may
-// use, and how many tasks are not in the default group.
+// picture describes the state of resctrl: the groups, the resources that each
+// may use, and the number of tasks outside the default group.
 func (d resctrlNode) picture(t *testing.T) string {
 	t.Helper()
 	fs := resctrlFS(d.root)
@@ -191,8 +191,8 @@ func TestResctrlIsRestoredAfterTheAgentDied(t *testing.T) {
 }
 
 // TestResctrlChildrenAreInTheGroupOfTheirParent shows that a child process
-// starts in the control group of its parent. Therefore Tenon need not move a
-// task more than once.
+// starts in the control group of its parent. So Tenon need not move a task more
+// than once.
 func TestResctrlChildrenAreInTheGroupOfTheirParent(t *testing.T) {
 	d := openResctrlNode(t)
 	if info, err := resctrlFS(d.root).Info(); err != nil || info.Groups < 2 {

@@ -123,8 +123,8 @@ func TestChangesInGroupsThatAreGoneAreForgotten(t *testing.T) {
 	}
 }
 
-// BenchmarkSnapshot measures the cost of a snapshot in two variants: all files
-// are read again, or the cache of tenond is used.
+// BenchmarkSnapshot measures a snapshot in two variants: without a cache, and
+// with the cache of tenond.
 func BenchmarkSnapshot(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("making cgroups needs root")

@@ -63,8 +63,8 @@ func (x *runs) write(p node.CgroupPath, v node.Run) error {
 	return err
 }
 
-// end asks all processes in and below a cgroup to end, or kills them. It does
-// not journal that, because nothing can undo it. If Tenon has frozen the
+// end asks all processes in and below a cgroup to end, or kills them. The journal
+// does not record this, because nothing can undo it. If Tenon has frozen the
 // cgroup, end first thaws it, and removes the freeze from the journal.
 func (x *runs) end(k node.Knob, v node.Run) error {
 	if err := x.mayStop(k.Cgroup); err != nil {
@@ -91,10 +91,10 @@ func (x *runs) end(k node.Knob, v node.Run) error {
 	return nil
 }
 
-// prepare makes a cgroup ready to end, whichever program then ends its processes.
-// A process must run in order to exit. So prepare thaws the cgroup if Tenon froze
-// it, removes the freeze from the journal, and exempts the cgroup from isolation.
-// It ignores an error of the exemption: the cgroup then ends, but later.
+// prepare makes a cgroup ready to end, whichever program then ends its processes. A
+// process must run in order to exit. So prepare thaws the cgroup if Tenon froze it,
+// removes the freeze from the journal, and exempts the cgroup from isolation. If
+// the exemption fails, the cgroup only ends later, so prepare ignores the error.
 func (x *runs) prepare(k node.Knob) error {
 	if err := x.changes.Release(k); err != nil {
 		return err
@@ -118,8 +118,8 @@ func (x *runs) thaw() error {
 	return errors.Join(errs...)
 }
 
-// kill kills all processes in and below a cgroup. If that needs a freeze of the
-// cgroup, the journal holds the freeze until the cgroup is thawed.
+// kill kills all processes in and below a cgroup. It may have to freeze the
+// cgroup for a moment. The freeze is in the journal until the cgroup is thawed.
 func (x *runs) kill(k node.Knob) error {
 	p := string(k.Cgroup)
 	before, err := x.changes.Read(k)
@@ -143,7 +143,7 @@ func (x *runs) kill(k node.Knob) error {
 }
 
 // mayStop returns an error if the cgroup contains a process that must not stop:
-// PID 1, this process, another live Tenon process, or one that spare lists.
+// PID 1, this process, another live Tenon process, or one in the list spare.
 func (x *runs) mayStop(p node.CgroupPath) error {
 	if p == "" {
 		return isolation.ErrOwn
@@ -173,8 +173,8 @@ func (x *runs) mayStop(p node.CgroupPath) error {
 	return nil
 }
 
-// runKnobs lists the knobs with which Tenon freezes and ends best-effort
-// workloads: FileRun of each such workload.
+// runKnobs lists the knobs with which Tenon freezes and ends best-effort work:
+// the FileRun of each best-effort workload.
 func runKnobs(workloads []node.Workload) []node.Knob {
 	var all []node.Knob
 	for _, w := range workloads {
@@ -186,7 +186,7 @@ func runKnobs(workloads []node.Workload) []node.Knob {
 }
 
 // shownValue returns the run state that a snapshot shows: Ended if no process
-// is left, otherwise what read returns.
+// is left, and otherwise the state that the kernel shows.
 func (x *runs) shownValue(p string) node.Value {
 	v, err := x.read(p)
 	if err != nil {

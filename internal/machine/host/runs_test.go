@@ -152,7 +152,7 @@ func TestTheEndOfAWorkloadIsSeenAtOnce(t *testing.T) {
 }
 
 // TestAFailedKillIsReported kills a cgroup below a frozen one. On cgroup v1,
-// its processes do not die, as if they were in uninterruptible sleep. The
+// its processes then do not die, like processes in uninterruptible sleep. The
 // second attempt must return an error.
 func TestAFailedKillIsReported(t *testing.T) {
 	m := open(t, false)

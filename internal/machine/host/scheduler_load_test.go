@@ -61,9 +61,9 @@ func TestLoopTurnsOnWhileTheSchedulerIsLoaded(t *testing.T) {
 	}
 }
 
-// TestMindThatChangesWhileTheSchedulerIsLoaded changes which scheduler is
-// wanted during a load. When the load ends, the scheduler that is wanted then
-// must be in effect.
+// TestMindThatChangesWhileTheSchedulerIsLoaded changes during a load which
+// scheduler is wanted. After the load, the newly wanted scheduler must be in
+// effect.
 func TestMindThatChangesWhileTheSchedulerIsLoaded(t *testing.T) {
 	calmer := loaded
 	calmer.Hold = time.Millisecond
@@ -157,8 +157,8 @@ func TestClosingDoesNotWaitForALoad(t *testing.T) {
 }
 
 // TestShortLivedHostWaitsForALoad checks that a host that is not resident waits
-// for the load. A lab measures with the settings that it has made, so these
-// must be in effect.
+// for the load. A lab uses such a host, and must not measure before its
+// settings are in effect.
 func TestShortLivedHostWaitsForALoad(t *testing.T) {
 	b := newBench(t, false)
 	do(t, b.Apply(t.Context(), plan.Step{Knob: bescheduler.Knob, To: loaded}))

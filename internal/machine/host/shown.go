@@ -16,9 +16,8 @@ import (
 )
 
 // fill adds the knobs of the managed workloads to a snapshot. touches holds the
-// knobs that Tenon has changed. If nothing has changed, two snapshots share the
-// same maps: with thousands of cgroups, making new maps would be most of the
-// cost.
+// knobs that Tenon has changed. With thousands of cgroups, new maps would be
+// most of the cost. So snapshots share maps as long as nothing changes.
 func (x *shownKnobs) fill(h *Host, s *node.Snapshot, managed []node.Workload, touches map[node.Knob]journal.Touch) {
 	var cached map[node.Knob]node.Value
 	if h.cache == nil {
@@ -55,8 +54,8 @@ func (x *shownKnobs) fill(h *Host, s *node.Snapshot, managed []node.Workload, to
 	s.Knobs.Before = shownOriginals(h, s.Knobs.Now, touches)
 }
 
-// joinKnobs returns the cached knobs together with the knobs in added, which
-// other parts of the host have read.
+// joinKnobs returns the cached knobs and the knobs in added in one map. Other
+// parts of the host have read those in added.
 func (x *shownKnobs) joinKnobs(cached, added map[node.Knob]node.Value) map[node.Knob]node.Value {
 	if len(added) == 0 {
 		return cached
@@ -78,7 +77,7 @@ func (x *shownKnobs) room() int {
 }
 
 // shownOriginals returns the values that the shown knobs had before Tenon. It
-// omits knobs of cgroups that were removed and made again since.
+// omits knobs of cgroups that were removed and made again after Tenon's change.
 func shownOriginals(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
 	before := map[node.Knob]node.Value{}
 	for k, t := range touches {
@@ -96,8 +95,8 @@ func shownOriginals(h *Host, now map[node.Knob]node.Value, touches map[node.Knob
 	return before
 }
 
-// shownKnobs caches the lists and maps of the last snapshot's knobs, each with
-// the inputs from which it was made.
+// shownKnobs caches the lists and maps of the last snapshot's knobs. For each
+// it also holds the inputs from which it was made.
 type shownKnobs struct {
 	mu      sync.Mutex
 	managed []node.Workload
@@ -117,8 +116,8 @@ type shownKnobs struct {
 	former map[node.Knob]node.Value
 }
 
-// showFiles sets which knobs snapshots of a host without a cache show for every cgroup
-// in addition to node.Files. It omits FileRun, which snapshots show per workload.
+// showFiles sets which knobs, besides node.Files, snapshots of a host without a cache
+// show for every cgroup. It omits FileRun, which snapshots show only for workloads.
 func (x *shownKnobs) showFiles(files []node.File) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -132,8 +131,8 @@ func (x *shownKnobs) files() []node.File {
 	return slices.Concat(node.Files, x.extra)
 }
 
-// list returns the sorted cgroups whose knobs a snapshot shows, and the knobs
-// that it shows in addition. The caller must not change the results.
+// list returns the sorted cgroups whose knobs a snapshot shows, and the
+// additional knobs that it shows. The caller must not change the results.
 func (x *shownKnobs) list(h *Host, workloads, managed []node.Workload, touches map[node.Knob]journal.Touch) ([]node.CgroupPath, []node.Knob) {
 	inner, runs := h.innerCgroups(workloads), h.cache.showsRuns()
 	all := len(workloads) == len(managed) // false: some managed workloads are gone
@@ -160,7 +159,7 @@ func (x *shownKnobs) list(h *Host, workloads, managed []node.Workload, touches m
 }
 
 // originalValues does the same as shownOriginals. If now and touches are the
-// same maps as in the last call, it returns the same result without new work.
+// same maps as in the last call, it returns the last result.
 func (x *shownKnobs) originalValues(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -196,10 +195,10 @@ func shownCgroups(workloads []node.Workload) []node.CgroupPath {
 	return groups
 }
 
-// innerCgroups lists the cgroups inside best-effort workloads on cgroup v1. On v1,
-// the limit of a parent must not be below the limits of its children. So a policy
-// that limits a workload must see and change the cgroups inside. If any workload has
-// exclusive CPUs, the list also holds the cgroups inside latency-sensitive workloads.
+// innerCgroups lists the cgroups inside best-effort workloads on cgroup v1. There, the
+// limit of a parent must not be below the limits of its children. So a policy that
+// limits a workload must also change the cgroups inside. If any workload has exclusive
+// CPUs, the list also holds the cgroups inside latency-sensitive workloads.
 func (h *Host) innerCgroups(workloads []node.Workload) []node.CgroupPath {
 	if h.tree.Version() != 1 {
 		return nil
@@ -223,8 +222,8 @@ func (h *Host) innerCgroups(workloads []node.Workload) []node.CgroupPath {
 	return list()
 }
 
-// appendBelow appends the cgroups below p, parents before children. It takes them
-// from swept, the list of all cgroups, or reads directories if swept is nil.
+// appendBelow appends the cgroups below p, parents before children. It finds them
+// in swept, the list of all cgroups, or in the directories if swept is nil.
 func appendBelow(all []node.CgroupPath, tree *cgroup.Tree, swept []string, p node.CgroupPath) []node.CgroupPath {
 	if swept == nil {
 		return subtree.Cgroups(tree, all, p)

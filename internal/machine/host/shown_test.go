@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestAHostWithoutACacheShowsTheSameKnobs compares the snapshots of a resident
-// host with those of another, such as the host of tenon plan, on a vendor's
-// kernel. A dry run plans no knob that its snapshots lack.
+// TestAHostWithoutACacheShowsTheSameKnobs compares the snapshots of two hosts
+// on a vendor's kernel: a resident one, and one without a cache, as in tenon
+// plan. A dry run would plan no knob that its snapshots lack.
 func TestAHostWithoutACacheShowsTheSameKnobs(t *testing.T) {
 	shown := func(resident bool) map[node.File]bool {
 		b := newBench(t, resident)

@@ -32,9 +32,8 @@ func (b *sleepersBench) setRunTime(t *testing.T, p string, used time.Duration) {
 	b.put(t, filepath.Join(b.root, p, "cpu.stat"), fmt.Sprintf("usage_usec %d\n", used.Microseconds()))
 }
 
-// snapshotLater waits so long that all groups must be checked again. Then
-// it takes a snapshot and guards other work. It returns the value of the policy
-// of the group be.
+// snapshotLater takes a snapshot at a time when all groups must be checked
+// again, and calls Guard. It returns the value of the policy of the group be.
 func (b *sleepersBench) snapshotLater(t *testing.T) node.Value {
 	t.Helper()
 	s, err := b.Snapshot(t.Context())
@@ -78,8 +77,8 @@ func TestThreadsOfSleepersAreNotListedAgain(t *testing.T) {
 
 // TestAChangeOfGroupsListsTheirThreads moves a thread into a group that sleeps,
 // and then changes something. It checks whether the threads of all groups are
-// listed, or only those of the groups that changed. On a node with thousands of
-// groups, to list all is by far the most expensive part of such a change.
+// listed, or only those of the changed groups. To list all is by far the most
+// expensive part of such a change on a node with thousands of groups.
 func TestAChangeOfGroupsListsTheirThreads(t *testing.T) {
 	job := func(id node.WorkloadID, class node.Class) node.Workload {
 		return node.Workload{ID: id, Class: class, Cgroup: node.CgroupPath("be").Join(string(id)), ContentionRoot: "be"}
@@ -140,10 +139,10 @@ func within(t *testing.T, b *sleepersBench, p string) {
 	isolation.CgroupsChanged(b.isolation)
 }
 
-// TestOneCounterTellsThatNoThreadRan lets a group run, but not its parent,
-// which has the knob. (The real kernel counts CPU time in both.) Tenon must
-// trust the counter of the parent: if it finds the threads of the group, it has
-// also read the counter of the group.
+// TestOneCounterTellsThatNoThreadRan lets a group run. Its parent has the knob,
+// and the test does not change the parent's counter. (The real kernel counts
+// CPU time in both.) Tenon must trust the counter of the parent: if it finds
+// the threads of the group, it has also read the group's counter.
 func TestOneCounterTellsThatNoThreadRan(t *testing.T) {
 	b := newSleepersBench(t)
 	b.setRunTime(t, "be", time.Second)
@@ -168,8 +167,8 @@ func TestOneCounterTellsThatNoThreadRan(t *testing.T) {
 	}
 }
 
-// TestWhoRanDuringTheSnapshotIsFound lets a thread run after a snapshot has read
-// the counters, and before it counts threads.
+// TestWhoRanDuringTheSnapshotIsFound lets a thread run in the middle of a
+// snapshot: after the counters are read, and before threads are counted.
 func TestWhoRanDuringTheSnapshotIsFound(t *testing.T) {
 	b := newSleepersBench(t)
 	b.setRunTime(t, "be", time.Second)
@@ -192,8 +191,8 @@ func TestWhoRanDuringTheSnapshotIsFound(t *testing.T) {
 }
 
 // TestOtherWorkIsCheckedAfterItRan moves a best-effort thread to a service.
-// Tenon must find it after the thread has run. Before it runs, it cannot harm
-// the service.
+// Tenon must find the thread after it has run. Before that, the thread cannot
+// harm the service.
 func TestOtherWorkIsCheckedAfterItRan(t *testing.T) {
 	b := newSleepersBench(t)
 	b.thread(t, "be/a", task.Normal)

@@ -13,9 +13,9 @@ import (
 )
 
 // Snapshot reads the managed workloads and the use of the node. It reads the
-// knobs of each workload's cgroup and contention root (the cgroup that competes
-// with other classes), and of all cgroups above these except the root. A value
-// that cannot be read is absent.
+// knobs of these cgroups: the cgroup and the contention root of each workload,
+// and all cgroups above them except the root. (The contention root competes
+// with other classes.) A value that cannot be read is absent.
 func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return node.Snapshot{}, err
@@ -71,8 +71,8 @@ func (h *Host) inode(p node.CgroupPath) (uint64, error) {
 }
 
 // Concerns reports whether any of the given cgroups is in or below the cgroup
-// of a workload, or of a knob that Tenon has changed. Otherwise Sweep need not
-// be called when these cgroups come or go.
+// of a workload, or of a knob that Tenon has changed. If not, Sweep need not be
+// called when these cgroups come or go.
 func Concerns(h *Host, paths []string) (bool, error) {
 	touches, err := h.changes.ReleasableKnobs()
 	if err != nil || len(paths) == 0 {
@@ -96,11 +96,11 @@ func Concerns(h *Host, paths []string) (bool, error) {
 }
 
 // Sweep tells a resident host that cgroups appeared or disappeared. groups
-// lists all cgroups that exist now, sorted. The host checks the inode of each
-// cached cgroup, finds renamed cgroups, and forgets its changes in cgroups that
-// are gone. It journals which values new cgroups copied from their parents
-// (change.Knobs.AdoptBorn). It returns true if the caller should soon call it
-// again.
+// lists all cgroups that exist now, sorted. The host compares the inode of each
+// cached cgroup with the present one, finds renamed cgroups, and forgets its
+// changes in cgroups that are gone. It journals which values new cgroups copied
+// from their parents (change.Knobs.AdoptBorn). If it returns true, the caller
+// should call it again soon.
 func (h *Host) Sweep(groups []string) (again bool, err error) {
 	h.mu.Lock()
 	h.swept = groups

@@ -28,8 +28,8 @@ func sleeper() {
 
 // victim is a lab that works as fast as it can, until it is killed. It creates
 // groups, starts processes and writes the knobs of a foreign tree.
-// VICTIM_JOURNAL, VICTIM_TREE and VICTIM_GROUP are the folder of its journal,
-// the foreign tree and its own group.
+// VICTIM_JOURNAL names the folder of its journal, VICTIM_TREE the foreign tree,
+// and VICTIM_GROUP its own group.
 func victim() {
 	die := func(err error) {
 		if err != nil {

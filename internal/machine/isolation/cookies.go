@@ -36,7 +36,7 @@ func (kernelCores) CookieOf(tid int) (uint64, error) { return task.CoreCookie(ti
 
 func (kernelCores) Clear(l task.List) (int, error) { return task.ClearCookies(l) }
 
-// Policies gives access to the scheduling policies of threads. Package task
+// Policies reads and sets the scheduling policies of threads. Package task
 // implements it.
 type Policies interface {
 	Extend(list task.List, spare func(tid int) bool) (int, error)
@@ -55,7 +55,7 @@ func (kernelPolicies) Shorten(l task.List) (int, error) { return task.Shorten(l)
 func (kernelPolicies) Count(tids []int) (task.Policies, error) { return task.CountPolicies(tids) }
 
 // cookies sets the core-scheduling cookie of best-effort threads, and recognises
-// cookies of other components. Its methods are safe for concurrent use.
+// cookies that other components set. Its methods are safe for concurrent use.
 type cookies struct {
 	Cores
 
@@ -86,9 +86,9 @@ func (c *cookies) id() uint64 {
 	return 0
 }
 
-// get returns Tenon's cookie. If there is none, get makes one. The function
-// from lists threads that may have the cookie of an earlier agent. If one has
-// it, get takes over that cookie.
+// get returns Tenon's cookie, or makes one if there is none. The function from
+// lists threads that may have the cookie of an earlier agent. If one has it,
+// get uses that cookie.
 func (c *cookies) get(from func() []int) (Cookie, error) {
 	if own := c.current(); own != nil {
 		return own, nil
@@ -106,8 +106,8 @@ func (c *cookies) get(from func() []int) (Cookie, error) {
 	return own, err
 }
 
-// drop gives up Tenon's cookie. Call it when no thread needs the cookie any
-// more.
+// drop gives up Tenon's cookie. Call it only when no thread needs the cookie
+// any more.
 func (c *cookies) drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,8 +125,8 @@ func (c *cookies) forget() {
 	clear(c.issued)
 }
 
-// isForeign reports whether a cookie belongs to another component. While it
-// knows no cookie of Tenon, it returns false.
+// isForeign reports whether a cookie belongs to another component. It returns
+// false while Tenon has no cookie to compare with.
 func (c *cookies) isForeign(id uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,9 +140,9 @@ func (c *cookies) hasForeign(tid int) bool {
 	return err == nil && c.isForeign(id)
 }
 
-// note records the cookies of threads as Tenon's before they are cleared.
-// Cookies in a best-effort cgroup come from an earlier agent if this process
-// has not set one.
+// note records the cookies of threads as Tenon's. Call it before the cookies
+// are cleared. Cookies in a best-effort cgroup that this process did not set
+// come from an earlier agent.
 func (c *cookies) note(list task.List) {
 	tids, _ := list() // if this fails, clearing fails too and reports it
 	ids := map[uint64]bool{}
@@ -159,8 +159,8 @@ func (c *cookies) note(list task.List) {
 	maps.Copy(c.issued, ids)
 }
 
-// clearIssued clears the cookies of those threads whose cookie is in issued.
-// note has recorded these cookies.
+// clearIssued clears the cookies of threads. It clears only those that note has
+// recorded as Tenon's.
 func (c *cookies) clearIssued(list task.List) error {
 	c.mu.Lock()
 	issued := maps.Clone(c.issued)

@@ -1,6 +1,6 @@
 // Package isolation keeps best-effort threads off the CPUs of latency-sensitive
-// ones, by mechanisms of the kernel. It reads and writes the knobs of
-// isolation, and reports when a mechanism fails.
+// ones, by mechanisms of the kernel. It reads and writes the knobs of these
+// mechanisms, and reports when a mechanism fails.
 package isolation
 
 import (
@@ -32,17 +32,17 @@ const (
 	// failuresShown is the maximum number of failures that they show.
 	failuresKept  = time.Hour
 	failuresShown = 32
-	// eventsKept is the length of the queue of events. A full queue drops new
-	// events. No harm is done, because the queued events already wake the loop.
+	// eventsKept is the capacity of the channel of events. If it is full, new
+	// events are dropped. That is harmless: the other events already wake the loop.
 	eventsKept = 16
-	// sameFailure is the time after a refusal in which further refusals of the
-	// same mechanism are ignored, because one tick writes many knobs.
+	// sameFailure is the time for which further refusals of a mechanism are
+	// ignored after the first one, because one tick writes many knobs.
 	sameFailure = 5 * time.Second
 )
 
-// Isolation reads and writes the isolation knobs of a node. It reads only those
-// thread knobs that Tenon has set, because reading all threads is the main cost
-// of these mechanisms. It is safe for concurrent use.
+// Isolation reads and writes the isolation knobs of a node. Of the knobs of
+// threads, it reads only those that Tenon has set, because to read all threads
+// would be the main cost of isolation. It is safe for concurrent use.
 type Isolation struct {
 	fs        proc.FS
 	tree      *cgroup.Tree // nil: this machine has no usable cgroups
@@ -80,8 +80,8 @@ type Isolation struct {
 	status    node.IsolationStatus // the status without the counters of the scheduler
 }
 
-// A Kernel gives access to the parts of the kernel that isolation uses. If a
-// field is nil, the kernel of this machine is used.
+// A Kernel gives access to the parts of the kernel that isolation uses. A nil
+// field stands for the kernel of this machine.
 type Kernel struct {
 	SchedExt bescheduler.Kernel
 	Policies Policies
@@ -132,8 +132,8 @@ type Event struct {
 	Text string
 }
 
-// Events returns the channel of events. Nothing closes it. An event is dropped
-// if the channel is full.
+// Events returns the channel of events, which is never closed. An event is
+// dropped if the channel is full.
 func (i *Isolation) Events() <-chan Event { return i.wakes }
 
 // Scheduler returns the BPF scheduler of best-effort threads.
@@ -142,8 +142,8 @@ func (i *Isolation) Scheduler() *bescheduler.Scheduler { return i.scheduler }
 // Exempt returns the cgroups that are exempt from isolation.
 func (i *Isolation) Exempt() *exempt.Groups { return i.exempt }
 
-// makeFair moves the threads of a cgroup from sched_ext to the fair class. The
-// BPF scheduler would run them later, or the kernel would report them as
+// makeFair moves the threads of a cgroup from sched_ext to the fair class. In
+// sched_ext they would run later, or the kernel would take the scheduler for
 // stalled.
 func (i *Isolation) makeFair(p node.CgroupPath) error {
 	i.mu.Lock()
@@ -192,8 +192,8 @@ func (i *Isolation) Adapters() knob.Table {
 	}
 }
 
-// Show records which isolation knobs snapshots must contain, and returns the
-// other files. It also returns the file of vendor marks if this kernel has marks.
+// Show records which isolation knobs snapshots must contain, and returns the other
+// elements of files. If this kernel has vendor marks, their file is among these.
 func (i *Isolation) Show(files []node.File, can node.Capabilities) []node.File {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -212,7 +212,7 @@ func (i *Isolation) Show(files []node.File, can node.Capabilities) []node.File {
 }
 
 // Expire makes the next snapshot check all threads again, because new threads
-// may lack the best-effort attributes.
+// may lack the attributes of best-effort threads.
 func (i *Isolation) Expire() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -221,8 +221,8 @@ func (i *Isolation) Expire() {
 }
 
 // CgroupsChanged makes the next snapshot read all thread knobs again, because
-// cgroups came or went. That snapshot lists threads only in cgroups that are
-// new, have another class, or have run since the last count.
+// cgroups came or went. That snapshot lists the threads only of cgroups that
+// are new, have another class, or have run since the last listing.
 func CgroupsChanged(i *Isolation) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -237,7 +237,7 @@ func (i *Isolation) Close() {
 }
 
 // Status returns the state of the isolation mechanisms, and their counters
-// since New. The counters of a loaded scheduler come from the scheduler.
+// since New. Those of the scheduler are since its load.
 func (i *Isolation) Status() node.IsolationStatus {
 	all := i.scheduler.Status()
 	i.mu.Lock()
@@ -338,8 +338,8 @@ func (i *Isolation) read(k node.Knob) (node.Value, error) {
 	return i.marks.Read(k)
 }
 
-// write writes an isolation knob. It records a mechanism failure if the kernel
-// refuses the write although the cgroup still exists.
+// write writes an isolation knob. If the kernel refuses the write and the
+// cgroup still exists, write records a mechanism failure.
 func (i *Isolation) write(k node.Knob, v node.Value) error {
 	var err error
 	mechanism := node.MechanismVendor
@@ -363,17 +363,17 @@ func (i *Isolation) write(k node.Knob, v node.Value) error {
 }
 
 // isFailure reports whether err means that the kernel refuses the whole
-// mechanism. An error about one cgroup or thread is no such failure: the cgroup
-// or thread may be gone in the next tick. loaded reports whether a BPF
-// scheduler is loaded.
+// mechanism. An error about one cgroup or thread does not mean this, because
+// the cgroup or thread may be gone in the next tick. loaded reports whether a
+// BPF scheduler is loaded.
 func isFailure(v node.Value, err error, loaded bool) bool {
 	if err == nil || errors.Is(err, cgroup.ErrGone) {
 		return false
 	}
 	switch v := v.(type) {
 	case node.Scheduler:
-		// An error because the loaded scheduler has ended is no failure of this
-		// write. follow reports the end.
+		// If the error came because the loaded scheduler has ended, this write
+		// has not failed. follow reports the end.
 		return v.Loaded && !loaded && !errors.Is(err, scx.ErrClosed) && !errors.Is(err, bescheduler.ErrLoading)
 	case node.Threads:
 		return v == node.ThreadsBE && errors.Is(err, task.ErrUnsupported)

@@ -20,10 +20,10 @@ type otherComponents struct {
 }
 
 // lookForOthers checks whether other components use sched_ext or core
-// scheduling. It checks rarely, because both are usually set up once. A new
-// workload causes a check at once, because a container runtime may give each
-// container a cookie. Only the goroutine of the loop calls it. It holds i.mu
-// only while it accesses fields that other goroutines read.
+// scheduling. It checks rarely, because programs usually start to use them only
+// once. After a new workload it checks at once, because a container runtime may
+// give each container a cookie. Only the goroutine of the loop calls it. It
+// holds i.mu only while it accesses fields that other goroutines read.
 func (i *Isolation) lookForOthers(s *node.Snapshot) {
 	i.mu.Lock()
 	f := i.others

@@ -11,10 +11,10 @@ import (
 )
 
 // ReleaseExt moves the threads in and below a cgroup from any sched_ext
-// scheduler to the fair class, and returns how many it moved. The reason: the
-// kernel applies cpu.max only to threads of the fair class. The journal does
-// not change. The process that owns the cgroup's FilePolicy later finds these
-// threads as strays. A cgroup that does not exist has no threads.
+// scheduler to the fair class, and returns how many it moved. This is needed
+// because the kernel applies cpu.max only to threads of the fair class. The
+// journal does not change. The process that owns the cgroup's FilePolicy later
+// finds these threads as strays. A cgroup that does not exist has no threads.
 func (i *Isolation) ReleaseExt(p node.CgroupPath) (int, error) {
 	n, err := i.policies.Shorten(func() ([]int, error) { return subtree.Threads(i.tree, p) })
 	if err == nil || errors.Is(err, cgroup.ErrGone) {
@@ -27,7 +27,7 @@ func (i *Isolation) ReleaseExt(p node.CgroupPath) (int, error) {
 func (i *Isolation) Unload() (bool, error) { return i.scheduler.Unload() }
 
 // Tend serves the loaded scheduler between two snapshots: it sends the
-// heartbeat, and ends demotions whose time is over. Without a loaded scheduler,
+// heartbeat, and ends demotions whose time is over. If no scheduler is loaded,
 // it does nothing.
 func (i *Isolation) Tend() error { return i.tend(i.now()) }
 
@@ -39,10 +39,9 @@ func (i *Isolation) tend(at time.Time) error {
 	return i.scheduler.Beat()
 }
 
-// Guard changes threads, which a snapshot must not do because it writes
-// nothing. It removes best-effort attributes from threads of other classes, and
-// sends the heartbeat to the scheduler. The loop calls Guard after the steps of
-// each tick.
+// Guard removes best-effort attributes from threads of other classes, and sends
+// the heartbeat to the scheduler. A snapshot must not do this, because it
+// writes nothing. The loop calls Guard after the steps of each tick.
 func (i *Isolation) Guard(at time.Time, workloads []node.Workload) error {
 	if i.tree == nil {
 		return nil

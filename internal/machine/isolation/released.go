@@ -14,14 +14,14 @@ import (
 )
 
 // mayHave reports whether threads may have the best-effort attribute of a
-// journaled knob. This can be so during a release, and after a failed release.
+// journaled knob. They may have it until its release has succeeded.
 func mayHave(t journal.Touch) bool {
 	return t.Written != node.Value(node.ThreadsNormal) || t.Pending != nil && t.Pending != node.Value(node.ThreadsNormal)
 }
 
 // LastReleased is called after each release of a knob. If it was the last
 // journaled knob of a thread attribute, LastReleased also removes the attribute
-// from threads that have left their cgroups. Knobs of other kinds need nothing.
+// from threads that have left their cgroups. For other knobs it does nothing.
 func (i *Isolation) LastReleased(k node.Knob) error {
 	if !k.File.OfThreads() {
 		return nil
@@ -49,8 +49,8 @@ func (i *Isolation) LastReleased(k node.Knob) error {
 }
 
 // recheckReleased removes attributes once more, some time after LastReleased. A
-// thread that was created while LastReleased listed the threads may have been
-// missed, but has copied its parent's attributes.
+// thread that was created while LastReleased listed the threads has its
+// parent's attributes, and may be missing in the list.
 func (i *Isolation) recheckReleased(at time.Time) {
 	i.mu.Lock()
 	due := maps.Clone(i.recheck)
@@ -77,9 +77,9 @@ func (i *Isolation) recheckReleased(at time.Time) {
 // removeEverywhere removes a best-effort attribute from all threads of the
 // machine. It must look at all of them: a thread that was moved out of a
 // best-effort cgroup keeps the attribute, even in a cgroup that Tenon does not
-// manage. Because that costs much, it runs only after the last release. While
-// another component has loaded a sched_ext scheduler, threads with SCHED_EXT
-// keep their policy.
+// manage. Because that costs much, it runs only after the last release. It does
+// not change SCHED_EXT threads while another component has loaded a sched_ext
+// scheduler, because they may be threads of that component.
 func (i *Isolation) removeEverywhere(f node.File) error {
 	ours := i.scheduler.Loaded()
 	all := func() ([]int, error) { return allThreads(i.fs) }

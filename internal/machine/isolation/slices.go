@@ -10,9 +10,9 @@ import (
 )
 
 // longSlices reads and sets the time slices of threads. It caches the kernel's
-// default slice for reread.Changed, because reading it takes a new thread.
-// After a change of the default, threads with the new default count as threads
-// that chose their slice, until the cache expires.
+// default slice for reread.Changed, because reading it takes a new thread. If
+// the default changes, threads with the new default look until then like
+// threads that chose their slice.
 type longSlices struct {
 	now  func() time.Time
 	read func() (task.Slices, error)
@@ -41,8 +41,8 @@ func (l *longSlices) kinds() (task.Slices, error) {
 	return s, err
 }
 
-// count counts threads of the fair class. It returns the numbers of threads
-// with the long slice, with the kernel's default slice, and with another slice.
+// count counts the threads of the fair class by their slice: the long slice,
+// the kernel's default (usual), or another one (own).
 func (l *longSlices) count(tids []int) (long, usual, own int, err error) {
 	s, err := l.kinds()
 	if err != nil {
@@ -73,7 +73,7 @@ func (l *longSlices) give(list task.List) (int, error) {
 	return s.Lengthen(list)
 }
 
-// takeBack sets the default slice on threads that have the long slice. It
+// takeBack gives the default slice to threads that have the long slice. It
 // returns how many threads it changed.
 func (l *longSlices) takeBack(list task.List) (int, error) {
 	s, err := l.kinds()

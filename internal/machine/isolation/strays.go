@@ -43,8 +43,8 @@ func (i *Isolation) convertStray(e scx.Stray) {
 	}
 }
 
-// belongs reports whether a thread is in a cgroup whose threads must have the attribute
-// f (policy or cookie). known is false if Tenon knows none of the thread's cgroups.
+// belongs reports whether a thread is in a cgroup whose threads must have the attribute f
+// (policy or cookie). known is false if no cgroup of the thread is one that Tenon knows.
 func (i *Isolation) belongs(tid int, f node.File) (belongs, known bool) {
 	entries, err := i.fs.Cgroup(tid)
 	if err != nil {
@@ -69,9 +69,8 @@ func (i *Isolation) belongs(tid int, f node.File) (belongs, known bool) {
 	return false, false
 }
 
-// demote moves a thread of an idle cgroup to the fair class for some seconds,
-// because it has waited too long. Otherwise the kernel would eject the
-// scheduler.
+// demote moves a thread that has waited too long from the scheduler to the fair
+// class for some seconds. Otherwise the kernel would eject the scheduler.
 func (i *Isolation) demote(e scx.LongWait) {
 	i.mu.Lock()
 	_, again := i.demoted[e.TID]
@@ -85,8 +84,8 @@ func (i *Isolation) demote(e scx.LongWait) {
 	}
 }
 
-// endDemotions moves a demoted thread back if the time of its demotion is over
-// and a CPU is free for it.
+// endDemotions moves a demoted thread back to the scheduler when its time is
+// over and a CPU has room for it.
 func (i *Isolation) endDemotions(at time.Time) {
 	i.mu.Lock()
 	var over []int
@@ -120,13 +119,13 @@ type checkedWork struct {
 
 type checkedWorks map[node.CgroupPath]checkedWork
 
-// guardOthers removes best-effort attributes from threads of other classes,
-// which would otherwise run only after all other threads. Such a thread's
-// workload may have changed its class, or a best-effort thread may have started
-// it. guardOthers checks a new workload at once, and any other in turn if it
-// has run. It does so while a mechanism with thread attributes is in use, and
-// for some time after. After an error it checks the workload again in the next
-// tick, because a thread with such attributes may never run.
+// guardOthers removes best-effort attributes from threads of other classes.
+// With these attributes, they would run only after all other threads. Such a
+// thread's workload may have changed its class, or a best-effort thread may
+// have started it. guardOthers runs while a mechanism with thread attributes is
+// in use, and for some time after. It checks a new workload at once. It checks
+// the others in turn, if they have run. After an error it repeats the check in
+// the next tick, because a thread with such attributes may never run.
 func (i *Isolation) guardOthers(s *node.Snapshot) {
 	loaded := i.scheduler.Loaded()
 	i.mu.Lock()
@@ -195,8 +194,8 @@ type attributes struct {
 	cookies  *cookies
 }
 
-// strip removes those best-effort attributes from threads for which ours
-// returns true. It returns how many changes it made.
+// strip removes best-effort attributes from threads: those for which the
+// function ours returns true. It returns how many changes it made.
 func (a attributes) strip(list task.List, ours func(node.File) bool) (n int, err error) {
 	var errs []error
 	note := func(changed int, err error) {
@@ -215,8 +214,8 @@ func (a attributes) strip(list task.List, ours func(node.File) bool) (n int, err
 	return n, errors.Join(errs...)
 }
 
-// note stores why the threads of a workload could not be changed. If that is news,
-// note returns a text for the loop. A cgroup that is gone has no threads.
+// note stores why the threads of a workload could not be changed. If the reason is
+// new, note returns a text for the loop. A cgroup that is gone has no threads.
 func (all checkedWorks) note(p node.CgroupPath, err error) (news string) {
 	c, still := all[p]
 	if !still {

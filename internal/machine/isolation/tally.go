@@ -10,18 +10,18 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A tally counts threads by the attribute of one knob. be threads have the
-// best-effort attribute, and others threads have the usual one. left threads
-// are those that Tenon does not change: real-time threads, and threads that
-// chose their slice.
+// A tally counts threads by the attribute of one knob. The field be counts
+// threads with the best-effort attribute, and others those with the usual one.
+// left counts threads that Tenon does not change: real-time threads, and
+// threads that chose their slice.
 type tally struct{ be, others, left int }
 
 func (a tally) plus(b tally) tally { return tally{a.be + b.be, a.others + b.others, a.left + b.left} }
 
-// tallies holds the last tally of each workload and of each knob's cgroup. A
-// tally stays valid while its cgroup uses no CPU: no thread of the cgroup can
-// then create threads or change attributes. If another process moves a thread
-// into the cgroup, or changes one, that thread is counted after it has run.
+// tallies holds the last tally of each workload and of each knob's cgroup. A tally
+// stays valid while its cgroup uses no CPU, because no thread of the cgroup can
+// then create threads or change attributes. Another process may move a thread into
+// the cgroup, or change one. This thread is counted after it has run.
 type tallies map[node.Knob]map[node.CgroupPath]tallied
 
 type tallied struct {
@@ -29,8 +29,8 @@ type tallied struct {
 	used time.Duration // CPU time when the threads were counted
 }
 
-// tallyOf counts the threads in and below the cgroup of a knob. It omits
-// threads for which demoted returns true.
+// tallyOf counts the threads in and below the cgroup of a knob. It omits those
+// for which the function demoted returns true.
 func tallyOf(i *Isolation, k node.Knob, demoted func(tid int) bool) (tally, error) {
 	i.mu.Lock()
 	w := tallyWalk{i: i, k: k, demoted: demoted, classes: i.classes, used: i.used, tops: i.tops, was: i.tallies[k], now: map[node.CgroupPath]tallied{}}
@@ -61,9 +61,9 @@ type tallyWalk struct {
 }
 
 // Begin reads how much CPU the cgroups of thread knobs have used. Such a cgroup
-// may be the parent of thousands of workloads, and its CPU time then shows whether
-// any of them has run. Begin must be called before the counters of workloads are
-// read. Otherwise a thread that runs between the two readings would be missed.
+// may contain thousands of workloads, and its CPU time shows whether any of
+// them has run. Call Begin before the counters of workloads are read. Otherwise
+// a thread that runs between the two readings would be missed.
 func Begin(i *Isolation) {
 	if i.tree == nil || !i.resident {
 		return
@@ -110,8 +110,8 @@ func (w *tallyWalk) usedBy(p node.CgroupPath) (time.Duration, bool) {
 	return used, counted
 }
 
-// dropTallies drops the tallies of cgroups whose class has changed (classes
-// holds the new classes), and of the cgroups above them. The caller holds i.mu.
+// dropTallies drops the tallies of cgroups whose class has changed, and of the
+// cgroups above them. classes holds the new classes. The caller holds i.mu.
 func dropTallies(i *Isolation, classes map[node.CgroupPath]node.Class) {
 	dropped := map[node.CgroupPath]bool{}
 	drop := func(p node.CgroupPath) {
@@ -141,8 +141,8 @@ func dropTallies(i *Isolation, classes map[node.CgroupPath]node.Class) {
 	}
 }
 
-// list returns the names of the cgroups directly below p. A resident host reads
-// them only once until cgroups come or go.
+// list returns the names of the child cgroups of p. A resident host reads them
+// only once until cgroups come or go.
 func (w *tallyWalk) list(p node.CgroupPath) ([]string, error) {
 	w.i.mu.Lock()
 	known := w.i.children // replaced when cgroups come or go
@@ -161,8 +161,8 @@ func (w *tallyWalk) list(p node.CgroupPath) ([]string, error) {
 }
 
 // countThreads counts the threads in and below a cgroup. It omits cgroups of
-// other classes and exempt cgroups. It returns cgroup.ErrGone if the cgroup
-// itself does not exist any more.
+// other classes and exempt cgroups. If the cgroup does not exist any more, it
+// returns cgroup.ErrGone.
 func (w *tallyWalk) countThreads(p node.CgroupPath) (tally, error) {
 	if class, is := w.classes[p]; is && class != node.BE || w.i.exempt.Has(p) {
 		return tally{}, nil

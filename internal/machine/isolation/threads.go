@@ -18,11 +18,11 @@ import (
 const demotedFor = 5 * time.Second
 
 // latePause is the time that a restore waits before it looks for threads that
-// were created during the restore.
+// were created meanwhile.
 const latePause = 50 * time.Millisecond
 
-// ErrOwn means that a cgroup contains a process of Tenon, or one that the
-// system needs.
+// ErrOwn means that a cgroup contains a process that must not stop: one of
+// Tenon, or one of the system.
 var ErrOwn = errors.New("it holds a process of Tenon or of the system")
 
 // ErrNotBE means that a cgroup contains work of another class.
@@ -47,8 +47,8 @@ func (i *Isolation) bestEffort(p node.CgroupPath) ([]int, error) {
 
 // readThreads returns whether all, some or none of the threads in and below a
 // cgroup have the attribute of a knob. It ignores real-time, exempt and demoted
-// threads, and threads that chose their slice. If no thread is left, it returns
-// the value that Tenon last set.
+// threads, and threads that chose their slice. If there are no others, it
+// returns the value that Tenon last set.
 func (i *Isolation) readThreads(k node.Knob) (node.Value, error) {
 	i.mu.Lock()
 	given, demoted := i.converted[k], maps.Clone(i.demoted)
@@ -72,7 +72,7 @@ func (i *Isolation) readThreads(k node.Knob) (node.Value, error) {
 }
 
 // writeThreads gives the best-effort attribute of a knob to all threads in and
-// below a cgroup, or removes it from them.
+// below a cgroup, or removes it.
 func (i *Isolation) writeThreads(k node.Knob, v node.Threads) error {
 	defer func() {
 		i.mu.Lock()
@@ -104,8 +104,8 @@ func (i *Isolation) writeThreads(k node.Knob, v node.Threads) error {
 }
 
 // mayConvert returns an error if a cgroup contains processes of Tenon or of the
-// system, or work of another class. Threads of such work would not run in time
-// with the attribute.
+// system, or work of another class. With the attribute, their threads would not
+// run in time.
 func (i *Isolation) mayConvert(p node.CgroupPath) error {
 	i.mu.Lock()
 	class, is := i.classes[p]
@@ -149,8 +149,8 @@ func (i *Isolation) convert(k node.Knob) (int, error) {
 	return c.Share(list, i.cookies.hasForeign)
 }
 
-// withCookies lists threads that may have the cookie of an earlier agent. It
-// omits the cgroups below a knob's cgroup; the next check finds their threads.
+// withCookies lists threads that may have the cookie of an earlier agent: those
+// in the cgroups of knobs. The next check finds the threads in cgroups below.
 func (i *Isolation) withCookies() []int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -166,8 +166,8 @@ func (i *Isolation) withCookies() []int {
 }
 
 // TakeBackLate removes attributes from threads that a restore has missed. A new
-// thread copies its parent's attributes, but appears in the list of threads
-// later, and much later if best-effort work gets little CPU.
+// thread has its parent's attributes before it appears in the list of threads.
+// It may appear much later if best-effort work gets little CPU.
 func (i *Isolation) TakeBackLate(knobs []node.Knob) error {
 	if len(knobs) == 0 {
 		return nil
@@ -183,7 +183,7 @@ func (i *Isolation) TakeBackLate(knobs []node.Knob) error {
 }
 
 // verifyThreads adds the thread knobs that Tenon has set to a snapshot. It
-// reads knobs that are due, and takes the others from the cache.
+// reads those that are due for a check, and takes the others from the cache.
 func (i *Isolation) verifyThreads(at time.Time, into map[node.Knob]node.Value) {
 	i.mu.Lock()
 	knobs := slices.SortedFunc(maps.Keys(i.converted), node.Knob.Compare)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// append passes the present state to a function (decide), and writes the entry
-// that this returns. If it returns nil, append writes nothing.
+// append calls the function decide with the present state, and writes the entry
+// that decide returns. If decide returns nil, append writes nothing.
 func (j *Journal) append(decide func(State) *entry) error {
 	return j.appendAll(func(s State) []*entry {
 		if e := decide(s); e != nil {
@@ -16,9 +16,9 @@ func (j *Journal) append(decide func(State) *entry) error {
 	})
 }
 
-// appendAll passes the present state to a function (decide), and writes the
-// entries that it gets in one write. If the process is killed during the write,
-// the file may have only the first of these entries.
+// appendAll calls the function decide with the present state. It writes the
+// entries that decide returns, all in one write(2). If the process is killed
+// during the write, the file may have only the first of these entries.
 func (j *Journal) appendAll(decide func(State) []*entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -67,8 +67,8 @@ func (j *Journal) appendAll(decide func(State) []*entry) error {
 }
 
 // linesOf returns the text of entries. If the file does not exist yet, the text
-// begins with the first line of a file. If the file was damaged, the text
-// begins with a line about the damage.
+// also has the first line of a file. If the file was damaged, it also has a
+// line about the damage.
 func linesOf(j *Journal, es []*entry) (ownText, error) {
 	before := []*entry{}
 	switch {
@@ -84,8 +84,8 @@ func linesOf(j *Journal, es []*entry) (ownText, error) {
 	return textOf(es)
 }
 
-// An ownText is text that this process has written to the file, with the entries in
-// it. So the process need not parse what it wrote itself.
+// An ownText is text that this process has written to the file, with the
+// entries in it. This process need not parse the text again.
 type ownText struct {
 	text    []byte
 	entries []*entry
@@ -104,8 +104,8 @@ func textOf(es []*entry) (ownText, error) {
 	return ownText{text, es}, nil
 }
 
-// replayKnowing does the same as replay. If the text is the one that this
-// process has just written, it does not parse it.
+// replayKnowing does the same as replay. If the text is the one that this process
+// has just written, it uses the entries of own and does not parse the text.
 func (s *State) replayKnowing(text []byte, f *file, own ownText) int {
 	if len(own.entries) == 0 || !bytes.Equal(text, own.text) {
 		return s.replay(text, f)
@@ -119,9 +119,9 @@ func (s *State) replayKnowing(text []byte, f *file, own ownText) int {
 	return len(text)
 }
 
-// lines estimates how many lines a compacted file would have. If the file has
-// more than twice as many, a compaction is worth its cost. So each entry pays
-// for one line of a compaction, however many knobs the journal has.
+// lines estimates how many lines a compacted file would have. A file is
+// compacted when it has more than twice as many. So the cost of compaction is
+// at most one line per entry, however many knobs the journal has.
 func (s State) lines() int {
 	return 1 + len(s.Groups) + len(s.Controls) + 2*len(s.Touches) + len(s.Processes)
 }

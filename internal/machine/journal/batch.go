@@ -2,8 +2,8 @@ package journal
 
 import "tenon.sh/tenon/internal/model/node"
 
-// An Intention is a write that is about to be made. It changes the knob Knob of
-// the cgroup with this inode from the value Before to Value.
+// An Intention is a write that Tenon is about to make. It changes the knob Knob
+// from the value Before to Value. Inode is the inode number of the knob's cgroup.
 type Intention struct {
 	Knob          node.Knob
 	Inode         uint64
@@ -13,15 +13,15 @@ type Intention struct {
 // An Outcome is the result of an intended write.
 type Outcome struct {
 	Knob node.Knob
-	// Value is the value that the kernel shows after the write. It is nil if the
-	// kernel refused the write and the knob did not change.
+	// Value is the value that the kernel shows after the write. It is nil if
+	// the kernel refused the write and the knob stayed the same.
 	Value node.Value
 }
 
 // IntendAll does the same as Intend, for several different knobs. It writes all
-// entries at once, so that a hundred cost little more than one. If it returns
-// an error, some of them may be recorded, and the caller must not write any of
-// the knobs.
+// entries at once, so that a hundred cost little more than one. After an error
+// the caller must not write any of the knobs, although some entries may be in
+// the journal.
 func (j *Journal) IntendAll(all []Intention) error {
 	return j.appendAll(func(s State) []*entry {
 		es := make([]*entry, 0, len(all))
@@ -32,8 +32,8 @@ func (j *Journal) IntendAll(all []Intention) error {
 	})
 }
 
-// ConfirmAll calls Wrote or Abandon for each of several knobs. It writes to the
-// file once.
+// ConfirmAll calls Wrote or Abandon for each of several knobs, and writes to
+// the file only once.
 func (j *Journal) ConfirmAll(all []Outcome) error {
 	return j.appendAll(func(s State) []*entry {
 		es := make([]*entry, 0, len(all))
@@ -62,7 +62,7 @@ func (j *Journal) ForgetAll(all []node.Knob) error {
 }
 
 // Adopt makes knobs belong to this session, because the process that wrote them
-// has ended. The values to restore do not change.
+// has ended. It does not change the values to restore.
 func (j *Journal) Adopt(all []node.Knob) error {
 	return j.appendAll(func(s State) []*entry {
 		es := make([]*entry, 0, len(all))

@@ -8,15 +8,15 @@ import (
 
 // A MadeControl is a control group of resctrl that Tenon has created.
 type MadeControl struct {
-	// Inode is the inode number of the group's directory. If a group is removed
-	// and made again, its inode differs. It is 0 if Tenon died while it created
-	// the group.
+	// Inode is the inode number of the group's directory, or 0 if Tenon died
+	// while it created the group. A group that is removed and made again has
+	// another number.
 	Inode uint64
 	By    Session
 }
 
-// MadeControl records a control group of resctrl. It is called twice: with
-// inode 0 before Tenon creates the group, and with the inode afterwards.
+// MadeControl records a control group of resctrl. Call it twice: with inode 0
+// before Tenon creates the group, and with the group's inode afterwards.
 func (j *Journal) MadeControl(group string, inode uint64) error {
 	return j.append(func(State) *entry { return &entry{Op: opMadeControl, Control: group, Inode: inode} })
 }

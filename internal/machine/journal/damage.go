@@ -12,18 +12,18 @@ import (
 	"syscall"
 )
 
-// The operations of lines about the file itself. A file begins with a line of
-// opBegin. So a file that is empty or lacks its beginning is recognized as
-// damaged.
+// The operations of lines about the file itself. A whole file begins with a
+// line of opBegin. So a file that is empty or lacks its beginning is recognized
+// as damaged.
 const (
 	opBegin   = "begin"
 	opDamaged = "damaged" // Value describes the damage; a compaction keeps this line
 	opSettled = "settled" // a restore has reported the damage
 )
 
-// lineStart is the beginning of each line. If the text after the last complete
-// line begins differently, it is damage. Otherwise it is the start of a line
-// that a killed writer left.
+// lineStart is the beginning of each line. The text after the last newline may
+// be a line that a killed writer left. If it does not begin with lineStart, it
+// is damage.
 const lineStart = `{"op":"`
 
 // seal adds a check sum (CRC-32, IEEE) to a line as its last field, and then
@@ -39,8 +39,8 @@ const (
 )
 
 // unseal returns a line without its check sum, and whether the check sum is
-// right. If a line has none, it comes from an earlier version of Tenon and
-// counts as right.
+// right. Lines of earlier versions of Tenon have no check sum and count as
+// right.
 func unseal(line []byte) (bare []byte, right bool) {
 	at := len(line) - sumWidth
 	if at <= 0 || !bytes.HasPrefix(line[at:], []byte(`,"sum":"`)) {
@@ -50,8 +50,8 @@ func unseal(line []byte) (bare []byte, right bool) {
 	return bare, string(line[at:])+"\n" == fmt.Sprintf(sumField, crc32.ChecksumIEEE(bare))
 }
 
-// findDamage says how the text of a file is damaged. It returns "" if the text
-// is not damaged.
+// findDamage says how the text of a file is damaged. If it is whole, findDamage
+// returns "".
 func findDamage(text []byte, read State, head file, rest []byte) string {
 	switch first, _, _ := bytes.Cut(text, []byte{'\n'}); {
 	case len(text) == 0:
@@ -73,24 +73,24 @@ func likeLine(text []byte) bool {
 }
 
 // lockName is the file whose lock all processes share. It also contains the
-// inode number that the journal had after the last entry, and its length. If
-// the journal was cut off between two lines, that is recognized by this length.
+// journal's inode number and length after the last entry. The length shows
+// whether a program has cut off the journal, even between two lines.
 const lockName = "journal.lock"
 
 const extentForm = "%20d %20d\n"
 
-// noteExtent records how long the journal is now. If this fails, it does no
-// harm, because the next entry records the length again.
+// noteExtent writes the journal's present length to the lock file. If this
+// fails, the next entry does it again.
 func (j *Journal) noteExtent() {
 	if st, is := j.read.Sys().(*syscall.Stat_t); is {
 		_, _ = j.lock.WriteAt(fmt.Appendf(nil, extentForm, st.Ino, j.size), 0)
 	}
 }
 
-// countMissing compares the file with the length in the lock file. It returns
-// how many bytes are missing at the end of the file. Another process may be
-// writing entries. It records the length after them, so countMissing asks for
-// the length of the file last.
+// countMissing compares the file with the length in the lock file, and returns
+// how many bytes are missing at the end of the file. It reads the length of the
+// file last, because another process may be writing an entry: it records the
+// length only after this.
 func (j *Journal) countMissing(f *os.File) int64 {
 	text, err := os.ReadFile(filepath.Join(j.dir, lockName))
 	var inode uint64
@@ -112,9 +112,9 @@ func (j *Journal) countMissing(f *os.File) int64 {
 }
 
 // Damage says how another program damaged the file after this process had read
-// it: the file was removed, emptied, cut off or overwritten. Until Repair is
-// called, only the memory of this process has the entries. Damage returns "" if
-// the file is whole.
+// it: removed, emptied, cut off or overwrote it. Until Repair is called, only
+// this process has the entries, in its memory. If the file is whole, Damage
+// returns "".
 func (j *Journal) Damage() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -126,10 +126,10 @@ func (j *Journal) Damage() string {
 
 // Repair writes the file again if it was damaged after this process had read
 // it. It returns the damage, or "" if the file was whole. If an entry has
-// repaired the file since the last Repair, it returns that damage once. Entries
-// that other processes wrote after this process last read the file are lost.
-// The second result says how entries were lost for good, until Settle is
-// called. It is "" if none were.
+// repaired the file since the last Repair, Repair returns that damage once. It
+// cannot repair entries that other processes wrote after this process last read
+// the file. Until Settle is called, lost says how such entries were lost. It is
+// "" if none were.
 func (j *Journal) Repair() (damage, lost string, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -166,8 +166,8 @@ func (j *Journal) repair(locked bool) (damage string, err error) {
 	return damage, j.loadKnowing(own)
 }
 
-// Settle forgets that entries were lost. It is called after a restore has
-// reported the loss.
+// Settle forgets that entries were lost. Call it after a restore has reported
+// the loss.
 func (j *Journal) Settle() error {
 	return j.append(func(s State) *entry {
 		if s.Damage == "" {
@@ -177,9 +177,9 @@ func (j *Journal) Settle() error {
 	})
 }
 
-// load reads the part of the file that was added since the last load. If the
-// file was replaced, it reads all of it. If another program has damaged the
-// file meanwhile, the state does not change, and lost says what happened.
+// load reads the part of the file that is new since the last load. If the file
+// was replaced, it reads all of it. If another program has damaged the file,
+// the state does not change, and the field lost says what happened.
 func (j *Journal) load() error { return j.loadKnowing(ownText{}) }
 
 // loadKnowing does the same as load. own is what this process has just written.

@@ -199,8 +199,8 @@ func TestOnlyTheOwnerReadsTheJournal(t *testing.T) {
 	}
 }
 
-// TestEntriesThatArriveDuringAReadAreNotMissing makes one process write while
-// others begin to read. The lock file then has the length of a later journal.
+// TestEntriesThatArriveDuringAReadAreNotMissing makes one process write while others
+// begin to read. A reader may then find the length of a later journal in the lock file.
 func TestEntriesThatArriveDuringAReadAreNotMissing(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, me)

@@ -10,8 +10,8 @@ import (
 )
 
 // TestASignalDoesNotStopTheReserve sends signals to a thread while it allocates
-// space of a tmpfs. The Go runtime sends itself such signals. Without another
-// try this fails on Linux 6.1, and not on 6.18.
+// space of a tmpfs. The Go runtime sends itself such signals. On Linux 6.1, but
+// not on 6.18, allocation fails here unless it is tried again.
 func TestASignalDoesNotStopTheReserve(t *testing.T) {
 	const folder, magic = "/dev/shm", 0x01021994
 	var fs syscall.Statfs_t

@@ -44,9 +44,9 @@ func tmpfs(t *testing.T, size string) (dir string, fill func() (free func())) {
 	}
 }
 
-// TestAFullFileSystemStopsOnlyWhatIsNew fills the tmpfs. It must still be
-// possible to change knobs that the journal has. Knobs without an entry must
-// not change.
+// TestAFullFileSystemStopsOnlyWhatIsNew fills the tmpfs. Tenon must still be
+// able to change knobs that have an entry in the journal. Knobs without an
+// entry must not change.
 func TestAFullFileSystemStopsOnlyWhatIsNew(t *testing.T) {
 	dir, fill := tmpfs(t, "512k")
 	j := open(t, dir, me)
@@ -82,9 +82,9 @@ func TestAFullFileSystemStopsOnlyWhatIsNew(t *testing.T) {
 }
 
 // TestAFullFileSystemAndAHolderThatStandsStill fills the file system while
-// another process holds the lock. It must still be possible to write entries
-// about known knobs. But the file that the other process may be writing must
-// not be used.
+// another process holds the lock. Entries about known knobs must still be
+// possible. But they must not use the file to which the other process may be
+// writing.
 func TestAFullFileSystemAndAHolderThatStandsStill(t *testing.T) {
 	dir, fill := tmpfs(t, "512k")
 	j := open(t, dir, me)

@@ -9,9 +9,9 @@
 // with O_APPEND. So a writer that dies leaves at most one incomplete line at
 // the end, and readers skip it. Several processes share the file under
 // flock(2), and no process waits long for the lock. There is no fsync: tmpfs
-// has no disk, and a machine that loses its memory also loses its cgroups. In
-// case the file system becomes full, space is reserved for entries about known
-// knobs.
+// has no disk, and a machine that loses its memory also loses its cgroups. If
+// the file system becomes full, entries about known knobs go into space that
+// was reserved before.
 package journal
 
 import (
@@ -30,22 +30,22 @@ import (
 // DefaultDir is the directory of the journal on a real machine.
 const DefaultDir = "/run/tenon"
 
-// compactAbove is a size of the file in bytes. If a file is larger and most of
-// its lines are obsolete, it is rewritten without them. A line has about 200
-// bytes, and each write of a knob adds two lines.
+// compactAbove is a size of the file in bytes. A larger file, most of whose
+// lines are obsolete, is rewritten without them. A line has about 200 bytes,
+// and each write of a knob adds two lines.
 const compactAbove = 256 << 10
 
-// A Session is one Tenon process. It is part of an entry. It distinguishes the
-// entries of living processes from those of dead ones, and those of the lab
-// from those of users.
+// A Session is one Tenon process. Each entry has the session that wrote it. So
+// a restore can see whether the process still lives, and whether it belongs to
+// the lab or to a user.
 type Session struct {
 	PID int `json:"pid"`
 	// Start is the start time of the process, in nanoseconds after boot
-	// (/proc/PID/stat). No later process has both the same PID and the same
-	// Start.
+	// (/proc/PID/stat). Together with PID it is unique, because a later process
+	// with the same PID has another Start.
 	Start int64 `json:"start"`
-	// Lab says that the groups and processes of this session belong to the lab,
-	// so that a restore may end them. If it is false, they belong to a user.
+	// Lab says that the groups and processes of this session belong to the lab.
+	// A restore may end them, but not those of users.
 	Lab bool `json:"lab,omitempty"`
 }
 
@@ -64,8 +64,8 @@ type Journal struct {
 	size  int64       // of the file, with torn lines
 	torn  bool        // the byte before off is not a newline
 	lost  string      // how the file was damaged since it was read; empty: it was not
-	// repaired is damage that was found and repaired when an entry was written.
-	// Repair returns it once.
+	// repaired describes damage that an entry has repaired. Repair returns it
+	// once.
 	repaired string
 	work     Work
 	changes  uint64 // how often state changed
@@ -100,20 +100,20 @@ func (j *Journal) Path() string { return j.path }
 func (j *Journal) Session() Session { return j.session }
 
 // State returns the present state, including the entries of other processes. If
-// the file is missing, the state is empty.
+// the file does not exist, the state is empty.
 func (j *Journal) State() (State, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	// A reader has no lock, so it may see an incomplete line of another
-	// process. It stops before that line, and the next load reads the line.
+	// A reader has no lock, so it may see the beginning of a line that another
+	// process writes. It stops before this line, and the next load reads it.
 	if err := j.load(); err != nil {
 		return State{}, err
 	}
 	return j.state.clone(), nil
 }
 
-// Changes returns a count that grows whenever the state changes, even by
-// entries of other processes. While it stays the same, State returns the same.
+// Changes returns how often the state has changed, also by entries of other
+// processes. While the number is the same, State returns the same.
 func (j *Journal) Changes() (uint64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -121,8 +121,8 @@ func (j *Journal) Changes() (uint64, error) {
 	return j.changes, err
 }
 
-// Touch returns the entry of one knob, which may come from another process. The
-// second result says whether there is one.
+// Touch returns the entry of one knob, which another process may have written.
+// The second result says whether there is one.
 func (j *Journal) Touch(k node.Knob) (Touch, bool, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -149,8 +149,8 @@ func (j *Journal) Touches(f node.File) (bool, error) {
 }
 
 // Intend records that Tenon is about to write the knob k of the cgroup with
-// this inode. If no process has an entry for this knob of this cgroup yet, it
-// also records the value to restore (before).
+// this inode. If the knob of this cgroup has no entry yet, Intend also records
+// the value to restore, which is the argument before.
 func (j *Journal) Intend(k node.Knob, inode uint64, before, value node.Value) error {
 	return j.append(func(s State) *entry { return s.intend(Intention{k, inode, before, value}) })
 }
@@ -161,21 +161,21 @@ func (j *Journal) RecordValue(k node.Knob, value node.Value) error {
 }
 
 // Abandon records that the kernel refused the intended value and that the knob
-// did not change. If no write of the knob has ever succeeded, the knob is
-// removed from the journal.
+// stayed the same. If no write of the knob has ever succeeded, Abandon removes
+// the knob from the journal.
 func (j *Journal) Abandon(k node.Knob) error {
 	return j.append(func(s State) *entry { return s.abandon(k) })
 }
 
-// Forget deletes the entry of knob k, because Tenon does not manage it any
-// more.
+// Forget deletes the entry of the knob k, because Tenon does not manage the
+// knob any more.
 func (j *Journal) Forget(k node.Knob) error {
 	return j.append(func(s State) *entry { return s.forget(k) })
 }
 
 // Rebase changes the value to restore for the knob k. The new value is what the
-// knob's owner would have written by now, such as the kubelet when a pod is
-// resized. If the knob has no entry, Rebase does nothing.
+// knob's owner would have written by now, for example the kubelet after a
+// resize of a pod. If the knob has no entry, Rebase does nothing.
 func (j *Journal) Rebase(k node.Knob, before node.Value) error {
 	return j.append(func(s State) *entry {
 		if t, touched := s.Touches[k]; !touched || t.Before == before {
@@ -185,14 +185,14 @@ func (j *Journal) Rebase(k node.Knob, before node.Value) error {
 	})
 }
 
-// RecordGroup records a cgroup that Tenon is about to create. The entry is
-// written before the mkdir, so that every group of Tenon has an entry.
+// RecordGroup records a cgroup that Tenon is about to create. Call it before
+// the mkdir, so that every cgroup of Tenon has an entry.
 func (j *Journal) RecordGroup(p node.CgroupPath) error {
 	return j.append(func(State) *entry { return &entry{Op: opMade, Cgroup: p} })
 }
 
-// Removed deletes the entries of a cgroup that Tenon created, and those of its
-// knobs.
+// Removed deletes the entries of a cgroup that Tenon created, and the entries
+// of the cgroup's knobs.
 func (j *Journal) Removed(p node.CgroupPath) error {
 	return j.append(func(s State) *entry {
 		if !s.mentions(p) {
@@ -225,10 +225,10 @@ const lockPatience = 250 * time.Millisecond
 // acquire takes the lock that all processes share. The lock is on a file of its
 // own, because a compaction replaces the journal.
 //
-// A process may be stopped while it holds the lock. It must not stop the
-// others, least of all the watchdog, which works while the agent is stopped.
+// A process may be stopped while it holds the lock. This must not stop other
+// processes, least of all the watchdog, which works while the agent is stopped.
 // Therefore, after lockPatience, the writer continues without the lock, and
-// locked is false. The journal is correct without the lock, too: each entry is
+// locked is false. The journal is also correct without the lock: each entry is
 // one write(2) with O_APPEND, a second Intend for the same knob does not change
 // the value to restore, and a process that compacts looks for entries that
 // arrived meanwhile. A process without the lock compacts only if the file
@@ -247,8 +247,8 @@ func (j *Journal) acquire() (locked bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		// A process that can read a lock file can hold its lock. In an older
-		// version of Tenon, all users could read these files.
+		// A process that can read a lock file can hold its lock. An older
+		// version of Tenon let all users read these files.
 		_, _, _ = f.Chmod(0o600), os.Chmod(j.path, 0o600), os.Chmod(j.nextPath(), 0o600)
 		j.lock = f
 	}
@@ -265,8 +265,8 @@ func (j *Journal) acquire() (locked bool, err error) {
 	}
 }
 
-// lockStands reports whether the lock is on the file that other processes open.
-// If the directory was removed and made again, it is on another file.
+// lockStands reports whether the lock is on the file that other processes lock.
+// If the directory was removed and made again, it is not.
 func (j *Journal) lockStands() bool {
 	held, err := j.lock.Stat()
 	if err != nil {
@@ -281,9 +281,8 @@ const lockPoll = 200 * time.Microsecond
 
 func (j *Journal) release() { _ = syscall.Flock(int(j.lock.Fd()), syscall.LOCK_UN) }
 
-// removeOtherBoots deletes the journals of earlier boots. If /run is not on
-// tmpfs, such journals remain after a boot. A failure does no harm, because no
-// process reads them.
+// removeOtherBoots deletes the journals of earlier boots. They remain if /run
+// is not on tmpfs. It ignores errors, because no process reads these files.
 func (j *Journal) removeOtherBoots() {
 	files, _ := filepath.Glob(filepath.Join(j.dir, "journal-*.jsonl*"))
 	for _, f := range files {
@@ -294,8 +293,8 @@ func (j *Journal) removeOtherBoots() {
 }
 
 // compact rewrites the journal. The new one has one or two lines for each knob,
-// group and process that it still needs. It writes them to a file with another
-// name (next), and renames this file.
+// group and process that it still needs. compact writes it to the file next,
+// and then renames this file.
 func (j *Journal) compact(next string) error {
 	own, err := j.state.text()
 	if err != nil {

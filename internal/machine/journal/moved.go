@@ -6,7 +6,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Move is a cgroup that another program has renamed, which cgroup v1 allows.
+// A Move is a cgroup that another program has renamed (only cgroup v1 allows this).
 // The directory keeps its inode, its processes and the values of its knobs.
 type Move struct {
 	From  node.CgroupPath `json:"from"`
@@ -15,7 +15,7 @@ type Move struct {
 }
 
 // Moved records that cgroups were renamed, and gives the entries of their knobs
-// the new names. All renames happen at the same time, so two cgroups can
+// the new names. It makes all renames at the same time, so that two cgroups can
 // exchange their names.
 func (j *Journal) Moved(moves []Move) error {
 	return j.append(func(State) *entry {
@@ -26,8 +26,8 @@ func (j *Journal) Moved(moves []Move) error {
 	})
 }
 
-// Move gives the entries of renamed cgroups their new names. If a removed
-// cgroup had such a name before, its entries are dropped.
+// Move gives the entries of renamed cgroups their new names. It drops the
+// entries of removed cgroups that had one of these names before.
 func (s *State) Move(moves []Move) {
 	from := make(map[node.CgroupPath]Move, len(moves))
 	for _, m := range moves {

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/valuetext"
 )
 
-// line returns the JSON form of an entry. It can contain names of cgroups that
-// are not UTF-8.
+// line returns the JSON form of an entry, even if a cgroup in it has a name
+// that is not UTF-8.
 func (e entry) line() ([]byte, error) {
 	return json.Marshal(e.renamePaths(valuetext.QuotePath[node.CgroupPath]))
 }

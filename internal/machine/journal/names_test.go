@@ -10,10 +10,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestNamesOfAnyBytesAreJournalled uses names that the kernel accepts for a
-// cgroup but that are not UTF-8. It also uses names that look like the notation
-// for such names. Another process reads the file, before and after a
-// compaction.
+// TestNamesOfAnyBytesAreJournalled uses names of cgroups that are not UTF-8,
+// which the kernel accepts. It also uses names that look like the quoted form
+// of such names. Another process reads the file, before and after a compaction.
 func TestNamesOfAnyBytesAreJournalled(t *testing.T) {
 	names := []node.CgroupPath{"be/\xff\xfe", "be/caf\xe9", `be/"\xff"`, `a\x2db.slice`, "be/caf\u00e9", "be/\ufffd", "\xff"}
 	dir := t.TempDir()

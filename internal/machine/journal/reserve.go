@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// reserveSize is the least number of bytes that are reserved in case the file
-// system becomes full. A compacted journal with about three hundred entries
-// fits into this space.
+// reserveSize is the least number of bytes that are reserved for the case that
+// the file system becomes full. They hold a compacted journal with about three
+// hundred entries.
 const reserveSize = 64 << 10
 
 // lineSize is a number of bytes. Most lines are shorter.
@@ -25,15 +25,15 @@ func (s State) reserve() int64 {
 }
 
 // nextPath returns the path of a file that replaces the journal when the
-// journal is compacted. The file is created early, and is empty, but its space
-// is allocated. So there is space for entries even if the file system is full:
-// Tenon must be able to narrow best-effort work when a service needs its CPU.
-// If no other space is free, entries for new knobs fail, so that the journal
-// does not grow.
+// journal is compacted. Tenon creates it early, as an empty file with allocated
+// space. So there is space for entries even if the file system is full. Tenon
+// needs it to narrow best-effort work when a service needs its CPU. If only
+// this space is left, entries for new knobs fail, so that the journal does not
+// grow.
 func (j *Journal) nextPath() string { return j.path + ".next" }
 
 // keepReserve allocates the reserved space, or as much of it as possible. If it
-// could not allocate all of it, it returns an error.
+// gets less, it returns an error.
 func (j *Journal) keepReserve() error {
 	want := j.state.reserve()
 	if info, err := os.Stat(j.nextPath()); err == nil && info.Sys().(*syscall.Stat_t).Blocks*512 >= want {
@@ -44,7 +44,7 @@ func (j *Journal) keepReserve() error {
 		return fmt.Errorf("reserve space for the journal: %w", err)
 	}
 	defer f.Close()
-	// On a full file system, only the page may be available that the last
+	// On a full file system, perhaps only the page is free that the last
 	// compaction has freed. That is enough for the next compaction.
 	const keepSize = 1 // FALLOC_FL_KEEP_SIZE
 	for size := want; size >= int64(os.Getpagesize()); size /= 2 {
@@ -62,9 +62,9 @@ func (j *Journal) keepReserve() error {
 	return err
 }
 
-// fallocate allocates the first bytes of a file. On Linux 6.1, any signal
-// interrupts this on a tmpfs (mm/shmem.c: shmem_fallocate), and the Go runtime
-// sends itself signals. So fallocate tries again after EINTR.
+// fallocate allocates the first bytes of a file. On a tmpfs of Linux 6.1, any
+// signal interrupts the system call (mm/shmem.c: shmem_fallocate), and the Go
+// runtime sends itself signals. So fallocate tries again after EINTR.
 func fallocate(f *os.File, mode uint32, size int64) error {
 	return repeatInterrupted(func() error { return syscall.Fallocate(int(f.Fd()), mode, 0, size) })
 }
@@ -78,8 +78,8 @@ func repeatInterrupted(call func() error) error {
 	}
 }
 
-// write appends a line to the journal. If the file system is full and the entry
-// is not about a new knob, it uses the reserved space.
+// write appends a line to the journal. If the file system is full, it uses the
+// reserved space, except for an entry about a new knob (first).
 func (j *Journal) write(line []byte, first, locked bool) error {
 	if err := j.keepReserve(); err != nil && first {
 		return err
@@ -92,8 +92,8 @@ func (j *Journal) write(line []byte, first, locked bool) error {
 	next := j.nextPath()
 	if !locked {
 		// The process that holds the lock may be writing to this file. So
-		// remove its name, to free the reserved space, and compact to a file
-		// that only this process uses.
+		// compact to a file that only this process uses. To free the reserved
+		// space, remove the name of the first file.
 		_ = os.Remove(next)
 		next = fmt.Sprintf("%s.%d", next, os.Getpid())
 	}
@@ -119,8 +119,8 @@ func (j *Journal) appendLine(line []byte) error {
 	return nil
 }
 
-// writeNext writes the file that will replace the journal. If the file is
-// empty, it does not truncate it, because that would free the allocated space.
+// writeNext writes the file that will replace the journal. It does not truncate
+// an empty file, because that would free the allocated space.
 func writeNext(next string, text []byte) error {
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {

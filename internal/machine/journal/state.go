@@ -17,11 +17,11 @@ type State struct {
 	Groups    map[node.CgroupPath]Session // groups that Tenon created, with the session
 	Controls  map[string]MadeControl      // control groups of resctrl that Tenon created
 	Processes map[Process]Session         // processes that Tenon started, with the session
-	// Torn is the number of lines that could not be read. Each is the last line of
-	// a writer that was killed.
+	// Torn is the number of lines that could not be read, because their writer
+	// was killed while it wrote them.
 	Torn int
 	// Damage says how entries were lost because another program changed the
-	// file. It is empty if no loss is known.
+	// file. It is empty if there is no known loss.
 	Damage string
 }
 
@@ -34,23 +34,23 @@ type file struct {
 
 // A Touch is the entry of a knob that Tenon has written, or was about to write.
 type Touch struct {
-	// Inode is the inode number of the directory of the cgroup. If a cgroup is
-	// removed and made again, its inode differs.
+	// Inode is the inode number of the cgroup's directory. A cgroup that is
+	// removed and made again has another number.
 	Inode  uint64
 	Before node.Value
-	// Written is the last value that Tenon wrote, in the form in which the
-	// kernel shows it. It is nil if no write was confirmed.
+	// Written is the last value that Tenon wrote, as the kernel shows it. It is
+	// nil if no write was confirmed.
 	Written node.Value
-	// Pending is the value of a write that began but was not confirmed. It is
-	// nil if there is no such write.
+	// Pending is the value of a write that began and was not confirmed, or nil
+	// if there is no such write.
 	Pending node.Value
-	// By is the session that first wrote the knob, or the one that has adopted
-	// it since.
+	// By is the session that first wrote the knob, or a later one that has
+	// adopted it.
 	By Session
 }
 
-// A Process is identified by its pid and its start time in nanoseconds after
-// boot. No later process has both.
+// A Process is identified by its pid together with its start time in
+// nanoseconds after boot.
 type Process struct {
 	PID   int   `json:"pid"`
 	Start int64 `json:"start"`
@@ -103,10 +103,10 @@ func (s State) Empty() bool {
 	return len(s.Touches)+len(s.Groups)+len(s.Controls)+len(s.Processes) == 0
 }
 
-// replay applies the complete lines of text, and returns how many bytes these
-// have. It does not apply a line without a newline, because the writer of the
-// line may be about to finish it. If that writer has died, the next append
-// completes the line.
+// replay applies the complete lines of text, and returns the number of their
+// bytes. It does not apply a line without a newline. The writer of this line
+// may be about to finish it. If the writer has died, the next append completes
+// the line.
 func (s *State) replay(text []byte, f *file) int {
 	n := 0
 	for {
@@ -263,8 +263,8 @@ func (s State) mentions(p node.CgroupPath) bool {
 	return false
 }
 
-// String prints one line for each knob that a restore would restore, for each
-// group that it would remove, and for each process that it would end.
+// String prints what a restore would do: one line for each knob to restore,
+// each group to remove, and each process to end.
 func (s State) String() string {
 	var b strings.Builder
 	for _, k := range slices.SortedFunc(maps.Keys(s.Touches), node.Knob.Compare) {

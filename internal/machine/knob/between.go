@@ -14,18 +14,18 @@ import (
 // cpu.idle was cleared.
 const DefaultWeight = 100 * unit.Weight(256)
 
-// A betweenFunc reports whether an interrupted change of a knob can have left
-// the value now. from is the value before the change, to is the wanted value.
-// It is not called if now equals from or to.
+// A betweenFunc gets three values of a knob: the value before a change, the value after
+// it, and the present value. It reports whether the present value can come from an
+// interruption of the change. The present value must differ from the other two.
 type betweenFunc func(from, to, now node.Value) bool
 
-// noneBetween is the betweenFunc of a knob that changes in one write, so that
-// no other value can occur.
+// noneBetween is the betweenFunc of a knob that changes in one write. No third
+// value can occur.
 func noneBetween(_, _, _ node.Value) bool { return false }
 
 // betweenFuncs holds the betweenFunc of each knob. A knob of several kernel
-// files changes in several writes, and some changes pass through a neutral
-// value, such as "no quota".
+// files changes in several writes. Some of these changes set a neutral value in
+// between, such as "no quota".
 var betweenFuncs = map[node.File]betweenFunc{
 	node.FileCPUWeight: typed(func(from, _, now node.CPUWeight) bool {
 		// When cpu.idle is cleared, the kernel resets the weight. Tenon writes
@@ -62,8 +62,8 @@ var betweenFuncs = map[node.File]betweenFunc{
 	node.FileSlice:  noneBetween,
 }
 
-// IsBetween reports whether an interrupted change of the knob f can have left
-// the value now. from is the value before the change, to is the wanted value.
+// IsBetween reports whether the present value, now, of the knob f can come from
+// an interrupted change between the values from and to.
 func IsBetween(f node.File, from, to, now node.Value) bool {
 	if now == from || now == to {
 		return true
@@ -83,8 +83,8 @@ func typed[V node.Value](between func(from, to, now V) bool) betweenFunc {
 
 func oneOf[T comparable](v T, list ...T) bool { return slices.Contains(list, v) }
 
-// limitsBetween is the betweenFunc of I/O limits. One write changes one device,
-// and on v1 only one rate of it.
+// limitsBetween is the betweenFunc of I/O limits. One write changes the limits
+// of one device, and on v1 only one of them.
 func limitsBetween(f, t, n node.IOMax) bool {
 	return linesBetween(f.Limits(), t.Limits(), n.Limits(), node.NoIOLimits, func(f, t, n node.IOLimits) bool {
 		return oneOf(n.ReadBPS, f.ReadBPS, t.ReadBPS) && oneOf(n.WriteBPS, f.WriteBPS, t.WriteBPS) &&
@@ -97,8 +97,8 @@ func weightsBetween(f, t, n node.IOWeight) bool {
 		linesBetween(f.Weights(), t.Weights(), n.Weights(), 0, func(f, t, n int64) bool { return oneOf(n, f, t) })
 }
 
-// waysBetween is the betweenFunc of cache ways. Code and data have one line
-// each. An interruption can leave one line old and one new.
+// waysBetween is the betweenFunc of cache ways. If code and data have separate
+// lines, an interruption can leave one old line and one new line.
 func waysBetween(from, to, now node.L3) bool {
 	code, data, err1 := now.Parts()
 	fromCode, fromData, err2 := from.Parts()
@@ -107,8 +107,8 @@ func waysBetween(from, to, now node.L3) bool {
 		(maps.Equal(code, fromCode) || maps.Equal(code, toCode)) && (maps.Equal(data, fromData) || maps.Equal(data, toData))
 }
 
-// linesBetween reports whether each line of now is a mix of the same line in
-// from and to. none stands for a missing line.
+// linesBetween reports whether each present line is a mix of the same line
+// before and after a change. A missing line has the value none.
 func linesBetween[T any](from, to, now map[unit.Device]T, none T, mixed func(from, to, now T) bool) bool {
 	lineOf := func(m map[unit.Device]T, d unit.Device) T {
 		if v, has := m[d]; has {

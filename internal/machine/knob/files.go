@@ -19,8 +19,8 @@ type Files struct {
 // A Writing is a text to write and the name of the file to write it to.
 type Writing struct{ File, Text string }
 
-// NoLimitV1 is the number that cgroup v1 shows if there is no memory limit, for
-// pages of 4 KiB.
+// NoLimitV1 is the number that cgroup v1 shows in place of a memory limit if
+// there is none (with pages of 4 KiB).
 const NoLimitV1 = unit.MaxBytes / 4096 * 4096
 
 // Number returns the number in a file. For "max", it returns the largest number.
@@ -90,8 +90,8 @@ func (f Files) Max() node.CPUMax {
 	return v
 }
 
-// OfMax returns the writes that set the quota, period and burst v. The kernel
-// accepts them in this order, whatever the present value is.
+// OfMax returns the writes that set the quota, period and burst to v. Their
+// order is such that the kernel accepts them, whatever the present values are.
 func (f Files) OfMax(v node.CPUMax) []Writing {
 	micro := func(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 	quota := map[int]string{1: "-1", 2: "max"}[f.Version]
@@ -121,8 +121,8 @@ func (f Files) Memory() node.Memory {
 	return node.Memory{Min: bytes("memory.min"), Low: bytes("memory.low"), High: bytes("memory.high"), Max: bytes("memory.max")}
 }
 
-// OfMemory returns the writes that set the memory protection and limits v. ok is
-// false if v has a part for which cgroup v1 has no file: v1 has only the limit.
+// OfMemory returns the writes that set the memory protection and limits to v. On cgroup
+// v1, ok is false if v has more than the limit Max, the only one with a file.
 func (f Files) OfMemory(v node.Memory) (writes []Writing, ok bool) {
 	if f.Version == 2 {
 		return []Writing{

@@ -12,12 +12,12 @@ import (
 
 // Delay is the time for which a command's threads were runnable but had to wait
 // for a CPU, summed over the threads (/proc/PID/task/TID/schedstat). The
-// counters of a thread disappear when it ends, so they are sampled. Waits after
-// the last sample of a thread are missing.
+// counters of a thread disappear when it ends, so they are sampled, and waits
+// after the last sample are missing.
 type Delay struct {
 	Waited time.Duration
-	// Seen is the CPU time of the same threads in the same samples. If the CPU
-	// time of the whole group is larger, Waited lacks some waits.
+	// Seen is the CPU time in the same samples. If the CPU time of the whole group
+	// is larger, the samples have missed some threads, and Waited some waits.
 	Seen time.Duration
 }
 
@@ -34,18 +34,18 @@ type delayMeter struct {
 type thread struct{ run, delay time.Duration }
 
 const (
-	// samplePeriod is the minimum time between two samples. The waits of a
-	// thread after its last sample are lost.
+	// samplePeriod is the minimum time between two samples. It bounds the time
+	// after a thread's last sample, whose waits are missing.
 	samplePeriod = 200 * time.Millisecond
-	// sampleShare limits the cost of sampling to 0.5 % of one CPU: after a
-	// sample that took the CPU time t, the meter pauses for sampleShare·t, but
-	// at most for longestPause.
+	// A sample that took the CPU time t is followed by a pause of
+	// sampleShare·t, but at most longestPause. So sampling uses 0.5 % of one
+	// CPU, unless a sample takes very long.
 	sampleShare  = 200
 	longestPause = 2 * time.Second
 )
 
 // newDelayMeter returns a meter for the process main and the processes that
-// procs lists. The counters of main begin at base.
+// procs lists. It counts from base, the counters of main at the start.
 func newDelayMeter(fs proc.FS, procs func() ([]int, error), main int, base Delay) *delayMeter {
 	return &delayMeter{fs: fs, procs: procs, main: main, base: base, threads: map[int]thread{}}
 }
@@ -67,8 +67,8 @@ func (m *delayMeter) sample() {
 			if err != nil {
 				continue
 			}
-			// Counters only grow. A smaller value belongs to another thread with
-			// the same id.
+			// Counters only grow. If the value is smaller, another thread has
+			// got the id.
 			if old := m.threads[tid]; s.Run < old.run {
 				m.ended.Waited += old.delay
 				m.ended.Seen += old.run

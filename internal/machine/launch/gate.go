@@ -17,8 +17,8 @@ import (
 
 // GateArg is the first argument of a gate: a copy of Tenon that waits until it
 // is in its cgroup, and then executes the command. A program that launches
-// commands must check for GateArg before anything else, and call Gate if it is
-// the first argument.
+// commands must first look at its own arguments. If the first one is GateArg,
+// it must call Gate.
 const GateArg = "__tenon_gate"
 
 // A gateProcess is a gate that runs but has not executed its command yet.
@@ -28,8 +28,8 @@ type gateProcess struct {
 	report  *os.File // receives the error of exec, or is closed by exec
 }
 
-// A gateOrder holds the command of a gate, and what the gate changes about
-// itself before it executes the command.
+// A gateOrder holds the command of a gate. It also holds what the gate changes
+// about itself before it executes the command.
 type gateOrder struct {
 	// Idle sets SCHED_IDLE, nice 19 and the idle I/O class. This is the lowest
 	// priority that an unprivileged user can set.
@@ -39,9 +39,9 @@ type gateOrder struct {
 }
 
 // startGate starts a gate. program is the beginning of the command line that
-// starts this program again. The child's pipes keep their descriptor numbers:
-// fixed numbers could collide with descriptors that the caller passes on to the
-// command.
+// starts this program again. The gate's pipes have the same descriptor numbers
+// as here. Other numbers could collide with descriptors that the caller passes
+// on to the command.
 func startGate(program []string, order gateOrder) (*gateProcess, error) {
 	var open, report [2]int
 	if err := unix.Pipe2(open[:], 0); err != nil {
@@ -69,16 +69,16 @@ func startGate(program []string, order gateOrder) (*gateProcess, error) {
 	return g, nil
 }
 
-// A baseline holds the counters of the gate when it executed the command. They
-// must be subtracted, because the command inherits them.
+// A baseline holds the counters of the gate when it executes the command. The
+// command inherits the counters, so these values must be subtracted.
 type baseline struct {
 	thread Delay         // counters of the thread that calls exec
 	cpu    time.Duration // CPU time of the whole process
 }
 
 // release lets the gate execute the command, and waits until the command runs.
-// It returns the gate's counters. It returns a *StartError if the kernel
-// refused to execute the command.
+// It returns the gate's counters. If the kernel refused to execute the command,
+// it returns a *StartError.
 func (g *gateProcess) release() (baseline, error) {
 	defer g.close()
 	if _, err := g.open.Write([]byte{1}); err != nil {
@@ -113,8 +113,8 @@ func (g *gateProcess) close() {
 // Gate waits for the launcher's permission, and then executes the command. It
 // never returns. args are the arguments after GateArg.
 func Gate(args []string) {
-	// The attributes set below belong to a thread. exec keeps the attributes of
-	// the thread that calls it.
+	// The gate sets attributes of a thread, and exec keeps those of the thread
+	// that calls it.
 	runtime.LockOSThread()
 	if len(args) < 5 {
 		fmt.Fprintf(os.Stderr, "tenon: %s is for Tenon's own use\n", GateArg)
@@ -150,8 +150,8 @@ func Gate(args []string) {
 }
 
 // counters returns three times in ns as text: how long the calling thread ran,
-// how long it waited for a CPU (/proc/thread-self/schedstat), and the CPU time
-// of the process. A time that the kernel does not show is 0.
+// how long it waited for a CPU (both from /proc/thread-self/schedstat), and the
+// CPU time of the process. A time that the kernel does not show is 0.
 func counters() string {
 	run, delay := "0", "0"
 	text, _ := os.ReadFile("/proc/thread-self/schedstat")
@@ -180,7 +180,7 @@ func (e *StartError) Error() string {
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// Status returns the exit status of shells for this error: 127 if the command
+// Status returns the exit status that a shell would return: 127 if the command
 // does not exist, 126 if it cannot be executed.
 func (e *StartError) Status() int {
 	if errors.Is(e.Err, exec.ErrNotFound) || errors.Is(e.Err, os.ErrNotExist) {

@@ -57,8 +57,8 @@ func (r *run) enter(ctx context.Context) error {
 	return r.Host.Attach(r.workload.Cgroup, r.process.Pid)
 }
 
-// leave removes the run's cgroup. It also removes the parent (the group of the
-// class) if no other run uses it.
+// leave removes the run's cgroup. If no other run uses the parent (the group of
+// the class), leave removes it, too.
 func (r *run) leave() error {
 	if !r.made {
 		return nil
@@ -120,8 +120,8 @@ const (
 )
 
 // lock lets only one launcher of a node create or remove cgroups at a time.
-// Otherwise a launcher could remove the parent cgroup that another one needs.
-// If a launcher dies, the kernel releases its lock.
+// Otherwise a launcher could remove a parent cgroup that another launcher
+// needs. The kernel releases the lock of a launcher that dies.
 func lock(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w", err)

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 )
 
-// homes lists the cgroup directories of this process in all hierarchies in
+// homes lists the cgroup directories of this process in those hierarchies in
 // which the command has another cgroup.
 func (r *run) homes() ([]string, error) {
 	entries, err := r.FS.SelfCgroup()

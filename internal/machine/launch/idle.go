@@ -11,9 +11,9 @@ const (
 )
 
 // idleSelf gives the calling thread the lowest priority for CPU and disk. It
-// ignores errors: the command then runs with a higher priority, as without
-// Tenon. The nice value has no effect under SCHED_IDLE. It is for children that
-// leave SCHED_IDLE.
+// ignores errors, because the command can run with a higher priority. Under
+// SCHED_IDLE the nice value has no effect; it is for children that leave
+// SCHED_IDLE.
 func idleSelf() {
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceLeast)
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_IDLE, Nice: niceLeast}, 0)

@@ -20,9 +20,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The cgroups below Launcher.Root that hold the cgroups of launched commands:
-// one for BE commands, and one for all others. The one for BE is the contention
-// root, where BE competes with other work.
+// Each launched command has a cgroup in one of these two, which are below
+// Launcher.Root. BestEffortGroup is the contention root, where BE competes with
+// other work.
 const (
 	SensitiveGroup  = "tenon-ls"
 	BestEffortGroup = "tenon-be"
@@ -33,7 +33,7 @@ type Command struct {
 	Args  []string
 	Class node.Class
 	// Name is the name of the command's cgroup. If it is empty, Check sets it
-	// to the base name of the command and the pid of Tenon.
+	// to the base name of the command with the pid of Tenon.
 	Name        string
 	CPULimit    node.Maybe[unit.MilliCPU]
 	MemoryLimit node.Maybe[unit.Bytes]
@@ -90,8 +90,8 @@ type Launcher struct {
 	Host *host.Host
 	Tree *cgroup.Tree
 	FS   proc.FS
-	// Root is the cgroup below which Tenon creates cgroups: "" for the whole
-	// node, or a cgroup that is delegated to the user.
+	// Root is the cgroup below which Tenon creates cgroups: "" for the root of
+	// the hierarchy, or a cgroup that is delegated to the user.
 	Root node.CgroupPath
 	// Turn makes one tick of the agent's loop. The tick sets the knobs of the
 	// workloads that Host manages.
@@ -103,8 +103,8 @@ type Launcher struct {
 	Program []string
 	// Note receives messages for the user, one line each.
 	Note func(string)
-	// Yield makes Run start the command without a cgroup, with the lowest
-	// priority that a thread can give itself.
+	// Yield makes Run start the command without a cgroup. A best-effort command
+	// then gets the lowest priority that a thread can give itself.
 	Yield bool
 }
 
@@ -112,8 +112,8 @@ type Launcher struct {
 // If Yield is set, there is no cgroup: a best-effort command gets SCHED_IDLE,
 // nice 19 and the idle I/O class, and any other command runs unchanged. If the
 // command could not be started, the error is a *StartError. If Tenon may not
-// create cgroups, the command does not run, and Forbidden returns true for the
-// error.
+// create cgroups, Run does not start the command, and returns an error for
+// which Forbidden is true.
 func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 	if err := c.Check(); err != nil {
 		return Result{}, err
@@ -149,8 +149,8 @@ func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 		case errors.As(err, &refused):
 			refused.Name = c.Args[0]
 		case result.Signal != "":
-			// A signal ended the command before it got any CPU time, for which
-			// best-effort work may wait long.
+			// A signal ended the command before it got any CPU time.
+			// Best-effort work may wait long for it.
 			return result, r.leave()
 		}
 		return Result{}, errors.Join(err, r.leave())

@@ -13,23 +13,23 @@ import (
 type Result struct {
 	Name  string     `json:"name"`
 	Class node.Class `json:"class"`
-	// Status is the exit status of tenon run: the status of the command or, if
-	// a signal ended the command, 128 plus the signal's number.
+	// Status is the exit status of tenon run. It is the status of the command
+	// or, if a signal ended the command, 128 plus the signal's number.
 	Status int    `json:"exit_status"`
 	Signal string `json:"signal,omitempty"`
 	// WallSeconds is the time from the first instruction of the command until
 	// all its processes have ended.
 	WallSeconds float64 `json:"wall_seconds"`
 	// CPUSeconds is the CPU time of the cgroup. Without a cgroup, it is the CPU
-	// time of the command and of the children for which it waited.
+	// time of the command and of those children for which the command waited.
 	CPUSeconds float64 `json:"cpu_seconds"`
 	// ThrottledSeconds is the time for which the cgroup had runnable threads
-	// but no quota left, summed over CPUs. It is null if there is no cgroup.
+	// but no quota left, summed over CPUs. If there is no cgroup, it is null.
 	ThrottledSeconds node.Maybe[float64] `json:"throttled_seconds"`
 	// WaitedSeconds is the time for which threads were runnable but waited for
 	// a CPU, summed over threads.
 	WaitedSeconds float64 `json:"waited_seconds"`
-	// WaitedCoverage shows how complete WaitedSeconds is. It is the part of
+	// WaitedCoverage shows how complete WaitedSeconds is. It is the fraction of
 	// CPUSeconds, from 0 to 1, that sampled threads used. If it is below 1,
 	// WaitedSeconds lacks some waits.
 	WaitedCoverage float64 `json:"waited_coverage_ratio"`
@@ -38,12 +38,12 @@ type Result struct {
 	OOMKills int64 `json:"oom_kills"`
 }
 
-// coverageWhole is the WaitedCoverage from which WaitedSeconds counts as
+// coverageWhole is the least WaitedCoverage at which WaitedSeconds counts as
 // complete.
 const coverageWhole = 0.95
 
-// account fills in the used resources from the counters of the cgroup. cpu is
-// the CPU time of the process, for a run without a cgroup.
+// account fills in the used resources from the counters of the cgroup. For a
+// run without a cgroup, it uses cpu, the CPU time of the process.
 func (r *run) account(to *Result, cpu time.Duration, d Delay) {
 	if r.made {
 		if s, err := r.Tree.CPUStat(string(r.workload.Cgroup)); err == nil {

@@ -21,9 +21,9 @@ func Forbidden(err error) bool {
 	return errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, cgroup.ErrUnsupported)
 }
 
-// ExplainLess returns one line for a command that runs without a cgroup: what
-// the command gets, what it does not get, and how to change that. cause is the
-// error that forbids cgroups.
+// ExplainLess returns one line for a command that runs without a cgroup. It
+// says what the command gets, what it does not get, and how the user can change
+// that. cause is the error that forbids cgroups.
 func ExplainLess(c Command, cause error) string {
 	how := "sudo tenon run ..., or as a user of systemd: systemd-run --user --scope -p Delegate=yes tenon run ..."
 	if os.Geteuid() == 0 {
@@ -42,7 +42,7 @@ func ExplainLess(c Command, cause error) string {
 // Delegated returns the highest cgroup in which an unprivileged user may create
 // cgroups and move processes (Documentation/admin-guide/cgroup-v2.rst,
 // "Delegation"). It examines the cgroup of this process and those above it. On
-// cgroup v1, or if it finds none, Forbidden returns true for its error.
+// cgroup v1, or if there is none, it returns an error for which Forbidden is true.
 func Delegated(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 	if tree.VersionOf("cpu") != 2 {
 		return "", fmt.Errorf("cgroup v1 is for root only: %w", os.ErrPermission)
@@ -63,11 +63,11 @@ func Delegated(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 	return path, nil
 }
 
-// findDelegated walks up from own, the cgroup of this process. A user can
-// create a cgroup if the directory and cgroup.procs are writable. (For a move,
-// the kernel checks cgroup.procs of the common ancestor.) The children must
-// also have the cpu controller, or the user must be able to enable it for them.
-// The kernel allows that only in the root and in cgroups without processes.
+// findDelegated walks up from own, the cgroup of this process. A user can create a
+// cgroup if the directory and cgroup.procs are writable. (For a move, the kernel
+// checks cgroup.procs of the common ancestor.) The children must also have the cpu
+// controller, or the user must be able to enable it for them. To enable a
+// controller, the kernel requires the root or a cgroup without processes.
 func findDelegated(root string, own node.CgroupPath, writable func(string) bool) (highest node.CgroupPath, found bool) {
 	for p := own; ; p = p.Parent() {
 		dir := root + "/" + string(p)

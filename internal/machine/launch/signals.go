@@ -14,9 +14,9 @@ var forwardedSignals = []os.Signal{
 	unix.SIGWINCH, unix.SIGTSTP, unix.SIGCONT,
 }
 
-// catchSignals starts to receive the forwarded signals. A signal that is
-// ignored (as SIGHUP is under nohup) stays ignored, because the command
-// inherits that.
+// catchSignals starts to receive the forwarded signals. It leaves a signal that
+// is ignored (as SIGHUP is under nohup) as it is. The command inherits this
+// state.
 func catchSignals() (<-chan os.Signal, func()) {
 	caught := make(chan os.Signal, 16)
 	for _, s := range forwardedSignals {
@@ -27,8 +27,8 @@ func catchSignals() (<-chan os.Signal, func()) {
 	return caught, func() { signal.Stop(caught) }
 }
 
-// pass sends s to the command, unless the terminal sent s. In that case the
-// command already has the signal, because it is in the same process group.
+// pass sends s to the command, except if the terminal sent s. The command is in
+// the same process group, and already has a signal of the terminal.
 func pass(p *os.Process, s os.Signal) {
 	switch s {
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH:
@@ -57,8 +57,8 @@ func isInForeground() bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// statusOf returns the exit status as shells define it, and the name of the
-// signal that ended the command, or "".
+// statusOf returns the exit status as shells define it. It also returns the
+// name of the signal that ended the command, or "".
 func statusOf(s *os.ProcessState) (int, string) {
 	ws, ok := s.Sys().(syscall.WaitStatus)
 	if ok && ws.Signaled() {

@@ -18,8 +18,8 @@ const (
 )
 
 // begin makes the gate execute the command. It forwards signals until the
-// command runs: a best-effort command on a busy node may wait long for its
-// first CPU time.
+// command runs, because a best-effort command on a busy node may wait long for
+// its first CPU time.
 func (r *run) begin(gate *gateProcess) (base baseline, err error) {
 	begun := make(chan struct{})
 	go func() {
@@ -85,9 +85,9 @@ func awaitZombie(pid int) {
 	}
 }
 
-// linger waits until the command's remaining processes have ended, because they
-// would lose their class if their cgroup were removed. After a signal, linger
-// moves them into the cgroup of tenon run, prints a message and returns.
+// linger waits until the command's remaining processes have ended, because
+// without their cgroup they would lose their class. After a signal, it moves
+// them into the cgroup of tenon run, prints a message and returns.
 func (r *run) linger() error {
 	told := time.Now().Add(lingerQuiet)
 	for {

@@ -6,11 +6,11 @@ import (
 )
 
 // A Bound is the widest value that a knob of best-effort work may have while no
-// agent runs. A lease has at most one Bound for each knob.
+// agent runs. For each knob a lease has one Bound or none.
 type Bound struct {
 	Knob node.Knob
-	// Inode is the inode number of the cgroup's directory. The bound does not
-	// apply to a new cgroup of the same name, because its inode differs.
+	// Inode is the inode number of the cgroup's directory. A new cgroup with
+	// the same name has another number, and the bound does not apply to it.
 	Inode uint64
 	Value node.Value
 	// Reason is one short sentence for the step that writes the bound.
@@ -18,9 +18,9 @@ type Bound struct {
 }
 
 // Narrow returns the steps that bring the present knobs within the bounds, in
-// the order of a plan. It never widens a knob, and returns no step for a knob
-// that is within its bound or whose value is unknown. In a composite value, a
-// part that is already narrower than its bound stays as it is.
+// the order of a plan. It never widens a knob. It returns no step for a knob
+// that is within its bound, or whose value is unknown. If a value has several
+// parts, it does not change the parts that are narrower than their bound.
 func Narrow(now node.Knobs, bounds []Bound) []plan.Step {
 	var wants []plan.Want
 	for _, b := range bounds {
@@ -35,8 +35,8 @@ func Narrow(now node.Knobs, bounds []Bound) []plan.Step {
 	return plan.Diff(now, wants)
 }
 
-// narrowTo returns the widest value that is within both the present value and
-// the bound. If there is none, it returns the present value.
+// narrowTo returns the widest value that exceeds neither the present value, has, nor the
+// bound. If there is none, it returns the present value.
 func narrowTo(k node.Kernel, has, bound node.Value) node.Value {
 	bound = bound.Round(k)
 	switch h := has.(type) {
@@ -57,9 +57,9 @@ func narrowTo(k node.Kernel, has, bound node.Value) node.Value {
 	return bound
 }
 
-// commonCPUs returns the CPUs that are in both sets. An empty set means all
-// CPUs of the parent on v2. On v1 it admits no task, so it is the narrowest
-// set.
+// commonCPUs returns the CPUs that are in both sets. On v2 an empty set means
+// all CPUs of the parent. On v1 it is the narrowest set, because it means that
+// no task may enter the cgroup.
 func commonCPUs(k node.Kernel, has, bound node.CPUs) node.CPUs {
 	common := node.CPUs{Set: has.Set.Intersect(bound.Set)}
 	switch {

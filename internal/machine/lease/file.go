@@ -29,8 +29,8 @@ const (
 // bootWidth is the length of a boot id, a UUID.
 const bootWidth = 36
 
-// A head is the first line of the lease file. Its width is fixed, so that a
-// renewal can overwrite it in place. One JSON line for each bound follows it.
+// A head is the first line of the lease file. Its width is fixed, so that a renewal
+// can overwrite it in place. The other lines are the bounds as JSON, one per line.
 type head struct {
 	boot      string
 	holder    Holder
@@ -81,7 +81,7 @@ func parseHead(line []byte) (head, error) {
 		announced: f[12] == "1",
 		body:      sum{number(f[14], 10), uint32(number(f[15], 16))},
 	}
-	// Encoding the values must give the same line again. This checks the check
+	// The parsed values must give the same line again. This checks the check
 	// sum, and the parts of the line that were not parsed.
 	if !bytes.Equal(h.append(nil), line) {
 		return head{}, errDamaged
@@ -140,7 +140,7 @@ type content struct {
 	bounds []Bound
 }
 
-// read reads the lease in dir. It returns fs.ErrNotExist if there is none. If
+// read reads the lease in dir, or returns fs.ErrNotExist if there is none. If
 // the bounds are the same as in last, it reads only the first line of the file.
 func read(dir string, last content) (content, error) {
 	path := filepath.Join(dir, leaseFile)
@@ -157,7 +157,7 @@ func read(dir string, last content) (content, error) {
 }
 
 // A descriptor reads a file with one system call. os.File would make six more,
-// and reading the lease is most of the work of a watchdog.
+// which matters because reading the lease is most of the work of a watchdog.
 type descriptor int
 
 // ReadAt makes one read. If it fills only a part of b, it also returns io.EOF.
@@ -176,8 +176,8 @@ func (d descriptor) ReadAt(b []byte, at int64) (int, error) {
 // that is just being written is complete a moment later.
 const attempts = 3
 
-// readFrom reads a lease. If the head has the same sum of the bounds as last,
-// readFrom takes the bounds from last.
+// readFrom reads a lease. If the head's check sum of the bounds is the same as
+// in last, readFrom takes the bounds from last.
 func readFrom(r io.ReaderAt, last content) (content, error) {
 	line := make([]byte, headSize)
 	var h head

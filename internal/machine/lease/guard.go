@@ -17,9 +17,9 @@ import (
 
 // Guard starts cmd as the watchdog of the lease in dir, if there is none yet,
 // and reports whether it started one. The process has its own session and
-// outlives its parent. Unless cmd says otherwise, it has no output, and the
-// root as its working directory. If several watchdogs start at the same time,
-// all except one end.
+// outlives its parent. Unless cmd sets them, it has no output, and the root as
+// its working directory. If several watchdogs start at the same time, all but
+// one end.
 func Guard(dir string, cmd *exec.Cmd) (started bool, err error) {
 	if _, guarded := IsGuarded(dir); guarded {
 		return false, nil
@@ -36,15 +36,15 @@ func Guard(dir string, cmd *exec.Cmd) (started bool, err error) {
 }
 
 // runaway is the CPU time that a watchdog with real-time priority may use
-// without a sleep. Then the kernel ends it. So a mistake in the watchdog cannot
-// block a CPU.
+// without a sleep. After that, the kernel ends the watchdog, so that a mistake
+// in it cannot block a CPU.
 const runaway = 2 * time.Second
 
 // Steady prepares the watchdog process to run when other processes get no
 // resources. The OOM killer spares it, its memory is locked, and it uses one
-// CPU. No cgroup weight or quota limits its policy, SCHED_FIFO. If its cgroup
-// has no real-time budget, it gets nice -20 instead. The error lists what the
-// kernel refused. The watchdog also works without that.
+// CPU. It gets the policy SCHED_FIFO, which no cgroup weight or quota limits.
+// If its cgroup has no real-time budget, it gets nice -20 instead. The error
+// lists what the kernel refused. The watchdog also works without that.
 func Steady() error {
 	runtime.GOMAXPROCS(1)
 	var errs []error
@@ -63,17 +63,17 @@ func Steady() error {
 		}
 	}
 	// MCL_ONFAULT (Linux 4.4) locks only used pages. The Go runtime reserves
-	// far more.
+	// far more than it uses.
 	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
 		errs = append(errs, fmt.Errorf("lock the memory: %w", err))
 	}
 	return errors.Join(errs...)
 }
 
-// eachThread calls do for every thread of this process. Meanwhile, a thread
-// that is not changed yet may start another thread. So eachThread lists the
-// threads until there is no new one. A thread that is started by a changed
-// thread inherits the change.
+// eachThread calls do for every thread of this process. While it does so, a
+// thread may start another one. Children of a changed thread inherit the
+// change, but those of other threads do not. So eachThread lists the threads
+// until there is no new one.
 func eachThread(do func(tid int) error) error {
 	done := map[int]bool{}
 	for {

@@ -87,9 +87,9 @@ func TestGuardStartsOneWatchdogThatOutlivesItsParent(t *testing.T) {
 	}
 }
 
-// TestSteadyDoesWhatItDoesNotSayWasRefused checks each preparation: it must
-// have an effect, or the error must name it. In a container or for an
-// unprivileged user, the kernel may refuse any of them.
+// TestSteadyDoesWhatItDoesNotSayWasRefused checks each preparation: either it
+// has an effect, or the error names it. In a container or for an unprivileged
+// user, the kernel may refuse any of them.
 func TestSteadyDoesWhatItDoesNotSayWasRefused(t *testing.T) {
 	_, dir, pid := startGuarded(t)
 	refused, err := os.ReadFile(filepath.Join(dir, "refused"))

@@ -3,15 +3,15 @@
 // small watchdog process narrows best-effort work to its safe bound. The lease
 // contains the bounds, so that the watchdog needs no answer from the agent.
 //
-// Deadlines are on CLOCK_MONOTONIC, because the wall clock may jump. This clock
-// stops while the machine sleeps, unlike CLOCK_BOOTTIME: during that time the
+// Deadlines are on CLOCK_MONOTONIC, because the wall clock may jump. Unlike
+// CLOCK_BOOTTIME, this clock stops while the machine sleeps. In that time the
 // agent cannot renew the lease, and best-effort work does not run. The lease
 // contains the boot id, because /run may be on disk: a lease from an earlier
 // boot is void.
 //
 // The watchdog watches the lease, not the process of the agent. So a crash does
-// no harm if the agent restarts before the lease expires. And a hanging agent,
-// whose process does not end, loses its lease.
+// no harm if the agent restarts before the lease expires. And an agent that
+// hangs, although its process lives, loses its lease.
 package lease
 
 import (
@@ -28,24 +28,24 @@ import (
 )
 
 const (
-	// TTL is the time from a renewal to the expiry of the lease. Then the
-	// watchdog needs some time to wake up and write. So best-effort work is
-	// within its bounds 2 s after the last renewal.
+	// TTL is the time from a renewal to the expiry of the lease. The watchdog
+	// then needs some time to wake up and write. So best-effort work is within
+	// its bounds 2 s after the last renewal.
 	TTL = 1500 * time.Millisecond
 	// Renewal is the time between two renewals by the agent. Two renewals in a
 	// row may fail before the lease expires.
 	Renewal = 500 * time.Millisecond
-	// MaxAnnounce is the longest time for which an agent that stops may prolong
+	// MaxAnnounce is the longest time by which an agent that stops may prolong
 	// its lease. Readers ignore a deadline that is further away.
 	MaxAnnounce = 10 * time.Minute
 )
 
-// ErrHeld means that another living process already has the lock in question:
-// of the lease, of its watchdog, or of the machine.
+// ErrHeld means that another living process already has the lock: that of the
+// lease, of its watchdog, or of the machine.
 var ErrHeld = errors.New("already held")
 
 // ErrLost means that another process has removed or replaced the lease, for
-// example with Disarm. The former holder must stop writing knobs.
+// example with Disarm. The former holder must not write knobs any more.
 var ErrLost = errors.New("the lease was taken away")
 
 // A Holder identifies the process that renews a lease: its pid and its start
@@ -55,8 +55,8 @@ type Holder struct {
 	Start int64
 }
 
-// A Lease is held by one process until Close or the end of the process. It is
-// safe for concurrent use.
+// A Lease is the lease of this process, until Close or the end of the process.
+// It is safe for concurrent use.
 type Lease struct {
 	dir   string
 	clock func() time.Duration
@@ -71,10 +71,10 @@ type Lease struct {
 
 // Hold takes the lease in dir for the process self on the given boot. dir
 // should be on tmpfs. Hold returns ErrHeld while another process holds the
-// lease, even a stopped process. Until the first Renew, the lease keeps the
-// bounds and the deadline of its last holder. So a deadline that this holder
-// announced stays valid, and a new agent that dies before its first Renew
-// prolongs nothing.
+// lease, even if that process is stopped. Until the first Renew, the lease
+// keeps the bounds and the deadline of its last holder. So a deadline that the
+// last holder announced stays valid, and a new agent that dies before its first
+// Renew prolongs nothing.
 func Hold(dir, boot string, self Holder) (*Lease, error) {
 	return hold(dir, boot, self, monotonic)
 }
@@ -104,11 +104,11 @@ func hold(dir, boot string, self Holder, clock func() time.Duration) (*Lease, er
 }
 
 // Renew prolongs the lease, and sets the bounds that apply if the holder dies.
-// The loop must call it in each tick before it writes. ErrLost means that
-// another process has taken the lease: this process must not write any more. If
-// the bounds are the same as before, Renew needs only two system calls and no
-// space. So the reasons of bounds should not contain values that change in each
-// tick.
+// The loop must call it in each tick before it writes. After ErrLost this
+// process must not write any more, because another process has taken the lease.
+// If the bounds are the same as before, Renew needs only two system calls and
+// no space. So the reasons of bounds should not contain values that change in
+// each tick.
 //
 // On a full tmpfs, Renew cannot write new bounds. It then prolongs the lease
 // with the old bounds and returns an error. The holder must not widen a knob
@@ -136,8 +136,8 @@ func (l *Lease) Renew(bounds []Bound) error {
 	return nil
 }
 
-// HasExpired reports whether the lease has expired since the last renewal. If
-// so, the watchdog may have written knobs, and the holder must read all knobs
+// HasExpired reports whether the lease has expired since the last renewal. The
+// watchdog may then have written knobs, so the holder must read all knobs
 // again.
 func (l *Lease) HasExpired() bool {
 	l.mu.Lock()
@@ -145,7 +145,7 @@ func (l *Lease) HasExpired() bool {
 	return l.clock() >= l.head.deadline
 }
 
-// Announce prolongs the lease by d, at most MaxAnnounce. The holder calls it
+// Announce prolongs the lease by d, at most by MaxAnnounce. The holder calls it
 // when it is about to stop and another holder will follow. It also works on a
 // full file system.
 func (l *Lease) Announce(d time.Duration) error {
@@ -162,8 +162,8 @@ func (l *Lease) Announce(d time.Duration) error {
 	return nil
 }
 
-// Drop removes the lease, when no knob needs a bound any more. The watchdog
-// then ends. It is no error if another process has already removed the lease.
+// Drop removes the lease. Call it when no knob needs a bound any more. The watchdog
+// then ends. If another process has already removed the lease, Drop returns nil.
 func (l *Lease) Drop() error {
 	l.mu.Lock()
 	err := l.check()
@@ -179,7 +179,7 @@ func (l *Lease) Drop() error {
 	return nil
 }
 
-// Close lets another process take the lease. The lease file stays, and expires
+// Close lets another process take the lease. The lease file stays. It expires
 // unless another process renews it.
 func (l *Lease) Close() error {
 	l.mu.Lock()
@@ -200,13 +200,13 @@ func (l *Lease) check() error {
 }
 
 // lockRemoved reports whether another program has removed the lock file or the
-// whole directory. (Disarm removes only the lease file.)
+// whole directory. (Disarm removes only the lease file, not the lock.)
 func (l *Lease) lockRemoved() bool { return !isCurrent(l.lock) }
 
 // recreate creates the directory, the lock and the lease again. Without them,
-// the watchdog would end, and agents and commands would not see that Tenon
-// manages this node. It returns ErrLost if another process has taken the new
-// lock.
+// the watchdog would end, and other agents and commands would not see that
+// Tenon manages this node. It returns ErrLost if another process has taken the
+// new lock.
 func (l *Lease) recreate(h head, bounds []Bound) error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return fmt.Errorf("renew the lease, whose directory was removed: %w", err)
@@ -226,9 +226,9 @@ func (l *Lease) recreate(h head, bounds []Bound) error {
 	return nil
 }
 
-// rewrite overwrites the head in place. That needs no space on a full file
-// system, because the width of a head is fixed. A process that reads a
-// half-written head finds a wrong check sum and reads again.
+// rewrite overwrites the head in place. The width of a head is fixed, so this
+// needs no space on a full file system. A process that reads a half-written
+// head finds a wrong check sum and reads again.
 func (l *Lease) rewrite(h head) error {
 	l.line = h.append(l.line[:0])
 	if _, err := l.file.WriteAt(l.line, 0); err != nil {

@@ -278,8 +278,7 @@ func FuzzAnyLeaseIsReadable(f *testing.F) {
 	})
 }
 
-// FuzzAnyBodyIsReadable reads leases whose body has any content and a correct
-// check sum.
+// FuzzAnyBodyIsReadable reads leases with any body and a correct check sum.
 func FuzzAnyBodyIsReadable(f *testing.F) {
 	body, err := encode([]Bound{quota, pin})
 	if err != nil {

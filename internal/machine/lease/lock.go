@@ -16,9 +16,9 @@ import (
 )
 
 // acquire locks a file until the returned file is closed or the process ends.
-// Other processes can see this kind of lock without taking it (F_OFD_SETLK,
-// fcntl(2), Linux 3.15). For messages, the file contains the pid of the
-// process.
+// Other processes can find out who has the lock without taking it (F_OFD_SETLK,
+// fcntl(2), Linux 3.15). The file contains the pid of the process, which
+// messages show.
 func acquire(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -42,7 +42,7 @@ func acquire(path string) (*os.File, error) {
 }
 
 // isCurrent reports whether the path of a lock still leads to the locked file. If
-// another program has removed the file, other processes would lock a new file.
+// another program has removed the file, other processes would lock a new one.
 func isCurrent(lock *os.File) bool {
 	held, err := lock.Stat()
 	if err != nil {
@@ -52,8 +52,8 @@ func isCurrent(lock *os.File) bool {
 	return err == nil && os.SameFile(held, now)
 }
 
-// lockHolder returns the pid of the process that has locked a file. ok is false
-// if no process has.
+// lockHolder returns the pid of the process that has locked a file. If there is
+// none, ok is false.
 func lockHolder(path string) (pid int, ok bool) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -82,16 +82,16 @@ func Exists(dir string) bool {
 }
 
 // IsHeld reports whether a living process holds the lease in dir, and returns
-// its pid.
+// the pid of that process.
 func IsHeld(dir string) (pid int, ok bool) { return lockHolder(filepath.Join(dir, leaseLock)) }
 
-// IsGuarded reports whether a watchdog guards the lease in dir, and returns its
-// pid. It also returns true for a watchdog that is about to end, so a holder
-// must call it again from time to time.
+// IsGuarded reports whether a watchdog guards the lease in dir, and returns the
+// watchdog's pid. The watchdog may be about to end, so a holder must call
+// IsGuarded again from time to time.
 func IsGuarded(dir string) (pid int, ok bool) { return lockHolder(filepath.Join(dir, watchdogLock)) }
 
 // Disarm removes the lease in dir, whichever process holds it. It waits until
-// the watchdog has ended, so that the watchdog cannot overwrite what the caller
+// the watchdog has ended, which otherwise could overwrite what the caller
 // writes later. If the holder is alive, its next Renew fails. ctx limits the
 // wait.
 func Disarm(ctx context.Context, dir string) error {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// noteAt is the offset in bytes at which the state directory begins in the file
-// of a machine lock. The pid is before it.
+// noteAt is the offset, in bytes, of the state directory in the file of a
+// machine lock. The pid is before it.
 const noteAt = 11
 
 // A Machine is the lock of the whole machine. The zero Machine is not locked.
@@ -19,10 +19,10 @@ type Machine struct {
 }
 
 // HoldMachine takes the lock of the whole machine, until Close or the end of
-// the process. The reason: a lease excludes a second agent only in the same
-// state directory, and agents with different directories would overwrite each
-// other's values in every tick. If another process has the lock, HoldMachine
-// returns ErrHeld, and names that process and its state directory.
+// the process. The lock is needed because a lease excludes a second agent only
+// if both have the same state directory. Otherwise the agents would overwrite
+// each other's values in every tick. If another process has the lock,
+// HoldMachine returns ErrHeld, and names that process and its state directory.
 //
 // All agents of a machine must use the same lock file. So a container mounts
 // the directory of this file from the host.
@@ -51,9 +51,8 @@ func HoldMachine(path, state string) (*Machine, error) {
 	return &Machine{path, state, f}, nil
 }
 
-// Keep takes the lock again if another program has removed its file, because a
-// second agent could then lock a new file. If a second agent has done so, Keep
-// returns ErrHeld.
+// Keep takes the lock again if another program has removed the lock file. If a
+// second agent has locked a new file meanwhile, Keep returns ErrHeld.
 func (m *Machine) Keep() error {
 	if m.lock == nil || isCurrent(m.lock) {
 		return nil

@@ -8,10 +8,10 @@ import (
 )
 
 // WatchRemovals returns a channel that gets a value after files in a directory
-// were removed (inotify(7)), so that a restore does not wait for the next look
-// of the watchdog. Renewals replace the lease by a rename, which does not count.
-// If the kernel cannot report removals, the channel never gets a value. The
-// watch ends with ctx.
+// were removed (inotify(7)). So a restore need not wait until the watchdog
+// looks again. Renewals replace the lease by a rename, which is no removal. If
+// the kernel cannot report removals, the channel never gets a value. The watch
+// ends with ctx.
 func WatchRemovals(ctx context.Context, dir string) <-chan struct{} {
 	removed := make(chan struct{}, 1)
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)

@@ -15,23 +15,23 @@ import (
 
 const (
 	// lookEvery is the longest time between two reads of a valid lease. The
-	// watchdog also reads the lease at its deadline, and when a file is removed.
-	// So lookEvery only limits how long it takes until the watchdog notices a new
-	// holder, or a removed lease where the kernel does not report removals.
+	// watchdog also reads the lease at its deadline, and when a file is
+	// removed. So within lookEvery it notices a new holder, and a removed lease
+	// if the kernel does not report removals.
 	lookEvery = time.Second
-	// retry is the time between two reads of an expired lease, and the wait
-	// after the first failed write. The wait doubles after each failure.
+	// retry is the time between two reads of an expired lease. It is also the wait
+	// after the first failed write, and doubles after each further failure.
 	retry = 200 * time.Millisecond
-	// leaveLimit is the time that a watchdog with the option Last may still run
-	// after its context has ended.
+	// leaveLimit is the time for which a watchdog with the option Last may
+	// still run after its context has ended.
 	leaveLimit = 5 * time.Second
 	// recheck is the longest time between two reads of the knobs while the
-	// lease is expired. Another process may have widened a knob meanwhile.
+	// lease is expired. Another process may widen a knob in between.
 	recheck = time.Second
 )
 
-// ErrGone means that the cgroup of a knob does not exist any more, so that the
-// knob's bound has no meaning.
+// ErrGone means that the cgroup of a knob does not exist any more. The knob
+// then needs no bound.
 var ErrGone = errors.New("no such cgroup")
 
 // Options configure a watchdog.
@@ -42,17 +42,17 @@ type Options struct {
 	// Read returns the present value of a knob and the inode of its cgroup, or
 	// ErrGone if the cgroup does not exist.
 	Read func(node.Knob) (node.Value, uint64, error)
-	// Apply performs a step. The journal names the holder whose lease has
-	// expired as the author.
+	// Apply performs a step. In the journal, the author of the step is the
+	// holder whose lease has expired.
 	Apply func(context.Context, Holder, plan.Step) error
 	// Last means that no other watchdog follows this one, for example because
 	// it ends together with the holder. When ctx ends, such a watchdog waits
-	// for one more renewal of the lease. It applies the bounds at once if none
-	// comes, or if the holder has announced its stop.
+	// for one more renewal of the lease. If none comes, or if the holder has
+	// announced its stop, it applies the bounds at once.
 	Last bool
 	// Removed gets a value when a file in Dir was removed, so that the watchdog
-	// reads the lease at once: see WatchRemovals. If it is nil, the watchdog
-	// notices within lookEvery that the lease was removed.
+	// reads the lease at once: see WatchRemovals. If Removed is nil, the
+	// watchdog notices the removal within lookEvery.
 	Removed <-chan struct{}
 	// Log gets a line for each change of state. Nil turns logging off.
 	Log *slog.Logger
@@ -61,8 +61,8 @@ type Options struct {
 }
 
 // Watch guards the lease in o.Dir, whichever process holds it. It returns nil
-// when the lease is removed or is from another boot, and the error of ctx when
-// ctx ends. It returns ErrHeld if another watchdog guards the lease.
+// when the lease is removed or is from another boot. It returns the error of
+// ctx when ctx ends, and ErrHeld if another watchdog guards the lease.
 //
 // While the lease is expired, Watch narrows each knob that exceeds its bound.
 // Only the holder ever widens a knob.
@@ -166,7 +166,7 @@ const (
 )
 
 // look reads the lease once and acts on it. It returns how long to wait before
-// the next look. goOn is false if there is no lease to guard any more.
+// the next look. If there is no lease to guard any more, goOn is false.
 func (w *watchdog) look(ctx context.Context) (wait time.Duration, goOn bool) {
 	switch c, err := read(w.Dir, w.last); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -214,8 +214,8 @@ func (w *watchdog) look(ctx context.Context) (wait time.Duration, goOn bool) {
 
 // hasOverslept reports whether this process did not run at the planned time,
 // for example because a virtual machine was paused or a container was frozen.
-// The holder could not renew the lease either, so it gets the time for one
-// renewal.
+// In that time the holder could not renew the lease either. So it then gets the
+// time for one renewal.
 func (w *watchdog) hasOverslept(now time.Duration) bool {
 	return w.awake != 0 && now-w.awake > Renewal
 }
@@ -251,8 +251,8 @@ func (w *watchdog) say(now loggedState, level slog.Level, text string, args ...a
 	w.seen = now
 }
 
-// narrow reads the knobs and writes those that exceed their bound. It returns
-// false if a read or a write failed, so that it must be tried again.
+// narrow reads the knobs and writes those that exceed their bound. If a read or
+// a write failed, it returns false, and the caller must try again.
 func (w *watchdog) narrow(ctx context.Context) bool {
 	now := node.Knobs{Kernel: w.Kernel, Now: map[node.Knob]node.Value{}}
 	var errs []error
@@ -292,9 +292,9 @@ func (w *watchdog) narrow(ctx context.Context) bool {
 	return failed == ""
 }
 
-// checkExpired reports whether the lease is still the same. narrow calls it
-// between two writes, because a restore may have removed the lease, or the
-// holder may have renewed it. A lease that cannot be read counts as the same.
+// checkExpired reports whether the lease is still the same expired one. narrow calls it
+// between two writes, because a restore may have removed the lease, or the holder may
+// have renewed it. If the lease cannot be read, checkExpired returns true.
 func (w *watchdog) checkExpired() bool {
 	c, err := read(w.Dir, w.last)
 	if err != nil {

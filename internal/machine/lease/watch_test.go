@@ -127,7 +127,7 @@ func (w *world) readLog() string {
 	return w.log.String()
 }
 
-// wantLines checks that the log has one line for each word, and that each line
+// wantLines checks that the log has as many lines as words, and that each line
 // contains its word.
 func (w *world) wantLines(words ...string) {
 	w.t.Helper()
@@ -209,8 +209,8 @@ func TestBEIsNarrowedWithinTwoSecondsOfTheLastRenewal(t *testing.T) {
 	})
 }
 
-// TestALeaseWithoutBoundsLeavesEverything is the case without CPU suppress: the
-// watchdog writes nothing, and does not log that work gets its safe bounds.
+// TestALeaseWithoutBoundsLeavesEverything has a lease without bounds. The
+// watchdog must not write, and must not log that work gets its safe bounds.
 func TestALeaseWithoutBoundsLeavesEverything(t *testing.T) {
 	runInWorld(t, func(t *testing.T, w *world) {
 		l := take(t, w.dir, agent, w.clock)

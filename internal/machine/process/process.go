@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/machine/journal"
 )
 
-// Identify identifies a process by pid and start time, because the kernel may
-// reuse a pid.
+// Identify returns the pid of a process with its start time. The kernel may
+// reuse a pid, but not with the same start time.
 func Identify(fs proc.FS, pid int) (journal.Process, error) {
 	s, err := fs.PIDStat(pid)
 	return journal.Process{PID: pid, Start: int64(s.StartTime)}, err
@@ -27,9 +27,9 @@ func Alive(fs proc.FS, p journal.Process) bool {
 	return err == nil && int64(s.StartTime) == p.Start && s.State != 'Z' && s.State != 'X'
 }
 
-// Signal sends a signal to exactly this process. It opens a pidfd before it
-// compares the start time, so that it cannot hit a new process with the same
-// pid. If the process has ended, Signal does nothing.
+// Signal sends a signal to the process p, and to no other. It opens a pidfd
+// before it compares the start time, so that it cannot hit a new process with
+// the same pid. If the process has ended, Signal does nothing.
 func Signal(fs proc.FS, p journal.Process, s syscall.Signal) {
 	handle, err := os.FindProcess(p.PID)
 	if err != nil {

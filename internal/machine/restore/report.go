@@ -17,17 +17,16 @@ type Report struct {
 	Gone     []node.CgroupPath `json:"gone,omitempty"`     // groups that no longer existed
 	Dropped  []node.Knob       `json:"dropped,omitempty"`  // knobs that their cgroups no longer have
 	Controls []string          `json:"resctrl,omitempty"`  // control groups of resctrl that Tenon had made, removed
-	// Damage says how the journal was damaged. Changes that the journal does
-	// not contain any more may then remain. It is empty if the journal was
-	// whole.
+	// Damage says how the journal was damaged, or is empty if it was whole.
+	// After damage, changes may remain that are not in the journal any more.
 	Damage string `json:"damage,omitempty"`
-	// Recovered is the number of knobs and cgroups that were recorded only by
-	// the notes at the cgroups, and not by the journal.
+	// Recovered is the number of knobs and cgroups that only the notes of the
+	// cgroups recorded, and not the journal.
 	Recovered int `json:"recovered,omitempty"`
 }
 
-// A Change is a knob. It has the value that the restore found, and the value
-// before Tenon's first write.
+// A Change is a knob with two values: the one that the restore found, and the
+// one before Tenon's first write.
 type Change struct {
 	Knob node.Knob `json:"knob"`
 	From string    `json:"from"`
@@ -35,8 +34,8 @@ type Change struct {
 }
 
 // A Busy is a cgroup that the restore did not remove, with the processes in it.
-// If there are no processes, the cgroup contains other cgroups, which Tenon did
-// not make or which are busy.
+// If there are none, the cgroup has child cgroups. These are busy, or not made
+// by Tenon.
 type Busy struct {
 	Cgroup node.CgroupPath `json:"cgroup"`
 	PIDs   []int           `json:"pids,omitempty"`

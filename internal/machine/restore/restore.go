@@ -32,7 +32,7 @@ type Options struct {
 	// RemoveGroup removes a cgroup that contains no process and no cgroup.
 	RemoveGroup func(node.CgroupPath) error
 	// TakeBackLate looks once more for threads that still have an attribute
-	// although its knob was released.
+	// after its knob was released.
 	TakeBackLate func([]node.Knob) error
 }
 
@@ -51,11 +51,11 @@ func (x *Restorer) needTree() error {
 }
 
 // All undoes all changes that any Tenon process has journaled since boot, even
-// if the process still runs. It ends the processes that a lab started, removes
-// the cgroups without processes that Tenon made, and restores each knob that
-// still has Tenon's value. It never ends the command of a user. The cgroup of
-// such a command stays, and All reports it. All needs no daemon, and a second
-// call does nothing. ctx limits the wait for processes to end.
+// if that process still runs. It ends the processes that a lab started, removes
+// empty cgroups of Tenon, and restores each knob that still has Tenon's value.
+// It never ends the command of a user. The cgroup of such a command stays, and
+// the report lists it. All needs no daemon, and a second call does nothing. ctx
+// limits the wait for processes to end.
 //
 // If the journal was damaged, All restores what is left of it. The report
 // mentions the damage once.
@@ -112,8 +112,8 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 	return r, nil
 }
 
-// UndoOwn undoes the changes of this process when a lab ends normally. It does
-// not undo those of other Tenon processes.
+// UndoOwn undoes the changes of this process, and not those of other Tenon
+// processes. A lab calls it when it ends normally.
 func (x *Restorer) UndoOwn(ctx context.Context) (Report, error) {
 	me := x.o.Journal.Session()
 	return x.restore(ctx, func(s journal.Session) bool { return s == me })
@@ -154,8 +154,8 @@ func (x *Restorer) restore(ctx context.Context, in scope) (Report, error) {
 	r := Report{Recovered: len(lost.Touches) + len(lost.Groups)}
 	var errs []error
 	errs = append(errs, x.endProcesses(ctx, state, in, &r))
-	// Remove cgroups before restoring knobs, because the knobs of a removed
-	// cgroup need no restore.
+	// First remove cgroups, because the knobs of a removed cgroup need no
+	// restore.
 	errs = append(errs, x.removeGroups(state, in, &r))
 	errs = append(errs, x.restoreKnobs(in, lost, &r))
 	r.Controls, err = x.o.Controls.RemoveMade(state, in)
@@ -188,8 +188,8 @@ func (x *Restorer) removeGroups(state journal.State, in scope, r *Report) error 
 	return errors.Join(errs...)
 }
 
-// occupants lists the processes in a cgroup that are not about to end. It also
-// reports whether the cgroup contains cgroups that will stay.
+// occupants lists those processes in a cgroup that are not about to end. It
+// also reports whether the cgroup has child cgroups that will stay.
 func (x *Restorer) occupants(p node.CgroupPath, ending map[int]journal.Process, removed map[node.CgroupPath]bool) (users []int, below bool) {
 	pids, _ := x.o.Tree.Procs(string(p))
 	for _, pid := range pids {
@@ -207,10 +207,10 @@ func (x *Restorer) occupants(p node.CgroupPath, ending map[int]journal.Process, 
 	return users, below
 }
 
-// restoreKnobs restores the knobs in scope, in the order of a plan. Cgroups of
-// other components can make this order wrong. Therefore, if the kernel refuses
-// a write, restoreKnobs tries the write again after the others, as long as some
-// succeed.
+// restoreKnobs restores the knobs in scope, in the order of a plan. Because of
+// cgroups of other components, this order may be wrong, and the kernel may
+// refuse a write. So restoreKnobs repeats the refused writes after the others,
+// as long as some succeed.
 func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 	state, err := x.o.Journal.State()
 	if err != nil {
@@ -254,8 +254,8 @@ func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 	return errors.Join(errs...)
 }
 
-// release releases knobs. Where possible, it releases several in one call. For
-// each step it returns an error, or nil.
+// release releases knobs, several in one call where possible. It returns one
+// error, or nil, for each step.
 func (x *Restorer) release(steps []plan.Step, touches map[node.Knob]journal.Touch) []error {
 	errs := make([]error, 0, len(steps))
 	for rest := steps; len(rest) > 0; rest = steps[len(errs):] {
@@ -273,9 +273,9 @@ func (x *Restorer) release(steps []plan.Step, touches map[node.Knob]journal.Touc
 	return errs
 }
 
-// addLost adds to a state the changes that only the notes at the cgroups record.
-// Before that, it updates the names of renamed cgroups. It returns what it
-// added, and writes nothing.
+// addLost adds to a state the changes that only the notes of the cgroups
+// record. Before that, it updates the names of renamed cgroups. It returns the
+// added changes, and writes nothing.
 func (x *Restorer) addLost(state *journal.State) (journal.State, error) {
 	if x.o.Tree == nil {
 		return journal.State{}, nil
@@ -288,9 +288,9 @@ func (x *Restorer) addLost(state *journal.State) (journal.State, error) {
 	return x.addNoted(state)
 }
 
-// addNoted adds to a state the changes that only the notes at the cgroups
-// record, and returns what it added. The names in the state must be those that
-// the cgroups have now.
+// addNoted adds to a state the changes that only the notes of the cgroups
+// record, and returns the added changes. The names in the state must be the
+// present names of the cgroups.
 func (x *Restorer) addNoted(state *journal.State) (journal.State, error) {
 	if x.o.Tree == nil {
 		return journal.State{}, nil
@@ -306,17 +306,17 @@ func (x *Restorer) addNoted(state *journal.State) (journal.State, error) {
 }
 
 // addCopies adds cpusets that new cgroups have copied from a cgroup that Tenon
-// narrowed. They must be released together with the cpuset of that cgroup.
-// Otherwise the new cgroups would keep the narrow set.
+// narrowed. They must be released together with the cpuset of that cgroup,
+// because otherwise the new cgroups would keep the narrow set.
 func (x *Restorer) addCopies(state journal.State) {
 	maps.Copy(state.Touches, x.o.Knobs.Copies(state.Touches))
 }
 
-// undo sorts the journaled knobs in scope into four lists. These are the steps
-// that restore knobs, in the order of a plan; the knobs that another component
-// changed; the knobs whose cgroup does not exist any more; and the knobs that
-// the kernel has dropped. If others have made a cgroup under the same name,
-// undo ignores the knobs of that cgroup.
+// undo sorts the journaled knobs in scope into four lists: the steps that
+// restore knobs, in the order of a plan; the knobs that another component
+// changed (left); the knobs whose cgroup does not exist any more (gone); and
+// the knobs that the kernel has dropped (lost). It ignores the knobs of a
+// cgroup whose name another cgroup has now.
 func (x *Restorer) undo(state journal.State, in scope) (steps []plan.Step, left []Change, gone, lost []node.Knob) {
 	have := node.Knobs{Kernel: x.o.Kernel(), Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}
 	var wants []plan.Want

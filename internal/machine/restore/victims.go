@@ -26,7 +26,7 @@ const (
 
 // endProcesses ends the processes that labs in scope have started. It sends
 // SIGTERM and, after the grace period, SIGKILL. It repeats this until no such
-// process is left, because a process may have started another one meanwhile.
+// process is left, because a process may start another one before it ends.
 func (x *Restorer) endProcesses(ctx context.Context, state journal.State, in scope, r *Report) error {
 	ended := map[int]bool{}
 	start := time.Now()
@@ -65,9 +65,9 @@ func (x *Restorer) endProcesses(ctx context.Context, state journal.State, in sco
 	return errors.Join(errs...)
 }
 
-// victims returns the processes that a restore ends. These are the processes
-// that labs in scope journaled, their descendants, and all processes in the
-// cgroups of these labs. Tenon's own processes are never among them.
+// victims returns the processes that a restore ends: those that labs in scope
+// journaled, their descendants, and all processes in the cgroups of these labs.
+// Tenon's own processes are never among them.
 func (x *Restorer) victims(state journal.State, in scope) map[int]journal.Process {
 	found := map[int]journal.Process{}
 	add := func(pid int) {

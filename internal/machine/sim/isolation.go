@@ -23,14 +23,14 @@ type Isolation struct {
 	CoreSched bool
 	// Slices means that each thread can have its own time slice.
 	Slices bool
-	// Foreign is the name of the sched_ext scheduler that another component has
+	// Foreign is the name of a sched_ext scheduler that another component has
 	// loaded, or "".
 	Foreign string
 	// Cookies is the number of threads that have a core-scheduling cookie of
 	// another component.
 	Cookies int
-	// Room is the maximum number of cgroups in the table of the BE scheduler,
-	// or 0 for the size in the real scheduler.
+	// Room is the maximum number of cgroups in the table of the BE scheduler. 0
+	// stands for the size of the real table.
 	Room int
 }
 
@@ -41,8 +41,8 @@ type isolationState struct {
 	loaded   node.Scheduler
 	orders   orders
 	failures []node.Failure
-	// ticked holds values that writeIsolation has set: marks as written, and
-	// attributes of threads, which it holds for the cgroup of the threads.
+	// ticked holds values that writeIsolation has set: the marks of cgroups,
+	// and the attributes of threads by the cgroup of the threads.
 	ticked map[node.Knob]node.Value
 }
 
@@ -70,8 +70,8 @@ func newIsolated(i Isolation, without []string) *isolationState {
 
 func (i *isolationState) obeys(rule string) bool { return !slices.Contains(i.without, rule) }
 
-// Load acts as if another component had loaded the scheduler foreign. If
-// foreign is empty, Load acts as if that scheduler was unloaded.
+// Load acts as if another component had loaded a scheduler with the name foreign.
+// If the name is empty, it acts as if that component had unloaded its scheduler.
 func (n *Node) Load(foreign string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -206,8 +206,8 @@ func mechanismOf(f node.File) node.Mechanism {
 	return node.MechanismSchedExt
 }
 
-// attribute returns the field of a task that holds an attribute of threads. f
-// is the knob that sets the attribute.
+// attribute returns the field of a task for an attribute of threads. f is the
+// knob that sets the attribute.
 func (t *task) attribute(f node.File) *bool {
 	switch f {
 	case node.FilePolicy:
@@ -264,8 +264,8 @@ func (i *isolationState) marksIdle() bool {
 	return slices.ContainsFunc(node.VendorMarks, func(v node.VendorMark) bool { return v.Can == i.Marks && v.Idles })
 }
 
-// wouldHang reports whether marks and core-scheduling cookies would both be in
-// use after this write. Some real kernels hang then.
+// wouldHang reports whether both marks and core-scheduling cookies would be in
+// use after this write. Some real kernels then hang.
 func (n *Node) wouldHang(k node.Knob, v node.Value) bool {
 	marked := v.CompareWidth(node.IdentityNone) < 0
 	tagged := k.File == node.FileCookie && v == node.Value(node.ThreadsBE)

@@ -72,8 +72,7 @@ func TestEveryRuleOfIsolationIsNeeded(t *testing.T) {
 }
 
 // TestAFullTableTakesNoMoreOrders fills the table of the BE scheduler. Existing
-// entries must stay. If there is no room for a cgroup, the tick must report
-// this cgroup.
+// entries must stay. The tick must report a cgroup that does not fit.
 func TestAFullTableTakesNoMoreOrders(t *testing.T) {
 	o := isolators["mainline"]
 	few := *o.Isolation
@@ -102,7 +101,7 @@ func TestAFullTableTakesNoMoreOrders(t *testing.T) {
 }
 
 // TestOrdersFollowLimitsInTheSameTick checks that threads in the BE scheduler
-// never have a larger quota than their cgroup, even for one tick.
+// never have a larger quota than their cgroup, not even for one tick.
 func TestOrdersFollowLimitsInTheSameTick(t *testing.T) {
 	n, a := runningAgent(t, isolators["mainline"])
 	a.Config.Suppress = policy.Suppress{Enable: true, ThresholdPercent: 65}

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// adapters returns an adapter for each kind of knob of this node. Apply
-// journals the knobs of resctrl and of isolation in functions of their own.
+// adapters returns an adapter for each kind of knob of this node. Knobs of
+// resctrl and of isolation are journaled elsewhere, in functions of their own.
 func (n *Node) adapters() knob.Table {
 	isolation := knob.Adapter{Read: n.readIsolation, Write: n.writeIsolation}
 	readSet := func(k node.Knob) (node.CPUs, error) { return node.CPUs{Set: n.files(k).CPUs(string(k.File))}, nil }
@@ -69,7 +69,7 @@ func (n *Node) adapters() knob.Table {
 // files returns the files of the group to which a knob belongs.
 func (n *Node) files(k node.Knob) knob.Files { return n.groups[k.Cgroup].knobFiles(n.version) }
 
-// writeFiles returns a function that writes a value: it writes the files that
+// writeFiles returns a function that writes a value. It writes the files that
 // filesOf returns, one after the other.
 func writeFiles[V node.Value](n *Node, filesOf func(node.Knob, V) ([]knob.Writing, error)) func(node.Knob, V) error {
 	return func(k node.Knob, v V) error {

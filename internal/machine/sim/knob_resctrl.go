@@ -49,8 +49,8 @@ func (n *Node) fillControls(s *node.Snapshot) {
 	}
 }
 
-// value returns the value of a knob of a control group, or nil if the machine
-// does not have the knob.
+// value returns the value of a knob of a control group. It returns nil if the
+// machine lacks the knob.
 func (c *control) value(f node.File) node.Value {
 	switch {
 	case f == node.FileL3 && len(c.l3) > 0:
@@ -74,8 +74,8 @@ func (n *Node) isForeign(name string) bool {
 	return n.tasksOf(name) != ""
 }
 
-// membership returns the control groups of the tasks in and below a cgroup, or
-// false if there are no tasks.
+// membership returns the control groups of the tasks in and below a cgroup. It
+// returns false if there are no tasks.
 func (n *Node) membership(p node.CgroupPath) (node.ControlGroup, bool) {
 	var in []string
 	for _, t := range n.tasks {
@@ -141,8 +141,8 @@ func (n *Node) ageControlGroups(s plan.Step) error {
 	return nil
 }
 
-// leaveControl removes a control group that Apply made, once Tenon has released
-// all knobs of the group.
+// leaveControl removes a control group that Apply made, if Tenon has released
+// all its knobs.
 func (n *Node) leaveControl(name string) {
 	c := n.divided.groups[name]
 	if c == nil || !c.mine {

@@ -9,11 +9,11 @@ import (
 )
 
 // Advance advances the time, and gives each task CPU time. It divides CPU like
-// a fluid: sibling groups and tasks get CPU by weight, and what one does not
-// use goes to the others. No group exceeds its quota or its CPUs. The model
+// a fluid: sibling groups and tasks get CPU by weight, and what one of them
+// leaves goes to the others. No group exceeds its quota or its CPUs. The model
 // computes no latency: tasks do not wake up, do not migrate, and do not evict
-// cache lines. A call should advance much less than one period of the loop
-// under test.
+// cache lines. One call should advance the time by much less than a period of
+// the loop under test.
 func (n *Node) Advance(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -35,8 +35,8 @@ type share struct {
 	got    unit.MilliCPU
 }
 
-// grant gives a group up to cpu for the time d. It returns the CPU time that
-// the group used.
+// grant offers a group the amount cpu for the time d. It returns the CPU time
+// that the group used.
 func (n *Node) grant(p node.CgroupPath, cpu unit.MilliCPU, d time.Duration) time.Duration {
 	g := n.groups[p]
 	free, wanted := n.appetite(p)
@@ -58,9 +58,9 @@ func (n *Node) grant(p node.CgroupPath, cpu unit.MilliCPU, d time.Duration) time
 	return used
 }
 
-// appetite returns how much CPU the tasks in and below a group want to use:
-// free ignores the quota and the CPUs of the group itself, limited respects
-// them.
+// appetite returns how much CPU the tasks in and below a group would use. free
+// is the amount without the group's own quota and CPU set, and limited the
+// amount with them.
 func (n *Node) appetite(p node.CgroupPath) (free, limited unit.MilliCPU) {
 	for _, s := range n.sharesOf(p) {
 		free += s.want
@@ -108,8 +108,8 @@ func (n *Node) weight(p node.CgroupPath) float64 {
 	return float64(g.number("cpu.weight")) * 1024 / 100
 }
 
-// fill divides an amount of CPU among shares by weight. A share that wants less
-// than its part leaves the rest to the others.
+// fill divides an amount of CPU among shares by weight. If a share needs less
+// than its part, the others get the rest.
 func fill(cpu unit.MilliCPU, shares []share) {
 	slices.SortStableFunc(shares, func(a, b share) int {
 		switch x, y := float64(a.want)*b.weight, float64(b.want)*a.weight; {

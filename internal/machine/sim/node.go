@@ -1,8 +1,8 @@
 // Package sim simulates a node in memory. It has the methods of the real node,
-// and refuses what the kernel refuses, on both cgroup versions. For each named
-// rule, the conformance suite checks the fact of the same name on a real
-// kernel. A small model divides CPU among tasks, so that tests can run policies
-// in virtual time.
+// and refuses what the kernel refuses, on both cgroup versions. It does so by
+// rules. The conformance suite has a fact with the name of each rule, and
+// checks it on a real kernel. A small model divides CPU among tasks, so that
+// tests can run policies in virtual time.
 package sim
 
 import (
@@ -35,7 +35,7 @@ type Options struct {
 	// Isolation lists the isolation mechanisms of the kernel in addition to
 	// cpu.idle. Nil means that there are none.
 	Isolation *Isolation
-	// Without names rules that this node does not apply. With it, tests show
+	// Without names rules that this node does not apply. Tests use it to show
 	// that each rule is needed.
 	Without []string
 }
@@ -74,8 +74,8 @@ type task struct {
 	// control is the control group of the task; "" is the default one.
 	control string
 	dying   bool // it has received a fatal signal
-	// The task's thread has attributes of best-effort threads: the scheduling policy
-	// (extended), the core-scheduling cookie (tagged), the long time slice (lengthened).
+	// These are attributes of best-effort threads: the scheduling policy (extended),
+	// the core-scheduling cookie (tagged) and the long time slice (lengthened).
 	extended, tagged, lengthened bool
 }
 

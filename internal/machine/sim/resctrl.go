@@ -17,8 +17,8 @@ import (
 type Resctrl struct {
 	// Groups is the maximum number of control groups, including the default group.
 	Groups int
-	// Ways describes the ways of the L3 caches. Without Domains, the caches
-	// cannot be divided.
+	// Ways describes the ways of the L3 caches. If it has no Domains, the
+	// caches cannot be divided.
 	Ways node.CacheWays
 	// MB describes the granularity of memory bandwidth. MBDomains are the
 	// caches whose bandwidth can be divided.
@@ -72,7 +72,7 @@ type controlOp struct {
 }
 
 // askControls returns the error of the first rule that refuses an operation, or
-// nil. last_cmd_status then contains the message of that rule.
+// nil. It also stores the message of that rule, which last_cmd_status shows.
 func (n *Node) askControls(o controlOp) error {
 	d := n.divided
 	for _, r := range d.rules {

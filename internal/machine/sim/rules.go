@@ -8,20 +8,20 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A rule imitates one fact about the kernel: the fact of the same name in the
-// conformance suite. Tests remove rules: the node then accepts the operation.
+// A rule imitates one fact about the kernel. The fact has the same name in the
+// conformance suite. If a test removes a rule, the node accepts the operation.
 type rule struct {
 	name    string
 	version int // 1, 2, or 0 for both
-	// operation is the kind of the operations that the rule concerns: write,
-	// attach, remove or fork.
+	// operation is the kind of operation that the rule is about: write, attach,
+	// remove or fork.
 	operation string
 	// files lists the files that the rule concerns, separated by spaces. "" means all.
 	files string
 	// refuse returns the error with which the kernel refuses the operation, or
 	// 0 if the kernel accepts it.
 	refuse func(op) syscall.Errno
-	// settle makes all other changes that a write causes, and returns the text
+	// settle makes all other changes that a write causes. It returns the text
 	// that the written file then has.
 	settle func(op) string
 	// derive returns the effective CPUs or memory nodes of a group from its own
@@ -43,8 +43,8 @@ func rulesOf(version int) []rule {
 	return slices.DeleteFunc(all, func(r rule) bool { return r.version != 0 && r.version != version })
 }
 
-// existenceRules returns the rules that are checked first. All other rules need
-// a group and a file that exist.
+// existenceRules returns the rules about missing groups and files. They are
+// checked first, because all other rules need a group and a file.
 func existenceRules() []rule {
 	return []rule{
 		{

@@ -177,8 +177,8 @@ func hasWord(list, word string) bool {
 	return false
 }
 
-// withSign returns the controllers with the given sign in a text such as "+cpu
-// -pids".
+// withSign returns those controllers in a text such as "+cpu -pids" that have
+// the given sign.
 func withSign(text string, sign byte) []string {
 	var cs []string
 	for w := range strings.FieldsSeq(text) {

@@ -164,8 +164,8 @@ func linesIn(text string) map[unit.Device]string {
 	return m
 }
 
-// replaceDevice returns the content of the file after the write, which replaces
-// the line of one device. A line without a body removes the device.
+// replaceDevice returns the content of the file after a write that replaces the line of one
+// device. If the write contains only the device, its line is removed.
 func (o op) replaceDevice() string {
 	d, body, named := o.device()
 	if !named {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// A controlRule imitates one fact about resctrl: the fact of the same name in the
-// conformance suite. If refuse is nil, other code asks applies for the rule by name.
+// A controlRule imitates one fact about resctrl. The fact has the same name in the
+// conformance suite. If refuse is nil, other code calls applies with the rule's name.
 type controlRule struct {
 	name   string
 	on     string // make, schemata or tasks
@@ -34,8 +34,8 @@ func ControlRules() []string {
 	return names
 }
 
-// checkEach returns a refuse function that checks each value of a schemata
-// line. It refuses the operation if check returns a reason for one value.
+// checkEach returns a refuse function. It calls check for each value of a schemata
+// line, and refuses the operation if check returns a reason for one value.
 func checkEach(check func(o controlOp, resource string, v schemataValue) string) func(controlOp) (syscall.Errno, string) {
 	return func(o controlOp) (syscall.Errno, string) {
 		resource, values := schemataLine(o.text)
@@ -49,7 +49,7 @@ func checkEach(check func(o controlOp, resource string, v schemataValue) string)
 }
 
 // mask returns the value as a mask of an L3 cache. It returns false if the
-// value is no mask, or is for another resource.
+// value is no mask, or is not for an L3 cache.
 func (v schemataValue) mask(resource string) (uint64, bool) {
 	x, err := v.number(resource)
 	return x, resource == "L3" && err == nil

@@ -64,8 +64,8 @@ func (n *Node) obeys(name string) bool {
 	return slices.ContainsFunc(n.rules, func(r rule) bool { return r.name == name })
 }
 
-// frozenItself reports whether the group's own file requests a freeze. It
-// ignores the ancestors.
+// frozenItself reports whether the group's own file requests a freeze, whatever
+// the ancestors do.
 func (n *Node) frozenItself(p node.CgroupPath) bool {
 	g := n.groups[p]
 	return g != nil && (g.files["cgroup.freeze"] == "1" || g.files["freezer.state"] == "FROZEN")
@@ -77,7 +77,7 @@ func (n *Node) isFrozen(p node.CgroupPath) bool {
 }
 
 // showRun returns the content of a file that shows whether a group is frozen or
-// has tasks. It returns false for any other file.
+// has tasks. For other files, it returns false.
 func (n *Node) showRun(p node.CgroupPath, file string) (string, bool) {
 	digit := map[bool]string{true: "1", false: "0"}
 	frozen := n.isFrozen(p) && n.obeys(frozenShows)
@@ -151,8 +151,8 @@ func (n *Node) runFiles(_ node.Knob, v node.Run) ([]knob.Writing, error) {
 	return []knob.Writing{{File: "cgroup.freeze", Text: map[bool]string{true: "1", false: "0"}[v == node.Frozen]}}, nil
 }
 
-// end sends SIGTERM to the tasks of a group, or kills them. It thaws the group
-// first if a step had frozen it.
+// end sends SIGTERM to the tasks of a group, or kills them. If a step has
+// frozen the group, end first thaws it.
 func (n *Node) end(k node.Knob, v node.Run) error {
 	if n.groups[k.Cgroup] == nil {
 		return &fs.PathError{Op: "end", Path: string(k.Cgroup), Err: syscall.ENOENT}

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// orders holds the orders to the BE scheduler: to the loaded one or, if none is
-// loaded, to the next one.
+// orders holds the orders to the BE scheduler. If none is loaded, the next
+// scheduler gets them.
 type orders struct {
 	groups map[node.CgroupPath]node.SchedulerGroup
 	cap    node.SchedulerCap

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Cgroups appends to all the cgroups below p, parents before children. It
-// appends none if p does not exist.
+// Cgroups appends to all the cgroups below p, parents before children. If p
+// does not exist, it appends none.
 func Cgroups(tree *cgroup.Tree, all []node.CgroupPath, p node.CgroupPath) []node.CgroupPath {
 	children, _ := tree.Children(string(p)) // empty: the cgroup is gone
 	for _, c := range children {

@@ -19,7 +19,7 @@ import (
 const sizedFor = time.Minute
 
 // A Cache holds the topology. It reads the topology again only when the set of
-// online CPUs changes, because that means a dozen files for each CPU. It reads
+// online CPUs changes, because there are a dozen files for each CPU. It reads
 // the sizes of the NUMA nodes again after sizedFor.
 type Cache struct {
 	fs proc.FS
@@ -104,13 +104,13 @@ func read(fs proc.FS) (node.Topology, error) {
 }
 
 // sameKind is a limit in percent: two cores are of the same kind if the slower
-// one has at least this part of the faster one's capacity. Cores of one kind
-// differ by a few percent if the firmware prefers some of them. The kernel's
-// scheduler uses the same margin (fits_capacity, kernel/sched/fair.c).
+// one has at least this percentage of the faster one's capacity. The firmware
+// may prefer some cores of one kind, which then differ by a few percent. The
+// kernel's scheduler uses the same margin (fits_capacity, kernel/sched/fair.c).
 const sameKind = 80
 
 // kindsOf returns the kind of each CPU's core, such as performance or efficiency
-// core: from the kernel's lists on Intel's processors, else from the capacities.
+// core. It uses the kernel's lists on Intel's processors, and otherwise capacities.
 func kindsOf(fs proc.FS, cpus []proc.CPU) (map[unit.CPU]node.CoreKind, error) {
 	named, err := fs.CoreKinds()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A knownMachine is described as the kernel shows it, by the core_id, the
+// A knownMachine is a machine as the kernel shows it: the core_id, the
 // physical_package_id and the siblings of each CPU. In these machines core_id
 // and socket do not identify a core.
 type knownMachine struct {

@@ -17,8 +17,8 @@ import (
 
 // A place is the position of one CPU in the topology. It is read from files
 // that package proc does not use: hexadecimal masks instead of lists, and links
-// to NUMA nodes instead of the lists of nodes. The two kinds of files describe
-// the same facts.
+// to NUMA nodes instead of the lists of nodes. These files and those of package
+// proc describe the same facts.
 type place struct {
 	siblings, cache, socket unit.CPUSet // empty: the kernel does not show it
 	numa                    int

@@ -21,14 +21,14 @@ type Counters struct {
 	waits waitSampler
 	// sleepers is nil unless the host is resident.
 	sleepers *sleepers
-	// threads counts the threads of workloads that their own quota throttles in
+	// threads counts the threads of workloads, if their quota throttles them in
 	// most periods.
 	threads threadCounter
 }
 
-// New returns the counters of a node. tree holds the node's cgroups; it is nil
-// if there are no usable ones. On a resident host, Counters caches slow
-// counters (those that are expensive to read) and samples waits.
+// New returns the counters of a node. tree holds the node's cgroups, or is nil
+// if there are no usable ones. On a resident host, Counters caches the counters
+// that are expensive to read (slow counters), and samples waits.
 func New(fs proc.FS, tree *cgroup.Tree, resident bool) *Counters {
 	c := &Counters{fs: fs, tree: tree}
 	if resident {
@@ -37,7 +37,7 @@ func New(fs proc.FS, tree *cgroup.Tree, resident bool) *Counters {
 	return c
 }
 
-// Node reads the counters of the node that each snapshot needs fresh. It
+// Node reads those counters of the node that each snapshot needs fresh. It
 // reports whether memory is scarce.
 func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 	if stat, err := c.fs.Stat(); err == nil {
@@ -49,10 +49,10 @@ func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 	}
 	if m, err := c.fs.MemInfo(); err == nil {
 		s.Usage.Memory, s.MemoryTotal = node.Some(m.Total-m.Available), node.Some(m.Total)
-		// As the kubelet does for the root cgroup: memory that is charged or
-		// that the kernel uses, minus page cache that was not used lately.
+		// The kubelet computes the same for the root cgroup: memory that is charged
+		// or that the kernel uses, minus page cache that was not used lately.
 		s.Usage.WorkingSet = node.Some(max(m.Total-m.Free-m.InactiveFile, 0))
-		scarce = m.Available < m.Total/scarcePart
+		scarce = m.Available < m.Total/scarceDivisor
 	}
 	for _, r := range resources {
 		if p, err := c.fs.Pressure(r.name); err == nil {
@@ -60,7 +60,7 @@ func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 		}
 	}
 	// All tasks of a node cannot wait for a CPU at the same time, so the kernel
-	// shows only zeros here.
+	// shows only zeros in this field.
 	s.Usage.Pressure.CPU.Full = node.Maybe[time.Duration]{}
 	if c.tree == nil {
 		return scarce
@@ -90,12 +90,12 @@ func stallOf(p unit.Pressure) node.Stall {
 	return node.Stall{Some: node.Some(p.Some.Total), Full: node.Some(p.Full.Total)}
 }
 
-// Workload reads the counters of a workload that each snapshot needs fresh.
-// gone is true if its cgroup does not exist any more.
+// Workload reads those counters of a workload that each snapshot needs fresh.
+// gone is true if the workload's cgroup does not exist any more.
 func (c *Counters) Workload(w node.Workload) (u node.Usage, gone bool) { return c.workload(&w, nil) }
 
-// workload does the same as Workload. But it returns last if the workload has
-// used no CPU since last was read.
+// workload does the same as Workload. But if the workload has used no CPU since
+// last was read, it returns last.
 func (c *Counters) workload(w *node.Workload, last *node.Usage) (u node.Usage, gone bool) {
 	p := string(w.Cgroup)
 	var err error
@@ -133,9 +133,9 @@ func (c *Counters) readMemory(u *node.Usage, p string) (gone bool) {
 	return errors.Is(err, cgroup.ErrGone) && !c.tree.Exists(p)
 }
 
-// addThrottling adds the throttling of a service's containers: the workload's
-// own counters do not show it if only the limit of one container throttles.
-// With one container, workload and container have the same limit, so nothing is
+// addThrottling adds the throttling of a service's containers. The workload's
+// own counters do not show it if only the limit of one container throttles. If
+// there is one container, it has the same limit as the workload, and nothing is
 // added. If the workload has no limit, only containers with a limit are added.
 func (c *Counters) addThrottling(u *node.Usage, w *node.Workload) {
 	if w.Class != node.LS || len(w.Containers) < 2 || !u.Periods.Known() {
@@ -153,9 +153,9 @@ func (c *Counters) addThrottling(u *node.Usage, w *node.Workload) {
 	}
 }
 
-// throttlingIsSlow reports whether throttling is read as a slow counter. On
-// cgroup v2, the file of the CPU time contains it. On v1 it is in another file,
-// which is read for each snapshot only for latency-sensitive workloads.
+// throttlingIsSlow reports whether throttling is a slow counter. On cgroup v2,
+// it is in the same file as the CPU time. On v1 it is in another file, which
+// each snapshot reads only for latency-sensitive workloads.
 func (c *Counters) throttlingIsSlow(w *node.Workload) bool {
 	return c.slow != nil && !w.Class.Sensitive() && c.tree.VersionOf("cpu") == 1
 }

@@ -111,8 +111,8 @@ func TestSlowCountersComeWithinTheirTime(t *testing.T) {
 }
 
 // TestManySleepersAreReadRarely changes memory.stat of a thousand workloads that
-// sleep. It takes fifteen seconds to look at all of them once, so their
-// memory.stat must be read after a minute and a half, and not after a minute.
+// sleep. A cycle over all of them takes fifteen seconds. So each memory.stat must
+// be read again after a minute and a half, and not after a minute.
 func TestManySleepersAreReadRarely(t *testing.T) {
 	var names []string
 	for i := range 1000 {
@@ -237,8 +237,8 @@ func TestOnlySoManyThreadsAreAsked(t *testing.T) {
 	}
 }
 
-// TestPageCacheThatStreamsIsNoGrowth checks a job that reads many files. The
-// memory that is charged to it grows, but the memory that it uses does not.
+// TestPageCacheThatStreamsIsNoGrowth checks a job that reads many files. Its
+// charged memory grows, but not the memory that it uses.
 func TestPageCacheThatStreamsIsNoGrowth(t *testing.T) {
 	h, write, _ := newCountedNode(t, "job")
 	const total = 400_000
@@ -262,10 +262,10 @@ func TestPageCacheThatStreamsIsNoGrowth(t *testing.T) {
 		}
 	}
 	// This change is so small that the long file is not read again.
-	write("job", "memory.current", fmt.Sprint(55_000+total/hasMoved))
+	write("job", "memory.current", fmt.Sprint(55_000+total/moveDivisor))
 	write("job", "memory.stat", "inactive_file 0")
-	if got := look(at.Add(20 * time.Millisecond)); got != node.Some(unit.Bytes(4000+total/hasMoved)) {
-		t.Errorf("memory.stat was read again for a %dth of the memory: %v", hasMoved, got)
+	if got := look(at.Add(20 * time.Millisecond)); got != node.Some(unit.Bytes(4000+total/moveDivisor)) {
+		t.Errorf("memory.stat was read again for a %dth of the memory: %v", moveDivisor, got)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // namedRunners is the number of runners that a snapshot names for each waiter:
-// those with the longest waits. The names of all pairs would be most of a
+// those for which it waited longest. The names of all pairs would be most of a
 // snapshot and of its record.
 const namedRunners = 8
 
@@ -31,8 +31,8 @@ type counter interface {
 	Close() error
 }
 
-// Delays registers the workloads with a counter of run-queue delays, and adds
-// its results to snapshots. It does nothing before Count is called. It is safe
+// Delays gives the workloads to a counter of run-queue delays, and adds its
+// results to snapshots. Before the call of Count it does nothing. It is safe
 // for concurrent use.
 type Delays struct {
 	tree   *cgroup.Tree
@@ -54,13 +54,13 @@ type container struct {
 	time   time.Duration
 }
 
-// NewDelays returns the delays of a node. tree holds the node's cgroups. If the
-// node has no usable cgroups, tree is nil and noTree is the reason.
+// NewDelays returns the delays of a node. tree holds the node's cgroups. If
+// there are no usable ones, tree is nil and noTree is the reason.
 func NewDelays(tree *cgroup.Tree, noTree error) *Delays { return &Delays{tree: tree, noTree: noTree} }
 
 // Count starts BPF programs that measure how long the threads of
-// latency-sensitive workloads wait for a CPU, and which workload runs on that
-// CPU meanwhile. The snapshots of a resident host then contain these waits. The
+// latency-sensitive workloads wait for a CPU, and which workload has that CPU
+// meanwhile. The snapshots of a resident host then contain these waits. The
 // channel gets an alarm when waits become too long, and is closed when counting
 // ends. Each context switch of the node costs about 50 ns more
 // (docs/experiments/2026-11-22-bpf-hook-cost). If the kernel cannot count, the
@@ -113,8 +113,8 @@ func (d *Delays) end() error {
 	return c.Close()
 }
 
-// Trouble returns the reason why delays of some workloads are not counted or
-// not counted separately, or "". The text changes only if the reason changes.
+// Trouble returns the reason why the delays of some workloads are not counted,
+// or not separately, or "". The text changes only if the reason changes.
 func (d *Delays) Trouble() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,7 +135,7 @@ func (d *Delays) Expire() {
 	d.stale = true
 }
 
-// Fill adds the counted delays to a snapshot. After an error, counting is off,
+// Fill adds the counted delays to a snapshot. After an error it counts no more,
 // and Trouble returns the error.
 func (d *Delays) Fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, error)) {
 	d.mu.Lock()
@@ -189,7 +189,7 @@ func (d *Delays) ranOn(slot rqdelay.Slot, t node.Topology) map[unit.CPU]time.Dur
 }
 
 // listWaits returns how long each workload (waiter) waited while another one
-// (runner) had the CPU. It translates slots to names.
+// (runner) had the CPU. It gives the workloads' names in place of slots.
 func (d *Delays) listWaits() []node.Wait {
 	for pair, t := range d.now.Waits {
 		if t -= d.base.Waits[pair]; t > 0 && d.names[pair.Waiter] != "" && d.names[pair.Runner] != "" {

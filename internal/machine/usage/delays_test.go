@@ -235,9 +235,9 @@ func TestServicesComeFirstWhenThereAreMoreWorkloadsThanSlots(t *testing.T) {
 	}
 }
 
-// TestAFullTableIsNamed has more workloads than the table of cgroups has entries.
-// The text must say so in words, and not change with the workload that was
-// refused last.
+// TestAFullTableIsNamed has more workloads than the table of cgroups has
+// entries. The text must say this in words. It must not change with each
+// workload that is refused.
 func TestAFullTableIsNamed(t *testing.T) {
 	h := newDelayBench(t)
 	h.tally.room = 2

@@ -9,16 +9,16 @@ import (
 )
 
 // WatchSiblings turns on, or off, what the isolation mechanism siblings needs.
-// Snapshots then show the CPUs on which latency-sensitive work ran. And Count
-// also raises an alarm when such work runs while best-effort work runs on the
-// sibling.
+// Snapshots then show on which CPUs latency-sensitive work ran. Count also
+// raises an alarm when latency-sensitive work runs too long while best-effort
+// work runs on the sibling.
 func (d *Delays) WatchSiblings(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.beside = on
 }
 
-// watchSiblings tells the counter for each CPU of t which sibling to watch, or
+// watchSiblings tells the counter which sibling to watch for each CPU of t, or
 // none if WatchSiblings is off. In a core with more than two threads, each
 // thread watches the next one. The caller holds d.mu.
 func (d *Delays) watchSiblings(t node.Topology) error {

@@ -9,8 +9,8 @@ import (
 )
 
 // sleepers holds the counters of workloads at the last snapshot. While a
-// workload uses no CPU, these counters stay valid. Only its memory may differ,
-// because the kernel may reclaim some of it or charge more to it.
+// workload uses no CPU, its counters stay valid, except for its memory: the
+// kernel may reclaim some, or charge more.
 type sleepers struct {
 	mu       sync.Mutex
 	of       []node.Workload
@@ -19,9 +19,9 @@ type sleepers struct {
 	cycle    reread.Cycle
 }
 
-// A family is all workloads directly below one cgroup. The kernel charges their
-// CPU time to this cgroup, too. So if its counter did not change, all workloads
-// of the family slept.
+// A family is all workloads directly below one cgroup. The cgroup's counter of
+// CPU time includes theirs. So if it did not change, all workloads of the
+// family slept.
 type family struct {
 	cgroup string
 	used   node.Maybe[time.Duration]
@@ -38,12 +38,11 @@ type lastUse struct {
 // noFamily is the family of a workload without other workloads beside it.
 const noFamily = -1
 
-// Workloads reads the counters of workloads that each snapshot needs fresh, and
-// calls pass for each workload. gone is true if the workload's cgroup does not
-// exist any more. On a resident host, Workloads reads again only the counters
-// of workloads that have used CPU. It still reads each workload's memory within
-// slowWithin, and while memory is scarce, it reads everything. A sleeping
-// workload whose cgroup was removed may thus be passed on until its next read.
+// Workloads reads those counters of workloads that each snapshot needs fresh, and calls
+// pass for each workload. gone is true if the workload's cgroup does not exist any more. On
+// a resident host, it reads a workload again only after this has used CPU. It reads its
+// memory once within slowWithin, and everything while memory is scarce. So Workloads may
+// pass on a sleeping workload whose cgroup was removed, until its next read.
 func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce bool, pass func(w *node.Workload, u *node.Usage, gone bool)) {
 	if c.sleepers == nil {
 		for i := range workloads {
@@ -92,10 +91,10 @@ func (c *Counters) Workloads(at time.Time, workloads []node.Workload, scarce boo
 }
 
 // follow takes another list of workloads. It keeps the counters of best-effort
-// workloads that are in both lists: on a node with thousands of them, reading
-// all again whenever one comes or goes would take long. If such a workload's
-// cgroup was removed and made again meanwhile, its counters are read when the
-// new one has run, or when they are due.
+// workloads that are in both lists, because to read thousands again whenever
+// one comes or goes would take long. The cgroup of such a workload may have
+// been removed and made again. The new one's counters are then read when it has
+// run, or when they are due.
 func (x *sleepers) follow(workloads []node.Workload) {
 	if len(x.of) == len(workloads) && (len(workloads) == 0 || &x.of[0] == &workloads[0]) {
 		return

@@ -139,10 +139,10 @@ func TestAnotherListIsReadWhole(t *testing.T) {
 	}
 }
 
-// TestWorkThatStaysIsNotReadAgain lets a workload come, while two best-effort
-// workloads sleep. Only the counters of the new one must be read. A service is
-// always read. After they have run, or when it is their turn, the sleepers are
-// read, too.
+// TestWorkThatStaysIsNotReadAgain adds a workload while two best-effort
+// workloads sleep. Of these, only the counters of the new one must be read. A
+// service is always read. The sleepers are read after they have run, or when it
+// is their turn.
 func TestWorkThatStaysIsNotReadAgain(t *testing.T) {
 	b := newSleepersBench(t)
 	b.list[0].Class, b.list[1].Class = node.BE, node.BE

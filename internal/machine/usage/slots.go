@@ -10,26 +10,26 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A slotTable assigns each workload a slot of the counter, latency-sensitive
-// ones first. If there are more workloads than slots, some workloads of a class
-// share a slot and are counted together.
+// A slotTable assigns each workload a slot of the counter, first to
+// latency-sensitive ones. If there are more workloads than slots, some
+// workloads of a class share a slot and are counted together.
 type slotTable struct {
 	assigned map[node.WorkloadID]*assignment
-	// names and classes describe the slots. A slot belongs to one workload, to
-	// workloads that share it, or to threads outside all workloads, which have
+	// names and classes describe the slots. A slot is for one workload, for
+	// several that share it, or for threads outside all workloads, which have
 	// no class. A free slot has no name.
 	names   [rqdelay.Slots]node.WorkloadID
 	classes [rqdelay.Slots]node.Class
 	free    []rqdelay.Slot // in the order of use
 	shared  map[rqdelay.Class]rqdelay.Slot
 	sharing map[rqdelay.Class]int // number of workloads in the shared slot
-	// base is the reading when each slot was last assigned. left holds, for each
-	// waiter, how long it waited for workloads that have lost their slots since.
+	// base holds the counters of each slot at the time of its last assignment. left
+	// holds how long each waiter waited for workloads that have lost their slots since.
 	base  rqdelay.Reading
 	left  map[rqdelay.Slot]byClass
 	limit map[rqdelay.Slot]time.Duration // limits that the counter has
-	// refused is the reason why uncounted workloads are not counted. Nil means
-	// that all are counted.
+	// refused is the reason why some workloads are not counted, or nil if all
+	// are. uncounted is their number.
 	refused   error
 	uncounted int
 }
@@ -90,8 +90,8 @@ func counterClass(c node.Class) rqdelay.Class {
 }
 
 // follow assigns a slot to each workload, and frees the slots of workloads that
-// no longer exist. now is a reading that was just made. After an error, the
-// counter must not be used any more.
+// no longer exist. now must be a reading that was just made. After an error, do
+// not use the counter any more.
 func (s *slotTable) follow(c counter, now *rqdelay.Reading, all []node.Workload, inode func(node.CgroupPath) (uint64, error)) error {
 	inodes := make(map[node.WorkloadID]uint64, len(all))
 	classes := make(map[node.WorkloadID]node.Class, len(all))
@@ -187,9 +187,8 @@ func (s *slotTable) takeSlot(c counter, now *rqdelay.Reading, at *assignment) er
 	return nil
 }
 
-// shareSlot frees a slot for a latency-sensitive workload: it moves a workload
-// that is not latency-sensitive from its own slot into the shared slot of its
-// class.
+// shareSlot frees a slot for a latency-sensitive workload. It moves a workload
+// of another class from its own slot into the shared slot of that class.
 func (s *slotTable) shareSlot(c counter, now *rqdelay.Reading) error {
 	for slot := rqdelay.Last; slot >= rqdelay.First; slot-- {
 		at := s.assigned[s.names[slot]]
@@ -209,8 +208,8 @@ func (s *slotTable) shareSlot(c counter, now *rqdelay.Reading) error {
 	return nil
 }
 
-// leave ends an assignment. It adds the waits of others for this workload to
-// the sums of its class.
+// leave ends an assignment. It adds the waits of other workloads for this one
+// to the sums of its class.
 func (s *slotTable) leave(at *assignment, now *rqdelay.Reading) {
 	delete(s.assigned, at.id)
 	if !at.shared {

@@ -10,29 +10,28 @@ import (
 )
 
 const (
-	// slowWithin is the maximum age of slow counters, and scarceWithin while
+	// slowWithin is the maximum age of slow counters. It is scarceWithin while
 	// memory is scarce (docs/decisions/0024-counters-read-in-turn.md).
 	slowWithin   = 10 * time.Second
 	scarceWithin = 2 * time.Second
 	// sleepsRounds is the maximum age of memory.stat (the most expensive file)
-	// and of the I/O counters, for a workload that has not run and whose
-	// charged memory has not changed since they were read. Its unit is a cycle
-	// of the slow counters: 6 cycles are one minute on a node with few
+	// and of the I/O counters of a workload that sleeps: since they were read,
+	// it has not run, and its charged memory has not changed. The unit is a
+	// cycle of the slow counters: 6 cycles are one minute on a node with few
 	// workloads. Such counters can be wrong, because the kernel may still have
 	// moved pages to the inactive list, or written back data.
 	sleepsRounds = 6
-	// Memory is scarce when less than 1/scarcePart of it is available.
-	scarcePart = 4
+	// Memory is scarce when less than 1/scarceDivisor of it is available.
+	scarceDivisor = 4
 	// maxFirst is the maximum number of new workloads that one snapshot reads.
 	maxFirst = 64
-	// hasMoved is a divisor of the node's memory. If a workload's charged
-	// memory has changed by more than 1/hasMoved of it since memory.stat was
-	// read, the next snapshot reads memory.stat again. Otherwise a job that
-	// reads many files would seem to grow until the next read. This limit is
-	// half of what eviction counts as growth. maxMoved is the maximum number of
-	// such reads in one snapshot.
-	hasMoved = 400
-	maxMoved = 64
+	// If a workload's charged memory has changed by more than 1/moveDivisor of the
+	// node's memory since memory.stat was read, the next snapshot reads
+	// memory.stat again. Otherwise a job that reads many files would seem to
+	// grow until the next read. This limit is half of what eviction counts as
+	// growth. maxMoved is the maximum number of such reads in one snapshot.
+	moveDivisor = 400
+	maxMoved    = 64
 )
 
 // A slowCache holds the slow counters of a resident host.
@@ -64,8 +63,8 @@ func newSlowCache() *slowCache { return &slowCache{known: map[node.WorkloadID]sl
 // while memory is scarce.
 func (c *Counters) FillSlow(s *node.Snapshot, scarce bool) { c.slow.fill(s, c, scarce) }
 
-// fill adds the slow counters to s. It reads the counters of workloads that are
-// new or due, and takes the rest from the cache. Without a cache, it reads all.
+// fill adds the slow counters to s. It reads those of workloads that are new or
+// due, and has the others in the cache. Without a cache, it reads all.
 func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 	if r == nil {
 		c.readNode().addToNode(&s.Usage)
@@ -159,7 +158,7 @@ func (c *Counters) readWorkload(w node.Workload) slowCounters {
 }
 
 // readPressure reads the pressure (PSI) of a workload, even if the workload
-// used no CPU: pressure grows while all threads wait.
+// used no CPU, because pressure also grows while all threads wait.
 func (c *Counters) readPressure(known *slowCounters, w node.Workload) {
 	known.pressure = node.Pressure{}
 	if c.tree.Version() == 1 {
@@ -190,11 +189,11 @@ func (x slowCounters) isStillValid(w node.Workload, at time.Time, within time.Du
 }
 
 // hasMoved reports whether a workload's charged memory has changed by more than
-// 1/hasMoved of the node's memory since memory.stat was read.
+// 1/moveDivisor of the node's memory since memory.stat was read.
 func (x slowCounters) hasMoved(charged, total node.Maybe[unit.Bytes]) bool {
 	now, known := charged.Value()
 	all, sized := total.Value()
-	return known && sized && max(now-x.charged, x.charged-now) > all/hasMoved
+	return known && sized && max(now-x.charged, x.charged-now) > all/moveDivisor
 }
 
 // readNode reads the slow counters of the node.

@@ -12,20 +12,20 @@ const (
 	// countEvery is the minimum time between two counts of one workload's
 	// threads.
 	countEvery = 2 * time.Second
-	// sleepsAfter is the time after which a workload that has used no CPU, and
-	// had no new quota period, is not throttled any more. Both must be checked,
+	// If a workload has used no CPU for the time sleepsAfter, and has had no
+	// new quota period, it is not throttled any more. Both must be checked,
 	// because the counters of periods may be old.
 	sleepsAfter = 3 * time.Second
-	// processesListed is the maximum number of processes of a workload that list
-	// their threads, and threadsCounted that of threads that show their state. If
-	// there are more, each count reads another part of them and extrapolates from it.
+	// If a workload has many processes, only processesListed of them list their
+	// threads. If it has many threads, only threadsCounted of them show their
+	// state. Each count then reads another part of them and extrapolates from it.
 	processesListed = 64
 	threadsCounted  = 64
 )
 
-// A threadCounter counts the threads, and the runnable threads, of workloads
-// that their quota throttles in most periods. The policies need the numbers
-// only for these. A snapshot that has read about threadsCounted files of /proc
+// A threadCounter counts the threads, and the runnable threads, of workloads that
+// their quota throttles in most periods. The policies do not need the numbers for
+// other workloads. A snapshot that has read about threadsCounted files of /proc
 // starts no further count. The zero threadCounter is ready for use.
 type threadCounter struct {
 	mu   sync.Mutex
@@ -34,7 +34,7 @@ type threadCounter struct {
 }
 
 // throttledWork is the state of one workload with a quota: the last readings of
-// its counters, and its last numbers of threads.
+// its counters, and the last numbers of its threads.
 type throttledWork struct {
 	periods, throttled int64
 	used               time.Duration
@@ -46,7 +46,7 @@ type throttledWork struct {
 }
 
 // FillThreads adds numbers of threads to a snapshot, for workloads that are
-// throttled in most periods. Only a resident host has them.
+// throttled in most periods. Hosts that are not resident do not count threads.
 func (c *Counters) FillThreads(s *node.Snapshot) {
 	if c.slow != nil {
 		c.threads.fill(s, c)
@@ -84,8 +84,8 @@ func (t *threadCounter) fill(s *node.Snapshot, c *Counters) {
 		}
 		t.next = (t.next + 1) % len(here)
 		w := &s.Workloads[here[t.next]]
-		// The thread states of a workload that does not run now would not show
-		// how much CPU it wants.
+		// Skip workloads that do not run now: their threads would not show how much CPU
+		// they need.
 		if x := work[w.ID]; x.ran.Equal(s.At) && (x.counted.IsZero() || s.At.Sub(x.counted) >= countEvery) {
 			budget -= x.count(c, w.Cgroup, s.At)
 		}
@@ -96,8 +96,8 @@ func (t *threadCounter) fill(s *node.Snapshot, c *Counters) {
 	}
 }
 
-// read stores new counters. It forgets the numbers of threads if the workload
-// sleeps or is not throttled in most periods.
+// read stores new counters. If the workload sleeps or is not throttled in most
+// periods, read forgets the numbers of threads.
 func (x *throttledWork) read(u node.Usage, at time.Time) {
 	had := *x
 	x.take(u, at)
@@ -123,7 +123,7 @@ func (x *throttledWork) take(u node.Usage, at time.Time) {
 }
 
 // count counts the threads, and returns how many files of /proc it read.
-// Throttled threads have the state R and so count as runnable.
+// Throttled threads have the state R, so they count as runnable.
 func (x *throttledWork) count(c *Counters, group node.CgroupPath, at time.Time) (files int) {
 	x.counted = at
 	x.counts++
@@ -160,8 +160,8 @@ func (x *throttledWork) count(c *Counters, group node.CgroupPath, at time.Time) 
 	return files
 }
 
-// part returns which of n items one count reads, at most most: the first one,
-// and the distance to the next. The next count begins with another item.
+// part chooses which of n items one count reads, at most most of them. It returns the
+// first one, and the distance to the next. The next count begins with another item.
 func (x *throttledWork) part(n, most int) (first, every int) {
 	every = max((n+most-1)/most, 1)
 	return x.counts % every, every

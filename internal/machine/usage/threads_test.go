@@ -81,7 +81,7 @@ func TestOfManyThreadsAPartIsRead(t *testing.T) {
 }
 
 // TestTheThreadsOfASleeperAreNotCounted checks a workload that sleeps. Its
-// threads do not want to run, so the quota does not stop them.
+// threads do not wait for quota.
 func TestTheThreadsOfASleeperAreNotCounted(t *testing.T) {
 	h, write, procfs := newCountedNode(t, "web")
 	write("web", "cgroup.procs", "10")

@@ -31,7 +31,7 @@ type waitSampler struct {
 }
 
 // A sample is the list of one workload's threads, with the sum of the waits
-// that were seen.
+// that were read.
 type sample struct {
 	threads []thread
 	listed  time.Time
@@ -43,8 +43,8 @@ type sample struct {
 
 type thread struct{ pid, tid int }
 
-// FillWaits adds sampled waits to a snapshot, for workloads that have an
-// objective and that BPF does not count. Only a resident host has them.
+// FillWaits adds sampled waits to a snapshot, for workloads that have an objective
+// and that BPF does not count. Hosts that are not resident do not sample.
 func (c *Counters) FillWaits(s *node.Snapshot) {
 	if c.slow != nil {
 		c.waits.fill(s, c)
@@ -85,8 +85,8 @@ func (t *waitSampler) fill(s *node.Snapshot, c *Counters) {
 	}
 }
 
-// read reads the next threads of the workload, as many as the argument threads
-// says. The next call continues after these.
+// read reads the next threads of the workload: as many as threads says. The
+// next call continues after these.
 func (x *sample) read(c *Counters, group node.CgroupPath, at time.Time, threads int) {
 	if x.listed.IsZero() || at.Sub(x.listed) >= listWithin {
 		x.list(c, group, at)

@@ -13,15 +13,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A roundedMark is the mark that Tenon wrote to a cgroup (want), with the mark
-// that the kernel shows instead (shown), because it has fewer levels.
+// A roundedMark is a mark that Tenon wrote to a cgroup (want) and the kernel
+// rounded to another one (shown), because it has fewer levels.
 type roundedMark struct {
 	inode       uint64
 	want, shown node.Identity
 }
 
-// Switch is the knob of the kernel's global switch of the marks. No snapshot
-// shows it: Tenon turns it on when it sets the first mark.
+// Switch is the knob of the kernel's global switch of the marks. Tenon turns it
+// on when it sets the first mark. No snapshot shows this knob.
 var Switch = node.Knob{File: node.FileIdentity}
 
 // Marks reads and writes the marks of a node's cgroups. It is safe for concurrent use.
@@ -38,8 +38,8 @@ type Marks struct {
 
 // New returns the marks of a node. tree holds the node's cgroups, proc is the
 // mount point of procfs, and j is the journal. A mark may need a change of
-// another knob, such as the weight. Marks makes this change with set, so that
-// it has a journal entry of its own, and undoes it with release.
+// another knob, such as the weight. Marks makes this change with the function
+// set, so that it has a journal entry of its own, and undoes it with release.
 func New(tree *cgroup.Tree, proc string, j *journal.Journal, set func(node.Knob, node.Value) error, release func(node.Knob) error) *Marks {
 	return &Marks{tree: tree, proc: proc, journal: j, set: set, release: release, rounded: map[node.CgroupPath]roundedMark{}}
 }
@@ -69,8 +69,8 @@ func (m *Marks) Read(k node.Knob) (node.Value, error) {
 	return shown, nil
 }
 
-// Write marks a cgroup, or turns the switch on or off. The first mark turns the
-// switch on. LeaveSwitch restores the switch after the last mark was removed.
+// Write marks a cgroup, or turns the switch on or off. The first mark also turns
+// the switch on. After the last mark is removed, LeaveSwitch restores the switch.
 func (m *Marks) Write(k node.Knob, v node.Identity) error {
 	vendor := m.tree.Vendor(m.proc)
 	if k == Switch {
@@ -97,7 +97,7 @@ func (m *Marks) Write(k node.Knob, v node.Identity) error {
 }
 
 // remember stores the mark that Tenon wrote to a cgroup, if the kernel shows
-// another one.
+// another one there.
 func (m *Marks) remember(p node.CgroupPath, want, shown node.Identity) error {
 	inode, err := m.tree.Inode(string(p))
 	m.mu.Lock()
@@ -120,9 +120,9 @@ func (m *Marks) turnOn(vendor cgroup.Vendor) error {
 	return m.set(Switch, node.IdentityHigh)
 }
 
-// makeIdle makes a cgroup idle before it gets a mark with which the kernel
-// would make it idle. Otherwise the journal would not have the weight from
-// before, and a release could not restore it.
+// makeIdle makes a cgroup idle before it gets a mark, if the mark would make it
+// idle. Otherwise the journal would lack the weight of the cgroup, and a
+// release could not restore it.
 func (m *Marks) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
 	if !vendor.MakesIdle(string(p)) {
 		return nil
@@ -136,8 +136,8 @@ func (m *Marks) makeIdle(vendor cgroup.Vendor, p node.CgroupPath) error {
 
 // HideIdle returns touches without the weights of cgroups that a mark makes
 // idle. If a policy released such a weight before the mark, the marked cgroup
-// would not be idle any more. After the release of the mark, HideIdle returns
-// the weight again, and it is released, too, unless a policy wants it.
+// would not be idle any more. After the release of the mark, the weight is in
+// the result again. It is then released, too, unless a policy sets it.
 func (m *Marks) HideIdle(touches map[node.Knob]journal.Touch) map[node.Knob]journal.Touch {
 	shown := touches
 	for k, mark := range touches {
@@ -172,8 +172,8 @@ func (m *Marks) LeaveSwitch() error {
 }
 
 // Unmark removes the best-effort marks from an ending cgroup and all cgroups
-// below it, so that they get CPU time. While these cgroups exist, snapshots
-// show the marks as Tenon wrote them.
+// below it, so that they get CPU time. Until these cgroups are gone, snapshots
+// show the marks as if they were still set.
 func (m *Marks) Unmark(p node.CgroupPath) error {
 	s, err := m.journal.State()
 	if err != nil {
@@ -194,8 +194,8 @@ func (m *Marks) Unmark(p node.CgroupPath) error {
 }
 
 // Remark is for a cgroup that did not end after Unmark. Snapshots show the real
-// marks of it and of all cgroups below again, so that the next tick writes
-// them. It returns the knobs of these marks.
+// marks of it and of all cgroups below again, so that the next tick writes the
+// marks. Remark returns the knobs of these marks.
 func (m *Marks) Remark(p node.CgroupPath) []node.Knob {
 	m.mu.Lock()
 	defer m.mu.Unlock()
