@@ -19,8 +19,8 @@ type SoloResult struct {
 	PerMedia float64 // CPU seconds per second of media
 }
 
-// calibrate measures the rate of the batch work alone, and chooses the rate at
-// which requests are sent. It does this once for the experiment.
+// calibrate runs once per experiment. It measures how fast the batch work is
+// when it runs alone, and chooses the rate of requests.
 func (b *environment) calibrate(ctx context.Context, caveats []string) (experiment harness.Record, lines []string, err error) {
 	b.Status.Now("calibrating: the batch work alone")
 	s, err := b.calibrateSolo(ctx)
@@ -69,8 +69,8 @@ func (b *environment) calibrateSolo(ctx context.Context) (s SoloResult, err erro
 	if err := st.work.ExitError(); err != nil {
 		return s, err
 	}
-	// Wait for one more progress report, so that the progress at the end can be
-	// interpolated.
+	// Wait for the progress report after the end of the run: the progress at
+	// the end is interpolated between two reports.
 	time.Sleep(harness.SamplePeriod)
 	if len(b.works) > 0 {
 		return b.calibrateWorks(st, m)
@@ -94,8 +94,8 @@ func (b *environment) calibrateWorks(st *runSetUp, m harness.Measurement) (SoloR
 	return SoloResult{Frames: 1, CPUs: m.Used.BE}, nil
 }
 
-// calibrateRate runs only the service, under several loads. ls is the number of
-// CPUs that the service uses at the chosen rate.
+// calibrateRate runs only the service, under several loads, and chooses the rate
+// of requests. ls is the number of CPUs that the service uses at this rate.
 func (b *environment) calibrateRate(ctx context.Context) (ls float64, lines []string, caveat string, err error) {
 	st, err := b.setUp(ctx, report.ModeSpec{}, 0)
 	if err != nil {
@@ -112,7 +112,7 @@ func (b *environment) calibrateRate(ctx context.Context) (ls float64, lines []st
 	}
 	target, first := b.LoadPercent/100*tested, 3000*tested
 	length := min(max(b.Duration/4, 800*time.Millisecond), 5*time.Second)
-	if testbed.Emulated(b.FS) { // emulated CPUs are slow and irregular
+	if testbed.Emulated(b.FS) { // emulated CPUs are slow, and their speed varies
 		first, length = 10*tested, 3*time.Second
 	}
 	rate, limited, lines, err := harness.FindRate(target, first, func(rate float64) (harness.Trial, error) {

@@ -68,8 +68,8 @@ func requireReal(t *testing.T, needs ...work.Program) {
 	}
 }
 
-// nearFirst is a load, in percent, near that of the first rate that the
-// calibration tries, so that the search for the rate is usually short.
+// nearFirst is a load in percent. The first rate that the calibration tries
+// causes about this load, so that the search for the rate is usually short.
 const nearFirst = 10
 
 // smallExperiment returns the configuration of a short experiment with a small

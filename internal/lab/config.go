@@ -28,15 +28,15 @@ type Config struct {
 	Modes    []report.Mode // default: AllModes; in kernel-qos: baseline, control and the isolation mechanisms of the node
 	Blocks   int           // default: 12, from which a verdict is possible; with UntilResolved, there is no limit
 	Duration time.Duration // of the measured part of a run (default: 10 s, and in kernel-qos 5 s)
-	// UntilResolved continues the experiment until more blocks would not change
-	// a verdict. It ends at the latest when MaxTime has passed.
+	// UntilResolved adds blocks until all claims have final verdicts. The
+	// experiment ends at the latest when MaxTime has passed.
 	UntilResolved bool
 	MaxTime       time.Duration // of the whole experiment (default: no limit, but in kernel-qos without Blocks 25 min)
 	// Margin limits the ratio of the P99 beside batch work to the P99 alone
 	// (default: 1.03).
 	Margin float64
-	// LoadPercent is the amount of CPU that the service uses alone at the offered
-	// rate, in percent of the tested CPUs. The default is 30.
+	// LoadPercent sets the offered rate by the CPU use that the service has
+	// alone, in percent of the tested CPUs. The default is 30.
 	LoadPercent float64
 	// StealPercent is the largest steal time of a valid run, in percent of the
 	// time of the tested CPUs. The default is 1.

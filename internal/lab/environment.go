@@ -41,9 +41,9 @@ type environment struct {
 	solo    []float64    // rate of each work when it runs alone
 }
 
-// set makes an environment. It chooses the modes, finds the programs and
-// prepares their files. If it fails, it restores the machine.
-func set(ctx context.Context, c Config) (_ *environment, err error) {
+// newEnvironment prepares an experiment. It chooses the modes, finds the
+// programs and prepares their files. If it fails, it restores the machine.
+func newEnvironment(ctx context.Context, c Config) (_ *environment, err error) {
 	b := &environment{Config: c, versions: map[string]string{}}
 	if b.Site, err = testbed.Enter(ctx, c.Setting); err != nil {
 		return nil, err

@@ -24,9 +24,9 @@ func (k *keptService) end() {
 	k.service.Stop(k.process)
 }
 
-// keep keeps the service of a run, if the experiment keeps services. If it
-// returns false, no service is kept, and all cgroups can be removed.
-func (st *runSetUp) keep() bool {
+// keepService leaves the service running after a run, if the experiment keeps
+// services. If it returns false, no service is kept, and all cgroups can be removed.
+func (st *runSetUp) keepService() bool {
 	b := st.b
 	if !b.Workloads.Keep {
 		return false
@@ -39,8 +39,8 @@ func (st *runSetUp) keep() bool {
 	return b.kept != nil
 }
 
-// canKeep returns an error if the service cannot be kept between runs, because a
-// mode starts it outside of its cgroup, or sets the vendor's mark on its cgroup.
+// canKeep returns an error for modes that need a service of their own. They
+// start it outside its cgroup, or set the vendor's mark on the cgroup.
 func canKeep(modes []report.Mode) error {
 	var faults []error
 	for _, m := range modes {

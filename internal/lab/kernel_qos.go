@@ -7,8 +7,8 @@ import (
 )
 
 // KernelQOS runs the colocation experiment with each isolation mechanism that
-// this node supports, one at a time. It also traces which work runs on
-// siblings. The files and the result have the same form as those of Colocate.
+// this node supports, one at a time. It also traces what runs on the two siblings
+// of a core. The files and the result have the same form as those of Colocate.
 func KernelQOS(ctx context.Context, c Config) (harness.Outcome, error) {
 	c.kernelQOS = true
 	return Colocate(ctx, c)

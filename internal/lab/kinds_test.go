@@ -23,8 +23,8 @@ import (
 )
 
 // TestEveryKindHasARow compares Kinds with the constants Kind and Kind… of the
-// packages below. The data of each kind are read by the function Open or Open…
-// of the same package.
+// packages in the folders below. The function Open or Open… of the same package
+// reads the data of the kind.
 func TestEveryKindHasARow(t *testing.T) {
 	files, err := filepath.Glob("*/*.go")
 	if err != nil {
@@ -53,8 +53,8 @@ func TestEveryKindHasARow(t *testing.T) {
 }
 
 // TestAReportWithoutRawDataKeepsTheResult removes or empties the raw data of an
-// experiment of each kind. The report must fail and name the data, and must not
-// replace the results by those of no run.
+// experiment of each kind. The report must fail and name the data. It must not
+// replace the results by empty ones.
 func TestAReportWithoutRawDataKeepsTheResult(t *testing.T) {
 	empty := map[string][]string{
 		"jobs.csv":    {"", "Host,Type,Concurrency,CPU,Memory,JobID,PodID,JobPodID,DockerID,TimeIn,TimeOut,Source\n"},

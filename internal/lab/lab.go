@@ -32,7 +32,7 @@ func Colocate(ctx context.Context, c Config) (harness.Outcome, error) {
 	if err != nil {
 		return harness.Outcome{}, err
 	}
-	b, err := set(ctx, c)
+	b, err := newEnvironment(ctx, c)
 	if err != nil {
 		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}

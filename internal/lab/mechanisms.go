@@ -46,10 +46,10 @@ func (c Config) kernelQOSDefaults() Config {
 	return c
 }
 
-// modesHere returns the modes to run, and the modes that are skipped with the
-// reasons. If no mode is requested, it returns the modes of the kernel-qos
-// experiment that the node supports. If a requested mode is not supported, it
-// returns an error.
+// modesHere returns the modes to run, and the skipped modes with the reasons.
+// If no mode is requested, the modes to run are those of the kernel-qos
+// experiment that the node supports. If the node does not support a requested
+// mode, modesHere returns an error.
 func modesHere(asked []report.Mode, carries func(node.Mechanism) node.Answer) (modes []report.Mode, skipped []colocation.Skipped, err error) {
 	for _, m := range asked {
 		if mechanism := m.Spec().Mechanism; mechanism != "" {

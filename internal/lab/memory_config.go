@@ -25,9 +25,9 @@ type MemoryConfig struct {
 	Modes    []report.Mode // default: MemoryModes
 	Blocks   int           // default: 12, from which a verdict is possible
 	Duration time.Duration // of the measured part of a run (default: 6 s)
-	// Set is the size of the service's working set: of the files that it reads
-	// at random. The default is 256 MiB. All other sizes are derived from it
-	// (see sizesOf).
+	// Set is the size of the service's working set: the files that the service
+	// reads at random. The default is 256 MiB. All other sizes are derived from
+	// it (see sizesOf).
 	Set unit.Bytes
 	// Rate is the offered load in requests per second. The default is 500.
 	Rate float64
@@ -40,8 +40,8 @@ type MemoryConfig struct {
 	Port         int // on 127.0.0.1 (default: a free one)
 }
 
-// minSet is the smallest useful working set, in bytes. If it were smaller,
-// the memory of nginx itself would matter, too.
+// minSet is the smallest useful working set, in bytes. With a smaller one, the
+// memory of nginx itself would matter, too.
 const minSet = 32 << 20
 
 func (c MemoryConfig) orDefaults() (MemoryConfig, error) {

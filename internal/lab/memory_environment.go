@@ -81,8 +81,8 @@ func setMemory(ctx context.Context, c MemoryConfig) (_ *memoryEnvironment, err e
 	if err := b.writeData(); err != nil {
 		return nil, err
 	}
-	// A worker that waits for the disk serves no other request, so there are
-	// several workers.
+	// A worker that waits for the disk serves no other request. Therefore there
+	// are several workers for each CPU.
 	b.nginx.Workers, b.nginx.Pages = 4*b.Place.Tested.Len(), b.pages()
 	if b.nginx, err = work.PrepareNGINX(b.Site, b.nginx, c.Port, memoryConnections); err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ type memorySetUp struct {
 }
 
 // setUp starts the programs of a mode. It returns when the service's pages are
-// in memory, and when the batch work has read its file once.
+// in memory and the batch work has read its file once.
 func (b *memoryEnvironment) setUp(ctx context.Context, mode report.Mode) (st *memorySetUp, err error) {
 	st = &memorySetUp{b: b, pods: b.podsOf(), meter: &work.Meter{}}
 	defer func() {
@@ -277,9 +277,9 @@ func (b *memoryEnvironment) govern(ctx context.Context, p testbed.Pods) (*testbe
 	return b.Site.RunAgent(ctx, work, policy.Config{Memory: memoryPolicy(b.sizes)}, false)
 }
 
-// hogPatience is the longest time that the experiment waits until the batch
-// work has read its file once. On a slow disk, the experiment then continues
-// with a part of the file.
+// hogPatience is the longest time that the experiment waits for the batch work
+// to read its file once. On a slow disk, the experiment continues after the
+// batch work has read a part of the file.
 const hogPatience = 15 * time.Second
 
 func (st *memorySetUp) startHog(ctx context.Context) error {

@@ -32,8 +32,8 @@ func fillMemory(r *memory.Run, m harness.Measurement) {
 	}
 }
 
-// judge adds to a run the reasons why it is void. harness.Fill has added the
-// client's reasons.
+// judge adds to a run the reasons why it is void. The client's reasons are in
+// it already, from harness.Fill.
 func (b *memoryEnvironment) judge(r *memory.Run, m harness.Measurement) {
 	if r.Mode == report.Tenond && len(r.Writes) == 0 {
 		r.Void = append(r.Void, "Tenon changed nothing, so the run does not measure its mode")

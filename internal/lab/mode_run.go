@@ -46,8 +46,8 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 	if err := st.work.ExitError(); err != nil {
 		r.Void = append(r.Void, err.Error())
 	} else if st.work != nil {
-		// Wait for one more progress report, so that the progress at the end
-		// can be interpolated.
+		// Wait for the progress report after the end of the run: the progress
+		// at the end is interpolated between two reports.
 		time.Sleep(harness.SamplePeriod)
 	}
 	r.Work, r.Frames, _ = b.progress(st.work, m.From, m.To, m.Used.Wall)
@@ -65,8 +65,8 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 	return r, nil
 }
 
-// judge adds warnings to a run, and the reasons why it is void. harness.Fill has
-// added the client's reasons.
+// judge adds warnings to a run, and the reasons why the run is void. The
+// client's reasons are in it already, from harness.Fill.
 func (b *environment) judge(r *report.Run, m harness.Measurement, t report.ModeSpec) {
 	m.Judge(r, b.StealPercent, b.Duration)
 	b.pacer.Judge(r, t)

@@ -17,8 +17,8 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// ownModes returns the default modes for workloads of the user: AllModes
-// without those at equal utilisation, which need ffmpeg.
+// ownModes returns the default modes for workloads of the user. It leaves out
+// the modes that compare at equal CPU use, because these need ffmpeg.
 func ownModes() []report.Mode {
 	return slices.DeleteFunc(slices.Clone(AllModes), func(m report.Mode) bool { return m.Spec().Paced || m.Spec().Suppress })
 }
@@ -81,9 +81,8 @@ func (b *environment) findOwn(ctx context.Context) error {
 	return nil
 }
 
-// checkUnoccupied returns an error if a program already answers at the
-// service's URL before the service starts, because that program would get the
-// load.
+// checkUnoccupied returns an error if a program answers at the service's URL
+// before the service starts. The load would go to that program.
 func checkUnoccupied(at string) error {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -148,9 +147,9 @@ func (b *environment) jobs(t report.ModeSpec, rate float64) []work.Job {
 	return jobs
 }
 
-// progress returns what the jobs did between two times. work is the number of
-// frames. If the user brings workloads, each[i] is the rate of job i per second.
-// work is then the mean of these rates, each divided by the rate of the job alone.
+// progress returns what the jobs did between two times. work is the number of frames.
+// If the user brings workloads, each[i] is the rate of job i per second. work is then
+// the mean of relative rates: each[i] divided by the rate of job i alone.
 func (b *environment) progress(jobs work.Batches, from, to time.Time, wall float64) (each []float64, work float64, media time.Duration) {
 	for i, w := range jobs {
 		frames, m := w.ProgressBetween(from, to)

@@ -171,7 +171,7 @@ func TestAKeptServiceStaysBetweenRuns(t *testing.T) {
 }
 
 // TestAKeptServiceThatDrivesItselfGetsAnotherOrder checks that one process can
-// do several runs. Each run has its own order.
+// do several runs. Each run has a load of its own.
 func TestAKeptServiceThatDrivesItselfGetsAnotherOrder(t *testing.T) {
 	requireReal(t)
 	t.Setenv("TMPDIR", openDir(t))

@@ -7,18 +7,18 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// equalPoints is the largest difference, in percentage points, between the CPU
-// use of a paced run and Target. The published experiments compare modes at
-// equal CPU use.
+// equalPoints is the largest accepted difference between the CPU use of a paced
+// run and Target, in percentage points. The published experiments compare modes
+// at equal CPU use.
 const equalPoints = 3.0
 
-// firstTarget is the CPU use at which paced runs aim, in percent, until the
-// watermark mode has been measured. It equals the watermark.
+// firstTarget takes the place of Target until the watermark mode has been
+// measured. It is a CPU use in percent, and equals the watermark.
 const firstTarget = 65.0
 
-// A Pacer finds the read rate of batch work without a CPU limit at which the
-// CPU use equals that of the watermark mode, which has CPU suppress. It
-// corrects the rate after each run.
+// A pacer chooses how fast batch work without a CPU limit reads its input. The
+// CPU use must equal that of the watermark mode, in which CPU suppress limits
+// the batch work. The pacer corrects the rate after each run.
 type Pacer struct {
 	Tested    int     // number of tested CPUs
 	Processes int     // number of processes of the batch work
@@ -60,8 +60,8 @@ func (p *Pacer) Rate() float64 {
 
 // ObservePaced corrects the rate after a paced run. total is the CPU use of the
 // run in percent of the tested CPUs. be is the number of CPUs that the batch
-// work used. One correction at most halves or doubles the rate, because the
-// batch work may not have reached the rate.
+// work used. One correction at most halves or doubles the rate: if the batch
+// work did not reach the rate, a large correction would be wrong.
 func (p *Pacer) ObservePaced(total, be float64) {
 	wanted := (p.Target() - total) / 100 * float64(p.Tested)
 	if be <= 0 {

@@ -32,10 +32,10 @@ type ReactionConfig struct {
 	// narrow.
 	LeastPause, MostPause time.Duration
 	// Objective is the longest run-queue delay that the service accepts. By
-	// default there is none. With an objective, the batch work stays narrow for
-	// seconds after a step that missed it.
+	// default there is none. After a step that misses the objective, the batch
+	// work stays narrow for seconds.
 	Objective time.Duration
-	// StealPercent is the largest steal time of a run whose steps are valid, in
+	// StealPercent is the largest steal time of a run with valid steps, in
 	// percent of the time of the tested CPUs. The default is 1.
 	StealPercent float64
 
@@ -47,9 +47,9 @@ const (
 	reactionLead   = 3 * time.Second      // time before the first step, in which the bound of the batch work settles
 	cyclePeriod    = 2 * time.Millisecond // time between two starts of work of the service in a step
 	cycleWork      = cyclePeriod * 3 / 5
-	// stepMark is the CPU use of all work above which Tenon narrows BE, in
-	// percent of the tested CPUs. During a step the service alone uses more, so
-	// the batch work gets only its minimum.
+	// stepMark is a CPU use in percent of the tested CPUs. If all work together
+	// uses more, Tenon narrows BE. During a step the service alone uses more,
+	// so the batch work gets only its minimum.
 	stepMark = 50
 )
 

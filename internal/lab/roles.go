@@ -35,8 +35,8 @@ func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) erro
 		if err := json.NewDecoder(in).Decode(&c); err != nil {
 			return fmt.Errorf("read the load to make: %w", err)
 		}
-		// This run is short, and a garbage collection would stop its sending
-		// threads.
+		// A garbage collection would stop the threads that send. This run is
+		// short enough to do without one.
 		debug.SetGCPercent(-1)
 		r, err := load.Run(ctx, c)
 		if err != nil {

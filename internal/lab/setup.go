@@ -118,7 +118,7 @@ func (st *runSetUp) close(err error) error {
 	if st.spinner != nil {
 		st.spinner.Kill()
 	}
-	if err == nil && st.keep() {
+	if err == nil && st.keepService() {
 		return st.pods.ClearBatch(st.b.Host, st.b.Tree)
 	}
 	st.self.Close()

@@ -25,8 +25,8 @@ type reply struct {
 	failed       int
 }
 
-// A bound is a write of cpu.max: the CPUs that the quota allowed before and
-// after it. The constant unbounded stands for no quota.
+// A bound is a write of cpu.max: how many CPUs the quota allowed before the
+// write, and after it. The constant unbounded stands for no quota.
 type bound struct {
 	cgroup   node.CgroupPath
 	from, to unit.MilliCPU

@@ -25,9 +25,9 @@ const (
 	traceLength = time.Second
 	// traceBuffer is large enough for one CPU at 100 000 switches per second.
 	traceBuffer = unit.Bytes(12 << 20)
-	// switchTolerance is the least time for which LS must have run before a
-	// start of BE on the sibling counts. If LS has run for less, the two CPUs
-	// switched at about the same time.
+	// switchTolerance is the time for which LS must have run before a start of
+	// BE on the sibling counts. If LS has run for less, the two CPUs switched at
+	// about the same time.
 	switchTolerance = 20 * time.Microsecond
 )
 

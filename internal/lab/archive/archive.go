@@ -98,9 +98,9 @@ func Claim(dir string) error {
 	return os.MkdirAll(dir, 0o755)
 }
 
-// CheckFree returns an error if dir cannot become the folder of a new experiment:
-// dir is a file, or contains a file that the experiment would replace. A symbolic
-// link counts as a file, also if it leads nowhere.
+// CheckFree returns an error if dir is a file, or contains a file that a new
+// experiment would replace. A symbolic link counts as a file, even if it leads
+// nowhere.
 func CheckFree(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -128,10 +128,9 @@ func OpenToAppend(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
 }
 
-// CheckData returns an error if an experiment has no complete run, because its raw
-// data are not there. A report would replace its results by those of no run. raw
-// is what OpenExperiment returned, name is the file or folder of the data, and
-// count is the number of runs in it.
+// CheckData returns an error if count, the number of complete runs, is 0. A
+// report would replace earlier results by empty ones. raw is what
+// OpenExperiment returned. name is the file or folder of the runs.
 func CheckData(raw fs.FS, dir, name string, count int) error {
 	if count > 0 {
 		return nil

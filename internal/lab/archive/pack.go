@@ -102,8 +102,8 @@ func rawFiles(dir string) ([]string, error) {
 	return names, err
 }
 
-// unfinished reports whether a file is what a killed lab left of an atomic write.
-// The file that it would have become was not written, or was written before.
+// unfinished reports whether a file is the temporary file of an atomic write during
+// which the lab was killed. The file with the final name is then missing or old.
 func unfinished(d fs.DirEntry) bool {
 	return strings.HasPrefix(d.Name(), ".") && strings.Contains(d.Name(), ".tmp-") && d.Type().IsRegular()
 }
@@ -214,8 +214,8 @@ func readFile(dir, name string) ([]byte, fs.FileMode, error) {
 	return data, perm, err
 }
 
-// compareFiles returns an error if the archive lacks one of the files, or has
-// other content for it.
+// compareFiles returns an error if the archive lacks one of the files, or
+// contains it with other content.
 func compareFiles(dir string, names []string, raw fs.FS) error {
 	for _, name := range names {
 		data, _, err := readFile(dir, name)
@@ -252,8 +252,7 @@ func remove(dir string, names []string, raw fs.FS) error {
 	}
 	for _, name := range names {
 		for above := path.Dir(name); above != "."; above = path.Dir(above) {
-			// Remove fails for a folder that is not empty, so such a folder
-			// stays.
+			// Remove fails for a folder that is not empty.
 			if os.Remove(filepath.Join(dir, filepath.FromSlash(above))) != nil {
 				break
 			}

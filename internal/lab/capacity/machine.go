@@ -1,8 +1,8 @@
-// Package capacity predicts how long a batch job takes beside other jobs, on
-// the measured machine and on other machines of the same kind. Its model has
-// these parameters: the CPU time of a job alone, the speed that a busy sibling
-// and a busy machine cost, and how well the job uses several CPUs. It predicts
-// only near what was measured, and gives the reason for each refusal.
+// Package capacity predicts how long a batch job takes beside other jobs, on the
+// measured machine and on other machines of the same kind. The parameters of its model
+// are the CPU time of a job alone, the shares of speed that a busy sibling and a busy
+// machine take, and the growth of the speed with the CPUs of a job. The package
+// predicts only near what was measured, and gives the reason for each refusal.
 package capacity
 
 import (
@@ -101,7 +101,7 @@ func (p point) seconds(of [parameters]float64) (float64, bool) {
 	return of[work] - math.Log(p.cpus) + math.Log(scale) - math.Log(slow), true
 }
 
-// column returns a number for the effect of a parameter at this point.
+// column returns how strongly a parameter acts at this point, as a number.
 // determinedBy compares these numbers between points.
 func (p point) column(parameter int) float64 {
 	more := max(0, p.cpus-1)

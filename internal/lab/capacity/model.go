@@ -13,9 +13,9 @@ import (
 const (
 	// resamples is the number of bootstrap samples of blocks.
 	resamples = 100
-	// spread decides which parameters are fitted. Between the observed points,
-	// the effect of the parameter must vary by at least this standard deviation
-	// beyond what the parameters before it explain.
+	// spread decides which parameters are fitted. The effect of a parameter
+	// must vary by at least this standard deviation between the observed
+	// points. The part that earlier parameters explain does not count.
 	spread = 0.08
 	// miss is the largest relative error for held-out cells with which Fit returns a model.
 	miss = 0.20
@@ -37,8 +37,8 @@ type Model struct {
 	points  []point
 	most    int // largest number of jobs in an observation
 	// HeldOut is the largest error of a test, as a ratio above 1. The test
-	// predicts the cells with the most jobs from all other cells. Held is their
-	// number.
+	// predicts the cells with the most jobs from all other cells. Held is the
+	// number of predicted cells.
 	HeldOut float64
 	Held    int
 }
@@ -51,8 +51,8 @@ type meanObservation struct {
 }
 
 // Fit makes the model of a machine. It returns an error if there are too few cells.
-// It also fits a model without the cells that have the most jobs. If this model
-// predicts these cells wrong by more than a fifth, Fit returns an error, too.
+// It also fits a model without the cells that have the most jobs, and predicts these
+// cells with it. If a prediction is wrong by more than a fifth, Fit returns an error.
 func Fit(m Machine, all []Observation) (*Model, error) {
 	if err := m.Check(); err != nil {
 		return nil, fmt.Errorf("the size of the measured machine is not known: %w", err)
@@ -91,8 +91,8 @@ func Fit(m Machine, all []Observation) (*Model, error) {
 	return f, nil
 }
 
-// repeat fits the model again, without each block in turn, and to random
-// samples of blocks. A prediction has the wider interval of both.
+// repeat fits the model again: without each block in turn, and to random samples of
+// blocks. Each kind of fit gives an interval, and a prediction has the wider one.
 func (f *Model) repeat(data []meanObservation, blocks []int) {
 	if len(blocks) < 2 {
 		return
@@ -115,8 +115,8 @@ func (f *Model) repeat(data []meanObservation, blocks []int) {
 	}
 }
 
-// fit fits the parameters in f.fitted to the given blocks. A block may occur
-// several times.
+// fit fits the parameters in f.fitted to the given blocks. The list of blocks
+// may have a block several times.
 func (f *Model) fit(data []meanObservation, blocks []int, start [parameters]float64) ([parameters]float64, bool) {
 	var points []point
 	var y []float64

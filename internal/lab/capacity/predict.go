@@ -43,7 +43,7 @@ func (c Cell) check() error {
 	return nil
 }
 
-// interval estimates a value. The function of computes its logarithm from parameters.
+// interval estimates a value. The argument of is a function that computes its logarithm.
 func (f *Model) interval(value float64, of func([parameters]float64) (float64, bool)) stat.Estimate {
 	n := float64(len(f.without))
 	pseudo := stat.Sample{}
@@ -128,9 +128,9 @@ type Parameter struct {
 	Value stat.Estimate
 }
 
-// Parameters returns the parameters that the observations determine: the CPU time
-// of a job alone in seconds, the shares of a CPU's speed that a busy sibling and
-// busy cores take, and the two parameters of the law of scalability.
+// Parameters returns the parameters that the observations determine. These are the
+// CPU time of a job alone in seconds, two shares of a CPU's speed (taken by a busy
+// sibling and by busy cores), and the two parameters of the law of scalability.
 func (f *Model) Parameters() []Parameter {
 	names := [parameters]string{"CPU-s of a job alone", "taken by a busy sibling", "taken by busy cores", "serial part", "coherence"}
 	var all []Parameter

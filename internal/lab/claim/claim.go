@@ -1,6 +1,6 @@
-// Package claim judges what an experiment may claim about its modes: that the
-// service is as fast as alone, or that a mode with Tenon differs from a mode
-// without it. A refused claim has a reason.
+// Package claim judges the claims of an experiment about its modes. A claim
+// says that the service is as fast as alone, or that a mode with Tenon differs
+// from one without it. A refused claim has a reason.
 package claim
 
 import (
@@ -22,10 +22,10 @@ type Pair struct {
 }
 
 // Comparisons compares the two modes of each pair. It judges all pairs
-// together, so that their number does not make a false difference more likely
+// together, so that more pairs do not make a false difference more likely
 // (stat.Compare). A tie is a result like any other. The A/A control is a
 // comparison of two equal modes. If the control of a measure is too noisy for
-// its margin, Comparisons claims no tie.
+// the margin, Comparisons claims no tie in this measure.
 func Comparisons(ev report.Evidence, pairs []Pair) []report.Claim {
 	var claims []report.Claim
 	var tests []stat.Comparison
@@ -148,7 +148,7 @@ func upperFirst(s string) string {
 }
 
 // AsAlone compares a measure of the service, such as its P99, with that of the
-// service alone. The claim is that the mode raises it by at most the margin.
+// service alone. It claims that the mode raises the measure by at most the margin.
 func AsAlone(ev report.Evidence, mode report.Mode, m report.Measure, statement string) report.Claim {
 	alone, resolution := ev.Ratio(mode, report.Exclusive, m.Of), ev.Resolution(m)
 	c := report.Claim{

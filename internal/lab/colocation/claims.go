@@ -59,8 +59,8 @@ func claims(ev report.Evidence) []report.Claim {
 	return append(claim.ExplainTies(ev, append(out, comparisons[:known]...)), comparisons[known:]...)
 }
 
-// namedPairs returns the comparisons with two modes: the baseline whose spinner
-// has the least weight, and Tenon without long slices.
+// namedPairs compares the modes default and tenon with two others: the baseline
+// whose spinner has the least weight, and Tenon without long slices.
 func namedPairs(ev report.Evidence) []claim.Pair {
 	var pairs []claim.Pair
 	for _, plain := range []report.Mode{report.ExclusiveAwake, report.TenonNoSlices} {
@@ -122,8 +122,8 @@ func tailClaim(ev report.Evidence, mode report.Mode, m report.Measure) report.Cl
 	return c
 }
 
-// worseVerdict returns the worse one of two verdicts. It serves claims that
-// must hold against two baselines.
+// worseVerdict returns the worse one of two verdicts. Claims against two
+// baselines need it, because they must hold against both.
 func worseVerdict(a, b stat.Verdict) stat.Verdict {
 	for _, v := range []stat.Verdict{stat.NotMet, stat.Refused, stat.Undecided} {
 		if a == v || b == v {

@@ -31,7 +31,7 @@ const (
 )
 
 // rareLaw returns a law with a bad state, which adds size to the log ratio. One
-// of every blocks is in this state.
+// block in every (a number) is in this state.
 func rareLaw(name string, size float64, every int, most float64) law {
 	share, noise := 1/float64(every), 0.05
 	l := law{name: name, mean: size * share, most: most, draw: func(rng *rand.Rand) float64 {

@@ -13,7 +13,7 @@ import (
 // is one line on the terminal.
 const maxSentences = 5
 
-// A sentence answers one question, or names it as not decided.
+// A sentence answers one question, or says that the question is not decided.
 type sentence struct {
 	decided bool
 	text    string
@@ -150,7 +150,7 @@ func cannotTell(e stat.Estimate) string {
 }
 
 // span prints an interval in brackets. It returns "" if there is no interval,
-// or if it is too wide to say anything.
+// or if the interval is too wide to be useful.
 func span(i report.Interval) string {
 	switch {
 	case i.Blocks < 2 || i.IsVague():
@@ -169,10 +169,10 @@ func factor(n report.Number) string {
 	return report.FormatNumber(n, 0)
 }
 
-// compareWithAlone compares the service under Tenon with the service that has
-// the CPU for itself. It prefers the mode in which a spinner keeps this CPU
-// awake. A difference counts only if it is larger than the differences between
-// two equal modes.
+// compareWithAlone compares the service under Tenon with the service alone on
+// its CPU. It prefers the mode in which a spinner keeps the CPU awake. A
+// difference counts only if it is larger than the differences between two equal
+// modes.
 func compareWithAlone(ev report.Evidence) []sentence {
 	alone, where := report.ExclusiveWarm, "alone on an awake CPU"
 	if !ev.Asked(alone) {

@@ -120,8 +120,8 @@ func (c fullExperiment) skippedTexts() []string {
 	return all
 }
 
-// kernelQOSPlots returns three plots that the colocation experiment also has,
-// one of the run-queue delay relative to the baseline, and two of the
+// kernelQOSPlots returns three plots of the colocation experiment, a plot of
+// the run-queue delay relative to the baseline, and two plots of the
 // scheduler's trace.
 func (c fullExperiment) kernelQOSPlots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
 	strips := ev.RatioStrips(r.Order, report.Exclusive, report.RunDelay)

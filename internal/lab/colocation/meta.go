@@ -12,7 +12,7 @@ import (
 )
 
 // A Meta is the joint analysis of several colocation experiments. It estimates
-// the ratio of each mode to a common base mode by a random-effects model.
+// the ratio of each mode to the mode Base by a random-effects model.
 type Meta struct {
 	Base     report.Mode  `json:"base"`
 	Included []string     `json:"experiments"`
@@ -23,7 +23,7 @@ type Meta struct {
 }
 
 // A MetaRow is the ratio of a measure in one mode to the same measure in the
-// base.
+// mode Base.
 type MetaRow struct {
 	Mode        report.Mode   `json:"mode"`
 	Measure     string        `json:"measure"`

@@ -10,7 +10,7 @@ import (
 )
 
 // workOf returns the median rate of each batch work of the user in a mode. It
-// returns nil if the mode has none.
+// returns nil if the user brings no batch work, or if none runs in the mode.
 func (c fullExperiment) workOf(ev report.Evidence, m report.Mode) []report.Number {
 	if c.experiment.Own == nil || !m.Spec().Batch {
 		return nil
@@ -51,8 +51,8 @@ func (c fullExperiment) rows() []report.Row {
 	return rows
 }
 
-// workload returns the name of the service, and the names of the batch work
-// with their rates alone.
+// workload returns the name of the service, and the names of the batch works
+// with their rates without the service.
 func (c fullExperiment) workload() (service, batch string) {
 	own := c.experiment.Own
 	if own == nil {

@@ -72,8 +72,8 @@ type Run struct {
 	// the measured part, under the same load.
 	Traced *Traced `json:"traced,omitempty"`
 	// Work is the rate of each batch work of the user, in its unit per second.
-	// FramesPerS is then the mean, over the batch works, of the rate divided by
-	// the rate alone.
+	// FramesPerS is then the mean of relative rates: each is the rate of a
+	// batch work, divided by its rate without the service.
 	Work []float64 `json:"be_work_per_second,omitempty"`
 }
 
@@ -84,9 +84,9 @@ type Traced struct {
 	Length time.Duration `json:"length_ns"`
 	LSTime time.Duration `json:"ls_time_ns"` // CPU time of the service
 	BETime time.Duration `json:"be_time_ns"`
-	// Beside is the part of LSTime in which BE ran on the same core. Starts is the
-	// number of times that BE began to run when LS had been running on the sibling
-	// for a while.
+	// Beside is the part of LSTime in which BE ran on the same core. Starts is
+	// the number of times that BE began to run after LS had been running on the
+	// sibling for a while.
 	Beside time.Duration `json:"be_beside_ls_ns"`
 	Starts int           `json:"be_starts_beside_ls"`
 	// Wakes is the number of times that the service's threads woke up. The

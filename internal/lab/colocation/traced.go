@@ -28,8 +28,8 @@ func (c fullExperiment) sharedCoreMetric() report.Metric {
 	})
 }
 
-// wakes makes a metric from a function that returns a percentile
-// of the wake-up delay.
+// wakes makes a metric from a function that returns a percentile of the wake-up
+// delay.
 func (c fullExperiment) wakes(value func(Traced) float64) report.Metric {
 	return c.metric(func(t Traced) float64 { return report.KnownOrNaN(value(t), t.Wakes > 0) })
 }
@@ -38,8 +38,8 @@ func (c fullExperiment) wakeP90() report.Metric {
 	return c.wakes(func(t Traced) float64 { return t.WakeP90 })
 }
 
-// tracedSummary summarises the traces of a mode. It returns nil if there is
-// none.
+// tracedSummary summarises the traces of a mode. It returns nil if the mode has
+// no trace.
 func (c fullExperiment) tracedSummary(ev report.Evidence, mode report.Mode) *TracedResult {
 	if !slices.ContainsFunc(ev.Runs(mode), func(r report.Run) bool { return c.traced[r.Index] != nil }) {
 		return nil

@@ -23,11 +23,11 @@ type Advice struct {
 	Seconds    report.Interval `json:"job_seconds"`
 	Hourly     report.Interval `json:"jobs_per_hour"`
 	CPUSeconds report.Number   `json:"cpu_seconds"`
-	// Longest is the time of the slowest job. For a prediction it is as much longer
-	// than the mean as in the measured way with the largest such ratio.
+	// Longest is the time of the slowest job. In a prediction it is the mean
+	// time, multiplied by the largest ratio of both in the measured ways.
 	Longest report.Number `json:"longest_job_seconds"`
-	// Equal lists the other ways to run jobs that this measurement cannot tell
-	// from the advice. The advice is the simplest of them all.
+	// Equal lists the other ways to run jobs that count as equal to this one in
+	// the measurement. The advised way is the simplest of all these.
 	Equal []string `json:"equal,omitempty"`
 	// Duration is the time that one node needs for all jobs of the goal, round by
 	// round (see jobs.Option.Finish). It is 0 if the goal has no number of jobs.
@@ -43,7 +43,7 @@ type Advice struct {
 
 // Advise returns the best measured way to run jobs for a goal. price is the
 // cost of a node for an hour, or 0 if it is not known. If no measured way
-// reaches the goal, it returns jobs.ErrNoOption: advice never extrapolates.
+// reaches the goal, Advise returns jobs.ErrNoOption: it never extrapolates.
 func (r Result) Advise(g jobs.Goal, price float64) (Advice, error) {
 	best, ties, err := r.Best(g)
 	if err != nil {
@@ -54,7 +54,7 @@ func (r Result) Advise(g jobs.Goal, price float64) (Advice, error) {
 	return a, nil
 }
 
-// Cell returns the way to run jobs that is advised.
+// Cell returns the advised way to run jobs.
 func (a Advice) Cell() jobs.Cell { return a.cell }
 
 // CPUs returns how many CPUs a job used on average.
@@ -97,8 +97,8 @@ func isUnlimited(c jobs.Cell) bool {
 	return c.CPU == 0 || cmp.Or(c.Strategy, c.Type) == unlimited
 }
 
-// goalText describes a goal. all is false if some ways that may be better could not
-// be predicted: then it is not known which way ends the most jobs.
+// goalText describes a goal. all is false if some ways to run jobs could not be
+// predicted. It is then not known which way ends the most jobs.
 func goalText(g jobs.Goal, all bool) string {
 	best := "the most jobs an hour"
 	switch {
@@ -146,8 +146,8 @@ func (a Advice) Text() string {
 	return b.String()
 }
 
-// describeAction returns a text about what to do. Method what returns a text
-// about the effect of that, and method line returns both.
+// describeAction returns the advised action in words. The method what returns
+// its effect in words. The method line returns both.
 func (a Advice) describeAction() string {
 	limit := "without a CPU limit"
 	if a.Limit > 0 {
@@ -169,8 +169,8 @@ func (a Advice) line() string {
 	return line
 }
 
-// span prints an interval. If the value was measured only once, it prints
-// nothing.
+// span prints an interval. It prints nothing if the value was measured only
+// once.
 func span(i report.Interval) string {
 	switch {
 	case i.Blocks < 2:

@@ -18,14 +18,14 @@ import (
 type Forecast struct {
 	Advice
 	Node Node `json:"node"`
-	// HeldOut is the largest error of a test in which the model predicts the
-	// cells with the most jobs from all other cells. HeldOutCells is the number
-	// of predicted cells.
+	// HeldOut is the largest relative error of a test. In this test, the model
+	// predicts the cells with the most jobs from all other cells. HeldOutCells
+	// is the number of predicted cells.
 	HeldOut      report.Number    `json:"held_out_error"`
 	HeldOutCells int              `json:"held_out_cells"`
 	Model        []ModelParameter `json:"model"`
-	// NotPredicted lists the ways to run jobs about which the model says nothing, with
-	// the reasons. Some of them may be better than the advice.
+	// NotPredicted lists the ways to run jobs that the model cannot predict,
+	// with the reasons. Some of them may be better than the advice.
 	NotPredicted []string `json:"not_predicted,omitempty"`
 }
 
@@ -35,12 +35,12 @@ type ModelParameter struct {
 	Value report.Interval `json:"value"`
 }
 
-// modelledStrategies are the strategies that the model knows. The value is true
-// if the strategy gives each job its own CPUs.
+// modelledStrategies has the strategies that the model can predict as keys. The
+// value is true if the strategy gives each job its own CPUs.
 var modelledStrategies = map[string]bool{"pinned": true, "static": true, quotaStrategy: false, "matched": false, unlimited: false}
 
 // cellOf converts a cell to the form of the model. It returns false if the
-// model does not know the strategy.
+// model cannot predict the strategy.
 func cellOf(c jobs.Cell) (cell capacity.Cell, known bool) {
 	apart, known := modelledStrategies[cmp.Or(c.Strategy, c.Type)]
 	cell = capacity.Cell{Jobs: c.Concurrency, Limit: c.CPU.Cores(), Threads: c.Threads, Apart: apart}
@@ -92,8 +92,8 @@ func (r Result) Forecast(n Node, g jobs.Goal, price float64) (Forecast, error) {
 	return f, nil
 }
 
-// predict predicts each measured strategy and limit for machine n, with 1, 2 and more
-// jobs at once. refused has the reason for each combination at which the model must stop.
+// predict predicts each measured strategy and limit on machine n, with 1, 2 and more
+// jobs at once. refused has the ways that cannot be predicted, with the reasons.
 func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused []refusal, err error) {
 	most, slowest := 0, 1.0
 	seen := map[jobs.Cell]bool{}
@@ -119,7 +119,7 @@ func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused [
 		for way.Concurrency = 1; way.Concurrency <= 2*most; way.Concurrency++ {
 			cell, _ := cellOf(way)
 			if way.Concurrency > 1 && cell.Limit*float64(cell.Jobs) > float64(n.CPUs) {
-				break // the machine has fewer CPUs, and the lab would not run such jobs either
+				break // such jobs need more CPUs than the machine has, so the lab would not run them either
 			}
 			e, err := m.Predict(capacity.Machine(n), cell)
 			switch {
@@ -142,15 +142,15 @@ func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused [
 	return all, refused, nil
 }
 
-// unknownStrategy is the reason why the model does not predict a strategy.
+// unknownStrategy is the reason why a strategy cannot be predicted.
 const unknownStrategy = "the model does not know this strategy"
 
 // A refusal is a way to run jobs that is not predicted, with the reason.
 type refusal struct{ way, why string }
 
-// refusals returns one text for each reason. If all is true, nothing at all was
-// predicted. Then a reason for several ways stands alone, and strategies that the
-// model does not know are left out.
+// refusals returns one text for each reason, with the ways to run jobs that
+// have it. If all is true, nothing was predicted. A reason for several ways is
+// then printed without them, and unknown strategies are left out.
 func refusals(refused []refusal, all bool) []string {
 	var reasons []string
 	ways := map[string][]string{}
@@ -175,8 +175,8 @@ func refusals(refused []refusal, all bool) []string {
 }
 
 // optionFrom makes an option from a predicted way to run jobs. cpus is the
-// number of CPUs that a job uses, and slowest the time of the slowest job divided by
-// the mean.
+// number of CPUs that a job uses. slowest is the time of the slowest job
+// divided by the mean time.
 func optionFrom(way jobs.Cell, seconds stat.Estimate, cpus, slowest float64) jobs.Option {
 	rate := 3600 * float64(way.Concurrency)
 	return jobs.Option{
@@ -190,8 +190,8 @@ func (n Node) String() string {
 	return fmt.Sprintf("a machine of %s and %s", layout.Plural(n.CPUs, "CPU", "CPUs"), layout.Plural(n.Cores, "core", "cores"))
 }
 
-// Text prints the forecast as sentences. What is not predicted follows the advice,
-// because some of it may be better.
+// Text prints the forecast as sentences. After the advice it lists the ways
+// that are not predicted, because one of them may be better.
 func (f Forecast) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Predicted for %s of the kind that was measured, with as many sockets:\n%s", f.Node, strings.Replace(f.Advice.Text(), "This measurement", "This prediction", 1))
@@ -211,8 +211,8 @@ func (f Forecast) errorText() string {
 		layout.Plural(f.HeldOutCells, "cell", "cells"), report.Scaled(f.HeldOut, 100, 1))
 }
 
-// text prints a parameter with its unit. All but the first are shares, for which
-// 0 means no effect.
+// text prints a parameter with its unit. All parameters but the first are
+// shares. A share of 0 means no effect.
 func (p ModelParameter) text() string {
 	what, isShare := map[string]string{
 		"taken by a busy sibling": "speed that a CPU loses to a busy sibling",

@@ -12,7 +12,7 @@ import (
 )
 
 // A Hypothesis is a possible reason why jobs cost more CPU time under some
-// conditions, with the verdict of this measurement about the reason.
+// conditions. Its verdict comes from this measurement.
 type Hypothesis struct {
 	Cause   string `json:"cause"`
 	Verdict string `json:"verdict"` // supported, ruled out, cannot tell

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/lab/jobs"
 )
 
-// TestALopsidedWaveCountsOnce runs three jobs on two nodes, twice. Each time a
-// node has two of them. The warning counts waves, not the parts on the nodes.
+// TestALopsidedWaveCountsOnce runs three jobs on two nodes, twice. Each time one
+// node has two jobs. The warning counts each wave once, and not once per node.
 func TestALopsidedWaveCountsOnce(t *testing.T) {
 	at := time.Unix(1e9, 0).UTC()
 	var all []jobs.Job
@@ -41,8 +41,8 @@ func TestTheHeadlineCountsTheNodes(t *testing.T) {
 	}
 }
 
-// TestTwoRunsThatDifferGiveNoInterval uses two nodes with one job each. From 60 s
-// and 90 s follows next to nothing about the mean.
+// TestTwoRunsThatDifferGiveNoInterval uses two nodes with one job each. The
+// times of 60 s and 90 s show almost nothing about the mean time.
 func TestTwoRunsThatDifferGiveNoInterval(t *testing.T) {
 	at := time.Unix(1e9, 0).UTC()
 	var all []jobs.Job

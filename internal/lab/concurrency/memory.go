@@ -15,8 +15,8 @@ type MemoryEffect struct {
 	Least      unit.Bytes `json:"least_bytes"`
 	Most       unit.Bytes `json:"most_bytes"`
 	Conditions int        `json:"conditions"`
-	// Ratio is the mean over blocks. If each cell ran only once, the conditions
-	// count as blocks.
+	// Ratio is the time with the most memory divided by the time with the least,
+	// as a mean over blocks. Without blocks, each condition counts as a block.
 	Ratio   report.Interval `json:"seconds_ratio"`
 	Verdict jobs.Verdict    `json:"verdict"`
 }

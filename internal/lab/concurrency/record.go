@@ -78,9 +78,9 @@ type Node struct {
 
 const jobsFile = "jobs.csv"
 
-// Create makes the folder of an experiment, its jobs and its report. If the
-// folder has a file that the experiment would replace, or if the jobs cannot be
-// read back, it returns an error. Then it leaves nothing of what it wrote.
+// Create makes the folder of an experiment, its jobs and its report. It returns
+// an error if the folder has a file that the experiment would replace, or if
+// the jobs cannot be read back. After an error, it leaves no new file.
 func Create(dir string, e Experiment, all []jobs.Job) (_ report.Findings, err error) {
 	var table bytes.Buffer
 	if err := jobs.WriteTable(&table, all); err != nil {

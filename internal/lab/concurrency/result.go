@@ -27,8 +27,8 @@ type Result struct {
 	CPUMeasured bool `json:"cpu_measured"`
 	// Control shows the noise: it is the ratio of the job times of two equal
 	// cells, each with one job and no limit. It is absent if only one of them
-	// ran. ControlHalf is half the width of the interval of Control.
-	// Differences between cells that are smaller than this must not be trusted.
+	// ran. ControlHalf is half the width of its interval. Smaller differences
+	// between cells must not be trusted.
 	Control     *report.Interval `json:"control,omitempty"`
 	ControlHalf report.Number    `json:"control_half_width,omitzero"`
 	// Memory is absent if all jobs had the same amount of memory.
@@ -76,8 +76,8 @@ type Cause struct {
 	Adjusted report.Number `json:"adjusted_share"` // R², adjusted for the number of groups
 }
 
-// A Cliff is the largest drop of a job's CPU time while the jobs of a node
-// together request more and more CPUs.
+// A Cliff is the largest drop of a job's CPU time as the jobs of a node request
+// more and more CPUs together.
 type Cliff struct {
 	Before report.Number `json:"before_cpus"`
 	After  report.Number `json:"after_cpus"`
@@ -85,8 +85,8 @@ type Cliff struct {
 	Low    report.Number `json:"low_cpu_seconds"`
 }
 
-// A Comparison divides the time of jobs of one type by the time of jobs of another
-// type. Jobs of both types have the same limit and the same number of jobs on a node.
+// A Comparison divides the times of jobs of one type by those of another type.
+// The jobs of both types have the same limit and the same concurrency on a node.
 type Comparison struct {
 	Of      string        `json:"of"`
 	To      string        `json:"to"`
@@ -162,7 +162,7 @@ func optionOf(o jobs.Option, all []jobs.Option) Option {
 const maxComparisons = 1000
 
 // pairsOf counts the pairs of options that differ only in type or strategy. It
-// returns their indices, for the first maxComparisons of them.
+// returns the indices of the first maxComparisons pairs.
 func pairsOf(all []jobs.Option) (pairs [][2]int, count int) {
 	names := make([]string, len(all))
 	for i, o := range all {
@@ -231,8 +231,8 @@ func cpusText(m unit.MilliCPU) string {
 	return fmt.Sprintf("%g CPUs", m.Cores())
 }
 
-// runsOf returns the least and the largest number of runs of a cell. An
-// experiment without blocks counts its waves.
+// runsOf returns how often a cell ran, at least and at most. In an experiment
+// without blocks, each wave counts as a run.
 func runsOf(r Result) (least, most int) {
 	if r.Experiment.Blocks > 1 || len(r.measured) == 0 {
 		n := max(r.Experiment.Blocks, 1)
@@ -283,7 +283,7 @@ func warnings(r Result, waves []jobs.Wave) []string {
 }
 
 // Best returns the best option for a goal, and the options that count as equal
-// to it (see jobs.Best). tie decides which options count as equal.
+// to it (see jobs.Best). The method tie defines how close equal options are.
 func (r Result) Best(g jobs.Goal) (best jobs.Option, ties []jobs.Option, err error) {
 	return jobs.Best(r.measured, g, r.tie())
 }
@@ -292,8 +292,8 @@ func (r Result) Best(g jobs.Goal) (best jobs.Option, ties []jobs.Option, err err
 // ControlHalf/2. The advice is the simplest of equal options. With a larger
 // factor, it would often be worse than the best option by more than the
 // measurement can show (docs/lab-statistics.md). Without a control, the factor
-// is the median, over the options, of the upper bound of the jobs per hour
-// divided by their value. If each option ran only once, it is 1.02.
+// is a median over the options: of the upper bound of their jobs per hour,
+// divided by the value. If each option ran only once, it is 1.02.
 func (r Result) tie() float64 {
 	if r.ControlHalf > 0 {
 		return 1 + float64(r.ControlHalf)/2

@@ -27,8 +27,8 @@ func tableOf(t *testing.T, r Result) string {
 	return b.String()
 }
 
-// TestACPUTimeThatIsNotKnownStaysSo analyses jobs without a limit. One of them
-// has a measured CPU time. That of the others is not known, and explains nothing.
+// TestACPUTimeThatIsNotKnownStaysSo analyses jobs without a limit. One of them has
+// a measured CPU time. The other CPU times are not known, and explain nothing.
 func TestACPUTimeThatIsNotKnownStaysSo(t *testing.T) {
 	measured := at(1, "free", 0)
 	measured.Concurrency, measured.Extra.CPUSeconds = 2, node.Some(30.0)
@@ -52,7 +52,7 @@ func TestACPUTimeThatIsNotKnownStaysSo(t *testing.T) {
 }
 
 // TestRunsOfACellAreCounted analyses cells that ran once, and cells that ran
-// several times in no blocks. Only the former have no interval.
+// several times without blocks. Only the former have no interval.
 func TestRunsOfACellAreCounted(t *testing.T) {
 	const once = "Each cell ran once"
 	for _, c := range []struct {

@@ -15,12 +15,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Shares explains the time of a job by the CPU time that it needs and by the CPUs
-// that it used on average. The other fields show why it did not use more CPUs.
+// Shares explains the time of a job by its CPU time and by the number of CPUs that
+// it used on average. The other fields show why the job did not use more CPUs.
 type Shares struct {
 	// Time and Cost are the time and the CPU time of a job. Both are ratios
-	// within blocks, to a job that runs alone without a limit. Time is Cost
-	// divided by the ratio of the CPUs that were used.
+	// within blocks, to one job alone without a limit. Time is Cost divided by
+	// the ratio of the CPUs that the two jobs used.
 	Time report.Interval `json:"time_ratio,omitzero"`
 	Cost report.Interval `json:"cost_ratio,omitzero"`
 	CPUs report.Number   `json:"cpus_used"` // by a job, on average
@@ -71,8 +71,8 @@ func (r *Result) control() {
 	}
 }
 
-// falls reports whether the decrease of a job's CPU time at a cliff also shows
-// within blocks. Without blocks this cannot be checked, and falls returns true.
+// falls reports whether a job's CPU time falls at a cliff within blocks, too.
+// Without blocks this cannot be checked, and falls returns true.
 func (r *Result) falls(c stat.Cliff) bool {
 	high, low := map[int][]float64{}, map[int][]float64{}
 	for _, w := range r.costs.Waves {
@@ -207,8 +207,8 @@ func shareRows(r Result) [][]string {
 	return rows
 }
 
-// writeShares prints the shares. It does not print their intervals, which are
-// only on the page.
+// writeShares prints the shares without their intervals. The intervals are only
+// on the page.
 func writeShares(b *bytes.Buffer, r Result) {
 	rows := shareRows(r)
 	if len(rows) == 0 {

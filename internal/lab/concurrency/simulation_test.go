@@ -23,8 +23,8 @@ import (
 // A world is a simulated machine with a kind of job. Its true effects are known.
 type world struct {
 	node Node
-	// One job alone takes a time in seconds on one CPU (cpu). A busy sibling
-	// reduces the rate by a share (sibling), and busy cores by another (clock).
+	// cpu is the time, in seconds, of one job alone on one CPU. A busy sibling
+	// reduces the rate by the share sibling, and busy cores by the share clock.
 	// serial is the part of a job that is not parallel.
 	cpu, sibling, clock, serial float64
 	block, noise                float64 // standard deviations of log times, of a block and of a run
@@ -139,8 +139,8 @@ func simulateCapacity(experiments int) scores {
 	return sc
 }
 
-// advice compares the advised way to run jobs with the truly best of the
-// measured ways.
+// advice compares the advised way to run jobs with the measured way that is best
+// by the true times.
 func (sc *scores) advice(w world, r Result) {
 	best, _, err := r.Best(jobs.Goal{})
 	if err != nil {
@@ -343,8 +343,8 @@ func TestAForecastContainsItsErrorAndParameters(t *testing.T) {
 	}
 }
 
-// TestStrategiesWithoutAModelAreNamed runs jobs under Tenon, too. The model knows
-// nothing about them, and they may be better.
+// TestStrategiesWithoutAModelAreNamed also runs jobs under Tenon. The model
+// cannot predict these jobs, and they may be better.
 func TestStrategiesWithoutAModelAreNamed(t *testing.T) {
 	w := world{node: Node{8, 4}, cpu: 20, sibling: 0.3, clock: 0.1, noise: 0.01, block: 0.05, rng: rand.New(rand.NewPCG(1, 1))}
 	r := w.measure(4)

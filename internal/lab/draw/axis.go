@@ -2,8 +2,8 @@ package draw
 
 import "math"
 
-// An Axis maps the values from Low to High to the pixels from Begin to End. Equal
-// differences have equal lengths. With Log, equal ratios have equal lengths instead.
+// An Axis maps the values from Low to High to the pixels from Begin to End. The
+// scale is linear. With Log, it is logarithmic.
 type Axis struct {
 	Low, High  float64
 	Begin, End float64
@@ -31,9 +31,9 @@ func (a Axis) clamp(v float64) (px float64, side int) {
 	return a.At(v), 0
 }
 
-// Ticks returns round values on the axis. It returns about n values, or fewer.
-// On a log axis, these are powers of ten and some of their multiples. If the
-// axis is too short for three of them, Ticks returns equal steps.
+// Ticks returns about n round values on the axis, or fewer. On a log axis,
+// these are powers of ten and some of their multiples. If the axis is too short
+// for three of them, the values have equal distances.
 func (a Axis) Ticks(n int) []float64 {
 	if !a.Log {
 		return a.steps(n)
@@ -80,7 +80,7 @@ func niceStep(step float64) float64 {
 }
 
 // Range returns a range that is a little wider than the values need. On a log
-// axis, it widens the range by a factor.
+// axis, the range is wider by a factor.
 func Range(values []float64, log bool) (lo, hi float64, ok bool) {
 	lo, hi = math.Inf(1), math.Inf(-1)
 	for _, v := range values {

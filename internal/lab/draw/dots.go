@@ -96,9 +96,9 @@ func drawInterval(d *Drawing, x Axis, y float64, e stat.Estimate) {
 	d.Path([]Point{{at, y - 5}, {at + 5, y}, {at, y + 5}, {at - 5, y}}, "estimate", "")
 }
 
-// extent returns the values that the axis must cover: all dots, and the
-// intervals as far as 1.5 times beyond the dots. If the axis covered a wide
-// interval completely, everything else would be small.
+// extent returns the values that the axis must cover: all dots and all
+// intervals. It cuts an interval at a factor of 1.5 beyond the dots. If the
+// axis covered the whole of a wide interval, everything else would be small.
 func (s Scale) extent(strips []Strip) []float64 {
 	values := slices.Clone(s.Mark)
 	for _, st := range strips {

@@ -20,8 +20,8 @@ type HeatMap struct {
 	XLabel, YLabel string
 	Columns, Rows  []string
 	Cells          [][]HeatCell // by row, then by column
-	// Low and High are the ends of the scale. Several maps can have the same
-	// ends. If both are 0, the extremes of the cells are the ends.
+	// Low and High are the ends of the scale, so that several maps can have the
+	// same scale. If both are 0, the scale covers the values of the cells.
 	Low, High float64
 }
 

@@ -11,8 +11,8 @@ type eta struct {
 	done  int // number of runs
 }
 
-// remaining estimates how long n more runs take. As long as no run has ended,
-// it takes first as the length of a run.
+// remaining estimates how long n more runs take. It uses the mean length of the
+// past runs. Before any run has ended, it uses first as the length of a run.
 func (e eta) remaining(n int, first time.Duration) time.Duration {
 	if e.done > 0 {
 		first = time.Since(e.begun) / time.Duration(e.done)

@@ -18,12 +18,12 @@ type Trial struct {
 	Busy     float64 // busy share of the client's CPUs
 }
 
-// FindRate searches for the request rate at which the service uses target CPUs.
-// It begins with the rate first. It stops when the next rate differs by at most
-// 5 % from the measured one, and at the latest after six trials. A trial in
-// which requests were not answered shows only that the rate must be lower. If
-// the client cannot offer more, FindRate returns the highest rate that the
-// client can offer, and limited is true. lines describe the trials.
+// FindRate searches for the request rate at which the service uses a number of
+// CPUs (target). The parameter first is the rate of the first trial. The search
+// ends when the next rate would differ by at most 5 % from the measured one, or
+// after six trials. A trial in which requests were not answered shows only that
+// the rate must be lower. If the client cannot send fast enough, FindRate returns
+// the client's highest rate, and limited is true. lines describe the trials.
 func FindRate(target, first float64, measure func(rate float64) (Trial, error)) (rate float64, limited bool, lines []string, err error) {
 	rate = threeDigits(first)
 	good := 0.0 // the last rate at which the service answered all requests
@@ -49,8 +49,8 @@ func FindRate(target, first float64, measure func(rate float64) (Trial, error)) 
 			factor = clientMost / t.Busy
 		}
 		// A busier server needs less CPU per request. So after a trial at a low
-		// rate, the next rate is too low. After a disturbed trial it may be
-		// anything. Therefore limit the change in one step.
+		// rate, the next rate is too low. After a disturbed trial, the next
+		// rate may be far from right. Therefore limit the change in one step.
 		next := threeDigits(rate * min(max(factor, 0.05), 4))
 		if math.Abs(next/rate-1) <= 0.05 {
 			return rate, limited, lines, nil

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// foreignMost is the largest share of the tested CPUs that may be used by work
-// outside the experiment. Interrupts and kernel threads need some CPU.
+// foreignMost is the largest share of the tested CPUs that work outside the
+// experiment may use. Interrupts and kernel threads need some CPU.
 const foreignMost = 0.15
 
 // settle finds where the warm-up ends in the client's measurement, and removes

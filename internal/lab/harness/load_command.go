@@ -17,7 +17,7 @@ const commandStart = 20 * time.Second
 
 // LoadCommand runs a shell command on the client's CPUs. The command puts a
 // load on the service, and prints latencies (load.FromLines). LoadCommand stops
-// it after the warm-up and the duration of the order.
+// the command at the end of the measured part.
 func LoadCommand(ctx context.Context, s *testbed.Site, command string, order load.Config) (m Measurement, err error) {
 	r, out := io.Pipe()
 	p, err := testbed.Start(s.Groups(), testbed.Child{

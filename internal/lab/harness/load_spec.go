@@ -6,8 +6,8 @@ import (
 	"tenon.sh/tenon/internal/lab/load"
 )
 
-// A LoadSpec is the load of an experiment. In a block, it is the same in all
-// modes.
+// A LoadSpec is the load of an experiment. All modes of a block get the same
+// load.
 type LoadSpec load.Config
 
 // InBlock returns the load of the runs of a block.
@@ -32,7 +32,7 @@ func (l LoadSpec) Trial(rate float64, length time.Duration) load.Config {
 }
 
 // WarmupOf returns the minimum warm-up of a run that has the given length. The
-// check for stationarity may remove more.
+// check for stationarity may make the warm-up longer.
 func WarmupOf(length time.Duration) time.Duration {
 	return min(max(length/5, 500*time.Millisecond), 5*time.Second)
 }

@@ -9,10 +9,10 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// ParseModes parses a comma-separated list of modes, all of which must be in
-// known. For "all" it returns nil, which stands for the default modes of the
-// experiment. For "seed" it returns the three modes of the published
-// experiments.
+// ParseModes parses a comma-separated list of modes. Each mode must be in the
+// list known. For "all" ParseModes returns nil, which stands for the default
+// modes of the experiment. For "seed" it returns the three modes of the
+// published experiments.
 func ParseModes(list string, known []report.Mode) ([]report.Mode, error) {
 	switch list {
 	case "all", "":

@@ -258,7 +258,7 @@ func Between(a, b Reading, tested int) Spent {
 	s.StealRatio = s.Count[Steal] / s.Wall / s.capacity
 	s.Busy = s.capacity - (s.Count[Idle]+s.Count[Steal])/s.Wall
 	// The idle counter advances in steps of 10 ms, but the CPU counters of the
-	// cgroups are exact.
+	// cgroups are exact. Therefore their sum is the least value of Busy.
 	s.Busy = min(max(s.Busy, s.LS+s.BE), s.capacity)
 	s.other = max(s.Busy-s.LS-s.BE, 0)
 	s.foreign = max(s.other-s.Count[SpinUsage]/s.Wall, 0)

@@ -32,8 +32,8 @@ type Import struct {
 	from []string // the file and the line of each job
 }
 
-// Blocks returns how often each cell ran: the number of blocks that the jobs
-// name. Published tables name none, and contain each cell once.
+// Blocks returns how often each cell ran: the number of different blocks in the
+// jobs. Published tables have no blocks, and contain each cell once.
 func (in Import) Blocks() int {
 	named := map[int]bool{}
 	for _, j := range in.Jobs {
@@ -78,14 +78,14 @@ func ReadPaths(paths []string) (Import, error) {
 	return in, nil
 }
 
-// exampleLink is the name of the log of a job. Its last part are the digits of
-// the container id.
+// exampleLink is the name of the log of a job. It ends with the digits of the
+// container's id.
 const exampleLink = "aws-4-2.5-1gi-0-x1y2z_default_transcoder-0-CONTAINERID.log (64 hexadecimal digits)"
 
-// refuseTwice returns an error if a job was read twice. A container runs one
-// job. Without its id, a job is known by its cell, its number, its node and its
-// begin: two jobs of a wave have different numbers. A job that is counted twice
-// would count as two that ran beside each other.
+// refuseTwice returns an error if a job was read twice: it would count as two
+// jobs that ran beside each other. The container's id identifies a job, because
+// a container runs one job. Without an id, the cell, the number, the node and
+// the begin identify it. Two jobs of a wave have different numbers.
 func (in *Import) refuseTwice() error {
 	type job struct {
 		host              string
@@ -180,8 +180,8 @@ func (in *Import) folder(dir string) error {
 }
 
 // log reads one log. The log may be missing, because a node removes a log
-// before the link to it below /var/log/containers. It may be empty, because its
-// container still waits.
+// before the link to it below /var/log/containers. The log may be empty,
+// because its container has not started yet.
 func (in *Import) log(path string, j jobs.Job) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -13,8 +13,8 @@ type Cause struct {
 	stat.Explanation
 }
 
-// causeMargin is the lead that a variable needs to be named as the cause: its
-// adjusted share of the variance, minus the share of the next variable.
+// causeMargin is the lead with which a variable is named as the cause. The lead is
+// the difference between its adjusted share of the variance and the next largest one.
 const causeMargin = 0.20
 
 // Costs are the CPU seconds of the waves, and all variables that may explain

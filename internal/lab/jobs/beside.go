@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A Wave holds the jobs of one cell that ran at the same time on one node. In
-// the published experiment, a cell was started once for the whole cluster.
-// Therefore its jobs may be divided unevenly among the nodes, or one of them
-// may have waited for room and run alone.
+// A Wave holds the jobs of one cell that ran at the same time on one node. The
+// published experiment started a cell once, on the whole cluster. Its jobs may
+// therefore be divided unevenly among the nodes, or one job may have waited for
+// room and run alone.
 type Wave struct {
 	Cell Cell
 	Host string
@@ -20,17 +20,17 @@ type Wave struct {
 	// including the job itself. It may differ from the number of jobs that were
 	// requested.
 	Beside float64
-	// Late is true if the jobs had waited for room: they began after other jobs
-	// of the same cell and node had ended.
+	// Late is true if the jobs had waited for room: earlier jobs of the same
+	// cell and node had ended before these jobs began.
 	Late bool
 	// Lopsided is true if another node had more or fewer jobs of the cell.
 	Lopsided bool
 }
 
-// Waves groups the jobs that are not void by cell, run, node and time. A job
-// belongs to the wave of earlier jobs of the same cell and node if it begins
-// before all of them have ended. A job also belongs to that wave if it follows
-// the job with the same number in the same run.
+// Waves divides jobs into waves, without the void jobs. A job joins a wave of
+// its cell, run and node if a job of the wave still runs when it begins. In a
+// run of the lab, a job also joins the wave if a job of the wave has the same
+// number.
 func Waves(all []Job) []Wave {
 	type key struct {
 		cell Cell
@@ -111,14 +111,13 @@ func meanConcurrency(jobs []Job) float64 {
 	return sum / float64(n)
 }
 
-// maxForeign is the largest share of other jobs, of the jobs of a cell that ran
-// beside a job, with which the job counts.
+// maxForeign bounds the number of other jobs (of other cells, or void) that ran
+// beside a job. It is a share of the jobs of the same cell that ran at that time.
 const maxForeign = 0.05
 
-// VoidMixed makes those jobs void that did not run under the conditions of their
-// cell alone: jobs of other cells ran beside them on the same node, or jobs that
-// are void. Their time would be that of no cell. It also makes jobs void that took
-// no time. Jobs that are void already keep their reason.
+// VoidMixed makes a job void if jobs of other cells, or void jobs, ran beside
+// it on the same node. The time of such a job belongs to no cell. It also makes
+// jobs void that took no time. Jobs that are void already keep their reason.
 func VoidMixed(all []Job) {
 	for i := range all {
 		if j := &all[i]; j.Extra.Void == "" && j.Duration() <= 0 {
@@ -158,8 +157,8 @@ func VoidMixed(all []Job) {
 	}
 }
 
-// A presence holds when jobs began and ended, in seconds since the first of them
-// that was added.
+// A presence has the times at which jobs began and ended. The times are in
+// seconds since the begin of the first added job.
 type presence struct {
 	zero     time.Time
 	in, out  []float64
@@ -241,8 +240,8 @@ func (w Wave) CPUSeconds() (seconds float64, measured bool) {
 }
 
 // Demand returns how many CPUs the jobs of the wave requested together on their
-// node, as a mean over time. A job without a limit requests what it uses. 0
-// means that this is not known.
+// node, as a mean over time. A job without a limit counts with the CPU that it
+// used. 0 means not known.
 func (w Wave) Demand() float64 {
 	if w.Cell.CPU > 0 {
 		return w.Beside * w.Cell.CPU.Cores()

@@ -41,8 +41,8 @@ func (j Job) Duration() time.Duration { return j.Out.Sub(j.In) }
 
 // Seconds returns how long a whole job takes. Usually this is Duration. But a
 // row may describe only a part of a job, such as a few seconds of work that
-// repeats without end. Then Seconds is the time in which the work of a whole
-// job (Extra.JobWork) would be done at the rate in the row.
+// repeats without end. Then Seconds is the time that the work of a whole job
+// (Extra.JobWork) would take at the rate of this part.
 func (j Job) Seconds() float64 { return j.Duration().Seconds() * j.scale() }
 
 // scale returns the work of a whole job, divided by the work in the row.

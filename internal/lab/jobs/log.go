@@ -33,7 +33,7 @@ type Log struct {
 // nothing yet.
 var ErrNoLine = errors.New("it has no line")
 
-// maxLine is the maximum length of a line of a log that ReadLog accepts. The
+// maxLine is the length of the longest line of a log that ReadLog accepts. Container
 // runtimes cut lines at 16 KiB, and in JSON each byte can become six bytes.
 const maxLine = 1 << 20
 
@@ -41,8 +41,8 @@ var (
 	inputLine   = regexp.MustCompile(`^\s*Input #0, .* from '(?:.*/)?([^'/]+)'`)
 	frameCount  = regexp.MustCompile(`\bframe=\s*(\d{1,9})\b`)
 	speedFactor = regexp.MustCompile(`\bspeed=\s*([0-9.]{1,12})x`)
-	// closingLine matches the last progress line of ffmpeg, or the line with the
-	// sizes of the streams. Both are printed after the last frame was written.
+	// closingLine matches the last progress line of ffmpeg, or the line with
+	// the sizes of the streams. ffmpeg prints both after the last frame.
 	closingLine = regexp.MustCompile(`\bLsize=|\bmuxing overhead\b`)
 	failureLine = regexp.MustCompile(`Conversion failed!|Exiting normally, received signal \d{1,3}|Received > 3 system signals`)
 	x264Threads = regexp.MustCompile(`\bthreads=(\d{1,6})\b`)
@@ -194,13 +194,13 @@ func (l Log) Fault() string {
 
 // linkName matches the name of a link below /var/log/containers:
 // POD_NAMESPACE_CONTAINER-ID.log. The name of the pod must have the form that
-// the chart gives it.
+// JobName returns.
 var linkName = regexp.MustCompile(`^(.+)-(\d{1,6})-([0-9.]+m?)-([0-9.]+[A-Za-z]*)-(\d{1,6})-([a-z0-9]+)_([^_]+)_([a-z0-9.-]+?)-(\d{1,6})-([0-9a-f]{64})\.log$`)
 
 // FromLink makes a job from the name of its log below /var/log/containers. ok
-// is false if the name has another form, because the log is of another pod. A
-// name that is not printable text has another form: a table of jobs cannot hold
-// it.
+// is false for the log of another pod, whose name has another form. ok is also
+// false for a name that is not printable text, because a table of jobs cannot
+// contain it.
 func FromLink(host, name string) (j Job, ok bool, err error) {
 	m := linkName.FindStringSubmatch(name)
 	if m == nil || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -214,8 +214,8 @@ func FromLink(host, name string) (j Job, ok bool, err error) {
 	return j, true, nil
 }
 
-// With returns the job with the times, the source and the work from its log. If
-// the log has a fault, the job is void.
+// With adds the times, the source and the work from a log to the job, and
+// returns the job. If the log has a fault, the job is void.
 func (j Job) With(l Log) Job {
 	j.In, j.Out, j.Source, j.Precision = l.First, l.Last, l.Source, time.Nanosecond
 	j.Extra.Void = l.Fault()

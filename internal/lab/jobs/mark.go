@@ -52,7 +52,7 @@ type GroupCounters struct {
 }
 
 // ParseCounters reads the counters from a line that MarkScript printed. ok is
-// false if the line is no such line.
+// false for any other line.
 func ParseCounters(line string) (c GroupCounters, ok bool) {
 	_, m, ok := parseMark(time.Time{}, line)
 	return m.GroupCounters, ok

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// memoryMargin is the relative change of a job's time up to which an amount of
-// memory counts as making no difference.
+// memoryMargin is the largest relative change of a job's time that does not
+// count as an effect of memory.
 const memoryMargin = 0.02
 
 // A Verdict is the conclusion of a measurement about an effect.
@@ -35,14 +35,14 @@ const (
 type MemoryEffect struct {
 	Least, Most unit.Bytes // over all conditions
 	Conditions  int        // that ran with several amounts of memory
-	// Ratio is the mean over the blocks. If each cell ran only once, the
-	// conditions count as blocks.
+	// Ratio is the time with the most memory divided by the time with the least,
+	// as a mean over blocks. Without blocks, each condition counts as a block.
 	Ratio   stat.Estimate
 	Verdict Verdict
 }
 
-// MemoryEffectOf compares options that differ only in memory. If there are
-// none, ok is false.
+// MemoryEffectOf compares options that differ only in memory. If there are no
+// such options, ok is false.
 func MemoryEffectOf(all []Option) (e MemoryEffect, ok bool) {
 	groups := map[Cell][]Option{}
 	for _, o := range all {

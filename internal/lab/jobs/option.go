@@ -24,10 +24,10 @@ type Option struct {
 	Waves           int // number of waves with a duration above 0
 	// Longest is the time of the slowest job in seconds.
 	Longest float64
-	// SecondsBy and CPUSecondsBy have one value for each block, so that options
-	// can be compared within blocks: the mean over the waves of the block, one
-	// on each node. If a table has no blocks, its waves count as blocks. A CPU time
-	// that is not known has no values.
+	// SecondsBy and CPUSecondsBy have one value for each block: the mean over
+	// the block's waves. So options can be compared within blocks. If a table
+	// has no blocks, each wave counts as a block. CPUSecondsBy is empty if the
+	// CPU time is not known.
 	SecondsBy, CPUSecondsBy stat.Sample
 	// Jobs are the jobs of all waves.
 	Jobs []Job
@@ -97,8 +97,8 @@ func Options(waves []Wave) []Option {
 }
 
 // describePositive estimates the mean over blocks of a quantity that is always
-// positive. The bounds of the mean are those of the geometric mean, relative to it,
-// because Student's t of two or three such values may go below 0.
+// positive. The ratio of each bound to the mean is that of the geometric mean.
+// Bounds by Student's t could be below 0 with two or three values.
 func describePositive(s stat.Sample) stat.Estimate {
 	e, one := stat.Describe(s), stat.Sample{}
 	if e.Blocks < 2 {
@@ -114,9 +114,9 @@ func describePositive(s stat.Sample) stat.Estimate {
 	return e
 }
 
-// Finish returns the time in seconds in which one node ends n jobs. A slot takes
-// its next job when a job ends, so that all rounds but the last take the mean
-// time of a job. The last job may be as slow as the slowest.
+// Finish returns the time in seconds in which one node ends n jobs. A slot
+// takes its next job as soon as a job ends, so each round takes the mean time
+// of a job. The last round takes the time of the slowest job.
 func (o Option) Finish(n int) float64 {
 	rounds := math.Ceil(float64(n) / float64(max(o.Cell.Concurrency, 1)))
 	return max((rounds-1)*o.Seconds.Value+o.Longest, float64(n)/o.Hourly.Value*3600)
@@ -156,10 +156,10 @@ func (g Goal) Check() error {
 // ErrNoOption means that no measured or predicted way to run the jobs reaches the goal.
 var ErrNoOption = errors.New("no known way to run the jobs reaches the goal")
 
-// Best compares the options that reach the goal. Those whose value is at most a
-// factor (tie) worse than the best value count as equal. best is the simplest
-// of the equal options, and ties are the other equal ones. No limit is simpler
-// than a limit, and fewer jobs are simpler than more.
+// Best compares the options that reach the goal. An option counts as equal to
+// the best one if its value is worse by at most a factor (tie). best is the
+// simplest of the equal options, and ties are the others. An option without a
+// limit is simpler than one with a limit. Fewer jobs are simpler than more.
 func Best(all []Option, g Goal, tie float64) (best Option, ties []Option, err error) {
 	if err := g.Check(); err != nil {
 		return Option{}, nil, err

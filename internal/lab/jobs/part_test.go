@@ -57,9 +57,9 @@ func TestJobsThatFollowEachOtherInASlotAreOneWave(t *testing.T) {
 	}
 }
 
-// TestEveryWaveOfABlockCounts uses two nodes: in each block, a cell has a wave
-// on each of them, of 2 s and of 4 s. The value of a block is the mean of both.
-// A third wave has no duration, so it must not lower the means.
+// TestEveryWaveOfABlockCounts uses two nodes. In each block, a cell has a wave
+// of 2 s on one node and of 4 s on the other. The value of the block is the mean
+// of both waves. A third wave has no duration, so it must not lower the means.
 func TestEveryWaveOfABlockCounts(t *testing.T) {
 	at := time.Unix(1e9, 0).UTC()
 	var all []Job

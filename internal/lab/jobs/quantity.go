@@ -22,9 +22,9 @@ func parseMemory(s string) (unit.Bytes, error) {
 	return unit.Bytes(math.Ceil(f * scale)), nil
 }
 
-// formatMemory prints an amount as names of pods contain it ("8gi", "0.8gi").
-// It uses the largest suffix with which at most four digits after the point are
-// needed.
+// formatMemory prints an amount in the form that names of pods have ("8gi",
+// "0.8gi"). It uses the largest suffix for which at most four digits after the
+// point are enough.
 func formatMemory(b unit.Bytes) string {
 	for _, s := range []struct {
 		suffix string
@@ -35,7 +35,7 @@ func formatMemory(b unit.Bytes) string {
 			return text + s.suffix
 		}
 		// 0.8Gi is not a whole number of bytes. Therefore a number with four
-		// digits also stands for b if it rounds up to b.
+		// digits after the point also stands for b if it rounds up to b.
 		short := strconv.FormatFloat(float64(b)/s.scale, 'f', 4, 64)
 		short = strings.TrimRight(strings.TrimRight(short, "0"), ".")
 		if f, _ := strconv.ParseFloat(short, 64); unit.Bytes(math.Ceil(f*s.scale)) == b && float64(b) >= s.scale/10 {

@@ -77,9 +77,9 @@ func ReadRows(r io.Reader) ([]Row, error) {
 	}
 }
 
-// checkText returns an error for a text that is no table in UTF-8, with commas
-// and with line ends of Unix or Windows. Such a text would be read as one row,
-// or as rows with other names.
+// checkText returns an error unless the text is in UTF-8, has commas, and has
+// line ends of Unix or Windows. Any other text would be read as one row, or as
+// rows with wrong names.
 func checkText(data []byte) error {
 	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
 		return errors.New("it is not text in UTF-8: save the table as CSV in UTF-8")

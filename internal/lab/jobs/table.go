@@ -26,11 +26,11 @@ var containerID = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // published scripts cut the type at each of them, which gives 13 or 14 columns.
 const maxShift = 2
 
-// maxFraction is the largest number in a column. The cycles of a CPU of 5 GHz
-// reach it in six years.
+// maxFraction is the largest number that a column may have. The cycles of a CPU
+// of 5 GHz reach it in six years.
 const maxFraction = 1e18
 
-// maxTimestamp is the latest time in a column. Milliseconds are above it.
+// maxTimestamp is the largest Unix time in a column. Any present time in ms is larger.
 const maxTimestamp = 1 << 40
 
 // strategies are the words that the lab writes into the column Strategy. The

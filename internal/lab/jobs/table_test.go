@@ -94,8 +94,8 @@ func TestWrongRowsNameLineAndColumn(t *testing.T) {
 	}
 }
 
-// TestTextThatIsNoTableIsRefused reads tables as spreadsheets write them. A byte
-// order mark is passed over. Everything else would be read as other rows.
+// TestTextThatIsNoTableIsRefused reads tables as spreadsheets write them. A byte order
+// mark is no error. All other texts are errors: they would be read as wrong rows.
 func TestTextThatIsNoTableIsRefused(t *testing.T) {
 	row := "node00,bm,8,0.8,8gi,3,p,3," + idA + ",1489746275,1489746528,source4.mp4\n"
 	for _, text := range []string{"\ufeff" + head + row, "\ufeff" + row, strings.ReplaceAll(head+row, "\n", "\r\n")} {

@@ -17,17 +17,17 @@ var ErrRefused = errors.New("the API server refuses the pods")
 type admissionTimes struct {
 	look  time.Duration // time between two questions for the reason
 	stand time.Duration // time for which a refusal must stand
-	// quota is such a time for a refusal by a quota, which counts the pods of the
-	// last run for a while.
+	// quota is the time for which a refusal by a quota must stand. A quota
+	// still counts the pods of the last run for a while.
 	quota time.Duration
 }
 
 var usualAdmission = admissionTimes{look: 4 * time.Second, stand: 8 * time.Second, quota: 30 * time.Second}
 
-// Admitted watches the pods that match a selector, as WatchPods does. The objects
-// of a kind (jobs, deployments) with this selector must create n pods. If the API
-// server refuses that, for example because of a quota, Admitted returns ErrRefused
-// and the reason.
+// Admitted watches the pods that match a selector, as WatchPods does. The
+// objects of a kind (jobs, deployments) with this selector must create n pods.
+// If the API server refuses to create these pods, for example because of a
+// quota, Admitted returns ErrRefused and the reason.
 func (k Client) Admitted(ctx context.Context, kind, selector string, n int, see func(pods map[string]Pod) (done bool, err error)) error {
 	g := guard(ctx, k, kind, selector, n, usualAdmission)
 	defer g.stop()
@@ -107,9 +107,9 @@ func (g *admissionGuard) ask(times admissionTimes) {
 	}
 }
 
-// refusal returns why the API server refuses to create the pods of objects, or "".
-// A Deployment says so in its status. Of a Job only events say so; without the
-// right to read them, refusal knows nothing of Jobs.
+// refusal returns why the API server refuses to create the pods of objects, or
+// "". A Deployment has the reason in its status. For a Job, only events have the
+// reason. If the user may not read events, refusal returns "" for every Job.
 func (k Client) refusal(ctx context.Context, kind, selector string) string {
 	var owners struct {
 		Items []struct {
@@ -126,7 +126,7 @@ func (k Client) refusal(ctx context.Context, kind, selector string) string {
 	for _, o := range owners.Items {
 		uids = append(uids, o.Metadata.UID)
 		for _, c := range o.Status.Conditions {
-			if c.Type == "ReplicaFailure" && c.Status == "True" && forbids(c.Message) {
+			if c.Type == "ReplicaFailure" && c.Status == "True" && isRefusal(c.Message) {
 				return c.Message
 			}
 		}
@@ -141,17 +141,17 @@ func (k Client) refusal(ctx context.Context, kind, selector string) string {
 		return ""
 	}
 	for _, e := range events.Items {
-		if slices.Contains(uids, e.InvolvedObject.UID) && forbids(e.Message) {
+		if slices.Contains(uids, e.InvolvedObject.UID) && isRefusal(e.Message) {
 			return strings.TrimPrefix(e.Message, "Error creating: ")
 		}
 	}
 	return ""
 }
 
-// forbids reports whether a message is the refusal of an admission controller or
-// webhook. A webhook that does not answer, and a service account that does not
-// exist yet in a new namespace, are none.
-func forbids(message string) bool {
+// isRefusal reports whether a message comes from an admission controller or
+// webhook that refuses a pod. Two other failures do not count: a webhook that does
+// not answer, and a service account that does not exist yet in a new namespace.
+func isRefusal(message string) bool {
 	return strings.Contains(message, "is forbidden: ") && !strings.Contains(message, "error looking up service account") ||
 		strings.Contains(message, " denied the request")
 }

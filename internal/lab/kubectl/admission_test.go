@@ -50,14 +50,14 @@ func TestWhatPassesIsNoRefusal(t *testing.T) {
 		`pods "x" is forbidden: exceeded quota: small, requested: cpu=4, used: cpu=0, limited: cpu=1`:           true,
 		`pods "x" is forbidden: violates PodSecurity "baseline:latest": hostPath volumes (volume "v")`:          true,
 	} {
-		if got := forbids(message); got != want {
+		if got := isRefusal(message); got != want {
 			t.Errorf("%s: %v", message, got)
 		}
 	}
 }
 
-// TestPodsThatExistAreNotAskedFor checks that a quota of the past does not end the
-// wait for pods that exist.
+// TestPodsThatExistAreNotAskedFor checks that the wait for pods that exist goes
+// on, although a quota refused pods before.
 func TestPodsThatExistAreNotAskedFor(t *testing.T) {
 	k := fake(t, `case "$*" in
 *--watch*) echo "x|Pending|| "; sleep 0.2; echo "x|Running|now| "; exec sleep 100 ;;

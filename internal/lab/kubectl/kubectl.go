@@ -30,8 +30,8 @@ type Client struct {
 	Args []string // arguments before the command: the context and the namespace
 }
 
-// Find returns a client for a context and a namespace. If the context is empty,
-// it is the current one.
+// Find returns a client for a context and a namespace. An empty context means
+// the current one.
 func Find(context, namespace string) (Client, error) {
 	path, err := Program.Find()
 	if err != nil {
@@ -130,8 +130,8 @@ func (k Client) watchOnce(ctx context.Context, see func(string) (bool, error), a
 	cmd := exec.CommandContext(ctx, k.Path, append(append([]string{}, k.Args...), args...)...)
 	var complaint bytes.Buffer
 	cmd.Stderr, cmd.WaitDelay = &complaint, pipePatience
-	// A watch never ends by itself, so the kernel must end it if this process is
-	// killed. It does so when the thread that started the command ends.
+	// A watch never ends by itself. If this process is killed, the kernel kills
+	// the command, because the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

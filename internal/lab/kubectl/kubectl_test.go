@@ -27,8 +27,8 @@ func fake(t *testing.T, script string) Client {
 	return Client{Path: path}
 }
 
-// watcherVar is an environment variable. If it is set, this test binary runs a
-// watch with the program that it names, until it is killed.
+// watcherVar is an environment variable with the path of a program. If it is
+// set, this test binary watches with this program until it is killed.
 const watcherVar = "TENON_KUBECTL_TEST_WATCHER"
 
 func TestMain(m *testing.M) {

@@ -27,12 +27,12 @@ type leaseTimes struct {
 
 var usualTimes = leaseTimes{lasts: time.Minute, renew: 20 * time.Second, look: time.Second, answer: 10 * time.Second}
 
-// ErrLeaseLost says that the lab may not be the only one in its namespace any
-// more, so that it must not remove objects there.
+// ErrLeaseLost means that another lab may run in the namespace of this lab now.
+// Then this lab must not remove objects there.
 var ErrLeaseLost = errors.New("the Lease of this lab is lost")
 
-// A Lease shows the labs of other machines, too, that a lab runs in a namespace.
-// The lab renews it. If the lab was killed, the Lease expires.
+// A Lease tells all labs, also those on other machines, that a lab runs in a
+// namespace. The lab renews its Lease. If the lab was killed, the Lease expires.
 type Lease struct {
 	client    Client
 	namespace string
@@ -55,10 +55,10 @@ type leaseObject struct {
 	}
 }
 
-// Hold takes the Lease of a namespace and renews it until Release. It returns an
-// error if another lab renews it. Whether a lab renews its Lease is seen without
-// a comparison of clocks: Hold waits as long as the Lease lasts. It passes what it
-// waits for to tell.
+// Hold takes the Lease of a namespace and renews it until Release. If another lab
+// has the Lease, Hold watches the Lease for as long as it lasts. If the other lab
+// renews it meanwhile, Hold returns an error. So Hold compares no clocks of
+// different machines. It calls tell with the reason for which it waits.
 func (k Client) Hold(ctx context.Context, namespace string, tell func(format string, args ...any)) (*Lease, error) {
 	return k.hold(ctx, namespace, usualTimes, tell)
 }
@@ -87,8 +87,8 @@ func (k Client) hold(ctx context.Context, namespace string, times leaseTimes, te
 	return l, nil
 }
 
-// object returns the Lease. If version is not empty, the API server accepts it
-// only in place of this version.
+// object returns the Lease. If version is not empty, the API server accepts the
+// object only if it replaces this version.
 func (l *Lease) object(at time.Time, version string) Object {
 	metadata := Object{"name": leaseName}
 	if version != "" {

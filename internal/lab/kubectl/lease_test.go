@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// fakeLeases is a program that stands in for kubectl. It stores one Lease, and
-// refuses what the API server refuses: to create it twice, and a patch whose test
-// fails. The file calls lists the commands.
+// fakeLeases is a program that stands in for kubectl. It stores one Lease. Like
+// the API server, it refuses to create the Lease twice, and refuses a patch
+// whose test fails. The file calls lists the commands.
 const fakeLeases = `cd %s
 echo "$*" >> calls
 fail() { echo "Error from server ($1)" >&2; exit 1; }
@@ -68,8 +68,8 @@ func (c cluster) setHolder(name string) {
 	}
 }
 
-// TestASecondLabIsRefused starts two labs in one namespace. The second must
-// remove nothing of the first, also when it ends.
+// TestASecondLabIsRefused starts two labs in one namespace. The second lab must
+// remove nothing of the first one, even when the second lab ends.
 func TestASecondLabIsRefused(t *testing.T) {
 	c := newCluster(t)
 	first, second := c.lab(), c.lab()
@@ -99,8 +99,8 @@ func TestASecondLabIsRefused(t *testing.T) {
 	}
 }
 
-// TestWhatAKilledLabLeftIsRemoved starts a lab where a Lease is not renewed any
-// more.
+// TestWhatAKilledLabLeftIsRemoved starts a lab in a namespace whose Lease is
+// not renewed any more.
 func TestWhatAKilledLabLeftIsRemoved(t *testing.T) {
 	c := newCluster(t)
 	c.setHolder("killed")

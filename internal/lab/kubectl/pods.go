@@ -32,8 +32,8 @@ func (p Pod) Ended() bool { return p.Phase == "Failed" || p.Phase == "Succeeded"
 const podColumns = `jsonpath={.metadata.name}{"|"}{.status.phase}{"|"}{.status.containerStatuses[*].state.running.startedAt}` +
 	`{"|"}{.status.conditions[?(@.type=="PodScheduled")].reason}{" "}{.status.containerStatuses[*].state.waiting.reason}{" "}{.status.initContainerStatuses[*].state.waiting.reason}{"\n"}`
 
-// WatchPods passes the states of the pods that match a selector to a function
-// (see) after each change, until the function returns true or an error.
+// WatchPods calls see with the states of the pods that match a selector, after
+// each change. It ends when see returns true or an error.
 func (k Client) WatchPods(ctx context.Context, selector string, see func(pods map[string]Pod) (done bool, err error)) error {
 	pods := map[string]Pod{}
 	return k.Watch(ctx, func(line string) (bool, error) {
@@ -46,11 +46,11 @@ func (k Client) WatchPods(ctx context.Context, selector string, see func(pods ma
 	}, "get", "pods", "-l", selector, "--watch", "-o", podColumns)
 }
 
-// Gather waits until the containers of n pods run, which the objects of a kind
-// (jobs, deployments) with a selector create. If the scheduler finds no node for
-// one of them, Gather returns the reason (why). If the API server refuses a pod
-// (ErrRefused), if a pod ends, or if they do not run after five minutes, it returns
-// an error. It passes its progress to tell.
+// Gather waits until the containers of n pods run. These are the pods that the
+// objects of a kind (jobs, deployments) with a selector create. If the
+// scheduler finds no node for one of them, Gather returns the reason (why). It
+// returns an error if the API server refuses a pod (ErrRefused), if a pod ends,
+// or after five minutes. It passes its progress to tell.
 func (k Client) Gather(ctx context.Context, kind, selector string, n int, tell func(format string, args ...any)) (why string, err error) {
 	return k.gather(ctx, guard(ctx, k, kind, selector, n, usualAdmission), tell)
 }
@@ -73,9 +73,9 @@ func (k Client) gather(ctx context.Context, g *admissionGuard, tell func(format 
 	}
 }
 
-// gatherFor does what Gather does, for a limited time. A pod for which there is
-// no node does not change, so that a watch does not report it. gatherFor returns
-// the last state of each pod.
+// gatherFor does what Gather does, for a limited time, and returns the last
+// state of each pod. The caller needs the limit because a watch reports only
+// changes, and a pod for which there is no node does not change.
 func (g *admissionGuard) gatherFor(patience time.Duration) (last map[string]Pod, err error) {
 	ctx, stop := context.WithTimeout(g.ctx, patience)
 	defer stop()
@@ -96,8 +96,8 @@ func (g *admissionGuard) gatherFor(patience time.Duration) (last map[string]Pod,
 	return last, g.result(err)
 }
 
-// Waiting describes the pods that do not run, of n that were created. unplaced
-// is true if the scheduler finds no node for one of them.
+// Waiting describes which of n created pods do not run. unplaced is true if the
+// scheduler finds no node for one of them.
 func Waiting(pods map[string]Pod, n int) (state string, unplaced bool) {
 	var waiting []string
 	for _, p := range pods {

@@ -14,7 +14,7 @@ import (
 const labLabel = "tenon.sh/lab"
 
 // cleanPatience is the longest time for the removal of the objects of an
-// experiment, also of one that the user interrupted.
+// experiment, even if the user interrupted the experiment.
 const cleanPatience = 2 * time.Minute
 
 // A Space is the namespace in which an experiment creates its objects.
@@ -40,8 +40,8 @@ func (s *Space) Labels(more Object) Object {
 	return labels
 }
 
-// Selector returns the selector of objects of this experiment that have a label.
-// Objects of other experiments may have the same label.
+// Selector returns a selector for the objects of this experiment with a given
+// label. Objects of other experiments may have the same label.
 func (s *Space) Selector(label, value string) string {
 	return labLabel + "=" + s.Experiment + "," + label + "=" + value
 }
@@ -92,17 +92,17 @@ func (s *Space) Remove(ctx context.Context, selector, cascade string) error {
 	return err
 }
 
-// Clean calls Remove with a time limit of its own, so that it works after the end
-// of ctx, too.
+// Clean calls Remove with a time limit of its own. Therefore it works even
+// after the end of ctx.
 func (s *Space) Clean(ctx context.Context, selector, cascade string) error {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), cleanPatience)
 	defer stop()
 	return s.Remove(ctx, selector, cascade)
 }
 
-// Leave removes the objects of the experiment. If an experiment of this kind
-// created the namespace, Leave removes that, too. It removes nothing while another
-// lab runs there.
+// Leave removes the objects of the experiment. It also removes the namespace if
+// an experiment of this kind created it. It removes nothing while another lab
+// runs there.
 func (s *Space) Leave() error {
 	ctx, stop := context.WithTimeout(context.Background(), cleanPatience)
 	defer stop()

@@ -109,8 +109,8 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 	case k.state == greeting:
 		t.greeted(id, n, errno)
 	case k.state == idle:
-		// The server has closed an idle connection, or has sent an answer without a
-		// request. In the second case, the stream of answers is wrong from here on.
+		// The server closed an idle connection, or sent an answer without a request.
+		// In the second case, later answers would seem to answer other requests.
 		t.reconnect(id)
 	case errno != 0:
 		t.fail(id, failedRead)

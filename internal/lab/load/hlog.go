@@ -9,9 +9,9 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// The tags of lines of an .hlog. Latency leaves out the requests in tagged
-// lines: those of the warm-up, and those that a stall of the client spoiled. By
-// default the tools of HdrHistogram ignore tagged lines.
+// The tags of lines of an .hlog. Requests in tagged lines do not count for
+// Result.Latency: they were in the warm-up, or a stall of the client spoiled
+// them. By default the tools of HdrHistogram ignore tagged lines.
 const (
 	warmupTag  = "warmup"
 	stalledTag = "stalled"
@@ -64,8 +64,8 @@ type hlogLine struct {
 	begin  time.Duration
 }
 
-// flush writes the line for the time up to end. For the spoiled requests, it
-// omits empty lines and the lines of the warm-up.
+// flush writes the line for the time up to end. It omits the lines of spoiled
+// requests that are empty or in the warm-up.
 func (l *hlogLine) flush(w io.Writer, end, warmup time.Duration) error {
 	tag := l.tag
 	skip := tag != "" && (l.packed.TotalCount() == 0 || end <= warmup)

@@ -134,8 +134,8 @@ func answering(query string) behaviour {
 	}}
 }
 
-// greetingWith returns a PostgreSQL server that has one answer to the first message
-// on each connection after the first n connections.
+// greetingWith returns a PostgreSQL server. On each connection after the first
+// n, it gives the answer to the first message.
 func greetingWith(n int64, answer string, hangUp bool) behaviour {
 	var seen atomic.Int64
 	return behaviour{scheme: "postgres", speak: func(in *bufio.Reader) (string, error) {

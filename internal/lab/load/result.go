@@ -75,9 +75,9 @@ type Counts struct {
 	// WaitedForConnection counts requests that were due while all connections
 	// were busy. They are not errors and have no lag.
 	WaitedForConnection int64 `json:"waited_for_connection"`
-	// Spoiled counts requests that were due while the client itself did not
-	// run, or shortly after that (see stalls). The counts above include them.
-	// Latency and FromSend exclude them. WithStalls includes them.
+	// Spoiled counts requests that were due while the client itself did not run,
+	// or shortly after that (see function stalls). The counts above include
+	// them. Latency and FromSend exclude them. WithStalls includes them.
 	Spoiled int64  `json:"spoiled_by_client"`
 	Errors  Errors `json:"errors"`
 }
@@ -91,7 +91,7 @@ type Errors struct {
 	Status  int64 `json:"status"` // complete, but not 2xx
 	Timeout int64 `json:"timeout"`
 	// Unsent counts requests that still waited for a connection at the end of
-	// the run. A run ends Config.Timeout after its schedule.
+	// the run. A run ends Config.Timeout after the end of its schedule.
 	Unsent int64 `json:"unsent"`
 }
 
@@ -105,8 +105,8 @@ type Interval struct {
 	Answered int64 `json:"answered"`
 	// Busy is the CPU time of the client's threads without polling.
 	Busy time.Duration `json:"client_busy_ns"`
-	// Mean and P50 describe Latency. Callers find the end of the warm-up in the
-	// series of these values.
+	// Mean and P50 are those of the histogram Latency. Callers use the series
+	// of these values to find the end of the warm-up.
 	Mean float64 `json:"mean_us"`
 	P50  float64 `json:"p50_us"`
 

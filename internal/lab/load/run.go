@@ -197,8 +197,8 @@ func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 	return list
 }
 
-// note adds one request. latency is in µs, or is the constant (such as unsent) for the
-// reason why there is none. Requests that the client spoiled have their own histogram.
+// note adds one request. latency is in µs. If the request has no latency, it is a
+// constant with the reason, such as unsent. Spoiled requests have their own histogram.
 func (i *Interval) note(latency uint32, spoiled bool) {
 	i.Scheduled++
 	if spoiled {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// schedule returns the send times of one thread for the time total, in ns since
-// the start of the run. Each thread draws from its own random stream. Together, n
+// schedule returns the send times of one thread, in ns since the start of a run
+// of length total. Each thread draws from its own random stream. Together, n
 // Poisson processes with 1/n of the rate each are one process with the full rate.
 func schedule(c Config, thread, threads int, total time.Duration) []int64 {
 	mean := float64(time.Second) * float64(threads) / c.Rate

@@ -16,8 +16,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Self is a service that generates its own load: its own process makes the requests
-// by a schedule. There is no client, so no CPU must be reserved for one.
+// A Self is a service that generates its own load: its own process makes the
+// requests by a schedule. There is no client, so the client needs no CPUs.
 type Self struct {
 	Threads int // each has a schedule of its own
 	// Memory is the memory of each thread. A request makes selfReads reads at
@@ -32,9 +32,9 @@ const selfReads = 1000
 // from the time at which it was due. A thread makes one request at a time. The
 // kernel may move the threads between the CPUs of the process.
 //
-// After their last request the threads sleep until the caller calls the function
-// release, because the kernel forgets the counters of a thread that ends. If Run
-// returns an error, the threads have ended, and this function does nothing.
+// After their last request the threads sleep until the caller calls release,
+// because the kernel forgets the counters of a thread that ends. If Run returns
+// an error, the threads have ended, and release does nothing.
 func (s Self) Run(ctx context.Context, c Config) (r *Result, release func(), err error) {
 	var ended sync.WaitGroup
 	leave := make(chan struct{})
@@ -131,7 +131,7 @@ func (s Self) memory() ([]byte, error) {
 }
 
 // serve makes the requests of a thread. It stops when the timeout after the end
-// of the schedule is over. The requests that have not begun by then stay unsent.
+// of the schedule is over. Requests that have not begun by then stay unsent.
 func (t *thread) serve(memory []byte) {
 	lines := uint64(len(memory) / 64)
 	at := uint64(1)

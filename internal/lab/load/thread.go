@@ -37,9 +37,9 @@ const (
 	housekeeping = 5 * time.Millisecond
 	// retryAfter is the pause after a failed attempt to connect.
 	retryAfter = 20 * time.Millisecond
-	// longestWatch is the longest part of an iteration that counts as polling
-	// the clock and the sockets. If the iteration of a polling thread was
-	// longer, the thread lost its CPU or was busy meanwhile.
+	// longestWatch is the most time of an iteration that counts as polling the
+	// clock and the sockets. If an iteration of a polling thread took longer,
+	// the thread lost its CPU meanwhile, or did other work.
 	longestWatch = 5 * time.Microsecond
 )
 

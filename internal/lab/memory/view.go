@@ -129,8 +129,8 @@ func (m memoryExperiment) headline(r report.Result) string {
 		layout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), layout.Plural(len(r.VoidRuns), "void run", "void runs"))
 }
 
-// figures returns the common rows without those about frames, and adds rows
-// about memory.
+// figures returns the common rows and the rows about memory. It leaves out the
+// rows about frames.
 func (m memoryExperiment) figures(common []report.Row) []report.Row {
 	common = slices.DeleteFunc(common, func(r report.Row) bool {
 		return strings.HasPrefix(r.Label, "BE frames") || strings.HasPrefix(r.Label, "BE share")
@@ -143,8 +143,8 @@ func (m memoryExperiment) figures(common []report.Row) []report.Row {
 	}...)
 }
 
-// plots returns two plots of the colocation experiment, and the plots about
-// memory.
+// plots returns two plots that the colocation experiment also has, and the
+// plots about memory.
 func (m memoryExperiment) plots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
 	ratios := common.P99Ratio
 	ratios.Text = fmt.Sprintf("The dashed lines are “no change” and the margin of %s.", report.Limit(r.Experiment.Margin))
@@ -160,7 +160,7 @@ func (m memoryExperiment) plots(ev report.Evidence, r report.Result, common repo
 }
 
 // picture shows the memory of the service and of the batch work in one run. If
-// it is unknown, the picture is empty.
+// the memory is not known, the picture is empty.
 func (m memoryExperiment) picture(used []report.Run) template.HTML {
 	e := m.experiment
 	i := slices.IndexFunc(used, func(r report.Run) bool { return len(m.uses[r.Index].Readings) > 1 })

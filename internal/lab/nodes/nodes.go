@@ -1,5 +1,5 @@
-// Package nodes reads the nodes of a Kubernetes cluster that the lab tests: their
-// size, and how much of them the pods of others leave free.
+// Package nodes reads the nodes of a Kubernetes cluster that the lab tests:
+// their size, and how much of it is free beside the pods of other users.
 package nodes
 
 import (
@@ -65,7 +65,7 @@ type Node struct {
 	Name    string
 	Address string  // of its network: InternalIP
 	CPUs    int     // capacity
-	Free    Amounts // what pods of others leave
+	Free    Amounts // not requested by pods of other users
 	Policy  string  // CPU manager policy of the kubelet; empty: not known
 	Here    bool    // the lab itself runs on this node
 
@@ -118,8 +118,8 @@ func (n nodeObject) takesPods() string {
 }
 
 // Find returns the nodes with the given names. Without names, it returns all
-// nodes that take ordinary pods. No pod of the experiment may be on them at this
-// time.
+// nodes that take ordinary pods. It must be called while no pod of the
+// experiment is on these nodes.
 func Find(ctx context.Context, k kubectl.Client, names []string) (found []Node, err error) {
 	var all struct{ Items []nodeObject }
 	if err := k.Get(ctx, &all, "nodes"); err != nil {
@@ -187,8 +187,8 @@ func describe(ctx context.Context, k kubectl.Client, n nodeObject, boot string) 
 	return t, nil
 }
 
-// usedByOthers returns the sum of the requests of all pods of a node. No job of
-// an experiment is on the node at this time.
+// usedByOthers returns the sum of the requests of all pods of a node. It is
+// called while no job of an experiment is on the node.
 func usedByOthers(ctx context.Context, k kubectl.Client, node string) (sum Amounts, err error) {
 	type container struct {
 		RestartPolicy string
@@ -211,7 +211,7 @@ func usedByOthers(ctx context.Context, k kubectl.Client, node string) (sum Amoun
 				return sum, fmt.Errorf("pod %s/%s: %w", p.Metadata.Namespace, p.Metadata.Name, err)
 			}
 			// When an init container ends, its requests are free again. The sum
-			// counts them nevertheless, so that it is never too small.
+			// counts them nevertheless, so that the sum is never too small.
 			sum = sum.minus(Amounts{-a.CPU, -a.Memory, -a.BatchCPU, -a.BatchMemory, 0})
 		}
 	}

@@ -22,8 +22,8 @@ const guard = 64
 // 10,000 threads.
 const MaxThreads = 9000
 
-// MaxDigits is the maximum number of digits. For at most that many digits, the
-// sum of the errors of all terms fits into guard.
+// MaxDigits is the maximum number of digits. The errors of the terms for so
+// many digits add up to less than the guard bits.
 const MaxDigits = 10_000_000
 
 // A Task is a computation of π.

@@ -31,7 +31,7 @@ type Mode string
 // There is one exception: in mode shared-free, the job uses all CPUs.
 const (
 	Shared      Mode = "shared"       // a quota, on all CPUs
-	SharedAA    Mode = "shared-aa"    // the same again, to show the resolution of this machine
+	SharedAA    Mode = "shared-aa"    // shared once more, to show the resolution of this machine
 	SharedFree  Mode = "shared-free"  // all CPUs, without a quota
 	SharedWarm  Mode = "shared-warm"  // shared; idle-class spinners keep the CPUs awake
 	Pinned      Mode = "pinned"       // CPUs of its own, without a quota
@@ -110,9 +110,9 @@ type Run struct {
 	Void      []string    `json:"void,omitempty"`
 }
 
-// A ClosedLoop holds the columns of wrk. If there are several servers, the
-// requests are the sum, the average is weighted by the requests, and the other
-// values are those of the slower server.
+// A ClosedLoop holds the numbers that wrk prints. With several servers, the
+// number of requests is a sum, the average is weighted by the requests, and
+// every other value is that of the slower server.
 type ClosedLoop struct {
 	Rate  float64 `json:"requests_per_second"`
 	Mean  float64 `json:"mean_us"`
@@ -132,8 +132,8 @@ func ClosedLoopOf(w *load.WrkResult) ClosedLoop {
 	}
 }
 
-// An OpenLoop holds the latencies at a fixed rate. Its form is that of
-// ClosedLoop.
+// An OpenLoop holds the latencies at a fixed rate. With several servers, Mean
+// is a mean, and each percentile is that of the slower server.
 type OpenLoop struct {
 	Rate float64 `json:"offered_per_second"`
 	Mean float64 `json:"mean_us"`
@@ -160,9 +160,9 @@ func AddRun(dir string, r Run) error {
 	return nil
 }
 
-// Load reads an experiment and its runs. An experiment without a complete run is
-// an error. If the experiment was killed, the last
-// line may be incomplete, and Load ignores it.
+// Load reads an experiment and its runs. An experiment without a complete run
+// is an error. If the experiment was killed, the last line may be incomplete,
+// and Load ignores it.
 func Load(dir string) (Experiment, []Run, error) {
 	var e Experiment
 	raw, data, err := archive.OpenExperiment(dir)

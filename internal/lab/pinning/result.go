@@ -58,9 +58,9 @@ type figure struct {
 	of        func(Run) (float64, bool)
 }
 
-// showsFigure reports whether a part shows a figure: whether a mode has it, and
-// the figure may be shown. On a small machine, the part with web servers shows no
-// speed. On a node of a cluster it always shows the columns of wrk, as published.
+// showsFigure reports whether the tables of a part show a figure. They show it if at
+// least one mode has it. But on a small machine, the part with web servers shows no
+// speed. On a node of a cluster, it always shows the columns of wrk, as published.
 func (f figure) showsFigure(p Part) bool {
 	known := slices.ContainsFunc(p.Modes, func(r Row) bool { _, ok := r.Values[f.key]; return ok })
 	return known && (p.speeds || slices.Contains(f.parts, Pi))
@@ -108,17 +108,17 @@ func perCPU(of func(Run) *float64) func(Run) (float64, bool) {
 // speed is the figure by which each part is judged.
 var speed = map[string]string{Pi: "seconds", NGINX: "requests_per_second"}
 
-// A step is the difference between two modes. A factor is about such a
-// difference.
+// A step is a pair of modes whose difference a part shows. A Factor is the
+// measured difference.
 type step struct {
 	of       string
 	from, to Mode
 }
 
-// steps lists the differences that a part shows. In mode shared-free the job
-// uses all CPUs, which is more than its limit. Therefore that mode differs from
-// other modes in more than one thing. A web server has as many workers as its
-// limit has CPUs.
+// steps lists the pairs of modes that a part compares. In mode shared-free the
+// job may use more CPUs than its limit. Therefore this mode differs from other
+// modes in more than one thing, and Pi has no step with it. A web server has as
+// many workers as its limit has CPUs.
 var steps = map[string][]step{
 	Pi: {
 		{"the same again", Shared, SharedAA},

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// runs returns blocks. In them, the quota makes the job slower
-// by a fifth, and exclusive CPUs change nothing.
+// runs returns the runs of several blocks. The quota makes the job slower by a
+// fifth, and exclusive CPUs change nothing.
 func runs(blocks int) []Run {
 	moves, switches := 30.0, 200.0
 	var all []Run
@@ -70,8 +70,8 @@ func TestTheQuotaIsToldFromTheChoiceOfCPUs(t *testing.T) {
 }
 
 // TestOnANodeTheColumnsOfWrkAreShownWithoutAClaim checks the tables of an
-// experiment whose client ran on the tested node, and that a figure that no run
-// has is no column.
+// experiment whose client ran on the tested node. A figure that no run has must
+// not be a column.
 func TestOnANodeTheColumnsOfWrkAreShownWithoutAClaim(t *testing.T) {
 	e := experiment(2)
 	e.Node, e.ClientOnNode = "worker-1", true

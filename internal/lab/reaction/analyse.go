@@ -38,17 +38,17 @@ type Figure struct {
 	EventToWrite Spread `json:"event_to_last_write_ms"`
 	StepToEvent  Spread `json:"step_to_event_ms"`
 	// EventToNarrowed begins with the first kernel event in the step. It ends
-	// with the first tick after that event that narrowed the bound of the batch
-	// work. If the step ended before that, its time counts as longer than all
-	// others. Events in the last 100 ms of a step do not count.
+	// with the first later tick that narrowed the bound of the batch work. If
+	// the step ended before that, its time counts as longer than all others.
+	// Events in the last 100 ms of a step do not count.
 	EventToNarrowed Spread `json:"event_to_narrowed_ms"`
 	// StepToNarrowed begins with the step. It ends with the first tick that
 	// narrowed the bound of the batch work. If the step ended before that, its
 	// time counts as longer than all others.
 	StepToNarrowed Spread `json:"step_to_narrowed_ms"`
-	// Raised is the time for which the delay stays raised: from the beginning of
-	// the step until the last late cycle before a calm time of 100 ms. A calm time
-	// has no late cycle. In a step without one, Raised is the length of the step.
+	// Raised is the time for which the delay stays raised: from the beginning
+	// of the step until the last late cycle before a calm time. A calm time is
+	// 100 ms without a late cycle. If the step has none, Raised is its length.
 	Raised Spread `json:"raised_ms"`
 	// Late is the share of the cycles that were late or did not begin.
 	Late       report.Number `json:"late_cycles_ratio"`
@@ -79,14 +79,14 @@ const (
 	// answerLimit is the required upper limit for the p99 of the time from an
 	// event until tenond has responded to it.
 	answerLimit = 100.0 // ms
-	// tickFactor is the required lower limit for a ratio: the time for which
-	// the delay stays raised in mode tick, divided by the same time in mode
-	// events.
+	// tickFactor is the required lower limit for a ratio. The ratio compares
+	// the time for which the delay stays raised in mode tick with the same time
+	// in mode events.
 	tickFactor = 2.0
 )
 
 // raisedTime returns how long the delay of a step stayed raised, or 0 if it was
-// never raised. Due is in ascending order.
+// never raised. The cycles must be in the order of Due.
 func (s Step) raisedTime() time.Duration {
 	var last time.Duration
 	for i, due := range s.Due {
@@ -115,8 +115,8 @@ func (s Step) answer() (StepTick, bool) {
 	return StepTick{}, false
 }
 
-// narrowedAfter returns the time in ms at which the batch work was narrowed. It
-// is infinite if this did not happen in the step.
+// narrowedAfter returns the time in ms from the begin of the step until the
+// batch work was narrowed. It is infinite if this did not happen in the step.
 func (s Step) narrowedAfter() float64 {
 	for _, t := range s.Ticks {
 		if t.Narrowed {

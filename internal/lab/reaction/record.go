@@ -71,8 +71,8 @@ type Step struct {
 	Events []StepEvent `json:"events,omitempty"`
 	Ticks  []StepTick  `json:"turns,omitempty"`
 	// Due and Delays describe the service's cycles, in µs. Due is the time at
-	// which a cycle is due. Delays is the time from then to the end of the
-	// cycle, without the cycle's work.
+	// which a cycle is due. Delays is the time from Due to the end of the
+	// cycle, minus the CPU time that the cycle needs.
 	Due    []int64 `json:"due_us"`
 	Delays []int64 `json:"delays_us"`
 	Undone int     `json:"undone"` // cycles that had not begun at the end of the step
@@ -127,9 +127,9 @@ func AddSteps(dir string, steps []Step) error {
 	return nil
 }
 
-// Load reads a reaction experiment and its steps. An experiment without a complete
-// step is an error. If the experiment was killed,
-// the last line may be incomplete, and Load ignores it.
+// Load reads a reaction experiment and its steps. An experiment without a
+// complete step is an error. If the experiment was killed, the last line may be
+// incomplete, and Load ignores it.
 func Load(dir string) (Experiment, []Step, error) {
 	var e Experiment
 	raw, data, err := archive.OpenExperiment(dir)

@@ -21,7 +21,7 @@ import (
 
 const ms = time.Millisecond
 
-// cycles returns the cycles of a step. Every cycle up to the time raised is
+// cycles returns the cycles of a step. Before the time raised, every cycle is
 // late.
 func cycles(length, raised time.Duration) (due, delays []int64) {
 	for at := time.Duration(0); at < length; at += 2 * ms {

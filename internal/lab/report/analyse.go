@@ -103,10 +103,10 @@ func (ev Evidence) Runs(mode Mode) []Run {
 	return slices.SortedFunc(maps.Values(ev.used[mode]), func(a, b Run) int { return cmp.Compare(a.Block, b.Block) })
 }
 
-// poolHistograms returns the sum of the histograms of those runs of mode that
-// the analysis uses, or nil if there are none. Percentiles of several runs are
-// computed from added counts, because the mean of percentiles is not a
-// percentile.
+// poolHistograms returns the sum of the histograms of a mode, over the runs
+// that the analysis uses. It returns nil if there are none. Percentiles of
+// several runs are computed from added counts, because the mean of percentiles
+// is not a percentile.
 func (ev Evidence) poolHistograms(mode Mode) *hdrhistogram.Histogram {
 	var total *hdrhistogram.Histogram
 	for _, r := range ev.Runs(mode) {
@@ -198,9 +198,9 @@ func Analyse(e Experiment, runs []Run, s Study) Analysis {
 	return Analysis{Base: r, study: s, evidence: ev, all: len(runs), doc: r}
 }
 
-// verdictsValid reports whether verdicts are valid now. They are valid if the
-// experiment has ended at a time that did not depend on its results. They are
-// also valid while it runs, at a planned look.
+// verdictsValid reports whether verdicts are valid now. They are valid after an
+// experiment that ended at a time that did not depend on its results. While an
+// experiment runs, they are valid at a planned look.
 func (ev Evidence) verdictsValid() bool {
 	if len(ev.Looks) == 0 {
 		return false
@@ -340,8 +340,8 @@ func (ev Evidence) nextLook() int {
 }
 
 // IsResolved reports whether the experiment may end. It may end at a planned
-// look if every claim has a final verdict, and it may end at the last look. If
-// there are no claims, IsResolved returns false. This is the rule of
+// look if every claim has a final verdict. It may always end at the last look.
+// If there are no claims, IsResolved returns false. This is the rule of
 // --until-resolved.
 func (a Analysis) IsResolved() bool {
 	ev := a.evidence

@@ -82,7 +82,7 @@ type writes struct {
 }
 
 // firstWrites is the number of kernel writes of a run that the page shows
-// without a click. A mode with CPU suppress makes very many.
+// without a click. In a mode with CPU suppress there are very many writes.
 const firstWrites = 12
 
 // WritePage writes the result as one HTML page. The page needs no other file:
@@ -152,9 +152,9 @@ func (a Analysis) page() page {
 	return p
 }
 
-// distributions draws the distributions of all modes in one picture. A mode
-// with a long tail makes it hard to see the modes near exclusive. Then a second
-// picture shows only these.
+// distributions draws the distributions of all modes in one picture. If a mode
+// has a long tail, the modes near exclusive are hard to see. Then a second
+// picture shows only those.
 func distributions(ev Evidence, r Result) []template.HTML {
 	pictures := []template.HTML{drawCDF(ev, r.Order)}
 	near := slices.DeleteFunc(slices.Clone(r.Order), func(m Mode) bool { return !(r.Modes[m].P99 <= 2*r.Modes[Exclusive].P99) })

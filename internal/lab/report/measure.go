@@ -5,8 +5,8 @@ type Measure struct {
 	Key  string // in result.json and in the names of claims
 	Name string // in sentences
 	Of   Metric
-	// Margin is the ratio of two values from which they count as different. 0
-	// means the margin of the experiment.
+	// Margin is the ratio from which two values count as different. 0 means the
+	// margin of the experiment.
 	Margin float64
 }
 

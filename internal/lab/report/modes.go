@@ -56,11 +56,11 @@ type ModeSpec struct {
 	Burstable bool // the batch work runs in a pod with CPU requests
 	Spinner   bool // an idle-class spinner keeps the CPUs awake
 	// LeastWeight means that the spinner has the least weight, and is not in
-	// the idle class. Then the CPUs look busy to the kernel. If CPUs have only
-	// threads of the idle class, they look idle, and the kernel sends other
-	// threads of the machine to them.
+	// the idle class. Then the CPUs look busy to the kernel. A CPU that has
+	// only threads of the idle class looks idle, and the kernel sends other
+	// threads of the machine to it.
 	LeastWeight bool
-	Paced       bool           // the read rate of the batch work makes the CPU use equal to Tenon65's
+	Paced       bool           // the batch work reads so fast that the CPU use equals that of Tenon65
 	Tenon       bool           // Tenon's policies write the knobs
 	Suppress    bool           // Tenon uses the watermark (CPU suppress)
 	Mechanism   node.Mechanism // the pinned isolation mechanism; empty: Tenon selects one

@@ -83,9 +83,9 @@ type ModeResult struct {
 	NodeMetricsCPU Number `json:"node_metrics_cpus_used"`
 	FramesPerS     Number `json:"be_frames_per_second"`
 	FramesPerCPU   Number `json:"be_frames_per_cpu_second"`
-	// Goodput is BE's frame rate divided by the possible rate. That is the rate
-	// of BE on the CPU that mode exclusive leaves idle, with as many frames per
-	// CPU as BE makes alone.
+	// Goodput is BE's frame rate divided by a possible rate. BE would reach
+	// that rate on the CPU that mode exclusive leaves idle, with as many frames
+	// per CPU as BE makes alone.
 	Goodput     Number `json:"be_goodput_ratio"`
 	DelayPerRun Number `json:"ls_runqueue_delay_us"` // per timeslice
 	Waiting     Number `json:"ls_waiting_us_per_second"`
@@ -140,8 +140,8 @@ func IntervalOf(e stat.Estimate) Interval {
 }
 
 // A Control compares exclusive-aa with exclusive, which are two names for the
-// same mode. A claim about a difference that is smaller than the half-width of
-// this comparison cannot be trusted on this machine.
+// same mode. A claim about a smaller difference than half the width of this
+// comparison's interval cannot be trusted on this machine.
 type Control struct {
 	P99       Interval `json:"p99"`
 	RunDelay  Interval `json:"runqueue_delay"`

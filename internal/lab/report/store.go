@@ -58,7 +58,7 @@ func SaveRun(dir string, whole Record) error {
 
 // Load reads an experiment and its finished runs, from its archive or from its folder.
 // The runs are in the order of their index. If an experiment was interrupted, Load
-// skips incomplete files. A file that cannot be read is an error, and so is no run.
+// skips incomplete files. If a file cannot be read, or there is no run, Load fails.
 func Load[E, R any, P interface {
 	*R
 	Record

@@ -196,8 +196,8 @@ func (s Study) head(m Mode) string {
 	return string(m)
 }
 
-// The report warns if the shares of requests that were left out differ between
-// two modes. They differ if the larger share is at least minShare, and more
+// The report warns if two modes left out different shares of their requests.
+// The shares are different if the larger one is at least minShare, and more
 // than unequalShares times the smaller one.
 const minShare, unequalShares = 0.01, 1.25
 
@@ -245,8 +245,8 @@ func stallRows(r Result) []Row {
 	}
 }
 
-// stallWarnings names the modes in which stalls of the client spoiled more or
-// fewer of the requests than in exclusive.
+// stallWarnings names the modes in which stalls of the client spoiled a larger
+// or smaller share of the requests than in exclusive.
 func stallWarnings(r Result) []string {
 	base := r.Modes[Exclusive].WithStalls
 	if base == nil {

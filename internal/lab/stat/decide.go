@@ -24,8 +24,8 @@ const (
 
 // AtMost decides the claim "the true value is below the limit". If e is a ratio
 // and the limit a margin, this is the test for non-inferiority. The claim is
-// met only if two upper bounds are below the limit: of the mean, and of the
-// median.
+// met only if the upper bound of the mean and that of the median are below the
+// limit.
 func AtMost(e Estimate, limit float64) Verdict {
 	return decide(e, e.ClaimUpper < limit, e.ClaimLower > limit)
 }

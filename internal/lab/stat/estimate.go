@@ -41,9 +41,9 @@ type Estimate struct {
 	// two-sided interval at Level, which holds for every distribution.
 	Median, MedianLow, MedianHigh float64
 	// ClaimLower and ClaimUpper are the bounds that decide claims at one look
-	// of the experiment's rule. Each is the wider one of two bounds: of the
-	// mean and of the median. Enough is true if there are enough blocks for a
-	// claim.
+	// of the experiment's rule. Each is the wider one of two bounds: that of
+	// the mean, and that of the median. Enough is true if there are enough
+	// blocks for a claim.
 	ClaimLower, ClaimUpper float64
 	Enough                 bool
 	Blocks                 int // number of blocks used
@@ -51,8 +51,8 @@ type Estimate struct {
 }
 
 // Mean estimates the arithmetic mean over blocks. It ignores rule.Rare, the
-// allowance for a bad state that no block hit: the values have a fixed range,
-// such as CPU use in percent, so that no state can be worse by a large factor.
+// allowance for a bad state that no block hit. The values have a fixed range,
+// such as CPU use in percent, so no state can be worse by a large factor.
 func Mean(s Sample, rule paired.Rule) Estimate {
 	values := make([]float64, 0, len(s))
 	dropped := 0

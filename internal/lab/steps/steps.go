@@ -40,9 +40,9 @@ type At struct {
 	Length time.Duration `json:"length_ns"`
 }
 
-// Schedule draws the start times of the steps. A time (lead) comes first. Then
-// there is a pause of random length, from least to most, before each step. The
-// same seed gives the same times.
+// Schedule draws the start times of the steps. Before the first step, the time
+// lead passes. Before each step there is a pause of random length, from least
+// to most. The same seed gives the same times.
 func Schedule(seed uint64, steps int, lead, length, least, most time.Duration) []At {
 	random := rand.New(rand.NewPCG(seed, 0x73746570))
 	all := make([]At, steps)

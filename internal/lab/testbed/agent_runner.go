@@ -38,9 +38,9 @@ type AgentRunner struct {
 	selection node.Selection // after the last tick
 }
 
-// RunAgent runs Tenon's loop in this process. It makes one tick. For CPU
-// suppress (on), and for some isolation mechanisms, it makes further ticks: one
-// in each GovernPeriod, and one for each event of the mechanism.
+// RunAgent runs Tenon's loop in this process. It makes one tick. It makes
+// further ticks if on is set (for CPU suppress), and for some isolation
+// mechanisms: one in each GovernPeriod, and one for each event of the mechanism.
 func (s *Site) RunAgent(ctx context.Context, work []node.Workload, config policy.Config, on bool) (*AgentRunner, error) {
 	for _, w := range work {
 		s.Host.Manage(w)

@@ -124,9 +124,9 @@ func Start(in Groups, c Child) (*Process, error) {
 }
 
 // keep starts the process and waits for its end. It locks its thread until the
-// process has ended. The kernel sends the parent-death signal (prctl(2),
-// PR_SET_PDEATHSIG) when the thread that forked a process ends, and threads of
-// a Go program may end at any time.
+// process has ended. Threads of a Go program may end at any time. The kernel
+// sends the parent-death signal (prctl(2), PR_SET_PDEATHSIG) when the thread
+// that forked a process ends.
 func (p *Process) keep(started chan<- error, entered <-chan struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -234,8 +234,8 @@ func (p *Process) Stop(sig syscall.Signal, grace time.Duration) {
 // Kill kills the process and its process group, and removes the process from
 // the journal.
 func (p *Process) Kill() {
-	// The ID of the process group is valid until the leader is reaped, and keep
-	// kills the group before that.
+	// The ID of the process group is valid until the leader is reaped. Before
+	// that, the method keep kills the group.
 	if !p.HasEnded() {
 		_ = unix.Kill(-p.PID, unix.SIGKILL)
 	}

@@ -107,8 +107,8 @@ func chooseClient(t node.Topology, free, online unit.CPUSet, all bool) unit.CPUS
 	return client
 }
 
-// SharesCore reports whether some core has both tested and client CPUs. On such
-// a core, the client disturbs the measured work.
+// SharesCore reports whether some core has both tested and client CPUs. There,
+// the client disturbs the measured work.
 func (p Placement) SharesCore(t node.Topology) bool {
 	for c := range p.Client.Union(p.Lab).All() {
 		if !t.Siblings(c).Intersect(p.Tested).Empty() {

@@ -174,8 +174,8 @@ func Clear(root node.CgroupPath, m maker, t *cgroup.Tree) error {
 // ClearBatch removes every cgroup except the service's cgroup and its parents.
 func (p Pods) ClearBatch(m maker, t *cgroup.Tree) error { return clearBut(p.Root, p.NGINX(), m, t) }
 
-// clearBut removes root and every cgroup below it. If the cgroup keep exists,
-// it does not touch keep, its parents, and the cgroups below keep.
+// clearBut removes root and every cgroup below it. If there is a cgroup keep,
+// it leaves keep, the parents of keep, and all cgroups below keep as they are.
 func clearBut(root, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	if !t.Exists(string(root)) {
 		return nil

@@ -23,8 +23,8 @@ func Descendants(fs proc.FS, pid int) ([]int, error) {
 	}
 	all := []int{pid}
 	for _, tid := range threads {
-		// The file needs CONFIG_PROC_CHILDREN. If the thread has ended, it does
-		// not exist.
+		// The file needs CONFIG_PROC_CHILDREN. If the thread has ended, the
+		// file does not exist.
 		text, err := os.ReadFile(filepath.Join(fs.Proc, strconv.Itoa(pid), "task", strconv.Itoa(tid), "children"))
 		if err != nil {
 			continue
@@ -75,7 +75,7 @@ func (p *Process) Adopt(fs proc.FS) error {
 }
 
 // killSession kills the processes of p's session until none is left. As long as
-// the session has a process, no other process can get its number.
+// the session has a process, no other process can get the ID of the session.
 func (p *Process) killSession() {
 	fs := proc.Default()
 	if _, err := fs.PIDStat(p.PID); err == nil && p.HasEnded() {
@@ -100,9 +100,9 @@ func (p *Process) killSession() {
 	}
 }
 
-// CheckLeaving checks that processes can leave all cgroups. The mounted tree
-// must be the whole one: in the cgroup namespace of a container, the root of
-// the tree is a cgroup that has a weight.
+// CheckLeaving checks that processes can leave all cgroups. The root of the
+// mounted tree must be the real root. In the cgroup namespace of a container,
+// the root of the tree is a cgroup that has a weight.
 func (s *Site) CheckLeaving() error {
 	dir, err := s.Tree.Dir("cpu", "")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Slices divides CPUs into as many sets of width neighbours as possible. Sets that
-// share no core with an earlier set come first, so that a few sets share no core.
+// Slices divides CPUs into as many sets of neighbours as possible, with width
+// CPUs each. Sets that share no core with an earlier set come first.
 func Slices(t node.Topology, cpus unit.CPUSet, width int) []unit.CPUSet {
 	sizes := make([]int, cpus.Len()/width)
 	for i := range sizes {

@@ -86,8 +86,8 @@ func RefuseFlags(faults ...error) error {
 	return nil
 }
 
-// CheckVoidPercent calls fault unless percent can be a bound above which a run
-// is void. flag is the name of its flag.
+// CheckVoidPercent calls fault unless percent is valid as a bound above which a
+// run is void. flag is the name of the flag that sets it.
 func CheckVoidPercent(flag string, percent float64, fault func(format string, args ...any)) {
 	if !(percent > 0 && percent <= 100) {
 		fault("%s %v: want "+VoidPercents, flag, percent)

@@ -204,13 +204,13 @@ type logLine struct {
 	Error     string         `json:"error"`
 }
 
-// logLines is a writer. It calls each for every complete line.
+// logLines is a writer that passes every complete line to the function each.
 type logLines struct {
 	each func(logLine)
 	rest []byte
 }
 
-// Write calls each for the lines that b completes.
+// Write passes the lines that b completes to the function each.
 func (w *logLines) Write(b []byte) (int, error) {
 	w.rest = append(w.rest, b...)
 	for {

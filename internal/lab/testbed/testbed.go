@@ -103,8 +103,8 @@ func (s *Site) takeOver(ctx context.Context) error {
 	return nil
 }
 
-// Groups returns the Groups for the start of children. If the lab only sends
-// load, it is NoGroups.
+// Groups returns what creates the cgroups of children. If the lab only sends
+// load, this is NoGroups.
 func (s *Site) Groups() Groups {
 	if s.Host == nil {
 		return NoGroups{}

@@ -31,7 +31,7 @@ var workLine = regexp.MustCompile(`^work ([0-9.]+)$`)
 // workPeriod is the time between two lines of progress.
 const workPeriod = 200 * time.Millisecond
 
-// memorySize is the amount of memory that the batch work memory copies. It is
+// memorySize is the amount of memory that the batch work "memory" copies. It is
 // larger than a cache.
 const memorySize = 256 << 20
 
@@ -164,7 +164,7 @@ func Memory(ctx context.Context, size unit.Bytes, out io.Writer) error {
 }
 
 // markEvery is the minimum time between two marks that are kept. Some commands
-// print many lines.
+// print very many lines.
 const markEvery = 20 * time.Millisecond
 
 // thin removes the last mark but one, if the marks before and after it are

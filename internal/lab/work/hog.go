@@ -76,8 +76,8 @@ func Hog(ctx context.Context, path string, held unit.Bytes, out io.Writer) error
 	return nil
 }
 
-// Warm reads every file of a directory twice, because the kernel treats pages
-// as active only if they were read more than once.
+// Warm reads every file of a directory twice. The kernel treats pages as active
+// only if they were read more than once.
 func Warm(dir string) error {
 	buffer := make([]byte, 1<<20)
 	for range 2 {

@@ -101,8 +101,8 @@ func StartBatch(s *testbed.Site, j Job, group node.CgroupPath) (*Batch, error) {
 	return w, nil
 }
 
-// restart starts the process of a slot again after it has ended, if
-// the job has Restart set.
+// restart starts the process of a slot again after it has ended, if the job has
+// Restart set.
 func (w *Batch) restart(slot int, ended *testbed.Process) {
 	if !w.job.Restart || ended.Err() != nil {
 		return

@@ -16,16 +16,14 @@ import (
 // PostgresProgram is the server. initdb is in the same directory.
 var PostgresProgram = Program{"postgres", "apt install postgresql | dnf install postgresql-server | apk add postgresql", []string{"--version"}}
 
-// postgresRole is the name of the role that owns the database, and of the
-// database.
+// postgresRole is the name of the database, and of the role that owns it.
 const postgresRole = "tenon"
 
 // ownsNothing is the kernel's overflow user and group, which own no files.
 const ownsNothing = 65534
 
-// accounts are the statements that make the table that the load reads
-// (protocol.Accounts). The lab executes them at each start, so that all runs begin
-// with the same table.
+// accounts are the SQL statements that make the table for the load. The lab
+// executes them at each start, so that all runs begin with the same table.
 var accounts = []string{
 	"DROP TABLE IF EXISTS accounts",
 	"CREATE TABLE accounts (aid int PRIMARY KEY, bid int, abalance int, filler char(84))",
@@ -36,9 +34,9 @@ var accounts = []string{
 // preparePostgres makes the directory of a PostgreSQL server, with an empty
 // database, and sets how s starts it. path is the path of the server.
 //
-// The server lets every local user in, without a password. So the role with
-// which they can log in is no superuser, the superuser has no login, and the
-// server runs as a user that owns no other files.
+// The server lets every local user in, without a password, but only in a role
+// that is no superuser. The superuser has no login. The server runs as a user
+// that owns no other files.
 func preparePostgres(ctx context.Context, in *testbed.Site, s *Service, path, address string) error {
 	parent, err := in.Directory("")
 	if err == nil {

@@ -29,9 +29,9 @@ var (
 	WrkProgram    = Program{"wrk", "apt install wrk | dnf install wrk | apk add wrk", nil}
 )
 
-// Find returns the path of the program. It also searches in directories of
-// servers that may be missing in PATH: sbin, and that of the newest PostgreSQL
-// (Debian).
+// Find returns the path of the program. It also searches two directories of
+// servers that may be missing in PATH: sbin, and Debian's directory of the
+// newest PostgreSQL.
 func (p Program) Find() (string, error) {
 	if path, err := exec.LookPath(p.Name); err == nil {
 		return filepath.Abs(path)

@@ -90,8 +90,8 @@ func FindService(ctx context.Context, in *testbed.Site, command string, port, th
 	return s, version, err
 }
 
-// shell returns the argv that runs a shell command of the user. If the command
-// is simple, it replaces the shell, so that it gets the signals.
+// shell returns the argv that runs a shell command of the user. A simple
+// command replaces the shell, so that the command gets the signals.
 func shell(command string) []string {
 	if !strings.ContainsAny(command, ";&|\n(){}") {
 		command = "exec " + command

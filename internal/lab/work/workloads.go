@@ -118,8 +118,8 @@ func (w Workloads) scheme() string {
 // programName matches a command that can only be the name of a program.
 var programName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]*$`)
 
-// checkCommand calls fault if the value of a flag is neither one of its names nor
-// a command that a shell could run. It reports whether it did.
+// checkCommand calls fault, and returns true, for a flag with a wrong value.
+// The value must be one of the names, or a command that a shell could run.
 func checkCommand(flag, value string, names []string, fault func(format string, args ...any)) bool {
 	if slices.Contains(names, value) {
 		return false

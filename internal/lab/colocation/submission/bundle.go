@@ -27,9 +27,9 @@ const manifestFile = "submission.json"
 // A Manifest is the summary of a submission, with the hash of its other files.
 type Manifest struct {
 	Schema int `json:"schema"` // 1
-	// Gate is the A/A control of P90. It shows whether two equal modes were
-	// alike enough for the margin of the protocol. If they were not, the
-	// submission is still valid.
+	// Gate is the A/A control of P90. It shows whether the difference of two
+	// equal modes is small enough for the margin of the protocol. Even if it is
+	// too large, the submission is valid.
 	Gate     report.Resolved `json:"aa_gate"`
 	Ended    report.End      `json:"ended"`
 	Runs     int             `json:"runs"`

@@ -147,8 +147,8 @@ func (p Private) check(name string, v any) error {
 	return err
 }
 
-// fixedTexts are the texts of a submission that this program chooses. If a user
-// or a machine has such a name, the text still reveals nothing.
+// fixedTexts are the texts of a submission that this program chooses. Such a
+// text reveals nothing, even if it is also the name of a user or of a machine.
 var fixedTexts = func() map[string]bool {
 	all := map[string]bool{"nginx": true, "ffmpeg": true, client: true, voided: true, failedRequests: true}
 	for _, end := range []report.End{report.EndPlanned, report.EndTime, report.EndHand, report.EndFailed} {

@@ -1,8 +1,8 @@
 // Package submission makes one file from a colocation experiment that followed
 // a fixed protocol. With this file, people submit what they measured on
 // machines that this project does not have. The file contains raw histograms
-// and the relevant facts about the machine, but nothing that shows who or where
-// its owner is.
+// and the relevant facts about the machine. It contains nothing that identifies
+// the owner of the machine, or the place where it is.
 package submission
 
 import (
@@ -79,8 +79,8 @@ func Fixed() Protocol {
 // client is the load generator of the protocol.
 const client = "tenon"
 
-// Fits returns an error if it is known before the first run that a submission
-// would be refused.
+// Fits returns an error if a submission would be refused, as far as this is
+// known before the first run.
 func (p Protocol) Fits(private Private) error {
 	e := colocation.Experiment{Experiment: report.Experiment{
 		Started: time.Now(), Modes: p.Modes, Client: client, Ended: report.EndTime, Versions: map[string]string{"nginx": "", "ffmpeg": ""},

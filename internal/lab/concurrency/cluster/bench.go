@@ -46,7 +46,7 @@ type run struct {
 // its Jobs. If it made the namespace, it has removed that, too. Outcome and
 // error have the same meaning as those of [sweep.Run].
 func Run(ctx context.Context, c Config) (harness.Outcome, error) {
-	b, err := set(ctx, c)
+	b, err := newBench(ctx, c)
 	if err != nil {
 		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
@@ -58,9 +58,9 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	}).Conduct(ctx)
 }
 
-// set makes a bench. It returns every fault that can be found before the first
-// run.
-func set(ctx context.Context, c Config) (_ *bench, err error) {
+// newBench prepares the experiment. Its error has every fault that can be found
+// before the first run.
+func newBench(ctx context.Context, c Config) (_ *bench, err error) {
 	if c, err = c.withDefaults(); err != nil {
 		return nil, err
 	}
@@ -80,8 +80,8 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 		}
 	}()
 	b.Undo = append(b.Undo, b.kubectl.Leave)
-	// The pods of a killed lab must be gone before the lab computes how much of
-	// each node others use.
+	// First remove the pods of a lab that was killed. Otherwise they would
+	// count as pods of other users.
 	if err := b.kubectl.Enter(ctx); err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func (b *bench) smallestCPUs() int {
 	return least
 }
 
-// firstFrames is the length of the job from which the lab computes how much
-// work a whole job has.
+// firstFrames is the number of frames of the calibration job. The CPU time of
+// that job shows how much work a whole job must have.
 const firstFrames = 48
 
 // calibrate runs one job alone to choose how much work a job has.

@@ -167,8 +167,8 @@ func TestJobsWaitForTheirCommonBegin(t *testing.T) {
 	}
 }
 
-// fakeCluster replaces kubectl. The map answers has the text with which it
-// answers a command, by the first words of the command. calls lists the commands.
+// fakeCluster replaces kubectl. The map answers has the first words of a command
+// as key, and the text of the answer as value. calls lists the commands.
 func fakeCluster(t *testing.T, b *bench, answers map[string]string) (calls func() string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -16,8 +16,8 @@ import (
 )
 
 // A Config configures the experiment. If a field is zero, it has the default
-// that its comment names. The embedded Config has fields that are about this
-// machine; they have no effect. Jobs always run as a wave.
+// that its comment names. Fields of the embedded Config that describe this
+// machine have no effect. Jobs always run as a wave.
 type Config struct {
 	sweep.Config
 	Context   string   // kubectl context (default: the current one)
@@ -84,7 +84,7 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // combinations returns the cells that a cluster could run. refused has one line
-// for each strategy that it cannot run.
+// for each strategy that a cluster cannot run.
 func (c Config) combinations() (cells []sweep.Cell, refused []string) {
 	for _, cell := range c.Combinations() {
 		if slices.Contains(Strategies, cell.Strategy) {

@@ -25,9 +25,9 @@ const classLabel = "koordinator.sh/qosClass"
 // startFile is the file in which a container finds the annotation startKey.
 const startFile = "/tenon/start"
 
-// barrier waits until the pod has the annotation. The annotation says at which
-// second of the node's clock all jobs of the wave begin. Then barrier waits
-// until that second. The kubelet writes the annotation to the file.
+// barrier waits until the pod has the annotation startKey. The kubelet writes
+// the annotation to startFile. It is the second of the node's clock at which
+// all jobs of the wave begin. Then barrier waits until that second.
 const barrier = `until [ -s ` + startFile + ` ]; do sleep 0.2; done
 read -r due < ` + startFile + ` || :
 while [ "$(date +%s)" -lt "$due" ]; do sleep 0.05; done
@@ -59,7 +59,7 @@ func (b *bench) typeOf(cell sweep.Cell) string {
 	return strings.ReplaceAll(string(cell.Strategy), "-", "")
 }
 
-// publishedCell returns the cell as the names of its jobs describe it.
+// publishedCell returns the cell in the form that the names of its jobs describe.
 func (b *bench) publishedCell(cell sweep.Cell) jobs.Cell {
 	return jobs.Cell{Type: b.typeOf(cell), Concurrency: cell.Jobs, CPU: cell.Limit, Memory: cell.Memory}
 }
@@ -144,9 +144,9 @@ func (b *bench) resources(cell sweep.Cell) (limits, requests kubectl.Object) {
 	return resourcesOf(cell, b.requests(cell), b.Burst(cell.Limit), !b.AsPublished && b.mayPin())
 }
 
-// resourcesOf returns the limits and the requests of a job. need is what it requests,
-// and burst the limit of strategy burst. If mayPin is true, a kubelet may give
-// exclusive CPUs to pods that are eligible.
+// resourcesOf returns the limits and the requests of a job. need is what the
+// job requests. burst is the limit of strategy burst. If mayPin is true, a
+// kubelet may give exclusive CPUs to eligible pods.
 func resourcesOf(cell sweep.Cell, need nodes.Amounts, burst unit.MilliCPU, mayPin bool) (limits, requests kubectl.Object) {
 	if cell.Strategy == sweep.Tenon {
 		list := func() kubectl.Object {
@@ -176,8 +176,8 @@ func resourcesOf(cell sweep.Cell, need nodes.Amounts, burst unit.MilliCPU, mayPi
 	return limits, requests
 }
 
-// mayPin reports whether a kubelet gives exclusive CPUs to a pod that is
-// eligible. It also returns true if a kubelet does not tell.
+// mayPin reports whether a kubelet gives exclusive CPUs to an eligible pod. It
+// also returns true if the policy of a kubelet is not known.
 func (b *bench) mayPin() bool {
 	for _, t := range b.nodes {
 		if t.Policy != "none" {

@@ -81,8 +81,8 @@ func (p Patch) Text() (patch string, notes []string) {
 	return b.String(), to.notes
 }
 
-// plan translates the advice as the lab writes it into its own Jobs. What the lab
-// runs on the machine only, it translates into the words of Tenon.
+// plan translates the advice into the form of the lab's own Jobs. If the lab runs a
+// strategy only without Kubernetes, plan uses labels and annotations of Tenon for it.
 func (p Patch) plan() plan {
 	c := p.Advice.Cell()
 	cell := sweep.Cell{Strategy: sweep.Strategy(cmp.Or(c.Strategy, c.Type)), Jobs: p.Advice.Jobs, Limit: p.Advice.Limit, Memory: p.Advice.Memory, Threads: c.Threads}
@@ -142,8 +142,8 @@ func (p Patch) plan() plan {
 	return to
 }
 
-// fit lowers the requests, or the number of jobs where a request must be whole, until
-// the requests of all jobs together are at most the CPUs of the node.
+// fit lowers the requests, or the number of jobs if a request must be whole.
+// All jobs together then request at most the CPUs of the node.
 func (p Patch) fit(s sweep.Strategy, need *nodes.Amounts, jobs *int) {
 	all := unit.CPUs(p.Node.CPUs)
 	if all == 0 || need.CPU*unit.MilliCPU(*jobs) <= all {
@@ -157,8 +157,8 @@ func (p Patch) fit(s sweep.Strategy, need *nodes.Amounts, jobs *int) {
 	}
 }
 
-// remove adds what the patch must take away from a Job that was written for another
-// strategy.
+// remove adds to the plan what the patch must delete from a Job, because the
+// Job may have been written for another strategy.
 func remove(s sweep.Strategy, to *plan) {
 	if s == sweep.Tenon {
 		for _, list := range []kubectl.Object{to.limits, to.requests} {

@@ -68,8 +68,8 @@ func TestAPatchDoesWhatItsStrategyDid(t *testing.T) {
 	}
 }
 
-// TestAPatchRequestsNoMoreThanTheNodeHas uses three jobs without a limit on four
-// CPUs, of which each used 4/3.
+// TestAPatchRequestsNoMoreThanTheNodeHas uses three jobs without a limit on
+// four CPUs. Each job used 4/3 CPUs.
 func TestAPatchRequestsNoMoreThanTheNodeHas(t *testing.T) {
 	for _, cpus := range []int{2, 3, 4, 8} {
 		to := Patch{Advice: adviceOn(t, jobs.Cell{Strategy: "unbounded", Concurrency: 3}, 10*4.0/3), Node: concurrency.Node{CPUs: cpus}}.plan()

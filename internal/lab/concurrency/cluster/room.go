@@ -34,8 +34,8 @@ func (b *bench) refuse(cell sweep.Cell) string {
 	return ""
 }
 
-// unfitReason returns why no job of a cell can run on a node, if this is
-// because of the strategy.
+// unfitReason returns why the strategy of a cell keeps all jobs of the cell off
+// a node. It returns "" if the strategy is not a reason.
 func (b *bench) unfitReason(cell sweep.Cell, t nodes.Node) string {
 	switch {
 	case cell.Strategy == sweep.Static && t.Policy != "static":
@@ -50,7 +50,7 @@ func (b *bench) unfitReason(cell sweep.Cell, t nodes.Node) string {
 	return ""
 }
 
-// room describes what a node has free for the jobs of a cell.
+// roomOn describes what a node has free for the jobs of a cell.
 func roomOn(t nodes.Node, cell sweep.Cell) string {
 	cpu, memory, of := t.Free.CPU, t.Free.Memory, "CPUs"
 	if cell.Strategy == sweep.Tenon {
@@ -71,13 +71,13 @@ func (b *bench) requests(cell sweep.Cell) nodes.Amounts {
 	return need
 }
 
-// minBatchMemory is the memory of a best-effort job that has no memory limit.
-// Without batch-memory, the node would not count the job.
+// minBatchMemory is the batch-memory request of a best-effort job without a
+// memory limit. If a job requested none, the node would not count the job.
 const minBatchMemory = unit.Bytes(256) << 20
 
 // share returns the CPU request of each of n jobs without a limit. It divides
-// equally what the node with the least room has free. A small amount stays
-// free, so that a small pod of others does not keep a job out.
+// the free CPUs of the fullest node equally. A small amount stays free, so that
+// a small pod of another user does not keep a job out.
 func (b *bench) share(n int) unit.MilliCPU {
 	least := b.nodes[0].Free.CPU
 	for _, t := range b.nodes {

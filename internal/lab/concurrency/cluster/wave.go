@@ -25,8 +25,8 @@ const webhookPatience = time.Minute
 // them into the pods.
 func leadOf(n int) time.Duration { return 3*time.Second + time.Duration(n)*50*time.Millisecond }
 
-// maxLead is the maximum time that the lab waits before each wave because of
-// late jobs.
+// maxLead bounds the time that the lab waits before each wave. Late jobs make
+// the lab wait longer before the next waves.
 const maxLead = 20 * time.Second
 
 // measure runs a cell once.
@@ -34,11 +34,11 @@ func (b *bench) measure(ctx context.Context, cell sweep.Cell, index, block int) 
 	r.cell = cell
 	selector := b.kubectl.Selector(runLabel, strconv.Itoa(index))
 	defer func() {
-		// The jobs of this run must not run beside those of the next one. Their
-		// pods have ended, or end within a second.
+		// The jobs of this run must not run beside those of the next one. The
+		// pods of this run have ended, or end within a second.
 		err = errors.Join(err, b.kubectl.Clean(ctx, selector, "background"))
 	}()
-	if err := b.create(ctx, b.manifests(cell, index, block)); err != nil {
+	if err := b.createJobs(ctx, b.manifests(cell, index, block)); err != nil {
 		return r, err
 	}
 	if !b.AsPublished {
@@ -77,8 +77,8 @@ func (b *bench) measure(ctx context.Context, cell sweep.Cell, index, block int) 
 	return r, nil
 }
 
-// create creates the Jobs. If a webhook does not answer, create retries.
-func (b *bench) create(ctx context.Context, objects []kubectl.Object) error {
+// createJobs creates the Jobs. If a webhook does not answer, createJobs retries.
+func (b *bench) createJobs(ctx context.Context, objects []kubectl.Object) error {
 	for deadline := time.Now().Add(webhookPatience); ; {
 		_, err := b.kubectl.Do(ctx, kubectl.Manifest(objects), "apply", "-f", "-")
 		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") || time.Now().After(deadline) {
@@ -185,8 +185,7 @@ func (b *bench) collect(ctx context.Context, selector string) ([]jobs.Job, error
 }
 
 // row reads the log of a pod, and saves it in the form that the log has on a
-// node. It then makes the row of the job in the same way as an import of the
-// logs of a node.
+// node. It then makes the row of the job as an import does.
 func (b *bench) row(ctx context.Context, p podObject) (jobs.Job, error) {
 	fault := func(err error) error { return fmt.Errorf("pod %s: %w", p.Metadata.Name, err) }
 	if len(p.Status.ContainerStatuses) != 1 {

@@ -42,14 +42,14 @@ type run struct {
 }
 
 // Run runs the experiment. When it returns, even with an error, no process and
-// no cgroup of the experiment is left. If it returns an error and an Outcome
-// with runs, these are the runs that had ended before the error.
+// no cgroup of the experiment is left. If it returns both an Outcome and an
+// error, the Outcome has the runs that had ended before the error.
 func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	c, err := c.OrDefaults()
 	if err != nil {
 		return harness.Outcome{}, err
 	}
-	b, err := set(ctx, c)
+	b, err := newBench(ctx, c)
 	if err != nil {
 		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
@@ -62,9 +62,9 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	}).Conduct(ctx)
 }
 
-// set makes a bench. It chooses the cells that this machine can run, and finds
-// the program. If it fails, it restores the machine.
-func set(ctx context.Context, c Config) (_ *bench, err error) {
+// newBench prepares the experiment. It chooses the cells that this machine can
+// run, and finds the program. If it fails, it restores the machine.
+func newBench(ctx context.Context, c Config) (_ *bench, err error) {
 	b := &bench{Config: c, versions: map[string]string{}}
 	if b.Site, err = testbed.Enter(ctx, c.Setting); err != nil {
 		return nil, err

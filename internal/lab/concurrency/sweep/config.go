@@ -28,8 +28,8 @@ const (
 	Steady Fill = "steady"
 	// Window runs endless transcodes, and counts their frames within a window
 	// of time. It takes the same time for small and large limits. However, an
-	// encoder that gets little CPU first empties its look-ahead, and these
-	// first frames cost less than later ones.
+	// encoder that gets little CPU first empties its look-ahead. The frames
+	// from the look-ahead cost less than later ones.
 	Window Fill = "window"
 	// Wave starts one job in each slot at the same time, and ends when the last
 	// of them has ended.

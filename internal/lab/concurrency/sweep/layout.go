@@ -78,9 +78,9 @@ func (c Config) divide(cell Cell, m machine, seed uint64, block int) division {
 	return d
 }
 
-// workers divides the machine into as many sets of width CPUs as possible. The
-// CPUs of a set are neighbours, or random ones if blind is set. The first sets
-// have no core in common, so that a few jobs get whole cores.
+// workers divides the machine into as many sets as possible. The parameter width is the
+// number of CPUs of a set. The CPUs of a set are neighbours, or random ones if blind is
+// set. The first sets have no core in common, so that a few jobs get whole cores.
 func workers(m machine, width int, blind bool, order *rand.Rand) []unit.CPUSet {
 	if blind {
 		var cpus []unit.CPU

@@ -131,8 +131,8 @@ func (r *round) close() error {
 	return errors.Join(err, testbed.Clear(r.Root, r.Host, r.Tree))
 }
 
-// length returns the length of the measured part. Jobs that get little CPU need
-// a longer one, because they do little work in a short time.
+// length returns the length of the measured part. Jobs that get little CPU do
+// little work in a short time. Therefore they need a longer measured part.
 func (r *round) length() time.Duration {
 	all := unit.MilliCPU(0)
 	for _, p := range r.div.places {
@@ -148,8 +148,8 @@ func (r *round) length() time.Duration {
 }
 
 // window measures endless jobs for a time. It writes the quotas only after
-// every job has begun to work. Under a small quota, a job would need many
-// seconds for its first frame.
+// every job has begun to work. Under a small quota, the first frame of a job
+// would take many seconds.
 func (r *round) window(ctx context.Context) ([]jobs.Job, error) {
 	for i, s := range r.slots {
 		if err := s.start(i, r.cell.Threads, 0); err != nil {
@@ -189,8 +189,8 @@ func (r *round) window(ctx context.Context) ([]jobs.Job, error) {
 	if r.void, err = watch.disturbances(); err != nil {
 		return nil, err
 	}
-	// Wait for later progress reports, so that the progress at the end can be
-	// interpolated.
+	// Wait for progress reports after the end of the run: the progress at the
+	// end is interpolated between two reports.
 	if err := wait(ctx, 2*readPeriod); err != nil {
 		return nil, err
 	}

@@ -30,8 +30,8 @@ type grid struct {
 const gib = unit.Bytes(1) << 30
 
 // presets has the grids of each preset, by name. Presets named published-… repeat
-// the four environments of the published transcoding experiment. It had up to 192
-// jobs on six nodes, CPU limits of 0.1 to 7, and 0.5 to 16 GiB of memory.
+// the four environments of the published transcoding experiment. That experiment had
+// up to 192 jobs on six nodes, CPU limits of 0.1 to 7, and 0.5 to 16 GiB of memory.
 var presets = map[string][]grid{
 	Quick: {
 		{strategies: []Strategy{Quota, PinnedSlices, Tenon}, jobs: []int{1, 2, 4}, limits: []unit.MilliCPU{1000}},
@@ -124,9 +124,8 @@ func joinAs[T any](all []T, text func(T) string) string {
 	return strings.Join(list, ",")
 }
 
-// preset fills empty lists if the caller has set at least one list: they come
-// from the first grid of the preset. If the caller has set no list, preset
-// changes nothing.
+// preset fills empty lists from the first grid of the preset, if the caller has
+// set at least one list. If the caller has set no list, preset changes nothing.
 func (c Config) preset() Config {
 	named := len(c.Strategies)+len(c.Jobs)+len(c.Limits)+len(c.Memory)+len(c.Threads) > 0
 	all := presets[c.Preset]

@@ -175,7 +175,7 @@ func TestAPoolHasTheLimitAsItsQuota(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := set(t.Context(), c)
+	b, err := newBench(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// smt returns a machine whose cores have two threads each, with the usual
-// numbers: CPUs i and n+i are siblings, if there are n cores.
+// smt returns a machine whose cores have two threads each. CPUs i and cores+i
+// are siblings, as usual.
 func smt(cores int) machine {
 	var t node.Topology
 	for i := range 2 * cores {
@@ -90,8 +90,8 @@ func TestCellsThatExceedTheMachineAreRefusedByName(t *testing.T) {
 	}
 }
 
-// TestPublishedCellsNeedNoControl checks that a replica runs exactly the
-// published cells, in the same order, and no control.
+// TestPublishedCellsNeedNoControl checks that an experiment with AsPublished
+// runs the published cells in the same order, and no other cell.
 func TestPublishedCellsNeedNoControl(t *testing.T) {
 	c, err := Config{Preset: "published-aws", AsPublished: true}.OrDefaults()
 	if err != nil {

@@ -83,8 +83,8 @@ func (c command) argv(slot, threads int, _ float64) []string {
 func (command) reports() bool    { return false }
 func (c command) source() string { return c.args[0] }
 
-// weightOf returns the CPU weight of a job: the weight of a CPU request that
-// equals the limit. A job without a limit has the weight of one CPU.
+// weightOf returns the CPU weight that Kubernetes gives to a CPU request as
+// large as the limit. For a job without a limit, the request is one CPU.
 func weightOf(limit unit.MilliCPU) unit.Weight {
 	if limit == 0 {
 		limit = unit.CPUs(1)

@@ -27,8 +27,8 @@ type queue struct {
 	err      error
 }
 
-// wholeJobs runs jobs to their end, in as many sequences as the cell has jobs. If
-// the fill is Wave, each sequence has one job. If it is Steady, jobs of a
+// wholeJobs runs jobs to their end, in as many sequences as the cell has jobs.
+// With the fill Wave, each sequence has one job. With Steady, the jobs of a
 // sequence follow each other, and those that begin in the window count. The
 // window ends only after a job that counts has begun in each sequence.
 func (r *round) wholeJobs(ctx context.Context) ([]jobs.Job, error) {

@@ -47,8 +47,8 @@ var (
 func (a *Postgres) Reset() { *a = Postgres{kept: a.kept[:0], fault: a.fault[:0]} }
 
 // Feed takes the next piece of the stream. It reports whether the answer is now
-// complete. If the server refuses the connection, Feed returns its message as
-// an error.
+// complete. If the server refuses the connection, Feed returns the message of
+// the server as an error.
 func (a *Postgres) Feed(p []byte) (done bool, err error) {
 	for len(p) > 0 {
 		if a.ended {

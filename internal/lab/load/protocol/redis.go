@@ -94,8 +94,8 @@ func (r *Redis) Failed() bool { return r.failed }
 func (r *Redis) Closes() bool { return false }
 
 // nextLine returns the next line of a stream without its CRLF, and the rest of
-// the stream. If the line is incomplete, nextLine stores it for the next call
-// (kept) and returns nil.
+// the stream. If the line is incomplete, nextLine stores it in kept for the
+// next call, and returns nil.
 func nextLine(kept *[]byte, p []byte) (line, rest []byte, err error) {
 	end := bytes.IndexByte(p, '\n')
 	if end < 0 {

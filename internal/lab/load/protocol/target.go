@@ -13,7 +13,7 @@ import (
 )
 
 // A cache (Redis or memcached) has cacheKeys keys with values of cacheValue
-// bytes. One of cacheSet requests is a set, and the others are gets.
+// bytes. Of cacheSet requests, one is a set and the others are gets.
 const (
 	cacheKeys  = 1000
 	cacheValue = 512
@@ -200,9 +200,8 @@ func (t *Target) Ask(ctx context.Context, requests [][]byte, patience time.Durat
 	return nil
 }
 
-// Ready returns nil if the service at a URL answers as expected: with status
-// 2xx over HTTP, to PING as Redis, to version as memcached, or to SELECT 1 as
-// PostgreSQL.
+// Ready returns nil if the service at a URL answers as expected. The request is GET
+// over HTTP, PING for Redis, version for memcached, and SELECT 1 for PostgreSQL.
 func Ready(ctx context.Context, rawURL string) error {
 	t, err := Parse(ctx, rawURL, 0)
 	if err != nil {

@@ -39,11 +39,11 @@ type bench struct {
 }
 
 // Run runs the experiment. When it returns, even with an error, it has removed
-// its objects. If it made the namespace, it has removed that, too. If it returns
-// an error and an Outcome with runs, these are the runs that had ended before the
-// error.
+// its objects. If it made the namespace, it has removed that, too. If it
+// returns both an Outcome and an error, the Outcome has the runs that had ended
+// before the error.
 func Run(ctx context.Context, c Config) (harness.Outcome, error) {
-	b, err := set(ctx, c)
+	b, err := newBench(ctx, c)
 	if err != nil {
 		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
@@ -57,9 +57,9 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	}).Conduct(ctx)
 }
 
-// set makes a bench. It returns every fault that can be found before the first
-// run.
-func set(ctx context.Context, c Config) (_ *bench, err error) {
+// newBench prepares the experiment. Its error has every fault that can be found
+// before the first run.
+func newBench(ctx context.Context, c Config) (_ *bench, err error) {
 	if c, err = c.withDefaults(); err != nil {
 		return nil, err
 	}
@@ -85,8 +85,8 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 	b.space = &kubectl.Space{Client: client, Namespace: c.Namespace, Experiment: pinning.Kind, Objects: "deployments,services,configmaps,pods", Tell: b.Status.Now}
 	b.Undo = append(b.Undo, b.space.Leave)
 	b.Status.Now("looking at the cluster")
-	// The pods of a killed lab must be gone before the lab computes how much of
-	// the node others use.
+	// First remove the pods of a lab that was killed. Otherwise they would
+	// count as pods of other users.
 	if err := b.space.Enter(ctx); err != nil {
 		return nil, err
 	}

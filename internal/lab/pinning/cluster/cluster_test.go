@@ -318,7 +318,7 @@ func TestTheLoadWaitsUntilTheServiceLeadsToBothServers(t *testing.T) {
 esac
 echo "tenon-lab start cpu 1 nr_periods 0 nr_throttled 0 throttled_time 0 memory 1"
 echo "Tcp: 1 200 120000 -1 0 $((n * 20)) 0"`, log, from))
-			err := b.answers(t.Context(), servers)
+			err := b.awaitBoth(t.Context(), servers)
 			if from != late {
 				if err == nil || !strings.Contains(err.Error(), "pod b accepted 0 of 40 connections") {
 					t.Errorf("error %v", err)
@@ -340,11 +340,11 @@ func TestAJobIsFollowedToItsEnd(t *testing.T) {
 *--watch*) echo 'cal-pi|Pending|| '; echo 'cal-pi|Running|now| '; echo 'cal-pi|Failed|| '; exec sleep 100 ;;
 logs*) echo limit is not a number ;;
 esac`)
-	if _, err := b.end(t.Context(), "x=y", func() { begun++ }); err == nil || !strings.Contains(err.Error(), "pod cal-pi failed: limit is not a number") || begun != 1 {
+	if _, err := b.awaitEnd(t.Context(), "x=y", func() { begun++ }); err == nil || !strings.Contains(err.Error(), "pod cal-pi failed: limit is not a number") || begun != 1 {
 		t.Errorf("error %v, begun %d times", err, begun)
 	}
 	fakeKubectl(t, b, `case "$*" in *--watch*) echo 'cal-pi|Running|now| '; echo 'cal-pi|Running|now| '; echo 'cal-pi|Succeeded|| '; exec sleep 100 ;; esac`)
-	if why, err := b.end(t.Context(), "x=y", func() { begun++ }); err != nil || why != "" || begun != 2 {
+	if why, err := b.awaitEnd(t.Context(), "x=y", func() { begun++ }); err != nil || why != "" || begun != 2 {
 		t.Errorf("%q, %v, begun %d times", why, err, begun)
 	}
 }

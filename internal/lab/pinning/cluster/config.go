@@ -1,6 +1,6 @@
 // Package cluster runs the experiment on CPU pinning with pods of a Kubernetes
-// cluster: the published manifests of the job and of the web servers, in modes
-// that differ in their annotations, labels and limits.
+// cluster. It uses the published manifests of the job and of the web servers.
+// The modes differ in annotations, labels and limits.
 package cluster
 
 import (
@@ -17,9 +17,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Config configures the experiment. If a field is zero, it has the default that
-// its comment names. The fields of the embedded Config that are about the CPUs of
-// this machine or about the rounds of the job have no effect.
+// A Config configures the experiment. If a field is zero, it has the default
+// that its comment names. A field of the embedded Config has no effect if it is
+// about the CPUs of this machine or about the rounds of the job.
 type Config struct {
 	run.Config        // Limit: CPUs of the job and of each server (default: 4, as published, or fewer where 4 do not fit)
 	Context    string // of kubectl (default: the current one)
@@ -84,8 +84,8 @@ type cell struct {
 
 func (c cell) String() string { return c.part + " " + string(c.mode) }
 
-// choose returns the cells that the node can run, and for each other one the
-// reason.
+// choose returns the cells that the node can run. refused has the reasons for
+// the other cells.
 func (b *bench) choose() (cells []cell, refused []string) {
 	for _, m := range b.Modes {
 		if why := unsuited[m]; why != "" {

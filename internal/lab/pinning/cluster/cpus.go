@@ -31,8 +31,8 @@ const (
 	gradePool = "pool"
 )
 
-// oldReport is the age from which a report does not count: tenond writes one each
-// minute at least.
+// oldReport is the age from which a report is too old to count. tenond writes a
+// report at least once a minute.
 const oldReport = 3 * time.Minute
 
 // nodeCPUs are the CPUs that a node gives to pods as their own or as pools.
@@ -90,17 +90,17 @@ func readCPUs(ctx context.Context, k kubectl.Client, node string) (nodeCPUs, err
 }
 
 // heldPatience is the longest time until tenond reports which CPUs a new pod has.
-// After an error of the API server it waits 30 s before it reports again.
+// After an error of the API server, tenond waits 30 s before its next report.
 const heldPatience = 40 * time.Second
 
-// A holding describes the CPUs that tenond reports for the pods of a run.
+// A holding describes which CPUs the pods of a run have according to tenond.
 type holding struct {
 	all unit.CPUSet // of all of them
 	why string      // why the pods do not have what their mode gives; empty: they have it
 }
 
-// awaitHeld waits until tenond reports that all given pods have what their mode
-// gives them. After heldPatience it returns what is missing.
+// awaitHeld waits until tenond reports that all given pods have the CPUs that
+// their mode gives them. After heldPatience it returns what is missing.
 func (b *bench) awaitHeld(ctx context.Context, m pinning.Mode, limit int, uids []string) (holding, error) {
 	for deadline := time.Now().Add(heldPatience); ; {
 		h, err := b.held(ctx, m, limit, uids)
@@ -115,8 +115,8 @@ func (b *bench) awaitHeld(ctx context.Context, m pinning.Mode, limit int, uids [
 	}
 }
 
-// held compares the report of tenond with what a mode gives: own CPUs, as many as
-// the limit and not the same for two pods; a pool; or nothing in the shared modes.
+// held compares the report of tenond with a mode. A mode gives each pod own
+// CPUs (as many as its limit), or a pool. The shared modes give a pod neither.
 func (b *bench) held(ctx context.Context, m pinning.Mode, limit int, uids []string) (h holding, err error) {
 	var r nodeReport
 	if err := b.space.Get(ctx, &r, "nodereports.tenon.sh", b.node.Name); err != nil {

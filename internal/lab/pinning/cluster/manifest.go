@@ -21,8 +21,8 @@ const (
 	jobName        = "cal-pi"
 )
 
-// service returns the published Service and ConfigMap. The servers have as many
-// workers as their limit has CPUs: the published ones have 4 of both.
+// service returns the published Service and ConfigMap. A server has one worker
+// for each CPU of its limit. In the published manifests, both numbers are 4.
 func (b *bench) service() []kubectl.Object {
 	labels := b.space.Labels(nil)
 	return []kubectl.Object{

@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The lines that the published program prints. It prints its digits without a
-// proof. An image that proves them prints one more line.
+// The lines that the published program prints. That program does not check its
+// digits. A program that checks them prints one more line.
 var (
 	saidTime  = regexp.MustCompile(`computed the first (\d+) digets of pi in (\d+) ms!`)
 	saidFirst = regexp.MustCompile(`(?m)^the first digets are: (\S+)`)
@@ -26,8 +26,8 @@ var (
 const (
 	// roomPatience is the longest time for which the job may find no room.
 	roomPatience = 30 * time.Second
-	// startPatience is the longest time until its container runs. It includes the
-	// time to download the image.
+	// startPatience is the longest time until the container of the job runs. It
+	// includes the time to download the image.
 	startPatience = 5 * time.Minute
 )
 
@@ -36,7 +36,7 @@ func (b *bench) runPi(ctx context.Context, m pinning.Mode, selector string, r *p
 	ctx, stop := context.WithTimeout(ctx, b.MaxTime)
 	defer stop()
 	held := make(chan holding, 1)
-	why, err := b.end(ctx, selector, func() {
+	why, err := b.awaitEnd(ctx, selector, func() {
 		if b.cpus.why == "" {
 			go func() { held <- b.heldByJob(ctx, m) }()
 		}
@@ -92,13 +92,13 @@ func (b *bench) heldByJob(ctx context.Context, m pinning.Mode) (h holding) {
 	return h
 }
 
-// end waits until the pod of the job has succeeded. If the scheduler finds no
-// node for it, or if its container does not start within five minutes, end returns
-// the reason (why). It calls begun once, when the container runs.
-func (b *bench) end(ctx context.Context, selector string, begun func()) (why string, err error) {
+// awaitEnd waits until the pod of the job has succeeded. If the scheduler finds no
+// node for the pod, or if its container does not start within five minutes,
+// awaitEnd returns the reason (why). It calls begun once, when the container runs.
+func (b *bench) awaitEnd(ctx context.Context, selector string, begun func()) (why string, err error) {
 	created := time.Now()
 	for placed := false; ; {
-		// The watch does not report a pod that only waits for a node.
+		// A watch reports only changes. A pod that waits for a node does not change.
 		waiting, stop := context.WithTimeout(ctx, roomPatience)
 		var last map[string]kubectl.Pod
 		err := b.space.WatchPods(waiting, selector, func(pods map[string]kubectl.Pod) (bool, error) {
@@ -129,8 +129,8 @@ func (b *bench) end(ctx context.Context, selector string, begun func()) (why str
 	}
 }
 
-// parsePi reads the log of the job. A program that does not prove its digits
-// leaves Digits and Right at 0, and its threads and CPUs are unknown.
+// parsePi reads the log of the job. If the program does not check its digits,
+// Digits and Right are 0, and the threads and CPUs are not known.
 func parsePi(text string) (r pi.Report, cpus unit.CPUSet, err error) {
 	took, first := saidTime.FindStringSubmatch(text), saidFirst.FindStringSubmatch(text)
 	if took == nil || first == nil {

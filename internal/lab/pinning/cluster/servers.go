@@ -56,7 +56,7 @@ func (b *bench) runServers(ctx context.Context, m pinning.Mode, selector string,
 			return nil
 		}
 	}
-	if err := b.answers(ctx, servers); err != nil {
+	if err := b.awaitBoth(ctx, servers); err != nil {
 		return err
 	}
 	before, err := b.counters(ctx, servers)
@@ -88,9 +88,9 @@ func (b *bench) runServers(ctx context.Context, m pinning.Mode, selector string,
 	return nil
 }
 
-// count adds the counters of the servers to a run. It voids the run if they show
-// that a server was started again, that one server had nearly all of the load, or
-// that the quota is not that of the mode.
+// count adds the counters of the servers to a run. The run is void if a server
+// was started again, if one server had nearly all of the load, or if the quota
+// is not that of the mode.
 func (b *bench) count(m pinning.Mode, before, after []podCounters, r *pinning.Run) {
 	if len(before) != replicas || len(after) != replicas {
 		return // their image has no shell
@@ -143,20 +143,20 @@ func (b *bench) url() string {
 }
 
 // answerPatience is the longest time from the start of the servers until the
-// NodePort leads to both.
+// NodePort leads to both of them.
 const answerPatience = 30 * time.Second
 
-// answers waits until both servers are endpoints of the Service, and new
-// connections lead to both. kube-proxy can know the first endpoint for a second
-// before it knows the other, and connections of wrk that are open by then stay at
-// the first.
-func (b *bench) answers(ctx context.Context, servers []replica) error {
+// awaitBoth waits until both servers are endpoints of the Service, and new
+// connections lead to both. kube-proxy may learn of the second endpoint up to a
+// second after the first. If wrk opened its connections in that second, they
+// would all stay at the first server.
+func (b *bench) awaitBoth(ctx context.Context, servers []replica) error {
 	if err := b.awaitEndpoints(ctx); err != nil {
 		return err
 	}
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	for deadline := time.Now().Add(b.patience); ; {
-		err := b.reaches(ctx, &client, servers)
+		err := b.checkBoth(ctx, &client, servers)
 		if err == nil {
 			return nil
 		}
@@ -174,10 +174,10 @@ func (b *bench) answers(ctx context.Context, servers []replica) error {
 	}
 }
 
-// reaches returns an error if one of forty new connections gets no page, or if
-// one server accepts fewer than four of them. If kube-proxy knows both servers and
-// chooses by chance, fewer than one such round in a million fails.
-func (b *bench) reaches(ctx context.Context, client *http.Client, servers []replica) error {
+// checkBoth returns an error if one of forty new connections gets no page, or
+// if one server accepts fewer than four of them. If kube-proxy knows both
+// servers and chooses at random, fewer than one check in a million fails.
+func (b *bench) checkBoth(ctx context.Context, client *http.Client, servers []replica) error {
 	const tries, fewest = 40, 4
 	before, err := b.counters(ctx, servers)
 	if err != nil {

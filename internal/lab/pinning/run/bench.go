@@ -43,14 +43,14 @@ type bench struct {
 }
 
 // Run runs the experiment. When it returns, even with an error, no process and
-// no cgroup of the experiment is left. If it returns an error and an Outcome
-// with runs, these are the runs that had ended before the error.
+// no cgroup of the experiment is left. If it returns both an Outcome and an
+// error, the Outcome has the runs that had ended before the error.
 func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	c, err := c.OrDefaults()
 	if err != nil {
 		return harness.Outcome{}, err
 	}
-	b, err := set(ctx, c)
+	b, err := newBench(ctx, c)
 	if err != nil {
 		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
@@ -63,7 +63,7 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	}).Conduct(ctx)
 }
 
-func set(ctx context.Context, c Config) (_ *bench, err error) {
+func newBench(ctx context.Context, c Config) (_ *bench, err error) {
 	b := &bench{Config: c, versions: map[string]string{}}
 	if b.Site, err = testbed.Enter(ctx, c.Setting); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 		n, limit, all := b.pieces(p)
 		for _, m := range b.Modes {
 			c := cell{p, m}
-			if why := refuse(m, b.Topology, all, n, limit); why != "" {
+			if why := whyUseless(m, b.Topology, all, n, limit); why != "" {
 				b.refused = append(b.refused, fmt.Sprintf("%v: %s", c, why))
 				continue
 			}
@@ -98,8 +98,8 @@ func set(ctx context.Context, c Config) (_ *bench, err error) {
 	return b, nil
 }
 
-// pieces returns the pieces of work of a part, the limit of each, and the CPUs
-// that they may use.
+// pieces returns the number of pieces of work of a part, the CPU limit of each
+// piece, and the CPUs that the pieces may use.
 func (b *bench) pieces(part string) (n, limit int, all unit.CPUSet) {
 	if part == pinning.NGINX {
 		return b.division.servers, b.each, b.service
@@ -231,9 +231,9 @@ func (b *bench) build(list []seat) error {
 	return nil
 }
 
-// pools runs Tenon's loop, which gives each seat a pool of its own. The function
-// that it returns ends the loop. It writes into the run on which CPUs the pools
-// were in the end, and what has failed.
+// pools runs Tenon's loop, which gives each seat a pool of its own. The
+// returned function ends the loop. It also writes the last CPUs of the pools,
+// and any errors, into the run.
 func (b *bench) pools(ctx context.Context, list []seat, limit int, r *pinning.Run) (stop func(), err error) {
 	groups := make([]node.CgroupPath, len(list))
 	for i := range list {
@@ -370,8 +370,8 @@ func fill(r *pinning.Run, from, to []meter.Reading) {
 	}
 }
 
-// watch starts to watch the tested CPUs. The function that it returns says what
-// other work has done since then, if that makes the run void.
+// watch starts to watch the tested CPUs. The returned function gives the
+// reasons why other work since then makes the run void.
 func (b *bench) watch() (func() ([]string, error), error) {
 	read := func() (harness.Reading, error) {
 		s := harness.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.work(), Recording: harness.Recording{NoPSI: true}}

@@ -105,8 +105,8 @@ func (b *bench) everyServer(f func(i int) error) error {
 	return nil
 }
 
-// closedLoop sends a closed-loop load to a server. It has as many requests as
-// the server answers.
+// closedLoop sends a closed-loop load to a server: as many requests as the
+// server can answer.
 func (b *bench) closedLoop(ctx context.Context, i int) (*load.WrkResult, error) {
 	c := load.WrkConfig{URL: b.servers[i].URL(), Threads: max(b.client.Len()/len(b.servers), 1), Connections: connections / len(b.servers), Duration: b.Duration}
 	argv := append([]string{b.wrk}, c.Args()...)
@@ -161,9 +161,8 @@ func (b *bench) openLoop(ctx context.Context, r *pinning.Run) error {
 	return err
 }
 
-// openLoad returns two things. The site is that of the client of a server, and
-// has CPUs of its own. The load is what this client sends; each client has its
-// own schedule.
+// openLoad returns the site and the load of the client of server i. The site
+// has CPUs of its own. The load has a schedule of its own.
 func (b *bench) openLoad(i, block int) (*testbed.Site, load.Config) {
 	client := *b.Site
 	client.Place.Client = b.pollers[i]

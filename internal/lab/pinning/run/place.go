@@ -22,8 +22,8 @@ type division struct {
 	refused []string
 }
 
-// divide divides the tested CPUs. Two servers need twice their limit, and the
-// client needs one CPU.
+// divide divides the tested CPUs among the servers and their client. Two
+// servers need twice the limit of one, and the client needs one CPU.
 func (c Config) divide(t node.Topology, tested unit.CPUSet) (division, error) {
 	cpus := tested.Len()
 	d := division{limit: c.Limit}
@@ -42,8 +42,8 @@ func (c Config) divide(t node.Topology, tested unit.CPUSet) (division, error) {
 	d.service, d.client, d.servers = sets[0], sets[1], 2
 	d.each = min(max(d.service.Len()/2, 1), d.limit)
 	if cpus < 3 {
-		// There is one worker on both CPUs, and the thread of the client is on
-		// one of them.
+		// The only worker may use both CPUs. The thread of the client is on one
+		// of them.
 		d.servers, d.each, d.service = 1, 1, tested
 		d.refused = append(d.refused, fmt.Sprintf("nginx: two servers and their client need 3 CPUs, the machine has %d: no claim about requests per second or latency, and no open loop", cpus))
 		return d, nil
@@ -63,10 +63,9 @@ type seat struct {
 	quota unit.MilliCPU // 0: none
 }
 
-// seats returns the seats of n equal pieces of work in a mode. Each piece has
-// the limit.
-// With StaticBurst the quotas are missing, and the CPUs are those that the work
-// may have: Tenon's loop writes both.
+// seats returns the seats of n equal pieces of work in a mode. limit is the CPU
+// limit of each piece. With StaticBurst, a seat has all CPUs of the work and no
+// quota. Tenon's loop then writes its CPUs and its quota.
 func seats(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) []seat {
 	list := make([]seat, n)
 	var sets []unit.CPUSet
@@ -87,9 +86,9 @@ func seats(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) []sea
 	return list
 }
 
-// refuse says why a mode of n equal pieces of work shows nothing here; empty: it
-// does.
-func refuse(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) string {
+// whyUseless returns the reason why a mode of n equal pieces of work shows
+// nothing on this machine. It returns "" if the mode is useful.
+func whyUseless(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) string {
 	switch m {
 	case pinning.PinnedWorst:
 		siblings, caches := strain(t, testbed.Slices(t, all, limit)[:n])
@@ -104,9 +103,9 @@ func refuse(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) stri
 	return ""
 }
 
-// worst returns n disjoint sets of limit CPUs, chosen as badly as the machine
-// allows: all threads of a core before the next core, which is in another L3
-// cache, as far away as possible.
+// worst returns n disjoint sets of CPUs, with limit CPUs each, chosen as badly
+// as the machine allows. A set takes all threads of a core before the next
+// core. The next core is in another L3 cache, as far away as possible.
 func worst(t node.Topology, all unit.CPUSet, n, limit int) []unit.CPUSet {
 	m := pick.Compile(t)
 	caches := m.Pools(pick.L3)
@@ -138,8 +137,8 @@ func worst(t node.Topology, all unit.CPUSet, n, limit int) []unit.CPUSet {
 	return sets
 }
 
-// strain returns a sum: the number of CPUs of the sets that have a sibling in
-// any of the sets, plus the number of L3 caches over which the sets are spread.
+// strain returns two numbers: the used CPUs that have a used sibling, and the
+// L3 caches in use. An L3 cache counts once for each set that uses it.
 func strain(t node.Topology, sets []unit.CPUSet) (siblings, caches int) {
 	var used unit.CPUSet
 	for _, s := range sets {

@@ -281,7 +281,7 @@ func TestTheWorstChoiceSharesCoresAndLeavesCaches(t *testing.T) {
 				t.Errorf("%s, %d times %d CPUs: %s, want %s", mode, tt.n, tt.limit, text, want)
 			}
 		}
-		if why := refuse(pinning.PinnedWorst, topology, topology.All(), tt.n, tt.limit); (why != "") != tt.refused {
+		if why := whyUseless(pinning.PinnedWorst, topology, topology.All(), tt.n, tt.limit); (why != "") != tt.refused {
 			t.Errorf("%d times %d CPUs: refused %q", tt.n, tt.limit, why)
 		}
 	}
@@ -290,7 +290,7 @@ func TestTheWorstChoiceSharesCoresAndLeavesCaches(t *testing.T) {
 func TestAPoolOfAllCPUsIsRefused(t *testing.T) {
 	topology := smt(4)
 	for limit, refused := range map[int]bool{1: false, 4: false, 5: true} {
-		if why := refuse(pinning.StaticBurst, topology, topology.All(), 1, limit); (why != "") != refused {
+		if why := whyUseless(pinning.StaticBurst, topology, topology.All(), 1, limit); (why != "") != refused {
 			t.Errorf("limit %d in caches of 4 CPUs: %q", limit, why)
 		}
 	}
@@ -306,7 +306,7 @@ func TestAPoolHasTheLimitAsItsQuota(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := set(t.Context(), c)
+	b, err := newBench(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
