@@ -1,7 +1,7 @@
 // Package admission decides how the webhooks answer when a user writes a pod, a
-// profile or a ConfigMap: whether to change the object, or to reject it with
-// advice what to write instead. All functions are pure functions over values of
-// the Kubernetes API. The caller reads all inputs and draws the random numbers.
+// profile or a ConfigMap. A webhook may change the object. It may also reject
+// the object, and then advises what to write instead. All functions are pure.
+// The caller reads all inputs and draws the random numbers.
 package admission
 
 import (
@@ -27,7 +27,7 @@ type Request struct {
 	// PriorityClasses are the priority classes of the cluster by name.
 	PriorityClasses map[string]schedulingv1.PriorityClass
 	// ColocationOff means that colocation-config is disabled for the whole
-	// cluster, so that no node offers batch resources.
+	// cluster. Then no node has batch resources.
 	ColocationOff bool
 	// Scheduler is the name of the scheduler that chooses CPUs. It is empty if
 	// there is none.
@@ -43,10 +43,10 @@ type Request struct {
 
 // A Verdict is the decision about an object.
 type Verdict struct {
-	// Refusals are the reasons to reject the object. An object without refusals
+	// Refusals are the reasons to reject the object. If there are none, the object
 	// is admitted.
 	Refusals []Refusal
-	// Warnings are shown to the author of the object. They do not cause a rejection.
+	// Warnings are shown to the author of the object. They do not reject it.
 	Warnings []string
 }
 
@@ -59,7 +59,7 @@ type Refusal struct {
 	Problem string
 }
 
-// String prints `metadata.labels[koordinator.sh/qosClass]: "best": want one of …`.
+// String prints a refusal: `metadata.labels[koordinator.sh/qosClass]: "best": want one of …`.
 func (r Refusal) String() string { return r.Field + ": " + r.Problem }
 
 // Allowed reports whether the object is admitted.
@@ -92,8 +92,8 @@ func (v *Verdict) warn(problem string, a ...any) {
 	}
 }
 
-// label returns the path of a label, as messages print it. annotation does the
-// same for an annotation.
+// label returns the path of a label for messages, and annotation the path of an
+// annotation.
 func label(key string) string      { return "metadata.labels[" + key + "]" }
 func annotation(key string) string { return "metadata.annotations[" + key + "]" }
 
@@ -106,8 +106,8 @@ type place struct {
 	field string
 }
 
-// places returns the containers of a pod that can have resources: init
-// containers, sidecars and main containers.
+// places returns the containers of a pod: init containers, sidecars and main
+// containers.
 func places(p *corev1.Pod) []place {
 	var all []place
 	for i := range p.Spec.InitContainers {
@@ -127,7 +127,7 @@ func placed(c *corev1.Container, list string, i int) place {
 	return place{c, list + "[" + name + "].resources"}
 }
 
-// lists returns the requests and the limits of a container, each with its name.
+// lists returns two lists of amounts: the requests and the limits of a container.
 func (c place) lists() []list {
 	return []list{{"requests", c.Resources.Requests, c.field}, {"limits", c.Resources.Limits, c.field}}
 }

@@ -16,8 +16,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// pod returns a pod with one container. labels, annotations and resources (of
-// the container) are YAML.
+// pod returns a pod with one container. labels, annotations, and the
+// container's resources are YAML.
 func pod(t *testing.T, labels, annotations, resources string) *corev1.Pod {
 	t.Helper()
 	var p corev1.Pod
@@ -183,7 +183,7 @@ func TestProfilesActInTheOrderOfTheirNames(t *testing.T) {
 }
 
 // A profile is matched with the labels of the pod as the user sent it. A label
-// that one profile sets does not make another profile match.
+// from one profile does not make another profile match.
 func TestProfilesMatchThePodAsItWasSent(t *testing.T) {
 	p, _ := Mutate(Request{Pod: pod(t, "", "", own), Profiles: []configv1alpha1.ClusterColocationProfile{
 		profiled("a", func(s *configv1alpha1.ClusterColocationProfileSpec) { s.Labels = map[string]string{"x": "y"} }),

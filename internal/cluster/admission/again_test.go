@@ -74,9 +74,9 @@ func TestReplacedResourcesAreInTheUnitOfTheNewName(t *testing.T) {
 	}
 }
 
-// TestADefaultDoesNotReplaceWhatWasReplaced runs the webhook twice. After the
-// first run has renamed a resource, a LimitRange of the namespace adds a
-// default under the old name. Then the API server calls the webhook again.
+// TestADefaultDoesNotReplaceWhatWasReplaced runs the webhook twice. The first
+// run renames a resource. Then a LimitRange of the namespace adds a default
+// under the old name, and the API server calls the webhook again.
 func TestADefaultDoesNotReplaceWhatWasReplaced(t *testing.T) {
 	replaced := AnnotationReplace + ": 'cpu:kubernetes.io/batch-cpu'"
 	p, _ := Mutate(Request{Pod: pod(t, be, replaced, "requests: {cpu: 2}")})

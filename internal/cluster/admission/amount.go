@@ -11,11 +11,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// AnnotationReplace renames resources of a pod: "old:new,other:". A resource
-// with no name after the colon is deleted.
+// AnnotationReplace is an annotation that renames resources of a pod, such as
+// "old:new,other:". A resource with no name after the colon is deleted.
 const AnnotationReplace = "pod.koordinator.sh/replace-resources"
 
-// A kind is a pair of names under which a pod can request CPU and memory.
+// A kind is a pair of resource names: one for CPU and one for memory.
 type kind struct{ cpu, memory corev1.ResourceName }
 
 var (
@@ -26,8 +26,8 @@ var (
 
 func (k kind) both() []corev1.ResourceName { return []corev1.ResourceName{k.cpu, k.memory} }
 
-// formerNames maps old resource names to the present ones. Koordinator had old
-// names before 1.0, and ACK before 0.8.0.
+// formerNames maps old resource names to the present ones. The old names are
+// from Koordinator before 1.0 and from ACK before 0.8.0.
 var formerNames = []struct{ from, to corev1.ResourceName }{
 	{"koordinator.sh/batch-cpu", kube.BatchCPU},
 	{"koordinator.sh/batch-memory", kube.BatchMemory},
@@ -36,7 +36,7 @@ var formerNames = []struct{ from, to corev1.ResourceName }{
 	{"alibabacloud.com/reclaimed-memory", kube.BatchMemory},
 }
 
-// milliOf returns an amount of CPU in thousandths of a CPU. The amount must be
+// milliOf converts an amount of CPU to thousandths of a CPU. The amount must be
 // at most maxCPUs.
 func milliOf(q resource.Quantity) unit.MilliCPU { return unit.MilliCPU(q.MilliValue()) }
 
@@ -68,18 +68,18 @@ func batchNames() []corev1.ResourceName {
 }
 
 // maxCPUs (CPUs), maxMilli (thousandths of a CPU) and maxBytes (bytes) are more
-// than any machine has. A larger amount could overflow in the conversion to
-// thousandths.
+// than any machine has. Larger amounts are refused, because a conversion to
+// thousandths could overflow.
 var (
 	maxCPUs  = resource.MustParse("1M")
 	maxMilli = resource.MustParse("1G")
 	maxBytes = resource.MustParse("1Ei")
 )
 
-// rename moves the native amounts of a container to the names of k, with CPU in
-// thousandths. It leaves a limit of 0, which means no limit to Kubernetes. It
-// also leaves an amount that is too large to convert, which a later check
-// refuses.
+// rename gives the amounts of cpu and memory of a container the names in k, and
+// converts CPU to thousandths. It leaves a limit of 0, which means no limit to
+// Kubernetes. It also leaves an amount that is too large to convert; a later
+// check refuses that amount.
 func (c place) rename(k kind) {
 	for _, l := range c.lists() {
 		move(l.of, native.cpu, k.cpu, maxCPUs, func(q resource.Quantity) resource.Quantity {
@@ -116,8 +116,8 @@ func (c place) modernise(v *Verdict) {
 }
 
 // complete sets a missing request to the limit, and a missing limit to the
-// request. The kubelet does not know these resources, so nothing would limit a
-// container without a limit.
+// request. The kubelet does not know these resources, so a container without a
+// limit would have no bound.
 func (c place) complete(k kind) {
 	r := &c.Resources
 	for _, n := range k.both() {
@@ -144,10 +144,9 @@ func (c place) complete(k kind) {
 	}
 }
 
-// extendedResources returns the text of the annotation extended-resource-spec: the batch and mid
-// resources of each container. Plugins of the container runtime read this annotation, because the
-// kubelet does not send these resources to the runtime. The text is empty if no container has
-// such resources.
+// extendedResources returns the text of the annotation extended-resource-spec. It lists the batch
+// and mid resources of each container, for plugins of the container runtime: the kubelet does not
+// send these resources to the runtime. The text is empty if no container has such resources.
 func extendedResources(p *corev1.Pod) string {
 	type amounts struct {
 		Requests corev1.ResourceList `json:"requests,omitempty"`

@@ -10,13 +10,13 @@ import (
 
 // Unbounded returns the reasons why the CPU and memory of a BE pod are not
 // bounded. It returns none for pods of other classes. A BE pod is bounded if
-//   - it has no native cpu and memory. The kubelet then puts it below its
+//   - it has no amounts of cpu and memory. The kubelet then puts it below its
 //     best-effort cgroup, where Tenon limits all best-effort work of the node
-//     together. There are two exceptions. First, a profile may keep the native
-//     amounts. Then each container needs limits for cpu and memory, which the
-//     kubelet enforces, and no container may have batch resources. Second, if
-//     colocationOff is set, no node offers batch resources. Then the pod has
-//     only native cpu and memory, with or without limits. Tenon bounds its CPU
+//     together. There are two exceptions. First, a profile may keep cpu and
+//     memory. Then each container needs limits for both, which the kubelet
+//     enforces, and no container may have batch resources. Second, if
+//     colocationOff is set, no node has batch resources. Then the pod has
+//     only cpu and memory, with or without limits. Tenon bounds its CPU
 //     on its node, and the kernel treats its memory as for any other pod;
 //   - each batch resource has a limit within the allowed range;
 //   - the annotation for the container runtime has the same amounts as the
@@ -52,8 +52,8 @@ func Unbounded(p *corev1.Pod, colocationOff bool) []Refusal {
 	return v.Refusals
 }
 
-// checkNative refuses native cpu and memory in a container of a BE pod, with
-// the exceptions of Unbounded.
+// checkNative refuses amounts of cpu and memory in a container of a BE pod. The
+// exceptions are those of Unbounded.
 func (v *Verdict) checkNative(p *corev1.Pod, c place) {
 	mixed := c.hasAny(batchNames())
 	beside := asksBatch(p)
@@ -87,8 +87,8 @@ func (v *Verdict) checkNative(p *corev1.Pod, c place) {
 	}
 }
 
-// printInBatchUnit prints a native amount in the unit of the batch resource, as
-// an example for the user.
+// printInBatchUnit prints an amount of cpu or memory in the unit of the batch
+// resource, as an example for the user.
 func printInBatchUnit(n corev1.ResourceName, q resource.Quantity) string {
 	if n != native.cpu {
 		return q.String()
@@ -131,8 +131,8 @@ func (v *Verdict) checkBatch(c place) {
 	}
 }
 
-// checkAmount refuses an amount that is not a whole number, that is negative, or
-// that is more than any machine has.
+// checkAmount refuses an amount that is negative, not a whole number, or larger
+// than any machine has.
 func (v *Verdict) checkAmount(field string, n corev1.ResourceName, q resource.Quantity) {
 	most, unit := maxBytes, "bytes, such as 512Mi"
 	if n == batch.cpu || n == mid.cpu {

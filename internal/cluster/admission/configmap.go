@@ -6,8 +6,8 @@ import (
 )
 
 // ValidateConfigMap checks the data of slo-controller-config or ack-slo-config.
-// It refuses invalid values. The refusal names the key, the value and the
-// allowed range. Keys that are unknown or not supported cause only a warning.
+// For an invalid value, the refusal names the key, the value and the allowed
+// range. Unknown and unsupported keys cause only a warning.
 func ValidateConfigMap(data map[string]string) Verdict {
 	var v Verdict
 	cluster, faults := config.ParseConfigMap(data)

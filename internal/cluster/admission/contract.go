@@ -6,8 +6,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// results lists the annotations that only the scheduler may write. It writes
-// them when it binds a pod to a node.
+// results lists the annotations that only the scheduler may write, when it
+// binds a pod to a node.
 var results = []string{kube.AnnotationCPUSet, kube.AnnotationResourceStatus, kube.AnnotationCPUs}
 
 // deleteForged deletes the annotations in results from a new pod. A new pod has
@@ -22,8 +22,8 @@ func deleteForged(p *corev1.Pod, v *Verdict) {
 }
 
 // setScheduler sets the scheduler of a pod that demands CPUs to the scheduler
-// that chooses CPUs. It does not change a pod that already has a node, or that
-// names a scheduler other than the default one.
+// that chooses CPUs. It does not change a pod that already has a node, or a pod
+// with a scheduler other than the default one.
 func setScheduler(p *corev1.Pod, scheduler string) {
 	if p.Spec.NodeName != "" || p.Spec.SchedulerName != "" && p.Spec.SchedulerName != corev1.DefaultSchedulerName {
 		return

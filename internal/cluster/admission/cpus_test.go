@@ -70,7 +70,7 @@ func whatItGets(t *testing.T, text string) string {
 }
 
 // TestThePageOfCPUsSaysWhatPodsGet compares the manifests of docs/scheduling.md
-// with the first table of that page, which says what each pod gets.
+// with the first table of that page, which lists the CPUs of each pod.
 func TestThePageOfCPUsSaysWhatPodsGet(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/scheduling.md")
 	if err != nil {
@@ -106,8 +106,8 @@ func TestThePageOfCPUsSaysWhatPodsGet(t *testing.T) {
 	}
 }
 
-// profileOfThePage applies a profile to a pod that it selects. The pod must own
-// its CPUs.
+// profileOfThePage applies a profile to a pod that it selects. Then the pod
+// must own its CPUs.
 func profileOfThePage(t *testing.T, manifest string) {
 	t.Helper()
 	var profile configv1alpha1.ClusterColocationProfile

@@ -23,7 +23,7 @@ import (
 // held checks that an admitted BE pod is bounded. It does not use Unbounded.
 func held(t *testing.T, p *corev1.Pod) {
 	t.Helper()
-	if kube.ClassWithDefault(p) != node.BE || p.Labels[kube.LabelQOSClass] == "" || mirrors(p) || namedTwice(p) {
+	if kube.ClassWithDefault(p) != node.BE || p.Labels[kube.LabelQOSClass] == "" || isMirror(p) || namedTwice(p) {
 		return
 	}
 	fail := func(why string) {
@@ -68,7 +68,7 @@ func held(t *testing.T, p *corev1.Pod) {
 
 // namedTwice reports whether two containers have the same name. The API server
 // refuses such a pod, but only after the webhooks. The annotation with the
-// limits has room for only one of the two.
+// limits can contain only one of the two containers.
 func namedTwice(p *corev1.Pod) bool {
 	names := map[string]bool{}
 	for _, c := range append(slices.Clone(p.Spec.InitContainers), p.Spec.Containers...) {
@@ -109,8 +109,8 @@ func say(t *testing.T, v Verdict) {
 }
 
 // FuzzAdmission checks that no pod and no profile makes the webhooks panic.
-// Each message must be one line, and each admitted BE pod must be bounded. The
-// webhooks must not change an admitted pod that is sent again.
+// Each message must be one line, and each admitted BE pod must be bounded. If
+// an admitted pod is sent again, the webhooks must not change it.
 func FuzzAdmission(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.in.yaml")
 	if err != nil || len(files) == 0 {

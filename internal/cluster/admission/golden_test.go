@@ -21,8 +21,8 @@ import (
 var update = flag.Bool("update", false, "rewrite the pods as they are created")
 
 // TestPodsAsTheyAreCreated applies the webhooks to whole manifests.
-// NAME.in.yaml has a pod and the objects of the cluster. NAME.out.yaml has the
-// messages and the changed pod.
+// NAME.in.yaml contains a pod and the objects of the cluster. NAME.out.yaml
+// contains the messages and the changed pod.
 func TestPodsAsTheyAreCreated(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.in.yaml")
 	if err != nil || len(files) < 10 {

@@ -9,12 +9,12 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// annotationLimitRange is an annotation of the API server. It lists the amounts
-// that the pod got as defaults from a LimitRange: "LimitRanger plugin set: cpu,
-// memory request for container web; cpu limit for init container fetch".
+// annotationLimitRange is an annotation by which the API server lists the
+// amounts that a LimitRange gave a pod: "LimitRanger plugin set: cpu, memory
+// request for container web; cpu limit for init container fetch".
 const annotationLimitRange = "kubernetes.io/limit-ranger"
 
-// A rangeDefault names an amount that the API server took from a LimitRange.
+// A rangeDefault identifies an amount that comes from a LimitRange.
 type rangeDefault struct {
 	list, container string
 	resource        corev1.ResourceName
@@ -45,8 +45,8 @@ func givenByRange(p *corev1.Pod) map[rangeDefault]bool {
 }
 
 // clearDefaults sets the amounts of cpu and memory that come from a LimitRange
-// to 0, which means no amount to Kubernetes. It does not delete them: after the
-// webhooks, the API server applies the LimitRange again and would add them
+// to 0, which means no amount to Kubernetes. It does not delete them: the API
+// server applies the LimitRange again after the webhooks, and would add them
 // again.
 func (c place) clearDefaults(defaults map[rangeDefault]bool) {
 	for _, l := range c.lists() {
@@ -59,7 +59,7 @@ func (c place) clearDefaults(defaults map[rangeDefault]bool) {
 }
 
 // mayBeDefault returns a hint for a refusal: the amount may come from a
-// LimitRange. The hint is "" if the pod has no amount from a LimitRange.
+// LimitRange. It returns "" for a pod without amounts from a LimitRange.
 func mayBeDefault(p *corev1.Pod) string {
 	if p.Annotations[annotationLimitRange] == "" || kube.Class(p) == "" {
 		return ""

@@ -8,21 +8,21 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Miss is a running pod whose class differs from the class that its profiles
-// would have given it when it was created.
+// A Miss describes a running pod with another class than its profiles would
+// have given it when it was created.
 type Miss struct {
-	// Was is the class of the pod. Would is the class that the profiles would
-	// have set.
+	// Was is the present class of the pod. Would is the class that the profiles
+	// would have set.
 	Was, Would node.Class
 	// Profiles are the names of the profiles that match the pod and may change
 	// its class, in alphabetical order.
 	Profiles []string
 }
 
-// ApplyMissed applies the profiles of r to its pod, as if the pod were being
-// created. It reports whether the class of the pod would change. The API server
-// admitted the pod without the webhook, so the pod has no AnnotationProfiles. A
-// profile with a probability above 0 is applied.
+// ApplyMissed applies the profiles of r to its pod, as if the pod were new. It
+// reports whether the class of the pod would change. The API server admitted
+// the pod without the webhook, so the pod has no AnnotationProfiles. A profile
+// is applied if its probability is above 0.
 func ApplyMissed(r Request) (Miss, bool) {
 	r.Draw = nil
 	changed, _ := Mutate(r)
@@ -42,8 +42,8 @@ func ApplyMissed(r Request) (Miss, bool) {
 }
 
 // NamesClass reports whether a profile may change the class of a pod. A profile
-// that sets a batch priority may do so: a pod with that priority and without a
-// class is BE.
+// that sets a batch priority may do so, because a pod with that priority and
+// without a class is BE.
 func NamesClass(p configv1alpha1.ClusterColocationProfile) bool {
 	s := p.Spec
 	return s.QoSClass != "" || s.PriorityClassName != "" || s.Labels[kube.LabelQOSClass] != "" || s.Labels[kube.LabelPriorityClass] != "" ||

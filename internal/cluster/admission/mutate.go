@@ -11,24 +11,24 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Mutate returns the changed pod. First it applies the profiles that match.
-// Then it bounds a BE pod: it renames cpu and memory to batch resources, gives
-// each request a limit, and repeats requests and limits in an annotation for
-// the container runtime. So the pod uses the batch resources of the node, and
-// its cgroup lies below the best-effort cgroup. A pod that demands CPUs gets
-// the scheduler that chooses CPUs. Annotations with chosen CPUs are deleted.
-// Mutate does not change other LS pods that no profile matches.
+// Mutate returns the changed pod. First it applies the matching profiles. Then
+// it bounds a BE pod: it renames cpu and memory to batch resources, gives each
+// request a limit, and repeats requests and limits in an annotation for the
+// container runtime. So the pod uses the batch resources of the node, and its
+// cgroup lies below the best-effort cgroup. A pod that demands CPUs gets the
+// scheduler that chooses CPUs. Annotations with chosen CPUs are deleted. All
+// other LS pods stay unchanged if no profile matches them.
 //
 // The API server calls the webhook again after another webhook has changed the
-// pod. Mutate does not evaluate the profiles again: the first result is in an
-// annotation of the pod.
+// pod. Mutate then does not evaluate the profiles again: the first result is in
+// an annotation of the pod.
 //
 // Mutate does not rename the overhead of the pod. The API server admits a pod
 // only with the overhead of its RuntimeClass (admission plugin RuntimeClass).
 func Mutate(r Request) (*corev1.Pod, Verdict) {
 	var v Verdict
 	p := r.Pod.DeepCopy()
-	if mirrors(p) {
+	if isMirror(p) {
 		return p, v
 	}
 	if r.Scheduler != "" {
@@ -52,7 +52,7 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 	if k == batch {
 		set(&p.Labels, map[string]string{kube.LabelQOSClass: string(node.BE)})
 	}
-	defaults, renames := givenByRange(p), r.renames(p, profiles, k, &v)
+	defaults, renames := givenByRange(p), r.mustRename(p, profiles, k, &v)
 	for _, c := range places(p) {
 		if kube.Class(p) == node.BE {
 			c.modernise(&v)
@@ -70,23 +70,23 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 	return p, v
 }
 
-// mirrors reports whether a pod is the mirror of a static pod. A kubelet runs a
-// static pod from a file, whatever the API server answers. The annotation alone
-// does not prove a mirror pod, because any user may write it. But only a
-// kubelet may write a pod whose owner is its node (admission plugin
+// isMirror reports whether a pod is the mirror of a static pod. A kubelet runs
+// a static pod from a file, even if the API server rejects its mirror. The
+// annotation alone does not prove a mirror pod, because any user may write it.
+// But only a kubelet may write a pod whose owner is its node (admission plugin
 // NodeRestriction).
-func mirrors(p *corev1.Pod) bool {
+func isMirror(p *corev1.Pod) bool {
 	_, is := p.Annotations[corev1.MirrorPodAnnotationKey]
 	owner := metav1.GetControllerOf(p)
 	return is && owner != nil && owner.Kind == "Node"
 }
 
-// kindOf returns the resource names that the amounts of a pod must have, and
-// whether the webhook must rename the amounts. A BE pod gets batch resources.
-// It is BE by its label, by the old annotation of ACK, or by a batch priority
-// without a class. A pod of any class gets mid resources if a profile gives it
-// the mid priority. A service with the mid priority from another source keeps
-// its amounts, because the nodes may have no mid resources.
+// kindOf returns the resource names for the amounts of a pod, and whether the
+// webhook must rename the amounts. A BE pod gets batch resources. A pod is BE
+// by its label, by the old annotation of ACK, or by a batch priority without a
+// class. A pod of any class gets mid resources if a profile gives it the mid
+// priority. A service that has the mid priority from another source keeps its
+// amounts, because the nodes may have no mid resources.
 func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (kind, bool) {
 	class, priority := kube.Class(p), kube.Priority(p)
 	labelled, matched := p.Labels[kube.LabelQOSClass] != "", len(profiles) > 0
@@ -108,12 +108,12 @@ func kindOf(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile) (
 	return kind{}, false
 }
 
-// renames reports whether the native amounts of a pod get the names of k. They
-// do not if an annotation says so. Usually they also do not if no node offers
-// batch resources, because the pod would wait forever. But if a profile selects
-// the pod, or a container has batch resources, the owner of the pod wants batch
-// resources. Then the amounts are renamed, and the pod waits.
-func (r Request) renames(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile, k kind, v *Verdict) bool {
+// mustRename reports whether the amounts of a pod get the resource names of k.
+// An annotation of the pod can prevent this. If no node has batch resources,
+// the pod would wait forever, so its amounts usually keep their names. But if a
+// profile selects the pod, or a container has batch resources, the owner of the
+// pod wants batch resources. Then the amounts are renamed, and the pod waits.
+func (r Request) mustRename(p *corev1.Pod, profiles []configv1alpha1.ClusterColocationProfile, k kind, v *Verdict) bool {
 	asks := asksBatch(p)
 	has := slices.ContainsFunc(places(p), func(c place) bool { return c.hasAny(native.both()) })
 	switch {
@@ -131,15 +131,15 @@ func (r Request) renames(p *corev1.Pod, profiles []configv1alpha1.ClusterColocat
 	return false
 }
 
-// isSkipped reports whether a profile keeps the amounts of the pod unchanged.
-// The profile does so by an annotation of the pod.
+// isSkipped reports whether the pod has the annotation by which a profile keeps
+// the amounts unchanged.
 func isSkipped(p *corev1.Pod) bool {
 	return p.Annotations[configv1alpha1.SkipUpdateResources] == "true"
 }
 
 // announce writes the batch and mid resources of the pod into an annotation of
-// the pod. It replaces a value of the user, which a node would enforce as a
-// limit.
+// the pod. It replaces a value from the user, because a node would enforce that
+// value as a limit.
 func announce(p *corev1.Pod) {
 	if text := extendedResources(p); text != "" {
 		set(&p.Annotations, map[string]string{kube.AnnotationExtended: text})
@@ -148,7 +148,7 @@ func announce(p *corev1.Pod) {
 	delete(p.Annotations, kube.AnnotationExtended)
 }
 
-// unannounce deletes the annotation if it differs from the amounts of the containers.
+// unannounce deletes this annotation if it differs from the containers' amounts.
 func unannounce(p *corev1.Pod, v *Verdict) {
 	if text, given := p.Annotations[kube.AnnotationExtended]; given && text != extendedResources(p) {
 		delete(p.Annotations, kube.AnnotationExtended)

@@ -25,9 +25,9 @@ import (
 // unintended BE pod is worse than an unintended LS pod. (In Koordinator it
 // matches.)
 //
-// matchingProfiles stores the names of the matching profiles in an annotation
-// of the pod. A minus before the name means that the profile does not act
-// because of its probability.
+// matchingProfiles also stores the names of the matching profiles in an
+// annotation of the pod. A minus before a name means that the profile leaves
+// the pod unchanged because of its probability.
 func (r Request) matchingProfiles(pod *corev1.Pod, v *Verdict) []configv1alpha1.ClusterColocationProfile {
 	var all []configv1alpha1.ClusterColocationProfile
 	var words []string
@@ -70,7 +70,7 @@ func sorted(profiles []configv1alpha1.ClusterColocationProfile) []configv1alpha1
 	return all
 }
 
-// matches returns the probability, in percent, with which a profile acts on the
+// matches returns the probability, in percent, with which a profile changes the
 // pod of r. The number is below 0 if the profile does not select the pod.
 func (r Request) matches(p configv1alpha1.ClusterColocationProfile) (int, error) {
 	inNamespace, err := selects(p.Spec.NamespaceSelector)
@@ -185,8 +185,8 @@ func set(to *map[string]string, entries map[string]string) {
 	maps.Copy(*to, entries)
 }
 
-// copyKeys copies entries within a map. For each pair in mapping, the entry of
-// the first key is copied to the second key. A missing entry is not copied.
+// copyKeys copies entries within a map. mapping maps the key of each entry to
+// the key of its copy. A missing entry is not copied.
 func copyKeys(of map[string]string, mapping map[string]string) {
 	for _, from := range slices.Sorted(maps.Keys(mapping)) {
 		if value, has := of[from]; has {

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// replace renames resources of the pod as AnnotationReplace says.
+// replace renames resources of the pod as the annotation AnnotationReplace says.
 func replace(p *corev1.Pod, v *Verdict) {
 	text, asked := p.Annotations[AnnotationReplace]
 	if !asked {
@@ -30,11 +30,11 @@ func replace(p *corev1.Pod, v *Verdict) {
 	}
 }
 
-// rename moves an amount from one resource (from) to another (to), in the unit
-// of to. If to is empty, rename deletes the amount. If to already has an
-// amount, rename keeps that amount: an earlier call has renamed the pod, and
-// the API server has since added a default to from. Such a default becomes 0
-// (see clearDefaults).
+// rename moves an amount from one resource (from) to another (to), and converts
+// its unit. If to is empty, rename deletes the amount. If the new resource
+// already has an amount, rename keeps that amount: an earlier call has renamed
+// the resource, and the API server has since added a default under the old
+// name. This default becomes 0 (see clearDefaults).
 func rename(of corev1.ResourceList, from, to corev1.ResourceName, isDefault bool) {
 	q, asked := of[from]
 	has, twice := of[to]
@@ -80,8 +80,8 @@ func mostOf(cpu corev1.ResourceName) resource.Quantity {
 	return maxCPUs
 }
 
-// convertUnit converts an amount from the unit of the resource from to that of
-// to.
+// convertUnit converts an amount from the unit of one resource to the unit of
+// another.
 func convertUnit(q resource.Quantity, from, to corev1.ResourceName) resource.Quantity {
 	switch {
 	case from == native.cpu && isInMilli(to):

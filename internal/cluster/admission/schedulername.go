@@ -2,12 +2,12 @@ package admission
 
 import corev1 "k8s.io/api/core/v1"
 
-// koordScheduler is the name of Koordinator's scheduler. Many manifests name
-// it. In a cluster without it, their pods stay Pending.
+// koordScheduler is the name of Koordinator's scheduler. Many manifests contain
+// it. Without this scheduler in the cluster, their pods stay Pending.
 const koordScheduler = "koord-scheduler"
 
-// replaceScheduler replaces the scheduler of the pod if SchedulerNames has
-// another name for it. Otherwise it warns if the pod names Koordinator's
+// replaceScheduler replaces the scheduler name of the pod if SchedulerNames has
+// another name for it. Otherwise it warns if the name is that of Koordinator's
 // scheduler.
 func (r Request) replaceScheduler(p *corev1.Pod, v *Verdict) {
 	name := p.Spec.SchedulerName

@@ -8,10 +8,10 @@ import (
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 )
 
-// TestPodsOfKoordinatorsSchedulerAreWarnedAboutOrTranslated checks pods that
-// name koord-scheduler, either themselves or through a profile. Most of
-// Koordinator's examples name it. In a cluster without that scheduler they stay
-// Pending.
+// TestPodsOfKoordinatorsSchedulerAreWarnedAboutOrTranslated checks pods with
+// the scheduler koord-scheduler, from their manifest or from a profile. Most of
+// Koordinator's examples have it. Without that scheduler in the cluster, they
+// stay Pending.
 func TestPodsOfKoordinatorsSchedulerAreWarnedAboutOrTranslated(t *testing.T) {
 	of := func(name string) *configv1alpha1.ClusterColocationProfile {
 		p := &configv1alpha1.ClusterColocationProfile{}

@@ -10,15 +10,15 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 )
 
-// demanding are the annotations in which a pod demands CPUs, and which may change
-// while it lives. The API server and Koordinator let an owner change them. A
-// change of the class is refused.
-var demanding = []string{
+// demandAnnotations lists the annotations in which a pod demands CPUs. Their
+// owner may change them while the pod runs, as in the API server and in
+// Koordinator. A change of the class is refused.
+var demandAnnotations = []string{
 	kube.AnnotationCPUSetScheduler, kube.AnnotationCPUPolicy, kube.AnnotationResourceSpec, kube.AnnotationNUMASpec, kube.AnnotationACKNUMASpec,
 }
 
-// warnTaken warns if an update takes CPUs from a pod that has a node. It does
-// not refuse the update: the owner may want this, and the node obeys.
+// warnTaken warns if an update takes CPUs away from a pod that has a node. It
+// does not refuse the update: the owner may want this, and the node obeys.
 func (v *Verdict) warnTaken(old, p *corev1.Pod) {
 	if !v.Allowed() || p.Spec.NodeName == "" || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return
@@ -56,10 +56,10 @@ func holding(c pick.Claim) string {
 	return fmt.Sprintf("%d seats", c.CPUs)
 }
 
-// changedField returns the path of the field by whose change a pod demands
+// changedField returns the path of the changed field that makes a pod demand
 // other CPUs.
 func changedField(old, p *corev1.Pod) string {
-	for _, key := range demanding {
+	for _, key := range demandAnnotations {
 		was, had := old.Annotations[key]
 		if is, has := p.Annotations[key]; is != was || had != has {
 			return annotation(key)

@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// TestAnUpdateThatTakesCPUsWarns changes running pods. If the node takes CPUs
-// from the pod because of the change, the author is warned, and the change is
-// not refused.
+// TestAnUpdateThatTakesCPUsWarns changes running pods. If the change takes CPUs
+// away from the pod, the author must get a warning, and the change must be
+// accepted.
 func TestAnUpdateThatTakesCPUsWarns(t *testing.T) {
 	const (
 		ack   = kube.AnnotationCPUSetScheduler + `: "true"`
@@ -53,6 +53,6 @@ func TestAnUpdateThatTakesCPUsWarns(t *testing.T) {
 	}
 }
 
-// maxWarning is the length to which the API server cuts a warning if a response
-// has many (truncateItemRunes in k8s.io/apiserver/pkg/endpoints/filters).
+// maxWarning is the length to which the API server cuts a warning if there are
+// many (truncateItemRunes in k8s.io/apiserver/pkg/endpoints/filters).
 const maxWarning = 256

@@ -15,20 +15,20 @@ import (
 // changed it. colocationOff has the same meaning as in Request.
 func ValidateCreate(p *corev1.Pod, colocationOff bool) Verdict {
 	var v Verdict
-	if mirrors(p) {
+	if isMirror(p) {
 		return v
 	}
-	v.words(p, nil)
+	v.checkWords(p, nil)
 	class := kube.Class(p)
-	v.priority(p, class)
+	v.checkPriority(p, class)
 	switch class {
 	case node.BE:
 		v.Refusals = append(v.Refusals, Unbounded(p, colocationOff)...)
 		if keeps := colocationOff && !asksBatch(p); !keeps || kube.QOSClass(p) == corev1.PodQOSBestEffort {
-			v.hints(p)
+			v.warnUnusual(p)
 		}
 	case node.LSR, node.LSE:
-		v.wholeCPUs(p, class)
+		v.checkWholeCPUs(p, class)
 	}
 	if class != node.BE {
 		v.refuseBatch(p, class)
@@ -37,9 +37,9 @@ func ValidateCreate(p *corev1.Pod, colocationOff bool) Verdict {
 	return v
 }
 
-// ValidateUpdate checks a change of a pod. It checks only values that changed,
+// ValidateUpdate checks a change of a pod. It checks only the changed values,
 // because the pod may be older than a rule. It warns if the change takes CPUs
-// from a running pod.
+// away from a running pod.
 func ValidateUpdate(old, p *corev1.Pod) Verdict {
 	var v Verdict
 	for _, key := range []string{kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority} {
@@ -51,7 +51,7 @@ func ValidateUpdate(old, p *corev1.Pod) Verdict {
 	if kube.Priority(old) != kube.Priority(p) && v.Allowed() {
 		v.refuse("spec.priority", "%s cannot become %s while the pod lives: create it anew", orNone(string(kube.Priority(old))), orNone(string(kube.Priority(p))))
 	}
-	v.words(p, old)
+	v.checkWords(p, old)
 	v.warnTaken(old, p)
 	return v
 }
@@ -80,10 +80,10 @@ func orNone(s string) string {
 	return s
 }
 
-// words refuses labels and annotations that Tenon cannot read. It warns about
-// those that Tenon can read but ignores. In an update, it refuses only changed
-// ones.
-func (v *Verdict) words(p, old *corev1.Pod) {
+// checkWords refuses labels and annotations that Tenon cannot read. It warns
+// about those that Tenon reads but ignores. In an update, it refuses only
+// changed labels and annotations.
+func (v *Verdict) checkWords(p, old *corev1.Pod) {
 	_, faults := kube.OverridesOf(p)
 	for _, f := range slices.Concat(kube.Faults(p), faults) {
 		text, labelled := p.Labels[f.Key]
@@ -108,9 +108,9 @@ func (v *Verdict) words(p, old *corev1.Pod) {
 	}
 }
 
-// priority refuses a pod whose class and priority contradict each other. A BE
-// pod may lack a priority, because manifests for ACK have none.
-func (v *Verdict) priority(p *corev1.Pod, class node.Class) {
+// checkPriority refuses a pod if its class and its priority contradict each
+// other. A BE pod may lack a priority, because manifests for ACK have none.
+func (v *Verdict) checkPriority(p *corev1.Pod, class node.Class) {
 	priority := kube.Priority(p)
 	switch {
 	case class == node.BE && priority == kube.PriorityProd:
@@ -127,9 +127,9 @@ func priorityField(p *corev1.Pod) string {
 	return "spec.priorityClassName"
 }
 
-// wholeCPUs refuses an LSR or LSE pod if its CPU request is 0 or not a whole
-// number.
-func (v *Verdict) wholeCPUs(p *corev1.Pod, class node.Class) {
+// checkWholeCPUs refuses an LSR or LSE pod if its CPU request is 0 or not a
+// whole number.
+func (v *Verdict) checkWholeCPUs(p *corev1.Pod, class node.Class) {
 	asked := kube.Native(p).CPURequest.Or(0)
 	if asked <= 0 || asked%unit.CPUs(1) != 0 {
 		v.refuse("spec.containers.resources.requests[cpu]", "%v in total: a pod of class %s has exclusive CPUs: want a whole number such as 2, or class LS", asked, class)
@@ -137,7 +137,7 @@ func (v *Verdict) wholeCPUs(p *corev1.Pod, class node.Class) {
 }
 
 // refuseBatch refuses batch resources in a pod that is not BE. The class must be
-// explicit: otherwise a wrong resource name could make a service best-effort.
+// explicit, so that a wrong resource name cannot make a service best-effort.
 func (v *Verdict) refuseBatch(p *corev1.Pod, class node.Class) {
 	problem := "batch resources are for class BE, and this pod names no class: add the label " + kube.LabelQOSClass + ": BE, or ask for cpu and memory"
 	if class != "" {
@@ -156,8 +156,8 @@ func (v *Verdict) refuseBatch(p *corev1.Pod, class node.Class) {
 	}
 }
 
-// checkMid warns about mid resources, because no node has them. It refuses
-// invalid amounts.
+// checkMid warns about mid resources, because no node has any. It also refuses
+// invalid amounts of them.
 func (v *Verdict) checkMid(p *corev1.Pod) {
 	for _, c := range places(p) {
 		for _, l := range c.lists() {
@@ -171,7 +171,7 @@ func (v *Verdict) checkMid(p *corev1.Pod) {
 	}
 }
 
-// minCPU is the least CPU that the kernel can enforce: 1 ms of 100 ms
+// minCPU is the least CPU that the kernel can enforce: 1 ms in each 100 ms
 // (Documentation/scheduler/sched-bwc.rst). With less memory than minMemory, a
 // container runtime cannot start any process.
 var (
@@ -179,8 +179,8 @@ var (
 	minMemory = resource.MustParse("6Mi")
 )
 
-// hints warns about values that are allowed but probably not intended.
-func (v *Verdict) hints(p *corev1.Pod) {
+// warnUnusual warns about values that are allowed but probably not intended.
+func (v *Verdict) warnUnusual(p *corev1.Pod) {
 	if isSkipped(p) && kube.QOSClass(p) != corev1.PodQOSBestEffort {
 		v.warn("the pod keeps its own cpu and memory: it uses no batch resources, and the limits of the best-effort work of its node do not apply to it")
 	}

@@ -1,6 +1,6 @@
 // Package apiserver is the agent's client of the API server. It watches the few
-// objects that concern one node, and sends the few requests of the agent. It
-// keeps only those fields of an object that the agent reads.
+// objects that concern one node, and sends the few requests of the agent. Of
+// each object, it keeps only the fields that the agent reads.
 package apiserver
 
 import (
@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// perSecond and burst limit the requests of one agent. The agent opens a
-	// few watches, sends its reports, and at worst evicts some dozens of pods.
+	// perSecond and burst limit the requests of one agent. The agent opens a few
+	// watches, sends its reports, and evicts at most some dozens of pods.
 	perSecond = 10
 	burst     = 20
 	// patience is the maximum time of a request other than a watch.
@@ -33,7 +33,7 @@ type Client struct {
 }
 
 // Config returns the client configuration in a kubeconfig file. If the path is
-// empty, it returns that of the pod's service account.
+// empty, it returns the configuration of the pod's service account.
 func Config(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		config, err := rest.InClusterConfig()
@@ -49,8 +49,8 @@ func Config(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Open makes a client from a configuration, which it does not change. It opens
-// no connection yet.
+// Open makes a client from a configuration. It does not change the
+// configuration, and opens no connection yet.
 func Open(config *rest.Config) (*Client, error) {
 	c := rest.CopyConfig(config)
 	c.QPS, c.Burst = perSecond, burst

@@ -22,8 +22,8 @@ var ErrAbsent = errors.New("no such object")
 var ErrBudget = errors.New("a PodDisruptionBudget does not allow it now")
 
 // Apply sets fields of an object by server-side apply. path is absolute, such
-// as /apis/tenon.sh/v1alpha1/nodereports/a/status. Apply takes fields over from
-// other field managers.
+// as /apis/tenon.sh/v1alpha1/nodereports/a/status. If another field manager
+// owns a field, Apply takes the field over.
 func (c *Client) Apply(ctx context.Context, path, owner string, object any) error {
 	body, err := json.Marshal(object)
 	if err != nil {
@@ -48,9 +48,9 @@ var ErrDenied = errors.New("denied")
 // 403.
 func Denied(err error) bool { return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) }
 
-// Leaves reports whether the pod of a DaemonSet must leave a node. This is so
-// if the DaemonSet is deleted, or if it no longer selects the labels of the
-// node. ErrDenied means that the client may not read the DaemonSet.
+// Leaves reports whether the pod of a DaemonSet must leave a node, because the
+// DaemonSet is deleted or no longer selects the labels of the node. ErrDenied
+// means that the client may not read the DaemonSet.
 func (c *Client) Leaves(ctx context.Context, namespace, name, node string) (bool, error) {
 	var set struct {
 		metav1.PartialObjectMetadata
@@ -88,7 +88,7 @@ func (c *Client) Leaves(ctx context.Context, namespace, name, node string) (bool
 	return false, nil
 }
 
-// Ends reports whether a namespace is being deleted or does not exist any more.
+// Ends reports whether a namespace is being deleted or is already gone.
 func (c *Client) Ends(ctx context.Context, namespace string) (bool, error) {
 	var n metav1.PartialObjectMetadata
 	switch err := c.get(ctx, "/api/v1/namespaces/"+namespace, &n); {
@@ -121,9 +121,9 @@ type PodName struct {
 	UID             types.UID
 }
 
-// Evict requests the eviction of a pod, with its disruption budget and its
-// grace period. ErrBudget means that the budget does not allow the eviction
-// now. If the pod does not exist any more, the result is nil. A conflict is an
+// Evict requests the eviction of a pod, with the pod's grace period and
+// disruption budget. ErrBudget means that the budget forbids the eviction now.
+// If the pod does not exist any more, the result is nil. A conflict is an
 // error, because it has several possible causes: another pod has the name now,
 // a webhook refused, or the status of the budget changed at the same time.
 func (c *Client) Evict(ctx context.Context, p PodName) error {

@@ -60,8 +60,8 @@ func (c *Client) Node(name string, changed func()) *Watch[*corev1.Node] {
 		n.ManagedFields, n.Spec = nil, corev1.NodeSpec{}
 		n.Status = corev1.NodeStatus{Capacity: cpuOnly(n.Status.Capacity), Allocatable: cpuOnly(n.Status.Allocatable)}
 	}
-	// The kubelet often writes the status of its node. Such a write is no
-	// change.
+	// The kubelet often writes the status of its node. Such a write does not count
+	// as a change.
 	w.same = func(a, b *corev1.Node) bool {
 		return a.UID == b.UID && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
 			a.Status.Capacity.Cpu().Equal(*b.Status.Capacity.Cpu()) && a.Status.Allocatable.Cpu().Equal(*b.Status.Allocatable.Cpu())
@@ -121,8 +121,8 @@ func (n errorRecorder[T]) note(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		n.w.heardNow()
-	// The server has deleted old versions, and the reflector lists the objects
-	// again: no error.
+	// The server has deleted old versions. This is no error, because the reflector
+	// lists the objects again.
 	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || ctx.Err() != nil:
 	default:
 		n.w.trouble = err
@@ -130,8 +130,8 @@ func (n errorRecorder[T]) note(ctx context.Context, err error) {
 }
 
 // Objects returns the last known objects, sorted by namespace and name. known
-// is false until the server has listed them. The caller must not change the
-// objects.
+// is false until the server has listed the objects. The caller must not change
+// them.
 func (w *Watch[T]) Objects() (all []T, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,8 +140,8 @@ func (w *Watch[T]) Objects() (all []T, known bool) {
 	return all, w.known
 }
 
-// Trouble returns the time of the last answer of the server (heard), and the
-// error since then, or nil.
+// Trouble returns the time of the server's last answer (heard), and the error
+// since that time, if there is one.
 func (w *Watch[T]) Trouble() (heard time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +157,7 @@ func (s store[T]) Add(o any) error    { return s.put(o) }
 func (s store[T]) Update(o any) error { return s.put(o) }
 func (s store[T]) Resync() error      { return nil }
 
-// Bookmark records that the server answered without a change.
+// Bookmark records an answer of the server that contains no change.
 func (s store[T]) Bookmark(string) error {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()

@@ -1,8 +1,6 @@
 // Package certificate makes and renews the certificates of the webhooks: a CA
-// and a serving certificate, in one Secret. It renews them in an order that
-// keeps every connection working. Each replica of the manager serves with the
-// certificate of the Secret, and the leader writes the CA into the webhook
-// configurations.
+// and a serving certificate, in one Secret. The order of its changes keeps
+// every connection working.
 package certificate
 
 import (
@@ -20,8 +18,8 @@ import (
 	"time"
 )
 
-// The keys of the Secret. The type kubernetes.io/tls requires tls.crt and
-// tls.key.
+// These are the keys of the Secret. The type kubernetes.io/tls requires tls.crt
+// and tls.key.
 const (
 	KeyCA         = "ca.crt" // all trusted CAs, the newest first
 	KeyCAKey      = "ca.key" // key of the newest CA
@@ -34,8 +32,8 @@ const (
 type Lifetimes struct {
 	CA, Serving time.Duration
 	// Settle is the time after which every API server and every replica knows a
-	// change of the Secret. A new CA signs nothing for this time, and a
-	// replaced CA stays trusted for this time.
+	// change of the Secret. For this time, a new CA signs nothing, and a replaced
+	// CA stays trusted.
 	Settle time.Duration
 }
 
@@ -68,9 +66,9 @@ type chain struct {
 }
 
 // Renewed returns the data that the Secret should have now. done describes the
-// change, and is empty if there is none. again is the time of the next check.
-// Every connection keeps working: a CA is trusted before it signs, and stays
-// trusted as long as a certificate that it signed is in use.
+// change, and is empty if nothing changes. again is the time of the next check.
+// Every connection keeps working: clients trust a CA before it signs, and as
+// long as a certificate that it signed is in use.
 func Renewed(data map[string][]byte, now time.Time, life Lifetimes, names []string) (next map[string][]byte, done string, again time.Duration, err error) {
 	c := parseChain(data, now)
 	switch {
@@ -143,8 +141,8 @@ func (c chain) verifies(names []string, now time.Time) bool {
 	return true
 }
 
-// parseChain decodes the Secret. It drops invalid parts, so that the manager
-// makes them again.
+// parseChain decodes the Secret. It drops invalid parts, and the manager then
+// makes new ones.
 func parseChain(data map[string][]byte, now time.Time) chain {
 	var c chain
 	cas := parseCerts(data[KeyCA])

@@ -14,9 +14,9 @@ var shortLives = Lifetimes{CA: 300 * time.Second, Serving: 60 * time.Second, Set
 
 var hookNames = []string{"tenon-manager.tenon-system.svc", "tenon-manager.tenon-system.svc.cluster.local"}
 
-// accepts connects a client, which trusts the CAs in one version of the Secret,
-// to a server, which serves the certificate in another version. It returns the
-// error of the client.
+// accepts connects a client to a server, and returns the error of the client.
+// The client trusts the CAs in one version of the Secret. The server has the
+// certificate in another version.
 func accepts(t *testing.T, trusted, served map[string][]byte, now time.Time) error {
 	t.Helper()
 	p, err := tls.X509KeyPair(served[KeyServing], served[KeyServingKey])

@@ -1,5 +1,5 @@
-// Package containerstart delays the start of a container until a tick of the
-// agent's loop has seen it. It keeps the ids of starting containers until the
+// Package starting delays the start of a container until a tick of the agent's
+// loop has handled it. It keeps the ids of starting containers until the
 // kubelet reports them.
 package containerstart
 
@@ -15,26 +15,25 @@ import (
 )
 
 const (
-	// MaxWait is the maximum time for which a container waits for a tick. In a
-	// storm of events, the loop rests after each tick: for 320 ms if the last
-	// ticks wrote nothing, and longer after a long tick. If the wait ended
-	// during such a rest, the container would start without its limits. MaxWait
-	// is below nri.DefaultStartDeadline, so that a busy loop does not cause a
-	// warning for each container.
+	// MaxWait is the maximum time for which a container waits for a tick. During
+	// many events, the loop rests after each tick: for 320 ms if the last ticks
+	// wrote nothing, and longer after a long tick. If MaxWait passed during such a
+	// rest, the container would start without its limits. MaxWait is below
+	// nri.DefaultStartDeadline, so that a busy loop does not cause a warning for
+	// each container.
 	MaxWait = 900 * time.Millisecond
-	// answering is the time from the end of a wait to the deadline of the
-	// start. In this time the plugin answers, and needs to log no warning, even
+	// answerMargin is the time between the end of a wait and the deadline of the
+	// start. The plugin needs this time for its answer. So it need not warn, even
 	// if the runtime waits less than usual or the pod became known late.
-	answering = 50 * time.Millisecond
-	// reportLimit is the time for which Tenon keeps the id of a container until
-	// the kubelet reports the id itself.
+	answerMargin = 50 * time.Millisecond
+	// reportLimit is the maximum time for which Tenon keeps the id of a container
+	// that the kubelet has not reported itself.
 	reportLimit = time.Minute
 )
 
-// Containers holds the containers that the runtime is about to start. The path
-// of a container's cgroup contains the container's id, which the kubelet
-// reports only some time after the start. Several goroutines may call the
-// methods.
+// Containers holds the containers that the runtime is about to start. A
+// container's id is a part of its cgroup's path, but the kubelet reports the id
+// only some time after the start. Several goroutines may call the methods.
 type Containers struct {
 	wake func() // starts a tick soon
 
@@ -57,13 +56,13 @@ func New(wake func()) *Containers {
 
 // Await adds a container of the pod with the given UID. name is the container's
 // name in the pod's spec. id is its id in the form of the kubelet
-// (containerd://0123abcd). Await returns at the end of a tick that saw the
-// container, but at the latest after MaxWait, at the end of ctx, or shortly
-// before the deadline of ctx.
+// (containerd://0123abcd). Await returns at the end of a tick that began after
+// the call. It returns at the latest after MaxWait, at the end of ctx, or
+// shortly before the deadline of ctx.
 func (s *Containers) Await(ctx context.Context, uid, name, id string) {
 	wait := MaxWait
 	if end, ends := ctx.Deadline(); ends {
-		wait = min(wait, time.Until(end)-answering)
+		wait = min(wait, time.Until(end)-answerMargin)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -100,8 +99,8 @@ func (s *Containers) End() {
 }
 
 // AddTo adds the ids of the starting containers to a list of pods. It replaces a
-// changed pod by a copy. It forgets a container when the kubelet has reported its
-// id, or a minute after its start.
+// changed pod by a copy. It forgets a container a minute after its start, or
+// earlier if the kubelet has reported the id.
 func (s *Containers) AddTo(pods []corev1.Pod, now time.Time) []corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,8 +29,8 @@ func twoNodes() node.Topology {
 	return t
 }
 
-// A kernelOf simulates the cpusets of a node, and a loop that ticks when a test
-// wakes it.
+// A kernelOf simulates the cpusets of a node. It also simulates a loop, which
+// ticks when a test wakes it.
 type kernelOf struct {
 	topology node.Topology
 	version  int
@@ -70,7 +70,7 @@ func (k *kernelOf) decide(workloads []node.Workload) {
 }
 
 // add makes a cgroup as the kernel and the runtime do. On cgroup v1, the cgroup
-// gets the sets of its parent.
+// gets the CPUs and memory nodes of its parent.
 func (k *kernelOf) add(p node.CgroupPath) {
 	k.groups[p] = true
 	for _, file := range []node.File{node.FileCPUs, node.FileMems} {
@@ -99,9 +99,9 @@ func (k *kernelOf) cpusOf(p node.CgroupPath, file node.File) unit.CPUSet {
 // TestAContainerStartsOnTheCPUsOfItsContract starts the containers of a pod.
 // The scheduler has chosen the CPUs of the pod and written them to an
 // annotation, the contract. When the runtime may start a container, the
-// container's cgroup must have the CPUs that the contract gives to this
-// container, and the memory of the pod's NUMA node. A pod without a contract
-// must have the CPUs that the agent chose.
+// container's cgroup must have the CPUs of this container in the contract, and
+// the memory of the pod's NUMA node. A pod without a contract must have the
+// CPUs that the agent chose.
 func TestAContainerStartsOnTheCPUsOfItsContract(t *testing.T) {
 	amounts := func(cpu string) corev1.ResourceRequirements {
 		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("64Mi")}

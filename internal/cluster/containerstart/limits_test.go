@@ -64,8 +64,8 @@ func randomPod(r *rand.Rand) corev1.Pod {
 }
 
 // TestTheRuntimeSetsWhatTheFirstTickWants compares NRI with the policies. The
-// limits of a container must be the same whether the container runtime sets
-// them before its start, or the first tick sets them later.
+// container runtime may set the limits of a container before its start, or the
+// first tick may set them later. Both must set the same limits.
 func TestTheRuntimeSetsWhatTheFirstTickWants(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 6))
 	bounded := 0
@@ -125,7 +125,7 @@ func afterFirstTick(p corev1.Pod, l kube.Layout, native map[node.CgroupPath]kube
 	return all
 }
 
-// withLimits returns the limits of a container (own) with those that the runtime sets (set).
+// withLimits replaces the limits of a container (own) by those that the runtime sets (set).
 func withLimits(own containerLimits, set nri.Limits) containerLimits {
 	if set.Quota != nil {
 		if own.quota = node.NoQuota; *set.Quota >= 0 {

@@ -17,17 +17,17 @@ import (
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
-// newPod is the interval between two looks for a pod that the runtime is
-// creating but that the kubelet does not list yet.
+// newPod is the time between two searches for a pod that the runtime already
+// creates but the kubelet does not list yet.
 const newPod = 10 * time.Millisecond
 
 // A Resolver is the NRI resolver. It gives the container runtime the limits of
-// a container before the container starts. It writes no knob itself: it wakes
+// a container before the container starts. It writes no knob itself, but wakes
 // the loop, which writes the cgroups of pods.
 type Resolver struct {
 	Pods Pods
-	// Containers are the containers whose start waits for a tick of the loop.
-	// nil means that there is no loop.
+	// Containers are the containers whose start waits for a tick of the loop. It
+	// is nil if there is no loop.
 	Containers *Containers
 }
 
@@ -38,9 +38,9 @@ type Pods interface {
 	Known() kubelet.Known
 }
 
-// Sandbox requests a new list of pods from the kubelet. So the loop can
-// configure the cgroup of a pod while the images are pulled, before the first
-// container exists.
+// Sandbox requests a new list of pods from the kubelet. So the loop can set up
+// the cgroup of a pod while the images are pulled, before the first container
+// exists.
 func (s Resolver) Sandbox(_ context.Context, p nri.Pod) error {
 	if known := podOf(p); kube.Class(known) == node.BE || mayDemandCPUs(known) {
 		s.Pods.Hurry()
@@ -50,14 +50,14 @@ func (s Resolver) Sandbox(_ context.Context, p nri.Pod) error {
 	return nil
 }
 
-// podOf returns the pod with the fields that the runtime knows.
+// podOf makes a pod from the fields that the runtime knows.
 func podOf(p nri.Pod) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: types.UID(p.UID), Labels: p.Labels, Annotations: p.Annotations}}
 }
 
 // Container returns the limits of a container from the spec of its pod. If the
 // kubelet does not list the pod yet, the limits come from the annotations of
-// the webhook. Without these, Container waits for the kubelet.
+// the webhook. If there are none, Container waits for the kubelet.
 func (s Resolver) Container(ctx context.Context, p nri.Pod, name string) (nri.Limits, bool, error) {
 	if pod := s.find(p); pod != nil {
 		return limits(kube.Starting(pod, name, true))
@@ -95,9 +95,9 @@ func (s Resolver) await(ctx context.Context, p nri.Pod) (*corev1.Pod, error) {
 }
 
 // Starting waits until the loop has written the cgroups of a container, before
-// the first instruction of the container runs. For best-effort work, the loop
+// the container runs its first instruction. For best-effort work, the loop
 // writes what NRI cannot set, such as a quota on cgroup v1. For a pod that
-// demands CPUs, the loop writes the cpusets. NRI does not set the cpusets: the
+// demands CPUs, the loop writes the cpusets. They are not set through NRI: the
 // runtime would write them again later, when the pod may have other CPUs.
 func (s Resolver) Starting(ctx context.Context, p nri.Pod, c nri.Created) error {
 	if s.Containers == nil {
@@ -128,9 +128,9 @@ func (s Resolver) find(p nri.Pod) *corev1.Pod {
 	return &pods[i]
 }
 
-// limits converts the limits of decide/limit for NRI. It omits the weight,
-// which the kubelet would read as a CPU request. -1 means no limit to the
-// runtime and the kubelet.
+// limits converts the limits of package decide/limit for NRI. It omits the
+// weight, because the kubelet would read it as a CPU request. The runtime and
+// the kubelet read -1 as no limit.
 func limits(w node.Workload, c node.Container, ours bool) (nri.Limits, bool, error) {
 	var l nri.Limits
 	if v, cpu := limit.CPU(&w, &c); cpu && ours {
@@ -150,7 +150,7 @@ func limits(w node.Workload, c node.Container, ours bool) (nri.Limits, bool, err
 }
 
 // mayDemandCPUs reports whether a pod may demand CPUs. It reads only labels and
-// annotations, because the container runtime knows nothing else about a pod.
+// annotations, the only properties of a pod that the container runtime knows.
 func mayDemandCPUs(p *corev1.Pod) bool {
 	class := kube.Class(p)
 	if class == node.LSE || class == node.LSR {

@@ -89,8 +89,8 @@ func TestAPodThatNobodyKnowsIsGivenUp(t *testing.T) {
 }
 
 // TestOnlyWorkThatNeedsTheLoopWaitsForIt checks which containers wait at their
-// start: only those of best-effort work, and of pods that demand CPUs. The
-// kubelet sets the limits of services itself.
+// start: only those of best-effort work and of pods that demand CPUs. The
+// kubelet itself sets the limits of services.
 func TestOnlyWorkThatNeedsTheLoopWaitsForIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		class string
@@ -125,7 +125,7 @@ func TestOnlyWorkThatNeedsTheLoopWaitsForIt(t *testing.T) {
 }
 
 // TestAPodThatTheKubeletListsLateStartsWithoutItsCPUs checks a pod that the
-// kubelet does not list in time. Its container starts without its CPUs, and the
+// kubelet does not list in time. Its container starts without its CPUs. The
 // next tick that sees the pod binds it.
 func TestAPodThatTheKubeletListsLateStartsWithoutItsCPUs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)

@@ -1,6 +1,6 @@
 // Package contracttext writes and reads the annotations in which a scheduler
-// tells a node which CPUs it chose for a pod. It uses no reflection, because a
-// scheduler does this for each pod that it binds.
+// tells a node which CPUs it chose for a pod. It uses no reflection, to save
+// CPU: a scheduler writes the annotations of each pod that it binds.
 package contracttext
 
 import (
@@ -50,14 +50,14 @@ func AppendContract(b []byte, c *place.Contract) []byte {
 	return append(b, '}')
 }
 
-// A Share holds the amounts that a pod has on one NUMA node. CPU and Memory are
-// quantities of the Kubernetes API. An empty amount is left out.
+// A Share holds the resources that a pod gets from one NUMA node. CPU and
+// Memory are quantities of the Kubernetes API. Empty ones are omitted.
 type Share struct {
 	NUMA        node.NUMANode
 	CPU, Memory string
 }
 
-// AppendStatus appends the chosen CPUs (own) and shares in Koordinator's form
+// AppendStatus appends the pod's own CPUs and its shares in Koordinator's form
 // (the annotation resource-status).
 func AppendStatus(b []byte, own unit.CPUSet, shares []Share) []byte {
 	b = append(b, '{')
@@ -94,7 +94,7 @@ func AppendStatus(b []byte, own unit.CPUSet, shares []Share) []byte {
 
 // AppendACK appends the chosen CPUs in ACK's form (the annotation cpuset),
 // nested as container, NUMA node, elems, CPU. A container without CPUs of its
-// own has all CPUs of the pod. m is the topology of the node.
+// own gets all CPUs of the pod. m is the topology of the node.
 func AppendACK(b []byte, names []string, m *pick.Map, c *place.Contract) []byte {
 	b = append(b, '{')
 	for i, name := range names {
@@ -174,7 +174,7 @@ type reader struct {
 	failed bool
 }
 
-// next skips part if the rest begins with it, and reports whether it does.
+// next skips part if the rest of the text begins with it, and reports whether it does.
 func (r *reader) next(part string) bool {
 	rest, is := strings.CutPrefix(r.rest, part)
 	r.rest = rest
@@ -187,9 +187,9 @@ func (r *reader) expect(part string) {
 	}
 }
 
-// until returns the string up to its closing quotation mark, and skips part,
-// which begins with that mark. It fails if the string has escapes or bytes that
-// are not ASCII.
+// until returns the string up to its closing quotation mark. It then skips
+// part, which begins with that mark. It fails if the string has escapes or
+// bytes that are not ASCII.
 func (r *reader) until(part string) string {
 	for i := range len(r.rest) {
 		switch c := r.rest[i]; {

@@ -17,7 +17,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// These types make encoding/json write and read the same texts.
+// With these types, encoding/json writes and reads the same texts.
 type (
 	contractJSON struct {
 		Version    int                    `json:"v"`
@@ -97,7 +97,7 @@ func anyContract(rnd *rand.Rand, most int, names []string) place.Contract {
 }
 
 // TestAContractIsWrittenAsByEncodingJSON compares the bytes, and reads them
-// back.
+// again.
 func TestAContractIsWrittenAsByEncodingJSON(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range 5000 {
@@ -204,8 +204,8 @@ func TestOtherFormsAreLeftToEncodingJSON(t *testing.T) {
 	}
 }
 
-// checkRead checks that ReadContract reads a text like encoding/json, or does
-// not read it.
+// checkRead checks that ReadContract reads a text like encoding/json, or
+// refuses the text.
 func checkRead(t *testing.T, text string) {
 	t.Helper()
 	c, read := ReadContract(text)

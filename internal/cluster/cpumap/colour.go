@@ -12,16 +12,16 @@ type scheme struct {
 	page, socket, numa, l3, reserved colour // surfaces
 	ink, dim                         colour // text
 	line                             colour // frames of parts and cores
-	// The colours of an owner have its hue. fill is the surface of an own CPU,
-	// edge is a frame or bar, and text is a mark.
+	// The colours of an owner have a hue of its own. fill is the surface of an own
+	// CPU, edge is a frame or bar, and text is a mark.
 	fill, edge, text shade
 }
 
 // A shade is a colour without its hue, in percent.
 type shade struct{ saturation, lightness float64 }
 
-// Each text has a contrast of 4.5 or more to each of its surfaces, and each
-// frame and bar one of 3 (WCAG 2.2, 1.4.3 and 1.4.11).
+// Each text has a contrast of at least 4.5 to its surface. Each frame and bar
+// has a contrast of at least 3 (WCAG 2.2, 1.4.3 and 1.4.11).
 var (
 	light = scheme{
 		page: colour{255, 255, 255}, socket: colour{233, 236, 239}, numa: colour{244, 245, 247}, l3: colour{255, 255, 255}, reserved: colour{213, 217, 222},
@@ -35,14 +35,14 @@ var (
 	}
 )
 
-// A colour has red, green and blue from 0 to 255.
+// A colour is a colour as red, green and blue, each from 0 to 255.
 type colour [3]uint8
 
-// String prints the colour as CSS reads it: #14181d.
+// String prints the colour in the form of CSS: #14181d.
 func (c colour) String() string { return fmt.Sprintf("#%02x%02x%02x", c[0], c[1], c[2]) }
 
-// of returns the colour with this shade and a hue in degrees (CSS Color 4, HSL
-// to sRGB).
+// of makes a colour from the shade and a hue in degrees (CSS Color 4, HSL to
+// sRGB).
 func (s shade) of(hue int) colour {
 	l := s.lightness / 100
 	a := s.saturation / 100 * min(l, 1-l)
@@ -53,9 +53,9 @@ func (s shade) of(hue int) colour {
 	return colour{part(0), part(8), part(4)}
 }
 
-// hue returns the hue of an owner. The golden angle distributes the hues over
-// the colour circle. Two colours may still look alike, so each CPU also shows
-// its mark.
+// hue returns the hue of an owner. Multiples of the golden angle distribute the
+// hues over the colour circle. Two colours may still look alike, so each CPU
+// also shows the mark of its owner.
 func (o *Owner) hue() int {
 	n := 0
 	for _, r := range o.mark {

@@ -14,33 +14,32 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Node is the part of a node's report that a map shows.
+// A Node is the part of a node's report that the map of its CPUs shows.
 type Node struct {
 	Name     string
 	Topology node.Topology
-	// Reserved are the CPUs that no pod may own. Keep is the number of CPUs
+	// Reserved are the CPUs that no pod may own. Keep is the number of other CPUs
 	// that must stay open.
 	Reserved unit.CPUSet
 	Keep     int
 	// Manager names another program that binds CPUs on the node. It is empty if
 	// there is none.
 	Manager string
-	// Reported is the time of the report. Silent says that the report is so old
-	// that it may not be true any more.
+	// Reported is the time of the report. Silent is set if the report is so old
+	// that it may be wrong now.
 	Reported time.Time
 	Silent   bool
 }
 
-// An Owner is a pod that holds CPUs of the node.
+// An Owner is a pod with CPUs of the node.
 type Owner struct {
-	// Name is the namespace and name of the pod, or its UID if these are not
-	// known.
+	// Name is "namespace/name" of the pod, or its UID if these are not known.
 	Name string
 	Hold pick.Hold
 	// Note tells who chose the CPUs, or why the node did not use the scheduler's choice.
 	Note string
-	// mark is the letter of the pod in the map: upper case if the pod owns
-	// CPUs, otherwise lower case. index is its place in the list of owners.
+	// mark is the letter of the pod in the map: upper case if the pod owns CPUs,
+	// otherwise lower case. index is the position in the list of owners.
 	mark  string
 	index int
 }
@@ -71,8 +70,8 @@ type part struct {
 	load  unit.MilliCPU // CPU that shared work requests in this part and its parts
 }
 
-// A cell is one CPU. owners has more than one pod if a pod was bound to CPUs
-// that another pod has already, and the node has not yet chosen others.
+// A cell is one CPU. It has several owners if a pod was bound to CPUs that
+// another pod has, and the node has not yet chosen others.
 type cell struct {
 	owners   []*Owner
 	seats    []*Owner
@@ -103,8 +102,8 @@ func New(n Node, owners []Owner, drawn time.Time) *Map {
 }
 
 // name gives each owner its mark. All marks have the same width, so that the
-// columns of the text stay. Owners with own CPUs come first, ordered by their
-// lowest CPU.
+// columns of the text are aligned. Owners with own CPUs come first, ordered by
+// their lowest CPU.
 func (m *Map) name() {
 	slices.SortStableFunc(m.owners, func(a, b Owner) int {
 		return cmp.Or(
@@ -134,9 +133,8 @@ func (m *Map) name() {
 // size is the size of the alphabet.
 const size = 26
 
-// letters returns the nth name in the list A, B, … Z, or with two letters AA,
-// AB, … ZZ. first takes the place of A, so that the list may also be in lower
-// case.
+// letters returns the nth name in the list A, B, … Z, or in AA, AB, … ZZ if
+// width is 2. With the first letter a, the names are in lower case.
 func letters(first rune, n, width int) string {
 	text := ""
 	for range width {
@@ -200,8 +198,8 @@ func (m *Map) split() {
 	}
 }
 
-// place records in the map what an owner holds. Own CPUs must be placed before
-// pools, because a pool contains open CPUs only.
+// place records the CPUs of an owner in the map. Own CPUs must be placed before
+// pools, because a pool contains only open CPUs.
 func (m *Map) place(o *Owner) {
 	set := o.Hold.CPUs
 	if o.isPool() && set.Empty() {
@@ -232,9 +230,9 @@ func (m *Map) place(o *Owner) {
 	}
 }
 
-// settle finds the home of a pod with seats or a pool in the tree. If several
-// parts have the CPUs of the home, such as the only L3 cache of a NUMA node, the
-// pool stands beside the lowest of them, as in pick.Map.LevelOf.
+// settle finds the part that is the home of a pod with seats or a pool. Several
+// parts may have the CPUs of the home, such as a NUMA node and its only L3
+// cache. Then the pool belongs to the lowest part, as in pick.Map.LevelOf.
 func (m *Map) settle(o *Owner) {
 	at, parts := (*part)(nil), m.sockets
 	for len(parts) > 0 && !o.Hold.Home.Empty() {
@@ -254,7 +252,7 @@ func (m *Map) settle(o *Owner) {
 	}
 }
 
-// beside returns the CPUs into which a pool has grown.
+// beside returns the CPUs of a pool that are outside its home.
 func (o *Owner) beside() unit.CPUSet {
 	if !o.isPool() || o.Hold.Home.Empty() {
 		return unit.CPUSet{}
@@ -279,11 +277,11 @@ func (m *Map) mark(c unit.CPU) string {
 	return m.sign(markOpen)
 }
 
-// sign returns a mark that belongs to no pod, as wide as all marks.
+// sign pads a mark that belongs to no pod to the width of all marks.
 func (m *Map) sign(mark string) string { return strings.Repeat(mark, m.width) }
 
-// eachPart calls visit for all parts, beginning with the first socket. A part
-// comes before the parts that it contains.
+// eachPart calls visit for all parts, beginning with the first socket. It
+// visits a part before the parts inside it.
 func (m *Map) eachPart(visit func(*part)) {
 	var walk func([]*part)
 	walk = func(parts []*part) {

@@ -30,8 +30,8 @@ func TestEachCPUIsShownOnce(t *testing.T) {
 	}
 }
 
-// TestTextStaysWithinItsColumns checks that only names are longer than a line,
-// and that the descriptions of all owners begin in one column.
+// TestTextStaysWithinItsColumns checks that only names may make a line too
+// long, and that the descriptions of all owners begin in one column.
 func TestTextStaysWithinItsColumns(t *testing.T) {
 	for name, scene := range scenes {
 		m := scene()
@@ -76,7 +76,7 @@ func TestTextExplainsItsMarks(t *testing.T) {
 	}
 }
 
-// TestUnusualNodesAreShown checks parts of the text of nodes that are not usual.
+// TestUnusualNodesAreShown checks parts of the texts of unusual nodes.
 func TestUnusualNodesAreShown(t *testing.T) {
 	for name, want := range map[string][]string{
 		"no CPUs":             {"worker-1: the report names no CPU\nreported 2026-03-01T11:59:50Z; this map was made 2026-03-01T12:00:00Z, 10s later\n"},

@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A look is how a picture or a page shows a CPU, or an entry of the legend.
+// A look is the appearance of a CPU, or of an entry of the legend.
 type look struct {
 	class string   // of the square
 	mark  string   // "" if the square shows only its number
@@ -16,7 +16,7 @@ type look struct {
 	bars  []string // classes of the bars at its foot: the pools in which the CPU is
 }
 
-// narrow returns the class of a mark of several letters, or "".
+// narrow returns the class for a mark of several letters, or "" for one letter.
 func (l look) narrow() string {
 	switch len(l.mark) {
 	case 0, 1:
@@ -27,8 +27,8 @@ func (l look) narrow() string {
 	return " m3"
 }
 
-// mostBars is the number of pools of which a square shows the bars. More pools
-// have one bar in no colour.
+// mostBars is the maximum number of pools whose bars a square shows. A square
+// with more pools has one bar without a colour.
 const mostBars = 3
 
 // look returns how a picture shows a CPU.
@@ -71,8 +71,8 @@ func (o *Owner) look() look {
 	return look{class: o.class("e"), mark: o.mark, ink: o.class("t")}
 }
 
-// look returns how the legend shows a sign. An open CPU has no mark in a
-// picture.
+// look returns the appearance of a sign in the legend. In a picture, an open
+// CPU has no mark.
 func (s sign) look() look {
 	switch s.mark {
 	case markOpen:
@@ -83,8 +83,8 @@ func (s sign) look() look {
 	return look{class: "many", mark: s.mark}
 }
 
-// class returns the class of an owner with this first letter: f is the surface
-// of an own CPU, e the frame of a seat, b the bar of a pool, and t text.
+// class returns the CSS class of an owner. kind is f for the surface of an own
+// CPU, e for the frame of a seat, b for the bar of a pool, and t for text.
 func (o *Owner) class(kind string) string { return fmt.Sprintf("%s%d", kind, o.index) }
 
 func marksOf(owners []*Owner) string {
@@ -106,7 +106,7 @@ func bars(pools []*Owner) []string {
 	return all
 }
 
-// pictureNotes explains what the squares of a picture do not say.
+// pictureNotes explains what the squares of a picture do not show.
 func (m *Map) pictureNotes() []string {
 	var all []string
 	if m.hasPools() {
@@ -127,8 +127,7 @@ func (m *Map) pictureNotes() []string {
 // coreMeans explains the frame of a core.
 const coreMeans = "a core: its CPUs stand in one frame"
 
-// widthOf returns the number of cores beside each other in the picture of an L3
-// cache.
+// widthOf returns the number of cores in one row of the picture of an L3 cache.
 func widthOf(cores int) int {
 	switch {
 	case cores <= 16:
@@ -139,7 +138,7 @@ func widthOf(cores int) int {
 	return 32
 }
 
-// badge is the name of a pool in the heading of a part.
+// badge returns the name of a pool for the heading of a part.
 func badge(word string, o *Owner) string { return word + " " + o.mark }
 
 // title is the title of the picture and of the page.

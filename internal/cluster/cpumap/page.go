@@ -8,9 +8,9 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 )
 
-// HTML returns a page with the map that needs no other file. Unlike the
-// picture, it does not become smaller on a narrow screen: its parts move below
-// each other.
+// HTML returns the map as a page that needs no other file. On a narrow screen,
+// the parts of the page move below each other. The picture would become
+// smaller.
 func (m *Map) HTML() string {
 	p := &page{Map: m}
 	for _, s := range m.sockets {
@@ -122,7 +122,7 @@ func (p *page) cores(a *part) {
 	p.b.WriteString("</div>\n")
 }
 
-// square writes a CPU, or an entry of the legend, which has no number.
+// square writes one CPU, or one entry of the legend (which has no number).
 func square(l look, hover, number string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<div class="square %s"`, strings.TrimSpace(l.class+" "+l.ink))
@@ -147,8 +147,8 @@ func square(l look, hover, number string) string {
 	return b.String()
 }
 
-// legend lists the owners, and explains the squares. It is empty if there are
-// none.
+// legend lists the owners, and explains the squares. It is empty for a node
+// without CPUs.
 func (p *page) legend() string {
 	if p.m.Len() == 0 {
 		return ""

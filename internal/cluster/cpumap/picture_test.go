@@ -26,7 +26,7 @@ type shape struct {
 
 func (a shape) has(class string) bool { return slices.Contains(strings.Fields(a.class), class) }
 
-// within reports whether the middle of a shape, or the begin of a text, is in b.
+// within reports whether b contains the middle of a shape, or the start of a text.
 func (a shape) within(b shape) bool {
 	x, y := a.x+a.w/2, a.y+a.h/2
 	return b.x <= x && x <= b.x+b.w && b.y <= y && y <= b.y+b.h
@@ -120,8 +120,8 @@ func findText(cell []shape, class string) string {
 	return ""
 }
 
-// TestPicturesAreXML checks that the SVG is XML in each scene and has one square
-// with its number for each CPU, also if names contain markup.
+// TestPicturesAreXML checks that the SVG of each scene is XML, even if names
+// contain markup. Each CPU must have one square with its number.
 func TestPicturesAreXML(t *testing.T) {
 	for name, scene := range scenes {
 		m := scene()
@@ -144,9 +144,9 @@ func TestPicturesAreXML(t *testing.T) {
 	}
 }
 
-// TestNoTextOfAPictureIsCut checks that each text ends within the picture, that
-// the legend has names of 317 characters in full, and that texts do not overlap
-// lines below them.
+// TestNoTextOfAPictureIsCut checks that each text ends within the picture, and
+// that texts do not overlap the lines below. The legend must have names of 317
+// characters in full.
 func TestNoTextOfAPictureIsCut(t *testing.T) {
 	for name, scene := range scenes {
 		m := scene()
@@ -181,8 +181,8 @@ func TestNoTextOfAPictureIsCut(t *testing.T) {
 	}
 }
 
-// TestTheLegendHasNoCPU checks that no square of the legend has a number: it
-// would look like a CPU of the node.
+// TestTheLegendHasNoCPU checks that no square of the legend has a number,
+// because it would look like a CPU of the node.
 func TestTheLegendHasNoCPU(t *testing.T) {
 	numbers := regexp.MustCompile(`^\d+$`)
 	for name, scene := range scenes {
@@ -235,8 +235,8 @@ func TestTheCPUsOfACoreStandInOneFrame(t *testing.T) {
 	}
 }
 
-// TestAPoolIsVisible checks that exactly the open CPUs of a pool have a bar in
-// its colour, and its letter if no pod has seats there.
+// TestAPoolIsVisible checks that all open CPUs of a pool, and no others, have a
+// bar in its colour. They must have its letter if no pod has seats there.
 func TestAPoolIsVisible(t *testing.T) {
 	for name, want := range map[string]map[string]string{
 		"2 CPUs":       {"default/burst": "0"},
@@ -317,8 +317,8 @@ func joined(t *testing.T, m *Map) string {
 	return strings.Join(all, " ")
 }
 
-// TestAMapKeepsItsTimes checks that a saved map has the time of the report and
-// its own, in UTC.
+// TestAMapKeepsItsTimes checks that a saved map contains the time of the report
+// and its own time, in UTC.
 func TestAMapKeepsItsTimes(t *testing.T) {
 	m := scenes["2 CPUs"]()
 	for name, text := range map[string]string{"text": m.Text(), "picture": joined(t, m), "page": m.HTML()} {
@@ -389,8 +389,8 @@ func luminance(c colour) float64 {
 	return sum
 }
 
-// TestColoursOfMarksAreTheirOwn checks that a picture and a page use no text
-// colour besides those that TestColoursHaveContrast checks.
+// TestColoursOfMarksAreTheirOwn checks that a picture and a page use only the
+// text colours that TestColoursHaveContrast checks.
 func TestColoursOfMarksAreTheirOwn(t *testing.T) {
 	for name, scene := range scenes {
 		m := scene()
@@ -413,8 +413,8 @@ func TestColoursOfMarksAreTheirOwn(t *testing.T) {
 	}
 }
 
-// TestPicturesFitTheirPlace checks what a narrow screen, a dark screen and a
-// screen reader need.
+// TestPicturesFitTheirPlace checks the parts of a picture for narrow screens,
+// dark screens and screen readers.
 func TestPicturesFitTheirPlace(t *testing.T) {
 	for name, scene := range scenes {
 		m := scene()

@@ -17,8 +17,8 @@ var (
 )
 
 // machine returns a topology with these numbers of sockets, caches of a socket,
-// cores of a cache, and threads of a core. As Linux does on most servers, it
-// numbers the first threads of all cores before the second ones.
+// cores of a cache, and threads of a core. Like Linux on most servers, it
+// numbers the first threads of all cores before the second threads.
 func machine(sockets, caches, cores, threads int) node.Topology {
 	var t node.Topology
 	all := sockets * caches * cores

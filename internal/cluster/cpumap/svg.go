@@ -75,10 +75,10 @@ type picture struct {
 }
 
 // SVG draws the map as one picture that needs no other file. Sockets contain
-// NUMA nodes, NUMA nodes contain L3 caches, and L3 caches contain cores, whose
-// CPUs are above each other in a frame. The legend is below. The picture is as
-// wide as its place, up to its natural size, and follows the colour scheme of
-// the reader. Each CPU has a hover text.
+// NUMA nodes, NUMA nodes contain L3 caches, and L3 caches contain cores. The
+// CPUs of a core are above each other in a frame. The legend is at the bottom.
+// The picture fills the available width, up to its natural size, and follows
+// the colour scheme of the reader. Each CPU has a hover text.
 func (m *Map) SVG() string {
 	p := &picture{Map: m}
 	root := &box{part: &part{parts: m.sockets}}
@@ -98,8 +98,8 @@ func (m *Map) SVG() string {
 `, width, y, width, html.EscapeString(m.title()), html.EscapeString(m.alternative()), m.svgStyle(), p.b.String())
 }
 
-// svgStyle returns the style sheet of the picture. It has no variables, so that
-// viewers without them show its colours, too.
+// svgStyle returns the style sheet of the picture. It has no variables, because
+// some viewers do not support them.
 func (m *Map) svgStyle() string {
 	rules := func(s scheme) string {
 		var b strings.Builder
@@ -122,8 +122,8 @@ func (m *Map) svgStyle() string {
 		strings.Join(seats, ","), rules(light), rules(dark))
 }
 
-// heading writes the facts above the picture. It returns the y coordinate of
-// the end.
+// heading writes the facts above the picture. It returns the y coordinate below
+// them.
 func (p *picture) heading(width float64) float64 {
 	y := margin + 14
 	line := func(text, class string) {
@@ -145,8 +145,8 @@ func (p *picture) heading(width float64) float64 {
 	return y
 }
 
-// arrange gives a part and the parts in it their sizes and places. room is the
-// largest width.
+// arrange sets the size and place of a part and of all parts in it. room is the
+// maximum width.
 func (p *picture) arrange(b *box, room float64) {
 	inner := room - 2*inset
 	if b.level == pick.L3 {
@@ -296,7 +296,7 @@ func (p *picture) square(l look, x, y, height float64) {
 	}
 }
 
-// list draws the legend. It returns the y coordinate of its end.
+// list draws the legend. It returns the y coordinate below the legend.
 func (p *picture) list(y, width float64) float64 {
 	const (
 		sample = 24.0 // height of the square of an entry

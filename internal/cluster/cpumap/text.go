@@ -75,8 +75,8 @@ func (m *Map) table(b *strings.Builder) {
 	})
 }
 
-// list lists the owners, and explains the marks that belong to no pod. The
-// description of a pod with a long name has a line of its own.
+// list lists the owners, and explains the marks that belong to no pod. If the
+// name of a pod is long, its description has a line of its own.
 func (m *Map) list(b *strings.Builder) {
 	mark, name := m.width, 0
 	for _, o := range m.owners {
@@ -118,8 +118,8 @@ func (m *Map) notes() []string {
 	return all
 }
 
-// hang writes a text after a prefix. If the text needs several lines, the next
-// ones begin after an indent.
+// hang writes a text after a prefix. If the text needs several lines, the
+// following lines are indented.
 func hang(b *strings.Builder, prefix, text string, indent int) {
 	room := max(columns-max(len(prefix), indent), mostName)
 	for i, line := range wrap(text, float64(room), func(s string) float64 { return float64(utf8.RuneCountInString(s)) }) {

@@ -31,8 +31,8 @@ func (m *Map) summary() string {
 	return text
 }
 
-// state says when the node reported and when the map was made, and what else a
-// reader must know to believe it.
+// state returns the time of the report, the time of the map, and reasons why
+// the map may be wrong.
 func (m *Map) state() []string {
 	text := "reported " + stamp(m.node.Reported)
 	if m.node.Reported.IsZero() {
@@ -80,7 +80,7 @@ func (m *Map) legend() []sign {
 	return lines
 }
 
-// kept explains why some open CPUs stay open. It returns "" if none must.
+// kept explains why some open CPUs must stay open. It returns "" if none must.
 func (m *Map) kept() string {
 	if m.node.Keep <= 0 || m.m.Len() == 0 {
 		return ""
@@ -155,7 +155,7 @@ func (m *Map) use(c unit.CPU) string {
 	return strings.Join(facts, ", ")
 }
 
-// uses says who uses the CPUs of a part, for readers that do not see the
+// uses describes who uses the CPUs of a part, for readers who do not see the
 // picture.
 func (m *Map) uses(p *part) string {
 	var order []string
@@ -193,9 +193,9 @@ func (m *Map) room(p *part) string {
 	return fmt.Sprintf("%d of %s open", m.open(p.cpus).Len(), all)
 }
 
-// listOf prints a set as the kernel does: 0-3,8. It shortens single numbers of
-// the same distance, as on machines whose CPUs alternate between the NUMA
-// nodes: 0,2,...,62.
+// listOf prints a set of CPUs as the kernel does: 0-3,8. It shortens numbers
+// with a constant step to 0,2,...,62. They occur on machines whose CPUs
+// alternate between the NUMA nodes.
 func listOf(s unit.CPUSet) string {
 	const least = 5 // numbers that are shortened
 	var out, row []string
@@ -227,8 +227,8 @@ func listOf(s unit.CPUSet) string {
 	return strings.Join(out, ",")
 }
 
-// shorten cuts a list of CPUs in the middle if it is longer than most
-// characters.
+// shorten cuts out the middle of a long list of CPUs. most is the maximum
+// number of characters of the result.
 func shorten(list string, most int) string {
 	if len(list) <= most {
 		return list
@@ -241,8 +241,8 @@ func shorten(list string, most int) string {
 	return list[:strings.LastIndexByte(list[:room], ',')+1] + "...," + last
 }
 
-// wrap divides a text into lines that are at most width wide, after spaces and
-// commas. It breaks words that are wider than a line.
+// wrap breaks a text into lines of at most this width, after spaces and commas.
+// It breaks a word that is wider than a line.
 func wrap(text string, width float64, measure func(string) float64) []string {
 	var lines []string
 	line := ""

@@ -1,5 +1,5 @@
-// Package cpureport converts a node's report about its CPUs between the type of
-// the cluster's API and the type that the ledger reads (package place).
+// Package cpureport converts a node's report about its CPUs between two types:
+// that of the cluster's API, and that of the ledger (package place).
 package cpureport
 
 import (
@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// aparts has the names of the values of pick.Apart in reports.
+// aparts maps the values of pick.Separation to their names in reports.
 var aparts = map[pick.Separation]string{pick.Anywhere: "", pick.ApartCores: "core", pick.ApartNodes: "numa"}
 
 // A cacheKey identifies an entry in the caches of a report.
@@ -82,8 +82,8 @@ func first(s unit.CPUSet) unit.CPU {
 	return -1
 }
 
-// Read converts a report from the type of the cluster's API. An error names the
-// field.
+// Read converts a report from the type of the cluster's API. An error contains
+// the name of the field.
 func Read(c *v1alpha1.CPUs) (place.Report, error) {
 	r := place.Report{Keep: int(c.Keep), Manager: c.Manager}
 	var err error

@@ -15,10 +15,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// read parses an annotation of a pod. keys are its names, of which the later ones are old. read
-// takes the first key that the pod has, and returns this key. The result is nil if the pod has no
-// such annotation, or if its value has faults. Unknown keys in the value are ignored, because a
-// later version may define them.
+// read parses an annotation of a pod. keys are its names, with the present name first. read uses
+// the first key that the pod has, and returns this key. The result is nil if the pod has no such
+// annotation, or if its value has faults. Unknown keys in the value are ignored, because a later
+// version may define them.
 func read[T any](p *corev1.Pod, keys ...string) (*T, string, []Fault) {
 	for _, key := range keys {
 		text, given := p.Annotations[key]
@@ -38,8 +38,8 @@ func read[T any](p *corev1.Pod, keys ...string) (*T, string, []Fault) {
 	return nil, "", nil
 }
 
-// burstOf reads the annotation cpuBurst. Its keys are those keys of
-// cpu-burst-config that concern one workload.
+// burstOf reads the annotation cpuBurst. Its keys are the keys of
+// cpu-burst-config that apply to one workload.
 func burstOf(p *corev1.Pod) (node.BurstOverride, []Fault) {
 	b, key, faults := read[config.Burst](p, AnnotationCPUBurst, AnnotationACKCPUBurst)
 	switch {
@@ -62,8 +62,8 @@ type podMemory struct {
 }
 
 // memoryOf reads the annotation memoryQOS. With the policy none or enable:
-// false, Tenon does nothing for the pod. With the policy auto, only the values
-// of the annotation apply, and the strategy of the class does not.
+// false, Tenon does nothing for the pod. With the policy auto, Tenon uses only
+// the values of the annotation, without the strategy of the class.
 func memoryOf(p *corev1.Pod) (node.MemoryOverride, []Fault) {
 	m, _, faults := read[podMemory](p, AnnotationMemoryQOS, AnnotationACKMemoryQOS)
 	switch {
@@ -142,8 +142,8 @@ func makesInvalid(faults []Fault) bool {
 	return slices.ContainsFunc(faults, func(f Fault) bool { return !f.Inert })
 }
 
-// shortestTarget returns the shortest of the latency targets for reads and
-// writes, which are in microseconds. The kernel has only one target for both. 0
+// shortestTarget returns the shorter of the latency targets for reads and
+// writes, which are in microseconds. The kernel has one target for both. 0
 // means no target.
 func shortestTarget(targets ...node.Maybe[int64]) time.Duration {
 	const most = int64(time.Hour / time.Microsecond)
@@ -179,7 +179,7 @@ type podResctrl struct {
 }
 
 // cacheOf reads the annotation resctrl. It ignores values for single caches,
-// because a control group of Tenon has the same part of each cache.
+// because a control group of Tenon gets the same part of each cache.
 func cacheOf(p *corev1.Pod) (node.CacheOverride, []Fault) {
 	r, key, faults := read[podResctrl](p, AnnotationResctrl)
 	if r == nil {
@@ -218,17 +218,17 @@ func cacheOf(p *corev1.Pod) (node.CacheOverride, []Fault) {
 	return ask, faults
 }
 
-// evictors lists Koordinator's features that evict pods, by the resource that
-// is short.
+// evictors maps a resource to Koordinator's features that evict pods when this
+// resource is short.
 var evictors = map[string][]string{
 	"cpu":    {"BECPUEvict", "CPUEvict", "CPUAllocatableEvict"},
 	"memory": {"BEMemoryEvict", "MemoryEvict", "MemoryAllocatableEvict"},
 }
 
 // exemptFrom reads the annotation eviction-policy, a list of the features that
-// may evict the pod. It returns each resource of evictors of which no feature
-// is in the list. It warns about an unknown feature only if the name is similar
-// to a known one. Other names may be meant for another program.
+// may evict the pod. It returns the resources in evictors that have no feature
+// in the list. It warns about an unknown feature only if the name is similar to
+// a known one. Other names may be meant for another program.
 func exemptFrom(p *corev1.Pod) ([]string, []Fault) {
 	text, given := p.Annotations[AnnotationEvictionPolicy]
 	if !given {

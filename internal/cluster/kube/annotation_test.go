@@ -18,7 +18,7 @@ import (
 
 func percent(n int) node.Maybe[unit.Percent] { return node.Some(unit.Percent(n)) }
 
-// overrides reads the annotations of a pod of a class, and the faults in them.
+// overrides reads these annotations for a pod of the class. It also returns their faults.
 func overrides(class node.Class, annotations ...string) (node.Overrides, []string) {
 	p := pod("p", label(LabelQOSClass, string(class)))
 	for i := 0; i < len(annotations); i += 2 {
@@ -115,8 +115,8 @@ func TestCPUQOSByAnnotation(t *testing.T) {
 	}
 }
 
-// A webhook must not refuse a pod for a value that Tenon ignores but
-// Koordinator accepts.
+// A webhook must not refuse a pod for a value that Koordinator accepts but
+// Tenon ignores.
 func TestValuesWithoutEffectAreNoFaults(t *testing.T) {
 	for key, text := range map[string]string{
 		AnnotationCPUQOS:   `{"enable":true,"groupIdentity":1}`, // only LS pods use this annotation, and the pod is BE
@@ -333,7 +333,7 @@ func TestNamespacesGoAfterAnnotationsAndBeforeTheCluster(t *testing.T) {
 }
 
 // FuzzAnnotations writes any text into an annotation. Each value that Tenon
-// uses must be within its range, and each fault must be one line that names its
+// uses must be within its range. Each fault must be one line that contains its
 // key.
 func FuzzAnnotations(f *testing.F) {
 	f.Add(`{"policy":"auto","cpuBurstPercent":200}`, `{"policy":"none"}`, `{"enable":true,"groupIdentity":1}`, `{"blocks":[{"name":"vda","ioCfg":{"readBPS":1}}]}`, `{"llc":{"schemata":{"range":[0,30]}}}`, `["BECPUEvict"]`, "LS")
@@ -376,7 +376,7 @@ func FuzzAnnotations(f *testing.F) {
 }
 
 // FuzzPods sets random amounts in pods. The amounts of the workloads must be at
-// least 0. If all containers have a limit, none of these may exceed the limit
+// least 0. If all containers have a limit, none of these limits may exceed that
 // of the pod.
 func FuzzPods(f *testing.F) {
 	f.Add(int64(1000), int64(1<<30), int64(500), int64(1<<20), true)

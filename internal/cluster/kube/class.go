@@ -6,15 +6,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// systemCritical is the lowest priority of system-critical pods, which the node
-// or the cluster needs to work (k8s.io/kubernetes/pkg/apis/scheduling:
+// systemCritical is the lowest priority of system-critical pods, without which
+// the node or the cluster does not work (k8s.io/kubernetes/pkg/apis/scheduling:
 // SystemCriticalPriority).
 const systemCritical = 2000000000
 
 // Class returns the class in the label of a pod. Without the label, it returns
-// the class in the annotation that ACK used before 0.8.0. It returns "" if
-// there is neither, or if the value is no class. Faults reports a value that is
-// no class. An empty label names no class.
+// the class in the annotation that ACK used before 0.8.0. It returns "" without
+// both, for an empty label, and for a value that is not a class. The function
+// Faults reports such a value.
 func Class(p *corev1.Pod) node.Class {
 	if word, labelled := p.Labels[LabelQOSClass]; labelled {
 		return classOf(word)
@@ -24,8 +24,8 @@ func Class(p *corev1.Pod) node.Class {
 
 // ClassWithDefault returns Class. If Class is empty, the Kubernetes QoS class
 // decides, as on ACK: a Guaranteed or Burstable pod is LS, and a BestEffort pod
-// is BE. But a BestEffort pod with a system-critical priority, such as
-// kube-proxy, is SYSTEM, because it must not give way to other pods.
+// is BE. But a system-critical BestEffort pod, such as kube-proxy, is SYSTEM,
+// because it must not give way to other pods.
 func ClassWithDefault(p *corev1.Pod) node.Class {
 	if c := Class(p); c != "" {
 		return c
@@ -33,7 +33,7 @@ func ClassWithDefault(p *corev1.Pod) node.Class {
 	return withoutClass(p, QOSClass(p))
 }
 
-// withoutClass returns the default class of a pod whose QoS class in Kubernetes is kube.
+// withoutClass returns the default class of a pod. kube is the pod's QoS class in Kubernetes.
 func withoutClass(p *corev1.Pod, kube corev1.PodQOSClass) node.Class {
 	switch {
 	case kube != corev1.PodQOSBestEffort:
@@ -45,7 +45,7 @@ func withoutClass(p *corev1.Pod, kube corev1.PodQOSClass) node.Class {
 }
 
 // classAndRule returns the class of a pod, and the label, annotation or rule
-// from which the class comes.
+// that determines the class.
 func classAndRule(p *corev1.Pod) (node.Class, string) {
 	if c := Class(p); c != "" {
 		if _, labelled := p.Labels[LabelQOSClass]; labelled {
@@ -70,10 +70,10 @@ func classOf(word string) node.Class {
 	return ""
 }
 
-// QOSClass returns the Kubernetes QoS class of a pod, by which the kubelet
-// places the pod's cgroup. It returns the class in the status of the pod. If
-// there is none, it computes the class by the rules of the API server, from cpu
-// and memory alone (k8s.io/kubernetes/pkg/apis/core/v1/helper/qos).
+// QOSClass returns the Kubernetes QoS class of a pod, which determines where
+// the kubelet places the pod's cgroup. It returns the class in the status of
+// the pod. Without a status, it computes the class by the rules of the API
+// server, from cpu and memory (k8s.io/kubernetes/pkg/apis/core/v1/helper/qos).
 func QOSClass(p *corev1.Pod) corev1.PodQOSClass {
 	if p.Status.QOSClass != "" {
 		return p.Status.QOSClass

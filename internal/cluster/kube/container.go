@@ -9,12 +9,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Starting returns a BE container that the runtime is about to create, and its pod, in
-// the form in which Workloads will return them later. So Tenon sets the same limits
-// from the start, and leaves the same limits to the kubelet. spec must be false if p
-// comes from the runtime, which knows only labels and annotations. Then the resources
-// come only from the annotation extended-resource-spec. ours is false if Tenon manages
-// no limit of the container.
+// Starting returns a BE container that the runtime is about to create, and its pod.
+// Workloads will later return both in the same form, so the limits stay the same. spec
+// must be false if p comes from the runtime, which knows only labels and annotations.
+// Then the resources come only from the annotation extended-resource-spec. ours is
+// false if Tenon manages no limit of the container.
 func Starting(p *corev1.Pod, name string, spec bool) (w node.Workload, c node.Container, ours bool) {
 	if c := Class(p); c != node.BE && (c != "" || !spec || ClassWithDefault(p) != node.BE) {
 		return node.Workload{}, node.Container{}, false
@@ -34,9 +33,9 @@ func Starting(p *corev1.Pod, name string, spec bool) (w node.Workload, c node.Co
 	if !spec {
 		whole = own
 	}
-	// The kubelet enforces a limit with a native name. Only a limit of batch
-	// resources replaces it. Without a spec, Tenon does not know whether there
-	// is a native limit, and leaves the limit to the kubelet.
+	// The kubelet enforces a limit of cpu or memory. A limit of batch resources
+	// replaces it. Without a spec, Tenon does not know whether there is a limit of
+	// cpu or memory, and leaves it to the kubelet.
 	native := amountsOf(of.Resources, nativeCPU, nativeMem)
 	cpu := whole.CPURequest.Known() && (own.CPULimit.Known() || spec && native.CPULimit.Or(0) == 0)
 	memory := whole.MemoryRequest.Known() && (own.MemoryLimit.Known() || spec && native.MemoryLimit.Or(0) == 0)
@@ -45,8 +44,8 @@ func Starting(p *corev1.Pod, name string, spec bool) (w node.Workload, c node.Co
 	return w, partOf(of, cpu, memory, said), cpu || memory || told
 }
 
-// partOf returns a container with its amounts: batch amounts for the resources
-// that batchOfCPU and batchOfMemory select, otherwise native ones.
+// partOf returns a container with its amounts. batchOfCPU and batchOfMemory
+// select batch resources in place of cpu and memory.
 func partOf(c corev1.Container, batchOfCPU, batchOfMemory bool, said map[string]corev1.ResourceRequirements) node.Container {
 	each := choose(batchOfCPU, batchOfMemory, containerSum(c, batchCPU, batchMemory, said), containerSum(c, nativeCPU, nativeMem, nil))
 	return node.Container{

@@ -54,10 +54,10 @@ func ContractAnnotations(p *corev1.Pod, m *pick.Map, c place.Contract) map[strin
 	return all
 }
 
-// ContractOf reads which CPUs a scheduler chose, from the annotations of a pod.
-// The annotation of Tenon's scheduler comes first. The next one is that of
-// Koordinator's scheduler, which does not name its topology. The second result
-// is false if no annotation can be read.
+// ContractOf returns the CPUs that a scheduler chose, from the annotations of a
+// pod. It tries the annotation of Tenon's scheduler first, then that of
+// Koordinator's scheduler, whose annotation lacks the topology. The second
+// result is false if no annotation can be read.
 func ContractOf(p *corev1.Pod) (place.Contract, bool, []Fault) {
 	text, given := p.Annotations[AnnotationCPUs]
 	if !given {
@@ -70,7 +70,7 @@ func ContractOf(p *corev1.Pod) (place.Contract, bool, []Fault) {
 	if c, read := contracttext.ReadContract(text); read {
 		return c, true, nil
 	}
-	// Another program may have written the same JSON with other spaces or order.
+	// Another program may have written the same JSON with other spaces, or in another order.
 	var v contractText
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		return place.Contract{}, false, faultOf(AnnotationCPUs, "not the choice of a scheduler: %s", oneLine(err))

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The annotations in which a pod demands CPUs, and in which a scheduler writes
-// the CPUs that it chose.
+// These are the annotations in which a pod demands CPUs, and in which a
+// scheduler writes its choice.
 const (
 	AnnotationNUMASpec    = "scheduling.koordinator.sh/numa-topology-spec"
 	AnnotationACKNUMASpec = "scheduling.alibabacloud.com/numa-topology-spec"
@@ -22,7 +22,7 @@ const (
 	AnnotationCPUSetScheduler = "cpuset-scheduler"
 	AnnotationCPUPolicy       = "cpu-policy"
 	AnnotationCPUSet          = "cpuset"
-	// AnnotationCPUs contains what Tenon's scheduler chose.
+	// AnnotationCPUs contains the choice of Tenon's scheduler.
 	AnnotationCPUs = "tenon.sh/cpus"
 )
 
@@ -45,8 +45,8 @@ var (
 	cpuPolicyWords = []string{"", StaticBurst}
 )
 
-// NUMASpecOf reads the annotation numa-topology-spec. Koordinator's name of the
-// annotation comes before ACK's.
+// NUMASpecOf reads the annotation numa-topology-spec. Koordinator's annotation
+// takes precedence over that of ACK.
 func NUMASpecOf(p *corev1.Pod) (NUMASpec, []Fault) {
 	for _, key := range [...]string{AnnotationNUMASpec, AnnotationACKNUMASpec} {
 		text, given := p.Annotations[key]
@@ -67,8 +67,8 @@ func NUMASpecOf(p *corev1.Pod) (NUMASpec, []Fault) {
 	return NUMASpec{}, nil
 }
 
-// DemandOf returns the CPUs that a pod demands from its node. The second result is false if the
-// pod demands none, or if its demand has a fault. Then the pod shares CPUs with others.
+// DemandOf returns the CPUs that a pod demands from its node. The second result is false for a
+// pod without a demand, and for a demand with a fault. Then the pod shares CPUs with others.
 func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 	class := ClassWithDefault(p)
 	spec, faults := ResourceSpecOf(p)
@@ -120,8 +120,8 @@ func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 	return d, true, faults
 }
 
-// demandLimits sets the demand of ACK's annotation: for each container, as many
-// CPUs as its limit. The pod owns these CPUs if it requests all of them.
+// demandLimits sets the demand from ACK's annotation: each container demands as
+// many CPUs as its limit. If the pod requests all of them, it owns them.
 // demandLimits returns a description of a fault, or "".
 func demandLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string {
 	for i := range p.Spec.Containers {
@@ -204,8 +204,8 @@ func limitsOf(p *corev1.Pod, n int) []place.Container {
 	return d.Containers
 }
 
-// bindOf sets the parts of the demand that resource-spec and numa-topology-spec
-// determine.
+// bindOf sets the fields of the demand that come from resource-spec and
+// numa-topology-spec.
 func bindOf(d *place.Demand, spec ResourceSpec, numa NUMASpec) {
 	switch spec.RequiredCPUBindPolicy {
 	case "FullPCPUs":
@@ -234,8 +234,8 @@ func bindOf(d *place.Demand, spec ResourceSpec, numa NUMASpec) {
 	}
 }
 
-// cpusOf returns the CPUs that a pod demands and the CPUs that its scheduler chose,
-// for the agent of the node. Faults reports the faults of both.
+// cpusOf returns the CPUs that a pod demands and those that its scheduler
+// chose, for the node's agent. The function Faults reports the faults of both.
 func cpusOf(p *corev1.Pod) node.CPUOverride {
 	d, demands, _ := DemandOf(p)
 	if !demands {

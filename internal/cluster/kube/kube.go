@@ -19,8 +19,8 @@ import (
 const (
 	// LabelQOSClass names the class: LSE, LSR, LS, BE or SYSTEM.
 	LabelQOSClass = "koordinator.sh/qosClass"
-	// LabelPriorityClass names the priority class. If it is missing, the
-	// priority of the pod decides.
+	// LabelPriorityClass names the priority class. Without this label, the
+	// priority of the pod determines the class.
 	LabelPriorityClass = "koordinator.sh/priority-class"
 	// LabelSubPriority orders pods of the same priority. The value is a whole number.
 	LabelSubPriority = "koordinator.sh/priority"
@@ -45,15 +45,15 @@ const (
 	AnnotationACKCPUBurst  = "alibabacloud.com/cpuBurst"
 	AnnotationACKMemoryQOS = "alibabacloud.com/memoryQOS"
 
-	// Annotations of the kubelet. annotationMirror is on a mirror pod and
-	// identifies its static pod. annotationSource is the source from which the
-	// kubelet got the pod.
+	// These annotations come from the kubelet. annotationMirror is on a mirror pod
+	// and identifies its static pod. annotationSource names the source from which
+	// the kubelet got the pod.
 	annotationMirror = corev1.MirrorPodAnnotationKey
 	annotationHash   = "kubernetes.io/config.hash"
 	annotationSource = "kubernetes.io/config.source"
 )
 
-// A Fault is an error in a label or annotation of a pod. Tenon ignores the
+// A Fault is an error in a label or annotation of a pod. Tenon then ignores the
 // whole value, but not the other labels and annotations.
 type Fault struct {
 	// Key is the label or annotation.

@@ -23,8 +23,8 @@ type Layout struct {
 	QOSIdle bool
 }
 
-// QOS returns the cgroup that holds the pods of a QoS class. For Guaranteed pods it returns the
-// cgroup of all pods, because they have no cgroup of their class.
+// QOS returns the cgroup for the pods of a QoS class. Guaranteed pods have no cgroup of their
+// class; for them, QOS returns the cgroup of all pods.
 func (l Layout) QOS(class corev1.PodQOSClass) node.CgroupPath { return l.path(qosNames(class)...) }
 
 // Pod returns the cgroup of a pod.
@@ -33,8 +33,8 @@ func (l Layout) Pod(p *corev1.Pod) node.CgroupPath {
 }
 
 // Container returns the cgroup of a container in the cgroup of its pod. id is
-// the id in the status of the pod. It begins with the name of the runtime:
-// "containerd://…". If id is empty or has a wrong form, the result is "".
+// the id in the status of the pod, such as "containerd://…", where the name of
+// the runtime comes first. The result is "" if id is empty or malformed.
 func (l Layout) Container(pod node.CgroupPath, id string) node.CgroupPath {
 	runtime, name, _ := strings.Cut(id, "://")
 	if name == "" || strings.ContainsAny(name, "/\x00") {
@@ -50,8 +50,8 @@ func (l Layout) Container(pod node.CgroupPath, id string) node.CgroupPath {
 	return pod.Join(name)
 }
 
-// UID returns the id of a pod in the names of its cgroups. For a static pod, this is
-// the hash of its file, which is in an annotation of the mirror pod.
+// UID returns the id of a pod as it appears in the names of its cgroups. For a
+// static pod, this is the hash of its file, from an annotation of the mirror pod.
 func UID(p *corev1.Pod) string {
 	if hash := p.Annotations[annotationMirror]; hash != "" {
 		return hash

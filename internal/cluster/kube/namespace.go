@@ -26,7 +26,7 @@ type NamespaceRule struct {
 }
 
 // ParseNamespaces reads the data of PodConfigMap. It ignores a key with a
-// fault. An unknown key causes an inert fault.
+// fault. For an unknown key, it returns an inert fault.
 func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 	var n Namespaces
 	var all []Fault
@@ -63,9 +63,9 @@ func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 }
 
 // JoinNamespaces joins the data of all ConfigMaps with the name PodConfigMap.
-// The first is in the namespace of Tenon's settings (own). The others are in
-// the namespaces that the manuals of ACK name. If a key is in several of them,
-// the first one applies.
+// own is the namespace of Tenon's settings; its ConfigMap comes first. The
+// others are in the namespaces that the manuals of ACK name. If a key is in
+// several ConfigMaps, the first one applies.
 func JoinNamespaces(found []*corev1.ConfigMap, own string) map[string]string {
 	var data map[string]string
 	for _, namespace := range []string{own, "koordinator-system", "kube-system"} {
@@ -88,10 +88,10 @@ func JoinNamespaces(found []*corev1.ConfigMap, own string) map[string]string {
 
 var namespaceKeys = []string{"cpu-burst", "memory-qos"}
 
-// Apply applies the namespace settings to the workloads that have no overrides
-// of their own. CPUBurst enables all kinds of CPU burst. MemoryQOS enables the
-// memory protection of the class, even if the class disables it. A disabled
-// feature is off for the workloads of the namespace.
+// Apply applies the settings of the namespaces to the workloads without
+// overrides of their own. CPUBurst enables all kinds of CPU burst. MemoryQOS
+// enables the memory protection of the class, even if the class disables it. A
+// disabled feature is off for the workloads of the namespace.
 func (n Namespaces) Apply(workloads []node.Workload) {
 	for i := range workloads {
 		w := &workloads[i]

@@ -7,9 +7,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// When Tenon releases a container that was resized, it must write the limit
-// that the kubelet enforces now, and not the limit that the container had
-// before Tenon.
+// When Tenon releases a resized container, it must write the limit that the
+// kubelet enforces now, not the limit from before Tenon.
 func TestWhatTheKubeletEnforcesIsKnownOfEachContainer(t *testing.T) {
 	p := pod("p", container("a", "", "cpu=2500m memory=1Gi"), container("b", "cpu=1", ""))
 	path := onePod(t, p).Cgroup

@@ -23,11 +23,11 @@ const (
 // PriorityClasses lists the priority classes from the highest to the lowest.
 var PriorityClasses = []PriorityClass{PriorityProd, PriorityMid, PriorityBatch, PriorityFree}
 
-// A Band is the range of priorities of a class. A pod of the class without a
-// priority gets the priority Default.
+// A Band is the range of priorities of a class. Default is the priority of a
+// pod that has the class but no priority.
 type Band struct{ Lowest, Default, Highest int32 }
 
-// Bands are the ranges of the classes. A priority outside all ranges has no class.
+// Bands are the ranges of the classes. A priority outside these ranges has no class.
 var Bands = map[PriorityClass]Band{
 	PriorityProd:  {9000, 9500, 9999},
 	PriorityMid:   {7000, 7500, 7999},
@@ -36,8 +36,8 @@ var Bands = map[PriorityClass]Band{
 }
 
 // Priority returns the priority class in the label of a pod. Without the label,
-// it returns the class of the pod's priority. The result is "" if both are
-// absent.
+// it returns the class to which the pod's priority belongs. It returns "" if
+// the pod has neither.
 func Priority(p *corev1.Pod) PriorityClass {
 	if word, labelled := p.Labels[LabelPriorityClass]; labelled {
 		if _, known := Bands[PriorityClass(word)]; known {
@@ -67,10 +67,10 @@ func PriorityWithDefault(p *corev1.Pod) PriorityClass {
 	return PriorityProd
 }
 
-// SubPriority orders pods of the same priority by the number in their label.
-// Without the label, the number is the priority of the pod, as in Koordinator.
-// So a pod with a smaller number than its priority comes before the pods
-// without a label. A pod with a larger number comes after them.
+// SubPriority returns the number in a label that orders pods of the same
+// priority. Without the label, the number is the priority of the pod, as in
+// Koordinator. Pods with the label and without it are compared by these
+// numbers.
 func SubPriority(p *corev1.Pod) (int, []Fault) {
 	if _, labelled := p.Labels[LabelSubPriority]; !labelled {
 		return priorityOf(p), nil
@@ -78,9 +78,9 @@ func SubPriority(p *corev1.Pod) (int, []Fault) {
 	return whole32(p.Labels, LabelSubPriority)
 }
 
-// EvictionPriority is the number in an annotation that orders pods for
-// eviction. The pod with the lower number is evicted first, whatever the
-// priorities of the pods are. Without the annotation, the number is 0.
+// EvictionPriority returns the number in an annotation that orders pods for
+// eviction: the pod with the lower number is evicted first, whatever the
+// priorities of the pods. Without the annotation, the number is 0.
 func EvictionPriority(p *corev1.Pod) (int, []Fault) {
 	return whole32(p.Annotations, AnnotationEvictionPriority)
 }
@@ -98,8 +98,8 @@ func whole32(of map[string]string, key string) (int, []Fault) {
 	return int(n), nil
 }
 
-// priorityOf returns the priority of a pod. If the pod has none, it returns the
-// default priority of the class in its label.
+// priorityOf returns the priority of a pod. For a pod without a priority, it
+// returns the default priority of the class in the pod's label.
 func priorityOf(p *corev1.Pod) int {
 	if p.Spec.Priority != nil {
 		return int(*p.Spec.Priority)

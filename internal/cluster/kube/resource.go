@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The batch and mid resources. CPU is in thousandths of a CPU, so "1k" is one
-// CPU. Memory is in bytes.
+// These are the batch and mid resources. CPU is in thousandths of a CPU, so
+// "1k" is one CPU. Memory is in bytes.
 const (
 	BatchCPU    corev1.ResourceName = "kubernetes.io/batch-cpu"
 	BatchMemory corev1.ResourceName = "kubernetes.io/batch-memory"
@@ -21,14 +21,14 @@ const (
 )
 
 // A kind is one resource with all its names. If a container uses several of the
-// names, the first name applies.
+// names, the first of them applies.
 type kind struct {
 	names []corev1.ResourceName
 	// milli means that amounts with these names are in thousandths of a CPU.
 	milli bool
 }
 
-// The old names are also read: koordinator.sh/* is from Koordinator before 1.0,
+// Tenon also reads the old names: koordinator.sh/* from Koordinator before 1.0,
 // and alibabacloud.com/* from ACK before 0.8.0.
 var (
 	batchCPU    = kind{[]corev1.ResourceName{BatchCPU, "koordinator.sh/batch-cpu", "alibabacloud.com/reclaimed-cpu", "alibabacloud.com/reclaimed"}, true}
@@ -57,7 +57,7 @@ func (k kind) has(name corev1.ResourceName) bool {
 }
 
 // amountIn returns the amount of the resource in a list, in thousandths of a
-// CPU or in bytes. An amount below 0 counts as absent.
+// CPU or in bytes. It treats a negative amount as absent.
 func (k kind) amountIn(list corev1.ResourceList) node.Maybe[int64] {
 	for _, name := range k.names {
 		q, asked := list[name]
@@ -78,8 +78,8 @@ type Amounts struct {
 	MemoryRequest, MemoryLimit node.Maybe[unit.Bytes]
 }
 
-// amountsOf returns the amounts of a container. A missing request equals the
-// limit, which is also the default of the API server.
+// amountsOf returns the amounts of a container. If a request is missing, the
+// limit replaces it, as in the API server.
 func amountsOf(r corev1.ResourceRequirements, cpu, memory kind) Amounts {
 	var a Amounts
 	a.CPULimit = as[unit.MilliCPU](dropZero(cpu.amountIn(r.Limits)))
@@ -123,17 +123,17 @@ func Native(p *corev1.Pod) Amounts {
 	return a
 }
 
-// Batch returns the batch amounts of a pod, by the rules of podSum. If the spec
-// of a container has none, its amounts come from the annotation
+// Batch returns the batch resources of a pod, by the rules of podSum. If the
+// spec of a container has none, its batch resources come from the annotation
 // extended-resource-spec.
 func Batch(p *corev1.Pod) Amounts {
 	said, _ := Extended(p)
 	return podSum(p, batchCPU, batchMemory, said, podOverhead(p))
 }
 
-// Requested returns the batch resources of a pod that the kubelet counts when it
-// admits the pod. The kubelet counts only the names in node.status, for containers
-// and overhead. It ignores old names and the annotation extended-resource-spec
+// Requested returns the batch resources that the kubelet counts when it admits a
+// pod. The kubelet counts the resources of node.status, for containers and
+// overhead. It ignores old names and the annotation extended-resource-spec
 // (k8s.io/component-helpers/resource: PodRequests).
 func Requested(p *corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 	cpu, memory := kind{[]corev1.ResourceName{BatchCPU}, true}, kind{[]corev1.ResourceName{BatchMemory}, false}
@@ -141,7 +141,7 @@ func Requested(p *corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 	return a.CPURequest.Or(0), a.MemoryRequest.Or(0)
 }
 
-// Reserve returns the CPU that the kubelet of a node does not offer to pods
+// Reserve returns the CPU that the kubelet withholds from the pods of a node
 // (kubeReserved, systemReserved).
 func Reserve(n *corev1.Node) unit.MilliCPU {
 	whole, left := nativeCPU.amountIn(n.Status.Capacity), nativeCPU.amountIn(n.Status.Allocatable)
@@ -155,13 +155,12 @@ func Reserve(n *corev1.Node) unit.MilliCPU {
 func Mid(p *corev1.Pod) Amounts { return podSum(p, midCPU, midMemory, nil, podOverhead(p)) }
 
 // podSum adds up the amounts of the containers of a pod. Init containers run
-// one after the other before the main containers. So the amount of the pod is
-// that of its largest init container, if this exceeds the sum of the main
-// containers. A sidecar (an init container with restartPolicy Always) adds to
-// all containers that start after it (KEP-753). The overhead of the pod is
-// added to the result. If one container has no limit, the pod has no limit,
-// because that container may use any amount (k8s.io/kubernetes/pkg/kubelet/cm:
-// ResourceConfigForPod).
+// one after the other before the main containers. If the largest init container
+// has more than the sum of the main containers, its amount is the result. A
+// sidecar (an init container with restartPolicy Always) adds to all containers
+// that start after it (KEP-753). The overhead of the pod is added at the end.
+// If one container has no limit, the pod has no limit, because that container
+// may use any amount (k8s.io/kubernetes/pkg/kubelet/cm: ResourceConfigForPod).
 func podSum(p *corev1.Pod, cpu, memory kind, said map[string]corev1.ResourceRequirements, over Amounts) Amounts {
 	each, init := make([]Amounts, 0, 4), make([]bool, 0, 4)
 	for i := range p.Spec.InitContainers {
@@ -190,15 +189,15 @@ func containerSum(c corev1.Container, cpu, memory kind, said map[string]corev1.R
 }
 
 // podOverhead returns the overhead of the runtime for a pod (spec.overhead),
-// which is charged to the cgroup of the pod. The overhead always has the native
-// names: it comes from the RuntimeClass, and the API server requires that it
-// equals that of the RuntimeClass.
+// which is charged to the cgroup of the pod. It is always in cpu and memory:
+// the API server requires that it equals the overhead of the RuntimeClass.
 func podOverhead(p *corev1.Pod) Amounts {
 	return amountsOf(corev1.ResourceRequirements{Requests: p.Spec.Overhead}, nativeCPU, nativeMem)
 }
 
-// sum adds up one amount (of) of the containers, in the order of their start. If all is
-// set and one container lacks the amount, the sum is absent.
+// sum adds up one amount over the containers, in the order of their start. The
+// function of selects the amount. If all is set and one container lacks the
+// amount, the sum is absent.
 func sum[T ~int64](each []Amounts, init []bool, all bool, over node.Maybe[T], of func(Amounts) node.Maybe[T]) node.Maybe[T] {
 	var running, most T // running: sidecars so far; most: the maximum at any time
 	some := false
@@ -243,25 +242,24 @@ func first[T any](a, b node.Maybe[T]) node.Maybe[T] {
 	return b
 }
 
-// Weight returns the CPU weight for a CPU request, by the formula of the
-// kubelet: 1024 shares for each CPU.
+// Weight returns the CPU weight for a CPU request. By the formula of the
+// kubelet, each CPU is 1024 shares.
 func Weight(request unit.MilliCPU) unit.Weight {
 	return unit.WeightOfShares(int64(Shares(request)))
 }
 
-// CPUQuantity prints an amount of CPU in whole thousandths of a CPU, which is
-// the unit of batch-cpu in node.status and in pods.
+// CPUQuantity returns an amount of CPU in whole thousandths of a CPU, the unit
+// of batch-cpu in node.status and in pods.
 func CPUQuantity(m unit.MilliCPU) resource.Quantity {
 	return *resource.NewQuantity(int64(m), resource.DecimalSI)
 }
 
-// MemoryQuantity prints an amount of memory in bytes.
+// MemoryQuantity returns an amount of memory in bytes.
 func MemoryQuantity(b unit.Bytes) resource.Quantity {
 	return *resource.NewQuantity(int64(b), resource.BinarySI)
 }
 
-// milliQuantity prints an amount of CPU in CPUs, the unit of the native
-// resource cpu.
+// milliQuantity returns an amount of CPU in CPUs, the unit of the resource cpu.
 func milliQuantity(m unit.MilliCPU) resource.Quantity {
 	return *resource.NewMilliQuantity(int64(m), resource.DecimalSI)
 }

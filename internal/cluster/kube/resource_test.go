@@ -78,7 +78,7 @@ func TestBEOfTheMiddlePriorityDoesNotGiveWay(t *testing.T) {
 	}
 }
 
-// The expected values are those that the kubelet computes for the same pods:
+// The expected values are what the kubelet computes for the same pods:
 // PodRequests and PodLimits of k8s.io/component-helpers/resource, and
 // ResourceConfigForPod.
 func TestAmountsAreCountedAsTheKubeletDoes(t *testing.T) {
@@ -144,7 +144,7 @@ func TestOverheadOfABatchPodCounts(t *testing.T) {
 	}
 }
 
-// The expected values are those that the kubelet computes for the same pods:
+// The expected values are what the kubelet computes for the same pods:
 // PodRequests of k8s.io/component-helpers/resource.
 func TestWhatThePodRequestsIsWhatTheKubeletAdmitsItBy(t *testing.T) {
 	for name, c := range map[string]struct {

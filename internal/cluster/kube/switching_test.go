@@ -11,8 +11,8 @@ import (
 )
 
 // TestAnnotationsThatKoordinatorAcceptsCount checks values and spellings that
-// Koordinator accepts in annotations. Each has an effect or causes a warning, and
-// the other keys of the same annotation must still have their effect.
+// Koordinator accepts in annotations. Each must have an effect or cause a
+// warning. The other keys of the annotation must still have their effect.
 func TestAnnotationsThatKoordinatorAcceptsCount(t *testing.T) {
 	for name, tc := range map[string]struct {
 		key, text string

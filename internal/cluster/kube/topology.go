@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A ResourceSpec is the content of the annotation resource-spec. In it, the
+// A ResourceSpec is the content of the annotation resource-spec, in which the
 // owner of a pod requests a kind of CPU binding.
 type ResourceSpec struct {
 	RequiredCPUBindPolicy       string
@@ -34,8 +34,8 @@ func ResourceSpecOf(p *corev1.Pod) (ResourceSpec, []Fault) {
 	return ResourceSpec{s.RequiredBind.Or(""), s.PreferredBind.Or(""), s.PreferredExclusive.Or("")}, faults
 }
 
-// A ResourceStatus is the content of the annotation resource-status. In it,
-// Koordinator's scheduler writes which CPUs it chose for a pod.
+// A ResourceStatus is the content of the annotation resource-status, in which
+// Koordinator's scheduler writes the CPUs that it chose for a pod.
 type ResourceStatus struct {
 	// CPUs are the exclusive CPUs of the pod. It is empty if the scheduler chose none.
 	CPUs unit.CPUSet

@@ -13,16 +13,16 @@ import (
 )
 
 // Workloads returns the workloads of the pods of a node, sorted by name. It also
-// returns remarks for the user, about values that it could not read and combinations
-// that Tenon cannot enforce. exists reports whether a cgroup exists: a pod without a
-// cgroup has not started yet, or has ended.
+// returns remarks for the user about values that it could not read, and about
+// combinations that Tenon cannot enforce. exists reports whether a cgroup exists: a pod
+// without a cgroup has not started yet, or has ended.
 //
 // Each pod is one workload. If a BE pod has batch resources, they determine the weight,
-// quota and memory limit of its cgroup and of the cgroups of its containers, because
-// the kubelet does not know these resources. The kubelet enforces all other limits, and
+// quota and memory limit of its cgroup and of its containers' cgroups, because the
+// kubelet does not know these resources. The kubelet enforces all other limits, and
 // Tenon only adds to them. A new container gets its limits from the runtime through
-// NRI. If NRI is off or missed the container, the loop sets them. If a limit rises, the
-// loop sets that of the pod before those of its containers; if it falls, after them.
+// NRI. If NRI is off or missed the container, the loop sets them. The loop raises the
+// limit of the pod before those of its containers, and lowers it after them.
 func Workloads(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) ([]node.Workload, []string) {
 	s := scene{layout: l, exists: exists, names: map[string]int{}}
 	for i := range pods {
@@ -52,8 +52,8 @@ func Workloads(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) (
 }
 
 // Arriving returns the pods that are bound to the node and have no cgroup yet,
-// as workloads with requests only. The kubelet has admitted these pods or will
-// admit them, so the node needs room for their requests.
+// as workloads with requests only. The kubelet has admitted these pods or soon
+// will, so the node needs room for their requests.
 func Arriving(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) []node.Workload {
 	var all []node.Workload
 	for i := range pods {
@@ -71,7 +71,7 @@ func Arriving(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) []
 	return all
 }
 
-// A scene holds the pods of a node, and the data that Workloads needs for each of them.
+// A scene holds the pods of a node, with the data that Workloads needs for each pod.
 type scene struct {
 	layout  Layout
 	exists  func(node.CgroupPath) bool
@@ -95,8 +95,8 @@ func sideOf(c node.Class) side {
 	return "system"
 }
 
-// look finds the side of the pods in each QoS cgroup. A cgroup with pods of
-// several sides is "mixed".
+// look finds the side (the group of classes) of the pods in each QoS cgroup. A
+// cgroup whose pods have several sides is "mixed".
 func (s *scene) look() {
 	s.only = map[node.CgroupPath]side{}
 	for _, p := range s.pods {
@@ -146,9 +146,9 @@ func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
 }
 
 // root sets the contention root of a pod (docs/glossary.md). It is the cgroup
-// of the QoS class, if all pods in that cgroup are of one side. Otherwise it is
-// the cgroup of the pod, and always so for Guaranteed pods and for BE pods that
-// are not BestEffort.
+// of the QoS class if all pods in that cgroup have the same side. Otherwise it
+// is the cgroup of the pod. It is always that cgroup for Guaranteed pods, and
+// for BE pods whose QoS class is not BestEffort.
 func (s *scene) root(p *corev1.Pod, w *node.Workload) {
 	kube := QOSClass(p)
 	level := s.layout.QOS(kube)
@@ -166,8 +166,8 @@ func (s *scene) root(p *corev1.Pod, w *node.Workload) {
 	}
 }
 
-// amounts sets the requests and limits of the pod and its containers, and the
-// component that enforces each of them.
+// amounts sets the requests and limits of the pod and its containers. It also
+// records which component enforces each of them.
 func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 	native, batch := Native(p), Batch(p)
 	said, _ := Extended(p)
@@ -191,8 +191,8 @@ func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 	w.CPULimit, w.MemoryLimit = own.CPULimit, own.MemoryLimit
 	w.CPUManagedExternally, w.MemoryManagedExternally = !asksCPU, !asksMemory
 	// The cgroup of the pod keeps the weight that the kubelet wrote. Since
-	// Kubernetes 1.36, the kubelet derives a CPU request from this weight.
-	// Another weight would reduce the CPU that services may request.
+	// Kubernetes 1.36, the kubelet computes a CPU request from this weight. A
+	// changed weight would reduce the CPU that services may request.
 	for _, c := range statusesOf(p) {
 		path := s.layout.Container(w.Cgroup, c.id)
 		if path == "" || !s.exists(path) {
@@ -215,8 +215,8 @@ func isDaemon(p *corev1.Pod) bool {
 	return false
 }
 
-// Natives returns the native amounts that the kubelet enforces for a pod, by
-// cgroup: that of the pod, and those of its started containers.
+// Natives returns the cpu and memory amounts that the kubelet enforces for a
+// pod, by cgroup: those of the pod, and those of its started containers.
 func Natives(p *corev1.Pod, l Layout) map[node.CgroupPath]Amounts {
 	pod := l.Pod(p)
 	all := map[node.CgroupPath]Amounts{pod: Native(p)}
@@ -228,8 +228,8 @@ func Natives(p *corev1.Pod, l Layout) map[node.CgroupPath]Amounts {
 	return all
 }
 
-// choose returns native, with the CPU amounts of batch if cpu is set, and with
-// the memory amounts of batch if memory is set.
+// choose returns the amounts of native. If cpu is set, the CPU amounts come
+// from batch. If memory is set, the memory amounts come from batch.
 func choose(cpu, memory bool, batch, native Amounts) Amounts {
 	if cpu {
 		native.CPURequest, native.CPULimit = batch.CPURequest, batch.CPULimit
@@ -241,8 +241,8 @@ func choose(cpu, memory bool, batch, native Amounts) Amounts {
 }
 
 // replaceMissing replaces missing requests by the requests for mid resources.
-// It does not replace limits: the owner of a service did not mean mid resources
-// as limits.
+// It does not replace limits, because the owner of a service does not expect
+// mid resources to limit it.
 func replaceMissing(a, mid Amounts) Amounts {
 	a.CPURequest, a.MemoryRequest = first(a.CPURequest, mid.CPURequest), first(a.MemoryRequest, mid.MemoryRequest)
 	return a
@@ -276,9 +276,9 @@ func statusesOf(p *corev1.Pod) []runningContainer {
 	return all
 }
 
-// AddContainer adds the id of a container that the runtime has created to the status of its pod,
-// because the kubelet has not reported it yet. It returns false and changes nothing if the status
-// has the id, or if the pod has no such container.
+// AddContainer adds the id of a new container to the status of its pod, because the kubelet has
+// not reported the container yet. It returns false and changes nothing if the status already has
+// the id, or if the pod has no such container.
 func AddContainer(p *corev1.Pod, name, id string) bool {
 	for _, part := range []struct {
 		specs    []corev1.Container
@@ -303,7 +303,7 @@ func AddContainer(p *corev1.Pod, name, id string) bool {
 }
 
 // OverridesOf returns the overrides in the annotations of a pod, and the faults
-// of these annotations. A fault disables only its own annotation.
+// of these annotations. An annotation with a fault does not affect the others.
 func OverridesOf(p *corev1.Pod) (node.Overrides, []Fault) {
 	var a node.Overrides
 	var faults, more []Fault
@@ -322,7 +322,7 @@ func OverridesOf(p *corev1.Pod) (node.Overrides, []Fault) {
 	return a, append(faults, more...)
 }
 
-// Faults returns the faults of all labels and annotations that OverridesOf does
+// Faults returns the faults of the labels and annotations that OverridesOf does
 // not read.
 func Faults(p *corev1.Pod) []Fault {
 	var faults []Fault

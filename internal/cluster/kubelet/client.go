@@ -1,6 +1,6 @@
 // Package kubelet reads the pods of a node, and the layout of their cgroups,
-// from the authenticated API of the kubelet. If that API refuses or does not
-// answer, the package reads the pods from the API server.
+// from the authenticated API of the kubelet. If that API does not answer or
+// refuses, the package reads the pods from the API server.
 package kubelet
 
 import (
@@ -32,8 +32,8 @@ const (
 	answerWithin = 5 * time.Second
 )
 
-// ErrRefused means that the kubelet answers, but that it does not authorize
-// this client or has no such resource.
+// ErrRefused means that the kubelet answers, but does not authorize this client
+// or does not have the resource.
 var ErrRefused = errors.New("refused")
 
 // Options contain the address of the kubelet and the credentials of the client.
@@ -46,9 +46,9 @@ type Options struct {
 	// certificates.
 	CAFile   string
 	Insecure bool
-	// As is the client configuration for the API server. The client shows the
-	// same token or certificate to the kubelet. A token in a file is read again
-	// from time to time.
+	// As holds the client configuration for the API server. The client uses the
+	// same token or certificate for the kubelet. It reads a token file again from
+	// time to time.
 	As *rest.Config
 	// Root is the path of the kubelet's root directory in this process. The
 	// client does not read the directory if the path is empty.
@@ -69,7 +69,7 @@ type Client struct {
 }
 
 // A text identifies the JSON text of a pod by its hash. The seed of the hash is
-// secret, so that no other process can make another text with the same hash.
+// secret, so that no other process can make a different text with that hash.
 type text struct {
 	hash   uint64
 	length int
@@ -96,8 +96,8 @@ func Open(o Options) (*Client, error) {
 }
 
 // Pods returns the pods that the kubelet runs or will run, including static pods.
-// Each pod is reduced by Slim. same means that the answer is byte for byte equal
-// to the last one. The caller must not change the pods.
+// Each pod is reduced by Slim. same means that the answer equals the last one
+// byte for byte. The caller must not change the pods.
 func (c *Client) Pods(ctx context.Context) (pods []corev1.Pod, same bool, err error) {
 	if err := c.read(ctx, "/pods"); err != nil {
 		return nil, false, err
@@ -167,8 +167,8 @@ type Facts struct {
 	CPUManagerPolicy string `json:"cpuManagerPolicy,omitempty"`
 	// CPUDriver is the DRA driver that writes the CPUs of containers, or empty.
 	CPUDriver string `json:"cpuDriver,omitempty"`
-	// ReservedCPUs lists the CPUs, such as 0-1, on which the kubelet runs no
-	// pod. It is the kubelet's reservedSystemCPUs if the policy is static and
+	// ReservedCPUs lists the CPUs, such as 0-1, on which the kubelet runs no pod.
+	// They are the kubelet's reservedSystemCPUs if the policy is static and
 	// strict-cpu-reservation is on.
 	ReservedCPUs string `json:"reservedCPUs,omitempty"`
 	// NoQuotas means that the kubelet sets no quota for CPU limits
@@ -176,8 +176,8 @@ type Facts struct {
 	NoQuotas bool `json:"noQuotas,omitempty"`
 }
 
-// Facts reads the present configuration of the kubelet. It does not find out
-// whether there is a DRA driver: see Files.
+// Facts reads the present configuration of the kubelet. The method Files finds
+// the DRA driver.
 func (c *Client) Facts(ctx context.Context) (Facts, error) {
 	if err := c.read(ctx, "/configz"); err != nil {
 		return Facts{}, err

@@ -231,8 +231,8 @@ func TestHalfAnAnswerIsNone(t *testing.T) {
 	}
 }
 
-// FuzzPods checks that an invalid answer results in an error without pods, and
-// without a panic.
+// FuzzPods checks that an invalid answer causes an error without pods, and no
+// panic.
 func FuzzPods(f *testing.F) {
 	text, err := os.ReadFile("testdata/pods.json")
 	if err != nil {

@@ -11,33 +11,33 @@ import (
 )
 
 const (
-	// cpuState is the file in which the kubelet's CPU manager keeps its policy
-	// and the CPUs that it assigned (pkg/kubelet/cm/cpumanager).
+	// cpuState is the file with the policy of the kubelet's CPU manager and the
+	// CPUs that it assigned (pkg/kubelet/cm/cpumanager).
 	cpuState = "cpu_manager_state"
 	// registry is the directory with the sockets of the kubelet's drivers.
 	// cpuDrivers matches the sockets of the DRA driver that assigns CPUs
-	// (kubernetes-sigs/dra-driver-cpu). During an update, two of them may
-	// exist.
+	// (kubernetes-sigs/dra-driver-cpu). During an update of the driver, there may
+	// be two.
 	registry   = "plugins_registry"
 	cpuDrivers = "dra.cpu*.sock"
 	// CPUDriver is the name of the DRA driver that assigns CPUs.
 	CPUDriver = "dra.cpu"
 )
 
-// Files tells who binds CPUs on the node, as the files of the kubelet say. The
-// files exist even if the kubelet's API refuses or does not answer.
+// Files tells who binds CPUs on the node. This information comes from files of
+// the kubelet, so it is there even if the kubelet's API does not answer.
 type Files struct {
 	// Policy is the policy of the kubelet's CPU manager, or empty if it was not
 	// read.
 	Policy string
-	// Driver is CPUDriver if that driver is registered, and otherwise empty.
+	// Driver is CPUDriver if that driver is registered, otherwise empty.
 	// DriverRead is false if the directory registry was not read.
 	Driver     string
 	DriverRead bool
 }
 
 // Files reads the files below the kubelet's root directory. A missing file is
-// no error, because the files do not exist before the kubelet has started.
+// no error, because the kubelet creates the files when it starts.
 func (c *Client) Files() (Files, error) {
 	if c.root == "" {
 		return Files{}, nil

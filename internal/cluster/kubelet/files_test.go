@@ -72,9 +72,9 @@ func (c refusingKubelet) Pods(context.Context) ([]corev1.Pod, bool, error) { ret
 func (c refusingKubelet) Facts(context.Context) (Facts, error)             { return Facts{}, c.err }
 func (c refusingKubelet) Files() (Files, error)                            { return c.files, nil }
 
-// TestAKubeletWithoutAnAPIIsKnownByItsFiles checks that Tenon knows whether
-// such a kubelet binds CPUs, as soon as Tenon has a list of pods. If the
-// kubelet binds CPUs, Tenon must leave the CPUs to it.
+// TestAKubeletWithoutAnAPIIsKnownByItsFiles checks a kubelet whose API does not
+// answer. Tenon must know whether it binds CPUs as soon as Tenon has a list of
+// pods. If it does, Tenon must leave the CPUs to it.
 func TestAKubeletWithoutAnAPIIsKnownByItsFiles(t *testing.T) {
 	for _, err := range []error{ErrRefused, errors.New("connection refused"), context.DeadlineExceeded} {
 		s, _ := watch(t, refusingKubelet{err, Files{Policy: "static"}}, &fakeStandIn{pod: "a"}, time.Minute)
@@ -108,7 +108,7 @@ func TestFactsThatAreNotReadStay(t *testing.T) {
 		changes := 0
 		s := NewSource(nil, nil, time.Minute, slog.New(slog.DiscardHandler), func() { changes++ })
 		s.Assume(before)
-		s.know(c.configuration, c.files)
+		s.store(c.configuration, c.files)
 		if got := s.Known().Facts; got != c.want || (changes > 0) != (got != before) {
 			t.Errorf("%s: %+v after %d changes, want %+v", name, got, changes, c.want)
 		}

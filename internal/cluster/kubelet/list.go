@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// items returns the text of each pod of a PodList without decoding it. It
-// checks only the parts outside the pods. A list of a hundred pods has a
+// items returns the text of each pod of a PodList without decoding the pods. It
+// checks only the text outside the pods. A list of a hundred pods has a
 // megabyte, and most pods are unchanged since the last list. Finding the end of
 // a pod takes a tenth of the time of decoding it.
 func items(list []byte) ([][]byte, error) {
@@ -70,8 +70,8 @@ func itemsAt(list []byte, d *json.Decoder) (all [][]byte, err error) {
 }
 
 // objectLength returns the length of the JSON object at the beginning of text,
-// or 0 if text does not begin with a complete object. It does not check what is
-// in the object.
+// or 0 if no complete object is there. It does not check the content of the
+// object.
 func objectLength(text []byte) int {
 	if len(text) == 0 || text[0] != '{' {
 		return 0
@@ -93,7 +93,7 @@ func objectLength(text []byte) int {
 }
 
 // stringLength returns the length of the string at the beginning of text, with
-// its quotes. It returns the length of text if the string does not end.
+// its quotes. If the string has no end, it returns the length of text.
 func stringLength(text []byte) int {
 	for i := 1; ; {
 		quote := bytes.IndexByte(text[i:], '"')

@@ -5,9 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Slim removes from a pod all fields that the agent does not read. The
-// identity, labels and annotations of the pod remain, and the requests, limits
-// and ids of its containers: about 1 KiB of some 15 KiB.
+// Slim removes all fields that the agent does not read from a pod. About 1 KiB
+// of some 15 KiB remains: the identity, labels and annotations of the pod, and
+// the requests, limits and ids of its containers.
 func Slim(p *corev1.Pod) {
 	p.ManagedFields, p.Finalizers, p.GenerateName = nil, nil, ""
 	delete(p.Annotations, corev1.LastAppliedConfigAnnotation)
@@ -34,8 +34,8 @@ func Slim(p *corev1.Pod) {
 // SlimOfAPI does the same as Slim, for a pod of the API server. Tenon derives
 // the cgroup of a pod from annotations of the kubelet, but in the API server
 // any client may have written them. SlimOfAPI keeps only the annotation that
-// marks a static pod, and only if a node owns the pod: then only a kubelet can
-// have written the annotation (admission plugin NodeRestriction).
+// marks a static pod, and only if a node owns the pod. Then the annotation is
+// from a kubelet (admission plugin NodeRestriction).
 func SlimOfAPI(p *corev1.Pod) {
 	owner := metav1.GetControllerOf(p)
 	if owner == nil || owner.Kind != "Node" || owner.APIVersion != "v1" {
@@ -46,9 +46,9 @@ func SlimOfAPI(p *corev1.Pod) {
 	Slim(p)
 }
 
-// isPending reports whether a resize of a pod is requested, but not accepted by
-// the kubelet. The spec of the pod then has the requested amounts, and not the
-// amounts in force.
+// isPending reports whether the kubelet has not accepted the requested resize
+// of a pod yet. The spec of the pod then has the requested amounts instead of
+// the amounts in force.
 func isPending(p *corev1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue {
@@ -59,7 +59,7 @@ func isPending(p *corev1.Pod) bool {
 }
 
 // hold sets the resources in the specs of containers to the resources in force,
-// which are in the statuses.
+// which it takes from the statuses.
 func hold(all []corev1.Container, statuses []corev1.ContainerStatus) {
 	for _, s := range statuses {
 		for i := range all {

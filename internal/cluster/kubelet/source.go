@@ -15,23 +15,23 @@ const (
 	// minRest is the minimum time between two requests to the kubelet, even
 	// if cgroups change more often.
 	minRest = 500 * time.Millisecond
-	// hurriedRest is the same time if a container waits for the answer. It is
+	// hurriedRest replaces minRest if a container waits for the answer. It is
 	// shorter, because the container runtime waits only a fraction of a second.
 	hurriedRest = 50 * time.Millisecond
 	// askAtLatest is the maximum time between two requests while the kubelet
 	// does not answer.
 	askAtLatest = 10 * time.Second
-	// repeatAfter is the time between the answer to a request of Look and a
-	// second request. A container has its cgroup before its status, so the
-	// first answer may lack it.
+	// repeatAfter is the time between the answer to a request of Look and a second
+	// request. A container gets its cgroup before its status, so the first answer
+	// may lack the container.
 	repeatAfter = 2 * time.Second
 	// standInAfter is the time without an answer of the kubelet after which the
 	// API server replaces it. A restart of the kubelet takes less time.
 	standInAfter = 30 * time.Second
 	// factsEvery is the time between two reads of the kubelet's configuration,
-	// which may change when the kubelet restarts. After a failed read, the time
-	// is factsAgain: with old facts, Tenon may look for pods in the wrong
-	// cgroups.
+	// which may change when the kubelet restarts. After a failed read, the time is
+	// factsAgain, because Tenon may look for pods in the wrong cgroups if its
+	// facts are old.
 	factsEvery = 5 * time.Minute
 	factsAgain = 10 * time.Second
 )
@@ -44,25 +44,25 @@ type Kubelet interface {
 }
 
 // A StandIn returns the pods of the node while the kubelet does not answer. The
-// real one watches the API server. It runs only while it is needed.
+// real stand-in watches the API server, and runs only while it is needed.
 type StandIn interface {
 	Run(context.Context)
 	Objects() (pods []*corev1.Pod, known bool)
 	Trouble() (heard time.Time, err error)
 }
 
-// A Known holds what a Source knows about the pods of a node.
+// A Known is the present knowledge of a Source about the pods of a node.
 type Known struct {
 	// Pods are the pods of the last answer. The caller must not change them.
 	Pods []corev1.Pod
-	// At is the time of the last answer, and zero before the first answer. From
-	// is the source of the answer: "kubelet" or "API server".
+	// At is the time of the last answer, and zero before the first answer. From is
+	// the source of that answer: "kubelet" or "API server".
 	At   time.Time
 	From string
-	// Facts are the settings of the kubelet, as far as they are known.
+	// Facts are the known settings of the kubelet.
 	Facts Facts
-	// Trouble is the error of the last request, or empty. If there is an error,
-	// the pods are as old as At.
+	// Trouble is the error of the last request, or empty. With an error, the list
+	// Pods is from the time At.
 	Trouble string
 }
 
@@ -90,9 +90,9 @@ type Source struct {
 }
 
 // NewSource returns a source that reads the pods from a kubelet once per
-// interval (every), and at once after Look. When the pods or the facts are new,
-// another goroutine calls changed. other makes the stand-in for the kubelet. If
-// other is nil, there is no stand-in.
+// interval (every), and also when Look is called. When the pods or the facts
+// are new, another goroutine calls changed. other makes the stand-in for the
+// kubelet. If other is nil, there is no stand-in.
 func NewSource(k Kubelet, other func(changed func()) StandIn, every time.Duration, log *slog.Logger, changed func()) *Source {
 	return &Source{kubelet: k, other: other, every: every, log: log, changed: changed, ask: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 }
@@ -104,8 +104,8 @@ func (s *Source) Assume(f Facts) { s.known.Facts = f }
 // Look requests a new list of pods. It returns at once.
 func (s *Source) Look() { wake(s.ask) }
 
-// Hurry requests a new list of pods without delay, because a container waits
-// for it. It returns at once.
+// Hurry requests a new list of pods without delay, for a container that waits
+// for the list. It returns at once.
 func (s *Source) Hurry() { wake(s.hurry) }
 
 func wake(c chan<- struct{}) {
@@ -165,7 +165,7 @@ func (s *Source) Run(ctx context.Context) {
 	}
 }
 
-// turn makes one request, and returns how long to wait for the next one.
+// turn makes one request, and returns the time to wait before the next one.
 func (s *Source) turn(ctx context.Context) time.Duration {
 	now := time.Now()
 	pods, same, err := s.kubelet.Pods(ctx)
@@ -193,7 +193,7 @@ func (s *Source) turn(ctx context.Context) time.Duration {
 		s.learn(ctx, now)
 	}
 	if s.second != nil { // read the files before the pods, so that Tenon takes no CPUs from a kubelet that binds them
-		s.know(nil, s.files())
+		s.store(nil, s.readFiles())
 	}
 	s.stand(err)
 	s.waited = min(max(2*s.waited, time.Second), askAtLatest)
@@ -281,8 +281,8 @@ func (s *Source) take(next Known, same bool) {
 	}
 }
 
-// learn reads the configuration of the kubelet, if the last read is old. If the
-// read fails, the last configuration stays.
+// learn reads the configuration of the kubelet again if the last read is old.
+// If the read fails, the last configuration stays.
 func (s *Source) learn(ctx context.Context, now time.Time) {
 	if !s.facts.IsZero() && now.Sub(s.facts) < factsEvery {
 		return
@@ -297,14 +297,14 @@ func (s *Source) learn(ctx context.Context, now time.Time) {
 			s.facts = now.Add(factsAgain - factsEvery)
 		}
 		s.log.Warn("the kubelet does not provide its configuration; looking for the cgroups of pods in the last known or the default places", "error", err)
-		s.know(nil, s.files())
+		s.store(nil, s.readFiles())
 		return
 	}
-	s.know(&facts, s.files())
+	s.store(&facts, s.readFiles())
 }
 
-// files reads who binds CPUs from the files of the kubelet.
-func (s *Source) files() Files {
+// readFiles reads the kubelet's files, which tell who binds CPUs.
+func (s *Source) readFiles() Files {
 	files, err := s.kubelet.Files()
 	text := ""
 	if err != nil {
@@ -317,9 +317,9 @@ func (s *Source) files() Files {
 	return files
 }
 
-// know stores facts. A fact that could not be read keeps its value, because it
-// has probably not changed.
-func (s *Source) know(configuration *Facts, files Files) {
+// store stores new facts. A fact that could not be read keeps its value,
+// because it has probably not changed.
+func (s *Source) store(configuration *Facts, files Files) {
 	s.mu.Lock()
 	before := s.known.Facts
 	next := before

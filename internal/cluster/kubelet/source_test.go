@@ -181,7 +181,7 @@ func TestANodeThatNeverHeardOfPodsSaysSo(t *testing.T) {
 	}
 }
 
-// A muteKubelet is a kubelet that lists its pods but does not provide its
+// A muteKubelet is a kubelet that lists its pods but refuses to give its
 // configuration.
 type muteKubelet struct {
 	fakeKubelet

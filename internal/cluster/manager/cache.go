@@ -8,13 +8,13 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// The cache holds every node and every report of the cluster. A transform
-// function drops the fields that the manager does not read, before an object
-// enters the cache. In a large cluster, a Node object has 20 KiB. Half of that
-// is managedFields and the list of images. About 1 KiB remains.
+// The cache holds every node and every report of the cluster. Before an object
+// enters the cache, a transform function drops the fields that the manager does
+// not read. In a large cluster, a Node object has 20 KiB. Half of that is
+// managedFields and the list of images. About 1 KiB remains.
 
-// slimNode keeps the fields that determine batch resources, and all labels,
-// because the selectors of the administrator may name any label.
+// slimNode keeps the fields that determine batch resources. It keeps all
+// labels, because the administrator's selectors may use any label.
 func slimNode(o any) (any, error) {
 	n, is := o.(*corev1.Node)
 	if !is {

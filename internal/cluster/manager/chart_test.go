@@ -17,9 +17,9 @@ import (
 )
 
 // TestTheChartAsksForTheSameWebhooks compares the webhooks of the Helm chart
-// (test/chart) with HookConfigs. So the tests of this package also hold for an
-// installation by Helm. There are two differences: the chart omits fields that
-// the API server fills in, and excludes kube-system.
+// (test/chart) with HookConfigs, so that the tests of this package also apply
+// to an installation by Helm. There are two differences: the chart omits fields
+// that the API server fills in, and excludes kube-system.
 func TestTheChartAsksForTheSameWebhooks(t *testing.T) {
 	text, err := os.ReadFile("../../../test/chart/testdata/default.yaml")
 	if err != nil {

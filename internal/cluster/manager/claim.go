@@ -7,9 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A claim is the amount of one resource in a report. The sum of its terms has
-// been checked. The claim also has the inputs from which the manager computes
-// the amount again, with its own knowledge of the node and of the settings.
+// A claim is the amount of one resource in a report, with a checked sum. The
+// manager computes the amount again from the other fields, with its own
+// knowledge of the node and of the settings.
 type claim struct {
 	promised bool  // the agent reports this resource, perhaps with the amount 0
 	amount   int64 // the reported amount
@@ -19,7 +19,7 @@ type claim struct {
 	others   int64 // CPU or memory for work that is not best-effort
 	degraded string
 	// formula is the present result of the agent's formula. held means that the
-	// amount differs from formula, because a change has to wait.
+	// amount differs from this result, because a change has to wait.
 	formula int64
 	held    bool
 	// requested is the sum of the requests of the running pods, or 0 if the
@@ -81,7 +81,7 @@ func (k kind) claim(a *v1alpha1.BatchAmount) (claim, error) {
 		}
 		switch name := node.TermName(t.Name); {
 		case name == node.TermLimit || name == node.TermFloor:
-			// The manager computes the limit and the floor from the other terms.
+			// The manager computes the terms TermLimit and TermFloor from the others.
 		case name == node.TermNode || name == node.TermReserved:
 			c.system -= v
 		case v > 0:

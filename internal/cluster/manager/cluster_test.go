@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 }
 
 // binaries returns a folder with kube-apiserver and etcd. It is
-// KUBEBUILDER_ASSETS or, if that is not set, the folder to which the tests of
-// test/cluster build them.
+// KUBEBUILDER_ASSETS. If that is not set, it is the folder to which the tests
+// of test/cluster build both.
 func binaries(t testing.TB) string {
 	t.Helper()
 	home, _ := os.UserCacheDir()
@@ -174,8 +174,8 @@ func (r *replica) end() {
 	}
 }
 
-// webhooks makes a manager serve the webhooks, and makes the API server call
-// them.
+// webhooks makes a manager serve the webhooks. It also makes the API server
+// call them.
 func (s *scene) webhooks(o *Options) {
 	if s.port == 0 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -202,8 +202,8 @@ func (s *scene) node(name string) {
 	s.must(s.client.Status().Update(s.ctx, n))
 }
 
-// report writes a report as an agent does: it sets the status, but not the part
-// of the status that the manager writes.
+// report writes a report as an agent does: it sets the status without the part
+// that the manager writes.
 func (s *scene) report(name string, b *v1alpha1.Batch) time.Time {
 	s.t.Helper()
 	n := s.serials.Add(1)

@@ -12,8 +12,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The annotations of a node about its batch resources (Koordinator:
-// apis/extension). Package config has the annotations that are settings.
+// These annotations of a node concern its batch resources (Koordinator:
+// apis/extension). The annotations that are settings are in package config.
 const (
 	thirdPartyKey = "node.koordinator.sh/thirdPartyAllocations"
 	originKey     = "node.koordinator.sh/originExtendedAllocatable"
@@ -22,10 +22,10 @@ const (
 // Facts are the data about a node that the manager reads from its Node object.
 type Facts struct {
 	Capacity [kinds]int64
-	// Reserved is the amount that the kubelet does not offer to pods.
+	// Reserved is the amount that the kubelet withholds from pods.
 	Reserved [kinds]int64
-	// Present are the batch resources under allocatable in the node's status.
-	// Capped are those under capacity.
+	// Present are the batch resources in the allocatable of the node's status.
+	// Capped are those in its capacity.
 	Present, Capped [kinds]node.Maybe[int64]
 	// Elsewhere are the batch resources that other schedulers, such as that of YARN, have
 	// allocated. Shared reports whether the node has the annotation thirdPartyAllocations.
@@ -65,7 +65,7 @@ func batchAmount(list corev1.ResourceList, k kind) node.Maybe[int64] {
 	return node.Some(q.Value())
 }
 
-// share reads the annotation thirdPartyAllocations. An example of its value is
+// share reads the annotation thirdPartyAllocations, for example
 // {"allocations":[{"name":"yarn","priority":"koord-batch",
 // "resources":{"kubernetes.io/batch-cpu":"1000"}}]}.
 func (f *Facts) share(text string) {
@@ -100,8 +100,8 @@ func (f *Facts) share(text string) {
 	}
 }
 
-// quantity reads a quantity of an annotation. It refuses exponents: to read 1e2147483647 takes
-// hours, and a node may write its own annotations.
+// quantity reads a quantity from an annotation. It refuses exponents, because to read
+// 1e2147483647 would take hours, and a node may write its own annotations.
 func quantity(raw json.RawMessage) (resource.Quantity, error) {
 	text := strings.Trim(string(raw), `"`)
 	if !plain.MatchString(text) {

@@ -27,7 +27,7 @@ import (
 type tally struct{ let, refused, unread int }
 
 // take counts the result of a write. A refusal by a webhook must have a message.
-// Refusals by the API server itself count as unread. Any other error fails the
+// A refusal by the API server itself counts as unread. Any other error fails the
 // test.
 func (a *tally) take(t *testing.T, err error, sent any) (let bool) {
 	t.Helper()

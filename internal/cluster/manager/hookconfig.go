@@ -39,13 +39,13 @@ func (s Service) names() []string {
 	return []string{full, full + ".cluster.local"}
 }
 
-// HookConfigs returns the two webhook configurations, without the CA that the manager adds
+// HookConfigs returns the two webhook configurations. They lack the CA, which the manager adds
 // later.
 //
-// While no manager answers, the API server refuses three kinds of pods, because these would run
-// without limits: pods that are BE by their label, pods that are BE by the old annotation of
-// ACK, and pods with batch resources. It admits all other pods, so that the cluster never waits
-// for Tenon. So a pod that a profile would make BE starts unchanged, as an ordinary pod. In a
+// While no manager answers, the API server refuses three kinds of pods, which would run without
+// limits: pods that are BE by their label, pods that are BE by the old annotation of ACK, and
+// pods with batch resources. It admits all other pods, so that the cluster never waits for
+// Tenon. A pod that a profile would make BE then starts unchanged, as an ordinary pod. In a
 // namespace with LabelRequired, the API server refuses such a pod, too.
 func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
 	be := &metav1.LabelSelector{MatchLabels: map[string]string{kube.LabelQOSClass: string(node.BE)}}
@@ -55,8 +55,8 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	create, update := []admissionv1.OperationType{admissionv1.Create}, []admissionv1.OperationType{admissionv1.Update}
 	both := []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}
 	closed, open := admissionv1.Fail, admissionv1.Ignore
-	// Pods of the manager itself never wait for the webhooks, which only a
-	// running manager answers.
+	// Pods of the manager itself never wait for the webhooks, because the webhooks
+	// answer only while a manager runs.
 	elsewhere := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{s.Namespace}},
 	}}
@@ -95,7 +95,7 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	beCreate.ObjectSelector = be
 	otherCreate := validating("pods.validate", pathValidatePod, open, quick, rule("", "v1", "pods", create))
 	otherCreate.ObjectSelector, otherCreate.NamespaceSelector = others, elsewhere
-	otherCreate.MatchConditions = []admissionv1.MatchCondition{{Name: "words-of-the-protocol", Expression: speaks}}
+	otherCreate.MatchConditions = []admissionv1.MatchCondition{{Name: "words-of-the-protocol", Expression: concernsTenon}}
 	class := validating("class.validate", pathValidatePod, closed, patient, rule("", "v1", "pods", update))
 	class.MatchConditions = []admissionv1.MatchCondition{{Name: "class-changes", Expression: changes(
 		"labels", kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority) + " || " + changes("annotations", kube.AnnotationACKQOSClass, kube.AnnotationExtended)}}
@@ -117,21 +117,21 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 	return m, v
 }
 
-// LabelRequired is a label of a namespace. With the value true, a new pod of the namespace is
-// refused while the webhook does not answer. So no pod starts without its profiles.
+// LabelRequired is a label of a namespace. If it is true, the API server refuses new pods of
+// the namespace while the webhook does not answer. So no pod starts without its profiles.
 const LabelRequired = "tenon.sh/require-admission"
 
-// speaks is a CEL expression. It is true for a pod with a label, an annotation or a resource that
-// Tenon reads, because the validating webhook might refuse such a pod. The API server admits
-// other pods without the webhook. So they never wait for a manager that does not answer.
-const speaks = "[object.metadata.?labels.orValue({}), object.metadata.?annotations.orValue({})]." +
+// concernsTenon is a CEL expression that is true for pods with a label, an annotation or a
+// resource that Tenon reads. The validating webhook must see these pods, because it might refuse
+// them. The API server admits other pods without the webhook, even if no manager runs.
+const concernsTenon = "[object.metadata.?labels.orValue({}), object.metadata.?annotations.orValue({})]." +
 	"exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/') || k == 'cpuset-scheduler' || k == 'cpu-policy')) || " +
 	"(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, " +
 	"[c.?resources.?requests.orValue({}), c.?resources.?limits.orValue({})].exists(l, l.exists(n, " +
 	"n.contains('koordinator.sh/') || n.startsWith('alibabacloud.com/') || n.startsWith('kubernetes.io/batch-') || n.startsWith('kubernetes.io/mid-'))))"
 
-// bestEffortUnlabelled returns a CEL expression. It is true for a pod that is
-// BE by ACK's annotation or by its batch resources. The ObjectSelector of the
+// bestEffortUnlabelled returns a CEL expression that is true for pods that are
+// BE by ACK's annotation or by batch resources. The ObjectSelector of the
 // webhook excludes pods that are BE by their label.
 func bestEffortUnlabelled() string {
 	var names []string

@@ -31,8 +31,8 @@ const (
 	pathValidateProfile = "/validate-profile"
 )
 
-// hooks answers the API server. It reads the inputs of a decision, calls
-// package admission, and returns its decision.
+// hooks answers the API server. It reads the inputs of a decision, and returns
+// the decision of package admission.
 type hooks struct {
 	client, live client.Reader // client reads from the cache; live reads from the API server what the cache lacks
 	config       client.ObjectKey
@@ -42,7 +42,7 @@ type hooks struct {
 	log          *slog.Logger
 }
 
-// mutatePod answers with the changes of a pod that package admission decides.
+// mutatePod answers with the changes that package admission makes to a pod.
 func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.Response {
 	var pod corev1.Pod
 	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
@@ -53,8 +53,8 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	var namespace corev1.Namespace
 	err := h.client.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
 	if apierrors.IsNotFound(err) {
-		// The cache may lack the namespace, because it was probably created
-		// just now, together with its first pods.
+		// The cache may lack the namespace: it was probably created just now,
+		// together with its first pods.
 		err = h.live.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
 	}
 	if err == nil {
@@ -75,8 +75,8 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	if !verdict.Allowed() {
 		return h.answer("pod", req, verdict)
 	}
-	// Compare two values that were both decoded into the Go types. So the patch
-	// leaves fields unchanged that these types lack.
+	// Both values were decoded into the Go types. So the patch does not touch
+	// fields that these types lack.
 	before, err := json.Marshal(&pod)
 	if err == nil {
 		var after []byte
@@ -87,8 +87,8 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	return admission.Errored(http.StatusInternalServerError, fmt.Errorf("print the pod: %w", err))
 }
 
-// colocationOff reports whether no node offers batch resources. The settings say so. If a
-// manager has just started and not read its settings yet, the status of the nodes says so.
+// colocationOff reports whether no node has batch resources. The settings tell this. A
+// manager that has just started may lack settings; then the status of the nodes tells it.
 func (h *hooks) colocationOff(ctx context.Context) bool {
 	if c := h.settings.cluster(); c != nil {
 		return !c.Colocates()

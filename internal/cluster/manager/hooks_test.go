@@ -78,9 +78,8 @@ func TestTheFirstPodsOfANamespaceHaveItsProfiles(t *testing.T) {
 }
 
 // TestColocationIsOffUntilSettingsOrNodesShowIt checks how the webhooks decide
-// whether to rename the requests of a BE pod. The settings decide. If the
-// manager has not read the settings yet, the batch resources of the nodes
-// decide.
+// whether to rename the requests of a BE pod. The settings decide. While the
+// manager has not read them, the batch resources of the nodes decide.
 func TestColocationIsOffUntilSettingsOrNodesShowIt(t *testing.T) {
 	pod, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "job", Labels: map[string]string{"koordinator.sh/qosClass": "BE"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},

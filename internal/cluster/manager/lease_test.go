@@ -11,7 +11,7 @@ import (
 
 // TestTheLeaseIsAskedForSeldom checks the requests of two replicas on an idle cluster. Together
 // they must send less than one request for their lease in three seconds. A leader that cannot
-// renew the lease must stop before another leader begins.
+// renew the lease must stop before the next leader begins.
 func TestTheLeaseIsAskedForSeldom(t *testing.T) {
 	o := Options{Name: "tenon-manager", Namespace: "tenon-system", Elect: true}.runtime(runtime.NewScheme(), logr.Discard(), new(certificate.Serving))
 	// In each period, the leader writes the lease, and the other replica reads

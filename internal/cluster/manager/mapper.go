@@ -15,8 +15,8 @@ import (
 )
 
 // mapper returns the API resources that the manager reads and writes, from a fixed list. The
-// usual mapper asks the API server for them at the start. Without an answer the manager would
-// end, and the kubelet would restart it after longer and longer waits.
+// usual mapper asks the API server at the start. If the API server did not answer, the
+// manager would end, and the kubelet would restart it after longer and longer waits.
 func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	m := meta.NewDefaultRESTMapper(nil)
 	for scope, kinds := range map[meta.RESTScope][]schema.GroupVersionKind{

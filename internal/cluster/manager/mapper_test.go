@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// TestTheMapperKnowsWhatIsCached checks that the mapper has each kind that the
-// manager caches.
+// TestTheMapperKnowsWhatIsCached checks that the mapper knows each kind that
+// the manager caches.
 func TestTheMapperKnowsWhatIsCached(t *testing.T) {
 	types, err := newScheme()
 	if err != nil {

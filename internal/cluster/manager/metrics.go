@@ -10,7 +10,7 @@ type metrics struct {
 	writes *prometheus.CounterVec
 }
 
-// writesFailed is the value of the label change that counts failed writes.
+// writesFailed is the value of the metric label change for failed writes.
 const writesFailed = "failed"
 
 func newMetrics() *metrics {

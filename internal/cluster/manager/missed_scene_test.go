@@ -15,10 +15,10 @@ import (
 	"tenon.sh/tenon/internal/cluster/admission/missed"
 )
 
-// TestPodsThatAProfileMissedAreReported creates pods while no manager runs. The
-// API server admits them without their profiles. One of the profiles would
-// change the class of its pod. The next manager must report this pod in the
-// status of the profile, as an event of the pod, and as a metric.
+// TestPodsThatAProfileMissedAreReported creates pods while no manager runs, so
+// that the API server admits them without their profiles. One of the profiles
+// would change the class of its pod. The next manager must report this pod in
+// the status of the profile, as an event of the pod, and as a metric.
 func TestPodsThatAProfileMissedAreReported(t *testing.T) {
 	s := newScene(t)
 	often := func(o *Options) { s.webhooks(o); o.searches = 50 * time.Millisecond }

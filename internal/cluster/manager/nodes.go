@@ -39,26 +39,26 @@ type nodes struct {
 	of map[string]*nodeMemory
 }
 
-// A nodeMemory holds what one call of Reconcile for a node passes to the next.
-// The calls for one node do not overlap.
+// A nodeMemory is the state that one call of Reconcile passes to the next call
+// for the same node. These calls do not overlap.
 type nodeMemory struct {
 	memory Memory
 	state  State
 	reason string
-	// publishedStatus is the last written content of status.published. told is
-	// the time of that write.
+	// publishedStatus is the last written content of status.published. told is the
+	// time of that write.
 	publishedStatus v1alpha1.Published
 	told            time.Time
 	// timed is the time of the last report that the delay metric has counted.
 	timed time.Time
-	// writtenVersion is the resource version of the node before the last write.
-	// While the cache has this version, it has not seen the write.
+	// writtenVersion is the resource version of the node before the last write. If
+	// the cache has this version, it has not seen the write.
 	writtenVersion string
 	// degraded means that the last event about the node reported a degradation.
 	degraded bool
 
-	// cluster and version are the configuration and the version of the Node
-	// object from which rules and faults were computed.
+	// rules and faults were computed from the configuration cluster, and from this
+	// version of the Node object.
 	cluster *config.Cluster
 	version string
 	rules   policy.Overcommit
@@ -106,8 +106,8 @@ func (r *nodes) Reconcile(ctx context.Context, request reconcile.Request) (recon
 }
 
 // isBehind reports whether the cache has not seen the last write to a node yet.
-// It returns false one second after the write, because the cache never shows a
-// write that changes nothing.
+// One second after the write it returns false in any case, because the cache
+// never shows a write that changed nothing.
 func (r *nodes) isBehind(n *corev1.Node) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,8 +115,8 @@ func (r *nodes) isBehind(n *corev1.Node) bool {
 	return m != nil && m.writtenVersion != "" && m.writtenVersion == n.ResourceVersion && r.now().Sub(m.memory.Wrote) < time.Second
 }
 
-// remember returns the memory of a node. A new leader has none, and takes the
-// time of the last write from the report.
+// remember returns the memory of a node. A new leader has no memory, and takes
+// the time of the last write from the report.
 func (r *nodes) remember(n *corev1.Node, p *v1alpha1.Published, now time.Time) *nodeMemory {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +138,7 @@ func (r *nodes) forget(name string) {
 	delete(r.of, name)
 }
 
-// consult computes the settings for the node again if their inputs have changed.
+// consult computes the settings for the node again if the inputs have changed.
 func (m *nodeMemory) consult(c *config.Cluster, n *corev1.Node) {
 	if m.cluster == c && m.version == n.ResourceVersion && n.ResourceVersion != "" {
 		return
@@ -150,8 +150,8 @@ func (m *nodeMemory) consult(c *config.Cluster, n *corev1.Node) {
 	}
 }
 
-// apply writes a decision: the amounts into the node, and then the reason into
-// the report. It returns how long a delayed write must wait, or 0.
+// apply writes a decision: first the amounts into the node, then the reason
+// into the report. It returns the remaining delay of a write, or 0.
 func (r *nodes) apply(ctx context.Context, n *corev1.Node, report *v1alpha1.NodeReport, m *nodeMemory, c Case, v Verdict) (time.Duration, error) {
 	before := m.state
 	r.mu.Lock()
@@ -191,8 +191,8 @@ func show(k kind, v Verdict) string {
 	return "none"
 }
 
-// patchOf returns a patch that sets the status and the annotation of a node. It
-// is one patch, so that capacity and allocatable change together.
+// patchOf returns one patch that sets the status and the annotation of a node.
+// With one patch, capacity and allocatable change together.
 func patchOf(f Facts, v Verdict) []byte {
 	amounts := map[corev1.ResourceName]any{}
 	for k := range kinds {
@@ -231,7 +231,7 @@ func direction(c Case, v Verdict) string {
 	return up
 }
 
-// announce creates an event when the amounts of a node become degraded, and when this ends.
+// announce creates an event when the amounts of a node become degraded, and when this is over.
 func (r *nodes) announce(n *corev1.Node, m *nodeMemory, before State, v Verdict) {
 	if before == v.State {
 		return
@@ -250,8 +250,8 @@ func (r *nodes) announce(n *corev1.Node, m *nodeMemory, before State, v Verdict)
 }
 
 // explain writes the published amounts and the reason into the report. In a
-// normal state, a change of the reason alone must wait until Pause is over.
-// Then explain returns the remaining time.
+// normal state, a change of only the reason waits until Pause has passed since
+// the last write. Then explain returns the remaining time.
 func (r *nodes) explain(ctx context.Context, report *v1alpha1.NodeReport, m *nodeMemory, c Case, v Verdict) (time.Duration, error) {
 	if c.Report.Batch == nil {
 		return 0, nil

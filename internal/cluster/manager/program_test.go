@@ -57,8 +57,8 @@ type process struct {
 	metrics string
 }
 
-// run starts the program and ends it when the test ends. The program has no
-// webhooks and no lease unless additional arguments (more) enable them.
+// run starts the program, and ends it at the end of the test. The program has
+// no webhooks and no lease unless the arguments in more enable them.
 func (p program) run(t testing.TB, config client.ObjectKey, more ...string) *process {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -101,8 +101,8 @@ func (p *process) kill() {
 	p.command.Wait()
 }
 
-// resourceUse returns how much memory the process uses, as text, and how
-// much CPU time it has used.
+// resourceUse returns the memory that the process uses, as text, and its CPU
+// time.
 func (p *process) resourceUse(t testing.TB) (string, time.Duration) {
 	t.Helper()
 	pid := p.command.Process.Pid
@@ -287,7 +287,7 @@ func TestAManagerWaitsForItsAPIServer(t *testing.T) {
 }
 
 // forward passes connections on to an address until the listener is closed.
-// While the value up is false, it closes new connections at once.
+// While up is false, it closes new connections at once.
 func forward(l net.Listener, address string, up *atomic.Bool) {
 	for {
 		from, err := l.Accept()

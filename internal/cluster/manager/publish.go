@@ -11,10 +11,10 @@ import (
 )
 
 // Pause is the minimum time between two writes of the status of a node, because etcd and every
-// scheduler receive each write. A large decrease is written without a pause.
+// scheduler receive each write. Only a large decrease is written without a pause.
 const Pause = 10 * time.Second
 
-// A Case holds all inputs of the decision about the batch resources of a node.
+// A Case contains all inputs of the decision about the batch resources of a node.
 type Case struct {
 	At     time.Time
 	Rules  policy.Overcommit
@@ -30,8 +30,8 @@ type Sighting struct {
 	// It does not depend on the clock of the node.
 	Seen time.Time
 	// Fresh means that this process saw the report change, or that the report's
-	// own time is recent. Any other report may be very old, and is no reason to
-	// increase an amount.
+	// own time is recent. Other reports may be very old, and do not cause an
+	// increase of an amount.
 	Fresh bool
 }
 
@@ -39,12 +39,12 @@ type Sighting struct {
 type Memory struct {
 	// Wrote is the time of the last write of the node's amounts; zero: long ago.
 	Wrote time.Time
-	// Refused is the time since which the manager accepts no report; zero: it
-	// accepts them. Good is the time of the last report that it accepted.
+	// Refused is the time since which the manager refuses all reports. It is zero
+	// if it accepts them. Good is the time of the last accepted report.
 	Refused, Good time.Time
 }
 
-// State is one word for how the manager treats the report of a node.
+// State says in one word how the manager treats the report of a node.
 type State string
 
 // The states of a node.
@@ -62,15 +62,15 @@ const (
 	Stale      State = "stale"      // the report is too old: the node has no batch resources
 )
 
-// allStates are the states above. The metric tenon_manager_nodes has a series for
-// each of them.
+// allStates lists the states above. The metric tenon_manager_nodes has a series
+// for each state.
 var allStates = []State{Off, Unreported, Vanished, Published, Bounded, Held, Waiting, Starting, Doubtful, Refused, Stale}
 
 // A Verdict is the decision about the batch resources of a node, with its reason.
 type Verdict struct {
 	State  State
 	Reason string
-	// Want has the amounts for the status. An absent amount means that the node
+	// Want contains the amounts for the status. If an amount is absent, the node
 	// must not have the resource.
 	Want [kinds]node.Maybe[int64]
 	// Origin is the value for the annotation originExtendedAllocatable, or
@@ -78,26 +78,26 @@ type Verdict struct {
 	Origin string
 	// Write means that the status or the annotation must change.
 	Write bool
-	// Again is the time until the next decision if nothing changes; 0 means never.
+	// Again is the time until the next decision if nothing changes. 0 means never.
 	Again  time.Duration
 	Memory Memory
 }
 
 // Decide decides the batch resources in the status of a node.
 //
-// Decide publishes at most the reported amounts, with one exception: it does not take away a
-// published amount that running pods request. It publishes less in three cases: the node
+// Decide publishes at most the reported amounts, with one exception: it keeps a published
+// amount that running pods request. It publishes less than reported in three cases: the node
 // reserves more than the agent assumed, the threshold of the settings is lower, or other
-// schedulers have allocated a part. A decrease is written at once. An increase is written at
-// most once every Pause, and only if it is large enough.
+// schedulers have allocated a part. A decrease is written at once. An increase is written
+// only if it is large enough, and at most once every Pause.
 func Decide(c Case) Verdict {
 	v := Verdict{Memory: c.Memory}
 	target, origin, all := v.target(c)
 	raised := v.hold(c, target, all)
 	v.Want = v.settle(c, raised)
 	if c.Node.Shared && origin != noAmounts {
-		// Other schedulers cannot use the amount that is held for running pods.
-		// Their annotation does not contain it, so that they release resources.
+		// Other schedulers cannot use the amount that is held for running pods. This
+		// amount is missing in their annotation, so that they release resources.
 		theirs := v.Want
 		for k := range kinds {
 			if raised[k] != target[k] {
@@ -108,8 +108,8 @@ func Decide(c Case) Verdict {
 	}
 	v.Write = v.Want != c.Node.Present || v.Want != c.Node.Capped
 	if v.Origin != c.Node.Origin && !v.Write {
-		// While an amount is held, the annotation changes with each report,
-		// although the status does not.
+		// While an amount is held, the status stays the same, but the annotation
+		// changes with each report.
 		rest := Pause - c.At.Sub(c.Memory.Wrote)
 		if v.Write = raised == target || rest <= 0; !v.Write {
 			v.Again = min(v.Again, rest)
@@ -119,15 +119,14 @@ func Decide(c Case) Verdict {
 }
 
 // hold raises a target to the amount that running pods request, but not above the present amount
-// of the node. The reason: a kubelet that restarts admits all pods of its node again, including
-// running pods, and ends the pods that do not fit into the amount.
+// of the node. The reason: a kubelet that restarts admits all pods of its node again, also
+// running ones, and ends the pods that do not fit into the amount.
 //
-// No other pod can use a held amount, because the requests of the running pods fill it for the
-// scheduler. When a pod ends, a new pod may start before the published amount has decreased. The
-// agent does not count the new pod as requested, so the amount decreases as pods end. Services
-// stay protected, because the agent decides by usage and not by the published amount. A false
-// report gains nothing: it can only delay a decrease, because the target never rises above the
-// present amount.
+// No other pod can use a held amount, because the requests of the running pods use it up. When a
+// pod ends, a new pod may start before the published amount has decreased. The agent does not
+// count the new pod as requested, so the amount decreases as pods end. Services stay protected,
+// because the agent bounds batch work by usage and not by the published amount. A false report
+// can only delay a decrease, because the target never rises above the present amount.
 //
 // hold does not change an absent target. If colocation is disabled or no agent manages the node,
 // the node has no batch resources, and a kubelet that restarts ends batch pods. hold also applies
@@ -165,8 +164,8 @@ func (v *Verdict) say(s State, format string, args ...any) {
 }
 
 // target returns the amounts that would be published if increases were not
-// delayed. origin is the same, but includes the amounts that other schedulers
-// have allocated. all has the readable claims of the report.
+// delayed. origin also includes the amounts that other schedulers have
+// allocated. all contains the readable claims of the report.
 func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [kinds]claim) {
 	switch {
 	case !c.Rules.Enable:
@@ -236,8 +235,8 @@ func (v *Verdict) target(c Case) (target, origin [kinds]node.Maybe[int64], all [
 	return smallerAmounts(target, v.keep(c)), origin, all
 }
 
-// undoOthers returns the amounts that the node would have without the
-// allocations of other schedulers (elsewhere).
+// undoOthers returns the amounts of the node before the allocations of other
+// schedulers (elsewhere) were subtracted.
 func undoOthers(origin, want [kinds]node.Maybe[int64], elsewhere [kinds]int64) [kinds]node.Maybe[int64] {
 	for k := range kinds {
 		if w := want[k].Or(0); w > 0 {
@@ -249,8 +248,8 @@ func undoOthers(origin, want [kinds]node.Maybe[int64], elsewhere [kinds]int64) [
 
 // startingUp reports whether the agent has not measured for long enough to compute
 // an amount. Such an agent reports the amount 0, which must not be published.
-// Otherwise each update of the agent would take the resource away from running pods,
-// and a kubelet that restarts meanwhile would end them.
+// Otherwise each update of the agent would take the resource away from running pods.
+// A kubelet that restarts in this time would end them.
 func startingUp(all [kinds]claim) bool {
 	any := false
 	for _, c := range all {
@@ -276,13 +275,13 @@ func (v *Verdict) judge(c Case) ([kinds]claim, error) {
 	return all, nil
 }
 
-// upperBound returns an amount that no correct report about the node exceeds.
+// upperBound returns the largest amount that a correct report can contain.
 func (k kind) upperBound(c Case) int64 {
 	return percent(c.Node.Capacity[k], max(100, k.reclaim(c.Rules).ThresholdPercent))
 }
 
 // bound computes a claim again with the manager's knowledge of the node. If the
-// amount is less than the claim, it also returns the reason. The amount is
+// result is less than the claim, it also returns the reason. The result is
 //
 //	min(share) − max(use of the system, reservation) − others
 func (k kind) bound(one claim, c Case) (int64, string) {
@@ -315,7 +314,7 @@ func (k kind) reservedAmount(c Case) int64 {
 	return max(c.Node.Reserved[k], int64(c.Rules.ReservedMemory))
 }
 
-// ceiling returns the maximum amount that the settings allow, whatever the report says.
+// ceiling returns the maximum amount under the settings, whatever the report says.
 func (k kind) ceiling(c Case) int64 {
 	r := k.reclaim(c.Rules)
 	most := max(0, percent(c.Node.Capacity[k], r.ThresholdPercent)-k.reservedAmount(c))
@@ -325,7 +324,7 @@ func (k kind) ceiling(c Case) int64 {
 	return most
 }
 
-// settle decides how much of the change to the target is written now.
+// settle decides which part of the change to the target is written now.
 func (v *Verdict) settle(c Case, target [kinds]node.Maybe[int64]) [kinds]node.Maybe[int64] {
 	age := c.At.Sub(c.Memory.Wrote)
 	paused := age < Pause
@@ -363,5 +362,5 @@ func (v *Verdict) settle(c Case, target [kinds]node.Maybe[int64]) [kinds]node.Ma
 	return want
 }
 
-// ppm returns the given number of millionths of v.
+// ppm returns v × millionths / 1,000,000, and does not overflow.
 func ppm(v, millionths int64) int64 { return v/1_000_000*millionths + v%1_000_000*millionths/1_000_000 }

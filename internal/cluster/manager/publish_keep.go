@@ -6,9 +6,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// keepForAWhile returns the amounts of a node without a report: the present
-// amounts for DegradeAfter, and then none. Reports may be missing although all
-// agents run, for example if their CustomResourceDefinition was deleted.
+// keepForAWhile returns the amounts of a node without a report. The present
+// amounts stay for DegradeAfter; then there are none. Reports may be missing
+// although agents run, for example after a deletion of the report's CRD.
 func (v *Verdict) keepForAWhile(c Case) [kinds]node.Maybe[int64] {
 	if v.Memory.Refused.IsZero() {
 		v.Memory.Refused = c.At
@@ -27,8 +27,8 @@ func (v *Verdict) keepForAWhile(c Case) [kinds]node.Maybe[int64] {
 	return v.keep(c)
 }
 
-// presentAmounts returns the present amounts of the node, or a smaller amount
-// that the agent has measured since its start.
+// presentAmounts returns the present amounts of the node. If the agent has
+// measured a smaller amount since its start, it returns that amount.
 func (v *Verdict) presentAmounts(c Case, all [kinds]claim) [kinds]node.Maybe[int64] {
 	kept := v.keep(c)
 	for k := range kinds {
@@ -39,7 +39,7 @@ func (v *Verdict) presentAmounts(c Case, all [kinds]claim) [kinds]node.Maybe[int
 	return kept
 }
 
-// keep returns the present amounts of the node, but at most what the settings allow.
+// keep returns the present amounts of the node, limited by the settings.
 func (v *Verdict) keep(c Case) [kinds]node.Maybe[int64] {
 	kept := c.Node.Present
 	for k := range kinds {
@@ -50,8 +50,8 @@ func (v *Verdict) keep(c Case) [kinds]node.Maybe[int64] {
 	return kept
 }
 
-// smallerAmounts returns the smaller amount of each resource. It is absent if
-// the resource is absent in a or b.
+// smallerAmounts returns, for each resource, the smaller amount of a and b. The
+// result is absent if the resource is absent in a or b.
 func smallerAmounts(a, b [kinds]node.Maybe[int64]) (low [kinds]node.Maybe[int64]) {
 	for k := range kinds {
 		x, hasX := a[k].Value()

@@ -286,8 +286,8 @@ func addRunning(b *v1alpha1.Batch, milli, bytes int64) *v1alpha1.Batch {
 	return b
 }
 
-// startingReport returns the report of an agent that has measured, but whose
-// first amount still waits.
+// startingReport returns the report of an agent that has measured, but still
+// waits before it reports its first amount.
 func startingReport(milli int64) *v1alpha1.Batch {
 	b := batchOf(0, 4)
 	for k, a := range [kinds]*v1alpha1.BatchAmount{b.CPU, b.Memory} {
@@ -314,9 +314,9 @@ func TestOriginSaysWhatThereWouldBeWithoutOthers(t *testing.T) {
 	}
 }
 
-// TestOthersGiveWayToRunningPods checks that the annotation for other
-// schedulers does not contain the amount that is held for running pods. A held
-// amount must not cause a write at each report.
+// TestOthersGiveWayToRunningPods checks that the amount held for running pods
+// is missing in the annotation for other schedulers. A held amount must not
+// cause a write at each report.
 func TestOthersGiveWayToRunningPods(t *testing.T) {
 	n := noted(giveBatch(machineOf(16, 64), 3000, 40<<30), thirdPartyKey, `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":"3000"}}]}`)
 	given := caseOf(n, addRunning(batchOf(4000, 4), 3000, 0))
@@ -368,7 +368,7 @@ func TestGarbageIsRefusedWithTheValue(t *testing.T) {
 
 // TestAnyHistoryKeepsThePromises calls Decide with random reports, pauses,
 // invalid reports, and changes of the node and of the settings. After each
-// call, it checks the rules that the function brokenRule lists.
+// call, it checks the rules in the function brokenRule.
 func TestAnyHistoryKeepsThePromises(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))
 	for range 300 {
@@ -451,8 +451,8 @@ func history(rnd *rand.Rand, s *Case, n *corev1.Node) string {
 	return "report"
 }
 
-// brokenRule describes the rule that a verdict breaks. It returns "" if the
-// verdict breaks none.
+// brokenRule describes the rule that a verdict breaks. It returns "" for a
+// correct verdict.
 func brokenRule(c Case, v Verdict, raised *time.Time) string {
 	up := false
 	for k := range kinds {

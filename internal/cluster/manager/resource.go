@@ -31,7 +31,7 @@ func (k kind) batchName() corev1.ResourceName {
 	return kube.BatchMemory
 }
 
-// nativeName returns the name of the native resource.
+// nativeName returns the name of the resource in Kubernetes: cpu or memory.
 func (k kind) nativeName() corev1.ResourceName {
 	if k == cpu {
 		return corev1.ResourceCPU
@@ -63,8 +63,8 @@ func (k kind) reclaim(c policy.Overcommit) policy.Reclaim {
 	return c.Memory
 }
 
-// maxAmount is more than any machine has, and so small that sums of amounts do
-// not overflow.
+// maxAmount is more than any machine has, but small enough that sums of amounts
+// do not overflow.
 const maxAmount = 1 << 55
 
 // count converts a quantity of CPUs or bytes to thousandths of a CPU or bytes.
@@ -104,7 +104,7 @@ func (k kind) reportQuantity(v int64) resource.Quantity {
 	return *resource.NewQuantity(v, resource.BinarySI)
 }
 
-// percent returns p percent of v, rounded down. A p above 100000 counts as
+// percent returns p percent of v, rounded down. It replaces a p above 100000 by
 // 100000.
 func percent(v int64, p unit.Percent) int64 {
 	n := int64(min(p, 100_000))

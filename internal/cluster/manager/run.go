@@ -38,7 +38,7 @@ import (
 
 // Options configure a manager.
 type Options struct {
-	// Namespace is the namespace of the manager, with its lease and its Secret.
+	// Namespace is the namespace of the manager, its lease and its Secret.
 	Namespace string
 	// Config names the ConfigMap with the settings.
 	Config client.ObjectKey
@@ -56,9 +56,9 @@ type Options struct {
 	// address disables its server. Scheduler is the name of the scheduler that
 	// chooses CPUs, or empty.
 	Metrics, Health, Scheduler string
-	// Elect enables leader election, so that only the leader writes. Lease is
-	// the time after which another replica replaces a leader that no longer
-	// renews its lease.
+	// Elect enables leader election: only the leader writes. Lease is the time
+	// after which another replica replaces a leader that no longer renews its
+	// lease.
 	Elect bool
 	Lease time.Duration
 	// DryRun logs the changes that the manager would write, and writes nothing.
@@ -73,8 +73,8 @@ type Options struct {
 	searches time.Duration // between two searches for missed pods; 0: missed.Every
 }
 
-// startupLimit is the time for which a starting manager waits for the API server. It is
-// practically unlimited, because a restart would only delay the manager.
+// startupLimit is the time that a starting manager waits for the API server. It
+// is practically unlimited, because a restart would only delay the manager.
 const startupLimit = 100 * 365 * 24 * time.Hour
 
 // newScheme returns a scheme with all types that the manager reads and writes.
@@ -120,7 +120,7 @@ func Run(ctx context.Context, rc *rest.Config, o Options) error {
 	if err := m.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("add the health check: %w", err)
 	}
-	if err := m.AddReadyzCheck("cache", knows(m.GetCache())); err != nil {
+	if err := m.AddReadyzCheck("cache", cachesReady(m.GetCache())); err != nil {
 		return fmt.Errorf("add the readiness check: %w", err)
 	}
 	if err := m.Start(ctx); err != nil {
@@ -129,9 +129,9 @@ func Run(ctx context.Context, rc *rest.Config, o Options) error {
 	return nil
 }
 
-// knows returns a readiness check that succeeds when the caches are complete. A manager waits
-// for the API server without limit, and the check shows whether it still waits.
-func knows(c cache.Cache) healthz.Checker {
+// cachesReady returns a readiness check that fails until the caches are complete. A manager waits
+// for the API server without a limit, and the check shows whether it still waits.
+func cachesReady(c cache.Cache) healthz.Checker {
 	return func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
 		defer cancel()

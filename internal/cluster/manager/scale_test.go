@@ -94,8 +94,8 @@ func forEach(workers, n int, f func(int)) {
 	all.Wait()
 }
 
-// bigNode creates a node with 50 images, so that the object is as large as
-// nodes of real clusters are.
+// bigNode creates a node with 50 images. The object is as large as the nodes of
+// real clusters.
 func (s *scene) bigNode(name string) {
 	n := machineOf(16, 64)
 	n.Name = name

@@ -149,8 +149,8 @@ func TestGarbageIsRefusedAndNeverPublished(t *testing.T) {
 }
 
 // TestTheAPIServerRefusesUncountableQuantities checks that the API server
-// refuses a report with a quantity such as 1e2147483647. To read such a
-// quantity takes hours.
+// refuses a report with a quantity such as 1e2147483647, because reading it
+// would take hours.
 func TestTheAPIServerRefusesUncountableQuantities(t *testing.T) {
 	s := newScene(t)
 	s.report("n1", batchOf(4000, 4))
@@ -165,8 +165,8 @@ func TestTheAPIServerRefusesUncountableQuantities(t *testing.T) {
 }
 
 // TestAManagerThatDiesInAWriteLeavesNothingHalfDone cuts the connection between
-// a manager and the API server during the first write to a node. In one case
-// the request does not arrive, in the other case the answer does not.
+// a manager and the API server during the first write to a node. In one case,
+// the request is lost. In the other case, the answer is lost.
 func TestAManagerThatDiesInAWriteLeavesNothingHalfDone(t *testing.T) {
 	for name, arrives := range map[string]bool{"before it arrives": false, "after it arrived": true} {
 		t.Run(name, func(t *testing.T) {

@@ -40,8 +40,8 @@ func (s *settings) cluster() *config.Cluster { return s.current.Load() }
 
 // Reconcile reads the ConfigMap. A key with a fault keeps its last valid value, and an
 // event reports the fault. If the ConfigMap is missing for absence.GoneAfter, the
-// defaults apply, which disable colocation. A manager that has just started waits for
-// the same time. Meanwhile the published amounts stay.
+// defaults apply, which disable colocation. A manager that has just started also waits
+// for this time. Meanwhile the published amounts stay.
 func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var m corev1.ConfigMap
 	switch err := s.client.Get(ctx, s.name, &m); {
@@ -97,7 +97,7 @@ func (s *settings) tellMissing() {
 	}
 }
 
-// clip shortens a text to 1000 bytes. The note of an event may have 1024.
+// clip shortens a text to 1000 bytes, because the note of an event has at most 1024.
 func clip(s string) string {
 	const most = 1000
 	if len(s) <= most {

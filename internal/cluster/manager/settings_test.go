@@ -30,7 +30,7 @@ func (o *oneMap) Get(_ context.Context, key client.ObjectKey, to client.Object, 
 }
 
 // TestSettingsOutlastTheirConfigMapForAWhile deletes the ConfigMap and creates
-// it again. kubectl replace --force does that, and so does a chart that moves
+// it again. This happens with kubectl replace --force, and when a chart moves
 // its ConfigMap.
 func TestSettingsOutlastTheirConfigMapForAWhile(t *testing.T) {
 	on := map[string]string{"colocation-config": `{"enable":true}`}
@@ -38,8 +38,8 @@ func TestSettingsOutlastTheirConfigMapForAWhile(t *testing.T) {
 		name  string
 		first map[string]string
 		back  time.Duration // time of the new creation; 0: never
-		// meanwhile are the settings while the manager waits for the ConfigMap. The
-		// field end has the settings after that.
+		// meanwhile are the settings while the manager waits for the ConfigMap. end
+		// are the settings after that.
 		meanwhile, end string
 	}{
 		{"deleted for good", on, 0, "on", "off"},

@@ -8,12 +8,12 @@ import (
 )
 
 // youngAge is the age below which a report is fresh, even if this process has
-// not seen it change. The age depends on the clock of the node, which may be
-// ahead by the same time.
+// not seen it change. The clock of the node determines the age, and may be
+// ahead by youngAge.
 const youngAge = 2 * time.Minute
 
-// sightings stores when this process saw each report change. All replicas store this, so that
-// a replica that becomes the leader knows which reports are stale.
+// sightings stores the times at which this process saw each report change. All replicas store
+// them, so that a new leader knows which reports are stale.
 type sightings struct {
 	now func() time.Time
 	mu  sync.Mutex
@@ -33,8 +33,8 @@ func newSightings(now func() time.Time) *sightings {
 }
 
 // see records a report, and returns it with the time of its last change. Changes of the
-// manager's own fields do not count. A report that the agent has created but not filled
-// in counts as missing.
+// manager's own fields do not count. If the agent has created the report but not filled
+// it in, the report counts as missing.
 func (s *sightings) see(r *v1alpha1.NodeReport) Sighting {
 	if r.Status.Reported.IsZero() && r.Status.Run == "" {
 		return Sighting{}

@@ -17,8 +17,8 @@ import (
 
 const gib = unit.Bytes(1 << 30)
 
-// A simulatedNode is a node with an agent and without a kernel. A test sets the
-// usage of its work. The policy and the reports are those of the real agent.
+// A simulatedNode is a node with an agent and without a kernel. A test sets its
+// resource usage. The policy and the reports are those of the real agent.
 type simulatedNode struct {
 	config policy.Config
 	state  policy.State
@@ -29,8 +29,8 @@ type simulatedNode struct {
 	pace   nodereport.Pace
 }
 
-// A job is a pod of a simulated node. A request below 0 means that the pod has
-// no request. A use below 0 means that the pod was not measured.
+// A job is a pod of a simulated node. A negative request means that the pod has
+// no request. A negative use means that the pod was not measured.
 type job struct {
 	class       node.Class
 	asked, used unit.MilliCPU
@@ -103,9 +103,9 @@ func (s *simulatedNode) node(reservedCPU unit.MilliCPU, reservedMemory unit.Byte
 	return n
 }
 
-// reference computes the formula of Koordinator for constant load, from its
+// reference computes Koordinator's formula for constant load, from its
 // description (batchresource/plugin.go of the version that
-// reference/koordinator.md names). There is one difference: with
+// reference/koordinator.md names). There is one difference. With
 // maxUsageRequest, a pod without a metric counts with its request. Koordinator
 // omits such a pod by mistake.
 func (s *simulatedNode) reference(k kind, n *corev1.Node) int64 {

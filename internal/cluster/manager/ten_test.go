@@ -104,8 +104,8 @@ func TestTenSituations(t *testing.T) {
 }
 
 // TestAnAgentThatStartsTakesNothingAway checks the first reports of an agent.
-// They have the amount 0, because the agent has measured nothing yet, and must
-// not lower the published amounts.
+// They contain the amount 0, because the agent has measured nothing yet. They
+// must not lower the published amounts.
 func TestAnAgentThatStartsTakesNothingAway(t *testing.T) {
 	c := colocationDefaults()
 	c.Window, c.Look = 5*time.Minute, time.Minute

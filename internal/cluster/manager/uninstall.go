@@ -21,9 +21,8 @@ import (
 )
 
 const (
-	// looks is the interval at which Uninstall checks whether the agents have
-	// ended.
-	looks = 500 * time.Millisecond
+	// checkInterval is the time between two checks whether the agents have ended.
+	checkInterval = 500 * time.Millisecond
 	// lostAfter is the time that Uninstall waits for agents on nodes that are
 	// not ready. Such agents may never end.
 	lostAfter = 30 * time.Second
@@ -32,7 +31,7 @@ const (
 // Uninstall removes Tenon from the nodes. It deletes the DaemonSet of the agents, and waits until
 // each agent has restored its node and ended. Then it deletes the reports, and removes the batch
 // resources from the nodes. It may run again: a missing object is no error. It does not wait for
-// the agents of nodes that are not ready, but logs the names of these nodes. When such a node is
+// agents on nodes that are not ready, but logs the names of these nodes. When such a node is
 // ready again, its agent ends and restores what it can.
 func Uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, log *slog.Logger) error {
 	return uninstall(ctx, rc, agents, lostAfter, log)
@@ -50,13 +49,13 @@ func uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, lo
 	if err := endAgents(ctx, c, agents, lost, log); err != nil {
 		return err
 	}
-	// Even if a manager still runs, it publishes nothing when there are no reports.
+	// A manager that still runs publishes nothing without reports.
 	return errors.Join(deleteReports(ctx, c, log), clearNodes(ctx, c, log))
 }
 
 // endAgents deletes the DaemonSet with foreground propagation, so that the
 // DaemonSet exists until its pods have ended. It returns when the DaemonSet is
-// gone, or when the nodes of all remaining pods are not ready.
+// gone, or when all remaining pods are on nodes that are not ready.
 func endAgents(ctx context.Context, c client.Client, agents client.ObjectKey, lost time.Duration, log *slog.Logger) error {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: agents.Namespace, Name: agents.Name}}
 	err := c.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationForeground))
@@ -82,12 +81,12 @@ func endAgents(ctx context.Context, c client.Client, agents client.ObjectKey, lo
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the pods of DaemonSet %v to end: %d are left: %w", agents, set.Status.CurrentNumberScheduled, context.Cause(ctx))
-		case <-time.After(looks):
+		case <-time.After(checkInterval):
 		}
 	}
 }
 
-// lostNodes returns the nodes on which pods of a DaemonSet remain. It returns
+// lostNodes returns the nodes with remaining pods of a DaemonSet. It returns
 // nil if one of these nodes is ready.
 func lostNodes(ctx context.Context, c client.Client, set *appsv1.DaemonSet) (nodes []string, err error) {
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
@@ -113,8 +112,7 @@ func lostNodes(ctx context.Context, c client.Client, set *appsv1.DaemonSet) (nod
 	return nodes, nil
 }
 
-// isReady reports whether the condition Ready of a node is true. It returns
-// false if the node does not exist.
+// isReady reports whether the condition Ready of a node is true.
 func isReady(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -168,7 +166,7 @@ func clearNodes(ctx context.Context, c client.Client, log *slog.Logger) error {
 	return errors.Join(errs...)
 }
 
-// offersBatch reports whether a node offers batch resources.
+// offersBatch reports whether the status of a node has batch resources.
 func offersBatch(n *corev1.Node) bool {
 	for k := range kinds {
 		if _, has := n.Status.Capacity[k.batchName()]; has {

@@ -18,8 +18,8 @@ import (
 )
 
 // agents creates a DaemonSet with a finalizer. The returned function removes
-// the finalizer, so that the DaemonSet disappears as it would when its pods
-// have ended.
+// the finalizer. Then the DaemonSet disappears, as it would at the end of its
+// pods.
 func (s *scene) agents() (client.ObjectKey, func()) {
 	labels := map[string]string{"app": "tenond"}
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "tenond", Finalizers: []string{"tenon.sh/test"}}, Spec: appsv1.DaemonSetSpec{
@@ -91,7 +91,7 @@ func TestUninstallDoesNotWaitForLostNodes(t *testing.T) {
 		defer stop()
 		return uninstall(ctx, s.rc, key, 0, slog.New(slog.NewTextHandler(log, nil)))
 	}
-	if err := run(2 * looks); !errors.Is(err, context.DeadlineExceeded) {
+	if err := run(2 * checkInterval); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("with an agent on a node that works: %v", err)
 	}
 	none := int64(0)

@@ -79,7 +79,7 @@ func (o Options) publish(m manager.Manager) (*settings, error) {
 		Watches(&v1alpha1.NodeReport{}, n.sight()).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(nodeChanged)).
 		WatchesRawSource(source.Channel(wake, all)).
-		// Replicas that do not lead also read the reports. So each of them
+		// Replicas that do not lead also read the reports. So each replica already
 		// knows the age of each report when it becomes the leader.
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, EnableWarmup: &yes, RateLimiter: patience()}).Complete(n)
 	if err != nil {
@@ -100,13 +100,13 @@ func (o Options) leads(m manager.Manager) func() bool {
 	}
 }
 
-// patience returns the rate limiter, which delays the next attempt after a failed write.
+// patience returns the rate limiter for attempts after failed writes.
 func patience() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](50*time.Millisecond, 30*time.Second)
 }
 
-// triggerOnce triggers one reconciliation when the controller starts, even if
-// the object does not exist.
+// triggerOnce triggers one reconciliation when the controller starts. It does
+// so even if the object does not exist.
 func triggerOnce() source.Source {
 	return source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		q.Add(reconcile.Request{})

@@ -9,8 +9,8 @@ import (
 )
 
 // binderOf returns which other component binds containers to CPUs on a node, or
-// "". The report names the static policy of the kubelet static, and a DRA driver
-// dra.
+// "". In the report, "static" is the static policy of the kubelet, and "dra" is
+// a DRA driver.
 func (n Node) binderOf() string {
 	if n.Report == nil || n.Report.Status.CPUs == nil {
 		return ""
@@ -25,18 +25,18 @@ func (n Node) binderOf() string {
 	}
 }
 
-// noOwnCPUs says what it means for pods that another component binds CPUs.
+// noOwnCPUs is the effect on pods if another component binds CPUs.
 const noOwnCPUs = "tenon-scheduler gives the node no pod that asks for CPUs"
 
-// bound returns who binds CPUs on a node, for doctor.
-func (n Node) bound() string {
+// binderText says who binds CPUs on a node, for kubectl tenon doctor.
+func (n Node) binderText() string {
 	if by := n.binderOf(); by != "" {
 		return fmt.Sprintf("not done: %s binds CPUs, so %s", by, noOwnCPUs)
 	}
 	return "tenond binds CPUs"
 }
 
-// cpus prints how many CPUs of a node pods have, and who binds them.
+// cpus prints who binds the CPUs of a node, and how many CPUs pods have.
 func cpus(b *strings.Builder, n Node) {
 	c := n.Report.Status.CPUs
 	if c == nil {
@@ -93,8 +93,8 @@ func refused(pods []v1alpha1.RefusedCPUs) string {
 	return fmt.Sprintf("%d pods ask for CPUs and have none", len(pods))
 }
 
-// setOf parses a set of CPUs of a report. Without the set that cannot be read,
-// the numbers are too small; kubectl tenon map says what is wrong.
+// setOf parses a set of CPUs of a report. It returns an empty set for a text
+// that cannot be read; kubectl tenon map prints the error.
 func setOf(text string) unit.CPUSet {
 	set, _ := unit.ParseCPUSet(text)
 	return set

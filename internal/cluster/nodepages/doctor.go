@@ -15,8 +15,8 @@ import (
 const maxNamed = 5
 
 // Doctor prints the mechanism of each feature on each node, and the problems of
-// the nodes and of the colocation profiles. others are problems that the caller
-// has found. healthy means that there are no problems.
+// the nodes and of the colocation profiles. others are further problems, which
+// the caller has found. healthy means that there are no problems.
 func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, others []string, now time.Time) (text string, healthy bool) {
 	var b strings.Builder
 	silent, agents := map[string][]string{}, map[string][]string{}
@@ -40,17 +40,17 @@ func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, ot
 			fmt.Fprintf(&b, "  tenond %s: %s\n", orDash(version), printNames(agents[version]))
 		}
 	}
-	means(&b, known)
+	printMechanisms(&b, known)
 	right := conditions(&b, known, profiles, others)
 	return b.String(), right && healthy
 }
 
-// featureCPUs is CPUs for pods that ask for them (docs/scheduling.md).
+// featureCPUs is the feature of own CPUs for pods (docs/scheduling.md).
 const featureCPUs = "cpus"
 
-// means prints the mechanism of each enabled feature, with the nodes that use
-// it.
-func means(b *strings.Builder, nodes []Node) {
+// printMechanisms prints the mechanism of each enabled feature, with the nodes
+// that use it.
+func printMechanisms(b *strings.Builder, nodes []Node) {
 	features := map[string]map[string][]string{} // by feature and mechanism: the nodes
 	add := func(feature, how, node string) {
 		if features[feature] == nil {
@@ -70,7 +70,7 @@ func means(b *strings.Builder, nodes []Node) {
 			add(m.Feature, how, n.Name)
 		}
 		if n.Report.Status.CPUs != nil {
-			add(featureCPUs, n.bound(), n.Name)
+			add(featureCPUs, n.binderText(), n.Name)
 		}
 	}
 	if len(features) > 0 {

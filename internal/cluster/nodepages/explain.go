@@ -13,8 +13,8 @@ import (
 )
 
 // Explain prints the batch resources of one node: the terms that its agent
-// computed, and the amounts that the manager published. Its CPUs for pods and the
-// results of trials of isolation mechanisms (docs/glossary.md) follow.
+// computed, and the amounts that the manager published. Then it prints the CPUs
+// for pods, and the trials of isolation mechanisms (docs/glossary.md).
 func Explain(n Node, now time.Time) string {
 	var b strings.Builder
 	if n.Report == nil {
@@ -42,7 +42,7 @@ func Explain(n Node, now time.Time) string {
 	return b.String()
 }
 
-// amount prints an amount in the same form as tenon explain batch.
+// amount prints an amount in the form of tenon explain batch.
 func amount(b *strings.Builder, name string, a *v1alpha1.BatchAmount, show func(*resource.Quantity) string) {
 	if a == nil {
 		return
@@ -118,8 +118,8 @@ func printPublished(b *strings.Builder, n Node, now time.Time) {
 }
 
 // sameAmount reports whether the amount that the manager wrote equals the
-// amount in the status of the node. For CPU, wrote is in CPUs and stands is in
-// thousandths of a CPU.
+// amount in the status of the node (stands). For CPU, wrote is in CPUs and
+// stands is in thousandths of a CPU.
 func sameAmount(name corev1.ResourceName, wrote, stands resource.Quantity) bool {
 	if name == kube.BatchCPU {
 		return wrote.MilliValue() == stands.Value()

@@ -46,8 +46,8 @@ func Nodes(nodes []corev1.Node, reports []v1alpha1.NodeReport) []Node {
 	return all
 }
 
-// age returns the time since the agent wrote the report. The agent's clock set
-// the time of the report.
+// age returns the time since the agent wrote the report. The time of the report
+// comes from the agent's clock.
 func (n Node) age(now time.Time) time.Duration {
 	return max(now.Sub(n.Report.Status.Reported.Time), 0).Truncate(time.Second)
 }
@@ -71,8 +71,8 @@ func (n Node) silenceReason(now time.Time) string {
 }
 
 // problems returns the conditions that show a problem: an enabled feature that
-// does not work, or a knob that another program keeps writing. A condition
-// Suppressing that is False is no problem.
+// does not work, or a knob that another program keeps writing. The condition
+// Suppressing may be False without a problem.
 func (n Node) problems() []metav1.Condition {
 	var all []metav1.Condition
 	for _, c := range n.Report.Status.Conditions {
@@ -147,7 +147,7 @@ func percent(used *resource.Quantity, of resource.Quantity) string {
 	return fmt.Sprintf("%.0f%%", 100*used.AsApproximateFloat64()/of.AsApproximateFloat64())
 }
 
-// pods prints the number of pods of each class with pods.
+// pods prints the number of pods of each class that has pods.
 func pods(counts map[string]int32) string {
 	var all []string
 	for _, class := range node.Classes {

@@ -102,12 +102,12 @@ type sum struct {
 	found     map[string]int // number of nodes by finding
 	nodes     int            // nodes that use the mechanism because a trial kept it
 	more      int32          // services of these nodes that the reports omit
-	// without and with are how long the services of these nodes wait for a CPU
-	// in an hour, without the mechanism and with it.
+	// without and with are the times that the services of these nodes wait for a
+	// CPU in an hour: without the mechanism, and with it.
 	without, with time.Duration
 }
 
-// add adds the result of a trial on a node that uses the mechanism kept.
+// add adds the result of a trial. kept is the mechanism that the node uses.
 func add(sums []sum, kept string, r v1alpha1.TrialResult) []sum {
 	at := slices.IndexFunc(sums, func(s sum) bool { return s.mechanism == r.Candidate })
 	if at < 0 {
@@ -144,8 +144,8 @@ func (s sum) String() string {
 	return text
 }
 
-// anHour describes how much less or more services wait for a CPU in an hour,
-// with a mechanism than without it.
+// anHour describes how much less or more services wait for a CPU in an hour
+// because of a mechanism.
 func anHour(without, with time.Duration) string {
 	change, verb := without-with, "saves"
 	if change < 0 {

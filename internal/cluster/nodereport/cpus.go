@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// cpusOf returns the CPUs of the node, and which pod holds which of them. CPUs
-// of work outside pods count as reserved.
+// cpusOf returns the CPUs of the node and the pods that hold them. CPUs of work
+// outside pods count as reserved.
 func cpusOf(v View) *v1alpha1.CPUs {
 	s, g := v.Tick.Snapshot, v.Tick.Held
 	if len(s.Topology.CPUs) == 0 {

@@ -14,9 +14,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestTheReportSaysWhoHoldsWhichCPUs checks three cases: a pod whose choice the
-// node cannot follow, a pod that demands too much, and a workload that is not a
-// pod.
+// TestTheReportSaysWhoHoldsWhichCPUs checks three cases: a pod whose chosen
+// CPUs the node cannot give it, a pod that demands too much, and a workload
+// that is not a pod.
 func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
 	s := node.Snapshot{At: time.Unix(1, 0), Knobs: node.Knobs{Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}}
 	for c := range 8 {

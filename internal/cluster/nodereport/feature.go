@@ -13,7 +13,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The types of conditions of the node. Each enabled feature has a type of its own, too.
+// These are types of conditions of the node. Each enabled feature has a type of its own.
 const (
 	ConfigAccepted = "ConfigAccepted"
 	PodsKnown      = "PodsKnown"
@@ -62,8 +62,8 @@ func evicts(c policy.Config) bool {
 	return c.Evict.Memory.ThresholdPercent > 0 || c.Evict.CPU.ThresholdPercent > 0 || c.Evict.CPU.SatisfactionLower > 0
 }
 
-// available returns the text by if the node has the capability m. Otherwise it
-// returns why the node lacks it.
+// available returns the argument by if the node has the capability m. Otherwise
+// it returns why the node lacks this capability.
 func available(v View, by string, m node.Feature) (string, string) {
 	a := v.Tick.Snapshot.Capabilities[m]
 	if a.Verdict == node.Yes {
@@ -72,8 +72,8 @@ func available(v View, by string, m node.Feature) (string, string) {
 	return "", a.Why
 }
 
-// splitMechanisms returns the mechanisms that the node has (by), and why it
-// lacks the others.
+// splitMechanisms returns the mechanisms that the node has (by), and the reason
+// why it lacks the others.
 func splitMechanisms(v View, all ...node.Feature) (by, why string) {
 	var has, lacks []string
 	for _, m := range all {

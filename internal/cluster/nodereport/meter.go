@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// sampleEvery is the length of a sample, over which CPU and memory usage is
+	// sampleEvery is the length of a sample, over which CPU and memory usage are
 	// averaged.
 	sampleEvery = 5 * time.Second
 	// maxGap is the maximum time between two snapshots. After a longer gap, the

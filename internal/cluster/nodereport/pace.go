@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// minGap is the minimum time between two reports. A report of smaller batch
-	// resources waits no longer than this.
+	// minGap is the minimum time between two reports. A decrease of the batch
+	// resources is reported after this time.
 	minGap = time.Second
 	// changeGap is the minimum time before a report of any other change.
 	changeGap = 10 * time.Second
 	// heartbeat is the maximum time between two reports. Each report shows that
 	// the agent is alive.
 	heartbeat = time.Minute
-	// fallPercent is the decrease of the batch resources, in percent, above
-	// which the next report waits only for minGap. Otherwise it waits for
-	// changeGap, because noise must not cause a patch every second.
+	// fallPercent is the decrease of the batch resources, in percent, above which
+	// the next report waits only for minGap. A smaller decrease waits for
+	// changeGap, so that noise does not cause a patch every second.
 	fallPercent = 2
 )
 
@@ -46,8 +46,8 @@ func (p *Pace) Due(at time.Time, next v1alpha1.NodeReportStatus) bool {
 		return true
 	case p.IsResting(at):
 		return false
-	case passed >= heartbeat || falls(p.last.Batch.CPU, next.Batch.CPU) || falls(p.last.Batch.Memory, next.Batch.Memory),
-		frees(p.last.Batch.CPU, next.Batch.CPU), frees(p.last.Batch.Memory, next.Batch.Memory),
+	case passed >= heartbeat || hasFallen(p.last.Batch.CPU, next.Batch.CPU) || hasFallen(p.last.Batch.Memory, next.Batch.Memory),
+		hasFreed(p.last.Batch.CPU, next.Batch.CPU), hasFreed(p.last.Batch.Memory, next.Batch.Memory),
 		!reflect.DeepEqual(p.last.CPUs, next.CPUs): // schedulers choose CPUs by this field
 		return true
 	}
@@ -60,8 +60,8 @@ func (p *Pace) Sent(at time.Time, status v1alpha1.NodeReportStatus) { p.sent, p.
 // Conditions returns the conditions of the last report.
 func (p *Pace) Conditions() []metav1.Condition { return p.last.Conditions }
 
-// falls reports whether an amount has decreased by more than fallPercent.
-func falls(before, now *v1alpha1.BatchAmount) bool {
+// hasFallen reports whether an amount has decreased by more than fallPercent.
+func hasFallen(before, now *v1alpha1.BatchAmount) bool {
 	if before == nil || before.Amount.Sign() <= 0 {
 		return false
 	}
@@ -72,17 +72,17 @@ func falls(before, now *v1alpha1.BatchAmount) bool {
 	return was-is > was*fallPercent/100
 }
 
-// frees reports whether the requests of running pods were above the reported
-// amount and are lower now. While requests are above the amount, the manager
-// keeps the published amount up to them. Until it knows of the decrease, the
+// hasFreed reports whether the requests of running pods were above the reported
+// amount and are lower now. While they are above it, the manager publishes an
+// amount as large as the requests. Until the manager knows of the decrease, the
 // scheduler gives the freed part to new pods.
-func frees(before, now *v1alpha1.BatchAmount) bool {
+func hasFreed(before, now *v1alpha1.BatchAmount) bool {
 	return before != nil && before.Requested != nil && before.Requested.Cmp(before.Amount) > 0 &&
 		now != nil && now.Requested != nil && now.Requested.Cmp(*before.Requested) < 0
 }
 
 // toMilli returns a quantity in thousandths, as a float. A float has room for
-// the memory of a node in bytes.
+// the memory of a node.
 func toMilli(q resource.Quantity) float64 { return q.AsApproximateFloat64() * 1000 }
 
 // reportsDiffer reports whether two reports differ. It ignores resource usage

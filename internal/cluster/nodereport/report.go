@@ -20,7 +20,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A View is the input from which Status makes a report.
+// A View contains the inputs of Status.
 type View struct {
 	Tick tick.Tick
 	// Policy is the configuration of the policies in the tick.
@@ -39,23 +39,22 @@ type View struct {
 }
 
 // Means is a mechanism (By). Why is the reason if the mechanism is missing or
-// incomplete, and otherwise empty.
+// incomplete. Otherwise it is empty.
 type Means struct{ By, Why string }
 
 // Pods is the state of the list of pods of the node.
 type Pods struct {
-	// From is the source of the list, kubelet or API server, or empty without a
+	// From is the source of the list: kubelet or API server. It is empty without a
 	// list.
 	From string
 	At   time.Time
 	// Trouble is the error of the source, or empty if the source answers.
 	Trouble string
-	// Unmanaged is the number of pods that Tenon does not manage.
+	// Unmanaged is the number of pods outside Tenon's management.
 	Unmanaged int
-	// BatchCPU and BatchMemory are the batch resources that running pods
-	// request. A kubelet that restarts and admits the pods again would count
-	// the same amounts: a pod does not count if the pods before it already
-	// request the whole amount.
+	// BatchCPU and BatchMemory are the batch resources that running pods request.
+	// A kubelet that restarts and admits these pods again counts the same amounts:
+	// a pod does not count if earlier pods already request the whole amount.
 	BatchCPU    unit.MilliCPU
 	BatchMemory unit.Bytes
 	// Remarks are messages about single pods.
@@ -67,10 +66,10 @@ type Config struct {
 	// From names the source, such as "ConfigMap
 	// koordinator-system/slo-controller-config".
 	From string
-	// Faults are the errors of the present text. If there are any, the last
-	// valid text is in force. Notices name settings that Tenon ignores.
+	// Faults are the errors in the present text. With a fault, the last valid text
+	// stays in force. Notices name settings that Tenon ignores.
 	Faults, Notices []string
-	// Trouble is the error if the source cannot be read now, or empty.
+	// Trouble is the error that prevents reading the source now, or empty.
 	Trouble string
 }
 
@@ -78,9 +77,9 @@ type Config struct {
 // manage.
 const unmanaged = "Unmanaged"
 
-// Status makes the report of a view, without the resource usage of the node,
-// which a Meter adds. A condition that is the same as in the last report
-// (before) keeps its time of change.
+// Status makes the report of a view. It does not contain the resource usage of
+// the node, which a Meter adds. before has the conditions of the last report;
+// an unchanged condition keeps its time of change.
 func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 	s := v.Tick.Snapshot
 	status := v1alpha1.NodeReportStatus{
@@ -135,7 +134,7 @@ func memoryQuantity(b unit.Bytes) resource.Quantity {
 }
 
 // setChangeTimes sorts the conditions, and sets the time of the last change of
-// each.
+// each condition.
 func setChangeTimes(now, before []metav1.Condition, at time.Time) []metav1.Condition {
 	known := map[string]metav1.Condition{}
 	for _, c := range before {
@@ -174,7 +173,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:maxMessage-4], "") + " ..."
 }
 
-// list joins at most the first most texts. It appends the number of the other texts.
+// list joins the first texts, and appends the number of the texts that it omits.
 func list(all []string, most int) string {
 	text := ""
 	for i, s := range all {

@@ -365,8 +365,8 @@ func TestCPUSetsOfAnotherWriterAreReported(t *testing.T) {
 	}
 }
 
-// TestAKnobLeftToAnotherComponentIsNoRefusal checks that the condition does not
-// change while Tenon leaves a contested knob alone. Each change would be a
+// TestAKnobLeftToAnotherComponentIsNoRefusal checks that the condition stays
+// the same while Tenon does not write a contested knob. Each change would be a
 // write to the API server.
 func TestAKnobLeftToAnotherComponentIsNoRefusal(t *testing.T) {
 	v := view()

@@ -28,8 +28,8 @@ type Applier interface {
 	Apply(ctx context.Context, path, owner string, object any) error
 }
 
-// A Sender sends the reports of one node. A newer report replaces the report
-// that waits. Offer never blocks.
+// A Sender sends the reports of one node. If a report still waits, a newer
+// report replaces it. Offer never blocks.
 type Sender struct {
 	api  Applier
 	node string
@@ -38,9 +38,9 @@ type Sender struct {
 	next chan v1alpha1.NodeReportStatus
 }
 
-// NewSender returns the sender of the reports of a node. uid returns the UID of
-// the node. The node owns its report, so that Kubernetes deletes the report
-// with the node.
+// NewSender returns the sender for the reports of a node. uid returns the UID
+// of the node. The node owns its report, so that Kubernetes deletes both
+// together.
 func NewSender(api Applier, node string, uid func() types.UID, log *slog.Logger) *Sender {
 	return &Sender{api: api, node: node, uid: uid, log: log, next: make(chan v1alpha1.NodeReportStatus, 1)}
 }
@@ -93,17 +93,17 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
-// A retryDelay computes the wait between two attempts. Each wait is longer than
-// the last, up to longestWait.
+// A retryDelay computes the waits between attempts. Each wait is longer than
+// the last one, up to longestWait.
 type retryDelay struct {
 	wait   time.Duration
 	denied bool
 }
 
-// delayAfter returns how long to wait after an attempt that failed with err. On
-// the first denial by the API server, the waits start again with the shortest.
-// An API server that has just started denies all requests in its first seconds,
-// until it has read the roles.
+// delayAfter returns how long to wait after an attempt that failed with err. At
+// the first denial by the API server, the waits begin again with the shortest
+// wait. An API server that has just started denies all requests in its first
+// seconds, until it has read the roles.
 func (p *retryDelay) delayAfter(err error) time.Duration {
 	if apiserver.Denied(err) && !p.denied {
 		p.wait, p.denied = 0, true
@@ -112,8 +112,8 @@ func (p *retryDelay) delayAfter(err error) time.Duration {
 	return p.wait
 }
 
-// jittered changes a wait by up to a fifth. Otherwise, after an outage of the
-// API server, the agents of all nodes would send in the same second.
+// jittered changes a wait by up to a fifth. Without this, the agents of all
+// nodes would send in the same second after an outage of the API server.
 func jittered(wait time.Duration) time.Duration {
 	return time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64()))
 }
@@ -158,9 +158,9 @@ func (s *Sender) send(ctx context.Context, status v1alpha1.NodeReportStatus) err
 	return declare()
 }
 
-// withoutEmpty converts a status to a map without empty fields. The API server
-// removes a field that the agent's last report had and that this report lacks.
-// For an empty object, the API server would store null.
+// withoutEmpty converts a status to a map without empty fields. If a field was
+// in the agent's last report and is missing now, the API server removes it. For
+// an empty object, the API server would store null.
 func withoutEmpty(status v1alpha1.NodeReportStatus) (map[string]any, error) {
 	text, err := json.Marshal(status)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// trialsOf returns the results of the trials of isolation mechanisms, or nil if
-// the agent has examined no mechanism yet.
+// trialsOf returns the results of the trials of isolation mechanisms. It
+// returns nil if the agent has examined no mechanism yet.
 func trialsOf(v trial.Status) *v1alpha1.Trials {
 	if v.Why == "" && v.Since.IsZero() && len(v.Results) == 0 {
 		return nil

@@ -7,22 +7,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// An Admission is the answer of the API server to a pod that it was asked to
-// create without storing it (a dry run). At most one of Pod, Refused and Unasked
-// is set. If none is, the API server was not asked.
+// An Admission is the answer of the API server to a dry run, in which it creates
+// a pod but does not store it. At most one of Pod, Refused and Unasked is set.
+// If all are empty, the API server was not asked.
 type Admission struct {
 	// Pod is the pod as the API server would create it.
 	Pod *corev1.Pod
-	// Refused is the reason of the API server to refuse the pod.
+	// Refused is the reason if the API server refuses the pod.
 	Refused string
-	// Unasked says which question has no answer, and why.
+	// Unasked is the question that has no answer, with the reason.
 	Unasked  string
 	Warnings []string
 }
 
-// Draft returns the pod to ask the API server about. A pod of a template has a
-// generated name, like those that a controller creates. A ServiceAccount of the
-// manifests does not exist yet, so the draft does not name it.
+// Draft returns the pod for the dry run. A pod of a template has a generated
+// name, like the pods of a controller. If the manifests create the pod's
+// ServiceAccount, the draft does not name it, because it does not exist yet.
 func (m *Manifests) Draft(w *Wanted) *corev1.Pod {
 	p := w.Pod.DeepCopy()
 	p.Status = corev1.PodStatus{}
@@ -39,8 +39,8 @@ func serviceAccount(p *corev1.Pod) string {
 	return cmp.Or(p.Spec.ServiceAccountName, p.Spec.DeprecatedServiceAccount)
 }
 
-// Pending returns the objects that the manifests create and without which the
-// API server may refuse a pod now, or "".
+// Pending returns the objects that the manifests create and that a pod needs.
+// The API server may refuse the pod now, because they do not exist yet.
 func (m *Manifests) Pending(w *Wanted) string {
 	var all []string
 	for _, need := range []struct{ kind, name string }{
@@ -60,8 +60,8 @@ func pointed(s *string) string {
 	return *s
 }
 
-// placed returns the pod to place: as the API server would create it or, if it
-// was not asked, as the profiles of the cluster make it.
+// placed returns the pod to place, in the form in which the API server would
+// create it. If the API server was not asked, the profiles change the pod.
 func (w *Wanted) placed(by Webhook) (p *corev1.Pod, profiles string, faults []string) {
 	if w.Admission.Pod == nil {
 		return by.admit(&w.Pod)

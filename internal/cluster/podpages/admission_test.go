@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/admission"
 )
 
-// TestWhatTheAPIServerAnswersIsTheAnswer gives the pod an admission.
+// TestWhatTheAPIServerAnswersIsTheAnswer sets the API server's answer to a pod.
 func TestWhatTheAPIServerAnswersIsTheAnswer(t *testing.T) {
 	for name, x := range map[string]struct {
 		text   string
@@ -63,8 +63,8 @@ func TestWhatTheAPIServerAnswersIsTheAnswer(t *testing.T) {
 	}
 }
 
-// TestAPodThatNamesItsNodeHasNoOther checks pods with nodeName. For them, no
-// scheduler must run, and taints count less.
+// TestAPodThatNamesItsNodeHasNoOther checks pods with nodeName. They need no
+// running scheduler, and fewer taints apply to them.
 func TestAPodThatNamesItsNodeHasNoOther(t *testing.T) {
 	for node, x := range map[string]struct {
 		cpus, want string
@@ -87,7 +87,7 @@ func TestAPodThatNamesItsNodeHasNoOther(t *testing.T) {
 	}
 }
 
-// TestADraftIsThePodThatAControllerCreates checks what the API server is asked.
+// TestADraftIsThePodThatAControllerCreates checks the pod that is sent to the API server.
 func TestADraftIsThePodThatAControllerCreates(t *testing.T) {
 	m := manifests(t, `
 kind: List
@@ -118,8 +118,8 @@ items:
 	}
 }
 
-// TestAProfileWithAProbabilityIsApplied checks that only such a profile makes
-// fit ask again.
+// TestAProfileWithAProbabilityIsApplied checks that fit asks again only for
+// profiles with a probability.
 func TestAProfileWithAProbabilityIsApplied(t *testing.T) {
 	var some, all configv1alpha1.ClusterColocationProfile
 	half := intstr.FromString("50%")

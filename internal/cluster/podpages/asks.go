@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
-// Asks holds the demand of a pod. The JSON names of this and of the other types of
-// answers are documented in docs/kubectl-tenon.md, and do not change.
+// Asks holds the demand of a pod. The JSON names of all types of answers are
+// documented in docs/kubectl-tenon.md, and do not change.
 type Asks struct {
 	Grade   string `json:"grade,omitempty"`
 	CPUs    int    `json:"cpus,omitempty"`

@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
-// Map returns the map of the CPUs of a node, or an error that says why there is
-// none.
+// Map returns the map of the CPUs of a node. If there is none, the error says
+// why.
 func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 	n, err := c.reporting(name)
 	if err != nil {
@@ -31,8 +31,8 @@ func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 	return cpumap.New(of, owners, c.now), nil
 }
 
-// reporting returns a node that reports its CPUs, or an error that says why
-// there is none.
+// reporting returns a node that reports its CPUs. If there is none, the error
+// says why.
 func (c *Cluster) reporting(name string) (*nodeState, error) {
 	n := c.node(name)
 	if n == nil {

@@ -32,7 +32,7 @@ const (
 )
 
 // A PodPage says which CPUs a pod has and who chose them. For a pod without a
-// node, it says what the pod waits for, and why each node does not take it.
+// node, it also says what the pod waits for, and why each node refuses it.
 type PodPage struct {
 	Pod       string       `json:"pod"`
 	Asks      Asks         `json:"asks"`
@@ -85,7 +85,7 @@ type NodeAnswer struct {
 }
 
 // ExplainPod returns the page of a pod, or false if the pod does not exist. seen
-// counts only for a pod that waits.
+// is used only for a pod that waits.
 func (c *Cluster) ExplainPod(namespace, name string, seen Seen) (*PodPage, bool) {
 	p := c.Pod(namespace, name)
 	if p == nil {
@@ -146,9 +146,9 @@ func (c *Cluster) nodeAnswers(p *corev1.Pod, demand *place.Demand) []NodeAnswer 
 	return all
 }
 
-// withNumbers returns the reasons of a node. If the CPUs are one of them, this
-// reason has the numbers of the node and the names of the pods that need its
-// CPUs. Fit counts the nodes by the reasons without numbers.
+// withNumbers returns the reasons of a node. A refusal because of its CPUs gets
+// numbers, and the names of the pods on these CPUs. Fit needs no numbers,
+// because it counts the nodes by equal reasons.
 func (c *Cluster) withNumbers(a answer, demand *place.Demand) []string {
 	if demand == nil {
 		return a.why
@@ -166,8 +166,8 @@ func (c *Cluster) withNumbers(a answer, demand *place.Demand) []string {
 	return append(slices.Clone(a.why[:len(a.why)-1]), why) // ask adds the reason of the CPUs last
 }
 
-// openOf returns how many CPUs of a node no pod owns, and how many CPUs it has:
-// 0 if they are not known.
+// openOf returns the number of open CPUs of a node, and the number of all its
+// CPUs. Both are 0 if they are not known.
 func (c *Cluster) openOf(n *nodeState) (open, online int) {
 	view := c.ledger.View(n.Name)
 	if view.Map() == nil {
@@ -222,8 +222,8 @@ func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
 	page.State, page.Held, page.age = PodHolds, held, n.age
 }
 
-// setOf parses a set of CPUs from a report. It ignores the error, because New
-// has already parsed the report.
+// setOf parses a set of CPUs from a report. It ignores errors, because New has
+// already checked the report.
 func setOf(text string) unit.CPUSet {
 	set, _ := unit.ParseCPUSet(text)
 	return set
@@ -257,7 +257,7 @@ func (p *PodPage) Text() string {
 	return b.String()
 }
 
-// after returns text with a prefix, or "" without a text.
+// after puts a prefix before a text. It returns "" for an empty text.
 func after(prefix, text string) string {
 	if text == "" {
 		return ""
@@ -287,8 +287,8 @@ func (h *Held) author() string {
 	return "The node chose them" + after(": ", h.Why)
 }
 
-// print prints what a pod waits for, if its scheduler does not run or has not
-// answered it yet.
+// print prints why a pod still waits, if its scheduler does not run or has not
+// answered yet.
 func (w *Wait) print(b *strings.Builder, scheduler string, now time.Time) {
 	age := now.Sub(w.Created)
 	if len(w.Gates) > 0 {
@@ -346,5 +346,5 @@ func orDash(text string) string {
 	return text
 }
 
-// uncheckedText names the conditions that the answers of the nodes ignore.
+// uncheckedText names the conditions that kubectl tenon does not check.
 const uncheckedText = "Looked at: CPUs, requests, taints, node selectors and required node affinity. Not looked at: pod affinity,\ntopology spread, volumes and host ports. A rating from 0 to 100 is that of the CPUs alone."

@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
-// A FitAnswer says what would become of a pod of a manifest.
+// A FitAnswer says whether a pod of a manifest would get a node and CPUs.
 type FitAnswer string
 
 const (
@@ -25,30 +25,30 @@ const (
 	FitPlaced FitAnswer = "fits"
 	// FitWaits means that it would wait.
 	FitWaits FitAnswer = "waits"
-	// FitUnmet means that it names its node itself, and would not get there what
-	// it asks for.
+	// FitUnmet means that the pod names its node itself, and that this node cannot
+	// give it the CPUs or resources that it asks for.
 	FitUnmet FitAnswer = "unmet"
 	// FitRefused means that the API server refuses to create it.
 	FitRefused FitAnswer = "refused"
 )
 
-// A FitPage says what would become of the pods of manifests.
+// A FitPage contains the answers for the pods of manifests.
 type FitPage struct {
 	Pods  []FitPod `json:"pods"`
 	Fits  int      `json:"fits"`
 	Total int      `json:"total"`
-	// Profiles has a line for each manifest that profiles change.
+	// Profiles has one line for each manifest whose pods a profile changes.
 	Profiles []string `json:"profiles,omitempty"`
 	Faults   []string `json:"faults,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
-	// NotLookedAt has what could not be read or asked, with the reasons.
+	// NotLookedAt lists what could not be read or asked, with the reasons.
 	NotLookedAt []string `json:"notLookedAt,omitempty"`
 
 	asked bool // the API server was asked about all pods
 }
 
-// A FitPod is the answer to a pod. Pods of a template that the API server
-// refuses have one answer together.
+// A FitPod is the answer for one pod. If the API server refuses the pods of a
+// template, they share one answer.
 type FitPod struct {
 	Pod       string    `json:"pod"`
 	Count     int       `json:"count"`
@@ -62,18 +62,18 @@ type FitPod struct {
 	Reasons   []Reason  `json:"reasons,omitempty"`
 }
 
-// A Reason is why a number of nodes do not take a pod. Without nodes, it does
-// not concern single nodes.
+// A Reason says why some nodes refuse a pod. Nodes is their number. It is 0 if
+// the reason does not concern single nodes.
 type Reason struct {
 	Nodes int    `json:"nodes,omitempty"`
 	Why   string `json:"why"`
 }
 
-// Fit places pods one after the other. A pod is what the API server would make
-// of it or, if it was not asked, what the webhook would. Fit prefers the node
-// with the best CPUs, and then the node with fewer requests, like a scheduler.
-// Each placed pod takes its resources from the cluster for good. A pod whose
-// scheduler does not run finds no place.
+// Fit places pods one after the other. It takes a pod as the API server would
+// create it. Without this answer, it takes the pod as the webhook would change
+// it. Like a scheduler, Fit prefers the node with the best CPUs, and then the
+// node with fewer requests. Each placed pod takes its resources from the
+// cluster for good. A pod whose scheduler does not run finds no place.
 func (c *Cluster) Fit(wanted []Wanted, by Webhook, schedulers []Scheduler) *FitPage {
 	page := &FitPage{asked: len(wanted) > 0}
 	for i := range wanted {
@@ -200,8 +200,7 @@ func (c *Cluster) fit(p candidate, schedulers []Scheduler) FitPod {
 	return f
 }
 
-// countReasons returns each reason why nodes do not take a pod, with the number
-// of these nodes.
+// countReasons counts the nodes that refuse a pod, by their reason.
 func countReasons(answers []answer) []Reason {
 	if len(answers) == 0 {
 		return []Reason{{Why: "the cluster has no node"}}
@@ -266,7 +265,7 @@ func (f *FitPage) Text() string {
 	return b.String()
 }
 
-// printReasons prints why pods with the same answer find no place.
+// printReasons prints why pods find no place. All pods have the same answer.
 func printReasons(b *strings.Builder, pods []FitPod) {
 	var names []string
 	for _, p := range pods {

@@ -28,21 +28,21 @@ type Wanted struct {
 	Admission Admission
 }
 
-// Manifests are the pods of manifests, with those other objects on which the
-// admission of a pod may depend.
+// Manifests contains the pods of manifests, and the other objects that the
+// admission of a pod may need.
 type Manifests struct {
 	Wanted []Wanted
 	made   []madeObject
 }
 
-// A madeObject is an object that the manifests create, too.
+// A madeObject is an object, other than a pod, that the manifests create.
 type madeObject struct{ kind, namespace, name string }
 
-// admissionNeeds are the kinds of objects without which the API server refuses a
-// pod that refers to them.
+// admissionNeeds are the kinds of objects that a pod may refer to. The API
+// server refuses the pod if such an object is missing.
 var admissionNeeds = []string{"Namespace", "ServiceAccount", "PriorityClass", "RuntimeClass"}
 
-// An object has the fields of a manifest that Read needs.
+// An object contains the fields of a manifest that Read needs.
 type object struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ObjectMeta `json:"metadata"`
@@ -67,7 +67,7 @@ type controllerSpecOfJob struct {
 // Read adds the pods of a file: pods, and the templates of objects that create
 // pods (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob and others
 // of this form). It ignores other objects, except those of admissionNeeds. An
-// error names the document.
+// error contains the number of the document.
 func (m *Manifests) Read(r io.Reader) error {
 	documents := yaml.NewYAMLReader(bufio.NewReader(r))
 	for i := 1; ; i++ {
@@ -84,8 +84,8 @@ func (m *Manifests) Read(r io.Reader) error {
 	}
 }
 
-// SetNamespace sets the namespace of objects that have none. If strict, another
-// namespace is an error, as with kubectl.
+// SetNamespace sets the namespace of objects that have none. If strict is set,
+// another namespace in an object is an error, as with kubectl.
 func (m *Manifests) SetNamespace(namespace string, strict bool) error {
 	for i := range m.Wanted {
 		w := &m.Wanted[i]

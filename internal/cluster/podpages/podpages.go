@@ -25,7 +25,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
-// A Cluster holds the nodes and pods of a cluster at one time.
+// A Cluster contains the nodes and pods of a cluster at one time.
 type Cluster struct {
 	nodes  []*nodeState
 	pods   []corev1.Pod
@@ -33,7 +33,7 @@ type Cluster struct {
 	now    time.Time
 }
 
-// A nodeState is a node with the CPUs and resources that its pods leave free.
+// A nodeState is a node with its free CPUs and resources.
 type nodeState struct {
 	nodepages.Node
 	report   place.Report
@@ -42,8 +42,8 @@ type nodeState struct {
 	free     corev1.ResourceList // allocatable minus the requests of pods
 }
 
-// New makes a Cluster from nodes and pods. As in the scheduler, a node whose
-// report is older than three minutes takes no pod that demands CPUs.
+// New makes a Cluster from nodes and pods. A node whose report is older than
+// three minutes takes no pod that demands CPUs, as in the scheduler.
 func New(nodes []nodepages.Node, pods []corev1.Pod, now time.Time) *Cluster {
 	c := &Cluster{pods: pods, ledger: place.New(), now: now}
 	for _, n := range nodes {
@@ -113,8 +113,8 @@ func (n *nodeState) take(p *corev1.Pod) {
 	}
 }
 
-// requestsOf returns what a pod requests of a node, including its place among
-// the pods (pods: 1).
+// requestsOf returns the resources that a pod requests. They include one place
+// in the node's limit of pods (pods: 1).
 func requestsOf(p *corev1.Pod) corev1.ResourceList {
 	all := helper.PodRequests(p, helper.PodResourcesOptions{})
 	all[corev1.ResourcePods] = *resource.NewQuantity(1, resource.DecimalSI)
@@ -126,8 +126,8 @@ type candidate struct {
 	*corev1.Pod
 	demand *place.Demand // nil if the pod demands no CPUs
 	only   string        // the only node that the pod may have; empty: any node
-	// pinned means that the pod itself names the node. Then no scheduler looks
-	// at it, and only the kubelet checks whether it fits.
+	// pinned means that the manifest of the pod names the node. Then no scheduler
+	// handles the pod, and only the kubelet checks whether it fits.
 	pinned bool
 }
 
@@ -150,8 +150,7 @@ func (n *nodeState) exclusion(p candidate) string {
 }
 
 // refusal returns the reason why a node does not take a pod, or "". It makes
-// the checks of kube-scheduler that concern the node itself, without those of
-// CPUs.
+// those checks of kube-scheduler that concern the node alone, except for CPUs.
 func (n *nodeState) refusal(p candidate) string {
 	if why := n.exclusion(p); why != "" {
 		return why
@@ -199,8 +198,8 @@ func (c *Cluster) ask(n *nodeState, p candidate) answer {
 	return a
 }
 
-// askAll returns the answers of all nodes that the pod may have. Nodes that take
-// the pod come first, the best node at the top.
+// askAll returns the answers of all nodes that the pod may use. Nodes that take
+// the pod come first, beginning with the best node.
 func (c *Cluster) askAll(p candidate) []answer {
 	var all []answer
 	for _, n := range c.nodes {
@@ -216,7 +215,7 @@ func (c *Cluster) askAll(p candidate) []answer {
 	return all
 }
 
-// idleShare returns how much of the node's CPU no pod requests, from 0 to 1.
+// idleShare returns the part of the node's CPU that no pod requests: 0 to 1.
 func (n *nodeState) idleShare() float64 {
 	free, all := n.free[corev1.ResourceCPU], n.Status.Allocatable[corev1.ResourceCPU]
 	if all.Sign() <= 0 {

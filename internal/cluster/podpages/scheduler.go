@@ -21,9 +21,8 @@ type Lease struct {
 	Duration time.Duration
 }
 
-// renewedWithin is the least age above which a Lease counts as lost. A leader
-// renews it every few seconds, but the clocks of the leader and of the reader
-// may differ.
+// renewedWithin is the minimum age of a lost Lease. A leader renews its Lease
+// every few seconds, but the clocks of the leader and of the reader may differ.
 const renewedWithin = time.Minute
 
 func (l Lease) age(now time.Time) time.Duration {
@@ -35,23 +34,22 @@ func (l Lease) leads(now time.Time) bool {
 	return l.Holder != "" && l.age(now) <= max(l.Duration, renewedWithin)
 }
 
-// A Scheduler holds the signs of a scheduler that pods name. A
-// scheduler proves that it runs by its Lease. A scheduler without leader
-// election has none, and then its events are a hint.
+// A Scheduler contains the evidence that a scheduler runs. Its Lease proves
+// this. A scheduler without leader election has no Lease; then its events are a
+// hint.
 type Scheduler struct {
 	Name string
 	// Leases are those with the name LeaseName, in any namespace.
 	Leases []Lease
-	// Spoke is the time of the newest known event that comes from the scheduler.
-	// It is zero if there is none. The API server keeps events for an hour by
-	// default.
+	// Spoke is the time of the newest event of the scheduler. It is zero if no
+	// event is known. The API server keeps events for an hour by default.
 	Spoke time.Time
 	// Unread lists what could not be read, with the reasons.
 	Unread []string
 }
 
-// LeaseName returns the usual name of the Lease of a scheduler. The Lease of
-// Kubernetes' own scheduler has the name of its program.
+// LeaseName returns the usual name of the Lease of a scheduler. For Kubernetes'
+// own scheduler, this is the name of its program.
 func LeaseName(scheduler string) string {
 	if scheduler == corev1.DefaultSchedulerName {
 		return "kube-scheduler"
@@ -67,7 +65,7 @@ func SchedulerOf(p *corev1.Pod) string {
 	return p.Spec.SchedulerName
 }
 
-// A SchedulerState says whether a scheduler runs.
+// A SchedulerState says whether a scheduler runs, as far as this is known.
 type SchedulerState string
 
 const (
@@ -75,21 +73,21 @@ const (
 	Runs SchedulerState = "runs"
 	// Stopped means that the Lease of the scheduler has no leader.
 	Stopped SchedulerState = "stopped"
-	// Unseen means that no Lease has the name of the scheduler, and that no event
-	// comes from it.
+	// Unseen means that there is no Lease with the name of the scheduler, and no
+	// event from it.
 	Unseen SchedulerState = "unseen"
-	// NotKnown means that the Leases or events do not say whether it runs, or
-	// could not be read.
+	// NotKnown means that the Leases and events do not show whether it runs, or
+	// that they could not be read.
 	NotKnown SchedulerState = "unknown"
 )
 
-// NeedsEvents reports whether the Leases do not show that the scheduler runs.
+// NeedsEvents reports whether the Leases do not prove that the scheduler runs.
 func (s Scheduler) NeedsEvents(now time.Time) bool {
 	return !slices.ContainsFunc(s.Leases, func(l Lease) bool { return l.leads(now) })
 }
 
-// State returns whether the scheduler runs, and a text that continues "scheduler
-// NAME" with the facts.
+// State returns whether the scheduler runs. The text describes the evidence, and
+// continues a sentence that begins with "scheduler NAME".
 func (s Scheduler) State(now time.Time) (SchedulerState, string) {
 	var last *Lease
 	for i := range s.Leases {
@@ -124,10 +122,9 @@ func (s Scheduler) spoke(now time.Time) string {
 	return nodepages.Duration(max(now.Sub(s.Spoke), 0))
 }
 
-// isAbsence reports whether the state means that a scheduler of this name does
-// not run, as far as the cluster shows. Kubernetes' own scheduler may run where
-// its Lease is not visible, so that a cluster without a sign of it is nothing
-// unusual.
+// isAbsence reports whether the state means that this scheduler does not run,
+// as far as the cluster shows. The Lease of Kubernetes' own scheduler may be
+// invisible, so for that scheduler, Unseen does not mean absence.
 func (s SchedulerState) isAbsence(name string) bool {
 	return s == Stopped || s == Unseen && name != corev1.DefaultSchedulerName
 }
@@ -138,17 +135,17 @@ func IsWaiting(p *corev1.Pod) bool {
 	return p.Spec.NodeName == "" && !kube.HasEnded(p) && p.DeletionTimestamp == nil && len(p.Spec.SchedulingGates) == 0
 }
 
-// A Seen holds what the API server shows of a pod that waits.
+// A Seen contains what the API server knows about a pod that waits.
 type Seen struct {
 	Scheduler Scheduler
 	// Events are those of the pod.
 	Events []corev1.Event
-	// Unread is why the events could not be read, or "".
+	// Unread is the reason why the events could not be read, or "".
 	Unread string
 }
 
-// verdict returns the last answer of a scheduler to a pod, or "". A condition
-// stays on the pod; some schedulers write only events.
+// verdict returns the last answer of a scheduler to a pod, or "". It prefers a
+// condition, which stays on the pod. Some schedulers write only events.
 func (s Seen) verdict(p *corev1.Pod) (message string, answered bool) {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Reason != corev1.PodReasonSchedulingGated {
@@ -191,11 +188,11 @@ func TimeOf(e *corev1.Event) time.Time {
 }
 
 const (
-	// unheardAfter is the age of a pod from which it is worth a line that no
-	// scheduler has answered it.
+	// unheardAfter is the age above which a pod without an answer from a scheduler
+	// gets a line.
 	unheardAfter = 5 * time.Second
-	// overdueAfter is the age from which it is a problem, unless its scheduler
-	// runs.
+	// overdueAfter is the age above which the missing answer is a problem, unless
+	// the scheduler runs.
 	overdueAfter = 30 * time.Second
 	// maxNamed is the maximum number of pods that a line names.
 	maxNamed = 5
@@ -213,10 +210,10 @@ func WaitingFor(pods []corev1.Pod) []string {
 	return slices.Compact(names)
 }
 
-// Unattended returns a line for each scheduler that pods wait for and that does
-// not run, or is not known to run and has not answered them. A running
-// scheduler may leave a pod without an answer for long, for example until all
-// pods of its group exist.
+// Unattended returns a line for each scheduler that does not run although pods
+// wait for it. It also returns a line if the scheduler is not known to run and
+// has not answered the pods. A running scheduler may leave a pod without an
+// answer for long, for example until all pods of its group exist.
 func Unattended(pods []corev1.Pod, schedulers []Scheduler, now time.Time) []string {
 	var lines []string
 	for _, s := range schedulers {

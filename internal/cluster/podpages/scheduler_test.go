@@ -23,8 +23,8 @@ func lease(holder string, age time.Duration) Lease {
 	return Lease{Namespace: "tenon-system", Name: "tenon-scheduler", Holder: holder, Renewed: ago(age), Duration: 15 * time.Second}
 }
 
-// TestAPodThatNoSchedulerTakesSaysSo checks pods of schedulers that run, that
-// do not, and that are not known to run.
+// TestAPodThatNoSchedulerTakesSaysSo checks pods of three schedulers: one that
+// runs, one that does not run, and one of which this is not known.
 func TestAPodThatNoSchedulerTakesSaysSo(t *testing.T) {
 	unheard := "No scheduler has looked at it since it was created 3m0s ago: it has no condition and no event of one.\n"
 	event := corev1.Event{Reason: "FailedScheduling", Message: "0/4 nodes", LastTimestamp: metav1.NewTime(ago(time.Minute)), ReportingController: "mine"}
@@ -98,15 +98,15 @@ func condition(p corev1.Pod, reason, message string) corev1.Pod {
 	return p
 }
 
-// gated returns a pod as the API server stores one with a gate: it has a
-// condition that is not from a scheduler.
+// gated returns a pod with a scheduling gate, as the API server stores it. It
+// has a condition that is not from a scheduler.
 func gated(p corev1.Pod) corev1.Pod {
 	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
 	return condition(p, corev1.PodReasonSchedulingGated, "Scheduling is blocked due to non-empty scheduling gates")
 }
 
-// TestANewerEventContradictsALease checks that a scheduler may run beside a
-// Lease that another one of its name left.
+// TestANewerEventContradictsALease checks a Lease without a leader. A scheduler
+// with an event that is newer than the Lease may still run.
 func TestANewerEventContradictsALease(t *testing.T) {
 	s := Scheduler{Name: "s", Leases: []Lease{lease("", time.Hour)}, Spoke: ago(time.Minute)}
 	if state, text := s.State(noon); state != NotKnown || !strings.Contains(text, "an event of it is newer (1m0s)") {
@@ -160,7 +160,7 @@ func TestTheTimeOfAnEventIsItsLast(t *testing.T) {
 	}
 }
 
-// TestAPodWithoutASchedulerFindsNoPlace gives fit schedulers that do not run.
+// TestAPodWithoutASchedulerFindsNoPlace checks fit with schedulers that do not run.
 func TestAPodWithoutASchedulerFindsNoPlace(t *testing.T) {
 	named := strings.Replace(ownPod, "spec: {", "spec: {schedulerName: koord-scheduler, ", 1)
 	for name, x := range map[string]struct {

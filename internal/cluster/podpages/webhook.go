@@ -12,9 +12,9 @@ import (
 	"tenon.sh/tenon/internal/cluster/admission"
 )
 
-// A Webhook holds everything by which the webhook changes a new pod: the
-// colocation profiles of the cluster and, by name, the objects to which they
-// refer.
+// A Webhook contains the inputs of the webhook that changes new pods: the
+// colocation profiles of the cluster and, by name, the objects to which the
+// profiles refer.
 type Webhook struct {
 	Profiles        []configv1alpha1.ClusterColocationProfile
 	Namespaces      map[string]*corev1.Namespace
@@ -23,10 +23,10 @@ type Webhook struct {
 	Unread []string
 }
 
-// admit returns the pod of a manifest as the profiles change it (as), the names
-// of these profiles (by), and why other profiles are not applied (faults). A
-// profile with a probability above 0 is applied. If its probability is below
-// 100 %, by contains it.
+// admit applies the profiles to the pod of a manifest. It returns the changed
+// pod (as), the names of the profiles that changed it (by), and why other
+// profiles are not applied (faults). It applies each profile with a probability
+// above 0, and names the probability if it is below 100 %.
 func (w Webhook) admit(p *corev1.Pod) (as *corev1.Pod, by string, faults []string) {
 	if len(w.Profiles) == 0 {
 		return p, "", nil
@@ -56,10 +56,9 @@ func (w Webhook) acted(p *corev1.Pod) string {
 	return strings.Join(all, ", ")
 }
 
-// Drawn returns a pod as all matching profiles change it, if the API server has
-// drawn for one of them whether it acts. The webhook draws no more for the
-// result. admitted is the pod as the API server returned it. If no profile has a
-// probability, Drawn returns nil.
+// Drawn returns a pod with the changes of all matching profiles. Some profiles
+// apply only with a probability, so the API server's answer (admitted) may lack
+// their changes. If no such profile matches the pod, Drawn returns nil.
 func (w Webhook) Drawn(p, admitted *corev1.Pod) *corev1.Pod {
 	for name := range strings.SplitSeq(admitted.Annotations[admission.AnnotationProfiles], ",") {
 		name = strings.TrimPrefix(name, "-")

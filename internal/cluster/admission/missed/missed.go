@@ -1,9 +1,9 @@
 // Package missed finds running pods to which the colocation profiles of the
 // cluster were not applied, because the API server could not reach the webhooks
-// when it created the pods. Such a pod is a service, although a profile makes
-// it best-effort, and its author got no message. The package reports it in the
-// status of the profile, as an event of the pod, and as a metric. It does not
-// change the pod.
+// when it created the pods. Such a pod is a service, although a profile should
+// have made it best-effort, and its author got no message. The package reports
+// the pod in the status of the profile, as an event of the pod, and as a
+// metric. It does not change the pod.
 package missed
 
 import (
@@ -52,21 +52,21 @@ const (
 )
 
 // A Finder searches for missed pods. For each profile that may change a class,
-// a search lists the metadata of the pods that match the profile but do not
-// have its class. There are few such pods or none while the webhooks work. The
-// answer comes from the cache of the API server (resource version 0), so that
-// the search does not read etcd.
+// a search lists the metadata of pods that match the profile but lack its
+// class. While the webhooks work, there are few such pods. The answer comes
+// from the cache of the API server (resource version 0), so that the search
+// does not read etcd.
 type Finder struct {
 	// Cache has the profiles, namespaces, priority classes and the webhook
 	// configuration. Live reads pods from the API server itself.
 	Cache, Live client.Reader
 	Client      client.Client
 	Events      events.EventRecorder
-	// Hooks is the name of a MutatingWebhookConfiguration. A pod counts as
-	// missed only if a webhook of it applies to the pod.
+	// Hooks is the name of a MutatingWebhookConfiguration. A pod counts as missed
+	// only if one of its webhooks applies to the pod.
 	Hooks string
-	// SchedulerNames maps the name of a scheduler to the name that the webhook
-	// writes instead.
+	// SchedulerNames maps the name of a scheduler to the name with which the
+	// webhook replaces it.
 	SchedulerNames map[string]string
 	Every          time.Duration
 	Log            *slog.Logger
@@ -90,8 +90,8 @@ func NewGauge() *prometheus.GaugeVec {
 // NeedLeaderElection says that only the leader searches.
 func (f *Finder) NeedLeaderElection() bool { return true }
 
-// Start searches at once, and then every interval, until ctx ends. So a manager
-// that becomes the leader after an outage searches at once.
+// Start searches at once, and then once per interval, until ctx ends. So a
+// manager that becomes the leader after an outage searches at once.
 func (f *Finder) Start(ctx context.Context) error {
 	f.said, f.wrote, f.number = map[types.UID]bool{}, map[string]string{}, map[string]int{}
 	for {
@@ -106,7 +106,7 @@ func (f *Finder) Start(ctx context.Context) error {
 	}
 }
 
-// A scope holds the objects from the cache that one search needs.
+// A scope contains the objects from the cache that one search needs.
 type scope struct {
 	profiles   []configv1alpha1.ClusterColocationProfile
 	namespaces map[string]*corev1.Namespace
@@ -144,8 +144,8 @@ func (f *Finder) scope(ctx context.Context) (scope, error) {
 }
 
 // search finds the missed pods and reports them by profile. If the pods of a
-// profile cannot be listed, its last report stays. If some of its pods were not
-// read, the reported number is a lower bound.
+// profile cannot be listed, the last report of the profile stays. If some of
+// its pods were not read, the reported number is a lower bound.
 func (f *Finder) search(ctx context.Context) error {
 	s, err := f.scope(ctx)
 	if err != nil {
@@ -196,9 +196,9 @@ func (f *Finder) search(ctx context.Context) error {
 }
 
 // candidates returns the metadata of the pods that a profile may have missed.
-// The profile selects such a pod by its labels, and the pod does not have the
-// profile's class. The pod was created after the last change of the profile. It
-// has no annotation of the webhook, although the webhook applies to it.
+// The profile selects such a pod by its labels, but the pod does not have the
+// profile's class. The pod is newer than the last change of the profile. It
+// lacks the webhook's annotation, although the webhook applies to it.
 func (f *Finder) candidates(ctx context.Context, s scope, p configv1alpha1.ClusterColocationProfile) ([]metav1.PartialObjectMetadata, error) {
 	selector, err := selectorOf(p)
 	if err != nil {
@@ -232,8 +232,8 @@ func (f *Finder) candidates(ctx context.Context, s scope, p configv1alpha1.Clust
 	return all, nil
 }
 
-// selectorOf returns the selector of a profile, restricted to pods that do not
-// have the profile's class yet.
+// selectorOf returns the selector of a profile. It excludes pods that have the
+// profile's class already.
 func selectorOf(p configv1alpha1.ClusterColocationProfile) (labels.Selector, error) {
 	selector := labels.Everything()
 	if p.Spec.Selector != nil {
@@ -254,7 +254,7 @@ func selectorOf(p configv1alpha1.ClusterColocationProfile) (labels.Selector, err
 
 // covers reports whether the API server calls one of the webhooks for a pod
 // with these labels in this namespace. The selectors of the webhooks exclude
-// some namespaces, such as those that the chart names.
+// some namespaces, for example those that the Helm chart lists.
 func (s scope) covers(namespace *corev1.Namespace, podLabels map[string]string) bool {
 	return slices.ContainsFunc(s.webhooks, func(w admissionv1.MutatingWebhook) bool {
 		return len(w.MatchConditions) == 0 && matches(w.NamespaceSelector, namespace.Labels) && matches(w.ObjectSelector, podLabels)
@@ -269,9 +269,9 @@ func matches(s *metav1.LabelSelector, of map[string]string) bool {
 	return err == nil && selector.Matches(labels.Set(of))
 }
 
-// Changed returns when the spec or metadata of a profile last changed, by the
-// clock of the API server, in whole seconds. Changes of the status do not
-// count. The time comes from managedFields, which Slim keeps in the cache.
+// Changed returns the time of the last change of a profile's spec or metadata,
+// by the clock of the API server, in whole seconds. Changes of the status do
+// not count. The time comes from managedFields, which Slim keeps in the cache.
 func Changed(p *configv1alpha1.ClusterColocationProfile) time.Time {
 	last := p.CreationTimestamp.Time
 	for _, m := range p.ManagedFields {

@@ -119,8 +119,8 @@ func profileOf(job string) configv1alpha1.ClusterColocationProfile {
 	}
 }
 
-// condition returns the condition of a profile and its metric, or −1 without a
-// metric.
+// condition returns the condition of a profile and its metric. Without a
+// metric, it returns −1 in place of the metric.
 func (a *apiServer) condition(t *testing.T, f *Finder, job string) string {
 	t.Helper()
 	text := "absent"
@@ -209,8 +209,8 @@ func TestAFailedSearchNeverSaysThatAllIsWell(t *testing.T) {
 	}
 }
 
-// TestUnreadPodsDoNotCountAsClean checks a profile whose pods are all beyond
-// the maximum that one search reads.
+// TestUnreadPodsDoNotCountAsClean checks a profile all of whose pods are beyond
+// the maximum number that one search reads.
 func TestUnreadPodsDoNotCountAsClean(t *testing.T) {
 	a := &apiServer{profiles: []configv1alpha1.ClusterColocationProfile{profileOf("spark"), profileOf("job")}}
 	a.add("job", 2)

@@ -24,11 +24,11 @@ func (f *Finder) forget(profiles []configv1alpha1.ClusterColocationProfile) {
 	}
 }
 
-// report sets the metric of a profile, and writes its condition if it has
-// changed. A CRD without conditions, such as Koordinator's, drops the
+// report sets the metric of a profile, and writes the profile's condition if it
+// has changed. A CRD without conditions, such as Koordinator's, drops the
 // condition. A partial search may lack pods, so its report never has fewer pods
-// than the last one, and never says that there are none. It leaves a condition
-// of an earlier process, because the number of pods in it is not known.
+// than the last one, and is never empty. It leaves a condition of an earlier
+// process, because the number of pods in it is not known.
 func (f *Finder) report(ctx context.Context, p *configv1alpha1.ClusterColocationProfile, pods []string, partial bool) error {
 	number, known := f.number[p.Name]
 	present := meta.FindStatusCondition(p.Status.Conditions, Condition)

@@ -28,10 +28,9 @@ func service(name string, annotations map[string]string) *corev1.Pod {
 }
 
 // TestOnlyTheBindingBringsAContract checks what the API server does with the
-// annotations of a binding. It must copy them into the pod in the same write as
-// the name of the node, because the scheduler relies on this. With the chart's
-// policy, the API server must refuse every other way to write these
-// annotations.
+// annotations of a binding. It must write them into the pod together with the
+// name of the node, because the scheduler relies on this. With the chart's
+// policy, the API server must refuse every other write of these annotations.
 func TestOnlyTheBindingBringsAContract(t *testing.T) {
 	c := server(t)
 	ctx := context.Background()

@@ -1,6 +1,6 @@
-// Package apitest is an API server in memory for tests. It lists and watches
-// objects of the core group, accepts server-side applies of reports, and
-// answers evictions and events as a test demands.
+// Package apitest is an API server in memory, for tests. It lists and watches
+// objects of the core group, and accepts server-side applies of reports. Tests
+// determine how it answers evictions and events.
 package apitest
 
 import (
@@ -145,7 +145,7 @@ func resourceOf(o metav1.Object) string {
 var kinds = map[string]string{"pods": "Pod", "nodes": "Node", "configmaps": "ConfigMap"}
 
 // RefuseAll makes the server end all watches and refuse every request with
-// status 503. A call with false ends this.
+// status 503. RefuseAll(false) makes it answer again.
 func (s *Server) RefuseAll(away bool) {
 	s.mu.Lock()
 	s.away = away
@@ -155,8 +155,8 @@ func (s *Server) RefuseAll(away bool) {
 	}
 }
 
-// Refuse sets the function that answers evictions. how returns the status code
-// and the cause of a refusal. Code 0 accepts the eviction.
+// Refuse sets the function that answers evictions. The function returns a
+// status code and the cause of a refusal. Code 0 accepts the eviction.
 func (s *Server) Refuse(how func(pod string) (code int, cause string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,8 +178,8 @@ func (s *Server) Events() []corev1.Event {
 	return slices.Clone(s.events)
 }
 
-// Applied returns the last body that was applied to a path. all is the number
-// of applies to all paths.
+// Applied returns the last body that was applied to a path, and the number of
+// applies to all paths.
 func (s *Server) Applied(path string) (body []byte, all int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
