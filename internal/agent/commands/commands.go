@@ -1,6 +1,5 @@
-// Package commands makes the commands with which an operator changes a running
-// tenond wait for the tick that applies them. It also saves what the operator
-// chose, for the next daemon.
+// Package byhand makes an operator's requests wait for the tick that applies
+// them. It also saves the operator's choices for the next daemon.
 package commands
 
 import (
@@ -11,8 +10,8 @@ import (
 )
 
 // A Queue holds the callers whose requests wait for a tick. The zero Queue is
-// empty. The caller of a method must hold the lock of the data that the
-// requests are about.
+// empty. The requests change some data; the caller of a method must hold the
+// lock of these data.
 type Queue struct {
 	waiting []chan error // callers whose requests the next tick applies
 	ticking []chan error // callers whose requests the present tick applies
@@ -27,12 +26,12 @@ func (q *Queue) Add() <-chan error {
 }
 
 // Begin must be called when a tick begins. The tick applies the requests that
-// were added before.
+// are in the queue at this time.
 func (q *Queue) Begin() {
 	q.ticking, q.waiting = append(q.ticking, q.waiting...), nil
 }
 
-// End passes the outcome of the tick to the callers. If applied is false, the
+// End passes the result of the tick to the callers. If applied is false, the
 // tick could not read the node, and the callers wait for the next tick.
 func (q *Queue) End(applied bool, outcome error) {
 	if !applied {
@@ -45,8 +44,8 @@ func (q *Queue) End(applied bool, outcome error) {
 	q.ticking = nil
 }
 
-// Wait returns the outcome of a request. If ctx ends first, it returns an error
-// that begins with request: a sentence that describes the request.
+// Wait returns the result of a request. If ctx ends first, it returns an error.
+// The error begins with the argument request, which describes the request.
 func Wait(ctx context.Context, done <-chan error, request string) error {
 	select {
 	case err := <-done:
@@ -56,8 +55,8 @@ func Wait(ctx context.Context, done <-chan error, request string) error {
 	}
 }
 
-// Save writes a value as JSON, for the owner of the file only. If the daemon is
-// killed meanwhile, the old file stays complete.
+// Save writes a value as JSON into a file that only its owner may read. If the
+// daemon is killed during the write, the old file stays complete.
 func Save(path string, value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestARequestEndsWithTheTickThatAppliesIt adds a request. Neither a tick that
-// began earlier nor a tick that could not read the node may end it. The request
-// must get the outcome of the tick that applied it.
+// TestARequestEndsWithTheTickThatAppliesIt adds a request. A tick that began
+// earlier must not end it, and neither must a tick that could not read the
+// node. The request must get the result of the tick that applied it.
 func TestARequestEndsWithTheTickThatAppliesIt(t *testing.T) {
 	var q Queue
 	refused := errors.New("refused")
@@ -30,7 +30,7 @@ func TestARequestEndsWithTheTickThatAppliesIt(t *testing.T) {
 	}
 }
 
-// TestARequestThatNoTickAppliesSaysSo checks the error when ctx ends before any
+// TestARequestThatNoTickAppliesSaysSo checks the error if ctx ends before any
 // tick.
 func TestARequestThatNoTickAppliesSaysSo(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())

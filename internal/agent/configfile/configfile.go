@@ -1,5 +1,5 @@
-// Package configfile follows the configuration file of an agent. One goroutine
-// makes all accesses to the file system: the path may lead to a network file
+// Package configfile follows the configuration file of an agent. A single
+// goroutine accesses the file system. The path may lead to a network file
 // system that hangs, and then even stat(2) does not return.
 package configfile
 
@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/config"
 )
 
-// patience is the time that a read of the file may take before it counts as hanging.
+// patience is the maximum time of a read. A read that takes longer counts as hanging.
 const patience = 5 * time.Second
 
 // emptyConfig is the configuration of a cluster node that has no file, because
@@ -43,7 +43,7 @@ type Read struct {
 	Err    error
 }
 
-// A stamp is the state of a file that shows whether the file has changed.
+// A stamp is the state of a file. If it differs, the file has changed.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -81,8 +81,8 @@ func (f *File) open(ctx context.Context, patience time.Duration) (config.Config,
 }
 
 // run reads the file once, and then closes the channel read. After that, it
-// checks the file whenever Look or Reload requests it. If run hangs in a system
-// call, the end of ctx does not interrupt it.
+// checks the file whenever Look or Reload requests this. If run hangs in a
+// system call, it does not return at the end of ctx.
 func (f *File) run(ctx context.Context, read chan<- struct{}) {
 	f.look(true)
 	close(read)
@@ -124,12 +124,12 @@ func (f *File) look(again bool) {
 	}
 }
 
-// Look requests a check of the file, which reads the file if it has changed.
-// Look does not wait.
+// Look requests a check of the file. If the file has changed, it is read. Look
+// does not wait.
 func (f *File) Look() { f.ask(false) }
 
-// Reload requests a read of the file even if the file seems unchanged. Reload
-// does not wait.
+// Reload requests a read of the file, even if the file seems unchanged. It does
+// not wait.
 func (f *File) Reload() { f.ask(true) }
 
 func (f *File) ask(again bool) {
@@ -150,7 +150,7 @@ func (f *File) ask(again bool) {
 // News returns a channel that gets a value when Take has a new result.
 func (f *File) News() <-chan struct{} { return f.news }
 
-// Take returns the result of the last read, or nil if it was already taken.
+// Take returns the result of the last read, but only once; then it returns nil.
 func (f *File) Take() *Read {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,7 +159,7 @@ func (f *File) Take() *Read {
 	return r
 }
 
-// Hangs returns a text about a check of the file that hangs, or "".
+// Hangs describes a check of the file that hangs. It returns "" if none does.
 func (f *File) Hangs() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

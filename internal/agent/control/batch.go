@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// batchNames are the names by which tenon explain shows the batch resources. A
-// workload or cgroup of such a name has precedence.
+// batchNames are the names for the batch resources in tenon explain. If a
+// workload or cgroup has such a name, that object is explained instead.
 var batchNames = []string{"batch", "batch-cpu", "batch-memory"}
 
 func isBatch(name string) bool { return slices.Contains(batchNames, name) }
@@ -28,7 +28,7 @@ func printBatch(b node.Batch) string {
 	return s
 }
 
-// describeBatch writes both amounts, and how each was computed.
+// describeBatch writes both amounts, and how the agent computed them.
 func describeBatch(b *strings.Builder, batch node.Batch, at time.Time) {
 	if !batch.Enabled() {
 		b.WriteString("Batch work is promised nothing: colocation-config is not enabled.\n")

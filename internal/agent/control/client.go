@@ -43,8 +43,8 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return Ask[Status](ctx, c, http.MethodGet, "status", nil)
 }
 
-// ExplainWorkload explains a workload or a cgroup. If there is none of this
-// name, the error is *Unknown.
+// ExplainWorkload explains a workload or a cgroup. If neither has this name,
+// the error is *Unknown.
 func (c *Client) ExplainWorkload(ctx context.Context, name string) (Explanation, error) {
 	return Ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"workload": {name}})
 }
@@ -54,7 +54,7 @@ func (c *Client) ExplainKnob(ctx context.Context, knob string) (Explanation, err
 	return Ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"knob": {knob}})
 }
 
-// Follow calls see with the status after each tick. It returns when ctx or the agent ends.
+// Follow passes the status after each tick to see. It returns when ctx or the agent ends.
 func (c *Client) Follow(ctx context.Context, see func(Status)) error {
 	body, err := c.do(ctx, http.MethodGet, "ticks", nil)
 	if err != nil {

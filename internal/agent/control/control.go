@@ -1,6 +1,6 @@
-// Package control implements the local socket through which tenon shows the inputs,
-// wants and writes of tenond. A Ledger records them, with reasons and times. The
-// server on the socket answers the clients: tenon status, explain and top.
+// Package control implements the local socket through which the command tenon shows
+// the inputs, wants and writes of tenond. A Ledger records them, with reasons and
+// times. The server on the socket answers tenon status, explain and top.
 package control
 
 import (
@@ -23,28 +23,28 @@ import (
 func SocketPath(stateDir string) string { return filepath.Join(stateDir, "tenond.sock") }
 
 // A Status describes the agent and its node at one moment. Its JSON keys are
-// stable. CPU use is a mean over about a second. Unknown values are absent.
+// stable. CPU usage is a mean over about a second. Unknown values are absent.
 type Status struct {
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 	// At is the time of the last snapshot. It is absent before the first tick.
 	At    time.Time `json:"at,omitzero"`
 	Ticks uint64    `json:"turns"`
-	// Blind is the reason why the last tick could not read the node, or "" if
-	// it could.
+	// Blind is the reason why the last tick could not read the node, or "" after a
+	// successful read.
 	Blind     string     `json:"blind,omitempty"`
 	Took      Took       `json:"took"`
 	Node      Node       `json:"node"`
 	Classes   []Class    `json:"classes"`
 	Workloads []Workload `json:"workloads"`
-	// Bounds holds the knobs that limit best-effort work at its contention roots.
+	// Bounds lists the knobs that limit best-effort work at its contention roots.
 	Bounds []Knob `json:"bounds"`
 	// Batch holds the batch resources.
 	Batch node.Batch `json:"batch,omitzero"`
 	// Isolation describes the isolation of best-effort work on the CPU.
 	Isolation Isolation `json:"isolation"`
-	// Watermark is the cost of the threshold of CPU suppress for best-effort
-	// work. It is absent if there is no threshold.
+	// Watermark is the cost of the threshold of CPU suppress for best-effort work.
+	// It is absent without a threshold.
 	Watermark *suppresscost.Watermark `json:"watermark,omitempty"`
 	// Held is the number of knobs that Tenon has changed and not released.
 	Held int `json:"held"`
@@ -73,8 +73,8 @@ type Node struct {
 	Busy        []CPU                     `json:"busy,omitempty"`
 }
 
-// CPU is the use of one CPU. Class divides it among the classes, if the kernel
-// counts each workload's use of each CPU (on cgroup v1: for latency-sensitive work).
+// CPU is the usage of one CPU. Class divides it among the classes if the kernel
+// counts each workload's usage by CPU (on cgroup v1: for latency-sensitive work).
 type CPU struct {
 	ID    unit.CPU                     `json:"id"`
 	Busy  unit.MilliCPU                `json:"busy_mcpu"`
@@ -99,16 +99,16 @@ type Workload struct {
 	CPU            node.Maybe[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
 	Memory         node.Maybe[unit.Bytes]    `json:"memory_bytes,omitzero"`
 	// Throttled is the part of the time for which the workload's own quota
-	// throttled it. The quotas of cgroups above it are ignored.
+	// throttled it. The quotas of the cgroups above are ignored.
 	Throttled     node.Maybe[unit.Percent]  `json:"throttled_percent,omitzero"`
 	CPULimit      node.Maybe[unit.MilliCPU] `json:"cpu_limit_mcpu,omitzero"`
 	MemoryLimit   node.Maybe[unit.Bytes]    `json:"memory_limit_bytes,omitzero"`
 	MemoryRequest node.Maybe[unit.Bytes]    `json:"memory_request_bytes,omitzero"`
-	// DelayP99 is the 99th percentile of the waits of the workload's threads
+	// DelayP99 is the 99th percentile of the time that the workload's threads wait
 	// for a CPU. Objective is its upper bound in the configuration.
 	DelayP99  node.Maybe[time.Duration] `json:"run_queue_delay_p99_ns,omitzero"`
 	Objective node.Maybe[time.Duration] `json:"run_queue_delay_objective_ns,omitzero"`
-	// Waits holds the workloads that had the CPU while this workload waited,
+	// Waits lists the workloads that had the CPU while this workload waited,
 	// longest wait first.
 	Waits []Wait `json:"waits,omitempty"`
 	// Run is Frozen or Ended. It is absent if the workload runs, and while
@@ -116,13 +116,13 @@ type Workload struct {
 	Run node.Run `json:"run,omitempty"`
 	// Misfit explains why the CPU limit does not fit the workload. It is absent if the limit fits.
 	Misfit *misfit.Misfit `json:"misfit,omitempty"`
-	// Slice is the virtual worker of the workload (see the glossary). It is
-	// absent if the workload's rule has no slice.
+	// Slice is the virtual worker of the workload (docs/glossary.md). It is absent
+	// if the workload's rule has no slice.
 	Slice *slice.Place `json:"slice,omitempty"`
 }
 
-// A Wait is the time per second that a workload waited while a runner had the
-// CPU. Runner is a name as in node.Wait.
+// A Wait says how long a workload waited per second while another one, the
+// runner, had the CPU. Runner is a name as in node.Wait.
 type Wait struct {
 	Runner node.WorkloadID `json:"runner"`
 	Time   time.Duration   `json:"wait_ns_per_s"`
@@ -139,32 +139,32 @@ type Knob struct {
 	Want   string      `json:"want,omitempty"` // the wanted value, if Intent is to set one
 	Policy string      `json:"policy,omitempty"`
 	Reason string      `json:"reason,omitempty"`
-	// Since is when the want last changed, as far as the agent knows.
+	// Since is the time of the last known change of the want.
 	Since time.Time `json:"since,omitzero"`
-	// Wrote is the last write of the knob. It is nil if there was none.
+	// Wrote is the last write of the knob. It is nil without a write.
 	Wrote *record.Write `json:"wrote,omitempty"`
 }
 
 // An Explanation holds all decisions about one workload, cgroup or knob.
 type Explanation struct {
 	At time.Time `json:"at"`
-	// Workload is the workload in question. It is nil if the explanation is
-	// about a cgroup or a knob.
+	// Workload is the explained workload. It is nil if the explanation is about a
+	// cgroup or a knob.
 	Workload *Workload       `json:"workload,omitempty"`
 	Cgroup   node.CgroupPath `json:"cgroup"`
-	// Inputs holds the workloads in the cgroup in question, the largest user of
-	// CPU first.
+	// Inputs lists the workloads in the explained cgroup, beginning with the
+	// largest user of CPU.
 	Inputs []Workload `json:"inputs,omitempty"`
 	// More is the number of workloads that Inputs omits.
 	More int `json:"more_inputs,omitempty"`
-	// Batch holds the batch resources if the explanation is about them, else nil.
+	// Batch holds the batch resources. It is nil unless the explanation is about them.
 	Batch *node.Batch `json:"batch,omitempty"`
-	// Selection holds the selected isolation mechanism and the reason. It is
-	// set if the explanation is about a knob of such a mechanism.
+	// Selection holds the selected isolation mechanism and the reason. It is set
+	// if the explanation is about a knob of a mechanism.
 	Selection *node.Selection `json:"ladder,omitempty"`
-	// Trials holds the trials of mechanisms, if the explanation is about them.
+	// Trials holds the trials of isolation mechanisms, if they are explained.
 	Trials *trial.Status `json:"trials,omitempty"`
-	// Effects holds what the trials found about the service in question.
+	// Effects holds the results of the trials for the explained service.
 	Effects []trial.Effect `json:"effects,omitempty"`
 	// Watermark is the cost of the threshold of CPU suppress for best-effort work. It is set
 	// if the explanation is about isolation, best-effort work, or the bound of such work.

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// trialsName is the name by which tenon explain shows the isolation and its
-// trials. A workload or cgroup of this name has precedence.
+// trialsName is the name for the isolation and its trials in tenon explain. If
+// a workload or cgroup has this name, that object is explained instead.
 const trialsName = "isolation"
 
 // maxInputs is the maximum number of workloads in Explanation.Inputs.
@@ -28,9 +28,9 @@ type Unknown struct {
 
 func (e *Unknown) Error() string { return fmt.Sprintf("tenond knows no workload or cgroup %q", e.Name) }
 
-// ExplainWorkload explains the thing with the given name: a workload (its ID or
-// a unique suffix of its ID), a cgroup that contains workloads, the isolation
-// (trialsName), or the batch resources (batchNames).
+// ExplainWorkload explains the object with this name. It may be a workload (its
+// ID, or a unique suffix of its ID), a cgroup that contains workloads, the
+// isolation (trialsName), or the batch resources (batchNames).
 func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +116,7 @@ func (l *Ledger) ExplainKnob(k node.Knob) (Explanation, error) {
 	return e, nil
 }
 
-// find returns the workload whose ID is name, or the only one whose ID ends with "/" and name.
+// find returns the workload whose ID is name, or else the only one whose ID ends with "/" + name.
 func find(all []Workload, name string) (Workload, bool) {
 	var last []Workload
 	for _, w := range all {
@@ -133,8 +133,8 @@ func find(all []Workload, name string) (Workload, bool) {
 	return Workload{}, false
 }
 
-// inputs lists the workloads in and below a cgroup, at most maxInputs. more is
-// the number of omitted workloads.
+// inputs returns the workloads in and below a cgroup, at most maxInputs. more
+// is the number of omitted workloads.
 func inputs(all []Workload, p node.CgroupPath) (in []Workload, more int) {
 	for _, w := range all {
 		if p.Contains(w.Cgroup) {

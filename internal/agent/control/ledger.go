@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// window is the minimum time over which CPU use is measured. Ticks that
-	// events cause can be too close together to compute a rate.
+	// window is the minimum time over which CPU usage is measured. Ticks that are
+	// started by events can be too close together to compute a rate.
 	window = 900 * time.Millisecond
 	// keptWrites is the number of last writes that the Ledger keeps.
 	keptWrites = 20
@@ -31,8 +31,8 @@ type Ledger struct {
 	ticks uint64
 	last  tick.Tick // the last tick that could read the node
 	blind string
-	// older and newer are the two snapshots from which rates are computed,
-	// without their knobs, which would need memory.
+	// older and newer are the two snapshots from which rates are computed. To save
+	// memory, they lack the knobs.
 	older, newer node.Snapshot
 	// olderScheduler and newerScheduler are the states of the BE scheduler at
 	// the times of older and newer. They are nil if no scheduler was loaded.
@@ -43,7 +43,7 @@ type Ledger struct {
 	next   chan struct{}  // the next tick closes it
 }
 
-// An account holds the wants and writes of one knob.
+// An account is the record of the wants and writes of one knob.
 type account struct {
 	want  plan.Want
 	since time.Time
@@ -89,7 +89,7 @@ func (l *Ledger) Observe(t tick.Tick, err error) {
 	}
 }
 
-// measure stores t's snapshot as newer, and newer as older, once per window.
+// measure makes newer the older snapshot, and t's snapshot the newer, once per window.
 func (l *Ledger) measure(t tick.Tick) {
 	s := t.Snapshot
 	passed := s.At.Sub(l.newer.At)
@@ -132,8 +132,8 @@ func (l *Ledger) done(w record.Write) {
 	l.recent = append(l.recent, w)
 }
 
-// knob returns the state of one knob. If the last tick wrote the knob, the
-// written value replaces the value in the snapshot, which is older. The caller
+// knob returns the state of one knob. The value is from the snapshot or, if the
+// last tick wrote the knob after the snapshot, from that write. The caller
 // holds l.mu.
 func (l *Ledger) knob(k node.Knob) Knob {
 	now, before := l.last.Snapshot.Knobs.Now[k], l.last.Snapshot.Knobs.Before[k]
@@ -172,8 +172,8 @@ func text(v node.Value) *string {
 	return &s
 }
 
-// countHeld returns how many knobs Tenon has changed and not released,
-// including the writes of the last tick. The caller holds l.mu.
+// countHeld returns the number of knobs that Tenon has changed and not
+// released, including the writes of the last tick. The caller holds l.mu.
 func (l *Ledger) countHeld() int {
 	before := l.last.Snapshot.Knobs.Before
 	n := len(before)

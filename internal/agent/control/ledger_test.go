@@ -19,8 +19,8 @@ var quota = node.Knob{Cgroup: "batch.slice", File: node.FileCPUMax}
 
 func noLimit() node.Value { return node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod} }
 
-// measuredTick returns a tick at noon plus after. Since noon, web has used 500m
-// of CPU, and the job 1200m. The tick wants the quota limit for BE.
+// measuredTick returns a tick after noon. Since noon, web has used 500m of CPU,
+// and the job 1200m. The tick wants the quota limit for BE.
 func measuredTick(after time.Duration, limit unit.MilliCPU) tick.Tick {
 	used := func(m unit.MilliCPU) node.Maybe[time.Duration] {
 		return node.Some(time.Hour + time.Duration(m)*after/1000)
@@ -57,8 +57,8 @@ func measuredTick(after time.Duration, limit unit.MilliCPU) tick.Tick {
 	return t
 }
 
-// addWrite adds to a tick the step of its first want. err is the error of the
-// step, or nil.
+// addWrite adds the step of a tick's first want to the tick. err is the error
+// of the step, or nil.
 func addWrite(t tick.Tick, err error) tick.Tick {
 	w := t.Wants[0]
 	t.Done = append(t.Done, tick.Outcome{
@@ -67,7 +67,7 @@ func addWrite(t tick.Tick, err error) tick.Tick {
 	return t
 }
 
-// withWrite returns t as if Tenon had changed the quota to v before it.
+// withWrite returns the tick t on a node whose quota Tenon has changed to v.
 func withWrite(t tick.Tick, v node.Value) tick.Tick {
 	t.Snapshot.Knobs.Now[quota], t.Snapshot.Knobs.Before[quota] = v, noLimit()
 	return t

@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Isolation summarises how best-effort work is isolated on the CPU.
+// Isolation summarises the isolation of best-effort work on the CPU.
 type Isolation struct {
 	Mechanism node.Mechanism `json:"rung,omitempty"` // the mechanism in use; empty: none
 	Since     time.Time      `json:"since,omitzero"`
@@ -29,16 +29,16 @@ type Isolation struct {
 	Failures int `json:"falls"`
 	// Strays is the number of stray threads found since tenond started.
 	Strays uint64 `json:"strays"`
-	// Trials says what the trials of mechanisms do, or what they wait for.
+	// Trials describes the running trial of mechanisms, or what trials wait for.
 	Trials string `json:"trials,omitempty"`
-	// Expelled is the CPU that stays idle while latency-sensitive work runs on
-	// the sibling, although best-effort work waits. Held is the CPU that stays
-	// idle during the hold time after that.
+	// Expelled is the CPU time that stays idle while latency-sensitive work runs
+	// on the sibling, although best-effort work waits. Held is the CPU time that
+	// stays idle during the hold time after that.
 	Expelled node.Maybe[unit.MilliCPU] `json:"expelled_mcpu,omitzero"`
 	Held     node.Maybe[unit.MilliCPU] `json:"held_mcpu,omitzero"`
 }
 
-// A QOS holds everything about how best-effort work is isolated on the CPU. Its
+// A QOS describes the isolation of best-effort work on the CPU in full. Its
 // JSON keys are stable.
 type QOS struct {
 	// At is the time of the last snapshot. It is absent before the first tick.
@@ -46,14 +46,14 @@ type QOS struct {
 	Selection node.Selection       `json:"ladder"`
 	Trials    trial.Status         `json:"trials"`
 	Means     node.IsolationStatus `json:"means"`
-	// Knobs holds the knobs of the isolation mechanisms, with their wants.
+	// Knobs lists the knobs of the isolation mechanisms, with their wants.
 	Knobs []Knob `json:"knobs"`
-	// Failing holds the writes of these knobs that failed in the last tick.
+	// Failing lists the failed writes of these knobs in the last tick.
 	Failing []record.Write `json:"failing,omitempty"`
 }
 
-// isolating lists the files of the isolation mechanisms' knobs, and the slice.
-// It omits the weight, because other policies use the weight, too.
+// isolating lists the files of the isolation mechanisms' knobs, and of the time
+// slice. It omits the weight, which other policies use, too.
 var isolating = node.FilesOf(node.CategoryMark, node.CategoryScheduler, node.CategoryThreads)
 
 // QOS returns the state of the isolation after the last tick.
@@ -101,8 +101,8 @@ func (l *Ledger) isolation() Isolation {
 }
 
 // Best returns the strongest isolation mechanism that the node supports, even
-// if it has failed before. If the node supports none above Base, the error
-// lists what the node lacks.
+// if it has failed before. If the node supports no mechanism above Base, the
+// error tells what the node lacks.
 func (q QOS) Best() (node.Mechanism, error) {
 	base, err := q.Base()
 	if err != nil {
@@ -131,8 +131,8 @@ func (q QOS) Base() (node.Mechanism, error) {
 	return "", q.requireSupport(node.MechanismWeight)
 }
 
-// requireSupport returns an error with the reason if the node does not support
-// an isolation mechanism.
+// requireSupport returns an error if the node does not support an isolation
+// mechanism. The error contains the reason.
 func (q QOS) requireSupport(mechanism node.Mechanism) error {
 	if !slices.Contains(node.Mechanisms, mechanism) {
 		return fmt.Errorf("no mechanism is called %q: want one of %v", mechanism, node.Mechanisms)
@@ -150,15 +150,15 @@ func (q QOS) requireSupport(mechanism node.Mechanism) error {
 	return errors.New("CPU QoS is off: enable cpuQOS of beClass under resource-qos-config in tenond's configuration first")
 }
 
-// Pinnable returns an error with the reason if an operator cannot pin a
-// mechanism now.
+// Pinnable returns an error if an operator cannot pin a mechanism now. The
+// error contains the reason.
 func (l *Ledger) Pinnable(mechanism node.Mechanism) error { return l.QOS().requireSupport(mechanism) }
 
-// An Operator carries out what an operator requests from a running agent.
+// An Operator carries out the requests of an operator to a running agent.
 type Operator interface {
-	// Pin makes the agent use an isolation mechanism until the next call of
-	// Pin. An empty mechanism returns the choice to the configuration. Pin
-	// returns after the tick that applied the request, or when ctx ends.
+	// Pin makes the agent use an isolation mechanism until the next call of Pin.
+	// With an empty mechanism, the configuration decides again. Pin returns after
+	// the tick that applied the request, or when ctx ends.
 	Pin(ctx context.Context, mechanism node.Mechanism) error
 	Handle(mux *http.ServeMux) // registers further requests
 }
@@ -189,9 +189,9 @@ func (c *Client) QOS(ctx context.Context) (QOS, error) {
 	return Ask[QOS](ctx, c, http.MethodGet, "qos", nil)
 }
 
-// Pin makes the agent use an isolation mechanism. An empty mechanism returns
-// the choice to the configuration. Pin waits up to 5 s for the effect. If the
-// mechanism is not in use then, the error gives the reason.
+// Pin makes the agent use an isolation mechanism. With an empty mechanism, the
+// configuration decides again. Pin waits up to 5 s for the effect. If the
+// mechanism is not in use after that, the error gives the reason.
 func (c *Client) Pin(ctx context.Context, mechanism node.Mechanism) (QOS, error) {
 	deadline := time.Now().Add(c.wait)
 	q, err := c.QOS(ctx)
@@ -216,9 +216,9 @@ func (q QOS) failuresOf(mechanism node.Mechanism) []node.Failure {
 	return slices.DeleteFunc(slices.Clone(q.Selection.Failures), func(f node.Failure) bool { return f.Mechanism != mechanism })
 }
 
-// resultKnown reports whether the result of a pin request is known. fault says
-// why the mechanism is not in use. before is the number of failures before the
-// request, which tells an old failure from a new one.
+// resultKnown reports whether the result of a pin request is known. fault is
+// the reason why the mechanism is not in use. before is the number of failures
+// before the request; with it, resultKnown recognizes a new failure.
 func (q QOS) resultKnown(mechanism node.Mechanism, before int) (known bool, fault error) {
 	if mechanism == "" {
 		return !q.Selection.ByHand, nil

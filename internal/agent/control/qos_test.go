@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A fakeOperator applies a request at once: it adds a tick to the ledger that
-// selects the requested mechanism.
+// A fakeOperator applies a request at once: it adds a tick to the ledger, and
+// the tick selects the requested mechanism.
 type fakeOperator struct {
 	asked  []node.Mechanism
 	follow func(node.Mechanism)
@@ -48,8 +48,8 @@ func selection(inUse node.Mechanism) node.Selection {
 	return l
 }
 
-// isolatedTick returns a tick at noon plus after, with the mechanism inUse. If
-// that is sched_ext, the scheduler was loaded at noon.
+// isolatedTick returns a tick after noon with the mechanism inUse. For
+// sched_ext, the scheduler was loaded at noon.
 func isolatedTick(after time.Duration, inUse node.Mechanism) tick.Tick {
 	t := measuredTick(after, 800)
 	t.Selection = selection(inUse)
@@ -204,8 +204,8 @@ func TestTheKnobsOfIsolationAreExplained(t *testing.T) {
 	}
 }
 
-// TestAPinIsFollowedOrSaysWhyNot sends requests for mechanisms over the socket.
-// The answer must confirm a request, or say why it cannot be fulfilled.
+// TestAPinIsFollowedOrSaysWhyNot requests mechanisms through the socket. The
+// answer must confirm the request, or say why it cannot be fulfilled.
 func TestAPinIsFollowedOrSaysWhyNot(t *testing.T) {
 	after := time.Second
 	turn := func(l *Ledger, change func(*tick.Tick), inUse, pinned node.Mechanism) {

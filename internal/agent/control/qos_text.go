@@ -42,7 +42,7 @@ func (i Isolation) describe(at time.Time) string {
 	return s
 }
 
-// Outcome returns one line: which mechanism is in use, and why.
+// Outcome returns one line with the mechanism in use and the reason.
 func (q QOS) Outcome() string {
 	by := "the configuration leaves the choice to tenond"
 	switch {
@@ -101,7 +101,7 @@ func (q QOS) describe(b *strings.Builder) {
 	_ = rest.Flush()
 }
 
-// describeSelection writes which mechanism is in use, why, and the state of all mechanisms.
+// describeSelection writes the mechanism in use, the reason, and the state of all mechanisms.
 func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(head, "mechanism\t%s", shownMechanism(l.Mechanism))

@@ -2,8 +2,8 @@ package control
 
 import "tenon.sh/tenon/internal/model/node"
 
-// stoppedBy returns Frozen or Ended for a workload that does not run, and ""
-// for a workload that runs or whose state is unknown.
+// stoppedBy returns Frozen or Ended if a workload is frozen or has ended. It
+// returns "" if the workload runs, or if its state is unknown.
 func stoppedBy(k node.Knobs, w node.Workload) node.Run {
 	v, _ := k.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileRun}].(node.Run)
 	if v == node.Running {

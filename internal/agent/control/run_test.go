@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestAFrozenWorkloadIsShownAsSuch checks that the explanation and the list
-// show after a workload's name that it is frozen.
+// TestAFrozenWorkloadIsShownAsSuch checks that the explanation and the list add
+// the word frozen to the workload's name.
 func TestAFrozenWorkloadIsShownAsSuch(t *testing.T) {
 	for v, want := range map[node.Value]string{nil: "", node.Running: "", node.Frozen: " (frozen)", node.Ended: " (ended)"} {
 		l := NewLedger("v1")

@@ -29,7 +29,7 @@ const (
 )
 
 // Serve answers requests on the socket in stateDir until ctx ends. The answers
-// come from the ledger, and o carries out requests that change something. Serve
+// come from the ledger. o carries out requests that change something. Serve
 // replaces an existing socket: only the holder of the node's lease may call
 // Serve, so the agent that made the old socket is dead.
 //
@@ -38,7 +38,7 @@ func Serve(ctx context.Context, stateDir string, l *Ledger, o Operator, log *slo
 	return serveAgain(ctx, checkInterval, stateDir, l, o, log)
 }
 
-// serveAgain does the same as Serve. every is the time between two checks of the socket.
+// serveAgain is Serve with a given time (every) between two checks of the socket.
 func serveAgain(ctx context.Context, every time.Duration, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
 	for again := false; ; again = true {
 		err := serve(ctx, every, stateDir, l, o, log)
@@ -70,8 +70,8 @@ func serve(ctx context.Context, every time.Duration, stateDir string, l *Ledger,
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("serve %s: %w", path, err)
 	}
-	// bind(2) creates the socket file with the mode of the socket. So other
-	// users can never connect, not even for a moment.
+	// bind(2) creates the socket file with the mode of the socket. So other users
+	// cannot connect, not even for a moment.
 	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var refused error
 		err := c.Control(func(fd uintptr) { refused = unix.Fchmod(int(fd), 0o600) })
@@ -97,7 +97,7 @@ func serve(ctx context.Context, every time.Duration, stateDir string, l *Ledger,
 	return context.Cause(ctx)
 }
 
-// watch calls removed when the socket at path no longer exists or was replaced.
+// watch calls removed if the socket at path no longer exists or was replaced.
 func watch(ctx context.Context, every time.Duration, path string, removed context.CancelCauseFunc) {
 	made, err := os.Lstat(path)
 	if err != nil {
@@ -165,7 +165,7 @@ type refusal struct {
 	Known []string `json:"known,omitempty"`
 }
 
-// Answer writes v as the answer to a request, or the error if err is not nil.
+// Answer writes the answer to a request: v, or an error if err is not nil.
 func Answer(w http.ResponseWriter, v any, err error) {
 	status := http.StatusOK
 	if err != nil {

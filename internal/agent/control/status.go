@@ -30,7 +30,7 @@ func (l *Ledger) follow() (Status, <-chan struct{}) {
 	return l.status(), l.next
 }
 
-// status does the same as Status. The caller holds l.mu.
+// status is Status for a caller that holds l.mu.
 func (l *Ledger) status() Status {
 	t := l.last
 	s := Status{
@@ -65,8 +65,8 @@ func (l *Ledger) status() Status {
 	return s
 }
 
-// watermarkOf returns what the threshold of CPU suppress has cost best-effort
-// work, or nil if there is no threshold.
+// watermarkOf returns the cost of the threshold of CPU suppress for best-effort
+// work. It returns nil without a threshold.
 func watermarkOf(t tick.Tick) *suppresscost.Watermark {
 	if !t.Watermark.HasThreshold() {
 		return nil
@@ -92,7 +92,7 @@ func (l *Ledger) bounds() []node.Knob {
 	return all
 }
 
-// elapsed returns the time between the snapshots older and newer, or 0 if there is only one.
+// elapsed returns the time between the snapshots older and newer, or 0 with only one snapshot.
 func (l *Ledger) elapsed() time.Duration {
 	if l.older.At.IsZero() {
 		return 0
@@ -110,7 +110,7 @@ func (l *Ledger) rate(before, after node.Maybe[time.Duration]) node.Maybe[unit.M
 	return node.Some(rate)
 }
 
-// workloads lists the workloads of the last tick with their use.
+// workloads returns the workloads of the last tick with their resource usage.
 func (l *Ledger) workloads() []Workload {
 	older, newer := byID(l.older), byID(l.newer)
 	all := make([]Workload, 0, len(l.last.Snapshot.Workloads))
@@ -122,7 +122,7 @@ func (l *Ledger) workloads() []Workload {
 			CPULimit: w.CPULimit, MemoryLimit: w.MemoryLimit, MemoryRequest: w.MemoryRequest,
 		}
 		if held, known := l.rate(then.Throttled, now.Throttled).Value(); known {
-			// The kernel sums the throttled time over all CPUs, so this can exceed 100 %.
+			// The kernel sums the throttled time over all CPUs, so the result can exceed 100 %.
 			c.Throttled = node.Some(min(unit.Percent(held/10), 100))
 		}
 		c.Objective = w.Objective.RunQueueDelay
@@ -164,7 +164,7 @@ func (l *Ledger) node() Node {
 }
 
 // classesByCPU returns how much each class uses each CPU. It omits workloads
-// whose use of each CPU the kernel does not count.
+// for which the kernel does not count the usage by CPU.
 func (l *Ledger) classesByCPU() map[unit.CPU]map[node.Class]unit.MilliCPU {
 	all := map[unit.CPU]map[node.Class]unit.MilliCPU{}
 	older := byID(l.older)
@@ -184,7 +184,7 @@ func (l *Ledger) classesByCPU() map[unit.CPU]map[node.Class]unit.MilliCPU {
 	return all
 }
 
-// busiestFirst orders workloads by their CPU use, largest first.
+// busiestFirst orders workloads by their CPU usage, largest first.
 func busiestFirst(a, b Workload) int {
 	return cmp.Or(cmp.Compare(b.CPU.Or(-1), a.CPU.Or(-1)), compareIDs(a, b))
 }

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Size returns an amount of memory as text for people: "1.5Gi".
+// Size prints an amount of memory for people: "1.5Gi".
 func Size(b unit.Bytes) string {
 	if b == unit.MaxBytes {
 		return "max"
@@ -30,7 +30,7 @@ func Size(b unit.Bytes) string {
 	return fmt.Sprintf("%.1f%s", f, suffixes[i])
 }
 
-// Shown returns a value as text, or "?" if the value is missing.
+// Shown prints a value by text. It returns "?" for a missing value.
 func Shown[T any](m node.Maybe[T], text func(T) string) string {
 	if v, known := m.Value(); known {
 		return text(v)
@@ -38,7 +38,7 @@ func Shown[T any](m node.Maybe[T], text func(T) string) string {
 	return "?"
 }
 
-// PrintDuration returns a duration as text in the units that suit its size.
+// PrintDuration prints a duration in a unit that suits its size.
 func PrintDuration(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -51,8 +51,8 @@ func PrintDuration(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Printable replaces control characters in a text. Any user who may create
-// cgroups may put them into a cgroup's name.
+// Printable replaces control characters in a text. They may be in a cgroup's
+// name, because users may create cgroups.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || unicode.IsPrint(r) {
@@ -127,7 +127,7 @@ func (s Status) describe(b *strings.Builder) {
 	}
 }
 
-// maxMisfits is the number of misfits (workloads with a wrong CPU limit) that a text lists.
+// maxMisfits is the number of misfits (workloads with a wrong CPU limit) in a text.
 const maxMisfits = 5
 
 // misfits returns the first maxMisfits misfits.

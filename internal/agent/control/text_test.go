@@ -98,8 +98,8 @@ func TestSizesAndTimesAreShort(t *testing.T) {
 }
 
 // TestNamesDoNotReachTheTerminal checks that control characters in the name of
-// a cgroup are replaced. Such a name is chosen by any user who may create
-// cgroups.
+// a cgroup are replaced, because users may create cgroups and choose their
+// names.
 func TestNamesDoNotReachTheTerminal(t *testing.T) {
 	l := NewLedger("v1")
 	turn := measuredTick(time.Second, 800)

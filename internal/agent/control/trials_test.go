@@ -50,8 +50,8 @@ func TestExplainSaysWhatATrialFound(t *testing.T) {
 	}
 }
 
-// TestTheThresholdSaysItsPrice checks that the cost of the threshold is shown
-// wherever an owner may look for the reason of slow batch work.
+// TestTheThresholdSaysItsPrice checks that an owner sees the cost of the
+// threshold wherever slow batch work may be explained.
 func TestTheThresholdSaysItsPrice(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	bound := node.Knob{Cgroup: "be", File: node.FileCPUMax}

@@ -10,12 +10,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// maxWaits is the maximum number of runners that the status names for each
-// workload.
+// maxWaits is the maximum number of runners in the status of a workload.
 const maxWaits = 5
 
-// waitsOf returns how long a workload waited while each runner had the CPU, per
-// second, between the snapshots older and newer.
+// waitsOf returns how long a workload waited per second, by the runner that had
+// the CPU. The period is between the snapshots older and newer.
 func (l *Ledger) waitsOf(id node.WorkloadID) []Wait {
 	elapsed := l.elapsed()
 	now := waitsOf(l.newer.Waits, id)
@@ -50,7 +49,7 @@ func waitsOf(all []node.Wait, id node.WorkloadID) []node.Wait {
 	return all[first:last]
 }
 
-// WaitedFor returns waits as text: "120ms for batch/job, 1.5ms for (kernel)".
+// WaitedFor prints waits: "120ms for batch/job, 1.5ms for (kernel)".
 func WaitedFor(waits []Wait) string {
 	var all []string
 	for _, w := range waits {
@@ -59,7 +58,7 @@ func WaitedFor(waits []Wait) string {
 	return strings.Join(all, ", ")
 }
 
-// Brief returns d, rounded to two or three digits.
+// Brief rounds d to two or three digits.
 func Brief(d time.Duration) time.Duration {
 	for unit := time.Second; unit > time.Nanosecond; unit /= 10 {
 		if d >= 10*unit {

@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// waitedTick returns a tick at noon plus after. Since noon, web has waited for
-// the job and for the kernel, and half of its waits were short.
+// waitedTick returns a tick after noon. Since noon, web has waited for the job
+// and for the kernel, and half of its waits were short.
 func waitedTick(after time.Duration) tick.Tick {
 	t := measuredTick(after, 800)
 	web := &t.Snapshot.Workloads[1]

@@ -33,39 +33,39 @@ type Kubernetes struct {
 	Node string
 	// API is the client of the API server.
 	API *apiserver.Client
-	// Kubelet is the client of the kubelet, which knows the pods of the node.
-	// The agent queries it every Poll, and when cgroups of pods come or go.
+	// Kubelet is the client of the kubelet, which knows the pods of the node. The
+	// agent asks it every Poll, and when cgroups of pods come or go.
 	Kubelet kubelet.Kubelet
 	Poll    time.Duration
-	// Namespace and ConfigMap name the ConfigMap with the configuration.
+	// Namespace and ConfigMap identify the ConfigMap with the configuration.
 	Namespace, ConfigMap string
-	// NRI is the NRI socket of the container runtime. If it is "", the agent
-	// does not use NRI.
+	// NRI is the NRI socket of the container runtime. If it is "", the agent does
+	// not use NRI.
 	NRI string
 	// Leaves is called when the daemon must stop. It reports whether Tenon is
-	// removed from the node for good. If so, the daemon restores the kubelet's
-	// values in all containers, and then calls Released (unless nil). While a
-	// container stops, its daemon cannot make a new NRI connection. If Leaves
-	// is nil, Tenon stays.
+	// removed from the node for good. Then the daemon restores the kubelet's
+	// values in all containers, and calls Released (unless nil). While its
+	// container stops, the daemon cannot open a new NRI connection. If Leaves is
+	// nil, Tenon stays.
 	Leaves   func() bool
 	Released func()
 }
 
 const (
-	// The first tick waits until the pods and the configuration are known: at
-	// most firstWait, or againWait if an earlier daemon saved them. If it
-	// waited longer, the watchdog would narrow best-effort work.
+	// The first tick waits until the pods and the configuration are known. It
+	// waits at most for firstWait, or for againWait if an earlier daemon saved
+	// them. After a longer wait, the watchdog would narrow best-effort work.
 	firstWait = 3 * time.Second
 	againWait = 500 * time.Millisecond
 )
 
 // errUnknown prevents decisions before the pods and the configuration are
-// known, from the cluster or from an earlier daemon. Such a decision would
+// known, from the cluster or from an earlier daemon. An early decision would
 // release all knobs that the earlier daemon set.
 var errUnknown = errors.New("the pods or the configuration of this node are not known yet")
 
-// A cluster holds what the daemon knows about its cluster. This knowledge survives
-// an outage of the API server or the kubelet, and a restart of the daemon.
+// A cluster is the daemon's knowledge of its cluster. This knowledge survives an
+// outage of the API server or the kubelet, and a restart of the daemon.
 type cluster struct {
 	Kubernetes
 	log     *slog.Logger
@@ -96,8 +96,8 @@ type cluster struct {
 	reporter *clusterReporter
 }
 
-// openCluster loads the state that an earlier daemon saved. The returned
-// cluster calls changed when the workloads may have changed.
+// openCluster loads the state that an earlier daemon saved. The cluster calls
+// changed when the workloads may have changed.
 func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.FS, log *slog.Logger, changed func(), news func(tick.Event)) *cluster {
 	c := &cluster{Kubernetes: k, log: log, dir: dir, tree: tree, lives: livesIn(tree), changed: changed, news: news}
 	var err error
@@ -146,8 +146,8 @@ func (c *cluster) run(ctx context.Context, background *sync.WaitGroup) {
 	}
 }
 
-// awaitFirst waits until the pods and the configuration are known, at most for
-// firstWait or againWait.
+// awaitFirst waits until the pods and the configuration are known. It waits at
+// most for firstWait or againWait.
 func (c *cluster) awaitFirst(ctx context.Context) {
 	wait := firstWait
 	if !c.isUnknown() {
@@ -170,8 +170,8 @@ func (c *cluster) awaitFirst(ctx context.Context) {
 	}
 }
 
-// look queries the kubelet at once if a cgroup of a pod appeared or
-// disappeared. paths are all cgroups that exist now.
+// look asks the kubelet for its pods at once if a cgroup of a pod appeared or
+// disappeared. paths are all existing cgroups.
 func (c *cluster) look(paths []string) {
 	before := c.paths
 	c.paths = paths
@@ -184,9 +184,9 @@ func (c *cluster) look(paths []string) {
 	}
 }
 
-// layout returns how the cgroups of pods are arranged, as the kubelet (now, or
-// before a restart of the daemon) reported it. Without such a report, layout
-// infers it from the existing cgroups.
+// layout returns the arrangement of the cgroups of pods. The kubelet reports
+// it, now or before a restart of the daemon. Without a report, layout infers
+// the arrangement from the existing cgroups.
 func (c *cluster) layout() kube.Layout {
 	l := kube.Layout{Systemd: c.last.Facts.CgroupDriver == "systemd", Root: c.last.Facts.CgroupRoot}
 	if c.last.Facts.CgroupDriver == "" {
@@ -198,10 +198,10 @@ func (c *cluster) layout() kube.Layout {
 // isUnknown reports whether the pods or the configuration are still unknown.
 func (c *cluster) isUnknown() bool { return !c.last.PodsKnown || !c.last.ConfigKnown }
 
-// take stores the list of pods from the kubelet or the API server. A pod that the
-// list lacks stays known until its cgroup has no process, because it may still
-// run. For example, a kubelet that has just started lists only static pods until
-// it has reached the API server. No kubelet lists a pod that was deleted by force.
+// take stores the list of pods from the kubelet or the API server. A pod missing
+// in the list stays known while its cgroup has a process. For example, a kubelet
+// that has just started lists only static pods until it has reached the API
+// server. No kubelet lists a pod that was deleted by force.
 func (c *cluster) take(known kubelet.Known) {
 	if known.Facts != (kubelet.Facts{}) {
 		c.last.Facts = known.Facts
@@ -227,8 +227,8 @@ func (c *cluster) take(known kubelet.Known) {
 	c.last.PodsKnown, c.last.Pods = true, c.starting.AddTo(slices.Concat(known.Pods, untold), time.Now())
 }
 
-// livesIn returns a function that reports whether there are processes in or below
-// a cgroup. If an existing cgroup cannot be read, the function returns true.
+// livesIn returns a function that reports whether a cgroup or the cgroups below
+// it contain processes. For a cgroup that cannot be read, it returns true.
 func livesIn(tree *cgroup.Tree) func(node.CgroupPath) bool {
 	return func(p node.CgroupPath) bool {
 		lives, err := tree.IsPopulated(string(p))

@@ -13,7 +13,7 @@ import (
 
 // rulesOf returns rules for the programs in host-application-config, which run
 // outside Kubernetes. It skips programs without a class or without a cgroup of
-// their own. A notice about the configuration names these.
+// their own. A notice about the configuration names the skipped programs.
 func rulesOf(applications []config.HostApplication, l kube.Layout) []match.Rule {
 	var rules []match.Rule
 	for _, a := range applications {

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A clusterConfig is the configuration that the cluster gives to this node.
+// A clusterConfig is the configuration that a node gets from the cluster.
 type clusterConfig struct {
 	last   config.Cluster // the last valid configuration; its values replace keys with faults
 	read   bool           // the configuration that the last daemon saved has been read into last
@@ -22,14 +22,14 @@ type clusterConfig struct {
 	spaces kube.Namespaces // overrides that namespaces set for their pods
 	facts  kubelet.Facts   // the facts of the kubelet that this configuration used
 	// missing measures how long the ConfigMap has been absent, and
-	// missingPodConfig does the same for kube.PodConfigMap. The last content of
-	// a deleted ConfigMap stays in force for a while.
+	// missingPodConfig does the same for kube.PodConfigMap. After a deletion, the
+	// last content stays in force for a while.
 	missing, missingPodConfig absence.Missing
 	status                    nodereport.Config
 }
 
 // followConfig reads the ConfigMap, and the node's labels and annotations, if
-// any of them changed. It reports whether the configuration may have changed.
+// they have changed. It reports whether the configuration may have changed.
 func (c *cluster) followConfig() bool { return c.followConfigAt(time.Now()) }
 
 func (c *cluster) followConfigAt(now time.Time) bool {
@@ -44,7 +44,7 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	}
 	c.cfg.facts = facts
 	if !c.cfg.read {
-		// For a key with a fault, the value of the last daemon stays in force.
+		// If a key has a fault, its value from the last daemon stays in force.
 		c.cfg.last, _ = config.ParseConfigMap(k.Config)
 		c.cfg.read = true
 	}
@@ -90,12 +90,12 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 }
 
 // staysInForce reports whether the last content of a deleted ConfigMap still
-// applies, because the ConfigMap was deleted only a short time ago.
+// applies, because the deletion was only a short time ago.
 func staysInForce(m *absence.Missing, there, was bool, now time.Time) bool {
 	return m.See(there || !was, now) > 0
 }
 
-// tellConfig updates the status of the configuration, and logs each change of it.
+// tellConfig updates the status of the configuration, and logs changes of it.
 func (c *cluster) tellConfig(faults []config.Fault) {
 	name := fmt.Sprintf("ConfigMap %s/%s", c.Namespace, c.ConfigMap)
 	if !c.last.HasConfig {
@@ -133,7 +133,7 @@ func (c *cluster) tellConfig(faults []config.Fault) {
 	c.cfg.status = next
 }
 
-// configTrouble returns why the configuration cannot be read from the cluster, or "".
+// configTrouble returns the reason why the cluster's configuration cannot be read, or "".
 func (c *cluster) configTrouble() string {
 	_, err := c.configs.Trouble()
 	if err == nil {
@@ -145,9 +145,9 @@ func (c *cluster) configTrouble() string {
 	return err.Error()
 }
 
-// mergeOver lays the cluster's configuration over the configuration file. The
-// file always decides containers, rules and intervals. If there is no
-// ConfigMap, the file decides everything.
+// mergeOver replaces values of the configuration file by values of the
+// cluster's configuration. Containers, rules and intervals always come from the
+// file. Without a ConfigMap, everything comes from the file.
 func (c *cluster) mergeOver(file config.Config) config.Config {
 	if !c.last.HasConfig {
 		shareCPUs(&file.Policy, c.cfg.facts)
@@ -162,7 +162,7 @@ func (c *cluster) mergeOver(file config.Config) config.Config {
 	return next
 }
 
-// shareCPUs applies the kubelet's facts if the kubelet or a driver writes cpusets:
+// shareCPUs changes the configuration if the kubelet or a driver writes cpusets.
 // Tenon then writes none, and keeps the CPUs that the kubelet reserves out of the
 // shared pool. The notices name reserved CPUs that best-effort work can still use.
 func shareCPUs(p *policy.Config, f kubelet.Facts) (notices []string) {

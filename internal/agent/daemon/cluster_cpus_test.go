@@ -24,9 +24,9 @@ import (
 
 // TestAPodDeletedByForceGivesItsCPUsUp deletes a pod by force while its
 // processes still run. The next pod has a contract for the same CPUs, and must
-// get them in the first tick that sees it. If a kubelet that has just started
-// does not list a pod, the pod must not count as deleted. A static pod must
-// never count as deleted, whichever list lacks it.
+// get them in the first tick that sees it. A kubelet that has just started may
+// omit a pod from its list; such a pod must not count as deleted. A static pod
+// must never count as deleted, even if no list has it.
 func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 	born := time.Unix(1_700_000_000, 0)
 	pod := func(name string, age time.Duration, source string) corev1.Pod {
@@ -105,8 +105,8 @@ func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 
 // TestTenonBindsNoCPUsBesideAnotherBinder runs one pod of each kind that
 // demands CPUs, on a node whose kubelet or driver binds CPUs. Tenon must bind
-// none of the pods. The report must name the component that binds CPUs, so that
-// no scheduler chooses CPUs of this node.
+// none of these pods. The report must name the component that binds CPUs, so
+// that no scheduler chooses CPUs of this node.
 func TestTenonBindsNoCPUsBesideAnotherBinder(t *testing.T) {
 	own := node.Overrides{CPUs: node.CPUOverride{Grade: uint8(pick.Own), CPUs: 2}}
 	for _, c := range []struct {

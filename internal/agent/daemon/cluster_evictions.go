@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// refusedFor is the time for which a pod stays exempt from eviction after
-	// the API server refused to evict it. busyFor is this time after a
-	// temporary error, such as 429.
+	// refusedFor is the time for which a pod stays exempt from eviction after the
+	// API server refused to evict it. After a temporary error, such as 429, this
+	// time is busyFor.
 	refusedFor = 30 * time.Second
 	busyFor    = 5 * time.Second
-	// Tenon sends an eviction up to attempts times, attemptEvery apart. Without
-	// an answer, it then treats the API server as away. Both values are small,
-	// because a shortage of memory is urgent.
+	// attempts is the maximum number of requests for an eviction, and attemptEvery
+	// the time between them. Without an answer, Tenon then treats the API server
+	// as away. Both are small, because a shortage of memory is urgent.
 	attempts     = 2
 	attemptEvery = 500 * time.Millisecond
-	// awayAfter is the time that the API server must be silent before Tenon
-	// treats it as away and sends it no evictions.
+	// awayAfter is the time without an answer after which Tenon treats the API
+	// server as away, and sends it no evictions.
 	awayAfter = 30 * time.Second
 	// maxEnds is the maximum number of evictions that wait in the queue.
 	maxEnds = 64
@@ -43,10 +43,10 @@ type evictor interface {
 	Tell(context.Context, apiserver.Occurrence) error
 }
 
-// evictionQueue sends evictions to the Eviction API, which respects disruption
-// budgets and grace periods. While the API server is away, the node sends
-// signals to the processes instead, as it does without a cluster. The queue has
-// its own goroutine, so the loop never waits for an answer.
+// An evictionQueue sends evictions to the Eviction API, which respects
+// disruption budgets and grace periods. While the API server is away, the agent
+// sends signals to the processes instead, as it does without a cluster. The
+// queue has its own goroutine, so the loop never waits for an answer.
 type evictionQueue struct {
 	api     evictor
 	node    string
@@ -104,7 +104,7 @@ func newEnds(api evictor, name string, log *slog.Logger, changed func()) *evicti
 	}
 }
 
-// follow takes the present pods of the node, and forgets pods that are gone.
+// follow replaces the list of the node's pods, and forgets pods that are gone.
 func (e *evictionQueue) follow(pods map[node.CgroupPath]evictablePod) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -121,7 +121,7 @@ func (e *evictionQueue) follow(pods map[node.CgroupPath]evictablePod) {
 	maps.DeleteFunc(e.told, func(r refusal, _ bool) bool { return !there[r.uid] })
 }
 
-// exempt returns why a pod must not be evicted now, or "".
+// exempt returns the reason why a pod must not be evicted now, or "".
 func (e *evictionQueue) exempt(uid types.UID) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -136,7 +136,7 @@ func (e *evictionQueue) exempt(uid types.UID) string {
 	return o.why
 }
 
-// take takes over a step that freezes or ends a pod. If it returns false, the
+// take accepts a step that freezes or ends a pod. If it returns false, the
 // caller must perform the step itself.
 func (e *evictionQueue) take(s plan.Step) (taken bool, err error) {
 	v, runs := s.To.(node.Run)
@@ -172,7 +172,7 @@ func (e *evictionQueue) take(s plan.Step) (taken bool, err error) {
 	case o.state == endAccepted && time.Now().Before(o.until):
 		return true, fmt.Errorf("end pod %s/%s: it was evicted, and its grace period ends at %s", pod.Namespace, pod.Name, o.until.Format(time.TimeOnly))
 	}
-	// The grace period is over, but processes are left. The caller kills them.
+	// The grace period is over, but some processes are left. The caller kills them.
 	return false, nil
 }
 
@@ -216,8 +216,8 @@ func (e *evictionQueue) end(ctx context.Context, x eviction) {
 	case err == nil:
 		e.set(x.pod.UID, end{state: endAccepted, until: time.Now().Add(x.pod.grace)})
 		e.log.Warn("pod evicted", "pod", name, "reason", x.step.Reason)
-		// The pod may be frozen because its memory grew, and a frozen process
-		// does not handle SIGTERM.
+		// The pod may be frozen because its memory grew, but a frozen process does
+		// not handle SIGTERM.
 		if err := e.prepare(x.step.Knob); err != nil && !errors.Is(err, cgroup.ErrGone) {
 			e.log.Error("an evicted pod may not end by itself, because it cannot be thawed", "pod", name, "error", err)
 		}
@@ -245,25 +245,24 @@ func (e *evictionQueue) end(ctx context.Context, x eviction) {
 	}
 }
 
-// errAway means that Tenon sent no eviction because the API server is away.
+// errAway means that Tenon sent no eviction, because the API server is away.
 var errAway = fmt.Errorf("the API server has been silent for %v", awayAfter)
 
-// awayBy reports whether the API server has been silent for longer than awayAfter. An
-// error that the server sends is an answer, too. heard is the time of the last answer.
+// awayBy reports whether the API server has not answered for longer than awayAfter. An
+// error from the server is an answer, too. heard is the time of the last answer.
 func awayBy(heard time.Time, trouble error, now time.Time) bool {
 	return trouble != nil && !answered(trouble) && !heard.IsZero() && now.Sub(heard) > awayAfter
 }
 
-// answered reports whether err is an answer of the API server. If so, the
-// server is up, and its refusal protects the disruption budget of the pod.
-// Answers are also 500 (a pod with two budgets) and 429, 503 and 504 (the
-// server is busy).
+// answered reports whether err is an answer of the API server. Then the server
+// is up, and its refusal protects the disruption budget of the pod. 500 (a pod
+// with two budgets) and 429, 503 and 504 (the server is busy) are also answers.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.Is(err, apiserver.ErrBudget) || errors.As(err, &status)
 }
 
-// exemptFor returns how long a pod stays exempt from eviction after err refused it.
+// exemptFor returns how long a pod stays exempt from eviction after the refusal err.
 func exemptFor(err error) time.Duration {
 	busy := apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsConflict(err)
@@ -277,8 +276,8 @@ func exemptFor(err error) time.Duration {
 }
 
 // isFirst reports whether this is the pod's first refusal with this reason.
-// Only then Tenon writes an event, because a budget may refuse for days, and
-// each event is an object in the API server.
+// Tenon writes an event only for the first one: a budget may refuse for days,
+// and each event is an object in the API server.
 func (e *evictionQueue) isFirst(r refusal) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

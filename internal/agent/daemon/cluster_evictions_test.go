@@ -52,9 +52,9 @@ func endStep(v node.Run) plan.Step {
 	return plan.Step{Knob: node.Knob{Cgroup: jobGroup, File: node.FileRun}, From: node.Running, To: v, Owner: plan.OwnerEvict, Reason: "memory: 7000 MiB of 8000 MiB are in use", BE: true}
 }
 
-// court makes an evictionQueue with one pod that has the given grace period.
-// signalled returns how many steps the queue left to the node, which sends
-// signals.
+// court makes an evictionQueue with one pod, which has the given grace period.
+// signalled returns the number of steps that the queue left to the node. The
+// node sends signals.
 func court(t *testing.T, j *judge, grace time.Duration) (e *evictionQueue, signalled func() int) {
 	t.Helper()
 	e = newEnds(j, "node-1", slog.New(slog.DiscardHandler), func() {})

@@ -16,8 +16,8 @@ import (
 
 // ReleaseContainers restores the kubelet's values in all containers. The daemon
 // with this state directory has set other values through the container runtime
-// (NRI). The journal does not contain them. Without NRI, there is nothing to
-// restore.
+// (NRI), and the journal does not contain them. Without NRI, there is nothing
+// to restore.
 func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log *slog.Logger) error {
 	if k.NRI == "" {
 		return nil
@@ -37,7 +37,7 @@ func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log 
 	return err
 }
 
-// savedPods serves the list of pods that an earlier daemon saved.
+// savedPods returns the list of pods that an earlier daemon saved.
 type savedPods savedCluster
 
 // Look and Hurry do nothing, because the saved list does not change.

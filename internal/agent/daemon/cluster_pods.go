@@ -16,26 +16,26 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A podView holds what the loop knows about the node's pods.
+// A podView is the loop's knowledge of the node's pods.
 type podView struct {
 	workloads []node.Workload
 	arriving  []node.Workload // pods that have no cgroup yet
 	status    nodereport.Pods
 	// running lists the pods of all classes that have started and not ended.
 	running []*corev1.Pod
-	// pods holds, by cgroup, the pods that the API server can evict.
+	// pods maps cgroups to the pods that the API server can evict.
 	pods map[node.CgroupPath]evictablePod
-	// native holds, by cgroup of each pod and container, the limits that the kubelet enforces.
+	// native maps the cgroups of pods and containers to the limits that the kubelet enforces.
 	native map[node.CgroupPath]kube.Amounts
-	// lastCorrect is the native with which the original values in the journal
-	// were last correct.
+	// lastCorrect is the value that native had when the original values in the
+	// journal were last correct.
 	lastCorrect map[node.CgroupPath]kube.Amounts
-	// change returns a corrected value for the journal if the pod was resized
-	// after the value was journaled.
+	// change corrects a value of the journal. It returns nil unless the pod was
+	// resized after the value was journaled.
 	change func(node.Knob, node.Value) node.Value
 }
 
-// natives returns, by cgroup of each pod and container, the limits that the kubelet enforces.
+// natives maps the cgroups of pods and containers to the limits that the kubelet enforces.
 func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts {
 	all := make(map[node.CgroupPath]kube.Amounts, len(pods))
 	for i := range pods {
@@ -46,9 +46,9 @@ func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts 
 	return all
 }
 
-// noteRebase takes the result of correcting the journal by view.change. After
-// an error, it restores in native the limits for which the journal is correct.
-// So the next tick finds the same difference and tries again.
+// noteRebase receives the result of a correction of the journal (view.change).
+// After an error, it restores in native the limits for which the journal is
+// correct. So the next tick finds the same difference and tries again.
 func (c *cluster) noteRebase(err error) {
 	if err == nil {
 		c.keep()
@@ -99,7 +99,7 @@ func (c *cluster) workloads() []node.Workload {
 }
 
 // binder returns which other component assigns CPUs to containers on this node:
-// a name for the report, and a sentence. Both are "" if there is none.
+// a name for the report, and a sentence. Both are "" without such a component.
 func binder(f kubelet.Facts) (name, reason string) {
 	switch {
 	case f.CPUManagerPolicy == "static":
@@ -134,7 +134,7 @@ func unbind(workloads []node.Workload, f kubelet.Facts) (remarks []string) {
 // list of the API server has all pods except static ones. A kubelet that has
 // just started may list only some pods: it learns them in the order of their
 // creation (pkg/kubelet: HandlePodAdditions). So if it lists a newer pod, the
-// missing pod was deleted. Static pods are never deleted in this sense, because
+// missing pod was deleted. isDeleted returns false for static pods, because
 // they come from another source, without a time of creation.
 func isDeleted(p *corev1.Pod, known kubelet.Known) bool {
 	if !isFromAPI(p) {
@@ -156,8 +156,8 @@ func (c *cluster) podsByCgroup(l kube.Layout) map[node.CgroupPath]*corev1.Pod {
 	return of
 }
 
-// giveUp takes the CPUs from pods that were deleted by force but still have
-// processes. A scheduler may already have given these CPUs to other pods.
+// giveUp takes the CPUs away from pods that were deleted by force but still
+// have processes. A scheduler may already have given these CPUs to other pods.
 func (c *cluster) giveUp(workloads []node.Workload, of map[node.CgroupPath]*corev1.Pod) (remarks []string) {
 	for i := range workloads {
 		w := &workloads[i]
@@ -171,7 +171,7 @@ func (c *cluster) giveUp(workloads []node.Workload, of map[node.CgroupPath]*core
 	return remarks
 }
 
-// withoutCPUs removes all demands for CPUs from a workload.
+// withoutCPUs removes all CPU demands of a workload.
 func withoutCPUs(w *node.Workload) {
 	w.Overrides.CPUs = node.CPUOverride{}
 	if w.Class == node.LSE || w.Class == node.LSR {
@@ -180,8 +180,8 @@ func withoutCPUs(w *node.Workload) {
 }
 
 // graceMargin is the time that Tenon waits after the end of a pod's grace
-// period. At that end, the kubelet kills the remaining processes, which takes a
-// moment. If some are left after graceMargin, Tenon kills them.
+// period. At that end, the kubelet kills the pod's processes, which takes a
+// moment. Tenon kills the processes that are left after graceMargin.
 const graceMargin = 5 * time.Second
 
 func graceOf(p *corev1.Pod) time.Duration {
@@ -192,7 +192,7 @@ func graceOf(p *corev1.Pod) time.Duration {
 	return time.Duration(seconds)*time.Second + graceMargin
 }
 
-// evictable reports whether the API server can evict a pod: not a static pod.
+// evictable reports whether the API server can evict a pod. It cannot evict static pods.
 func evictable(p *corev1.Pod) bool { return p.UID != "" && isFromAPI(p) }
 
 // isFromAPI reports whether the kubelet got a pod from the API server. Static
@@ -202,8 +202,8 @@ func isFromAPI(p *corev1.Pod) bool {
 	return p.Annotations[corev1.MirrorPodAnnotationKey] == "" && (source == "" || source == "api")
 }
 
-// dropPodCgroups drops the workloads of rules whose cgroup contains the cgroup
-// of a pod or lies in one. There, the pod determines the class.
+// dropPodCgroups drops a workload of a rule if its cgroup contains the cgroup
+// of a pod or lies in one. There, the pods determine the class.
 func dropPodCgroups(rules, pods []node.Workload) (left []node.Workload, remarks []string) {
 	for _, w := range rules {
 		i := slices.IndexFunc(pods, func(p node.Workload) bool { return p.Cgroup.Contains(w.Cgroup) || w.Cgroup.Contains(p.Cgroup) })

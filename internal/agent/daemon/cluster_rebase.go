@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// resizing is the time for which a cgroup may still have its old value after a
+// resizeDelay is the maximum time for which a cgroup has its old value after a
 // resize, because the kubelet writes the new value with a delay.
-const resizing = 2 * time.Minute
+const resizeDelay = 2 * time.Minute
 
 // A resize holds the amounts of a pod before a resize, and the time at which
 // Tenon noticed the resize.
@@ -20,12 +20,12 @@ type resize struct {
 	at  time.Time
 }
 
-// addResized adds the pods whose amounts differ in before and now to the recent
-// resizes. It drops resizes that are older than resizing.
+// addResized adds the pods whose amounts differ between before and now to the
+// recent resizes. It drops resizes that are older than resizeDelay.
 func addResized(recent map[node.CgroupPath]resize, before, now map[node.CgroupPath]kube.Amounts, at time.Time) map[node.CgroupPath]resize {
 	next := map[node.CgroupPath]resize{}
 	for p, r := range recent {
-		if at.Sub(r.at) < resizing {
+		if at.Sub(r.at) < resizeDelay {
 			next[p] = r
 		}
 	}
@@ -37,14 +37,14 @@ func addResized(recent map[node.CgroupPath]resize, before, now map[node.CgroupPa
 	return next
 }
 
-// rebase returns a function that corrects original values in the journal after
-// a resize of a pod. A release then restores what the kubelet would write now.
-// The function returns nil to change nothing: for values that the kubelet did
-// not enforce, and for quotas if the kubelet's quotas are off.
+// rebase returns a function that corrects original values in the journal after a
+// resize of a pod. A release then restores what the kubelet would write now. The
+// function returns nil for values that need no change: values that the kubelet did
+// not enforce, and quotas if the kubelet's quotas are off.
 //
 // before holds the amounts of the pods when the journal was last correct. But
 // Tenon may have journaled a knob after the resize and before the kubelet wrote
-// the new value. In that case, the journaled value fits the old amounts in recent.
+// the new value. Then the journaled value matches the old amounts in recent.
 func rebase(before, now map[node.CgroupPath]kube.Amounts, recent map[node.CgroupPath]resize, noQuotas bool) func(node.Knob, node.Value) node.Value {
 	difference := differs(before, now, noQuotas)
 	return func(k node.Knob, v node.Value) node.Value {
@@ -59,8 +59,8 @@ func rebase(before, now map[node.CgroupPath]kube.Amounts, recent map[node.Cgroup
 	}
 }
 
-// isKubeletLimit reports whether v is exactly the limit that the kubelet writes
-// for these amounts.
+// isKubeletLimit reports whether v is the limit that the kubelet writes for
+// these amounts.
 func isKubeletLimit(v node.Value, of kube.Amounts) bool {
 	switch v := v.(type) {
 	case node.CPUMax:

@@ -23,7 +23,7 @@ type clusterReporter struct {
 	version  string
 	run      string // identifies this run of tenond
 	sequence int64
-	// requested sums up the batch resources that the running pods request.
+	// requested adds up the batch resources that the running pods request.
 	requested requested
 }
 
@@ -43,7 +43,7 @@ func (r *clusterReporter) start(ctx context.Context, background *sync.WaitGroup)
 	background.Go(func() { r.sender.Run(ctx) })
 }
 
-// tick reports a tick, with the configuration of the policies that decided it.
+// tick reports a tick. by is the configuration of the policies in the tick.
 func (c *cluster) tick(t tick.Tick, by policy.Config) {
 	r := c.reporter
 	if t.Snapshot.At.IsZero() {
@@ -75,8 +75,8 @@ func (c *cluster) tick(t tick.Tick, by policy.Config) {
 	r.sender.Offer(next)
 }
 
-// nriState returns the runtime through which containers get limits before they
-// start (NRI), or the reason why there is none.
+// nriState returns the runtime that gives containers their limits before they
+// start (through NRI), or the reason why there is none.
 func (c *cluster) nriState() nodereport.Means {
 	l := c.link.Load()
 	switch {

@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// jobOf returns a pod that requests milli of batch-cpu, and the same number of
-// MiB of batch-memory.
+// jobOf returns a pod that requests milli thousandths of a CPU as batch-cpu,
+// and milli MiB of batch-memory.
 func jobOf(name string, milli int64) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "jobs", Name: name, UID: types.UID(name)}}
 	p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{

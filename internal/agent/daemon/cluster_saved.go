@@ -24,9 +24,9 @@ const clusterFile = "kubernetes.json"
 // savedCluster is the state of the cluster that is saved for the next daemon.
 type savedCluster struct {
 	Boot string `json:"boot_id"`
-	// ConfigKnown means that Config holds the last content of the ConfigMap,
-	// without keys that have faults. HasConfig means that the ConfigMap exists.
-	// Labels, Annotations and UID come from the Node object.
+	// ConfigKnown means that Config is the last content of the ConfigMap, without
+	// keys that have faults. HasConfig means that the ConfigMap exists. Labels,
+	// Annotations and UID come from the Node object.
 	ConfigKnown    bool              `json:"config_known,omitempty"`
 	HasConfig      bool              `json:"has_config,omitempty"`
 	Config         map[string]string `json:"config,omitempty"`
@@ -37,13 +37,13 @@ type savedCluster struct {
 	KubeletReserve unit.MilliCPU     `json:"kubelet_reserve_mcpu,omitempty"` // CPU that no pod may request
 	// Facts holds the facts that the kubelet reported about itself.
 	Facts kubelet.Facts `json:"facts,omitzero"`
-	// PodsKnown means that Pods holds the last list of the node's pods.
+	// PodsKnown means that Pods is the last list of the node's pods.
 	PodsKnown bool         `json:"pods_known,omitempty"`
 	Pods      []corev1.Pod `json:"pods,omitempty"`
 }
 
-// loadSavedCluster loads the state that an earlier daemon saved, if any. After
-// a reboot it drops the pods, because their cgroups no longer exist.
+// loadSavedCluster loads the state that an earlier daemon saved, if there is
+// one. After a reboot it drops the pods, because their cgroups no longer exist.
 func loadSavedCluster(dir string, from proc.FS) (savedCluster, error) {
 	boot, err := from.BootID()
 	if err != nil {

@@ -70,8 +70,8 @@ func suppressAt(percent string) map[string]string {
 "nodeStrategies":[{"nodeSelector":{"matchLabels":{"pool":"small"}},"enable":true,"cpuSuppressThresholdPercent":40}]}`}
 }
 
-// threshold calls followConfig until the threshold of CPU suppress is the
-// wanted one.
+// threshold calls followConfig until the threshold of CPU suppress has the
+// wanted value.
 func threshold(t *testing.T, c *cluster, want unit.Percent) {
 	t.Helper()
 	soon(t, "the threshold", func() bool {
@@ -107,7 +107,7 @@ func TestTheConfigMapAndTheLabelsOfTheNodeMakeItsConfiguration(t *testing.T) {
 }
 
 // TestADeletedConfigMapHoldsForAWhile deletes the ConfigMap and creates it
-// again. kubectl replace --force does that, and so does a chart that moves its
+// again. This happens with kubectl replace --force, and when a chart moves its
 // ConfigMap.
 func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	s := apitest.New(t)
@@ -152,9 +152,9 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	threshold(t, c, 60)
 }
 
-// TestSettingsByNamespaceAreReadWhereACKsManualsPutThem checks in which
-// namespaces each key of ack-slo-pod-config applies: first in that of Tenon's
-// ConfigMap, then in the two namespaces of ACK's manuals.
+// TestSettingsByNamespaceAreReadWhereACKsManualsPutThem checks from which
+// namespaces the keys of ack-slo-pod-config are read: first the namespace of
+// Tenon's ConfigMap, then the two namespaces in ACK's manuals.
 func TestSettingsByNamespaceAreReadWhereACKsManualsPutThem(t *testing.T) {
 	s := apitest.New(t)
 	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}})
@@ -301,8 +301,8 @@ func TestAReleaseGivesWhatTheKubeletWouldHaveWritten(t *testing.T) {
 }
 
 // TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized writes a knob during a
-// resize: the kubelet lists the new size, but has not written the cgroup yet. A
-// release must restore the new size.
+// resize, when the kubelet lists the new size but has not written the cgroup
+// yet. A release must restore the new size.
 func TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized(t *testing.T) {
 	const group = node.CgroupPath("kubepods/burstable/podx")
 	knob := node.Knob{Cgroup: group}
@@ -329,7 +329,7 @@ func TestAKnobTouchedInTheMidstOfAResizeIsGivenBackResized(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
-	if late := addResized(recent, now, now, at.Add(resizing)); len(late) > 0 {
+	if late := addResized(recent, now, now, at.Add(resizeDelay)); len(late) > 0 {
 		t.Errorf("an old resize is still listed: %v", late)
 	}
 }
@@ -435,9 +435,9 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 }
 
 // TestTheKubeletsReserveCountsInCPUSuppress checks that CPU suppress leaves the
-// system at least the amount that the kubelet does not offer to pods. This
-// amount comes from the status of the node, and must survive a restart while the
-// API server is away.
+// system at least the amount that the kubelet withholds from pods. This amount
+// comes from the status of the node, and must survive a restart while the API
+// server is away.
 func TestTheKubeletsReserveCountsInCPUSuppress(t *testing.T) {
 	s := apitest.New(t)
 	self := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}}
@@ -471,9 +471,9 @@ func TestTheKubeletsReserveCountsInCPUSuppress(t *testing.T) {
 	reserves(openTestCluster(t, s, dir), 1500)
 }
 
-// TestTheAnnotationAndTheKubeletTogetherReserveCPUs checks that CPUs are
-// reserved as soon as the kubelet reports them, in addition to those of the
-// annotation.
+// TestTheAnnotationAndTheKubeletTogetherReserveCPUs checks that the CPUs of the
+// annotation and those of the kubelet are reserved, as soon as the kubelet
+// reports them.
 func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 	s := apitest.New(t)
 	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u", Annotations: map[string]string{"node.koordinator.sh/reservation": `{"reservedCPUs":"0"}`}}})
@@ -501,8 +501,8 @@ func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 }
 
 // TestAKnownPodIsManagedWhileNoListHasIt restarts the kubelet while the API
-// server is away. The kubelet then lists no pods. Tenon must go on managing the
-// pods that it knows.
+// server is away, so that the kubelet lists no pods. Tenon must continue to
+// manage the pods that it knows.
 func TestAKnownPodIsManagedWhileNoListHasIt(t *testing.T) {
 	lives := map[node.CgroupPath]bool{}
 	c := &cluster{starting: containerstart.New(func() {}), lives: func(p node.CgroupPath) bool { return lives[p] }}

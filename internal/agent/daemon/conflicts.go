@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// writeConflicts finds knobs that another component also writes: it compares Tenon's
-// last write to each knob with later snapshots. All times come from snapshots.
+// writeConflicts finds knobs that another component also writes. It compares Tenon's
+// last write of each knob with later snapshots. All times come from snapshots.
 type writeConflicts struct {
 	knobs map[node.Knob]*lastWrite
 	at    time.Time // the time of the last snapshot
@@ -25,8 +25,8 @@ type lastWrite struct {
 	found []time.Time // times of snapshots with another value, oldest first
 }
 
-// rewritten reports whether only writes of the knob can change a value of this
-// type. Other values also change when processes start and end.
+// rewritten reports whether a value of this type changes only when the knob is
+// written. Other values also change when processes start or end.
 func rewritten(v node.Value) bool {
 	switch v.(type) {
 	case node.Run, node.Scheduler, node.Threads:
@@ -35,8 +35,8 @@ func rewritten(v node.Value) bool {
 	return true
 }
 
-// see compares the knobs of a snapshot with Tenon's last writes, and adds the
-// recent conflicts to the snapshot.
+// see compares the knobs of a snapshot with Tenon's last writes, and records
+// recent conflicts in the snapshot.
 func (c *writeConflicts) see(s *node.Snapshot) {
 	c.at = s.At
 	c.sweep()
@@ -87,8 +87,8 @@ func (c *writeConflicts) sweep() {
 	}
 }
 
-// trouble returns a text with up to five knobs that another component writes
-// again and again, or "" if there are none.
+// trouble returns a text with up to five knobs that another component keeps
+// writing. It returns "" if there are none.
 func (c *writeConflicts) trouble(s node.Snapshot) string {
 	var names []string
 	for _, w := range s.Conflicts {
@@ -102,8 +102,8 @@ func (c *writeConflicts) trouble(s node.Snapshot) string {
 	return "another program keeps writing what Tenon writes, so best-effort work may be without a limit: " + strings.Join(names, ", ")
 }
 
-// logContested logs each knob that Tenon leaves alone because another component
-// also writes it. It logs each such knob once.
+// logContested logs each knob that Tenon does not write any more because
+// another component also writes it. It logs each such knob once.
 func (r *changeLogger) logContested(wants []plan.Want) {
 	held := map[node.Knob]bool{}
 	for _, w := range wants {

@@ -17,9 +17,9 @@ var contestedKnob = node.Knob{Cgroup: "kubepods/burstable/poda", File: node.File
 
 func weightOf(w unit.Weight) node.Value { return node.CPUWeight{Weight: w} }
 
-// play simulates one tick per second for the time in. Tenon wants a weight of
-// 100, and another component writes 200 at the interval every. writes is how
-// often Tenon wrote.
+// play simulates one tick per second. in is the simulated time. Tenon wants a
+// weight of 100, and another component writes 200 at the interval every. writes
+// is the number of Tenon's writes.
 func play(be bool, every, in time.Duration) (writes int, last node.Snapshot) {
 	var c writeConflicts
 	value := weightOf(51200)
@@ -139,10 +139,10 @@ func TestAChangeByTheKernelIsNoConflict(t *testing.T) {
 	}
 }
 
-// TestAWriteConflictStaysReportedAfterARelease simulates a component that
-// writes a knob again and again. The policy then releases that knob and limits
-// best-effort work by a second knob. The conflict must stay reported, because
-// the component still writes.
+// TestAWriteConflictStaysReportedAfterARelease simulates a component that keeps
+// writing a knob. The policy then releases that knob, and limits best-effort
+// work by a second knob. The conflict must stay reported, because the component
+// still writes.
 func TestAWriteConflictStaysReportedAfterARelease(t *testing.T) {
 	var c writeConflicts
 	now := time.Unix(1e9, 0)

@@ -1,7 +1,7 @@
 // Package daemon implements tenond, the agent that manages a node as its
 // configuration file says. It follows changes of that file and of the cgroups.
-// It renews the lease, so that the watchdog does not act. When it stops, it
-// leaves all knobs as they are, so that the next daemon can take over.
+// It renews the lease, so that the watchdog does not act. When it stops, all
+// knobs keep their values, so that the next daemon can take over.
 package daemon
 
 import (
@@ -29,7 +29,7 @@ import (
 	"tenon.sh/tenon/internal/runtimes/inventory"
 )
 
-// maxSteps is the maximum number of writes per tick, so that a tick is short.
+// maxSteps is the maximum number of writes per tick, which keeps ticks short.
 // It does not limit steps that narrow best-effort work.
 const maxSteps = 200
 
@@ -43,22 +43,22 @@ type Options struct {
 	// MachineLock is the path of a lock that prevents a second daemon on this
 	// machine, even one with another StateDir. If it is "", there is no lock.
 	MachineLock string
-	// Watchdog is the command that starts the watchdog. If it is nil, there is
-	// none.
+	// Watchdog is the command that starts the watchdog. If it is nil, there is no
+	// watchdog.
 	Watchdog []string
 	// Reload delivers a value when the daemon must read its configuration again.
-	// The daemon also does that when the file changes. Reload may be nil.
+	// The daemon also reads it when the file changes. Reload may be nil.
 	Reload <-chan struct{}
 	// Ready is called after the first tick.
 	Ready func()
 	// Version appears in tenon status and in the metrics.
 	Version string
-	// Kubernetes makes the node part of a cluster. The ConfigMap of the cluster
-	// then takes precedence over the file, which may be missing. Nil means that
+	// Kubernetes makes the node part of a cluster. Then the ConfigMap of the
+	// cluster takes precedence over the file, which may be missing. If it is nil,
 	// the node is in no cluster.
 	Kubernetes *Kubernetes
-	// Metrics is the address at which the daemon serves its metrics. If it is
-	// "", it serves none.
+	// Metrics is the address at which the daemon serves its metrics. If it is "",
+	// there are no metrics.
 	Metrics string
 	Log     *slog.Logger
 }
@@ -180,16 +180,16 @@ func Run(ctx context.Context, o Options) (err error) {
 	if errors.Is(lost, context.Canceled) {
 		lost = nil
 		if d.cluster != nil {
-			// The next tenond may start late, for example if its image cannot be
-			// pulled. Until then, no work must stay frozen because memory was
-			// short.
+			// The next tenond may start late, for example if its image cannot be pulled.
+			// Until then, work that was frozen because memory was short must not stay
+			// frozen.
 			err = d.host.Thaw()
 		}
-		// Announce the end in the lease first: the next steps may take longer
+		// First announce the end in the lease, because the next steps may take longer
 		// than the lease lasts.
 		err = errors.Join(err, d.guard.announce(), saveState(o.StateDir, fs, d.agent.State(), d.containers.Remembers()))
 		d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
-			"seconds", announced.Seconds())
+			"seconds", announcedFor.Seconds())
 	}
 	err = errors.Join(lost, err, d.signals.close())
 	background.Wait()
@@ -205,9 +205,9 @@ func home(fs proc.FS) (node.CgroupPath, error) {
 	return node.CgroupPath(strings.Trim(proc.CPUPath(entries), "/")), nil
 }
 
-// settling is the time that the loop waits for more changes of cgroups after
-// the first one. On a busy node, many cgroups change at once.
-const settling = 100 * time.Millisecond
+// settleTime is the time for which the loop waits for more changes of cgroups
+// after the first change. On a busy node, many cgroups change at once.
+const settleTime = 100 * time.Millisecond
 
 // Snapshot applies all changes of configuration and cgroups since the last
 // snapshot, and then reads the node. It is a method of loop.Host.
@@ -243,7 +243,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 }
 
 // repairJournal writes the journal again if another program has removed or
-// damaged it. Without the journal, tenon restore could not restore every knob.
+// damaged it. Without it, tenon restore could not restore every knob.
 func (d *daemon) repairJournal() {
 	damage, lost, err := d.host.RepairJournal()
 	text := ""

@@ -55,8 +55,8 @@ func (d *daemon) takeConfig() {
 	}
 }
 
-// rules returns the rules that the cluster configures for programs outside
-// Kubernetes, and after these the rules of the file.
+// rules returns the rules of the cluster for programs outside Kubernetes, and
+// after these the rules of the file.
 func (d *daemon) rules() []match.Rule {
 	own := d.config.Rules
 	if d.cluster == nil {
@@ -65,8 +65,8 @@ func (d *daemon) rules() []match.Rule {
 	return append(rulesOf(d.cluster.cfg.node.Applications, d.cluster.layout()), own...)
 }
 
-// followGroups applies the rules to the existing cgroups if the rules or the
-// cgroups have changed.
+// followGroups applies the rules to the existing cgroups. It does so only if
+// the rules or the cgroups have changed.
 func (d *daemon) followGroups() {
 	whole := d.rematch
 	if changed := d.changed.Swap(false); !changed && !whole {
@@ -111,9 +111,9 @@ func (d *daemon) followGroups() {
 }
 
 // hasAll reports whether the host already has these workloads, and manages none
-// of the cgroups that came or went (came). It saves work: on a node with
-// thousands of workloads, a full update whenever a cgroup of the system comes
-// or goes would be expensive.
+// of the cgroups that came or went (came). Then the host needs no full update.
+// A full update is expensive on a node with thousands of workloads, and cgroups
+// of the system come and go often.
 func (d *daemon) hasAll(workloads []node.Workload, came []string) bool {
 	if len(workloads) != len(d.followed) {
 		return false
@@ -147,8 +147,8 @@ func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 
 // ApplyAll performs the first steps on the node, as many as host.BatchLength
 // allows. The caller calls it again for the others. If thousands of cgroups
-// appear at once, all steps take longer than a tick. So ApplyAll prolongs the
-// lease after each batch: otherwise the watchdog would take the loop for dead.
+// appear at once, the steps take longer than a tick. So ApplyAll extends the
+// lease after each batch. Otherwise the watchdog would treat the loop as dead.
 func (d *daemon) ApplyAll(ctx context.Context, steps []plan.Step) []error {
 	n := host.BatchLength(steps)
 	if n == 1 {
@@ -164,7 +164,7 @@ func (d *daemon) ApplyAll(ctx context.Context, steps []plan.Step) []error {
 	return errs
 }
 
-// Guard does the host's work between two snapshots that is no step of a plan.
+// Guard does the host's work between two snapshots that is not a step of a plan.
 func (d *daemon) Guard() error { return d.host.Guard() }
 
 // pods adds the node's pods to the workloads of the rules.

@@ -8,9 +8,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestForeignCgroupsNeedNoSweep lets cgroups come while the workloads stay the
-// same. The host must look at all cgroups only if a workload differs, or if a
-// new cgroup is the cgroup of a workload or is inside it.
+// TestForeignCgroupsNeedNoSweep adds cgroups while the workloads stay the same.
+// The host must look at all cgroups only in two cases: if a workload has
+// changed, or if a new cgroup is the cgroup of a workload or is inside it.
 func TestForeignCgroupsNeedNoSweep(t *testing.T) {
 	h, err := host.Open(host.Options{JournalDir: t.TempDir(), Resident: true})
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// announced is the time for which best-effort work keeps its values after
-	// tenond was asked to stop. It is long enough for an upgrade.
-	announced = time.Minute
+	// announcedFor is the time for which best-effort work keeps its values after a
+	// request to stop tenond. It is long enough for an upgrade.
+	announcedFor = time.Minute
 	// hungAfter is the maximum delay of a tick, and the maximum duration of a
-	// tick. Beyond that, the loop counts as hung. Then the lease expires
-	// lease.TTL after its last renewal. Best-effort work must be narrowed
-	// within 2 s, so hungAfter + lease.TTL must be less than 2 s.
+	// tick. After this time, the loop counts as hung. Then the lease expires
+	// lease.TTL after its last renewal. The sum of hungAfter and lease.TTL must be
+	// less than 2 s, because best-effort work must be narrowed within that time.
 	hungAfter = 400 * time.Millisecond
 	// convertTime is the maximum duration of a tick that moves thousands of
-	// threads to the BE scheduler or away from it. It includes the time to
-	// unload that scheduler.
+	// threads to the BE scheduler or away from it, including the time to unload
+	// that scheduler.
 	convertTime = 5 * time.Second
 )
 
@@ -37,8 +37,8 @@ type guard struct {
 	host  *host.Host
 	log   *slog.Logger
 	lease *lease.Lease
-	// machine is the lock of the machine. keep takes it again if another
-	// program has removed its file.
+	// machine is the lock of the machine. If another program has removed its file,
+	// the method keep takes the lock again.
 	machine *lease.Machine
 	health  *health.Health
 
@@ -49,24 +49,24 @@ type guard struct {
 	bounds []lease.Bound
 
 	watchdog attempt // only keep uses it
-	// ticks gets the time of each renewal in keep. Other periodic work also
-	// waits for ticks instead of a timer of its own, so that the process wakes
-	// up less often.
+	// ticks gets the time of each renewal in the method keep. Other periodic work
+	// also waits for this channel. Without timers of its own, the process wakes up
+	// less often.
 	ticks chan time.Time
 }
 
-// An attempt is the state of the attempts to start a watchdog.
+// An attempt records the attempts to start a watchdog.
 type attempt struct {
 	failed string        // the last error that was logged
 	waited time.Duration // the wait before this attempt; 0: a watchdog was running
 	next   time.Time
 }
 
-// guardedFor is the time until the next check if a watchdog is running.
+// guardedFor is the time until the next check while a watchdog runs.
 const guardedFor = 2 * time.Second
 
-// restartAtLatest is the longest wait before a watchdog is started again, for a
-// watchdog that always exits at once.
+// restartAtLatest is the longest wait before a new start of a watchdog that
+// always exits at once.
 const restartAtLatest = time.Minute
 
 // openGuard acquires the lease. It fails if another daemon holds it.
@@ -87,8 +87,8 @@ func openGuard(dir string, fs proc.FS, h *host.Host, machine *lease.Machine, tro
 }
 
 // begin records the start of a tick. If the lease has expired, for example
-// because this process was stopped, the watchdog may have written knobs. So
-// begin then clears the knob cache of the host.
+// because this process was stopped, the watchdog may have written knobs. In
+// that case, begin clears the knob cache of the host.
 func (g *guard) begin() {
 	if g.lease.HasExpired() {
 		g.host.Reread()
@@ -107,8 +107,8 @@ func (g *guard) allow(d time.Duration) {
 }
 
 // bind writes the safe bounds into the lease before the tick writes any knob.
-// After lease.ErrLost, the tick must not write: another process has taken the
-// lease in order to restore all knobs.
+// After lease.ErrLost, the tick must not write, because another process has
+// taken the lease in order to restore all knobs.
 func (g *guard) bind(wants []plan.Want) error {
 	bounds := make([]lease.Bound, 0, len(wants))
 	for _, w := range wants {
@@ -127,7 +127,7 @@ func (g *guard) bind(wants []plan.Want) error {
 	return nil // renew has reported any other error
 }
 
-// end records that a tick has ended. The next one is due after period.
+// end records the end of a tick. The next tick is due after period.
 func (g *guard) end(good bool, period time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -166,10 +166,10 @@ func (g *guard) keep(ctx context.Context, watchdog []string) error {
 	}
 }
 
-// isOnTime reports whether the tick ends, or starts, in time. The caller holds g.mu.
+// isOnTime reports whether the tick ends or starts in time. The caller holds g.mu.
 func (g *guard) isOnTime() bool { return time.Now().Before(g.by) && (g.good || g.busy) }
 
-// isHung reports whether the loop has hung for so long that the lease has expired.
+// isHung reports whether the loop has hung so long that the lease has expired.
 func (g *guard) isHung() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -183,7 +183,7 @@ func (g *guard) renew() error {
 	return err
 }
 
-// report makes a fault of one part visible, or its end if err is nil.
+// report shows a fault of a part of the agent, or the end of the fault if err is nil.
 func (g *guard) report(part, what string, err error) {
 	text := ""
 	if err != nil {
@@ -192,8 +192,8 @@ func (g *guard) report(part, what string, err error) {
 	g.health.Set(health.State, part, text)
 }
 
-// start starts a watchdog if none runs. If watchdogs exit at once, it waits
-// longer before each attempt.
+// start starts a watchdog if none runs. If watchdogs exit at once, the waits
+// between its attempts become longer.
 func (g *guard) start(watchdog []string) {
 	if len(watchdog) == 0 || time.Now().Before(g.watchdog.next) {
 		return
@@ -217,7 +217,7 @@ func (g *guard) start(watchdog []string) {
 	}
 }
 
-// announce writes to the lease that another daemon will take over.
-func (g *guard) announce() error { return g.lease.Announce(announced) }
+// announce writes into the lease that another daemon will take over.
+func (g *guard) announce() error { return g.lease.Announce(announcedFor) }
 
 func (g *guard) close() error { return g.lease.Close() }

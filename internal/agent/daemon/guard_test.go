@@ -18,8 +18,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// startOften calls start for the given time, as often as keep does, and returns
-// the log.
+// startOften calls start for the time long, at the same intervals as the method
+// keep. It returns the log.
 func startOften(t *testing.T, long time.Duration, watchdog string) string {
 	t.Helper()
 	var said bytes.Buffer
@@ -68,7 +68,7 @@ func TestStepsThatTakeLongAreNoHang(t *testing.T) {
 	}
 }
 
-// TestTheGuardTicksForOthers checks that ticks delivers a value at each
+// TestTheGuardTicksForOthers checks that the channel ticks gets a value at each
 // renewal, even if its receiver was busy for a while.
 func TestTheGuardTicksForOthers(t *testing.T) {
 	dir := t.TempDir()

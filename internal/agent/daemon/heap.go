@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 )
 
-// heapGrowth is the value of GOGC: the growth of the heap in percent that
+// heapGrowth is the value of GOGC: the growth of the heap, in percent, that
 // starts a garbage collection. With a hundred workloads, each tick allocates a
 // snapshot of about 300 KiB. With Go's default of 100, garbage collection took
 // a tenth of tenond's CPU time. The value 200 costs 4 MiB of memory

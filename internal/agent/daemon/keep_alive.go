@@ -8,20 +8,20 @@ import (
 	"tenon.sh/tenon/internal/machine/lease"
 )
 
-// A keptScheduler is a host.Host's BE scheduler, as keepAlive needs it.
+// A keptScheduler is the BE scheduler of a host.Host, with the methods that keepAlive calls.
 type keptScheduler interface {
 	Tend() error
 	Unload() (bool, error)
 }
 
 // keepAlive keeps the BE scheduler alive until ctx ends. The scheduler ends
-// itself if it gets no heartbeat for some time, and two ticks of the loop may
-// be further apart. So keepAlive sends a heartbeat after each renewal of the
-// lease (guard.ticks), while the loop is alive.
+// itself if it gets no heartbeat for some time, and two ticks of the loop may be
+// further apart. So keepAlive sends a heartbeat after each renewal of the lease
+// (guard.ticks), while the loop is alive.
 //
-// If the loop hangs, keepAlive unloads the scheduler, because the watchdog then
-// limits best-effort work by quota, and the scheduler's threads obey no quota.
-// (The scheduler would also take back threads that are moved to the fair class.)
+// If the loop hangs, keepAlive unloads the scheduler. The watchdog then limits
+// best-effort work by quota, and the scheduler's threads obey no quota. (The
+// scheduler would also take back threads that are moved to the fair class.)
 func keepAlive(ctx context.Context, ticks <-chan time.Time, g *guard, s keptScheduler, log *slog.Logger) {
 	said, last := "", time.Now()
 	for {

@@ -41,8 +41,8 @@ func (f *fakeScheduler) counts() (beats, unloads int) {
 }
 
 // TestASchedulerLivesByTheLoop checks that the scheduler gets heartbeats
-// between two ticks of a long period, and that it is unloaded if the loop hangs
-// for longer than the lease lasts.
+// between two ticks of a long period. If the loop hangs for longer than the
+// lease lasts, the scheduler must be unloaded.
 func TestASchedulerLivesByTheLoop(t *testing.T) {
 	dir := t.TempDir()
 	h, err := host.Open(host.Options{JournalDir: dir})

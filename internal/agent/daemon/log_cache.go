@@ -8,7 +8,7 @@ import (
 )
 
 // logUndivided logs which configured divisions of cache and memory bandwidth
-// this node does not support, once and after each change.
+// this node does not support. It logs them once, and again after each change.
 func (r *changeLogger) logUndivided(wants []plan.Want) {
 	var why []string
 	for _, w := range wants {

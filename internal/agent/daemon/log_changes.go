@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A changeLogger logs changes only. For a fault, it writes one line when the fault
+// A changeLogger logs only changes. For a fault, it writes a line when the fault
 // appears, when its cause changes, and when it ends, however many ticks the fault lasts.
 type changeLogger struct {
 	log       *slog.Logger
@@ -76,7 +76,7 @@ func (r *changeLogger) tick(t tick.Tick, err error) {
 	r.failing = failing
 }
 
-// workloads logs which workloads have come or gone, and the remarks of the
+// workloads logs the workloads that have come or gone, and the remarks of the
 // rules.
 func (r *changeLogger) workloads(all []node.Workload, remarks []string) {
 	next := make(map[node.WorkloadID]string, len(all))
@@ -101,8 +101,8 @@ func (r *changeLogger) workloads(all []node.Workload, remarks []string) {
 	r.remarks = remarks
 }
 
-// causeOf returns the part of an error that does not depend on the written
-// value: the kernel's errno or, without an errno, the innermost error.
+// causeOf returns the part of an error that does not contain the written value:
+// the kernel's errno. Without an errno, it is the innermost error.
 func causeOf(err error) string {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {

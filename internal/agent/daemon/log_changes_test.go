@@ -37,8 +37,8 @@ func tickOnce(err error) tick.Tick {
 }
 
 // TestALoadThatGoesOnIsNoFailure loads the scheduler, which takes several
-// ticks. The load must be logged once, and its end must not be logged as the
-// end of a failure.
+// ticks. The log must have one line about the load, and must not call its end
+// the end of a failure.
 func TestALoadThatGoesOnIsNoFailure(t *testing.T) {
 	r, take := loggedText()
 	err := fmt.Errorf("apply: %w", bescheduler.ErrLoading)

@@ -5,10 +5,10 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// logRun logs a step that freezes, thaws or ends best-effort work as a warning,
-// and not only at debug level like other steps: the owner of the work must know
-// of it. A thaw is a warning, too, so that no log shows work as frozen that
-// runs.
+// logRun logs a step that freezes, thaws or ends best-effort work. It logs a
+// warning, because the owner of the work must know of the step; other steps are
+// logged at debug level. With a thaw as a warning, no log shows running work as
+// frozen.
 func (r *changeLogger) logRun(s plan.Step) {
 	v, isRun := s.To.(node.Run)
 	if !isRun {
@@ -19,8 +19,8 @@ func (r *changeLogger) logRun(s plan.Step) {
 	}[v], "cgroup", s.Knob.Cgroup, "reason", s.Reason)
 }
 
-// addUndead adds to failing the workloads that should have ended and have not,
-// while no want tries again to end them.
+// addUndead adds to failing the workloads that should have ended but still run.
+// It omits a workload while a want still tries to end it.
 func (r *changeLogger) addUndead(wants []plan.Want, failing map[node.Knob]string) {
 	if len(r.failing) == 0 {
 		return

@@ -22,8 +22,8 @@ func ending(v node.Run, err error) tick.Tick {
 	return t
 }
 
-// TestTheEndOfWorkIsLogged checks that the log has a line about the end or the
-// freezing of a workload and its reason, also with --log-level warn.
+// TestTheEndOfWorkIsLogged checks the log after the end or the freezing of a
+// workload. It must have a line with the reason, even with --log-level warn.
 func TestTheEndOfWorkIsLogged(t *testing.T) {
 	for v, want := range map[node.Run]string{
 		node.Frozen: "level=WARN msg=\"best-effort work is frozen\"", node.Running: "level=WARN msg=\"best-effort work is let go on\"",

@@ -19,12 +19,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mechanismsFile holds the mechanism that an operator pinned, and the mechanism
-// failures. The next daemon reads it, even after a crash of this one.
+// mechanismsFile stores the mechanism that an operator pinned, and the
+// mechanism failures. The next daemon reads it, even after a crash of this one.
 const mechanismsFile = "ladder.json"
 
-// A savedMechanisms is the content of mechanismsFile. Boot is the id of the
-// boot for which the content is valid.
+// A savedMechanisms is the content of mechanismsFile. It is valid only for the
+// boot with the id Boot.
 type savedMechanisms struct {
 	Boot     string         `json:"boot_id"`
 	Asked    node.Request   `json:"asked,omitzero"`
@@ -46,8 +46,8 @@ type mechanisms struct {
 	pins     commands.Queue // callers of Pin
 }
 
-// openMechanisms loads what an earlier daemon of this boot saved: the
-// operator's choice and the failures.
+// openMechanisms loads the operator's choice and the failures that an earlier
+// daemon of this boot saved.
 func openMechanisms(dir string, from proc.FS, send func(tick.Event)) (*mechanisms, error) {
 	boot, err := from.BootID()
 	if err != nil {
@@ -73,8 +73,8 @@ func openMechanisms(dir string, from proc.FS, send func(tick.Event)) (*mechanism
 
 func (r *mechanisms) path() string { return filepath.Join(r.dir, mechanismsFile) }
 
-// Pin makes Tenon use an isolation mechanism, whatever the configuration says. An empty
-// mechanism ends this. Pin saves the choice, and waits until a tick has applied it.
+// Pin makes Tenon use an isolation mechanism. An empty one returns the choice to the
+// configuration. Pin saves the choice, and waits until a tick has applied it.
 func (r *mechanisms) Pin(ctx context.Context, mechanism node.Mechanism) error {
 	done, err := r.set(mechanism)
 	if err != nil {
@@ -111,8 +111,8 @@ func (r *mechanisms) save(asked node.Request) error {
 // the node could not be read.
 //
 // A choice voids all earlier failures. Failures have the times of ticks. So
-// begin gives a new choice the time of the first tick that applies it: a later
-// time would also void failures that happen after the choice.
+// begin gives a new choice the time of the first tick that applies it: with a
+// later time, it would also void failures that happen after the choice.
 func (r *mechanisms) begin(at time.Time) (asked node.Request, earlier []node.Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,7 +133,7 @@ func (r *mechanisms) begin(at time.Time) (asked node.Request, earlier []node.Fai
 }
 
 // end wakes the callers of Pin if the tick applied their choice (followed). If
-// the tick could not read the node, they wait for the next tick.
+// the tick could not read the node, the callers wait for the next tick.
 func (r *mechanisms) end(followed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,8 +153,8 @@ func (r *mechanisms) keep(failures []node.Failure) error {
 	return r.save(r.now)
 }
 
-// handsOver reports whether a tick selected an isolation mechanism that must
-// wait until another mechanism has ended.
+// handsOver reports whether a tick selected an isolation mechanism that cannot
+// start before another mechanism has ended.
 func handsOver(t tick.Tick) bool {
 	waits := func(w plan.Want) bool { return w.Owner == plan.OwnerMechanism && w.Intent == plan.Abstain }
 	return t.Selection.Since.Equal(t.Snapshot.At) && slices.ContainsFunc(t.Wants, waits)

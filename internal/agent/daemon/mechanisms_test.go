@@ -113,9 +113,9 @@ func TestAPinOutlivesTheDaemonButNotTheBoot(t *testing.T) {
 	}
 }
 
-// TestFailuresBeforeARequestDoNotCountLater selects a mechanism as an operator
-// does, so that its earlier failures do not count. They must not count again
-// when the selection ends.
+// TestFailuresBeforeARequestDoNotCountLater selects a mechanism like an
+// operator, which voids its earlier failures. They must stay void when the
+// selection ends.
 func TestFailuresBeforeARequestDoNotCountLater(t *testing.T) {
 	dir := t.TempDir()
 	r := reopen(t, dir, nil)
@@ -191,7 +191,7 @@ func TestAMechanismThatWaitsForAnotherIsNotKeptWaiting(t *testing.T) {
 
 // TestAChoiceHasTheTimeOfTheTicks sets the wall clock an hour ahead of the
 // clock of the failures, and then an hour behind it. It also loads a choice
-// with a time in the future. A choice must never make later failures void.
+// with a time in the future. A choice must never void later failures.
 func TestAChoiceHasTheTimeOfTheTicks(t *testing.T) {
 	for name, off := range map[string]time.Duration{"ahead": -time.Hour, "behind": time.Hour} {
 		dir := t.TempDir()
@@ -240,8 +240,8 @@ func TestFailuresOfEarlierDaemonsAreReportedOnce(t *testing.T) {
 }
 
 // TestATickThatFailedFollowsNoChoice runs a tick that could not read the node.
-// Such a tick must not count as one that applied the choice, because it decided
-// nothing.
+// This tick decided nothing, so it must not count as a tick that applied the
+// choice.
 func TestATickThatFailedFollowsNoChoice(t *testing.T) {
 	r := reopen(t, t.TempDir(), nil)
 	first, err := r.set(node.MechanismIdle)

@@ -16,17 +16,17 @@ import (
 	"tenon.sh/tenon/internal/runtimes/container"
 )
 
-// memoryFile holds the State of the policies and the known containers for the
+// memoryFile stores the State of the policies and the known containers, for the
 // next daemon.
 const memoryFile = "memory.json"
 
-// A savedState is the content of memoryFile. Uptime is when it was saved, by a
+// A savedState is the content of memoryFile. Uptime is the time of saving, by a
 // clock that cannot be set and that all processes of a boot share.
 type savedState struct {
 	Boot   string        `json:"boot_id"`
 	Uptime time.Duration `json:"uptime_ns"` // CLOCK_BOOTTIME
 	State  policy.State  `json:"state"`
-	// Containers holds the known containers, by the address of their runtime.
+	// Containers maps the addresses of runtimes to their known containers.
 	Containers map[string][]container.Container `json:"containers,omitempty"`
 }
 
@@ -52,7 +52,7 @@ func saveState(dir string, from proc.FS, st policy.State, known map[string][]con
 }
 
 // loadState loads the state that an earlier daemon saved, and deletes the file.
-// It ignores a state from before this boot, or older than announced (one minute).
+// It ignores a state from before this boot, or older than announcedFor (a minute).
 func loadState(dir string, from proc.FS) (r savedState, age time.Duration, ok bool) {
 	path := filepath.Join(dir, memoryFile)
 	data, err := os.ReadFile(path)
@@ -69,10 +69,10 @@ func loadState(dir string, from proc.FS) (r savedState, age time.Duration, ok bo
 	}
 	now, err := uptime()
 	age = now - r.Uptime
-	if err != nil || age < 0 || age > announced {
+	if err != nil || age < 0 || age > announcedFor {
 		return savedState{}, 0, false
 	}
-	// Rates depend on elapsed time. Compute the time from the age of the state,
+	// Rates depend on elapsed time. The age of the state determines that time,
 	// because the wall clock may have been set since.
 	r.State.Use.At = time.Now().Add(-age)
 	return r, age, true

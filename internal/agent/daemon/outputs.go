@@ -14,9 +14,9 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-// publisher publishes the ticks of the daemon: through the recorder, the audit
-// log, the metrics and the socket. A failure of one of these does not stop the
-// loop, and is logged once.
+// A publisher publishes the ticks of the daemon through the recorder, the audit
+// log, the metrics and the socket. If one of them fails, the publisher logs
+// this once, and the loop goes on.
 type publisher struct {
 	ledger   *control.Ledger
 	metrics  *telemetry.Metrics
@@ -40,7 +40,7 @@ func openShow(o Options, h *health.Health) *publisher {
 }
 
 // tick publishes a tick. config and st are the configuration and the state of
-// the policies with which the tick decided.
+// the policies in this tick.
 func (s *publisher) tick(t tick.Tick, err error, config policy.Config, st policy.State, period time.Duration) {
 	s.ledger.Observe(t, err)
 	s.metrics.Observe(t, err, period)

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// pressureWindow is the shortest window of a PSI trigger that all kernels
-	// accept from a process with CAP_SYS_RESOURCE. unprivilegedWindow is the
-	// shortest window for other processes (Documentation/accounting/psi.rst).
+	// pressureWindow is the shortest window that all kernels accept for a PSI
+	// trigger from a process with CAP_SYS_RESOURCE. For other processes, it is
+	// unprivilegedWindow (Documentation/accounting/psi.rst).
 	pressureWindow     = 500 * time.Millisecond
 	unprivilegedWindow = 2 * time.Second
-	// A trigger fires when threads have waited for 1/stalled of the window
+	// A trigger fires when threads have waited for a tenth of the window
 	// (docs/decisions/0016-wake-ups.md).
-	stalled = 10
-	// maxTriggered is the maximum number of workloads with triggers: for each
-	// cgroup with a trigger, the kernel runs a real-time thread.
+	stallDivisor = 10
+	// maxTriggered is the maximum number of workloads with triggers, because the
+	// kernel runs a real-time thread for each cgroup with a trigger.
 	maxTriggered = 32
 	// retryPause is the time before Tenon sets lost triggers again.
 	retryPause = 10 * time.Second
@@ -38,7 +38,7 @@ type triggerTarget struct {
 }
 
 // pressure keeps PSI triggers for the CPU and memory of latency-sensitive
-// workloads. On cgroup v1, only the node has pressure files, and only memory gets a
+// workloads. On cgroup v1, only the node has pressure files, and its CPU needs no
 // trigger: if best-effort work fills the node, some thread always waits for a CPU.
 type pressure struct {
 	tree *cgroup.Tree
@@ -54,7 +54,7 @@ type pressure struct {
 	passing  sync.WaitGroup
 }
 
-// A remark identifies a fault of triggers that has been logged.
+// A remark identifies a fault of triggers that was logged before.
 type remark struct {
 	what        string
 	errno       syscall.Errno
@@ -68,8 +68,8 @@ func newPressure(tree *cgroup.Tree, proc string, log *slog.Logger, send func(tic
 	}
 }
 
-// follow sets triggers for exactly the given workloads, or none if on is false.
-// The triggers are for memory and, if cpu is true, also for the CPU.
+// follow sets triggers for these workloads, or none if on is false. It removes
+// all others. If cpu is set, the CPU also gets triggers, not only memory.
 func (p *pressure) follow(workloads []node.Workload, on, cpu bool) {
 	p.lost.Store(false)
 	want := map[triggerTarget]bool{}
@@ -111,7 +111,7 @@ func (p *pressure) wanted(workloads []node.Workload, cpu bool) map[triggerTarget
 	return want
 }
 
-// retry reports whether follow should be called, because a trigger has ended
+// retry reports whether to call follow again, because a trigger has ended
 // without Close. It returns true at most once per retryPause.
 func (p *pressure) retry(now time.Time) bool {
 	if !p.lost.Load() || now.Sub(p.retried) < retryPause {
@@ -132,7 +132,7 @@ func (p *pressure) watch(w triggerTarget) {
 		return
 	}
 	p.triggers[w] = tr
-	e := tick.Event{Kind: tick.EventPressure, Workload: w.id, Text: fmt.Sprintf("%s: some thread waited for %v in %v", w.resource, p.window/stalled, p.window)}
+	e := tick.Event{Kind: tick.EventPressure, Workload: w.id, Text: fmt.Sprintf("%s: some thread waited for %v in %v", w.resource, p.window/stallDivisor, p.window)}
 	p.passing.Go(func() {
 		for range tr.Fired() {
 			e.At = time.Now()
@@ -147,9 +147,9 @@ func (p *pressure) watch(w triggerTarget) {
 func (p *pressure) trigger(w triggerTarget) (*cgroup.Trigger, error) {
 	set := func() (*cgroup.Trigger, error) {
 		if w.id == "" {
-			return cgroup.NodeTrigger(p.proc, w.resource, p.window/stalled, p.window)
+			return cgroup.NodeTrigger(p.proc, w.resource, p.window/stallDivisor, p.window)
 		}
-		return p.tree.Trigger(string(w.cgroup), w.resource, p.window/stalled, p.window)
+		return p.tree.Trigger(string(w.cgroup), w.resource, p.window/stallDivisor, p.window)
 	}
 	tr, err := set()
 	refused := errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) // the kernel refused the window

@@ -23,11 +23,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A busyNode is a simulated node, for the record of an hour. Services start and
+// A busyNode is a simulated node for the record of an hour. Services start and
 // stop, pods of batch work start, end and get new names, and other programs
-// interfere. The busyNode takes the place of the host, and also does what the
-// daemon does before and after each tick. All its events follow from the number
-// of the second and a seed.
+// write knobs. The busyNode replaces the host, and also does the work of the
+// daemon before and after each tick. The number of the second and a seed
+// determine all its events.
 type busyNode struct {
 	*sim.Node
 	t      *testing.T
@@ -90,7 +90,7 @@ func newBusyNode(t *testing.T) *busyNode {
 	return n
 }
 
-// must fails the test if an operation of the simulation itself fails.
+// must fails the test if an operation of the simulation has failed.
 func (n *busyNode) must(err error) {
 	n.t.Helper()
 	if err != nil {
@@ -347,9 +347,8 @@ func (n *busyNode) wait() {
 	}
 }
 
-// interfere acts as another program that writes Tenon's knobs. It writes the
-// knobs of a service for some minutes, and the knobs of batch work from time to
-// time.
+// interfere writes Tenon's knobs like another program. It writes the knobs of a
+// service for some minutes, and the knobs of batch work from time to time.
 func (n *busyNode) interfere() {
 	if n.second >= 2000 && n.second < 2400 && n.second%2 == 0 {
 		n.must(n.WriteFile(n.service("db").Cgroup, "memory.low", "0"))

@@ -31,8 +31,8 @@ type tickWants struct {
 	firstTick bool
 }
 
-// A tally counts the events of an hour. The test fails if an event that it
-// needs did not happen.
+// A tally counts the events of an hour. The test fails if a necessary event did
+// not happen.
 type tally struct {
 	ticks, woken, failed  int
 	withOrders            int             // ticks that wrote an order to the BE scheduler
@@ -197,7 +197,7 @@ func TestAnHourWithTheBESchedulerReplays(t *testing.T) {
 }
 
 // replayedApart makes the decisions in a capture again, and compares the wants
-// with those of the loop. It uses neither the comparison of package record nor
+// with those of the loop. It does not use the comparison of package record, or
 // the wants in the capture.
 func replayedApart(t *testing.T, capture []byte, all []tickWants, remembered policy.State) {
 	t.Helper()
@@ -229,7 +229,7 @@ func replayedApart(t *testing.T, capture []byte, all []tickWants, remembered pol
 }
 
 // foundIfChanged changes two orders in the second half of a capture. The replay
-// must report the differences and name the knobs.
+// must report both differences, with the names of the knobs.
 func foundIfChanged(t *testing.T, capture []byte) {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(capture))

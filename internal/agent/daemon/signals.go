@@ -14,12 +14,12 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// wakes is the number of events that may wait for the loop. A further sender
-// blocks, but not longer than one tick.
-const wakes = 16
+// maxWaitingEvents is the number of events that may wait for the loop. The
+// sender of a further event blocks, but not longer than one tick.
+const maxWaitingEvents = 16
 
-// signals turns notifications of the kernel into events for the loop. If the kernel does
-// not support a kind of notification, signals logs that once; ticks then come later.
+// signals turns notifications of the kernel into events for the loop. It logs once which
+// notifications the kernel does not support; without them, ticks come later.
 type signals struct {
 	host *host.Host
 	log  *slog.Logger
@@ -34,12 +34,12 @@ type signals struct {
 }
 
 func openSignals(ctx context.Context, h *host.Host, tree *cgroup.Tree, fs proc.FS, log *slog.Logger) *signals {
-	s := &signals{host: h, log: log, wake: make(chan tick.Event, wakes), done: ctx.Done()}
+	s := &signals{host: h, log: log, wake: make(chan tick.Event, maxWaitingEvents), done: ctx.Done()}
 	s.pressure = newPressure(tree, fs.Proc, log, s.send)
 	return s
 }
 
-// send wakes the loop. It blocks if too many events wait already.
+// send wakes the loop. It blocks while too many events wait.
 func (s *signals) send(e tick.Event) {
 	select {
 	case <-s.done:
@@ -47,8 +47,8 @@ func (s *signals) send(e tick.Event) {
 	}
 }
 
-// nudge wakes the loop, and drops the event if too many events wait already. It
-// never blocks, so the loop itself may call it.
+// nudge wakes the loop. If too many events wait, it drops its event. So it
+// never blocks, and the loop itself may call it.
 func (s *signals) nudge(e tick.Event) {
 	select {
 	case s.wake <- e:
@@ -57,7 +57,7 @@ func (s *signals) nudge(e tick.Event) {
 }
 
 // use turns each kind of notification on or off. It is called for each new
-// configuration, and then also tries again what failed before.
+// configuration, and also tries again what failed before.
 func (s *signals) use(on config.Signals) {
 	s.on = on
 	clear(s.pressure.said)
@@ -90,8 +90,8 @@ func (s *signals) follow(workloads []node.Workload) {
 }
 
 // check runs after each snapshot. It checks that BPF still counts waits. It
-// reports whether follow should be called, because the counting ended or a
-// trigger was lost.
+// returns true if follow must be called again, because the counting has ended
+// or a trigger was lost.
 func (s *signals) check(now time.Time) (again bool) {
 	again = s.pressure.retry(now)
 	if !s.delays {
@@ -102,7 +102,7 @@ func (s *signals) check(now time.Time) (again bool) {
 	return again || !s.delays
 }
 
-// say logs a fault in the counting of waits when it is new, and its end.
+// say logs a new fault in the counting of waits, and the end of a fault.
 func (s *signals) say(trouble string) {
 	switch {
 	case trouble == s.trouble:
@@ -115,7 +115,7 @@ func (s *signals) say(trouble string) {
 	s.trouble = trouble
 }
 
-// close ends all notifications. The loop must have stopped receiving events before.
+// close ends all notifications. Before that, the loop must stop receiving events.
 func (s *signals) close() error {
 	s.pressure.close()
 	err := s.host.Delays().Stop()
@@ -123,8 +123,8 @@ func (s *signals) close() error {
 	return err
 }
 
-// listen turns all other changes (cgroups, configuration, isolation) into
-// events until ctx ends.
+// listen turns changes of cgroups, configuration and isolation into events
+// until ctx ends.
 func (d *daemon) listen(ctx context.Context) {
 	for {
 		e := tick.Event{Kind: tick.EventCgroups, Text: "cgroups have come or gone"}
@@ -137,7 +137,7 @@ func (d *daemon) listen(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(settling):
+			case <-time.After(settleTime):
 			}
 		case <-d.Reload:
 			d.file.Reload()

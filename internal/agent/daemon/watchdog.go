@@ -16,8 +16,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Watch is the watchdog process. It narrows best-effort work if the daemon
-// whose lease is in stateDir stops renewing it. When the lease is removed,
+// Watch is the watchdog process. It narrows best-effort work if the daemon with
+// the lease in stateDir stops renewing the lease. When the lease is removed,
 // Watch returns or, if stay is true, waits for the next lease. last is
 // lease.Options.Last. When ctx ends, Watch returns the error of ctx.
 func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logger) (err error) {
@@ -65,8 +65,8 @@ func pause(ctx context.Context) error {
 }
 
 // A watchdog reads knobs through a host of its own. It writes through another
-// host, whose journal entries name the stopped daemon, so that the next daemon
-// takes the knobs over from that daemon.
+// host, whose journal entries contain the identity of the stopped daemon. So
+// the next daemon takes over the knobs.
 type watchdog struct {
 	stateDir string
 	host     *host.Host
@@ -77,7 +77,7 @@ type watchdog struct {
 	owed    map[node.CgroupPath]bool           // cgroups with threads that could not be moved back
 }
 
-// read reads a knob after the lease has expired. It also repeats a failed bind.
+// read reads a knob after the lease has expired. It also tries again a bind that failed.
 func (w *watchdog) read(k node.Knob) (node.Value, uint64, error) {
 	v, err := w.host.Knob(k)
 	if err == nil {
@@ -119,8 +119,8 @@ func (w *watchdog) apply(ctx context.Context, of lease.Holder, s plan.Step) erro
 
 // bind makes the CPU quota of a cgroup effective: it moves the threads of the
 // cgroup from sched_ext to the fair class. The kernel applies no quota to
-// threads of sched_ext, and their scheduler only knows the last quota that
-// tenond set. If bind fails, the next read of the knob tries again.
+// threads of sched_ext, and their scheduler knows only the last quota from
+// tenond. If bind fails, the next read of the knob tries again.
 func (w *watchdog) bind(p node.CgroupPath) error {
 	n, err := w.release(p)
 	if n > 0 {
@@ -143,8 +143,8 @@ func (w *watchdog) close() error {
 	return err
 }
 
-// watchdogOf returns the process that guards the lease in stateDir, or no
-// process. Tenon must not end or freeze this process.
+// watchdogOf returns the process that guards the lease in stateDir, or an empty
+// list. Tenon must not end or freeze this process.
 func watchdogOf(stateDir string) []int {
 	if pid, guarded := lease.IsGuarded(stateDir); guarded {
 		return []int{pid}

@@ -1,6 +1,6 @@
-// Package health collects what is wrong with the agent itself (not with the
-// work on the node). Each part of the agent reports its own trouble. Status,
-// metrics and health probes show all trouble.
+// Package health collects the faults of the agent itself, not of the work on
+// the node. Each part of the agent reports its own trouble. Status, metrics and
+// health probes show all trouble.
 package health
 
 import (
@@ -25,8 +25,8 @@ const (
 	// Lost means that the journal has lost entries, perhaps for good. A restore
 	// reports the loss and ends this trouble.
 	Lost Kind = "lost"
-	// Contested means that another program writes the same knobs as Tenon,
-	// again and again.
+	// Contested means that another program keeps writing the knobs that Tenon
+	// writes.
 	Contested Kind = "contested"
 )
 
@@ -48,18 +48,18 @@ type Health struct {
 }
 
 // A source is a part of the agent with a kind of trouble. Several parts may
-// have the same kind.
+// report the same kind.
 type source struct {
 	kind Kind
 	part string
 }
 
-// New returns the health of an agent without trouble. log gets a line when
-// trouble begins, changes or ends.
+// New returns the health of an agent without trouble. It logs when trouble
+// begins, changes or ends.
 func New(log *slog.Logger) *Health { return &Health{log: log} }
 
 // Set sets the trouble of a part. An empty text means no trouble. Set reports
-// whether the text differs from the last one.
+// whether the text has changed.
 func (h *Health) Set(kind Kind, part, text string) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package loop runs the loop of an agent: sense, decide, plan, act. The package
 // itself decides only when a tick starts. Package policy decides the values of
-// knobs, and package plan the order of the writes.
+// knobs, and package plan decides the order of the writes.
 package loop
 
 import (
@@ -23,9 +23,9 @@ import (
 // A Host is a node whose knobs can be read and changed: the real node, a
 // simulated node, or a recording.
 type Host interface {
-	// Snapshot reads the node once. A value that could not be read is absent
-	// from the snapshot. Snapshot returns an error only if the whole snapshot
-	// is useless.
+	// Snapshot reads the node once. A value that could not be read is absent from
+	// the snapshot. Snapshot returns an error only if the whole snapshot is
+	// useless.
 	Snapshot(context.Context) (node.Snapshot, error)
 	// Apply performs one step: it writes one knob.
 	Apply(context.Context, plan.Step) error
@@ -40,7 +40,7 @@ type Batcher interface {
 }
 
 // A Guard is a Host that must also act after each tick: it shows that the agent
-// is alive, and does small repairs that are no steps of a plan.
+// is alive, and does small repairs outside the plan.
 type Guard interface {
 	Guard() error
 }
@@ -49,15 +49,15 @@ type Guard interface {
 type Agent struct {
 	Host   Host
 	Config policy.Config
-	// MaxSteps is the maximum number of writes in one tick; 0: no maximum.
+	// MaxSteps is the maximum number of writes in one tick. 0 means no maximum.
 	MaxSteps int
 	// Period is the time between two ticks if no event starts one earlier.
 	Period time.Duration
 	// DryRun makes the agent plan steps but perform none.
 	DryRun bool
-	// Spent returns how much CPU time this process has used. With it, the agent
-	// makes ticks rarer than Period on a node with thousands of cgroups, where
-	// ticks are expensive. Nil means that ticks are never rarer.
+	// Spent returns the CPU time that this process has used. With it, the agent
+	// makes ticks rarer than Period where they are expensive: on a node with
+	// thousands of cgroups. If it is nil, ticks are never rarer.
 	Spent func() time.Duration
 
 	state     policy.State
@@ -66,15 +66,15 @@ type Agent struct {
 }
 
 // Pause returns the time from the start of a tick to the start of the next, if
-// no event comes: Period, or a longer time on a node whose ticks are expensive.
+// no event comes. It is Period, or more on a node where ticks are expensive.
 func (a *Agent) Pause() time.Duration { return max(a.pause, a.Period) }
 
 // Step makes one tick. If a step of the plan fails, the other steps go on. The
 // tick contains the error, and the next snapshot shows the true value.
 func (a *Agent) Step(ctx context.Context) (tick.Tick, error) { return a.tickOnce(ctx, nil) }
 
-// tickOnce makes one tick. events are the reasons why the tick starts early;
-// there are none if the period is over.
+// tickOnce makes one tick. events are the reasons why the tick starts early. If
+// the period is over, there are no events.
 func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, error) {
 	start := time.Now()
 	t := tick.Tick{Begun: start, Events: events}
@@ -111,7 +111,7 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	return t, errors.Join(errs...)
 }
 
-// charge adds up how much CPU BE loses by the owner's threshold of CPU
+// charge adds up the CPU that BE loses by the owner's threshold of CPU
 // suppress. The sum is not a part of the policies' state, because no decision
 // depends on it.
 func (a *Agent) charge(s node.Snapshot) suppresscost.Watermark {
@@ -125,8 +125,8 @@ func (a *Agent) charge(s node.Snapshot) suppresscost.Watermark {
 	}, s)
 }
 
-// lendableCPUs returns the CPUs that BE may use. It omits CPUs that a service
-// owns, and siblings of a service's CPUs that the isolation keeps idle.
+// lendableCPUs returns the CPUs that BE may use. It omits the CPUs that a
+// service owns, and their siblings if the isolation keeps these idle.
 func (a *Agent) lendableCPUs(s node.Snapshot) unit.CPUSet {
 	pool := a.Config.Pool.WithIsolated(s)
 	free := hold.PlacesOf(pool, a.state.Use, s, pool.Counted(s), a.state.Pins).Free
@@ -166,9 +166,10 @@ func (a *Agent) spent() time.Duration {
 // observe after each tick.
 //
 // Events that come during a tick, or soon after it (in the gap), wait for the
-// next tick. Requests of an operator do not wait for the end of the gap, and the
-// start of a container waits for startGap at most. If a single event means that work waits, a second tick follows the first soon,
-// because the rates in the first tick are too old.
+// next tick. Requests of an operator do not wait for the end of the gap. The
+// start of a container waits at most for startGap. If a single event means that
+// work waits, a second tick soon follows, because the rates in the first tick
+// are too old.
 //
 // If wake is nil, no event comes. The goroutine that sends events must stop
 // when ctx ends.
@@ -225,9 +226,9 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 	}
 }
 
-// repeatEvents returns those events of a tick that the next tick must handle
-// again. In this tick, the rates are mostly about the time before the event. In
-// the next tick, they are about the time after it.
+// repeatEvents returns the events of a tick that the next tick must handle
+// again: the rates of this tick cover mostly the time before the event, but
+// those of the next tick cover the time after it.
 func repeatEvents(events []tick.Event) []tick.Event {
 	var same []tick.Event
 	for _, e := range events {
@@ -240,20 +241,19 @@ func repeatEvents(events []tick.Event) []tick.Event {
 }
 
 // startsAtOnce reports whether an event starts a tick at once, even during a
-// storm of events: an operator waits for the answer, or best-effort work is
-// less isolated until the tick. Such events are too rare to be a storm.
+// storm of events. For these events, an operator waits for the answer, or
+// best-effort work is less isolated until the tick. They are rare.
 func startsAtOnce(e tick.Event) bool { return e.Kind == tick.EventPin || e.Kind == tick.EventHandover }
 
-// isNew reports whether an event is new, or stands for other new events (More).
+// isNew reports whether an event is new, or represents other new events (More).
 func isNew(e tick.Event) bool { return !e.Again || e.More > 0 }
 
 // isWait reports whether an event means that work waits for a resource.
-// sloViolated reports whether the event is also about one service, not the
-// whole node.
+// sloViolated reports whether the event is also about a single service.
 func isWait(e tick.Event) bool      { return e.Kind == tick.EventDelay || e.Kind == tick.EventPressure }
 func sloViolated(e tick.Event) bool { return isWait(e) && e.Workload != "" }
 
-// drain takes all events that wake holds now, and appends them to waiting.
+// drain takes all present events from wake, and appends them to waiting.
 func drain(wake <-chan tick.Event, waiting []tick.Event) []tick.Event {
 	for range cap(wake) {
 		select {
@@ -266,7 +266,7 @@ func drain(wake <-chan tick.Event, waiting []tick.Event) []tick.Event {
 	return waiting
 }
 
-// State returns what the policies remember. After Resume with it, another agent
+// State returns the state of the policies. Another agent that resumes from it
 // decides as if there had been no restart.
 func (a *Agent) State() policy.State { return a.state }
 

@@ -16,8 +16,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// memory is a host that keeps its knobs in a map. It refuses the writes in
-// refuse.
+// memory is a host that keeps its knobs in a map. It refuses writes of the
+// knobs in refuse.
 type memory struct {
 	snap   node.Snapshot
 	refuse map[node.Knob]error
@@ -115,7 +115,7 @@ func TestRunTicksUntilItIsStopped(t *testing.T) {
 }
 
 // beat runs the loop of an agent with a long period for the time until, and
-// returns its ticks. It calls send when the loop has begun.
+// returns its ticks. When the loop has begun, it calls send.
 func beat(t *testing.T, h *memory, until time.Duration, send func(wake chan<- tick.Event)) (turns []tick.Tick, begun time.Time) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), until)
@@ -182,7 +182,7 @@ func TestAnEventStartsATickAtOnceAndAStormSharesATick(t *testing.T) {
 }
 
 // TestAnEventSoonAfterATickIsLookedAtAgainToo sends an event soon after a tick.
-// The use since that tick is mostly from the time before the event, so a second
+// The CPU usage since that tick is mostly from before the event, so a second
 // tick must follow.
 func TestAnEventSoonAfterATickIsLookedAtAgainToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -282,8 +282,8 @@ func TestAlarmsThatComeAfterEachGapAreAStorm(t *testing.T) {
 }
 
 // TestATickKnowsWhetherAServiceWaits checks that the snapshot tells the
-// policies whether a service waits: not for an event without a workload, and
-// not for an event of another kind.
+// policies whether a service waits. An event without a workload must not count,
+// and neither must an event of another kind.
 func TestATickKnowsWhetherAServiceWaits(t *testing.T) {
 	for _, c := range []struct {
 		events []tick.Event
@@ -303,8 +303,7 @@ func TestATickKnowsWhetherAServiceWaits(t *testing.T) {
 
 // TestSomeEventsEndTheGap checks which events end the gap between two ticks.
 // After a long tick in a storm, the gap can last seconds. It must end at once
-// if an operator requests something, or if an event reports that another
-// mechanism took over.
+// if an operator requests something, or when another mechanism takes over.
 func TestSomeEventsEndTheGap(t *testing.T) {
 	for kind, ends := range map[tick.EventKind]bool{tick.EventPin: true, tick.EventHandover: true, tick.EventMechanism: false} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -331,9 +330,9 @@ func TestSomeEventsEndTheGap(t *testing.T) {
 }
 
 // TestAStartWaitsHalfASecondInAStorm sends the start of a container in the gap
-// after an expensive tick of a storm, which lasts until the period is over. The
-// start must get its tick within startGap of that tick's begin. Many starts must
-// not start more ticks than that.
+// after an expensive tick of a storm. The gap lasts until the period is over.
+// The start must get its tick within startGap of the begin of that expensive
+// tick. Many starts must not cause more ticks.
 func TestAStartWaitsHalfASecondInAStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := colocated()
@@ -367,9 +366,9 @@ func TestAStartWaitsHalfASecondInAStorm(t *testing.T) {
 	})
 }
 
-// TestTheTicksOfALargeNodeAreFurtherApart checks that ticks with nothing to
-// write use at most a twentieth of a CPU, even if a tick is expensive. An event
-// must still start a tick at once. After a tick that wrote, the next one must
+// TestTheTicksOfALargeNodeAreFurtherApart checks that ticks without a write use
+// at most a twentieth of a CPU, even if a tick is expensive. An event must
+// still start a tick at once. After a tick with a write, the next tick must
 // come when the period is over.
 func TestTheTicksOfALargeNodeAreFurtherApart(t *testing.T) {
 	for cost, want := range map[time.Duration]time.Duration{
@@ -416,7 +415,7 @@ func TestTheTicksOfALargeNodeAreFurtherApart(t *testing.T) {
 	}
 }
 
-// TestATickKnowsWhatTheThresholdCosts checks that the cost adds up from tick to
+// TestATickKnowsWhatTheThresholdCosts checks that the cost grows from tick to
 // tick, and that it ends when the threshold is removed.
 func TestATickKnowsWhatTheThresholdCosts(t *testing.T) {
 	host := colocated()
@@ -448,8 +447,8 @@ func TestATickKnowsWhatTheThresholdCosts(t *testing.T) {
 }
 
 // TestTheThresholdIsNotChargedWithCPUsOfOwners uses two services with exclusive
-// CPUs. BE may use the CPUs of LSR only if they are lent. Their idle time is
-// therefore not a cost of the threshold.
+// CPUs. BE may not use the CPUs of LSE, and those of LSR only if they are lent.
+// So their idle time is not a cost of the threshold.
 func TestTheThresholdIsNotChargedWithCPUsOfOwners(t *testing.T) {
 	s := node.Snapshot{Workloads: []node.Workload{{ID: "rt", Class: node.LSE, Cgroup: "rt"}, {ID: "db", Class: node.LSR, Cgroup: "db"}, {ID: "job", Class: node.BE, Cgroup: "be"}}}
 	for i := range 4 {

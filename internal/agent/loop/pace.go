@@ -3,36 +3,35 @@ package loop
 import "time"
 
 const (
-	// minGap is the minimum time from the start of a tick to the start of the
-	// next.
+	// minGap is the minimum time from the start of a tick to the start of the next
+	// tick.
 	minGap = 20 * time.Millisecond
-	// During a storm of events, the gap grows in steps up to maxGap. So the
-	// agent still answers within 100 ms.
+	// maxGap is the limit of the gap, which grows in steps during a storm of
+	// events. With it, the agent still answers within 100 ms.
 	maxGap = 80 * time.Millisecond
-	// After idleTicks ticks of a storm without a write, the gap grows to
-	// idleGap: ticks do not end the cause of these events.
+	// After idleTicks ticks of a storm without a write, the gap grows to idleGap,
+	// because ticks do not end the cause of these events.
 	idleGap   = 320 * time.Millisecond
 	idleTicks = 8
-	// restShare bounds the cost of a storm on a node of any size. After each
-	// tick of a storm, the loop rests for restShare times the length of the
-	// tick.
+	// restShare is the ratio of the rest after a tick of a storm to the duration
+	// of the tick. It bounds the cost of a storm on a node of any size.
 	restShare = 20
-	// startGap is the longest gap while a container waits for its limits. It waits
-	// 0.9 s at most (cluster/containerstart), and the tick itself takes a part of that.
+	// startGap is the longest gap while a container waits for its limits. The
+	// container waits at most 0.9 s (cluster/starting), including the tick itself.
 	startGap = 400 * time.Millisecond
-	// pauseShare bounds the cost of ticks on a large node without events. The
-	// time between two ticks is pauseShare times the CPU time of a tick. It is
-	// larger than restShare, because the whole process may use 5 % of a CPU,
-	// and its other parts also need CPU.
+	// pauseShare is the ratio of the time between two ticks to the CPU time of a
+	// tick, on a large node without events. It is larger than restShare, because
+	// other parts of the process also need CPU, and the whole process may use 5 %
+	// of a CPU.
 	pauseShare = 25
 	// longestPause is the longest time between two ticks on a large node
 	// without events.
 	longestPause = 10 * time.Second
 )
 
-// pauseAfter returns the minimum time between two ticks, so that ticks use at
-// most 1/pauseShare of a CPU. cost is the CPU time of a tick. After a tick that
-// wrote, pauseAfter returns 0: the next tick must not come later than usual,
+// pauseAfter returns the minimum time between two ticks, so that they use no
+// more of a CPU than pauseShare allows. cost is the CPU time of a tick. After a
+// tick with a write, pauseAfter returns 0: the next tick must not come late,
 // because new work may not have its limits yet.
 func pauseAfter(cost time.Duration, wrote bool) time.Duration {
 	if wrote {
@@ -42,8 +41,8 @@ func pauseAfter(cost time.Duration, wrote bool) time.Duration {
 }
 
 // A pace limits the CPU time that a storm of events can cost. A storm is a
-// sequence of ticks that events have started, close together. A single event is
-// no storm, and starts a tick at once.
+// sequence of ticks that were started by events, close together. A single event
+// is no storm, and starts a tick at once.
 type pace struct {
 	storm int           // number of ticks of the storm before the last tick; 0: no storm
 	idle  int           // number of last ticks in a row that wrote nothing
@@ -52,7 +51,7 @@ type pace struct {
 }
 
 // recordTick records a tick. It returns the gap: the minimum time from the start
-// of this tick to the start of the next one. The gap is at most the period.
+// of this tick to the start of the next one, at most the period.
 func (p *pace) recordTick(begun time.Time, took, period time.Duration, wrote, woken bool) time.Duration {
 	if woken && begun.Sub(p.last) < max(2*idleGap, 2*p.gap) {
 		p.storm++
@@ -66,7 +65,7 @@ func (p *pace) recordTick(begun time.Time, took, period time.Duration, wrote, wo
 	return p.gap
 }
 
-// gapAfter returns the gap after a tick that took the time took.
+// gapAfter returns the gap after a tick of the given duration (took).
 func (p *pace) gapAfter(took, period time.Duration, wrote bool) time.Duration {
 	if p.storm == 0 {
 		return minGap

@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// DefaultAuditSize is a size in bytes, of some four thousand writes. When
-	// AuditFile reaches it, the file is renamed to AuditFileOld, and a new file
-	// begins. So there are at most two files.
+	// DefaultAuditSize is the default size of the log in bytes, for some four
+	// thousand writes. When AuditFile reaches it, the file is renamed to
+	// AuditFileOld, and a new file begins. So there are at most two files.
 	DefaultAuditSize = 1 << 20
-	// AuditFile is the present log. AuditFileOld holds the lines before it.
+	// AuditFile is the present log. AuditFileOld contains the lines before it.
 	AuditFile    = "audit.jsonl"
 	AuditFileOld = "audit.1.jsonl"
-	// waiting is the number of ticks with writes that may wait for a slow disk.
-	// The writes of further ticks are lost, and the ticks are counted.
-	waiting = 256
+	// maxQueued is the maximum number of ticks with writes that wait for a slow
+	// disk. The writes of further ticks are lost, and these ticks are counted.
+	maxQueued = 256
 )
 
-// A Write is a line of the audit log: which policy wrote which value, and why.
-// Its JSON keys are stable.
+// A Write is a line of the audit log: a written value, its policy and the
+// reason. Its JSON keys are stable.
 type Write struct {
 	At time.Time `json:"at"`
 	By string    `json:"by"` // the policy that owns the knob
@@ -38,18 +38,18 @@ type Write struct {
 	Old string `json:"old"` // "?": the value could not be read
 	New string `json:"new"`
 	Why string `json:"why"`
-	// Woken describes the events that started the tick early. It is empty if no
-	// event did.
+	// Woken describes the events that started the tick early. It is empty for a
+	// tick without events.
 	Woken string `json:"woken,omitempty"`
-	// Release means that Tenon restored the original value and gave the knob up.
+	// Release means that Tenon restored the original value and released the knob.
 	Release bool   `json:"release,omitempty"`
 	Outcome string `json:"outcome"` // applied or failed
 	Error   string `json:"error,omitempty"`
-	// Repeated is the number of times that the same write failed in the same
-	// way since the last line about this knob.
+	// Repeated is the number of times that this write failed again in the same way
+	// since the last line about this knob.
 	Repeated int `json:"repeated,omitempty"`
-	// Lost is the number of ticks before this line whose writes are not in the
-	// log, because the disk was full or too slow.
+	// Lost is the number of ticks before this line whose writes the log lacks,
+	// because the disk was full or too slow.
 	Lost int `json:"lost,omitempty"`
 }
 
@@ -59,8 +59,8 @@ const (
 	Failed  = "failed"
 )
 
-// An Audit writes the log of all writes, which has a bounded size. Record never
-// waits for the disk.
+// An Audit writes the audit log, which has a bounded size. Record never waits
+// for the disk.
 type Audit struct {
 	path, old string
 	size      int64
@@ -74,21 +74,21 @@ type Audit struct {
 	broken bool // the last line could not be written
 }
 
-// A failure is the text of a write's error, and how often the write to the knob
-// failed again with this text since then.
+// A failure is the text of a write's error. times counts how often the write of
+// the knob has failed again with this text.
 type failure struct {
 	text  string
 	times int
 }
 
 // OpenAudit opens the log in dir. A size of 0 means DefaultAuditSize. If the
-// log cannot be written, it calls complain: once, and again only after the log
-// could be written meanwhile.
+// log cannot be written, it calls complain once. It does so again only after a
+// write has succeeded.
 func OpenAudit(dir string, size int64, complain func(error)) *Audit {
 	a := &Audit{
 		path: filepath.Join(dir, AuditFile), old: filepath.Join(dir, AuditFileOld),
 		size: cmp.Or(size, DefaultAuditSize), complain: complain, failing: map[node.Knob]failure{},
-		queue: make(chan []Write, waiting), ended: make(chan struct{}),
+		queue: make(chan []Write, maxQueued), ended: make(chan struct{}),
 	}
 	go a.run()
 	return a
@@ -109,8 +109,8 @@ func (a *Audit) Record(t tick.Tick) {
 	}
 }
 
-// writesOf lists the writes of a tick. It omits a write that failed as in the
-// tick before, because Tenon tries such a write again in every tick.
+// writesOf returns the writes of a tick. It omits a write that failed in the
+// same way in the last tick, because Tenon repeats such a write in every tick.
 func (a *Audit) writesOf(t tick.Tick) []Write {
 	var writes []Write
 	failing := map[node.Knob]failure{}
@@ -145,9 +145,9 @@ func WriteOf(t tick.Tick, o tick.Outcome) Write {
 	return w
 }
 
-// errorOf returns the text of a step's error without the step at its beginning.
-// The line of the log contains the step already. And the text of a step differs
-// from tick to tick, so that equal failures would not look equal.
+// errorOf returns the text of an error without the step at its beginning,
+// because the line of the log already contains the step. The step also differs
+// from tick to tick, so that equal failures would look different.
 func errorOf(s plan.Step, err error) string {
 	text := err.Error()
 	if inner := errors.Unwrap(err); inner != nil && text == fmt.Sprintf("apply %v: %v", s, inner) {
@@ -201,8 +201,8 @@ func (a *Audit) write(writes []Write) (err error) {
 		return err
 	}
 	if _, err := f.Write(text); err != nil {
-		// The disk became full. Remove the part that was written, so that the
-		// log has no incomplete line.
+		// The disk is full. Remove the part that was written, so that the log has no
+		// incomplete line.
 		return errors.Join(err, f.Truncate(begin))
 	}
 	return nil

@@ -116,7 +116,7 @@ func TestTheAuditLogIsBounded(t *testing.T) {
 }
 
 // TestALogThatCannotBeWrittenIsOneError checks that several failed writes of
-// the log cause one error, and that the log later says how many ticks are lost.
+// the log cause one error. The log must later tell how many ticks are lost.
 func TestALogThatCannotBeWrittenIsOneError(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "missing")
 	complaints := make(chan error, 100)

@@ -43,9 +43,9 @@ func Capture(stateDir string, w io.Writer) (int, error) {
 	return turns, nil
 }
 
-// copyLines copies the complete lines of one file, or none if the recorder has
-// removed the file meanwhile. It stops at the first damaged line, which a crash
-// may leave. The next file does not depend on this one.
+// copyLines copies the complete lines of one file. If the recorder has removed
+// the file meanwhile, it copies none. It stops at the first damaged line, which
+// may come from a crash. The next file does not depend on this one.
 func copyLines(w io.Writer, path string) (int, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -29,8 +29,8 @@ type entry struct {
 }
 
 // next returns the tick of the line l, with its wants in the order of knobs. If
-// the tick had several wants for one knob, next returns only the first one.
-// After an error, the decoder needs a key line to continue.
+// the tick had several wants for one knob, next returns only the first of them.
+// After an error, the decoder cannot continue before the next key line.
 func (d *decoder) next(l line) (e entry, err error) {
 	defer func() {
 		if err != nil {
@@ -66,8 +66,8 @@ func (d *decoder) next(l line) (e entry, err error) {
 	return e, nil
 }
 
-// snapshot applies the changes in the line to the last snapshot. It copies values
-// before it changes them, because the State of a policy may refer to them.
+// snapshot applies the changes in the line to the last snapshot. It changes
+// copies of the values, because the State of a policy may refer to the values.
 func (d *decoder) snapshot(l line) error {
 	old := d.tick.Snapshot
 	s := old
@@ -152,7 +152,7 @@ func applyKnobs(last map[node.Knob]node.Value, changes []knobLine) (map[node.Kno
 	return now, nil
 }
 
-// decisions applies the changes of wants in the line, and reads its steps.
+// decisions applies the changes of wants in the line. It also reads the steps.
 func (d *decoder) decisions(l line) error {
 	for _, w := range l.spellOut(d.wants) {
 		if w.Gone {
@@ -180,7 +180,7 @@ func (d *decoder) decisions(l line) error {
 }
 
 // spellOut returns one entry for each want that the line changes. In the line,
-// an entry with Alike stands for several wants. last holds the wants of the
+// one entry with Alike stands for several wants. last holds the wants of the
 // previous line.
 func (l line) spellOut(last map[node.Knob]wantLine) []wantLine {
 	if !slices.ContainsFunc(l.Wants, func(w wantLine) bool { return w.Alike }) {
@@ -206,8 +206,8 @@ func (l line) spellOut(last map[node.Knob]wantLine) []wantLine {
 	return all
 }
 
-// checkCPUs returns an error if a CPU number is out of range: no real record
-// has a number of unit.MaxCPUs or more.
+// checkCPUs returns an error if a CPU number is out of range. In a real record,
+// all CPU numbers are below unit.MaxCPUs.
 func checkCPUs(s node.Snapshot) error {
 	check := func(c unit.CPU) error {
 		if c < 0 || c >= unit.MaxCPUs {

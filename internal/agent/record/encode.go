@@ -10,7 +10,7 @@ import (
 )
 
 // An encoder turns ticks into lines. It keeps the previous tick without a copy,
-// because a host never changes the maps of an earlier snapshot.
+// because a host never changes the maps of an old snapshot.
 type encoder struct {
 	last Tick
 	rest node.Snapshot
@@ -18,9 +18,9 @@ type encoder struct {
 	distinct bool
 }
 
-// line returns the line for a tick, which is a key line if key is true. number
-// is the number of the tick. If the line of the previous tick was not written,
-// the next line must be a key line.
+// line returns the line for the tick with this number. If key is true, it is a
+// key line. If the line of the previous tick was not written, the next line
+// must be a key line.
 func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 	s := &t.Snapshot
 	if i := firstMisplaced(s.Workloads); i > 0 {
@@ -65,8 +65,8 @@ func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 	return l, nil
 }
 
-// firstMisplaced returns the index of the first workload that is not in the
-// order of IDs, or 0 if all are in order.
+// firstMisplaced returns the index of the first workload that is out of the
+// order of IDs. It returns 0 if all are in order.
 func firstMisplaced(all []node.Workload) int {
 	for i := 1; i < len(all); i++ {
 		if all[i].ID <= all[i-1].ID {
@@ -76,16 +76,16 @@ func firstMisplaced(all []node.Workload) int {
 	return 0
 }
 
-// restOf returns a snapshot without the parts for which a line has fields. A
-// field that node.Snapshot gets later is part of the rest, so it is recorded.
+// restOf returns a snapshot without the parts for which a line has fields. New
+// fields of node.Snapshot are part of the rest, so that they are recorded.
 func restOf(s node.Snapshot) node.Snapshot {
 	s.At, s.SLOViolated, s.Usage, s.Busy, s.Workloads, s.Waits = node.Snapshot{}.At, false, node.Usage{}, nil, nil, nil
 	s.Knobs.Now, s.Knobs.Before, s.Isolation.LSOn = nil, nil, nil
 	return s
 }
 
-// workloads sets the fields Gone, Come and Used: how the list of workloads has
-// changed. Both lists are sorted.
+// workloads sets the fields Gone, Come and Used, which tell how the list of
+// workloads has changed. Both lists are sorted.
 func (l *line) workloads(last, now []node.Workload) {
 	for i := range now {
 		w := &now[i]

@@ -18,9 +18,9 @@ import (
 var update = flag.Bool("update", false, "rewrite the fields of the record")
 
 // TestANewFieldIsANewVersion compares the fields of a record, and the kinds of
-// knobs, with those that belong to the present version. They must not change
-// without a new version. Otherwise a program could read a record of another
-// version, lose the fields that it does not know, and make other decisions.
+// knobs, with those of the present version. A change needs a new version: a
+// program that reads a record of another version would lose the fields that it
+// does not know, and make other decisions.
 func TestANewFieldIsANewVersion(t *testing.T) {
 	const golden = "testdata/format.txt"
 	fields := fieldsOf(reflect.TypeFor[line](), "")
@@ -113,7 +113,7 @@ func isText(t reflect.Type) bool {
 }
 
 // TestWhatThePoliciesRememberIsRecorded sets every field of the State of the
-// policies, records the State and reads it back. It finds a field that is
+// policies, records the State and reads it again. It finds fields that are
 // missing in the JSON form.
 func TestWhatThePoliciesRememberIsRecorded(t *testing.T) {
 	for _, f := range hiddenIn(reflect.TypeFor[policy.State](), "State", map[reflect.Type]bool{}) {

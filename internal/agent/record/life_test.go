@@ -91,7 +91,7 @@ func (l *life) add(class node.Class, i int) {
 	}
 }
 
-// tick advances the time by the given amount (every), and makes a tick.
+// tick advances the time by every, and makes a tick.
 func (l *life) tick(every time.Duration) Tick {
 	l.number++
 	s := l.snap
@@ -219,7 +219,7 @@ func (l *life) eject() {
 	}
 }
 
-// wait adds some waits to those of a workload, and returns their sum.
+// wait adds some waits to a workload, and returns the sum of the workload's waits.
 func (l *life) wait(w node.Workload, every time.Duration) node.RunQueueDelay {
 	counts := make([]uint64, 29)
 	copy(counts, w.Usage.Delay.Counts)

@@ -14,13 +14,13 @@ import (
 )
 
 // version is the version of the format of lines. A new field needs a new
-// version, because a program that does not know the field would replay the
-// record differently. testdata/format.txt lists the fields of each version.
+// version: a program that does not know the field would decide differently in a
+// replay. testdata/format.txt lists the fields of each version.
 const version = 17
 
 // A line is the JSON form of one tick in a record. A key line has a State and
-// contains the whole tick. Every other line contains only what differs from the
-// previous line, so the line of a quiet tick is short.
+// contains the whole tick. Every other line contains only the differences from
+// the previous line, so the line of a quiet tick is short.
 type line struct {
 	Version     int            `json:"version,omitempty"` // only in key lines
 	Tick        int            `json:"turn"`              // number of the tick since the recorder was opened, from 1
@@ -41,12 +41,12 @@ type line struct {
 	// LSOn is the run time of latency-sensitive work on each CPU.
 	LSOn  map[unit.CPU]time.Duration `json:"ls_on,omitempty"`
 	LSRan runTimes                   `json:"ls_ran,omitzero"` // growth of LSOn; nil: LSOn is complete
-	// Waits holds how long each workload waited for each runner.
+	// Waits lists how long each workload waited for each runner.
 	Waits  []node.Wait `json:"waits,omitempty"`
 	Waited waitGrowth  `json:"waited,omitzero"` // growth of Waits; nil: Waits is complete
-	// Gone lists workloads that left the node. Come lists workloads that are
-	// new or whose description changed. Used holds the use of workloads of
-	// which only the use changed, by their index in the list of workloads after
+	// Gone lists workloads that left the node. Come lists workloads that are new
+	// or whose description changed. Used lists workloads of which only the
+	// resource usage changed. Its keys are indexes in the list of workloads after
 	// these changes.
 	Gone   []node.WorkloadID `json:"gone,omitempty"`
 	Come   []node.Workload   `json:"come,omitempty"`
@@ -57,31 +57,31 @@ type line struct {
 	Done   []doneLine        `json:"done,omitempty"` // all steps of this tick
 }
 
-// A useLine is the JSON form of one workload's use.
+// A useLine is the JSON form of one workload's resource usage.
 type useLine struct {
 	node.Usage
 	Ran     runTimes      `json:"ran,omitzero"`     // growth of PerCPU; nil: PerCPU is complete
 	Counted counterGrowth `json:"counted,omitzero"` // growth of Delay.Counts; nil: Counts is complete
 }
 
-// durations holds the duration of each part of a tick.
+// durations lists the durations of the parts of a tick.
 type durations struct {
 	Sense  time.Duration `json:"sense_ns"`
 	Decide time.Duration `json:"decide_ns"`
 	Act    time.Duration `json:"act_ns"`
 }
 
-// A knobLine is the new value of a knob. Gone means that the knob has no value
-// any more.
+// A knobLine is the new value of a knob. Gone means that the knob no longer has
+// a value.
 type knobLine struct {
 	node.Knob
 	Value string `json:"value"`
 	Gone  bool   `json:"gone,omitempty"`
 }
 
-// A wantLine is the new want for a knob. Gone means that there is no want any
-// more. With Alike, the line stands for all wants that, in the previous line,
-// were equal to the want for this knob except for the cgroup.
+// A wantLine is the new want for a knob. Gone means that the want ended. With
+// Alike, the line changes several wants: all that were equal to the want for
+// this knob in the previous line, except for the cgroup.
 type wantLine struct {
 	node.Knob
 	Intent plan.Intent `json:"intent,omitempty"`

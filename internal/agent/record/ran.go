@@ -9,14 +9,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// runTimes holds how long each CPU ran since the previous line, in the order of
-// CPUs, up to the last CPU that ran. It keeps lines short: a hundred workloads
-// on a hundred CPUs have ten thousand counters, of which few change in a tick.
-// If it is nil, the line has all counters in full.
+// runTimes holds the run time of each CPU since the previous line, in the order
+// of CPUs, up to the last CPU that ran. It keeps lines short: a hundred
+// workloads on a hundred CPUs have ten thousand counters, of which few change
+// in a tick. If it is nil, the line has all counters in full.
 type runTimes []time.Duration
 
-// ranSince returns the differences between two readings, or nil if the readings
-// have different CPUs.
+// ranSince returns the differences between two readings. It returns nil if the
+// readings have different CPUs.
 func ranSince(last, now map[unit.CPU]time.Duration) runTimes {
 	if len(last) != len(now) || len(now) == 0 {
 		return nil
@@ -54,7 +54,7 @@ func (r runTimes) addTo(last map[unit.CPU]time.Duration) map[unit.CPU]time.Durat
 	return now
 }
 
-// usedSince returns the line for the use of a workload since the previous line.
+// usedSince returns the line for a workload's resource usage since the last line.
 func usedSince(last, now node.Usage) useLine {
 	l := useLine{Usage: now, Ran: ranSince(last.PerCPU, now.PerCPU)}
 	if l.Ran != nil {

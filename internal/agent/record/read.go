@@ -21,9 +21,8 @@ type reader struct {
 	number  int  // number of the line, from 1
 	skipped int  // number of lines before the first key line
 	begun   bool // a key line has been read
-	// foreign counts lines of other versions of the record, and other is the
-	// version of the last such line. inside means that the previous line was of
-	// another version.
+	// foreign counts lines of other versions of the record. other is the version
+	// of the last of them. inside means that the previous line was one of them.
 	foreign, other int
 	inside         bool
 }
@@ -35,8 +34,7 @@ func newReader(r io.Reader) (*reader, error) {
 
 // next returns the next tick, or io.EOF if there is none. It skips ticks of
 // another version of the record. For example, after an upgrade of tenond, the
-// ring still has ticks of the old version, and the ticks of the new version
-// must be readable.
+// ring still has ticks of the old version, and the new ticks must be readable.
 func (r *reader) next() (entry, error) {
 	for {
 		text, err := r.lines.next()
@@ -51,8 +49,8 @@ func (r *reader) next() (entry, error) {
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.DisallowUnknownFields() // without a field, a replay would have other results
 		err = d.Decode(&l)
-		// The version is the first field of a line, so it is known even if the
-		// later fields cannot be read.
+		// The version is the first field of a line, so it is known even if later
+		// fields cannot be read.
 		if r.isForeign(l.Version) {
 			continue
 		}
@@ -73,8 +71,8 @@ func (r *reader) next() (entry, error) {
 }
 
 // isForeign takes the version v of a line, and reports whether this program
-// cannot read the line. Only key lines have a version. A line with v 0 has the
-// version of the previous line.
+// cannot read the line. Only key lines have a version. If v is 0, the line has
+// the version of the previous line.
 func (r *reader) isForeign(v int) bool {
 	if v != 0 {
 		r.inside = v != version
@@ -90,7 +88,7 @@ func (r *reader) isForeign(v int) bool {
 }
 
 // lines splits a text, which may be compressed, into lines. It drops an
-// incomplete last line, as a crash may leave.
+// incomplete last line, which a crash may leave.
 type lines struct {
 	from *bufio.Reader
 	torn bool
@@ -112,7 +110,7 @@ func newLines(r io.Reader) (lines, error) {
 }
 
 // next returns the next line without its line end. The line is valid until the
-// next call.
+// next call of next.
 func (l *lines) next() ([]byte, error) {
 	var text []byte
 	for {

@@ -4,9 +4,9 @@
 // decisions again from this record. The package also writes the audit log,
 // which has one line for each write.
 //
-// The ring is in files on tmpfs, not in the memory of the agent. So it survives
-// a crash of the agent, when it is needed most, and can be read without the
-// agent.
+// The ring is in files on tmpfs, not in the memory of the agent. So it can be
+// read without the agent, and it survives a crash of the agent, when it is
+// needed most.
 package record
 
 import (
@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-// A Tick is one tick of the loop, with the configuration and the state on which
-// its decisions depend.
+// A Tick is one tick of the loop, with the configuration and the state that its
+// decisions depend on.
 type Tick struct {
 	tick.Tick
 	Config policy.Config

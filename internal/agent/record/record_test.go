@@ -31,7 +31,7 @@ func empty(x any) bool {
 	return (v.Kind() == reflect.Map || v.Kind() == reflect.Slice) && v.Len() == 0
 }
 
-// linesOf records ticks as text. After a fixed number of lines (every) comes a key line.
+// linesOf records ticks as text. every is the distance between two key lines.
 func linesOf(t *testing.T, turns []Tick, every int) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -83,8 +83,8 @@ func TestTicksReadAsTheyWereRecorded(t *testing.T) {
 	}
 }
 
-// TestAnHourReplaysIdentically records an hour with every kind of event and
-// replays it. The flight recorder promises that the replay is identical.
+// TestAnHourReplaysIdentically records and replays an hour with every kind of
+// event. The flight recorder promises that the replay is identical.
 func TestAnHourReplaysIdentically(t *testing.T) {
 	turns := lived(6, 3600, time.Second)
 	r, err := Replay(strings.NewReader(linesOf(t, turns, 500)), nil)
@@ -149,8 +149,8 @@ func TestTheOrdersOfTheBESchedulerReplay(t *testing.T) {
 }
 
 // TestEveryFieldIsRecorded changes one field of a snapshot after the other,
-// records the snapshot and reads it back. If package node gets a new field and
-// the record loses it, this test fails.
+// records the snapshot and reads it again. It finds new fields of package node
+// that the record lacks.
 func TestEveryFieldIsRecorded(t *testing.T) {
 	full := filled()
 	n := leaves(reflect.ValueOf(&full).Elem(), "", nil)
@@ -208,8 +208,8 @@ func filled() Tick {
 	return t
 }
 
-// fill sets the value to which v points, and everything inside it. All values
-// depend on n.
+// fill sets the value to which v points, and everything inside it. n determines
+// all values.
 func fill(v reflect.Value, n int64) {
 	if m, isMaybe := v.Interface().(json.Unmarshaler); isMaybe && strings.Contains(v.Type().String(), "Maybe") {
 		if err := m.UnmarshalJSON([]byte(fmt.Sprint(n))); err != nil {
@@ -262,8 +262,8 @@ func fill(v reflect.Value, n int64) {
 	}
 }
 
-// leaves calls visit for each part of v that fill changes as a unit, and
-// returns the paths. It omits fields of a Tick that do not describe the node.
+// leaves visits each part of v that fill changes as a unit. It returns the
+// paths. It omits fields of a Tick that do not describe the node.
 func leaves(v reflect.Value, path string, visit func(string, reflect.Value)) []string {
 	switch path {
 	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs.Now", ".Tick.Snapshot.Knobs.Before", ".Tick.Wants", ".Tick.Missed", ".Tick.Misfits", ".Tick.Slices", ".Tick.Watermark", ".Tick.Batch", ".Tick.Held", ".Tick.Trials", ".Tick.Selection", ".Tick.Isolation", ".Tick.Done", ".Before", ".Tick.Snapshot.Workloads[].ID":
@@ -391,7 +391,7 @@ func versionLine(version int, rest string) string {
 	return fmt.Sprintf(`{"version":%d,`, version) + rest + "\n"
 }
 
-// TestTicksOfAnotherVersionAreLeftOut reads a ring that also has ticks of
+// TestTicksOfAnotherVersionAreLeftOut reads a ring that also contains ticks of
 // another version, as after an update of tenond. The reader must skip them.
 func TestTicksOfAnotherVersionAreLeftOut(t *testing.T) {
 	turns := lived(4, 30, time.Second)

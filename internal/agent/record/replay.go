@@ -15,15 +15,15 @@ import (
 )
 
 // Replay makes all decisions of a record again and compares the results. If
-// config is nil, each tick has its recorded configuration, and all wants and
-// steps should be the same. Otherwise, the report shows what config would have
-// changed. The knobs then have the values that config would have written, but
-// the workloads use as much as in the record, because it is unknown how they
-// would have reacted.
+// config is nil, each tick uses its recorded configuration, and all wants and
+// steps should be the same. Otherwise, the report shows the effect of config.
+// The knobs then have the values that config would have written. But the
+// workloads have the recorded resource usage, because their reaction to these
+// values is not known.
 //
 // If a crash has cut off the end of the record, Replay reads the part before
-// it. If it returns an error because something cannot be read, the report
-// covers the ticks before that.
+// it. If Replay cannot read something and returns an error, the report covers
+// the ticks before that.
 func Replay(r io.Reader, config *policy.Config) (Report, error) {
 	from, err := newReader(r)
 	if err != nil {
@@ -81,8 +81,8 @@ func (p *player) play(e entry) error {
 	return nil
 }
 
-// checkpoint handles a key line, which has a state of the policies. If the
-// record lacks the tick before it, the replay continues from this state.
+// checkpoint handles a key line, which contains a state of the policies. If the
+// record lacks the previous tick, the replay continues from this state.
 // Otherwise checkpoint compares the recorded state with the replayed state.
 func (p *player) checkpoint(e entry) error {
 	if !e.follows {
@@ -198,8 +198,8 @@ func bothKeys(a, b map[node.Knob]plan.Want) []node.Knob {
 	return keys
 }
 
-// askOf returns the intent and the value of a want as text. exists is false if
-// there is no want.
+// askOf prints the intent and the value of a want. exists is false if there is
+// no want.
 func askOf(w plan.Want, exists bool) string {
 	switch {
 	case !exists:
@@ -213,7 +213,7 @@ func askOf(w plan.Want, exists bool) string {
 	}
 }
 
-// saysOf returns all fields of a want as text. exists is false if there is no want.
+// saysOf prints all fields of a want. exists is false if there is no want.
 func saysOf(w plan.Want, exists bool) string {
 	s := askOf(w, exists)
 	if exists {
@@ -222,7 +222,7 @@ func saysOf(w plan.Want, exists bool) string {
 	return s
 }
 
-// String returns the step as text, or "no step".
+// String prints the step, or "no step".
 func (l doneLine) String() string {
 	if l == (doneLine{}) {
 		return "no step"

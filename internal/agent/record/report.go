@@ -9,21 +9,21 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Report holds how a replay differs from its record. Its JSON keys are
-// stable.
+// A Report lists the differences between a replay and its record. Its JSON keys
+// are stable.
 type Report struct {
 	Ticks int       `json:"turns"`
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
 	// Stretches is the number of parts of the record without a gap. A gap is a
-	// restart of tenond, or missing ticks. In each part, the replay starts from
-	// the recorded state of the policies.
+	// restart of tenond, or missing ticks. Each part of the replay starts from the
+	// recorded state of the policies.
 	Stretches int `json:"stretches"`
 	// Skipped is the number of lines at the start that cannot be used, because
 	// they depend on ticks that the record lacks.
 	Skipped int `json:"skipped,omitempty"`
-	// Foreign is the number of lines that were skipped, because they are of another
-	// version of the record. OtherVersion is the version of the last such line.
+	// Foreign is the number of lines that were skipped because of their version of
+	// the record. OtherVersion is the version of the last of them.
 	Foreign      int `json:"foreign,omitempty"`
 	OtherVersion int `json:"other_version,omitempty"`
 	// Torn means that the last line is incomplete.
@@ -31,7 +31,7 @@ type Report struct {
 	// Other means that the replay used another configuration than the record.
 	Other bool `json:"other_config,omitempty"`
 	// Differ is the number of ticks with a difference. Drifted is the number of
-	// key lines at which the recorded and the replayed state differ.
+	// key lines whose recorded state differs from the replayed state.
 	Differ  int `json:"differ"`
 	Drifted int `json:"drifted,omitempty"`
 	// RecordedSteps is the number of writes in the record. ReplayedSteps is the
@@ -45,7 +45,7 @@ type Report struct {
 type Change struct {
 	node.Knob
 	// Ticks is the number of ticks in which the wants for the knob differ. First
-	// is the time of the first such tick, which the other fields describe.
+	// is the time of the first of them. The other fields describe that tick.
 	Ticks    int       `json:"turns"`
 	First    time.Time `json:"first"`
 	Recorded string    `json:"recorded"`

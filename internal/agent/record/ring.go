@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// DefaultSize is the size of the ring in bytes. With a hundred workloads
-	// that all change, a tick takes 3.1 KB. It takes 3.7 KB if waits are also
-	// counted, most workloads wait for most others, and the BE scheduler has
-	// orders for all. With ticks of one second, the ring holds an hour, even
-	// after the oldest file was removed.
+	// DefaultSize is the size of the ring in bytes. If all of a hundred workloads
+	// change, a tick takes 3.1 KB. It takes 3.7 KB if waits are also counted, most
+	// workloads wait for most others, and the BE scheduler has orders for all.
+	// With ticks of one second, the ring contains an hour, even after the oldest
+	// file was removed.
 	DefaultSize = 16 << 20
 	// segments is the number of files in the ring. If the ring is full, the
 	// oldest file is removed.
 	segments = 8
-	// retryInterval is the time that the recorder waits after a failure before
-	// it tries again. Each try writes a key line, which is about ten times as
-	// long as another line.
+	// retryInterval is the time between a failure of the recorder and its next
+	// attempt. Each attempt writes a key line, which is about ten times as long as
+	// another line.
 	retryInterval = 10 * time.Second
 )
 
@@ -39,9 +39,9 @@ const (
 const subdir = "record"
 
 // A Recorder keeps the last ticks in files of compressed lines. Each file
-// begins with a key line, so that the files before it can be removed. A tick is
-// in the file when Record returns, so it survives a crash. A Recorder is not
-// safe for concurrent use.
+// begins with a key line, so that older files can be removed. When Record
+// returns, the tick is in the file and survives a crash. A Recorder is not safe
+// for concurrent use.
 type Recorder struct {
 	dir  string
 	size int64
@@ -74,7 +74,7 @@ func Open(stateDir string, size int64) (*Recorder, error) {
 
 // Record adds a tick. It skips a tick that could not read the node, because
 // such a tick decides nothing. After an error, it skips all ticks for
-// retryInterval, and returns the same error for each.
+// retryInterval, and returns the same error for each of them.
 func (r *Recorder) Record(t Tick) error {
 	at := t.Snapshot.At
 	if at.IsZero() {
@@ -123,7 +123,7 @@ func (r *Recorder) add(t Tick) error {
 	return nil
 }
 
-// open starts the next file. It first removes old files to make room.
+// open starts the next file. Before that, it removes old files to make room.
 func (r *Recorder) open() error {
 	old, err := list(r.dir)
 	if err != nil {
@@ -187,7 +187,7 @@ func create(path string) (*segment, error) {
 		return nil, err
 	}
 	s := &segment{file: f, buf: bufio.NewWriterSize(f, 16<<10)}
-	// NewWriterLevel fails only if the level does not exist.
+	// NewWriterLevel fails only for a level that does not exist.
 	s.gzip, _ = gzip.NewWriterLevel(s.buf, gzip.BestSpeed)
 	return s, nil
 }
@@ -206,8 +206,8 @@ func (s *segment) close() error {
 	return errors.Join(s.gzip.Close(), s.buf.Flush(), s.file.Close())
 }
 
-// abandon closes the segment after an error. It ignores further errors: readers
-// skip an incomplete line.
+// abandon closes the segment after an error. It ignores further errors, because
+// readers skip an incomplete line.
 func (s *segment) abandon() {
 	_ = s.file.Truncate(s.size)
 	_ = s.file.Close()

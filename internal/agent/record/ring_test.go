@@ -59,9 +59,9 @@ func TestTheRingIsBoundedAndWhatIsInItReplays(t *testing.T) {
 	}
 }
 
-// TestAnHourFitsIntoTheRing checks what tenon capture promises: with a hundred
-// workloads and ticks of one second, the ring holds an hour. It checks the
-// worst case: there are orders for the BE scheduler, waits are counted, and the
+// TestAnHourFitsIntoTheRing checks the promise of tenon capture: with a hundred
+// workloads and ticks of one second, the ring contains an hour. This must hold
+// even if there are orders for the BE scheduler, waits are counted, and the
 // oldest file was just removed.
 func TestAnHourFitsIntoTheRing(t *testing.T) {
 	const turns = 400

@@ -5,10 +5,10 @@ import (
 	"io"
 )
 
-// Ticks calls each for all ticks of a record, oldest first. A Tick is valid
-// until each returns. If a crash has cut off the end of the record, Ticks reads
-// the part before it. It skips ticks of another version of the record, and
-// returns an error if there are only such ticks.
+// Ticks calls the function each for all ticks of a record, oldest first. The
+// tick is valid until the function returns. If a crash has cut off the end of
+// the record, Ticks reads the part before it. It skips ticks of another version
+// of the record, and returns an error if there are no other ticks.
 func Ticks(r io.Reader, each func(Tick)) error {
 	from, err := newReader(r)
 	if err != nil {

@@ -53,7 +53,7 @@ func TestSameUseLooksAtEveryCounter(t *testing.T) {
 }
 
 // TestSameButUseLooksAtAllElse empties one part of a workload after the other,
-// except its use. EqualButUse must notice each of them.
+// except its resource usage. EqualButUse must notice each change.
 func TestSameButUseLooksAtAllElse(t *testing.T) {
 	var full, one node.Workload
 	fill(reflect.ValueOf(&full), 3)

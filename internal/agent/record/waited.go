@@ -7,13 +7,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A waitGrowth holds how much each entry of node.Snapshot.Waits has grown since
+// A waitGrowth lists how much each entry of node.Snapshot.Waits has grown since
 // the previous line of the record, up to the last entry that changed. If it is
 // nil, the line has all entries in full.
 type waitGrowth []time.Duration
 
-// waitedSince returns how much the waits have grown, or nil if the two lists
-// have different pairs of waiter and runner.
+// waitedSince returns how much the waits have grown. It returns nil if the two
+// lists have different pairs of waiter and runner.
 func waitedSince(last, now []node.Wait) waitGrowth {
 	if len(last) != len(now) || len(now) == 0 {
 		return nil
@@ -41,13 +41,13 @@ func (w waitGrowth) addTo(last []node.Wait) []node.Wait {
 	return now
 }
 
-// A counterGrowth holds the growth of each counter in a list since the previous
+// A counterGrowth lists the growth of each counter in a list since the previous
 // line, modulo 2⁶⁴, up to the last counter that changed. If it is nil, the line
 // has all counters in full.
 type counterGrowth []uint64
 
-// countedSince returns how much the counters have grown, or nil if their number
-// has changed.
+// countedSince returns how much the counters have grown. It returns nil if
+// their number has changed.
 func countedSince(last, now []uint64) counterGrowth {
 	if len(last) != len(now) || len(now) == 0 {
 		return nil

@@ -7,9 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// changedWants returns how the wants have changed since the previous tick. It
-// needs no map if the wants are for the same knobs in the same order, as in
-// most ticks.
+// changedWants returns how the wants have changed since the previous tick. In
+// most ticks, the wants are for the same knobs in the same order; then
+// changedWants needs no map.
 func (e *encoder) changedWants(wants []plan.Want) []wantLine {
 	last := e.last.Wants
 	if e.distinct && sameKnobs(last, wants) {
@@ -20,8 +20,8 @@ func (e *encoder) changedWants(wants []plan.Want) []wantLine {
 	return wantChanges(firstByKnob(last), now)
 }
 
-// sameKnobs reports whether two lists have wants for the same knobs in the same
-// order.
+// sameKnobs reports whether two lists of wants are for the same knobs in the
+// same order.
 func sameKnobs(a, b []plan.Want) bool {
 	same := len(a) == len(b)
 	for i := 0; same && i < len(a); i++ {
@@ -30,8 +30,8 @@ func sameKnobs(a, b []plan.Want) bool {
 	return same
 }
 
-// firstByKnob returns the first want for each knob, which is the one that
-// plan.Diff uses. The order of wants for different knobs has no meaning.
+// firstByKnob returns the first want for each knob, because plan.Diff uses the
+// first. The order of wants for different knobs has no meaning.
 func firstByKnob(wants []plan.Want) map[node.Knob]plan.Want {
 	first := make(map[node.Knob]plan.Want, len(wants))
 	for _, w := range wants {
@@ -42,7 +42,7 @@ func firstByKnob(wants []plan.Want) map[node.Knob]plan.Want {
 	return first
 }
 
-// A move describes a change of several wants, which were equal in the previous
+// A move is a common change of several wants, which were equal in the previous
 // line except for their cgroups.
 type move struct {
 	to    plan.Want // the new want, without its cgroup
@@ -51,16 +51,15 @@ type move struct {
 }
 
 // movesOf returns the changes between two lists of wants for the same knobs in
-// the same order. If several equal wants change in the same way, one line
-// describes them. This is frequent: the reason of a bound says how busy the
-// node is, so it changes in most ticks, and for all best-effort cgroups at
-// once.
+// the same order. If equal wants change in the same way, one line describes all
+// of them. This is frequent: the reason of a bound contains the load of the
+// node, so it changes in most ticks, and for all best-effort cgroups at once.
 func movesOf(last, now []plan.Want) []wantLine {
 	moves := map[plan.Want]move{}
-	// lengths saves look-ups in the map moves, which would cost more than
-	// everything else here. It marks the lengths, modulo len(lengths), of the
-	// reasons in that map. A want whose reason has an unmarked length is not in
-	// the map.
+	// lengths marks the lengths, modulo len(lengths), of the reasons in the map
+	// moves. A want is not in the map if the length of its reason is unmarked.
+	// This saves most look-ups in the map, which would cost more than everything
+	// else here.
 	var lengths [256]bool
 	for i := range now {
 		if now[i] == last[i] {
@@ -101,8 +100,8 @@ func movesOf(last, now []plan.Want) []wantLine {
 	return changes
 }
 
-// dropCgroup returns a want without its cgroup and, if its intent has no value,
-// without its value.
+// dropCgroup returns a want without its cgroup. If the intent of the want needs
+// no value, it also drops the value.
 func dropCgroup(w plan.Want) plan.Want {
 	w.Knob.Cgroup = ""
 	if !hasValue(w.Intent) {

@@ -11,8 +11,8 @@ import (
 )
 
 // TestWantsThatChangeAlikeAreOneLine records wants that are equal for three
-// cgroups and different for a fourth one. The wants that are read must be those
-// that were recorded. This must hold even if equal wants become different, or
+// cgroups and different for a fourth one. The wants that are read must equal
+// the recorded ones. This must hold even if equal wants become different, or
 // different wants become equal.
 func TestWantsThatChangeAlikeAreOneLine(t *testing.T) {
 	wants := func(reasons ...string) Tick {

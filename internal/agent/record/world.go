@@ -13,8 +13,8 @@ type world struct {
 	now, before map[node.Knob]node.Value
 }
 
-// see returns the recorded snapshot, but with the knob values of this world. A knob that is new
-// in the snapshot starts with the recorded value. A knob that the snapshot lacks is forgotten.
+// see returns the recorded snapshot with the knob values of this world. A knob that is new in
+// the snapshot starts with the recorded value. see forgets knobs that the snapshot lacks.
 func (w *world) see(s node.Snapshot) node.Snapshot {
 	if w.now == nil {
 		w.now, w.before = map[node.Knob]node.Value{}, map[node.Knob]node.Value{}

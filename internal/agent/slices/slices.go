@@ -31,7 +31,7 @@ import (
 )
 
 const (
-	// sizesFile holds the sizes that an operator has chosen since boot, for the
+	// sizesFile stores the sizes that an operator has chosen since boot, for the
 	// next daemon.
 	sizesFile = "slices.json"
 	// maxWait is the time that a request waits for its effect.
@@ -44,8 +44,8 @@ type savedSizes struct {
 	Sizes map[string]int `json:"cpus"` // CPUs of each worker, by the name of the slice
 }
 
-// A Desk holds the sizes that an operator chose instead of the configured
-// sizes, and the slices that the last tick made from them.
+// A Desk holds the sizes that an operator chose in place of the configured
+// sizes, and the slices of the last tick.
 type Desk struct {
 	path, boot string
 	send       func(tick.Event)
@@ -69,9 +69,9 @@ type Operator struct {
 	*Desk
 }
 
-// Open loads the sizes that an operator chose since boot, under an earlier
-// daemon. If they cannot be read, it logs that, and the configured sizes apply.
-// send must wake the loop.
+// Open loads the sizes that an operator chose under an earlier daemon since
+// boot. If they cannot be read, it logs the error, and the configured sizes
+// apply. send must wake the loop.
 func Open(dir string, from proc.FS, log *slog.Logger, send func(tick.Event)) (*Desk, error) {
 	boot, err := from.BootID()
 	if err != nil {
@@ -115,7 +115,7 @@ func (d *Desk) Begin(configured []slice.Slice) []slice.Slice {
 }
 
 // End takes the results of a tick. It wakes the callers of Set whose size the
-// tick applied, and passes them the errors of writes for seats. If the tick
+// tick applied, and passes the errors of writes for seats to them. If the tick
 // could not read the node, the callers wait for the next tick.
 func (d *Desk) End(t tick.Tick) {
 	d.mu.Lock()
@@ -133,7 +133,7 @@ func (d *Desk) End(t tick.Tick) {
 	d.sets.End(applied, errors.Join(errs...))
 }
 
-// Set gives the workers of a slice another number of CPUs until the next boot.
+// Set changes the number of CPUs of the workers of a slice until the next boot.
 // 0 restores the configured number. Set returns after a tick that applied the
 // number.
 func (d *Desk) Set(ctx context.Context, name string, cpus int) error {
@@ -210,8 +210,8 @@ func List(ctx context.Context, c *control.Client) ([]slice.Status, error) {
 	return control.Ask[[]slice.Status](ctx, c, http.MethodGet, "slices", nil)
 }
 
-// Set asks an agent to give the workers of a slice another number of CPUs. It
-// returns all slices as they are after a tick that applied the number.
+// Set asks an agent to change the number of CPUs of the workers of a slice. It
+// returns the state of all slices after a tick that applied the number.
 func Set(ctx context.Context, c *control.Client, name string, cpus int) ([]slice.Status, error) {
 	return control.Ask[[]slice.Status](ctx, c, http.MethodPost, "slices", url.Values{"name": {name}, "cpus": {strconv.Itoa(cpus)}})
 }

@@ -35,7 +35,7 @@ func boot(t *testing.T, id string) proc.FS {
 	return proc.FS{Proc: dir}
 }
 
-// loop makes a tick of the desk. The tick shows what Begin returns.
+// loop makes a tick with the slices that the desk's Begin returns.
 func loop(d *Desk, cpus int) []slice.Slice {
 	all := d.Begin(configured)
 	s := node.Snapshot{At: time.Unix(1000, 0)}
@@ -57,7 +57,7 @@ func open(t *testing.T, dir string, fs proc.FS, wake func(*Desk)) *Desk {
 }
 
 // TestASizeHoldsUntilTheNodeBoots checks that the next daemon uses the same
-// size, and that a request for 0 CPUs ends it.
+// size. A request for 0 CPUs must restore the configured size.
 func TestASizeHoldsUntilTheNodeBoots(t *testing.T) {
 	dir, first := t.TempDir(), boot(t, "one")
 	awake := func(d *Desk) { loop(d, 8) }
@@ -105,7 +105,7 @@ func TestWrongRequestsNameTheRange(t *testing.T) {
 }
 
 // TestASizeThatCannotBeSavedChangesNothing checks that such a size is not used.
-// Otherwise the next daemon would work with another one.
+// Otherwise the next daemon would use another size.
 func TestASizeThatCannotBeSavedChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	d := open(t, dir, boot(t, "one"), func(d *Desk) { loop(d, 8) })
@@ -143,9 +143,9 @@ func TestARequestWaitsForATick(t *testing.T) {
 	}
 }
 
-// TestAWriteThatFailedIsTheOutcome checks that Set does not report success if
-// the CPUs of a worker could not be written. If another write failed, Set must
-// not report it.
+// TestAWriteThatFailedIsTheOutcome checks that Set reports an error if the CPUs
+// of a worker could not be written. It must not report the error of another
+// write.
 func TestAWriteThatFailedIsTheOutcome(t *testing.T) {
 	refused := errors.New("no space left on device")
 	for owner, want := range map[plan.Owner]error{plan.OwnerSeat: refused, plan.OwnerMechanism: nil} {

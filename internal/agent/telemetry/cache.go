@@ -14,10 +14,10 @@ var (
 	descTraffic   = desc("tenon_memory_bandwidth_bytes_total", "What went between the caches and memory for a class; LSR stands for LSE, too.", "class")
 )
 
-// cache emits the cache occupancy and the memory traffic of each class: of the
-// resctrl control group of the class. The traffic starts at 0 when the control
-// group is made again.
-func (e emitter) cache(use map[node.Class]node.CacheUse) {
+// emitCache emits the cache occupancy and the memory traffic of each class. They
+// come from the resctrl control group of the class. When that group is made
+// again, the traffic starts at 0.
+func (e emitter) emitCache(use map[node.Class]node.CacheUse) {
 	for _, class := range slices.Sorted(maps.Keys(use)) {
 		e.bytes(descOccupancy, use[class].Occupancy, string(class))
 		if b, known := use[class].Traffic.Value(); known {

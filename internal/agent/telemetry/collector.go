@@ -70,7 +70,7 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	e.seconds(descNodeSteal, s.Usage.Steal)
 	e.bytes(descNodeMemory, s.Usage.Memory)
 	e.bytes(descNodeSize, s.MemoryTotal)
-	e.nodeSLO(s.Usage)
+	e.emitNodeSLO(s.Usage)
 	e.gauge(descHeld, float64(len(s.Knobs.Before)))
 	e.gauge(descFrozen, countFrozen(s))
 	failing := 0
@@ -81,9 +81,9 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	}
 	e.gauge(descFailing, float64(failing))
 	e.emitBatch(t.Batch)
-	e.cache(s.Cache)
-	e.isolation(t.Selection, t.Trials, t.Isolation)
-	e.watermark(t.Watermark)
+	e.emitCache(s.Cache)
+	e.emitIsolation(t.Selection, t.Trials, t.Isolation)
+	e.emitWatermark(t.Watermark)
 	for file, cores := range limitsOfBE(t) {
 		e.gauge(descLimit, cores, string(file))
 	}
@@ -103,20 +103,20 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 		e.seconds(descWorkloadCPU, w.Usage.CPU, labels...)
 		e.seconds(descWorkloadThrottled, w.Usage.Throttled, labels...)
 		e.bytes(descWorkloadMemory, w.Usage.Memory, labels...)
-		e.delay(w.Usage.Delay, labels...)
-		e.slo(t, w, labels...)
+		e.emitDelay(w.Usage.Delay, labels...)
+		e.emitSLO(t, w, labels...)
 	}
-	e.misfits(t.Misfits)
+	e.emitMisfits(t.Misfits)
 	e.emitWaits(s, shown)
 	e.gauge(descOmitted, float64(omitted))
 }
 
-// label returns the name of a workload as a label, which must be valid UTF-8,
-// unlike the name of a cgroup.
+// label returns the name of a workload as a label. A label must be valid UTF-8,
+// but the name of a cgroup may be anything.
 func label(id node.WorkloadID) string { return strings.ToValidUTF8(string(id), "\uFFFD") }
 
 // limitsOfBE returns how many CPUs all best-effort work may use, by the kind of
-// knob that limits it. A kind without a limit is absent.
+// knob that sets the limit. A kind without a limit is absent.
 func limitsOfBE(t tick.Tick) map[node.File]float64 {
 	meets := map[node.CgroupPath]bool{}
 	for _, w := range t.Snapshot.Workloads {

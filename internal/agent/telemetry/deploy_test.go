@@ -18,7 +18,7 @@ const (
 )
 
 // TestDashboardAndAlertsAskForMetricsThatExist checks that the dashboard and
-// the alerts use only metrics that the code has.
+// the alerts use only existing metrics.
 func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 	exist := names(t)
 	for _, file := range []string{dashboard, alerts, koordlet} {
@@ -126,8 +126,8 @@ func findPromtool(t *testing.T) string {
 }
 
 // TestKoordletsNamesAreRecorded evaluates the recording rules with promtool.
-// The result must have what a dashboard for koordlet reads. The rules must also
-// match the table of docs/metrics.md.
+// The result must contain the metrics that a dashboard for koordlet reads. The
+// rules must also match the table of docs/metrics.md.
 func TestKoordletsNamesAreRecorded(t *testing.T) {
 	rules, err := os.ReadFile(koordlet)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 // TestEvictionsAreCountedOnceEach checks the counts by reason. The step that
-// asks a workload to end must count. A failed step must not count. The SIGKILL
-// that follows must not count either.
+// asks a workload to end must count. A failed step must not count, and neither
+// must the SIGKILL that follows.
 func TestEvictionsAreCountedOnceEach(t *testing.T) {
 	m := New("test")
 	turn := tickAt(1)

@@ -18,7 +18,7 @@ const (
 	// DefaultAddress is the default address of the metrics. It is on loopback,
 	// because the metrics contain the names of workloads.
 	DefaultAddress = "127.0.0.1:9847"
-	// For Alive, the loop is dead if the last tick is older than three periods
+	// Alive treats the loop as dead if the last tick is older than three periods
 	// plus lateTolerance.
 	lateTolerance = 5 * time.Second
 	// listenInterval is the time between two attempts to listen on the address.
@@ -29,8 +29,8 @@ const (
 )
 
 // Handler serves /metrics, /healthz and /readyz. /healthz is good while Alive
-// returns nil. /readyz is good after a tick has read the node, while the state
-// of the agent is not damaged and the journal has lost no entry.
+// returns nil. /readyz is good if a tick has read the node, the state of the
+// agent is not damaged, and the journal has lost no entry.
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
@@ -49,9 +49,9 @@ func say(w http.ResponseWriter, err error) {
 	fmt.Fprintln(w, "ok")
 }
 
-// Alive returns an error if the loop makes no ticks any more, or if the state
-// of the agent is damaged, so that a restore would be incomplete. Before the
-// first tick, only the state counts.
+// Alive returns an error if the loop makes no ticks any more. It also returns
+// an error if the state of the agent is damaged, because a restore would then
+// be incomplete. Before the first tick, it checks only the state.
 func (m *Metrics) Alive() error {
 	if err := m.health.Err(health.State); err != nil {
 		return err

@@ -42,7 +42,7 @@ var (
 	descOldest     = desc("tenon_scheduler_oldest_wait_seconds", "The longest wait of the best-effort threads that wait now.")
 )
 
-// schedulerCounts lists the counters of the scheduler that have a metric each.
+// schedulerCounts lists the counters of the scheduler that have their own metrics.
 var schedulerCounts = []struct {
 	desc *prometheus.Desc
 	of   func(node.SchedulerCounts) uint64
@@ -85,7 +85,7 @@ var schedulerCounts = []struct {
 		func(c node.SchedulerCounts) uint64 { return c.Lost }},
 }
 
-// The former names of these metrics, which dashboards may still use. This
+// These are former names of the metrics, which dashboards may still use. This
 // release exports both names, the next one only the new names.
 var (
 	oldMechanism = desc("tenon_isolation_rung", "The old name of tenon_isolation_mechanism.", "rung")
@@ -100,10 +100,10 @@ func (e emitter) emitBothNames(now, old *prometheus.Desc, v float64, label strin
 	e.gauge(old, v, label)
 }
 
-// isolation emits the isolation mechanism in use, and the counters of all
-// mechanisms. The metrics of the scheduler exist only after its first load, and
+// emitIsolation emits the isolation mechanism in use, and the counters of all
+// mechanisms. The metrics of the scheduler appear with its first load, and
 // their counters start at 0 after each load.
-func (e emitter) isolation(l node.Selection, v trial.Status, i node.IsolationStatus) {
+func (e emitter) emitIsolation(l node.Selection, v trial.Status, i node.IsolationStatus) {
 	for _, r := range l.Mechanisms {
 		name := string(r.Mechanism)
 		e.emitBothNames(descMechanism, oldMechanism, oneIf(r.Mechanism == l.Mechanism), name)
@@ -111,7 +111,7 @@ func (e emitter) isolation(l node.Selection, v trial.Status, i node.IsolationSta
 		e.emitBothNames(descFailures, oldFailures, float64(r.Failures), name)
 		e.emitBothNames(descDown, oldDown, oneIf(r.Down), name)
 	}
-	e.trials(l, v)
+	e.emitTrials(l, v)
 	e.gauge(descByHand, oneIf(l.ByHand))
 	e.count(descStrays, i.Strays)
 	e.count(descConvert, i.Converted)
@@ -132,8 +132,8 @@ func (e emitter) isolation(l node.Selection, v trial.Status, i node.IsolationSta
 	e.scheduler(s)
 }
 
-// trials emits the results of the last round of trials.
-func (e emitter) trials(l node.Selection, v trial.Status) {
+// emitTrials emits the results of the last round of trials.
+func (e emitter) emitTrials(l node.Selection, v trial.Status) {
 	for _, r := range l.Mechanisms {
 		e.gauge(descTrying, oneIf(r.Mechanism == v.Trying), string(r.Mechanism))
 	}
@@ -182,8 +182,8 @@ func (e emitter) scheduler(s *node.SchedulerStatus) {
 }
 
 // expelDelay emits the delays of expulsions (of BE from siblings of LS) as a
-// histogram. The scheduler counts only by bucket. So the sum assumes that each
-// delay is the middle of its bucket: three quarters of the bound.
+// histogram. The scheduler counts delays only by bucket. For the sum, each
+// delay counts as the middle of its bucket: three quarters of the bound.
 func (e emitter) expelDelay(counts []uint64) {
 	if len(counts) == 0 {
 		return

@@ -20,7 +20,7 @@ import (
 // MaxWorkloads is the maximum number of workloads with metrics of their own,
 // which bounds the number of series. Latency-sensitive workloads come first,
 // then the others, both by name. tenon_workloads_omitted counts the workloads
-// beyond the maximum.
+// without metrics of their own.
 const MaxWorkloads = 200
 
 // Metrics computes metrics from ticks, and can be scraped at any time.
@@ -43,7 +43,7 @@ type Metrics struct {
 	now    func() time.Time
 }
 
-// The results of a tick and of a step, as label values.
+// These label values are the results of a tick and of a step.
 const (
 	tickOK     = "ok"
 	tickFailed = "failed" // some step failed
@@ -115,7 +115,7 @@ func (m *Metrics) countTick(outcome string) {
 // called before the first tick.
 func (m *Metrics) Show(h *health.Health) { m.health = h }
 
-// Observe records a tick and its error. period is the time to the next tick, if
+// Observe records a tick and its error. period is the time to the next tick if
 // no event comes.
 func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 	m.mu.Lock()
@@ -169,7 +169,7 @@ func (m *Metrics) addClasses(workloads []node.Workload) {
 }
 
 // chooseWorkloads returns the workloads that get metrics of their own, and the
-// number of the others.
+// number of the other workloads.
 func chooseWorkloads(all []node.Workload) ([]node.Workload, int) {
 	if len(all) <= MaxWorkloads {
 		return all, 0

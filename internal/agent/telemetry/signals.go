@@ -10,9 +10,9 @@ import (
 )
 
 // delayBuckets lists the buckets of node.RunQueueDelay that are also buckets of
-// tenon_run_queue_delay_seconds: from 4 µs to 1 s, densest around the usual
-// objectives. With all 29 buckets, a hundred services would be most of a
-// scrape.
+// tenon_run_queue_delay_seconds. They range from 4 µs to 1 s, and are densest
+// around the usual objectives. If all 29 buckets were used, a hundred services
+// would make up most of a scrape.
 var delayBuckets = []int{4, 6, 8, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22}
 
 var (
@@ -55,9 +55,9 @@ func (s signals) observe(t tick.Tick) {
 	}
 }
 
-// delay emits the histogram of a workload's waits, if waits are counted by
-// length.
-func (e emitter) delay(d node.RunQueueDelay, labels ...string) {
+// emitDelay emits the histogram of a workload's waits. It emits nothing if waits
+// are not counted by length.
+func (e emitter) emitDelay(d node.RunQueueDelay, labels ...string) {
 	sum, known := d.Sum.Value()
 	if !known || len(d.Counts) == 0 {
 		return
@@ -75,8 +75,8 @@ func (e emitter) delay(d node.RunQueueDelay, labels ...string) {
 }
 
 // emitWaits emits how long the workloads in shown waited, by the class of the
-// thread that ran meanwhile. The workloads of a class that share the name
-// node.RestOf have one sum together.
+// thread that had the CPU. The workloads of a class that share the name
+// node.RestOf have a common sum.
 func (e emitter) emitWaits(s node.Snapshot, shown []node.Workload) {
 	has := make(map[node.WorkloadID]bool, len(shown))
 	for _, w := range shown {

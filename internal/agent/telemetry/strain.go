@@ -28,9 +28,9 @@ var (
 	descWritten    = desc("tenon_workload_written_bytes_total", "Bytes that a workload has written to block devices.", "workload", "class")
 )
 
-// nodeSLO emits the pressure, the memory and the I/O of the node.
-func (e emitter) nodeSLO(u node.Usage) {
-	for resource, s := range stalls(u.Pressure) {
+// emitNodeSLO emits the pressure, the memory and the I/O of the node.
+func (e emitter) emitNodeSLO(u node.Usage) {
+	for resource, s := range stallsOf(u.Pressure) {
 		e.seconds(descNodePressure, s.Some, resource, "some")
 		e.seconds(descNodePressure, s.Full, resource, "all")
 	}
@@ -40,9 +40,9 @@ func (e emitter) nodeSLO(u node.Usage) {
 	count(e, descNodeWritten, u.Written)
 }
 
-// slo emits the pressure, memory and I/O of a workload, and whether the
-// workload misses its objective.
-func (e emitter) slo(t tick.Tick, w node.Workload, labels ...string) {
+// emitSLO emits the pressure, memory and I/O of a workload. It also emits whether
+// the workload misses its objective.
+func (e emitter) emitSLO(t tick.Tick, w node.Workload, labels ...string) {
 	if w.Objective.RunQueueDelay.Known() {
 		missed := 0.0
 		if _, is := t.Missed[w.ID]; is {
@@ -55,7 +55,7 @@ func (e emitter) slo(t tick.Tick, w node.Workload, labels ...string) {
 	}
 	with := func(label string) []string { return append(labels[:len(labels):len(labels)], label) }
 	u := w.Usage
-	for resource, s := range stalls(u.Pressure) {
+	for resource, s := range stallsOf(u.Pressure) {
 		e.seconds(descPressure, s.Some, with(resource)...)
 	}
 	e.bytes(descWorkingSet, u.WorkingSet, labels...)
@@ -69,9 +69,9 @@ func (e emitter) slo(t tick.Tick, w node.Workload, labels ...string) {
 	}
 }
 
-// misfits emits the number of misfits (workloads whose CPU limit does not fit
-// them) of each kind. It also counts workloads without metrics of their own.
-func (e emitter) misfits(found map[node.WorkloadID]*misfit.Misfit) {
+// emitMisfits emits the number of misfits (workloads whose CPU limit does not fit
+// them) by kind. Workloads without metrics of their own count, too.
+func (e emitter) emitMisfits(found map[node.WorkloadID]*misfit.Misfit) {
 	for _, kind := range misfit.Kinds {
 		n := 0
 		for _, m := range found {
@@ -83,8 +83,8 @@ func (e emitter) misfits(found map[node.WorkloadID]*misfit.Misfit) {
 	}
 }
 
-// stalls returns the pressure by resource, with the kernel's names.
-func stalls(p node.Pressure) map[string]node.Stall {
+// stallsOf returns the pressure by resource, with the kernel's names.
+func stallsOf(p node.Pressure) map[string]node.Stall {
 	return map[string]node.Stall{"cpu": p.CPU, "memory": p.Memory, "io": p.IO}
 }
 

@@ -221,8 +221,8 @@ func TestTheLoopIsAliveAsLongAsItTicks(t *testing.T) {
 }
 
 // TestDamagedStateFailsTheProbes damages the state. Both probes must fail while
-// the damage lasts. If entries of the journal are lost for good, only /readyz
-// must fail, because a restart would not help.
+// the damage lasts. If the journal has lost entries for good, only /readyz must
+// fail, because a restart would not help.
 func TestDamagedStateFailsTheProbes(t *testing.T) {
 	m, h := New("v1"), health.New(nil)
 	m.Show(h)

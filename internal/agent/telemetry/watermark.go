@@ -11,8 +11,8 @@ var (
 	descReached   = desc("tenon_suppress_reached_seconds_total", "Time in which best-effort work used all that the threshold let it.")
 )
 
-// watermark emits what the threshold of CPU suppress has cost BE, if there is a threshold.
-func (e emitter) watermark(w suppresscost.Watermark) {
+// emitWatermark emits the cost of the threshold of CPU suppress for BE, if there is a threshold.
+func (e emitter) emitWatermark(w suppresscost.Watermark) {
 	if !w.HasThreshold() {
 		return
 	}

@@ -11,11 +11,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// fewCPUs is the largest number of CPUs for which each CPU gets a bar of its own.
+// fewCPUs is the maximum number of CPUs for which each CPU gets its own bar.
 const fewCPUs = 8
 
-// kinds lists the parts of a bar in order, each with its letter and the classes
-// that it sums up.
+// kinds lists the parts of a bar in order. Each part has a letter and the
+// classes that it adds up.
 var kinds = []struct {
 	letter  byte
 	classes []node.Class
@@ -25,8 +25,8 @@ var kinds = []struct {
 	{'B', []node.Class{node.BE}},
 }
 
-// use draws bars for the CPUs and the memory of the node.
-func (m model) use() []string {
+// drawUsage draws bars for the CPUs and the memory of the node.
+func (m model) drawUsage() []string {
 	s := m.status
 	cpu, memory := map[node.Class]int64{}, map[node.Class]int64{}
 	for _, c := range s.Classes {
@@ -37,16 +37,16 @@ func (m model) use() []string {
 			fmt.Sprintf("%s of %v", control.Shown(s.Node.CPU, unit.MilliCPU.String), unit.CPUs(s.Node.CPUs))),
 	}
 	if len(s.Node.Busy) > fewCPUs {
-		lines = append(lines, m.cells()...)
+		lines = append(lines, m.drawCells()...)
 	} else {
-		lines = append(lines, m.cpus()...)
+		lines = append(lines, m.drawCPUs()...)
 	}
 	return append(lines, m.bar("memory", m.width, memory, int64(s.Node.Memory.Or(0)), int64(s.Node.MemoryTotal.Or(0)),
 		fmt.Sprintf("%s of %s", control.Shown(s.Node.Memory, control.Size), control.Shown(s.Node.MemoryTotal, control.Size))))
 }
 
-// cpus draws a bar for each CPU, in two columns.
-func (m model) cpus() []string {
+// drawCPUs draws a bar for each CPU, in two columns.
+func (m model) drawCPUs() []string {
 	half := m.width/2 - 1
 	var lines []string
 	for i, c := range m.status.Node.Busy {
@@ -64,8 +64,8 @@ func (m model) cpus() []string {
 	return lines
 }
 
-// bar draws "name [LLLBB|...] figures" in the given width: the use of each
-// class, then the rest of the use (used), and then the free part of the total.
+// bar draws "name [LLLBB|...] figures" in the given width: the usage of each
+// class, the rest of the usage (used), and the free part of the total.
 func (m model) bar(name string, width int, parts map[node.Class]int64, used, total int64, figures string) string {
 	const widest = 6
 	room := max(width-widest-len(" [] ")-max(len(figures), 5), 5)
@@ -96,9 +96,9 @@ func (m model) bar(name string, width int, parts map[node.Class]int64, used, tot
 	return b.String()
 }
 
-// cells draws one character for each CPU. If there are too many CPUs, a
-// character shows the busiest of several neighbours.
-func (m model) cells() []string {
+// drawCells draws one character for each CPU. If there are too many CPUs, one
+// character represents several neighbours, and shows the busiest of them.
+func (m model) drawCells() []string {
 	const mostLines = 4
 	busy := m.status.Node.Busy
 	row := max((m.width-len("cpu1023 "))/10*10, 10)
@@ -119,7 +119,7 @@ func (m model) cells() []string {
 	return lines
 }
 
-// cell returns the use of a CPU as one character: a digit (tenths), or "." if idle.
+// cell returns the usage of a CPU as one character: a digit (tenths), or "." if idle.
 func cell(busy unit.MilliCPU) byte {
 	if busy < 10 {
 		return '.'

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The messages that the view receives, besides those of the terminal and
-// control.Status.
+// These are the messages that the view receives, besides those of the terminal
+// and control.Status.
 type (
 	// silence is the reason why the agent does not answer.
 	silence struct{ err error }
@@ -36,7 +36,7 @@ const (
 
 var orderNames = [orders]string{"cpu", "memory", "class", "name"}
 
-// A model is the state of the view, and draws it.
+// A model is the state of the view, with the methods that draw it.
 type model struct {
 	explain func(node.WorkloadID) (control.Explanation, error)
 
@@ -57,7 +57,7 @@ func newModel(explain func(node.WorkloadID) (control.Explanation, error)) model 
 	return model{explain: explain, width: 80, height: 24}
 }
 
-// Init returns no command: follow sends the messages.
+// Init returns no command, because follow sends the messages.
 func (m model) Init() tea.Cmd { return nil }
 
 // Update processes one message.

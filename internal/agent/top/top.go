@@ -1,6 +1,6 @@
-// Package top shows a live view of a node in a terminal. It shows how much of its
-// CPUs each workload uses, by class, and Tenon's last writes with their reasons.
-// The view is a pure function of the agent's last answer and the pressed keys.
+// Package top shows a live view of a node in a terminal. It shows the CPU usage
+// of each workload, by class, and Tenon's last writes with their reasons. The
+// view is a pure function of the agent's last answer and the pressed keys.
 package top
 
 import (
@@ -16,8 +16,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// retryInterval is the time between two attempts to reach an agent that does not
-// answer.
+// retryInterval is the time between two attempts to reach the agent if it does
+// not answer.
 const retryInterval = 2 * time.Second
 
 // Run shows the view until the user quits or ctx ends.

@@ -73,7 +73,7 @@ func status(cpus int) control.Status {
 	return s
 }
 
-// sendAll sends messages to a new model. A string stands for a key.
+// sendAll sends messages to a new model. A string represents a key.
 func sendAll(t *testing.T, msgs ...any) model {
 	t.Helper()
 	var m tea.Model = newModel(func(id node.WorkloadID) (control.Explanation, error) {
@@ -97,7 +97,7 @@ func sendAll(t *testing.T, msgs ...any) model {
 	return m.(model)
 }
 
-// TestScreens compares the screens with those in testdata, without colours.
+// TestScreens compares the screens with those in testdata, ignoring colours.
 func TestScreens(t *testing.T) {
 	failing := status(2)
 	failing.Failing = []record.Write{failing.Recent[0]}

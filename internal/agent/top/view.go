@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The styles. Letters and words show the same as the styles, so that nothing is
-// lost with NO_COLOR or on a plain terminal.
+// These are the styles of the screen. Letters and words show the same
+// information, so that nothing is lost with NO_COLOR or on a plain terminal.
 var (
 	bold     = ansi.Style{}.Bold()
 	faint    = ansi.Style{}.Faint()
@@ -78,7 +78,7 @@ func (m model) overview() []string {
 		}
 		return append(lines, keys)
 	}
-	lines := append(m.head(), m.use()...)
+	lines := append(m.head(), m.drawUsage()...)
 	lines = append(lines, m.isolation()...)
 	lines = append(lines, m.bounds()...)
 	writes := m.lastWrites()
@@ -145,8 +145,8 @@ func (m model) bounds() []string {
 	return lines
 }
 
-// table returns the table of workloads, as many as fit into room. The workload
-// under the cursor is one of them.
+// table returns a table of as many workloads as fit into room lines. It
+// includes the workload under the cursor.
 func (m model) table(room int) []string {
 	name := max(m.width-51, 10)
 	lines := []string{"", bold.Styled(fmt.Sprintf("%-6s  %7s  %7s  %9s  %-12s  %s", "CLASS", "CPU", "MEMORY", "THROTTLED", "RULE", "WORKLOAD by "+orderNames[m.order]))}
@@ -169,8 +169,8 @@ func (m model) table(room int) []string {
 	return lines
 }
 
-// printThrottled returns for how much of the time a workload was throttled,
-// with a mark if the CPU limit does not fit the workload.
+// printThrottled prints the part of the time for which a workload was
+// throttled. A mark shows that the CPU limit does not fit the workload.
 func printThrottled(w control.Workload) string {
 	text := control.Shown(w.Throttled, unit.Percent.String)
 	if w.Misfit != nil {
@@ -187,7 +187,7 @@ func nameWorker(w control.Workload) string {
 	return fmt.Sprintf(" (%s %d)", w.Slice.Slice, w.Slice.Worker)
 }
 
-// tail shortens a long path to its end, which says more than its start.
+// tail cuts off the start of a long path, because its end tells more.
 func tail(s string, width int) string {
 	over := ansi.StringWidth(s) - width
 	if over <= 0 {

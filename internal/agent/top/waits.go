@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/agent/control"
 )
 
-// waiters returns the table of how long services waited for a CPU, and which
-// runners had the CPU meanwhile.
+// waiters returns a table of the time that services waited for a CPU, by the
+// runner that had the CPU.
 func (m model) waiters(room int) []string {
 	const name = 28
 	lines := []string{"", bold.Styled(fmt.Sprintf("%8s  %8s  %-*s  %s", "WAIT P99", "WANTED", name, "SERVICE by "+orderNames[m.order], "WAITED IN A SECOND"))}

@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// Effect returns one line about how a mechanism changes the waits of a service.
-// ago prints durations.
+// Effect returns one line about the effect of a mechanism on the waits of a
+// service. The function ago prints durations.
 func Effect(e trial.Effect, at time.Time, ago func(time.Duration) string) string {
 	change, verb := e.Without-e.With, "saves"
 	if change < 0 {
@@ -26,7 +26,7 @@ func Effect(e trial.Effect, at time.Time, ago func(time.Duration) string) string
 		change.Round(100*time.Microsecond), e.With.Round(100*time.Microsecond), e.Without.Round(100*time.Microsecond), e.Pairs, ago(at.Sub(e.Ended)), e.Found, use)
 }
 
-// Page returns the results of the trials as a table. ago prints durations.
+// Page returns the results of the trials as a table. The function ago prints durations.
 func Page(v trial.Status, at time.Time, ago func(time.Duration) string) string {
 	var b strings.Builder
 	head := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
