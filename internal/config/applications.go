@@ -8,14 +8,14 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The directories of programs that have no cgroupPath (Koordinator:
+// These are the directories of programs that have no cgroupPath (Koordinator:
 // apis/slo/v1alpha1/host_application.go).
 const (
 	hostSensitive  = "host-latency-sensitive"
 	hostBestEffort = "host-best-effort"
 )
 
-// Place returns where the cgroup of a program is: the base (see HostCgroup), and the
+// Place returns the place of a program's cgroup: the base (see HostCgroup), and the
 // path below the base. The path is empty if the program has no cgroup of its own.
 func (h HostApplication) Place() (base, path string) {
 	c := h.Cgroup
@@ -36,8 +36,8 @@ func (h HostApplication) Place() (base, path string) {
 	return c.Base.Or("CgroupRoot"), strings.Join(own, "/")
 }
 
-// notices returns one notice for each program that Tenon does not manage, and
-// for each program whose cgroup follows from its class.
+// notices returns a notice for each program that Tenon does not manage, and for
+// each program without an explicit cgroup, whose class determines the cgroup.
 func (h HostApplications) notices() []string {
 	var notices []string
 	for i, a := range h.Applications {

@@ -2,8 +2,8 @@ package config
 
 import "tenon.sh/tenon/internal/decide/policy"
 
-// burst converts the strategy for package policy. It sets the numbers even if the policy is none,
-// because they also apply to pods that set only their own policy.
+// burst converts the strategy to the form of package policy. It sets the numbers even if the
+// policy is none, because they also apply to pods that set only their own policy.
 func (b Burst) burst() policy.Burst {
 	named := valueOf(b.Policy)
 	if named == "none" {

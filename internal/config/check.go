@@ -12,16 +12,16 @@ import (
 )
 
 // Check returns the faults of s that do not depend on its source: values out of
-// range, and values that contradict each other. The faults have no line.
+// range, and values that contradict each other. Faults have no line.
 func (s Strategies) Check() []Fault {
 	c := checker{bad: map[string]bool{}}
-	c.mapping(reflect.ValueOf(s), "")
-	c.order(s)
+	c.checkMapping(reflect.ValueOf(s), "")
+	c.checkOrder(s)
 	return c.faults
 }
 
 // faults returns the faults of f that its parser did not find. It reports each mistake once: a
-// key that the parser refused or found misspelt does not count as missing.
+// key is not missing if the parser refused the key or found it misspelt.
 func (f file) faults(found []Fault, meant []string) []Fault {
 	c := checker{bad: map[string]bool{}}
 	for _, fault := range found {
@@ -30,9 +30,9 @@ func (f file) faults(found []Fault, meant []string) []Fault {
 	for _, field := range meant {
 		c.bad[field] = true
 	}
-	c.mapping(reflect.ValueOf(f), "")
-	c.file(f)
-	c.order(f.Strategies)
+	c.checkMapping(reflect.ValueOf(f), "")
+	c.checkFile(f)
+	c.checkOrder(f.Strategies)
 	return c.faults
 }
 
@@ -40,7 +40,7 @@ func (f file) faults(found []Fault, meant []string) []Fault {
 type checker struct {
 	faults []Fault
 	bad    map[string]bool // fields with a fault
-	// lenient means that the source is a ConfigMap or an annotation. These may
+	// lenient means that the source is a ConfigMap or an annotation, which may
 	// contain values without effect.
 	lenient bool
 }
@@ -50,7 +50,7 @@ func (c *checker) fault(field, problem string) {
 	c.bad[field] = true
 }
 
-// isFull reports whether enough faults have been found.
+// isFull reports whether the list of faults is long enough.
 func (c *checker) isFull() bool { return len(c.faults) > maxFaults }
 
 // badBelow reports whether the field or any field below it has a fault.
@@ -63,15 +63,15 @@ func (c *checker) badBelow(field string) bool {
 	return false
 }
 
-// need adds a fault if the key at field is not set. want describes the accepted values.
+// need adds a fault if the key at the path field is not set. want describes the accepted values.
 func (c *checker) need(field string, set bool, want string) {
 	if !set && !c.bad[field] {
 		c.fault(field, "missing: want "+want)
 	}
 }
 
-// mapping checks all values below v against the struct tags of their fields.
-func (c *checker) mapping(v reflect.Value, path string) {
+// checkMapping checks all values below v against the struct tags of their fields.
+func (c *checker) checkMapping(v reflect.Value, path string) {
 	for _, k := range keysOf(v.Type()) {
 		c.value(v.FieldByIndex(k.index), join(path, k.name), k)
 	}
@@ -120,7 +120,7 @@ func (c *checker) inner(v reflect.Value, path string) {
 			c.value(v.Index(i), fmt.Sprintf("%s[%d]", path, i), key{})
 		}
 	case v.Kind() == reflect.Struct && !isLeaf(v):
-		c.mapping(v, path)
+		c.checkMapping(v, path)
 	}
 }
 
@@ -131,16 +131,16 @@ func checkSpan[T ~int64 | ~float64](c *checker, m node.Maybe[T], path string, k 
 	}
 }
 
-// order checks pairs of keys that limit each other, such as a minimum and a maximum.
-func (c *checker) order(s Strategies) {
+// checkOrder checks pairs of keys that limit each other, such as a minimum and a maximum.
+func (c *checker) checkOrder(s Strategies) {
 	for _, p := range thresholdPairs {
-		c.pair(p, s.Threshold, defaults.Threshold, "resource-threshold-config")
+		c.checkPair(p, s.Threshold, defaults.Threshold, "resource-threshold-config")
 	}
-	c.blocks(s.QOS)
-	c.identities(s.QOS)
+	c.checkBlocks(s.QOS)
+	c.checkIdentities(s.QOS)
 	own, usual := s.QOS.classes(), defaults.QOS.classes()
 	for i, class := range own {
-		c.pair(resctrlPair, class.Resctrl, usual[i].Resctrl, "resource-qos-config."+class.key+".resctrlQOS")
+		c.checkPair(resctrlPair, class.Resctrl, usual[i].Resctrl, "resource-qos-config."+class.key+".resctrlQOS")
 	}
 }
 
@@ -148,7 +148,7 @@ func (c *checker) order(s Strategies) {
 type pair struct {
 	low, high string
 	equal     bool // low and high may be equal
-	// holds is part of the message. It says which of the two values applies if
+	// holds is a part of the message. It says which of the two values applies if
 	// low is above high. It is "" if neither value applies.
 	holds string
 }
@@ -164,9 +164,9 @@ var thresholdPairs = []pair{
 
 var resctrlPair = pair{"catRangeStartPercent", "catRangeEndPercent", false, ""}
 
-// pair adds a fault if the two percentages of p contradict each other. It adds
-// none if one of the two has a fault already.
-func (c *checker) pair(p pair, set, usual any, path string) {
+// checkPair adds a fault if the two percentages of p contradict each other. It
+// adds none if one of the two already has a fault.
+func (c *checker) checkPair(p pair, set, usual any, path string) {
 	if c.bad[join(path, p.low)] || c.bad[join(path, p.high)] {
 		return
 	}
@@ -176,9 +176,9 @@ func (c *checker) pair(p pair, set, usual any, path string) {
 }
 
 // contradiction compares the two percentages of a pair. If they contradict each
-// other, it returns the key with the wrong value, and the problem. A percentage
-// that is not set has its default. Without a default, there is no
-// contradiction.
+// other, it returns the key with the wrong value, and the problem. An unset
+// percentage has its default. If an unset percentage has no default, the two
+// cannot contradict each other.
 func (p pair) contradiction(set, usual any) (name, problem string) {
 	l, lowSet := percentOf(set, p.low).Value()
 	h, highSet := percentOf(set, p.high).Value()
@@ -218,8 +218,8 @@ func percentOf(mapping any, name string) node.Maybe[unit.Percent] {
 	panic("config: no key " + name + " in " + v.Type().String())
 }
 
-// parent returns the field that contains a field: "rules[1]" for "rules[1].class", and
-// "rules" for "rules[1]". For a top-level key it returns "", which means the file.
+// parent returns the path of the field that contains a field: "rules[1]" for
+// "rules[1].class", and "rules" for "rules[1]". For a top-level key it returns "".
 func parent(field string) string {
 	return field[:max(strings.LastIndexAny(field, ".["), 0)]
 }

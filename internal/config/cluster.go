@@ -5,7 +5,7 @@ import (
 	"reflect"
 )
 
-// The keys of Koordinator's ConfigMap slo-controller-config and of ACK's ack-slo-config.
+// These are the keys of Koordinator's slo-controller-config and of ACK's ack-slo-config.
 const (
 	keyThreshold     = "resource-threshold-config"
 	keyQOS           = "resource-qos-config"
@@ -18,8 +18,8 @@ const (
 )
 
 // A Cluster is the content of a cluster's ConfigMap: settings for all nodes,
-// and settings for some nodes. The zero Cluster stands for a missing ConfigMap:
-// it has the defaults, which enable nothing.
+// and settings for some nodes. The zero Cluster has the defaults, which enable
+// nothing. It stands for a missing ConfigMap.
 type Cluster struct {
 	threshold     layers[Threshold]
 	qos           layers[QOS]
@@ -34,21 +34,21 @@ type Cluster struct {
 	notices []string
 }
 
-// Data returns the texts in force, by key of the ConfigMap. ParseConfigMap makes
-// the same Cluster from them, without the faults of the ConfigMap.
+// Data returns the texts in force, by key of the ConfigMap. ParseConfigMap
+// makes the same Cluster from these texts, and finds no faults in them.
 func (c Cluster) Data() map[string]string { return maps.Clone(c.texts) }
 
-// Colocates reports whether colocation-config is enabled for the cluster. If it
-// is not, no node offers batch resources: a single node cannot enable
+// Colocates reports whether colocation-config is enabled for the cluster.
+// Otherwise no node has batch resources, because a single node cannot enable
 // colocation.
 func (c Cluster) Colocates() bool { return c.colocation.all.Enable.Or(false) }
 
-// Notices returns one notice for each unknown key, with the key that was
-// probably meant. A notice is no fault: all other keys are valid.
+// Notices returns a notice for each unknown key, with the key that was probably
+// meant. A notice is not a fault: all other keys are valid.
 func (c Cluster) Notices() []string { return c.notices }
 
-// layers is the content of one key of the ConfigMap: the settings of all nodes,
-// and entries that change the settings for some nodes.
+// layers is the content of one key of the ConfigMap: settings for all nodes,
+// and entries that change these settings for some nodes.
 type layers[T any] struct {
 	all  T
 	some []layer[T]
@@ -62,9 +62,8 @@ type layer[T any] struct {
 	own T
 }
 
-// settingsFor returns the settings of a node with these labels, and the path of
-// the first entry that selects the node. If no entry selects it, the path is
-// "".
+// settingsFor returns the settings of a node with these labels. It also returns
+// the path of the first entry that selects the node, or "" if none does.
 func (l layers[T]) settingsFor(labels map[string]string) (T, string) {
 	for _, e := range l.some {
 		if e.Selector != nil && e.Selector.Selects(labels) {

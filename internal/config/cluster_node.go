@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The annotations of a node that contain settings for this node.
+// These annotations of a node contain settings for this node.
 const (
 	annotationColocation  = "node.koordinator.sh/colocation-strategy"
 	annotationReservation = "node.koordinator.sh/reservation"
@@ -34,8 +34,8 @@ var ratios = []ratio{
 type NodeConfig struct {
 	// Strategies has the keys that are set for the node. All other keys have their defaults.
 	Strategies Strategies
-	// Policy is the configuration of the policies. Its Overcommit.ReservedCPU
-	// and ReservedMemory come from the annotation of the node.
+	// Policy is the configuration of the policies. The annotation of the node
+	// determines its Overcommit.ReservedCPU and ReservedMemory.
 	Policy policy.Config
 	// Applications run on the node outside Kubernetes.
 	Applications []HostApplication
@@ -46,9 +46,9 @@ type NodeConfig struct {
 }
 
 // Node returns the configuration of a node with these labels and annotations. A later
-// source overrides an earlier one: defaults, settings of the ConfigMap for all nodes,
-// the first entry that selects the node, the node's annotation, the node's labels. An
-// annotation or label with a fault is ignored.
+// source overrides an earlier one. The sources are: defaults, settings of the
+// ConfigMap for all nodes, the first entry that selects the node, the node's
+// annotation, the node's labels. An annotation or label with a fault is ignored.
 func (c Cluster) Node(labels, annotations map[string]string) (NodeConfig, []Fault) {
 	var n NodeConfig
 	n.Strategies.Threshold = choose(&n, c.threshold, labels)
@@ -90,7 +90,7 @@ func choose[T any](n *NodeConfig, l layers[T], labels map[string]string) T {
 	return v
 }
 
-// overlay returns c with the values that a node's annotation and labels set.
+// overlay returns c with the values from a node's annotation and labels.
 func (n *NodeConfig) overlay(c Colocation, labels, annotations map[string]string) (Colocation, []Fault) {
 	var faults []Fault
 	if text, given := annotations[annotationColocation]; given {
@@ -120,7 +120,7 @@ func (n *NodeConfig) overlay(c Colocation, labels, annotations map[string]string
 }
 
 // annotation parses an annotation of the node n. Unknown keys and values without an effect
-// cause notices, not faults: the annotation may be for Koordinator or for a newer version.
+// cause only notices: the annotation may be for Koordinator or for a newer version.
 func annotation[T any](n *NodeConfig, text, name string) (T, []Fault) {
 	v, notices, faults := ReadLenientJSON[T](text)
 	for i := range faults {
@@ -132,7 +132,7 @@ func annotation[T any](n *NodeConfig, text, name string) (T, []Fault) {
 	return v, faults
 }
 
-// reservation is the content of the annotation: the resources of a node that pods do not get.
+// reservation is the content of the annotation for resources of a node that pods do not get.
 type reservation struct {
 	Resources struct {
 		CPU    node.Maybe[unit.MilliCPU] `json:"cpu,omitzero"`
@@ -143,9 +143,9 @@ type reservation struct {
 }
 
 // reserve applies the reservation annotation to the batch resources. BE does not get the
-// reserved CPU either. The annotation may name CPUs by number. Named CPUs belong to the system:
-// BE never runs on them, no workload gets them as exclusive CPUs, and they count as reserved
-// CPU. With ReservedCPUsOnly, no amount is subtracted.
+// reserved CPU either. The annotation may list CPUs by number. Listed CPUs belong to the
+// system: BE never runs on them, no workload gets them as exclusive CPUs, and they count as
+// reserved CPU. With ReservedCPUsOnly, no amount is subtracted.
 func (n *NodeConfig) reserve(text string) []Fault {
 	const field = "annotation " + annotationReservation
 	r, faults := annotation[reservation](n, text, annotationReservation)

@@ -15,14 +15,14 @@ import (
 )
 
 // ParseConfigMap reads the data of the ConfigMap slo-controller-config or
-// ack-slo-config. A key with a fault counts as missing. The other keys stay
-// valid. The line of a fault counts from the beginning of its key's text.
+// ack-slo-config. A key with a fault counts as missing; the other keys stay
+// valid. The line number of a fault is relative to its key's text.
 func ParseConfigMap(data map[string]string) (Cluster, []Fault) {
 	return ParseConfigMapOver(Cluster{}, data)
 }
 
-// ParseConfigMapOver does the same as ParseConfigMap, except that a key with a fault keeps its
-// content from the last Cluster. A missing key has its defaults.
+// ParseConfigMapOver is like ParseConfigMap. But a key with a fault keeps its content from the
+// last Cluster. A missing key has its defaults.
 func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault) {
 	c := Cluster{texts: map[string]string{}}
 	s := source{data: data, last: last.texts, to: &c}
@@ -47,11 +47,11 @@ func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault)
 
 var clusterKeys = []string{keyThreshold, keyQOS, keyBurst, keyColocation, keySystem, keyHostApps, keyNormalization, keyAmplification}
 
-// noMemoryEviction is a notice for a ConfigMap that was written for Koordinator. Koordinator's
-// chart enables the feature gate of memory evictions.
+// noMemoryEviction is a notice for a ConfigMap that was written for Koordinator, because
+// Koordinator's chart enables the feature gate of memory evictions.
 const noMemoryEviction = "resource-threshold-config.clusterStrategy.memoryEvictThresholdPercent is not set, so memory that runs short evicts no work; Koordinator's chart evicts at 70: write 70, or 0 to confirm"
 
-// rules are the checks of a key that the struct tags cannot express.
+// rules are checks of a key that the struct tags cannot express.
 type rules[T any] struct {
 	// findInert returns notices for the values that have no effect.
 	findInert func(T) []Fault
@@ -66,8 +66,8 @@ type source struct {
 	faults     []Fault
 }
 
-// take parses a key (name), including its list of entries for some nodes
-// (list). It applies the rules to the settings of each entry.
+// take parses the key with this name. list is the name of its list of entries
+// for some nodes. take applies the rules to the settings of each entry.
 func take[T any](s *source, name, list string, to *layers[T], last layers[T], also rules[T]) {
 	text, given := s.data[name]
 	if !given {
@@ -76,8 +76,8 @@ func take[T any](s *source, name, list string, to *layers[T], last layers[T], al
 	r := layerReader[T]{key: name, list: list, rules: also}
 	read := r.layers(text)
 	if !strings.Contains(strings.TrimSpace(text), "\n") {
-		// The fault gets the path of the key and no line: the text of a key
-		// often has only one line.
+		// The fault gets the path of the key but no line number, because the text of
+		// a key often has only one line.
 		for _, found := range [][]Fault{r.faults, r.notices} {
 			for i := range found {
 				found[i].Line = 0
@@ -108,7 +108,7 @@ type layerReader[T any] struct {
 	faults, notices []Fault
 }
 
-// An entry has settings for the nodes that it selects. Without a selector, it selects no node.
+// An entry has settings for the nodes that it selects. If it has no selector, it selects no node.
 type entry struct {
 	Name     node.Maybe[string]
 	Selector *nodeselect.Selector
@@ -167,8 +167,8 @@ func (r *layerReader[T]) layers(text string) layers[T] {
 	return l
 }
 
-// layer reads an entry. A fault that the entry inherits from the settings of
-// all nodes is not reported again.
+// layer reads an entry. It does not repeat a fault that the entry inherits from
+// the settings of all nodes.
 func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault) layer[T] {
 	e := layer[T]{path: at}
 	if n.Kind != yaml.MappingNode {
@@ -189,8 +189,8 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 	selected := pick(&yaml.Node{Content: slices.Clone(who.Content)}, "nodeSelector")
 	keys, p := readMapping[entryKeys](who, "")
 	c := checker{bad: p.faultyFields(), lenient: true}
-	c.mapping(reflect.ValueOf(keys), "")
-	c.selector(keys.Selector, "nodeSelector")
+	c.checkMapping(reflect.ValueOf(keys), "")
+	c.checkSelector(keys.Selector, "nodeSelector")
 	for _, f := range c.faults {
 		p.faults = append(p.faults, Fault{Line: p.lineOf(f.Field), Field: f.Field, Problem: f.Problem})
 	}
@@ -213,7 +213,7 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 func (r *layerReader[T]) strategy(n *yaml.Node, at string) (T, *parser) {
 	v, p := readMapping[T](n, r.key)
 	c := checker{bad: p.faultyFields(), lenient: true}
-	c.mapping(reflect.ValueOf(v), r.key)
+	c.checkMapping(reflect.ValueOf(v), r.key)
 	for _, f := range c.faults {
 		p.faults = append(p.faults, Fault{Line: p.lineOf(f.Field), Field: f.Field, Problem: f.Problem})
 	}
@@ -221,8 +221,8 @@ func (r *layerReader[T]) strategy(n *yaml.Node, at string) (T, *parser) {
 	return v, p
 }
 
-// check applies the rules to v. It returns the faults, and notices for values
-// that have no effect. It leaves out the known faults.
+// check applies the rules to v. It returns faults, and notices for values
+// without an effect. It omits the known faults.
 func (r *layerReader[T]) check(v T, known []Fault) (faults, inert []Fault) {
 	if len(r.faults) > 0 {
 		return nil, nil
@@ -237,16 +237,16 @@ func (r *layerReader[T]) check(v T, known []Fault) (faults, inert []Fault) {
 	return faults, inert
 }
 
-// spell corrects the keys of the mapping at a path (at) that differ only by
-// case from a known name.
+// spell corrects the keys of the mapping at a path (at) that differ from a
+// known name only by case.
 func (r *layerReader[T]) spell(n *yaml.Node, at string, known ...string) {
 	spell(n, known, func(name *yaml.Node, to string) {
 		r.notices = append(r.notices, Fault{Line: name.Line, Field: join(at, label(name.Value)), Problem: renamedTo(to)})
 	})
 }
 
-// add adds the faults and notices of p. It replaces the prefix oldPath of their
-// fields by newPath.
+// add adds the faults and notices of p. In their fields, it replaces the prefix
+// oldPath by newPath.
 func (r *layerReader[T]) add(p *parser, oldPath, newPath string) {
 	slices.SortStableFunc(p.faults, func(a, b Fault) int { return a.Line - b.Line })
 	for _, f := range p.faults {
@@ -259,8 +259,8 @@ func (r *layerReader[T]) add(p *parser, oldPath, newPath string) {
 	}
 }
 
-// addAt adds faults and notices, with the lines that p recorded for their
-// fields. In these fields, it replaces the name of the key by path.
+// addAt adds faults and notices. Their lines are those that p recorded for
+// their fields. In these fields, path replaces the name of the key.
 func (r *layerReader[T]) addAt(p *parser, faults, notices []Fault, path string) {
 	placed := func(f Fault) Fault {
 		return Fault{Line: p.lineOf(f.Field), Field: movePath(f.Field, r.key, path), Problem: f.Problem}

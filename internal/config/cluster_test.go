@@ -46,8 +46,8 @@ func TestConfigMapThatIsNotThereMeansTheDefaultsOfAFileWithoutSections(t *testin
 	}
 }
 
-// A text must give the same policy configuration in the ConfigMap and in the
-// file of the node.
+// A text must give the same policies in the ConfigMap and in the file of the
+// node.
 func TestConfigMapMeansWhatTheNodesFileMeans(t *testing.T) {
 	data := map[string]string{
 		keyThreshold:  `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 60, "cpuSuppressPolicy": "cfsQuota", "memoryEvictThresholdPercent": 80}}`,
@@ -70,7 +70,7 @@ func TestConfigMapMeansWhatTheNodesFileMeans(t *testing.T) {
 }
 
 // TestTheChartsConfigMapBoundsNothing checks that a new installation in a cluster
-// neither bounds BE by CPU suppress nor evicts any work.
+// does not bound BE by CPU suppress, and evicts no work.
 func TestTheChartsConfigMapBoundsNothing(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/chart/tenon/values.yaml")
 	if err != nil {
@@ -336,8 +336,8 @@ func TestEveryKeyOfTheConfigMapIsOnThePage(t *testing.T) {
 }
 
 // FuzzParseConfigMap checks that no text makes the parser panic, and that every
-// fault is one non-empty line. The texts that are in force must be parsed again
-// without a fault, and must give a policy on any node.
+// fault is one non-empty line. The parser must read the texts in force again
+// without a fault, and they must give a policy on any node.
 func FuzzParseConfigMap(f *testing.F) {
 	f.Add(keyThreshold, `{"clusterStrategy": {"enable": true}, "nodeStrategies": [{"name": "a", "nodeSelector": {"matchExpressions": [{"key": "k", "operator": "In", "values": ["v"]}]}}]}`, "0.7")
 	f.Add(keyColocation, `{"enable": true, "nodeConfigs": [{"nodeSelector": {"matchLabels": {"a": "b"}}}], "extensions": {"x": [1]}}`, `{"enable": true}`)

@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/config/spelling"
 )
 
-// readMapping reads the JSON mapping at a path. An unknown key causes a notice, not a fault: it
-// may belong to a newer version or to another program that uses the ConfigMap.
+// readMapping reads the JSON mapping at a path. An unknown key causes a notice instead of a
+// fault: it may belong to a newer version, or to another program that uses the ConfigMap.
 func readMapping[T any](n *yaml.Node, path string) (T, *parser) {
 	var v T
 	p := &parser{lines: map[string]int{path: n.Line}, lenient: true}
@@ -30,8 +30,8 @@ func (p *parser) faultyFields() map[string]bool {
 	return bad
 }
 
-// pick removes a key from a mapping and returns its value. It returns nil if
-// the mapping does not have the key.
+// pick removes a key from a mapping and returns its value, or nil if there is
+// no such key.
 func pick(mapping *yaml.Node, name string) *yaml.Node {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == name {
@@ -52,9 +52,9 @@ func movePath(field, oldPath, newPath string) string {
 	return join(newPath, rest)
 }
 
-// spell corrects the spelling of keys in a mapping, because Koordinator reads keys in
-// any case. If a key differs only by case from exactly one known name, spell replaces
-// the key by that name. It calls renamed for each key that it replaces.
+// spell corrects the spelling of keys in a mapping, because Koordinator ignores the
+// case of keys. If a key differs only by case from exactly one known name, spell
+// replaces the key by that name. It calls renamed for each replaced key.
 func spell(mapping *yaml.Node, known []string, renamed func(name *yaml.Node, to string)) {
 	written := map[string]bool{}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {

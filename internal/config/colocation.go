@@ -8,7 +8,7 @@ import (
 )
 
 // Colocation is colocation-config. It configures the batch resources: CPU and memory that other
-// work did not request, or requested but does not use. Percentages are of the node's capacity.
+// work did not request, or requests but does not use. Percentages are of the node's capacity.
 type Colocation struct {
 	Enable node.Maybe[bool] `json:"enable,omitzero"`
 
@@ -35,15 +35,15 @@ type Colocation struct {
 	MidStaticCPUReservedPercent    node.Maybe[unit.Percent] `json:"midStaticCPUReservedPercent,omitzero" range:"0..100" later:""`
 	MidStaticMemoryReservedPercent node.Maybe[unit.Percent] `json:"midStaticMemoryReservedPercent,omitzero" range:"0..100" later:""`
 
-	// Peak is a key that only Tenon has. In Koordinator, flags of the agent
-	// configure the peak prediction.
+	// Peak exists only in Tenon. In Koordinator, flags of the agent configure the
+	// peak prediction.
 	Peak PeakPrediction `json:"peakPrediction,omitzero"`
 
-	// Extensions holds keys of other programs. Tenon uses none of them.
+	// Extensions contains keys of other programs, which Tenon does not use.
 	Extensions map[string]any `json:"extensions,omitempty" later:""`
 }
 
-// PeakPrediction configures whether other work counts with its predicted peak usage.
+// PeakPrediction configures whether the predicted peak usage of other work is used.
 type PeakPrediction struct {
 	Enable              node.Maybe[bool]         `json:"enable,omitzero"`
 	SafetyMarginPercent node.Maybe[unit.Percent] `json:"safetyMarginPercent,omitzero" range:"0..100"`

@@ -1,5 +1,5 @@
 // Package config parses the versioned configuration file of tenond into a struct with defaults.
-// It finds all faults at once. Each fault names its line, its field and the accepted values.
+// It finds all faults at once. Each fault has a line, a field and the accepted values.
 package config
 
 import (
@@ -19,7 +19,7 @@ import (
 // MaxSize is the maximum size of the configuration file, in bytes.
 const MaxSize = syntax.MaxSize
 
-// defaultPeriod is the default of Period. Koordinator's CPU suppress has the same period.
+// defaultPeriod is the default of Period. It is also the period of Koordinator's CPU suppress.
 const defaultPeriod = time.Second
 
 // Config is the configuration of a node.
@@ -36,19 +36,19 @@ type Config struct {
 	ContainerSockets []string
 	// Policy is the configuration of the policies.
 	Policy policy.Config
-	// Notices lists the settings that this version does not support. A notice
-	// is no fault: all other settings are valid.
+	// Notices lists the settings that this version does not support. A notice is
+	// not a fault: all other settings are valid.
 	Notices []string
 }
 
 // A Fault is one mistake in a file.
 type Fault struct {
-	// Line is the line of the mistake, counted from 1. It is 0 if the mistake has no line.
+	// Line is the line of the mistake, counted from 1. It is 0 if the line is not known.
 	Line int
 	// Field is the dotted path of the key, such as "rules[1].class". It is
 	// empty if the fault concerns the whole file.
 	Field string
-	// Problem names the wrong value and the accepted ones.
+	// Problem contains the wrong value and the accepted values.
 	Problem string
 }
 
@@ -89,8 +89,8 @@ func (e *Invalid) Error() string {
 // that contains all of them.
 func Load(path string) (Config, error) { return load(path, textfile.Read) }
 
-// LoadRegular does the same as Load, but refuses files that are not regular.
-// Callers that read the file repeatedly use it.
+// LoadRegular is like Load, but refuses files that are not regular. It is for
+// callers that read the file repeatedly.
 func LoadRegular(path string) (Config, error) { return load(path, textfile.ReadRegular) }
 
 func load(path string, read func(string, int64) ([]byte, error)) (Config, error) {
@@ -105,9 +105,9 @@ func load(path string, read func(string, int64) ([]byte, error)) (Config, error)
 	return c, nil
 }
 
-// Parse parses the text of a configuration file. If there is any fault, it
+// Parse parses the text of a configuration file. If there is a fault, it
 // returns the zero Config, because callers must not use a part of a
-// configuration. Faults are in the order of their lines.
+// configuration. The faults are in the order of their lines.
 func Parse(data []byte) (Config, []Fault) {
 	f, faults := read(data)
 	if len(faults) > 0 {
@@ -118,10 +118,10 @@ func Parse(data []byte) (Config, []Fault) {
 		Signals:          f.Signals.signals(),
 		Policy:           f.Policy(),
 		ContainerSockets: f.ContainerSockets,
-		Notices:          slices.Concat(noticesOfRules(f.Rules), workers.Notices(f.Slices, f.uses()), f.Notices()),
+		Notices:          slices.Concat(noticesOfRules(f.Rules), workers.Notices(f.Slices, f.sliceUses()), f.Notices()),
 	}
 	c.Policy.Pool.CPUs = f.cpus()
-	c.Policy.Seats.Slices = workers.Slices(f.Slices, f.uses())
+	c.Policy.Seats.Slices = workers.Slices(f.Slices, f.sliceUses())
 	c.Policy.Cache.Peak = valueOf(f.MemoryBandwidth)
 	f.reserve(&c.Policy.Overcommit)
 	for _, r := range f.Rules {

@@ -45,7 +45,7 @@ func mustParse(t *testing.T, text string) Config {
 }
 
 // TestWrongFilesGetTheirMessage reads each file of testdata/wrong. The error
-// must be the text of the .want file beside it.
+// must be the content of its .want file.
 func TestWrongFilesGetTheirMessage(t *testing.T) {
 	files, err := filepath.Glob("testdata/wrong/*.yaml")
 	if err != nil || len(files) < 10 {
@@ -86,7 +86,7 @@ func TestWrongFilesGetTheirMessage(t *testing.T) {
 var defaultBurst = policy.Burst{CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50}
 
 // TestDefaultFileTurnsOnCPUQOSAlone checks that the file of a new installation
-// does not bound BE: only an owner's own setting enables CPU suppress.
+// does not bound BE. Only a setting of the owner may enable CPU suppress.
 func TestDefaultFileTurnsOnCPUQOSAlone(t *testing.T) {
 	c := mustParse(t, string(Default()))
 	want := policy.Config{
@@ -99,8 +99,8 @@ func TestDefaultFileTurnsOnCPUQOSAlone(t *testing.T) {
 	}
 }
 
-// The commented-out settings of the default file, and each section that is off,
-// must also be valid.
+// The default file must stay valid if all commented-out settings and all
+// sections that are off are switched on.
 func TestDefaultFileIsRightWithEverySettingSwitchedOn(t *testing.T) {
 	off := regexp.MustCompile(`(?m)^( *)#(\S)`)
 	if n := len(off.FindAll(Default(), -1)); n < 5 {
@@ -160,8 +160,8 @@ rules:
 	}
 }
 
-// A strategy must have the same meaning in each of its three notations, and
-// when it is read from JSON as in a ConfigMap.
+// A strategy must have the same meaning in each of its three notations, and as
+// JSON text in a ConfigMap.
 func TestStrategiesMeanTheSameInEveryNotation(t *testing.T) {
 	want := policy.Config{
 		CPUQOS: isolation.Config{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},

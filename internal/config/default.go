@@ -8,7 +8,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// defaults holds the values of keys that are not set. Koordinator's keys have
+// defaults contains the values of unset keys. Koordinator's keys have
 // Koordinator's defaults (pkg/util/sloconfig). A key that is absent here has no
 // default, and its feature is off. No other place has defaults.
 var defaults = Strategies{
@@ -97,14 +97,13 @@ func classDefaults(identity int64, expels bool, cacheEnd, watermark unit.Percent
 	}
 }
 
-// withDefaults returns s, in which each unset key has its default.
+// withDefaults returns s with a default for each unset key.
 func (s Strategies) withDefaults() Strategies {
 	fill(reflect.ValueOf(&s).Elem(), reflect.ValueOf(defaults))
 	return s
 }
 
-// fill sets the values that are missing in the mapping to. It copies them from
-// the mapping from.
+// fill copies the values that one mapping lacks from another mapping.
 func fill(to, from reflect.Value) {
 	for _, k := range keysOf(to.Type()) {
 		t, f := to.FieldByIndex(k.index), from.FieldByIndex(k.index)

@@ -12,7 +12,7 @@ import (
 )
 
 // TestEveryKeyIsDocumented compares docs/configuration.md with the schema. Each
-// key must have a row that gives its default, its range and whether it has an
+// key must have a row with its default, its range, and whether it has an
 // effect.
 func TestEveryKeyIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/configuration.md")
@@ -89,7 +89,7 @@ func visitKeys(v reflect.Value, path string, later bool, visit func(k key, path 
 }
 
 // documentedAt returns the section and the row of a key on the page. All
-// classes share the same rows.
+// classes have the same rows.
 func documentedAt(path string) (section, name string) {
 	for _, list := range []string{"rules", "slices"} {
 		if name, ok := strings.CutPrefix(path, list+"[]."); ok {

@@ -7,14 +7,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// lowerBy is the default distance, in percentage points, from the threshold of
-// an eviction down to the usage at which the eviction ends (Koordinator:
+// lowerBy is the default distance between the threshold of an eviction and the
+// usage at which the eviction ends, in percentage points (Koordinator:
 // memoryReleaseBufferPercent).
 const lowerBy unit.Percent = 2
 
 // evict returns the configuration of evictions. Koordinator enables evictions
 // by a feature gate of its agent. Tenon enables an eviction if its threshold is
-// set. So the keys of thresholds have no default.
+// set, so the keys of thresholds have no default.
 func (t Threshold) evict() evict.Config {
 	if !t.Enable.Or(false) {
 		return evict.Config{}
@@ -42,14 +42,14 @@ func (t Threshold) evict() evict.Config {
 	return e
 }
 
-// evictsByAllocatable reports whether the configuration measures BE satisfaction (the part of its
-// request that BE gets) against allocatable resources. This version does not support that. It
-// then evicts no work for low satisfaction.
+// evictsByAllocatable reports whether the configuration compares BE satisfaction (the part of its
+// request that BE gets) with allocatable resources. This version does not support that, and then
+// evicts no work for low satisfaction.
 func (t Threshold) evictsByAllocatable() bool {
 	return t.CPUEvictPolicy.Or("") == "evictByAllocatable"
 }
 
-// evictNotices returns a notice for each key that has no effect because another key is missing.
+// evictNotices returns a notice for each key without an effect, because another key is missing.
 func (t Threshold) evictNotices() []string {
 	if !t.Enable.Or(false) {
 		return nil

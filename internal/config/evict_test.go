@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// TestAllocatableEndsNothingAndSaysSo sets evictByAllocatable, which is not
-// supported. No work may be evicted, and there must be a notice.
+// TestAllocatableEndsNothingAndSaysSo sets evictByAllocatable, which Tenon does
+// not support. No work may be evicted, and there must be a notice.
 func TestAllocatableEndsNothingAndSaysSo(t *testing.T) {
 	for keys, want := range map[string]string{
 		"cpuEvictPolicy: evictByAllocatable":      "evictByAllocatable is not acted on by this version: no work is evicted",
@@ -26,7 +26,7 @@ func TestAllocatableEndsNothingAndSaysSo(t *testing.T) {
 }
 
 // TestAnObjectiveNeedsNoThreshold checks that an objective without CPU suppress
-// causes no notice. BE gives way all the same while the objective is missed
+// causes no notice: BE gives way without it while the objective is missed
 // (scenario a-service-waits-and-there-is-no-threshold).
 func TestAnObjectiveNeedsNoThreshold(t *testing.T) {
 	rule := header + "- {name: web, class: LS, units: [a], objective: {runQueueDelay: 2ms}}\n"

@@ -20,7 +20,7 @@ type file struct {
 	Kind       node.Maybe[string]        `json:"kind" oneof:"NodeConfig"`
 	Period     node.Maybe[time.Duration] `json:"period" range:"100ms..60s"`
 	CPUs       node.Maybe[string]        `json:"cpus"`
-	// MemoryBandwidth is the bandwidth behind one L3 cache, in bytes per second.
+	// MemoryBandwidth is the memory bandwidth for one L3 cache, in bytes per second.
 	MemoryBandwidth node.Maybe[unit.Bytes] `json:"memoryBandwidth"`
 	Signals         signals                `json:"signals"`
 	Reserved        reserved               `json:"reserved"`
@@ -31,7 +31,7 @@ type file struct {
 	Strategies
 }
 
-// A rule is the form that a match.Rule has in the configuration file.
+// A rule is the form of a match.Rule in the configuration file.
 type rule struct {
 	Name    node.Maybe[string] `json:"name"`
 	Class   node.Maybe[string] `json:"class" oneof:"LSE LSR LS BE SYSTEM"`
@@ -81,16 +81,16 @@ func (r rule) rule() match.Rule {
 	}
 }
 
-// uses returns, for each rule, the slice that it uses.
-func (f file) uses() (all []workers.Use) {
+// sliceUses returns the use of slices by each rule.
+func (f file) sliceUses() (all []workers.Use) {
 	for _, r := range f.Rules {
 		all = append(all, workers.Use{Rule: valueOf(r.Name), Class: valueOf(r.Class), Slice: r.Slice})
 	}
 	return all
 }
 
-// cpus returns the set in the key cpus. The empty set means all CPUs. If the
-// list is invalid, the parser has added a fault already.
+// cpus returns the set in the key cpus. The empty set means all CPUs. It
+// ignores errors, because the parser has already reported them.
 func (f file) cpus() unit.CPUSet {
 	set, _ := unit.ParseCPUSet(valueOf(f.CPUs))
 	return set
@@ -103,13 +103,13 @@ func valueOf[T any](m node.Maybe[T]) T {
 }
 
 // minMemory is the smallest accepted memory limit. With a smaller memory.max, the kernel
-// kills a program when it starts, so container runtimes also refuse less than 6 MB. The
+// kills a program when it starts; container runtimes also refuse less than 6 MB. The
 // usual cause of a smaller limit is a missing suffix (limits: {memory: 4}).
 const minMemory unit.Bytes = 6 << 20
 
-// file makes the checks of the file that the struct tags cannot express. It
-// does not check the strategies.
-func (c *checker) file(f file) {
+// checkFile makes the checks of the file that the struct tags cannot express.
+// It does not check the strategies.
+func (c *checker) checkFile(f file) {
 	c.need("apiVersion", f.APIVersion.Known(), "tenon.sh/v1alpha1")
 	c.need("kind", f.Kind.Known(), "NodeConfig")
 	if list, given := f.CPUs.Value(); given {
@@ -117,7 +117,7 @@ func (c *checker) file(f file) {
 			c.fault("cpus", quote(list)+": want CPUs such as 0-5,8")
 		}
 	}
-	c.memoryBandwidth(f.MemoryBandwidth)
+	c.checkMemoryBandwidth(f.MemoryBandwidth)
 	if v := valueOf(f.Reserved.CPU); v > unit.CPUs(unit.MaxCPUs) {
 		c.fault("reserved.cpu", fmt.Sprintf("%v: want at most %d CPUs", v, unit.MaxCPUs))
 	}
@@ -130,7 +130,7 @@ func (c *checker) file(f file) {
 			c.fault(fmt.Sprintf("containerSockets[%d]", i), quote(address)+": want docker://, podman:// or containerd:// and the path of a socket, such as docker:///run/docker.sock")
 		}
 	}
-	workers.Check(f.Slices, f.uses(), c.bad, c.fault)
+	workers.Check(f.Slices, f.sliceUses(), c.bad, c.fault)
 	first := map[string]int{}
 	for i, r := range f.Rules {
 		if c.isFull() {
@@ -146,14 +146,14 @@ func (c *checker) file(f file) {
 				c.fault(at+".name", quote(name)+": "+workers.NameForm)
 			}
 		}
-		c.amounts(r, at)
-		c.ownCPUs(r, at)
-		c.match(r, at)
+		c.checkAmounts(r, at)
+		c.checkOwnCPUs(r, at)
+		c.checkMatch(r, at)
 	}
 }
 
-// amounts adds a fault for each amount of CPU or memory that is too large or too small.
-func (c *checker) amounts(r rule, path string) {
+// checkAmounts adds a fault for each amount of CPU or memory that is too large or too small.
+func (c *checker) checkAmounts(r rule, path string) {
 	cpu := func(field string, m node.Maybe[unit.MilliCPU]) {
 		if v := valueOf(m); v > unit.CPUs(unit.MaxCPUs) {
 			c.fault(path+field, fmt.Sprintf("%v: want at most %d CPUs", v, unit.MaxCPUs))
@@ -169,8 +169,8 @@ func (c *checker) amounts(r rule, path string) {
 	}
 }
 
-// match adds the faults that package match finds. Each error of match begins with a field.
-func (c *checker) match(r rule, path string) {
+// checkMatch adds the faults that package match finds. The errors of match begin with a field.
+func (c *checker) checkMatch(r rule, path string) {
 	for _, err := range splitErrors(r.rule().Check()) {
 		field, problem, _ := strings.Cut(err.Error(), ": ")
 		if field == "cgroups, units, containers" && (c.badBelow(path+".cgroups") || c.badBelow(path+".units") || c.badBelow(path+".containers")) {
@@ -182,7 +182,7 @@ func (c *checker) match(r rule, path string) {
 	}
 }
 
-// noticesOfRules returns notices about rules that are missing or have no CPU request.
+// noticesOfRules returns a notice if there are no rules, and for rules without a CPU request.
 func noticesOfRules(rules []rule) []string {
 	if len(rules) == 0 {
 		return []string{"rules: there are none, so Tenon manages only the commands that tenon run starts"}

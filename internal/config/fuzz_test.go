@@ -14,8 +14,8 @@ import (
 )
 
 // FuzzParse checks that no text makes the parser panic or loop. The result must
-// be either faults or a configuration. A parsed file that is written and parsed
-// again must give the same result.
+// be either faults or a configuration. If a parsed file is written and parsed
+// again, the result must be the same.
 func FuzzParse(f *testing.F) {
 	f.Add(Default())
 	f.Add([]byte(header + "resource-threshold-config: '{\"clusterStrategy\": {\"enable\": true}}'\n"))

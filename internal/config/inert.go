@@ -12,10 +12,10 @@ import (
 
 // A ConfigMap may be older than Tenon, so that no webhook has checked it. If one value has no
 // effect in Tenon but Koordinator accepts it, the rest of the section must stay in force.
-// Therefore the parser unsets each such value, with a notice.
+// Therefore the parser unsets each such value, and returns a notice.
 
-// leaveOut unsets the values of s that have no effect but that Koordinator
-// accepts. It returns a notice for each.
+// leaveOut unsets the values of s that Koordinator accepts but that have no
+// effect. It returns a notice for each of them.
 func (s *Strategies) leaveOut() []Fault {
 	found := leaveOut(reflect.ValueOf(s).Elem(), "")
 	for _, p := range thresholdPairs {
@@ -42,8 +42,8 @@ func (s *Strategies) leaveOut() []Fault {
 	return found
 }
 
-// leaveOut unsets the values below v that have no effect (tags taken and oneof
-// of a key). It returns a notice for each.
+// leaveOut unsets the values below v that have no effect (by the tags taken and
+// oneof of a key). It returns a notice for each of them.
 func leaveOut(v reflect.Value, path string) []Fault {
 	var found []Fault
 	for _, k := range keysOf(v.Type()) {
@@ -57,7 +57,7 @@ func leaveOut(v reflect.Value, path string) []Fault {
 		case f.Kind() == reflect.Struct:
 			found = append(found, leaveOut(f, at)...)
 		case f.Kind() == reflect.Slice && f.Len() > 0 && f.Index(0).Kind() == reflect.Struct && !isLeaf(f.Index(0)):
-			// Other layers of the configuration share this list, so change a
+			// Other layers of the configuration share this list. Therefore change a
 			// copy.
 			own := reflect.MakeSlice(f.Type(), f.Len(), f.Len())
 			reflect.Copy(own, f)
@@ -70,7 +70,7 @@ func leaveOut(v reflect.Value, path string) []Fault {
 	return found
 }
 
-// inertValue returns why the value v of the key k has no effect, or "" if it has one.
+// inertValue returns why the value v of the key k has no effect, or "" if it has an effect.
 func (k key) inertValue(v reflect.Value) string {
 	switch m := v.Interface().(type) {
 	case node.Maybe[string]:
@@ -92,8 +92,8 @@ func inertNumber[T ~int64](k key, m node.Maybe[T]) string {
 	return ""
 }
 
-// leaveOut unsets both percentages of the pair if they contradict each other, and returns a
-// notice. It keeps a contradictory pair that has an effect.
+// leaveOut unsets both percentages of a pair that contradict each other, and returns a
+// notice. But if a contradictory pair has an effect, it keeps the pair.
 func (p pair) leaveOut(mapping, usual any, path string) []Fault {
 	name, problem := p.contradiction(reflect.ValueOf(mapping).Elem().Interface(), usual)
 	if problem == "" {

@@ -18,9 +18,9 @@ func parseWithNotices(t *testing.T, data map[string]string) (NodeConfig, []strin
 	return n, slices.Concat(c.Notices(), n.Notices)
 }
 
-// TestAValueThatKoordinatorAcceptsKeepsItsSection checks values that clusters
-// have today and that have no effect. The other values of their section must
-// stay in force, and there must be a notice.
+// TestAValueThatKoordinatorAcceptsKeepsItsSection checks values without an
+// effect that clusters have today. The other values of the section must stay in
+// force, and there must be a notice.
 func TestAValueThatKoordinatorAcceptsKeepsItsSection(t *testing.T) {
 	threshold := func(keys string) map[string]string {
 		return map[string]string{keyThreshold: `{"clusterStrategy":{"enable":true,"cpuSuppressThresholdPercent":55,"memoryEvictThresholdPercent":0,` + keys + `}}`}
@@ -101,8 +101,8 @@ func TestSwitchesAreTrueOrOne(t *testing.T) {
 	}
 }
 
-// TestAnEmptyTextIsNotSet checks texts that templates write when a value is not
-// set.
+// TestAnEmptyTextIsNotSet checks the texts that templates write for unset
+// values.
 func TestAnEmptyTextIsNotSet(t *testing.T) {
 	n, notices := parseWithNotices(t, map[string]string{
 		keyThreshold:  `{"clusterStrategy":{"enable":true,"memoryEvictThresholdPercent":0,"cpuSuppressPolicy":"","cpuEvictPolicy":"","cpuSuppressMinPercent":""}}`,
@@ -122,8 +122,8 @@ func TestAnEmptyTextIsNotSet(t *testing.T) {
 	}
 }
 
-// TestKeysAreReadInAnyCase checks the spellings that Koordinator's own manuals
-// and tests use.
+// TestKeysAreReadInAnyCase checks spellings from Koordinator's own manuals and
+// tests.
 func TestKeysAreReadInAnyCase(t *testing.T) {
 	n, notices := parseWithNotices(t, map[string]string{
 		keyThreshold: `{"ClusterStrategy":{"Enable":true,"CPUSuppressThresholdPercent":55,"cpuEvictThresholdPercent":80,"memoryEvictThresholdPercent":0,"CPUEvictTimeWindowSeconds":300},
@@ -142,7 +142,7 @@ func TestKeysAreReadInAnyCase(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, strings.Join(notices, "\n"))
 		}
 	}
-	// If a section has two spellings of a key, the exact one counts.
+	// If a section has two spellings of a key, the exact spelling applies.
 	c := cluster(t, map[string]string{keyThreshold: `{"clusterStrategy":{"Enable":false,"enable":true,"memoryEvictThresholdPercent":0}}`})
 	if !nodeConfig(t, c, nil, nil).Policy.Suppress.Enable || len(c.Notices()) != 1 || !strings.Contains(c.Notices()[0], "Enable: unknown key: did you mean enable?") {
 		t.Errorf("notices %q", c.Notices())
@@ -181,7 +181,7 @@ func TestEntriesForTheSameNodeAreNoticed(t *testing.T) {
 }
 
 // TestMemoryEvictionThatKoordinatorsChartHasIsNoticed checks the notice for a
-// ConfigMap that relies on a default of Koordinator.
+// ConfigMap that depends on a default of Koordinator.
 func TestMemoryEvictionThatKoordinatorsChartHasIsNoticed(t *testing.T) {
 	for text, want := range map[string]bool{
 		`{"clusterStrategy":{"enable":true}}`:                                   true,

@@ -17,7 +17,7 @@ const (
 )
 
 // io returns the block I/O settings of the classes whose blkioQOS is enabled.
-// LSE and LSR have the same settings, but each class has limits of its own.
+// LSE and LSR have equal settings, but each class has limits of its own.
 func (q QOS) io() blockio.Config {
 	var c blockio.Config
 	for _, class := range q.classes() {
@@ -56,7 +56,7 @@ func (b Block) block(class node.Class) blockio.Device {
 }
 
 // latency returns the shorter of the latency targets for reads and writes. The
-// kernel has only one target.
+// kernel has one target for both.
 func (c IO) latency() time.Duration {
 	shortest := int64(0)
 	for _, m := range []node.Maybe[int64]{c.ReadLatency, c.WriteLatency} {
@@ -67,8 +67,8 @@ func (c IO) latency() time.Duration {
 	return time.Duration(min(shortest, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
 }
 
-// blocks makes the checks of block devices that the struct tags cannot express.
-func (c *checker) blocks(q QOS) {
+// checkBlocks makes the checks of block devices that the struct tags cannot express.
+func (c *checker) checkBlocks(q QOS) {
 	for _, class := range q.classes() {
 		for i, b := range class.BlkIO.Blocks {
 			path := fmt.Sprintf("resource-qos-config.%s.blkioQOS.blocks[%d]", class.key, i)

@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// cpuQOS reports whether LS work gets the CPU before BE work. The setting of
-// either class is enough, because it concerns both.
+// cpuQOS reports whether LS work gets the CPU before BE work. Either class may
+// enable this, because it concerns both.
 func (q QOS) cpuQOS() bool {
 	return q.BEClass.CPU.Enable.Or(false) || q.LSClass.CPU.Enable.Or(false)
 }
@@ -21,7 +21,7 @@ func (q QOS) isolation(lsrOff bool) isolation.Config {
 		return isolation.Config{}
 	}
 	c := isolation.Config{
-		Enable: true, Means: q.BEClass.CPU.means(),
+		Enable: true, Means: q.BEClass.CPU.yieldFeature(),
 		Hold:            node.Some(time.Duration(valueOf(q.Policies.HoldMicroseconds)) * time.Microsecond),
 		SlicesUnmanaged: !valueOf(q.Policies.LongSlices), NoTrials: !valueOf(q.Policies.Trials),
 	}
@@ -61,11 +61,11 @@ func (p Policies) order() (begin node.Mechanism, measured bool) {
 	return "", true
 }
 
-// means returns the kernel feature that schedIdle selects to make BE work give
-// way: 0 selects the least weight, 1 selects cpu.idle. An unset schedIdle
-// selects none. Koordinator's default is 0 and selects none there, because
-// another mechanism makes BE give way.
-func (c CPUQOS) means() node.Feature {
+// yieldFeature returns the kernel feature by which BE work gives way: the least
+// weight if schedIdle is 0, cpu.idle if it is 1, and none if it is unset.
+// Koordinator's default is 0 but selects no feature there, because another
+// mechanism makes BE give way.
+func (c CPUQOS) yieldFeature() node.Feature {
 	idle, set := c.SchedIdle.Value()
 	switch {
 	case !set || !c.Enable.Or(false):
@@ -76,8 +76,8 @@ func (c CPUQOS) means() node.Feature {
 	return node.FeatureCPUIdle
 }
 
-// identity returns the group identity of a class, with the meaning that it has for Tenon. If
-// coreExpeller is false, no mechanism keeps BE off the SMT siblings of this class.
+// identity returns the group identity of a class as Tenon uses it. If coreExpeller is false,
+// no mechanism keeps BE off the SMT siblings of this class.
 func (c CPUQOS) identity(usual CPUQOS) node.Identity {
 	if !c.Enable.Or(false) {
 		c = usual
@@ -89,8 +89,8 @@ func (c CPUQOS) identity(usual CPUQOS) node.Identity {
 	return v
 }
 
-// identities adds a fault if a class has an identity that lets BE run before LS.
-func (c *checker) identities(q QOS) {
+// checkIdentities adds a fault for each class with an identity that lets BE run before LS.
+func (c *checker) checkIdentities(q QOS) {
 	for _, class := range q.classes() {
 		field := "resource-qos-config." + class.key + ".cpuQOS.groupIdentity"
 		if problem := wrongIdentity(class.key, class.CPU.GroupIdentity); problem != "" && !c.bad[field] {
@@ -99,7 +99,7 @@ func (c *checker) identities(q QOS) {
 	}
 }
 
-// wrongIdentity returns why the class with this key cannot have the identity, or "" if it can.
+// wrongIdentity returns why a class cannot have this identity, or "" if it can. class is its key.
 func wrongIdentity(class string, identity node.Maybe[int64]) string {
 	v, given := identity.Value()
 	switch be := class == "beClass"; {

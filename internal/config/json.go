@@ -17,8 +17,8 @@ func ReadJSON[T any](text string) (T, []Fault) {
 	return v, faults
 }
 
-// ReadLenientJSON does the same as ReadJSON, for texts that may be written for Koordinator.
-// Three mistakes cause a notice and not a fault: an unknown key, a key in another case, and a
+// ReadLenientJSON is like ReadJSON, but for texts that may be written for Koordinator. Three
+// mistakes cause a notice instead of a fault: an unknown key, a key in another case, and a
 // value that Koordinator accepts but that has no effect.
 func ReadLenientJSON[T any](text string) (v T, notices, faults []Fault) {
 	return readJSON[T](text, true)

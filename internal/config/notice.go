@@ -10,8 +10,8 @@ import (
 
 const notActedOn = "is not acted on by this version"
 
-// Notices returns a notice for each key of s that is set but that this version
-// does not support. Keys in a disabled mapping cause no notice.
+// Notices returns a notice for each set key of s that this version does not
+// support. It ignores keys in a disabled mapping.
 func (s Strategies) Notices() []string {
 	notices := append(noticesIn(reflect.ValueOf(s), ""), s.Threshold.evictNotices()...)
 	for _, class := range s.QOS.classes() {

@@ -15,8 +15,8 @@ type reserved struct {
 	Memory node.Maybe[unit.Bytes]    `json:"memory"`
 }
 
-// overcommit returns the configuration of the batch resources. If colocation is
-// disabled, it returns the zero value.
+// overcommit returns the configuration of the batch resources. It returns the
+// zero value if colocation is disabled.
 func (c Colocation) overcommit() policy.Overcommit {
 	if !valueOf(c.Enable) {
 		return policy.Overcommit{}
@@ -33,10 +33,10 @@ func (c Colocation) overcommit() policy.Overcommit {
 			LimitPercent:     c.BatchMemoryThresholdPercent,
 			Policy:           policy.ReclaimPolicy(valueOf(c.MemoryCalculatePolicy)),
 		},
-		Window:        times(c.MetricAggregateDurationSeconds, time.Second),
-		Look:          times(c.MetricReportIntervalSeconds, time.Second),
-		DegradeAfter:  times(c.DegradeTimeMinutes, time.Minute),
-		RenewAfter:    times(c.UpdateTimeThresholdSeconds, time.Second),
+		Window:        multiply(c.MetricAggregateDurationSeconds, time.Second),
+		Look:          multiply(c.MetricReportIntervalSeconds, time.Second),
+		DegradeAfter:  multiply(c.DegradeTimeMinutes, time.Minute),
+		RenewAfter:    multiply(c.UpdateTimeThresholdSeconds, time.Second),
 		WorthPPM:      int64(math.Round(valueOf(c.ResourceDiffThreshold) * 1e6)),
 		WithPageCache: valueOf(c.MetricMemoryCollectPolicy) == "usageWithPageCache",
 		Peak:          c.Peak.prediction(),
@@ -50,14 +50,14 @@ func (p PeakPrediction) prediction() policy.PeakPrediction {
 	return policy.PeakPrediction{
 		Enable:        true,
 		MarginPercent: valueOf(p.SafetyMarginPercent),
-		ColdStart:     times(p.ColdStartMinutes, time.Minute),
+		ColdStart:     multiply(p.ColdStartMinutes, time.Minute),
 	}
 }
 
-// times multiplies the duration of by n. The result is at most a century.
-func times(n node.Maybe[int64], of time.Duration) time.Duration {
+// multiply returns n times the duration d, but at most a century.
+func multiply(n node.Maybe[int64], d time.Duration) time.Duration {
 	const century = 100 * 365 * 24 * time.Hour
-	return time.Duration(min(valueOf(n), int64(century/of))) * of
+	return time.Duration(min(valueOf(n), int64(century/d))) * d
 }
 
 // reserve sets the reserved resources of c from the key reserved of the file.

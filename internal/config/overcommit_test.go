@@ -67,7 +67,7 @@ colocation-config:
 
 func TestTimesWithoutEndEnd(t *testing.T) {
 	for _, of := range []time.Duration{time.Second, time.Minute} {
-		if got := times(node.Some[int64](math.MaxInt64), of); got < 90*365*24*time.Hour {
+		if got := multiply(node.Some[int64](math.MaxInt64), of); got < 90*365*24*time.Hour {
 			t.Errorf("as many %v as there are numbers last %v", of, got)
 		}
 	}

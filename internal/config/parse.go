@@ -14,24 +14,24 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// maxFaults is the maximum number of faults in an error. If a file is
-// completely wrong, a longer list does not help.
+// maxFaults is the maximum number of faults in an error. A longer list does not
+// help a user whose file is completely wrong.
 const maxFaults = 100
 
-// A parser walks through a YAML document and the struct that it fills at the same
-// time. It records the line of each field, so that later checks can name the line.
+// A parser walks through a YAML document and, at the same time, through the struct
+// that it fills. It records the line of each field for later checks.
 type parser struct {
 	faults []Fault
 	lines  map[string]int
 	meant  []string // fields whose key was probably misspelt
 	pinned int      // line of the JSON text in the file, while that text is read; 0: none
 	// lenient means that the source is a ConfigMap or an annotation. An unknown
-	// key is then a notice and not a fault, and null leaves a key unset.
+	// key then causes a notice instead of a fault, and null leaves a key unset.
 	lenient bool
 	notices []Fault
 }
 
-// read returns the file in data and all its faults, in the order of lines.
+// read parses a file. It returns the content and all faults, in the order of lines.
 func read(data []byte) (file, []Fault) {
 	p := parser{lines: map[string]int{}}
 	var f file
@@ -71,8 +71,8 @@ func (p *parser) line(n *yaml.Node) int {
 	return n.Line
 }
 
-// lineOf returns the line of the field. If the field has none, it returns that of the field
-// around it.
+// lineOf returns the line of a field. For a field without a line, it returns the line of
+// the enclosing field.
 func (p *parser) lineOf(field string) int {
 	for {
 		if line, ok := p.lines[field]; ok || field == "" {
@@ -122,8 +122,8 @@ func (p *parser) value(n *yaml.Node, path string, k key, to reflect.Value) {
 	}
 }
 
-// readInner reads n, which must be a mapping or a list. A key without a value
-// counts as an empty mapping or list: all keys below it may be commented out.
+// readInner reads n, which must be a mapping or a list. It reads a key without
+// a value as an empty mapping or list, because all keys below may be comments.
 func (p *parser) readInner(n *yaml.Node, path string, k key, to reflect.Value) {
 	switch empty := isNull(n); to.Kind() {
 	case reflect.Struct:
@@ -208,8 +208,8 @@ func (p *parser) list(n *yaml.Node, path string, to reflect.Value) {
 	}
 }
 
-// readNamed reads a mapping whose keys are names that the user chooses. It
-// skips a map of arbitrary values, because no code reads it.
+// readNamed reads a mapping whose keys are chosen by the user. It skips a map
+// of arbitrary values, because no code reads that map.
 func (p *parser) readNamed(n *yaml.Node, path string, k key, to reflect.Value) {
 	if n.Kind != yaml.MappingNode {
 		p.fault(p.line(n), path, printValue(n)+": want keys and values")

@@ -11,8 +11,8 @@ import (
 // true, because other agents always allow it.
 func (t Threshold) lendsLSR() bool { return !valueOf(t.Enable) || valueOf(t.CPUSuppressLendLSR) }
 
-// ownCPUs returns how many exclusive CPUs a rule requests, and the field of
-// this amount. asked is false if the rule requests none.
+// ownCPUs returns the number of exclusive CPUs that a rule requests, and the
+// field with this number. asked is false if the rule requests none.
 func (r rule) ownCPUs() (field string, amount unit.MilliCPU, asked bool) {
 	if class := node.Class(valueOf(r.Class)); class != node.LSE && class != node.LSR {
 		return "", 0, false
@@ -24,8 +24,8 @@ func (r rule) ownCPUs() (field string, amount unit.MilliCPU, asked bool) {
 	return "limits.cpu", amount, asked
 }
 
-// ownCPUs adds a fault if a rule requests a fraction of an exclusive CPU.
-func (c *checker) ownCPUs(r rule, path string) {
+// checkOwnCPUs adds a fault if a rule requests a fraction of an exclusive CPU.
+func (c *checker) checkOwnCPUs(r rule, path string) {
 	field, amount, asked := r.ownCPUs()
 	if asked && (amount <= 0 || amount%unit.CPUs(1) != 0) && !c.bad[join(path, field)] {
 		c.fault(join(path, field), fmt.Sprintf("%v: want a whole number of CPUs, such as 2: class %s uses them exclusively", amount, valueOf(r.Class)))

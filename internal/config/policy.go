@@ -10,8 +10,8 @@ import (
 
 // Policy returns the configuration of the policies.
 func (s Strategies) Policy() policy.Config {
-	// Without settings for LSR, the defaults apply. If cpuQOS of LSR is disabled explicitly, LSR
-	// keeps BE off no core, as in Koordinator.
+	// Without settings for LSR, the defaults apply. If cpuQOS of LSR is explicitly disabled, BE
+	// may run on all siblings of LSR's CPUs, as in Koordinator.
 	lsrOff := !s.QOS.LSRClass.CPU.Enable.Or(true)
 	s = s.withDefaults()
 	return policy.Config{
@@ -33,8 +33,8 @@ func (s Strategies) Policy() policy.Config {
 	}
 }
 
-// memory returns the memory shares of each class whose memoryQOS sets one. The shares of a class
-// with a disabled memoryQOS are in Off. LSE has the same shares as LSR.
+// memory returns the memory shares of the classes whose memoryQOS has a value. The shares of a
+// class with a disabled memoryQOS are in Off. LSE has the same shares as LSR.
 func (q QOS) memory() memory.Config {
 	var m memory.Config
 	for _, class := range q.classes() {

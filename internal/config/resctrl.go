@@ -33,12 +33,12 @@ func (q QOS) cache() cache.Config {
 	return c
 }
 
-// maxBandwidth is the largest accepted memoryBandwidth. It is small enough that
-// its percentages fit into integers.
+// maxBandwidth is the maximum of memoryBandwidth. Computing its percentages
+// does not overflow an integer.
 const maxBandwidth unit.Bytes = 1e15
 
-// memoryBandwidth adds a fault if the bandwidth is negative, 0 or too large.
-func (c *checker) memoryBandwidth(m node.Maybe[unit.Bytes]) {
+// checkMemoryBandwidth adds a fault if the bandwidth is negative, 0 or too large.
+func (c *checker) checkMemoryBandwidth(m node.Maybe[unit.Bytes]) {
 	if v, given := m.Value(); given && (v <= 0 || v > maxBandwidth) {
 		c.fault("memoryBandwidth", fmt.Sprintf("%v: want bytes per second behind one L3 cache, such as 200G", v))
 	}

@@ -15,13 +15,13 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A reader parses one YAML value. Its error names the value and the accepted values.
+// A reader parses one YAML value. Its error contains the value and the accepted values.
 type reader[T any] func(*yaml.Node, key) (T, error)
 
 // readOptional reads n into a key that may stay unset. In JSON, null leaves the
-// key unset. In a ConfigMap or an annotation, an empty text does so, too,
-// because templates write it for a value that is not set. In YAML, a key
-// without a value is a fault: it is probably a mistake.
+// key unset. In a ConfigMap or an annotation, an empty text does the same,
+// because templates write an empty text for an unset value. In YAML, a key
+// without a value is a fault, because it is probably a mistake.
 func readOptional[T any](p *parser, n *yaml.Node, path string, k key, to *node.Maybe[T], read reader[T]) {
 	if (p.pinned > 0 || p.lenient) && isNull(n) || p.lenient && isEmpty(n) {
 		return
@@ -32,7 +32,7 @@ func readOptional[T any](p *parser, n *yaml.Node, path string, k key, to *node.M
 	}
 }
 
-// scalar reads n into a value, and reports whether it is valid.
+// scalar reads n into a value, and reports whether n is valid.
 func scalar[T any](p *parser, n *yaml.Node, path string, k key, to *T, read reader[T]) bool {
 	v, err := read(n, k)
 	if err != nil {
@@ -107,8 +107,8 @@ func readInterval(n *yaml.Node, k key) (Duration, error) {
 	return Duration(d), err
 }
 
-// readCPU reads an amount of CPU. readCPU and readBytes accept numbers and
-// text, because 2, 0.5 and 500m are all written without quotes.
+// readCPU reads an amount of CPU. Like readBytes, it accepts numbers and texts,
+// because users write 2, 0.5 and 500m, all without quotes.
 func readCPU(n *yaml.Node, k key) (unit.MilliCPU, error) {
 	if !isAmount(n) {
 		return 0, refuse(n, "a number of CPUs such as 2, 1.5 or 500m")
@@ -134,10 +134,10 @@ func isEmpty(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == ""
 }
 
-// isNull reports whether n is null or a missing value.
+// isNull reports whether n is null or empty.
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// refuse returns the error for a value (n) that a reader does not accept.
+// refuse returns the error for a value that a reader does not accept.
 func refuse(n *yaml.Node, want string) error {
 	return errors.New(printValue(n) + ": want " + want)
 }
@@ -159,7 +159,7 @@ func printValue(n *yaml.Node) string {
 	return label(n.Value)
 }
 
-// label prints a name or number for a fault. It adds quotes only if the text is unusual.
+// label prints a name or a number for a fault. It adds quotes only around unusual texts.
 func label(s string) string {
 	odd := func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }
 	if s == "" || len(s) > maxKey || strings.ContainsFunc(s, odd) {

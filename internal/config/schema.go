@@ -54,13 +54,13 @@ func keysOf(t reflect.Type) []key {
 	return keys
 }
 
-// isLeaf reports whether v is a node.Maybe, which is a single value and not a mapping.
+// isLeaf reports whether v is a node.Maybe, which is a single value instead of a mapping.
 func isLeaf(v reflect.Value) bool {
 	_, leaf := v.Interface().(interface{ Known() bool })
 	return leaf
 }
 
-// The accepted values of keys without a range or words.
+// These texts describe the accepted values of keys without a range or words.
 const (
 	aBool     = "true or false"
 	aWhole    = "a whole number"
@@ -69,7 +69,7 @@ const (
 	aText     = "text"
 )
 
-// want describes which values of k are accepted, such as "a whole number from 0 to 100".
+// want describes the accepted values of k, such as "a whole number from 0 to 100".
 func (k key) want(noun string) string {
 	switch {
 	case len(k.words) == 1:
@@ -137,8 +137,8 @@ func (s span) String() string {
 	return " from " + s.low + " to " + s.high
 }
 
-// homes returns every place of a file or ConfigMap at which a key with this
-// name may occur, such as "resource-threshold-config" or "rules[]".
+// homes returns the places of a file or ConfigMap where a key with this name
+// may be, such as "resource-threshold-config" or "rules[]".
 func homes(whole reflect.Type, name string) []string {
 	var found []string
 	var visit func(t reflect.Type, path string)

@@ -9,9 +9,9 @@ import (
 )
 
 // strategy returns the mapping with the keys of the section at a path. Without a mapping, it
-// adds a fault and returns nil. There are three notations: the keys are directly in the section;
-// they are under clusterStrategy, as in Koordinator's ConfigMap; or the section is a JSON text,
-// as in that ConfigMap. All keys of a JSON text have the line of the text.
+// adds a fault and returns nil. There are three notations. The keys may be in the section
+// itself, or under clusterStrategy as in Koordinator's ConfigMap. Or the section is a JSON text,
+// as in that ConfigMap; then all keys have the line of the text.
 func (p *parser) strategy(n *yaml.Node, path string, k key) *yaml.Node {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
 		p.pinned = p.lines[path]
@@ -49,9 +49,9 @@ func (p *parser) strategy(n *yaml.Node, path string, k key) *yaml.Node {
 	return cluster
 }
 
-// refuseOtherNodes adds a fault for the list of a section that has settings for
-// some nodes of a cluster. The file has only one node, without labels by which
-// an entry could select it. An empty list is accepted.
+// refuseOtherNodes adds a fault if a section has a list of settings for some
+// nodes of a cluster. The file has only one node, without labels by which an
+// entry could select it. An empty list is accepted.
 func (p *parser) refuseOtherNodes(name, value *yaml.Node, path string) {
 	if isNull(value) || value.Kind == yaml.SequenceNode && len(value.Content) == 0 {
 		return

@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/config/nodeselect"
 )
 
-// selector makes the checks of a selector that the struct tags cannot express.
-func (c *checker) selector(s nodeselect.Selector, path string) {
+// checkSelector makes the checks of a selector that the struct tags cannot express.
+func (c *checker) checkSelector(s nodeselect.Selector, path string) {
 	for i, r := range s.Expressions {
 		at := fmt.Sprintf("%s.matchExpressions[%d]", path, i)
 		c.need(at+".key", valueOf(r.Key) != "", "the name of a label")
@@ -23,7 +23,7 @@ func (c *checker) selector(s nodeselect.Selector, path string) {
 }
 
 // findOverlaps returns a notice for each entry that may select the same node as
-// an earlier entry. For such a node, only the first entry counts. (Koordinator
+// an earlier entry. For this node, only the first entry applies. (Koordinator
 // has an optional webhook that refuses such entries.)
 func findOverlaps[T any](some []layer[T]) []Fault {
 	var found []Fault

@@ -2,11 +2,11 @@ package config
 
 import "tenon.sh/tenon/internal/model/node"
 
-// Signals selects the kernel signals that wake the loop, if the kernel has
-// them. Without these signals, the loop runs once per period.
+// Signals selects the kernel signals that wake the loop, if the kernel supports
+// them. Without signals, the loop runs once per period.
 type Signals struct {
 	// RunQueueDelay means that BPF measures how long services wait for a CPU, and wakes
-	// the loop if they wait too long. It makes every context switch slower.
+	// the loop after long waits. It makes every context switch slower.
 	RunQueueDelay bool
 	// Pressure means that PSI triggers wake the loop.
 	Pressure bool
@@ -18,7 +18,7 @@ type signals struct {
 	Pressure      node.Maybe[string] `json:"pressure" oneof:"auto off"`
 }
 
-// The accepted words. auto uses the signal if the kernel has it. off does not use it.
+// These are the accepted words: auto uses the signal if the kernel has it, and off never uses it.
 const (
 	auto = "auto"
 	off  = "off"

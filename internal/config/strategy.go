@@ -5,10 +5,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Strategies holds the configured strategies of one node. The keys, their meanings and their
-// ranges are those of the ConfigMap of Koordinator and ACK (slo-controller-config,
-// ack-slo-config). So the file and the ConfigMap use the same struct. A key that is not set is
-// absent. default.go has its default. docs/configuration.md describes each key.
+// Strategies contains the configured strategies of one node. The keys, their meanings and
+// their ranges are those of the ConfigMap of Koordinator and ACK (slo-controller-config,
+// ack-slo-config), so that the file and the ConfigMap share this struct. An unset key is
+// absent; default.go has its default. docs/configuration.md describes each key.
 type Strategies struct {
 	Threshold  Threshold  `json:"resource-threshold-config,omitzero" section:"nodeStrategies"`
 	QOS        QOS        `json:"resource-qos-config,omitzero" section:"nodeStrategies"`
@@ -17,15 +17,15 @@ type Strategies struct {
 }
 
 // Threshold is resource-threshold-config: BE must give way if the resource usage of the node is
-// above a threshold. Percentages are of the node's capacity, or of its allocatable resources if
-// the name of the key contains Allocatable.
+// above a threshold. Percentages are of the node's capacity. But if the name of the key
+// contains Allocatable, they are of the node's allocatable resources.
 type Threshold struct {
 	Enable node.Maybe[bool] `json:"enable,omitzero"`
 
 	CPUSuppressThresholdPercent node.Maybe[unit.Percent] `json:"cpuSuppressThresholdPercent,omitzero" range:"0..100"`
 	CPUSuppressMinPercent       node.Maybe[unit.Percent] `json:"cpuSuppressMinPercent,omitzero" range:"0..100"`
 	CPUSuppressPolicy           node.Maybe[string]       `json:"cpuSuppressPolicy,omitzero" oneof:"cpuset cfsQuota"`
-	// CPUSuppressLendLSR is a key that only Tenon has.
+	// CPUSuppressLendLSR exists only in Tenon.
 	CPUSuppressLendLSR node.Maybe[bool] `json:"cpuSuppressLendLSR,omitzero"`
 
 	MemoryEvictThresholdPercent            node.Maybe[unit.Percent] `json:"memoryEvictThresholdPercent,omitzero" range:"0..100"`
@@ -43,7 +43,7 @@ type Threshold struct {
 	CPUAllocatableEvictThresholdPercent node.Maybe[unit.Percent] `json:"cpuAllocatableEvictThresholdPercent,omitzero" range:"0.." later:""`
 	CPUAllocatableEvictLowerPercent     node.Maybe[unit.Percent] `json:"cpuAllocatableEvictLowerPercent,omitzero" range:"0.." later:""`
 
-	// EvictGracePeriodSeconds is a key that only Tenon has.
+	// EvictGracePeriodSeconds exists only in Tenon.
 	EvictGracePeriodSeconds node.Maybe[int64] `json:"evictGracePeriodSeconds,omitzero" range:"0..3600"`
 	// EvictUnlabelled is a key that only Tenon has.
 	EvictUnlabelled node.Maybe[bool] `json:"evictUnlabelled,omitzero"`
@@ -52,26 +52,26 @@ type Threshold struct {
 	AllocatableEvictPriorityThreshold node.Maybe[int64] `json:"allocatableEvictPriorityThreshold,omitzero" range:"-2147483648..7999" later:""`
 }
 
-// QOS is resource-qos-config: how each class is isolated from the others.
+// QOS is resource-qos-config, which isolates each class from the others.
 type QOS struct {
 	Policies    Policies `json:"policies,omitzero"`
 	LSRClass    Class    `json:"lsrClass,omitzero"`
 	LSClass     Class    `json:"lsClass,omitzero"`
 	BEClass     Class    `json:"beClass,omitzero"`
 	SystemClass Class    `json:"systemClass,omitzero"`
-	// CgroupRoot has the settings that exist once per node: those of block
-	// devices.
+	// CgroupRoot contains the settings that exist once per node, such as those of
+	// block devices.
 	CgroupRoot Class `json:"cgroupRoot,omitzero" later:""`
 }
 
-// classOf is one part of QOS, with its key and the classes to which it applies.
+// classOf is one part of QOS, with its key and its classes.
 type classOf struct {
 	key string
 	Class
 	names []node.Class
 }
 
-// classes returns the parts of q, each with the classes to which it applies.
+// classes returns the parts of q, each with its classes.
 func (q QOS) classes() []classOf {
 	return []classOf{
 		{"lsrClass", q.LSRClass, []node.Class{node.LSE, node.LSR}},
@@ -87,7 +87,7 @@ func (q *QOS) pointers() []*Class {
 }
 
 // Policies selects mechanisms for parts of QOS. By default, trials on the node
-// select the CPU isolation (measured order, docs/glossary.md).
+// select the CPU isolation (see measured order in docs/glossary.md).
 type Policies struct {
 	CPUPolicy    node.Maybe[string] `json:"cpuPolicy,omitzero" oneof:"groupIdentity coreSched"`
 	NetQOSPolicy node.Maybe[string] `json:"netQOSPolicy,omitzero" oneof:"tc terway-qos" later:""`
@@ -100,8 +100,8 @@ type Policies struct {
 	LimitSeats       node.Maybe[bool]   `json:"cpuLimitSeats,omitzero"`
 }
 
-// Class is the isolation of the workloads of one class. Each part has its own
-// key Enable. A part has an effect only if its Enable is true.
+// Class is the isolation of the workloads of one class. Each part has a key
+// Enable, and has an effect only if this key is true.
 type Class struct {
 	CPU     CPUQOS     `json:"cpuQOS,omitzero"`
 	Memory  MemoryQOS  `json:"memoryQOS,omitzero"`
@@ -110,7 +110,7 @@ type Class struct {
 	Network NetworkQOS `json:"networkQOS,omitzero"`
 }
 
-// CPUQOS configures the order in which the classes get the CPU.
+// CPUQOS configures which classes get the CPU first.
 type CPUQOS struct {
 	Enable        node.Maybe[bool]  `json:"enable,omitzero"`
 	GroupIdentity node.Maybe[int64] `json:"groupIdentity,omitzero" range:"-1..2"`
@@ -158,8 +158,8 @@ type Block struct {
 	IO   IO                 `json:"ioCfg,omitzero"`
 }
 
-// IO holds the settings of one Block for all work of a class together: limits, weight, latency
-// targets. Rates are per second, and a rate of 0 means no limit. Latencies are in microseconds.
+// IO contains the settings of one Block for all work of a class together: limits, weight and
+// latency targets. Rates are per second, and 0 means no limit. Latencies are in microseconds.
 type IO struct {
 	ReadIOPS            node.Maybe[int64]        `json:"readIOPS,omitzero" range:"0.."`
 	WriteIOPS           node.Maybe[int64]        `json:"writeIOPS,omitzero" range:"0.."`

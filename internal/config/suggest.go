@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/config/spelling"
 )
 
-// foreignKeys lists the keys of Koordinator's ConfigMap that the configuration file cannot have.
+// foreignKeys lists keys of Koordinator's ConfigMap that the configuration file cannot contain.
 var foreignKeys = []string{"system-config", "host-application-config", "cpu-normalization-config", "resource-amplification-config"}
 
 // unknownKey returns the problem text for an unknown key. It also returns the
@@ -45,5 +45,5 @@ func namesOf(keys []key) []string {
 	return names
 }
 
-// maxKey is the maximum number of characters of a key that are printed.
+// maxKey is the maximum number of printed characters of a key.
 const maxKey = 64

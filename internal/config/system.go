@@ -5,8 +5,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// System is system-config: kernel settings of a node. This version reads and
-// checks them, but does not apply them.
+// System is system-config: kernel settings of a node. This version only reads
+// and checks them.
 type System struct {
 	MinFreeKbytesFactor       node.Maybe[int64]           `json:"minFreeKbytesFactor,omitzero" range:"1.." later:""`
 	WatermarkScaleFactor      node.Maybe[int64]           `json:"watermarkScaleFactor,omitzero" range:"1..400" later:""`
@@ -33,8 +33,8 @@ type ModelRatio struct {
 	HyperThreadTurbo node.Maybe[float64] `json:"hyperThreadTurboEnabledRatio,omitzero" range:"1..5"`
 }
 
-// Amplification is resource-amplification-config. Its factors multiply the
-// resources that a node shows to the scheduler.
+// Amplification is resource-amplification-config. The scheduler sees the
+// resources of a node multiplied by its factors.
 type Amplification struct {
 	Enable node.Maybe[bool]               `json:"enable,omitzero" later:"false"`
 	Ratio  map[string]node.Maybe[float64] `json:"resourceAmplificationRatio,omitempty" range:"1.."`

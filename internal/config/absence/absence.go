@@ -4,7 +4,7 @@ package absence
 import "time"
 
 // GoneAfter is the time after which a missing ConfigMap counts as deleted on
-// purpose. Before that, an update may be in progress (`kubectl replace
+// purpose. Before this time, an update may be in progress (`kubectl replace
 // --force`, charts). Without the ConfigMap, BE has no limits and no batch
 // resources.
 const GoneAfter = 5 * time.Minute
@@ -16,7 +16,7 @@ type Missing struct {
 	over  bool
 }
 
-// See records whether the ConfigMap exists now (there). It returns how long its
+// See records whether the ConfigMap exists now (there). It returns how long the
 // last content still applies: 0 if the ConfigMap exists or counts as deleted.
 func (m *Missing) See(there bool, now time.Time) (wait time.Duration) {
 	switch {
@@ -33,14 +33,14 @@ func (m *Missing) See(there bool, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// Due reports whether the ConfigMap has been missing for GoneAfter, and See has
-// not reported that yet.
+// Due reports whether the ConfigMap has been missing for GoneAfter. Once See
+// has reported the deletion, Due returns false.
 func (m *Missing) Due(now time.Time) bool {
 	return !m.since.IsZero() && !m.over && now.Sub(m.since) >= GoneAfter
 }
 
-// Since returns when the ConfigMap went missing. The time is zero if the
-// ConfigMap exists or counts as deleted.
+// Since returns when the ConfigMap began to be missing. It is zero if the
+// ConfigMap exists, or counts as deleted.
 func (m *Missing) Since() time.Time {
 	if m.over {
 		return time.Time{}

@@ -2,7 +2,7 @@ package nodeselect
 
 import "slices"
 
-// Overlaps reports whether one node can have labels that satisfy both selectors. It judges each
+// Overlaps reports whether the labels of one node can satisfy both selectors. It checks each
 // label key alone, because labels do not depend on each other.
 func (s Selector) Overlaps(other Selector) bool {
 	all := map[string]values{}
@@ -23,7 +23,7 @@ func (s Selector) Overlaps(other Selector) bool {
 	return true
 }
 
-// values describes the values that a label may have.
+// values describes the possible values of a label.
 type values struct {
 	listed       bool     // only the values of in are possible
 	in, out      []string // possible values, and impossible values

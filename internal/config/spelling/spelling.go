@@ -11,12 +11,12 @@ import (
 // maxCompared is the maximum length, in characters, of the names that are compared.
 const maxCompared = 64
 
-// minPrefix is the minimum length, in characters, of a name that Nearest takes
-// for the beginning of a key.
+// minPrefix is the minimum length, in characters, of a name that may be the
+// beginning of a key in Nearest.
 const minPrefix = 4
 
 // Nearest returns the known key that name probably means, or "". name may be
-// the beginning of a key. It may also have wrong or missing letters, but at
+// the beginning of a key. Some of its letters may be wrong or missing, but at
 // most one letter in three.
 func Nearest(name string, known []string) string {
 	best, least := "", maxCompared

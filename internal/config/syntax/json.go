@@ -13,13 +13,13 @@ import (
 const maxDepth = 64
 
 // JSON returns the root of a JSON text, such as the value of a key in
-// Koordinator's ConfigMap. The nodes are like those of a YAML document. Line 1
+// Koordinator's ConfigMap. Its nodes are like those of a YAML document. Line 1
 // is the first line of the text.
 func JSON(text string) (*yaml.Node, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("the text is longer than %d bytes", MaxSize)
 	}
-	// The token decoder accepts some texts that are not JSON.
+	// The token decoder also accepts some texts that are not JSON.
 	var whole json.RawMessage
 	if err := json.Unmarshal([]byte(text), &whole); err != nil {
 		return nil, jsonError(text, err)
@@ -29,8 +29,8 @@ func JSON(text string) (*yaml.Node, error) {
 	return r.value(0)
 }
 
-// jsonError returns an error for a text that is not JSON. If the text has
-// several lines, the error names the line.
+// jsonError returns an error for a text that is not JSON. For a text with
+// several lines, the error contains the line number.
 func jsonError(text string, err error) error {
 	at := len(text)
 	var syntax *json.SyntaxError
@@ -43,7 +43,7 @@ func jsonError(text string, err error) error {
 	return fmt.Errorf("not JSON: %w", err)
 }
 
-// A jsonReader builds nodes from tokens, and records their lines.
+// A jsonReader builds nodes from tokens. It records the lines of the nodes.
 type jsonReader struct {
 	text   string
 	tokens *json.Decoder
@@ -51,8 +51,8 @@ type jsonReader struct {
 	line   int
 }
 
-// next returns the next token as a node without content. The kind of the node
-// is 0 if the token is a closing bracket.
+// next returns the next token as a node without content. For a closing bracket,
+// the kind of the node is 0.
 func (r *jsonReader) next() (*yaml.Node, error) {
 	token, err := r.tokens.Token()
 	if err != nil {
@@ -81,8 +81,8 @@ func (r *jsonReader) next() (*yaml.Node, error) {
 	return n, nil
 }
 
-// value returns the next value. depth is the number of mappings and lists that
-// contain it.
+// value returns the next value. depth is the number of mappings and lists
+// around it.
 func (r *jsonReader) value(depth int) (*yaml.Node, error) {
 	n, err := r.next()
 	if err != nil || n.Kind == yaml.ScalarNode {

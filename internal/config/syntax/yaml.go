@@ -1,5 +1,5 @@
 // Package syntax parses the text of a YAML document, or of a JSON value, into nodes with their
-// lines. The error for an invalid text names the line of the mistake.
+// lines. The error for an invalid text contains the line of the mistake.
 package syntax
 
 import (
@@ -15,21 +15,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxSize is the maximum size of a text, in bytes. The rules of a node fit into
-// a small part of it, so a larger text is a mistake.
+// MaxSize is the maximum size of a text, in bytes. The rules of a node need
+// only a small part of it, so a larger text is a mistake.
 const MaxSize = 1 << 20
 
-// An Error tells where and why a text is not valid YAML.
+// An Error contains the place and the reason of invalid YAML.
 type Error struct {
-	// Line is the line of the mistake, counted from 1. It is 0 if the mistake
-	// has no line.
+	// Line is the line of the mistake, counted from 1. It is 0 if the line is not
+	// known.
 	Line int
 	// Problem names the mistake.
 	Problem string
 }
 
-// YAML returns the root of the YAML document in data. The root is nil if data
-// has no document. Two documents are an error.
+// YAML returns the root of the YAML document in data, or nil if there is no
+// document. Two documents are an error.
 func YAML(data []byte) (*yaml.Node, []Error) {
 	if len(data) > MaxSize {
 		return nil, []Error{{0, fmt.Sprintf("the file is longer than %d bytes", MaxSize)}}
@@ -59,7 +59,7 @@ func YAML(data []byte) (*yaml.Node, []Error) {
 }
 
 // A lineReader gives the YAML library one line at a time, and counts the lines.
-// So the line at which the library fails is known.
+// So the line of a failure is known.
 type lineReader struct {
 	rest []byte
 	read int // number of lines read
@@ -81,9 +81,9 @@ func (l *lineReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// findUnreadable finds the first byte that YAML forbids: it is not UTF-8, or is
-// a control character (YAML 1.2, 5.1). The library refuses such text, too, but
-// does not name the line.
+// findUnreadable finds the first byte that is not UTF-8, or that is a control
+// character which YAML forbids (YAML 1.2, 5.1). The library refuses such a
+// text, too, but does not tell the line.
 func findUnreadable(data []byte) (at int, problem string) {
 	for i := 0; i < len(data); {
 		r, n := utf8.DecodeRune(data[i:])
@@ -99,12 +99,12 @@ func findUnreadable(data []byte) (at int, problem string) {
 	return 0, ""
 }
 
-// lineAt returns the number of the line that holds data[at].
+// lineAt returns the line number of data[at].
 func lineAt(data []byte, at int) int { return 1 + bytes.Count(data[:at], []byte("\n")) }
 
-// locateError converts an error of the YAML library. The library names the line
-// in which the incomplete construct begins, but omits line 1. noticed is the
-// last line that the library had read.
+// locateError converts an error of the YAML library. The library returns the
+// line in which the incomplete construct begins, unless it is line 1. noticed
+// is the last line that the library had read.
 func locateError(data []byte, err error, noticed int) Error {
 	problem := strings.TrimPrefix(err.Error(), "yaml: ")
 	if rest, ok := strings.CutPrefix(problem, "unknown anchor '"); ok {
@@ -130,15 +130,15 @@ func locateError(data []byte, err error, noticed int) Error {
 	return Error{line, "not YAML: " + problem}
 }
 
-// countedFromZero lists the messages whose line numbers begin at 0. They come
-// from the parser of the library. The numbers of its scanner begin at 1
+// countedFromZero lists the messages of the library's parser. Their line
+// numbers begin at 0. The line numbers of the library's scanner begin at 1
 // (go.yaml.in/yaml/v3, decode.go: parser.fail).
 var countedFromZero = []string{
 	"did not find expected key", "did not find expected node content", "did not find expected '-' indicator",
 	"did not find expected ',' or ']'", "did not find expected ',' or '}'", "did not find expected <document start>",
 }
 
-// hints has the most likely cause for each message that does not name one.
+// hints maps the messages that tell no cause to their most likely cause.
 var hints = map[string]string{
 	"did not find expected alphabetic or numeric character": "a name that begins with * or & needs quotes",
 	"found character that cannot start any token":           "text that begins with % @ or ` needs quotes; tabs cannot indent",
@@ -149,8 +149,8 @@ var hints = map[string]string{
 }
 
 // NoAlias returns the problem text for the alias *name. Aliases are refused for
-// two reasons: a few lines of nested aliases expand to gigabytes, and a
-// configuration needs no aliases.
+// two reasons: nested aliases of a few lines can expand to gigabytes, and a
+// configuration does not need them.
 func NoAlias(name string) string {
 	return fmt.Sprintf("the alias *%s is not accepted: write the value out, or put it in quotes if it is a glob", Clip(name))
 }

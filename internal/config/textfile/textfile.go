@@ -15,9 +15,9 @@ import (
 // pipeWait is the time that Read waits for data from a pipe.
 const pipeWait = 2 * time.Second
 
-// Read returns at most the first most bytes of the file at path. A device, a
-// socket or a directory is an error. A pipe is an error if it has no writer, or
-// delivers nothing for 2 s.
+// Read reads the file at path. most is the maximum length of the result in
+// bytes. A device, a socket or a directory is an error. A pipe is an error if
+// it has no writer, or delivers nothing for 2 s.
 func Read(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -31,8 +31,8 @@ func Read(path string, most int64) ([]byte, error) {
 	pipe := info.Mode().Type() == fs.ModeNamedPipe
 	switch {
 	case pipe:
-		// Go's poller handles files that were opened as non-blocking. Such
-		// files can have deadlines.
+		// Go's poller handles files that were opened as non-blocking, so they can
+		// have deadlines.
 		if err := f.SetReadDeadline(time.Now().Add(pipeWait)); err != nil {
 			return nil, err
 		}
@@ -46,8 +46,8 @@ func Read(path string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// ReadRegular does the same as Read, but only for regular files. Callers read
-// the file repeatedly, and a pipe would have to wait for a writer each time.
+// ReadRegular is like Read, but only for regular files. Callers read the file
+// repeatedly, and each read of a pipe would have to wait for a writer.
 func ReadRegular(path string, most int64) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

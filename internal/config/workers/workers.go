@@ -1,6 +1,6 @@
 // Package workers is the part of the configuration file that divides a machine
-// into virtual workers. It has the list slices, and the key slice of each rule.
-// The package is pure.
+// into virtual workers. It contains the list slices, and the key slice of each
+// rule. The package is pure.
 package workers
 
 import (
@@ -18,7 +18,7 @@ type Slice struct {
 	Count node.Maybe[int64]  `json:"count" range:"1..1000"`
 }
 
-// A Use is the part of a rule that concerns slices: the name of its slice, if any.
+// A Use describes a rule that may use a slice. Slice is the name of its slice, if any.
 type Use struct {
 	Rule, Class string
 	Slice       node.Maybe[string]
@@ -44,7 +44,7 @@ func IsName(name string) bool {
 }
 
 // Check calls fault for each mistake that the ranges of keys cannot express. It
-// ignores the fields in bad, which have other faults.
+// ignores the fields in bad, because they already have faults.
 func Check(all []Slice, uses []Use, bad map[string]bool, fault func(field, problem string)) {
 	add := func(field, format string, args ...any) {
 		if !bad[field] {
@@ -88,8 +88,8 @@ func Check(all []Slice, uses []Use, bad map[string]bool, fault func(field, probl
 	}
 }
 
-// Slices returns the slices of a file without faults. Each slice lists the
-// rules whose work it gets.
+// Slices returns the slices of a file without faults. Each slice contains the
+// rules that use it.
 func Slices(all []Slice, uses []Use) []slice.Slice {
 	var to []slice.Slice
 	for _, s := range all {
