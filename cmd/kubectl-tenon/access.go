@@ -32,7 +32,7 @@ func (a *access) config() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.context})
 }
 
-// namespace returns the given namespace or, if it is "", that of the context.
+// namespace returns the given namespace. If it is "", it returns that of the context.
 func (a *access) namespace(given string) (string, error) {
 	if given != "" {
 		return given, nil
@@ -44,11 +44,11 @@ func (a *access) namespace(given string) (string, error) {
 	return found, nil
 }
 
-// client returns a client for nodes, pods, reports and profiles, for the objects
-// to which profiles refer, and for Leases and events.
+// client returns a client for nodes, pods, reports, profiles, the objects to
+// which profiles refer, Leases and events.
 func (a *access) client() (client.Client, error) { return a.clientWith(&warnings{}) }
 
-// clientWith returns such a client, which stores the warnings of the API server.
+// clientWith is like client, but stores the warnings of the API server in said.
 func (a *access) clientWith(said *warnings) (client.Client, error) {
 	found, err := a.config().ClientConfig()
 	if err != nil {
@@ -62,8 +62,7 @@ func (a *access) clientWith(said *warnings) (client.Client, error) {
 	); err != nil {
 		return nil, err
 	}
-	// With a fixed list of kinds, the client need not ask the API server for
-	// them.
+	// The fixed list of kinds saves a request to the API server.
 	kinds := meta.NewDefaultRESTMapper(nil)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
@@ -94,9 +93,9 @@ func (a *access) profiles(ctx context.Context) ([]configv1alpha1.ClusterColocati
 	return profiles.Items, nil
 }
 
-// webhook reads everything by which the webhook changes a new pod. What it
-// cannot read is listed in Unread. That is no error, because most pods need the
-// same CPUs without these changes.
+// webhook reads the inputs of the webhook that changes new pods. Unread lists
+// what it cannot read. This is not an error, because most pods need the same
+// CPUs with or without these changes.
 func (a *access) webhook(ctx context.Context) podpages.Webhook {
 	var w podpages.Webhook
 	unread := func(what string, err error) {

@@ -151,7 +151,7 @@ func mapCommand(a *access, now func() time.Time) *cobra.Command {
 	return cmd
 }
 
-// mapped is the map of a node as JSON fields and as text.
+// mapped is the map of a node, both as JSON fields and as text.
 type mapped struct {
 	*podpages.MapPage
 	drawn interface{ Text() string }

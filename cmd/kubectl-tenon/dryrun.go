@@ -17,8 +17,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/podpages"
 )
 
-// admit asks the API server about one pod of each manifest, and reads what the
-// cluster shows of the schedulers that they name.
+// admit asks the API server about one pod of each manifest. It also reads the
+// state of the schedulers of these pods.
 func (a *access) admit(ctx context.Context, all *podpages.Manifests, by podpages.Webhook, now time.Time) ([]podpages.Scheduler, error) {
 	var said warnings
 	c, err := a.clientWith(&said)
@@ -31,8 +31,8 @@ func (a *access) admit(ctx context.Context, all *podpages.Manifests, by podpages
 		draft := all.Draft(w)
 		w.Admission = ask(ctx, c, draft, &said)
 		if w.Admission.Pod != nil {
-			// The API server draws whether a profile with a probability acts. The
-			// pages always apply it.
+			// The API server decides at random whether it applies a profile with a
+			// probability. The pages always apply such a profile.
 			if drawn := by.Drawn(draft, w.Admission.Pod); drawn != nil {
 				w.Admission = ask(ctx, c, drawn, &said)
 			}
@@ -52,7 +52,7 @@ func (a *access) admit(ctx context.Context, all *podpages.Manifests, by podpages
 	return schedulersOf(ctx, c, slices.Compact(names), now), nil
 }
 
-// ask asks the API server to create a pod without storing it.
+// ask asks the API server to create a pod without storing it (a dry run).
 func ask(ctx context.Context, c client.Client, draft *corev1.Pod, said *warnings) podpages.Admission {
 	*said = nil
 	p := draft.DeepCopy()
@@ -71,8 +71,8 @@ func ask(ctx context.Context, c client.Client, draft *corev1.Pod, said *warnings
 	return podpages.Admission{Refused: err.Error()}
 }
 
-// mayCreate reports whether the user may create pods. Admission, such as a
-// quota, refuses a pod with the same status as a missing right.
+// mayCreate reports whether the user may create pods. The status of a refusal
+// does not show this, because a quota causes the same status.
 func mayCreate(ctx context.Context, c client.Client, namespace string, refusal error) bool {
 	review := authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Resource: "pods"},
@@ -83,9 +83,9 @@ func mayCreate(ctx context.Context, c client.Client, namespace string, refusal e
 	return review.Status.Allowed
 }
 
-// isVerdict reports whether an error is the answer of the API server to the pod.
-// A busy server and a webhook that supports no dry run give none. A webhook that
-// fails and must not be ignored (status 500) does: no such pod can be created.
+// isVerdict reports whether an error is the API server's answer to the pod.
+// Busy servers and webhooks without dry runs give no answer. If a required
+// webhook fails (status 500), that is an answer: the pod cannot be created.
 func isVerdict(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {

@@ -17,8 +17,8 @@ func review(allowed string) string {
 	return `{"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": {}, "status": {"allowed": ` + allowed + `}}`
 }
 
-// TestFitAsksTheAPIServer checks the answers that the API server may give to a
-// pod that is not stored.
+// TestFitAsksTheAPIServer checks the possible answers of the API server to a
+// pod that it does not store (a dry run).
 func TestFitAsksTheAPIServer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pod.yaml")
 	const pod = "kind: Pod\nmetadata: {name: p, labels: {koordinator.sh/qosClass: LSR}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}\n"
@@ -82,8 +82,8 @@ func TestFitAsksTheAPIServer(t *testing.T) {
 	}
 }
 
-// TestObjectsOfTheManifestsAreNoRefusal checks a namespace that the manifests
-// create, too.
+// TestObjectsOfTheManifestsAreNoRefusal checks a pod whose namespace does not
+// exist yet, because the manifests create it.
 func TestObjectsOfTheManifestsAreNoRefusal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "all.yaml")
 	const all = "kind: Namespace\nmetadata: {name: new}\n---\nkind: Pod\nmetadata: {name: p, namespace: new}\nspec: {containers: [{name: c}]}\n"

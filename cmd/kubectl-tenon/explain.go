@@ -24,8 +24,8 @@ func explainCommand(a *access, now func() time.Time) *cobra.Command {
 	pod, node := &podQuestion{access: a, now: now}, nodeCommand(a, now)
 	explain.AddCommand(podCommand(pod), node, isolationCommand(a, now))
 	group(explain)
-	// pod/db-0 and node/worker-1 are one word, and no command. The flags of
-	// explain pod then stand behind explain.
+	// pod/db-0 and node/worker-1 are single words, and not commands. In this case,
+	// the flags of explain pod belong to explain.
 	known, help := explain.Args, explain.RunE
 	named := func(args []string) bool {
 		return len(args) == 1 && (cutKind(args[0], podWords) != args[0] || cutKind(args[0], nodeWords) != args[0])
@@ -49,7 +49,7 @@ func explainCommand(a *access, now func() time.Time) *cobra.Command {
 	return explain
 }
 
-// A podQuestion is the command line of explain pod.
+// A podQuestion contains the command line of explain pod.
 type podQuestion struct {
 	*access
 	now       func() time.Time

@@ -16,7 +16,7 @@ import (
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
 var version string
 
-// The exit statuses after an error, as those of tenon.
+// These are the exit statuses after an error, the same as those of tenon.
 const (
 	exitFailure = 1
 	exitUsage   = 2

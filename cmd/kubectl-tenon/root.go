@@ -58,7 +58,7 @@ func versionOf() string {
 	return version
 }
 
-// acceptAll adds the flag -A, which users of kubectl type. It changes nothing.
+// acceptAll adds the flag -A, because users of kubectl type it. It has no effect.
 func acceptAll(cmd *cobra.Command) {
 	cmd.Flags().BoolP("all-namespaces", "A", false, "accepted, and without effect: the pods of all namespaces count anyway")
 }
@@ -90,8 +90,8 @@ func topCommand(a *access, now func() time.Time) *cobra.Command {
 	return cmd
 }
 
-// unattended returns a line for each scheduler that pods wait for and that does
-// not take them. If the pods may not be listed, it says so on errOut.
+// unattended returns a line for each scheduler that does not handle the pods
+// that wait for it. If the user may not list pods, errOut gets a message.
 func (a *access) unattended(ctx context.Context, errOut io.Writer, now time.Time) ([]string, error) {
 	c, err := a.client()
 	if err != nil {

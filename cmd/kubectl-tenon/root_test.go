@@ -33,7 +33,7 @@ const (
 		{"metadata": {"name": "db", "namespace": "shop", "uid": "u2", "annotations": {"cpuset-scheduler": "true"}}, "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "14"}}}]}}]}`
 )
 
-// notFound is the answer to a path that the server does not have.
+// notFound is the answer to a path that the server does not know.
 const notFound = `{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404, "message": "the server could not find the requested resource"}`
 
 // refusal returns the answer of an API server that refuses a request.
@@ -42,8 +42,8 @@ func refusal(code int, reason, message string) string {
 	return string(text)
 }
 
-// selected keeps the items of a list that a field selector selects. It knows
-// the selectors that the plugin sends.
+// selected keeps the items of a list that match a field selector. It knows the
+// selectors that the plugin sends.
 func selected(text, selector string) string {
 	field, value, _ := strings.Cut(selector, "=")
 	var list map[string]any
@@ -64,9 +64,9 @@ func selected(text, selector string) string {
 	return string(out)
 }
 
-// kubectl runs the plugin against an API server that serves these paths. The
-// path of a POST has POST and a space before it. A pod that is created without
-// a path for it is accepted as it is. A Status is sent with its code.
+// kubectl runs the plugin against an API server with answers for these paths. A
+// path for a POST begins with "POST ". Without a path for it, a new pod is
+// accepted unchanged. A Status is sent with its code.
 func kubectl(t *testing.T, paths map[string]string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -100,7 +100,7 @@ func accepted(t *testing.T, r *http.Request) string {
 	return string(text)
 }
 
-// serve starts such an API server and returns the path of its kubeconfig.
+// serve starts an API server with these paths. It returns the path of its kubeconfig.
 func serve(t *testing.T, paths map[string]string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -153,7 +153,7 @@ const (
 
 var installed = map[string]string{"/api/v1/nodes": nodes, "/api/v1/pods": pods, "/apis/tenon.sh/v1alpha1/nodereports": reports, pathLeases: leases, pathEvents: events}
 
-// with returns paths with changes: pairs of a path and its text.
+// with returns changed paths. changes are pairs of a path and its text.
 func with(paths map[string]string, changes ...string) map[string]string {
 	all := maps.Clone(paths)
 	for i := 0; i < len(changes); i += 2 {
@@ -209,8 +209,8 @@ func TestFitEndsWithOneIfAPodWouldWait(t *testing.T) {
 	}
 }
 
-// TestFitAppliesTheProfiles checks a profile that makes each pod LSR, for a user
-// who may not create pods. The API server of the test has no namespaces, and fit
+// TestFitAppliesTheProfiles checks a profile that makes each pod LSR. The user
+// may not create pods. The API server of the test has no namespaces, and fit
 // must say so.
 func TestFitAppliesTheProfiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pod.yaml")

@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/podpages"
 )
 
-// maxEvents is the maximum number of events of a scheduler that are read. One
-// is enough to see that the scheduler has run lately.
+// maxEvents is the maximum number of events that are read for a scheduler. A
+// single event shows that the scheduler has run lately.
 const maxEvents = 500
 
 // pendingPods lists the pods without a node.
@@ -24,7 +24,7 @@ func pendingPods(ctx context.Context, c client.Client) ([]corev1.Pod, error) {
 	return pods.Items, err
 }
 
-// schedulersOf reads what the cluster shows of schedulers.
+// schedulersOf reads the Leases and events of schedulers.
 func schedulersOf(ctx context.Context, c client.Client, names []string, now time.Time) []podpages.Scheduler {
 	var all []podpages.Scheduler
 	for _, name := range names {
@@ -33,8 +33,8 @@ func schedulersOf(ctx context.Context, c client.Client, names []string, now time
 	return all
 }
 
-// schedulerOf reads the Leases with the name of a scheduler and, if they do not
-// show that it runs, its events.
+// schedulerOf reads the Leases with the name of a scheduler. If they do not
+// show that it runs, it also reads its events.
 func schedulerOf(ctx context.Context, c client.Client, name string, now time.Time) podpages.Scheduler {
 	s := podpages.Scheduler{Name: name}
 	var leases coordinationv1.LeaseList
@@ -69,7 +69,7 @@ func schedulerOf(ctx context.Context, c client.Client, name string, now time.Tim
 	return s
 }
 
-// unreadText says why objects could not be listed.
+// unreadText explains why objects could not be listed.
 func unreadText(what string, err error) string {
 	if apierrors.IsForbidden(err) {
 		return "you may not list " + what
@@ -77,7 +77,7 @@ func unreadText(what string, err error) string {
 	return fmt.Sprintf("%s cannot be listed (%v)", what, err)
 }
 
-// seen reads what the API server shows of a pod that waits.
+// seen reads what the API server knows about a pod that waits.
 func (a *access) seen(ctx context.Context, p *corev1.Pod, now time.Time) (podpages.Seen, error) {
 	c, err := a.client()
 	if err != nil {

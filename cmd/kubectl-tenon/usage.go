@@ -35,7 +35,7 @@ func (o *output) String() string { return string(*o) }
 // Type returns how help names the value.
 func (o *output) Type() string { return "FORMAT" }
 
-// A page is an answer that has a text and JSON fields.
+// A page is an answer that can be printed as text or as JSON.
 type page interface{ Text() string }
 
 // print writes a page as JSON for -o json, and otherwise its text.
@@ -61,8 +61,8 @@ func addOutput(cmd *cobra.Command, o *output) {
 // see names the help of a command.
 func see(cmd *cobra.Command) string { return "see " + cmd.CommandPath() + " --help" }
 
-// flagError explains an error of a flag. Users of kubectl try -n and -o at all
-// commands.
+// flagError explains an error of a flag. Users of kubectl try -n and -o with
+// all commands.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -105,8 +105,8 @@ func one(what string) cobra.PositionalArgs {
 	}
 }
 
-// group makes a command that has only commands below it. With an argument that
-// is none of them it fails, and alone it prints its help.
+// group sets up a command that only has commands below it. Without an argument,
+// it prints its help. An argument that is no command is an error.
 func group(cmd *cobra.Command) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -124,13 +124,13 @@ func group(cmd *cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
-// The words before a slash by which kubectl names the type of an object.
+// These are the words before a slash that kubectl accepts as types of objects.
 var (
 	podWords  = []string{"pod", "pods", "po"}
 	nodeWords = []string{"node", "nodes", "no"}
 )
 
-// cutKind returns the name in a text such as node/worker-1, or the text itself.
+// cutKind returns the name in a text such as node/worker-1. Without a slash, it returns the text.
 func cutKind(text string, words []string) string {
 	if kind, name, both := strings.Cut(text, "/"); both && slices.Contains(words, kind) {
 		return name
@@ -138,9 +138,9 @@ func cutKind(text string, words []string) string {
 	return text
 }
 
-// podName reads the name of a pod: db, pod/db or shop/db, which is a pod of
-// namespace shop. given is the value of -n. A pod of a namespace that is named
-// pod needs -n.
+// podName reads the name of a pod: db, pod/db, or shop/db for a pod in the
+// namespace shop. given is the value of -n. For a namespace with the name pod,
+// -n is necessary.
 func podName(text, given string) (namespace, name string, err error) {
 	name = cutKind(text, podWords)
 	if name == text && strings.Contains(text, "/") {

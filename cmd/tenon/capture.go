@@ -50,8 +50,8 @@ is standard output. It names cgroups and holds no content of any process.`,
 	}
 }
 
-// capture writes the record to a new file, or to standard output. It removes a
-// file that it could not write completely.
+// capture writes the record to a new file, or to standard output. If it fails,
+// it removes the incomplete file.
 func capture(stdout io.Writer, stateDir, path string) (turns int, err error) {
 	if path == "-" {
 		return record.Capture(stateDir, stdout)

@@ -86,8 +86,8 @@ that this node cannot carry out.`,
 // controllers lists the cgroup controllers that Tenon uses.
 var controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids", "io"}
 
-// diagnose examines the node. In place of a value that cannot be read, the
-// result has an error text.
+// diagnose examines the node. If a value cannot be read, the result contains an
+// error text instead.
 func diagnose(ctx context.Context, fs proc.FS, stateDir string, try bool, asked policy.Config) diagnosis {
 	d := diagnosis{Kernel: "unknown", Cgroups: "none found", CgroupVersions: map[string]int{}}
 	if release, err := fs.KernelRelease(); err == nil {

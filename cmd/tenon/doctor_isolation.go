@@ -16,13 +16,13 @@ type mechanismLine struct {
 	Name      node.Mechanism `json:"name"`
 	Available node.Verdict   `json:"available"`
 	Why       string         `json:"why"`
-	// Chosen means that Tenon uses the mechanism. But the configuration may
-	// choose another one, or a trial may show that another one helps.
+	// Chosen means that Tenon uses the mechanism. But the configuration may select
+	// another mechanism, or a trial may show that another one helps.
 	Chosen bool `json:"chosen,omitempty"`
 }
 
-// isolation adds the mechanism that the policy would choose, and the weight
-// that the policy writes in addition to each mechanism.
+// isolation adds the mechanism that the policy would choose. It also adds the
+// weight, which the policy writes together with each mechanism.
 func (d *diagnosis) isolation(can node.Capabilities, i node.Isolation) {
 	config := isolation.Config{Enable: true, Measured: true}
 	chosen := isolation.Mechanisms(config, can, i)

@@ -84,8 +84,8 @@ func TestEveryExperimentHasACommand(t *testing.T) {
 	}
 }
 
-// TestEveryFlagHasACompletion looks at the flags that take a value. Without a
-// completion, a shell offers the names of files. That is right only for a flag
+// TestEveryFlagHasACompletion checks the flags that take a value. Without a
+// completion, a shell offers the names of files. This is right only for a flag
 // whose value is a file or a directory.
 func TestEveryFlagHasACompletion(t *testing.T) {
 	file := regexp.MustCompile("file|film|directory|socket")
@@ -119,8 +119,7 @@ func commandLine(line string) ([]string, bool) {
 	return words[1:], true
 }
 
-// wordsOf splits a line as a shell does. It knows single quotes, and no other
-// quoting.
+// wordsOf splits a line as a shell does. It supports only single quotes.
 func wordsOf(line string) []string {
 	quoted := false
 	return strings.FieldsFunc(strings.Map(func(r rune) rune {

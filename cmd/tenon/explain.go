@@ -77,8 +77,8 @@ func suggest(err error) error {
 	return fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or "))
 }
 
-// resembles reports whether name may be a part or a misspelling of known, which
-// is an existing name, or of the last element of known.
+// resembles reports whether name may be a part or a misspelling of an existing
+// name (known), or of the last element of that name.
 func resembles(name, known string) bool {
 	name, known = strings.ToLower(name), strings.ToLower(known)
 	if name == "" {

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestWrongFlagsAreRefusedBeforeTheExperiment has wrong command lines, and the
-// whole error of each. The context of the commands has ended, so that no
-// experiment begins. AFILE is a file.
+// TestWrongFlagsAreRefusedBeforeTheExperiment checks the whole errors of wrong
+// command lines. The context of the commands has ended, so that no experiment
+// begins. AFILE is a file.
 func TestWrongFlagsAreRefusedBeforeTheExperiment(t *testing.T) {
 	t.Chdir(t.TempDir())
 	file := filepath.Join(t.TempDir(), "file")

@@ -48,8 +48,8 @@ func newLabCommand(g *global) *cobra.Command {
 	return cmd
 }
 
-// experiment runs one experiment to its end, or until the user interrupts it.
-// Then it prints the results so far.
+// experiment runs one experiment until it ends or the user interrupts it. Then
+// it prints the results so far.
 func experiment(cmd *cobra.Command, g *global, run func(context.Context) (harness.Outcome, error)) error {
 	ctx, stop := contextUntilSignal(cmd.Context())
 	defer stop()
@@ -71,8 +71,8 @@ func printFindings(cmd *cobra.Command, g *global, f report.Findings) error {
 	return f.WriteTable(cmd.OutOrStdout())
 }
 
-// labFrame returns the functions of this program that the experiments with a
-// service call.
+// labFrame returns the functions of this program for experiments with a
+// service.
 func labFrame(g *global) labcmd.Frame {
 	return labcmd.Frame{
 		Usage: func(err error) error { return usageError{err} }, NoArgs: noArgs, Complete: complete, SettingFlags: settingFlags,
@@ -83,7 +83,7 @@ func labFrame(g *global) labcmd.Frame {
 	}
 }
 
-// jobFrame returns the functions of this program that the experiments about jobs call.
+// jobFrame returns the functions of this program for experiments about jobs.
 func jobFrame(g *global) jobcmd.Frame {
 	return jobcmd.Frame{
 		Version: version, Usage: func(err error) error { return usageError{err} },
@@ -110,8 +110,8 @@ func resultFrame(g *global) resultcmd.Frame {
 	}
 }
 
-// interruption prints that the user has interrupted the experiment, and what went
-// wrong while the experiment ended.
+// interruption tells that the user has interrupted the experiment. It adds the
+// errors that occurred while the experiment ended.
 func interruption(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		text := "everything is stopped and put back"
@@ -124,8 +124,8 @@ func interruption(ctx context.Context, err error) error {
 	return err
 }
 
-// withoutCanceled returns those of the joined errors that do not come from the
-// interruption itself; nil: there are none.
+// withoutCanceled removes the errors of the interruption itself from joined
+// errors. It returns nil if there are no others.
 func withoutCanceled(err error) error {
 	var joined interface{ Unwrap() []error }
 	if !errors.As(err, &joined) {
@@ -243,7 +243,7 @@ func newChildCommand() *cobra.Command {
 }
 
 // contextUntilSignal returns a context that ends at the first SIGINT, SIGTERM
-// or SIGHUP. A second such signal ends the program at once.
+// or SIGHUP. The second of these signals ends the program at once.
 func contextUntilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx == nil {
 		ctx = context.Background()

@@ -65,7 +65,7 @@ It needs root (for cgroups), nginx, and two CPUs. About ten minutes.`,
 }
 
 // settingFlags adds the flags of every experiment. If outside is not nil, it
-// also adds the flag that makes tenond do Tenon's work.
+// also adds the flag that starts tenond in place of the lab's own loop.
 func settingFlags(cmd *cobra.Command, s *testbed.Setting, outside *bool) {
 	flags := cmd.Flags()
 	flags.Uint64Var(&s.Seed, "seed", 1, "seed of all that is drawn")

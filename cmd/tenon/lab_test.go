@@ -8,7 +8,7 @@ import (
 )
 
 // TestAnInterruptedExperimentSaysWhatIsNotPutBack checks which errors the lab prints
-// after Ctrl-C. Those of the interruption itself are left out.
+// after Ctrl-C. It must not print the errors of the interruption itself.
 func TestAnInterruptedExperimentSaysWhatIsNotPutBack(t *testing.T) {
 	canceled, forbidden := fmt.Errorf("run 3: %w", context.Canceled), errors.New("delete pods: Forbidden")
 	for want, err := range map[string]error{

@@ -18,7 +18,7 @@ func main() {
 	os.Exit(execute())
 }
 
-// Exit statuses. tenon run has others: it exits with the status of its command.
+// These are the exit statuses. tenon run exits with the status of its command.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -50,8 +50,8 @@ func oneLine(err error) string {
 	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 }
 
-// An exitStatus is an error that makes Tenon exit with this status and print
-// nothing.
+// An exitStatus is an error that only makes tenon exit with this status.
+// Nothing is printed.
 type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 }
 
 // TestCommandLine runs testdata/*.txtar. The condition [root] is true if the
-// test can create cgroups. group, newgroup, nobody and waitfor are additional
-// commands of the scripts.
+// test can create cgroups. The scripts have four additional commands: group,
+// newgroup, nobody and waitfor.
 func TestCommandLine(t *testing.T) {
 	deadline, _ := t.Deadline()
 	docs, err := filepath.Abs(filepath.Join("..", "..", "docs"))

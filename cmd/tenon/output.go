@@ -31,7 +31,7 @@ func (o *output) Set(s string) error {
 func (o *output) String() string { return string(*o) }
 func (o *output) Type() string   { return "FORMAT" }
 
-// print writes v as JSON for -o json, and otherwise text.
+// print writes v as JSON with -o json, otherwise it writes text.
 func (o output) print(w io.Writer, v any, text string) error {
 	if o != jsonText {
 		_, err := io.WriteString(w, text)
@@ -90,7 +90,7 @@ func (f *memoryFlag) Set(s string) error {
 func (f *memoryFlag) String() string { return "" }
 func (f *memoryFlag) Type() string   { return "BYTES" }
 
-// complete registers the values that the shell completes for a flag.
+// complete sets the values that a shell offers for a flag.
 func complete(cmd *cobra.Command, flag string, values ...string) {
 	// An error means that the flag does not exist. A test completes each flag.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))

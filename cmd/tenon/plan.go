@@ -25,8 +25,8 @@ import (
 	"tenon.sh/tenon/internal/runtimes/inventory"
 )
 
-// ratePause is the time between the two snapshots from which CPU suppress
-// computes CPU usage.
+// ratePause is the time between two snapshots, from which CPU suppress computes
+// the CPU usage.
 const ratePause = time.Second
 
 type planFlags struct {
@@ -78,7 +78,7 @@ would write with that configuration.`,
 	return cmd
 }
 
-// dryRun runs ticks of the loop without writing.
+// dryRun runs ticks of the loop that write nothing.
 func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Tick, error) {
 	var none tick.Tick
 	if f.suppress < 0 || f.suppress > 100 {
@@ -207,7 +207,7 @@ func launched(tree *cgroup.Tree, root node.CgroupPath) []node.Workload {
 }
 
 // withLimits returns w with the present limits of its cgroup. Tenon treats them
-// as limits that the owner set.
+// like limits from the owner.
 func withLimits(tree *cgroup.Tree, w node.Workload) node.Workload {
 	if v, err := tree.ReadCPUMax(string(w.Cgroup)); err == nil && v.Quota != cgroup.NoQuota {
 		w.CPULimit = node.Some(unit.MilliCPU(node.CPUMax(v).Cores() * 1000))
@@ -234,7 +234,7 @@ type planned struct {
 type plannedStep struct {
 	Cgroup node.CgroupPath `json:"cgroup"`
 	File   node.File       `json:"file"`
-	// Control is a control group of resctrl; empty for a knob of a cgroup.
+	// Control is a control group of resctrl. It is empty for a knob of a cgroup.
 	Control string  `json:"resctrl,omitempty"`
 	From    *string `json:"from"` // null: the cgroup does not exist yet, or cannot be read
 	To      string  `json:"to"`
@@ -260,7 +260,7 @@ func planOf(t tick.Tick) planned {
 	return p
 }
 
-// String prints one line for each step. If there is none, it prints why.
+// String prints one line for each step. If there are no steps, it prints why.
 func (p planned) String() string {
 	switch {
 	case len(p.Workloads) == 0 && p.rules:

@@ -138,8 +138,8 @@ func newQOSAutoCommand(g *global) *cobra.Command {
 	}
 }
 
-// choose makes tenond use the mechanism, and prints the result. With an empty
-// mechanism, the configuration chooses.
+// choose makes tenond use the mechanism, and prints the result. If the
+// mechanism is empty, the configuration decides.
 func (g *global) choose(cmd *cobra.Command, mechanism func(control.QOS) (node.Mechanism, error)) error {
 	refused := func(err error) error { return needRoot("qos "+cmd.Name(), err) }
 	agent := g.agent(cmd)

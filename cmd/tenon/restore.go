@@ -49,8 +49,8 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 				return fmt.Errorf("the journal in %s was damaged (%s): knobs that Tenon changed may still have its values", g.stateDir, report.Damage)
 			}
 			if err == nil && os.Geteuid() != 0 && !cmd.Flags().Changed("state-dir") {
-				// This report covers the journal of the user. Root may have
-				// another journal.
+				// This report covers the journal of this user. Root may have another
+				// journal.
 				var roots restore.Report
 				roots, err = restoreFrom(cmd.Context(), journal.DefaultDir, true)
 				if err == nil && !roots.Empty() {
@@ -67,8 +67,8 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 // restoreFrom restores the knobs in one journal. With dryRun, it only reports
 // the changes.
 func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (restore.Report, error) {
-	// A collection of garbage waits for every thread, and a write of a cpuset
-	// may take a millisecond. This process soon ends, so let it collect less.
+	// A garbage collection waits for each thread, and writing a cpuset may take a
+	// millisecond. This process soon ends, so let it collect less.
 	debug.SetGCPercent(400)
 	h, err := host.Open(host.Options{JournalDir: stateDir})
 	if err != nil {
@@ -88,8 +88,8 @@ func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (restore.Rep
 const disarmPatience = 5 * time.Second
 
 // disarm makes sure that no process overwrites the restored values. If tenond
-// runs, it returns an error. Otherwise it ends the watchdog, which may outlive
-// tenond.
+// runs, it returns an error. Otherwise it ends the watchdog, which may still
+// run.
 func disarm(ctx context.Context, stateDir string) error {
 	if pid, held := lease.IsHeld(stateDir); held {
 		return fmt.Errorf("tenond (process %d) manages this node and would write its values again: stop it first (systemctl stop tenond), or run tenond uninstall", pid)

@@ -20,7 +20,7 @@ import (
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
 var version string
 
-// global holds the values of the flags that every command has.
+// global holds the values of the flags that all commands share.
 type global struct {
 	output   output
 	stateDir string
@@ -71,8 +71,8 @@ services (LS) leave idle, and keeps their tail latency where it was.`,
 	return root
 }
 
-// refuseMore makes the commands of the library refuse what the others refuse, and
-// makes a shell offer no files as arguments of commands that take none.
+// refuseMore makes the commands of the library refuse the same arguments as other
+// commands. A shell then offers no files for commands without arguments.
 func refuseMore(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -95,8 +95,8 @@ func refuseMore(root *cobra.Command) {
 	}
 }
 
-// offerNoFiles makes a shell offer no files after cmd and the commands below it if
-// they refuse an argument.
+// offerNoFiles makes a shell offer no files for commands that take no arguments:
+// cmd and the commands below it.
 func offerNoFiles(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil && cmd.Args != nil && cmd.Args(cmd, []string{"x"}) != nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
@@ -106,8 +106,8 @@ func offerNoFiles(cmd *cobra.Command) {
 	}
 }
 
-// defaultStateDir returns the state directory of the node, which only root can
-// write. For other users it returns a directory of their own.
+// defaultStateDir returns the state directory of the node, in which only root
+// can write. For other users it returns a directory of their own.
 func defaultStateDir() string {
 	if os.Geteuid() == 0 {
 		return journal.DefaultDir
@@ -152,8 +152,8 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return refuseUnknown(cmd, "command", args)
 }
 
-// refuseUnknown returns an error if there are arguments. The first one should be
-// a command below cmd, and is none. kind says what the commands below cmd are.
+// refuseUnknown returns an error if there are arguments, because the first one
+// is not a command below cmd. kind describes these commands.
 func refuseUnknown(cmd *cobra.Command, kind string, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -177,13 +177,13 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// accepted has what a flag accepts, by its type. Other types say it themselves.
+// accepted maps the types of flags to the accepted values. Other types tell these themselves.
 var accepted = map[string]string{
 	"bool": "true or false", "int": "a whole number", "uint64": "a whole number from 0", "float64": "a number", "duration": "a duration such as 1m30s",
 }
 
-// explainFlag adds the names of similar flags to the error for an unknown flag, and
-// what a flag accepts to the error for its value.
+// explainFlag completes an error of a flag. For an unknown flag, it adds the names
+// of similar flags. For a wrong value, it adds the accepted values.
 func explainFlag(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError

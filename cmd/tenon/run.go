@@ -18,8 +18,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// commandFlags are the flags that describe a command. tenon run and tenon plan
-// have them.
+// commandFlags are the flags of tenon run and tenon plan that describe a
+// command.
 type commandFlags struct {
 	class  classFlag
 	cpus   cpuFlag
@@ -87,8 +87,8 @@ and one line says what is missing.`,
 				return err
 			}
 			if err != nil {
-				// The command has run, and Tenon must exit with its status.
-				// Therefore this error is only printed.
+				// The command has run, and tenon must exit with its status. Therefore this
+				// error is only printed.
 				note(strings.ReplaceAll(err.Error(), "\n", "; "))
 			}
 			if !quiet {
@@ -108,7 +108,7 @@ and one line says what is missing.`,
 	return cmd
 }
 
-// runCommand runs c in a cgroup, or without a cgroup if this user may not create any.
+// runCommand runs c in a cgroup. If this user may not create cgroups, c runs without one.
 func runCommand(cmd *cobra.Command, g *global, c launch.Command, note func(string)) (launch.Result, error) {
 	fs := proc.Default()
 	l := &launch.Launcher{FS: fs, StateDir: g.stateDir, Program: os.Args[:1], Note: note}
@@ -141,16 +141,16 @@ func openLauncher(l *launch.Launcher, g *global) error {
 	if l.Host, err = host.Open(host.Options{Tree: tree, FS: l.FS, JournalDir: g.stateDir, Try: true}); err != nil {
 		return err
 	}
-	// Only tenond uses mechanisms that affect the whole node. A command of
-	// tenon run gets cpu.idle and nothing else.
+	// Only tenond uses mechanisms that affect the whole node. A command of tenon
+	// run gets only cpu.idle.
 	a := &loop.Agent{Host: l.Host, Config: policy.Config{CPUQOS: isolation.Config{Enable: true, Mechanism: node.MechanismIdle}}}
 	l.Turn = g.tick(a)
 	return nil
 }
 
-// launchRoot returns the cgroup below which this user may launch commands: for
-// root the root of the hierarchy, for others a cgroup that was delegated to the
-// user.
+// launchRoot returns the cgroup below which this user may launch commands. For
+// root, it is the root of the hierarchy. For others, it is a cgroup that was
+// delegated to the user.
 func launchRoot(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 	if os.Geteuid() == 0 {
 		return "", nil

@@ -60,7 +60,7 @@ func withMechanism(second int, pinned node.Mechanism) tick.Tick {
 	return t
 }
 
-// An operator is an agent that runs a tick at once when the user chooses a
+// An operator is an agent that makes a tick at once when the user chooses a
 // mechanism.
 type operator struct {
 	ledger *control.Ledger

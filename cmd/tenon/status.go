@@ -24,8 +24,8 @@ func newStatusCommand(g *global) *cobra.Command {
 	}
 }
 
-// agent returns the client of tenond. Every user connects to the tenond of root
-// by default.
+// agent returns the client of tenond. By default, all users connect to the
+// tenond of root.
 func (g *global) agent(cmd *cobra.Command) *control.Client {
 	return control.NewClient(g.agentDir(cmd))
 }

@@ -23,8 +23,8 @@ terminal of 80 by 24, works over ssh, and needs no colours (NO_COLOR=1).`,
 				return errors.New("tenon top needs a terminal: tenon status prints one moment of it")
 			}
 			agent := g.agent(cmd)
-			// Report a connection error before the program uses the whole
-			// screen.
+			// Check the connection first: an error must be printed before the program
+			// takes over the screen.
 			if _, err := agent.Status(cmd.Context()); err != nil {
 				return needRoot("top", err)
 			}

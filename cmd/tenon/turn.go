@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/agent/loop"
 )
 
-// tick returns a function that runs one tick of a's loop. With --verbose, it
-// logs the tick.
+// tick returns a function that makes one tick of a's loop. With --verbose, the
+// function logs the tick.
 func (g *global) tick(a *loop.Agent) func(context.Context) error {
 	return func(ctx context.Context) error {
 		t, err := a.Step(ctx)

@@ -28,7 +28,7 @@ var units = []string{"tenond-watchdog.service", "tenond.service"}
 
 const unitDir = "/etc/systemd/system"
 
-// An installation has the paths of tenond's files.
+// An installation contains the paths of tenond's files.
 type installation struct {
 	root   string // prefix of every path, to prepare a tree other than the running system; empty: none
 	config string
@@ -87,7 +87,7 @@ func (i installation) install(ctx context.Context) error {
 }
 
 // writeConfig writes the default configuration. It keeps an existing file, but
-// returns an error if that file has faults.
+// returns an error if the file has faults.
 func (i installation) writeConfig() error {
 	path := filepath.Join(i.root, i.config)
 	_, err := config.Load(path)
@@ -142,7 +142,7 @@ func (i installation) uninstall(ctx context.Context, stateDir string) error {
 		return err
 	}
 	// Remove the units even if a knob cannot be restored. tenon restore can try
-	// again, without the units.
+	// again without them.
 	err := errors.Join(putBack(ctx, i.out, stateDir), i.removeUnits())
 	return errors.Join(err, i.systemctl(ctx, [][]string{{"daemon-reload"}}))
 }

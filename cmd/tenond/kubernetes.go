@@ -53,8 +53,8 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.daemonSet, "daemonset", "", "the DaemonSet that this is a pod of, as NAMESPACE/NAME: if that is deleted, put everything back when asked to stop")
 }
 
-// connect connects to the cluster of the node. It returns nil if the node
-// belongs to no cluster. The client of the API server writes to log.
+// connect connects to the cluster of the node. It returns nil if the node is in
+// no cluster. The client of the API server writes to log.
 func (f *clusterFlags) connect(log *slog.Logger) (*daemon.Kubernetes, error) {
 	if !f.on {
 		return nil, nil
@@ -150,11 +150,11 @@ func (s *daemonSetCheck) ask(ctx context.Context) (bool, error) {
 	return leaves, err
 }
 
-// ends reports whether tenond must stop for good, because its DaemonSet is
-// being deleted, no longer selects the node, or its namespace is being deleted.
-// Without an answer of the API server, ends returns false. There is one
-// exception. If tenond could read the DaemonSet before, and now may read
-// neither the DaemonSet nor the namespace, the Helm release was uninstalled.
+// ends reports whether tenond must stop for good: its DaemonSet is being
+// deleted or no longer selects the node, or its namespace is being deleted. If
+// the API server does not answer, ends returns false. There is one exception.
+// If tenond could read the DaemonSet before, and now may read neither the
+// DaemonSet nor the namespace, the Helm release was uninstalled.
 func (s *daemonSetCheck) ends() bool {
 	if s.name == "" {
 		return false
@@ -180,14 +180,14 @@ func (s *daemonSetCheck) ends() bool {
 }
 
 const (
-	// The pod has 90 s for the three times below, and for the end of the loop and
-	// of the watchdog. asksWithin is the time for the API server to tell whether
-	// the DaemonSet stays. putsBackWithin is the time for the agent to restore
-	// all knobs. releasesWithin is the time for the container runtime to restore
-	// the values of containers.
+	// The pod has 90 s for the end of the loop and of the watchdog, and for the
+	// three times below. asksWithin is the time for the API server to tell whether
+	// the DaemonSet stays. putsBackWithin is the time for the agent to restore all
+	// knobs. releasesWithin is the time for the container runtime to restore the
+	// values of containers.
 	asksWithin     = 5 * time.Second
 	putsBackWithin = 30 * time.Second
 	releasesWithin = 20 * time.Second
-	// asksAgain is the time until tenond asks again, if the answer is unknown.
+	// asksAgain is the time after an unknown answer until tenond asks again.
 	asksAgain = 30 * time.Second
 )

@@ -16,8 +16,8 @@ import (
 )
 
 // TestTenondLeavesOnlyWhereItIsTakenAway checks that tenond restores the knobs
-// only if it is uninstalled. After a stop for any other reason, the next tenond
-// continues its work.
+// only if it is uninstalled. After any other stop, the next tenond continues
+// its work.
 func TestTenondLeavesOnlyWhereItIsTakenAway(t *testing.T) {
 	const (
 		set  = "/apis/apps/v1/namespaces/tenon-system/daemonsets/tenond"

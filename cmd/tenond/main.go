@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Exit statuses, which systemd prints. exitConfig comes from sysexits.h.
+// These are the exit statuses, which systemd prints. exitConfig is from sysexits.h.
 const (
 	exitFailure = 1
 	exitUsage   = 2

@@ -15,11 +15,11 @@ import (
 
 // enterCgroups executes this program again in the cgroup namespace of the
 // process pid, if that is necessary. On cgroup v2, an unprivileged container
-// has a cgroup namespace of its own. In it, the kernel hides the cgroups above
-// the container's own cgroup, and tenond must manage these. If no change is
-// necessary, enterCgroups returns nil. It needs CAP_SYS_ADMIN and
-// CAP_SYS_PTRACE. To enter the namespace of the node's process 1, it also needs
-// the PID namespace of the node.
+// has its own cgroup namespace, in which the kernel hides the cgroups above the
+// container's cgroup. But tenond must manage them. If no change is necessary,
+// enterCgroups returns nil. It needs CAP_SYS_ADMIN and CAP_SYS_PTRACE. To enter
+// the namespace of the node's process 1, it also needs the PID namespace of the
+// node.
 func enterCgroups(pid int) error {
 	fs := proc.Default()
 	tree, err := cgroup.Detect(fs.Proc)
@@ -33,8 +33,8 @@ func enterCgroups(pid int) error {
 }
 
 // restartIn executes this program again in a cgroup namespace, with the same
-// pid. Only the calling thread enters the namespace. The exec ends all other
-// threads.
+// pid. Only the calling thread enters the namespace, and the exec ends all
+// other threads.
 func restartIn(namespace string) error {
 	there, err := os.Open(namespace)
 	if err != nil {
@@ -68,8 +68,8 @@ func restartIn(namespace string) error {
 	}
 	err = syscall.Exec(self, os.Args, os.Environ())
 	if back := unix.Setns(int(here.Fd()), unix.CLONE_NEWCGROUP); back != nil {
-		// Without the panic, this thread would stay in another namespace than
-		// the rest of the process.
+		// Without the panic, this thread would stay in a different namespace from the
+		// rest of the process.
 		panic(fmt.Sprintf("return to the cgroup namespace, after %v: %v", err, back))
 	}
 	return err

@@ -15,7 +15,7 @@ import (
 )
 
 // tellCgroup is a program of the test. It prints its cgroup, enters the cgroup
-// namespace of the process in its argument, and prints its cgroup again.
+// namespace of the process given as its argument, and prints its cgroup again.
 func tellCgroup() {
 	entries, err := proc.Default().SelfCgroup()
 	for _, e := range entries {
@@ -33,8 +33,8 @@ func tellCgroup() {
 }
 
 // TestTheCgroupNamespaceOfAnotherIsEntered starts the program in a cgroup
-// namespace of its own, as in a container on cgroup v2. Before it enters the
-// other namespace, it sees its cgroup as the root.
+// namespace of its own, as in a container on cgroup v2. The program sees its
+// cgroup as the root until it enters the other namespace.
 func TestTheCgroupNamespaceOfAnotherIsEntered(t *testing.T) {
 	if _, err := exec.LookPath("unshare"); err != nil {
 		t.Skip("needs unshare: run scripts/install-deps.sh test")

@@ -130,10 +130,9 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 		return faultsError{err}
 	}
 	if ctx.Err() != nil && leaves() { // also after an earlier error, because there is no second attempt
-		// First give containers the values of the kubelet back, because no
-		// journal holds these values. The container runtime may be slow. If
-		// this process is killed meanwhile, tenon restore can still restore the
-		// changes in the journal.
+		// First restore the values of the kubelet in containers, because no journal
+		// contains them. The container runtime may be slow. If this process is killed
+		// meanwhile, tenon restore can still restore the changes in the journal.
 		if !released.Load() {
 			err = errors.Join(err, runWithin(releasesWithin, func(ctx context.Context) error { return cluster.ReleaseContainers(ctx, g.stateDir, log) }))
 		}
@@ -142,16 +141,16 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	return err
 }
 
-// runWithin calls do with a time limit, for the work that remains when tenond
-// stops.
+// runWithin calls do with a time limit. It is for the work that remains when
+// tenond stops.
 func runWithin(limit time.Duration, do func(context.Context) error) error {
 	ctx, stop := context.WithTimeout(context.Background(), limit)
 	defer stop()
 	return do(ctx)
 }
 
-// hangups returns a channel with one value for each SIGHUP, which requests a
-// reload of the configuration.
+// hangups returns a channel that gets a value for each SIGHUP. The signal
+// requests a reload of the configuration.
 func hangups(ctx context.Context) <-chan struct{} {
 	signals, reload := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP)

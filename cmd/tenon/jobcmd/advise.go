@@ -115,8 +115,8 @@ func adviseFrom(r concurrency.Result, g jobs.Goal, price float64, size nodeSize,
 	return &forecast, forecast.Text(), nil
 }
 
-// patchText returns a patch for a Job. Its comment has the advice and all that limits
-// it.
+// patchText returns a patch for a Job. Its comment contains the advice, and the
+// limits of the advice.
 func patchText(p cluster.Patch, advice string) string {
 	patch, notes := p.Text()
 	notes = append(strings.Split(strings.TrimSpace(advice), "\n"), append(notes,
@@ -154,8 +154,8 @@ func checkAdvise(cmd *cobra.Command, g jobs.Goal, price float64, size nodeSize, 
 	return size.check(cmd)
 }
 
-// loadJobs reads an experiment of tenon lab concurrency. For a table or a folder of
-// another kind it says what to do.
+// loadJobs reads an experiment of tenon lab concurrency. For other tables and
+// folders, the error says what to do.
 func loadJobs(path string) (concurrency.Experiment, []jobs.Job, error) {
 	e, all, err := concurrency.Load(path)
 	if err == nil {
@@ -175,8 +175,8 @@ func loadJobs(path string) (concurrency.Experiment, []jobs.Job, error) {
 	return e, nil, err
 }
 
-// burstMax returns the --burst-max of the command that ran the experiment, or its
-// default.
+// burstMax returns the value of --burst-max in the command that ran the
+// experiment, or the default.
 func burstMax(command []string) unit.MilliCPU {
 	const flag, usual = "--burst-max", 8000
 	for i, word := range command {
@@ -191,7 +191,7 @@ func burstMax(command []string) unit.MilliCPU {
 	return usual
 }
 
-// A nodeSize is the machine that the user asks about.
+// A nodeSize is the size of the machine for which the user wants advice.
 type nodeSize struct{ cores, threads int }
 
 func (s nodeSize) check(cmd *cobra.Command) error {
@@ -206,8 +206,8 @@ func (s nodeSize) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// machine returns the machine. If the user did not say how many CPUs are on each
-// core, it takes the number of the measured machine.
+// machine returns the machine of the user. If the number of CPUs on a core is
+// not given, it is that of the measured machine.
 func (s nodeSize) machine(measured concurrency.Node) concurrency.Node {
 	threads := s.threads
 	if threads == 0 {

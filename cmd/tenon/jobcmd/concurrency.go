@@ -20,7 +20,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sweepFlags are the flags whose text is parsed after all flags are set.
+// sweepFlags are the flags whose texts are parsed after all flags are set.
 type sweepFlags struct {
 	strategies, jobs, limits, memory, threads, burst, job string
 }
@@ -73,8 +73,8 @@ of its grids do not run:
   tenon lab concurrency --kubernetes --node worker-1 --limits 0.5,1,none --jobs 1,2,4
   tenon lab concurrency import db-aws.csv --node-cpus 16 --node-cores 8 --out published`,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			// The library adds a -- of its own, so the flags do not say whether
-			// the user wrote one.
+			// The library adds a -- of its own, so the flags do not show whether the
+			// user wrote one.
 			if len(args) > 0 || slices.Contains(os.Args, "--") {
 				return nil, cobra.ShellCompDirectiveDefault // the command of a job
 			}
@@ -111,8 +111,8 @@ of its grids do not run:
 	return cmd
 }
 
-// sweepNotZero has the flags whose zero is not their default, with what they
-// accept.
+// sweepNotZero maps flags to their accepted values. The default of these flags
+// is not zero.
 var sweepNotZero = map[string]string{
 	"preset": "one of " + strings.Join(sweep.Presets(), ", "), "job": "a command for the shell", "slice": fmt.Sprintf("1 to %d CPUs", unit.MaxCPUs),
 	"blocks": "1 or more", "window": "200ms to 1h", "warmup": "more than 0 and at most 1h", "max-time": "more than 0", "work": "50ms to 1h of CPU time",
@@ -190,7 +190,7 @@ func (t sweepFlags) parse(c *sweep.Config) error {
 	return err
 }
 
-// orNone reads an amount, for which none stands for 0.
+// orNone reads an amount. The text none means 0.
 func orNone[T ~int64](s string, parse func(string) (T, error), accepts string) (T, error) {
 	if s == "none" {
 		return 0, nil

@@ -23,13 +23,13 @@ import (
 	"tenon.sh/tenon/internal/lab/testbed"
 )
 
-// A Frame holds the functions of the program that the commands of this package
-// call.
+// A Frame contains the functions of the program that the commands of this
+// package call.
 type Frame struct {
 	Version string
-	// Usage marks an error as one of the command line.
+	// Usage marks an error as a mistake in the command line.
 	Usage func(error) error
-	// Print writes v as JSON if the user asked for JSON, otherwise text.
+	// Print writes v as JSON if the user asked for JSON, otherwise it writes text.
 	Print func(cmd *cobra.Command, v any, text string) error
 	// Findings prints the result of an experiment.
 	Findings func(*cobra.Command, report.Findings) error
@@ -101,8 +101,8 @@ machines of other sizes.`,
 	return cmd
 }
 
-// The bounds of a node. A kernel has at most 8,192 CPUs (CONFIG_NR_CPUS), and a
-// core at most eight threads (POWER).
+// These are the bounds of a node. A kernel has at most 8,192 CPUs
+// (CONFIG_NR_CPUS), and a core has at most eight threads (POWER).
 const (
 	maxCPUs    = 8192
 	maxThreads = 8
@@ -118,14 +118,14 @@ func checkNode(n concurrency.Node) error {
 	case n.Cores > n.CPUs:
 		return fmt.Errorf("--node-cpus %d, --node-cores %d: want no more cores than CPUs", n.CPUs, n.Cores)
 	case n.Cores > 0 && n.CPUs > 2*n.Cores && (n.CPUs%n.Cores != 0 || n.CPUs/n.Cores > maxThreads):
-		// Up to twice the cores, only some of them may have a sibling.
+		// If there are at most twice as many CPUs as cores, some CPUs may lack a sibling.
 		return fmt.Errorf("--node-cpus %d, --node-cores %d: want at most %d CPUs on a core, and above 2 as many on each", n.CPUs, n.Cores, maxThreads)
 	}
 	return nil
 }
 
-// complete sets the values that a shell offers for a flag. Without values, it
-// offers nothing, and no files either.
+// complete sets the values that a shell offers for a flag. The shell offers no
+// files, even if there are no values.
 func complete(cmd *cobra.Command, flag string, values ...string) {
 	// An error means that the flag does not exist. A test completes each flag.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))

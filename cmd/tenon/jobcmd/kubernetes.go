@@ -16,13 +16,13 @@ type clusterFlags struct {
 	alone []string // flags that are about this machine and have no effect on a cluster
 }
 
-// A clusterFlag is a flag with a text that is for --kubernetes only.
+// A clusterFlag is a text flag that needs --kubernetes.
 type clusterFlag struct {
 	to          *string
 	name, usage string
 }
 
-// add adds the flags. what says what runs on the nodes.
+// add adds the flags. what describes the work that runs on the nodes.
 func (t *clusterFlags) add(cmd *cobra.Command, what string) {
 	cmd.Flags().BoolVar(&t.on, "kubernetes", false, what)
 	for _, flag := range t.texts {

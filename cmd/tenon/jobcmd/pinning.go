@@ -17,8 +17,8 @@ import (
 	"tenon.sh/tenon/internal/lab/testbed"
 )
 
-// pinningNotZero has the flags whose zero is not their default, with what they
-// accept.
+// pinningNotZero maps flags to their accepted values. The default of these
+// flags is not zero.
 var pinningNotZero = map[string]string{
 	"blocks": "1 or more", "limit": "1 or more", "rounds": "1 or more", "threads": fmt.Sprintf("1 to %d", pi.MaxThreads), "digits": fmt.Sprintf("1 to %d", pi.MaxDigits),
 	"work": "more than 0", "duration": "1s or more", "max-time": "more than 0", "max-steal": testbed.VoidPercents, "node-port": "1 to 65535",

@@ -111,7 +111,7 @@ killed run left by the next.`,
 	return cmd
 }
 
-// notZero has the flags whose zero is not their default, with what they accept.
+// notZero maps flags to their accepted values. The default of these flags is not zero.
 var notZero = map[string]string{
 	"duration": "1s or more", "margin": "a ratio above 1, such as 1.03", "max-steal": testbed.VoidPercents, "connections": "1 or more",
 	"be-processes": "1 or more", "be-threads": "1 or more", "load": "more than 0 and at most 90 percent", "self-threads": "1 to 1024",
@@ -126,7 +126,7 @@ func modeNames(modes []report.Mode) []string {
 	return names
 }
 
-// workloadFlags adds the flags of the workloads of the user.
+// workloadFlags adds the flags for the user's own workloads.
 func (f Frame) workloadFlags(cmd *cobra.Command, w *work.Workloads) {
 	flags := cmd.Flags()
 	flags.StringVar(&w.Service, "service", "nginx", "the service: "+strings.Join(work.Services, ", ")+", or a command that starts it")
@@ -167,7 +167,7 @@ func ofCluster(k *cluster.Kubernetes) []clusterFlag {
 	}
 }
 
-// refuseUseless returns an error for flags that have no effect together.
+// refuseUseless returns an error for flags that have no effect in this combination.
 func (f Frame) refuseUseless(cmd *cobra.Command, onCluster, outside bool) error {
 	if onCluster && outside {
 		return f.Usage(errors.New("--agent: on a cluster it is always tenond that does the work: leave it out with --kubernetes"))

@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/lab/testbed"
 )
 
-// A Frame holds the functions of the program tenon that the commands of this
+// A Frame contains the functions of the program tenon that the commands of this
 // package call.
 type Frame struct {
 	// Usage marks an error as a mistake in the command line.

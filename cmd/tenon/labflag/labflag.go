@@ -69,7 +69,7 @@ func (f *Bytes) String() string {
 func (f *Bytes) Type() string { return "BYTES" }
 
 // A Load is a percentage, or a source of load for a service: a URL or a
-// command. The flag may be given twice, to set both.
+// command. A user may give the flag twice, to set both.
 type Load struct {
 	Percent Percent
 	Target  string

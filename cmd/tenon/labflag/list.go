@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ParseList reads values that commas separate, none of them twice. An empty text
-// leaves the list as it is. flag is the name of the flag, for errors.
+// ParseList reads comma-separated values, which must be different. An empty text
+// does not change the list. flag is the name of the flag, for errors.
 func ParseList[T comparable](text, flag string, to *[]T, parse func(string) (T, error)) error {
 	if strings.TrimSpace(text) == "" {
 		return nil
@@ -28,8 +28,8 @@ func ParseList[T comparable](text, flag string, to *[]T, parse func(string) (T, 
 	return nil
 }
 
-// CompleteList sets the values that a shell offers for a flag with a list: after
-// each comma, those that the list does not have yet.
+// CompleteList sets the values that a shell offers for a flag with a list. After
+// each comma, the shell offers the values that are not yet in the list.
 func CompleteList(cmd *cobra.Command, flag string, values ...string) {
 	// An error means that the flag does not exist. A test completes each flag.
 	_ = cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, text string) ([]string, cobra.ShellCompDirective) {

@@ -8,8 +8,8 @@ import (
 )
 
 // RefuseZero returns an error for each flag of ranges that the user set to zero or
-// to an empty text. ranges has what such a flag accepts. In a configuration, zero
-// stands for the default, which a user gets by leaving the flag out.
+// to an empty text. ranges maps flags to their accepted values. In a
+// configuration, zero means the default, which a user gets without the flag.
 func RefuseZero(flags *pflag.FlagSet, ranges map[string]string) error {
 	var faults []error
 	flags.Visit(func(f *pflag.Flag) {

@@ -15,12 +15,12 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 )
 
-// A Frame holds the functions of the program tenon that the commands of this
+// A Frame contains the functions of the program tenon that the commands of this
 // package call.
 type Frame struct {
 	// Usage marks an error as a mistake in the command line.
 	Usage func(error) error
-	// Print writes v as JSON if the user requests JSON, and otherwise text.
+	// Print writes v as JSON if the user requests JSON, otherwise it writes text.
 	Print func(cmd *cobra.Command, v any, text string) error
 	// Prepare fills in the settings of an experiment that have no flag.
 	Prepare func(*lab.Config) error

@@ -65,8 +65,8 @@ does one of a machine on which two equal modes differ.`,
 
 // runProtocol runs the experiment, and returns the directory of its results. It
 // writes the protocol when the machine has passed all checks. An experiment
-// without a run leaves no files. The runs of an experiment that failed later
-// can still be submitted.
+// without a run leaves no files. If an experiment fails later, its runs can
+// still be submitted.
 func runProtocol(cmd *cobra.Command, f Frame, c lab.Config) (string, error) {
 	p := submission.Fixed()
 	if err := p.Fits(privateWords()); err != nil {
@@ -104,8 +104,8 @@ func runProtocol(cmd *cobra.Command, f Frame, c lab.Config) (string, error) {
 	return c.Out, err
 }
 
-// bundle prints the submission for the results in a directory. It writes the
-// submission if the user agrees.
+// bundle prints the submission for the results in a directory. If the user
+// agrees, it writes the submission.
 func bundle(cmd *cobra.Command, from, to string, yes bool) error {
 	b, err := submission.Make(from, privateWords())
 	if err != nil {
@@ -129,7 +129,7 @@ func bundle(cmd *cobra.Command, from, to string, yes bool) error {
 	return nil
 }
 
-// privateWords returns the names of this machine, and of the users who run the
+// privateWords returns the names of this machine and of the users who run the
 // command.
 func privateWords() submission.Private {
 	var words []string
@@ -148,7 +148,7 @@ func privateWords() submission.Private {
 
 // commonNames are the usual names of machines and users in images of Linux.
 // They identify no user, so they stay in a submission. Some of them are also
-// names of distributions, which a reader of the results needs.
+// names of distributions, which readers of the results need.
 var commonNames = []string{
 	"root", "admin", "user", "localhost", "vagrant", "ec2-user", "cloud-user", "core", "linux",
 	"almalinux", "alpine", "amazon", "arch", "centos", "debian", "fedora", "gentoo", "opensuse", "oracle", "rocky", "suse", "ubuntu",

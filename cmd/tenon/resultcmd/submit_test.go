@@ -22,7 +22,7 @@ import (
 	"tenon.sh/tenon/internal/lab/report/synthetic"
 )
 
-// results writes the results of one block of the experiment of the protocol.
+// results writes the results of one block of the protocol's experiment.
 func results(t *testing.T) string {
 	t.Helper()
 	dir, p := filepath.Join(t.TempDir(), "results"), submission.Fixed()
@@ -93,8 +93,8 @@ func TestSubmitRefusesAFolderWithoutAProtocol(t *testing.T) {
 	}
 }
 
-// TestASubmitThatEndsEarly ends the experiment at each of its stages, and then
-// runs it again in the same directory.
+// TestASubmitThatEndsEarly ends the experiment in each of its stages. Then it
+// runs the experiment again in the same directory.
 func TestASubmitThatEndsEarly(t *testing.T) {
 	ends := errors.New("it ends here")
 	for name, c := range map[string]struct {
