@@ -22,10 +22,10 @@ import (
 )
 
 // API is an API server for pods and nodes in memory. It does as little as
-// possible, so that a measurement covers the scheduler and not the API server.
-// It stores the pods, and sends one watch event for each change. Like a real
-// API server, it adds the annotations of a binding to the pod, and refuses to
-// bind a pod twice. A deleted pod is gone at once.
+// possible, because a measurement should cover the scheduler, not the API
+// server. It stores the pods, and sends one watch event for each change. Like a
+// real API server, it adds the annotations of a binding to the pod, and refuses
+// to bind a pod twice. A deleted pod is gone at once.
 type API struct {
 	*fake.Clientset // implements all other kinds of objects
 	nodes           []corev1.Node
@@ -297,8 +297,8 @@ func (a *API) Pods() []*corev1.Pod {
 	return slices.Collect(maps.Values(a.pods))
 }
 
-// Fail sets a function that decides, for each bind, whether it happens and what
-// the API server answers.
+// Fail sets a function that decides whether a bind takes effect, and what the
+// API server answers. It is called for each bind.
 func (a *API) Fail(fault func(*corev1.Binding) (happens bool, err error)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

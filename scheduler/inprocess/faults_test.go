@@ -32,7 +32,7 @@ import (
 	"tenon.sh/tenon/scheduler/inprocess"
 )
 
-// sixteenCPUs is a machine with two L3 caches. Each has four cores of two
+// sixteenCPUs is a machine with two L3 caches. Each cache has four cores of two
 // threads.
 var sixteenCPUs = func() node.Topology {
 	var t node.Topology
@@ -42,8 +42,8 @@ var sixteenCPUs = func() node.Topology {
 	return t
 }()
 
-// A bed is a set of nodes with agents, and an API server. An independent
-// checker reads the watch events of that server.
+// A bed contains nodes with agents, and an API server. An independent checker
+// reads the watch events of that server.
 type bed struct {
 	t       *testing.T
 	api     *inprocess.API
@@ -205,7 +205,7 @@ func (b *bed) start(ctx context.Context) context.CancelFunc {
 	return stop
 }
 
-// settles waits for two things: no pod waits while a node has room
+// settles waits until two conditions hold: no pod waits while a node has room
 // for it, and the nodes have reported all pods.
 func (b *bed) settles() {
 	b.t.Helper()
@@ -305,7 +305,7 @@ func (b *bed) churn(rnd *rand.Rand, round int) {
 }
 
 // TestNoCPUIsOwnedTwiceThroughFaults uses an unreliable API server. It loses
-// answers to binds that happened, is unavailable for a while, and answers with
+// answers to successful binds, is unavailable for a while, and answers with
 // conflicts. Meanwhile schedulers end, others replace them, and pods are
 // created and deleted.
 func TestNoCPUIsOwnedTwiceThroughFaults(t *testing.T) {
@@ -353,9 +353,9 @@ func TestNoCPUIsOwnedTwiceThroughFaults(t *testing.T) {
 }
 
 // TestTwoSchedulersAtOnceEndWithoutOverlaps runs two active schedulers for the
-// same pods. Each may give a CPU to a pod before it has seen that the other
-// gave it to another pod. Then the node decides which pod gets the CPU, and
-// both schedulers follow its report.
+// same pods. Both may give the same CPU to different pods before they see each
+// other's choice. Then the node decides which pod gets the CPU, and both
+// schedulers follow its report.
 func TestTwoSchedulersAtOnceEndWithoutOverlaps(t *testing.T) {
 	b := newBed(t, 3)
 	defer b.start(t.Context())()
@@ -373,8 +373,8 @@ func TestTwoSchedulersAtOnceEndWithoutOverlaps(t *testing.T) {
 
 // TestNodesFillUp fills empty nodes with equal pods. At first all nodes have room
 // and equal ratings, so the plugin need not filter and score them. In the end no
-// node has room. Then the pods that are left must wait for the right reason, and
-// each CPU that a pod gives up must go to one of them.
+// node has room. Then the remaining pods must wait for the right reason, and must
+// get each CPU that another pod gives up.
 func TestNodesFillUp(t *testing.T) {
 	b := newBed(t, 4)
 	defer b.start(t.Context())()

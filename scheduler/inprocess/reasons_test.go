@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestAPodWaitsForTheFirstReason lets two pods wait on a node whose last CPU is
-// open. NodeResourcesFit refuses the node for one of them, because of the
-// requests. Then the framework does not ask the plugin, and its reason is
-// missing, although the node lacks the CPUs, too. docs/scheduler.md says so.
+// TestAPodWaitsForTheFirstReason lets two pods wait on a node that must keep
+// its last CPU open. NodeResourcesFit refuses the node for one of them, because
+// of the requests. Then the framework does not ask the plugin, so its reason is
+// missing (docs/scheduler.md).
 func TestAPodWaitsForTheFirstReason(t *testing.T) {
 	b := newBed(t, 1)
 	defer b.start(t.Context())()

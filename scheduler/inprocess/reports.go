@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 )
 
-// Reports serves the reports of the nodes over HTTP on loopback, as the API
-// server serves a custom resource.
+// Reports serves the reports of the nodes over HTTP on loopback, like an API
+// server with a custom resource.
 type Reports struct {
 	mu      sync.Mutex
 	version int

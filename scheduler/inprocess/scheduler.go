@@ -17,8 +17,8 @@ import (
 )
 
 // configuration is the configuration in docs/scheduler.md for a scheduler that
-// replaces the cluster's own. The only difference: reports never become too
-// old. No agent repeats them here, and a measurement takes minutes.
+// replaces the cluster's own. There is one difference: reports never become too
+// old, because no agent sends them again, and a measurement takes minutes.
 const configuration = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
@@ -29,9 +29,9 @@ profiles:
     pluginConfig: [{name: TenonCPUs, args: {staleAfter: 24h}}]
 `
 
-// Start starts a scheduler, which ends with ctx. It returns the informers of
-// the scheduler when they have the state of the cluster. If reports is nil, the
-// scheduler is kube-scheduler without the plugin.
+// Start starts a scheduler, which ends with ctx. It waits until the informers
+// of the scheduler have the state of the cluster, and returns them. If reports
+// is nil, the scheduler is kube-scheduler without the plugin.
 func Start(ctx context.Context, a *API, reports *Reports, more ...scheduler.Option) (informers.SharedInformerFactory, error) {
 	options := more
 	if reports != nil {
@@ -56,8 +56,8 @@ func Start(ctx context.Context, a *API, reports *Reports, more ...scheduler.Opti
 	return factory, nil
 }
 
-// StartWith starts a scheduler with another plugin (p), which may filter and
-// score nodes.
+// StartWith starts a scheduler with the plugin p, which may filter and score
+// nodes.
 func StartWith(ctx context.Context, a *API, p fwk.Plugin) (informers.SharedInformerFactory, error) {
 	const text = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

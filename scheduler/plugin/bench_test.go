@@ -51,8 +51,8 @@ func BenchmarkScore(b *testing.B) {
 	}
 }
 
-// BenchmarkReserve reserves CPUs and then gives them up, as if a later plugin
-// had refused the pod. reserve-ns is the time that Reserve alone takes.
+// BenchmarkReserve reserves CPUs and then releases them, as if a later plugin
+// had refused the pod. reserve-ns is the time of Reserve alone.
 func BenchmarkReserve(b *testing.B) {
 	x, s, _ := bigNode(b)
 	p, ctx := pinned("a", 4, 100), b.Context()
@@ -68,9 +68,9 @@ func BenchmarkReserve(b *testing.B) {
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N), "reserve-ns")
 }
 
-// BenchmarkBound measures how much CPU time a pod costs the ledger, from its
-// reservation to its end. The plugin sees that the pod is bound, and then that
-// it is deleted.
+// BenchmarkBound measures the CPU time of the ledger for one pod, from its
+// reservation to its end. The plugin sees first that the pod is bound, and then
+// that it is deleted.
 func BenchmarkBound(b *testing.B) {
 	x, s, _ := bigNode(b)
 	p, ctx := pinned("a", 4, 100), b.Context()
@@ -88,8 +88,8 @@ func BenchmarkBound(b *testing.B) {
 	}
 }
 
-// BenchmarkOthers measures how much work a pod is for the plugin if it demands
-// no CPUs.
+// BenchmarkOthers measures the CPU time of the plugin for a pod that demands no
+// CPUs.
 func BenchmarkOthers(b *testing.B) {
 	x, _, _ := bigNode(b)
 	p, s, ctx := plain("web"), newState(), b.Context()

@@ -26,8 +26,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// handle has the functions of the scheduler that the plugin uses. All others
-// panic.
+// handle implements the functions of the scheduler that the plugin uses. All
+// other functions panic.
 type handle struct {
 	fwk.Handle
 	client  *fake.Clientset
@@ -116,9 +116,9 @@ type podInfo struct {
 
 func (p podInfo) GetPod() *corev1.Pod { return p.pod }
 
-// machine returns a report of a node that has the given numbers of caches, and
-// of cores in each cache, and two threads in each core. The numbers of two
-// siblings differ by half the number of CPUs.
+// machine returns the report of a node with these numbers of caches, and of
+// cores in each cache. Each core has two threads, whose numbers differ by half
+// the number of CPUs.
 func machine(name string, sequence int64, caches, cores int, held ...place.Held) *v1alpha1.NodeReport {
 	var t node.Topology
 	n := caches * cores

@@ -14,8 +14,8 @@ import (
 
 const stateKey fwk.StateKey = Name
 
-// skip makes the framework skip the plugin. The framework only reads such a
-// status, so all pods can share it.
+// skip is the status that makes the framework skip the plugin. All pods can
+// share it, because the framework does not change it.
 var skip = fwk.NewStatus(fwk.Skip)
 
 // A cycle is one attempt to schedule a pod that demands CPUs.
@@ -23,28 +23,28 @@ type cycle struct {
 	pod     place.Pod
 	answers *answers // the answers of the nodes to the demand of the pod
 	failed  *waiter
-	// trials are nodes as they would be without some of their pods, in a
-	// preemption, or with more pods, which are nominated for the node.
+	// trials are changed copies of nodes. A preemption removes pods from a node.
+	// The framework also adds pods that are nominated for a node.
 	trials map[string]*trial
 	// contract is the choice of Reserve. sent means that the plugin has sent a
-	// bind, and that no answer says that the pod was not bound.
+	// bind that may have succeeded.
 	contract place.Contract
 	sent     bool
-	// nodes are the nodes that Score rates, and rated are their answers.
+	// nodes are the nodes that Score rates. rated are the answers of these nodes.
 	nodes []fwk.NodeInfo
 	rated []place.Answer
 }
 
-// A waiter adds a pod to the waiting ones, once for a cycle and its clones.
-// Then, doubts are the nodes on which the pod holds CPUs, because a bind to them
-// is in doubt. These CPUs are no reason to refuse the pod, because it may use
-// them.
+// A waiter adds a pod to the waiting pods, once for a cycle and its clones. It
+// then sets doubts to the nodes on which the pod holds CPUs after an uncertain
+// bind. These nodes need not refuse the pod because of these CPUs, since the pod
+// may use them.
 type waiter struct {
 	sync.Once
 	doubts []string
 }
 
-// A trial is a node with other pods than it has now.
+// A trial is a node with pods added or removed.
 type trial struct {
 	base *place.View
 	less []place.UID
@@ -77,8 +77,8 @@ func (c *cycle) Clone() fwk.StateData {
 	return &next
 }
 
-// A currentCycle holds the cycle that began last. Filter and Score take the
-// cycle from it, so that they need not search in the state of the cycle.
+// A currentCycle is the cycle that began last. Filter and Score read it here,
+// so that they need not search in the state of the cycle.
 type currentCycle struct {
 	state fwk.CycleState
 	cycle *cycle
@@ -105,7 +105,7 @@ func cycleOf(state fwk.CycleState) *cycle {
 // framework skips Filter and the two functions for preemption. This is correct:
 // a pod that owns CPUs requests the same number of CPUs, so the plugin
 // NodeResourcesFit counts correctly for all other pods. The framework also
-// skips them if the demand fits on all nodes.
+// skips these functions if the demand fits on all nodes.
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	demand, asks := demandOf(pod)
 	if !asks {
@@ -148,8 +148,8 @@ func (p *Plugin) trial(state fwk.CycleState, c *cycle, n fwk.NodeInfo) *trial {
 	return t
 }
 
-// RemovePod removes a pod from the trial of a node, because a preemption would
-// end this pod.
+// RemovePod removes a pod from the trial of a node, to find out whether a
+// preemption of this pod would help.
 func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	c, uid := cycleOf(state), place.UID(removed.GetPod().UID)
 	if c == nil || node.Node() == nil || isListed(state, removed) {
@@ -165,8 +165,8 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Po
 	return nil
 }
 
-// AddPod adds a pod to the trial of a node. Either RemovePod has removed it
-// before, or it is nominated for the node.
+// AddPod adds a pod to the trial of a node. Either RemovePod has removed this
+// pod before, or the pod is nominated for the node.
 func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	c, uid := cycleOf(state), place.UID(added.GetPod().UID)
 	if c == nil || node.Node() == nil || isListed(state, added) {
@@ -182,15 +182,15 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	return nil
 }
 
-// isListed reports whether the list of the pods of a node says if the node has a
-// pod. This is so in the cycle of a PodGroup, for pods that have a node. The
-// list changes while the scheduler looks for pods to preempt.
+// isListed reports whether the list of a node's pods is right about this pod.
+// It is right in the cycle of a PodGroup, for pods that have a node. The list
+// changes while the scheduler looks for pods to preempt.
 func isListed(state fwk.CycleState, p fwk.PodInfo) bool {
 	return state.IsPodGroupSchedulingCycle() && p.GetPod().Spec.NodeName != ""
 }
 
-// Filter reports whether a node has the CPUs that the pod demands. If it has
-// them, Filter allocates no memory.
+// Filter reports whether a node has the CPUs that the pod demands. If so,
+// Filter allocates no memory.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	c := p.cycle(state)
 	if c == nil {
@@ -205,9 +205,9 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	if answer.Fits() {
 		return nil
 	}
-	// The pod waits from now on. The keeper does not wake it for CPUs that a
-	// node has freed before.
-	c.failed.Do(func() { c.failed.doubts = p.keeper.waits(pod, c.pod.Demand, answer.Reason()) })
+	// The pod waits from now on. The keeper does not wake it for CPUs that were
+	// freed before.
+	c.failed.Do(func() { c.failed.doubts = p.keeper.addWaiting(pod, c.pod.Demand, answer.Reason()) })
 	name := node.Node().Name
 	ended, doubtful := pod.Status.NominatedNodeName == name || state.IsPodGroupSchedulingCycle(), slices.Contains(c.failed.doubts, name)
 	if !ended && !doubtful {
@@ -223,14 +223,14 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	return refusal(view.Room(&c.pod.Demand))
 }
 
-// refusal returns a status for a reason. It makes a new status each time,
-// because the framework writes the name of the plugin into the status.
+// refusal returns a status for a reason. It makes a new status each time, because
+// the framework writes the name of the plugin into the status.
 //
 // The reason is a constant without the numbers of the node. The message of the
-// pod counts the nodes by equal reasons; with numbers, each node would have a
-// reason of its own, and the message would change with each attempt. Besides, no
-// text is built for thousands of nodes. kubectl tenon explain pod has the numbers
-// of each node, by place.View.Explain.
+// pod counts the nodes by equal reasons. With numbers, each node would have a
+// reason of its own, and the message would change with each attempt. A constant
+// also saves the building of texts for thousands of nodes. kubectl tenon explain
+// pod prints the numbers of each node (place.View.Explain).
 func refusal(why place.Reason) *fwk.Status {
 	switch why {
 	case pick.Fits:
@@ -241,11 +241,11 @@ func refusal(why place.Reason) *fwk.Status {
 	return fwk.NewStatus(fwk.Unschedulable, string(why))
 }
 
-// PreScore asks all nodes for their answers. Score would ask them one by one,
-// each time after other plugins, which push the answers out of the caches of the
+// PreScore asks all nodes for their answers at once. Score would ask them one by
+// one, after other plugins, which push the answers out of the caches of the
 // processor. PreScore makes the framework skip Score if the pod demands no CPUs,
-// or if all nodes have the same rating. In the second case, Score would add the
-// same to each node.
+// or if all nodes have the same rating. In the second case, Score would not
+// change the order of the nodes.
 func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	c := p.cycle(state)
 	if c == nil {
@@ -261,7 +261,7 @@ func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *corev1.Pod
 }
 
 // rating returns the rating of a node, from 0 to 100. It is 0 if the node has
-// lost the CPUs since Filter, or if pods that have ended still hold them.
+// lost the CPUs since Filter, or if pods that have ended still hold CPUs.
 func rating(a place.Answer) int64 {
 	if a.Fits() {
 		return a.Worth()
@@ -294,11 +294,11 @@ func (p *Plugin) NormalizeScore(_ context.Context, state fwk.CycleState, _ *core
 	return nil
 }
 
-// inOrder reports whether the scores are in the order of the nodes of PreScore.
-// The framework keeps that order. inOrder compares only the first and the last
-// name, because the names are spread over the memory. A score has no name if the
-// node was scored for an earlier pod of a batch, for which PreScore made the
-// framework skip Score.
+// inOrder reports whether the scores are in the order of the nodes of PreScore,
+// which the framework keeps. inOrder compares only the first and the last name,
+// because the names are spread over the memory. A score may have no name: the
+// node was scored for an earlier pod of a batch, and PreScore made the framework
+// skip Score for that pod.
 func (c *cycle) inOrder(scores fwk.NodeScoreList) bool {
 	if len(c.nodes) != len(scores) {
 		return false

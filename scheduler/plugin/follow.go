@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
-// podChanged handles a new or changed pod. If a pod has ended, the scheduler's
-// informer leaves it out, so the end of a pod arrives as a deletion.
+// podChanged handles a new or changed pod. The scheduler's informer leaves out
+// pods that have ended, so the end of a pod arrives as a deletion.
 func (k *keeper) podChanged(before, after any) {
 	p, ok := after.(*corev1.Pod)
 	old, had := before.(*corev1.Pod)
@@ -61,7 +61,7 @@ func (k *keeper) podChanged(before, after any) {
 	k.publish(p.Spec.NodeName)
 }
 
-// nominated records whether a pod without a node is nominated for one.
+// nominated records whether a pod without a node is nominated for a node.
 func (k *keeper) nominated(p *corev1.Pod) {
 	_, asks := demandOf(p)
 	k.mu.Lock()
@@ -74,7 +74,7 @@ func (k *keeper) nominated(p *corev1.Pod) {
 }
 
 // sameCPUs reports whether a bound pod has the same CPUs after a change. The
-// generation of a pod counts the changes of its spec.
+// generation of a pod is the number of changes of its spec.
 func sameCPUs(old, p *corev1.Pod) bool {
 	return old.UID == p.UID && old.Spec.NodeName == p.Spec.NodeName && old.Generation == p.Generation &&
 		maps.Equal(old.Annotations, p.Annotations) && maps.Equal(old.Labels, p.Labels)
@@ -124,8 +124,8 @@ func (k *keeper) nodeAdded(o any) {
 	k.publish(n.Name)
 }
 
-// nodeDeleted forgets a node, unless a pod is still bound to it. If the node
-// registers again, it has the same pods.
+// nodeDeleted forgets a node, unless a pod is still bound to the node. If the
+// node registers again, it has the same pods.
 func (k *keeper) nodeDeleted(o any) {
 	if gone, is := o.(cache.DeletedFinalStateUnknown); is {
 		o = gone.Obj
@@ -161,9 +161,9 @@ func (k *keeper) withoutReport(node string) {
 	k.publish(node)
 }
 
-// reportChanged handles a report. The age of a report counts from when the
+// reportChanged handles a report. The age of a report is the time since the
 // keeper saw it change, because the clocks of the machines differ. In most
-// reports, the CPUs are the same as before.
+// reports, the CPUs have not changed.
 func (k *keeper) reportChanged(o any) {
 	r, ok := o.(*v1alpha1.NodeReport)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// rehearsal is the preemption of a PodGroup on one node, as the scheduler does
-// it.
+// rehearsal is the preemption of a PodGroup on one node, in the same steps as
+// in the scheduler.
 type rehearsal struct {
 	*bench
 	members []*corev1.Pod
@@ -23,9 +23,9 @@ func (r *rehearsal) node() nodeInfo {
 	return n
 }
 
-// place filters and reserves the node for all members, and then reverts all. It
-// returns the first reason why a member does not fit. When the scheduler puts a
-// pod back, it ignores whether it can reserve.
+// place filters and reserves the node for all members, and then reverts this.
+// It returns the first reason why a member does not fit. ignore means that a
+// failed reservation is ignored, as the scheduler does when it puts a pod back.
 func (r *rehearsal) place(ignore bool) string {
 	r.t.Helper()
 	n := r.node()
@@ -62,8 +62,8 @@ func (r *rehearsal) reprieve(p *corev1.Pod) bool {
 }
 
 // TestAGroupPreemptionSeesWhatItWouldFree tries a PodGroup on a full node
-// without its pods, and then puts back each pod for which there is room. The
-// ledger still has all of them.
+// without the node's pods. Then it puts back each pod for which there is room.
+// The ledger still has all of these pods.
 func TestAGroupPreemptionSeesWhatItWouldFree(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 8))
 	one, two, three, small := b.run(pinned("one", 4, 100), "n"), b.run(pinned("two", 4, 100), "n"), b.run(pinned("three", 4, 100), "n"), b.run(pinned("small", 3, 100), "n")

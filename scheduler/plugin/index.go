@@ -14,15 +14,15 @@ import (
 
 // An index finds the present view of a node. For each pod, the scheduler
 // filters hundreds of nodes, whose names and views are not in the caches of the
-// processor. Therefore each node has a position in arrays. The index finds the
-// position by the address of the node's object. The answers to a demand are in
-// an array whose index is the position. Views are replaced, and nodes are added
-// and removed, while other goroutines read. A position is never used for a
+// processor. Therefore each node has a position in arrays, which the index
+// finds by the address of the node's object. The answers to a demand are in an
+// array with these positions as indexes. Goroutines read the index while views
+// are replaced, and nodes are added and removed. A position is never used for a
 // second node.
 type index struct {
 	slots []slot
-	// hints are found by the address of a node's object. A hint is a position
-	// plus one. It may be wrong, so a reader compares the object in the slot.
+	// hints are found by the address of a node's object. A hint is a position plus
+	// one. It may be wrong, so a reader checks the object in the slot.
 	hints []atomic.Uint32
 	seed  maphash.Seed
 
@@ -31,7 +31,7 @@ type index struct {
 	used  int32            // number of positions in use or used before
 	sets  map[pick.Claim]*answers
 	turn  uint64 // number of demands that have requested their answers
-	// changes is the number of changes of all views. changed holds the positions
+	// changes is the number of changes of all views. changed stores the positions
 	// of the last changes: change i was at position changed[i%len(changed)].
 	changes uint64
 	changed []int32
@@ -45,15 +45,15 @@ type slot struct {
 	next    atomic.Int32  // the position that was searched after this one, the last time
 }
 
-// answers holds the answers of all nodes to one claim. An answer is computed
-// when a cycle asks the node for the first time after a change.
+// answers contains the answers of all nodes to one claim. An answer is computed
+// when a cycle asks the node for the first time after a change of the node.
 type answers struct {
 	index *index
 	cells []atomic.Uint64 // by position: the number of changes, and in the lowest byte the answer
 	turn  uint64          // turn of the last demand
-	// refusals is the number of nodes that refuse the claim, and refusing marks
-	// these nodes by position; nil: they are not counted. Both include the first
-	// changes of the index, as many as counted.
+	// refusals is the number of nodes that refuse the claim. refusing marks these
+	// nodes by position, and is nil before they are counted. Both include the
+	// first changes of the index; the field counted is the number of these.
 	uses, refusals int
 	refusing       []bool
 	counted        uint64
@@ -79,8 +79,8 @@ func newIndex(size int) *index {
 	}
 }
 
-// put replaces the view of a node. If the index is full, it returns false.
-// Calls of put and remove must not overlap.
+// put replaces the view of a node. It returns false if the index is full. Calls
+// of put and remove must not overlap.
 func (x *index) put(node string, v *place.View) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -167,10 +167,10 @@ func (x *index) find(n *corev1.Node) int32 {
 	return x.learn(n, hash)
 }
 
-// findAfter returns the position of the node with this object, like find. The
-// argument before is the position that the caller found before, or -1. Most
-// callers search the nodes in the same order as the last time, so findAfter
-// tries the position that came after before at that time.
+// findAfter is like find, but usually faster. before is the position that the
+// caller found last, or -1. Most callers search the nodes in the same order
+// each time. So findAfter first tries the position that came next in the last
+// search.
 func (x *index) findAfter(before int32, n *corev1.Node) int32 {
 	if before < 0 {
 		return x.find(n)
@@ -191,8 +191,8 @@ func (x *index) hash(n *corev1.Node) uint64 { return maphash.Comparable(x.seed, 
 func (x *index) probe(hash uint64, i int) int { return (int(hash) + i) & (len(x.hints) - 1) }
 
 // learn finds a node by its name, and stores a hint for the next search. The
-// new hint replaces the first hint that is empty or wrong. If all hints are
-// right, the new hint replaces the hint of another node.
+// new hint replaces the first hint that is empty or wrong. If there is none,
+// the new hint replaces that of another node.
 func (x *index) learn(n *corev1.Node, hash uint64) int32 {
 	x.mu.RLock()
 	at, known := x.names[n.Name]
@@ -222,8 +222,8 @@ func (x *index) isRight(p int) bool {
 	return n != nil && (p-x.probe(x.hash(n), 0))&(len(x.hints)-1) < probes
 }
 
-// answersTo returns the answers to a claim, for a pod whose cycle begins. An
-// index keeps the answers to the last claims.
+// answersTo returns the answers to a claim, for a pod whose cycle begins. The
+// index stores the answers to the last claims.
 func (x *index) answersTo(c pick.Claim) *answers {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -251,8 +251,8 @@ func (x *index) dropOldest() {
 	delete(x.sets, oldest)
 }
 
-// answerOf returns how a node answers a demand. The claim of the demand must be
-// the one to which the answers belong.
+// answerOf returns the answer of a node to a demand. The claim of the demand
+// must be the claim of the answers.
 func (a *answers) answerOf(n *corev1.Node, d *place.Demand) place.Answer {
 	at := a.index.find(n)
 	if at < 0 {
@@ -261,7 +261,7 @@ func (a *answers) answerOf(n *corev1.Node, d *place.Demand) place.Answer {
 	return a.at(at, d)
 }
 
-// answersOf returns how nodes answer a demand, in the order of the nodes.
+// answersOf returns the answers of nodes to a demand, in the order of the nodes.
 func (a *answers) answersOf(nodes []fwk.NodeInfo, d *place.Demand) []place.Answer {
 	all, at := make([]place.Answer, len(nodes)), int32(-1)
 	for i, n := range nodes {
@@ -287,8 +287,7 @@ func (a *answers) at(at int32, d *place.Demand) place.Answer {
 }
 
 // fitsEverywhere reports whether the demand fits on all nodes of the index, if their
-// number is n. It returns false if that is not known, because the claim does
-// not come often.
+// number is n. It returns false if this is not known, because the claim is rare.
 func (a *answers) fitsEverywhere(d *place.Demand, n int) bool {
 	x := a.index
 	x.mu.Lock()
@@ -313,8 +312,8 @@ func (a *answers) fitsEverywhere(d *place.Demand, n int) bool {
 	return a.refusing != nil && a.refusals == 0 && len(x.names) == n
 }
 
-// count counts the node at a position if it refuses the demand. The caller
-// holds the lock of the index.
+// count adds the node at a position to the refusals if it refuses the demand.
+// The caller holds the lock of the index.
 func (a *answers) count(at int32, d *place.Demand) {
 	refuses := a.index.slots[at].view.Load() != noView && !a.at(at, d).Fits()
 	switch {

@@ -41,8 +41,8 @@ func viewsOf(t *testing.T, n int) []*place.View {
 func owns(n int) place.Demand { return place.Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: n}} }
 
 // TestAnswersAreThoseOfTheViews compares the answers of the index with those of
-// the views. Nodes are added, changed and removed, and get other objects. There
-// are more claims than the index keeps answers for.
+// the views. Nodes are added, changed and removed, and get new objects. There
+// are more claims than the index can store.
 func TestAnswersAreThoseOfTheViews(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	views := viewsOf(t, 30)
@@ -98,8 +98,8 @@ func TestAnswersAreThoseOfTheViews(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreCounted compares what is known of all nodes with the views.
-// Nodes are added, changed and removed, mostly to views in which there is room.
+// TestRefusalsAreCounted compares the counts of the index with the views. Nodes
+// are added, changed and removed. Most of their views have room.
 func TestRefusalsAreCounted(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	views, d := viewsOf(t, 30), owns(1)
@@ -212,7 +212,7 @@ func TestHintsAreNotLost(t *testing.T) {
 }
 
 // TestAnswersOfManyAreThoseOfEach asks for the answers of many nodes in changing
-// orders, while nodes are added, removed and changed, and get other objects.
+// orders. Meanwhile nodes are added, removed and changed, and get new objects.
 func TestAnswersOfManyAreThoseOfEach(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(11, 12))
 	views, d := viewsOf(t, 30), owns(4)

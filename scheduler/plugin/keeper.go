@@ -25,8 +25,7 @@ import (
 
 // keeper maintains the ledger of the cluster. It watches pods and reports. When
 // a node has changed, it publishes the new view of the node. It stores nothing
-// on disk: a new keeper that sees the same pods and reports has the same
-// ledger.
+// on disk: a new keeper makes the same ledger from the same pods and reports.
 type keeper struct {
 	stale time.Duration
 	queue fwk.PodActivator
@@ -46,8 +45,8 @@ type keeper struct {
 	counts   counts
 	waker    chan struct{}
 
-	// views contains the present view of each node of the cluster, and of each
-	// other node that has a report or a pod with CPUs.
+	// views contains the present view of each node of the cluster. It also
+	// contains other nodes that have a report or a pod with CPUs.
 	views atomic.Pointer[index]
 
 	begun  time.Time
@@ -56,7 +55,7 @@ type keeper struct {
 	pods   listers.PodLister      // of the scheduler's informer
 }
 
-// A sighting holds the facts of the keeper about the report of a node.
+// A sighting is the knowledge of the keeper about the report of a node.
 type sighting struct {
 	sequence int64
 	run      string
@@ -72,8 +71,8 @@ type doubt struct {
 	node string
 }
 
-// doubtFor is the time for which the ledger keeps the CPUs of a pod whose bind
-// may have happened. It is longer than any request to the API server takes.
+// doubtFor is the time for which the ledger keeps the CPUs of a pod after an
+// uncertain bind. It is longer than any request to the API server takes.
 const doubtFor = time.Minute
 
 // noView is the view of an unknown node.
@@ -90,8 +89,8 @@ func newKeeper(queue fwk.PodActivator, stale time.Duration) *keeper {
 	return k
 }
 
-// start makes the keeper watch the pods of the scheduler's informer, and the
-// reports.
+// start makes the keeper watch the reports, and the pods of the scheduler's
+// informer.
 func (k *keeper) start(ctx context.Context, factory informers.SharedInformerFactory, source cache.ListerWatcher) error {
 	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { k.podChanged(nil, o) },
@@ -125,14 +124,14 @@ func (k *keeper) start(ctx context.Context, factory informers.SharedInformerFact
 	return nil
 }
 
-// reportsWithin is the time that the first pods wait after the start until the
-// reports of the nodes are known. It is limited, because a cluster without the
-// CRD has no reports.
+// reportsWithin is the time for which the first pods wait for the reports of
+// the nodes after the start. It is limited, because a cluster without the CRD
+// has no reports.
 const reportsWithin = 10 * time.Second
 
 // awaitReady waits until the handlers of the keeper have seen all pods. For a
-// limited time, it also waits until they have seen all reports. It is not
-// enough that an informer is synced, because its handlers may run later
+// limited time, it also waits until they have seen all reports. A synced
+// informer is not enough, because its handlers may run later
 // (kubernetes/kubernetes#87083).
 func (k *keeper) awaitReady(ctx context.Context) error {
 	if k.all.Load() {
@@ -168,9 +167,9 @@ func (k *keeper) await(ctx context.Context) error {
 // view returns the present view of a node.
 func (k *keeper) view(node string) *place.View { return k.views.Load().viewByName(node) }
 
-// answer returns how a node answers the demand of a cycle. It allocates no
-// memory. If the node has already answered since its last change, it takes no
-// lock.
+// answer returns the answer of a node to the demand of a cycle. It allocates no
+// memory. If the node has already answered since its last change, answer takes
+// no lock.
 func (k *keeper) answer(c *cycle, n *corev1.Node) place.Answer {
 	if x := k.views.Load(); x != c.answers.index { // nodes were added during the cycle
 		return x.viewByObject(n).Answer(&c.pod.Demand)
@@ -178,8 +177,8 @@ func (k *keeper) answer(c *cycle, n *corev1.Node) place.Answer {
 	return c.answers.answerOf(n, &c.pod.Demand)
 }
 
-// answers returns how the nodes answer the demand of a cycle, in the order of
-// the nodes.
+// answers returns the answers of the nodes to the demand of a cycle, in the
+// order of the nodes.
 func (k *keeper) answers(c *cycle, nodes []fwk.NodeInfo) []place.Answer {
 	if k.views.Load() == c.answers.index {
 		return c.answers.answersOf(nodes, &c.pod.Demand)
@@ -191,11 +190,10 @@ func (k *keeper) answers(c *cycle, nodes []fwk.NodeInfo) []place.Answer {
 	return all
 }
 
-// fitsEverywhere reports whether the demand of a cycle is known to fit on all nodes,
-// whose number is n. It returns false if a pod waits for CPUs or is nominated
-// for a node, because the CPUs that it will get are not for others, although no
-// view shows this. The views contain all nodes, and no others if their number is
-// n.
+// fitsEverywhere reports whether the demand of a cycle is known to fit on all nodes, whose number
+// is n. If a pod waits for CPUs or is nominated for a node, the result is false: other pods must
+// not take the CPUs for that pod, but no view shows them. If there are n views, they are those of
+// the n nodes.
 func (k *keeper) fitsEverywhere(c *cycle, n int) bool {
 	k.mu.Lock()
 	free := len(k.failed) == 0 && len(k.nominees) == 0
@@ -203,13 +201,13 @@ func (k *keeper) fitsEverywhere(c *cycle, n int) bool {
 	return free && k.views.Load() == c.answers.index && c.answers.fitsEverywhere(&c.pod.Demand, n)
 }
 
-// viewWithoutEnded returns the view of a node. It leaves out pods that, as the
-// scheduler knows, have ended. The scheduler and the ledger learn in no fixed
-// order that a pod has ended. Suppose that a pod has preempted others, and that
-// the ledger does not know yet that these have ended. Their CPUs would seem
-// taken, and the pod would preempt others on another node, too. If the ledger
-// still has the ended pods when Reserve runs, the pod waits until the ledger
-// knows of their end.
+// viewWithoutEnded returns the view of a node without the pods that have ended,
+// as the scheduler knows. The scheduler and the ledger learn in no fixed order
+// that a pod has ended. Suppose that a pod has preempted others, and that the
+// ledger does not know yet that these have ended. Their CPUs would seem taken,
+// and the pod would preempt others on another node, too. If the ledger still
+// has the ended pods when Reserve runs, the pod waits until the ledger knows of
+// their end.
 //
 // The preemption of a PodGroup removes the pods that it would end from the list
 // of the scheduler.
@@ -241,8 +239,8 @@ func (k *keeper) publish(node string) {
 	k.views.Store(x)
 }
 
-// forget removes what is known about a node that has neither a report nor pods.
-// The caller holds k.mu.
+// forget forgets a node that has neither a report nor pods. The caller holds
+// k.mu.
 func (k *keeper) forget(node string) {
 	k.ledger.Forget(node)
 	delete(k.seen, node)
@@ -254,10 +252,10 @@ func (k *keeper) forget(node string) {
 	k.views.Load().remove(node)
 }
 
-// reserve chooses CPUs for a pod. What the pod holds on other nodes, because a
-// bind to them is in doubt, stays: if it happened, the API server refuses to
-// bind the pod again. In a trial of a PodGroup, trial is the node. Then bound
-// pods that it does not list hold nothing.
+// reserve chooses CPUs for a pod. The pod keeps the CPUs that it holds on other
+// nodes after an uncertain bind: if that bind succeeded, the API server refuses
+// a second one. In a trial of a PodGroup, trial is the node. A bound pod that
+// is missing in the list of that node then holds nothing.
 func (k *keeper) reserve(p place.Pod, node string, trial fwk.NodeInfo) (place.Contract, place.Reason) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -280,13 +278,13 @@ func (k *keeper) reserve(p place.Pod, node string, trial fwk.NodeInfo) (place.Co
 	return c, why
 }
 
-// unreserve gives up the CPUs of a pod that was not bound.
+// unreserve releases the CPUs of a pod that was not bound.
 //
 // If trial is true, the scheduler has tried the pods of a PodGroup one after
-// the other, and now reverts all of them. No pod outside the group was refused
-// because of the trial, so the end of the trial frees no room for which such a
-// pod waits. It is also no reason to try the same PodGroup again. But the trial
-// may have hidden room that the node got meanwhile.
+// the other, and now reverts all of them. Pods outside the group were never
+// refused because of the trial, so its end frees no room for waiting pods. It
+// is also no reason to try the same PodGroup again. But the node may have got
+// more room during the trial.
 func (k *keeper) unreserve(uid types.UID, trial bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -301,7 +299,7 @@ func (k *keeper) unreserve(uid types.UID, trial bool) {
 	}
 }
 
-// keepDoubtful keeps the CPUs of a pod that may have been bound, for doubtFor.
+// keepDoubtful keeps the CPUs of a pod for doubtFor, because it may have been bound.
 func (k *keeper) keepDoubtful(uid types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -311,16 +309,16 @@ func (k *keeper) keepDoubtful(uid types.UID) {
 }
 
 // changed publishes a node that may have more room than before, and wakes the
-// pods that wait for it. The caller holds k.mu.
+// pods that wait for room. The caller holds k.mu.
 func (k *keeper) changed(node string) {
 	k.turn++
 	k.rooms[node] = k.turn
 	k.publishGrown(node)
 }
 
-// publishGrown publishes a node, and wakes the pods that wait for the last room
-// it got. A pod that begins to wait later sees the node as it is then. The
-// caller holds k.mu.
+// publishGrown publishes a node, and wakes the pods that already waited when
+// the node last got room. A pod that begins to wait later sees the present
+// node. The caller holds k.mu.
 func (k *keeper) publishGrown(node string) {
 	k.publish(node)
 	if len(k.failed) == 0 {
@@ -333,9 +331,9 @@ func (k *keeper) publishGrown(node string) {
 	}
 }
 
-// tick does three things: it gives up the CPUs of pods whose binding has been
-// uncertain for too long, it excludes nodes whose reports are old, and it
-// forgets waiting pods that no longer exist.
+// tick does three things. It releases the CPUs of pods whose bind has been
+// uncertain for too long. It excludes nodes whose reports are old. It forgets
+// waiting pods that no longer exist.
 func (k *keeper) tick(ctx context.Context) {
 	every := time.NewTicker(min(5*time.Second, k.stale/4))
 	defer every.Stop()

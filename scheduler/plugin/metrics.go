@@ -17,8 +17,8 @@ type counts struct {
 	moved   int                  // pods whose node reported other CPUs than were chosen
 }
 
-// movedPods returns pods that own other CPUs, according to a report, than those
-// that were chosen for them. It counts those that are not in the last result
+// movedPods returns the pods that, according to a report, own other CPUs than
+// the scheduler chose. It counts those that are not in the last result
 // (before). The caller holds k.mu.
 func (k *keeper) movedPods(r place.Report, before map[place.UID]bool) map[place.UID]bool {
 	var now map[place.UID]bool
@@ -39,7 +39,7 @@ func (k *keeper) movedPods(r place.Report, before map[place.UID]bool) map[place.
 	return now
 }
 
-// The metrics of the plugin, in addition to those of kube-scheduler.
+// These are the plugin's metrics, in addition to those of kube-scheduler.
 var (
 	cpusDesc = metrics.NewDesc("tenon_scheduler_cpus", "CPUs of the nodes that report them: own, held by one pod; reserved, for no pod; or open, all others",
 		[]string{"state"}, nil, metrics.ALPHA, "")
@@ -54,8 +54,8 @@ var (
 	movedDesc      = metrics.NewDesc("tenon_scheduler_moved_pods_total", "Pods with other CPUs on their node than were chosen for them", nil, nil, metrics.ALPHA, "")
 )
 
-// sizes are numbers of CPUs. For each of them, a metric shows the stranded
-// CPUs.
+// sizes are numbers of CPUs. A metric shows the stranded CPUs for each of these
+// sizes.
 var sizes = [...]int{2, 4, 8, 16}
 
 // A collector collects the metrics of the ledgers of this process.

@@ -35,9 +35,8 @@ const (
 	minStale     = 10 * time.Second
 )
 
-// parseArgs reads the arguments. If a key is unknown, it returns an error,
-// because otherwise the scheduler would run without a setting that its owner
-// wrote.
+// parseArgs reads the arguments. An unknown key is an error, because otherwise
+// the scheduler would run without a setting that its owner wrote.
 func parseArgs(o runtime.Object) (Args, error) {
 	a := Args{StaleAfter: metav1.Duration{Duration: defaultStale}}
 	var raw []byte
@@ -89,19 +88,19 @@ var (
 )
 
 // New makes the plugin for a profile. It returns an error if it cannot read the
-// arguments, or if it knows no address of the API server.
+// arguments, or if it does not know the address of the API server.
 func New(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	return makePlugin(ctx, args, h, reportsOf)
 }
 
-// keepers has one keeper for each set of informers. All profiles of a scheduler
+// keepers maps sets of informers to their keepers. All profiles of a scheduler
 // share one set, and therefore one keeper.
 var keepers struct {
 	sync.Mutex
 	of map[informers.SharedInformerFactory]*keeper
 }
 
-// makePlugin makes the plugin. source returns where the reports come from.
+// makePlugin makes the plugin. The function source returns the source of reports.
 func makePlugin(ctx context.Context, args runtime.Object, h fwk.Handle, source func(fwk.Handle) (cache.ListerWatcher, error)) (*Plugin, error) {
 	a, err := parseArgs(args)
 	if err != nil {

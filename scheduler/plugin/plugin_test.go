@@ -64,8 +64,8 @@ func TestAPodGetsItsCPUsInTheBinding(t *testing.T) {
 }
 
 // TestPodsWithTheSameExclusivePolicyAreApart schedules three pods with the same
-// preferredCPUExclusivePolicy. The node where such a pod has cores to itself is
-// rated higher. A node where it has none takes it nevertheless.
+// preferredCPUExclusivePolicy. A node with cores of its own for such a pod must
+// be rated higher. A node without such cores must still take the pod.
 func TestPodsWithTheSameExclusivePolicyAreApart(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 2), machine("m", 1, 1, 2))
 	pod := func(name string) *corev1.Pod {
@@ -116,8 +116,8 @@ func TestAPodThatAsksForNothingIsSkipped(t *testing.T) {
 	}
 }
 
-// TestALostAnswerKeepsTheCPUs checks binds after which it is not known whether
-// the pod was bound.
+// TestALostAnswerKeepsTheCPUs checks binds for which it is not known whether
+// they succeeded.
 func TestALostAnswerKeepsTheCPUs(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	for name, x := range map[string]struct {
@@ -164,9 +164,9 @@ func TestALostAnswerKeepsTheCPUs(t *testing.T) {
 }
 
 // TestARetryUsesWhatItHolds loses the answer to a bind, and schedules the pod
-// again. On the same node, its CPUs must not keep it out, and it must get the
-// same, because the bind may have happened. On another node, it must not give up
-// the first CPUs before it is known where it is bound.
+// again. The bind may have succeeded. So on the same node, the pod must get the
+// same CPUs, and they must not be a reason to refuse the pod. On another node,
+// it must keep the first CPUs until it is known where the pod is bound.
 func TestARetryUsesWhatItHolds(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	conflict := apierrors.NewConflict(pods, "a", errors.New("pod a is already assigned to node \"n\""))
@@ -229,8 +229,8 @@ func TestARetryUsesWhatItHolds(t *testing.T) {
 	}
 }
 
-// TestAPreemptionCountsNoCPUsOfThePodItself tries a node on which a bind of the
-// pod is in doubt, without another pod.
+// TestAPreemptionCountsNoCPUsOfThePodItself tries a node without another pod.
+// The node has CPUs of the pod itself, from an uncertain bind.
 func TestAPreemptionCountsNoCPUsOfThePodItself(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 4))
 	victim, p := b.run(pinned("victim", 2, 100), "n"), pinned("a", 4, 100)
@@ -285,8 +285,8 @@ func TestAPreemptionSeesWhatItWouldFree(t *testing.T) {
 	}
 }
 
-// TestAWaitingPodIsWokenForRoomOnly lets a pod end. A waiting pod must be woken
-// only if there is then room for it.
+// TestAWaitingPodIsWokenForRoomOnly ends a pod. A waiting pod must be woken
+// only if the end makes room for it.
 func TestAWaitingPodIsWokenForRoomOnly(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 4))
 	big, small := b.run(pinned("big", 4, 100), "n"), b.run(pinned("small", 2, 100), "n")
@@ -426,7 +426,7 @@ func TestEqualDemandsHaveEqualSignatures(t *testing.T) {
 }
 
 // TestEachNodeIsRatedByItsName rates nodes with different answers, in the order
-// of PreScore and in others.
+// of PreScore and in other orders.
 func TestEachNodeIsRatedByItsName(t *testing.T) {
 	b := newBench(t, machine("cache", 1, 4, 4), machine("split", 1, 4, 1), machine("small", 1, 1, 1))
 	p, s := pinned("a", 4, 100), newState()
@@ -488,9 +488,9 @@ func TestScoreIsSkippedWhileAllRatingsAreEqual(t *testing.T) {
 	}
 }
 
-// TestABatchIsRatedAfterSkippedScores rates the nodes of a batch, for whose first
-// pod all ratings were equal. The framework gives NormalizeScore the names of
-// those nodes only that it has scored for the present pod.
+// TestABatchIsRatedAfterSkippedScores rates the nodes of a batch. For its first
+// pod, all ratings were equal. The framework gives NormalizeScore only the names
+// of the nodes that it has scored for the present pod.
 func TestABatchIsRatedAfterSkippedScores(t *testing.T) {
 	b := newBench(t, machine("a", 1, 4, 4), machine("b", 1, 4, 4), machine("c", 1, 4, 4))
 	b.run(pinned("there", 4, 100), "c")

@@ -13,18 +13,18 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
-// A waitingPod is a pod that waits for room. since is the number of times at
-// which a node had got room when the pod began to wait.
+// A waitingPod is a pod that waits for room. The keeper counts how often a node
+// has got room. since is that count at the time when the pod began to wait.
 type waitingPod struct {
 	pod    *corev1.Pod
 	demand place.Demand
 	since  uint64
 }
 
-// waits counts a reason for which nodes refused a pod, and adds the
-// pod to the waiting ones. It returns the nodes on which the pod itself holds
-// CPUs, because a bind to them is in doubt.
-func (k *keeper) waits(p *corev1.Pod, d place.Demand, why place.Reason) []string {
+// addWaiting adds a pod to the waiting pods, and counts the reason why nodes
+// refused the pod. It returns the nodes on which the pod itself holds CPUs
+// after an uncertain bind.
+func (k *keeper) addWaiting(p *corev1.Pod, d place.Demand, why place.Reason) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.counts.refused[why]++
@@ -32,10 +32,10 @@ func (k *keeper) waits(p *corev1.Pod, d place.Demand, why place.Reason) []string
 	return k.ledger.Doubts(place.UID(p.UID))
 }
 
-// wake activates waiting pods for which a node now has room, after the ledger
-// has changed. It is needed because an event of the API server reaches the
-// queue of the scheduler and the ledger in no fixed order. If only the queue
-// woke a pod, the plugin could judge it by the old ledger, and the pod would
+// wake activates waiting pods for which a node now has room, after a change of
+// the ledger. It is needed because the queue of the scheduler and the ledger
+// receive an event of the API server in no fixed order. If only the queue woke
+// a pod, the plugin could judge the pod by the old ledger, and the pod would
 // wait for minutes (kubernetes/kubernetes#93552).
 func (k *keeper) wake(ctx context.Context) {
 	for {
@@ -51,7 +51,7 @@ func (k *keeper) wake(ctx context.Context) {
 }
 
 // fittingPods returns the waiting pods for which one of the freed nodes has
-// room, and got room after they began to wait.
+// room. That node must have got room after the pod began to wait.
 func (k *keeper) fittingPods() map[string]*corev1.Pod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -72,10 +72,9 @@ func (k *keeper) fittingPods() map[string]*corev1.Pod {
 	return found
 }
 
-// EventsToRegister implements fwk.EnqueueExtensions. The reports of nodes are
-// not among the events, because the scheduler would then watch the reports a
-// second time, without their type. Instead, wake activates pods that wait for
-// CPUs.
+// EventsToRegister implements fwk.EnqueueExtensions. It omits the reports of
+// nodes, because the scheduler would then watch the reports a second time. wake
+// activates pods that wait for CPUs.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.hasRoomAfterPod},
@@ -83,8 +82,8 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	}, nil
 }
 
-// hasRoomAfterPod returns whether there is room for a waiting pod after another
-// one has ended. It works even if the ledger has not seen that end yet.
+// hasRoomAfterPod returns whether a waiting pod has room after another pod has
+// ended. It works even if the ledger has not seen the end yet.
 func (p *Plugin) hasRoomAfterPod(_ klog.Logger, waiting *corev1.Pod, before, _ any) (fwk.QueueingHint, error) {
 	if gone, is := before.(cache.DeletedFinalStateUnknown); is {
 		before = gone.Obj
@@ -118,7 +117,7 @@ func hint(view *place.View, d place.Demand) fwk.QueueingHint {
 	return fwk.QueueSkip
 }
 
-// SignPod returns a signature of the CPUs that the pod demands, so that the
+// SignPod returns a signature of the CPUs that the pod demands. With it, the
 // scheduler may schedule equal pods in a batch. This is possible because the
 // answer of a node does not depend on other nodes.
 func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
@@ -129,9 +128,9 @@ func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment
 	return []fwk.SignFragment{{Key: "tenon.sh/cpus", Value: signature(&demand.Claim)}}, nil
 }
 
-// signature returns a text that is equal for equal claims only. Nodes read no
-// other part of a demand. It is one string, because the framework encodes the
-// value as JSON, which takes long for a struct.
+// signature returns the same text only for equal claims. It ignores other parts
+// of the demand, because the answers of nodes do not depend on them. It is one
+// string, because the framework encodes it as JSON, which is slow for a struct.
 func signature(c *pick.Claim) string {
 	var room [64]byte
 	b := room[:0]

@@ -79,10 +79,10 @@ func TestAPodThatWaitsNoMoreIsForgotten(t *testing.T) {
 	}
 }
 
-// TestARevertedTrialWakesNoPod tries the pods of a PodGroup of which only one
-// fits, as the scheduler does. If the room of the reverted trial woke the
-// PodGroup, the scheduler would try it again and again. But what another pod
-// has freed during the trial must wake all who wait.
+// TestARevertedTrialWakesNoPod tries the pods of a PodGroup, of which only one
+// fits. If the reverted trial woke the PodGroup, the scheduler would try it
+// again and again. But CPUs that another pod has freed during the trial must
+// wake all waiting pods.
 func TestARevertedTrialWakesNoPod(t *testing.T) {
 	member := func(name string) *corev1.Pod {
 		p, group := pinned(name, 4, 100), "gang"
@@ -124,7 +124,7 @@ func TestARevertedTrialWakesNoPod(t *testing.T) {
 	}
 }
 
-// TestTheEndOfAReservationWakesThoseItHeldUp lets a pod fail after its
+// TestTheEndOfAReservationWakesThoseItHeldUp makes a pod fail after its
 // reservation, outside a trial.
 func TestTheEndOfAReservationWakesThoseItHeldUp(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 4))
@@ -139,8 +139,8 @@ func TestTheEndOfAReservationWakesThoseItHeldUp(t *testing.T) {
 	}
 }
 
-// TestABindAsReservedChangesNothing checks that no node has to answer again,
-// and that no pod is woken, when a pod is bound as it was reserved.
+// TestABindAsReservedChangesNothing binds a pod to its reserved CPUs. No node
+// must answer again, and no pod must be woken.
 func TestABindAsReservedChangesNothing(t *testing.T) {
 	b := newBench(t, machine("n", 1, 2, 4))
 	p := pinned("a", 4, 100)
@@ -185,8 +185,8 @@ func TestNoPodIsWokenIfNoneWaits(t *testing.T) {
 }
 
 // TestFilterIsSkippedWhileAllNodesHaveRoom checks that the framework does not
-// have to filter the nodes for a demand that fits on all of them, and that it
-// filters them in all other cases.
+// filter the nodes for a demand that fits on all of them. In all other cases,
+// it must filter them.
 func TestFilterIsSkippedWhileAllNodesHaveRoom(t *testing.T) {
 	b := newBench(t, machine("n", 1, 2, 4), machine("m", 1, 2, 4))
 	for i := range often {
@@ -226,8 +226,8 @@ func TestFilterIsSkippedWhileAllNodesHaveRoom(t *testing.T) {
 }
 
 // TestANodeThatFillsAfterPreFilterFailsReserve fills a node after PreFilter has
-// found room on all nodes. Reserve fails with an error, so that the pod is tried
-// again, and the next attempt filters the node.
+// found room on all nodes. Reserve must fail with an error, so that the pod is
+// tried again. The next attempt must filter the node.
 func TestANodeThatFillsAfterPreFilterFailsReserve(t *testing.T) {
 	b := newBench(t, machine("n", 1, 2, 4), machine("m", 1, 2, 4))
 	for range often {
@@ -255,7 +255,7 @@ func TestANodeThatFillsAfterPreFilterFailsReserve(t *testing.T) {
 }
 
 // TestANodeWithoutAReportIsFiltered checks that Filter refuses nodes without a
-// report. In all cases there are as many nodes as reports.
+// report. In all cases, the number of nodes equals the number of reports.
 func TestANodeWithoutAReportIsFiltered(t *testing.T) {
 	b := newBench(t, machine("n", 1, 2, 4), machine("gone", 1, 2, 4))
 	b.keeper.nodeAdded(object("n"))
@@ -283,8 +283,8 @@ func TestANodeWithoutAReportIsFiltered(t *testing.T) {
 }
 
 // TestTheEndOfADoubtWakesThoseItHeldUp loses the answer to a bind of a pod. The
-// pod then demands another number of CPUs, and gives up the first ones when it
-// is reserved again, even if that fails.
+// pod then demands another number of CPUs. At its next reservation it must
+// release the first CPUs, even if the reservation fails.
 func TestTheEndOfADoubtWakesThoseItHeldUp(t *testing.T) {
 	for name, x := range map[string]struct {
 		next int

@@ -10,12 +10,12 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
-// notOurs are the rows of the table of reasons that are not constants: the reason
-// of another plugin, and the error of Reserve.
+// notOurs lists the reasons in the table that are not constants: the reason of
+// another plugin, and the error of Reserve.
 var notOurs = []string{"Insufficient cpu", "node … lost the CPUs for the pod since it was chosen: …"}
 
-// TestThePageListsEachReason compares the table "Why a pod waits" of
-// docs/scheduler.md with the reasons that a node can have.
+// TestThePageListsEachReason compares the table "Why a pod waits" in
+// docs/scheduler.md with the possible reasons of a node.
 func TestThePageListsEachReason(t *testing.T) {
 	page, err := os.ReadFile("../../docs/scheduler.md")
 	if err != nil {

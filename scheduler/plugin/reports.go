@@ -35,8 +35,8 @@ func reportsOf(h fwk.Handle) (cache.ListerWatcher, error) {
 	return cache.NewListWatchFromClient(client, "nodereports", metav1.NamespaceAll, fields.Everything()), nil
 }
 
-// newReportInformer returns an informer for reports. It stores only the fields
-// that the ledger reads, which are a small part.
+// newReportInformer returns an informer for reports. It stores only the few
+// fields that the ledger reads.
 func newReportInformer(source cache.ListerWatcher) (cache.SharedIndexInformer, error) {
 	informer := cache.NewSharedIndexInformer(source, &v1alpha1.NodeReport{}, 0, cache.Indexers{})
 	err := informer.SetTransform(func(o any) (any, error) {

@@ -13,10 +13,10 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 )
 
-// Reserve chooses the CPUs. If the node has lost them since Filter, it fails.
-// Then it returns an error and not a refusal: the queue of the scheduler tries
-// a failed pod again after its backoff, but a refused pod waits for an event,
-// although other nodes may have room for it already.
+// Reserve chooses the CPUs. If the node has lost them since Filter, it returns
+// an error instead of a refusal. The queue of the scheduler tries a failed pod
+// again after its backoff. But a refused pod waits for an event, although other
+// nodes may already have room for it.
 func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod, node string) *fwk.Status {
 	c := p.cycle(state)
 	if c == nil {
@@ -39,9 +39,9 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod,
 	return nil
 }
 
-// Unreserve gives up the CPUs. If the answer to a bind was lost, the pod may
-// have been bound. Then it keeps the CPUs for a while, so that no other pod
-// gets them.
+// Unreserve releases the CPUs. If the answer to a bind was lost, the pod may
+// have been bound. Then the pod keeps the CPUs for a while, so that no other
+// pod gets them.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
 	c := cycleOf(state)
 	switch {
@@ -53,10 +53,10 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.
 	}
 }
 
-// Bind binds a pod that demands CPUs. All other pods are left to the next
-// plugin. A binding has annotations, and the API server writes them into the
-// pod together with the name of the node. Therefore a pod never has one without
-// the other, and the plugin needs no second write.
+// Bind binds a pod that demands CPUs. The next plugin binds all other pods. A
+// binding contains annotations, which the API server writes into the pod
+// together with the name of the node. Therefore a pod never has one without the
+// other, and the plugin needs no second write.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	c := p.cycle(state)
 	if c == nil {
@@ -87,7 +87,7 @@ func (p *Plugin) bind(ctx context.Context, b *corev1.Binding) error {
 }
 
 // isRefused reports whether the API server said that it did not bind the pod.
-// After a timeout, a broken connection or a server error, this is not known.
+// This is not known after a timeout, a broken connection or a server error.
 func isRefused(err error) bool {
 	for _, is := range []func(error) bool{
 		apierrors.IsNotFound, apierrors.IsConflict, apierrors.IsAlreadyExists, apierrors.IsInvalid, apierrors.IsBadRequest, apierrors.IsForbidden,

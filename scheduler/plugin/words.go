@@ -10,18 +10,18 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
-// asking are the annotations in which a pod may demand CPUs.
-var asking = [...]string{
+// demandAnnotations are the annotations in which a pod may demand CPUs.
+var demandAnnotations = [...]string{
 	kube.AnnotationCPUSetScheduler, kube.AnnotationResourceSpec, kube.AnnotationNUMASpec, kube.AnnotationACKNUMASpec, kube.AnnotationACKQOSClass,
 }
 
 // demandOf returns the CPUs that a pod demands from its node. It returns false
-// if the pod demands none. Most pods demand none, so demandOf first looks only
-// at a few annotations.
+// if the pod demands none. This is frequent, so demandOf first checks only a
+// few annotations.
 func demandOf(p *corev1.Pod) (place.Demand, bool) {
 	_, maybe := p.Labels[kube.LabelQOSClass]
-	for i := 0; i < len(asking) && !maybe && len(p.Annotations) > 0; i++ {
-		_, maybe = p.Annotations[asking[i]]
+	for i := 0; i < len(demandAnnotations) && !maybe && len(p.Annotations) > 0; i++ {
+		_, maybe = p.Annotations[demandAnnotations[i]]
 	}
 	if !maybe {
 		return place.Demand{}, false
@@ -30,8 +30,8 @@ func demandOf(p *corev1.Pod) (place.Demand, bool) {
 	return d, asks
 }
 
-// contractOf returns what was chosen for a bound pod. If nothing was chosen, it
-// is zero. Then the node chooses the CPUs in the same way as this scheduler.
+// contractOf returns the CPUs that were chosen for a bound pod. If the result
+// is zero, the node chooses the CPUs in the same way as this scheduler.
 func contractOf(p *corev1.Pod) place.Contract {
 	c, given, _ := kube.ContractOf(p)
 	if !given {
@@ -43,5 +43,5 @@ func contractOf(p *corev1.Pod) place.Contract {
 // equal reports whether two reports have the same CPUs of a node.
 func equal(a, b *v1alpha1.CPUs) bool { return equality.Semantic.DeepEqual(a, b) }
 
-// readCPUs returns the CPUs in a report as the ledger needs them.
+// readCPUs converts the CPUs in a report to the form of the ledger.
 func readCPUs(c *v1alpha1.CPUs) (place.Report, error) { return cpureport.Read(c) }

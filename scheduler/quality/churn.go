@@ -13,7 +13,7 @@ import (
 // same probability.
 var sizes = []int{1, 2, 2, 2, 3, 4, 4, 4, 4, 6, 8, 8, 8, 12, 16, 16}
 
-// The lifetimes of pods have a Pareto distribution between two bounds.
+// These constants describe the lifetimes of pods: a Pareto distribution between two bounds.
 const (
 	shape             = 1.5
 	shortest, longest = 1.0, 20.0
@@ -56,8 +56,8 @@ func pareto(u, shape float64) float64 {
 	return math.Pow(low-u*(low-high), -1/shape)
 }
 
-// runningClaim returns a claim that already runs when the trace begins. Among
-// such claims, a claim with twice the lifetime is twice as likely. A random
+// runningClaim returns a claim that already runs when the trace begins. At such
+// a time, a claim with twice the lifetime is twice as likely to run. A random
 // part of its lifetime is over.
 func (s *source) runningClaim() *claim {
 	c := s.claim()
@@ -139,12 +139,12 @@ func newCluster(f *frame, nodes int, m maker, seed uint64) (*cluster, error) {
 	return c, nil
 }
 
-// enoughNodes returns the number of nodes with room after which kube-scheduler
-// stops its search, and scores the nodes found.
+// enoughNodes returns a number of nodes with room. When kube-scheduler has
+// found so many, it stops its search and scores them.
 func enoughNodes(nodes int) int { return max(100, nodes*max(5, 50-nodes/125)/100) }
 
-// choose returns the node for a claim, at random among those with the highest
-// score. It returns false if no node has room.
+// choose returns the node for a claim: a random one of the nodes with the
+// highest score. It returns false if no node has room.
 func (k *cluster) choose(c *claim) (int, bool) {
 	best, most, found, equal := 0, 0.0, 0, 0
 	looked := 0

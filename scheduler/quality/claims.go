@@ -10,8 +10,8 @@ import (
 )
 
 // occupied returns a random set of CPUs that are not free. In half of all
-// calls, the CPUs of a core are occupied together. The reserved CPUs are always
-// occupied.
+// calls, all CPUs of a core are occupied or free together. The reserved CPUs
+// are always occupied.
 func occupied(rnd *rand.Rand, f *frame) unit.CPUSet {
 	closed := f.reservedCPUs()
 	share := rnd.Float64()
@@ -28,7 +28,7 @@ func occupied(rnd *rand.Rand, f *frame) unit.CPUSet {
 }
 
 // optimum returns the best possible rating of n free CPUs. It tries each set of
-// caches. Within a set, it takes wholly free cores first, so that only the
+// caches. Within a set, it takes wholly free cores first. Then only the
 // remaining CPUs split cores.
 func optimum(h *host, n int) (rating, bool) {
 	caches := len(h.groups[cacheLevel])
@@ -58,10 +58,10 @@ func optimum(h *host, n int) (rating, bool) {
 	return best, found
 }
 
-// A score says how often a rival reached the optimum for single claims, in
-// percent. Each field adds one criterion to those before it: NUMA nodes and
-// sockets (nodes), then caches, then split cores (split), then the free CPUs
-// that are left in the caches (left).
+// A score tells how often a rival reached the optimum for single claims, in
+// percent. Each field adds one criterion to those of the field before: NUMA
+// nodes and sockets (nodes), caches (caches), split cores (split), and the free
+// CPUs that are left in the caches (left).
 type score struct{ nodes, caches, split, left float64 }
 
 // placeSingle lets a rival place single claims, on machines in random states.
@@ -97,8 +97,8 @@ func placeSingle(f *frame, m maker, tries int, seed uint64) (score, error) {
 	return score{nodes: of(1), caches: of(2), split: of(3), left: of(4)}, nil
 }
 
-// maxPlaced returns the largest number of claims that can be placed in one cache
-// each, by branch and bound. room is the number of free CPUs of each cache.
+// maxPlaced returns the largest number of claims that fit into single caches, by
+// branch and bound. room is the number of free CPUs of each cache.
 func maxPlaced(room []int, claims []int) int {
 	claims = slices.Clone(claims)
 	slices.Sort(claims) // small claims first, so that the first solution is a good one
@@ -127,8 +127,8 @@ func maxPlaced(room []int, claims []int) int {
 }
 
 // sequences lets a rival place up to eight claims one after the other on one
-// machine. It counts the claims that are within one cache. The result is in
-// percent of the best count for a placer that knows all claims from the start.
+// machine. It counts the claims within one cache, in percent of the best count
+// for a placer that knows all claims from the start.
 func sequences(f *frame, m maker, tries int, seed uint64) (float64, error) {
 	rnd := rand.New(rand.NewPCG(seed, 20))
 	got, possible := 0, 0

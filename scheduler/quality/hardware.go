@@ -5,21 +5,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A hardware is a kind of node. It counts sockets, NUMA nodes of a socket, L3
-// caches of a NUMA node, cores of a cache, and threads of a core.
+// A hardware is a kind of node. Its numbers are: sockets, NUMA nodes of a
+// socket, L3 caches of a NUMA node, cores of a cache, and threads of a core.
 type hardware struct {
 	name                                   string
 	sockets, nodes, caches, cores, threads int
 }
 
-// kinds are the kinds of nodes of the comparison.
+// kinds are the compared kinds of nodes.
 var kinds = []hardware{
 	{"intel", 2, 1, 1, 26, 2}, // one L3 cache and one NUMA node a socket
 	{"amd", 2, 2, 4, 8, 2},    // two NUMA nodes a socket (NPS2), L3 caches of eight cores
 	{"arm", 2, 2, 1, 32, 1},   // no SMT
 }
 
-// smallMachine is the machine of the part sequences.
+// smallMachine is the machine for the part sequences (see main.go).
 var smallMachine = hardware{"small", 2, 1, 4, 4, 2}
 
 // A level is a kind of group of CPUs: L3 cache, NUMA node, socket or machine.
@@ -33,7 +33,7 @@ const (
 	levels
 )
 
-// A frame describes a kind of node. The CPU number is the index of its tables.
+// A frame describes a kind of node. CPU numbers are the indexes of its tables.
 // The second threads of all cores have the upper half of the CPU numbers, as
 // with Linux on x86.
 type frame struct {
@@ -85,14 +85,14 @@ func (f *frame) reservedCPUs() unit.CPUSet {
 // size returns the number of CPUs in a group of the level.
 func (f *frame) size(l level) int { return len(f.groups[l][0]) }
 
-// A rating says how good a choice of CPUs is. It counts NUMA nodes, sockets,
+// A rating tells how good a choice of CPUs is. It counts NUMA nodes, sockets,
 // caches, CPUs that share a core with CPUs outside the choice, and free CPUs
-// that are left in the caches. The first count in which two ratings differ
+// that are left in the caches. Of two ratings, the first count that differs
 // decides. The smaller count is better.
 type rating [5]int
 
-// rate rates a choice of CPUs (set). free tells which CPUs of the machine were
-// free before the choice. rate shares no code with any rival.
+// rate rates a choice of CPUs (set). free marks the CPUs of the machine that
+// were free before the choice. rate shares no code with any rival.
 func (f *frame) rate(free []bool, set unit.CPUSet) rating {
 	var r rating
 	for i, l := range []level{numaLevel, socketLevel, cacheLevel} {
@@ -184,12 +184,12 @@ func (h *host) wholeCore(c int) bool {
 	return true
 }
 
-// spare returns the CPU of the node that no pod requests. A scheduler without
-// knowledge of the topology knows only this amount.
+// spare returns the amount of CPU that no pod requests. Schedulers without
+// knowledge of the topology know only this amount.
 func (h *host) spare() unit.MilliCPU { return unit.CPUs(h.open[machineLevel][0]) - h.shared }
 
-// countStranded returns the number of stranded CPUs: the free CPUs that remain
-// when claims of n CPUs fill each cache.
+// countStranded returns the number of stranded CPUs. These are the CPUs that
+// would still be free if claims of n CPUs filled each cache.
 func (h *host) countStranded(n int) int {
 	all := 0
 	for _, free := range h.open[cacheLevel] {

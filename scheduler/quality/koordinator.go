@@ -10,10 +10,10 @@ import (
 // koordinator places claims like Koordinator's scheduler with its default bind
 // policy FullPCPUs, by its documentation. It takes the first of these groups
 // that suffices: wholly free cores of one NUMA node, of one socket, of several
-// sockets, and then single CPUs. Among single CPUs, it takes one of each core
-// before the second. It does not know L3 caches. With LeastAllocated it begins
-// with the NUMA nodes that have the most free CPUs, with MostAllocated with
-// those that have the fewest.
+// sockets, and then single CPUs. Of single CPUs, it takes one CPU of each core
+// before any second CPU. It does not know L3 caches. With LeastAllocated it
+// begins with the NUMA nodes that have the most free CPUs. With MostAllocated
+// it begins with those that have the fewest.
 type koordinator struct {
 	hosts  []*host
 	packed bool
@@ -41,13 +41,13 @@ func (k *koordinator) take(at int, c *claim) (unit.CPUSet, bool) {
 	for _, l := range []level{numaLevel, socketLevel} {
 		for _, g := range order(h, l, k.packed) {
 			if h.whole[l][g] >= c.cpus {
-				t.fromCores(h.groups[l][g])
+				t.takeFromCores(h.groups[l][g])
 				return t.set, t.left == 0
 			}
 		}
 	}
 	for _, g := range order(h, socketLevel, false) { // whole sockets, the socket with the most free CPUs first
-		t.cores(h.groups[socketLevel][g])
+		t.takeCores(h.groups[socketLevel][g])
 	}
 	for _, g := range order(h, socketLevel, true) {
 		t.takeSingles(h.groups[socketLevel][g])
@@ -73,10 +73,10 @@ func order(h *host, l level, tightest bool) []int {
 	return all
 }
 
-// fromCores takes CPUs of wholly free cores. It takes only a part of the last
-// core if the claim needs no more CPUs.
-func (t *taker) fromCores(of []int) {
-	t.cores(of)
+// takeFromCores takes CPUs of wholly free cores. It takes a part of a core only
+// at the end, if the claim needs fewer CPUs than the core has.
+func (t *taker) takeFromCores(of []int) {
+	t.takeCores(of)
 	for _, c := range of {
 		if t.left > 0 && t.wholeCore(c) && !t.set.Has(unit.CPU(c)) {
 			for _, thread := range t.frame.cores[t.coreOf[c]] {

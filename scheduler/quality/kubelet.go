@@ -23,9 +23,9 @@ import (
 const container = "main"
 
 // kubelet is kube-scheduler, and on each node the real static policy of the
-// kubelet's CPU manager. kube-scheduler knows only amounts. With aligned, the
-// policy prefers whole L3 caches (prefer-align-cpus-by-uncorecache), and the
-// Topology Manager tries to use few NUMA nodes (best-effort).
+// kubelet's CPU manager. kube-scheduler knows only amounts. If aligned is set,
+// the policy prefers whole L3 caches (prefer-align-cpus-by-uncorecache), and
+// the Topology Manager tries to use few NUMA nodes (best-effort).
 type kubelet struct {
 	hosts   []*host
 	order   nodeOrder
@@ -135,7 +135,7 @@ func setOf(s unit.CPUSet) cpuset.CPUSet {
 	return cpuset.New(all...)
 }
 
-// A manager answers the Topology Manager by the policy and state of the CPU
+// A manager answers the Topology Manager by the policy and the state of the CPU
 // manager.
 
 // GetTopologyHints implements topologymanager.HintProvider.

@@ -8,10 +8,10 @@
 //
 // Part single places single claims on machines in random states, and compares
 // each result with the optimum. Part sequences places eight claims one after
-// the other. It compares the result with that of a placer that knows all claims
-// from the start. Part churn starts and ends pods on a cluster, for each kind
-// of node. Each block has its own random numbers, and all rivals get the same
-// claims. The speed of the machine has no effect.
+// the other. It compares the result with the best possible one if all claims
+// are known from the start. Part churn starts and ends pods on a cluster, for
+// each kind of node. Each block has its own random numbers, and all rivals get
+// the same claims. The speed of the machine has no effect.
 package main
 
 import (

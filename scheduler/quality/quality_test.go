@@ -26,11 +26,11 @@ func named(t *testing.T, name string) maker {
 	return maker{}
 }
 
-// TestASingleClaimGetsTheBest compares single claims with the best of all sets of caches, on each
-// kind of node in random states. Tenon must always have the best NUMA nodes, caches and cores,
-// and in 95 % of the choices the best remaining CPUs. A rival without knowledge of caches must
-// have the best caches in at most 90 %. With TENON_TEST_LONG=1, Tenon gets 10,000 claims of each
-// kind.
+// TestASingleClaimGetsTheBest compares single claims with the best choice among all sets of
+// caches, on each kind of node in random states. Tenon must always have the best NUMA nodes,
+// caches and cores, and in 95 % of the choices the best remaining CPUs. A rival that does not
+// know caches must have the best caches in at most 90 %. With TENON_TEST_LONG=1, Tenon gets
+// 10,000 claims of each kind.
 func TestASingleClaimGetsTheBest(t *testing.T) {
 	for _, h := range kinds {
 		f := newFrame(h)
@@ -102,8 +102,8 @@ func TestASequenceComesNearTheBestOfAll(t *testing.T) {
 }
 
 // TestWholeCoresOnlyChangesNoEvenClaim shows why the option full-pcpus-only is
-// not a rival of its own. For a whole number of cores it chooses the same CPUs,
-// and it refuses any other number.
+// not a rival of its own. For a whole number of cores it chooses the same CPUs.
+// It refuses all other numbers.
 func TestWholeCoresOnlyChangesNoEvenClaim(t *testing.T) {
 	f := newFrame(kinds[1])
 	rnd := rand.New(rand.NewPCG(7, 8))

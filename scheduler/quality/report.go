@@ -44,7 +44,7 @@ func read(text string) ([]row, error) {
 	return all, nil
 }
 
-// A setting is the group of rows in which the rivals are compared.
+// A setting identifies a group of rows in which the rivals are compared.
 type setting struct {
 	part, kind  string
 	load, pools int
@@ -57,8 +57,8 @@ var smallerIsBetter = map[string]bool{"split": true, "waited": true, "stranded":
 // as equal.
 const margin = 0.25
 
-// verdict compares one figure of Tenon and of a rival, over the blocks that
-// both have. The estimate is the value of Tenon minus that of the rival.
+// verdict compares a figure of Tenon with that of a rival, over the blocks of
+// both. The estimate is the value of Tenon minus that of the rival.
 func verdict(figure string, ours, theirs stat.Sample) (stat.Estimate, string) {
 	pairs := 0
 	for block := range ours {
@@ -82,8 +82,8 @@ func verdict(figure string, ours, theirs stat.Sample) (stat.Estimate, string) {
 	return d, "undecided"
 }
 
-// summary prints each figure of each rival with its interval, and how Tenon
-// compares.
+// summary prints each figure of each rival with its interval, and compares the
+// rivals with Tenon.
 func summary(all []row) string {
 	samples := map[setting]map[string]map[string]stat.Sample{}
 	for _, r := range all {

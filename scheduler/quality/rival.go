@@ -19,8 +19,8 @@ type claim struct {
 	lives   float64
 }
 
-// A rival places claims on the nodes of a cluster. It has the filter and the
-// score of a scheduler. It also chooses the CPUs, as the scheduler or the node
+// A rival places claims on the nodes of a cluster. It filters and scores nodes
+// like a scheduler. It also chooses the CPUs, as the scheduler or the node
 // does.
 type rival interface {
 	// begin adds a node on which all CPUs are free, except the closed ones.
@@ -43,7 +43,7 @@ type maker struct {
 	make func(f *frame, hosts []*host) rival
 }
 
-// makers are the rivals. The first one is Tenon with its default settings.
+// makers make the rivals. The first rival is Tenon with its default settings.
 var makers = []maker{
 	{"tenon", func(_ *frame, h []*host) rival { return newTenon(h, spread, tenonWeight) }},
 	{"tenon-weight-1", func(_ *frame, h []*host) rival { return newTenon(h, spread, 1) }},
@@ -58,8 +58,8 @@ var makers = []maker{
 	{"koordinator-packed", func(_ *frame, h []*host) rival { return &koordinator{hosts: h, packed: true} }},
 }
 
-// A nodeOrder scores a node from 0 to 100 by requested amounts only, as
-// kube-scheduler does.
+// A nodeOrder scores a node from 0 to 100. Like kube-scheduler, it uses only
+// requested amounts.
 type nodeOrder func(h *host, c *claim) float64
 
 // spread is LeastAllocated, the default score of kube-scheduler. pack is
@@ -131,7 +131,7 @@ func (t *tenon) take(at int, c *claim) (unit.CPUSet, bool) {
 func (t *tenon) leave(_ int, c *claim) { t.ledger.RemovePod(place.UID(c.id)) }
 
 // byPool is plain best fit over the caches, NUMA nodes, sockets and machines of
-// the cluster. It takes the smallest kind of group with enough room. Among
+// the cluster. It takes the smallest kind of group with enough room. Of the
 // groups of this kind, it takes the one with the least room.
 type byPool struct{ hosts []*host }
 
@@ -171,8 +171,8 @@ func (b *byPool) take(at int, c *claim) (unit.CPUSet, bool) {
 	}
 	l, g := tightest(h, c.cpus)
 	t := taker{host: h, left: c.cpus}
-	t.cores(h.groups[l][g])
-	t.threads(h.groups[l][g])
+	t.takeCores(h.groups[l][g])
+	t.takeThreads(h.groups[l][g])
 	return t.set, t.left == 0
 }
 
@@ -201,7 +201,7 @@ func (*fragmentation) leave(int, *claim)            {}
 
 func (b *fragmentation) room(at int, c *claim) bool { return b.hosts[at].spare() >= c.request }
 
-// bestCache returns the cache for n CPUs, preferably one with enough whole
+// bestCache returns the cache for n CPUs. It prefers a cache with enough whole
 // cores. It returns false if no cache has room.
 func (b *fragmentation) bestCache(h *host, n int) (int, bool) {
 	best, found := 0, false
@@ -224,8 +224,8 @@ func (b *fragmentation) better(h *host, g, than, n int) bool {
 	return is < was || is == was && h.open[cacheLevel][g] < h.open[cacheLevel][than]
 }
 
-// added returns how many more CPUs of a cache are useless after n of its CPUs
-// are taken.
+// added returns how many more CPUs of a cache become useless when a claim takes
+// n of its CPUs.
 func (b *fragmentation) added(h *host, g, n int) float64 {
 	open := h.open[cacheLevel][g]
 	return b.lost[open-n] - b.lost[open]
@@ -288,8 +288,8 @@ func (t *taker) add(c int) {
 	}
 }
 
-// cores takes wholly free cores, as long as the claim needs all CPUs of a core.
-func (t *taker) cores(of []int) {
+// takeCores takes wholly free cores while the claim needs all CPUs of a core.
+func (t *taker) takeCores(of []int) {
 	for _, c := range of {
 		if t.left >= t.host.threads && t.wholeCore(c) {
 			for _, thread := range t.frame.cores[t.coreOf[c]] {
@@ -299,8 +299,8 @@ func (t *taker) cores(of []int) {
 	}
 }
 
-// threads takes CPUs of split cores first, and then any other CPUs.
-func (t *taker) threads(of []int) {
+// takeThreads takes CPUs of split cores first, and then any other CPUs.
+func (t *taker) takeThreads(of []int) {
 	for _, split := range []bool{true, false} {
 		for _, c := range of {
 			if t.wholeCore(c) != split {

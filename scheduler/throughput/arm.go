@@ -19,7 +19,7 @@ import (
 	"tenon.sh/tenon/scheduler/inprocess"
 )
 
-// The names of the schedulers that are compared.
+// These are the names of the compared schedulers.
 const (
 	stock      = "stock"
 	stockAgain = "stock again"
@@ -126,8 +126,7 @@ type block struct {
 }
 
 // block measures how fast pods are scheduled. It then deletes the pods, and
-// waits until the process has nothing to do. The deletion is not measured, here
-// or in the next block.
+// waits until the process is idle. No block measures the deletion.
 func (a *arm) block(ctx context.Context, o options, share, round int) (block, error) {
 	pods := make([]*corev1.Pod, o.pods)
 	asking := 0
@@ -175,8 +174,8 @@ func (a *arm) block(ctx context.Context, o options, share, round int) (block, er
 	return block{nodes: a.nodes, share: share, round: round, arm: a.name, cpu: cpu / n, wall: wall / n, bytes: float64(after.TotalAlloc-before.TotalAlloc) / float64(n)}, nil
 }
 
-// awaitIdle waits until the process uses less than a twentieth of a CPU, for ten
-// seconds at most.
+// awaitIdle waits until the process uses less than a twentieth of a CPU. It
+// waits at most ten seconds.
 func awaitIdle(ctx context.Context) error {
 	const step = 20 * time.Millisecond
 	for range int(10 * time.Second / step) {

@@ -17,7 +17,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The hardware of a node: sockets × L3 caches × cores × threads.
+// These constants are the hardware of a node: sockets × L3 caches × cores × threads.
 const (
 	sockets, caches, cores, threads = 2, 4, 8, 2
 	cpus                            = sockets * caches * cores * threads
@@ -73,9 +73,9 @@ func cluster(nodes, bound int) contents {
 	return c
 }
 
-// refusing returns the cluster with a share of nodes that take no pod that asks
-// for CPUs, because another program binds CPUs there.
-func (c contents) refusing(percent int) contents {
+// withRefusing returns the cluster with a percentage of nodes that refuse all
+// pods that ask for CPUs, because another program binds CPUs there.
+func (c contents) withRefusing(percent int) contents {
 	for i := range c.reports {
 		if i%100 < percent {
 			c.reports[i].Status.CPUs.Manager = "kubelet"

@@ -9,9 +9,9 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// An emptyPlugin is a plugin that scores nodes for the same pods as Tenon's
-// plugin, but does no work. Its cost is the cost of the framework for any
-// plugin that scores nodes, or that filters and scores them.
+// An emptyPlugin scores nodes for the same pods as Tenon's plugin, but does no
+// work. Its cost is the cost of the framework for any plugin that scores nodes,
+// or that filters and scores them.
 type emptyPlugin struct{ filters bool }
 
 var (

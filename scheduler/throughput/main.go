@@ -6,10 +6,10 @@
 //
 // In each round, there is one part for each share of pods that ask for CPUs. In
 // each part, these schedulers are measured once, in random order: kube-scheduler,
-// kube-scheduler once more, kube-scheduler with the plugin, and with two plugins
-// that do nothing. The same pods are scheduled on the same nodes. The figure of a
-// block is the CPU time of the process for each pod. The ratio of the two equal
-// schedulers says how exact the comparison is.
+// kube-scheduler once more, kube-scheduler with the plugin, and kube-scheduler
+// with each of two plugins that do nothing. The same pods are scheduled on the
+// same nodes. The figure of a block is the CPU time of the process for each pod.
+// The ratio of the two equal schedulers shows how exact the comparison is.
 //
 //	go run ./throughput -memory -nodes 5000 -bound 50000
 //
@@ -144,7 +144,7 @@ func compare(ctx context.Context, o options, nodes int, rnd *rand.Rand) ([]block
 	defer stop()
 	var arms []*arm
 	for _, name := range names {
-		a, err := newArm(ctx, name, cluster(nodes, 2*nodes).refusing(o.refusing))
+		a, err := newArm(ctx, name, cluster(nodes, 2*nodes).withRefusing(o.refusing))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -171,8 +171,8 @@ func compare(ctx context.Context, o options, nodes int, rnd *rand.Rand) ([]block
 	return all, nil
 }
 
-// startProfile starts a CPU profile of a block if the user wants one. The result
-// ends it. Only its first call counts.
+// startProfile starts a CPU profile of a block if the user wants one. The
+// returned function ends the profile. Only the first call has an effect.
 func (o options) startProfile(name string) (func(), error) {
 	if o.profile == "" {
 		return func() {}, nil

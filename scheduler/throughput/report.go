@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
-// requiredShare is the share of the throughput of kube-scheduler that the
-// plugin must keep. The throughput is by CPU time.
+// requiredShare is the part of kube-scheduler's throughput that the plugin must
+// keep. The throughput is by CPU time.
 const requiredShare = 0.95
 
 // table returns the blocks as CSV, in microseconds and bytes for each pod.
@@ -60,8 +60,8 @@ func summary(o options, all []block) string {
 // fixed before the measurement.
 func rule(rounds int) paired.Rule { return paired.Blocks().Planned(rounds) }
 
-// verdict says whether the plugin keeps the throughput. If the two equal
-// schedulers differ by more than 3 %, the comparison decides nothing.
+// verdict tells whether the plugin keeps the throughput. If the two equal
+// schedulers differ by more than 3 %, it is not known.
 func verdict(ratio, equal stat.Estimate) string {
 	switch {
 	case equal.High-equal.Low > 2*0.03:
