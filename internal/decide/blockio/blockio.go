@@ -18,10 +18,10 @@ import (
 // Owned lists the knobs that this package decides.
 var Owned = node.IOFiles
 
-// Config is blkioQOS in resource-qos-config. The zero Config sets nothing.
+// Config holds the key blkioQOS of resource-qos-config.
 type Config struct {
-	// Classes holds the settings of each class: one Device for each block
-	// device. A class that is absent has no limits.
+	// Classes holds the settings of each class, as one Device per block device.
+	// Tenon sets nothing for a class that is absent.
 	Classes map[node.Class][]Device `json:"classes,omitempty"`
 }
 
@@ -65,9 +65,9 @@ func (c Config) Files(workloads []node.Workload) []node.File {
 // Decide returns the wanted values of io.max, io.weight, io.bfq.weight and
 // io.latency. The settings of a class apply to all its work together, so Decide
 // sets them in the contention roots of the class. Each root gets an equal part
-// of the limits, and all work below the root shares that part. On cgroup v1 the
-// kernel limits only the tasks of a cgroup itself, so Decide sets limits in
-// every cgroup of the class. No limit exceeds the value before Tenon's first
+// of the limits, and all work below the root shares that part. On cgroup v1 a
+// limit bounds only the tasks directly in its cgroup, so Decide sets limits in
+// every cgroup of the class. No limit exceeds the one before Tenon's first
 // write. The settings of a single workload apply in addition, in its own
 // cgroup.
 func Decide(c Config, s node.Snapshot) []plan.Want {
@@ -96,8 +96,8 @@ func blocksOf(w node.Workload) []Device {
 	return blocks
 }
 
-// addOwnIO adds the wants for the settings of one workload (blocks). If wants
-// already has a want for the same knob, addOwnIO merges the two.
+// addOwnIO adds the wants for the settings of one workload (blocks). If the
+// knob already has a want, addOwnIO merges the two.
 func addOwnIO(wants []plan.Want, i int, blocks []Device, s node.Snapshot) []plan.Want {
 	w := s.Workloads[i]
 	at := map[node.Knob]int{}
@@ -129,8 +129,8 @@ type ioClass struct {
 	class node.Class
 	who   string // the class or workload, for reasons
 	snap  node.Snapshot
-	// prior returns an earlier want that sets a knob. It is nil if the ioClass
-	// decides for a class, and not for one workload.
+	// prior returns the want of a class that sets a knob. The function prior is
+	// nil if the ioClass is itself a class.
 	prior func(node.Knob) (plan.Want, bool)
 	// limits, weights and latency hold the requested value of each device. They
 	// also hold the reasons why Tenon cannot meet some requests.
@@ -148,8 +148,8 @@ type requested[T any] struct {
 
 func (a requested[T]) nothing() bool { return len(a.of) == 0 && len(a.missing) == 0 }
 
-// add records that v is requested for a device. If the device already has a
-// request, the function pick chooses between the two.
+// add records the requested value of a device. If there is already one, the
+// function pick chooses one of the two values.
 func (a *requested[T]) add(d Target, v T, pick func(a, b T) T) {
 	if a.of == nil {
 		a.of, a.names = map[unit.Device]T{}, map[unit.Device]string{}
@@ -303,8 +303,8 @@ func (x *ioClass) valueWithout(k node.Knob) node.Value {
 }
 
 // linesOf returns the lines that a knob would have if x had no settings. If an
-// earlier want sets the knob, they are the lines of that want (before).
-// Otherwise linesOf drops the lines of devices that do not exist any more.
+// earlier want sets the knob, before holds the lines of that want, and linesOf
+// returns them all. Otherwise it drops the lines of removed devices.
 func linesOf[T any](x *ioClass, k node.Knob, before, now map[unit.Device]T) map[unit.Device]T {
 	if x.prior != nil {
 		if _, said := x.prior(k); said {
@@ -326,9 +326,9 @@ func (x *ioClass) want(p node.CgroupPath, f node.File) plan.Want {
 	return plan.Want{Knob: node.Knob{Cgroup: p, File: f}, Owner: plan.OwnerIO, BE: x.class == node.BE}
 }
 
-// settle completes w. The want abstains while the knob's value is unknown. It
-// sets v if there are reasons. Otherwise it releases the knob, if Tenon has
-// changed it and the list of devices is known.
+// settle completes w. The want abstains while the present value of the knob is
+// unknown. If there are reasons, it sets v. Otherwise it releases a knob that
+// Tenon has changed, once the list of devices is known.
 func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) plan.Want {
 	if x.prior != nil {
 		if before, said := x.prior(w.Knob); said {
@@ -352,8 +352,8 @@ func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) p
 	return w
 }
 
-// releaseShared returns the wants that release the knobs of shared cgroups,
-// because these also hold work of other classes.
+// releaseShared returns wants that release the knobs of shared cgroups, because
+// such a cgroup also holds work of other classes.
 func (x *ioClass) releaseShared() []plan.Want {
 	var wants []plan.Want
 	for _, p := range x.Shared {

@@ -17,10 +17,10 @@ type Target struct {
 	weighs node.File
 }
 
-// Targets returns the devices that b names, or the reasons why there are none.
-// The kernel refuses partitions, so Targets replaces a partition by its whole
-// disk. It replaces a volume group by the disks on which it lies, because all
-// volumes of the group use these disks.
+// Targets returns the devices with the name in b, or the reasons why there are
+// none. The kernel refuses partitions, so Targets replaces a partition by its
+// whole disk. It replaces a volume group by the disks on which it lies, because
+// all volumes of the group use these disks.
 func Targets(b Device, devices []node.BlockDevice) (targets []Target, why []string) {
 	if len(devices) == 0 {
 		return nil, []string{"the list of block devices is unknown"}
@@ -141,9 +141,9 @@ func partOf(l node.IOLimits, n int) node.IOLimits {
 	return l
 }
 
-// existingLines returns the lines of before whose devices still exist. before
-// is the value before Tenon's first write. When a device is removed, the kernel
-// drops its lines.
+// existingLines takes the lines of a knob from before Tenon's first write, and
+// drops the lines of removed devices, as the kernel does. A device that still
+// exists has a line now.
 func existingLines[T any](before, now map[unit.Device]T) map[unit.Device]T {
 	maps.DeleteFunc(before, func(d unit.Device, _ T) bool { _, still := now[d]; return !still })
 	return before

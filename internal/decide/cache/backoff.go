@@ -15,17 +15,17 @@ const (
 	// settling is the minimum time between two cuts. When BE loses a cache way,
 	// its data stays in the way until other work fills it.
 	settling = 2 * time.Second
-	// loosen is the time without a missed objective after which BE gets one
+	// returnTime is the time without a missed objective after which BE gets one
 	// part back.
-	loosen = 15 * time.Second
+	returnTime = 15 * time.Second
 )
 
 // BackOff reduces the cache and memory bandwidth of BE while an SLO is
 // violated. Each cut takes half of the remaining parts. The parts come back one
 // at a time.
 //
-// Unlike the CPU back-off, BackOff also acts for services whose waits BE hardly
-// causes: a service with too little cache is slow by itself.
+// BackOff also acts for a service that hardly waits for BE, because too little
+// cache makes a service slow by itself. The CPU back-off does not.
 type BackOff struct {
 	Cut int       `json:"cut,omitempty"` // number of parts taken from BE
 	At  time.Time `json:"at,omitzero"`   // time of the last change or missed objective
@@ -54,7 +54,7 @@ func (q BackOff) Follow(x slo.Tracker, s node.Snapshot) BackOff {
 		return BackOff{}
 	}
 	q.Reason = ""
-	if s.At.Sub(q.At) >= loosen && !s.SLOViolated {
+	if s.At.Sub(q.At) >= returnTime && !s.SLOViolated {
 		q.Cut, q.At = q.Cut-1, s.At
 	}
 	if q.Cut == 0 {
@@ -63,13 +63,13 @@ func (q BackOff) Follow(x slo.Tracker, s node.Snapshot) BackOff {
 	return q
 }
 
-// cutShare returns the part of a share that the cuts leave to BE.
+// cutShare returns what remains of a share after the cuts.
 func (q BackOff) cutShare(share unit.Percent) unit.Percent {
 	return share * unit.Percent(parts-q.Cut) / parts
 }
 
 // explainCuts returns the part of a reason that says why BE has less than its
-// share. The text left says how much BE has.
+// share. The argument left is a text that says how much BE still has.
 func (q BackOff) explainCuts(left string) string {
 	if q.Reason == "" {
 		return fmt.Sprintf("; no objective is missed any more: BE grows back slowly, to %s now", left)

@@ -16,7 +16,7 @@ import (
 // Owned lists the knobs that this package decides.
 var Owned = []node.File{node.FileControlGroup, node.FileL3, node.FileMB}
 
-// Config is resctrlQOS of resource-qos-config. The zero Config sets nothing.
+// Config holds the key resctrlQOS of resource-qos-config.
 type Config struct {
 	// Classes holds the share of each class. Tenon sets nothing for a class
 	// that is absent. LSE uses the share of LSR.
@@ -48,11 +48,11 @@ func (c Share) isWhole() bool { return c.Start <= 0 && c.End >= 100 && c.Bandwid
 
 // Decide returns the wanted L3 and MB lines of the resctrl control groups, and
 // the control group of each workload. The classes LSR, LS and BE have control
-// groups. BE gets at most its share, rounded down, minus the cuts of q. Every
-// other class gets at least its share, rounded up, and has a limit only if its
-// share is below 100 %. Work without a control group stays in the default one,
-// which has no limit. A workload with its own share gets its own control group
-// while the hardware has one left.
+// groups. BE gets at most its share, rounded down, minus the cuts of the
+// back-off q. Every other class gets at least its share, rounded up, and has a
+// limit only if its share is below 100 %. Work without a control group stays in
+// the default one, which has no limit. A workload with its own share gets its
+// own control group while the hardware has one left.
 func Decide(c Config, q BackOff, s node.Snapshot) []plan.Want {
 	d := divider{Config: c, backOff: q, snap: s, owners: ownersOf(s)}
 	d.grant()
@@ -124,8 +124,8 @@ func ownersOf(s node.Snapshot) (owners []int) {
 	return owners
 }
 
-// shareOf returns the share of a control group, from its class or its workload.
-// It returns false if no share is configured.
+// shareOf returns the share that is configured for the class or the workload of
+// a control group. It returns false if there is none.
 func (d divider) shareOf(control string) (Share, bool) {
 	w := d.owner(control)
 	if w == nil {
@@ -153,9 +153,9 @@ func (d divider) isUsed(control string) bool {
 	return false
 }
 
-// grant decides which control groups exist, because the hardware has few. BE
-// comes first, because its group protects all other work. Then come groups with
-// a limit, and last the groups without one, which Tenon only measures.
+// grant decides which control groups exist. The hardware supports only few. The
+// group of BE comes first, because it protects all other work. Groups with a
+// limit follow. Groups without a limit come last: they only measure.
 func (d *divider) grant() {
 	d.granted, d.refused = map[string]node.Value{}, map[string]string{}
 	r := d.snap.Resctrl
@@ -199,8 +199,8 @@ func (d divider) rank(control string) int {
 }
 
 // refuseGroup returns the wants for a control group that the node cannot have.
-// Their reason is why. If Tenon made the group, the wants release it, because
-// another group may need its CLOSID.
+// If Tenon made the group, the wants release it, because another group may need
+// its CLOSID.
 func (d divider) refuseGroup(control, why string) []plan.Want {
 	var wants []plan.Want
 	for _, f := range []node.File{node.FileL3, node.FileMB} {
@@ -216,7 +216,7 @@ func (d divider) refuseGroup(control, why string) []plan.Want {
 	return wants
 }
 
-// A cacheWant is a want whose intent and reason are still open.
+// A cacheWant is a want whose intent and reason are not decided yet.
 type cacheWant struct{ plan.Want }
 
 func (d divider) want(control string, f node.File) cacheWant {
@@ -235,8 +235,8 @@ func (w cacheWant) set(v node.Value, reason string) plan.Want {
 	return w.Want
 }
 
-// ways returns the want for the L3 line of a control group: the ways of each L3
-// cache that the group may fill.
+// ways returns the want for the L3 line of a control group. The line contains
+// the ways that the group may fill in each L3 cache.
 func (d divider) ways(control string, share Share) plan.Want {
 	w := d.want(control, node.FileL3)
 	l3 := d.snap.Resctrl.L3
@@ -304,8 +304,8 @@ func (d divider) bandwidth(control string, share Share) plan.Want {
 }
 
 // amount converts a share of the memory bandwidth into the unit of this
-// machine. It rounds down if small is set, and otherwise up. If the conversion
-// needs Peak, and Peak is 0, amount returns false.
+// machine. It rounds down if the argument small is set, and otherwise up. If
+// the conversion needs Peak, and Peak is 0, amount returns false.
 func (d divider) amount(rule node.Bandwidth, share unit.Percent, small bool) (uint64, bool) {
 	if share >= 100 {
 		return rule.Most, true

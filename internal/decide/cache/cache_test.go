@@ -196,8 +196,8 @@ func BenchmarkCacheOfAThousandWorkloads(b *testing.B) {
 	}
 }
 
-// TestTheReasonSaysWhatIsCut checks that the reason names the reduction, even
-// if the share is the whole cache.
+// TestTheReasonSaysWhatIsCut checks that the reason names the cut, even if the
+// share is the whole cache.
 func TestTheReasonSaysWhatIsCut(t *testing.T) {
 	s := node.Snapshot{Workloads: []node.Workload{{ID: "be", Class: node.BE, Cgroup: "be"}}}
 	s.Resctrl = node.Resctrl{Groups: 4, L3: node.CacheWays{Mask: 0xff, Least: 1}}

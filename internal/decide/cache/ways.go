@@ -17,8 +17,8 @@ type ways struct {
 }
 
 // part returns a bit mask of the ways from start to end percent of the cache.
-// It rounds to fewer ways if small is set, and otherwise to more. The mask has
-// at least Least ways. It is 0 only if the cache has no ways.
+// If the argument small is set, it rounds to fewer ways, and otherwise to more.
+// The mask has at least Least ways. It is 0 only if the cache has no ways.
 func (w ways) part(start, end unit.Percent, small bool) uint64 {
 	all := w.usableWays()
 	n := len(all)

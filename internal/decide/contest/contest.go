@@ -21,20 +21,20 @@ import (
 const Remembered = 10 * time.Minute
 
 const (
-	// A knob is contested if it had at least contestedFrom conflicts within
-	// Remembered.
-	contestedFrom = 3
+	// minConflicts is the number of conflicts, all younger than Remembered,
+	// that make a knob contested.
+	minConflicts = 3
 	// After its last write to a contested knob, Tenon leaves the knob to the
-	// other component for a pause. If the knob had at least longFrom conflicts,
-	// the pause is longPause.
-	pause     = 10 * time.Second
-	longPause = time.Minute
-	longFrom  = 10
+	// other component for a pause. After manyConflicts conflicts the pause is
+	// longPause.
+	pause         = 10 * time.Second
+	longPause     = time.Minute
+	manyConflicts = 10
 )
 
 // Hold changes wants that would write a contested knob before its pause is
-// over: their intent becomes plan.Hold. It changes no release. It also changes
-// no want that narrows BE, because LS must not wait for its protection.
+// over: their intent becomes plan.Hold. It changes neither releases nor wants
+// that narrow BE, because LS must not wait for its protection.
 func Hold(s node.Snapshot, wants []plan.Want) []plan.Want {
 	for _, c := range s.Conflicts {
 		left := remainingPause(c, s.At)
@@ -63,9 +63,9 @@ func Hold(s node.Snapshot, wants []plan.Want) []plan.Want {
 func remainingPause(c node.WriteConflict, now time.Time) time.Duration {
 	n := countRecent(c, now)
 	switch {
-	case n < contestedFrom:
+	case n < minConflicts:
 		return 0
-	case n < longFrom:
+	case n < manyConflicts:
 		return pause - now.Sub(c.Wrote)
 	}
 	return longPause - now.Sub(c.Wrote)
@@ -73,10 +73,10 @@ func remainingPause(c node.WriteConflict, now time.Time) time.Duration {
 
 // Contested reports whether another component writes a knob again and again.
 func Contested(s node.Snapshot, k node.Knob) bool {
-	return slices.ContainsFunc(s.Conflicts, func(c node.WriteConflict) bool { return c.Knob == k && countRecent(c, s.At) >= contestedFrom })
+	return slices.ContainsFunc(s.Conflicts, func(c node.WriteConflict) bool { return c.Knob == k && countRecent(c, s.At) >= minConflicts })
 }
 
-// countRecent counts the conflicts within Remembered.
+// countRecent counts the conflicts that are younger than Remembered.
 func countRecent(c node.WriteConflict, now time.Time) (n int) {
 	for _, at := range c.Found {
 		if now.Sub(at) <= Remembered {
@@ -90,7 +90,7 @@ func countRecent(c node.WriteConflict, now time.Time) (n int) {
 func Remarks(s node.Snapshot) []string {
 	var all []string
 	for _, c := range s.Conflicts {
-		if n := countRecent(c, s.At); n >= contestedFrom {
+		if n := countRecent(c, s.At); n >= minConflicts {
 			all = append(all, fmt.Sprintf("another component wrote %v %d times in %v", c.Knob, n, Remembered))
 		}
 	}

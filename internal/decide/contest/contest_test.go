@@ -37,17 +37,17 @@ func TestWhatIsHeld(t *testing.T) {
 		want plan.Want
 		held bool
 	}{
-		"the second conflict is put right at once":    {conflict(now, time.Second, contestedFrom-1), set, false},
-		"the third is left":                           {conflict(now, time.Second, contestedFrom), set, true},
-		"for ten seconds":                             {conflict(now, pause, contestedFrom), set, false},
-		"the tenth for a minute":                      {conflict(now, pause, longFrom), set, true},
-		"and not longer":                              {conflict(now, longPause, longFrom), set, false},
-		"what the kubelet puts right each minute":     {conflict(now, time.Minute, longFrom), set, false},
-		"narrowing BE does not wait":                  {conflict(now, time.Second, longFrom), with(func(w *plan.Want) { w.BE = true }), false},
-		"widening BE does":                            {conflict(now, time.Second, longFrom), with(func(w *plan.Want) { w.BE, w.Value = true, weight(76800) }), true},
-		"a release does not wait":                     {conflict(now, time.Second, longFrom), with(func(w *plan.Want) { w.Intent, w.Value = plan.Release, nil }), false},
-		"a value that is there already makes no step": {conflict(now, time.Second, longFrom), with(func(w *plan.Want) { w.Value = weight(51200) }), false},
-		"a conflict of another knob does not matter":  {conflict(now, time.Second, longFrom), with(func(w *plan.Want) { w.Knob.Cgroup = "other" }), false},
+		"the second conflict is put right at once":    {conflict(now, time.Second, minConflicts-1), set, false},
+		"the third is left":                           {conflict(now, time.Second, minConflicts), set, true},
+		"for ten seconds":                             {conflict(now, pause, minConflicts), set, false},
+		"the tenth for a minute":                      {conflict(now, pause, manyConflicts), set, true},
+		"and not longer":                              {conflict(now, longPause, manyConflicts), set, false},
+		"what the kubelet puts right each minute":     {conflict(now, time.Minute, manyConflicts), set, false},
+		"narrowing BE does not wait":                  {conflict(now, time.Second, manyConflicts), with(func(w *plan.Want) { w.BE = true }), false},
+		"widening BE does":                            {conflict(now, time.Second, manyConflicts), with(func(w *plan.Want) { w.BE, w.Value = true, weight(76800) }), true},
+		"a release does not wait":                     {conflict(now, time.Second, manyConflicts), with(func(w *plan.Want) { w.Intent, w.Value = plan.Release, nil }), false},
+		"a value that is there already makes no step": {conflict(now, time.Second, manyConflicts), with(func(w *plan.Want) { w.Value = weight(51200) }), false},
+		"a conflict of another knob does not matter":  {conflict(now, time.Second, manyConflicts), with(func(w *plan.Want) { w.Knob.Cgroup = "other" }), false},
 	} {
 		got := Hold(c.s, []plan.Want{c.want})[0]
 		if held := got.Intent == plan.Hold; held != c.held {
@@ -64,7 +64,7 @@ func TestWhatIsHeld(t *testing.T) {
 
 func TestConflictsOfLongAgoAreOver(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	s := conflict(now, time.Second, longFrom)
+	s := conflict(now, time.Second, manyConflicts)
 	if r := Remarks(s); len(r) != 1 || !strings.Contains(r[0], "10 times in 10m0s") {
 		t.Errorf("%q", r)
 	}

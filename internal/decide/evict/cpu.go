@@ -12,11 +12,11 @@ import (
 
 // CPUConfig configures the eviction of BE work when CPU is short.
 type CPUConfig struct {
-	// BE starves if its bound is at most SatisfactionLower percent of its CPU
-	// requests (cpuEvictBESatisfactionLowerPercent). Then Tenon evicts
+	// BE starves if its CPU bound is at most SatisfactionLower percent of its
+	// CPU requests (cpuEvictBESatisfactionLowerPercent). Tenon then evicts
 	// workloads until the bound is at least SatisfactionUpper percent of the
-	// requests that remain (cpuEvictBESatisfactionUpperPercent). Both values
-	// are set, or both are 0. If they are 0, this eviction is disabled.
+	// remaining requests (cpuEvictBESatisfactionUpperPercent). Both values are
+	// set, or both are 0. If they are 0, this eviction is disabled.
 	SatisfactionLower unit.Percent `json:"cpuEvictBESatisfactionLowerPercent,omitempty"`
 	SatisfactionUpper unit.Percent `json:"cpuEvictBESatisfactionUpperPercent,omitempty"`
 	// UsageThreshold is a percentage of the bound of BE

@@ -1,7 +1,7 @@
 // Package evict decides which BE workloads must end when the node's memory or
 // CPU is short. It asks as few workloads as possible to end, and kills those
 // that do not end in time. While memory is short, it freezes workloads that
-// grow. It owns the knob run.
+// grow. It decides the knob node.FileRun.
 package evict
 
 import (
@@ -62,11 +62,11 @@ const (
 	// has ended. The next measurements must first show the memory and CPU that the
 	// victim freed.
 	settling = time.Second
-	// dying is the time for which Tenon chooses no other victim after SIGKILL.
-	// Tenon also waits for dying before it kills the same victim again. This wait
-	// doubles with each kill, up to longestDying.
-	dying        = 2 * time.Second
-	longestDying = time.Minute
+	// killPause is the time for which Tenon chooses no other victim after
+	// SIGKILL. It is also the time before Tenon kills the same victim again.
+	// That time doubles with each kill, up to longestKillPause.
+	killPause        = 2 * time.Second
+	longestKillPause = time.Minute
 )
 
 // State is the state of evictions between ticks. Its durations are sums of the
@@ -79,8 +79,8 @@ type State struct {
 	// Settling is the remaining time in which Tenon chooses no other victim.
 	Settling time.Duration `json:"settling_ns,omitempty"`
 	Memory   memoryRelief  `json:"memory,omitzero"`
-	// Satisfied holds what BE could use, used and requested in a window. Busy is
-	// the time for which the node's CPU usage has been above its threshold.
+	// Satisfied holds the bound, usage and requests of BE in a window. Busy is
+	// the time for which the node has used more CPU than its threshold.
 	Satisfied satisfaction  `json:"satisfied,omitzero"`
 	Busy      conditionTime `json:"busy,omitzero"`
 }
@@ -103,11 +103,11 @@ type victim struct {
 
 // patience returns how long Tenon waits after a SIGKILL before it kills the
 // victim again.
-func (v victim) patience() time.Duration { return min(dying<<min(v.Kills-1, 8), longestDying) }
+func (v victim) patience() time.Duration { return min(killPause<<min(v.Kills-1, 8), longestKillPause) }
 
 // holds reports whether Tenon must wait for this victim before it chooses
 // another.
-func (v victim) holds() bool { return v.Kills == 0 || v.Kills == 1 && v.Waited < dying }
+func (v victim) holds() bool { return v.Kills == 0 || v.Kills == 1 && v.Waited < killPause }
 
 // A conditionTime is the time for which a condition has held without
 // interruption.
@@ -145,14 +145,14 @@ type evictor struct {
 	held    bool                    // choose no other victim in this tick
 }
 
-// Decide returns the next state, and the wanted value of the knob run of BE
-// workloads. It chooses the victims with the lowest priority, and among equal
+// Decide returns the next state, and a want for the knob node.FileRun of each
+// BE workload. It chooses the victims with the lowest priority, and among equal
 // priorities those with the largest usage. It chooses the workloads of a
 // DaemonSet last, because their controller would start them again at once on
 // the same node.
 func Decide(c Config, st State, l facts.Layout, u facts.Use, s node.Snapshot) (State, []plan.Want) {
 	if !c.Enabled() {
-		return State{}, nil // package policy releases frozen cgroups, because no policy wants them
+		return State{}, nil // package policy releases frozen cgroups that no want mentions
 	}
 	x := evictor{Config: c, Layout: l, use: u, snap: s, was: st, next: State{At: s.At}, at: map[node.Knob]int{}}
 	if !st.At.IsZero() {
@@ -168,8 +168,8 @@ func Decide(c Config, st State, l facts.Layout, u facts.Use, s node.Snapshot) (S
 // RunKnob returns the knob that ends, freezes and thaws a workload.
 func RunKnob(w node.Workload) node.Knob { return node.Knob{Cgroup: w.Cgroup, File: node.FileRun} }
 
-// want sets the want for the knob run of workload w to v. It replaces an
-// earlier want for that knob.
+// want adds the want that gives the knob node.FileRun of w the value v. It
+// replaces an earlier want for this knob.
 func (x *evictor) want(w node.Workload, i plan.Intent, v node.Value, reason string) {
 	k := RunKnob(w)
 	want := plan.Want{Intent: i, Knob: k, Value: v, Owner: plan.OwnerEvict, Reason: reason, BE: true}
@@ -305,9 +305,9 @@ func rankOf(w node.Workload) string {
 	return s
 }
 
-// candidates lists the running BE workloads that Tenon may evict for a cause.
-// If the knob run of a workload could not be read, candidates omits it, because
-// Tenon cannot ask it to end.
+// candidates lists the running BE workloads that Tenon may evict for a cause. A
+// workload whose knob node.FileRun could not be read is omitted, because Tenon
+// cannot ask it to end.
 func (x *evictor) candidates(cause string) []node.Workload {
 	var all []node.Workload
 	for _, w := range x.snap.Workloads {
@@ -349,8 +349,8 @@ func (x *evictor) exempt(w node.Workload, cause string) string {
 	return ""
 }
 
-// leave adds a want that abstains, with the reason, for each BE workload that
-// has no want yet.
+// leave adds a want for each BE workload that has none yet. The want abstains
+// and carries the reason.
 func (x *evictor) leave(reason string) {
 	for _, w := range x.snap.Workloads {
 		if _, said := x.at[RunKnob(w)]; w.Class == node.BE && !said {

@@ -23,9 +23,9 @@ type MemoryConfig struct {
 
 func (c MemoryConfig) on() bool { return c.ThresholdPercent > 0 }
 
-// Tenon may freeze or kill a workload that has grown by more than 1/hasGrown of
-// the node's memory.
-const hasGrown = 200
+// Tenon may freeze or kill a workload that has grown by more than the node's
+// memory divided by growthDivisor.
+const growthDivisor = 200
 
 // memoryRelief is the state of memory eviction while memory is short.
 type memoryRelief struct {
@@ -53,12 +53,12 @@ func includesCache(w node.Workload) bool { return !w.Usage.WorkingSet.Known() }
 func (x *evictor) hasGrown(w node.Workload, than unit.Bytes, withCache bool) bool {
 	total, known := x.snap.MemoryTotal.Value()
 	now, measured := facts.MemoryOf(w).Value()
-	return known && measured && includesCache(w) == withCache && now-than > total/hasGrown
+	return known && measured && includesCache(w) == withCache && now-than > total/growthDivisor
 }
 
-// freedBy returns a function for the memory that the end of a workload frees.
-// If only some BE workloads report a working set, the function returns 0 for
-// the others, because their amounts include page cache.
+// freedBy returns a function. For a workload, that function returns the memory
+// that its end frees. If only some BE workloads have a known working set, it
+// returns 0 for the others, because their amounts include page cache.
 func (x *evictor) freedBy() func(node.Workload) int64 {
 	apart := slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool { return w.Class == node.BE && !includesCache(w) })
 	return func(w node.Workload) int64 {
@@ -70,9 +70,9 @@ func (x *evictor) freedBy() func(node.Workload) int64 {
 }
 
 // relieve evicts workloads while memory is short. It also freezes workloads
-// that grow. This frees no memory, but they then cannot take the memory that
-// ended workloads free. Reclaiming page cache of BE would not help, because the
-// kernel already counts page cache as available.
+// that grow. Frozen workloads cannot take the memory that ended workloads free.
+// Reclaiming page cache of BE would not help, because the kernel already counts
+// page cache as available.
 func (x *evictor) relieve() {
 	c := x.Memory
 	if !c.on() {
@@ -91,7 +91,7 @@ func (x *evictor) relieve() {
 	switch {
 	case used >= over:
 	case used > low && x.was.Memory.Short && x.pursues(CauseMemory):
-		x.keep(state)
+		x.freezeGrown(state)
 		return
 	default:
 		x.thaw(fmt.Sprintf("memory: %s, less than %v: it may go on", state, c.ThresholdPercent))
@@ -109,7 +109,7 @@ func (x *evictor) relieve() {
 			x.was.Memory.Then, x.was.Memory.Expected = used, unit.Bytes(expected)
 		}
 	}
-	x.keep(state)
+	x.freezeGrown(state)
 }
 
 // pursues reports whether a victim for the given cause is still ending.
@@ -122,9 +122,9 @@ func (x *evictor) pursues(cause string) bool {
 	return false
 }
 
-// keep freezes the workloads that have grown since the shortage of memory
-// began.
-func (x *evictor) keep(state string) {
+// freezeGrown freezes the workloads that have grown since the shortage of
+// memory began.
+func (x *evictor) freezeGrown(state string) {
 	next := x.was.Memory
 	next.Short, next.Base, next.Frozen = true, map[node.WorkloadID]unit.Bytes{}, map[node.WorkloadID]bool{}
 	next.Cached = map[node.WorkloadID]bool{}

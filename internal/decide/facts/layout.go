@@ -11,10 +11,10 @@ import (
 )
 
 // A Layout says where in the cgroup tree the work of one class, usually BE,
-// competes with other work. A weight decides only between siblings, and a limit
-// bounds everything below its cgroup. Therefore Tenon sets weights and limits
-// in the contention root: the highest cgroup that holds only work of that
-// class.
+// competes with other work. A weight matters only among sibling cgroups, and a
+// limit bounds everything below its cgroup. Therefore Tenon sets weights and
+// limits in the contention root: the highest cgroup that holds only work of
+// that class.
 type Layout struct {
 	// Roots lists each contention root of the class once, in the order of the
 	// workloads.
@@ -22,10 +22,10 @@ type Layout struct {
 	// RootOf[i] is the contention root of workload i of the snapshot. It is ""
 	// if the workload has another class, or if its cgroup is in Shared.
 	RootOf []node.CgroupPath
-	// Shared lists the cgroups of the class's workloads without a contention
-	// root. Such a cgroup also holds work of other classes, or its root is
-	// unknown. A limit or weight in it would slow the work that Tenon must
-	// protect.
+	// Shared lists the cgroups of workloads that are in the class but have no
+	// contention root. Such a cgroup also holds work of other classes, or its
+	// root is unknown. A limit or weight in it would slow the work that Tenon
+	// must protect.
 	Shared []node.CgroupPath
 	// Others counts the workloads of other classes in and below each cgroup.
 	Others map[node.CgroupPath]int
@@ -73,9 +73,9 @@ func LayoutFor(c node.Class, s node.Snapshot) Layout {
 	return l
 }
 
-// rootOf returns the contention root of w. Work of another class may have
-// appeared below w.ContentionRoot since the host read it. Then rootOf returns
-// the highest cgroup from there down to w.Cgroup that holds no such work.
+// rootOf returns the contention root of w. If work of another class has
+// appeared below w.ContentionRoot since the host read w, rootOf returns a
+// deeper cgroup: the highest one that contains w and no work of another class.
 func (l *Layout) rootOf(w *node.Workload) node.CgroupPath {
 	if w.ContentionRoot == "" || l.Others[w.Cgroup] > 0 {
 		return ""
@@ -117,8 +117,8 @@ func (l Layout) IdleCgroups(s node.Snapshot) []node.CgroupPath {
 }
 
 // Reach returns a phrase for a reason, or "". The phrase says that the weight
-// of the cgroup m decides only within m's parent. Weights decide only between
-// siblings: against work outside the parent, the weight of the parent decides.
+// of the cgroup m matters only among the children of m's parent. Work outside
+// the parent competes with the parent, and by the weight of the parent.
 func (l Layout) Reach(m node.CgroupPath) string {
 	up := m.Parent()
 	if up == "" || l.Others[up] == l.Others[""] {

@@ -5,8 +5,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Pool says which CPUs of a node LS and BE share, and which CPUs BE may not
-// use. All policies use the Pool, even if CPU suppress is disabled.
+// A Pool says which CPUs of a node are shared by LS and BE, and which are
+// closed to BE. All policies use the Pool, even if CPU suppress is disabled.
 type Pool struct {
 	// CPUs are the shared CPUs. If the set is empty, all online CPUs are
 	// shared. Capacity is the number of shared CPUs that are not reserved.
@@ -27,9 +27,9 @@ type Pool struct {
 	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
 }
 
-// Keeping returns the pool with Reserved raised to the amount of CPU that the
-// kubelet does not offer to pods (kubelet). ReservedCPUs are a part of that
-// amount. If CPU suppress is disabled, Keeping changes nothing.
+// Keeping returns a pool whose Reserved is at least the amount of CPU that the
+// kubelet does not offer to pods. ReservedCPUs are a part of that amount. If
+// CPU suppress is disabled, Keeping changes nothing.
 func (p Pool) Keeping(kubelet unit.MilliCPU, suppress bool) Pool {
 	if suppress {
 		p.Reserved = max(p.Reserved, kubelet-unit.CPUs(p.ReservedCPUs.Len()))
@@ -50,8 +50,8 @@ func (p Pool) Online(s node.Snapshot) unit.CPUSet {
 func (p Pool) Counted(s node.Snapshot) unit.CPUSet { return p.Online(s).Minus(p.ReservedCPUs) }
 
 // WithIsolated returns a pool that also reserves the isolated CPUs of the node.
-// The owner of the machine isolated them for other work, and a write to the
-// cpuset of a cgroup would move its threads there. If no other CPU would be
+// The owner of the machine isolated them for other work, but a write to the
+// cpuset of a cgroup would let its threads run there. If no other CPU would be
 // left, WithIsolated returns p.
 func (p Pool) WithIsolated(s node.Snapshot) Pool {
 	with := p

@@ -35,8 +35,8 @@ type Use struct {
 	Sensitive map[unit.CPU]unit.MilliCPU                     `json:"sensitive,omitempty"`
 }
 
-// Observe returns the usage after s. A mean needs two counter readings, so a
-// workload or a CPU has one only after two snapshots in a row.
+// Observe returns the usage after the snapshot s. A mean needs two counter
+// readings, so a new workload or CPU has none yet.
 func (u Use) Observe(s node.Snapshot) Use {
 	var elapsed time.Duration
 	if !u.At.IsZero() {

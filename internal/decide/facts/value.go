@@ -8,8 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// LongestGap is the most that a policy adds for the time between two snapshots.
-// If the agent pauses for longer, it is unknown what the node did.
+// LongestGap is the longest time that a policy counts between two snapshots. If
+// the agent pauses for longer, Tenon does not know what the node did.
 const LongestGap = 5 * time.Second
 
 // Original returns the value that a knob had before Tenon's first write, or nil

@@ -18,8 +18,8 @@ func AnyOf(all []node.Workload, match func(*node.Workload) bool) bool {
 	return false
 }
 
-// QuotasBelow lists, sorted, the known cgroups below contention roots that have
-// a quota, had one before Tenon's first write, or will get one.
+// QuotasBelow returns a sorted list of cgroups below contention roots. Each of
+// them has a quota, had one before Tenon's first write, or will get one.
 func (l *Layout) QuotasBelow(s *node.Snapshot) []node.CgroupPath {
 	asked := map[node.CgroupPath]bool{}
 	ask := func(p node.CgroupPath, limited bool) {

@@ -25,8 +25,8 @@ func AnswerOf(can node.Capabilities, m node.Feature) node.Answer {
 	return node.Answer{Verdict: node.Unknown, Why: string(m) + " was not probed"}
 }
 
-// OthersHave says, for a reason, how many processes have a core-scheduling
-// cookie of another component.
+// OthersHave returns the part of a reason that counts the processes with a
+// core-scheduling cookie of another component.
 func OthersHave(n int) string {
 	if n == 1 {
 		return "1 process has a core-scheduling cookie of another component"

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// fallsCount is the time for which Tenon remembers a mechanism failure.
-	fallsCount = time.Hour
-	// If a mechanism in use fails at least ejections times within fallsCount,
-	// Tenon does not try it again until the failures expire.
-	ejections = 3
+	// rememberedFor is the time for which Tenon remembers a mechanism failure.
+	rememberedFor = time.Hour
+	// If a mechanism fails failureLimit times while it is in use, Tenon tries
+	// it again only after the first of these failures is forgotten.
+	failureLimit = 3
 	// firstRetry is the time that Tenon waits after the first failure before it
 	// tries again. The wait doubles with every further failure, up to lastRetry.
 	firstRetry = time.Minute
@@ -28,7 +28,7 @@ func FailuresOf(known, seen []node.Failure, at time.Time) []node.Failure {
 	add := func(f node.Failure, future bool) {
 		age := at.Sub(f.At)
 		same := func(o node.Failure) bool { return o.Mechanism == f.Mechanism && o.At.Equal(f.At) }
-		if age < fallsCount && (age >= 0 || future) && !slices.ContainsFunc(all, same) {
+		if age < rememberedFor && (age >= 0 || future) && !slices.ContainsFunc(all, same) {
 			all = append(all, f)
 		}
 	}
@@ -52,9 +52,9 @@ func LastOf(failures []node.Failure, r node.Mechanism) int {
 	return -1
 }
 
-// RetryOf returns how many failures a mechanism had since an operator's last
-// request (fell), and whether these are too many (down). retry is the time of
-// the next attempt, or zero if the mechanism did not fail.
+// RetryOf returns how many failures a mechanism had since an operator last
+// requested it (fell), and whether these are too many (down). retry is the time
+// of the next attempt, or zero without a failure.
 func RetryOf(r node.Mechanism, failures []node.Failure, asked time.Time) (fell int, down bool, retry time.Time) {
 	var ejected []time.Time
 	for _, f := range failures {
@@ -66,8 +66,8 @@ func RetryOf(r node.Mechanism, failures []node.Failure, asked time.Time) (fell i
 		}
 		retry = f.At.Add(min(firstRetry<<(fell-1), lastRetry))
 	}
-	if n := len(ejected); n >= ejections {
-		if over := ejected[n-ejections].Add(fallsCount); over.After(retry) {
+	if n := len(ejected); n >= failureLimit {
+		if over := ejected[n-failureLimit].Add(rememberedFor); over.After(retry) {
 			retry = over
 		}
 		return fell, true, retry

@@ -91,8 +91,8 @@ func hasChanged(s node.Snapshot, f node.File) bool {
 	return false
 }
 
-// giveBack returns the releases of the isolation knobs that Tenon has changed
-// and for which the list wants has no want.
+// giveBack returns releases of the isolation knobs that Tenon has changed. It
+// leaves out knobs that are in the list wants.
 func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string) []plan.Want {
 	wanted := make(map[node.Knob]bool, len(wants))
 	for i := range wants {

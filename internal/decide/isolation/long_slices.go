@@ -49,8 +49,8 @@ func (st Selector) slices(c Config, l facts.Layout, s node.Snapshot) []plan.Want
 	return wants
 }
 
-// releaseReason returns the reason for which long slices are released.
-// mechanism is the reason for which the mechanism was selected.
+// releaseReason returns the reason why long slices are released. The argument
+// mechanism says why the present mechanism was selected.
 func (st Selector) releaseReason(c Config, mechanism string) string {
 	switch {
 	case c.SlicesUnmanaged:

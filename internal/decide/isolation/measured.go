@@ -16,7 +16,7 @@ import (
 // The measured order begins with the floor: the least weight and long slices. With the floor,
 // services wait no longer than with the defaults of the kernel and of Kubernetes. Every other
 // mechanism must show in a trial on this node that services wait less with it. Vendor marks need
-// no trial on a kernel that has them, because only they do what the setting groupIdentity means.
+// no trial on a kernel that has them, because only they carry out the setting groupIdentity.
 
 // base returns the mechanism that needs no trial.
 func (c Config) base() node.Mechanism {
@@ -83,8 +83,7 @@ func (st Selector) advanceTrials(c Config, next node.Selection, usable func(node
 	return st.Trials.Follow(in)
 }
 
-// isInForce reports whether every knob of the mechanism has the value that the
-// mechanism wants.
+// isInForce reports whether every knob of the mechanism has its wanted value.
 func (st Selector) isInForce(c Config, l facts.Layout, s node.Snapshot) bool {
 	wants := append(st.wants(c, l, s), WeightWants(c, st.Status.Mechanism, l, s)...)
 	return !slices.ContainsFunc(wants, func(w plan.Want) bool { return w.Intent == plan.Abstain }) && len(plan.Diff(s.Knobs, wants)) == 0

@@ -17,19 +17,19 @@ import (
 // Owned lists the knobs that this package decides.
 var Owned = []node.File{node.FileSchedulerGroup, node.FileSchedulerCap}
 
-// Orders returns the orders to the BE scheduler for each cgroup. slotless is
-// the number of workloads without their own slot, because all slots are taken.
+// Orders returns the orders to the BE scheduler for each cgroup. slotless
+// counts the workloads that get no own slot, because all are taken.
 //
 // The kernel applies neither cpu.weight nor cpu.max to threads in the BE
-// scheduler, so the orders carry these values. Orders takes the values from
-// wants, so that a new quota and its order are in the same plan. Values that
-// wants lacks come from the snapshot. meets holds the contention root of each
+// scheduler, so the orders carry these values. Orders takes the values from the
+// other wants, so that a new quota and its order are in the same plan. Other
+// values come from the snapshot. roots holds the contention root of each
 // workload of the snapshot, or "".
 //
 // If no want loads the scheduler, there are no orders, because an unloaded
 // scheduler loses its orders.
-func Orders(s node.Snapshot, meets []node.CgroupPath, wants []plan.Want) (orders []plan.Want, slotless int) {
-	o := orderer{snap: s, roots: meets}
+func Orders(s node.Snapshot, roots []node.CgroupPath, wants []plan.Want) (orders []plan.Want, slotless int) {
+	o := orderer{snap: s, roots: roots}
 	if !o.read(wants) {
 		return nil, 0
 	}
@@ -165,7 +165,7 @@ func (o *orderer) futureValue(k node.Knob) node.Value {
 }
 
 // quota returns the cpu.max of a cgroup, or 0 if there is no limit. If cpu.max
-// cannot be read, known is false, and the present limit of the order must stay.
+// cannot be read, known is false, and the limit in the present order must stay.
 func (o *orderer) quota(p node.CgroupPath) (most unit.MilliCPU, known bool) {
 	v, known := o.futureValue(node.Knob{Cgroup: p, File: node.FileCPUMax}).(node.CPUMax)
 	if !known || v.Quota == node.NoQuota || v.Period <= 0 {
@@ -328,7 +328,7 @@ func (o *orderer) dropExcess() {
 	}
 }
 
-// takeBack cancels the present orders of cgroups that have no order now.
+// takeBack cancels the orders of cgroups that get no order in this tick.
 func (o *orderer) takeBack() {
 	var left []node.Knob
 	for k, v := range o.snap.Knobs.Now {

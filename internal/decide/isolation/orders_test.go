@@ -95,8 +95,8 @@ func (n *scene) obey(t *testing.T) {
 	}
 }
 
-// check compares the orders with want. A cgroup that want lacks may have any
-// order.
+// check compares the orders with want. A cgroup that is missing in want may
+// have any order.
 func (n *scene) check(t *testing.T, want map[string]string) {
 	t.Helper()
 	got := n.orders(t)
@@ -244,8 +244,8 @@ func TestMoreWorkloadsThanSlots(t *testing.T) {
 	}
 }
 
-// TestWhatFindsNoRoomIsBE checks the case that there is room for some orders
-// only. The orders for LS work must come first.
+// TestWhatFindsNoRoomIsBE checks that the orders for LS work come first if
+// there is not enough room for all orders.
 func TestWhatFindsNoRoomIsBE(t *testing.T) {
 	n := newScene()
 	for i := range node.SchedulerGroups {

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// LS work runs on a CPU if it uses at least runningShare thousandths of the
-	// CPU. The limit is above 0 because timers and rare wake-ups happen on
-	// every CPU.
+	// LS work counts as running on a CPU if it uses at least runningShare
+	// thousandths of the CPU. Timers and rare wake-ups, which happen on every
+	// CPU, use less.
 	runningShare = 10
-	// After LS ran on a CPU, BE avoids that CPU's siblings for marginCalm.
+	// After LS ran on a CPU, BE avoids its siblings for the time marginCalm.
 	marginCalm = 3 * time.Second
-	// If the counters of LS work are missing for blindFor, the mechanism
-	// MechanismSiblings has failed. blindFor is not 0, because the counting
-	// starts only when the mechanism starts.
+	// blindFor is the time without counters of LS work after which
+	// MechanismSiblings has failed. It is not 0, because the counting starts
+	// only when the mechanism starts.
 	blindFor = 10 * time.Second
 )
 
@@ -28,7 +28,7 @@ type Sightings struct {
 	Counter map[unit.CPU]time.Duration `json:"counter,omitempty"`
 	Last    map[unit.CPU]time.Time     `json:"last,omitempty"`
 	// Blind is the time since which the counters have been missing. It is zero
-	// if they exist.
+	// if the counters exist.
 	Blind time.Time `json:"blind,omitzero"`
 }
 

@@ -38,7 +38,7 @@ func CPU(w *node.Workload, c *node.Container) (v node.CPUMax, ours bool) {
 }
 
 // Memory returns the memory.max that Tenon sets for c, or unit.MaxBytes if c
-// has no memory limit. The arguments and ours are as for CPU.
+// has no memory limit. The arguments and the result ours are as for CPU.
 func Memory(w *node.Workload, c *node.Container) (most unit.Bytes, ours bool) {
 	if w.MemoryManagedExternally {
 		return 0, false

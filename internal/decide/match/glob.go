@@ -96,19 +96,19 @@ func (g glob) matchesLabel(all map[string]string) bool {
 	return false
 }
 
-// matchPath matches a glob with a path. It tries again only from the last **,
-// because for the components before it the earliest match is enough. The time
-// is therefore at most the product of the lengths.
+// matchPath matches a glob with a path. After a mismatch it returns only to the
+// last **, because the earliest match of all components before that is enough.
+// The time is therefore at most the product of the lengths.
 func matchPath(parts []string, path string) bool {
-	var again []string // the pattern after the last **
-	var from string    // the rest of the path from which again was last tried
+	var tail []string // the pattern after the last **
+	var from string   // the rest of the path at which tail was last tried
 	for {
 		switch {
 		case len(parts) == 1 && parts[0] == "**":
 			return path != ""
 		case len(parts) > 0 && parts[0] == "**":
 			parts = parts[1:]
-			again, from = parts, path
+			tail, from = parts, path
 			continue
 		case len(parts) == 0 && path == "":
 			return true
@@ -123,21 +123,21 @@ func matchPath(parts []string, path string) bool {
 			return false
 		}
 		_, from, _ = strings.Cut(from, "/")
-		parts, path = again, from
+		parts, path = tail, from
 	}
 }
 
 // matchName matches a glob with one component, as matchPath does with a path.
 // Characters take the place of components, and * that of **.
 func matchName(pattern, name string) bool {
-	var again, from string
+	var tail, from string
 	for {
 		switch {
 		case pattern == "*":
 			return true
 		case pattern != "" && pattern[0] == '*':
 			pattern = pattern[1:]
-			again, from = pattern, name
+			tail, from = pattern, name
 			continue
 		case pattern == "" && name == "":
 			return true
@@ -152,7 +152,7 @@ func matchName(pattern, name string) bool {
 		}
 		_, n := character(from)
 		from = from[n:]
-		pattern, name = again, from
+		pattern, name = tail, from
 	}
 }
 

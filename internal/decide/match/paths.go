@@ -46,8 +46,8 @@ func NameContainers(rules []Rule) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool { return len(r.Containers) > 0 })
 }
 
-// Differ reports whether one of two sorted lists of paths has a path that the other lacks.
-// It ignores paths for which counts returns false.
+// Differ reports whether one of two sorted lists of paths has a path that the
+// other lacks. It ignores paths for which the function counts returns false.
 func Differ(a, b []string, counts func(string) bool) bool {
 	for len(a) > 0 || len(b) > 0 {
 		switch {

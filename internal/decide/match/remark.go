@@ -38,7 +38,7 @@ func (t tree) idleRules(rules []Rule) []string {
 }
 
 // leftBetween names groups whose own processes are in no workload. A rule
-// matches such a group, but does not get all groups below it.
+// matches such a group, but an earlier rule takes a group below it.
 func (t tree) leftBetween(rules []Rule) []string {
 	var remarks []string
 	for i := 0; i < len(t); i++ {
@@ -65,10 +65,10 @@ func (t tree) leftBetween(rules []Rule) []string {
 //
 // The kernel shares the CPU level by level: at each level the children of one
 // group, and its own tasks, compete by weight
-// (Documentation/scheduler/sched-design-CFS.rst, section 7). For two workloads,
-// the level is the lowest common ancestor of their cgroups. The two children of
-// this ancestor that lead to the workloads compete, with the weights of these
-// children. cpu.idle further down does not change that.
+// (Documentation/scheduler/sched-design-CFS.rst, section 7). Two workloads
+// compete in the lowest common ancestor of their cgroups. Each of them is in
+// one child of this ancestor, and competes with the weight of that child.
+// cpu.idle further down does not change that.
 //
 // A contention root therefore protects the groups that have the same parent. It
 // does not protect groups outside this parent, because they compete with the
@@ -76,8 +76,8 @@ func (t tree) leftBetween(rules []Rule) []string {
 // because other work is in the same branch.
 func (t tree) unprotected(rules []Rule) []string {
 	var services []int // the workloads to protect
-	meets := map[int][]int{}
-	var parents []int // the keys of meets
+	branches := map[int][]int{}
+	var parents []int // the keys of branches
 	for i, e := range t {
 		switch {
 		case !e.whole:
@@ -89,11 +89,11 @@ func (t tree) unprotected(rules []Rule) []string {
 			if p < 0 {
 				continue
 			}
-			if len(meets[p]) == 0 {
+			if len(branches[p]) == 0 {
 				parents = append(parents, p)
 			}
-			if n := len(meets[p]); n == 0 || meets[p][n-1] != m {
-				meets[p] = append(meets[p], m)
+			if n := len(branches[p]); n == 0 || branches[p][n-1] != m {
+				branches[p] = append(branches[p], m)
 			}
 		}
 	}
@@ -110,18 +110,18 @@ func (t tree) unprotected(rules []Rule) []string {
 			branch = up
 		}
 		others := ""
-		if n := len(meets[p]) - 1; n > 0 {
+		if n := len(branches[p]) - 1; n > 0 {
 			others = fmt.Sprintf(" and %d more", n)
 		}
 		what, remedy := t.intruder(p, rules)
 		remarks = append(remarks, fmt.Sprintf("BE in %s%s does not give way to %s in %s: weights apply between siblings only, and there BE has the weight of %s, which also holds %s; %s",
-			t[meets[p][0]].path, others, rules[t[service].rule].Class, t[service].path, t[branch].path, what, remedy))
+			t[branches[p][0]].path, others, rules[t[service].rule].Class, t[service].path, t[branch].path, what, remedy))
 	}
 	return remarks
 }
 
-// intruder names the work in a group that is not BE, and says what the user can
-// do about it.
+// intruder names the work of other classes in a group of BE, and says how the
+// user can separate them.
 func (t tree) intruder(p int, rules []Rule) (what, remedy string) {
 	const move = "give BE a slice of its own"
 	for {

@@ -30,7 +30,7 @@ type Rule struct {
 	Cgroups []string
 	// Units are globs over the names of systemd services, slices and scopes at
 	// any depth of the tree. The name of a unit is the last component of its
-	// cgroup. A glob that ends with none of .service, .slice and .scope matches
+	// cgroup. A glob without the suffix .service, .slice or .scope matches
 	// services.
 	Units []string
 	// Containers are globs over the names of containers. A glob of the form
@@ -60,7 +60,7 @@ const (
 )
 
 // Check returns all faults of the rule, joined. Each error begins with the name
-// of the field. Workloads does not check rules.
+// of the field. The function Workloads expects checked rules.
 func (r Rule) Check() error {
 	var faults []error
 	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }

@@ -11,8 +11,8 @@ type set struct {
 	text string // characters, and ranges of them
 }
 
-// parseSet reads the set at the beginning of a pattern, and returns how long it
-// is. A ] directly after the opening bracket is a member of the set.
+// parseSet reads the set at the beginning of a pattern, and returns its length.
+// A ] directly after the opening bracket is a member of the set.
 func parseSet(pattern string) (s set, length int, err error) {
 	rest := pattern[1:]
 	if rest != "" && (rest[0] == '!' || rest[0] == '^') {

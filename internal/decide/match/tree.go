@@ -21,7 +21,7 @@ type entry struct {
 	container *Container
 
 	rule  int  // the first rule that matches the group or an ancestor
-	least int  // the first rule of the group and its descendants
+	least int  // the lowest number of a rule that has the group or a descendant
 	whole bool // the group with its descendants is a workload
 	side  side // side of the work that the group holds; unused inside a workload
 }

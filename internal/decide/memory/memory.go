@@ -18,7 +18,7 @@ import (
 // Owned lists the knobs that this package decides.
 var Owned = []node.File{node.FileMemory}
 
-// Config is memoryQOS of resource-qos-config. The zero Config sets nothing.
+// Config holds the key memoryQOS of resource-qos-config.
 type Config struct {
 	// Classes holds the shares for each workload of a class. A class that is
 	// absent has no shares.
@@ -60,8 +60,8 @@ type Shares struct {
 // cgroups and of their ancestors. The kernel protects a cgroup only as far as
 // each ancestor is protected (Documentation/admin-guide/cgroup-v2.rst,
 // "memory.low"). An ancestor therefore gets the sum of the protection below it,
-// and nothing else. Protection is never less, and memory.high is never more,
-// than before Tenon's first write.
+// and nothing else. Decide never lowers the protection, and never raises
+// memory.high, beyond the values before Tenon's first write.
 func Decide(c Config, s node.Snapshot) []plan.Want {
 	refusal := refusalOfProtection(s)
 	holders := holdersOf(c, s)
@@ -248,8 +248,7 @@ func (a *memoryAsk) want(w *holder, s *node.Snapshot, need protection) plan.Want
 
 // protectionWant returns the want for a cgroup that is only an ancestor of
 // protected work. Its limits keep their present values, because the kubelet
-// manages them. The kubelet changes them when the part of the node that pods
-// may use changes.
+// manages them.
 func protectionWant(p node.CgroupPath, s node.Snapshot, need protection) plan.Want {
 	knob := node.Knob{Cgroup: p, File: node.FileMemory}
 	want := plan.Want{Intent: plan.Set, Knob: knob, Owner: plan.OwnerMemory, Reason: "protection of its descendants has an effect only as far as it is protected itself"}
@@ -276,8 +275,9 @@ func (p protection) protect(v node.Memory) node.Memory {
 }
 
 // protectAbove returns the protection that each leaf and each of its ancestors
-// needs, so that the protection of the leaves has an effect. This is the larger
-// of its own and the sum over its children. The paths are sorted.
+// needs, so that the protection of the leaves has an effect. A cgroup needs its
+// own protection or the sum over its children, whichever is larger. The paths
+// are sorted.
 func protectAbove(leaves map[node.CgroupPath]protection) (map[node.CgroupPath]protection, []node.CgroupPath) {
 	needs := map[node.CgroupPath]protection{}
 	var paths []node.CgroupPath

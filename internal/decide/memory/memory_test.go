@@ -31,9 +31,9 @@ func TestMemorySharesOfADisabledClassApplyToItsRequesters(t *testing.T) {
 	}
 }
 
-// TestProtectionSumsNeverOverflow checks that a sum becomes "no limit" if it is
-// too large for the type. A parent must never have less than one of its
-// children.
+// TestProtectionSumsNeverOverflow checks sums that are too large for the type.
+// They must become "no limit", because a parent must never have less than one
+// of its children.
 func TestProtectionSumsNeverOverflow(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(19, 20))
 	for range 300 {

@@ -31,12 +31,12 @@ type Config struct {
 const DefaultAfter = 30 * time.Second
 
 const (
-	// throttledMost and few are shares of throttled periods, in thousandths. A
-	// workload becomes a misfit if its share stays above throttledMost, and
-	// remains one until its share falls below few. The gap keeps a share near
-	// one of them from changing the answer in each tick.
+	// throttledMost and throttledFew are shares of throttled periods, in
+	// thousandths. A workload becomes a misfit if its share stays above
+	// throttledMost. It remains one until its share falls below throttledFew.
+	// Because of the gap, the answer does not change in each tick.
 	throttledMost unit.MilliCPU = 500
-	few           unit.MilliCPU = 250
+	throttledFew  unit.MilliCPU = 250
 	// The time constant of the means is After / tau.
 	tau = 3
 	// A workload that has had no period for silent × After counts as not
@@ -81,14 +81,14 @@ type Misfit struct {
 	// is absent.
 	Threads  node.Maybe[int]           `json:"threads,omitzero"`
 	Runnable node.Maybe[unit.MilliCPU] `json:"runnable_m,omitzero"`
-	// Text says what does not fit. Write says what the owner should set in
-	// place of the limit.
+	// Text describes the misfit. Write says what the owner should set in place
+	// of the limit.
 	Text  string `json:"text"`
 	Write string `json:"write"`
 }
 
 // State is the state between ticks. It has one watch for each workload with a
-// CPU limit whose periods are counted. The zero State has none.
+// CPU limit and a count of periods. The zero State has none.
 type State map[node.WorkloadID]watch
 
 // A watch is the recent past of one workload.
@@ -101,7 +101,7 @@ type watch struct {
 	Share unit.MilliCPU `json:"share_permille"`
 	Known bool          `json:"known,omitempty"`
 	// Since is the time since which most periods have been throttled. It is
-	// zero if they are not.
+	// zero if most are not.
 	Since time.Time `json:"since,omitzero"`
 	// Runnable is the mean number of runnable threads, in thousandths.
 	Runnable node.Maybe[unit.MilliCPU] `json:"runnable_m,omitzero"`
@@ -195,7 +195,7 @@ func (h watch) hasEnded(c Config, at time.Time) bool {
 	if h.Misfit.Kind == "" {
 		return h.Share <= throttledMost
 	}
-	return h.Share < few
+	return h.Share < throttledFew
 }
 
 // describe returns the misfit of a workload.
@@ -239,7 +239,7 @@ func limitOf(w *node.Workload, k node.Knobs) (unit.MilliCPU, bool) {
 	return sum, sum > 0
 }
 
-// quotaOf returns the limit that the owner of one cgroup set. It returns false
+// quotaOf returns the limit of one cgroup as its owner set it. It returns false
 // if there is no quota, or if the present quota is narrower than that limit.
 // The quota may be wider, because CPU burst lends quota for a while.
 func quotaOf(k node.Knobs, p node.CgroupPath, asked node.Maybe[unit.MilliCPU]) (unit.MilliCPU, bool) {
@@ -251,7 +251,7 @@ func quotaOf(k node.Knobs, p node.CgroupPath, asked node.Maybe[unit.MilliCPU]) (
 	return owner, known && facts.MilliOf(now) >= owner
 }
 
-// ownersOf returns the limit that the owner of a cgroup set. It ignores the
+// ownersOf returns the limit of a cgroup as its owner set it. It ignores the
 // changes that Tenon made.
 func ownersOf(k node.Knobs, p node.CgroupPath, asked node.Maybe[unit.MilliCPU]) (unit.MilliCPU, bool) {
 	if m, is := asked.Value(); is {

@@ -7,8 +7,8 @@ import (
 
 // An Owner is the policy that wants a value for a knob, or another part of
 // Tenon that writes the knob. Its text form appears in captures, in the audit
-// log and in metric labels. The type is a number, so that code with an unknown
-// name does not compile. The zero Owner has no name.
+// log and in metric labels. The type is a number, so that a misspelt name does
+// not compile. The zero Owner has no name.
 type Owner uint8
 
 // The values of Owner.

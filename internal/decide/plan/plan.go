@@ -130,9 +130,9 @@ func (s Step) childFirst() bool {
 // is marked only after its parent. Steps that narrow BE come before all others.
 //
 // Cgroup v1 needs two more rules. If a cgroup exchanges some CPUs for other
-// CPUs of its parent, the step counts as one that narrows. If a quota narrows,
-// but to more than an ancestor has now, the step comes after the step that
-// widens the ancestor.
+// CPUs of its parent, the step counts as one that narrows. If a quota narrows
+// to a value above the present quota of an ancestor, its step comes after the
+// step that widens the ancestor.
 //
 // There is no step if the kernel would round both values to the same value. The
 // caller must not pass two wants for one knob; if it does, Diff uses the first.
@@ -143,7 +143,7 @@ func Diff(have node.Knobs, wants []Want) []Step {
 	return steps
 }
 
-// A difference is the step for the want at the index at.
+// A difference is a step with the index of its want.
 type difference struct {
 	Step
 	at int
@@ -207,10 +207,10 @@ func firstOf(wants []Want, all []difference) []Step {
 	return steps
 }
 
-// knobsBeforeParent returns the knobs whose sets exchange CPUs: the old and the
-// new set each have a CPU that the other lacks, and the parent's present set
-// has the new CPUs. On cgroup v1, the step of such a knob comes before the step
-// that narrows the parent, because the parent must always contain the child.
+// knobsBeforeParent returns the knobs whose sets exchange CPUs: the new set
+// lacks an old CPU, and has a new CPU that the parent has already. On cgroup
+// v1, the step of such a knob comes before the step that narrows the parent,
+// because the parent must always contain the child.
 func knobsBeforeParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 	if have.Kernel.CgroupVersion != 1 {
 		return nil

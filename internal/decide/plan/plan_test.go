@@ -161,8 +161,8 @@ func TestParentsAreMarkedFirstAndUnmarkedLast(t *testing.T) {
 	}
 }
 
-// On a random tree with a random target, no step may leave a child with more
-// than its parent has.
+// On a random tree with a random target, a child may at no time have more than
+// its parent.
 func TestNoChildEverExceedsItsParent(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	paths := []node.CgroupPath{"a", "a/b", "a/b/c", "a/d", "a/d/e", "a/d/f"}

@@ -65,8 +65,8 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// runSteady runs twenty ticks in which the node's use stays the same, and then
-// passes one more period.
+// runSteady runs twenty ticks with the same use, and then adds the use of one
+// more period.
 func (n *scene) runSteady(b *testing.B, each int) {
 	p := spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{}, on: map[node.WorkloadID]unit.CPUSet{}}
 	for _, w := range n.snap.Workloads {

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// growth is the most by which the CPU of BE may grow in a second, in
-	// percent of the capacity. A reduction has no such limit.
+	// growth is the maximum growth of the CPU of BE in a second, in percent of
+	// the capacity. A reduction has no such limit.
 	growth unit.Percent = 10
 
-	// deadband is a part of the capacity, in percent. Tenon does not write a
-	// knob if its value would change by no more than this part.
+	// deadband is the largest change that Tenon does not write to a knob, in
+	// percent of the capacity.
 	deadband unit.Percent = 1
 	// minQuota is the kernel's smallest quota for the default period.
 	minQuota = unit.MilliCPU(node.MinQuota * 1000 / node.DefaultPeriod)

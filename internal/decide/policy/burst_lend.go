@@ -18,17 +18,17 @@ const (
 	lendEvery = 900 * time.Millisecond
 	// poolTau is the time constant of the mean usage of the shared CPUs.
 	poolTau = 5 * time.Second
-	// A workload that was not throttled for calmLoan does not need its loan,
-	// and gives it back.
+	// calmLoan is the time without throttling after which a workload gives its
+	// loan back.
 	calmLoan = 30 * time.Second
-	// If the shared CPUs are used to at least cooling percent of PoolPercent,
-	// no quota grows.
-	cooling = 90
+	// No quota grows while the usage of the shared CPUs is at least
+	// coolingShare percent of PoolPercent.
+	coolingShare = 90
 	// A workload that uses less than thriftyShare percent of its CPU limit
 	// saves CPU time.
 	thriftyShare = 60
-	// A workload that Tenon sees for the first time has savings of 1/firstSavings of the maximum.
-	// Koordinator chooses a random amount of at most half the maximum.
+	// The savings of a new workload are the maximum divided by firstSavings. Koordinator chooses
+	// a random amount of at most half the maximum.
 	firstSavings = 4
 )
 
@@ -133,7 +133,7 @@ func (x *burster) lend(b Burst, w *node.Workload, base node.CPUMax, now time.Dur
 		quota, why = less, "its savings are used up"
 	case felt && !x.next.Known:
 		why = "the use of the CPUs is unknown, so it does not grow"
-	case felt && x.next.Pool >= limit*cooling/100:
+	case felt && x.next.Pool >= limit*coolingShare/100:
 		why = busy + ", so it does not grow"
 	case felt:
 		quota, why = more, fmt.Sprintf("throttled in %d of %d periods", throttled, max(periods, throttled))

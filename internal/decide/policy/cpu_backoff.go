@@ -14,8 +14,8 @@ import (
 const growBack = 50 * time.Millisecond
 
 // cpuBackOff is the CPU back-off: the part of its budget that BE work loses
-// because an objective is missed. Each window with a miss halves what BE still
-// has. After that the part shrinks slowly.
+// because an objective is missed. Each window with a miss halves the rest of
+// the budget. Later the lost part shrinks slowly.
 type cpuBackOff struct {
 	Permille int64     `json:"permille,omitempty"`
 	At       time.Time `json:"at,omitzero"`  // time of the last update
@@ -25,8 +25,8 @@ type cpuBackOff struct {
 }
 
 // follow updates the back-off to the given time. It ignores services whose waits BE hardly
-// causes. If one window misses several objectives, follow halves the budget only once. Only the
-// next window shows what the halving did for the other services.
+// causes. If several services miss their objectives in one window, follow halves the budget
+// only once, because only the next window shows what the halving did.
 func (g cpuBackOff) follow(x slo.Tracker, at time.Time) cpuBackOff {
 	if g.At.After(at) { // g.At is from before a reboot
 		g.At, g.Cut = at, at

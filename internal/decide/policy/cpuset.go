@@ -55,9 +55,9 @@ func (x *suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 	return spent + more, append(wants, x.setsOf(chosen, reasons)...)
 }
 
-// wholeCPUs returns the number of whole CPUs that the budget gives. The number
-// exceeds present by at most the saved growth. It stays at present if the budget
-// is lower by at most the deadband.
+// wholeCPUs returns the number of whole CPUs that the budget gives. It exceeds
+// the present number by at most the saved growth. It stays the same if the
+// budget is lower by at most the deadband.
 func (x *suppressor) wholeCPUs(present int) int {
 	n := int(x.may / unit.CPUs(1))
 	switch {
@@ -69,7 +69,7 @@ func (x *suppressor) wholeCPUs(present int) int {
 	return max(n, x.minimumCPUs())
 }
 
-// minimumCPUs returns the least number of CPUs that hold the minimum of BE.
+// minimumCPUs returns the number of CPUs that BE always keeps, at least one.
 func (x *suppressor) minimumCPUs() int { return max(int((x.least+unit.CPUs(1)-1)/unit.CPUs(1)), 1) }
 
 // currentCPUs returns the CPUs that BE work has from Tenon. If the
@@ -158,9 +158,9 @@ func (x *suppressor) quotaBeside(chosen map[node.CgroupPath]unit.CPUSet) (spent 
 	return spent, wants
 }
 
-// corner sets a quota of the minimum of BE for each contention root that could
-// use only CPUs of LSE work or reserved CPUs. It changes the wants for the
-// quotas of these roots.
+// corner changes the wants for the quotas of contention roots that could use
+// only CPUs of LSE work or reserved CPUs. The quota of such a root becomes the
+// minimum of BE.
 func (x *suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.CPUSet) {
 	for i, m := range x.Roots {
 		if set, asked := chosen[m]; asked && set.Empty() {
@@ -174,7 +174,7 @@ func (x *suppressor) corner(wants []plan.Want, chosen map[node.CgroupPath]unit.C
 	}
 }
 
-// A link pairs a cgroup with a contention root, whose cpuset it follows.
+// A link is a cgroup and the contention root whose cpuset it gets.
 type link struct{ cgroup, root node.CgroupPath }
 
 // chainOf lists the contention roots. On cgroup v1 the list also has all known cgroups below

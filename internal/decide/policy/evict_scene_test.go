@@ -80,9 +80,9 @@ func (n *scene) showRuns() {
 	}
 }
 
-// stops applies a step that ends processes. It returns false if s
-// is another kind of step. A step that ends processes changes no value, thaws
-// the cgroup, and takes some time.
+// stops applies a step that ends processes. It returns false if s is another
+// kind of step. A step that ends processes takes some time and thaws the
+// cgroup, but changes no other value.
 func (n *scene) stops(s plan.Step) bool {
 	v, isRun := s.To.(node.Run)
 	if !isRun || !v.EndsProcesses() {

@@ -15,7 +15,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestEvictionsContinueFromTheSavedState runs two agents, of which one restarts
+// TestEvictionsContinueFromTheSavedState runs two agents. One of them restarts
 // with its saved state. Both must make the same decisions.
 func TestEvictionsContinueFromTheSavedState(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(45, 46))
@@ -87,9 +87,8 @@ func TestEvictionAtTheEdges(t *testing.T) {
 	}
 }
 
-// TestPageCacheIsNeverTakenForGrowth changes between two ticks how the memory
-// of a job is measured: with all its page cache, or without. This change must
-// not look like growth.
+// TestPageCacheIsNeverTakenForGrowth measures the memory of a job with page
+// cache and without it, in turn. This change must not look like growth.
 func TestPageCacheIsNeverTakenForGrowth(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
 	n.config.Evict = evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 70, LowerPercent: 68}, Grace: time.Minute}

@@ -114,7 +114,7 @@ func memoryUsed(u node.Usage, withPageCache bool) node.Maybe[unit.Bytes] {
 // A part describes the newest part of both windows.
 type part struct {
 	lasted int64
-	before parts // lengths of the parts of the short window before it
+	before parts // lengths of the earlier parts of the short window
 	pushed bool  // the long window also begins a new part
 }
 

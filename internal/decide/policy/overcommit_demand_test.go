@@ -51,8 +51,8 @@ func TestANewServiceCountsInFull(t *testing.T) {
 	}
 }
 
-// TestAPauseIsForgotten checks that after a pause longer than the window only
-// the use since then counts.
+// TestAPauseIsForgotten checks a pause that is longer than the window.
+// Afterwards only the use since its end must count.
 func TestAPauseIsForgotten(t *testing.T) {
 	n := watchedScene(t, colocation(), 100, 8000)
 	n.spend(t, 1, 10*time.Minute, map[node.WorkloadID]unit.MilliCPU{"web": 1000})

@@ -58,7 +58,7 @@ type peaks struct {
 	Past   map[node.WorkloadID]history `json:"past,omitempty"`
 }
 
-// A history holds the past use of one workload.
+// A history holds the past usage of one workload.
 type history struct {
 	Watched time.Duration   `json:"watched_ns"`
 	Gone    time.Duration   `json:"gone_ns,omitempty"` // time since the workload ended
@@ -134,8 +134,8 @@ func (a *account) learn(before, all map[node.WorkloadID]history, c PeakPredictio
 	a.Peak = h.peak(c)
 }
 
-// keep adds the histories of ended workloads to the others (all), beginning
-// with the workloads that ended last.
+// keep adds the histories of ended workloads to those of present ones (all).
+// Workloads that ended last come first.
 func (p peaks) keep(all map[node.WorkloadID]history, elapsed time.Duration) {
 	var gone []node.WorkloadID
 	for id, h := range p.Past {

@@ -31,9 +31,9 @@ func addsUp[T unit.MilliCPU | unit.Bytes](a node.Amount[T], capacity T, r Reclai
 	return ""
 }
 
-// TestPromisesHoldTheirBounds simulates random workloads with random use. Some
-// snapshots lack the use of a workload. It checks that the terms add up, and
-// that an amount is between 0 and its threshold. The offer must never exceed the
+// TestPromisesHoldTheirBounds simulates random workloads with random use. In
+// some snapshots, the usage of a workload is missing. The terms must add up, and
+// an amount must be between 0 and its threshold. The offer must never exceed the
 // present result of the formula. It may grow only at intervals of Look.
 func TestPromisesHoldTheirBounds(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(31, 32))

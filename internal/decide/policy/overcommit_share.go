@@ -17,8 +17,8 @@ var sides = [...]node.Class{node.LSE, node.LSR, node.LS, node.System, node.BE}
 // such a workload does not reduce the offer.
 func usesBatch(w *node.Workload) bool { return w.Class == node.BE && !w.Mid }
 
-// A share is the amount that the formula subtracts for one class (sum). It also
-// counts the workloads, in all and in special cases.
+// A share holds the amount that the formula subtracts for one class (sum). It
+// also has numbers of workloads: all, and those that count in a special way.
 type share[T unit.MilliCPU | unit.Bytes] struct {
 	sum        T
 	works      int // number of workloads
@@ -117,8 +117,8 @@ func (r resource[T]) describeCounting(class node.Class, c PeakPrediction) string
 	return fmt.Sprintf("used by %s", class)
 }
 
-// notes returns the part of a reason that says how many workloads are counted
-// in another way than the rest of their class, and how.
+// notes returns the part of a reason about the workloads that count in a
+// special way: how many there are, and how they count.
 func (h share[T]) notes(c PeakPrediction) string {
 	var notes []string
 	note := func(n int, format string, args ...any) {

@@ -153,9 +153,8 @@ func TestAmountsWorkedByHand(t *testing.T) {
 }
 
 // batchReference is Koordinator's formula for constant use, written from its
-// description. The second result is for memory. With maxUsageRequest,
-// Koordinator leaves out work that was not measured; batchReference does not
-// have this bug.
+// description. It returns CPU and memory. With maxUsageRequest, Koordinator
+// leaves out work that was not measured. batchReference does not have this bug.
 func batchReference(c crew) (unit.MilliCPU, unit.Bytes) {
 	var used, asked, most, used2, asked2, most2 int64
 	for _, h := range c.work {

@@ -92,13 +92,13 @@ type seating struct {
 	to     unit.CPUSet
 	reason string
 	say    bool // give the reason even if nothing changes
-	// parts are the sets of single containers. If parts is nil, all cgroups have the set to.
+	// parts has the sets of single containers. It is nil if all cgroups have one set.
 	parts map[string]unit.CPUSet
 }
 
 // share returns the set of a workload that has no exclusive CPUs: the CPUs that
 // it may use, minus the exclusive CPUs of other workloads. CPUs that belong to
-// a cgroup below its own stay in the set.
+// a cgroup below that of the workload stay in the set.
 func (b *binder) share(w *node.Workload) seating {
 	to := seating{file: node.FileCPUs, intent: plan.Release}
 	room := hold.RoomBefore(b.snap.Knobs, w.Cgroup, b.all)

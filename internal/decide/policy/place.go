@@ -14,7 +14,7 @@ import (
 
 // keepOff keeps BE work off forbidden CPUs while no budget chooses its CPUs. It
 // returns the set of each contention root. If no CPU is forbidden, the map is
-// nil, and the cpusets of BE get the intent i.
+// nil, and the wants for the cpusets of BE have the intent i.
 func (x *suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]unit.CPUSet, []plan.Want) {
 	if x.CPUSetsManagedExternally {
 		return nil, x.anyCPU(plan.Release, "another component manages the cpusets here")

@@ -123,8 +123,8 @@ func (n *scene) anySpell(rnd *rand.Rand) spell {
 	return p
 }
 
-// allowance returns how much CPU the knobs let BE work use, and on which CPUs.
-// An empty set means all CPUs.
+// allowance returns how much CPU BE work may use according to the knobs, and on
+// which CPUs. An empty set means all CPUs.
 func (n *scene) allowance() (unit.MilliCPU, unit.CPUSet) {
 	var quota unit.MilliCPU
 	var cpus unit.CPUSet
@@ -259,8 +259,8 @@ func (n *scene) lse(pins map[node.WorkloadID]unit.CPUSet) unit.CPUSet {
 	return all
 }
 
-// TestMoreLSUseNeverGivesBEMore runs the same history twice, but in the last
-// spell of the second run one service uses more. Then BE must not get more than
+// TestMoreLSUseNeverGivesBEMore runs the same history twice. In the last spell
+// of the second run, one service uses more CPU. BE must not get more CPU than
 // in the first run.
 func TestMoreLSUseNeverGivesBEMore(t *testing.T) {
 	for seed := range uint64(150) {

@@ -95,8 +95,8 @@ func readResctrl(t *testing.T, f []string) (node.Resctrl, node.Bandwidth) {
 }
 
 // applyDivision makes the changes that the host makes with a step on resctrl: it
-// creates the control group, or removes it with its last knob. Before Tenon's
-// first write, no task is in a group of Tenon.
+// creates the control group, or removes it with its last knob. In the state
+// before Tenon's first write, no task is in a group of Tenon.
 func (n *scene) applyDivision(s plan.Step) {
 	now, before := n.snap.Knobs.Now, n.snap.Knobs.Before
 	if s.Knob.ControlGroup == "" {

@@ -128,8 +128,8 @@ type spell struct {
 	violated    bool // a service waited
 }
 
-// pass adds the use of a spell to the counters, and copies the counters into
-// the snapshot.
+// pass adds the CPU usage of a spell to the counters, and copies the counters
+// into the snapshot.
 func (n *scene) pass(p spell) {
 	n.snap.At, n.snap.SLOViolated = n.snap.At.Add(p.every), p.violated
 	n.busy = maps.Clone(n.busy)

@@ -47,9 +47,8 @@ func (n *scene) readTrial(t *testing.T, f []string) {
 	n.laws[id] = x
 }
 
-// waitsByLaw returns the waits that the laws give for a spell. They differ a
-// little from second to second, because without differences their variance
-// would be 0.
+// waitsByLaw returns the waits that the laws give for a spell. The waits differ
+// a little from second to second, because their variance must not be 0.
 func (n *scene) waitsByLaw(every time.Duration) []waiting {
 	var all []waiting
 	for _, id := range slices.Sorted(maps.Keys(n.laws)) {

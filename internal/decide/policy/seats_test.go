@@ -15,10 +15,9 @@ import (
 )
 
 // TestSeatsHoldTheirProperties runs random nodes whose work starts, ends and
-// changes its limits. It checks four things: no set is empty; no CPU is the
-// seat of two workloads, or the seat of one and owned by another; there are no
-// more seats than CPUs; and work without a quota has no more CPUs than its
-// limit.
+// changes its limits. It checks four things: no set is empty; no CPU belongs to
+// two workloads, as a seat or as an own CPU; there are no more seats than CPUs;
+// and work without a quota has no more CPUs than its limit.
 func TestSeatsHoldTheirProperties(t *testing.T) {
 	rounds, seen := 300, 0
 	if testing.Short() {

@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// waiting is the waits of a workload in a spell. In a scenario it is one of
+// waiting has the waits of a workload in a spell. In scenarios it is one of
 //
 //	web.waits=1000*100us,30*5ms    numbers of waits with their lengths
 //	web.turns=1000*600us           number of time slices, with the mean wait before them

@@ -62,8 +62,8 @@ const cpusetFrom = 20
 // cgroup v1 it also owns cpuset.cpus below them. It limits BE to its budget
 // minus the back-off, by a quota or by a set of CPUs. It always keeps BE off
 // the reserved CPUs. As far as the minimum of BE allows, it also keeps BE off
-// the siblings of LS work (avoid). The first result is the growth that remains
-// for the next call.
+// the siblings of CPUs with LS work. The first result is the growth that
+// remains for the next call.
 func suppress(c Suppress, pool facts.Pool, saved unit.MilliCPU, l facts.Layout, u facts.Use, g cpuBackOff, own hold.Grants, beside []unit.CPU, seated unit.CPUSet, s node.Snapshot) (unit.MilliCPU, []plan.Want) {
 	if len(l.Roots) == 0 {
 		return 0, nil

@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// clear removes the siblings of LS work from a set. If fewer CPUs than the
-// minimum of BE would be left, it keeps some siblings, in the order of x.avoid.
+// clear removes the siblings of CPUs with LS work from a set. It leaves at
+// least the minimum of BE, and keeps siblings for it in the order of x.avoid.
 func (x *suppressor) clear(of unit.CPUSet) unit.CPUSet {
 	left := of.Minus(unit.CPUSetOf(x.avoid...))
 	for _, cpu := range x.avoid {

@@ -20,23 +20,22 @@ const (
 	// After LeastWindow, a window ends as soon as it has enoughWaits waits. A
 	// judgement by the mean also needs enoughWaits waits.
 	enoughWaits = 300
-	// A window may have chance more long waits than one percent of its waits,
-	// because a few long waits happen by chance.
-	chance = 2
-	// An objective counts as met again after no miss has occurred for
-	// calmBefore.
+	// tolerance is the number of long waits that a window may have beyond one
+	// percent of its waits. A few long waits happen by chance.
+	tolerance = 2
+	// calmBefore is the time without a miss after which an objective counts as
+	// met.
 	calmBefore = 5 * time.Second
-	// A histogram bucket counts as within the objective if its end exceeds the
-	// objective by at most 1/bucketSlack. For an objective of 2 ms, its end may
-	// be 2.1 ms.
+	// The end of a histogram bucket may exceed the objective by 1/bucketSlack
+	// of the objective. For an objective of 2 ms, the end may be 2.1 ms.
 	bucketSlack = 16
 	// tailOfMean is the assumed ratio of the 99th percentile to the mean. It is
 	// used if only the mean is known. The ratio is ln 100 = 4.6 if waits are
 	// exponentially distributed, as in a queue with random arrivals.
 	tailOfMean = 5
-	// A back-off of BE helps a service only if BE caused at least 1/helpless of
-	// its waits.
-	helpless = 20
+	// A back-off of BE helps a service only if BE caused enough of its waiting
+	// time: at least 1/blameDivisor.
+	blameDivisor = 20
 )
 
 // A Tracker holds the state of each objective: the waits of its workload in a
@@ -73,9 +72,9 @@ type Miss struct {
 }
 
 // Observe adds the waits of s. An SLO is violated if more than 1 of 100 waits
-// in a window were longer than the objective. After a violation, it counts as
-// met again when calmBefore has passed without another violation. A workload
-// has no state if it has no objective, or no counters of waits.
+// in a window were longer than the objective. The SLO counts as met again after
+// calmBefore without a violation. A workload has no state if it has no
+// objective, or no counters of waits.
 func (x Tracker) Observe(s node.Snapshot) Tracker {
 	next := Tracker{}
 	var blame map[node.WorkloadID]waitShare
@@ -153,7 +152,7 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, b wai
 		f.Percent = int64(d.tail() * 100 / want)
 		f.Reason = fmt.Sprintf("%s waits %s, wants %v", w.ID, d.say(), want)
 		waited, byBE := b.all-f.Waited, b.be-f.ByBE
-		if f.Helpless = waited > 0 && byBE < waited/helpless; f.Helpless {
+		if f.Helpless = waited > 0 && byBE < waited/blameDivisor; f.Helpless {
 			f.Reason += ", hardly for BE"
 		}
 		return f.begin(at, now, b)
@@ -178,8 +177,8 @@ func (f State) begin(at time.Time, now node.RunQueueDelay, b waitShare) State {
 type spread struct {
 	waits int64
 	sum   time.Duration
-	// before and after are the counts by length at the ends of the window. Each
-	// service has a spread in each tick, so it makes no list of the differences.
+	// before and after are the counts by length at the start and at the end of
+	// the window. A list of their differences would need memory in each tick.
 	before, after []uint64
 }
 
@@ -207,9 +206,9 @@ func waitsBetween(before, after node.RunQueueDelay) (spread, bool) {
 	return d, true
 }
 
-// isMissed reports whether more than 1 of 100 waits were longer than wanted. The
-// histogram does not tell the waits of one bucket apart. If some of them may be
-// longer than wanted, all of them count as longer.
+// isMissed reports whether more than 1 of 100 waits were longer than the
+// objective. The histogram has only the number of waits in a bucket. If some of
+// them may have been longer, all count as longer.
 func (d spread) isMissed(want time.Duration) bool {
 	if d.after == nil {
 		return d.waits >= enoughWaits && d.tail() > want
@@ -220,7 +219,7 @@ func (d spread) isMissed(want time.Duration) bool {
 			long += d.countBucket(i)
 		}
 	}
-	return 100*long > d.waits+100*chance
+	return 100*long > d.waits+100*tolerance
 }
 
 // tail returns a time that 99 of 100 waits did not exceed.

@@ -13,8 +13,8 @@ import (
 )
 
 // The bound of BE counts as reached if BE uses at least reachedShare percent of
-// it. BE uses its quota in parts of a period, so even BE that wants more uses a
-// little less than all of it.
+// it. The kernel hands out a quota in slices, so a small rest remains even if
+// BE could use more.
 const reachedShare = 95
 
 // A Watermark is the cost of cpuSuppressThresholdPercent, counted from the time

@@ -11,9 +11,9 @@ import (
 type Scale []int64
 
 // ScaleOf returns a scale. The width of its first bucket is first. Each
-// following bucket is growthPercent wider than the one before. The scale ends
-// with the first bound that is not below most. The arithmetic uses integers, so
-// that every machine gets the same bounds.
+// following bucket is wider than the one before by growthPercent percent. The
+// scale ends with the first bound of most or more. The arithmetic uses
+// integers, so that every machine gets the same bounds.
 func ScaleOf(first, most, growthPercent int64) Scale {
 	const fine = 1 << 10 // fixed-point factor: without it, the division would lose the growth of narrow buckets
 	var s Scale
@@ -34,10 +34,10 @@ func (s Scale) bucket(v int64) int64 {
 
 const (
 	// fullWeight is the weight of a sample at the start of a half-life. The
-	// weight of new samples grows linearly to twice that at the end of the
-	// half-life, when all weights are halved. Therefore a sample that is older
-	// by one half-life counts half as much, and no fractions are needed. The
-	// exact curve is at most 6 % below the line.
+	// weight of new samples doubles during a half-life, along a straight line.
+	// Then all weights are halved. A sample that is older by one half-life
+	// therefore counts half as much, without fractions. The exact curve is at
+	// most 6 % below the line.
 	fullWeight = 1 << 10
 	// minShare is the weight that one sample has after six half-lives. A
 	// bucket with less weight is dropped.

@@ -46,8 +46,8 @@ func weighed(keep float64, mean, sample unit.MilliCPU) unit.MilliCPU {
 // Follow updates the means of many CPU time counters with one sample each: the
 // rate between two readings (before, after) that are elapsed apart. tau is the
 // time constant of the means, as in Decay. A counter that has no mean yet gets
-// the sample as its mean. A counter that has decreased, or that one of the
-// readings lacks, has no mean in the result.
+// the sample as its mean. A counter has no mean in the result if it has
+// decreased, or is missing in one of the readings.
 func Follow[K comparable](mean map[K]unit.MilliCPU, before, after map[K]time.Duration, elapsed, tau time.Duration) map[K]unit.MilliCPU {
 	next := make(map[K]unit.MilliCPU, len(after))
 	keep := keptOf(elapsed, tau) // once: it costs more than all else here

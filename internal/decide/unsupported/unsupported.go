@@ -85,8 +85,8 @@ func Settings(c policy.Config, can node.Capabilities) []Setting {
 	return found
 }
 
-// reasons says why a node has none of several capabilities. It lists them in
-// their order, but those with the same reason together.
+// reasons says why a node has none of several capabilities. It keeps their
+// order, but joins those with the same reason.
 func reasons(missing []node.Feature, can node.Capabilities) string {
 	var order []string
 	lacking := map[string][]string{} // by reason

@@ -26,8 +26,8 @@ func (r *round) apartFrom(w node.Workload) []pick.Hold {
 	return all
 }
 
-// usedBy returns the CPUs that a workload holds. If it has not been granted any
-// yet, these are the CPUs of the last tick, or else the choice of a scheduler.
+// usedBy returns the CPUs that a workload holds. Before its grant, these are
+// the CPUs of the last tick, or else the CPUs that a scheduler chose.
 func (r *round) usedBy(w *node.Workload) unit.CPUSet {
 	o := w.Overrides.CPUs
 	if pick.Grade(o.Grade) <= pick.Own {

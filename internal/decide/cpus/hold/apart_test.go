@@ -49,8 +49,8 @@ func (n *lone) report() place.Report {
 	return r
 }
 
-// TestANodeChoosesAsALedgerWould gives pods without a contract to a node. Their
-// CPUs must be those that a ledger would choose which knows the node's report.
+// TestANodeChoosesAsALedgerWould gives pods without a contract to a node. A
+// ledger that knows the node's report would have to choose the same CPUs.
 func TestANodeChoosesAsALedgerWould(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(85, 86))
 	apart := 0
@@ -86,7 +86,7 @@ func TestANodeChoosesAsALedgerWould(t *testing.T) {
 }
 
 // TestAGrowingPodKeepsApart lets a pod grow before the other pod with the same
-// Separation has its turn. The core of the other pod counts already then.
+// Separation has its turn. The core of the other pod must count already.
 func TestAGrowingPodKeepsApart(t *testing.T) {
 	topo := machine(1, 1, 4, 2)
 	hash := pick.Compile(topo).Hash()

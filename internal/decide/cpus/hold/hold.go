@@ -22,8 +22,8 @@ type Grants struct {
 	Held
 	// Map is the topology. It is nil if no workload demands CPUs.
 	Map *pick.Map
-	// Open are the CPUs of the shared pool that no workload owns, and to which
-	// no workload is bound.
+	// Open are the CPUs of the shared pool that belong to no workload, and to
+	// which no workload is bound.
 	Open unit.CPUSet
 }
 
@@ -35,14 +35,14 @@ type Held struct {
 	// is nil if no workload demands CPUs.
 	Of     map[node.WorkloadID]unit.CPUSet
 	Shared map[node.WorkloadID]pick.Hold
-	// How describes each grant. Why has the reason for each workload that demands
-	// CPUs and holds none.
+	// How has a description of each grant. Why has a reason for each workload
+	// that demands CPUs but holds none.
 	How, Why map[node.WorkloadID]string
-	// By says who chose each grant.
+	// By has the author of each grant.
 	By map[node.WorkloadID]By
 }
 
-// A Note holds what a Held says about one workload, in addition to its CPUs.
+// A Note describes the grant of one workload, without the CPUs themselves.
 type Note struct {
 	By  By     `json:"by,omitempty"`
 	How string `json:"how,omitempty"`
@@ -68,7 +68,7 @@ func (g Held) Notes() map[node.WorkloadID]Note {
 	return all
 }
 
-// Noted builds a Held from the CPUs and the notes. It reverses Notes.
+// Noted builds a Held from CPUs and notes. The notes are a result of Notes.
 func Noted(own map[node.WorkloadID]unit.CPUSet, shared map[node.WorkloadID]pick.Hold, notes map[node.WorkloadID]Note) Held {
 	g := Held{Of: own, Shared: shared}
 	if len(notes) > 0 {
@@ -113,11 +113,11 @@ type claim struct {
 // Decide grants CPUs. A workload keeps its CPUs while it demands the same
 // number, so a workload that is new or grows never moves another.
 //
-// Workloads first keep the CPUs that they have, or the best of them if they
-// demand fewer. Then those that demand more grow, and then new workloads get
-// CPUs. Each time the order is that of a scheduler's choice, priority, class
-// (LSE before LSR) and name. If too few CPUs are left for a workload, it is
-// treated as LS.
+// Workloads that demand no more CPUs than they have come first: they keep their
+// CPUs, or the best of them. Workloads that demand more follow, and new ones
+// come last. In each group, those with a scheduler's choice come first. Among
+// equals, priority, class (LSE before LSR) and name decide. If too few CPUs are
+// left for a workload, it is treated as LS.
 //
 // A grant always leaves enough CPUs for the system and for BE. A new grant also
 // leaves as many CPUs as the services without exclusive CPUs request. This does
@@ -218,13 +218,13 @@ func Claimed(w *node.Workload) (int, string) {
 }
 
 // previousCPUs returns the exclusive CPUs that a workload has now. They come
-// from the last tick (had). If that state was lost, they come from the knob,
-// which has fewer CPUs if the workload has grown since. Three kinds of sets do
-// not count, because the workload was treated as LS: a set that overlaps with the
-// set of another LS workload, a set with more CPUs, and a set with fewer CPUs that
-// contains all CPUs of its room that no other LS workload has. Exclusive CPUs
-// never leave so little: one CPU must stay open. Isolated CPUs do not count,
-// because work without own CPUs does not get them.
+// from the last tick (had). If that state was lost, they come from the knob
+// that holds the cpuset of the workload. The knob has fewer than n CPUs if the
+// workload has grown since. The cpuset of a workload that was treated as LS
+// does not count. Three signs show this treatment: the set overlaps with the
+// set of another LS workload; it has more than n CPUs; or it has fewer, and
+// leaves no CPU open to others. Exclusive CPUs always leave one open. An
+// isolated CPU is not open, because work without own CPUs does not get it.
 func previousCPUs(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w *node.Workload, n int) unit.CPUSet {
 	if had != nil {
 		return had[w.ID]
@@ -284,15 +284,15 @@ func chosenGrade(o node.CPUOverride) uint8 {
 	return o.Chosen.Grade
 }
 
-// Keep returns the number of CPUs that must stay shared: one for the system, or
-// the minimum of BE if that is more. The minimum counts even if there is no BE
-// work. BE work that starts later then takes no CPUs from services.
+// Keep returns the number of CPUs that must stay shared: a percentage of the
+// pool (keep), but at least one CPU. They stay shared even without BE work, so
+// that later BE work takes no CPUs from services.
 func Keep(keep unit.Percent, pool unit.CPUSet) int {
 	share := unit.CPUs(pool.Len()).Percent(keep)
 	return max(1, int((share+999)/unit.CPUs(1)))
 }
 
-// countedOn returns how many CPUs LS work without exclusive CPUs requests.
+// countedOn sums the CPU requests of LS work without exclusive CPUs, in CPUs.
 func countedOn(s node.Snapshot) int {
 	var sum unit.MilliCPU
 	for i := range s.Workloads {
@@ -305,8 +305,8 @@ func countedOn(s node.Snapshot) int {
 }
 
 // grant gives some of the free CPUs to a workload. At least r.least CPUs stay
-// free. If the claim is new or larger than before, at least r.counted CPUs must
-// stay free, too, unless a scheduler chose the CPUs.
+// free. After a claim that is new or has grown, at least r.counted CPUs must
+// stay free, too. A scheduler's choice is exempt from this.
 func (r *round) grant(c claim) {
 	id, free := c.work.ID, r.openTo(c)
 	had := c.had.Intersect(free)

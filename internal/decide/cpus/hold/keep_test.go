@@ -135,9 +135,9 @@ func TestAGrowerKeepsItsCPUsAfterARestart(t *testing.T) {
 	}
 }
 
-// TestSharedCPUsAreNotKeptAfterARestart has a workload that got no CPUs of its
-// own: it runs on all that no workload owns. The next agent must not take these for
-// its own, and must not take CPUs from another workload for it.
+// TestSharedCPUsAreNotKeptAfterARestart has a workload that got no own CPUs and
+// runs on all open CPUs. The next agent must not count these as its own CPUs, and
+// must not take CPUs from another workload for it.
 func TestSharedCPUsAreNotKeptAfterARestart(t *testing.T) {
 	n := &crew{topo: machine(1, 1, 4, 1), runners: []runner{
 		{id: "a", class: node.LSR, cpus: 1}, {id: "b", class: node.LSR, cpus: 1}, {id: "late", class: node.LSE, cpus: 3},
@@ -152,10 +152,9 @@ func TestSharedCPUsAreNotKeptAfterARestart(t *testing.T) {
 	}
 }
 
-// TestNoGrowthMovesAnother runs random histories of workloads that start, end,
-// grow and shrink, and of CPUs that become reserved. Each tick is decided twice: as it is, and with the former demand of each
-// workload that grows. Workloads whose demand stayed must hold the same CPUs in
-// both. A workload that grows must hold what it keeps if nothing grows.
+// TestNoGrowthMovesAnother runs random histories of workloads that start, end, grow and shrink, and of CPUs that become
+// reserved. Each tick is decided twice: once as it is, and once without any growth. Workloads whose demand stayed must hold
+// the same CPUs in both decisions. A workload that grows must hold all CPUs that it holds without growth.
 func TestNoGrowthMovesAnother(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(87, 88))
 	kept, grown := 0, 0

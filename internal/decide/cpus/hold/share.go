@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sharedBefore lists the seats and pools that workloads held in the last tick,
-// and the workloads. For a workload that held none, it lists the choice of a
+// sharedBefore lists the seats and pools of the last tick, and the workloads
+// that held them. If a workload held none, its entry is the choice of a
 // scheduler, if there is one.
 func (r *round) sharedBefore() (all []pick.Hold, sharers []shortage.Sharer) {
 	for i := range r.snap.Workloads {
@@ -38,9 +38,9 @@ func (r *round) sharedBefore() (all []pick.Hold, sharers []shortage.Sharer) {
 	return all, sharers
 }
 
-// share grants seats and pools, after all own CPUs. Workloads that had seats or
-// a pool come first, then those for which a scheduler chose, and then the
-// others by name.
+// share grants seats and pools after all own CPUs. Workloads that already had
+// seats or a pool come first. Those with a scheduler's choice follow, and then
+// the others by name.
 func (r *round) share() {
 	var asked []node.Workload
 	for i := range r.snap.Workloads {
@@ -77,8 +77,8 @@ func (r *round) share() {
 	}
 }
 
-// seat chooses the seats or the pool of one workload. holds are the seats and
-// pools of earlier workloads. If the workload gets nothing, the Hold is empty.
+// seat chooses the seats or the pool of one workload. holds has those of
+// earlier workloads. If the workload gets nothing, the Hold is empty.
 func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string) {
 	o := w.Overrides.CPUs
 	open := r.free.Intersect(RoomBefore(r.snap.Knobs, w.Cgroup, r.snap.Topology.All()))

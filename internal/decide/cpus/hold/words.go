@@ -11,7 +11,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// describe returns the text about a grant of own CPUs, for reasons.
+// describe returns a sentence about a grant of own CPUs, for the reason of a
+// want.
 func describe(w node.Workload, o pick.Offer) string {
 	text := fmt.Sprintf("%s has %s of its own", w.ID, facts.CountCPUs(o.CPUs.Len()))
 	switch {
@@ -29,8 +30,7 @@ func describe(w node.Workload, o pick.Offer) string {
 	return text
 }
 
-// describeShared says, for the reason of a want, which seats or which pool a
-// workload has.
+// describeShared returns a sentence about a grant of seats or a pool.
 func describeShared(w node.Workload, h pick.Hold, m *pick.Map, moved bool) string {
 	place := m.LevelOf(h.Home).One()
 	if h.Grade == pick.Pooled {
@@ -43,7 +43,7 @@ func describeShared(w node.Workload, h pick.Hold, m *pick.Map, moved bool) strin
 	return text
 }
 
-// fewer says that a workload has fewer seats than it asks for.
+// fewer returns a phrase if a workload has fewer seats than it asks for.
 func fewer(w node.Workload, h pick.Hold) string {
 	asked := w.Overrides.CPUs.CPUs
 	if h.Grade != pick.Seated || h.CPUs.Len() >= asked {
@@ -52,11 +52,11 @@ func fewer(w node.Workload, h pick.Hold) string {
 	return fmt.Sprintf("; it asks for %d, and no more CPUs are open there", asked)
 }
 
-// nodeChose stands in How before the reason why the node chose the CPUs.
+// nodeChose is the text in Held.How before the reason of the node's choice.
 const nodeChose = ", chosen by the node: "
 
-// Because returns the reason why the node chose the CPUs of a workload. The reader
-// knows which CPUs these are.
+// Because returns the reason why the node chose the CPUs of a workload. The
+// reason does not repeat the CPUs.
 func (g Held) Because(id node.WorkloadID) string {
 	if _, why, found := strings.Cut(g.How[id], nodeChose); found {
 		return why
@@ -64,14 +64,14 @@ func (g Held) Because(id node.WorkloadID) string {
 	return g.How[id]
 }
 
-// author says why the node chose the CPUs of a workload. no is the reason why it
-// did not follow the choice of a scheduler. If no is empty although there is such
-// a choice, the node could follow it now, but not when it chose.
-func author(w node.Workload, no string) string {
+// author says why the node chose the CPUs of a workload. refusal is the reason
+// why it does not follow the choice of a scheduler. If the workload has such a
+// choice but refusal is empty, the node could follow the choice only now.
+func author(w node.Workload, refusal string) string {
 	o := w.Overrides.CPUs
 	switch {
-	case no != "":
-		return nodeChose + "its scheduler's choice " + no
+	case refusal != "":
+		return nodeChose + "its scheduler's choice " + refusal
 	case chosenGrade(o) != 0:
 		return fmt.Sprintf("%sits scheduler's choice, %s, was not possible then", nodeChose, named(o.Chosen.CPUs))
 	case o.Pod != "":
@@ -100,8 +100,8 @@ func named(set unit.CPUSet) string {
 }
 
 // refuse returns the reason why the node cannot follow the choice of a
-// scheduler for own CPUs, or "". If the workload keeps other CPUs that it had, the
-// reason is also that others keep the chosen ones.
+// scheduler for own CPUs, or "". If the workload keeps other CPUs, the reason
+// also names the workloads that hold the chosen ones.
 func (r *round) refuse(chosen node.CPUChoice, c claim, had, free unit.CPUSet, spare int) string {
 	all := r.Map.All()
 	switch {
@@ -150,9 +150,9 @@ func (r *round) refuse(chosen node.CPUChoice, c claim, had, free unit.CPUSet, sp
 	return ""
 }
 
-// lacks says why a claim for own CPUs gets none, if too few are free. spare and
-// more are the numbers of CPUs that may be given to a claim that was there before,
-// and to this claim. lacks returns "" if there are enough.
+// lacks returns the reason why too few CPUs are free for a claim for own CPUs,
+// or "" if there are enough. spare is the number of CPUs that an old claim may
+// get, and more the number for this claim.
 func (r *round) lacks(c claim, free unit.CPUSet, spare, more int) string {
 	open := r.free.Len()
 	given := fmt.Sprintf("%s of %d open ones can be given", atMost(more), open)
@@ -183,5 +183,5 @@ func numbersOf(n shortage.Node, c pick.Claim) string {
 	} else if why != pick.Fits {
 		return string(why)
 	}
-	return "the CPUs that it has cannot become whole cores" // the only demand that depends on them
+	return "the CPUs that it has cannot become whole cores" // only a demand for whole cores depends on the CPUs that it has
 }

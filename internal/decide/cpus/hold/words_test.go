@@ -10,8 +10,8 @@ import (
 )
 
 // TestTheNodeSaysWhyItChose checks the words about own CPUs that the node chose
-// itself. They name what the scheduler's choice had and who holds it. They stay
-// in later ticks, as long as the workload keeps the CPUs.
+// itself. The words name the CPUs of the scheduler's choice and their holder.
+// They stay the same as long as the workload keeps its CPUs.
 func TestTheNodeSaysWhyItChose(t *testing.T) {
 	topo := machine(1, 2, 2, 2)
 	pod := node.CPUOverride{Pod: "uid"}

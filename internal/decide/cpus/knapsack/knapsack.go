@@ -28,17 +28,17 @@ type state struct {
 }
 
 // EachBest finds sets of k items by dynamic programming. For each total weight
-// that is at least least, it passes the indexes of the set with the most value
-// to try. All sets that are so heavy that every item could be left out count as
-// one weight. Only one of them is tried.
+// from least up, it calls try with the indexes of the items in the set with the
+// most value. A set can be so heavy that it reaches least without any one of
+// its items. Of all such sets, only the best is tried.
 func EachBest(items []Item, k int, least int32, try func([]int32)) {
 	most := int32(0)
 	for _, item := range items {
 		most = max(most, item.Weight)
 	}
 	width := least + most + 1
-	// layers[i][c*width+w] is the best set of c of the first i items that has
-	// the weight w. The largest w stands for w or more.
+	// layers[i][c*width+w] is the best set of weight w. It has c items, all
+	// among the first i. The largest w also stands for all larger weights.
 	layers := [][]state{make([]state, int32(k+1)*width)}
 	for i := range layers[0] {
 		layers[0][i] = state{value: -1}
@@ -77,9 +77,9 @@ func EachBest(items []Item, k int, least int32, try func([]int32)) {
 	}
 }
 
-// Counts chooses how many items of each size to take. Their sum is as large as
-// possible, but at most n. The sizes descend. count holds the number of items
-// of each size.
+// Counts chooses how many items of each size to take. The sum of their sizes is
+// as large as possible, but at most n. The argument sizes is in descending
+// order, and count holds the number of items of each size.
 func Counts(sizes, count []int32, n int32) []int32 {
 	best := make([]int32, len(sizes))
 	sum := int32(0)

@@ -20,8 +20,8 @@ const (
 	// grain is the load between two levels.
 	grain unit.MilliCPU = 250
 	// margin is subtracted from the load of a core that BE holds. BE therefore
-	// leaves a core only for one that is clearly better. margin exceeds quiet,
-	// so that a core that BE has left does not look better again at once.
+	// leaves a core only for one that is clearly better. margin is larger than
+	// quiet. Otherwise a core that BE has left would look better again at once.
 	margin unit.MilliCPU = 100
 	// worstLevel is the level of a core to which LS work is bound.
 	worstLevel level = math.MaxInt

@@ -38,11 +38,11 @@ type Choice struct {
 	Beside int
 }
 
-// BestEffort chooses for BE work the CPUs that LS work uses least. Cores with
-// the lowest LS usage come first. Whole cores come before parts of cores, so
-// that few cores run both classes. Cores to which LS work is bound come last.
-// Among equal cores the choice alternates between the NUMA nodes and L3 caches,
-// so that BE does not disturb only one cache or node.
+// BestEffort chooses the CPUs for BE work: those that LS work uses least. Cores
+// with the lowest LS usage come first. Whole cores come before parts of cores,
+// so that few cores run both classes. Cores to which LS work is bound come
+// last. Among equal cores the choice alternates between the NUMA nodes and L3
+// caches, so that BE does not disturb only one cache or node.
 //
 // BE work keeps its present CPUs. If d.CPUs rises, BE gets more CPUs. If d.CPUs
 // falls, BE loses its worst CPUs. At most d.Swaps CPUs are exchanged for free

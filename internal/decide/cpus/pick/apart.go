@@ -50,8 +50,8 @@ func around(m *Map, i int32, a Separation) span {
 	return span{m.pools[at].lo, m.pools[at].hi}
 }
 
-// away returns the open CPUs that are on no core, or NUMA node, of work with the
-// Separation a. If these are all open CPUs, it returns nil.
+// away returns the open CPUs outside the cores, or NUMA nodes, of work with the
+// Separation a. If all open CPUs are outside, it returns nil.
 func away(m *Map, s *Seats, a Separation) mask {
 	if a == Anywhere || s.marked[a] == nil {
 		return nil

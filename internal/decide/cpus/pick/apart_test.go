@@ -71,8 +71,8 @@ func TestOwnCPUsGrowAndShrinkApart(t *testing.T) {
 	}
 }
 
-// TestASeatMovesApart takes a seat away. The work gets one on another core than
-// work with the same Separation.
+// TestASeatMovesApart takes a seat away. The new seat must not share a core
+// with work of the same Separation.
 func TestASeatMovesApart(t *testing.T) {
 	m := Compile(machine(1, 1, 4, 2))
 	h := Hold{Grade: Seated, CPUs: set(t, "0,2"), Home: m.All(), Request: 100, Apart: ApartCores}
@@ -183,8 +183,8 @@ func hasPlace(m *Map, s Seats, c Claim, avoid uint64) bool {
 
 // TestNoClaimSharesWhileAnotherPlaceExists places random claims with a Separation
 // on random machines of up to 16 CPUs. A claim must avoid work with the same
-// Separation if and only if it has such a place, and it must then get the best
-// one. The summary must know both. TENON_TEST_LONG=1 tries more.
+// Separation if a place allows it, and must get the best such place. The summary
+// must agree. TENON_TEST_LONG=1 tries more.
 func TestNoClaimSharesWhileAnotherPlaceExists(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(65, 66))
 	tries := 150

@@ -129,9 +129,9 @@ func TestAFilterDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// reportCPU makes a benchmark report how much CPU time of the process each
-// operation takes. On a busy machine the elapsed time says little. Call the
-// returned function at the end.
+// reportCPU adds the CPU time per operation to the results of a benchmark. On a
+// busy machine the elapsed time says little. Call the returned function at the
+// end.
 func reportCPU(b *testing.B) func() {
 	used := func() int64 {
 		var r syscall.Rusage

@@ -178,10 +178,10 @@ func (t *taker) done() mask {
 	return t.set
 }
 
-// pass takes CPUs from the cores for which fits returns true. most is the
-// maximum for each core. If whole is set, pass takes all free CPUs of a core or
-// none. The arguments of fits are numbers of CPUs of the core: free (k), in
-// total (size), and already of the claim (had).
+// pass takes CPUs from each core for which the function fits returns true, up
+// to a maximum (most). If whole is set, it takes all free CPUs of a core or
+// none. The arguments of fits are numbers of CPUs of a core: those that are
+// free (k), all (size), and those that the claim already has (had).
 func (t *taker) pass(order []int32, most int32, whole bool, fits func(k, size, had int32) bool) {
 	m := t.m
 	for _, i := range order {

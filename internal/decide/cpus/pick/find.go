@@ -244,8 +244,8 @@ func (f *finder) selectIn(nodes []int32) *selection {
 
 // fewestCaches returns the smallest set of free caches that the claim needs in
 // addition to those in base. It returns false if even all free caches are not
-// enough. It always takes the cache with the largest gain. This gives the
-// smallest set, because each further cache gains less than the one before.
+// enough. Again and again, it takes the cache with the largest gain. This gives
+// the smallest set, because no cache gains more than the one before.
 func (f *finder) fewestCaches(base, free []int32) ([]int32, bool) {
 	left := f.scratch
 	copy(left, f.room)
@@ -282,7 +282,7 @@ func (f *finder) fewestCaches(base, free []int32) ([]int32, bool) {
 	}
 }
 
-// gain returns how many CPUs the pool p can still give if left is the room.
+// gain returns how many CPUs the pool p can give from the room that is left.
 func (f *finder) gain(left []int32, p int32) int32 {
 	n := left[p]
 	for p = f.m.pools[p].up; p >= 0; p = f.m.pools[p].up {

@@ -40,7 +40,7 @@ type Claim struct {
 	// Fewest says that the CPUs must not be on more NUMA nodes than they would
 	// need on an empty machine.
 	Fewest bool
-	// Apart is a preference. If no place meets it, the claim is placed as without it.
+	// Apart is a preference. If no place meets it, it has no effect.
 	Apart Separation
 	// Have are the open CPUs that the workload has now. If the claim grows,
 	// CPUs are added to them. If it shrinks, some of them are dropped.
@@ -67,7 +67,7 @@ func (c *Claim) Hold(o Offer) Hold {
 	return Hold{Grade: c.Grade, CPUs: o.CPUs, Home: o.Home, Request: c.Request, Apart: c.Apart}
 }
 
-// Fit chooses the CPUs for a claim. The reason is Fits if it finds some.
+// Fit chooses the CPUs for a claim. If it finds some, the reason is Fits.
 func (m *Map) Fit(s Seats, c Claim) (Offer, Reason) {
 	if len(m.cpus) > 0 && c.Grade != 0 && (c.Grade == Pooled || c.CPUs > 0) {
 		fit := m.fitShared
@@ -88,7 +88,7 @@ func (m *Map) Fit(s Seats, c Claim) (Offer, Reason) {
 }
 
 // fitShared chooses the smallest pool with enough room. Among pools of the same
-// size it takes the one with the least room. The work uses only CPUs from a set.
+// size it takes the one with the least room. It uses only CPUs in a mask.
 func (m *Map) fitShared(s Seats, c Claim, from mask) (Offer, bool) {
 	n := int32(1)
 	if c.Grade == Seated {
@@ -176,9 +176,9 @@ func measuresOf(m *Map, c *Claim) []measure {
 	return all
 }
 
-// fitOwn chooses CPUs from a set, which the workload will own. It keeps the CPUs
-// that the workload has, also if they are not in the set. If one kind of core is
-// enough, all CPUs are of this kind. The fastest kind is tried first.
+// fitOwn chooses own CPUs in the given mask. It keeps the CPUs that the
+// workload has, also those outside this mask. If one kind of core is enough,
+// all CPUs are of this kind. The fastest kind is tried first.
 func (m *Map) fitOwn(s Seats, c Claim, from mask) (Offer, bool) {
 	have := m.maskOf(c.Have)
 	for i := range have {
@@ -223,8 +223,8 @@ func (m *Map) fitOwn(s Seats, c Claim, from mask) (Offer, bool) {
 	return Offer{}, false
 }
 
-// masksOf lists the sets of open CPUs from which to choose: each kind of core
-// to which all CPUs of have belong, and last all kinds together.
+// masksOf lists the sets of open CPUs from which to choose: first single kinds
+// of cores, and last all. A kind must contain all present CPUs (have).
 func masksOf(m *Map, open, have mask) []mask {
 	var all []mask
 	for _, kind := range m.kinds {
@@ -265,5 +265,5 @@ func roomFor(m *Map, room []int32, have mask) []int32 {
 	return room
 }
 
-// Judge describes CPUs that a workload owns and that another program chose.
+// Judge describes own CPUs of a workload that another program chose.
 func (m *Map) Judge(set unit.CPUSet) Offer { return m.judge(m.maskOf(set)) }

@@ -187,8 +187,8 @@ func checkShared(t *testing.T, m *Map, s Seats, keep int) {
 	}
 }
 
-// TestStrandedCPUsAreThoseThatNoSuchClaimGets makes claims of one size until no
-// such claim fits into one cache. The CPUs that are then left are stranded.
+// TestStrandedCPUsAreThoseThatNoSuchClaimGets makes claims of one size until
+// the next one does not fit into one cache. The remaining CPUs are stranded.
 func TestStrandedCPUsAreThoseThatNoSuchClaimGets(t *testing.T) {
 	m := Compile(machine(1, 4, 4, 2))
 	for n := 1; n <= 8; n++ {
@@ -236,9 +236,9 @@ func TestANearerPlaceRatesHigher(t *testing.T) {
 	}
 }
 
-// TestAPlaceHasOneName places seats and pools on random machines. The level of
-// an offer and that of a set of CPUs are two ways to the name of one place, so
-// they must agree, also if an L3 cache is the whole node.
+// TestAPlaceHasOneName places seats and pools on random machines. An offer and
+// a set of CPUs both give the level of a place. The two levels must agree, also
+// if an L3 cache is the whole node.
 func TestAPlaceHasOneName(t *testing.T) {
 	one := Compile(machine(1, 1, 4, 2))
 	o, why := one.Fit(one.Seats(unit.CPUSet{}, 0, nil), Claim{Grade: Seated, CPUs: 2})

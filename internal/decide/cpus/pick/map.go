@@ -29,7 +29,7 @@ const (
 	levels
 )
 
-// String returns the name of the level. Texts contain no other name of a place.
+// String returns the name of the level. All texts use these names.
 func (l Level) String() string { return [...]string{"node", "socket", "NUMA node", "L3 cache"}[l] }
 
 // One returns the name of a place of the level, for texts: "one L3 cache".
@@ -221,8 +221,8 @@ func fillKinds(m *Map) {
 }
 
 // hashOf hashes how the CPUs are divided into cores, caches, nodes and sockets,
-// with FNV-1a. The numbers of cores, caches and sockets are no part of the
-// hash, because the kernel may number the same hardware in another way.
+// with FNV-1a. It ignores the IDs of cores, caches and sockets, because the
+// kernel may number the same hardware in another way.
 func hashOf(m *Map, socket map[node.NUMANode]node.SocketID) Hash {
 	h := uint64(14695981039346656037)
 	add := func(v int) {

@@ -13,10 +13,9 @@ import (
 // A rating lets two choices be compared. The first number that differs decides.
 type rating [4]int // NUMA nodes, sockets, caches, CPUs on split cores
 
-// optimum tries every set of n open CPUs of a machine with at most 16 CPUs, but
-// not the positions to avoid. It considers only sets that leave shared work what
-// it requests, and returns the best rating of a set. It has no code in common with the choice that it
-// checks.
+// optimum returns the best rating of a set of n open CPUs on a machine with at most 16 CPUs. It tries
+// every set without positions to avoid that leaves enough CPUs for shared work. It shares no code
+// with the choice that it checks.
 func optimum(m *Map, s Seats, n int, avoid uint64) (rating, bool) {
 	best, found := rating{}, false
 	words := func(l Level) []uint64 {
@@ -114,10 +113,10 @@ func TestAChoiceIsTheBest(t *testing.T) {
 	}
 }
 
-// sameRating compares two ratings. If there is shared work, exact is false.
-// Then the choice may split more cores than the best set, because it counts
-// whole cores by cache, and not by the room that the shared work of a NUMA node
-// leaves. All other numbers must be equal.
+// sameRating compares two ratings. If there is shared work, exact is false, and
+// the choice may split more cores than the best set. The choice counts the
+// whole cores of each cache, and ignores that the shared work of a NUMA node
+// takes some. All other numbers must be equal.
 func sameRating(a, b rating, exact bool) bool {
 	if !exact && a[3] > b[3] {
 		a[3] = b[3]

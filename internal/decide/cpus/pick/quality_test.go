@@ -27,8 +27,8 @@ func chooseWithin(m *Map, s Seats, p int32, n int) (Offer, bool) {
 }
 
 // choosers are the choice of this package, and other choices to compare with
-// it. They are compared by fragmentation. This is the number of free CPUs that
-// a claim cannot use within one L3 cache, over the claim sizes of the trace.
+// it. The test compares their fragmentation: how many free CPUs no claim can
+// use within one L3 cache, for the claim sizes of the trace.
 var choosers = map[string]chooser{
 	"this package (best fit)": func(m *Map, s Seats, n int) (Offer, bool) {
 		o, why := m.Fit(s, Claim{Grade: Own, CPUs: n})

@@ -5,13 +5,13 @@ import "tenon.sh/tenon/internal/model/unit"
 // A Reason says why a claim does not fit. It is empty if the claim fits.
 type Reason string
 
-// The reasons are constants without numbers: a scheduler counts nodes by them, in
-// a message and in a metric, and must not allocate memory to compare them.
-// Package shortage adds the numbers of one machine. A reason can follow a number
-// of nodes: "3 no room for seats: ...".
+// The reasons are constants without numbers. A scheduler counts the nodes with
+// each reason, for a message and a metric, without allocating memory. Package
+// shortage adds the numbers of one machine. Messages put the number of nodes
+// before the reason: "3 no room for seats: ...".
 //
-// The reasons about one NUMA node are also those of claims with another level
-// than NUMA (Claim.Within), which no pod makes.
+// Claims with another level than NUMA (Claim.Within) get the reasons about NUMA
+// nodes, too. Pods do not make such claims.
 const (
 	Fits     Reason = ""
 	NoDemand Reason = "the demand is for no CPU"
@@ -34,7 +34,7 @@ const (
 	PoolRequested    Reason = "no room for a pool: pods with seats or pools request the open CPUs"
 )
 
-// whyNotOwn returns the reason for a claim for n own CPUs that does not fit.
+// whyNotOwn returns the reason why a claim for n own CPUs does not fit.
 func (u *Summary) whyNotOwn(c *Claim, n int32) Reason {
 	switch {
 	case u.open < n:
@@ -53,9 +53,9 @@ func (u *Summary) whyNotOwn(c *Claim, n int32) Reason {
 	return TooManyNodes
 }
 
-// whyNotShared returns the reason for a claim for seats or a pool that does not
-// fit. Other work with seats or pools is the reason only if a place has enough
-// open CPUs: without that work, the claim would fit there.
+// whyNotShared returns the reason why a claim for seats or a pool does not fit.
+// The reason is other shared work only if a place has enough open CPUs, because
+// without that work the claim would fit there.
 func (u *Summary) whyNotShared(c *Claim) Reason {
 	requested, near, few := SeatsRequested, TooFewSeatsNear, TooFewSeats
 	if c.Grade == Pooled {

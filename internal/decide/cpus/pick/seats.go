@@ -40,8 +40,9 @@ func ParseGrade(text string) (Grade, bool) {
 	return 0, false
 }
 
-// A Hold says what one workload holds on a machine. A Hold without a Grade takes
-// no CPUs: it only says which cores or NUMA nodes work with the same Apart avoids.
+// A Hold says what one workload holds on a machine. A Hold without a Grade
+// takes no CPUs. It only marks cores or NUMA nodes, and work with the same
+// Apart avoids them.
 type Hold struct {
 	Grade Grade
 	// CPUs are own CPUs, present seats, or the open CPUs of the pool.
@@ -49,7 +50,7 @@ type Hold struct {
 	// Home is the set of all CPUs of the pool that seated or pooled work
 	// shares. It includes CPUs that other work owns.
 	Home unit.CPUSet
-	// Request is the CPU time expected of work with seats, or in a pool.
+	// Request is the amount of CPU that seated or pooled work requests.
 	Request unit.MilliCPU
 	// Apart says whether the workload should not share its cores or NUMA nodes
 	// with other work that has the same Apart.
@@ -72,8 +73,8 @@ type Seats struct {
 	marked [aparts]mask
 }
 
-// Seats returns how the CPUs are used if the workloads have these holds. The
-// CPUs in off are for no work. At least keep CPUs must stay open.
+// Seats returns how the CPUs are used if the workloads have these holds. No
+// work gets the CPUs in off. At least keep CPUs must stay open.
 func (m *Map) Seats(off unit.CPUSet, keep int, holds []Hold) Seats {
 	s := Seats{
 		open: m.mask(), soft: make([]unit.MilliCPU, len(m.pools)), least: make([]int32, len(m.pools)),
@@ -185,7 +186,7 @@ const (
 	wholeCores           // the CPUs of wholly open cores of one size
 )
 
-// count returns the number of open CPUs of an L3 cache by a measure.
+// count returns the number of open CPUs of an L3 cache that a measure counts.
 func (m *Map) count(open mask, p *pool, by measure) int32 {
 	if by.kind == anyCPU {
 		return open.count(p.lo, p.hi)
@@ -230,9 +231,8 @@ func (m *Map) openOf(s *Seats) []int32 {
 	return open
 }
 
-// rooms returns what room returns for each measure of the map, one measure
-// after the other. It makes only one pass over the cores. The claim takes only
-// CPUs from a set.
+// rooms joins the results of room for all measures of the map, but reads the
+// cores only once. It counts only CPUs in the given mask.
 func (m *Map) rooms(s *Seats, from mask) []int32 {
 	n := int32(len(m.pools))
 	rooms := make([]int32, int32(len(m.measures))*n)

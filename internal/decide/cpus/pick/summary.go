@@ -21,8 +21,8 @@ type Summary struct {
 	// sorted holds, for each level, the room of all pools in ascending order.
 	sorted [levels][]int32
 	seats  []seatRoom // by pool
-	// apart are the summaries for claims with each Separation that keep away from
-	// work with the same one. An entry is nil if no open CPU is beside such work.
+	// apart[a] is the summary for a claim with the Separation a. It leaves out
+	// CPUs beside work with the same Separation, and is nil if there are none.
 	apart [aparts]*Summary
 }
 
@@ -48,7 +48,7 @@ func (m *Map) Sum(s Seats) Summary {
 	return u
 }
 
-// sumOf returns the summary for claims that take only CPUs from a set.
+// sumOf returns the summary for claims that take only CPUs in the given mask.
 func sumOf(m *Map, s *Seats, from mask) Summary {
 	u := Summary{m: m, open: from.count(0, int32(len(m.cpus)))}
 	u.spare = u.open - s.keep
@@ -98,8 +98,8 @@ func (u *Summary) largestRooms(by int) *[levels]int32 {
 	return &u.more[by-len(u.first)]
 }
 
-// Stranded returns how many CPUs that are free for exclusive use would be left
-// after as many claims as possible. Each claim takes n CPUs of one L3 cache.
+// Stranded returns how many CPUs remain free for exclusive use after as many
+// claims as possible. Each claim takes n CPUs of one L3 cache.
 func (u *Summary) Stranded(n int) int {
 	all := 0
 	for _, room := range u.sorted[L3] {
@@ -207,8 +207,8 @@ func (u *Summary) fits(c *Claim, n int32, by int) bool {
 	return !c.Fewest || u.few[by][u.m.fewestNodes(n)] >= n
 }
 
-// roomToShare is Room for seated and pooled work. Without Apart, it checks only
-// the pools of level c.Within, because a pool below them has no more room.
+// roomToShare is Room for seated and pooled work. If c.Apart is Anywhere, it
+// checks only the pools of level c.Within, because no pool below has more room.
 func (u *Summary) roomToShare(c *Claim) Reason {
 	last := c.Within
 	if c.Apart != Anywhere { // a pool may contain a smaller one that is away from other work
@@ -224,8 +224,8 @@ func (u *Summary) roomToShare(c *Claim) Reason {
 
 // Worth rates the placement of a claim that fits, from 0 to 100. The level of
 // the pool that contains all CPUs has the most weight, then the number of whole
-// cores, and then the size of the rest of the pool. If the claim would be beside
-// work with the same Apart, it gets a tenth.
+// cores, and then the size of the rest of the pool. Beside work with the same
+// Apart, the rating is a tenth.
 func (u *Summary) Worth(c *Claim) int64 {
 	if u.m == nil || len(u.seats) == 0 {
 		return 0

@@ -6,10 +6,10 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 )
 
-// An Answer says whether a demand fits on a node. It holds the worth of the
-// node if the demand fits, and otherwise the reason. It has one byte, so that
-// the answers of thousands of nodes are close to each other in memory. The zero
-// Answer means that there is no answer.
+// An Answer says whether a demand fits on a node. If it fits, the Answer holds
+// the worth of the node, and otherwise the reason. An Answer has one byte, so
+// that the answers of thousands of nodes are close to each other in memory. The
+// zero Answer means that there is no answer.
 type Answer uint8
 
 const (
@@ -17,8 +17,8 @@ const (
 	refuses Answer = 1 << 7 // plus the index of the reason
 )
 
-// reasons lists all reasons that a node can have. A test compares the list with
-// the constants.
+// reasons lists all reasons why a node may refuse a pod. A test compares the
+// list with the constants.
 var reasons = [...]Reason{
 	NoReport, Stale, OtherManager,
 	pick.TooFew, pick.LastOpen, pick.NeededShared, pick.TooFewNear, pick.TooManyNodes, pick.NotWhole, pick.TooFewWhole, pick.TooFewCores,

@@ -9,9 +9,9 @@ import (
 // numbers of the node and the names of the pods that need its CPUs. It returns
 // "" if the node takes the demand. name returns the name of a pod.
 //
-// A scheduler reports Room instead. Its message counts the nodes by equal texts,
-// and numbers would make the text of each node another one. Explain is for a
-// reader who looks at single nodes.
+// A scheduler reports the result of Room instead. Its message counts the nodes
+// with the same text, and numbers would make the texts differ. Explain is for a
+// reader who looks at one node.
 func (v *View) Explain(d *Demand, name func(UID) string) string {
 	switch {
 	case v.out == OtherManager && v.manager != "":

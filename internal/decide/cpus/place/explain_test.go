@@ -7,9 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestANodeExplainsItselfWithNumbers compares Explain with Room: the scheduler
-// says the same for equal nodes, and the explanation has the numbers of the node
-// and the names of its pods.
+// TestANodeExplainsItselfWithNumbers compares Explain with Room. Room must
+// return the same text for similar nodes. Explain must add the numbers of the
+// node and the names of its pods.
 func TestANodeExplainsItselfWithNumbers(t *testing.T) {
 	l := New()
 	l.Learn("n", Report{Topology: machine(1, 2, 2, 2), Keep: 1})

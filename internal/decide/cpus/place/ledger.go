@@ -29,7 +29,7 @@ type place struct {
 	facts    map[UID]*pick.Hold
 	promised map[UID]*entry // the pods of the ledger on this node
 	gone     map[UID]bool   // deleted pods that the report still has
-	loose    int            // number of promised pods for which the node chooses, and which it has not reported
+	loose    int            // number of promised pods for which the node itself chooses CPUs, but has not reported them yet
 	view     *View          // nil: look must make it
 }
 
@@ -43,7 +43,7 @@ type entry struct {
 	loose    bool // the contract is not for the demand, so the node chooses
 	again    bool // the pod was in doubt on this node before it was reserved there again
 	// before is the view of the node without the reservation, and after is the
-	// view with it. If nothing else has changed, a release restores before.
+	// view with it. A release before any other change restores the first one.
 	before, after *View
 }
 
@@ -106,8 +106,8 @@ func (p *place) looseness(e *entry) int {
 	return 0
 }
 
-// CloseNode makes a node take no new pods, for a reason. With the reason Fits,
-// or after a report, the node takes pods again.
+// CloseNode closes a node to new pods and records the reason. The reason Fits,
+// or a new report, opens the node again.
 func (l *Ledger) CloseNode(node string, why Reason) {
 	p := l.at(node)
 	if p.m == nil {
@@ -167,7 +167,7 @@ func (l *Ledger) eachHold(uid UID, do func(*entry)) {
 	}
 }
 
-// findDoubt returns the entry of a pod on a node where a bind is in doubt, or
+// findDoubt returns the entry of a pod whose bind to a node is in doubt, or
 // nil.
 func (l *Ledger) findDoubt(uid UID, node string) *entry {
 	for _, e := range l.doubts[uid] {
@@ -178,10 +178,10 @@ func (l *Ledger) findDoubt(uid UID, node string) *entry {
 	return nil
 }
 
-// Reserve chooses CPUs for a pod on a node and reserves them. If an earlier bind
-// to this node is in doubt, it may have happened, with its contract. Then the
-// pod gets the same contract again. The pod keeps what it holds on other nodes
-// because of binds in doubt.
+// Reserve chooses CPUs for a pod on a node and reserves them. If an earlier
+// bind to this node is in doubt, the pod gets the contract of that bind again,
+// because the bind may have happened. The pod keeps its CPUs on other nodes
+// where a bind is in doubt.
 func (l *Ledger) Reserve(p Pod, node string) (Contract, Reason) {
 	if e := l.pods[p.UID]; e != nil {
 		if e.state == bound {
@@ -291,8 +291,8 @@ func (l *Ledger) Node(uid UID) (string, bool) {
 	return e.node, true
 }
 
-// add puts a pod on its node. It derives the next view from the present one if
-// look would give the same result.
+// add puts a pod on its node. It derives the next view from the present one
+// where this gives the same result as look.
 func (l *Ledger) add(e *entry) {
 	p := l.at(e.node)
 	e.hold, e.loose = heldBy(e.pod, e.contract), !e.contract.Matches(e.pod.Demand)

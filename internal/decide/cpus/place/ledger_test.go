@@ -161,8 +161,8 @@ func TestTheReportCountsBeforeTheContract(t *testing.T) {
 }
 
 // TestAReportedPodMakesNoViewAnew releases a reservation on a node with a pod
-// that has no contract. After the node has reported the pod, no other pod depends
-// on what the node chooses for it, so the ledger has the view of before.
+// that has no contract. After the node has reported the pod, other pods do not
+// depend on the node's choice, so the ledger must return to the earlier view.
 func TestAReportedPodMakesNoViewAnew(t *testing.T) {
 	l, r := New(), Report{Topology: machine(1, 2, 4, 2)}
 	l.Learn("n", r)
@@ -195,9 +195,8 @@ func TestAReportedPodMakesNoViewAnew(t *testing.T) {
 }
 
 // TestPreemptionSeesFreedCPUs removes one of two pods from a copy of a full
-// node. Preemption does the same to see what the end of a pod would free. In
-// the copy, the CPUs of the pod must be free. In the ledger, they must stay
-// taken.
+// node, as preemption does. In the copy, the CPUs of the pod must be free. In
+// the ledger, they must stay taken.
 func TestPreemptionSeesFreedCPUs(t *testing.T) {
 	l := New()
 	l.Learn("n", Report{Topology: machine(1, 1, 4, 2)})
@@ -281,8 +280,8 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 	}
 }
 
-// likeNew checks that the present view, which was derived from an earlier one,
-// equals a view that is made from all pods.
+// likeNew checks the present view. The ledger derived it from an earlier one,
+// and it must equal a view that is made from all pods.
 func likeNew(t *testing.T, l *Ledger, node string) {
 	t.Helper()
 	made, anew := l.View(node), l.nodes[node].look()
@@ -391,9 +390,9 @@ func BenchmarkReserve(b *testing.B) {
 	}
 }
 
-// reportCPU adds to a benchmark how much CPU time the process uses per
-// operation, because on a busy machine the elapsed time says little. The caller
-// calls the result at the end.
+// reportCPU adds the CPU time per operation to the results of a benchmark,
+// because on a busy machine the elapsed time says little. The caller calls the
+// returned function at the end.
 func reportCPU(b *testing.B) func() {
 	used := func() int64 {
 		var r syscall.Rusage

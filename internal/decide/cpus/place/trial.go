@@ -20,8 +20,8 @@ func (l *Ledger) Rehearse(p Pod, node string, listed iter.Seq[UID]) (Contract, R
 	return c, why
 }
 
-// Without returns the view of a node without the bound pods that listed lacks.
-// listed is another list of the pods of the node.
+// Without returns the view of a node without the bound pods that are missing in
+// listed, which is another list of the node's pods.
 func (l *Ledger) Without(node string, listed iter.Seq[UID]) *View {
 	v := l.View(node)
 	p := l.nodes[node]

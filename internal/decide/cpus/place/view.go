@@ -103,8 +103,8 @@ func (v *View) Without(uids ...UID) *View {
 }
 
 // With returns the view with one more pod. The pod gets the CPUs of its
-// contract. If the contract is not for the demand, as the zero contract, the
-// view chooses CPUs. If the pod does not fit, the view is unchanged.
+// contract. If the contract does not match the demand, for example the zero
+// Contract, With chooses CPUs. If the pod does not fit, With returns v.
 func (v *View) With(p Pod, c Contract) *View {
 	if v.m == nil || v.Has(p.UID) {
 		return v

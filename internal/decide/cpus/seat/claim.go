@@ -15,8 +15,8 @@ import (
 // A claim is the demand of one workload, or of one worker of a slice.
 type claim struct {
 	work *node.Workload // of a worker: the first of its workloads
-	// For a worker, at is the worker, and mates are its other workloads. For a
-	// workload with a CPU limit, at and mates are empty.
+	// The field at names the worker, and mates has its other workloads. Both
+	// are empty for a workload with a CPU limit.
 	at    slice.Place
 	mates []*node.Workload
 	limit unit.MilliCPU

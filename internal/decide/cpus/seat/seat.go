@@ -7,9 +7,8 @@
 // not enough, seats use the siblings, too. If BE work demands more CPUs than it
 // may use, there are no seats, and all work shares the CPUs by its quotas.
 //
-// The virtual workers of slices get their CPUs in the same way. A worker is a
-// claim for as many CPUs as the slice says, and all work in the worker has
-// these CPUs.
+// The virtual workers of slices get their CPUs in the same way. Each worker
+// gets as many CPUs as the slice says, for all work in the worker.
 package seat
 
 import (
@@ -36,16 +35,16 @@ type Config struct {
 func (c Config) on() bool { return c.Enable || len(c.Slices) > 0 }
 
 const (
-	// After the demand was too large, it must fit for calmTime before work gets
-	// seats again.
+	// A demand that was too large must fit for the time calmTime before work gets seats
+	// again.
 	calmTime = 10 * time.Second
-	// The demand fits if it leaves at least 1/room of the CPUs free.
-	room = 10
+	// The demand fits if it leaves at least 1/spareDivisor of the CPUs free.
+	spareDivisor = 10
 	// A new seat avoids a core whose load of LS work is at least busyLoad. A
-	// seat moves away from a core only if that load is at least leave. leave is
-	// higher, so that a load near one of them does not move seats to and fro.
-	busyLoad unit.MilliCPU = 250
-	leave    unit.MilliCPU = 600
+	// seat leaves a core only if that load is at least leaveLoad. The gap
+	// between the two prevents that seats move to and fro.
+	busyLoad  unit.MilliCPU = 250
+	leaveLoad unit.MilliCPU = 600
 	// tries is the maximum number of workloads for which one call looks for
 	// better CPUs.
 	tries = 4
@@ -55,8 +54,8 @@ const (
 type State struct {
 	// Have are the seats of the workloads.
 	Have map[node.WorkloadID]unit.CPUSet `json:"have,omitempty"`
-	// In says in which worker each workload of a slice is. Workers are the CPUs
-	// of the workers.
+	// In has the worker of each workload of a slice. Workers has the CPUs of
+	// the workers.
 	In      slice.Places `json:"in,omitempty"`
 	Workers []WorkerCPUs `json:"workers,omitempty"`
 	// May are all CPUs that the workloads with seats may use, taken together.
@@ -93,9 +92,9 @@ type Input struct {
 type Grant struct {
 	// CPUs are its seats. The set is empty if it has none.
 	CPUs unit.CPUSet
-	// Limit is its CPU limit. Full says that the seats are no more CPUs than
-	// the limit. Then the seats themselves bound the work, and a quota would
-	// only throttle it.
+	// Limit is its CPU limit. Full says that the number of seats does not
+	// exceed the limit. Then the seats themselves bound the work, and a quota
+	// would only throttle it.
 	Limit unit.MilliCPU
 	Full  bool
 	// How describes the grant, or says why the workload has no seats.
@@ -192,7 +191,7 @@ func (st State) pool(claims []claim, cpus int, at time.Time) State {
 		return State{Pooled: true}
 	case !st.Pooled:
 		return State{}
-	case demand+cpus/room > cpus:
+	case demand+cpus/spareDivisor > cpus:
 		return State{Pooled: true}
 	}
 	fits := st.Fits
@@ -277,7 +276,7 @@ func (r *round) move(claims []claim) {
 	var flawed []*claim
 	for i := range claims {
 		c := &claims[i]
-		if now := r.grants[c.work.ID].CPUs; !now.Empty() && r.flaws(now, leave) > 0 {
+		if now := r.grants[c.work.ID].CPUs; !now.Empty() && r.flaws(now, leaveLoad) > 0 {
 			flawed = append(flawed, c)
 		}
 	}
@@ -290,7 +289,7 @@ func (r *round) move(claims []claim) {
 		now := r.grants[c.work.ID].CPUs
 		r.taken = r.taken.Minus(now)
 		better := r.choose(*c, unit.CPUSet{})
-		if !better.Empty() && r.flaws(better, busyLoad) < r.flaws(now, leave) {
+		if !better.Empty() && r.flaws(better, busyLoad) < r.flaws(now, leaveLoad) {
 			r.give(*c, better)
 			return
 		}
@@ -298,8 +297,8 @@ func (r *round) move(claims []claim) {
 	}
 }
 
-// anyCoreIsFree reports whether a core has no seats, and work may use a CPU of
-// this core.
+// anyCoreIsFree reports whether there is a core without seats, of which work
+// may use a CPU.
 func (r *round) anyCoreIsFree() bool {
 	for c := range r.all.All() {
 		if r.cores.countIn(&r.taken, c) == 0 {

@@ -20,11 +20,11 @@ type seater struct {
 }
 
 // Wants decides cpuset.cpus of BE workloads that have a CPU limit or are in a
-// slice, and are no contention root. The cpuset and the quota of a contention
-// root belong to suppress. On cgroup v1 the cpusets below it belong to
-// suppress, too, and Wants narrows what suppress wants for them. bounds are the
-// wants of suppress. Wants returns them together with its own. Seats are always
-// a part of what suppress allows, and never CPUs that another workload owns.
+// slice. It leaves out contention roots: CPU suppress decides their cpusets and
+// quotas. On cgroup v1 suppress also decides the cpusets below them, and Wants
+// narrows these. The argument bounds has the wants of suppress. Wants returns
+// them together with its own. Seats are always among the CPUs that suppress
+// allows, and never among the own CPUs of another workload.
 func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own hold.Grants, bounds []plan.Want, s node.Snapshot) (State, Grants, []plan.Want) {
 	if !c.on() || pool.CPUSetsManagedExternally {
 		return State{}, nil, bounds
@@ -116,12 +116,12 @@ func (x *seater) load(all unit.CPUSet, own hold.Grants, u facts.Use) map[unit.CP
 		load = make(map[unit.CPU]unit.MilliCPU, uncounted.Len())
 	}
 	for c := range uncounted.All() {
-		load[c] = max(load[c], leave)
+		load[c] = max(load[c], leaveLoad)
 	}
 	return load
 }
 
-// set adds the want for a cpuset. It replaces what suppress wants for the same
+// set adds the want for a cpuset. It replaces the want of suppress for the same
 // knob.
 func (x *seater) set(k node.Knob, to unit.CPUSet, why string) {
 	if i, bounded := x.at[k]; bounded {

@@ -103,9 +103,9 @@ func (n Node) own(u *pick.Summary, c pick.Claim, why pick.Reason) string {
 	return text
 }
 
-// given returns the largest number of CPUs, below that of a claim for own CPUs,
-// for which the claim would fit. It asks the function that decides, with each
-// number.
+// given returns the largest number of own CPUs, below the number in the claim,
+// for which the claim would fit. It tries each number with the function that
+// decides.
 func given(u *pick.Summary, c pick.Claim) int {
 	for c.CPUs = min(c.CPUs, unit.MaxCPUs+1) - 1; c.CPUs > 0 && u.Room(&c) != pick.Fits; {
 		c.CPUs--
@@ -163,8 +163,8 @@ func (n Node) shared(u *pick.Summary, c pick.Claim, why pick.Reason) string {
 	return fmt.Sprintf("%s asked, %v left%s: %d open, of which %s %s %v", asked, left(u, c), place, open.Len(), n.who(), request(len(n.Sharers)), requests)
 }
 
-// left returns the largest request, below that of a claim for seats or a pool,
-// for which the claim would fit.
+// left returns the largest request, below the request of the claim, with which
+// a claim for seats or a pool would fit.
 func left(u *pick.Summary, c pick.Claim) unit.MilliCPU {
 	fits := func(request unit.MilliCPU) bool {
 		c.Request = request
@@ -184,7 +184,7 @@ func left(u *pick.Summary, c pick.Claim) unit.MilliCPU {
 // mostNames is the number of sharers that a text names.
 const mostNames = 3
 
-// who names the workloads with seats or pools, those that request the most first.
+// who names the workloads with seats or pools. The largest request comes first.
 func (n Node) who() string {
 	all := slices.Clone(n.Sharers)
 	slices.SortFunc(all, func(a, b Sharer) int {
@@ -209,8 +209,8 @@ func List(names []string) string {
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-// onCores returns how many of the open CPUs are on whole cores, or on how many
-// cores they are.
+// onCores counts the open CPUs on wholly open cores, if whole is set. Otherwise
+// it counts the cores that have an open CPU.
 func onCores(m *pick.Map, open unit.CPUSet, whole bool) int {
 	n := 0
 	for _, core := range pick.Cores(m) {

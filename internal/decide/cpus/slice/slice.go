@@ -48,7 +48,7 @@ func (p Place) Compare(o Place) int {
 	return cmp.Or(strings.Compare(p.Slice, o.Slice), cmp.Compare(p.Worker, o.Worker))
 }
 
-// Places are the workers of the workloads that are in a slice.
+// Places has the worker of each workload that is in a slice.
 type Places map[node.WorkloadID]Place
 
 // Assign returns the worker of each BE workload of a slice. A workload keeps

@@ -65,8 +65,8 @@ func TestWorkMovesOnlyToEvenOutAndOneAtATime(t *testing.T) {
 }
 
 // TestAWorkerIsIdleOnlyIfThereIsNoWork checks the numbers of workloads in the
-// workers of a slice. After a few calls they must differ by at most one,
-// whatever work came and ended.
+// workers of a slice. After a few calls these numbers must differ by at most
+// one.
 func TestAWorkerIsIdleOnlyIfThereIsNoWork(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

@@ -1,7 +1,7 @@
 // Package paired judges ratios that were measured in pairs. Each pair measures
 // two ways to do the same, one after the other in random order. The package
-// says what a number of pairs can claim, and after how many pairs to judge.
-// With it, the lab judges its blocks, and the agent its trials on the user's
+// says which claims the pairs support, and after how many pairs to judge. The
+// lab uses it for its blocks, and the agent for its trials on the user's
 // services.
 package paired
 
@@ -14,7 +14,7 @@ import (
 )
 
 // A Rule says when the pairs are judged, and what they must show. It is fixed
-// before the measurement begins. The zero rule claims nothing.
+// before the measurement begins. The zero Rule allows no claim.
 type Rule struct {
 	// Looks are the numbers of pairs at which the sample is judged, ascending.
 	// There must be few of them: a rule that judges after every pair makes a
@@ -24,8 +24,8 @@ type Rule struct {
 	// together, such as 0.05. Each look spends the same part of Alpha
 	// (Bonferroni). This is correct even if the looks depend on each other.
 	Alpha float64
-	// A claim needs at least Least pairs. If the skewness of the sample is
-	// beyond ±SkewLimit, it needs LeastSkewed pairs, because the t distribution
+	// Least is the minimum number of pairs for a claim. LeastSkewed is the
+	// minimum if the skewness is beyond ±SkewLimit, because the t distribution
 	// is then too narrow.
 	Least, LeastSkewed int
 	// Rare is the size, as a log ratio, of a bad state that is so rare that the
@@ -79,15 +79,15 @@ func (r Rule) Allowance(n int) float64 {
 	return r.Rare * (1 - math.Pow(0.05, 1/float64(n)))
 }
 
-// Judge returns what one look of the rule can claim from a sample of log
-// ratios. The values must be finite.
+// Judge returns the result of one look at a sample of log ratios. The values
+// must be finite.
 func (r Rule) Judge(logs []float64) Judgement {
 	j := Judgement{rule: r, Bounds: BoundsOf(logs, r.Spends())}
 	j.Enough = j.Pairs >= r.Least && (math.Abs(j.Skew) <= SkewLimit || j.Pairs >= r.LeastSkewed)
 	return j
 }
 
-// A Judgement holds what one look of a rule finds in a sample of log ratios.
+// A Judgement is the result of one look at a sample of log ratios.
 type Judgement struct {
 	Bounds
 	// Enough says that the rule allows a claim from this many pairs with this
@@ -103,7 +103,7 @@ func (j Judgement) UpperBound() float64 {
 	return max(j.MeanUpper+j.rule.Allowance(j.Pairs), j.MedianUpper)
 }
 
-// Lower returns the lower bound of a claim, as UpperBound the upper one.
+// Lower returns the lower bound of a claim. It mirrors UpperBound.
 func (j Judgement) Lower() float64 {
 	return min(j.MeanLower-j.rule.Allowance(j.Pairs), j.MedianLower)
 }
@@ -217,10 +217,10 @@ func moments(values []float64) (mean, sd, skew float64) {
 }
 
 // P returns the two-sided p value of the claim that the ratio differs from
-// limit: if the ratio equals limit, a sample that is as far from limit as this
-// one has at most this probability. P is the larger p value of two tests: the
-// test of the mean, after the allowance, and the test of the median. If the
-// rule allows no claim from the sample, P is 1.
+// limit. If the ratio equals limit, a sample so far from limit has at most this
+// probability. P is the larger p value of two tests: the test of the mean,
+// after the allowance, and the test of the median. If the rule allows no claim
+// from the sample, P is 1.
 func (r Rule) P(logs []float64, limit float64) float64 {
 	j := r.Judge(logs)
 	l := math.Log(limit)
@@ -247,11 +247,11 @@ func (r Rule) P(logs []float64, limit float64) float64 {
 	return min(max(mean, median), 1)
 }
 
-// Holm says which of m claims with the p values p hold together (Holm 1979).
-// The probability that any of them is wrong is at most alpha. The claim with
-// the smallest p must hold at alpha / m, the next one at alpha / (m−1), and so
-// on. The first claim that does not hold is rejected, and so are all after it.
-// If a p is not a number, it counts as 1.
+// Holm returns which of m claims hold together (Holm 1979). Each claim has one
+// of the p values. The probability that any of them is wrong is at most alpha.
+// The claim with the smallest p must hold at alpha / m, the next one at alpha /
+// (m−1), and so on. The first claim that does not hold is rejected, together
+// with all claims after it. If a p is not a number, it counts as 1.
 func Holm(p []float64, alpha float64) []bool {
 	p = slices.Clone(p)
 	order := make([]int, len(p))

@@ -6,7 +6,7 @@ import (
 )
 
 // A Count says how often the threads of a service waited for a CPU, and for how
-// long in total. A wait counts whatever runs on the CPU meanwhile, BE or not.
+// long in total. Waits for BE and waits for other work count.
 type Count struct {
 	Waits  int64         `json:"n"`
 	Waited time.Duration `json:"ns"`

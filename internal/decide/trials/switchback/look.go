@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// A service is not harmed if, with the probability sure, its ratio (see
-	// pairOf) is below within.
-	within = 1.10
-	sure   = 0.95
+	// A service is safe if its ratio (see pairOf) is below harmLimit with a
+	// probability of harmConfidence.
+	harmLimit      = 1.10
+	harmConfidence = 0.95
 	// gain is the ratio that a candidate must be able to reach. If the pairs
 	// show that it cannot, the trial ends before its last look.
 	gain = 0.90
-	// keptFrom is the smallest number of pairs from which a candidate can be
-	// kept. Suppose that a candidate makes services wait long in one epoch of
-	// ten. With fewer pairs, there may have been no such epoch.
+	// keptFrom is the minimum number of pairs before a candidate can be kept. A
+	// candidate may make services wait long in only one epoch of ten. Fewer
+	// pairs may contain no such epoch.
 	keptFrom = 32
 	// costShare limits what the trials of one round may cost a service. Within
 	// roundInterval, they may add this part to the waiting of the service. A
@@ -74,9 +74,9 @@ func (st State) look(in Input) State {
 }
 
 // isHopeless reports whether the trial should end because more pairs would
-// hardly help. at is the larger of the mean and the median of the log ratios.
-// Without this check, a candidate that harms services with uneven waits would
-// cost twice as much until the last look.
+// hardly help. The argument at is the larger of the mean and the median of the
+// log ratios. Without this check, a candidate that harms services with uneven
+// waits would cost twice as much until the last look.
 func isHopeless(pairs int, at float64) bool {
 	switch {
 	case pairs >= 128:
@@ -103,10 +103,10 @@ func (t Trial) costsMore() bool {
 	return with >= without
 }
 
-// harmedService returns the name of a service for which the pairs do not show
-// that its ratio is at most within, or "" if there is none. Such a service may
-// wait longer with the candidate. If the pairs show that it does, certain is
-// true. A service with too few waits is not judged alone.
+// harmedService returns the name of a service that may wait longer with the
+// candidate, or "". The pairs do not show that its ratio is below harmLimit. If
+// they show that it does wait longer, certain is true. A service with too few
+// waits is not judged alone.
 func (t Trial) harmedService() (name string, certain bool) {
 	for _, s := range sortedNames(t.By) {
 		x := t.By[s]
@@ -120,7 +120,7 @@ func (t Trial) harmedService() (name string, certain bool) {
 		switch {
 		case mean-student.Quantile(1-rule().Spends()/float64(len(t.By)))*deviation > 0:
 			return s, true
-		case name == "" && mean+student.Quantile(sure)*deviation >= math.Log(within):
+		case name == "" && mean+student.Quantile(harmConfidence)*deviation >= math.Log(harmLimit):
 			name = s
 		}
 	}
@@ -128,10 +128,9 @@ func (t Trial) harmedService() (name string, certain bool) {
 }
 
 // cost returns the reason why the trial costs a service too much, or "" if it
-// does not. A service has waited for some time since the trial asked for the
-// candidate. Its cost is this time minus the time that as many waits take
-// without the candidate. share is the number of candidates among which the
-// budget of a round is divided.
+// does not. The cost is the time that a service has waited while the candidate
+// was requested, minus the time that as many waits take without it. share is
+// the number of candidates among which the budget of a round is divided.
 func (t Trial) cost(in Input, share int) string {
 	now := t.spent(in)
 	if t.CountedTime <= 0 {

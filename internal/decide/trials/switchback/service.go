@@ -10,8 +10,8 @@ import (
 
 // weakShare is a share of a CPU, in percent. If BE with the least weight gets
 // more than this beside a service that wants the whole CPU, BE is a load for
-// this service. On cgroup v2 the least weight is 1, and the weight that a
-// service has from its requests may not be much more.
+// this service. On cgroup v2 the least weight is 1, and the weight of a
+// service, which follows from its requests, may be small, too.
 const weakShare = 10
 
 // Places reports whether cpu.idle can help: whether a waking thread of a
@@ -39,9 +39,9 @@ func Places(s node.Snapshot, be unit.CPUSet, may func(*node.Workload) unit.CPUSe
 	return false
 }
 
-// Weak reports whether BE is a load for a service even with the least weight: a
-// service's cgroup beside a contention root has so small a weight that BE gets
-// more than weakShare of a CPU that both want.
+// Weak reports whether BE is a load for a service even with the least weight.
+// It compares the weight of each cgroup of a service beside a contention root:
+// does BE get more than weakShare of a CPU that both want?
 func Weak(s node.Snapshot, l facts.Layout) bool {
 	least := node.CPUWeight{Weight: unit.WeightOfShares(unit.MinShares)}.Round(s.Knobs.Kernel).(node.CPUWeight).Weight
 	for _, m := range l.IdleCgroups(s) {

@@ -48,9 +48,8 @@ type outcome struct {
 	kept    bool
 	finding trial.Finding
 	pairs   int
-	// cost is the additional waiting of the service that the round delays most, as
-	// a fraction of the time that this service is expected to wait without the
-	// candidate until the next round.
+	// cost is the additional waiting of the most delayed service, as a fraction of
+	// the time that it would wait until the next round without the candidate.
 	cost float64
 }
 
@@ -139,7 +138,7 @@ func (w world) draw(rnd *rand.Rand, factor []float64, with bool) {
 
 func one(effect float64) []simulatedService { return []simulatedService{{1000, 20000, effect}} }
 
-// within3 checks the rate that n trials had. It may exceed its bound by three
+// within3 checks a rate over n trials. It may exceed its bound by three
 // standard deviations.
 func within3(t *testing.T, what string, got, bound float64, n int, atLeast bool) {
 	t.Helper()

@@ -1,8 +1,8 @@
 // Package switchback compares an isolation mechanism, the candidate, with the
 // mechanism in use, on the services of the node itself. It uses the two in
 // turn, in pairs of short epochs in random order (a switchback experiment). It
-// keeps the candidate only if the services together wait less for a CPU, and if
-// the pairs exclude that a single service waits much longer. In a tie, the
+// keeps the candidate only if the pairs show two facts: the services together
+// wait less for a CPU, and no single service waits much longer. In a tie, the
 // mechanism in use stays.
 package switchback
 
@@ -18,13 +18,11 @@ import (
 
 const (
 	// epoch is the length of an epoch. The first part of an epoch (settle) does
-	// not count, because queues from before the switch are still being worked
-	// off.
+	// not count, because its waits may come from before the switch.
 	epoch  = 5 * time.Second
 	settle = 500 * time.Millisecond
-	// switchWithin is the time that it may take until a mechanism has an effect
-	// after the trial asked for it. On slow machines, it takes seconds to load a
-	// BPF scheduler.
+	// switchWithin is the maximum time between the request for a mechanism and
+	// its effect. On slow machines, it takes seconds to load a BPF scheduler.
 	switchWithin = 30 * time.Second
 	// A round of trials begins only after services, CPUs and candidates have
 	// stayed the same for calmTime.
@@ -75,8 +73,8 @@ type Input struct {
 type State struct {
 	At time.Time `json:"at,omitzero"` // the last tick
 	// Place and Candidates come from the last Input. Names are the services
-	// that were seen so far. Changed is the time at which one of the three last
-	// changed, and What says what changed.
+	// that were seen so far. Changed is the time of the last change of these
+	// three, and What describes that change.
 	Place      uint64           `json:"place,omitempty"`
 	Candidates []node.Mechanism `json:"candidates,omitempty"`
 	Names      []string         `json:"names,omitempty"`
@@ -189,7 +187,7 @@ func (st State) compare(in Input) State {
 	return st
 }
 
-// wait begins the next round if it may begin, and otherwise says why not.
+// wait begins the next round, or sets Why to the reason why it must wait.
 func (st State) wait(in Input) State {
 	if !st.Due {
 		return st

@@ -68,8 +68,8 @@ func (n *scene) ticks(seconds int) *scene {
 	return n
 }
 
-// advanceUntil advances the time until what returns true, but at most by an
-// hour.
+// advanceUntil advances the time until the function what returns true, but at
+// most by an hour.
 func (n *scene) advanceUntil(what func(State) bool) *scene {
 	n.t.Helper()
 	for range 3600 {

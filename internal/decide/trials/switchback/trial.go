@@ -33,9 +33,8 @@ type Trial struct {
 	// Asked is the time at which the trial asked for the mechanism of this
 	// epoch. Start has the counters at that time. InForce is the time at which
 	// the mechanism took effect, or zero if it has no effect yet. The first
-	// part of an epoch does not count. BaseAt is the time at which the part
-	// that counts began, and Base has the counters at that time, or nil before
-	// it.
+	// part of an epoch does not count. BaseAt is the end of that part, and Base
+	// has the counters at that time. Before the end, Base is nil.
 	Asked   time.Time        `json:"asked,omitzero"`
 	Start   map[string]Count `json:"start,omitempty"`
 	InForce time.Time        `json:"in_force,omitzero"`
