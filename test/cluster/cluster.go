@@ -207,7 +207,7 @@ func (c *Cluster) save() error {
 	return os.WriteFile(c.file("cluster.json"), text, 0o644)
 }
 
-// runOnSystemCPUs calls start. The processes that start creates, and their
+// runOnSystemCPUs calls start. All processes created by start, and their
 // children, run only on SystemCPUs. Containers are an exception: runc binds
 // them to the CPUs of their control group.
 func (c *Cluster) runOnSystemCPUs(start func() error) error {
@@ -309,8 +309,8 @@ func (c *Cluster) file(parts ...string) string {
 	return filepath.Join(append([]string{c.Dir}, parts...)...)
 }
 
-// scaleLimit returns the limit or, if it is longer, TENON_TEST_PATIENCE, which
-// is for slow machines.
+// scaleLimit returns the longer of two times: the limit, and the variable
+// TENON_TEST_PATIENCE, which is for slow machines.
 func scaleLimit(limit time.Duration) time.Duration {
 	d, _ := time.ParseDuration(os.Getenv("TENON_TEST_PATIENCE"))
 	return max(limit, d)
@@ -337,5 +337,5 @@ func retry(ctx context.Context, limit time.Duration, f func() error) error {
 	}
 }
 
-// errFinal marks an error that retry must not wait for.
+// errFinal marks an error after which retry does not try again.
 var errFinal = errors.New("gave up")

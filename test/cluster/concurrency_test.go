@@ -134,7 +134,7 @@ func sorted(rows []map[string]string) []string {
 }
 
 // complete checks the rows of the grid. It compares no times. A job may even be
-// void, because a busy machine began it or another one of its run late.
+// void if it or another job of its run began late.
 func complete(t *testing.T, n *Node, table []map[string]string) {
 	t.Helper()
 	cells := map[string]int{}

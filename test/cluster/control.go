@@ -41,7 +41,7 @@ func (c *Cluster) startControlPlane(ctx context.Context, o Options) error {
 		"--kubelet-certificate-authority=" + pki("ca.crt"), "--kubelet-client-certificate=" + pki("user-admin.crt"),
 		"--kubelet-client-key=" + pki("user-admin.key"), "--kubelet-preferred-address-types=InternalIP",
 		// The API server connects to the endpoints of aggregated APIs and
-		// webhooks directly, because most clusters have no kube-proxy.
+		// webhooks directly, because most test clusters have no kube-proxy.
 		"--enable-aggregator-routing=true",
 		"--requestheader-client-ca-file=" + pki("front-ca.crt"), "--requestheader-allowed-names=front-proxy",
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",

@@ -109,9 +109,9 @@ func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout)
 	})
 }
 
-// lockFolders locks the directories on which all clusters of this machine
-// mount. No other cluster creates or removes them until the caller calls
-// unlock.
+// lockFolders locks the directories that all clusters of this machine use as
+// mount points. Until unlock is called, no other cluster creates or removes
+// them.
 func lockFolders() (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), "tenon-clusters.lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

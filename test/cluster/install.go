@@ -31,7 +31,7 @@ const quickValues = `config.data.colocation-config={"enable": true, "metricRepor
 
 // Install adds the images to the cluster's registry, and installs or upgrades the
 // chart. It returns when all parts of Tenon are ready and each node has batch
-// resources. It calls say with messages about the time that this took.
+// resources. It passes messages about the durations to say.
 func (c *Cluster) Install(ctx context.Context, r Release, say func(format string, args ...any)) error {
 	begun := time.Now()
 	if err := c.addRelease(r); err != nil {

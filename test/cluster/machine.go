@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// PrepareNode writes the files of node-i, whose programs another machine runs,
-// such as a guest of test/vm. That machine needs Bin, the credentials and the
-// node's Dir at the same paths. In the network of the cluster, [Node].IP becomes
-// an address of the loopback interface, whose ports a program may forward.
-// Connections to it have another source, which the node does not refuse.
+// PrepareNode writes the files of node-i. Another machine, such as a guest of
+// test/vm, runs the programs of this node. It needs Bin, the credentials and the
+// node's Dir at the same paths. In the network of the cluster, the loopback
+// interface gets the address [Node].IP, and a program may forward its ports.
+// Forwarded connections have another source, which the node does not refuse.
 func (c *Cluster) PrepareNode(ctx context.Context, i int, o NodeOptions) (*Node, error) {
 	n := c.Node(i)
 	if err := n.configure(o); err != nil {

@@ -113,8 +113,8 @@ func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, err
 // lowest address of its ports, which changes with each new pod. The pods then
 // cannot reach their gateway until they look up its address again. The kubelet
 // requires three kernel settings. setup mounts files with these values over the
-// settings, so that those of the machine stay unchanged. The last process of
-// the script keeps the namespace alive.
+// settings, so that the machine keeps its own values. The last process of the
+// script keeps the namespace alive.
 const setup = `
 mount --make-rshared /
 setting() { echo $2 >$1.setting; mount --bind $1.setting /proc/sys/$3; }

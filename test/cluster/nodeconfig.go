@@ -76,8 +76,8 @@ const networkConfig = `{"cniVersion": "1.0.0", "name": "tenon", "plugins": [{
 const loopbackConfig = `{"cniVersion": "1.0.0", "name": "tenon", "plugins": [{"type": "only-loopback"}]}`
 
 // loopbackPlugin is a CNI plugin. It only reports an address, because containerd
-// refuses a pod without one. No interface has the address: containerd runs the
-// plugin loopback at the same time, which refuses other addresses than its own.
+// refuses a pod without one. No interface has the address, because containerd
+// also runs the plugin loopback, which refuses all addresses but its own.
 const loopbackPlugin = `#!/bin/sh
 case $CNI_COMMAND in
 ADD) echo '{"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "sandbox": "'"$CNI_NETNS"'"}], "ips": [{"interface": 0, "address": "LOOPBACK"}]}' ;;

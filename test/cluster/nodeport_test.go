@@ -21,9 +21,9 @@ var smallNGINX = strings.NewReplacer("cpu: 4", "cpu: 1", "memory: 8Gi", "memory:
 
 // TestThePublishedServiceAnswers creates the published Service, ConfigMap and
 // Deployments of nginx. The page must come through the NodePort and the cluster
-// IP, from all replicas, to the node and to pods. Without the Service nothing of
-// it may be left, and the machine itself must not have a rule of kube-proxy at
-// any time.
+// IP, from all replicas, to the node and to pods. After the Service is deleted,
+// nothing of it may be left. The machine itself must never have a rule of
+// kube-proxy.
 func TestThePublishedServiceAnswers(t *testing.T) {
 	runParallel(t)
 	needsCluster(t)
@@ -274,8 +274,8 @@ func nothingIsLeft(t *testing.T, n *Node) {
 	}
 }
 
-// rulesOfTheMachine returns the lines of the machine's own rules that are
-// kube-proxy's. There are some if the machine is a node of another cluster.
+// rulesOfTheMachine returns the rules of kube-proxy among the machine's own
+// rules. There are some if the machine is a node of another cluster.
 func rulesOfTheMachine(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("nft", "--stateless", "list", "ruleset").CombinedOutput()

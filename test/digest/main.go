@@ -9,10 +9,10 @@
 //
 // LOG gets the complete output in the form of go test -v. The packages are
 // those of the first run. A failed test is repeated once, alone, in its
-// package. If it fails twice, it fails. If it passes the second time, it passes
-// with a note that quotes the first failure. (Decision 7 has the reasons.) A
-// test may have one such note: notes.txt lists the tests that have had one, and
-// a second note fails.
+// package. If it fails again, it counts as failed. If it passes, it counts as
+// passed, with a note that quotes the first failure. (Decision 7 has the
+// reasons.) A test may have one such note. notes.txt lists the tests that have
+// had one, and a second note is a failure.
 //
 // With -once, failed tests are not repeated. This is for tests that do not
 // depend on time. With -skipped, if nothing failed, the packages in which a

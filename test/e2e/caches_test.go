@@ -61,10 +61,10 @@ func within(sets []unit.CPUSet, cpus unit.CPUSet) int {
 	return -1
 }
 
-// TestServicesGetCachesOfTheirOwn has three services, which demand as many CPUs as
-// an L3 cache has, as a core has, and as are left in the other NUMA node. Each
-// must get CPUs of one cache or node, whole cores, and the memory of that node.
-// No CPU has two owners.
+// TestServicesGetCachesOfTheirOwn has three services. One demands the CPUs of an
+// L3 cache, one those of a core, and one all that are left in the other NUMA node.
+// Each must get CPUs of one cache or node, whole cores, and the memory of that
+// node. No CPU has two owners.
 func TestServicesGetCachesOfTheirOwn(t *testing.T) {
 	needRoot(t)
 	h := readHardware(t)

@@ -17,8 +17,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// chaosWays are the ways of damage. Each repairs the site afterwards. Only the
-// names that exchange has exchanged stay as they are.
+// chaosWays are the ways of damage. Each repairs the site afterwards. Only
+// cgroups that exchange renamed keep their new names.
 var chaosWays = []way{
 	{"names exchanged", func(c *chaos) {
 		if c.tree.Version() == 1 {

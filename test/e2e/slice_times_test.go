@@ -94,9 +94,9 @@ func cpusText(n int) string {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// within reports whether all threads of the encoder may run on so many CPUs and
-// no others, and whether each thread that runs or waits for a CPU is on one of
-// them. A thread that sleeps moves when it wakes up.
+// within reports whether all threads of the encoder may run on exactly so many
+// CPUs. Each thread that runs or waits for a CPU must also be on one of them. A
+// thread that sleeps moves when it wakes up.
 func (e *encoder) within(cpus int) bool {
 	e.s.t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", e.pid))
@@ -128,8 +128,8 @@ func (e *encoder) within(cpus int) bool {
 	return len(tasks) > 0
 }
 
-// watchFrames notes when each encoder reports another number of frames, to some
-// milliseconds. The returned function ends the watch and returns the times.
+// watchFrames records when each encoder reports a new number of frames. The
+// times are exact to some milliseconds. The returned function returns them.
 func watchFrames(encoders []*encoder) func() [][]time.Time {
 	times := make([][]time.Time, len(encoders))
 	end, ended := make(chan struct{}), make(chan struct{})

@@ -24,7 +24,7 @@ import (
 
 // evicting is a configuration that evicts batch work if more than 60 % of the
 // memory is used, until 50 % is used. It exempts the job that spins, and
-// processes that tenon run has started on this machine.
+// processes of the command tenon run on this machine.
 const evicting = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms

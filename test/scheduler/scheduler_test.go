@@ -187,11 +187,11 @@ func findViolation(out, invariant string) (string, bool) {
 	return "", false
 }
 
-// TestProtocolHoldsInEveryOrder tries all interleavings. Unless an interrupt
-// (kick) is under way, BE must never stay beside LSX, which is LS work that
-// expels BE from the other threads of its core, and must never wait on an idle
-// CPU. When LSX has left, a hold keeps BE away for a while. A CPU that sees
-// that LSX has left must also see the hold.
+// TestProtocolHoldsInEveryOrder tries all interleavings. LSX is LS work that
+// expels BE from the other threads of its core. Unless an interrupt (kick) is
+// under way, BE must never stay beside LSX, and must never wait on an idle CPU.
+// When LSX has left, a hold keeps BE away for a while. A CPU that sees that LSX
+// has left must also see the hold.
 func TestProtocolHoldsInEveryOrder(t *testing.T) {
 	check := build(t, "protocol")
 	for name, args := range map[string]string{

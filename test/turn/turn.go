@@ -1,6 +1,6 @@
 // Package turn divides the tests that check similar facts among the commits.
-// For each commit some of them run, and in make soak all of them. The commit
-// selects them, so a run can be repeated.
+// For each commit some of these tests run; make soak runs all of them. The hash
+// of the commit selects them, so a run can be repeated.
 package turn
 
 import (
@@ -23,9 +23,9 @@ const turns = 60
 func All() bool { return os.Getenv(variable) == "all" }
 
 // Choose returns one element of a list, or the whole list (see [All]). The index
-// of the element is the number of the turn plus the given place. The number is
-// that in TENON_TEST_KERNELS, or follows from the commit of the working tree. It
-// returns an error if neither is known.
+// of the element is the number of the turn plus the given place. The number
+// comes from TENON_TEST_KERNELS, or else from the commit of the working tree.
+// Without both, Choose returns an error.
 func Choose(place int, list []string) ([]string, error) {
 	if All() {
 		return list, nil

@@ -1,5 +1,5 @@
-// Package typed reads the shell commands of a page of the documentation. With
-// it, tests can run what the page tells a reader to type.
+// Package typed reads the shell commands of a page of the documentation. Tests
+// use it to run what the page tells a reader to type.
 package typed
 
 import "strings"

@@ -9,8 +9,8 @@ import (
 )
 
 // The marker lines in the guest's output, before and after the output of each
-// command; see init.sh and [script]. A marker begins with a newline, in case
-// the last line of a program does not end. [console] removes this newline.
+// command; see init.sh and [script]. A marker begins with a newline, because
+// the last line of a program may lack one. [console] removes this newline.
 const (
 	markReady = "@@tenon ready"
 	markBegin = "@@tenon begin " // followed by the name
@@ -38,8 +38,8 @@ func newConsole(w io.Writer, begun time.Time) *console {
 	return &console{copy: w, begun: begun}
 }
 
-// Write handles a piece of the guest's output. Its only error is that of
-// copying the piece.
+// Write handles a piece of the guest's output. It fails only if it cannot copy
+// the piece.
 func (c *console) Write(p []byte) (int, error) {
 	for piece := range bytes.Lines(p) {
 		c.line = append(c.line, piece...)

@@ -124,9 +124,9 @@ func boundOf(g *guestNode, pods ...corev1.Pod) (all []bound) {
 	return all
 }
 
-// boundSoon waits until a pod has CPUs, and logs whether it had them when it
-// began. In a guest that is starting and ending pods, a turn of tenond may take
-// longer than a start waits for it.
+// boundSoon waits until a pod has CPUs, and logs whether the pod had them at
+// its start. In a guest that is busy with other pods, a tick of tenond may take
+// longer than the start of a pod waits.
 func boundSoon(g *guestNode, name string) (b bound) {
 	g.t.Helper()
 	g.soon(time.Minute, name+" has CPUs", func() error {
@@ -144,8 +144,8 @@ func boundSoon(g *guestNode, name string) (b bound) {
 	return b
 }
 
-// firstLines returns on which CPUs and NUMA nodes a container was when it wrote
-// its first lines, from its log in the guest.
+// firstLines reads the log of a container in the guest. It returns the CPUs and
+// NUMA nodes on which the container wrote its first lines.
 func firstLines(g *guestNode, p corev1.Pod) (cpus, mems set) {
 	g.t.Helper()
 	var said string
@@ -294,8 +294,8 @@ func endOf(g *guestNode, name string) string {
 }
 
 // aPoolGrowsAndGivesBack lets one pod of go-demo with static-burst compute. The
-// pods of nginx still own the caches of one NUMA node. On the other, two CPUs of
-// a cache are owned, so that its pools are smaller than their limit.
+// pods of nginx still own the caches of one NUMA node. On the other node, two
+// CPUs of a cache are owned, so that its pools are smaller than their limit.
 func aPoolGrowsAndGivesBack(g *guestNode, d division) {
 	t := g.t
 	g.kubectl("delete", "deployment/go-demo", "pod/cal-pi", "--wait=false")
@@ -352,8 +352,8 @@ func aPoolGrowsAndGivesBack(g *guestNode, d division) {
 	if err != nil || len(created) != 1 {
 		t.Fatalf("pods: %d, %v", len(created), err)
 	}
-	// The samples: the guest's clock, the pool's CPUs, those of the new pod's
-	// cgroups.
+	// A sample has the guest's clock, the pool's CPUs, and those of the new
+	// pod.
 	g.sh(`(until [ -e /run/enough ]; do
 		read at idle </proc/uptime; read pool <` + home.file + `; own=
 		for f in /sys/fs/cgroup` + g.n.CgroupRoot + `/kubepods/pod` + string(created[0].UID) + `/cpuset.cpus /sys/fs/cgroup` + g.n.CgroupRoot + `/kubepods/pod` + string(created[0].UID) + `/*/cpuset.cpus; do read s <$f && own="$own $s"; done

@@ -12,9 +12,9 @@ import (
 
 // Timing has no meaning in emulation, and the machines that run these tests are
 // busy. Therefore, if a test fails in a guest, it is repeated once, alone in a
-// new guest. If it fails twice, it fails. If it passes the second time, it
-// passes, with a note that contains both logs: it may be an accident of timing
-// or a rare bug. (Decision 7 has the reasons.)
+// new guest. If it fails again, it counts as failed. If it passes, it counts as
+// passed, with a note that contains both logs: the cause may be an accident of
+// timing or a rare bug. (Decision 7 has the reasons.)
 
 // note logs a message about a test. The summary of the whole run contains it;
 // see test/digest.

@@ -77,13 +77,13 @@ type Machine struct {
 	CPU string
 }
 
-// A Network is the Ethernet of a guest. Connections of the guest to addresses
-// outside of it come from the emulator, in a network namespace of the host. If
-// that has only a loopback interface, they reach nothing else. The guest needs
-// the module virtio_net, and calls its interface eth0.
+// A Network is the Ethernet of a guest. The emulator makes the connections of
+// the guest to other addresses, in a network namespace of the host. If this
+// namespace has only a loopback interface, the connections reach nothing else.
+// The guest needs the module virtio_net, and calls its interface eth0.
 //
 // With a Network, the clock of an idle guest with ICount runs like that of the
-// host. It would otherwise jump to the end of each limit for an answer.
+// host. Otherwise it would jump to the end of each time-out.
 type Network struct {
 	// Namespace is the path of the namespace, such as /proc/1/ns/net. Only root
 	// may enter one.
@@ -91,9 +91,9 @@ type Network struct {
 	// Subnet is the guest's network, such as 10.0.2.0/24. Gateway is the address
 	// in it that means the loopback interface of the namespace.
 	Subnet, Gateway string
-	// Guest is the guest's own address, which it sets itself. In the namespace,
-	// connections to the Ports of this address come to the guest. There, the
-	// address must be one of the loopback interface.
+	// Guest is the address that the guest gives itself. The loopback interface
+	// of the namespace must also have it. Connections to its Ports in the
+	// namespace then reach the guest.
 	Guest string
 	Ports []int
 }
@@ -209,7 +209,7 @@ func (m Machine) boot(ctx context.Context, kernel, initrd string, w io.Writer) (
 	var complaints bytes.Buffer
 	argv := append([]string{cmp.Or(m.Emulator, emulator)}, m.arguments(kernel, initrd)...)
 	if m.Network != nil {
-		// This becomes the emulator and does not start it as a child.
+		// nsenter becomes the emulator, and does not start it as a child.
 		argv = append([]string{"nsenter", "--net=" + m.Network.Namespace}, argv...)
 	}
 	qemu := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -255,7 +255,7 @@ func (m Machine) arguments(kernel, initrd string) []string {
 		"-accel", "tcg,thread=single",
 		// Leaf 0xd would enable XSAVE, whose emulation slows each context
 		// switch. Without erms, the kernel and the programs copy and clear
-		// eight bytes in a step of an emulated loop, and not one.
+		// eight bytes, not one, in a step of an emulated loop.
 		"-cpu", cmp.Or(m.CPU, "Skylake-Server-v4,level=0xb,-erms"),
 		// The emulator gives each die an L3 cache. The guest knows of no dies
 		// without leaf 0x1f.

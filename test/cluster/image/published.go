@@ -5,8 +5,8 @@ import (
 	"os/exec"
 )
 
-// published are the images of the published manifests on CPUs, by the name of
-// the program that stands in for them (test/cluster/seeds).
+// published maps the name of a program (test/cluster/seeds) to the image for
+// which it stands in. Published manifests about CPUs use these images.
 var published = map[string]string{
 	"java-pi": "registry.cn-zhangjiakou.aliyuncs.com/xianlu/java-pi:latest",
 	"go-demo": "registry.cn-hangzhou.aliyuncs.com/haoshuwei24/go-demo:1k",

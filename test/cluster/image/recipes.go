@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The full names of the images. Published manifests use the names after BusyBox.
+// The full names of the images. Those after BusyBox are in published manifests.
 const (
 	Pause   = "registry.k8s.io/pause:3.10"
 	BusyBox = "docker.io/library/busybox:1"

@@ -1,7 +1,7 @@
-// Command seeds is the program of two images that a published page on
-// topology-aware CPU scheduling uses. Called as java-pi, it computes digits of
-// π with many threads and prints the same as the published program. Called as
-// go-demo, it answers HTTP requests, and computes if a request says for how long.
+// Command seeds is the program in two images of a published page on
+// topology-aware CPU scheduling. Called as java-pi, it computes digits of π with
+// many threads and prints the same as the published program. Called as go-demo,
+// it answers HTTP requests, and computes if a request says for how long.
 package main
 
 import (

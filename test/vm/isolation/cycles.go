@@ -23,9 +23,9 @@ type attachment struct {
 	// Enabled is the number of schedulers that the kernel enabled meanwhile, by
 	// its own count.
 	Enabled int `json:"enabled"`
-	// WrongPolicies lists threads of the cgroups without the policy of their
-	// load. They are recorded while the scheduler is attached, and once more
-	// after the last detachment.
+	// WrongPolicies lists threads whose policy is not that of their load. They
+	// are recorded while the scheduler is attached, and once more after the
+	// last detachment.
 	WrongPolicies []string          `json:"wrong_policies,omitempty"`
 	Threads       int               `json:"threads_checked"`
 	Workers       []json.RawMessage `json:"workers"`
@@ -103,7 +103,7 @@ func (a *attachment) cycle(count int) error {
 	return s.Close()
 }
 
-// check records the threads of the cgroups that have a wrong policy.
+// check records threads whose policy is not that of their load.
 func (a *attachment) check() {
 	for group, want := range map[string]task.Policy{lsGroup: task.Normal, beGroup: task.Ext} {
 		threads, err := os.ReadFile(group + "/cgroup.threads")

@@ -32,8 +32,8 @@ const (
 	daemonGroup  = cgroupRoot + "/system.slice"
 )
 
-// A means is one way to prefer a service to batch work, of Tenon or of the
-// kubelet.
+// A means is one way, of Tenon or of the kubelet, to prefer a service to batch
+// work.
 type means struct {
 	name      string
 	idle      []string // cgroups with cpu.idle

@@ -28,8 +28,8 @@ type saturation struct {
 // spillFor is the minimum time for which a demoted thread stays in the fair class.
 const spillFor = 3 * time.Second
 
-// saturate keeps LS threads busy on all CPUs, beside BE hogs, of which some are
-// bound to one CPU. Like the agent, it demotes threads that wait too long
+// saturate keeps LS threads busy on all CPUs. BE hogs run beside them, some of
+// them bound to one CPU. Like the agent, it demotes threads that wait too long
 // (docs/glossary.md).
 func saturate(ctx context.Context, length time.Duration) error {
 	if err := makeGroups(); err != nil {
@@ -72,8 +72,8 @@ func saturate(ctx context.Context, length time.Duration) error {
 	return errors.Join(err, s.Close(), report(r))
 }
 
-// spill moves threads that wait too long to the fair class, and later back,
-// until the time until.
+// spill moves threads that wait too long to the fair class, and later back. It
+// ends at the given time.
 func (r *saturation) spill(s *scx.Scheduler, until time.Duration) error {
 	spilled := map[int]time.Duration{} // end of the demotion, by thread
 	second := time.NewTicker(time.Second)

@@ -1,6 +1,6 @@
 // Command hyper contains the Kubernetes programs in one binary. It runs the
-// program whose name it is called by. One binary is linked in a fifth of the
-// time of five binaries, and has a third of their size.
+// program under whose name it was started. Linking one binary takes a fifth of
+// the time of five binaries, and the binary has a third of their size.
 package main
 
 import (
