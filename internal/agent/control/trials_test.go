@@ -25,14 +25,14 @@ func TestExplainSaysWhatATrialFound(t *testing.T) {
 				Without: 30 * time.Microsecond, With: 21 * time.Microsecond,
 				Services: []trial.Service{{Name: "shop/web", Pairs: 8, Without: 30 * time.Microsecond, With: 21 * time.Microsecond, HourWithout: 3 * time.Second, HourWith: 2100 * time.Millisecond}}},
 			{Candidate: node.MechanismSiblings, Against: node.MechanismIdle, Finding: trial.Worse, Ended: at, Pairs: 16,
-				Services: []trial.Service{{Name: "shop/web", Pairs: 16, With: 1, HourWithout: time.Second, HourWith: 1500 * time.Millisecond}}},
+				Services: []trial.Service{{Name: "shop/web", Pairs: 16, With: 1, HourWithout: 251305825116, HourWith: 377611192645}}},
 		}},
 	}
 	for name, want := range map[string][]string{
 		"isolation": {"beyond trials  cpu.idle, kept by a trial, since 2026-03-01 11:00:00", "trials         siblings was tried: worse",
 			"0.70 (0.60 to 0.80)", "30µs", "21µs", "shop/web", "3s an hour without, 2.1s with", "siblings"},
 		"shop/web-7d4b9c6f5d-x2k8p": {"cpu.idle saves it 900ms of waiting for a CPU an hour: 2.1s instead of 3s (trial of 8 pairs",
-			"siblings would cost it 500ms of waiting for a CPU an hour: 1.5s instead of 1s", "it is not used"},
+			"siblings would cost it 2m6s of waiting for a CPU an hour: 6m18s instead of 4m11s", "it is not used"},
 	} {
 		e, err := l.ExplainWorkload(name)
 		if err != nil {

@@ -23,7 +23,7 @@ func Effect(e trial.Effect, at time.Time, ago func(time.Duration) string) string
 		use, verb = "is not used", map[string]string{"saves": "would save", "costs": "would cost"}[verb]
 	}
 	return fmt.Sprintf("%s %s it %v of waiting for a CPU an hour: %v instead of %v (trial of %d pairs, %s ago: %s; it %s).\n", e.Mechanism, verb,
-		change.Round(100*time.Microsecond), e.With.Round(100*time.Microsecond), e.Without.Round(100*time.Microsecond), e.Pairs, ago(at.Sub(e.Ended)), e.Found, use)
+		hourly(change), hourly(e.With), hourly(e.Without), e.Pairs, ago(at.Sub(e.Ended)), e.Found, use)
 }
 
 // Page returns the results of the trials as a table. The function ago prints durations.
@@ -57,7 +57,7 @@ func Page(v trial.Status, at time.Time, ago func(time.Duration) string) string {
 			wait(r.Without), wait(r.With), ratio, r.Ended.Format(time.TimeOnly), r.Why)
 		for _, s := range r.Services {
 			fmt.Fprintf(table, "  %s\t\t\t%d\t%s\t%s\t\t\t%v an hour without, %v with\n", s.Name, s.Pairs, wait(s.Without), wait(s.With),
-				s.HourWithout.Round(time.Millisecond), s.HourWith.Round(time.Millisecond))
+				hourly(s.HourWithout), hourly(s.HourWith))
 		}
 		if r.More > 0 {
 			fmt.Fprintf(table, "  and %d more services\n", r.More)
@@ -73,4 +73,12 @@ func wait(t time.Duration) string {
 		return "-"
 	}
 	return t.Round(10 * time.Nanosecond).String()
+}
+
+// hourly rounds a waiting time in an hour to the digits that a trial can tell.
+func hourly(d time.Duration) time.Duration {
+	if d.Abs() >= 10*time.Second {
+		return d.Round(time.Second)
+	}
+	return d.Round(100 * time.Microsecond)
 }
