@@ -36,12 +36,15 @@ func TestOpenLoopShowsAStallThatClosedLoopHides(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// On a busy machine, the client may not run for a part of the stall. Latency
+	// leaves out the requests that were due then.
 	const long, short = 120e3, 60e3 // µs
-	if open.Latency.P99 < long || open.Latency.Max < long {
-		t.Errorf("open loop: P99 %.0f µs, max %.0f µs of a 200 ms stall: want at least %.0f", open.Latency.P99, open.Latency.Max, long)
+	all := open.WithStalls
+	if all.P99 < long || all.Max < long {
+		t.Errorf("open loop: P99 %.0f µs, max %.0f µs of a 200 ms stall: want at least %.0f", all.P99, all.Max, long)
 	}
-	if open.Latency.P90 < 30e3 {
-		t.Errorf("open loop: P90 %.0f µs, though every sixth request met the stall, half of them for more than 100 ms", open.Latency.P90)
+	if all.P90 < 30e3 {
+		t.Errorf("open loop: P90 %.0f µs, though every sixth request met the stall, half of them for more than 100 ms", all.P90)
 	}
 	if closed.Latency.Max < long {
 		t.Errorf("closed loop: max %.0f µs: the server did not stall", closed.Latency.Max)
@@ -49,7 +52,7 @@ func TestOpenLoopShowsAStallThatClosedLoopHides(t *testing.T) {
 	if closed.Latency.P99 > short {
 		t.Errorf("closed loop: P99 %.0f µs: want it to hide the stall (less than %.0f)", closed.Latency.P99, short)
 	}
-	t.Logf("open loop: P50 %.0f, P90 %.0f, P99 %.0f, max %.0f µs of %d", open.Latency.P50, open.Latency.P90, open.Latency.P99, open.Latency.Max, open.Completed)
+	t.Logf("open loop: P50 %.0f, P90 %.0f, P99 %.0f, max %.0f µs of %d", all.P50, all.P90, all.P99, all.Max, open.Completed)
 	t.Logf("closed loop: P50 %.0f, P90 %.0f, P99 %.0f, max %.0f µs of %d", closed.Latency.P50, closed.Latency.P90, closed.Latency.P99, closed.Latency.Max, closed.Completed)
 }
 
