@@ -9,17 +9,23 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 go=$(scripts/find-go.sh) || exit 1
 commit=$(git rev-parse --short HEAD)
-all="tools vet user chart scheduler cluster-build root cluster walk cold vm-kernel vm chaos nodes fuzz colocation"
+all="tools vet user chart scheduler cluster-build root cluster walk cold vm-kernel vm vm-scheduler vm-means chaos nodes fuzz colocation"
 sudo=
 [ "$(id -u)" = 0 ] || sudo="sudo -E env PATH=$PATH"
 export GOFLAGS=-trimpath CGO_ENABLED=0
 export TENON_TEST_KERNELS=all TENON_TEST_LONG=1 TENON_TEST_CYCLES=${TENON_TEST_CYCLES:-1000} TENON_TEST_RESIZES=100
 
-# tests STAGE TIMEOUT PACKAGES -- COMMAND...: through the digest.
+# The virtual machines take hours, so they are three stages: the BE scheduler on
+# each kernel, the counts of the isolation means, and all other tests.
+schedulertests='^Test(Isolation|BEScheduler|BESchedulerBesideIsolatedCPUs|SchedulerComesAndGoes|SaturatedByLS)$'
+meanstests='^TestMeansByCounts$'
+
+# tests STAGE TIMEOUT PACKAGES -- COMMAND...: through the digest. The variable
+# which has further flags of go test.
 tests() {
 	local stage=$1 timeout=$2 packages=$3
 	shift 4
-	"$go" run ./test/digest "bin/soak/$stage.log" $packages -- "$@" "$go" test -json -p 1 -count=1 -timeout "$timeout"
+	"$go" run ./test/digest "bin/soak/$stage.log" $packages -- "$@" "$go" test -json -p 1 -count=1 -timeout "$timeout" ${which:-}
 }
 
 stage() {
@@ -35,7 +41,9 @@ stage() {
 	cold) $sudo scripts/walk-cold.sh ;; # an hour: it builds Kubernetes, and measures
 	chaos) # an hour of damage to a running machine
 		$sudo env TENON_TEST_STRICT=1 TENON_TEST_CHAOS="${CHAOSTIME:-1h}" "$go" test -count=1 -timeout 90m -v -run '^TestChaos$' ./test/e2e ;;
-	vm) tests vm 540m ./test/vm -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_VM=1 ;;
+	vm) which="-skip $schedulertests|$meanstests" tests vm 300m ./test/vm -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_VM=1 ;;
+	vm-scheduler) which="-run $schedulertests" tests vm-scheduler 300m ./test/vm -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_VM=1 ;;
+	vm-means) which="-run $meanstests" tests vm-means 180m ./test/vm -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_VM=1 ;;
 	nodes) # 1000 and 5000 with a real API server, and 5000 replayed
 		$sudo "$go" test -run '^$' -bench '^Benchmark(Thousand|FiveThousand)Nodes$' -benchtime 1x -timeout 60m -v ./internal/cluster/manager &&
 			TENON_SCALE_NODES=5000 TENON_SCALE_PODS=10 TENON_SCALE_RATE=84 \
