@@ -55,8 +55,8 @@ type TrialService struct {
 	// Pairs is the number of pairs in which the service waited often enough to
 	// be judged.
 	Pairs int32 `json:"pairs"`
-	// Without is the time that the service waits in an hour without the candidate. With is the
-	// time that the same number of waits takes with the candidate.
+	// Without is the total length of the service's waits in an hour without the candidate. With is
+	// the number of these waits, multiplied by the mean length of a wait with the candidate.
 	Without metav1.Duration `json:"without"`
 	With    metav1.Duration `json:"with"`
 }

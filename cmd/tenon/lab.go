@@ -124,8 +124,8 @@ func interruption(ctx context.Context, err error) error {
 	return err
 }
 
-// withoutCanceled removes the errors of the interruption itself from joined
-// errors. It returns nil if there are no others.
+// withoutCanceled removes each context.Canceled from joined errors. It returns
+// nil if no other error remains.
 func withoutCanceled(err error) error {
 	var joined interface{ Unwrap() []error }
 	if !errors.As(err, &joined) {

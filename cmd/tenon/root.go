@@ -152,8 +152,8 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return refuseUnknown(cmd, "command", args)
 }
 
-// refuseUnknown returns an error if there are arguments, because the first one
-// is not a command below cmd. kind describes these commands.
+// refuseUnknown returns an error if arguments are left: the first one is not the
+// name of a command below cmd. kind is the word for such a command.
 func refuseUnknown(cmd *cobra.Command, kind string, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -259,8 +259,8 @@ func (r *layerReader[T]) add(p *parser, oldPath, newPath string) {
 	}
 }
 
-// addAt adds faults and notices. Their lines are those that p recorded for
-// their fields. In these fields, path replaces the name of the key.
+// addAt adds faults and notices, with the line numbers that p has for their
+// fields. At the front of each field, it replaces the name of the key by path.
 func (r *layerReader[T]) addAt(p *parser, faults, notices []Fault, path string) {
 	placed := func(f Fault) Fault {
 		return Fault{Line: p.lineOf(f.Field), Field: movePath(f.Field, r.key, path), Problem: f.Problem}

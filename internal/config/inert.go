@@ -42,8 +42,8 @@ func (s *Strategies) leaveOut() []Fault {
 	return found
 }
 
-// leaveOut unsets the values below v that have no effect (by the tags taken and
-// oneof of a key). It returns a notice for each of them.
+// leaveOut unsets the values in v that have no effect (see inertValue), also in
+// nested structs and lists. It returns a notice for each of them.
 func leaveOut(v reflect.Value, path string) []Fault {
 	var found []Fault
 	for _, k := range keysOf(v.Type()) {

@@ -17,7 +17,7 @@ const (
 )
 
 // io returns the block I/O settings of the classes whose blkioQOS is enabled.
-// LSE and LSR have equal settings, but each class has limits of its own.
+// LSE and LSR get the same limits, but each class may use its limits in full.
 func (q QOS) io() blockio.Config {
 	var c blockio.Config
 	for _, class := range q.classes() {

@@ -39,8 +39,8 @@ func (st *runSetUp) keepService() bool {
 	return b.kept != nil
 }
 
-// canKeep returns an error for modes that need a service of their own. They
-// start it outside its cgroup, or set the vendor's mark on the cgroup.
+// canKeep returns an error for each mode that cannot use the kept service. Such
+// a mode starts the service outside of its cgroup, or puts a vendor's mark on it.
 func canKeep(modes []report.Mode) error {
 	var faults []error
 	for _, m := range modes {

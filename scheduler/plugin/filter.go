@@ -35,10 +35,10 @@ type cycle struct {
 	rated []place.Answer
 }
 
-// A waiter adds a pod to the waiting pods, once for a cycle and its clones. It
-// then sets doubts to the nodes on which the pod holds CPUs after an uncertain
-// bind. These nodes need not refuse the pod because of these CPUs, since the pod
-// may use them.
+// A waiter adds the pod of a cycle to the waiting pods. All copies of the cycle
+// share one waiter, so that the pod is added only once. doubts are the nodes on
+// which the pod may already hold CPUs, because it is not known whether a bind
+// has succeeded. Such CPUs are no reason to refuse this pod.
 type waiter struct {
 	sync.Once
 	doubts []string
@@ -227,8 +227,8 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 // the framework writes the name of the plugin into the status.
 //
 // The reason is a constant without the numbers of the node. The message of the
-// pod counts the nodes by equal reasons. With numbers, each node would have a
-// reason of its own, and the message would change with each attempt. A constant
+// pod says how many nodes have the same reason. With numbers, each node would have
+// another reason, and the message would change with each attempt. A constant
 // also saves the building of texts for thousands of nodes. kubectl tenon explain
 // pod prints the numbers of each node (place.View.Explain).
 func refusal(why place.Reason) *fwk.Status {

@@ -13,8 +13,8 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
-// A waitingPod is a pod that waits for room. The keeper counts how often a node
-// has got room. since is that count at the time when the pod began to wait.
+// A waitingPod is a pod that waits for free CPUs. The keeper counts how often CPUs
+// of a node became free. since is that count when the pod began to wait.
 type waitingPod struct {
 	pod    *corev1.Pod
 	demand place.Demand
@@ -32,11 +32,11 @@ func (k *keeper) addWaiting(p *corev1.Pod, d place.Demand, why place.Reason) []s
 	return k.ledger.Doubts(place.UID(p.UID))
 }
 
-// wake activates waiting pods for which a node now has room, after a change of
-// the ledger. It is needed because the queue of the scheduler and the ledger
-// receive an event of the API server in no fixed order. If only the queue woke
-// a pod, the plugin could judge the pod by the old ledger, and the pod would
-// wait for minutes (kubernetes/kubernetes#93552).
+// wake activates waiting pods that fit on a node after a change of the ledger.
+// It is needed because the queue of the scheduler and the ledger receive an
+// event of the API server in no fixed order. If only the queue woke a pod, the
+// plugin could judge the pod by the old ledger, and the pod would wait for
+// minutes (kubernetes/kubernetes#93552).
 func (k *keeper) wake(ctx context.Context) {
 	for {
 		select {
@@ -50,8 +50,8 @@ func (k *keeper) wake(ctx context.Context) {
 	}
 }
 
-// fittingPods returns the waiting pods for which one of the freed nodes has
-// room. That node must have got room after the pod began to wait.
+// fittingPods returns the waiting pods that fit on one of the freed nodes. CPUs
+// of that node must have become free after the pod began to wait.
 func (k *keeper) fittingPods() map[string]*corev1.Pod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -72,9 +72,9 @@ func (k *keeper) fittingPods() map[string]*corev1.Pod {
 	return found
 }
 
-// EventsToRegister implements fwk.EnqueueExtensions. It omits the reports of
-// nodes, because the scheduler would then watch the reports a second time. wake
-// activates pods that wait for CPUs.
+// EventsToRegister implements fwk.EnqueueExtensions. It does not register the
+// reports of nodes, because the keeper already watches them: after a report has
+// changed the ledger, wake activates the pods that wait for CPUs.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.hasRoomAfterPod},

@@ -27,9 +27,9 @@ func occupied(rnd *rand.Rand, f *frame) unit.CPUSet {
 	return closed
 }
 
-// optimum returns the best possible rating of n free CPUs. It tries each set of
-// caches. Within a set, it takes wholly free cores first. Then only the
-// remaining CPUs split cores.
+// optimum returns the best possible rating of a choice of n free CPUs. It tries
+// each set of caches. In a set, it takes as many wholly free cores as possible.
+// It takes only the remaining CPUs from other cores, which it thereby splits.
 func optimum(h *host, n int) (rating, bool) {
 	caches := len(h.groups[cacheLevel])
 	type sums struct{ open, whole, nodes, sockets int }
@@ -58,13 +58,13 @@ func optimum(h *host, n int) (rating, bool) {
 	return best, found
 }
 
-// A score tells how often a rival reached the optimum for single claims, in
+// A score tells how often a scheduler reached the optimum for single claims, in
 // percent. Each field adds one criterion to those of the field before: NUMA
 // nodes and sockets (nodes), caches (caches), split cores (split), and the free
 // CPUs that are left in the caches (left).
 type score struct{ nodes, caches, split, left float64 }
 
-// placeSingle lets a rival place single claims, on machines in random states.
+// placeSingle lets a scheduler place single claims, on machines in random states.
 func placeSingle(f *frame, m maker, tries int, seed uint64) (score, error) {
 	rnd := rand.New(rand.NewPCG(seed, 19))
 	var hit [len(rating{})]int
@@ -126,9 +126,9 @@ func maxPlaced(room []int, claims []int) int {
 	return best
 }
 
-// sequences lets a rival place up to eight claims one after the other on one
-// machine. It counts the claims within one cache, in percent of the best count
-// for a placer that knows all claims from the start.
+// sequences lets a scheduler place up to eight claims on one machine, one after
+// the other. It returns the number of claims within one cache, in percent of the
+// largest number that is possible if all claims are known from the start.
 func sequences(f *frame, m maker, tries int, seed uint64) (float64, error) {
 	rnd := rand.New(rand.NewPCG(seed, 20))
 	got, possible := 0, 0

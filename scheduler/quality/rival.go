@@ -10,8 +10,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A claim is the demand of one pod: CPUs of its own, or an amount of CPU in a
-// pool.
+// A claim is the demand of one pod: CPUs of its own, or an amount of CPU on
+// CPUs that pods share (a pool).
 type claim struct {
 	id      string
 	cpus    int           // 0: the claim is in a pool
@@ -19,9 +19,9 @@ type claim struct {
 	lives   float64
 }
 
-// A rival places claims on the nodes of a cluster. It filters and scores nodes
-// like a scheduler. It also chooses the CPUs, as the scheduler or the node
-// does.
+// A rival is one of the compared schedulers. It filters and scores the nodes of
+// a cluster for a claim. It also chooses the CPUs, although with some schedulers
+// the node does that.
 type rival interface {
 	// begin adds a node on which all CPUs are free, except the closed ones.
 	begin(at int, closed unit.CPUSet) error
@@ -36,14 +36,14 @@ type rival interface {
 	leave(at int, c *claim)
 }
 
-// A maker makes a rival for nodes of one kind. The rival reads the free CPUs
-// from hosts.
+// A maker makes one of the compared schedulers. hosts are the nodes of its
+// cluster, with their free CPUs, and f is the hardware of each node.
 type maker struct {
 	name string
 	make func(f *frame, hosts []*host) rival
 }
 
-// makers make the rivals. The first rival is Tenon with its default settings.
+// makers make all compared schedulers. The first is Tenon with default settings.
 var makers = []maker{
 	{"tenon", func(_ *frame, h []*host) rival { return newTenon(h, spread, tenonWeight) }},
 	{"tenon-weight-1", func(_ *frame, h []*host) rival { return newTenon(h, spread, 1) }},
@@ -131,8 +131,8 @@ func (t *tenon) take(at int, c *claim) (unit.CPUSet, bool) {
 func (t *tenon) leave(_ int, c *claim) { t.ledger.RemovePod(place.UID(c.id)) }
 
 // byPool is plain best fit over the caches, NUMA nodes, sockets and machines of
-// the cluster. It takes the smallest kind of group with enough room. Of the
-// groups of this kind, it takes the one with the least room.
+// the cluster. It takes the smallest kind of group with enough free CPUs. Of the
+// groups of this kind, it takes the one with the fewest free CPUs.
 type byPool struct{ hosts []*host }
 
 func (*byPool) begin(int, unit.CPUSet) error { return nil }
@@ -176,10 +176,10 @@ func (b *byPool) take(at int, c *claim) (unit.CPUSet, bool) {
 	return t.set, t.left == 0
 }
 
-// fragmentation is Tenon with another tie-break. Tenon takes the pool with the
-// least room that suffices. fragmentation takes the cache in which the number
-// of useless CPUs increases least. A free CPU is useless if no other claim of
-// the trace can use it within one cache.
+// fragmentation is Tenon with another tie-break. Of the groups with enough free
+// CPUs, Tenon takes the one with the fewest. fragmentation takes the cache in
+// which the number of useless CPUs increases least. A free CPU is useless if no
+// other claim of the trace can use it within one cache.
 type fragmentation struct {
 	hosts []*host
 	m     *pick.Map
@@ -202,7 +202,7 @@ func (*fragmentation) leave(int, *claim)            {}
 func (b *fragmentation) room(at int, c *claim) bool { return b.hosts[at].spare() >= c.request }
 
 // bestCache returns the cache for n CPUs. It prefers a cache with enough whole
-// cores. It returns false if no cache has room.
+// cores. It returns false if no cache has n free CPUs.
 func (b *fragmentation) bestCache(h *host, n int) (int, bool) {
 	best, found := 0, false
 	for g, open := range h.open[cacheLevel] {

@@ -39,8 +39,8 @@ type Trouble struct {
 	Text string `json:"text"`
 }
 
-// Health is the present trouble of an agent. The zero Health is ready to use. It
-// is safe for concurrent use.
+// Health holds everything that is wrong with an agent at present. The zero
+// Health is ready to use. It is safe for concurrent use.
 type Health struct {
 	mu  sync.Mutex
 	all map[source]string
@@ -54,8 +54,8 @@ type source struct {
 	part string
 }
 
-// New returns the health of an agent without trouble. It logs when trouble
-// begins, changes or ends.
+// New returns the Health of an agent without trouble. The Health logs when
+// trouble begins, changes or ends.
 func New(log *slog.Logger) *Health { return &Health{log: log} }
 
 // Set sets the trouble of a part. An empty text means no trouble. Set reports

@@ -70,9 +70,9 @@ func (r *reader) next() (entry, error) {
 	}
 }
 
-// isForeign takes the version v of a line, and reports whether this program
-// cannot read the line. Only key lines have a version. If v is 0, the line has
-// the version of the previous line.
+// isForeign reports whether this program cannot read a line because of its
+// version, v. Only key lines contain a version. For any other line, v is 0, and
+// isForeign uses the version of the line before it.
 func (r *reader) isForeign(v int) bool {
 	if v != 0 {
 		r.inside = v != version

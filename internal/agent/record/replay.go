@@ -15,11 +15,11 @@ import (
 )
 
 // Replay makes all decisions of a record again and compares the results. If
-// config is nil, each tick uses its recorded configuration, and all wants and
-// steps should be the same. Otherwise, the report shows the effect of config.
-// The knobs then have the values that config would have written. But the
-// workloads have the recorded resource usage, because their reaction to these
-// values is not known.
+// config is nil, each tick uses its recorded configuration, and all wants (see
+// docs/glossary.md) and steps should be the same. Otherwise, the report shows the
+// effect of config. The knobs then have the values that config would have written.
+// But the workloads have the recorded resource usage, because their reaction to
+// these values is not known.
 //
 // If a crash has cut off the end of the record, Replay reads the part before
 // it. If Replay cannot read something and returns an error, the report covers
@@ -198,8 +198,8 @@ func bothKeys(a, b map[node.Knob]plan.Want) []node.Knob {
 	return keys
 }
 
-// askOf prints the intent and the value of a want. exists is false if there is
-// no want.
+// askOf prints the intent and the requested value of a want (see
+// docs/glossary.md). If exists is false, there is no want.
 func askOf(w plan.Want, exists bool) string {
 	switch {
 	case !exists:
@@ -213,7 +213,7 @@ func askOf(w plan.Want, exists bool) string {
 	}
 }
 
-// saysOf prints all fields of a want. exists is false if there is no want.
+// saysOf prints the same as askOf, and the owner and the reason of the want.
 func saysOf(w plan.Want, exists bool) string {
 	s := askOf(w, exists)
 	if exists {

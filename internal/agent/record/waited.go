@@ -7,9 +7,9 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A waitGrowth lists how much each entry of node.Snapshot.Waits has grown since
-// the previous line of the record, up to the last entry that changed. If it is
-// nil, the line has all entries in full.
+// A waitGrowth lists the growth of each entry of node.Snapshot.Waits since the
+// previous line of the record. The entries after the last one that grew are
+// omitted. If a waitGrowth is nil, the line has the waits themselves.
 type waitGrowth []time.Duration
 
 // waitedSince returns how much the waits have grown. It returns nil if the two
@@ -42,8 +42,8 @@ func (w waitGrowth) addTo(last []node.Wait) []node.Wait {
 }
 
 // A counterGrowth lists the growth of each counter in a list since the previous
-// line, modulo 2⁶⁴, up to the last counter that changed. If it is nil, the line
-// has all counters in full.
+// line, modulo 2⁶⁴. The counters after the last one that changed are omitted. If
+// a counterGrowth is nil, the line has the counters themselves.
 type counterGrowth []uint64
 
 // countedSince returns how much the counters have grown. It returns nil if

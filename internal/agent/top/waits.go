@@ -7,8 +7,8 @@ import (
 	"tenon.sh/tenon/internal/agent/control"
 )
 
-// waiters returns a table of the time that services waited for a CPU, by the
-// runner that had the CPU.
+// waiters returns a table of the services. It shows how long each of them waited
+// for CPUs in a second, and which work ran on these CPUs meanwhile.
 func (m model) waiters(room int) []string {
 	const name = 28
 	lines := []string{"", bold.Styled(fmt.Sprintf("%8s  %8s  %-*s  %s", "WAIT P99", "WANTED", name, "SERVICE by "+orderNames[m.order], "WAITED IN A SECOND"))}

@@ -96,8 +96,8 @@ func blocksOf(w node.Workload) []Device {
 	return blocks
 }
 
-// addOwnIO adds the wants for the settings of one workload (blocks). If the
-// knob already has a want, addOwnIO merges the two.
+// addOwnIO adds the requested values (wants) for the settings of one workload
+// (blocks). If a knob already has a want, addOwnIO merges the two.
 func addOwnIO(wants []plan.Want, i int, blocks []Device, s node.Snapshot) []plan.Want {
 	w := s.Workloads[i]
 	at := map[node.Knob]int{}
@@ -352,8 +352,8 @@ func (x *ioClass) settle(w plan.Want, v node.Value, reasons, missing []string) p
 	return w
 }
 
-// releaseShared returns wants that release the knobs of shared cgroups, because
-// such a cgroup also holds work of other classes.
+// releaseShared returns the wants that undo Tenon's changes of cgroups which
+// several classes share: a limit there would also limit work of other classes.
 func (x *ioClass) releaseShared() []plan.Want {
 	var wants []plan.Want
 	for _, p := range x.Shared {

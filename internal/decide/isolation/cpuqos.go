@@ -13,14 +13,14 @@ import (
 // Config is the key cpuQOS of resource-qos-config. It gives LS work the CPU before BE work.
 type Config struct {
 	Enable bool `json:"enable"`
-	// Means is node.FeatureCPUIdle (schedIdle 1 of beClass) or node.FeatureCPUWeight
-	// (schedIdle 0). Empty: the stronger one that the node supports.
+	// Means is node.FeatureCPUIdle if schedIdle of beClass is 1, and node.FeatureCPUWeight if it
+	// is 0. It is empty if schedIdle is not set: then Tenon selects one of the two.
 	Means node.Feature `json:"means,omitempty"`
 	// Mechanism is the strongest isolation mechanism to use: the preference order begins with it.
 	// If it is empty, the order begins with the strongest of all mechanisms.
 	Mechanism node.Mechanism `json:"rung,omitempty"`
-	// Measured selects the measured order. In this order, the node uses the
-	// floor or what its trials have kept, unless Mechanism is set. If Measured
+	// Measured selects the measured order: unless Mechanism is set, the node uses
+	// the floor (see docs/glossary.md) or what its trials have kept. If Measured
 	// is false, the node uses the strongest mechanism.
 	Measured bool `json:"measured,omitempty"`
 	// NoTrials together with Measured means that the node always uses the floor
@@ -40,8 +40,8 @@ type Config struct {
 	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
 }
 
-// WeightWants returns the wants for cpu.weight of the contention roots of BE work. With the
-// mechanism weight, which is the floor, it gives them the least weight. With each other mechanism
+// WeightWants returns the requested values (wants) of cpu.weight for the contention roots of BE
+// work. With the mechanism weight, it gives them the least weight. With each other mechanism
 // it makes them idle: a waking thread of any other cgroup preempts their threads at once. When the
 // kernel places a waking thread, it counts a CPU that runs only threads of idle cgroups as idle. If
 // the kernel has no cpu.idle, the contention roots get the least weight.

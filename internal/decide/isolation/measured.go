@@ -13,12 +13,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The measured order begins with the floor: the least weight and long slices. With the floor,
-// services wait no longer than with the defaults of the kernel and of Kubernetes. Every other
-// mechanism must show in a trial on this node that services wait less with it. Vendor marks need
-// no trial on a kernel that has them, because only they carry out the setting groupIdentity.
+// In the measured order, BE work has the least weight and long slices: this is the floor. Services
+// then wait no longer than with the defaults of the kernel and of Kubernetes. Tenon uses any other
+// mechanism only after a trial on this node has shown that services wait less with it. The marks of
+// a vendor's kernel need no trial: only these marks do what the setting groupIdentity asks for.
 
-// base returns the mechanism that needs no trial.
+// base returns the mechanism that the measured order uses without a trial.
 func (c Config) base() node.Mechanism {
 	if c.Means == node.FeatureCPUIdle {
 		return node.MechanismIdle // schedIdle is 1
@@ -26,8 +26,8 @@ func (c Config) base() node.Mechanism {
 	return node.MechanismWeight
 }
 
-// selectMeasured returns the index of the mechanism to use in the measured
-// order, and the reason.
+// selectMeasured selects a mechanism in the measured order. It returns the index
+// of the mechanism in node.Mechanisms, and the reason.
 func selectMeasured(c Config, trials switchback.State, usable func(node.Mechanism) bool) (int, string) {
 	at := func(m node.Mechanism) int { return slices.Index(node.Mechanisms, m) }
 	use := trials.Use()

@@ -66,14 +66,14 @@ type binder struct {
 	all    unit.CPUSet
 	owners []owner
 	taken  unit.CPUSet // CPUs of all owners together
-	// promised is the memory that the workloads bound to one NUMA node need
-	// together. The key is the number of the node.
+	// promised maps the number of each NUMA node to the memory that all workloads
+	// bound to it need together.
 	promised map[unit.CPU]unit.Bytes
 }
 
-// These limits are for the memory that the workloads bound to one NUMA node
-// need together, in percent of the node's memory. Above bindUpTo, no other
-// workload becomes bound. Above stayUpTo, bound workloads do not stay bound.
+// A workload becomes bound to a NUMA node only if all bound workloads together
+// then need at most bindUpTo of the node's memory. A bound workload stays bound
+// while they need at most stayUpTo.
 const (
 	bindUpTo unit.Percent = 75
 	stayUpTo unit.Percent = 90
@@ -228,8 +228,8 @@ func (b *binder) trees() []tree {
 	return trees
 }
 
-// want converts a seating into wants for all cgroups of a tree. On cgroup v1 a parent
-// must always contain its children. If neither the present nor the wanted set contains
+// want converts a seating into requested values (wants) of all cgroups of a tree. On v1 a
+// parent must always contain its children. If neither the present nor the wanted set contains
 // the other, all cpusets of the tree hold the union of both for one tick.
 func (b *binder) want(t tree, to seating) []plan.Want {
 	knobs := b.snap.Knobs

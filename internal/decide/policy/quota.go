@@ -9,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// giveQuota divides the budget among the contention roots by quota, and returns
-// the sum of their growth.
+// giveQuota gives each contention root a quota: its part of the CPU that BE may
+// use. spent is the growth of the sum of these quotas.
 func (x *suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
 	var has, gets unit.MilliCPU
 	bounded := false

@@ -144,10 +144,10 @@ func (t Tick) roots(s node.Snapshot) (all unit.MilliCPU, held bool) {
 	return all, held
 }
 
-// boundOf returns the bound of a contention root that may use the CPUs in room.
-// bounded says whether the threshold set this bound: the CPU set is smaller
-// than room, or the quota is smaller than before Tenon. If the set has no CPU
-// of room, BE has its minimum, which does not come from the threshold.
+// boundOf returns how much CPU a contention root may use. room are the CPUs that
+// it could use without the threshold. bounded is true if the root may use less
+// because of the threshold. A cpuset without any CPU of room does not count: BE
+// then has its minimum, which does not come from the threshold.
 func boundOf(s node.Snapshot, m node.CgroupPath, room unit.CPUSet) (may unit.MilliCPU, bounded bool) {
 	may = unit.CPUs(room.Len())
 	if set, known := s.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs); known && !set.Set.Empty() {

@@ -65,8 +65,8 @@ func Follow[K comparable](mean map[K]unit.MilliCPU, before, after map[K]time.Dur
 	return next
 }
 
-// Smooth does what Follow does, but with samples that are computed already.
-// Only counters with a sample have a mean in the result.
+// Smooth is like Follow, but the caller has already computed the samples. A
+// counter without a sample has no mean in the result.
 func Smooth[K comparable](mean, samples map[K]unit.MilliCPU, elapsed, tau time.Duration) map[K]unit.MilliCPU {
 	next := make(map[K]unit.MilliCPU, len(samples))
 	keep := keptOf(elapsed, tau)

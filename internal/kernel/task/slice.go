@@ -28,9 +28,9 @@ const (
 	SliceLong
 )
 
-// Slices distinguishes the slices of threads: the kernel's default, the
-// LongSlice of Tenon, and one of the thread's own. The default depends on the
-// number of CPUs and on the administrator's settings.
+// Slices tells whether the slice of a thread is the kernel's default, is the
+// LongSlice of Tenon, or was chosen by the thread itself. The default depends on
+// the number of CPUs and on the administrator's settings.
 type Slices struct{ usual time.Duration }
 
 // NewSlices reads the kernel's default. It returns ErrUnsupported on kernels

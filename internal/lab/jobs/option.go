@@ -156,10 +156,10 @@ func (g Goal) Check() error {
 // ErrNoOption means that no measured or predicted way to run the jobs reaches the goal.
 var ErrNoOption = errors.New("no known way to run the jobs reaches the goal")
 
-// Best compares the options that reach the goal. An option counts as equal to
-// the best one if its value is worse by at most a factor (tie). best is the
-// simplest of the equal options, and ties are the others. An option without a
-// limit is simpler than one with a limit. Fewer jobs are simpler than more.
+// Best selects one of the options that reach the goal. It takes the option with
+// the best result and all others that are worse by at most the factor tie. best
+// is the simplest of them, and ties are the rest. An option without a limit is
+// simpler than one with a limit, and fewer jobs are simpler than more.
 func Best(all []Option, g Goal, tie float64) (best Option, ties []Option, err error) {
 	if err := g.Check(); err != nil {
 		return Option{}, nil, err

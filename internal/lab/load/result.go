@@ -31,8 +31,8 @@ type Result struct {
 	AchievedRate float64 `json:"achieved_requests_per_second"`
 
 	Counts
-	// Reconnects counts idle connections that the server closed, and answers
-	// that announced a close. It covers the whole run, including the warm-up.
+	// Reconnects counts replaced connections of the run and its warm-up: the server
+	// closed them while they were idle, or announced a close in an answer.
 	Reconnects int64 `json:"reconnects"`
 
 	// Latency is the time until the last byte of a good answer. It counts from the

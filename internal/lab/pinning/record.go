@@ -110,9 +110,9 @@ type Run struct {
 	Void      []string    `json:"void,omitempty"`
 }
 
-// A ClosedLoop holds the numbers that wrk prints. With several servers, the
-// number of requests is a sum, the average is weighted by the requests, and
-// every other value is that of the slower server.
+// A ClosedLoop holds the numbers that wrk prints. With several servers, Rate is
+// the sum over all servers, Mean is their mean, weighted by the requests, and
+// every other value is the largest of any server.
 type ClosedLoop struct {
 	Rate  float64 `json:"requests_per_second"`
 	Mean  float64 `json:"mean_us"`
@@ -132,8 +132,8 @@ func ClosedLoopOf(w *load.WrkResult) ClosedLoop {
 	}
 }
 
-// An OpenLoop holds the latencies at a fixed rate. With several servers, Mean
-// is a mean, and each percentile is that of the slower server.
+// An OpenLoop holds the latencies at a fixed rate. With several servers, Mean is
+// the mean over all servers, and each percentile is the largest of any server.
 type OpenLoop struct {
 	Rate float64 `json:"offered_per_second"`
 	Mean float64 `json:"mean_us"`

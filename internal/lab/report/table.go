@@ -196,13 +196,13 @@ func (s Study) head(m Mode) string {
 	return string(m)
 }
 
-// The report warns if two modes left out different shares of their requests.
-// The shares are different if the larger one is at least minShare, and more
-// than unequalShares times the smaller one.
+// The report warns if the client spoiled another share of the requests in a mode
+// than in mode exclusive: the larger of the two shares is at least minShare, and
+// more than unequalShares times the smaller one.
 const minShare, unequalShares = 0.01, 1.25
 
-// withStalls summarises the latencies of all requests of a mode. If no run
-// stored the requests that were left out, it returns nil.
+// withStalls summarises the latencies of all requests of a mode, also of those
+// that stalls of the client spoiled. If no run stored these, it returns nil.
 func (ev Evidence) withStalls(mode Mode) *WithStalls {
 	all := func(of func(Latency) float64) Number {
 		return Number(stat.Median(ev.Sample(mode, func(r Run) float64 {
@@ -224,8 +224,8 @@ func (ev Evidence) withStalls(mode Mode) *WithStalls {
 	return w
 }
 
-// stallRows returns table rows about the requests that were left out. If no run
-// stored such requests, it returns none.
+// stallRows returns rows about the requests that stalls of the client spoiled,
+// which the other rows leave out. If no run stored them, it returns none.
 func stallRows(r Result) []Row {
 	if !slices.ContainsFunc(r.Order, func(m Mode) bool { return r.Modes[m].WithStalls != nil }) {
 		return nil

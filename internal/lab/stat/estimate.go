@@ -50,9 +50,9 @@ type Estimate struct {
 	Dropped                int // number of blocks left out because a value was not usable
 }
 
-// Mean estimates the arithmetic mean over blocks. It ignores rule.Rare, the
-// allowance for a bad state that no block hit. The values have a fixed range,
-// such as CPU use in percent, so no state can be worse by a large factor.
+// Mean estimates the arithmetic mean over blocks. It is for values with a fixed
+// range, such as CPU use in percent. A rare bad state of the machine cannot
+// change such a value by a large factor, so Mean does not use rule.Rare.
 func Mean(s Sample, rule paired.Rule) Estimate {
 	values := make([]float64, 0, len(s))
 	dropped := 0

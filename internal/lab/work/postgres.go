@@ -66,8 +66,8 @@ func preparePostgres(ctx context.Context, in *testbed.Site, s *Service, path, ad
 		return fmt.Errorf("prepare PostgreSQL: %w", err)
 	}
 	host, port, err := net.SplitHostPort(address)
-	// -F: no fsync. -k: no Unix socket. Without mmap, a killed server would
-	// leave files in /dev/shm. Work of autovacuum would be in some runs only.
+	// -F: no fsync. -k: no Unix socket. With mmap, a killed server leaves no files
+	// in /dev/shm. autovacuum is off, because it would disturb only some runs.
 	s.Argv = []string{path, "-D", data, "-h", host, "-p", port, "-k", "", "-F", "-c", "max_connections=1000",
 		"-c", "dynamic_shared_memory_type=mmap", "-c", "autovacuum=off", "-c", "log_min_messages=fatal"}
 	s.URL = "postgres://" + postgresRole + "@" + address + "/" + postgresRole

@@ -12,9 +12,9 @@ import (
 // reads the threads of all control groups.
 const memberPause = time.Second
 
-// fillMembers adds to the snapshot which control groups hold the threads of each
-// workload. It reads this for new workloads and those due for a check, and has the
-// rest in the cache. A cgroup without threads has a value only if Tenon changed it.
+// fillMembers adds to the snapshot the control groups that hold each workload's
+// threads. It reads only new workloads and those due for a check, and takes the rest from
+// a cache. It omits a cgroup without threads, unless Tenon has changed its control group.
 func (c *Groups) fillMembers(s *node.Snapshot, touched []node.Knob) {
 	c.mu.Lock()
 	groups := c.arrange(s.Workloads, touched)

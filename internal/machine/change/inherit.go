@@ -12,9 +12,9 @@ import (
 // On cgroup v1 a new cgroup gets a copy of its parent's CPUs and memory nodes.
 // The copy is made by the kernel (cgroup.clone_children), or by the program
 // that makes the cgroup: the kubelet, a container runtime, systemd. If Tenon
-// has narrowed the parent, it is a copy of Tenon's value, which the owner of
-// the new cgroup did not choose. A release must then give the new cgroup the
-// value that its parent had before Tenon.
+// has narrowed the parent, the new cgroup gets the narrowed value, which its
+// owner did not choose. A release must then give the new cgroup the value that
+// its parent had before Tenon.
 
 // formerSets is the number of earlier values of a cpuset that Tenon remembers
 // in order to recognize copies of them. If a cgroup is made while Tenon changes
@@ -64,7 +64,7 @@ func (c *Knobs) hasWritten(k node.Knob, t journal.Touch, v node.Value) bool {
 // journal's entry of a knob.
 //
 // An owner may also give a cgroup the same value that Tenon wrote to the
-// parent. InheritedEntry then takes it for a copy. But if the cgroup already
+// parent. InheritedEntry takes this value for a copy. But if the cgroup already
 // had the value before Tenon narrowed the parent, adoptChildren has added an
 // entry for the cgroup.
 func (c *Knobs) InheritedEntry(k node.Knob, now node.Value, touch func(node.Knob) (journal.Touch, bool)) (journal.Touch, bool) {
@@ -111,8 +111,8 @@ func (c *Knobs) touch(k node.Knob) (journal.Touch, bool) {
 
 // adoptChildren adds journal entries for those children of a cgroup that
 // already have the value that Tenon is about to write to the cgroup. The owners
-// of these children chose the value. Without an entry it would look like a copy
-// of Tenon's value.
+// of these children chose the value. Without an entry, the value would look like
+// a copy of Tenon's.
 func (c *Knobs) adoptChildren(k node.Knob, to node.Value) error {
 	children, err := c.o.Tree.Children(string(k.Cgroup))
 	if err != nil {
@@ -143,8 +143,8 @@ func (c *Knobs) enter(k node.Knob, inode uint64, before, now node.Value) error {
 
 // AdoptBorn adds journal entries for cpusets of new cgroups that have copies of
 // Tenon's values. So a release of the ancestor also restores them. groups are
-// all cgroups, parents before their children. If a new cgroup has no cpuset
-// yet, AdoptBorn returns true, and the caller should call it again soon.
+// all cgroups, parents before their children. If the cpuset of a new cgroup is
+// still empty, AdoptBorn returns true, and the caller should soon call it again.
 // AdoptBorn writes no knob.
 func (c *Knobs) AdoptBorn(groups []string) (again bool, err error) {
 	if c.o.Tree == nil || c.o.Tree.VersionOf("cpuset") != 1 {
@@ -178,8 +178,8 @@ func (c *Knobs) AdoptBorn(groups []string) (again bool, err error) {
 	return again, errors.Join(errs...)
 }
 
-// adopt adds a journal entry for one knob if its value is a copy of Tenon's.
-// empty says that the knob has no value yet.
+// adopt adds a journal entry for one knob if its value is a copy of a value that
+// Tenon wrote to an ancestor. empty says that the cpuset is still empty.
 func (c *Knobs) adopt(k node.Knob) (empty bool, err error) {
 	if !c.hasTouchedAncestor(k) {
 		return false, nil

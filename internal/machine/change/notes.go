@@ -14,13 +14,13 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Tenon also attaches the values to restore to the cgroups themselves, as notes
-// (package note). If the state directory is removed while no agent runs, the
-// notes still show what Tenon changed. If the kernel allows no notes, only the
-// journal has the values.
+// Tenon also attaches the values to restore to the cgroups themselves, as notes:
+// extended attributes (package note). If the state directory is removed while no
+// agent runs, the notes still show what Tenon changed. If the kernel allows no
+// notes, only the journal has the values.
 
-// madeNote is the name of the note of a cgroup that Tenon made. The name of any
-// other note is the file of its knob.
+// madeNote is the name of the note which says that Tenon made the cgroup. Every
+// other note is about one knob, and its name is the file of this knob.
 const madeNote = "made"
 
 // A record is the content of a note.

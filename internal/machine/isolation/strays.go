@@ -16,7 +16,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// convertStray gives a stray thread the scheduling policy of its cgroup.
+// convertStray gives a stray (see docs/glossary.md) its cgroup's scheduling policy.
 func (i *Isolation) convertStray(e scx.Stray) {
 	i.mu.Lock()
 	i.status.Strays++
@@ -85,7 +85,7 @@ func (i *Isolation) demote(e scx.LongWait) {
 }
 
 // endDemotions moves a demoted thread back to the scheduler when its time is
-// over and a CPU has room for it.
+// over and a CPU is free for it.
 func (i *Isolation) endDemotions(at time.Time) {
 	i.mu.Lock()
 	var over []int
@@ -119,13 +119,13 @@ type checkedWork struct {
 
 type checkedWorks map[node.CgroupPath]checkedWork
 
-// guardOthers removes best-effort attributes from threads of other classes.
-// With these attributes, they would run only after all other threads. Such a
-// thread's workload may have changed its class, or a best-effort thread may
-// have started it. guardOthers runs while a mechanism with thread attributes is
-// in use, and for some time after. It checks a new workload at once. It checks
-// the others in turn, if they have run. After an error it repeats the check in
-// the next tick, because a thread with such attributes may never run.
+// guardOthers removes best-effort attributes from threads of other classes,
+// because threads with them run only after all others. A thread has them if its
+// workload has changed its class, or if a best-effort thread has started it.
+// guardOthers works while a mechanism uses such attributes, and for some time
+// after. It checks new workloads at once, and the others in turn if they have
+// run. After an error it checks the workload again in the next tick, because a
+// thread that keeps these attributes may never run.
 func (i *Isolation) guardOthers(s *node.Snapshot) {
 	loaded := i.scheduler.Loaded()
 	i.mu.Lock()

@@ -292,9 +292,9 @@ func (j *Journal) removeOtherBoots() {
 	}
 }
 
-// compact rewrites the journal. The new one has one or two lines for each knob,
-// group and process that it still needs. compact writes it to the file next,
-// and then renames this file.
+// compact replaces the journal by a new one, with one or two lines for each knob,
+// group and process that it still needs. It writes the new journal to the file
+// next, and then gives this file the name of the journal.
 func (j *Journal) compact(next string) error {
 	own, err := j.state.text()
 	if err != nil {

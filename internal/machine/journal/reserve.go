@@ -12,7 +12,7 @@ import (
 // hundred entries.
 const reserveSize = 64 << 10
 
-// lineSize is a number of bytes. Most lines are shorter.
+// lineSize is the assumed length of a line in bytes. Most lines are shorter.
 const lineSize = 256
 
 // reserve returns how much space a compacted journal needs. It is a power of
@@ -24,11 +24,11 @@ func (s State) reserve() int64 {
 	return size
 }
 
-// nextPath returns the path of a file that replaces the journal when the
-// journal is compacted. Tenon creates it early, as an empty file with allocated
-// space. So there is space for entries even if the file system is full. Tenon
-// needs it to narrow best-effort work when a service needs its CPU. If only
-// this space is left, entries for new knobs fail, so that the journal does not
+// nextPath returns the path of the file that will replace the journal in the
+// next compaction. Tenon makes this file early, empty but with allocated space.
+// When the file system is full, a compaction uses this space. Then Tenon can
+// still make entries about known knobs, which it needs in order to narrow
+// best-effort work. Entries about new knobs fail, so that the journal does not
 // grow.
 func (j *Journal) nextPath() string { return j.path + ".next" }
 
@@ -44,8 +44,8 @@ func (j *Journal) keepReserve() error {
 		return fmt.Errorf("reserve space for the journal: %w", err)
 	}
 	defer f.Close()
-	// On a full file system, perhaps only the page is free that the last
-	// compaction has freed. That is enough for the next compaction.
+	// On a full file system, perhaps no page is free except the one that the last
+	// compaction freed. That is enough for the next compaction.
 	const keepSize = 1 // FALLOC_FL_KEEP_SIZE
 	for size := want; size >= int64(os.Getpagesize()); size /= 2 {
 		sizeErr := fallocate(f, keepSize, size)
@@ -91,9 +91,9 @@ func (j *Journal) write(line []byte, first, locked bool) error {
 	// Only a part of the line was written. Compaction removes it.
 	next := j.nextPath()
 	if !locked {
-		// The process that holds the lock may be writing to this file. So
-		// compact to a file that only this process uses. To free the reserved
-		// space, remove the name of the first file.
+		// Another process holds the lock, and may be writing to the file next.
+		// So compact to a file with another name. Remove the file next, because
+		// it has the reserved space.
 		_ = os.Remove(next)
 		next = fmt.Sprintf("%s.%d", next, os.Getpid())
 	}

@@ -14,9 +14,9 @@ var forwardedSignals = []os.Signal{
 	unix.SIGWINCH, unix.SIGTSTP, unix.SIGCONT,
 }
 
-// catchSignals starts to receive the forwarded signals. It leaves a signal that
-// is ignored (as SIGHUP is under nohup) as it is. The command inherits this
-// state.
+// catchSignals starts to receive the forwarded signals, except those that this
+// process ignores, such as SIGHUP under nohup. The command inherits this, and
+// ignores them, too.
 func catchSignals() (<-chan os.Signal, func()) {
 	caught := make(chan os.Signal, 16)
 	for _, s := range forwardedSignals {
@@ -27,8 +27,8 @@ func catchSignals() (<-chan os.Signal, func()) {
 	return caught, func() { signal.Stop(caught) }
 }
 
-// pass sends s to the command, except if the terminal sent s. The command is in
-// the same process group, and already has a signal of the terminal.
+// pass sends s to the command, except if the terminal sent s. The terminal sends
+// a signal to the whole process group, so the command already has it.
 func pass(p *os.Process, s os.Signal) {
 	switch s {
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH:

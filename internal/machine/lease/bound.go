@@ -6,7 +6,7 @@ import (
 )
 
 // A Bound is the widest value that a knob of best-effort work may have while no
-// agent runs. For each knob a lease has one Bound or none.
+// agent runs. A lease has at most one Bound for each knob.
 type Bound struct {
 	Knob node.Knob
 	// Inode is the inode number of the cgroup's directory. A new cgroup with
@@ -35,8 +35,8 @@ func Narrow(now node.Knobs, bounds []Bound) []plan.Step {
 	return plan.Diff(now, wants)
 }
 
-// narrowTo returns the widest value that exceeds neither the present value, has, nor the
-// bound. If there is none, it returns the present value.
+// narrowTo returns the widest value that is within the bound and not wider than the
+// present value (has). If there is none, it returns has.
 func narrowTo(k node.Kernel, has, bound node.Value) node.Value {
 	bound = bound.Round(k)
 	switch h := has.(type) {
@@ -58,8 +58,8 @@ func narrowTo(k node.Kernel, has, bound node.Value) node.Value {
 }
 
 // commonCPUs returns the CPUs that are in both sets. On v2 an empty set means
-// all CPUs of the parent. On v1 it is the narrowest set, because it means that
-// no task may enter the cgroup.
+// all CPUs of the parent. On v1 an empty set is the narrowest one, because no
+// task may then enter the cgroup.
 func commonCPUs(k node.Kernel, has, bound node.CPUs) node.CPUs {
 	common := node.CPUs{Set: has.Set.Intersect(bound.Set)}
 	switch {

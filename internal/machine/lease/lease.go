@@ -69,12 +69,12 @@ type Lease struct {
 	line   []byte // a buffer for the head
 }
 
-// Hold takes the lease in dir for the process self on the given boot. dir
-// should be on tmpfs. Hold returns ErrHeld while another process holds the
-// lease, even if that process is stopped. Until the first Renew, the lease
-// keeps the bounds and the deadline of its last holder. So a deadline that the
-// last holder announced stays valid, and a new agent that dies before its first
-// Renew prolongs nothing.
+// Hold takes the lease in dir, which should be on tmpfs. self is this process,
+// and boot is the boot id. Hold returns ErrHeld while another process holds the
+// lease, even if that process is stopped. Hold does not prolong an existing
+// lease: the bounds and the deadline of the last holder apply until the first
+// Renew. So an announced deadline stays valid, and an agent that dies before
+// its first Renew does not delay the watchdog.
 func Hold(dir, boot string, self Holder) (*Lease, error) {
 	return hold(dir, boot, self, monotonic)
 }

@@ -27,8 +27,8 @@ type Counters struct {
 }
 
 // New returns the counters of a node. tree holds the node's cgroups, or is nil
-// if there are no usable ones. On a resident host, Counters caches the counters
-// that are expensive to read (slow counters), and samples waits.
+// if there are no usable ones. resident is true only in tenond: Counters then
+// caches the counters that are expensive to read (slow counters), and samples waits.
 func New(fs proc.FS, tree *cgroup.Tree, resident bool) *Counters {
 	c := &Counters{fs: fs, tree: tree}
 	if resident {

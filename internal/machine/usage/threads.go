@@ -46,7 +46,7 @@ type throttledWork struct {
 }
 
 // FillThreads adds numbers of threads to a snapshot, for workloads that are
-// throttled in most periods. Hosts that are not resident do not count threads.
+// throttled in most periods. It adds none outside of tenond, where c.slow is nil.
 func (c *Counters) FillThreads(s *node.Snapshot) {
 	if c.slow != nil {
 		c.threads.fill(s, c)
@@ -160,8 +160,8 @@ func (x *throttledWork) count(c *Counters, group node.CgroupPath, at time.Time) 
 	return files
 }
 
-// part chooses which of n items one count reads, at most most of them. It returns the
-// first one, and the distance to the next. The next count begins with another item.
+// part chooses the items that one count reads: some of n items, up to a maximum (most).
+// It returns the first, and the distance to the next. The next count has another first.
 func (x *throttledWork) part(n, most int) (first, every int) {
 	every = max((n+most-1)/most, 1)
 	return x.counts % every, every

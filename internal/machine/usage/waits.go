@@ -44,7 +44,7 @@ type sample struct {
 type thread struct{ pid, tid int }
 
 // FillWaits adds sampled waits to a snapshot, for workloads that have an objective
-// and that BPF does not count. Hosts that are not resident do not sample.
+// and that BPF does not count. It adds none outside of tenond, where c.slow is nil.
 func (c *Counters) FillWaits(s *node.Snapshot) {
 	if c.slow != nil {
 		c.waits.fill(s, c)

@@ -60,9 +60,9 @@ const (
 	FileMemory File = "memory"
 	// FilePIDs is pids.max.
 	FilePIDs File = "pids.max"
-	// FileRun says whether the processes of a cgroup run. Only the cgroups of
-	// BE workloads have it. It stands for cgroup.freeze (v1 freezer.state) and
-	// for the signals that end processes.
+	// FileRun says whether the processes of a BE workload's cgroup run. Tenon
+	// freezes them with cgroup.freeze (v1 freezer.state), and ends them with
+	// signals.
 	FileRun File = "run"
 )
 

@@ -32,7 +32,7 @@ type Usage struct {
 	// Delay is the run-queue delay of the threads.
 	Delay RunQueueDelay `json:"delay,omitzero"`
 	// Memory is the memory that is charged to the workload, including page cache.
-	// In the counters of the node, it is the memory that new work cannot get.
+	// For the node, it is the total memory minus MemAvailable of /proc/meminfo.
 	Memory Maybe[unit.Bytes] `json:"memory,omitzero"`
 	// WorkingSet is Memory without the page cache that was not used lately
 	// (inactive_file), as the kubelet measures it.
@@ -91,6 +91,6 @@ const (
 )
 
 // RestOf returns the name under which Waits adds up the workloads of class c
-// that have no entry of their own. These have ended or, if there are too many
-// workloads, ran least.
+// that have no entry of their own: workloads that have ended and, if there are
+// too many, those that ran least.
 func RestOf(c Class) WorkloadID { return "(other " + WorkloadID(c) + ")" }

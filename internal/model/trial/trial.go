@@ -94,9 +94,9 @@ type Service struct {
 	// Without and With are the mean lengths of a wait of this service.
 	Without time.Duration `json:"without_ns"`
 	With    time.Duration `json:"with_ns"`
-	// HourWithout is the time that the service waits in an hour without the
-	// candidate. HourWith is the time that the same number of waits takes with
-	// it.
+	// HourWithout is the total length of the service's waits in an hour without
+	// the candidate. HourWith is the number of these waits, multiplied by the
+	// mean length of a wait with the candidate.
 	HourWithout time.Duration `json:"hour_without_ns"`
 	HourWith    time.Duration `json:"hour_with_ns"`
 }

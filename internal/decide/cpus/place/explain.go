@@ -5,13 +5,13 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/shortage"
 )
 
-// Explain returns the reason why the node does not take the demand, with the
+// Explain returns the reason why the demand does not fit on the node, with the
 // numbers of the node and the names of the pods that need its CPUs. It returns
-// "" if the node takes the demand. name returns the name of a pod.
+// "" if the demand fits. name returns the name of a pod.
 //
-// A scheduler reports the result of Room instead. Its message counts the nodes
-// with the same text, and numbers would make the texts differ. Explain is for a
-// reader who looks at one node.
+// Explain is for a reader who looks at one node. A scheduler uses the reason
+// that Room returns: its message says how many nodes have the same reason, so
+// the reason must not contain numbers that differ between nodes.
 func (v *View) Explain(d *Demand, name func(UID) string) string {
 	switch {
 	case v.out == OtherManager && v.manager != "":

@@ -1,11 +1,11 @@
 // Package seat chooses CPUs for best-effort (BE) work with a CPU limit: as many
 // as its limit, rounded up. A program with many threads can then run all the
 // time on a few CPUs. With a quota it would run on all CPUs for a moment, and
-// then be stopped.
+// then be stopped. The chosen CPUs are called seats.
 //
 // While there are enough cores, each seat is on a core of its own. If there are
-// not enough, seats use the siblings, too. If BE work demands more CPUs than it
-// may use, there are no seats, and all work shares the CPUs by its quotas.
+// not enough, seats share cores. If BE work demands more CPUs than it may use,
+// there are no seats, and all work shares the CPUs by its quotas.
 //
 // The virtual workers of slices get their CPUs in the same way. Each worker
 // gets as many CPUs as the slice says, for all work in the worker.
@@ -28,15 +28,15 @@ import (
 type Config struct {
 	// Enable gives seats to BE work with a CPU limit (policies.cpuLimitSeats).
 	Enable bool `json:"enable,omitempty"`
-	// Slices have virtual workers for the BE work of rules (slices).
+	// Slices have virtual workers for the BE work that rules match (slices).
 	Slices []slice.Slice `json:"slices,omitempty"`
 }
 
 func (c Config) on() bool { return c.Enable || len(c.Slices) > 0 }
 
 const (
-	// A demand that was too large must fit for the time calmTime before work gets seats
-	// again.
+	// After the demand was too large, it must fit for the time calmTime before
+	// work gets seats again.
 	calmTime = 10 * time.Second
 	// The demand fits if it leaves at least 1/spareDivisor of the CPUs free.
 	spareDivisor = 10
@@ -54,8 +54,8 @@ const (
 type State struct {
 	// Have are the seats of the workloads.
 	Have map[node.WorkloadID]unit.CPUSet `json:"have,omitempty"`
-	// In has the worker of each workload of a slice. Workers has the CPUs of
-	// the workers.
+	// In maps each workload of a slice to its virtual worker. Workers lists the
+	// CPUs of these workers.
 	In      slice.Places `json:"in,omitempty"`
 	Workers []WorkerCPUs `json:"workers,omitempty"`
 	// May are all CPUs that the workloads with seats may use, taken together.
@@ -297,8 +297,8 @@ func (r *round) move(claims []claim) {
 	}
 }
 
-// anyCoreIsFree reports whether there is a core without seats, of which work
-// may use a CPU.
+// anyCoreIsFree reports whether a core without seats has a CPU that work may
+// use.
 func (r *round) anyCoreIsFree() bool {
 	for c := range r.all.All() {
 		if r.cores.countIn(&r.taken, c) == 0 {
@@ -404,8 +404,8 @@ func (r *round) load(c unit.CPU) unit.MilliCPU {
 	return sum
 }
 
-// flaws counts the seats with a flaw: another seat is on the core, or the load
-// of LS work on the core is at least load.
+// flaws counts the CPUs of set that have a flaw: another seat on the same core,
+// or LS work that uses at least the given load of CPU time on this core.
 func (r *round) flaws(set unit.CPUSet, load unit.MilliCPU) int {
 	n := 0
 	all := r.taken.Union(set)

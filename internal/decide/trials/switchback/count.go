@@ -37,17 +37,17 @@ const (
 	// waits in it. It counts at all only if all services together have that
 	// many.
 	minWaits = 20
-	// resolution is added to the mean of each epoch, in ns, so that there is a
-	// ratio even if an epoch has no wait. The counters are less precise than 10
-	// ns.
+	// resolution, in ns, is added to the mean of each epoch, so that an epoch
+	// without waits has a ratio, too. The counters are less precise than 10 ns.
 	resolution = 10
 )
 
 // pairOf compares the two epochs of a pair. all is the logarithm of a ratio:
-// the mean wait with the candidate, divided by the mean wait without it. The
-// weight of a service is the number of its waits in both epochs, so the ratio
-// does not shift if a service is busier in one of them. one holds the same
-// logarithm for each service alone. If there were too few waits, ok is false.
+// the mean wait with the candidate, divided by the mean wait without it. In both
+// means, a service has the same weight: the sum of its waits in the two epochs.
+// So the ratio stays the same if a service only waits more often in one epoch.
+// one holds the same logarithm for each service alone. If there were too few
+// waits, ok is false.
 func pairOf(without, with map[string]Count) (all float64, one map[string]float64, ok bool) {
 	var a, b float64
 	var waitsA, waitsB int64

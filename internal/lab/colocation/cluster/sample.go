@@ -64,8 +64,8 @@ type counters struct {
 // each architecture that Kubernetes supports (proc_stat(5)).
 const userHZ = 100
 
-// parseCounters parses an answer of the shell. It recognises each file by the
-// form of the lines.
+// parseCounters parses the lines of several files, which the script in a pod has
+// printed. It recognises each counter by the form of its line.
 func parseCounters(lines []string) (c counters, err error) {
 	c.idle, c.steal = map[unit.CPU]time.Duration{}, map[unit.CPU]time.Duration{}
 	var last work.Mark

@@ -85,7 +85,7 @@ var aPath = regexp.MustCompile(`(?:^|[\s"'=:(,])[~.]{0,2}/[^\s/]`)
 // in too many other texts.
 const minLength = 3
 
-// find returns a private part of a text, or "" if there is none.
+// find says what is private in a text, such as "a path", or returns "".
 func (p Private) find(text string) string {
 	if aPath.MatchString(text) {
 		return "a path"
@@ -147,8 +147,8 @@ func (p Private) check(name string, v any) error {
 	return err
 }
 
-// fixedTexts are the texts of a submission that this program chooses. Such a
-// text reveals nothing, even if it is also the name of a user or of a machine.
+// fixedTexts are constants that this program writes into submissions on every
+// machine, such as "nginx". So they reveal nothing, even if a user has such a name.
 var fixedTexts = func() map[string]bool {
 	all := map[string]bool{"nginx": true, "ffmpeg": true, client: true, voided: true, failedRequests: true}
 	for _, end := range []report.End{report.EndPlanned, report.EndTime, report.EndHand, report.EndFailed} {
