@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -32,7 +33,7 @@ profiles:
 // Start starts a scheduler, which ends with ctx. It waits until the informers
 // of the scheduler have the state of the cluster, and returns them. If reports
 // is nil, the scheduler is kube-scheduler without the plugin.
-func Start(ctx context.Context, a *API, reports *Reports, more ...scheduler.Option) (informers.SharedInformerFactory, error) {
+func Start(ctx context.Context, client kubernetes.Interface, reports *Reports, more ...scheduler.Option) (informers.SharedInformerFactory, error) {
 	options := more
 	if reports != nil {
 		with, err := profile(configuration, plugin.Name, plugin.New)
@@ -41,9 +42,9 @@ func Start(ctx context.Context, a *API, reports *Reports, more ...scheduler.Opti
 		}
 		options = append(append(options, scheduler.WithKubeConfig(reports.config)), with...)
 	}
-	factory := scheduler.NewInformerFactory(a, 0, nil)
+	factory := scheduler.NewInformerFactory(client, 0, nil)
 	recorder := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
-	s, err := scheduler.New(ctx, a, factory, nil, recorder, options...)
+	s, err := scheduler.New(ctx, client, factory, nil, recorder, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func Start(ctx context.Context, a *API, reports *Reports, more ...scheduler.Opti
 
 // StartWith starts a scheduler with the plugin p, which may filter and score
 // nodes.
-func StartWith(ctx context.Context, a *API, p fwk.Plugin) (informers.SharedInformerFactory, error) {
+func StartWith(ctx context.Context, client kubernetes.Interface, p fwk.Plugin) (informers.SharedInformerFactory, error) {
 	const text = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 profiles:
@@ -71,7 +72,7 @@ profiles:
 	if err != nil {
 		return nil, err
 	}
-	return Start(ctx, a, nil, options...)
+	return Start(ctx, client, nil, options...)
 }
 
 // profile returns the options of a scheduler with a configuration and a plugin.

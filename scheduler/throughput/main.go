@@ -47,6 +47,7 @@ type options struct {
 	bound         int
 	only          string
 	profile       string
+	binaries      string
 }
 
 func parse(args []string) (options, error) {
@@ -63,6 +64,7 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.memory, "memory", false, "measure memory instead")
 	f.IntVar(&o.bound, "bound", 50000, "the number of bound pods for -memory")
 	f.StringVar(&o.profile, "profile", "", "write a CPU profile of each block to this folder")
+	f.StringVar(&o.binaries, "api", "", "the folder with kube-apiserver and etcd: measure on a real API server, by pods per second")
 	f.StringVar(&o.only, "only", "", "used by -memory for its processes")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -122,6 +124,9 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	rnd := rand.New(rand.NewPCG(o.seed, 1))
+	if o.binaries != "" {
+		return runReal(ctx, o, rnd)
+	}
 	var all []block
 	for _, nodes := range o.nodes {
 		found, err := compare(ctx, o, nodes, rnd)

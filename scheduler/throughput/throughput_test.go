@@ -45,6 +45,34 @@ func TestTheFolderOfTheBlocksIsMade(t *testing.T) {
 	}
 }
 
+// TestARealAPIServerIsMeasured runs a round on the API server that the tests of
+// test/cluster build. A block fails if a pod that asks for CPUs has none.
+func TestARealAPIServerIsMeasured(t *testing.T) {
+	home, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{nodes: []int{4}, shares: []int{50}, rounds: 1, pods: 20, binaries: filepath.Join(home, "tenon", "cluster", "bin")}
+	if _, err := os.Stat(filepath.Join(o.binaries, "kube-apiserver")); err != nil {
+		t.Skipf("there is no API server: make cluster-build builds it: %v", err)
+	}
+	all, err := compareReal(t.Context(), o, rand.New(rand.NewPCG(1, 2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != len(realNames) {
+		t.Errorf("%d blocks", len(all))
+	}
+	for _, b := range all {
+		if b.wall <= 0 || b.writes != 1 || len(b.binds) != o.pods {
+			t.Errorf("%s: %v a pod, %v writes, %d binds: want one write for each of %d pods", b.arm, b.wall, b.writes, len(b.binds), o.pods)
+		}
+	}
+	if text := realSummary(o, all); !strings.Contains(text, "4      50 %") {
+		t.Error(text)
+	}
+}
+
 func TestTheVerdictNeedsEqualsThatAreEqual(t *testing.T) {
 	sample := func(of time.Duration, n int) stat.Sample {
 		s := stat.Sample{}
