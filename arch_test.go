@@ -294,6 +294,9 @@ func TestArchitecture(t *testing.T) {
 		if r.synopsis == "" {
 			t.Errorf("%s has no package comment", row.pkg)
 		}
+		if rest, ok := strings.CutPrefix(r.synopsis, "Package "); ok && !strings.HasPrefix(rest, path.Base(row.pkg)+" ") {
+			t.Errorf("%s: the package comment has another name: %s", row.pkg, r.synopsis)
+		}
 		allowed := strings.Fields(row.uses)
 		var used []string
 		for _, imp := range r.imports {

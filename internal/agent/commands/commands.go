@@ -1,4 +1,4 @@
-// Package byhand makes an operator's requests wait for the tick that applies
+// Package commands makes an operator's requests wait for the tick that applies
 // them. It also saves the operator's choices for the next daemon.
 package commands
 

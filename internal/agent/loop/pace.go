@@ -17,7 +17,7 @@ const (
 	// of the tick. It bounds the cost of a storm on a node of any size.
 	restShare = 20
 	// startGap is the longest gap while a container waits for its limits. The
-	// container waits at most 0.9 s (cluster/starting), including the tick itself.
+	// container waits at most 0.9 s (cluster/containerstart), including the tick itself.
 	startGap = 400 * time.Millisecond
 	// pauseShare is the ratio of the time between two ticks to the CPU time of a
 	// tick, on a large node without events. It is larger than restShare, because

@@ -1,6 +1,6 @@
-// Package starting delays the start of a container until a tick of the agent's
-// loop has handled it. It keeps the ids of starting containers until the
-// kubelet reports them.
+// Package containerstart delays the start of a container until a tick of the
+// agent's loop has handled it. It keeps the ids of starting containers until
+// the kubelet reports them.
 package containerstart
 
 import (
