@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/spf13/pflag"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,14 +23,28 @@ import (
 	"tenon.sh/tenon/internal/cluster/podpages"
 )
 
-// access has the flags that select the cluster, like those of kubectl.
-type access struct{ kubeconfig, context string }
+// access has the flags of kubectl that select the cluster and the user.
+type access struct {
+	kubeconfig string
+	overrides  clientcmd.ConfigOverrides
+}
+
+// addFlags adds the flags of kubectl, with kubectl's names. The namespace is a
+// flag of single commands.
+func (a *access) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&a.kubeconfig, "kubeconfig", "", "the kubeconfig file (default: that of kubectl)")
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.ContextOverrideFlags.Namespace = clientcmd.FlagInfo{}
+	names.ClusterOverrideFlags.APIServer.ShortName = "s"
+	names.CurrentContext.Description = "the context of the kubeconfig file (default: the current one)"
+	clientcmd.BindOverrideFlags(&a.overrides, flags, names)
+}
 
 // config reads the kubeconfig.
 func (a *access) config() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = a.kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: a.context})
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &a.overrides)
 }
 
 // namespace returns the given namespace. If it is "", it returns that of the context.

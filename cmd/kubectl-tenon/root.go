@@ -44,8 +44,7 @@ and 2 if the command line has an error.`,
 	}
 	group(root)
 	root.SetFlagErrorFunc(flagError)
-	root.PersistentFlags().StringVar(&a.kubeconfig, "kubeconfig", "", "the kubeconfig file (default: that of kubectl)")
-	root.PersistentFlags().StringVar(&a.context, "context", "", "the context of that file (default: the current one)")
+	a.addFlags(root.PersistentFlags())
 	_ = root.RegisterFlagCompletionFunc("context", cobra.NoFileCompletions) // an error means that the flag does not exist
 	root.AddCommand(topCommand(&a, now), explainCommand(&a, now), doctorCommand(&a, now), fitCommand(&a, now), mapCommand(&a, now))
 	return root

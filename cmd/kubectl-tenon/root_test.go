@@ -162,6 +162,43 @@ func with(paths map[string]string, changes ...string) map[string]string {
 	return all
 }
 
+// TestTheFlagsOfKubectlChooseTheUser records the headers of the requests. The
+// kubeconfig has two users. Over plain HTTP, a client sends no token.
+func TestTheFlagsOfKubectlChooseTheUser(t *testing.T) {
+	var headers http.Header
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		headers = r.Header
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, installed[r.URL.Path])
+	}))
+	defer server.Close()
+	config := filepath.Join(t.TempDir(), "config")
+	text := "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}, {name: d, cluster: {server: '" + server.URL + "', insecure-skip-tls-verify: true}}]\n" +
+		"contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}, {name: v, user: {token: t2}}]\ncurrent-context: c\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]http.Header{
+		"explain node node-1 --cluster d":                                            {},
+		"explain node node-1 --cluster=d --as=b":                                     {"Impersonate-User": {"b"}},
+		"explain node node-1 --cluster d --as a --as-group g --as-group h":           {"Impersonate-User": {"a"}, "Impersonate-Group": {"g", "h"}},
+		"explain node node-1 --cluster d --user v":                                   {"Authorization": {"Bearer t2"}},
+		"explain node node-1 --token t3 --insecure-skip-tls-verify -s " + server.URL: {"Authorization": {"Bearer t3"}},
+	} {
+		root := newRootCommand(time.Now)
+		root.SetOut(io.Discard)
+		root.SetArgs(append(strings.Fields(line), "--kubeconfig", config))
+		if err := root.Execute(); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		for _, key := range []string{"Impersonate-User", "Impersonate-Group", "Authorization"} {
+			if !slices.Equal(headers[key], want[key]) {
+				t.Errorf("%s: %s is %q, want %q", line, key, headers[key], want[key])
+			}
+		}
+	}
+}
+
 func TestPagesAreMadeOfNodesAndReports(t *testing.T) {
 	for want, args := range map[string][]string{
 		"=      7200m\n":                            {"explain", "node", "node-1"},
