@@ -118,6 +118,9 @@ func mapCommand(a *access, now func() time.Time) *cobra.Command {
 			if out == outputJSON && (svg != "" || page != "") {
 				return usageError{errors.New("want one of -o json, --svg and --html")}
 			}
+			if svg != "" && svg == page {
+				return usageError{errors.New("--svg and --html name the same file: want two files")}
+			}
 			c, err := a.cluster(cmd.Context(), now())
 			if err != nil {
 				return err
@@ -134,21 +137,34 @@ func mapCommand(a *access, now func() time.Time) *cobra.Command {
 				}
 				return out.print(cmd.OutOrStdout(), mapped{data, m})
 			}
-			for name, text := range map[string]string{svg: m.SVG(), page: m.HTML()} {
-				if name == "" {
-					continue
-				}
-				if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			if svg != "" {
+				if err := write(cmd, svg, m.SVG()); err != nil {
 					return err
 				}
+			}
+			if page != "" {
+				return write(cmd, page, m.HTML())
 			}
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&svg, "svg", "", "write a picture to this file instead")
-	cmd.Flags().StringVar(&page, "html", "", "write a page with the picture to this file instead")
+	cmd.Flags().StringVar(&svg, "svg", "", "write a picture to this file instead, or to standard output (-)")
+	cmd.Flags().StringVar(&page, "html", "", "write a page with the picture to this file instead, or to standard output (-)")
 	addOutput(cmd, &out)
 	return cmd
+}
+
+// write writes a text to a file, or to standard output if the name is -.
+func write(cmd *cobra.Command, name, text string) error {
+	if name == "-" {
+		_, err := io.WriteString(cmd.OutOrStdout(), text)
+		return err
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s\n", name)
+	return err
 }
 
 // mapped is the map of a node, both as JSON fields and as text.

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tenon.sh/tenon/internal/cluster/nodepages"
 	"tenon.sh/tenon/internal/cluster/podpages"
@@ -33,6 +36,11 @@ func explainCommand(a *access, now func() time.Time) *cobra.Command {
 	explain.Args = func(cmd *cobra.Command, args []string) error {
 		if named(args) {
 			return nil
+		}
+		if len(args) == 1 {
+			if err := refuseMaker(cmd, args[0], ""); err != nil {
+				return err
+			}
 		}
 		return known(cmd, args)
 	}
@@ -89,6 +97,9 @@ does not take the pod.`,
 
 // answer prints the page of a pod.
 func (q *podQuestion) answer(cmd *cobra.Command, text string) error {
+	if err := refuseMaker(cmd, text, q.namespace); err != nil {
+		return err
+	}
 	namespace, name, err := podName(text, q.namespace)
 	if err != nil {
 		return err
@@ -102,6 +113,9 @@ func (q *podQuestion) answer(cmd *cobra.Command, text string) error {
 	}
 	p := c.Pod(namespace, name)
 	if p == nil {
+		if q.lacksNamespace(cmd.Context(), namespace) {
+			return fmt.Errorf("there is no namespace %q", namespace)
+		}
 		return fmt.Errorf("there is no pod %q in namespace %s", name, namespace)
 	}
 	var seen podpages.Seen
@@ -112,6 +126,15 @@ func (q *podQuestion) answer(cmd *cobra.Command, text string) error {
 	}
 	found, _ := c.ExplainPod(namespace, name, seen)
 	return q.output.print(cmd.OutOrStdout(), found)
+}
+
+// lacksNamespace reports whether a namespace is known not to exist.
+func (a *access) lacksNamespace(ctx context.Context, name string) bool {
+	c, err := a.client()
+	if err != nil {
+		return false
+	}
+	return apierrors.IsNotFound(c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{}))
 }
 
 func nodeCommand(a *access, now func() time.Time) *cobra.Command {

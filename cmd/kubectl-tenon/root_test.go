@@ -151,7 +151,8 @@ const (
 	events = `{"kind": "EventList", "apiVersion": "v1", "items": []}`
 )
 
-var installed = map[string]string{"/api/v1/nodes": nodes, "/api/v1/pods": pods, "/apis/tenon.sh/v1alpha1/nodereports": reports, pathLeases: leases, pathEvents: events}
+var installed = map[string]string{"/api/v1/nodes": nodes, "/api/v1/pods": pods, "/apis/tenon.sh/v1alpha1/nodereports": reports, pathLeases: leases, pathEvents: events,
+	"/api/v1/namespaces/default": `{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "default"}}`}
 
 // with returns changed paths. changes are pairs of a path and its text.
 func with(paths map[string]string, changes ...string) map[string]string {
@@ -276,8 +277,11 @@ func TestThePictureGoesToAFile(t *testing.T) {
 	dir := t.TempDir()
 	for flag, want := range map[string]string{"--svg": "<svg xmlns", "--html": "<!doctype html>"} {
 		file := filepath.Join(dir, "map")
-		if out, err := kubectl(t, installed, "map", "node-1", flag, file); err != nil || out != "" {
+		if out, err := kubectl(t, installed, "map", "node-1", flag, file); err != nil || out != "wrote "+file+"\n" {
 			t.Fatalf("%v\n%s", err, out)
+		}
+		if out, err := kubectl(t, installed, "map", "node-1", flag, "-"); err != nil || !strings.HasPrefix(out, want) || strings.Contains(out, "wrote") {
+			t.Errorf("%s -: %v\n%s", flag, err, out)
 		}
 		if text, err := os.ReadFile(file); err != nil || !strings.HasPrefix(string(text), want) || !strings.Contains(string(text), "default/db") {
 			t.Errorf("%s wrote %s (%v)", flag, text, err)
@@ -294,6 +298,7 @@ func TestErrorsSayWhatIsMissing(t *testing.T) {
 			return kubectl(t, map[string]string{"/api/v1/nodes": nodes, "/apis/tenon.sh/v1alpha1/nodereports": reports}, "map", "node-1")
 		},
 		`there is no pod "web" in namespace default`:         func() (string, error) { return kubectl(t, installed, "explain", "pod", "web") },
+		`there is no namespace "nosuch"`:                     func() (string, error) { return kubectl(t, installed, "explain", "pod", "web", "-n", "nosuch") },
 		`there is no node "node-2" (the cluster has node-1)`: func() (string, error) { return kubectl(t, installed, "map", "node-2") },
 		"/nowhere.yaml: open":                                func() (string, error) { return kubectl(t, installed, "fit", "/nowhere.yaml") },
 	} {

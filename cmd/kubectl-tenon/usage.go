@@ -130,6 +130,23 @@ var (
 	nodeWords = []string{"node", "nodes", "no"}
 )
 
+// makerWords are the types of objects that make pods, without their API group.
+var makerWords = []string{
+	"deployment", "deployments", "deploy", "replicaset", "replicasets", "rs", "statefulset", "statefulsets", "sts",
+	"daemonset", "daemonsets", "ds", "job", "jobs", "cronjob", "cronjobs", "cj",
+}
+
+// refuseMaker returns an error if text names an object that makes pods, such as
+// deployment/db. For a namespace with such a name, -n is necessary.
+func refuseMaker(cmd *cobra.Command, text, namespace string) error {
+	kind, _, both := strings.Cut(text, "/")
+	word, _, _ := strings.Cut(kind, ".")
+	if !both || namespace == kind || !slices.Contains(makerWords, word) {
+		return nil
+	}
+	return usageError{fmt.Errorf("%s: %s is no pod: want one of its pods, which kubectl get pods lists", cmd.CommandPath(), text)}
+}
+
 // cutKind returns the name in a text such as node/worker-1. Without a slash, it returns the text.
 func cutKind(text string, words []string) string {
 	if kind, name, both := strings.Cut(text, "/"); both && slices.Contains(words, kind) {

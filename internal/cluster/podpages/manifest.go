@@ -114,7 +114,7 @@ func (m *Manifests) add(text []byte) error {
 	}
 	var o object
 	if err := json.Unmarshal(text, &o); err != nil {
-		return err
+		return readable(err)
 	}
 	if o.Kind == "" {
 		return errors.New("kind: want the kind of an object, such as Pod")
@@ -138,12 +138,24 @@ func (m *Manifests) add(text []byte) error {
 	return err
 }
 
+// readable returns an error without the names of Go types.
+func readable(err error) error {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case !errors.As(err, &wrong):
+		return err
+	case wrong.Field == "":
+		return fmt.Errorf("its type is %s: want an object with the keys kind and spec", wrong.Value)
+	}
+	return fmt.Errorf("%s: its type is %s, which does not belong there", wrong.Field, wrong.Value)
+}
+
 // wantedOf returns the pods of an object, or nil if it makes none.
 func wantedOf(o object, text []byte) (*Wanted, error) {
 	if o.Kind == "Pod" {
 		w := Wanted{Name: cmp.Or(o.Metadata.Name, o.Metadata.GenerateName), Count: 1}
 		if err := json.Unmarshal(text, &w.Pod); err != nil {
-			return nil, err
+			return nil, readable(err)
 		}
 		return &w, nil
 	}

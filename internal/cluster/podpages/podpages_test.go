@@ -188,7 +188,9 @@ func TestManifestsWithoutPodsAreErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: b":                             "document 1: kind: ",
 		"kind: Pod\n---\nkind: [":          "document 2: ",
-		"kind: Pod\nspec: {containers: 1}": "document 1: ",
+		"kind: Pod\nspec: {containers: 1}": "document 1: spec.containers: its type is number, which does not belong there",
+		"hello, world":                     "document 1: its type is string: want an object with the keys kind and spec",
+		"[1]":                              "document 1: its type is array: want an object with the keys kind and spec",
 		"kind: List\nitems: [{kind: Pod}, {metadata: {}}]": "document 1: items[1]: kind: ",
 	} {
 		if err := new(Manifests).Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
