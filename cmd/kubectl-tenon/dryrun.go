@@ -18,7 +18,7 @@ import (
 )
 
 // admit asks the API server about one pod of each manifest. It also reads the
-// state of the schedulers of these pods.
+// state of the schedulers of these pods, and whether Tenon's webhooks run.
 func (a *access) admit(ctx context.Context, all *podpages.Manifests, by podpages.Webhook, now time.Time) ([]podpages.Scheduler, error) {
 	var said warnings
 	c, err := a.clientWith(&said)
@@ -46,6 +46,13 @@ func (a *access) admit(ctx context.Context, all *podpages.Manifests, by podpages
 		}
 		if w.Admission.Refused == "" && pod.Spec.NodeName == "" {
 			names = append(names, podpages.SchedulerOf(pod))
+		}
+	}
+	if absent := managerAbsence(ctx, c, now); absent != "" {
+		for i := range all.Wanted {
+			if w := &all.Wanted[i]; w.Admission.Pod != nil {
+				w.Admission.Silent = "the answer of Tenon's webhooks, because " + absent
+			}
 		}
 	}
 	slices.Sort(names)

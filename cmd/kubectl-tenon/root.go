@@ -115,8 +115,9 @@ func doctorCommand(a *access, now func() time.Time) *cobra.Command {
 		Use:   "doctor",
 		Short: "Print the mechanisms of each feature on the nodes, and the problems; status 1 if there are any",
 		Long: `Prints how each feature works on which nodes, and the problems: what is configured
-and not in force, pods that a colocation profile missed, and pods that wait for
-a scheduler that does not run. The exit status is 1 if there is a problem.`,
+and not in force, pods that a colocation profile missed, pods that wait for a
+scheduler that does not run, and that tenon-manager does not run. The exit status
+is 1 if there is a problem.`,
 		Example: `  kubectl tenon doctor`,
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -134,6 +135,13 @@ a scheduler that does not run. The exit status is 1 if there is a problem.`,
 			waiting, err := a.unattended(cmd.Context(), cmd.ErrOrStderr(), now())
 			if err != nil {
 				return err
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			if absent := managerAbsence(cmd.Context(), c, now()); absent != "" {
+				waiting = append(waiting, absent+": no webhook of Tenon checks or changes new pods, and the batch resources of nodes do not change")
 			}
 			text, healthy := nodepages.Doctor(nodes, profiles, waiting, now())
 			if _, err := fmt.Fprint(cmd.OutOrStdout(), text); err != nil {

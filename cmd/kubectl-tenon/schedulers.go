@@ -33,9 +33,19 @@ func schedulersOf(ctx context.Context, c client.Client, names []string, now time
 	return all
 }
 
-// schedulerOf reads the Leases with the name of a scheduler. If they do not
-// show that it runs, it also reads its events.
-func schedulerOf(ctx context.Context, c client.Client, name string, now time.Time) podpages.Scheduler {
+// managerAbsence describes why tenon-manager does not run. It returns "" if it
+// runs, or if this is not known: with one replica and no election of a leader,
+// it has no Lease.
+func managerAbsence(ctx context.Context, c client.Client, now time.Time) string {
+	s := leasesOf(ctx, c, podpages.Manager)
+	if state, text := s.State(now); state == podpages.Stopped {
+		return podpages.Manager + " " + text
+	}
+	return ""
+}
+
+// leasesOf reads the Leases with the name of a scheduler.
+func leasesOf(ctx context.Context, c client.Client, name string) podpages.Scheduler {
 	s := podpages.Scheduler{Name: name}
 	var leases coordinationv1.LeaseList
 	if err := c.List(ctx, &leases, client.MatchingFields{"metadata.name": podpages.LeaseName(name)}); err != nil {
@@ -54,6 +64,13 @@ func schedulerOf(ctx context.Context, c client.Client, name string, now time.Tim
 		}
 		s.Leases = append(s.Leases, of)
 	}
+	return s
+}
+
+// schedulerOf reads the Leases with the name of a scheduler. If they do not
+// show that it runs, it also reads its events.
+func schedulerOf(ctx context.Context, c client.Client, name string, now time.Time) podpages.Scheduler {
+	s := leasesOf(ctx, c, name)
 	if !s.NeedsEvents(now) {
 		return s
 	}

@@ -2,9 +2,37 @@ package main
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
+
+// TestASilentManagerIsAProblem gives tenon-manager a Lease without a holder.
+func TestASilentManagerIsAProblem(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	if err := os.WriteFile(file, []byte("kind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const lost = "tenon-manager has no leader: Lease tenon-system/tenon-manager has no holder"
+	item := func(spec string) string {
+		return strings.Replace(leases, `"items": [`, `"items": [{"metadata": {"namespace": "tenon-system", "name": "tenon-manager"}, "spec": `+spec+`}, `, 1)
+	}
+	off := item(`{"holderIdentity": "", "renewTime": "2026-03-01T11:50:00.000000Z"}`)
+	on := item(`{"holderIdentity": "m", "leaseDurationSeconds": 15, "renewTime": "2026-03-01T11:59:58.000000Z"}`)
+	if out, err := kubectl(t, with(installed, pathLeases, off), "doctor"); !errors.Is(err, errUnhealthy) || !strings.Contains(out, "  "+lost+": no webhook of Tenon checks") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := kubectl(t, with(withRoom, pathLeases, off), "fit", file); err != nil || !strings.Contains(out, "Not looked at: the answer of Tenon's webhooks, because "+lost+".\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := kubectl(t, with(installed, pathLeases, on), "doctor"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := kubectl(t, with(withRoom, pathLeases, on), "fit", file); err != nil || strings.Contains(out, "tenon-manager") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
 
 // TestWaitingPodsNameTheirScheduler checks all pages about pods that wait.
 func TestWaitingPodsNameTheirScheduler(t *testing.T) {

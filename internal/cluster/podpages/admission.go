@@ -18,6 +18,9 @@ type Admission struct {
 	// Unasked is the question that has no answer, with the reason.
 	Unasked  string
 	Warnings []string
+	// Silent names the part that is missing in the answer of the API server, with
+	// the reason.
+	Silent string
 }
 
 // Draft returns the pod for the dry run. A pod of a template has a generated

@@ -98,6 +98,9 @@ func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook, schedulers 
 	if want.Admission.Unasked != "" {
 		page.NotLookedAt = append(page.NotLookedAt, want.Admission.Unasked)
 	}
+	if want.Admission.Silent != "" {
+		page.NotLookedAt = append(page.NotLookedAt, want.Admission.Silent)
+	}
 	page.asked = page.asked && (want.Admission.Pod != nil || want.Admission.Refused != "")
 	for _, f := range wrong {
 		page.Faults = append(page.Faults, want.Name+": "+f)

@@ -48,6 +48,10 @@ type Scheduler struct {
 	Unread []string
 }
 
+// Manager is the name of the program that answers Tenon's webhooks, and of its
+// Lease.
+const Manager = "tenon-manager"
+
 // LeaseName returns the usual name of the Lease of a scheduler. For Kubernetes'
 // own scheduler, this is the name of its program.
 func LeaseName(scheduler string) string {
