@@ -3,8 +3,6 @@ package cpumap
 import (
 	"fmt"
 	"math"
-
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 )
 
 // A scheme has the colours of a picture, for a light or a dark background.
@@ -57,13 +55,5 @@ func (s shade) of(hue int) colour {
 // hues over the colour circle. Two colours may still look alike, so each CPU
 // also shows the mark of its owner.
 func (o *Owner) hue() int {
-	n := 0
-	for _, r := range o.mark {
-		n = n*26 + int(r-'A')%32
-	}
-	n *= 2
-	if o.Hold.Grade != pick.Own {
-		n++
-	}
-	return (n*137 + 210) % 360
+	return (o.index*137 + 210) % 360
 }

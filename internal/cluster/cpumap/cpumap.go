@@ -125,7 +125,7 @@ func (m *Map) name() {
 		if o.Hold.Grade == pick.Own {
 			o.mark = letters('A', i, m.width)
 		} else {
-			o.mark = letters('a', i-owning, m.width)
+			o.mark = letters('a', i, m.width) // not the letters of own CPUs, while others are free
 		}
 	}
 }
@@ -134,7 +134,8 @@ func (m *Map) name() {
 const size = 26
 
 // letters returns the nth name in the list A, B, … Z, or in AA, AB, … ZZ if
-// width is 2. With the first letter a, the names are in lower case.
+// width is 2. After the last name, the list begins again. With the first letter
+// a, the names are in lower case.
 func letters(first rune, n, width int) string {
 	text := ""
 	for range width {

@@ -1,10 +1,37 @@
 package cpumap
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"tenon.sh/tenon/internal/decide/cpus/pick"
 )
+
+// TestMarksDifferByMoreThanTheirCase names pods with own CPUs and with seats.
+func TestMarksDifferByMoreThanTheirCase(t *testing.T) {
+	for _, x := range []struct {
+		own, seats, same int // same: pairs of marks that differ by case only
+	}{{2, 3, 0}, {20, 6, 0}, {20, 10, 4}, {26, 26, 26}, {30, 40, 0}} {
+		m := &Map{}
+		for i := range x.own + x.seats {
+			o := Owner{Name: fmt.Sprint(i), Hold: pick.Hold{Grade: pick.Own}}
+			if i >= x.own {
+				o.Hold.Grade = pick.Seated
+			}
+			m.owners = append(m.owners, o)
+		}
+		m.name()
+		marks, lower := map[string]bool{}, map[string]bool{}
+		for _, o := range m.owners {
+			marks[o.mark], lower[strings.ToLower(o.mark)] = true, true
+		}
+		if len(marks) != len(m.owners) || len(m.owners)-len(lower) != x.same {
+			t.Errorf("%d own and %d seats have %d marks, and %d without their case", x.own, x.seats, len(marks), len(lower))
+		}
+	}
+}
 
 // TestEachCPUIsShownOnce counts the marks in the lines of text.
 func TestEachCPUIsShownOnce(t *testing.T) {
@@ -67,7 +94,7 @@ func TestTextStaysWithinItsColumns(t *testing.T) {
 func TestTextExplainsItsMarks(t *testing.T) {
 	text := scenes["16 CPUs"]().Text()
 	for _, want := range []string{
-		"16 CPUs, 10 open; 1 socket, 1 NUMA node, 2 L3 caches, 8 cores of 2 CPUs\n", "  AA AA Bb a+  3 of 8 open, 1000m requested\n", ", pool of c\n",
+		"16 CPUs, 10 open; 1 socket, 1 NUMA node, 2 L3 caches, 8 cores of 2 CPUs\n", "  AA AA Bd c+  3 of 8 open, 1000m requested\n", ", pool of e\n",
 		"A group of marks is a core, and each mark is one of its CPUs, the lowest number first.\n", "A pool is all open CPUs of the part beside which it stands.", "#  reserved: no pod may own it\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -82,13 +109,13 @@ func TestUnusualNodesAreShown(t *testing.T) {
 		"no CPUs":             {"worker-1: the report names no CPU\nreported 2026-03-01T11:59:50Z; this map was made 2026-03-01T12:00:00Z, 10s later\n"},
 		"SMT off":             {"8 cores of 1 CPU\n", "L3 0  0-3  # A A B  0 of 4 open", "Each mark is a core with one CPU.\n", "2 CPUs: 3,12; not online: CPU 12\n"},
 		"one sibling offline": {"not online: CPU 8,12-13\n", "8 cores\n", "L3 0  0-3,9-11   # A. A. ..  4 of 7 open\n"},
-		"one L3":              {"1 L3 cache, 64 cores of 2 CPUs\n", "94 of 128 open, 4000m requested, pool of a\n", "    L3 0  0-15,64-79     ## AA ", "          48-63,112-127  .. ", "the open CPUs of one L3 cache (0-127), "},
-		"sub-NUMA":            {"4 NUMA nodes, 2 L3 caches in 4 parts, ", "part of L3 0  0-7,32-39    ## AA", "socket 0, 24 of 32 CPUs open, 8000m requested, pool of a\n", "16 of 16 open, 4000m requested, pool of b\n"},
+		"one L3":              {"1 L3 cache, 64 cores of 2 CPUs\n", "94 of 128 open, 4000m requested, pool of b\n", "    L3 0  0-15,64-79     ## AA ", "          48-63,112-127  .. ", "the open CPUs of one L3 cache (0-127), "},
+		"sub-NUMA":            {"4 NUMA nodes, 2 L3 caches in 4 parts, ", "part of L3 0  0-7,32-39    ## AA", "socket 0, 24 of 32 CPUs open, 8000m requested, pool of b\n", "16 of 16 open, 4000m requested, pool of c\n"},
 		"alternating":         {"    L3 0  0,2,...,30,48,50,...,78    ## AA ", "          32,34,...,46,80,82,...,94  .. ", "12 CPUs: 2,4,...,12,50,52,...,60\n"},
 		"two kinds of cores":  {"; 1 socket, 1 NUMA node, 1 L3 cache, 12 cores\n", "  AA .. .. .. . . . . . . . .  "},
 		"many pools":          {", pool of ab\n", ", pools of ac ad\n", "the open CPUs of the node (0-31), ", "aa/aa ../.. "},
 		"a grown pool":        {"L3 1  4-7    . . . .  4 of 4 open, grown pool of a\n", "one L3 cache (0-3), requests 4000m; has grown into CPUs 4-7\n"},
-		"2 CPUs":              {"L3 0  0-1  a A  1 of 2 open, 4500m requested, pool of b\n"},
+		"2 CPUs":              {"L3 0  0-1  b A  1 of 2 open, 4500m requested, pool of c\n"},
 		"a contested CPU":     {"A ! B .", "!  several pods are bound to it: the pod that had it first keeps it, and the node chooses CPUs for the others\n"},
 	} {
 		text := scenes[name]().Text()
