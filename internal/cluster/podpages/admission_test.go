@@ -71,7 +71,7 @@ func TestAPodThatNamesItsNodeHasNoOther(t *testing.T) {
 		fits       bool
 	}{
 		"nonode": {"2", "shop/p would not get what it asks for on the node that it names:\n  node nonode, which the pod names, does not exist\n", false},
-		"node-1": {"9", "names:\n  1 node: insufficient cpu; no room for own CPUs: pods with seats or pools need the open ones\n", false},
+		"node-1": {"9", "names:\n  1 node: insufficient cpu: requests 9, 2 of 16 CPUs left; no room for own CPUs: pods with seats or pools need the open ones\n  the kubelet would reject the pod (OutOfcpu)\n", false},
 		"node-3": {"2", "node-3  ", true}, // with a taint
 	} {
 		m := manifests(t, strings.ReplaceAll(strings.Replace(ownPod, "spec: {", "spec: {schedulerName: none, nodeName: "+node+", ", 1), "cpu: 2", "cpu: "+x.cpus))

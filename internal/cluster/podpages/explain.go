@@ -146,12 +146,16 @@ func (c *Cluster) nodeAnswers(p *corev1.Pod, demand *place.Demand) []NodeAnswer 
 	return all
 }
 
-// withNumbers returns the reasons of a node. A refusal because of its CPUs gets
-// numbers, and the names of the pods on these CPUs. Fit needs no numbers,
-// because it counts the nodes by equal reasons.
+// withNumbers returns the reasons of a node. A refusal because of its resources
+// or CPUs gets numbers, and the names of the pods on these CPUs. Fit counts the
+// nodes by equal reasons, so it has such numbers of resources only.
 func (c *Cluster) withNumbers(a answer, demand *place.Demand) []string {
+	all := slices.Clone(a.why)
+	if a.lack != nil {
+		all[0] = a.lack.String()
+	}
 	if demand == nil {
-		return a.why
+		return all
 	}
 	why := c.ledger.View(a.node.Name).Explain(demand, func(uid place.UID) string {
 		i := slices.IndexFunc(c.pods, func(p corev1.Pod) bool { return place.UID(p.UID) == uid })
@@ -161,9 +165,9 @@ func (c *Cluster) withNumbers(a answer, demand *place.Demand) []string {
 		return nameOf(&c.pods[i])
 	})
 	if why == "" {
-		return a.why
+		return all
 	}
-	return append(slices.Clone(a.why[:len(a.why)-1]), why) // ask adds the reason of the CPUs last
+	return append(all[:len(all)-1], why) // ask adds the reason of the CPUs last
 }
 
 // openOf returns the number of open CPUs of a node, and the number of all its

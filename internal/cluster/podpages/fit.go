@@ -185,6 +185,9 @@ func (c *Cluster) fit(p candidate, schedulers []Scheduler) FitPod {
 	answers := c.askAll(p)
 	if len(answers) == 0 || len(answers[0].why) > 0 {
 		f.Reasons = countReasons(answers)
+		if p.pinned && len(answers) == 1 && answers[0].lack != nil {
+			f.Reasons = append(f.Reasons, Reason{Why: fmt.Sprintf("the kubelet would reject the pod (OutOf%s)", answers[0].lack.name)})
+		}
 		return f
 	}
 	best := answers[0]
@@ -203,20 +206,33 @@ func (c *Cluster) fit(p candidate, schedulers []Scheduler) FitPod {
 	return f
 }
 
-// countReasons counts the nodes that refuse a pod, by their reason.
+// countReasons counts the nodes that refuse a pod, by their reason. The numbers
+// of a resource are those of the node that has the most of it left.
 func countReasons(answers []answer) []Reason {
 	if len(answers) == 0 {
 		return []Reason{{Why: "the cluster has no node"}}
 	}
-	count := map[string]int{}
+	count, most := map[string]int{}, map[string]*lack{}
 	for _, a := range answers {
-		count[strings.Join(a.why, "; ")]++
+		why := strings.Join(a.why, "; ")
+		count[why]++
+		if l := a.lack; l != nil && (most[why] == nil || l.left.Cmp(most[why].left) > 0) {
+			most[why] = l
+		}
 	}
 	var all []Reason
 	for _, why := range slices.SortedFunc(maps.Keys(count), func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), strings.Compare(a, b))
 	}) {
-		all = append(all, Reason{Nodes: count[why], Why: why})
+		text := why
+		if l := most[why]; l != nil {
+			numbers := l.String()
+			if count[why] > 1 {
+				numbers += " on the node with the most"
+			}
+			text = numbers + strings.TrimPrefix(why, l.short())
+		}
+		all = append(all, Reason{Nodes: count[why], Why: text})
 	}
 	return all
 }

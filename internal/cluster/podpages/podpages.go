@@ -149,12 +149,33 @@ func (n *nodeState) exclusion(p candidate) string {
 	return ""
 }
 
-// refusal returns the reason why a node does not take a pod, or "". It makes
-// those checks of kube-scheduler that concern the node alone, except for CPUs.
-func (n *nodeState) refusal(p candidate) string {
-	if why := n.exclusion(p); why != "" {
-		return why
+// A lack is a resource of which a node has less left than a pod requests.
+type lack struct {
+	name            string
+	want, left, all resource.Quantity
+}
+
+// short is the text of kube-scheduler, which is the same for all nodes.
+func (l *lack) short() string { return "insufficient " + l.name }
+
+// String prints the lack with its numbers.
+func (l *lack) String() string {
+	all, noun := l.all.String(), ""
+	if l.name == string(corev1.ResourceCPU) {
+		if noun = " CPUs"; l.all.Cmp(resource.MustParse("1")) == 0 {
+			noun = " CPU"
+		}
 	}
+	left := l.left
+	if left.Sign() < 0 {
+		left = *resource.NewQuantity(0, left.Format)
+	}
+	return fmt.Sprintf("%s: requests %s, %s of %s%s left", l.short(), l.want.String(), left.String(), all, noun)
+}
+
+// shortage returns the first resource, by name, of which the node has too little
+// left for a pod, or nil.
+func (n *nodeState) shortage(p candidate) *lack {
 	requests := requestsOf(p.Pod)
 	names := make([]string, 0, len(requests))
 	for name := range requests {
@@ -164,26 +185,30 @@ func (n *nodeState) refusal(p candidate) string {
 	for _, name := range names {
 		want, left := requests[corev1.ResourceName(name)], n.free[corev1.ResourceName(name)]
 		if want.Sign() > 0 && want.Cmp(left) > 0 {
-			return "insufficient " + name
+			return &lack{name, want, left, n.Status.Allocatable[corev1.ResourceName(name)]}
 		}
 	}
-	return ""
+	return nil
 }
 
 // An answer tells whether a node would take a pod, and with which CPUs.
 type answer struct {
 	node     *nodeState
 	why      []string // the reasons why the pod does not fit; empty: it fits
+	lack     *lack    // the numbers behind the first reason, if it is a resource
 	worth    int64    // rating of a node that has the CPUs
 	contract place.Contract
 	offer    pick.Offer
 }
 
-// ask returns the answer of a node to a pod.
+// ask returns the answer of a node to a pod. It makes those checks of
+// kube-scheduler that concern the node alone.
 func (c *Cluster) ask(n *nodeState, p candidate) answer {
 	a := answer{node: n}
-	if why := n.refusal(p); why != "" {
+	if why := n.exclusion(p); why != "" {
 		a.why = append(a.why, why)
+	} else if a.lack = n.shortage(p); a.lack != nil {
+		a.why = append(a.why, a.lack.short())
 	}
 	if p.demand == nil {
 		return a

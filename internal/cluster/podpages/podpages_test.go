@@ -2,6 +2,7 @@ package podpages
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -172,6 +173,24 @@ func TestADaemonSetHasAPodOnEachNodeThatItTolerates(t *testing.T) {
 		if fits || !strings.Contains(text, want) || strings.Contains(text, "node-3") {
 			t.Errorf("fits %v, want %q in\n%s", fits, want, text)
 		}
+	}
+}
+
+// TestInsufficientResourcesHaveNumbers asks for more CPU time than nodes have,
+// once with the name of the node.
+func TestInsufficientResourcesHaveNumbers(t *testing.T) {
+	const pod = "kind: Pod\nmetadata: {name: p}\nspec: {%scontainers: [{name: c, resources: {requests: {cpu: 15500m}}}]}"
+	for name, x := range map[string]struct{ spec, want string }{
+		"any node": {"tolerations: [{operator: Exists}], ", "  4 nodes: insufficient cpu: requests 15500m, 8 of 8 CPUs left on the node with the most\n"},
+		"its node": {"nodeName: node-4, ", "  1 node: insufficient cpu: requests 15500m, 2 of 8 CPUs left\n  the kubelet would reject the pod (OutOfcpu)\n"},
+	} {
+		if text, fits := fit(scene(t), manifests(t, fmt.Sprintf(pod, x.spec)).Wanted, Webhook{}); fits || !strings.Contains(text, x.want) {
+			t.Errorf("%s: want %q in\n%s", name, x.want, text)
+		}
+	}
+	page, _ := scene(t).ExplainPod("shop", "db-2", Seen{})
+	if text := page.Text(); !strings.Contains(text, "insufficient cpu: requests 8, ") {
+		t.Errorf("%s", text)
 	}
 }
 
