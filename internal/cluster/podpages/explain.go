@@ -37,6 +37,7 @@ type PodPage struct {
 	Pod       string       `json:"pod"`
 	Asks      Asks         `json:"asks"`
 	Faults    []string     `json:"faults,omitempty"`
+	Resize    string       `json:"resize,omitempty"`
 	State     PodState     `json:"state"`
 	Scheduler string       `json:"scheduler"`
 	Node      string       `json:"node,omitempty"`
@@ -93,6 +94,9 @@ func (c *Cluster) ExplainPod(namespace, name string, seen Seen) (*PodPage, bool)
 	}
 	demand := demandOf(p)
 	page := &PodPage{Pod: nameOf(p), Asks: asksOf(demand), Scheduler: SchedulerOf(p), Node: p.Spec.NodeName, now: c.now}
+	if p.Spec.NodeName != "" && !kube.HasEnded(p) {
+		page.Resize = resizeText(p)
+	}
 	for _, f := range kube.Faults(p) {
 		page.Faults = append(page.Faults, f.String())
 	}
@@ -107,12 +111,19 @@ func (c *Cluster) ExplainPod(namespace, name string, seen Seen) (*PodPage, bool)
 		page.Nodes = c.nodeAnswers(p, demand)
 	case c.node(p.Spec.NodeName) == nil:
 		page.State = PodLost
-	case demand == nil:
+	case demandOf(allocated(p)) == nil && !c.holds(p):
 		page.State = PodShares
 	default:
 		c.find(page, p)
 	}
 	return page, true
+}
+
+// holds reports whether a resize of the pod is pending, and the report of its
+// node has CPUs of the pod.
+func (c *Cluster) holds(p *corev1.Pod) bool {
+	n := c.node(p.Spec.NodeName)
+	return pendingResize(p) != nil && n.reported && slices.ContainsFunc(n.report.Held, func(h place.Held) bool { return h.UID == place.UID(p.UID) })
 }
 
 // waitOf returns what a pod waits for.
@@ -239,6 +250,9 @@ func (p *PodPage) Text() string {
 	fmt.Fprintf(&b, "%s asks for %s.\n", p.Pod, p.Asks.Text)
 	for _, f := range p.Faults {
 		fmt.Fprintf(&b, "  not as written: %s\n", f)
+	}
+	if p.Resize != "" {
+		fmt.Fprintf(&b, "  %s\n", p.Resize)
 	}
 	switch p.State {
 	case PodWaits, PodGated:

@@ -54,12 +54,12 @@ func New(nodes []nodepages.Node, pods []corev1.Pod, now time.Time) *Cluster {
 		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		if n := c.node(p.Spec.NodeName); n != nil {
+		n := c.node(p.Spec.NodeName)
+		if n != nil {
 			n.take(p)
 		}
-		if demand, asks, _ := kube.DemandOf(p); asks {
-			contract, _, _ := kube.ContractOf(p)
-			c.ledger.Bound(place.Pod{UID: place.UID(p.UID), Demand: demand}, p.Spec.NodeName, contract)
+		if demand, asks, _ := kube.DemandOf(allocated(p)); asks {
+			c.ledger.Bound(place.Pod{UID: place.UID(p.UID), Demand: demand}, p.Spec.NodeName, c.contractOf(p, n))
 		}
 	}
 	return c

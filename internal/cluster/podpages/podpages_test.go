@@ -109,6 +109,56 @@ spec:
 	}
 }
 
+// TestADeferredResizeShowsWhatTheNodeDoes shrinks a pod with one CPU, whose CPU
+// then goes to another pod, and grows it again. Another pod wants a second CPU.
+func TestADeferredResizeShowsWhatTheNodeDoes(t *testing.T) {
+	const scene = `
+nodes: [{metadata: {name: node-9}, status: {allocatable: {cpu: "4", pods: "10"}}}]
+reports:
+- metadata: {name: node-9}
+  status: {reported: "2026-03-01T11:59:58.000000Z", cpus: {caches: [{socket: 0, numa: 0, l3: 0, cpus: 0-3}], keep: 1, held: [{uid: u2, grade: own, cpus: "1", by: scheduler}, {uid: u3, grade: own, cpus: "2", by: scheduler}]}}
+pods:
+- metadata: {name: own1, namespace: a, uid: u1, labels: {koordinator.sh/qosClass: LSR}, annotations: {tenon.sh/cpus: '{"v":1,"topology":"00000000000000ff","grade":"own","cpus":"1"}'}}
+  spec: {nodeName: node-9, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
+  status:
+    conditions: [{type: PodResizePending, status: "True", reason: Deferred, message: "not enough cpu"}]
+    containerStatuses: [{name: c, allocatedResources: {cpu: 500m}, resources: {requests: {cpu: 500m}}}]
+- metadata: {name: pin1, namespace: a, uid: u2, labels: {koordinator.sh/qosClass: LSR}, annotations: {tenon.sh/cpus: '{"v":1,"topology":"00000000000000ff","grade":"own","cpus":"1"}'}}
+  spec: {nodeName: node-9, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
+- metadata: {name: grow, namespace: a, uid: u3, labels: {koordinator.sh/qosClass: LSR}}
+  spec: {nodeName: node-9, containers: [{name: c, resources: {requests: {cpu: "2"}}}]}
+  status:
+    conditions: [{type: PodResizePending, status: "True", reason: Deferred, message: "not enough cpu"}]
+    containerStatuses: [{name: c, allocatedResources: {cpu: "1"}, resources: {requests: {cpu: "1"}}}]
+- metadata: {name: stale, namespace: a, uid: u4, labels: {koordinator.sh/qosClass: LSR}, creationTimestamp: "2026-03-01T11:50:00Z", annotations: {tenon.sh/cpus: '{"v":1,"topology":"00000000000000ff","grade":"own","cpus":"2"}'}}
+  spec: {nodeName: node-9, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
+`
+	var all struct {
+		Nodes   []corev1.Node         `json:"nodes"`
+		Reports []v1alpha1.NodeReport `json:"reports"`
+		Pods    []corev1.Pod          `json:"pods"`
+	}
+	if err := yaml.UnmarshalStrict([]byte(scene), &all); err != nil {
+		t.Fatal(err)
+	}
+	c := New(nodepages.Nodes(all.Nodes, all.Reports), all.Pods, noon)
+	for name, want := range map[string]string{
+		"own1": "a/own1 asks for 1 CPU of its own.\n  the kubelet has deferred the resize to 1 CPU: not enough cpu\nIt is on node-9 and runs on the CPUs that no pod owns.\n",
+		"grow": "a/grow asks for 2 CPUs of its own.\n  the kubelet has deferred the resize to 2 CPUs: not enough cpu\nIt has 1 CPU (2) of node-9 for itself",
+	} {
+		if page, _ := c.ExplainPod("a", name, Seen{}); !strings.HasPrefix(page.Text(), want) {
+			t.Errorf("%s", page.Text())
+		}
+	}
+	m, err := c.Map("node-9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := m.Text(); strings.Contains(text, "several pods are bound") || strings.Contains(text, "own1") {
+		t.Errorf("%s", text)
+	}
+}
+
 // TestAHomeThatIsTheWholeNodeIsTheNode explains a pool whose home has two
 // NUMA nodes, and asks where such a pool would be.
 func TestAHomeThatIsTheWholeNodeIsTheNode(t *testing.T) {
