@@ -134,7 +134,7 @@ var arch = []struct {
 	{"cluster/contracttext", pure, "model/unit model/node decide/cpus/pick decide/cpus/place"},
 	{"cluster/podpath", pure, "model/node"},
 	{"cluster/kube", pure, "model/unit model/node decide/cpus/pick decide/cpus/place config/spelling config cluster/contracttext"},
-	{"cluster/admission", pure, "model/unit model/node decide/cpus/pick config api/config/v1alpha1 cluster/kube"},
+	{"cluster/admission", pure, "model/unit model/node decide/cpus/pick config/spelling config api/config/v1alpha1 cluster/kube"},
 	{"cluster/cpureport", affects, "model/unit model/node decide/cpus/pick decide/cpus/place api/v1alpha1"},
 	{"cluster/kubelet", affects, ""},
 	{"cluster/certificate", affects, ""},
@@ -142,7 +142,7 @@ var arch = []struct {
 	{"cluster/manager", affects, "model/unit model/node decide/policy config config/absence api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/certificate cluster/admission/missed"},
 	{"cluster/nodepages", affects, "model/unit model/node model/trial api/config/v1alpha1 api/v1alpha1 cluster/kube"},
 	{"cluster/cpumap", affects, "model/unit model/node decide/cpus/pick"},
-	{"cluster/podpages", affects, "model/unit decide/cpus/pick decide/cpus/place api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/cpureport cluster/nodepages cluster/cpumap"},
+	{"cluster/podpages", affects, "model/unit model/node decide/cpus/pick decide/cpus/place config api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/cpureport cluster/nodepages cluster/cpumap"},
 	{"cluster/containerstart", affects, "model/unit model/node decide/limit runtimes/nri cluster/kube cluster/kubelet"},
 	{"cluster/nodereport", affects, "model/unit model/node model/trial decide/cpus/pick decide/cpus/place decide/plan decide/contest decide/cpus/hold decide/tick decide/policy api/v1alpha1 cluster/apiserver cluster/cpureport"},
 	// agent

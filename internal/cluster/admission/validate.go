@@ -85,7 +85,7 @@ func orNone(s string) string {
 // changed labels and annotations.
 func (v *Verdict) checkWords(p, old *corev1.Pod) {
 	_, faults := kube.OverridesOf(p)
-	for _, f := range slices.Concat(kube.Faults(p), faults) {
+	for _, f := range slices.Concat(kube.Faults(p), faults, Advice(p)) {
 		text, labelled := p.Labels[f.Key]
 		field := label(f.Key)
 		if !labelled {

@@ -70,6 +70,16 @@ func TestWhatAPodDemandsOfTheCPUs(t *testing.T) {
 	}
 }
 
+// TestAFaultNamesTheOnlyWord checks the message about a word of a list with one
+// word.
+func TestAFaultNamesTheOnlyWord(t *testing.T) {
+	p := pod("p", annotation(AnnotationCPUSetScheduler, "true"), annotation(AnnotationCPUPolicy, "static_burst"), container("c", "cpu=1", "cpu=1"))
+	_, _, faults := DemandOf(&p)
+	if len(faults) != 1 || faults[0].String() != `cpu-policy: "static_burst": want static-burst` {
+		t.Errorf("%v", faults)
+	}
+}
+
 // twoCaches returns a node that has two L3 caches with two cores each.
 func twoCaches() *pick.Map {
 	var t node.Topology

@@ -96,6 +96,9 @@ func wordFault(key, field, word string, want []string) []Fault {
 		return nil
 	}
 	words := slices.DeleteFunc(slices.Clone(want), func(w string) bool { return w == "" })
+	if len(words) == 1 {
+		return fieldFault(key, field, fmt.Sprintf("%.64q: want %s", word, words[0]))
+	}
 	return fieldFault(key, field, fmt.Sprintf("%.64q: want one of %s", word, strings.Join(words, ", ")))
 }
 

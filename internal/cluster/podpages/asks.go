@@ -3,8 +3,15 @@ package podpages
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/internal/cluster/admission"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // Asks holds the demand of a pod. The JSON names of all types of answers are
@@ -25,6 +32,20 @@ func asksOf(d *place.Demand) Asks {
 		a.Request = d.Request.String()
 	}
 	return a
+}
+
+// faultsOf returns the faults of a pod, and what its owner probably did not
+// mean. The webhook refuses a pod of class LSR or LSE without a whole number of
+// CPUs, but such a pod can be created while the webhook is off.
+func faultsOf(p *corev1.Pod) []kube.Fault {
+	all := append(kube.Faults(p), admission.Advice(p)...)
+	class, request := kube.Class(p), kube.Native(p).CPURequest.Or(0)
+	if demandOf(p) == nil && (class == node.LSR || class == node.LSE) && request%unit.CPUs(1) != 0 {
+		all = append(all, kube.Fault{Key: kube.LabelQOSClass, Fault: config.Fault{
+			Problem: fmt.Sprintf("the pod requests %v in total, so it gets no CPUs of its own: want a whole number such as 2, or class LS", request),
+		}})
+	}
+	return all
 }
 
 // asksFor prints a demand.

@@ -97,7 +97,7 @@ func (c *Cluster) ExplainPod(namespace, name string, seen Seen) (*PodPage, bool)
 	if p.Spec.NodeName != "" && !kube.HasEnded(p) {
 		page.Resize = resizeText(p)
 	}
-	for _, f := range kube.Faults(p) {
+	for _, f := range faultsOf(p) {
 		page.Faults = append(page.Faults, f.String())
 	}
 	switch {

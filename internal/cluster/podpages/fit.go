@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
@@ -113,7 +112,7 @@ func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook, schedulers 
 		return
 	}
 	warnings := want.Admission.Warnings
-	for _, f := range kube.Faults(as) {
+	for _, f := range faultsOf(as) {
 		page.Faults = append(page.Faults, fmt.Sprintf("%s: %v", want.Name, f))
 		warnings = slices.DeleteFunc(slices.Clone(warnings), func(text string) bool { return strings.Contains(text, f.Problem) })
 	}

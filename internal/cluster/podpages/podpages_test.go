@@ -109,6 +109,20 @@ spec:
 	}
 }
 
+// TestAPartOfACPUIsNotAsWritten explains a pod that was created while the
+// webhook was off.
+func TestAPartOfACPUIsNotAsWritten(t *testing.T) {
+	var p corev1.Pod
+	if err := yaml.UnmarshalStrict([]byte("metadata: {name: a, namespace: shop, labels: {koordinator.sh/qosClass: LSR}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}"), &p); err != nil {
+		t.Fatal(err)
+	}
+	page, _ := New(nil, []corev1.Pod{p}, noon).ExplainPod("shop", "a", Seen{})
+	const want = "  not as written: koordinator.sh/qosClass: the pod requests 500m in total, so it gets no CPUs of its own: want a whole number such as 2, or class LS\n"
+	if text := page.Text(); !strings.Contains(text, want) {
+		t.Errorf("%s", text)
+	}
+}
+
 // TestADeferredResizeShowsWhatTheNodeDoes shrinks a pod with one CPU, whose CPU
 // then goes to another pod, and grows it again. Another pod wants a second CPU.
 func TestADeferredResizeShowsWhatTheNodeDoes(t *testing.T) {

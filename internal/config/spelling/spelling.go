@@ -11,6 +11,13 @@ import (
 // maxCompared is the maximum length, in characters, of the names that are compared.
 const maxCompared = 64
 
+// maxTypo is the maximum number of wrong letters in Typo, and maxDashes that of
+// missing or added separators.
+const (
+	maxTypo   = 2
+	maxDashes = 3
+)
+
 // minPrefix is the minimum length, in characters, of a name that may be the
 // beginning of a key in Nearest.
 const minPrefix = 4
@@ -34,6 +41,26 @@ func Nearest(name string, known []string) string {
 		}
 	}
 	return best
+}
+
+// Typo returns the known key that differs from name in its case, in its
+// separators, or in at most two letters, or "". Behind the last slash, at most
+// one letter in six may differ, but always one. Typo is stricter than Nearest,
+// for lists of names of which most belong to other programs.
+func Typo(name string, known []string) string {
+	if len(name) > maxCompared || slices.Contains(known, name) {
+		return ""
+	}
+	last := func(key string) string { return normalize(key[strings.LastIndex(key, "/")+1:]) }
+	for _, k := range known {
+		if d := len(name) - len(k); d < -maxTypo-maxDashes || d > maxTypo+maxDashes || strings.Contains(name, "/") != strings.Contains(k, "/") {
+			continue
+		}
+		if levenshtein.ComputeDistance(normalize(name), normalize(k)) <= maxTypo && levenshtein.ComputeDistance(last(name), last(k)) <= min(max(len(last(k)), 6)/6, maxTypo) {
+			return k
+		}
+	}
+	return ""
 }
 
 // normalize removes case and separators from a key, because users often get them wrong.
