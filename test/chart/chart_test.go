@@ -62,6 +62,16 @@ func render(t *testing.T, values map[string]any) ([]document, error) {
 
 func renderChart(t *testing.T, dir string, values map[string]any) ([]document, error) {
 	t.Helper()
+	files, err := renderFiles(t, dir, values)
+	if err != nil {
+		return nil, err
+	}
+	return documentsOf(t, files), nil
+}
+
+// renderFiles returns the rendered templates by their paths.
+func renderFiles(t *testing.T, dir string, values map[string]any) (map[string]string, error) {
+	t.Helper()
 	c, err := loader.Load(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -70,11 +80,21 @@ func renderChart(t *testing.T, dir string, values map[string]any) ([]document, e
 	if err != nil {
 		return nil, err
 	}
-	files, err := engine.Render(c, all)
+	return engine.Render(c, all)
+}
+
+// notes returns the text that helm install prints.
+func notes(t *testing.T, values map[string]any) string {
+	t.Helper()
+	files, err := renderFiles(t, dir, values)
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	return documentsOf(t, files), nil
+	text, is := files["tenon/templates/NOTES.txt"]
+	if !is {
+		t.Fatal("the chart has no notes")
+	}
+	return text
 }
 
 func documentsOf(t *testing.T, files map[string]string) []document {

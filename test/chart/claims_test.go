@@ -117,6 +117,28 @@ func TestTheLeaseHasTheNameOfTheScheduler(t *testing.T) {
 	}
 }
 
+// TestTheNotesNameTheLeases checks that the notes tell how to delete each Lease
+// that an uninstall leaves. No Lease is a part of the chart: the manager and the
+// scheduler make them.
+func TestTheNotesNameTheLeases(t *testing.T) {
+	const manager = "kubectl delete secret,lease tenon-manager -n " + namespace
+	for name, enabled := range map[string]bool{"tenon-scheduler": true, "batch": true, "unused": false} {
+		text := notes(t, map[string]any{"scheduler": map[string]any{"enabled": enabled, "name": name}})
+		if !strings.Contains(text, manager) {
+			t.Errorf("the notes lack %q:\n%s", manager, text)
+		}
+		scheduler := "kubectl delete lease " + name + " -n " + namespace
+		if strings.Contains(text, scheduler) != enabled || strings.Contains(text, name) != enabled {
+			t.Errorf("scheduler enabled %t, and the notes say:\n%s", enabled, text)
+		}
+	}
+	for key := range mustRender(t, allOptions()) {
+		if strings.HasPrefix(key, "Lease ") {
+			t.Errorf("%s is a part of the chart, so an uninstall deletes it", key)
+		}
+	}
+}
+
 // TestUninstallComesBeforeEverything checks that the uninstall job runs while
 // the agents still have their permissions.
 func TestUninstallComesBeforeEverything(t *testing.T) {
