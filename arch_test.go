@@ -134,6 +134,7 @@ var arch = []struct {
 	{"cluster/contracttext", pure, "model/unit model/node decide/cpus/pick decide/cpus/place"},
 	{"cluster/podpath", pure, "model/node"},
 	{"cluster/kube", pure, "model/unit model/node decide/cpus/pick decide/cpus/place config/spelling config cluster/contracttext"},
+	{"cluster/stored", pure, ""},
 	{"cluster/admission", pure, "model/unit model/node decide/cpus/pick config/spelling config api/config/v1alpha1 cluster/kube"},
 	{"cluster/cpureport", affects, "model/unit model/node decide/cpus/pick decide/cpus/place api/v1alpha1"},
 	{"cluster/kubelet", affects, ""},
@@ -142,7 +143,7 @@ var arch = []struct {
 	{"cluster/manager", affects, "model/unit model/node decide/policy config config/absence api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/certificate cluster/admission/missed"},
 	{"cluster/nodepages", affects, "model/unit model/node model/trial api/config/v1alpha1 api/v1alpha1 cluster/kube"},
 	{"cluster/cpumap", affects, "model/unit model/node decide/cpus/pick"},
-	{"cluster/podpages", affects, "model/unit model/node decide/cpus/pick decide/cpus/place config api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/cpureport cluster/nodepages cluster/cpumap"},
+	{"cluster/podpages", affects, "model/unit model/node decide/cpus/pick decide/cpus/place config api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/cpureport cluster/nodepages cluster/cpumap cluster/stored"},
 	{"cluster/containerstart", affects, "model/unit model/node decide/limit runtimes/nri cluster/kube cluster/kubelet"},
 	{"cluster/nodereport", affects, "model/unit model/node model/trial decide/cpus/pick decide/cpus/place decide/plan decide/contest decide/cpus/hold decide/tick decide/policy api/v1alpha1 cluster/apiserver cluster/cpureport"},
 	// agent
@@ -201,7 +202,7 @@ var arch = []struct {
 	{"cmd/tenon-manager", affects, "cluster/certificate cluster/manager"},
 	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal machine/host machine/lease runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/daemon"},
 	// scheduler, a module of its own
-	{"scheduler/plugin", affects, "decide/cpus/pick decide/cpus/place api/v1alpha1 cluster/kube cluster/cpureport"},
+	{"scheduler/plugin", affects, "decide/cpus/pick decide/cpus/place api/v1alpha1 cluster/kube cluster/cpureport cluster/stored"},
 	{"scheduler/cmd/tenon-scheduler", affects, "scheduler/plugin"},
 	{"scheduler/inprocess", affects, "api/v1alpha1 scheduler/plugin"},
 	{"scheduler/throughput", affects, "model/unit model/node decide/cpus/pick decide/cpus/place decide/trials/paired api/v1alpha1 cluster/kube cluster/cpureport lab/stat scheduler/inprocess"},
@@ -243,7 +244,7 @@ var outside = map[string]string{
 	"go.yaml.in/yaml/":                 "config config/syntax",
 	"gonum.org/":                       "decide/trials/paired decide/trials/switchback lab/stat",
 	"google.golang.org/":               "runtimes/container",
-	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/admission cluster/kubelet cluster/certificate cluster/manager cluster/admission/missed cluster/nodepages cluster/podpages cluster/nodereport cluster/containerstart agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
+	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/stored cluster/admission cluster/kubelet cluster/certificate cluster/manager cluster/admission/missed cluster/nodepages cluster/podpages cluster/nodereport cluster/containerstart agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
 	"k8s.io/kubernetes/":               "scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/quality", // so that any scheduler can contain the plugin
 	"sigs.k8s.io/":                     "cluster/certificate cluster/manager cluster/admission/missed cmd/kubectl-tenon cmd/tenon-manager",
 }
@@ -259,6 +260,7 @@ var pureUse = map[string]string{
 	"lab/stat":                 "gonum.org/v1/gonum/",
 	"cluster/kube":             "k8s.io/api/ k8s.io/apimachinery/pkg/api/",
 	"cluster/admission":        "k8s.io/api/ k8s.io/apimachinery/pkg/",
+	"cluster/stored":           "k8s.io/api/ k8s.io/apimachinery/pkg/",
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
@@ -28,7 +29,7 @@ func (k *keeper) podChanged(before, after any) {
 	if had && sameCPUs(old, p) {
 		return
 	}
-	demand, asks := demandOf(p)
+	demand, asks := demandOf(stored.Allocated(p))
 	var contract place.Contract
 	if asks {
 		contract = contractOf(p)
@@ -37,7 +38,7 @@ func (k *keeper) podChanged(before, after any) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !asks { // the pod may have demanded CPUs while it waited
-		k.removePod(uid)
+		k.removePod(uid, k.ledger.Forgo)
 		return
 	}
 	node, known := k.ledger.Node(place.UID(uid))
@@ -74,10 +75,11 @@ func (k *keeper) nominated(p *corev1.Pod) {
 }
 
 // sameCPUs reports whether a bound pod has the same CPUs after a change. The
-// generation of a pod is the number of changes of its spec.
+// generation of a pod is the number of changes of its spec. While a resize is
+// pending, the status counts, too.
 func sameCPUs(old, p *corev1.Pod) bool {
 	return old.UID == p.UID && old.Spec.NodeName == p.Spec.NodeName && old.Generation == p.Generation &&
-		maps.Equal(old.Annotations, p.Annotations) && maps.Equal(old.Labels, p.Labels)
+		maps.Equal(old.Annotations, p.Annotations) && maps.Equal(old.Labels, p.Labels) && stored.Allocated(old) == old && stored.Allocated(p) == p
 }
 
 // podDeleted handles the deletion or the end of a pod.
@@ -91,18 +93,19 @@ func (k *keeper) podDeleted(o any) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.removePod(p.UID)
+	k.removePod(p.UID, k.ledger.RemovePod)
 }
 
-// removePod frees the CPUs of a pod. The caller holds k.mu.
-func (k *keeper) removePod(uid types.UID) {
+// removePod removes a pod from the ledger, by a function of the ledger. The
+// caller holds k.mu.
+func (k *keeper) removePod(uid types.UID, remove func(place.UID)) {
 	delete(k.failed, uid)
 	delete(k.nominees, uid)
 	nodes := k.ledger.Doubts(place.UID(uid))
 	if node, known := k.ledger.Node(place.UID(uid)); known {
 		nodes = append(nodes, node)
 	}
-	k.ledger.RemovePod(place.UID(uid))
+	remove(place.UID(uid))
 	for _, node := range nodes {
 		k.changed(node)
 		if k.seen[node] == nil && len(k.view(node).Holds()) == 0 {

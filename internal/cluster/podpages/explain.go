@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/nodepages"
+	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/model/unit"
@@ -111,7 +112,7 @@ func (c *Cluster) ExplainPod(namespace, name string, seen Seen) (*PodPage, bool)
 		page.Nodes = c.nodeAnswers(p, demand)
 	case c.node(p.Spec.NodeName) == nil:
 		page.State = PodLost
-	case demandOf(allocated(p)) == nil && !c.holds(p):
+	case demandOf(stored.Allocated(p)) == nil && !c.holds(p):
 		page.State = PodShares
 	default:
 		c.find(page, p)

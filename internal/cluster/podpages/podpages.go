@@ -21,6 +21,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/cpureport"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/nodepages"
+	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
@@ -58,7 +59,7 @@ func New(nodes []nodepages.Node, pods []corev1.Pod, now time.Time) *Cluster {
 		if n != nil {
 			n.take(p)
 		}
-		if demand, asks, _ := kube.DemandOf(allocated(p)); asks {
+		if demand, asks, _ := kube.DemandOf(stored.Allocated(p)); asks {
 			c.ledger.Bound(place.Pod{UID: place.UID(p.UID), Demand: demand}, p.Spec.NodeName, c.contractOf(p, n))
 		}
 	}

@@ -48,34 +48,6 @@ func resizeText(p *corev1.Pod) string {
 	return text + after(": ", strings.TrimRight(c.Message, ". "))
 }
 
-// allocated returns the pod with the resources that the kubelet has allocated to
-// its containers. While a resize is pending, the node acts on these, and not on
-// those of the spec.
-func allocated(p *corev1.Pod) *corev1.Pod {
-	if pendingResize(p) == nil {
-		return p
-	}
-	p = p.DeepCopy()
-	set := func(containers []corev1.Container, statuses []corev1.ContainerStatus) {
-		for i := range containers {
-			at := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == containers[i].Name })
-			if at < 0 {
-				continue
-			}
-			s := &statuses[at]
-			if s.Resources != nil {
-				containers[i].Resources.Requests, containers[i].Resources.Limits = s.Resources.Requests, s.Resources.Limits
-			}
-			if s.AllocatedResources != nil {
-				containers[i].Resources.Requests = s.AllocatedResources
-			}
-		}
-	}
-	set(p.Spec.InitContainers, p.Status.InitContainerStatuses)
-	set(p.Spec.Containers, p.Status.ContainerStatuses)
-	return p
-}
-
 // contractOf returns the CPUs that a scheduler chose for a pod on a node. It
 // returns the zero Contract, by which the node chooses, if these are own CPUs of
 // another pod in a newer report that lacks this pod.

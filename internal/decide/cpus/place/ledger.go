@@ -273,6 +273,11 @@ func (l *Ledger) RemovePod(uid UID) {
 	})
 }
 
+// Forgo records that a running pod demands no CPUs any more. If its node has
+// reported the pod, the pod holds its CPUs until a report lacks it: until then,
+// the node binds the pod to them.
+func (l *Ledger) Forgo(uid UID) { l.eachHold(uid, l.remove) }
+
 // Contract returns the contract of a reserved or bound pod, and its node.
 func (l *Ledger) Contract(uid UID) (Contract, string, bool) {
 	e := l.pods[uid]

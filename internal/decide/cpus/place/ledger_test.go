@@ -311,7 +311,7 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 			}
 			d.Apart = pick.Separation(rnd.IntN(3))
 			p := Pod{uid, d}
-			switch rnd.IntN(10) {
+			switch rnd.IntN(11) {
 			case 0, 1:
 				l.Reserve(p, at)
 			case 2:
@@ -336,6 +336,8 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 				l.Learn(at, r)
 			case 8:
 				l.Settle(uid, at)
+			case 10:
+				l.Forgo(uid)
 			case 9:
 				if e := l.findDoubt(uid, at); e != nil {
 					if rnd.IntN(2) == 0 {

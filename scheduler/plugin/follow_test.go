@@ -1,0 +1,97 @@
+package plugin
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/decide/cpus/place"
+)
+
+// resized returns a running pod whose resize the kubelet has deferred.
+func resized(p *corev1.Pod, request, limit string) *corev1.Pod {
+	next := p.DeepCopy()
+	was := p.Spec.Containers[0].Resources
+	next.Generation++
+	next.Spec.Containers[0].Resources = corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": resource.MustParse(request)}, Limits: corev1.ResourceList{"cpu": resource.MustParse(limit)},
+	}
+	next.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred}}
+	next.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", AllocatedResources: was.Requests, Resources: &was}}
+	return next
+}
+
+// TestADeferredResizeChangesNoCPUs resizes a pod of four own CPUs. The kubelet
+// defers the resize, so the node still binds the pod to its four CPUs. A ledger
+// that counts the new spec takes other CPUs, or gives the four to another pod.
+// When the kubelet has done the resize, the new spec counts.
+func TestADeferredResizeChangesNoCPUs(t *testing.T) {
+	for name, x := range map[string]struct {
+		request, limit string
+		open           int // after the resize
+	}{
+		"to more CPUs":                       {"6", "6", 10},
+		"to fewer CPUs":                      {"2", "2", 14},
+		"to seats":                           {"3", "4", 16},
+		"to a fraction, which asks for none": {"3500m", "3500m", 16},
+	} {
+		for _, reported := range []bool{false, true} {
+			b := newBench(t, machine("n", 1, 2, 4))
+			p := b.run(pinned("a", 4, 100), "n")
+			b.run(pinned("b", 4, 100), "n")
+			b.keeper.podDeleted(plain("b")) // the lowest CPUs that are open now lie behind those of a
+			var held []place.Held
+			if reported {
+				held = b.keeper.view("n").Holds()
+				b.keeper.reportChanged(machine("n", 2, 2, 4, held...))
+			}
+			was := b.holds("n")
+			waits := resized(p, x.request, x.limit)
+			b.keeper.podChanged(p, waits)
+			if got := b.holds("n"); got != was {
+				t.Errorf("%s, reported %v: while it is deferred, the node holds\n%s\nwant\n%s", name, reported, got, was)
+			}
+			again := newBench(t)
+			again.keeper.podChanged(nil, waits)
+			again.keeper.reportChanged(machine("n", 9, 2, 4, held...))
+			if got := again.holds("n"); got != was {
+				t.Errorf("%s, reported %v: after a restart, the node holds\n%s\nwant\n%s", name, reported, got, was)
+			}
+			done := waits.DeepCopy()
+			done.Status = corev1.PodStatus{}
+			b.keeper.podChanged(waits, done)
+			if got := b.open("n"); !reported && got != x.open {
+				t.Errorf("%s: %d CPUs are open after the resize, want %d", name, got, x.open)
+			}
+		}
+	}
+}
+
+// TestCPUsThatTheNodeStillHoldsAreNotFree takes the demand from a running pod.
+// Its CPUs become free when the node reports that it has taken them from the
+// pod. A scheduler that starts in between must count the same.
+func TestCPUsThatTheNodeStillHoldsAreNotFree(t *testing.T) {
+	b := newBench(t, machine("n", 1, 1, 4))
+	p := b.run(pinned("a", 4, 100), "n")
+	held := b.keeper.view("n").Holds()
+	b.keeper.reportChanged(machine("n", 2, 1, 4, held...))
+	if _, why := b.tryNode(pinned("waiting", 6, 100), "n"); why == "" {
+		t.Fatal("it fits")
+	}
+	shares := p.DeepCopy()
+	delete(shares.Annotations, kube.AnnotationCPUSetScheduler)
+	b.keeper.podChanged(p, shares)
+	again := newBench(t, machine("n", 2, 1, 4, held...))
+	again.keeper.podChanged(nil, shares)
+	if got, restarted := b.open("n"), again.open("n"); got != 4 || restarted != 4 {
+		t.Errorf("%d CPUs are open, and %d for a new scheduler, while the node still binds the pod to the other 4", got, restarted)
+	}
+	b.wokenPods()
+	b.keeper.reportChanged(machine("n", 3, 1, 4))
+	if got, woken := b.open("n"), fmt.Sprint(b.wokenPods()); got != 8 || woken != "[default/waiting]" {
+		t.Errorf("%d CPUs are open after the next report, and %s is woken", got, woken)
+	}
+}
