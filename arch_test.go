@@ -134,7 +134,7 @@ var arch = []struct {
 	{"cluster/contracttext", pure, "model/unit model/node decide/cpus/pick decide/cpus/place"},
 	{"cluster/podpath", pure, "model/node"},
 	{"cluster/kube", pure, "model/unit model/node decide/cpus/pick decide/cpus/place config/spelling config cluster/contracttext"},
-	{"cluster/stored", pure, ""},
+	{"cluster/stored", pure, "cluster/kube"},
 	{"cluster/admission", pure, "model/unit model/node decide/cpus/pick config/spelling config api/config/v1alpha1 cluster/kube"},
 	{"cluster/cpureport", affects, "model/unit model/node decide/cpus/pick decide/cpus/place api/v1alpha1"},
 	{"cluster/kubelet", affects, ""},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,12 +22,13 @@ func fitCommand(a *access, now func() time.Time) *cobra.Command {
 	var namespace string
 	var out output
 	cmd := &cobra.Command{
-		Use:   "fit [-f FILE]... [FILE]...",
+		Use:   "fit [-f FILE]... [FILE | pod/NAME]...",
 		Short: "Print where the pods of manifests would go, and which CPUs they would get; status 1 if one would wait",
 		Long: `Places the pods of manifests one after the other on the cluster as it is now, by
 the functions of tenon-scheduler, and prints node and CPUs of each. It reads
 pods, and objects that make pods from a template, such as a Deployment. FILE may
-be -, for standard input.
+be -, for standard input. With pod/NAME it places one more pod like the pod NAME.
+Pods that run already keep what they have, also those of the manifests.
 
 It creates nothing. It asks the API server to create one pod of each manifest
 without storing it (dry run), so that webhooks, quota and other admission answer.
@@ -37,10 +39,16 @@ admission was not asked. A pod whose scheduler does not run finds no place.`,
 		Example: `  kubectl tenon fit -f db.yaml
   kubectl tenon fit db.yaml web.yaml -n shop && kubectl apply -n shop -f db.yaml -f web.yaml
   helm template shop ./shop | kubectl tenon fit -f -
+  kubectl tenon fit pod/db-0 -n shop      # one more pod like this one
+  kubectl get deployment web -o yaml | kubectl tenon fit -f -
   kubectl tenon fit -f db.yaml -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			files := append(files, args...)
-			if len(files) == 0 {
+			existing, named, err := splitPods(args)
+			if err != nil {
+				return err
+			}
+			files := append(files, named...)
+			if len(files)+len(existing) == 0 {
 				return usageError{fmt.Errorf("%s: want a manifest, such as -f db.yaml: %s", cmd.CommandPath(), see(cmd))}
 			}
 			all, err := a.manifests(cmd.InOrStdin(), files, namespace)
@@ -51,6 +59,10 @@ admission was not asked. A pod whose scheduler does not run finds no place.`,
 			if err != nil {
 				return err
 			}
+			if err := a.addPods(all, c, existing, namespace); err != nil {
+				return err
+			}
+			c.FindExisting(all)
 			by := a.webhook(cmd.Context())
 			schedulers, err := a.admit(cmd.Context(), all, by, now())
 			if err != nil {
@@ -72,6 +84,42 @@ admission was not asked. A pod whose scheduler does not run finds no place.`,
 	return cmd
 }
 
+// splitPods returns the names of pods among the arguments, such as db in pod/db,
+// and the other arguments, which name files. A file of such a name comes first.
+func splitPods(args []string) (pods, files []string, err error) {
+	for _, arg := range args {
+		_, missing := os.Stat(arg)
+		kind, name, typed := strings.Cut(arg, "/")
+		switch {
+		case missing == nil || !typed:
+			files = append(files, arg)
+		case slices.Contains(podWords, kind):
+			pods = append(pods, name)
+		case slices.Contains(makerWords, kind):
+			return nil, nil, usageError{fmt.Errorf("%s is no file: want a manifest or pod/NAME, such as kubectl get %s -o yaml | kubectl tenon fit -f -", arg, arg)}
+		default:
+			files = append(files, arg)
+		}
+	}
+	return pods, files, nil
+}
+
+// addPods adds pods of the cluster. given is the value of -n.
+func (a *access) addPods(all *podpages.Manifests, c *podpages.Cluster, names []string, given string) error {
+	namespace, err := a.namespace(given)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		p := c.Pod(namespace, name)
+		if p == nil {
+			return fmt.Errorf("there is no pod %q in namespace %s", name, namespace)
+		}
+		all.AddPod(p)
+	}
+	return nil
+}
+
 // manifests reads the pods of files. given is the value of -n.
 func (a *access) manifests(in io.Reader, files []string, given string) (*podpages.Manifests, error) {
 	all := &podpages.Manifests{}
@@ -80,7 +128,7 @@ func (a *access) manifests(in io.Reader, files []string, given string) (*podpage
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if len(all.Wanted) == 0 {
+	if len(all.Wanted) == 0 && len(files) > 0 {
 		return nil, fmt.Errorf("%s: no object with pods", strings.Join(files, ", "))
 	}
 	namespace, err := a.namespace(given)

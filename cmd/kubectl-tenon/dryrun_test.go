@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 const (
@@ -94,5 +97,53 @@ func TestObjectsOfTheManifestsAreNoRefusal(t *testing.T) {
 	const want = `Not looked at: admission of p, because the manifests create Namespace new (namespaces "new" not found).`
 	if out, err := kubectl(t, paths, "fit", file); err != nil || !strings.Contains(out, want) {
 		t.Errorf("%v: want %q in\n%s", err, want, out)
+	}
+}
+
+// TestFitTakesAPodThatExists asks for one more pod like one that runs. The API
+// server must get a pod without the fields that a server fills in, and with
+// another name.
+func TestFitTakesAPodThatExists(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"exported.yaml": "kind: Pod\nmetadata: {name: db, namespace: default, uid: u1, resourceVersion: '7', annotations: {cpuset-scheduler: 'true', tenon.sh/cpus: '{}'}}\nspec: {nodeName: node-1, containers: [{name: c, resources: {limits: {cpu: '4'}}}]}\nstatus: {phase: Running}\n",
+		"applied.yaml":  "kind: Pod\nmetadata: {name: db, annotations: {cpuset-scheduler: 'true'}}\nspec: {containers: [{name: c, resources: {limits: {cpu: '4'}}}]}\n",
+		"deploy.yaml":   "kind: Deployment\nmetadata: {name: web, namespace: default}\nspec: {replicas: 2, template: {metadata: {annotations: {cpuset-scheduler: 'true'}}, spec: {containers: [{name: c, resources: {limits: {cpu: '2'}}}]}}}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const db = "\ndefault/db runs on node-1 already: its CPUs 0-3 count as taken, and the answer is for one more pod\n"
+	owned := strings.Replace(pods, `{"metadata": {"name": "db", "namespace": "default",`, `{"metadata": {"name": "web-5d-x", "namespace": "default", "ownerReferences": [{"kind": "ReplicaSet", "name": "web-5d", "controller": true}],`, 1)
+	for args, x := range map[string]struct{ pods, want string }{
+		"pod/db":                       {pods, db},
+		"po/db -n default":             {pods, db},
+		"-f " + dir + "/exported.yaml": {pods, db},
+		dir + "/applied.yaml":          {pods, db},
+		dir + "/deploy.yaml":           {owned, "\n1 pod of Deployment web runs already: its CPUs 0-3 count as taken, and the answer is for more pods\n"},
+	} {
+		paths := with(withRoom, "/api/v1/pods", x.pods, "sent", "")
+		out, err := kubectl(t, paths, append([]string{"fit"}, strings.Fields(args)...)...)
+		if err != nil || !strings.Contains(out, x.want) || !strings.Contains(out, "The API server was asked") {
+			t.Errorf("%s: %v: want %q in\n%s", args, err, x.want, out)
+		}
+		var p corev1.Pod
+		if err := json.Unmarshal([]byte(paths["sent"]), &p); err != nil {
+			t.Errorf("%s: want one pod: %v in %q", args, err, paths["sent"])
+		}
+		if p.Name != "" || p.GenerateName == "" || p.UID != "" || p.ResourceVersion != "" || p.Spec.NodeName != "" || p.Status.Phase != "" || len(p.Annotations) != 1 {
+			t.Errorf("%s: the API server is asked for %+v", args, p)
+		}
+	}
+	for args, want := range map[string]string{
+		"pod/none":       `there is no pod "none" in namespace default`,
+		"deployment/web": "deployment/web is no file: want a manifest or pod/NAME, such as kubectl get deployment/web -o yaml | kubectl tenon fit -f -",
+		"pod/db -n shop": "", // it waits, so nothing of it counts as taken
+	} {
+		out, err := kubectl(t, withRoom, append([]string{"fit"}, strings.Fields(args)...)...)
+		if want != "" && (err == nil || err.Error() != want) || strings.Contains(out, "already") {
+			t.Errorf("%s: %v, want %q; and\n%s", args, err, want, out)
+		}
 	}
 }

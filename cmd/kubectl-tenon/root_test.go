@@ -66,7 +66,8 @@ func selected(text, selector string) string {
 
 // kubectl runs the plugin against an API server with answers for these paths. A
 // path for a POST begins with "POST ". Without a path for it, a new pod is
-// accepted unchanged. A Status is sent with its code.
+// accepted unchanged, and added to the path "sent" if that is set. A Status is
+// sent with its code.
 func kubectl(t *testing.T, paths map[string]string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -119,6 +120,9 @@ func serve(t *testing.T, paths map[string]string) string {
 		switch {
 		case isPod && !known:
 			text = accepted(t, r)
+			if _, wanted := paths["sent"]; wanted {
+				paths["sent"] += text + "\n"
+			}
 		case !known:
 			text = notFound
 		}

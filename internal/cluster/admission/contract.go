@@ -6,14 +6,10 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 )
 
-// results lists the annotations that only the scheduler may write, when it
-// binds a pod to a node.
-var results = []string{kube.AnnotationCPUSet, kube.AnnotationResourceStatus, kube.AnnotationCPUs}
-
-// deleteForged deletes the annotations in results from a new pod. A new pod has
+// deleteForged deletes the annotations in kube.Results from a new pod. A new pod has
 // them if its manifest was copied from a running pod.
 func deleteForged(p *corev1.Pod, v *Verdict) {
-	for _, key := range results {
+	for _, key := range kube.Results {
 		if _, given := p.Annotations[key]; given {
 			delete(p.Annotations, key)
 			v.warn("the annotation %s was removed: the scheduler writes it when it binds the pod to a node", key)

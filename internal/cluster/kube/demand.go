@@ -26,6 +26,10 @@ const (
 	AnnotationCPUs = "tenon.sh/cpus"
 )
 
+// Results lists the annotations that only a scheduler may write, when it binds a
+// pod to a node.
+var Results = []string{AnnotationCPUSet, AnnotationResourceStatus, AnnotationCPUs}
+
 // StaticBurst is the value of AnnotationCPUPolicy that demands a pool of CPUs.
 const StaticBurst = "static-burst"
 

@@ -24,12 +24,12 @@ type Admission struct {
 }
 
 // Draft returns the pod for the dry run. A pod of a template has a generated
-// name, like the pods of a controller. If the manifests create the pod's
+// name, like the pods of a controller, and so has a pod whose name is taken. If the manifests create the pod's
 // ServiceAccount, the draft does not name it, because it does not exist yet.
 func (m *Manifests) Draft(w *Wanted) *corev1.Pod {
 	p := w.Pod.DeepCopy()
 	p.Status = corev1.PodStatus{}
-	if w.Template {
+	if w.Template || w.Exists {
 		p.Name, p.GenerateName = "", cmp.Or(w.Name, "pod")+"-"
 	}
 	if m.makes("ServiceAccount", p.Namespace, serviceAccount(p)) {

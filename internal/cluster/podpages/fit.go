@@ -38,6 +38,8 @@ type FitPage struct {
 	Total int      `json:"total"`
 	// Profiles has one line for each manifest whose pods a profile changes.
 	Profiles []string `json:"profiles,omitempty"`
+	// Running has one line for each manifest whose pods run already.
+	Running  []string `json:"running,omitempty"`
 	Faults   []string `json:"faults,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 	// NotLookedAt lists what could not be read or asked, with the reasons.
@@ -105,6 +107,9 @@ func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook, schedulers 
 		page.Faults = append(page.Faults, want.Name+": "+f)
 	}
 	pods := c.expand(want, as)
+	if text := c.runningText(want); text != "" {
+		page.Running = append(page.Running, text)
+	}
 	if why := want.Admission.Refused; why != "" {
 		page.add(FitPod{
 			Pod: cmp.Or(want.Pod.Namespace, corev1.NamespaceDefault) + "/" + want.Name, Count: len(pods), Asks: asksOf(demandOf(as)), Scheduler: SchedulerOf(as), Answer: FitRefused, Reasons: []Reason{{Why: why}},
@@ -263,7 +268,7 @@ func (f *FitPage) Text() string {
 		printReasons(&b, late[:same])
 		late = late[same:]
 	}
-	for _, text := range f.Profiles {
+	for _, text := range slices.Concat(f.Running, f.Profiles) {
 		fmt.Fprintln(&b, text)
 	}
 	for _, text := range f.Faults {

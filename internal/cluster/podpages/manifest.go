@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"tenon.sh/tenon/internal/cluster/stored"
 )
 
 // Wanted is a number of equal pods in a manifest.
@@ -22,8 +24,12 @@ type Wanted struct {
 	Count int
 	// EachNode means that there is one pod for each node, as with a DaemonSet.
 	EachNode bool
-	// Template means that a controller makes the pods, and names them.
+	// Template means that a controller makes the pods, and names them. Kind is
+	// the kind of the object with the template.
 	Template bool
+	Kind     string
+	// Exists means that the name of a pod belongs to a pod that exists.
+	Exists bool
 	// Admission is the answer of the API server to such a pod.
 	Admission Admission
 }
@@ -157,6 +163,9 @@ func wantedOf(o object, text []byte) (*Wanted, error) {
 		if err := json.Unmarshal(text, &w.Pod); err != nil {
 			return nil, readable(err)
 		}
+		if w.Exists = stored.Exists(&w.Pod); w.Exists {
+			w.Pod = *stored.Again(&w.Pod)
+		}
 		return &w, nil
 	}
 	var spec controllerSpec
@@ -172,7 +181,7 @@ func wantedOf(o object, text []byte) (*Wanted, error) {
 	if template == nil {
 		return nil, nil
 	}
-	w := Wanted{Name: o.Metadata.Name, Pod: corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}, Count: 1, EachNode: o.Kind == "DaemonSet", Template: true}
+	w := Wanted{Name: o.Metadata.Name, Pod: corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}, Count: 1, EachNode: o.Kind == "DaemonSet", Template: true, Kind: o.Kind}
 	w.Pod.Namespace = o.Metadata.Namespace
 	if count != nil {
 		if *count < 0 {
