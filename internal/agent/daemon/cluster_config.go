@@ -64,14 +64,14 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	}
 	spaces, wrong := kube.ParseNamespaces(k.ByNamespace)
 	c.cfg.spaces = spaces
-	var inert []string
+	var inert, ignored []string
 	for _, f := range wrong {
 		f.Key = "ConfigMap " + kube.PodConfigMap + ": " + f.Key
 		if f.Inert {
 			inert = append(inert, f.String())
 			continue
 		}
-		faults = append(faults, config.Fault{Field: f.Key, Problem: f.Fault.String()})
+		ignored = append(ignored, f.String()+"; the key counts as missing")
 	}
 	nodes, nodeKnown := c.self.Objects()
 	if nodeKnown && len(nodes) > 0 {
@@ -84,7 +84,10 @@ func (c *cluster) followConfigAt(now time.Time) bool {
 	c.cfg.node.Notices = append(c.cfg.node.Notices, inert...)
 	c.cfg.node.Notices = append(c.cfg.node.Notices, shareCPUs(&c.cfg.node.Policy, facts)...)
 	c.cfg.node.Policy.Pool = c.cfg.node.Policy.Pool.Keeping(k.KubeletReserve, c.cfg.node.Policy.Suppress.Enable)
-	c.tellConfig(append(faults, own...))
+	for _, f := range own {
+		ignored = append(ignored, nodereport.Ignored(f.String()))
+	}
+	c.tellConfig(faults, ignored)
 	c.keep()
 	return true
 }
@@ -96,12 +99,12 @@ func staysInForce(m *absence.Missing, there, was bool, now time.Time) bool {
 }
 
 // tellConfig updates the status of the configuration, and logs changes of it.
-func (c *cluster) tellConfig(faults []config.Fault) {
+func (c *cluster) tellConfig(faults []config.Fault, ignored []string) {
 	name := fmt.Sprintf("ConfigMap %s/%s", c.Namespace, c.ConfigMap)
 	if !c.last.HasConfig {
 		name += ", which does not exist"
 	}
-	next := nodereport.Config{From: name, Notices: slices.Concat(c.cfg.last.Notices(), c.cfg.node.Notices)}
+	next := nodereport.Config{From: name, Ignored: ignored, Notices: slices.Concat(c.cfg.last.Notices(), c.cfg.node.Notices)}
 	for _, m := range []struct {
 		name    string
 		missing absence.Missing
@@ -120,6 +123,11 @@ func (c *cluster) tellConfig(faults []config.Fault) {
 		}
 		if len(next.Faults) == 0 {
 			c.log.Info("the configuration of the cluster has no faults any more", "from", name)
+		}
+	}
+	if !slices.Equal(next.Ignored, c.cfg.status.Ignored) {
+		for _, f := range next.Ignored {
+			c.log.Error("configuration: " + f)
 		}
 	}
 	if !slices.Equal(next.Notices, c.cfg.status.Notices) {

@@ -104,6 +104,13 @@ func TestTheConfigMapAndTheLabelsOfTheNodeMakeItsConfiguration(t *testing.T) {
 	if !strings.Contains(c.cfg.status.Faults[0], "550") {
 		t.Errorf("the fault names no value: %v", c.cfg.status.Faults)
 	}
+	s.Put(configMap(suppressAt("55")))
+	self.Annotations = map[string]string{"node.koordinator.sh/reservation": `{"reservedCPUs": "a"}`}
+	s.Put(self)
+	soon(t, "the fault of the annotation", func() bool { c.followConfig(); return len(c.cfg.status.Ignored) > 0 && len(c.cfg.status.Faults) == 0 })
+	if got := c.cfg.status.Ignored; len(got) != 1 || !strings.HasPrefix(got[0], `the node's annotation node.koordinator.sh/reservation.reservedCPUs: "a": want CPUs`) {
+		t.Errorf("the fault of the annotation: %q", got)
+	}
 }
 
 // TestADeletedConfigMapHoldsForAWhile deletes the ConfigMap and creates it

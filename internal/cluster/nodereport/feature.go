@@ -3,6 +3,7 @@ package nodereport
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -192,10 +193,26 @@ func condition(kind string, is bool, reason, message string) metav1.Condition {
 	return c
 }
 
+// Ignored describes a fault in an annotation or label of the node. The fault
+// begins with this word.
+func Ignored(fault string) string {
+	if strings.HasPrefix(fault, "annotation ") {
+		return "the node's " + fault + "; the whole annotation counts as missing"
+	}
+	return "the node's " + fault + "; it counts as missing"
+}
+
 func configCondition(c Config) metav1.Condition {
+	var faults []string
+	if len(c.Faults) > 0 {
+		faults = append(faults, c.From+": "+list(c.Faults, maxListed)+"; the last valid values hold")
+	}
+	if len(c.Ignored) > 0 {
+		faults = append(faults, list(c.Ignored, maxListed))
+	}
 	switch {
-	case len(c.Faults) > 0:
-		return condition(ConfigAccepted, false, reasonFaults, c.From+": "+list(c.Faults, maxListed)+"; the last valid values hold")
+	case len(faults) > 0:
+		return condition(ConfigAccepted, false, reasonFaults, strings.Join(faults, "; "))
 	case c.Trouble != "":
 		return condition(ConfigAccepted, true, reasonNotRead, c.From+" is not read now, and what was read last holds: "+c.Trouble)
 	case len(c.Notices) > 0:

@@ -67,8 +67,10 @@ type Config struct {
 	// koordinator-system/slo-controller-config".
 	From string
 	// Faults are the errors in the present text. With a fault, the last valid text
-	// stays in force. Notices name settings that Tenon ignores.
-	Faults, Notices []string
+	// stays in force. Ignored are errors in other places, such as the annotations
+	// of the node, where a value with an error counts as missing. Notices name
+	// settings that Tenon ignores.
+	Faults, Ignored, Notices []string
 	// Trouble is the error that prevents reading the source now, or empty.
 	Trouble string
 }

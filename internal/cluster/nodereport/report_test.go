@@ -227,6 +227,29 @@ func TestTroubleIsACondition(t *testing.T) {
 	}
 }
 
+// TestAFaultOfTheNodeDoesNotBlameTheConfigMap compares the messages about faults
+// in the ConfigMap and in the annotations and labels of the node.
+func TestAFaultOfTheNodeDoesNotBlameTheConfigMap(t *testing.T) {
+	const (
+		reserved = "the node's annotation node.koordinator.sh/reservation.reservedCPUs: \"a\": want CPUs such as 0-1,8; the whole annotation counts as missing"
+		ratio    = "the node's label r: \"2\": want a number from 0 to 1; it counts as missing"
+		key      = "ConfigMap a/b: resource-qos-config: not JSON; the last valid values hold"
+	)
+	ignored := []string{Ignored(`annotation node.koordinator.sh/reservation.reservedCPUs: "a": want CPUs such as 0-1,8`), Ignored(`label r: "2": want a number from 0 to 1`)}
+	for want, c := range map[string]Config{
+		reserved + "; " + ratio:              {Ignored: ignored},
+		key:                                  {Faults: []string{"resource-qos-config: not JSON"}},
+		key + "; " + reserved + "; " + ratio: {Faults: []string{"resource-qos-config: not JSON"}, Ignored: ignored},
+	} {
+		v := view()
+		c.From = "ConfigMap a/b"
+		v.Config = c
+		if got := find(Status(v, nil).Conditions, ConfigAccepted); got.Status != metav1.ConditionFalse || got.Message != want {
+			t.Errorf("%s: %q\nwant %q", got.Status, got.Message, want)
+		}
+	}
+}
+
 func TestAConditionKeepsItsTimeUntilItTurns(t *testing.T) {
 	v := view()
 	first := Status(v, nil)
