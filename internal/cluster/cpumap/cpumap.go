@@ -25,6 +25,8 @@ type Node struct {
 	// Manager names another program that binds CPUs on the node. It is empty if
 	// there is none.
 	Manager string
+	// Fault says why no pod can own a CPU of the node. It is empty otherwise.
+	Fault string
 	// Reported is the time of the report. Silent is set if the report is so old
 	// that it may be wrong now.
 	Reported time.Time

@@ -49,6 +49,9 @@ func (m *Map) state() []string {
 	if m.node.Manager != "" {
 		lines = append(lines, "another manager binds CPUs on this node: "+m.node.Manager)
 	}
+	if m.node.Fault != "" {
+		lines = append(lines, m.node.Fault)
+	}
 	if off := m.Offline(); !off.Empty() {
 		lines = append(lines, "not online: CPU "+listOf(off))
 	}

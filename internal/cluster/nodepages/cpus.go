@@ -75,6 +75,9 @@ func cpus(b *strings.Builder, n Node) {
 		fmt.Fprintf(b, "; %s", strings.Join(has, ", "))
 	}
 	b.WriteString("\n")
+	for _, text := range n.noCPUs() {
+		fmt.Fprintf(b, "  fault     %s\n", text)
+	}
 	if by := n.binderOf(); by != "" {
 		fmt.Fprintf(b, "  bound by  %s: %s, and such pods act as LS here\n", by, noOwnCPUs)
 	} else {

@@ -100,6 +100,9 @@ func conditions(b *strings.Builder, nodes []Node, profiles []configv1alpha1.Clus
 			what := fmt.Sprintf("%s: %s: %s", c.Type, c.Reason, c.Message)
 			wrong[what] = append(wrong[what], n.Name)
 		}
+		for _, what := range n.noCPUs() {
+			wrong[what] = append(wrong[what], n.Name)
+		}
 	}
 	if len(wrong) == 0 && len(others) == 0 {
 		return true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -291,6 +292,40 @@ func TestAKubeletThatBindsCPUsIsNamed(t *testing.T) {
 	n.Report.Status.CPUs = nil
 	if text, want := Explain(n, noon), "\nCPUs for pods: the agent reports none, so no pod gets CPUs of its own there\n"; !strings.Contains(text, want) {
 		t.Errorf("want %q in\n%s", want, text)
+	}
+}
+
+// TestANodeWhoseCPUsAreAllReservedIsNamed reserves all CPUs of a node by
+// different means.
+func TestANodeWhoseCPUsAreAllReservedIsNamed(t *testing.T) {
+	const (
+		start  = "no CPU is left for pods that ask for CPUs: all 16 are reserved, by "
+		others = "the kubelet (reservedSystemCPUs), the file of tenond (pool), the kernel (isolcpus) or work outside pods"
+	)
+	for name, x := range map[string]struct{ annotation, reserved, allocatable, want string }{
+		"by the annotation":                  {`{"reservedCPUs": "0-31"}`, "0-15", "16", start + "the annotation node.koordinator.sh/reservation"},
+		"by the annotation and something":    {`{"reservedCPUs": "0-3"}`, "0-15", "16", start + "the annotation node.koordinator.sh/reservation (0-3), and for the others " + others},
+		"by something":                       {"", "0-15", "16", start + others},
+		"by something beside a wrong text":   {"x", "0-15", "16", start + others},
+		"all but one":                        {`{"reservedCPUs": "0-14"}`, "0-14", "16", ""},
+		"by the kubelet":                     {"", "", "0", "no CPU is left for pods: the kubelet reserves all 16 (reservedSystemCPUs, systemReserved or kubeReserved)"},
+		"a node that has said nothing of it": {"", "", "", ""},
+	} {
+		nodes := scene(t)
+		n := &nodes[1]
+		n.Annotations = map[string]string{annotationReservation: x.annotation}
+		n.Report.Status.CPUs.Reserved = x.reserved
+		delete(n.Status.Allocatable, corev1.ResourceCPU)
+		if x.allocatable != "" {
+			n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse(x.allocatable)
+		}
+		text, healthy := Doctor(nodes, nil, nil, noon)
+		if has := strings.Contains(text, "  node-1: "+x.want+"\n"); x.want != "" && (healthy || !has) || x.want == "" && strings.Contains(text, "no CPU is left") {
+			t.Errorf("%s: healthy %v; want %q in\n%s", name, healthy, x.want, text)
+		}
+		if text := Explain(*n, noon); x.want != "" && !strings.Contains(text, "  fault     "+x.want+"\n") || x.want == "" && strings.Contains(text, "fault") {
+			t.Errorf("%s: want %q in\n%s", name, x.want, text)
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 	}
 	of := cpumap.Node{
 		Name: name, Topology: n.report.Topology, Reserved: n.report.Reserved, Keep: n.report.Keep, Manager: n.report.Manager,
-		Reported: n.Report.Status.Reported.Time, Silent: n.IsSilent(c.now),
+		Reported: n.Report.Status.Reported.Time, Silent: n.IsSilent(c.now), Fault: n.AllReserved(),
 	}
 	return cpumap.New(of, owners, c.now), nil
 }
@@ -51,6 +51,7 @@ type MapPage struct {
 	Made     time.Time `json:"made"`
 	// Silent says that the report is so old that it may not be true any more.
 	Silent   bool         `json:"silent,omitempty"`
+	Fault    string       `json:"fault,omitempty"` // why no pod can own a CPU
 	Manager  string       `json:"manager,omitempty"`
 	Online   int          `json:"online"`
 	Offline  string       `json:"offline,omitempty"`
@@ -100,7 +101,7 @@ func (c *Cluster) MapPage(name string) (*MapPage, error) {
 	}
 	open := c.ledger.View(name).Open()
 	page := &MapPage{
-		Node: name, Reported: n.Report.Status.Reported.Time, Made: c.now, Silent: n.IsSilent(c.now), Manager: n.report.Manager, Keep: n.report.Keep,
+		Node: name, Reported: n.Report.Status.Reported.Time, Made: c.now, Silent: n.IsSilent(c.now), Fault: n.AllReserved(), Manager: n.report.Manager, Keep: n.report.Keep,
 		Online: n.report.Topology.All().Len(), Offline: drawn.Offline().String(), Open: open.Len(), Reserved: n.report.Reserved.String(),
 		CPUs: drawn.CPUs(), Owners: c.owners(n),
 	}

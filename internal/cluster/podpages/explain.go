@@ -164,9 +164,9 @@ func (c *Cluster) nodeAnswers(p *corev1.Pod, demand *place.Demand) []NodeAnswer 
 func (c *Cluster) withNumbers(a answer, demand *place.Demand) []string {
 	all := slices.Clone(a.why)
 	if a.lack != nil {
-		all[0] = a.lack.String()
+		all[0] = a.lack.String() + after(": ", a.node.KubeletReserves(a.lack.name))
 	}
-	if demand == nil {
+	if demand == nil || a.node.AllReserved() != "" {
 		return all
 	}
 	why := c.ledger.View(a.node.Name).Explain(demand, func(uid place.UID) string {

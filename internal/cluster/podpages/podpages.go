@@ -217,7 +217,7 @@ func (c *Cluster) ask(n *nodeState, p candidate) answer {
 	view := c.ledger.View(n.Name)
 	contract, offer, why := view.Offer(p.demand)
 	if why != pick.Fits {
-		a.why = append(a.why, string(why))
+		a.why = append(a.why, cmp.Or(n.AllReserved(), string(why)))
 		return a
 	}
 	a.contract, a.offer, a.worth = contract, offer, view.Worth(p.demand)
