@@ -72,6 +72,9 @@ func inert(p *corev1.Pod) []kube.Fault {
 		if limits := limitsOf(p); limits > 0 && limits != unit.CPUs(d.CPUs) {
 			return advise(kube.AnnotationCPUSetScheduler, "has no effect: a pod of class %s owns as many CPUs as it requests (%d), and the CPU limits of its containers add up to %v: want limits that add up to the request, or leave it out", class, d.CPUs, limits)
 		}
+		if c := partOf(p); c != nil {
+			return advise(kube.AnnotationCPUSetScheduler, "has no effect: a pod of class %s owns as many CPUs as it requests (%d), and container %.64q has the CPU limit %v: want whole CPUs in each container, or leave it out", class, d.CPUs, c.Name, milliOf(c.Resources.Limits[corev1.ResourceCPU]))
+		}
 	}
 	return nil
 }
@@ -91,4 +94,16 @@ func limitsOf(p *corev1.Pod) unit.MilliCPU {
 		}
 	}
 	return sum
+}
+
+// partOf returns the first container of a pod whose CPU limit is not a whole
+// number, or nil.
+func partOf(p *corev1.Pod) *corev1.Container {
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		if q := c.Resources.Limits[corev1.ResourceCPU]; q.Cmp(maxCPUs) <= 0 && milliOf(q)%unit.CPUs(1) != 0 {
+			return c
+		}
+	}
+	return nil
 }

@@ -37,3 +37,24 @@ func TestAKeyWithoutItsEffectWarns(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnCPUsInPartsOfACPUWarn gives two containers of an LSR pod limits that
+// add up to its request. The annotation divides the CPUs of the pod among its
+// containers only if each limit is a whole number.
+func TestOwnCPUsInPartsOfACPUWarn(t *testing.T) {
+	const ack = kube.AnnotationCPUSetScheduler + `: "true"`
+	for resources, want := range map[[2]string]string{
+		{"requests: {cpu: 1500m}, limits: {cpu: 1500m}", "requests: {cpu: 500m}, limits: {cpu: 500m}"}: `metadata.annotations[cpuset-scheduler]: has no effect: a pod of class LSR owns as many CPUs as it requests (2), and container "c" has the CPU limit 1500m: want whole CPUs in each container, or leave it out`,
+		{"requests: {cpu: 1500m}, limits: {cpu: 1500m}", "requests: {cpu: 500m}, limits: {cpu: 1}"}:    "metadata.annotations[cpuset-scheduler]: has no effect: a pod of class LSR owns as many CPUs as it requests (2), and the CPU limits of its containers add up to 2500m: want limits that add up to the request, or leave it out",
+		{"requests: {cpu: 1}, limits: {cpu: 1}", "requests: {cpu: 1}, limits: {cpu: 1}"}:               "",
+	} {
+		p, second := pod(t, lsr, ack, resources[0]), pod(t, "", "", resources[1]).Spec.Containers[0]
+		p.Spec.Containers[0].Name = "c"
+		second.Name = "d"
+		p.Spec.Containers = append(p.Spec.Containers, second)
+		_, v := admit(Request{Pod: p})
+		if got := strings.Join(v.Warnings, "; "); !v.Allowed() || got != want {
+			t.Errorf("%v: refused %q, warnings %q, want %q", resources, v.Message(), got, want)
+		}
+	}
+}
