@@ -77,7 +77,7 @@ var kernelWrites = []struct {
 	{experiment, "lab/testbed/child.go", "enter", "the CPUs of a process that the lab started"},
 	{experiment, "lab/testbed/pods.go", "Build BuildSpinner", "cgroups with the values that a kubelet gives"},
 	{experiment, "lab/testbed/testbed.go", "moveSelf", "the CPUs of the lab itself"},
-	{experiment, "lab/steps/steps.go", "runOnCPU", "a load that begins on one CPU"},
+	{experiment, "lab/stepservice/steps.go", "runOnCPU", "a load that begins on one CPU"},
 	{experiment, "lab/traced.go", "trace", "a trace of the kernel's scheduler"},
 	{experiment, "lab/work/spin.go", "Spin", "a load on given CPUs"},
 }

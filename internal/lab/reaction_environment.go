@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/reaction"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/steps"
+	"tenon.sh/tenon/internal/lab/stepservice"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -110,9 +110,9 @@ func (b *reactionEnvironment) run(ctx context.Context, mode report.Mode, _, bloc
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, g.Stop()) }()
-	plan := steps.Plan{CPUs: b.Place.Tested, Period: cyclePeriod, Work: cycleWork}
+	plan := stepservice.Plan{CPUs: b.Place.Tested, Period: cyclePeriod, Work: cycleWork}
 	n := b.stepsInBlock(mode, block)
-	plan.Steps = steps.Schedule(b.Seed+uint64(block)<<32, n, b.lead, b.length(mode), b.LeastPause, b.MostPause)
+	plan.Steps = stepservice.Schedule(b.Seed+uint64(block)<<32, n, b.lead, b.length(mode), b.LeastPause, b.MostPause)
 	order, err := json.Marshal(plan)
 	if err != nil {
 		return nil, fmt.Errorf("order the steps: %w", err)
@@ -131,7 +131,7 @@ func (b *reactionEnvironment) run(ctx context.Context, mode report.Mode, _, bloc
 	if err != nil {
 		return nil, err
 	}
-	courses, err := steps.Parse(out, n)
+	courses, err := stepservice.Parse(out, n)
 	if err != nil {
 		return nil, err
 	}

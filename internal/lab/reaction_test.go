@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/lab/reaction"
-	"tenon.sh/tenon/internal/lab/steps"
+	"tenon.sh/tenon/internal/lab/stepservice"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -75,7 +75,7 @@ func TestTicksAreJoinedToTheirStep(t *testing.T) {
 		turn(40*ms, 3*ms, delay(39*ms), write("batch", quota(500), quota(20), nil), write("x", nil, nil, errors.New("gone"))),
 		turn(295*ms, 10*ms, delay(294*ms), write("batch", quota(20), quota(10), nil)), // ends after the step
 	}
-	c := steps.Latencies{Began: began, Due: []time.Duration{2 * ms, 0, ms}, Delays: []time.Duration{-5, 7 * ms, 8 * ms}, Undone: 4}
+	c := stepservice.Latencies{Began: began, Due: []time.Duration{2 * ms, 0, ms}, Delays: []time.Duration{-5, 7 * ms, 8 * ms}, Undone: 4}
 	got := stepOf(c, turns, "batch", 300*ms)
 	d := func(v time.Duration) *time.Duration { return &v }
 	want := reaction.Step{

@@ -10,7 +10,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/pi"
-	"tenon.sh/tenon/internal/lab/steps"
+	"tenon.sh/tenon/internal/lab/stepservice"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -50,7 +50,7 @@ func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) erro
 		}
 		return work.Spin(ctx, cpus, args[0] == "spin")
 	case len(args) == 1 && args[0] == "step":
-		return steps.Run(ctx, in, out)
+		return stepservice.Run(ctx, in, out)
 	case len(args) == 3 && args[0] == "hog":
 		held, err := unit.ParseBytes(args[2])
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/lab/reaction"
-	"tenon.sh/tenon/internal/lab/steps"
+	"tenon.sh/tenon/internal/lab/stepservice"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -74,7 +74,7 @@ func milli(v node.CPUMax) unit.MilliCPU {
 
 // stepOf combines the latencies of a step with the ticks of tenond during the
 // step. turns must be sorted by time.
-func stepOf(c steps.Latencies, turns []reply, job node.CgroupPath, length time.Duration) reaction.Step {
+func stepOf(c stepservice.Latencies, turns []reply, job node.CgroupPath, length time.Duration) reaction.Step {
 	s := reaction.Step{Began: c.Began, Length: length, Undone: c.Undone}
 	order := make([]int, len(c.Due)) // order of the cycles of all threads by due time
 	for i := range order {

@@ -14,7 +14,7 @@ import (
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/concurrency/cluster"
 	"tenon.sh/tenon/internal/lab/jobs"
-	"tenon.sh/tenon/internal/lab/layout"
+	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -123,7 +123,7 @@ func patchText(p cluster.Patch, advice string) string {
 		"Apply it to a manifest before the Job is created: later the pod template cannot be changed, except in a suspended Job.")...)
 	var b strings.Builder
 	for _, note := range notes {
-		for _, line := range layout.Wrap(note, layout.Width-2) {
+		for _, line := range textlayout.Wrap(note, textlayout.Width-2) {
 			b.WriteString("# " + line + "\n")
 		}
 	}

@@ -18,9 +18,9 @@ import (
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/jobfiles"
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 // A Frame contains the functions of the program that the commands of this
@@ -86,7 +86,7 @@ machines of other sizes.`,
 				return err
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s from %s and %s; logs that say nothing of a job: %d; other files: %d\nreport: %s\n",
-				layout.Plural(len(in.Jobs), "job", "jobs"), layout.Plural(in.Tables, "table", "tables"), layout.Plural(in.Logs, "log", "logs"), in.Silent, in.Others, filepath.Join(out, "report.html"))
+				textlayout.Plural(len(in.Jobs), "job", "jobs"), textlayout.Plural(in.Tables, "table", "tables"), textlayout.Plural(in.Logs, "log", "logs"), in.Silent, in.Others, filepath.Join(out, "report.html"))
 			return nil
 		},
 	}

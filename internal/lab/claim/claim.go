@@ -8,9 +8,9 @@ import (
 	"math"
 	"strings"
 
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 // A Pair is a comparison of two modes in several measures. Plain is the mode
@@ -58,7 +58,7 @@ func TooFew(e stat.Estimate) string {
 	if e.Enough || e.Blocks == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" %s: too few for a verdict.", layout.Plural(e.Blocks, "block", "blocks"))
+	return fmt.Sprintf(" %s: too few for a verdict.", textlayout.Plural(e.Blocks, "block", "blocks"))
 }
 
 func (p Pair) explain(m report.Measure, e stat.Estimate, control stat.Resolution, v stat.Verdict) string {
@@ -199,9 +199,9 @@ func Refusal(ev report.Evidence, m report.Measure) string {
 	margin := report.Limit(limit)
 	switch {
 	case r.Control.Blocks < 2:
-		return fmt.Sprintf("The A/A control (%s to %s) has %s: without an interval nothing can be claimed.", report.ExclusiveAA, report.Exclusive, layout.Plural(r.Control.Blocks, "block", "blocks"))
+		return fmt.Sprintf("The A/A control (%s to %s) has %s: without an interval nothing can be claimed.", report.ExclusiveAA, report.Exclusive, textlayout.Plural(r.Control.Blocks, "block", "blocks"))
 	case report.IntervalOf(r.Control).IsVague():
-		return fmt.Sprintf("%s of the A/A control (%s to %s) cannot tell how alike two equal modes are.", layout.Plural(r.Control.Blocks, "block", "blocks"), report.ExclusiveAA, report.Exclusive)
+		return fmt.Sprintf("%s of the A/A control (%s to %s) cannot tell how alike two equal modes are.", textlayout.Plural(r.Control.Blocks, "block", "blocks"), report.ExclusiveAA, report.Exclusive)
 	case r.HalfWidth > limit-1:
 		need := math.Ceil(float64(r.Control.Blocks) * math.Pow(r.HalfWidth/(limit-1), 2))
 		text := fmt.Sprintf("This machine does not resolve the margin of %s: %s of two equal modes (%s to %s, %d blocks) is known to ± %.1f %% only.",

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 // maxSentences is the maximum number of sentences at the end of a report. Each
@@ -77,7 +77,7 @@ func isOrAre(ev report.Evidence) string {
 	return "CPU is"
 }
 
-func blocks(e stat.Estimate) string { return layout.Plural(e.Blocks, "block", "blocks") }
+func blocks(e stat.Estimate) string { return textlayout.Plural(e.Blocks, "block", "blocks") }
 
 // A comparison holds the words before and after an amount such as "twice as
 // long", and the question that the amount answers.

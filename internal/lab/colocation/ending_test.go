@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 // demoModes are the modes of make demo.
@@ -60,7 +60,7 @@ func TestTheLastLinesBeginWithTheDecisions(t *testing.T) {
 		}
 		open := false
 		for i, s := range sentences {
-			if layout.Runes(s) > layout.Width-4 {
+			if textlayout.Runes(s) > textlayout.Width-4 {
 				t.Errorf("too long for one line: %q", s)
 			}
 			if decidedIn(s) && open {

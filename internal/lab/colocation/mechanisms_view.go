@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/draw"
-	"tenon.sh/tenon/internal/lab/layout"
+	"tenon.sh/tenon/internal/lab/chart"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 //go:embed mechanisms.html.tmpl
@@ -29,7 +29,7 @@ func (c fullExperiment) kernelQOSStudy() report.Study {
 	in := func(modes ...report.Mode) []report.Mode {
 		return slices.DeleteFunc(modes, func(m report.Mode) bool { return !slices.Contains(e.Modes, m) })
 	}
-	const columns = (layout.Width - report.LabelWidth) / report.CellWidth
+	const columns = (textlayout.Width - report.LabelWidth) / report.CellWidth
 	table, mechanisms := report.Section{Title: "Baseline, control, experiment", Modes: in(report.Exclusive, report.ExclusiveWarm, report.ExclusiveAwake, report.Default, report.Burstable)}, in(slices.Clone(report.MechanismModes)...)
 	for {
 		n := min(columns-len(table.Modes), len(mechanisms))
@@ -106,8 +106,8 @@ func (c fullExperiment) kernelQOSLegend(r report.Result) string {
 func kernelQOSHeadline(r report.Result) string {
 	e := r.Experiment
 	return fmt.Sprintf("nginx on %s %s, %.0f requests/s offered (%.0f %% of capacity): alone (baseline), beside ffmpeg as a BestEffort pod with the shares of kubelet (control), and with Tenon on one isolation mechanism at a time; ffmpeg, %s of %s; %s, %s a run, %s.",
-		report.CPUWord(e), e.TestedCPUs, e.OfferedRate, e.LoadPercent, layout.Plural(e.BEProcesses, "process", "processes"), layout.Plural(e.BEThreads, "thread", "threads"),
-		layout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), layout.Plural(len(r.VoidRuns), "void run", "void runs"))
+		report.CPUWord(e), e.TestedCPUs, e.OfferedRate, e.LoadPercent, textlayout.Plural(e.BEProcesses, "process", "processes"), textlayout.Plural(e.BEThreads, "thread", "threads"),
+		textlayout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), textlayout.Plural(len(r.VoidRuns), "void run", "void runs"))
 }
 
 // skippedTexts lists the mechanisms that the experiment skipped, each with the
@@ -135,16 +135,16 @@ func (c fullExperiment) kernelQOSPlots(ev report.Evidence, r report.Result, comm
 		common.P99Ratio,
 		{
 			Title: "Run-queue delay, ratio to exclusive within each block", Text: "The dashed line is “no change”.",
-			Picture: draw.Dots(strips, draw.Scale{Title: "Ratio of run-queue delay to exclusive by block", Label: "change of run-queue delay to exclusive", Format: report.ByChange, Ends: ratioEnds, Mark: []float64{1}, Most: 8}),
+			Picture: chart.Dots(strips, chart.Scale{Title: "Ratio of run-queue delay to exclusive by block", Label: "change of run-queue delay to exclusive", Format: report.ByChange, Ends: ratioEnds, Mark: []float64{1}, Most: 8}),
 		},
 		common.P99, common.Delay,
 		{
 			Title: "Wake-up delay P90 of each block", Text: "From being woken to running, of the service’s threads, from the kernel’s record of its scheduler.",
-			Picture: draw.Dots(ev.LevelStrips(r.Order, c.wakeP90()), draw.Scale{Title: "Wake-up delay P90 by block", Label: "wake-up delay, P90", Format: report.Microseconds, Ends: valueEnds(report.Microseconds)}),
+			Picture: chart.Dots(ev.LevelStrips(r.Order, c.wakeP90()), chart.Scale{Title: "Wake-up delay P90 by block", Label: "wake-up delay, P90", Format: report.Microseconds, Ends: valueEnds(report.Microseconds)}),
 		},
 		{
 			Title: besideTitle, Text: "Runs in which there was none have no dot on this logarithmic axis.",
-			Picture: draw.Dots(ev.LevelStrips(r.Order, c.sharedCoreMetric()), draw.Scale{Title: besideTitle, Label: "share of the service’s CPU time", Format: share, Ends: valueEnds(share)}),
+			Picture: chart.Dots(ev.LevelStrips(r.Order, c.sharedCoreMetric()), chart.Scale{Title: besideTitle, Label: "share of the service’s CPU time", Format: share, Ends: valueEnds(share)}),
 		},
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -113,7 +113,7 @@ func TestLadderTableHasThePublishedRows(t *testing.T) {
 		t.Errorf("%d rows of intervals, want one for each percentile and one for the delay:\n%s", n, text)
 	}
 	for l := range strings.Lines(text) {
-		if n := layout.Runes(strings.TrimSuffix(l, "\n")); n > layout.Width {
+		if n := textlayout.Runes(strings.TrimSuffix(l, "\n")); n > textlayout.Width {
 			t.Errorf("line of %d characters: %s", n, l)
 		}
 	}
@@ -139,7 +139,7 @@ func TestAllMechanismsFitIntoTables(t *testing.T) {
 	e.Modes = append([]report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Burstable}, report.MechanismModes...)
 	seen := map[report.Mode]int{}
 	for _, s := range (fullExperiment{experiment: e}).kernelQOSStudy().Tables {
-		if report.LabelWidth+report.CellWidth*len(s.Modes) > layout.Width {
+		if report.LabelWidth+report.CellWidth*len(s.Modes) > textlayout.Width {
 			t.Errorf("table of %v is too wide", s.Modes)
 		}
 		for _, m := range s.Modes {

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 // A Meta is the joint analysis of several colocation experiments. It estimates
@@ -121,7 +121,7 @@ func notesOf(dir string, r report.Result) []string {
 		}
 	}
 	if n := len(r.VoidRuns); n > 0 {
-		notes = append(notes, fmt.Sprintf("%s: %s", dir, layout.Plural(n, "void run", "void runs")))
+		notes = append(notes, fmt.Sprintf("%s: %s", dir, textlayout.Plural(n, "void run", "void runs")))
 	}
 	return notes
 }
@@ -129,15 +129,15 @@ func notesOf(dir string, r report.Result) []string {
 // Text prints the ratios as a table.
 func (m Meta) Text() string {
 	var b bytes.Buffer
-	layout.Paragraph(&b, "", fmt.Sprintf("Ratios to %s over %s, random effects.", m.Base, layout.Plural(len(m.Included), "experiment", "experiments")))
+	textlayout.Paragraph(&b, "", fmt.Sprintf("Ratios to %s over %s, random effects.", m.Base, textlayout.Plural(len(m.Included), "experiment", "experiments")))
 	fmt.Fprintf(&b, "\n%-15s %-21s %11s %7s  %7s  %-17s %-19s %s\n", "mode", "measure", "experiments", "blocks", "ratio", "95 % interval", "next experiment", "I²")
 	for _, r := range m.Rows {
 		fmt.Fprintf(&b, "%-15s %-21s %11d %7d  %7s  %-17s %-19s %s %%\n", r.Mode, r.Measure, r.Experiments, r.Blocks,
 			report.FormatNumber(r.Ratio, 3), ends(r.Low, r.High), ends(r.NextLow, r.NextHigh), report.Scaled(r.Inconsistency, 100, 0))
 	}
-	layout.List(&b, "Experiments", m.Included)
-	layout.List(&b, "Left out", m.Excluded)
-	layout.List(&b, "What went wrong (they count all the same)", m.Notes)
+	textlayout.List(&b, "Experiments", m.Included)
+	textlayout.List(&b, "Left out", m.Excluded)
+	textlayout.List(&b, "What went wrong (they count all the same)", m.Notes)
 	return b.String()
 }
 

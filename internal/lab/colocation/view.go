@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 //go:embed method.html.tmpl
@@ -87,8 +87,8 @@ func (c fullExperiment) headline(r report.Result) string {
 		text = fmt.Sprintf("nginx on %s %s, closed loop (wrk)", cpus, e.TestedCPUs)
 	}
 	if c.experiment.Own != nil {
-		return text + fmt.Sprintf("; %s; %s, %s a run, %s.", batch, layout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), layout.Plural(len(r.VoidRuns), "void run", "void runs"))
+		return text + fmt.Sprintf("; %s; %s, %s a run, %s.", batch, textlayout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), textlayout.Plural(len(r.VoidRuns), "void run", "void runs"))
 	}
-	return text + fmt.Sprintf("; ffmpeg, %s of %s; %s, %s a run, %s.", layout.Plural(e.BEProcesses, "process", "processes"),
-		layout.Plural(e.BEThreads, "thread", "threads"), layout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), layout.Plural(len(r.VoidRuns), "void run", "void runs"))
+	return text + fmt.Sprintf("; ffmpeg, %s of %s; %s, %s a run, %s.", textlayout.Plural(e.BEProcesses, "process", "processes"),
+		textlayout.Plural(e.BEThreads, "thread", "threads"), textlayout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), textlayout.Plural(len(r.VoidRuns), "void run", "void runs"))
 }

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/report/synthetic"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 // inventExperiment and inventedRuns return data of package synthetic, as
@@ -73,8 +73,8 @@ func TestTableReadsAsTheGoldenFiles(t *testing.T) {
 		}
 		synthetic.CheckGolden(t, "synthetic-"+name+".table.txt", b.Bytes())
 		for l := range strings.Lines(b.String()) {
-			if n := layout.Runes(strings.TrimSuffix(l, "\n")); n > layout.Width {
-				t.Errorf("%s: line of %d characters, want at most %d:\n%s", name, n, layout.Width, l)
+			if n := textlayout.Runes(strings.TrimSuffix(l, "\n")); n > textlayout.Width {
+				t.Errorf("%s: line of %d characters, want at most %d:\n%s", name, n, textlayout.Width, l)
 			}
 		}
 	}

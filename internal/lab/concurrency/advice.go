@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/jobs"
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -114,7 +114,7 @@ func goalText(g jobs.Goal, all bool) string {
 		parts = append(parts, "each within "+durationText(g.Deadline))
 	}
 	if g.Jobs > 0 {
-		parts = append(parts, fmt.Sprintf("%s within %s", layout.Plural(g.Jobs, "job", "jobs"), durationText(g.Within)))
+		parts = append(parts, fmt.Sprintf("%s within %s", textlayout.Plural(g.Jobs, "job", "jobs"), durationText(g.Within)))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -153,7 +153,7 @@ func (a Advice) describeAction() string {
 	if a.Limit > 0 {
 		limit = fmt.Sprintf("with a limit of %s", cpusText(a.Limit))
 	}
-	return fmt.Sprintf("%s: %s at once on a node, %s (%s).", capital(a.Goal), layout.Plural(a.Jobs, "job", "jobs"), limit, a.How)
+	return fmt.Sprintf("%s: %s at once on a node, %s (%s).", capital(a.Goal), textlayout.Plural(a.Jobs, "job", "jobs"), limit, a.How)
 }
 
 func (a Advice) what() string {

@@ -8,9 +8,9 @@ import (
 
 	"tenon.sh/tenon/internal/lab/capacity"
 	"tenon.sh/tenon/internal/lab/jobs"
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 // A Forecast is advice for a machine that was not measured, computed with the
@@ -187,7 +187,7 @@ func optionFrom(way jobs.Cell, seconds stat.Estimate, cpus, slowest float64) job
 
 // String describes the size of a machine.
 func (n Node) String() string {
-	return fmt.Sprintf("a machine of %s and %s", layout.Plural(n.CPUs, "CPU", "CPUs"), layout.Plural(n.Cores, "core", "cores"))
+	return fmt.Sprintf("a machine of %s and %s", textlayout.Plural(n.CPUs, "CPU", "CPUs"), textlayout.Plural(n.Cores, "core", "cores"))
 }
 
 // Text prints the forecast as sentences. After the advice it lists the ways
@@ -208,7 +208,7 @@ func (f Forecast) Text() string {
 // errorText says how well the model predicts what was measured.
 func (f Forecast) errorText() string {
 	return fmt.Sprintf("The model misses the %s with the most jobs by up to %s %% when it knows only the others.\n",
-		layout.Plural(f.HeldOutCells, "cell", "cells"), report.Scaled(f.HeldOut, 100, 1))
+		textlayout.Plural(f.HeldOutCells, "cell", "cells"), report.Scaled(f.HeldOut, 100, 1))
 }
 
 // text prints a parameter with its unit. All parameters but the first are

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"tenon.sh/tenon/internal/lab/jobs"
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -36,5 +36,5 @@ func memoryLine(r Result) string {
 		return ""
 	}
 	return fmt.Sprintf("Jobs with %s of memory take %s as long as those with %s (%s): %s.", memoryText(m.Most), ratioText(m.Ratio.Estimate, m.Ratio),
-		memoryText(m.Least), layout.Plural(m.Conditions, "limit or number of jobs", "limits and numbers of jobs"), m.Verdict)
+		memoryText(m.Least), textlayout.Plural(m.Conditions, "limit or number of jobs", "limits and numbers of jobs"), m.Verdict)
 }

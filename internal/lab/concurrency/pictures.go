@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tenon.sh/tenon/internal/lab/draw"
+	"tenon.sh/tenon/internal/lab/chart"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/unit"
@@ -74,82 +74,82 @@ func heat(r Result, how string, lo, hi float64) template.HTML {
 	slices.Sort(limits)
 	slices.Sort(numbers)
 	limits, numbers = slices.Compact(limits), slices.Compact(numbers)
-	m := draw.HeatMap{Low: lo, High: hi, Title: "Seconds a job by limit and jobs", XLabel: "CPU limit of a job", YLabel: "jobs"}
+	m := chart.HeatMap{Low: lo, High: hi, Title: "Seconds a job by limit and jobs", XLabel: "CPU limit of a job", YLabel: "jobs"}
 	for _, l := range limits {
 		m.Columns = append(m.Columns, limitText(l))
 	}
 	for _, n := range numbers {
 		m.Rows = append(m.Rows, strconv.Itoa(n))
-		row := make([]draw.HeatCell, len(limits))
+		row := make([]chart.HeatCell, len(limits))
 		for x, l := range limits {
 			o, ok := best[[2]int{int(l), n}]
 			if !ok {
 				continue
 			}
-			row[x] = draw.HeatCell{
+			row[x] = chart.HeatCell{
 				Text: jobs.Figure(o.Seconds.Value), Value: o.CPUSeconds,
 				Title: fmt.Sprintf("%s: %s s a job, %s CPU-s", describe(o.Cell), jobs.Figure(o.Seconds.Value), costText(o.CPUSeconds)),
 			}
 		}
 		m.Cells = append(m.Cells, row)
 	}
-	return draw.Heat(m)
+	return chart.Heat(m)
 }
 
 func strip(r Result) template.HTML {
-	byWay := map[string]*draw.Series{}
+	byWay := map[string]*chart.Series{}
 	for _, w := range r.costs.Waves {
 		how := name(w.Cell)
 		if byWay[how] == nil {
-			byWay[how] = &draw.Series{Name: how}
+			byWay[how] = &chart.Series{Name: how}
 		}
 		s, _ := w.CPUSeconds()
-		byWay[how].Points = append(byWay[how].Points, draw.Point{X: w.Demand(), Y: s})
+		byWay[how].Points = append(byWay[how].Points, chart.Point{X: w.Demand(), Y: s})
 		byWay[how].Titles = append(byWay[how].Titles, fmt.Sprintf("%s: %s CPU-s at %.1f CPUs", describe(w.Cell), costText(s), w.Demand()))
 	}
 	var marks []float64
 	if n := r.Experiment.Node; n.CPUs > 0 {
 		marks = append(marks, float64(n.CPUs))
 	}
-	return draw.Scatter(styleSeries(byWay), draw.Chart{
+	return chart.Scatter(styleSeries(byWay), chart.Chart{
 		Title: "CPU time of a job over the CPUs asked for", XLabel: "CPUs that the jobs of the node ask for together", YLabel: "CPU-seconds a job",
 		XText: short, YText: short, YLog: true, Marks: marks, RightOfTheName: 190,
 	})
 }
 
 func lines(r Result) template.HTML {
-	series := map[string]*draw.Series{}
+	series := map[string]*chart.Series{}
 	for _, o := range r.measured {
 		k := name(o.Cell) + limitMark + limitText(o.Cell.CPU)
 		if series[k] == nil {
-			series[k] = &draw.Series{Name: k, Joined: true}
+			series[k] = &chart.Series{Name: k, Joined: true}
 		}
-		series[k].Points = append(series[k].Points, draw.Point{X: o.Beside, Y: o.Seconds.Value})
+		series[k].Points = append(series[k].Points, chart.Point{X: o.Beside, Y: o.Seconds.Value})
 	}
-	maps.DeleteFunc(series, func(_ string, s *draw.Series) bool { return len(s.Points) < 2 })
+	maps.DeleteFunc(series, func(_ string, s *chart.Series) bool { return len(s.Points) < 2 })
 	var marks []float64
 	for _, n := range []int{r.Experiment.Node.Cores, r.Experiment.Node.CPUs} {
 		if n > 0 {
 			marks = append(marks, float64(n))
 		}
 	}
-	return draw.Scatter(styleSeries(series), draw.Chart{
+	return chart.Scatter(styleSeries(series), chart.Chart{
 		Title: "Seconds a job over the jobs on a node", XLabel: "jobs beside each other on a node", YLabel: "seconds a job",
 		XText: short, YText: short, YLog: true, Marks: slices.Compact(marks), RightOfTheName: 270, Height: 380,
 	})
 }
 
 func tradeOff(r Result) template.HTML {
-	byWay := map[string]*draw.Series{}
+	byWay := map[string]*chart.Series{}
 	for _, o := range r.measured {
 		how := name(o.Cell)
 		if byWay[how] == nil {
-			byWay[how] = &draw.Series{Name: how}
+			byWay[how] = &chart.Series{Name: how}
 		}
-		byWay[how].Points = append(byWay[how].Points, draw.Point{X: o.Seconds.Value, Y: o.Hourly.Value})
+		byWay[how].Points = append(byWay[how].Points, chart.Point{X: o.Seconds.Value, Y: o.Hourly.Value})
 		byWay[how].Titles = append(byWay[how].Titles, fmt.Sprintf("%s: %s s a job, %s jobs an hour", describe(o.Cell), jobs.Figure(o.Seconds.Value), jobs.Figure(o.Hourly.Value)))
 	}
-	return draw.Scatter(styleSeries(byWay), draw.Chart{
+	return chart.Scatter(styleSeries(byWay), chart.Chart{
 		Title: "Jobs an hour over seconds a job", XLabel: "seconds a job", YLabel: "jobs an hour",
 		XText: short, YText: whole, XLog: true, FromZero: true, RightOfTheName: 190,
 	})
@@ -157,7 +157,7 @@ func tradeOff(r Result) template.HTML {
 
 // styleSeries returns the series sorted by name. Series of the same way to run the
 // jobs have the same colour, even if their limits differ.
-func styleSeries(series map[string]*draw.Series) []draw.Series {
+func styleSeries(series map[string]*chart.Series) []chart.Series {
 	way := func(key string) string {
 		before, _, _ := strings.Cut(key, limitMark)
 		return before
@@ -168,7 +168,7 @@ func styleSeries(series map[string]*draw.Series) []draw.Series {
 	}
 	slices.Sort(ways)
 	ways = slices.Compact(ways)
-	var all []draw.Series
+	var all []chart.Series
 	for _, k := range slices.Sorted(maps.Keys(series)) {
 		s := *series[k]
 		s.Style = colours[slices.Index(ways, way(k))%len(colours)]

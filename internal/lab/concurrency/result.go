@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"tenon.sh/tenon/internal/lab/jobs"
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -210,7 +210,7 @@ func compare(all []jobs.Option, chosen [][2]int) []Comparison {
 func name(c jobs.Cell) string {
 	text := cmp.Or(c.Strategy, c.Type)
 	if c.Threads > 0 {
-		text += ", " + layout.Plural(c.Threads, "thread", "threads")
+		text += ", " + textlayout.Plural(c.Threads, "thread", "threads")
 	}
 	return text
 }
@@ -220,7 +220,7 @@ func describe(c jobs.Cell) string {
 	if c.CPU > 0 {
 		limit = fmt.Sprintf("limit %s", cpusText(c.CPU))
 	}
-	return fmt.Sprintf("%s, %s, %s", name(c), layout.Plural(c.Concurrency, "job", "jobs"), limit)
+	return fmt.Sprintf("%s, %s, %s", name(c), textlayout.Plural(c.Concurrency, "job", "jobs"), limit)
 }
 
 // cpusText prints an amount with its unit: 1 CPU, 0.5 CPUs.
@@ -273,11 +273,11 @@ func warnings(r Result, waves []jobs.Wave) []string {
 		}
 	}
 	if n := len(lopsided); n > 0 {
-		w = append(w, fmt.Sprintf("In %s the nodes had different numbers of jobs; each job counts by those that ran beside it on its node.", layout.Plural(n, "wave", "waves")))
+		w = append(w, fmt.Sprintf("In %s the nodes had different numbers of jobs; each job counts by those that ran beside it on its node.", textlayout.Plural(n, "wave", "waves")))
 	}
 	late := len(slices.DeleteFunc(slices.Clone(waves), func(v jobs.Wave) bool { return !v.Late }))
 	if late > 0 {
-		w = append(w, fmt.Sprintf("%s began after the others of their cell had ended; they are cells of their own.", layout.Plural(late, "wave", "waves")))
+		w = append(w, fmt.Sprintf("%s began after the others of their cell had ended; they are cells of their own.", textlayout.Plural(late, "wave", "waves")))
 	}
 	return w
 }

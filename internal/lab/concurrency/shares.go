@@ -9,9 +9,9 @@ import (
 
 	"tenon.sh/tenon/internal/decide/trials/paired"
 	"tenon.sh/tenon/internal/lab/jobs"
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -226,7 +226,7 @@ func writeShares(b *bytes.Buffer, r Result) {
 		b.WriteByte('\n')
 	}
 	b.WriteByte('\n')
-	layout.Paragraph(b, "", shareLegend)
+	textlayout.Paragraph(b, "", shareLegend)
 }
 
 func (o Option) cell() jobs.Cell {

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -22,9 +22,9 @@ var pageText string
 func headline(r Result) string {
 	size := "of unknown size"
 	if n := r.Experiment.Node; n.CPUs > 0 {
-		size = "of " + layout.Plural(n.CPUs, "CPU", "CPUs")
+		size = "of " + textlayout.Plural(n.CPUs, "CPU", "CPUs")
 		if n.Cores > 0 && n.Cores != n.CPUs {
-			size += fmt.Sprintf(" (%s)", layout.Plural(n.Cores, "core", "cores"))
+			size += fmt.Sprintf(" (%s)", textlayout.Plural(n.Cores, "core", "cores"))
 		}
 	}
 	names := strings.Join(r.Experiment.Nodes, ", ")
@@ -36,11 +36,11 @@ func headline(r Result) string {
 		where = fmt.Sprintf("%d nodes of a cluster (%s), each %s", n, names, size)
 	}
 	least, most := runsOf(r)
-	runs := layout.Plural(most, "run", "runs")
+	runs := textlayout.Plural(most, "run", "runs")
 	if least < most {
 		runs = fmt.Sprintf("%d to %s", least, runs)
 	}
-	return fmt.Sprintf("%s on %s, %s a cell.", layout.Plural(r.Jobs, "job", "jobs"), where, runs)
+	return fmt.Sprintf("%s on %s, %s a cell.", textlayout.Plural(r.Jobs, "job", "jobs"), where, runs)
 }
 
 // explanation names the variable that explains the CPU time of a job.
@@ -132,17 +132,17 @@ const legend = "penalty: the duration relative to that of a job alone with the s
 // writeTable prints the result for a terminal of 100 columns.
 func writeTable(w io.Writer, r Result) error {
 	var b bytes.Buffer
-	layout.Paragraph(&b, "", headline(r))
-	layout.Paragraph(&b, "", explanation(r))
-	layout.Paragraph(&b, "", collapse(r))
+	textlayout.Paragraph(&b, "", headline(r))
+	textlayout.Paragraph(&b, "", explanation(r))
+	textlayout.Paragraph(&b, "", collapse(r))
 	for _, text := range []string{memoryLine(r), controlText(r)} {
 		if text != "" {
-			layout.Paragraph(&b, "", text)
+			textlayout.Paragraph(&b, "", text)
 		}
 	}
 	b.WriteByte('\n')
 	for _, line := range answers(r) {
-		layout.Paragraph(&b, "", line)
+		textlayout.Paragraph(&b, "", line)
 	}
 	if len(r.Options) > 0 {
 		b.WriteByte('\n')
@@ -158,24 +158,24 @@ func writeTable(w io.Writer, r Result) error {
 		b.WriteByte('\n')
 	}
 	b.WriteByte('\n')
-	layout.Paragraph(&b, "", legend)
+	textlayout.Paragraph(&b, "", legend)
 	writeShares(&b, r)
 	if len(r.Comparisons) > 0 {
 		b.WriteString("\nOne way beside another, same limit and jobs on a node (time of a job; CPU time)\n")
 		for _, c := range r.Comparisons {
-			fmt.Fprintf(&b, "  %s / %s, limit %s, %s: %s; %s\n", c.Of, c.To, limitText(c.Limit), layout.Plural(c.Jobs, "job", "jobs"), ratioText(c.Seconds, c.SecondsSpan), ratioText(c.CPU, c.CPUSpan))
+			fmt.Fprintf(&b, "  %s / %s, limit %s, %s: %s; %s\n", c.Of, c.To, limitText(c.Limit), textlayout.Plural(c.Jobs, "job", "jobs"), ratioText(c.Seconds, c.SecondsSpan), ratioText(c.CPU, c.CPUSpan))
 		}
 	}
 	if len(r.Hypotheses) > 0 {
 		b.WriteString("\nWhy a job may cost more under some conditions\n")
 		for _, h := range r.Hypotheses {
-			layout.Paragraph(&b, "  ", fmt.Sprintf("%s: %s. %s", h.Cause, h.Verdict, h.Figure))
+			textlayout.Paragraph(&b, "  ", fmt.Sprintf("%s: %s. %s", h.Cause, h.Verdict, h.Figure))
 		}
 	}
-	layout.List(&b, "Void jobs", voidLines(r.Void))
-	layout.List(&b, "Warnings", r.Warnings)
-	layout.List(&b, "Left out", r.Experiment.Refused)
-	layout.List(&b, "Caveats", r.Experiment.Caveats)
+	textlayout.List(&b, "Void jobs", voidLines(r.Void))
+	textlayout.List(&b, "Warnings", r.Warnings)
+	textlayout.List(&b, "Left out", r.Experiment.Refused)
+	textlayout.List(&b, "Caveats", r.Experiment.Caveats)
 	_, err := b.WriteTo(w)
 	return err
 }
@@ -195,7 +195,7 @@ func voidLines(all []VoidJob) []string {
 	}
 	var lines []string
 	for _, v := range order {
-		lines = append(lines, fmt.Sprintf("%s of %s on %s: %s", layout.Plural(count[v], "job", "jobs"), v.Cell, v.Host, v.Reason))
+		lines = append(lines, fmt.Sprintf("%s of %s on %s: %s", textlayout.Plural(count[v], "job", "jobs"), v.Cell, v.Host, v.Reason))
 	}
 	return lines
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 // ParseModes parses a comma-separated list of modes. Each mode must be in the
@@ -53,7 +53,7 @@ func ModeHelp(modes []report.Mode) string {
 	var b strings.Builder
 	for _, m := range modes {
 		head := fmt.Sprintf("  %-*s  ", longest, m)
-		for _, l := range layout.Wrap(m.Spec().Help, width-len(head)) {
+		for _, l := range textlayout.Wrap(m.Spec().Help, width-len(head)) {
 			b.WriteString(head + l + "\n")
 			head = strings.Repeat(" ", len(head))
 		}

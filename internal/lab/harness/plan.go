@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 // LeastBlocks is the number of blocks that a verdict needs.
@@ -15,7 +15,7 @@ func LeastBlocks() int { return report.Experiment{}.Rule(1).Least }
 // Decides says what a planned number of blocks cannot decide. It returns "" if
 // the number alone rules no claim out. flags names what gives more blocks.
 func Decides(blocks int, flags string) string {
-	rule, given := report.Experiment{}.Rule(blocks), layout.Plural(blocks, "block", "blocks")
+	rule, given := report.Experiment{}.Rule(blocks), textlayout.Plural(blocks, "block", "blocks")
 	if blocks < rule.Least {
 		return fmt.Sprintf("%s can decide nothing: the report will have intervals and no verdict. A verdict needs %d blocks (%s)", given, rule.Least, flags)
 	}
@@ -33,21 +33,21 @@ func Decides(blocks int, flags string) string {
 // decide.
 func (s *Series[C, R]) plan() []string {
 	block := s.time.remaining(len(s.Cells), s.First)
-	blocks, text := s.Blocks, fmt.Sprintf("each block has %s and takes about %s", layout.Plural(len(s.Cells), "run", "runs"), clock(block))
+	blocks, text := s.Blocks, fmt.Sprintf("each block has %s and takes about %s", textlayout.Plural(len(s.Cells), "run", "runs"), clock(block))
 	if blocks > 0 {
 		whole := block * time.Duration(blocks)
 		if s.Whole > 0 {
 			whole = s.Whole
 		}
 		block = whole / time.Duration(blocks)
-		text = fmt.Sprintf("%s of %s: about %s, and longer if runs are void", layout.Plural(blocks, "block", "blocks"), layout.Plural(len(s.Cells), "run", "runs"), clock(whole))
+		text = fmt.Sprintf("%s of %s: about %s, and longer if runs are void", textlayout.Plural(blocks, "block", "blocks"), textlayout.Plural(len(s.Cells), "run", "runs"), clock(whole))
 	}
 	if !s.end.IsZero() {
 		left := max(time.Until(s.end), 0)
 		text += ", at most " + clock(left)
 		if fit := int(left / max(block, 1)); blocks == 0 || fit < blocks {
 			blocks = fit
-			text += fmt.Sprintf(": time for about %s", layout.Plural(fit, "block", "blocks"))
+			text += fmt.Sprintf(": time for about %s", textlayout.Plural(fit, "block", "blocks"))
 		}
 	}
 	lines := []string{text}

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/chart"
 	"tenon.sh/tenon/internal/lab/claim"
-	"tenon.sh/tenon/internal/lab/draw"
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 // A Summary is the result of one mode of the memory experiment. Its values are
@@ -126,7 +126,7 @@ func (m memoryExperiment) headline(r report.Result) string {
 	e := m.experiment
 	return fmt.Sprintf("nginx with %d MiB of pages, %.0f requests/s at random; a memory hog that wants %d MiB; both may use %d MiB together; cgroup v%d; %s, %s a run, %s.",
 		e.Memory.Set>>20, e.OfferedRate, (e.Memory.HogFile+e.Memory.HogHeld)>>20, e.Memory.Parent>>20, e.Machine.CgroupVersion,
-		layout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), layout.Plural(len(r.VoidRuns), "void run", "void runs"))
+		textlayout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), textlayout.Plural(len(r.VoidRuns), "void run", "void runs"))
 }
 
 // figures returns the common rows and the rows about memory. It leaves out the
@@ -150,7 +150,7 @@ func (m memoryExperiment) plots(ev report.Evidence, r report.Result, common repo
 	ratios.Text = fmt.Sprintf("The dashed lines are “no change” and the margin of %s.", report.Limit(r.Experiment.Margin))
 	level := func(title, text string, of report.Metric, format func(float64) string) report.Plot {
 		ends := func(e stat.Estimate) string { return format(e.Value) }
-		return report.Plot{Title: title, Text: text, Picture: draw.Dots(ev.LevelStrips(r.Order, of), draw.Scale{Title: title, Label: title, Format: format, Ends: ends})}
+		return report.Plot{Title: title, Text: text, Picture: chart.Dots(ev.LevelStrips(r.Order, of), chart.Scale{Title: title, Label: title, Format: format, Ends: ends})}
 	}
 	return []report.Plot{
 		ratios, common.P99,
@@ -173,22 +173,22 @@ func (m memoryExperiment) picture(used []report.Run) template.HTML {
 	for _, h := range course {
 		most = max(most, float64(h.LS+h.BEFile+h.BEAnon)/mib)
 	}
-	edge := func(upTo func(Held) float64) []draw.Point {
-		points := make([]draw.Point, len(course))
+	edge := func(upTo func(Held) float64) []chart.Point {
+		points := make([]chart.Point, len(course))
 		for i, h := range course {
-			points[i] = draw.Point{X: h.At.Seconds(), Y: upTo(h) / mib}
+			points[i] = chart.Point{X: h.At.Seconds(), Y: upTo(h) / mib}
 		}
 		return points
 	}
 	parent := float64(e.Memory.Parent) / mib
-	return draw.Stack{
+	return chart.Stack{
 		Title: "Memory over time in mode " + string(used[i].Mode), Label: fmt.Sprintf("run %03d, MiB", used[i].Index),
 		Length: length, Most: math.Max(most, 1),
-		Layers: []draw.Layer{
+		Layers: []chart.Layer{
 			{Class: "be", Edge: edge(func(h Held) float64 { return float64(h.LS + h.BEFile + h.BEAnon) })},
 			{Class: "anon", Edge: edge(func(h Held) float64 { return float64(h.LS + h.BEAnon) })},
 			{Class: "ls", Edge: edge(func(h Held) float64 { return float64(h.LS) })},
 		},
-		Limit: []draw.Point{{X: 0, Y: parent}, {X: length, Y: parent}},
+		Limit: []chart.Point{{X: 0, Y: parent}, {X: length, Y: parent}},
 	}.HTML()
 }

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/draw"
-	"tenon.sh/tenon/internal/lab/layout"
+	"tenon.sh/tenon/internal/lab/chart"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 //go:embed page.html.tmpl
@@ -22,9 +22,9 @@ var pageText string
 
 func title(p Part, e Experiment) string {
 	if p.Name == Pi {
-		return fmt.Sprintf("π: %s, %d digits, %s, limit %s", layout.Plural(e.Threads, "thread", "threads"), e.Digits, layout.Plural(e.Rounds, "round", "rounds"), layout.Plural(e.Limit, "CPU", "CPUs"))
+		return fmt.Sprintf("π: %s, %d digits, %s, limit %s", textlayout.Plural(e.Threads, "thread", "threads"), e.Digits, textlayout.Plural(e.Rounds, "round", "rounds"), textlayout.Plural(e.Limit, "CPU", "CPUs"))
 	}
-	text := fmt.Sprintf("nginx: %s with a limit of %s", layout.Plural(e.Servers, "server", "servers"), layout.Plural(e.ServerLimit, "CPU", "CPUs"))
+	text := fmt.Sprintf("nginx: %s with a limit of %s", textlayout.Plural(e.Servers, "server", "servers"), textlayout.Plural(e.ServerLimit, "CPU", "CPUs"))
 	if p.speeds {
 		text += "; latencies in µs"
 	}
@@ -85,9 +85,9 @@ func cells(p Part, r Row) []string {
 func writeTable(w io.Writer, r Result) error {
 	var b bytes.Buffer
 	for _, p := range r.Parts {
-		layout.Paragraph(&b, "", title(p, r.Experiment))
+		textlayout.Paragraph(&b, "", title(p, r.Experiment))
 		if len(p.Modes) == 0 {
-			layout.Paragraph(&b, "  ", "No run counts.")
+			textlayout.Paragraph(&b, "  ", "No run counts.")
 			continue
 		}
 		heads := columns(p)
@@ -104,14 +104,14 @@ func writeTable(w io.Writer, r Result) error {
 		}
 		b.WriteByte('\n')
 		for _, s := range sentences(p) {
-			layout.Paragraph(&b, "  ", s)
+			textlayout.Paragraph(&b, "  ", s)
 		}
 		b.WriteByte('\n')
 	}
-	layout.List(&b, "What this experiment does not show", r.Experiment.Refused)
-	layout.List(&b, "Void runs", r.Void)
-	layout.List(&b, "Warnings", r.Warnings)
-	layout.List(&b, "Caveats", r.Experiment.Caveats)
+	textlayout.List(&b, "What this experiment does not show", r.Experiment.Refused)
+	textlayout.List(&b, "Void runs", r.Void)
+	textlayout.List(&b, "Warnings", r.Warnings)
+	textlayout.List(&b, "Caveats", r.Experiment.Caveats)
 	_, err := b.WriteTo(w)
 	return err
 }
@@ -121,7 +121,7 @@ func picture(p Part) template.HTML {
 	if !p.Claims {
 		return ""
 	}
-	var strips []draw.Strip
+	var strips []chart.Strip
 	i := slices.IndexFunc(p.Modes, func(r Row) bool { return r.Mode == Shared })
 	if i < 0 {
 		return ""
@@ -136,12 +136,12 @@ func picture(p Part) template.HTML {
 			}
 		}
 		e := m.Change[speed[p.Name]]
-		strips = append(strips, draw.Strip{
+		strips = append(strips, chart.Strip{
 			Name: string(m.Mode), Style: "--c:var(" + colours[k%len(colours)] + ")", Dots: ratio,
 			Estimate: stat.Estimate{Value: float64(e.Estimate), Low: float64(e.Low), High: float64(e.High), Blocks: e.Blocks},
 		})
 	}
-	return draw.Dots(strips, draw.Scale{
+	return chart.Dots(strips, chart.Scale{
 		Title: "Relative to shared", Label: map[string]string{Pi: "time of the job, relative to shared", NGINX: "requests per second, relative to shared"}[p.Name],
 		Format: func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) },
 		Ends:   func(e stat.Estimate) string { return report.Change(report.Number(e.Value)) }, Mark: []float64{1},

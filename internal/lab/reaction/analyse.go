@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/trials/paired"
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 // A Result is the result of a reaction experiment (result.json). Times are in
@@ -280,7 +280,7 @@ func Decides(blocks int) string {
 		return ""
 	}
 	return fmt.Sprintf("%s cannot decide how %s compares with %s: that claim needs %d (--blocks %[4]d, with as many --steps and --contrast)",
-		layout.Plural(blocks, "block", "blocks"), report.Ticks, report.Events, least)
+		textlayout.Plural(blocks, "block", "blocks"), report.Ticks, report.Events, least)
 }
 
 // claims judges the experiment. The first claim is the requirement that was
@@ -316,7 +316,7 @@ func answerClaim(name, what string, after []float64) report.Claim {
 		Statement: fmt.Sprintf("%s within %.0f ms of the event in user space, at p99", what, answerLimit),
 		Numbers:   map[string]report.Interval{"p99_ms": report.IntervalOf(p99)},
 		Explanation: fmt.Sprintf("p99 over %s: %s ms, one-sided 95 %% upper bound %s ms.",
-			layout.Plural(len(after), "step", "steps"), millis(report.Number(p99.Value)), millis(report.Number(p99.Upper))),
+			textlayout.Plural(len(after), "step", "steps"), millis(report.Number(p99.Value)), millis(report.Number(p99.Upper))),
 	}.With(stat.AtMost(p99, answerLimit))
 }
 

@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"tenon.sh/tenon/internal/lab/draw"
+	"tenon.sh/tenon/internal/lab/chart"
 	"tenon.sh/tenon/internal/lab/report"
 )
 
@@ -31,19 +31,19 @@ func drawHistogram(m report.Mode, values []float64) template.HTML {
 		counts[bin(v)]++
 		most = max(most, counts[bin(v)])
 	}
-	lo, hi, ok := draw.Range(append(slices.Clone(values), answerLimit), true)
+	lo, hi, ok := chart.Range(append(slices.Clone(values), answerLimit), true)
 	if !ok || most == 0 {
 		return ""
 	}
-	d := draw.New(pictureWidth, pictureHeight, "Histogram of the time from event to last write")
-	x := draw.Axis{Low: math.Pow(10, math.Floor(math.Log10(lo)*perDecade)/perDecade), High: hi, Begin: pictureLeft, End: pictureWidth - pictureRight, Log: true}
-	y := draw.Axis{Low: 0, High: float64(most), Begin: pictureHeight - pictureBottom, End: pictureTop}
-	draw.Frame(d, x, y, func(v float64) string { return fmt.Sprintf("%g ms", v) }, func(v float64) string { return fmt.Sprintf("%g", v) }, "ms (log scale)")
+	d := chart.New(pictureWidth, pictureHeight, "Histogram of the time from event to last write")
+	x := chart.Axis{Low: math.Pow(10, math.Floor(math.Log10(lo)*perDecade)/perDecade), High: hi, Begin: pictureLeft, End: pictureWidth - pictureRight, Log: true}
+	y := chart.Axis{Low: 0, High: float64(most), Begin: pictureHeight - pictureBottom, End: pictureTop}
+	chart.Frame(d, x, y, func(v float64) string { return fmt.Sprintf("%g ms", v) }, func(v float64) string { return fmt.Sprintf("%g", v) }, "ms (log scale)")
 	d.Group(report.Colour(m))
 	for _, b := range slices.Sorted(maps.Keys(counts)) {
 		from, to := x.At(math.Pow(10, float64(b)/perDecade)), x.At(math.Pow(10, float64(b+1)/perDecade))
 		top := y.At(float64(counts[b]))
-		d.Path([]draw.Point{{X: from + 1, Y: y.Begin}, {X: from + 1, Y: top}, {X: to - 1, Y: top}, {X: to - 1, Y: y.Begin}}, "estimate", "")
+		d.Path([]chart.Point{{X: from + 1, Y: y.Begin}, {X: from + 1, Y: top}, {X: to - 1, Y: top}, {X: to - 1, Y: y.Begin}}, "estimate", "")
 	}
 	d.End()
 	d.Line(x.At(answerLimit), pictureTop, x.At(answerLimit), pictureHeight-pictureBottom, "mark")
@@ -63,19 +63,19 @@ func drawShares(modes []report.Mode, of func(report.Mode) []float64) template.HT
 	if most <= 0 {
 		return ""
 	}
-	d := draw.New(pictureWidth, pictureHeight, "How long the delay stayed raised, by mode")
-	x := draw.Axis{Low: 0, High: most, Begin: pictureLeft, End: pictureWidth - pictureRight}
-	y := draw.Axis{Low: 0, High: 100, Begin: pictureHeight - pictureBottom, End: pictureTop}
-	draw.Frame(d, x, y, func(v float64) string { return fmt.Sprintf("%g ms", v) }, func(v float64) string { return fmt.Sprintf("%g %%", v) }, "time since the step began")
+	d := chart.New(pictureWidth, pictureHeight, "How long the delay stayed raised, by mode")
+	x := chart.Axis{Low: 0, High: most, Begin: pictureLeft, End: pictureWidth - pictureRight}
+	y := chart.Axis{Low: 0, High: 100, Begin: pictureHeight - pictureBottom, End: pictureTop}
+	chart.Frame(d, x, y, func(v float64) string { return fmt.Sprintf("%g ms", v) }, func(v float64) string { return fmt.Sprintf("%g %%", v) }, "time since the step began")
 	for _, m := range modes {
 		sorted := slices.Sorted(slices.Values(of(m)))
-		points := []draw.Point{{X: x.At(0), Y: y.At(0)}}
+		points := []chart.Point{{X: x.At(0), Y: y.At(0)}}
 		for i, v := range sorted {
 			if math.IsInf(v, 1) {
 				break
 			}
 			share := 100 * float64(i) / float64(len(sorted))
-			points = append(points, draw.Point{X: x.At(v), Y: y.At(share)}, draw.Point{X: x.At(v), Y: y.At(100 * float64(i+1) / float64(len(sorted)))})
+			points = append(points, chart.Point{X: x.At(v), Y: y.At(share)}, chart.Point{X: x.At(v), Y: y.At(100 * float64(i+1) / float64(len(sorted)))})
 		}
 		d.Path(points, "curve", report.Colour(m))
 	}
@@ -88,7 +88,7 @@ const shareBin = 10_000
 // drawShareOverTime draws the mean delay of cycles as a function of their due
 // time.
 func drawShareOverTime(modes []report.Mode, used map[report.Mode][]Step) template.HTML {
-	curves := map[report.Mode][]draw.Point{}
+	curves := map[report.Mode][]chart.Point{}
 	var long, most float64
 	for _, m := range modes {
 		var sums []float64
@@ -107,7 +107,7 @@ func drawShareOverTime(modes []report.Mode, used map[report.Mode][]Step) templat
 			if n == 0 {
 				continue
 			}
-			p := draw.Point{X: (float64(b) + 0.5) * shareBin / 1000, Y: sums[b] / float64(n)}
+			p := chart.Point{X: (float64(b) + 0.5) * shareBin / 1000, Y: sums[b] / float64(n)}
 			curves[m] = append(curves[m], p)
 			long, most = max(long, p.X), max(most, p.Y)
 		}
@@ -115,14 +115,14 @@ func drawShareOverTime(modes []report.Mode, used map[report.Mode][]Step) templat
 	if long <= 0 || most <= 0 {
 		return ""
 	}
-	d := draw.New(pictureWidth, pictureHeight, "Mean delay of cycles along a step, by mode")
-	x := draw.Axis{Low: 0, High: long, Begin: pictureLeft, End: pictureWidth - pictureRight}
-	y := draw.Axis{Low: 0, High: most, Begin: pictureHeight - pictureBottom, End: pictureTop}
-	draw.Frame(d, x, y, func(v float64) string { return fmt.Sprintf("%g ms", v) }, func(v float64) string { return fmt.Sprintf("%.3g ms", v) }, "time since the step began")
+	d := chart.New(pictureWidth, pictureHeight, "Mean delay of cycles along a step, by mode")
+	x := chart.Axis{Low: 0, High: long, Begin: pictureLeft, End: pictureWidth - pictureRight}
+	y := chart.Axis{Low: 0, High: most, Begin: pictureHeight - pictureBottom, End: pictureTop}
+	chart.Frame(d, x, y, func(v float64) string { return fmt.Sprintf("%g ms", v) }, func(v float64) string { return fmt.Sprintf("%.3g ms", v) }, "time since the step began")
 	for _, m := range modes {
-		points := make([]draw.Point, len(curves[m]))
+		points := make([]chart.Point, len(curves[m]))
 		for i, p := range curves[m] {
-			points[i] = draw.Point{X: x.At(p.X), Y: y.At(p.Y)}
+			points[i] = chart.Point{X: x.At(p.X), Y: y.At(p.Y)}
 		}
 		d.Path(points, "curve", report.Colour(m))
 	}

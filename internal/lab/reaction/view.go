@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 //go:embed page.html.tmpl
@@ -78,13 +78,13 @@ const legend = "Times in ms, p50 / p99 over steps; ∞: not in the step, or no b
 func headline(r Result) string {
 	e := r.Experiment
 	return fmt.Sprintf("Steps of load, %v of work in every %v on each of the CPUs %v, beside spinners of equal weight under CPU suppress at %d %% of the node; tenond on CPU %v, period 1 s; %s.",
-		e.CycleWork, e.CyclePeriod, e.TestedCPUs, e.Threshold, e.ClientCPUs, layout.Plural(e.Blocks, "block", "blocks"))
+		e.CycleWork, e.CyclePeriod, e.TestedCPUs, e.Threshold, e.ClientCPUs, textlayout.Plural(e.Blocks, "block", "blocks"))
 }
 
 // writeTable prints the result for a terminal.
 func writeTable(w io.Writer, r Result) error {
 	var b bytes.Buffer
-	layout.Paragraph(&b, "", headline(r))
+	textlayout.Paragraph(&b, "", headline(r))
 	b.WriteByte('\n')
 	report.Line(&b, "", r.Order, func(m report.Mode) string { return string(m) })
 	b.WriteString(strings.Repeat("-", report.LabelWidth+report.CellWidth*len(r.Order)) + "\n")
@@ -92,10 +92,10 @@ func writeTable(w io.Writer, r Result) error {
 		report.Line(&b, row.label, r.Order, func(m report.Mode) string { return row.cell(r.Modes[m]) })
 	}
 	b.WriteByte('\n')
-	layout.Paragraph(&b, "", legend)
+	textlayout.Paragraph(&b, "", legend)
 	report.WriteClaims(&b, r.Claims)
-	layout.List(&b, "Warnings", r.Warnings)
-	layout.List(&b, "Caveats", r.Experiment.Caveats)
+	textlayout.List(&b, "Warnings", r.Warnings)
+	textlayout.List(&b, "Caveats", r.Experiment.Caveats)
 	_, err := b.WriteTo(w)
 	return err
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"tenon.sh/tenon/internal/decide/trials/paired"
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 // A Metric returns one number of a run, or NaN if the run lacks it.
@@ -289,7 +289,7 @@ func (ev Evidence) warnings(r Result, runs []Run) []string {
 	for _, c := range r.Claims {
 		for _, what := range slices.Sorted(maps.Keys(c.Numbers)) {
 			if n := c.Numbers[what].Dropped; n > 0 {
-				out = append(out, fmt.Sprintf("claim %s, %s: %s left out, because a value was not positive", c.Name, what, layout.Plural(n, "block", "blocks")))
+				out = append(out, fmt.Sprintf("claim %s, %s: %s left out, because a value was not positive", c.Name, what, textlayout.Plural(n, "block", "blocks")))
 			}
 		}
 	}
@@ -324,7 +324,7 @@ func (ev Evidence) planWarnings() []string {
 	case ev.Ended == EndFailed:
 		out = append(out, "ended by an error: no verdict is final")
 	case ev.Ended == "" && !ev.Rule.IsLook(ev.Blocks):
-		out = append(out, fmt.Sprintf("not ended: no verdict is final before %s", layout.Plural(ev.nextLook(), "block", "blocks")))
+		out = append(out, fmt.Sprintf("not ended: no verdict is final before %s", textlayout.Plural(ev.nextLook(), "block", "blocks")))
 	}
 	return out
 }

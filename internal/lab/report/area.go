@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/draw"
+	"tenon.sh/tenon/internal/lab/chart"
 )
 
 // drawCPU shows how CPU time was used during one run. BE is at the bottom, so that its
@@ -20,17 +20,17 @@ func drawCPU(r Run, tested int) template.HTML {
 		return ""
 	}
 	slices.SortStableFunc(series, func(a, b Sample) int { return cmp.Compare(a.At, b.At) })
-	edge := func(upTo func(Sample) float64) []draw.Point {
-		points := make([]draw.Point, len(series))
+	edge := func(upTo func(Sample) float64) []chart.Point {
+		points := make([]chart.Point, len(series))
 		for i, s := range series {
-			points[i] = draw.Point{X: s.At.Seconds(), Y: upTo(s)}
+			points[i] = chart.Point{X: s.At.Seconds(), Y: upTo(s)}
 		}
 		return points
 	}
-	picture := draw.Stack{
+	picture := chart.Stack{
 		Title: "CPU over time in mode " + string(r.Mode), Label: fmt.Sprintf("run %03d, CPUs of the tested set", r.Index),
 		Length: max(series[len(series)-1].At, time.Millisecond).Seconds(), Most: float64(max(tested, 1)),
-		Layers: []draw.Layer{
+		Layers: []chart.Layer{
 			{Class: "other", Edge: edge(func(s Sample) float64 { return s.BE + s.LS + s.Other })},
 			{Class: "ls", Edge: edge(func(s Sample) float64 { return s.BE + s.LS })},
 			{Class: "be", Edge: edge(func(s Sample) float64 { return s.BE })},
@@ -38,7 +38,7 @@ func drawCPU(r Run, tested int) template.HTML {
 	}
 	for _, s := range series {
 		if s.Limit > 0 {
-			picture.Limit = append(picture.Limit, draw.Point{X: s.At.Seconds(), Y: s.Limit})
+			picture.Limit = append(picture.Limit, chart.Point{X: s.At.Seconds(), Y: s.Limit})
 		}
 	}
 	return picture.HTML()
@@ -46,10 +46,10 @@ func drawCPU(r Run, tested int) template.HTML {
 
 // drawCDF shows the latency distribution of each mode.
 func drawCDF(ev Evidence, modes []Mode) template.HTML {
-	c := draw.CDF{Title: "Cumulative distribution of latency by mode", Label: "latency, from the intended send time to the last byte (log scale)", Format: Microseconds}
+	c := chart.CDF{Title: "Cumulative distribution of latency by mode", Label: "latency, from the intended send time to the last byte (log scale)", Format: Microseconds}
 	for _, m := range modes {
 		if h := ev.poolHistograms(m); h != nil && h.TotalCount() > 0 {
-			c.Curves = append(c.Curves, draw.Distribution{
+			c.Curves = append(c.Curves, chart.Distribution{
 				Class: "curve" + dashed(m), Style: Colour(m), Count: h.TotalCount(),
 				At: func(p float64) float64 { return float64(h.ValueAtPercentile(p)) },
 			})

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/draw"
+	"tenon.sh/tenon/internal/lab/chart"
 	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -204,21 +204,21 @@ func (a Analysis) plots() []Plot {
 		P99Ratio: Plot{
 			"P99, ratio to exclusive within each block",
 			tailText,
-			draw.Dots(ev.RatioStrips(r.Order, Exclusive, p99), draw.Scale{Title: "Ratio of P99 to exclusive by block", Label: "change of P99 to exclusive", Format: ByChange, Ends: ratioEnds, Mark: []float64{1, margin}, Most: 2}),
+			chart.Dots(ev.RatioStrips(r.Order, Exclusive, p99), chart.Scale{Title: "Ratio of P99 to exclusive by block", Label: "change of P99 to exclusive", Format: ByChange, Ends: ratioEnds, Mark: []float64{1, margin}, Most: 2}),
 		},
 		DelayRatio: Plot{
 			"Run-queue delay, ratio to exclusive-warm within each block",
 			"The dashed lines are “no change” and the limit of 10 %.",
-			draw.Dots(ev.RatioStrips(r.Order, ExclusiveWarm, RunDelay), draw.Scale{Title: "Ratio of run-queue delay to exclusive-warm by block", Label: "change of run-queue delay to exclusive-warm", Format: ByChange, Ends: ratioEnds, Mark: []float64{1, DelayMargin}, Most: 4}),
+			chart.Dots(ev.RatioStrips(r.Order, ExclusiveWarm, RunDelay), chart.Scale{Title: "Ratio of run-queue delay to exclusive-warm by block", Label: "change of run-queue delay to exclusive-warm", Format: ByChange, Ends: ratioEnds, Mark: []float64{1, DelayMargin}, Most: 4}),
 		},
 		P99: Plot{
 			"P99 of each block", "",
-			draw.Dots(ev.LevelStrips(r.Order, p99), draw.Scale{Title: "P99 by block", Label: "P99 latency", Format: Microseconds, Ends: levelEnds(ms)}),
+			chart.Dots(ev.LevelStrips(r.Order, p99), chart.Scale{Title: "P99 by block", Label: "P99 latency", Format: Microseconds, Ends: levelEnds(ms)}),
 		},
 		Delay: Plot{
 			"Run-queue delay of each block",
 			"How long a thread of the service that wants to run waits for a CPU, on average per timeslice.",
-			draw.Dots(ev.LevelStrips(r.Order, RunDelay), draw.Scale{Title: "Run-queue delay by block", Label: "run-queue delay per timeslice", Format: Microseconds, Ends: levelEnds(us)}),
+			chart.Dots(ev.LevelStrips(r.Order, RunDelay), chart.Scale{Title: "Run-queue delay by block", Label: "run-queue delay per timeslice", Format: Microseconds, Ends: levelEnds(us)}),
 		},
 	}
 	all := []Plot{common.P99Ratio, common.DelayRatio, common.P99, common.Delay}
@@ -248,8 +248,8 @@ func RatioEnd(i Interval) string {
 }
 
 // RatioStrips returns the ratios of modes to a baseline, computed within each block.
-func (ev Evidence) RatioStrips(modes []Mode, baseline Mode, m Metric) []draw.Strip {
-	var out []draw.Strip
+func (ev Evidence) RatioStrips(modes []Mode, baseline Mode, m Metric) []chart.Strip {
+	var out []chart.Strip
 	base := ev.Sample(baseline, m)
 	for _, mode := range modes {
 		if mode == baseline {
@@ -261,14 +261,14 @@ func (ev Evidence) RatioStrips(modes []Mode, baseline Mode, m Metric) []draw.Str
 				dots[block] = v / b
 			}
 		}
-		out = append(out, draw.Strip{Name: string(mode), Style: Colour(mode), Dots: dots, Estimate: ev.Ratio(mode, baseline, m)})
+		out = append(out, chart.Strip{Name: string(mode), Style: Colour(mode), Dots: dots, Estimate: ev.Ratio(mode, baseline, m)})
 	}
 	return out
 }
 
 // LevelStrips returns the values of each block, and the geometric mean over all blocks.
-func (ev Evidence) LevelStrips(modes []Mode, m Metric) []draw.Strip {
-	var out []draw.Strip
+func (ev Evidence) LevelStrips(modes []Mode, m Metric) []chart.Strip {
+	var out []chart.Strip
 	for _, mode := range modes {
 		dots := ev.Sample(mode, m)
 		maps.DeleteFunc(dots, func(_ int, v float64) bool { return v <= 0 })
@@ -276,7 +276,7 @@ func (ev Evidence) LevelStrips(modes []Mode, m Metric) []draw.Strip {
 		for block := range dots {
 			one[block] = 1
 		}
-		out = append(out, draw.Strip{Name: string(mode), Style: Colour(mode), Dots: dots, Estimate: stat.Ratio(dots, one, ev.Rule)})
+		out = append(out, chart.Strip{Name: string(mode), Style: Colour(mode), Dots: dots, Estimate: stat.Ratio(dots, one, ev.Rule)})
 	}
 	return out
 }

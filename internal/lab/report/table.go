@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 const (
@@ -89,7 +89,7 @@ func presentModes(r Result, modes []Mode) []Mode {
 func (a Analysis) WriteTable(w io.Writer) error {
 	var b bytes.Buffer
 	r, study := a.Base, a.study
-	layout.Paragraph(&b, "", study.Headline(r))
+	textlayout.Paragraph(&b, "", study.Headline(r))
 	for _, t := range study.Tables {
 		modes := presentModes(r, t.Modes)
 		if len(modes) < 2 {
@@ -103,23 +103,23 @@ func (a Analysis) WriteTable(w io.Writer) error {
 		}
 	}
 	b.WriteByte('\n')
-	layout.Paragraph(&b, "", study.Legend(r))
+	textlayout.Paragraph(&b, "", study.Legend(r))
 	WriteClaims(&b, r.Claims)
 	if r.Control != nil {
 		b.WriteString("\nA/A control\n")
-		layout.Paragraph(&b, "", controlText(r))
+		textlayout.Paragraph(&b, "", controlText(r))
 	}
 	if len(r.VoidRuns) > 0 {
 		fmt.Fprintf(&b, "\nVoid runs (not used): %d\n", len(r.VoidRuns))
 	}
 	for _, v := range r.VoidRuns {
-		layout.Paragraph(&b, fmt.Sprintf("  %03d %-15s", v.Index, v.Mode), strings.Join(v.Reasons, "; "))
+		textlayout.Paragraph(&b, fmt.Sprintf("  %03d %-15s", v.Index, v.Mode), strings.Join(v.Reasons, "; "))
 	}
-	layout.List(&b, "Mechanisms left out", study.LeftOut)
-	layout.List(&b, "Warnings", r.Warnings)
-	layout.List(&b, "Caveats", r.Experiment.Caveats)
+	textlayout.List(&b, "Mechanisms left out", study.LeftOut)
+	textlayout.List(&b, "Warnings", r.Warnings)
+	textlayout.List(&b, "Caveats", r.Experiment.Caveats)
 	if study.Ending != nil {
-		layout.List(&b, endingTitle(r.Experiment), study.Ending(a.evidence, r))
+		textlayout.List(&b, endingTitle(r.Experiment), study.Ending(a.evidence, r))
 	}
 	_, err := b.WriteTo(w)
 	return err
@@ -170,9 +170,9 @@ func controlText(r Result) string {
 
 // Line prints a line of a table.
 func Line(b *bytes.Buffer, label string, modes []Mode, cell func(Mode) string) {
-	text := layout.Pad(label, -LabelWidth)
+	text := textlayout.Pad(label, -LabelWidth)
 	for _, m := range modes {
-		text += layout.Pad(cell(m), CellWidth)
+		text += textlayout.Pad(cell(m), CellWidth)
 	}
 	b.WriteString(strings.TrimRight(text, " ") + "\n")
 }
@@ -183,8 +183,8 @@ func WriteClaims(b *bytes.Buffer, claims []Claim) {
 		b.WriteString("\nClaims\n")
 	}
 	for _, c := range claims {
-		layout.Paragraph(b, fmt.Sprintf("%-11s", strings.ToUpper(string(c.Verdict))), c.Statement+".")
-		layout.Paragraph(b, strings.Repeat(" ", 11), c.Explanation)
+		textlayout.Paragraph(b, fmt.Sprintf("%-11s", strings.ToUpper(string(c.Verdict))), c.Statement+".")
+		textlayout.Paragraph(b, strings.Repeat(" ", 11), c.Explanation)
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 
 	"tenon.sh/tenon/internal/lab/archive"
 	"tenon.sh/tenon/internal/lab/colocation"
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 // manifestFile is the file that summarises a submission.
@@ -161,21 +161,21 @@ func (b Bundle) show(p Protocol, e colocation.Experiment, runs []colocation.Run)
 	facts.SetIndent("", "  ")
 	_ = errors.Join(facts.Encode(e.Machine), facts.Encode(e.Versions)) // numbers and texts, to memory
 	out.WriteByte('\n')
-	layout.Paragraph(&out, "Protocol: ", fmt.Sprintf("%d, written %s, begun %s, ended %q; %d runs, %d of them void.", p.Version,
+	textlayout.Paragraph(&out, "Protocol: ", fmt.Sprintf("%d, written %s, begun %s, ended %q; %d runs, %d of them void.", p.Version,
 		p.Written.Format("2006-01-02 15:04:05"), e.Started.UTC().Format("2006-01-02 15:04:05"), e.Ended, b.Manifest.Runs, b.Manifest.VoidRuns))
 	gate := "Two equal modes are alike enough for claims of " + report.Limit(p.Margin) + " at P90"
 	if !b.Manifest.Gate.Resolves {
 		gate = "Two equal modes are not alike enough for claims of " + report.Limit(p.Margin) + " at P90; the submission counts all the same"
 	}
-	layout.Paragraph(&out, "A/A gate: ", gate+": "+report.FormatRatio(b.Manifest.Gate.Ratio)+".")
+	textlayout.Paragraph(&out, "A/A gate: ", gate+": "+report.FormatRatio(b.Manifest.Gate.Ratio)+".")
 	fields := fieldsOf("experiment", e)
 	for _, r := range runs {
 		fields = append(fields, fieldsOf("run", r)...)
 	}
 	slices.Sort(fields)
-	layout.Paragraph(&out, "Fields: ", strings.Join(slices.Compact(fields), ", ")+".")
-	layout.Paragraph(&out, "Histograms: ", "the latencies of each run, as counts.")
-	layout.Paragraph(&out, "Not in it: ", "names of the machine and of users, paths, addresses, the command line, names of programs that disturbed a run, writes to the kernel.")
+	textlayout.Paragraph(&out, "Fields: ", strings.Join(slices.Compact(fields), ", ")+".")
+	textlayout.Paragraph(&out, "Histograms: ", "the latencies of each run, as counts.")
+	textlayout.Paragraph(&out, "Not in it: ", "names of the machine and of users, paths, addresses, the command line, names of programs that disturbed a run, writes to the kernel.")
 	return out.String()
 }
 

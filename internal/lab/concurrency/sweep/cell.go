@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/lab/concurrency"
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/testbed"
+	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -42,7 +42,7 @@ type Cell struct {
 }
 
 func (c Cell) String() string {
-	parts := []string{string(c.Strategy), layout.Plural(c.Jobs, "job", "jobs")}
+	parts := []string{string(c.Strategy), textlayout.Plural(c.Jobs, "job", "jobs")}
 	if c.Limit > 0 {
 		parts = append(parts, fmt.Sprintf("limit %g", c.Limit.Cores()))
 	}
@@ -50,7 +50,7 @@ func (c Cell) String() string {
 		parts = append(parts, fmt.Sprintf("%g GiB", float64(c.Memory)/float64(gib)))
 	}
 	if c.Threads > 0 {
-		parts = append(parts, layout.Plural(c.Threads, "thread", "threads"))
+		parts = append(parts, textlayout.Plural(c.Threads, "thread", "threads"))
 	}
 	return strings.Join(parts, ", ")
 }

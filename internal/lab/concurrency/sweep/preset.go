@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tenon.sh/tenon/internal/lab/layout"
+	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -81,7 +81,7 @@ func PresetHelp() string {
 	for _, name := range Presets() {
 		b.WriteString("  " + name + "\n")
 		for _, g := range presets[name] {
-			for i, line := range layout.Wrap(g.String(), 70) {
+			for i, line := range textlayout.Wrap(g.String(), 70) {
 				indent := "      "
 				if i == 0 {
 					indent = "    "

@@ -11,11 +11,11 @@ import (
 
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/kubectl"
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
+	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -143,7 +143,7 @@ func (b *bench) describe(_ context.Context, caveats []string) (harness.Record, [
 		lines = append(lines, "left out: "+why)
 	}
 	lines = append(lines, fmt.Sprintf("%s in %s on node %s, at most %v",
-		layout.Plural(len(b.cells), "cell", "cells"), layout.Plural(b.Blocks, "block", "blocks"), b.node.Name, b.MaxTime))
+		textlayout.Plural(len(b.cells), "cell", "cells"), textlayout.Plural(b.Blocks, "block", "blocks"), b.node.Name, b.MaxTime))
 	machine := b.node.Machine(b.FS)
 	e := pinning.Experiment{
 		Schema: report.Schema, Kind: pinning.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
@@ -161,7 +161,7 @@ func (b *bench) describe(_ context.Context, caveats []string) (harness.Record, [
 		}
 		e.Caveats = append(e.Caveats, "without a CPU limit (shared-free, pinned) a server is Burstable and not Guaranteed: it has another parent cgroup and another OOM score, too")
 		if b.serverLimit < publishedLimit {
-			e.Caveats = append(e.Caveats, fmt.Sprintf("each server has %s; the published manifest has %d", layout.Plural(b.serverLimit, "CPU", "CPUs"), publishedLimit))
+			e.Caveats = append(e.Caveats, fmt.Sprintf("each server has %s; the published manifest has %d", textlayout.Plural(b.serverLimit, "CPU", "CPUs"), publishedLimit))
 		}
 		if b.node.Here {
 			e.Caveats = append(e.Caveats, "wrk ran on the tested node itself and shared its CPUs with the servers")

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/layout"
 	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/pinning/run"
 	"tenon.sh/tenon/internal/lab/testbed"
+	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -113,7 +113,7 @@ func (b *bench) refuse(c cell) string {
 	pods, limit := b.pieces(c.part)
 	need := b.requests(c.part)
 	if room := b.node.Places(need); room < pods {
-		return fmt.Sprintf("there is room for %d of %d pods with %s and %.1f GiB each: node %s has %g CPUs and %.1f GiB free", max(room, 0), pods, layout.Plural(limit, "CPU", "CPUs"),
+		return fmt.Sprintf("there is room for %d of %d pods with %s and %.1f GiB each: node %s has %g CPUs and %.1f GiB free", max(room, 0), pods, textlayout.Plural(limit, "CPU", "CPUs"),
 			float64(need.Memory)/(1<<30), b.node.Name, max(b.node.Free.CPU, 0).Cores(), float64(max(b.node.Free.Memory, 0))/(1<<30))
 	}
 	if b.node.Policy == "static" && c.part == pinning.NGINX && (c.mode == pinning.Shared || c.mode == pinning.SharedAA) {
@@ -128,8 +128,8 @@ func (b *bench) refuse(c cell) string {
 	case c.mode == pinning.StaticBurst && len(b.cpus.pools) < 2:
 		return "the node has one L3 cache and one NUMA node: the pool is all CPUs, as in shared"
 	case c.mode != pinning.StaticBurst && pods*limit > own:
-		return fmt.Sprintf("%s with %s each of their own: node %s gives away %d of its %d CPUs, and keeps the others shared", layout.Plural(pods, "pod", "pods"),
-			layout.Plural(limit, "CPU", "CPUs"), b.node.Name, max(own, 0), b.node.CPUs)
+		return fmt.Sprintf("%s with %s each of their own: node %s gives away %d of its %d CPUs, and keeps the others shared", textlayout.Plural(pods, "pod", "pods"),
+			textlayout.Plural(limit, "CPU", "CPUs"), b.node.Name, max(own, 0), b.node.CPUs)
 	}
 	return ""
 }

@@ -1,4 +1,4 @@
-package steps
+package stepservice
 
 import (
 	"bytes"

@@ -1,5 +1,5 @@
-// Package layout lays text out for a terminal.
-package layout
+// Package textlayout lays text out for a terminal.
+package textlayout
 
 import (
 	"bytes"

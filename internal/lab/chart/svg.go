@@ -1,7 +1,7 @@
-// Package draw makes SVG pictures: axes with round ticks, lines and areas, and
+// Package chart makes SVG pictures: axes with round ticks, lines and areas, and
 // rows of dots with their estimate. It knows nothing about the meaning of the
 // data.
-package draw
+package chart
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
-// Package steps is the service of the reaction experiment. Its process sleeps
+// Package stepservice is the service of the reaction experiment. Its process sleeps
 // between steps and is busy during each of them. It measures its own delays.
-package steps
+package stepservice
 
 import (
 	"bytes"
