@@ -156,7 +156,9 @@ var arch = []struct {
 	{"agent/commands", affects, ""},
 	{"agent/slices", affects, "model/unit model/node decide/plan decide/cpus/slice decide/tick kernel/proc agent/commands agent/control"},
 	{"agent/telemetry", affects, "model/unit model/node model/trial decide/misfit decide/plan decide/suppresscost decide/tick agent/health"},
-	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/cpus/hold decide/tick decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config config/absence cluster/apiserver cluster/podpath cluster/kube cluster/kubelet cluster/nodereport cluster/containerstart agent/commands agent/loop agent/health agent/configfile agent/record agent/control agent/slices agent/telemetry"},
+	{"agent/watchdog", affects, "model/node decide/plan kernel/cgroup kernel/proc machine/journal machine/host machine/lease"},
+	{"agent/install", affects, "machine/host machine/lease config"},
+	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/contest decide/cpus/hold decide/tick decide/policy kernel/cgroup kernel/proc machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config config/absence cluster/apiserver cluster/podpath cluster/kube cluster/kubelet cluster/nodereport cluster/containerstart agent/commands agent/loop agent/health agent/configfile agent/record agent/control agent/slices agent/telemetry"},
 	{"agent/top", affects, "model/unit model/node agent/record agent/control"},
 	// lab
 	{"lab/load/protocol", affects, ""},
@@ -200,7 +202,7 @@ var arch = []struct {
 	{"cmd/tenon/jobcmd", affects, "model/unit lab/jobs lab/jobfiles lab/textlayout lab/report lab/testbed lab/harness lab/concurrency lab/concurrency/sweep lab/concurrency/cluster lab/pi lab/pinning lab/pinning/run lab/pinning/cluster cmd/tenon/labflag"},
 	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/isolation decide/policy decide/unsupported kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config config/workers agent/loop agent/record agent/control agent/slices agent/top lab/load lab/report lab/testbed lab/harness lab cmd/tenon/labflag cmd/tenon/labcmd cmd/tenon/resultcmd cmd/tenon/jobcmd"},
 	{"cmd/tenon-manager", affects, "cluster/certificate cluster/manager"},
-	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal machine/host machine/lease runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/daemon"},
+	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/watchdog agent/install agent/daemon"},
 	// scheduler, a module of its own
 	{"scheduler/plugin", affects, "decide/cpus/pick decide/cpus/place api/v1alpha1 cluster/kube cluster/cpureport cluster/stored"},
 	{"scheduler/cmd/tenon-scheduler", affects, "scheduler/plugin"},

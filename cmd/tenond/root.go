@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/agent/daemon"
+	"tenon.sh/tenon/internal/agent/install"
 	"tenon.sh/tenon/internal/agent/telemetry"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/machine/journal"
@@ -136,7 +137,7 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 		if !released.Load() {
 			err = errors.Join(err, runWithin(releasesWithin, func(ctx context.Context) error { return cluster.ReleaseContainers(ctx, g.stateDir, log) }))
 		}
-		err = errors.Join(err, runWithin(putsBackWithin, func(ctx context.Context) error { return putBack(ctx, stderr, g.stateDir) }))
+		err = errors.Join(err, runWithin(putsBackWithin, func(ctx context.Context) error { return install.PutBack(ctx, stderr, g.stateDir) }))
 	}
 	return err
 }

@@ -2,12 +2,16 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"tenon.sh/tenon/internal/decide/contest"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -81,7 +85,7 @@ func TestAValueOfOursThatChangesIsNoConflict(t *testing.T) {
 // The next snapshot shows the values that Tenon wrote, so no conflict may be
 // found.
 func TestAWriteOfSeveralKnobsIsNoConflict(t *testing.T) {
-	d := &daemon{host: hostOn(t, host.Options{}), guard: &guard{}}
+	d := &daemon{host: hostOn(t), guard: &guard{}}
 	defer func() {
 		if err := d.host.Close(); err != nil {
 			t.Error(err)
@@ -168,4 +172,32 @@ func TestAWriteConflictStaysReportedAfterARelease(t *testing.T) {
 	if c.see(&s); c.trouble(s) != "" {
 		t.Error("a fight of long ago is still said")
 	}
+}
+
+// hostOn returns a host on a tree of plain files with the groups be and two.
+func hostOn(t *testing.T) *host.Host {
+	t.Helper()
+	dir := t.TempDir()
+	for file, text := range map[string]string{
+		"proc/self/mountinfo":   fmt.Sprintf("31 24 0:28 / %s rw - cgroup2 cgroup2 rw\n", filepath.Join(dir, "v2")),
+		"v2/cgroup.controllers": "cpu\n",
+		"v2/be/cpu.max":         "max 100000\n",
+		"v2/be/cpu.max.burst":   "0\n",
+		"v2/two/cpu.max":        "max 100000\n",
+		"v2/two/cpu.max.burst":  "0\n",
+	} {
+		path := filepath.Join(dir, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tree, err := cgroup.Detect(filepath.Join(dir, "proc"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := host.Open(host.Options{Tree: tree, JournalDir: filepath.Join(dir, "journal")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
 }

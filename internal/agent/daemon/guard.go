@@ -221,3 +221,12 @@ func (g *guard) start(watchdog []string) {
 func (g *guard) announce() error { return g.lease.Announce(announcedFor) }
 
 func (g *guard) close() error { return g.lease.Close() }
+
+// watchdogOf returns the process that guards the lease in stateDir, or an empty
+// list. Tenon must not end or freeze this process.
+func watchdogOf(stateDir string) []int {
+	if pid, guarded := lease.IsGuarded(stateDir); guarded {
+		return []int{pid}
+	}
+	return nil
+}

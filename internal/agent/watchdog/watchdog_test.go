@@ -1,4 +1,4 @@
-package daemon
+package watchdog
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// hostOn returns a host on a tree of plain files with the groups be and two.
+// hostOn returns a host on a tree of plain files with the group be.
 func hostOn(t *testing.T, o host.Options) *host.Host {
 	t.Helper()
 	dir := t.TempDir()
@@ -28,8 +28,6 @@ func hostOn(t *testing.T, o host.Options) *host.Host {
 		"v2/be/cpu.max":         "max 100000\n",
 		"v2/be/cpu.max.burst":   "0\n",
 		"v2/be/cgroup.threads":  "",
-		"v2/two/cpu.max":        "max 100000\n",
-		"v2/two/cpu.max.burst":  "0\n",
 	} {
 		path := filepath.Join(dir, file)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {

@@ -1,4 +1,7 @@
-package daemon
+// Package watchdog narrows best-effort work when the daemon dies or hangs. It
+// runs in a process of its own, and knows from the lease of the daemon what to
+// write.
+package watchdog
 
 import (
 	"context"
@@ -16,11 +19,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// Watch is the watchdog process. It narrows best-effort work if the daemon with
+// Run is the watchdog process. It narrows best-effort work if the daemon with
 // the lease in stateDir stops renewing the lease. When the lease is removed,
-// Watch returns or, if stay is true, waits for the next lease. last is
-// lease.Options.Last. When ctx ends, Watch returns the error of ctx.
-func Watch(ctx context.Context, stateDir string, stay, last bool, log *slog.Logger) (err error) {
+// Run returns or, if stay is true, waits for the next lease. last is
+// lease.Options.Last. When ctx ends, Run returns the error of ctx.
+func Run(ctx context.Context, stateDir string, stay, last bool, log *slog.Logger) (err error) {
 	if err := lease.Steady(); err != nil {
 		log.Warn("the watchdog may be late on a node that is full", "error", err)
 	}
@@ -141,13 +144,4 @@ func (w *watchdog) close() error {
 		err = errors.Join(err, w.behalf.Close())
 	}
 	return err
-}
-
-// watchdogOf returns the process that guards the lease in stateDir, or an empty
-// list. Tenon must not end or freeze this process.
-func watchdogOf(stateDir string) []int {
-	if pid, guarded := lease.IsGuarded(stateDir); guarded {
-		return []int{pid}
-	}
-	return nil
 }
