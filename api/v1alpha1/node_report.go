@@ -78,11 +78,20 @@ type NodeReportStatus struct {
 	// Conditions are ConfigAccepted, PodsKnown, KnobsWritten, Suppressing, and
 	// one for each requested feature (CPUQOS, CPUBurst, MemoryQOS, Resctrl,
 	// BlockIO, Eviction). The condition of a feature that the node cannot
-	// provide is False and has a reason.
+	// provide is False and has a reason. The last report of an agent that was
+	// removed from its node has only AgentRuns, which is False.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
+
+// AgentRuns is the type of the condition in the last report of an agent that was
+// removed from its node. The condition is False, with the reason AgentLeft. No
+// other report has it.
+const (
+	AgentRuns = "AgentRuns"
+	AgentLeft = "AgentLeft"
+)
 
 // Usage is an amount of CPU and memory.
 //

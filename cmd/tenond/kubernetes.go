@@ -179,15 +179,25 @@ func (s *daemonSetCheck) ends() bool {
 	return false
 }
 
+// reportLeave sends the last report of a node that tenond leaves for good. An
+// error is only logged: without the report, the cluster learns of the end when
+// the report before is too old.
+func reportLeave(k *daemon.Kubernetes, limit time.Duration, log *slog.Logger) {
+	if err := runWithin(limit, func(ctx context.Context) error { return k.ReportLeave(ctx, versionName()) }); err != nil {
+		log.Warn("the report of this node does not say that tenond has left", "error", err)
+	}
+}
+
 const (
 	// The pod has 90 s for the end of the loop and of the watchdog, and for the
-	// three times below. asksWithin is the time for the API server to tell whether
+	// four times below. asksWithin is the time for the API server to tell whether
 	// the DaemonSet stays. putsBackWithin is the time for the agent to restore all
 	// knobs. releasesWithin is the time for the container runtime to restore the
-	// values of containers.
+	// values of containers. reportsWithin is the time for the last report.
 	asksWithin     = 5 * time.Second
 	putsBackWithin = 30 * time.Second
 	releasesWithin = 20 * time.Second
+	reportsWithin  = 5 * time.Second
 	// asksAgain is the time after an unknown answer until tenond asks again.
 	asksAgain = 30 * time.Second
 )

@@ -138,6 +138,7 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 			err = errors.Join(err, runWithin(releasesWithin, func(ctx context.Context) error { return cluster.ReleaseContainers(ctx, g.stateDir, log) }))
 		}
 		err = errors.Join(err, runWithin(putsBackWithin, func(ctx context.Context) error { return install.PutBack(ctx, stderr, g.stateDir) }))
+		reportLeave(cluster, reportsWithin, log)
 	}
 	return err
 }

@@ -554,9 +554,18 @@ containers: [{name: a, image: "busybox:1"}]}}}}`)
 	if a.read("cpu", old, "cpu.idle") != 1 {
 		t.Error("a stop for an upgrade gave the pods back")
 	}
+	report := func() string {
+		return kubectl(t, c, "get", "nodereport", n.Name, "-o", `jsonpath={.status.conditions[?(@.type=="AgentRuns")].status}/{.status.cpus.caches[*].cpus}`)
+	}
+	if got := report(); !strings.HasPrefix(got, "/") || got == "/" {
+		t.Errorf("after a stop for an upgrade the report says %q", got)
+	}
 	a.start()
 	kubectl(t, c, "delete", "daemonset", "tenond", "-n", "tenon-system")
 	a.stop()
+	if got := report(); got != "False/" {
+		t.Errorf("after the end of the DaemonSet the report says %q", got)
+	}
 	after := a.values()
 	for file, v := range after {
 		if was, had := before[file]; had && was != v && !strings.HasSuffix(file, "/burstable/cpu.shares") {

@@ -9,6 +9,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/containerstart"
 	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/cluster/nodereport"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/runtimes/nri"
@@ -35,6 +36,12 @@ func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log 
 		return nil
 	}
 	return err
+}
+
+// ReportLeave tells the cluster that no agent runs on the node any more.
+// version is that of tenond.
+func (k Kubernetes) ReportLeave(ctx context.Context, version string) error {
+	return nodereport.Leave(ctx, k.API, k.Node, version, time.Now())
 }
 
 // savedPods returns the list of pods that an earlier daemon saved.

@@ -25,7 +25,7 @@ func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, ot
 		if why := n.silenceReason(now); why != "" {
 			silent[why] = append(silent[why], n.Name)
 		}
-		if n.Report != nil {
+		if n.Report != nil && n.Left() == "" {
 			known = append(known, n)
 			agents[n.Report.Status.Agent] = append(agents[n.Report.Status.Agent], n.Name)
 		}

@@ -27,6 +27,11 @@ func Explain(n Node, now time.Time) string {
 		fmt.Fprintf(&b, " by tenond %s", s.Agent)
 	}
 	b.WriteString("\n")
+	if why := n.Left(); why != "" {
+		fmt.Fprintf(&b, "  no agent runs there: %s, so no pod has CPUs of its own there (%s)\n\n", why, lookForAgent)
+		printPublished(&b, n, now)
+		return b.String()
+	}
 	if n.silenceReason(now) != "" {
 		b.WriteString("  the agent is silent: what follows may not be true any more\n")
 	}

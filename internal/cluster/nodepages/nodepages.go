@@ -58,12 +58,25 @@ func (n Node) Age(now time.Time) string { return Duration(n.age(now)) + " ago" }
 // IsSilent reports whether the state of the node is not known.
 func (n Node) IsSilent(now time.Time) bool { return n.silenceReason(now) != "" }
 
+// Left returns why no agent runs on the node, if tenond was removed from it for
+// good. Otherwise it returns "".
+func (n Node) Left() string {
+	if n.Report == nil || !slices.ContainsFunc(n.Report.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.AgentRuns && c.Status == metav1.ConditionFalse
+	}) {
+		return ""
+	}
+	return "tenond was removed from the node"
+}
+
 // silenceReason returns why the state of the node is not known, or "" if it is
 // known.
 func (n Node) silenceReason(now time.Time) string {
 	switch {
 	case n.Report == nil:
 		return "no report"
+	case n.Left() != "":
+		return n.Left()
 	case n.age(now) > silentFor:
 		return "silent for " + Duration(n.age(now))
 	}
@@ -72,11 +85,12 @@ func (n Node) silenceReason(now time.Time) string {
 
 // problems returns the conditions that show a problem: an enabled feature that
 // does not work, or a knob that another program keeps writing. The condition
-// Suppressing may be False without a problem.
+// Suppressing may be False without a problem. For the condition AgentRuns, see
+// Left.
 func (n Node) problems() []metav1.Condition {
 	var all []metav1.Condition
 	for _, c := range n.Report.Status.Conditions {
-		if c.Status == metav1.ConditionFalse && c.Type != "Suppressing" || c.Reason == "Contested" {
+		if c.Status == metav1.ConditionFalse && c.Type != "Suppressing" && c.Type != v1alpha1.AgentRuns || c.Reason == "Contested" {
 			all = append(all, c)
 		}
 	}
@@ -96,7 +110,10 @@ func Top(nodes []Node, now time.Time) string {
 		}
 		s := n.Report.Status
 		var trouble []string
-		if n.age(now) > silentFor {
+		switch {
+		case n.Left() != "":
+			trouble = append(trouble, "no agent")
+		case n.age(now) > silentFor:
 			trouble = append(trouble, "silent")
 		}
 		for _, c := range n.problems() {

@@ -1,6 +1,7 @@
 package podpages
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -166,7 +167,7 @@ func (c *Cluster) withNumbers(a answer, demand *place.Demand) []string {
 	if a.lack != nil {
 		all[0] = a.lack.String() + after(": ", a.node.KubeletReserves(a.lack.name))
 	}
-	if demand == nil || a.node.AllReserved() != "" {
+	if demand == nil || a.node.closed() != "" {
 		return all
 	}
 	why := c.ledger.View(a.node.Name).Explain(demand, func(uid place.UID) string {
@@ -204,7 +205,10 @@ func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
 	n := c.node(p.Spec.NodeName)
 	page.State = PodUnreported
 	if !n.reported {
-		page.Why = string(place.NoReport)
+		page.Why = cmp.Or(n.age, string(place.NoReport))
+		if n.Left() != "" {
+			page.Why += ", so it has no CPUs of its own there"
+		}
 		return
 	}
 	contract, chosen, _ := kube.ContractOf(p)

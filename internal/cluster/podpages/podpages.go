@@ -39,7 +39,7 @@ type nodeState struct {
 	nodepages.Node
 	report   place.Report
 	reported bool
-	age      string
+	age      string              // of the report, or why there is none
 	free     corev1.ResourceList // allocatable minus the requests of pods
 }
 
@@ -70,6 +70,7 @@ func New(nodes []nodepages.Node, pods []corev1.Pod, now time.Time) *Cluster {
 func (c *Cluster) learn(n nodepages.Node, now time.Time) *nodeState {
 	s := &nodeState{Node: n, free: n.Status.Allocatable.DeepCopy()}
 	if n.Report == nil || n.Report.Status.CPUs == nil {
+		s.age = n.Left()
 		return s
 	}
 	var err error
@@ -131,6 +132,9 @@ type candidate struct {
 	// handles the pod, and only the kubelet checks whether it fits.
 	pinned bool
 }
+
+// closed returns why the node has no CPU for any pod, or "".
+func (n *nodeState) closed() string { return cmp.Or(n.Left(), n.AllReserved()) }
 
 // exclusion returns the reason why a pod may never run on a node, or "".
 func (n *nodeState) exclusion(p candidate) string {
@@ -217,7 +221,7 @@ func (c *Cluster) ask(n *nodeState, p candidate) answer {
 	view := c.ledger.View(n.Name)
 	contract, offer, why := view.Offer(p.demand)
 	if why != pick.Fits {
-		a.why = append(a.why, cmp.Or(n.AllReserved(), string(why)))
+		a.why = append(a.why, cmp.Or(n.closed(), string(why)))
 		return a
 	}
 	a.contract, a.offer, a.worth = contract, offer, view.Worth(p.demand)
