@@ -48,8 +48,9 @@ type PodPage struct {
 	Wait      *Wait        `json:"wait,omitempty"`
 	Nodes     []NodeAnswer `json:"nodes,omitempty"`
 
-	age string // of the report of the node
-	now time.Time
+	age    string // of the report of the node
+	shares string // on which CPUs a pod of the state PodShares runs
+	now    time.Time
 }
 
 // Held are the CPUs that a pod holds on its node.
@@ -114,7 +115,7 @@ func (c *Cluster) ExplainPod(namespace, name string, seen Seen) (*PodPage, bool)
 	case c.node(p.Spec.NodeName) == nil:
 		page.State = PodLost
 	case demandOf(stored.Allocated(p)) == nil && !c.holds(p):
-		page.State = PodShares
+		page.State, page.shares = PodShares, c.sharedText(p)
 	default:
 		c.find(page, p)
 	}
@@ -268,7 +269,7 @@ func (p *PodPage) Text() string {
 	case PodLost:
 		fmt.Fprintf(&b, "It names node %s, which does not exist.\n", p.Node)
 	case PodShares:
-		fmt.Fprintf(&b, "It is on %s and runs on the CPUs that no pod owns.\n", p.Node)
+		fmt.Fprintf(&b, "It is on %s and %s.\n", p.Node, p.shares)
 	case PodRefused:
 		fmt.Fprintf(&b, "It is on %s and has no CPUs of its own there: %s.\n", p.Node, p.Why)
 	case PodUnreported:
