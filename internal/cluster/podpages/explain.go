@@ -61,7 +61,8 @@ type Held struct {
 	Where    string    `json:"where"`
 	By       string    `json:"by,omitempty"`
 	Why      string    `json:"why,omitempty"`
-	Chosen   string    `json:"chosen,omitempty"` // the choice of the scheduler, if the node has moved the pod since
+	Chosen   string    `json:"chosen,omitempty"`   // the choice of the scheduler, if the node has moved the pod since
+	Changing bool      `json:"changing,omitempty"` // the pod asks for other CPUs now, and the node has not read this yet
 	Reported time.Time `json:"reported"`
 }
 
@@ -122,11 +123,11 @@ func (c *Cluster) ExplainPod(namespace, name string, seen Seen) (*PodPage, bool)
 	return page, true
 }
 
-// holds reports whether a resize of the pod is pending, and the report of its
-// node has CPUs of the pod.
+// holds reports whether the report of the pod's node has CPUs of the pod. If the
+// pod asks for none any more, its node has not read the change yet.
 func (c *Cluster) holds(p *corev1.Pod) bool {
 	n := c.node(p.Spec.NodeName)
-	return pendingResize(p) != nil && n.reported && slices.ContainsFunc(n.report.Held, func(h place.Held) bool { return h.UID == place.UID(p.UID) })
+	return n.reported && slices.ContainsFunc(n.report.Held, func(h place.Held) bool { return h.UID == place.UID(p.UID) })
 }
 
 // waitOf returns what a pod waits for.
@@ -240,7 +241,15 @@ func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
 	if h.By == "scheduler" && chosen && contract.CPUs != set && contract.Grade != pick.Pooled {
 		held.Chosen = contract.CPUs.String()
 	}
+	held.Changing = page.Resize == "" && hasMore(h, demandOf(p))
 	page.State, page.Held, page.age = PodHolds, held, n.age
+}
+
+// hasMore reports whether a pod has CPUs that it does not ask for, so its node
+// has not read a change of the pod yet. A pod with fewer CPUs is no sign of
+// this: there may be no more of them.
+func hasMore(h v1alpha1.HeldCPUs, asks *place.Demand) bool {
+	return asks == nil || h.Grade != asks.Grade.String() || asks.Grade != pick.Pooled && setOf(h.CPUs).Len() > asks.CPUs
 }
 
 // setOf parses a set of CPUs from a report. It ignores errors, because New has
@@ -276,6 +285,9 @@ func (p *PodPage) Text() string {
 		fmt.Fprintf(&b, "It is on %s: %s.\n", p.Node, p.Why)
 	case PodHolds:
 		fmt.Fprintf(&b, "It has %s (%s) of %s%s.\n", cpus(setOf(p.Held.CPUs).Len()), p.Held.CPUs, p.Node, p.Held.kind())
+		if p.Held.Changing {
+			fmt.Fprintf(&b, "It does not ask for these any more: the node follows within seconds, when tenond has read its pods again.\n")
+		}
 		fmt.Fprintf(&b, "%s.\nThe node said so %s. kubectl tenon map %s shows its CPUs.\n", p.Held.author(), p.age, p.Node)
 	}
 	return b.String()

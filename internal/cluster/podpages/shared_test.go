@@ -1,7 +1,10 @@
 package podpages
 
 import (
+	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"tenon.sh/tenon/internal/cluster/kube"
 )
@@ -30,6 +33,38 @@ func TestABestEffortPodMayUseIdleCPUsOfOwners(t *testing.T) {
 		page, _ := c.ExplainPod("shop", "report-0", Seen{})
 		if want := "shop/report-0 asks for no CPUs of its own.\nIt is on " + x.node + " and " + x.want + ".\n"; page.Text() != want {
 			t.Errorf("%s: %q, want %q", name, page.Text(), want)
+		}
+	}
+}
+
+// TestExplainFollowsTheReportUntilTheNodeHasReadAChange changes pods whose CPUs
+// are in the report of their node.
+func TestExplainFollowsTheReportUntilTheNodeHasReadAChange(t *testing.T) {
+	const (
+		own  = "It has 4 CPUs (0-1,8-9) of node-1 for itself: 1 NUMA node, 1 L3 cache.\n"
+		note = "It does not ask for these any more: the node follows within seconds, when tenond has read its pods again.\n"
+	)
+	for name, x := range map[string]struct {
+		annotation, cpu string
+		changing        bool
+		want            string
+	}{
+		"no change":              {"true", "4", false, "shop/db-0 asks for 4 CPUs of its own.\n" + own + "Its scheduler chose them.\n"},
+		"the annotation is gone": {"false", "4", true, "shop/db-0 asks for no CPUs of its own.\n" + own + note},
+		"seats now":              {"true", "1500m", true, "shop/db-0 asks for 4 CPUs, shared, for a request of 1500m.\n" + own + note},
+		"more than it has":       {"true", "5", false, "shop/db-0 asks for 5 CPUs of its own.\n" + own + "Its scheduler chose them.\n"},
+		"fewer than it has":      {"true", "2", true, "shop/db-0 asks for 2 CPUs of its own.\n" + own + note},
+	} {
+		c := scene(t)
+		p := c.Pod("shop", "db-0")
+		p.Annotations["cpuset-scheduler"] = x.annotation
+		p.Spec.Containers[0].Resources.Requests["cpu"] = resource.MustParse(x.cpu)
+		if x.cpu != "1500m" {
+			p.Spec.Containers[0].Resources.Limits["cpu"] = resource.MustParse(x.cpu)
+		}
+		page, _ := c.ExplainPod("shop", "db-0", Seen{})
+		if page.State != PodHolds || page.Held.Changing != x.changing || !strings.HasPrefix(page.Text(), x.want) {
+			t.Errorf("%s: %+v\n%s", name, page.Held, page.Text())
 		}
 	}
 }
