@@ -135,7 +135,7 @@ var arch = []struct {
 	{"cluster/podpath", pure, "model/node"},
 	{"cluster/kube", pure, "model/unit model/node decide/cpus/pick decide/cpus/place config/spelling config cluster/contracttext"},
 	{"cluster/stored", pure, "cluster/kube"},
-	{"cluster/admission", pure, "model/unit model/node decide/cpus/pick config/spelling config api/config/v1alpha1 cluster/kube"},
+	{"cluster/admission", pure, "model/unit model/node decide/cpus/pick config/spelling config api/config/v1alpha1 cluster/kube cluster/stored"},
 	{"cluster/cpureport", affects, "model/unit model/node decide/cpus/pick decide/cpus/place api/v1alpha1"},
 	{"cluster/kubelet", affects, ""},
 	{"cluster/certificate", affects, ""},

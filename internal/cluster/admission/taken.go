@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 )
 
@@ -18,13 +19,18 @@ var demandAnnotations = []string{
 }
 
 // warnTaken warns if an update takes CPUs away from a pod that has a node. It
-// does not refuse the update: the owner may want this, and the node obeys.
+// does not refuse the update: the owner may want this, and the node obeys. While
+// a resize is pending, the pod has the CPUs from before.
 func (v *Verdict) warnTaken(old, p *corev1.Pod) {
 	if !v.Allowed() || p.Spec.NodeName == "" || p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 		return
 	}
-	before, had, _ := kube.DemandOf(old)
-	after, has, _ := kube.DemandOf(p)
+	field, next := changedField(old, p), p
+	if field != resourcesField {
+		next = stored.Allocated(p) // a pending resize stays pending
+	}
+	before, had, _ := kube.DemandOf(stored.Allocated(old))
+	after, has, _ := kube.DemandOf(next)
 	fate := ""
 	switch {
 	case !had || has && after.Grade == before.Grade:
@@ -38,7 +44,7 @@ func (v *Verdict) warnTaken(old, p *corev1.Pod) {
 	default: // its seats become a pool, or CPUs of its own, or its pool becomes seats
 		return
 	}
-	v.warn("%s: the pod gives up its %s now and %s. What was there before asks for CPUs again, and may bring others", changedField(old, p), strings.TrimPrefix(holding(before.Claim), "a "), fate)
+	v.warn("%s: the pod gives up its %s now and %s. What was there before asks for CPUs again, and may bring others", field, strings.TrimPrefix(holding(before.Claim), "a "), fate)
 }
 
 // holding prints what a pod with a claim holds.
@@ -56,6 +62,8 @@ func holding(c pick.Claim) string {
 	return fmt.Sprintf("%d seats", c.CPUs)
 }
 
+const resourcesField = "spec.containers.resources"
+
 // changedField returns the path of the changed field that makes a pod demand
 // other CPUs.
 func changedField(old, p *corev1.Pod) string {
@@ -65,5 +73,5 @@ func changedField(old, p *corev1.Pod) string {
 			return annotation(key)
 		}
 	}
-	return "spec.containers.resources"
+	return resourcesField
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"tenon.sh/tenon/internal/cluster/kube"
 )
@@ -50,6 +51,38 @@ func TestAnUpdateThatTakesCPUsWarns(t *testing.T) {
 				t.Errorf("a pod that has ended: %q", v.Warnings)
 			}
 		})
+	}
+}
+
+// TestAWarningCountsTheCPUsThatAPodHas resizes a pod with one CPU to two, which
+// its kubelet defers. Then it changes the pod again.
+func TestAWarningCountsTheCPUsThatAPodHas(t *testing.T) {
+	const change = "the pod gives up its own CPU now and "
+	for name, x := range map[string]struct{ allocated, annotation, request, want string }{
+		"a resize to seats":         {"1", "true", "1500m", "spec.containers.resources: " + change + "gets 2 seats instead"},
+		"the resize is taken back":  {"1", "true", "1", ""},
+		"the annotation is removed": {"1", "false", "2", "metadata.annotations[cpuset-scheduler]: " + change + "shares"},
+		"it has no own CPU yet":     {"500m", "", "1500m", ""},
+	} {
+		old := pod(t, "", kube.AnnotationCPUSetScheduler+`: "true"`, "requests: {cpu: 2}, limits: {cpu: 2}")
+		if x.annotation == "" {
+			old = pod(t, lsr, "", "requests: {cpu: 2}")
+		}
+		old.Spec.NodeName = "n"
+		old.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred}}
+		had := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(x.allocated)}
+		old.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: old.Spec.Containers[0].Name, AllocatedResources: had, Resources: &corev1.ResourceRequirements{Requests: had, Limits: had}}}
+		p := old.DeepCopy()
+		if x.annotation != "" {
+			p.Annotations[kube.AnnotationCPUSetScheduler] = x.annotation
+			if x.request == "1" {
+				p.Spec.Containers[0].Resources.Limits[corev1.ResourceCPU] = resource.MustParse(x.request)
+			}
+		}
+		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(x.request)
+		if text := strings.Join(ValidateUpdate(old, p).Warnings, "\n"); (x.want == "") != (text == "") || !strings.Contains(text, x.want) {
+			t.Errorf("%s: warnings %q, want %q", name, text, x.want)
+		}
 	}
 }
 
