@@ -280,7 +280,11 @@ func (p *PodPage) Text() string {
 	case PodShares:
 		fmt.Fprintf(&b, "It is on %s and %s.\n", p.Node, p.shares)
 	case PodRefused:
-		fmt.Fprintf(&b, "It is on %s and has no CPUs of its own there: %s.\n", p.Node, p.Why)
+		if why, found := strings.CutPrefix(p.Why, p.Pod+" "); found {
+			fmt.Fprintf(&b, "On %s it %s.\n", p.Node, why)
+		} else {
+			fmt.Fprintf(&b, "It is on %s, which gave it no CPUs: %s.\n", p.Node, p.Why)
+		}
 	case PodUnreported:
 		fmt.Fprintf(&b, "It is on %s: %s.\n", p.Node, p.Why)
 	case PodHolds:
@@ -288,7 +292,7 @@ func (p *PodPage) Text() string {
 		if p.Held.Changing {
 			fmt.Fprintf(&b, "It does not ask for these any more: the node follows within seconds, when tenond has read its pods again.\n")
 		}
-		fmt.Fprintf(&b, "%s.\nThe node said so %s. kubectl tenon map %s shows its CPUs.\n", p.Held.author(), p.age, p.Node)
+		fmt.Fprintf(&b, "%s.\nThe node said so %s. kubectl tenon map %s shows its CPUs.\n", p.Held.author(p.Pod), p.age, p.Node)
 	}
 	return b.String()
 }
@@ -313,8 +317,11 @@ func (h *Held) kind() string {
 }
 
 // author describes who chose the CPUs that a pod holds.
-func (h *Held) author() string {
+func (h *Held) author(pod string) string {
+	why, itself := strings.CutPrefix(h.Why, pod+" ")
 	switch {
+	case itself:
+		return "It " + why // such as "keeps its 1 CPU and requests 2: ..."
 	case h.Chosen != "":
 		return fmt.Sprintf("Its scheduler chose the CPUs %s; the node has moved it since", h.Chosen)
 	case h.By == "scheduler":

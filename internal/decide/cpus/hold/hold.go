@@ -343,7 +343,7 @@ func (r *round) grant(c claim) {
 		give(had, ByNode, fmt.Sprintf("%s keeps its %s and requests %d: %s", id, facts.CountCPUs(n), c.cpus, lacks))
 		return
 	}
-	r.Why[id] = fmt.Sprintf("%s requests %s of its own and is treated as LS: %s", id, facts.CountCPUs(c.cpus), lacks)
+	r.Why[id] = fmt.Sprintf("%s requests %s of its own, has none and is treated as LS: %s", id, facts.CountCPUs(c.cpus), lacks)
 	if no != "" {
 		r.Why[id] += "; its scheduler's choice " + no
 	}

@@ -8,7 +8,6 @@ import (
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/shortage"
-	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -95,15 +94,15 @@ func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string)
 			before.CPUs = set
 			how := describeShared(w, before, r.Map, moved)
 			if !possible || o.Chosen.Home != before.Home {
-				return before, ByNode, how + author(w, no) + fewer(w, before)
+				return before, ByNode, how + author(w, no) + fewer(w, before, no)
 			}
-			return before, ByScheduler, how + ", as its scheduler chose" + fewer(w, before)
+			return before, ByScheduler, how + ", as its scheduler chose" + fewer(w, before, no)
 		}
 		lost = true
 	} else if possible {
 		if set, moved := r.Map.Reseat(seats, h, o.CPUs); !set.Empty() {
 			h.CPUs = set
-			return h, ByScheduler, describeShared(w, h, r.Map, moved) + ", as its scheduler chose" + fewer(w, h)
+			return h, ByScheduler, describeShared(w, h, r.Map, moved) + ", as its scheduler chose" + fewer(w, h, no)
 		}
 		no = "has no open CPU"
 	}
@@ -148,7 +147,7 @@ func (r *round) chosenHome(o node.CPUOverride) (pick.Hold, string) {
 	case c.Grade != o.Grade:
 		return pick.Hold{}, "is for " + gradeName(c.Grade)
 	case pick.Grade(c.Grade) == pick.Seated && c.CPUs.Len() != o.CPUs:
-		return pick.Hold{}, fmt.Sprintf("has %s, and it asks for %d", facts.CountCPUs(c.CPUs.Len()), o.CPUs)
+		return pick.Hold{}, another(c.CPUs, o.CPUs)
 	case c.Topology != "" && c.Topology != r.Map.Hash().String():
 		return pick.Hold{}, "is for another topology"
 	case c.Home.Empty():

@@ -43,14 +43,26 @@ func describeShared(w node.Workload, h pick.Hold, m *pick.Map, moved bool) strin
 	return text
 }
 
-// fewer returns a phrase if a workload has fewer seats than it asks for.
-func fewer(w node.Workload, h pick.Hold) string {
+// fewer returns a phrase if a pod has fewer seats than it asks for. refusal is
+// the same as in author.
+func fewer(w node.Workload, h pick.Hold, refusal string) string {
 	asked := w.Overrides.CPUs.CPUs
-	if h.Grade != pick.Seated || h.CPUs.Len() >= asked {
+	switch {
+	case h.Grade != pick.Seated || h.CPUs.Len() >= asked:
 		return ""
+	case strings.HasSuffix(refusal, asksNow(asked)):
+		return ", but no more CPUs are open there"
 	}
-	return fmt.Sprintf("; it asks for %d, and no more CPUs are open there", asked)
+	return fmt.Sprintf("; the pod asks for %d, but no more CPUs are open there", asked)
 }
+
+// another returns why the node cannot follow the choice of a scheduler that has
+// another number of CPUs than the pod asks for. The pod has changed since.
+func another(chosen unit.CPUSet, asked int) string {
+	return "has " + facts.CountCPUs(chosen.Len()) + asksNow(asked)
+}
+
+func asksNow(n int) string { return fmt.Sprintf(", and the pod asks for %d now", n) }
 
 // nodeChose is the text in Held.How before the reason of the node's choice.
 const nodeChose = ", chosen by the node: "
@@ -110,7 +122,7 @@ func (r *round) refuse(chosen node.CPUChoice, c claim, had, free unit.CPUSet, sp
 	case pick.Grade(chosen.Grade) != pick.Own:
 		return "is for " + gradeName(chosen.Grade)
 	case chosen.CPUs.Len() != c.cpus:
-		return fmt.Sprintf("has %s, and it requests %d", facts.CountCPUs(chosen.CPUs.Len()), c.cpus)
+		return another(chosen.CPUs, c.cpus)
 	case !all.Contains(chosen.CPUs):
 		return fmt.Sprintf("has %s, not online", named(chosen.CPUs.Minus(all)))
 	case !r.pool.Contains(chosen.CPUs):

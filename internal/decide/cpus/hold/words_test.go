@@ -33,11 +33,11 @@ func TestTheNodeSaysWhyItChose(t *testing.T) {
 		"not of its cgroup": {runners: []runner{{id: "shop/a", cpus: 2, chosen: "0-1"}}, cgroup: "1-7",
 			want: "shop/a has 2 CPUs of its own in one L3 cache, chosen by the node: its scheduler's choice has CPU 0, which its cgroup may not use"},
 		"another number": {runners: []runner{{id: "shop/a", cpus: 2, chosen: "0-3"}},
-			want: "shop/a has 2 CPUs of its own in one L3 cache, chosen by the node: its scheduler's choice has 4 CPUs, and it requests 2"},
+			want: "shop/a has 2 CPUs of its own in one L3 cache, chosen by the node: its scheduler's choice has 4 CPUs, and the pod asks for 2 now"},
 		"another topology": {runners: []runner{{id: "shop/a", cpus: 2, chosen: "0-1"}}, topology: "00000000000000ff",
 			want: "shop/a has 2 CPUs of its own in one L3 cache, chosen by the node: its scheduler's choice is for another topology"},
 		"too many": {runners: []runner{{id: "shop/a", cpus: 6, chosen: "0-5"}, {id: "shop/web", cpus: 2, had: "6-7"}},
-			want: "shop/a requests 6 CPUs of its own and is treated as LS: 5 of 6 open ones can be given, because 1 must stay open; its scheduler's choice leaves 0 CPUs to share, and at least 1 must stay"},
+			want: "shop/a requests 6 CPUs of its own, has none and is treated as LS: 5 of 6 open ones can be given, because 1 must stay open; its scheduler's choice leaves 0 CPUs to share, and at least 1 must stay"},
 		"no scheduler chose": {runners: []runner{{id: "shop/a", cpus: 6, override: pod}},
 			want: "shop/a has 6 CPUs of its own in one NUMA node, chosen by the node: no scheduler chose CPUs for it"},
 		"work of one machine": {runners: []runner{{id: "a", cpus: 2}}, want: "a has 2 CPUs of its own in one L3 cache"},
@@ -107,11 +107,11 @@ func TestTooFewCPUsHaveNumbers(t *testing.T) {
 		id    node.WorkloadID
 		want  string
 	}{
-		"more than there are": {[]node.Workload{own("a", 8, 0)}, "a", "a requests 8 CPUs of its own and is treated as LS: 7 of 8 open ones can be given, because 1 must stay open"},
+		"more than there are": {[]node.Workload{own("a", 8, 0)}, "a", "a requests 8 CPUs of its own, has none and is treated as LS: 7 of 8 open ones can be given, because 1 must stay open"},
 		"beside services": {[]node.Workload{own("a", 6, 0), {ID: "web", Class: node.LS, CPURequest: node.Some(unit.MilliCPU(2500))}}, "a",
-			"a requests 6 CPUs of its own and is treated as LS: 5 of 8 open ones can be given, because services without own CPUs request 3"},
+			"a requests 6 CPUs of its own, has none and is treated as LS: 5 of 8 open ones can be given, because services without own CPUs request 3"},
 		"whole cores": {[]node.Workload{own("a", 3, pick.OnlyWhole)}, "a",
-			"a requests 3 CPUs of its own and is treated as LS: 3 asked as whole cores, and a core has 2 CPUs"},
+			"a requests 3 CPUs of its own, has none and is treated as LS: 3 asked as whole cores, and a core has 2 CPUs"},
 		"seats": {[]node.Workload{own("a", 6, 0), share("s", pick.Seated, 4, 1000)}, "s",
 			"s has no seats and shares all open CPUs: 4 seats for a request of 1000m asked, 2 open"},
 		"a pool": {[]node.Workload{own("a", 3, 0), share("p", pick.Pooled, 0, 3000), share("q", pick.Pooled, 0, 2500)}, "q",
@@ -145,7 +145,7 @@ func TestTheNodeSaysWhyItSeats(t *testing.T) {
 		"a pool": {node.CPUChoice{Grade: uint8(pick.Pooled), CPUs: mustSet(t, "0-3"), Home: mustSet(t, "0-3")},
 			"s has seats on 2 CPUs of one L3 cache, chosen by the node: its scheduler's choice is for a pool"},
 		"another number": {node.CPUChoice{Grade: uint8(pick.Seated), CPUs: mustSet(t, "0-2"), Home: mustSet(t, "0-3")},
-			"s has seats on 2 CPUs of one L3 cache, chosen by the node: its scheduler's choice has 3 CPUs, and it asks for 2"},
+			"s has seats on 2 CPUs of one L3 cache, chosen by the node: its scheduler's choice has 3 CPUs, and the pod asks for 2 now"},
 		"CPUs that are gone": {node.CPUChoice{Grade: uint8(pick.Seated), CPUs: mustSet(t, "0-1"), Home: mustSet(t, "0-9")},
 			"s has seats on 2 CPUs of one L3 cache, chosen by the node: its scheduler's choice has CPUs 8-9, not online"},
 		"the same": {node.CPUChoice{Grade: uint8(pick.Seated), CPUs: mustSet(t, "0-1"), Home: mustSet(t, "0-7")},
@@ -160,6 +160,33 @@ func TestTheNodeSaysWhyItSeats(t *testing.T) {
 				t.Errorf("%s, tick %d: %q\nwant %q", name, tick, got, c.want)
 			}
 			had.Own, had.Shared = g.Of, g.Shared
+		}
+	}
+}
+
+// TestSeatsThatAreShortAreSaidOnce gives a pod that asks for three seats the one
+// that is open, with and without a choice of its scheduler.
+func TestSeatsThatAreShortAreSaidOnce(t *testing.T) {
+	one := mustSet(t, "3")
+	for name, c := range map[string]struct {
+		chosen *node.CPUChoice
+		want   string
+	}{
+		"before a resize": {&node.CPUChoice{Grade: uint8(pick.Seated), CPUs: one, Home: mustSet(t, "0-3")},
+			"s has seats on 1 CPU of one L3 cache, chosen by the node: its scheduler's choice has 1 CPU, and the pod asks for 3 now, but no more CPUs are open there"},
+		"chosen": {&node.CPUChoice{Grade: uint8(pick.Seated), CPUs: mustSet(t, "1-3"), Home: mustSet(t, "0-3")},
+			"s has seats on 1 CPU of one L3 cache, as its scheduler chose; the pod asks for 3, but no more CPUs are open there"},
+		"not chosen": {nil, "s has seats on 1 CPU of one L3 cache, chosen by the node: no scheduler chose CPUs for it; the pod asks for 3, but no more CPUs are open there"},
+	} {
+		a := node.Workload{ID: "a", Class: node.LSR, Cgroup: "a", Overrides: node.Overrides{CPUs: node.CPUOverride{Grade: uint8(pick.Own), CPUs: 3}}}
+		w := node.Workload{ID: "s", Class: node.LS, Cgroup: "s", Overrides: node.Overrides{CPUs: node.CPUOverride{Pod: "u", Grade: uint8(pick.Seated), CPUs: 3, Request: 500, Chosen: c.chosen}}}
+		s := node.Snapshot{Topology: machine(1, 2, 2, 2), Workloads: []node.Workload{a, w}, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}}}
+		for _, x := range s.Workloads {
+			s.Knobs.Now[node.Knob{Cgroup: x.Cgroup, File: node.FileCPUs}] = node.CPUs{}
+		}
+		had := Previous{Own: map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "0-2")}, Shared: map[node.WorkloadID]pick.Hold{"s": {Grade: pick.Seated, CPUs: one, Home: mustSet(t, "0-3"), Request: 500}}}
+		if got := Decide(facts.Pool{}, 0, had, s).How["s"]; got != c.want {
+			t.Errorf("%s: %q\nwant %q", name, got, c.want)
 		}
 	}
 }
