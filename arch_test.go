@@ -142,8 +142,9 @@ var arch = []struct {
 	{"cluster/admission/missed", affects, "api/config/v1alpha1 cluster/kube cluster/admission"},
 	{"cluster/manager", affects, "model/unit model/node decide/policy config config/absence api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/certificate cluster/admission/missed"},
 	{"cluster/nodepages", affects, "model/unit model/node model/trial api/config/v1alpha1 api/v1alpha1 cluster/kube"},
+	{"cluster/schedulers", affects, "cluster/kube cluster/nodepages"},
 	{"cluster/cpumap", affects, "model/unit model/node decide/cpus/pick"},
-	{"cluster/podpages", affects, "model/unit model/node decide/cpus/pick decide/cpus/place config api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/cpureport cluster/nodepages cluster/cpumap cluster/stored"},
+	{"cluster/podpages", affects, "model/unit model/node decide/cpus/pick decide/cpus/place config api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/cpureport cluster/nodepages cluster/schedulers cluster/cpumap cluster/stored"},
 	{"cluster/containerstart", affects, "model/unit model/node decide/limit runtimes/nri cluster/kube cluster/kubelet"},
 	{"cluster/nodereport", affects, "model/unit model/node model/trial decide/cpus/pick decide/cpus/place decide/plan decide/contest decide/cpus/hold decide/tick decide/policy api/v1alpha1 cluster/apiserver cluster/cpureport"},
 	// agent
@@ -195,7 +196,7 @@ var arch = []struct {
 	{"lab", affects, "model/unit model/node decide/tick decide/facts decide/memory decide/policy kernel/cgroup kernel/schedtrace agent/record lab/load lab/report lab/colocation lab/memory lab/reaction lab/concurrency lab/pi lab/pinning lab/testbed lab/harness lab/work lab/stepservice"},
 	{"lab/colocation/cluster", affects, "model/unit lab/load lab/report lab/colocation lab/testbed lab/harness lab/work lab/kubectl lab"},
 	// cmd
-	{"cmd/kubectl-tenon", affects, "api/config/v1alpha1 api/v1alpha1 cluster/nodepages cluster/podpages"},
+	{"cmd/kubectl-tenon", affects, "api/config/v1alpha1 api/v1alpha1 cluster/nodepages cluster/podpages cluster/schedulers"},
 	{"cmd/tenon/labflag", affects, "model/unit"},
 	{"cmd/tenon/labcmd", affects, "lab/report lab/testbed lab/harness lab/work lab lab/colocation/cluster cmd/tenon/labflag"},
 	{"cmd/tenon/resultcmd", affects, "lab lab/archive lab/report lab/colocation lab/colocation/submission lab/harness"},
@@ -216,7 +217,7 @@ var arch = []struct {
 	{"test/chart", affects, ""},
 	{"test/cluster/image", affects, ""},
 	{"test/cluster/pki", affects, ""},
-	{"test/cluster", affects, "model/unit model/node decide/cpus/pick decide/cpus/place decide/facts decide/cpus/hold kernel/task api/v1alpha1 cluster/kube cluster/cpureport cluster/nodepages cluster/podpages lab/pinning test/turn test/cluster/image test/cluster/pki"},
+	{"test/cluster", affects, "model/unit model/node decide/cpus/pick decide/cpus/place decide/facts decide/cpus/hold kernel/task api/v1alpha1 cluster/kube cluster/cpureport cluster/nodepages cluster/podpages cluster/schedulers lab/pinning test/turn test/cluster/image test/cluster/pki"},
 	{"test/cluster/cmd", affects, "model/unit test/cluster/image test/cluster"},
 	{"test/cluster/seeds", affects, "kernel/proc kernel/task lab/pi"},
 	{"test/digest", affects, ""},
@@ -246,7 +247,7 @@ var outside = map[string]string{
 	"go.yaml.in/yaml/":                 "config config/syntax",
 	"gonum.org/":                       "decide/trials/paired decide/trials/switchback lab/stat",
 	"google.golang.org/":               "runtimes/container",
-	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/stored cluster/admission cluster/kubelet cluster/certificate cluster/manager cluster/admission/missed cluster/nodepages cluster/podpages cluster/nodereport cluster/containerstart agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
+	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/stored cluster/admission cluster/kubelet cluster/certificate cluster/manager cluster/admission/missed cluster/nodepages cluster/schedulers cluster/podpages cluster/nodereport cluster/containerstart agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
 	"k8s.io/kubernetes/":               "scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/quality", // so that any scheduler can contain the plugin
 	"sigs.k8s.io/":                     "cluster/certificate cluster/manager cluster/admission/missed cmd/kubectl-tenon cmd/tenon-manager",
 }

@@ -15,11 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tenon.sh/tenon/internal/cluster/podpages"
+	"tenon.sh/tenon/internal/cluster/schedulers"
 )
 
 // admit asks the API server about one pod of each manifest. It also reads the
 // state of the schedulers of these pods, and whether Tenon's webhooks run.
-func (a *access) admit(ctx context.Context, all *podpages.Manifests, by podpages.Webhook, now time.Time) ([]podpages.Scheduler, error) {
+func (a *access) admit(ctx context.Context, all *podpages.Manifests, by podpages.Webhook, now time.Time) ([]schedulers.Scheduler, error) {
 	var said warnings
 	c, err := a.clientWith(&said)
 	if err != nil {
@@ -45,7 +46,7 @@ func (a *access) admit(ctx context.Context, all *podpages.Manifests, by podpages
 			pod = w.Admission.Pod
 		}
 		if w.Admission.Refused == "" && pod.Spec.NodeName == "" {
-			names = append(names, podpages.SchedulerOf(pod))
+			names = append(names, schedulers.Of(pod))
 		}
 	}
 	if absent := managerAbsence(ctx, c, now); absent != "" {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tenon.sh/tenon/internal/cluster/nodepages"
-	"tenon.sh/tenon/internal/cluster/podpages"
+	"tenon.sh/tenon/internal/cluster/schedulers"
 )
 
 func explainCommand(a *access, now func() time.Time) *cobra.Command {
@@ -118,8 +118,8 @@ func (q *podQuestion) answer(cmd *cobra.Command, text string) error {
 		}
 		return fmt.Errorf("there is no pod %q in namespace %s", name, namespace)
 	}
-	var seen podpages.Seen
-	if podpages.IsWaiting(p) {
+	var seen schedulers.Seen
+	if schedulers.IsWaiting(p) {
 		if seen, err = q.seen(cmd.Context(), p, q.now()); err != nil {
 			return err
 		}

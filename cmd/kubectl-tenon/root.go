@@ -13,6 +13,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/nodepages"
 	"tenon.sh/tenon/internal/cluster/podpages"
+	"tenon.sh/tenon/internal/cluster/schedulers"
 )
 
 func newRootCommand(now func() time.Time) *cobra.Command {
@@ -104,7 +105,7 @@ func (a *access) unattended(ctx context.Context, errOut io.Writer, now time.Time
 	case err != nil:
 		return nil, fmt.Errorf("list the waiting pods: %w", err)
 	}
-	return podpages.Unattended(pods, schedulersOf(ctx, c, podpages.WaitingFor(pods), now), now), nil
+	return schedulers.Unattended(pods, schedulersOf(ctx, c, schedulers.WaitingFor(pods), now), now), nil
 }
 
 // errUnhealthy makes doctor exit with status 1.

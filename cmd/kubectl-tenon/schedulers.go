@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"tenon.sh/tenon/internal/cluster/podpages"
+	"tenon.sh/tenon/internal/cluster/schedulers"
 )
 
 // maxEvents is the maximum number of events that are read for a scheduler. A
@@ -25,8 +25,8 @@ func pendingPods(ctx context.Context, c client.Client) ([]corev1.Pod, error) {
 }
 
 // schedulersOf reads the Leases and events of schedulers.
-func schedulersOf(ctx context.Context, c client.Client, names []string, now time.Time) []podpages.Scheduler {
-	var all []podpages.Scheduler
+func schedulersOf(ctx context.Context, c client.Client, names []string, now time.Time) []schedulers.Scheduler {
+	var all []schedulers.Scheduler
 	for _, name := range names {
 		all = append(all, schedulerOf(ctx, c, name, now))
 	}
@@ -37,22 +37,22 @@ func schedulersOf(ctx context.Context, c client.Client, names []string, now time
 // runs, or if this is not known: with one replica and no election of a leader,
 // it has no Lease.
 func managerAbsence(ctx context.Context, c client.Client, now time.Time) string {
-	s := leasesOf(ctx, c, podpages.Manager)
-	if state, text := s.State(now); state == podpages.Stopped {
-		return podpages.Manager + " " + text
+	s := leasesOf(ctx, c, schedulers.Manager)
+	if state, text := s.State(now); state == schedulers.Stopped {
+		return schedulers.Manager + " " + text
 	}
 	return ""
 }
 
 // leasesOf reads the Leases with the name of a scheduler.
-func leasesOf(ctx context.Context, c client.Client, name string) podpages.Scheduler {
-	s := podpages.Scheduler{Name: name}
+func leasesOf(ctx context.Context, c client.Client, name string) schedulers.Scheduler {
+	s := schedulers.Scheduler{Name: name}
 	var leases coordinationv1.LeaseList
-	if err := c.List(ctx, &leases, client.MatchingFields{"metadata.name": podpages.LeaseName(name)}); err != nil {
+	if err := c.List(ctx, &leases, client.MatchingFields{"metadata.name": schedulers.LeaseName(name)}); err != nil {
 		s.Unread = append(s.Unread, unreadText("Leases", err))
 	}
 	for _, l := range leases.Items {
-		of := podpages.Lease{Namespace: l.Namespace, Name: l.Name}
+		of := schedulers.Lease{Namespace: l.Namespace, Name: l.Name}
 		if l.Spec.HolderIdentity != nil {
 			of.Holder = *l.Spec.HolderIdentity
 		}
@@ -69,7 +69,7 @@ func leasesOf(ctx context.Context, c client.Client, name string) podpages.Schedu
 
 // schedulerOf reads the Leases with the name of a scheduler. If they do not
 // show that it runs, it also reads its events.
-func schedulerOf(ctx context.Context, c client.Client, name string, now time.Time) podpages.Scheduler {
+func schedulerOf(ctx context.Context, c client.Client, name string, now time.Time) schedulers.Scheduler {
 	s := leasesOf(ctx, c, name)
 	if !s.NeedsEvents(now) {
 		return s
@@ -79,7 +79,7 @@ func schedulerOf(ctx context.Context, c client.Client, name string, now time.Tim
 		s.Unread = append(s.Unread, unreadText("events", err))
 	}
 	for i := range events.Items {
-		if at := podpages.TimeOf(&events.Items[i]); at.After(s.Spoke) {
+		if at := schedulers.TimeOf(&events.Items[i]); at.After(s.Spoke) {
 			s.Spoke = at
 		}
 	}
@@ -95,12 +95,12 @@ func unreadText(what string, err error) string {
 }
 
 // seen reads what the API server knows about a pod that waits.
-func (a *access) seen(ctx context.Context, p *corev1.Pod, now time.Time) (podpages.Seen, error) {
+func (a *access) seen(ctx context.Context, p *corev1.Pod, now time.Time) (schedulers.Seen, error) {
 	c, err := a.client()
 	if err != nil {
-		return podpages.Seen{}, err
+		return schedulers.Seen{}, err
 	}
-	s := podpages.Seen{Scheduler: schedulerOf(ctx, c, podpages.SchedulerOf(p), now)}
+	s := schedulers.Seen{Scheduler: schedulerOf(ctx, c, schedulers.Of(p), now)}
 	var events corev1.EventList
 	if err := c.List(ctx, &events, client.InNamespace(p.Namespace), client.MatchingFields{"involvedObject.uid": string(p.UID)}); err != nil {
 		s.Unread = unreadText("events", err)

@@ -25,6 +25,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/nodepages"
 	"tenon.sh/tenon/internal/cluster/podpages"
+	"tenon.sh/tenon/internal/cluster/schedulers"
 	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
@@ -355,7 +356,7 @@ func (f *flow) awaitRest() {
 		seen := podpages.New(nodepages.Nodes(list.Items, reports.Items), pods.Items, time.Now())
 		for i := range pods.Items {
 			p := &pods.Items[i]
-			found, _ := seen.ExplainPod(p.Namespace, p.Name, podpages.Seen{})
+			found, _ := seen.ExplainPod(p.Namespace, p.Name, schedulers.Seen{})
 			page := found.Text()
 			if isWaiting(p) && !strings.Contains(page, "It has no node; 0 of ") {
 				return fmt.Errorf("%s waits:\n%s", p.Name, page)

@@ -10,6 +10,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/admission"
+	"tenon.sh/tenon/internal/cluster/schedulers"
 )
 
 // TestWhatTheAPIServerAnswersIsTheAnswer sets the API server's answer to a pod.
@@ -75,13 +76,13 @@ func TestAPodThatNamesItsNodeHasNoOther(t *testing.T) {
 		"node-3": {"2", "node-3  ", true}, // with a taint
 	} {
 		m := manifests(t, strings.ReplaceAll(strings.Replace(ownPod, "spec: {", "spec: {schedulerName: none, nodeName: "+node+", ", 1), "cpu: 2", "cpu: "+x.cpus))
-		if text, fits := fit(scene(t), m.Wanted, Webhook{}, Scheduler{Name: "none"}); fits != x.fits || !strings.Contains(text, x.want) {
+		if text, fits := fit(scene(t), m.Wanted, Webhook{}, schedulers.Scheduler{Name: "none"}); fits != x.fits || !strings.Contains(text, x.want) {
 			t.Errorf("%s: fits %v; want %q in\n%s", node, fits, x.want, text)
 		}
 	}
 	lost := waiting("p", "", time.Minute)
 	lost.Spec.NodeName = "nonode"
-	page, _ := New(nil, []corev1.Pod{lost}, noon).ExplainPod("shop", "p", Seen{})
+	page, _ := New(nil, []corev1.Pod{lost}, noon).ExplainPod("shop", "p", schedulers.Seen{})
 	if text := page.Text(); page.State != PodLost || !strings.Contains(text, "It names node nonode, which does not exist.") {
 		t.Error(text)
 	}

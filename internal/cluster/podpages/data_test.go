@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/cluster/schedulers"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -71,7 +72,7 @@ func fields(prefix string, of reflect.Type) []string {
 // TestAnswersAsDataHaveTheSameContent compares fields with the text.
 func TestAnswersAsDataHaveTheSameContent(t *testing.T) {
 	c := scene(t)
-	page, _ := c.ExplainPod("shop", "web-0", Seen{})
+	page, _ := c.ExplainPod("shop", "web-0", schedulers.Seen{})
 	if page.State != PodHolds || page.Held.CPUs != "10-11" || page.Held.Chosen != "9-10" || page.Asks.Grade != "seats" || page.Asks.Request != "500m" {
 		t.Errorf("%+v %+v", page, page.Held)
 	}

@@ -13,6 +13,7 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/nodepages"
+	"tenon.sh/tenon/internal/cluster/schedulers"
 	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
@@ -68,13 +69,13 @@ type Held struct {
 
 // A Wait says what a pod without a node waits for.
 type Wait struct {
-	Created        time.Time      `json:"created"`
-	Gates          []string       `json:"gates,omitempty"`
-	Answered       bool           `json:"answered"`
-	Message        string         `json:"message,omitempty"`
-	SchedulerState SchedulerState `json:"schedulerState,omitempty"`
-	SchedulerText  string         `json:"schedulerText,omitempty"`
-	EventsUnread   string         `json:"eventsUnread,omitempty"`
+	Created        time.Time        `json:"created"`
+	Gates          []string         `json:"gates,omitempty"`
+	Answered       bool             `json:"answered"`
+	Message        string           `json:"message,omitempty"`
+	SchedulerState schedulers.State `json:"schedulerState,omitempty"`
+	SchedulerText  string           `json:"schedulerText,omitempty"`
+	EventsUnread   string           `json:"eventsUnread,omitempty"`
 }
 
 // A NodeAnswer says whether a node would take a pod.
@@ -91,13 +92,13 @@ type NodeAnswer struct {
 
 // ExplainPod returns the page of a pod, or false if the pod does not exist. seen
 // is used only for a pod that waits.
-func (c *Cluster) ExplainPod(namespace, name string, seen Seen) (*PodPage, bool) {
+func (c *Cluster) ExplainPod(namespace, name string, seen schedulers.Seen) (*PodPage, bool) {
 	p := c.Pod(namespace, name)
 	if p == nil {
 		return nil, false
 	}
 	demand := demandOf(p)
-	page := &PodPage{Pod: nameOf(p), Asks: asksOf(demand), Scheduler: SchedulerOf(p), Node: p.Spec.NodeName, now: c.now}
+	page := &PodPage{Pod: nameOf(p), Asks: asksOf(demand), Scheduler: schedulers.Of(p), Node: p.Spec.NodeName, now: c.now}
 	if p.Spec.NodeName != "" && !kube.HasEnded(p) {
 		page.Resize = resizeText(p)
 	}
@@ -131,12 +132,12 @@ func (c *Cluster) holds(p *corev1.Pod) bool {
 }
 
 // waitOf returns what a pod waits for.
-func (c *Cluster) waitOf(p *corev1.Pod, seen Seen) *Wait {
+func (c *Cluster) waitOf(p *corev1.Pod, seen schedulers.Seen) *Wait {
 	w := &Wait{Created: p.CreationTimestamp.Time, EventsUnread: seen.Unread}
 	for _, g := range p.Spec.SchedulingGates {
 		w.Gates = append(w.Gates, g.Name)
 	}
-	w.Message, w.Answered = seen.verdict(p)
+	w.Message, w.Answered = seen.Verdict(p)
 	if seen.Scheduler.Name != "" {
 		w.SchedulerState, w.SchedulerText = seen.Scheduler.State(c.now)
 	}
@@ -330,6 +331,10 @@ func (h *Held) author(pod string) string {
 	return "The node chose them" + after(": ", h.Why)
 }
 
+// unheardAfter is the age above which a pod without an answer from a scheduler
+// gets a line.
+const unheardAfter = 5 * time.Second
+
 // print prints why a pod still waits, if its scheduler does not run or has not
 // answered yet.
 func (w *Wait) print(b *strings.Builder, scheduler string, now time.Time) {
@@ -342,7 +347,7 @@ func (w *Wait) print(b *strings.Builder, scheduler string, now time.Time) {
 		fmt.Fprintf(b, "Its scheduler says: %s\n", w.Message)
 	}
 	unheard := !w.Answered && age >= unheardAfter && w.SchedulerState != ""
-	if unheard || w.SchedulerState.isAbsence(scheduler) {
+	if unheard || w.SchedulerState.IsAbsence(scheduler) {
 		fmt.Fprintf(b, "It waits for scheduler %s, which %s.\n", scheduler, w.SchedulerText)
 	}
 	switch {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"tenon.sh/tenon/internal/cluster/schedulers"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
@@ -75,16 +76,16 @@ type Reason struct {
 // it. Like a scheduler, Fit prefers the node with the best CPUs, and then the
 // node with fewer requests. Each placed pod takes its resources from the
 // cluster for good. A pod whose scheduler does not run finds no place.
-func (c *Cluster) Fit(wanted []Wanted, by Webhook, schedulers []Scheduler) *FitPage {
+func (c *Cluster) Fit(wanted []Wanted, by Webhook, known []schedulers.Scheduler) *FitPage {
 	page := &FitPage{asked: len(wanted) > 0}
 	for i := range wanted {
-		c.fitWanted(page, &wanted[i], by, schedulers)
+		c.fitWanted(page, &wanted[i], by, known)
 	}
 	if !page.asked || len(by.Profiles) == 0 { // else the webhook has read what the profiles refer to
 		page.NotLookedAt = append(page.NotLookedAt, by.Unread...)
 	}
-	for _, s := range schedulers {
-		if state, _ := s.State(c.now); state == NotKnown && len(s.Unread) > 0 {
+	for _, s := range known {
+		if state, _ := s.State(c.now); state == schedulers.NotKnown && len(s.Unread) > 0 {
 			page.NotLookedAt = append(page.NotLookedAt, fmt.Sprintf("whether scheduler %s runs: %s", s.Name, strings.Join(s.Unread, "; ")))
 		}
 	}
@@ -94,7 +95,7 @@ func (c *Cluster) Fit(wanted []Wanted, by Webhook, schedulers []Scheduler) *FitP
 }
 
 // fitWanted places the pods of one manifest.
-func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook, schedulers []Scheduler) {
+func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook, known []schedulers.Scheduler) {
 	as, profiles, wrong := want.placed(by)
 	if want.Admission.Unasked != "" {
 		page.NotLookedAt = append(page.NotLookedAt, want.Admission.Unasked)
@@ -112,7 +113,7 @@ func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook, schedulers 
 	}
 	if why := want.Admission.Refused; why != "" {
 		page.add(FitPod{
-			Pod: cmp.Or(want.Pod.Namespace, corev1.NamespaceDefault) + "/" + want.Name, Count: len(pods), Asks: asksOf(demandOf(as)), Scheduler: SchedulerOf(as), Answer: FitRefused, Reasons: []Reason{{Why: why}},
+			Pod: cmp.Or(want.Pod.Namespace, corev1.NamespaceDefault) + "/" + want.Name, Count: len(pods), Asks: asksOf(demandOf(as)), Scheduler: schedulers.Of(as), Answer: FitRefused, Reasons: []Reason{{Why: why}},
 		})
 		return
 	}
@@ -129,7 +130,7 @@ func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook, schedulers 
 	}
 	for _, p := range pods {
 		p.UID = types.UID(fmt.Sprintf("fit-%d", page.Total+1))
-		page.add(c.fit(p, schedulers))
+		page.add(c.fit(p, known))
 	}
 }
 
@@ -173,15 +174,15 @@ func (c *Cluster) expand(want *Wanted, as *corev1.Pod) []candidate {
 }
 
 // fit places one pod.
-func (c *Cluster) fit(p candidate, schedulers []Scheduler) FitPod {
-	f := FitPod{Pod: nameOf(p.Pod), Count: 1, Asks: asksOf(p.demand), Scheduler: SchedulerOf(p.Pod), Answer: FitWaits}
+func (c *Cluster) fit(p candidate, known []schedulers.Scheduler) FitPod {
+	f := FitPod{Pod: nameOf(p.Pod), Count: 1, Asks: asksOf(p.demand), Scheduler: schedulers.Of(p.Pod), Answer: FitWaits}
 	if p.pinned {
 		if f.Answer = FitUnmet; c.node(p.only) == nil {
 			f.Reasons = []Reason{{Why: fmt.Sprintf("node %s, which the pod names, does not exist", p.only)}}
 			return f
 		}
-	} else if i := slices.IndexFunc(schedulers, func(s Scheduler) bool { return s.Name == f.Scheduler }); i >= 0 {
-		if state, text := schedulers[i].State(c.now); state.isAbsence(f.Scheduler) {
+	} else if i := slices.IndexFunc(known, func(s schedulers.Scheduler) bool { return s.Name == f.Scheduler }); i >= 0 {
+		if state, text := known[i].State(c.now); state.IsAbsence(f.Scheduler) {
 			f.Reasons = []Reason{{Why: fmt.Sprintf("for scheduler %s, which %s", f.Scheduler, text)}}
 			return f
 		}

@@ -8,6 +8,7 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/nodepages"
+	"tenon.sh/tenon/internal/cluster/schedulers"
 )
 
 // TestANodeWithoutItsAgentHasNoOwners takes the agent away from a node on which
@@ -23,10 +24,10 @@ func TestANodeWithoutItsAgentHasNoOwners(t *testing.T) {
 		nodes = append(nodes, n.Node)
 	}
 	c = New(nodes, c.pods, noon)
-	if page, _ := c.ExplainPod("shop", "db-0", Seen{}); page.State != PodUnreported || !strings.HasSuffix(page.Text(), "\nIt is on node-1: "+why+", so it has no CPUs of its own there.\n") {
+	if page, _ := c.ExplainPod("shop", "db-0", schedulers.Seen{}); page.State != PodUnreported || !strings.HasSuffix(page.Text(), "\nIt is on node-1: "+why+", so it has no CPUs of its own there.\n") {
 		t.Error(page.Text())
 	}
-	if page, _ := c.ExplainPod("shop", "db-2", Seen{}); !strings.Contains(page.Text(), why) {
+	if page, _ := c.ExplainPod("shop", "db-2", schedulers.Seen{}); !strings.Contains(page.Text(), why) {
 		t.Error(page.Text())
 	}
 	if _, err := c.Map("node-1"); err == nil || err.Error() != "node node-1: "+why {

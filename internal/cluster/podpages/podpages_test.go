@@ -18,6 +18,7 @@ import (
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/nodepages"
+	"tenon.sh/tenon/internal/cluster/schedulers"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -73,7 +74,7 @@ func TestAPodIsExplainedNodeByNode(t *testing.T) {
 		"db-2": "waits.txt", "db-0": "own.txt", "cache-0": "node-chose.txt", "web-0": "moved.txt", "encode-0": "pool.txt", "db-3": "not-reported.txt", "old-0": "refused.txt",
 		"report-0": "plain.txt",
 	} {
-		page, found := scene(t).ExplainPod("shop", name, Seen{})
+		page, found := scene(t).ExplainPod("shop", name, schedulers.Seen{})
 		if !found {
 			t.Fatalf("%s is not there", name)
 		}
@@ -83,7 +84,7 @@ func TestAPodIsExplainedNodeByNode(t *testing.T) {
 			checkShown(t, text)
 		}
 	}
-	if _, found := scene(t).ExplainPod("default", "db-2", Seen{}); found {
+	if _, found := scene(t).ExplainPod("default", "db-2", schedulers.Seen{}); found {
 		t.Error("a pod of another namespace is found")
 	}
 }
@@ -100,7 +101,7 @@ spec:
 `), &p); err != nil {
 		t.Fatal(err)
 	}
-	page, found := New(nil, []corev1.Pod{p}, noon).ExplainPod("shop", "web", Seen{})
+	page, found := New(nil, []corev1.Pod{p}, noon).ExplainPod("shop", "web", schedulers.Seen{})
 	const want = `shop/web asks for 2 CPUs, shared, for a request of 2100m.
   not as written: cpuset-scheduler: the CPU request of sidecar "proxy" turns 2 own CPUs into seats, which others may share: leave it out, or write class LSR and request whole CPUs
 `
@@ -116,7 +117,7 @@ func TestAPartOfACPUIsNotAsWritten(t *testing.T) {
 	if err := yaml.UnmarshalStrict([]byte("metadata: {name: a, namespace: shop, labels: {koordinator.sh/qosClass: LSR}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}"), &p); err != nil {
 		t.Fatal(err)
 	}
-	page, _ := New(nil, []corev1.Pod{p}, noon).ExplainPod("shop", "a", Seen{})
+	page, _ := New(nil, []corev1.Pod{p}, noon).ExplainPod("shop", "a", schedulers.Seen{})
 	const want = "  not as written: koordinator.sh/qosClass: the pod requests 500m in total, so it gets no CPUs of its own: want a whole number such as 2, or class LS\n"
 	if text := page.Text(); !strings.Contains(text, want) {
 		t.Errorf("%s", text)
@@ -160,7 +161,7 @@ pods:
 		"own1": "a/own1 asks for 1 CPU of its own.\n  the kubelet has deferred the resize to 1 CPU: not enough cpu\nIt is on node-9 and runs on the CPUs that no pod owns.\n",
 		"grow": "a/grow asks for 2 CPUs of its own.\n  the kubelet has deferred the resize to 2 CPUs: not enough cpu\nIt has 1 CPU (2) of node-9 for itself",
 	} {
-		if page, _ := c.ExplainPod("a", name, Seen{}); !strings.HasPrefix(page.Text(), want) {
+		if page, _ := c.ExplainPod("a", name, schedulers.Seen{}); !strings.HasPrefix(page.Text(), want) {
 			t.Errorf("%s", page.Text())
 		}
 	}
@@ -182,7 +183,7 @@ func TestAHomeThatIsTheWholeNodeIsTheNode(t *testing.T) {
 	p := c.Pod("shop", "encode-0").DeepCopy()
 	p.Name, p.UID, p.Spec.NodeName = "wide-0", "uid-wide", "node-2"
 	c.pods = append(c.pods, *p)
-	page, _ := c.ExplainPod("shop", "wide-0", Seen{})
+	page, _ := c.ExplainPod("shop", "wide-0", schedulers.Seen{})
 	if text := page.Text(); !strings.Contains(text, "of node-2, the open ones of the node (0-15).") {
 		t.Errorf("%s", text)
 	}
@@ -203,8 +204,8 @@ func manifests(t *testing.T, text string) *Manifests {
 }
 
 // fit returns the page of pods, and whether all find a place.
-func fit(c *Cluster, wanted []Wanted, by Webhook, schedulers ...Scheduler) (text string, fits bool) {
-	page := c.Fit(wanted, by, schedulers)
+func fit(c *Cluster, wanted []Wanted, by Webhook, known ...schedulers.Scheduler) (text string, fits bool) {
+	page := c.Fit(wanted, by, known)
 	return page.Text(), page.Fits == page.Total
 }
 
@@ -252,7 +253,7 @@ func TestInsufficientResourcesHaveNumbers(t *testing.T) {
 			t.Errorf("%s: want %q in\n%s", name, x.want, text)
 		}
 	}
-	page, _ := scene(t).ExplainPod("shop", "db-2", Seen{})
+	page, _ := scene(t).ExplainPod("shop", "db-2", schedulers.Seen{})
 	if text := page.Text(); !strings.Contains(text, "insufficient cpu: requests 8, ") {
 		t.Errorf("%s", text)
 	}

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"tenon.sh/tenon/internal/cluster/schedulers"
 )
 
 // TestPagesSayThatAllCPUsAreReserved reserves all CPUs of a node, by its
@@ -18,7 +20,7 @@ func TestPagesSayThatAllCPUsAreReserved(t *testing.T) {
 	n.Report.Status.CPUs.Reserved = "0-15"
 	c.learn(n.Node, noon)
 	n.report.Reserved = setOf("0-15")
-	page, _ := c.ExplainPod("shop", "db-2", Seen{})
+	page, _ := c.ExplainPod("shop", "db-2", schedulers.Seen{})
 	m, err := c.Map("node-2")
 	data, more := c.MapPage("node-2")
 	if err != nil || more != nil {
@@ -36,7 +38,7 @@ func TestPagesSayThatAllCPUsAreReserved(t *testing.T) {
 		n.Status.Allocatable[corev1.ResourceCPU] = resource.Quantity{}
 		n.free[corev1.ResourceCPU] = resource.Quantity{}
 	}
-	page, _ = c.ExplainPod("shop", "db-2", Seen{})
+	page, _ = c.ExplainPod("shop", "db-2", schedulers.Seen{})
 	if text := page.Text(); !strings.Contains(text, ": no CPU is left for pods: the kubelet reserves all 16 (reservedSystemCPUs, systemReserved or kubeReserved)") {
 		t.Error(text)
 	}

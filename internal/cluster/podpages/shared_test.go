@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/schedulers"
 )
 
 // TestABestEffortPodMayUseIdleCPUsOfOwners explains a pod without CPUs beside
@@ -30,7 +31,7 @@ func TestABestEffortPodMayUseIdleCPUsOfOwners(t *testing.T) {
 		}
 		p := c.Pod("shop", "report-0")
 		p.Labels, p.Spec.NodeName = map[string]string{kube.LabelQOSClass: x.class}, x.node
-		page, _ := c.ExplainPod("shop", "report-0", Seen{})
+		page, _ := c.ExplainPod("shop", "report-0", schedulers.Seen{})
 		if want := "shop/report-0 asks for no CPUs of its own.\nIt is on " + x.node + " and " + x.want + ".\n"; page.Text() != want {
 			t.Errorf("%s: %q, want %q", name, page.Text(), want)
 		}
@@ -62,7 +63,7 @@ func TestExplainFollowsTheReportUntilTheNodeHasReadAChange(t *testing.T) {
 		if x.cpu != "1500m" {
 			p.Spec.Containers[0].Resources.Limits["cpu"] = resource.MustParse(x.cpu)
 		}
-		page, _ := c.ExplainPod("shop", "db-0", Seen{})
+		page, _ := c.ExplainPod("shop", "db-0", schedulers.Seen{})
 		if page.State != PodHolds || page.Held.Changing != x.changing || !strings.HasPrefix(page.Text(), x.want) {
 			t.Errorf("%s: %+v\n%s", name, page.Held, page.Text())
 		}
@@ -80,12 +81,12 @@ func TestTheReasonOfANodeIsOneSentence(t *testing.T) {
 		"old-0":   "\nOn node-1 it has no seats and shares all open CPUs: 2 seats for a request of 500m asked, 1 open.\n",
 		"cache-0": "\nIt keeps its 1 CPU and requests 2: none of 1 open ones can be given, because 1 must stay open.\nThe node said so 4s ago.",
 	} {
-		if page, _ := c.ExplainPod("shop", name, Seen{}); !strings.Contains(page.Text(), want) {
+		if page, _ := c.ExplainPod("shop", name, schedulers.Seen{}); !strings.Contains(page.Text(), want) {
 			t.Errorf("%s: want %q in\n%s", name, want, page.Text())
 		}
 	}
 	report.Refused[0].Why = "no reason"
-	if page, _ := c.ExplainPod("shop", "old-0", Seen{}); !strings.HasSuffix(page.Text(), "\nIt is on node-1, which gave it no CPUs: no reason.\n") {
+	if page, _ := c.ExplainPod("shop", "old-0", schedulers.Seen{}); !strings.HasSuffix(page.Text(), "\nIt is on node-1, which gave it no CPUs: no reason.\n") {
 		t.Error(page.Text())
 	}
 }

@@ -1,4 +1,7 @@
-package podpages
+// Package schedulers says whether the schedulers of a cluster and tenon-manager
+// run, by their Leases and events, and which pods wait for a scheduler that does
+// not run. It is pure: its caller reads the API.
+package schedulers
 
 import (
 	"fmt"
@@ -61,28 +64,28 @@ func LeaseName(scheduler string) string {
 	return scheduler
 }
 
-// SchedulerOf returns the name of the scheduler that a pod waits for.
-func SchedulerOf(p *corev1.Pod) string {
+// Of returns the name of the scheduler that a pod waits for.
+func Of(p *corev1.Pod) string {
 	if p.Spec.SchedulerName == "" {
 		return corev1.DefaultSchedulerName
 	}
 	return p.Spec.SchedulerName
 }
 
-// A SchedulerState says whether a scheduler runs, as far as this is known.
-type SchedulerState string
+// A State says whether a scheduler runs, as far as this is known.
+type State string
 
 const (
 	// Runs means that a leader renews the Lease of the scheduler.
-	Runs SchedulerState = "runs"
+	Runs State = "runs"
 	// Stopped means that the Lease of the scheduler has no leader.
-	Stopped SchedulerState = "stopped"
+	Stopped State = "stopped"
 	// Unseen means that there is no Lease with the name of the scheduler, and no
 	// event from it.
-	Unseen SchedulerState = "unseen"
+	Unseen State = "unseen"
 	// NotKnown means that the Leases and events do not show whether it runs, or
 	// that they could not be read.
-	NotKnown SchedulerState = "unknown"
+	NotKnown State = "unknown"
 )
 
 // NeedsEvents reports whether the Leases do not prove that the scheduler runs.
@@ -92,7 +95,7 @@ func (s Scheduler) NeedsEvents(now time.Time) bool {
 
 // State returns whether the scheduler runs. The text describes the evidence, and
 // continues a sentence that begins with "scheduler NAME".
-func (s Scheduler) State(now time.Time) (SchedulerState, string) {
+func (s Scheduler) State(now time.Time) (State, string) {
 	var last *Lease
 	for i := range s.Leases {
 		if l := &s.Leases[i]; last == nil || l.leads(now) && !last.leads(now) || l.leads(now) == last.leads(now) && l.Renewed.After(last.Renewed) {
@@ -126,10 +129,10 @@ func (s Scheduler) spoke(now time.Time) string {
 	return nodepages.Duration(max(now.Sub(s.Spoke), 0))
 }
 
-// isAbsence reports whether the state means that this scheduler does not run,
+// IsAbsence reports whether the state means that this scheduler does not run,
 // as far as the cluster shows. The Lease of Kubernetes' own scheduler may be
 // invisible, so for that scheduler, Unseen does not mean absence.
-func (s SchedulerState) isAbsence(name string) bool {
+func (s State) IsAbsence(name string) bool {
 	return s == Stopped || s == Unseen && name != corev1.DefaultSchedulerName
 }
 
@@ -148,9 +151,9 @@ type Seen struct {
 	Unread string
 }
 
-// verdict returns the last answer of a scheduler to a pod, or "". It prefers a
+// Verdict returns the last answer of a scheduler to a pod, or "". It prefers a
 // condition, which stays on the pod. Some schedulers write only events.
-func (s Seen) verdict(p *corev1.Pod) (message string, answered bool) {
+func (s Seen) Verdict(p *corev1.Pod) (message string, answered bool) {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Reason != corev1.PodReasonSchedulingGated {
 			return c.Message, true
@@ -159,7 +162,7 @@ func (s Seen) verdict(p *corev1.Pod) (message string, answered bool) {
 	var last *corev1.Event
 	for i := range s.Events {
 		e := &s.Events[i]
-		if from := SourceOf(e); from == SchedulerOf(p) || e.Reason == "FailedScheduling" {
+		if from := SourceOf(e); from == Of(p) || e.Reason == "FailedScheduling" {
 			if last == nil || TimeOf(e).After(TimeOf(last)) {
 				last = e
 			}
@@ -192,9 +195,6 @@ func TimeOf(e *corev1.Event) time.Time {
 }
 
 const (
-	// unheardAfter is the age above which a pod without an answer from a scheduler
-	// gets a line.
-	unheardAfter = 5 * time.Second
 	// overdueAfter is the age above which the missing answer is a problem, unless
 	// the scheduler runs.
 	overdueAfter = 30 * time.Second
@@ -207,7 +207,7 @@ func WaitingFor(pods []corev1.Pod) []string {
 	var names []string
 	for i := range pods {
 		if IsWaiting(&pods[i]) {
-			names = append(names, SchedulerOf(&pods[i]))
+			names = append(names, Of(&pods[i]))
 		}
 	}
 	slices.Sort(names)
@@ -225,12 +225,12 @@ func Unattended(pods []corev1.Pod, schedulers []Scheduler, now time.Time) []stri
 		oldest := now
 		for i := range pods {
 			p := &pods[i]
-			if !IsWaiting(p) || SchedulerOf(p) != s.Name || now.Sub(p.CreationTimestamp.Time) < overdueAfter {
+			if !IsWaiting(p) || Of(p) != s.Name || now.Sub(p.CreationTimestamp.Time) < overdueAfter {
 				continue
 			}
-			all = append(all, nameOf(p))
-			if _, answered := (Seen{}).verdict(p); !answered {
-				unanswered = append(unanswered, nameOf(p))
+			all = append(all, kube.NameOf(p))
+			if _, answered := (Seen{}).Verdict(p); !answered {
+				unanswered = append(unanswered, kube.NameOf(p))
 				if p.CreationTimestamp.Time.Before(oldest) {
 					oldest = p.CreationTimestamp.Time
 				}
@@ -240,7 +240,7 @@ func Unattended(pods []corev1.Pod, schedulers []Scheduler, now time.Time) []stri
 		switch {
 		case len(all) == 0 || state == Runs:
 			continue
-		case state.isAbsence(s.Name):
+		case state.IsAbsence(s.Name):
 			lines = append(lines, fmt.Sprintf("%s for scheduler %s, which %s: %s", wait(len(all)), s.Name, text, listed(all)))
 		case len(unanswered) > 0 && s.Spoke.IsZero():
 			lines = append(lines, fmt.Sprintf("%s for scheduler %s for up to %s without a condition from it, and it %s: %s",
