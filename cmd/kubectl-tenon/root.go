@@ -116,9 +116,9 @@ func doctorCommand(a *access, now func() time.Time) *cobra.Command {
 		Use:   "doctor",
 		Short: "Print the mechanisms of each feature on the nodes, and the problems; status 1 if there are any",
 		Long: `Prints how each feature works on which nodes, and the problems: what is configured
-and not in force, pods that a colocation profile missed, pods that wait for a
-scheduler that does not run, and that tenon-manager does not run. The exit status
-is 1 if there is a problem.`,
+and not in force, pods that a colocation profile missed, pods that ask for CPUs
+and have none on their node, pods that wait for a scheduler that does not run,
+and that tenon-manager does not run. The exit status is 1 if there is a problem.`,
 		Example: `  kubectl tenon doctor`,
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -133,18 +133,11 @@ is 1 if there is a problem.`,
 			case err != nil:
 				return err
 			}
-			waiting, err := a.unattended(cmd.Context(), cmd.ErrOrStderr(), now())
+			others, err := a.otherProblems(cmd.Context(), cmd.ErrOrStderr(), nodes, now())
 			if err != nil {
 				return err
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			if absent := managerAbsence(cmd.Context(), c, now()); absent != "" {
-				waiting = append(waiting, absent+": no webhook of Tenon checks or changes new pods, and the batch resources of nodes do not change")
-			}
-			text, healthy := nodepages.Doctor(nodes, profiles, waiting, now())
+			text, healthy := nodepages.Doctor(nodes, profiles, others, now())
 			if _, err := fmt.Fprint(cmd.OutOrStdout(), text); err != nil {
 				return err
 			}
@@ -156,6 +149,32 @@ is 1 if there is a problem.`,
 	}
 	acceptAll(cmd)
 	return cmd
+}
+
+// otherProblems returns the problems that no condition of a node or profile has.
+// What could not be read is written to errOut.
+func (a *access) otherProblems(ctx context.Context, errOut io.Writer, nodes []nodepages.Node, now time.Time) ([]string, error) {
+	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	if nodepages.HasRefused(nodes) {
+		names, err := namesByUID(ctx, c)
+		if err != nil && !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("list the pods of all namespaces: %w", err)
+		}
+		all = nodepages.Refused(nodes, names)
+	}
+	waiting, err := a.unattended(ctx, errOut, now)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, waiting...)
+	if absent := managerAbsence(ctx, c, now); absent != "" {
+		all = append(all, absent+": no webhook of Tenon checks or changes new pods, and the batch resources of nodes do not change")
+	}
+	return all, nil
 }
 
 func listed(names []string) string {

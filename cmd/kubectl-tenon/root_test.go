@@ -238,6 +238,21 @@ func TestDoctorAsksTheProfilesToo(t *testing.T) {
 	}
 }
 
+func TestDoctorAndTopSayWhichPodsHaveNoCPUs(t *testing.T) {
+	refused := strings.Replace(reports, `"keep": 1`, `"keep": 1, "refused": [{"uid": "u1", "why": "default/db requests 4 CPUs of its own and is treated as LS: none is open"}]`, 1)
+	paths := with(installed, "/apis/tenon.sh/v1alpha1/nodereports", refused)
+	const why = " asks for CPUs and has none: it requests 4 CPUs of its own and is treated as LS: none is open\n"
+	if out, err := kubectl(t, paths, "doctor"); !errors.Is(err, errUnhealthy) || !strings.Contains(out, "\nProblems\n  node-1: default/db"+why) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := kubectl(t, with(paths, "/api/v1/pods", refusal(403, "Forbidden", "no pods")), "doctor"); !errors.Is(err, errUnhealthy) || !strings.Contains(out, "  node-1: 1 pod"+why) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := kubectl(t, paths, "top"); err != nil || !strings.Contains(out, "  1 pod asks for CPUs and has none\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func TestFitEndsWithOneIfAPodWouldWait(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pods.yaml")
 	for cpus, want := range map[string]error{"4": nil, "12": errNoRoom} {

@@ -24,6 +24,19 @@ func pendingPods(ctx context.Context, c client.Client) ([]corev1.Pod, error) {
 	return pods.Items, err
 }
 
+// namesByUID returns the namespaces and names of all pods, by UID.
+func namesByUID(ctx context.Context, c client.Client) (map[string]string, error) {
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods); err != nil {
+		return nil, err
+	}
+	names := map[string]string{}
+	for _, p := range pods.Items {
+		names[string(p.UID)] = p.Namespace + "/" + p.Name
+	}
+	return names, nil
+}
+
 // schedulersOf reads the Leases and events of schedulers.
 func schedulersOf(ctx context.Context, c client.Client, names []string, now time.Time) []schedulers.Scheduler {
 	var all []schedulers.Scheduler

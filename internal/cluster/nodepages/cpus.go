@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -84,16 +83,9 @@ func cpus(b *strings.Builder, n Node) {
 		b.WriteString("  bound by  tenond: the kubelet (cpuManagerPolicy: static) and DRA drivers bind none, as far as tenond can see\n")
 	}
 	if len(c.Refused) > 0 {
-		fmt.Fprintf(b, "  refused   %s: kubectl tenon explain pod says why\n", refused(c.Refused))
+		fmt.Fprintf(b, "  refused   %s: kubectl tenon explain pod says why\n", refusedText(len(c.Refused)))
 	}
 	fmt.Fprintf(b, "  see       kubectl tenon map %s\n", n.Name)
-}
-
-func refused(pods []v1alpha1.RefusedCPUs) string {
-	if len(pods) == 1 {
-		return "1 pod asks for CPUs and has none"
-	}
-	return fmt.Sprintf("%d pods ask for CPUs and have none", len(pods))
 }
 
 // setOf parses a set of CPUs of a report. It returns an empty set for a text

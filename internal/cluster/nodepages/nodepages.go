@@ -122,6 +122,12 @@ func Top(nodes []Node, now time.Time) string {
 		if by := n.binderOf(); by != "" {
 			trouble = append(trouble, "CPUs bound by "+by)
 		}
+		if len(n.noCPUs()) > 0 {
+			trouble = append(trouble, "all CPUs reserved")
+		}
+		if pods := len(n.refused()); pods > 0 {
+			trouble = append(trouble, refusedText(pods))
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name,
 			cpu(s.Usage.CPU), percent(s.Usage.CPU, n.Status.Capacity[corev1.ResourceCPU]),
 			memory(s.Usage.Memory), percent(s.Usage.Memory, n.Status.Capacity[corev1.ResourceMemory]),

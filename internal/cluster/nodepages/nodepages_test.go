@@ -167,7 +167,7 @@ func TestTopHasALineForEachNode(t *testing.T) {
 	alike(t, Top(scene(t), noon), `
 NODE    CPU    CPU%  MEMORY  MEMORY%  BATCH-CPU  BATCH-MEMORY  PODS                     ISOLATION   REPORTED  TROUBLE
 node-0  -      -     -       -        -          -             -                        -           -         no report
-node-1  2400m  15%   8192Mi  25%      7200m      8192Mi        2 LS, 3 BE, 1 unmanaged  core_sched  4s        MemoryQOS
+node-1  2400m  15%   8192Mi  25%      7200m      8192Mi        2 LS, 3 BE, 1 unmanaged  core_sched  4s        MemoryQOS, 1 pod asks for CPUs and has none
 `)
 }
 
@@ -323,6 +323,9 @@ func TestANodeWhoseCPUsAreAllReservedIsNamed(t *testing.T) {
 		if has := strings.Contains(text, "  node-1: "+x.want+"\n"); x.want != "" && (healthy || !has) || x.want == "" && strings.Contains(text, "no CPU is left") {
 			t.Errorf("%s: healthy %v; want %q in\n%s", name, healthy, x.want, text)
 		}
+		if text := Top(nodes, noon); strings.Contains(text, "all CPUs reserved") != (x.want != "") {
+			t.Errorf("%s: want its trouble in\n%s", name, text)
+		}
 		if text := Explain(*n, noon); x.want != "" && !strings.Contains(text, "  fault     "+x.want+"\n") || x.want == "" && strings.Contains(text, "fault") {
 			t.Errorf("%s: want %q in\n%s", name, x.want, text)
 		}
@@ -334,5 +337,38 @@ func TestDoctorPrintsTheProblemsOfItsCaller(t *testing.T) {
 	n[0].Report.Status.Conditions = nil
 	if text, healthy := Doctor(n, nil, []string{"2 pods wait"}, noon); healthy || !strings.HasSuffix(text, "\nProblems\n  2 pods wait\n") {
 		t.Errorf("healthy %v:\n%s", healthy, text)
+	}
+}
+
+// TestPodsWithoutTheCPUsThatTheyAskForAreNamed checks pods with equal reasons on
+// two nodes, a pod that is not known, and a reader who may not list pods.
+func TestPodsWithoutTheCPUsThatTheyAskForAreNamed(t *testing.T) {
+	nodes := scene(t)
+	nodes[0].Report = nodes[1].Report.DeepCopy()
+	nodes[0].Report.Status.CPUs.Refused = []v1alpha1.RefusedCPUs{{UID: "d", Why: "shop/d requests 4 CPUs of its own"}}
+	nodes[1].Report.Status.CPUs.Refused = []v1alpha1.RefusedCPUs{
+		{UID: "e", Why: "shop/e requests 4 CPUs of its own"}, {UID: "f", Why: "shop/f is in a cgroup without the cpuset controller"}, {UID: "g", Why: "none can be granted"}, {UID: "h", Why: "none is left"},
+	}
+	for name, x := range map[string]struct {
+		names map[string]string
+		want  string
+	}{
+		"with names": {map[string]string{"d": "shop/d", "e": "shop/e", "f": "shop/f", "g": "shop/g"}, `
+node-0, node-1: shop/d, shop/e ask for CPUs and have none: each requests 4 CPUs of its own
+node-1: shop/f asks for CPUs and has none: it is in a cgroup without the cpuset controller
+node-1: shop/g asks for CPUs and has none: none can be granted
+node-1: the pod with UID h asks for CPUs and has none: none is left
+`},
+		"without names": {nil, `
+node-0, node-1: 2 pods ask for CPUs and have none: each requests 4 CPUs of its own
+node-1: 1 pod asks for CPUs and has none: it is in a cgroup without the cpuset controller
+node-1: 1 pod asks for CPUs and has none: none can be granted
+node-1: 1 pod asks for CPUs and has none: none is left
+`},
+	} {
+		t.Run(name, func(t *testing.T) { alike(t, strings.Join(Refused(nodes, x.names), "\n")+"\n", x.want) })
+	}
+	if !HasRefused(nodes) || HasRefused([]Node{{}}) {
+		t.Error("whether a node has such pods is wrong")
 	}
 }

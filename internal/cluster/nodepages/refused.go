@@ -1,0 +1,91 @@
+package nodepages
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/api/v1alpha1"
+)
+
+// refused returns the pods that ask for CPUs and have none on the node.
+func (n Node) refused() []v1alpha1.RefusedCPUs {
+	if n.Report == nil || n.Report.Status.CPUs == nil {
+		return nil
+	}
+	return n.Report.Status.CPUs.Refused
+}
+
+// refusedText prints the number of pods that ask for CPUs and have none.
+func refusedText(n int) string {
+	if n == 1 {
+		return "1 pod asks for CPUs and has none"
+	}
+	return fmt.Sprintf("%d pods ask for CPUs and have none", n)
+}
+
+// HasRefused reports whether a node has a pod that asks for CPUs and has none.
+func HasRefused(nodes []Node) bool {
+	return slices.ContainsFunc(nodes, func(n Node) bool { return len(n.refused()) > 0 })
+}
+
+// Refused returns a line for each reason why pods ask for CPUs and have none on
+// their nodes. names are the pods by UID. If names is nil, the lines have the
+// numbers of pods.
+func Refused(nodes []Node, names map[string]string) []string {
+	type group struct {
+		nodes, pods []string
+		subject     bool // the reason begins with its verb
+	}
+	groups := map[string]*group{}
+	for _, n := range nodes {
+		for _, r := range n.refused() {
+			name, why, cut := subjectOf(r, names[r.UID])
+			g := groups[why]
+			if g == nil {
+				g = &group{subject: cut}
+				groups[why] = g
+			}
+			g.pods = append(g.pods, name)
+			if !slices.Contains(g.nodes, n.Name) {
+				g.nodes = append(g.nodes, n.Name)
+			}
+		}
+	}
+	var lines []string
+	for _, why := range sorted(groups) {
+		g := groups[why]
+		who, each := refusedText(len(g.pods)), "each "
+		if names != nil && len(g.pods) == 1 {
+			who = g.pods[0] + " asks for CPUs and has none"
+		} else if names != nil {
+			who = printNames(g.pods) + " ask for CPUs and have none"
+		}
+		if len(g.pods) == 1 {
+			each = "it "
+		}
+		if !g.subject {
+			each = ""
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s: %s%s", printNames(g.nodes), who, each, why))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// subjectOf returns the name of a refused pod, and the reason of the agent
+// without the name, so that equal reasons of several pods are equal texts. name
+// is empty if it is not known.
+func subjectOf(r v1alpha1.RefusedCPUs, name string) (pod, why string, cut bool) {
+	subject, rest, _ := strings.Cut(r.Why, " ")
+	isName := strings.Count(subject, "/") == 1 && !strings.HasPrefix(subject, "/") && rest != ""
+	switch {
+	case name == "" && isName:
+		return subject, rest, true
+	case name == "":
+		return "the pod with UID " + r.UID, r.Why, false
+	case subject == name:
+		return name, rest, true
+	}
+	return name, r.Why, false
+}
