@@ -49,11 +49,14 @@ func (a *access) admit(ctx context.Context, all *podpages.Manifests, by podpages
 			names = append(names, schedulers.Of(pod))
 		}
 	}
-	if absent := managerAbsence(ctx, c, now); absent != "" {
-		for i := range all.Wanted {
-			if w := &all.Wanted[i]; w.Admission.Pod != nil {
-				w.Admission.Silent = "the answer of Tenon's webhooks, because " + absent
-			}
+	absent, unknown := managerAbsence(ctx, c, now)
+	for i := range all.Wanted {
+		switch w := &all.Wanted[i]; {
+		case w.Admission.Pod == nil:
+		case absent != "":
+			w.Admission.Silent = "the answer of Tenon's webhooks, because " + absent
+		case unknown != "":
+			w.Admission.Silent = "whether tenon-manager runs, and its webhooks have answered: " + unknown
 		}
 	}
 	slices.Sort(names)

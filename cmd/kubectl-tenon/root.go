@@ -91,7 +91,7 @@ func topCommand(a *access, now func() time.Time) *cobra.Command {
 }
 
 // unattended returns a line for each scheduler that does not handle the pods
-// that wait for it. If the user may not list pods, errOut gets a message.
+// that wait for it. errOut gets a message about what the user may not list.
 func (a *access) unattended(ctx context.Context, errOut io.Writer, now time.Time) ([]string, error) {
 	c, err := a.client()
 	if err != nil {
@@ -105,7 +105,13 @@ func (a *access) unattended(ctx context.Context, errOut io.Writer, now time.Time
 	case err != nil:
 		return nil, fmt.Errorf("list the waiting pods: %w", err)
 	}
-	return schedulers.Unattended(pods, schedulersOf(ctx, c, schedulers.WaitingFor(pods), now), now), nil
+	found := schedulersOf(ctx, c, schedulers.WaitingFor(pods), now)
+	for _, s := range found {
+		if unknown := s.Unknown(now); unknown != "" {
+			fmt.Fprintf(errOut, "it is not known whether scheduler %s, for which pods wait, runs: %s\n", s.Name, unknown)
+		}
+	}
+	return schedulers.Unattended(pods, found, now), nil
 }
 
 // errUnhealthy makes doctor exit with status 1.
@@ -171,7 +177,11 @@ func (a *access) otherProblems(ctx context.Context, errOut io.Writer, nodes []no
 		return nil, err
 	}
 	all = append(all, waiting...)
-	if absent := managerAbsence(ctx, c, now); absent != "" {
+	absent, unknown := managerAbsence(ctx, c, now)
+	if unknown != "" {
+		fmt.Fprintf(errOut, "it is not known whether tenon-manager runs: %s\n", unknown)
+	}
+	if absent != "" {
 		all = append(all, absent+": no webhook of Tenon checks or changes new pods, and the batch resources of nodes do not change")
 	}
 	return all, nil

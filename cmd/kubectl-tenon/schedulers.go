@@ -46,15 +46,15 @@ func schedulersOf(ctx context.Context, c client.Client, names []string, now time
 	return all
 }
 
-// managerAbsence describes why tenon-manager does not run. It returns "" if it
-// runs, or if this is not known: with one replica and no election of a leader,
-// it has no Lease.
-func managerAbsence(ctx context.Context, c client.Client, now time.Time) string {
+// managerAbsence describes why tenon-manager does not run, or why this is not
+// known. Both are empty if it runs. They are empty, too, if it has no Lease:
+// with one replica and no election of a leader.
+func managerAbsence(ctx context.Context, c client.Client, now time.Time) (absent, unknown string) {
 	s := leasesOf(ctx, c, schedulers.Manager)
 	if state, text := s.State(now); state == schedulers.Stopped {
-		return schedulers.Manager + " " + text
+		return schedulers.Manager + " " + text, ""
 	}
-	return ""
+	return "", s.Unknown(now)
 }
 
 // leasesOf reads the Leases with the name of a scheduler.

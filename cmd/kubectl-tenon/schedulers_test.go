@@ -34,6 +34,35 @@ func TestASilentManagerIsAProblem(t *testing.T) {
 	}
 }
 
+// TestWithoutTheRightToListLeasesNothingIsSilent gives the user no right to list
+// Leases. A pod waits, and its scheduler has answered it.
+func TestWithoutTheRightToListLeasesNothingIsSilent(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	if err := os.WriteFile(file, []byte("kind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const waits = `{"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "db", "namespace": "shop", "uid": "u2", "creationTimestamp": "2026-03-01T11:57:00Z"}, "spec": {"containers": [{"name": "c"}]},
+		"status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]}}]}`
+	no := refusal(403, "Forbidden", "no")
+	blind := with(installed, pathLeases, no, pathEvents, no, "/api/v1/namespaces/shop/events", no)
+	waiting := with(blind, "/api/v1/pods", waits)
+	const unread = "you may not list Leases; you may not list events"
+	for name, x := range map[string]struct {
+		paths      map[string]string
+		line, want string
+	}{
+		"doctor":                 {with(blind, "/api/v1/pods", `{"kind": "PodList", "apiVersion": "v1", "items": []}`), "doctor", "it is not known whether tenon-manager runs: you may not list Leases\n"},
+		"doctor and a scheduler": {waiting, "doctor", "it is not known whether scheduler default-scheduler, for which pods wait, runs: " + unread + "\n"},
+		"top and a scheduler":    {waiting, "top", "it is not known whether scheduler default-scheduler, for which pods wait, runs: " + unread + "\n"},
+		"explain":                {waiting, "explain pod shop/db", "It waits for scheduler default-scheduler, which may run or not: " + unread + ".\n"},
+		"fit":                    {with(withRoom, pathLeases, no), "fit " + file, "Not looked at: whether tenon-manager runs, and its webhooks have answered: you may not list Leases.\n"},
+	} {
+		if out, err := kubectl(t, x.paths, strings.Fields(x.line)...); err != nil || !strings.Contains(out, x.want) {
+			t.Errorf("%s: %v: want %q in\n%s", name, err, x.want, out)
+		}
+	}
+}
+
 // TestWaitingPodsNameTheirScheduler checks all pages about pods that wait.
 func TestWaitingPodsNameTheirScheduler(t *testing.T) {
 	const waits = `{"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "db", "namespace": "shop", "uid": "u2", "creationTimestamp": "2026-03-01T11:57:00Z"}, "spec": {"schedulerName": "koord-scheduler", "containers": [{"name": "c"}]}}]}`

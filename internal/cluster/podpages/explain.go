@@ -76,6 +76,8 @@ type Wait struct {
 	SchedulerState schedulers.State `json:"schedulerState,omitempty"`
 	SchedulerText  string           `json:"schedulerText,omitempty"`
 	EventsUnread   string           `json:"eventsUnread,omitempty"`
+
+	unknown bool // what could not be read hides whether the scheduler runs
 }
 
 // A NodeAnswer says whether a node would take a pod.
@@ -140,6 +142,7 @@ func (c *Cluster) waitOf(p *corev1.Pod, seen schedulers.Seen) *Wait {
 	w.Message, w.Answered = seen.Verdict(p)
 	if seen.Scheduler.Name != "" {
 		w.SchedulerState, w.SchedulerText = seen.Scheduler.State(c.now)
+		w.unknown = seen.Scheduler.Unknown(c.now) != ""
 	}
 	return w
 }
@@ -335,8 +338,8 @@ func (h *Held) author(pod string) string {
 // gets a line.
 const unheardAfter = 5 * time.Second
 
-// print prints why a pod still waits, if its scheduler does not run or has not
-// answered yet.
+// print prints why a pod still waits, if its scheduler does not run, if this may
+// not be read, or if it has not answered yet.
 func (w *Wait) print(b *strings.Builder, scheduler string, now time.Time) {
 	age := now.Sub(w.Created)
 	if len(w.Gates) > 0 {
@@ -347,7 +350,7 @@ func (w *Wait) print(b *strings.Builder, scheduler string, now time.Time) {
 		fmt.Fprintf(b, "Its scheduler says: %s\n", w.Message)
 	}
 	unheard := !w.Answered && age >= unheardAfter && w.SchedulerState != ""
-	if unheard || w.SchedulerState.IsAbsence(scheduler) {
+	if unheard || w.unknown || w.SchedulerState.IsAbsence(scheduler) {
 		fmt.Fprintf(b, "It waits for scheduler %s, which %s.\n", scheduler, w.SchedulerText)
 	}
 	switch {

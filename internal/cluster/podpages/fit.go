@@ -85,8 +85,8 @@ func (c *Cluster) Fit(wanted []Wanted, by Webhook, known []schedulers.Scheduler)
 		page.NotLookedAt = append(page.NotLookedAt, by.Unread...)
 	}
 	for _, s := range known {
-		if state, _ := s.State(c.now); state == schedulers.NotKnown && len(s.Unread) > 0 {
-			page.NotLookedAt = append(page.NotLookedAt, fmt.Sprintf("whether scheduler %s runs: %s", s.Name, strings.Join(s.Unread, "; ")))
+		if why := s.Unknown(c.now); why != "" {
+			page.NotLookedAt = append(page.NotLookedAt, fmt.Sprintf("whether scheduler %s runs: %s", s.Name, why))
 		}
 	}
 	slices.Sort(page.NotLookedAt)

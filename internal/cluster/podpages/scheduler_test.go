@@ -72,6 +72,10 @@ func TestAPodThatNoSchedulerTakesSaysSo(t *testing.T) {
 			waiting("p", "mine", 3*time.Minute), schedulers.Seen{Scheduler: schedulers.Scheduler{Name: "mine", Unread: []string{"its Lease cannot be read (forbidden)"}}, Unread: "forbidden"},
 			[]string{"which may run or not: its Lease cannot be read (forbidden).\nNo scheduler has set a condition on it since it was created 3m0s ago. Not looked at: its events (forbidden).\n"}, "",
 		},
+		"its Lease may not be read, and it has answered": {
+			condition(waiting("p", "", 3*time.Minute), "Unschedulable", "0/4 nodes"), schedulers.Seen{Scheduler: schedulers.Scheduler{Name: "default-scheduler", Unread: []string{"you may not list Leases", "you may not list events"}}},
+			[]string{"Its scheduler says: 0/4 nodes\nIt waits for scheduler default-scheduler, which may run or not: you may not list Leases; you may not list events.\nIt has no node;"}, "",
+		},
 		"the cluster's own, whose Lease is elsewhere": {
 			waiting("p", "", 3*time.Minute), schedulers.Seen{Scheduler: schedulers.Scheduler{Name: "default-scheduler"}},
 			[]string{"It waits for scheduler default-scheduler, which is not seen to run", unheard}, "",

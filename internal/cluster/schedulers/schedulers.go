@@ -117,12 +117,23 @@ func (s Scheduler) State(now time.Time) (State, string) {
 		return Stopped, "has no leader: " + lost
 	}
 	switch {
+	case !s.Spoke.IsZero() && len(s.Unread) > 0:
+		return NotKnown, fmt.Sprintf("may run or not: %s; an event of it is %s old", strings.Join(s.Unread, "; "), s.spoke(now))
 	case !s.Spoke.IsZero():
 		return NotKnown, fmt.Sprintf("has no Lease of its name; an event of it is %s old", s.spoke(now))
 	case len(s.Unread) > 0:
 		return NotKnown, "may run or not: " + strings.Join(s.Unread, "; ")
 	}
 	return Unseen, "is not seen to run: no Lease has its name, and no event comes from it"
+}
+
+// Unknown returns why it is not known whether the scheduler runs, if the reason
+// is something that could not be read. Otherwise it returns "".
+func (s Scheduler) Unknown(now time.Time) string {
+	if state, _ := s.State(now); state != NotKnown {
+		return ""
+	}
+	return strings.Join(s.Unread, "; ")
 }
 
 func (s Scheduler) spoke(now time.Time) string {

@@ -49,6 +49,27 @@ func TestANewerEventContradictsALease(t *testing.T) {
 	}
 }
 
+// TestWhatCannotBeReadIsNamed checks schedulers whose Leases may not be listed. A
+// scheduler that is known to run, or not to run, needs no such text.
+func TestWhatCannotBeReadIsNamed(t *testing.T) {
+	unread := []string{"you may not list Leases"}
+	s := Scheduler{Name: "s", Unread: unread, Spoke: ago(time.Minute)}
+	if state, text := s.State(noon); state != NotKnown || text != "may run or not: you may not list Leases; an event of it is 1m0s old" {
+		t.Errorf("%s: %s", state, text)
+	}
+	for want, s := range map[string]Scheduler{
+		"you may not list Leases": s,
+		"":                        {Name: "s", Spoke: ago(time.Minute)},
+	} {
+		if got := s.Unknown(noon); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := (Scheduler{Leases: []Lease{lease("a", time.Second)}, Unread: unread}).Unknown(noon); got != "" {
+		t.Error(got)
+	}
+}
+
 // TestDoctorNamesTheSchedulersThatDoNotRun checks the lines for doctor and top.
 func TestDoctorNamesTheSchedulersThatDoNotRun(t *testing.T) {
 	young, ended, leaving := waiting("young", "koord-scheduler", time.Second), waiting("ended", "koord-scheduler", time.Hour), waiting("leaving", "koord-scheduler", time.Hour)
