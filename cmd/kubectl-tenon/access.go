@@ -13,7 +13,9 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,14 +63,31 @@ func (a *access) namespace(given string) (string, error) {
 
 // client returns a client for nodes, pods, reports, profiles, the objects to
 // which profiles refer, Leases and events.
-func (a *access) client() (client.Client, error) { return a.clientWith(&warnings{}) }
-
-// clientWith is like client, but stores the warnings of the API server in said.
-func (a *access) clientWith(said *warnings) (client.Client, error) {
+func (a *access) client() (client.Client, error) {
 	found, err := a.config().ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
+	return clientOf(found, &warnings{})
+}
+
+// strictClient is like client, but stores the warnings of the API server in
+// said. The API server refuses unknown fields of its objects, as for kubectl
+// apply. It can do this only for JSON.
+func (a *access) strictClient(said *warnings) (client.Client, error) {
+	found, err := a.config().ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	found.ContentType = runtime.ContentTypeJSON
+	c, err := clientOf(found, said)
+	if err != nil {
+		return nil, err
+	}
+	return client.WithFieldValidation(c, metav1.FieldValidationStrict), nil
+}
+
+func clientOf(found *rest.Config, said *warnings) (client.Client, error) {
 	found.WarningHandlerWithContext = said
 	scheme := runtime.NewScheme()
 	if err := errors.Join(

@@ -22,7 +22,7 @@ import (
 // state of the schedulers of these pods, and whether Tenon's webhooks run.
 func (a *access) admit(ctx context.Context, all *podpages.Manifests, by podpages.Webhook, now time.Time) ([]schedulers.Scheduler, error) {
 	var said warnings
-	c, err := a.clientWith(&said)
+	c, err := a.strictClient(&said)
 	if err != nil {
 		return nil, err
 	}

@@ -85,6 +85,34 @@ func TestFitAsksTheAPIServer(t *testing.T) {
 	}
 }
 
+// TestFitRefusesUnknownFields checks manifests that kubectl apply refuses, too.
+func TestFitRefusesUnknownFields(t *testing.T) {
+	dir := t.TempDir()
+	const container = "containers: [{name: c}]"
+	for name, x := range map[string]struct{ text, want string }{
+		"of a container": {"kind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, imagePulPolicy: Never}]}\n", `document 1: Pod p: unknown field "spec.containers[0].imagePulPolicy"`},
+		"of a spec":      {"kind: Pod\napiVersion: v1\nmetadata: {name: p}\nspec: {contaners: [{name: c}]}\n", `document 1: Pod p: unknown field "spec.contaners"`},
+		"two": {"kind: Pod\nmetadata: {name: p, lables: {a: b}}\nspec: {containers: [{name: c, resources: {reqests: {cpu: 1}}}]}\n",
+			`document 1: Pod p: unknown field "metadata.lables", unknown field "spec.containers[0].resources.reqests"`},
+		"of a template":      {"kind: Deployment\napiVersion: apps/v1\nmetadata: {name: d}\nspec: {template: {spec: {containers: [{name: c, resorces: {}}]}}}\n", `document 1: Deployment d: unknown field "spec.template.spec.containers[0].resorces"`},
+		"of a Deployment":    {"kind: Deployment\nmetadata: {name: d}\nspec: {replcas: 2, template: {spec: {" + container + "}}}\n", `document 1: Deployment d: unknown field "spec.replcas"`},
+		"of a Job in a List": {"kind: List\nitems: [{kind: Job, apiVersion: batch/v1, metadata: {name: j}, spec: {template: {spec: {nodSelector: {}, " + container + "}}}}]\n", `document 1: items[0]: Job j: unknown field "spec.template.spec.nodSelector"`},
+		"a value of another type": {"kind: Pod\nmetadata: {name: p}\nspec: {" + container + "}\n---\nkind: Deployment\nmetadata: {name: d}\nspec: {template: {spec: {hostNetwork: 1, " + container + "}}}\n",
+			"document 2: Deployment d: spec.template.spec.hostNetwork: its type is number, which does not belong there"},
+		"of a kind that is not Kubernetes' own": {"kind: Rollout\napiVersion: argoproj.io/v1alpha1\nmetadata: {name: r}\nspec: {strategy: {canary: {}}, template: {spec: {" + container + "}}}\n", ""},
+		"none":                                  {"kind: CronJob\napiVersion: batch/v1\nmetadata: {name: j, creationTimestamp: null}\nspec: {schedule: '@daily', jobTemplate: {spec: {template: {spec: {" + container + "}}}}}\nstatus: {}\n", ""},
+	} {
+		file := filepath.Join(dir, "x.yaml")
+		if err := os.WriteFile(file, []byte(x.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := kubectl(t, withRoom, "fit", file)
+		if x.want == "" && err != nil || x.want != "" && (err == nil || err.Error() != file+": "+x.want) {
+			t.Errorf("%s: %v, want %q\n%s", name, err, x.want, out)
+		}
+	}
+}
+
 // TestObjectsOfTheManifestsAreNoRefusal checks a pod whose namespace does not
 // exist yet, because the manifests create it.
 func TestObjectsOfTheManifestsAreNoRefusal(t *testing.T) {

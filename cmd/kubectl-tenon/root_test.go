@@ -117,6 +117,9 @@ func serve(t *testing.T, paths map[string]string) string {
 		if isPod && r.URL.Query().Get("dryRun") != "All" {
 			t.Errorf("%s stores a pod", path)
 		}
+		if isPod && (r.URL.Query().Get("fieldValidation") != "Strict" || r.Header.Get("Content-Type") != "application/json") {
+			t.Errorf("%s does not let the API server refuse unknown fields", path)
+		}
 		switch {
 		case isPod && !known:
 			text = accepted(t, r)

@@ -53,7 +53,6 @@ type object struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ObjectMeta `json:"metadata"`
 	Items           []json.RawMessage `json:"items"`
-	Spec            json.RawMessage   `json:"spec"`
 }
 
 type controllerSpec struct {
@@ -138,10 +137,19 @@ func (m *Manifests) add(text []byte) error {
 		return nil
 	}
 	w, err := wantedOf(o, text)
+	if err == nil {
+		err = unknownFields(o, text)
+	}
+	if err != nil && o.Metadata.Name != "" {
+		return fmt.Errorf("%s %s: %w", o.Kind, o.Metadata.Name, err)
+	}
+	if err != nil {
+		return err
+	}
 	if w != nil {
 		m.Wanted = append(m.Wanted, *w)
 	}
-	return err
+	return nil
 }
 
 // readable returns an error without the names of Go types.
@@ -169,7 +177,12 @@ func wantedOf(o object, text []byte) (*Wanted, error) {
 		return &w, nil
 	}
 	var spec controllerSpec
-	if json.Unmarshal(o.Spec, &spec) != nil {
+	if err := json.Unmarshal(text, &struct {
+		Spec *controllerSpec `json:"spec"`
+	}{&spec}); err != nil {
+		if builtIn(o.Kind, o.APIVersion) != nil {
+			return nil, readable(err)
+		}
 		return nil, nil // an object of another kind, whose fields have another meaning
 	}
 	template, count := spec.Template, spec.Replicas
@@ -185,7 +198,7 @@ func wantedOf(o object, text []byte) (*Wanted, error) {
 	w.Pod.Namespace = o.Metadata.Namespace
 	if count != nil {
 		if *count < 0 {
-			return nil, fmt.Errorf("%s %s: replicas or parallelism is %d: want at least 0", o.Kind, o.Metadata.Name, *count)
+			return nil, fmt.Errorf("replicas or parallelism is %d: want at least 0", *count)
 		}
 		w.Count = *count
 	}
