@@ -84,21 +84,29 @@ admission was not asked. A pod whose scheduler does not run finds no place.`,
 	return cmd
 }
 
-// splitPods returns the names of pods among the arguments, such as db in pod/db,
-// and the other arguments, which name files. A file of such a name comes first.
+// splitPods returns the names of pods among the arguments, such as db in pod/db
+// or in the two words pod db, and the other arguments, which name files. A file
+// of such a name comes first.
 func splitPods(args []string) (pods, files []string, err error) {
-	for _, arg := range args {
+	for i := 0; i < len(args); i++ {
+		arg := args[i]
 		_, missing := os.Stat(arg)
 		kind, name, typed := strings.Cut(arg, "/")
+		if !typed && i+1 < len(args) {
+			name = args[i+1]
+		}
+		isPod, isMaker := slices.Contains(podWords, kind), slices.Contains(makerWords, kind)
 		switch {
-		case missing == nil || !typed:
+		case missing == nil || name == "" || !isPod && !isMaker:
 			files = append(files, arg)
-		case slices.Contains(podWords, kind):
-			pods = append(pods, name)
-		case slices.Contains(makerWords, kind):
-			return nil, nil, usageError{fmt.Errorf("%s is no file: want a manifest or pod/NAME, such as kubectl get %s -o yaml | kubectl tenon fit -f -", arg, arg)}
-		default:
-			files = append(files, arg)
+			continue
+		case isMaker:
+			of := kind + "/" + name
+			return nil, nil, usageError{fmt.Errorf("%s is no file: want a manifest or pod/NAME, such as kubectl get %s -o yaml | kubectl tenon fit -f -", of, of)}
+		}
+		pods = append(pods, name)
+		if !typed {
+			i++
 		}
 	}
 	return pods, files, nil

@@ -167,6 +167,10 @@ func TestFitTakesAPodThatExists(t *testing.T) {
 	for args, want := range map[string]string{
 		"pod/none":       `there is no pod "none" in namespace default`,
 		"deployment/web": "deployment/web is no file: want a manifest or pod/NAME, such as kubectl get deployment/web -o yaml | kubectl tenon fit -f -",
+		"deployment web": "deployment/web is no file: want a manifest or pod/NAME, such as kubectl get deployment/web -o yaml | kubectl tenon fit -f -",
+		"deployment":     "deployment: open deployment: no such file or directory",
+		"pod none":       `there is no pod "none" in namespace default`,
+		"pod db -n shop": "",
 		"pod/db -n shop": "", // it waits, so nothing of it counts as taken
 	} {
 		out, err := kubectl(t, withRoom, append([]string{"fit"}, strings.Fields(args)...)...)
