@@ -51,11 +51,12 @@ func (a *access) admit(ctx context.Context, all *podpages.Manifests, by podpages
 	}
 	absent, unknown := managerAbsence(ctx, c, now)
 	for i := range all.Wanted {
-		switch w := &all.Wanted[i]; {
-		case w.Admission.Pod == nil:
-		case absent != "":
+		w := &all.Wanted[i]
+		w.NoManager = absent
+		switch {
+		case absent != "" && w.Admission.Refused == "":
 			w.Admission.Silent = "the answer of Tenon's webhooks, because " + absent
-		case unknown != "":
+		case unknown != "" && w.Admission.Pod != nil:
 			w.Admission.Silent = "whether tenon-manager runs, and its webhooks have answered: " + unknown
 		}
 	}

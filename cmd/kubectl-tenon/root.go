@@ -182,7 +182,7 @@ func (a *access) otherProblems(ctx context.Context, errOut io.Writer, nodes []no
 		fmt.Fprintf(errOut, "it is not known whether tenon-manager runs: %s\n", unknown)
 	}
 	if absent != "" {
-		all = append(all, absent+": no webhook of Tenon checks or changes new pods, and the batch resources of nodes do not change")
+		all = append(all, absent+"; "+schedulers.WithoutManager)
 	}
 	return all, nil
 }

@@ -20,10 +20,22 @@ func TestASilentManagerIsAProblem(t *testing.T) {
 	}
 	off := item(`{"holderIdentity": "", "renewTime": "2026-03-01T11:50:00.000000Z"}`)
 	on := item(`{"holderIdentity": "m", "leaseDurationSeconds": 15, "renewTime": "2026-03-01T11:59:58.000000Z"}`)
-	if out, err := kubectl(t, with(installed, pathLeases, off), "doctor"); !errors.Is(err, errUnhealthy) || !strings.Contains(out, "  "+lost+": no webhook of Tenon checks") {
+	if out, err := kubectl(t, with(installed, pathLeases, off), "doctor"); !errors.Is(err, errUnhealthy) || !strings.Contains(out, "  "+lost+"; until it runs, the webhooks of the chart refuse new pods that are BE") || !strings.Contains(out, "go to the cluster's own scheduler, which chooses no CPUs;") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if out, err := kubectl(t, with(withRoom, pathLeases, off), "fit", file); err != nil || !strings.Contains(out, "Not looked at: the answer of Tenon's webhooks, because "+lost+".\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	const wide = "kind: Pod\nmetadata: {name: p, annotations: {cpuset-scheduler: 'true'}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 14}, limits: {cpu: 14}}}]}\n"
+	own := filepath.Join(t.TempDir(), "own.yaml")
+	if err := os.WriteFile(own, []byte(wide), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := kubectl(t, with(withRoom, pathLeases, off), "fit", own); !errors.Is(err, errNoRoom) || strings.Contains(out, "would wait") ||
+		!strings.Contains(out, "default/p would not get what it asks for, and would start without it:\n  no webhook names tenon-scheduler in the pod, because "+lost+"; so the pod goes to the cluster's own scheduler,") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := kubectl(t, with(withRoom, pathLeases, on), "fit", own); !errors.Is(err, errNoRoom) || !strings.Contains(out, "default/p would wait:\n  1 node: ") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if out, err := kubectl(t, with(installed, pathLeases, on), "doctor"); err != nil {

@@ -64,8 +64,12 @@ func pointed(s *string) string {
 }
 
 // placed returns the pod to place, in the form in which the API server would
-// create it. If the API server was not asked, the profiles change the pod.
+// create it. If the API server was not asked, the profiles change the pod, unless
+// no webhook would apply them.
 func (w *Wanted) placed(by Webhook) (p *corev1.Pod, profiles string, faults []string) {
+	if w.Admission.Pod == nil && w.NoManager != "" {
+		return &w.Pod, "", nil
+	}
 	if w.Admission.Pod == nil {
 		return by.admit(&w.Pod)
 	}

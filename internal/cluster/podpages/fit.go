@@ -25,8 +25,9 @@ const (
 	FitPlaced FitAnswer = "fits"
 	// FitWaits means that it would wait.
 	FitWaits FitAnswer = "waits"
-	// FitUnmet means that the pod names its node itself, and that this node cannot
-	// give it the CPUs or resources that it asks for.
+	// FitUnmet means that the pod would not get the CPUs or resources that it asks
+	// for, and would not wait for them: it names its node itself, or it goes to the
+	// cluster's own scheduler, because tenon-manager does not run.
 	FitUnmet FitAnswer = "unmet"
 	// FitRefused means that the API server refuses to create it.
 	FitRefused FitAnswer = "refused"
@@ -62,6 +63,8 @@ type FitPod struct {
 	CPUs      string    `json:"cpus,omitempty"`
 	Where     string    `json:"where,omitempty"`
 	Reasons   []Reason  `json:"reasons,omitempty"`
+
+	starts bool // on a node of the cluster's own scheduler, without its CPUs
 }
 
 // A Reason says why some nodes refuse a pod. Nodes is their number. It is 0 if
@@ -130,7 +133,11 @@ func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook, known []sch
 	}
 	for _, p := range pods {
 		p.UID = types.UID(fmt.Sprintf("fit-%d", page.Total+1))
-		page.add(c.fit(p, known))
+		f := c.fit(p, known)
+		if want.NoManager != "" && isUnnamed(p) {
+			c.placeUnnamed(page, &f, p, want)
+		}
+		page.add(f)
 	}
 }
 
@@ -255,7 +262,9 @@ func (f *FitPage) Text() string {
 				asks = "-" // what the pod asks for may be the reason
 			}
 		case FitWaits, FitUnmet:
-			where = "no"
+			if where = "no"; p.starts {
+				where = "starts without them"
+			}
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Pod, asks, orDash(p.Node), ratingText(p.Rating), orDash(p.CPUs), where)
 	}
@@ -301,7 +310,11 @@ func printReasons(b *strings.Builder, pods []FitPod) {
 		fmt.Fprintf(b, "\n%s: the API server refuses it: %s\n", text, pods[0].Reasons[0].Why)
 		return
 	case FitUnmet:
-		fmt.Fprintf(b, "\n%s would not get what it asks for on the node that it names:\n", text)
+		where := " on the node that it names"
+		if pods[0].starts {
+			where = ", and would start without it"
+		}
+		fmt.Fprintf(b, "\n%s would not get what it asks for%s:\n", text, where)
 	default:
 		fmt.Fprintf(b, "\n%s would wait:\n", text)
 	}

@@ -30,6 +30,9 @@ type Wanted struct {
 	Kind     string
 	// Exists means that the name of a pod belongs to a pod that exists.
 	Exists bool
+	// NoManager is the reason why Tenon's webhooks do not answer, if tenon-manager
+	// is known not to run.
+	NoManager string
 	// Admission is the answer of the API server to such a pod.
 	Admission Admission
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/schedulers"
 )
 
@@ -129,6 +130,49 @@ func TestAPodWithoutASchedulerFindsNoPlace(t *testing.T) {
 	} {
 		if text, fits := fit(scene(t), manifests(t, x.text).Wanted, Webhook{}, x.s); fits != x.fits || !strings.Contains(text, x.want) {
 			t.Errorf("%s: fits %v; want %q in\n%s", name, fits, x.want, text)
+		}
+	}
+}
+
+// TestWithoutTheManagerAPodStartsWithoutItsCPUs checks fit while tenon-manager
+// does not run. A pod that names no scheduler does not wait for CPUs then.
+func TestWithoutTheManagerAPodStartsWithoutItsCPUs(t *testing.T) {
+	wide := strings.ReplaceAll(ownPod, "{cpu: 2}", "{cpu: 8}")
+	const absent = "tenon-manager has no leader: Lease x has no holder"
+	for name, x := range map[string]struct {
+		text, absent string
+		want         string
+		not          string
+		answer       FitAnswer
+	}{
+		"it runs":            {wide, "", "shop/p would wait:\n", "tenon-manager", FitWaits},
+		"too few CPUs":       {wide, absent, "  starts without them\n\nshop/p would not get what it asks for, and would start without it:\n  no webhook names tenon-scheduler in the pod, because " + absent + "; so the pod goes to the cluster's own scheduler,", "would wait", FitUnmet},
+		"too few resources":  {strings.ReplaceAll(ownPod, "{cpu: 2}", "{cpu: 2, memory: 900Ti}"), absent, "shop/p would wait:\n", "own scheduler", FitWaits},
+		"room":               {ownPod, absent, "Not looked at: which node p gets: while tenon-manager does not run, the cluster's own scheduler chooses it", "would start", FitPlaced},
+		"another scheduler":  {strings.Replace(wide, "spec: {", "spec: {schedulerName: tenon-scheduler, ", 1), absent, "shop/p would wait:\n", "own scheduler", FitWaits},
+		"no CPUs of its own": {strings.Replace(wide, "'true'", "'false'", 1), absent, "", "own scheduler", FitPlaced},
+		"it names its node":  {strings.Replace(wide, "spec: {", "spec: {nodeName: node-1, ", 1), absent, "on the node that it names:\n", "own scheduler", FitUnmet},
+	} {
+		wanted := manifests(t, x.text).Wanted
+		wanted[0].NoManager = x.absent
+		page := scene(t).Fit(wanted, Webhook{}, nil)
+		if text := page.Text(); page.Pods[0].Answer != x.answer || !strings.Contains(text, x.want) || strings.Contains(text, x.not) {
+			t.Errorf("%s: %s; want %q and not %q in\n%s", name, page.Pods[0].Answer, x.want, x.not, text)
+		}
+	}
+}
+
+// TestWithoutTheManagerNoProfileApplies checks a profile that gives a class. The
+// API server was not asked.
+func TestWithoutTheManagerNoProfileApplies(t *testing.T) {
+	own := configv1alpha1.ClusterColocationProfile{Spec: configv1alpha1.ClusterColocationProfileSpec{QoSClass: "LSR"}}
+	own.Name = "own"
+	by := Webhook{Profiles: []configv1alpha1.ClusterColocationProfile{own}}
+	for absent, want := range map[string]string{"": "as ClusterColocationProfile own makes it", "tenon-manager has no leader": "shop/p  no CPUs of its own"} {
+		wanted := manifests(t, strings.Replace(ownPod, "'true'", "'false'", 1)).Wanted
+		wanted[0].NoManager = absent
+		if text, _ := fit(scene(t), wanted, by); !strings.Contains(text, want) {
+			t.Errorf("%q: want %q in\n%s", absent, want, text)
 		}
 	}
 }

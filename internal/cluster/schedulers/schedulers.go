@@ -55,6 +55,12 @@ type Scheduler struct {
 // Lease.
 const Manager = "tenon-manager"
 
+// WithoutManager describes what happens while no replica of tenon-manager runs.
+// docs/manager.md has the same for each webhook.
+const WithoutManager = "until it runs, the webhooks of the chart refuse new pods that are BE or request batch resources, and changes of a pod's class; " +
+	"other new pods start without profiles and checks; those that ask for CPUs and name no scheduler go to the cluster's own scheduler, which chooses no CPUs; " +
+	"and the batch resources of nodes do not change"
+
 // LeaseName returns the usual name of the Lease of a scheduler. For Kubernetes'
 // own scheduler, this is the name of its program.
 func LeaseName(scheduler string) string {
