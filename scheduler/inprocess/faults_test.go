@@ -165,6 +165,9 @@ func (b *bed) agents() {
 			for id, set := range g.Of {
 				r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: pick.Hold{Grade: pick.Own, CPUs: set}})
 			}
+			for id := range g.Why {
+				r.Refused = append(r.Refused, place.UID(id))
+			}
 			report := reportOf(name, sequence[name]+2, r)
 			if text, _ := json.Marshal(report.Status.CPUs); string(text) != last[name] {
 				last[name] = string(text)

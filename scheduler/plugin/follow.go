@@ -108,7 +108,7 @@ func (k *keeper) removePod(uid types.UID, remove func(place.UID)) {
 	remove(place.UID(uid))
 	for _, node := range nodes {
 		k.changed(node)
-		if k.seen[node] == nil && len(k.view(node).Holds()) == 0 {
+		if k.seen[node] == nil && k.ledger.IsUnused(node) {
 			k.forget(node)
 		}
 	}
@@ -156,7 +156,7 @@ func (k *keeper) reportDeleted(o any) {
 // caller holds k.mu.
 func (k *keeper) withoutReport(node string) {
 	delete(k.seen, node)
-	if len(k.ledger.View(node).Holds()) == 0 {
+	if k.ledger.IsUnused(node) {
 		k.forget(node)
 		return
 	}

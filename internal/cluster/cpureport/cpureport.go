@@ -63,6 +63,9 @@ func Convert(r place.Report) *v1alpha1.CPUs {
 		})
 	}
 	slices.SortFunc(out.Held, func(a, b v1alpha1.HeldCPUs) int { return cmp.Compare(a.UID, b.UID) })
+	for _, uid := range slices.Sorted(slices.Values(r.Refused)) {
+		out.Refused = append(out.Refused, v1alpha1.RefusedCPUs{UID: string(uid)})
+	}
 	return out
 }
 
@@ -111,6 +114,9 @@ func Read(c *v1alpha1.CPUs) (place.Report, error) {
 			}
 		}
 		r.Held = append(r.Held, place.Held{UID: place.UID(h.UID), Hold: hold})
+	}
+	for _, p := range c.Refused {
+		r.Refused = append(r.Refused, place.UID(p.UID))
 	}
 	return r, nil
 }

@@ -42,6 +42,7 @@ func TestAReportOfTheClusterSaysTheSame(t *testing.T) {
 			{UID: "b", Hold: pick.Hold{Grade: pick.Seated, CPUs: unit.CPUSetOf(2), Home: unit.CPUSetOf(0, 1, 2, 3), Request: 500, Apart: pick.ApartCores}},
 			{UID: "c", Hold: pick.Hold{Grade: pick.Pooled, CPUs: unit.CPUSetOf(4, 5), Home: unit.CPUSetOf(4, 5), Request: 1500, Apart: pick.ApartNodes}},
 		}},
+		"refused": {Topology: server(), Keep: 1, Refused: []place.UID{"a", "b"}},
 	} {
 		text, err := json.Marshal(Convert(r))
 		if err != nil {

@@ -18,8 +18,7 @@ func cpusOf(v View) *v1alpha1.CPUs {
 	}
 	pool := v.Policy.Pool.WithIsolated(s).Counted(s)
 	r := place.Report{Topology: s.Topology, Manager: v.CPUManager, Reserved: s.Topology.All().Minus(pool), Keep: hold.Keep(v.Policy.Suppress.KeepPercent(), pool)}
-	notes := map[string]node.WorkloadID{}
-	var refused []v1alpha1.RefusedCPUs
+	notes := map[string]node.WorkloadID{} // by UID
 	for _, w := range s.Workloads {
 		uid := w.Overrides.CPUs.Pod
 		h, held := g.Shared[w.ID]
@@ -34,11 +33,15 @@ func cpusOf(v View) *v1alpha1.CPUs {
 			r.Held = append(r.Held, place.Held{UID: place.UID(uid), Hold: h})
 			notes[uid] = w.ID
 		case uid != "" && why != "":
-			refused = append(refused, v1alpha1.RefusedCPUs{UID: uid, Why: clip(why)})
+			r.Refused = append(r.Refused, place.UID(uid))
+			notes[uid] = w.ID
 		}
 	}
 	cpus := cpureport.Convert(r)
-	cpus.Refused = refused
+	for i := range cpus.Refused {
+		p := &cpus.Refused[i]
+		p.Why = clip(g.Why[notes[p.UID]])
+	}
 	for i := range cpus.Held {
 		h := &cpus.Held[i]
 		id := notes[h.UID]

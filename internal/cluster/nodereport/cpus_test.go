@@ -1,6 +1,7 @@
 package nodereport
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
 		t.Errorf("refused %+v, reserved %q", got.Refused, got.Reserved)
 	}
 	r, err := cpureport.Read(got)
-	if err != nil || len(r.Held) != 2 || r.Reserved.Len() != 2 {
+	if err != nil || len(r.Held) != 2 || r.Reserved.Len() != 2 || !slices.Equal(r.Refused, []place.UID{"uid-2"}) {
 		t.Errorf("a scheduler reads %+v, %v", r, err)
 	}
 	for manager, want := range map[string]pick.Reason{"": pick.Fits, "static": place.OtherManager, "dra": place.OtherManager} {

@@ -31,10 +31,15 @@ type site struct {
 	pods   map[place.UID]place.Pod
 	had    Previous
 	grants Grants
+	// reserved are the CPUs that no pod gets.
+	reserved unit.CPUSet
 }
 
 func (n *site) report() place.Report {
-	r := place.Report{Topology: n.topo, Keep: 1}
+	r := place.Report{Topology: n.topo, Keep: 1, Reserved: n.reserved}
+	for id := range n.grants.Why {
+		r.Refused = append(r.Refused, place.UID(id))
+	}
 	for id, set := range n.grants.Of {
 		r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: pick.Hold{Grade: pick.Own, CPUs: set, Apart: n.pods[place.UID(id)].Demand.Apart}})
 	}
@@ -65,7 +70,7 @@ func (n *site) tick() {
 		s.Workloads = append(s.Workloads, w)
 		s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
 	}
-	n.grants = Decide(facts.Pool{}, 0, n.had, s)
+	n.grants = Decide(facts.Pool{ReservedCPUs: n.reserved}, 0, n.had, s)
 	n.had = Previous{Own: n.grants.Of, Shared: n.grants.Shared}
 }
 

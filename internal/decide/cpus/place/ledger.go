@@ -8,10 +8,10 @@ import (
 )
 
 // A Ledger is the state of the CPUs of a cluster. A pod that its node reports
-// holds the CPUs in the report. A pod that is bound but not reported holds the
-// CPUs of its contract. A pod that is only reserved holds the CPUs of its
-// reservation. The ledger has no other memory: a new ledger that learns the
-// same pods and reports has the same state.
+// holds the CPUs in the report, or none if the report lists it as refused. A pod
+// that is bound but not reported holds the CPUs of its contract. A pod that is
+// only reserved holds the CPUs of its reservation. The ledger has no other
+// memory: a new ledger that learns the same pods and reports has the same state.
 type Ledger struct {
 	maps  map[pick.Hash]*pick.Map
 	nodes map[string]*place
@@ -27,6 +27,7 @@ type place struct {
 	m        *pick.Map // nil: no report
 	out      Reason
 	facts    map[UID]*pick.Hold
+	refused  map[UID]bool   // the pods that the report lists as refused, unless it has CPUs of them
 	promised map[UID]*entry // the pods of the ledger on this node
 	gone     map[UID]bool   // deleted pods that the report still has
 	loose    int            // number of promised pods for which the node itself chooses CPUs, but has not reported them yet
@@ -86,6 +87,7 @@ func (l *Ledger) Learn(node string, r Report) {
 	for i := range r.Held {
 		p.facts[r.Held[i].UID] = &r.Held[i].Hold
 	}
+	p.refused = refusedIn(r, p.facts)
 	for uid := range p.gone {
 		if _, still := p.facts[uid]; !still {
 			delete(p.gone, uid)
@@ -100,7 +102,7 @@ func (l *Ledger) Learn(node string, r Report) {
 
 // looseness returns what a pod adds to the number of loose pods: 1 or 0.
 func (p *place) looseness(e *entry) int {
-	if _, reported := p.facts[e.pod.UID]; e.loose && !reported {
+	if _, reported := p.facts[e.pod.UID]; e.loose && !reported && !p.refuses(e) {
 		return 1
 	}
 	return 0
@@ -114,6 +116,13 @@ func (l *Ledger) CloseNode(node string, why Reason) {
 		why = NoReport
 	}
 	p.out, p.view = why, nil
+}
+
+// IsUnused reports whether the ledger has no pod on a node, neither from the
+// report nor from a binding or a reservation.
+func (l *Ledger) IsUnused(node string) bool {
+	p := l.nodes[node]
+	return p == nil || len(p.promised) == 0 && len(p.facts) == len(p.gone)
 }
 
 // Forget removes a node.
@@ -147,7 +156,14 @@ func (l *Ledger) Bound(p Pod, node string, c Contract) bool {
 			l.unlist(here)
 			l.pods[p.UID] = here
 		}
+		p, reserved := l.nodes[node], here.state != bound
+		p.loose -= p.looseness(here)
 		here.state, here.again, here.before, here.after = bound, false, nil, nil // the CPUs are as reserved, so the view stays
+		p.loose += p.looseness(here)
+		if reserved && p.refuses(here) { // the report was faster than the news of the binding
+			p.view = nil
+			return true
+		}
 		return changed
 	}
 	if here != nil {
@@ -305,6 +321,9 @@ func (l *Ledger) add(e *entry) {
 	p.loose += p.looseness(e)
 	_, reported := p.facts[e.pod.UID]
 	delete(p.gone, e.pod.UID)
+	if p.refuses(e) {
+		return
+	}
 	if p.view == nil || p.loose > 0 || reported || p.m == nil {
 		p.view = nil
 		return
@@ -333,6 +352,7 @@ func (l *Ledger) remove(e *entry) {
 	l.unlist(e)
 	_, reported := p.facts[uid]
 	switch {
+	case p.refuses(e): // it held nothing
 	case p.view == nil, p.loose > 0:
 		p.view = nil
 	case reported && !p.gone[uid]: // the state from the report stays
@@ -371,7 +391,7 @@ func (p *place) look() *View {
 	var open []*entry // the node chooses for these pods itself
 	for uid, e := range p.promised {
 		switch _, known := p.facts[uid]; {
-		case known:
+		case known, p.refuses(e):
 		case e.loose:
 			open = append(open, e)
 		default:

@@ -2,8 +2,10 @@ package place
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -236,21 +238,35 @@ func TestAContractHasTheSetsOfContainers(t *testing.T) {
 }
 
 // TestALedgerRebuiltIsTheSame compares two ledgers. One has a random history,
-// and the other learns only the final pods and reports.
+// and the other learns only the final pods and reports. The reports of the
+// history give each pod the CPUs of its contract, refuse it, or omit it as a new
+// one.
 func TestALedgerRebuiltIsTheSame(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(51, 52))
+	rnd, refused := rand.New(rand.NewPCG(51, 52)), 0
 	for try := range 60 {
 		topo := machine(1+rnd.IntN(2), 1+rnd.IntN(3), 1+rnd.IntN(4), 1+rnd.IntN(2))
 		l, r := New(), Report{Topology: topo, Keep: 1}
 		l.Learn("n", r)
-		alive := map[UID]Pod{}
+		alive, slots := map[UID]Pod{}, [12]UID{}
 		for i := range 40 {
-			uid := UID(fmt.Sprint(rnd.IntN(12)))
+			slot := rnd.IntN(len(slots))
+			uid := slots[slot]
+			if rnd.IntN(5) == 0 {
+				var omitted bool
+				r, omitted = anyReport(rnd, l, topo, alive)
+				l.Learn("n", r)
+				if !omitted {
+					checkOwners(t, l.View("n"))
+				}
+				refused += len(r.Refused)
+			}
 			switch _, there := alive[uid]; {
 			case there && rnd.IntN(2) == 0:
 				l.RemovePod(uid)
 				delete(alive, uid)
 			case !there:
+				uid = UID(fmt.Sprint("p", i)) // no pod has the UID of an earlier one
+				slots[slot] = uid
 				d := own(1 + rnd.IntN(4))
 				d.Grade, d.Apart = pick.Grade(1+rnd.IntN(3)), pick.Separation(rnd.IntN(3))
 				if d.Grade != pick.Own {
@@ -268,16 +284,55 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 			}
 			likeNew(t, l, "n")
 		}
-		again := New()
-		for uid, p := range alive {
-			c, _, _ := l.Contract(uid)
-			again.Bound(p, "n", c)
-		}
-		again.Learn("n", r)
-		if a, b := fmt.Sprint(l.View("n").Holds()), fmt.Sprint(again.View("n").Holds()); a != b {
-			t.Fatalf("try %d: %s\nrebuilt: %s", try, a, b)
+		for name, order := range map[string][]bool{"pods first": {true, false}, "report first": {false, true}} {
+			again := New()
+			for _, pods := range order {
+				if !pods {
+					again.Learn("n", r)
+					continue
+				}
+				for uid, p := range alive {
+					c, _, _ := l.Contract(uid)
+					again.Bound(p, "n", c)
+				}
+			}
+			for _, h := range r.Held {
+				if _, there := alive[h.UID]; !there {
+					again.RemovePod(h.UID)
+					again.nodes["n"].gone[h.UID], again.nodes["n"].view = true, nil // a new process counts it until the next report
+				}
+			}
+			if a, b := fmt.Sprint(l.View("n").Holds()), fmt.Sprint(again.View("n").Holds()); a != b {
+				t.Fatalf("try %d: %s\nrebuilt, %s: %s", try, a, name, b)
+			}
 		}
 	}
+	if refused < 100 {
+		t.Errorf("only %d pods were refused", refused)
+	}
+}
+
+// anyReport returns a report about bound pods. The node gives CPUs to no two
+// pods, and refuses some pods for another reason. The result is true if the
+// report omits a pod.
+func anyReport(rnd *rand.Rand, l *Ledger, topo node.Topology, pods map[UID]Pod) (Report, bool) {
+	r, omitted, taken := Report{Topology: topo, Keep: 1}, false, unit.CPUSet{}
+	for _, uid := range slices.Sorted(maps.Keys(pods)) {
+		c, _, _ := l.Contract(uid)
+		h := c.Hold(pods[uid].Demand)
+		switch at := rnd.IntN(4); {
+		case at == 0:
+			omitted = true
+		case at == 1 || h.Grade == pick.Own && !h.CPUs.Intersect(taken).Empty():
+			r.Refused = append(r.Refused, uid)
+		default:
+			if h.Grade == pick.Own {
+				taken = taken.Union(h.CPUs)
+			}
+			r.Held = append(r.Held, Held{uid, h})
+		}
+	}
+	return r, omitted
 }
 
 // likeNew checks the present view. The ledger derived it from an earlier one,
@@ -291,7 +346,7 @@ func likeNew(t *testing.T, l *Ledger, node string) {
 }
 
 // TestAViewIsTheSameHoweverItWasMade calls the methods of a ledger in random
-// order. The calls include reports with and without pods, contracts that do not
+// order. The calls include reports that have, refuse or omit pods, contracts that do not
 // match their demand, doubts, and the ends of pods that a report still
 // contains.
 func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
@@ -329,8 +384,16 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 			case 7:
 				r := Report{Topology: topo, Keep: 1}
 				for _, h := range l.View(at).Holds() {
-					if rnd.IntN(2) == 0 {
+					switch rnd.IntN(3) {
+					case 0:
 						r.Held = append(r.Held, h)
+					case 1:
+						r.Refused = append(r.Refused, h.UID)
+					}
+				}
+				for uid, e := range l.pods {
+					if e.node == at && rnd.IntN(4) == 0 { // it may hold nothing now
+						r.Refused = append(r.Refused, uid)
 					}
 				}
 				l.Learn(at, r)

@@ -91,6 +91,9 @@ type Report struct {
 	// the static policy of the kubelet. It is empty if there is none.
 	Manager string
 	Held    []Held
+	// Refused are the pods that are bound to the node and demand CPUs, but to
+	// which the node gave none.
+	Refused []UID
 }
 
 // ContractOf makes a contract from an offer.
