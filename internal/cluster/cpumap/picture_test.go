@@ -302,6 +302,12 @@ func TestAMapSaysWhoNeedsTheOpenCPUs(t *testing.T) {
 	if m := New(Node{Topology: machine(1, 1, 2, 1)}, nil, drawn); strings.Contains(m.Text(), "must stay open") {
 		t.Error("no CPU must stay open, but the map names one")
 	}
+	m = New(Node{Topology: machine(1, 1, 2, 1), Reserved: set("0-1"), Keep: 1}, nil, drawn)
+	for name, text := range map[string]string{"text": m.Text(), "picture": joined(t, m), "page": m.HTML()} {
+		if strings.Contains(text, "must stay open") {
+			t.Errorf("all CPUs are reserved, but the %s says that one must stay open:\n%s", name, text)
+		}
+	}
 }
 
 // joined returns all text of a picture, with a space between lines.

@@ -83,9 +83,10 @@ func (m *Map) legend() []sign {
 	return lines
 }
 
-// kept explains why some open CPUs must stay open. It returns "" if none must.
+// kept explains why some open CPUs must stay open. It returns "" if none must,
+// or if all CPUs are reserved, so that none is open.
 func (m *Map) kept() string {
-	if m.node.Keep <= 0 || m.m.Len() == 0 {
+	if m.node.Keep <= 0 || m.node.Reserved.Contains(m.all()) {
 		return ""
 	}
 	them := "it"

@@ -54,7 +54,7 @@ func cpus(b *strings.Builder, n Node) {
 	}
 	reserved := setOf(c.Reserved)
 	fmt.Fprintf(b, "\nCPUs for pods: %d of %s open", all.Minus(own).Minus(reserved).Len(), count(all.Len(), "CPU"))
-	if c.Keep > 0 {
+	if c.Keep > 0 && !reserved.Contains(all) {
 		fmt.Fprintf(b, " (%d must stay open)", c.Keep)
 	}
 	if !reserved.Empty() {

@@ -326,6 +326,9 @@ func TestANodeWhoseCPUsAreAllReservedIsNamed(t *testing.T) {
 		if text := Top(nodes, noon); strings.Contains(text, "all CPUs reserved") != (x.want != "") {
 			t.Errorf("%s: want its trouble in\n%s", name, text)
 		}
+		if text := Explain(*n, noon); strings.Contains(text, "must stay open") == (x.reserved == "0-15") {
+			t.Errorf("%s: a CPU must stay open only where one can be open:\n%s", name, text)
+		}
 		if text := Explain(*n, noon); x.want != "" && !strings.Contains(text, "  fault     "+x.want+"\n") || x.want == "" && strings.Contains(text, "fault") {
 			t.Errorf("%s: want %q in\n%s", name, x.want, text)
 		}
