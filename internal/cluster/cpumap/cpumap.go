@@ -31,6 +31,15 @@ type Node struct {
 	// that it may be wrong now.
 	Reported time.Time
 	Silent   bool
+	// Refused are the pods on the node that ask for CPUs and got none.
+	Refused []Refused
+}
+
+// A Refused is a pod to which its node gave no CPUs. The map only lists it.
+type Refused struct {
+	Name  string
+	Grade pick.Grade // of the CPUs that it asks for
+	Why   string
 }
 
 // An Owner is a pod with CPUs of the node.
@@ -90,6 +99,7 @@ const (
 	markReserved  = "#"
 	markShared    = "+" // seats of several pods
 	markContested = "!" // own CPU of several pods
+	markNone      = "-" // no CPU: stands in the list only
 )
 
 // New makes the map of a node. drawn is the present time.

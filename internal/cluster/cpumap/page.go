@@ -147,7 +147,7 @@ func square(l look, hover, number string) string {
 	return b.String()
 }
 
-// legend lists the owners, and explains the squares. It is empty for a node
+// legend lists the pods, and explains the squares. It is empty for a node
 // without CPUs.
 func (p *page) legend() string {
 	if p.m.Len() == 0 {
@@ -155,9 +155,8 @@ func (p *page) legend() string {
 	}
 	var b strings.Builder
 	b.WriteString("<h2>Legend</h2>\n<ul>\n")
-	for i := range p.owners {
-		o := &p.owners[i]
-		fmt.Fprintf(&b, "<li>%s<div><em>%v</em> <b>%s</b> %s</div></li>\n", square(o.look(), "", ""), o.Hold.Grade, html.EscapeString(o.Name), html.EscapeString(p.describe(o)))
+	for _, e := range p.entries() {
+		fmt.Fprintf(&b, "<li>%s<div><em>%v</em> <b>%s</b> %s</div></li>\n", square(e.look, "", ""), e.grade, html.EscapeString(e.name), html.EscapeString(e.text))
 	}
 	for _, s := range p.Map.legend() {
 		fmt.Fprintf(&b, "<li>%s<div>%s</div></li>\n", square(s.look(), "", ""), html.EscapeString(s.means))

@@ -327,11 +327,9 @@ func (p *picture) list(y, width float64) float64 {
 		p.b.WriteString("\n")
 		y = max(at-lineHeight+14, y+sample+4)
 	}
-	for i := range p.owners {
-		o := &p.owners[i]
-		l := o.look()
-		fmt.Fprintf(&p.b, `<text class="dim" x="%.0f" y="%.0f">%v</text>`, words, y+16, o.Hold.Grade)
-		entry(words+grades, &l, o.Name, p.describe(o))
+	for _, e := range p.entries() {
+		fmt.Fprintf(&p.b, `<text class="dim" x="%.0f" y="%.0f">%v</text>`, words, y+16, e.grade)
+		entry(words+grades, &e.look, e.name, e.text)
 	}
 	for _, s := range p.legend() {
 		l := s.look()

@@ -75,24 +75,24 @@ func (m *Map) table(b *strings.Builder) {
 	})
 }
 
-// list lists the owners, and explains the marks that belong to no pod. If the
+// list lists the pods, and explains the marks that belong to no pod. If the
 // name of a pod is long, its description has a line of its own.
 func (m *Map) list(b *strings.Builder) {
+	entries := m.entries()
 	mark, name := m.width, 0
-	for _, o := range m.owners {
-		if n := utf8.RuneCountInString(o.Name); n <= mostName {
+	for _, e := range entries {
+		if n := utf8.RuneCountInString(e.name); n <= mostName {
 			name = max(name, n)
 		}
 	}
-	for i := range m.owners {
-		o := &m.owners[i]
-		line := fmt.Sprintf("%s  %-5v  %-*s  ", o.mark, o.Hold.Grade, name, o.Name)
+	for _, e := range entries {
+		line := fmt.Sprintf("%s  %-5v  %-*s  ", e.mark, e.grade, name, e.name)
 		indent := mark + 2 + 5 + 2 + name + 2
-		if utf8.RuneCountInString(o.Name) > mostName {
+		if utf8.RuneCountInString(e.name) > mostName {
 			fmt.Fprintln(b, strings.TrimRight(line, " "))
 			line = strings.Repeat(" ", indent)
 		}
-		hang(b, line, m.describe(o), indent)
+		hang(b, line, e.text, indent)
 	}
 	for _, s := range m.legend() {
 		hang(b, m.sign(s.mark)+"  ", s.means, mark+2)

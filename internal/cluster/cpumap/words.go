@@ -133,6 +133,33 @@ func (m *Map) describe(o *Owner) string {
 	return text
 }
 
+// An entry is a pod in the list of a map.
+type entry struct {
+	mark  string
+	grade pick.Grade
+	name  string
+	text  string
+	look  look
+}
+
+// entries lists the pods: the owners by their marks, and then those to which the
+// node gave no CPUs.
+func (m *Map) entries() []entry {
+	var all []entry
+	for i := range m.owners {
+		o := &m.owners[i]
+		all = append(all, entry{o.mark, o.Hold.Grade, o.Name, m.describe(o), o.look()})
+	}
+	for _, p := range m.node.Refused {
+		text := "the node gave it none"
+		if p.Why != "" {
+			text += ": " + p.Why
+		}
+		all = append(all, entry{m.sign(markNone), p.Grade, p.Name, text, look{class: "cpu", mark: markNone}})
+	}
+	return all
+}
+
 // partOf names the smallest part that contains a set.
 func (m *Map) partOf(set unit.CPUSet) string { return m.m.LevelOf(set).One() }
 

@@ -3,12 +3,17 @@ package podpages
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/cpumap"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
@@ -26,7 +31,7 @@ func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 	}
 	of := cpumap.Node{
 		Name: name, Topology: n.report.Topology, Reserved: n.report.Reserved, Keep: n.report.Keep, Manager: n.report.Manager,
-		Reported: n.Report.Status.Reported.Time, Silent: n.IsSilent(c.now), Fault: n.AllReserved(),
+		Reported: n.Report.Status.Reported.Time, Silent: n.IsSilent(c.now), Fault: n.AllReserved(), Refused: c.refused(n),
 	}
 	return cpumap.New(of, owners, c.now), nil
 }
@@ -143,6 +148,30 @@ func (c *Cluster) owners(n *nodeState) []Owner {
 		}
 		all = append(all, o)
 	}
+	return all
+}
+
+// refused returns the pods of a node that ask for CPUs and to which the node
+// gave none. It leaves out pods that have ended since the report.
+func (c *Cluster) refused(n *nodeState) []cpumap.Refused {
+	why := map[types.UID]string{}
+	for _, r := range n.Report.Status.CPUs.Refused {
+		why[types.UID(r.UID)] = r.Why
+	}
+	var all []cpumap.Refused
+	for i := range c.pods {
+		p := &c.pods[i]
+		text, is := why[p.UID]
+		demand := demandOf(stored.Allocated(p))
+		if !is || demand == nil || p.Spec.NodeName != n.Name || kube.HasEnded(p) {
+			continue
+		}
+		if rest, begins := strings.CutPrefix(text, nameOf(p)+" "); begins {
+			text = "it " + rest
+		}
+		all = append(all, cpumap.Refused{Name: nameOf(p), Grade: demand.Grade, Why: text})
+	}
+	slices.SortFunc(all, func(a, b cpumap.Refused) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
