@@ -54,11 +54,12 @@ type bed struct {
 	owners   map[string]types.UID // by node: the owner of each CPU, by the contracts
 	overlaps []string
 	said     map[string]place.Report // the last report of each node
+	reserved map[string]unit.CPUSet  // by node: the CPUs that its agent gives to no pod
 }
 
 func newBed(t *testing.T, nodes int) *bed {
 	t.Helper()
-	b := &bed{t: t, owners: map[string]types.UID{}, said: map[string]place.Report{}}
+	b := &bed{t: t, owners: map[string]types.UID{}, said: map[string]place.Report{}, reserved: map[string]unit.CPUSet{}}
 	var objects []corev1.Node
 	var reports []v1alpha1.NodeReport
 	for i := range nodes {
@@ -159,11 +160,17 @@ func (b *bed) agents() {
 			at[p.Spec.NodeName] = append(at[p.Spec.NodeName], p)
 		}
 		for _, name := range b.names {
-			g := decide(had[name], at[name])
+			b.mu.Lock()
+			reserved := b.reserved[name]
+			b.mu.Unlock()
+			g := decide(had[name], at[name], reserved)
 			had[name] = hold.Previous{Own: g.Of, Shared: g.Shared}
-			r := place.Report{Topology: sixteenCPUs, Keep: 1}
+			r := place.Report{Topology: sixteenCPUs, Keep: 1, Reserved: reserved}
 			for id, set := range g.Of {
 				r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: pick.Hold{Grade: pick.Own, CPUs: set}})
+			}
+			for id, h := range g.Shared {
+				r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: h})
 			}
 			for id := range g.Why {
 				r.Refused = append(r.Refused, place.UID(id))
@@ -182,7 +189,7 @@ func (b *bed) agents() {
 }
 
 // decide returns the decision of the agent of one node.
-func decide(had hold.Previous, pods []*corev1.Pod) hold.Grants {
+func decide(had hold.Previous, pods []*corev1.Pod, reserved unit.CPUSet) hold.Grants {
 	s := node.Snapshot{At: time.Unix(1, 0), Topology: sixteenCPUs, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}}
 	for _, p := range pods {
 		o, _ := kube.OverridesOf(p)
@@ -195,7 +202,7 @@ func decide(had hold.Previous, pods []*corev1.Pod) hold.Grants {
 	if had.Own == nil {
 		had.Own = map[node.WorkloadID]unit.CPUSet{}
 	}
-	return hold.Decide(facts.Pool{}, 0, had, s)
+	return hold.Decide(facts.Pool{ReservedCPUs: reserved}, 0, had, s)
 }
 
 // start starts a scheduler. It retries a refused pod soon.
