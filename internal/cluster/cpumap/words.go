@@ -1,6 +1,7 @@
 package cpumap
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -151,11 +152,8 @@ func (m *Map) entries() []entry {
 		all = append(all, entry{o.mark, o.Hold.Grade, o.Name, m.describe(o), o.look()})
 	}
 	for _, p := range m.node.Refused {
-		text := "the node gave it none"
-		if p.Why != "" {
-			text += ": " + p.Why
-		}
-		all = append(all, entry{m.sign(markNone), p.Grade, p.Name, text, look{class: "cpu", mark: markNone}})
+		why := cmp.Or(p.Why, "the node gave it none") // the reason says that the pod has none
+		all = append(all, entry{m.sign(markNone), p.Grade, p.Name, why, look{class: "cpu", mark: markNone}})
 	}
 	return all
 }

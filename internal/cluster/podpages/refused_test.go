@@ -56,7 +56,7 @@ func small(t *testing.T, reserved string, change func(*v1alpha1.CPUs)) *Cluster 
 func TestARefusedPodIsShownWithoutCPUs(t *testing.T) {
 	seats := strings.NewReplacer("requests: {cpu: 2}", "requests: {cpu: 500m}", "cpu: 2", "cpu: 1").Replace(ownPod)
 	again := "kind: Pod\nmetadata: {name: own, namespace: default, labels: {koordinator.sh/qosClass: LSR}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 1}, limits: {cpu: 1}}}]}\n"
-	const none = "- own default/own the node gave it none: it requests 1 CPU of its own, has none and is treated as LS: none of 1 open ones can be given, because 1 must stay open"
+	const none = "- own default/own it requests 1 CPU of its own, has none and is treated as LS: none of 1 open ones can be given, because 1 must stay open"
 	for name, x := range map[string]struct {
 		reserved  string
 		change    func(*v1alpha1.CPUs)
