@@ -141,6 +141,17 @@ func TestWarningsReachTheAuthor(t *testing.T) {
 	sidecar.Annotations = map[string]string{kube.AnnotationCPUSetScheduler: "true"}
 	sidecar.Spec.InitContainers = []corev1.Container{{Name: "proxy", Image: "none", RestartPolicy: new(corev1.ContainerRestartPolicyAlways), Resources: corev1.ResourceRequirements{Requests: listOf("cpu", "100m")}}}
 	merge := func(text string) client.Patch { return client.RawPatch(types.StrategicMergePatchType, []byte(text)) }
+	settled := func(p *corev1.Pod) {
+		t.Helper()
+		s.waitUntil("the API server has the stored pod in its cache", 10*time.Second, func() bool {
+			var stored, cached corev1.Pod
+			s.must(
+				s.client.Get(s.ctx, client.ObjectKeyFromObject(p), &stored),
+				s.client.Get(s.ctx, client.ObjectKeyFromObject(p), &cached, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}}),
+			)
+			return cached.ResourceVersion == stored.ResourceVersion
+		})
+	}
 
 	resize := func(c client.Client, p *corev1.Pod, cpu string) error {
 		return c.SubResource("resize").Patch(s.ctx, p, merge(`{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"`+cpu+`"}}}]}}`))
@@ -171,6 +182,11 @@ func TestWarningsReachTheAuthor(t *testing.T) {
 		{"a resize of an LSR pod to a fraction", func() error { return resize(author, lsr, "1500m") },
 			"spec.containers.resources: the pod gives up its 3 own CPUs now and shares the CPUs that no pod owns"},
 	} {
+		// The API server may first call the webhooks with the old pod of its cache, and
+		// again with the stored one if that is newer. It returns the warnings of both.
+		for _, p := range []*corev1.Pod{annotated, resized, lsr} {
+			settled(p)
+		}
 		*said = nil
 		s.must(c.do())
 		if text := strings.Join(*said, "\n"); (c.want == "") != (text == "") || !strings.Contains(text, c.want) {
