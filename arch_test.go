@@ -137,7 +137,7 @@ var arch = []struct {
 	{"cluster/stored", pure, "cluster/kube"},
 	{"cluster/admission", pure, "model/unit model/node decide/cpus/pick config/spelling config api/config/v1alpha1 cluster/kube cluster/stored"},
 	{"cluster/cpureport", affects, "model/unit model/node decide/cpus/pick decide/cpus/place api/v1alpha1"},
-	{"cluster/kubelet", affects, ""},
+	{"cluster/kubelet", affects, "cluster/stored"},
 	{"cluster/certificate", affects, ""},
 	{"cluster/admission/missed", affects, "api/config/v1alpha1 cluster/kube cluster/admission"},
 	{"cluster/manager", affects, "model/unit model/node decide/policy config config/absence api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/certificate cluster/admission/missed"},

@@ -29,7 +29,7 @@ func (k *keeper) podChanged(before, after any) {
 	if had && sameCPUs(old, p) {
 		return
 	}
-	demand, asks := demandOf(stored.Allocated(p))
+	demand, asks := demandOf(stored.InForce(p))
 	var contract place.Contract
 	if asks {
 		contract = contractOf(p)
@@ -79,7 +79,7 @@ func (k *keeper) nominated(p *corev1.Pod) {
 // pending, the status counts, too.
 func sameCPUs(old, p *corev1.Pod) bool {
 	return old.UID == p.UID && old.Spec.NodeName == p.Spec.NodeName && old.Generation == p.Generation &&
-		maps.Equal(old.Annotations, p.Annotations) && maps.Equal(old.Labels, p.Labels) && stored.Allocated(old) == old && stored.Allocated(p) == p
+		maps.Equal(old.Annotations, p.Annotations) && maps.Equal(old.Labels, p.Labels) && stored.InForce(old) == old && stored.InForce(p) == p
 }
 
 // podDeleted handles the deletion or the end of a pod.

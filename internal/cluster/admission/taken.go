@@ -27,9 +27,9 @@ func (v *Verdict) warnTaken(old, p *corev1.Pod) {
 	}
 	field, next := changedField(old, p), p
 	if field != resourcesField {
-		next = stored.Allocated(p) // a pending resize stays pending
+		next = stored.InForce(p) // a pending resize stays pending
 	}
-	before, had, _ := kube.DemandOf(stored.Allocated(old))
+	before, had, _ := kube.DemandOf(stored.InForce(old))
 	after, has, _ := kube.DemandOf(next)
 	fate := ""
 	switch {

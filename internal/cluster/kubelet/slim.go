@@ -3,6 +3,8 @@ package kubelet
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tenon.sh/tenon/internal/cluster/stored"
 )
 
 // Slim removes all fields that the agent does not read from a pod. About 1 KiB
@@ -11,11 +13,7 @@ import (
 func Slim(p *corev1.Pod) {
 	p.ManagedFields, p.Finalizers, p.GenerateName = nil, nil, ""
 	delete(p.Annotations, corev1.LastAppliedConfigAnnotation)
-	spec := &p.Spec
-	if isPending(p) {
-		hold(spec.InitContainers, p.Status.InitContainerStatuses)
-		hold(spec.Containers, p.Status.ContainerStatuses)
-	}
+	spec := stored.InForce(p).Spec
 	p.Spec = corev1.PodSpec{
 		InitContainers: slimContainers(spec.InitContainers), Containers: slimContainers(spec.Containers),
 		RestartPolicy: spec.RestartPolicy, TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
@@ -44,30 +42,6 @@ func SlimOfAPI(p *corev1.Pod) {
 	}
 	delete(p.Annotations, "kubernetes.io/config.hash")
 	Slim(p)
-}
-
-// isPending reports whether the kubelet has not accepted the requested resize
-// of a pod yet. The spec of the pod then has the requested amounts instead of
-// the amounts in force.
-func isPending(p *corev1.Pod) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodResizePending && c.Status == corev1.ConditionTrue {
-			return true
-		}
-	}
-	return false
-}
-
-// hold sets the resources in the specs of containers to the resources in force,
-// which it takes from the statuses.
-func hold(all []corev1.Container, statuses []corev1.ContainerStatus) {
-	for _, s := range statuses {
-		for i := range all {
-			if all[i].Name == s.Name && s.Resources != nil {
-				all[i].Resources.Requests, all[i].Resources.Limits = s.Resources.Requests, s.Resources.Limits
-			}
-		}
-	}
 }
 
 func slimContainers(all []corev1.Container) []corev1.Container {

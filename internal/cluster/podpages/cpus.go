@@ -162,7 +162,7 @@ func (c *Cluster) refused(n *nodeState) []cpumap.Refused {
 	for i := range c.pods {
 		p := &c.pods[i]
 		text, is := why[p.UID]
-		demand := demandOf(stored.Allocated(p))
+		demand := demandOf(stored.InForce(p))
 		if !is || demand == nil || p.Spec.NodeName != n.Name || kube.HasEnded(p) {
 			continue
 		}

@@ -118,7 +118,7 @@ func (c *Cluster) ExplainPod(namespace, name string, seen schedulers.Seen) (*Pod
 		page.Nodes = c.nodeAnswers(p, demand)
 	case c.node(p.Spec.NodeName) == nil:
 		page.State = PodLost
-	case demandOf(stored.Allocated(p)) == nil && !c.holds(p):
+	case demandOf(stored.InForce(p)) == nil && !c.holds(p):
 		page.State, page.shares = PodShares, c.sharedText(p)
 	default:
 		c.find(page, p)

@@ -55,12 +55,12 @@ func New(nodes []nodepages.Node, pods []corev1.Pod, now time.Time) *Cluster {
 		if p.Spec.NodeName == "" || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		n := c.node(p.Spec.NodeName)
-		if n != nil {
+		if n := c.node(p.Spec.NodeName); n != nil {
 			n.take(p)
 		}
-		if demand, asks, _ := kube.DemandOf(stored.Allocated(p)); asks {
-			c.ledger.Bound(place.Pod{UID: place.UID(p.UID), Demand: demand}, p.Spec.NodeName, c.contractOf(p, n))
+		if demand, asks, _ := kube.DemandOf(stored.InForce(p)); asks {
+			contract, _, _ := kube.ContractOf(p)
+			c.ledger.Bound(place.Pod{UID: place.UID(p.UID), Demand: demand}, p.Spec.NodeName, contract)
 		}
 	}
 	return c

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// TestAPendingResizeIsNotAllocated resizes a pod from 4 to 6 CPUs. The new
-// resources count when the kubelet has allocated them.
-func TestAPendingResizeIsNotAllocated(t *testing.T) {
+// TestAPendingResizeIsNotInForce resizes a pod from 4 to 6 CPUs. The new
+// resources count when the kubelet has accepted them.
+func TestAPendingResizeIsNotInForce(t *testing.T) {
 	cpus := func(n string) corev1.ResourceList { return corev1.ResourceList{"cpu": resource.MustParse(n)} }
 	both := func(n string) corev1.ResourceRequirements {
 		return corev1.ResourceRequirements{Requests: cpus(n), Limits: cpus(n)}
@@ -22,7 +22,7 @@ func TestAPendingResizeIsNotAllocated(t *testing.T) {
 		request, want string
 	}{
 		"pending":                      {corev1.PodResizePending, corev1.ConditionTrue, corev1.ContainerStatus{Name: "c", Resources: &was}, "4", "4"},
-		"pending after another resize": {corev1.PodResizePending, corev1.ConditionTrue, corev1.ContainerStatus{Name: "c", Resources: &was, AllocatedResources: cpus("3")}, "3", "4"},
+		"pending after another resize": {corev1.PodResizePending, corev1.ConditionTrue, corev1.ContainerStatus{Name: "c", Resources: &was, AllocatedResources: cpus("3")}, "4", "4"},
 		"pending without a status":     {corev1.PodResizePending, corev1.ConditionTrue, corev1.ContainerStatus{Name: "other", Resources: &was}, "6", "6"},
 		"no longer pending":            {corev1.PodResizePending, corev1.ConditionFalse, corev1.ContainerStatus{Name: "c", Resources: &was}, "6", "6"},
 		"in progress":                  {corev1.PodResizeInProgress, corev1.ConditionTrue, corev1.ContainerStatus{Name: "c", Resources: &was}, "6", "6"},
@@ -34,7 +34,7 @@ func TestAPendingResizeIsNotAllocated(t *testing.T) {
 				InitContainerStatuses: []corev1.ContainerStatus{x.of}, ContainerStatuses: []corev1.ContainerStatus{x.of},
 			},
 		}
-		got := Allocated(p)
+		got := InForce(p)
 		for _, c := range append(got.Spec.InitContainers, got.Spec.Containers...) {
 			if c.Resources.Requests.Cpu().String() != x.request || c.Resources.Limits.Cpu().String() != x.want {
 				t.Errorf("%s: requests %v, limits %v, want %s and %s", name, c.Resources.Requests.Cpu(), c.Resources.Limits.Cpu(), x.request, x.want)
