@@ -173,10 +173,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	background.Go(func() { d.containers.Run(ctx) })
 	background.Go(func() { keepAlive(ctx, d.guard.ticks, d.guard, d.host.Isolation(), d.Log) })
 	d.show.serve(ctx, o, slices.Operator{Pinner: d.mechanisms, Desk: d.slices}, &background)
-	guarding.Go(func() { stop(d.guard.keep(ctx, o.Watchdog)) })
+	var lost error // the reason why the guard ended
+	guarding.Go(func() { lost = d.guard.keep(ctx, o.Watchdog); stop(lost) })
 	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // returns no error but that of ctx
 	guarding.Wait()
-	lost := context.Cause(ctx)
 	if errors.Is(lost, context.Canceled) {
 		lost = nil
 		if d.cluster != nil {

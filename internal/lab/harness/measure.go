@@ -58,7 +58,7 @@ func Watch(ctx context.Context, s Counter, service *testbed.Process, load func(c
 		}
 	}()
 	m, err = load(loading)
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil { // the service ended
 		err = context.Cause(loading)
 	}
 	stopLoading(nil)
