@@ -2,6 +2,8 @@ module tenon.sh/tenon
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	charm.land/bubbletea/v2 v2.0.8
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0

@@ -2,6 +2,8 @@ module tenon.sh/tenon/test/chart
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/google/go-cmp v0.7.0
 	go.yaml.in/yaml/v3 v3.0.6
