@@ -45,7 +45,6 @@ var largePackages = map[string]int{
 	"cluster/manager":     2400,
 	"cmd/tenon":           2250,
 	"config":              3300,
-	"decide/policy":       2900,
 	"kernel/cgroup":       3600,
 	"lab":                 2600,
 	"lab/load":            2200,

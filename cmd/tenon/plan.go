@@ -15,6 +15,7 @@ import (
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
@@ -122,7 +123,7 @@ func (f planFlags) readFlags(ctx context.Context, tree *cgroup.Tree, root node.C
 		all, err := f.workloads(tree, root, args)
 		return all, policy.Config{
 			CPUQOS:   isolation.Config{Enable: true},
-			Suppress: policy.Suppress{Enable: f.suppress > 0, ThresholdPercent: unit.Percent(f.suppress)},
+			Suppress: suppress.Config{Enable: f.suppress > 0, ThresholdPercent: unit.Percent(f.suppress)},
 		}, err
 	}
 	c, err := config.Load(f.config)

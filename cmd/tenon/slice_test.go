@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"tenon.sh/tenon/internal/agent/control"
-	"tenon.sh/tenon/internal/agent/slices"
-	"tenon.sh/tenon/internal/decide/cpus/slice"
+	"tenon.sh/tenon/internal/agent/workers"
+	"tenon.sh/tenon/internal/decide/cpus/worker"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/model/node"
@@ -22,7 +22,7 @@ import (
 // request.
 type sliceOperator struct {
 	*operator
-	*slices.Desk
+	*workers.Desk
 }
 
 // Handle registers the requests of the slices.
@@ -30,13 +30,13 @@ func (s sliceOperator) Handle(mux *http.ServeMux) { s.Desk.Handle(mux) }
 
 // turn runs a tick in which the first worker has one workload.
 func (s sliceOperator) turn() {
-	all := s.Begin([]slice.Slice{{Name: "encoders", CPUs: 4, Count: 2, Rules: []string{"batch"}}})
+	all := s.Begin([]worker.Slice{{Name: "encoders", CPUs: 4, Count: 2, Rules: []string{"batch"}}})
 	t := agentTick(s.second)
 	for c := range 8 {
 		t.Snapshot.Topology.CPUs = append(t.Snapshot.Topology.CPUs, node.LogicalCPU{ID: unit.CPU(c + 2), Core: node.CoreID(c + 2)})
 	}
-	in := slice.Places{"batch.slice/job.service": {Slice: "encoders", Worker: 1}}
-	t.Slices = slice.StatusOf(all, in, func(p slice.Place) (set unit.CPUSet) {
+	in := worker.Places{"batch.slice/job.service": {Slice: "encoders", Worker: 1}}
+	t.Slices = worker.StatusOf(all, in, func(p worker.Place) (set unit.CPUSet) {
 		for c := range all[0].CPUs {
 			if p.Worker == 1 {
 				set = set.With(unit.CPU(c))
@@ -51,7 +51,7 @@ func (s sliceOperator) turn() {
 func TestSlicesAreSeenAndResizedFromTheCommandLine(t *testing.T) {
 	o := sliceOperator{operator: &operator{ledger: control.NewLedger("v1"), second: 3}}
 	var err error
-	if o.Desk, err = slices.Open(t.TempDir(), proc.Default(), slog.New(slog.DiscardHandler), func(tick.Event) { o.turn() }); err != nil {
+	if o.Desk, err = workers.Open(t.TempDir(), proc.Default(), slog.New(slog.DiscardHandler), func(tick.Event) { o.turn() }); err != nil {
 		t.Skipf("this machine has no boot id: %v", err)
 	}
 	o.turn()
@@ -93,7 +93,7 @@ func TestSlicesAreSeenAndResizedFromTheCommandLine(t *testing.T) {
 			t.Errorf("%v with a file as state directory: %v", args, err)
 		}
 	}
-	_, err = slices.Set(context.Background(), control.NewClient(t.TempDir()), "encoders", 1)
+	_, err = workers.Set(context.Background(), control.NewClient(t.TempDir()), "encoders", 1)
 	if err == nil || !strings.Contains(err.Error(), "tenond is not running") {
 		t.Errorf("without an agent: %v", err)
 	}

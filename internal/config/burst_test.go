@@ -3,18 +3,18 @@ package config
 import (
 	"testing"
 
-	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/burst"
 )
 
 func TestBurstIsOffUnlessAPolicyIsNamed(t *testing.T) {
-	for text, want := range map[string]policy.Burst{
+	for text, want := range map[string]burst.Config{
 		"cpu-burst-config: {cpuBurstPercent: 500}":               {CPUPercent: 500, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50},
 		"cpu-burst-config: {policy: none, cpuBurstPercent: 500}": {CPUPercent: 500, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50},
 		"cpu-burst-config: {policy: auto}": {
-			Policy: policy.BurstAuto, CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50,
+			Policy: burst.Both, CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50,
 		},
 		"cpu-burst-config: {policy: cfsQuotaBurstOnly, cfsQuotaBurstPercent: 150, cfsQuotaBurstPeriodSeconds: 60, sharePoolThresholdPercent: 0}": {
-			Policy: policy.BurstQuota, CPUPercent: 1000, QuotaPercent: 150, PeriodSeconds: 60,
+			Policy: burst.Borrow, CPUPercent: 1000, QuotaPercent: 150, PeriodSeconds: 60,
 		},
 	} {
 		if c := mustParse(t, header+text+"\n"); c.Policy.Burst != want {

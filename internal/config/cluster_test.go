@@ -10,8 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"tenon.sh/tenon/internal/decide/burst"
 	"tenon.sh/tenon/internal/decide/evict"
-	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -96,7 +97,7 @@ func TestTheChartsConfigMapBoundsNothing(t *testing.T) {
 // section without a threshold. It must have the same effect as in Koordinator.
 func TestEnableAloneHasKoordinatorsThreshold(t *testing.T) {
 	c := cluster(t, map[string]string{keyThreshold: `{"clusterStrategy": {"enable": true}}`})
-	want := policy.Suppress{Enable: true, ThresholdPercent: 65, Policy: policy.SuppressCPUSet}
+	want := suppress.Config{Enable: true, ThresholdPercent: 65, Policy: suppress.ByCPUSet}
 	if got := nodeConfig(t, c, nil, nil).Policy.Suppress; got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -142,7 +143,7 @@ func TestNodeSelectorKnowsAllOperators(t *testing.T) {
 		`{"matchLabels": {"size": "big"}, "matchExpressions": [{"key": "x", "operator": "Exists"}]}`: false,
 	} {
 		c := cluster(t, map[string]string{keyBurst: `{"nodeStrategies": [{"nodeSelector": ` + text + `, "policy": "auto"}]}`})
-		if got := nodeConfig(t, c, big, nil).Policy.Burst.Policy == policy.BurstAuto; got != want {
+		if got := nodeConfig(t, c, big, nil).Policy.Burst.Policy == burst.Both; got != want {
 			t.Errorf("%s selects size=big: %v, want %v", text, got, want)
 		}
 	}
@@ -358,7 +359,7 @@ func FuzzParseConfigMap(f *testing.F) {
 				t.Errorf("notice %q: want one line", notice)
 			}
 		}
-		if key != keyBurst && n.Policy.Burst.Policy != policy.BurstAuto {
+		if key != keyBurst && n.Policy.Burst.Policy != burst.Both {
 			t.Error("the other key is not in force")
 		}
 		again, faults := ParseConfigMap(c.Data())

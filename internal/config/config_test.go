@@ -17,11 +17,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/decide/burst"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -83,7 +85,7 @@ func TestWrongFilesGetTheirMessage(t *testing.T) {
 
 // defaultBurst is the burst configuration without a policy. Its numbers apply to
 // pods that set their own policy.
-var defaultBurst = policy.Burst{CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50}
+var defaultBurst = burst.Config{CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50}
 
 // TestDefaultFileTurnsOnCPUQOSAlone checks that the file of a new installation
 // does not bound BE. Only a setting of the owner may enable CPU suppress.
@@ -91,7 +93,7 @@ func TestDefaultFileTurnsOnCPUQOSAlone(t *testing.T) {
 	c := mustParse(t, string(Default()))
 	want := policy.Config{
 		CPUQOS: isolation.Config{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},
-		Pool:   facts.Pool{LendLSR: true}, Suppress: policy.Suppress{ThresholdPercent: 65, Policy: policy.SuppressQuota},
+		Pool:   facts.Pool{LendLSR: true}, Suppress: suppress.Config{ThresholdPercent: 65, Policy: suppress.ByQuota},
 		Burst: defaultBurst,
 	}
 	if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Rules) == 0 || len(c.Notices) > 0 {
@@ -120,7 +122,7 @@ func TestMissingSectionsEnableNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := mustParse(t, text)
-			want := policy.Config{Pool: facts.Pool{LendLSR: true}, Suppress: policy.Suppress{ThresholdPercent: 65, Policy: policy.SuppressCPUSet}, Burst: defaultBurst}
+			want := policy.Config{Pool: facts.Pool{LendLSR: true}, Suppress: suppress.Config{ThresholdPercent: 65, Policy: suppress.ByCPUSet}, Burst: defaultBurst}
 			if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Notices) > 0 {
 				t.Errorf("got %+v", c)
 			}
@@ -165,7 +167,7 @@ rules:
 func TestStrategiesMeanTheSameInEveryNotation(t *testing.T) {
 	want := policy.Config{
 		CPUQOS: isolation.Config{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},
-		Pool:   facts.Pool{LendLSR: true}, Suppress: policy.Suppress{Enable: true, ThresholdPercent: 70, MinPercent: 5, Policy: policy.SuppressCPUSet},
+		Pool:   facts.Pool{LendLSR: true}, Suppress: suppress.Config{Enable: true, ThresholdPercent: 70, MinPercent: 5, Policy: suppress.ByCPUSet},
 		Memory: memory.Config{Classes: map[node.Class]memory.Shares{node.BE: {ThrottlingPercent: 80}}},
 		Burst:  defaultBurst,
 	}

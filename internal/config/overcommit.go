@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -17,21 +17,21 @@ type reserved struct {
 
 // overcommit returns the configuration of the batch resources. It returns the
 // zero value if colocation is disabled.
-func (c Colocation) overcommit() policy.Overcommit {
+func (c Colocation) overcommit() overcommit.Config {
 	if !valueOf(c.Enable) {
-		return policy.Overcommit{}
+		return overcommit.Config{}
 	}
-	return policy.Overcommit{
+	return overcommit.Config{
 		Enable: true,
-		CPU: policy.Reclaim{
+		CPU: overcommit.Reclaim{
 			ThresholdPercent: valueOf(c.CPUReclaimThresholdPercent),
 			LimitPercent:     c.BatchCPUThresholdPercent,
-			Policy:           policy.ReclaimPolicy(valueOf(c.CPUCalculatePolicy)),
+			Policy:           overcommit.ReclaimPolicy(valueOf(c.CPUCalculatePolicy)),
 		},
-		Memory: policy.Reclaim{
+		Memory: overcommit.Reclaim{
 			ThresholdPercent: valueOf(c.MemoryReclaimThresholdPercent),
 			LimitPercent:     c.BatchMemoryThresholdPercent,
-			Policy:           policy.ReclaimPolicy(valueOf(c.MemoryCalculatePolicy)),
+			Policy:           overcommit.ReclaimPolicy(valueOf(c.MemoryCalculatePolicy)),
 		},
 		Window:        multiply(c.MetricAggregateDurationSeconds, time.Second),
 		Look:          multiply(c.MetricReportIntervalSeconds, time.Second),
@@ -43,11 +43,11 @@ func (c Colocation) overcommit() policy.Overcommit {
 	}
 }
 
-func (p PeakPrediction) prediction() policy.PeakPrediction {
+func (p PeakPrediction) prediction() overcommit.PeakPrediction {
 	if !valueOf(p.Enable) {
-		return policy.PeakPrediction{}
+		return overcommit.PeakPrediction{}
 	}
-	return policy.PeakPrediction{
+	return overcommit.PeakPrediction{
 		Enable:        true,
 		MarginPercent: valueOf(p.SafetyMarginPercent),
 		ColdStart:     multiply(p.ColdStartMinutes, time.Minute),
@@ -61,7 +61,7 @@ func multiply(n node.Maybe[int64], d time.Duration) time.Duration {
 }
 
 // reserve sets the reserved resources of c from the key reserved of the file.
-func (f file) reserve(c *policy.Overcommit) {
+func (f file) reserve(c *overcommit.Config) {
 	if !c.Enable {
 		return
 	}

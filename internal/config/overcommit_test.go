@@ -6,22 +6,22 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 func TestColocationByDefaultIsKoordinators(t *testing.T) {
 	c := mustParse(t, header+"colocation-config: {enable: true}\n")
-	want := policy.Overcommit{
+	want := overcommit.Config{
 		Enable: true,
-		CPU:    policy.Reclaim{ThresholdPercent: 60, Policy: policy.ByUsage}, Memory: policy.Reclaim{ThresholdPercent: 65, Policy: policy.ByUsage},
+		CPU:    overcommit.Reclaim{ThresholdPercent: 60, Policy: overcommit.ByUsage}, Memory: overcommit.Reclaim{ThresholdPercent: 65, Policy: overcommit.ByUsage},
 		Window: 5 * time.Minute, Look: time.Minute, DegradeAfter: 15 * time.Minute, RenewAfter: 5 * time.Minute, WorthPPM: 100_000,
 	}
 	if !reflect.DeepEqual(c.Policy.Overcommit, want) || len(c.Notices) > 0 {
 		t.Errorf("got %+v with the notices %q, want %+v", c.Policy.Overcommit, c.Notices, want)
 	}
-	if off := mustParse(t, header+"reserved: {cpu: 1}\ncolocation-config: {cpuReclaimThresholdPercent: 70}\n").Policy.Overcommit; !reflect.DeepEqual(off, policy.Overcommit{}) {
+	if off := mustParse(t, header+"reserved: {cpu: 1}\ncolocation-config: {cpuReclaimThresholdPercent: 70}\n").Policy.Overcommit; !reflect.DeepEqual(off, overcommit.Config{}) {
 		t.Errorf("not enabled, it means %+v", off)
 	}
 }
@@ -49,13 +49,13 @@ colocation-config:
   resourceDiffThreshold: 0.05
   peakPrediction: {enable: true, safetyMarginPercent: 20, coldStartMinutes: 60}
 `)
-	want := policy.Overcommit{
+	want := overcommit.Config{
 		Enable: true,
-		CPU:    policy.Reclaim{ThresholdPercent: 70, LimitPercent: node.Some[unit.Percent](50), Policy: policy.ByMaxUsageRequest},
-		Memory: policy.Reclaim{ThresholdPercent: 80, LimitPercent: node.Some[unit.Percent](0), Policy: policy.ByRequest},
+		CPU:    overcommit.Reclaim{ThresholdPercent: 70, LimitPercent: node.Some[unit.Percent](50), Policy: overcommit.ByMaxUsageRequest},
+		Memory: overcommit.Reclaim{ThresholdPercent: 80, LimitPercent: node.Some[unit.Percent](0), Policy: overcommit.ByRequest},
 		Window: time.Minute, Look: 30 * time.Second, DegradeAfter: 5 * time.Minute, RenewAfter: 2 * time.Minute, WorthPPM: 50_000,
 		WithPageCache: true, ReservedCPU: 500, ReservedMemory: 1 << 30,
-		Peak: policy.PeakPrediction{Enable: true, MarginPercent: 20, ColdStart: time.Hour},
+		Peak: overcommit.PeakPrediction{Enable: true, MarginPercent: 20, ColdStart: time.Hour},
 	}
 	if got := c.Policy.Pool.CPUs; got != unit.CPUSetOf(0, 1, 2, 3) {
 		t.Errorf("CPUs %v are counted, want 0-3", got)

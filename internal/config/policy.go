@@ -5,6 +5,7 @@ import (
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -17,11 +18,11 @@ func (s Strategies) Policy() policy.Config {
 	return policy.Config{
 		Pool:   facts.Pool{LendLSR: s.Threshold.lendsLSR()},
 		CPUQOS: s.QOS.isolation(lsrOff),
-		Suppress: policy.Suppress{
+		Suppress: suppress.Config{
 			Enable:           valueOf(s.Threshold.Enable),
 			ThresholdPercent: valueOf(s.Threshold.CPUSuppressThresholdPercent),
 			MinPercent:       valueOf(s.Threshold.CPUSuppressMinPercent),
-			Policy:           policy.SuppressPolicy(valueOf(s.Threshold.CPUSuppressPolicy)),
+			Policy:           suppress.Policy(valueOf(s.Threshold.CPUSuppressPolicy)),
 		},
 		Burst:      s.Burst.burst(),
 		Memory:     s.QOS.memory(),

@@ -5,6 +5,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
@@ -23,7 +24,7 @@ func (b *environment) govern(ctx context.Context, p testbed.Pods, t report.ModeS
 	qos.SlicesUnmanaged = t.NoSlices
 	return b.Site.RunAgent(ctx, p.Workloads(), policy.Config{
 		CPUQOS: qos, Pool: facts.Pool{CPUs: p.Tested},
-		Suppress: policy.Suppress{Enable: t.Suppress, ThresholdPercent: Watermark},
+		Suppress: suppress.Config{Enable: t.Suppress, ThresholdPercent: Watermark},
 	}, t.Suppress)
 }
 

@@ -20,6 +20,7 @@ import (
 	"tenon.sh/tenon/internal/agent/loop"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/kernel/task"
@@ -50,7 +51,7 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 	h.Manage(node.Workload{ID: "web", Class: node.LS, Cgroup: f.path("kubepods/burstable/pod-web"), ContentionRoot: f.path("kubepods/burstable")})
 	h.Manage(node.Workload{ID: "job", Class: node.BE, Cgroup: f.path("kubepods/besteffort/pod-job"), ContentionRoot: f.path("kubepods/besteffort"),
 		CPULimit: node.Some(unit.MilliCPU(700)), MemoryLimit: node.Some(unit.Bytes(300 << 20))})
-	a := loop.Agent{Host: h, Config: policy.Config{CPUQOS: isolation.Config{Enable: true}, Suppress: policy.Suppress{Enable: true, ThresholdPercent: 40}}}
+	a := loop.Agent{Host: h, Config: policy.Config{CPUQOS: isolation.Config{Enable: true}, Suppress: suppress.Config{Enable: true, ThresholdPercent: 40}}}
 	for range 3 {
 		if turn, err := a.Step(t.Context()); err != nil {
 			t.Fatalf("%v\n%v", err, turn)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/agent/control"
-	agentslices "tenon.sh/tenon/internal/agent/slices"
+	"tenon.sh/tenon/internal/agent/workers"
 	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -29,7 +29,7 @@ func TestResizesOfASliceAreTimed(t *testing.T) {
 	if err != nil {
 		t.Skip("a measurement: TENON_TEST_RESIZES is the number of resizes")
 	}
-	s := plantSite(t, workers)
+	s := plantSite(t, workersConfig)
 	all := s.cpus("services")
 	if all.Len() != 2 {
 		t.Skipf("written for 2 CPUs, this machine has %d", all.Len())
@@ -41,7 +41,7 @@ func TestResizesOfASliceAreTimed(t *testing.T) {
 	c := control.NewClient(s.state)
 	size := func(cpus int) (answered, moved time.Duration) {
 		begun := time.Now()
-		if _, err := agentslices.Set(t.Context(), c, "encoders", cpus); err != nil {
+		if _, err := workers.Set(t.Context(), c, "encoders", cpus); err != nil {
 			t.Fatal(err)
 		}
 		answered = time.Since(begun)

@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"tenon.sh/tenon/internal/agent/control"
-	"tenon.sh/tenon/internal/agent/slices"
+	"tenon.sh/tenon/internal/agent/workers"
 )
 
-// workers has one virtual worker for all encoders.
-const workers = `apiVersion: tenon.sh/v1alpha1
+// workersConfig has one virtual worker for all encoders.
+const workersConfig = `apiVersion: tenon.sh/v1alpha1
 kind: NodeConfig
 period: 100ms
 slices:
@@ -31,7 +31,7 @@ signals: {runQueueDelay: off}
 // of resizes.
 func TestSlicesAreResizedWhileWorkRuns(t *testing.T) {
 	needPrograms(t, "ffmpeg")
-	s := plantSite(t, workers)
+	s := plantSite(t, workersConfig)
 	all := s.cpus("services")
 	if all.Len() != 2 {
 		t.Skipf("written for 2 CPUs, this machine has %d", all.Len())
@@ -55,7 +55,7 @@ func TestSlicesAreResizedWhileWorkRuns(t *testing.T) {
 	for i := range resizes {
 		cpus := 2 - i%2
 		frames := []int{both[0].frames(), both[1].frames()}
-		if _, err := slices.Set(t.Context(), c, "encoders", cpus); err != nil {
+		if _, err := workers.Set(t.Context(), c, "encoders", cpus); err != nil {
 			t.Fatalf("resize %d: %v", i, err)
 		}
 		eventually(t, fmt.Sprintf("resize %d: both encoders have %d CPUs", i, cpus), has(cpus))
@@ -66,17 +66,17 @@ func TestSlicesAreResizedWhileWorkRuns(t *testing.T) {
 			}
 		}
 	}
-	if _, err := slices.Set(t.Context(), c, "encoders", 2); err != nil {
+	if _, err := workers.Set(t.Context(), c, "encoders", 2); err != nil {
 		t.Fatal(err)
 	}
 	d.stop()
 	d = s.tenond()
 	eventually(t, "the next tenond lists the size that was set", func() bool {
-		list, err := slices.List(t.Context(), c)
+		list, err := workers.List(t.Context(), c)
 		return err == nil && len(list) == 1 && list[0].CPUs == 2 && list[0].Configured == 1 && len(list[0].Workers[0].Work) == 2
 	})
 	eventually(t, "both encoders have two CPUs", has(2))
-	if _, err := slices.Set(t.Context(), c, "encoders", 3); err == nil || !strings.Contains(err.Error(), "want 1 to 2 CPUs") {
+	if _, err := workers.Set(t.Context(), c, "encoders", 3); err == nil || !strings.Contains(err.Error(), "want 1 to 2 CPUs") {
 		t.Errorf("more CPUs than there are: %v", err)
 	}
 	d.stop()

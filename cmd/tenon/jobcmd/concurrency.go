@@ -14,7 +14,7 @@ import (
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab/concurrency/cluster"
-	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/unit"
@@ -65,7 +65,7 @@ left by the next.
 A preset is a list of grids. With one of --strategies, --jobs, --limits, --memory
 and --threads, the others come from the first grid of the preset, and the others
 of its grids do not run:
-` + sweep.PresetHelp(),
+` + run.PresetHelp(),
 		Example: `  sudo tenon lab concurrency
   sudo tenon lab concurrency --jobs 1,2,4 --limits 0.5,1,none --strategies quota,unbounded -- ./encode.sh
   sudo tenon lab concurrency --preset below-one
@@ -101,7 +101,7 @@ of its grids do not run:
 				if on.on {
 					return cluster.Run(ctx, k)
 				}
-				return sweep.Run(ctx, *c)
+				return run.Run(ctx, *c)
 			})
 		},
 	}
@@ -114,14 +114,14 @@ of its grids do not run:
 // sweepNotZero maps flags to their accepted values. The default of these flags
 // is not zero.
 var sweepNotZero = map[string]string{
-	"preset": "one of " + strings.Join(sweep.Presets(), ", "), "job": "a command for the shell", "slice": fmt.Sprintf("1 to %d CPUs", unit.MaxCPUs),
+	"preset": "one of " + strings.Join(run.Presets(), ", "), "job": "a command for the shell", "slice": fmt.Sprintf("1 to %d CPUs", unit.MaxCPUs),
 	"blocks": "1 or more", "window": "200ms to 1h", "warmup": "more than 0 and at most 1h", "max-time": "more than 0", "work": "50ms to 1h of CPU time",
 	"height": "360, 720 or 1080", "max-steal": testbed.VoidPercents, "max-foreign": testbed.VoidPercents, "input": "a film",
 }
 
-func addSweepFlags(cmd *cobra.Command, c *sweep.Config, text *sweepFlags) {
+func addSweepFlags(cmd *cobra.Command, c *run.Config, text *sweepFlags) {
 	flags := cmd.Flags()
-	flags.StringVar(&c.Preset, "preset", sweep.Quick, "the lists that are not given: "+strings.Join(sweep.Presets(), ", "))
+	flags.StringVar(&c.Preset, "preset", run.Quick, "the lists that are not given: "+strings.Join(run.Presets(), ", "))
 	flags.StringVar(&text.strategies, "strategies", "", "ways to divide the CPUs, separated by commas (default: of the preset)")
 	flags.StringVar(&text.jobs, "jobs", "", "jobs at once, such as 1,2,4 (default: of the preset)")
 	flags.StringVar(&text.limits, "limits", "", "CPU limits of a job, such as 0.5,1,none (default: of the preset)")
@@ -147,7 +147,7 @@ func addSweepFlags(cmd *cobra.Command, c *sweep.Config, text *sweepFlags) {
 	flags.Var((*labflag.CPUs)(&c.CPUs), "cpus", "CPUs to test, such as 0-5 (default: all)")
 	flags.StringVar(&c.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
 	for name, values := range map[string][]string{
-		"preset": sweep.Presets(), "fill": {string(sweep.Steady), string(sweep.Wave), string(sweep.Window)}, "height": {"360", "720", "1080"},
+		"preset": run.Presets(), "fill": {string(run.Steady), string(run.Wave), string(run.Window)}, "height": {"360", "720", "1080"},
 		"jobs": nil, "limits": nil, "memory": nil, "threads": nil, "job": nil, "slice": nil, "burst-max": nil, "blocks": nil, "window": nil, "warmup": nil,
 		"max-time": nil, "type": nil, "work": nil, "max-steal": nil, "max-foreign": nil, "seed": nil, "cpus": nil,
 	} {
@@ -158,13 +158,13 @@ func addSweepFlags(cmd *cobra.Command, c *sweep.Config, text *sweepFlags) {
 
 func strategyNames() []string {
 	var names []string
-	for _, s := range sweep.Strategies {
+	for _, s := range run.Strategies {
 		names = append(names, string(s))
 	}
 	return names
 }
 
-func (t sweepFlags) parse(c *sweep.Config) error {
+func (t sweepFlags) parse(c *run.Config) error {
 	if t.job != "" {
 		if len(c.Argv) > 0 {
 			return errors.New("--job and a command after --: want one of them")
@@ -173,14 +173,14 @@ func (t sweepFlags) parse(c *sweep.Config) error {
 	}
 	var err error
 	take := func(e error) { err = errors.Join(err, e) }
-	take(labflag.ParseList(t.strategies, "--strategies", &c.Strategies, func(s string) (sweep.Strategy, error) { return sweep.Strategy(s), nil }))
+	take(labflag.ParseList(t.strategies, "--strategies", &c.Strategies, func(s string) (run.Strategy, error) { return run.Strategy(s), nil }))
 	take(labflag.ParseList(t.jobs, "--jobs", &c.Jobs, wholeNumber))
 	take(labflag.ParseList(t.threads, "--threads", &c.Threads, wholeNumber))
 	take(labflag.ParseList(t.limits, "--limits", &c.Limits, func(s string) (unit.MilliCPU, error) {
-		return orNone(s, unit.ParseMilliCPU, sweep.LimitRange)
+		return orNone(s, unit.ParseMilliCPU, run.LimitRange)
 	}))
 	take(labflag.ParseList(t.memory, "--memory", &c.Memory, func(s string) (unit.Bytes, error) {
-		return orNone(s, unit.ParseBytes, sweep.MemoryRange)
+		return orNone(s, unit.ParseBytes, run.MemoryRange)
 	}))
 	burst, e := unit.ParseMilliCPU(t.burst)
 	if e != nil || burst <= 0 {

@@ -9,7 +9,7 @@ import (
 
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/record"
-	"tenon.sh/tenon/internal/decide/cpus/slice"
+	"tenon.sh/tenon/internal/decide/cpus/worker"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/suppresscost"
@@ -118,7 +118,7 @@ type Workload struct {
 	Misfit *misfit.Misfit `json:"misfit,omitempty"`
 	// Slice is the virtual worker of the workload (docs/glossary.md). It is absent
 	// if the workload's rule has no slice.
-	Slice *slice.Place `json:"slice,omitempty"`
+	Slice *worker.Place `json:"slice,omitempty"`
 }
 
 // A Wait says how long a workload waited per second while another one, the

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/agent/record"
-	"tenon.sh/tenon/internal/decide/cpus/slice"
+	"tenon.sh/tenon/internal/decide/cpus/worker"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -131,7 +131,7 @@ func (l *Ledger) workloads() []Workload {
 		c.Waits = l.waitsOf(w.ID)
 		c.Run = stoppedBy(l.last.Snapshot.Knobs, w)
 		c.Misfit = l.last.Misfits[w.ID]
-		c.Slice = slice.PlaceOf(l.last.Slices, w.ID)
+		c.Slice = worker.PlaceOf(l.last.Slices, w.ID)
 		all = append(all, c)
 	}
 	return all

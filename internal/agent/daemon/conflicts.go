@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/contest"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/writeconflict"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -45,7 +45,7 @@ func (c *writeConflicts) see(s *node.Snapshot) {
 		if there && w.value != nil && now != w.value && (len(w.found) == 0 || w.found[len(w.found)-1].Before(w.at)) {
 			w.found = append(w.found, s.At)
 		}
-		w.found = slices.DeleteFunc(w.found, func(at time.Time) bool { return s.At.Sub(at) > contest.Remembered })
+		w.found = slices.DeleteFunc(w.found, func(at time.Time) bool { return s.At.Sub(at) > writeconflict.Remembered })
 		if len(w.found) > 0 {
 			s.Conflicts = append(s.Conflicts, node.WriteConflict{Knob: knob, Wrote: w.at, Found: slices.Clone(w.found)})
 		}
@@ -76,12 +76,12 @@ func (c *writeConflicts) note(s plan.Step, became node.Value) {
 
 // sweep forgets knobs that Tenon has not written for a long time.
 func (c *writeConflicts) sweep() {
-	if c.at.Sub(c.swept) < contest.Remembered {
+	if c.at.Sub(c.swept) < writeconflict.Remembered {
 		return
 	}
 	c.swept = c.at
 	for knob, w := range c.knobs {
-		if c.at.Sub(w.at) > 6*contest.Remembered {
+		if c.at.Sub(w.at) > 6*writeconflict.Remembered {
 			delete(c.knobs, knob)
 		}
 	}
@@ -92,7 +92,7 @@ func (c *writeConflicts) sweep() {
 func (c *writeConflicts) trouble(s node.Snapshot) string {
 	var names []string
 	for _, w := range s.Conflicts {
-		if contest.Contested(s, w.Knob) && len(names) < 5 {
+		if writeconflict.Contested(s, w.Knob) && len(names) < 5 {
 			names = append(names, w.Knob.String())
 		}
 	}

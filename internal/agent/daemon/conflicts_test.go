@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/contest"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/writeconflict"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/model/node"
@@ -34,7 +34,7 @@ func play(be bool, every, in time.Duration) (writes int, last node.Snapshot) {
 		}
 		last = node.Snapshot{At: start.Add(passed), Knobs: node.Knobs{Now: map[node.Knob]node.Value{contestedKnob: value}}}
 		c.see(&last)
-		wants := contest.Hold(last, []plan.Want{{Intent: plan.Set, Knob: contestedKnob, Value: weightOf(25600), BE: be}})
+		wants := writeconflict.Hold(last, []plan.Want{{Intent: plan.Set, Knob: contestedKnob, Value: weightOf(25600), BE: be}})
 		for _, s := range plan.Diff(last.Knobs, wants) {
 			value = s.To
 			c.note(s, s.To)
@@ -49,7 +49,7 @@ func TestTheKubeletsMinutelyWriteIsPutRightEachTime(t *testing.T) {
 	if writes != 30 {
 		t.Errorf("%d of 30", writes)
 	}
-	if remarks := contest.Remarks(last); len(remarks) != 1 {
+	if remarks := writeconflict.Remarks(last); len(remarks) != 1 {
 		t.Errorf("%q", remarks)
 	}
 }
@@ -168,7 +168,7 @@ func TestAWriteConflictStaysReportedAfterARelease(t *testing.T) {
 	if c.see(&s); c.trouble(s) == "" {
 		t.Error("a release hides the fight")
 	}
-	s = node.Snapshot{At: now.Add(2 * contest.Remembered), Knobs: s.Knobs}
+	s = node.Snapshot{At: now.Add(2 * writeconflict.Remembered), Knobs: s.Knobs}
 	if c.see(&s); c.trouble(s) != "" {
 		t.Error("a fight of long ago is still said")
 	}

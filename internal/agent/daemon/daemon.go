@@ -17,9 +17,10 @@ import (
 	"tenon.sh/tenon/internal/agent/configfile"
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/loop"
-	"tenon.sh/tenon/internal/agent/slices"
+	"tenon.sh/tenon/internal/agent/workers"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
@@ -80,7 +81,7 @@ type daemon struct {
 	before     policy.State // state of the policies before the present tick
 	signals    *signals
 	mechanisms *mechanisms
-	slices     *slices.Desk
+	slices     *workers.Desk
 
 	containers *inventory.Follower
 	cluster    *cluster // nil: this node is not in a cluster
@@ -152,7 +153,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 		d.Log.Warn("the isolation mechanism pinned by hand and the mechanism failures are lost", "error", err)
 	}
-	if d.slices, err = slices.Open(o.StateDir, fs, d.Log, d.signals.send); err != nil {
+	if d.slices, err = workers.Open(o.StateDir, fs, d.Log, d.signals.send); err != nil {
 		return err
 	}
 	d.containers = inventory.Follow(d.Log, fs, func() {
@@ -172,7 +173,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	background.Go(func() { d.listen(ctx) })
 	background.Go(func() { d.containers.Run(ctx) })
 	background.Go(func() { keepAlive(ctx, d.guard.ticks, d.guard, d.host.Isolation(), d.Log) })
-	d.show.serve(ctx, o, slices.Operator{Pinner: d.mechanisms, Desk: d.slices}, &background)
+	d.show.serve(ctx, o, workers.Operator{Pinner: d.mechanisms, Desk: d.slices}, &background)
 	var lost error // the reason why the guard ended
 	guarding.Go(func() { lost = d.guard.keep(ctx, o.Watchdog); stop(lost) })
 	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // returns no error but that of ctx
@@ -237,7 +238,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	}
 	d.rematch = d.signals.check(time.Now()) || d.rematch
 	if err == nil {
-		err = d.guard.bind(policy.SafeBounds(d.agent.Config, s))
+		err = d.guard.bind(suppress.SafeBounds(d.agent.Config.Suppress, d.agent.Config.Pool, s))
 	}
 	return s, err
 }

@@ -14,8 +14,10 @@ import (
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/machine/conformance"
 	"tenon.sh/tenon/internal/machine/sim"
@@ -72,10 +74,10 @@ func newBusyNode(t *testing.T) *busyNode {
 	}
 	n.config = policy.Config{
 		CPUQOS:   isolation.Config{Enable: true},
-		Suppress: policy.Suppress{Enable: true, ThresholdPercent: 65, MinPercent: 5, Policy: policy.SuppressQuota},
+		Suppress: suppress.Config{Enable: true, ThresholdPercent: 65, MinPercent: 5, Policy: suppress.ByQuota},
 		Memory:   memory.Config{Classes: map[node.Class]memory.Shares{node.LS: {MinPercent: 50, LowPercent: 100}}},
-		Overcommit: policy.Overcommit{
-			Enable: true, CPU: policy.Reclaim{ThresholdPercent: 60, Policy: policy.ByUsage}, Memory: policy.Reclaim{ThresholdPercent: 65, Policy: policy.ByUsage},
+		Overcommit: overcommit.Config{
+			Enable: true, CPU: overcommit.Reclaim{ThresholdPercent: 60, Policy: overcommit.ByUsage}, Memory: overcommit.Reclaim{ThresholdPercent: 65, Policy: overcommit.ByUsage},
 			Window: 5 * time.Minute, Look: time.Minute, DegradeAfter: 15 * time.Minute, RenewAfter: 5 * time.Minute, WorthPPM: 100_000,
 		},
 		Evict: evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 80, LowerPercent: 70}, Grace: 5 * time.Second},
@@ -390,9 +392,9 @@ func (n *busyNode) configure() {
 	case 420:
 		c.Suppress.ThresholdPercent = 45
 	case 1000:
-		c.Suppress.Policy = policy.SuppressCPUSet
+		c.Suppress.Policy = suppress.ByCPUSet
 	case 1100:
-		c.Suppress.Policy = policy.SuppressQuota
+		c.Suppress.Policy = suppress.ByQuota
 		c.CPUQOS.Hold = node.Some(time.Millisecond)
 	case 1400:
 		c.CPUQOS.Identity = map[node.Class]node.Identity{node.LS: node.IdentityHigh}

@@ -11,6 +11,7 @@ import (
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -421,7 +422,7 @@ func TestATickKnowsWhatTheThresholdCosts(t *testing.T) {
 	host := colocated()
 	host.snap.Topology.CPUs = []node.LogicalCPU{{ID: 0}, {ID: 1}}
 	a := Agent{Host: host}
-	a.Config.Suppress = policy.Suppress{Enable: true, ThresholdPercent: 65}
+	a.Config.Suppress = suppress.Config{Enable: true, ThresholdPercent: 65}
 	var last tick.Tick
 	for i := range 5 {
 		used := time.Duration(i) * time.Second

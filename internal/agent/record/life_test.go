@@ -8,9 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/burst"
 	"tenon.sh/tenon/internal/decide/isolation"
+	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -30,11 +33,11 @@ type life struct {
 
 func newLife(workloads int) *life {
 	l := &life{random: rand.New(rand.NewPCG(1, 2))}
-	l.config = policy.Config{Suppress: policy.Suppress{Enable: true, ThresholdPercent: 65}, Overcommit: policy.Overcommit{
-		Enable: true, CPU: policy.Reclaim{ThresholdPercent: 60, Policy: policy.ByUsage}, Memory: policy.Reclaim{ThresholdPercent: 65, Policy: policy.ByMaxUsageRequest},
+	l.config = policy.Config{Suppress: suppress.Config{Enable: true, ThresholdPercent: 65}, Overcommit: overcommit.Config{
+		Enable: true, CPU: overcommit.Reclaim{ThresholdPercent: 60, Policy: overcommit.ByUsage}, Memory: overcommit.Reclaim{ThresholdPercent: 65, Policy: overcommit.ByMaxUsageRequest},
 		Window: 5 * time.Minute, Look: time.Minute, DegradeAfter: time.Minute, RenewAfter: 5 * time.Minute, WorthPPM: 100_000,
-		Peak: policy.PeakPrediction{Enable: true, MarginPercent: 10, ColdStart: 20 * time.Minute},
-	}, Burst: policy.Burst{Policy: policy.BurstAuto, CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: 60, PoolPercent: 50}}
+		Peak: overcommit.PeakPrediction{Enable: true, MarginPercent: 10, ColdStart: 20 * time.Minute},
+	}, Burst: burst.Config{Policy: burst.Both, CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: 60, PoolPercent: 50}}
 	l.snap = node.Snapshot{
 		At:           time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC),
 		Capabilities: node.Capabilities{node.FeatureCPUIdle: {Verdict: node.Yes, Why: "tried"}, node.FeatureCPUBurst: {Verdict: node.Yes}, node.FeatureResctrlL3: {Verdict: node.No, Why: "no resctrl"}},

@@ -18,7 +18,7 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/config"
-	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/overcommit"
 )
 
 // Owner is the field manager of all fields that the manager writes.
@@ -61,7 +61,7 @@ type nodeMemory struct {
 	// version of the Node object.
 	cluster *config.Cluster
 	version string
-	rules   policy.Overcommit
+	rules   overcommit.Config
 	faults  []string
 }
 

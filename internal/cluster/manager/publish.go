@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/api/v1alpha1"
-	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -17,7 +17,7 @@ const Pause = 10 * time.Second
 // A Case contains all inputs of the decision about the batch resources of a node.
 type Case struct {
 	At     time.Time
-	Rules  policy.Overcommit
+	Rules  overcommit.Config
 	Node   Facts
 	Report Sighting
 	Memory Memory

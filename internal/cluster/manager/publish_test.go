@@ -13,7 +13,7 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -22,11 +22,11 @@ var epoch = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 // colocationDefaults returns the defaults of colocation-config with colocation
 // enabled.
-func colocationDefaults() policy.Overcommit {
-	return policy.Overcommit{
+func colocationDefaults() overcommit.Config {
+	return overcommit.Config{
 		Enable: true, DegradeAfter: 15 * time.Minute, RenewAfter: 300 * time.Second, WorthPPM: 100_000,
-		CPU:    policy.Reclaim{ThresholdPercent: 60, Policy: policy.ByUsage},
-		Memory: policy.Reclaim{ThresholdPercent: 65, Policy: policy.ByUsage},
+		CPU:    overcommit.Reclaim{ThresholdPercent: 60, Policy: overcommit.ByUsage},
+		Memory: overcommit.Reclaim{ThresholdPercent: 65, Policy: overcommit.ByUsage},
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -56,7 +56,7 @@ func (k kind) printAmount(v int64) string {
 }
 
 // reclaim returns the settings for this resource.
-func (k kind) reclaim(c policy.Overcommit) policy.Reclaim {
+func (k kind) reclaim(c overcommit.Config) overcommit.Reclaim {
 	if k == cpu {
 		return c.CPU
 	}

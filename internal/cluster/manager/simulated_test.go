@@ -9,6 +9,7 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/nodereport"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
@@ -38,7 +39,7 @@ type job struct {
 	ran         time.Duration
 }
 
-func newSimulated(cpus int, memory unit.Bytes, c policy.Overcommit) *simulatedNode {
+func newSimulated(cpus int, memory unit.Bytes, c overcommit.Config) *simulatedNode {
 	s := &simulatedNode{config: policy.Config{Pool: facts.Pool{LendLSR: true}, Overcommit: c}}
 	s.snap = node.Snapshot{At: epoch, MemoryTotal: node.Some(memory), Busy: map[unit.CPU]time.Duration{}}
 	for c := range cpus {
@@ -132,9 +133,9 @@ func (s *simulatedNode) reference(k kind, n *corev1.Node) int64 {
 	margin := capacity * (100 - int64(r.ThresholdPercent)) / 100
 	batch := capacity - margin - max(system, reserved) - used
 	switch r.Policy {
-	case policy.ByRequest:
+	case overcommit.ByRequest:
 		batch = capacity - margin - reserved - asked
-	case policy.ByMaxUsageRequest:
+	case overcommit.ByMaxUsageRequest:
 		batch = capacity - margin - max(system, reserved) - most
 	}
 	if p, limited := r.LimitPercent.Value(); limited {

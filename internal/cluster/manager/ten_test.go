@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the table of situations")
 // because averages are rounded differently. In an eleventh situation they must
 // differ: Tenon keeps the amounts that running pods request.
 func TestTenSituations(t *testing.T) {
-	base := func(change func(*policy.Overcommit)) policy.Overcommit {
+	base := func(change func(*overcommit.Config)) overcommit.Config {
 		c := colocationDefaults()
 		c.Window, c.Look = 5*time.Minute, time.Minute
 		if change != nil {
@@ -32,7 +32,7 @@ func TestTenSituations(t *testing.T) {
 	}
 	none := func() *simulatedNode { return newSimulated(16, 64*gib, base(nil)) }
 	busy := []job{{class: node.LS, asked: 4000, used: 2500, wants: 8 * gib, has: 6 * gib}, {class: node.LSR, asked: 2000, used: 700, wants: 4 * gib, has: 3 * gib}}
-	with := func(c policy.Overcommit, work ...job) *simulatedNode {
+	with := func(c overcommit.Config, work ...job) *simulatedNode {
 		s := newSimulated(16, 64*gib, c)
 		s.system, s.held, s.work = 400, 2*gib, work
 		return s
@@ -48,15 +48,15 @@ func TestTenSituations(t *testing.T) {
 	}{
 		{name: "nothing runs", node: none()},
 		{name: "services use less than they asked for", node: with(base(nil), busy...)},
-		{name: "the same, by the larger of request and use", node: with(base(func(c *policy.Overcommit) {
-			c.CPU.Policy, c.Memory.Policy = policy.ByMaxUsageRequest, policy.ByMaxUsageRequest
+		{name: "the same, by the larger of request and use", node: with(base(func(c *overcommit.Config) {
+			c.CPU.Policy, c.Memory.Policy = overcommit.ByMaxUsageRequest, overcommit.ByMaxUsageRequest
 		}), busy...)},
-		{name: "the same, memory by request", node: with(base(func(c *policy.Overcommit) { c.Memory.Policy = policy.ByRequest }), busy...)},
+		{name: "the same, memory by request", node: with(base(func(c *overcommit.Config) { c.Memory.Policy = overcommit.ByRequest }), busy...)},
 		{name: "a service of class LSE counts by request", node: with(base(nil), append(busy, job{class: node.LSE, asked: 3000, used: 100, wants: gib, has: gib})...)},
 		{name: "what best-effort work uses is not taken off", node: with(base(nil), append(busy, job{class: node.BE, asked: -1, used: 5000, wants: -1, has: 10 * gib})...)},
 		{name: "the kubelet keeps 1500m and 4 GiB", node: with(base(nil), busy...), kept: 1500, keptToo: 4 * gib},
-		{name: "an annotation reserves 2 CPUs", node: with(base(func(c *policy.Overcommit) { c.ReservedCPU = 2000 }), busy...)},
-		{name: "no more than 25% of CPU and 20% of memory", node: with(base(func(c *policy.Overcommit) {
+		{name: "an annotation reserves 2 CPUs", node: with(base(func(c *overcommit.Config) { c.ReservedCPU = 2000 }), busy...)},
+		{name: "no more than 25% of CPU and 20% of memory", node: with(base(func(c *overcommit.Config) {
 			c.CPU.LimitPercent, c.Memory.LimitPercent = node.Some[unit.Percent](25), node.Some[unit.Percent](20)
 		}), busy...)},
 		{name: "services use all there is", node: with(base(nil), job{class: node.LS, asked: 8000, used: 11000, wants: 40 * gib, has: 50 * gib})},

@@ -8,9 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tenon.sh/tenon/api/v1alpha1"
-	"tenon.sh/tenon/internal/decide/contest"
+	"tenon.sh/tenon/internal/decide/burst"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/writeconflict"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -90,14 +91,14 @@ func splitMechanisms(v View, all ...node.Feature) (by, why string) {
 func burstsBy(v View) (by, why string) {
 	c := v.Policy.Burst.Policy
 	var has []string
-	if c != policy.BurstQuota {
+	if c != burst.Borrow {
 		if a := v.Tick.Snapshot.Capabilities[node.FeatureCPUBurst]; a.Verdict == node.Yes {
 			has = append(has, string(node.FeatureCPUBurst))
 		} else {
 			why = a.Why
 		}
 	}
-	if c != policy.BurstCPU {
+	if c != burst.Save {
 		has = append(has, "a larger quota for a time")
 	}
 	return list(has, len(has)), why
@@ -243,7 +244,7 @@ func knobsCondition(v View) metav1.Condition {
 			refused = append(refused, o.Err.Error())
 		}
 	}
-	contested := contest.Remarks(v.Tick.Snapshot)
+	contested := writeconflict.Remarks(v.Tick.Snapshot)
 	switch {
 	case len(refused) > 0:
 		return condition(KnobsWritten, false, reasonRefused, list(refused, maxListed))

@@ -21,6 +21,7 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/apiserver"
+	"tenon.sh/tenon/internal/decide/burst"
 	"tenon.sh/tenon/internal/decide/cache"
 	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/facts"
@@ -28,6 +29,7 @@ import (
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
@@ -168,7 +170,7 @@ func view() View {
 	v.Tick = tick.Tick{Snapshot: s, Selection: node.Selection{Mechanism: node.MechanismIdle, Why: "the strongest"}}
 	v.Tick.Wants = []plan.Want{{Intent: plan.Set, Knob: node.Knob{Cgroup: "kubepods/besteffort", File: node.FileCPUMax}, Value: node.CPUMax{Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond}, Owner: plan.OwnerSuppress, Reason: "65% of 2000m"}}
 	v.Policy = policy.Config{
-		CPUQOS: isolation.Config{Enable: true}, Suppress: policy.Suppress{Enable: true}, Burst: policy.Burst{Policy: policy.BurstCPU},
+		CPUQOS: isolation.Config{Enable: true}, Suppress: suppress.Config{Enable: true}, Burst: burst.Config{Policy: burst.Save},
 		Memory: memory.Config{Classes: map[node.Class]memory.Shares{node.LS: {}}}, Cache: cache.Config{Classes: map[node.Class]cache.Share{node.BE: {}}},
 		Evict: evict.Config{Memory: evict.MemoryConfig{ThresholdPercent: 70}},
 	}
@@ -381,7 +383,7 @@ func TestAServerThatIsBackIsAskedAgainSoon(t *testing.T) {
 func TestCPUSetsOfAnotherWriterAreReported(t *testing.T) {
 	quota := plan.Want{Owner: plan.OwnerSuppress, Intent: plan.Set, Knob: node.Knob{Cgroup: "be", File: node.FileCPUMax}}
 	for kept, want := range map[bool]string{false: "", true: "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"} {
-		v := View{Policy: policy.Config{Pool: facts.Pool{CPUSetsManagedExternally: kept}, Suppress: policy.Suppress{Enable: true}}, Tick: tick.Tick{Wants: []plan.Want{quota}}}
+		v := View{Policy: policy.Config{Pool: facts.Pool{CPUSetsManagedExternally: kept}, Suppress: suppress.Config{Enable: true}}, Tick: tick.Tick{Wants: []plan.Want{quota}}}
 		if by, why := suppressedBy(v); by != "cpu.max" || why != want {
 			t.Errorf("cpusets managed externally %v: %q, %q; want cpu.max, %q", kept, by, why, want)
 		}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"tenon.sh/tenon/internal/decide/cpus/slice"
+	"tenon.sh/tenon/internal/decide/cpus/worker"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -90,11 +90,11 @@ func Check(all []Slice, uses []Use, bad map[string]bool, fault func(field, probl
 
 // Slices returns the slices of a file without faults. Each slice contains the
 // rules that use it.
-func Slices(all []Slice, uses []Use) []slice.Slice {
-	var to []slice.Slice
+func Slices(all []Slice, uses []Use) []worker.Slice {
+	var to []worker.Slice
 	for _, s := range all {
 		name := s.Name.Or("")
-		one := slice.Slice{Name: name, CPUs: int(s.CPUs.Or(1)), Count: int(s.Count.Or(1))}
+		one := worker.Slice{Name: name, CPUs: int(s.CPUs.Or(1)), Count: int(s.Count.Or(1))}
 		for _, u := range uses {
 			if u.Slice.Or("") == name {
 				one.Rules = append(one.Rules, u.Rule)

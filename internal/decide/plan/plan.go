@@ -25,7 +25,7 @@ const (
 	// Abstain leaves the knob as it is, because an input is missing.
 	Abstain Intent = "abstain"
 	// Hold leaves for a while the value that another component wrote. After that,
-	// the knob gets Value (decide/contest).
+	// the knob gets Value (decide/writeconflict).
 	Hold Intent = "hold"
 )
 

@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/cpus/slice"
+	"tenon.sh/tenon/internal/decide/cpus/worker"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -23,7 +24,7 @@ func nodeWith(b *testing.B, services, batch, cpus, version int) *scene {
 	n := newScene(machine(cpus, 2, cpus/26+1, 2), version)
 	n.config = Config{
 		CPUQOS:     isolation.Config{Enable: true},
-		Suppress:   Suppress{Enable: true, ThresholdPercent: 65, Policy: SuppressCPUSet},
+		Suppress:   suppress.Config{Enable: true, ThresholdPercent: 65, Policy: suppress.ByCPUSet},
 		Overcommit: colocation(),
 	}
 	for i := range services + batch {
@@ -90,7 +91,7 @@ func (n *scene) runSteady(b *testing.B, each int) {
 // no slice or spread over forty workers.
 func BenchmarkDecideSlices(b *testing.B) {
 	for _, services := range []int{0, 100} {
-		for name, all := range map[string][]slice.Slice{"off": nil, "on": {{Name: "enc", CPUs: 3, Count: 40, Rules: []string{"enc"}}}} {
+		for name, all := range map[string][]worker.Slice{"off": nil, "on": {{Name: "enc", CPUs: 3, Count: 40, Rules: []string{"enc"}}}} {
 			b.Run(fmt.Sprintf("services=%d/slices=%s", services, name), func(b *testing.B) {
 				n := nodeWith(b, services, 100, 256, 2)
 				n.config.Seats.Slices = all

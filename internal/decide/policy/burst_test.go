@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/burst"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -16,8 +17,8 @@ import (
 // below a cgroup with a quota.
 func anyLimits(rnd *rand.Rand, version int) (*scene, map[node.WorkloadID]node.CPUMax) {
 	n := newScene(machine(1+rnd.IntN(16), 1, 1, 1), version)
-	n.config.Burst = Burst{
-		Policy:     []BurstPolicy{BurstCPU, BurstQuota, BurstAuto, BurstAuto}[rnd.IntN(4)],
+	n.config.Burst = burst.Config{
+		Policy:     []burst.Policy{burst.Save, burst.Borrow, burst.Both, burst.Both}[rnd.IntN(4)],
 		CPUPercent: unit.Percent(1 + rnd.IntN(1000)), QuotaPercent: unit.Percent(100 + rnd.IntN(400)),
 		PeriodSeconds: int64(rnd.IntN(20) - 5), PoolPercent: unit.Percent(rnd.IntN(101)),
 	}
@@ -90,9 +91,9 @@ func TestBurstsStayInTheirBounds(t *testing.T) {
 					t.Fatalf("%s: not from the limit to %d%% of it", what, b.QuotaPercent)
 				case now.Burst > now.Quota || now.Burst > max(base.Quota*time.Duration(b.CPUPercent)/100, base.Burst):
 					t.Fatalf("%s: more burst than can be", what)
-				case (w.Class != node.LS || !b.borrows()) && now.Quota != base.Quota:
+				case (w.Class != node.LS || b.Policy == burst.Save) && now.Quota != base.Quota:
 					t.Fatalf("%s: may not borrow", what)
-				case (w.Class != node.LS || !b.saves()) && now.Burst != base.Burst:
+				case (w.Class != node.LS || b.Policy == burst.Borrow) && now.Burst != base.Burst:
 					t.Fatalf("%s: may not save up", what)
 				case turn > 0 && n.state.Lending.Pool >= unit.MilliCPU(b.PoolPercent)*10 && now.Quota > before[w.ID].Quota:
 					t.Fatalf("%s: grows, and the shared CPUs are %d‰ busy", what, n.state.Lending.Pool)
@@ -118,36 +119,12 @@ func TestBurstsStayInTheirBounds(t *testing.T) {
 	}
 }
 
-// TestHugeNumbersDoNotOverflow uses the largest quota of the kernel, and the
-// largest percentages and periods that the configuration accepts.
-func TestHugeNumbersDoNotOverflow(t *testing.T) {
-	for _, percent := range []unit.Percent{100, 101, 10000, 1 << 40, 1<<63 - 1} {
-		for _, quota := range []time.Duration{node.MinQuota, time.Second, maxBandwidth} {
-			base := node.CPUMax{Quota: quota, Period: node.DefaultPeriod}
-			x := burster{Burst: Burst{Policy: BurstAuto, CPUPercent: percent, QuotaPercent: percent, PeriodSeconds: 1<<63 - 1}}
-			x.snap.Capabilities = node.Capabilities{node.FeatureCPUBurst: {Verdict: node.Yes}}
-			w := node.Workload{ID: "web", Cgroup: "web"}
-			if most := x.maxFor(x.Burst, &w, base); most < base.Quota || most > maxBandwidth {
-				t.Errorf("%v of %v: up to %v", percent, base, most)
-			}
-			if s := x.maxSavings(base); s < 0 {
-				t.Errorf("%v of %v: savings up to %d", percent, base, s)
-			}
-			v := base
-			x.save(x.Burst, &v, base)
-			if v.Burst < 0 || v.Burst > v.Quota || v.Burst+v.Quota > maxBandwidth {
-				t.Errorf("%v of %v: burst %v", percent, base, v.Burst)
-			}
-		}
-	}
-}
-
 // TestMissingCountersAreNoThrottling checks that a missing reading of a counter
 // does not count as 0. After a reading of 0, the growth up to the next reading
 // would look like throttling.
 func TestMissingCountersAreNoThrottling(t *testing.T) {
 	n := newScene(machine(4, 1, 1, 1), 2)
-	n.config.Burst = Burst{BurstQuota, 1000, 300, -1, 50}
+	n.config.Burst = burst.Config{Policy: burst.Borrow, CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50}
 	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls", CPULimit: node.Some(unit.CPUs(1))})
 	n.ran["web"] = [2]int64{4000, 10000}
 	for turn := range 6 {
@@ -156,21 +133,5 @@ func TestMissingCountersAreNoThrottling(t *testing.T) {
 		if q, _ := n.snap.Knobs.Now[node.Knob{Cgroup: "ls/web", File: node.FileCPUMax}].(node.CPUMax); facts.MilliOf(q) > unit.CPUs(1) {
 			t.Fatalf("tick %d: it borrows up to %v although it was never throttled", turn, facts.MilliOf(q))
 		}
-	}
-}
-
-// TestALoanOutlivesAClockThatWasSetBack sets the clock back during a loan. No
-// savings may come from time that did not pass, and the loan must be given
-// back.
-func TestALoanOutlivesAClockThatWasSetBack(t *testing.T) {
-	future := time.Unix(1e6, 0)
-	x := burster{Burst: Burst{BurstQuota, 1000, 300, 60, 50}, next: lending{Work: map[node.WorkloadID]loan{}},
-		had: lending{Work: map[node.WorkloadID]loan{"web": {At: future, Felt: future, Savings: 1000}}}}
-	x.use.Workload = map[node.WorkloadID]unit.MilliCPU{"web": 0}
-	x.snap.At = time.Unix(1000, 0)
-	base := node.Limit(unit.CPUs(1))
-	x.lend(x.Burst, &node.Workload{ID: "web", Cgroup: "ls/web"}, base, base.Quota)
-	if l := x.next.Work["web"]; l.Felt.After(x.snap.At) || l.Savings != 1000 {
-		t.Errorf("after the clock was set back: %+v", l)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -25,7 +26,7 @@ func TestConfigKeepsItsForm(t *testing.T) {
 	c := n.config
 	c.Pool = facts.Pool{CPUs: unit.CPUSetOf(1, 2), LendLSR: true, Reserved: 500, ReservedCPUs: unit.CPUSetOf(0), CPUSetsManagedExternally: true}
 	c.Seats.Enable, c.Misfit.After = true, time.Minute
-	c.CPUQOS, c.Suppress, c.Overcommit = isolation.Config{Enable: true}, Suppress{Enable: true, ThresholdPercent: 65, Policy: SuppressQuota}, colocation()
+	c.CPUQOS, c.Suppress, c.Overcommit = isolation.Config{Enable: true}, suppress.Config{Enable: true, ThresholdPercent: 65, Policy: suppress.ByQuota}, colocation()
 	for v, i := reflect.ValueOf(c), 0; i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {
 			t.Errorf("%s is not tried", v.Type().Field(i).Name)

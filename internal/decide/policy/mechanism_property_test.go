@@ -12,6 +12,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -149,9 +150,9 @@ func TestBEKeepsOffSiblings(t *testing.T) {
 	kept := 0
 	for try := range 60 {
 		n := newScene(machine(8<<rnd.IntN(4), 2, 2, 1), 1+try%2)
-		n.config = Config{CPUQOS: isolation.Config{Enable: true, Mechanism: node.MechanismSiblings}, Suppress: Suppress{
+		n.config = Config{CPUQOS: isolation.Config{Enable: true, Mechanism: node.MechanismSiblings}, Suppress: suppress.Config{
 			Enable: rnd.IntN(3) > 0, ThresholdPercent: 65, MinPercent: unit.Percent(rnd.IntN(50)),
-			Policy: []SuppressPolicy{SuppressQuota, SuppressCPUSet, ""}[rnd.IntN(3)],
+			Policy: []suppress.Policy{suppress.ByQuota, suppress.ByCPUSet, ""}[rnd.IntN(3)],
 		}}
 		for _, m := range []node.Feature{node.FeatureHardwareSMT, node.FeatureCPUSets, node.FeatureBPF} {
 			n.snap.Capabilities[m] = node.Answer{Verdict: node.Yes}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -21,7 +22,7 @@ func BenchmarkOvercommit(b *testing.B) {
 			b.Run(fmt.Sprintf("workloads=%d/peaks=%v", workloads, peaks), func(b *testing.B) {
 				n := busyNode(b, workloads, 104, 2)
 				c := colocation()
-				c.Peak = PeakPrediction{Enable: peaks, MarginPercent: 10, ColdStart: time.Hour}
+				c.Peak = overcommit.PeakPrediction{Enable: peaks, MarginPercent: 10, ColdStart: time.Hour}
 				rnd := rand.New(rand.NewPCG(1, 1))
 				p := spell{every: time.Minute, use: map[node.WorkloadID]unit.MilliCPU{}}
 				n.memory = map[node.WorkloadID]unit.Bytes{"node": 60 * gi}
@@ -29,14 +30,14 @@ func BenchmarkOvercommit(b *testing.B) {
 				if peaks {
 					turns = 24 * 60
 				}
-				var st batch
+				var st overcommit.State
 				for range turns {
 					for _, w := range n.snap.Workloads {
 						p.use[w.ID] = unit.MilliCPU(rnd.ExpFloat64() * 100)
 						n.memory[w.ID] = unit.Bytes(rnd.ExpFloat64()*1000) << 20
 					}
 					n.pass(p)
-					st = st.offer(c, facts.Pool{}, time.Minute, n.snap)
+					st = st.Observe(c, facts.Pool{}, time.Minute, n.snap)
 				}
 				text, err := json.Marshal(st)
 				if err != nil {
@@ -46,7 +47,7 @@ func BenchmarkOvercommit(b *testing.B) {
 				n.pass(p)
 				b.ReportAllocs()
 				for b.Loop() {
-					st.offer(c, facts.Pool{}, time.Second, n.snap)
+					st.Observe(c, facts.Pool{}, time.Second, n.snap)
 				}
 				b.ReportMetric(float64(len(text))/float64(workloads), "B/workload")
 			})

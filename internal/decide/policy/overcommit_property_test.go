@@ -9,13 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // addsUp checks that the terms add up to the amount, and that the amount is
 // within its bounds. It returns what is wrong, or "".
-func addsUp[T unit.MilliCPU | unit.Bytes](a node.Amount[T], capacity T, r Reclaim) string {
+func addsUp[T unit.MilliCPU | unit.Bytes](a node.Amount[T], capacity T, r overcommit.Reclaim) string {
 	var sum T
 	for _, term := range a.Terms {
 		sum += term.Amount
@@ -25,7 +26,7 @@ func addsUp[T unit.MilliCPU | unit.Bytes](a node.Amount[T], capacity T, r Reclai
 		return fmt.Sprintf("the terms add up to %v", sum)
 	case a.Value < 0:
 		return "it is below 0"
-	case a.Value > portion(capacity, r.ThresholdPercent):
+	case a.Value > capacity*T(r.ThresholdPercent)/100:
 		return "it is above the threshold"
 	}
 	return ""
@@ -42,7 +43,7 @@ func TestPromisesHoldTheirBounds(t *testing.T) {
 		n.config.Suppress.Enable = false
 		n.config.Overcommit = anyCrew(rnd).config
 		if rnd.IntN(3) == 0 {
-			n.config.Overcommit.Peak = PeakPrediction{Enable: true, MarginPercent: 10, ColdStart: 5 * time.Minute}
+			n.config.Overcommit.Peak = overcommit.PeakPrediction{Enable: true, MarginPercent: 10, ColdStart: 5 * time.Minute}
 		}
 		n.memory = map[node.WorkloadID]unit.Bytes{"node": 64 * gi}
 		for range 150 {
@@ -85,7 +86,7 @@ func TestPromisesHoldTheirBounds(t *testing.T) {
 func checkState(t *testing.T, st State) {
 	t.Helper()
 	text, err := json.Marshal(st.Batch)
-	var back batch
+	var back overcommit.State
 	if err != nil || json.Unmarshal(text, &back) != nil {
 		t.Fatalf("%s: %v", text, err)
 	}

@@ -6,15 +6,16 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // colocation returns colocation-config with its defaults.
-func colocation() Overcommit {
-	return Overcommit{
+func colocation() overcommit.Config {
+	return overcommit.Config{
 		Enable: true,
-		CPU:    Reclaim{ThresholdPercent: 60, Policy: ByUsage}, Memory: Reclaim{ThresholdPercent: 65, Policy: ByUsage},
+		CPU:    overcommit.Reclaim{ThresholdPercent: 60, Policy: overcommit.ByUsage}, Memory: overcommit.Reclaim{ThresholdPercent: 65, Policy: overcommit.ByUsage},
 		Window: 5 * time.Minute, Look: time.Minute, DegradeAfter: 15 * time.Minute, RenewAfter: 5 * time.Minute, WorthPPM: 100_000,
 	}
 }
@@ -34,9 +35,9 @@ func (n *scene) configureBatch(t *testing.T, w word) {
 	case "batch.memory":
 		c.Memory.ThresholdPercent = mustParse(t, w, percent)
 	case "batch.by":
-		c.CPU.Policy, c.Memory.Policy = ReclaimPolicy(w.val), ReclaimPolicy(w.val)
+		c.CPU.Policy, c.Memory.Policy = overcommit.ReclaimPolicy(w.val), overcommit.ReclaimPolicy(w.val)
 	case "batch.memoryby":
-		c.Memory.Policy = ReclaimPolicy(w.val)
+		c.Memory.Policy = overcommit.ReclaimPolicy(w.val)
 	case "batch.keep":
 		n.config.Pool.LendLSR = false
 	case "batch.cap":
@@ -47,7 +48,7 @@ func (n *scene) configureBatch(t *testing.T, w word) {
 		c.ReservedCPU = mustParse(t, word{w.key, cpu}, unit.ParseMilliCPU)
 		c.ReservedMemory = mustParse(t, word{w.key, memory}, unit.ParseBytes)
 	case "batch.peak":
-		c.Peak = PeakPrediction{Enable: true, MarginPercent: 10, ColdStart: mustParse(t, w, time.ParseDuration)}
+		c.Peak = overcommit.PeakPrediction{Enable: true, MarginPercent: 10, ColdStart: mustParse(t, w, time.ParseDuration)}
 	default:
 		t.Fatalf("scenario word %q: unknown", w.key)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -17,7 +18,7 @@ import (
 type crew struct {
 	cpus         int
 	memory       unit.Bytes
-	config       Overcommit
+	config       overcommit.Config
 	counted      unit.CPUSet
 	system       unit.MilliCPU
 	systemMemory unit.Bytes
@@ -67,7 +68,7 @@ func (c crew) promise(t testing.TB) node.Batch {
 	return n.state.Batch.Offer
 }
 
-func changed(change func(*Overcommit)) Overcommit {
+func changed(change func(*overcommit.Config)) overcommit.Config {
 	c := colocation()
 	change(&c)
 	return c
@@ -89,19 +90,21 @@ func TestAmountsWorkedByHand(t *testing.T) {
 			wantCPU: 6100, wantMemory: 64*gi*65/100 - 7*gi,
 		},
 		"the larger of use and request": { // 9600 − 500 − 4000 − 1000; … − 1 − 8 − 2 Gi
-			config: changed(func(c *Overcommit) { c.CPU.Policy, c.Memory.Policy = ByMaxUsageRequest, ByMaxUsageRequest }),
+			config: changed(func(c *overcommit.Config) {
+				c.CPU.Policy, c.Memory.Policy = overcommit.ByMaxUsageRequest, overcommit.ByMaxUsageRequest
+			}),
 			system: 500, systemMemory: gi,
 			work:    []crewMember{{node.LS, 4000, 2000, 8 * gi, 4 * gi}, {node.LSR, 500, 1000, gi, 2 * gi}, {node.BE, 9000, 7000, 9 * gi, 20 * gi}},
 			wantCPU: 4100, wantMemory: 64*gi*65/100 - 11*gi,
 		},
 		"memory by request": { // the reservation counts, and the use of the system does not
-			config: changed(func(c *Overcommit) { c.Memory.Policy, c.ReservedMemory = ByRequest, 3*gi }),
+			config: changed(func(c *overcommit.Config) { c.Memory.Policy, c.ReservedMemory = overcommit.ByRequest, 3*gi }),
 			system: 0, systemMemory: 9 * gi,
 			work:    []crewMember{{node.LS, 0, 0, 8 * gi, 4 * gi}, {node.LS, 0, 0, -1, 5 * gi}},
 			wantCPU: 9600, wantMemory: 64*gi*65/100 - 16*gi,
 		},
 		"the reservation is more than the system uses": {
-			config: changed(func(c *Overcommit) { c.ReservedCPU, c.ReservedMemory = 1000, 2*gi }),
+			config: changed(func(c *overcommit.Config) { c.ReservedCPU, c.ReservedMemory = 1000, 2*gi }),
 			system: 400, systemMemory: gi,
 			wantCPU: 8600, wantMemory: 64*gi*65/100 - 2*gi,
 		},
@@ -118,7 +121,7 @@ func TestAmountsWorkedByHand(t *testing.T) {
 		"what is not measured counts by request": {
 			// With maxUsageRequest, Koordinator omits work that was not
 			// measured.
-			config:  changed(func(c *Overcommit) { c.CPU.Policy = ByMaxUsageRequest }),
+			config:  changed(func(c *overcommit.Config) { c.CPU.Policy = overcommit.ByMaxUsageRequest }),
 			work:    []crewMember{{node.LS, 3000, -1, 5 * gi, -1}},
 			wantCPU: 6600, wantMemory: 64*gi*65/100 - 5*gi,
 		},
@@ -126,13 +129,13 @@ func TestAmountsWorkedByHand(t *testing.T) {
 			config: colocation(), work: []crewMember{{node.LS, 0, 12000, 0, 60 * gi}}, wantCPU: 0, wantMemory: 0,
 		},
 		"no more than the owner promises": { // 50 % of 16000, 25 % of 64 Gi
-			config: changed(func(c *Overcommit) {
+			config: changed(func(c *overcommit.Config) {
 				c.CPU.LimitPercent, c.Memory.LimitPercent = node.Some[unit.Percent](50), node.Some[unit.Percent](25)
 			}),
 			wantCPU: 8000, wantMemory: 16 * gi,
 		},
 		"a threshold above the capacity is the owner's wish": { // 120 % of 16000 − 1000
-			config:  changed(func(c *Overcommit) { c.CPU.ThresholdPercent = 120 }),
+			config:  changed(func(c *overcommit.Config) { c.CPU.ThresholdPercent = 120 }),
 			work:    []crewMember{{node.LS, 0, 1000, 0, 0}},
 			wantCPU: 18200, wantMemory: 64 * gi * 65 / 100,
 		},
@@ -175,13 +178,13 @@ func batchReference(c crew) (unit.MilliCPU, unit.Bytes) {
 		}
 		used2, asked2, most2 = used2+m, asked2+q, most2+max(m, q)
 	}
-	rest := func(r Reclaim, capacity, reserved, system, used, asked, most int64) int64 {
+	rest := func(r overcommit.Reclaim, capacity, reserved, system, used, asked, most int64) int64 {
 		margin := capacity * (100 - int64(r.ThresholdPercent)) / 100
 		var batch int64
 		switch r.Policy {
-		case ByRequest:
+		case overcommit.ByRequest:
 			batch = max(0, capacity-margin-reserved-asked)
-		case ByMaxUsageRequest:
+		case overcommit.ByMaxUsageRequest:
 			batch = max(0, capacity-margin-max(system, reserved)-most)
 		default:
 			batch = max(0, capacity-margin-max(system, reserved)-used)
@@ -197,10 +200,10 @@ func batchReference(c crew) (unit.MilliCPU, unit.Bytes) {
 
 // anyCrew returns up to eight workloads that all have requests, as pods do.
 func anyCrew(rnd *rand.Rand) crew {
-	policies := []ReclaimPolicy{ByUsage, ByRequest, ByMaxUsageRequest}
+	policies := []overcommit.ReclaimPolicy{overcommit.ByUsage, overcommit.ByRequest, overcommit.ByMaxUsageRequest}
 	c := crew{cpus: 1 + rnd.IntN(32), memory: unit.Bytes(1+rnd.IntN(64)) * gi, config: colocation()}
-	c.config.CPU = Reclaim{ThresholdPercent: unit.Percent(rnd.IntN(120)), Policy: policies[2*rnd.IntN(2)]}
-	c.config.Memory = Reclaim{ThresholdPercent: unit.Percent(rnd.IntN(101)), Policy: policies[rnd.IntN(3)]}
+	c.config.CPU = overcommit.Reclaim{ThresholdPercent: unit.Percent(rnd.IntN(120)), Policy: policies[2*rnd.IntN(2)]}
+	c.config.Memory = overcommit.Reclaim{ThresholdPercent: unit.Percent(rnd.IntN(101)), Policy: policies[rnd.IntN(3)]}
 	if rnd.IntN(2) == 0 {
 		c.config.CPU.LimitPercent = node.Some(unit.Percent(rnd.IntN(101)))
 		c.config.Memory.LimitPercent = node.Some(unit.Percent(rnd.IntN(101)))

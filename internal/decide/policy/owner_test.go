@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tenon.sh/tenon/internal/decide/blockio"
+	"tenon.sh/tenon/internal/decide/burst"
 	"tenon.sh/tenon/internal/decide/cache"
 	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/facts"
@@ -25,7 +26,7 @@ import (
 // supports all of them.
 func (n *scene) enableAll(t testing.TB) {
 	t.Helper()
-	n.config.Burst = Burst{BurstAuto, 1000, 300, -1, 50}
+	n.config.Burst = burst.Config{Policy: burst.Both, CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50}
 	n.config.Memory.Classes = map[node.Class]memory.Shares{node.LS: {MinPercent: 20, LowPercent: 50}, node.BE: {ThrottlingPercent: 50}}
 	n.config.Cache.Classes = map[node.Class]cache.Share{node.LS: {End: 100, Bandwidth: 100}, node.BE: {End: 30, Bandwidth: 50}}
 	n.config.IO.Classes = map[node.Class][]blockio.Device{node.BE: {{Name: "vda", ReadBPS: 10 << 20, WeightPercent: 50}}, node.LS: {{Name: "vda", Latency: time.Millisecond}}}

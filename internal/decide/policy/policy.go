@@ -1,15 +1,16 @@
-// Package policy decides the values of a node's knobs. Decide is a pure
-// function of configuration, state and snapshot. Each policy has a file or a
-// package of its own. It is the only owner of its knobs, and gives a reason
-// with each want.
+// Package policy decides the values of a node's knobs: Decide calls each policy and
+// joins the wants. It is a pure function of configuration, state and snapshot. Each
+// policy has a package of its own. It is the only owner of its knobs, and gives a
+// reason with each want.
 package policy
 
 import (
 	"slices"
 
 	"tenon.sh/tenon/internal/decide/blockio"
+	"tenon.sh/tenon/internal/decide/burst"
 	"tenon.sh/tenon/internal/decide/cache"
-	"tenon.sh/tenon/internal/decide/contest"
+	"tenon.sh/tenon/internal/decide/cpus/bind"
 	"tenon.sh/tenon/internal/decide/cpus/grow"
 	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
@@ -19,8 +20,11 @@ import (
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/misfit"
+	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/decide/suppress"
+	"tenon.sh/tenon/internal/decide/writeconflict"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -33,7 +37,7 @@ type Config struct {
 	// CPUQOS gives LS work the CPU before BE work.
 	CPUQOS isolation.Config `json:"cpu_qos,omitzero"`
 	// Suppress limits the CPU of BE work.
-	Suppress Suppress `json:"suppress,omitzero"`
+	Suppress suppress.Config `json:"suppress,omitzero"`
 	// Memory protects and limits memory by class.
 	Memory memory.Config `json:"memory_qos,omitzero"`
 	// Cache divides L3 caches and memory bandwidth by class.
@@ -41,9 +45,9 @@ type Config struct {
 	// IO sets limits, weights and latency targets of block I/O by class.
 	IO blockio.Config `json:"io,omitzero"`
 	// Burst lets LS work exceed its CPU limit for a limited time.
-	Burst Burst `json:"burst,omitzero"`
+	Burst burst.Config `json:"burst,omitzero"`
 	// Overcommit computes the batch resources.
-	Overcommit Overcommit `json:"overcommit,omitzero"`
+	Overcommit overcommit.Config `json:"overcommit,omitzero"`
 	// Evict evicts BE work when memory or CPU is short.
 	Evict evict.Config `json:"evict,omitzero"`
 	// Seats gives BE work that has a CPU limit whole CPUs, in place of time on all CPUs.
@@ -61,8 +65,8 @@ type State struct {
 	// Selector holds the selected isolation mechanism.
 	Selector isolation.Selector `json:"ladder,omitzero"`
 	// SLO tracks the objectives. CPUBackOff is the reduction of the CPU of BE.
-	SLO        slo.Tracker `json:"strain,omitzero"`
-	CPUBackOff cpuBackOff  `json:"giving,omitzero"`
+	SLO        slo.Tracker      `json:"strain,omitzero"`
+	CPUBackOff suppress.BackOff `json:"giving,omitzero"`
 	// CacheBackOff is the reduction of the cache and memory bandwidth of BE.
 	CacheBackOff cache.BackOff `json:"squeeze,omitzero"`
 	// Pins holds the CPUs that single workloads have exclusively.
@@ -75,9 +79,9 @@ type State struct {
 	// none. Decide does not read them.
 	Notes map[node.WorkloadID]hold.Note `json:"cpu_notes,omitempty"`
 	// Lending holds the loans of quota burst.
-	Lending lending `json:"lending,omitzero"`
+	Lending burst.Lending `json:"lending,omitzero"`
 	// Batch is the state of the batch resources.
-	Batch batch `json:"batch,omitzero"`
+	Batch overcommit.State `json:"batch,omitzero"`
 	// Evictions holds the BE workloads that Tenon is evicting, and the state on
 	// which further evictions depend.
 	Evictions evict.State `json:"evictions,omitzero"`
@@ -105,20 +109,22 @@ func (st State) HeldCPUs() hold.Held { return hold.Noted(st.Pins, st.Shared, st.
 func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	l := facts.LayoutOf(s)
 	next := State{Use: st.Use.Observe(s), SLO: st.SLO.Observe(s)}
-	next.CPUBackOff = st.CPUBackOff.follow(next.SLO, s.At)
-	next.Batch = st.Batch.offer(c.Overcommit, c.Pool, next.Use.Elapsed, s)
+	next.CPUBackOff = st.CPUBackOff.Follow(next.SLO, s.At)
+	next.Batch = st.Batch.Observe(c.Overcommit, c.Pool, next.Use.Elapsed, s)
 	pool := c.Pool.WithIsolated(s)
 	own := hold.Decide(pool, c.Suppress.KeepPercent(), hold.Previous{Own: st.Pins, Shared: st.Shared}, s)
 	next.Grown, own = grow.Decide(st.Grown, own, st.Use, next.Use, next.Violations(), s)
 	next.Pins, next.Shared, next.Notes = own.Of, own.Shared, own.Notes()
 	var selector, bounds, shares, ends []plan.Want
 	next.Selector, selector = st.Selector.Select(c.CPUQOS, isolation.Input{Pool: pool, Layout: l, Use: next.Use, SLO: next.SLO, Own: own, Snapshot: s})
-	next.Growth, bounds = suppress(c.Suppress, pool, st.Growth, l, next.Use, next.CPUBackOff, own, next.Selector.LS.Siblings(s.Topology), st.Seats.May, s)
+	next.Growth, bounds = suppress.Decide(c.Suppress, st.Growth, suppress.Input{
+		Pool: pool, Layout: l, Use: next.Use, BackOff: next.CPUBackOff, Own: own, Snapshot: s,
+		Avoid: next.Selector.LS.Siblings(s.Topology), Seated: st.Seats.May,
+	})
 	var seats seat.Grants
 	next.Seats, seats, bounds = seat.Wants(c.Seats, st.Seats, pool, l, next.Use, own, bounds, s)
-	burst := newBurster(c.Burst, st.Lending, next.Use, own, s)
-	limits := limit(&burst, l, s, own, seats, bounds)
-	next.Lending = burst.next
+	var limits []plan.Want
+	next.Lending, limits = burst.Decide(c.Burst, st.Lending, burst.Input{Layout: l, Use: next.Use, Own: own, Seats: seats, Bounds: bounds, Snapshot: s})
 	if len(c.Cache.Classes) > 0 || facts.AnyOf(s.Workloads, cache.OwnsControl) {
 		next.CacheBackOff = st.CacheBackOff.Follow(next.SLO, s)
 		shares = cache.Decide(c.Cache, next.CacheBackOff, s)
@@ -129,9 +135,9 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	if next.Selector.Status.Mechanism == node.MechanismSchedExt {
 		more = len(s.Workloads) + 2
 	}
-	wants := plan.Join(more, selector, isolation.WeightWants(c.CPUQOS, next.Selector.Status.Mechanism, l, s), bounds, bind(own, l, s), limits,
+	wants := plan.Join(more, selector, isolation.WeightWants(c.CPUQOS, next.Selector.Status.Mechanism, l, s), bounds, bind.LS(own, l, s), limits,
 		memory.Decide(c.Memory, s), shares, blockio.Decide(c.IO, s), ends)
-	wants = contest.Hold(s, append(wants, orphans(l, s, wants)...))
+	wants = writeconflict.Hold(s, append(wants, orphans(l, s, wants)...))
 	orders, slotless := isolation.Orders(s, l.RootOf, wants)
 	next.Selector.Status.Slotless = slotless
 	return next, append(wants, orders...)

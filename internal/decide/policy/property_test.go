@@ -18,6 +18,7 @@ import (
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -66,9 +67,9 @@ func anySet(rnd *rand.Rand, of unit.CPUSet) unit.CPUSet {
 func anyScene(rnd *rand.Rand, most, version int) *scene {
 	topo := anyTopology(rnd, most)
 	n := newScene(topo, version)
-	n.config = Config{CPUQOS: isolation.Config{Enable: rnd.IntN(2) == 0}, Pool: facts.Pool{LendLSR: rnd.IntN(3) == 0}, Suppress: Suppress{
+	n.config = Config{CPUQOS: isolation.Config{Enable: rnd.IntN(2) == 0}, Pool: facts.Pool{LendLSR: rnd.IntN(3) == 0}, Suppress: suppress.Config{
 		Enable: true, ThresholdPercent: unit.Percent(rnd.IntN(101)),
-		Policy: []SuppressPolicy{SuppressQuota, SuppressCPUSet, SuppressCPUSet, ""}[rnd.IntN(4)],
+		Policy: []suppress.Policy{suppress.ByQuota, suppress.ByCPUSet, suppress.ByCPUSet, ""}[rnd.IntN(4)],
 	}}
 	n.config.Seats.Enable = rnd.IntN(2) == 0
 	if rnd.IntN(2) == 0 {
@@ -176,17 +177,17 @@ func TestBudgetHolds(t *testing.T) {
 			n.checkWants(t)
 			n.decide(t)
 			has, cpus := n.allowance()
-			b := budgetOf(n.config.Suppress, n.config.Pool, n.state.Use, n.snap, n.config.Pool.Counted(n.snap))
-			slack := b.capacity.Percent(deadband) + minQuota*4
+			b := suppress.BudgetOf(n.config.Suppress, n.config.Pool, n.state.Use, n.snap, n.config.Pool.Counted(n.snap))
+			slack := b.Capacity.Percent(suppress.Deadband) + leastQuota*4
 			if version == 1 && hadCPUs.Len() == 1 && cpus.Len() == 2 {
 				slack += unit.CPUs(1) // during an exchange on cgroup v1 the set has both CPUs
 			}
 			what := fmt.Sprintf("try %d, tick %d, v%d, %d CPUs, %+v", try, turn, version, len(n.snap.Topology.CPUs), n.config.Suppress)
-			if cpus.Empty() || has > b.may+slack {
-				t.Fatalf("%s: BE may use %v of %v, the budget is %v (%s)", what, has, cpus, b.may, b.reason)
+			if cpus.Empty() || has > b.May+slack {
+				t.Fatalf("%s: BE may use %v of %v, the budget is %v (%s)", what, has, cpus, b.May, b.Reason)
 			}
-			gain := b.save(before.Growth, spell.every, true) + slack
-			if has > max(had, roundUp(b.least), unit.CPUs(1))+gain {
+			gain := b.Save(before.Growth, spell.every, true) + slack
+			if has > max(had, roundUp(b.Least), unit.CPUs(1))+gain {
 				t.Fatalf("%s: BE grew from %v to %v in %v", what, had, has, spell.every)
 			}
 			if t.Failed() {
@@ -195,6 +196,9 @@ func TestBudgetHolds(t *testing.T) {
 		}
 	}
 }
+
+// leastQuota is the smallest quota of the kernel for the default period.
+const leastQuota = unit.MilliCPU(node.MinQuota * 1000 / node.DefaultPeriod)
 
 // roundUp rounds m up to whole CPUs.
 func roundUp(m unit.MilliCPU) unit.MilliCPU { return (m + 999) / 1000 * 1000 }
@@ -283,7 +287,7 @@ func TestMoreLSUseNeverGivesBEMore(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 14))
 		n, less := play(0)
 		_, more := play(unit.MilliCPU(rnd.IntN(4000)))
-		if slack := unit.CPUs(len(n.snap.Topology.CPUs)).Percent(deadband); more > less+slack {
+		if slack := unit.CPUs(len(n.snap.Topology.CPUs)).Percent(suppress.Deadband); more > less+slack {
 			t.Errorf("seed %d, %+v: BE may use %v, and %v when a service needs more", seed, n.config.Suppress, less, more)
 		}
 	}
@@ -295,7 +299,7 @@ func TestJitterMovesNothing(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(15, 16))
 	for _, version := range []int{1, 2} {
 		n := newScene(machine(104, 2, 4, 2), version)
-		n.config.Suppress = Suppress{Enable: true, ThresholdPercent: 65, Policy: SuppressCPUSet}
+		n.config.Suppress = suppress.Config{Enable: true, ThresholdPercent: 65, Policy: suppress.ByCPUSet}
 		n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"})
 		n.add(node.Workload{ID: "job", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
 		steps := 0
@@ -323,8 +327,8 @@ func TestFewCPUsChangeHands(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(17, 18))
 	for range 40 {
 		n := anyScene(rnd, 256, 2)
-		n.config.Suppress.Policy = SuppressCPUSet
-		swaps := max(int(unit.CPUs(len(n.snap.Topology.CPUs)).Percent(growth)/unit.CPUs(1)), 2)
+		n.config.Suppress.Policy = suppress.ByCPUSet
+		swaps := max(int(unit.CPUs(len(n.snap.Topology.CPUs)).Percent(suppress.Growth)/unit.CPUs(1)), 2)
 		var had unit.CPUSet
 		for turn := range 20 {
 			p := n.anySpell(rnd)
@@ -369,8 +373,8 @@ func TestNothingPanicsAtTheEdges(t *testing.T) {
 			}
 			for i, version := range []int{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2} {
 				mechanism := node.Mechanisms[i/3]
-				for _, p := range []SuppressPolicy{SuppressQuota, SuppressCPUSet, ""} {
-					c := Config{CPUQOS: isolation.Config{Enable: true, Mechanism: mechanism}, Suppress: Suppress{Enable: true, ThresholdPercent: 65, Policy: p},
+				for _, p := range []suppress.Policy{suppress.ByQuota, suppress.ByCPUSet, ""} {
+					c := Config{CPUQOS: isolation.Config{Enable: true, Mechanism: mechanism}, Suppress: suppress.Config{Enable: true, ThresholdPercent: 65, Policy: p},
 						Memory: memory.Config{Classes: map[node.Class]memory.Shares{node.LS: {LowPercent: 100, ThrottlingPercent: 80}}}}
 					s.Knobs.Kernel.CgroupVersion = version
 					s.Busy = map[unit.CPU]time.Duration{0: 0}
@@ -380,7 +384,7 @@ func TestNothingPanicsAtTheEdges(t *testing.T) {
 						s.Isolation.LSOn = map[unit.CPU]time.Duration{-1: time.Duration(turn), 0: time.Duration(turn) * time.Second, unit.MaxCPUs: math.MaxInt64}
 						st, _ = Decide(c, st, s)
 					}
-					SafeBounds(c, s)
+					suppress.SafeBounds(c.Suppress, c.Pool, s)
 				}
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -128,7 +129,7 @@ func list(s string) unit.CPUSet {
 // there is one. The service has per-CPU counters only on cgroup v1.
 func tenon(t *testing.T, c nodeCase, version int, have unit.CPUSet) (unit.CPUSet, string) {
 	n := newScene(c.topo, version)
-	n.config.Suppress = Suppress{Enable: true, ThresholdPercent: c.threshold, MinPercent: c.min, Policy: SuppressCPUSet}
+	n.config.Suppress = suppress.Config{Enable: true, ThresholdPercent: c.threshold, MinPercent: c.min, Policy: suppress.ByCPUSet}
 	n.config.Pool.LendLSR = c.lend
 	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"})
 	n.add(node.Workload{ID: "be", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
@@ -155,7 +156,7 @@ func tenon(t *testing.T, c nodeCase, version int, have unit.CPUSet) (unit.CPUSet
 	}
 	n.pass(p)
 	n.decide(t) // the first tick has no rate
-	n.state.Growth = unit.CPUs(len(c.topo.CPUs)).Percent(growth)
+	n.state.Growth = unit.CPUs(len(c.topo.CPUs)).Percent(suppress.Growth)
 	for range c.ticks {
 		p.missing["web"] = c.missing
 		n.pass(p)

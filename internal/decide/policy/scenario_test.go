@@ -13,10 +13,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tenon.sh/tenon/internal/decide/burst"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -154,7 +156,7 @@ func (n *scene) see(t *testing.T, what string) []string {
 	case "misfits":
 		lines = n.misfits()
 	case "unwatched":
-		for _, w := range SafeBounds(n.config, n.snap) {
+		for _, w := range suppress.SafeBounds(n.config.Suppress, n.config.Pool, n.snap) {
 			lines = append(lines, fmt.Sprintf("%v at most %v  # %s", w.Knob, w.Value, w.Reason))
 		}
 	default:
@@ -271,7 +273,7 @@ func (n *scene) configure(t *testing.T, w word) {
 	case "min":
 		n.config.Suppress.MinPercent = mustParse(t, w, percent)
 	case "policy":
-		n.config.Suppress.Policy = SuppressPolicy(w.val)
+		n.config.Suppress.Policy = suppress.Policy(w.val)
 	case "reserved":
 		n.config.Pool.ReservedCPUs = mustParse(t, w, unit.ParseCPUSet)
 	case "sets": // another component manages the CPU sets
@@ -283,7 +285,7 @@ func (n *scene) configure(t *testing.T, w word) {
 	case "lend":
 		n.config.Pool.LendLSR = true
 	case "burst":
-		n.config.Burst = Burst{BurstPolicy(w.val), 1000, 300, -1, 50}
+		n.config.Burst = burst.Config{Policy: burst.Policy(w.val), CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50}
 	case "save":
 		n.config.Burst.CPUPercent = mustParse(t, w, percent)
 	case "borrow":

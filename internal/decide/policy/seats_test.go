@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"tenon.sh/tenon/internal/decide/cpus/slice"
+	"tenon.sh/tenon/internal/decide/cpus/worker"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
@@ -89,7 +89,7 @@ func (n *scene) checkSeats(t *testing.T, seed uint64) {
 // the same name.
 func (n *scene) readSlice(t *testing.T, w word) {
 	t.Helper()
-	one := mustParse(t, w, func(text string) (s slice.Slice, err error) {
+	one := mustParse(t, w, func(text string) (s worker.Slice, err error) {
 		i := strings.IndexByte(text, ':')
 		if i < 0 {
 			return s, fmt.Errorf("slice %q: want NAME:COUNTxCPUS", text)
@@ -98,7 +98,7 @@ func (n *scene) readSlice(t *testing.T, w word) {
 		_, err = fmt.Sscanf(text[i+1:], "%dx%d", &s.Count, &s.CPUs)
 		return s, err
 	})
-	rest := slices.DeleteFunc(slices.Clone(n.config.Seats.Slices), func(s slice.Slice) bool { return s.Name == one.Name })
+	rest := slices.DeleteFunc(slices.Clone(n.config.Seats.Slices), func(s worker.Slice) bool { return s.Name == one.Name })
 	n.config.Seats.Slices = append(rest, one)
 }
 
@@ -116,7 +116,7 @@ func TestSlicesHoldTheirProperties(t *testing.T) {
 		n := anyScene(rnd, 256, 2-rnd.IntN(2))
 		n.config.Seats.Enable = rnd.IntN(2) == 0
 		for range 12 {
-			n.config.Seats.Slices = []slice.Slice{
+			n.config.Seats.Slices = []worker.Slice{
 				{Name: "a", Count: 1 + rnd.IntN(4), CPUs: 1 + rnd.IntN(8), Rules: []string{"a"}},
 				{Name: "b", Count: 1 + rnd.IntN(2), CPUs: 1 + rnd.IntN(3), Rules: []string{"b"}},
 			}
@@ -169,7 +169,7 @@ func (n *scene) checkSlices(t *testing.T, seed uint64) (seen int) {
 	return seen
 }
 
-func (n *scene) checkWorker(t *testing.T, seed uint64, w slice.Worker) {
+func (n *scene) checkWorker(t *testing.T, seed uint64, w worker.Worker) {
 	t.Helper()
 	for _, want := range n.wants {
 		of, set := want.Value.(node.CPUs)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/cpus/hold"
-	"tenon.sh/tenon/internal/decide/cpus/slice"
+	"tenon.sh/tenon/internal/decide/cpus/worker"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/suppresscost"
@@ -33,7 +33,7 @@ type Tick struct {
 	// Batch is the amount of CPU and memory that BE may request after this tick.
 	Batch node.Batch
 	// Slices are the virtual workers of the node and the work in them.
-	Slices []slice.Status
+	Slices []worker.Status
 	// Held are the CPUs that workloads hold after this tick.
 	Held hold.Held
 	// Selection is the isolation mechanism in use after this tick. Isolation is

@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/decide/blockio"
+	"tenon.sh/tenon/internal/decide/burst"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -28,8 +30,8 @@ type demand struct {
 }
 
 var demands = []demand{
-	{"resource-threshold-config: cpuSuppressPolicy cfsQuota", func(c policy.Config) bool { return c.Suppress.Enable && c.Suppress.Policy == policy.SuppressQuota }, []node.Feature{node.FeatureCPUMax}},
-	{"resource-threshold-config: cpuSuppressPolicy cpuset", func(c policy.Config) bool { return c.Suppress.Enable && c.Suppress.Policy == policy.SuppressCPUSet }, []node.Feature{node.FeatureCPUSets}},
+	{"resource-threshold-config: cpuSuppressPolicy cfsQuota", func(c policy.Config) bool { return c.Suppress.Enable && c.Suppress.Policy == suppress.ByQuota }, []node.Feature{node.FeatureCPUMax}},
+	{"resource-threshold-config: cpuSuppressPolicy cpuset", func(c policy.Config) bool { return c.Suppress.Enable && c.Suppress.Policy == suppress.ByCPUSet }, []node.Feature{node.FeatureCPUSets}},
 	{"resource-threshold-config: memoryEvictThresholdPercent, to freeze what grows", func(c policy.Config) bool { return c.Evict.Memory.ThresholdPercent > 0 }, []node.Feature{node.FeatureCgroupFreezer}},
 	{"resource-qos-config: cpuQOS.schedIdle", func(c policy.Config) bool { return c.CPUQOS.Means == node.FeatureCPUIdle }, []node.Feature{node.FeatureCPUIdle}},
 	{"resource-qos-config: policies, mechanism sched_ext", pinned(node.MechanismSchedExt), []node.Feature{node.FeatureSchedExt}},
@@ -43,7 +45,7 @@ var demands = []demand{
 	{"resource-qos-config: blkioQOS, ioWeightPercent", devices(func(d blockio.Device) bool { return d.WeightPercent > 0 }), []node.Feature{node.FeatureIOWeight, node.FeatureBFQWeight}},
 	{"resource-qos-config: blkioQOS, readLatency and writeLatency", devices(func(d blockio.Device) bool { return d.Latency > 0 }), []node.Feature{node.FeatureIOLatency}},
 	{"cpu-burst-config: policy", func(c policy.Config) bool {
-		return c.Burst.Policy == policy.BurstAuto || c.Burst.Policy == policy.BurstCPU
+		return c.Burst.Policy == burst.Both || c.Burst.Policy == burst.Save
 	}, []node.Feature{node.FeatureCPUBurst}},
 }
 

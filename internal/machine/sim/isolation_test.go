@@ -11,6 +11,7 @@ import (
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/machine/conformance"
 	"tenon.sh/tenon/internal/machine/sim"
 	"tenon.sh/tenon/internal/model/node"
@@ -104,7 +105,7 @@ func TestAFullTableTakesNoMoreOrders(t *testing.T) {
 // never have a larger quota than their cgroup, not even for one tick.
 func TestOrdersFollowLimitsInTheSameTick(t *testing.T) {
 	n, a := runningAgent(t, isolators["mainline"])
-	a.Config.Suppress = policy.Suppress{Enable: true, ThresholdPercent: 65}
+	a.Config.Suppress = suppress.Config{Enable: true, ThresholdPercent: 65}
 	n.Advance(time.Second)
 	tickNumber(t, a)
 	quota, _ := value(t, n, "be", node.FileCPUMax).(node.CPUMax)

@@ -22,7 +22,7 @@ type Overrides struct {
 	Cache CacheOverride `json:"cache,omitzero"`
 	CPUs  CPUOverride   `json:"cpus,omitzero"`
 	// EvictionExemptFrom lists the causes for which Tenon must not evict the
-	// workload, each one of policy.EvictCauses.
+	// workload, each one of evict.Causes.
 	EvictionExemptFrom []string `json:"spared_from,omitempty"`
 }
 
@@ -34,7 +34,7 @@ func (a Overrides) Equal(b Overrides) bool {
 
 // BurstOverride is the cpuBurst strategy of one workload.
 type BurstOverride struct {
-	// Policy is BurstNone or a policy.BurstPolicy. If it is empty, the policy of
+	// Policy is BurstNone or a burst.Policy. If it is empty, the policy of
 	// the class applies.
 	Policy        string              `json:"policy,omitempty"`
 	CPUPercent    Maybe[unit.Percent] `json:"cpu_percent,omitzero"`

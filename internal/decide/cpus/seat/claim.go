@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"tenon.sh/tenon/internal/decide/cpus/slice"
+	"tenon.sh/tenon/internal/decide/cpus/worker"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -17,7 +17,7 @@ type claim struct {
 	work *node.Workload // of a worker: the first of its workloads
 	// The field at names the worker, and mates has its other workloads. Both
 	// are empty for a workload with a CPU limit.
-	at    slice.Place
+	at    worker.Place
 	mates []*node.Workload
 	limit unit.MilliCPU
 	cpus  int
@@ -29,9 +29,9 @@ type claim struct {
 
 // claims lists the workloads and workers that demand seats. Those that already
 // have seats come first. It also returns all CPUs that they may use.
-func (st State) claims(in Input, places slice.Places) ([]claim, unit.CPUSet) {
+func (st State) claims(in Input, places worker.Places) ([]claim, unit.CPUSet) {
 	all := make([]claim, 0, len(in.May))
-	workers := make(map[slice.Place]int, len(places)) // index of the claim of each worker
+	workers := make(map[worker.Place]int, len(places)) // index of the claim of each worker
 	size := make(map[string]int, len(in.Slices))
 	for _, s := range in.Slices {
 		size[s.Name] = s.CPUs

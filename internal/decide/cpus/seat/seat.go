@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
-	"tenon.sh/tenon/internal/decide/cpus/slice"
+	"tenon.sh/tenon/internal/decide/cpus/worker"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -29,7 +29,7 @@ type Config struct {
 	// Enable gives seats to BE work with a CPU limit (policies.cpuLimitSeats).
 	Enable bool `json:"enable,omitempty"`
 	// Slices have virtual workers for the BE work that rules match (slices).
-	Slices []slice.Slice `json:"slices,omitempty"`
+	Slices []worker.Slice `json:"slices,omitempty"`
 }
 
 func (c Config) on() bool { return c.Enable || len(c.Slices) > 0 }
@@ -56,8 +56,8 @@ type State struct {
 	Have map[node.WorkloadID]unit.CPUSet `json:"have,omitempty"`
 	// In maps each workload of a slice to its virtual worker. Workers lists the
 	// CPUs of these workers.
-	In      slice.Places `json:"in,omitempty"`
-	Workers []WorkerCPUs `json:"workers,omitempty"`
+	In      worker.Places `json:"in,omitempty"`
+	Workers []WorkerCPUs  `json:"workers,omitempty"`
 	// May are all CPUs that the workloads with seats may use, taken together.
 	May unit.CPUSet `json:"may,omitzero"`
 	// Pooled says that the demand exceeds the CPUs, and all work shares them.
@@ -69,7 +69,7 @@ type State struct {
 
 // WorkerCPUs are the CPUs of a virtual worker.
 type WorkerCPUs struct {
-	slice.Place
+	worker.Place
 	CPUs unit.CPUSet `json:"cpu_set"`
 }
 
@@ -121,7 +121,7 @@ func (st State) Decide(in Input) (State, Grants) {
 	if !in.on() {
 		return State{}, nil
 	}
-	places := slice.Assign(in.Slices, st.In, in.Snap.Workloads, func(id node.WorkloadID) bool { return !in.May[id].Empty() })
+	places := worker.Assign(in.Slices, st.In, in.Snap.Workloads, func(id node.WorkloadID) bool { return !in.May[id].Empty() })
 	claims, may := st.claims(in, places)
 	if len(claims) == 0 {
 		return State{}, nil
@@ -167,15 +167,15 @@ func (c Config) nameWork() string {
 }
 
 // Slices returns the slices, with the CPUs and the work of their workers.
-func (st State) Slices(c Config) []slice.Status {
+func (st State) Slices(c Config) []worker.Status {
 	if len(c.Slices) == 0 {
 		return nil
 	}
-	return slice.StatusOf(c.Slices, st.In, st.cpusOf)
+	return worker.StatusOf(c.Slices, st.In, st.cpusOf)
 }
 
-func (st State) cpusOf(p slice.Place) unit.CPUSet {
-	if i, found := slices.BinarySearchFunc(st.Workers, p, func(w WorkerCPUs, p slice.Place) int { return w.Compare(p) }); found {
+func (st State) cpusOf(p worker.Place) unit.CPUSet {
+	if i, found := slices.BinarySearchFunc(st.Workers, p, func(w WorkerCPUs, p worker.Place) int { return w.Compare(p) }); found {
 		return st.Workers[i].CPUs
 	}
 	return unit.CPUSet{}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/cpus/slice"
+	"tenon.sh/tenon/internal/decide/cpus/worker"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -92,7 +92,7 @@ func TestThePoolEndsOnlyAfterAWhileWithRoom(t *testing.T) {
 }
 
 // putInSlices puts the workloads of an input into slices, in turn.
-func putInSlices(in Input, all ...slice.Slice) Input {
+func putInSlices(in Input, all ...worker.Slice) Input {
 	for i := range in.Snap.Workloads {
 		w := &in.Snap.Workloads[i]
 		w.Rule, w.CPULimit = all[i%len(all)].Name, node.Maybe[unit.MilliCPU]{}
@@ -108,7 +108,7 @@ func putInSlices(in Input, all ...slice.Slice) Input {
 // TestAWorkerKeepsItsCPUsWhenItsSizeChanges checks a worker that becomes
 // smaller and larger. It must lose some of its CPUs, or get others in addition.
 func TestAWorkerKeepsItsCPUsWhenItsSizeChanges(t *testing.T) {
-	sized := func(n int) Input { return putInSlices(input(32, 1, 1), slice.Slice{Name: "enc", CPUs: n, Count: 1}) }
+	sized := func(n int) Input { return putInSlices(input(32, 1, 1), worker.Slice{Name: "enc", CPUs: n, Count: 1}) }
 	st, grants := State{}.Decide(sized(4))
 	first := grants["w000"].CPUs
 	if first.Len() != 4 || grants["w001"].CPUs != first || grants["w000"].Full {
@@ -132,7 +132,7 @@ func TestAWorkerKeepsItsCPUsWhenItsSizeChanges(t *testing.T) {
 }
 
 func TestWorkersThatDoNotFitShare(t *testing.T) {
-	in := putInSlices(input(8, 1, 1, 1), slice.Slice{Name: "enc", CPUs: 3, Count: 3})
+	in := putInSlices(input(8, 1, 1, 1), worker.Slice{Name: "enc", CPUs: 3, Count: 3})
 	st, grants := State{}.Decide(in)
 	if !st.Pooled || !grants["w000"].CPUs.Empty() || !strings.Contains(grants["w000"].How, "work in slices demands 9 CPUs and may use 8 CPUs: all share them") {
 		t.Errorf("%+v, %+v", st, grants)
@@ -146,7 +146,7 @@ func TestWorkersThatDoNotFitShare(t *testing.T) {
 // fifty workers.
 func BenchmarkDecideSlices(b *testing.B) {
 	limits := make([]unit.MilliCPU, 100)
-	in := putInSlices(input(256, limits...), slice.Slice{Name: "a", CPUs: 4, Count: 25}, slice.Slice{Name: "b", CPUs: 5, Count: 25})
+	in := putInSlices(input(256, limits...), worker.Slice{Name: "a", CPUs: 4, Count: 25}, worker.Slice{Name: "b", CPUs: 5, Count: 25})
 	st, _ := State{}.Decide(in)
 	if st.Pooled || len(st.Workers) != 50 {
 		b.Fatalf("%d workers have CPUs, want 50", len(st.Workers))
@@ -161,7 +161,7 @@ func BenchmarkDecideSlices(b *testing.B) {
 // allocates does not grow with the number of ticks before it.
 func TestSlicesAllocateNoMoreInEachTick(t *testing.T) {
 	limits := make([]unit.MilliCPU, 100)
-	in := putInSlices(input(256, limits...), slice.Slice{Name: "a", CPUs: 4, Count: 25}, slice.Slice{Name: "b", CPUs: 5, Count: 25})
+	in := putInSlices(input(256, limits...), worker.Slice{Name: "a", CPUs: 4, Count: 25}, worker.Slice{Name: "b", CPUs: 5, Count: 25})
 	st, _ := State{}.Decide(in)
 	count := func() float64 { return testing.AllocsPerRun(20, func() { st, _ = st.Decide(in) }) }
 	first := count()

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/concurrency"
-	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/kubectl"
@@ -30,31 +30,31 @@ type bench struct {
 	skew    time.Duration // of the nodes' clock, against that of this machine
 	lead    time.Duration // from the release of a wave to its begin
 
-	runs    []sweep.Cell
+	runs    []run.Cell
 	refused []string
 	record  concurrency.Experiment
 }
 
-// A run is one measured cell.
-type run struct {
-	cell sweep.Cell
+// A result is one measured cell.
+type result struct {
+	cell run.Cell
 	rows []jobs.Job
 	void []string
 }
 
 // Run runs the experiment. When it returns, even with an error, it has removed
 // its Jobs. If it made the namespace, it has removed that, too. Outcome and
-// error have the same meaning as those of [sweep.Run].
+// error have the same meaning as those of [run.Run].
 func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	b, err := newBench(ctx, c)
 	if err != nil {
 		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
-	return (&harness.Series[sweep.Cell, run]{
+	return (&harness.Series[run.Cell, result]{
 		Site: b.Site, Cells: b.runs, Blocks: b.Blocks, Most: b.MaxTime, InOrder: b.AsPublished,
 		First: b.lead + b.Work + 6*time.Second, Calibrate: b.calibrate, Run: b.run, Tell: tell, Open: concurrency.Open,
-		Save: func(r run) error { return concurrency.AddJobs(b.Out, r.rows) },
-		Void: func(r run) []string { return r.void },
+		Save: func(r result) error { return concurrency.AddJobs(b.Out, r.rows) },
+		Void: func(r result) []string { return r.void },
 	}).Conduct(ctx)
 }
 
@@ -90,7 +90,7 @@ func newBench(ctx context.Context, c Config) (_ *bench, err error) {
 		return nil, err
 	}
 	if b.height = b.Height; b.height == 0 {
-		b.height = sweep.HeightFor(b.smallestCPUs())
+		b.height = run.HeightFor(b.smallestCPUs())
 		if b.AsPublished {
 			b.height = 1080
 		}
@@ -129,7 +129,7 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (harness.Record
 	if !b.AsPublished {
 		b.Status.Now("calibrating: one job alone")
 		b.whole = firstFrames
-		r, err := b.measure(ctx, sweep.Reference, 0, 0)
+		r, err := b.measure(ctx, run.Reference, 0, 0)
 		if err == nil && len(r.void) > 0 {
 			err = errors.New(strings.Join(r.void, "; "))
 		}
@@ -189,7 +189,7 @@ func (b *bench) experiment(caveats []string) concurrency.Experiment {
 	return e
 }
 
-func (b *bench) run(ctx context.Context, cell sweep.Cell, index, block int) (run, error) {
+func (b *bench) run(ctx context.Context, cell run.Cell, index, block int) (result, error) {
 	r, err := b.measure(ctx, cell, index, block)
 	if err != nil {
 		return r, fmt.Errorf("cell %v: %w", cell, err)
@@ -197,7 +197,7 @@ func (b *bench) run(ctx context.Context, cell sweep.Cell, index, block int) (run
 	return r, nil
 }
 
-func tell(r run) string {
+func tell(r result) string {
 	if len(r.rows) == 0 {
 		return ""
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/jobfiles"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/kubectl"
@@ -23,7 +23,7 @@ const gib = unit.Bytes(1) << 30
 // benchOn returns a bench on nodes that have four CPUs, of which 3.5 are free.
 func benchOn(t *testing.T, policy string, names ...string) *bench {
 	t.Helper()
-	c, err := Config{Config: sweep.Config{Setting: testbed.Setting{Out: t.TempDir()}}}.withDefaults()
+	c, err := Config{Config: run.Config{Setting: testbed.Setting{Out: t.TempDir()}}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,19 +39,19 @@ func benchOn(t *testing.T, policy string, names ...string) *bench {
 func TestEachStrategyRequestsItsLimits(t *testing.T) {
 	for _, c := range []struct {
 		policy           string
-		cell             sweep.Cell
+		cell             run.Cell
 		limits, requests string
 	}{
-		{"none", sweep.Cell{Strategy: sweep.Quota, Jobs: 2, Limit: 1000, Memory: gib}, "cpu=1000m memory=1073741824", "cpu=1000m memory=1073741824"},
+		{"none", run.Cell{Strategy: run.Quota, Jobs: 2, Limit: 1000, Memory: gib}, "cpu=1000m memory=1073741824", "cpu=1000m memory=1073741824"},
 		// With equal whole amounts, this kubelet would pin the job.
-		{"static", sweep.Cell{Strategy: sweep.Quota, Jobs: 2, Limit: 1000, Memory: gib}, "cpu=1000m memory=1073741824", "cpu=999m memory=1073741824"},
-		{"static", sweep.Cell{Strategy: sweep.Quota, Jobs: 2, Limit: 500}, "cpu=500m", "cpu=500m"},
-		{"static", sweep.Cell{Strategy: sweep.Static, Jobs: 2, Limit: 1000, Memory: gib}, "cpu=1000m memory=1073741824", "cpu=1000m memory=1073741824"},
-		{"none", sweep.Cell{Strategy: sweep.Burst, Jobs: 2, Limit: 500}, "cpu=8000m", "cpu=500m"},
-		{"none", sweep.Cell{Strategy: sweep.Matched, Jobs: 2, Limit: 1500, Threads: 2}, "cpu=1500m", "cpu=1500m"},
-		{"none", sweep.Cell{Strategy: sweep.Unbounded, Jobs: 2}, "", "cpu=1662m"},
-		{"none", sweep.Cell{Strategy: sweep.Control, Jobs: 1}, "", "cpu=3325m"},
-		{"none", sweep.Cell{Strategy: sweep.Tenon, Jobs: 2, Limit: 500}, "batch-cpu=500 batch-memory=268435456", "batch-cpu=500 batch-memory=268435456"},
+		{"static", run.Cell{Strategy: run.Quota, Jobs: 2, Limit: 1000, Memory: gib}, "cpu=1000m memory=1073741824", "cpu=999m memory=1073741824"},
+		{"static", run.Cell{Strategy: run.Quota, Jobs: 2, Limit: 500}, "cpu=500m", "cpu=500m"},
+		{"static", run.Cell{Strategy: run.Static, Jobs: 2, Limit: 1000, Memory: gib}, "cpu=1000m memory=1073741824", "cpu=1000m memory=1073741824"},
+		{"none", run.Cell{Strategy: run.Burst, Jobs: 2, Limit: 500}, "cpu=8000m", "cpu=500m"},
+		{"none", run.Cell{Strategy: run.Matched, Jobs: 2, Limit: 1500, Threads: 2}, "cpu=1500m", "cpu=1500m"},
+		{"none", run.Cell{Strategy: run.Unbounded, Jobs: 2}, "", "cpu=1662m"},
+		{"none", run.Cell{Strategy: run.Control, Jobs: 1}, "", "cpu=3325m"},
+		{"none", run.Cell{Strategy: run.Tenon, Jobs: 2, Limit: 500}, "batch-cpu=500 batch-memory=268435456", "batch-cpu=500 batch-memory=268435456"},
 	} {
 		b := benchOn(t, c.policy, "a")
 		limits, requests := b.resources(c.cell)
@@ -73,24 +73,24 @@ func TestEachStrategyRequestsItsLimits(t *testing.T) {
 func TestCellsThatExceedTheNodesAreRefusedByName(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy string
-		cell   sweep.Cell
+		cell   run.Cell
 		on     []string
 		says   string // empty: they run
 	}{
-		"fits":                   {"none", sweep.Cell{Strategy: sweep.Quota, Jobs: 3, Limit: 1000}, []string{"a"}, ""},
-		"one too many":           {"none", sweep.Cell{Strategy: sweep.Quota, Jobs: 4, Limit: 1000}, []string{"a"}, "there is room for 3 of its jobs at once: node a has 3.5 of 4 CPUs and 8.0 GiB free"},
-		"on two nodes":           {"none", sweep.Cell{Strategy: sweep.Quota, Jobs: 6, Limit: 1000}, []string{"a", "b"}, ""},
-		"no node is that large":  {"none", sweep.Cell{Strategy: sweep.Quota, Jobs: 1, Limit: 4000}, []string{"a", "b"}, "there is room for 0"},
-		"memory":                 {"none", sweep.Cell{Strategy: sweep.Quota, Jobs: 3, Limit: 100, Memory: 4 * gib}, []string{"a"}, "there is room for 2"},
-		"burst without an end":   {"none", sweep.Cell{Strategy: sweep.Burst, Jobs: 1, Limit: 500}, []string{"a"}, "its quota of 8 CPUs is no limit on 4"},
-		"not static":             {"none", sweep.Cell{Strategy: sweep.Static, Jobs: 1, Limit: 1000, Memory: gib}, []string{"a"}, `node a has CPU manager policy "none"`},
-		"static":                 {"static", sweep.Cell{Strategy: sweep.Static, Jobs: 3, Limit: 1000, Memory: gib}, []string{"a"}, ""},
-		"static fraction":        {"static", sweep.Cell{Strategy: sweep.Static, Jobs: 1, Limit: 1500, Memory: gib}, []string{"a"}, "whole numbers"},
-		"static without memory":  {"static", sweep.Cell{Strategy: sweep.Static, Jobs: 1, Limit: 1000}, []string{"a"}, "--memory"},
-		"batch resources":        {"none", sweep.Cell{Strategy: sweep.Tenon, Jobs: 4, Limit: 500}, []string{"a"}, ""},
-		"more than is offered":   {"none", sweep.Cell{Strategy: sweep.Tenon, Jobs: 3, Limit: 1000}, []string{"a"}, "there is room for 2 of its jobs at once: node a has 2 of 4 CPUs as batch resources"},
-		"without a limit":        {"none", sweep.Cell{Strategy: sweep.Unbounded, Jobs: 16}, []string{"a"}, ""},
-		"memory without a limit": {"none", sweep.Cell{Strategy: sweep.Unbounded, Jobs: 16, Memory: gib}, []string{"a"}, "there is room for 8"},
+		"fits":                   {"none", run.Cell{Strategy: run.Quota, Jobs: 3, Limit: 1000}, []string{"a"}, ""},
+		"one too many":           {"none", run.Cell{Strategy: run.Quota, Jobs: 4, Limit: 1000}, []string{"a"}, "there is room for 3 of its jobs at once: node a has 3.5 of 4 CPUs and 8.0 GiB free"},
+		"on two nodes":           {"none", run.Cell{Strategy: run.Quota, Jobs: 6, Limit: 1000}, []string{"a", "b"}, ""},
+		"no node is that large":  {"none", run.Cell{Strategy: run.Quota, Jobs: 1, Limit: 4000}, []string{"a", "b"}, "there is room for 0"},
+		"memory":                 {"none", run.Cell{Strategy: run.Quota, Jobs: 3, Limit: 100, Memory: 4 * gib}, []string{"a"}, "there is room for 2"},
+		"burst without an end":   {"none", run.Cell{Strategy: run.Burst, Jobs: 1, Limit: 500}, []string{"a"}, "its quota of 8 CPUs is no limit on 4"},
+		"not static":             {"none", run.Cell{Strategy: run.Static, Jobs: 1, Limit: 1000, Memory: gib}, []string{"a"}, `node a has CPU manager policy "none"`},
+		"static":                 {"static", run.Cell{Strategy: run.Static, Jobs: 3, Limit: 1000, Memory: gib}, []string{"a"}, ""},
+		"static fraction":        {"static", run.Cell{Strategy: run.Static, Jobs: 1, Limit: 1500, Memory: gib}, []string{"a"}, "whole numbers"},
+		"static without memory":  {"static", run.Cell{Strategy: run.Static, Jobs: 1, Limit: 1000}, []string{"a"}, "--memory"},
+		"batch resources":        {"none", run.Cell{Strategy: run.Tenon, Jobs: 4, Limit: 500}, []string{"a"}, ""},
+		"more than is offered":   {"none", run.Cell{Strategy: run.Tenon, Jobs: 3, Limit: 1000}, []string{"a"}, "there is room for 2 of its jobs at once: node a has 2 of 4 CPUs as batch resources"},
+		"without a limit":        {"none", run.Cell{Strategy: run.Unbounded, Jobs: 16}, []string{"a"}, ""},
+		"memory without a limit": {"none", run.Cell{Strategy: run.Unbounded, Jobs: 16, Memory: gib}, []string{"a"}, "there is room for 8"},
 	} {
 		b := benchOn(t, c.policy, c.on...)
 		why := b.refuse(c.cell)
@@ -100,13 +100,13 @@ func TestCellsThatExceedTheNodesAreRefusedByName(t *testing.T) {
 	}
 	b := benchOn(t, "none", "a")
 	b.nodes[0].Free.BatchCPU = 0
-	if why := b.refuse(sweep.Cell{Strategy: sweep.Tenon, Jobs: 1, Limit: 500}); !strings.Contains(why, "node a offers no kubernetes.io/batch-cpu") {
+	if why := b.refuse(run.Cell{Strategy: run.Tenon, Jobs: 1, Limit: 500}); !strings.Contains(why, "node a offers no kubernetes.io/batch-cpu") {
 		t.Errorf("without Tenon: %q", why)
 	}
 }
 
 func TestStrategiesOfTheMachineAreRefusedOnce(t *testing.T) {
-	c, err := Config{Config: sweep.Config{Preset: sweep.Full}}.withDefaults()
+	c, err := Config{Config: run.Config{Preset: run.Full}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestStrategiesOfTheMachineAreRefusedOnce(t *testing.T) {
 		t.Errorf("refused: %q", refused)
 	}
 	for _, cell := range cells {
-		if cell.Strategy == sweep.PinnedSlices || cell.Strategy == sweep.PinnedBlind || cell.Strategy == sweep.StaticBurst {
+		if cell.Strategy == run.PinnedSlices || cell.Strategy == run.PinnedBlind || cell.Strategy == run.StaticBurst {
 			t.Errorf("cell %v is left", cell)
 		}
 	}
@@ -126,13 +126,13 @@ func TestWrongFlagsOfTheClusterAreNamed(t *testing.T) {
 		c    Config
 		says string
 	}{
-		"another fill": {Config{Config: sweep.Config{Fill: sweep.Steady}}, "--fill steady"},
-		"slices":       {Config{Config: sweep.Config{Slice: 2}}, "--slice 2"},
-		"CPUs":         {Config{Config: sweep.Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}}, "--cpus 1"},
+		"another fill": {Config{Config: run.Config{Fill: run.Steady}}, "--fill steady"},
+		"slices":       {Config{Config: run.Config{Slice: 2}}, "--slice 2"},
+		"CPUs":         {Config{Config: run.Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}}, "--cpus 1"},
 		"a film here":  {Config{Input: "film.mp4"}, "--input"},
 		"a namespace":  {Config{Namespace: "A_b"}, "--namespace"},
-		"a command":    {Config{Input: "/film.mp4", Config: sweep.Config{Argv: []string{"true"}}}, "--input belongs"},
-		"of the sweep": {Config{Config: sweep.Config{Jobs: []int{0}}}, "--jobs 0"},
+		"a command":    {Config{Input: "/film.mp4", Config: run.Config{Argv: []string{"true"}}}, "--input belongs"},
+		"of the sweep": {Config{Config: run.Config{Jobs: []int{0}}}, "--jobs 0"},
 	} {
 		if _, err := c.c.withDefaults(); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
@@ -231,7 +231,7 @@ func TestAWaveBecomesRowsThatAnImportReadsBack(t *testing.T) {
 		"log-" + one: podLog,
 		"log-" + two: podLog[:strings.LastIndex(podLog, "2026")],
 	})
-	r, err := b.measure(t.Context(), sweep.Cell{Strategy: sweep.Quota, Jobs: 2, Limit: 500}, 7, 1)
+	r, err := b.measure(t.Context(), run.Cell{Strategy: run.Quota, Jobs: 2, Limit: 500}, 7, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger(t *testing.T) {
 		"log-" + two: log,
 	})
 	b.lead = 3 * time.Second
-	r, err := b.measure(t.Context(), sweep.Cell{Strategy: sweep.Quota, Jobs: 2, Limit: 500}, 7, 1)
+	r, err := b.measure(t.Context(), run.Cell{Strategy: run.Quota, Jobs: 2, Limit: 500}, 7, 1)
 	if err != nil || len(r.void) != 2 || b.lead != 4*time.Second {
 		t.Errorf("void %q, lead %v (%v): want two late jobs and 4s", r.void, b.lead, err)
 	}
@@ -306,7 +306,7 @@ func TestAPodThatEndsBeforeItsBeginEndsTheExperiment(t *testing.T) {
 	b := benchOn(t, "none", "a")
 	one := "quota-1-0.5-0-0-aaaaa"
 	calls := fakeCluster(t, b, map[string]string{"watch-0": one + "|Failed|| \n", "log---tail=5": "sh: not found\n"})
-	_, err := b.measure(t.Context(), sweep.Cell{Strategy: sweep.Quota, Jobs: 1, Limit: 500}, 7, 1)
+	_, err := b.measure(t.Context(), run.Cell{Strategy: run.Quota, Jobs: 1, Limit: 500}, 7, 1)
 	if err == nil || !strings.Contains(err.Error(), one+" ended before its begin (Failed): sh: not found") {
 		t.Errorf("%v", err)
 	}
@@ -320,7 +320,7 @@ func TestAPodThatEndsBeforeItsBeginEndsTheExperiment(t *testing.T) {
 func TestJobsAsPublishedHaveThePublishedArguments(t *testing.T) {
 	b := benchOn(t, "none", "a")
 	b.AsPublished, b.Input, b.Type, b.height = true, "/data/sintel_trailer-1080p.mp4", "aws", 1080
-	cell := sweep.Cell{Strategy: sweep.Quota, Jobs: 2, Limit: 800, Memory: 8 * gib}
+	cell := run.Cell{Strategy: run.Quota, Jobs: 2, Limit: 800, Memory: 8 * gib}
 	all := b.manifests(cell, 1, 1)
 	if name := all[1]["metadata"].(kubectl.Object)["name"]; len(all) != 2 || name != "aws-2-0.8-8gi-1" {
 		t.Errorf("%d jobs, the last is %v", len(all), name)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/testbed"
 )
 
@@ -19,7 +19,7 @@ import (
 // that its comment names. Fields of the embedded Config that describe this
 // machine have no effect. Jobs always run as a wave.
 type Config struct {
-	sweep.Config
+	run.Config
 	Context   string   // kubectl context (default: the current one)
 	Nodes     []string // tested nodes (default: all that take ordinary pods)
 	Namespace string   // of the jobs; made, and removed at the end, if it does not exist (default: tenon-lab)
@@ -33,23 +33,23 @@ type Config struct {
 const image = "docker.io/jrottenberg/ffmpeg:ubuntu"
 
 // Strategies lists the strategies that make sense on a cluster.
-var Strategies = []sweep.Strategy{sweep.Quota, sweep.Unbounded, sweep.Burst, sweep.Matched, sweep.Static, sweep.Tenon}
+var Strategies = []run.Strategy{run.Quota, run.Unbounded, run.Burst, run.Matched, run.Static, run.Tenon}
 
 // unsuitedReasons says why the other strategies need the machine itself.
-var unsuitedReasons = map[sweep.Strategy]string{
-	sweep.PinnedSlices: "no part of Kubernetes gives several pods a set of CPUs in common: cut the node into virtual machines, or use static",
-	sweep.PinnedBlind:  "no part of Kubernetes draws CPUs at random",
-	sweep.StaticBurst:  "this lab does not read the caches of nodes, so it cannot tell where it differs from quota: run it on the machine itself",
+var unsuitedReasons = map[run.Strategy]string{
+	run.PinnedSlices: "no part of Kubernetes gives several pods a set of CPUs in common: cut the node into virtual machines, or use static",
+	run.PinnedBlind:  "no part of Kubernetes draws CPUs at random",
+	run.StaticBurst:  "this lab does not read the caches of nodes, so it cannot tell where it differs from quota: run it on the machine itself",
 }
 
 // withDefaults fills in defaults and returns all faults at once.
 func (c Config) withDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if c.Fill != "" && c.Fill != sweep.Wave {
+	if c.Fill != "" && c.Fill != run.Wave {
 		fault("--fill %s: on a cluster jobs run as a wave: leave it out", c.Fill)
 	}
-	c.Fill = sweep.Wave
+	c.Fill = run.Wave
 	if c.Slice != 0 {
 		fault("--slice %d: a cluster has no pinned virtual workers", c.Slice)
 	}
@@ -85,7 +85,7 @@ func (c Config) withDefaults() (Config, error) {
 
 // combinations returns the cells that a cluster could run. refused has one line
 // for each strategy that a cluster cannot run.
-func (c Config) combinations() (cells []sweep.Cell, refused []string) {
+func (c Config) combinations() (cells []run.Cell, refused []string) {
 	for _, cell := range c.Combinations() {
 		if slices.Contains(Strategies, cell.Strategy) {
 			cells = append(cells, cell)

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/nodes"
@@ -52,7 +52,7 @@ func (b *bench) script() string {
 }
 
 // typeOf returns the word in the column Type.
-func (b *bench) typeOf(cell sweep.Cell) string {
+func (b *bench) typeOf(cell run.Cell) string {
 	if b.Type != "" {
 		return strings.ToLower(b.Type)
 	}
@@ -60,17 +60,17 @@ func (b *bench) typeOf(cell sweep.Cell) string {
 }
 
 // publishedCell returns the cell in the form that the names of its jobs describe.
-func (b *bench) publishedCell(cell sweep.Cell) jobs.Cell {
+func (b *bench) publishedCell(cell run.Cell) jobs.Cell {
 	return jobs.Cell{Type: b.typeOf(cell), Concurrency: cell.Jobs, CPU: cell.Limit, Memory: cell.Memory}
 }
 
 // manifests returns the Jobs of a run of a cell.
-func (b *bench) manifests(cell sweep.Cell, index, block int) []kubectl.Object {
+func (b *bench) manifests(cell run.Cell, index, block int) []kubectl.Object {
 	var all []kubectl.Object
 	for i := range cell.Jobs {
 		own := kubectl.Object{"role": "transcoder", runLabel: strconv.Itoa(index)}
 		labels, podLabels := b.kubectl.Labels(own), b.kubectl.Labels(own)
-		if cell.Strategy == sweep.Tenon {
+		if cell.Strategy == run.Tenon {
 			podLabels[classLabel] = "BE"
 		}
 		all = append(all, kubectl.Object{
@@ -88,7 +88,7 @@ func (b *bench) manifests(cell sweep.Cell, index, block int) []kubectl.Object {
 // labWord is the kind of the experiment in the label of its objects.
 const labWord = "concurrency"
 
-func (b *bench) pod(cell sweep.Cell, i, index, block int) kubectl.Object {
+func (b *bench) pod(cell run.Cell, i, index, block int) kubectl.Object {
 	limits, requests := b.resources(cell)
 	resources := kubectl.Object{"limits": limits, "requests": requests}
 	mark := fmt.Sprintf("strategy=%s block=%d run=%d threads=%d source=%s", cell.Strategy, block, index, cell.Threads, strings.ReplaceAll(b.source(), " ", "_"))
@@ -111,7 +111,7 @@ func (b *bench) pod(cell sweep.Cell, i, index, block int) kubectl.Object {
 			"name": "film", "image": b.Image, "imagePullPolicy": "IfNotPresent", "command": filmCommand(b.height),
 			"volumeMounts": mounts[1:], "securityContext": secured,
 		}
-		if cell.Strategy == sweep.Static || cell.Strategy == sweep.Tenon {
+		if cell.Strategy == run.Static || cell.Strategy == run.Tenon {
 			// Init containers count for the QoS class of the pod, too.
 			film["resources"] = resources
 		}
@@ -140,15 +140,15 @@ func (b *bench) affinity() kubectl.Object {
 }
 
 // resources returns the limits and the requests of a job.
-func (b *bench) resources(cell sweep.Cell) (limits, requests kubectl.Object) {
+func (b *bench) resources(cell run.Cell) (limits, requests kubectl.Object) {
 	return resourcesOf(cell, b.requests(cell), b.Burst(cell.Limit), !b.AsPublished && b.mayPin())
 }
 
 // resourcesOf returns the limits and the requests of a job. need is what the
 // job requests. burst is the limit of strategy burst. If mayPin is true, a
 // kubelet may give exclusive CPUs to eligible pods.
-func resourcesOf(cell sweep.Cell, need nodes.Amounts, burst unit.MilliCPU, mayPin bool) (limits, requests kubectl.Object) {
-	if cell.Strategy == sweep.Tenon {
+func resourcesOf(cell run.Cell, need nodes.Amounts, burst unit.MilliCPU, mayPin bool) (limits, requests kubectl.Object) {
+	if cell.Strategy == run.Tenon {
 		list := func() kubectl.Object {
 			return kubectl.Object{nodes.BatchCPU: strconv.Itoa(int(need.BatchCPU)), nodes.BatchMemory: strconv.Itoa(int(need.BatchMemory))}
 		}
@@ -156,9 +156,9 @@ func resourcesOf(cell sweep.Cell, need nodes.Amounts, burst unit.MilliCPU, mayPi
 	}
 	limits, requests = kubectl.Object{}, kubectl.Object{}
 	switch cell.Strategy {
-	case sweep.Quota, sweep.Matched, sweep.Static, sweep.StaticBurst:
+	case run.Quota, run.Matched, run.Static, run.StaticBurst:
 		limits["cpu"] = cell.Limit.String()
-	case sweep.Burst:
+	case run.Burst:
 		limits["cpu"] = burst.String()
 	}
 	if cell.Memory > 0 {
@@ -166,7 +166,7 @@ func resourcesOf(cell sweep.Cell, need nodes.Amounts, burst unit.MilliCPU, mayPi
 	}
 	cpu := need.CPU
 	switch cell.Strategy {
-	case sweep.Static, sweep.PinnedSlices, sweep.PinnedBlind: // they want whole CPUs
+	case run.Static, run.PinnedSlices, run.PinnedBlind: // they want whole CPUs
 	default:
 		if mayPin && cpu > 0 && cpu%1000 == 0 {
 			cpu-- // a whole number would make the kubelet pin the job, and there would be no quota

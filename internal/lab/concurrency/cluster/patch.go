@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/lab/concurrency"
-	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/model/unit"
@@ -85,43 +85,43 @@ func (p Patch) Text() (patch string, notes []string) {
 // strategy only without Kubernetes, plan uses labels and annotations of Tenon for it.
 func (p Patch) plan() plan {
 	c := p.Advice.Cell()
-	cell := sweep.Cell{Strategy: sweep.Strategy(cmp.Or(c.Strategy, c.Type)), Jobs: p.Advice.Jobs, Limit: p.Advice.Limit, Memory: p.Advice.Memory, Threads: c.Threads}
+	cell := run.Cell{Strategy: run.Strategy(cmp.Or(c.Strategy, c.Type)), Jobs: p.Advice.Jobs, Limit: p.Advice.Limit, Memory: p.Advice.Memory, Threads: c.Threads}
 	to := plan{jobs: p.Advice.Jobs}
 	note := func(format string, args ...any) { to.notes = append(to.notes, fmt.Sprintf(format, args...)) }
-	if !slices.Contains(sweep.Strategies, cell.Strategy) {
+	if !slices.Contains(run.Strategies, cell.Strategy) {
 		note("How the CPUs were divided among the jobs is not known: the patch sets the limit as a quota.")
-		cell.Strategy = sweep.Quota
+		cell.Strategy = run.Quota
 	}
-	if cell.Limit == 0 && cell.Strategy != sweep.Tenon {
-		cell.Strategy = sweep.Unbounded
+	if cell.Limit == 0 && cell.Strategy != run.Tenon {
+		cell.Strategy = run.Unbounded
 	}
 	whole := (cell.Limit + 999) / 1000 * 1000
 	need := nodes.Amounts{CPU: cell.Limit, Memory: cell.Memory}
 	switch cell.Strategy {
-	case sweep.Unbounded:
+	case run.Unbounded:
 		need.CPU = max(unit.MilliCPU(p.Advice.CPUs()*1000), 1)
 		note("The request is what a job used on average.")
-	case sweep.PinnedSlices, sweep.PinnedBlind:
+	case run.PinnedSlices, run.PinnedBlind:
 		need.CPU = whole
 		to.labels = map[string]string{classLabel: "LSR"}
 		note("Class LSR gives each pod CPUs of its own, if Tenon or Koordinator runs on the node; in the lab jobs beyond the number of slices shared one.")
-	case sweep.Static:
+	case run.Static:
 		need.CPU, cell.Limit = whole, whole
 		note("The kubelet gives exclusive CPUs to a Guaranteed pod only, and only with its CPU manager policy static.")
 		if cell.Memory == 0 {
 			note("Add memory, with the request equal to the limit: without it the pod is not Guaranteed, and the experiment had no memory limit.")
 		}
-	case sweep.StaticBurst:
+	case run.StaticBurst:
 		to.annotations = map[string]string{"cpuset-scheduler": "true", "cpu-policy": "static-burst"}
 		note("The annotations give a pod the CPUs of one L3 cache or NUMA node, if Tenon runs on the node.")
-	case sweep.Burst:
+	case run.Burst:
 		note("The limit is twice the one of the advice, or --burst-max if that is more.")
-	case sweep.Tenon:
+	case run.Tenon:
 		need = nodes.Amounts{BatchCPU: cell.Limit, BatchMemory: cmp.Or(cell.Memory, minBatchMemory)}
 		to.labels = map[string]string{classLabel: "BE"}
 		note("The pods need batch resources of Tenon: how much a node offers stands in kubectl tenon explain node NODE.")
 	}
-	if cell.Strategy != sweep.Tenon {
+	if cell.Strategy != run.Tenon {
 		p.fit(cell.Strategy, &need, &to.jobs)
 		note("The kubelet reserves a part of each node, and other pods have requests, too: if a pod stays Pending, lower the requests or parallelism.")
 	}
@@ -136,7 +136,7 @@ func (p Patch) plan() plan {
 	switch {
 	case cell.Threads > 0:
 		note("Each job of the experiment was given %s. A patch cannot set this: set it in the command of the job (ffmpeg: -threads %d).", threadsText(cell.Threads), cell.Threads)
-	case cell.Strategy == sweep.Matched:
+	case cell.Strategy == run.Matched:
 		note("Give a job as many threads as its limit, in its command.")
 	}
 	return to
@@ -144,13 +144,13 @@ func (p Patch) plan() plan {
 
 // fit lowers the requests, or the number of jobs if a request must be whole.
 // All jobs together then request at most the CPUs of the node.
-func (p Patch) fit(s sweep.Strategy, need *nodes.Amounts, jobs *int) {
+func (p Patch) fit(s run.Strategy, need *nodes.Amounts, jobs *int) {
 	all := unit.CPUs(p.Node.CPUs)
 	if all == 0 || need.CPU*unit.MilliCPU(*jobs) <= all {
 		return
 	}
 	switch s {
-	case sweep.PinnedSlices, sweep.PinnedBlind, sweep.Static:
+	case run.PinnedSlices, run.PinnedBlind, run.Static:
 		*jobs = int(max(all/need.CPU, 1))
 	default:
 		need.CPU = max(all/unit.MilliCPU(*jobs), 1)
@@ -159,8 +159,8 @@ func (p Patch) fit(s sweep.Strategy, need *nodes.Amounts, jobs *int) {
 
 // remove adds to the plan what the patch must delete from a Job, because the
 // Job may have been written for another strategy.
-func remove(s sweep.Strategy, to *plan) {
-	if s == sweep.Tenon {
+func remove(s run.Strategy, to *plan) {
+	if s == run.Tenon {
 		for _, list := range []kubectl.Object{to.limits, to.requests} {
 			list["cpu"], list["memory"] = nil, nil
 		}

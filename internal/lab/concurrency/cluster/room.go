@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"strings"
 
-	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // refuse returns the reason why the nodes cannot run a cell, or "".
-func (b *bench) refuse(cell sweep.Cell) string {
+func (b *bench) refuse(cell run.Cell) string {
 	most := unit.MilliCPU(0)
 	for _, t := range b.nodes {
 		most = max(most, unit.CPUs(t.CPUs))
@@ -19,7 +19,7 @@ func (b *bench) refuse(cell sweep.Cell) string {
 			return why
 		}
 	}
-	if cell.Strategy == sweep.Burst && b.Burst(cell.Limit) >= most {
+	if cell.Strategy == run.Burst && b.Burst(cell.Limit) >= most {
 		return fmt.Sprintf("its quota of %g CPUs is no limit on %g: it is the same as unbounded", b.Burst(cell.Limit).Cores(), most.Cores())
 	}
 	need, places := b.requests(cell), 0
@@ -36,36 +36,36 @@ func (b *bench) refuse(cell sweep.Cell) string {
 
 // unfitReason returns why the strategy of a cell keeps all jobs of the cell off
 // a node. It returns "" if the strategy is not a reason.
-func (b *bench) unfitReason(cell sweep.Cell, t nodes.Node) string {
+func (b *bench) unfitReason(cell run.Cell, t nodes.Node) string {
 	switch {
-	case cell.Strategy == sweep.Static && t.Policy != "static":
+	case cell.Strategy == run.Static && t.Policy != "static":
 		return fmt.Sprintf("the kubelet of node %s has CPU manager policy %q, not static", t.Name, cmp.Or(t.Policy, "not readable"))
-	case cell.Strategy == sweep.Static && cell.Limit%1000 != 0:
+	case cell.Strategy == run.Static && cell.Limit%1000 != 0:
 		return "the kubelet gives exclusive CPUs for whole numbers of CPUs only"
-	case cell.Strategy == sweep.Static && cell.Memory == 0:
+	case cell.Strategy == run.Static && cell.Memory == 0:
 		return "the kubelet gives exclusive CPUs to pods with a memory limit only: name one with --memory"
-	case cell.Strategy == sweep.Tenon && t.Free.BatchCPU <= 0:
+	case cell.Strategy == run.Tenon && t.Free.BatchCPU <= 0:
 		return fmt.Sprintf("node %s offers no %s: kubectl tenon explain node %[1]s says why", t.Name, nodes.BatchCPU)
 	}
 	return ""
 }
 
 // roomOn describes what a node has free for the jobs of a cell.
-func roomOn(t nodes.Node, cell sweep.Cell) string {
+func roomOn(t nodes.Node, cell run.Cell) string {
 	cpu, memory, of := t.Free.CPU, t.Free.Memory, "CPUs"
-	if cell.Strategy == sweep.Tenon {
+	if cell.Strategy == run.Tenon {
 		cpu, memory, of = t.Free.BatchCPU, t.Free.BatchMemory, "CPUs as batch resources"
 	}
 	return fmt.Sprintf("node %s has %g of %d %s and %.1f GiB free", t.Name, max(cpu, 0).Cores(), t.CPUs, of, float64(max(memory, 0))/(1<<30))
 }
 
 // requests returns the requests of a job of a cell.
-func (b *bench) requests(cell sweep.Cell) nodes.Amounts {
+func (b *bench) requests(cell run.Cell) nodes.Amounts {
 	need := nodes.Amounts{CPU: cell.Limit, Memory: cell.Memory}
 	switch cell.Strategy {
-	case sweep.Tenon:
+	case run.Tenon:
 		return nodes.Amounts{BatchCPU: cell.Limit, BatchMemory: cmp.Or(cell.Memory, minBatchMemory)}
-	case sweep.Unbounded, sweep.Control:
+	case run.Unbounded, run.Control:
 		need.CPU = b.share(cell.Jobs)
 	}
 	return need

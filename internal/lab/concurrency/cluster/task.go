@@ -5,7 +5,7 @@ import (
 	"path"
 	"strconv"
 
-	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+	"tenon.sh/tenon/internal/lab/concurrency/run"
 )
 
 // ownFilm is the path of the film that is rendered in the pod itself.
@@ -48,11 +48,11 @@ func (b *bench) argv(threads int) []string {
 		return b.Argv
 	}
 	if b.AsPublished {
-		args := append([]string{"ffmpeg", "-y", "-i", b.film(), "-stats"}, sweep.EncoderArgs(b.height, threads)...)
+		args := append([]string{"ffmpeg", "-y", "-i", b.film(), "-stats"}, run.EncoderArgs(b.height, threads)...)
 		return append(args, "-f", "mp4", "-ac", "2", "-c:a", "aac", "-b:a", "128k", "-strict", "-2", "/tmp/output.mp4")
 	}
 	args := append([]string{
 		"ffmpeg", "-nostdin", "-hide_banner", "-y", "-stream_loop", "-1", "-threads", strconv.Itoa(threads), "-i", b.film(), "-stats",
-	}, sweep.EncoderArgs(b.height, threads)...)
+	}, run.EncoderArgs(b.height, threads)...)
 	return append(args, "-frames:v", strconv.Itoa(int(b.whole)), "-an", "-f", "mp4", "/dev/null")
 }

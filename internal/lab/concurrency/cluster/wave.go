@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/concurrency/sweep"
+	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/kubectl"
 )
@@ -30,7 +30,7 @@ func leadOf(n int) time.Duration { return 3*time.Second + time.Duration(n)*50*ti
 const maxLead = 20 * time.Second
 
 // measure runs a cell once.
-func (b *bench) measure(ctx context.Context, cell sweep.Cell, index, block int) (r run, err error) {
+func (b *bench) measure(ctx context.Context, cell run.Cell, index, block int) (r result, err error) {
 	r.cell = cell
 	selector := b.kubectl.Selector(runLabel, strconv.Itoa(index))
 	defer func() {

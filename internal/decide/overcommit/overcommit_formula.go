@@ -1,0 +1,146 @@
+package overcommit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A resource holds what differs between CPU and memory, so that one formula can compute both.
+type resource[T unit.MilliCPU | unit.Bytes] struct {
+	Reclaim
+	capacity T
+	reserved T
+	unknown  string // the missing input of the whole node; empty: none
+	name     string
+	limitKey string
+	// countedByRequest lists the classes that always count by their requests:
+	// BE may not use their CPUs even when these are idle.
+	countedByRequest []node.Class
+	request          func(*node.Workload) node.Maybe[T]
+	measured         func(*node.Workload) bool
+	series           func(*account) *series
+	peak             func(*peak) *int64
+	scale            T // the amount of one unit of a series per second
+}
+
+func cpuOf(c Config, p facts.Pool, s node.Snapshot) resource[unit.MilliCPU] {
+	cpus := p.Online(s)
+	r := resource[unit.MilliCPU]{
+		Reclaim: c.CPU, capacity: unit.CPUs(cpus.Len()), reserved: c.ReservedCPU,
+		name: "CPU", limitKey: "batchCPUThresholdPercent", countedByRequest: aloneOn(p), scale: 1,
+		request:  func(w *node.Workload) node.Maybe[unit.MilliCPU] { return w.CPURequest },
+		measured: func(w *node.Workload) bool { return w.Usage.CPU.Known() },
+		series:   func(a *account) *series { return &a.CPU },
+		peak:     func(p *peak) *int64 { return &p.CPU },
+	}
+	busy := false
+	for cpu := range cpus.All() {
+		if _, busy = s.Busy[cpu]; busy {
+			break
+		}
+	}
+	if !busy {
+		r.unknown = "the use of the CPUs is unknown"
+	}
+	return r
+}
+
+// aloneOn lists the classes whose CPUs BE may not use.
+func aloneOn(p facts.Pool) []node.Class {
+	if !p.LendLSR {
+		return []node.Class{node.LSE, node.LSR}
+	}
+	return []node.Class{node.LSE}
+}
+
+func bytesOf(c Config, s node.Snapshot) resource[unit.Bytes] {
+	r := resource[unit.Bytes]{
+		Reclaim: c.Memory, capacity: s.MemoryTotal.Or(0), reserved: c.ReservedMemory,
+		name: "memory", limitKey: "batchMemoryThresholdPercent", scale: 1 << 10,
+		request:  func(w *node.Workload) node.Maybe[unit.Bytes] { return w.MemoryRequest },
+		measured: func(w *node.Workload) bool { return memoryUsed(w.Usage, c.WithPageCache).Known() },
+		series:   func(a *account) *series { return &a.Memory },
+		peak:     func(p *peak) *int64 { return &p.Memory },
+	}
+	switch {
+	case !s.MemoryTotal.Known():
+		r.unknown = "the size of the node's memory is unknown"
+	case !memoryUsed(s.Usage, false).Known() && c.Memory.Policy != ByRequest:
+		r.unknown = "the use of the node's memory is unknown"
+	}
+	return r
+}
+
+// formula computes this expression:
+//
+//	capacity × threshold − max(usage of the system, reservation) − amount of the others
+//
+// formula computes the expression twice, with the usage in the long window and
+// in the short window, and returns the smaller result. This is Koordinator's
+// formula: pkg/slo-controller/noderesource/plugins/batchresource.
+func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Config, d demand, s node.Snapshot) finding[T] {
+	f := r.sum(c, d, s, d.Long, func(u *series) *parts { return &u.Long })
+	f.over = c.Window
+	lately := r.sum(c, d, s, d.Short, func(u *series) *parts { return &u.Short })
+	if lately.value < f.value {
+		f, f.over = lately, shortWindow
+	}
+	if r.unknown != "" {
+		f.missing = r.unknown
+	}
+	return f
+}
+
+// sum computes the formula with the usage in one window.
+func (r resource[T]) sum(c Config, d demand, s node.Snapshot, lasted parts, of func(*series) *parts) finding[T] {
+	var all [len(sides)]share[T]
+	var missing []string
+	for i := range s.Workloads {
+		w, a := &s.Workloads[i], &d.Work[i]
+		side := slices.Index(sides[:], w.Class)
+		if side < 0 || usesBatch(w) {
+			continue
+		}
+		u := r.series(a)
+		used := node.Maybe[T]{}
+		if u.Seen > 0 {
+			used = node.Some(T(mean(*of(u), lasted, u.Seen)) * r.scale)
+		}
+		if !all[side].add(r, c.Peak, w, &a.Peak, used) {
+			missing = append(missing, string(w.ID))
+		}
+	}
+	for i := range s.Arriving {
+		w := &s.Arriving[i]
+		if side := slices.Index(sides[:], w.Class); side >= 0 && !usesBatch(w) && r.request(w).Known() {
+			all[side].add(r, PeakPrediction{}, w, nil, node.Maybe[T]{})
+		}
+	}
+	u := r.series(&d.System)
+	system := T(mean(*of(u), lasted, u.Seen)) * r.scale
+	if c.Peak.Enable {
+		system = max(system, T(*r.peak(&d.System.Peak))*r.scale)
+	}
+	f := finding[T]{policy: r.Policy, terms: r.terms(c.Peak, all, system), missing: r.nameMissing(missing)}
+	for _, t := range f.terms {
+		f.value += t.Amount
+	}
+	return f
+}
+
+// nameMissing names the workloads whose usage is unknown, or returns "".
+func (r resource[T]) nameMissing(ids []string) string {
+	const most = 3
+	switch n := len(ids) - most; {
+	case len(ids) == 0:
+		return ""
+	case n > 0:
+		return fmt.Sprintf("the %s use of %s and %d more is unknown", r.name, strings.Join(ids[:most], ", "), n)
+	}
+	return fmt.Sprintf("the %s use of %s is unknown", r.name, strings.Join(ids, ", "))
+}

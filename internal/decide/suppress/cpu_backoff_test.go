@@ -1,0 +1,85 @@
+package suppress
+
+import (
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// TestCPUBackOffEndsInTime checks that the number of ticks does not change how
+// long the back-off lasts, and that a pause does not end the back-off at once.
+func TestCPUBackOffEndsInTime(t *testing.T) {
+	for _, every := range []time.Duration{20 * time.Millisecond, 330 * time.Millisecond, time.Second, 4 * time.Second} {
+		g, at := BackOff{Permille: 1000, At: time.Unix(0, 0), Reason: "web"}, time.Unix(0, 0)
+		for g.Permille > 0 {
+			at = at.Add(every)
+			g = g.Follow(slo.Tracker{}, at)
+		}
+		if took := at.Sub(time.Unix(0, 0)); took < 50*time.Second || took >= 50*time.Second+every {
+			t.Errorf("with a tick every %v the back-off ended after %v", every, took)
+		}
+	}
+	g := BackOff{Permille: 1000, At: time.Unix(0, 0)}.Follow(slo.Tracker{}, time.Unix(3600, 0))
+	if g.Permille != 900 {
+		t.Errorf("after a pause of an hour the back-off is %d ‰, want 900", g.Permille)
+	}
+	if again := g.Follow(slo.Tracker{}, time.Unix(3600, 0)); again.Permille != 900 {
+		t.Errorf("at the same moment again: %d ‰", again.Permille)
+	}
+}
+
+// TestCPUBackOffOnlyEverNarrows checks that the back-off leaves BE at most its
+// budget and at least its minimum. If an objective is missed for long, BE must
+// fall to the minimum.
+func TestCPUBackOffOnlyEverNarrows(t *testing.T) {
+	b := Budget{Capacity: 16000, Least: 1600, May: 9000}
+	g, at, last := BackOff{}, time.Unix(0, 0), b.May
+	for turn := range 20 {
+		at = at.Add(time.Second)
+		g = g.Follow(slo.Tracker{Work: map[node.WorkloadID]slo.State{"web": {Missed: true, At: at, Reason: "web waits"}}}, at)
+		now := b.subtract(g).May
+		if now > last || now < b.Least || (turn > 10 && now != b.Least) {
+			t.Fatalf("after %d s of waiting BE may use %v after %v", turn+1, now, last)
+		}
+		last = now
+	}
+	if below := (Budget{Least: 1600, May: 1600, Reason: "least"}).subtract(g); below.May != 1600 || below.Reason != "least" {
+		t.Errorf("the least became %+v", below)
+	}
+}
+
+// TestManyObjectivesCostOneHalving checks that several missed objectives in one
+// window cause one halving.
+func TestManyObjectivesCostOneHalving(t *testing.T) {
+	missed := func(at time.Time, ids ...node.WorkloadID) slo.Tracker {
+		x := slo.Tracker{Work: map[node.WorkloadID]slo.State{}}
+		for _, id := range ids {
+			x.Work[id] = slo.State{Missed: true, At: at, Reason: string(id)}
+		}
+		return x
+	}
+	at := time.Unix(100, 0)
+	g := BackOff{}.Follow(missed(at, "web"), at)
+	for i, id := range []node.WorkloadID{"api", "db", "cache"} {
+		at := at.Add(time.Duration(i+1) * 100 * time.Millisecond)
+		g = g.Follow(missed(at, id), at)
+	}
+	if g.Permille != 500 {
+		t.Errorf("the back-off is %d ‰ for four objectives within one window, want 500", g.Permille)
+	}
+	if g = g.Follow(missed(at.Add(slo.LeastWindow), "api"), at.Add(slo.LeastWindow)); g.Permille != 750 {
+		t.Errorf("the back-off is %d ‰ after a second window, want 750", g.Permille)
+	}
+}
+
+// TestAClockThatWasSetBackDelaysNoCPU sets the clock back after a CPU back-off
+// was saved. The back-off must continue as if it were saved now.
+func TestAClockThatWasSetBackDelaysNoCPU(t *testing.T) {
+	now, future := time.Unix(1000, 0), time.Unix(1e6, 0)
+	g := BackOff{Permille: 500, At: future, Cut: future}.Follow(slo.Tracker{}, now)
+	if g = g.Follow(slo.Tracker{}, now.Add(time.Second)); g.Permille != 480 {
+		t.Errorf("the back-off is %d ‰ a second later, want 480", g.Permille)
+	}
+}

@@ -1,0 +1,65 @@
+package suppress
+
+import (
+	"fmt"
+	"strings"
+
+	"tenon.sh/tenon/internal/decide/cpus/hold"
+	"tenon.sh/tenon/internal/decide/cpus/lend"
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// keepOff keeps BE work off forbidden CPUs while no budget chooses its CPUs. It
+// returns the set of each contention root. If no CPU is forbidden, the map is
+// nil, and the wants for the cpusets of BE have the intent i.
+func (x *suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]unit.CPUSet, []plan.Want) {
+	if x.CPUSetsManagedExternally {
+		return nil, x.anyCPU(plan.Release, "another component manages the cpusets here")
+	}
+	if len(x.avoid) == 0 && x.ReservedCPUs.Empty() && !facts.AnyOf(x.snap.Workloads, func(w *node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR }) {
+		return nil, x.anyCPU(i, reason)
+	}
+	all := x.snap.Topology.All()
+	p := hold.PlacesOf(x.Pool, x.use, x.snap, all, x.own.Of)
+	if p.Free == all && len(x.avoid) == 0 {
+		return nil, x.anyCPU(i, reason)
+	}
+	free := make(map[node.CgroupPath]bool, len(x.Roots))
+	chosen := make(map[node.CgroupPath]unit.CPUSet, len(x.Roots))
+	reasons := make(map[node.CgroupPath]string, len(x.Roots))
+	for _, m := range x.Roots {
+		room := facts.RoomOf(x.snap.Knobs, m, all)
+		to, why := room.Intersect(p.Free), ""
+		if closed := room.Intersect(x.ReservedCPUs); !closed.Empty() {
+			why = "; " + facts.AreCPUs(closed.Len()) + " reserved"
+			if !closed.Intersect(x.snap.Topology.Isolated).Empty() {
+				why += " or isolated"
+			}
+		}
+		if n := room.Minus(x.ReservedCPUs).Minus(to).Len(); n > 0 {
+			why += fmt.Sprintf("; %s exclusive to LSE, or to LSR and not lent", facts.AreCPUs(n))
+		}
+		left := x.clear(to)
+		why += keptOff(to, left)
+		to = left
+		chosen[m], reasons[m] = to, strings.TrimPrefix(why, "; ")
+		free[m] = to == room
+		now, _ := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs)
+		switch kept := now.Set.Intersect(to); {
+		case to.Empty():
+			chosen[m], reasons[m] = x.narrowSet(lend.Demand{}, room, p)
+		case i == plan.Abstain && !kept.Empty():
+			chosen[m], free[m] = kept, kept == now.Set
+		}
+	}
+	wants := x.setsOf(chosen, reasons)
+	for n, k := range x.chain {
+		if free[k.root] {
+			wants[n].Intent, wants[n].Value, wants[n].Reason = i, nil, reason
+		}
+	}
+	return chosen, wants
+}

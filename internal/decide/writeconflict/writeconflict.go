@@ -1,0 +1,99 @@
+// Package writeconflict decides when Tenon leaves a knob for a while because another
+// component writes it. The other component is the kubelet, which restores some
+// of its knobs every minute, or another agent. Tenon writes its own value
+// again, but two components must not overwrite each other's value without end.
+//
+// The conflicts are part of the snapshot, and Hold runs before the plan. A dry
+// run, a replay and the audit log therefore show the result.
+package writeconflict
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// Remembered is the time for which Tenon remembers that another component wrote
+// a knob.
+const Remembered = 10 * time.Minute
+
+const (
+	// minConflicts is the number of conflicts, all younger than Remembered,
+	// that make a knob contested.
+	minConflicts = 3
+	// After its last write to a contested knob, Tenon leaves the knob to the
+	// other component for a pause. After manyConflicts conflicts the pause is
+	// longPause.
+	pause         = 10 * time.Second
+	longPause     = time.Minute
+	manyConflicts = 10
+)
+
+// Hold changes wants that would write a contested knob before its pause is
+// over: their intent becomes plan.Hold. It changes neither releases nor wants
+// that narrow BE, because LS must not wait for its protection.
+func Hold(s node.Snapshot, wants []plan.Want) []plan.Want {
+	for _, c := range s.Conflicts {
+		left := remainingPause(c, s.At)
+		if left <= 0 {
+			continue
+		}
+		for i := range wants {
+			w := &wants[i]
+			if w.Knob != c.Knob || w.Intent != plan.Set {
+				continue
+			}
+			now := s.Knobs.Now[w.Knob]
+			to := w.Value.Round(s.Knobs.Kernel)
+			if now == nil || now == to || w.BE && to.CompareWidth(now) < 0 {
+				continue
+			}
+			w.Reason = fmt.Sprintf("another component keeps writing it: it stays %v instead of %v for %v more; %s", now, to, left.Round(time.Second), w.Reason)
+			w.Intent = plan.Hold
+		}
+	}
+	return wants
+}
+
+// remainingPause returns how long Tenon still leaves a knob to the other
+// component.
+func remainingPause(c node.WriteConflict, now time.Time) time.Duration {
+	n := countRecent(c, now)
+	switch {
+	case n < minConflicts:
+		return 0
+	case n < manyConflicts:
+		return pause - now.Sub(c.Wrote)
+	}
+	return longPause - now.Sub(c.Wrote)
+}
+
+// Contested reports whether another component writes a knob again and again.
+func Contested(s node.Snapshot, k node.Knob) bool {
+	return slices.ContainsFunc(s.Conflicts, func(c node.WriteConflict) bool { return c.Knob == k && countRecent(c, s.At) >= minConflicts })
+}
+
+// countRecent counts the conflicts that are younger than Remembered.
+func countRecent(c node.WriteConflict, now time.Time) (n int) {
+	for _, at := range c.Found {
+		if now.Sub(at) <= Remembered {
+			n++
+		}
+	}
+	return n
+}
+
+// Remarks describes the contested knobs of the snapshot, sorted.
+func Remarks(s node.Snapshot) []string {
+	var all []string
+	for _, c := range s.Conflicts {
+		if n := countRecent(c, s.At); n >= minConflicts {
+			all = append(all, fmt.Sprintf("another component wrote %v %d times in %v", c.Knob, n, Remembered))
+		}
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,0 +1,98 @@
+package run
+
+import (
+	"math/rand/v2"
+
+	"tenon.sh/tenon/internal/lab/testbed"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A machine holds everything on which the division of CPUs depends.
+type machine struct {
+	topology node.Topology
+	tested   unit.CPUSet
+	memory   unit.Bytes // 0: not known
+	uneven   bool       // CPUs share cores, or there are several L3 caches
+}
+
+func machineOf(t node.Topology, tested unit.CPUSet, memory unit.Bytes) machine {
+	m := machine{topology: t, tested: tested, memory: memory}
+	caches := map[node.CacheID]bool{}
+	for _, c := range t.CPUs {
+		if tested.Has(c.ID) {
+			caches[c.L3] = true
+			m.uneven = m.uneven || t.Siblings(c.ID).Intersect(tested).Len() > 1
+		}
+	}
+	m.uneven = m.uneven || len(caches) > 1
+	return m
+}
+
+// A place is a set of CPUs on which the jobs of one slot run.
+type place struct {
+	cpus  unit.CPUSet
+	quota unit.MilliCPU // 0: none
+}
+
+// A division is the division of the machine among the jobs of a cell.
+type division struct {
+	places []place
+	// waiting is true if there may be fewer places than jobs. Some jobs then
+	// wait for a place. Otherwise each job has a place of its own.
+	waiting bool
+}
+
+// divide divides the machine. seed and block determine all random choices.
+func (c Config) divide(cell Cell, m machine, seed uint64, block int) division {
+	all := place{cpus: m.tested}
+	var d division
+	switch cell.Strategy {
+	case Quota, Matched:
+		all.quota = cell.Limit
+	case Burst:
+		all.quota = c.Burst(cell.Limit)
+	case PinnedSlices, PinnedBlind:
+		order := rand.New(rand.NewPCG(seed, uint64(block)))
+		workers := workers(m, c.slice(cell.Limit), cell.Strategy == PinnedBlind, order)
+		for i := range cell.Jobs {
+			p := place{cpus: workers[i%len(workers)]}
+			if c.AsPublished {
+				p.quota = cell.Limit
+			}
+			d.places = append(d.places, p)
+		}
+		return d
+	case Static:
+		d.waiting = true
+		for _, w := range workers(m, ceil(cell.Limit), false, nil) {
+			if len(d.places) < cell.Jobs {
+				d.places = append(d.places, place{cpus: w})
+			}
+		}
+		return d
+	}
+	for range cell.Jobs {
+		d.places = append(d.places, all)
+	}
+	return d
+}
+
+// workers divides the machine into as many sets as possible. The parameter width is the
+// number of CPUs of a set. The CPUs of a set are neighbours, or random ones if blind is
+// set. The first sets have no core in common, so that a few jobs get whole cores.
+func workers(m machine, width int, blind bool, order *rand.Rand) []unit.CPUSet {
+	if blind {
+		var cpus []unit.CPU
+		for c := range m.tested.All() {
+			cpus = append(cpus, c)
+		}
+		order.Shuffle(len(cpus), func(i, j int) { cpus[i], cpus[j] = cpus[j], cpus[i] })
+		sets := make([]unit.CPUSet, m.tested.Len()/width)
+		for i := range sets {
+			sets[i] = unit.CPUSetOf(cpus[i*width : (i+1)*width]...)
+		}
+		return sets
+	}
+	return testbed.Slices(m.topology, m.tested, width)
+}
