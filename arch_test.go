@@ -163,7 +163,8 @@ var arch = []struct {
 	{"agent/telemetry", affects, "model/unit model/node model/trial decide/misfit decide/plan decide/suppresscost decide/tick agent/health"},
 	{"agent/watchdog", affects, "model/node decide/plan kernel/cgroup kernel/proc machine/journal machine/host machine/lease"},
 	{"agent/install", affects, "machine/host machine/lease config"},
-	{"agent/daemon", affects, "model/unit model/node decide/limit decide/match decide/plan decide/writeconflict decide/cpus/hold decide/tick decide/suppress decide/policy kernel/cgroup kernel/proc machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory runtimes/nri config/absence config cluster/apiserver cluster/podpath cluster/kube cluster/kubelet cluster/containerstart cluster/nodereport agent/loop agent/health agent/configfile agent/record agent/control agent/commands agent/workers agent/telemetry"},
+	{"agent/cluster", affects, "model/unit model/node decide/limit decide/match decide/plan decide/cpus/hold decide/tick decide/policy kernel/cgroup kernel/proc runtimes/nri config/absence config cluster/apiserver cluster/podpath cluster/kube cluster/kubelet cluster/containerstart cluster/nodereport"},
+	{"agent/daemon", affects, "model/node decide/match decide/plan decide/writeconflict decide/tick decide/suppress decide/policy kernel/cgroup kernel/proc machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory config agent/loop agent/health agent/configfile agent/record agent/control agent/commands agent/workers agent/telemetry agent/cluster"},
 	{"agent/top", affects, "model/unit model/node agent/record agent/control"},
 	// lab
 	{"lab/load/protocol", affects, ""},
@@ -207,7 +208,7 @@ var arch = []struct {
 	{"cmd/tenon/jobcmd", affects, "model/unit lab/jobs lab/jobfiles lab/textlayout lab/report lab/testbed lab/harness lab/concurrency lab/concurrency/run lab/concurrency/cluster lab/pi lab/pinning lab/pinning/run lab/pinning/cluster cmd/tenon/labflag"},
 	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/isolation decide/suppress decide/policy decide/unsupported kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config/workers config agent/loop agent/record agent/control agent/workers agent/top lab/load lab/report lab/testbed lab/harness lab cmd/tenon/labflag cmd/tenon/labcmd cmd/tenon/resultcmd cmd/tenon/jobcmd"},
 	{"cmd/tenon-manager", affects, "cluster/certificate cluster/manager"},
-	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/watchdog agent/install agent/daemon"},
+	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/watchdog agent/install agent/cluster agent/daemon"},
 	// scheduler, a module of its own
 	{"scheduler/plugin", affects, "decide/cpus/pick decide/cpus/place api/v1alpha1 cluster/kube cluster/cpureport cluster/stored"},
 	{"scheduler/cmd/tenon-scheduler", affects, "scheduler/plugin"},
@@ -251,7 +252,7 @@ var outside = map[string]string{
 	"go.yaml.in/yaml/":                 "config config/syntax",
 	"gonum.org/":                       "decide/trials/paired decide/trials/switchback lab/stat",
 	"google.golang.org/":               "runtimes/container",
-	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/stored cluster/admission cluster/kubelet cluster/certificate cluster/manager cluster/admission/missed cluster/nodepages cluster/schedulers cluster/podpages cluster/nodereport cluster/containerstart agent/daemon cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
+	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/kube cluster/stored cluster/admission cluster/kubelet cluster/certificate cluster/manager cluster/admission/missed cluster/nodepages cluster/schedulers cluster/podpages cluster/nodereport cluster/containerstart agent/cluster cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
 	"k8s.io/kubernetes/":               "scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/quality", // so that any scheduler can contain the plugin
 	"sigs.k8s.io/":                     "cluster/certificate cluster/manager cluster/admission/missed cmd/kubectl-tenon cmd/tenon-manager",
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
-	"tenon.sh/tenon/internal/agent/daemon"
+	"tenon.sh/tenon/internal/agent/cluster"
 	"tenon.sh/tenon/internal/cluster/apiserver"
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/runtimes/nri"
@@ -55,7 +55,7 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 
 // connect connects to the cluster of the node. It returns nil if the node is in
 // no cluster. The client of the API server writes to log.
-func (f *clusterFlags) connect(log *slog.Logger) (*daemon.Kubernetes, error) {
+func (f *clusterFlags) connect(log *slog.Logger) (*cluster.Kubernetes, error) {
 	if !f.on {
 		return nil, nil
 	}
@@ -91,7 +91,7 @@ func (f *clusterFlags) connect(log *slog.Logger) (*daemon.Kubernetes, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &daemon.Kubernetes{
+	return &cluster.Kubernetes{
 		Node: node, API: api, Kubelet: client, Poll: f.poll,
 		Namespace: namespace, ConfigMap: name, NRI: f.nri,
 	}, nil
@@ -118,7 +118,7 @@ type daemonSetCheck struct {
 }
 
 // stayOf returns the check for the tenond of a node.
-func (f *clusterFlags) stayOf(k *daemon.Kubernetes, log *slog.Logger) *daemonSetCheck {
+func (f *clusterFlags) stayOf(k *cluster.Kubernetes, log *slog.Logger) *daemonSetCheck {
 	s := &daemonSetCheck{log: log}
 	if k != nil {
 		s.api, s.node = k.API, k.Node
@@ -182,7 +182,7 @@ func (s *daemonSetCheck) ends() bool {
 // reportLeave sends the last report of a node that tenond leaves for good. An
 // error is only logged: without the report, the cluster learns of the end when
 // the report before is too old.
-func reportLeave(k *daemon.Kubernetes, limit time.Duration, log *slog.Logger) {
+func reportLeave(k *cluster.Kubernetes, limit time.Duration, log *slog.Logger) {
 	if err := runWithin(limit, func(ctx context.Context) error { return k.ReportLeave(ctx, versionName()) }); err != nil {
 		log.Warn("the report of this node does not say that tenond has left", "error", err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"tenon.sh/tenon/internal/agent/daemon"
+	"tenon.sh/tenon/internal/agent/cluster"
 	"tenon.sh/tenon/internal/cluster/apiserver"
 )
 
@@ -35,7 +35,7 @@ func TestTenondReportsItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	k := &daemon.Kubernetes{Node: "n1", API: api}
+	k := &cluster.Kubernetes{Node: "n1", API: api}
 	reportLeave(k, time.Minute, slog.New(slog.NewTextHandler(&log, nil)))
 	if !strings.HasPrefix(sent, "PATCH /apis/tenon.sh/v1alpha1/nodereports/n1/status ") || !strings.Contains(sent, `"AgentRuns"`) || log.Len() > 0 {
 		t.Errorf("%s\n%s", sent, &log)

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"tenon.sh/tenon/internal/agent/daemon"
+	"tenon.sh/tenon/internal/agent/cluster"
 	"tenon.sh/tenon/internal/cluster/apiserver"
 )
 
@@ -76,7 +76,7 @@ func TestTenondLeavesOnlyWhereItIsTakenAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			f := clusterFlags{daemonSet: "tenon-system/tenond"}
-			s := f.stayOf(&daemon.Kubernetes{Node: "n1", API: api}, slog.New(slog.DiscardHandler))
+			s := f.stayOf(&cluster.Kubernetes{Node: "n1", API: api}, slog.New(slog.DiscardHandler))
 			_, err = s.ask(t.Context())
 			if (err == nil) != s.known.Load() {
 				t.Errorf("known: %v, %v", s.known.Load(), err)

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/cluster"
 	"tenon.sh/tenon/internal/agent/configfile"
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/loop"
@@ -57,7 +58,7 @@ type Options struct {
 	// Kubernetes makes the node part of a cluster. Then the ConfigMap of the
 	// cluster takes precedence over the file, which may be missing. If it is nil,
 	// the node is in no cluster.
-	Kubernetes *Kubernetes
+	Kubernetes *cluster.Kubernetes
 	// Metrics is the address at which the daemon serves its metrics. If it is "",
 	// there are no metrics.
 	Metrics string
@@ -84,7 +85,7 @@ type daemon struct {
 	slices     *workers.Desk
 
 	containers *inventory.Follower
-	cluster    *cluster // nil: this node is not in a cluster
+	cluster    *cluster.Follower // nil: this node is not in a cluster
 	conflicts  writeConflicts
 	home       node.CgroupPath // the cgroup of this process
 	changed    atomic.Bool     // cgroups appeared or disappeared
@@ -162,11 +163,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	})
 	var background, guarding sync.WaitGroup
 	if o.Kubernetes != nil {
-		d.cluster = openCluster(*o.Kubernetes, o.Version, o.StateDir, d.tree, fs, d.Log, func() { d.changed.Store(true) }, d.signals.nudge)
-		d.cluster.evictions.signal, d.cluster.evictions.prepare = d.host.Apply, d.host.Prepare
-		d.cluster.run(ctx, &background)
-		d.cluster.awaitFirst(ctx)
-		d.cluster.followConfig()
+		d.joinCluster(ctx, fs, &background)
 	}
 	d.takeConfig()
 	d.containers.First(ctx, last.Containers)
@@ -197,6 +194,18 @@ func Run(ctx context.Context, o Options) (err error) {
 	return err
 }
 
+// joinCluster begins to follow the cluster, and waits a moment for the pods and the
+// configuration.
+func (d *daemon) joinCluster(ctx context.Context, fs proc.FS, background *sync.WaitGroup) {
+	d.cluster = cluster.Follow(*d.Kubernetes, cluster.Node{
+		Version: d.Version, StateDir: d.StateDir, Tree: d.tree, Changed: func() { d.changed.Store(true) }, News: d.signals.nudge,
+		Signal: d.host.Apply, Prepare: d.host.Prepare,
+	}, fs, d.Log)
+	d.cluster.Run(ctx, background)
+	d.cluster.AwaitFirst(ctx)
+	d.cluster.FollowConfig()
+}
+
 // home returns the cgroup of this process in the hierarchy of the cpu controller.
 func home(fs proc.FS) (node.CgroupPath, error) {
 	entries, err := fs.SelfCgroup()
@@ -217,20 +226,20 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.repairJournal()
 	d.before = d.agent.State()
 	if d.cluster != nil {
-		d.cluster.starting.Begin()
+		d.cluster.Begin()
 	}
 	d.followConfig()
 	d.agent.Config.Seats.Slices = d.slices.Begin(d.config.Policy.Seats.Slices)
 	d.guard.begin() // starts the time limit again, because a new configuration may have loaded a BPF program
 	d.followGroups()
-	if d.cluster != nil && d.cluster.isUnknown() {
-		return node.Snapshot{}, errUnknown
+	if d.cluster != nil && d.cluster.IsUnknown() {
+		return node.Snapshot{}, cluster.ErrUnknown
 	}
 	s, err := d.host.Snapshot(ctx)
 	asked, earlier := d.mechanisms.begin(s.At)
 	s.Isolation.Request, s.Isolation.Failures = asked, append(earlier, s.Isolation.Failures...)
 	if d.cluster != nil {
-		s.Arriving = d.cluster.view.arriving
+		s.Arriving = d.cluster.Arriving()
 	}
 	if err == nil {
 		d.conflicts.see(&s)
@@ -273,8 +282,7 @@ func (d *daemon) observe(t tick.Tick, err error) {
 	d.mechanisms.end(!t.Snapshot.At.IsZero())
 	d.slices.End(t)
 	if d.cluster != nil {
-		d.cluster.starting.End()
-		d.cluster.tick(t, d.agent.Config)
+		d.cluster.End(t, d.agent.Config)
 	}
 	if !t.Snapshot.At.IsZero() {
 		if err := d.mechanisms.keep(t.Selection.Failures); err != nil {

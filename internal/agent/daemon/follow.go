@@ -18,7 +18,7 @@ import (
 // followConfig reads the configuration again if it has changed, and applies it.
 // An invalid file has no effect.
 func (d *daemon) followConfig() {
-	if d.cluster != nil && d.cluster.followConfig() {
+	if d.cluster != nil && d.cluster.FollowConfig() {
 		d.takeConfig()
 	}
 	d.file.Look()
@@ -44,7 +44,7 @@ func (d *daemon) followConfig() {
 func (d *daemon) takeConfig() {
 	c := d.config
 	if d.cluster != nil {
-		c = d.cluster.mergeOver(c)
+		c = d.cluster.MergeOver(c)
 	}
 	d.agent.Config, d.agent.Period = c.Policy, c.Period
 	d.signals.use(c.Signals)
@@ -62,7 +62,7 @@ func (d *daemon) rules() []match.Rule {
 	if d.cluster == nil {
 		return own
 	}
-	return append(rulesOf(d.cluster.cfg.node.Applications, d.cluster.layout()), own...)
+	return append(d.cluster.Rules(), own...)
 }
 
 // followGroups applies the rules to the existing cgroups. It does so only if
@@ -91,7 +91,7 @@ func (d *daemon) followGroups() {
 	})
 	if d.cluster != nil {
 		var more []string
-		workloads, more = d.pods(paths, workloads)
+		workloads, more = d.cluster.Workloads(paths, workloads, d.home, d.host.Rebase)
 		remarks = append(remarks, more...)
 	}
 	d.reporter.workloads(workloads, remarks)
@@ -134,7 +134,7 @@ func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 		defer d.guard.allow(hungAfter)
 	}
 	if d.cluster != nil {
-		if taken, err := d.cluster.evictions.take(s); taken {
+		if taken, err := d.cluster.Evict(s); taken {
 			return err
 		}
 	}
@@ -166,12 +166,3 @@ func (d *daemon) ApplyAll(ctx context.Context, steps []plan.Step) []error {
 
 // Guard does the host's work between two snapshots that is not a step of a plan.
 func (d *daemon) Guard() error { return d.host.Guard() }
-
-// pods adds the node's pods to the workloads of the rules.
-func (d *daemon) pods(paths []string, rules []node.Workload) (all []node.Workload, remarks []string) {
-	d.cluster.look(paths)
-	pods := slices.DeleteFunc(d.cluster.workloads(), func(w node.Workload) bool { return w.Cgroup.Contains(d.home) })
-	d.cluster.noteRebase(d.host.Rebase(d.cluster.view.change))
-	left, remarks := dropPodCgroups(rules, pods)
-	return append(pods, left...), append(remarks, d.cluster.view.status.Remarks...)
-}

@@ -1,4 +1,4 @@
-package daemon
+package cluster
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/decide/tick"
 )
 
-// A clusterReporter sends the results of ticks to the API server as a NodeReport.
-type clusterReporter struct {
+// A reporter sends the results of ticks to the API server as a NodeReport.
+type reporter struct {
 	sender   *nodereport.Sender
 	uid      atomic.Pointer[types.UID] // UID of the Node object
 	meter    nodereport.Meter
@@ -27,8 +27,8 @@ type clusterReporter struct {
 	requested requested
 }
 
-func newClusterReporter(api nodereport.Applier, node, version string, log *slog.Logger) *clusterReporter {
-	r := &clusterReporter{version: version, run: rand.Text()}
+func newReporter(api nodereport.Applier, node, version string, log *slog.Logger) *reporter {
+	r := &reporter{version: version, run: rand.Text()}
 	r.sender = nodereport.NewSender(api, node, func() types.UID {
 		if uid := r.uid.Load(); uid != nil {
 			return *uid
@@ -39,12 +39,12 @@ func newClusterReporter(api nodereport.Applier, node, version string, log *slog.
 }
 
 // start sends reports in a goroutine until ctx ends.
-func (r *clusterReporter) start(ctx context.Context, background *sync.WaitGroup) {
+func (r *reporter) start(ctx context.Context, background *sync.WaitGroup) {
 	background.Go(func() { r.sender.Run(ctx) })
 }
 
-// tick reports a tick. by is the configuration of the policies in the tick.
-func (c *cluster) tick(t tick.Tick, by policy.Config) {
+// report sends a tick to the API server, but not more often than pace allows.
+func (c *Follower) report(t tick.Tick, by policy.Config) {
 	r := c.reporter
 	if t.Snapshot.At.IsZero() {
 		return
@@ -77,7 +77,7 @@ func (c *cluster) tick(t tick.Tick, by policy.Config) {
 
 // nriState returns the runtime that gives containers their limits before they
 // start (through NRI), or the reason why there is none.
-func (c *cluster) nriState() nodereport.Means {
+func (c *Follower) nriState() nodereport.Means {
 	l := c.link.Load()
 	switch {
 	case c.NRI == "":

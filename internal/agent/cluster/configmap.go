@@ -1,4 +1,4 @@
-package daemon
+package cluster
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A clusterConfig is the configuration that a node gets from the cluster.
-type clusterConfig struct {
+// A nodeConfig is the configuration that a node gets from the cluster.
+type nodeConfig struct {
 	last   config.Cluster // the last valid configuration; its values replace keys with faults
 	read   bool           // the configuration that the last daemon saved has been read into last
 	node   config.NodeConfig
@@ -28,11 +28,11 @@ type clusterConfig struct {
 	status                    nodereport.Config
 }
 
-// followConfig reads the ConfigMap, and the node's labels and annotations, if
+// FollowConfig reads the ConfigMap, and the node's labels and annotations, if
 // they have changed. It reports whether the configuration may have changed.
-func (c *cluster) followConfig() bool { return c.followConfigAt(time.Now()) }
+func (c *Follower) FollowConfig() bool { return c.followConfigAt(time.Now()) }
 
-func (c *cluster) followConfigAt(now time.Time) bool {
+func (c *Follower) followConfigAt(now time.Time) bool {
 	k := &c.last
 	facts := c.pods.Known().Facts
 	if facts == (kubelet.Facts{}) {
@@ -99,7 +99,7 @@ func staysInForce(m *absence.Missing, there, was bool, now time.Time) bool {
 }
 
 // tellConfig updates the status of the configuration, and logs changes of it.
-func (c *cluster) tellConfig(faults []config.Fault, ignored []string) {
+func (c *Follower) tellConfig(faults []config.Fault, ignored []string) {
 	name := fmt.Sprintf("ConfigMap %s/%s", c.Namespace, c.ConfigMap)
 	if !c.last.HasConfig {
 		name += ", which does not exist"
@@ -142,7 +142,7 @@ func (c *cluster) tellConfig(faults []config.Fault, ignored []string) {
 }
 
 // configTrouble returns the reason why the cluster's configuration cannot be read, or "".
-func (c *cluster) configTrouble() string {
+func (c *Follower) configTrouble() string {
 	_, err := c.configs.Trouble()
 	if err == nil {
 		_, err = c.self.Trouble()
@@ -153,10 +153,10 @@ func (c *cluster) configTrouble() string {
 	return err.Error()
 }
 
-// mergeOver replaces values of the configuration file by values of the
+// MergeOver replaces values of the configuration file by values of the
 // cluster's configuration. Containers, rules and intervals always come from the
 // file. Without a ConfigMap, everything comes from the file.
-func (c *cluster) mergeOver(file config.Config) config.Config {
+func (c *Follower) MergeOver(file config.Config) config.Config {
 	if !c.last.HasConfig {
 		shareCPUs(&file.Policy, c.cfg.facts)
 		return file

@@ -1,4 +1,4 @@
-package daemon
+package cluster
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // nri answers the NRI requests of the container runtime until ctx ends.
-func (c *cluster) nri(ctx context.Context) {
+func (c *Follower) nri(ctx context.Context) {
 	o := c.nriOptions()
 	o.Changed = func(l nri.Link) { c.link.Store(&l) }
 	o.Leaves = c.Leaves
@@ -18,6 +18,6 @@ func (c *cluster) nri(ctx context.Context) {
 	}
 }
 
-func (c *cluster) nriOptions() nri.Options {
+func (c *Follower) nriOptions() nri.Options {
 	return nri.Options{Socket: c.NRI, Values: containerstart.Resolver{Pods: c.pods, Containers: c.starting}, V1: c.tree.VersionOf("cpu") == 1, Log: c.log}
 }

@@ -1,4 +1,4 @@
-package daemon
+package cluster
 
 import (
 	"fmt"
@@ -49,7 +49,7 @@ func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts 
 // noteRebase receives the result of a correction of the journal (view.change).
 // After an error, it restores in native the limits for which the journal is
 // correct. So the next tick finds the same difference and tries again.
-func (c *cluster) noteRebase(err error) {
+func (c *Follower) noteRebase(err error) {
 	if err == nil {
 		c.keep()
 		return
@@ -59,7 +59,7 @@ func (c *cluster) noteRebase(err error) {
 }
 
 // workloads returns the known pods as workloads.
-func (c *cluster) workloads() []node.Workload {
+func (c *Follower) workloads() []node.Workload {
 	known := c.pods.Known()
 	before := c.view.native
 	if before == nil { // from an earlier daemon
@@ -146,7 +146,7 @@ func isDeleted(p *corev1.Pod, known kubelet.Known) bool {
 }
 
 // podsByCgroup returns the known pods that have not ended, by cgroup.
-func (c *cluster) podsByCgroup(l kube.Layout) map[node.CgroupPath]*corev1.Pod {
+func (c *Follower) podsByCgroup(l kube.Layout) map[node.CgroupPath]*corev1.Pod {
 	of := make(map[node.CgroupPath]*corev1.Pod, len(c.last.Pods))
 	for i := range c.last.Pods {
 		if p := &c.last.Pods[i]; !kube.HasEnded(p) {
@@ -158,7 +158,7 @@ func (c *cluster) podsByCgroup(l kube.Layout) map[node.CgroupPath]*corev1.Pod {
 
 // giveUp takes the CPUs away from pods that were deleted by force but still
 // have processes. A scheduler may already have given these CPUs to other pods.
-func (c *cluster) giveUp(workloads []node.Workload, of map[node.CgroupPath]*corev1.Pod) (remarks []string) {
+func (c *Follower) giveUp(workloads []node.Workload, of map[node.CgroupPath]*corev1.Pod) (remarks []string) {
 	for i := range workloads {
 		w := &workloads[i]
 		p := of[w.Cgroup]

@@ -1,4 +1,4 @@
-package daemon
+package cluster
 
 import (
 	"context"
@@ -43,15 +43,15 @@ func (deafKubelet) Facts(context.Context) (kubelet.Facts, error) {
 }
 func (deafKubelet) Files() (kubelet.Files, error) { return kubelet.Files{}, nil }
 
-// openTestCluster opens and runs a cluster for an API server.
-func openTestCluster(t *testing.T, s *apitest.Server, dir string) *cluster {
+// openTestCluster makes and runs a Follower of an API server.
+func openTestCluster(t *testing.T, s *apitest.Server, dir string) *Follower {
 	t.Helper()
 	api, err := apiserver.Open(s.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := openCluster(Kubernetes{Node: "node-1", API: api, Kubelet: deafKubelet{}, Poll: time.Second, Namespace: "koordinator-system", ConfigMap: "slo-controller-config"},
-		"v0", dir, nil, proc.Default(), slog.New(slog.DiscardHandler), func() {}, func(tick.Event) {})
+	c := Follow(Kubernetes{Node: "node-1", API: api, Kubelet: deafKubelet{}, Poll: time.Second, Namespace: "koordinator-system", ConfigMap: "slo-controller-config"},
+		Node{Version: "v0", StateDir: dir, Changed: func() {}, News: func(tick.Event) {}}, proc.Default(), slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(context.Background())
 	over := make(chan struct{})
 	go func() { defer close(over); c.self.Run(ctx) }()
@@ -70,13 +70,13 @@ func suppressAt(percent string) map[string]string {
 "nodeStrategies":[{"nodeSelector":{"matchLabels":{"pool":"small"}},"enable":true,"cpuSuppressThresholdPercent":40}]}`}
 }
 
-// threshold calls followConfig until the threshold of CPU suppress has the
+// threshold calls FollowConfig until the threshold of CPU suppress has the
 // wanted value.
-func threshold(t *testing.T, c *cluster, want unit.Percent) {
+func threshold(t *testing.T, c *Follower, want unit.Percent) {
 	t.Helper()
 	soon(t, "the threshold", func() bool {
-		c.followConfig()
-		return c.mergeOver(config.Config{}).Policy.Suppress.ThresholdPercent == want
+		c.FollowConfig()
+		return c.MergeOver(config.Config{}).Policy.Suppress.ThresholdPercent == want
 	})
 }
 
@@ -97,8 +97,8 @@ func TestTheConfigMapAndTheLabelsOfTheNodeMakeItsConfiguration(t *testing.T) {
 	threshold(t, c, 55)
 
 	s.Put(configMap(suppressAt("550")))
-	soon(t, "the fault", func() bool { c.followConfig(); return len(c.cfg.status.Faults) > 0 })
-	if got := c.mergeOver(config.Config{}).Policy.Suppress.ThresholdPercent; got != 55 {
+	soon(t, "the fault", func() bool { c.FollowConfig(); return len(c.cfg.status.Faults) > 0 })
+	if got := c.MergeOver(config.Config{}).Policy.Suppress.ThresholdPercent; got != 55 {
 		t.Errorf("a faulty value replaced 55: %v", got)
 	}
 	if !strings.Contains(c.cfg.status.Faults[0], "550") {
@@ -107,7 +107,7 @@ func TestTheConfigMapAndTheLabelsOfTheNodeMakeItsConfiguration(t *testing.T) {
 	s.Put(configMap(suppressAt("55")))
 	self.Annotations = map[string]string{"node.koordinator.sh/reservation": `{"reservedCPUs": "a"}`}
 	s.Put(self)
-	soon(t, "the fault of the annotation", func() bool { c.followConfig(); return len(c.cfg.status.Ignored) > 0 && len(c.cfg.status.Faults) == 0 })
+	soon(t, "the fault of the annotation", func() bool { c.FollowConfig(); return len(c.cfg.status.Ignored) > 0 && len(c.cfg.status.Faults) == 0 })
 	if got := c.cfg.status.Ignored; len(got) != 1 || !strings.HasPrefix(got[0], `the node's annotation node.koordinator.sh/reservation.reservedCPUs: "a": want CPUs`) {
 		t.Errorf("the fault of the annotation: %q", got)
 	}
@@ -125,7 +125,7 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	s.Put(byspace)
 	c := openTestCluster(t, s, t.TempDir())
 	threshold(t, c, 70)
-	soon(t, "what namespaces ask for", func() bool { c.followConfig(); return c.last.ByNamespace != nil })
+	soon(t, "what namespaces ask for", func() bool { c.FollowConfig(); return c.last.ByNamespace != nil })
 	missing := func() (n int) {
 		for _, notice := range c.cfg.status.Notices {
 			if strings.Contains(notice, "its last content holds until") {
@@ -137,8 +137,8 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	begun := time.Now()
 	s.Remove(configMap(nil))
 	s.Remove(byspace)
-	soon(t, "both are missed", func() bool { c.followConfig(); return missing() == 2 })
-	now := func() unit.Percent { return c.mergeOver(config.Config{}).Policy.Suppress.ThresholdPercent }
+	soon(t, "both are missed", func() bool { c.FollowConfig(); return missing() == 2 })
+	now := func() unit.Percent { return c.MergeOver(config.Config{}).Policy.Suppress.ThresholdPercent }
 	if now() != 70 || !c.last.HasConfig || c.last.ByNamespace == nil {
 		t.Errorf("at once after the deletion, %+v holds", c.last)
 	}
@@ -148,7 +148,7 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 		t.Errorf("one is there again: %q", c.cfg.status.Notices)
 	}
 	s.Remove(configMap(nil))
-	soon(t, "it is missed again", func() bool { c.followConfig(); return missing() == 2 })
+	soon(t, "it is missed again", func() bool { c.FollowConfig(); return missing() == 2 })
 	if c.followConfigAt(begun.Add(absence.GoneAfter - time.Second)) {
 		t.Error("too early")
 	}
@@ -174,10 +174,10 @@ func TestSettingsByNamespaceAreReadWhereACKsManualsPutThem(t *testing.T) {
 	put("kube-system", map[string]string{"memory-qos": `{"enabledNamespaces":["far"]}`, "cpu-burst": `{"enabledNamespaces":["far"]}`})
 	put("elsewhere", map[string]string{"memory-qos": `{"disabledNamespaces":["far"]}`})
 	c := openTestCluster(t, s, t.TempDir())
-	soon(t, "kube-system counts", func() bool { c.followConfig(); return len(c.cfg.spaces.CPUBurst.Enabled) == 1 })
+	soon(t, "kube-system counts", func() bool { c.FollowConfig(); return len(c.cfg.spaces.CPUBurst.Enabled) == 1 })
 	put("koordinator-system", map[string]string{"cpu-burst": `{"enabledNamespaces":["near"]}`})
 	soon(t, "the own namespace goes first", func() bool {
-		c.followConfig()
+		c.FollowConfig()
 		return slices.Equal(c.cfg.spaces.CPUBurst.Enabled, []string{"near"})
 	})
 	if m := c.cfg.spaces.MemoryQOS; !slices.Equal(m.Enabled, []string{"far"}) || len(m.Disabled) > 0 {
@@ -186,16 +186,16 @@ func TestSettingsByNamespaceAreReadWhereACKsManualsPutThem(t *testing.T) {
 }
 
 func TestWithoutConfigMapTheFileHolds(t *testing.T) {
-	c := &cluster{}
+	c := &Follower{}
 	file := config.Config{Period: time.Second}
 	file.Policy.Suppress.ThresholdPercent = 33
 	file.Policy.Pool.CPUs = unit.CPUSetOf(1)
-	if got := c.mergeOver(file); got.Policy.Suppress.ThresholdPercent != 33 {
+	if got := c.MergeOver(file); got.Policy.Suppress.ThresholdPercent != 33 {
 		t.Errorf("%+v", got.Policy.Suppress)
 	}
 	c.last.HasConfig = true
 	c.cfg.node.Policy.Suppress.ThresholdPercent = 70
-	if got := c.mergeOver(file).Policy; got.Suppress.ThresholdPercent != 70 || got.Pool.CPUs != file.Policy.Pool.CPUs {
+	if got := c.MergeOver(file).Policy; got.Suppress.ThresholdPercent != 70 || got.Pool.CPUs != file.Policy.Pool.CPUs {
 		t.Errorf("%+v", got)
 	}
 }
@@ -206,22 +206,22 @@ func TestARestartWithoutAPIServerGoesOnWithWhatWasKnown(t *testing.T) {
 	s.Put(configMap(suppressAt("70")))
 	dir := t.TempDir()
 	first := openTestCluster(t, s, dir)
-	if !first.isUnknown() {
+	if !first.IsUnknown() {
 		t.Error("the pods or the configuration are known before the first answer")
 	}
 	threshold(t, first, 40)
 	s.Put(configMap(suppressAt("550")))
-	soon(t, "the fault", func() bool { first.followConfig(); return len(first.cfg.status.Faults) > 0 })
+	soon(t, "the fault", func() bool { first.FollowConfig(); return len(first.cfg.status.Faults) > 0 })
 	first.take(kubelet.Known{At: time.Now(), Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, Facts: kubelet.Facts{CgroupDriver: "systemd", CgroupRoot: "/x"}})
 	first.keep()
 
 	s.RefuseAll(true)
 	second := openTestCluster(t, s, dir)
-	second.followConfig()
-	if got := second.mergeOver(config.Config{}).Policy.Suppress.ThresholdPercent; got != 40 {
+	second.FollowConfig()
+	if got := second.MergeOver(config.Config{}).Policy.Suppress.ThresholdPercent; got != 40 {
 		t.Errorf("the threshold is %v and was 40", got)
 	}
-	if second.isUnknown() || len(second.last.Pods) != 1 || second.layout() != (kube.Layout{Systemd: true, Root: "/x"}) {
+	if second.IsUnknown() || len(second.last.Pods) != 1 || second.layout() != (kube.Layout{Systemd: true, Root: "/x"}) {
 		t.Errorf("%+v", second.last)
 	}
 	soon(t, "the trouble is reported", func() bool { return second.configTrouble() != "" })
@@ -230,17 +230,17 @@ func TestARestartWithoutAPIServerGoesOnWithWhatWasKnown(t *testing.T) {
 func TestPodsOfAnotherBootAreNone(t *testing.T) {
 	dir := t.TempDir()
 	text := `{"boot_id":"another","config_known":true,"labels":{"a":"b"},"pods_known":true,"pods":[{}]}`
-	if err := os.WriteFile(filepath.Join(dir, clusterFile), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, stateFile), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k, err := loadSavedCluster(dir, proc.Default())
+	k, err := loadState(dir, proc.Default())
 	if err != nil || k.PodsKnown || len(k.Pods) > 0 || !k.ConfigKnown || k.Labels["a"] != "b" {
 		t.Errorf("%+v, %v", k, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, clusterFile), []byte(`{"boot`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, stateFile), []byte(`{"boot`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if k, err = loadSavedCluster(dir, proc.Default()); err == nil || k.PodsKnown || k.Boot == "" {
+	if k, err = loadState(dir, proc.Default()); err == nil || k.PodsKnown || k.Boot == "" {
 		t.Errorf("a torn file: %+v, %v", k, err)
 	}
 }
@@ -403,7 +403,7 @@ func TestCPUsAreBoundByOneOnly(t *testing.T) {
 // cpusets if the kubelet has the static CPU manager policy. A quota must then
 // limit best-effort work.
 func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
-	c := &cluster{}
+	c := &Follower{}
 	c.last.HasConfig = true
 	of := func(reserved string, f kubelet.Facts) (policy.Config, []string) {
 		var p policy.Config
@@ -436,7 +436,7 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 	// If there is no ConfigMap, the strategies of the file must not write
 	// cpusets either.
 	c.last.HasConfig, c.cfg.facts = false, kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0"}
-	if s := c.mergeOver(config.Config{}).Policy.Pool; !s.CPUSetsManagedExternally || s.ReservedCPUs != unit.CPUSetOf(0) {
+	if s := c.MergeOver(config.Config{}).Policy.Pool; !s.CPUSetsManagedExternally || s.ReservedCPUs != unit.CPUSetOf(0) {
 		t.Errorf("without a ConfigMap: %+v", s)
 	}
 }
@@ -454,9 +454,9 @@ func TestTheKubeletsReserveCountsInCPUSuppress(t *testing.T) {
 	s.Put(configMap(suppressAt("70")))
 	dir := t.TempDir()
 	c := openTestCluster(t, s, dir)
-	reserves := func(c *cluster, want unit.MilliCPU) {
+	reserves := func(c *Follower, want unit.MilliCPU) {
 		t.Helper()
-		soon(t, "the reserve", func() bool { c.followConfig(); return c.mergeOver(config.Config{}).Policy.Pool.Reserved == want })
+		soon(t, "the reserve", func() bool { c.FollowConfig(); return c.MergeOver(config.Config{}).Policy.Pool.Reserved == want })
 	}
 	reserves(c, 4000)
 	for annotation, want := range map[string]unit.MilliCPU{
@@ -488,23 +488,23 @@ func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 	c := openTestCluster(t, s, t.TempDir())
 	threshold(t, c, 70)
 	soon(t, "the annotation", func() bool {
-		c.followConfig()
-		return c.mergeOver(config.Config{}).Policy.Pool.ReservedCPUs == unit.CPUSetOf(0)
+		c.FollowConfig()
+		return c.MergeOver(config.Config{}).Policy.Pool.ReservedCPUs == unit.CPUSetOf(0)
 	})
-	if c.mergeOver(config.Config{}).Policy.Pool.CPUSetsManagedExternally {
+	if c.MergeOver(config.Config{}).Policy.Pool.CPUSetsManagedExternally {
 		t.Error("cpusets are left to the kubelet before it has reported its CPU manager")
 	}
 	c.last.Facts = kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "3"}
-	if !c.followConfig() {
+	if !c.FollowConfig() {
 		t.Fatal("the kubelet's facts do not change the configuration")
 	}
-	if got := c.mergeOver(config.Config{}).Policy.Pool; !got.CPUSetsManagedExternally || got.ReservedCPUs != unit.CPUSetOf(0, 3) {
+	if got := c.MergeOver(config.Config{}).Policy.Pool; !got.CPUSetsManagedExternally || got.ReservedCPUs != unit.CPUSetOf(0, 3) {
 		t.Errorf("%+v", got)
 	}
 	if len(c.cfg.status.Notices) != 1 || !strings.Contains(c.cfg.status.Notices[0], "CPUs 0 are reserved") {
 		t.Errorf("notices %q", c.cfg.status.Notices)
 	}
-	soon(t, "nothing has changed any more", func() bool { return !c.followConfig() })
+	soon(t, "nothing has changed any more", func() bool { return !c.FollowConfig() })
 }
 
 // TestAKnownPodIsManagedWhileNoListHasIt restarts the kubelet while the API
@@ -512,7 +512,7 @@ func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 // manage the pods that it knows.
 func TestAKnownPodIsManagedWhileNoListHasIt(t *testing.T) {
 	lives := map[node.CgroupPath]bool{}
-	c := &cluster{starting: containerstart.New(func() {}), lives: func(p node.CgroupPath) bool { return lives[p] }}
+	c := &Follower{starting: containerstart.New(func() {}), lives: func(p node.CgroupPath) bool { return lives[p] }}
 	pod := func(name string) corev1.Pod {
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)}}
 	}
@@ -547,10 +547,10 @@ func TestAResizeIsNotForgottenBeforeItIsJournaled(t *testing.T) {
 	of := func(limit unit.MilliCPU) map[node.CgroupPath]kube.Amounts {
 		return map[node.CgroupPath]kube.Amounts{"kubepods/podx": {CPULimit: node.Some(limit)}}
 	}
-	c := &cluster{log: slog.New(slog.DiscardHandler), dir: t.TempDir()}
+	c := &Follower{log: slog.New(slog.DiscardHandler), dir: t.TempDir()}
 	c.view.lastCorrect, c.view.native = of(500), of(2000)
 	c.noteRebase(errors.New("the journal is full"))
-	if _, err := os.Stat(filepath.Join(c.dir, clusterFile)); err == nil {
+	if _, err := os.Stat(filepath.Join(c.dir, stateFile)); err == nil {
 		t.Error("the pods were saved although the rebase failed")
 	}
 	quota := func(ms time.Duration) node.CPUMax {
@@ -560,7 +560,7 @@ func TestAResizeIsNotForgottenBeforeItIsJournaled(t *testing.T) {
 		t.Errorf("the next time a release gives %v", got)
 	}
 	c.noteRebase(nil)
-	if _, err := os.Stat(filepath.Join(c.dir, clusterFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(c.dir, stateFile)); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package daemon
+package cluster
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func (k Kubernetes) ReleaseContainers(ctx context.Context, stateDir string, log 
 	if k.NRI == "" {
 		return nil
 	}
-	known, err := loadSavedCluster(stateDir, proc.Default())
+	known, err := loadState(stateDir, proc.Default())
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (k Kubernetes) ReportLeave(ctx context.Context, version string) error {
 }
 
 // savedPods returns the list of pods that an earlier daemon saved.
-type savedPods savedCluster
+type savedPods savedState
 
 // Look and Hurry do nothing, because the saved list does not change.
 func (savedPods) Look()  {}

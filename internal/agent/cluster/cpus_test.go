@@ -1,4 +1,4 @@
-package daemon
+package cluster
 
 import (
 	"slices"
@@ -65,7 +65,7 @@ func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 		"the API server lacks the mirror of one":     {mirror, []corev1.Pod{next}, "API server", "shop/db"},
 		"the kubelet lacks the mirror of one":        {mirror, []corev1.Pod{next}, "kubelet", "shop/db"},
 	} {
-		c := &cluster{starting: containerstart.New(func() {}), lives: func(node.CgroupPath) bool { return true }}
+		c := &Follower{starting: containerstart.New(func() {}), lives: func(node.CgroupPath) bool { return true }}
 		var state policy.State
 		var wants []plan.Want
 		tick := func(from string, pods []corev1.Pod) {

@@ -1,4 +1,4 @@
-package daemon
+package cluster
 
 import (
 	"bytes"
@@ -17,12 +17,12 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// clusterFile holds the saved state of the cluster. A daemon needs it if it
+// stateFile holds the saved state of the cluster. A daemon needs it if it
 // starts while the API server and the kubelet are both away.
-const clusterFile = "kubernetes.json"
+const stateFile = "kubernetes.json"
 
-// savedCluster is the state of the cluster that is saved for the next daemon.
-type savedCluster struct {
+// savedState is the state of the cluster that is saved for the next daemon.
+type savedState struct {
 	Boot string `json:"boot_id"`
 	// ConfigKnown means that Config is the last content of the ConfigMap, without
 	// keys that have faults. HasConfig means that the ConfigMap exists. Labels,
@@ -42,24 +42,24 @@ type savedCluster struct {
 	Pods      []corev1.Pod `json:"pods,omitempty"`
 }
 
-// loadSavedCluster loads the state that an earlier daemon saved, if there is
+// loadState loads the state that an earlier daemon saved, if there is
 // one. After a reboot it drops the pods, because their cgroups no longer exist.
-func loadSavedCluster(dir string, from proc.FS) (savedCluster, error) {
+func loadState(dir string, from proc.FS) (savedState, error) {
 	boot, err := from.BootID()
 	if err != nil {
-		return savedCluster{}, err
+		return savedState{}, err
 	}
-	fresh := savedCluster{Boot: boot}
-	data, err := os.ReadFile(filepath.Join(dir, clusterFile))
+	fresh := savedState{Boot: boot}
+	data, err := os.ReadFile(filepath.Join(dir, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fresh, nil
 	}
 	if err != nil {
 		return fresh, err
 	}
-	var k savedCluster
+	var k savedState
 	if err := json.Unmarshal(data, &k); err != nil {
-		return fresh, fmt.Errorf("%s: %w", clusterFile, err)
+		return fresh, fmt.Errorf("%s: %w", stateFile, err)
 	}
 	if k.Boot != boot {
 		k.Boot, k.PodsKnown, k.Pods = boot, false, nil
@@ -68,12 +68,12 @@ func loadSavedCluster(dir string, from proc.FS) (savedCluster, error) {
 }
 
 // keep saves the state for the next daemon if it has changed.
-func (c *cluster) keep() {
+func (c *Follower) keep() {
 	data, err := json.Marshal(c.last)
 	if err != nil || bytes.Equal(data, c.saved) {
 		return
 	}
-	path := filepath.Join(c.dir, clusterFile)
+	path := filepath.Join(c.dir, stateFile)
 	if err = os.WriteFile(path+".next", data, 0o600); err == nil {
 		err = os.Rename(path+".next", path)
 	}

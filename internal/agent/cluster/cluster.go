@@ -1,4 +1,6 @@
-package daemon
+// Package cluster follows the Kubernetes cluster of a node for tenond: the pods and
+// the configuration of the node, the evictions, and the reports about the node.
+package cluster
 
 import (
 	"context"
@@ -19,6 +21,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/cluster/podpath"
 	"tenon.sh/tenon/internal/decide/match"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
@@ -59,14 +63,15 @@ const (
 	againWait = 500 * time.Millisecond
 )
 
-// errUnknown prevents decisions before the pods and the configuration are
+// ErrUnknown prevents decisions before the pods and the configuration are
 // known, from the cluster or from an earlier daemon. An early decision would
 // release all knobs that the earlier daemon set.
-var errUnknown = errors.New("the pods or the configuration of this node are not known yet")
+var ErrUnknown = errors.New("the pods or the configuration of this node are not known yet")
 
-// A cluster is the daemon's knowledge of its cluster. This knowledge survives an
-// outage of the API server or the kubelet, and a restart of the daemon.
-type cluster struct {
+// A Follower knows the pods and the configuration of the node. This knowledge
+// survives an outage of the API server or the kubelet, and a restart of the daemon.
+// Except for Run, only the goroutine of the loop calls its methods.
+type Follower struct {
 	Kubernetes
 	log     *slog.Logger
 	dir     string
@@ -85,23 +90,35 @@ type cluster struct {
 	link      atomic.Pointer[nri.Link] // state of NRI; nil: unknown
 
 	// Only the loop uses the fields below.
-	last     savedCluster
+	last     savedState
 	saved    []byte // last in the form in which it was last written to the file
-	cfg      clusterConfig
+	cfg      nodeConfig
 	paths    []string
 	unsent   []string        // remarks about running pods that the last list lacks
 	deleted  map[string]bool // UIDs of pods in last.Pods that were deleted
 	view     podView
 	resized  map[node.CgroupPath]resize // recent resizes
-	reporter *clusterReporter
+	reporter *reporter
 }
 
-// openCluster loads the state that an earlier daemon saved. The cluster calls
-// changed when the workloads may have changed.
-func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.FS, log *slog.Logger, changed func(), news func(tick.Event)) *cluster {
-	c := &cluster{Kubernetes: k, log: log, dir: dir, tree: tree, lives: livesIn(tree), changed: changed, news: news}
+// Node holds the daemon's node for a Follower: its files and its functions.
+type Node struct {
+	Version  string // of tenond
+	StateDir string // keeps the last pods and configuration
+	Tree     *cgroup.Tree
+	Changed  func()           // is called when the workloads may have changed
+	News     func(tick.Event) // wakes the loop
+	// Signal ends the processes of a pod by signals, and Prepare makes a pod able
+	// to end, for example thaws it.
+	Signal  func(context.Context, plan.Step) error
+	Prepare func(node.Knob) error
+}
+
+// Follow loads the state that an earlier daemon saved.
+func Follow(k Kubernetes, n Node, fs proc.FS, log *slog.Logger) *Follower {
+	c := &Follower{Kubernetes: k, log: log, dir: n.StateDir, tree: n.Tree, lives: livesIn(n.Tree), changed: n.Changed, news: n.News}
 	var err error
-	if c.last, err = loadSavedCluster(dir, fs); err != nil {
+	if c.last, err = loadState(n.StateDir, fs); err != nil {
 		log.Warn("the state of the cluster that the last tenond saved cannot be used", "error", err)
 	}
 	c.starting = containerstart.New(func() {
@@ -120,21 +137,22 @@ func openCluster(k Kubernetes, version, dir string, tree *cgroup.Tree, fs proc.F
 	c.pods = kubelet.NewSource(k.Kubelet, standIn, k.Poll, log, c.podsChanged)
 	c.pods.Assume(c.last.Facts)
 	c.evictions = newEnds(k.API, k.Node, log, c.podsChanged)
+	c.evictions.signal, c.evictions.prepare = n.Signal, n.Prepare
 	c.evictions.away = func() bool {
 		heard, err := c.self.Trouble()
 		return awayBy(heard, err, time.Now())
 	}
-	c.reporter = newClusterReporter(k.API, k.Node, version, log)
+	c.reporter = newReporter(k.API, k.Node, n.Version, log)
 	return c
 }
 
-func (c *cluster) podsChanged() {
+func (c *Follower) podsChanged() {
 	c.changed()
 	c.news(tick.Event{At: time.Now(), Kind: tick.EventCgroups, Text: "pods have come, gone or changed"})
 }
 
-// run starts the goroutines that watch the cluster until ctx ends.
-func (c *cluster) run(ctx context.Context, background *sync.WaitGroup) {
+// Run starts the goroutines that watch the cluster until ctx ends.
+func (c *Follower) Run(ctx context.Context, background *sync.WaitGroup) {
 	background.Go(func() { c.pods.Run(ctx) })
 	background.Go(func() { c.self.Run(ctx) })
 	background.Go(func() { c.configs.Run(ctx) })
@@ -146,11 +164,11 @@ func (c *cluster) run(ctx context.Context, background *sync.WaitGroup) {
 	}
 }
 
-// awaitFirst waits until the pods and the configuration are known. It waits at
+// AwaitFirst waits until the pods and the configuration are known. It waits at
 // most for firstWait or againWait.
-func (c *cluster) awaitFirst(ctx context.Context) {
+func (c *Follower) AwaitFirst(ctx context.Context) {
 	wait := firstWait
-	if !c.isUnknown() {
+	if !c.IsUnknown() {
 		wait = againWait
 	}
 	soon, cancel := context.WithTimeout(ctx, wait)
@@ -170,9 +188,42 @@ func (c *cluster) awaitFirst(ctx context.Context) {
 	}
 }
 
+// Begin begins a tick. Begin and End must enclose each tick, so that the Follower
+// knows which containers the tick has seen.
+func (c *Follower) Begin() { c.starting.Begin() }
+
+// End ends a tick, and reports it to the API server. by is the configuration of the
+// policies in the tick.
+func (c *Follower) End(t tick.Tick, by policy.Config) {
+	c.starting.End()
+	c.report(t, by)
+}
+
+// Evict accepts a step that freezes or ends a pod. If it returns false, the caller
+// must perform the step itself.
+func (c *Follower) Evict(s plan.Step) (taken bool, err error) { return c.evictions.take(s) }
+
+// Arriving returns the pods of the last Workloads that have no cgroup yet.
+func (c *Follower) Arriving() []node.Workload { return c.view.arriving }
+
+// Rules returns the rules of the ConfigMap for programs outside Kubernetes.
+func (c *Follower) Rules() []match.Rule { return rulesOf(c.cfg.node.Applications, c.layout()) }
+
+// Workloads returns the pods of the node, and then the workloads of rules that are
+// not in a pod. paths are all existing cgroups, and home is that of the daemon,
+// which is managed by no one. If pods were resized, correct corrects the values in
+// the journal (host.Rebase).
+func (c *Follower) Workloads(paths []string, rules []node.Workload, home node.CgroupPath, correct func(func(node.Knob, node.Value) node.Value) error) (all []node.Workload, remarks []string) {
+	c.look(paths)
+	pods := slices.DeleteFunc(c.workloads(), func(w node.Workload) bool { return w.Cgroup.Contains(home) })
+	c.noteRebase(correct(c.view.change))
+	left, remarks := dropPodCgroups(rules, pods)
+	return append(pods, left...), append(remarks, c.view.status.Remarks...)
+}
+
 // look asks the kubelet for its pods at once if a cgroup of a pod appeared or
 // disappeared. paths are all existing cgroups.
-func (c *cluster) look(paths []string) {
+func (c *Follower) look(paths []string) {
 	before := c.paths
 	c.paths = paths
 	isPod := func(path string) bool {
@@ -187,7 +238,7 @@ func (c *cluster) look(paths []string) {
 // layout returns the arrangement of the cgroups of pods. The kubelet reports
 // it, now or before a restart of the daemon. Without a report, layout infers
 // the arrangement from the existing cgroups.
-func (c *cluster) layout() kube.Layout {
+func (c *Follower) layout() kube.Layout {
 	l := kube.Layout{Systemd: c.last.Facts.CgroupDriver == "systemd", Root: c.last.Facts.CgroupRoot}
 	if c.last.Facts.CgroupDriver == "" {
 		l.Systemd = slices.ContainsFunc(c.paths, func(p string) bool { return strings.HasSuffix(p, "kubepods.slice") })
@@ -195,14 +246,14 @@ func (c *cluster) layout() kube.Layout {
 	return l
 }
 
-// isUnknown reports whether the pods or the configuration are still unknown.
-func (c *cluster) isUnknown() bool { return !c.last.PodsKnown || !c.last.ConfigKnown }
+// IsUnknown reports whether the pods or the configuration are still unknown.
+func (c *Follower) IsUnknown() bool { return !c.last.PodsKnown || !c.last.ConfigKnown }
 
 // take stores the list of pods from the kubelet or the API server. A pod missing
 // in the list stays known while its cgroup has a process. For example, a kubelet
 // that has just started lists only static pods until it has reached the API
 // server. No kubelet lists a pod that was deleted by force.
-func (c *cluster) take(known kubelet.Known) {
+func (c *Follower) take(known kubelet.Known) {
 	if known.Facts != (kubelet.Facts{}) {
 		c.last.Facts = known.Facts
 	}
