@@ -142,7 +142,8 @@ func (d *daemon) kill(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("stop %s: %w", d.name, err)
 	}
-	if out, err := d.cluster.Command(ctx, "kill", "-KILL", strconv.Itoa(pid)).CombinedOutput(); err != nil {
+	// A minimal Debian has no program kill, but the shell has a command.
+	if out, err := d.cluster.Command(ctx, "sh", "-c", fmt.Sprintf("kill -KILL %d", pid)).CombinedOutput(); err != nil {
 		return fmt.Errorf("stop %s: %w: %s", d.name, err, out)
 	}
 	return nil

@@ -250,7 +250,7 @@ func (f *flow) freezeLeader(t *testing.T) {
 		t.Helper()
 		pid, err := d.pid()
 		must(t, err)
-		out, err := f.c.Command(t.Context(), "kill", "-"+name, strconv.Itoa(pid)).CombinedOutput()
+		out, err := f.c.Command(t.Context(), "sh", "-c", fmt.Sprintf("kill -%s %d", name, pid)).CombinedOutput()
 		if err != nil {
 			t.Fatalf("kill -%s: %v %s", name, err, out)
 		}
