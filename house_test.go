@@ -198,3 +198,29 @@ func names(n ast.Node) map[string]bool {
 	})
 	return found
 }
+
+// TestOneToolchain checks that all modules name the same toolchain. A machine that
+// fetches it then compiles what several modules use once.
+func TestOneToolchain(t *testing.T) {
+	named := map[string][]string{}
+	err := filepath.WalkDir(".", func(file string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Base(file) != "go.mod" {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		version := "none"
+		for line := range strings.Lines(string(text)) {
+			if v, is := strings.CutPrefix(line, "toolchain "); is {
+				version = strings.TrimSpace(v)
+			}
+		}
+		named[version] = append(named[version], file)
+		return nil
+	})
+	if err != nil || len(named) != 1 || named["none"] != nil {
+		t.Errorf("the modules name several toolchains, or none: %v, %v", named, err)
+	}
+}

@@ -2,6 +2,8 @@ module tenon.sh/tenon/test/cluster/build/etcd
 
 go 1.26.0
 
+toolchain go1.26.8
+
 tool go.etcd.io/etcd/server/v3
 
 require (

@@ -2,6 +2,8 @@ module tenon.sh/tenon/test/cluster/build/k8s
 
 go 1.26.0
 
+toolchain go1.26.8
+
 godebug default=go1.26
 
 require (
