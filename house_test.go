@@ -45,7 +45,6 @@ var largePackages = map[string]int{
 	"cmd/tenon":           2250,
 	"config":              3300,
 	"kernel/cgroup":       3600,
-	"lab":                 2600,
 	"lab/load":            2200,
 	"lab/report":          2150,
 	"machine/conformance": 2800,

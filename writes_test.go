@@ -71,14 +71,15 @@ var kernelWrites = []struct {
 	{own, "machine/lease/guard.go", "Steady", "the watchdog is not starved by what it watches"},
 	{experiment, "lab/concurrency/run/measure.go", "build", "the CPUs of all jobs together"},
 	{experiment, "lab/concurrency/run/slot.go", "build hold", "cgroups of jobs with the limits that are compared"},
-	{experiment, "lab/memory_environment.go", "setUp", "the memory of all that is measured"},
+	{experiment, "lab/memory/run/environment.go", "setUp", "the memory of all that is measured"},
 	{experiment, "lab/pinning/run/bench.go", "build spin", "cgroups of the work with the CPUs and quotas that are compared"},
-	{experiment, "lab/reaction_environment.go", "build", "the CPUs of all that is measured"},
+	{experiment, "lab/reaction/run/environment.go", "build", "the CPUs of all that is measured"},
 	{experiment, "lab/testbed/child.go", "enter", "the CPUs of a process that the lab started"},
 	{experiment, "lab/testbed/pods.go", "Build BuildSpinner", "cgroups with the values that a kubelet gives"},
 	{experiment, "lab/testbed/testbed.go", "moveSelf", "the CPUs of the lab itself"},
 	{experiment, "lab/stepservice/steps.go", "runOnCPU", "a load that begins on one CPU"},
-	{experiment, "lab/traced.go", "trace", "a trace of the kernel's scheduler"},
+	{experiment, "lab/colocation/run/traced.go", "trace", "a trace of the kernel's scheduler"},
+	{experiment, "lab/labtest/labtest.go", "RequireReal", "a cgroup for the moment; in tests only"},
 	{experiment, "lab/work/spin.go", "Spin", "a load on given CPUs"},
 }
 

@@ -20,6 +20,7 @@ import (
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/cmd/tenon/resultcmd"
 	"tenon.sh/tenon/internal/lab"
+	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
@@ -44,7 +45,7 @@ func newLabCommand(g *global) *cobra.Command {
 
 		SuggestionsMinimumDistance: 2,
 	}
-	cmd.AddCommand(labcmd.NewColocation(labFrame(g)), labcmd.NewKernelQOS(labFrame(g)), newMemoryCommand(g), newReactionCommand(g), jobcmd.NewConcurrency(jobFrame(g)), jobcmd.NewPinning(jobFrame(g)), newLoadCommand(g), newReportCommand(g), resultcmd.New(resultFrame(g)), resultcmd.NewSubmit(resultFrame(g)), resultcmd.NewPack(resultFrame(g)), newChildCommand())
+	cmd.AddCommand(labcmd.NewColocation(labFrame(g)), labcmd.NewKernelQOS(labFrame(g)), labcmd.NewMemory(labFrame(g)), labcmd.NewReaction(labFrame(g)), jobcmd.NewConcurrency(jobFrame(g)), jobcmd.NewPinning(jobFrame(g)), newLoadCommand(g), newReportCommand(g), resultcmd.New(resultFrame(g)), resultcmd.NewSubmit(resultFrame(g)), resultcmd.NewPack(resultFrame(g)), newChildCommand())
 	return cmd
 }
 
@@ -75,7 +76,7 @@ func printFindings(cmd *cobra.Command, g *global, f report.Findings) error {
 // service.
 func labFrame(g *global) labcmd.Frame {
 	return labcmd.Frame{
-		Usage: func(err error) error { return usageError{err} }, NoArgs: noArgs, Complete: complete, SettingFlags: settingFlags,
+		Usage: func(err error) error { return usageError{err} }, NoArgs: noArgs, Complete: complete,
 		Prepare: func(s *testbed.Setting, agent bool) error { return prepare(g, s, agent) },
 		Run: func(cmd *cobra.Command, run func(context.Context) (harness.Outcome, error)) error {
 			return experiment(cmd, g, run)
@@ -100,8 +101,8 @@ func jobFrame(g *global) jobcmd.Frame {
 
 func resultFrame(g *global) resultcmd.Frame {
 	return resultcmd.Frame{
-		Usage: jobFrame(g).Usage, Print: jobFrame(g).Print, Prepare: func(c *lab.Config) error { return prepare(g, &c.Setting, false) },
-		Colocate: lab.Colocate,
+		Usage: jobFrame(g).Usage, Print: jobFrame(g).Print, Prepare: func(c *run.Config) error { return prepare(g, &c.Setting, false) },
+		Colocate: run.Run,
 		Experiment: func(cmd *cobra.Command, run func(context.Context) error) error {
 			ctx, stop := contextUntilSignal(cmd.Context())
 			defer stop()
@@ -228,7 +229,7 @@ func runLoad(cmd *cobra.Command, g *global, c load.Config) error {
 	return err
 }
 
-// newChildCommand returns the hidden command that lab.Config.Self starts.
+// newChildCommand returns the hidden command that run.Config.Self starts.
 func newChildCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "child ROLE [ARG...]",
@@ -251,6 +252,21 @@ func contextUntilSignal(ctx context.Context) (context.Context, context.CancelFun
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
+}
+
+// prepare fills in the settings that have no flag.
+func prepare(g *global, s *testbed.Setting, outside bool) (err error) {
+	if s.Self, err = labSelf(); err != nil {
+		return err
+	}
+	if outside {
+		if s.Agent, err = tenondBeside(s.Self[0]); err != nil {
+			return err
+		}
+	}
+	s.JournalDir, s.Command, s.Version = g.stateDir, os.Args, versionName()
+	s.Notices, s.Terminal = os.Stderr, isTerminal(os.Stderr)
+	return nil
 }
 
 // labSelf returns the command by which the lab starts this program as a child

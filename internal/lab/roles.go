@@ -21,7 +21,7 @@ import (
 //	client      reads a load.Config from its input, writes a load.Result to its output
 //	spin CPUS   keeps CPUS busy at the lowest priority
 //	burn CPUS   keeps CPUS busy at the usual priority
-//	step        reads a steps.Plan from its input, writes one line for each step to its output
+//	step        reads a stepservice.Plan from its input, writes one line for each step to its output
 //	hog FILE N  reads FILE again and again, keeps N bytes of it; writes its progress to its output
 //	warm DIR    reads the files of DIR
 //	self N M    drives N threads of M bytes each: load.Configs from its input, load.Results to its output

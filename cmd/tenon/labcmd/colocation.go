@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
-	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/colocation/cluster"
+	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
@@ -20,7 +20,7 @@ import (
 
 // NewColocation returns the command tenon lab colocation.
 func NewColocation(f Frame) *cobra.Command {
-	var c lab.Config
+	var c run.Config
 	var modes string
 	load := labflag.Load{Percent: 30}
 	var outside, onCluster bool
@@ -31,13 +31,13 @@ func NewColocation(f Frame) *cobra.Command {
 		Long: `Run nginx (latency-sensitive) and ffmpeg (best-effort) on the same CPUs in
 several modes, under the same load, and show what that did to nginx's latency.
 
-` + harness.ModeHelp(lab.AllModes) + `
+` + harness.ModeHelp(run.AllModes) + `
 Modes that pin one, if they are named and the node has it: tenon-weight,
 tenon-idle, tenon-siblings, tenon-coresched, tenon-scx, tenon-vendor (see tenon
 lab kernel-qos). Another baseline and another control, if they are
 named:
 
-` + harness.ModeHelp(lab.NamedModes) + `
+` + harness.ModeHelp(run.NamedModes) + `
 Modes without cgroups, if they are named:
 
 ` + harness.ModeHelp(report.SessionModes) + `
@@ -71,7 +71,7 @@ killed run left by the next.`,
 		Args: f.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			known := lab.ColocationModes
+			known := run.Modes
 			if onCluster {
 				known = cluster.Modes
 			}
@@ -92,7 +92,7 @@ killed run left by the next.`,
 				if onCluster {
 					return cluster.Run(ctx, c, k)
 				}
-				return lab.Colocate(ctx, c)
+				return run.Run(ctx, c)
 			})
 		},
 	}
@@ -104,10 +104,10 @@ killed run left by the next.`,
 	f.colocationFlags(cmd, &c)
 	flags.Var(&load, "load", "CPU use of the service alone, in percent of the tested CPUs; sets the offered rate. Also: the URL that the load asks (http://, redis://, memcached://, postgres://), or a command that prints latencies")
 	f.workloadFlags(cmd, &c.Workloads)
-	f.SettingFlags(cmd, &c.Setting, &outside)
+	f.settingFlags(cmd, &c.Setting, &outside)
 	flags.BoolVar(&onCluster, "kubernetes", false, "run on a node of a cluster that runs Tenon")
 	f.clusterFlags(cmd, &k)
-	labflag.CompleteList(cmd, "modes", append([]string{"all", "seed"}, modeNames(lab.ColocationModes)...)...)
+	labflag.CompleteList(cmd, "modes", append([]string{"all", "seed"}, modeNames(run.Modes)...)...)
 	return cmd
 }
 
@@ -186,18 +186,18 @@ func (f Frame) refuseUseless(cmd *cobra.Command, onCluster, outside bool) error 
 }
 
 // colocationFlags adds the flags of an experiment that runs nginx and ffmpeg.
-func (f Frame) colocationFlags(cmd *cobra.Command, c *lab.Config) {
+func (f Frame) colocationFlags(cmd *cobra.Command, c *run.Config) {
 	flags := cmd.Flags()
 	flags.BoolVar(&c.UntilResolved, "until-resolved", false, "run until more blocks would not change a verdict")
 	flags.Float64Var(&c.Margin, "margin", 1.03, "the P99 ratio to the baseline that must not be reached")
 	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
-	flags.StringVar(&c.Client, "client", lab.ClientTenon, "load generator: tenon (open loop) or wrk (closed loop)")
+	flags.StringVar(&c.Client, "client", harness.ClientTenon, "load generator: tenon (open loop) or wrk (closed loop)")
 	flags.IntVar(&c.Connections, "connections", 0, "connections of the client (default 256; wrk: 54 scaled to the machine; PostgreSQL: 32)")
 	flags.IntVar(&c.BEProcesses, "be-processes", 0, "ffmpeg processes (default: 30 on 104 CPUs, scaled, at least enough to fill the CPUs)")
 	flags.IntVar(&c.BEThreads, "be-threads", 0, "threads of each ffmpeg (default 2)")
 	flags.StringVar(&c.Input, "input", "", "film to transcode (default: a clip that is rendered once and kept)")
 	flags.IntVar(&c.Port, "port", 0, "port of nginx on 127.0.0.1 (default: a free one)")
-	f.Complete(cmd, "client", lab.ClientTenon, lab.ClientWrk)
+	f.Complete(cmd, "client", harness.ClientTenon, harness.ClientWrk)
 	for _, name := range []string{"blocks", "duration", "max-time", "margin", "max-steal", "connections", "be-processes", "be-threads", "port"} {
 		f.Complete(cmd, name)
 	}

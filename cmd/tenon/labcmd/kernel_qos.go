@@ -8,13 +8,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
-	"tenon.sh/tenon/internal/lab"
+	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/harness"
 )
 
 // NewKernelQOS returns the command tenon lab kernel-qos.
 func NewKernelQOS(f Frame) *cobra.Command {
-	var c lab.Config
+	var c run.Config
 	var modes string
 	load := labflag.Percent(30)
 	var outside bool
@@ -26,7 +26,7 @@ ffmpeg with Tenon on one isolation mechanism at a time, and show latency
 (RT P50, P75, P90, P99), CPU use, nginx's run-queue delay, and for how much of
 nginx's time ffmpeg ran on the same core.
 
-` + harness.ModeHelp(lab.KernelQOSModes) + `
+` + harness.ModeHelp(run.KernelQOSModes) + `
 The report names the mechanisms that this node does not support, and why; one
 that is named with --modes and missing is an error. Every mode runs once in each
 block, in random order, with nginx restarted. After the measured part of a run the
@@ -39,7 +39,7 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most half an hou
 		Args: f.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if c.Modes, err = harness.ParseModes(modes, lab.KernelQOSModes); err != nil {
+			if c.Modes, err = harness.ParseModes(modes, run.KernelQOSModes); err != nil {
 				return f.Usage(fmt.Errorf("--modes: %w", err))
 			}
 			if err := labflag.RefuseZero(cmd.Flags(), notZero); err != nil {
@@ -49,7 +49,7 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most half an hou
 				return err
 			}
 			c.LoadPercent = float64(load)
-			return f.Run(cmd, func(ctx context.Context) (harness.Outcome, error) { return lab.KernelQOS(ctx, c) })
+			return f.Run(cmd, func(ctx context.Context) (harness.Outcome, error) { return run.KernelQOS(ctx, c) })
 		},
 	}
 	flags := cmd.Flags()
@@ -60,7 +60,7 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most half an hou
 	f.colocationFlags(cmd, &c)
 	flags.Var(&load, "load", "CPU use of nginx alone, in percent of the tested CPUs; sets the offered rate")
 	f.Complete(cmd, "load")
-	f.SettingFlags(cmd, &c.Setting, &outside)
-	labflag.CompleteList(cmd, "modes", append([]string{"all"}, modeNames(lab.KernelQOSModes)...)...)
+	f.settingFlags(cmd, &c.Setting, &outside)
+	labflag.CompleteList(cmd, "modes", append([]string{"all"}, modeNames(run.KernelQOSModes)...)...)
 	return cmd
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/colocation/submission"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
@@ -23,9 +23,9 @@ type Frame struct {
 	// Print writes v as JSON if the user requests JSON, otherwise it writes text.
 	Print func(cmd *cobra.Command, v any, text string) error
 	// Prepare fills in the settings of an experiment that have no flag.
-	Prepare func(*lab.Config) error
-	// Colocate runs the colocation experiment; see lab.Colocate.
-	Colocate func(context.Context, lab.Config) (harness.Outcome, error)
+	Prepare func(*run.Config) error
+	// Colocate runs the colocation experiment; see run.Run.
+	Colocate func(context.Context, run.Config) (harness.Outcome, error)
 	// Experiment runs an experiment until it ends or the user interrupts it.
 	Experiment func(cmd *cobra.Command, run func(context.Context) error) error
 }

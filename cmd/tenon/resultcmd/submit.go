@@ -14,13 +14,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/lab"
+	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/colocation/submission"
 )
 
 // NewSubmit returns the command tenon lab submit.
 func NewSubmit(f Frame) *cobra.Command {
-	var c lab.Config
+	var c run.Config
 	var from, to string
 	var yes bool
 	cmd := &cobra.Command{
@@ -67,7 +67,7 @@ does one of a machine on which two equal modes differ.`,
 // writes the protocol when the machine has passed all checks. An experiment
 // without a run leaves no files. If an experiment fails later, its runs can
 // still be submitted.
-func runProtocol(cmd *cobra.Command, f Frame, c lab.Config) (string, error) {
+func runProtocol(cmd *cobra.Command, f Frame, c run.Config) (string, error) {
 	p := submission.Fixed()
 	if err := p.Fits(privateWords()); err != nil {
 		return "", err

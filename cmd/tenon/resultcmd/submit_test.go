@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/colocation/submission"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
@@ -99,15 +99,15 @@ func TestASubmitThatEndsEarly(t *testing.T) {
 	ends := errors.New("it ends here")
 	for name, c := range map[string]struct {
 		runs    bool
-		conduct func(lab.Config) error
+		conduct func(run.Config) error
 		left    []string
 	}{
-		"a check of the machine fails": {false, func(lab.Config) error { return ends }, nil},
-		"the calibration fails":        {false, func(c lab.Config) error { return errors.Join(c.Claim(), ends) }, nil},
-		"before the first run": {false, func(c lab.Config) error {
+		"a check of the machine fails": {false, func(run.Config) error { return ends }, nil},
+		"the calibration fails":        {false, func(c run.Config) error { return errors.Join(c.Claim(), ends) }, nil},
+		"before the first run": {false, func(c run.Config) error {
 			return errors.Join(c.Claim(), report.Create(c.Out, colocation.Experiment{}), ends)
 		}, nil},
-		"after some runs": {true, func(c lab.Config) error {
+		"after some runs": {true, func(c run.Config) error {
 			return errors.Join(c.Claim(), report.Create(c.Out, colocation.Experiment{}), ends)
 		}, []string{"experiment.json", "protocol.json", "runs"}},
 	} {
@@ -115,9 +115,9 @@ func TestASubmitThatEndsEarly(t *testing.T) {
 		var out bytes.Buffer
 		submit := func() error {
 			cmd := NewSubmit(Frame{
-				Usage: func(err error) error { return err }, Prepare: func(*lab.Config) error { return nil },
+				Usage: func(err error) error { return err }, Prepare: func(*run.Config) error { return nil },
 				Experiment: func(_ *cobra.Command, run func(context.Context) error) error { return run(t.Context()) },
-				Colocate: func(_ context.Context, config lab.Config) (o harness.Outcome, err error) {
+				Colocate: func(_ context.Context, config run.Config) (o harness.Outcome, err error) {
 					if c.runs {
 						o.Runs, o.Findings = 7, colocation.Analyse(colocation.Experiment{}, nil)
 					}

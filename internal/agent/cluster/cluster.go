@@ -70,7 +70,7 @@ var ErrUnknown = errors.New("the pods or the configuration of this node are not 
 
 // A Follower knows the pods and the configuration of the node. This knowledge
 // survives an outage of the API server or the kubelet, and a restart of the daemon.
-// Except for Run, only the goroutine of the loop calls its methods.
+// Only the goroutine of the loop calls its methods.
 type Follower struct {
 	Kubernetes
 	log     *slog.Logger
@@ -210,9 +210,9 @@ func (c *Follower) Arriving() []node.Workload { return c.view.arriving }
 func (c *Follower) Rules() []match.Rule { return rulesOf(c.cfg.node.Applications, c.layout()) }
 
 // Workloads returns the pods of the node, and then the workloads of rules that are
-// not in a pod. paths are all existing cgroups, and home is that of the daemon,
-// which is managed by no one. If pods were resized, correct corrects the values in
-// the journal (host.Rebase).
+// not in a pod. It leaves out the pod that contains home, the cgroup of the daemon.
+// paths are all existing cgroups. If pods were resized, correct corrects the values
+// in the journal (host.Rebase).
 func (c *Follower) Workloads(paths []string, rules []node.Workload, home node.CgroupPath, correct func(func(node.Knob, node.Value) node.Value) error) (all []node.Workload, remarks []string) {
 	c.look(paths)
 	pods := slices.DeleteFunc(c.workloads(), func(w node.Workload) bool { return w.Cgroup.Contains(home) })

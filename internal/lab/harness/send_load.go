@@ -10,6 +10,13 @@ import (
 	"tenon.sh/tenon/internal/lab/testbed"
 )
 
+// The load generators (report.Experiment.Client).
+const (
+	ClientTenon   = "tenon"   // our open-loop client
+	ClientWrk     = "wrk"     // the closed-loop client of the published experiments
+	ClientCommand = "command" // a command of the user that prints latencies
+)
+
 // sendLoad runs the client as a process on the client's CPUs, and returns its
 // measurement. If ctx ends, it stops early.
 func sendLoad(ctx context.Context, s *testbed.Site, c load.Config) (*load.Result, error) {

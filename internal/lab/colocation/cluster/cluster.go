@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/report"
@@ -41,7 +41,7 @@ type Kubernetes struct {
 const clusterPort = 8000
 
 // Modes lists every mode of the colocation experiment on a cluster.
-var Modes = slices.DeleteFunc(slices.Clone(lab.AllModes), func(m report.Mode) bool { return !m.Spec().Cluster })
+var Modes = slices.DeleteFunc(slices.Clone(run.AllModes), func(m report.Mode) bool { return !m.Spec().Cluster })
 
 func (k Kubernetes) orDefaults(fault func(format string, args ...any)) Kubernetes {
 	for _, f := range []struct {
@@ -67,7 +67,7 @@ func (k Kubernetes) orDefaults(fault func(format string, args ...any)) Kubernete
 // An environment is the colocation experiment on a node of a cluster,
 // after its set-up. Close restores the cluster.
 type environment struct {
-	lab.Config
+	run.Config
 	*testbed.Site
 	cluster Kubernetes
 	kubectl kubectl.Client
@@ -77,7 +77,7 @@ type environment struct {
 	load               harness.LoadSpec
 	record             colocation.Experiment
 	batch              unit.MilliCPU
-	pacer              lab.Pacer
+	pacer              run.Pacer
 	versions           map[string]string
 }
 
@@ -92,20 +92,20 @@ type testedNode struct {
 // nginx and ffmpeg run as pods. The lab itself only sends the load, and changes
 // Tenon's strategies for that node. When Run returns, even with an error, it has
 // removed the pods and strategies of the experiment. The Outcome and the error
-// have the same meaning as those of lab.Colocate.
-func Run(ctx context.Context, c lab.Config, k Kubernetes) (harness.Outcome, error) {
+// have the same meaning as those of run.Run.
+func Run(ctx context.Context, c run.Config, k Kubernetes) (harness.Outcome, error) {
 	b, err := setCluster(ctx, c, k)
 	if err != nil {
 		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
-	s := lab.CommonSeries(b.Config, b.Site, &b.record)
+	s := run.CommonSeries(b.Config, b.Site, &b.record)
 	s.First, s.Calibrate, s.Run = b.Duration+b.Warmup()+12*time.Second, b.calibrate, b.run
 	return s.Conduct(ctx)
 }
 
 // setCluster makes an environment on a cluster. If the configuration has
 // several faults, the error names all of them.
-func setCluster(ctx context.Context, c lab.Config, k Kubernetes) (_ *environment, err error) {
+func setCluster(ctx context.Context, c run.Config, k Kubernetes) (_ *environment, err error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if k.Input == "" {
@@ -118,8 +118,8 @@ func setCluster(ctx context.Context, c lab.Config, k Kubernetes) (_ *environment
 	if c.Port == 0 {
 		c.Port = clusterPort
 	}
-	if c.Client == lab.ClientWrk {
-		fault("--client %s: on a cluster only the lab's own client can be used, because it measures from the time at which a request is due", lab.ClientWrk)
+	if c.Client == harness.ClientWrk {
+		fault("--client %s: on a cluster only the lab's own client can be used, because it measures from the time at which a request is due", harness.ClientWrk)
 	}
 	if !c.CPUs.Empty() {
 		fault("--cpus %v: on a cluster the kubelet decides which CPUs pods may use: see reservedSystemCPUs and strict-cpu-reservation of its configuration", c.CPUs)
@@ -197,7 +197,7 @@ func (b *environment) findNode(ctx context.Context) error {
 		return fmt.Errorf("node %s has no report of tenond: %w", name, err)
 	}
 	b.versions["tenond"] = r.Status.Agent
-	b.node.machine.Mechanisms = []string{r.Status.Isolation, fmt.Sprintf("CPU suppress at %d %% (%s)", lab.Watermark, report.Tenon65)}
+	b.node.machine.Mechanisms = []string{r.Status.Isolation, fmt.Sprintf("CPU suppress at %d %% (%s)", run.Watermark, report.Tenon65)}
 	return nil
 }
 
@@ -227,7 +227,7 @@ func (b *environment) clear(ctx context.Context) error {
 	return err
 }
 
-func (b *environment) experiment(s lab.SoloResult, calibration, caveats []string) colocation.Experiment {
+func (b *environment) experiment(s run.SoloResult, calibration, caveats []string) colocation.Experiment {
 	if b.node.here {
 		caveats = append(caveats, "the client runs on the tested machine, on CPUs that the node's pods may not use: no network card, no network")
 	}
@@ -257,7 +257,7 @@ func (b *environment) calibrate(ctx context.Context, caveats []string) (experime
 	return b.record, lines, nil
 }
 
-func (b *environment) calibrateAll(ctx context.Context) (s lab.SoloResult, lines, caveats []string, err error) {
+func (b *environment) calibrateAll(ctx context.Context) (s run.SoloResult, lines, caveats []string, err error) {
 	b.Status.Now("calibrating: the service")
 	// The first set-up finds out which CPUs the pod may use. If there are
 	// several, the second one starts nginx with as many workers.
@@ -271,7 +271,7 @@ func (b *environment) calibrateAll(ctx context.Context) (s lab.SoloResult, lines
 		return s, nil, nil, err
 	}
 	defer func() { err = st.close(ctx, err) }()
-	b.processes, b.threads = lab.Batch(b.Place.Tested.Len())
+	b.processes, b.threads = run.Batch(b.Place.Tested.Len())
 	if b.BEProcesses > 0 {
 		b.processes = b.BEProcesses
 	}
@@ -320,10 +320,10 @@ func (b *environment) calibrateAll(ctx context.Context) (s lab.SoloResult, lines
 	if !(frames > 0 && media > 0) {
 		return s, nil, nil, fmt.Errorf("ffmpeg alone encoded nothing in %v", m.To.Sub(m.From))
 	}
-	s = lab.SoloResult{Frames: frames / m.Used.Wall, CPUs: m.Used.BE, PerMedia: m.Used.Count[harness.BEUsage] / media.Seconds()}
+	s = run.SoloResult{Frames: frames / m.Used.Wall, CPUs: m.Used.BE, PerMedia: m.Used.Count[harness.BEUsage] / media.Seconds()}
 	lines = append(lines, fmt.Sprintf("ffmpeg beside an idle nginx (%d processes of %d threads): %.1f frames/s on %.2f CPUs, %.2f CPU seconds per second of film",
 		b.processes, b.threads, s.Frames, s.CPUs, s.PerMedia))
-	b.pacer = lab.Pacer{Tested: b.Place.Tested.Len(), Processes: b.processes, PerMedia: s.PerMedia, LSCPUs: ls}
+	b.pacer = run.Pacer{Tested: b.Place.Tested.Len(), Processes: b.processes, PerMedia: s.PerMedia, LSCPUs: ls}
 	return s, lines, caveats, nil
 }
 

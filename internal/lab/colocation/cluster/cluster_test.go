@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/config"
-	"tenon.sh/tenon/internal/lab"
+	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/testbed"
@@ -111,7 +111,7 @@ func TestStrategiesAreTenons(t *testing.T) {
 		if on := here.Strategies.Threshold.Enable.Or(false); on != traits.Suppress {
 			t.Errorf("%s: suppress is %v", mode, on)
 		}
-		if percent := here.Strategies.Threshold.CPUSuppressThresholdPercent.Or(0); traits.Suppress && percent != lab.Watermark {
+		if percent := here.Strategies.Threshold.CPUSuppressThresholdPercent.Or(0); traits.Suppress && percent != run.Watermark {
 			t.Errorf("%s: suppress at %v", mode, percent)
 		}
 		elsewhere, _ := cluster.Node(map[string]string{"a": "b"}, nil)
@@ -166,14 +166,14 @@ func sameJSON(t *testing.T, a, b string) bool {
 
 func TestWrongOrdersForACluster(t *testing.T) {
 	for name, c := range map[string]struct {
-		config  lab.Config
+		config  run.Config
 		cluster Kubernetes
 		says    string
 	}{
-		"wrk":       {lab.Config{Client: lab.ClientWrk}, Kubernetes{}, "--client wrk"},
-		"CPUs":      {lab.Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}, Kubernetes{}, "--cpus 1"},
-		"ConfigMap": {lab.Config{}, Kubernetes{ConfigMap: "slo"}, `--cluster-config "slo": want NAMESPACE/NAME`},
-		"load":      {lab.Config{LoadPercent: 200}, Kubernetes{}, "--load 200"},
+		"wrk":       {run.Config{Client: harness.ClientWrk}, Kubernetes{}, "--client wrk"},
+		"CPUs":      {run.Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}, Kubernetes{}, "--cpus 1"},
+		"ConfigMap": {run.Config{}, Kubernetes{ConfigMap: "slo"}, `--cluster-config "slo": want NAMESPACE/NAME`},
+		"load":      {run.Config{LoadPercent: 200}, Kubernetes{}, "--load 200"},
 	} {
 		if _, err := Run(t.Context(), c.config, c.cluster); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v; want %q in it", name, err, c.says)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"tenon.sh/tenon/internal/lab"
+	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/report"
 )
 
@@ -57,7 +57,7 @@ func strategyOf(t report.ModeSpec) strategy {
 		s["resource-qos-config"] = classes(object{"cpuQOS": object{"enable": true}})
 	}
 	if t.Suppress {
-		s["resource-threshold-config"] = object{"enable": true, "cpuSuppressThresholdPercent": lab.Watermark, "cpuSuppressPolicy": "cfsQuota"}
+		s["resource-threshold-config"] = object{"enable": true, "cpuSuppressThresholdPercent": run.Watermark, "cpuSuppressPolicy": "cfsQuota"}
 	}
 	return s
 }

@@ -1,0 +1,64 @@
+package labcmd
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/cmd/tenon/labflag"
+	"tenon.sh/tenon/internal/lab/harness"
+	"tenon.sh/tenon/internal/lab/memory/run"
+)
+
+// NewMemory returns the command tenon lab memory.
+func NewMemory(f Frame) *cobra.Command {
+	var c run.Config
+	var modes string
+	var outside bool
+	cmd := &cobra.Command{
+		Use:   "memory [flags]",
+		Short: "nginx with its pages in the page cache beside a memory hog, with and without Tenon",
+		Long: `Run nginx, whose pages just fit into memory, beside a program that is greedy for
+memory, in one cgroup with less memory than the two want together, and show what
+that did to nginx's latency and to its pages.
+
+` + harness.ModeHelp(run.Modes) + `
+Every mode runs once in each block, in random order, with nginx restarted and its
+pages read anew. Files of five times --set are written to --data, on a device,
+and removed at the end; nothing else is evicted from the page cache. The group is
+bounded to twice --set, so the rest of the machine is in no danger.
+It needs root (for cgroups), nginx, and two CPUs. About ten minutes.`,
+		Example: `  sudo tenon lab memory
+  sudo tenon lab memory --blocks 2 --duration 3s --set 64Mi
+  sudo tenon lab memory --agent --seed 7 --out results`,
+		Args: f.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if c.Modes, err = harness.ParseModes(modes, run.Modes); err != nil {
+				return f.Usage(fmt.Errorf("--modes: %w", err))
+			}
+			if err := f.Prepare(&c.Setting, outside); err != nil {
+				return err
+			}
+			return f.Run(cmd, func(ctx context.Context) (harness.Outcome, error) { return run.Run(ctx, c) })
+		},
+	}
+	c.Set = 256 << 20
+	flags := cmd.Flags()
+	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas, or all")
+	flags.IntVar(&c.Blocks, "blocks", harness.LeastBlocks(), "how often every mode runs; a verdict needs 12")
+	flags.DurationVar(&c.Duration, "duration", 6*time.Second, "length of the measured part of a run")
+	flags.Var((*labflag.Bytes)(&c.Set), "set", "what nginx reads at random, such as 256Mi; all other sizes follow from it")
+	flags.Float64Var(&c.Rate, "rate", 500, "requests per second that are offered")
+	flags.StringVar(&c.Data, "data", "/var/tmp", "directory for the files that are read, on a device")
+	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
+	flags.IntVar(&c.Port, "port", 0, "port of nginx on 127.0.0.1 (default: a free one)")
+	f.settingFlags(cmd, &c.Setting, &outside)
+	f.Complete(cmd, "modes", "all", "exclusive,default,tenond", "default,tenond")
+	for _, name := range []string{"blocks", "duration", "set", "rate", "max-steal", "port"} {
+		f.Complete(cmd, name)
+	}
+	return cmd
+}

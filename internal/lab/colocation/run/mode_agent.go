@@ -1,0 +1,38 @@
+package run
+
+import (
+	"context"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/suppress"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/testbed"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// Watermark is cpuSuppressThresholdPercent in the published experiment.
+const Watermark = 65
+
+// govern starts Tenon's loop and policies on the real node. They write the
+// knobs of the mode. The lab itself writes no knobs.
+func (b *environment) govern(ctx context.Context, p testbed.Pods, t report.ModeSpec) (*testbed.AgentRunner, error) {
+	if b.Agent != "" {
+		return b.Tenond(ctx, colocationTenond(p, t))
+	}
+	qos := testbed.Pinned(t.Mechanism)
+	qos.SlicesUnmanaged = t.NoSlices
+	return b.Site.RunAgent(ctx, p.Workloads(), policy.Config{
+		CPUQOS: qos, Pool: facts.Pool{CPUs: p.Tested},
+		Suppress: suppress.Config{Enable: t.Suppress, ThresholdPercent: Watermark},
+	}, t.Suppress)
+}
+
+// colocationTenond returns the configuration of tenond in a mode of the
+// colocation experiment.
+func colocationTenond(p testbed.Pods, t report.ModeSpec) testbed.TenondConfig {
+	return testbed.TenondConfig{
+		CPUs: p.Tested, Suppress: t.Suppress, Threshold: Watermark, Isolate: true, Mechanism: t.Mechanism, NoSlices: t.NoSlices, Period: testbed.GovernPeriod,
+		Rules: []testbed.TenondRule{{Name: p.ServiceName(), Class: node.LS, Cgroup: p.NGINXPod()}, {Name: p.JobName(), Class: node.BE, Cgroup: p.JobPod()}},
+	}
+}

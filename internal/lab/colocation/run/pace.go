@@ -1,0 +1,98 @@
+package run
+
+import (
+	"fmt"
+	"math"
+
+	"tenon.sh/tenon/internal/lab/report"
+)
+
+// equalPoints is the largest accepted difference between the CPU use of a paced
+// run and Target, in percentage points. The published experiments compare modes
+// at equal CPU use.
+const equalPoints = 3.0
+
+// firstTarget takes the place of Target until the watermark mode has been
+// measured. It is a CPU use in percent, and equals the watermark.
+const firstTarget = 65.0
+
+// A pacer chooses how fast batch work without a CPU limit reads its input. The
+// CPU use must equal that of the watermark mode, in which CPU suppress limits
+// the batch work. The pacer corrects the rate after each run.
+type Pacer struct {
+	Tested    int     // number of tested CPUs
+	Processes int     // number of processes of the batch work
+	PerMedia  float64 // CPU seconds per second of media, over all processes
+	LSCPUs    float64 // CPUs that the service and other threads use, from calibration
+
+	targets []float64 // measured CPU use of the watermark mode, in percent
+	rate    float64   // last read rate; 0 before the first one
+}
+
+// Target returns the CPU use that paced runs must reach, in percent of the
+// tested CPUs. It is the mean over the runs of the watermark mode so far.
+func (p *Pacer) Target() float64 {
+	if len(p.targets) == 0 {
+		return firstTarget
+	}
+	var sum float64
+	for _, t := range p.targets {
+		sum += t
+	}
+	return sum / float64(len(p.targets))
+}
+
+// ObserveTarget adds the CPU use of a run of the watermark mode.
+func (p *Pacer) ObserveTarget(percent float64) { p.targets = append(p.targets, percent) }
+
+// Rate returns how fast each process may read, in seconds of media per second.
+func (p *Pacer) Rate() float64 {
+	if p.rate == 0 {
+		be := p.Target()/100*float64(p.Tested) - p.LSCPUs
+		p.rate = be / (p.PerMedia * float64(p.Processes))
+	}
+	p.rate = min(max(p.rate, 0.01), 1000)
+	if math.IsNaN(p.rate) {
+		p.rate = 1
+	}
+	return p.rate
+}
+
+// ObservePaced corrects the rate after a paced run. total is the CPU use of the
+// run in percent of the tested CPUs. be is the number of CPUs that the batch
+// work used. One correction at most halves or doubles the rate: if the batch
+// work did not reach the rate, a large correction would be wrong.
+func (p *Pacer) ObservePaced(total, be float64) {
+	wanted := (p.Target() - total) / 100 * float64(p.Tested)
+	if be <= 0 {
+		return
+	}
+	p.rate = p.Rate() * min(max((be+wanted)/be, 0.5), 2)
+}
+
+// Equal reports whether total differs from the target by at most equalPoints.
+func (p *Pacer) Equal(total float64) bool { return math.Abs(total-p.Target()) <= equalPoints }
+
+// Judge corrects the rate after a run. If the CPU use of a paced run is not
+// equal to the target, the run is void.
+func (p *Pacer) Judge(r *report.Run, t report.ModeSpec) {
+	if t.Paced {
+		if !p.Equal(r.CPUPercent) {
+			r.Void = append(r.Void, fmt.Sprintf("not at equal utilisation: %.1f %% of the tested CPUs, %s uses %.1f %%",
+				r.CPUPercent, report.Tenon65, p.Target()))
+		}
+		p.ObservePaced(r.CPUPercent, r.BECPU)
+	}
+	if t.Suppress && len(r.Void) == 0 {
+		p.ObserveTarget(r.CPUPercent)
+	}
+}
+
+// Batch computes the size of the batch work for n tested CPUs. The published
+// experiment has 30 processes of 2 threads on 104 CPUs. Batch starts at least
+// 1.5 threads per tested CPU, so that the batch work can fill the CPUs.
+func Batch(n int) (processes, threads int) {
+	threads = 2
+	processes = max((n*30+103)/104, (3*n+2*threads-1)/(2*threads), 1)
+	return processes, threads
+}

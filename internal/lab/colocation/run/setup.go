@@ -1,0 +1,178 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/harness"
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/testbed"
+	"tenon.sh/tenon/internal/lab/work"
+)
+
+// A runSetUp holds all processes and cgroups of one mode, ready to be measured.
+type runSetUp struct {
+	b           *environment
+	pods        testbed.Pods
+	spinner     *testbed.Process
+	nginx       *testbed.Process
+	self        *work.SelfDriven // nil: the service does not generate its own load
+	work        work.Batches
+	agentRunner *testbed.AgentRunner
+	sampler     *harness.Sampler
+}
+
+// setUp starts a mode. It creates the cgroups that the kubelet would create. It
+// starts the service, the batch work and, in a mode with Tenon, the agent. It
+// returns when the service answers and every batch process encodes.
+func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64) (st *runSetUp, err error) {
+	st = &runSetUp{b: b, pods: b.pods(t.Burstable)}
+	defer func() {
+		if err != nil {
+			st, err = nil, st.close(err)
+		}
+	}()
+	if err := st.pods.Build(b.Host, b.Tree); err != nil {
+		return st, err
+	}
+	if t.Spinner {
+		if err := st.pods.BuildSpinner(b.Host, b.Tree, t.LeastWeight); err != nil {
+			return st, err
+		}
+		if st.spinner, err = b.spin(st.pods, t.LeastWeight); err != nil {
+			return st, err
+		}
+	}
+	st.sampler = &harness.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: st.pods.NGINXPod()}
+	if t.Batch {
+		st.sampler.Batch, st.sampler.Root = st.pods.JobPod(), st.pods.Batch()
+	}
+	if t.Spinner {
+		st.sampler.Spinner = st.pods.Spinner()
+	}
+	if !t.Alone {
+		if err := st.startService(ctx, t); err != nil {
+			return st, err
+		}
+	}
+	if t.Batch {
+		for _, job := range b.jobs(t, rate) {
+			w, err := work.StartBatch(b.Site, job, st.pods.JobGroup())
+			if err != nil {
+				return st, err
+			}
+			st.work = append(st.work, w)
+		}
+	}
+	if t.Tenon {
+		if st.agentRunner, err = b.govern(ctx, st.pods, t); err != nil {
+			return st, err
+		}
+	}
+	if st.work != nil {
+		if err := st.work.Encoding(ctx); err != nil {
+			return st, err
+		}
+	}
+	if t.Sessions {
+		st.sampler.BatchUsed = func() (time.Duration, error) { return st.work.Used(b.FS) }
+	}
+	return st, nil
+}
+
+// pods returns the cgroups of an experiment.
+func (b *environment) pods(burstable bool) testbed.Pods {
+	p := testbed.Pods{Root: b.Root, Burstable: burstable, Tested: b.Place.Tested}
+	if b.Workloads.AreCustom() {
+		p.Service, p.Job = "service", "batch"
+	}
+	return p
+}
+
+// startService starts the service, or uses the one that is kept. It tells the
+// sampler how to find the processes of the service.
+func (st *runSetUp) startService(ctx context.Context, t report.ModeSpec) (err error) {
+	b := st.b
+	if b.kept != nil {
+		st.nginx, st.self = b.kept.process, b.kept.self
+	} else if st.nginx, err = st.start(ctx, t); err != nil {
+		return err
+	}
+	if !t.Sessions {
+		st.sampler.LSProcesses = func() ([]int, error) { return b.Tree.Procs(string(st.pods.NGINX())) }
+		return nil
+	}
+	if err := st.nginx.Adopt(b.FS); err != nil {
+		return err
+	}
+	st.sampler.LSProcesses = func() ([]int, error) { return testbed.Descendants(b.FS, st.nginx.PID) }
+	return nil
+}
+
+// close ends all processes of the run set-up and removes its cgroups.
+func (st *runSetUp) close(err error) error {
+	err = errors.Join(err, st.agentRunner.Stop())
+	st.work.Stop()
+	if st.spinner != nil {
+		st.spinner.Kill()
+	}
+	if err == nil && st.keepService() {
+		return st.pods.ClearBatch(st.b.Host, st.b.Tree)
+	}
+	st.self.Close()
+	if st.nginx != nil {
+		st.b.service.Stop(st.nginx)
+	}
+	return errors.Join(err, testbed.Clear(st.b.Root, st.b.Host, st.b.Tree))
+}
+
+// measure sends the load, and measures the mode.
+func (st *runSetUp) measure(ctx context.Context, order load.Config) (harness.Measurement, error) {
+	return harness.Watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (harness.Measurement, error) {
+		switch {
+		case st.b.Client == harness.ClientWrk:
+			return st.loadWrk(ctx, order)
+		case st.b.Workloads.Self():
+			return st.loadSelf(ctx, order)
+		case st.b.Workloads.ByCommand():
+			return harness.LoadCommand(ctx, st.b.Site, st.b.Workloads.Load, order)
+		}
+		return harness.LoadOpen(ctx, st.b.Site, order)
+	})
+}
+
+// measureAlone measures the mode without load.
+func (st *runSetUp) measureAlone(ctx context.Context, warmup, length time.Duration) (harness.Measurement, error) {
+	return harness.WatchAlone(ctx, st.sampler, warmup, length)
+}
+
+// loadWrk runs wrk twice, because wrk has no warm-up: first to warm up, and
+// then to measure.
+func (st *runSetUp) loadWrk(ctx context.Context, order load.Config) (m harness.Measurement, err error) {
+	m.Warmup = max(order.Warmup.Round(time.Second), time.Second)
+	if _, err := st.b.wrk(ctx, m.Warmup); err != nil {
+		return m, err
+	}
+	m.From = time.Now()
+	if m.Wrk, err = st.b.wrk(ctx, max(order.Duration, time.Second)); err != nil {
+		return m, err
+	}
+	m.To = time.Now()
+	return m, nil
+}
+
+// transcode returns the batch work of a mode. rate is how many seconds of media
+// each process may read per second. If it is 0, there is no limit. Each ffmpeg
+// reads its film in a loop.
+func (b *environment) transcode(t report.ModeSpec, rate float64) work.Job {
+	one := work.Transcode{Input: b.input, Threads: b.threads, ReadRate: rate}
+	if b.ffmpegVersion.AtLeast(4, 4) && b.Duration < 10*time.Second {
+		one.Period = harness.SamplePeriod
+	}
+	return work.Job{
+		Name: "ffmpeg", Slots: b.processes, Session: t.Sessions, Nice: t.Nice, SchedIdle: t.SchedIdle,
+		Argv: func(int) []string { return append([]string{b.ffmpegPath}, one.Args()...) },
+	}
+}
