@@ -88,6 +88,7 @@ kernel() {
 	need lz4 lz4
 	need patch patch
 	need perl perl
+	need python3 python3
 	need cpio cpio
 	need xz-utils xz
 	want libelf-dev /usr/include/libelf.h

@@ -8,7 +8,7 @@ deb=$1 dir=$2
 here=$(cd "$(dirname "$0")" && pwd)
 say() { echo "build.sh: $*"; }
 
-for need in gcc:gcc make:make flex:flex bison:bison bc:bc pahole:dwarves lz4:lz4 patch:patch perl:perl cpio:cpio; do
+for need in gcc:gcc make:make flex:flex bison:bison bc:bc pahole:dwarves lz4:lz4 patch:patch perl:perl python3:python3 cpio:cpio; do
 	command -v "${need%:*}" >/dev/null || missing="${missing-} ${need#*:}"
 done
 [ -e /usr/include/libelf.h ] || missing="${missing-} libelf-dev"
