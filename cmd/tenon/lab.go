@@ -229,7 +229,7 @@ func runLoad(cmd *cobra.Command, g *global, c load.Config) error {
 	return err
 }
 
-// newChildCommand returns the hidden command that run.Config.Self starts.
+// newChildCommand returns the hidden command that testbed.Setting.Self starts.
 func newChildCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "child ROLE [ARG...]",

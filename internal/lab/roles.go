@@ -15,8 +15,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Child runs a part of the lab that needs its own process. Config.Self is the
-// command that calls Child, and args are the arguments after it.
+// Child runs a part of the lab that needs its own process. testbed.Setting.Self
+// is the command that calls Child, and args are the arguments after it.
 //
 //	client      reads a load.Config from its input, writes a load.Result to its output
 //	spin CPUS   keeps CPUS busy at the lowest priority

@@ -20,8 +20,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// sweepFlags are the flags whose texts are parsed after all flags are set.
-type sweepFlags struct {
+// listFlags are the flags whose texts are parsed after all flags are set.
+type listFlags struct {
 	strategies, jobs, limits, memory, threads, burst, job string
 }
 
@@ -30,7 +30,7 @@ func NewConcurrency(f Frame) *cobra.Command {
 	var k cluster.Config
 	on := newJobFlags(&k)
 	c := &k.Config
-	var text sweepFlags
+	var text listFlags
 	cmd := &cobra.Command{
 		Use:   "concurrency [flags] [-- COMMAND...]",
 		Short: "How many batch jobs fit on a node, and with which CPU limit",
@@ -85,7 +85,7 @@ of its grids do not run:
 				return f.Usage(fmt.Errorf("unknown command %q: want import, or -- before the command of a job", args[0]))
 			}
 			c.Argv = args
-			if err := labflag.RefuseZero(cmd.Flags(), sweepNotZero); err != nil {
+			if err := labflag.RefuseZero(cmd.Flags(), concurrencyNotZero); err != nil {
 				return f.Usage(err)
 			}
 			if err := text.parse(c); err != nil {
@@ -105,21 +105,21 @@ of its grids do not run:
 			})
 		},
 	}
-	addSweepFlags(cmd, c, &text)
+	addConcurrencyFlags(cmd, c, &text)
 	on.add(cmd, "run the jobs on nodes of a cluster, as Jobs")
 	cmd.AddCommand(newImport(f))
 	return cmd
 }
 
-// sweepNotZero maps flags to their accepted values. The default of these flags
+// concurrencyNotZero maps flags to their accepted values. The default of these flags
 // is not zero.
-var sweepNotZero = map[string]string{
+var concurrencyNotZero = map[string]string{
 	"preset": "one of " + strings.Join(run.Presets(), ", "), "job": "a command for the shell", "slice": fmt.Sprintf("1 to %d CPUs", unit.MaxCPUs),
 	"blocks": "1 or more", "window": "200ms to 1h", "warmup": "more than 0 and at most 1h", "max-time": "more than 0", "work": "50ms to 1h of CPU time",
 	"height": "360, 720 or 1080", "max-steal": testbed.VoidPercents, "max-foreign": testbed.VoidPercents, "input": "a film",
 }
 
-func addSweepFlags(cmd *cobra.Command, c *run.Config, text *sweepFlags) {
+func addConcurrencyFlags(cmd *cobra.Command, c *run.Config, text *listFlags) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.Preset, "preset", run.Quick, "the lists that are not given: "+strings.Join(run.Presets(), ", "))
 	flags.StringVar(&text.strategies, "strategies", "", "ways to divide the CPUs, separated by commas (default: of the preset)")
@@ -164,7 +164,7 @@ func strategyNames() []string {
 	return names
 }
 
-func (t sweepFlags) parse(c *run.Config) error {
+func (t listFlags) parse(c *run.Config) error {
 	if t.job != "" {
 		if len(c.Argv) > 0 {
 			return errors.New("--job and a command after --: want one of them")

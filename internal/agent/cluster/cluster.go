@@ -114,7 +114,8 @@ type Node struct {
 	Prepare func(node.Knob) error
 }
 
-// Follow loads the state that an earlier daemon saved.
+// Follow returns a Follower that knows what an earlier daemon saved. It follows the
+// cluster when Run is called.
 func Follow(k Kubernetes, n Node, fs proc.FS, log *slog.Logger) *Follower {
 	c := &Follower{Kubernetes: k, log: log, dir: n.StateDir, tree: n.Tree, lives: livesIn(n.Tree), changed: n.Changed, news: n.News}
 	var err error

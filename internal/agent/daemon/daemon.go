@@ -112,8 +112,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	if d.home, err = home(fs); err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	if d.file, d.config, err = configfile.Open(ctx, o.Config, o.Kubernetes != nil); err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	background.Go(func() { keepAlive(ctx, d.guard.ticks, d.guard, d.host.Isolation(), d.Log) })
 	d.show.serve(ctx, o, workers.Operator{Pinner: d.mechanisms, Desk: d.slices}, &background)
 	var lost error // the reason why the guard ended
-	guarding.Go(func() { lost = d.guard.keep(ctx, o.Watchdog); stop(lost) })
+	guarding.Go(func() { lost = d.guard.keep(ctx, o.Watchdog); stop() })
 	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // returns no error but that of ctx
 	guarding.Wait()
 	if errors.Is(lost, context.Canceled) {

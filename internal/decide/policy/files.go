@@ -9,7 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// The knobs that the policies of this package own.
+// The knobs of the policies that have no function Files of their own: suppress, burst,
+// bind and isolation.
 var (
 	// These knobs are needed in every configuration, because rules can set
 	// limits, and any work can have exclusive CPUs or a contention root.

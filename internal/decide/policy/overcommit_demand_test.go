@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -51,20 +50,6 @@ func TestANewServiceCountsInFull(t *testing.T) {
 	}
 }
 
-// TestAPauseIsForgotten checks a pause that is longer than the window.
-// Afterwards only the use since its end must count.
-func TestAPauseIsForgotten(t *testing.T) {
-	n := watchedScene(t, colocation(), 100, 8000)
-	n.spend(t, 1, 10*time.Minute, map[node.WorkloadID]unit.MilliCPU{"web": 1000})
-	if got := n.subtracted("LS"); got != 1000 { // the larger mean of the two windows
-		t.Errorf("it counts as %v, want 1000m: the last ten minutes alone", got)
-	}
-	n.spend(t, 6, 4*time.Second, map[node.WorkloadID]unit.MilliCPU{"web": 2000})
-	if d := n.state.Batch.Demand; d.Short[0] != 4000 || d.Short[1] != 0 {
-		t.Errorf("with a sample every 4 s the last 5 s are %v ms, want the last sample", d.Short)
-	}
-}
-
 // TestACPUThatGoesOfflineMakesNoRate takes a CPU offline and online again. The
 // counter of this CPU leaves the sum and comes back, and this must not look
 // like use.
@@ -105,30 +90,5 @@ func TestARestartedServiceKeepsItsHistory(t *testing.T) {
 		if h, known := n.state.Batch.Demand.Peaks.Past["web"]; !known || h.Gone != 0 || h.Watched > 40*time.Minute {
 			t.Errorf("back again after %v, its past is %+v", gone, h)
 		}
-	}
-}
-
-// TestThePastIsBounded starts and ends a thousand workloads each minute. Their
-// histories must not fill the memory, and must not displace the histories of
-// workloads that stay.
-func TestThePastIsBounded(t *testing.T) {
-	c := colocation()
-	c.Peak = overcommit.PeakPrediction{Enable: true, ColdStart: time.Hour}
-	n := watchedScene(t, c, 3, 500)
-	web := n.snap.Workloads[0]
-	for minute, jobs := range []int{700, 700, 700, 1500} {
-		n.snap.Workloads = nil
-		for i := range jobs {
-			id := node.WorkloadID(fmt.Sprintf("job-%d-%d", minute, i))
-			n.snap.Workloads = append(n.snap.Workloads, node.Workload{ID: id, Class: node.LS, Cgroup: node.CgroupPath(id), ContentionRoot: node.CgroupPath(id)})
-		}
-		n.snap.Workloads = append(n.snap.Workloads, web)
-		n.pass(spell{every: time.Minute, use: map[node.WorkloadID]unit.MilliCPU{"web": 500}})
-		n.state.Batch = n.state.Batch.Observe(c, n.config.Pool, time.Minute, n.snap)
-	}
-	const maxPeaks = 1024
-	past := n.state.Batch.Demand.Peaks.Past
-	if len(past) > maxPeaks || past["web"].Watched < 4*time.Minute {
-		t.Errorf("%d workloads are remembered, web for %v", len(past), past["web"].Watched)
 	}
 }

@@ -57,7 +57,7 @@ func (x *suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 
 // wholeCPUs returns the number of whole CPUs that the budget gives. It exceeds
 // the present number by at most the saved growth. It stays the same if the
-// budget is lower by at most the Deadband.
+// budget is lower by at most Deadband.
 func (x *suppressor) wholeCPUs(present int) int {
 	n := int(x.May / unit.CPUs(1))
 	switch {

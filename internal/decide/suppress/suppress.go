@@ -81,7 +81,7 @@ type Input struct {
 // back-off, by a quota or by a set of CPUs. It always keeps BE off the reserved
 // CPUs. As far as the minimum of BE allows, it also keeps BE off the siblings of
 // CPUs with LS work. The amount by which BE may grow increases with time: saved is
-// the amount at the last call, and the first result is what remains for the next.
+// what the last call left of it, and the first result is what this call leaves.
 func Decide(c Config, saved unit.MilliCPU, in Input) (unit.MilliCPU, []plan.Want) {
 	l, s, u := in.Layout, in.Snapshot, in.Use
 	if len(l.Roots) == 0 {

@@ -71,19 +71,19 @@ func RequireReal(t *testing.T, needs ...work.Program) {
 
 // Suffices checks the defaults of an experiment: it must have as many blocks as a
 // verdict needs, and take at most half an hour.
-func Suffices(t *testing.T, blocks int, length time.Duration) {
+func Suffices(t *testing.T, name string, blocks int, length time.Duration) {
 	t.Helper()
 	if text := harness.Decides(blocks, "--blocks"); blocks < harness.LeastBlocks() || strings.Contains(text, "can decide nothing") {
-		t.Errorf("%d blocks: %s", blocks, text)
+		t.Errorf("%s: %d blocks: %s", name, blocks, text)
 	}
 	if length > 30*time.Minute {
-		t.Errorf("the experiment takes %v with its defaults", length)
+		t.Errorf("%s takes %v with its defaults", name, length)
 	}
 }
 
 // Understands checks that tenond accepts the configuration that the lab writes, and
 // then has the same policies as the loop that the lab itself runs.
-func Understands(t *testing.T, c testbed.TenondConfig) {
+func Understands(t *testing.T, name string, c testbed.TenondConfig) {
 	t.Helper()
 	text, err := c.Text()
 	if err != nil {
@@ -91,23 +91,23 @@ func Understands(t *testing.T, c testbed.TenondConfig) {
 	}
 	got, faults := config.Parse(text)
 	if len(faults) > 0 || len(got.Notices) > 0 {
-		t.Errorf("faults %v, notices %q in\n%s", faults, got.Notices, text)
+		t.Errorf("%s: faults %v, notices %q in\n%s", name, faults, got.Notices, text)
 		return
 	}
 	if len(got.Rules) != 2 || got.Policy.CPUQOS.Enable != c.Isolate || got.Policy.CPUQOS.Mechanism != c.Mechanism || got.Policy.Suppress.Enable != c.Suppress {
-		t.Errorf("%+v", got)
+		t.Errorf("%s: %+v", name, got)
 	}
 	if got.Signals.RunQueueDelay == c.NoDelays || got.Signals.Pressure == c.NoPressure {
-		t.Errorf("signals %+v", got.Signals)
+		t.Errorf("%s: signals %+v", name, got.Signals)
 	}
 	for class, shares := range c.Memory.Classes {
 		if got.Policy.Memory.Classes[class] != shares {
-			t.Errorf("%s gets %+v, want %+v", class, got.Policy.Memory.Classes[class], shares)
+			t.Errorf("%s: %s gets %+v, want %+v", name, class, got.Policy.Memory.Classes[class], shares)
 		}
 	}
 	for i, r := range c.Rules {
 		if has := got.Rules[i]; has.MemoryRequest.Or(0) != r.Request || has.MemoryLimit.Or(0) != r.Limit || has.Objective.RunQueueDelay.Or(0) != r.Objective {
-			t.Errorf("rule %+v, want %+v", has, r)
+			t.Errorf("%s: rule %+v, want %+v", name, has, r)
 		}
 	}
 }

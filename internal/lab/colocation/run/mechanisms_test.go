@@ -107,8 +107,8 @@ func TestDefaultsSufficeForAVerdict(t *testing.T) {
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
-	labtest.Suffices(t, c.Blocks, time.Duration(c.Blocks*len(c.Modes))*(c.Duration+c.Warmup()+2*time.Second))
-	labtest.Suffices(t, qos.Blocks, qos.MaxTime)
+	labtest.Suffices(t, "colocation", c.Blocks, time.Duration(c.Blocks*len(c.Modes))*(c.Duration+c.Warmup()+2*time.Second))
+	labtest.Suffices(t, "kernel-qos", qos.Blocks, qos.MaxTime)
 }
 
 func TestKernelQOSEndsInLessThanHalfAnHour(t *testing.T) {

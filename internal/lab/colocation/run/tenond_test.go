@@ -12,7 +12,7 @@ import (
 
 func TestTenondUnderstandsWhatTheLabTellsIt(t *testing.T) {
 	p := testbed.Pods{Root: "lab", Tested: unit.CPUSetOf(0)}
-	for _, m := range []report.ModeSpec{{Suppress: true}, {}, {Mechanism: node.MechanismCoreSched}} {
-		labtest.Understands(t, colocationTenond(p, m))
+	for name, m := range map[string]report.ModeSpec{"suppress": {Suppress: true}, "isolation": {}, "a mechanism": {Mechanism: node.MechanismCoreSched}} {
+		labtest.Understands(t, name, colocationTenond(p, m))
 	}
 }

@@ -132,7 +132,7 @@ func TestWrongFlagsOfTheClusterAreNamed(t *testing.T) {
 		"a film here":  {Config{Input: "film.mp4"}, "--input"},
 		"a namespace":  {Config{Namespace: "A_b"}, "--namespace"},
 		"a command":    {Config{Input: "/film.mp4", Config: run.Config{Argv: []string{"true"}}}, "--input belongs"},
-		"of the sweep": {Config{Config: run.Config{Jobs: []int{0}}}, "--jobs 0"},
+		"of the run":   {Config{Config: run.Config{Jobs: []int{0}}}, "--jobs 0"},
 	} {
 		if _, err := c.c.withDefaults(); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)

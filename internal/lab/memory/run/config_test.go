@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -55,12 +56,12 @@ func TestDefaultsSufficeForAVerdict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	labtest.Suffices(t, c.Blocks, time.Duration(c.Blocks*len(c.Modes))*(c.Duration+c.warmup()+4*time.Second))
+	labtest.Suffices(t, "memory", c.Blocks, time.Duration(c.Blocks*len(c.Modes))*(c.Duration+c.warmup()+4*time.Second))
 }
 
 func TestTenondUnderstandsWhatTheLabTellsIt(t *testing.T) {
 	p := testbed.Pods{Root: "lab", Job: "hog", Tested: unit.CPUSetOf(0)}
 	for version := 1; version <= 2; version++ {
-		labtest.Understands(t, (&environment{sizes: sizesOf(256<<20, version)}).tenondConfig(p))
+		labtest.Understands(t, fmt.Sprint("cgroup v", version), (&environment{sizes: sizesOf(256<<20, version)}).tenondConfig(p))
 	}
 }

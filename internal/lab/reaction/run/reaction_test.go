@@ -99,7 +99,7 @@ func TestDefaultsSufficeForAVerdict(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Modes = Modes
-	labtest.Suffices(t, c.Blocks, c.estimate())
+	labtest.Suffices(t, "reaction", c.Blocks, c.estimate())
 }
 
 func TestTenondUnderstandsWhatTheLabTellsIt(t *testing.T) {
@@ -108,6 +108,6 @@ func TestTenondUnderstandsWhatTheLabTellsIt(t *testing.T) {
 		Site:   &testbed.Site{Place: testbed.Placement{Tested: unit.CPUSetOf(0)}},
 	}
 	for _, m := range Modes {
-		labtest.Understands(t, b.tenondConfig(m))
+		labtest.Understands(t, string(m), b.tenondConfig(m))
 	}
 }
