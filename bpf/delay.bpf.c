@@ -119,14 +119,15 @@ static __always_inline void begin(struct tenon_cpu *c, __u64 now)
 static __always_inline void ran(struct tenon_cpu *c, __u64 now)
 {
 	struct tenon_run *last = &c->runs[c->head % TENON_RUNS];
+	struct tenon_group was = c->running;
 	__u64 ns = now - c->since;
 
-	c->slot_ns[c->slot % TENON_SLOTS] += ns;
-	c->class_ns[c->class % TENON_CLASSES] += ns;
-	if (last->slot != c->slot) { /* else one run goes on in another thread */
+	c->slot_ns[was.slot % TENON_SLOTS] += ns;
+	c->class_ns[was.class % TENON_CLASSES] += ns;
+	if (last->slot != was.slot) { /* else one run goes on in another thread */
 		c->head++;
 		last = &c->runs[c->head % TENON_RUNS];
-		last->slot = c->slot;
+		last->slot = was.slot;
 	}
 	last->end = now;
 }
@@ -152,23 +153,37 @@ static __noinline void learn(struct tenon_known *k, struct cgroup *cg, __u64 cgr
 	k->generation = of;
 }
 
-/* enter records the task that runs from now on. */
-static __always_inline void enter(struct tenon_cpu *c, struct task_struct *p)
+/*
+ * The sibling of a CPU reads what runs there. One load and one store of the
+ * whole give it a slot and the class of the same slot.
+ */
+typedef __u64 __attribute__((may_alias)) whole_group;
+_Static_assert(sizeof(struct tenon_group) == sizeof(whole_group), "a group is not one word");
+
+static __always_inline struct tenon_group load_running(const struct tenon_cpu *c)
+{
+	struct tenon_group group;
+
+	*(whole_group *)&group = *(const volatile whole_group *)&c->running;
+	return group;
+}
+
+static __always_inline void store_running(struct tenon_cpu *c, struct tenon_group group)
+{
+	*(volatile whole_group *)&c->running = *(whole_group *)&group;
+}
+
+/* group_of returns the slot and class of a task that is about to run. */
+static __always_inline struct tenon_group group_of(struct tenon_cpu *c, struct task_struct *p)
 {
 	struct tenon_known *k;
 	struct cgroup *cg;
 	__u64 id;
 
-	if (!p->pid) {
-		c->slot = TENON_IDLE;
-		c->class = TENON_NONE;
-		return;
-	}
-	if (p->flags & PF_KTHREAD) {
-		c->slot = TENON_KERNEL;
-		c->class = TENON_OTHER;
-		return;
-	}
+	if (!p->pid)
+		return (struct tenon_group){TENON_IDLE, TENON_NONE};
+	if (p->flags & PF_KTHREAD)
+		return (struct tenon_group){TENON_KERNEL, TENON_OTHER};
 	/*
 	 * On v1 use the cgroup in the cpu hierarchy. On v2 the task group may
 	 * belong to an ancestor, where the controller is on.
@@ -181,8 +196,7 @@ static __always_inline void enter(struct tenon_cpu *c, struct task_struct *p)
 	k = &c->known[id % TENON_KNOWN];
 	if (k->cgroup != id || k->generation != generation)
 		learn(k, cg, id);
-	c->slot = k->slot;
-	c->class = k->class;
+	return (struct tenon_group){k->slot, k->class};
 }
 
 static __always_inline __u32 bucket(__u64 ns)
@@ -309,7 +323,7 @@ static __always_inline void waited(struct tenon_cpu *c, struct task_struct *p, _
 	__u64 queued = p->sched_info.last_queued;
 	__u64 before = p->sched_info.run_delay;
 	__u64 arrivals = p->sched_info.pcount;
-	__u32 slot = c->slot % TENON_SLOTS;
+	__u32 slot = c->running.slot % TENON_SLOTS;
 	__u32 key = cpu * TENON_SLOTS + slot;
 	struct tenon_alarm *a;
 	struct tenon_delay *d;
@@ -355,19 +369,25 @@ static __always_inline void waited(struct tenon_cpu *c, struct task_struct *p, _
 
 /*
  * beside adds the time for which LS ran with BE on the sibling, when one
- * of the two stops. A long time causes an event. The sibling may write
- * its fields while they are read; then this one measurement is wrong.
+ * of the two stops. A long time causes an event. The sibling may switch
+ * meanwhile: it stores the time of the switch first, and is read in the
+ * opposite order, so that a new slot does not get the time of the one
+ * before it. A CPU that reorders loads may get this one measurement wrong.
  */
 static __noinline void beside(struct tenon_cpu *c, __u32 cpu, __u64 now)
 {
 	__u32 key = c->sibling - 1;
 	struct tenon_cpu *s = bpf_map_lookup_elem(&cpus, &key);
-	bool ls = c->class == TENON_LS;
+	struct tenon_group own = c->running, other;
+	bool ls = own.class == TENON_LS;
 	struct tenon_event *e;
 	__u64 ns = now - c->since;
 	__s64 both;
 
-	if (!s || s->epoch != epoch || s->class != (ls ? TENON_BE : TENON_LS))
+	if (!s || s->epoch != epoch)
+		return;
+	other = load_running(s);
+	if (other.class != (ls ? TENON_BE : TENON_LS))
 		return;
 	both = now - s->since;
 	if (both <= 0) /* it began this moment, by a clock that differs a little */
@@ -390,8 +410,8 @@ static __noinline void beside(struct tenon_cpu *c, __u32 cpu, __u64 now)
 	e->at_ns = bpf_ktime_get_ns();
 	e->wait_ns = c->beside_ns;
 	e->runner_ns = ns;
-	e->runner = ls ? s->slot : c->slot;
-	e->slot = ls ? c->slot : s->slot;
+	e->runner = ls ? other.slot : own.slot;
+	e->slot = ls ? own.slot : other.slot;
 	e->cpu = ls ? cpu : key;
 	e->waits = 0;
 	bpf_ringbuf_submit(e, 0);
@@ -409,7 +429,7 @@ int BPF_PROG(tenon_switch, bool preempt, struct task_struct *prev, struct task_s
 		return 0;
 	now = next->se.cfs_rq->rq->clock;
 	if (c->epoch == epoch) {
-		if (c->sibling && (c->class == TENON_LS || c->class == TENON_BE))
+		if (c->sibling && (c->running.class == TENON_LS || c->running.class == TENON_BE))
 			beside(c, cpu, now);
 		ran(c, now);
 	} else {
@@ -417,8 +437,8 @@ int BPF_PROG(tenon_switch, bool preempt, struct task_struct *prev, struct task_s
 	}
 	c->since = now;
 	c->switches++;
-	enter(c, next);
-	if (c->class == TENON_LS)
+	store_running(c, group_of(c, next));
+	if (c->running.class == TENON_LS)
 		waited(c, next, cpu, now);
 	return 0;
 }

@@ -36,7 +36,7 @@ enum tenon_class {
 	TENON_CLASSES = 8, /* a power of two, so that a mask bounds an index */
 };
 
-/* The slot and class of a tracked cgroup and all cgroups below it. */
+/* The slot and class of a tracked cgroup and all cgroups below it; or of what runs on a CPU. */
 struct tenon_group {
 	enum tenon_slot slot;
 	enum tenon_class class;
@@ -75,8 +75,7 @@ struct tenon_cpu {
 	__u64 switches;
 	__u32 epoch; /* the attachment to which the times belong */
 	__u32 head;  /* index of the latest run */
-	enum tenon_slot slot;	/* the running slot */
-	enum tenon_class class; /* its class */
+	struct tenon_group running;
 	__u64 class_ns[TENON_CLASSES];
 	/* Time in the window for which LS ran on one of the two siblings while BE ran on the other. */
 	__u64 beside_ns;

@@ -39,8 +39,7 @@ type delayTenonCpu struct {
 	Switches    uint64
 	Epoch       uint32
 	Head        uint32
-	Slot        delayTenonSlot
-	Class       delayTenonClass
+	Running     delayTenonGroup
 	ClassNs     [8]uint64
 	BesideNs    uint64
 	BesideSince uint64

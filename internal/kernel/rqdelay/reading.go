@@ -115,8 +115,8 @@ func (v *view) readCPUs(r *Reading, epoch uint32, attached bool) error {
 	for i := range v.cpu {
 		c := &v.cpu[i]
 		if attached && c.Epoch == epoch { // the present thread has run since then
-			c.SlotNs[c.Slot] += now - c.Since
-			c.ClassNs[c.Class] += now - c.Since
+			c.SlotNs[c.Running.Slot] += now - c.Since
+			c.ClassNs[c.Running.Class] += now - c.Since
 		}
 		r.Switches += c.Switches
 		for slot, ns := range c.SlotNs {
