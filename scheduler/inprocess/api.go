@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,7 +26,8 @@ import (
 // possible, because a measurement should cover the scheduler, not the API
 // server. It stores the pods, and sends one watch event for each change. Like a
 // real API server, it adds the annotations of a binding to the pod, and refuses
-// to bind a pod twice. A deleted pod is gone at once.
+// to bind a pod twice. A deleted pod that is bound and has a grace period exists
+// until Remove; each other one is gone at once.
 type API struct {
 	*fake.Clientset // implements all other kinds of objects
 	nodes           []corev1.Node
@@ -219,7 +221,22 @@ func (p podAPI) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev
 
 // Delete implements coreclient.PodInterface.
 func (p podAPI) Delete(_ context.Context, name string, _ metav1.DeleteOptions) error {
-	p.api.Remove([]*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}}})
+	a := p.api
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	pod := a.pods[types.NamespacedName{Namespace: p.namespace, Name: name}]
+	if pod == nil {
+		return apierrors.NewNotFound(corev1.Resource("pods"), name)
+	}
+	grace := pod.Spec.TerminationGracePeriodSeconds
+	switch {
+	case grace == nil || *grace == 0 || pod.Spec.NodeName == "":
+		a.remove(pod)
+	case pod.DeletionTimestamp == nil:
+		next, until := pod.DeepCopy(), metav1.NewTime(time.Now().Add(time.Duration(*grace)*time.Second))
+		next.DeletionTimestamp, next.DeletionGracePeriodSeconds = &until, grace
+		a.put(next)
+	}
 	return nil
 }
 
@@ -278,16 +295,20 @@ func (a *API) Remove(pods []*corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range pods {
-		was := a.pods[keyOf(p)]
-		if was == nil {
-			continue
+		if was := a.pods[keyOf(p)]; was != nil {
+			a.remove(was)
 		}
-		delete(a.pods, keyOf(p))
-		a.version++
-		last := was.DeepCopy()
-		last.ResourceVersion = strconv.Itoa(a.version)
-		a.tell(watch.Deleted, last, nil)
 	}
+}
+
+// remove removes a pod and sends the change to the watchers. The caller holds
+// a.mu.
+func (a *API) remove(p *corev1.Pod) {
+	delete(a.pods, keyOf(p))
+	a.version++
+	last := p.DeepCopy()
+	last.ResourceVersion = strconv.Itoa(a.version)
+	a.tell(watch.Deleted, last, nil)
 }
 
 // Pods returns the present pods.

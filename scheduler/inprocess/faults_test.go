@@ -143,7 +143,8 @@ func (b *bed) check(before, after *corev1.Pod) {
 }
 
 // agents simulates the agents of the nodes. They decide as the real agent does,
-// follow the contracts, and send reports.
+// follow the contracts, and send reports. Like the kubelet, they remove the pods
+// that are being deleted.
 func (b *bed) agents() {
 	had, sequence := map[string]hold.Previous{}, map[string]int64{}
 	last := map[string]string{}
@@ -157,6 +158,10 @@ func (b *bed) agents() {
 		}
 		at := map[string][]*corev1.Pod{}
 		for _, p := range b.api.Pods() {
+			if p.DeletionTimestamp != nil {
+				b.api.Remove([]*corev1.Pod{p})
+				continue
+			}
 			at[p.Spec.NodeName] = append(at[p.Spec.NodeName], p)
 		}
 		for _, name := range b.names {

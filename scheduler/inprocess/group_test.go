@@ -31,10 +31,14 @@ func TestAGroupPreemptionFreesCPUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.start(t.Context())()
-	b.pods("large", 0, 8, 8)
-	b.settles()
-	b.pods("small", 0, 7, 7)
-	b.settles()
+	for _, pods := range [][]*corev1.Pod{podsOf("large", 0, 8, 8), podsOf("small", 0, 7, 7)} {
+		for _, p := range pods {
+			grace := int64(1) // without, the scheduler may end pods again that it has just ended
+			p.Spec.TerminationGracePeriodSeconds = &grace
+		}
+		b.api.Create(pods)
+		b.settles()
+	}
 	group := podsOf("member", priority, 8, 8)
 	for _, p := range group {
 		p.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
@@ -26,6 +27,9 @@ type cycle struct {
 	// trials are changed copies of nodes. A preemption removes pods from a node.
 	// The framework also adds pods that are nominated for a node.
 	trials map[string]*trial
+	// back contains, by node, the pods that the preemption of a PodGroup has put
+	// back into the scheduler's list.
+	back map[string][]place.Pod
 	// contract is the choice of Reserve. sent means that the plugin has sent a
 	// bind that may have succeeded.
 	contract place.Contract
@@ -72,6 +76,12 @@ func (c *cycle) Clone() fwk.StateData {
 			copied := *t
 			copied.less, copied.more = slices.Clone(t.less), slices.Clone(t.more)
 			next.trials[node] = &copied
+		}
+	}
+	if c.back != nil {
+		next.back = make(map[string][]place.Pod, len(c.back))
+		for node, pods := range c.back {
+			next.back[node] = slices.Clone(pods)
 		}
 	}
 	return &next
@@ -135,7 +145,7 @@ func (p *Plugin) trial(state fwk.CycleState, c *cycle, n fwk.NodeInfo) *trial {
 	if t == nil {
 		t = &trial{base: p.keeper.view(node)}
 		if state.IsPodGroupSchedulingCycle() {
-			t.base = p.keeper.viewWithoutEnded(n)
+			t.base = p.listedView(c, n)
 		}
 		if t.base.Has(c.pod.UID) { // a bind to the node is in doubt
 			t.base = t.base.Without(c.pod.UID)
@@ -152,7 +162,12 @@ func (p *Plugin) trial(state fwk.CycleState, c *cycle, n fwk.NodeInfo) *trial {
 // preemption of this pod would help.
 func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	c, uid := cycleOf(state), place.UID(removed.GetPod().UID)
-	if c == nil || node.Node() == nil || isListed(state, removed) {
+	if c == nil || node.Node() == nil {
+		return nil
+	}
+	if isListed(state, removed) {
+		name := node.Node().Name
+		c.back[name] = slices.DeleteFunc(c.back[name], func(p place.Pod) bool { return p.UID == uid })
 		return nil
 	}
 	t := p.trial(state, c, node)
@@ -169,7 +184,13 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Po
 // pod before, or the pod is nominated for the node.
 func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
 	c, uid := cycleOf(state), place.UID(added.GetPod().UID)
-	if c == nil || node.Node() == nil || isListed(state, added) {
+	if c == nil || node.Node() == nil {
+		return nil
+	}
+	if isListed(state, added) {
+		if demand, asks := demandOf(stored.InForce(added.GetPod())); asks {
+			c.putBack(node.Node().Name, place.Pod{UID: uid, Demand: demand})
+		}
 		return nil
 	}
 	t := p.trial(state, c, node)
@@ -189,6 +210,26 @@ func isListed(state fwk.CycleState, p fwk.PodInfo) bool {
 	return state.IsPodGroupSchedulingCycle() && p.GetPod().Spec.NodeName != ""
 }
 
+// putBack adds a pod to those that a preemption has put back on a node.
+func (c *cycle) putBack(node string, p place.Pod) {
+	if c.back == nil {
+		c.back = map[string][]place.Pod{}
+	}
+	c.back[node] = append(c.back[node], p)
+}
+
+// listedView returns the view of a node with the pods that the scheduler lists
+// there. The ledger may already know that a pod has ended which the scheduler
+// still lists and has put back. Without the CPUs of this pod, the scheduler
+// would find room beside it, and end another pod in its place.
+func (p *Plugin) listedView(c *cycle, n fwk.NodeInfo) *place.View {
+	view := p.keeper.viewWithoutEnded(n)
+	for _, back := range c.back[n.Node().Name] {
+		view = view.With(back, place.Contract{}) // no change if the ledger knows the pod
+	}
+	return view
+}
+
 // Filter reports whether a node has the CPUs that the pod demands. If so,
 // Filter allocates no memory.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
@@ -200,6 +241,9 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 		if t := c.trials[node.Node().Name]; t != nil {
 			return refusal(t.view.Room(&c.pod.Demand))
 		}
+	}
+	if len(c.back) > 0 && len(c.back[node.Node().Name]) > 0 {
+		return refusal(p.listedView(c, node).Room(&c.pod.Demand))
 	}
 	answer := p.keeper.answer(c, node.Node())
 	if answer.Fits() {

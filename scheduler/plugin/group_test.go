@@ -117,6 +117,40 @@ func TestAGroupPreemptionSeesWhatItWouldFree(t *testing.T) {
 	}
 }
 
+// TestAGroupPreemptionCountsPodsWhoseEndTheSchedulerDoesNotKnow ends the larger
+// of two pods. The ledger knows this, and the scheduler does not. The group has
+// room beside the smaller pod only, so the scheduler must not put back the
+// larger one, and end the smaller one in its place.
+func TestAGroupPreemptionCountsPodsWhoseEndTheSchedulerDoesNotKnow(t *testing.T) {
+	for _, first := range []string{"large", "small"} {
+		b := newBench(t, machine("n", 1, 1, 8))
+		large, small := b.run(pinned("large", 8, 100), "n"), b.run(pinned("small", 7, 100), "n")
+		b.keeper.podDeleted(large)
+		r := &rehearsal{bench: b, members: []*corev1.Pod{pinned("member", 8, 100)}}
+		s := newState()
+		s.trial = true
+		r.states = []*state{s}
+		if _, status := b.PreFilter(t.Context(), s, r.members[0], nil); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		if why := r.place(false); why != "" {
+			t.Fatalf("without the pods: %s", why)
+		}
+		pods := []*corev1.Pod{large, small}
+		if first == "small" {
+			pods = []*corev1.Pod{small, large}
+		}
+		for _, p := range pods {
+			if fits := r.reprieve(p); fits != (p == small) {
+				t.Errorf("%s first: %s fits beside the group: %v", first, p.Name, fits)
+			}
+		}
+		if why := r.place(false); why != "" {
+			t.Errorf("%s first: beside the smaller pod: %s", first, why)
+		}
+	}
+}
+
 // TestANominatedPodCountsForAPodGroup adds a nominated pod to a node while a
 // PodGroup is tried there.
 func TestANominatedPodCountsForAPodGroup(t *testing.T) {

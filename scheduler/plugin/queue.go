@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -32,17 +33,31 @@ func (k *keeper) addWaiting(p *corev1.Pod, d place.Demand, why place.Reason) []s
 	return k.ledger.Doubts(place.UID(p.UID))
 }
 
+// headStart is the time that the handlers of the scheduler get to handle an
+// event that the keeper has handled. They run at the same time and usually need
+// less than a millisecond.
+const headStart = 20 * time.Millisecond
+
 // wake activates waiting pods that fit on a node after a change of the ledger.
 // It is needed because the queue of the scheduler and the ledger receive an
 // event of the API server in no fixed order. If only the queue woke a pod, the
 // plugin could judge the pod by the old ledger, and the pod would wait for
 // minutes (kubernetes/kubernetes#93552).
+//
+// wake waits for headStart first. The ledger may be the first to learn that a
+// pod has ended. If the scheduler still lists the ended pod when it tries the
+// waiting pod again, it may end further pods.
 func (k *keeper) wake(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-k.waker:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(headStart):
 		}
 		if pods := k.fittingPods(); len(pods) > 0 {
 			k.queue.Activate(k.log, pods)
