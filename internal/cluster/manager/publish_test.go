@@ -155,6 +155,9 @@ func TestReportedAmountsArePublishedUnlessAReasonForbidsIt(t *testing.T) {
 		"a resource that is not reported is removed": {
 			node: giveBatch(machineOf(16, 64), 5200, mem), batch: &v1alpha1.Batch{CPU: batchOf(4000, 4).CPU}, want: "5200m none", state: Published, again: 15 * time.Minute,
 		},
+		"the last report of a removed agent takes the resources away": {
+			node: giveBatch(machineOf(16, 64), 5200, mem), batch: new(v1alpha1.Batch), want: "none none", state: Published, again: 15 * time.Minute,
+		},
 		"a report of unknown age raises nothing": {
 			node: giveBatch(machineOf(16, 64), 3000, mem), batch: batchOf(4000, 5), change: func(c *Case) { c.Report.Fresh = false },
 			want: "3000m 36454Mi", state: Doubtful, reason: "more is promised when the agent reports again: the age of its report is not known", again: 15 * time.Minute,

@@ -29,9 +29,13 @@ func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 	for _, o := range c.owners(n) {
 		owners = append(owners, cpumap.Owner{Name: o.Pod, Hold: o.hold, Note: o.Why})
 	}
+	var refused []cpumap.Refused
+	for _, r := range c.refused(n) {
+		refused = append(refused, cpumap.Refused{Name: r.Pod, Grade: r.grade, Why: r.Why})
+	}
 	of := cpumap.Node{
 		Name: name, Topology: n.report.Topology, Reserved: n.report.Reserved, Keep: n.report.Keep, Manager: n.report.Manager,
-		Reported: n.Report.Status.Reported.Time, Silent: n.IsSilent(c.now), Fault: n.AllReserved(), Refused: c.refused(n),
+		Reported: n.Report.Status.Reported.Time, Silent: n.IsSilent(c.now), Fault: n.AllReserved(), Refused: refused,
 	}
 	return cpumap.New(of, owners, c.now), nil
 }
@@ -49,7 +53,7 @@ func (c *Cluster) reporting(name string) (*nodeState, error) {
 	return n, nil
 }
 
-// A MapPage has the CPUs of a node and the pods that hold them.
+// A MapPage has the CPUs of a node, the pods that hold them, and those that got none.
 type MapPage struct {
 	Node     string    `json:"node"`
 	Reported time.Time `json:"reported"`
@@ -66,6 +70,7 @@ type MapPage struct {
 	Caches   []Cache      `json:"caches"`
 	CPUs     []cpumap.CPU `json:"cpus"`
 	Owners   []Owner      `json:"owners"`
+	Refused  []Refused    `json:"refused,omitempty"`
 }
 
 // A Cache is an L3 cache, or the part of it that is in one NUMA node.
@@ -94,6 +99,16 @@ type Owner struct {
 	hold pick.Hold
 }
 
+// A Refused is a pod that asks for CPUs and to which its node gave none.
+type Refused struct {
+	Pod   string `json:"pod"`
+	UID   string `json:"uid"`
+	Grade string `json:"grade"` // of the CPUs that it asks for
+	Why   string `json:"why,omitempty"`
+
+	grade pick.Grade
+}
+
 // MapPage returns the same as Map, as data.
 func (c *Cluster) MapPage(name string) (*MapPage, error) {
 	n, err := c.reporting(name)
@@ -108,7 +123,7 @@ func (c *Cluster) MapPage(name string) (*MapPage, error) {
 	page := &MapPage{
 		Node: name, Reported: n.Report.Status.Reported.Time, Made: c.now, Silent: n.IsSilent(c.now), Fault: n.AllReserved(), Manager: n.report.Manager, Keep: n.report.Keep,
 		Online: n.report.Topology.All().Len(), Offline: drawn.Offline().String(), Open: open.Len(), Reserved: n.report.Reserved.String(),
-		CPUs: drawn.CPUs(), Owners: c.owners(n),
+		CPUs: drawn.CPUs(), Owners: c.owners(n), Refused: c.refused(n),
 	}
 	m := c.ledger.View(name).Map()
 	for _, k := range n.Report.Status.CPUs.Caches {
@@ -153,12 +168,12 @@ func (c *Cluster) owners(n *nodeState) []Owner {
 
 // refused returns the pods of a node that ask for CPUs and to which the node
 // gave none. It leaves out pods that have ended since the report.
-func (c *Cluster) refused(n *nodeState) []cpumap.Refused {
+func (c *Cluster) refused(n *nodeState) []Refused {
 	why := map[types.UID]string{}
 	for _, r := range n.Report.Status.CPUs.Refused {
 		why[types.UID(r.UID)] = r.Why
 	}
-	var all []cpumap.Refused
+	var all []Refused
 	for i := range c.pods {
 		p := &c.pods[i]
 		text, is := why[p.UID]
@@ -169,9 +184,9 @@ func (c *Cluster) refused(n *nodeState) []cpumap.Refused {
 		if rest, begins := strings.CutPrefix(text, nameOf(p)+" "); begins {
 			text = "it " + rest
 		}
-		all = append(all, cpumap.Refused{Name: nameOf(p), Grade: demand.Grade, Why: text})
+		all = append(all, Refused{Pod: nameOf(p), UID: string(p.UID), Grade: demand.Grade.String(), Why: text, grade: demand.Grade})
 	}
-	slices.SortFunc(all, func(a, b cpumap.Refused) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b Refused) int { return strings.Compare(a.Pod, b.Pod) })
 	return all
 }
 

@@ -1,6 +1,7 @@
 package podpages
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -108,5 +109,9 @@ func TestARefusedPodIsShownWithoutCPUs(t *testing.T) {
 	page, err := small(t, "0", nil).MapPage("node-9")
 	if err != nil || page.Open != 1 || len(page.Owners) != 0 {
 		t.Errorf("%+v: %v", page, err)
+	}
+	data, err := json.Marshal(page.Refused)
+	if want := `[{"pod":"default/own","uid":"uid-own","grade":"own","why":"it ` + strings.TrimPrefix(none, "- own default/own it ") + `"}]`; string(data) != want {
+		t.Errorf("%s: %v; want %s", data, err, want)
 	}
 }
