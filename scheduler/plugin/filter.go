@@ -166,8 +166,9 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Po
 		return nil
 	}
 	if isListed(state, removed) {
-		name := node.Node().Name
-		c.back[name] = slices.DeleteFunc(c.back[name], func(p place.Pod) bool { return p.UID == uid })
+		if name := node.Node().Name; len(c.back[name]) > 0 {
+			c.back[name] = slices.DeleteFunc(c.back[name], func(p place.Pod) bool { return p.UID == uid })
+		}
 		return nil
 	}
 	t := p.trial(state, c, node)

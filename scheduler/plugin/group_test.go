@@ -136,6 +136,9 @@ func TestAGroupPreemptionCountsPodsWhoseEndTheSchedulerDoesNotKnow(t *testing.T)
 		if why := r.place(false); why != "" {
 			t.Fatalf("without the pods: %s", why)
 		}
+		daemon := podInfo{pod: bound(plain("daemon"), "n", nil)} // another plugin refuses to put it back
+		b.AddPod(t.Context(), s, r.members[0], daemon, r.node())
+		b.RemovePod(t.Context(), s, r.members[0], daemon, r.node())
 		pods := []*corev1.Pod{large, small}
 		if first == "small" {
 			pods = []*corev1.Pod{small, large}
