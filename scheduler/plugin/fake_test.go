@@ -90,6 +90,7 @@ func (s *state) Write(k fwk.StateKey, d fwk.StateData) { s.of[k] = d }
 func (s *state) IsPodGroupSchedulingCycle() bool       { return s.trial }
 func (s *state) Clone() fwk.CycleState {
 	next := newState()
+	next.trial = s.trial
 	for k, d := range s.of {
 		next.of[k] = d.Clone()
 	}

@@ -115,7 +115,9 @@ func cycleOf(state fwk.CycleState) *cycle {
 // framework skips Filter and the two functions for preemption. This is correct:
 // a pod that owns CPUs requests the same number of CPUs, so the plugin
 // NodeResourcesFit counts correctly for all other pods. The framework also
-// skips these functions if the demand fits on all nodes.
+// skips these functions if the demand fits on all nodes. It does not skip them
+// for a member of a PodGroup: a preemption puts pods back that the ledger may
+// not know (viewWithBack).
 func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	demand, asks := demandOf(pod)
 	if !asks {
@@ -129,7 +131,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	}
 	state.Write(stateKey, c)
 	p.now.Store(&currentCycle{state, c})
-	if p.keeper.fitsEverywhere(c, len(nodes)) {
+	if !state.IsPodGroupSchedulingCycle() && p.keeper.fitsEverywhere(c, len(nodes)) {
 		return nil, skip
 	}
 	return nil, nil
@@ -145,7 +147,7 @@ func (p *Plugin) trial(state fwk.CycleState, c *cycle, n fwk.NodeInfo) *trial {
 	if t == nil {
 		t = &trial{base: p.keeper.view(node)}
 		if state.IsPodGroupSchedulingCycle() {
-			t.base = p.listedView(c, n)
+			t.base, _ = p.keeper.viewWithBack(n, c.pod.UID, c.back[node])
 		}
 		if t.base.Has(c.pod.UID) { // a bind to the node is in doubt
 			t.base = t.base.Without(c.pod.UID)
@@ -219,20 +221,8 @@ func (c *cycle) putBack(node string, p place.Pod) {
 	c.back[node] = append(c.back[node], p)
 }
 
-// listedView returns the view of a node with the pods that the scheduler lists
-// there. The ledger may already know that a pod has ended which the scheduler
-// still lists and has put back. Without the CPUs of this pod, the scheduler
-// would find room beside it, and end another pod in its place.
-func (p *Plugin) listedView(c *cycle, n fwk.NodeInfo) *place.View {
-	view := p.keeper.viewWithoutEnded(n)
-	for _, back := range c.back[n.Node().Name] {
-		view = view.With(back, place.Contract{}) // no change if the ledger knows the pod
-	}
-	return view
-}
-
-// Filter reports whether a node has the CPUs that the pod demands. If so,
-// Filter allocates no memory.
+// Filter reports whether a node has the CPUs that the pod demands. If so, and
+// outside of preemptions, Filter allocates no memory.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node fwk.NodeInfo) *fwk.Status {
 	c := p.cycle(state)
 	if c == nil {
@@ -243,8 +233,12 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 			return refusal(t.view.Room(&c.pod.Demand))
 		}
 	}
-	if len(c.back) > 0 && len(c.back[node.Node().Name]) > 0 {
-		return refusal(p.listedView(c, node).Room(&c.pod.Demand))
+	if back := c.back[node.Node().Name]; len(back) > 0 {
+		view, why := p.keeper.viewWithBack(node, c.pod.UID, back)
+		if why != pick.Fits {
+			return refusal(why)
+		}
+		return refusal(view.Room(&c.pod.Demand))
 	}
 	answer := p.keeper.answer(c, node.Node())
 	if answer.Fits() {

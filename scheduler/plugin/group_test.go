@@ -1,10 +1,17 @@
 package plugin
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // rehearsal is the preemption of a PodGroup on one node, in the same steps as
@@ -72,33 +79,22 @@ func TestAGroupPreemptionSeesWhatItWouldFree(t *testing.T) {
 	for _, p := range []*corev1.Pod{one, two, three, small} {
 		r.there = append(r.there, podInfo{pod: p})
 	}
-	begin := func() {
-		r.states = nil
-		for _, p := range r.members {
-			s := newState()
-			s.trial = true
-			if _, status := b.PreFilter(t.Context(), s, p, nil); !status.IsSuccess() {
-				t.Fatal(status)
-			}
-			r.states = append(r.states, s)
-		}
-	}
-	begin()
+	r.begin()
 	if r.place(false) == "" {
 		t.Fatal("the group fits beside all pods")
 	}
 	r.there = nil
-	begin()
+	r.begin()
 	if why := r.place(false); why != "" {
 		t.Fatalf("without the pods: %s", why)
 	}
 	r.members = append(r.members, pinned("third", 8, 100))
-	begin()
+	r.begin()
 	if r.place(false) == "" {
 		t.Error("16 CPUs are owned, and one must stay open")
 	}
 	r.members = r.members[:2]
-	begin()
+	r.begin()
 	for i, x := range []struct {
 		pod  *corev1.Pod
 		fits bool
@@ -117,41 +113,159 @@ func TestAGroupPreemptionSeesWhatItWouldFree(t *testing.T) {
 	}
 }
 
-// TestAGroupPreemptionCountsPodsWhoseEndTheSchedulerDoesNotKnow ends the larger
-// of two pods. The ledger knows this, and the scheduler does not. The group has
-// room beside the smaller pod only, so the scheduler must not put back the
-// larger one, and end the smaller one in its place.
-func TestAGroupPreemptionCountsPodsWhoseEndTheSchedulerDoesNotKnow(t *testing.T) {
-	for _, first := range []string{"large", "small"} {
-		b := newBench(t, machine("n", 1, 1, 8))
-		large, small := b.run(pinned("large", 8, 100), "n"), b.run(pinned("small", 7, 100), "n")
-		b.keeper.podDeleted(large)
-		r := &rehearsal{bench: b, members: []*corev1.Pod{pinned("member", 8, 100)}}
+// begin starts the cycle of each member.
+func (r *rehearsal) begin() {
+	r.t.Helper()
+	r.states = nil
+	for _, p := range r.members {
 		s := newState()
 		s.trial = true
-		r.states = []*state{s}
-		if _, status := b.PreFilter(t.Context(), s, r.members[0], nil); !status.IsSuccess() {
-			t.Fatal(status)
+		if _, status := r.PreFilter(r.t.Context(), s, p, []fwk.NodeInfo{named("n")}); !status.IsSuccess() || status.IsSkip() {
+			r.t.Fatal(status)
 		}
-		if why := r.place(false); why != "" {
-			t.Fatalf("without the pods: %s", why)
-		}
-		daemon := podInfo{pod: bound(plain("daemon"), "n", nil)} // another plugin refuses to put it back
-		b.AddPod(t.Context(), s, r.members[0], daemon, r.node())
-		b.RemovePod(t.Context(), s, r.members[0], daemon, r.node())
-		pods := []*corev1.Pod{large, small}
-		if first == "small" {
-			pods = []*corev1.Pod{small, large}
-		}
-		for _, p := range pods {
-			if fits := r.reprieve(p); fits != (p == small) {
-				t.Errorf("%s first: %s fits beside the group: %v", first, p.Name, fits)
+		r.states = append(r.states, s)
+	}
+}
+
+// TestAGroupPreemptionSparesPodsBesideWhichItHasRoom puts back the pods that a
+// PodGroup may preempt, one after the other, and checks which stay.
+func TestAGroupPreemptionSparesPodsBesideWhichItHasRoom(t *testing.T) {
+	own := func(name string, cpus int) *corev1.Pod { return pinned(name, cpus, 100) }
+	spread := func(name string, cpus int, how string) *corev1.Pod {
+		p := own(name, cpus)
+		p.Annotations[kube.AnnotationResourceSpec] = how
+		return p
+	}
+	const (
+		whole = `{"requiredCPUBindPolicy":"FullPCPUs"}`
+		apart = `{"preferredCPUBindPolicy":"SpreadByPCPUs"}`
+	)
+	for name, x := range map[string]struct {
+		members []*corev1.Pod
+		victims []*corev1.Pod // in the order in which the scheduler puts them back
+		change  func(b *bench, members, bound []*corev1.Pod)
+		spared  string
+	}{
+		"the larger pod has ended, which the scheduler does not know": {
+			[]*corev1.Pod{own("m", 8)}, []*corev1.Pod{own("large", 8), own("small", 7)},
+			func(b *bench, _, bound []*corev1.Pod) { b.keeper.podDeleted(bound[0]) }, "small",
+		},
+		"the same, and the smaller one comes first": {
+			[]*corev1.Pod{own("m", 8)}, []*corev1.Pod{own("small", 7), own("large", 8)},
+			func(b *bench, _, bound []*corev1.Pod) { b.keeper.podDeleted(bound[1]) }, "small",
+		},
+		"the first member breaks up the cores of the pod that has ended": {
+			[]*corev1.Pod{spread("m", 5, apart), own("n", 3)}, []*corev1.Pod{spread("large", 8, whole), own("small", 7)},
+			func(b *bench, _, bound []*corev1.Pod) { b.keeper.podDeleted(bound[0]) }, "small",
+		},
+		"pods without CPUs have ended or run": {
+			[]*corev1.Pod{own("m", 8)}, []*corev1.Pod{plain("ended"), own("large", 8), plain("running"), own("small", 7)},
+			func(b *bench, _, bound []*corev1.Pod) { b.keeper.podDeleted(bound[0]) }, "ended running small",
+		},
+		"it is not known whether a member is bound there": {
+			[]*corev1.Pod{own("m", 8)}, []*corev1.Pod{own("small", 7)},
+			func(b *bench, members, _ []*corev1.Pod) {
+				if _, why := b.tryNode(members[0], "n"); why != "" {
+					t.Fatal(why)
+				}
+				b.keeper.keepDoubtful(members[0].UID)
+			}, "small",
+		},
+		"the node refuses a pod": {
+			[]*corev1.Pod{own("m", 4)}, []*corev1.Pod{own("refused", 5), own("other", 4)},
+			func(b *bench, _, _ []*corev1.Pod) {
+				cpus, err := unit.ParseCPUSet("4-5,12-13")
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := machine("n", 2, 1, 8, place.Held{UID: "other", Hold: pick.Hold{Grade: pick.Own, CPUs: cpus}})
+				r.Status.CPUs.Reserved, r.Status.CPUs.Refused = "0-3,8-11", []v1alpha1.RefusedCPUs{{UID: "refused", Why: "too few CPUs"}}
+				b.keeper.reportChanged(r)
+			}, "refused",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, machine("n", 1, 1, 8))
+			r := &rehearsal{bench: b, members: x.members}
+			var all []*corev1.Pod
+			for _, p := range x.victims {
+				if _, asks := demandOf(p); asks {
+					all = append(all, b.run(p, "n"))
+				} else {
+					all = append(all, bound(p, "n", nil))
+				}
 			}
-		}
-		if why := r.place(false); why != "" {
-			t.Errorf("%s first: beside the smaller pod: %s", first, why)
+			x.change(b, x.members, all)
+			before := b.holds("n")
+			r.begin()
+			if why := r.place(false); why != "" {
+				t.Fatalf("without the pods: %s", why)
+			}
+			var spared []string
+			for _, p := range all {
+				if r.reprieve(p) {
+					spared = append(spared, p.Name)
+				}
+			}
+			if got := strings.Join(spared, " "); got != x.spared {
+				t.Errorf("%s stay, want %s", got, x.spared)
+			}
+			if got := b.holds("n"); got != before {
+				t.Errorf("the node has %s after the trials, and had %s", got, before)
+			}
+		})
+	}
+}
+
+// TestAPodThatIsNotPutBackHoldsNothing puts a pod without CPUs back and removes
+// it again, because another plugin refuses it.
+func TestAPodThatIsNotPutBackHoldsNothing(t *testing.T) {
+	b := newBench(t, machine("n", 1, 1, 8))
+	ended := b.run(pinned("ended", 8, 100), "n")
+	b.keeper.podDeleted(ended)
+	r := &rehearsal{bench: b, members: []*corev1.Pod{pinned("m", 8, 100)}}
+	r.begin()
+	for _, p := range []*corev1.Pod{bound(plain("daemon"), "n", nil), ended} {
+		b.AddPod(t.Context(), r.states[0], r.members[0], podInfo{pod: p}, r.node())
+		b.RemovePod(t.Context(), r.states[0], r.members[0], podInfo{pod: p}, r.node())
+	}
+	if why := r.place(false); why != "" {
+		t.Error(why)
+	}
+}
+
+// TestANominatedPodCountsBesideAPodThatIsPutBack adds a nominated pod to a copy
+// of a cycle, as the scheduler does.
+func TestANominatedPodCountsBesideAPodThatIsPutBack(t *testing.T) {
+	b := newBench(t, machine("n", 1, 1, 8))
+	ended := b.run(pinned("ended", 3, 100), "n")
+	b.keeper.podDeleted(ended)
+	r := &rehearsal{bench: b, members: []*corev1.Pod{pinned("m", 8, 100)}}
+	r.begin()
+	if !r.reprieve(ended) {
+		t.Fatal("it does not fit")
+	}
+	for cpus, want := range map[int]string{4: "", 5: string(pick.LastOpen)} {
+		s := r.states[0].Clone()
+		b.AddPod(t.Context(), s, r.members[0], podInfo{pod: pinned("nominated", cpus, 100)}, r.node())
+		if why := b.Filter(t.Context(), s, r.members[0], r.node()).Message(); why != want {
+			t.Errorf("beside 3 and %d CPUs: %q, want %q", cpus, why, want)
 		}
 	}
+}
+
+// TestNoMemberOfAPodGroupSkipsFilter asks for CPUs that are free on all nodes,
+// so often that the plugin knows it.
+func TestNoMemberOfAPodGroupSkipsFilter(t *testing.T) {
+	b := newBench(t, machine("n", 1, 1, 8))
+	for range often {
+		b.skipsFilter("n")
+	}
+	if !b.skipsFilter("n") {
+		t.Fatal("a single pod does not skip it")
+	}
+	r := &rehearsal{bench: b, members: []*corev1.Pod{pinned("new", 4, 100)}}
+	r.begin()
 }
 
 // TestANominatedPodCountsForAPodGroup adds a nominated pod to a node while a

@@ -217,6 +217,35 @@ func (k *keeper) viewWithoutEnded(n fwk.NodeInfo) *place.View {
 	return k.ledger.Without(n.Node().Name, listPods(n))
 }
 
+// viewWithBack returns the view of viewWithoutEnded, with pods that a preemption
+// of a PodGroup has put back. uid is the member of the group for which the view
+// is: what it may hold after an uncertain bind is left out.
+//
+// The ledger may already know that a pod has ended which the scheduler has put
+// back. If its CPUs did not count, the scheduler would find room beside this
+// pod, and end another one in its place. If there is no room for such a pod, the
+// result contains the reason.
+func (k *keeper) viewWithBack(n fwk.NodeInfo, uid place.UID, back []place.Pod) (*place.View, place.Reason) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	node := n.Node().Name
+	view := k.ledger.Without(node, listPods(n))
+	if view.Has(uid) {
+		view = view.Without(uid)
+	}
+	for _, p := range back {
+		if at, known := k.ledger.Node(p.UID); known && at == node || view.Has(p.UID) {
+			continue // the pod holds what the ledger says, which may be nothing
+		}
+		next := view.With(p, place.Contract{})
+		if next == view {
+			return view, view.Room(&p.Demand)
+		}
+		view = next
+	}
+	return view, pick.Fits
+}
+
 // listPods returns the pods that the scheduler knows on a node.
 func listPods(n fwk.NodeInfo) iter.Seq[place.UID] {
 	return func(yield func(place.UID) bool) {
