@@ -153,6 +153,10 @@ static __noinline void learn(struct tenon_known *k, struct cgroup *cg, __u64 cgr
 	k->generation = of;
 }
 
+/* As in the kernel: the compiler neither splits, repeats nor reorders these accesses. */
+#define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, value) (*(volatile typeof(x) *)&(x) = (value))
+
 /*
  * The sibling of a CPU reads what runs there. One load and one store of the
  * whole give it a slot and the class of the same slot.
@@ -164,13 +168,13 @@ static __always_inline struct tenon_group load_running(const struct tenon_cpu *c
 {
 	struct tenon_group group;
 
-	*(whole_group *)&group = *(const volatile whole_group *)&c->running;
+	*(whole_group *)&group = READ_ONCE(*(const whole_group *)&c->running);
 	return group;
 }
 
 static __always_inline void store_running(struct tenon_cpu *c, struct tenon_group group)
 {
-	*(volatile whole_group *)&c->running = *(whole_group *)&group;
+	WRITE_ONCE(*(whole_group *)&c->running, *(whole_group *)&group);
 }
 
 /* group_of returns the slot and class of a task that is about to run. */
@@ -372,7 +376,8 @@ static __always_inline void waited(struct tenon_cpu *c, struct task_struct *p, _
  * of the two stops. A long time causes an event. The sibling may switch
  * meanwhile: it stores the time of the switch first, and is read in the
  * opposite order, so that a new slot does not get the time of the one
- * before it. A CPU that reorders loads may get this one measurement wrong.
+ * before it. A CPU that reorders loads or stores may get one measurement
+ * wrong.
  */
 static __noinline void beside(struct tenon_cpu *c, __u32 cpu, __u64 now)
 {
@@ -389,7 +394,7 @@ static __noinline void beside(struct tenon_cpu *c, __u32 cpu, __u64 now)
 	other = load_running(s);
 	if (other.class != (ls ? TENON_BE : TENON_LS))
 		return;
-	both = now - s->since;
+	both = now - READ_ONCE(s->since);
 	if (both <= 0) /* it began this moment, by a clock that differs a little */
 		return;
 	if ((__u64)both < ns)
@@ -435,7 +440,7 @@ int BPF_PROG(tenon_switch, bool preempt, struct task_struct *prev, struct task_s
 	} else {
 		begin(c, now);
 	}
-	c->since = now;
+	WRITE_ONCE(c->since, now);
 	c->switches++;
 	store_running(c, group_of(c, next));
 	if (c->running.class == TENON_LS)
