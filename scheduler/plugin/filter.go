@@ -199,7 +199,7 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	t := p.trial(state, c, node)
 	if i := slices.Index(t.less, uid); i >= 0 {
 		t.less = slices.Delete(t.less, i, i+1)
-	} else if demand, asks := demandOf(added.GetPod()); asks && !t.base.Has(uid) {
+	} else if demand, asks := demandOf(added.GetPod()); asks && !t.base.Has(uid) && !p.keeper.knows(uid, node.Node().Name) {
 		t.more = append(t.more, place.Pod{UID: uid, Demand: demand})
 	}
 	t.look()

@@ -235,7 +235,7 @@ func (k *keeper) viewWithBack(n fwk.NodeInfo, uid place.UID, back []place.Pod) (
 	}
 	for _, p := range back {
 		if at, known := k.ledger.Node(p.UID); known && at == node || view.Has(p.UID) {
-			continue // the pod holds what the ledger says, which may be nothing
+			continue // it holds what the ledger says, see knows
 		}
 		next := view.With(p, place.Contract{})
 		if next == view {
@@ -244,6 +244,15 @@ func (k *keeper) viewWithBack(n fwk.NodeInfo, uid place.UID, back []place.Pod) (
 		view = next
 	}
 	return view, pick.Fits
+}
+
+// knows reports whether the ledger knows a pod on a node. Such a pod holds what
+// the view of the node says. This may be nothing, if the node refuses the pod.
+func (k *keeper) knows(uid place.UID, node string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at, known := k.ledger.Node(uid)
+	return known && at == node
 }
 
 // listPods returns the pods that the scheduler knows on a node.
