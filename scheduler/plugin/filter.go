@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
@@ -46,24 +45,6 @@ type cycle struct {
 type waiter struct {
 	sync.Once
 	doubts []string
-}
-
-// A trial is a node with pods added or removed.
-type trial struct {
-	base *place.View
-	less []place.UID
-	more []place.Pod
-	view *place.View
-}
-
-func (t *trial) look() {
-	t.view = t.base
-	if len(t.less) > 0 {
-		t.view = t.view.Without(t.less...)
-	}
-	for _, p := range t.more {
-		t.view = t.view.With(p, place.Contract{})
-	}
 }
 
 // Clone implements fwk.StateData. Each node that a preemption considers gets
@@ -135,90 +116,6 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 		return nil, skip
 	}
 	return nil, nil
-}
-
-// PreFilterExtensions implements fwk.PreFilterPlugin.
-func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return p }
-
-// trial returns the trial of a node in a cycle.
-func (p *Plugin) trial(state fwk.CycleState, c *cycle, n fwk.NodeInfo) *trial {
-	node := n.Node().Name
-	t := c.trials[node]
-	if t == nil {
-		t = &trial{base: p.keeper.view(node)}
-		if state.IsPodGroupSchedulingCycle() {
-			t.base, _ = p.keeper.viewWithBack(n, c.pod.UID, c.back[node])
-		}
-		if t.base.Has(c.pod.UID) { // a bind to the node is in doubt
-			t.base = t.base.Without(c.pod.UID)
-		}
-		if c.trials == nil {
-			c.trials = map[string]*trial{}
-		}
-		c.trials[node] = t
-	}
-	return t
-}
-
-// RemovePod removes a pod from the trial of a node, to find out whether a
-// preemption of this pod would help.
-func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
-	c, uid := cycleOf(state), place.UID(removed.GetPod().UID)
-	if c == nil || node.Node() == nil {
-		return nil
-	}
-	if isListed(state, removed) {
-		if name := node.Node().Name; len(c.back[name]) > 0 {
-			c.back[name] = slices.DeleteFunc(c.back[name], func(p place.Pod) bool { return p.UID == uid })
-		}
-		return nil
-	}
-	t := p.trial(state, c, node)
-	if i := slices.IndexFunc(t.more, func(m place.Pod) bool { return m.UID == uid }); i >= 0 {
-		t.more = slices.Delete(t.more, i, i+1)
-	} else if t.base.Has(uid) {
-		t.less = append(t.less, uid)
-	}
-	t.look()
-	return nil
-}
-
-// AddPod adds a pod to the trial of a node. Either RemovePod has removed this
-// pod before, or the pod is nominated for the node.
-func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
-	c, uid := cycleOf(state), place.UID(added.GetPod().UID)
-	if c == nil || node.Node() == nil {
-		return nil
-	}
-	if isListed(state, added) {
-		if demand, asks := demandOf(stored.InForce(added.GetPod())); asks {
-			c.putBack(node.Node().Name, place.Pod{UID: uid, Demand: demand})
-		}
-		return nil
-	}
-	t := p.trial(state, c, node)
-	if i := slices.Index(t.less, uid); i >= 0 {
-		t.less = slices.Delete(t.less, i, i+1)
-	} else if demand, asks := demandOf(added.GetPod()); asks && !t.base.Has(uid) && !p.keeper.knows(uid, node.Node().Name) {
-		t.more = append(t.more, place.Pod{UID: uid, Demand: demand})
-	}
-	t.look()
-	return nil
-}
-
-// isListed reports whether the list of a node's pods is right about this pod.
-// It is right in the cycle of a PodGroup, for pods that have a node. The list
-// changes while the scheduler looks for pods to preempt.
-func isListed(state fwk.CycleState, p fwk.PodInfo) bool {
-	return state.IsPodGroupSchedulingCycle() && p.GetPod().Spec.NodeName != ""
-}
-
-// putBack adds a pod to those that a preemption has put back on a node.
-func (c *cycle) putBack(node string, p place.Pod) {
-	if c.back == nil {
-		c.back = map[string][]place.Pod{}
-	}
-	c.back[node] = append(c.back[node], p)
 }
 
 // Filter reports whether a node has the CPUs that the pod demands. If so, and

@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -199,71 +198,6 @@ func (k *keeper) fitsEverywhere(c *cycle, n int) bool {
 	free := len(k.failed) == 0 && len(k.nominees) == 0
 	k.mu.Unlock()
 	return free && k.views.Load() == c.answers.index && c.answers.fitsEverywhere(&c.pod.Demand, n)
-}
-
-// viewWithoutEnded returns the view of a node without the pods that have ended,
-// as the scheduler knows. The scheduler and the ledger learn in no fixed order
-// that a pod has ended. Suppose that a pod has preempted others, and that the
-// ledger does not know yet that these have ended. Their CPUs would seem taken,
-// and the pod would preempt others on another node, too. If the ledger still
-// has the ended pods when Reserve runs, the pod waits until the ledger knows of
-// their end.
-//
-// The preemption of a PodGroup removes the pods that it would end from the list
-// of the scheduler.
-func (k *keeper) viewWithoutEnded(n fwk.NodeInfo) *place.View {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.ledger.Without(n.Node().Name, listPods(n))
-}
-
-// viewWithBack returns the view of viewWithoutEnded, with pods that a preemption
-// of a PodGroup has put back. uid is the member of the group for which the view
-// is: what it may hold after an uncertain bind is left out.
-//
-// The ledger may already know that a pod has ended which the scheduler has put
-// back. If its CPUs did not count, the scheduler would find room beside this
-// pod, and end another one in its place. If there is no room for such a pod, the
-// result contains the reason.
-func (k *keeper) viewWithBack(n fwk.NodeInfo, uid place.UID, back []place.Pod) (*place.View, place.Reason) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	node := n.Node().Name
-	view := k.ledger.Without(node, listPods(n))
-	if view.Has(uid) {
-		view = view.Without(uid)
-	}
-	for _, p := range back {
-		if at, known := k.ledger.Node(p.UID); known && at == node || view.Has(p.UID) {
-			continue // it holds what the ledger says, see knows
-		}
-		next := view.With(p, place.Contract{})
-		if next == view {
-			return view, view.Room(&p.Demand)
-		}
-		view = next
-	}
-	return view, pick.Fits
-}
-
-// knows reports whether the ledger knows a pod on a node. Such a pod holds what
-// the view of the node says. This may be nothing, if the node refuses the pod.
-func (k *keeper) knows(uid place.UID, node string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	at, known := k.ledger.Node(uid)
-	return known && at == node
-}
-
-// listPods returns the pods that the scheduler knows on a node.
-func listPods(n fwk.NodeInfo) iter.Seq[place.UID] {
-	return func(yield func(place.UID) bool) {
-		for _, p := range n.GetPods() {
-			if !yield(place.UID(p.GetPod().UID)) {
-				return
-			}
-		}
-	}
 }
 
 // publish makes readers see the present state of a node. The caller holds k.mu.
