@@ -13,12 +13,13 @@ import (
 
 // manualConfig holds the keys of the ConfigMap that the manuals of Koordinator
 // and ACK describe: CPU QoS, memory QoS, L3 isolation, block I/O and CPU burst.
-// The test replaces DISK.
+// The test replaces DISK. Without schedIdle, BE would get cpu.idle only after a
+// trial.
 var manualConfig = map[string]string{
 	"resource-qos-config": `{"clusterStrategy": {
 		"lsClass": {"cpuQOS": {"enable": true, "groupIdentity": 2}, "memoryQOS": {"enable": true, "minLimitPercent": 100, "lowLimitPercent": 0, "throttlingPercent": 0, "wmarkRatio": 95},
 			"resctrlQOS": {"enable": true, "catRangeStartPercent": 0, "catRangeEndPercent": 100, "mbaPercent": 100}},
-		"beClass": {"cpuQOS": {"enable": true, "groupIdentity": -1}, "memoryQOS": {"enable": true, "wmarkRatio": 95},
+		"beClass": {"cpuQOS": {"enable": true, "groupIdentity": -1, "schedIdle": 1}, "memoryQOS": {"enable": true, "wmarkRatio": 95},
 			"resctrlQOS": {"enable": true, "catRangeStartPercent": 0, "catRangeEndPercent": 30, "mbaPercent": 100},
 			"blkioQOS": {"enable": true, "blocks": [{"name": "DISK", "type": "device", "ioCfg": {"readBPS": 104857600, "writeBPS": 104857600}}]}}}}`,
 	"cpu-burst-config":          `{"clusterStrategy": {"policy": "auto", "cpuBurstPercent": 1000, "cfsQuotaBurstPercent": 300, "sharePoolThresholdPercent": 50, "cfsQuotaBurstPeriodSeconds": -1}}`,
