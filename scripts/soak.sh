@@ -9,7 +9,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 go=$(scripts/find-go.sh) || exit 1
 commit=$(git rev-parse --short HEAD)
-all="tools vet user chart scheduler cluster-build root cluster walk cold vm-kernel vm vm-scheduler vm-means chaos nodes fuzz colocation"
+all="tools vet user chart scheduler repeat cluster-build root cluster walk cold vm-kernel vm vm-scheduler vm-means chaos nodes fuzz colocation"
 sudo=
 [ "$(id -u)" = 0 ] || sudo="sudo -E env PATH=$PATH"
 export GOFLAGS=-trimpath CGO_ENABLED=0
@@ -28,12 +28,23 @@ tests() {
 	"$go" run ./test/digest "bin/soak/$stage.log" $packages -- "$@" "$go" test -json -p 1 -count=1 -timeout "$timeout" ${which:-}
 }
 
+# repeat COUNT: the fast tests, COUNT times. make test runs each of them once, and
+# so rarely finds a fault that shows in one run of twenty.
+repeat() (
+	unset TENON_TEST_LONG TENON_TEST_CYCLES TENON_TEST_RESIZES
+	status=0
+	"$go" run ./test/digest -once bin/soak/repeat.log ./... -- scripts/test-user.sh -count="$1" -timeout 60m || status=1
+	cd scheduler && "$go" test -count="$1" -timeout 60m ./... || status=1
+	exit $status
+)
+
 stage() {
 	case $1 in
 	tools) scripts/install-deps.sh test ;;
 	vet) make --no-print-directory vet lint ;;
 	user) make --no-print-directory user-test ;;
 	scheduler) (cd scheduler && "$go" test -count=1 -timeout 60m ./...) ;;
+	repeat) repeat "${REPEATS:-20}" ;;
 	chart | cluster-build | vm-kernel) make --no-print-directory "$1" ;;
 	root) tests root 60m ./... -- $sudo env TENON_TEST_STRICT=1 ;;
 	cluster) tests cluster 120m ./test/cluster/... -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 ;;
@@ -43,7 +54,9 @@ stage() {
 		$sudo env TENON_TEST_STRICT=1 TENON_TEST_CHAOS="${CHAOSTIME:-1h}" "$go" test -count=1 -timeout 90m -v -run '^TestChaos$' ./test/e2e ;;
 	vm) which="-skip $schedulertests|$meanstests" tests vm 300m ./test/vm -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_VM=1 ;;
 	vm-scheduler) which="-run $schedulertests" tests vm-scheduler 300m ./test/vm -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_VM=1 ;;
-	vm-means) which="-run $meanstests" tests vm-means 180m ./test/vm -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_VM=1 ;;
+	vm-means) # a seed and the length of the published experiment: the test checks the load, not the counts
+		export TENON_TEST_MEANS_ARGS="${TENON_TEST_MEANS_ARGS:--seeds 1 -for 500ms}"
+		which="-run $meanstests" tests vm-means 180m ./test/vm -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_VM=1 ;;
 	nodes) # 1000 and 5000 with a real API server, and 5000 replayed
 		$sudo "$go" test -run '^$' -bench '^Benchmark(Thousand|FiveThousand)Nodes$' -benchtime 1x -timeout 60m -v ./internal/cluster/manager &&
 			TENON_SCALE_NODES=5000 TENON_SCALE_PODS=10 TENON_SCALE_RATE=84 \
