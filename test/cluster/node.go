@@ -11,6 +11,10 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/emptypb"
+
 	"tenon.sh/tenon/test/cluster/image"
 )
 
@@ -165,11 +169,18 @@ func (n *Node) Cgroup(controller, group string) string {
 	return filepath.Join("/sys/fs/cgroup", controller, n.CgroupRoot, group)
 }
 
-// StartContainerd starts containerd and returns when it answers.
+// StartContainerd starts containerd and returns when its CRI plugin answers.
+// Until then a kubelet would end with an error.
 func (n *Node) StartContainerd(ctx context.Context) error {
 	return n.start(ctx, func() error {
-		if out, err := n.Command(ctx, "ctr", "version").CombinedOutput(); err != nil {
-			return fmt.Errorf("containerd does not answer: %w: %s", err, out)
+		conn, err := grpc.NewClient("unix://"+n.file("run/containerd/containerd.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		var version emptypb.Empty // any message can hold the fields of another one
+		if err := conn.Invoke(ctx, "/runtime.v1.RuntimeService/Version", &emptypb.Empty{}, &version); err != nil {
+			return fmt.Errorf("containerd does not answer: %w", err)
 		}
 		return nil
 	}, n.ContainerdArgs()...)
