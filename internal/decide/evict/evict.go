@@ -67,6 +67,13 @@ const (
 	// That time doubles with each kill, up to longestKillPause.
 	killPause        = 2 * time.Second
 	longestKillPause = time.Minute
+	// For the time shortHold, a victim that has not ended yet is awaited before
+	// another is chosen. After that, others are chosen if more must go than the
+	// victim has, and after longestHold in any case. A pod may have a grace
+	// period of an hour. longestHold is longer than the default grace period of
+	// Kubernetes.
+	shortHold   = 10 * time.Second
+	longestHold = 40 * time.Second
 )
 
 // State is the state of evictions between ticks. Its durations are sums of the
@@ -107,7 +114,12 @@ func (v victim) patience() time.Duration { return min(killPause<<min(v.Kills-1, 
 
 // holds reports whether Tenon must wait for this victim before it chooses
 // another.
-func (v victim) holds() bool { return v.Kills == 0 || v.Kills == 1 && v.Waited < killPause }
+func (v victim) holds() bool {
+	return v.Kills == 0 && v.Waited < longestHold || v.Kills == 1 && v.Waited < killPause
+}
+
+// holdsAll is like holds, whatever more must go than this victim has.
+func (v victim) holdsAll() bool { return v.holds() && (v.Kills > 0 || v.Waited < shortHold) }
 
 // A conditionTime is the time for which a condition has held without
 // interruption.

@@ -97,19 +97,42 @@ func (x *evictor) relieve() {
 		x.thaw(fmt.Sprintf("memory: %s, less than %v: it may go on", state, c.ThresholdPercent))
 		return
 	}
-	if !x.held {
-		need := used - low
+	ending := x.ending()
+	need := used - low - ending
+	if !x.held || x.mayOverlap() && need > total/growthDivisor {
 		reason := fmt.Sprintf("%s, which is %v or more: %v must go", state, c.ThresholdPercent, facts.MiB(need))
-		if x.was.Memory.Expected > 0 {
+		if ending > 0 {
+			reason += fmt.Sprintf(" besides %v of those that are ending", facts.MiB(ending))
+		} else if x.was.Memory.Expected > 0 {
 			reason += fmt.Sprintf(" (the last eviction freed %v of %v)", facts.MiB(max(x.was.Memory.Then-used, 0)), facts.MiB(x.was.Memory.Expected))
 		}
 		bytes := x.freedBy()
 		expected, chosen := x.choose(CauseMemory, reason, int64(need), bytes, bytes, func(n int64) string { return facts.MiB(unit.Bytes(n)) })
 		if chosen > 0 {
-			x.was.Memory.Then, x.was.Memory.Expected = used, unit.Bytes(expected)
+			x.was.Memory.Then, x.was.Memory.Expected = used, unit.Bytes(expected)+ending
 		}
 	}
 	x.freezeGrown(state)
+}
+
+// mayOverlap reports whether victims may be chosen while others are ending.
+func (x *evictor) mayOverlap() bool {
+	for _, v := range x.next.Victims {
+		if v.holdsAll() {
+			return false
+		}
+	}
+	return x.next.Settling == 0
+}
+
+// ending returns the memory of the victims for which Tenon waits.
+func (x *evictor) ending() (all unit.Bytes) {
+	for _, w := range x.snap.Workloads {
+		if v, chosen := x.next.Victims[w.ID]; chosen && v.holds() {
+			all += facts.MemoryOf(w).Or(v.Memory)
+		}
+	}
+	return all
 }
 
 // pursues reports whether a victim for the given cause is still ending.
