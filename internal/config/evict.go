@@ -35,7 +35,7 @@ func (t Threshold) evict() evict.Config {
 		return e
 	}
 	if e.CPU != (evict.CPUConfig{}) {
-		e.CPU.Window = time.Duration(valueOf(t.CPUEvictTimeWindowSeconds)) * time.Second
+		e.CPU.Window = multiply(t.CPUEvictTimeWindowSeconds, time.Second)
 	}
 	e.Grace = time.Duration(valueOf(t.EvictGracePeriodSeconds)) * time.Second
 	e.MostPriority, e.Unlabelled = t.EvictEnabledPriorityThreshold, t.EvictUnlabelled.Or(false)

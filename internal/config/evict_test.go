@@ -61,6 +61,8 @@ func TestNothingIsEndedUnlessAKeySaysSo(t *testing.T) {
 		"{enable: true, cpuEvictBESatisfactionLowerPercent: 30, cpuEvictBESatisfactionUpperPercent: 60, cpuEvictPolicy: evictByAllocatable}": {},
 		"{enable: true, cpuEvictThresholdPercent: 85, cpuEvictTimeWindowSeconds: 5}": {
 			CPU: evict.CPUConfig{ThresholdPercent: 85, LowerPercent: 83, Window: 5 * time.Second}, Grace: 10 * time.Second},
+		"{enable: true, cpuEvictThresholdPercent: 85, cpuEvictTimeWindowSeconds: 9999999999}": { // longer than a time.Duration can be
+			CPU: evict.CPUConfig{ThresholdPercent: 85, LowerPercent: 83, Window: 100 * 365 * 24 * time.Hour}, Grace: 10 * time.Second},
 	} {
 		if got := mustParse(t, header+"resource-threshold-config: "+text+"\n").Policy.Evict; got != want {
 			t.Errorf("%s: %+v, want %+v", text, got, want)
