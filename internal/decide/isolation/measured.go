@@ -68,13 +68,19 @@ func noTrialReason(c Config, next node.Selection) string {
 }
 
 // advanceTrials advances the trials by one tick. The argument next still has
-// the mechanism of the last tick.
-func (st Selector) advanceTrials(c Config, next node.Selection, usable func(node.Mechanism) bool, t *Input) switchback.State {
+// the mechanism of the last tick. The function offered says what the node
+// supports, and usable, which of that does not wait after a failure.
+func (st Selector) advanceTrials(c Config, next node.Selection, offered, usable func(node.Mechanism) bool, t *Input) switchback.State {
 	in := switchback.Input{At: t.Snapshot.At, Off: noTrialReason(c, next)}
 	if in.Off != "" {
 		return st.Trials.Follow(in)
 	}
-	in.Candidates, in.Place = t.candidateList(c, usable), switchback.PlaceOf(t.Snapshot, t.Pool.ReservedCPUs, t.cpusOf)
+	in.Candidates = t.candidateList(c, offered)
+	in.Failed = slices.DeleteFunc(slices.Clone(in.Candidates), usable)
+	if base := c.base(); base != node.MechanismWeight {
+		in.Base = base
+	}
+	in.CPUs, in.Places = switchback.CPUsOf(t.Snapshot, t.Pool.ReservedCPUs), switchback.PlacesOf(t.Snapshot, t.homeOf)
 	in.Workloads, in.BE = switchback.CountsOf(t.Snapshot), switchback.BERuns(t.Snapshot, t.Use)
 	if missed := t.SLO.Violations(); len(missed) > 0 {
 		in.Missed = missed[0].Reason
@@ -90,10 +96,10 @@ func (st Selector) isInForce(c Config, l facts.Layout, s node.Snapshot) bool {
 }
 
 // candidateList lists the mechanisms that may help here, the simplest first.
-func (t *Input) candidateList(c Config, usable func(node.Mechanism) bool) []node.Mechanism {
+func (t *Input) candidateList(c Config, offered func(node.Mechanism) bool) []node.Mechanism {
 	var all []node.Mechanism
 	for _, m := range slices.Backward(node.Mechanisms) {
-		other := m != node.MechanismVendor && m != node.MechanismWeight && m != c.base() && usable(m)
+		other := m != node.MechanismVendor && m != node.MechanismWeight && m != c.base() && offered(m)
 		if other && (m != node.MechanismIdle || t.places() || switchback.Weak(t.Snapshot, t.Layout)) {
 			all = append(all, m)
 		}
@@ -121,6 +127,15 @@ func (t *Input) cpusOf(w *node.Workload) unit.CPUSet {
 		}
 	}
 	return set
+}
+
+// homeOf returns the CPUs of a service, without those that its pool has only
+// while its load is high.
+func (t *Input) homeOf(w *node.Workload) unit.CPUSet {
+	if set, bound := t.Own.Home(w.ID); bound {
+		return set
+	}
+	return t.cpusOf(w)
 }
 
 // places reports whether cpu.idle can help to place waking threads of services.

@@ -53,14 +53,13 @@ func (st Selector) choose(c Config, s node.Snapshot, t *Input) Selector {
 	if chosen < 0 {
 		chosen = len(node.Mechanisms) - 1 // every kernel has weights
 	}
-	usable := func(m node.Mechanism) bool {
-		v := next.Mechanisms[slices.Index(node.Mechanisms, m)]
-		return v.Can == node.Yes && !s.At.Before(v.Retry)
-	}
+	status := func(m node.Mechanism) node.MechanismStatus { return next.Mechanisms[slices.Index(node.Mechanisms, m)] }
+	offered := func(m node.Mechanism) bool { return status(m).Can == node.Yes }
+	usable := func(m node.Mechanism) bool { return offered(m) && !s.At.Before(status(m).Retry) }
 	trials := st.Trials
 	if t != nil {
 		next.Mechanism = now.Mechanism
-		trials = st.advanceTrials(c, next, usable, t)
+		trials = st.advanceTrials(c, next, offered, usable, t)
 	}
 	if c.Measured && next.Pinned == "" {
 		chosen, why = selectMeasured(c, trials, usable)

@@ -168,6 +168,15 @@ func (g Grants) Set(id node.WorkloadID) (unit.CPUSet, bool) {
 	return h.CPUs, shared
 }
 
+// Home returns the CPUs of a workload, as Set does, without those that its pool
+// has only while its load is high.
+func (g Grants) Home(id node.WorkloadID) (unit.CPUSet, bool) {
+	if h, shared := g.Shared[id]; shared && h.Grade == pick.Pooled {
+		return h.Home, true
+	}
+	return g.Set(id)
+}
+
 // Containers returns the CPUs of each container of a workload. It returns nil
 // if the containers have no CPUs of their own.
 func (g Grants) Containers(w node.Workload) map[string]unit.CPUSet {

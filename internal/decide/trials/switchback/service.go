@@ -1,6 +1,9 @@
 package switchback
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"strings"
 
 	"tenon.sh/tenon/internal/decide/facts"
@@ -63,23 +66,55 @@ func Weak(s node.Snapshot, l facts.Layout) bool {
 	return false
 }
 
-// PlaceOf hashes everything that decides where services run: the CPUs of the
-// node, the reserved CPUs, and the CPU sets to which services are bound.
-func PlaceOf(s node.Snapshot, reserved unit.CPUSet, may func(*node.Workload) unit.CPUSet) uint64 {
+// CPUsOf hashes the CPUs of the node and the reserved CPUs.
+func CPUsOf(s node.Snapshot, reserved unit.CPUSet) uint64 {
 	h := continueHash(0, "")
 	for _, c := range s.Topology.CPUs {
 		h = continueHash(h, string([]rune{rune(c.ID), rune(c.Core), rune(c.L3)}))
 	}
-	h = continueHash(h, reserved.String())
+	return continueHash(h, reserved.String())
+}
+
+// PlacesOf returns the places of all services, sorted and without duplicates.
+// may returns the CPUs of a service.
+func PlacesOf(s node.Snapshot, may func(*node.Workload) unit.CPUSet) []Place {
+	places := make([]Place, 0, len(s.Workloads))
 	all := s.Topology.All()
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
 		if !w.Class.Sensitive() {
 			continue
 		}
-		if set := may(w); set != all { // a sum, so that the order of the workloads does not matter
-			h += continueHash(continueHash(0, NameOf(w)), set.String())
+		p := Place{Service: NameOf(w)}
+		if set := may(w); set != all {
+			p.Shape = shapeOf(s.Topology, set)
 		}
+		places = append(places, p)
+	}
+	slices.SortFunc(places, Place.compare)
+	return slices.Compact(places)
+}
+
+// shapeOf hashes the numbers of CPUs and cores that a set has in each L3 cache.
+// Which cache has how many does not matter.
+func shapeOf(t node.Topology, set unit.CPUSet) uint64 {
+	type part struct{ cpus, cores int }
+	caches, seen := map[node.CacheID]part{}, map[node.CoreID]bool{}
+	for _, c := range t.CPUs {
+		if !set.Has(c.ID) {
+			continue
+		}
+		p := caches[c.L3]
+		if p.cpus++; !seen[c.Core] {
+			seen[c.Core] = true
+			p.cores++
+		}
+		caches[c.L3] = p
+	}
+	parts := slices.SortedFunc(maps.Values(caches), func(a, b part) int { return cmp.Or(cmp.Compare(a.cpus, b.cpus), cmp.Compare(a.cores, b.cores)) })
+	h := continueHash(0, "")
+	for _, p := range parts {
+		h = continueHash(h, string([]rune{rune(p.cpus), rune(p.cores)}))
 	}
 	return h
 }
@@ -134,8 +169,8 @@ func CountsOf(s node.Snapshot) map[string]Count {
 }
 
 // ServiceName returns the name of the service to which a workload belongs. The
-// pods of a Deployment, StatefulSet or DaemonSet are one service. The name of a
-// pod is the name of this object with a generated ending.
+// pods of a Deployment, StatefulSet, DaemonSet or CronJob are one service. The
+// name of a pod is the name of this object with a generated ending.
 func ServiceName(id string) string {
 	const generated = "bcdfghjklmnpqrstvwxz2456789" // k8s.io/apimachinery/pkg/util/rand
 	cut := func(least, most int, letters string) bool {
@@ -150,10 +185,12 @@ func ServiceName(id string) string {
 		id = id[:at]
 		return true
 	}
+	const digits = "0123456789"
 	switch {
 	case cut(5, 5, generated): // a pod of a Deployment, a DaemonSet or a Job
-		cut(6, 10, generated) // the hash of the template of a Deployment
-	case cut(1, 5, "0123456789"): // a pod of a StatefulSet
+		_ = cut(6, 10, generated) || // the hash of the template of a Deployment
+			cut(8, 8, digits) // the minute of a Job of a CronJob
+	case cut(1, 5, digits): // a pod of a StatefulSet
 	}
 	return id
 }

@@ -49,11 +49,16 @@ type Input struct {
 	Off string
 	// Candidates are the mechanisms that may help on this node, in the order in
 	// which trials compare them. The mechanism that needs no trial is not in
-	// the list.
-	Candidates []node.Mechanism
-	// Place is a hash of all that decides where threads run: the CPUs of the
-	// node and the CPU sets of the services.
-	Place uint64
+	// the list. Failed holds those of them that have failed and wait for their
+	// next attempt.
+	Candidates, Failed []node.Mechanism
+	// Base is the mechanism that needs no trial. It is empty if that is the
+	// least weight.
+	Base node.Mechanism
+	// CPUs is a hash of the CPUs of the node. Places says how services are
+	// bound to them, sorted (see PlacesOf).
+	CPUs   uint64
+	Places []Place
 	// Workloads are the counters of all LS work whose waits the kernel counts.
 	// The key is the workload's name (see ServiceName).
 	Workloads map[string]Count
@@ -72,23 +77,28 @@ type Input struct {
 // the state before the first tick.
 type State struct {
 	At time.Time `json:"at,omitzero"` // the last tick
-	// Place and Candidates come from the last Input. Names are the services
-	// that were seen so far. Changed is the time of the last change of these
-	// three, and What describes that change.
-	Place      uint64           `json:"place,omitempty"`
+	// Base, CPUs and Candidates come from the last Input. Names are the services
+	// that were seen so far. Places are their places since findings were last
+	// dropped. Changed is the time of the last change of these, and What
+	// describes that change.
+	Base       node.Mechanism   `json:"base,omitempty"`
+	CPUs       uint64           `json:"cpus,omitempty"`
+	Places     []Place          `json:"places,omitempty"`
 	Candidates []node.Mechanism `json:"candidates,omitempty"`
 	Names      []string         `json:"names,omitempty"`
 	Changed    time.Time        `json:"changed,omitzero"`
 	What       string           `json:"what,omitempty"`
 	// Round is the time at which the last round began. It is zero if there was
 	// none. Left are the candidates that have not been tried yet in the round.
-	// Due says that the findings of the last round no longer hold.
+	// Tried are the candidates about which there is a finding that still holds.
+	// Due says that there may be others.
 	Round time.Time        `json:"round,omitzero"`
 	Left  []node.Mechanism `json:"left,omitempty"`
 	Share int              `json:"share,omitempty"` // the number of candidates of the round
+	Tried []node.Mechanism `json:"tried,omitempty"`
 	Due   bool             `json:"due,omitempty"`
-	// Kept is the mechanism that the last round kept, or empty for the floor.
-	// Since is the time at which it was kept.
+	// Kept is the mechanism that the trials kept, or empty for the floor. Since
+	// is the time at which it was kept.
 	Kept    node.Mechanism `json:"kept,omitempty"`
 	Since   time.Time      `json:"since,omitzero"`
 	Results []trial.Result `json:"results,omitempty"`
@@ -136,55 +146,49 @@ func (st State) Follow(in Input) State {
 	return st.wait(in)
 }
 
-// compare finds out what has changed since the last tick. If something has, the
-// trial in progress ends and earlier findings are no longer valid.
+// compare finds out what has changed since the last tick. If the services or
+// their CPUs have, the trial in progress ends and no finding holds any longer.
+// A candidate that comes or goes changes no finding about the others.
 func (st State) compare(in Input) State {
-	var fresh []string
-	for id := range in.Workloads {
-		name := ServiceName(id)
-		if _, known := slices.BinarySearch(st.Names, name); !known {
-			fresh = append(fresh, name)
-		}
-	}
-	slices.Sort(fresh)
-	fresh = slices.Compact(fresh)
+	fresh := st.freshNames(in)
+	moved := st.movedService(in)
 	what := ""
 	switch {
 	case st.Changed.IsZero():
 		what = "the agent has started"
-	case st.Place != in.Place:
-		what = "the CPUs of the node or of a service have changed"
-	case !slices.Equal(st.Candidates, in.Candidates):
-		what = "the kernel or the configuration offers other mechanisms"
+	case st.Base != in.Base:
+		what = "the configuration changes the mechanism that needs no trial"
+	case st.CPUs != in.CPUs:
+		what = "the CPUs of the node have changed"
 	case len(fresh) == 1:
 		what = "the service " + fresh[0] + " is new"
 	case len(fresh) > 1:
 		what = fmt.Sprintf("%d services are new, %s among them", len(fresh), fresh[0])
+	case moved != "":
+		what = "the CPUs of the service " + moved + " have changed"
 	}
-	st.Place, st.Candidates = in.Place, in.Candidates
-	if len(fresh) > 0 {
-		names := slices.Concat(st.Names, fresh)
-		if len(names) > namesKnown { // forget those that are gone
-			names = names[:0]
-			for id := range in.Workloads {
-				names = append(names, ServiceName(id))
-			}
-		}
-		slices.Sort(names)
-		st.Names = slices.Compact(names)
-	}
+	offered := freshOf(slices.Concat(st.Candidates, st.Tried), in.Candidates)
+	st.Base, st.CPUs, st.Candidates = in.Base, in.CPUs, in.Candidates
+	st.Names, st.Places = st.withNames(in, fresh), st.withPlaces(in, what != "")
 	if what == "" {
+		if len(offered) > 0 {
+			st.Changed, st.What, st.Due = in.At, fmt.Sprintf("the node offers %s now", offered[0]), true
+		}
 		return st
 	}
 	if st.Kept != "" {
 		st.Kept, st.Since = "", in.At
 	}
-	st.Changed, st.What, st.Due, st.Left = in.At, what, true, nil
 	if st.Trial.running() {
 		st = st.end(trial.Failed, what, paired.Judgement{}, in)
-		st.Left = nil
 	}
+	st.Changed, st.What, st.Due, st.Left, st.Tried = in.At, what, true, nil, nil
 	return st
+}
+
+// freshOf returns the mechanisms in now that are not in before.
+func freshOf(before, now []node.Mechanism) []node.Mechanism {
+	return slices.DeleteFunc(slices.Clone(now), func(m node.Mechanism) bool { return slices.Contains(before, m) })
 }
 
 // wait begins the next round, or sets Why to the reason why it must wait.
@@ -192,10 +196,14 @@ func (st State) wait(in Input) State {
 	if !st.Due {
 		return st
 	}
+	left := freshOf(st.Tried, in.Candidates)
 	hold := st.What
 	switch next := st.Round.Add(roundInterval); {
 	case len(in.Candidates) == 0:
 		st.Why = "no other mechanism can help here"
+		return st
+	case len(left) == 0:
+		st.Due, st.Why = false, "there is a finding about each mechanism that can help here"
 		return st
 	case !st.Round.IsZero() && in.At.Before(next):
 		st.Why = fmt.Sprintf("%s: the next trials begin %v after the last ones", hold, roundInterval)
@@ -208,8 +216,10 @@ func (st State) wait(in Input) State {
 		st.Why = why
 		return st
 	}
-	st.Round, st.Due, st.Results = in.At, false, nil
-	st.Left, st.Share = slices.Clone(in.Candidates), len(in.Candidates)
+	st.Round, st.Due, st.Left, st.Share = in.At, false, left, len(left)
+	st.Results = slices.DeleteFunc(slices.Clone(st.Results), func(r trial.Result) bool {
+		return r.Finding == trial.Failed || !slices.Contains(st.Tried, r.Candidate)
+	})
 	return st.beginTrial(in)
 }
 
@@ -227,16 +237,26 @@ func idleReason(in Input) string {
 	return ""
 }
 
-// beginTrial begins the trial of the next candidate of the round.
+// beginTrial begins the trial of the next candidate of the round that can be
+// used now. It drops candidates that the node does not offer any more.
 func (st State) beginTrial(in Input) State {
+	st.Left = slices.DeleteFunc(slices.Clone(st.Left), func(m node.Mechanism) bool { return !slices.Contains(in.Candidates, m) })
 	if why := idleReason(in); why != "" {
 		st.Why = why
 		return st
 	}
-	st.Trial = Trial{
-		Candidate: st.Left[0], Against: st.Kept, Began: in.At, Seed: seedOf(in.At, st.Left[0]), Pause: true, Asked: in.At, Start: in.Workloads,
+	at := slices.IndexFunc(st.Left, func(m node.Mechanism) bool { return !slices.Contains(in.Failed, m) })
+	if at < 0 {
+		if len(st.Left) > 0 {
+			st.Why = fmt.Sprintf("%s has failed and is tried again later", st.Left[0])
+		}
+		return st
 	}
-	st.Left = slices.Clone(st.Left[1:])
+	candidate := st.Left[at]
+	st.Trial = Trial{
+		Candidate: candidate, Against: st.Kept, Began: in.At, Seed: seedOf(in.At, candidate), Pause: true, Asked: in.At, Start: in.Workloads,
+	}
+	st.Left = slices.Delete(st.Left, at, at+1)
 	return st.say()
 }
 

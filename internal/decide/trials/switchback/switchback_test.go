@@ -192,7 +192,7 @@ func TestWhatWasFoundEndsWithANewService(t *testing.T) {
 	if n.ticks(1); n.st.Use() != node.MechanismIdle {
 		t.Error("a service that ends changes what was found")
 	}
-	n.in.Place++
+	n.in.CPUs++
 	if n.ticks(1); n.st.Use() != "" {
 		t.Error("other CPUs, and the mechanism is still in use")
 	}
@@ -226,7 +226,7 @@ func TestNothingIsTriedInVain(t *testing.T) {
 		"no BE":         {func(in *Input) { in.BE = false }, "no best-effort work runs"},
 		"no candidate":  {func(in *Input) { in.Candidates = nil }, "no other mechanism can help here"},
 		"switched off":  {func(in *Input) { in.Off = "trials are off" }, "trials are off"},
-		"not yet calm":  {func(in *Input) { in.Place = uint64(in.At.Unix()) }, "the CPUs of the node or of a service have changed: trials begin when nothing has changed for 1m0s"},
+		"not yet calm":  {func(in *Input) { in.CPUs = uint64(in.At.Unix()) }, "the CPUs of the node have changed: trials begin when nothing has changed for 1m0s"},
 		"a missed goal": {func(in *Input) { in.Missed = "web waits" }, "an objective is missed: web waits"},
 	} {
 		n := newScene(t, nil, node.MechanismIdle)
@@ -264,6 +264,7 @@ func TestPodsOfOneWorkloadAreOneService(t *testing.T) {
 	for id, want := range map[string]string{
 		"default/web-7d4b9c6f5d-x2k8p": "default/web", "default/web-7d4b9c6f5d-bbbbb": "default/web",
 		"kube-system/node-exporter-zx7kd": "kube-system/node-exporter", "default/db-0": "default/db", "default/db-12": "default/db",
+		"default/backup-29345678-x2k8p": "default/backup", "default/backup-29456789-x2k8p": "default/backup",
 		"default/front-end": "default/front-end", "default/web": "default/web",
 		"system.slice/nginx.service": "system.slice/nginx.service", "a-bcdfg/web": "a-bcdfg/web", "-bcdfg": "-bcdfg",
 	} {

@@ -97,6 +97,8 @@ func (st State) advance(in Input) State {
 	switch {
 	case !slices.Contains(in.Candidates, t.Candidate):
 		return st.end(trial.Failed, "the node does not offer it any more", paired.Judgement{}, in)
+	case slices.Contains(in.Failed, t.Candidate):
+		return st.end(trial.Failed, "the mechanism failed", paired.Judgement{}, in)
 	case in.At.Sub(t.Began) >= maxTrial:
 		return st.end(trial.Failed, fmt.Sprintf("the trial has taken %v", maxTrial), paired.Judgement{}, in)
 	case in.Missed != "" && t.usesCandidate():
@@ -230,7 +232,8 @@ func (t Trial) spent(in Input) map[string]Tally {
 func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // end ends the trial with a finding. Only with the finding Kept does the
-// candidate replace the mechanism in use.
+// candidate replace the mechanism in use. A trial that failed has shown nothing
+// about the candidate, so the next round tries it again.
 func (st State) end(f trial.Finding, why string, j paired.Judgement, in Input) State {
 	t := st.Trial
 	r := trial.Result{Candidate: t.Candidate, Against: t.Against, Finding: f, Why: why, Began: t.Began, Ended: in.At, Pairs: len(t.Logs)}
@@ -261,8 +264,14 @@ func (st State) end(f trial.Finding, why string, j paired.Judgement, in Input) S
 	r.Without, r.With = time.Duration(without.mean()), time.Duration(with.mean())
 	st.Trial = Trial{}
 	st.Results = append(slices.Clone(st.Results), r)
-	if f == trial.Kept {
+	switch f {
+	case trial.Failed:
+		st.Due, st.What = true, fmt.Sprintf("the trial of %s failed", r.Candidate)
+	case trial.Kept:
 		st.Kept, st.Since = r.Candidate, in.At
+		fallthrough
+	default:
+		st.Tried = append(slices.Clone(st.Tried), r.Candidate)
 	}
 	st.Why = fmt.Sprintf("%s was tried: %s", r.Candidate, f)
 	return st

@@ -1,0 +1,170 @@
+package switchback
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// helps is the effect of two candidates. The second one is worse than the first.
+var helps = map[node.Mechanism]float64{node.MechanismIdle: 0.5, node.MechanismSchedExt: 0.6}
+
+// TestACandidateThatFailsLeavesWhatWasKept lets the second candidate fail while
+// its trial runs. The first one must stay in use. The next round must try
+// nothing but the second one, against the first one.
+func TestACandidateThatFailsLeavesWhatWasKept(t *testing.T) {
+	n := newScene(t, helps, node.MechanismIdle, node.MechanismSchedExt)
+	n.advanceUntil(func(st State) bool { return st.Trial.Candidate == node.MechanismSchedExt })
+	n.in.Failed = []node.Mechanism{node.MechanismSchedExt}
+	n.ticks(1)
+	n.in.Failed = nil
+	if n.findings() != "cpu.idle kept, sched_ext failed" || n.st.Use() != node.MechanismIdle {
+		t.Fatalf("%s; in use %q; %s", n.findings(), n.st.Use(), n.st.Why)
+	}
+	n.ticks(60)
+	if next := n.st.Round.Add(roundInterval); !n.st.Shown().Next.Equal(next) || n.st.Why != "the trial of sched_ext failed: the next trials begin 6h0m0s after the last ones" {
+		t.Errorf("the next round is at %v, want %v; %s", n.st.Shown().Next, next, n.st.Why)
+	}
+	for !n.st.Trial.running() {
+		n.ticks(1)
+	}
+	if n.st.Trial.Candidate != node.MechanismSchedExt || n.st.Trial.Against != node.MechanismIdle || n.findings() != "cpu.idle kept" {
+		t.Fatalf("%+v; %s", n.st.Trial, n.findings())
+	}
+	if n.advanceUntil(ended); n.findings() != "cpu.idle kept, sched_ext worse" || n.st.Use() != node.MechanismIdle {
+		t.Errorf("%s; in use %q", n.findings(), n.st.Use())
+	}
+}
+
+// TestACandidateThatWaitsAfterAFailureIsTriedLater begins a round in which the
+// first candidate cannot be used for some minutes.
+func TestACandidateThatWaitsAfterAFailureIsTriedLater(t *testing.T) {
+	n := newScene(t, helps, node.MechanismIdle, node.MechanismSchedExt)
+	n.in.Failed = []node.Mechanism{node.MechanismIdle}
+	n.advanceUntil(func(st State) bool { return len(st.Results) == 1 }).ticks(10)
+	if n.findings() != "sched_ext kept" || n.st.Why != "cpu.idle has failed and is tried again later" {
+		t.Fatalf("%s; %s", n.findings(), n.st.Why)
+	}
+	n.in.Failed = nil
+	if n.advanceUntil(ended); n.findings() != "sched_ext kept, cpu.idle kept" {
+		t.Errorf("%s", n.findings())
+	}
+}
+
+// TestCandidatesThatComeAndGoChangeNoFinding withdraws candidates and offers
+// them again. A mechanism that was kept must stay so, and only a candidate about
+// which nothing is known must cause another round.
+func TestCandidatesThatComeAndGoChangeNoFinding(t *testing.T) {
+	n := newScene(t, helps, node.MechanismIdle).advanceUntil(ended)
+	round := n.st.Round
+	n.in.Candidates = nil
+	n.ticks(10)
+	n.in.Candidates = []node.Mechanism{node.MechanismIdle}
+	if n.ticks(7 * 3600); n.st.Use() != node.MechanismIdle || !n.st.Round.Equal(round) {
+		t.Fatalf("in use %q; %s", n.st.Use(), n.st.Why)
+	}
+	n.in.Candidates = []node.Mechanism{node.MechanismIdle, node.MechanismSchedExt}
+	if n.ticks(1); n.st.Use() != node.MechanismIdle || n.st.Why != "the node offers sched_ext now: trials begin when nothing has changed for 1m0s" {
+		t.Errorf("in use %q; %s", n.st.Use(), n.st.Why)
+	}
+	if n.ticks(1800); n.findings() != "cpu.idle kept, sched_ext worse" {
+		t.Errorf("%s", n.findings())
+	}
+}
+
+// TestATrialWithoutDataIsRepeated ends BE in the middle of a trial, and starts
+// it again the next night.
+func TestATrialWithoutDataIsRepeated(t *testing.T) {
+	n := newScene(t, helps, node.MechanismIdle).ticks(240)
+	n.in.BE = false
+	n.ticks(2 * 3600)
+	if n.findings() != "cpu.idle failed" || n.st.Use() != "" {
+		t.Fatalf("%s; in use %q", n.findings(), n.st.Use())
+	}
+	n.ticks(5 * 3600)
+	n.in.BE = true
+	if n.advanceUntil(func(st State) bool { return st.Kept != "" }); n.findings() != "cpu.idle kept" {
+		t.Errorf("%s", n.findings())
+	}
+}
+
+// TestAnotherMechanismThatNeedsNoTrialBeginsAnew changes the mechanism with which
+// the first candidate was compared.
+func TestAnotherMechanismThatNeedsNoTrialBeginsAnew(t *testing.T) {
+	n := newScene(t, helps, node.MechanismSchedExt).advanceUntil(ended)
+	n.in.Base = node.MechanismIdle
+	if n.ticks(1); n.st.Kept != "" || !n.st.Due || !strings.HasPrefix(n.st.Why, "the configuration changes the mechanism that needs no trial") {
+		t.Errorf("%+v", n.st)
+	}
+}
+
+// TestPlacesOfServices checks which changes of the CPUs of services end a
+// finding.
+func TestPlacesOfServices(t *testing.T) {
+	at := func(service string, shape uint64) Place { return Place{service, shape} }
+	steps := []struct {
+		places []Place
+		moved  string
+	}{
+		{[]Place{at("db", 7)}, ""},
+		{nil, ""},                                // its only replica restarts
+		{[]Place{at("db", 7)}, ""},               // on other CPUs of the same shape
+		{[]Place{at("db", 7), at("web", 0)}, ""}, // web runs now
+		{[]Place{at("db", 0), at("web", 0)}, "db"},
+		{[]Place{at("db", 7), at("web", 0)}, "db"}, // its first place no longer counts
+		{[]Place{at("db", 7), at("db", 9), at("web", 0)}, "db"},
+		{[]Place{at("db", 9), at("web", 0)}, ""},
+		{[]Place{at("db", 7), at("web", 0)}, ""},
+		{[]Place{at("db", 7), at("web", 3)}, "web"},
+	}
+	n := newScene(t, helps, node.MechanismIdle).ticks(1)
+	for i, x := range steps {
+		n.in.Places, n.st.What = x.places, ""
+		want := ""
+		if x.moved != "" {
+			want = "the CPUs of the service " + x.moved + " have changed"
+		}
+		if n.ticks(2); n.st.What != want {
+			t.Errorf("step %d: %q, want %q", i, n.st.What, want)
+		}
+	}
+}
+
+// TestReplicasOfTheSameShapeHaveOnePlace binds services to CPUs.
+func TestReplicasOfTheSameShapeHaveOnePlace(t *testing.T) {
+	s := node.Snapshot{}
+	for cpu := range 16 { // two caches of four cores
+		s.Topology.CPUs = append(s.Topology.CPUs, node.LogicalCPU{ID: unit.CPU(cpu), Core: node.CoreID(cpu / 2), L3: node.CacheID(cpu / 8)})
+	}
+	set := func(text string) unit.CPUSet {
+		v, err := unit.ParseCPUSet(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	places := func(sets ...string) []Place {
+		s.Workloads = nil
+		for i, text := range sets {
+			s.Workloads = append(s.Workloads, node.Workload{ID: node.WorkloadID(text), Container: fmt.Sprintf("default/web-7d4b9c6f5d-x2k8%c", "bcdf"[i]), Class: node.LSR})
+		}
+		return PlacesOf(s, func(w *node.Workload) unit.CPUSet { return set(string(w.ID)) })
+	}
+	for _, c := range []struct {
+		sets []string
+		want int
+	}{
+		{[]string{"0-3"}, 1}, {[]string{"0-3", "4-7", "8-11", "12-15"}, 1}, {[]string{"0-3", "0-1,8-9"}, 2}, {[]string{"0-3", "0,2,4,6"}, 2}, {[]string{"0-15", "0-3"}, 2},
+	} {
+		got := places(c.sets...)
+		if len(got) != c.want || got[0].Service != "default/web" {
+			t.Errorf("%s: %+v, want %d places", c.sets, got, c.want)
+		}
+	}
+	if got := places("0-15"); got[0].Shape != 0 {
+		t.Errorf("all CPUs of the node have the shape %d, want 0", got[0].Shape)
+	}
+}
