@@ -47,7 +47,7 @@ It needs root (for cgroups) and two CPUs. About twenty minutes with 500 steps.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all: what this kernel can")
-	flags.IntVar(&c.Blocks, "blocks", harness.LeastBlocks(), "blocks over which the steps are spread; a verdict about modes needs 12")
+	flags.IntVar(&c.Blocks, "blocks", harness.LeastBlocks(), "blocks over which the steps are spread, each with a start of tenond; a verdict about modes needs 12, one about the P99 of an answer 299")
 	flags.IntVar(&c.Steps, "steps", 500, "steps of load in mode events, over all blocks")
 	flags.IntVar(&c.Contrast, "contrast", 0, "steps in each of the other modes (default a tenth of --steps)")
 	flags.DurationVar(&c.Step, "step", 250*time.Millisecond, "length of a step; a second more in modes tick and psi")

@@ -6,10 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/trials/paired"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
-	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 // A Result is the result of a reaction experiment (result.json). Times are in
@@ -59,7 +57,7 @@ type Figure struct {
 }
 
 // A Spread is the distribution of a time over steps. Its percentiles have
-// intervals.
+// intervals that take the steps as independent (stat.Quantile).
 type Spread struct {
 	Steps int             `json:"steps"`
 	P50   report.Interval `json:"p50"`
@@ -79,6 +77,10 @@ const (
 	// answerLimit is the required upper limit for the p99 of the time from an
 	// event until tenond has responded to it.
 	answerLimit = 100.0 // ms
+	// slowShare is the required upper limit for the share of steps in which
+	// this time is above answerLimit. The p99 is at most answerLimit if the
+	// share is at most slowShare.
+	slowShare = 0.01
 	// tickFactor is the required lower limit for a ratio. The ratio compares
 	// the time for which the delay stays raised in mode tick with the same time
 	// in mode events.
@@ -155,25 +157,28 @@ func spreadOf(values []float64) Spread {
 // A modeSteps holds the values of all steps of a mode that are used.
 type modeSteps struct {
 	answers, yielded, events, narrowed, raised, delays, quotas []float64
-	byBlock                                                    map[int][]float64 // raised
+	answersBy, yieldedBy, raisedBy                             map[int][]float64 // by block
 }
 
 func takeApart(steps []Step) modeSteps {
-	m := modeSteps{byBlock: map[int][]float64{}}
+	m := modeSteps{answersBy: map[int][]float64{}, yieldedBy: map[int][]float64{}, raisedBy: map[int][]float64{}}
 	for _, s := range steps {
 		if t, ok := s.answer(); ok {
-			m.answers = append(m.answers, milliseconds(t.Ended-*t.Woken))
+			after := milliseconds(t.Ended - *t.Woken)
+			m.answers = append(m.answers, after)
+			m.answersBy[s.Block] = append(m.answersBy[s.Block], after)
 		}
 		if len(s.Events) > 0 {
 			m.events = append(m.events, milliseconds(s.Events[0].At))
 		}
 		if after, ok := s.yieldTime(); ok {
 			m.yielded = append(m.yielded, after)
+			m.yieldedBy[s.Block] = append(m.yieldedBy[s.Block], after)
 		}
 		m.narrowed = append(m.narrowed, s.narrowedAfter())
 		raised := milliseconds(s.raisedTime())
 		m.raised = append(m.raised, raised)
-		m.byBlock[s.Block] = append(m.byBlock[s.Block], raised)
+		m.raisedBy[s.Block] = append(m.raisedBy[s.Block], raised)
 		if s.Quota > 0 {
 			m.quotas = append(m.quotas, float64(s.Quota))
 		}
@@ -184,10 +189,10 @@ func takeApart(steps []Step) modeSteps {
 	return m
 }
 
-// blockMeans returns the mean of each block.
+// blockMeans returns the mean of raised for each block.
 func (m modeSteps) blockMeans() stat.Sample {
 	s := stat.Sample{}
-	for block, values := range m.byBlock {
+	for block, values := range m.raisedBy {
 		sum := 0.0
 		for _, v := range values {
 			sum += v
@@ -245,7 +250,7 @@ func Analyse(e Experiment, steps []Step) Result {
 		r.Order = append(r.Order, mode)
 		r.Warnings = append(r.Warnings, f.warnings(mode)...)
 	}
-	if text := Decides(e.Blocks); text != "" && comparesClock(e) {
+	if text := decidesClock(e.Blocks); text != "" && comparesClock(e.Modes) {
 		r.Warnings = append(r.Warnings, text)
 	}
 	r.Claims = append(r.Claims, claims(e, apart)...)
@@ -264,60 +269,6 @@ func (f Figure) warnings(mode report.Mode) []string {
 		out = append(out, fmt.Sprintf("%s: %d steps are too few for an upper bound of their p99", mode, f.Steps))
 	}
 	return out
-}
-
-// comparesClock reports whether the experiment compares events with a clock
-// alone. Only this claim needs blocks; the others count steps.
-func comparesClock(e Experiment) bool {
-	return slices.Contains(e.Modes, report.Events) && slices.Contains(e.Modes, report.Ticks)
-}
-
-// Decides says that a number of blocks is too small for the claim that compares
-// modes. It returns "" if the number suffices.
-func Decides(blocks int) string {
-	least := paired.Blocks().Least
-	if blocks >= least {
-		return ""
-	}
-	return fmt.Sprintf("%s cannot decide how %s compares with %s: that claim needs %d (--blocks %[4]d, with as many --steps and --contrast)",
-		textlayout.Plural(blocks, "block", "blocks"), report.Ticks, report.Events, least)
-}
-
-// claims judges the experiment. The first claim is the requirement that was
-// chosen before the measurement.
-func claims(e Experiment, apart map[report.Mode]modeSteps) []report.Claim {
-	var out []report.Claim
-	for _, mode := range []report.Mode{report.Events, report.PSI} {
-		if !slices.Contains(e.Modes, mode) {
-			continue
-		}
-		out = append(out,
-			answerClaim(string(mode)+"-to-narrowed", fmt.Sprintf("In mode %s the batch work is narrowed", mode), apart[mode].yielded),
-			answerClaim(string(mode)+"-to-last-write", fmt.Sprintf("In mode %s the last write of the turn that answers an event is over", mode), apart[mode].answers))
-	}
-	if comparesClock(e) {
-		ratio := stat.Ratio(apart[report.Ticks].blockMeans(), apart[report.Events].blockMeans(), paired.Blocks().Planned(e.Blocks))
-		i := report.IntervalOf(ratio)
-		out = append(out, report.Claim{
-			Name:        "events-shorten-the-wait",
-			Statement:   fmt.Sprintf("With a clock alone the service's delay stays raised at least %.0f times as long as with events", tickFactor),
-			Numbers:     map[string]report.Interval{"tick_to_events": i},
-			Explanation: fmt.Sprintf("Mean time for which the delay stayed raised, %s to %s, by block: %s.", report.Ticks, report.Events, report.Quantity(i, 1, " times")),
-		}.With(stat.AtLeast(ratio, tickFactor)))
-	}
-	return out
-}
-
-// answerClaim judges the time from an event until tenond has responded to it.
-func answerClaim(name, what string, after []float64) report.Claim {
-	p99 := stat.Quantile(after, 0.99)
-	return report.Claim{
-		Name:      name,
-		Statement: fmt.Sprintf("%s within %.0f ms of the event in user space, at p99", what, answerLimit),
-		Numbers:   map[string]report.Interval{"p99_ms": report.IntervalOf(p99)},
-		Explanation: fmt.Sprintf("p99 over %s: %s ms, one-sided 95 %% upper bound %s ms.",
-			textlayout.Plural(len(after), "step", "steps"), millis(report.Number(p99.Value)), millis(report.Number(p99.Upper))),
-	}.With(stat.AtMost(p99, answerLimit))
 }
 
 // Summary describes the steps of a run in one line.

@@ -73,7 +73,7 @@ func (s Spread) tail() string {
 
 const legend = "Times in ms, p50 / p99 over steps; ∞: not in the step, or no bound from so few steps. step → event: until tenond learned of one of the kernel's signals; event → write: from then to the last write of the first turn that answers; " +
 	"event → narrowed: from the first event of the step until the bound of the batch work was smaller; step → narrowed: the same from the step on; delay raised: until the service's cycles were done in time again (a cycle is late by 2 ms or more). " +
-	"BE quota: what the batch work might use when the step began, in thousandths of a CPU. Intervals of percentiles are binomial, without an assumption on the distribution."
+	"BE quota: what the batch work might use when the step began, in thousandths of a CPU. Intervals of percentiles are binomial and take the steps as independent; those of a block are not, so claims count blocks."
 
 func headline(r Result) string {
 	e := r.Experiment

@@ -14,8 +14,9 @@ import (
 // sample is too small for a bound, the bound is infinite. Blocks is the number
 // of values.
 //
-// Claims about the quantile are decided by the one-sided bounds at Level,
-// because there is only one look at the values, after the experiment.
+// It decides no claim, because the values of one block are not independent. If
+// several values come from one block, the bounds may be too narrow. ShareAbove
+// has bounds for a claim.
 //
 // Infinite values are allowed. They stand for events that did not happen in
 // time.
@@ -24,7 +25,7 @@ func Quantile(values []float64, q float64) Estimate {
 	inf := math.Inf(1)
 	e := Estimate{
 		Value: math.NaN(), Low: -inf, High: inf, Lower: -inf, Upper: inf,
-		Median: math.NaN(), MedianLow: -inf, MedianHigh: inf, ClaimLower: -inf, ClaimUpper: inf, Enough: true, Blocks: n,
+		Median: math.NaN(), MedianLow: -inf, MedianHigh: inf, ClaimLower: -inf, ClaimUpper: inf, Blocks: n,
 	}
 	if n == 0 {
 		return e
@@ -58,6 +59,5 @@ func Quantile(values []float64, q float64) Estimate {
 	}
 	e.Low, e.High = lower((1-Level)/2), upper((1-Level)/2)
 	e.Lower, e.Upper = lower(1-Level), upper(1-Level)
-	e.ClaimLower, e.ClaimUpper = e.Lower, e.Upper
 	return e
 }

@@ -48,7 +48,7 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 		Calibrate: b.calibrate, Run: b.run, Tell: reaction.Summary, Open: reaction.Open,
 		Save:    func(steps []reaction.Step) error { return reaction.AddSteps(b.Out, steps) },
 		Void:    func(steps []reaction.Step) []string { return steps[0].Void }, // the same for all steps of a run
-		Decides: reaction.Decides,
+		Decides: func(blocks int) string { return reaction.Decides(b.Modes, blocks) },
 	}).Conduct(ctx)
 }
 
