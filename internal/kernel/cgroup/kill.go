@@ -25,7 +25,8 @@ const (
 
 // ProcsBelow lists the processes in the group and in all groups below it, in
 // ascending order. On v1 the threads of a process may be in different groups.
-// What matters then is the group of the first thread.
+// What matters then is the group of the first thread. If the group itself is
+// threaded (v2), ProcsBelow fails with EOPNOTSUPP.
 func (t *Tree) ProcsBelow(path string) ([]int, error) {
 	h, err := t.home(path)
 	if err != nil {
@@ -34,6 +35,9 @@ func (t *Tree) ProcsBelow(path string) ([]int, error) {
 	var all []int
 	err = h.eachBelow(path, func(p string) error {
 		ids, err := h.processes(p)
+		if p != path && errors.Is(err, syscall.EOPNOTSUPP) {
+			return nil // a threaded group: its domain, which is above it, lists its processes
+		}
 		all = append(all, ids...)
 		return err
 	})

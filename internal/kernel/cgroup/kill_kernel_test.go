@@ -1,8 +1,12 @@
 package cgroup
 
 import (
+	"errors"
+	"fmt"
 	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -177,4 +181,68 @@ func TestASignalReachesTheGroupAndNobodyElse(t *testing.T) {
 			t.Error("Kill or Signal accepted the root group")
 		}
 	}
+}
+
+// unifiedGroup makes a group in the v2 hierarchy, also on a node where the
+// controllers are on v1. When the test ends, it removes the group and all groups
+// below it.
+func unifiedGroup(t *testing.T) (*Tree, string) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		skip(t, err)
+	}
+	mounts, err := parseMountInfo(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, ok := pick(mounts, func(m mount) bool { return m.fsType == "cgroup2" })
+	if !ok {
+		t.Skip("cgroup v2 is not mounted")
+	}
+	tree := &Tree{hierarchies: []*hierarchy{{version: 2, mount: m.point}}}
+	path := fmt.Sprintf("tenon-test-%d-%d", os.Getpid(), groupsMade.Add(1))
+	err = os.Mkdir(filepath.Join(m.point, path), 0o755)
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		skip(t, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tree.RemoveAll(path); err != nil {
+			t.Error(err)
+		}
+	})
+	return tree, path
+}
+
+// TestWorkWithAThreadedGroupIsEnded signals a group with a threaded group below
+// it, as libvirt makes them for the threads of virtual CPUs. The kernel refuses
+// to read cgroup.procs of the threaded group.
+func TestWorkWithAThreadedGroupIsEnded(t *testing.T) {
+	tree, path := unifiedGroup(t)
+	dir := filepath.Join(tree.hierarchies[0].mount, path, "vcpu")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.type"), []byte("threaded"), 0); err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(t, "sleep", "60")
+	pid := cmd.Process.Pid
+	if err := errors.Join(tree.Attach(path, pid), tree.AttachThread(path+"/vcpu", pid)); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := tree.ProcsBelow(path); err != nil || !slices.Equal(ids, []int{pid}) {
+		t.Errorf("processes %v, %v, want %d", ids, err, pid)
+	}
+	if ids, err := tree.ProcsBelow(path + "/vcpu"); !errors.Is(err, syscall.EOPNOTSUPP) {
+		t.Errorf("processes of the threaded group itself: %v, %v, want EOPNOTSUPP", ids, err)
+	}
+	if n, err := tree.Signal(path, syscall.SIGTERM); err != nil || n != 1 {
+		t.Fatalf("%d processes received the signal, %v", n, err)
+	}
+	_ = cmd.Wait()
+	within(t, "the group is empty", func() bool { lives, err := tree.IsPopulated(path); return err == nil && !lives })
 }
