@@ -43,6 +43,7 @@ type mechanisms struct {
 	untimed  bool           // now.At is not yet the time of a tick
 	earlier  []node.Failure // failures before this daemon; nil after the first tick
 	failures []node.Failure // failures that the file holds
+	unsaved  string         // the last error of keep; "": the file holds all failures
 	pins     commands.Queue // callers of Pin
 }
 
@@ -95,15 +96,15 @@ func (r *mechanisms) set(mechanism node.Mechanism) (done <-chan error, err error
 	if mechanism == "" {
 		next.At = r.now.At // failures that the last choice voided stay void
 	}
-	if err := r.save(next); err != nil {
+	if err := r.save(next, r.failures); err != nil {
 		return nil, fmt.Errorf("save the choice of an isolation mechanism: %w", err)
 	}
 	r.now, r.untimed = next, r.untimed || mechanism != ""
 	return r.pins.Add(), nil
 }
 
-func (r *mechanisms) save(asked node.Request) error {
-	return commands.Save(r.path(), savedMechanisms{Boot: r.boot, Asked: asked, Failures: r.failures})
+func (r *mechanisms) save(asked node.Request, failures []node.Failure) error {
+	return commands.Save(r.path(), savedMechanisms{Boot: r.boot, Asked: asked, Failures: failures})
 }
 
 // begin returns the operator's choice, and the failures before this daemon.
@@ -123,7 +124,7 @@ func (r *mechanisms) begin(at time.Time) (asked node.Request, earlier []node.Fai
 	if r.untimed || r.now.At.After(at) {
 		timed := r.now
 		timed.At = at
-		if r.save(timed) == nil { // after an error, the next tick tries to save it again
+		if r.save(timed, r.failures) == nil { // after an error, the next tick tries to save it again
 			r.untimed = false
 		}
 		r.now = timed
@@ -142,15 +143,26 @@ func (r *mechanisms) end(followed bool) {
 	}
 }
 
-// keep saves the failures of the last hour if they have changed.
+// keep saves the failures of the last hour if they have changed. If that fails,
+// the next tick tries it again. keep returns an error that lasts only once, so
+// that the log has one line.
 func (r *mechanisms) keep(failures []node.Failure) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if slices.EqualFunc(failures, r.failures, func(a, b node.Failure) bool { return a.Mechanism == b.Mechanism && a.At.Equal(b.At) }) {
+		r.unsaved = ""
 		return nil
 	}
-	r.failures = failures
-	return r.save(r.now)
+	err := r.save(r.now, failures)
+	if err == nil {
+		r.failures, r.unsaved = failures, ""
+		return nil
+	}
+	if err.Error() == r.unsaved {
+		return nil
+	}
+	r.unsaved = err.Error()
+	return err
 }
 
 // handsOver reports whether a tick selected an isolation mechanism that cannot

@@ -173,6 +173,28 @@ func TestFailuresOutliveTheDaemon(t *testing.T) {
 	}
 }
 
+// TestAFailureThatCouldNotBeSavedIsSavedLater checks that the next tick saves a
+// failure that could not be saved. An error that lasts is returned once.
+func TestAFailureThatCouldNotBeSavedIsSavedLater(t *testing.T) {
+	dir := t.TempDir()
+	r := reopen(t, dir, nil)
+	failure := node.Failure{At: time.Now().Round(0), Mechanism: node.MechanismSchedExt, Why: "runnable task stall"}
+	r.dir = dir + "/gone"
+	if err := r.keep([]node.Failure{failure}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no directory: %v", err)
+	}
+	keep(t, r, failure)
+	r.dir = dir
+	keep(t, r, failure)
+	if next := reopen(t, dir, nil); len(next.earlier) != 1 || next.earlier[0].Why != failure.Why {
+		t.Errorf("the next daemon has %+v", next.earlier)
+	}
+	r.dir = dir + "/gone"
+	if err := r.keep(nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no directory again: %v", err)
+	}
+}
+
 func TestAMechanismThatWaitsForAnotherIsNotKeptWaiting(t *testing.T) {
 	now := time.Unix(100, 0)
 	chosen := tick.Tick{Snapshot: node.Snapshot{At: now}, Selection: node.Selection{Mechanism: node.MechanismCoreSched, Since: now}}
