@@ -129,20 +129,18 @@ func (d *daemon) hasAll(workloads []node.Workload, came []string) bool {
 
 // Apply performs one step on the node.
 func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
-	if host.MayTakeLong(s) {
-		d.guard.allow(convertTime)
-		defer d.guard.allow(hungAfter)
-	}
-	if d.cluster != nil {
-		if taken, err := d.cluster.Evict(s); taken {
-			return err
+	return d.guard.during(s, func() error {
+		if d.cluster != nil {
+			if taken, err := d.cluster.Evict(s); taken {
+				return err
+			}
 		}
-	}
-	err := d.host.Apply(ctx, s)
-	if err == nil {
-		d.conflicts.note(s, host.StoredValue(d.host, s))
-	}
-	return err
+		err := d.host.Apply(ctx, s)
+		if err == nil {
+			d.conflicts.note(s, host.StoredValue(d.host, s))
+		}
+		return err
+	})
 }
 
 // ApplyAll performs the first steps on the node, as many as host.BatchLength

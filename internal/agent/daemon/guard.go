@@ -25,11 +25,18 @@ const (
 	// lease.TTL after its last renewal. The sum of hungAfter and lease.TTL must be
 	// less than 2 s, because best-effort work must be narrowed within that time.
 	hungAfter = 400 * time.Millisecond
-	// convertTime is the maximum duration of a tick that moves thousands of
-	// threads to the BE scheduler or away from it, including the time to unload
-	// that scheduler.
-	convertTime = 5 * time.Second
+	// stepTime is the maximum duration of a step that may take long: one that moves
+	// thousands of threads to the BE scheduler or away from it, unloads that
+	// scheduler, or lets the kernel reclaim memory.
+	stepTime = 5 * time.Second
+	// reclaimTime is the time after which a tick begins no more steps for which
+	// the kernel may reclaim memory. While the kernel reclaims, the loop cannot
+	// narrow best-effort work for a service that needs more CPU.
+	reclaimTime = time.Second
 )
+
+// errReclaimed means that a step is left for the next tick.
+var errReclaimed = fmt.Errorf("left for the next tick: the memory limits that this tick has narrowed took more than %v, because the kernel reclaims memory", reclaimTime)
 
 // A guard renews the lease while the loop is alive. The watchdog reads the lease.
 type guard struct {
@@ -48,7 +55,8 @@ type guard struct {
 	good   bool      // the last tick could read the node
 	bounds []lease.Bound
 
-	watchdog attempt // only keep uses it
+	reclaimed time.Duration // duration of the steps of this tick that may reclaim memory; only the loop uses it
+	watchdog  attempt       // only keep uses it
 	// ticks gets the time of each renewal in the method keep. Other periodic work
 	// also waits for this channel. Without timers of its own, the process wakes up
 	// less often.
@@ -94,6 +102,7 @@ func (g *guard) begin() {
 		g.host.Reread()
 		g.host.Isolation().Expire()
 	}
+	g.reclaimed = 0
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.busy, g.by = true, time.Now().Add(hungAfter)
@@ -104,6 +113,26 @@ func (g *guard) allow(d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.by = time.Now().Add(d)
+}
+
+// during calls the function do, which performs a step. A step that may take long
+// gets more time. If the steps of this tick for which the kernel reclaims memory
+// have taken too long, during does not perform another one, and returns an error:
+// the next tick tries it again.
+func (g *guard) during(s plan.Step, do func() error) error {
+	if !host.MayTakeLong(s) {
+		return do()
+	}
+	if host.MayReclaim(s) {
+		if g.reclaimed >= reclaimTime {
+			return fmt.Errorf("apply %v: %w", s, errReclaimed)
+		}
+		begun := time.Now()
+		defer func() { g.reclaimed += time.Since(begun) }()
+	}
+	g.allow(stepTime)
+	defer g.allow(hungAfter)
+	return do()
 }
 
 // bind writes the safe bounds into the lease before the tick writes any knob.

@@ -16,6 +16,7 @@ import (
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/lease"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // startOften calls start for the time long, at the same intervals as the method
@@ -50,38 +51,104 @@ func TestThatThereIsNoWatchdogIsSaidOnce(t *testing.T) {
 
 func TestStepsThatTakeLongAreNoHang(t *testing.T) {
 	loaded, other := node.Scheduler{Loaded: true}, node.Scheduler{Loaded: true, Siblings: true}
+	high := func(b unit.Bytes) node.Memory { return node.Memory{High: b, Max: 1 << 30} }
 	for name, c := range map[string]struct {
 		step plan.Step
 		want time.Duration
 	}{
-		"load":        {plan.Step{From: node.Scheduler{}, To: loaded}, hungAfter}, // loads in the background
-		"unknown now": {plan.Step{To: loaded}, hungAfter},
-		"change":      {plan.Step{From: loaded, To: other}, hungAfter},
-		"unload":      {plan.Step{From: loaded, To: node.Scheduler{}}, convertTime},
-		"convert":     {plan.Step{From: node.ThreadsNormal, To: node.ThreadsBE}, convertTime},
-		"give back":   {plan.Step{From: node.ThreadsBE, To: node.ThreadsNormal, Release: true}, convertTime},
-		"a quota":     {plan.Step{From: node.Limit(1), To: node.Limit(2)}, hungAfter},
+		"load":               {plan.Step{From: node.Scheduler{}, To: loaded}, hungAfter}, // loads in the background
+		"unknown now":        {plan.Step{To: loaded}, hungAfter},
+		"change":             {plan.Step{From: loaded, To: other}, hungAfter},
+		"unload":             {plan.Step{From: loaded, To: node.Scheduler{}}, stepTime},
+		"convert":            {plan.Step{From: node.ThreadsNormal, To: node.ThreadsBE}, stepTime},
+		"give back":          {plan.Step{From: node.ThreadsBE, To: node.ThreadsNormal, Release: true}, stepTime},
+		"a quota":            {plan.Step{From: node.Limit(1), To: node.Limit(2)}, hungAfter},
+		"reclaim":            {plan.Step{From: high(2 << 20), To: high(1 << 20)}, stepTime},
+		"a new limit":        {plan.Step{From: node.NoMemoryLimit, To: high(unit.MaxBytes)}, stepTime},
+		"a limit back":       {plan.Step{From: node.NoMemoryLimit, To: high(1 << 20), Release: true}, stepTime},
+		"memory now unknown": {plan.Step{To: high(1 << 20)}, stepTime},
+		"more memory":        {plan.Step{From: high(1 << 20), To: high(2 << 20)}, hungAfter},
+		"protection":         {plan.Step{From: node.NoMemoryLimit, To: node.Memory{Min: 1 << 20, Low: 1 << 20, High: unit.MaxBytes, Max: unit.MaxBytes}}, hungAfter},
 	} {
-		if got := host.MayTakeLong(c.step); got != (c.want == convertTime) {
+		if got := host.MayTakeLong(c.step); got != (c.want == stepTime) {
 			t.Errorf("%s: it takes long: %v, want at most %v", name, got, c.want)
 		}
 	}
 }
 
-// TestTheGuardTicksForOthers checks that the channel ticks gets a value at each
-// renewal, even if its receiver was busy for a while.
-func TestTheGuardTicksForOthers(t *testing.T) {
+// narrowMemory is a step for which the kernel may reclaim memory.
+var narrowMemory = plan.Step{Knob: node.Knob{Cgroup: "be", File: node.FileMemory}, From: node.NoMemoryLimit, To: node.Memory{High: 1 << 20, Max: unit.MaxBytes}}
+
+// TestTheLeaseLastsWhileTheKernelReclaimsMemory narrows a memory limit, for which
+// the kernel reclaims memory for longer than the lease lasts. The loop works, so
+// the lease must not expire.
+func TestTheLeaseLastsWhileTheKernelReclaimsMemory(t *testing.T) {
+	g := openTestGuard(t)
+	ctx, stop := context.WithCancel(t.Context())
+	kept := make(chan error, 1)
+	go func() { kept <- g.keep(ctx, nil) }()
+	g.begin()
+	if err := g.during(narrowMemory, func() error { time.Sleep(lease.TTL + lease.Renewal); return nil }); err != nil {
+		t.Error(err)
+	}
+	if g.lease.HasExpired() {
+		t.Error("the lease has expired")
+	}
+	stop()
+	if err := <-kept; !errors.Is(err, context.Canceled) {
+		t.Errorf("keep: %v", err)
+	}
+}
+
+// TestATickDoesNotReclaimForLong checks that a tick leaves memory limits for the
+// next tick if the kernel has already reclaimed memory for too long, and performs
+// its other steps.
+func TestATickDoesNotReclaimForLong(t *testing.T) {
+	widen := plan.Step{Knob: narrowMemory.Knob, From: narrowMemory.To, To: narrowMemory.From}
+	quota := plan.Step{Knob: node.Knob{Cgroup: "be", File: node.FileCPUMax}, From: node.Limit(2), To: node.Limit(1)}
+	g := openTestGuard(t)
+	synctest.Test(t, func(t *testing.T) {
+		perform := func(s plan.Step, takes time.Duration) error {
+			return g.during(s, func() error { time.Sleep(takes); return nil })
+		}
+		for i := range 3 { // ticks
+			g.begin()
+			for _, takes := range []time.Duration{reclaimTime / 2, 2 * reclaimTime} {
+				if err := perform(narrowMemory, takes); err != nil {
+					t.Errorf("tick %d: %v", i, err)
+				}
+			}
+			if err := perform(narrowMemory, 0); !errors.Is(err, errReclaimed) {
+				t.Errorf("tick %d: narrowed after a long reclaim: %v", i, err)
+			}
+			if err := errors.Join(perform(widen, 0), perform(quota, 0)); err != nil {
+				t.Errorf("tick %d: %v", i, err)
+			}
+		}
+	})
+}
+
+// openTestGuard opens a guard whose lease is in a directory of its own.
+func openTestGuard(t *testing.T) *guard {
+	t.Helper()
 	dir := t.TempDir()
 	h, err := host.Open(host.Options{JournalDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.Close()
+	t.Cleanup(func() { _ = h.Close() })
 	g, err := openGuard(dir, proc.Default(), h, new(lease.Machine), new(health.Health), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = g.close() }()
+	t.Cleanup(func() { _ = g.close() })
+	return g
+}
+
+// TestTheGuardTicksForOthers checks that the channel ticks gets a value at each
+// renewal, even if its receiver was busy for a while.
+func TestTheGuardTicksForOthers(t *testing.T) {
+	g := openTestGuard(t)
 	ctx, stop := context.WithTimeout(t.Context(), 5*lease.Renewal+lease.Renewal/2)
 	defer stop()
 	kept := make(chan error, 1)

@@ -54,11 +54,12 @@ func (h *Host) Apply(ctx context.Context, s plan.Step) error {
 }
 
 // BatchLength returns how many steps, from the first one, one call of ApplyAll
-// can perform.
+// can perform. A step that may take long is performed alone, so that its caller
+// can give it the time that it needs.
 func BatchLength(steps []plan.Step) int {
 	n := change.CountTogether(len(steps), func(i int) node.Knob { return steps[i].Knob })
 	for i := range n {
-		if steps[i].To == nil || steps[i].Release != steps[0].Release {
+		if steps[i].To == nil || steps[i].Release != steps[0].Release || MayTakeLong(steps[i]) {
 			return max(i, 1)
 		}
 	}
@@ -116,7 +117,8 @@ func (h *Host) set(k node.Knob, to node.Value) error {
 }
 
 // MayTakeLong reports whether a step may take longer than the rest of the tick.
-// This is a step that unloads the scheduler, or changes each thread of a cgroup.
+// This is a step that unloads the scheduler, changes each thread of a cgroup, or
+// lets the kernel reclaim memory (MayReclaim).
 func MayTakeLong(s plan.Step) bool {
 	switch to := s.To.(type) {
 	case node.Scheduler:
@@ -124,7 +126,21 @@ func MayTakeLong(s plan.Step) bool {
 	case node.Threads:
 		return true
 	}
-	return false
+	return MayReclaim(s)
+}
+
+// MayReclaim reports whether the kernel may reclaim memory before the write of a
+// step returns. It does so if a memory limit becomes less than the memory in use,
+// on cgroup v1, and on v2 before Linux 6.16. To reclaim some GiB takes seconds. A
+// newer kernel leaves the reclaim to the tasks in the cgroup, because openfile.Write
+// opens the file with O_NONBLOCK (Documentation/admin-guide/cgroup-v2.rst, "memory.high").
+func MayReclaim(s plan.Step) bool {
+	to, ok := s.To.(node.Memory)
+	if !ok {
+		return false
+	}
+	from, known := s.From.(node.Memory)
+	return !known || to.High < from.High || to.Max < from.Max
 }
 
 // StoredValue returns the value that the kernel shows after a step. For
