@@ -26,9 +26,10 @@ journal. Works after kill -9 and without any daemon; a tenond that runs must be
 stopped first.
 
 A knob that another program has changed since is left alone. Groups that Tenon
-made are removed when they are empty. A command started by tenon run is never
-ended: the group that it is in stays and is reported. Processes that a lab
-started, and that outlived it, are ended.
+made are removed when they are empty, and controllers of cgroup v2 that only
+these groups needed are disabled. A command started by tenon run is never ended:
+the group that it is in stays and is reported. Processes that a lab started, and
+that outlived it, are ended.
 
 If another program has damaged or removed the journal, what is left of it and
 what the notes at the cgroups say is restored. With a damaged journal the

@@ -49,6 +49,7 @@ func TestCommandsOnCgroupV2(t *testing.T) {
 		Shell("contend", contend),
 		Shell("run-missing", "tenon run --qos BE -- /no/such/program"),
 		Shell("restore", "tenon restore"),
+		Shell("controllers", "cat /sys/fs/cgroup/cgroup.subtree_control"),
 		Shell("leftovers", leftovers),
 	}
 	for i := range commands {
@@ -69,7 +70,8 @@ func checkCommands(t *findings, report Report) {
 		"run-limited":   {exit: 0, output: "150000 100000\n67108864"},
 		"run-signalled": {exit: 128 + 15},
 		"run-missing":   {exit: 127},
-		"restore":       {exit: 0},
+		"restore":       {exit: 0, output: "disabled  controller cpuset for the children of cgroup /\ndisabled  controller io for the children of cgroup /"},
+		"controllers":   {exit: 0, output: "cpu memory pids"}, // as before the commands
 	} {
 		o, ok := report.Outcome(name)
 		if !ok || o.Exit != want.exit || want.output != "" && strings.TrimSpace(o.Output) != want.output {

@@ -69,7 +69,7 @@ func (h *hierarchy) makeAll(path string) (made []string, err error) {
 // disabled (EBUSY: the group has processes; EACCES: it is not delegated to us).
 func (h *hierarchy) enableControllers(path string) {
 	enabled, _ := h.read(path, "cgroup.subtree_control")
-	for _, c := range []string{cpu, cpuset, memory, pids, block} {
+	for _, c := range passedOn {
 		if !slices.Contains(strings.Fields(enabled), c) {
 			_ = h.write(path, "cgroup.subtree_control", "+"+c)
 		}

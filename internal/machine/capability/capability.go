@@ -27,7 +27,30 @@ type Node struct {
 	Topology *topology.Cache
 	Devices  *blockio.Devices
 	Controls *cachectl.Groups
+	// Journal journals what Try changes. If it is nil, Try does not journal.
+	Journal Journal
 }
+
+// A Journal records what Try changes for a moment. If this process is killed
+// meanwhile, a restore undoes the change.
+type Journal interface {
+	// RecordGroup is called before a cgroup is made, and Removed after it was
+	// removed.
+	RecordGroup(node.CgroupPath) error
+	Removed(node.CgroupPath) error
+	// RecordEnabled is called before a controller is enabled for the children of
+	// the root, and ForgetEnabled after it was disabled again.
+	RecordEnabled(controller string) error
+	ForgetEnabled(controller string) error
+}
+
+// unrecorded is the Journal of a Node without one.
+type unrecorded struct{}
+
+func (unrecorded) RecordGroup(node.CgroupPath) error { return nil }
+func (unrecorded) Removed(node.CgroupPath) error     { return nil }
+func (unrecorded) RecordEnabled(string) error        { return nil }
+func (unrecorded) ForgetEnabled(string) error        { return nil }
 
 // Look returns what a node can do. It writes nothing. Each answer names the
 // file, the system call or the error that decided it, never a version number.
@@ -37,7 +60,12 @@ func Look(n Node) node.Capabilities { return prober{n, false}.all() }
 
 // Try does the same as Look. In addition, it makes a temporary cgroup if
 // existing cgroups do not show whether the kernel has a file.
-func Try(n Node) node.Capabilities { return prober{n, true}.all() }
+func Try(n Node) node.Capabilities {
+	if n.Journal == nil {
+		n.Journal = unrecorded{}
+	}
+	return prober{n, true}.all()
+}
 
 // A prober finds out what the kernel of a node can do.
 type prober struct {

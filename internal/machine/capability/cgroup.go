@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -64,12 +65,12 @@ func (p prober) probeFile(f cgroupFile) node.Answer {
 	if err != nil {
 		return unknown("%v", err)
 	}
-	return lookInGroups(dir, name, p.try)
+	return p.lookInGroups(dir, name)
 }
 
 // lookInGroups looks for a file in the cgroups below a root. If this gives no
-// answer and try is true, it makes a temporary cgroup.
-func lookInGroups(root, name string, try bool) node.Answer {
+// answer and p.try is true, it makes a temporary cgroup.
+func (p prober) lookInGroups(root, name string) node.Answer {
 	groups, err := groupsIn(root)
 	if err != nil {
 		return unknown("%v", err)
@@ -87,30 +88,59 @@ func lookInGroups(root, name string, try bool) node.Answer {
 			return no("%s does not exist in %s", name, g)
 		}
 	}
-	if !try {
+	if !p.try {
 		return unknown("no cgroup shows whether there is %s: tenon doctor --try makes one for a moment", name)
 	}
-	group, err := os.MkdirTemp(root, "tenon-probe-")
+	group, remove, err := p.makeTemporary(root)
 	if err != nil {
 		return unknown("no group to look in: %v", err)
 	}
-	defer func() { _ = syscall.Rmdir(group) }()
+	defer remove()
 	if _, err := os.Stat(filepath.Join(group, name)); err == nil {
 		return yes("%s exists in a new cgroup", name)
 	}
 	if onV2(root) && !listed(filepath.Join(root, "cgroup.subtree_control"), controller) {
-		return probeEnabled(root, group, controller, name)
+		return p.probeEnabled(root, group, controller, name)
 	}
 	return no("%s does not exist in a new cgroup", name)
 }
 
+// makeTemporary makes a cgroup below a root, and journals it before. The caller
+// must call remove.
+func (p prober) makeTemporary(root string) (dir string, remove func(), err error) {
+	if err := checkWritable(root); err != nil {
+		return "", nil, fmt.Errorf("make a cgroup in %s: %w", root, err)
+	}
+	group := node.CgroupPath(fmt.Sprintf("tenon-probe-%d-%d", os.Getpid(), time.Now().UnixNano()))
+	if err := p.Journal.RecordGroup(group); err != nil {
+		return "", nil, err
+	}
+	dir = filepath.Join(root, string(group))
+	remove = func() {
+		if err := syscall.Rmdir(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
+			_ = p.Journal.Removed(group)
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		remove()
+		return "", nil, err
+	}
+	return dir, remove, nil
+}
+
 // probeEnabled enables a controller for the children of the root, looks for the
 // file, and disables the controller again.
-func probeEnabled(root, group, controller, name string) node.Answer {
+func (p prober) probeEnabled(root, group, controller, name string) node.Answer {
 	control := filepath.Join(root, "cgroup.subtree_control")
 	if !listed(filepath.Join(root, "cgroup.controllers"), controller) {
 		return no("%s does not list %s", filepath.Join(root, "cgroup.controllers"), controller)
 	}
+	if err := p.Journal.RecordEnabled(controller); err != nil {
+		return unknown("turn on %s: %v", controller, err)
+	}
+	// If another program needs the controller by now, the kernel refuses to
+	// disable it, and the controller is not Tenon's any more.
+	defer func() { _ = p.Journal.ForgetEnabled(controller) }()
 	if err := os.WriteFile(control, []byte("+"+controller), 0); err != nil {
 		return unknown("turn on %s: %v", controller, err)
 	}
@@ -161,13 +191,13 @@ func (p prober) probeUnused(v1Controller, v1, v2 string) node.Answer {
 		return unknown("%v", err)
 	}
 	if p.Tree.VersionOf("cpu") == 2 {
-		return lookInGroups(root, v2, p.try)
+		return p.lookInGroups(root, v2)
 	}
 	root = filepath.Join(filepath.Dir(root), v1Controller)
 	if a := exists(root); a.Verdict != node.Yes {
 		return a
 	}
-	return lookInGroups(root, v1, p.try)
+	return p.lookInGroups(root, v1)
 }
 
 func (p prober) probePressure() node.Answer {
@@ -181,7 +211,7 @@ func (p prober) probePressure() node.Answer {
 	if err != nil {
 		return unknown("%v", err)
 	}
-	a := lookInGroups(root, "cpu.pressure", p.try)
+	a := p.lookInGroups(root, "cpu.pressure")
 	if a.Verdict != node.Yes {
 		return a
 	}

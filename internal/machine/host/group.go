@@ -11,7 +11,8 @@ import (
 )
 
 // MakeGroup creates a cgroup and its missing ancestors. It journals each cgroup
-// before it creates the cgroup. It does not change an existing cgroup.
+// before it creates the cgroup, and on v2 each controller that it enables in an
+// existing ancestor. It does not change an existing cgroup otherwise.
 func (h *Host) MakeGroup(p node.CgroupPath) error {
 	if err := h.needTree(); err != nil {
 		return fmt.Errorf("make cgroup %s: %w", p, err)
@@ -25,7 +26,10 @@ func (h *Host) MakeGroup(p node.CgroupPath) error {
 			return err
 		}
 	}
-	err := h.tree.Make(string(p))
+	err := enableControllers(h, p)
+	if err == nil {
+		err = h.tree.Make(string(p))
+	}
 	if err == nil {
 		for _, q := range missing {
 			h.changes.NoteMade(q)

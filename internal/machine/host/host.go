@@ -128,7 +128,10 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 	}
 	h.wire(o.Resident, o.Spare, k)
 	h.can = sync.OnceValue(func() node.Capabilities {
-		n := capability.Node{FS: h.fs, Tree: h.tree, NoTree: h.noTree, Topology: h.topology, Devices: h.blocks, Controls: h.controls}
+		n := capability.Node{
+			FS: h.fs, Tree: h.tree, NoTree: h.noTree, Topology: h.topology, Devices: h.blocks, Controls: h.controls,
+			Journal: probeJournal{h.journal, h.tree},
+		}
 		if o.Try {
 			return capability.Try(n)
 		}

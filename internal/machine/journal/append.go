@@ -123,7 +123,7 @@ func (s *State) replayKnowing(text []byte, f *file, own ownText) int {
 // compacted when it has more than twice as many. So the cost of compaction is
 // at most one line per entry, however many knobs the journal has.
 func (s State) lines() int {
-	return 1 + len(s.Groups) + len(s.Controls) + 2*len(s.Touches) + len(s.Processes)
+	return 1 + len(s.Groups) + len(s.Controls) + len(s.Enabled) + 2*len(s.Touches) + len(s.Processes)
 }
 
 func (w *Work) add(bytes int) { w.Writes, w.Bytes = w.Writes+1, w.Bytes+int64(bytes) }

@@ -133,8 +133,8 @@ func writeNext(next string, text []byte) error {
 	return errors.Join(err, writeErr, f.Close())
 }
 
-// isFirst reports whether an entry is about a knob, group or process that the
-// journal does not have yet.
+// isFirst reports whether an entry is about a knob, group, controller or process
+// that the journal does not have yet.
 func (e *entry) isFirst() bool {
-	return e.Op == opMade || e.Op == opMadeControl && e.Inode == 0 || e.Op == opSpawned || e.Before != nil
+	return e.Op == opMade || e.Op == opEnabled || e.Op == opMadeControl && e.Inode == 0 || e.Op == opSpawned || e.Before != nil
 }

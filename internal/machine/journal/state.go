@@ -17,6 +17,8 @@ type State struct {
 	Groups    map[node.CgroupPath]Session // groups that Tenon created, with the session
 	Controls  map[string]MadeControl      // control groups of resctrl that Tenon created
 	Processes map[Process]Session         // processes that Tenon started, with the session
+	// Enabled holds the controllers that Tenon enabled for the children of cgroups.
+	Enabled map[ChildController]Enabling
 	// Torn is the number of lines that could not be read, because their writer
 	// was killed while it wrote them.
 	Torn int
@@ -81,7 +83,11 @@ type entry struct {
 	Control string          `json:"resctrl,omitempty"`
 	Process *Process        `json:"process,omitempty"`
 	Moves   []Move          `json:"moves,omitempty"`
-	By      Session         `json:"by"`
+
+	Controller string   `json:"controller,omitempty"`
+	Children   []uint64 `json:"children,omitempty"` // inode numbers
+
+	By Session `json:"by"`
 }
 
 func newState() State {
@@ -94,13 +100,13 @@ func newState() State {
 
 func (s State) clone() State {
 	s.Touches, s.Groups, s.Processes = maps.Clone(s.Touches), maps.Clone(s.Groups), maps.Clone(s.Processes)
-	s.Controls = maps.Clone(s.Controls)
+	s.Controls, s.Enabled = maps.Clone(s.Controls), maps.Clone(s.Enabled)
 	return s
 }
 
 // Empty reports whether there is nothing to restore.
 func (s State) Empty() bool {
-	return len(s.Touches)+len(s.Groups)+len(s.Controls)+len(s.Processes) == 0
+	return len(s.Touches)+len(s.Groups)+len(s.Controls)+len(s.Processes)+len(s.Enabled) == 0
 }
 
 // replay applies the complete lines of text, and returns the number of their
@@ -141,6 +147,8 @@ func (s *State) apply(e entry, f *file) error {
 		return s.applyKnob(e)
 	case opMadeControl, opRemovedControl:
 		return s.applyControl(e)
+	case opEnabled, opDisabled:
+		return s.applyController(e)
 	case opMoved:
 		s.Move(e.Moves)
 	case opMade:
@@ -223,7 +231,7 @@ func (s State) entries() []entry {
 	if s.Damage != "" {
 		es = append(es, entry{Op: opDamaged, Value: s.Damage})
 	}
-	es = append(es, s.controlEntries()...)
+	es = append(es, slices.Concat(s.controlEntries(), s.enabledEntries())...)
 	for _, p := range slices.Sorted(maps.Keys(s.Groups)) {
 		es = append(es, entry{Op: opMade, Cgroup: p, By: s.Groups[p]})
 	}
@@ -276,6 +284,9 @@ func (s State) String() string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Controls)) {
 		fmt.Fprintf(&b, "made resctrl group %s\n", name)
+	}
+	for _, c := range DeepestFirst(s.Enabled) {
+		fmt.Fprintf(&b, "enabled controller %s for the children of %q\n", c.Controller, c.Cgroup)
 	}
 	fmt.Fprintf(&b, "%d processes\n", len(s.Processes))
 	return b.String()

@@ -1,6 +1,7 @@
 package restore
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -17,6 +18,10 @@ type Report struct {
 	Gone     []node.CgroupPath `json:"gone,omitempty"`     // groups that no longer existed
 	Dropped  []node.Knob       `json:"dropped,omitempty"`  // knobs that their cgroups no longer have
 	Controls []string          `json:"resctrl,omitempty"`  // control groups of resctrl that Tenon had made, removed
+	Disabled []Controller      `json:"disabled,omitempty"` // controllers that Tenon had enabled
+	// NeededControllers are controllers that Tenon had enabled and that another
+	// program needs by now. They stay enabled.
+	NeededControllers []Controller `json:"needed_controllers,omitempty"`
 	// Damage says how the journal was damaged, or is empty if it was whole.
 	// After damage, changes may remain that are not in the journal any more.
 	Damage string `json:"damage,omitempty"`
@@ -43,7 +48,8 @@ type Busy struct {
 
 // Empty reports whether the restore had nothing to do.
 func (r Report) Empty() bool {
-	return len(r.Restored)+len(r.Left)+len(r.Removed)+len(r.Busy)+len(r.Killed)+len(r.Gone)+len(r.Dropped)+len(r.Controls) == 0 && r.Damage == ""
+	return len(r.Restored)+len(r.Left)+len(r.Removed)+len(r.Busy)+len(r.Killed)+len(r.Gone)+len(r.Dropped)+len(r.Controls)+
+		len(r.Disabled)+len(r.NeededControllers) == 0 && r.Damage == ""
 }
 
 // String prints one line for each thing that the restore did or did not do.
@@ -61,6 +67,9 @@ func (r Report) String() string {
 	for _, name := range r.Controls {
 		fmt.Fprintf(&b, "removed   resctrl group %s\n", name)
 	}
+	for _, c := range r.Disabled {
+		fmt.Fprintf(&b, "disabled  controller %s for the children of cgroup %s\n", c.Controller, cmp.Or(c.Cgroup, "/"))
+	}
 	for _, p := range r.Gone {
 		fmt.Fprintf(&b, "gone      cgroup %s no longer exists\n", p)
 	}
@@ -69,6 +78,10 @@ func (r Report) String() string {
 	}
 	for _, c := range r.Left {
 		fmt.Fprintf(&b, "left      %v is %s, which Tenon did not write (it was %s before)\n", c.Knob, shown(c.From), shown(c.To))
+	}
+	for _, c := range r.NeededControllers {
+		fmt.Fprintf(&b, "left      controller %s stays enabled for the children of cgroup %s: another program may use it in %s\n",
+			c.Controller, cmp.Or(c.Cgroup, "/"), cmp.Or(c.NeededBy, "/"))
 	}
 	for _, g := range r.Busy {
 		fmt.Fprintf(&b, "in use    cgroup %s: %s\n", g.Cgroup, g.occupants())

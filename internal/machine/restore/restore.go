@@ -52,10 +52,11 @@ func (x *Restorer) needTree() error {
 
 // All undoes all changes that any Tenon process has journaled since boot, even
 // if that process still runs. It ends the processes that a lab started, removes
-// empty cgroups of Tenon, and restores each knob that still has Tenon's value.
-// It never ends the command of a user. The cgroup of such a command stays, and
-// the report lists it. All needs no daemon, and a second call does nothing. ctx
-// limits the wait for processes to end.
+// empty cgroups of Tenon, restores each knob that still has Tenon's value, and
+// disables the controllers that only Tenon needed. It never ends the command of
+// a user. The cgroup of such a command stays, and the report lists it. All needs
+// no daemon, and a second call does nothing. ctx limits the wait for processes
+// to end.
 //
 // If the journal was damaged, All restores what is left of it. The report
 // mentions the damage once.
@@ -109,7 +110,16 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 	r.Left = left
 	r.Dropped = slices.DeleteFunc(dropped, func(k node.Knob) bool { return removed[k.Cgroup] })
 	r.Controls = slices.Sorted(maps.Keys(state.Controls))
-	return r, nil
+	rest := journal.State{Enabled: state.Enabled, Groups: map[node.CgroupPath]journal.Session{}}
+	for _, b := range r.Busy {
+		rest.Groups[b.Cgroup] = state.Groups[b.Cgroup]
+	}
+	controllers := x.planControllers(rest, everything, removed)
+	r.NeededControllers = controllers.needed
+	for _, c := range controllers.disable {
+		r.Disabled = append(r.Disabled, Controller{Cgroup: c.Cgroup, Controller: c.Controller})
+	}
+	return r, errors.Join(controllers.errs...)
 }
 
 // UndoOwn undoes the changes of this process, and not those of other Tenon
@@ -159,7 +169,7 @@ func (x *Restorer) restore(ctx context.Context, in scope) (Report, error) {
 	errs = append(errs, x.removeGroups(state, in, &r))
 	errs = append(errs, x.restoreKnobs(in, lost, &r))
 	r.Controls, err = x.o.Controls.RemoveMade(state, in)
-	errs = append(errs, err)
+	errs = append(errs, err, x.disableControllers(in, &r))
 	return r, errors.Join(errs...)
 }
 
