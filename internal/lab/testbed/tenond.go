@@ -107,7 +107,7 @@ func (c TenondConfig) Text() ([]byte, error) {
 // of its configuration find the workloads by their cgroups, like any service
 // that Tenon did not start. tenond runs on the lab's CPUs, as the loop would.
 func (s *Site) Tenond(ctx context.Context, c TenondConfig) (_ *AgentRunner, err error) {
-	dir, err := os.MkdirTemp(StateHome(), fmt.Sprintf("%s%d-", DirPrefix, os.Getpid()))
+	dir, remove, err := makeDirectory(StateHome())
 	if err != nil {
 		return nil, fmt.Errorf("make the state directory of tenond: %w", err)
 	}
@@ -118,7 +118,7 @@ func (s *Site) Tenond(ctx context.Context, c TenondConfig) (_ *AgentRunner, err 
 		if process != nil {
 			process.Stop(syscall.SIGTERM, 3*time.Second)
 		}
-		_ = os.RemoveAll(dir)
+		_ = remove()
 	}
 	defer func() {
 		if err != nil {

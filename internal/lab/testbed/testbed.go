@@ -9,11 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/kernel/cgroup"
@@ -89,12 +84,12 @@ func (s *Site) takeOver(ctx context.Context) error {
 	if _, err := s.Host.RestoreDeadLabs(ctx); err != nil {
 		return fmt.Errorf("clear up after an earlier experiment: %w", err)
 	}
-	sweep(os.TempDir())
-	sweep(StateHome())
 	root := s.Given.Root
 	if s.Tree.Exists(string(root)) {
 		return fmt.Errorf("cgroup %s exists: another experiment is at work here; if not, run tenon restore", root)
 	}
+	sweep(os.TempDir())
+	sweep(StateHome())
 	s.Undo = append(s.Undo, func() error {
 		err := Clear(root, s.Host, s.Tree)
 		_, restoreErr := s.Host.RestoreOwn(context.Background())
@@ -123,38 +118,6 @@ func (NoGroups) Reaped(int) error                  { return nil }
 // lab.Child.
 func (s *Site) Child(args ...string) []string {
 	return append(append([]string{}, s.Given.Self...), args...)
-}
-
-// DirPrefix is the prefix of the names of all directories of the lab. After it
-// comes the process ID.
-const DirPrefix = "tenon-lab-"
-
-// Directory makes a directory in dir, or in the directory for temporary files
-// if dir is empty. Close removes the new directory. Directory also removes the
-// directories of labs that were killed.
-func (s *Site) Directory(dir string) (string, error) {
-	if dir == "" {
-		dir = os.TempDir()
-	}
-	sweep(dir)
-	made, err := os.MkdirTemp(dir, fmt.Sprintf("%s%d-", DirPrefix, os.Getpid()))
-	if err != nil {
-		return "", err
-	}
-	s.Undo = append(s.Undo, func() error { return os.RemoveAll(made) })
-	return made, nil
-}
-
-// sweep removes the directories of labs that were killed.
-func sweep(dir string) {
-	dirs, _ := filepath.Glob(filepath.Join(dir, DirPrefix+"*-*"))
-	for _, dir := range dirs {
-		id, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), DirPrefix), "-")
-		pid, err := strconv.Atoi(id)
-		if err == nil && pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
-			os.RemoveAll(dir)
-		}
-	}
 }
 
 // StepAside moves the threads of the lab itself to the lab's CPUs. New threads
