@@ -58,7 +58,7 @@ func experiment(cmd *cobra.Command, g *global, run func(context.Context) (harnes
 	if errors.As(err, new(testbed.FlagFaults)) {
 		return usageError{err}
 	}
-	if o.Runs > 0 {
+	if o.Findings != nil {
 		err = errors.Join(err, printFindings(cmd, g, o.Findings))
 		fmt.Fprintf(os.Stderr, "report: %s\n", o.Report())
 	}

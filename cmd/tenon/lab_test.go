@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/lab/harness"
 )
 
 // TestAnInterruptedExperimentSaysWhatIsNotPutBack checks which errors the lab prints
@@ -21,6 +25,19 @@ func TestAnInterruptedExperimentSaysWhatIsNotPutBack(t *testing.T) {
 		}
 		if got == nil || got.Error() != want {
 			t.Errorf("%q is left of %q, want %q", got, err, want)
+		}
+	}
+}
+
+// TestAnExperimentWhoseRunsCannotBeReadSaysWhy has runs but no findings.
+func TestAnExperimentWhoseRunsCannotBeReadSaysWhy(t *testing.T) {
+	unreadable := errors.New("line 7 ends with CR alone")
+	for _, o := range []output{text, jsonText} {
+		err := experiment(&cobra.Command{}, &global{output: o}, func(context.Context) (harness.Outcome, error) {
+			return harness.Outcome{Runs: 1}, unreadable
+		})
+		if !errors.Is(err, unreadable) {
+			t.Errorf("-o %s: error %v", o, err)
 		}
 	}
 }

@@ -92,7 +92,9 @@ func runProtocol(cmd *cobra.Command, f Frame, c run.Config) (string, error) {
 		o, err := f.Colocate(ctx, c)
 		switch {
 		case o.Runs > 0:
-			err = errors.Join(err, o.Findings.WriteTable(cmd.OutOrStdout()))
+			if o.Findings != nil {
+				err = errors.Join(err, o.Findings.WriteTable(cmd.OutOrStdout()))
+			}
 			if err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s has %d runs. To submit them: tenon lab submit --from %[1]s\n", c.Out, o.Runs)
 			}

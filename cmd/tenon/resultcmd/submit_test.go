@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,6 +90,24 @@ func TestSubmitRefusesAFolderWithoutAProtocol(t *testing.T) {
 	cmd.SetArgs([]string{"--from", t.TempDir()})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "only an experiment that tenon lab submit ran") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestASubmitWhoseRunsCannotBeRead has runs but no findings.
+func TestASubmitWhoseRunsCannotBeRead(t *testing.T) {
+	unreadable := errors.New("line 7 ends with CR alone")
+	cmd := NewSubmit(Frame{
+		Usage: func(err error) error { return err }, Prepare: func(*run.Config) error { return nil },
+		Experiment: func(_ *cobra.Command, run func(context.Context) error) error { return run(t.Context()) },
+		Colocate: func(context.Context, run.Config) (harness.Outcome, error) {
+			return harness.Outcome{Runs: 1}, unreadable
+		},
+	})
+	cmd.SetArgs([]string{"--out", filepath.Join(t.TempDir(), "results")})
+	cmd.SetErr(io.Discard)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	if err := cmd.Execute(); !errors.Is(err, unreadable) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -26,8 +26,8 @@ const maxRepeats = 2
 // data.
 type Outcome struct {
 	Dir      string
-	Runs     int // number of finished runs, including void ones
-	Findings report.Findings
+	Runs     int             // number of finished runs, including void ones
+	Findings report.Findings // nil if there are no runs, or if the error says why they cannot be read
 }
 
 // Report is the path of the HTML page.

@@ -214,7 +214,9 @@ func nameOf(to *string) func(string) error {
 	}
 }
 
-// printable replaces what a terminal would obey.
+// printable replaces what a terminal would obey, and what is not UTF-8. A reason
+// may quote the output of a program, and ReadTable refuses a table with a CR or
+// another encoding anywhere in it.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

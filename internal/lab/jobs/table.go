@@ -79,7 +79,7 @@ func extras() []column {
 		fraction("Instructions", func(e *Extra) *node.Maybe[float64] { return &e.Instructions }),
 		fraction("CacheMisses", func(e *Extra) *node.Maybe[float64] { return &e.CacheMisses }),
 		counter("PeakMemory", func(e *Extra) *node.Maybe[unit.Bytes] { return &e.PeakMemory }),
-		{"Void", func(j Job) string { return j.Extra.Void }, func(j *Job, s string) error { j.Extra.Void = printable(s); return nil }},
+		{"Void", func(j Job) string { return printable(j.Extra.Void) }, func(j *Job, s string) error { j.Extra.Void = printable(s); return nil }},
 	}
 }
 
@@ -174,7 +174,7 @@ func WriteRows(w io.Writer, all []Job) error {
 	for _, j := range all {
 		row := []string{
 			j.Host, j.Type, strconv.Itoa(j.Concurrency), formatCPU(j.CPU), formatMemory(j.Memory), strconv.Itoa(j.Index), j.Pod,
-			strconv.Itoa(j.Container), j.ContainerID, strconv.FormatInt(j.In.Unix(), 10), strconv.FormatInt(j.Out.Unix(), 10), j.Source,
+			strconv.Itoa(j.Container), j.ContainerID, strconv.FormatInt(j.In.Unix(), 10), strconv.FormatInt(j.Out.Unix(), 10), printable(j.Source),
 		}
 		for _, c := range more {
 			row = append(row, c.get(j))

@@ -73,6 +73,24 @@ func TestOurTableReadsBackAsItWasWritten(t *testing.T) {
 	}
 }
 
+// TestTheOutputOfAFailedJobDoesNotSpoilTheTable quotes what ffmpeg writes: each
+// progress line ends with CR, and names are in any encoding.
+func TestTheOutputOfAFailedJobDoesNotSpoilTheTable(t *testing.T) {
+	at := time.Unix(1489746275, 0).UTC()
+	j := Job{Host: "a", Type: "quota", Concurrency: 1, In: at, Out: at, Source: "film\xff.mp4", Extra: Extra{Void: "exit status 1: frame=1\rframe=2\r\n\x00film\xff.mp4: \x1b[31mno space"}}
+	var b bytes.Buffer
+	if err := WriteTable(&b, []Job{j}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadTable(&b)
+	if err != nil || len(got) != 1 {
+		t.Fatalf("%d jobs read back, %v", len(got), err)
+	}
+	if want := "exit status 1: frame=1 frame=2   film\ufffd.mp4:  [31mno space"; got[0].Extra.Void != want || got[0].Source != "film\ufffd.mp4" {
+		t.Errorf("source %q, void %q, want %q", got[0].Source, got[0].Extra.Void, want)
+	}
+}
+
 func TestWrongRowsNameLineAndColumn(t *testing.T) {
 	row := func(change func([]string)) string {
 		cells := strings.Split("node00,bm,8,0.8,8gi,3,p,3,"+idA+",1489746275,1489746528,source4.mp4", ",")

@@ -275,14 +275,14 @@ func (t *tail) Bytes() []byte {
 }
 
 // QuoteOutput returns the last line of a program's output in a form that can be
-// added to an error message.
+// added to an error message. A line may also end with CR: ffmpeg ends lines of
+// progress so, and thousands of them may come before the next LF.
 func QuoteOutput(out []byte) string {
 	text := strings.TrimSpace(string(out))
 	if text == "" {
 		return ""
 	}
-	lines := strings.Split(text, "\n")
-	return ": " + strings.TrimSpace(lines[len(lines)-1])
+	return ": " + strings.TrimSpace(text[strings.LastIndexAny(text, "\r\n")+1:])
 }
 
 // EndedEarly returns an error for a process that should still run, but ended

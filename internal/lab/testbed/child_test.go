@@ -96,6 +96,9 @@ func TestErrorCarriesTheLastLineOfAComplaint(t *testing.T) {
 	if err := p.Err(); err == nil || err.Error() != "sh ended: exit status 3: disk full" {
 		t.Errorf("error %v", err)
 	}
+	if got := QuoteOutput([]byte("film\nframe=1\rframe=2 \r")); got != ": frame=2" {
+		t.Errorf("of progress it quotes %q", got)
+	}
 }
 
 func TestStopKillsWhatDoesNotEnd(t *testing.T) {
