@@ -160,7 +160,7 @@ func ofCluster(k *cluster.Kubernetes) []clusterFlag {
 	return []clusterFlag{
 		{&k.Node, "node", "the node to test (default: the only one with Tenon)"},
 		{&k.Context, "context", "the context of kubectl (default: the current one)"},
-		{&k.Namespace, "namespace", "where the pods of the experiment go (default tenon-lab)"},
+		{&k.Namespace, "namespace", "where the pods go; made, and removed at the end, if it does not exist (default tenon-lab)"},
 		{&k.ConfigMap, "cluster-config", "Tenon's ConfigMap, as NAMESPACE/NAME (default tenon-system/slo-controller-config)"},
 		{&k.NGINX, "nginx-image", "the image of nginx, which reads /apps/nginx/conf/nginx.conf (default: that of the published experiment)"},
 		{&k.FFmpeg, "ffmpeg-image", "the image of ffmpeg; --input is a film in it (default: that of the published experiment)"},

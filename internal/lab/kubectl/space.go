@@ -43,8 +43,11 @@ func (s *Space) Labels(more Object) Object {
 // Selector returns a selector for the objects of this experiment with a given
 // label. Objects of other experiments may have the same label.
 func (s *Space) Selector(label, value string) string {
-	return labLabel + "=" + s.Experiment + "," + label + "=" + value
+	return s.All() + "," + label + "=" + value
 }
+
+// All returns a selector for all objects of this experiment.
+func (s *Space) All() string { return labLabel + "=" + s.Experiment }
 
 // Enter creates the namespace if it does not exist. It returns an error if
 // another lab runs there. It removes the objects of an experiment that was killed,
@@ -78,7 +81,7 @@ func (s *Space) Enter(ctx context.Context) error {
 	if s.lease, err = s.hold(ctx, s.Namespace, cmp.Or(s.times, usualTimes), tell); err != nil {
 		return err
 	}
-	return s.Remove(ctx, labLabel+"="+s.Experiment, "foreground")
+	return s.Remove(ctx, s.All(), "foreground")
 }
 
 // Remove deletes the objects of the experiment that match a selector. With the
@@ -117,7 +120,7 @@ func (s *Space) Leave() error {
 	if s.made {
 		return s.removeNamespace(ctx)
 	}
-	return errors.Join(s.Clean(ctx, labLabel+"="+s.Experiment, "foreground"), s.lease.Release(ctx))
+	return errors.Join(s.Clean(ctx, s.All(), "foreground"), s.lease.Release(ctx))
 }
 
 // leaveUnused removes the namespace if this lab created it, and no lab has used it

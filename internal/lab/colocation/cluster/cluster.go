@@ -29,7 +29,7 @@ import (
 type Kubernetes struct {
 	Context   string // kubectl context (default: the current one)
 	Node      string // tested node (default: the only node with a report of tenond)
-	Namespace string // of the experiment's pods; created if it does not exist (default: tenon-lab)
+	Namespace string // of the experiment's pods; made, and removed at the end, if it does not exist (default: tenon-lab)
 	ConfigMap string // ConfigMap of Tenon as NAMESPACE/NAME (default: tenon-system/slo-controller-config)
 	NGINX     string // images (default: those of the published experiment)
 	FFmpeg    string
@@ -71,6 +71,7 @@ type environment struct {
 	*testbed.Site
 	cluster Kubernetes
 	kubectl kubectl.Client
+	space   *kubectl.Space // the namespace of the pods
 	node    testedNode
 
 	processes, threads int
@@ -91,8 +92,9 @@ type testedNode struct {
 // Run runs the colocation experiment on a node of a cluster that has Tenon.
 // nginx and ffmpeg run as pods. The lab itself only sends the load, and changes
 // Tenon's strategies for that node. When Run returns, even with an error, it has
-// removed the pods and strategies of the experiment. The Outcome and the error
-// have the same meaning as those of run.Run.
+// removed the pods and strategies of the experiment. If it made the namespace,
+// it has removed that, too. The Outcome and the error have the same meaning as
+// those of run.Run.
 func Run(ctx context.Context, c run.Config, k Kubernetes) (harness.Outcome, error) {
 	b, err := setCluster(ctx, c, k)
 	if err != nil {
@@ -135,6 +137,7 @@ func setCluster(ctx context.Context, c run.Config, k Kubernetes) (_ *environment
 	if b.Site, err = testbed.Away(c.Setting); err != nil {
 		return nil, err
 	}
+	b.space = b.newSpace()
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
@@ -201,10 +204,22 @@ func (b *environment) findNode(ctx context.Context) error {
 	return nil
 }
 
+// newSpace returns the namespace of the experiment. Its pods and its ConfigMap
+// carry the label by which they are removed, because another user may have
+// objects with the same names.
+func (b *environment) newSpace() *kubectl.Space {
+	return &kubectl.Space{Client: b.kubectl, Namespace: b.cluster.Namespace, Experiment: "colocation", Objects: "pods,configmaps", Tell: b.Status.Now}
+}
+
 // settleIn prepares the node for the experiment. It first removes what an
-// earlier experiment left when it was killed.
+// earlier experiment left when it was killed. If another lab runs in the
+// namespace, settleIn changes nothing and returns an error.
 func (b *environment) settleIn(ctx context.Context) error {
-	if _, err := b.kubectl.Do(ctx, kubectl.Manifest([]object{{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": b.cluster.Namespace}}}), "apply", "-f", "-"); err != nil {
+	b.Undo = append(b.Undo, b.space.Leave)
+	if err := b.space.Enter(ctx); err != nil {
+		return err
+	}
+	if err := b.checkNames(ctx); err != nil {
 		return err
 	}
 	b.Undo = append(b.Undo, func() error {
@@ -212,19 +227,30 @@ func (b *environment) settleIn(ctx context.Context) error {
 		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 		defer stop()
 		_, labelErr := b.kubectl.Do(ctx, "", "label", "node", b.node.name, strategyLabel+"-")
-		return errors.Join(b.clear(ctx), b.apply(ctx, nil), labelErr)
+		return errors.Join(b.apply(ctx, nil), labelErr)
 	})
-	if err := b.clear(ctx); err != nil {
-		return err
-	}
 	_, err := b.kubectl.Do(ctx, "", "label", "node", b.node.name, "--overwrite", strategyLabel+"="+strategyName)
 	return err
 }
 
-// clear removes the pods of the experiment.
+// checkNames returns an error if another user's objects have the names of the
+// objects of the experiment, which would replace them. At this time, the
+// experiment has no objects of its own.
+func (b *environment) checkNames(ctx context.Context) error {
+	out, err := b.kubectl.Do(ctx, "", "get", "pod/"+nginxPod, "pod/"+batchPod, "configmap/"+nginxConf, "--ignore-not-found", "-o", "name")
+	if err != nil {
+		return err
+	}
+	if has := strings.Fields(string(out)); len(has) > 0 {
+		return fmt.Errorf("namespace %s has %s, not of this lab: choose another namespace with --namespace, or delete them",
+			b.cluster.Namespace, strings.Join(has, ", "))
+	}
+	return nil
+}
+
+// clear removes the pods of the experiment, and waits until they have ended.
 func (b *environment) clear(ctx context.Context) error {
-	_, err := b.kubectl.Do(ctx, "", "delete", "pod/"+nginxPod, "pod/"+batchPod, "configmap/nginx-conf", "--ignore-not-found", "--wait", "--timeout=60s")
-	return err
+	return b.space.Remove(ctx, b.space.All(), "background")
 }
 
 func (b *environment) experiment(s run.SoloResult, calibration, caveats []string) colocation.Experiment {

@@ -10,10 +10,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The pods of the experiment.
+// The objects of the experiment: its pods, and the ConfigMap of nginx.
 const (
-	nginxPod = "nginx"
-	batchPod = "batch"
+	nginxPod  = "nginx"
+	batchPod  = "batch"
+	nginxConf = "nginx-conf"
 )
 
 // object is a JSON object of the Kubernetes API.
@@ -40,14 +41,14 @@ func (b *environment) nginxManifest(tested int) []object {
 	return []object{
 		{
 			"apiVersion": "v1", "kind": "ConfigMap",
-			"metadata": object{"name": "nginx-conf"},
+			"metadata": object{"name": nginxConf, "labels": b.space.Labels(nil)},
 			"data":     object{"nginx.conf": conf},
 		},
 		b.pod(nginxPod, object{qosLabel: "LS"}, object{
 			"image": b.cluster.NGINX, "ports": []object{{"containerPort": b.Port, "hostPort": b.Port}},
 			"resources":    object{"requests": amounts, "limits": amounts},
 			"volumeMounts": []object{{"name": "conf", "mountPath": "/apps/nginx/conf"}},
-		}, object{"name": "conf", "configMap": object{"name": "nginx-conf"}}),
+		}, object{"name": "conf", "configMap": object{"name": nginxConf}}),
 	}
 }
 
@@ -110,7 +111,7 @@ func (b *environment) pod(name string, labels object, container object, volumes 
 	labels["app"] = name
 	return object{
 		"apiVersion": "v1", "kind": "Pod",
-		"metadata": object{"name": name, "labels": labels},
+		"metadata": object{"name": name, "labels": b.space.Labels(labels)},
 		"spec": object{
 			"nodeName": b.node.name, "hostNetwork": true, "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
 			"tolerations": []object{{"operator": "Exists"}},
