@@ -13,14 +13,21 @@ import (
 )
 
 // podChanged handles a new or changed pod. The scheduler's informer leaves out
-// pods that have ended, so the end of a pod arrives as a deletion.
+// pods that have ended, so the end of a pod arrives as a deletion. There is one
+// exception: an informer knows pods by their names. If it lists the pods again
+// and another pod has got the name of an ended one meanwhile, it reports only a
+// change from the one pod to the other.
 func (k *keeper) podChanged(before, after any) {
 	p, ok := after.(*corev1.Pod)
 	old, had := before.(*corev1.Pod)
-	switch {
-	case !ok:
+	if !ok {
 		return
-	case p.Spec.NodeName == "":
+	}
+	if had && old.UID != p.UID {
+		k.podDeleted(old)
+		had = false
+	}
+	if p.Spec.NodeName == "" {
 		if p.Status.NominatedNodeName != "" || had && old.Status.NominatedNodeName != "" {
 			k.nominated(p)
 		}

@@ -95,3 +95,42 @@ func TestCPUsThatTheNodeStillHoldsAreNotFree(t *testing.T) {
 		t.Errorf("%d CPUs are open after the next report, and %s is woken", got, woken)
 	}
 }
+
+// TestAPodThatReplacesAnotherHoldsOnlyItsOwnCPUs ends a pod of four own CPUs
+// while the informer has no watch. Another pod has its name when the informer
+// lists the pods again. The informer then reports one change from the first pod
+// to the second.
+func TestAPodThatReplacesAnotherHoldsOnlyItsOwnCPUs(t *testing.T) {
+	next := pinned("a", 2, 100)
+	next.UID = "b"
+	shares := plain("a")
+	shares.UID = "b"
+	for name, x := range map[string]struct {
+		next *corev1.Pod
+		open string
+	}{
+		"on the same node":           {bound(next, "n", nil), "n 6, m 8"},
+		"on another node":            {bound(next, "m", nil), "n 8, m 6"},
+		"it waits":                   {next, "n 8, m 8"},
+		"it asks for no CPUs":        {bound(shares, "n", nil), "n 8, m 8"},
+		"it waits and asks for none": {shares, "n 8, m 8"},
+	} {
+		b := newBench(t, machine("n", 1, 1, 4), machine("m", 1, 1, 4))
+		open := func() string { return fmt.Sprintf("n %d, m %d", b.open("n"), b.open("m")) }
+		first := b.run(pinned("a", 4, 100), "n")
+		if _, why := b.tryNode(pinned("waiting", 5, 100), "n"); why == "" {
+			t.Fatal("it fits")
+		}
+		b.keeper.podChanged(first, x.next)
+		if got := open(); got != x.open {
+			t.Errorf("%s: open: %s, want %s", name, got, x.open)
+		}
+		if got := fmt.Sprint(b.wokenPods()); got != "[default/waiting]" {
+			t.Errorf("%s: woken: %s", name, got)
+		}
+		b.keeper.podDeleted(x.next)
+		if got := open(); got != "n 8, m 8" {
+			t.Errorf("%s: open after its end: %s", name, got)
+		}
+	}
+}
