@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -98,7 +99,9 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 }
 
 // hasRoomAfterPod returns whether a waiting pod has room after another pod has
-// ended. It works even if the ledger has not seen the end yet.
+// ended, or is no longer nominated for a node: the scheduler reports both as the
+// end of a pod, and a nominated pod has no node. hasRoomAfterPod works even if
+// the ledger has not seen the end yet.
 func (p *Plugin) hasRoomAfterPod(_ klog.Logger, waiting *corev1.Pod, before, _ any) (fwk.QueueingHint, error) {
 	if gone, is := before.(cache.DeletedFinalStateUnknown); is {
 		before = gone.Obj
@@ -108,7 +111,7 @@ func (p *Plugin) hasRoomAfterPod(_ klog.Logger, waiting *corev1.Pod, before, _ a
 	if !ok || !asks {
 		return fwk.Queue, nil
 	}
-	view := p.keeper.view(ended.Spec.NodeName)
+	view := p.keeper.view(cmp.Or(ended.Spec.NodeName, ended.Status.NominatedNodeName))
 	if uid := place.UID(ended.UID); view.Has(uid) {
 		view = view.Without(uid)
 	}

@@ -282,6 +282,45 @@ func TestANodeWithoutAReportIsFiltered(t *testing.T) {
 	}
 }
 
+// TestTheEndOfANominationWakesThoseThatGaveWay refuses a pod because of another
+// one that is nominated for the node. The scheduler then reports that the
+// nominated pod has ended, also if it is only nominated no more.
+func TestTheEndOfANominationWakesThoseThatGaveWay(t *testing.T) {
+	b := newBench(t, machine("n", 1, 1, 4), machine("full", 1, 1, 4))
+	b.run(pinned("there", 6, 100), "full")
+	nominated := func(node string) *corev1.Pod {
+		p := pinned("nominated", 6, 100)
+		p.Status.NominatedNodeName = node
+		return p
+	}
+	p, s := pinned("a", 4, 100), newState()
+	if _, status := b.PreFilter(t.Context(), s, p, nil); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	b.AddPod(t.Context(), s, p, podInfo{pod: nominated("n")}, named("n"))
+	if status := b.Filter(t.Context(), s, p, named("n")); status.IsSuccess() {
+		t.Fatal("it fits beside the nominated pod")
+	}
+	for name, x := range map[string]struct {
+		waiting *corev1.Pod
+		ended   any
+		want    fwk.QueueingHint
+	}{
+		"the node has room":             {p, nominated("n"), fwk.Queue},
+		"the watch missed the end":      {p, cache.DeletedFinalStateUnknown{Obj: nominated("n")}, fwk.Queue},
+		"the node is too small":         {pinned("huge", 8, 100), nominated("n"), fwk.QueueSkip},
+		"another pod has the CPUs":      {p, nominated("full"), fwk.QueueSkip},
+		"the node is not known":         {p, nominated("gone"), fwk.QueueSkip},
+		"it was nominated for no node":  {p, nominated(""), fwk.QueueSkip},
+		"it was bound to the full node": {p, bound(nominated("n"), "full", nil), fwk.QueueSkip},
+	} {
+		hint, err := b.hasRoomAfterPod(b.keeper.log, x.waiting, x.ended, nil)
+		if err != nil || hint != x.want {
+			t.Errorf("%s: %v %v, want %v", name, hint, err, x.want)
+		}
+	}
+}
+
 // TestTheEndOfADoubtWakesThoseItHeldUp loses the answer to a bind of a pod. The
 // pod then demands another number of CPUs. At its next reservation it must
 // release the first CPUs, even if the reservation fails.
