@@ -28,8 +28,8 @@ func (k *keeper) podChanged(before, after any) {
 		had = false
 	}
 	if p.Spec.NodeName == "" {
-		if p.Status.NominatedNodeName != "" || had && old.Status.NominatedNodeName != "" {
-			k.nominated(p)
+		if had || p.Status.NominatedNodeName != "" {
+			k.waitingChanged(p)
 		}
 		return
 	}
@@ -69,15 +69,26 @@ func (k *keeper) podChanged(before, after any) {
 	k.publish(p.Spec.NodeName)
 }
 
-// nominated records whether a pod without a node is nominated for a node.
-func (k *keeper) nominated(p *corev1.Pod) {
-	_, asks := demandOf(p)
+// waitingChanged records whether a pod without a node is nominated for a node,
+// and for which CPUs it waits now. If these are other CPUs than before, the
+// queue of the scheduler tries the pod again by itself (asksForOthers). If no
+// node takes the pod then, either, the keeper must wake it for the new CPUs.
+func (k *keeper) waitingChanged(p *corev1.Pod) {
+	demand, asks := demandOf(p)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if asks && p.Status.NominatedNodeName != "" {
 		k.nominees[p.UID] = true
 	} else {
 		delete(k.nominees, p.UID)
+	}
+	w, waits := k.failed[p.UID]
+	switch {
+	case !waits:
+	case asks:
+		k.failed[p.UID] = waitingPod{p, demand, w.since}
+	default:
+		delete(k.failed, p.UID)
 	}
 }
 

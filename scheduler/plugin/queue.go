@@ -95,6 +95,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.hasRoomAfterPod},
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeAllocatable | fwk.UpdateNodeAnnotation}, QueueingHintFn: p.hasRoomAfterNode},
+		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}, QueueingHintFn: p.asksForOthers},
 	}, nil
 }
 
@@ -126,6 +127,22 @@ func (p *Plugin) hasRoomAfterNode(_ klog.Logger, waiting *corev1.Pod, _, after a
 		return fwk.Queue, nil
 	}
 	return hint(p.keeper.view(node.Name), demand), nil
+}
+
+// asksForOthers returns whether a waiting pod asks for other CPUs after a change
+// of the pod itself, such as of its annotations.
+func (*Plugin) asksForOthers(_ klog.Logger, _ *corev1.Pod, before, after any) (fwk.QueueingHint, error) {
+	old, was := before.(*corev1.Pod)
+	now, is := after.(*corev1.Pod)
+	if !was || !is {
+		return fwk.Queue, nil
+	}
+	had, asked := demandOf(old)
+	has, asks := demandOf(now)
+	if asked == asks && had.Claim == has.Claim { // the answers of nodes depend on no other part
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
 }
 
 func hint(view *place.View, d place.Demand) fwk.QueueingHint {

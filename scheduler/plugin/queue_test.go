@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -317,6 +318,52 @@ func TestTheEndOfANominationWakesThoseThatGaveWay(t *testing.T) {
 		hint, err := b.hasRoomAfterPod(b.keeper.log, x.waiting, x.ended, nil)
 		if err != nil || hint != x.want {
 			t.Errorf("%s: %v %v, want %v", name, hint, err, x.want)
+		}
+	}
+}
+
+// TestAWaitingPodThatAsksForOtherCPUsIsTriedAgain changes a pod that no node
+// takes, because three CPUs are no whole cores.
+func TestAWaitingPodThatAsksForOtherCPUsIsTriedAgain(t *testing.T) {
+	p := pinned("a", 3, 100)
+	p.Annotations[kube.AnnotationResourceSpec] = `{"requiredCPUBindPolicy":"FullPCPUs"}`
+	anywhere, fewer, labelled, refused := pinned("a", 3, 100), pinned("a", 2, 100), p.DeepCopy(), p.DeepCopy()
+	labelled.Labels, labelled.Annotations["team"] = map[string]string{"team": "web"}, "web"
+	refused.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
+	for name, x := range map[string]struct {
+		next  *corev1.Pod
+		want  fwk.QueueingHint
+		woken string // when CPUs become free
+		waits int
+	}{
+		"it takes any cores":          {anywhere, fwk.Queue, "[default/a]", 1},
+		"it asks for fewer CPUs":      {fewer, fwk.Queue, "[default/a]", 1},
+		"it asks for none":            {plain("a"), fwk.Queue, "[]", 0},
+		"it has other labels":         {labelled, fwk.QueueSkip, "[]", 1},
+		"the scheduler says it waits": {refused, fwk.QueueSkip, "[]", 1},
+	} {
+		b := newBench(t, machine("n", 1, 1, 4))
+		events, err := b.EventsToRegister(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(events, func(e fwk.ClusterEventWithHint) bool {
+			return e.Event == fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}
+		})
+		if i < 0 {
+			t.Fatal("the queue does not ask the plugin after a change of the waiting pod")
+		}
+		there := b.run(pinned("there", 4, 100), "n")
+		if _, why := b.tryNode(p, "n"); why != string(pick.NotWhole) {
+			t.Fatalf("%q", why)
+		}
+		if got, err := events[i].QueueingHintFn(b.keeper.log, x.next, p, x.next); err != nil || got != x.want {
+			t.Errorf("%s: %v %v, want %v", name, got, err, x.want)
+		}
+		b.keeper.podChanged(p, x.next)
+		b.keeper.podDeleted(there)
+		if got := fmt.Sprint(b.wokenPods()); got != x.woken || len(b.keeper.failed) != x.waits {
+			t.Errorf("%s: woken: %s, and %d pods wait; want %s, %d", name, got, len(b.keeper.failed), x.woken, x.waits)
 		}
 	}
 }
