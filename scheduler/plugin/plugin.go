@@ -26,13 +26,17 @@ const Name = "TenonCPUs"
 type Args struct {
 	// StaleAfter is an age, on the clock of the scheduler. If the report of a
 	// node has not changed for this long, the node takes no more pods that
-	// demand CPUs.
+	// demand CPUs. The least value is 90 seconds: an agent sends a report each
+	// minute even if nothing has changed.
 	StaleAfter metav1.Duration `json:"staleAfter"`
 }
 
 const (
 	defaultStale = 3 * time.Minute
-	minStale     = 10 * time.Second
+	// minStale is longer than the time between two reports of a healthy node in
+	// which nothing changes: a minute (heartbeat in package nodereport), and some
+	// seconds if the report is late.
+	minStale = 90 * time.Second
 )
 
 // parseArgs reads the arguments. An unknown key is an error, because otherwise

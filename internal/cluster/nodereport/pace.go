@@ -18,7 +18,8 @@ const (
 	// changeGap is the minimum time before a report of any other change.
 	changeGap = 10 * time.Second
 	// heartbeat is the maximum time between two reports. Each report shows that
-	// the agent is alive.
+	// the agent is alive. Schedulers accept no shorter time for a report that is
+	// too old (minStale in package scheduler/plugin).
 	heartbeat = time.Minute
 	// fallPercent is the decrease of the batch resources, in percent, above which
 	// the next report waits only for minGap. A smaller decrease waits for
