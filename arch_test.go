@@ -141,7 +141,7 @@ var arch = []struct {
 	{"cluster/stored", pure, "cluster/kube"},
 	{"cluster/admission", pure, "model/unit model/node decide/cpus/pick config/spelling config api/config/v1alpha1 cluster/kube cluster/stored"},
 	{"cluster/cpureport", affects, "model/unit model/node decide/cpus/pick decide/cpus/place api/v1alpha1"},
-	{"cluster/kubelet", affects, "cluster/stored"},
+	{"cluster/kubelet", affects, "cluster/kube cluster/stored"},
 	{"cluster/certificate", affects, ""},
 	{"cluster/admission/missed", affects, "api/config/v1alpha1 cluster/kube cluster/admission"},
 	{"cluster/manager", affects, "model/unit model/node decide/overcommit config/absence config api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/certificate cluster/admission/missed"},

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
@@ -41,18 +42,18 @@ func (k *keeper) podChanged(before, after any) {
 	if asks {
 		contract = contractOf(p)
 	}
-	uid := p.UID
+	uid := uidOf(p)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !asks { // the pod may have demanded CPUs while it waited
 		k.removePod(uid, k.ledger.Forgo)
 		return
 	}
-	node, known := k.ledger.Node(place.UID(uid))
-	doubts := k.ledger.Doubts(place.UID(uid))
-	news := k.ledger.Bound(place.Pod{UID: place.UID(uid), Demand: demand}, p.Spec.NodeName, contract)
-	delete(k.failed, uid)
-	delete(k.nominees, uid)
+	node, known := k.ledger.Node(uid)
+	doubts := k.ledger.Doubts(uid)
+	news := k.ledger.Bound(place.Pod{UID: uid, Demand: demand}, p.Spec.NodeName, contract)
+	delete(k.failed, p.UID)
+	delete(k.nominees, p.UID)
 	if !news { // most pods: this scheduler bound the pod as it was reserved
 		return
 	}
@@ -100,7 +101,9 @@ func sameCPUs(old, p *corev1.Pod) bool {
 		maps.Equal(old.Annotations, p.Annotations) && maps.Equal(old.Labels, p.Labels) && stored.InForce(old) == old && stored.InForce(p) == p
 }
 
-// podDeleted handles the deletion or the end of a pod.
+// podDeleted handles the deletion or the end of a pod. A static pod may run on
+// after the deletion of its mirror, and the kubelet then makes a new one. So it
+// holds its CPUs until a report lacks it.
 func (k *keeper) podDeleted(o any) {
 	if gone, is := o.(cache.DeletedFinalStateUnknown); is {
 		o = gone.Obj
@@ -111,19 +114,23 @@ func (k *keeper) podDeleted(o any) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.removePod(p.UID, k.ledger.RemovePod)
+	if kube.IsMirror(p) {
+		k.removePod(uidOf(p), k.ledger.Forgo)
+		return
+	}
+	k.removePod(uidOf(p), k.ledger.RemovePod)
 }
 
 // removePod removes a pod from the ledger, by a function of the ledger. The
 // caller holds k.mu.
-func (k *keeper) removePod(uid types.UID, remove func(place.UID)) {
-	delete(k.failed, uid)
-	delete(k.nominees, uid)
-	nodes := k.ledger.Doubts(place.UID(uid))
-	if node, known := k.ledger.Node(place.UID(uid)); known {
+func (k *keeper) removePod(uid place.UID, remove func(place.UID)) {
+	delete(k.failed, types.UID(uid))
+	delete(k.nominees, types.UID(uid))
+	nodes := k.ledger.Doubts(uid)
+	if node, known := k.ledger.Node(uid); known {
 		nodes = append(nodes, node)
 	}
-	remove(place.UID(uid))
+	remove(uid)
 	for _, node := range nodes {
 		k.changed(node)
 		if k.seen[node] == nil && k.ledger.IsUnused(node) {

@@ -6,9 +6,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
 
+	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // resized returns a running pod whose resize the kubelet has deferred.
@@ -131,6 +137,101 @@ func TestAPodThatReplacesAnotherHoldsOnlyItsOwnCPUs(t *testing.T) {
 		b.keeper.podDeleted(x.next)
 		if got := open(); got != "n 8, m 8" {
 			t.Errorf("%s: open after its end: %s", name, got)
+		}
+	}
+}
+
+// mirror returns the mirror of a static pod of node n, which owns six CPUs. The
+// node knows the static pod as 8f3e.
+func mirror(uid string) *corev1.Pod {
+	p := bound(pinned("etcd-n", 6, 100), "n", map[string]string{corev1.MirrorPodAnnotationKey: "8f3e"})
+	p.UID, p.OwnerReferences = types.UID(uid), []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n", Controller: new(true)}}
+	return p
+}
+
+// withStaticPod returns the report of node n with the static pod of mirror.
+func withStaticPod(sequence int64) *v1alpha1.NodeReport {
+	return machine("n", sequence, 2, 4, place.Held{UID: "8f3e", Hold: pick.Hold{Grade: pick.Own, CPUs: unit.CPUSetOf(0, 1, 2, 8, 9, 10)}})
+}
+
+// TestAStaticPodHoldsItsCPUsOnce follows a static pod of six CPUs on a node of
+// sixteen, and its mirror in the API server.
+func TestAStaticPodHoldsItsCPUsOnce(t *testing.T) {
+	for _, reportFirst := range []bool{false, true} {
+		b := newBench(t)
+		opens := func(when string, want int) {
+			t.Helper()
+			if got := b.open("n"); got != want {
+				t.Errorf("report first: %v, %s: %d CPUs are open, want %d", reportFirst, when, got, want)
+			}
+		}
+		p := mirror("one")
+		if reportFirst {
+			b.keeper.reportChanged(withStaticPod(1))
+			opens("without a mirror", 10)
+		}
+		b.keeper.podChanged(nil, p)
+		b.keeper.reportChanged(withStaticPod(2))
+		opens("with a mirror", 10)
+		b.keeper.podDeleted(p)
+		opens("while the kubelet makes the mirror again", 10)
+		again := mirror("two")
+		b.keeper.podChanged(nil, again)
+		opens("with the new mirror", 10)
+		b.keeper.podChanged(again, mirror("three"))
+		opens("with a mirror that replaced another one", 10)
+		b.keeper.podDeleted(mirror("three"))
+		b.keeper.reportChanged(machine("n", 3, 2, 4))
+		opens("after its end", 16)
+	}
+}
+
+// TestAPreemptionFindsAStaticPodByItsMirror shows the plugin the mirror of a
+// static pod, as the scheduler lists it.
+func TestAPreemptionFindsAStaticPodByItsMirror(t *testing.T) {
+	b := newBench(t, withStaticPod(1))
+	there, n := podInfo{pod: mirror("one")}, named("n")
+	b.keeper.podChanged(nil, there.pod)
+	n.pods = []fwk.PodInfo{there}
+	if got := b.keeper.viewWithoutEnded(n).Open().Len(); got != 10 {
+		t.Errorf("%d CPUs are open: the listed pod has not ended", got)
+	}
+	p, s := pinned("new", 12, 100), newState()
+	if _, status := b.PreFilter(t.Context(), s, p, nil); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	b.RemovePod(t.Context(), s, p, there, n)
+	if why := b.Filter(t.Context(), s, p, n).Message(); why != "" {
+		t.Errorf("without the static pod: %s", why)
+	}
+	b.AddPod(t.Context(), s, p, there, n)
+	if b.Filter(t.Context(), s, p, n).IsSuccess() {
+		t.Error("the static pod is put back, and takes no CPUs")
+	}
+	if hint, err := b.hasRoomAfterPod(b.keeper.log, p, there.pod, nil); err != nil || hint != fwk.QueueSkip {
+		t.Errorf("the deletion of a mirror is not the end of its static pod: %v %v", hint, err)
+	}
+}
+
+// TestANodeWithAStaticPodIsForgotten deletes a node, its report, and the mirror
+// of its static pod. Kubernetes does this in no fixed order.
+func TestANodeWithAStaticPodIsForgotten(t *testing.T) {
+	for _, order := range []string{"nrp", "npr", "rnp", "rpn", "pnr", "prn"} {
+		b := newBench(t, withStaticPod(1))
+		b.keeper.nodeAdded(object("n"))
+		b.keeper.podChanged(nil, mirror("one"))
+		for _, gone := range order {
+			switch gone {
+			case 'n':
+				b.keeper.nodeDeleted(object("n"))
+			case 'r':
+				b.keeper.reportDeleted(withStaticPod(1))
+			case 'p':
+				b.keeper.podDeleted(mirror("one"))
+			}
+		}
+		if _, kept := b.keeper.views.Load().names["n"]; kept || len(b.keeper.seen) > 0 {
+			t.Errorf("%s: the node is not forgotten", order)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (p *Plugin) trial(state fwk.CycleState, c *cycle, n fwk.NodeInfo) *trial {
 // RemovePod removes a pod from the trial of a node, to find out whether a
 // preemption of this pod would help.
 func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
-	c, uid := cycleOf(state), place.UID(removed.GetPod().UID)
+	c, uid := cycleOf(state), uidOf(removed.GetPod())
 	if c == nil || node.Node() == nil {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Po
 // AddPod adds a pod to the trial of a node. Either RemovePod has removed this
 // pod before, or the pod is nominated for the node.
 func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
-	c, uid := cycleOf(state), place.UID(added.GetPod().UID)
+	c, uid := cycleOf(state), uidOf(added.GetPod())
 	if c == nil || node.Node() == nil {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (k *keeper) knows(uid place.UID, node string) bool {
 func listPods(n fwk.NodeInfo) iter.Seq[place.UID] {
 	return func(yield func(place.UID) bool) {
 		for _, p := range n.GetPods() {
-			if !yield(place.UID(p.GetPod().UID)) {
+			if !yield(uidOf(p.GetPod())) {
 				return
 			}
 		}

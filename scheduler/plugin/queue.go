@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 )
@@ -113,7 +114,7 @@ func (p *Plugin) hasRoomAfterPod(_ klog.Logger, waiting *corev1.Pod, before, _ a
 		return fwk.Queue, nil
 	}
 	view := p.keeper.view(cmp.Or(ended.Spec.NodeName, ended.Status.NominatedNodeName))
-	if uid := place.UID(ended.UID); view.Has(uid) {
+	if uid := uidOf(ended); view.Has(uid) && !kube.IsMirror(ended) {
 		view = view.Without(uid)
 	}
 	return hint(view, demand), nil

@@ -30,6 +30,10 @@ func demandOf(p *corev1.Pod) (place.Demand, bool) {
 	return d, asks
 }
 
+// uidOf returns the UID under which a pod is in the ledger. It is the one in the
+// report of the pod's node.
+func uidOf(p *corev1.Pod) place.UID { return place.UID(kube.UIDOnNode(p)) }
+
 // contractOf returns the CPUs that were chosen for a bound pod. If the result
 // is zero, the node chooses the CPUs in the same way as this scheduler.
 func contractOf(p *corev1.Pod) place.Contract {

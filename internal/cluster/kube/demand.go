@@ -246,7 +246,7 @@ func cpusOf(p *corev1.Pod) node.CPUOverride {
 		return node.CPUOverride{}
 	}
 	o := node.CPUOverride{
-		Pod: string(p.UID), Grade: uint8(d.Grade), Bind: uint8(d.Bind), Within: uint8(d.Within), Apart: uint8(d.Apart), Fewest: d.Fewest,
+		Pod: UID(p), Grade: uint8(d.Grade), Bind: uint8(d.Bind), Within: uint8(d.Within), Apart: uint8(d.Apart), Fewest: d.Fewest,
 		CPUs: d.CPUs, Request: d.Request,
 		Grows: d.Grade == pick.Pooled && p.Annotations[AnnotationCPUPolicy] == StaticBurst,
 	}

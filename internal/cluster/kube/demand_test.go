@@ -70,6 +70,25 @@ func TestWhatAPodDemandsOfTheCPUs(t *testing.T) {
 	}
 }
 
+// TestADemandIsThatOfTheStaticPod reads a static pod from the kubelet, and its
+// mirror from the API server while the kubelet does not answer. The report of
+// the node must name the same pod.
+func TestADemandIsThatOfTheStaticPod(t *testing.T) {
+	lsr, hash := label(LabelQOSClass, "LSR"), annotation(annotationHash, "8f3e")
+	file := pod("etcd", lsr, hash, annotation(annotationSource, "file"), container("c", "cpu=2", "cpu=2"))
+	file.UID = "8f3e"
+	mirror := pod("etcd", lsr, annotation(annotationMirror, "8f3e"), annotation(annotationSource, "file"), container("c", "cpu=2", "cpu=2"))
+	own := pod("web", lsr, annotation(annotationSource, "api"), container("c", "cpu=2", "cpu=2"))
+	for _, c := range []struct {
+		pod  corev1.Pod
+		want string
+	}{{file, "8f3e"}, {mirror, "8f3e"}, {own, "uid-web"}} {
+		if o := cpusOf(&c.pod); o.Pod != c.want || o.CPUs != 2 {
+			t.Errorf("%s: %+v, want the pod %s", c.pod.UID, o, c.want)
+		}
+	}
+}
+
 // TestAFaultNamesTheOnlyWord checks the message about a word of a list with one
 // word.
 func TestAFaultNamesTheOnlyWord(t *testing.T) {

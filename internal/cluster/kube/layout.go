@@ -52,6 +52,8 @@ func (l Layout) Container(pod node.CgroupPath, id string) node.CgroupPath {
 
 // UID returns the id of a pod as it appears in the names of its cgroups. For a
 // static pod, this is the hash of its file, from an annotation of the mirror pod.
+// The pod must be from a kubelet, or without the annotations that others than a
+// kubelet wrote (kubelet.SlimOfAPI).
 func UID(p *corev1.Pod) string {
 	if hash := p.Annotations[annotationMirror]; hash != "" {
 		return hash
@@ -60,6 +62,32 @@ func UID(p *corev1.Pod) string {
 		return hash
 	}
 	return string(p.UID)
+}
+
+// UIDOnNode returns the id by which the node of a pod knows the pod, which was
+// read from the API server. It is that of UID. For the mirror of a static pod,
+// this is not the UID that the API server gave the mirror.
+func UIDOnNode(p *corev1.Pod) string {
+	if IsMirror(p) {
+		return p.Annotations[annotationMirror]
+	}
+	return string(p.UID)
+}
+
+// IsMirror reports whether a pod of the API server is the mirror of a static
+// pod. Any client may write the annotation of a mirror. A kubelet also makes its
+// node the owner of each mirror (admission plugin NodeRestriction), so the
+// annotation does not count in other pods.
+func IsMirror(p *corev1.Pod) bool {
+	if p.Annotations[annotationMirror] == "" {
+		return false
+	}
+	for i := range p.OwnerReferences {
+		if o := &p.OwnerReferences[i]; o.Controller != nil && *o.Controller {
+			return o.Kind == "Node" && o.APIVersion == "v1"
+		}
+	}
+	return false
 }
 
 func qosNames(class corev1.PodQOSClass) []string {

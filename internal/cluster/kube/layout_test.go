@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tenon.sh/tenon/internal/cluster/podpath"
 	"tenon.sh/tenon/internal/model/node"
@@ -40,6 +41,36 @@ func TestWhereTheKubeletPutsPods(t *testing.T) {
 		place, ok := podpath.Parse(got)
 		if _, id, _ := strings.Cut(c.id, "://"); !ok || place != (podpath.Place{UID: "a1-b2", Container: id}) {
 			t.Errorf("%s is read back as %+v, %v", got, place, ok)
+		}
+	}
+}
+
+// TestANodeKnowsAMirrorByTheHashOfItsFile reads pods from the API server, where
+// users can write the annotations of a kubelet.
+func TestANodeKnowsAMirrorByTheHashOfItsFile(t *testing.T) {
+	owned := func(version, kind string, controls bool) podChange {
+		return func(p *corev1.Pod) {
+			p.OwnerReferences = append(p.OwnerReferences, metav1.OwnerReference{APIVersion: version, Kind: kind, Name: "n", Controller: &controls})
+		}
+	}
+	mirror, hash := annotation(annotationMirror, "8f3e"), annotation(annotationHash, "8f3e")
+	for name, c := range map[string]struct {
+		made []podChange
+		want string
+	}{
+		"a mirror":                        {[]podChange{mirror, hash, annotation(annotationSource, "file"), owned("v1", "Node", true)}, "8f3e"},
+		"a mirror with a second owner":    {[]podChange{mirror, owned("v1", "ConfigMap", false), owned("v1", "Node", true)}, "8f3e"},
+		"a pod":                           {nil, "uid-p"},
+		"a pod that a node owns":          {[]podChange{owned("v1", "Node", true)}, "uid-p"},
+		"a hash without a mirror":         {[]podChange{hash, owned("v1", "Node", true)}, "uid-p"},
+		"a user's annotation":             {[]podChange{mirror, hash}, "uid-p"},
+		"a Job's annotation":              {[]podChange{mirror, owned("batch/v1", "Job", true)}, "uid-p"},
+		"a Node of another API":           {[]podChange{mirror, owned("example.com/v1", "Node", true)}, "uid-p"},
+		"a node that does not control it": {[]podChange{mirror, owned("v1", "Node", false)}, "uid-p"},
+	} {
+		p := pod("p", c.made...)
+		if got := UIDOnNode(&p); got != c.want || IsMirror(&p) != (c.want == "8f3e") {
+			t.Errorf("%s: %q, and it is a mirror: %v; want %q", name, got, IsMirror(&p), c.want)
 		}
 	}
 }

@@ -2,8 +2,8 @@ package kubelet
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/stored"
 )
 
@@ -32,11 +32,9 @@ func Slim(p *corev1.Pod) {
 // SlimOfAPI does the same as Slim, for a pod of the API server. Tenon derives
 // the cgroup of a pod from annotations of the kubelet, but in the API server
 // any client may have written them. SlimOfAPI keeps only the annotation that
-// marks a static pod, and only if a node owns the pod. Then the annotation is
-// from a kubelet (admission plugin NodeRestriction).
+// marks a static pod, and only if it is from a kubelet (kube.IsMirror).
 func SlimOfAPI(p *corev1.Pod) {
-	owner := metav1.GetControllerOf(p)
-	if owner == nil || owner.Kind != "Node" || owner.APIVersion != "v1" {
+	if !kube.IsMirror(p) {
 		delete(p.Annotations, corev1.MirrorPodAnnotationKey)
 		delete(p.Annotations, "kubernetes.io/config.source")
 	}

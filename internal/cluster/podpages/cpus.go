@@ -8,8 +8,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/cpumap"
 	"tenon.sh/tenon/internal/cluster/kube"
@@ -143,7 +141,7 @@ func (c *Cluster) MapPage(name string) (*MapPage, error) {
 func (c *Cluster) owners(n *nodeState) []Owner {
 	names, reports := map[place.UID]string{}, map[place.UID]v1alpha1.HeldCPUs{}
 	for i := range c.pods {
-		names[place.UID(c.pods[i].UID)] = nameOf(&c.pods[i])
+		names[uidOf(&c.pods[i])] = nameOf(&c.pods[i])
 	}
 	for _, h := range n.Report.Status.CPUs.Held {
 		reports[place.UID(h.UID)] = h
@@ -169,14 +167,14 @@ func (c *Cluster) owners(n *nodeState) []Owner {
 // refused returns the pods of a node that ask for CPUs and to which the node
 // gave none. It leaves out pods that have ended since the report.
 func (c *Cluster) refused(n *nodeState) []Refused {
-	why := map[types.UID]string{}
+	why := map[place.UID]string{}
 	for _, r := range n.Report.Status.CPUs.Refused {
-		why[types.UID(r.UID)] = r.Why
+		why[place.UID(r.UID)] = r.Why
 	}
 	var all []Refused
 	for i := range c.pods {
 		p := &c.pods[i]
-		text, is := why[p.UID]
+		text, is := why[uidOf(p)]
 		demand := demandOf(stored.InForce(p))
 		if !is || demand == nil || p.Spec.NodeName != n.Name || kube.HasEnded(p) {
 			continue
@@ -184,7 +182,7 @@ func (c *Cluster) refused(n *nodeState) []Refused {
 		if rest, begins := strings.CutPrefix(text, nameOf(p)+" "); begins {
 			text = "it " + rest
 		}
-		all = append(all, Refused{Pod: nameOf(p), UID: string(p.UID), Grade: demand.Grade.String(), Why: text, grade: demand.Grade})
+		all = append(all, Refused{Pod: nameOf(p), UID: string(uidOf(p)), Grade: demand.Grade.String(), Why: text, grade: demand.Grade})
 	}
 	slices.SortFunc(all, func(a, b Refused) int { return strings.Compare(a.Pod, b.Pod) })
 	return all

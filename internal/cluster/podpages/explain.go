@@ -130,7 +130,7 @@ func (c *Cluster) ExplainPod(namespace, name string, seen schedulers.Seen) (*Pod
 // pod asks for none any more, its node has not read the change yet.
 func (c *Cluster) holds(p *corev1.Pod) bool {
 	n := c.node(p.Spec.NodeName)
-	return n.reported && slices.ContainsFunc(n.report.Held, func(h place.Held) bool { return h.UID == place.UID(p.UID) })
+	return n.reported && slices.ContainsFunc(n.report.Held, func(h place.Held) bool { return h.UID == uidOf(p) })
 }
 
 // waitOf returns what a pod waits for.
@@ -177,7 +177,7 @@ func (c *Cluster) withNumbers(a answer, demand *place.Demand) []string {
 		return all
 	}
 	why := c.ledger.View(a.node.Name).Explain(demand, func(uid place.UID) string {
-		i := slices.IndexFunc(c.pods, func(p corev1.Pod) bool { return place.UID(p.UID) == uid })
+		i := slices.IndexFunc(c.pods, func(p corev1.Pod) bool { return uidOf(&p) == uid })
 		if i < 0 {
 			return string(uid)
 		}
@@ -219,7 +219,7 @@ func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
 	}
 	contract, chosen, _ := kube.ContractOf(p)
 	facts := n.Report.Status.CPUs
-	uid := string(p.UID)
+	uid := kube.UIDOnNode(p)
 	if i := slices.IndexFunc(facts.Refused, func(r v1alpha1.RefusedCPUs) bool { return r.UID == uid }); i >= 0 {
 		page.State, page.Why = PodRefused, facts.Refused[i].Why
 		return

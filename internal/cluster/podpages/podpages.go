@@ -60,7 +60,7 @@ func New(nodes []nodepages.Node, pods []corev1.Pod, now time.Time) *Cluster {
 		}
 		if demand, asks, _ := kube.DemandOf(stored.InForce(p)); asks {
 			contract, _, _ := kube.ContractOf(p)
-			c.ledger.Bound(place.Pod{UID: place.UID(p.UID), Demand: demand}, p.Spec.NodeName, contract)
+			c.ledger.Bound(place.Pod{UID: uidOf(p), Demand: demand}, p.Spec.NodeName, contract)
 		}
 	}
 	return c
@@ -262,6 +262,10 @@ func demandOf(p *corev1.Pod) *place.Demand {
 	}
 	return &demand
 }
+
+// uidOf returns the UID under which a pod is in the ledger and in the report of
+// its node.
+func uidOf(p *corev1.Pod) place.UID { return place.UID(kube.UIDOnNode(p)) }
 
 // nameOf returns the namespace and name of a pod.
 func nameOf(p *corev1.Pod) string { return cmp.Or(p.Namespace, corev1.NamespaceDefault) + "/" + p.Name }

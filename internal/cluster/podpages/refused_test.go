@@ -38,12 +38,18 @@ pods:
 // small returns a cluster of smallNode with reserved CPUs.
 func small(t *testing.T, reserved string, change func(*v1alpha1.CPUs)) *Cluster {
 	t.Helper()
+	return clusterOf(t, strings.ReplaceAll(smallNode, "RESERVED", reserved), change)
+}
+
+// clusterOf returns a cluster of one node that is a text like smallNode.
+func clusterOf(t *testing.T, text string, change func(*v1alpha1.CPUs)) *Cluster {
+	t.Helper()
 	var all struct {
 		Nodes   []corev1.Node         `json:"nodes"`
 		Reports []v1alpha1.NodeReport `json:"reports"`
 		Pods    []corev1.Pod          `json:"pods"`
 	}
-	if err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(smallNode, "RESERVED", reserved)), &all); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(text), &all); err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {

@@ -7,7 +7,6 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
-	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -39,7 +38,7 @@ func (c *Cluster) runningText(want *Wanted) string {
 		}
 		running = append(running, p)
 		for _, h := range c.ledger.View(p.Spec.NodeName).Holds() {
-			if h.UID == place.UID(p.UID) && h.Hold.Grade == pick.Own {
+			if h.UID == uidOf(p) && h.Hold.Grade == pick.Own {
 				own, owned = h.Hold.CPUs, owned+h.Hold.CPUs.Len()
 			}
 		}

@@ -8,7 +8,6 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
-	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -22,7 +21,7 @@ func (c *Cluster) sharedText(p *corev1.Pod) string {
 	}
 	classes := map[node.Class]bool{}
 	for _, h := range c.ledger.View(p.Spec.NodeName).Holds() {
-		i := slices.IndexFunc(c.pods, func(o corev1.Pod) bool { return place.UID(o.UID) == h.UID })
+		i := slices.IndexFunc(c.pods, func(o corev1.Pod) bool { return uidOf(&o) == h.UID })
 		if i >= 0 && h.Hold.Grade == pick.Own {
 			classes[kube.ClassWithDefault(&c.pods[i])] = true
 		}

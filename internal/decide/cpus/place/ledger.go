@@ -118,11 +118,11 @@ func (l *Ledger) CloseNode(node string, why Reason) {
 	p.out, p.view = why, nil
 }
 
-// IsUnused reports whether the ledger has no pod on a node, neither from the
-// report nor from a binding or a reservation.
+// IsUnused reports whether no pod is bound to a node or reserved there. Pods that
+// only a report has do not count: the next report will have them again.
 func (l *Ledger) IsUnused(node string) bool {
 	p := l.nodes[node]
-	return p == nil || len(p.promised) == 0 && len(p.facts) == len(p.gone)
+	return p == nil || len(p.promised) == 0
 }
 
 // Forget removes a node.

@@ -13,7 +13,8 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// UID identifies a pod (metadata.uid).
+// UID identifies a pod on its node: metadata.uid, but for a static pod the hash
+// of its file, because its mirror in the API server has another UID.
 type UID string
 
 // A Reason says why a node does not take a pod. It is empty if the node takes
