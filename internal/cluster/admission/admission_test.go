@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -249,6 +250,31 @@ func TestPatchOfAProfileCannotRenameAPod(t *testing.T) {
 	r.Profiles[0].Spec.Patch.Raw = []byte(`{"spec": 1}`)
 	if _, v := Mutate(r); !strings.Contains(v.Message(), "the patch of ClusterColocationProfile a cannot be applied") {
 		t.Errorf("an invalid patch: %q", v.Message())
+	}
+}
+
+// TestAPatchWithALargeExponentIsRefused checks that a profile cannot make the
+// webhooks read a quantity such as 1e-2147483647, which takes hours.
+func TestAPatchWithALargeExponentIsRefused(t *testing.T) {
+	const want = `"limits.cpu": "1e-2147483647": want a quantity such as 1500 or 2Gi`
+	profile := profiled("a", func(s *configv1alpha1.ClusterColocationProfileSpec) {
+		s.Patch = runtime.RawExtension{Raw: []byte(`{"spec": {"containers": [{"name": "job", "resources": {"limits": {"cpu": "1e-2147483647"}}}]}}`)}
+	})
+	p, said := pod(t, "", "", own), make(chan string, 2)
+	go func() {
+		said <- ValidateProfile(&profile, nil).Message()
+		_, v := Mutate(Request{Pod: p, Profiles: []configv1alpha1.ClusterColocationProfile{profile}})
+		said <- v.Message()
+	}()
+	for range 2 {
+		select {
+		case text := <-said:
+			if !strings.Contains(text, want) {
+				t.Errorf("said %q, want %q", text, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the patch is still being read")
+		}
 	}
 }
 

@@ -256,7 +256,7 @@ func (g garbage) pod() *corev1.Pod {
 		set(&p.Labels, map[string]string{kube.LabelPriorityClass: g.of("koord-batch", "koord-free", "koord-mid", "koord-prod", "low")})
 	}
 	notes := map[string]string{
-		kube.AnnotationExtended:            g.of(`{"containers":{"app0":{"limits":{"kubernetes.io/batch-cpu":"64k"}}}}`, `{}`, `[`, "", "\x00"),
+		kube.AnnotationExtended:            g.of(`{"containers":{"app0":{"limits":{"kubernetes.io/batch-cpu":"64k"}}}}`, `{"containers":{"app0":{"limits":{"cpu":"1e-2147483647"}}}}`, `{}`, `[`, "", "\x00"),
 		configv1alpha1.SkipUpdateResources: g.of("true", "false"),
 		AnnotationReplace:                  g.of("cpu:kubernetes.io/batch-cpu", "kubernetes.io/batch-cpu:cpu", "cpu:,memory:", ":", "", "kubernetes.io/batch-cpu:"),
 		kube.AnnotationACKQOSClass:         g.of("BE", "LS", "x"),

@@ -17,6 +17,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -204,6 +205,9 @@ func patch(p *corev1.Pod, raw []byte) error {
 	}
 	patched, err := strategicpatch.StrategicMergePatch(text, raw, corev1.Pod{})
 	if err != nil {
+		return err
+	}
+	if err := quantity.CheckPod(patched); err != nil {
 		return err
 	}
 	var after corev1.Pod

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/config/spelling"
 	"tenon.sh/tenon/internal/model/node"
@@ -262,14 +263,14 @@ func Extended(p *corev1.Pod) (map[string]corev1.ResourceRequirements, []Fault) {
 		return nil, nil
 	}
 	var spec struct {
-		Containers map[string]struct{ Requests, Limits corev1.ResourceList }
+		Containers map[string]struct{ Requests, Limits quantity.List }
 	}
 	if err := json.Unmarshal([]byte(text), &spec); err != nil {
 		return nil, faultOf(AnnotationExtended, `not of the form {"containers":{"NAME":{"requests":{…},"limits":{…}}}}: %s`, oneLine(err))
 	}
 	of := make(map[string]corev1.ResourceRequirements, len(spec.Containers))
 	for name, c := range spec.Containers {
-		of[name] = corev1.ResourceRequirements{Requests: c.Requests, Limits: c.Limits}
+		of[name] = corev1.ResourceRequirements{Requests: c.Requests.ResourceList, Limits: c.Limits.ResourceList}
 	}
 	return of, nil
 }

@@ -339,6 +339,7 @@ func FuzzAnnotations(f *testing.F) {
 	f.Add(`{"policy":"auto","cpuBurstPercent":200}`, `{"policy":"none"}`, `{"enable":true,"groupIdentity":1}`, `{"blocks":[{"name":"vda","ioCfg":{"readBPS":1}}]}`, `{"llc":{"schemata":{"range":[0,30]}}}`, `["BECPUEvict"]`, "LS")
 	f.Add(`null`, `[]`, `{"enable":null}`, `{"blocks":{}}`, `{"llc":{"schemata":{"range":[null,1e3]}}}`, `[null]`, "BE")
 	f.Add(`{"cfsQuotaBurstPercent":9223372036854775807}`, `{"wmarkMinAdj":-26}`, `"x"`, `{"blocks":[null]}`, `{"mb":{"schemata":{"percent":-1}}}`, `{}`, "x")
+	f.Add(`{"containers":{"a":{"limits":{"cpu":"1e-2147483647"}}}}`, `null`, `{}`, `{}`, `{"numaNodeResources":[{"node":0,"resources":{"cpu":1e-2147483647}}]}`, `[]`, "LSR")
 	f.Fuzz(func(t *testing.T, burst, memory, cpu, io, cache, evict, class string) {
 		p := pod("p", label(LabelQOSClass, class), annotation(AnnotationCPUBurst, burst), annotation(AnnotationMemoryQOS, memory), annotation(AnnotationCPUQOS, cpu),
 			annotation(AnnotationBlkIOQOS, io), annotation(AnnotationResctrl, cache), annotation(AnnotationEvictionPolicy, evict),

@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -176,6 +178,34 @@ func TestExtendedResourceSpecStandsInForTheSpec(t *testing.T) {
 	p.Annotations[AnnotationExtended] = `{"containers":{"a":{"requests":"many"}}}`
 	if _, faults := Extended(&p); len(faults) != 1 {
 		t.Errorf("faults %v", faults)
+	}
+}
+
+// TestALargeExponentIsAFault reads annotations with a quantity such as
+// 1e-2147483647, which Kubernetes' own parser would read for hours. Each user
+// who may create a pod could so stop the agent of a node.
+func TestALargeExponentIsAFault(t *testing.T) {
+	for _, q := range []string{`"1e-2147483647"`, `1e-2147483647`, `"1e2147483647"`, `"0e2147483647"`} {
+		for key, text := range map[string]string{
+			AnnotationExtended:       `{"containers":{"a":{"limits":{"kubernetes.io/batch-cpu":` + q + `}}}}`,
+			AnnotationResourceStatus: `{"numaNodeResources":[{"node":0,"resources":{"cpu":` + q + `}}]}`,
+		} {
+			p := pod("p", be, container("a", "", ""), annotation(key, text))
+			read := make(chan []Fault, 1)
+			go func() {
+				Batch(&p)
+				_, _, faults := ContractOf(&p)
+				read <- append(Faults(&p), faults...)
+			}()
+			select {
+			case faults := <-read:
+				if len(faults) == 0 || faults[0].Key != key || !strings.Contains(faults[0].Problem, "want a quantity such as 1500 or 2Gi") {
+					t.Errorf("%s: %s: %v", key, text, faults)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s: %s: still being read", key, text)
+			}
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -45,8 +46,8 @@ type ResourceStatus struct {
 
 // NUMAResource lists the resources that a pod has from one NUMA node.
 type NUMAResource struct {
-	Node      int32               `json:"node"`
-	Resources corev1.ResourceList `json:"resources"`
+	Node      int32         `json:"node"`
+	Resources quantity.List `json:"resources"`
 }
 
 // ResourceStatusOf reads the annotation resource-status. The result is zero if

@@ -3,12 +3,11 @@ package manager
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -88,29 +87,22 @@ func (f *Facts) share(text string) {
 			if !has {
 				continue
 			}
-			q, err := quantity(raw)
+			q, err := quantity.Parse(strings.Trim(string(raw), `"`)) // a node may write its own annotations
+			if err == nil && q.Sign() < 0 {
+				err = fmt.Errorf("%s: want at least 0", q.String())
+			}
 			if err != nil {
 				f.fault(thirdPartyKey, fmt.Errorf("%v: %w", k, err))
 				return
 			}
-			if n := q.Value(); n > 0 {
-				f.Elsewhere[k] = min(maxAmount, f.Elsewhere[k]+min(maxAmount, n))
+			n := int64(maxAmount)
+			if q.CmpInt64(maxAmount) < 0 { // Value is wrong for an amount that is no int64
+				n = q.Value()
 			}
+			f.Elsewhere[k] = min(maxAmount, f.Elsewhere[k]+n)
 		}
 	}
 }
-
-// quantity reads a quantity from an annotation. It refuses exponents, because to read
-// 1e2147483647 would take hours, and a node may write its own annotations.
-func quantity(raw json.RawMessage) (resource.Quantity, error) {
-	text := strings.Trim(string(raw), `"`)
-	if !plain.MatchString(text) {
-		return resource.Quantity{}, fmt.Errorf("%.40q: want a quantity such as 1500 or 2Gi", text)
-	}
-	return resource.ParseQuantity(text)
-}
-
-var plain = regexp.MustCompile(`^[0-9.]{1,20}([KMGTPE]i|[numkMGTPE])?$`)
 
 func (f *Facts) fault(key string, err error) {
 	f.Faults = append(f.Faults, fmt.Sprintf("annotation %s: %v", key, err))

@@ -189,7 +189,7 @@ func garbageProfile(rnd *rand.Rand, name string) *configv1alpha1.ClusterColocati
 	if rnd.IntN(2) == 0 {
 		p.Spec.Patch = runtime.RawExtension{Raw: []byte(one("{}", `{"metadata":{"name":"x"}}`, `{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"64"}}}]}}`,
 			`{"spec":{"containers":[{"name":"main","resources":{"limits":null,"requests":null}}]}}`, `{"metadata":{"labels":{"koordinator.sh/qosClass":"BE"}}}`,
-			`{"metadata":{"annotations":{"node.koordinator.sh/extended-resource-spec":"{}"}}}`, `{"spec":5}`, `{"$patch":"delete"}`, `{"spec":{"containers":[{"$patch":"replace"}]}}`, `{"wat":{}}`))}
+			`{"metadata":{"annotations":{"node.koordinator.sh/extended-resource-spec":"{}"}}}`, `{"spec":5}`, `{"$patch":"delete"}`, `{"spec":{"containers":[{"$patch":"replace"}]}}`, `{"wat":{}}`, `{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"1e-2147483647"}}}]}}`))}
 	}
 	return p
 }
@@ -203,7 +203,7 @@ func garbageChange(rnd *rand.Rand) map[string]any {
 	}
 	if len(change) == 0 || rnd.IntN(2) == 0 {
 		change["annotations"] = map[string]any{key(kube.AnnotationExtended, kube.AnnotationCPUBurst, kube.AnnotationCPUQOS, kube.AnnotationMemoryQOS, kube.AnnotationResctrl, kube.AnnotationACKQOSClass, "other"): one(
-			"", "{}", "null", `{"enable":true}`, `{"cpuBurstPercent":1e9}`, strings.Repeat("[", 3000), `{"policy":"auto"}`, "-5", nil, `{"containers":{"main":{"limits":{"kubernetes.io/batch-cpu":"9999999"}}}}`)}
+			"", "{}", "null", `{"enable":true}`, `{"cpuBurstPercent":1e9}`, strings.Repeat("[", 3000), `{"policy":"auto"}`, "-5", nil, `{"containers":{"main":{"limits":{"kubernetes.io/batch-cpu":"9999999"}}}}`, `{"containers":{"main":{"limits":{"cpu":"1e-2147483647"}}}}`)}
 	}
 	return change
 }

@@ -14,12 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	rules "tenon.sh/tenon/internal/cluster/admission"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/config"
 )
 
@@ -42,16 +44,28 @@ type hooks struct {
 	log          *slog.Logger
 }
 
+// podOf reads a pod that the API server sends. The API server calls mutating
+// webhooks before it has checked the quantities of a pod. Besides, each process
+// of the cluster can send such an object to the manager.
+func podOf(object runtime.RawExtension) (corev1.Pod, error) {
+	var pod corev1.Pod
+	err := quantity.CheckPod(object.Raw)
+	if err == nil {
+		err = json.Unmarshal(object.Raw, &pod)
+	}
+	return pod, err
+}
+
 // mutatePod answers with the changes that package admission makes to a pod.
 func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.Response {
-	var pod corev1.Pod
-	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
+	pod, err := podOf(req.Object)
+	if err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
 	}
 	pod.Namespace = cmp.Or(pod.Namespace, req.Namespace)
 	asked := rules.Request{Pod: &pod, PriorityClasses: map[string]schedulingv1.PriorityClass{}, Scheduler: h.scheduler, SchedulerNames: h.names, Draw: rand.Float64, ColocationOff: h.colocationOff(ctx)}
 	var namespace corev1.Namespace
-	err := h.client.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
+	err = h.client.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
 	if apierrors.IsNotFound(err) {
 		// The cache may lack the namespace: it was probably created just now,
 		// together with its first pods.
@@ -103,14 +117,15 @@ func (h *hooks) colocationOff(ctx context.Context) bool {
 // validatePod checks a pod after all mutating webhooks have changed it. The
 // object of the subresource pods/resize is the whole pod.
 func (h *hooks) validatePod(ctx context.Context, req admission.Request) admission.Response {
-	var pod, old corev1.Pod
-	if err := json.Unmarshal(req.Object.Raw, &pod); err != nil {
+	pod, err := podOf(req.Object)
+	if err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
 	}
 	if req.Operation != admissionv1.Update {
 		return h.answer("pod", req, rules.ValidateCreate(&pod, h.colocationOff(ctx)))
 	}
-	if err := json.Unmarshal(req.OldObject.Raw, &old); err != nil {
+	old, err := podOf(req.OldObject)
+	if err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod as it was: %w", err))
 	}
 	return h.answer("pod", req, rules.ValidateUpdate(&old, &pod))

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -119,6 +120,37 @@ func TestColocationIsOffUntilSettingsOrNodesShowIt(t *testing.T) {
 				t.Errorf("the pod as sent is allowed %v: %v", judged.Allowed, judged.Result)
 			}
 		})
+	}
+}
+
+// TestAPodWithALargeExponentIsRefused sends pods with quantities that Kubernetes
+// would compare or read for hours. The API server compares the first one only
+// after the mutating webhooks. Any process of the cluster may send the second one.
+func TestAPodWithALargeExponentIsRefused(t *testing.T) {
+	h := &hooks{client: &offers{true}, live: &offers{}, settings: &settings{}, log: slog.New(slog.DiscardHandler)}
+	for _, q := range []string{"1e2147483647", "1e-2147483647"} {
+		bad := runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"job","labels":{"koordinator.sh/qosClass":"BE"}},"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"` + q + `"}}}]}}`)}
+		good := runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"job"}}`)}
+		answers := make(chan admission.Response, 4)
+		go func() {
+			request := func(now, old runtime.RawExtension, op admissionv1.Operation) admission.Request {
+				return admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "n", Operation: op, Object: now, OldObject: old}}
+			}
+			answers <- h.mutatePod(t.Context(), request(bad, runtime.RawExtension{}, admissionv1.Create))
+			answers <- h.validatePod(t.Context(), request(bad, runtime.RawExtension{}, admissionv1.Create))
+			answers <- h.validatePod(t.Context(), request(bad, good, admissionv1.Update))
+			answers <- h.validatePod(t.Context(), request(good, bad, admissionv1.Update))
+		}()
+		for range 4 {
+			select {
+			case a := <-answers:
+				if a.Allowed || !strings.Contains(a.Result.Message, `"limits.cpu": "`+q+`": want a quantity`) {
+					t.Errorf("%s: allowed %v: %v", q, a.Allowed, a.Result)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s: no answer", q)
+			}
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/cluster/stored"
 )
 
@@ -169,6 +170,12 @@ func readable(err error) error {
 
 // wantedOf returns the pods of an object, or nil if it makes none.
 func wantedOf(o object, text []byte) (*Wanted, error) {
+	if err := quantity.CheckPod(text); err != nil {
+		if builtIn(o.Kind, o.APIVersion) != nil {
+			return nil, err
+		}
+		return nil, nil // an object of another kind, whose fields have another meaning
+	}
 	if o.Kind == "Pod" {
 		w := Wanted{Name: cmp.Or(o.Metadata.Name, o.Metadata.GenerateName), Count: 1}
 		if err := json.Unmarshal(text, &w.Pod); err != nil {

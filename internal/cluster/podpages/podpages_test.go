@@ -281,6 +281,10 @@ func TestManifestsWithoutPodsAreErrors(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
+	text := "kind: Deployment\nspec: {template: {spec: {containers: [{resources: {limits: {cpu: '1e-2147483647'}}}]}}}"
+	if err := new(Manifests).Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), `document 1: "limits.cpu": "1e-2147483647": want a quantity`) {
+		t.Errorf("%q: %v", text, err)
+	}
 	for text, pods := range map[string]int{
 		"": 0, "---\n": 0, "kind: Service\nspec: {selector: {a: b}}": 0, "kind: CronJob\nspec: {jobTemplate: {spec: {parallelism: 2, template: {}}}}": 2,
 		"kind: Job\nspec: {template: {}}": 1, "kind: List\nitems: [{kind: Pod}, {kind: StatefulSet, spec: {replicas: 3, template: {}}}]": 4,
