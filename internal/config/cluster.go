@@ -43,6 +43,15 @@ func (c Cluster) Data() map[string]string { return maps.Clone(c.texts) }
 // colocation.
 func (c Cluster) Colocates() bool { return c.colocation.all.Enable.Or(false) }
 
+// LacksColocation reports whether data has a colocation-config that c does not
+// have, because it has a fault and no former content was known. Then c does not
+// say whether colocation is meant to be enabled.
+func (c Cluster) LacksColocation(data map[string]string) bool {
+	_, given := data[keyColocation]
+	_, read := c.texts[keyColocation]
+	return given && !read
+}
+
 // Notices returns a notice for each unknown key, with the key that was probably
 // meant. A notice is not a fault: all other keys are valid.
 func (c Cluster) Notices() []string { return c.notices }

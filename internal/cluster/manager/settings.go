@@ -31,17 +31,22 @@ type settings struct {
 	now     func() time.Time
 
 	current atomic.Pointer[config.Cluster]
-	said    string // the faults in the last message
-	missing absence.Missing
+	// said and announced are the faults in the last message of the log, and in
+	// the last event.
+	said, announced string
+	missing         absence.Missing
 }
 
-// cluster returns the current settings, or nil before the first read.
+// cluster returns the current settings, or nil before colocation-config was
+// first read without a fault.
 func (s *settings) cluster() *config.Cluster { return s.current.Load() }
 
 // Reconcile reads the ConfigMap. A key with a fault keeps its last valid value, and an
 // event reports the fault. If the ConfigMap is missing for absence.GoneAfter, the
 // defaults apply, which disable colocation. A manager that has just started also waits
-// for this time. Meanwhile the published amounts stay.
+// for this time. Meanwhile the published amounts stay. They also stay while
+// colocation-config has a fault and this manager has not read a valid one since
+// it started: the defaults would take the batch resources from all nodes.
 func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var m corev1.ConfigMap
 	switch err := s.client.Get(ctx, s.name, &m); {
@@ -55,7 +60,7 @@ func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 		}
 		s.log.Info("no such ConfigMap: the defaults apply, and no batch resources are published", "config", s.name)
 		s.current.Store(&config.Cluster{})
-		s.said = ""
+		s.said, s.announced = "", ""
 		s.changed(ctx)
 		return reconcile.Result{}, nil
 	case err != nil:
@@ -63,28 +68,42 @@ func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	}
 	s.missing.See(true, s.now())
 	last := s.current.Load()
-	if last == nil {
+	first := last == nil
+	if first {
 		last = &config.Cluster{}
 	}
 	next, faults := config.ParseConfigMapOver(*last, m.Data)
+	if first && next.LacksColocation(m.Data) {
+		s.tellFaults(&m, faults, "colocation-config has a fault, and this manager has read no valid one yet: the batch resources of all nodes stay as they are")
+		return reconcile.Result{RequeueAfter: 10 * time.Second}, nil // this replica may lead by then, and create the event
+	}
 	s.current.Store(&next)
-	var lines []string
-	for _, f := range faults {
-		lines = append(lines, f.String())
-	}
-	if text := strings.Join(lines, "; "); text != s.said {
-		if s.said = text; text != "" {
-			s.log.Warn("invalid keys of the ConfigMap keep their last values", "config", s.name, "faults", text)
-			if s.leads() {
-				s.events.Eventf(&m, nil, corev1.EventTypeWarning, "ConfigRefused", "Read", "%s", clip(text))
-			}
-		}
-	}
+	s.tellFaults(&m, faults, "invalid keys of the ConfigMap keep their last values")
 	for _, notice := range next.Notices() {
 		s.log.Info("ConfigMap", "config", s.name, "notice", notice)
 	}
 	s.changed(ctx)
 	return reconcile.Result{}, nil
+}
+
+// tellFaults reports the faults of the ConfigMap and their effect, if they have
+// changed.
+func (s *settings) tellFaults(m *corev1.ConfigMap, faults []config.Fault, effect string) {
+	var lines []string
+	for _, f := range faults {
+		lines = append(lines, f.String())
+	}
+	text := strings.Join(lines, "; ")
+	if text != "" && text != s.said {
+		s.log.Warn(effect, "config", s.name, "faults", text)
+	}
+	s.said = text
+	if text != "" && text != s.announced && s.leads() {
+		s.events.Eventf(m, nil, corev1.EventTypeWarning, "ConfigRefused", "Read", "%s", clip(effect+": "+text))
+	}
+	if text == "" || s.leads() {
+		s.announced = text
+	}
 }
 
 // tellMissing reports that the ConfigMap is missing and that the last settings stay in force.

@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,16 +53,7 @@ func TestSettingsOutlastTheirConfigMapForAWhile(t *testing.T) {
 			recorder := events.NewFakeRecorder(10)
 			s := &settings{client: r, log: slog.New(slog.DiscardHandler), events: recorder, leads: func() bool { return true },
 				changed: func(context.Context) {}, now: func() time.Time { return clock }}
-			holds := func() string {
-				c := s.cluster()
-				if c == nil {
-					return "unread"
-				}
-				if n, _ := c.Node(nil, nil); n.Policy.Overcommit.Enable {
-					return "on"
-				}
-				return "off"
-			}
+			holds := func() string { return holdsOf(s) }
 			read := func() time.Duration {
 				t.Helper()
 				result, err := s.Reconcile(t.Context(), reconcile.Request{})
@@ -91,6 +83,72 @@ func TestSettingsOutlastTheirConfigMapForAWhile(t *testing.T) {
 			clock = clock.Add(absence.GoneAfter)
 			if again := read(); again != 0 || holds() != x.end {
 				t.Errorf("in the end: %s, asked again after %v; want %s", holds(), again, x.end)
+			}
+		})
+	}
+}
+
+// holdsOf returns whether the settings enable colocation, in one word.
+func holdsOf(s *settings) string {
+	c := s.cluster()
+	if c == nil {
+		return "unread"
+	}
+	if n, _ := c.Node(nil, nil); n.Policy.Overcommit.Enable {
+		return "on"
+	}
+	return "off"
+}
+
+// TestAManagerThatStartsWithAFaultTakesNothingAway starts a manager while
+// colocation-config has a fault. It does not know the last valid content, so
+// the amounts of the nodes must stay. A manager that has read a valid content
+// keeps it.
+func TestAManagerThatStartsWithAFaultTakesNothingAway(t *testing.T) {
+	colocation := func(text string) map[string]string { return map[string]string{"colocation-config": text} }
+	for _, x := range []struct {
+		name string
+		data []map[string]string // the content of the ConfigMap, one after the other
+		want string              // the settings after each content
+	}{
+		{"a fault", []map[string]string{colocation(`{"enable":"x"}`)}, "unread"},
+		{"no JSON", []map[string]string{colocation("enable: true")}, "unread"},
+		{"a fault that is corrected", []map[string]string{colocation(`{"enable":"x"}`), colocation(`{"enable":true}`)}, "unread on"},
+		{"a fault that is disabled", []map[string]string{colocation(`{"enable":"x"}`), colocation(`{"enable":false}`)}, "unread off"},
+		{"a fault that is removed", []map[string]string{colocation(`{"enable":"x"}`), {}}, "unread off"},
+		{"a fault after a valid content", []map[string]string{colocation(`{"enable":true}`), colocation(`{"enable":"x"}`)}, "on on"},
+		{"a fault after none", []map[string]string{{}, colocation(`{"enable":"x"}`)}, "off off"},
+		{"a fault in another key", []map[string]string{{"resource-qos-config": "x", "colocation-config": `{"enable":true}`}}, "on"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			r, recorder, leads, changes := &oneMap{}, events.NewFakeRecorder(10), false, 0
+			s := &settings{client: r, log: slog.New(slog.DiscardHandler), events: recorder, leads: func() bool { return leads },
+				changed: func(context.Context) { changes++ }, now: time.Now}
+			var held []string
+			read := 0
+			for _, r.data = range x.data {
+				result, err := s.Reconcile(t.Context(), reconcile.Request{})
+				held = append(held, holdsOf(s))
+				unread := s.cluster() == nil
+				if !unread {
+					read++
+				}
+				if err != nil || unread != (result.RequeueAfter > 0) || changes != read {
+					t.Errorf("%v: asked again after %v, %d changes: %v", held, result.RequeueAfter, changes, err)
+				}
+			}
+			if got := strings.Join(held, " "); got != x.want {
+				t.Errorf("%s, want %s", got, x.want)
+			}
+			// A replica that begins to lead creates the event of its fault, once.
+			leads = true
+			for range 2 {
+				if _, err := s.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+					t.Error(err)
+				}
+			}
+			if faults := s.said != ""; len(recorder.Events) != map[bool]int{true: 1}[faults] {
+				t.Errorf("%d events; faults %v", len(recorder.Events), faults)
 			}
 		})
 	}
