@@ -21,8 +21,9 @@ func PendingResize(p *corev1.Pod) *corev1.PodCondition {
 }
 
 // InForce returns a pod with the resources that are in force. While a resize is
-// pending, these are in the status of its containers, and the spec has the new
-// ones. Without a pending resize, InForce returns p. It does not change p.
+// pending, these are in the status of the pod and of its containers, and the
+// spec has the new ones. Without a pending resize, InForce returns p. It does
+// not change p.
 func InForce(p *corev1.Pod) *corev1.Pod {
 	if PendingResize(p) == nil {
 		return p
@@ -30,7 +31,33 @@ func InForce(p *corev1.Pod) *corev1.Pod {
 	next := *p
 	next.Spec.InitContainers = inForce(p.Spec.InitContainers, p.Status.InitContainerStatuses)
 	next.Spec.Containers = inForce(p.Spec.Containers, p.Status.ContainerStatuses)
+	next.Spec.Resources = wholeInForce(p)
 	return &next
+}
+
+// wholeInForce returns the resources of the pod as a whole, with the requests
+// that the kubelet has allocated. The allocated requests include the overhead of
+// the pod, and its spec does not. The limits in the status are of no use: the
+// kubelet reads them from files that Tenon writes, such as cpu.max. For a
+// Guaranteed pod, they equal the requests. For other pods, the new limits remain.
+func wholeInForce(p *corev1.Pod) *corev1.ResourceRequirements {
+	if p.Spec.Resources == nil {
+		return nil
+	}
+	whole := p.Spec.Resources.DeepCopy()
+	for name := range whole.Requests {
+		q, allocated := p.Status.AllocatedResources[name]
+		if !allocated {
+			continue
+		}
+		q = q.DeepCopy()
+		q.Sub(p.Spec.Overhead[name])
+		whole.Requests[name] = q
+		if _, limited := whole.Limits[name]; limited && p.Status.QOSClass == corev1.PodQOSGuaranteed {
+			whole.Limits[name] = q.DeepCopy()
+		}
+	}
+	return whole
 }
 
 // inForce returns containers with the resources in their statuses.
