@@ -68,7 +68,10 @@ func New(nodes []nodepages.Node, pods []corev1.Pod, now time.Time) *Cluster {
 
 // learn adds a node with its report to the cluster.
 func (c *Cluster) learn(n nodepages.Node, now time.Time) *nodeState {
-	s := &nodeState{Node: n, free: n.Status.Allocatable.DeepCopy()}
+	s := &nodeState{Node: n, free: corev1.ResourceList{}} // take writes into it, also if the node has no allocatable yet
+	for name, q := range n.Status.Allocatable {
+		s.free[name] = q.DeepCopy()
+	}
 	if n.Report == nil || n.Report.Status.CPUs == nil {
 		s.age = n.Left()
 		return s

@@ -259,6 +259,18 @@ func TestInsufficientResourcesHaveNumbers(t *testing.T) {
 	}
 }
 
+// TestANodeWithoutAllocatableTakesNoPod makes a node whose kubelet has not
+// reported yet, and to which a pod is bound already.
+func TestANodeWithoutAllocatableTakesNoPod(t *testing.T) {
+	node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}
+	bound := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "a"}, Spec: corev1.PodSpec{NodeName: "new"}}
+	c := New(nodepages.Nodes([]corev1.Node{node}, nil), []corev1.Pod{bound}, noon)
+	wanted := manifests(t, "kind: Pod\nmetadata: {name: q}\nspec: {containers: [{name: c, resources: {requests: {cpu: '1'}}}]}").Wanted
+	if text, fits := fit(c, wanted, Webhook{}); fits || !strings.Contains(text, "insufficient cpu") {
+		t.Errorf("fits %v:\n%s", fits, text)
+	}
+}
+
 func TestAnOldReportTakesNoPod(t *testing.T) {
 	c := scene(t)
 	old := New([]nodepages.Node{c.nodes[1].Node}, nil, noon.Add(time.Hour))
