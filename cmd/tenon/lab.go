@@ -52,7 +52,7 @@ func newLabCommand(g *global) *cobra.Command {
 // experiment runs one experiment until it ends or the user interrupts it. Then
 // it prints the results so far.
 func experiment(cmd *cobra.Command, g *global, run func(context.Context) (harness.Outcome, error)) error {
-	ctx, stop := contextUntilSignal(cmd.Context())
+	ctx, stop := contextOfExperiment(cmd.Context())
 	defer stop()
 	o, err := run(ctx)
 	if errors.As(err, new(testbed.FlagFaults)) {
@@ -104,7 +104,7 @@ func resultFrame(g *global) resultcmd.Frame {
 		Usage: jobFrame(g).Usage, Print: jobFrame(g).Print, Prepare: func(c *run.Config) error { return prepare(g, &c.Setting, false) },
 		Colocate: run.Run,
 		Experiment: func(cmd *cobra.Command, run func(context.Context) error) error {
-			ctx, stop := contextUntilSignal(cmd.Context())
+			ctx, stop := contextOfExperiment(cmd.Context())
 			defer stop()
 			return interruption(ctx, run(ctx))
 		},
@@ -252,6 +252,39 @@ func contextUntilSignal(ctx context.Context) (context.Context, context.CancelFun
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
+}
+
+// contextOfExperiment returns a context that ends as that of contextUntilSignal,
+// and also if stderr is a pipe that has lost its reader, as after 2>&1 | head.
+// Until the returned function is called, a write to such a pipe is only an
+// error: by default Go would end the program at once, and put nothing back.
+// This also holds after Ctrl-C, which ends a tee in the same pipeline.
+func contextOfExperiment(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := contextUntilSignal(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	go func() {
+		for range broken {
+			if !hasReader(os.Stderr) { // otherwise it was a socket, or the pipe to a child
+				cancel()
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(broken)
+		close(broken)
+		cancel()
+		stop()
+	}
+}
+
+// hasReader returns false if f is the end of a pipe or socket whose other end is
+// closed (poll(2)).
+func hasReader(f *os.File) bool {
+	state := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLOUT}}
+	_, err := unix.Poll(state, 0)
+	return err != nil || state[0].Revents&unix.POLLERR == 0
 }
 
 // prepare fills in the settings that have no flag.

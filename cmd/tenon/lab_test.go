@@ -4,9 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/lab/harness"
 )
@@ -39,5 +45,64 @@ func TestAnExperimentWhoseRunsCannotBeReadSaysWhy(t *testing.T) {
 		if !errors.Is(err, unreadable) {
 			t.Errorf("-o %s: error %v", o, err)
 		}
+	}
+}
+
+// TestAnExperimentEndsInOrderIfItsStderrHasNoReader runs an experiment whose
+// stderr is a pipe without a reader, as after 2>&1 | head, or after Ctrl-C has
+// ended a tee. The variables of the environment are set in the process that
+// runs the experiment.
+func TestAnExperimentEndsInOrderIfItsStderrHasNoReader(t *testing.T) {
+	const resultName, signalName = "TENON_TEST_CLEANED", "TENON_TEST_INTERRUPT"
+	if cleaned := os.Getenv(resultName); cleaned != "" {
+		_ = experiment(&cobra.Command{}, &global{output: text}, func(ctx context.Context) (harness.Outcome, error) {
+			if os.Getenv(signalName) != "" {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+				<-ctx.Done()
+			}
+			for end := time.Now().Add(20 * time.Second); ctx.Err() == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
+				fmt.Fprintln(os.Stderr, "run 1")
+			}
+			fmt.Fprintln(os.Stderr, "putting back")
+			return harness.Outcome{}, errors.Join(ctx.Err(), os.WriteFile(cleaned, fmt.Append(nil, ctx.Err()), 0o644))
+		})
+		return
+	}
+	for _, interrupt := range []string{"", "1"} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		cleaned := filepath.Join(t.TempDir(), "cleaned")
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), resultName+"="+cleaned, signalName+"="+interrupt)
+		cmd.Stderr = w
+		runErr := cmd.Run()
+		w.Close()
+		if got, err := os.ReadFile(cleaned); err != nil || string(got) != context.Canceled.Error() {
+			t.Errorf("interrupt %q: the experiment ended with %q, %v, %v", interrupt, got, err, runErr)
+		}
+	}
+}
+
+// TestABrokenSocketEndsNoExperiment writes to a socket whose other end is closed,
+// as a service closes its connections when it restarts.
+func TestABrokenSocketEndsNoExperiment(t *testing.T) {
+	ctx, stop := contextOfExperiment(t.Context())
+	defer stop()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(pair[0])
+	defer unix.Close(pair[1])
+	if _, err := unix.Write(pair[1], []byte("GET")); !errors.Is(err, unix.EPIPE) {
+		t.Fatalf("write: %v", err)
+	}
+	select {
+	case <-ctx.Done():
+		t.Error("the experiment ended")
+	case <-time.After(100 * time.Millisecond):
 	}
 }
