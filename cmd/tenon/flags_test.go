@@ -69,6 +69,17 @@ func TestWrongFlagsAreRefusedBeforeTheExperiment(t *testing.T) {
 		{"kernel-qos --load 0%", "--load 0%: want more than 0 and at most 90 percent"},
 		{"kernel-qos --max-steal -1", "--max-steal -1: want more than 0 and at most 100 percent"},
 		{"colocation --cpus 2040", "--cpus 2040: CPU 2040 is not online or not allowed here; usable are *"},
+		{"memory --max-steal -1", "--max-steal -1: want more than 0 and at most 100 percent"},
+		{"memory --max-steal 0", "--max-steal 0: want more than 0 and at most 100 percent"},
+		{"memory --max-steal NaN", "--max-steal NaN: want more than 0 and at most 100 percent"},
+		{"memory --blocks 0 --duration 0s", "--blocks 0: want 1 or more; --duration 0s: want 1s or more"},
+		{"memory --rate 0", "--rate 0: want more than 0 requests per second"},
+		{"memory --set 0", "--set 0: want 32Mi or more"},
+		{"memory --data EMPTY", `--data "": want a directory`},
+		{"reaction --max-steal 0", "--max-steal 0: want more than 0 and at most 100 percent"},
+		{"reaction --blocks 0 --contrast 0 --steps 0", "--blocks 0: want 1 or more; --contrast 0: want 1 or more; --steps 0: want 1 or more"},
+		{"reaction --step 0s", "--step 0s: want 20ms to 1m"},
+		{"reaction --least-pause 0s --most-pause 0s", "--least-pause 0s: want more than 0; --most-pause 0s: want more than 0"},
 
 		// Flags that do not fit together.
 		{"colocation --batch xz --work-regexp (", "--work-regexp is for a --batch command of your own"},

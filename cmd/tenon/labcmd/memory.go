@@ -10,7 +10,14 @@ import (
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/memory/run"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
+
+// memoryNotZero has the same meaning as notZero.
+var memoryNotZero = map[string]string{
+	"blocks": "1 or more", "duration": "1s or more", "set": "32Mi or more", "rate": "more than 0 requests per second",
+	"data": "a directory", "max-steal": testbed.VoidPercents,
+}
 
 // NewMemory returns the command tenon lab memory.
 func NewMemory(f Frame) *cobra.Command {
@@ -38,6 +45,9 @@ It needs root (for cgroups), nginx, and two CPUs. About ten minutes.`,
 			var err error
 			if c.Modes, err = harness.ParseModes(modes, run.Modes); err != nil {
 				return f.Usage(fmt.Errorf("--modes: %w", err))
+			}
+			if err := labflag.RefuseZero(cmd.Flags(), memoryNotZero); err != nil {
+				return f.Usage(err)
 			}
 			if err := f.Prepare(&c.Setting, outside); err != nil {
 				return err

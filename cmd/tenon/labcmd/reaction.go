@@ -7,9 +7,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/reaction/run"
+	"tenon.sh/tenon/internal/lab/testbed"
 )
+
+// reactionNotZero has the same meaning as notZero.
+var reactionNotZero = map[string]string{
+	"blocks": "1 or more", "steps": "1 or more", "contrast": "1 or more", "step": "20ms to 1m",
+	"least-pause": "more than 0", "most-pause": "more than 0", "max-steal": testbed.VoidPercents,
+}
 
 // NewReaction returns the command tenon lab reaction.
 func NewReaction(f Frame) *cobra.Command {
@@ -38,6 +46,9 @@ It needs root (for cgroups) and two CPUs. About twenty minutes with 500 steps.`,
 			var err error
 			if c.Modes, err = harness.ParseModes(modes, run.Modes); err != nil {
 				return f.Usage(fmt.Errorf("--modes: %w", err))
+			}
+			if err := labflag.RefuseZero(cmd.Flags(), reactionNotZero); err != nil {
+				return f.Usage(err)
 			}
 			if err := f.Prepare(&c.Setting, true); err != nil {
 				return err

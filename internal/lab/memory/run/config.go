@@ -80,6 +80,7 @@ func (c Config) orDefaults() (Config, error) {
 	if c.StealPercent == 0 {
 		c.StealPercent = 1
 	}
+	testbed.CheckVoidPercent("--max-steal", c.StealPercent, fault)
 	if c.Port < 0 || c.Port > 65535 {
 		fault("--port %d: want 1 to 65535", c.Port)
 	}

@@ -89,6 +89,7 @@ func (c Config) orDefaults() (Config, error) {
 	if c.StealPercent == 0 {
 		c.StealPercent = 1
 	}
+	testbed.CheckVoidPercent("--max-steal", c.StealPercent, fault)
 	if c.lead == 0 {
 		c.lead = reactionLead
 	}

@@ -2,6 +2,7 @@ package run
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -39,8 +40,8 @@ func TestEveryModeMakesItsStepsOverTheBlocks(t *testing.T) {
 }
 
 func TestFaultsOfTheReactionExperimentAreToldAtOnce(t *testing.T) {
-	_, err := Config{Steps: -1, Step: ms, LeastPause: time.Second, MostPause: ms, Objective: -1}.orDefaults()
-	for _, want := range []string{"--steps -1", "--step 1ms", "--least-pause 1s", "--objective -1ns", "no tenond"} {
+	_, err := Config{Steps: -1, Step: ms, LeastPause: time.Second, MostPause: ms, Objective: -1, StealPercent: math.NaN()}.orDefaults()
+	for _, want := range []string{"--steps -1", "--step 1ms", "--least-pause 1s", "--objective -1ns", "--max-steal NaN", "no tenond"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v lacks %q", err, want)
 		}
