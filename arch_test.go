@@ -225,9 +225,10 @@ var arch = []struct {
 	// test
 	{"test/turn", affects, ""},
 	{"test/chart", affects, ""},
+	{"test/cluster/cri", affects, ""},
 	{"test/cluster/image", affects, ""},
 	{"test/cluster/pki", affects, ""},
-	{"test/cluster", affects, "model/unit model/node decide/cpus/pick decide/cpus/place decide/facts decide/cpus/hold kernel/task api/v1alpha1 cluster/kube cluster/cpureport cluster/nodepages cluster/podpages cluster/schedulers lab/pinning test/turn test/cluster/image test/cluster/pki"},
+	{"test/cluster", affects, "model/unit model/node decide/cpus/pick decide/cpus/place decide/facts decide/cpus/hold kernel/task api/v1alpha1 cluster/kube cluster/cpureport cluster/nodepages cluster/podpages cluster/schedulers lab/pinning test/turn test/cluster/cri test/cluster/image test/cluster/pki"},
 	{"test/cluster/cmd", affects, "model/unit test/cluster/image test/cluster"},
 	{"test/cluster/seeds", affects, "kernel/proc kernel/task lab/pi"},
 	{"test/digest", affects, ""},

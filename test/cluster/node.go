@@ -11,10 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/protobuf/types/known/emptypb"
-
+	"tenon.sh/tenon/test/cluster/cri"
 	"tenon.sh/tenon/test/cluster/image"
 )
 
@@ -169,21 +166,9 @@ func (n *Node) Cgroup(controller, group string) string {
 	return filepath.Join("/sys/fs/cgroup", controller, n.CgroupRoot, group)
 }
 
-// StartContainerd starts containerd and returns when its CRI plugin answers.
-// Until then a kubelet would end with an error.
+// StartContainerd starts containerd and returns when it answers the kubelet.
 func (n *Node) StartContainerd(ctx context.Context) error {
-	return n.start(ctx, func() error {
-		conn, err := grpc.NewClient("unix://"+n.file("run/containerd/containerd.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		var version emptypb.Empty // any message can hold the fields of another one
-		if err := conn.Invoke(ctx, "/runtime.v1.RuntimeService/Version", &emptypb.Empty{}, &version); err != nil {
-			return fmt.Errorf("containerd does not answer: %w", err)
-		}
-		return nil
-	}, n.ContainerdArgs()...)
+	return n.start(ctx, func() error { return cri.Check(ctx, n.file("run/containerd/containerd.sock")) }, n.ContainerdArgs()...)
 }
 
 // StartKubelet starts the kubelet and returns when it is healthy.

@@ -79,12 +79,9 @@ func UIDOnNode(p *corev1.Pod) string {
 // node the owner of each mirror (admission plugin NodeRestriction), so the
 // annotation does not count in other pods.
 func IsMirror(p *corev1.Pod) bool {
-	if p.Annotations[annotationMirror] == "" {
-		return false
-	}
 	for i := range p.OwnerReferences {
-		if o := &p.OwnerReferences[i]; o.Controller != nil && *o.Controller {
-			return o.Kind == "Node" && o.APIVersion == "v1"
+		if o := &p.OwnerReferences[i]; o.Controller != nil && *o.Controller && o.Kind == "Node" && o.APIVersion == "v1" {
+			return p.Annotations[annotationMirror] != ""
 		}
 	}
 	return false
