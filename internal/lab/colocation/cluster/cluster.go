@@ -342,6 +342,9 @@ func (b *environment) calibrateAll(ctx context.Context) (s run.SoloResult, lines
 	if err != nil {
 		return s, nil, nil, err
 	}
+	if err := st.sampler.exitError(); err != nil {
+		return s, nil, nil, err
+	}
 	frames, media := st.sampler.encoded(m.From, m.To)
 	if !(frames > 0 && media > 0) {
 		return s, nil, nil, fmt.Errorf("ffmpeg alone encoded nothing in %v", m.To.Sub(m.From))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -81,6 +82,53 @@ func TestReadingsOfPodsAddUp(t *testing.T) {
 	}
 	if frames, _ := s.encoded(at.Add(5*time.Second), at.Add(15*time.Second)); frames != 150 {
 		t.Errorf("encoded %v frames, want 150", frames)
+	}
+}
+
+// TestAnEndedFfmpegIsReported runs three commands as the batch pod does. The
+// second prints one progress report and is then killed, as the kernel does for
+// lack of memory. The report stays, so only the exit status shows the end.
+func TestAnEndedFfmpegIsReported(t *testing.T) {
+	prefix := filepath.Join(t.TempDir(), "progress-")
+	const ffmpeg = `echo frame=7; echo progress=continue; case $(readlink /proc/$$/fd/1) in *2) kill -9 $$;; esac; while [ -e "$1" ]; do sleep 0.01; done`
+	runs := filepath.Join(t.TempDir(), "runs")
+	if err := os.WriteFile(runs, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	pod := exec.CommandContext(t.Context(), "sh", "-c", startScript(3, prefix), "sh", "sh", "-c", ffmpeg, "sh", runs)
+	if err := pod.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = os.Remove(runs)
+		_ = pod.Wait()
+	}()
+	// batchScript asks for the cgroup of the container. Its form differs between
+	// machines, so the test gives the usage itself.
+	k := kubectl.Client{Path: fakeKubectl(t, `shift 4; exec "$@"`)}
+	shell, err := k.Open(batchPod, strings.Replace(strings.ReplaceAll(batchScript, progressFiles, prefix), "cat "+groupFiles, "echo usage_usec 5", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shell.Close()
+	s := &podSampler{tested: unit.CPUSetOf(1), batch: shell}
+	for deadline := time.Now().Add(20 * time.Second); s.exitError() == nil; time.Sleep(10 * time.Millisecond) {
+		c, err := countersOf(shell)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.add(time.Now(), counters{}, c)
+		if time.Now().After(deadline) {
+			t.Fatalf("the end of a process is not reported: %+v", c)
+		}
+	}
+	if err := s.exitError(); !strings.HasPrefix(err.Error(), "1 of 3 ffmpegs ended with exit status 137") {
+		t.Error(err)
+	}
+	for i, m := range s.marks {
+		if !m.Started() {
+			t.Errorf("the progress of process %d is not read", i+1)
+		}
 	}
 }
 

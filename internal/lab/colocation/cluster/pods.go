@@ -82,7 +82,7 @@ const qosLabel = "koordinator.sh/qosClass"
 // batch resources. In a mode without Tenon it requests nothing.
 func (b *environment) batchManifest(t report.ModeSpec, rate float64) []object {
 	work := work.Transcode{Input: b.cluster.Input, Threads: b.threads, ReadRate: rate, Period: harness.SamplePeriod}
-	command := append([]string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do "$@" > %s$i & done; wait`, b.processes, progressFiles), "sh", "ffmpeg"}, work.Args()...)
+	command := append([]string{"sh", "-c", startScript(b.processes, progressFiles), "sh", "ffmpeg"}, work.Args()...)
 	if t.Spinner {
 		command = []string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do while :; do :; done & done; wait`, b.Place.Tested.Len())}
 	}
@@ -93,6 +93,15 @@ func (b *environment) batchManifest(t report.ModeSpec, rate float64) []object {
 		container["resources"] = object{"requests": amounts, "limits": amounts}
 	}
 	return []object{b.pod(batchPod, labels, container)}
+}
+
+// startScript returns the script that runs its arguments as a command, n times
+// at once. Each writes into a file of its own, whose path is prefix and a
+// number. If a command ends, the script adds its exit status to the file,
+// because the pod goes on with the others. The kernel may kill some of them
+// for lack of memory.
+func startScript(n int, prefix string) string {
+	return fmt.Sprintf(`for i in $(seq %d); do { "$@" > %s$i; printf '\nended=%%d\n' $? >> %[2]s$i; } & done; wait`, n, prefix)
 }
 
 // The names of the batch resources.

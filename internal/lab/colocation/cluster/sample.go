@@ -37,11 +37,11 @@ while read -r _; do
 	echo .
 done`
 
-// batchScript prints the CPU use of the container's cgroup and the last
-// progress report of each ffmpeg.
+// batchScript prints the CPU use of the container's cgroup and, of each ffmpeg,
+// the last progress report and how it ended (startScript).
 const batchScript = `while read -r _; do
 	cat ` + groupFiles + ` 2>/dev/null
-	for f in ` + progressFiles + `*; do tail -n 14 $f; echo ,; done 2>/dev/null
+	for f in ` + progressFiles + `*; do tail -n 16 $f; echo ,; done 2>/dev/null
 	echo .
 done`
 
@@ -58,6 +58,7 @@ type counters struct {
 	stalled          time.Duration // of the node
 	hasStalled       bool
 	progress         []work.Mark // of each ffmpeg; without times
+	ended            []string    // exit statuses of the ffmpegs that have ended
 }
 
 // userHZ is the number of ticks per second in /proc/stat. It is the same on
@@ -75,6 +76,8 @@ func parseCounters(lines []string) (c counters, err error) {
 		case l == ",":
 			c.progress = append(c.progress, last)
 			last = work.Mark{}
+		case key == "ended":
+			c.ended = append(c.ended, value)
 		case key == "frame":
 			last.Frames, err = strconv.ParseFloat(strings.TrimSpace(value), 64)
 		case key == "out_time_us" && strings.TrimSpace(value) != "N/A":
@@ -147,6 +150,7 @@ type podSampler struct {
 	spins          bool           // batch runs the spinner
 	tested         unit.CPUSet
 	marks          []*work.Marks // of each ffmpeg, guarded by mu
+	ended          []string      // exit statuses of the ffmpegs that have ended, guarded by mu
 }
 
 func (s *podSampler) Capacity() int { return s.tested.Len() }
@@ -204,6 +208,7 @@ func (s *podSampler) add(at time.Time, service, batch counters) {
 		r.Count[harness.BEUsage], r.Count[harness.BEThrottled] = batch.usage.Seconds(), batch.throttled.Seconds()
 	}
 	s.Readings = append(s.Readings, r)
+	s.ended = batch.ended
 	for i, m := range batch.progress {
 		if i == len(s.marks) {
 			s.marks = append(s.marks, &work.Marks{})
@@ -211,6 +216,24 @@ func (s *podSampler) add(at time.Time, service, batch counters) {
 		m.At = at
 		s.marks[i].Add(m)
 	}
+}
+
+// exitError returns an error if an ffmpeg had ended at the last reading. ffmpeg
+// encodes its input again and again, so it never ends by itself.
+func (s *podSampler) exitError() error {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return exitError(s.ended, len(s.marks))
+}
+
+// exitError returns an error if the list of exit statuses is not empty. n is the
+// number of all ffmpegs.
+func exitError(statuses []string, n int) error {
+	if len(statuses) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d ffmpegs ended with exit status %s (137: killed, as for lack of memory)",
+		len(statuses), n, strings.Join(statuses, ", "))
 }
 
 // encoded returns how much all ffmpegs together encoded between two times.

@@ -102,6 +102,9 @@ func (st *runSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate flo
 		if err != nil {
 			return errors.Join(err, b.complaint(ctx, batchPod))
 		}
+		if err := exitError(c.ended, b.processes); err != nil {
+			return fmt.Errorf("%w%w", err, b.complaint(ctx, batchPod))
+		}
 		started := 0
 		for _, m := range c.progress {
 			if m.Frames > 0 {
@@ -263,6 +266,9 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 	m, err := st.measure(ctx, b.load.InBlock(block))
 	if err != nil {
 		return r, err
+	}
+	if err := st.sampler.exitError(); err != nil {
+		r.Void = append(r.Void, err.Error())
 	}
 	r.Frames, _ = st.sampler.encoded(m.From, m.To)
 	r.FramesPerS = r.Frames / m.Used.Wall
