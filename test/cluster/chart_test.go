@@ -119,6 +119,7 @@ func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 	})
 	t.Logf("%.1f s from helm install to the first batch resource, with the images to be pulled", time.Since(begun).Seconds())
 	requireSoon(t, time.Minute, "all of Tenon is ready", func() error { return h.ready() })
+	h.updateCRDs()
 	if warnings := h.kubectl("get", "validatingadmissionpolicy", "tenon-own-report", "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
 		t.Errorf("the policy's expressions: %s", warnings)
 	}
@@ -141,6 +142,33 @@ func (h *chart) ready() error {
 		}
 	}
 	return nil
+}
+
+// updateCRDs applies CRDs with one more version than those of the chart, by the
+// command of docs/kubernetes.md. Helm owns the versions of the CRDs that it made.
+func (h *chart) updateCRDs() {
+	h.t.Helper()
+	crds := h.t.TempDir()
+	files, err := filepath.Glob(filepath.Join(chartDir, "crds", "*.yaml"))
+	if err != nil || len(files) != 2 {
+		h.t.Fatalf("the chart has the CRDs %v: %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		more := "\n  versions:\n  - {name: v9, served: false, storage: false, schema: {openAPIV3Schema: {type: object}}}\n"
+		changed := strings.Replace(string(text), "\n  versions:\n", more, 1)
+		if err := os.WriteFile(filepath.Join(crds, filepath.Base(file)), []byte(changed), 0o600); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	h.kubectl("apply", "--server-side", "--force-conflicts", "-f", crds)
+	versions := h.kubectl("get", "crd", "nodereports.tenon.sh", "clustercolocationprofiles.config.koordinator.sh", "-o", "jsonpath={.items[*].spec.versions[*].name}")
+	if strings.Count(versions, "v9") != len(files) {
+		h.t.Errorf("after the update the CRDs have the versions %s", versions)
+	}
 }
 
 // agentsWriteTheirOwnReports tries forbidden writes with the token of an agent.
