@@ -92,7 +92,8 @@ type Limits struct {
 	// busy. Above it, requests begin to queue inside the client.
 	BusyRatio float64 `json:"busy_ratio"`
 	// AchievedRatio is the smallest share of the offered requests that must be
-	// answered within the measured part.
+	// answered within the measured part, apart from those that any service has
+	// in work at its end (Result.Overloaded).
 	AchievedRatio float64 `json:"achieved_ratio"`
 	// ErrorRatio is the largest share of requests that may fail. By default it
 	// is 0: any failed request makes the run void.

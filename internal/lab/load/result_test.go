@@ -3,6 +3,7 @@ package load
 import (
 	"bytes"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,63 @@ func TestASpoiledRunIsVoidAndSaysWhy(t *testing.T) {
 				t.Errorf("void %q; want %q", r.Void, c.want)
 			}
 		})
+	}
+}
+
+// TestASlowServiceIsNotOverloaded has services whose answers to the last
+// requests arrive after the end of the run, and such whose queue grows.
+func TestASlowServiceIsNotOverloaded(t *testing.T) {
+	for name, c := range map[string]struct {
+		latency    func(i int) int // µs
+		overloaded bool
+	}{
+		"60 ms":                        {func(int) int { return 60000 }, false},
+		"400 ms, two fifths of it all": {func(int) int { return 400000 }, false},
+		"60 ms, then slower":           {func(i int) int { return 60000 + 100*i }, true},
+		"a twentieth too slow":         {func(i int) int { return 100 + 53*i }, true},
+		"a tenth too slow":             {func(i int) int { return 100 + 111*i }, true},
+		"ten times too slow":           {func(i int) int { return 1000 + 9000*i }, true},
+		"a hundred times too slow":     {func(i int) int { return 1000 + 99000*i }, true},
+	} {
+		r := resultOf(t, 1000, func(i int, latency, _ *uint32) { *latency = uint32(c.latency(i)) })
+		if r.Overloaded() != c.overloaded || (len(r.Void) > 0) != c.overloaded {
+			t.Errorf("%s: overloaded %v, void %q; want %v", name, r.Overloaded(), r.Void, c.overloaded)
+		}
+	}
+}
+
+// TestTheWarmUpShowsAnOverload checks that latencies that are long from the begin
+// of the measured part on are not taken for the usual ones.
+func TestTheWarmUpShowsAnOverload(t *testing.T) {
+	r := resultOf(t, 2000, func(i int, latency, _ *uint32) { *latency = uint32(1000 + 1000*i) })
+	if err := r.Discard(time.Second); err != nil || !r.Overloaded() {
+		t.Errorf("half of the requests are answered, error %v: not overloaded", err)
+	}
+}
+
+// TestFewRequestsAreNotAnOverload has ten requests per second that take 300 ms on
+// average. How many are in work at an end of the measured part is a matter of
+// chance.
+func TestFewRequestsAreNotAnOverload(t *testing.T) {
+	voids := 0
+	for seed := range uint64(100) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var k thread
+		k.record.due = schedule(Config{Rate: 10, Seed: seed}, 0, 1, 12*time.Second)
+		for range k.record.due {
+			k.record.latency = append(k.record.latency, uint32(1+random.ExpFloat64()*300000))
+			k.record.lag = append(k.record.lag, 200)
+		}
+		r := &Result{Loop: "open", Limits: DefaultLimits, Intervals: intervals([]*thread{&k}, openLoop, 12*time.Second)}
+		if err := r.Discard(2 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if r.Overloaded() {
+			voids++
+		}
+	}
+	if voids > 1 {
+		t.Errorf("%d of 100 runs are void", voids)
 	}
 }
 

@@ -2,6 +2,7 @@ package load
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/load/socket"
@@ -113,8 +114,36 @@ func (r *Result) judge() {
 		void("the client was %.0f %% busy, more than %.0f %%: requests queued inside it; give it more CPUs, or a lower rate",
 			100*r.BusyRatio, 100*r.Limits.BusyRatio)
 	}
-	if achieved := r.AchievedRate / r.OfferedRate; achieved < r.Limits.AchievedRatio {
+	if r.Overloaded() {
 		void("only %.1f %% of the offered rate was answered, less than %.0f %%: %.0f of %.0f requests per second; the service is overloaded at this rate",
-			100*achieved, 100*r.Limits.AchievedRatio, r.AchievedRate, r.OfferedRate)
+			100*r.AchievedRate/r.OfferedRate, 100*r.Limits.AchievedRatio, r.AchievedRate, r.OfferedRate)
 	}
+}
+
+// Overloaded reports whether the service answered less in the measured part than
+// Limits.AchievedRatio demands. It counts for the service what a service without
+// a growing queue has in work when that part ends, with three standard deviations
+// of a Poisson number.
+func (r *Result) Overloaded() bool {
+	missing := (r.OfferedRate - r.AchievedRate) * r.Length.Seconds()
+	inWork := r.inWork()
+	return missing > (1-r.Limits.AchievedRatio)*float64(r.Scheduled)+inWork+3*math.Sqrt(max(inWork, 1))
+}
+
+// inWork returns how many requests the service has in work at a time if their
+// latency is that of the first ones (Little's law: the rate times the latency).
+// It looks at the begin of the warm-up, because under overload the latency grows
+// from there on. If even the first latencies are longer than half of the measured
+// part, they are those of a queue.
+func (r *Result) inWork() float64 {
+	const enough = 20 // for a mean
+	var sum, n float64
+	for _, i := range r.Intervals {
+		if i.Mean > 0 && n < enough {
+			n += float64(i.Completed)
+			sum += i.Mean * float64(i.Completed)
+		}
+	}
+	latency := sum / max(n, 1) * float64(latencyUnit) / float64(time.Second)
+	return min(r.OfferedRate*latency, float64(r.Scheduled)/2)
 }
