@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/load"
 )
 
 // clientMost limits how busy the CPUs of the client may be at the offered rate.
@@ -13,26 +16,46 @@ const clientMost = 0.42
 
 // A Trial is one measurement during the search for the offered rate.
 type Trial struct {
-	Answered float64 // requests per second
-	LS       float64 // number of CPUs that the service used
-	Busy     float64 // busy share of the client's CPUs
+	Answered   float64 // requests per second
+	Overloaded bool    // too few were answered (load.Result.Overloaded)
+	LS         float64 // number of CPUs that the service used
+	Busy       float64 // busy share of the client's CPUs
 }
 
+// TrialOf returns the trial that a load (LoadSpec.Trial) has measured. ls is the
+// number of CPUs that the service used.
+func TrialOf(r *load.Result, ls float64) Trial {
+	return Trial{Answered: r.AchievedRate, Overloaded: r.Overloaded(), LS: ls, Busy: r.BusyRatio}
+}
+
+// trials is the number of trials after which the search ends, and leastRequests
+// the number of requests in a trial below which it gives up.
+const (
+	trials        = 6
+	leastRequests = 10
+)
+
 // FindRate searches for the request rate at which the service uses a number of
-// CPUs (target). The parameter first is the rate of the first trial. The search
-// ends when the next rate would differ by at most 5 % from the measured one, or
-// after six trials. A trial in which requests were not answered shows only that
-// the rate must be lower. If the client cannot send fast enough, FindRate returns
-// the client's highest rate, and limited is true. lines describe the trials.
-func FindRate(target, first float64, measure func(rate float64) (Trial, error)) (rate float64, limited bool, lines []string, err error) {
+// CPUs (target). The parameter first is the rate of the first trial, and length
+// is how long a trial takes. The search ends when the next rate would differ by
+// at most 5 % from the measured one, or after six trials. A trial in which
+// requests were not answered shows only that the rate must be lower. Until the
+// first trial in which they were, the search goes on, even after six trials, as
+// long as a trial has ten requests. If the client cannot send fast enough,
+// FindRate returns the client's highest rate, and limited is true. lines describe
+// the trials.
+func FindRate(target, first float64, length time.Duration, measure func(rate float64) (Trial, error)) (rate float64, limited bool, lines []string, err error) {
 	rate = threeDigits(first)
 	good := 0.0 // the last rate at which the service answered all requests
-	for range 6 {
+	for n := 0; n < trials || good == 0; n++ {
+		if n >= trials && rate*length.Seconds() < leastRequests {
+			return 0, false, lines, fmt.Errorf("calibrate the load: the service answers not even %g requests/s in time: is something else using these CPUs?", 2*rate)
+		}
 		t, err := measure(rate)
 		if err != nil {
 			return 0, false, lines, err
 		}
-		if t.Answered < 0.95*rate || t.LS <= 0 {
+		if t.Overloaded || t.Answered <= 0 || t.LS <= 0 {
 			lines = append(lines, fmt.Sprintf("%g requests/s: only %.0f were answered", rate, t.Answered))
 			if good == 0 {
 				rate = threeDigits(rate / 2)
@@ -56,9 +79,6 @@ func FindRate(target, first float64, measure func(rate float64) (Trial, error)) 
 			return rate, limited, lines, nil
 		}
 		rate = next
-	}
-	if good == 0 {
-		return 0, false, lines, fmt.Errorf("calibrate the load: the service answers not even %g requests/s in time: is something else using these CPUs?", 2*rate)
 	}
 	return threeDigits(min(rate, 1.5*good)), limited, lines, nil
 }

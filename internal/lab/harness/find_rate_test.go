@@ -2,7 +2,11 @@ package harness
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/lab/load"
 )
 
 func TestFindRate(t *testing.T) {
@@ -17,7 +21,7 @@ func TestFindRate(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			rate, limited, lines, err := FindRate(0.3, 3000, func(rate float64) (Trial, error) {
+			rate, limited, lines, err := FindRate(0.3, 3000, 800*time.Millisecond, func(rate float64) (Trial, error) {
 				return Trial{Answered: rate, LS: rate * tt.perRequest, Busy: rate * tt.clientCost}, nil
 			})
 			if err != nil {
@@ -33,7 +37,7 @@ func TestFindRate(t *testing.T) {
 func TestFindRateFollowsACurve(t *testing.T) {
 	// Because of batching, a busy server uses less CPU per request.
 	use := func(rate float64) float64 { return 25e-6 * rate / (1 + rate/60000) }
-	rate, _, _, err := FindRate(0.3, 3000, func(rate float64) (Trial, error) { return Trial{Answered: rate, LS: use(rate), Busy: 1e-6 * rate}, nil })
+	rate, _, _, err := FindRate(0.3, 3000, 800*time.Millisecond, func(rate float64) (Trial, error) { return Trial{Answered: rate, LS: use(rate), Busy: 1e-6 * rate}, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,10 +56,10 @@ func TestThreeDigits(t *testing.T) {
 
 func TestDisturbedTrialsDoNotRaiseTheRate(t *testing.T) {
 	n := 0
-	rate, _, lines, err := FindRate(0.3, 3000, func(rate float64) (Trial, error) {
+	rate, _, lines, err := FindRate(0.3, 3000, 800*time.Millisecond, func(rate float64) (Trial, error) {
 		n++
 		if n == 3 { // the service could not run
-			return Trial{Answered: rate / 100, LS: 0.001, Busy: 0.001}, nil
+			return Trial{Answered: rate / 100, Overloaded: true, LS: 0.001, Busy: 0.001}, nil
 		}
 		return Trial{Answered: rate, LS: 20e-6 * rate, Busy: 10e-6 * rate}, nil
 	})
@@ -65,8 +69,42 @@ func TestDisturbedTrialsDoNotRaiseTheRate(t *testing.T) {
 	if math.Abs(rate/15000-1) > 0.05 {
 		t.Errorf("rate %v:\n%v", rate, lines)
 	}
-	_, _, _, err = FindRate(0.3, 3000, func(rate float64) (Trial, error) { return Trial{Answered: 1}, nil })
+	_, _, _, err = FindRate(0.3, 3000, 800*time.Millisecond, func(rate float64) (Trial, error) { return Trial{Answered: 1, Overloaded: true}, nil })
 	if err == nil {
 		t.Error("no error although no request is answered")
+	}
+}
+
+// TestFindRateOfASlowService has a service that answers at most twenty requests
+// per second, and thirty tests with other random numbers. In a trial of 2.5 s the
+// number of requests that are due is a matter of chance.
+func TestFindRateOfASlowService(t *testing.T) {
+	const capacity, length = 20, 2500 * time.Millisecond
+	for seed := range uint64(30) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		rate, _, lines, err := FindRate(0.3, 3000, length, func(rate float64) (Trial, error) {
+			due, answered := 0, 0
+			free := 0.0 // when the service has answered all earlier requests
+			var begin load.Interval
+			for at := random.ExpFloat64() / rate; at < length.Seconds(); at += random.ExpFloat64() / rate {
+				due++
+				free = max(free, at) + 1.0/capacity
+				if free < length.Seconds() {
+					answered++
+				}
+				if due <= 20 {
+					begin.Completed++
+					begin.Mean += ((free-at)*1e6 - begin.Mean) / float64(due)
+				}
+			}
+			r := load.Result{
+				Length: length, Counts: load.Counts{Scheduled: int64(due)}, Limits: LoadSpec{}.Trial(rate, length).Limits, Intervals: []load.Interval{begin},
+				OfferedRate: float64(due) / length.Seconds(), AchievedRate: float64(answered) / length.Seconds(),
+			}
+			return TrialOf(&r, float64(answered)/capacity/length.Seconds()), nil
+		})
+		if err != nil || rate < 2 || rate > capacity {
+			t.Errorf("rate %v, error %v; want about 6:\n%v", rate, err, lines)
+		}
 	}
 }

@@ -24,10 +24,11 @@ func (l LoadSpec) WithLength(block int, length time.Duration) load.Config {
 	return c
 }
 
-// Trial returns a short load with another rate.
+// Trial returns a short load with another rate. It needs fewer answers than a
+// run (load.Limits), because it only shows the way to the rate of the runs.
 func (l LoadSpec) Trial(rate float64, length time.Duration) load.Config {
 	c := l.WithLength(0, length)
-	c.Rate, c.Warmup = rate, 300*time.Millisecond
+	c.Rate, c.Warmup, c.Limits.AchievedRatio = rate, 300*time.Millisecond, 0.95
 	return c
 }
 

@@ -307,13 +307,13 @@ func (b *environment) calibrateAll(ctx context.Context) (s run.SoloResult, lines
 	tested := float64(b.Place.Tested.Len())
 	length := min(max(b.Duration/4, 4*askPeriod/2), 8*time.Second)
 	var ls float64
-	rate, limited, lines, err := harness.FindRate(b.LoadPercent/100*tested, 3000*tested, func(rate float64) (harness.Trial, error) {
+	rate, limited, lines, err := harness.FindRate(b.LoadPercent/100*tested, 3000*tested, length, func(rate float64) (harness.Trial, error) {
 		m, err := st.measure(ctx, b.load.Trial(rate, length))
 		if err != nil {
 			return harness.Trial{}, err
 		}
 		ls = m.Used.LS
-		return harness.Trial{Answered: m.Client.AchievedRate, LS: ls, Busy: m.Client.BusyRatio}, nil
+		return harness.TrialOf(m.Client, ls), nil
 	})
 	if err != nil {
 		return s, nil, nil, err

@@ -115,13 +115,13 @@ func (b *environment) calibrateRate(ctx context.Context) (ls float64, lines []st
 	if testbed.Emulated(b.FS) { // emulated CPUs are slow, and their speed varies
 		first, length = 10*tested, 3*time.Second
 	}
-	rate, limited, lines, err := harness.FindRate(target, first, func(rate float64) (harness.Trial, error) {
+	rate, limited, lines, err := harness.FindRate(target, first, length, func(rate float64) (harness.Trial, error) {
 		m, err := st.measure(ctx, b.load.Trial(rate, length))
 		if err != nil {
 			return harness.Trial{}, err
 		}
 		ls = m.Used.LS
-		return harness.Trial{Answered: m.Client.AchievedRate, LS: ls, Busy: m.Client.BusyRatio}, nil
+		return harness.TrialOf(m.Client, ls), nil
 	})
 	if err != nil {
 		return 0, lines, "", err
