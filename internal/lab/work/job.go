@@ -65,7 +65,8 @@ func StartBatch(s *testbed.Site, j Job, group node.CgroupPath) (*Batch, error) {
 			return nil, err
 		}
 		m := w.marks[slot-1]
-		go func() {
+		var following sync.WaitGroup
+		following.Go(func() {
 			switch {
 			case j.Line != nil:
 				_ = m.FollowLines(r, j.Line, time.Now)
@@ -73,14 +74,13 @@ func StartBatch(s *testbed.Site, j Job, group node.CgroupPath) (*Batch, error) {
 				_ = m.Follow(r, time.Now)
 			}
 			_, _ = io.Copy(io.Discard, r) // a report that cannot be read must not block the work
-		}()
-		var following sync.WaitGroup
+		})
 		if j.CPUTime {
 			following.Go(func() { m.followTime(s.FS, p) })
 		}
 		go func() {
 			<-p.Done()
-			out.Close()
+			out.Close()      // ends the reader after the lines that it has
 			following.Wait() // the marks of a process come before those of the next
 			w.restart(slot, p)
 		}()

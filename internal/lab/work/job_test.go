@@ -1,7 +1,13 @@
 package work
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -38,6 +44,32 @@ func TestAJobThatRestartsGoesOn(t *testing.T) {
 	}
 	if err := w.ExitError(); err != nil {
 		t.Errorf("a job that restarts died: %v", err)
+	}
+}
+
+// TestProgressOfARestartingJobCountsOnce runs a process that prints all its lines
+// at once and ends. It ends before the lab has read them.
+func TestProgressOfARestartingJobCountsOnce(t *testing.T) {
+	const lines, restarts = 2000, 50
+	path := filepath.Join(t.TempDir(), "lines")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("x\n"), lines), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w := jobFor(t, Job{Name: "printer", Slots: 1, Restart: true, Line: regexp.MustCompile("^x$"), Argv: func(int) []string { return []string{"cat", path} }})
+	m := w.marks[0]
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		m.mu.Lock()
+		before, falls := m.before.Frames, !slices.IsSortedFunc(m.marks, func(a, b Mark) int { return cmp.Compare(a.Frames, b.Frames) })
+		m.mu.Unlock()
+		if falls || int(before)%lines != 0 {
+			t.Fatalf("the ended processes printed %v lines, the progress falls: %v; want a multiple of %d", before, falls, lines)
+		}
+		if before >= restarts*lines {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v lines: the process is not started anew", before)
+		}
 	}
 }
 
