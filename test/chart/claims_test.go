@@ -49,6 +49,29 @@ func containers(d document) (all []document) {
 	return all
 }
 
+// TestOnlyTheReadinessProbeAsksWhetherAContainerIsReady checks the probes after
+// which the kubelet restarts a container. /readyz also fails for reasons that a
+// restart does not remove: tenond's does as long as its journal lacks entries.
+func TestOnlyTheReadinessProbeAsksWhetherAContainerIsReady(t *testing.T) {
+	probes := 0
+	for key, d := range mustRender(t, allOptions()) {
+		for _, c := range containers(d) {
+			for _, probe := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
+				path := c.str(probe, "httpGet", "path")
+				if path != "" {
+					probes++
+				}
+				if path != "" && (path == "/readyz") != (probe == "readinessProbe") {
+					t.Errorf("%s/%s: the %s asks %s", key, c.str("name"), probe, path)
+				}
+			}
+		}
+	}
+	if probes != 7 { // two of each product, and the startup probe of tenond
+		t.Errorf("the chart has %d probes", probes)
+	}
+}
+
 // TestRightsAreNarrow looks for permissions that no part of Tenon needs: all
 // verbs or kinds, Secrets of others, commands in pods, and permissions for
 // other users.
