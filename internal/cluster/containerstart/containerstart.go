@@ -35,7 +35,8 @@ const (
 // container's id is a part of its cgroup's path, but the kubelet reports the id
 // only some time after the start. Several goroutines may call the methods.
 type Containers struct {
-	wake func() // starts a tick soon
+	wake  func()    // starts a tick soon
+	waits allowance // of all containers
 
 	mu sync.Mutex
 	of map[string][]container // by UID of the pod

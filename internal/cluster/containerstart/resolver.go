@@ -69,6 +69,8 @@ func (s Resolver) Container(ctx context.Context, p nri.Pod, name string) (nri.Li
 	if kube.Class(known) != node.BE {
 		return nri.Limits{}, false, nil
 	}
+	ctx, ended := s.Containers.within(ctx, bestEffortAllowance)
+	defer ended()
 	pod, err := s.await(ctx, p)
 	if err != nil {
 		return nri.Limits{}, false, err
@@ -85,7 +87,7 @@ func (s Resolver) await(ctx context.Context, p nri.Pod) (*corev1.Pod, error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, context.Cause(ctx)
 		case <-time.After(newPod):
 		}
 		if pod := s.find(p); pod != nil {
@@ -98,24 +100,32 @@ func (s Resolver) await(ctx context.Context, p nri.Pod) (*corev1.Pod, error) {
 // the container runs its first instruction. For best-effort work, the loop
 // writes what NRI cannot set, such as a quota on cgroup v1. For a pod that
 // demands CPUs, the loop writes the cpusets. They are not set through NRI: the
-// runtime would write them again later, when the pod may have other CPUs.
+// runtime would write them again later, when the pod may have other CPUs. If
+// containers have waited too long already (see allowance), Starting wakes the
+// loop and does not wait for it.
 func (s Resolver) Starting(ctx context.Context, p nri.Pod, c nri.Created) error {
 	if s.Containers == nil {
 		return nil
 	}
-	if known := podOf(p); kube.Class(known) != node.BE {
-		if !mayDemandCPUs(known) {
-			return nil
-		}
-		pod, err := s.await(ctx, p)
-		if err != nil {
-			return err
-		}
-		if _, demands, _ := kube.DemandOf(pod); !demands {
-			return nil
-		}
+	known := podOf(p)
+	if kube.Class(known) == node.BE {
+		ctx, ended := s.Containers.within(ctx, bestEffortAllowance)
+		defer ended()
+		s.Containers.Await(ctx, p.UID, c.Name, c.ID)
+		return nil
 	}
-	s.Containers.Await(ctx, p.UID, c.Name, c.ID)
+	if !mayDemandCPUs(known) {
+		return nil
+	}
+	ctx, ended := s.Containers.within(ctx, demandAllowance)
+	defer ended()
+	pod, err := s.await(ctx, p)
+	if err != nil {
+		return err
+	}
+	if _, demands, _ := kube.DemandOf(pod); demands {
+		s.Containers.Await(ctx, p.UID, c.Name, c.ID)
+	}
 	return nil
 }
 

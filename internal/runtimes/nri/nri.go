@@ -2,10 +2,14 @@
 // instruction runs. It is a plugin of the container runtime, through NRI (Node
 // Resource Interface) of containerd and CRI-O.
 //
-// No pod waits for a plugin that is slow or lost. The deadline of an answer is
-// far below that of the runtime, and after an error the answer is "no change".
-// If the connection breaks, the plugin connects again. For containers that
-// started meanwhile, the loop of the agent writes the values.
+// No pod waits for long for a plugin that is slow or lost. The deadline of an
+// answer is far below that of the runtime, and after an error the answer is "no
+// change". If the connection breaks, the plugin connects again. For containers
+// that started meanwhile, the loop of the agent writes the values.
+//
+// The runtime asks its plugins under one lock for the whole node. Until it has
+// an answer, it creates, starts and stops no other container. So a Values must
+// also bound the sum of its waits, as package containerstart does.
 package nri
 
 import (
