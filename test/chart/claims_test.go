@@ -72,6 +72,17 @@ func TestOnlyTheReadinessProbeAsksWhetherAContainerIsReady(t *testing.T) {
 	}
 }
 
+// TestAnEndingManagerAnswersWebhooksForAMoment checks that the manager gets its
+// SIGTERM only after the nodes had time to learn that it ends. Until then they
+// send it webhook requests.
+func TestAnEndingManagerAnswersWebhooksForAMoment(t *testing.T) {
+	manager := mustRender(t, nil)["Deployment tenon-manager"]
+	seconds, _ := containers(manager)[0].value("lifecycle", "preStop", "sleep", "seconds").(int)
+	if seconds < 5 || seconds > 15 { // the pod has 30 s to end
+		t.Errorf("the manager sleeps for %d s before it ends", seconds)
+	}
+}
+
 // TestRightsAreNarrow looks for permissions that no part of Tenon needs: all
 // verbs or kinds, Secrets of others, commands in pods, and permissions for
 // other users.

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +127,7 @@ func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 	h.agentsWriteTheirOwnReports()
 	h.firstInstruction()
 	h.replaceAgents()
+	h.replaceManagers()
 	h.experiment()
 	if pickLength(false, true) { // this takes minutes
 		h.manuals()
@@ -289,6 +291,28 @@ func (h *chart) replaceAgents() {
 			h.t.Errorf("memory.limit_in_bytes is %s while the agent is replaced", limit)
 		}
 		return h.ready()
+	})
+}
+
+// replaceManagers updates the Deployment. A client must be able to create
+// best-effort pods at any moment meanwhile.
+func (h *chart) replaceManagers() {
+	h.t.Helper()
+	pods := func() []string {
+		return strings.Fields(h.kubectl("get", "pods", "-n", home, "-l", "app.kubernetes.io/name=tenon-manager", "-o", "name"))
+	}
+	before := pods()
+	h.kubectl("rollout", "restart", "deployment/tenon-manager", "-n", home)
+	pod := strings.Replace(firstLines, "name: first", "name: second", 1)
+	requireSoon(h.t, 2*time.Minute, "only other managers run", func() error {
+		if _, err := h.c.KubectlApply(h.t.Context(), pod, "create", "--dry-run=server", "-f", "-"); err != nil {
+			h.t.Errorf("a best-effort pod is refused while the managers are replaced: %v", err)
+		}
+		now := pods()
+		if len(now) != len(before) || slices.ContainsFunc(now, func(p string) bool { return slices.Contains(before, p) }) {
+			return fmt.Errorf("there are %v", now)
+		}
+		return nil
 	})
 }
 
