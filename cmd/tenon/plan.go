@@ -69,10 +69,9 @@ would write with that configuration.`,
 	flags.StringArrayVar(&f.ls, "ls", nil, "treat this cgroup as latency-sensitive (repeatable)")
 	flags.Int64Var(&f.suppress, "suppress", 0, "bound best-effort work so that all together use at most this percentage of the CPUs")
 	flags.StringVar(&f.config, "config", "", "apply this configuration file of tenond")
-	cmd.MarkFlagsMutuallyExclusive("config", "be")
-	cmd.MarkFlagsMutuallyExclusive("config", "ls")
-	cmd.MarkFlagsMutuallyExclusive("config", "suppress")
-	cmd.MarkFlagsMutuallyExclusive("config", "qos")
+	for _, other := range []string{"be", "ls", "suppress", "qos", "cpus", "memory", "name"} {
+		cmd.MarkFlagsMutuallyExclusive("config", other)
+	}
 	complete(cmd, "suppress", "65")
 	complete(cmd, "be")
 	complete(cmd, "ls")
@@ -84,6 +83,9 @@ func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Ti
 	var none tick.Tick
 	if f.suppress < 0 || f.suppress > 100 {
 		return none, usageError{fmt.Errorf("--suppress %d: want a percentage from 1 to 100", f.suppress)}
+	}
+	if f.config != "" && len(args) > 0 {
+		return none, usageError{fmt.Errorf("--config %s is for the workloads of that configuration: leave out %s, or give --qos without --config", f.config, args[0])}
 	}
 	fs := proc.Default()
 	tree, err := cgroup.Detect(fs.Proc)
