@@ -50,7 +50,7 @@ type model struct {
 	help          bool
 	waits         bool   // show the waits instead of all workloads
 	detail        string // the explanation to show; empty: show the overview
-	scroll        int    // the first visible line of the detail
+	scroll        int    // the first visible line of the help or the detail
 }
 
 func newModel(explain func(node.WorkloadID) (control.Explanation, error)) model {
@@ -86,12 +86,12 @@ func (m model) key(key string) (tea.Model, tea.Cmd) {
 	if key == "ctrl+c" {
 		return m, tea.Quit
 	}
-	if m.help || m.detail != "" {
+	if m.page() != "" {
 		switch key {
 		case "up", "k":
 			m.scroll = max(m.scroll-1, 0)
 		case "down", "j":
-			m.scroll = min(m.scroll+1, max(len(m.wrapDetail())-1, 0))
+			m.scroll = min(m.scroll+1, max(len(m.wrapPage())-1, 0))
 		default:
 			m.help, m.detail = false, ""
 		}
@@ -101,7 +101,7 @@ func (m model) key(key string) (tea.Model, tea.Cmd) {
 	case "q", "esc":
 		return m, tea.Quit
 	case "?", "h":
-		m.help = true
+		m.help, m.scroll = true, 0
 	case "w":
 		m.waits = !m.waits
 		m.sort()

@@ -195,6 +195,27 @@ func TestEveryScreenCanBeLeft(t *testing.T) {
 	}
 }
 
+func TestTheWholeHelpCanBeRead(t *testing.T) {
+	const last = "o json all."
+	if text := sendAll(t, status(2), "?").screen(); !strings.Contains(text, last) || !strings.Contains(text, "any other key: back") {
+		t.Errorf("the end of the help is not on a screen of 80x24:\n%s", text)
+	}
+	msgs := []any{status(2), tea.WindowSizeMsg{Width: 60, Height: 10}, "?"}
+	if text := sendAll(t, msgs...).screen(); !strings.Contains(text, "any other key: back") {
+		t.Errorf("a small screen does not say how to leave the help:\n%s", text)
+	}
+	for range strings.Count(helpText, "\n") * 2 {
+		msgs = append(msgs, "down")
+	}
+	msgs = append(msgs, "up", "up", "up") // the last line is on top
+	if text := sendAll(t, msgs...).screen(); !strings.Contains(text, last) || strings.Contains(text, "statu…") {
+		t.Errorf("the end of the help is not below it:\n%s", text)
+	}
+	if m := sendAll(t, append(msgs, "x", "?")...); m.scroll != 0 {
+		t.Errorf("the help begins at line %d when it is opened again", m.scroll)
+	}
+}
+
 func TestAnySizeOfTerminalIsDrawn(t *testing.T) {
 	for width := range 130 {
 		for _, height := range []int{1, 2, 5, 24, 100} {

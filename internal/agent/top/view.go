@@ -39,14 +39,9 @@ func (m model) View() tea.View {
 // screen returns the text of the screen: at most height lines of at most width
 // characters.
 func (m model) screen() string {
-	var lines []string
-	switch {
-	case m.help:
-		lines = strings.Split(helpText, "\n")
-	case m.detail != "":
-		lines = m.details()
-	default:
-		lines = m.overview()
+	lines := m.overview()
+	if m.page() != "" {
+		lines = m.window()
 	}
 	lines = lines[:min(len(lines), m.height)]
 	for i, l := range lines {
@@ -55,17 +50,28 @@ func (m model) screen() string {
 	return strings.Join(lines, "\n")
 }
 
-func (m model) details() []string {
-	lines := m.wrapDetail()
+// page returns the text that is shown in place of the overview, or "".
+func (m model) page() string {
+	if m.help {
+		return helpText
+	}
+	return m.detail
+}
+
+// window returns the part of the page that fits the screen.
+func (m model) window() []string {
+	lines := m.wrapPage()
 	lines = lines[min(m.scroll, len(lines)-1):]
 	lines = lines[:min(len(lines), max(m.height-1, 1))]
 	return append(lines, faint.Styled("up, down: scroll   any other key: back"))
 }
 
-// wrapDetail returns the explanation in lines that fit the screen.
-func (m model) wrapDetail() []string {
-	text := strings.TrimRight(m.detail, "\n")
-	return strings.Split(ansi.Wrap(text, m.width, "/-"), "\n")
+// wrapPage returns the page in lines that fit the screen.
+func (m model) wrapPage() []string {
+	text := ansi.Wrap(strings.TrimRight(m.page(), "\n"), m.width, "/-")
+	// Wrap leaves the blank before a flag at the end of a line, which is then too
+	// wide by one.
+	return strings.Split(strings.ReplaceAll(text, " \n", "\n"), "\n")
 }
 
 // overview returns the main screen: the node, the workloads and the last writes.
@@ -229,6 +235,7 @@ func knob(k node.Knob) string {
 	return tail(control.Printable(k.Object()), widest) + " " + string(k.File)
 }
 
+// helpText fits 80 columns and 24 rows, with the line below it.
 const helpText = `tenon top: who uses the CPUs, and what Tenon does about it
 
   up, down, pgup, pgdown   move along the workloads
@@ -246,12 +253,9 @@ CPU is in thousandths of one CPU: 1500m is one and a half. THROTTLED is the
 share of the time in which the workload's own CPU quota held it back, with !
 if the limit does not fit the workload: enter says what to write in its place.
 A question mark is a number that the kernel does not give, or not yet.
-MECHANISM: what keeps best-effort work off the CPUs of services. EXPELLED,
-HELD: CPU kept idle beside them, and for a while after. FAILURES: how often it
-failed in the last hour. STRAYS: threads found outside of it. tenon qos status
-says more.
+MECHANISM: what keeps best-effort work off the CPUs of services (tenon qos
+status). EXPELLED, HELD: CPU kept idle beside them, and for a while after.
+FAILURES: how often it failed in the last hour. STRAYS: threads outside of it.
 WAIT P99: 99 of 100 waits ended sooner. WANTED: the objective. [delay],
 [pressure], …: the event for which the write did not wait for its period.
-
-tenon explain WORKLOAD prints what enter shows; tenon status -o json all.
-any key: back`
+tenon explain WORKLOAD prints what enter shows; tenon status -o json all.`
