@@ -190,7 +190,7 @@ func noOptions() map[string]any {
 	return map[string]any{
 		"agent":    map[string]any{"nri": off(), "resctrl": off(), "kubelet": map[string]any{"insecureSkipTLSVerify": false}},
 		"webhooks": off(), "admissionPolicy": off(), "networkPolicy": off(), "config": map[string]any{"create": false},
-		"priorityClasses": map[string]any{"create": false}, "uninstall": map[string]any{"restoreNodes": false},
+		"priorityClasses": map[string]any{"create": false}, "resourceQuota": map[string]any{"create": false}, "uninstall": map[string]any{"restoreNodes": false},
 	}
 }
 

@@ -3,6 +3,7 @@ package chart
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -189,6 +190,45 @@ func TestUninstallComesBeforeEverything(t *testing.T) {
 	list, _ := containers(all["DaemonSet tenond"])[0].value("args").([]any)
 	if !slices.Contains(list, any("--daemonset="+namespace+"/tenond")) {
 		t.Errorf("tenond does not know its DaemonSet: %v", list)
+	}
+}
+
+// TestAQuotaPermitsThePrioritiesOfAllPods checks that the ResourceQuota has the
+// priority class of every pod of the chart, and no other. GKE refuses pods with
+// critical priorities in namespaces without such a quota.
+func TestAQuotaPermitsThePrioritiesOfAllPods(t *testing.T) {
+	none := map[string]any{"priorityClassName": ""}
+	for name, values := range map[string]map[string]any{
+		"the default":   nil,
+		"all options":   allOptions(),
+		"one of them":   {"agent": none},
+		"another class": {"scheduler": map[string]any{"enabled": true, "priorityClassName": "high"}},
+		"no priority":   {"agent": none, "manager": none, "scheduler": map[string]any{"enabled": true, "priorityClassName": ""}},
+	} {
+		all, used := mustRender(t, values), map[string]bool{}
+		for key, d := range all {
+			class := d.value("spec", "template", "spec", "priorityClassName")
+			if class == "" {
+				t.Errorf("%s: %s has a priority class without a name", name, key)
+			}
+			if class != nil {
+				used[class.(string)] = true
+			}
+		}
+		permitted := map[string]bool{}
+		terms, _ := all["ResourceQuota tenon"].value("spec", "scopeSelector", "matchExpressions").([]any)
+		for _, term := range terms {
+			classes, _ := document{object: term.(map[string]any)}.value("values").([]any)
+			for _, class := range classes {
+				permitted[class.(string)] = true
+			}
+		}
+		if !maps.Equal(used, permitted) {
+			t.Errorf("%s: the pods have the priority classes %v, and the quota has %v", name, used, permitted)
+		}
+		if _, is := all["ResourceQuota tenon"]; is != (len(used) > 0) {
+			t.Errorf("%s: there is a quota: %t", name, is)
+		}
 	}
 }
 
