@@ -29,8 +29,9 @@ func (n nodesOnly) GetClientFor(apiVersion, kind string) (dynamic.NamespaceableR
 	return n.client.Resource(gv.WithResource(resource)), kind != "Node" && kind != "PriorityClass", err
 }
 
-// TestTheOnlyNodeCanBeDrained checks the disruption budget of the manager.
-// There must be one only if an evicted replica can start on another node.
+// TestTheOnlyNodeCanBeDrained checks the disruption budgets of the manager and
+// the scheduler. There must be budgets only if an evicted replica can start on
+// another node.
 func TestTheOnlyNodeCanBeDrained(t *testing.T) {
 	for nodes, budget := range []bool{true, false, true, true} { // 0: helm template knows no cluster
 		var objects []runtime.Object
@@ -42,21 +43,43 @@ func TestTheOnlyNodeCanBeDrained(t *testing.T) {
 			{Version: "v1", Resource: "nodes"}:                                       "NodeList",
 			{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"}: "PriorityClassList",
 		}, objects...)}
-		c, err := loader.Load(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all, err := util.ToRenderValues(c, nil, common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, common.DefaultCapabilities)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files, err := engine.RenderWithClientProvider(c, all, cluster)
-		if err != nil {
-			t.Fatal(err)
-		}
-		has := slices.ContainsFunc(documentsOf(t, files), func(d document) bool { return d.str("kind") == "PodDisruptionBudget" })
-		if has != budget {
-			t.Errorf("%d nodes: a disruption budget is made: %v, want %v", nodes, has, budget)
+		for _, scheduler := range []bool{false, true} {
+			want := []string{}
+			if budget {
+				want = append(want, "tenon-manager")
+			}
+			if budget && scheduler {
+				want = append(want, "tenon-scheduler")
+			}
+			if got := budgets(t, cluster, set(scheduler, "scheduler", "enabled")); !slices.Equal(got, want) {
+				t.Errorf("%d nodes, with a scheduler: %t: the disruption budgets are %v, want %v", nodes, scheduler, got, want)
+			}
 		}
 	}
+}
+
+// budgets returns the names of the disruption budgets that an installation in
+// the cluster makes, in order.
+func budgets(t *testing.T, cluster nodesOnly, values map[string]any) []string {
+	t.Helper()
+	c, err := loader.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := util.ToRenderValues(c, values, common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, common.DefaultCapabilities)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := engine.RenderWithClientProvider(c, all, cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{}
+	for _, d := range documentsOf(t, files) {
+		if d.str("kind") == "PodDisruptionBudget" {
+			names = append(names, d.str("metadata", "name"))
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -69,3 +69,10 @@ imagePullSecrets:
 {{- define "tenon.agent.user" -}}
 system:serviceaccount:{{ .Release.Namespace }}:tenond
 {{- end }}
+
+{{/* Whether Deployments have disruption budgets; empty: no. On the only node of a
+cluster, the replacement of an evicted replica has no other place, so a budget
+would make a drain wait forever. */}}
+{{- define "tenon.budgets" -}}
+{{- if ne (len (default list (lookup "v1" "Node" "" "").items)) 1 }}yes{{ end }}
+{{- end }}
