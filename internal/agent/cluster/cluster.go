@@ -80,11 +80,14 @@ type Follower struct {
 	changed func()                     // is called when the workloads may have changed
 	news    func(tick.Event)
 
-	pods      *kubelet.Source
-	self      *apiserver.Watch[*corev1.Node]
-	configs   *apiserver.Watch[*corev1.ConfigMap]
-	byspace   *apiserver.Watch[*corev1.ConfigMap] // the ConfigMap named kube.PodConfigMap
-	stale     atomic.Bool                         // the configuration may have changed
+	pods    *kubelet.Source
+	self    *apiserver.Watch[*corev1.Node]
+	configs *apiserver.Watch[*corev1.ConfigMap]
+	// byspace are the ConfigMaps named kube.PodConfigMap. There is one watch for
+	// each namespace that counts: a watch of all namespaces would bring every
+	// tenant's ConfigMap of that name to every node.
+	byspace   []*apiserver.Watch[*corev1.ConfigMap]
+	stale     atomic.Bool // the configuration may have changed
 	evictions *evictionQueue
 	starting  *containerstart.Containers
 	link      atomic.Pointer[nri.Link] // state of NRI; nil: unknown
@@ -133,7 +136,9 @@ func Follow(k Kubernetes, n Node, fs proc.FS, log *slog.Logger) *Follower {
 	}
 	c.self = k.API.Node(k.Node, config)
 	c.configs = k.API.ConfigMap(k.Namespace, k.ConfigMap, config)
-	c.byspace = k.API.ConfigMap("", kube.PodConfigMap, config) // from all namespaces: see kube.JoinNamespaces
+	for _, namespace := range kube.PodConfigNamespaces(k.Namespace) {
+		c.byspace = append(c.byspace, k.API.ConfigMap(namespace, kube.PodConfigMap, config))
+	}
 	standIn := func(changed func()) kubelet.StandIn { return k.API.Pods(k.Node, kubelet.SlimOfAPI, changed) }
 	c.pods = kubelet.NewSource(k.Kubelet, standIn, k.Poll, log, c.podsChanged)
 	c.pods.Assume(c.last.Facts)
@@ -157,7 +162,9 @@ func (c *Follower) Run(ctx context.Context, background *sync.WaitGroup) {
 	background.Go(func() { c.pods.Run(ctx) })
 	background.Go(func() { c.self.Run(ctx) })
 	background.Go(func() { c.configs.Run(ctx) })
-	background.Go(func() { c.byspace.Run(ctx) })
+	for _, w := range c.byspace {
+		background.Go(func() { w.Run(ctx) })
+	}
 	background.Go(func() { c.evictions.run(ctx) })
 	c.reporter.start(ctx, background)
 	if c.NRI != "" {

@@ -46,17 +46,25 @@ func (deafKubelet) Files() (kubelet.Files, error) { return kubelet.Files{}, nil 
 // openTestCluster makes and runs a Follower of an API server.
 func openTestCluster(t *testing.T, s *apitest.Server, dir string) *Follower {
 	t.Helper()
+	return openHeardCluster(t, s, dir, func(tick.Event) {})
+}
+
+// openHeardCluster makes and runs a Follower that calls news for each event.
+func openHeardCluster(t *testing.T, s *apitest.Server, dir string, news func(tick.Event)) *Follower {
+	t.Helper()
 	api, err := apiserver.Open(s.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := Follow(Kubernetes{Node: "node-1", API: api, Kubelet: deafKubelet{}, Poll: time.Second, Namespace: "koordinator-system", ConfigMap: "slo-controller-config"},
-		Node{Version: "v0", StateDir: dir, Changed: func() {}, News: func(tick.Event) {}}, proc.Default(), slog.New(slog.DiscardHandler))
+		Node{Version: "v0", StateDir: dir, Changed: func() {}, News: news}, proc.Default(), slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(context.Background())
 	over := make(chan struct{})
 	go func() { defer close(over); c.self.Run(ctx) }()
 	go c.configs.Run(ctx)
-	go c.byspace.Run(ctx)
+	for _, w := range c.byspace {
+		go w.Run(ctx)
+	}
 	t.Cleanup(func() { stop(); <-over })
 	return c
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/cluster/nodereport"
@@ -58,7 +60,7 @@ func (c *Follower) followConfigAt(now time.Time) bool {
 		c.cfg.last, faults = config.ParseConfigMapOver(c.cfg.last, data)
 		k.Config = c.cfg.last.Data()
 	}
-	byspace, spacesKnown := c.byspace.Objects()
+	byspace, spacesKnown := c.podConfigs()
 	if data := kube.JoinNamespaces(byspace, c.Namespace); spacesKnown && !staysInForce(&c.cfg.missingPodConfig, len(data) > 0, len(k.ByNamespace) > 0, now) {
 		k.ByNamespace = data
 	}
@@ -90,6 +92,17 @@ func (c *Follower) followConfigAt(now time.Time) bool {
 	c.tellConfig(faults, ignored)
 	c.keep()
 	return true
+}
+
+// podConfigs returns the ConfigMaps named kube.PodConfigMap. known is false until
+// the API server has answered for all namespaces that count.
+func (c *Follower) podConfigs() (found []*corev1.ConfigMap, known bool) {
+	known = true
+	for _, w := range c.byspace {
+		here, answered := w.Objects()
+		found, known = append(found, here...), known && answered
+	}
+	return found, known
 }
 
 // staysInForce reports whether the last content of a deleted ConfigMap still

@@ -62,13 +62,26 @@ func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 	return n, all
 }
 
-// JoinNamespaces joins the data of all ConfigMaps with the name PodConfigMap.
-// own is the namespace of Tenon's settings; its ConfigMap comes first. The
-// others are in the namespaces that the manuals of ACK name. If a key is in
-// several ConfigMaps, the first one applies.
+// PodConfigNamespaces returns the namespaces in which PodConfigMap counts, the
+// most important one first. own is the namespace of Tenon's settings. The others
+// are those that the manuals of ACK name. In other namespaces, tenants could
+// write a ConfigMap with this name.
+func PodConfigNamespaces(own string) []string {
+	all := []string{own}
+	for _, namespace := range []string{"koordinator-system", "kube-system"} {
+		if namespace != own {
+			all = append(all, namespace)
+		}
+	}
+	return all
+}
+
+// JoinNamespaces joins the data of the ConfigMaps with the name PodConfigMap in
+// the PodConfigNamespaces. If a key is in several ConfigMaps, the first one
+// applies.
 func JoinNamespaces(found []*corev1.ConfigMap, own string) map[string]string {
 	var data map[string]string
-	for _, namespace := range []string{own, "koordinator-system", "kube-system"} {
+	for _, namespace := range PodConfigNamespaces(own) {
 		for _, m := range found {
 			if m.Namespace != namespace {
 				continue
