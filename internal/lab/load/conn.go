@@ -96,7 +96,7 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 		}
 		if socket.PendingError(k.fd) != nil {
 			t.failConnect(id)
-		} else if t.poller.connected(k.fd, id) == nil {
+		} else if t.poller.Connected(k.fd, id) == nil {
 			t.greet(id)
 		}
 		return
@@ -170,7 +170,7 @@ func (t *thread) open(id int32) {
 	fd, connected, err := socket.Open(t.target.Addr)
 	if err == nil {
 		k.fd = fd
-		err = t.poller.add(fd, id, !connected)
+		err = t.poller.Add(fd, id, !connected)
 	}
 	if err != nil {
 		t.failConnect(id)
@@ -238,7 +238,7 @@ func (t *thread) awaitGreeted(timeout time.Duration) error {
 			if time.Now().After(deadline) {
 				return fmt.Errorf("load: connection %d of %d: no answer to the first message within %v", id+1, len(t.conns), timeout)
 			}
-			for _, e := range t.poller.sleep(longestSleep) {
+			for _, e := range t.poller.Sleep(longestSleep) {
 				t.handle(&t.conns[e.Fd], e.Fd, e.Events)
 			}
 		}

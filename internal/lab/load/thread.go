@@ -56,7 +56,7 @@ type thread struct {
 	start     time.Time    // start of the run; all times below count from it
 	cancelled *atomic.Bool // by the caller
 
-	poller *poller
+	poller *socket.Poller
 	buffer []byte
 	conns  []conn
 	free   ring // idle connections; the first has been idle longest
@@ -131,7 +131,7 @@ func (t *thread) prepare(c Config, index, threads, conns int) error {
 	t.free = ring{ids: make([]int32, conns)}
 
 	var err error
-	if t.poller, err = newPoller(); err != nil {
+	if t.poller, err = socket.NewPoller(); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
 	for id := range t.conns {
@@ -146,7 +146,7 @@ func (t *thread) prepare(c Config, index, threads, conns int) error {
 			err = socket.Await(fd, t.target.Addr, min(t.timeout, 5*time.Second))
 		}
 		if err == nil {
-			err = t.poller.add(fd, int32(id), false)
+			err = t.poller.Add(fd, int32(id), false)
 		}
 		if err != nil {
 			return fmt.Errorf("load: connection %d of %d: %w", id+1, conns, err)
@@ -172,7 +172,7 @@ func (t *thread) close() {
 		}
 	}
 	if t.poller != nil {
-		t.poller.close()
+		t.poller.Close()
 	}
 }
 
@@ -212,9 +212,9 @@ func (t *thread) run() error {
 		}
 		var events []unix.EpollEvent
 		if nap := t.nap(now); nap > 0 && !sent {
-			events, watched = t.poller.sleep(nap), false
+			events, watched = t.poller.Sleep(nap), false
 		} else {
-			events = t.poller.poll()
+			events = t.poller.Poll()
 			watched = !sent && len(events) == 0
 		}
 		for _, e := range events {

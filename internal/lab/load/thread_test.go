@@ -17,7 +17,7 @@ func TestSendingAndReceivingDoNotAllocate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := newPoller()
+	p, err := socket.NewPoller()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestSendingAndReceivingDoNotAllocate(t *testing.T) {
 	}
 	defer s.close()
 	defer unix.Close(ends[1])
-	if err := p.add(ends[0], 0, false); err != nil {
+	if err := p.Add(ends[0], 0, false); err != nil {
 		t.Fatal(err)
 	}
 	s.free.push(0, s.conns)
@@ -44,11 +44,11 @@ func TestSendingAndReceivingDoNotAllocate(t *testing.T) {
 		if n, _ := socket.Send(ends[1], answer); n != len(answer) {
 			t.Fatalf("%d bytes answered", n)
 		}
-		for _, e := range p.sleep(time.Second) {
+		for _, e := range p.Sleep(time.Second) {
 			s.handle(&s.conns[e.Fd], e.Fd, e.Events)
 		}
 		s.sweep(s.now())
-		p.poll()
+		p.Poll()
 		threadCPU()
 	})
 	if allocations > 0 {
@@ -56,25 +56,6 @@ func TestSendingAndReceivingDoNotAllocate(t *testing.T) {
 	}
 	if s.next < 500 || s.record.latency[0] >= failedTimeout || s.busy != 0 {
 		t.Errorf("%d requests sent, first fate %d, %d busy", s.next, s.record.latency[0], s.busy)
-	}
-}
-
-func TestSleepEndsWithinItsTime(t *testing.T) {
-	for name, coarse := range map[string]bool{"epoll_pwait2": false, "older kernels": true} {
-		p, err := newPoller()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer p.close()
-		p.coarse = coarse
-		// A signal to the thread may end a sleep early.
-		begin, naps := time.Now(), 0
-		for ; time.Since(begin) < 20*time.Millisecond; naps++ {
-			p.sleep(2 * time.Millisecond)
-		}
-		if naps > 100 {
-			t.Errorf("%s: %d sleeps of 2 ms in 20 ms", name, naps)
-		}
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package socket contains the TCP sockets of a load client, and tells why
-// connections fail.
+// Package socket contains the TCP sockets of a load client, waits for their
+// events, and tells why connections fail.
 package socket
 
 import (
