@@ -245,13 +245,25 @@ func (c *Follower) look(paths []string) {
 
 // layout returns the arrangement of the cgroups of pods. The kubelet reports
 // it, now or before a restart of the daemon. Without a report, layout infers
-// the arrangement from the existing cgroups.
+// the arrangement from the existing cgroups. It does so also if they contradict
+// the cgroup driver in the report: a kubelet of 1.31 to 1.34 that gets the driver
+// from the runtime reports that of its configuration (kubernetes/kubernetes#134743).
 func (c *Follower) layout() kube.Layout {
 	l := kube.Layout{Systemd: c.last.Facts.CgroupDriver == "systemd", Root: c.last.Facts.CgroupRoot}
-	if c.last.Facts.CgroupDriver == "" {
+	other := l
+	other.Systemd = !l.Systemd
+	switch {
+	case c.last.Facts.CgroupDriver == "":
 		l.Systemd = slices.ContainsFunc(c.paths, func(p string) bool { return strings.HasSuffix(p, "kubepods.slice") })
+	case !c.isUsed(l) && c.isUsed(other):
+		return other
 	}
 	return l
+}
+
+// isUsed reports whether the cgroup of all pods exists in a layout.
+func (c *Follower) isUsed(l kube.Layout) bool {
+	return slices.Contains(c.paths, string(l.QOS(corev1.PodQOSGuaranteed)))
 }
 
 // IsUnknown reports whether the pods or the configuration are still unknown.
