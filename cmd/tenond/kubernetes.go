@@ -151,7 +151,7 @@ func (s *daemonSetCheck) ask(ctx context.Context) (bool, error) {
 }
 
 // ends reports whether tenond must stop for good: its DaemonSet is being
-// deleted or no longer selects the node, or its namespace is being deleted. If
+// deleted or no longer runs on the node, or its namespace is being deleted. If
 // the API server does not answer, ends returns false. There is one exception.
 // If tenond could read the DaemonSet before, and now may read neither the
 // DaemonSet nor the namespace, the Helm release was uninstalled.

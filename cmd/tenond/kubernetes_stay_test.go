@@ -26,12 +26,19 @@ func TestTenondLeavesOnlyWhereItIsTakenAway(t *testing.T) {
 
 		linux   = `{"metadata":{"name":"tenond"},"spec":{"template":{"spec":{"nodeSelector":{"os":"linux"}}}}}`
 		anyNode = `{"metadata":{"name":"tenond"}}`
+		zoned   = `{"metadata":{"name":"tenond"},"spec":{"template":{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"zone","operator":"NotIn","values":["edge"]}]}]}}}}}}}`
+		prefers = `{"metadata":{"name":"tenond"},"spec":{"template":{"spec":{"affinity":{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,"preference":{"matchExpressions":[{"key":"zone","operator":"NotIn","values":["edge"]}]}}]}}}}}}`
+		bears   = `{"metadata":{"name":"tenond"},"spec":{"template":{"spec":{"tolerations":[{"operator":"Exists"}]}}}}`
+		edge    = `{"metadata":{"name":"n1","labels":{"zone":"edge"}}}`
 		going   = `{"metadata":{"name":"tenond","deletionTimestamp":"2026-11-22T12:00:00Z"}}`
 	)
 	denied := func(code int) string { return fmt.Sprint(code) }
+	tainted := func(key, effect string) string {
+		return fmt.Sprintf(`{"metadata":{"name":"n1"},"spec":{"taints":[{"key":%q,"effect":%q}]}}`, key, effect)
+	}
 	for _, x := range []struct {
 		name          string
-		before, after map[string]string // answers of the API server by path: a text or a status code
+		before, after map[string]string // answers of the API server by path: a text or a status code; without one, node and home stay
 		leaves        bool
 	}{
 		{"it stays", map[string]string{set: linux, home: anyNode, node: `{"metadata":{"labels":{"os":"linux"}}}`}, nil, false},
@@ -42,6 +49,15 @@ func TestTenondLeavesOnlyWhereItIsTakenAway(t *testing.T) {
 		{"it is gone", map[string]string{set: anyNode}, map[string]string{set: denied(404)}, true},
 		{"the node has lost its label", map[string]string{set: linux, node: `{"metadata":{"labels":{"os":"linux"}}}`}, map[string]string{node: `{"metadata":{}}`}, true},
 		{"the node has another value", map[string]string{set: linux, node: `{"metadata":{"labels":{"os":"linux"}}}`}, map[string]string{node: `{"metadata":{"labels":{"os":"x"}}}`}, true},
+		{"the node is in a zone that the affinity excludes", map[string]string{set: zoned}, map[string]string{node: edge}, true},
+		{"the affinity now excludes the node", map[string]string{set: anyNode, node: edge}, map[string]string{set: zoned}, true},
+		{"the affinity selects the node", map[string]string{set: zoned}, nil, false},
+		{"a preference excludes nothing", map[string]string{set: prefers, node: edge}, nil, false},
+		{"a taint ends it", map[string]string{set: anyNode}, map[string]string{node: tainted("maintenance", "NoExecute")}, true},
+		{"it tolerates the taint", map[string]string{set: bears}, map[string]string{node: tainted("maintenance", "NoExecute")}, false},
+		{"every DaemonSet tolerates the taint", map[string]string{set: anyNode}, map[string]string{node: tainted("node.kubernetes.io/unreachable", "NoExecute")}, false},
+		{"the taint is for new pods", map[string]string{set: anyNode}, map[string]string{node: tainted("maintenance", "NoSchedule")}, false},
+		{"the node cannot be read", map[string]string{set: anyNode}, map[string]string{node: denied(503)}, false},
 		{"no answer", map[string]string{set: anyNode}, map[string]string{set: denied(503), home: denied(503)}, false},
 		{"all rights are gone", map[string]string{set: anyNode}, map[string]string{set: denied(403), home: denied(403)}, true},
 		{"the service account is unknown", map[string]string{set: anyNode}, map[string]string{set: denied(401), home: denied(401)}, true},
@@ -52,7 +68,9 @@ func TestTenondLeavesOnlyWhereItIsTakenAway(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			var mu sync.Mutex
-			now := x.before
+			before := map[string]string{node: `{"metadata":{"name":"n1"}}`, home: anyNode}
+			maps.Copy(before, x.before)
+			now := before
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				mu.Lock()
 				text, is := now[r.URL.Path]
@@ -82,7 +100,7 @@ func TestTenondLeavesOnlyWhereItIsTakenAway(t *testing.T) {
 				t.Errorf("known: %v, %v", s.known.Load(), err)
 			}
 			mu.Lock()
-			now = maps.Clone(x.before)
+			now = maps.Clone(before)
 			maps.Copy(now, x.after)
 			mu.Unlock()
 			if got := s.ends(); got != x.leaves {

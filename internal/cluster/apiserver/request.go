@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 )
 
 // ErrAbsent means that the object, or its kind, does not exist.
@@ -49,16 +53,15 @@ var ErrDenied = errors.New("denied")
 func Denied(err error) bool { return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) }
 
 // Leaves reports whether the pod of a DaemonSet must leave a node, because the
-// DaemonSet is deleted or no longer selects the labels of the node. ErrDenied
-// means that the client may not read the DaemonSet.
+// DaemonSet is deleted or does not select the node any more, or because its pods
+// do not tolerate a NoExecute taint of the node. ErrDenied means that the client
+// may not read the DaemonSet or the node.
 func (c *Client) Leaves(ctx context.Context, namespace, name, node string) (bool, error) {
 	var set struct {
 		metav1.PartialObjectMetadata
 		Spec struct {
 			Template struct {
-				Spec struct {
-					NodeSelector map[string]string `json:"nodeSelector"`
-				} `json:"spec"`
+				Spec corev1.PodSpec `json:"spec"`
 			} `json:"template"`
 		} `json:"spec"`
 	}
@@ -72,20 +75,33 @@ func (c *Client) Leaves(ctx context.Context, namespace, name, node string) (bool
 	case set.DeletionTimestamp != nil:
 		return true, nil
 	}
-	wants := set.Spec.Template.Spec.NodeSelector
-	if len(wants) == 0 {
-		return false, nil
-	}
-	var n metav1.PartialObjectMetadata
+	var n corev1.Node
 	if err := c.get(ctx, "/api/v1/nodes/"+node, &n); err != nil {
 		return false, fmt.Errorf("ask %s: %w", what, err)
 	}
-	for key, value := range wants {
-		if has, labelled := n.Labels[key]; !labelled || has != value {
-			return true, nil
-		}
+	keeps, err := keepsDaemonPod(&n, &set.Spec.Template.Spec)
+	if err != nil {
+		return false, fmt.Errorf("find out %s: %w", what, err)
 	}
-	return false, nil
+	return !keeps, nil
+}
+
+// keepsDaemonPod reports whether a pod of a DaemonSet may go on running on a
+// node (k8s.io/kubernetes/pkg/controller/daemon: NodeShouldRunDaemonPod). spec is
+// that of the template of the DaemonSet.
+func keepsDaemonPod(n *corev1.Node, spec *corev1.PodSpec) (bool, error) {
+	selects, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *spec}).Match(n)
+	if err != nil || !selects {
+		return false, err
+	}
+	// The controller of DaemonSets adds the tolerations of these two taints.
+	tolerations := slices.Clone(spec.Tolerations)
+	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		tolerations = append(tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute})
+	}
+	ends := func(t *corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute }
+	_, untolerated := scheduling.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, tolerations, ends, true)
+	return !untolerated, nil
 }
 
 // Ends reports whether a namespace is being deleted or is already gone.
