@@ -17,67 +17,98 @@ import (
 )
 
 // A bench is a simulated node and the Knobs that change it. The node has the
-// values of its quotas in memory.
+// values of its knobs in memory.
 type bench struct {
 	*Knobs
 	journal *journal.Journal
+	root    string     // the directory above the hierarchy
 	mu      sync.Mutex // of values
 	values  map[node.Knob]node.Value
 	refuses map[node.Knob]bool
 	writing func(node.Knob) // called before each write
+	// stores returns the value that a knob has after the value to was written
+	// to it, and the error of the write. now is the value before the write.
+	stores func(k node.Knob, now, to node.Value) (node.Value, error)
 }
 
-// plant returns a bench with n cgroups below be.
-func plant(t *testing.T, n int) (*bench, []node.Knob) {
+// The hierarchies of a bench, as lines of mountinfo without the mount point.
+const (
+	onV2      = "cgroup2 cgroup2 rw"
+	cpusetsV1 = "cgroup cgroup rw,cpuset"
+)
+
+// newBench returns a bench with the given hierarchy, which has no cgroups.
+func newBench(t *testing.T, hierarchy string) *bench {
 	t.Helper()
-	root := t.TempDir()
+	b := &bench{
+		root: t.TempDir(), values: map[node.Knob]node.Value{}, refuses: map[node.Knob]bool{}, writing: func(node.Knob) {},
+		stores: func(_ node.Knob, _, to node.Value) (node.Value, error) { return to, nil },
+	}
 	put := func(name, text string) {
 		t.Helper()
-		path := filepath.Join(root, name)
+		path := filepath.Join(b.root, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	put("proc/self/mountinfo", "31 24 0:28 / "+root+"/v2 rw - cgroup2 cgroup2 rw\n")
-	put("v2/cgroup.controllers", "cpu\n")
-	tree, err := cgroup.Detect(filepath.Join(root, "proc"))
+	put("proc/self/mountinfo", "31 24 0:28 / "+b.root+"/groups rw - "+hierarchy+"\n")
+	put("groups/cgroup.controllers", "cpu memory\n")
+	tree, err := cgroup.Detect(filepath.Join(b.root, "proc"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{values: map[node.Knob]node.Value{}, refuses: map[node.Knob]bool{}, writing: func(node.Knob) {}}
-	var knobs []node.Knob
-	for i := range n {
-		k := node.Knob{Cgroup: node.CgroupPath(fmt.Sprintf("be/job-%04d", i)), File: node.FileCPUMax}
-		if err := os.MkdirAll(filepath.Join(root, "v2", string(k.Cgroup)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		knobs, b.values[k] = append(knobs, k), node.Limit(2000)
-	}
-	if b.journal, err = journal.Open(filepath.Join(root, "state"), "boot", journal.Session{PID: 1, Start: 1}); err != nil {
+	if b.journal, err = journal.Open(filepath.Join(b.root, "state"), "boot", journal.Session{PID: 1, Start: 1}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.journal.Close() })
 	b.Knobs = New(Options{
-		FS: proc.FS{Proc: filepath.Join(root, "proc")}, Tree: tree, Journal: b.journal,
+		FS: proc.FS{Proc: filepath.Join(b.root, "proc"), Sys: filepath.Join(b.root, "sys")}, Tree: tree, Journal: b.journal,
 		Saw: func(node.Knob, node.Value, error) {}, Releasing: func(node.Knob) {}, Released: func(node.Knob) error { return nil },
 	})
-	b.Use(knob.Table{node.FileCPUMax: {
-		Read: func(k node.Knob) (node.Value, error) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return b.values[k], nil
-		},
-		Write: func(k node.Knob, v node.Value) error {
-			b.writing(k)
-			if b.refuses[k] {
-				return syscall.EBUSY
-			}
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.values[k] = v
-			return nil
-		},
-	}})
+	table := knob.Table{}
+	for _, f := range []node.File{node.FileCPUMax, node.FileMemory, node.FilePIDs, node.FileCPUs} {
+		table[f] = knob.Adapter{Read: b.readKnob, Write: b.writeKnob}
+	}
+	b.Use(table)
+	return b
+}
+
+func (b *bench) readKnob(k node.Knob) (node.Value, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.values[k], nil
+}
+
+func (b *bench) writeKnob(k node.Knob, v node.Value) (err error) {
+	b.writing(k)
+	if b.refuses[k] {
+		return syscall.EBUSY
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.values[k], err = b.stores(k, b.values[k], v)
+	return err
+}
+
+// add adds a cgroup to a bench, and returns a knob of it with the given value.
+func (b *bench) add(t *testing.T, p node.CgroupPath, f node.File, v node.Value) node.Knob {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(b.root, "groups", string(p)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	k := node.Knob{Cgroup: p, File: f}
+	b.values[k] = v
+	return k
+}
+
+// plant returns a bench with n cgroups below be, which have a quota.
+func plant(t *testing.T, n int) (*bench, []node.Knob) {
+	t.Helper()
+	b := newBench(t, onV2)
+	var knobs []node.Knob
+	for i := range n {
+		knobs = append(knobs, b.add(t, node.CgroupPath(fmt.Sprintf("be/job-%04d", i)), node.FileCPUMax, node.Limit(2000)))
+	}
 	return b, knobs
 }
 
@@ -104,6 +135,27 @@ func (b *bench) touches(t *testing.T) map[node.Knob]journal.Touch {
 		t.Fatal(err)
 	}
 	return s.Touches
+}
+
+func ok(t *testing.T, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// hasReleased checks that a knob has a value, and that the journal has
+// forgotten the knob.
+func (b *bench) hasReleased(t *testing.T, k node.Knob, want node.Value) {
+	t.Helper()
+	if got := b.values[k]; got != want {
+		t.Errorf("%v has %v after the release, want %v", k, got, want)
+	}
+	if touch, left := b.touches(t)[k]; left {
+		t.Errorf("the journal still has %v: %+v", k, touch)
+	}
 }
 
 // TestTheJournalKnowsEachOfManyKnobsBeforeTheFirstWrite stops the process at

@@ -43,7 +43,8 @@ func (c *Knobs) recordOverwrite(k node.Knob, v node.Value) {
 	c.former[k] = all[max(0, len(all)-formerSets):]
 }
 
-// forgetFormer forgets the earlier values of a knob that Tenon has released.
+// forgetFormer forgets the earlier values of a knob that Tenon does not manage
+// any more.
 func (c *Knobs) forgetFormer(k node.Knob) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

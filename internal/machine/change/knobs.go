@@ -109,6 +109,7 @@ func intentionOf(c *Knobs, k node.Knob, to node.Value) (i intention, err error) 
 		if ours {
 			c.recordOverwrite(k, now)
 		} else {
+			c.forgetFormer(k) // of a removed cgroup with this name
 			first = c.original(k, now)
 		}
 		if err := c.adoptChildren(k, to); err != nil {
@@ -283,11 +284,5 @@ func (r releaseWork) finish() error {
 	if r.dropped {
 		return nil
 	}
-	if err := r.c.o.Released(r.knob); err != nil {
-		return err
-	}
-	if !r.gone {
-		r.c.forgetFormer(r.knob)
-	}
-	return nil
+	return r.c.o.Released(r.knob)
 }

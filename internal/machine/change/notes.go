@@ -76,6 +76,7 @@ func (c *Knobs) noteDir() string {
 // Forget removes a knob from the journal and removes its note, because Tenon
 // does not manage the knob any more.
 func (c *Knobs) Forget(k node.Knob) error {
+	c.forgetFormer(k)
 	return errors.Join(unnote(c, k), c.o.Journal.Forget(k))
 }
 
@@ -83,6 +84,7 @@ func (c *Knobs) Forget(k node.Knob) error {
 func (c ManyKnobs) Forget(knobs []node.Knob) error {
 	var errs []error
 	for _, k := range knobs {
+		c.forgetFormer(k)
 		errs = append(errs, unnote(c.Knobs, k))
 	}
 	return errors.Join(append(errs, c.o.Journal.ForgetAll(knobs))...)
