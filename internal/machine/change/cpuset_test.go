@@ -49,6 +49,77 @@ func (x cpusets) group(t *testing.T, p node.CgroupPath, text string) node.Knob {
 	return x.add(t, p, node.FileCPUs, list(t, text))
 }
 
+// unplug takes a CPU offline: the kernel removes it from every set.
+func (x cpusets) unplug(cpu unit.CPU) {
+	for k, v := range x.values {
+		x.values[k] = node.CPUs{Set: v.(node.CPUs).Set.Minus(unit.CPUSetOf(cpu))}
+	}
+}
+
+// plug takes a CPU online: the kernel adds it to the set of the root.
+func (x cpusets) plug(cpu unit.CPU) {
+	x.values[x.root] = node.CPUs{Set: x.values[x.root].(node.CPUs).Set.With(cpu)}
+}
+
+// TestAnOfflineCPUKeepsNoCPUSetNarrow narrows a cpuset of cgroup v1 and takes a
+// CPU offline. A release must restore the CPUs that the kernel accepts, while
+// the CPU is offline and after it has come back. In some cases, no Tenon runs
+// meanwhile and the CPU is one that Tenon left to the cgroup.
+func TestAnOfflineCPUKeepsNoCPUSetNarrow(t *testing.T) {
+	for name, c := range map[string]struct {
+		narrow string
+		back   bool
+	}{
+		"while it is offline":             {"0-1", false},
+		"after it came back":              {"0-1", true},
+		"a CPU of the narrow set":         {"6-7", false},
+		"a CPU of the narrow set is back": {"6-7", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := openCPUSets(t)
+			x.group(t, "kubepods", "0-7")
+			pod := x.group(t, "kubepods/pod", "0-7")
+			ok(t, x.Set(pod, list(t, c.narrow)))
+			x.unplug(7)
+			if c.back {
+				x.plug(7)
+			}
+			ok(t, x.Release(pod))
+			x.hasReleased(t, pod, list(t, "0-6"))
+		})
+	}
+}
+
+// TestACPUSetWaitsForItsParent releases a cpuset below one that is still
+// narrow. The kernel refuses this. The cpuset must stay in the journal, and get
+// all its CPUs back after its parent.
+func TestACPUSetWaitsForItsParent(t *testing.T) {
+	x := openCPUSets(t)
+	top := x.group(t, "kubepods", "0-7")
+	pod := x.group(t, "kubepods/pod", "0-7")
+	ok(t, x.Set(pod, list(t, "0-1")), x.Set(top, list(t, "0-3")))
+	if err := x.Release(pod); err == nil || x.values[pod] != node.Value(list(t, "0-1")) {
+		t.Errorf("%v, and it has %v", err, x.values[pod])
+	}
+	ok(t, x.Release(top), x.Release(pod))
+	x.hasReleased(t, top, list(t, "0-7"))
+	x.hasReleased(t, pod, list(t, "0-7"))
+}
+
+// TestASetOfAnotherComponentStays has another component that takes a CPU from a
+// set of Tenon. The parent still has this CPU, so the kernel did not take it.
+func TestASetOfAnotherComponentStays(t *testing.T) {
+	x := openCPUSets(t)
+	x.group(t, "kubepods", "0-7")
+	pod := x.group(t, "kubepods/pod", "0-7")
+	ok(t, os.MkdirAll(filepath.Join(x.bench.root, "sys/devices/system/cpu"), 0o755),
+		os.WriteFile(filepath.Join(x.bench.root, "sys/devices/system/cpu/online"), []byte("0-7\n"), 0o644))
+	ok(t, x.Set(pod, list(t, "0-1")))
+	x.values[pod] = list(t, "0")
+	ok(t, x.Release(pod))
+	x.hasReleased(t, pod, list(t, "0"))
+}
+
 // TestFormerSetsEndWithTheirCgroup removes cgroups whose cpusets Tenon has
 // changed. Tenon must forget their former sets, and must not take them for sets
 // of a later cgroup with the same name.

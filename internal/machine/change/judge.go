@@ -19,7 +19,7 @@ func (c *Knobs) HoldsOurs(k node.Knob, t journal.Touch, now node.Value) bool {
 	if k.File.OfThreads() {
 		return true // only Tenon sets these attributes
 	}
-	if t.Written != nil && (now == t.Written || c.changedByKernel(t.Written, now)) || cachectl.IsOurs(t, now) {
+	if t.Written != nil && (now == t.Written || c.changedByKernel(k, t.Written, now)) || cachectl.IsOurs(t, now) {
 		return true
 	}
 	if k.File == node.FileMemory && t.Written != nil && knob.IsBetween(k.File, t.Before, t.Written, now) {
@@ -35,12 +35,24 @@ func (c *Knobs) HoldsOurs(k node.Knob, t journal.Touch, now node.Value) bool {
 	return knob.IsBetween(k.File, from, t.Pending, now)
 }
 
-// changedByKernel reports whether the kernel itself has changed a written value
-// to the present one. On v1 it removes an offline CPU from every cpuset.
-func (c *Knobs) changedByKernel(written, now node.Value) bool {
+// changedByKernel reports whether the kernel itself has changed a written set
+// to the present one. On cgroup v1 it removes an offline CPU or memory node
+// from every cpuset. When it is online again, the kernel gives it back to the
+// root only, and a cgroup whose parent lacks it cannot have it.
+func (c *Knobs) changedByKernel(k node.Knob, written, now node.Value) bool {
 	w, ok1 := written.(node.CPUs)
 	n, ok2 := now.(node.CPUs)
-	if !ok1 || !ok2 || n.Set.Empty() || !w.Set.Contains(n.Set) {
+	missing := w.Set.Minus(n.Set)
+	if !ok1 || !ok2 || n.Set.Empty() || missing.Empty() || !w.Set.Contains(n.Set) {
+		return false
+	}
+	if c.copies(k) {
+		above, err := c.table.Read(node.Knob{Cgroup: k.Cgroup.Parent(), File: k.File})
+		if set, isSet := above.(node.CPUs); err == nil && isSet && set.Set.Intersect(missing).Empty() {
+			return true
+		}
+	}
+	if k.File != node.FileCPUs {
 		return false
 	}
 	cpus, err := c.o.FS.Topology()
@@ -48,7 +60,7 @@ func (c *Knobs) changedByKernel(written, now node.Value) bool {
 		return false
 	}
 	for _, c := range cpus {
-		if w.Set.Has(c.ID) && !n.Set.Has(c.ID) {
+		if missing.Has(c.ID) {
 			return false
 		}
 	}

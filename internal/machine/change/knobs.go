@@ -250,12 +250,12 @@ func releaseWorkOf(c *Knobs, k node.Knob, t journal.Touch) (r releaseWork, err e
 }
 
 // giveBack writes the value to restore, which must already be in the journal.
-// If the kernel refuses the value, giveBack tries the alternative, and puts it
-// into the entry that it returns.
+// While the kernel refuses the value, giveBack tries the alternative, and puts
+// it into the entry that it returns.
 func (r releaseWork) giveBack() (journal.Touch, error) {
 	c, k, t := r.c, r.knob, r.touch
 	err := c.table.Write(k, t.Before)
-	if next := c.alternative(k, t.Before, err); next != nil {
+	for next := c.alternative(k, t.Before, err); next != nil; next = c.alternative(k, t.Before, err) {
 		t.Before = next
 		if err = c.o.Journal.Intend(k, t.Inode, t.Before, t.Before); err == nil {
 			err = c.table.Write(k, t.Before)

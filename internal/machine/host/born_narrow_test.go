@@ -145,3 +145,20 @@ func TestACPUSetThatItsOwnerChoseStays(t *testing.T) {
 		t.Errorf("restored and left: %v", r)
 	}
 }
+
+// TestACPUSetGetsBackWhatItsParentStillHas takes a CPU from the parent of a
+// cpuset that Tenon has narrowed. The kernel does this when a CPU goes offline,
+// and gives it back to the root only. A release cannot restore this CPU, and
+// must restore the others.
+func TestACPUSetGetsBackWhatItsParentStillHas(t *testing.T) {
+	n := openNarrowing(t)
+	pod := n.makeChild(t, "pod")
+	do(t, n.m.tree.WriteCPUs(string(pod), n.both.Set))
+	n.set(t, pod, n.one)
+	do(t, n.m.tree.WriteCPUs(string(n.top), n.one.Set))
+	do(t, n.h.Apply(t.Context(), plan.Step{Knob: n.cpus(pod), To: n.both, Release: true}))
+	n.has(t, pod, n.one)
+	if r, err := n.h.RestorePlan(t.Context()); err != nil || !r.Empty() {
+		t.Errorf("left to restore: %v, %v", r, err)
+	}
+}
