@@ -12,27 +12,37 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// HoldsOurs reports whether the present value of a knob is the one that Tenon
-// wrote, or what the kernel made of it. If not, another component has written
-// the knob.
-func (c *Knobs) HoldsOurs(k node.Knob, t journal.Touch, now node.Value) bool {
-	if k.File.OfThreads() {
-		return true // only Tenon sets these attributes
+// The values of a knob decide what a release gives to it. Before is its value
+// from before Tenon's first write. Written is the last value that Tenon wrote,
+// and Pending the value of a write whose result the journal does not know. Each
+// part of the knob (package knob) is judged by itself:
+//
+//   - A part that is now as in Written or Pending is Tenon's. A release gives it
+//     its value from before.
+//   - Any other part was written by another component, or has its value from
+//     before. A release leaves it as it is.
+
+// ToRestore returns the value that a release gives to a knob, where t is its
+// journal entry and now its present value. If this is now, a release writes
+// nothing.
+func (c *Knobs) ToRestore(k node.Knob, t journal.Touch, now node.Value) node.Value {
+	if isOurs(c, k, t, now) {
+		return t.Before
 	}
-	if t.Written != nil && (now == t.Written || c.changedByKernel(k, t.Written, now)) || cachectl.IsOurs(t, now) {
-		return true
-	}
-	if k.File == node.FileMemory && t.Written != nil && knob.IsBetween(k.File, t.Before, t.Written, now) {
-		return true // each file has Tenon's value or the value from before: a kubelet that starts restores some of them
-	}
-	if t.Pending == nil {
-		return false
-	}
-	from := t.Written
-	if from == nil {
-		from = t.Before
-	}
-	return knob.IsBetween(k.File, from, t.Pending, now)
+	return knob.ByPart(k.File, now, tracesOf(k, t), t.Before, now)
+}
+
+// isOurs reports whether a present value that differs from what Tenon wrote is
+// Tenon's, or whether the knob has its value from before.
+func isOurs(c *Knobs, k node.Knob, t journal.Touch, now node.Value) bool {
+	return now == t.Before ||
+		k.File.OfThreads() || // only Tenon sets these attributes
+		cachectl.IsOurs(t, now) ||
+		t.Written != nil && c.changedByKernel(k, t.Written, now)
+}
+
+func tracesOf(k node.Knob, t journal.Touch) []node.Value {
+	return knob.Traces(k.File, t.Before, t.Written, t.Pending)
 }
 
 // changedByKernel reports whether the kernel itself has changed a written set

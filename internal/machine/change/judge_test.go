@@ -1,6 +1,8 @@
 package change
 
 import (
+	"errors"
+	"syscall"
 	"testing"
 
 	"tenon.sh/tenon/internal/machine/journal"
@@ -8,17 +10,63 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
+const gib = unit.Bytes(1 << 30)
+
+// memory returns a value with the given limits and without protection.
+func memory(high, most unit.Bytes) node.Memory { return node.Memory{High: high, Max: most} }
+
 // TestMemoryPutBackInPartIsStillOurs clears memory.low but not memory.min. A
-// kubelet does this above pods when it starts. The value must still count as
+// kubelet does this above pods when it starts. The rest must still count as
 // Tenon's.
 func TestMemoryPutBackInPartIsStillOurs(t *testing.T) {
 	before, written := node.NoMemoryLimit, node.Memory{Min: 1 << 20, Low: 2 << 20, High: unit.MaxBytes, Max: unit.MaxBytes}
 	touch := journal.Touch{Before: before, Written: written}
 	cleared, others := written, written
 	cleared.Low, others.Low = 0, 3<<20
-	for now, want := range map[node.Memory]bool{before: true, written: true, cleared: true, others: false} {
-		if got := new(Knobs).HoldsOurs(node.Knob{File: node.FileMemory}, touch, now); got != want {
-			t.Errorf("%v is ours: %v", now, got)
+	kept := before
+	kept.Low = 3 << 20
+	for now, want := range map[node.Memory]node.Memory{before: before, written: before, cleared: before, others: kept} {
+		if got := new(Knobs).ToRestore(node.Knob{File: node.FileMemory}, touch, now); got != want {
+			t.Errorf("%v gets %v, want %v", now, got, want)
 		}
 	}
+}
+
+// TestEachFileIsGivenBackByItself has a container of which the container
+// runtime removes the limit after Tenon has set memory.high. A release must
+// remove memory.high and leave the limit as it is. If Tenon is killed at the
+// write, the journal must not have the old limit any more.
+func TestEachFileIsGivenBackByItself(t *testing.T) {
+	for name, release := range map[string]func(b *bench, k node.Knob) error{
+		"alone":      func(b *bench, k node.Knob) error { return b.Release(k) },
+		"in a batch": func(b *bench, k node.Knob) error { return errors.Join(b.releaseAll([]node.Knob{k})...) },
+		"after a failure": func(b *bench, k node.Knob) error {
+			b.refuses[k] = true
+			err := wrong(b.Release(k))
+			b.refuses[k] = false
+			return errors.Join(err, b.Release(k))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, onV2)
+			k := b.add(t, "pod/box", node.FileMemory, memory(unit.MaxBytes, 4*gib))
+			ok(t, b.Set(k, memory(3*gib, 4*gib)))
+			b.values[k] = memory(3*gib, unit.MaxBytes)
+			b.writing = func(k node.Knob) {
+				if touch := b.touches(t)[k]; touch.Before != node.Value(node.NoMemoryLimit) || touch.Pending != node.Value(node.NoMemoryLimit) {
+					t.Errorf("at the write the journal has %+v", touch)
+				}
+			}
+			ok(t, release(b, k))
+			b.hasReleased(t, k, node.NoMemoryLimit)
+		})
+	}
+}
+
+// wrong returns an error unless err is the refusal of a bench.
+func wrong(err error) error {
+	if errors.Is(err, syscall.EBUSY) {
+		return nil
+	}
+	return errors.Join(errors.New("the write was not refused"), err)
 }

@@ -1,6 +1,7 @@
 // Package change writes knobs, and journals each write so that it can be
 // undone. Before each write, it journals the new value and the value to
-// restore. It restores a knob only if the knob still has Tenon's value.
+// restore. It restores a part of a knob, such as one file, only if the part
+// still has Tenon's value.
 package change
 
 import (
@@ -177,8 +178,8 @@ func (c *Knobs) Inode(k node.Knob) (uint64, error) {
 }
 
 // Release restores the value that a knob had before Tenon changed it, and then
-// forgets the knob. If another component has changed the knob since then,
-// Release only forgets it.
+// forgets the knob. If another component has changed a part of the knob since
+// then, this part stays as it is: see ToRestore.
 func (c *Knobs) Release(k node.Knob) error {
 	t, touched, err := c.o.Journal.Touch(k)
 	if err != nil || !touched {
@@ -190,13 +191,12 @@ func (c *Knobs) Release(k node.Knob) error {
 // ReleaseAs does the same as Release. t is the entry of the knob, which need
 // not be in the journal: see Copies.
 func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
-	t = c.AttainableEntry(k, t)
-	r, err := releaseWorkOf(c, k, t)
+	r, err := releaseWorkOf(c, k, c.AttainableEntry(k, t))
 	if err != nil || r.moved {
 		return err
 	}
 	if r.write {
-		if err := c.o.Journal.Intend(k, t.Inode, t.Before, t.Before); err != nil {
+		if err := (&releaseBatch{c: c, todo: []releaseWork{r}}).intend(); err != nil {
 			return err
 		}
 		if r.touch, err = r.giveBack(); err != nil {
@@ -216,10 +216,11 @@ func (c *Knobs) ReleaseAs(k node.Knob, t journal.Touch) error {
 type releaseWork struct {
 	c             *Knobs
 	knob          node.Knob
-	touch         journal.Touch
-	gone, dropped bool // the cgroup or the knob does not exist any more, so its value is gone
-	moved         bool // the cgroup has another name now, and its entry was renamed, too
-	write         bool // the knob still has Tenon's value
+	touch         journal.Touch // with the value to write as Before
+	gone, dropped bool          // the cgroup or the knob does not exist any more, so its value is gone
+	moved         bool          // the cgroup has another name now, and its entry was renamed, too
+	write         bool          // the knob still has a value of Tenon
+	rebase        bool          // touch.Before is not yet in the journal
 }
 
 // releaseWorkOf returns the work of a release of the knob.
@@ -245,7 +246,8 @@ func releaseWorkOf(c *Knobs, k node.Knob, t journal.Touch) (r releaseWork, err e
 		return r, err
 	}
 	c.o.Releasing(k)
-	r.write = now != t.Before && c.HoldsOurs(k, t, now)
+	r.touch.Before = c.ToRestore(k, t, now)
+	r.write, r.rebase = r.touch.Before != now, r.touch.Before != t.Before
 	return r, nil
 }
 

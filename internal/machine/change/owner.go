@@ -22,13 +22,19 @@ func (c *Knobs) Rebase(change func(k node.Knob, before node.Value) node.Value) e
 	var errs []error
 	for k, t := range touches {
 		if next := change(k, t.Before); next != nil && next != t.Before {
-			if t.Written != nil {
-				c.writeNote(k, next, t.Written)
-			}
-			errs = append(errs, c.o.Journal.Rebase(k, next))
+			errs = append(errs, rebase(c, k, t, next))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// rebase changes the value that a release of one knob restores, in the note of
+// the knob and in the journal.
+func rebase(c *Knobs, k node.Knob, t journal.Touch, before node.Value) error {
+	if t.Written != nil {
+		c.writeNote(k, before, t.Written)
+	}
+	return c.o.Journal.Rebase(k, before)
 }
 
 // ReleasableKnobs returns the journaled knobs that this process may release:

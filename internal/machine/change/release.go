@@ -53,15 +53,30 @@ type releaseBatch struct {
 // prepareRelease reads the knobs, and journals the writes.
 func prepareRelease(c *Knobs, all []Taken) *releaseBatch {
 	b := &releaseBatch{c: c, all: all, todo: make([]releaseWork, len(all)), errs: make([]error, len(all))}
-	var intended []journal.Intention
 	for n := range all {
 		k, t := all[n].Knob, c.AttainableEntry(all[n].Knob, all[n].Touch)
-		if b.todo[n], b.errs[n] = releaseWorkOf(c, k, t); b.todo[n].write {
-			intended = append(intended, journal.Intention{Knob: k, Inode: t.Inode, Before: t.Before, Value: t.Before})
-		}
+		b.todo[n], b.errs[n] = releaseWorkOf(c, k, t)
 	}
-	b.full = c.o.Journal.IntendAll(intended) != nil
+	b.full = b.intend() != nil
 	return b
+}
+
+// intend journals the writes. Before that it journals the values from before
+// that differ from those in the journal.
+func (b *releaseBatch) intend() error {
+	var intended []journal.Intention
+	for _, r := range b.todo {
+		if !r.write {
+			continue
+		}
+		if r.rebase {
+			if err := rebase(b.c, r.knob, r.touch, r.touch.Before); err != nil {
+				return err
+			}
+		}
+		intended = append(intended, journal.Intention{Knob: r.knob, Inode: r.touch.Inode, Before: r.touch.Before, Value: r.touch.Before})
+	}
+	return b.c.o.Journal.IntendAll(intended)
 }
 
 // write writes the values to restore.

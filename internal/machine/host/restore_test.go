@@ -231,6 +231,45 @@ func TestRestoreLeavesWhatOthersChanged(t *testing.T) {
 	}
 }
 
+// TestRestoreLeavesAFileThatAnotherChanged has another component that writes one
+// file of a knob after Tenon. The restore must leave this file, restore the
+// others, and report both.
+func TestRestoreLeavesAFileThatAnotherChanged(t *testing.T) {
+	m := open(t, false)
+	foreign, _ := m.makeForeign(t)
+	be := foreign.Join("besteffort")
+	k := node.Knob{Cgroup: be, File: node.FileCPUMax}
+	before, err := m.tree.ReadCPUMax(string(be))
+	do(t, err)
+	if before.Burst == 0 {
+		t.Skip("the kernel has no burst, which is the other file of the knob")
+	}
+	do(t, m.Apply(t.Context(), plan.Step{Knob: k, To: node.Limit(300)}))
+	for file, text := range m.version(map[string]string{"cpu.cfs_burst_us": "5000"}, map[string]string{"cpu.max.burst": "5000"}) {
+		do(t, m.WriteFile(be, file, text)) // as if another component had written it
+	}
+	planned, err := m.RestorePlan(t.Context())
+	do(t, err)
+	r, err := m.Restore(t.Context())
+	do(t, err)
+	want := restore.Report{
+		Restored: []restore.Change{{Knob: k, From: "30000 100000 burst 5000", To: "87654 70000 burst 5000"}},
+		Left:     []restore.Change{{Knob: k, From: "87654 70000 burst 5000", To: "87654 70000 burst 12345"}},
+	}
+	for _, got := range []restore.Report{planned, r} {
+		if d := cmp.Diff(want, got); d != "" {
+			t.Error(d)
+		}
+	}
+	before.Burst = 5 * time.Millisecond
+	if now, err := m.tree.ReadCPUMax(string(be)); err != nil || now != before {
+		t.Errorf("the cgroup has %+v, want %+v; %v", now, before, err)
+	}
+	if again, err := m.Restore(t.Context()); err != nil || !again.Empty() {
+		t.Errorf("a second restore does %v, %v", again, err)
+	}
+}
+
 func TestRestoreNeverEndsAUsersCommand(t *testing.T) {
 	m := open(t, false)
 	be := node.CgroupPath(groupName("be"))

@@ -1,6 +1,6 @@
 // Package knob has the adapters by which a real or simulated node reads and
-// writes each kind of knob. It also knows which values a knob may have after an
-// interrupted change.
+// writes each kind of knob. It also divides a knob into the parts that another
+// component can change by themselves.
 package knob
 
 import (

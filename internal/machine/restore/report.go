@@ -11,7 +11,7 @@ import (
 // A Report lists what a restore did, or would do.
 type Report struct {
 	Restored []Change          `json:"restored,omitempty"` // knobs that were written back
-	Left     []Change          `json:"left,omitempty"`     // knobs that another component has changed since
+	Left     []Change          `json:"left,omitempty"`     // knobs that another component has changed since, in whole or in part
 	Removed  []node.CgroupPath `json:"removed,omitempty"`  // groups that Tenon had made
 	Busy     []Busy            `json:"busy,omitempty"`     // groups that Tenon had made and that are in use
 	Killed   []int             `json:"killed,omitempty"`   // processes that a lab had started

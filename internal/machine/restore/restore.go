@@ -102,12 +102,12 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 	}
 	x.addCopies(state)
 	steps, left, _, dropped := x.undo(state, everything)
+	r.Left = left
 	for _, s := range steps {
-		if !removed[s.Knob.Cgroup] && s.From != s.To {
-			r.Restored = append(r.Restored, changeOf(s))
+		if !removed[s.Knob.Cgroup] {
+			x.addRestored(&r, s, state.Touches[s.Knob])
 		}
 	}
-	r.Left = left
 	r.Dropped = slices.DeleteFunc(dropped, func(k node.Knob) bool { return removed[k.Cgroup] })
 	r.Controls = slices.Sorted(maps.Keys(state.Controls))
 	rest := journal.State{Enabled: state.Enabled, Groups: map[node.CgroupPath]journal.Session{}}
@@ -247,12 +247,11 @@ func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 		var why []error
 		for i, err := range x.release(steps, state.Touches) {
 			s := steps[i]
-			switch {
-			case err != nil:
+			if err != nil {
 				refused, why = append(refused, s), append(why, fmt.Errorf("restore %v to %v: %w", s.Knob, s.To, err))
-			case s.From != s.To:
-				r.Restored = append(r.Restored, changeOf(s))
+				continue
 			}
+			x.addRestored(r, s, state.Touches[s.Knob])
 		}
 		if len(refused) == len(steps) {
 			errs = append(errs, why...)
@@ -342,33 +341,38 @@ func (x *Restorer) undo(state journal.State, in scope) (steps []plan.Step, left 
 		if maker, made := state.Groups[k.Cgroup]; made && !in(maker) {
 			continue
 		}
-		now := found.Value
 		if change.IsDropped(found.Err) {
 			lost = append(lost, k)
 			continue
 		}
-		if found.Err != nil {
-			now = nil // the write will return the reason
-		}
-		if now != nil && now != t.Before && !x.o.Knobs.HoldsOurs(k, t, now) {
-			left = append(left, Change{Knob: k, From: now.String(), To: t.Before.String()})
-			continue
-		}
 		have.Before[k] = t.Before
-		if now != nil {
-			have.Now[k] = now
+		if now := found.Value; found.Err == nil { // otherwise the write will return the reason
+			have.Now[k], have.Before[k] = now, x.o.Knobs.ToRestore(k, t, now)
+			if have.Before[k] == now && now != t.Before {
+				left = append(left, Change{Knob: k, From: now.String(), To: t.Before.String()})
+				continue
+			}
 		}
 		wants = append(wants, plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerRestore, Reason: "restore"})
 	}
 	return plan.Diff(have, wants), left, gone, lost
 }
 
-func changeOf(s plan.Step) Change {
+// addRestored adds a restored knob to a report. t is its journal entry. If
+// another component has written a part of the knob, this part has stayed as it
+// was, and the report also lists the knob as left.
+func (x *Restorer) addRestored(r *Report, s plan.Step, t journal.Touch) {
+	if s.From == s.To {
+		return
+	}
 	c := Change{Knob: s.Knob, To: s.To.String()}
 	if s.From != nil {
 		c.From = s.From.String()
 	}
-	return c
+	r.Restored = append(r.Restored, c)
+	if before := x.o.Knobs.AttainableEntry(s.Knob, t).Before; before != s.To {
+		r.Left = append(r.Left, Change{Knob: s.Knob, From: c.To, To: before.String()})
+	}
 }
 
 func deepestFirst(groups map[node.CgroupPath]journal.Session) []node.CgroupPath {
