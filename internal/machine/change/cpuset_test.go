@@ -106,6 +106,25 @@ func TestACPUSetWaitsForItsParent(t *testing.T) {
 	x.hasReleased(t, pod, list(t, "0-7"))
 }
 
+// TestACopyThatIsRefusedIsReleasedLater makes a cgroup below a narrow one, as a
+// copy of its set. No Tenon has noticed the cgroup, and the kernel refuses the
+// first try of a restore. The next one must restore it.
+func TestACopyThatIsRefusedIsReleasedLater(t *testing.T) {
+	x := openCPUSets(t)
+	top := x.group(t, "kubepods", "0-7")
+	ok(t, x.Set(top, list(t, "0-1")))
+	pod := x.group(t, "kubepods/pod", "0-1")
+	copied, found := x.Copies(x.touches(t))[pod]
+	if !found {
+		t.Fatal("the copy was not found")
+	}
+	x.refuses[pod] = true
+	ok(t, wrong(x.ReleaseAs(pod, copied)))
+	x.refuses[pod] = false
+	ok(t, x.Release(top), x.Release(pod))
+	x.hasReleased(t, pod, list(t, "0-7"))
+}
+
 // TestASetOfAnotherComponentStays has another component that takes a CPU from a
 // set of Tenon. The parent still has this CPU, so the kernel did not take it.
 func TestASetOfAnotherComponentStays(t *testing.T) {

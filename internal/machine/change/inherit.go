@@ -61,7 +61,8 @@ func (c *Knobs) hasWritten(k node.Knob, t journal.Touch, v node.Value) bool {
 // InheritedEntry reports whether a knob that is not in the journal has a copy
 // of a value that Tenon wrote to an ancestor. If so, it returns the entry that
 // the knob would have if Tenon had written the copy itself. In this entry, the
-// value before Tenon is that of the ancestor. The function touch returns the
+// value before Tenon is that of the ancestor, and the copy is also pending,
+// because the journal does not know it. The function touch returns the
 // journal's entry of a knob.
 //
 // An owner may also give a cgroup the same value that Tenon wrote to the
@@ -85,7 +86,7 @@ func (c *Knobs) InheritedEntry(k node.Knob, now node.Value, touch func(node.Knob
 				return journal.Touch{}, false
 			}
 			inode, err := c.Inode(k)
-			return journal.Touch{Inode: inode, Before: before, Written: now, By: t.By}, err == nil
+			return journal.Touch{Inode: inode, Before: before, Written: now, Pending: now, By: t.By}, err == nil
 		}
 		if v, err := c.table.Read(above); err != nil || v != now {
 			return journal.Touch{}, false

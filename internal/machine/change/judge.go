@@ -1,6 +1,7 @@
 package change
 
 import (
+	"cmp"
 	"errors"
 	iofs "io/fs"
 
@@ -21,6 +22,9 @@ import (
 //     its value from before.
 //   - Any other part was written by another component, or has its value from
 //     before. A release leaves it as it is.
+//
+// When Tenon writes the knob again (prepare), what the last write left becomes
+// Written before another value becomes Pending.
 
 // ToRestore returns the value that a release gives to a knob, where t is its
 // journal entry and now its present value. If this is now, a release writes
@@ -43,6 +47,35 @@ func isOurs(c *Knobs, k node.Knob, t journal.Touch, now node.Value) bool {
 
 func tracesOf(k node.Knob, t journal.Touch) []node.Value {
 	return knob.Traces(k.File, t.Before, t.Written, t.Pending)
+}
+
+// remainder returns what Tenon's writes have left in a knob. A part that
+// another component has written has its former value in the result, so that it
+// does not count as Tenon's.
+func remainder(c *Knobs, k node.Knob, t journal.Touch, now node.Value) node.Value {
+	if isOurs(c, k, t, now) {
+		return now
+	}
+	return knob.ByPart(k.File, now, append(tracesOf(k, t), t.Before), now, cmp.Or(t.Written, t.Before))
+}
+
+// prepare brings the entry of a knob up to date before Tenon writes the knob
+// again. now is the present value. It returns the new entry.
+func prepare(c *Knobs, k node.Knob, t journal.Touch, now node.Value) (journal.Touch, error) {
+	t = c.AttainableEntry(k, t)
+	// While a knob has its value from before, and no write has succeeded, there
+	// is nothing to keep. If the kernel refuses the write, the journal forgets
+	// the knob.
+	if t.Pending != nil && (t.Written != nil || now != t.Before) {
+		if left := remainder(c, k, t, now); left != t.Written {
+			if err := c.enter(k, t.Inode, t.Before, left); err != nil {
+				return t, err
+			}
+			t.Written = left
+		}
+		t.Pending = nil
+	}
+	return t, nil
 }
 
 // changedByKernel reports whether the kernel itself has changed a written set

@@ -70,3 +70,78 @@ func wrong(err error) error {
 	}
 	return errors.Join(errors.New("the write was not refused"), err)
 }
+
+// refuseMax makes a bench refuse each change of memory.max. It stores the other
+// files before that, as the kernel does.
+func refuseMax(b *bench) {
+	b.stores = func(_ node.Knob, now, to node.Value) (node.Value, error) {
+		n, v := now.(node.Memory), to.(node.Memory)
+		if v.Max == n.Max {
+			return v, nil
+		}
+		v.Max = n.Max
+		return v, syscall.EBUSY
+	}
+}
+
+// TestAWriteThatFailsAgainAndAgainKeepsTheValueFromBefore makes the kernel
+// refuse one file of a knob in each write. After the first write, the refused
+// writes change nothing, but the knob has not its value from before.
+func TestAWriteThatFailsAgainAndAgainKeepsTheValueFromBefore(t *testing.T) {
+	for name, set := range map[string]func(b *bench, k node.Knob, v node.Value) error{
+		"alone":      func(b *bench, k node.Knob, v node.Value) error { return b.Set(k, v) },
+		"in a batch": func(b *bench, k node.Knob, v node.Value) error { return errors.Join(b.setAll([]node.Knob{k}, v)...) },
+	} {
+		for _, earlier := range []bool{false, true} { // whether an earlier write succeeded
+			b := newBench(t, onV2)
+			k := b.add(t, "pod", node.FileMemory, memory(unit.MaxBytes, 8*gib))
+			if earlier {
+				ok(t, set(b, k, memory(7*gib, 8*gib)))
+			}
+			refuseMax(b)
+			for _, high := range []unit.Bytes{3 * gib, 3 * gib, 2 * gib, 2 * gib} {
+				ok(t, wrong(set(b, k, memory(high, 4*gib))))
+				if touch := b.touches(t)[k]; touch.Before != node.Value(memory(unit.MaxBytes, 8*gib)) {
+					t.Fatalf("%s, earlier %t: the journal has %+v", name, earlier, touch)
+				}
+			}
+			ok(t, b.Release(k))
+			b.hasReleased(t, k, memory(unit.MaxBytes, 8*gib))
+		}
+	}
+}
+
+// TestARefusalAfterAKilledWriteForgetsNothing has the journal of a process that
+// was killed after it had written a knob. The next process writes or releases
+// the knob, and the kernel refuses that. The knob must still be released later.
+func TestARefusalAfterAKilledWriteForgetsNothing(t *testing.T) {
+	for name, refused := range map[string]func(b *bench, k node.Knob) error{
+		"a write":            func(b *bench, k node.Knob) error { return b.Set(k, node.PIDs{Max: 7}) },
+		"a release":          func(b *bench, k node.Knob) error { return b.Release(k) },
+		"a release in batch": func(b *bench, k node.Knob) error { return errors.Join(b.releaseAll([]node.Knob{k})...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, onV2)
+			k := b.add(t, "job", node.FilePIDs, node.PIDs{Max: 5})
+			inode, err := b.Inode(k)
+			ok(t, err, b.journal.Intend(k, inode, node.PIDs{Max: 9}, node.PIDs{Max: 5}))
+			b.refuses[k] = true
+			ok(t, wrong(refused(b, k)))
+			b.refuses[k] = false
+			ok(t, b.Release(k))
+			b.hasReleased(t, k, node.PIDs{Max: 9})
+		})
+	}
+}
+
+// TestAFirstWriteThatIsRefusedIsForgotten checks that a knob which Tenon has
+// never changed does not stay in the journal.
+func TestAFirstWriteThatIsRefusedIsForgotten(t *testing.T) {
+	b := newBench(t, onV2)
+	k := b.add(t, "job", node.FilePIDs, node.PIDs{Max: 9})
+	b.refuses[k] = true
+	for range 2 {
+		ok(t, wrong(b.Set(k, node.PIDs{Max: 7})))
+		b.hasReleased(t, k, node.PIDs{Max: 9})
+	}
+}

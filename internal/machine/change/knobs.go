@@ -106,6 +106,11 @@ func intentionOf(c *Knobs, k node.Knob, to node.Value) (i intention, err error) 
 		}
 	}
 	ours := touched && t.Inode == inode
+	if ours {
+		if t, err = prepare(c, k, t, now); err != nil {
+			return i, err
+		}
+	}
 	if c.copies(k) {
 		if ours {
 			c.recordOverwrite(k, now)
@@ -141,7 +146,8 @@ func (i intention) perform() (o journal.Outcome, known bool, err error) {
 		return journal.Outcome{Knob: i.Knob}, true, errors.Join(writeErr, i.correctNote())
 	}
 	// The value of the knob is a mix of the old and the new value, so its entry
-	// stays pending. A restore accepts any mix of these two values as Tenon's.
+	// stays pending. A release accepts any mix of these two values as Tenon's,
+	// and the next write first records which mix it found (prepare).
 	return o, false, errors.Join(writeErr, err)
 }
 
@@ -221,6 +227,9 @@ type releaseWork struct {
 	moved         bool          // the cgroup has another name now, and its entry was renamed, too
 	write         bool          // the knob still has a value of Tenon
 	rebase        bool          // touch.Before is not yet in the journal
+	// If the journal does not know what Tenon's writes have left, this is left,
+	// and otherwise nil.
+	left node.Value
 }
 
 // releaseWorkOf returns the work of a release of the knob.
@@ -248,6 +257,14 @@ func releaseWorkOf(c *Knobs, k node.Knob, t journal.Touch) (r releaseWork, err e
 	c.o.Releasing(k)
 	r.touch.Before = c.ToRestore(k, t, now)
 	r.write, r.rebase = r.touch.Before != now, r.touch.Before != t.Before
+	if t.Pending == nil {
+		return r, nil
+	}
+	// A value that is both written and pending is not in the journal: it is from
+	// a note, or a copy (InheritedEntry).
+	if left := remainder(c, k, t, now); left != t.Written || t.Pending == t.Written {
+		r.left = left
+	}
 	return r, nil
 }
 

@@ -61,22 +61,41 @@ func prepareRelease(c *Knobs, all []Taken) *releaseBatch {
 	return b
 }
 
-// intend journals the writes. Before that it journals the values from before
-// that differ from those in the journal.
+// intend journals the writes. Before that it journals what earlier writes of
+// Tenon have left, where the journal does not know it, because the kernel may
+// refuse the new value. Then it journals the values from before that differ
+// from those in the journal.
 func (b *releaseBatch) intend() error {
-	var intended []journal.Intention
+	var left, intended []journal.Intention
+	var outcomes []journal.Outcome
 	for _, r := range b.todo {
 		if !r.write {
 			continue
 		}
-		if r.rebase {
+		i := journal.Intention{Knob: r.knob, Inode: r.touch.Inode, Before: r.touch.Before, Value: r.touch.Before}
+		intended = append(intended, i)
+		if r.left != nil {
+			i.Value = r.left
+			left, outcomes = append(left, i), append(outcomes, journal.Outcome{Knob: r.knob, Value: r.left})
+		}
+	}
+	j := b.c.o.Journal
+	if len(left) > 0 {
+		if err := j.IntendAll(left); err != nil {
+			return err
+		}
+		if err := j.ConfirmAll(outcomes); err != nil {
+			return err
+		}
+	}
+	for _, r := range b.todo {
+		if r.write && r.rebase {
 			if err := rebase(b.c, r.knob, r.touch, r.touch.Before); err != nil {
 				return err
 			}
 		}
-		intended = append(intended, journal.Intention{Knob: r.knob, Inode: r.touch.Inode, Before: r.touch.Before, Value: r.touch.Before})
 	}
-	return b.c.o.Journal.IntendAll(intended)
+	return j.IntendAll(intended)
 }
 
 // write writes the values to restore.
