@@ -23,8 +23,10 @@ import (
 //   - Any other part was written by another component, or has its value from
 //     before. A release leaves it as it is.
 //
-// When Tenon writes the knob again (prepare), what the last write left becomes
-// Written before another value becomes Pending.
+// Two rules keep these values true when Tenon writes the knob again (prepare).
+// If another component has written a part in which Written is Before, so that
+// Tenon has not changed it, the new value is the one from before. And before
+// another value becomes Pending, what the last write left becomes Written.
 
 // ToRestore returns the value that a release gives to a knob, where t is its
 // journal entry and now its present value. If this is now, a release writes
@@ -34,6 +36,17 @@ func (c *Knobs) ToRestore(k node.Knob, t journal.Touch, now node.Value) node.Val
 		return t.Before
 	}
 	return knob.ByPart(k.File, now, tracesOf(k, t), t.Before, now)
+}
+
+// Original returns the value of a knob before Tenon, where t is its journal
+// entry, as AttainableEntry returns it, and now its present value. If another
+// component has written a part that Tenon had left as it was, Original has the
+// new value of this part: the value in the journal is out of date there.
+func Original(c *Knobs, k node.Knob, t journal.Touch, now node.Value) node.Value {
+	if t.Written == nil || t.Pending != nil || now == t.Written {
+		return t.Before
+	}
+	return knob.ByPart(k.File, t.Written, []node.Value{t.Before}, c.ToRestore(k, t, now), t.Before)
 }
 
 // isOurs reports whether a present value that differs from what Tenon wrote is
@@ -75,7 +88,18 @@ func prepare(c *Knobs, k node.Knob, t journal.Touch, now node.Value) (journal.To
 		}
 		t.Pending = nil
 	}
-	return t, nil
+	before := Original(c, k, t, now)
+	if before == t.Before {
+		return t, nil
+	}
+	// Another process of Tenon, such as the watchdog, may have written the knob
+	// after now was read. The value now is then a former one of Tenon.
+	if again, err := c.table.Read(k); err != nil || again != now {
+		return t, err
+	}
+	err := rebase(c, k, t, before)
+	t.Before = before
+	return t, err
 }
 
 // changedByKernel reports whether the kernel itself has changed a written set

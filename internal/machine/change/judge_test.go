@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/knob"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -14,6 +15,11 @@ const gib = unit.Bytes(1 << 30)
 
 // memory returns a value with the given limits and without protection.
 func memory(high, most unit.Bytes) node.Memory { return node.Memory{High: high, Max: most} }
+
+// protected returns a value with the given protection and limit.
+func protected(by, most unit.Bytes) node.Memory {
+	return node.Memory{Min: by, Low: by, High: unit.MaxBytes, Max: most}
+}
 
 // TestMemoryPutBackInPartIsStillOurs clears memory.low but not memory.min. A
 // kubelet does this above pods when it starts. The rest must still count as
@@ -69,6 +75,66 @@ func wrong(err error) error {
 		return nil
 	}
 	return errors.Join(errors.New("the write was not refused"), err)
+}
+
+// TestAFileThatTenonLeftAsItWasIsItsOwners has a cgroup above protected work,
+// of which Tenon writes the protection. The kubelet lowers the limit there. Its
+// limit must be the one from before, also if Tenon writes a limit later.
+func TestAFileThatTenonLeftAsItWasIsItsOwners(t *testing.T) {
+	for name, next := range map[string]unit.Bytes{"Tenon takes the limit over": 90 * gib, "Tenon has a limit of its own": 50 * gib} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, onV2)
+			k := b.add(t, "kubepods", node.FileMemory, protected(0, 100*gib))
+			ok(t, b.Set(k, protected(gib, 100*gib)))
+			b.values[k] = protected(0, 90*gib) // the kubelet also clears the protection
+			if before := Original(b.Knobs, k, b.touches(t)[k], b.values[k]); before != node.Value(protected(0, 90*gib)) {
+				t.Errorf("the policies see %v as the value before Tenon", before)
+			}
+			ok(t, b.Set(k, protected(gib, next)))
+			if touch := b.touches(t)[k]; touch.Before != node.Value(protected(0, 90*gib)) {
+				t.Errorf("the journal has %+v", touch)
+			}
+			ok(t, b.Set(k, protected(2*gib, next)), b.Release(k))
+			b.hasReleased(t, k, protected(0, 90*gib))
+		})
+	}
+}
+
+// TestAWriteOfAnotherTenonIsNoOwners has another process of Tenon that writes a
+// knob between two steps of a write: after the knob was read, and before its
+// journal entry is read. The value that was read must not become the one from
+// before.
+func TestAWriteOfAnotherTenonIsNoOwners(t *testing.T) {
+	b := newBench(t, onV2)
+	k := b.add(t, "pod", node.FileMemory, protected(0, gib))
+	ok(t, b.Set(k, protected(gib, gib)))
+	reads := 0
+	b.Use(knob.Table{node.FileMemory: {
+		Read: func(node.Knob) (node.Value, error) {
+			v := b.values[k]
+			if reads++; reads == 1 {
+				b.values[k] = protected(0, gib)
+				ok(t, b.journal.RecordValue(k, b.values[k]))
+			}
+			return v, nil
+		},
+		Write: b.writeKnob,
+	}})
+	ok(t, b.Set(k, protected(2*gib, gib)))
+	if touch := b.touches(t)[k]; touch.Before != node.Value(protected(0, gib)) {
+		t.Errorf("the journal has %+v", touch)
+	}
+}
+
+// TestAValueThatTenonReplacesIsNotTheOneFromBefore has another component that
+// writes the file that Tenon writes. The value from before stays the first one.
+func TestAValueThatTenonReplacesIsNotTheOneFromBefore(t *testing.T) {
+	b := newBench(t, onV2)
+	k := b.add(t, "pod", node.FileMemory, node.NoMemoryLimit)
+	ok(t, b.Set(k, memory(gib, unit.MaxBytes)))
+	b.values[k] = memory(2*gib, unit.MaxBytes)
+	ok(t, b.Set(k, memory(gib, unit.MaxBytes)), b.Release(k))
+	b.hasReleased(t, k, node.NoMemoryLimit)
 }
 
 // refuseMax makes a bench refuse each change of memory.max. It stores the other

@@ -1,11 +1,14 @@
 package host_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/journal"
@@ -120,6 +123,40 @@ func TestChangesInGroupsThatAreGoneAreForgotten(t *testing.T) {
 	r, err := h.RestorePlan(t.Context())
 	if err != nil || !r.Empty() {
 		t.Errorf("left to restore: %v, %v", r, err)
+	}
+}
+
+// TestASnapshotShowsWhatAnOwnerHasWrittenSince gives a cgroup a CPU burst. Then
+// the owner of the cgroup changes its quota, as "systemctl set-property" does.
+// The policies must see this quota as the one before Tenon. Otherwise they would
+// write the former one again.
+func TestASnapshotShowsWhatAnOwnerHasWrittenSince(t *testing.T) {
+	m := open(t, false)
+	p := m.group(t, "owner")
+	k := node.Knob{Cgroup: p, File: node.FileCPUMax}
+	quota := func(n time.Duration) cgroup.CPUMax {
+		return cgroup.CPUMax{Quota: n * time.Millisecond, Period: 100 * time.Millisecond}
+	}
+	do(t, m.tree.WriteCPUMax(string(p), quota(50)))
+	m.Manage(job(p))
+	burst := node.CPUMax(quota(50))
+	burst.Burst = 20 * time.Millisecond
+	if err := m.Apply(t.Context(), plan.Step{Knob: k, To: burst}); errors.Is(err, cgroup.ErrUnsupported) {
+		t.Skip(err)
+	} else {
+		do(t, err)
+	}
+	owned := quota(70)
+	owned.Burst = burst.Burst
+	do(t, m.tree.WriteCPUMax(string(p), owned))
+	s, err := m.Snapshot(t.Context())
+	do(t, err)
+	if before := s.Knobs.Before[k]; before != node.Value(node.CPUMax(quota(70))) {
+		t.Errorf("before Tenon it shows %v, want %v", before, node.CPUMax(quota(70)))
+	}
+	do(t, m.Apply(t.Context(), plan.Step{Knob: k, Release: true, To: s.Knobs.Before[k]}))
+	if v, err := m.tree.ReadCPUMax(string(p)); err != nil || v != quota(70) {
+		t.Errorf("after the release it has %+v, %v", v, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/machine/cachectl"
+	"tenon.sh/tenon/internal/machine/change"
 	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/subtree"
@@ -76,21 +77,28 @@ func (x *shownKnobs) room() int {
 	return len(x.added)
 }
 
-// shownOriginals returns the values that the shown knobs had before Tenon. It
-// omits knobs of cgroups that were removed and made again after Tenon's change.
+// shownOriginals returns the values that the shown knobs had before Tenon: see
+// change.Original. It omits knobs of cgroups that were removed and made again
+// after Tenon's change.
 func shownOriginals(h *Host, now map[node.Knob]node.Value, touches map[node.Knob]journal.Touch) map[node.Knob]node.Value {
 	before := map[node.Knob]node.Value{}
 	for k, t := range touches {
-		if _, known := now[k]; !known {
+		v, known := now[k]
+		if !known {
 			continue
 		}
 		inodeOf := h.changes.Inode
 		if k.ControlGroup == "" {
 			inodeOf = func(k node.Knob) (uint64, error) { return h.inode(k.Cgroup) }
 		}
-		if inode, err := inodeOf(k); err == nil && inode == t.Inode {
-			before[k] = h.blocks.DropImpossible(k, t.Before)
+		if inode, err := inodeOf(k); err != nil || inode != t.Inode {
+			continue
 		}
+		if v == t.Written { // the usual case
+			before[k] = h.blocks.DropImpossible(k, t.Before)
+			continue
+		}
+		before[k] = change.Original(h.changes, k, h.changes.AttainableEntry(k, t), v)
 	}
 	return before
 }

@@ -126,7 +126,9 @@ type Knobs struct {
 	// Now is the present value of each knob. A knob that could not be read is absent.
 	Now map[Knob]Value `json:"-"`
 	// Before holds the knobs that Tenon wrote, each with its value before
-	// Tenon's first write. The journal stores these values.
+	// Tenon's first write. The journal stores these values. If another component
+	// has since written a part of a knob that Tenon had left as it was, Before
+	// has that value of the part.
 	Before map[Knob]Value `json:"-"`
 }
 
