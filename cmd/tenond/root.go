@@ -19,6 +19,7 @@ import (
 	systemd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/agent/cluster"
 	"tenon.sh/tenon/internal/agent/daemon"
 	"tenon.sh/tenon/internal/agent/install"
 	"tenon.sh/tenon/internal/agent/telemetry"
@@ -92,15 +93,15 @@ and tenond uninstall put every knob back.`,
 // run runs the daemon.
 func run(ctx context.Context, g *global, stderr io.Writer) error {
 	log := g.log.logger(stderr)
-	cluster, err := g.cluster.connect(log)
+	k, err := g.cluster.connect(log)
 	if err != nil {
 		return err
 	}
-	stays := g.cluster.stayOf(cluster, log)
+	stays := g.cluster.stayOf(k, log)
 	leaves := sync.OnceValue(stays.ends)
 	var released atomic.Bool
-	if cluster != nil {
-		cluster.Leaves, cluster.Released = leaves, func() { released.Store(true) }
+	if k != nil {
+		k.Leaves, k.Released = leaves, func() { released.Store(true) }
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("tenond writes kernel knobs and needs root: start it with sudo, or as a service (tenond install)")
@@ -121,25 +122,36 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	}
 	err = daemon.Run(ctx, daemon.Options{
 		Config: g.config, StateDir: g.stateDir, MachineLock: g.lock, Version: versionName(), Metrics: g.metrics, Log: log, Reload: hangups(ctx),
-		Watchdog: watchdog, Kubernetes: cluster,
+		Watchdog: watchdog, Kubernetes: k,
 		// An error means that the socket is broken. Without a socket, SdNotify
 		// sends nothing and returns no error.
 		Ready: func() { _, _ = systemd.SdNotify(false, systemd.SdNotifyReady) },
+		Leave: func() error {
+			// Restore also after an earlier error, because there is no second attempt.
+			if ctx.Err() == nil || !leaves() {
+				return nil
+			}
+			return restore(k, g.stateDir, released.Load(), stderr, log)
+		},
 	})
 	var invalid *config.Invalid
 	if errors.As(err, &invalid) {
 		return faultsError{err}
 	}
-	if ctx.Err() != nil && leaves() { // also after an earlier error, because there is no second attempt
-		// First restore the values of the kubelet in containers, because no journal
-		// contains them. The container runtime may be slow. If this process is killed
-		// meanwhile, tenon restore can still restore the changes in the journal.
-		if !released.Load() {
-			err = errors.Join(err, runWithin(releasesWithin, func(ctx context.Context) error { return cluster.ReleaseContainers(ctx, g.stateDir, log) }))
-		}
-		err = errors.Join(err, runWithin(putsBackWithin, func(ctx context.Context) error { return install.PutBack(ctx, stderr, g.stateDir) }))
-		reportLeave(cluster, reportsWithin, log)
+	return err
+}
+
+// restore restores the node for good, and reports this to the cluster. released
+// means that the containers have the kubelet's values already.
+func restore(k *cluster.Kubernetes, stateDir string, released bool, out io.Writer, log *slog.Logger) (err error) {
+	// First restore the values of the kubelet in containers, because no journal
+	// contains them. The container runtime may be slow. If this process is killed
+	// meanwhile, tenon restore can still restore the changes in the journal.
+	if !released {
+		err = runWithin(releasesWithin, func(ctx context.Context) error { return k.ReleaseContainers(ctx, stateDir, log) })
 	}
+	err = errors.Join(err, runWithin(putsBackWithin, func(ctx context.Context) error { return install.PutBack(ctx, out, stateDir) }))
+	reportLeave(k, reportsWithin, log)
 	return err
 }
 

@@ -195,6 +195,46 @@ func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
 	s.restore()
 }
 
+// TestNoOtherTenondRunsWhileOneRestoresTheNode removes Tenon from the cluster:
+// the API server knows no DaemonSet. While the tenond that must leave asks for
+// it, the test freezes that tenond and starts another one, as after the force
+// deletion of a pod, which looks the same to the tenond in it. If both ran, the
+// first would restore the knobs that the second writes, and take its lease away.
+func TestNoOtherTenondRunsWhileOneRestoresTheNode(t *testing.T) {
+	s, k, api := plantNode(t)
+	s.args = append(s.args, "--daemonset", "tenon-system/tenond")
+	api.Put(isolate(true))
+	job := s.admit(k, pod("job", "BE", 2, batchOf(500)))
+	s.before = s.dump(t)
+	first := s.tenond()
+	eventually(t, "the pod is idle", func() bool { return s.weight(job).Idle })
+	asked, answer := api.Hold("/apis/apps/v1/namespaces/tenon-system/daemonsets/tenond")
+	first.signal(syscall.SIGTERM)
+	select {
+	case <-asked:
+	case <-first.end:
+		t.Fatal("tenond has ended and did not ask for its DaemonSet")
+	case <-time.After(patience):
+		t.Fatal("tenond does not ask for its DaemonSet")
+	}
+	first.signal(syscall.SIGSTOP)
+	second := s.launch()
+	eventually(t, "the second tenond runs or has ended", func() bool { return second.ended() || strings.Contains(second.said(), "msg=ready") })
+	if want := fmt.Sprintf("only one tenond can run on a machine: process %d manages this machine", first.Process.Pid); !second.ended() || !strings.Contains(second.said(), want) {
+		t.Errorf("while the first one leaves, the second does not say %q", want)
+	}
+	close(answer)
+	first.signal(syscall.SIGCONT)
+	<-first.end
+	if diff := cmp.Diff(s.before, s.dump(t)); !first.ProcessState.Success() || diff != "" {
+		t.Errorf("the first ended with %v (-before +after):\n%s", first.ProcessState, diff)
+	}
+	third := s.tenond()
+	eventually(t, "the pod is idle again", func() bool { return s.weight(job).Idle })
+	third.stop()
+	s.restore()
+}
+
 // TestTenondThatKnowsNothingLetsGoOfNothing checks a daemon that has no saved
 // pods and gets no answer. It must not treat the node as empty.
 func TestTenondThatKnowsNothingLetsGoOfNothing(t *testing.T) {

@@ -50,7 +50,10 @@ func TestATenantsConfigMapReachesNoAgent(t *testing.T) {
 		put("tenant-0", map[string]string{"ballast": fmt.Sprint(i)})
 	}
 	put("kube-system", map[string]string{"cpu-burst": `{"enabledNamespaces":["web"]}`})
-	soon(t, "kube-system counts", func() bool { c.FollowConfig(); return events.Load() > watches && slices.Equal(c.cfg.spaces.CPUBurst.Enabled, []string{"web"}) })
+	soon(t, "kube-system counts", func() bool {
+		c.FollowConfig()
+		return events.Load() > watches && slices.Equal(c.cfg.spaces.CPUBurst.Enabled, []string{"web"})
+	})
 	if n := events.Load() - watches; n != 1 {
 		t.Errorf("%d changes were reported, want 1", n)
 	}

@@ -53,6 +53,11 @@ type Options struct {
 	Reload <-chan struct{}
 	// Ready is called after the first tick.
 	Ready func()
+	// Leave is called at the end of Run, while this daemon still has the lock of
+	// the machine. It restores the node if Tenon is removed for good. Run does not
+	// call it if another daemon has the lock, because that one manages the node
+	// now. Leave may be nil.
+	Leave func() error
 	// Version appears in tenon status and in the metrics.
 	Version string
 	// Kubernetes makes the node part of a cluster. Then the ConfigMap of the
@@ -95,9 +100,9 @@ type daemon struct {
 }
 
 // Run manages the node until ctx ends. When it returns, all knobs keep their
-// values, and the next daemon takes over. Run fails at once if the
-// configuration has faults, if there are no cgroups to manage, or if another
-// daemon holds the lease.
+// values, unless Leave has restored them, and the next daemon takes over. Run
+// fails at once if the configuration has faults, if there are no cgroups to
+// manage, or if another daemon holds the lock of the machine or the lease.
 func Run(ctx context.Context, o Options) (err error) {
 	letHeapGrow()
 	d := &daemon{Options: o, rematch: true, health: health.New(o.Log)}
@@ -106,8 +111,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		if machine, err = lease.HoldMachine(o.MachineLock, o.StateDir); err != nil {
 			return fmt.Errorf("only one tenond can run on a machine: %w", err)
 		}
-		defer machine.Close()
 	}
+	defer machine.Close()
+	defer func() { err = errors.Join(err, o.leave(machine)) }()
 	fs := proc.Default()
 	if d.home, err = home(fs); err != nil {
 		return err
@@ -192,6 +198,18 @@ func Run(ctx context.Context, o Options) (err error) {
 	err = errors.Join(lost, err, d.signals.close())
 	background.Wait()
 	return err
+}
+
+// leave calls Leave, unless another daemon has the lock of the machine.
+func (o Options) leave(machine *lease.Machine) error {
+	if o.Leave == nil {
+		return nil
+	}
+	if err := machine.Keep(); errors.Is(err, lease.ErrHeld) {
+		o.Log.Warn("restoring no knob, whether or not Tenon is removed: another tenond manages this machine", "error", err)
+		return nil
+	}
+	return o.Leave()
 }
 
 // joinCluster begins to follow the cluster, and waits a moment for the pods and the

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -168,5 +170,39 @@ func TestTheGuardTicksForOthers(t *testing.T) {
 	}
 	if n == 0 {
 		t.Error("no tick")
+	}
+}
+
+// TestOnlyTheHolderOfTheMachineRestoresIt removes the lock file of a daemon. If
+// another daemon has locked a new file, the first one must not restore the node
+// when it leaves. It must do so if no other daemon came.
+func TestOnlyTheHolderOfTheMachineRestoresIt(t *testing.T) {
+	for name, other := range map[string]bool{"another daemon": true, "no other daemon": false} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "machine.lock")
+			machine, err := lease.HoldMachine(path, "one")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer machine.Close()
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if other {
+				second, err := lease.HoldMachine(path, "two")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer second.Close()
+			}
+			restored := false
+			o := Options{Log: slog.New(slog.DiscardHandler), Leave: func() error {
+				restored = true
+				return nil
+			}}
+			if err := o.leave(machine); err != nil || restored == other {
+				t.Errorf("the first daemon restored the node: %v; %v", restored, err)
+			}
+		})
 	}
 }

@@ -35,6 +35,13 @@ type Server struct {
 	events  []corev1.Event
 	refuse  func(pod string) (code int, cause string)
 	away    bool
+	held    map[string]*hold // by path
+}
+
+// A hold delays the requests of a path.
+type hold struct {
+	once          sync.Once
+	asked, answer chan struct{}
 }
 
 type object struct {
@@ -56,7 +63,7 @@ func (w watched) has(resource string, m metav1.ObjectMeta) bool {
 
 // New starts a server that stops at the end of the test.
 func New(t testing.TB) *Server {
-	s := &Server{objects: map[string]map[string]object{}, watches: map[chan event]watched{}, applied: map[string][]byte{}}
+	s := &Server{objects: map[string]map[string]object{}, watches: map[chan event]watched{}, applied: map[string][]byte{}, held: map[string]*hold{}}
 	s.http = httptest.NewTLSServer(http.HandlerFunc(s.serve))
 	s.URL = s.http.URL
 	t.Cleanup(func() { s.http.CloseClientConnections(); s.http.Close() })
@@ -155,6 +162,16 @@ func (s *Server) RefuseAll(away bool) {
 	}
 }
 
+// Hold makes the requests of a path wait until the caller closes answer, or
+// until the client gives up. asked is closed at the first of them.
+func (s *Server) Hold(path string) (asked <-chan struct{}, answer chan<- struct{}) {
+	h := &hold{asked: make(chan struct{}), answer: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held[path] = h
+	return h.asked, h.answer
+}
+
 // Refuse sets the function that answers evictions. The function returns a
 // status code and the cause of a refusal. Code 0 accepts the eviction.
 func (s *Server) Refuse(how func(pod string) (code int, cause string)) {
@@ -195,8 +212,16 @@ func (s *Server) Watched() int {
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	away := s.away
+	away, held := s.away, s.held[r.URL.Path]
 	s.mu.Unlock()
+	if held != nil {
+		held.once.Do(func() { close(held.asked) })
+		select {
+		case <-held.answer:
+		case <-r.Context().Done():
+			return
+		}
+	}
 	w.Header().Set("Content-Type", "application/json")
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
