@@ -136,7 +136,7 @@ func Follow(k Kubernetes, n Node, fs proc.FS, log *slog.Logger) *Follower {
 	}
 	c.self = k.API.Node(k.Node, config)
 	c.configs = k.API.ConfigMap(k.Namespace, k.ConfigMap, config)
-	for _, namespace := range kube.PodConfigNamespaces(k.Namespace) {
+	for _, namespace := range podConfigNamespaces(k.Namespace) {
 		c.byspace = append(c.byspace, k.API.ConfigMap(namespace, kube.PodConfigMap, config))
 	}
 	standIn := func(changed func()) kubelet.StandIn { return k.API.Pods(k.Node, kubelet.SlimOfAPI, changed) }

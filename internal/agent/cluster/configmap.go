@@ -61,7 +61,7 @@ func (c *Follower) followConfigAt(now time.Time) bool {
 		k.Config = c.cfg.last.Data()
 	}
 	byspace, spacesKnown := c.podConfigs()
-	if data := kube.JoinNamespaces(byspace, c.Namespace); spacesKnown && !staysInForce(&c.cfg.missingPodConfig, len(data) > 0, len(k.ByNamespace) > 0, now) {
+	if data := joinNamespaces(byspace, c.Namespace); spacesKnown && !staysInForce(&c.cfg.missingPodConfig, len(data) > 0, len(k.ByNamespace) > 0, now) {
 		k.ByNamespace = data
 	}
 	spaces, wrong := kube.ParseNamespaces(k.ByNamespace)

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -60,43 +58,6 @@ func ParseNamespaces(data map[string]string) (Namespaces, []Fault) {
 	}
 	slices.SortStableFunc(all, func(a, b Fault) int { return strings.Compare(a.Key, b.Key) })
 	return n, all
-}
-
-// PodConfigNamespaces returns the namespaces in which PodConfigMap counts, the
-// most important one first. own is the namespace of Tenon's settings. The others
-// are those that the manuals of ACK name. In other namespaces, tenants could
-// write a ConfigMap with this name.
-func PodConfigNamespaces(own string) []string {
-	all := []string{own}
-	for _, namespace := range []string{"koordinator-system", "kube-system"} {
-		if namespace != own {
-			all = append(all, namespace)
-		}
-	}
-	return all
-}
-
-// JoinNamespaces joins the data of the ConfigMaps with the name PodConfigMap in
-// the PodConfigNamespaces. If a key is in several ConfigMaps, the first one
-// applies.
-func JoinNamespaces(found []*corev1.ConfigMap, own string) map[string]string {
-	var data map[string]string
-	for _, namespace := range PodConfigNamespaces(own) {
-		for _, m := range found {
-			if m.Namespace != namespace {
-				continue
-			}
-			for key, text := range m.Data {
-				if data == nil {
-					data = map[string]string{}
-				}
-				if _, given := data[key]; !given {
-					data[key] = text
-				}
-			}
-		}
-	}
-	return data
 }
 
 var namespaceKeys = []string{"cpu-burst", "memory-qos"}
