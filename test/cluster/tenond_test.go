@@ -537,11 +537,10 @@ func TestTenondPutsBackWhatItChangedWhenItsDaemonSetGoes(t *testing.T) {
 	c, n := startCluster(t, "leave")
 	offer(t, c, n, 4000, "4Gi")
 	a := newAgent(t, c, n)
-	// This selector matches no node, because the test itself runs tenond. That
-	// alone must be no reason for tenond to restore the node.
+	// No scheduler binds pods of this DaemonSet, because the test itself runs
+	// tenond.
 	a.apply(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: tenond, namespace: tenon-system}, spec: {selector: {matchLabels: {app: tenond}},
-template: {metadata: {labels: {app: tenond}}, spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: none, operator: Exists}]}]}}},
-containers: [{name: a, image: "busybox:1"}]}}}}`)
+template: {metadata: {labels: {app: tenond}}, spec: {schedulerName: none, containers: [{name: a, image: "busybox:1"}]}}}}`)
 	a.args = []string{"--daemonset", "tenon-system/tenond"}
 	old := a.pod(batchPod, "old", "besteffort")
 	before := a.values()
