@@ -67,11 +67,11 @@ const (
 	// That time doubles with each kill, up to longestKillPause.
 	killPause        = 2 * time.Second
 	longestKillPause = time.Minute
-	// For the time shortHold, a victim that has not ended yet is awaited before
-	// another is chosen. After that, others are chosen if more must go than the
-	// victim has, and after longestHold in any case. A pod may have a grace
-	// period of an hour. longestHold is longer than the default grace period of
-	// Kubernetes.
+	// While memory is short, a victim that has not ended yet is awaited for the
+	// time shortHold before another is chosen. After that, others are chosen if
+	// more must go than the victim has, and after longestHold in any case. A pod
+	// may have a grace period of an hour. longestHold is longer than the default
+	// grace period of Kubernetes.
 	shortHold   = 10 * time.Second
 	longestHold = 40 * time.Second
 )
@@ -112,11 +112,12 @@ type victim struct {
 // victim again.
 func (v victim) patience() time.Duration { return min(killPause<<min(v.Kills-1, 8), longestKillPause) }
 
-// holds reports whether Tenon must wait for this victim before it chooses
-// another.
-func (v victim) holds() bool {
-	return v.Kills == 0 && v.Waited < longestHold || v.Kills == 1 && v.Waited < killPause
-}
+// awaited reports whether Tenon waits for the end of this victim before it
+// chooses another because CPU is short.
+func (v victim) awaited() bool { return v.Kills == 0 || v.Kills == 1 && v.Waited < killPause }
+
+// holds is like awaited, but because memory is short.
+func (v victim) holds() bool { return v.awaited() && (v.Kills > 0 || v.Waited < longestHold) }
 
 // holdsAll is like holds, whatever more must go than this victim has.
 func (v victim) holdsAll() bool { return v.holds() && (v.Kills > 0 || v.Waited < shortHold) }
@@ -154,7 +155,7 @@ type evictor struct {
 	wants   []plan.Want
 	at      map[node.Knob]int       // index into wants
 	inside  map[node.CgroupPath]int // workloads in and below each cgroup; nil until needed
-	held    bool                    // choose no other victim in this tick
+	held    bool                    // choose no other victim in this tick because CPU is short
 }
 
 // Decide returns the next state, and a want for the knob node.FileRun of each
@@ -219,7 +220,7 @@ func (x *evictor) follow() {
 	}
 	x.held = x.next.Settling > 0 || slices.ContainsFunc(x.snap.Workloads, func(w node.Workload) bool {
 		v, chosen := x.next.Victims[w.ID]
-		return chosen && v.holds()
+		return chosen && v.awaited()
 	})
 }
 

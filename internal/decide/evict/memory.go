@@ -99,7 +99,7 @@ func (x *evictor) relieve() {
 	}
 	ending := x.ending()
 	need := used - low - ending
-	if !x.held || x.mayOverlap() && need > total/growthDivisor {
+	if x.mayChoose() && (ending == 0 || need > total/growthDivisor) {
 		reason := fmt.Sprintf("%s, which is %v or more: %v must go", state, c.ThresholdPercent, facts.MiB(need))
 		if ending > 0 {
 			reason += fmt.Sprintf(" besides %v of those that are ending", facts.MiB(ending))
@@ -115,8 +115,8 @@ func (x *evictor) relieve() {
 	x.freezeGrown(state)
 }
 
-// mayOverlap reports whether victims may be chosen while others are ending.
-func (x *evictor) mayOverlap() bool {
+// mayChoose reports whether victims may be chosen now because memory is short.
+func (x *evictor) mayChoose() bool {
 	for _, v := range x.next.Victims {
 		if v.holdsAll() {
 			return false
