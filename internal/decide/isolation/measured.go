@@ -1,6 +1,7 @@
 package isolation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -77,6 +78,12 @@ func (st Selector) advanceTrials(c Config, next node.Selection, offered, usable 
 	}
 	in.Candidates = t.candidateList(c, offered)
 	in.Failed = slices.DeleteFunc(slices.Clone(in.Candidates), usable)
+	if kept := st.Trials.Kept; kept != "" {
+		if !offered(kept) {
+			in.Lost = cmp.Or(next.Mechanisms[slices.Index(node.Mechanisms, kept)].Why, "it is not supported")
+		}
+		in.Down = !usable(kept)
+	}
 	if base := c.base(); base != node.MechanismWeight {
 		in.Base = base
 	}

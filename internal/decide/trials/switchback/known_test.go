@@ -75,6 +75,49 @@ func TestCandidatesThatComeAndGoChangeNoFinding(t *testing.T) {
 	}
 }
 
+// keepTheSecond returns a scene in which sched_ext was kept against the floor, and
+// the trial of cpu.idle against it runs.
+func keepTheSecond(t *testing.T) *scene {
+	t.Helper()
+	n := newScene(t, helps, node.MechanismIdle, node.MechanismSchedExt)
+	n.in.Failed = []node.Mechanism{node.MechanismIdle}
+	n.advanceUntil(func(st State) bool { return st.Kept == node.MechanismSchedExt })
+	n.in.Failed = nil
+	return n.advanceUntil(func(st State) bool { return len(st.Trial.Logs) == 2 })
+}
+
+// TestATrialEndsIfTheMechanismInUseFails lets the mechanism fail with which a
+// candidate is compared. In its place the floor is in use.
+func TestATrialEndsIfTheMechanismInUseFails(t *testing.T) {
+	n := keepTheSecond(t)
+	n.in.Down = true
+	if n.ticks(600); n.findings() != "sched_ext kept, cpu.idle failed" || n.st.Trial.running() || n.st.Kept != node.MechanismSchedExt {
+		t.Errorf("%s; %+v", n.findings(), n.st)
+	}
+	n.ticks(6 * 3600)
+	if n.st.Trial.running() || n.st.Why != "sched_ext has failed and is in use again later" {
+		t.Errorf("a trial begins against a mechanism that is not in use: %s", n.st.Why)
+	}
+	n.in.Down = false
+	if n.advanceUntil(ended); n.findings() != "sched_ext kept, cpu.idle kept" {
+		t.Errorf("%s", n.findings())
+	}
+}
+
+// TestWhatWasFoundEndsWithTheMechanismThatWasKept withdraws the mechanism that
+// was kept. The others were compared with it, so they are tried again.
+func TestWhatWasFoundEndsWithTheMechanismThatWasKept(t *testing.T) {
+	n := keepTheSecond(t)
+	n.in.Candidates, n.in.Lost = []node.Mechanism{node.MechanismIdle}, "another scheduler is loaded"
+	if n.ticks(1); n.st.Use() != "" || !strings.HasPrefix(n.st.Why, "the node does not offer sched_ext any more: another scheduler is loaded: ") {
+		t.Errorf("in use %q; %s", n.st.Use(), n.st.Why)
+	}
+	n.in.Lost = ""
+	if n.ticks(7 * 3600); n.st.Use() != node.MechanismIdle || n.findings() != "cpu.idle kept" {
+		t.Errorf("in use %q: %s", n.st.Use(), n.findings())
+	}
+}
+
 // TestATrialWithoutDataIsRepeated ends BE in the middle of a trial, and starts
 // it again the next night.
 func TestATrialWithoutDataIsRepeated(t *testing.T) {

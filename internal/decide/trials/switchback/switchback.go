@@ -52,6 +52,11 @@ type Input struct {
 	// the list. Failed holds those of them that have failed and wait for their
 	// next attempt.
 	Candidates, Failed []node.Mechanism
+	// Lost is the reason why the node does not offer State.Kept any more. It is
+	// empty if the node does. Down says that the mechanism has failed and waits
+	// for its next attempt.
+	Lost string
+	Down bool
 	// Base is the mechanism that needs no trial. It is empty if that is the
 	// least weight.
 	Base node.Mechanism
@@ -148,7 +153,8 @@ func (st State) Follow(in Input) State {
 
 // compare finds out what has changed since the last tick. If the services or
 // their CPUs have, the trial in progress ends and no finding holds any longer.
-// A candidate that comes or goes changes no finding about the others.
+// A candidate that comes or goes changes no finding about the others, unless it
+// was kept: the others were compared with it.
 func (st State) compare(in Input) State {
 	fresh := st.freshNames(in)
 	moved := st.movedService(in)
@@ -160,6 +166,8 @@ func (st State) compare(in Input) State {
 		what = "the configuration changes the mechanism that needs no trial"
 	case st.CPUs != in.CPUs:
 		what = "the CPUs of the node have changed"
+	case in.Lost != "":
+		what = fmt.Sprintf("the node does not offer %s any more: %s", st.Kept, in.Lost)
 	case len(fresh) == 1:
 		what = "the service " + fresh[0] + " is new"
 	case len(fresh) > 1:
@@ -243,6 +251,10 @@ func (st State) beginTrial(in Input) State {
 	st.Left = slices.DeleteFunc(slices.Clone(st.Left), func(m node.Mechanism) bool { return !slices.Contains(in.Candidates, m) })
 	if why := idleReason(in); why != "" {
 		st.Why = why
+		return st
+	}
+	if in.Down {
+		st.Why = fmt.Sprintf("%s has failed and is in use again later", st.Kept)
 		return st
 	}
 	at := slices.IndexFunc(st.Left, func(m node.Mechanism) bool { return !slices.Contains(in.Failed, m) })

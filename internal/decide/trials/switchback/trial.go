@@ -99,6 +99,8 @@ func (st State) advance(in Input) State {
 		return st.end(trial.Failed, "the node does not offer it any more", paired.Judgement{}, in)
 	case slices.Contains(in.Failed, t.Candidate):
 		return st.end(trial.Failed, "the mechanism failed", paired.Judgement{}, in)
+	case in.Down:
+		return st.end(trial.Failed, fmt.Sprintf("%s failed, with which it was compared", t.Against), paired.Judgement{}, in)
 	case in.At.Sub(t.Began) >= maxTrial:
 		return st.end(trial.Failed, fmt.Sprintf("the trial has taken %v", maxTrial), paired.Judgement{}, in)
 	case in.Missed != "" && t.usesCandidate():
