@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
@@ -66,6 +67,9 @@ func (p *Plugin) RemovePod(_ context.Context, state fwk.CycleState, _ *corev1.Po
 			c.back[name] = slices.DeleteFunc(c.back[name], func(p place.Pod) bool { return p.UID == uid })
 		}
 		return nil
+	}
+	if kube.IsMirror(removed.GetPod()) {
+		return nil // the end of a mirror does not end its static pod
 	}
 	t := p.trial(state, c, node)
 	if i := slices.IndexFunc(t.more, func(m place.Pod) bool { return m.UID == uid }); i >= 0 {
