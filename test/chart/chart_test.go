@@ -194,6 +194,18 @@ func noOptions() map[string]any {
 	}
 }
 
+// TestAnUpgradeWithTheValuesOfAnOlderChart renders the chart as helm upgrade
+// --reuse-values does: without a section that the older chart did not have.
+func TestAnUpgradeWithTheValuesOfAnOlderChart(t *testing.T) {
+	documents, err := render(t, map[string]any{"resourceQuota": nil})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(documents, func(d document) bool { return strings.Contains(d.text, "kind: ResourceQuota") }) {
+		t.Error("no ResourceQuota is rendered")
+	}
+}
+
 // TestManifests compares the rendered manifests with reviewed golden files.
 func TestManifests(t *testing.T) {
 	for name, values := range map[string]map[string]any{"default": nil, "everything": allOptions(), "nothing": noOptions()} {
