@@ -172,3 +172,19 @@ func TestPodsThatTheKubeletDoesNotListDelayNoOthersForLong(t *testing.T) {
 		})
 	}
 }
+
+// TestAContainerThatDoesNotWaitIsKnown starts a container of a pod with own CPUs
+// after other waits have spent the allowance, and before the kubelet lists the
+// pod. The loop must know the container as soon as the pod is listed.
+func TestAContainerThatDoesNotWaitIsKnown(t *testing.T) {
+	woken := 0
+	containers := New(func() { woken++ })
+	containers.waits.spend(time.Now().Add(-demandAllowance-time.Second), time.Now())
+	own, asRuntime := ownCPUPod()
+	if err := (Resolver{&podSource{}, containers}).Starting(t.Context(), asRuntime, created(7)); !errors.Is(err, errSpent) {
+		t.Errorf("%v, want %v", err, errSpent)
+	}
+	if pods := containers.AddTo([]corev1.Pod{own}, time.Now()); len(pods[0].Status.ContainerStatuses) != 1 || woken != 1 {
+		t.Errorf("the loop was woken %d times, and knows the containers %+v", woken, pods[0].Status.ContainerStatuses)
+	}
+}

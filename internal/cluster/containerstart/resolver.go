@@ -2,6 +2,7 @@ package containerstart
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -120,13 +121,14 @@ func (s Resolver) Starting(ctx context.Context, p nri.Pod, c nri.Created) error 
 	ctx, ended := s.Containers.within(ctx, demandAllowance)
 	defer ended()
 	pod, err := s.await(ctx, p)
-	if err != nil {
-		return err
+	demands := errors.Is(err, errSpent) // the loop finds out when the kubelet lists the pod
+	if err == nil {
+		_, demands, _ = kube.DemandOf(pod)
 	}
-	if _, demands, _ := kube.DemandOf(pod); demands {
+	if demands {
 		s.Containers.Await(ctx, p.UID, c.Name, c.ID)
 	}
-	return nil
+	return err
 }
 
 func (s Resolver) find(p nri.Pod) *corev1.Pod {
