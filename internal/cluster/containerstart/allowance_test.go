@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,7 +25,8 @@ const tickGap, tickLength = 400 * time.Millisecond, 20 * time.Millisecond
 // runLoop runs a loop in a storm of events, which ticks every tickGap until the
 // test ends.
 func runLoop(t *testing.T, c *Containers) {
-	go func() {
+	var running sync.WaitGroup
+	running.Go(func() {
 		for ctx := t.Context(); ctx.Err() == nil; {
 			c.Begin()
 			time.Sleep(tickLength)
@@ -34,7 +36,8 @@ func runLoop(t *testing.T, c *Containers) {
 			case <-time.After(tickGap - tickLength):
 			}
 		}
-	}()
+	})
+	t.Cleanup(running.Wait)
 }
 
 // besteffortPod returns the i-th pod of a storm, as the runtime knows it.
