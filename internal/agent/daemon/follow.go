@@ -127,6 +127,9 @@ func (d *daemon) hasAll(workloads []node.Workload, came []string) bool {
 	return err == nil && !concerned
 }
 
+// Order returns the order in which the agent performs the steps of a tick.
+func (d *daemon) Order(steps []plan.Step) []int { return d.guard.order(steps) }
+
 // Apply performs one step on the node.
 func (d *daemon) Apply(ctx context.Context, s plan.Step) error {
 	return d.guard.during(s, func() error {

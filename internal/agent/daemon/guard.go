@@ -135,6 +135,22 @@ func (g *guard) during(s plan.Step, do func() error) error {
 	return do()
 }
 
+// order returns the indexes of the steps of a tick in the order in which to
+// perform them. Steps for which the kernel may reclaim memory come last, because
+// the others may be what a service needs at once, such as a quota of best-effort
+// work. The limits of memory need no order among other knobs.
+func (g *guard) order(steps []plan.Step) []int {
+	order := make([]int, 0, len(steps))
+	for _, last := range []bool{false, true} {
+		for i, s := range steps {
+			if host.MayReclaim(s) == last {
+				order = append(order, i)
+			}
+		}
+	}
+	return order
+}
+
 // bind writes the safe bounds into the lease before the tick writes any knob.
 // After lease.ErrLost, the tick must not write, because another process has
 // taken the lease in order to restore all knobs.

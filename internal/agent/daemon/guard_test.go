@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -128,6 +129,26 @@ func TestATickDoesNotReclaimForLong(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestStepsThatReclaimComeLast plans a memory limit of a container, deep in the
+// tree, and a quota of all best-effort work. Services wait for the quota, so it
+// must not wait until the kernel has reclaimed memory.
+func TestStepsThatReclaimComeLast(t *testing.T) {
+	quota, box := node.Knob{Cgroup: "kubepods/be", File: node.FileCPUMax}, node.Knob{Cgroup: "kubepods/be/pod/box", File: node.FileMemory}
+	steps := plan.Diff(node.Knobs{
+		Kernel: node.Kernel{CgroupVersion: 2, PageSize: 4096},
+		Now:    map[node.Knob]node.Value{quota: node.Limit(4000), box: node.NoMemoryLimit},
+	}, []plan.Want{
+		{Intent: plan.Set, Knob: box, Value: node.Memory{High: 1 << 20, Max: unit.MaxBytes}, BE: true},
+		{Intent: plan.Set, Knob: quota, Value: node.Limit(1000), BE: true},
+	})
+	if len(steps) != 2 || steps[0].Knob != box {
+		t.Fatalf("the plan is %v", steps)
+	}
+	if order := new(guard).order(steps); !slices.Equal(order, []int{1, 0}) {
+		t.Errorf("the order is %v, want the quota first", order)
+	}
 }
 
 // openTestGuard opens a guard whose lease is in a directory of its own.

@@ -39,6 +39,14 @@ type Batcher interface {
 	ApplyAll(context.Context, []plan.Step) []error
 }
 
+// An Orderer is a Host that does not perform the steps of a tick in the order of
+// the plan.
+type Orderer interface {
+	// Order returns the indexes of the steps in the order in which the agent
+	// performs them.
+	Order([]plan.Step) []int
+}
+
 // A Guard is a Host that must also act after each tick: it shows that the agent
 // is alive, and does small repairs outside the plan.
 type Guard interface {
@@ -136,19 +144,38 @@ func (a *Agent) lendableCPUs(s node.Snapshot) unit.CPUSet {
 	return free
 }
 
-// perform performs the steps. It returns one error, or nil, for each step.
+// perform performs the steps, in the order that the host chooses. It returns one
+// error, or nil, for each step, in the order of the plan: replays of a record
+// compare the plan.
 func (a *Agent) perform(ctx context.Context, steps []plan.Step) []error {
-	if b, batches := a.Host.(Batcher); batches && !a.DryRun {
-		errs := make([]error, 0, len(steps))
-		for len(errs) < len(steps) {
-			errs = append(errs, b.ApplyAll(ctx, steps[len(errs):])...)
-		}
+	errs := make([]error, len(steps))
+	if a.DryRun || len(steps) == 0 {
 		return errs
 	}
-	errs := make([]error, len(steps))
-	for i, st := range steps {
-		if !a.DryRun {
-			errs[i] = a.Host.Apply(ctx, st)
+	o, orders := a.Host.(Orderer)
+	if !orders {
+		return a.performInOrder(ctx, steps)
+	}
+	order := o.Order(steps)
+	ordered := make([]plan.Step, 0, len(steps))
+	for _, at := range order {
+		ordered = append(ordered, steps[at])
+	}
+	for i, err := range a.performInOrder(ctx, ordered) {
+		errs[order[i]] = err
+	}
+	return errs
+}
+
+func (a *Agent) performInOrder(ctx context.Context, steps []plan.Step) []error {
+	errs := make([]error, 0, len(steps))
+	b, batches := a.Host.(Batcher)
+	for len(errs) < len(steps) {
+		rest := steps[len(errs):]
+		if batches {
+			errs = append(errs, b.ApplyAll(ctx, rest)...)
+		} else {
+			errs = append(errs, a.Host.Apply(ctx, rest[0]))
 		}
 	}
 	return errs
