@@ -139,6 +139,20 @@ func TestASetOfAnotherComponentStays(t *testing.T) {
 	x.hasReleased(t, pod, list(t, "0"))
 }
 
+// TestASubtreeThatItsOwnerMovedStays has an owner that moves a cgroup and its
+// child to other CPUs, while no Tenon runs. The parent lacks the CPUs that the
+// child lost, but the cgroup above has them, so the kernel did not take them.
+func TestASubtreeThatItsOwnerMovedStays(t *testing.T) {
+	x := openCPUSets(t)
+	x.group(t, "kubepods", "0-7")
+	be, pod := x.group(t, "kubepods/be", "0-7"), x.group(t, "kubepods/be/pod", "0-7")
+	ok(t, x.Set(pod, list(t, "0-3")), x.Set(be, list(t, "0-3")))
+	x.values[pod], x.values[be] = list(t, "0-1"), list(t, "0-1,4-7")
+	ok(t, x.Release(be), x.Release(pod))
+	x.hasReleased(t, be, list(t, "0-1,4-7"))
+	x.hasReleased(t, pod, list(t, "0-1"))
+}
+
 // TestFormerSetsEndWithTheirCgroup removes cgroups whose cpusets Tenon has
 // changed. Tenon must forget their former sets, and must not take them for sets
 // of a later cgroup with the same name.

@@ -11,6 +11,7 @@ import (
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/knob"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // The values of a knob decide what a release gives to it. Before is its value
@@ -113,25 +114,31 @@ func (c *Knobs) changedByKernel(k node.Knob, written, now node.Value) bool {
 	if !ok1 || !ok2 || n.Set.Empty() || missing.Empty() || !w.Set.Contains(n.Set) {
 		return false
 	}
-	if c.copies(k) {
-		above, err := c.table.Read(node.Knob{Cgroup: k.Cgroup.Parent(), File: k.File})
-		if set, isSet := above.(node.CPUs); err == nil && isSet && set.Set.Intersect(missing).Empty() {
-			return true
-		}
+	if c.copies(k) && lackedAbove(c, k, missing) {
+		return true
 	}
 	if k.File != node.FileCPUs {
 		return false
 	}
-	cpus, err := c.o.FS.Topology()
-	if err != nil {
-		return false
-	}
-	for _, c := range cpus {
-		if missing.Has(c.ID) {
+	online, err := c.o.FS.OnlineCPUs()
+	return err == nil && missing.Intersect(online).Empty()
+}
+
+// lackedAbove reports whether every cgroup above a cpuset lacks all the missing
+// CPUs or memory nodes. The root counts only if there is no other: it gets back
+// what comes online. If only some of the cgroups lack them, an owner may have
+// moved a part of the tree to other CPUs.
+func lackedAbove(c *Knobs, k node.Knob, missing unit.CPUSet) bool {
+	for up := k.Cgroup.Parent(); ; up = up.Parent() {
+		v, err := c.table.Read(node.Knob{Cgroup: up, File: k.File})
+		set, isSet := v.(node.CPUs)
+		if err != nil || !isSet || !set.Set.Intersect(missing).Empty() {
 			return false
 		}
+		if up.Parent() == "" {
+			return true
+		}
 	}
-	return true
 }
 
 // AttainableEntry returns a journal entry without the lines of removed devices.
