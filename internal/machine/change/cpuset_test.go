@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/knob"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -151,6 +153,41 @@ func TestASubtreeThatItsOwnerMovedStays(t *testing.T) {
 	ok(t, x.Release(be), x.Release(pod))
 	x.hasReleased(t, be, list(t, "0-1,4-7"))
 	x.hasReleased(t, pod, list(t, "0-1"))
+}
+
+// TestALostCPUIsNotForgotten has a cpuset that Tenon has widened again when a
+// CPU goes offline and comes back. The parent gets the CPU back. The next write
+// of Tenon must not make the narrower set the one from before.
+func TestALostCPUIsNotForgotten(t *testing.T) {
+	x := openCPUSets(t)
+	batch, pod := x.group(t, "batch", "0-7"), x.group(t, "batch/pod", "0-7")
+	ok(t, x.Set(pod, list(t, "0-3")), x.Set(pod, list(t, "0-7")))
+	x.unplug(7)
+	x.plug(7)
+	x.values[batch] = list(t, "0-7")
+	ok(t, x.Set(pod, list(t, "0-3")), x.Release(pod))
+	x.hasReleased(t, pod, list(t, "0-7"))
+}
+
+// TestTheSetFromBeforeIsFoundWithoutAnyRead has a set that is part of Tenon's.
+// A snapshot asks for the value from before for each knob, so this must not read
+// any file unless the answer depends on it.
+func TestTheSetFromBeforeIsFoundWithoutAnyRead(t *testing.T) {
+	for _, before := range []string{"0-7", "4-7"} {
+		b := newBench(t, cpusetsV1)
+		k, reads := b.add(t, "kubepods/pod", node.FileCPUs, list(t, "0-1")), 0
+		b.Use(knob.Table{node.FileCPUs: {
+			Read: func(k node.Knob) (node.Value, error) {
+				reads++
+				return b.readKnob(k)
+			},
+			Write: b.writeKnob,
+		}})
+		touch := journal.Touch{Before: list(t, before), Written: list(t, "0-3")}
+		if got := Original(b.Knobs, k, touch, b.values[k]); got != touch.Before || reads != 0 {
+			t.Errorf("%v after %d reads, want %s", got, reads, before)
+		}
+	}
 }
 
 // TestFormerSetsEndWithTheirCgroup removes cgroups whose cpusets Tenon has

@@ -43,11 +43,26 @@ func (c *Knobs) ToRestore(k node.Knob, t journal.Touch, now node.Value) node.Val
 // entry, as AttainableEntry returns it, and now its present value. If another
 // component has written a part that Tenon had left as it was, Original has the
 // new value of this part: the value in the journal is out of date there.
+//
+// This does not apply to a cpuset of cgroup v1 that has only lost CPUs or memory
+// nodes. After a CPU was offline, the kernel may have taken it from the cpuset,
+// also if the parent has it again, from Tenon or an administrator.
 func Original(c *Knobs, k node.Knob, t journal.Touch, now node.Value) node.Value {
-	if t.Written == nil || t.Pending != nil || now == t.Written {
+	if t.Written == nil || t.Pending != nil || now == t.Written || c.copies(k) && isSubset(now, t.Before) {
 		return t.Before
 	}
-	return knob.ByPart(k.File, t.Written, []node.Value{t.Before}, c.ToRestore(k, t, now), t.Before)
+	left := []node.Value{t.Before}
+	if knob.ByPart(k.File, t.Written, left, now, t.Before) == t.Before {
+		return t.Before // no part that Tenon left as it was differs now; ToRestore may read files
+	}
+	return knob.ByPart(k.File, t.Written, left, c.ToRestore(k, t, now), t.Before)
+}
+
+// isSubset reports whether a set is a part of another one.
+func isSubset(part, of node.Value) bool {
+	p, ok1 := part.(node.CPUs)
+	o, ok2 := of.(node.CPUs)
+	return ok1 && ok2 && o.Set.Contains(p.Set)
 }
 
 // isOurs reports whether a present value that differs from what Tenon wrote is
