@@ -88,9 +88,12 @@ func remainder(c *Knobs, k node.Knob, t journal.Touch, now node.Value) node.Valu
 	return knob.ByPart(k.File, now, append(tracesOf(k, t), t.Before), now, cmp.Or(t.Written, t.Before))
 }
 
-// prepare brings the entry of a knob up to date before Tenon writes the knob
-// again. now is the present value. It returns the new entry.
-func prepare(c *Knobs, k node.Knob, t journal.Touch, now node.Value) (journal.Touch, error) {
+// prepare brings the entry of a knob up to date before Tenon writes the value to
+// to the knob. now is the present value. It returns the new entry and the value
+// to write. This is to, except in the parts that another component has changed
+// since the policies saw them, where to has only the former value of this
+// component: there it is now.
+func prepare(c *Knobs, k node.Knob, t journal.Touch, now, to node.Value) (journal.Touch, node.Value, error) {
 	t = c.AttainableEntry(k, t)
 	// While a knob has its value from before, and no write has succeeded, there
 	// is nothing to keep. If the kernel refuses the write, the journal forgets
@@ -98,7 +101,7 @@ func prepare(c *Knobs, k node.Knob, t journal.Touch, now node.Value) (journal.To
 	if t.Pending != nil && (t.Written != nil || now != t.Before) {
 		if left := remainder(c, k, t, now); left != t.Written {
 			if err := c.enter(k, t.Inode, t.Before, left); err != nil {
-				return t, err
+				return t, to, err
 			}
 			t.Written = left
 		}
@@ -106,16 +109,24 @@ func prepare(c *Knobs, k node.Knob, t journal.Touch, now node.Value) (journal.To
 	}
 	before := Original(c, k, t, now)
 	if before == t.Before {
-		return t, nil
+		return t, to, nil
 	}
 	// Another process of Tenon, such as the watchdog, may have written the knob
 	// after now was read. The value now is then a former one of Tenon.
 	if again, err := c.table.Read(k); err != nil || again != now {
-		return t, err
+		return t, to, err
 	}
+	to = withOwners(k, t, now, to)
 	err := rebase(c, k, t, before)
 	t.Before = before
-	return t, err
+	return t, to, err
+}
+
+// withOwners returns the value to with the present parts of now where Tenon has
+// left its owner's value so far and to has this value too.
+func withOwners(k node.Knob, t journal.Touch, now, to node.Value) node.Value {
+	left := knob.ByPart(k.File, t.Written, []node.Value{t.Before}, now, to)
+	return knob.ByPart(k.File, to, []node.Value{t.Written}, left, to)
 }
 
 // changedByKernel reports whether the kernel itself has changed a written set

@@ -100,6 +100,30 @@ func TestAFileThatTenonLeftAsItWasIsItsOwners(t *testing.T) {
 	}
 }
 
+// TestAWriteLeavesWhatAnOwnerHasJustChanged has a kubelet that lowers the limit
+// of a cgroup after a policy has read it. The policy raises only the protection,
+// and its value has the former limit. The write must not put this limit back.
+func TestAWriteLeavesWhatAnOwnerHasJustChanged(t *testing.T) {
+	for name, set := range map[string]func(b *bench, k node.Knob, v node.Value) error{
+		"alone":      func(b *bench, k node.Knob, v node.Value) error { return b.Set(k, v) },
+		"in a batch": func(b *bench, k node.Knob, v node.Value) error { return errors.Join(b.setAll([]node.Knob{k}, v)...) },
+	} {
+		b := newBench(t, onV2)
+		k := b.add(t, "kubepods", node.FileMemory, protected(0, 100*gib))
+		ok(t, set(b, k, protected(gib, 100*gib)))
+		b.values[k] = protected(gib, 90*gib)
+		ok(t, set(b, k, protected(2*gib, 100*gib)))
+		if now := b.values[k]; now != node.Value(protected(2*gib, 90*gib)) {
+			t.Errorf("%s: the knob has %v", name, now)
+		}
+		if touch := b.touches(t)[k]; touch.Written != node.Value(protected(2*gib, 90*gib)) {
+			t.Errorf("%s: the journal has %+v", name, touch)
+		}
+		ok(t, set(b, k, protected(2*gib, 50*gib)), b.Release(k))
+		b.hasReleased(t, k, protected(0, 90*gib))
+	}
+}
+
 // TestAWriteOfAnotherTenonIsNoOwners has another process of Tenon that writes a
 // knob between two steps of a write: after the knob was read, and before its
 // journal entry is read. The value that was read must not become the one from

@@ -60,13 +60,15 @@ func (c *Knobs) Use(table knob.Table) { c.table = table }
 func (c *Knobs) Read(k node.Knob) (node.Value, error) { return c.table.Read(k) }
 
 // Set writes a knob. Before the write it journals the new value and the value
-// to restore. After the write, it journals the value that the kernel shows.
+// to restore. After the write, it journals the value that the kernel shows. If
+// another component has just changed a part that Tenon has left as it was, and
+// to has the former value there, Set leaves this part to it.
 func (c *Knobs) Set(k node.Knob, to node.Value) error {
 	i, err := intentionOf(c, k, to)
 	if err != nil {
 		return err
 	}
-	if err := c.o.Journal.Intend(k, i.Inode, i.Before, to); err != nil {
+	if err := c.o.Journal.Intend(k, i.Inode, i.Before, i.Value); err != nil {
 		return err
 	}
 	o, known, err := i.perform()
@@ -107,7 +109,7 @@ func intentionOf(c *Knobs, k node.Knob, to node.Value) (i intention, err error) 
 	}
 	ours := touched && t.Inode == inode
 	if ours {
-		if t, err = prepare(c, k, t, now); err != nil {
+		if t, to, err = prepare(c, k, t, now, to); err != nil {
 			return i, err
 		}
 	}

@@ -144,9 +144,10 @@ func MayReclaim(s plan.Step) bool {
 }
 
 // StoredValue returns the value that the kernel shows after a step. For
-// example, the kernel removes offline CPUs from a cpuset.
+// example, the kernel removes offline CPUs from a cpuset, and change.Set leaves
+// a memory limit that its owner has just changed.
 func StoredValue(h *Host, s plan.Step) node.Value {
-	if s.Knob.File == node.FileCPUs {
+	if s.Knob.File == node.FileCPUs || s.Knob.File == node.FileMemory {
 		if now, err := h.Knob(s.Knob); err == nil {
 			return now
 		}
