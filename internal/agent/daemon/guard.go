@@ -1,11 +1,13 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/lease"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 const (
@@ -56,7 +59,10 @@ type guard struct {
 	bounds []lease.Bound
 
 	reclaimed time.Duration // duration of the steps of this tick that may reclaim memory; only the loop uses it
-	watchdog  attempt       // only keep uses it
+	// refused holds the knobs whose last step that may reclaim memory failed, the
+	// latest failure last. Only the loop uses it.
+	refused  []node.Knob
+	watchdog attempt // only keep uses it
 	// ticks gets the time of each renewal in the method keep. Other periodic work
 	// also waits for this channel. Without timers of its own, the process wakes up
 	// less often.
@@ -119,7 +125,7 @@ func (g *guard) allow(d time.Duration) {
 // gets more time. If the steps of this tick for which the kernel reclaims memory
 // have taken too long, during does not perform another one, and returns an error:
 // the next tick tries it again.
-func (g *guard) during(s plan.Step, do func() error) error {
+func (g *guard) during(s plan.Step, do func() error) (err error) {
 	if !host.MayTakeLong(s) {
 		return do()
 	}
@@ -128,26 +134,44 @@ func (g *guard) during(s plan.Step, do func() error) error {
 			return fmt.Errorf("apply %v: %w", s, errReclaimed)
 		}
 		begun := time.Now()
-		defer func() { g.reclaimed += time.Since(begun) }()
+		defer func() {
+			g.reclaimed += time.Since(begun)
+			g.noteReclaim(s.Knob, err)
+		}()
 	}
 	g.allow(stepTime)
 	defer g.allow(hungAfter)
 	return do()
 }
 
+// noteReclaim records whether a step that may reclaim memory failed.
+func (g *guard) noteReclaim(k node.Knob, err error) {
+	g.refused = slices.DeleteFunc(g.refused, func(r node.Knob) bool { return r == k })
+	if err != nil {
+		g.refused = append(g.refused, k)
+	}
+}
+
 // order returns the indexes of the steps of a tick in the order in which to
 // perform them. Steps for which the kernel may reclaim memory come last, because
 // the others may be what a service needs at once, such as a quota of best-effort
-// work. The limits of memory need no order among other knobs.
+// work. The limits of memory need no order among other knobs. Among these steps,
+// those that failed before come last, the latest failure at the end: on cgroup v1
+// the kernel refuses a limit below what it cannot reclaim, after it has tried for
+// the whole time that a tick has for such steps.
 func (g *guard) order(steps []plan.Step) []int {
-	order := make([]int, 0, len(steps))
-	for _, last := range []bool{false, true} {
-		for i, s := range steps {
-			if host.MayReclaim(s) == last {
-				order = append(order, i)
-			}
+	ranks, order := make([]int, 0, len(steps)), make([]int, 0, len(steps))
+	wanted := map[node.Knob]bool{}
+	for i, s := range steps {
+		rank := 0
+		if host.MayReclaim(s) {
+			wanted[s.Knob] = true
+			rank = 2 + slices.Index(g.refused, s.Knob) // 1: it has not failed
 		}
+		ranks, order = append(ranks, rank), append(order, i)
 	}
+	g.refused = slices.DeleteFunc(g.refused, func(k node.Knob) bool { return !wanted[k] })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(ranks[a], ranks[b]) })
 	return order
 }
 

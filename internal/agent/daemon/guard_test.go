@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,6 +149,48 @@ func TestStepsThatReclaimComeLast(t *testing.T) {
 	}
 	if order := new(guard).order(steps); !slices.Equal(order, []int{1, 0}) {
 		t.Errorf("the order is %v, want the quota first", order)
+	}
+}
+
+// TestALimitThatTheKernelRefusesLetsOthersGoFirst has limits that the kernel
+// refuses after it has tried to reclaim memory for the whole time of a tick. Each
+// other limit must be narrowed within as many ticks as there are such limits, and
+// one more.
+func TestALimitThatTheKernelRefusesLetsOthersGoFirst(t *testing.T) {
+	step := func(p node.CgroupPath) plan.Step {
+		s := narrowMemory
+		s.Knob.Cgroup = p
+		return s
+	}
+	for name, refused := range map[string][]node.CgroupPath{"one": {"be/a"}, "two": {"be/a", "be/b"}} {
+		t.Run(name, func(t *testing.T) {
+			g, narrowed := openTestGuard(t), false
+			synctest.Test(t, func(t *testing.T) {
+				for range len(refused) + 1 { // ticks
+					var steps []plan.Step
+					for _, p := range append(slices.Clone(refused), "be/z") {
+						steps = append(steps, step(p))
+					}
+					g.begin()
+					for _, i := range g.order(steps) {
+						_ = g.during(steps[i], func() error {
+							if steps[i].Knob.Cgroup == "be/z" {
+								narrowed = true
+								return nil
+							}
+							time.Sleep(reclaimTime + reclaimTime/10)
+							return syscall.EBUSY
+						})
+					}
+				}
+			})
+			if !narrowed {
+				t.Error("the other limit was never narrowed")
+			}
+			if g.order(nil); len(g.refused) != 0 {
+				t.Errorf("without steps, the guard remembers %v", g.refused)
+			}
+		})
 	}
 }
 
