@@ -11,7 +11,6 @@ import (
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/knob"
 	"tenon.sh/tenon/internal/model/node"
-	"tenon.sh/tenon/internal/model/unit"
 )
 
 // The values of a knob decide what a release gives to it. Before is its value
@@ -140,7 +139,7 @@ func (c *Knobs) changedByKernel(k node.Knob, written, now node.Value) bool {
 	if !ok1 || !ok2 || n.Set.Empty() || missing.Empty() || !w.Set.Contains(n.Set) {
 		return false
 	}
-	if c.copies(k) && lackedAbove(c, k, missing) {
+	if c.copies(k) && lackedAbove(c, k, node.CPUs{Set: missing}) {
 		return true
 	}
 	if k.File != node.FileCPUs {
@@ -154,11 +153,11 @@ func (c *Knobs) changedByKernel(k node.Knob, written, now node.Value) bool {
 // CPUs or memory nodes. The root counts only if there is no other: it gets back
 // what comes online. If only some of the cgroups lack them, an owner may have
 // moved a part of the tree to other CPUs.
-func lackedAbove(c *Knobs, k node.Knob, missing unit.CPUSet) bool {
+func lackedAbove(c *Knobs, k node.Knob, missing node.CPUs) bool {
 	for up := k.Cgroup.Parent(); ; up = up.Parent() {
 		v, err := c.table.Read(node.Knob{Cgroup: up, File: k.File})
 		set, isSet := v.(node.CPUs)
-		if err != nil || !isSet || !set.Set.Intersect(missing).Empty() {
+		if err != nil || !isSet || !set.Set.Intersect(missing.Set).Empty() {
 			return false
 		}
 		if up.Parent() == "" {
