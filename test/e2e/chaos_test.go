@@ -88,7 +88,7 @@ func chaosRound(t *testing.T, seed uint64, n int) {
 	c := &chaos{site: s, random: rand.New(rand.NewPCG(seed, seed)), file: s.config + ".file"}
 	// The state directory is a small file system. One way of damage fills it.
 	small := t.TempDir()
-	if err := unix.Mount("tenon-test", small, "tmpfs", 0, "size=1m"); err != nil {
+	if err := unix.Mount("tenon-test", small, "tmpfs", 0, "mode=0700,size=1m"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(small, unix.MNT_DETACH) })

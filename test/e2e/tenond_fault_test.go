@@ -32,7 +32,7 @@ func (s *site) smallTmpfs(size string) {
 	if err := os.MkdirAll(s.state, 0o755); err != nil {
 		s.t.Fatal(err)
 	}
-	if err := unix.Mount("tenon-test", s.state, "tmpfs", 0, "size="+size); err != nil {
+	if err := unix.Mount("tenon-test", s.state, "tmpfs", 0, "mode=0700,size="+size); err != nil {
 		failIfStrict(s.t, "mount a small tmpfs: "+err.Error())
 	}
 	s.t.Cleanup(func() {

@@ -201,6 +201,11 @@ func (j *Journal) loadKnowing(own ownText) error {
 		return fmt.Errorf("journal: %w", err)
 	}
 	defer f.Close()
+	if j.read == nil { // another user may have made the directory after Open
+		if err := private(j.dir); err != nil {
+			return fmt.Errorf("journal: %w", err)
+		}
+	}
 	info, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)

@@ -19,7 +19,7 @@ import (
 func tmpfs(t *testing.T, size string) (dir string, fill func() (free func())) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := syscall.Mount("tenon-test", dir, "tmpfs", 0, "size="+size); err != nil {
+	if err := syscall.Mount("tenon-test", dir, "tmpfs", 0, "mode=0700,size="+size); err != nil {
 		if os.Getenv("TENON_TEST_STRICT") != "" && os.Geteuid() == 0 {
 			t.Fatalf("mount a small tmpfs: %v", err)
 		}

@@ -85,10 +85,14 @@ func (j *Journal) Work() Work {
 }
 
 // Open returns the journal of the given boot in dir. It writes nothing: the
-// first entry creates the directory and the file.
+// first entry creates the directory and the file. It returns an error if another
+// user can write to dir.
 func Open(dir, bootID string, s Session) (*Journal, error) {
 	if bootID == "" || bootID != filepath.Base(bootID) {
 		return nil, fmt.Errorf("open journal in %s: boot id %q is not a name", dir, bootID)
+	}
+	if err := private(dir); err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
 	}
 	return &Journal{dir: dir, path: filepath.Join(dir, "journal-"+bootID+".jsonl"), session: s, state: newState()}, nil
 }
@@ -240,6 +244,9 @@ func (j *Journal) acquire() (locked bool, err error) {
 	}
 	if j.lock == nil {
 		if err := os.MkdirAll(j.dir, 0o700); err != nil {
+			return false, err
+		}
+		if err := private(j.dir); err != nil {
 			return false, err
 		}
 		j.removeOtherBoots()
