@@ -15,9 +15,11 @@ func newInstallCommand() *cobra.Command {
 		Short: "Install tenond as a systemd service and start it",
 		Long: `Write the units tenond.service and tenond-watchdog.service, and the default
 configuration where there is none; then enable and start them. The units run the
-program that this command was started from: put it where it is to stay first.`,
-		Example: `  sudo tenond install
-  sudo tenond install --root /mnt/image            # prepare an image, start nothing`,
+program that this command was started from: copy it to /usr/local/bin first. The
+service sees neither home directories nor /tmp. Units that run already are
+restarted, so that an upgrade needs nothing else.`,
+		Example: `  sudo install bin/tenond /usr/local/bin/ && sudo tenond install
+  sudo /mnt/image/usr/bin/tenond install --root /mnt/image   # prepare an image, start nothing`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.Out = cmd.OutOrStdout()

@@ -13,7 +13,9 @@ import (
 	"path/filepath"
 	"strings"
 	"text/template"
+	"unicode/utf8"
 
+	"tenon.sh/tenon/internal/agent/control"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/lease"
@@ -51,6 +53,9 @@ func (s Service) Install(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
+	if program, err = s.place(program); err != nil {
+		return err
+	}
 	if err := s.writeConfig(); err != nil {
 		return err
 	}
@@ -70,7 +75,68 @@ func (s Service) Install(ctx context.Context) error {
 	if s.Root != "" {
 		return nil
 	}
-	return s.systemctl(ctx, [][]string{{"daemon-reload"}, append([]string{"enable", "--now"}, units...)})
+	return s.systemctl(ctx, starting())
+}
+
+// starting returns the calls of systemctl that start the service. Units that run
+// already get the new program and the new settings by a restart.
+func starting() [][]string {
+	return [][]string{{"daemon-reload"}, append([]string{"try-restart"}, units...), append([]string{"enable", "--now"}, units...)}
+}
+
+// place returns the path of the program for the units, and makes the path of the
+// configuration absolute. It returns an error if the service could not read one
+// of them.
+func (s *Service) place(program string) (string, error) {
+	if s.Root == "" {
+		config, err := filepath.Abs(s.Config)
+		if err != nil {
+			return "", fmt.Errorf("find the configuration file %s: %w", s.Config, err)
+		}
+		s.Config = config
+		return program, errors.Join(
+			checkPath("the program", "/usr/local/bin/tenond, and run that", program, resolved(program)),
+			checkPath("the configuration file", "/etc/tenon/tenon.yaml", config, resolved(config)))
+	}
+	s.Config = filepath.Join("/", s.Config)
+	root, err := filepath.Abs(s.Root)
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", s.Root, err)
+	}
+	below, within := strings.CutPrefix(program, strings.TrimSuffix(root, "/")+"/")
+	if !within {
+		return "", fmt.Errorf("tenond install: the program %s is not below %s, so the units of the image could not start it: copy it into the image, and run that one", program, s.Root)
+	}
+	program = "/" + below
+	return program, errors.Join(checkPath("the program", "/usr/local/bin/tenond", program, program), checkPath("the configuration file", "/etc/tenon/tenon.yaml", s.Config, s.Config))
+}
+
+// resolved returns a path without symbolic links. The file may be missing.
+func resolved(path string) string {
+	if file, err := filepath.EvalSymlinks(path); err == nil {
+		return file
+	}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		return filepath.Join(dir, filepath.Base(path))
+	}
+	return path
+}
+
+// checkPath returns an error if the units cannot name a path, or if the service
+// does not see it or the file that it leads to, because of ProtectHome= and
+// PrivateTmp=. better is a place that the service sees.
+func checkPath(what, better, path, file string) error {
+	if i := strings.IndexFunc(path, func(r rune) bool {
+		return r >= utf8.RuneSelf || r <= ' ' || strings.ContainsRune(`"'\%$;*?[]`, r)
+	}); i >= 0 {
+		return fmt.Errorf("tenond install: %s %s has the character %q, which has a meaning in a systemd unit: choose another path", what, path, path[i:i+1])
+	}
+	for _, hidden := range []string{"/home", "/root", "/run/user", "/tmp", "/var/tmp"} {
+		if strings.HasPrefix(path, hidden+"/") || strings.HasPrefix(file, hidden+"/") {
+			return fmt.Errorf("tenond install: the service does not see %s (ProtectHome=, PrivateTmp=), where %s %s is: copy it, for example to %s", hidden, what, path, better)
+		}
+	}
+	return nil
 }
 
 // writeConfig writes the default configuration. It keeps an existing file, but
@@ -144,7 +210,7 @@ func PutBack(ctx context.Context, out io.Writer, stateDir string) error {
 	}
 	defer h.Close()
 	report, err := h.Restore(ctx)
-	fmt.Fprint(out, report)
+	fmt.Fprint(out, control.Printable(report.String()))
 	return err
 }
 

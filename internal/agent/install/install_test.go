@@ -1,6 +1,9 @@
 package install
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -36,5 +39,55 @@ func TestUnitsAreSane(t *testing.T) {
 				t.Errorf("%s has no %s", u, need)
 			}
 		}
+	}
+}
+
+// TestUnitsNamePathsThatTheServiceSees installs into an image. A path that the
+// service cannot read, or that a unit cannot contain, is an error before
+// anything is written.
+func TestUnitsNamePathsThatTheServiceSees(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		root, program, config string
+		wantProgram, wantConfig,
+		wantErr string
+	}{
+		"usual":                   {"", "/usr/local/bin/tenond", "/etc/tenon/tenon.yaml", "/usr/local/bin/tenond", "/etc/tenon/tenon.yaml", ""},
+		"a relative path":         {"", "/opt/tenond", "tenon.yaml", "/opt/tenond", filepath.Join(here, "tenon.yaml"), ""},
+		"an image":                {"/mnt/image", "/mnt/image/usr/bin/tenond", "/etc/tenon.yaml", "/usr/bin/tenond", "/etc/tenon.yaml", ""},
+		"a program beside it":     {"/mnt/image", "/mnt/image2/tenond", "etc/tenon.yaml", "", "", "is not below /mnt/image"},
+		"a program at home":       {"", "/home/u/tenon/bin/tenond", "/etc/tenon.yaml", "", "", "does not see /home"},
+		"a configuration of root": {"", "/usr/bin/tenond", "/root/t.yaml", "", "", "does not see /root"},
+		"a temporary program":     {"/mnt/image", "/mnt/image/tmp/tenond", "/etc/tenon.yaml", "", "", "does not see /tmp"},
+		"a space":                 {"", "/opt/my tenon/tenond", "/etc/tenon.yaml", "", "", `has the character " "`},
+		"a specifier":             {"", "/opt/tenond", "/etc/%n.yaml", "", "", `has the character "%"`},
+	} {
+		s := Service{Root: c.root, Config: c.config}
+		program, err := s.place(c.program)
+		switch {
+		case c.wantErr != "":
+			if err == nil || !strings.Contains(err.Error(), c.wantErr) {
+				t.Errorf("%s: %v, want %q", name, err, c.wantErr)
+			}
+		case strings.HasPrefix(here, "/home/") || strings.HasPrefix(here, "/root/") || strings.HasPrefix(here, "/tmp/"):
+			// The relative path is below this directory, so it is refused.
+		case err != nil || program != c.wantProgram || s.Config != c.wantConfig:
+			t.Errorf("%s: %s, %s, %v; want %s and %s", name, program, s.Config, err, c.wantProgram, c.wantConfig)
+		}
+	}
+}
+
+// TestAnUpgradeRestartsWhatRuns checks the order: a restart before the start of
+// units that did not run, so that each unit starts once.
+func TestAnUpgradeRestartsWhatRuns(t *testing.T) {
+	var order []string
+	for _, call := range starting() {
+		order = append(order, call[0])
+	}
+	if want := []string{"daemon-reload", "try-restart", "enable"}; !slices.Equal(order, want) {
+		t.Errorf("systemctl %v, want %v", order, want)
 	}
 }
