@@ -169,8 +169,9 @@ func CountsOf(s node.Snapshot) map[string]Count {
 }
 
 // ServiceName returns the name of the service to which a workload belongs. The
-// pods of a Deployment, StatefulSet, DaemonSet or CronJob are one service. The
-// name of a pod is the name of this object with a generated ending.
+// pods of a Deployment, StatefulSet, DaemonSet or CronJob are one service, and so
+// are the commands of tenon run with one name. The name of a pod is the name of
+// this object with a generated ending. tenon run adds the process ID.
 func ServiceName(id string) string {
 	const generated = "bcdfghjklmnpqrstvwxz2456789" // k8s.io/apimachinery/pkg/util/rand
 	cut := func(least, most int, letters string) bool {
@@ -190,7 +191,7 @@ func ServiceName(id string) string {
 	case cut(5, 5, generated): // a pod of a Deployment, a DaemonSet or a Job
 		_ = cut(6, 10, generated) || // the hash of the template of a Deployment
 			cut(8, 8, digits) // the minute of a Job of a CronJob
-	case cut(1, 5, digits): // a pod of a StatefulSet
+	case cut(1, 7, digits): // a pod of a StatefulSet; a process ID is at most 4194304
 	}
 	return id
 }

@@ -266,7 +266,8 @@ func TestPodsOfOneWorkloadAreOneService(t *testing.T) {
 		"kube-system/node-exporter-zx7kd": "kube-system/node-exporter", "default/db-0": "default/db", "default/db-12": "default/db",
 		"default/backup-29345678-x2k8p": "default/backup", "default/backup-29456789-x2k8p": "default/backup",
 		"default/front-end": "default/front-end", "default/web": "default/web",
-		"system.slice/nginx.service": "system.slice/nginx.service", "a-bcdfg/web": "a-bcdfg/web", "-bcdfg": "-bcdfg",
+		"system.slice/nginx.service": "system.slice/nginx.service", "a-bcdfg/web": "a-bcdfg/web",
+		"tenon-ls/api-71": "tenon-ls/api", "tenon-ls/api-1234567": "tenon-ls/api", "default/report-20261128": "default/report-20261128", "-bcdfg": "-bcdfg",
 	} {
 		if got := ServiceName(id); got != want {
 			t.Errorf("%s is %s, want %s", id, got, want)
