@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -81,8 +82,8 @@ func (f *cpuFlag) Type() string   { return "N" }
 
 func (f *memoryFlag) Set(s string) error {
 	b, err := unit.ParseBytes(s)
-	if err == nil && b == 0 {
-		err = fmt.Errorf("memory amount %q: want more than 0", s)
+	if err == nil && b < config.MinMemoryLimit {
+		err = fmt.Errorf("memory amount %q: want at least 6Mi (is a suffix such as Mi or Gi missing?)", s)
 	}
 	f.Maybe = node.Some(b)
 	return err
