@@ -3,6 +3,8 @@ package match
 import (
 	"slices"
 	"strings"
+
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // A glob is one pattern of a rule, in a form that is fast to match with many
@@ -12,6 +14,10 @@ type glob struct {
 	of    subject
 	fixed string   // the literal text at the beginning of the pattern
 	parts []string // components of a path, or the key and value of a label
+
+	// system says that units of users do not match. Each user may start a unit
+	// with the name of a service, and would get its class, CPUs and memory.
+	system bool
 }
 
 // A subject is the kind of thing that a glob matches.
@@ -32,7 +38,9 @@ func globsOf(rules []Rule) []glob {
 			all = append(all, pathGlob(i, pattern))
 		}
 		for _, pattern := range r.Units {
-			all = append(all, unitGlob(i, pattern))
+			g := unitGlob(i, pattern)
+			g.system = r.Class != node.BE
+			all = append(all, g)
 		}
 		for _, pattern := range r.Containers {
 			all = append(all, containerGlob(i, pattern))
@@ -82,9 +90,20 @@ func (g glob) matchesGroup(e *entry, name string) bool {
 // matches reports whether a glob over paths or units matches.
 func (g glob) matches(path, name string) bool {
 	if g.of == aUnit {
-		return strings.HasPrefix(name, g.fixed) && matchName(g.parts[0], name)
+		return strings.HasPrefix(name, g.fixed) && matchName(g.parts[0], name) && !(g.system && isOfUser(path))
 	}
 	return strings.HasPrefix(path, g.fixed) && matchPath(g.parts, path)
+}
+
+// isOfUser reports whether a group belongs to the service manager of a user,
+// which systemd runs in user@UID.service.
+func isOfUser(path string) bool {
+	_, below, found := strings.Cut(path, "/user@")
+	if !found {
+		return false
+	}
+	manager, _, inside := strings.Cut(below, "/")
+	return inside && strings.HasSuffix(manager, ".service")
 }
 
 func (g glob) matchesLabel(all map[string]string) bool {

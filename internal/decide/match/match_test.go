@@ -82,6 +82,17 @@ func TestWorkloads(t *testing.T) {
 			groups: makeGroups("system.slice", "system.slice/nginx.service", "system.slice/batch-1.service", "system.slice/batch-2.service", "system.slice/cron.service"),
 			want:   []string{"system.slice/batch-1.service BE batch", "system.slice/batch-2.service BE batch", "system.slice/nginx.service LS web"},
 		},
+		"a user's unit gets no class above BE by its name": {
+			rules:   rulesOf("web LS unit:nginx", "batch BE unit:make"),
+			groups:  makeGroups("a/nginx.service", "a/user-7.slice/user@7.service/nginx.service", "a/user-7.slice/user@7.service/make.service"),
+			want:    []string{"a/nginx.service LS web", "a/user-7.slice/user@7.service/make.service BE batch"},
+			remarks: []string{"BE in a/user-7.slice/user@7.service/make.service does not give way to LS in a/nginx.service: weights apply between siblings only, and there BE has the weight of a/user-7.slice, which also holds a/user-7.slice/user@7.service/nginx.service (no rule); give a/user-7.slice/user@7.service/nginx.service a BE rule, or BE a slice of its own"},
+		},
+		"a unit is that of a user only below the user's manager": {
+			rules:  rulesOf("web LS unit:nginx", "managers SYSTEM unit:user@*"),
+			groups: makeGroups("a/nginx.service", "a/user@7.service/init.scope"),
+			want:   []string{"a/nginx.service LS web", "a/user@7.service SYSTEM managers"},
+		},
 		"the first rule wins, also over what is below": {
 			rules:   rulesOf("all BE a", "late LS a/b", "never LS c"),
 			groups:  makeGroups("a", "a/b"),
