@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"syscall"
 )
 
 // A Container is a container that is created, running or paused.
@@ -25,6 +26,10 @@ type Container struct {
 	// Cgroup is the path of the container's cgroup, if Locate has found it. If
 	// Cgroup is empty, Groups finds the cgroup by the ID.
 	Cgroup string
+	// User is the user who runs the runtime, if it is neither root nor the user
+	// of this process. Such a runtime is rootless, and its user can make it
+	// answer anything.
+	User uint32 `json:",omitempty"`
 }
 
 // A Runtime is a client of a container runtime with a local socket. It is safe
@@ -57,6 +62,23 @@ func Check(address string) error {
 		return nil
 	}
 	return fmt.Errorf("%q: want docker://, podman:// or containerd:// and the absolute path of a socket", address)
+}
+
+// UserOf returns the owner of the socket at an address, as Container.User.
+func UserOf(address string) (uint32, error) {
+	_, socket, _ := strings.Cut(address, "://")
+	info, err := os.Stat(socket)
+	if err != nil {
+		return 0, fmt.Errorf("find the owner of %s: %w", address, err)
+	}
+	stat, known := info.Sys().(*syscall.Stat_t)
+	if !known {
+		return 0, fmt.Errorf("find the owner of %s: %w", address, errors.ErrUnsupported)
+	}
+	if int(stat.Uid) == os.Geteuid() {
+		return 0, nil
+	}
+	return stat.Uid, nil
 }
 
 // Open makes a client for the runtime at an address, for example one of

@@ -146,6 +146,24 @@ func TestContainersHaveTheirCgroups(t *testing.T) {
 	}
 }
 
+// TestARootlessRuntimeHasOnlyCgroupsOfItsUser lets a runtime of user 7 claim the
+// container of another runtime, by its ID and by a process in it.
+func TestARootlessRuntimeHasOnlyCgroupsOfItsUser(t *testing.T) {
+	own := "user.slice/user-7.slice/user@7.service/user.slice/libpod-" + idB + ".scope"
+	paths := []string{"system.slice/docker-" + idA + ".scope", "default/job", own, "user.slice/user-77.slice/x"}
+	all := []Container{
+		{ID: idA, Name: "db"}, {ID: idA, Name: "claimed", User: 7}, {ID: "job", Name: "located", Cgroup: "default/job", User: 7},
+		{ID: idB, Name: "own", User: 7}, {ID: "x", Name: "neighbour", Cgroup: "user.slice/user-77.slice/x", User: 7},
+	}
+	got := map[string]string{}
+	for path, c := range Groups(all, paths) {
+		got[path] = c.Name
+	}
+	if d := cmp.Diff(map[string]string{paths[0]: "db", own: "own"}, got); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestOnlySomeCgroupsCanBeContainers(t *testing.T) {
 	docker, all := []string{"docker:///run/docker.sock"}, Sockets
 	for _, c := range []struct {

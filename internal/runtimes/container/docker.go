@@ -29,6 +29,10 @@ const listContainers = "http://local/containers/json?all=1"
 // message. Longer answers are cut.
 const maxSaid = 200
 
+// maxAnswer is the maximum length of a list of containers in bytes. A container
+// takes 1 to 4 KB of it.
+const maxAnswer = 256 << 20
+
 func openDocker(kind, socket string) *docker {
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -63,7 +67,7 @@ func (d *docker) List(ctx context.Context) ([]Container, error) {
 		return nil, fmt.Errorf("list the containers of %s: it answers %s: %s", d.kind, answer.Status, bytes.TrimSpace(said))
 	}
 	var found []dockerContainer
-	if err := json.NewDecoder(answer.Body).Decode(&found); err != nil {
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&found); err != nil {
 		return nil, fmt.Errorf("list the containers of %s: %w", d.kind, err)
 	}
 	var all []Container

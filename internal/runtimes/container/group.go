@@ -1,6 +1,7 @@
 package container
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -27,7 +28,9 @@ func Locate(all []Container, cgroupOf func(pid int) (path string, known bool)) {
 // Groups returns the containers by the path of their cgroup. It omits a
 // container if its cgroup is the root or is not among the paths. For Docker and
 // Podman, the cgroup is found by the container's ID in its name. For other
-// runtimes, Locate has set the path.
+// runtimes, Locate has set the path. A container of a rootless runtime can only
+// have a cgroup that systemd delegated to its user. Otherwise the user could
+// claim the cgroup of another container, and so change its class.
 func Groups(all []Container, paths []string) map[string]Container {
 	exists := make(map[string]bool, len(paths))
 	byID := map[string]string{}
@@ -46,11 +49,17 @@ func Groups(all []Container, paths []string) map[string]Container {
 		if !found {
 			path = c.Cgroup
 		}
-		if path != "" && exists[path] {
+		if path != "" && exists[path] && c.mayHave(path) {
 			groups[path] = c
 		}
 	}
 	return groups
+}
+
+// mayHave reports whether the user of the container's runtime can make containers
+// in this cgroup.
+func (c Container) mayHave(path string) bool {
+	return c.User == 0 || strings.HasPrefix(path, fmt.Sprintf("user.slice/user-%d.slice/", c.User))
 }
 
 // CanBe reports whether a cgroup with this path may be a container of the

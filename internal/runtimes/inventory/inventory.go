@@ -225,7 +225,14 @@ func tell(ctx context.Context, address string, fs proc.FS) ([]container.Containe
 		return nil, err
 	}
 	defer runtime.Close()
+	user, err := container.UserOf(address)
+	if err != nil {
+		return nil, err
+	}
 	all, err := runtime.List(ctx)
+	for i := range all {
+		all[i].User = user
+	}
 	container.Locate(all, func(pid int) (string, bool) { return groupOf(fs, pid) })
 	slices.SortFunc(all, func(a, b container.Container) int { return strings.Compare(a.ID, b.ID) })
 	return all, err
