@@ -22,6 +22,11 @@ type Subtree struct {
 	// Enabled lists the controllers that the children have. Disabled lists those
 	// that Make would enable for them.
 	Enabled, Disabled []string
+	// Busy says that the group has processes of its own, and is not the root of
+	// the machine. If it passed on a controller of CPUs or tasks, the kernel would
+	// make it a threaded domain: no process could enter its children then. It
+	// refuses to pass on other controllers.
+	Busy bool
 	// Children holds the inode number of each child, by its name.
 	Children map[string]uint64
 }
@@ -39,7 +44,7 @@ func ReadSubtree(t *Tree, path string) (s Subtree, err error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return s, err
 	}
-	s.Enabled = strings.Fields(enabled)
+	s.Enabled, s.Busy = strings.Fields(enabled), h.busy(path)
 	for _, c := range strings.Fields(available) {
 		if slices.Contains(passedOn, c) && !slices.Contains(s.Enabled, c) {
 			s.Disabled = append(s.Disabled, c)
@@ -59,6 +64,16 @@ func ReadSubtree(t *Tree, path string) (s Subtree, err error) {
 		}
 	}
 	return s, nil
+}
+
+// busy returns Subtree.Busy of a group. Only the root of the machine has no
+// cgroup.type. The root of a container's cgroup namespace has one.
+func (h *hierarchy) busy(path string) bool {
+	if _, err := h.read(path, "cgroup.type"); err != nil {
+		return false
+	}
+	procs, err := h.read(path, "cgroup.procs")
+	return err == nil && strings.TrimSpace(procs) != ""
 }
 
 // PassOn enables or disables a controller for the children of a group. The

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -31,6 +32,33 @@ cpu hugetlb
 	}
 	if _, err := ReadSubtree(fixture(t, onlyV1), ""); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("on v1: %v", err)
+	}
+}
+
+// TestABusyGroupPassesOnNothing makes a group in the root cgroup of a container,
+// which has processes. The kernel would accept the controller cpu there, and make
+// the container's cgroup a threaded domain.
+func TestABusyGroupPassesOnNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		files string
+		busy  bool
+	}{
+		"the root of the machine":            {"-- v2/cgroup.procs --\n1\n", false},
+		"the root of a container":            {"-- v2/cgroup.procs --\n1\n-- v2/cgroup.type --\ndomain\n", true},
+		"the root of a container's systemd":  {"-- v2/cgroup.procs --\n-- v2/cgroup.type --\ndomain\n", false},
+		"processes that this user sees as 0": {"-- v2/cgroup.procs --\n0\n-- v2/cgroup.type --\ndomain\n", true},
+	} {
+		tree := fixture(t, onlyV2+"-- v2/cgroup.subtree_control --\n"+c.files)
+		s, err := ReadSubtree(tree, "")
+		if err != nil || s.Busy != c.busy {
+			t.Errorf("%s: busy %v, %v", name, s.Busy, err)
+		}
+		if err := tree.Make("be"); err != nil {
+			t.Fatal(err)
+		}
+		if enabled := strings.TrimSpace(content(t, tree, "cpu", "", "cgroup.subtree_control")); (enabled == "") != c.busy {
+			t.Errorf("%s: subtree_control is %q", name, enabled)
+		}
 	}
 }
 

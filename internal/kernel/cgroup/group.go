@@ -67,7 +67,11 @@ func (h *hierarchy) makeAll(path string) (made []string, err error) {
 // enableControllers enables one controller at a time, because the kernel
 // refuses a list if it refuses one controller in it. A refused controller stays
 // disabled (EBUSY: the group has processes; EACCES: it is not delegated to us).
+// A busy group gets no controller (see Subtree.Busy).
 func (h *hierarchy) enableControllers(path string) {
+	if h.busy(path) {
+		return
+	}
 	enabled, _ := h.read(path, "cgroup.subtree_control")
 	for _, c := range passedOn {
 		if !slices.Contains(strings.Fields(enabled), c) {

@@ -12,7 +12,8 @@ import (
 // enableControllers enables the controllers that a new cgroup p needs in the
 // ancestors of p, and journals each one before. Tree.Make would enable the same
 // ones. enableControllers skips cgroups that Tenon made, because their
-// controllers go with them. A controller that the kernel refuses stays disabled.
+// controllers go with them, and busy ones (cgroup.Subtree). A controller that the
+// kernel refuses stays disabled.
 func enableControllers(h *Host, p node.CgroupPath) error {
 	state, err := h.journal.State()
 	if err != nil {
@@ -30,6 +31,9 @@ func enableControllers(h *Host, p node.CgroupPath) error {
 		s, err := cgroup.ReadSubtree(h.tree, string(q))
 		if err != nil {
 			continue // there is no cgroup v2
+		}
+		if s.Busy {
+			continue
 		}
 		for _, name := range s.Disabled {
 			c := journal.ChildController{Cgroup: q, Controller: name}

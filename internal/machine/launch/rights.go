@@ -16,9 +16,32 @@ import (
 )
 
 // Forbidden reports whether err means that Tenon may not create cgroups, or
-// that the node has no usable cgroups.
+// that the node has no usable cgroups. A command that the kernel does not start
+// is another error, although the kernel may say that the permission is missing.
 func Forbidden(err error) bool {
+	var start *StartError
+	if errors.As(err, &start) {
+		return false
+	}
 	return errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, cgroup.ErrUnsupported)
+}
+
+// errBusyRoot is the usual state of a container: its first process is in the root
+// of its cgroup namespace.
+var errBusyRoot = fmt.Errorf("the root cgroup of this container has processes, so its child cgroups can have no controller: %w", cgroup.ErrUnsupported)
+
+// RootRights returns an error if root cannot launch commands in cgroups, because
+// the root of the hierarchy passes on no controller of CPUs. Forbidden is true
+// for this error.
+func RootRights(tree *cgroup.Tree) error {
+	if tree.VersionOf("cpu") != 2 {
+		return nil
+	}
+	s, err := cgroup.ReadSubtree(tree, "")
+	if err == nil && s.Busy && !slices.Contains(s.Enabled, "cpu") {
+		return errBusyRoot
+	}
+	return nil // another error of the tree shows when the group is made
 }
 
 // ExplainLess returns one line for a command that runs without a cgroup. It
@@ -26,7 +49,10 @@ func Forbidden(err error) bool {
 // that. cause is the error that forbids cgroups.
 func ExplainLess(c Command, cause error) string {
 	how := "sudo tenon run ..., or as a user of systemd: systemd-run --user --scope -p Delegate=yes tenon run ..."
-	if os.Geteuid() == 0 {
+	switch {
+	case errors.Is(cause, errBusyRoot):
+		how = "move all its processes to a child cgroup first, as systemd does when it is the first process of the container"
+	case os.Geteuid() == 0:
 		how = "a writable cgroup file system (in a container: --privileged, or cgroups of its own)"
 	}
 	gets := fmt.Sprintf("%s runs like any other command, not as %s", c.Args[0], c.Class)
