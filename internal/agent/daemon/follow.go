@@ -89,6 +89,10 @@ func (d *daemon) followGroups() {
 		remarks = append(remarks, fmt.Sprintf("rule %q takes %s, in which tenond itself runs; tenond does not manage it", w.Rule, w.Cgroup))
 		return true
 	})
+	for i := range workloads {
+		w := &workloads[i]
+		w.ContentionRoot = rootBeside(w.ContentionRoot, w.Cgroup, d.home)
+	}
 	if d.cluster != nil {
 		var more []string
 		workloads, more = d.cluster.Workloads(paths, workloads, d.home, d.host.Rebase)
@@ -108,6 +112,22 @@ func (d *daemon) followGroups() {
 		return
 	}
 	d.followed = workloads
+}
+
+// rootBeside returns the highest cgroup from group up to root that does not
+// contain home. Without a root there is none. A weight or limit at a cgroup that contains home would apply to
+// tenond itself.
+func rootBeside(root, group, home node.CgroupPath) node.CgroupPath {
+	if root == "" || !root.Contains(home) {
+		return root
+	}
+	for {
+		p := group.Parent()
+		if p == "" || !root.Contains(p) || p.Contains(home) {
+			return group
+		}
+		group = p
+	}
 }
 
 // hasAll reports whether the host already has these workloads, and manages none

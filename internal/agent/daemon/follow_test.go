@@ -8,6 +8,24 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
+// TestTenondIsInNoContentionRoot checks where BE gets its weight if a rule takes
+// all groups beside the one in which tenond runs.
+func TestTenondIsInNoContentionRoot(t *testing.T) {
+	home := node.CgroupPath("user.slice/user-1000.slice/session-1.scope")
+	for name, c := range map[string]struct{ root, group, want node.CgroupPath }{
+		"another user":          {"user.slice", "user.slice/user-1001.slice", "user.slice/user-1001.slice"},
+		"deeper":                {"user.slice", "user.slice/user-1001.slice/a/b", "user.slice/user-1001.slice"},
+		"the same user":         {"user.slice/user-1000.slice", "user.slice/user-1000.slice/session-2.scope", "user.slice/user-1000.slice/session-2.scope"},
+		"beside it":             {"batch.slice", "batch.slice/a", "batch.slice"},
+		"a name that begins so": {"user.slice/user-10", "user.slice/user-10/a", "user.slice/user-10"},
+		"none":                  {"", "user.slice/user-1001.slice", ""},
+	} {
+		if got := rootBeside(c.root, c.group, home); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
 // TestForeignCgroupsNeedNoSweep adds cgroups while the workloads stay the same.
 // The host must look at all cgroups only in two cases: if a workload has
 // changed, or if a new cgroup is the cgroup of a workload or is inside it.
