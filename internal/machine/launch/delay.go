@@ -27,8 +27,8 @@ type delayMeter struct {
 	procs   func() ([]int, error)
 	main    int // pid of the command; also sampled as a zombie, which procs omits
 	base    Delay
-	threads map[int]thread // by thread id
-	ended   Delay          // sums of ended threads whose id another thread has now
+	threads map[int]thread // the threads of the last sample, by thread id
+	ended   Delay          // sums of ended threads
 }
 
 type thread struct{ run, delay time.Duration }
@@ -50,10 +50,12 @@ func newDelayMeter(fs proc.FS, procs func() ([]int, error), main int, base Delay
 	return &delayMeter{fs: fs, procs: procs, main: main, base: base, threads: map[int]thread{}}
 }
 
-// sample reads the counters of each thread once. It skips threads that have
-// ended.
+// sample reads the counters of each thread once, and adds those of the threads
+// that have ended to their sums.
 func (m *delayMeter) sample() {
-	pids, _ := m.procs()
+	pids, err := m.procs()
+	complete := err == nil
+	seen := make(map[int]bool, len(m.threads))
 	if !slices.Contains(pids, m.main) {
 		pids = append(pids, m.main)
 	}
@@ -70,12 +72,23 @@ func (m *delayMeter) sample() {
 			// Counters only grow. If the value is smaller, another thread has
 			// got the id.
 			if old := m.threads[tid]; s.Run < old.run {
-				m.ended.Waited += old.delay
-				m.ended.Seen += old.run
+				m.ended.add(old)
 			}
 			m.threads[tid] = thread{run: s.Run, delay: s.Delay}
+			seen[tid] = true
 		}
 	}
+	for tid, old := range m.threads {
+		if complete && !seen[tid] {
+			m.ended.add(old)
+			delete(m.threads, tid)
+		}
+	}
+}
+
+func (d *Delay) add(t thread) {
+	d.Waited += t.delay
+	d.Seen += t.run
 }
 
 // run takes samples until stop is closed, and then a last sample.
@@ -106,8 +119,7 @@ func threadCPU() time.Duration {
 func (m *delayMeter) total() Delay {
 	d := m.ended
 	for _, t := range m.threads {
-		d.Waited += t.delay
-		d.Seen += t.run
+		d.add(t)
 	}
 	return Delay{Waited: max(d.Waited-m.base.Waited, 0), Seen: max(d.Seen-m.base.Seen, 0)}
 }

@@ -58,7 +58,8 @@ func (c *Command) Check() error {
 	}
 	if c.Name == "" {
 		base := strings.Map(plainByte, filepath.Base(c.Args[0]))
-		c.Name = fmt.Sprintf("%s-%d", strings.TrimLeft(base, "."), os.Getpid())
+		base = strings.ReplaceAll(strings.TrimLeft(base, "."), ".", "-") // memory.py-7 would look like a kernel file
+		c.Name = fmt.Sprintf("%s-%d", base, os.Getpid())
 	}
 	// The kernel has its own files in the directory of a cgroup, such as
 	// cpu.max and cgroup.procs. Name must not look like one of them.

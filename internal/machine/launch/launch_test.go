@@ -21,6 +21,7 @@ func TestNamesAreCgroupNames(t *testing.T) {
 		"made from the command": {"", "/usr/bin/ffmpeg", "ffmpeg-PID"},
 		"made from an odd one":  {"", "./my job:1", "my_job_1-PID"},
 		"made from a dot file":  {"", "./.run", "run-PID"},
+		"made from a script":    {"", "./memory.py", "memory-py-PID"},
 		"with a slash":          {"a/b", "make", ""},
 		"upwards":               {"..", "make", ""},
 		"with a line feed":      {"a\nb", "make", ""},
@@ -179,5 +180,12 @@ func TestDelayCountsThreadsThatCameAndWent(t *testing.T) {
 	want := Delay{Waited: 15 + 20 + 1 - 5, Seen: 150 + 200 + 7 - 50}
 	if got := m.total(); got != want {
 		t.Errorf("total %+v, want %+v", got, want)
+	}
+	if err := os.RemoveAll(filepath.Join(root, "10", "task", "11")); err != nil {
+		t.Fatal(err)
+	}
+	m.sample()
+	if got := m.total(); got != want || len(m.threads) != 1 {
+		t.Errorf("after the end of a thread: total %+v, %d threads, want %+v and 1 thread", got, len(m.threads), want)
 	}
 }
