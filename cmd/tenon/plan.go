@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/agent/control"
 	"tenon.sh/tenon/internal/agent/loop"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/isolation"
@@ -142,7 +143,7 @@ func (f planFlags) readFlags(ctx context.Context, tree *cgroup.Tree, root node.C
 	}
 	all, remarks := launch.Workloads(c.Rules, groups)
 	for _, r := range append(c.Notices, remarks...) {
-		fmt.Fprintln(os.Stderr, "tenon: "+r)
+		fmt.Fprintln(os.Stderr, "tenon: "+control.Printable(r))
 	}
 	return all, c.Policy, nil
 }
@@ -278,5 +279,5 @@ func (p planned) String() string {
 	for _, s := range p.Steps {
 		fmt.Fprintln(&b, s.line)
 	}
-	return b.String()
+	return control.Printable(b.String())
 }

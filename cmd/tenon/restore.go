@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/agent/control"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/lease"
@@ -43,7 +44,7 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 			if err != nil && report.Empty() {
 				return needRoot("restore", err)
 			}
-			if printed := g.output.print(cmd.OutOrStdout(), report, printReport(report, dryRun)); printed != nil {
+			if printed := g.output.print(cmd.OutOrStdout(), report, control.Printable(printReport(report, dryRun))); printed != nil {
 				return printed
 			}
 			if err == nil && report.Damage != "" {

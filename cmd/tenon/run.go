@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -81,6 +83,13 @@ and one line says what is missing.`,
 			if err := c.Check(); err != nil {
 				return usageError{err}
 			}
+			// If stderr is a pipe that has lost its reader, as after 2>&1 | head, a
+			// write to it is only an error, and the cgroup is removed as always.
+			broken := make(chan os.Signal, 1)
+			if !signal.Ignored(syscall.SIGPIPE) {
+				signal.Notify(broken, syscall.SIGPIPE)
+				defer signal.Stop(broken)
+			}
 			note := func(line string) { fmt.Fprintln(os.Stderr, "tenon: "+line) }
 			result, err := runCommand(cmd, g, c, note)
 			if err != nil && result.Name == "" {
@@ -88,13 +97,11 @@ and one line says what is missing.`,
 			}
 			if err != nil {
 				// The command has run, and tenon must exit with its status. Therefore this
-				// error is only printed.
+				// error is only printed, and so is the last line.
 				note(strings.ReplaceAll(err.Error(), "\n", "; "))
 			}
 			if !quiet {
-				if err := g.output.print(os.Stderr, result, "tenon: "+result.String()+"\n"); err != nil {
-					return err
-				}
+				_ = g.output.print(os.Stderr, result, "tenon: "+result.String()+"\n")
 			}
 			if result.Status != 0 {
 				return exitStatus(result.Status)
@@ -153,7 +160,7 @@ func openLauncher(l *launch.Launcher, g *global) error {
 // delegated to the user.
 func launchRoot(tree *cgroup.Tree, fs proc.FS) (node.CgroupPath, error) {
 	if os.Geteuid() == 0 {
-		return "", nil
+		return "", launch.RootRights(tree)
 	}
 	return launch.Delegated(tree, fs)
 }
