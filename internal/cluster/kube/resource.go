@@ -57,17 +57,22 @@ func (k kind) has(name corev1.ResourceName) bool {
 }
 
 // amountIn returns the amount of the resource in a list, in thousandths of a
-// CPU or in bytes. It treats a negative amount as absent.
+// CPU or in bytes. It treats a negative amount as absent. An amount that does not
+// fit in 63 bits, such as 100E of memory, counts as the largest one that does.
 func (k kind) amountIn(list corev1.ResourceList) node.Maybe[int64] {
 	for _, name := range k.names {
 		q, asked := list[name]
 		if !asked || q.Sign() < 0 {
 			continue
 		}
+		scale := resource.Scale(0)
 		if name == corev1.ResourceCPU {
-			return node.Some(q.MilliValue())
+			scale = resource.Milli
 		}
-		return node.Some(q.Value())
+		if q.Cmp(*resource.NewScaledQuantity(math.MaxInt64, scale)) > 0 {
+			return node.Some[int64](math.MaxInt64)
+		}
+		return node.Some(q.ScaledValue(scale))
 	}
 	return node.Maybe[int64]{}
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -210,6 +211,25 @@ func TestALargeExponentIsAFault(t *testing.T) {
 }
 
 // In Koordinator, cpu.shares is milli-request × 1024 / 1000, and at least 2.
+// TestAHugeAmountIsNotNone reads amounts that do not fit in 63 bits. Kubernetes
+// accepts them.
+func TestAHugeAmountIsNotNone(t *testing.T) {
+	for name, c := range map[string]struct {
+		k    kind
+		list corev1.ResourceList
+		want int64
+	}{
+		"memory": {nativeMem, corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("100E")}, math.MaxInt64},
+		"CPU":    {nativeCPU, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10E")}, math.MaxInt64},
+		"usual":  {nativeCPU, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m")}, 1500},
+		"exact":  {nativeMem, corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Pi")}, 1 << 50},
+	} {
+		if got := c.k.amountIn(c.list).Or(-1); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
 func TestWeightOfABatchRequest(t *testing.T) {
 	for request, shares := range map[unit.MilliCPU]int64{0: 2, 1: 2, 2: 2, 1000: 1024, 1500: 1536, 1 << 50: unit.MaxShares} {
 		if got := Weight(request).Shares(); got != shares {
