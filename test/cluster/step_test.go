@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/internal/kernel/proc"
 )
 
 // steppedPod is a service that uses one CPU while the file /busy exists.
@@ -25,7 +28,8 @@ const quickConfig = `{"enable": true, "metricAggregateDurationSeconds": 10, "met
 // time until the kubelet and the schedulers see that the node's batch-cpu has
 // fallen. The value passes from the kernel's CPU accounting through tenond's
 // report, the API server and the leading manager to the status of the node.
-// With TENON_TEST_LONG=1 there are 20 steps.
+// With TENON_TEST_LONG=1 there are 20 steps. A step is repeated if other work of
+// the machine ended at the same time, because the use of the CPUs did not rise.
 func TestAStepOfLoadLowersAllocatable(t *testing.T) {
 	c, n := startCluster(t, "step")
 	a := newAgent(t, c, n)
@@ -46,13 +50,24 @@ func TestAStepOfLoadLowersAllocatable(t *testing.T) {
 	var table, line strings.Builder
 	fmt.Fprintln(&table, "before_milli after_milli half_s most_s")
 	fmt.Fprintln(&line, "step seconds batch_cpu_milli")
-	for i := range pickLength(1, 20) {
+	busy := func(within func()) (cpus float64) {
+		was, err1 := proc.Default().Stat()
+		begun := time.Now()
+		within()
+		is, err2 := proc.Default().Stat()
+		must(t, errors.Join(err1, err2))
+		return float64(is.All.Busy()-was.All.Busy()) / float64(time.Since(begun))
+	}
+	const most = 5 // steps that may be repeated
+	repeated := 0
+	for i := 0; i < pickLength(1, 20); i++ {
 		var before int64
+		var used float64 // CPUs of the whole machine
 		// On a busy machine, the service would only take CPU from other work,
 		// and the use would not rise.
 		requireSoon(t, 3*time.Minute, "more than a CPU is idle", func() error {
 			first := batch()
-			time.Sleep(3 * time.Second)
+			used = busy(func() { time.Sleep(3 * time.Second) })
 			if before = batch(); before < full+1100 || max(first-before, before-first) > 100 {
 				return fmt.Errorf("batch-cpu is %d, then %d", first, before)
 			}
@@ -64,15 +79,23 @@ func TestAStepOfLoadLowersAllocatable(t *testing.T) {
 		var is []int64
 		// The long form observes for how long the value falls.
 		fallen := func() bool { return pickLength(true, false) && len(is) > 0 && before-is[len(is)-1] >= 300 }
-		for time.Since(begun) < 15*time.Second && !fallen() {
-			is, at = append(is, batch()), append(at, time.Since(begun))
-			fmt.Fprintf(&line, "%d %.2f %d\n", i, at[len(at)-1].Seconds(), is[len(is)-1])
-			time.Sleep(100 * time.Millisecond)
-		}
+		more := busy(func() {
+			for time.Since(begun) < 15*time.Second && !fallen() {
+				is, at = append(is, batch()), append(at, time.Since(begun))
+				fmt.Fprintf(&line, "%d %.2f %d\n", i, at[len(at)-1].Seconds(), is[len(is)-1])
+				time.Sleep(100 * time.Millisecond)
+			}
+		}) - used
 		kubectl(t, c, "exec", "stepped", "--", "rm", "/busy")
 		after := slices.Min(is)
-		if before-after < 300 { // other work may have begun
-			t.Errorf("batch-cpu is still %d and was %d when a service began to use a CPU", after, before)
+		if before-after < 300 {
+			if more < 0.5 && repeated < most {
+				repeated++
+				i--
+				t.Logf("repeated a step: the machine used only %.2f CPUs more", more)
+				continue
+			}
+			t.Errorf("batch-cpu is still %d and was %d when a service began to use a CPU; the machine used %.2f CPUs more", after, before, more)
 			continue
 		}
 		passed := func(percent int64) float64 {
