@@ -2,6 +2,7 @@ package capability
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -17,14 +18,40 @@ import (
 func (p prober) probeHardware(can node.Capabilities) {
 	can[node.FeaturePerfCounters] = probePerf()
 	can[node.FeatureBPF] = p.probeBPF()
-	switch t, err := p.Topology.Read(time.Now()); {
-	case err != nil:
+	if t, err := p.Topology.Read(time.Now()); err != nil {
 		can[node.FeatureHardwareSMT] = unknown("%v", err)
-	case t.SMT():
-		can[node.FeatureHardwareSMT] = yes("topology/thread_siblings_list shows cores with several threads")
-	default:
-		can[node.FeatureHardwareSMT] = no("topology/thread_siblings_list shows one thread a core")
+	} else {
+		can[node.FeatureHardwareSMT] = answerSMT(t)
 	}
+}
+
+func answerSMT(t node.Topology) node.Answer {
+	if t.SMT() {
+		return yes("topology/thread_siblings_list shows cores with several threads")
+	}
+	return no("topology/thread_siblings_list shows one thread a core")
+}
+
+// Follow returns the answers for the present topology t of a node. The argument
+// can holds its earlier answers, which Follow does not change. SMT can be
+// switched on and off at run time, and the kernel refuses core scheduling
+// without SMT. All other answers stay.
+func (n Node) Follow(can node.Capabilities, t node.Topology) node.Capabilities {
+	was, probed := can[node.FeatureHardwareSMT]
+	smt := answerSMT(t)
+	// After a sibling comes online, the kernel refuses core scheduling for a
+	// moment. So Follow asks again until the kernel accepts it.
+	if !probed || smt == was && (smt.Verdict == node.No || can.Has(node.FeatureCoreSched)) {
+		return can
+	}
+	now := node.Capabilities{node.FeatureHardwareSMT: smt, node.FeatureCoreSched: probeCoreSched()}
+	prober{Node: n}.withSwitches(now)
+	if smt == was && now[node.FeatureCoreSched] == can[node.FeatureCoreSched] {
+		return can
+	}
+	can = maps.Clone(can)
+	maps.Copy(can, now)
+	return can
 }
 
 // probePerf opens a counter of CPU cycles for this process

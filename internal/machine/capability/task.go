@@ -15,12 +15,16 @@ func (p prober) probeTasks(can node.Capabilities) {
 	can[node.FeatureEEVDFSlice] = probeSlice()
 	can[node.FeatureSchedIdle] = probeSchedIdle()
 	can[node.FeatureSchedFIFO] = fifoAnswer(ownThreadToFIFO())
-	switch _, err := task.CoreCookie(0); {
-	case err == nil:
-		can[node.FeatureCoreSched] = yes("prctl(PR_SCHED_CORE) reads a cookie")
-	default:
-		can[node.FeatureCoreSched] = answerRefused("prctl(PR_SCHED_CORE)", err, task.ErrUnsupported, syscall.EINVAL, syscall.ENODEV)
+	can[node.FeatureCoreSched] = probeCoreSched()
+}
+
+// probeCoreSched reads the core-scheduling cookie of this thread. While no core
+// has several online CPUs, the kernel refuses (ENODEV).
+func probeCoreSched() node.Answer {
+	if _, err := task.CoreCookie(0); err != nil {
+		return answerRefused("prctl(PR_SCHED_CORE)", err, task.ErrUnsupported, syscall.EINVAL, syscall.ENODEV)
 	}
+	return yes("prctl(PR_SCHED_CORE) reads a cookie")
 }
 
 // runOnThread runs f on a new thread, so that f may change the thread's

@@ -68,7 +68,8 @@ type Host struct {
 	journal *journal.Journal
 	opened  time.Time
 
-	can       func() node.Capabilities
+	can       func() node.Capabilities // probes once
+	probed    capability.Node
 	topology  *topology.Cache
 	counters  *usage.Counters
 	delays    *usage.Delays
@@ -86,6 +87,7 @@ type Host struct {
 	workloads map[node.WorkloadID]node.Workload
 	sorted    []node.Workload // workloads in order; nil: must be sorted again
 	swept     []string        // all cgroups at the last Sweep; nil: none yet, or workloads changed since
+	latest    node.Capabilities
 }
 
 // Open finds the parts of the node. It writes nothing: the first change creates
@@ -127,15 +129,15 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 		h.tree = h.tree.KeepOpen(maxOpen())
 	}
 	h.wire(o.Resident, o.Spare, k)
+	h.probed = capability.Node{
+		FS: h.fs, Tree: h.tree, NoTree: h.noTree, Topology: h.topology, Devices: h.blocks, Controls: h.controls,
+		Journal: probeJournal{h.journal, h.tree},
+	}
 	h.can = sync.OnceValue(func() node.Capabilities {
-		n := capability.Node{
-			FS: h.fs, Tree: h.tree, NoTree: h.noTree, Topology: h.topology, Devices: h.blocks, Controls: h.controls,
-			Journal: probeJournal{h.journal, h.tree},
-		}
 		if o.Try {
-			return capability.Try(n)
+			return capability.Try(h.probed)
 		}
-		return capability.Look(n)
+		return capability.Look(h.probed)
 	})
 	return h, nil
 }
@@ -200,7 +202,25 @@ func (h *Host) Close() error {
 }
 
 // Capabilities returns what the node can do. The first call probes the kernel.
-func (h *Host) Capabilities() node.Capabilities { return maps.Clone(h.can()) }
+func (h *Host) Capabilities() node.Capabilities {
+	if t, err := h.topology.Read(h.now()); err == nil {
+		return maps.Clone(capabilitiesOf(h, t))
+	}
+	return maps.Clone(h.can())
+}
+
+// capabilitiesOf returns what the node can do with the present topology t. All
+// snapshots share the result, so it must not change.
+func capabilitiesOf(h *Host, t node.Topology) node.Capabilities {
+	can := h.can()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.latest == nil {
+		h.latest = can
+	}
+	h.latest = h.probed.Follow(h.latest, t)
+	return h.latest
+}
 
 // Manage adds a workload to the snapshots. It replaces a workload with the same
 // ID.

@@ -21,8 +21,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		return node.Snapshot{}, err
 	}
 	s := node.Snapshot{
-		At:           h.now(),
-		Capabilities: h.can(), // shared by all snapshots, so it must not change
+		At: h.now(),
 		Knobs: node.Knobs{
 			Kernel: h.Kernel(), Now: make(map[node.Knob]node.Value, h.shown.room()), Before: map[node.Knob]node.Value{},
 		},
@@ -31,6 +30,7 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if s.Topology, err = h.topology.Read(h.now()); err != nil {
 		return node.Snapshot{}, fmt.Errorf("read the topology: %w", err)
 	}
+	s.Capabilities = capabilitiesOf(h, s.Topology)
 	scarce := h.counters.Node(&s)
 	if h.tree == nil {
 		s.Workloads = slices.Clone(h.listManaged())

@@ -68,5 +68,9 @@ func (t Topology) Siblings(c unit.CPU) unit.CPUSet {
 
 // SMT reports whether any core has more than one online CPU.
 func (t Topology) SMT() bool {
-	return slices.ContainsFunc(t.CPUs, func(c LogicalCPU) bool { return t.Siblings(c.ID).Len() > 1 })
+	cores := make(map[CoreID]bool, len(t.CPUs))
+	for _, c := range t.CPUs {
+		cores[c.Core] = true
+	}
+	return len(cores) < len(t.CPUs)
 }
