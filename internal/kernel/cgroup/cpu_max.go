@@ -66,7 +66,12 @@ func (t *Tree) WriteCPUMax(path string, v CPUMax) error {
 	return err
 }
 
+// changeCPUMax writes what differs between from, the present value, and to. On
+// v2, Linux 5.14 to 6.9 divides the burst by 1000 when cpu.max is written: it
+// takes the microseconds of the burst for nanoseconds. So a burst is written
+// again after each write of cpu.max.
 func (t *Tree) changeCPUMax(path string, from, to CPUMax) error {
+	divided := t.VersionOf(cpu) == 2 && (to.Quota != from.Quota || to.Period != from.Period)
 	if to.Burst < from.Burst {
 		if err := t.write(cpu, path, t.burstFile(), microseconds(to.Burst)); err != nil {
 			return err
@@ -75,7 +80,7 @@ func (t *Tree) changeCPUMax(path string, from, to CPUMax) error {
 	if err := t.changeQuota(path, from, to); err != nil {
 		return err
 	}
-	if to.Burst > from.Burst {
+	if to.Burst > from.Burst || divided && to.Burst > 0 {
 		return t.write(cpu, path, t.burstFile(), microseconds(to.Burst))
 	}
 	return nil

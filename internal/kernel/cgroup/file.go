@@ -96,6 +96,9 @@ func (h *hierarchy) write(path, file, value string) error {
 	if err := openfile.Write(dir+"/"+file, value+"\n"); err != nil {
 		return fmt.Errorf("write %s %q in %s: %w", file, value, printPath(path), cause(dir, err))
 	}
+	if h.wrote != nil {
+		h.wrote(dir, file)
+	}
 	return nil
 }
 

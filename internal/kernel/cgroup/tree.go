@@ -67,6 +67,9 @@ type hierarchy struct {
 	mount   string
 	above   bool          // its root lies above the cgroup namespace of this process
 	open    *openfile.Set // nil: no files are kept open
+	// wrote is called after each write of a file. It is a model of what else the
+	// kernel changes then; nil: the files are those of the kernel.
+	wrote func(dir, file string)
 }
 
 // dir returns the directory of a group. It rejects a path that leads out of the

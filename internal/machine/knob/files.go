@@ -92,6 +92,7 @@ func (f Files) Max() node.CPUMax {
 
 // OfMax returns the writes that set the quota, period and burst to v. Their
 // order is such that the kernel accepts them, whatever the present values are.
+// The burst is last, because some kernels change it when cpu.max is written.
 func (f Files) OfMax(v node.CPUMax) []Writing {
 	micro := func(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 	quota := map[int]string{1: "-1", 2: "max"}[f.Version]

@@ -35,6 +35,8 @@ type Options struct {
 	// Isolation lists the isolation mechanisms of the kernel in addition to
 	// cpu.idle. Nil means that there are none.
 	Isolation *Isolation
+	// DividesBurst is a fault of Linux 5.14 to 6.9: a write of cpu.max divides cpu.max.burst by 1000.
+	DividesBurst bool
 	// Without names rules that this node does not apply. Tests use it to show
 	// that each rule is needed.
 	Without []string
@@ -98,6 +100,9 @@ func New(o Options) *Node {
 		n.topology.CPUs = []node.LogicalCPU{{ID: 0, Core: 0}, {ID: 1, Core: 1}}
 	}
 	n.rules = slices.DeleteFunc(rulesOf(n.version), func(r rule) bool { return slices.Contains(o.Without, r.name) })
+	if o.DividesBurst {
+		n.rules = append(n.rules, dividesBurst)
+	}
 	root := &group{files: maps.Clone(rootFiles[n.version])}
 	if n.version == 1 {
 		root.files["cpuset.cpus"], root.files["cpuset.mems"] = n.topology.All().String(), n.memoryNodes().String()

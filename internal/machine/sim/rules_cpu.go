@@ -17,6 +17,12 @@ func weightFile(version int) string {
 	return "cpu.weight"
 }
 
+// dividesBurst is the rule of Options.DividesBurst. No fact has its name, because few kernels have the fault.
+var dividesBurst = rule{files: "cpu.max", settle: func(o op) string {
+	o.g.files["cpu.max.burst"] = strconv.FormatInt(o.g.number("cpu.max.burst")/1000, 10)
+	return o.text
+}}
+
 func cpuRules() []rule {
 	return []rule{
 		{
