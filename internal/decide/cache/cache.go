@@ -53,8 +53,13 @@ func (c Share) isWhole() bool { return c.Start <= 0 && c.End >= 100 && c.Bandwid
 // limit only if its share is below 100 %. Work without a control group stays in
 // the default one, which has no limit. A workload with its own share gets its
 // own control group while the hardware has one left.
-func Decide(c Config, q BackOff, s node.Snapshot) []plan.Want {
+//
+// The argument besideLS says that BE may run on the siblings of LS work. Where a
+// limit of memory bandwidth holds for a whole core, BE then has none: it would
+// slow LS down.
+func Decide(c Config, q BackOff, besideLS bool, s node.Snapshot) []plan.Want {
 	d := divider{Config: c, backOff: q, snap: s, owners: ownersOf(s)}
+	d.limitsLS = besideLS && s.Resctrl.MBPerCore && s.Topology.SMT()
 	d.grant()
 	wants := make([]plan.Want, 0, 2*len(node.ControlGroups)+len(s.Workloads))
 	for _, name := range d.names() {
@@ -82,9 +87,12 @@ type divider struct {
 	Config
 	backOff BackOff
 	snap    node.Snapshot
-	owners  []int                 // the workloads that request their own control groups, as indexes into snap.Workloads
-	granted map[string]node.Value // by name: the value that puts tasks into the group
-	refused map[string]string     // by name: the reason why the group is not available
+	// limitsLS says that a limit of BE's memory bandwidth would also hold for LS
+	// work on the siblings.
+	limitsLS bool
+	owners   []int                 // the workloads that request their own control groups, as indexes into snap.Workloads
+	granted  map[string]node.Value // by name: the value that puts tasks into the group
+	refused  map[string]string     // by name: the reason why the group is not available
 }
 
 // OwnsControl reports whether a workload requests its own control group.
@@ -281,6 +289,10 @@ func (d divider) bandwidth(control string, share Share) plan.Want {
 	if w.BE {
 		left = d.backOff.cutShare(share.Bandwidth)
 	}
+	if w.BE && d.limitsLS && left < 100 {
+		return w.set(d.everywhere(rule.Most), fmt.Sprintf("%s gets all of the memory bandwidth, not %d%%: "+
+			"here a limit holds for a whole core, and the isolation mechanism lets BE run on siblings of LS", control, int(left)))
+	}
 	asked, known := d.amount(rule, share.Bandwidth, w.BE)
 	if !known {
 		return w.abstain(fmt.Sprintf("this machine divides memory bandwidth in %s: %d%% needs memoryBandwidth, the amount that is 100%%", rule.Unit, int(share.Bandwidth)))
@@ -289,10 +301,6 @@ func (d divider) bandwidth(control string, share Share) plan.Want {
 	if !known {
 		n = asked
 	}
-	by := map[node.CacheID]uint64{}
-	for _, id := range d.snap.Resctrl.MBDomains {
-		by[id] = n
-	}
 	reason := fmt.Sprintf("%s gets %d%% of the memory bandwidth", control, int(share.Bandwidth))
 	if rule.Unit != node.BandwidthPercent && asked != rule.Most {
 		reason += fmt.Sprintf(" of %.4g GB/s", float64(d.Peak)/1e9)
@@ -300,7 +308,16 @@ func (d divider) bandwidth(control string, share Share) plan.Want {
 	if n != asked {
 		reason += d.backOff.explainCuts(fmt.Sprintf("%d%%", int(left)))
 	}
-	return w.set(node.MBOf(by), reason)
+	return w.set(d.everywhere(n), reason)
+}
+
+// everywhere returns the MB line with the same amount for each L3 cache.
+func (d divider) everywhere(amount uint64) node.MB {
+	by := map[node.CacheID]uint64{}
+	for _, id := range d.snap.Resctrl.MBDomains {
+		by[id] = amount
+	}
+	return node.MBOf(by)
 }
 
 // amount converts a share of the memory bandwidth into the unit of this

@@ -24,12 +24,13 @@ func anyDivided(rnd *rand.Rand) (Config, BackOff, node.Snapshot) {
 		s.Resctrl.L3 = node.CacheWays{Domains: caches, Mask: 1<<(1+rnd.IntN(32)) - 1, Least: rnd.IntN(3), Sparse: rnd.IntN(2) == 0}
 	}
 	if rnd.IntN(4) > 0 {
-		s.Resctrl.MBDomains = caches
+		s.Resctrl.MBDomains, s.Resctrl.MBPerCore = caches, rnd.IntN(2) == 0
 		s.Knobs.Kernel.MB = []node.Bandwidth{
 			{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}, {Unit: node.BandwidthPercent, Least: 5, Step: 5, Most: 100},
 			{Unit: node.BandwidthEighths, Step: 1, Most: 2048}, {Unit: node.BandwidthMegabytes, Step: 1, Most: 1<<32 - 1},
 		}[rnd.IntN(4)]
 	}
+	s.Topology.CPUs = []node.LogicalCPU{{ID: 0, Core: 0}, {ID: 1, Core: node.CoreID(rnd.IntN(2))}}
 	c := Config{Classes: map[node.Class]Share{}}
 	if rnd.IntN(2) == 0 {
 		c.Peak = unit.Bytes(rnd.Int64N(1e12))
@@ -69,6 +70,7 @@ func anyDivided(rnd *rand.Rand) (Config, BackOff, node.Snapshot) {
 // not be more groups than the hardware has, and groups of other programs must
 // not change. BE must get at most its share, but never nothing. Other classes
 // must get at least their share. No work may be in the group of another class.
+// BE must have no limit of bandwidth that would also hold for LS work.
 func TestDivisionsKeepTheirShares(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 8))
 	sets := 0
@@ -80,7 +82,8 @@ func TestDivisionsKeepTheirShares(t *testing.T) {
 		for _, w := range s.Workloads {
 			classes[w.Cgroup] = w.Class
 		}
-		wants := Decide(c, q, s)
+		besideLS := rnd.IntN(2) == 0
+		wants := Decide(c, q, besideLS, s)
 		for _, w := range wants {
 			if knobs[w.Knob] || w.Reason == "" || w.Owner != plan.OwnerCache {
 				t.Fatalf("%+v: want each knob once, with an owner and a reason", w)
@@ -102,7 +105,14 @@ func TestDivisionsKeepTheirShares(t *testing.T) {
 			if slices.Contains(s.Resctrl.Taken, w.Knob.ControlGroup) {
 				t.Fatalf("%v belongs to another program", w.Knob)
 			}
-			checkShare(t, c.Classes[node.Class(w.Knob.ControlGroup)], q, s, w)
+			share := c.Classes[node.Class(w.Knob.ControlGroup)]
+			if besideLS && s.Resctrl.MBPerCore && s.Topology.SMT() && w.BE {
+				share.Bandwidth = 100
+				if all := (divider{snap: s}).everywhere(s.Knobs.Kernel.MB.Most); w.Knob.File == node.FileMB && w.Value != node.Value(all) {
+					t.Fatalf("%+v also limits LS work on siblings", w)
+				}
+			}
+			checkShare(t, share, q, s, w)
 		}
 		if most := max(s.Resctrl.Groups-1-s.Resctrl.Others, 0); len(groups) > most {
 			t.Fatalf("%d groups of %d with %d others: %v", len(groups), s.Resctrl.Groups, s.Resctrl.Others, groups)
@@ -192,7 +202,7 @@ func BenchmarkCacheOfAThousandWorkloads(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		Decide(c, BackOff{}, s)
+		Decide(c, BackOff{}, true, s)
 	}
 }
 
@@ -203,7 +213,7 @@ func TestTheReasonSaysWhatIsCut(t *testing.T) {
 	s.Resctrl = node.Resctrl{Groups: 4, L3: node.CacheWays{Mask: 0xff, Least: 1}}
 	s.Resctrl.L3.Domains = []node.CacheID{0}
 	c := Config{Classes: map[node.Class]Share{node.BE: {End: 100, Bandwidth: 100}}}
-	for _, w := range Decide(c, BackOff{Cut: 4, Reason: "web waits"}, s) {
+	for _, w := range Decide(c, BackOff{Cut: 4, Reason: "web waits"}, true, s) {
 		if w.Knob.File == node.FileL3 && !strings.Contains(w.Reason, "web waits: BE gives way, down to 4 of them") {
 			t.Errorf("%v for %q", w.Value, w.Reason)
 		}

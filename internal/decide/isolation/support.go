@@ -101,3 +101,18 @@ func marked(s node.Snapshot) (first node.CgroupPath, found bool) {
 	}
 	return first, found
 }
+
+// ClearsSiblings reports whether the selected mechanism keeps BE off the
+// siblings of all CPUs that run work of LS classes. MechanismSiblings does not
+// count: it follows LS once a tick, and BE keeps its minimum even beside LS.
+func (st Selector) ClearsSiblings(c Config, s node.Snapshot) bool {
+	switch st.Status.Mechanism {
+	case node.MechanismCoreSched:
+		return true
+	case node.MechanismVendor, node.MechanismSchedExt:
+		return c.expels() && !facts.AnyOf(s.Workloads, func(w *node.Workload) bool {
+			return w.Class.Sensitive() && w.Overrides.Identity.Or(c.identity(w.Class)) < node.IdentityExpels
+		})
+	}
+	return false
+}

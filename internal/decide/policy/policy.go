@@ -127,7 +127,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.Lending, limits = burst.Decide(c.Burst, st.Lending, burst.Input{Layout: l, Use: next.Use, Own: own, Seats: seats, Bounds: bounds, Snapshot: s})
 	if len(c.Cache.Classes) > 0 || facts.AnyOf(s.Workloads, cache.OwnsControl) {
 		next.CacheBackOff = st.CacheBackOff.Follow(next.SLO, s)
-		shares = cache.Decide(c.Cache, next.CacheBackOff, s)
+		shares = cache.Decide(c.Cache, next.CacheBackOff, !next.Selector.ClearsSiblings(c.CPUQOS, s), s)
 	}
 	next.Evictions, ends = evict.Decide(c.Evict, st.Evictions, l, next.Use, s)
 	next.Misfits = st.Misfits.Observe(c.Misfit, s)

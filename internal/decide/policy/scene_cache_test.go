@@ -14,7 +14,7 @@ import (
 
 // readCache applies a scenario line about resctrl:
 //
-//	resctrl [groups=8] [others=1] [taken=LS,BE] [caches=0,2] [ways=11] [least=2] [mb=percent|amount] [missing]
+//	resctrl [groups=8] [others=1] [taken=LS,BE] [caches=0,2] [ways=11] [least=2] [mb=percent|amount] [per-core] [missing]
 //	share BE [l3=0-30] [mb=20%]
 //	peak 200G                        memory bandwidth behind one cache
 //	tasks ID GROUPS                  the control groups of its tasks; -: the knob is missing
@@ -65,6 +65,8 @@ func readResctrl(t *testing.T, f []string) (node.Resctrl, node.Bandwidth) {
 			r.Others = mustParse(t, w, number)
 		case "taken":
 			r.Taken = strings.Split(w.val, ",")
+		case "per-core":
+			r.MBPerCore = true
 		case "missing":
 			r = node.Resctrl{Missing: "resctrl is not mounted"}
 		case "ways":

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,9 @@ type Bandwidth struct {
 	Absolute bool
 	// Megabytes says that the unit is MB/s (mount option mba_MBps).
 	Megabytes bool
+	// PerCore says that the lowest limit among the threads of a core holds for all
+	// of them.
+	PerCore bool
 }
 
 // Info reads the files of the folder info.
@@ -105,7 +109,20 @@ func (f *FS) bandwidth() (Bandwidth, error) {
 	if errors.Is(errs[2], fs.ErrNotExist) {
 		errs[2] = nil
 	}
-	return b, errors.Join(errs[:]...)
+	var err error
+	b.PerCore, err = f.limitsCores(b)
+	return b, errors.Join(append(errs[:], err)...)
+}
+
+// limitsCores reports whether a limit of bandwidth holds for a whole core. On
+// Intel's processors, the file thread_throttle_mode says this. Older kernels do
+// not have the file, because these processors had only one mode then, "max".
+func (f *FS) limitsCores(b Bandwidth) (bool, error) {
+	mode, err := f.read(Default, "info", MB, "thread_throttle_mode")
+	if errors.Is(err, fs.ErrNotExist) {
+		return runtime.GOARCH == "amd64" && !b.Absolute, nil
+	}
+	return strings.TrimSpace(mode) == "max", err
 }
 
 // number reads a file of the folder info that holds one number.

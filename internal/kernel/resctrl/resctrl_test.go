@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -68,6 +69,7 @@ func TestInfoIsOfWhatTheMachineDivides(t *testing.T) {
 			"info/MB/bandwidth_gran": step + "\n", "info/MB/delay_linear": linear + "\n",
 		}
 	}
+	x86 := runtime.GOARCH == "amd64"
 	cache := Cache{Mask: 0xfffff, Least: 2, Sparse: true, Shareable: 0xc0000}
 	for name, c := range map[string]struct {
 		files   []map[string]string
@@ -76,9 +78,15 @@ func TestInfoIsOfWhatTheMachineDivides(t *testing.T) {
 	}{
 		"Intel": {[]map[string]string{l3("info/L3/"), mb("1", "10", "10"),
 			{"info/L3_MON/mon_features": "llc_occupancy\nmbm_total_bytes\nmbm_total_bytes_config\n"}}, nil,
-			Info{Groups: 8, L3: cache, MB: Bandwidth{Divisible: true, Least: 10, Step: 10}, Events: []string{Occupancy, Traffic}}},
-		"AMD":         {[]map[string]string{mb("0", "0", "1")}, nil, Info{Groups: 8, MB: Bandwidth{Divisible: true, Step: 1, Absolute: true}}},
-		"mba_MBps":    {[]map[string]string{mb("1", "10", "10")}, []string{"mba_MBps"}, Info{Groups: 8, MB: Bandwidth{Divisible: true, Least: 10, Step: 10, Megabytes: true}}},
+			Info{Groups: 8, L3: cache, MB: Bandwidth{Divisible: true, Least: 10, Step: 10, PerCore: x86}, Events: []string{Occupancy, Traffic}}},
+		"AMD":      {[]map[string]string{mb("0", "0", "1")}, nil, Info{Groups: 8, MB: Bandwidth{Divisible: true, Step: 1, Absolute: true}}},
+		"mba_MBps": {[]map[string]string{mb("1", "10", "10")}, []string{"mba_MBps"}, Info{Groups: 8, MB: Bandwidth{Divisible: true, Least: 10, Step: 10, Megabytes: true, PerCore: x86}}},
+		"limits of cores": {[]map[string]string{mb("1", "10", "10"), {"info/MB/thread_throttle_mode": "max\n"}}, nil,
+			Info{Groups: 8, MB: Bandwidth{Divisible: true, Least: 10, Step: 10, PerCore: true}}},
+		"limits of threads": {[]map[string]string{mb("1", "10", "10"), {"info/MB/thread_throttle_mode": "per-thread\n"}}, nil,
+			Info{Groups: 8, MB: Bandwidth{Divisible: true, Least: 10, Step: 10}}},
+		"AMD with the file": {[]map[string]string{mb("0", "0", "1"), {"info/MB/thread_throttle_mode": "undefined\n"}}, nil,
+			Info{Groups: 8, MB: Bandwidth{Divisible: true, Step: 1, Absolute: true}}},
 		"cache alone": {[]map[string]string{l3("info/L3/")}, nil, Info{Groups: 16, L3: cache}},
 		"code and data": {[]map[string]string{l3("info/L3CODE/"), l3("info/L3DATA/")}, nil,
 			Info{Groups: 16, L3: Cache{Mask: 0xfffff, Least: 2, Sparse: true, Shareable: 0xc0000, Apart: true}}},

@@ -218,7 +218,7 @@ func readDivision(info resctrl.Info, root resctrl.Schemata) node.Resctrl {
 		r.L3 = node.CacheWays{Domains: domains(root[resource]), Mask: info.L3.Mask, Least: info.L3.Least, Sparse: info.L3.Sparse, Apart: info.L3.Apart}
 	}
 	if info.MB.Divisible {
-		r.MBDomains = domains(root[resctrl.MB])
+		r.MBDomains, r.MBPerCore = domains(root[resctrl.MB]), info.MB.PerCore
 	}
 	if r.L3.Mask == 0 && len(r.MBDomains) == 0 {
 		r.Missing = "this machine divides neither L3 caches nor memory bandwidth"

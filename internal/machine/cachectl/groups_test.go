@@ -99,6 +99,15 @@ func TestASnapshotTellsWhoseControlGroupsThereAre(t *testing.T) {
 	}
 }
 
+func TestASnapshotTellsWhetherALimitHoldsForACore(t *testing.T) {
+	for mode, want := range map[string]bool{"max": true, "per-thread": false} {
+		c, _ := groupsOf(t, amd(map[string]string{"info/MB/thread_throttle_mode": mode + "\n"}))
+		if got := c.lookedAt(t).Resctrl.MBPerCore; got != want {
+			t.Errorf("%s: %v", mode, got)
+		}
+	}
+}
+
 func TestWithoutAMountTheSnapshotSaysWhatToType(t *testing.T) {
 	c, _ := groupsOf(t, amd(map[string]string{}))
 	if err := os.WriteFile(filepath.Join(c.proc, "mounts"), nil, 0o644); err != nil {

@@ -41,6 +41,9 @@ func (p prober) probeResctrl(can node.Capabilities) {
 	unit := map[node.BandwidthUnit]string{
 		node.BandwidthPercent: "in percent", node.BandwidthEighths: "in eighths of GB/s", node.BandwidthMegabytes: "in MB/s",
 	}[cachectl.BandwidthRule(info.MB).Unit]
+	if info.MB.PerCore {
+		unit += " (a limit holds for a whole core: BE gets all unless isolation keeps it off the siblings of LS)"
+	}
 	can[node.FeatureResctrlL3] = ask(info.L3.Mask != 0, resctrl.L3, ways)
 	can[node.FeatureResctrlMB] = ask(info.MB.Divisible, resctrl.MB, unit)
 }

@@ -1,7 +1,9 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/bits"
 	"strings"
 	"syscall"
@@ -154,6 +156,7 @@ func schemataFacts() []ControlFact {
 					uniformLine(b.s.Resctrl.MBDomains, strings.TrimPrefix(want.Schema, "0=")))
 			},
 		},
+		{Name: "a file says whether the threads of a core share a limit of bandwidth", Needs: needsMB, Check: throttleModeShows},
 		{
 			Name: "a new group has everything",
 			Check: func(b *ControlGroupBench) error {
@@ -173,6 +176,19 @@ func schemataFacts() []ControlFact {
 			},
 		},
 	}
+}
+
+// throttleModeShows compares the file with the snapshot.
+func throttleModeShows(b *ControlGroupBench) error {
+	mode, err := b.ReadControl(node.DefaultControlGroup, "info/MB/thread_throttle_mode")
+	want := strings.TrimSpace(mode) == "max"
+	if errors.Is(err, fs.ErrNotExist) { // an older kernel, or a processor of another vendor
+		want, err = b.s.Knobs.Kernel.MB.Unit != node.BandwidthEighths, nil
+	}
+	if got := b.s.Resctrl.MBPerCore; err == nil && got != want {
+		err = fmt.Errorf("the mode is %q, and the snapshot says %v", mode, got)
+	}
+	return err
 }
 
 func controlGroupFacts() []ControlFact {

@@ -18,7 +18,7 @@ func (n *Node) fillControls(s *node.Snapshot) {
 		s.Resctrl.Missing = "this machine has no resctrl"
 		return
 	}
-	s.Resctrl = node.Resctrl{Groups: d.Groups, L3: d.Ways, MBDomains: d.MBDomains}
+	s.Resctrl = node.Resctrl{Groups: d.Groups, L3: d.Ways, MBDomains: d.MBDomains, MBPerCore: d.MBPerCore}
 	s.Knobs.Kernel.MB = d.MB
 	for name, c := range d.groups {
 		switch {

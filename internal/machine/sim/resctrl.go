@@ -24,6 +24,7 @@ type Resctrl struct {
 	// caches whose bandwidth can be divided.
 	MB        node.Bandwidth
 	MBDomains []node.CacheID
+	MBPerCore bool // the lowest limit among the threads of a core holds for all; only with percent
 }
 
 // A control is a control group with the resources that its tasks may use.
@@ -138,6 +139,8 @@ func (n *Node) ReadControl(group, file string) (string, error) {
 	switch {
 	case file == "info/last_cmd_status":
 		return d.status + "\n", nil
+	case file == "info/MB/thread_throttle_mode" && d.applies(saysMode) && d.MB.Unit == node.BandwidthPercent:
+		return map[bool]string{true: "max\n", false: "per-thread\n"}[d.MBPerCore], nil
 	case c != nil && file == "schemata":
 		return c.schemata(), nil
 	case c != nil && file == "tasks":

@@ -19,9 +19,11 @@ var dividers = map[string]sim.Resctrl{
 		Groups: 16, Ways: node.CacheWays{Domains: []node.CacheID{0, 8, 9}, Mask: 0xffff, Sparse: true},
 		MB: node.Bandwidth{Unit: node.BandwidthEighths, Step: 1, Most: 2048}, MBDomains: []node.CacheID{0, 8, 9},
 	},
-	"cache alone":     {Groups: 4, Ways: node.CacheWays{Domains: []node.CacheID{0}, Mask: 0xfffff, Least: 2}},
-	"bandwidth alone": {Groups: 8, MB: node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}, MBDomains: []node.CacheID{0}},
-	"1 group":         {Groups: 1, Ways: node.CacheWays{Domains: []node.CacheID{0}, Mask: 0xfff, Least: 1}},
+	"cache alone": {Groups: 4, Ways: node.CacheWays{Domains: []node.CacheID{0}, Mask: 0xfffff, Least: 2}},
+	"bandwidth alone": {
+		Groups: 8, MB: node.Bandwidth{Unit: node.BandwidthPercent, Least: 10, Step: 10, Most: 100}, MBDomains: []node.CacheID{0}, MBPerCore: true,
+	},
+	"1 group": {Groups: 1, Ways: node.CacheWays{Domains: []node.CacheID{0}, Mask: 0xfff, Least: 1}},
 }
 
 func TestResctrlConformance(t *testing.T) {

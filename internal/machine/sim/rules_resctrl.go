@@ -23,6 +23,7 @@ const (
 	inOne       = "a thread is in one control group"
 	keepsOthers = "a cache that is not named keeps its ways"
 	roundsUp    = "bandwidth is rounded up to the next step"
+	saysMode    = "a file says whether the threads of a core share a limit of bandwidth"
 )
 
 // ControlRules returns the names of the rules of resctrl.
@@ -57,7 +58,7 @@ func (v schemataValue) mask(resource string) (uint64, bool) {
 
 func controlRules() []controlRule {
 	return []controlRule{
-		{name: newHasAll}, {name: goBack}, {name: inOne}, {name: keepsOthers}, {name: roundsUp},
+		{name: newHasAll}, {name: goBack}, {name: inOne}, {name: keepsOthers}, {name: roundsUp}, {name: saysMode},
 		{
 			name: "a control group cannot be made in another", on: "make",
 			refuse: func(o controlOp) (syscall.Errno, string) {

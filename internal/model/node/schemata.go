@@ -44,6 +44,7 @@ type Resctrl struct {
 	// MBDomains lists the L3 caches that have a limit of memory bandwidth of their own. It
 	// is nil if the bandwidth cannot be divided. Kernel.MB has the range and the step.
 	MBDomains []CacheID `json:"mb_domains,omitempty"`
+	MBPerCore bool      `json:"mb_per_core,omitempty"` // the lowest limit among the threads of a core holds for all
 }
 
 // CacheWays describes the ways of the L3 caches of a node. The zero CacheWays
