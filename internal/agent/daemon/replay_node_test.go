@@ -66,8 +66,9 @@ func newBusyNode(t *testing.T) *busyNode {
 	t.Helper()
 	n := &busyNode{
 		Node: sim.New(sim.Options{
-			Topology:  conformance.Topology(1, 6, 2),
-			Isolation: &sim.Isolation{SchedExt: true, CoreSched: true},
+			RecursiveProtection: true, // so that replays need the fact, too
+			Topology:            conformance.Topology(1, 6, 2),
+			Isolation:           &sim.Isolation{SchedExt: true, CoreSched: true},
 		}),
 		t: t, wake: make(chan tick.Event, 16), begun: time.Now(), random: rand.New(rand.NewPCG(3, 4)),
 		ending: map[node.CgroupPath]node.Run{}, waits: map[node.WorkloadID]node.RunQueueDelay{},
@@ -121,7 +122,7 @@ func (n *busyNode) serve(name string, class node.Class) {
 	n.number++
 	p := &pod{Workload: node.Workload{
 		ID: node.WorkloadID(name), Class: class, Rule: "services", Cgroup: node.CgroupPath(fmt.Sprintf("ls/%s-%d", name, n.number)), ContentionRoot: "ls",
-		MemoryRequest: node.Some[unit.Bytes](1 << 30),
+		MemoryRequest: node.Some[unit.Bytes](2 << 30), // services use half of it
 	}}
 	if class == node.LSR {
 		p.CPURequest = node.Some(unit.CPUs(1))

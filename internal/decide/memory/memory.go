@@ -60,8 +60,9 @@ type Shares struct {
 // cgroups and of their ancestors. The kernel protects a cgroup only as far as
 // each ancestor is protected (Documentation/admin-guide/cgroup-v2.rst,
 // "memory.low"). An ancestor therefore gets the sum of the protection below it,
-// and nothing else. Decide never lowers the protection, and never raises
-// memory.high, beyond the values before Tenon's first write.
+// or as much as the protected memory below it needs if the kernel would protect
+// other work with the rest (see follower). Decide never lowers the protection,
+// and never raises memory.high, beyond the values before Tenon's first write.
 func Decide(c Config, s node.Snapshot) []plan.Want {
 	refusal := refusalOfProtection(s)
 	holders := holdersOf(c, s)
@@ -74,7 +75,8 @@ func Decide(c Config, s node.Snapshot) []plan.Want {
 			leaves[h.Cgroup] = asks[i].protection
 		}
 	}
-	needs, paths := protectAbove(leaves)
+	follow := followerOf(&s, leaves)
+	needs, paths := protectAbove(leaves, follow)
 	own := make(map[node.CgroupPath]bool, min(len(paths), len(holders)))
 	wants := make([]plan.Want, 0, len(holders)+len(paths))
 	for i := range holders {
@@ -85,7 +87,7 @@ func Decide(c Config, s node.Snapshot) []plan.Want {
 	}
 	for _, p := range paths {
 		if !own[p] {
-			wants = append(wants, protectionWant(p, s, needs[p]))
+			wants = append(wants, protectionWant(p, s, needs[p], follow.follows(p)))
 		}
 	}
 	return wants
@@ -248,10 +250,13 @@ func (a *memoryAsk) want(w *holder, s *node.Snapshot, need protection) plan.Want
 
 // protectionWant returns the want for a cgroup that is only an ancestor of
 // protected work. Its limits keep their present values, because the kubelet
-// manages them.
-func protectionWant(p node.CgroupPath, s node.Snapshot, need protection) plan.Want {
+// manages them. follows says that need follows the memory of that work.
+func protectionWant(p node.CgroupPath, s node.Snapshot, need protection, follows bool) plan.Want {
 	knob := node.Knob{Cgroup: p, File: node.FileMemory}
 	want := plan.Want{Intent: plan.Set, Knob: knob, Owner: plan.OwnerMemory, Reason: "protection of its descendants has an effect only as far as it is protected itself"}
+	if follows {
+		want.Reason += "; it follows their memory, because the kernel protects other work below it with what they leave"
+	}
 	v, known := facts.Original(s.Knobs, knob).(node.Memory)
 	if !known {
 		want.Intent, want.Reason = plan.Abstain, "its value before Tenon's first write is unknown"
@@ -274,11 +279,15 @@ func (p protection) protect(v node.Memory) node.Memory {
 	return v
 }
 
+func (p protection) add(o protection) protection {
+	return protection{addBytes(p.min, o.min), addBytes(p.low, o.low)}
+}
+
 // protectAbove returns the protection that each leaf and each of its ancestors
 // needs, so that the protection of the leaves has an effect. A cgroup needs its
-// own protection or the sum over its children, whichever is larger. The paths
-// are sorted.
-func protectAbove(leaves map[node.CgroupPath]protection) (map[node.CgroupPath]protection, []node.CgroupPath) {
+// own protection or the sum over its children, whichever is larger. An ancestor
+// that follows needs less. The paths are sorted.
+func protectAbove(leaves map[node.CgroupPath]protection, f *follower) (map[node.CgroupPath]protection, []node.CgroupPath) {
 	needs := map[node.CgroupPath]protection{}
 	var paths []node.CgroupPath
 	for leaf := range leaves {
@@ -293,12 +302,19 @@ func protectAbove(leaves map[node.CgroupPath]protection) (map[node.CgroupPath]pr
 	// A path sorts before its descendants. A loop from the end therefore comes
 	// to the children first.
 	slices.Sort(paths)
-	sums := make(map[node.CgroupPath]protection, len(paths))
+	sums := make(map[node.CgroupPath]children, len(paths))
 	for _, p := range slices.Backward(paths) {
-		sum := sums[p]
-		needs[p] = protection{max(needs[p].min, sum.min), max(needs[p].low, sum.low)}
-		up := sums[p.Parent()]
-		sums[p.Parent()] = protection{addBytes(up.min, needs[p].min), addBytes(up.low, needs[p].low)}
+		c := sums[p]
+		if leaves[p] == (protection{}) && f.follows(p) {
+			needs[p] = f.needOf(p, c)
+			c.claims = needs[p]
+		} else {
+			all := protection{max(leaves[p].min, c.settings.min), max(leaves[p].low, c.settings.low)}
+			needs[p] = all
+			part := f.part(p, all)
+			c = children{all, part, part}
+		}
+		sums[p.Parent()] = sums[p.Parent()].add(c)
 	}
 	return needs, paths
 }

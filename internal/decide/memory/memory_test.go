@@ -46,7 +46,7 @@ func TestProtectionSumsNeverOverflow(t *testing.T) {
 			least := unit.Bytes(rnd.Int64() >> rnd.IntN(64))
 			leaves[p] = protection{least, max(least, unit.Bytes(rnd.Int64()>>rnd.IntN(64)))}
 		}
-		needs, paths := protectAbove(leaves)
+		needs, paths := protectAbove(leaves, nil)
 		if len(needs) != len(paths) {
 			t.Fatalf("%d paths for %d needs", len(paths), len(needs))
 		}

@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 // TestScenarios runs every scenario in testdata. A scenario is text:
 //
 //	# comments describe the scenario
-//	node cpus=4 [smt=2] [numa=1] [l3=1] [mem=16Gi,48Gi] [isolated=2-3] [v=1] [idle=no] [protect=no] [bursts=no] [CONFIG] [job=700m] [empty]
+//	node cpus=4 [smt=2] [numa=1] [l3=1] [mem=16Gi,48Gi] [isolated=2-3] [v=1] [idle=no] [protect=no] [recursive] [bursts=no] [CONFIG] [job=700m] [empty]
 //	config CONFIG, which is any of: qos qos=cpu.weight target=65% min=10% policy=cpuset reserved=0-1 sets=kept lend burst=auto [save=1000%] [borrow=300%] [for=60s] seats off
 //	class LS [min=50%] [low=50%] [high=50%]       memory QoS of a class
 //	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [cpu=2] [limit=700m] [request=1Gi] [memory=2Gi] [priority=5] [weight=512] [yields=CGROUP] [kept] [own=2|seats=2|pool=1500m [grows]] [apart=core|numa]
@@ -203,7 +203,7 @@ func readNode(t *testing.T, line string) *scene {
 	shape := map[string]int{"smt": 2, "numa": 1, "l3": 0, "v": 2}
 	can := node.Capabilities{node.FeatureCPUIdle: {Verdict: node.Yes}, node.FeatureMemoryProtect: {Verdict: node.Yes}, node.FeatureCPUBurst: {Verdict: node.Yes}}
 	job := node.Maybe[unit.MilliCPU]{}
-	empty := false
+	empty, recursive := false, false
 	var sizes []unit.Bytes // of the NUMA nodes
 	var isolated unit.CPUSet
 	for _, w := range words(line) {
@@ -220,6 +220,8 @@ func readNode(t *testing.T, line string) *scene {
 			job = node.Some(mustParse(t, w, unit.ParseMilliCPU))
 		case "empty":
 			empty = true
+		case "recursive": // cgroup v2 is mounted with memory_recursiveprot
+			recursive = true
 		case "isolated":
 			isolated = mustParse(t, w, unit.ParseCPUSet)
 		case "mem":
@@ -238,7 +240,7 @@ func readNode(t *testing.T, line string) *scene {
 		shape["l3"] = max(shape["cpus"]/8, 1)
 	}
 	n := newScene(machine(shape["cpus"], shape["smt"], shape["l3"], shape["numa"]), shape["v"])
-	n.snap.Topology.Isolated = isolated
+	n.snap.Topology.Isolated, n.snap.Knobs.Kernel.RecursiveProtection = isolated, recursive
 	if sizes != nil {
 		n.snap.Topology.Memory = nil
 	}

@@ -59,6 +59,11 @@ type Tree struct {
 	// first. A v1 group may be in several hierarchies. Its children and its
 	// inode are then looked up in the first of them.
 	hierarchies []*hierarchy
+	// RecursiveProtection says that memory.min and memory.low of a group also
+	// protect memory below it that has no protection of its own, as far as
+	// protected children do not use them. They do if cgroup v2 is mounted with
+	// memory_recursiveprot (Linux 5.7), which is the default of systemd.
+	RecursiveProtection bool
 }
 
 // A hierarchy is one mounted cgroup tree.
@@ -132,6 +137,7 @@ func (t *Tree) addV2(mounts []mount) error {
 			t.byController[c] = h
 		}
 	}
+	t.RecursiveProtection = t.byController[memory] == h && slices.Contains(m.options, "memory_recursiveprot")
 	if t.byController[cpu] == h && t.byController[cpuacct] == nil {
 		t.byController[cpuacct] = h
 	}

@@ -157,6 +157,24 @@ cpu
 	}
 }
 
+func TestRecursiveProtectionIsAMountOption(t *testing.T) {
+	v2 := func(options, controllers string) string {
+		return "-- proc/self/mountinfo --\n31 24 0:28 / ROOT/v2 rw,relatime - cgroup2 cgroup2 rw" + options +
+			"\n-- v2/cgroup.controllers --\n" + controllers + "\n"
+	}
+	for archive, want := range map[string]bool{
+		v2(",nsdelegate,memory_recursiveprot", "cpu memory"): true,
+		v2(",nsdelegate,memory_localevents", "cpu memory"):   false,
+		v2(",memory_recursiveprot", "cpu"):                   false, // memory is elsewhere, or off
+		onlyV1:                                               false,
+	} {
+		tree := fixture(t, archive)
+		if got := tree.RecursiveProtection; got != want || tree.KeepOpen(1).RecursiveProtection != want {
+			t.Errorf("recursive protection %t, want %t:\n%s", got, want, archive)
+		}
+	}
+}
+
 func TestTreeAboveTheCgroupNamespaceIsTold(t *testing.T) {
 	for root, want := range map[string]bool{"/": false, "/docker/abc": false, "/..abc": false, "/..": true, "/../../..": true} {
 		v2 := fixture(t, "-- proc/self/mountinfo --\n27 25 0:24 "+root+" ROOT/v2 rw - cgroup2 cgroup2 rw\n-- v2/cgroup.controllers --\ncpu\n")

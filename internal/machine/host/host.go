@@ -271,7 +271,7 @@ func (h *Host) Session() journal.Session { return h.journal.Session() }
 func (h *Host) Kernel() node.Kernel {
 	k := node.Kernel{PageSize: unit.Bytes(os.Getpagesize()), MB: h.controls.Rounding()}
 	if h.tree != nil {
-		k.CgroupVersion = h.tree.Version()
+		k.CgroupVersion, k.RecursiveProtection = h.tree.Version(), h.tree.RecursiveProtection
 	}
 	return k
 }

@@ -78,6 +78,23 @@ func newV2(t *testing.T) (root string, fs proc.FS) {
 	return root, fs
 }
 
+// TestSnapshotsShowWhetherProtectionIsRecursive checks a mount option of cgroup v2.
+func TestSnapshotsShowWhetherProtectionIsRecursive(t *testing.T) {
+	for options, want := range map[string]bool{"rw,nsdelegate": false, "rw,nsdelegate,memory_recursiveprot": true} {
+		root, fs := newV2(t)
+		do(t, os.WriteFile(filepath.Join(fs.Proc, "self/mountinfo"), fmt.Appendf(nil, "31 24 0:28 / %s rw - cgroup2 cgroup2 %s\n", root, options), 0o644))
+		tree, err := cgroup.Detect(fs.Proc)
+		do(t, err)
+		h, err := Open(Options{Tree: tree, FS: fs, JournalDir: filepath.Join(t.TempDir(), "journal")})
+		do(t, err)
+		s, err := h.Snapshot(t.Context())
+		do(t, err, h.Close())
+		if got := s.Knobs.Kernel.RecursiveProtection; got != want {
+			t.Errorf("%s: recursive protection %t, want %t", options, got, want)
+		}
+	}
+}
+
 // TestReadingCommandsMakeNoCgroup checks that tenon plan, doctor, status and
 // explain change no byte of the cgroup tree.
 func TestReadingCommandsMakeNoCgroup(t *testing.T) {

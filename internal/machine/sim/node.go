@@ -27,6 +27,10 @@ import (
 type Options struct {
 	// Version is the cgroup version, 1 or 2; 0 means 2.
 	Version int
+	// RecursiveProtection says that cgroup v2 has the mount option
+	// memory_recursiveprot. The simulator does not reclaim memory, so only the
+	// facts of its kernel show it.
+	RecursiveProtection bool
 	// Topology is the CPU topology; zero means two CPUs in one socket.
 	Topology node.Topology
 	// Resctrl describes how L3 caches and memory bandwidth can be divided. Nil
@@ -44,11 +48,12 @@ type Options struct {
 
 // Node is a simulated node. It is safe for concurrent use.
 type Node struct {
-	mu       sync.Mutex
-	now      time.Time
-	version  int
-	topology node.Topology
-	rules    []rule
+	mu        sync.Mutex
+	now       time.Time
+	version   int
+	recursive bool // see Options.RecursiveProtection
+	topology  node.Topology
+	rules     []rule
 
 	groups    map[node.CgroupPath]*group
 	tasks     map[int]*task
@@ -84,8 +89,8 @@ type task struct {
 // New makes a node.
 func New(o Options) *Node {
 	n := &Node{
-		now:      time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		version:  o.Version,
+		now:     time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		version: o.Version, recursive: o.RecursiveProtection,
 		topology: o.Topology,
 		groups:   map[node.CgroupPath]*group{}, tasks: map[int]*task{}, lastPID: 1000,
 		workloads: map[node.WorkloadID]node.Workload{},
@@ -126,7 +131,9 @@ func (n *Node) memoryNodes() unit.CPUSet {
 	return s
 }
 
-func (n *Node) kernel() node.Kernel { return node.Kernel{CgroupVersion: n.version, PageSize: pageSize} }
+func (n *Node) kernel() node.Kernel {
+	return node.Kernel{CgroupVersion: n.version, PageSize: pageSize, RecursiveProtection: n.recursive && n.version == 2}
+}
 
 // Manage adds a workload to the snapshots. It replaces a workload with the same
 // ID.

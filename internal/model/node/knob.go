@@ -110,12 +110,17 @@ func (k Knob) Compare(o Knob) int {
 		strings.Compare(string(k.File), string(o.File)))
 }
 
-// Kernel holds the facts about a kernel that decide how values are rounded.
+// Kernel holds the facts about a kernel that decide how it rounds values, and
+// what the values do.
 type Kernel struct {
 	// CgroupVersion is 1 or 2: the version of the hierarchy with the cpu controller.
 	CgroupVersion int `json:"cgroup_version"`
 	// PageSize is the unit to which memory limits are rounded.
 	PageSize unit.Bytes `json:"page_size"`
+	// RecursiveProtection says that cgroup v2 is mounted with
+	// memory_recursiveprot. If the children of a cgroup do not use all of its
+	// memory protection, the rest then protects other memory below it.
+	RecursiveProtection bool `json:"recursive_protection,omitempty"`
 	// MB is the range and the step of values for memory bandwidth.
 	MB Bandwidth `json:"mb,omitzero"`
 }
