@@ -1,6 +1,7 @@
 #!/bin/busybox sh
 # The first process of the guest. It mounts the usual file systems, with only
-# cgroup v2 like systemd, runs the commands and powers off.
+# cgroup v2 like systemd, also with its option for the protection of memory,
+# runs the commands and powers off.
 /bin/busybox mkdir -p /proc /sys /dev /run /tmp /root /bin /var/tmp
 /bin/busybox --install -s /bin
 export PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
@@ -12,7 +13,7 @@ mount -t devpts devpts /dev/pts
 mount -t tmpfs shm /dev/shm
 mount -t tmpfs -o mode=755 run /run
 mount -t tmpfs tmp /tmp
-mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t cgroup2 -o memory_recursiveprot cgroup2 /sys/fs/cgroup
 chmod 1777 /tmp /var/tmp /dev/shm
 ip link set lo up
 # systemd enables these controllers, but not cpuset.

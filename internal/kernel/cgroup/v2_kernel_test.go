@@ -2,6 +2,10 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -62,6 +66,61 @@ func TestV2MemoryProtectionIsReadBack(t *testing.T) {
 		if got, err := tree.ReadMemory(path); err != nil || got != v {
 			t.Errorf("got %+v, %v, want %+v", got, err, v)
 		}
+	}
+}
+
+// TestV2UnusedProtectionGoesToOtherMemoryBelow compares RecursiveProtection with
+// what the kernel does. A service uses less than the memory.low of its parent,
+// and batch work below the same parent has none of its own. The kernel counts an
+// event "low" if it reclaims a group all of whose memory is protected.
+func TestV2UnusedProtectionGoesToOtherMemoryBelow(t *testing.T) {
+	tree, path := v2Group(t)
+	parent, service, batch := path+"/parent", path+"/parent/service", path+"/parent/batch"
+	if err := errors.Join(tree.Make(service), tree.Make(batch)); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := tree.Dir(memory, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reclaim := dir + "/memory.reclaim"
+	if _, err := os.Stat(reclaim); err != nil {
+		t.Skip("needs memory.reclaim (Linux 5.19)")
+	}
+	const mib = unit.Bytes(1 << 20)
+	runIn(t, tree, batch, "x=$(head -c 8388608 /dev/zero | tr '\\0' x); read more")
+	awaitCount(t, "batch work uses 8 MiB", func() (bool, string) {
+		used, err := tree.MemoryCurrent(batch)
+		return err == nil && used >= 8*mib, fmt.Sprint(used, err)
+	})
+	events := func(low unit.Bytes) int {
+		v := noMemoryLimit
+		v.Low = 1024 * mib
+		err := tree.WriteMemory(service, v)
+		v.Low = low
+		if err := errors.Join(err, tree.WriteMemory(parent, v)); err != nil {
+			t.Fatal(err)
+		}
+		// The kernel answers EAGAIN if it can reclaim less. It may, because anonymous
+		// memory stays where there is no swap.
+		if err := os.WriteFile(reclaim, []byte("4M"), 0); err != nil && !errors.Is(err, syscall.EAGAIN) {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(dir + "/parent/batch/memory.events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := -1
+		for line := range strings.Lines(string(text)) {
+			_, _ = fmt.Sscanf(line, "low %d", &n)
+		}
+		return n
+	}
+	followed := events(mib)
+	whole := events(1024 * mib)
+	if followed != 0 || whole > 0 != tree.RecursiveProtection {
+		t.Errorf("%d events low if the parent has what the service needs, and %d if it has the whole setting of the service: want none, and some if RecursiveProtection, which is %t",
+			followed, whole, tree.RecursiveProtection)
 	}
 }
 
