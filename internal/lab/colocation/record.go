@@ -27,6 +27,10 @@ type Experiment struct {
 	Siblings bool `json:"tested_siblings,omitempty"`
 	// Own is set if the user chose other workloads than nginx and ffmpeg.
 	Own *Own `json:"own_workloads,omitempty"`
+	// BatchRequest is the CPU request of the batch pod in mode burstable, in
+	// thousandths of a CPU. The service requests all tested CPUs. Records of
+	// older versions do not have it: it was 625 for each tested CPU.
+	BatchRequest int `json:"batch_request_mcpu,omitempty"`
 }
 
 // Own describes the service and the batch work of an experiment if they are not

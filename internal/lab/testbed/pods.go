@@ -88,7 +88,7 @@ func (p Pods) groups() []weightedGroup {
 	all := unit.CPUs(p.Tested.Len())
 	service, request := sharesOf(all), unit.MilliCPU(0)
 	if p.Burstable {
-		request = batchRequest(p.Tested.Len())
+		request = BatchRequest(p.Tested.Len())
 	}
 	batch := sharesOf(request)
 	list := []weightedGroup{
@@ -236,7 +236,7 @@ func removeAll(p, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	return m.RemoveGroup(p)
 }
 
-// batchRequest returns the CPU request of the batch pod in mode burstable. The
+// BatchRequest returns the CPU request of the batch pod in mode burstable. The
 // published experiment without priorities has a batch pod of 50 CPUs beside a
-// service of 80 CPUs.
-func batchRequest(tested int) unit.MilliCPU { return unit.CPUs(tested) * 50 / 80 }
+// service of 80 CPUs. How long a service waits beside such a pod depends on it.
+func BatchRequest(tested int) unit.MilliCPU { return unit.CPUs(tested) * 50 / 80 }

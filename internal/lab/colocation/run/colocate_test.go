@@ -57,9 +57,12 @@ func TestColocationRunsAndLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, runs, err := report.Load[colocation.Experiment, colocation.Run](o.Dir)
+	e, runs, err := report.Load[colocation.Experiment, colocation.Run](o.Dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if want := batchRequest(c.Modes, e.TestedCPUs); e.BatchRequest != want || want == 0 {
+		t.Errorf("the record names a batch request of %d m, want %d m", e.BatchRequest, want)
 	}
 	seen := map[report.Mode]colocation.Run{}
 	for _, r := range runs {
@@ -85,6 +88,16 @@ func TestColocationRunsAndLeavesNothing(t *testing.T) {
 	for _, file := range []string{"result.json", "report.html"} {
 		if _, err := os.Stat(filepath.Join(o.Dir, file)); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestTheRequestOfBatchPodsIsRecorded checks the request beside a service that
+// requests all tested CPUs. It is part of every published multiple.
+func TestTheRequestOfBatchPodsIsRecorded(t *testing.T) {
+	for want, modes := range map[int][]report.Mode{0: {report.Exclusive, report.Default}, 1250: {report.Default, report.Burstable}} {
+		if got := batchRequest(modes, unit.CPUSetOf(2, 3)); got != want {
+			t.Errorf("%v: %d m, want %d m", modes, got, want)
 		}
 	}
 }

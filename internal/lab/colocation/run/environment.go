@@ -13,6 +13,7 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // An environment is the colocation experiment after its set-up: the programs
@@ -143,7 +144,16 @@ func (b *environment) experiment(solo SoloResult, calibration []string, caveats 
 		SoloFramesPerSecond: solo.Frames, SoloCPU: solo.CPUs,
 		Machine: machine, Tenond: b.tenondRecord(),
 		Calibration: calibration, Caveats: append(caveats, b.caveats()...), Versions: b.versions,
-	}, Skipped: b.skipped, Siblings: b.Place.Siblings(b.Topology), Own: b.ownRecord()}
+	}, Skipped: b.skipped, Siblings: b.Place.Siblings(b.Topology), Own: b.ownRecord(), BatchRequest: batchRequest(b.Modes, b.Place.Tested)}
+}
+
+// batchRequest returns the CPU request of the batch pod in thousandths of a CPU,
+// or 0 if no mode has a batch pod with a request.
+func batchRequest(modes []report.Mode, tested unit.CPUSet) int {
+	if !slices.Contains(modes, report.Burstable) {
+		return 0
+	}
+	return int(testbed.BatchRequest(tested.Len()))
 }
 
 // tenondRecord returns the configuration of tenond in each mode, for experiment.json.

@@ -40,7 +40,7 @@ func experimentOf(e colocation.Experiment, private Private) colocation.Experimen
 			clean.Versions[program] = private.withhold(v)
 		}
 	}
-	return colocation.Experiment{Experiment: clean, Siblings: e.Siblings}
+	return colocation.Experiment{Experiment: clean, Siblings: e.Siblings, BatchRequest: e.BatchRequest}
 }
 
 // voided replaces each reason why a run is void, because a reason may name
