@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"tenon.sh/tenon/internal/lab/report"
@@ -53,7 +54,43 @@ type MetaLevels struct {
 // frames is the work rate of the batch work.
 var frames = report.Measure{Key: "frames", Name: "BE frames", Of: func(r report.Run) float64 { return report.Positive(r.FramesPerS) }}
 
-var metaMeasures = []report.Measure{report.P90, report.Mean, report.P99, report.WaitingTime, frames}
+// A metaMeasure is a measure of the joint analysis.
+type metaMeasure struct {
+	report.Measure
+	// everywhere is set if older versions did not record the measure. There is
+	// no row about it unless every run has it, because a row about the newer
+	// experiments alone would look like one about all.
+	everywhere bool
+}
+
+var metaMeasures = []metaMeasure{
+	{report.P90, false}, {report.Mean, false}, {report.P99, false},
+	{ofAll("P90", func(l report.Latency) float64 { return l.P90 }), true},
+	{ofAll("mean", func(l report.Latency) float64 { return l.Mean }), true},
+	{ofAll("P99", func(l report.Latency) float64 { return l.P99 }), true},
+	{report.WaitingTime, false}, {frames, false},
+}
+
+// ofAll returns a latency of all requests. The other latencies leave out the
+// requests that were due while the client did not run. These may be a tenth of
+// all requests, so a limit on the other P90 is no limit on this one.
+func ofAll(name string, of func(report.Latency) float64) report.Measure {
+	return report.Measure{Name: name + " of all requests", Of: func(r report.Run) float64 {
+		if r.WithStalls == nil {
+			return math.NaN()
+		}
+		return report.Positive(of(*r.WithStalls))
+	}}
+}
+
+// missing reports whether a run that the ratio of the two modes uses does not
+// have the measure.
+func missing(m report.Measure, all []report.Evidence, mode, base report.Mode) bool {
+	return slices.ContainsFunc(all, func(ev report.Evidence) bool {
+		n := len(ev.Runs(mode))
+		return n > 0 && (len(ev.Sample(mode, m.Of)) < n || len(ev.Sample(base, m.Of)) < len(ev.Runs(base)))
+	})
+}
 
 // Combine analyses several experiments together. It leaves out an experiment
 // that cannot be read, is of another kind, or has no valid run of the base
@@ -92,6 +129,9 @@ func Combine(dirs []string, base report.Mode, check func(string) error) Meta {
 	}
 	for _, mode := range modes {
 		for _, measure := range metaMeasures {
+			if measure.everywhere && missing(measure.Measure, all, mode, base) {
+				continue
+			}
 			var logs [][]float64
 			for _, ev := range all {
 				l, _ := stat.Logs(ev.Sample(mode, measure.Of), ev.Sample(base, measure.Of))

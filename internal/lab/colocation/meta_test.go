@@ -43,3 +43,35 @@ func TestOneExperimentPredictsNone(t *testing.T) {
 		t.Errorf("text:\n%s", m.Text())
 	}
 }
+
+func measures(m Meta, mode report.Mode) map[string]MetaRow {
+	rows := map[string]MetaRow{}
+	for _, r := range m.Rows {
+		if r.Mode == mode {
+			rows[r.Measure] = r
+		}
+	}
+	return rows
+}
+
+// TestLatenciesOfAllRequests combines experiments that recorded the requests
+// which a stall of the client delayed. P90 of all requests is less certain than
+// P90 without them.
+func TestLatenciesOfAllRequests(t *testing.T) {
+	all := func(string) error { return nil }
+	dirs := []string{experimentDir("2026-11-24-floor-campaign-1"), experimentDir("2026-11-25-floor-campaign-2"), experimentDir("2026-11-25-floor-campaign-3")}
+	rows := measures(Combine(dirs, report.Default, all), report.Tenon)
+	p90, whole := rows["P90"], rows["P90 of all requests"]
+	if whole.Blocks != 60 || math.Abs(float64(whole.Ratio)-1.002) > 0.001 || whole.High < p90.High+0.1 || whole.Low > p90.Low {
+		t.Errorf("P90 %+v, of all requests %+v", p90, whole)
+	}
+	for _, name := range []string{"mean of all requests", "P99 of all requests"} {
+		if rows[name].Experiments != 3 {
+			t.Errorf("%s: %+v", name, rows[name])
+		}
+	}
+	older := measures(Combine(append(dirs, experimentDir("2026-11-21-colocation-rule-corrected")), report.Default, all), report.Tenon)
+	if _, ok := older["P90 of all requests"]; ok || older["P90"].Experiments != 4 {
+		t.Errorf("with an experiment that did not record them: %+v", older)
+	}
+}

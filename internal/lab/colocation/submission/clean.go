@@ -53,7 +53,7 @@ const failedRequests = "requests"
 // runOf copies the parts of a run that a submission contains: numbers only.
 func runOf(r colocation.Run) colocation.Run {
 	clean := report.Run{
-		Index: r.Index, Block: r.Block, Mode: r.Mode, Length: r.Length, Warmup: r.Warmup, Latency: r.Latency, Requests: r.Requests,
+		Index: r.Index, Block: r.Block, Mode: r.Mode, Length: r.Length, Warmup: r.Warmup, Latency: r.Latency, WithStalls: r.WithStalls, Requests: r.Requests,
 		ClientLag: r.ClientLag, Spoiled: r.Spoiled, ClientCPU: r.ClientCPU, CPUPercent: r.CPUPercent, LSCPU: r.LSCPU, BECPU: r.BECPU,
 		OtherCPU: r.OtherCPU, StealRatio: r.StealRatio, Frames: r.Frames, FramesPerS: r.FramesPerS, RunDelay: r.RunDelay,
 		Timeslices: r.Timeslices, DelayPerRun: r.DelayPerRun, LSThrottled: r.LSThrottled, BEThrottled: r.BEThrottled, PSICPU: r.PSICPU,
