@@ -42,7 +42,9 @@ of its own, because machines and their neighbours differ from hour to hour. The
 95 % interval tells how well the mean over experiments is known, the interval of
 the next experiment where one more result is expected, and I² how much the
 experiments disagree. Experiments that cannot be used are listed with the
-reason, and so is what went wrong in those that count. With -o json, the medians of each experiment are there as well.`,
+reason, and so is what went wrong in those that count, and in what they differ.
+An experiment that is named twice counts once. With -o json, the medians of
+each experiment are there as well.`,
 		Example: `  tenon lab meta campaign-1 campaign-2 campaign-3
   tenon lab meta docs/experiments/*colocation* --base tenon
   tenon lab meta tenon-submission-*.tar.zst`,

@@ -19,6 +19,7 @@ type Meta struct {
 	Included []string     `json:"experiments"`
 	Excluded []string     `json:"left_out"` // the excluded experiments, with reasons
 	Notes    []string     `json:"notes"`    // what went wrong in experiments that count
+	Unequal  []string     `json:"unequal"`  // in what the experiments that count differ
 	Rows     []MetaRow    `json:"ratios"`
 	Levels   []MetaLevels `json:"levels"`
 }
@@ -93,14 +94,17 @@ func missing(m report.Measure, all []report.Evidence, mode, base report.Mode) bo
 }
 
 // Combine analyses several experiments together. It leaves out an experiment
-// that cannot be read, is of another kind, or has no valid run of the base
-// mode. The result names such an experiment and the reason.
+// that cannot be read, is of another kind, has no valid run of the base mode,
+// or is the same as one before it. The result names such an experiment and the
+// reason.
 //
 // check returns an error if a directory or submission must not be used.
 func Combine(dirs []string, base report.Mode, check func(string) error) Meta {
-	m := Meta{Base: base, Included: []string{}, Excluded: []string{}, Notes: []string{}, Rows: []MetaRow{}, Levels: []MetaLevels{}}
+	m := Meta{Base: base, Included: []string{}, Excluded: []string{}, Notes: []string{}, Unequal: []string{}, Rows: []MetaRow{}, Levels: []MetaLevels{}}
 	var modes []report.Mode
 	var all []report.Evidence
+	var records []Experiment
+	seen := map[identity]string{}
 	for _, dir := range dirs {
 		e, runs, err := report.Load[Experiment, Run](dir)
 		err = errors.Join(check(dir), err)
@@ -116,7 +120,12 @@ func Combine(dirs []string, base report.Mode, check func(string) error) Meta {
 		case len(ev.Runs(base)) == 0:
 			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: it has no valid run of mode %s", dir, base))
 			continue
+		case seen[identityOf(e, runs)] != "":
+			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: it is the same experiment as %s", dir, seen[identityOf(e, runs)]))
+			continue
 		}
+		seen[identityOf(e, runs)] = dir
+		records = append(records, e)
 		m.Included, all = append(m.Included, dir), append(all, ev)
 		m.Notes = append(m.Notes, notesOf(dir, a.Base)...)
 		for _, mode := range a.Base.Order {
@@ -127,6 +136,7 @@ func Combine(dirs []string, base report.Mode, check func(string) error) Meta {
 			}
 		}
 	}
+	m.Unequal = append(m.Unequal, differences(m.Included, records)...)
 	for _, mode := range modes {
 		for _, measure := range metaMeasures {
 			if measure.everywhere && missing(measure.Measure, all, mode, base) {
@@ -178,6 +188,7 @@ func (m Meta) Text() string {
 	textlayout.List(&b, "Experiments", m.Included)
 	textlayout.List(&b, "Left out", m.Excluded)
 	textlayout.List(&b, "What went wrong (they count all the same)", m.Notes)
+	textlayout.List(&b, "The experiments differ (they count all the same)", m.Unequal)
 	return b.String()
 }
 

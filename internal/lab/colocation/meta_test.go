@@ -2,11 +2,14 @@ package colocation
 
 import (
 	"math"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 func experimentDir(name string) string {
@@ -73,5 +76,51 @@ func TestLatenciesOfAllRequests(t *testing.T) {
 	older := measures(Combine(append(dirs, experimentDir("2026-11-21-colocation-rule-corrected")), report.Default, all), report.Tenon)
 	if _, ok := older["P90 of all requests"]; ok || older["P90"].Experiments != 4 {
 		t.Errorf("with an experiment that did not record them: %+v", older)
+	}
+}
+
+// TestUnequalExperimentsAreNamed combines experiments with different services,
+// batch work and isolation.
+func TestUnequalExperimentsAreNamed(t *testing.T) {
+	all := func(string) error { return nil }
+	nginx, old, redis := experimentDir("2026-11-24-floor-campaign-1"), experimentDir("2026-11-21-colocation-rule-corrected"), experimentDir("2026-11-24-redis-beside-memory-and-xz")
+	if m := Combine([]string{nginx, experimentDir("2026-11-25-floor-campaign-2")}, report.Default, all); len(m.Unequal) > 0 {
+		t.Errorf("equal experiments: %q", m.Unequal)
+	}
+	m := Combine([]string{nginx, old, redis}, report.Default, all)
+	want := []string{
+		"service: nginx in " + nginx + ", " + old + "; redis in " + redis,
+		"load: 30 % of the CPU in " + nginx + ", " + old + "; 30 % of the CPU, redis / in " + redis,
+		"batch work: ffmpeg in " + nginx + ", " + old + "; memory and xz in " + redis,
+		"isolation by Tenon: weight in " + nginx + ", " + redis + "; cpu.idle in " + old,
+	}
+	if !slices.Equal(m.Unequal, want) || !strings.Contains(m.Text(), "The experiments differ") {
+		t.Errorf("got\n%q\nwant\n%q", m.Unequal, want)
+	}
+	cluster := experimentDir(filepath.Join("2026-11-27-floor-on-a-cluster", "campaign-1"))
+	if m := Combine([]string{nginx, cluster}, report.Default, all); len(m.Unequal) != 1 || !strings.HasPrefix(m.Unequal[0], "place: cgroups of one machine in ") {
+		t.Errorf("one machine and a cluster: %q", m.Unequal)
+	}
+	small, large := Experiment{Experiment: report.Experiment{Modes: []report.Mode{report.Burstable}, TestedCPUs: unit.CPUSetOf(0)}}, Experiment{}
+	large.Modes, large.TestedCPUs, large.BatchRequest = small.Modes, unit.CPUSetOf(0, 1), 2000
+	if got := differences([]string{"a", "b"}, []Experiment{small, large}); len(got) != 1 || !strings.Contains(got[0], "625 m for each tested CPU in a; 1000 m for each tested CPU in b") {
+		t.Errorf("requests: %q", got)
+	}
+}
+
+func TestTheSameExperimentCountsOnce(t *testing.T) {
+	dir := experimentDir("2026-11-24-floor-campaign-1")
+	copied := t.TempDir()
+	data, err := os.ReadFile(filepath.Join(dir, "raw.tar.zst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(copied, "raw.tar.zst"), data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	all := func(string) error { return nil }
+	once, twice := Combine([]string{dir}, report.Default, all), Combine([]string{dir, copied}, report.Default, all)
+	if len(twice.Excluded) != 1 || twice.Excluded[0] != copied+": it is the same experiment as "+dir || !slices.Equal(once.Rows, twice.Rows) {
+		t.Errorf("left out %q, rows\n%+v\nand once\n%+v", twice.Excluded, twice.Rows, once.Rows)
 	}
 }

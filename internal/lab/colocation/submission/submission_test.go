@@ -224,6 +224,10 @@ func TestASubmissionIsReadLikeAnExperiment(t *testing.T) {
 	if len(after.Included) != 1 || !slices.Equal(before.Rows, after.Rows) || len(after.Notes) == 0 {
 		t.Errorf("the submission gives\n%+v\nthe experiment\n%+v", after, before)
 	}
+	both := colocation.Combine([]string{dir, path}, report.Tenon, Check)
+	if len(both.Included) != 1 || !slices.Equal(both.Excluded, []string{path + ": it is the same experiment as " + dir}) || !slices.Equal(before.Rows, both.Rows) {
+		t.Errorf("the experiment and its submission count twice: %q, left out %q", both.Included, both.Excluded)
+	}
 	for name, data := range b.files {
 		for _, word := range []string{"alice", "/home", "127.0.0.1"} {
 			if strings.Contains(string(data), word) {
