@@ -35,7 +35,8 @@ that did to nginx's latency and to its pages.
 Every mode runs once in each block, in random order, with nginx restarted and its
 pages read anew. Files of five times --set are written to --data, on a device,
 and removed at the end; nothing else is evicted from the page cache. The group is
-bounded to twice --set, so the rest of the machine is in no danger.
+bounded to twice --set, so the rest of the machine keeps its memory. The program
+reads and writes the disk of --data without a limit, so others wait for that disk.
 It needs root (for cgroups), nginx, and two CPUs. About ten minutes.`,
 		Example: `  sudo tenon lab memory
   sudo tenon lab memory --blocks 2 --duration 3s --set 64Mi
