@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -90,12 +91,7 @@ func (n *Node) membership(p node.CgroupPath) (node.ControlGroup, bool) {
 }
 
 // groupName returns the name of a task's control group.
-func (t *task) groupName() string {
-	if t.control == "" {
-		return node.DefaultControlGroup
-	}
-	return t.control
-}
+func (t *task) groupName() string { return cmp.Or(t.control, node.DefaultControlGroup) }
 
 // applyControl performs one step on a knob of resctrl.
 func (n *Node) applyControl(s plan.Step) error {

@@ -6,6 +6,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,9 +28,8 @@ import (
 type Options struct {
 	// Version is the cgroup version, 1 or 2; 0 means 2.
 	Version int
-	// RecursiveProtection says that cgroup v2 has the mount option
-	// memory_recursiveprot. The simulator does not reclaim memory, so only the
-	// facts of its kernel show it.
+	// RecursiveProtection is the mount option memory_recursiveprot of v2. Only the
+	// facts of the kernel show it, because the simulator does not reclaim memory.
 	RecursiveProtection bool
 	// Topology is the CPU topology; zero means two CPUs in one socket.
 	Topology node.Topology
@@ -48,12 +48,12 @@ type Options struct {
 
 // Node is a simulated node. It is safe for concurrent use.
 type Node struct {
-	mu        sync.Mutex
-	now       time.Time
-	version   int
-	recursive bool // see Options.RecursiveProtection
-	topology  node.Topology
-	rules     []rule
+	mu       sync.Mutex
+	now      time.Time
+	options  Options
+	version  int // Options.Version, or its default
+	topology node.Topology
+	rules    []rule
 
 	groups    map[node.CgroupPath]*group
 	tasks     map[int]*task
@@ -90,17 +90,13 @@ type task struct {
 func New(o Options) *Node {
 	n := &Node{
 		now:     time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-		version: o.Version, recursive: o.RecursiveProtection,
-		topology: o.Topology,
-		groups:   map[node.CgroupPath]*group{}, tasks: map[int]*task{}, lastPID: 1000,
+		options: o, version: cmp.Or(o.Version, 2), topology: o.Topology,
+		groups: map[node.CgroupPath]*group{}, tasks: map[int]*task{}, lastPID: 1000,
 		workloads: map[node.WorkloadID]node.Workload{},
 		before:    map[node.Knob]node.Value{},
 		busy:      map[unit.CPU]time.Duration{},
 	}
 	n.knobs = n.adapters()
-	if n.version == 0 {
-		n.version = 2
-	}
 	if len(n.topology.CPUs) == 0 {
 		n.topology.CPUs = []node.LogicalCPU{{ID: 0, Core: 0}, {ID: 1, Core: 1}}
 	}
@@ -132,7 +128,7 @@ func (n *Node) memoryNodes() unit.CPUSet {
 }
 
 func (n *Node) kernel() node.Kernel {
-	return node.Kernel{CgroupVersion: n.version, PageSize: pageSize, RecursiveProtection: n.recursive && n.version == 2}
+	return node.Kernel{CgroupVersion: n.version, PageSize: pageSize, RecursiveProtection: n.options.RecursiveProtection && n.version == 2}
 }
 
 // Manage adds a workload to the snapshots. It replaces a workload with the same

@@ -110,8 +110,7 @@ func (k Knob) Compare(o Knob) int {
 		strings.Compare(string(k.File), string(o.File)))
 }
 
-// Kernel holds the facts about a kernel that decide how it rounds values, and
-// what the values do.
+// Kernel holds the facts about a kernel that decide what values mean and become.
 type Kernel struct {
 	// CgroupVersion is 1 or 2: the version of the hierarchy with the cpu controller.
 	CgroupVersion int `json:"cgroup_version"`
