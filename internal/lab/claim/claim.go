@@ -30,6 +30,7 @@ func Comparisons(ev report.Evidence, pairs []Pair) []report.Claim {
 	var claims []report.Claim
 	var tests []stat.Comparison
 	var explain []func(stat.Verdict) string
+	var sides []Pair
 	for _, p := range pairs {
 		for _, m := range p.Measures {
 			margin, control := m.MarginOf(ev.Experiment), ev.Resolution(m)
@@ -42,13 +43,31 @@ func Comparisons(ev report.Evidence, pairs []Pair) []report.Claim {
 				Numbers:   map[string]report.Interval{"ratio": report.IntervalOf(e), "aa_control": report.IntervalOf(control.Control)},
 			})
 			explain = append(explain, func(v stat.Verdict) string { return p.Note + p.explain(m, e, control, v) })
+			sides = append(sides, p)
 		}
 	}
 	for i, v := range stat.Compare(tests, ev.Rule) {
 		claims[i].Verdict = v
 		claims[i].Explanation = explain[i](v)
+		claims[i].About, claims[i].Favours = sides[i].favoured(v, claims[i].Numbers["ratio"])
 	}
 	return claims
+}
+
+// favoured returns the modes whose runs decide a comparison with a ratio, and those
+// for which the verdict speaks: the better one, or both of a tie, which the A/A
+// control decides as well.
+func (p Pair) favoured(v stat.Verdict, ratio report.Interval) (about, favours []report.Mode) {
+	both := []report.Mode{p.Plain, p.Tenon}
+	switch {
+	case v == stat.Tie:
+		return append(both, report.Exclusive, report.ExclusiveAA), both
+	case v == stat.Differs && ratio.Estimate < 1:
+		return both, both[:1]
+	case v == stat.Differs:
+		return both, both[1:]
+	}
+	return both, nil
 }
 
 // TooFew returns the reason why an estimate has too few blocks for a verdict.
@@ -156,6 +175,7 @@ func AsAlone(ev report.Evidence, mode report.Mode, m report.Measure, statement s
 		Statement:   statement,
 		Numbers:     map[string]report.Interval{"to_exclusive": report.IntervalOf(alone), "aa_control": report.IntervalOf(resolution.Control)},
 		Explanation: Bounded(fmt.Sprintf("%s, %s to %s", upperFirst(m.Name), mode, report.Exclusive), alone),
+		About:       []report.Mode{mode, report.Exclusive, report.ExclusiveAA}, Favours: []report.Mode{mode},
 	}
 	if lacking := ev.Lacking(report.Exclusive, report.ExclusiveAA); len(lacking) > 0 {
 		return c.Refuse(lacking)

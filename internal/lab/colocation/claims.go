@@ -97,6 +97,7 @@ func tailClaim(ev report.Evidence, mode report.Mode, m report.Measure) report.Cl
 		Numbers: map[string]report.Interval{
 			"to_exclusive": report.IntervalOf(cold), "to_exclusive_warm": report.IntervalOf(warm), "aa_control": report.IntervalOf(resolution.Control),
 		},
+		About: []report.Mode{mode, report.Exclusive, report.ExclusiveWarm, report.ExclusiveAA}, Favours: []report.Mode{mode},
 	}
 	measured := claim.Bounded("To "+string(report.Exclusive), cold) + " " + claim.Bounded("To "+string(report.ExclusiveWarm), warm)
 	c.Explanation = measured
@@ -143,6 +144,7 @@ func waitingClaim(ev report.Evidence) report.Claim {
 			"to_exclusive_warm": report.IntervalOf(e), "to_exclusive": report.IntervalOf(ev.Ratio(report.Tenon, report.Exclusive, m.Of)), "aa_control": report.IntervalOf(resolution.Control),
 		},
 		Explanation: claim.Bounded(fmt.Sprintf("Waiting of all service threads per second, %s to %s", report.Tenon, report.ExclusiveWarm), e),
+		About:       []report.Mode{report.Tenon, report.ExclusiveWarm, report.ExclusiveAA, report.Exclusive}, Favours: []report.Mode{report.Tenon},
 	}
 	if lacking := ev.Lacking(report.ExclusiveWarm, report.Exclusive, report.ExclusiveAA); len(lacking) > 0 {
 		return c.Refuse(lacking)
@@ -163,6 +165,7 @@ func goodputClaim(ev report.Evidence) report.Claim {
 		Statement:   fmt.Sprintf("In %s the batch work gets at least %.0f %% of what the idle CPU can give", report.Tenon, 100*goodputShare),
 		Numbers:     map[string]report.Interval{"share_of_idle_capacity": i},
 		Explanation: fmt.Sprintf("Frames per second as a share of idle CPU in %s × frame rate per CPU alone: %s.", report.Exclusive, report.Quantity(i, 100, " %")),
+		About:       []report.Mode{report.Tenon, report.Exclusive, report.Solo}, Favours: []report.Mode{report.Tenon},
 	}
 	if len(ev.Lacking(report.ExclusiveWarm)) == 0 {
 		// For the same requests, the kernel charges the service more or less
@@ -198,6 +201,7 @@ func cpuClaim(ev report.Evidence) report.Claim {
 		Statement:   fmt.Sprintf("In %s the tested CPUs are at least %.0f %% busy", report.Tenon, fullCPUPercent),
 		Numbers:     map[string]report.Interval{"cpu_percent": i},
 		Explanation: fmt.Sprintf("Busy share of the tested CPUs, mean over blocks: %s.", report.Quantity(i, 1, " %")) + claim.TooFew(e),
+		About:       []report.Mode{report.Tenon}, Favours: []report.Mode{report.Tenon},
 	}.With(stat.AtLeast(e, fullCPUPercent))
 }
 
@@ -210,6 +214,7 @@ func burstableClaim(ev report.Evidence) report.Claim {
 		Numbers:   map[string]report.Interval{"burstable_to_tenon": i},
 		Explanation: fmt.Sprintf("Waiting per second, %s to %s: %s; lower bound of the claim %s.",
 			report.Burstable, report.Tenon, report.Quantity(i, 1, " times as long"), report.FormatNumber(report.Number(e.ClaimLower), 1)) + claim.TooFew(e),
+		About: []report.Mode{report.Burstable, report.Tenon}, Favours: []report.Mode{report.Tenon},
 	}.With(stat.AtLeast(e, burstableFactor))
 }
 
@@ -221,5 +226,6 @@ func utilisationClaim(ev report.Evidence) report.Claim {
 		Statement:   fmt.Sprintf("%s and %s use equally much CPU, within %.0f points", report.Default65, report.Tenon65, equalUtilisation),
 		Numbers:     map[string]report.Interval{"points": i},
 		Explanation: fmt.Sprintf("CPU of the tested CPUs, %s − %s: %s.", report.Default65, report.Tenon65, report.Quantity(i, 1, " points")) + claim.TooFew(e),
+		About:       []report.Mode{report.Default65, report.Tenon65}, Favours: []report.Mode{report.Default65, report.Tenon65},
 	}.With(worseVerdict(stat.AtMost(e, equalUtilisation), stat.AtLeast(e, -equalUtilisation)))
 }

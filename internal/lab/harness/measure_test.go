@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
+	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
 )
 
@@ -26,5 +28,23 @@ func TestAnInterruptedRunIsCanceled(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestDisturbancesHaveACause checks that the analysis knows each disturbance of
+// a run by the text of its reason.
+func TestDisturbancesHaveACause(t *testing.T) {
+	for name, c := range map[string]struct {
+		run report.Run
+		m   Measurement
+	}{
+		"steal":        {report.Run{Length: time.Second, StealRatio: 0.02}, Measurement{Used: Spent{capacity: 1}}},
+		"foreign work": {report.Run{Length: time.Second}, Measurement{Used: Spent{capacity: 1, foreign: 0.3}}},
+		"too short":    {report.Run{Length: time.Second / 3}, Measurement{Used: Spent{capacity: 1}}},
+	} {
+		c.m.Judge(&c.run, 1, time.Second)
+		if got := report.CauseOf(c.run.Void); got != report.Disturbed {
+			t.Errorf("%s: the cause of %q is %q, want %q", name, c.run.Void, got, report.Disturbed)
+		}
 	}
 }

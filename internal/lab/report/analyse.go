@@ -61,11 +61,12 @@ type Evidence struct {
 	Rule   paired.Rule // by which claims are judged
 	Blocks int         // number of blocks with at least one valid run
 	used   map[Mode]map[int]Run
+	all    []Run // also the void ones
 }
 
 // Gather selects the runs that the analysis uses.
 func Gather(e Experiment, runs []Run) Evidence {
-	ev := Evidence{Experiment: e, used: make(map[Mode]map[int]Run)}
+	ev := Evidence{Experiment: e, used: make(map[Mode]map[int]Run), all: runs}
 	blocks := make(map[int]bool)
 	for _, r := range runs {
 		if len(r.Void) > 0 {
@@ -191,6 +192,7 @@ func Analyse(e Experiment, runs []Run, s Study) Analysis {
 	}
 	r.Claims = append(r.Claims, s.claims(ev)...)
 	for i := range r.Claims {
+		r.Claims[i] = ev.withVoidRuns(r.Claims[i])
 		c := &r.Claims[i]
 		c.Final = c.Final || ev.verdictsValid() && c.Verdict != stat.Undecided && c.Verdict != stat.Refused
 	}
@@ -261,6 +263,7 @@ func (ev Evidence) summary(mode Mode, runs []Run) ModeResult {
 			m.Void++
 		}
 	}
+	m.Failed, _ = ev.Failures(mode)
 	m.WithStalls = ev.withStalls(mode)
 	if h := ev.poolHistograms(mode); h != nil && h.TotalCount() > 0 {
 		all := LatencyOf(h)
@@ -278,8 +281,11 @@ func (ev Evidence) warnings(r Result, runs []Run) []string {
 	out = append(out, ev.planWarnings()...)
 	for _, mode := range r.Order {
 		m := r.Modes[mode]
-		if m.Void*5 > m.Runs+m.Void {
-			out = append(out, fmt.Sprintf("%s: %d of %d runs are void; what disturbs the machine may not disturb all modes alike", mode, m.Void, m.Runs+m.Void))
+		if m.Failed > 0 {
+			out = append(out, ev.failureText(mode)+"; this is an outcome of the mode, so nothing is claimed in its favour")
+		}
+		if void := m.Void - m.Failed; void*5 > m.Runs+m.Void {
+			out = append(out, fmt.Sprintf("%s: %d of %d runs are void; what disturbs the machine may not disturb all modes alike", mode, void, m.Runs+m.Void))
 		}
 		if len(m.Errors) > 0 {
 			out = append(out, fmt.Sprintf("%s: requests failed: %s", mode, countList(m.Errors)))

@@ -55,8 +55,11 @@ func Extend[E, M any](r Result, e E, mode func(Mode, ModeResult) M) ResultOf[E, 
 // A ModeResult is the result of one mode. Its fields are medians over the
 // blocks with a valid run, except Pooled, Runs, Void, Requests and Errors.
 type ModeResult struct {
-	Runs     int            `json:"runs"`      // number of used runs: one per block
-	Void     int            `json:"void_runs"` // number of runs that are not used
+	Runs int `json:"runs"`      // number of used runs: one per block
+	Void int `json:"void_runs"` // number of runs that are not used
+	// Failed is the number of those void runs that are void only because the
+	// service failed beside the batch work (Evidence.Failures).
+	Failed   int            `json:"failed_runs,omitempty"`
 	Requests int64          `json:"requests"`
 	Errors   map[string]int `json:"errors,omitempty"`
 
@@ -169,6 +172,10 @@ type Claim struct {
 	Final       bool                `json:"final"` // the verdict stands: given at a planned look or at a planned end
 	Numbers     map[string]Interval `json:"numbers"`
 	Explanation string              `json:"explanation"`
+	// About lists the modes whose runs decide the verdict. Favours lists those
+	// of them for which the verdicts met, tie and differs speak.
+	About   []Mode `json:"-"`
+	Favours []Mode `json:"-"`
 }
 
 // A VoidRun is a run that the analysis does not use, and the reasons for that.

@@ -43,10 +43,6 @@ func experimentOf(e colocation.Experiment, private Private) colocation.Experimen
 	return colocation.Experiment{Experiment: clean, Siblings: e.Siblings, BatchRequest: e.BatchRequest}
 }
 
-// voided replaces each reason why a run is void, because a reason may name
-// programs of the owner.
-const voided = "void"
-
 // failedRequests replaces each kind of failed request.
 const failedRequests = "requests"
 
@@ -58,8 +54,9 @@ func runOf(r colocation.Run) colocation.Run {
 		OtherCPU: r.OtherCPU, StealRatio: r.StealRatio, Frames: r.Frames, FramesPerS: r.FramesPerS, RunDelay: r.RunDelay,
 		Timeslices: r.Timeslices, DelayPerRun: r.DelayPerRun, LSThrottled: r.LSThrottled, BEThrottled: r.BEThrottled, PSICPU: r.PSICPU,
 	}
-	for range r.Void {
-		clean.Void = append(clean.Void, voided)
+	for _, reason := range r.Void {
+		// A reason may name programs of the owner. Its cause is a fixed text.
+		clean.Void = append(clean.Void, string(report.CauseOf([]string{reason})))
 	}
 	failed := 0
 	for _, n := range r.Errors {
@@ -150,7 +147,10 @@ func (p Private) check(name string, v any) error {
 // fixedTexts are constants that this program writes into submissions on every
 // machine, such as "nginx". So they reveal nothing, even if a user has such a name.
 var fixedTexts = func() map[string]bool {
-	all := map[string]bool{"nginx": true, "ffmpeg": true, client: true, voided: true, failedRequests: true}
+	all := map[string]bool{"nginx": true, "ffmpeg": true, client: true, failedRequests: true}
+	for _, cause := range []report.Cause{report.Failed, report.Disturbed, report.NotItsMode} {
+		all[string(cause)] = true
+	}
 	for _, end := range []report.End{report.EndPlanned, report.EndTime, report.EndHand, report.EndFailed} {
 		all[string(end)] = true
 	}

@@ -91,6 +91,24 @@ func TestASubmissionHasTheseFieldsOnly(t *testing.T) {
 	}
 }
 
+// TestASubmissionKeepsTheCauseOfAVoidRun checks that the analysis of a submission
+// treats void runs as that of the experiment does, although it has no reasons.
+func TestASubmissionKeepsTheCauseOfAVoidRun(t *testing.T) {
+	for cause, reasons := range map[report.Cause][]string{
+		report.Failed:     {"timeout errors: 3 requests were not answered in time", "only 90.0 % of the offered rate was answered, less than 99 %"},
+		report.Disturbed:  {"the hypervisor kept 2.0 % of the tested CPUs' time (steal), more than 1 %", "no request was answered"},
+		report.NotItsMode: {"alice has changed /etc/nginx"},
+	} {
+		clean := runOf(colocation.Run{Run: report.Run{Void: reasons}})
+		if got := report.CauseOf(clean.Void); len(clean.Void) != len(reasons) || got != cause {
+			t.Errorf("%q becomes %q with the cause %q, want %q", reasons, clean.Void, got, cause)
+		}
+		if err := (Private{Words: []string{"service", "disturbed", "mode", "alice"}}).check("run", clean); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestPrivateTextsAreFound(t *testing.T) {
 	for text, is := range map[string]bool{
 		"/home/x/film.mp4": true, "input=/srv/a": true, "see ~/notes": true, "./a": true, `"/etc"`: true, "built by alice": true, "6.8.0-HOST-OF-ALICE": true,

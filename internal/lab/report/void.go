@@ -1,0 +1,112 @@
+package report
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// A Cause is a kind of reason why a run is void.
+type Cause string
+
+// The causes. They are found from the texts of the reasons, because older
+// experiments have stored nothing else.
+const (
+	NotVoid Cause = ""
+	// Failed: the service failed requests, or answered too few of them. Beside
+	// batch work, that is what the mode does to the service, and not a fault of
+	// the measurement.
+	Failed Cause = "the service failed"
+	// Disturbed: the hypervisor, other work or the client spoiled the run.
+	Disturbed Cause = "disturbed"
+	// NotItsMode: the run did not measure its mode, for example because another
+	// isolation mechanism was in use.
+	NotItsMode Cause = "not its mode"
+)
+
+// The reasons come from package load and from package harness. A submission has
+// the causes in place of the reasons.
+var (
+	failedReason = regexp.MustCompile(`^((connect|write|read|status|timeout|unsent) errors: |socket errors: (read|write|timeout) |` +
+		`\d+ of \d+ answers had a status |no request was answered|only [\d.]+ % of the offered rate was answered|` + string(Failed) + `$)`)
+	disturbedReason = regexp.MustCompile(`^(the hypervisor kept |other work used |the client |latency took |` + string(Disturbed) + `$)`)
+)
+
+// CauseOf returns the cause of the reasons why a run is void. A run with a
+// disturbance does not count as a failure of the service, because the
+// disturbance may have caused the failure.
+func CauseOf(reasons []string) Cause {
+	cause := NotVoid
+	for _, r := range reasons {
+		switch {
+		case disturbedReason.MatchString(r):
+			cause = Disturbed
+		case !failedReason.MatchString(r):
+			return NotItsMode
+		case cause == NotVoid:
+			cause = Failed
+		}
+	}
+	return cause
+}
+
+// count returns how many runs of a mode are void for a cause, and the number of
+// all runs that measured the mode.
+func (ev Evidence) count(mode Mode, cause Cause) (void, tries int) {
+	for _, r := range ev.all {
+		if r.Mode != mode {
+			continue
+		}
+		switch CauseOf(r.Void) {
+		case NotItsMode:
+			continue
+		case cause:
+			void++
+		}
+		tries++
+	}
+	return void, tries
+}
+
+// Failures returns in how many runs of a mode the service failed, and the number
+// of all runs that measured the mode. It counts only modes with batch work beside
+// the service: a service that fails alone has too high a load.
+//
+// Such a run is void, because it lacks the latencies of those requests that were
+// not answered, and is repeated. The repetition does not undo the failure, so
+// nothing may be claimed in favour of the mode.
+func (ev Evidence) Failures(mode Mode) (failed, tries int) {
+	failed, tries = ev.count(mode, Failed)
+	if s := mode.Spec(); !s.Batch || s.Alone {
+		failed = 0
+	}
+	return failed, tries
+}
+
+func (ev Evidence) failureText(mode Mode) string {
+	failed, tries := ev.Failures(mode)
+	return fmt.Sprintf("in %d of %d runs of %s the service failed requests or answered too few of them", failed, tries, mode)
+}
+
+// withVoidRuns returns the claim with the verdict that the void runs allow.
+func (ev Evidence) withVoidRuns(c Claim) Claim {
+	var notes []string
+	contradicted := false // by a failure in a mode for which the verdict speaks
+	for _, m := range c.About {
+		if failed, _ := ev.Failures(m); failed > 0 {
+			notes = append(notes, upper(ev.failureText(m))+".")
+			contradicted = contradicted || c.Verdict != stat.NotMet && slices.Contains(c.Favours, m)
+		}
+	}
+	if contradicted && c.Verdict != stat.Undecided && c.Verdict != stat.Refused {
+		notes = append(notes, fmt.Sprintf("The other runs alone would give %s.", strings.ToUpper(string(c.Verdict))))
+		c.Verdict, c.Final = stat.Refused, ev.verdictsValid() // more blocks would not undo the failures
+	}
+	c.Explanation = strings.Join(append(notes, c.Explanation), " ")
+	return c
+}
+
+func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
