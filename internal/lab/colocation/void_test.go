@@ -82,6 +82,40 @@ func TestAWorseModeMayFail(t *testing.T) {
 	}
 }
 
+// TestAVerdictMustNotRestOnASelection makes steal void first tries. If it hits
+// the modes unequally, a verdict stands only if the first tries give it, too.
+func TestAVerdictMustNotRestOnASelection(t *testing.T) {
+	const steal = "the hypervisor kept 2.0 % of the tested CPUs' time (steal), more than 1 %"
+	slow := func(r *Run) { r.Latency.P90 *= 1.5 }
+	alone := []report.Mode{report.Exclusive}
+	for name, c := range map[string]struct {
+		blocks  int
+		spoil   func(*Run)
+		modes   []report.Mode
+		verdict stat.Verdict
+		says    string
+	}{
+		"a third of the baseline, slow":   {12, slow, alone, stat.Refused, "Disturbances made unequal shares of the runs void (tenon 0 of 30, exclusive 12 of 42, exclusive-warm 0 of 30, exclusive-aa 0 of 30; p = 0.0"},
+		"a third of the baseline, equal":  {12, func(*Run) {}, alone, stat.Met, "The first run of each block, disturbed or not, gives the same verdict."},
+		"a third of all modes, slow":      {12, slow, synthetic.AllModes, stat.Met, ""},
+		"few runs of the baseline, slow":  {2, slow, alone, stat.Met, ""},
+		"a third of tenon, slow":          {12, slow, []report.Mode{report.Tenon}, stat.Refused, "the verdict rests on the selection"},
+		"a third of a mode that is paced": {12, slow, []report.Mode{report.Default65}, stat.Met, ""},
+	} {
+		e := inventExperiment(30, synthetic.AllModes...)
+		e.Looks, e.Ended = report.LooksOf(30), report.EndPlanned
+		r := analyse(e, withVoid(plainRuns(e, func(*Run) {}), c.blocks, steal, c.spoil, c.modes...))
+		got := claimOf(t, r.Claims, "tenon-p90")
+		if got.Verdict != c.verdict || !strings.Contains(got.Explanation, c.says) || c.says == "" && strings.Contains(got.Explanation, "isturb") {
+			t.Errorf("%s: %s, want %s and %q: %s", name, got.Verdict, c.verdict, c.says, got.Explanation)
+		}
+		unequal := c.blocks == 12 && len(c.modes) < len(synthetic.AllModes)
+		if warned := strings.Contains(strings.Join(r.Warnings, "\n"), "disturbances made unequal shares of the runs void ("); warned != unequal {
+			t.Errorf("%s: warnings %q", name, r.Warnings)
+		}
+	}
+}
+
 // TestEachClaimNamesItsModes checks the claims of all modes. A claim without modes
 // would not depend on void runs.
 func TestEachClaimNamesItsModes(t *testing.T) {

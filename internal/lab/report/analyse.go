@@ -191,8 +191,9 @@ func Analyse(e Experiment, runs []Run, s Study) Analysis {
 		}
 	}
 	r.Claims = append(r.Claims, s.claims(ev)...)
+	first := s.claims(ev.FirstTries())
 	for i := range r.Claims {
-		r.Claims[i] = ev.withVoidRuns(r.Claims[i])
+		r.Claims[i] = ev.withVoidRuns(r.Claims[i], first)
 		c := &r.Claims[i]
 		c.Final = c.Final || ev.verdictsValid() && c.Verdict != stat.Undecided && c.Verdict != stat.Refused
 	}
@@ -290,6 +291,9 @@ func (ev Evidence) warnings(r Result, runs []Run) []string {
 		if len(m.Errors) > 0 {
 			out = append(out, fmt.Sprintf("%s: requests failed: %s", mode, countList(m.Errors)))
 		}
+	}
+	if text := ev.selectionText(r.Order); text != "" {
+		out = append(out, text+": the runs that remain are selected, and verdicts that rest on the selection are refused")
 	}
 	out = append(out, stallWarnings(r)...)
 	for _, c := range r.Claims {

@@ -91,8 +91,63 @@ func (ev Evidence) failureText(mode Mode) string {
 	return fmt.Sprintf("in %d of %d runs of %s the service failed requests or answered too few of them", failed, tries, mode)
 }
 
-// withVoidRuns returns the claim with the verdict that the void runs allow.
-func (ev Evidence) withVoidRuns(c Claim) Claim {
+// selectionLevel is the p value below which the modes count as disturbed to
+// different degrees.
+const selectionLevel = 0.05
+
+// selectionText returns "" if disturbances made about the same share of the runs
+// of the given modes void. Otherwise it returns a text with the shares. Then
+// voiding does not remove bad moments of the machine, but outcomes of the modes,
+// and the runs that remain of a mode with many void runs are a selection.
+//
+// The test is that of Fisher for the pair of modes that differs most. Its p value
+// is multiplied by the number of pairs (Bonferroni).
+func (ev Evidence) selectionText(modes []Mode) string {
+	var shares []string
+	p, pairs := 1.0, 0
+	for i, m := range modes {
+		a, n := ev.count(m, Disturbed)
+		if n == 0 {
+			continue
+		}
+		shares = append(shares, fmt.Sprintf("%s %d of %d", m, a, n))
+		for _, other := range modes[:i] {
+			if b, k := ev.count(other, Disturbed); k > 0 {
+				p = min(p, stat.Fisher(a, n, b, k))
+				pairs++
+			}
+		}
+	}
+	if p *= float64(pairs); p >= selectionLevel || pairs == 0 {
+		return ""
+	}
+	return fmt.Sprintf("disturbances made unequal shares of the runs void (%s; p = %.2g)", strings.Join(shares, ", "), p)
+}
+
+// FirstTries returns the evidence of the first run of each mode and block. A run
+// that a disturbance made void counts, and its repetition does not. So nothing is
+// selected, but the numbers contain the disturbances.
+func (ev Evidence) FirstTries() Evidence {
+	type cell struct {
+		mode  Mode
+		block int
+	}
+	seen := map[cell]bool{}
+	var first []Run
+	for _, r := range ev.all {
+		if cause := CauseOf(r.Void); cause != NotVoid && cause != Disturbed || seen[cell{r.Mode, r.Block}] {
+			continue
+		}
+		seen[cell{r.Mode, r.Block}] = true
+		r.Void = nil
+		first = append(first, r)
+	}
+	return Gather(ev.Experiment, first)
+}
+
+// withVoidRuns returns the claim with the verdict that the void runs allow. first
+// has the same claims, judged by the first tries.
+func (ev Evidence) withVoidRuns(c Claim, first []Claim) Claim {
 	var notes []string
 	contradicted := false // by a failure in a mode for which the verdict speaks
 	for _, m := range c.About {
@@ -101,12 +156,27 @@ func (ev Evidence) withVoidRuns(c Claim) Claim {
 			contradicted = contradicted || c.Verdict != stat.NotMet && slices.Contains(c.Favours, m)
 		}
 	}
-	if contradicted && c.Verdict != stat.Undecided && c.Verdict != stat.Refused {
-		notes = append(notes, fmt.Sprintf("The other runs alone would give %s.", strings.ToUpper(string(c.Verdict))))
+	verdict, shares := strings.ToUpper(string(c.Verdict)), ev.selectionText(c.About)
+	switch {
+	case c.Verdict == stat.Undecided || c.Verdict == stat.Refused:
+	case contradicted:
 		c.Verdict, c.Final = stat.Refused, ev.verdictsValid() // more blocks would not undo the failures
+		notes = append(notes, fmt.Sprintf("The other runs alone would give %s.", verdict))
+	case shares != "" && c.sameIn(first):
+		notes = append(notes, upper(shares)+". The first run of each block, disturbed or not, gives the same verdict.")
+	case shares != "":
+		c.Verdict = stat.Refused
+		notes = append(notes, fmt.Sprintf("%s. The runs that remain give %s, but the first run of each block, disturbed or not, does not: the verdict rests on the selection.", upper(shares), verdict))
 	}
 	c.Explanation = strings.Join(append(notes, c.Explanation), " ")
 	return c
+}
+
+// sameIn reports whether a list has the claim with the same verdict.
+func (c Claim) sameIn(list []Claim) bool {
+	return slices.ContainsFunc(list, func(o Claim) bool {
+		return o.Name == c.Name && o.Verdict == c.Verdict && slices.Equal(o.Favours, c.Favours)
+	})
 }
 
 func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
