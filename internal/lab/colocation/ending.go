@@ -23,7 +23,7 @@ type sentence struct {
 // shows. Sentences about decided questions come first, and sentences about open
 // questions follow. A reader can understand them without knowing the lab.
 func ending(ev report.Evidence, r report.Result) []string {
-	all := slices.Concat(usualSentences(ev), useSentence(ev), compareWithBestEffort(ev, r), compareWithAlone(ev), tailSentence(ev))
+	all := slices.Concat(usualSentences(ev, r), useSentence(ev, r), compareWithBestEffort(ev, r), compareWithAlone(ev), tailSentence(ev))
 	slices.SortStableFunc(all, func(a, b sentence) int {
 		switch {
 		case a.decided == b.decided:
@@ -42,20 +42,31 @@ func ending(ev report.Evidence, r report.Result) []string {
 
 // usualSentences compares batch work under Tenon with usual batch work: with
 // CPU requests, or at nice 19.
-func usualSentences(ev report.Evidence) []sentence {
-	var all []sentence
-	for _, usual := range []struct {
-		mode  report.Mode
-		where string
-	}{{report.Burstable, "Batch work with requests"}, {report.Nice, "Batch work at nice 19"}} {
-		e := ev.Ratio(usual.mode, report.Tenon, report.Waiting)
-		all = append(all, compare(e, e.Enough && (e.ClaimLower > 1 || e.ClaimUpper < 1), waits, usual.where)...)
+func usualSentences(ev report.Evidence, r report.Result) []sentence {
+	requests := compare(ev.Ratio(report.Burstable, report.Tenon, report.Waiting), requestsDiffer(ev), waits, "Batch work with requests")
+	return append(requests, compareByVerdict(ev, r, report.Nice, report.WaitingTime, waits, "Batch work at nice 19")...)
+}
+
+// requestsDiffer reports whether the service waits longer, or less long, beside
+// batch work with CPU requests than under Tenon. No claim says this: the claim
+// about such batch work asks for a factor. The test is two-sided, like those of
+// the claims that compare modes.
+func requestsDiffer(ev report.Evidence) bool {
+	longer := func(ev report.Evidence) bool {
+		return ev.Ratio(report.Burstable, report.Tenon, report.Waiting).Value > 1
 	}
-	return all
+	better, is := report.Burstable, longer(ev)
+	if is {
+		better = report.Tenon
+	}
+	return ev.Holds([]report.Mode{report.Burstable, report.Tenon}, better, func(ev report.Evidence) bool {
+		logs, _ := stat.Logs(ev.Sample(report.Burstable, report.Waiting), ev.Sample(report.Tenon, report.Waiting))
+		return longer(ev) == is && ev.Rule.P(logs, 1) <= ev.Rule.Spends()
+	})
 }
 
 // useSentence returns a sentence about the CPU usage under Tenon.
-func useSentence(ev report.Evidence) []sentence {
+func useSentence(ev report.Evidence, r report.Result) []sentence {
 	e := stat.Mean(ev.Sample(report.Tenon, report.CPUPercent), ev.Rule)
 	if e.Blocks == 0 {
 		return nil
@@ -64,7 +75,7 @@ func useSentence(ev report.Evidence) []sentence {
 	if alone := stat.Mean(ev.Sample(report.Exclusive, report.CPUPercent), ev.Rule); alone.Blocks > 0 {
 		text += fmt.Sprintf(", without batch work %.0f %%", alone.Value)
 	}
-	if stat.AtLeast(e, fullCPUPercent) == stat.Met {
+	if verdictOf(r, string(report.Tenon)+"-cpu") == stat.Met {
 		return []sentence{{true, text + "."}}
 	}
 	return []sentence{{false, fmt.Sprintf("%s (mean of %s).", text, blocks(e))}}
@@ -89,26 +100,22 @@ var (
 )
 
 // compareWithBestEffort compares batch work in BestEffort pods of Kubernetes
-// with batch work under Tenon. It uses the verdicts of the claims.
+// with batch work under Tenon.
 func compareWithBestEffort(ev report.Evidence, r report.Result) []sentence {
 	const where = "BestEffort pods"
-	var all []sentence
-	for _, m := range []struct {
-		measure report.Measure
-		words   comparison
-	}{{report.WaitingTime, waits}, {report.P90, answers}} {
-		e := ev.Ratio(report.Default, report.Tenon, m.measure.Of)
-		switch verdictOf(r, fmt.Sprintf("%s-or-%s-%s", report.Default, report.Tenon, m.measure.Key)) {
-		case stat.Tie:
-			all = append(all, sentence{true, fmt.Sprintf("%s: %sas long%s, within %s.", where, m.words.before, m.words.after,
-				report.Limit(m.measure.MarginOf(ev.Experiment)))})
-		case stat.Differs:
-			all = append(all, compare(e, true, m.words, where)...)
-		default:
-			all = append(all, compare(e, false, m.words, where)...)
-		}
+	return append(compareByVerdict(ev, r, report.Default, report.WaitingTime, waits, where),
+		compareByVerdict(ev, r, report.Default, report.P90, answers, where)...)
+}
+
+// compareByVerdict makes a sentence about a measure of the service beside usual
+// batch work and under Tenon. The verdict of the claim decides, so that the
+// sentence does not say more than the claim above it.
+func compareByVerdict(ev report.Evidence, r report.Result, usual report.Mode, m report.Measure, words comparison, where string) []sentence {
+	verdict := verdictOf(r, fmt.Sprintf("%s-or-%s-%s", usual, report.Tenon, m.Key))
+	if verdict == stat.Tie {
+		return []sentence{{true, fmt.Sprintf("%s: %sas long%s, within %s.", where, words.before, words.after, report.Limit(m.MarginOf(ev.Experiment)))}}
 	}
-	return all
+	return compare(ev.Ratio(usual, report.Tenon, m.Of), verdict == stat.Differs, words, where)
 }
 
 func verdictOf(r report.Result, name string) stat.Verdict {
@@ -178,14 +185,26 @@ func compareWithAlone(ev report.Evidence) []sentence {
 	if !ev.Asked(alone) {
 		alone, where = report.Exclusive, "alone"
 	}
-	e, control := ev.Ratio(report.Tenon, alone, report.P90.Of), ev.Resolution(report.P90)
+	of := func(ev report.Evidence) (stat.Estimate, stat.Resolution) {
+		return ev.Ratio(report.Tenon, alone, report.P90.Of), ev.Resolution(report.P90)
+	}
+	about := []report.Mode{report.Tenon, alone, report.Exclusive, report.ExclusiveAA}
+	within := ev.Holds(about, report.Tenon, func(ev report.Evidence) bool {
+		e, control := of(ev)
+		return e.Enough && control.Fine && e.ClaimUpper < ev.Margin
+	})
+	longer := ev.Holds(about, alone, func(ev report.Evidence) bool {
+		e, control := of(ev)
+		return e.Enough && control.Control.Blocks > 1 && e.ClaimLower > max(control.Control.High, 1)
+	})
+	e, _ := of(ev)
 	i := report.IntervalOf(e)
 	switch {
 	case e.Blocks == 0:
 		return nil
-	case e.Enough && control.Fine && e.ClaimUpper < ev.Margin:
+	case within:
 		return []sentence{{true, fmt.Sprintf("Tenon: %sat most %s longer than %s%s.", answers.before, report.Limit(ev.Margin), where, span(i))}}
-	case e.Enough && control.Control.Blocks > 1 && e.ClaimLower > max(control.Control.High, 1):
+	case longer:
 		return []sentence{{true, fmt.Sprintf("Tenon: %s%s %% longer than %s%s.", answers.before, report.Scaled(i.Estimate-1, 100, 0), where, span(i))}}
 	}
 	return []sentence{{false, fmt.Sprintf("Tenon: do 90 of 100 answers take longer than %s? %s.", where, cannotTell(e))}}

@@ -2,6 +2,8 @@ package colocation
 
 import (
 	"bytes"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,6 +109,52 @@ func TestADifferenceIsSaidInItsDirection(t *testing.T) {
 		text := strings.Join(ending(a.Evidence(), a.Base), "\n")
 		if !strings.Contains(text, want) {
 			t.Errorf("a ratio of %v: want %q in\n%s", factor, want, text)
+		}
+	}
+}
+
+// TestTheLastLinesDoNotContradictTheClaims makes the service wait a little longer
+// beside usual batch work, so that a one-sided bound excludes equality and the
+// two-sided test of the claims does not. No sentence may then say that it waits
+// longer.
+func TestTheLastLinesDoNotContradictTheClaims(t *testing.T) {
+	for mode, where := range map[report.Mode]string{report.Nice: "Batch work at nice 19", report.Burstable: "Batch work with requests"} {
+		e := inventExperiment(32, report.Exclusive, report.ExclusiveAA, report.Tenon, mode)
+		e.Looks, e.Ended = report.LooksOf(32), report.EndPlanned
+		for _, c := range []struct {
+			mean float64 // of the logarithms of the ratios
+			want string
+		}{{0.1375, where + ": does the service wait longer? 32 blocks cannot tell ("}, {0.25, where + ": the service waits 28 % longer for its CPU ("}} {
+			a := Analyse(e, plainRuns(e, func(r *Run) {
+				x := float64(r.Block%16)/8 - 0.9375 // symmetric to 0
+				scaleDelay(r, mode, math.Exp(c.mean+0.8*x*math.Abs(x)))
+			}))
+			if bound := a.Evidence().Ratio(mode, report.Tenon, report.Waiting).ClaimLower; bound <= 1 {
+				t.Fatalf("the one-sided bound is %v", bound)
+			}
+			if got := ending(a.Evidence(), a.Base); !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, c.want) }) {
+				t.Errorf("want %q in %q", c.want, got)
+			}
+		}
+	}
+}
+
+// TestTheLastLinesRespectFailures checks that no sentence speaks for Tenon if the
+// service failed beside its batch work, although all numbers are equal or better.
+func TestTheLastLinesRespectFailures(t *testing.T) {
+	e := inventExperiment(32, demoModes...)
+	e.Looks, e.Ended = report.LooksOf(32), report.EndPlanned
+	runs := plainRuns(e, func(r *Run) { scaleDelay(r, report.Burstable, 70) })
+	for failed, decided := range map[int]int{0: 5, 3: 0} {
+		a := Analyse(e, withVoid(runs, failed, overloaded, func(*Run) {}, report.Tenon))
+		n := 0
+		for _, s := range ending(a.Evidence(), a.Base) {
+			if decidedIn(s) {
+				n++
+			}
+		}
+		if n != decided {
+			t.Errorf("%d failures: %d sentences are decided, want %d: %q", failed, n, decided, ending(a.Evidence(), a.Base))
 		}
 	}
 }

@@ -145,6 +145,16 @@ func (ev Evidence) FirstTries() Evidence {
 	return Gather(ev.Experiment, first)
 }
 
+// Holds reports whether a decision in favour of a mode stands. The service must
+// not have failed in that mode. If disturbances hit the modes unequally, the
+// first tries must give the same decision. about has the modes whose runs decide.
+func (ev Evidence) Holds(about []Mode, favoured Mode, decide func(Evidence) bool) bool {
+	if failed, _ := ev.Failures(favoured); failed > 0 {
+		return false
+	}
+	return decide(ev) && (ev.selectionText(about) == "" || decide(ev.FirstTries()))
+}
+
 // withVoidRuns returns the claim with the verdict that the void runs allow. first
 // has the same claims, judged by the first tries.
 func (ev Evidence) withVoidRuns(c Claim, first []Claim) Claim {
