@@ -15,6 +15,7 @@ import (
 type Result struct {
 	Schema     int                    `json:"schema"` // 1
 	Experiment Experiment             `json:"experiment"`
+	Blocks     int                    `json:"blocks"` // with at least one step that is used
 	Order      []report.Mode          `json:"mode_order"`
 	Modes      map[report.Mode]Figure `json:"modes"`
 	Claims     []report.Claim         `json:"claims"`
@@ -250,11 +251,44 @@ func Analyse(e Experiment, steps []Step) Result {
 		r.Order = append(r.Order, mode)
 		r.Warnings = append(r.Warnings, f.warnings(mode)...)
 	}
-	if text := decidesClock(e.Blocks); text != "" && comparesClock(e.Modes) {
+	r.Blocks = countBlocks(steps)
+	if text := endWarning(e.Ended); text != "" {
+		r.Warnings = append(r.Warnings, text)
+	}
+	if text := decidesClock(r.Blocks); text != "" && comparesClock(e.Modes) {
 		r.Warnings = append(r.Warnings, text)
 	}
 	r.Claims = append(r.Claims, claims(e, apart)...)
+	for i := range r.Claims {
+		c := &r.Claims[i]
+		c.Final = e.Ended.Planned() && c.Verdict != stat.Undecided
+	}
 	return r
+}
+
+// countBlocks returns the number of blocks with at least one step that is used.
+func countBlocks(steps []Step) int {
+	blocks := map[int]bool{}
+	for _, s := range steps {
+		if len(s.Void) == 0 {
+			blocks[s.Block] = true
+		}
+	}
+	return len(blocks)
+}
+
+// endWarning says why no verdict of an experiment with this end is final. It
+// returns "" if the experiment ended as planned.
+func endWarning(end report.End) string {
+	switch {
+	case end.Planned():
+		return ""
+	case end == report.EndHand:
+		return "stopped by hand: no verdict is final, because a look at the results may have chosen the moment"
+	case end == report.EndFailed:
+		return "ended by an error: no verdict is final"
+	}
+	return "not ended, or run by an older version: no verdict is final"
 }
 
 func (f Figure) warnings(mode report.Mode) []string {

@@ -61,6 +61,30 @@ func TestRequirementIsJudgedByBlocks(t *testing.T) {
 	}
 }
 
+// TestAnEndByHandGivesNoFinalVerdict stops an experiment of 299 blocks after 14.
+// A look at the results may have chosen the moment.
+func TestAnEndByHandGivesNoFinalVerdict(t *testing.T) {
+	e, steps := inventBlocks(14, 40, func(b, s int) bool { return s <= 1+b%2 })
+	e.Blocks = 299
+	for end, want := range map[report.End]string{
+		report.EndPlanned: "", report.EndHand: "stopped by hand: no verdict is final", report.EndFailed: "ended by an error: no verdict is final", "": "not ended",
+	} {
+		e.Ended = end
+		r := Analyse(e, steps)
+		if r.Blocks != 14 || !strings.HasSuffix(headline(r), "; 14 of 299 blocks.") {
+			t.Errorf("%q: %d blocks, %q", end, r.Blocks, headline(r))
+		}
+		if got := strings.Join(r.Warnings, "\n"); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%q: warnings %q, want %q", end, got, want)
+		}
+		for _, c := range r.Claims {
+			if c.Verdict != stat.NotMet || c.Final != (want == "") {
+				t.Errorf("%q: %s is %s, final: %v", end, c.Name, c.Verdict, c.Final)
+			}
+		}
+	}
+}
+
 // TestFewBlocksAreNamedBeforeTheFirstRun checks which claims an experiment
 // announces that it cannot decide.
 func TestFewBlocksAreNamedBeforeTheFirstRun(t *testing.T) {

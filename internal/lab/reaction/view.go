@@ -77,8 +77,12 @@ const legend = "Times in ms, p50 / p99 over steps; ∞: not in the step, or no b
 
 func headline(r Result) string {
 	e := r.Experiment
+	blocks := textlayout.Plural(e.Blocks, "block", "blocks")
+	if r.Blocks != e.Blocks {
+		blocks = fmt.Sprintf("%d of %s", r.Blocks, blocks)
+	}
 	return fmt.Sprintf("Steps of load, %v of work in every %v on each of the CPUs %v, beside spinners of equal weight under CPU suppress at %d %% of the node; tenond on CPU %v, period 1 s; %s.",
-		e.CycleWork, e.CyclePeriod, e.TestedCPUs, e.Threshold, e.ClientCPUs, textlayout.Plural(e.Blocks, "block", "blocks"))
+		e.CycleWork, e.CyclePeriod, e.TestedCPUs, e.Threshold, e.ClientCPUs, blocks)
 }
 
 // writeTable prints the result for a terminal.

@@ -45,6 +45,7 @@ func inventExperiment(steps int) (Experiment, []Step) {
 		CyclePeriod: 2 * ms, CycleWork: 1200 * time.Microsecond, Threshold: 32, Objective: ms,
 		Machine: report.Machine{Kernel: "6.18.0-synthetic", OS: "Synthetic Linux 1", CPUModel: "Invented CPU <1>", CPUs: 2, CgroupVersion: 1, MemoryBytes: 8 << 30},
 		Tenond:  map[report.Mode]string{report.Events: "tenond --config tenon.yaml\n\nkind: NodeConfig"},
+		Ended:   report.EndPlanned,
 		Caveats: []string{"These data are synthetic: invented for a test, measured nowhere."},
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
