@@ -2,7 +2,7 @@
 // without the plugin. It uses one process, the framework and the queue of
 // kube-scheduler, and an API server in memory.
 //
-//	go run ./throughput -nodes 1000,5000 -rounds 12 -out DIR
+//	go run ./throughput -nodes 1000,5000 -rounds 30 -out DIR
 //
 // In each round, there is one part for each share of pods that ask for CPUs. In
 // each part, these schedulers are measured once, in random order: kube-scheduler,
@@ -55,7 +55,7 @@ func parse(args []string) (options, error) {
 	nodes := f.String("nodes", "1000,5000", "the numbers of nodes, each a cluster of its own")
 	shares := f.String("shares", "0,30,100", "the shares of pods that ask for CPUs, in percent")
 	o := options{}
-	f.IntVar(&o.rounds, "rounds", 12, "the number of rounds")
+	f.IntVar(&o.rounds, "rounds", 30, "the number of rounds; fewer than 30 decide no difference of a few percent (docs/lab-statistics.md)")
 	f.IntVar(&o.pods, "pods", 1000, "the number of pods of a block")
 	f.Uint64Var(&o.seed, "seed", 17, "decides the order of the blocks")
 	f.StringVar(&o.out, "out", "", "the folder for blocks.csv")

@@ -60,15 +60,21 @@ func summary(o options, all []block) string {
 // fixed before the measurement.
 func rule(rounds int) paired.Rule { return paired.Blocks().Planned(rounds) }
 
-// verdict tells whether the plugin keeps the throughput. If the two equal
-// schedulers differ by more than 3 %, it is not known.
+// equalsMargin is the ratio from which two equal schedulers count as different.
+const equalsMargin = 1.03
+
+// verdict tells whether the plugin keeps the throughput, by the bounds that the
+// lab uses for its claims. If the two equal schedulers do not resolve equalsMargin,
+// it is not known.
 func verdict(ratio, equal stat.Estimate) string {
-	switch {
-	case equal.High-equal.Low > 2*0.03:
+	switch v := stat.AtLeast(ratio, requiredShare); {
+	case !ratio.Enough:
+		return "undecided: too few rounds"
+	case !stat.ResolutionOf(equal, equalsMargin).Fine:
 		return "undecided: equals differ"
-	case ratio.Lower >= requiredShare:
+	case v == stat.Met:
 		return fmt.Sprintf("at least %.2f", requiredShare)
-	case ratio.Upper < requiredShare:
+	case v == stat.NotMet:
 		return fmt.Sprintf("below %.2f", requiredShare)
 	}
 	return "undecided"

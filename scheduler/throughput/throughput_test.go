@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"tenon.sh/tenon/internal/lab/stat"
 )
@@ -73,24 +72,35 @@ func TestARealAPIServerIsMeasured(t *testing.T) {
 	}
 }
 
-func TestTheVerdictNeedsEqualsThatAreEqual(t *testing.T) {
-	sample := func(of time.Duration, n int) stat.Sample {
+// TestTheVerdictIsThatOfTheLab compares verdicts on samples with little noise.
+// The bounds of the claim are wider than the interval of the mean: from few
+// rounds nothing is decided, and a mean without its median decides nothing.
+func TestTheVerdictIsThatOfTheLab(t *testing.T) {
+	sample := func(n int, of func(i int) float64) stat.Sample {
 		s := stat.Sample{}
 		for i := range n {
-			s[i] = float64(of) * (1 + 0.001*float64(i%3))
+			s[i] = of(i) * (1 + 0.001*float64(i%3))
 		}
 		return s
 	}
-	ratio := func(a, b time.Duration) stat.Estimate {
-		return stat.Ratio(sample(a, 12), sample(b, 12), rule(12))
-	}
-	for want, e := range map[string][2]stat.Estimate{
-		"at least 0.95":            {ratio(100, 102), ratio(100, 100)},
-		"below 0.95":               {ratio(100, 120), ratio(100, 100)},
-		"undecided: equals differ": {ratio(100, 102), stat.Ratio(stat.Sample{0: 1, 1: 2, 2: 1}, stat.Sample{0: 2, 1: 1, 2: 1}, rule(3))},
+	same := func(int) float64 { return 100 }
+	for _, c := range []struct {
+		name, want    string
+		rounds        int
+		plugin, equal func(i int) float64 // CPU time of the plugin and of the equal scheduler; that of kube-scheduler is 100
+	}{
+		{"quiet", "at least 0.95", 30, func(int) float64 { return 102 }, same},
+		{"slow", "below 0.95", 30, func(int) float64 { return 120 }, same},
+		{"few rounds", "undecided: too few rounds", 3, func(int) float64 { return 102 }, same},
+		{"rounds that may have missed a bad state", "undecided", 26, func(int) float64 { return 112 }, same},
+		{"slow in each third round", "undecided", 30, func(i int) float64 { return 100 + 30*float64(i%3/2) }, same},
+		{"equals that vary", "undecided: equals differ", 30, func(int) float64 { return 102 }, func(i int) float64 { return 80 + 40*float64(i%2) }},
+		{"equals that differ", "undecided: equals differ", 30, func(int) float64 { return 102 }, func(int) float64 { return 102 }},
 	} {
-		if got := verdict(e[0], e[1]); got != want {
-			t.Errorf("%s, want %s (%+v)", got, want, e)
+		stocks := sample(c.rounds, same)
+		ratio, equal := stat.Ratio(stocks, sample(c.rounds, c.plugin), rule(c.rounds)), stat.Ratio(stocks, sample(c.rounds, c.equal), rule(c.rounds))
+		if got := verdict(ratio, equal); got != c.want {
+			t.Errorf("%s: %s, want %s (%+v)", c.name, got, c.want, ratio)
 		}
 	}
 }
