@@ -147,18 +147,24 @@ func newReportCommand(g *global) *cobra.Command {
 		Use:   "report DIR",
 		Short: "Make table, result.json and report.html again from the raw data of an experiment",
 		Long: `Make table, result.json and report.html again from the raw data of an experiment,
-which may be packed (see tenon lab pack).`,
+which may be packed (see tenon lab pack). The result.json of a packed experiment
+stays as it is: it says what the version of that day found. -o json prints the
+result of this version.`,
 		Example: "  tenon lab report tenon-lab-20260102-150405",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{fmt.Errorf("lab report wants one directory, got %d: see tenon lab report --help", len(args))}
 			}
+			keeps := report.KeepsResult(args[0])
 			f, err := lab.Kinds.Rebuild(args[0])
 			if err != nil {
 				return err
 			}
 			if err := printFindings(cmd, g, f); err != nil {
 				return err
+			}
+			if keeps {
+				fmt.Fprintf(os.Stderr, "%s stays as it is; -o json prints the result of this version\n", filepath.Join(args[0], report.ResultFile))
 			}
 			fmt.Fprintf(os.Stderr, "report: %s\n", harness.Outcome{Dir: args[0]}.Report())
 			return nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"tenon.sh/tenon/internal/lab/archive"
@@ -25,7 +26,8 @@ type Findings interface {
 type Kinds map[string]func(dir string) (Findings, error)
 
 // Rebuild analyses the experiment in dir, and writes result.json and
-// report.html into dir. It needs only the raw data.
+// report.html into dir. It needs only the raw data. If KeepsResult holds for dir,
+// it does not write result.json.
 func (k Kinds) Rebuild(dir string) (Findings, error) {
 	kind, err := kindOf(dir)
 	if err != nil {
@@ -35,10 +37,25 @@ func (k Kinds) Rebuild(dir string) (Findings, error) {
 	if !ok {
 		return nil, fmt.Errorf("load experiment: %s is of kind %q, which this version of tenon does not know", dir, kind)
 	}
+	if KeepsResult(dir) {
+		f, err := open(dir)
+		if err != nil {
+			return nil, err
+		}
+		return f, writeFile(filepath.Join(dir, PageFile), f.WritePage)
+	}
 	return Build(dir, open)
 }
 
-// Build does the same as Rebuild, for a directory whose kind is known.
+// KeepsResult reports whether Rebuild leaves the result.json in dir as it is: the
+// experiment is packed, so result.json is the record of what the version of that
+// day found. A later version may judge the same data differently.
+func KeepsResult(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, ResultFile))
+	return err == nil && archive.Exists(dir)
+}
+
+// Build analyses the experiment in dir, and writes result.json and report.html.
 func Build(dir string, open func(dir string) (Findings, error)) (Findings, error) {
 	f, err := open(dir)
 	if err != nil {
