@@ -3,6 +3,7 @@ package harness
 import (
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/load"
@@ -13,6 +14,10 @@ import (
 // foreignMost is the largest share of the tested CPUs that work outside the
 // experiment may use. Interrupts and kernel threads need some CPU.
 const foreignMost = 0.15
+
+// readingMost is the largest time from the begin or the end of the measured part
+// to a reading, as a share of that part. The counters are interpolated there.
+const readingMost = 0.15
 
 // settle finds where the warm-up ends in the client's measurement, and removes
 // the warm-up. asked is the minimum length of the warm-up. drifts is true if
@@ -110,9 +115,28 @@ func AddDisturbances(r *report.Run, m Measurement, stealPercent float64) {
 	if share := m.Used.foreign / m.Used.capacity; share > foreignMost {
 		r.Void = append(r.Void, fmt.Sprintf("other work used %s of the tested CPUs: stop it, or test elsewhere (--cpus; on a cluster --node)", percent(share)))
 	}
+	if far := m.farthest(); far > readingMost*m.To.Sub(m.From).Seconds() {
+		r.Warnings = append(r.Warnings, "no reading of the counters lies near the begin or the end of the measured part: waiting, CPU and work may contain a part of the warm-up")
+	}
 	if m.drifts {
 		r.Warnings = append(r.Warnings, "latency still drifted at the end of the warm-up")
 	}
+}
+
+// farthest returns how far the nearest reading is, in seconds, from the begin or
+// the end of the measured part, whichever is farther. Without readings it returns 0.
+func (m Measurement) farthest() float64 {
+	if len(m.Readings) == 0 {
+		return 0
+	}
+	near := func(t time.Time) float64 {
+		least := math.Inf(1)
+		for _, r := range m.Readings {
+			least = min(least, math.Abs(r.At.Sub(t).Seconds()))
+		}
+		return least
+	}
+	return max(near(m.From), near(m.To))
 }
 
 func tooShort(r report.Run) string {

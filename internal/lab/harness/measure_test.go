@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +46,33 @@ func TestDisturbancesHaveACause(t *testing.T) {
 		c.m.Judge(&c.run, 1, time.Second)
 		if got := report.CauseOf(c.run.Void); got != report.Disturbed {
 			t.Errorf("%s: the cause of %q is %q, want %q", name, c.run.Void, got, report.Disturbed)
+		}
+	}
+}
+
+// TestReadingsFarFromTheMeasuredPartAreNamed uses the readings of a run of 2 s. The
+// counters at its begin are interpolated, so that they contain a part of the
+// warm-up if no reading lies near it.
+func TestReadingsFarFromTheMeasuredPartAreNamed(t *testing.T) {
+	from := time.Unix(100, 0)
+	for _, c := range []struct {
+		at     []float64 // seconds since the begin of the measured part
+		warned bool
+	}{
+		{[]float64{-0.5, 1.5, 2.1}, true},
+		{[]float64{-0.1, 1, 2.5}, true},
+		{[]float64{-0.1, 1, 2.1}, false},
+		{nil, false},
+	} {
+		m := Measurement{From: from, To: from.Add(2 * time.Second), Used: Spent{capacity: 1}}
+		for _, s := range c.at {
+			m.Readings = append(m.Readings, Reading{At: from.Add(time.Duration(s * float64(time.Second)))})
+		}
+		r := report.Run{Length: 2 * time.Second}
+		m.Judge(&r, 1, 2*time.Second)
+		warned := len(r.Warnings) == 1 && strings.Contains(r.Warnings[0], "may contain a part of the warm-up")
+		if warned != c.warned || len(r.Void) > 0 {
+			t.Errorf("readings at %v s: warnings %q, void %q", c.at, r.Warnings, r.Void)
 		}
 	}
 }

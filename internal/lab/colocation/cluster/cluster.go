@@ -259,7 +259,7 @@ func (b *environment) experiment(s run.SoloResult, calibration, caveats []string
 	}
 	caveats = append(caveats,
 		"batch-cpu was offered without regard to use (cpuReclaimThresholdPercent 1000): means of isolation are compared, not amounts",
-		fmt.Sprintf("counters are read from inside the pods every %v, which takes a CPU of the service a millisecond or two each time, alike in all modes", askPeriod))
+		fmt.Sprintf("counters are read from inside the pods every %v, which takes a CPU of the service a millisecond or two each time, alike in all modes", askPeriod(b.Duration)))
 	return colocation.Experiment{Experiment: report.Experiment{
 		Schema: report.Schema, Kind: colocation.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
 		Modes: b.Modes, Blocks: b.Blocks, Looks: report.LooksOf(b.Blocks), Duration: b.Duration, Seed: b.Seed, Margin: b.Margin,
@@ -305,7 +305,7 @@ func (b *environment) calibrateAll(ctx context.Context) (s run.SoloResult, lines
 		b.threads = b.BEThreads
 	}
 	tested := float64(b.Place.Tested.Len())
-	length := min(max(b.Duration/4, 4*askPeriod/2), 8*time.Second)
+	length := min(max(b.Duration/4, 2*longestAskPeriod), 8*time.Second)
 	var ls float64
 	rate, limited, lines, err := harness.FindRate(b.LoadPercent/100*tested, 3000*tested, length, func(rate float64) (harness.Trial, error) {
 		m, err := st.measure(ctx, b.load.Trial(rate, length))
@@ -338,7 +338,7 @@ func (b *environment) calibrateAll(ctx context.Context) (s run.SoloResult, lines
 	if err := st.startBeside(ctx, report.ModeSpec{Batch: true}, 0); err != nil {
 		return s, nil, nil, err
 	}
-	m, err := harness.WatchAlone(ctx, st.sampler, 0, min(max(b.Duration, 3*askPeriod), 10*time.Second))
+	m, err := harness.WatchAlone(ctx, st.sampler, 0, min(max(b.Duration, 3*longestAskPeriod), 10*time.Second))
 	if err != nil {
 		return s, nil, nil, err
 	}

@@ -85,6 +85,18 @@ func TestReadingsOfPodsAddUp(t *testing.T) {
 	}
 }
 
+// TestShortRunsAreReadOften checks the time between two readings of the counters.
+// In a run of 2 s, a reading each 2 s would mix the warm-up into the figures.
+func TestShortRunsAreReadOften(t *testing.T) {
+	for run, want := range map[time.Duration]time.Duration{
+		time.Second: 200 * time.Millisecond, 2 * time.Second: 200 * time.Millisecond, 10 * time.Second: time.Second, 30 * time.Second: 2 * time.Second,
+	} {
+		if got := askPeriod(run); got != want {
+			t.Errorf("a run of %v is read every %v, want %v", run, got, want)
+		}
+	}
+}
+
 // TestAnEndedFfmpegIsReported runs three commands as the batch pod does. The
 // second prints one progress report and is then killed, as the kernel does for
 // lack of memory. The report stays, so only the exit status shows the end.

@@ -15,9 +15,17 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// askPeriod is the time between two readings of the counters inside the pods.
-// Each reading takes 1 to 2 ms of the service's CPU time.
-const askPeriod = 2 * time.Second
+// longestAskPeriod is the longest time between two readings of the counters inside
+// the pods. Each reading takes 1 to 2 ms of the service's CPU time.
+const longestAskPeriod = 2 * time.Second
+
+// askPeriod returns the time between two readings for a run of this length. The
+// counters at the begin and the end of the measured part are interpolated, so the
+// period must be short compared with it: otherwise the figures of a short run
+// contain a part of its warm-up.
+func askPeriod(run time.Duration) time.Duration {
+	return min(max(run/10, harness.SamplePeriod), longestAskPeriod)
+}
 
 // groupFiles are files in which a container sees how much CPU its own cgroup
 // uses, on cgroup v2 and on v1.
@@ -146,6 +154,7 @@ func scaledCount(s string, scale time.Duration) (time.Duration, error) {
 // A podSampler reads counters inside the pods during a run.
 type podSampler struct {
 	harness.Recording
+	period         time.Duration  // between two readings
 	service, batch *kubectl.Shell // batch is nil if there is no batch pod
 	spins          bool           // batch runs the spinner
 	tested         unit.CPUSet
@@ -155,7 +164,7 @@ type podSampler struct {
 
 func (s *podSampler) Capacity() int { return s.tested.Len() }
 
-func (s *podSampler) Run(ctx context.Context) { s.Follow(ctx, askPeriod, s.read) }
+func (s *podSampler) Run(ctx context.Context) { s.Follow(ctx, s.period, s.read) }
 
 // read queries both pods at the same time, so that their answers describe the
 // same moment.

@@ -36,7 +36,7 @@ type runSetUp struct {
 // setUp configures Tenon for the mode and starts the pods. It returns when
 // nginx answers and every ffmpeg encodes.
 func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64) (st *runSetUp, err error) {
-	st = &runSetUp{b: b, sampler: &podSampler{}}
+	st = &runSetUp{b: b, sampler: &podSampler{period: askPeriod(b.Duration)}}
 	defer func() {
 		if err != nil {
 			st, err = nil, st.close(ctx, err)
