@@ -105,6 +105,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	unsigned int policy;
+	int nr_cpus_allowed;
 	const struct cpumask *cpus_ptr;
 	unsigned short migration_disabled;
 	struct sched_entity se;

@@ -13,7 +13,8 @@
  *
  *	the urgent queue of a shard	exiting, or preempted inside the kernel
  *	the queue of a shard		by vtime of pods
- *	the queue of a CPU		may not run everywhere in the shard
+ *	the queue of a CPU		may not run everywhere in the shard; the
+ *					reaper moves it to CPUs that may run it
  *	the parking queue of a pod	the pod's quota is used up
  *
  * Only ops.dispatch moves a task to its CPU's own queue (SCX_DSQ_LOCAL),
@@ -40,6 +41,7 @@ char LICENSE[] SEC("license") = "GPL";
 #include "scheduler_place.bpf.h"
 #include "scheduler_wait.bpf.h"
 #include "scheduler_pay.bpf.h"
+#include "scheduler_spread.bpf.h"
 #include "scheduler_reaper.bpf.h"
 #include "scheduler_init.bpf.h"
 #include "scheduler_dispatch.bpf.h"
@@ -52,7 +54,7 @@ __s32 BPF_PROG(tenon_select_cpu, struct task_struct *p, __s32 prev_cpu, __u64 wa
 
 	if (!t)
 		return prev_cpu;
-	cpu = place_task(p, prev_cpu);
+	cpu = place_task(p, prev_cpu, false);
 	t->target = cpu;
 	return cpu < 0 ? prev_cpu : cpu;
 }
@@ -119,11 +121,7 @@ void BPF_PROG(tenon_enqueue, struct task_struct *p, __u64 enq_flags)
 		if (!q)
 			return;
 		join(t, QOS_TO_CPU, q, dsq, now);
-		if (t->home != place->shard) { /* its vtime is of another time */
-			t->home = place->shard;
-			t->vtime = s->shard.queue.front;
-		}
-		t->key = t->urgent ? 0 : qos_key(&s->params, &s->shard.queue, &t->vtime);
+		house(s, q, t, cpu);
 		scx_insert_vtime(p, dsq, s->params.slice_ns, t->key, flags);
 		break;
 	case QOS_TO_PARK:
@@ -139,6 +137,7 @@ void BPF_PROG(tenon_enqueue, struct task_struct *p, __u64 enq_flags)
 		vtime = vtime_of(place->shard, t->slot);
 		if (!vtime)
 			return;
+		t->housed = false;
 		t->key = qos_key(&s->params, &s->shard.queue, vtime);
 		scx_insert_vtime(p, dsq, s->params.slice_ns, t->key, flags);
 	}
@@ -146,7 +145,7 @@ void BPF_PROG(tenon_enqueue, struct task_struct *p, __u64 enq_flags)
 	t->target = -1;
 	if (target < 0 && !(enq_flags & SCX_ENQ_WAKEUP)) { /* select_cpu was not asked */
 		if (t->route != QOS_TO_CPU)
-			target = place_task(p, cpu);
+			target = place_task(p, cpu, false);
 		else if (!preempted) /* it is not idle: another task has just taken it */
 			target = place_here(cpu);
 	}
@@ -189,7 +188,7 @@ void BPF_PROG(tenon_running, struct task_struct *p)
 		return;
 	t->relief = v == QOS_RUN_RELIEF;
 	t->refused = qos_refused(v);
-	q = waited_in(t, cpu);
+	q = waited_in(t);
 	if (q && !t->relief && !t->refused)
 		qos_served(q, t->route == QOS_TO_URGENT ? 0 : t->key, now);
 	account_wait(t, now);

@@ -53,6 +53,7 @@ enum qos_class {
 #define QOS_URGENT_NS (10 * QOS_MS)   /* the same for tasks that exit or were preempted inside the kernel */
 #define QOS_SPILL_NS (8 * QOS_SEC)    /* wait after which the agent is asked to demote the task */
 #define QOS_STEAL_NS (2 * QOS_MS)     /* time for which other shards leave tasks to their own shard */
+#define QOS_STUCK_NS (20 * QOS_MS)    /* time after which a task leaves the queue of a CPU that runs no BE */
 #define QOS_REAP_NS QOS_MS	      /* period of the reaper while the shard has BE */
 #define QOS_REAP_IDLE_NS (20 * QOS_MS) /* period of the reaper without BE */
 
@@ -299,15 +300,24 @@ struct qos_asks {
 	__u64 now;
 	__u32 thread;
 	__u32 idle_cores; /* whole idle cores of the shard, including this one if alone */
-	bool alone;	  /* all other threads of the core are idle */
+	bool alone;	  /* all other threads of the core are idle, or lent */
 	bool runs_be;	  /* a BE task is on this CPU and could continue: no new placement */
 	bool fair;	  /* fair tasks wait on this CPU */
+	bool bound;	  /* only tasks that may run on no other core of the shard are to run here */
+	bool lent;	  /* such tasks run here, on a core that is kept for LS */
 };
 
-/* qos_last_cores reports whether BE here would take a whole idle core that is kept for LS. */
+/*
+ * qos_last_cores reports whether BE here would take a whole idle core that is
+ * kept for LS. Tasks that may run nowhere else may take it: they would wait
+ * until a core of others becomes idle, beside their own idle CPU. No other task
+ * follows them there (lent).
+ */
 static __always_inline bool qos_last_cores(const struct qos_params *p, const struct qos_asks *a)
 {
-	return p->headroom && a->alone && !a->runs_be && a->idle_cores <= p->headroom;
+	if (a->bound && !TENON_BROKEN(BOUND))
+		return false;
+	return p->headroom && a->alone && (!a->runs_be || a->lent) && a->idle_cores <= p->headroom;
 }
 
 /*

@@ -85,7 +85,7 @@ void BPF_PROG(tenon_dispatch, __s32 cpu, struct task_struct *prev)
 	struct scx_cpu *c = cpu_at(cpu);
 	struct qos_asks a = {};
 	enum qos_verdict v;
-	bool found;
+	bool found, own;
 
 	if (!s || !core || !c || !place->known)
 		return;
@@ -95,11 +95,18 @@ void BPF_PROG(tenon_dispatch, __s32 cpu, struct task_struct *prev)
 	a.fair = others_wait();
 	if (!a.fair)
 		hold_ends(c, s, core, cpu, a.thread, a.now);
-	if (s->params.headroom && !a.runs_be) {
-		a.alone = alone(cpu);
+	a.lent = c->lent;
+	if (s->params.headroom && (!a.runs_be || a.lent)) {
+		a.alone = alone(cpu, true);
 		a.idle_cores = a.alone ? idle_cores(place->shard) : 0;
 	}
 	v = qos_may_run(&s->params, core, &s->shard, &a);
+	own = v == QOS_REFUSE_HEADROOM && ((a.runs_be && prev && !elsewhere(prev, cpu)) || bound(cpu));
+	if (own) {
+		a.bound = true;
+		v = qos_may_run(&s->params, core, &s->shard, &a);
+	}
+	c->lent = own;
 	c->verdicts[v & (QOS_VERDICTS - 1)]++;
 	if (qos_refused(v)) {
 		refuse(c, v, a.now);
@@ -107,21 +114,23 @@ void BPF_PROG(tenon_dispatch, __s32 cpu, struct task_struct *prev)
 			look_again(cpu, qos_read_time(&core->hold_until), a.now);
 		return;
 	}
-	found = take(c, DSQ_URGENT + place->shard);
+	found = !own && take(c, DSQ_URGENT + place->shard);
 	if (!found) {
 		__u64 mine = first(DSQ_CPU + cpu);
 		/* Without another candidate there is nothing to compare. */
-		__u64 ours = a.runs_be || mine != QOS_NOBODY ? first(DSQ_SHARD + place->shard) : QOS_NOBODY;
+		bool compare = !own && (a.runs_be || mine != QOS_NOBODY);
+		__u64 ours = compare ? first(DSQ_SHARD + place->shard) : QOS_NOBODY;
 		__u64 key = a.runs_be ? key_of(s, place->shard, prev, a.now) : QOS_NOBODY;
 		enum qos_turn turn = qos_turn(key, mine, ours);
 
 		if (turn == QOS_TURN_PREVIOUS && go_on(s, prev, v))
 			return;
-		if (turn == QOS_TURN_CPU)
+		if (turn == QOS_TURN_CPU || own)
 			found = take(c, DSQ_CPU + cpu);
 		/* Also if the first task of a queue may not run here, or another CPU was faster. */
-		found = found || take(c, DSQ_SHARD + place->shard) || take(c, DSQ_CPU + cpu) ||
-			steal(c, place->shard, a.now);
+		if (!own)
+			found = found || take(c, DSQ_SHARD + place->shard) || take(c, DSQ_CPU + cpu) ||
+				steal(c, place->shard, a.now);
 	}
 	if (found) {
 		c->taken_at = a.now;

@@ -25,7 +25,7 @@ __noinline int clean(__u32 cpu)
 	qos_write_time(&core->hold_until, 0);
 	qos_write_time(&core->relief_until, 0);
 	c->refused_at = c->expelled_at = c->taken_at = 0;
-	c->armed = c->left = 0;
+	c->armed = c->left = c->lent = 0;
 	return 0;
 }
 

@@ -29,14 +29,14 @@ __noinline int unpark(__u32 slot, __u32 most, __u64 now)
 		if (t->shards & 1ull << (place->shard & (SCX_SHARDS - 1)) && !immovable(p)) {
 			dsq = DSQ_SHARD + place->shard;
 			t->route = QOS_TO_SHARD;
+			t->housed = false;
+			t->key = qos_key(&s->params, &s->shard.queue, vtime);
 			qos_queued(&s->shard.queue, queued(dsq), now);
 		} else {
 			dsq = DSQ_CPU + cpu;
-			t->route = QOS_TO_CPU;
-			vtime = &t->vtime;
 			qos_queued(q, queued(dsq), now);
+			house(s, q, t, cpu);
 		}
-		t->key = qos_key(&s->params, &s->shard.queue, vtime);
 		scx_move_set_vtime(&it, t->key);
 		scx_move_vtime(&it, p, dsq, 0);
 	}

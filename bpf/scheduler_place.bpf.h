@@ -4,8 +4,8 @@
  * and the accounting of runs. Part of scheduler.bpf.c.
  */
 
-/* alone reports whether all other threads of a CPU's core are idle. */
-__noinline int alone(__u32 cpu)
+/* alone reports whether all other threads of a CPU's core are idle, or, if asked for that, lent. */
+__noinline int alone(__u32 cpu, __u32 or_lent)
 {
 	const volatile struct scx_place *place = place_of(cpu);
 	const volatile struct scx_siblings *sib = &siblings[place->core & (SCX_CPUS - 1)];
@@ -17,7 +17,7 @@ __noinline int alone(__u32 cpu)
 		if (t == place->thread || !(sib->threads & 1u << t))
 			continue;
 		c = cpu_at(sib->cpu[t]);
-		if (c && c->class != QOS_NONE)
+		if (c && c->class != QOS_NONE && !(or_lent && c->lent && c->class == QOS_BE))
 			return 0;
 	}
 	return 1;
@@ -33,14 +33,14 @@ __noinline int idle_cores(__u32 shard)
 		__u32 cpu = shard_cpus[(r->first_cpu + i) & (SCX_CPUS - 1)];
 		struct scx_cpu *c = cpu_at(cpu);
 
-		if (!place_of(cpu)->thread && c && c->class == QOS_NONE && alone(cpu))
+		if (!place_of(cpu)->thread && c && c->class == QOS_NONE && alone(cpu, false))
 			n++;
 	}
 	return n;
 }
 
 /* rank returns, for an idle CPU and a task, qos_rank in bits 0 to 7 and qos_legal's verdict above. */
-__noinline int rank(__u32 cpu, __u32 previous, __u32 whole)
+__noinline int rank(__u32 cpu, __u32 previous, __u32 whole, __u32 is_bound)
 {
 	const volatile struct scx_place *place = place_of(cpu);
 	struct scx_shard *s = shard_of(place);
@@ -49,7 +49,8 @@ __noinline int rank(__u32 cpu, __u32 previous, __u32 whole)
 		.now = bpf_ktime_get_ns(),
 		.thread = place->thread,
 		.idle_cores = whole,
-		.alone = alone(cpu),
+		.alone = alone(cpu, true),
+		.bound = is_bound,
 	};
 	enum qos_verdict v;
 
@@ -74,8 +75,9 @@ __noinline int ask(__u32 cpu)
  * place_task finds and claims the best idle CPU for a task near a CPU; -1:
  * there is none. If BE is refused on an idle CPU that has not recorded this,
  * place_task wakes that CPU, so that it is woken again when the reason ends.
+ * is_bound: the task is known to have no other core in the shard.
  */
-static __noinline __s32 place_task(struct task_struct *p, __s32 prev)
+static __noinline __s32 place_task(struct task_struct *p, __s32 prev, bool is_bound)
 {
 	const volatile struct scx_place *home = place_of(prev);
 	const volatile struct scx_range *r = &ranges[home->shard & (SCX_SHARDS - 1)];
@@ -98,7 +100,7 @@ static __noinline __s32 place_task(struct task_struct *p, __s32 prev)
 
 		if (!bpf_cpumask_test_cpu(cpu, idle) || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
-		is = rank(cpu, prev, whole);
+		is = rank(cpu, prev, whole, is_bound);
 		if ((is & 0xff) > most) {
 			most = is & 0xff;
 			best = cpu;
@@ -146,7 +148,7 @@ static __always_inline void settle(struct scx_task *t, struct task_struct *p, __
 	struct qos_pod *pod = pod_at(t->slot);
 	__u32 slot = t->slot, weight;
 	struct scx_pod *stats = bpf_map_lookup_elem(&pod_stats, &slot);
-	struct qos_queue *q = waited_in(t, scx_bpf_task_cpu(p));
+	struct qos_queue *q = waited_in(t);
 	__u64 ran = now - t->ran_from, *vtime;
 
 	if (!pod || !stats || !t->ran_from)
@@ -177,9 +179,17 @@ static __always_inline __u64 key_of(struct scx_shard *s, __u32 shard, struct tas
 	if (!t)
 		return QOS_NOBODY;
 	settle(t, p, now);
-	if (t->route != QOS_TO_CPU && t->shard != shard)
+	if (t->route == QOS_TO_CPU) {
+		struct qos_queue *q = queue_of(t->cpu);
+		__u64 key = qos_key(&s->params, &s->shard.queue, &t->vtime);
+
+		if (q)
+			qos_continued(q, key);
+		return key;
+	}
+	if (t->shard != shard)
 		return QOS_NOBODY;
-	vtime = t->route == QOS_TO_CPU ? &t->vtime : vtime_of(t->shard, t->slot);
+	vtime = vtime_of(t->shard, t->slot);
 	return vtime ? qos_key(&s->params, &s->shard.queue, vtime) : QOS_NOBODY;
 }
 

@@ -10,6 +10,7 @@
  *	shard.limit = qos_cap_limit(...)
  *	pass = qos_pass_begin(...)
  *	each core: each thread: qos_repair; then qos_reap_core, carry out kicks
+ *	each CPU's queue: qos_spread, qos_stuck; move tasks to the queues of other CPUs
  *	qos_relief_weigh for the queues, qos_relief_grant, kick the CPU idle
  *	one shard's reaper: each pod: qos_pod_refill, unpark
  *	again after qos_reap_ns
@@ -39,27 +40,36 @@ static __always_inline struct qos_pass qos_pass_begin(const struct qos_shard *s,
 	return pass;
 }
 
+/* What the reaper sees of a core, as masks of threads. */
+struct qos_sight {
+	__u32 all;    /* the existing threads */
+	__u32 idle;   /* the threads that are idle now */
+	__u32 queued; /* the threads whose CPU's own queue has tasks */
+	__u32 bound;  /* of these, those where the first task may run on no other core of the shard */
+	__u32 lent;   /* the threads that run such a task on a core that is kept for LS */
+};
+
 /*
- * qos_reap_core decides for one core which idle threads to wake, and which
- * BE threads to stop. all: the existing threads; idle: the threads that are
- * idle now; queued: the threads whose CPU's own queue has tasks. While tasks
- * wait, it wakes any idle thread that may run BE, expelled or not, so a lost
- * wake-up lasts at most one pass. qos_reap_thread does this for one thread
- * t, because the kernel's verifier follows every path through a loop.
+ * qos_reap_core decides for one core which idle threads to wake, and
+ * which BE threads to stop. While tasks wait, it wakes any idle thread
+ * that may run BE, expelled or not, so a lost wake-up lasts at most one
+ * pass. qos_reap_thread does this for one thread t, because the kernel's
+ * verifier follows every path through a loop.
  */
 static __always_inline void qos_reap_thread(const struct qos_params *p, const struct qos_core *c,
 					    const struct qos_shard *s, struct qos_pass *pass, struct qos_kicks *k,
-					    __u32 t, __u32 all, __u32 idle, __u32 queued)
+					    const struct qos_sight *saw, __u32 t)
 {
 	__u32 bit = qos_bit(t);
 	struct qos_asks a = {
 		.now = pass->now,
 		.thread = t,
 		.idle_cores = pass->idle_cores,
-		.alone = ((idle & ~k->wake) | bit) == all,
+		.alone = ((saw->idle & ~k->wake) | saw->lent | bit) == saw->all,
+		.bound = saw->bound & bit,
 	};
 
-	if (!(all & bit))
+	if (!(saw->all & bit))
 		return;
 	if (qos_read(&c->be) & bit) {
 		/* A kick was lost, or relief is over. As ops.tick, but ticks may be 10 ms apart. */
@@ -71,28 +81,47 @@ static __always_inline void qos_reap_thread(const struct qos_params *p, const st
 		}
 		return;
 	}
-	if (!(idle & bit) || !(queued & bit || pass->waiting) || TENON_BROKEN(REAP_WAKE))
+	if (!(saw->idle & bit) || !(saw->queued & bit || pass->waiting) || TENON_BROKEN(REAP_WAKE))
 		return;
 	if (!pass->room || qos_refused(qos_legal(p, c, s, &a)))
 		return;
 	k->wake |= bit;
 	pass->room--;
-	if (!(queued & bit))
+	if (!(saw->queued & bit))
 		pass->waiting--;
 	if (a.alone)
 		pass->idle_cores--;
 }
 
 static __always_inline struct qos_kicks qos_reap_core(const struct qos_params *p, const struct qos_core *c,
-						      const struct qos_shard *s, struct qos_pass *pass, __u32 all,
-						      __u32 idle, __u32 queued)
+						      const struct qos_shard *s, struct qos_pass *pass,
+						      const struct qos_sight *saw)
 {
 	struct qos_kicks k = {};
 	__u32 t;
 
 	for (t = 0; t < QOS_THREADS; t++)
-		qos_reap_thread(p, c, s, pass, &k, t, all, idle, queued);
+		qos_reap_thread(p, c, s, pass, &k, saw, t);
 	return k;
+}
+
+/*
+ * qos_spread returns how many tasks the reaper may move from a CPU's queue to
+ * idle CPUs that may run them; woken: the CPU itself was woken for one of them.
+ */
+static __always_inline __u32 qos_spread(__u32 waiting, bool woken)
+{
+	return waiting && !TENON_BROKEN(SPREAD) ? waiting - woken : 0;
+}
+
+/*
+ * qos_stuck reports whether the reaper should move a task from a CPU's queue to
+ * one of a CPU that runs BE: another class has this CPU for long, or the rules
+ * keep BE off it. In the shard's queue, any CPU would take the task in its turn.
+ */
+static __always_inline bool qos_stuck(const struct qos_queue *q, __u32 waiting, bool runs_be, __u64 now)
+{
+	return waiting && !runs_be && now > q->served_at + QOS_STUCK_NS && !TENON_BROKEN(STUCK);
 }
 
 /* The longest starving queue, and the CPU that could serve it. */
@@ -146,6 +175,8 @@ static __always_inline void qos_relief_grant(struct qos_shard *s, struct qos_cor
 struct qos_look {
 	__u32 switches;
 	__u32 wrong;
+	__u32 spread; /* tasks in the CPU's own queue that may be moved to idle CPUs: qos_spread */
+	__u32 stuck;  /* or also to those that run BE: qos_stuck */
 };
 
 /*

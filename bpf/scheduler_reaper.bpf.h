@@ -77,18 +77,6 @@ static __always_inline void hold_ends(struct scx_cpu *c, struct scx_shard *s, st
 	bpf_timer_start(&t->timer, s->params.hold_ns + SWITCH_NS, BPF_F_TIMER_CPU_PIN);
 }
 
-/* The state that the passes over the cores of a shard share. */
-struct sweep {
-	struct qos_pass pass;
-	struct qos_relief_pick pick;
-	__u32 waiting; /* in the shard's queue, and in the urgent one */
-	__u32 urgent;
-	__u32 from;    /* enum qos_route: the queue that starves */
-	__u32 pinned;  /* tasks in the queues of CPUs */
-	bool repair;
-	bool relief;
-};
-
 /* weigh calls qos_relief_weigh and records the picked queue. */
 static __always_inline void weigh(struct sweep *w, const struct qos_queue *q, __u32 waiting, enum qos_route from,
 				  __u32 cpu, bool idle)
@@ -168,21 +156,31 @@ __noinline int repair(__u32 cpu)
 	return 0;
 }
 
-/* The state of a core during a pass: masks of threads. */
+/* The state of a core during a pass. */
 struct sight {
+	struct qos_sight of;
 	struct qos_kicks kicks;
-	__u32 all, idle, queued;
 };
 
-/* reap_thread calls qos_reap_thread for one thread of a core. */
+/* reap_thread calls qos_reap_thread for one thread of a core, and counts what remains for spread. */
 __noinline int reap_thread(struct sweep *w, struct sight *saw, __u32 shard, __u32 core, __u32 thread)
 {
+	__u32 cpu = siblings[core & (SCX_CPUS - 1)].cpu[thread & (QOS_THREADS - 1)];
+	struct qos_look *look = bpf_map_lookup_elem(&looks, &cpu);
 	struct scx_shard *s = shard_at(shard);
 	struct qos_core *c = core_at(core);
+	bool woken;
 
-	if (w && saw && s && c)
-		qos_reap_thread(&s->params, c, &s->shard, &w->pass, &saw->kicks, thread, saw->all, saw->idle,
-				saw->queued);
+	if (!w || !saw || !s || !c || !look || !(saw->of.all & qos_bit(thread)))
+		return 0;
+	qos_reap_thread(&s->params, c, &s->shard, &w->pass, &saw->kicks, &saw->of, thread);
+	woken = saw->kicks.wake & qos_bit(thread);
+	if (saw->of.idle & qos_bit(thread) && !woken)
+		w->spare++;
+	if (look->spread)
+		look->spread = qos_spread(look->spread, woken);
+	if (woken)
+		look->stuck = 0;
 	return 0;
 }
 
@@ -191,23 +189,35 @@ __noinline int sweep_core(struct sweep *w, __u32 shard, __u32 core)
 {
 	const volatile struct scx_siblings *sib = &siblings[core & (SCX_CPUS - 1)];
 	struct scx_shard *s = shard_at(shard);
-	struct sight saw = {.all = sib->threads};
+	struct sight saw = {.of.all = sib->threads};
 	__u32 t;
 
 	if (!w || !s)
 		return 0;
 	each_below (t, QOS_THREADS) {
 		__u32 cpu = sib->cpu[t & (QOS_THREADS - 1)], bit = qos_bit(t), n;
+		struct qos_look *look = bpf_map_lookup_elem(&looks, &cpu);
 		struct scx_cpu *c = cpu_at(cpu);
+		struct qos_queue *q;
 
-		if (!(saw.all & bit) || !c)
+		if (!(saw.of.all & bit) || !c || !look)
 			continue;
 		n = queued(DSQ_CPU + cpu);
 		w->pinned += n;
-		if (n)
-			saw.queued |= bit;
+		look->spread = n;
+		look->stuck = 0;
 		if (c->class == QOS_NONE)
-			saw.idle |= bit;
+			saw.of.idle |= bit;
+		if (c->class == QOS_BE && c->lent)
+			saw.of.lent |= bit;
+		if (n) {
+			saw.of.queued |= bit;
+			if (saw.of.idle & bit && s->params.headroom && bound(cpu))
+				saw.of.bound |= bit;
+			q = queue_of(cpu);
+			look->stuck = q && qos_stuck(q, n, c->class == QOS_BE, w->pass.now);
+			w->stuck += look->stuck;
+		}
 		if (w->repair)
 			repair(cpu);
 		if (w->relief)
@@ -264,6 +274,8 @@ __noinline int reap(__u32 shard, __u64 now)
 	w.relief = qos_relief_due(&s->shard, now);
 	each_below (i, r->cores)
 		sweep_core(&w, shard, r->first_core + i);
+	if (w.pinned && (w.spare || w.stuck))
+		spread(&w, shard);
 	s->queued = w.waiting;
 	s->urgent = w.urgent;
 	s->pinned = w.pinned;

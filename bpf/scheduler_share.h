@@ -84,6 +84,36 @@ static __always_inline __u64 qos_key(const struct qos_params *p, const struct qo
 }
 
 /*
+ * qos_key_here returns the place of a task in the queue of a CPU. The shard's
+ * time stands still if all tasks are restricted, so that the credit for sleep
+ * must also be limited by the time of the CPU's queue. A task that comes from
+ * elsewhere (moved) starts with this time, since CPUs run at different speeds:
+ * with its own it would go before all others here for long, or after them. A
+ * task may be ahead by one slice at the lowest weight (50 ms), but not by what it
+ * ran out of order: urgent, or by relief.
+ */
+static __always_inline __u64 qos_key_here(const struct qos_params *p, const struct qos_queue *shard,
+					  const struct qos_queue *here, __u64 *vtime, bool moved)
+{
+	__u64 most = here->front + (moved ? 0 : QOS_PERIOD_NS);
+
+	if ((moved || *(volatile __u64 *)vtime > most) && !TENON_BROKEN(HOME))
+		*(volatile __u64 *)vtime = most;
+	qos_key(p, here, vtime);
+	return qos_key(p, shard, vtime);
+}
+
+/*
+ * qos_continued records that a task of a CPU's queue asks to continue there;
+ * its key is that of qos_key. It may run for long without ops.running.
+ */
+static __always_inline void qos_continued(struct qos_queue *here, __u64 key)
+{
+	if (here->front < key)
+		here->front = key;
+}
+
+/*
  * qos_served records that a task from this queue was put on a CPU
  * (ops.running, except by relief). key is the result of qos_key. The queue
  * is the one in which the task waited, on whichever CPU it runs.

@@ -125,7 +125,7 @@ struct scx_task {
 	__s32 target;	/* the idle CPU that ops.select_cpu claimed, or -1 */
 	__u16 slot;
 	__u16 shard; /* the shard in whose queue it waits */
-	__u16 home;  /* the shard whose time vtime uses */
+	__u16 cpu;   /* the CPU in whose queue it waits, or waited last, and whose time vtime uses */
 	__u32 attached; /* number of the attachment in which the other fields were written */
 	__u8 route;  /* enum qos_route: its queue */
 	bool urgent;
@@ -133,6 +133,7 @@ struct scx_task {
 	bool known;   /* the field shards is valid */
 	bool relief;  /* it runs against a rule */
 	bool refused; /* it was put on a CPU against a rule, and stops at once */
+	bool housed;  /* the field cpu is valid */
 	bool preempted; /* a higher class takes the CPU from it at this moment */
 };
 
@@ -187,16 +188,29 @@ static __always_inline struct qos_queue *queue_of(__u32 cpu)
 }
 
 /* waited_in returns the queue from which a task on a CPU came. */
-static __always_inline struct qos_queue *waited_in(const struct scx_task *t, __u32 cpu)
+static __always_inline struct qos_queue *waited_in(const struct scx_task *t)
 {
 	struct scx_shard *s;
 
 	if (t->route == QOS_TO_CPU)
-		return queue_of(cpu);
+		return queue_of(t->cpu);
 	s = shard_at(t->shard);
 	if (!s)
 		return 0;
 	return t->route == QOS_TO_URGENT ? &s->shard.urgent : &s->shard.queue;
+}
+
+/* house puts a task into the queue of a CPU, as far as the task's own fields tell, and sets its place there. */
+static __always_inline void house(const struct scx_shard *s, const struct qos_queue *q, struct scx_task *t, __u32 cpu)
+{
+	bool moved = !t->housed || t->cpu != cpu;
+
+	t->route = QOS_TO_CPU;
+	t->cpu = cpu;
+	t->housed = true;
+	t->key = qos_key_here(&s->params, &s->shard.queue, q, &t->vtime, moved);
+	if (t->urgent)
+		t->key = 0;
 }
 
 static __always_inline struct qos_pod *pod_at(__u32 slot)

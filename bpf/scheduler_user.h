@@ -95,6 +95,8 @@ struct scx_cpu {
 	__u32 taken_pid, taken_tid; /* the task that was probably taken */
 	__u32 armed; /* LSX is about to leave, and the timer will wake the waiting siblings */
 	__u32 left;  /* LSX has left, and ops.dispatch must still wake the siblings */
+	__u32 lent;  /* the core is kept for LS, and runs BE that may run on no other core of the shard */
+	__u32 pad;
 	struct scx_known known[SCX_KNOWN];
 };
 
@@ -125,6 +127,8 @@ struct scx_shard {
 	/* The numbers of waiting tasks in the last pass. */
 	__u32 queued, urgent, pinned;
 	__u32 parked; /* tasks of all pods; in shard 0 only */
+	__u32 spread_from; /* the CPU, counted in the shard, whose queue the reaper examines next: see spread */
+	__u32 moved;	   /* tasks moved from the queue of a CPU to that of another */
 };
 
 enum scx_event_kind {

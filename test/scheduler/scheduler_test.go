@@ -112,7 +112,7 @@ func TestInvariantsHold(t *testing.T) {
 		events = "10000000"
 	}
 	for _, top := range topologies {
-		for _, load := range []string{"storm", "beside", "steady"} {
+		for _, load := range []string{"storm", "beside", "kept", "steady"} {
 			for _, hz := range []string{"250", "1000"} {
 				t.Run(fmt.Sprintf("%s/%s/%s Hz", top.name, load, hz), func(t *testing.T) {
 					args := []string{"-cores", top.cores, "-threads", top.threads, "-shards", top.shards,
@@ -140,6 +140,10 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		"siblings wait after LSX":                  {"HOLD", "hold", "-load storm"},
 		"LSX that stops wakes who was expelled":    {"WAKE_KICK", "conserving", "-load steady -cores 1"},
 		"the reaper wakes for waiting tasks":       {"REAP_WAKE", "wake-up", "-load storm"},
+		"waiting tasks go to idle CPUs":            {"SPREAD", "spread", "-load kept -cores 4"},
+		"waiting tasks leave a CPU without BE":     {"STUCK", "stuck", "-load kept -cores 4"},
+		"who comes to a CPU takes over its time":   {"HOME", "turn", "-load kept -cores 4"},
+		"who may go nowhere else is let run":       {"BOUND", "wake-up", "-load storm -cores 8 -threads 1"},
 		"the reaper repairs bits":                  {"REPAIR", "I5", "-load storm"},
 		"relief for who starves":                   {"RELIEF", "I2", "-load beside"},
 		"a trickle of service is starvation":       {"FED", "I2", "-load beside -cores 1 -hz 1000"},

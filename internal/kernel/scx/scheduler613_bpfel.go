@@ -109,6 +109,8 @@ type scheduler613ScxCpu struct {
 	TakenTid   uint32
 	Armed      uint32
 	Left       uint32
+	Lent       uint32
+	Pad        uint32
 	Known      [64]struct {
 		_          structs.HostLayout
 		Cgroup     uint64
@@ -212,23 +214,25 @@ type scheduler613ScxShard struct {
 		Running  uint32
 		Limit    uint32
 	}
-	Params    scheduler613QosParams
-	SeenAt    uint64
-	ScanAt    uint64
-	OldestNs  uint64
-	LongWaits uint64
-	Relieved  uint64
-	Repaired  uint64
-	Woken     uint64
-	Stopped   uint64
-	Demand    uint32
-	Part      uint32
-	Hurried   uint32
-	Passes    uint32
-	Queued    uint32
-	Urgent    uint32
-	Pinned    uint32
-	Parked    uint32
+	Params     scheduler613QosParams
+	SeenAt     uint64
+	ScanAt     uint64
+	OldestNs   uint64
+	LongWaits  uint64
+	Relieved   uint64
+	Repaired   uint64
+	Woken      uint64
+	Stopped    uint64
+	Demand     uint32
+	Part       uint32
+	Hurried    uint32
+	Passes     uint32
+	Queued     uint32
+	Urgent     uint32
+	Pinned     uint32
+	Parked     uint32
+	SpreadFrom uint32
+	Moved      uint32
 }
 
 type scheduler613ScxSiblings struct {

@@ -106,14 +106,13 @@ static void check_start(struct cpu *c)
 void check_place(const struct cpu *c)
 {
 	const struct shard *s = &sim.shard[c->shard];
-	u32 t, left = idle_cores(s);
+	u32 left = idle_cores(s);
 
 	if (relieved(c))
 		return;
-	for (t = 0; t < sim.threads; t++)
-		if (t != c->thread && !idle(sibling(c->core, t)))
-			return;
-	left -= idle(c);
+	if (!alone(c, true)) /* the core is not idle, unless BE that may run nowhere else has it */
+		return;
+	left -= idle(c) && alone(c, false);
 	if (left < sim.p.headroom)
 		broke("headroom", "cpu %u is given BE, %u of %u idle cores are left", c->id, left, sim.p.headroom);
 }
@@ -197,14 +196,83 @@ static bool waits_since(const struct list *l, u64 then)
 	return false;
 }
 
+/* movable_since returns a task that has waited since then in the queue of a CPU, and may run on another. */
+static const struct task *movable_since(const struct cpu *c, u64 then)
+{
+	const struct task *t;
+
+	for (t = c->queue.first; t; t = t->next)
+		if (t->put_at <= then && movable(t, c))
+			return t;
+	return 0;
+}
+
+/* check_missed: no CPU that may run BE stays idle for long while a task that may run there waits for another CPU. */
+static void check_missed(struct cpu *c, bool legal)
+{
+	const struct shard *s = &sim.shard[c->shard];
+	u32 i;
+
+	if (!legal || c->kept) {
+		c->missed_since = 0;
+		return;
+	}
+	if (!c->missed_since)
+		c->missed_since = sim.now;
+	for (i = s->first; i < s->first + s->cpus; i++)
+		if (sim.now - c->missed_since > 25 * QOS_REAP_NS && i != c->id &&
+		    movable_since(&sim.cpu[i], c->missed_since))
+			broke("spread", "cpu %u is idle for %llu us while %u tasks wait for cpu %u", c->id,
+			      (sim.now - c->missed_since) / QOS_US, sim.cpu[i].queue.n, i);
+}
+
+/* check_stuck: no task that may run on a CPU with BE waits for long for a CPU without. */
+static void check_stuck(struct cpu *c)
+{
+	const struct shard *s = &sim.shard[c->shard];
+	const struct task *t = movable_since(c, sim.now);
+	bool company = false;
+	u32 i;
+
+	for (i = s->first; i < s->first + s->cpus && t; i++)
+		company |= sim.cpu[i].class == QOS_BE && may_run(t, &sim.cpu[i]);
+	if (c->class == QOS_BE || !company) {
+		c->stuck_since = 0;
+		return;
+	}
+	if (!c->stuck_since)
+		c->stuck_since = sim.now;
+	if (sim.now - c->stuck_since > 200 * QOS_MS && movable_since(c, c->stuck_since))
+		broke("stuck", "tasks wait for cpu %u, which runs no BE for %llu ms, while another does", c->id,
+		      (sim.now - c->stuck_since) / QOS_MS);
+}
+
+/* check_turn: among few tasks of equal weight, each has its turn while BE runs on the CPU. */
+static void check_turn(struct cpu *c)
+{
+	const struct task *t;
+
+	if (sim.load != KEPT)
+		return;
+	account(c);
+	for (t = c->queue.first; t; t = t->next)
+		if (c->class_ns[QOS_BE] - t->be_at_put > QOS_SEC)
+			broke("turn", "BE task %u waits for cpu %u, on which others of the %u waiting ran for %llu ms", t->id, c->id,
+			      c->queue.n, (c->class_ns[QOS_BE] - t->be_at_put) / QOS_MS);
+}
+
 /* check_idle: no CPU that may run BE stays idle for more than a few passes while a task waits. */
 static void check_idle(struct cpu *c)
 {
 	const struct shard *s = &sim.shard[c->shard];
 	struct qos_asks a = asks(c, false);
+	enum qos_verdict v = qos_legal(&sim.p, &sim.core[c->core], &s->q, &a);
+	bool legal = idle(c) && v == QOS_RUN && c->untrue_until <= sim.now;
 
-	if (!idle(c) || !(s->queue.n || c->queue.n) ||
-	    qos_legal(&sim.p, &sim.core[c->core], &s->q, &a) != QOS_RUN || c->untrue_until > sim.now) {
+	check_missed(c, legal);
+	if (idle(c) && v == QOS_REFUSE_HEADROOM && c->queue.first && bound(c->queue.first, c))
+		legal = c->untrue_until <= sim.now;
+	if (!legal || !(c->queue.n || (s->queue.n && v == QOS_RUN))) {
 		c->wanted_since = 0;
 		return;
 	}
@@ -227,6 +295,8 @@ void check_reaped(u32 shard)
 		const struct qos_core *core = &sim.core[c->core];
 
 		check_idle(c);
+		check_stuck(c);
+		check_turn(c);
 		if (c->switching)
 			continue;
 		if ((core->ls >> c->thread & 1) == (c->class == QOS_LSX) && (core->be >> c->thread & 1) == (c->class == QOS_BE)) {

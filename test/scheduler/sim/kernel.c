@@ -61,6 +61,35 @@ bool fair(const struct task *t)
 	return t->class != QOS_BE || t->spilled;
 }
 
+bool may_run(const struct task *t, const struct cpu *c)
+{
+	return t->pinned ? c->id == t->cpu : !(t->restricted && c->kept);
+}
+
+/* movable reports whether a task may run on another CPU of the shard. */
+bool movable(const struct task *t, const struct cpu *c)
+{
+	const struct shard *s = &sim.shard[c->shard];
+	u32 i;
+
+	for (i = s->first; i < s->first + s->cpus; i++)
+		if (i != c->id && may_run(t, &sim.cpu[i]))
+			return true;
+	return false;
+}
+
+/* bound reports whether a task may run on no other core of the shard. */
+bool bound(const struct task *t, const struct cpu *c)
+{
+	const struct shard *s = &sim.shard[c->shard];
+	u32 i;
+
+	for (i = s->first; i < s->first + s->cpus; i++)
+		if (sim.cpu[i].core != c->core && may_run(t, &sim.cpu[i]))
+			return false;
+	return true;
+}
+
 enum qos_class class_of(const struct task *t)
 {
 	if (!t)
@@ -286,6 +315,8 @@ static u32 place_fair(const struct task *t)
 	for (i = 0; i < s->cpus; i++) {
 		u32 cpu = s->first + (from + i) % s->cpus;
 
+		if (!may_run(t, &sim.cpu[cpu]))
+			continue;
 		if (idle(&sim.cpu[cpu]) && !sim.cpu[cpu].fair.n)
 			return cpu;
 		if (load_of(&sim.cpu[cpu]) + 1 < load_of(&sim.cpu[best]))

@@ -65,10 +65,20 @@ static void make_steady(void)
 	}
 }
 
+/* restrict_to keeps some tasks of BE off the kept CPUs, as a cpuset does. */
+static void restrict_to(struct task *t, u32 in_a_million)
+{
+	t->restricted = !t->pinned && chance(in_a_million);
+	while (t->restricted && sim.cpu[t->cpu].kept)
+		t->cpu--;
+	t->shard = sim.cpu[t->cpu].shard;
+}
+
 static void make_storm(void)
 {
 	static const u64 quotas[] = {0, 0, QOS_MS / 10, 10 * QOS_MS, 50 * QOS_MS, 200 * QOS_MS};
-	u32 pod, n;
+	static const u32 restricted[] = {0, 300000, 1000000};
+	u32 pod, n, few = sim.load == STORM ? restricted[randomly(3)] : 0;
 
 	sim.pods = sim.load == BESIDE ? 4 : 6; /* relief serves by vtime: a task that is ahead waits for all others */
 	for (pod = 0; pod < sim.pods; pod++) {
@@ -81,10 +91,27 @@ static void make_storm(void)
 
 			t->pod = pod;
 			t->pinned = sim.load == STORM && chance(200000);
+			if (few)
+				restrict_to(t, few);
 			t->nice = sim.load == BESIDE || chance(800000) ? 100 : between(3, 1000);
 			t->burst_ns = between(50 * QOS_US, 50 * QOS_MS);
 			t->sleep_ns = between(50 * QOS_US, 100 * QOS_MS);
 		}
+	}
+}
+
+/* Tasks that nearly always compute, more than the CPUs on which they may run. */
+static void make_kept(void)
+{
+	u32 n;
+
+	sim.pods = 1;
+	sim.pod[0].q.weight = 100;
+	for (n = 0; n < sim.cpus; n++) {
+		struct task *t = add(QOS_BE, SPINS, randomly(sim.cpus));
+
+		t->pinned = chance(100000);
+		restrict_to(t, 1000000);
 	}
 }
 
@@ -94,6 +121,8 @@ void make_load(void)
 	services();
 	if (sim.load == STEADY)
 		make_steady();
+	else if (sim.load == KEPT)
+		make_kept();
 	else
 		make_storm();
 }

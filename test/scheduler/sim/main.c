@@ -132,6 +132,7 @@ static void build(u32 cores, u32 threads, u32 shards)
 		c->id = i;
 		c->core = i / threads;
 		c->thread = i % threads;
+		c->kept = sim.seed % 2 ? i % 4 == 1 : i % 8 >= 2; /* one of four CPUs, or all but one core of four */
 		c->shard = c->core * shards / cores;
 		if (!sim.shard[c->shard].cpus++)
 			sim.shard[c->shard].first = i;
@@ -194,7 +195,7 @@ int main(int argc, char **argv)
 		else if (!strcmp(argv[i], "-seed"))
 			sim.seed = strtoull(value, 0, 10);
 		else if (!strcmp(argv[i], "-load"))
-			sim.load = !strcmp(value, "steady") ? STEADY : !strcmp(value, "beside") ? BESIDE : STORM;
+			sim.load = !strcmp(value, "steady") ? STEADY : !strcmp(value, "beside") ? BESIDE : !strcmp(value, "kept") ? KEPT : STORM;
 		else if (!strcmp(argv[i], "-break"))
 			break_rules(value);
 		else
@@ -202,7 +203,7 @@ int main(int argc, char **argv)
 	}
 	if (i != argc || !cores || !threads || threads > QOS_THREADS || cores * threads > CPUS || !shards || shards > SHARDS ||
 	    cores % shards || !hz) {
-		fprintf(stderr, "usage: %s -cores N -threads N -shards N -load storm|beside|steady -events N -seed N -hz N "
+		fprintf(stderr, "usage: %s -cores N -threads N -shards N -load storm|beside|kept|steady -events N -seed N -hz N "
 				"-hold-us N -break RULE,RULE\n", argv[0]);
 		return 2;
 	}

@@ -17,6 +17,9 @@
 	X(REAP_KICK)	 /* the reaper finds BE beside LSX */                                                          \
 	X(REAP_WAKE)	 /* the reaper wakes idle CPUs for waiting tasks */                                            \
 	X(REPAIR)	 /* the reaper repairs wrong bits */                                                           \
+	X(SPREAD)	 /* the reaper moves tasks from the queues of CPUs to idle CPUs */                             \
+	X(STUCK)	 /* and to CPUs that run BE, if their own CPU does not for long */                             \
+	X(BOUND)	 /* headroom does not stop a task that may run on no other CPU */                              \
 	X(RELIEF)	 /* a starving queue is served in spite of the rules */                                        \
 	X(FED)		 /* very little service is starvation, too */                                                  \
 	X(RELIEF_RATE)	 /* relief is rare */                                                                          \
@@ -24,6 +27,7 @@
 	X(CAP)		 /* at most the CPUs of the cap run BE */                                                      \
 	X(HEADROOM)	 /* idle cores are kept for LS */                                                              \
 	X(KEY)		 /* no credit for sleep */                                                                     \
+	X(HOME)		 /* a task that comes to another CPU takes over its time */                                    \
 	X(TURN)		 /* neither the CPU's queue nor the shard's is always first */                                 \
 	X(WEIGHT)	 /* shares by weight */                                                                        \
 	X(QUOTA)	 /* the quota is charged before a run */                                                       \

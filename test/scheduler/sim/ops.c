@@ -12,13 +12,16 @@ static struct qos_core *core_of(const struct cpu *c)
 	return &sim.core[c->core];
 }
 
-static bool alone(const struct cpu *c)
+bool alone(const struct cpu *c, bool or_lent)
 {
 	u32 t;
 
-	for (t = 0; t < sim.threads; t++)
-		if (t != c->thread && !idle(sibling(c->core, t)))
+	for (t = 0; t < sim.threads; t++) {
+		const struct cpu *x = sibling(c->core, t);
+
+		if (t != c->thread && !idle(x) && !(or_lent && x->lent && x->class == QOS_BE))
 			return false;
+	}
 	return true;
 }
 
@@ -27,7 +30,7 @@ u32 idle_cores(const struct shard *s)
 	u32 i, n = 0;
 
 	for (i = s->first; i < s->first + s->cpus; i += sim.threads)
-		n += idle(&sim.cpu[i]) && alone(&sim.cpu[i]);
+		n += idle(&sim.cpu[i]) && alone(&sim.cpu[i], false);
 	return n;
 }
 
@@ -36,28 +39,29 @@ struct qos_asks asks(const struct cpu *c, bool runs_be)
 	struct qos_asks a = {
 		.now = sim.now,
 		.thread = c->thread,
-		.alone = alone(c),
+		.alone = alone(c, true),
 		.runs_be = runs_be,
 	};
 
 	if (sim.p.headroom) {
 		a.idle_cores = idle_cores(&sim.shard[c->shard]);
-		if (a.alone && !idle(c)) /* it is leaving idle, or is here to ask */
+		if (alone(c, false) && !idle(c)) /* it is leaving idle, or is here to ask */
 			a.idle_cores++;
 	}
 	return a;
 }
 
-static u32 rank(const struct cpu *c, const struct task *t)
+static u32 rank(const struct cpu *c, const struct task *t, bool is_bound)
 {
 	struct qos_asks a = asks(c, false);
 
+	a.bound = is_bound;
 	if (!idle(c))
 		return 0;
 	return qos_rank(qos_legal(&sim.p, core_of(c), &sim.shard[c->shard].q, &a), core_of(c), &a, c->id == t->cpu);
 }
 
-u32 ops_select_cpu(struct task *t)
+static u32 best_cpu(struct task *t, bool is_bound)
 {
 	const struct shard *s = &sim.shard[sim.cpu[t->cpu].shard];
 	u32 i, best = 0, where = t->cpu;
@@ -66,7 +70,7 @@ u32 ops_select_cpu(struct task *t)
 		return t->cpu;
 	for (i = 0; i < s->cpus; i++) {
 		u32 cpu = s->first + (t->cpu + i) % s->cpus;
-		u32 r = rank(&sim.cpu[cpu], t);
+		u32 r = may_run(t, &sim.cpu[cpu]) ? rank(&sim.cpu[cpu], t, is_bound) : 0;
 
 		if (r > best) {
 			best = r;
@@ -78,9 +82,23 @@ u32 ops_select_cpu(struct task *t)
 	return where;
 }
 
+u32 ops_select_cpu(struct task *t)
+{
+	return best_cpu(t, false);
+}
+
+/* idle_for returns the idle CPU that is best for a task in the queue of a CPU, or 0. */
+struct cpu *idle_for(struct task *t, const struct cpu *from)
+{
+	bool is_bound = sim.p.headroom && bound(t, from);
+	struct cpu *c = &sim.cpu[best_cpu(t, is_bound)];
+
+	return may_run(t, c) && rank(c, t, is_bound) ? c : 0;
+}
+
 static u64 *vtime_of(struct task *t)
 {
-	return t->pinned ? &t->vtime : &sim.shard[t->shard].vtime[t->pod];
+	return t->pinned || t->restricted ? &t->vtime : &sim.shard[t->shard].vtime[t->pod];
 }
 
 static u32 weight_of(const struct task *t)
@@ -93,29 +111,46 @@ static bool urgent(const struct task *t)
 	return t->exits || t->in_kernel;
 }
 
+/* house puts a task into the queue of a CPU. */
+void house(struct task *t, struct cpu *c)
+{
+	struct shard *s = &sim.shard[c->shard];
+
+	t->key = qos_key_here(&sim.p, &s->q.queue, &c->service, &t->vtime, t->home != c->id + 1);
+	if (urgent(t))
+		t->key = 0;
+	t->home = c->id + 1;
+	t->from = &c->service;
+	qos_queued(t->from, c->queue.n, sim.now);
+	put(&c->queue, t);
+	account(c);
+	t->be_at_put = c->class_ns[QOS_BE];
+}
+
 void ops_enqueue(struct task *t, u32 cpu)
 {
 	struct pod *pod = &sim.pod[t->pod];
 	struct cpu *c = &sim.cpu[cpu];
 	struct shard *s = &sim.shard[c->shard];
+	bool restricted = t->pinned || t->restricted;
 
 	t->shard = c->shard;
-	switch (qos_route(&pod->q, urgent(t), t->pinned)) {
+	switch (qos_route(&pod->q, urgent(t), restricted)) {
 	case QOS_TO_PARK:
 		t->key = t->since;
 		put(&pod->parked, t);
 		return;
 	case QOS_TO_URGENT:
-		t->key = t->pinned ? 0 : sim.now;
-		t->from = t->pinned ? &c->service : &s->q.urgent;
-		qos_queued(t->from, t->pinned ? c->queue.n : s->urgent.n, sim.now);
-		put(t->pinned ? &c->queue : &s->urgent, t);
-		break;
+		if (!restricted) {
+			t->key = sim.now;
+			t->from = &s->q.urgent;
+			qos_queued(t->from, s->urgent.n, sim.now);
+			put(&s->urgent, t);
+			break;
+		}
+		/* fall through */
 	case QOS_TO_CPU:
-		t->key = qos_key(&sim.p, &s->q.queue, vtime_of(t));
-		t->from = &c->service;
-		qos_queued(t->from, c->queue.n, sim.now);
-		put(&c->queue, t);
+		house(t, c);
 		break;
 	case QOS_TO_SHARD:
 		t->key = qos_key(&sim.p, &s->q.queue, vtime_of(t));
@@ -124,11 +159,11 @@ void ops_enqueue(struct task *t, u32 cpu)
 		put(&s->queue, t);
 		break;
 	}
-	if (!rank(c, t) && !t->pinned) { /* it is not idle, or may not run BE: choose another */
+	if (!rank(c, t, false) && !restricted) { /* it is not idle, or may not run BE: choose another */
 		t->cpu = cpu;
 		c = &sim.cpu[ops_select_cpu(t)];
 	}
-	if (rank(c, t))
+	if (rank(c, t, false))
 		kick(c, EV_IDLE_KICK);
 }
 
@@ -183,20 +218,28 @@ void ops_dispatch(struct cpu *c, struct task *prev)
 	struct shard *s = &sim.shard[c->shard];
 	enum qos_verdict v;
 	struct qos_asks a;
-	u64 mine = QOS_NOBODY;
+	u64 mine = QOS_NOBODY, here, ours;
+	bool own;
 
 	c->wanted_since = 0;
 	if (prev && fair(prev))
 		prev = 0;
 	a = asks(c, prev);
+	a.lent = c->lent;
 	v = qos_may_run(&sim.p, core_of(c), &s->q, &a);
+	own = v == QOS_REFUSE_HEADROOM && ((prev && bound(prev, c)) || (c->queue.first && bound(c->queue.first, c)));
+	if (own) {
+		a.bound = true;
+		v = qos_may_run(&sim.p, core_of(c), &s->q, &a);
+	}
+	c->lent = own;
 	if (v == QOS_REFUSE_HOLD)
 		at(core_of(c)->hold_until, EV_IDLE_KICK, c->id, 0);
 	if (qos_refused(v))
 		return;
-	if (!prev)
+	if (!prev && !own)
 		check_place(c);
-	if (move(c, &s->urgent))
+	if (!own && move(c, &s->urgent))
 		return;
 	if (prev && !urgent(prev)) {
 		struct pod *pod = &sim.pod[prev->pod];
@@ -209,8 +252,12 @@ void ops_dispatch(struct cpu *c, struct task *prev)
 		pay(prev, ran);
 		if (!qos_pod_over(&pod->q))
 			mine = qos_key(&sim.p, &s->q.queue, vtime_of(prev));
+		if (prev->home)
+			qos_continued(&sim.cpu[prev->home - 1].service, mine != QOS_NOBODY ? mine : 0);
 	}
-	switch (qos_turn(mine, head(&c->queue), head(&s->queue))) {
+	here = head(&c->queue);
+	ours = !own ? head(&s->queue) : QOS_NOBODY;
+	switch (qos_turn(mine, here, ours)) {
 	case QOS_TURN_PREVIOUS:
 		prev->slice = qos_slice(&sim.p, weight_of(prev), QOS_RUN, false);
 		prev->granted = qos_pod_take(&sim.pod[prev->pod].q, prev->slice);
@@ -224,7 +271,8 @@ void ops_dispatch(struct cpu *c, struct task *prev)
 		move(c, &s->queue);
 		break;
 	case QOS_TURN_NOBODY:
-		steal(c);
+		if (!own)
+			steal(c);
 		break;
 	}
 }

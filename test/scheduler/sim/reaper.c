@@ -27,24 +27,108 @@ static void limit(struct shard *s)
 	s->q.limit = qos_cap_limit(before, s->part, sim.now);
 }
 
+/* company returns the CPU with the fewest waiting tasks that runs BE and may run a task. */
+static struct cpu *company(const struct task *t, const struct cpu *c)
+{
+	struct shard *s = &sim.shard[c->shard];
+	struct cpu *best = 0;
+	u32 i;
+
+	for (i = s->first; i < s->first + s->cpus; i++) {
+		struct cpu *o = &sim.cpu[i];
+
+		if (o != c && o->class == QOS_BE && may_run(t, o) && (!best || o->queue.n < best->queue.n))
+			best = o;
+	}
+	return best;
+}
+
+/* move_on moves up to most tasks from the queue of a CPU to idle CPUs, or one to a CPU that runs BE. */
+static u32 move_on(struct cpu *c, u32 most, bool stuck, bool deep)
+{
+	struct task *t, *next;
+	u32 looks = deep ? 64 : 8, tries = deep ? 4 : 1, moved = 0;
+
+	for (t = c->queue.first; t && looks-- && (moved < most || stuck); t = next) {
+		struct cpu *to, *idles;
+
+		next = t->next;
+		if (t->pinned)
+			continue;
+		to = idles = moved < most ? idle_for(t, c) : 0;
+		if (!to && stuck) {
+			to = company(t, c);
+			stuck = !to;
+		}
+		if (!to && !--tries)
+			break;
+		if (!to)
+			continue;
+		if (to != c) {
+			take(t);
+			t->cpu = to->id;
+			house(t, to);
+		}
+		if (idles)
+			kick(idles, EV_IDLE_KICK);
+		moved++;
+	}
+	return moved;
+}
+
+/* spread moves tasks out of the queues of CPUs: see scheduler_spread.bpf.h. */
+static void spread(struct shard *s, u32 spare)
+{
+	u32 i, n, most, from = s->spread_from, misses = 0, moves = 0;
+	bool deep = !(++s->passes % 16);
+
+	for (i = 0; i < s->cpus && misses < 2 && moves < 8; i++) {
+		struct cpu *c = &sim.cpu[s->first + (from + i) % s->cpus];
+
+		s->spread_from = (from + i + 1) % s->cpus;
+		most = c->look.spread < spare ? c->look.spread : spare;
+		if (most > 8 - moves)
+			most = 8 - moves;
+		if (!most && !c->look.stuck)
+			continue;
+		n = move_on(c, most, c->look.stuck, deep);
+		spare -= n < spare ? n : spare;
+		moves += n;
+		misses += !n;
+	}
+}
+
 static void cores(struct shard *s)
 {
 	struct qos_pass pass = qos_pass_begin(&s->q, s->queue.n + s->urgent.n, idle_cores(s), sim.now);
-	u32 core, t, all = (1u << sim.threads) - 1;
+	u32 core, t, spare = 0;
 
 	for (core = s->first / sim.threads; core < s->first / sim.threads + s->cores; core++) {
-		u32 idlers = 0, queued = 0;
+		struct qos_sight saw = {.all = (1u << sim.threads) - 1};
+		struct qos_kicks kicks;
 
 		for (t = 0; t < sim.threads; t++) {
 			struct cpu *c = sibling(core, t);
 
 			if (!c->switching)
 				qos_repair(&sim.core[core], &s->q, &c->look, t, c->class, c->switches);
-			idlers |= idle(c) ? 1u << t : 0;
-			queued |= c->queue.n ? 1u << t : 0;
+			saw.idle |= idle(c) ? 1u << t : 0;
+			saw.lent |= c->lent && c->class == QOS_BE ? 1u << t : 0;
+			saw.queued |= c->queue.n ? 1u << t : 0;
+			saw.bound |= c->queue.n && bound(c->queue.first, c) ? 1u << t : 0;
 		}
-		carry_out(qos_reap_core(&sim.p, &sim.core[core], &s->q, &pass, all, idlers, queued), core);
+		kicks = qos_reap_core(&sim.p, &sim.core[core], &s->q, &pass, &saw);
+		for (t = 0; t < sim.threads; t++) {
+			struct cpu *c = sibling(core, t);
+			bool woken = kicks.wake >> t & 1;
+
+			spare += idle(c) && !woken;
+			c->look.spread = qos_spread(c->queue.n, woken);
+			c->look.stuck = !woken && qos_stuck(&c->service, c->queue.n, c->class == QOS_BE, sim.now);
+		}
+		carry_out(kicks, core);
 	}
+	spread(s, spare);
 }
 
 static void relief(struct shard *s)
@@ -119,6 +203,8 @@ static void to_fair(struct task *t)
 	const struct shard *s = &sim.shard[t->shard];
 	struct cpu *c = &sim.cpu[t->pinned ? t->cpu : s->first + t->id % s->cpus];
 
+	if (!may_run(t, c))
+		c = &sim.cpu[t->cpu];
 	take(t);
 	t->spilled = true;
 	t->ran_at_spill = t->ran_ns;
@@ -152,7 +238,7 @@ void agent(void)
 			continue;
 		if (t->spilled)
 			to_ext(t);
-		else if (sim.load == STORM && t->state == WAITS && t->on && qos_overdue(t->since, sim.now))
+		else if ((sim.load == STORM || sim.load == KEPT) && t->state == WAITS && t->on && qos_overdue(t->since, sim.now))
 			to_fair(t);
 		if (t->state == WAITS)
 			check_wait(t);

@@ -46,17 +46,20 @@ struct task {
 	enum state state;
 	u32 id, cpu, shard, pod, nice; /* shard: that of the queue in which it waits, or waited last */
 	bool pinned, exits, in_kernel, spilled;
+	bool restricted; /* it may not run on the CPUs that BE may not use: cpu.kept */
 	u64 burst_ns, sleep_ns; /* maximum */
 	u64 left_ns;		/* remaining part of this burst */
 
 	struct list *on; /* the list in which it waits */
 	struct task *prev, *next;
 	u64 key, vtime;
+	u32 home; /* if restricted: the CPU whose time vtime uses, plus one */
 
 	u64 slice, granted, ran_at_spill;
 	struct qos_queue *from; /* the queue that this run serves */
 	bool relief, refused, dispatched;
 	u64 since;   /* start of its wait */
+	u64 be_at_put; /* time for which BE had run on the CPU whose queue it entered */
 	u64 put_at;  /* time at which it entered the list */
 	u64 started; /* start of its run */
 	u64 ran_ns;
@@ -67,6 +70,8 @@ struct cpu {
 	struct task *curr; /* 0: idle */
 	struct task *next; /* the next task during a switch */
 	bool switching, resched;
+	bool kept; /* a cpuset keeps restricted tasks off it */
+	bool lent; /* its core is kept for LS, and it runs BE that may run on no other core */
 	u32 lost; /* lost kicks while BE is beside LSX */
 	u64 untrue_until; /* until then its core's bits may be wrong */
 	u64 unseen_since; /* time since which the hook has missed a switch */
@@ -86,6 +91,8 @@ struct cpu {
 	u64 exposed_since; /* BE beside LSX since then; 0: not beside */
 	u64 wrong_since;   /* the bits are wrong since then; 0: they are correct */
 	u64 wanted_since; /* idle since then although BE waits that may run here; 0: not so */
+	u64 missed_since; /* the same, but BE waits in the queue of another CPU */
+	u64 stuck_since;  /* its queue is stuck since then although another CPU runs BE */
 	u64 lsx_since;
 	u64 lsx_until;
 };
@@ -94,6 +101,8 @@ struct shard {
 	struct qos_shard q;
 	struct list queue, urgent;
 	u32 first, cpus, cores;
+	u32 spread_from; /* the CPU whose queue the reaper examines next */
+	u32 passes;
 	u32 before, part; /* parts of the cap: of the shards before, and of this one */
 	u64 vtime[PODS];
 	u64 relief_at;
@@ -111,6 +120,7 @@ struct pod {
 enum scenario {
 	STORM,
 	BESIDE, /* without an agent: BE always has an idle CPU, which may be beside LSX for long */
+	KEPT,	/* each BE task computes, and may run on some CPUs of a shard only */
 	STEADY, /* BE always waits, without disturbance: for checks of shares */
 };
 
@@ -165,10 +175,16 @@ void kicked(struct cpu *c, enum event ev);
 void wake(struct task *t);
 bool idle(const struct cpu *c);
 bool fair(const struct task *t);
+bool may_run(const struct task *t, const struct cpu *c);
+bool bound(const struct task *t, const struct cpu *c);
+bool movable(const struct task *t, const struct cpu *c);
 enum qos_class class_of(const struct task *t);
 
 /* ops.c */
+void house(struct task *t, struct cpu *c);
 u32 ops_select_cpu(struct task *t);
+struct cpu *idle_for(struct task *t, const struct cpu *from);
+bool alone(const struct cpu *c, bool or_lent);
 void ops_enqueue(struct task *t, u32 cpu);
 void ops_dispatch(struct cpu *c, struct task *prev);
 void ops_running(struct cpu *c, struct task *t);
