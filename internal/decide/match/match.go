@@ -60,6 +60,7 @@ func Workloads(rules []Rule, groups []Group) (workloads []node.Workload, remarks
 			MemoryLimit:    r.MemoryLimit,
 			MemoryRequest:  r.MemoryRequest,
 			Priority:       r.Priority,
+			EvictionExempt: r.EvictionExempt,
 			Objective:      r.Objective,
 		})
 	}

@@ -47,6 +47,9 @@ type Rule struct {
 	// different rules. The workload with the lower priority is the first to
 	// give way. The range is int32, as for a Kubernetes pod priority.
 	Priority int
+	// EvictionExempt is the reason why Tenon must never evict the workloads of
+	// the rule. It is empty if Tenon may evict them.
+	EvictionExempt string
 	// Objective is the latency objective of each workload of the rule.
 	Objective node.Objective
 }
