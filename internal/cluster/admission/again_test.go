@@ -90,6 +90,34 @@ func TestADefaultDoesNotReplaceWhatWasReplaced(t *testing.T) {
 	}
 }
 
+// TestDefaultsOfSeveralLimitRangesAreSetToZero checks that defaults that the
+// annotation does not list count as defaults, too. LimitRanger writes the
+// annotation anew for each LimitRange of the namespace.
+func TestDefaultsOfSeveralLimitRangesAreSetToZero(t *testing.T) {
+	ranged := func(requests string) *corev1.Pod {
+		return pod(t, be, annotationLimitRange+`: "LimitRanger plugin set: ephemeral-storage request for container job"`, requests)
+	}
+	const both = batch2 + ", kubernetes.io/batch-memory: 1Gi"
+	for _, resources := range []string{
+		"requests: {cpu: 500m, memory: 64Mi, " + both + "}, limits: {" + both + "}",
+		"requests: {" + both + "}, limits: {cpu: 500m, memory: 64Mi, " + both + "}",
+	} {
+		p, v := admit(Request{Pod: ranged(resources)})
+		twice, _ := Mutate(Request{Pod: p})
+		if !v.Allowed() || kube.QOSClass(p) != corev1.PodQOSBestEffort || len(v.Warnings) < 2 || !strings.Contains(v.Warnings[0], "counts as a default of a LimitRange") {
+			t.Errorf("%s: %v, message %q, warnings %q", resources, p.Spec.Containers[0].Resources, v.Message(), v.Warnings)
+		}
+		if a, b := p.Spec.Containers[0].Resources, twice.Spec.Containers[0].Resources; a.String() != b.String() {
+			t.Errorf("%s: after one call %v, after two %v", resources, a, b)
+		}
+	}
+	// An amount without a batch resource of its kind may be the author's own.
+	_, v := admit(Request{Pod: ranged("requests: {memory: 64Mi, kubernetes.io/batch-cpu: 1k}")})
+	if !strings.Contains(v.Message(), "write kubernetes.io/batch-memory: 64Mi instead (a LimitRange of the namespace may have put it there)") {
+		t.Errorf("message %q", v.Message())
+	}
+}
+
 func TestABestEffortPodThatKeepsItsAmountsNeedsLimitsInEachContainer(t *testing.T) {
 	const keep = `config.koordinator.sh/skip-update-resources: "true"`
 	beside := func(resources string) *corev1.Pod {

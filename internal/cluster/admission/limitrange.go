@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,14 +49,33 @@ func givenByRange(p *corev1.Pod) map[rangeDefault]bool {
 // to 0, which means no amount to Kubernetes. It does not delete them: the API
 // server applies the LimitRange again after the webhooks, and would add them
 // again.
-func (c place) clearDefaults(defaults map[rangeDefault]bool) {
+//
+// If a namespace has several LimitRanges, the annotation lists the amounts of
+// the last one only. In a pod with the annotation, an amount beside the
+// resource of k that replaces it therefore counts as a default, too.
+func (c place) clearDefaults(k kind, defaults map[rangeDefault]bool, v *Verdict) {
 	for _, l := range c.lists() {
-		for _, n := range native.both() {
-			if defaults[rangeDefault{l.name, c.Name, n}] && l.of != nil {
-				l.of[n] = resource.Quantity{Format: resource.DecimalSI}
+		if l.of == nil {
+			continue
+		}
+		for i, n := range native.both() {
+			q, instead := l.of[n], k.both()[i]
+			switch {
+			case defaults[rangeDefault{l.name, c.Name, n}]:
+			case len(defaults) > 0 && q.Sign() > 0 && c.names(instead):
+				v.warn("%s: %s beside %s counts as a default of a LimitRange, and is set to 0", l.field(n), q.String(), instead)
+			default:
+				continue
 			}
+			l.of[n] = resource.Quantity{Format: resource.DecimalSI}
 		}
 	}
+}
+
+// names reports whether a container has a request or a limit for a resource,
+// which may be 0.
+func (c place) names(n corev1.ResourceName) bool {
+	return slices.ContainsFunc(c.lists(), func(l list) bool { _, has := l.of[n]; return has })
 }
 
 // mayBeDefault returns a hint for a refusal: the amount may come from a

@@ -176,12 +176,15 @@ func TestTheAPIServer(t *testing.T) {
 	})
 	// Apply the webhooks and the LimitRange in turn, until neither of them
 	// changes the pod.
-	t.Run("and a LimitRange leave a BE pod bounded", func(t *testing.T) {
-		make1(t, c, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "defaults", Namespace: "limited"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-			Type:           corev1.LimitTypeContainer,
-			DefaultRequest: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("64Mi")},
-			Default:        corev1.ResourceList{"cpu": resource.MustParse("500m"), "memory": resource.MustParse("128Mi")},
-		}}}})
+	// The namespace has a LimitRange for each resource.
+	t.Run("and two LimitRanges leave a BE pod bounded", func(t *testing.T) {
+		for name, amounts := range map[corev1.ResourceName][2]string{"cpu": {"100m", "500m"}, "memory": {"64Mi", "128Mi"}} {
+			make1(t, c, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: string(name), Namespace: "limited"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+				Type:           corev1.LimitTypeContainer,
+				DefaultRequest: corev1.ResourceList{name: resource.MustParse(amounts[0])},
+				Default:        corev1.ResourceList{name: resource.MustParse(amounts[1])},
+			}}}})
+		}
 		for name, resources := range map[string]string{"batch": two, "native": "requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}", "cpu alone": "requests: {cpu: 200m}", "nothing": ""} {
 			p := pod(t, resources)
 			p.Namespace = "limited"
