@@ -26,6 +26,8 @@ type Request struct {
 	Profiles []configv1alpha1.ClusterColocationProfile
 	// PriorityClasses are the priority classes of the cluster by name.
 	PriorityClasses map[string]schedulingv1.PriorityClass
+	// Ranges are the LimitRanges of the namespace.
+	Ranges Ranges
 	// ColocationOff means that colocation-config is disabled for the whole
 	// cluster. Then no node has batch resources.
 	ColocationOff bool

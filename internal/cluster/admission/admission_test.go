@@ -40,7 +40,7 @@ const (
 // admit calls the mutating webhook and then the validating webhook.
 func admit(r Request) (*corev1.Pod, Verdict) {
 	p, v := Mutate(r)
-	judged := ValidateCreate(p, r.ColocationOff)
+	judged := ValidateCreate(p, r.ColocationOff, r.Ranges)
 	return p, Verdict{append(v.Refusals, judged.Refusals...), append(v.Warnings, judged.Warnings...)}
 }
 

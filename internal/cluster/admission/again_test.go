@@ -2,6 +2,7 @@ package admission
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,6 +116,31 @@ func TestDefaultsOfSeveralLimitRangesAreSetToZero(t *testing.T) {
 	_, v := admit(Request{Pod: ranged("requests: {memory: 64Mi, kubernetes.io/batch-cpu: 1k}")})
 	if !strings.Contains(v.Message(), "write kubernetes.io/batch-memory: 64Mi instead (a LimitRange of the namespace may have put it there)") {
 		t.Errorf("message %q", v.Message())
+	}
+}
+
+// TestOnlyImposedAmountsStayBesideBatchResources checks which amounts a
+// container with batch resources keeps in a namespace with a minimum for CPU.
+func TestOnlyImposedAmountsStayBesideBatchResources(t *testing.T) {
+	ranges := Ranges{{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+		Type: corev1.LimitTypeContainer, Min: corev1.ResourceList{"cpu": resource.MustParse("0.1")}, DefaultRequest: corev1.ResourceList{"cpu": resource.MustParse("0.1")},
+	}}}}}
+	given := annotationLimitRange + `: "LimitRanger plugin set: cpu request for container job"`
+	for _, x := range []struct{ annotation, requests, want string }{
+		{given, "cpu: 100m, kubernetes.io/batch-cpu: 1k", ""},
+		{"", "cpu: 100m, kubernetes.io/batch-cpu: 1k", ""},
+		{"", "cpu: 2, kubernetes.io/batch-cpu: 1k", "write kubernetes.io/batch-cpu: 2k instead"},
+		{given, "cpu: 100m, kubernetes.io/batch-memory: 1Gi", "write kubernetes.io/batch-cpu: 100 instead (a LimitRange"},
+		{"", "memory: 64Mi, kubernetes.io/batch-memory: 1Gi", "write kubernetes.io/batch-memory: 64Mi instead"},
+	} {
+		p, v := admit(Request{Pod: pod(t, be, x.annotation, "requests: {"+x.requests+"}"), Ranges: ranges})
+		if v.Allowed() != (x.want == "") || !strings.Contains(v.Message(), x.want) {
+			t.Errorf("%s: message %q, want %q", x.requests, v.Message(), x.want)
+		}
+		warned := slices.ContainsFunc(v.Warnings, func(s string) bool { return strings.Contains(s, "a LimitRange of the namespace imposes") })
+		if q := p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]; x.want == "" && (q.MilliValue() != 100 || !warned) {
+			t.Errorf("%s: %v, warnings %q", x.requests, p.Spec.Containers[0].Resources, v.Warnings)
+		}
 	}
 }
 

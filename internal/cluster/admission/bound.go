@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -12,19 +14,21 @@ import (
 // bounded. It returns none for pods of other classes. A BE pod is bounded if
 //   - it has no amounts of cpu and memory. The kubelet then puts it below its
 //     best-effort cgroup, where Tenon limits all best-effort work of the node
-//     together. There are two exceptions. First, a profile may keep cpu and
+//     together. There are three exceptions. First, a profile may keep cpu and
 //     memory. Then each container needs limits for both, which the kubelet
 //     enforces, and no container may have batch resources. Second, if
 //     colocationOff is set, no node has batch resources. Then the pod has
 //     only cpu and memory, with or without limits. Tenon bounds its CPU
-//     on its node, and the kernel treats its memory as for any other pod;
+//     on its node, and the kernel treats its memory as for any other pod.
+//     Third, a LimitRange may impose an amount beside a batch resource of the
+//     same kind. Its node bounds the pod by the batch resource;
 //   - each batch resource has a limit within the allowed range;
 //   - the annotation for the container runtime has the same amounts as the
 //     containers.
 //
 // A BE pod without any amounts has no limit of its own, as in Kubernetes. The
 // limit of the best-effort cgroup applies to it.
-func Unbounded(p *corev1.Pod, colocationOff bool) []Refusal {
+func Unbounded(p *corev1.Pod, colocationOff bool, ranges Ranges) []Refusal {
 	if kube.Class(p) != node.BE {
 		return nil
 	}
@@ -42,7 +46,7 @@ func Unbounded(p *corev1.Pod, colocationOff bool) []Refusal {
 	}
 	for _, c := range places(p) {
 		if !keeps {
-			v.checkNative(p, c)
+			v.checkNative(p, c, ranges)
 		}
 		v.checkBatch(c)
 	}
@@ -54,7 +58,7 @@ func Unbounded(p *corev1.Pod, colocationOff bool) []Refusal {
 
 // checkNative refuses amounts of cpu and memory in a container of a BE pod. The
 // exceptions are those of Unbounded.
-func (v *Verdict) checkNative(p *corev1.Pod, c place) {
+func (v *Verdict) checkNative(p *corev1.Pod, c place, ranges Ranges) {
 	mixed := c.hasAny(batchNames())
 	beside := asksBatch(p)
 	for _, l := range c.lists() {
@@ -65,6 +69,7 @@ func (v *Verdict) checkNative(p *corev1.Pod, c place) {
 			}
 			switch {
 			case n != native.cpu && n != native.memory || q.IsZero():
+			case c.names(to) && slices.ContainsFunc(ranges.imposed(l.name, n), q.Equal):
 			case mixed:
 				v.refuse(l.field(n), "this container also has batch resources: want only one kind; write %s: %s instead%s", to, printInBatchUnit(n, q), mayBeDefault(p))
 			case beside:

@@ -193,7 +193,7 @@ func TestGarbagePodsNeverRunWithoutBounds(t *testing.T) {
 			if !r.ColocationOff || asksBatch(p) {
 				held(t, p)
 			}
-			if v := ValidateCreate(sent(t, p), r.ColocationOff); !v.Allowed() {
+			if v := ValidateCreate(sent(t, p), r.ColocationOff, r.Ranges); !v.Allowed() {
 				t.Errorf("admitted, but refused at a second call: %s", v.Message())
 			}
 		}

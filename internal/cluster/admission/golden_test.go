@@ -54,7 +54,7 @@ func createPod(t *testing.T, path string) []byte {
 	t.Helper()
 	r := request(t, path)
 	p, said := Mutate(r)
-	judged := ValidateCreate(p, r.ColocationOff)
+	judged := ValidateCreate(p, r.ColocationOff, r.Ranges)
 	var b bytes.Buffer
 	for _, w := range append(said.Warnings, judged.Warnings...) {
 		fmt.Fprintf(&b, "# warning: %s\n", w)

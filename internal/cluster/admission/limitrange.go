@@ -45,6 +45,33 @@ func givenByRange(p *corev1.Pod) map[rangeDefault]bool {
 	return all
 }
 
+// Ranges are the LimitRanges of a namespace.
+type Ranges []corev1.LimitRange
+
+// imposed returns the defaults for an amount in one of the two lists of a
+// container, if a LimitRange has a minimum or a ratio for the resource. The API
+// server then refuses a pod with 0 in place of the default.
+func (r Ranges) imposed(list string, n corev1.ResourceName) []resource.Quantity {
+	var defaults []resource.Quantity
+	required := false
+	for _, one := range r {
+		for _, item := range one.Spec.Limits {
+			least, ratio, of := item.Min[n], item.MaxLimitRequestRatio[n], item.DefaultRequest
+			if list == "limits" {
+				of = item.Default
+			}
+			required = required || item.Type != corev1.LimitTypePersistentVolumeClaim && (least.Sign() > 0 || ratio.Sign() > 0)
+			if q, has := of[n]; has && item.Type == corev1.LimitTypeContainer {
+				defaults = append(defaults, q)
+			}
+		}
+	}
+	if !required {
+		return nil
+	}
+	return defaults
+}
+
 // clearDefaults sets the amounts of cpu and memory that come from a LimitRange
 // to 0, which means no amount to Kubernetes. It does not delete them: the API
 // server applies the LimitRange again after the webhooks, and would add them
@@ -53,14 +80,24 @@ func givenByRange(p *corev1.Pod) map[rangeDefault]bool {
 // If a namespace has several LimitRanges, the annotation lists the amounts of
 // the last one only. In a pod with the annotation, an amount beside the
 // resource of k that replaces it therefore counts as a default, too.
-func (c place) clearDefaults(k kind, defaults map[rangeDefault]bool, v *Verdict) {
+//
+// A default that a LimitRange imposes stays. The pod then has native cpu or
+// memory beside its batch resources, and is outside the best-effort cgroup. Its
+// node bounds it there.
+func (c place) clearDefaults(k kind, defaults map[rangeDefault]bool, ranges Ranges, v *Verdict) {
 	for _, l := range c.lists() {
 		if l.of == nil {
 			continue
 		}
 		for i, n := range native.both() {
-			q, instead := l.of[n], k.both()[i]
+			q, given := l.of[n]
+			instead, imposed := k.both()[i], ranges.imposed(l.name, n)
 			switch {
+			case given && slices.ContainsFunc(imposed, q.Equal):
+				v.warn("%s: %s stays, because a LimitRange of the namespace imposes a minimum or a ratio: the scheduler counts it beside the batch resources, and the pod is among services on its node", l.field(n), q.String())
+				continue
+			case !given && len(imposed) > 0:
+				continue // the LimitRange adds it again
 			case defaults[rangeDefault{l.name, c.Name, n}]:
 			case len(defaults) > 0 && q.Sign() > 0 && c.names(instead):
 				v.warn("%s: %s beside %s counts as a default of a LimitRange, and is set to 0", l.field(n), q.String(), instead)

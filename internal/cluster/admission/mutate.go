@@ -62,7 +62,7 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 			if !c.hasAny(k.both()) {
 				c.rename(k)
 			}
-			c.clearDefaults(k, defaults, &v)
+			c.clearDefaults(k, defaults, r.Ranges, &v)
 		}
 		c.complete(k)
 	}

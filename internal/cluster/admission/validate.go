@@ -12,8 +12,8 @@ import (
 )
 
 // ValidateCreate checks a new pod after Mutate and all other webhooks have
-// changed it. colocationOff has the same meaning as in Request.
-func ValidateCreate(p *corev1.Pod, colocationOff bool) Verdict {
+// changed it. colocationOff and ranges have the same meaning as in Request.
+func ValidateCreate(p *corev1.Pod, colocationOff bool, ranges Ranges) Verdict {
 	var v Verdict
 	if isMirror(p) {
 		return v
@@ -23,7 +23,7 @@ func ValidateCreate(p *corev1.Pod, colocationOff bool) Verdict {
 	v.checkPriority(p, class)
 	switch class {
 	case node.BE:
-		v.Refusals = append(v.Refusals, Unbounded(p, colocationOff)...)
+		v.Refusals = append(v.Refusals, Unbounded(p, colocationOff, ranges)...)
 		if keeps := colocationOff && !asksBatch(p); !keeps || kube.QOSClass(p) == corev1.PodQOSBestEffort {
 			v.warnUnusual(p)
 		}

@@ -127,7 +127,7 @@ func TestGarbageSettingsProfilesAndChangesEndNothing(t *testing.T) {
 // requireBound fails the test if a BE pod has no upper bound.
 func (s *scene) requireBound(p *corev1.Pod, sent ...any) {
 	s.t.Helper()
-	if faults := admission.Unbounded(p, false); len(faults) > 0 {
+	if faults := admission.Unbounded(p, false, nil); len(faults) > 0 {
 		text, _ := json.Marshal(sent)
 		s.t.Errorf("a BE pod without an upper bound: %v\n%s", faults, text)
 	}

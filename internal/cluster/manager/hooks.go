@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -44,21 +43,9 @@ type hooks struct {
 	log          *slog.Logger
 }
 
-// podOf reads a pod that the API server sends. The API server calls mutating
-// webhooks before it has checked the quantities of a pod. Besides, each process
-// of the cluster can send such an object to the manager.
-func podOf(object runtime.RawExtension) (corev1.Pod, error) {
-	var pod corev1.Pod
-	err := quantity.CheckPod(object.Raw)
-	if err == nil {
-		err = json.Unmarshal(object.Raw, &pod)
-	}
-	return pod, err
-}
-
 // mutatePod answers with the changes that package admission makes to a pod.
 func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.Response {
-	pod, err := podOf(req.Object)
+	pod, err := quantity.ParsePod(req.Object.Raw)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
 	}
@@ -81,7 +68,7 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 			return admission.Errored(http.StatusInternalServerError, fmt.Errorf("look up what the pod depends on: %w", err))
 		}
 	}
-	asked.Profiles = profiles.Items
+	asked.Profiles, asked.Ranges = profiles.Items, h.ranges(ctx, req.Namespace)
 	for _, c := range classes.Items {
 		asked.PriorityClasses[c.Name] = c
 	}
@@ -114,17 +101,26 @@ func (h *hooks) colocationOff(ctx context.Context) bool {
 	return !slices.ContainsFunc(all.Items, func(n corev1.Node) bool { return batchAmount(n.Status.Allocatable, cpu).Known() })
 }
 
+// ranges returns the LimitRanges of a namespace, or none if the cache lacks them.
+func (h *hooks) ranges(ctx context.Context, namespace string) rules.Ranges {
+	var all corev1.LimitRangeList
+	if err := h.client.List(ctx, &all, client.InNamespace(namespace)); err != nil {
+		return nil
+	}
+	return all.Items
+}
+
 // validatePod checks a pod after all mutating webhooks have changed it. The
 // object of the subresource pods/resize is the whole pod.
 func (h *hooks) validatePod(ctx context.Context, req admission.Request) admission.Response {
-	pod, err := podOf(req.Object)
+	pod, err := quantity.ParsePod(req.Object.Raw)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
 	}
 	if req.Operation != admissionv1.Update {
-		return h.answer("pod", req, rules.ValidateCreate(&pod, h.colocationOff(ctx)))
+		return h.answer("pod", req, rules.ValidateCreate(&pod, h.colocationOff(ctx), h.ranges(ctx, req.Namespace)))
 	}
-	old, err := podOf(req.OldObject)
+	old, err := quantity.ParsePod(req.OldObject.Raw)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod as it was: %w", err))
 	}

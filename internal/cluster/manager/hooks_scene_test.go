@@ -281,7 +281,7 @@ func TestGarbageThroughTheWebhooksEndsNothing(t *testing.T) {
 		switch {
 		case err == nil:
 			let++
-			if faults := admission.Unbounded(p, false); len(faults) > 0 {
+			if faults := admission.Unbounded(p, false, nil); len(faults) > 0 {
 				t.Errorf("a BE pod without an upper bound is admitted: %v\n%s", faults, sent)
 			}
 		case strings.Contains(err.Error(), "denied the request: "):

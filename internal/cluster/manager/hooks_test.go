@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,6 +157,31 @@ func TestAPodWithALargeExponentIsRefused(t *testing.T) {
 
 // offers is a client of a cluster with one node. batch means that the node has
 // batch resources.
+// TestTheWebhooksReadTheLimitRangesOfTheNamespace creates a BE pod with an
+// amount that a LimitRange of its namespace imposes.
+func TestTheWebhooksReadTheLimitRangesOfTheNamespace(t *testing.T) {
+	both := corev1.ResourceList{"cpu": resource.MustParse("100m"), "kubernetes.io/batch-cpu": resource.MustParse("1k")}
+	pod, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "job", Labels: map[string]string{"koordinator.sh/qosClass": "BE"}, Annotations: map[string]string{
+		"kubernetes.io/limit-ranger":                 "LimitRanger plugin set: cpu request for container main",
+		"node.koordinator.sh/extended-resource-spec": `{"containers":{"main":{"requests":{"kubernetes.io/batch-cpu":"1k"},"limits":{"kubernetes.io/batch-cpu":"1k"}}}}`,
+	}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "main", Resources: corev1.ResourceRequirements{Requests: both, Limits: corev1.ResourceList{"kubernetes.io/batch-cpu": both["kubernetes.io/batch-cpu"]}},
+	}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for namespace, kept := range map[string]bool{"ranged": true, "other": false} {
+		h := &hooks{client: &offers{batch: true}, live: &offers{}, settings: &settings{}, log: slog.New(slog.DiscardHandler)}
+		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: namespace, Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: pod}}}
+		if answer := h.mutatePod(t.Context(), req); !answer.Allowed || len(answer.Patches) == 0 != kept {
+			t.Errorf("%s: patches %v, %v", namespace, answer.Patches, answer.Result)
+		}
+		if judged := h.validatePod(t.Context(), req); judged.Allowed != kept {
+			t.Errorf("%s: allowed %v: %v", namespace, judged.Allowed, judged.Result)
+		}
+	}
+}
+
 type offers struct{ batch bool }
 
 func (offers) Get(_ context.Context, key client.ObjectKey, to client.Object, _ ...client.GetOption) error {
@@ -163,7 +189,11 @@ func (offers) Get(_ context.Context, key client.ObjectKey, to client.Object, _ .
 	return nil
 }
 
-func (o offers) List(_ context.Context, to client.ObjectList, _ ...client.ListOption) error {
+func (o offers) List(_ context.Context, to client.ObjectList, options ...client.ListOption) error {
+	if list, is := to.(*corev1.LimitRangeList); is && slices.Contains(options, client.ListOption(client.InNamespace("ranged"))) {
+		cpu := corev1.ResourceList{"cpu": resource.MustParse("100m")}
+		list.Items = []corev1.LimitRange{{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Min: cpu, DefaultRequest: cpu}}}}}
+	}
 	if list, is := to.(*corev1.NodeList); is {
 		list.Items = make([]corev1.Node, 1)
 		if o.batch {

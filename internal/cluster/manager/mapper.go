@@ -32,6 +32,7 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 		meta.RESTScopeNamespace: {
 			corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 			corev1.SchemeGroupVersion.WithKind("Secret"),
+			corev1.SchemeGroupVersion.WithKind("LimitRange"),
 			corev1.SchemeGroupVersion.WithKind("Pod"), // the manager reads pods, but not from the cache
 		},
 	} {

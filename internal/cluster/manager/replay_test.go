@@ -93,7 +93,7 @@ func (r *replay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	case path == "/apis":
 		json.NewEncoder(w).Encode(map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": []any{group("tenon.sh", "v1alpha1"), group("events.k8s.io", "v1"), group("scheduling.k8s.io", "v1"), group("admissionregistration.k8s.io", "v1")}})
 	case path == "/api/v1":
-		resources("v1", "nodes", "Node", "configmaps", "ConfigMap", "secrets", "Secret", "namespaces", "Namespace")
+		resources("v1", "nodes", "Node", "configmaps", "ConfigMap", "secrets", "Secret", "namespaces", "Namespace", "limitranges", "LimitRange")
 	case path == "/apis/tenon.sh/v1alpha1":
 		resources("tenon.sh/v1alpha1", "nodereports", "NodeReport")
 	case path == "/apis/scheduling.k8s.io/v1":

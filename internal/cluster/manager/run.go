@@ -179,6 +179,7 @@ func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *certif
 				&corev1.ConfigMap{}:                        named(o.Config.Namespace, o.Config.Name),
 				&corev1.Secret{}:                           named(o.Namespace, o.Name),
 				&corev1.Namespace{}:                        {Transform: withoutManagers},
+				&corev1.LimitRange{}:                       {Transform: withoutManagers},
 				&schedulingv1.PriorityClass{}:              {Transform: withoutManagers},
 				&configv1alpha1.ClusterColocationProfile{}: {Transform: missed.Slim},
 				&admissionv1.MutatingWebhookConfiguration{}: {

@@ -173,7 +173,7 @@ func (o Options) serve(m manager.Manager, cert *certificate.Serving, set *settin
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	// The cache must have these objects before the first call of a webhook.
-	for _, object := range []client.Object{&configv1alpha1.ClusterColocationProfile{}, &corev1.Namespace{}, &schedulingv1.PriorityClass{}} {
+	for _, object := range []client.Object{&configv1alpha1.ClusterColocationProfile{}, &corev1.Namespace{}, &corev1.LimitRange{}, &schedulingv1.PriorityClass{}} {
 		if _, err := m.GetCache().GetInformer(context.Background(), object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("follow %T: %w", object, err)
 		}

@@ -98,6 +98,16 @@ func CheckPod(text []byte) error {
 	return checkValue(d, "", "")
 }
 
+// ParsePod reads a pod that the API server sends to a webhook. The API server
+// calls mutating webhooks before it has checked the quantities of a pod.
+// Besides, each process of the cluster can send such an object.
+func ParsePod(text []byte) (pod corev1.Pod, err error) {
+	if err = CheckPod(text); err == nil {
+		err = json.Unmarshal(text, &pod)
+	}
+	return pod, err
+}
+
 // checkValue checks the next JSON value. name is its name. field is the name of
 // the field with quantities that has the value, or empty if no field has it.
 func checkValue(d *json.Decoder, field, name string) error {

@@ -93,7 +93,7 @@ const two = "limits: {kubernetes.io/batch-cpu: 2k, kubernetes.io/batch-memory: 1
 func TestTheAPIServer(t *testing.T) {
 	c := server(t)
 	ctx := context.Background()
-	for _, name := range []string{"jobs", "limited", "web"} {
+	for _, name := range []string{"jobs", "limited", "web", "minimum", "range", "ratio"} {
 		make1(t, c, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	try := func(p *corev1.Pod) error {
@@ -174,39 +174,68 @@ func TestTheAPIServer(t *testing.T) {
 			t.Errorf("%v, want an error about the overhead", err)
 		}
 	})
-	// Apply the webhooks and the LimitRange in turn, until neither of them
-	// changes the pod.
 	// The namespace has a LimitRange for each resource.
 	t.Run("and two LimitRanges leave a BE pod bounded", func(t *testing.T) {
-		for name, amounts := range map[corev1.ResourceName][2]string{"cpu": {"100m", "500m"}, "memory": {"64Mi", "128Mi"}} {
-			make1(t, c, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: string(name), Namespace: "limited"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-				Type:           corev1.LimitTypeContainer,
-				DefaultRequest: corev1.ResourceList{name: resource.MustParse(amounts[0])},
-				Default:        corev1.ResourceList{name: resource.MustParse(amounts[1])},
-			}}}})
-		}
+		makeRange(t, c, "limited", "cpu", corev1.LimitRangeItem{DefaultRequest: amount("cpu", "100m"), Default: amount("cpu", "500m")})
+		makeRange(t, c, "limited", "memory", corev1.LimitRangeItem{DefaultRequest: amount("memory", "64Mi"), Default: amount("memory", "128Mi")})
 		for name, resources := range map[string]string{"batch": two, "native": "requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}", "cpu alone": "requests: {cpu: 200m}", "nothing": ""} {
-			p := pod(t, resources)
-			p.Namespace = "limited"
-			turns := 0
-			for before := ""; ; turns++ {
-				created := p.DeepCopy()
-				if err := c.Create(ctx, created, client.DryRunAll); err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				p.Annotations, p.Spec.Containers = created.Annotations, created.Spec.Containers
-				p, _ = admission.Mutate(admission.Request{Pod: p})
-				now := p.Spec.Containers[0].Resources.String() + p.Annotations[kube.AnnotationExtended]
-				if now == before || turns > 5 {
-					break
-				}
-				before = now
-			}
-			v := admission.ValidateCreate(p, false)
-			if !v.Allowed() || len(admission.Unbounded(p, false)) > 0 || kube.QOSClass(p) != corev1.PodQOSBestEffort || turns > 3 {
+			p, turns := takeTurns(t, c, pod(t, resources), "limited", nil)
+			v := admission.ValidateCreate(p, false, nil)
+			if !v.Allowed() || len(admission.Unbounded(p, false, nil)) > 0 || kube.QOSClass(p) != corev1.PodQOSBestEffort || turns > 3 {
 				t.Errorf("%s: after %d turns %v, %s, message %q", name, turns, p.Spec.Containers[0].Resources, kube.QOSClass(p), v.Message())
 			}
 			t.Logf("%s, after %d turns: %s", name, turns, p.Annotations[kube.AnnotationExtended])
 		}
 	})
+	// The API server refuses 0 where a LimitRange has one of these.
+	for name, item := range map[string]corev1.LimitRangeItem{
+		"minimum": {Min: amount("cpu", "100m")},
+		"range":   {Min: amount("memory", "16Mi"), Default: amount("memory", "128Mi"), DefaultRequest: amount("memory", "64Mi"), Max: amount("memory", "8Gi")},
+		"ratio":   {MaxLimitRequestRatio: amount("cpu", "4"), Default: amount("cpu", "400m"), DefaultRequest: amount("cpu", "100m")},
+	} {
+		t.Run("admits a BE pod beside a LimitRange with a "+name, func(t *testing.T) {
+			ranges := admission.Ranges{makeRange(t, c, name, "a", item), makeRange(t, c, name, "b", corev1.LimitRangeItem{Default: amount("ephemeral-storage", "1Gi")})}
+			for asked, resources := range map[string]string{"batch": two, "native": "requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}"} {
+				p, turns := takeTurns(t, c, pod(t, resources), name, ranges)
+				v := admission.ValidateCreate(p, false, ranges)
+				if err := c.Create(ctx, p.DeepCopy(), client.DryRunAll); err != nil || !v.Allowed() || turns > 3 || p.Annotations[kube.AnnotationExtended] == "" {
+					t.Errorf("%s: after %d turns %v, error %v, message %q", asked, turns, p.Spec.Containers[0].Resources, err, v.Message())
+				}
+			}
+		})
+	}
+}
+
+func amount(n corev1.ResourceName, q string) corev1.ResourceList {
+	return corev1.ResourceList{n: resource.MustParse(q)}
+}
+
+// makeRange makes a LimitRange for containers, and returns it with the defaults
+// of the API server.
+func makeRange(t *testing.T, c client.Client, namespace, name string, item corev1.LimitRangeItem) corev1.LimitRange {
+	t.Helper()
+	item.Type = corev1.LimitTypeContainer
+	r := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{item}}}
+	make1(t, c, r)
+	return *r
+}
+
+// takeTurns applies the webhooks and the LimitRanges in turn, until neither of
+// them changes the pod. The API server applies the LimitRanges in a dry run.
+func takeTurns(t *testing.T, c client.Client, p *corev1.Pod, namespace string, ranges admission.Ranges) (changed *corev1.Pod, turns int) {
+	t.Helper()
+	p.Namespace = namespace
+	for before := ""; ; turns++ {
+		created := p.DeepCopy()
+		if err := c.Create(t.Context(), created, client.DryRunAll); err != nil {
+			t.Fatalf("%v: %v", p.Spec.Containers[0].Resources, err)
+		}
+		p.Annotations, p.Spec.Containers = created.Annotations, created.Spec.Containers
+		p, _ = admission.Mutate(admission.Request{Pod: p, Ranges: ranges})
+		now := p.Spec.Containers[0].Resources.String() + p.Annotations[kube.AnnotationExtended]
+		if now == before || turns > 5 {
+			return p, turns
+		}
+		before = now
+	}
 }
