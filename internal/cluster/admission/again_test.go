@@ -91,6 +91,26 @@ func TestADefaultDoesNotReplaceWhatWasReplaced(t *testing.T) {
 	}
 }
 
+// TestARequestOfZeroStays checks that a request of 0 does not become a request
+// of the limit, and that a default of a LimitRange does not replace it.
+func TestARequestOfZeroStays(t *testing.T) {
+	const zero = "requests: {cpu: 0, memory: 0}, limits: {cpu: 4, memory: 8Gi}"
+	for _, annotations := range []string{"", AnnotationReplace + ": 'cpu:kubernetes.io/batch-cpu,memory:kubernetes.io/batch-memory'"} {
+		p, v := admit(Request{Pod: pod(t, be, annotations, zero)})
+		set(&p.Annotations, map[string]string{annotationLimitRange: "LimitRanger plugin set: cpu, memory request for container job"})
+		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("100m")
+		p.Spec.Containers[0].Resources.Requests[corev1.ResourceMemory] = resource.MustParse("64Mi")
+		p, again := admit(Request{Pod: p})
+		r := p.Spec.Containers[0].Resources
+		limit := r.Limits[kube.BatchCPU]
+		for _, n := range batch.both() {
+			if q, has := r.Requests[n]; !has || !q.IsZero() || limit.String() != "4k" || !v.Allowed() || !again.Allowed() {
+				t.Errorf("%s %q: %v, messages %q, %q", n, annotations, r, v.Message(), again.Message())
+			}
+		}
+	}
+}
+
 // TestDefaultsOfSeveralLimitRangesAreSetToZero checks that defaults that the
 // annotation does not list count as defaults, too. LimitRanger writes the
 // annotation anew for each LimitRange of the namespace.

@@ -77,26 +77,27 @@ var (
 )
 
 // rename gives the amounts of cpu and memory of a container the names in k, and
-// converts CPU to thousandths. It leaves a limit of 0, which means no limit to
-// Kubernetes. It also leaves an amount that is too large to convert; a later
-// check refuses that amount.
+// converts CPU to thousandths. It deletes a limit of 0, which means no limit to
+// Kubernetes. A request of 0 stays one: without it, the limit would be
+// requested. rename leaves an amount that is too large to convert; a later check
+// refuses that amount.
 func (c place) rename(k kind) {
 	for _, l := range c.lists() {
-		move(l.of, native.cpu, k.cpu, maxCPUs, func(q resource.Quantity) resource.Quantity {
+		l.move(native.cpu, k.cpu, maxCPUs, func(q resource.Quantity) resource.Quantity {
 			return kube.CPUQuantity(milliOf(q))
 		})
-		move(l.of, native.memory, k.memory, maxBytes, func(q resource.Quantity) resource.Quantity { return q })
+		l.move(native.memory, k.memory, maxBytes, func(q resource.Quantity) resource.Quantity { return q })
 	}
 }
 
-func move(of corev1.ResourceList, from, to corev1.ResourceName, most resource.Quantity, as func(resource.Quantity) resource.Quantity) {
-	q, asked := of[from]
+func (l list) move(from, to corev1.ResourceName, most resource.Quantity, as func(resource.Quantity) resource.Quantity) {
+	q, asked := l.of[from]
 	if !asked || q.Sign() < 0 || q.Cmp(most) > 0 {
 		return
 	}
-	delete(of, from)
-	if !q.IsZero() {
-		of[to] = as(q)
+	delete(l.of, from)
+	if !q.IsZero() || l.name == "requests" {
+		l.of[to] = as(q)
 	}
 }
 

@@ -24,7 +24,7 @@ func replace(p *corev1.Pod, v *Verdict) {
 		}
 		for _, c := range places(p) {
 			for _, l := range c.lists() {
-				rename(l.of, corev1.ResourceName(from), corev1.ResourceName(to), defaults[rangeDefault{l.name, c.Name, corev1.ResourceName(from)}])
+				l.rename(corev1.ResourceName(from), corev1.ResourceName(to), defaults[rangeDefault{l.name, c.Name, corev1.ResourceName(from)}])
 			}
 		}
 	}
@@ -34,20 +34,22 @@ func replace(p *corev1.Pod, v *Verdict) {
 // its unit. If to is empty, rename deletes the amount. If the new resource
 // already has an amount, rename keeps that amount: an earlier call has renamed
 // the resource, and the API server has since added a default under the old
-// name. This default becomes 0 (see clearDefaults).
-func rename(of corev1.ResourceList, from, to corev1.ResourceName, isDefault bool) {
+// name. This default becomes 0 (see clearDefaults). A limit of 0 means no limit,
+// but a request of 0 is a request.
+func (l list) rename(from, to corev1.ResourceName, isDefault bool) {
+	of, none := l.of, func(q resource.Quantity) bool { return q.IsZero() && l.name != "requests" }
 	q, asked := of[from]
 	has, twice := of[to]
 	switch {
 	case !asked || from == to:
 		return
-	case to != "" && twice && !has.IsZero():
+	case to != "" && twice && !none(has):
 		if isDefault {
 			of[from] = resource.Quantity{Format: resource.DecimalSI}
 			return
 		}
-	case to != "" && q.IsZero():
-		return // 0 means no amount
+	case to != "" && none(q):
+		return
 	case to != "":
 		if q.Sign() < 0 || countsCPU(from) && q.Cmp(mostOf(from)) > 0 {
 			return // a later check refuses the amount
