@@ -80,7 +80,7 @@ func (c *checker) checkMapping(v reflect.Value, path string) {
 func (c *checker) value(v reflect.Value, path string, k key) {
 	switch m := v.Interface().(type) {
 	case node.Maybe[string]:
-		if word, set := m.Value(); set && len(k.words) > 0 && !slices.Contains(k.words, word) && !(c.lenient && slices.Contains(k.inert, word)) {
+		if word, set := m.Value(); set && len(k.words) > 0 && !slices.Contains(k.words, word) && !(c.lenient && k.isInert(word)) {
 			c.fault(path, quote(word)+": want "+k.want(aText))
 		}
 	case node.Maybe[unit.Percent]:

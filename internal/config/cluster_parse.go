@@ -108,7 +108,8 @@ type layerReader[T any] struct {
 	faults, notices []Fault
 }
 
-// An entry has settings for the nodes that it selects. If it has no selector, it selects no node.
+// An entry has settings for the nodes that it selects. If it has no selector, or one with a
+// fault, it selects no node.
 type entry struct {
 	Name     node.Maybe[string]
 	Selector *nodeselect.Selector
@@ -192,14 +193,15 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 	c.checkMapping(reflect.ValueOf(keys), "")
 	c.checkSelector(keys.Selector, "nodeSelector")
 	for _, f := range c.faults {
-		p.faults = append(p.faults, Fault{Line: p.lineOf(f.Field), Field: f.Field, Problem: f.Problem})
+		p.notices = append(p.notices, Fault{Line: p.lineOf(f.Field), Field: f.Field, Problem: f.Problem + "; this entry applies to no node"})
 	}
 	r.add(p, "", at)
 	e.Name = keys.Name
-	if selected != nil && !isNull(selected) {
-		e.Selector = &keys.Selector
-	} else {
+	switch {
+	case selected == nil || isNull(selected):
 		r.notices = append(r.notices, Fault{Field: at, Problem: "it has no nodeSelector, so it applies to no node"})
+	case len(c.faults) == 0:
+		e.Selector = &keys.Selector
 	}
 	own, lines := r.strategy(n, at)
 	e.own = own

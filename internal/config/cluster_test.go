@@ -179,8 +179,6 @@ func TestConfigMapFaultsNameKeyPathValueAndRange(t *testing.T) {
 		"a value":                 {keyThreshold, "{\"clusterStrategy\": {\n \"cpuSuppressThresholdPercent\": 101\n}}", `line 2: resource-threshold-config.clusterStrategy.cpuSuppressThresholdPercent: 101: want a whole number from 0 to 100`},
 		"a value of an entry":     {keyColocation, "{\"nodeConfigs\": [\n{\"nodeSelector\": {}, \"degradeTimeMinutes\": 0}]}", `line 2: colocation-config.nodeConfigs[0].degradeTimeMinutes: 0: want a whole number of at least 1`},
 		"a word":                  {keyBurst, `{"clusterStrategy": {"policy": "maybe"}}`, `cpu-burst-config.clusterStrategy.policy: "maybe": want one of none, cpuBurstOnly, cfsQuotaBurstOnly, auto`},
-		"an operator":             {keyBurst, `{"nodeStrategies": [{"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}]}`, `cpu-burst-config.nodeStrategies[0].nodeSelector.matchExpressions[0].operator: "Is": want one of In, NotIn, Exists, DoesNotExist`},
-		"values that miss":        {keyBurst, `{"nodeStrategies": [{"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}]}`, `cpu-burst-config.nodeStrategies[0].nodeSelector.matchExpressions[0].values: missing: want the values of the label`},
 		"a ratio of a model":      {keyNormalization, `{"ratioModel": {"Xeon": {"baseRatio": 6}}}`, `cpu-normalization-config.ratioModel[Xeon].baseRatio: 6: want a number from 1 to 5`},
 		"a ratio of a resource":   {keyAmplification, `{"resourceAmplificationRatio": {"cpu": 0.5}}`, `resource-amplification-config.resourceAmplificationRatio[cpu]: 0.5: want a number of at least 1`},
 		"a host application":      {keyHostApps, `{"applications": [{"qos": "LS"}]}`, `host-application-config.applications[0].name: missing: want a name that no other application has`},
@@ -204,6 +202,9 @@ func TestConfigMapUnknownKeysWarnAndTheRestHolds(t *testing.T) {
 		"of another section":     {keyBurst, `{"clusterStrategy": {"policy": "auto", "degradeTimeMinutes": 3}}`, "cpu-burst-config.clusterStrategy.degradeTimeMinutes: unknown key here: it belongs in colocation-config"},
 		"a whole section":        {"resource-treshold-config", `{}`, "resource-treshold-config: unknown key: did you mean resource-threshold-config?"},
 		"of an entry":            {keyColocation, `{"nodeConfigs": [{"nodeSelector": {}, "enabel": true}]}`, "colocation-config.nodeConfigs[0].enabel: unknown key: did you mean enable?"},
+		"an operator":            {keyThreshold, `{"clusterStrategy": {"enable": true, "memoryEvictThresholdPercent": 0}, "nodeStrategies": [{"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}, "enable": false}]}`, `resource-threshold-config.nodeStrategies[0].nodeSelector.matchExpressions[0].operator: "Gt": want one of In, NotIn, Exists, DoesNotExist; this entry applies to no node`},
+		"values that miss":       {keyBurst, `{"nodeStrategies": [{"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}]}`, `cpu-burst-config.nodeStrategies[0].nodeSelector.matchExpressions[0].values: missing: want the values of the label; this entry applies to no node`},
+		"values too many":        {keyHostApps, `{"nodeConfigs": [{"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["1"]}]}}]}`, `host-application-config.nodeConfigs[0].nodeSelector.matchExpressions[0].values: 1 values: want none with the operator Exists; this entry applies to no node`},
 		"no selector":            {keyColocation, `{"nodeConfigs": [{"enable": true}]}`, "colocation-config.nodeConfigs[0]: it has no nodeSelector, so it applies to no node"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,12 +15,12 @@ type Colocation struct {
 	MetricAggregateDurationSeconds node.Maybe[int64]  `json:"metricAggregateDurationSeconds,omitzero" range:"1.."`
 	MetricReportIntervalSeconds    node.Maybe[int64]  `json:"metricReportIntervalSeconds,omitzero" range:"1.."`
 	MetricAggregatePolicy          Aggregate          `json:"metricAggregatePolicy,omitzero" later:""`
-	MetricMemoryCollectPolicy      node.Maybe[string] `json:"metricMemoryCollectPolicy,omitzero" oneof:"usageWithoutPageCache usageWithHotPageCache usageWithPageCache"`
+	MetricMemoryCollectPolicy      node.Maybe[string] `json:"metricMemoryCollectPolicy,omitzero" oneof:"usageWithoutPageCache usageWithHotPageCache usageWithPageCache" taken:"*"`
 
 	CPUReclaimThresholdPercent    node.Maybe[unit.Percent] `json:"cpuReclaimThresholdPercent,omitzero" range:"0.."`
-	CPUCalculatePolicy            node.Maybe[string]       `json:"cpuCalculatePolicy,omitzero" oneof:"usage maxUsageRequest" taken:"request"`
+	CPUCalculatePolicy            node.Maybe[string]       `json:"cpuCalculatePolicy,omitzero" oneof:"usage maxUsageRequest" taken:"*"`
 	MemoryReclaimThresholdPercent node.Maybe[unit.Percent] `json:"memoryReclaimThresholdPercent,omitzero" range:"0.."`
-	MemoryCalculatePolicy         node.Maybe[string]       `json:"memoryCalculatePolicy,omitzero" oneof:"usage request maxUsageRequest"`
+	MemoryCalculatePolicy         node.Maybe[string]       `json:"memoryCalculatePolicy,omitzero" oneof:"usage request maxUsageRequest" taken:"*"`
 	BatchCPUThresholdPercent      node.Maybe[unit.Percent] `json:"batchCPUThresholdPercent,omitzero" range:"0.."`
 	BatchMemoryThresholdPercent   node.Maybe[unit.Percent] `json:"batchMemoryThresholdPercent,omitzero" range:"0.."`
 
@@ -31,7 +31,7 @@ type Colocation struct {
 	MidCPUThresholdPercent         node.Maybe[unit.Percent] `json:"midCPUThresholdPercent,omitzero" range:"0..100" later:""`
 	MidMemoryThresholdPercent      node.Maybe[unit.Percent] `json:"midMemoryThresholdPercent,omitzero" range:"0..100" later:""`
 	MidUnallocatedPercent          node.Maybe[unit.Percent] `json:"midUnallocatedPercent,omitzero" range:"0..100" later:""`
-	MidReclaimMode                 node.Maybe[string]       `json:"midReclaimMode,omitzero" oneof:"static" later:""`
+	MidReclaimMode                 node.Maybe[string]       `json:"midReclaimMode,omitzero" oneof:"static" taken:"*" later:""`
 	MidStaticCPUReservedPercent    node.Maybe[unit.Percent] `json:"midStaticCPUReservedPercent,omitzero" range:"0..100" later:""`
 	MidStaticMemoryReservedPercent node.Maybe[unit.Percent] `json:"midStaticMemoryReservedPercent,omitzero" range:"0..100" later:""`
 

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"tenon.sh/tenon/internal/model/node"
@@ -74,7 +73,7 @@ func leaveOut(v reflect.Value, path string) []Fault {
 func (k key) inertValue(v reflect.Value) string {
 	switch m := v.Interface().(type) {
 	case node.Maybe[string]:
-		if word, set := m.Value(); set && slices.Contains(k.inert, word) {
+		if word, set := m.Value(); set && k.isInert(word) {
 			return quote(word) + ": want " + k.want(aText)
 		}
 	case node.Maybe[unit.Percent]:

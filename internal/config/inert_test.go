@@ -63,6 +63,20 @@ func TestAValueThatKoordinatorAcceptsKeepsItsSection(t *testing.T) {
 			return n.Policy.Overcommit.Enable && n.Policy.Overcommit.CPU.Policy == "usage"
 		},
 			`colocation-config.cpuCalculatePolicy: "request": want one of usage, maxUsageRequest; it counts as not set`},
+		"an unknown policy for CPU": {map[string]string{keyColocation: `{"enable":true,"cpuCalculatePolicy":"peak","memoryCalculatePolicy":"peak"}`}, func(n NodeConfig) bool {
+			return n.Policy.Overcommit.Enable && n.Policy.Overcommit.CPU.Policy == "usage" && n.Policy.Overcommit.Memory.Policy == "usage"
+		},
+			`colocation-config.memoryCalculatePolicy: "peak": want one of usage, request, maxUsageRequest; it counts as not set`},
+		"an unknown measure of memory": {map[string]string{keyColocation: `{"enable":true,"metricMemoryCollectPolicy":"rss"}`}, func(n NodeConfig) bool { return n.Policy.Overcommit.Enable },
+			`colocation-config.metricMemoryCollectPolicy: "rss": want one of usageWithoutPageCache, usageWithHotPageCache, usageWithPageCache; it counts as not set`},
+		"a mode of mid that is the default": {map[string]string{keyColocation: `{"enable":true,"midReclaimMode":"dynamic"}`}, func(n NodeConfig) bool { return n.Policy.Overcommit.Enable },
+			`colocation-config.midReclaimMode: "dynamic": want static; it counts as not set`},
+		"an unknown policy of CPU suppress": {threshold(`"cpuSuppressPolicy":"cpuSet","cpuEvictPolicy":"evictByLimit"`), func(n NodeConfig) bool { return suppresses(n) && n.Policy.Suppress.Policy == "cpuset" },
+			`resource-threshold-config.clusterStrategy.cpuSuppressPolicy: "cpuSet": want one of cpuset, cfsQuota; it counts as not set`},
+		"an operator of node affinity": {map[string]string{keyThreshold: `{"clusterStrategy":{"enable":true,"cpuSuppressThresholdPercent":55,"memoryEvictThresholdPercent":0},
+			"nodeStrategies":[{"nodeSelector":{"matchExpressions":[{"key":"a","operator":"Lt","values":["1"]}]},"enable":false},{"nodeSelector":{},"cpuSuppressMinPercent":5}]}`},
+			func(n NodeConfig) bool { return suppresses(n) && n.Policy.Suppress.MinPercent == 5 },
+			`nodeStrategies[0].nodeSelector.matchExpressions[0].operator: "Lt": want one of In, NotIn, Exists, DoesNotExist; this entry applies to no node`},
 		"in an entry": {map[string]string{keyThreshold: `{"clusterStrategy":{"enable":true,"cpuSuppressThresholdPercent":55,"memoryEvictThresholdPercent":0,"cpuEvictBESatisfactionLowerPercent":30,"cpuEvictBESatisfactionUpperPercent":60},
 			"nodeStrategies":[{"nodeSelector":{},"cpuEvictBESatisfactionLowerPercent":0}]}`}, noEviction,
 			"line 2: resource-threshold-config.nodeStrategies[0].cpuEvictBESatisfactionLowerPercent: 0: want a whole number from 1 to 60; it counts as not set"},

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,9 +15,9 @@ import (
 //	json     its name
 //	range    the accepted numbers: "0..100", "1..", ">0..1", "100ms..60s"
 //	oneof    the accepted words
-//	taken    other values that Koordinator accepts, as a range or as words. In
-//	         a ConfigMap or an annotation they cause a notice, and have no
-//	         effect
+//	taken    other values that Koordinator accepts, as a range or as words; *
+//	         stands for all words. In a ConfigMap or an annotation they cause
+//	         a notice, and have no effect
 //	later    this version reads and checks the key, but does not support it.
 //	         The value of the tag, such as false, is a value of the key that
 //	         requests nothing
@@ -52,6 +53,11 @@ func keysOf(t reflect.Type) []key {
 		keys = append(keys, k)
 	}
 	return keys
+}
+
+// isInert reports whether a word has no effect, although Koordinator accepts it.
+func (k key) isInert(word string) bool {
+	return !slices.Contains(k.words, word) && (slices.Contains(k.inert, word) || slices.Contains(k.inert, "*"))
 }
 
 // isLeaf reports whether v is a node.Maybe, which is a single value instead of a mapping.

@@ -7,7 +7,8 @@ import (
 	"tenon.sh/tenon/internal/config/nodeselect"
 )
 
-// checkSelector makes the checks of a selector that the struct tags cannot express.
+// checkSelector makes the checks of a selector that the struct tags cannot express. Koordinator
+// passes over an entry whose selector has such a fault, and uses the others.
 func (c *checker) checkSelector(s nodeselect.Selector, path string) {
 	for i, r := range s.Expressions {
 		at := fmt.Sprintf("%s.matchExpressions[%d]", path, i)

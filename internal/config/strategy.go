@@ -24,7 +24,7 @@ type Threshold struct {
 
 	CPUSuppressThresholdPercent node.Maybe[unit.Percent] `json:"cpuSuppressThresholdPercent,omitzero" range:"0..100"`
 	CPUSuppressMinPercent       node.Maybe[unit.Percent] `json:"cpuSuppressMinPercent,omitzero" range:"0..100"`
-	CPUSuppressPolicy           node.Maybe[string]       `json:"cpuSuppressPolicy,omitzero" oneof:"cpuset cfsQuota"`
+	CPUSuppressPolicy           node.Maybe[string]       `json:"cpuSuppressPolicy,omitzero" oneof:"cpuset cfsQuota" taken:"*"`
 	// CPUSuppressLendLSR exists only in Tenon.
 	CPUSuppressLendLSR node.Maybe[bool] `json:"cpuSuppressLendLSR,omitzero"`
 
@@ -37,7 +37,7 @@ type Threshold struct {
 	CPUEvictBESatisfactionUpperPercent  node.Maybe[unit.Percent] `json:"cpuEvictBESatisfactionUpperPercent,omitzero" range:"1..99" taken:"0..100"`
 	CPUEvictBEUsageThresholdPercent     node.Maybe[unit.Percent] `json:"cpuEvictBEUsageThresholdPercent,omitzero" range:"0..100"`
 	CPUEvictTimeWindowSeconds           node.Maybe[int64]        `json:"cpuEvictTimeWindowSeconds,omitzero" range:"1.."`
-	CPUEvictPolicy                      node.Maybe[string]       `json:"cpuEvictPolicy,omitzero" oneof:"evictByRealLimit evictByAllocatable"`
+	CPUEvictPolicy                      node.Maybe[string]       `json:"cpuEvictPolicy,omitzero" oneof:"evictByRealLimit evictByAllocatable" taken:"*"`
 	CPUEvictThresholdPercent            node.Maybe[unit.Percent] `json:"cpuEvictThresholdPercent,omitzero" range:"0..100"`
 	CPUEvictLowerPercent                node.Maybe[unit.Percent] `json:"cpuEvictLowerPercent,omitzero" range:"0..100"`
 	CPUAllocatableEvictThresholdPercent node.Maybe[unit.Percent] `json:"cpuAllocatableEvictThresholdPercent,omitzero" range:"0.." later:""`
