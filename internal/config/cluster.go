@@ -71,14 +71,22 @@ type layer[T any] struct {
 	own T
 }
 
+// inherit returns the settings of an entry, with those of all nodes for what it does not set. An
+// entry of host-application-config replaces the whole list, as in Koordinator. So it can say that
+// some nodes have no such programs.
+func inherit[T any](own, all T) T {
+	if _, whole := any(own).(HostApplications); !whole {
+		fill(reflect.ValueOf(&own).Elem(), reflect.ValueOf(all))
+	}
+	return own
+}
+
 // settingsFor returns the settings of a node with these labels. It also returns
 // the path of the first entry that selects the node, or "" if none does.
 func (l layers[T]) settingsFor(labels map[string]string) (T, string) {
 	for _, e := range l.some {
 		if e.Selector != nil && e.Selector.Selects(labels) {
-			own := e.own
-			fill(reflect.ValueOf(&own).Elem(), reflect.ValueOf(l.all))
-			return own, e.path
+			return inherit(e.own, l.all), e.path
 		}
 	}
 	return l.all, ""

@@ -205,8 +205,7 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 	}
 	own, lines := r.strategy(n, at)
 	e.own = own
-	fill(reflect.ValueOf(&own).Elem(), reflect.ValueOf(all))
-	faults, inert := r.check(own, inherited)
+	faults, inert := r.check(inherit(own, all), inherited)
 	r.addAt(lines, faults, inert, at)
 	return e
 }

@@ -149,6 +149,24 @@ func TestNodeSelectorKnowsAllOperators(t *testing.T) {
 	}
 }
 
+// TestAnEntryReplacesTheListOfHostApplications checks that an entry can say that
+// its nodes have other programs, or none.
+func TestAnEntryReplacesTheListOfHostApplications(t *testing.T) {
+	c := cluster(t, map[string]string{keyHostApps: `{"applications": [{"name": "batchd", "qos": "BE"}], "nodeConfigs": [
+		{"nodeSelector": {"matchLabels": {"role": "db"}}, "applications": []},
+		{"nodeSelector": {"matchLabels": {"role": "gpu"}}},
+		{"nodeSelector": {"matchLabels": {"role": "web"}}, "applications": [{"name": "batchd", "qos": "LS"}]}]}`})
+	for role, want := range map[string]string{"other": "batchd BE", "db": "", "gpu": "", "web": "batchd LS"} {
+		var got []string
+		for _, a := range nodeConfig(t, c, map[string]string{"role": role}, nil).Applications {
+			got = append(got, a.Name.Or("")+" "+a.Class.Or(""))
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: %q, want %q", role, got, want)
+		}
+	}
+}
+
 func TestConfigMapBadKeyKeepsItsOldValueAndTheOthersChange(t *testing.T) {
 	last := cluster(t, map[string]string{keyThreshold: `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 50}}`, keyBurst: `{"clusterStrategy": {"policy": "auto"}}`})
 	for name, bad := range map[string]string{
