@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	descMissed = desc("tenon_objective_missed", "1: the workload misses its objective now, so that best-effort work gives way.", "workload", "class")
+	descMissed = desc("tenon_objective_missed", "1: the workload misses its objective now, because of best-effort work or for another reason.", "workload", "class")
 
 	descMisfit  = desc("tenon_cpu_misfit", "1: the CPU limit does not fit the workload, because of its threads or its limit (kind).", "workload", "class", "kind")
 	descMisfits = desc("tenon_cpu_misfits", "Workloads that their CPU limit does not fit, by kind.", "kind")

@@ -91,9 +91,11 @@ type State struct {
 }
 
 // Violations returns the workloads whose SLO is violated, with the reason.
-func (st State) Violations() map[node.WorkloadID]string {
+func (st State) Violations() map[node.WorkloadID]string { return reasonsOf(st.SLO.Violations()) }
+
+func reasonsOf(misses []slo.Miss) map[node.WorkloadID]string {
 	var all map[node.WorkloadID]string
-	for _, m := range st.SLO.Violations() {
+	for _, m := range misses {
 		if all == nil {
 			all = map[node.WorkloadID]string{}
 		}
@@ -113,7 +115,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.Batch = st.Batch.Observe(c.Overcommit, c.Pool, next.Use.Elapsed, s)
 	pool := c.Pool.WithIsolated(s)
 	own := hold.Decide(pool, c.Suppress.KeepPercent(), hold.Previous{Own: st.Pins, Shared: st.Shared}, s)
-	next.Grown, own = grow.Decide(st.Grown, own, st.Use, next.Use, next.Violations(), s)
+	next.Grown, own = grow.Decide(st.Grown, own, st.Use, next.Use, reasonsOf(next.SLO.Unexplained()), s)
 	next.Pins, next.Shared, next.Notes = own.Of, own.Shared, own.Notes()
 	var selector, bounds, shares, ends []plan.Want
 	next.Selector, selector = st.Selector.Select(c.CPUQOS, isolation.Input{Pool: pool, Layout: l, Use: next.Use, SLO: next.SLO, Own: own, Snapshot: s})

@@ -50,7 +50,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	can, falls, foreign, cookies, ask, sees, …    see readIsolation
 //	law                                           see readTrial
 //	restart                                       the agent restarts without its state
-//	tick [every=1s] [hurt] [throttled=?] web=1500m web=1500m@0-3 web=? [system=100m] [web.waits=1000*100us,30*5ms] [web.throttled=3/10] [web.threads=16/12]
+//	tick [every=1s] [hurt] [throttled=?] web=1500m web=1500m@0-3 web=? [system=100m] [web.waits=1000*100us,30*5ms] [web.throttled=3/10:400ms] [web.threads=16/12]
 //	----
 //	the resulting steps, one on each line
 //
@@ -484,14 +484,7 @@ func readSpell(t *testing.T, line string) spell {
 		case w.key == "every":
 			p.every = mustParse(t, w, time.ParseDuration)
 		case strings.HasSuffix(w.key, ".throttled"):
-			var ran [2]int64
-			if _, err := fmt.Sscanf(w.val, "%d/%d", &ran[0], &ran[1]); err != nil {
-				t.Fatalf("scenario word %s=%s: want PERIODS/PERIODS", w.key, w.val)
-			}
-			if p.throttled == nil {
-				p.throttled = map[node.WorkloadID][2]int64{}
-			}
-			p.throttled[node.WorkloadID(strings.TrimSuffix(w.key, ".throttled"))] = ran
+			p.readThrottling(t, w)
 		case strings.HasSuffix(w.key, ".threads"):
 			p.readThreads(t, w)
 		case strings.Contains(w.key, "."):

@@ -27,6 +27,7 @@ type scene struct {
 	used   map[node.WorkloadID]time.Duration
 	perCPU map[node.WorkloadID]map[unit.CPU]time.Duration
 	ran    map[node.WorkloadID][2]int64 // total over all spells
+	held   map[node.WorkloadID]time.Duration
 	delay  map[node.WorkloadID]node.RunQueueDelay
 	laws   map[node.WorkloadID]law        // how services wait, by the mechanism in use
 	memory map[node.WorkloadID]unit.Bytes // memory use of workloads; "node" is the whole node
@@ -38,6 +39,7 @@ func newScene(topo node.Topology, version int) *scene {
 		used:   map[node.WorkloadID]time.Duration{},
 		perCPU: map[node.WorkloadID]map[unit.CPU]time.Duration{},
 		ran:    map[node.WorkloadID][2]int64{},
+		held:   map[node.WorkloadID]time.Duration{},
 	}
 	for _, c := range topo.CPUs {
 		n.busy[c.ID] = 0
@@ -119,6 +121,8 @@ type spell struct {
 	// throttled holds two numbers for a workload: the quota periods in which it
 	// was throttled, and the periods in which it ran.
 	throttled map[node.WorkloadID][2]int64
+	// held is the time for which the quota of a workload throttled it.
+	held map[node.WorkloadID]time.Duration
 	// threads holds two numbers for a workload: the number of its threads, and the
 	// number of its runnable threads.
 	threads map[node.WorkloadID][2]int
@@ -136,6 +140,9 @@ func (n *scene) pass(p spell) {
 	n.wait(append(n.waitsByLaw(p.every), p.waits...))
 	for id, more := range p.throttled {
 		n.ran[id] = [2]int64{n.ran[id][0] + more[0], n.ran[id][1] + more[1]}
+	}
+	for id, more := range p.held {
+		n.held[id] += more
 	}
 	spend := func(m unit.MilliCPU, on unit.CPUSet, counter map[unit.CPU]time.Duration) {
 		if on.Empty() {
@@ -180,6 +187,7 @@ func (n *scene) pass(p spell) {
 		}
 		if ran := n.ran[w.ID]; !p.unthrottled {
 			w.Usage.ThrottledPeriods, w.Usage.Periods = node.Some(ran[0]), node.Some(ran[1])
+			w.Usage.Throttled = node.Some(n.held[w.ID])
 		}
 		if count, known := p.threads[w.ID]; known {
 			w.Usage.Threads, w.Usage.Runnable = node.Some(count[0]), node.Some(count[1])

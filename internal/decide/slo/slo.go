@@ -46,12 +46,11 @@ type Tracker struct {
 
 // A State is the SLO state of one workload.
 type State struct {
-	// Since is the start of the window. Delay, Waited and ByBE are the values
-	// that the counters had at that time.
-	Since  time.Time          `json:"since,omitzero"`
-	Delay  node.RunQueueDelay `json:"delay,omitzero"`
-	Waited time.Duration      `json:"waited_ns,omitempty"` // time waited, whatever ran meanwhile
-	ByBE   time.Duration      `json:"by_be_ns,omitempty"`  // the part of Waited in which BE ran
+	// Since is the start of the window. Delay and Counters are the values that
+	// the counters had at that time.
+	Since    time.Time          `json:"since,omitzero"`
+	Delay    node.RunQueueDelay `json:"delay,omitzero"`
+	Counters Reading            `json:"counters,omitzero"`
 	// Missed says that the objective counts as missed. At is the time of the
 	// last miss. Percent is the 99th percentile of the waits in percent of the
 	// objective. Reason describes the miss.
@@ -59,8 +58,10 @@ type State struct {
 	At      time.Time `json:"at,omitzero"`
 	Percent int64     `json:"percent,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
-	// Helpless says that BE caused hardly any of the waits.
-	Helpless bool `json:"helpless,omitempty"`
+	// Helpless says that BE caused hardly any of the waits. Throttled says that
+	// the workload would meet its objective without its own quota.
+	Helpless  bool `json:"helpless,omitempty"`
+	Throttled bool `json:"throttled,omitempty"`
 }
 
 // A Miss is an LS workload whose SLO is violated now.
@@ -77,7 +78,7 @@ type Miss struct {
 // objective, or no counters of waits.
 func (x Tracker) Observe(s node.Snapshot) Tracker {
 	next := Tracker{}
-	var blame map[node.WorkloadID]waitShare
+	var blame map[node.WorkloadID]Reading
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
 		want, asked := w.Objective.RunQueueDelay.Value()
@@ -87,9 +88,18 @@ func (x Tracker) Observe(s node.Snapshot) Tracker {
 		if next.Work == nil {
 			next.Work, blame = make(map[node.WorkloadID]State, max(len(x.Work), 1)), blameOf(s)
 		}
-		next.Work[w.ID] = x.Work[w.ID].observe(s.At, w, want, blame[w.ID])
+		r := blame[w.ID]
+		r.CPU, r.Throttled = w.Usage.CPU, w.Usage.Throttled
+		r.Periods, r.ThrottledPeriods = w.Usage.Periods, w.Usage.ThrottledPeriods
+		next.Work[w.ID] = x.Work[w.ID].observe(s.At, w, want, r)
 	}
 	return next
+}
+
+// Unexplained lists the violations that a workload's own quota does not explain.
+// Only for these, BE may lose anything.
+func (x Tracker) Unexplained() []Miss {
+	return slices.DeleteFunc(x.Violations(), func(m Miss) bool { return x.Work[m.Workload].Throttled })
 }
 
 // Violations lists the workloads whose SLO is violated now, worst first.
@@ -111,11 +121,9 @@ func (x Tracker) Violations() []Miss {
 	return all
 }
 
-// A waitShare holds the total waiting time of a workload (all), and the part of
-// it in which the workload waited for BE (be).
-type waitShare struct{ all, be time.Duration }
-
-func blameOf(s node.Snapshot) map[node.WorkloadID]waitShare {
+// blameOf returns for what each workload has waited: the first fields of a
+// Reading.
+func blameOf(s node.Snapshot) map[node.WorkloadID]Reading {
 	if len(s.Waits) == 0 {
 		return nil
 	}
@@ -125,50 +133,71 @@ func blameOf(s node.Snapshot) map[node.WorkloadID]waitShare {
 		be[s.Workloads[i].ID] = s.Workloads[i].Class == node.BE
 	}
 	be[node.RestOf(node.BE)] = true
-	all := map[node.WorkloadID]waitShare{}
+	all := map[node.WorkloadID]Reading{}
 	for _, w := range s.Waits {
 		b := all[w.Waiter]
-		b.all += w.Time
-		if be[w.Runner] {
-			b.be += w.Time
+		b.Waited += w.Time
+		switch {
+		case be[w.Runner]:
+			b.ByBE += w.Time
+		case w.Runner == w.Waiter:
+			b.BySelf += w.Time
 		}
 		all[w.Waiter] = b
 	}
 	return all
 }
 
-func (f State) observe(at time.Time, w *node.Workload, want time.Duration, b waitShare) State {
-	now := w.Usage.Delay
+func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now Reading) State {
 	if f.At.After(at) { // f.At is from before a reboot; the time at would mark a new miss
 		f.At = at.Add(-1)
 	}
-	d, ok := waitsBetween(f.Delay, now)
+	d, ok := waitsBetween(f.Delay, w.Usage.Delay)
+	grown, fits := now.since(f.Counters)
 	length := at.Sub(f.Since)
-	if f.Since.IsZero() || !ok || length < 0 || b.all < f.Waited || b.be < f.ByBE {
-		return f.begin(at, now, b)
+	if f.Since.IsZero() || !ok || !fits || length < 0 {
+		return f.begin(at, w, now)
 	}
-	if d.isMissed(want) && (!f.Missed || length >= LeastWindow) {
-		f.Missed, f.At = true, at
-		f.Percent = int64(d.tail() * 100 / want)
-		f.Reason = fmt.Sprintf("%s waits %s, wants %v", w.ID, d.say(), want)
-		waited, byBE := b.all-f.Waited, b.be-f.ByBE
-		if f.Helpless = waited > 0 && byBE < waited/blameDivisor; f.Helpless {
+	throttled := grown.throttledWaits()
+	if d.isMissed(want, throttled) && (!f.Missed || length >= LeastWindow) {
+		f = f.miss(at, w, want, d)
+		if throttled > 0 {
+			f.Reason += ", not only because its own quota throttles it"
+		}
+		if f.Helpless = grown.hardlyForBE(throttled); f.Helpless {
 			f.Reason += ", hardly for BE"
 		}
-		return f.begin(at, now, b)
+		return f.begin(at, w, now)
 	}
-	if length >= longestWindow || length >= LeastWindow && d.waits >= enoughWaits {
-		if f.Missed && at.Sub(f.At) >= calmBefore {
-			f = State{}
-		}
-		return f.begin(at, now, b)
+	if length < longestWindow && (length < LeastWindow || d.waits < enoughWaits) {
+		return f
 	}
+	// A window with a miss for which only the quota is to blame shows nothing
+	// about BE. It ends as late as a window without a miss, and neither prolongs
+	// a miss for another reason nor ends it early.
+	calm := !f.Missed || at.Sub(f.At) >= calmBefore
+	switch {
+	case (calm || f.Throttled) && d.isMissed(want, 0):
+		f = f.miss(at, w, want, d)
+		f.Throttled, f.Helpless = true, true
+		f.Reason += ", because its own quota throttles it"
+	case f.Missed && calm:
+		f = State{}
+	}
+	return f.begin(at, w, now)
+}
+
+// miss records a miss.
+func (f State) miss(at time.Time, w *node.Workload, want time.Duration, d spread) State {
+	f.Missed, f.At, f.Helpless, f.Throttled = true, at, false, false
+	f.Percent = int64(d.tail() * 100 / want)
+	f.Reason = fmt.Sprintf("%s waits %s, wants %v", w.ID, d.say(), want)
 	return f
 }
 
 // begin starts a new window.
-func (f State) begin(at time.Time, now node.RunQueueDelay, b waitShare) State {
-	f.Since, f.Delay, f.Waited, f.ByBE = at, now, b.all, b.be
+func (f State) begin(at time.Time, w *node.Workload, now Reading) State {
+	f.Since, f.Delay, f.Counters = at, w.Usage.Delay, now
 	return f
 }
 
@@ -207,19 +236,28 @@ func waitsBetween(before, after node.RunQueueDelay) (spread, bool) {
 }
 
 // isMissed reports whether more than 1 of 100 waits were longer than the
-// objective. The histogram has only the number of waits in a bucket. If some of
-// them may have been longer, all count as longer.
-func (d spread) isMissed(want time.Duration) bool {
+// objective, if throttling explains waits of the given total time: the longest
+// ones, so that as few waits as possible count as explained. The histogram has
+// only the number of waits in a bucket. If some of them may have been longer, all
+// count as longer.
+func (d spread) isMissed(want, throttled time.Duration) bool {
 	if d.after == nil {
+		d.sum = max(d.sum-throttled, 0)
 		return d.waits >= enoughWaits && d.tail() > want
 	}
 	var long int64
-	for i := range d.after {
-		if node.DelayBound(i) > want+want/bucketSlack || i == len(d.after)-1 {
-			long += d.countBucket(i)
+	waits := d.waits
+	for i := len(d.after) - 1; i >= 0; i-- {
+		if i < len(d.after)-1 && node.DelayBound(i) <= want+want/bucketSlack {
+			break
 		}
+		middle := node.DelayBound(i) / 4 * 3
+		explained := min(d.countBucket(i), int64(throttled/middle))
+		throttled -= time.Duration(explained) * middle
+		waits -= explained
+		long += d.countBucket(i) - explained
 	}
-	return 100*long > d.waits+100*tolerance
+	return 100*long > waits+100*tolerance
 }
 
 // tail returns a time that 99 of 100 waits did not exceed.

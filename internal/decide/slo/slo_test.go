@@ -46,7 +46,7 @@ func TestTheHistogramHidesNoMiss(t *testing.T) {
 			{nil, false},
 		} {
 			d := spreadOf(c.waits)
-			if got := d.isMissed(want); got != c.missed {
+			if got := d.isMissed(want, 0); got != c.missed {
 				t.Errorf("wants %v: waits %v are missed: %v", want, c.waits, got)
 			}
 			if c.missed && d.tail() <= want {
@@ -54,7 +54,7 @@ func TestTheHistogramHidesNoMiss(t *testing.T) {
 			}
 		}
 	}
-	if got := spreadOf(map[time.Duration]uint64{100 * time.Hour: 3}); !got.isMissed(time.Hour) {
+	if got := spreadOf(map[time.Duration]uint64{100 * time.Hour: 3}); !got.isMissed(time.Hour, 0) {
 		t.Error("waits beyond the last bucket are short")
 	}
 }
@@ -63,10 +63,10 @@ func TestTheHistogramHidesNoMiss(t *testing.T) {
 // ms, which 99 of 100 waits must not exceed.
 func TestAMeanIsJudgedByItsTail(t *testing.T) {
 	d := spread{waits: 1000, sum: time.Second}
-	if d.isMissed(5*time.Millisecond) || !d.isMissed(5*time.Millisecond-1) {
+	if d.isMissed(5*time.Millisecond, 0) || !d.isMissed(5*time.Millisecond-1, 0) {
 		t.Errorf("a mean of 1 ms has a tail of %v", d.tail())
 	}
-	if few := (spread{waits: enoughWaits - 1, sum: time.Hour}); few.isMissed(1) {
+	if few := (spread{waits: enoughWaits - 1, sum: time.Hour}); few.isMissed(1, 0) {
 		t.Error("a few waits make a mean")
 	}
 }
@@ -85,7 +85,7 @@ func TestADecreasedCounterBeginsANewWindow(t *testing.T) {
 		if d, ok := waitsBetween(full, now); ok {
 			t.Errorf("%s makes a window: %+v", name, d)
 		}
-		f := State{Since: time.Unix(1, 0), Delay: full}.observe(time.Unix(2, 0), &node.Workload{Usage: node.Usage{Delay: now}}, 1, waitShare{})
+		f := State{Since: time.Unix(1, 0), Delay: full}.observe(time.Unix(2, 0), &node.Workload{Usage: node.Usage{Delay: now}}, 1, Reading{})
 		if f.Missed || !f.Since.Equal(time.Unix(2, 0)) {
 			t.Errorf("%s: the window began at %v", name, f.Since)
 		}
@@ -113,12 +113,12 @@ func TestAClockThatWasSetBackEndsNoMiss(t *testing.T) {
 	now, future := time.Unix(1000, 0), time.Unix(1e6, 0)
 	w := node.Workload{ID: "web"}
 	w.Usage.Delay = node.RunQueueDelay{Sum: node.Some(time.Duration(0)), Counts: make([]uint64, kernelBuckets)}
-	f := State{Missed: true, At: future, Since: future, Delay: w.Usage.Delay}.observe(now, &w, time.Millisecond, waitShare{})
+	f := State{Missed: true, At: future, Since: future, Delay: w.Usage.Delay}.observe(now, &w, time.Millisecond, Reading{})
 	if f.At.After(now) || f.At.Equal(now) {
 		t.Errorf("the last miss is of %v, now it is %v", f.At, now)
 	}
 	for i := range 3 {
-		f = f.observe(now.Add(time.Duration(i+1)*longestWindow), &w, time.Millisecond, waitShare{})
+		f = f.observe(now.Add(time.Duration(i+1)*longestWindow), &w, time.Millisecond, Reading{})
 	}
 	if f.Missed {
 		t.Error("the objective still counts as missed")

@@ -18,6 +18,9 @@ type Event struct {
 	Workload node.WorkloadID `json:"workload,omitempty"`
 	// Text describes the event: "3 waits of more than 2ms in 50ms".
 	Text string `json:"text,omitempty"`
+	// Wait is the length of the last wait for a CPU. It is 0 if the event is
+	// about something else.
+	Wait time.Duration `json:"wait_ns,omitempty"`
 	// More is the number of later events of the same kind and workload before the
 	// tick began. Only their number is kept.
 	More int `json:"more,omitempty"`
@@ -88,10 +91,11 @@ func DescribeEvents(events []Event) string {
 
 // Join adds an event to those that wait for a tick. If the list already has an
 // event of the same kind and workload, Join only increases the count of that
-// event, so that the list stays short.
+// event, so that the list stays short. Waits for a CPU stay apart from the rest,
+// because a quota of the workload can explain only them.
 func Join(waiting []Event, e Event) []Event {
 	for i := range waiting {
-		if w := &waiting[i]; w.Kind == e.Kind && w.Workload == e.Workload {
+		if w := &waiting[i]; w.Kind == e.Kind && w.Workload == e.Workload && (w.Wait > 0) == (e.Wait > 0) {
 			w.More += 1 + e.More
 			return waiting
 		}

@@ -22,6 +22,19 @@ func TestEventsThatWaitAreBounded(t *testing.T) {
 	}
 }
 
+// TestAWaitHidesNoOtherEvent joins pressure of CPU, which a quota can explain,
+// and pressure of memory, which it cannot.
+func TestAWaitHidesNoOtherEvent(t *testing.T) {
+	var waiting []Event
+	for range 3 {
+		waiting = Join(waiting, Event{Kind: EventPressure, Workload: "web", Wait: time.Second})
+		waiting = Join(waiting, Event{Kind: EventPressure, Workload: "web"})
+	}
+	if len(waiting) != 2 || waiting[0].Wait == 0 || waiting[1].Wait != 0 || waiting[0].More != 2 || waiting[1].More != 2 {
+		t.Errorf("%+v", waiting)
+	}
+}
+
 func TestWokenIsOnePhrase(t *testing.T) {
 	events := []Event{{Kind: EventDelay, Workload: "web", Text: "3 waits", More: 2}, {Kind: EventConfig}}
 	if got, want := DescribeEvents(events), "delay web: 3 waits (and 2 more); config"; got != want {

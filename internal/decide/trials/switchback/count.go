@@ -10,23 +10,36 @@ import (
 type Count struct {
 	Waits  int64         `json:"n"`
 	Waited time.Duration `json:"ns"`
+	// Throttled is the time for which the service's own quota throttled it.
+	Throttled time.Duration `json:"throttled_ns,omitempty"`
 }
 
-func (c Count) plus(d Count) Count { return Count{c.Waits + d.Waits, c.Waited + d.Waited} }
+func (c Count) plus(d Count) Count {
+	return Count{c.Waits + d.Waits, c.Waited + d.Waited, c.Throttled + d.Throttled}
+}
 
 // mean returns the mean length of a wait in ns.
 func (c Count) mean() float64 { return float64(c.Waited) / float64(max(c.Waits, 1)) }
 
+// throttledShare limits the throttling of a workload in an epoch that counts for
+// it: to 1/throttledShare of its waiting.
+const throttledShare = 20
+
 // waitsBetween returns how much each service waited between two readings. It
 // leaves out workloads that are in only one of the readings, and counters that
-// were reset.
+// were reset. It also leaves out workloads whose own quota throttled them: the
+// kernel counts that time as waiting, and no mechanism can change it.
 func waitsBetween(before, after map[string]Count) map[string]Count {
 	grown := make(map[string]Count, len(after))
 	for id, now := range after {
 		then, had := before[id]
-		if had && now.Waits >= then.Waits && now.Waited >= then.Waited {
+		if !had || now.Waits < then.Waits || now.Waited < then.Waited {
+			continue
+		}
+		more := Count{now.Waits - then.Waits, now.Waited - then.Waited, now.Throttled - then.Throttled}
+		if more.Throttled <= more.Waited/throttledShare {
 			name := ServiceName(id)
-			grown[name] = grown[name].plus(Count{now.Waits - then.Waits, now.Waited - then.Waited})
+			grown[name] = grown[name].plus(more)
 		}
 	}
 	return grown

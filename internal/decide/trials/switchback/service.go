@@ -163,7 +163,7 @@ func CountsOf(s node.Snapshot) map[string]Count {
 		for _, counted := range w.Usage.Delay.Counts {
 			n += int64(counted)
 		}
-		all[nameOf(w)] = Count{Waits: n, Waited: waited}
+		all[nameOf(w)] = Count{Waits: n, Waited: waited, Throttled: w.Usage.Throttled.Or(0)}
 	}
 	return all
 }

@@ -92,7 +92,7 @@ func (w world) run(rnd *rand.Rand) outcome {
 			if w.limit > 0 && factor[i]*effect > w.limit {
 				in.Missed = name + " waits"
 			}
-			next[name] = Count{counts[name].Waits + int64(n), counts[name].Waited + time.Duration(waited*effect)}
+			next[name] = Count{Waits: counts[name].Waits + int64(n), Waited: counts[name].Waited + time.Duration(waited*effect)}
 		}
 		at = at.Add(tick)
 		counts, in.At, in.Workloads = next, at, next

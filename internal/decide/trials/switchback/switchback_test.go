@@ -44,7 +44,7 @@ func (n *scene) ticks(seconds int) *scene {
 		wobble := 1 + float64(n.in.At.Unix()%7)/100
 		services := map[string]Count{}
 		for name, c := range n.in.Workloads {
-			services[name] = Count{c.Waits + 100, c.Waited + time.Duration(1e6*effect*wobble)}
+			services[name] = Count{Waits: c.Waits + 100, Waited: c.Waited + time.Duration(1e6*effect*wobble)}
 		}
 		n.in.Workloads, n.in.At = services, n.in.At.Add(time.Second)
 		before, err := json.Marshal(n.st)
@@ -278,11 +278,31 @@ func TestPodsOfOneWorkloadAreOneService(t *testing.T) {
 // TestABusierEpochIsNotAWorseOne lets one kind of service run more in one epoch
 // of a pair. The ratio must stay the same.
 func TestABusierEpochIsNotAWorseOne(t *testing.T) {
-	without := map[string]Count{"short": {1000, 1e6}, "long": {100, 1e7}}
-	with := map[string]Count{"short": {1000, 1e6}, "long": {900, 9e7}, "new": {50, 1e9}}
+	without := map[string]Count{"short": {Waits: 1000, Waited: 1e6}, "long": {Waits: 100, Waited: 1e7}}
+	with := map[string]Count{"short": {Waits: 1000, Waited: 1e6}, "long": {Waits: 900, Waited: 9e7}, "new": {Waits: 50, Waited: 1e9}}
 	all, one, ok := pairOf(without, with)
 	if !ok || all < -0.001 || all > 0.001 || len(one) != 2 {
 		t.Errorf("log %v, %v, %v", all, one, ok)
+	}
+}
+
+// TestAnEpochWithThrottlingIsNotCounted throttles a service in an epoch. The
+// kernel counts that as waiting. The epoch must count for the other services, and
+// for a service of whose waiting throttling is only a small part.
+func TestAnEpochWithThrottlingIsNotCounted(t *testing.T) {
+	usage := func(waits uint64, waited, throttled time.Duration) node.Usage {
+		return node.Usage{Throttled: node.Some(throttled), Delay: node.RunQueueDelay{Sum: node.Some(waited), Counts: []uint64{waits}}}
+	}
+	read := func(web, db, api node.Usage) map[string]Count {
+		return CountsOf(node.Snapshot{Workloads: []node.Workload{
+			{ID: "web", Class: node.LS, Usage: web}, {ID: "db", Class: node.LS, Usage: db}, {ID: "api", Class: node.LS, Usage: api},
+		}})
+	}
+	before := read(usage(10, time.Second, time.Hour), usage(10, time.Second, time.Hour), usage(10, time.Second, 0))
+	after := read(usage(50, 5*time.Second, time.Hour+time.Second), usage(50, 5*time.Second, time.Hour+time.Millisecond), usage(50, 5*time.Second, 0))
+	got := waitsBetween(before, after)
+	if _, counts := got["web"]; counts || len(got) != 2 || got["db"].Waited != 4*time.Second || got["api"].Waits != 40 {
+		t.Errorf("waits %+v", got)
 	}
 }
 

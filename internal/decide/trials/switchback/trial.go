@@ -165,7 +165,7 @@ func (st State) finish(in Input) State {
 		all = all.plus(c)
 	}
 	if all.Waits < minWaits {
-		return st.lose(in, "the services hardly ran")
+		return st.lose(in, "the services hardly ran, or their own quotas throttled them")
 	}
 	if !t.usesCandidate() && !in.BE { // with the candidate, BE may have no CPU because of the candidate
 		return st.lose(in, "no best-effort work ran")

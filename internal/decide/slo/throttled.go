@@ -1,0 +1,84 @@
+package slo
+
+import (
+	"math"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// margin is a factor on the estimate of the waiting time that throttling
+// explains, because the estimate may be too low. See
+// docs/decisions/0017-closed-loop-on-run-queue-delay.md.
+const margin = 2
+
+// A Reading holds the values of those counters of a workload that say for what
+// its threads waited.
+type Reading struct {
+	// Waited is the time for which the threads waited, whatever ran meanwhile.
+	// ByBE and BySelf are the parts in which BE ran, and the workload itself.
+	Waited time.Duration `json:"waited_ns,omitempty"`
+	ByBE   time.Duration `json:"by_be_ns,omitempty"`
+	BySelf time.Duration `json:"by_self_ns,omitempty"`
+	// The other counters are those of node.Usage.
+	CPU              node.Maybe[time.Duration] `json:"cpu,omitzero"`
+	Throttled        node.Maybe[time.Duration] `json:"throttled,omitzero"`
+	Periods          node.Maybe[int64]         `json:"periods,omitzero"`
+	ThrottledPeriods node.Maybe[int64]         `json:"throttled_periods,omitzero"`
+}
+
+// since returns how much the counters have grown since an earlier reading. It
+// returns false if the readings of waits do not fit together.
+func (r Reading) since(before Reading) (Reading, bool) {
+	grown := Reading{
+		Waited: r.Waited - before.Waited, ByBE: r.ByBE - before.ByBE, BySelf: r.BySelf - before.BySelf,
+		CPU: growth(before.CPU, r.CPU), Throttled: growth(before.Throttled, r.Throttled),
+		Periods: growth(before.Periods, r.Periods), ThrottledPeriods: growth(before.ThrottledPeriods, r.ThrottledPeriods),
+	}
+	return grown, min(grown.Waited, grown.ByBE, grown.BySelf) >= 0
+}
+
+// growth returns the growth of a counter. It is absent if either value is, or if
+// the counter was reset.
+func growth[T int64 | time.Duration](before, now node.Maybe[T]) node.Maybe[T] {
+	then, had := before.Value()
+	if value, has := now.Value(); had && has && value >= then {
+		return node.Some(value - then)
+	}
+	return node.Maybe[T]{}
+}
+
+// throttledWaits returns the most waiting time that the workload's own quota
+// explains. r is the growth of the counters in a window.
+//
+// The kernel counts the time for which a quota throttles a workload once for
+// each CPU. But each of its threads on that CPU waits. While one of its threads
+// runs on a CPU, BySelf / CPU others wait there on average. While the CPU is
+// throttled, that one waits, too.
+func (r Reading) throttledWaits() time.Duration {
+	throttled, ran := r.Throttled.Or(0), r.CPU.Or(0)
+	if r.Waited == 0 && 2*r.ThrottledPeriods.Or(0) > r.Periods.Or(0) {
+		// How many threads wait on a CPU is unknown. In most periods, the
+		// workload used all the CPU time that its quota gives it.
+		return math.MaxInt64
+	}
+	threads := 1.0
+	if ran > 0 {
+		threads += float64(r.BySelf) / float64(ran)
+	}
+	return time.Duration(min(margin*threads*float64(throttled), math.MaxInt64/2))
+}
+
+// hardlyForBE reports whether BE caused hardly any of the waits. r is the growth
+// of the counters in a window. throttled is the part of the waiting time that
+// throttling explains. The workload runs nowhere on a throttled CPU. So this
+// part is taken from its waits for others, for BE as for the rest of them.
+func (r Reading) hardlyForBE(throttled time.Duration) bool {
+	if r.Waited <= 0 {
+		return false // not known
+	}
+	others := max(r.Waited-r.BySelf, 1)
+	throttled = min(throttled, others)
+	byBE := float64(r.ByBE) * float64(others-throttled) / float64(others)
+	return byBE == 0 || byBE < float64(r.Waited-throttled)/blameDivisor
+}
