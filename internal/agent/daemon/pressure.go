@@ -132,7 +132,7 @@ func (p *pressure) watch(w triggerTarget) {
 		return
 	}
 	p.triggers[w] = tr
-	e := tick.Event{Kind: tick.EventPressure, Workload: w.id, Text: fmt.Sprintf("%s: some thread waited for %v in %v", w.resource, p.window/stallDivisor, p.window)}
+	e := p.eventOf(w)
 	p.passing.Go(func() {
 		for range tr.Fired() {
 			e.At = time.Now()
@@ -142,6 +142,16 @@ func (p *pressure) watch(w triggerTarget) {
 			p.lost.Store(true)
 		}
 	})
+}
+
+// eventOf returns the event of a trigger, without its time.
+func (p *pressure) eventOf(w triggerTarget) tick.Event {
+	stall := p.window / stallDivisor
+	e := tick.Event{Kind: tick.EventPressure, Workload: w.id, Text: fmt.Sprintf("%s: some thread waited for %v in %v", w.resource, stall, p.window)}
+	if w.resource == "cpu" {
+		e.Wait = stall
+	}
+	return e
 }
 
 func (p *pressure) trigger(w triggerTarget) (*cgroup.Trigger, error) {

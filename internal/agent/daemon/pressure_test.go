@@ -124,6 +124,16 @@ func TestTriggersFollowTheServices(t *testing.T) {
 	}
 }
 
+// TestOnlyPressureOfCPUIsAWaitForACPU checks which events a quota can explain.
+func TestOnlyPressureOfCPUIsAWaitForACPU(t *testing.T) {
+	x := newV2(t)
+	for resource, want := range map[string]time.Duration{"cpu": 50 * time.Millisecond, "memory": 0} {
+		if e := x.eventOf(triggerTarget{"web", "web", resource}); e.Wait != want || e.Workload != "web" {
+			t.Errorf("%s: %+v", resource, e)
+		}
+	}
+}
+
 func TestPressureThatCannotBeIsSaidOnce(t *testing.T) {
 	x := newV2(t)
 	var all []node.Workload

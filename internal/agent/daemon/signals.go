@@ -77,7 +77,7 @@ func (s *signals) use(on config.Signals) {
 		s.say("")
 		s.passing.Go(func() {
 			for a := range alarms {
-				s.send(tick.Event{At: a.At, Kind: tick.EventDelay, Workload: a.Workload, Text: a.Text})
+				s.send(tick.Event{At: a.At, Kind: tick.EventDelay, Workload: a.Workload, Text: a.Text, Wait: a.Wait})
 			}
 		})
 	}

@@ -69,6 +69,7 @@ type Agent struct {
 	Spent func() time.Duration
 
 	state     policy.State
+	quotas    quotaWatch
 	watermark suppresscost.Watermark
 	pause     time.Duration
 }
@@ -90,7 +91,8 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	if err != nil {
 		return t, fmt.Errorf("read the node: %w", err)
 	}
-	s.SLOViolated = slices.ContainsFunc(events, sloViolated)
+	a.quotas = a.quotas.observe(s)
+	s.SLOViolated = slices.ContainsFunc(events, func(e tick.Event) bool { return sloViolated(e) && !a.quotas.explains(e) })
 	t.Snapshot, t.Sense = s, time.Since(start)
 
 	start = time.Now()
@@ -225,7 +227,7 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 		cost, waiting = a.spent()-spent, nil
 		gap := pace.recordTick(t.Begun, time.Since(t.Begun), a.Pause(), len(t.Done) > 0, slices.ContainsFunc(t.Events, isNew))
 		if pace.storm == 0 {
-			waiting = repeatEvents(t.Events)
+			waiting = repeatEvents(t.Events, a.quotas)
 		}
 		end := t.Begun.Add(gap)
 		rest := time.NewTimer(time.Until(end))
@@ -255,11 +257,12 @@ func (a *Agent) Run(ctx context.Context, wake <-chan tick.Event, observe func(ti
 
 // repeatEvents returns the events of a tick that the next tick must handle
 // again: the rates of this tick cover mostly the time before the event, but
-// those of the next tick cover the time after it.
-func repeatEvents(events []tick.Event) []tick.Event {
+// those of the next tick cover the time after it. If the quota of the service
+// explains the event, BE need not react, and a second look is of no use.
+func repeatEvents(events []tick.Event, quotas quotaWatch) []tick.Event {
 	var same []tick.Event
 	for _, e := range events {
-		if !e.Again && isWait(e) {
+		if !e.Again && isWait(e) && !quotas.explains(e) {
 			e.More, e.Again = 0, true
 			same = append(same, e)
 		}

@@ -98,7 +98,7 @@ func (s *Site) wakeLoop(ctx context.Context, alarms <-chan usage.Delayed, wake c
 				alarms = nil
 				continue
 			}
-			e = tick.Event{At: a.At, Kind: tick.EventDelay, Workload: a.Workload, Text: a.Text}
+			e = tick.Event{At: a.At, Kind: tick.EventDelay, Workload: a.Workload, Text: a.Text, Wait: a.Wait}
 		}
 		select {
 		case <-ctx.Done():

@@ -34,6 +34,9 @@ type Delayed struct {
 	At       time.Time // when the alarm was read
 	Workload node.WorkloadID
 	Text     string // "waited 3 times its 2ms in 50ms, the last 4.1ms for batch"
+	// Wait is the length of the last wait. It is 0 if the alarm is about work on
+	// the sibling.
+	Wait time.Duration
 }
 
 // forward forwards alarms until the counter ends. It drops alarms about waits
@@ -67,6 +70,6 @@ func (d *Delays) alarmOf(e rqdelay.Event) (Delayed, bool) {
 		return Delayed{At: time.Now(), Workload: waiter, Text: fmt.Sprintf("ran for %v in %v on CPU %d with %s on its sibling",
 			e.Beside.Round(10*time.Microsecond), alarm.Window, e.CPU, runner)}, true
 	}
-	return Delayed{At: time.Now(), Workload: waiter, Text: fmt.Sprintf("waited %d times its %v in %v, the last %v for %s",
+	return Delayed{At: time.Now(), Workload: waiter, Wait: e.Wait, Text: fmt.Sprintf("waited %d times its %v in %v, the last %v for %s",
 		e.Waits, d.limit[e.Slot], alarm.Window, e.Wait.Round(10*time.Microsecond), runner)}, true
 }

@@ -267,7 +267,7 @@ func TestTheAlarmIsTheObjectiveOfEach(t *testing.T) {
 	}
 	h.tally.events <- event
 	a := <-h.alarms
-	if a.Workload != "web" || a.At.IsZero() || a.Text != "waited 3 times its 1ms in 50ms, the last 4ms for batch" {
+	if a.Workload != "web" || a.At.IsZero() || a.Wait != 4*time.Millisecond || a.Text != "waited 3 times its 1ms in 50ms, the last 4ms for batch" {
 		t.Errorf("alarm %+v", a)
 	}
 }
