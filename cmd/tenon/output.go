@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -82,7 +81,7 @@ func (f *cpuFlag) Type() string   { return "N" }
 
 func (f *memoryFlag) Set(s string) error {
 	b, err := unit.ParseBytes(s)
-	if err == nil && b < config.MinMemoryLimit {
+	if err == nil && b < unit.MinMemoryLimit {
 		err = fmt.Errorf("memory amount %q: want at least 6Mi (is a suffix such as Mi or Gi missing?)", s)
 	}
 	f.Maybe = node.Some(b)

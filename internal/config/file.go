@@ -102,16 +102,6 @@ func valueOf[T any](m node.Maybe[T]) T {
 	return v
 }
 
-// MinMemoryLimit is the smallest accepted memory limit. With a smaller memory.max, the kernel
-// kills a program when it starts; container runtimes also refuse less than 6 MB. The
-// usual cause of a smaller limit is a missing suffix (limits: {memory: 4}).
-const MinMemoryLimit unit.Bytes = 6 << 20
-
-// minMemory is the smallest accepted amount of memory that is not a limit. The
-// usual causes of a smaller one are a missing suffix and the suffix m, which means
-// thousandths of a byte to Kubernetes, and megabytes to Docker.
-const minMemory unit.Bytes = 1 << 20
-
 // checkFile makes the checks of the file that the struct tags cannot express.
 // It does not check the strategies.
 func (c *checker) checkFile(f file) {
@@ -126,10 +116,7 @@ func (c *checker) checkFile(f file) {
 	if v := valueOf(f.Reserved.CPU); v > unit.CPUs(unit.MaxCPUs) {
 		c.fault("reserved.cpu", fmt.Sprintf("%v: want at most %d CPUs", v, unit.MaxCPUs))
 	}
-	if v := valueOf(f.Reserved.Memory); v == unit.MaxBytes {
-		c.fault("reserved.memory", fmt.Sprintf("%v: want an amount such as 512Mi", v))
-	}
-	c.checkSuffix("reserved.memory", f.Reserved.Memory)
+	c.checkMemory("reserved.memory", f.Reserved.Memory)
 	for i, address := range f.ContainerSockets {
 		kind, socket, _ := strings.Cut(address, "://")
 		if !slices.Contains([]string{"docker", "podman", "containerd"}, kind) || !path.IsAbs(socket) {
@@ -167,18 +154,19 @@ func (c *checker) checkAmounts(r rule, path string) {
 	}
 	cpu(".requests.cpu", r.Requests.CPU)
 	cpu(".limits.cpu", r.Limits.CPU)
-	if v := valueOf(r.Requests.Memory); v == unit.MaxBytes {
-		c.fault(path+".requests.memory", fmt.Sprintf("%v: want an amount such as 512Mi", v))
-	}
-	c.checkSuffix(path+".requests.memory", r.Requests.Memory)
-	if v, limited := r.Limits.Memory.Value(); limited && v < MinMemoryLimit {
+	c.checkMemory(path+".requests.memory", r.Requests.Memory)
+	if v, limited := r.Limits.Memory.Value(); limited && v < unit.MinMemoryLimit {
 		c.fault(path+".limits.memory", fmt.Sprintf("%v bytes: want at least 6Mi (is a suffix such as Mi or Gi missing?)", v))
 	}
 }
 
-// checkSuffix adds a fault for an amount of memory that is too small to be meant.
-func (c *checker) checkSuffix(path string, m node.Maybe[unit.Bytes]) {
-	if v := valueOf(m); v > 0 && v < minMemory {
+// checkMemory adds a fault for an amount that is max or less than 1 MiB. The usual causes of the
+// latter are a missing suffix, and m: a thousandth of a byte to Kubernetes, megabytes to Docker.
+func (c *checker) checkMemory(path string, m node.Maybe[unit.Bytes]) {
+	switch v := valueOf(m); {
+	case v == unit.MaxBytes:
+		c.fault(path, fmt.Sprintf("%v: want an amount such as 512Mi", v))
+	case v > 0 && v < 1<<20:
 		c.fault(path, fmt.Sprintf("%v bytes: want 0, or at least 1Mi (is a suffix such as Mi or Gi missing?)", v))
 	}
 }

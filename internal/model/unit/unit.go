@@ -64,6 +64,11 @@ func (b Bytes) Percent(p Percent) Bytes {
 	return whole*Bytes(p) + rest*Bytes(p)/100
 }
 
+// MinMemoryLimit is the smallest accepted memory limit. With a smaller memory.max, the kernel
+// kills a program when it starts; container runtimes also refuse less than 6 MB. The
+// usual cause of a smaller limit is a missing suffix (limits: {memory: 4}).
+const MinMemoryLimit Bytes = 6 << 20
+
 // String prints b as the kernel does: "max", or the number of bytes.
 func (b Bytes) String() string {
 	if b == MaxBytes {
