@@ -115,8 +115,8 @@ func (d *daemon) followGroups() {
 }
 
 // rootBeside returns the highest cgroup from group up to root that does not
-// contain home. Without a root there is none. A weight or limit at a cgroup that contains home would apply to
-// tenond itself.
+// contain home. It returns "" if root is "". A weight or limit at a cgroup that
+// contains home would apply to tenond itself.
 func rootBeside(root, group, home node.CgroupPath) node.CgroupPath {
 	if root == "" || !root.Contains(home) {
 		return root

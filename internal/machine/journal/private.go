@@ -10,8 +10,7 @@ import (
 
 // private returns an error if another user may have made or changed the files in
 // dir. The journal decides which processes a restore ends and which files it
-// writes. A directory that does not exist is private. Root may own the
-// directory of another user.
+// writes. A directory that does not exist is private, and so is one of root.
 func private(dir string) error {
 	link, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
