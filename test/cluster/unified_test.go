@@ -383,8 +383,11 @@ func (u *unifiedNode) checkProtection() {
 		requireSoon(u.t, 3*time.Minute, name+" follows the memory of its services", func() error {
 			text, err := os.ReadFile(filepath.Join(dir, "memory.low"))
 			low, parsed := strconv.Atoi(strings.TrimSpace(string(text)))
-			if err := errors.Join(err, parsed); err != nil || low < leastRoom || low >= settings {
-				return fmt.Errorf("memory.low is %q (%v), want at least %d and less than %d", text, err, leastRoom, settings)
+			if err := errors.Join(err, parsed); err != nil {
+				return err
+			}
+			if low < leastRoom || low >= settings {
+				return fmt.Errorf("memory.low is %d, want at least %d and less than %d", low, leastRoom, settings)
 			}
 			return nil
 		})
