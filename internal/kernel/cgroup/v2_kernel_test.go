@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/kernel/openfile"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -102,8 +103,8 @@ func TestV2UnusedProtectionGoesToOtherMemoryBelow(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The kernel answers EAGAIN if it can reclaim less. It may, because anonymous
-		// memory stays where there is no swap.
-		if err := os.WriteFile(reclaim, []byte("4M"), 0); err != nil && !errors.Is(err, syscall.EAGAIN) {
+		// memory stays where there is no swap. Package os would wait for the file.
+		if err := openfile.Write(reclaim, "4M"); err != nil && !errors.Is(err, syscall.EAGAIN) {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(dir + "/parent/batch/memory.events")
