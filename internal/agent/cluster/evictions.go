@@ -88,7 +88,7 @@ const (
 	endAsking   endState = iota // no answer yet
 	endAccepted                 // the kubelet ends the pod within its grace period
 	endRefused                  // a disruption budget or a rule of the API server refused
-	endAway                     // the API server does not answer
+	endAway                     // the API server did not answer this request
 )
 
 // An eviction is one entry of the queue.
@@ -156,6 +156,13 @@ func (e *evictionQueue) take(s plan.Step) (taken bool, err error) {
 		}
 		return true, fmt.Errorf("freeze pod %s/%s: it was evicted and cannot end while it is frozen", pod.Namespace, pod.Name)
 	}
+	if o != nil && o.state == endAway && v == node.AskedToEnd {
+		// This is a new request, perhaps days after the API server was away: the pod
+		// has started again in the same cgroup. Only the kill after a request that
+		// went by signals goes by signals, too.
+		delete(e.of, pod.UID)
+		o = nil
+	}
 	switch {
 	case o == nil:
 		select {
@@ -172,7 +179,8 @@ func (e *evictionQueue) take(s plan.Step) (taken bool, err error) {
 	case o.state == endAccepted && time.Now().Before(o.until):
 		return true, fmt.Errorf("end pod %s/%s: it was evicted, and its grace period ends at %s", pod.Namespace, pod.Name, o.until.Format(time.TimeOnly))
 	}
-	// The grace period is over, but some processes are left. The caller kills them.
+	// The grace period is over, or the API server was away, and some processes are
+	// left. The caller kills them.
 	return false, nil
 }
 

@@ -139,6 +139,29 @@ func TestWithoutAPIServerPodsEndBySignals(t *testing.T) {
 	}
 }
 
+// TestAPodIsEvictedAfterAnOutage ends a pod by signals while the API server is
+// away. The kubelet starts the pod again. When the pod must end a second time,
+// the API server is back, so it must decide.
+func TestAPodIsEvictedAfterAnOutage(t *testing.T) {
+	j := &judge{err: errors.New("dial tcp: connection refused")}
+	e, signalled := court(t, j, time.Hour)
+	_, _ = e.take(endStep(node.AskedToEnd))
+	soon(t, "the node asks by itself", func() bool { return signalled() == 1 })
+	j.mu.Lock()
+	j.err = nil
+	j.mu.Unlock()
+	if taken, _ := e.take(endStep(node.Ended)); taken {
+		t.Error("the kill of the request that went by signals waits for the API server")
+	}
+	if taken, err := e.take(endStep(node.AskedToEnd)); !taken || err != nil {
+		t.Fatalf("the second request: taken %v, %v", taken, err)
+	}
+	soon(t, "the event", func() bool { _, events := j.told(); return len(events) == 1 })
+	if asked, _ := j.told(); asked != attempts+1 || signalled() != 1 {
+		t.Errorf("asked %d times, signalled %d", asked, signalled())
+	}
+}
+
 // TestEvictionsDoNotWaitForAnAbsentAPIServer evicts a pod while the API server
 // is away. The node must send signals at once, because a shortage of memory is
 // urgent.
