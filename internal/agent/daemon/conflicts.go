@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -72,6 +73,26 @@ func (c *writeConflicts) note(s plan.Step, became node.Value) {
 		c.knobs[s.Knob] = w
 	}
 	w.value, w.at = became, c.at
+}
+
+// forget drops the knobs of cgroups that came or went, and of the cgroups below
+// these. A cgroup that was removed and made again under its name has default
+// values, and no other component has written them.
+func (c *writeConflicts) forget(came []string) {
+	if len(came) == 0 || len(c.knobs) == 0 {
+		return
+	}
+	differ := make(map[node.CgroupPath]bool, len(came))
+	for _, path := range came {
+		differ[node.CgroupPath(path)] = true
+	}
+	maps.DeleteFunc(c.knobs, func(k node.Knob, _ *lastWrite) bool {
+		p := k.Cgroup
+		for p != "" && !differ[p] {
+			p = p.Parent()
+		}
+		return p != ""
+	})
 }
 
 // sweep forgets knobs that Tenon has not written for a long time.

@@ -3,8 +3,10 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,9 +14,11 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/writeconflict"
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/runtimes/inventory"
 )
 
 var contestedKnob = node.Knob{Cgroup: "kubepods/burstable/poda", File: node.FileCPUWeight}
@@ -85,7 +89,8 @@ func TestAValueOfOursThatChangesIsNoConflict(t *testing.T) {
 // The next snapshot shows the values that Tenon wrote, so no conflict may be
 // found.
 func TestAWriteOfSeveralKnobsIsNoConflict(t *testing.T) {
-	d := &daemon{host: hostOn(t), guard: &guard{}}
+	_, tree := treeOfFiles(t)
+	d := &daemon{host: hostOf(t, tree), guard: &guard{}}
 	defer func() {
 		if err := d.host.Close(); err != nil {
 			t.Error(err)
@@ -174,10 +179,69 @@ func TestAWriteConflictStaysReportedAfterARelease(t *testing.T) {
 	}
 }
 
-// hostOn returns a host on a tree of plain files with the groups be and two.
-func hostOn(t *testing.T) *host.Host {
+// TestWorkThatStartsAgainIsNoConflict removes and makes the group be as a
+// service manager does when a service starts again. The default values of the
+// new group were written by no other component. The group two stays, so a
+// changed value there is a conflict.
+func TestWorkThatStartsAgainIsNoConflict(t *testing.T) {
+	dir, tree := treeOfFiles(t)
+	d := &daemon{host: hostOf(t, tree), tree: tree, reporter: changeLogger{log: slog.New(slog.DiscardHandler)}}
+	defer func() {
+		if err := d.host.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	d.containers = inventory.Follow(d.reporter.log, proc.Default(), func() {})
+	var err error
+	if d.watcher, err = tree.Watch(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer d.watcher.Close()
+	be := filepath.Join(dir, "v2", "be")
+	listed := func(want bool) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); slices.Contains(d.watcher.Groups(), "be") != want; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("the watcher does not see within 20 s that the group exists: %v", want)
+			}
+		}
+	}
+	knobs := []node.Knob{{Cgroup: "be", File: node.FileCPUMax}, {Cgroup: "be/inner", File: node.FileCPUMax}, {Cgroup: "two", File: node.FileCPUMax}}
+	for life := range 5 {
+		s := node.Snapshot{At: time.Unix(int64(1e9+60*life), 0), Knobs: node.Knobs{Now: map[node.Knob]node.Value{}}}
+		for _, k := range knobs {
+			s.Knobs.Now[k] = node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
+		}
+		d.changed.Store(true)
+		d.followGroups()
+		d.conflicts.see(&s)
+		for _, c := range s.Conflicts {
+			if c.Knob.Cgroup != "two" {
+				t.Errorf("life %d: %+v", life, c)
+			}
+		}
+		if life > 0 && len(s.Conflicts) == 0 {
+			t.Errorf("life %d: the conflict in the group that stays is forgotten", life)
+		}
+		for _, k := range knobs {
+			d.conflicts.note(plan.Step{Knob: k, To: node.Limit(500)}, node.Limit(500))
+		}
+		if err := os.RemoveAll(be); err != nil {
+			t.Fatal(err)
+		}
+		listed(false)
+		if err := os.Mkdir(be, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		listed(true)
+	}
+}
+
+// treeOfFiles returns a tree of plain files with the groups be and two, and its
+// directory.
+func treeOfFiles(t *testing.T) (dir string, tree *cgroup.Tree) {
 	t.Helper()
-	dir := t.TempDir()
+	dir = t.TempDir()
 	for file, text := range map[string]string{
 		"proc/self/mountinfo":   fmt.Sprintf("31 24 0:28 / %s rw - cgroup2 cgroup2 rw\n", filepath.Join(dir, "v2")),
 		"v2/cgroup.controllers": "cpu\n",
@@ -195,7 +259,13 @@ func hostOn(t *testing.T) *host.Host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := host.Open(host.Options{Tree: tree, JournalDir: filepath.Join(dir, "journal")})
+	return dir, tree
+}
+
+// hostOf returns a host on a tree.
+func hostOf(t *testing.T, tree *cgroup.Tree) *host.Host {
+	t.Helper()
+	h, err := host.Open(host.Options{Tree: tree, JournalDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

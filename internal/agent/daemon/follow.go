@@ -74,6 +74,7 @@ func (d *daemon) followGroups() {
 	}
 	d.rematch = false
 	came := d.watcher.Changes()
+	d.conflicts.forget(came)
 	paths := d.watcher.Groups()
 	d.containers.See(paths)
 	containers, trouble := d.containers.Groups(paths)
