@@ -43,7 +43,8 @@ func (c *writeConflicts) see(s *node.Snapshot) {
 	c.sweep()
 	for knob, w := range c.knobs {
 		now, there := s.Knobs.Now[knob]
-		if there && w.value != nil && now != w.value && (len(w.found) == 0 || w.found[len(w.found)-1].Before(w.at)) {
+		// A write in the tick of a finding comes after it, and has the same time.
+		if there && w.value != nil && now != w.value && (len(w.found) == 0 || !w.at.Before(w.found[len(w.found)-1])) {
 			w.found = append(w.found, s.At)
 		}
 		w.found = slices.DeleteFunc(w.found, func(at time.Time) bool { return s.At.Sub(at) > writeconflict.Remembered })

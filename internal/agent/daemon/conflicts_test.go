@@ -25,16 +25,18 @@ var contestedKnob = node.Knob{Cgroup: "kubepods/burstable/poda", File: node.File
 
 func weightOf(w unit.Weight) node.Value { return node.CPUWeight{Weight: w} }
 
-// play simulates one tick per second. in is the simulated time. Tenon wants a
+// play simulates a tick in each period. in is the simulated time. Tenon wants a
 // weight of 100, and another component writes 200 at the interval every. writes
-// is the number of Tenon's writes.
-func play(be bool, every, in time.Duration) (writes int, last node.Snapshot) {
+// is the number of Tenon's writes, and late the longest time from a write of the
+// other component to Tenon's next write.
+func play(be bool, period, every, in time.Duration) (writes int, late time.Duration, last node.Snapshot) {
 	var c writeConflicts
 	value := weightOf(51200)
 	start := time.Unix(1e9, 0)
-	for passed := time.Duration(0); passed < in; passed += time.Second {
-		if passed%every == 0 {
-			value = weightOf(51200)
+	var other time.Duration // the time of the other component's last write
+	for passed := time.Duration(0); passed < in; passed += period {
+		if at := passed.Truncate(every); at > passed-period {
+			value, other = weightOf(51200), at
 		}
 		last = node.Snapshot{At: start.Add(passed), Knobs: node.Knobs{Now: map[node.Knob]node.Value{contestedKnob: value}}}
 		c.see(&last)
@@ -43,30 +45,45 @@ func play(be bool, every, in time.Duration) (writes int, last node.Snapshot) {
 			value = s.To
 			c.note(s, s.To)
 			writes++
+			late = max(late, passed-other)
 		}
 	}
-	return writes, last
+	return writes, late, last
 }
 
 func TestTheKubeletsMinutelyWriteIsPutRightEachTime(t *testing.T) {
-	writes, last := play(false, time.Minute, 30*time.Minute)
-	if writes != 30 {
-		t.Errorf("%d of 30", writes)
+	// The ticks drift against the clock of the kubelet, as they do on a node.
+	for _, period := range []time.Duration{time.Second, 1003 * time.Millisecond} {
+		writes, late, last := play(false, period, time.Minute, 10*time.Hour)
+		if writes != 600 || late > period {
+			t.Errorf("ticks each %v: %d of 600, at most %v late", period, writes, late)
+		}
+		if remarks := writeconflict.Remarks(last); len(remarks) != 1 || !strings.Contains(remarks[0], "10 times in") {
+			t.Errorf("ticks each %v: %q", period, remarks)
+		}
 	}
-	if remarks := writeconflict.Remarks(last); len(remarks) != 1 {
-		t.Errorf("%q", remarks)
+}
+
+// TestEachWriteOfAnotherComponentCounts lets another component write after each
+// write of Tenon. Tenon writes in the tick in which it finds the other value.
+func TestEachWriteOfAnotherComponentCounts(t *testing.T) {
+	for n := 1; n < 4; n++ {
+		_, _, last := play(true, time.Second, time.Second, time.Duration(n+1)*time.Second)
+		if found := last.Conflicts[0].Found; len(found) != n {
+			t.Errorf("%d conflicts after %d writes of another component", len(found), n)
+		}
 	}
 }
 
 func TestTwoAgentsDoNotWriteBackAndForthAllDay(t *testing.T) {
-	writes, _ := play(false, time.Second, time.Hour)
+	writes, _, _ := play(false, time.Second, time.Second, time.Hour)
 	if writes < 50 || writes > 120 {
 		t.Errorf("%d writes in an hour while another component writes each second: want about one a minute", writes)
 	}
 }
 
 func TestNarrowingBestEffortWorkDoesNotWait(t *testing.T) {
-	if writes, _ := play(true, time.Second, time.Minute); writes != 60 {
+	if writes, _, _ := play(true, time.Second, time.Second, time.Minute); writes != 60 {
 		t.Errorf("%d of 60", writes)
 	}
 }
@@ -155,8 +172,9 @@ func TestAChangeByTheKernelIsNoConflict(t *testing.T) {
 func TestAWriteConflictStaysReportedAfterARelease(t *testing.T) {
 	var c writeConflicts
 	now := time.Unix(1e9, 0)
-	var s node.Snapshot
-	for range 6 {
+	s := node.Snapshot{At: now}
+	c.see(&s) // otherwise the first write would be too long ago to count
+	for range 3 {
 		c.note(plan.Step{Knob: contestedKnob, To: weightOf(25600)}, weightOf(25600))
 		now = now.Add(time.Second)
 		s = node.Snapshot{At: now, Knobs: node.Knobs{Now: map[node.Knob]node.Value{contestedKnob: weightOf(51200)}}}

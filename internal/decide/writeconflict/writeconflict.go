@@ -26,9 +26,11 @@ const (
 	minConflicts = 3
 	// After its last write to a contested knob, Tenon leaves the knob to the
 	// other component for a pause. After manyConflicts conflicts the pause is
-	// longPause.
+	// longPause. It must be clearly shorter than the minute after which the kubelet
+	// writes again. Otherwise Tenon would write a little later each minute, because
+	// it writes only in ticks, and would in the end be a minute late.
 	pause         = 10 * time.Second
-	longPause     = time.Minute
+	longPause     = 50 * time.Second
 	manyConflicts = 10
 )
 

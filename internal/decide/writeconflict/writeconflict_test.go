@@ -40,7 +40,7 @@ func TestWhatIsHeld(t *testing.T) {
 		"the second conflict is put right at once":    {conflict(now, time.Second, minConflicts-1), set, false},
 		"the third is left":                           {conflict(now, time.Second, minConflicts), set, true},
 		"for ten seconds":                             {conflict(now, pause, minConflicts), set, false},
-		"the tenth for a minute":                      {conflict(now, pause, manyConflicts), set, true},
+		"the tenth for fifty seconds":                 {conflict(now, pause, manyConflicts), set, true},
 		"and not longer":                              {conflict(now, longPause, manyConflicts), set, false},
 		"what the kubelet puts right each minute":     {conflict(now, time.Minute, manyConflicts), set, false},
 		"narrowing BE does not wait":                  {conflict(now, time.Second, manyConflicts), with(func(w *plan.Want) { w.BE = true }), false},
