@@ -125,6 +125,25 @@ func TestTenondWithAFullJournalFromTheStartTouchesNothing(t *testing.T) {
 	s.checkUntouched("", s.before)
 }
 
+// TestTenondStartsAgainOnAFullFileSystem kills tenond while its file system is
+// full. The next tenond must take the lease over and manage BE.
+func TestTenondStartsAgainOnAFullFileSystem(t *testing.T) {
+	s := plantSite(t, limitedJobs)
+	s.smallTmpfs("512k")
+	d := s.tenond()
+	s.awaitRoom()
+	s.awaitWatchdog()
+	free := s.fill()
+	d.signal(syscall.SIGKILL)
+	<-d.end
+	d = s.tenond()
+	s.awaitRoom()
+	s.awaitWatchdog()
+	free()
+	d.stop()
+	s.restore()
+}
+
 // TestTenondGoesOnWithoutAFileThatRefuses runs tenond in a mount namespace in
 // which one file is read-only. tenond must report that knob once, and set all
 // other knobs.

@@ -74,7 +74,8 @@ type Lease struct {
 // lease, even if that process is stopped. Hold does not prolong an existing
 // lease: the bounds and the deadline of the last holder apply until the first
 // Renew. So an announced deadline stays valid, and an agent that dies before
-// its first Renew does not delay the watchdog.
+// its first Renew does not delay the watchdog. An existing lease of this boot needs
+// no space on a full file system.
 func Hold(dir, boot string, self Holder) (*Lease, error) {
 	return hold(dir, boot, self, monotonic)
 }
@@ -92,11 +93,18 @@ func hold(dir, boot string, self Holder, clock func() time.Duration) (*Lease, er
 	}
 	l := &Lease{dir: dir, clock: clock, lock: lock}
 	h := head{boot: boot, holder: self, deadline: clock() + TTL}
-	var bounds []Bound
-	if old, err := read(dir, content{}); err == nil && old.head.boot == boot {
-		h.deadline, h.announced, bounds = old.head.deadline, old.head.announced, old.bounds
+	old, err := read(dir, content{})
+	follows := err == nil && old.head.boot == boot
+	if follows {
+		h.deadline, h.announced, h.body = old.head.deadline, old.head.announced, old.head.body
+	} else {
+		old.bounds = nil
 	}
-	if err := l.replace(h, bounds); err != nil {
+	if err = l.replace(h, old.bounds); err != nil && follows {
+		// A restart must not fail because the file system is full.
+		err = l.adopt(h, old.bounds)
+	}
+	if err != nil {
 		_ = lock.Close()
 		return nil, fmt.Errorf("hold the lease: %w", err)
 	}
@@ -235,6 +243,20 @@ func (l *Lease) rewrite(h head) error {
 		return err
 	}
 	l.head = h
+	return nil
+}
+
+// adopt takes over the lease file of an earlier holder, and writes only its head.
+// bounds are those in the file.
+func (l *Lease) adopt(h head, bounds []Bound) error {
+	f, err := os.OpenFile(filepath.Join(l.dir, leaseFile), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	l.file, l.bounds = f, bounds
+	if err := l.rewrite(h); err != nil {
+		return errors.Join(err, f.Close())
+	}
 	return nil
 }
 

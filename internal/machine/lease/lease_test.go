@@ -207,8 +207,8 @@ func TestADroppedLeaseIsGone(t *testing.T) {
 }
 
 // TestBoundsThatCannotBeWrittenDoNotEndTheLease puts a directory at the path of
-// the new file, so that the file cannot be written. TestAFullFileSystem… in
-// test/e2e fills a real tmpfs.
+// the new file, so that the file cannot be written. The tests of package e2e fill a
+// real tmpfs.
 func TestBoundsThatCannotBeWrittenDoNotEndTheLease(t *testing.T) {
 	dir := t.TempDir()
 	clock := &manualClock{}
@@ -223,6 +223,38 @@ func TestBoundsThatCannotBeWrittenDoNotEndTheLease(t *testing.T) {
 	}
 	if err := l.Renew([]Bound{{Knob: quota.Knob}}); err == nil || !strings.Contains(err.Error(), quota.Knob.String()) {
 		t.Errorf("a bound without a value: %v", err)
+	}
+}
+
+// TestALeaseThatCannotBeReplacedIsTakenOver restarts the holder on a full file
+// system. The next holder needs no space until the bounds change.
+func TestALeaseThatCannotBeReplacedIsTakenOver(t *testing.T) {
+	dir, next := t.TempDir(), filepath.Join("lease.next", "x")
+	clock := &manualClock{now: time.Hour}
+	l := take(t, dir, agent, clock.read)
+	do(t, l.Renew([]Bound{quota, pin}), l.Close(), os.MkdirAll(filepath.Join(dir, next), 0o755))
+	old := written(t, dir)
+	clock.now += time.Second
+	l = take(t, dir, successor, clock.read)
+	old.head.holder = successor
+	if got := written(t, dir); got.head != old.head || !slices.Equal(got.bounds, old.bounds) {
+		t.Errorf("got %+v, want %+v", got, old)
+	}
+	do(t, l.Renew([]Bound{quota, pin}))
+	if got := written(t, dir); got.head.deadline != clock.now+TTL || len(got.bounds) != 2 {
+		t.Errorf("renewed: %+v", got)
+	}
+	if err := l.Renew(nil); err == nil {
+		t.Error("other bounds: no error")
+	}
+	do(t, os.RemoveAll(filepath.Join(dir, "lease.next")), l.Renew(nil))
+	if got := written(t, dir); len(got.bounds) != 0 {
+		t.Errorf("with space again: %+v", got)
+	}
+	// A lease of another boot has bounds of another boot, and cannot be taken over.
+	do(t, l.Close(), os.MkdirAll(filepath.Join(dir, next), 0o755))
+	if _, err := hold(dir, "another-boot", agent, clock.read); err == nil {
+		t.Error("a lease of another boot was taken over")
 	}
 }
 
