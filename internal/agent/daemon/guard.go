@@ -248,6 +248,13 @@ func (g *guard) isHung() bool {
 // renew renews the lease and reports a failure. The caller holds g.mu.
 func (g *guard) renew() error {
 	err := g.lease.Renew(g.bounds)
+	old := ""
+	if errors.Is(err, lease.ErrOldBounds) {
+		// This is no damage of the state: the lease holds, and a restart, which a
+		// failing probe causes, would make no room on the file system.
+		old, err = fmt.Sprintf("new safe bounds of best-effort work are not in the lease: %v", err), nil
+	}
+	g.health.Set(health.Bounds, "lease", old)
 	g.report("lease", "the lease could not be renewed, and best-effort work is narrowed when it runs out", err)
 	return err
 }

@@ -194,6 +194,30 @@ func TestALimitThatTheKernelRefusesLetsOthersGoFirst(t *testing.T) {
 	}
 }
 
+// TestBoundsThatCannotBeWrittenAreNoDamage makes new bounds impossible to write, as
+// a full file system does. The lease holds, so the liveness probe, which fails
+// while the state is damaged, must not restart the daemon.
+func TestBoundsThatCannotBeWrittenAreNoDamage(t *testing.T) {
+	g := openTestGuard(t)
+	next := filepath.Join(g.dir, "lease.next")
+	if err := os.MkdirAll(filepath.Join(next, "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	g.bounds = []lease.Bound{{Knob: node.Knob{Cgroup: "be", File: node.FileCPUMax}, Value: node.Limit(500)}}
+	if err := g.renew(); err != nil || g.health.Err(health.State) != nil || g.health.Err(health.Bounds) == nil {
+		t.Errorf("on a full file system: %v, %v", err, g.health.All())
+	}
+	if g.lease.HasExpired() {
+		t.Error("the lease is not prolonged")
+	}
+	if err := os.RemoveAll(next); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.renew(); err != nil || len(g.health.All()) != 0 {
+		t.Errorf("with space again: %v, %v", err, g.health.All())
+	}
+}
+
 // openTestGuard opens a guard whose lease is in a directory of its own.
 func openTestGuard(t *testing.T) *guard {
 	t.Helper()

@@ -25,13 +25,16 @@ const (
 	// Lost means that the journal has lost entries, perhaps for good. A restore
 	// reports the loss and ends this trouble.
 	Lost Kind = "lost"
+	// Bounds means that the lease is renewed, but with old safe bounds, because
+	// new ones cannot be written. A restart would not help.
+	Bounds Kind = "bounds"
 	// Contested means that another program keeps writing the knobs that Tenon
 	// writes.
 	Contested Kind = "contested"
 )
 
 // Kinds lists all kinds.
-var Kinds = []Kind{Config, State, Lost, Contested}
+var Kinds = []Kind{Config, State, Lost, Bounds, Contested}
 
 // A Trouble is one thing that is wrong with the agent.
 type Trouble struct {

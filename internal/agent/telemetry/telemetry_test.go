@@ -233,6 +233,7 @@ func TestDamagedStateFailsTheProbes(t *testing.T) {
 	}{
 		{health.State, http.StatusServiceUnavailable, http.StatusServiceUnavailable},
 		{health.Lost, http.StatusOK, http.StatusServiceUnavailable},
+		{health.Bounds, http.StatusOK, http.StatusOK},
 		{health.Config, http.StatusOK, http.StatusOK},
 		{health.Contested, http.StatusOK, http.StatusOK},
 	} {

@@ -48,6 +48,10 @@ var ErrHeld = errors.New("already held")
 // example with Disarm. The former holder must not write knobs any more.
 var ErrLost = errors.New("the lease was taken away")
 
+// ErrOldBounds means that the lease was prolonged, but the new bounds could not be
+// written, usually because the file system is full. The old bounds apply.
+var ErrOldBounds = errors.New("prolonged with the old bounds")
+
 // A Holder identifies the process that renews a lease: its pid and its start
 // time in nanoseconds after boot (/proc/PID/stat). Together they are unique.
 type Holder struct {
@@ -119,7 +123,7 @@ func hold(dir, boot string, self Holder, clock func() time.Duration) (*Lease, er
 // each tick.
 //
 // On a full tmpfs, Renew cannot write new bounds. It then prolongs the lease
-// with the old bounds and returns an error. The holder must not widen a knob
+// with the old bounds and returns ErrOldBounds. The holder must not widen a knob
 // whose new bound was not written.
 func (l *Lease) Renew(bounds []Bound) error {
 	l.mu.Lock()
@@ -137,8 +141,12 @@ func (l *Lease) Renew(bounds []Bound) error {
 		if err = l.replace(h, bounds); err == nil {
 			return nil
 		}
+		err = fmt.Errorf("%w: %w", ErrOldBounds, err)
 	}
-	if err = errors.Join(err, l.rewrite(h)); err != nil {
+	if failed := l.rewrite(h); failed != nil {
+		err = failed
+	}
+	if err != nil {
 		return fmt.Errorf("renew the lease: %w", err)
 	}
 	return nil

@@ -215,8 +215,8 @@ func TestBoundsThatCannotBeWrittenDoNotEndTheLease(t *testing.T) {
 	l := take(t, dir, agent, clock.read)
 	do(t, l.Renew([]Bound{quota}), os.MkdirAll(filepath.Join(dir, leaseFile+".next", "x"), 0o755))
 	clock.now += time.Second
-	if err := l.Renew([]Bound{quota, pin}); err == nil {
-		t.Error("no error")
+	if err := l.Renew([]Bound{quota, pin}); !errors.Is(err, ErrOldBounds) {
+		t.Errorf("got %v", err)
 	}
 	if got := written(t, dir); got.head.deadline != clock.now+TTL || !slices.Equal(got.bounds, []Bound{quota}) {
 		t.Errorf("got %+v", got)
@@ -244,8 +244,8 @@ func TestALeaseThatCannotBeReplacedIsTakenOver(t *testing.T) {
 	if got := written(t, dir); got.head.deadline != clock.now+TTL || len(got.bounds) != 2 {
 		t.Errorf("renewed: %+v", got)
 	}
-	if err := l.Renew(nil); err == nil {
-		t.Error("other bounds: no error")
+	if err := l.Renew(nil); !errors.Is(err, ErrOldBounds) {
+		t.Errorf("other bounds: %v", err)
 	}
 	do(t, os.RemoveAll(filepath.Join(dir, "lease.next")), l.Renew(nil))
 	if got := written(t, dir); len(got.bounds) != 0 {
