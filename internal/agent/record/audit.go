@@ -116,6 +116,7 @@ func (a *Audit) writesOf(t tick.Tick) []Write {
 	failing := map[node.Knob]failure{}
 	for _, o := range t.Done {
 		w := WriteOf(t, o)
+		w.At = t.Begun // readers compare the lines with those of the log
 		last, failed := a.failing[w.Knob]
 		if failed && last.text == w.Error {
 			last.times++

@@ -24,8 +24,11 @@ func narrow(reason string) plan.Step {
 	}
 }
 
+// tickWith returns a tick of a machine that has slept for an hour. In that time
+// the clock of snapshots stops.
 func tickWith(outcomes ...tick.Outcome) tick.Tick {
-	return tick.Tick{Snapshot: node.Snapshot{At: time.Unix(1700000000, 0).UTC()}, Done: outcomes}
+	begun := time.Unix(1700000000, 0).UTC()
+	return tick.Tick{Begun: begun, Snapshot: node.Snapshot{At: begun.Add(-time.Hour)}, Done: outcomes}
 }
 
 func auditLines(t *testing.T, dir string) []Write {

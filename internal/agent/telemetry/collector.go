@@ -62,7 +62,7 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	}
 	s := t.Snapshot
 	e := emitter(to)
-	at := float64(s.At.UnixNano()) / 1e9
+	at := float64(t.Begun.UnixNano()) / 1e9 // alerts compare it with their own clock
 	e.gauge(descLastTick, at)
 	e.gauge(oldLastTick, at)
 	e.gauge(descNodeCPUs, float64(len(s.Topology.CPUs)))

@@ -55,7 +55,7 @@ func tickAt(second int) tick.Tick {
 		Candidate: node.MechanismIdle, Finding: trial.Kept, Pairs: 8, Ratio: 0.7, Low: 0.6, High: 0.8,
 		Services: []trial.Service{{Name: "web", HourWithout: 3 * time.Second, HourWith: 2 * time.Second}},
 	}}}
-	t.Begun = t.Snapshot.At
+	t.Begun = t.Snapshot.At.Add(time.Hour) // the machine has slept; in that time the clock of snapshots stops
 	t.Events = []tick.Event{{At: t.Begun.Add(-3 * time.Millisecond), Kind: tick.EventDelay, Workload: "web", More: 2}}
 	web := &t.Snapshot.Workloads[1]
 	web.Usage.Delay = node.RunQueueDelay{Sum: used, Counts: make([]uint64, 29)}
@@ -125,8 +125,8 @@ func TestMetricsAreReadFromTheTicks(t *testing.T) {
 		`tenon_knobs_failing 1`,
 		`tenon_node_cpus 2`,
 		`tenon_node_cpu_seconds_total 3`,
-		`tenon_last_tick_timestamp_seconds 1.700000003e+09`,
-		`tenon_last_turn_timestamp_seconds 1.700000003e+09`, // the former name of the metric
+		`tenon_last_tick_timestamp_seconds 1.700003603e+09`,
+		`tenon_last_turn_timestamp_seconds 1.700003603e+09`, // the former name of the metric
 		`tenon_workload_throttled_seconds_total{class="BE",workload="be.slice/job"} 3`,
 		`tenon_workloads_omitted 0`,
 		`tenon_events_total{kind="delay"} 6`,

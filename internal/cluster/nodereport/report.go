@@ -85,7 +85,7 @@ const unmanaged = "Unmanaged"
 func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 	s := v.Tick.Snapshot
 	status := v1alpha1.NodeReportStatus{
-		Reported:  metav1.NewMicroTime(s.At),
+		Reported:  metav1.NewMicroTime(v.Tick.Begun),
 		Agent:     v.Agent,
 		Run:       v.Run,
 		Pods:      countPods(s.Workloads, v.Pods.Unmanaged),
@@ -95,7 +95,7 @@ func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 	}
 	status.CPUs = cpusOf(v)
 	status.Trials = trialsOf(v.Tick.Trials)
-	status.Conditions = setChangeTimes(conditionsOf(v), before, s.At)
+	status.Conditions = setChangeTimes(conditionsOf(v), before, v.Tick.Begun)
 	return status
 }
 

@@ -252,10 +252,26 @@ func TestAFaultOfTheNodeDoesNotBlameTheConfigMap(t *testing.T) {
 	}
 }
 
+// TestAReportHasTheTimeOfTheWallClock reports after the machine slept for an hour:
+// the clock of snapshots has stopped meanwhile. Clients compare the report with
+// their own clocks, and would take the node for silent.
+func TestAReportHasTheTimeOfTheWallClock(t *testing.T) {
+	v := view()
+	v.Tick.Begun = v.Tick.Snapshot.At.Add(time.Hour)
+	status := Status(v, nil)
+	if !status.Reported.Time.Equal(v.Tick.Begun) {
+		t.Errorf("reported at %v, want %v", status.Reported, v.Tick.Begun)
+	}
+	if c := find(status.Conditions, PodsKnown); !c.LastTransitionTime.Time.Equal(v.Tick.Begun) {
+		t.Errorf("a condition since %v, want %v", c.LastTransitionTime, v.Tick.Begun)
+	}
+}
+
 func TestAConditionKeepsItsTimeUntilItTurns(t *testing.T) {
 	v := view()
+	v.Tick.Begun = noon
 	first := Status(v, nil)
-	v.Tick.Snapshot.At = noon.Add(time.Hour)
+	v.Tick.Begun = noon.Add(time.Hour)
 	v.Pods.Trouble = "gone"
 	second := Status(v, first.Conditions)
 	if c := find(second.Conditions, "CPUQOS"); !c.LastTransitionTime.Time.Equal(noon) {

@@ -19,7 +19,10 @@ import (
 
 // A Tick is the record of one tick of the loop.
 type Tick struct {
-	// Begun is the start of the tick, on the same clock as Event.At.
+	// Begun is the start of the tick by the wall clock, as Event.At. Snapshot.At is
+	// on a clock that nothing sets and that stops while the machine sleeps. So a
+	// time that leaves the process, and that others compare with their clocks, is
+	// Begun.
 	Begun time.Time
 	// Events are the reasons why the tick started before its period was over.
 	// Events is nil if the tick started on time.
