@@ -84,7 +84,8 @@ type daemon struct {
 	guard      *guard
 	reporter   changeLogger
 	show       *publisher
-	before     policy.State // state of the policies before the present tick
+	before     policy.State  // state of the policies before the present tick
+	read       time.Duration // uptime at the last snapshot in the state of the policies; 0: none yet
 	signals    *signals
 	mechanisms *mechanisms
 	slices     *workers.Desk
@@ -151,6 +152,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	last, age, ok := loadState(o.StateDir, fs)
 	if ok {
 		d.agent.Resume(last.State)
+		d.read = last.Read
 		d.Log.Info("continuing with the state of the last tenond", "seconds_ago", age.Seconds())
 	}
 	d.signals = openSignals(ctx, d.host, d.tree, fs, d.Log)
@@ -191,7 +193,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 		// First announce the end in the lease, because the next steps may take longer
 		// than the lease lasts.
-		err = errors.Join(err, d.guard.announce(), saveState(o.StateDir, fs, d.agent.State(), d.containers.Remembers()))
+		err = errors.Join(err, d.guard.announce(), saveState(o.StateDir, fs, d.read, d.agent.State(), d.containers.Remembers()))
 		d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
 			"seconds", announcedFor.Seconds())
 	}
@@ -253,6 +255,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if d.cluster != nil && d.cluster.IsUnknown() {
 		return node.Snapshot{}, cluster.ErrUnknown
 	}
+	read, _ := uptime() // it cannot fail: the kernel has this clock
 	s, err := d.host.Snapshot(ctx)
 	asked, earlier := d.mechanisms.begin(s.At)
 	s.Isolation.Request, s.Isolation.Failures = asked, append(earlier, s.Isolation.Failures...)
@@ -260,6 +263,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		s.Arriving = d.cluster.Arriving()
 	}
 	if err == nil {
+		d.read = read
 		d.conflicts.see(&s)
 		d.health.Set(health.Contested, "knobs", d.conflicts.trouble(s))
 	}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,18 +21,22 @@ import (
 // next daemon.
 const memoryFile = "memory.json"
 
-// A savedState is the content of memoryFile. Uptime is the time of saving, by a
+// A savedState is the content of memoryFile. Its times are by CLOCK_BOOTTIME, a
 // clock that cannot be set and that all processes of a boot share.
 type savedState struct {
 	Boot   string        `json:"boot_id"`
-	Uptime time.Duration `json:"uptime_ns"` // CLOCK_BOOTTIME
-	State  policy.State  `json:"state"`
+	Uptime time.Duration `json:"uptime_ns"` // the time of saving
+	// Read is the time of the last snapshot, with the counters in State. On a large
+	// quiet node it may be ten seconds before the time of saving.
+	Read  time.Duration `json:"read_ns,omitempty"`
+	State policy.State  `json:"state"`
 	// Containers maps the addresses of runtimes to their known containers.
 	Containers map[string][]container.Container `json:"containers,omitempty"`
 }
 
-// saveState saves the State of the policies and the containers for the next daemon.
-func saveState(dir string, from proc.FS, st policy.State, known map[string][]container.Container) error {
+// saveState saves the State of the policies and the containers for the next
+// daemon. read is the uptime at the last snapshot that the policies know.
+func saveState(dir string, from proc.FS, read time.Duration, st policy.State, known map[string][]container.Container) error {
 	boot, err := from.BootID()
 	if err != nil {
 		return err
@@ -40,7 +45,7 @@ func saveState(dir string, from proc.FS, st policy.State, known map[string][]con
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(savedState{Boot: boot, Uptime: now, State: st, Containers: known})
+	data, err := json.Marshal(savedState{Boot: boot, Uptime: now, Read: read, State: st, Containers: known})
 	if err != nil {
 		return fmt.Errorf("save the state of the policies: %w", err)
 	}
@@ -72,9 +77,10 @@ func loadState(dir string, from proc.FS) (r savedState, age time.Duration, ok bo
 	if err != nil || age < 0 || age > announcedFor {
 		return savedState{}, 0, false
 	}
-	// Rates depend on elapsed time. The age of the state determines that time,
-	// because the wall clock may have been set since.
-	r.State.Use.At = time.Now().Add(-age)
+	// Rates depend on the time since the counters were read. The uptime determines
+	// that time, because the wall clock may have been set since.
+	r.Read = cmp.Or(r.Read, r.Uptime) // an older version did not save it
+	r.State.Use.At = time.Now().Add(r.Read - now)
 	return r, age, true
 }
 

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,7 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tenon.sh/tenon/internal/agent/configfile"
+	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/agent/workers"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/runtimes/container"
@@ -30,7 +36,11 @@ func TestTheNextDaemonRemembersOnce(t *testing.T) {
 	containers := map[string][]container.Container{
 		"containerd:///run/c.sock": {{ID: "c1", Name: "encode", Labels: map[string]string{"class": "BE"}, Cgroup: "default/c1"}},
 	}
-	if err := saveState(dir, fs, measuredState(long), containers); err != nil {
+	now, err := uptime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := saveState(dir, fs, now, measuredState(long), containers); err != nil {
 		t.Fatal(err)
 	}
 	r, age, ok := loadState(dir, fs)
@@ -48,9 +58,70 @@ func TestTheNextDaemonRemembersOnce(t *testing.T) {
 	}
 }
 
+// TestTheNextDaemonKnowsWhenTheCountersWereRead saves a state nine seconds after its
+// snapshot, as on a node whose ticks are ten seconds apart. The next daemon must
+// not take the use of these nine seconds for the use of a moment. If it stops
+// before its first tick, the counters are older still.
+func TestTheNextDaemonKnowsWhenTheCountersWereRead(t *testing.T) {
+	dir, fs := t.TempDir(), proc.Default()
+	now, err := uptime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, st := now-9*time.Second, measuredState(time.Now())
+	for range 2 {
+		if err := saveState(dir, fs, read, st, nil); err != nil {
+			t.Fatal(err)
+		}
+		r, age, ok := loadState(dir, fs)
+		if passed := time.Since(r.State.Use.At); !ok || passed < 9*time.Second || passed > 9*time.Second+time.Minute {
+			t.Errorf("the counters are %v old, want 9 s", passed)
+		}
+		if age >= 9*time.Second {
+			t.Errorf("the state was saved %v ago", age)
+		}
+		read, st = r.Read, r.State
+	}
+}
+
+// TestASnapshotSetsTheTimeOfTheCounters takes a snapshot as the loop does. A
+// snapshot that fails has no counters, so it must not change the time.
+func TestASnapshotSetsTheTimeOfTheCounters(t *testing.T) {
+	g, fs, log, send := openTestGuard(t), proc.Default(), slog.New(slog.DiscardHandler), func(tick.Event) {}
+	d := &daemon{Options: Options{Log: log}, host: g.host, guard: g, health: g.health, agent: new(loop.Agent)}
+	var err error
+	if d.file, d.config, err = configfile.Open(t.Context(), filepath.Join(g.dir, "absent.yaml"), true); err != nil {
+		t.Fatal(err)
+	}
+	if d.slices, err = workers.Open(g.dir, fs, log, send); err != nil {
+		t.Fatal(err)
+	}
+	if d.mechanisms, err = openMechanisms(g.dir, fs, send); err != nil {
+		t.Fatal(err)
+	}
+	_, tree := treeOfFiles(t)
+	d.signals = openSignals(t.Context(), d.host, tree, fs, log)
+	before, err := uptime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first := d.read
+	if first < before {
+		t.Errorf("after a snapshot at %v the counters are of %v", before, first)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := d.Snapshot(ended); err == nil || d.read != first {
+		t.Errorf("after a snapshot that failed (%v) the counters are of %v, want %v", err, d.read, first)
+	}
+}
+
 func TestMemoryOfAnotherBootOrOfRubbishIsIgnored(t *testing.T) {
 	dir, fs := t.TempDir(), proc.Default()
-	if err := saveState(dir, fs, measuredState(time.Now()), nil); err != nil {
+	if err := saveState(dir, fs, 0, measuredState(time.Now()), nil); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, memoryFile)
