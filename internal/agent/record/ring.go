@@ -96,6 +96,10 @@ func (r *Recorder) Record(t Tick) error {
 }
 
 func (r *Recorder) add(t Tick) error {
+	if r.file != nil && r.file.isRemoved() {
+		r.file.abandon()
+		r.file = nil
+	}
 	if r.file != nil && r.file.size >= r.size/segments {
 		err := r.file.close()
 		r.file = nil
@@ -123,8 +127,12 @@ func (r *Recorder) add(t Tick) error {
 	return nil
 }
 
-// open starts the next file. Before that, it removes old files to make room.
+// open starts the next file. Before that, it removes old files to make room. If
+// another program has removed the directory, open creates it again.
 func (r *Recorder) open() error {
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return fmt.Errorf("flight recorder: %w", err)
+	}
 	old, err := list(r.dir)
 	if err != nil {
 		return err
@@ -200,6 +208,17 @@ func (s *segment) write(text []byte) error {
 	}
 	s.size, err = s.file.Seek(0, io.SeekCurrent)
 	return err
+}
+
+// isRemoved reports whether another program has removed or renamed the file, so
+// that no reader can find it.
+func (s *segment) isRemoved() bool {
+	now, err := os.Stat(s.file.Name())
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	held, err := s.file.Stat()
+	return err == nil && !os.SameFile(held, now)
 }
 
 func (s *segment) close() error {

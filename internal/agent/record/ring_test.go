@@ -99,6 +99,45 @@ func TestAnHourFitsIntoTheRing(t *testing.T) {
 	}
 }
 
+// TestARingThatWasRemovedBeginsAgain removes or renames the state directory while
+// the recorder runs. The next ticks must be in a new file that begins with a key
+// line, so that they replay.
+func TestARingThatWasRemovedBeginsAgain(t *testing.T) {
+	for name, remove := range map[string]func(string) error{
+		"removed": os.RemoveAll,
+		"renamed": func(dir string) error { return os.Rename(dir, dir+".old") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "state")
+			r, err := Open(dir, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := newLife(4)
+			record := func() {
+				t.Helper()
+				for range 5 {
+					if err := r.Record(l.tick(time.Second)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			record()
+			if err := remove(dir); err != nil {
+				t.Fatal(err)
+			}
+			record()
+			report, err := Replay(bytes.NewReader(captured(t, dir)), nil)
+			if err != nil || !report.Identical() || report.Ticks != 5 {
+				t.Errorf("%+v, %v", report, err)
+			}
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
 // TestACrashLosesNothing does not close the recorder, as if the agent had been
 // killed.
 func TestACrashLosesNothing(t *testing.T) {
