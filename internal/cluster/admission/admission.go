@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -37,6 +38,11 @@ type Request struct {
 	// SchedulerNames maps the name of a scheduler to the name that replaces it
 	// in pods.
 	SchedulerNames map[string]string
+	// Seal returns a code for a text that only the replicas of the manager can
+	// compute. It seals the annotation AnnotationProfiles at the time Now. If Seal
+	// is nil, the annotation counts without a seal.
+	Seal func(text string) string
+	Now  time.Time
 	// Draw returns a random number of at least 0 and below 1. The webhook calls
 	// it once for each profile that matches the pod and has a probability. If
 	// Draw is nil, the number is 0.

@@ -21,10 +21,14 @@ type Miss struct {
 
 // ApplyMissed applies the profiles of r to its pod, as if the pod were new. It
 // reports whether the class of the pod would change. The API server admitted
-// the pod without the webhook, so the pod has no AnnotationProfiles. A profile
-// is applied if its probability is above 0.
+// the pod without the webhook, so the pod has no AnnotationProfiles, or that of
+// another pod. A profile is applied if its probability is above 0.
 func ApplyMissed(r Request) (Miss, bool) {
 	r.Draw = nil
+	if !Decided(r.Pod.Annotations, r.Pod.CreationTimestamp.Time) {
+		r.Pod = r.Pod.DeepCopy()
+		delete(r.Pod.Annotations, AnnotationProfiles)
+	}
 	changed, _ := Mutate(r)
 	m := Miss{Was: kube.ClassWithDefault(r.Pod), Would: kube.ClassWithDefault(changed)}
 	if m.Was == m.Would {

@@ -21,7 +21,7 @@ import (
 //
 // The API server calls the webhook again after another webhook has changed the
 // pod. Mutate then does not evaluate the profiles again: the first result is in
-// an annotation of the pod.
+// an annotation of the pod, with a seal.
 //
 // Mutate does not rename the overhead of the pod. The API server admits a pod
 // only with the overhead of its RuntimeClass (admission plugin RuntimeClass).
@@ -36,7 +36,13 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 		defer setScheduler(p, r.Scheduler)
 	}
 	profiles, decided := r.chosenProfiles()
+	if decided && !r.isSealed(p) {
+		v.warn("the annotation %s is not from this creation of the pod, and was removed: only Tenon writes it", AnnotationProfiles)
+		decided = false
+	}
 	if !decided {
+		delete(p.Annotations, AnnotationProfiles)
+		delete(p.Annotations, AnnotationSeal)
 		profiles = r.matchingProfiles(p, &v)
 		for _, profile := range profiles {
 			apply(p, profile, r.PriorityClasses, &v)

@@ -47,6 +47,7 @@ func (r Request) matchingProfiles(pod *corev1.Pod, v *Verdict) []configv1alpha1.
 	}
 	if len(words) > 0 {
 		set(&pod.Annotations, map[string]string{AnnotationProfiles: strings.Join(words, ",")})
+		r.seal(pod)
 	}
 	return all
 }

@@ -3,10 +3,14 @@ package certificate
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +26,8 @@ type Serving struct {
 	Log    *slog.Logger
 
 	current atomic.Pointer[tls.Certificate]
-	expires atomic.Int64 // seconds since 1970
+	expires atomic.Int64                      // seconds since 1970
+	key     atomic.Pointer[[sha256.Size]byte] // see Seal
 }
 
 // Reconcile reads the certificate from the Secret.
@@ -41,6 +46,8 @@ func (s *Serving) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	}
 	s.current.Store(&next)
 	s.expires.Store(next.Leaf.NotAfter.Unix())
+	key := sha256.Sum256(slices.Concat([]byte("tenon.sh seal\n"), secret.Data[KeyServingKey]))
+	s.key.Store(&key)
 	s.Log.Info("serving with a new certificate", "expires", next.Leaf.NotAfter)
 	return reconcile.Result{}, nil
 }
@@ -53,6 +60,18 @@ func (s *Serving) Certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return c, nil
 	}
 	return nil, errNoCertificate
+}
+
+// Seal returns a code for a text. Only a replica with the present certificate
+// can compute it.
+func (s *Serving) Seal(text string) string {
+	key := s.key.Load()
+	if key == nil {
+		return ""
+	}
+	h := hmac.New(sha256.New, key[:])
+	h.Write([]byte(text))
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Ready is a readiness check: there is a certificate.

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	rules "tenon.sh/tenon/internal/cluster/admission"
+	"tenon.sh/tenon/internal/cluster/certificate"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/config"
@@ -40,6 +42,7 @@ type hooks struct {
 	settings     interface{ cluster() *config.Cluster }
 	scheduler    string            // the name of the scheduler that chooses CPUs; empty: none
 	names        map[string]string // Options.SchedulerNames
+	cert         *certificate.Serving
 	log          *slog.Logger
 }
 
@@ -50,7 +53,7 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
 	}
 	pod.Namespace = cmp.Or(pod.Namespace, req.Namespace)
-	asked := rules.Request{Pod: &pod, PriorityClasses: map[string]schedulingv1.PriorityClass{}, Scheduler: h.scheduler, SchedulerNames: h.names, Draw: rand.Float64, ColocationOff: h.colocationOff(ctx)}
+	asked := rules.Request{Pod: &pod, PriorityClasses: map[string]schedulingv1.PriorityClass{}, Scheduler: h.scheduler, SchedulerNames: h.names, Draw: rand.Float64, Seal: h.cert.Seal, Now: time.Now(), ColocationOff: h.colocationOff(ctx)}
 	var namespace corev1.Namespace
 	err = h.client.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
 	if apierrors.IsNotFound(err) {

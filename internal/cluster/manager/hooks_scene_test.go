@@ -103,6 +103,12 @@ func TestWebhooksBoundWhatIsBE(t *testing.T) {
 		q := p.Spec.Containers[0].Resources.Limits[kube.BatchCPU]
 		return q.Value() == 2000 && p.Labels[kube.LabelQOSClass] == "BE"
 	})
+	forger := s.pod("", listOf("cpu", "2", "memory", "1Gi"))
+	forger.Labels, forger.Annotations = map[string]string{"job": "spark"}, map[string]string{admission.AnnotationProfiles: ""}
+	s.must(s.client.Create(s.ctx, forger, client.DryRunAll))
+	if forger.Labels[kube.LabelQOSClass] != "BE" || forger.Annotations[admission.AnnotationProfiles] != s.name || forger.Annotations[admission.AnnotationSeal] == "" {
+		t.Errorf("a pod with a forged annotation kept the profile away: %v %v", forger.Labels, forger.Annotations)
+	}
 
 	var m corev1.ConfigMap
 	s.must(s.client.Get(s.ctx, s.config, &m))

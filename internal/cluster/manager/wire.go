@@ -152,7 +152,7 @@ var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 
 // serve adds the webhooks and their certificates.
 func (o Options) serve(m manager.Manager, cert *certificate.Serving, set *settings) error {
-	h := &hooks{client: m.GetCache(), live: m.GetAPIReader(), config: o.Config, settings: set, scheduler: o.Scheduler, names: o.SchedulerNames, log: o.Log}
+	h := &hooks{client: m.GetCache(), live: m.GetAPIReader(), config: o.Config, settings: set, scheduler: o.Scheduler, names: o.SchedulerNames, cert: cert, log: o.Log}
 	server := m.GetWebhookServer()
 	for path, handle := range map[string]admission.HandlerFunc{
 		pathMutatePod: h.mutatePod, pathValidatePod: h.validatePod, pathValidateConfig: h.validateConfig, pathValidateProfile: h.validateProfile,

@@ -198,7 +198,8 @@ func (f *Finder) search(ctx context.Context) error {
 // candidates returns the metadata of the pods that a profile may have missed.
 // The profile selects such a pod by its labels, but the pod does not have the
 // profile's class. The pod is newer than the last change of the profile. It
-// lacks the webhook's annotation, although the webhook applies to it.
+// lacks the webhook's annotation, or has that of another pod, although the
+// webhook applies to it.
 func (f *Finder) candidates(ctx context.Context, s scope, p configv1alpha1.ClusterColocationProfile) ([]metav1.PartialObjectMetadata, error) {
 	selector, err := selectorOf(p)
 	if err != nil {
@@ -221,7 +222,7 @@ func (f *Finder) candidates(ctx context.Context, s scope, p configv1alpha1.Clust
 	changed := Changed(&p)
 	var all []metav1.PartialObjectMetadata
 	for _, o := range list.Items {
-		_, decided := o.Annotations[admission.AnnotationProfiles]
+		decided := admission.Decided(o.Annotations, o.CreationTimestamp.Time)
 		namespace := s.namespaces[o.Namespace]
 		if decided || o.DeletionTimestamp != nil || !o.CreationTimestamp.After(changed) || namespace == nil ||
 			!inNamespace.Matches(labels.Set(namespace.Labels)) || !s.covers(namespace, o.Labels) {
