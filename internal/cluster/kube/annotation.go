@@ -229,15 +229,17 @@ var evictors = map[string][]string{
 // exemptFrom reads the annotation eviction-policy, a list of the features that
 // may evict the pod. It returns the resources in evictors that have no feature
 // in the list. It warns about an unknown feature only if the name is similar to
-// a known one. Other names may be meant for another program.
+// a known one. Other names may be meant for another program. A text that is no
+// list permits no eviction, as in Koordinator: its author wanted fewer of them.
 func exemptFrom(p *corev1.Pod) ([]string, []Fault) {
 	text, given := p.Annotations[AnnotationEvictionPolicy]
 	if !given {
 		return nil, nil
 	}
+	causes := []string{"cpu", "memory"}
 	var may []string
 	if err := json.Unmarshal([]byte(text), &may); err != nil {
-		return nil, faultOf(AnnotationEvictionPolicy, `%.64q: want a JSON list of names, such as ["BECPUEvict","BEMemoryEvict"]`, text)
+		return causes, faultOf(AnnotationEvictionPolicy, `%.64q: want a JSON list of names, such as ["BECPUEvict","BEMemoryEvict"]`, text)
 	}
 	var spared []string
 	var faults []Fault
@@ -247,7 +249,7 @@ func exemptFrom(p *corev1.Pod) ([]string, []Fault) {
 			faults = append(faults, inertFault(AnnotationEvictionPolicy, fmt.Sprintf("[%d]", i), fmt.Sprintf("%.64q: unknown feature: did you mean %s?", name, meant))...)
 		}
 	}
-	for _, cause := range []string{"cpu", "memory"} {
+	for _, cause := range causes {
 		if !slices.ContainsFunc(evictors[cause], func(name string) bool { return slices.Contains(may, name) }) {
 			spared = append(spared, cause)
 		}

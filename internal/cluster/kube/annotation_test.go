@@ -196,6 +196,11 @@ func TestEvictionPolicyByAnnotation(t *testing.T) {
 		got, faults := overrides(node.BE, AnnotationEvictionPolicy, text)
 		checkAsks(t, text, node.Overrides{EvictionExemptFrom: want}, got, faults)
 	}
+	for _, text := range []string{"", "none", `"BECPUEvict"`, `{}`, `[1]`} {
+		if got, faults := overrides(node.BE, AnnotationEvictionPolicy, text); len(faults) != 1 || !got.Equal(node.Overrides{EvictionExemptFrom: []string{"cpu", "memory"}}) {
+			t.Errorf("%q, which is no list of names: %+v, faults %q", text, got, faults)
+		}
+	}
 }
 
 func TestEvictionPriorityByAnnotationAndSubPriorityByLabel(t *testing.T) {
@@ -266,7 +271,7 @@ func TestResourceSpecAndStatusAreRead(t *testing.T) {
 	}
 }
 
-// An annotation with a fault has no effect. Tenon must report all its faults,
+// An annotation with a fault has no effect, except eviction-policy. Tenon must report all its faults,
 // and use the other annotations of the pod.
 func TestAllFaultsOfAnAnnotationAreNamed(t *testing.T) {
 	got, faults := overrides(node.LS,
@@ -283,7 +288,7 @@ func TestAllFaultsOfAnAnnotationAreNamed(t *testing.T) {
 	if diff := cmp.Diff(want, faults); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got.Burst != (node.BurstOverride{}) || got.Memory.ThrottlingPercent != percent(80) || got.EvictionExemptFrom != nil {
+	if got.Burst != (node.BurstOverride{}) || got.Memory.ThrottlingPercent != percent(80) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -295,7 +300,7 @@ func TestTextThatIsNoJSONIsAFault(t *testing.T) {
 			if len(faults) == 0 || !strings.HasPrefix(faults[0], key+": ") || strings.Contains(strings.Join(faults, ""), "\n") {
 				t.Errorf("%s %q: %q", key, text, faults)
 			}
-			if !got.Equal(node.Overrides{}) {
+			if want := (node.Overrides{EvictionExemptFrom: got.EvictionExemptFrom}); !got.Equal(want) || want.EvictionExemptFrom != nil && key != AnnotationEvictionPolicy {
 				t.Errorf("%s %q counts: %+v", key, text, got)
 			}
 		}
