@@ -23,7 +23,9 @@ const hostExempt = "it is a program of host-application-config, and only pods ar
 // their own. A notice about the configuration names the skipped programs.
 //
 // A BE program requests no CPU. As in Koordinator, the satisfaction of BE
-// counts only the requests of pods.
+// counts only the requests of pods. It runs on batch resources unless its
+// priority is above koord-batch: then its usage reduces them, as in Koordinator.
+// A program without a priority runs on them, too.
 func rulesOf(applications []config.HostApplication, l kube.Layout) []match.Rule {
 	var rules []match.Rule
 	for _, a := range applications {
@@ -33,6 +35,7 @@ func rulesOf(applications []config.HostApplication, l kube.Layout) []match.Rule 
 			r := match.Rule{Name: a.Name.Or(""), Class: class, Cgroups: []string{literalGlob(path)}, Priority: int(band.Default), EvictionExempt: hostExempt}
 			if class == node.BE {
 				r.CPURequest = node.Some[unit.MilliCPU](0)
+				r.Mid = r.Priority > int(kube.Bands[kube.PriorityBatch].Default)
 			}
 			rules = append(rules, r)
 		}

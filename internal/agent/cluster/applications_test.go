@@ -78,3 +78,25 @@ func TestProgramsOutsideOfKubernetesAreNotEvicted(t *testing.T) {
 		}
 	}
 }
+
+// TestProgramsAboveBatchReduceTheBatchResources checks that the priority of a BE
+// program decides whether its usage counts, as in Koordinator (GetHostAppHPUsed).
+func TestProgramsAboveBatchReduceTheBatchResources(t *testing.T) {
+	c, faults := config.ParseConfigMap(map[string]string{"host-application-config": `{"applications":[
+{"name":"none","qos":"BE"},{"name":"free","qos":"BE","priority":"koord-free"},{"name":"batch","qos":"BE","priority":"koord-batch"},
+{"name":"mid","qos":"BE","priority":"koord-mid"},{"name":"prod","qos":"BE","priority":"koord-prod"}]}`})
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	n, _ := c.Node(nil, nil)
+	var counted []string
+	for _, r := range rulesOf(n.Applications, kube.Layout{}) {
+		all, _ := match.Workloads([]match.Rule{r}, []match.Group{{Path: node.CgroupPath(r.Cgroups[0]), Direct: true}})
+		if len(all) == 1 && all[0].Mid {
+			counted = append(counted, r.Name)
+		}
+	}
+	if want := []string{"mid", "prod"}; !slices.Equal(counted, want) {
+		t.Errorf("these programs reduce the batch resources: %q, want %q", counted, want)
+	}
+}

@@ -61,6 +61,7 @@ func Workloads(rules []Rule, groups []Group) (workloads []node.Workload, remarks
 			MemoryRequest:  r.MemoryRequest,
 			Priority:       r.Priority,
 			EvictionExempt: r.EvictionExempt,
+			Mid:            r.Mid,
 			Objective:      r.Objective,
 		})
 	}

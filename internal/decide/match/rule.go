@@ -50,6 +50,9 @@ type Rule struct {
 	// EvictionExempt is the reason why Tenon must never evict the workloads of
 	// the rule. It is empty if Tenon may evict them.
 	EvictionExempt string
+	// Mid says that the usage of BE workloads of the rule reduces the batch
+	// resources (node.Workload.Mid).
+	Mid bool
 	// Objective is the latency objective of each workload of the rule.
 	Objective node.Objective
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // sides lists the classes in the order of their terms in the formula. The term
-// of BE counts only work of the priority class koord-mid.
+// of BE counts only work of node.Workload.Mid.
 var sides = [...]node.Class{node.LSE, node.LSR, node.LS, node.System, node.BE}
 
 // usesBatch reports whether a workload runs on batch resources. The usage of

@@ -109,9 +109,9 @@ type Workload struct {
 	// highest priority that Tenon may evict. Both may be 0.
 	DefaultPriority int `json:"default_priority,omitempty"`
 	// Unlabelled: the workload is BE only because it requests nothing. Daemon: a
-	// DaemonSet restarts it at once. Mid: it is BE work of the priority class
-	// koord-mid, whose usage reduces the batch resources. Starting: it has not
-	// started completely, so its usage will still grow to its request.
+	// DaemonSet restarts it at once. Mid: its usage reduces the batch resources,
+	// as a BE pod of koord-mid or a BE host program of koord-mid or koord-prod.
+	// Starting: it has not started completely, so its usage will still grow.
 	Unlabelled bool `json:"unlabelled,omitempty"`
 	Daemon     bool `json:"daemon,omitempty"`
 	Mid        bool `json:"mid,omitempty"`
