@@ -144,7 +144,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return fmt.Errorf("take over from the last tenond: %w", err)
 	}
 	if recovered > 0 {
-		d.Log.Warn("the journal of the last tenond was lost: read its entries from the notes at the cgroups", "entries", recovered)
+		d.Log.Warn("the journal of the last tenond lost entries: read them from the notes at the cgroups", "entries", recovered)
 	}
 	d.reporter, d.show = changeLogger{log: d.Log, mechanism: mechanismReport{seen: time.Now()}}, openShow(o, d.health)
 	defer func() { err = errors.Join(err, d.show.close()) }()

@@ -102,7 +102,9 @@ func unnote(c *Knobs, k node.Knob) error {
 }
 
 // LostChanges returns changes that are in the notes of the cgroups but not in
-// the given state of the journal. It ignores notes of other journals.
+// the given state of the journal. If the journal has an entry of the knob, the
+// change counts as lost only if the knob still has the value of the note. It
+// ignores notes of other journals.
 func (c *Knobs) LostChanges(known journal.State, paths []string) (journal.State, error) {
 	lost := journal.State{Touches: map[node.Knob]journal.Touch{}, Groups: map[node.CgroupPath]journal.Session{}}
 	dir := c.noteDir()
@@ -133,15 +135,30 @@ func (c *Knobs) LostChanges(known journal.State, paths []string) (journal.State,
 			}
 			k := node.Knob{Cgroup: p, File: node.File(name)}
 			inode, err := c.Inode(k)
-			if t, touched := known.Touches[k]; err != nil || touched && t.Inode == inode {
+			t, ok := n.touch(k, inode)
+			if err != nil || !ok {
 				continue
 			}
-			if t, ok := n.touch(k, inode); ok {
-				lost.Touches[k] = t
+			if old, touched := known.Touches[k]; touched && old.Inode == inode && !lostItsEnd(c, k, old, t.Written) {
+				continue
 			}
+			lost.Touches[k] = t
 		}
 	}
 	return lost, errors.Join(errs...)
+}
+
+// lostItsEnd reports whether the journal has lost the last write of a knob,
+// because its file was cut. t is the entry of the knob, and noted the last value
+// for which Tenon has written a note. Without this, a value of Tenon would count
+// as one of another component. noted alone proves nothing: the kernel may have
+// stored another value, or refused the note of a later write.
+func lostItsEnd(c *Knobs, k node.Knob, t journal.Touch, noted node.Value) bool {
+	if noted == t.Before || noted == t.Written || noted == t.Pending {
+		return false
+	}
+	now, err := c.table.Read(k)
+	return err == nil && now == noted
 }
 
 // touch returns the journal entry that corresponds to the note.
@@ -174,7 +191,7 @@ func (c *Knobs) recover() (int, error) {
 		if t.By != c.o.Journal.Session() && process.Alive(c.o.FS, journal.Process{PID: t.By.PID, Start: t.By.Start}) {
 			continue // that process still writes the note
 		}
-		errs = append(errs, c.enter(k, t.Inode, t.Before, t.Written))
+		errs = append(errs, c.enter(k, t.Inode, t.Before, t.Written), c.o.Journal.Rebase(k, t.Before))
 	}
 	for p := range lost.Groups {
 		errs = append(errs, c.o.Journal.RecordGroup(p))

@@ -3,6 +3,7 @@ package host_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"tenon.sh/tenon/internal/decide/plan"
@@ -119,4 +120,48 @@ func TestARemovedJournalIsRecoveredFromTheCgroups(t *testing.T) {
 		}
 		x.restoreAll(t)
 	})
+}
+
+// TestAJournalThatWasCutIsCompletedFromTheCgroups cuts the journal after an
+// older write of the quota. The quota that Tenon wrote last must not count as
+// one of another component.
+func TestAJournalThatWasCutIsCompletedFromTheCgroups(t *testing.T) {
+	for _, entry := range []string{"intend", "wrote"} {
+		cut := func(t *testing.T) lossScene {
+			x := openLosing(t)
+			files, err := filepath.Glob(filepath.Join(x.dir, "journal-*.jsonl"))
+			do(t, err)
+			text, err := os.ReadFile(files[0])
+			do(t, err)
+			kept, found := 0, false
+			for line := range strings.Lines(string(text)) {
+				kept += len(line)
+				if found = strings.Contains(line, `"cpu.max"`) && strings.Contains(line, `"op":"`+entry+`"`); found {
+					break
+				}
+			}
+			if !found {
+				t.Fatalf("no entry %s of the quota: %s", entry, text)
+			}
+			do(t, os.WriteFile(files[0], text[:kept], 0o600))
+			return x
+		}
+		t.Run("after "+entry+", by a restore", func(t *testing.T) { cut(t).restoreAll(t) })
+		t.Run("after "+entry+", by the next agent", func(t *testing.T) {
+			x := cut(t)
+			next := residentHost(t, x.dir, nil)
+			if n, err := next.Adopt(); n != 2 || err != nil {
+				t.Errorf("recovered %d entries, want 2: %v", n, err)
+			}
+			x.quota.To = node.CPUMax{Quota: 3_000_000, Period: 100_000_000}
+			do(t, next.Apply(t.Context(), x.quota))
+			s, err := next.Snapshot(t.Context())
+			do(t, err)
+			if v, _ := s.Knobs.Before[x.quota.Knob].(node.CPUMax); v.Quota != node.NoQuota {
+				t.Errorf("the quota was %v before Tenon", v)
+			}
+			do(t, next.Close())
+			x.restoreAll(t)
+		})
+	}
 }

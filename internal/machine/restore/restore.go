@@ -226,6 +226,15 @@ func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 	if err != nil {
 		return err
 	}
+	// A living agent may have written since then, so the notes are read again.
+	paths := make([]string, 0, len(lost.Touches))
+	for k := range lost.Touches {
+		paths = append(paths, string(k.Cgroup))
+	}
+	slices.Sort(paths)
+	if lost, err = x.o.Knobs.LostChanges(state, slices.Compact(paths)); err != nil {
+		return err
+	}
 	maps.Copy(state.Touches, lost.Touches)
 	x.addCopies(state)
 	steps, left, gone, dropped := x.undo(state, in)
