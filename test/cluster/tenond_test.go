@@ -420,13 +420,23 @@ func TestARestartOfTenondWritesNothing(t *testing.T) {
 	// machine.
 	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `"enable": true, "cpuSuppressPolicy"`, `"enable": false, "cpuSuppressPolicy"`, 1))
 	group := a.pod(batchPod, "job", "besteffort")
-	writes := witnessWrites(t, n)
+	writes, begin := witnessWrites(t, n), time.Now()
 	a.start()
 	a.awaitValue(10*time.Second, "the pod has the quota of its batch-cpu", "cpu", group, "cpu.cfs_quota_us", 100000)
-	time.Sleep(3 * time.Second)
+	// After the plugin has connected, runc writes all values of a container again
+	// (cpu.shares, for example), and Tenon may have written some of them by then.
+	// Tenon notices that within 5 s (reread.Changed).
+	time.Sleep(8 * time.Second)
 	if !slices.ContainsFunc(writes.writesSince(time.Time{}), func(w cgroupWrite) bool { return w.by == "tenond" }) {
 		t.Fatal("the witness has not seen that tenond wrote")
 	}
+	defer func() {
+		if t.Failed() {
+			for _, w := range writes.writesSince(begin) {
+				t.Logf("%s %s wrote %s", w.at.Format("05.000"), w.by, w.file)
+			}
+		}
+	}()
 	for _, end := range []func(){a.kill, a.stop, a.kill} {
 		seen := time.Now()
 		end()
