@@ -271,8 +271,8 @@ func TestResourceSpecAndStatusAreRead(t *testing.T) {
 	}
 }
 
-// An annotation with a fault has no effect, except eviction-policy. Tenon must report all its faults,
-// and use the other annotations of the pod.
+// An annotation with a fault has no effect, except eviction-policy. Tenon must
+// report all its faults, and use the other annotations of the pod.
 func TestAllFaultsOfAnAnnotationAreNamed(t *testing.T) {
 	got, faults := overrides(node.LS,
 		AnnotationCPUBurst, `{"policy":"sometimes","cpuBurstPercent":0,"cfsQuotaBurstPercent":99,"cfsQuotaBurstPeriodSeconds":-2}`,

@@ -74,6 +74,26 @@ func (x lossScene) restoreAll(t *testing.T) {
 	}
 }
 
+// continueAndRestore lets the next agent take over and write the quota. The agent
+// must recover the given number of entries, and know the value from before Tenon.
+// Then it runs a restore.
+func (x lossScene) continueAndRestore(t *testing.T, recovered int) {
+	t.Helper()
+	next := residentHost(t, x.dir, nil)
+	if n, err := next.Adopt(); n != recovered || err != nil {
+		t.Errorf("recovered %d entries, want %d: %v", n, recovered, err)
+	}
+	x.quota.To = node.CPUMax{Quota: 3_000_000, Period: 100_000_000}
+	do(t, next.Apply(t.Context(), x.quota))
+	s, err := next.Snapshot(t.Context())
+	do(t, err)
+	if v, _ := s.Knobs.Before[x.quota.Knob].(node.CPUMax); v.Quota != node.NoQuota {
+		t.Errorf("the quota was %v before Tenon", v)
+	}
+	do(t, next.Close())
+	x.restoreAll(t)
+}
+
 // TestARemovedJournalIsRecoveredFromTheCgroups removes the state directory
 // while no agent runs. The notes at the cgroups still have the values to
 // restore.
@@ -97,19 +117,7 @@ func TestARemovedJournalIsRecoveredFromTheCgroups(t *testing.T) {
 	t.Run("by the next agent", func(t *testing.T) {
 		x := openLosing(t)
 		do(t, os.RemoveAll(x.dir))
-		next := residentHost(t, x.dir, nil)
-		if n, err := next.Adopt(); n != 3 || err != nil {
-			t.Errorf("recovered %d entries, want 3: %v", n, err)
-		}
-		x.quota.To = node.CPUMax{Quota: 3_000_000, Period: 100_000_000}
-		do(t, next.Apply(t.Context(), x.quota))
-		s, err := next.Snapshot(t.Context())
-		do(t, err)
-		if v, _ := s.Knobs.Before[x.quota.Knob].(node.CPUMax); v.Quota != node.NoQuota {
-			t.Errorf("the quota was %v before Tenon", v)
-		}
-		do(t, next.Close())
-		x.restoreAll(t)
+		x.continueAndRestore(t, 3)
 	})
 	t.Run("but not by one with another directory", func(t *testing.T) {
 		x := openLosing(t)
@@ -148,20 +156,7 @@ func TestAJournalThatWasCutIsCompletedFromTheCgroups(t *testing.T) {
 		}
 		t.Run("after "+entry+", by a restore", func(t *testing.T) { cut(t).restoreAll(t) })
 		t.Run("after "+entry+", by the next agent", func(t *testing.T) {
-			x := cut(t)
-			next := residentHost(t, x.dir, nil)
-			if n, err := next.Adopt(); n != 2 || err != nil {
-				t.Errorf("recovered %d entries, want 2: %v", n, err)
-			}
-			x.quota.To = node.CPUMax{Quota: 3_000_000, Period: 100_000_000}
-			do(t, next.Apply(t.Context(), x.quota))
-			s, err := next.Snapshot(t.Context())
-			do(t, err)
-			if v, _ := s.Knobs.Before[x.quota.Knob].(node.CPUMax); v.Quota != node.NoQuota {
-				t.Errorf("the quota was %v before Tenon", v)
-			}
-			do(t, next.Close())
-			x.restoreAll(t)
+			cut(t).continueAndRestore(t, 2)
 		})
 	}
 }
