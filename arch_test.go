@@ -232,7 +232,7 @@ var arch = []struct {
 	{"test/cluster/cmd", affects, "model/unit test/cluster/image test/cluster"},
 	{"test/cluster/seeds", affects, "kernel/proc kernel/task lab/pi"},
 	{"test/digest", affects, ""},
-	{"test/e2e", affects, "model/unit model/node decide/trials/paired decide/misfit decide/isolation decide/suppress decide/policy kernel/cgroup kernel/proc kernel/task machine/journal machine/host machine/lease cluster/apiserver/apitest agent/loop agent/record agent/control agent/workers lab/stat"},
+	{"test/e2e", affects, "model/unit model/node decide/trials/paired decide/misfit decide/isolation decide/suppress decide/policy kernel/cgroup kernel/proc kernel/task machine/journal machine/host machine/lease machine/restore cluster/apiserver/apitest agent/loop agent/record agent/control agent/workers lab/stat"},
 	{"test/scheduler", affects, ""},
 	{"test/typed", affects, ""},
 	{"test/vm", affects, "kernel/schedtrace test/turn test/cluster/image test/cluster"},

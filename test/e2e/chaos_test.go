@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -16,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/machine/restore"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // TestChaos damages a running machine in every way that it knows, and checks
@@ -75,6 +78,7 @@ type chaos struct {
 	damaged bool             // a journal without an agent was damaged
 	weight  cgroup.CPUWeight // of services before Tenon
 	cpus    string
+	values  map[node.Knob]string // what a restore writes, before the first damage
 }
 
 // A way is one way to damage the machine.
@@ -113,6 +117,12 @@ func chaosRound(t *testing.T, seed uint64, n int) {
 			chosen = append(chosen, all[i])
 		}
 	}
+	c.ensureRunning()
+	c.awaitLimit(bePod)
+	eventually(t, "BE is bounded", func() bool { return c.quota().Quota != cgroup.NoQuota })
+	if c.values = c.valuesToRestore(); len(c.values) == 0 {
+		t.Fatal("a restore would write nothing")
+	}
 	for _, w := range chosen {
 		if t.Failed() {
 			return
@@ -122,6 +132,7 @@ func chaosRound(t *testing.T, seed uint64, n int) {
 		w.do(c)
 		c.ensureRunning()
 		c.servicesAreWell(w.name)
+		c.restoreKnows(w.name)
 		t.Logf("%-28s %v", w.name, time.Since(begun).Round(10*time.Millisecond))
 	}
 	c.end(seed)
@@ -178,6 +189,45 @@ func (c *chaos) isWell(group, after string) {
 		}
 	}
 	c.t.Errorf("after %q %s is worse off than without Tenon (weight %+v, no quota, CPUs %s): %s", after, group, c.weight, c.cpus, said)
+}
+
+// valuesToRestore returns the value that a restore would write to each knob.
+func (c *chaos) valuesToRestore() map[node.Knob]string {
+	c.t.Helper()
+	text, err := exec.Command(filepath.Join(c.bin, "tenon"), "--state-dir", c.state, "restore", "--dry-run", "-o", "json").Output()
+	var r restore.Report
+	if jsonErr := json.Unmarshal(text, &r); jsonErr != nil {
+		c.t.Fatalf("tenon restore --dry-run: %v, %v\n%s", err, jsonErr, text)
+	}
+	values := map[node.Knob]string{}
+	for _, change := range append(r.Restored, r.Left...) {
+		values[change.Knob] = change.To
+	}
+	return values
+}
+
+// restoreKnows waits until a restore would write the values that it would have
+// written before the damage. A knob that the journal does not know any more is
+// no failure here: end finds out if its value stays. Without this check, a
+// wrong value would show only at the end of the round, after other damage.
+func (c *chaos) restoreKnows(after string) {
+	c.t.Helper()
+	if len(c.renamed) > 0 {
+		return // the knobs have other paths
+	}
+	var wrong []string
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		wrong = nil
+		for k, now := range c.valuesToRestore() {
+			if was, known := c.values[k]; known && was != now {
+				wrong = append(wrong, fmt.Sprintf("%v: %q, want %q", k, now, was))
+			}
+		}
+		if wrong == nil {
+			return
+		}
+	}
+	c.t.Errorf("after %q a restore would write other values than those before Tenon:\n%s", after, strings.Join(wrong, "\n"))
 }
 
 // awaitLimit waits until a job has its memory limit. The limit shows that tenond
