@@ -156,11 +156,17 @@ func (b *bench) judge(r *result, from, to time.Duration, s *scx.Scheduler) error
 // record traces the time between from and to, with a margin on both sides. It
 // also counts what the scheduler does between from and to.
 func (b *bench) record(r *result, from, to time.Duration, s *scx.Scheduler) ([]schedtrace.Event, schedtrace.Rules, error) {
-	rules := schedtrace.Rules{ClassOf: classOf, From: from, To: to}
 	sleepUntil(from - b.around)
 	if err := b.recorder.Start(); err != nil {
-		return nil, rules, err
+		return nil, schedtrace.Rules{}, err
 	}
+	return b.recordUntil(r, from, to, s)
+}
+
+// recordUntil is record for a trace that has already begun.
+func (b *bench) recordUntil(r *result, from, to time.Duration, s *scx.Scheduler) ([]schedtrace.Event, schedtrace.Rules, error) {
+	rules := schedtrace.Rules{ClassOf: classOf, From: from, To: to}
+	sleepUntil(from - b.around)
 	if late := now() - from; late > 0 {
 		return nil, rules, fmt.Errorf("the record began %v late", late)
 	}

@@ -155,6 +155,12 @@ func (b *bench) cell(ctx context.Context, m means, threads, seed int, late time.
 	if err := m.weigh(r.CPUs, threads); err != nil {
 		return r, err
 	}
+	// Before it starts a trace, the kernel drops the former one, and for this it
+	// waits for all CPUs. If batch work already runs on them, that takes longer
+	// than the margin of record.
+	if err := b.recorder.Start(); err != nil {
+		return r, err
+	}
 	from := now() + b.settle + b.around
 	to := from + b.measure
 	var loads []*load
@@ -175,7 +181,7 @@ func (b *bench) cell(ctx context.Context, m means, threads, seed int, late time.
 		loads = append(loads, l)
 	}
 	var c result
-	events, rules, err := b.record(&c, from, to, s)
+	events, rules, err := b.recordUntil(&c, from, to, s)
 	if err != nil {
 		return r, err
 	}
