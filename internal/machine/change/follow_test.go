@@ -10,6 +10,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/knob"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -67,5 +68,31 @@ func TestEachInodeIsReadOnce(t *testing.T) {
 	touches, _, err = c.FollowAndList([]string{"job-1", "job-2", "moved"})
 	if got := touches[node.Knob{Cgroup: "moved", File: node.FileCPUMax}]; err != nil || got.Inode != inodes["job-0"] {
 		t.Errorf("the entry of the renamed cgroup is %+v, %v", got, err)
+	}
+}
+
+// TestNoWriteGoesToACgroupThatTookThePath exchanges the names of two cgroups
+// after the agent has read a knob and before it writes the knob. The write would
+// change the other cgroup, and the journal would not have the value to restore
+// there.
+func TestNoWriteGoesToACgroupThatTookThePath(t *testing.T) {
+	b := newBench(t, "cgroup cgroup rw,cpu")
+	ls := b.add(t, "ls", node.FileCPUMax, node.Limit(2000))
+	be := b.add(t, "be", node.FileCPUMax, node.Limit(2000))
+	at := func(k node.Knob) string { return filepath.Join(b.root, "groups", string(k.Cgroup)) }
+	read := func(k node.Knob) (node.Value, error) {
+		v, err := b.readKnob(k)
+		return v, errors.Join(err, os.Rename(at(be), at(be)+"-aside"), os.Rename(at(ls), at(be)), os.Rename(at(be)+"-aside", at(ls)))
+	}
+	b.Use(knob.Table{node.FileCPUMax: {Read: read, Write: b.writeKnob}})
+	b.writing = func(k node.Knob) { t.Errorf("%v was written", k) }
+	if err := b.Set(be, node.Limit(100)); !errors.Is(err, cgroup.ErrGone) {
+		t.Errorf("Set: %v, want ErrGone", err)
+	}
+	if err := (ManyKnobs{b.Knobs}).Set([]Change{{be, node.Limit(100)}})[0]; !errors.Is(err, cgroup.ErrGone) {
+		t.Errorf("ManyKnobs.Set: %v, want ErrGone", err)
+	}
+	if state, err := b.journal.State(); err != nil || len(state.Touches) != 0 {
+		t.Errorf("the journal has %v, %v; want nothing", state.Touches, err)
 	}
 }

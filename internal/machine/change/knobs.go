@@ -96,7 +96,7 @@ func intentionOf(c *Knobs, k node.Knob, to node.Value) (i intention, err error) 
 	if err != nil {
 		return i, err
 	}
-	now, err := c.table.Read(k)
+	now, err := readAnew(c, k)
 	if err != nil {
 		return i, err
 	}
@@ -131,10 +131,36 @@ func intentionOf(c *Knobs, k node.Knob, to node.Value) (i intention, err error) 
 	return i, nil
 }
 
+// readAnew reads the present value of a knob from the cgroup that has the path
+// now. Before that, it closes the files that the tree keeps open at this path: on
+// cgroup v1 they may belong to a cgroup that another program has renamed.
+func readAnew(c *Knobs, k node.Knob) (node.Value, error) {
+	if k.ControlGroup == "" && c.o.Tree != nil && c.o.Tree.Version() == 1 {
+		c.o.Tree.Close(string(k.Cgroup))
+	}
+	return c.table.Read(k)
+}
+
+// checkInode returns ErrGone if the path of a knob does not have the cgroup with
+// the given inode any more. Another program may have renamed it since its value
+// was read, so that the path has another cgroup, whose value is not in the
+// journal.
+func checkInode(c *Knobs, k node.Knob, inode uint64) error {
+	now, err := c.Inode(k)
+	if err == nil && now != inode {
+		err = fmt.Errorf("write %v: another cgroup has this path now: %w", k, cgroup.ErrGone)
+	}
+	return err
+}
+
 // perform makes a write that is in the journal. known says whether the result
 // is known. If not, the entry stays pending, with the new value.
 func (i intention) perform() (o journal.Outcome, known bool, err error) {
 	c := i.c
+	if err := checkInode(c, i.Knob, i.Inode); err != nil {
+		c.o.Saw(i.Knob, nil, err)
+		return journal.Outcome{Knob: i.Knob}, true, err
+	}
 	c.writeNote(i.Knob, i.former, i.Value)
 	writeErr := c.table.Write(i.Knob, i.Value)
 	now, err := c.table.Read(i.Knob)
@@ -247,7 +273,7 @@ func releaseWorkOf(c *Knobs, k node.Knob, t journal.Touch) (r releaseWork, err e
 	if err != nil {
 		return r, err
 	}
-	now, err := c.table.Read(k)
+	now, err := readAnew(c, k)
 	c.o.Saw(k, now, err)
 	if IsDropped(err) {
 		r.dropped = true
@@ -275,6 +301,9 @@ func releaseWorkOf(c *Knobs, k node.Knob, t journal.Touch) (r releaseWork, err e
 // it into the entry that it returns.
 func (r releaseWork) giveBack() (journal.Touch, error) {
 	c, k, t := r.c, r.knob, r.touch
+	if err := checkInode(c, k, t.Inode); err != nil {
+		return t, err
+	}
 	err := c.table.Write(k, t.Before)
 	for next := c.alternative(k, t.Before, err); next != nil; next = c.alternative(k, t.Before, err) {
 		t.Before = next

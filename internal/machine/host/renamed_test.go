@@ -3,6 +3,7 @@ package host_test
 import (
 	"os"
 	"testing"
+	"time"
 
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/kernel/cgroup"
@@ -93,6 +94,23 @@ func TestRenamedCgroupsAreRestored(t *testing.T) {
 		r := openRenaming(t)
 		r.exchange(t)
 		r.set(t, r.be)
+		if !r.bounded(t, r.be) || !r.bounded(t, r.ls) {
+			t.Fatal("the cgroups are not bounded")
+		}
+		r.restored(t)
+		if r.bounded(t, r.be) || r.bounded(t, r.ls) {
+			t.Error("a cgroup keeps Tenon's quota")
+		}
+	})
+	t.Run("when the agent has a file of the other cgroup open", func(t *testing.T) {
+		r := openRenaming(t)
+		quota := func(q time.Duration) {
+			t.Helper()
+			do(t, r.h.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: r.be, File: node.FileCPUMax}, To: node.CPUMax{Quota: q, Period: 100_000_000}}))
+		}
+		quota(2000_000) // reads the quota back, and keeps its file open
+		r.exchange(t)
+		quota(3000_000)
 		if !r.bounded(t, r.be) || !r.bounded(t, r.ls) {
 			t.Fatal("the cgroups are not bounded")
 		}
