@@ -45,7 +45,6 @@ var largePackages = map[string]int{
 	"cmd/tenon":           2250,
 	"config":              3300,
 	"kernel/cgroup":       3800,
-	"lab/load":            2150,
 	"lab/report":          2400,
 	"machine/conformance": 2800,
 	"machine/sim":         2850,

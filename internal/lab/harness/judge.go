@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/load/wrk"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
 )
@@ -76,7 +77,7 @@ func fillOpen(r *report.Run, c *load.Result) {
 	r.Log = func(w io.Writer) error { return load.WriteLog(w, c) }
 }
 
-func fillWrk(r *report.Run, w *load.WrkResult) {
+func fillWrk(r *report.Run, w *wrk.Result) {
 	r.Latency, r.Requests = report.Latency(w.Latency), w.Requests
 	r.Errors = errorCounts(map[string]int64{
 		"connect": w.SocketErrors.Connect, "write": w.SocketErrors.Write, "read": w.SocketErrors.Read,

@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/load/wrk"
 	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // A Measurement is the client's result for one load, with the CPU use during
 // the load.
 type Measurement struct {
-	Client   *load.Result    // nil with wrk
-	Wrk      *load.WrkResult // nil without wrk
+	Client   *load.Result // nil with wrk
+	Wrk      *wrk.Result  // nil without wrk
 	From     time.Time
 	To       time.Time
 	Warmup   time.Duration

@@ -211,7 +211,7 @@ func TestSetupErrorsSayWhatToDo(t *testing.T) {
 		"no rate":         {func(c *Config) { c.Rate = 0 }, "rate 0"},
 		"no duration":     {func(c *Config) { c.Duration = 0 }, "duration 0s"},
 		"unknown arrival": {func(c *Config) { c.Arrival = "bursts" }, `arrival "bursts"`},
-		"absent CPU":      {func(c *Config) { c.CPUs = unit.CPUSetOf(1023) }, "CPUs 1023"},
+		"absent CPU":      {func(c *Config) { c.CPUs = unit.CPUSetOf(1023) }, "CPU 1023"},
 		"endless":         {func(c *Config) { c.Rate, c.Duration = 1e6, time.Hour }, "want at most"},
 	} {
 		t.Run(name, func(t *testing.T) {

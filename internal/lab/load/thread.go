@@ -107,7 +107,7 @@ const drawStream = 1 << 32
 // makes the schedule and connects. The same goroutine must then call run.
 func (t *thread) prepare(c Config, index, threads, conns int) error {
 	runtime.LockOSThread()
-	if err := pinThread(unit.CPUSetOf(t.cpu)); err != nil {
+	if err := pinThread(t.cpu); err != nil {
 		return fmt.Errorf("load: %w", err)
 	}
 	// By default, the kernel may delay the wake-up of a sleeping thread by 50
@@ -154,6 +154,16 @@ func (t *thread) prepare(c Config, index, threads, conns int) error {
 		t.greet(int32(id))
 	}
 	return t.awaitGreeted(max(t.timeout, 5*time.Second))
+}
+
+// pinThread restricts the calling thread to one CPU.
+func pinThread(cpu unit.CPU) error {
+	var set unix.CPUSet
+	set.Set(int(cpu))
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("pin a thread to CPU %d: %w", cpu, err)
+	}
+	return nil
 }
 
 func filled(n int, value uint32) []uint32 {

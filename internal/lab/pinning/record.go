@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/archive"
-	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/load/wrk"
 	"tenon.sh/tenon/internal/lab/pi"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/unit"
@@ -125,7 +125,7 @@ type ClosedLoop struct {
 }
 
 // ClosedLoopOf returns the columns of one run of wrk.
-func ClosedLoopOf(w *load.WrkResult) ClosedLoop {
+func ClosedLoopOf(w *wrk.Result) ClosedLoop {
 	return ClosedLoop{
 		Rate: w.RequestRate, Mean: w.ThreadLatency.Mean, Stdev: w.ThreadLatency.Stdev, Max: w.ThreadLatency.Max,
 		P50: w.Latency.P50, P75: w.Latency.P75, P90: w.Latency.P90, P99: w.Latency.P99,

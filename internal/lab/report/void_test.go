@@ -7,6 +7,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/load/wrk"
 )
 
 // TestTheReasonsOfTheClientHaveACause makes the client's reasons why a run is
@@ -76,7 +77,7 @@ func TestTheReasonsOfWrkHaveACause(t *testing.T) {
 		"  Socket errors: connect 3, read 0, write 0, timeout 0\n": NotItsMode,
 		"  Non-2xx or 3xx responses: 5\n":                          Failed,
 	} {
-		r, err := load.ParseWrk(output + fault + rates)
+		r, err := wrk.Parse(output + fault + rates)
 		if err != nil {
 			t.Fatal(err)
 		}

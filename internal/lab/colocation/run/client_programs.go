@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/harness"
-	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/load/wrk"
 	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // wrk runs the program wrk for d and parses its output.
-func (b *environment) wrk(ctx context.Context, d time.Duration) (*load.WrkResult, error) {
-	c := load.WrkConfig{
+func (b *environment) wrk(ctx context.Context, d time.Duration) (*wrk.Result, error) {
+	c := wrk.Config{
 		URL:         b.nginx.URL(),
 		Threads:     b.Place.Client.Len(),
 		Connections: b.connections(),
@@ -23,7 +23,7 @@ func (b *environment) wrk(ctx context.Context, d time.Duration) (*load.WrkResult
 	if err != nil {
 		return nil, err
 	}
-	r, err := load.ParseWrk(string(out))
+	r, err := wrk.Parse(string(out))
 	if err == nil {
 		r.Command = argv
 		r.Explain()

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/jobs"
-	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/load/wrk"
 	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/unit"
@@ -251,12 +251,12 @@ func get(ctx context.Context, client *http.Client, url string) error {
 
 // closedLoop sends the published load.
 func (b *bench) closedLoop(ctx context.Context, r *pinning.Run) error {
-	c := load.WrkConfig{URL: b.url(), Threads: threads, Connections: connections, Duration: b.Duration}
+	c := wrk.Config{URL: b.url(), Threads: threads, Connections: connections, Duration: b.Duration}
 	out, err := b.Await(ctx, testbed.Child{Name: "wrk", Argv: append([]string{b.wrk}, c.Args()...), CPUs: b.Place.Client})
 	if err != nil {
 		return err
 	}
-	w, err := load.ParseWrk(string(out))
+	w, err := wrk.Parse(string(out))
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/load/wrk"
 	"tenon.sh/tenon/internal/lab/meter"
 	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/testbed"
@@ -63,7 +64,7 @@ func (b *bench) runNGINX(ctx context.Context, list []seat, r *pinning.Run) error
 	if err != nil {
 		return err
 	}
-	results := make([]*load.WrkResult, len(b.servers))
+	results := make([]*wrk.Result, len(b.servers))
 	from, to, err := b.meterDuring(ctx, meters, func(ctx context.Context) error {
 		return b.everyServer(func(i int) (err error) {
 			results[i], err = b.closedLoop(ctx, i)
@@ -107,14 +108,14 @@ func (b *bench) everyServer(f func(i int) error) error {
 
 // closedLoop sends a closed-loop load to a server: as many requests as the
 // server can answer.
-func (b *bench) closedLoop(ctx context.Context, i int) (*load.WrkResult, error) {
-	c := load.WrkConfig{URL: b.servers[i].URL(), Threads: max(b.client.Len()/len(b.servers), 1), Connections: connections / len(b.servers), Duration: b.Duration}
+func (b *bench) closedLoop(ctx context.Context, i int) (*wrk.Result, error) {
+	c := wrk.Config{URL: b.servers[i].URL(), Threads: max(b.client.Len()/len(b.servers), 1), Connections: connections / len(b.servers), Duration: b.Duration}
 	argv := append([]string{b.wrk}, c.Args()...)
 	out, err := b.Await(ctx, testbed.Child{Name: "wrk", Argv: argv, CPUs: b.client})
 	if err != nil {
 		return nil, err
 	}
-	w, err := load.ParseWrk(string(out))
+	w, err := wrk.Parse(string(out))
 	if err == nil {
 		w.Explain()
 	}
@@ -122,7 +123,7 @@ func (b *bench) closedLoop(ctx context.Context, i int) (*load.WrkResult, error) 
 }
 
 // sum combines the results of the servers.
-func sum(all []*load.WrkResult) pinning.ClosedLoop {
+func sum(all []*wrk.Result) pinning.ClosedLoop {
 	var s pinning.ClosedLoop
 	for _, w := range all {
 		c := pinning.ClosedLoopOf(w)

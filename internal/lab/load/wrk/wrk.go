@@ -1,24 +1,23 @@
-package load
+// Package wrk has the arguments of wrk (version 4), the closed-loop client of the
+// published experiment, and parses its output.
+package wrk
 
 import (
 	"fmt"
 	"strconv"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // The published experiment runs wrk -t6 -c54: 9 connections per thread.
 const (
-	maxWrkThreads        = 6
+	maxThreads           = 6
 	connectionsPerThread = 9
 )
 
-// WrkConfig is a call of wrk (version 4), the closed-loop client of the
-// published experiment. URL and Duration are required.
-type WrkConfig struct {
+// A Config is a call of wrk. URL and Duration are required.
+type Config struct {
 	URL      string
 	Duration time.Duration // rounded up to whole seconds, because wrk accepts only those
 	// CPUs is the set of CPUs on which wrk may run. An empty set means the CPUs
@@ -33,10 +32,10 @@ type WrkConfig struct {
 }
 
 // Args returns the arguments for wrk, such as -t6 -c54 -d60s --latency URL.
-func (c WrkConfig) Args() []string {
+func (c Config) Args() []string {
 	threads := c.Threads
 	if threads == 0 {
-		threads = maxWrkThreads
+		threads = maxThreads
 		if n := c.CPUs.Len(); n > 0 {
 			threads = min(threads, n)
 		}
@@ -47,19 +46,4 @@ func (c WrkConfig) Args() []string {
 	}
 	seconds := (c.Duration + time.Second - 1) / time.Second
 	return []string{"-t" + strconv.Itoa(threads), "-c" + strconv.Itoa(connections), fmt.Sprintf("-d%ds", seconds), "--latency", c.URL}
-}
-
-// pinThread restricts the calling thread to a set of CPUs. If the set is empty, it changes nothing.
-func pinThread(cpus unit.CPUSet) error {
-	if cpus.Empty() {
-		return nil
-	}
-	var set unix.CPUSet
-	for cpu := range cpus.All() {
-		set.Set(int(cpu))
-	}
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return fmt.Errorf("pin a thread to CPUs %v: %w", cpus, err)
-	}
-	return nil
 }

@@ -1,6 +1,8 @@
-package load
+package wrk
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,57 +13,58 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The outputs in testdata/wrk come from wrk 4.1. Only original.txt does not: it
+// The outputs in testdata come from wrk 4.1. Only original.txt does not: it
 // was published with the original experiment.
-func TestParseWrkReadsTheWholeOutput(t *testing.T) {
-	for name, want := range map[string]WrkResult{
+func TestParseReadsTheWholeOutput(t *testing.T) {
+	for name, want := range map[string]Result{
 		"original": {
 			URL: "http://192.168.2.94:8000/", Length: time.Minute, Threads: 6, Connections: 54,
-			ThreadLatency: WrkStats{402.18, 1070, 59560, 99.83},
-			ThreadRate:    WrkStats{24220, 1120, 30580, 74.15},
-			Latency:       Latency{P50: 343, P75: 402, P90: 523, P99: 786, Mean: 402.18, Max: 59560},
+			ThreadLatency: Stats{402.18, 1070, 59560, 99.83},
+			ThreadRate:    Stats{24220, 1120, 30580, 74.15},
+			Latency:       load.Latency{P50: 343, P75: 402, P90: 523, P99: 786, Mean: 402.18, Max: 59560},
 			Requests:      8686569, Bytes: 6.88 * (1 << 30), RequestRate: 144537.08, TransferRate: 117.16 * (1 << 20),
 		},
 		"good": {
 			URL: "http://127.0.0.1:8000/", Length: 3100 * time.Millisecond, Threads: 6, Connections: 54,
-			ThreadLatency: WrkStats{601.01, 655.70, 20100, 98.73},
-			ThreadRate:    WrkStats{16160, 2440, 34160, 96.17},
-			Latency:       Latency{P50: 543, P75: 593, P90: 668, P99: 1940, Mean: 601.01, Max: 20100},
+			ThreadLatency: Stats{601.01, 655.70, 20100, 98.73},
+			ThreadRate:    Stats{16160, 2440, 34160, 96.17},
+			Latency:       load.Latency{P50: 543, P75: 593, P90: 668, P99: 1940, Mean: 601.01, Max: 20100},
 			Requests:      293945, Bytes: 234.91 * (1 << 20), RequestRate: 94832.23, TransferRate: 75.79 * (1 << 20),
 		},
 		"connect": {
 			URL: "http://127.0.0.1:8000/", Length: 2 * time.Second, Threads: 2, Connections: 54,
-			ThreadLatency: WrkStats{735.37, 1690, 31150, 92.20},
-			ThreadRate:    WrkStats{23370, 5670, 41510, 72.50},
-			Latency:       Latency{P50: 308, P75: 377, P90: 2060, P99: 4910, Mean: 735.37, Max: 31150},
+			ThreadLatency: Stats{735.37, 1690, 31150, 92.20},
+			ThreadRate:    Stats{23370, 5670, 41510, 72.50},
+			Latency:       load.Latency{P50: 308, P75: 377, P90: 2060, P99: 4910, Mean: 735.37, Max: 31150},
 			Requests:      93115, Bytes: 74.42 * (1 << 20), RequestRate: 46500.93, TransferRate: 37.16 * (1 << 20),
-			SocketErrors: WrkSocketErrors{Connect: 30},
+			SocketErrors: SocketErrors{Connect: 30},
 			Void:         []string{"socket errors: connect 30: wrk could not establish connections: 30 of 54 are missing, so the load was not the one asked for"},
 		},
 		"read": {
 			URL: "http://127.0.0.1:8000/", Length: 2100 * time.Millisecond, Threads: 2, Connections: 4,
-			ThreadLatency: WrkStats{254.29, 289.81, 4910, 89.37},
-			ThreadRate:    WrkStats{7860, 816.08, 8750, 69.05},
-			Latency:       Latency{P50: 174, P75: 346, P90: 560, P99: 1310, Mean: 254.29, Max: 4910},
+			ThreadLatency: Stats{254.29, 289.81, 4910, 89.37},
+			ThreadRate:    Stats{7860, 816.08, 8750, 69.05},
+			Latency:       load.Latency{P50: 174, P75: 346, P90: 560, P99: 1310, Mean: 254.29, Max: 4910},
 			Requests:      32817, Bytes: 1.47 * (1 << 20), RequestRate: 15628.20, TransferRate: 714.70 * (1 << 10),
-			SocketErrors: WrkSocketErrors{Read: 5466},
+			SocketErrors: SocketErrors{Read: 5466},
 			Void:         []string{"socket errors: read 5466: the service closed connections before its answer was complete"},
 		},
 		"timeout": {
 			URL: "http://127.0.0.1:8000/", Length: 4010 * time.Millisecond, Threads: 2, Connections: 4,
-			ThreadRate: WrkStats{1, 0, 1, 100},
+			ThreadRate: Stats{1, 0, 1, 100},
 			Requests:   12, Bytes: 480, RequestRate: 2.99, TransferRate: 119.70,
-			SocketErrors: WrkSocketErrors{Timeout: 12},
+			SocketErrors: SocketErrors{Timeout: 12},
 			Void:         []string{"socket errors: timeout 12: requests had no answer within wrk's time-out (2 s by default)"},
 		},
 		"status": {
 			URL: "http://127.0.0.1:8000/e500", Length: 2 * time.Second, Threads: 1, Connections: 2,
-			ThreadLatency: WrkStats{391.49, 1410, 22310, 94.73},
-			ThreadRate:    WrkStats{12290, 3980, 17410, 55},
-			Latency:       Latency{P50: 77, P75: 118, P90: 843, P99: 4920, Mean: 391.49, Max: 22310},
+			ThreadLatency: Stats{391.49, 1410, 22310, 94.73},
+			ThreadRate:    Stats{12290, 3980, 17410, 55},
+			Latency:       load.Latency{P50: 77, P75: 118, P90: 843, P99: 4920, Mean: 391.49, Max: 22310},
 			Requests:      24428, Bytes: 7.90 * (1 << 20), RequestRate: 12209.09, TransferRate: 3.95 * (1 << 20),
 			NonSuccess: 24428,
 			Void:       []string{"24428 of 24428 answers had a status other than 2xx or 3xx"},
@@ -72,11 +75,11 @@ func TestParseWrkReadsTheWholeOutput(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			output, err := os.ReadFile(filepath.Join("testdata", "wrk", name+".txt"))
+			output, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := ParseWrk(string(output))
+			got, err := Parse(string(output))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,11 +93,11 @@ func TestParseWrkReadsTheWholeOutput(t *testing.T) {
 
 func TestSocketErrorsAreExplained(t *testing.T) {
 	for name, explained := range map[string]bool{"connect": true, "timeout": true, "good": false, "status": false} {
-		output, err := os.ReadFile(filepath.Join("testdata", "wrk", name+".txt"))
+		output, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := ParseWrk(string(output))
+		r, err := Parse(string(output))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,33 +108,33 @@ func TestSocketErrorsAreExplained(t *testing.T) {
 	}
 }
 
-func TestParseWrkReadsEveryUnit(t *testing.T) {
-	good, err := os.ReadFile("testdata/wrk/original.txt")
+func TestParseReadsEveryUnit(t *testing.T) {
+	good, err := os.ReadFile("testdata/original.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for printed, want := range map[string]float64{"0.00us": 0, "999.99us": 999.99, "1.50ms": 1500, "2.00s": 2e6, "1.50m": 90e6, "1.00h": 3600e6} {
-		r, err := ParseWrk(strings.Replace(string(good), "786.00us", printed, 1))
+		r, err := Parse(strings.Replace(string(good), "786.00us", printed, 1))
 		if err != nil || r.Latency.P99 != want {
 			t.Errorf("P99 of %s: %v µs, error %v; want %v", printed, r.Latency.P99, err, want)
 		}
 	}
 	for printed, want := range map[string]float64{"7.00": 7, "24.22k": 24220, "1.50M": 1.5e6, "2.00G": 2e9} {
-		r, err := ParseWrk(strings.Replace(string(good), "24.22k", printed, 1))
+		r, err := Parse(strings.Replace(string(good), "24.22k", printed, 1))
 		if err != nil || r.ThreadRate.Mean != want {
 			t.Errorf("rate of %s: %v, error %v; want %v", printed, r.ThreadRate.Mean, err, want)
 		}
 	}
 	for printed, want := range map[string]float64{"0.00B": 0, "1.50KB": 1536, "2.00TB": 2 << 40} {
-		r, err := ParseWrk(strings.Replace(string(good), "6.88GB", printed, 1))
+		r, err := Parse(strings.Replace(string(good), "6.88GB", printed, 1))
 		if err != nil || r.Bytes != want {
 			t.Errorf("%s read: %v, error %v; want %v", printed, r.Bytes, err, want)
 		}
 	}
 }
 
-func TestParseWrkRefusesWhatIsNotWhole(t *testing.T) {
-	good, err := os.ReadFile("testdata/wrk/original.txt")
+func TestParseRefusesWhatIsNotWhole(t *testing.T) {
+	good, err := os.ReadFile("testdata/original.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,15 +147,15 @@ func TestParseWrkRefusesWhatIsNotWhole(t *testing.T) {
 		"refused":         {"unable to connect to 127.0.0.1:8000 Connection refused\n", `no line with "Running"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := ParseWrk(c.output); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := Parse(c.output); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v; want one with %s", err, c.want)
 			}
 		})
 	}
 }
 
-func FuzzParseWrk(f *testing.F) {
-	files, err := filepath.Glob("testdata/wrk/*.txt")
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		f.Fatal("no captured outputs", err)
 	}
@@ -164,7 +167,7 @@ func FuzzParseWrk(f *testing.F) {
 		f.Add(string(output))
 	}
 	f.Fuzz(func(t *testing.T, output string) {
-		r, err := ParseWrk(output)
+		r, err := Parse(output)
 		if err != nil {
 			return
 		}
@@ -176,15 +179,15 @@ func FuzzParseWrk(f *testing.F) {
 	})
 }
 
-func TestWrkArgsAreTheOriginalsScaledToTheCPUs(t *testing.T) {
+func TestArgsAreTheOriginalsScaledToTheCPUs(t *testing.T) {
 	for name, c := range map[string]struct {
-		config WrkConfig
+		config Config
 		want   string
 	}{
-		"original":  {WrkConfig{URL: "http://a/", Duration: time.Minute}, "-t6 -c54 -d60s --latency http://a/"},
-		"one CPU":   {WrkConfig{URL: "http://a/", Duration: time.Minute, CPUs: unit.CPUSetOf(1)}, "-t1 -c9 -d60s --latency http://a/"},
-		"many CPUs": {WrkConfig{URL: "http://a/", Duration: 1500 * time.Millisecond, CPUs: unit.CPUSetOf(0, 1, 2, 3, 4, 5, 6, 7)}, "-t6 -c54 -d2s --latency http://a/"},
-		"own":       {WrkConfig{URL: "http://a/", Duration: time.Second, Threads: 2, Connections: 5}, "-t2 -c5 -d1s --latency http://a/"},
+		"original":  {Config{URL: "http://a/", Duration: time.Minute}, "-t6 -c54 -d60s --latency http://a/"},
+		"one CPU":   {Config{URL: "http://a/", Duration: time.Minute, CPUs: unit.CPUSetOf(1)}, "-t1 -c9 -d60s --latency http://a/"},
+		"many CPUs": {Config{URL: "http://a/", Duration: 1500 * time.Millisecond, CPUs: unit.CPUSetOf(0, 1, 2, 3, 4, 5, 6, 7)}, "-t6 -c54 -d2s --latency http://a/"},
+		"own":       {Config{URL: "http://a/", Duration: time.Second, Threads: 2, Connections: 5}, "-t2 -c5 -d1s --latency http://a/"},
 	} {
 		if got := strings.Join(c.config.Args(), " "); got != c.want {
 			t.Errorf("%s: %s; want %s", name, got, c.want)
@@ -200,13 +203,14 @@ func TestTheRealWrkIsUnderstood(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	s := newServer(t, behaviour{})
-	c := WrkConfig{URL: s.url, Duration: time.Second, Threads: 1, Connections: 2}
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(s.Close)
+	c := Config{URL: s.URL, Duration: time.Second, Threads: 1, Connections: 2}
 	text, err := exec.Command(path, c.Args()...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := ParseWrk(string(text)); err != nil || r.Requests == 0 || r.Latency.P99 <= 0 || len(r.Void) > 0 {
+	if r, err := Parse(string(text)); err != nil || r.Requests == 0 || r.Latency.P99 <= 0 || len(r.Void) > 0 {
 		t.Errorf("%+v, %v\n%s", r, err, text)
 	}
 }

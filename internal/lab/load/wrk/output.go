@@ -1,4 +1,4 @@
-package load
+package wrk
 
 import (
 	"errors"
@@ -9,12 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/load/socket"
 )
 
-// A WrkResult is the complete output of one run of wrk. Its latencies come from
+// A Result is the complete output of one run of wrk. Its latencies come from
 // a closed loop, and wrk has corrected them.
-type WrkResult struct {
+type Result struct {
 	Command     []string      `json:"command,omitempty"`
 	Output      string        `json:"output"` // as printed
 	URL         string        `json:"url"`
@@ -23,18 +24,18 @@ type WrkResult struct {
 	Connections int           `json:"connections"`
 
 	// ThreadLatency and ThreadRate are wrk's "Thread Stats".
-	ThreadLatency WrkStats `json:"thread_latency_us"`
-	ThreadRate    WrkStats `json:"thread_requests_per_second"`
+	ThreadLatency Stats `json:"thread_latency_us"`
+	ThreadRate    Stats `json:"thread_requests_per_second"`
 	// Latency has P50, P75, P90 and P99 from "Latency Distribution", and Max
 	// and Mean from "Thread Stats". P999 is 0, because wrk does not print it.
-	Latency Latency `json:"latency"`
+	Latency load.Latency `json:"latency"`
 
-	Requests     int64           `json:"requests"`
-	Bytes        float64         `json:"bytes"`
-	RequestRate  float64         `json:"requests_per_second"`
-	TransferRate float64         `json:"bytes_per_second"`
-	SocketErrors WrkSocketErrors `json:"socket_errors"`
-	NonSuccess   int64           `json:"non_2xx_or_3xx_responses"`
+	Requests     int64        `json:"requests"`
+	Bytes        float64      `json:"bytes"`
+	RequestRate  float64      `json:"requests_per_second"`
+	TransferRate float64      `json:"bytes_per_second"`
+	SocketErrors SocketErrors `json:"socket_errors"`
+	NonSuccess   int64        `json:"non_2xx_or_3xx_responses"`
 
 	// Void lists the reasons why the run must not be used. It is empty if the
 	// run is valid.
@@ -43,16 +44,16 @@ type WrkResult struct {
 	Hints []string `json:"hints,omitempty"`
 }
 
-// WrkStats is one line of wrk's "Thread Stats", which covers all threads.
-type WrkStats struct {
+// Stats is one line of wrk's "Thread Stats", which covers all threads.
+type Stats struct {
 	Mean   float64 `json:"mean"`
 	Stdev  float64 `json:"stdev"`
 	Max    float64 `json:"max"`
 	Within float64 `json:"within_stdev_percent"` // samples within one Stdev of Mean
 }
 
-// WrkSocketErrors is wrk's "Socket errors" line.
-type WrkSocketErrors struct {
+// SocketErrors is wrk's "Socket errors" line.
+type SocketErrors struct {
 	Connect int64 `json:"connect"`
 	Read    int64 `json:"read"`
 	Write   int64 `json:"write"`
@@ -61,20 +62,20 @@ type WrkSocketErrors struct {
 
 // The lines of wrk 4's output (wrk.c, main and the print_… functions).
 var (
-	wrkRunning  = regexp.MustCompile(`^Running \S+ test @ (\S+)$`)
-	wrkThreads  = regexp.MustCompile(`^(\d+) threads and (\d+) connections$`)
-	wrkStats    = regexp.MustCompile(`^(Latency|Req/Sec)\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)%$`)
-	wrkQuantile = regexp.MustCompile(`^(50|75|90|99)%\s+(\S+)$`)
-	wrkTotals   = regexp.MustCompile(`^(\d+) requests in (\S+), (\S+) read$`)
-	wrkErrors   = regexp.MustCompile(`^Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)$`)
-	wrkStatus   = regexp.MustCompile(`^Non-2xx or 3xx responses: (\d+)$`)
-	wrkRate     = regexp.MustCompile(`^(Requests|Transfer)/sec:\s+(\S+)$`)
+	runningLine  = regexp.MustCompile(`^Running \S+ test @ (\S+)$`)
+	threadsLine  = regexp.MustCompile(`^(\d+) threads and (\d+) connections$`)
+	statsLine    = regexp.MustCompile(`^(Latency|Req/Sec)\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)%$`)
+	quantileLine = regexp.MustCompile(`^(50|75|90|99)%\s+(\S+)$`)
+	totalsLine   = regexp.MustCompile(`^(\d+) requests in (\S+), (\S+) read$`)
+	errorsLine   = regexp.MustCompile(`^Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)$`)
+	statusLine   = regexp.MustCompile(`^Non-2xx or 3xx responses: (\d+)$`)
+	rateLine     = regexp.MustCompile(`^(Requests|Transfer)/sec:\s+(\S+)$`)
 )
 
-// ParseWrk parses the output of wrk 4 with --latency. It fails if the output is
+// Parse parses the output of wrk 4 with --latency. It fails if the output is
 // incomplete or does not come from wrk. It sets Void. The method Explain sets Hints.
-func ParseWrk(output string) (*WrkResult, error) {
-	p := wrkParser{result: &WrkResult{Output: output}, seen: map[string]bool{}}
+func Parse(output string) (*Result, error) {
+	p := parser{result: &Result{Output: output}, seen: map[string]bool{}}
 	for line := range strings.Lines(output) {
 		p.line(strings.TrimSpace(line))
 	}
@@ -92,41 +93,41 @@ func ParseWrk(output string) (*WrkResult, error) {
 	return r, nil
 }
 
-type wrkParser struct {
-	result *WrkResult
+type parser struct {
+	result *Result
 	seen   map[string]bool
 	errs   []error
 }
 
 // line parses one line of the output. It ignores unknown lines, such as the
 // output of a script.
-func (p *wrkParser) line(line string) {
+func (p *parser) line(line string) {
 	r := p.result
-	if m := wrkRunning.FindStringSubmatch(line); m != nil {
+	if m := runningLine.FindStringSubmatch(line); m != nil {
 		p.seen["Running"] = true
 		r.URL = m[1]
-	} else if m := wrkThreads.FindStringSubmatch(line); m != nil {
+	} else if m := threadsLine.FindStringSubmatch(line); m != nil {
 		p.seen["threads"] = true
 		r.Threads, r.Connections = int(p.count(m[1])), int(p.count(m[2]))
-	} else if m := wrkStats.FindStringSubmatch(line); m != nil {
+	} else if m := statsLine.FindStringSubmatch(line); m != nil {
 		p.seen[m[1]] = true
 		if m[1] == "Latency" {
-			r.ThreadLatency = WrkStats{p.micros(m[2]), p.micros(m[3]), p.micros(m[4]), p.percent(m[5])}
+			r.ThreadLatency = Stats{p.micros(m[2]), p.micros(m[3]), p.micros(m[4]), p.percent(m[5])}
 		} else {
-			r.ThreadRate = WrkStats{p.metric(m[2]), p.metric(m[3]), p.metric(m[4]), p.percent(m[5])}
+			r.ThreadRate = Stats{p.metric(m[2]), p.metric(m[3]), p.metric(m[4]), p.percent(m[5])}
 		}
-	} else if m := wrkQuantile.FindStringSubmatch(line); m != nil {
+	} else if m := quantileLine.FindStringSubmatch(line); m != nil {
 		p.seen[m[1]+"%"] = true
 		quantiles := map[string]*float64{"50": &r.Latency.P50, "75": &r.Latency.P75, "90": &r.Latency.P90, "99": &r.Latency.P99}
 		*quantiles[m[1]] = p.micros(m[2])
-	} else if m := wrkTotals.FindStringSubmatch(line); m != nil {
+	} else if m := totalsLine.FindStringSubmatch(line); m != nil {
 		p.seen["requests"] = true
 		r.Requests, r.Length, r.Bytes = p.count(m[1]), time.Duration(p.micros(m[2])*1e3), p.bytes(m[3])
-	} else if m := wrkErrors.FindStringSubmatch(line); m != nil {
-		r.SocketErrors = WrkSocketErrors{p.count(m[1]), p.count(m[2]), p.count(m[3]), p.count(m[4])}
-	} else if m := wrkStatus.FindStringSubmatch(line); m != nil {
+	} else if m := errorsLine.FindStringSubmatch(line); m != nil {
+		r.SocketErrors = SocketErrors{p.count(m[1]), p.count(m[2]), p.count(m[3]), p.count(m[4])}
+	} else if m := statusLine.FindStringSubmatch(line); m != nil {
 		r.NonSuccess = p.count(m[1])
-	} else if m := wrkRate.FindStringSubmatch(line); m != nil {
+	} else if m := rateLine.FindStringSubmatch(line); m != nil {
 		p.seen[m[1]+"/sec"] = true
 		if m[1] == "Requests" {
 			r.RequestRate = p.number(m[2], nil)
@@ -144,19 +145,19 @@ var (
 	binaryUnits = map[string]float64{"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 )
 
-func (p *wrkParser) micros(s string) float64 { return p.number(s, timeUnits) }
-func (p *wrkParser) metric(s string) float64 { return p.number(s, metricUnits) }
-func (p *wrkParser) bytes(s string) float64  { return p.number(s, binaryUnits) }
+func (p *parser) micros(s string) float64 { return p.number(s, timeUnits) }
+func (p *parser) metric(s string) float64 { return p.number(s, metricUnits) }
+func (p *parser) bytes(s string) float64  { return p.number(s, binaryUnits) }
 
 // percent parses a percentage. wrk prints "-nan" if it has no samples.
-func (p *wrkParser) percent(s string) float64 {
+func (p *parser) percent(s string) float64 {
 	if strings.Trim(s, "-") == "nan" {
 		return 0
 	}
 	return p.number(s, nil)
 }
 
-func (p *wrkParser) count(s string) int64 {
+func (p *parser) count(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
 		p.errs = append(p.errs, fmt.Errorf("number %q: %w", s, err))
@@ -165,7 +166,7 @@ func (p *wrkParser) count(s string) int64 {
 }
 
 // number parses a number and its unit. If units is nil, the number has no unit.
-func (p *wrkParser) number(s string, units map[string]float64) float64 {
+func (p *parser) number(s string, units map[string]float64) float64 {
 	end := strings.LastIndexAny(s, "0123456789.") + 1
 	v, err := strconv.ParseFloat(s[:end], 64)
 	scale, known := 1.0, s[end:] == ""
@@ -181,16 +182,16 @@ func (p *wrkParser) number(s string, units map[string]float64) float64 {
 
 // Explain sets Hints if there were socket errors. The hints contain the present
 // limits of this machine and process.
-func (r *WrkResult) Explain() { r.explain(socket.OwnLimits()) }
+func (r *Result) Explain() { r.explain(socket.OwnLimits()) }
 
-func (r *WrkResult) explain(l socket.Limits) {
-	if r.SocketErrors != (WrkSocketErrors{}) {
+func (r *Result) explain(l socket.Limits) {
+	if r.SocketErrors != (SocketErrors{}) {
 		r.Hints = l.Hints()
 	}
 }
 
 // judge computes Void.
-func (r *WrkResult) judge() {
+func (r *Result) judge() {
 	void := func(format string, args ...any) { r.Void = append(r.Void, fmt.Sprintf(format, args...)) }
 	e := r.SocketErrors
 	if e.Connect > 0 {
