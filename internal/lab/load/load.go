@@ -6,8 +6,7 @@
 // A closed-loop client (wrk, ab) waits for a slow answer before it sends the next
 // request. It therefore misses most of the delay that a stall causes ("coordinated
 // omission"; Schroeder et al., "Open versus closed", NSDI 2006). Saturate is a
-// closed-loop client that finds the capacity of a service. ParseWrk parses the output
-// of wrk, so that experiments with wrk can be repeated.
+// closed-loop client that finds the capacity of a service.
 //
 // The client also measures itself: how late it sent requests (its lag) and how busy its
 // CPUs were. If the client disturbed the run too much, Result.Void gives the reason.
@@ -83,7 +82,8 @@ type Limits struct {
 	// The client's part is the difference between their P99.
 	LagRatio float64 `json:"lag_ratio"`
 	// SpoiledRatio is the largest share of requests that stalls of the client
-	// may spoil.
+	// may spoil: of all requests, and of those that were due while the service
+	// delayed others (Counts.DueInDelay).
 	SpoiledRatio float64 `json:"spoiled_ratio"`
 	// LagFloor is the part of P99 that the client may always cause, however
 	// short the latencies are.

@@ -78,8 +78,13 @@ type Counts struct {
 	// Spoiled counts requests that were due while the client itself did not run,
 	// or shortly after that (see function stalls). The counts above include
 	// them. Latency and FromSend exclude them. WithStalls includes them.
-	Spoiled int64  `json:"spoiled_by_client"`
-	Errors  Errors `json:"errors"`
+	Spoiled int64 `json:"spoiled_by_client"`
+	// DueInDelay counts requests that were due while the service had left another
+	// one unanswered for more than 2 ms (see function delays). SpoiledInDelay
+	// counts the Spoiled ones among them.
+	DueInDelay     int64  `json:"due_in_service_delay"`
+	SpoiledInDelay int64  `json:"spoiled_in_service_delay"`
+	Errors         Errors `json:"errors"`
 }
 
 // Errors has the number of failed requests for each kind of failure. Connect is

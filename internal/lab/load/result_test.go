@@ -223,56 +223,6 @@ This run is void:
 	}
 }
 
-// TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot stops the client's CPU for
-// 3 ms, after which the client sends the due requests in a burst. At another
-// time, the service is slow, and this slow time must show in the result.
-func TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot(t *testing.T) {
-	r := resultOf(t, 1000, func(i int, latency, lag *uint32) {
-		switch {
-		case i >= 100 && i < 103: // due at 100, 101, 102 ms, sent at 103 ms
-			late := uint32(103 - i)
-			*latency, *lag = late*1000+400, late*1000000
-		case i >= 500 && i < 520: // the service itself takes 7 ms
-			*latency = 7000
-		}
-	})
-	// Requests that were due from 100 to 102 ms were late. Requests up to 105
-	// ms may have queued behind them.
-	if r.Spoiled != 5 || r.Completed != 1000 || r.LatencyHistogram.TotalCount() != 995 {
-		t.Errorf("%d spoiled, %d completed, %d in the histogram; want 5, 1000, 995", r.Spoiled, r.Completed, r.LatencyHistogram.TotalCount())
-	}
-	if r.Latency.P99 < 6990 || r.Latency.Max > 7010 || r.Lag.Max < 2900 {
-		t.Errorf("P99 %v µs, max %v µs, lag up to %v µs", r.Latency.P99, r.Latency.Max, r.Lag.Max)
-	}
-	if r.WithStalls.P99 < 6990 || r.WithStalls.Mean <= r.Latency.Mean {
-		t.Errorf("with stalls: P99 %v µs, mean %v µs; without: mean %v µs", r.WithStalls.P99, r.WithStalls.Mean, r.Latency.Mean)
-	}
-	if len(r.Void) > 0 {
-		t.Errorf("void: %q", r.Void)
-	}
-	var log bytes.Buffer
-	if err := WriteLog(&log, r); err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(log.String(), "Tag=stalled,0.000,1.000,"); n != 1 {
-		t.Errorf("%d lines of stalls, want 1:\n%s", n, log.String())
-	}
-	if sum, _, err := ReadLog(&log); err != nil || sum.TotalCount() != 995 {
-		t.Errorf("the log without stalls has %d values, error %v; want 995", sum.TotalCount(), err)
-	}
-}
-
-func TestARunThatTheClientMostlySleptThroughIsVoid(t *testing.T) {
-	r := resultOf(t, 1000, func(i int, latency, lag *uint32) {
-		if i%10 == 0 {
-			*latency, *lag = 1300, 1000000
-		}
-	})
-	if len(r.Void) != 1 || !strings.Contains(r.Void[0], "did not run") {
-		t.Errorf("void: %q", r.Void)
-	}
-}
-
 func TestLatencyLogKeepsTheDistribution(t *testing.T) {
 	r := resultOf(t, 3500, func(i int, latency, _ *uint32) { *latency = uint32(i + 1) })
 	if err := r.Discard(time.Second); err != nil {

@@ -148,9 +148,10 @@ func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 	at := func(ns int64) *Interval {
 		return &list[min(max(int(ns/int64(IntervalLength)), 0), n-1)]
 	}
-	var stalled []span
+	var stalled, delayed []span
 	if l == openLoop {
 		stalled = stalls(threads)
+		delayed = delays(threads, stalled)
 	}
 	for _, t := range threads {
 		for i, due := range t.record.due {
@@ -166,8 +167,14 @@ func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 					lag = 0
 				}
 			}
-			spoiled := covers(stalled, due)
+			_, spoiled := covering(stalled, due)
 			interval.note(fate, spoiled)
+			if _, in := covering(delayed, due); in {
+				interval.DueInDelay++
+				if spoiled {
+					interval.SpoiledInDelay++
+				}
+			}
 			if fate < failedTimeout {
 				latency := int64(fate) * int64(latencyUnit)
 				if !spoiled {

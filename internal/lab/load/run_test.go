@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -54,6 +57,45 @@ func TestOpenLoopShowsAStallThatClosedLoopHides(t *testing.T) {
 	}
 	t.Logf("open loop: P50 %.0f, P90 %.0f, P99 %.0f, max %.0f µs of %d", all.P50, all.P90, all.P99, all.Max, open.Completed)
 	t.Logf("closed loop: P50 %.0f, P90 %.0f, P99 %.0f, max %.0f µs of %d", closed.Latency.P50, closed.Latency.P90, closed.Latency.P99, closed.Latency.Max, closed.Completed)
+}
+
+// TestAClientThatSharesItsCPUDoesNotHideAStall uses the server of
+// TestOpenLoopShowsAStallThatClosedLoopHides and a client that polls, on a CPU
+// that another process keeps busy. While such a client waits for answers, it gets
+// half of the CPU, and leaves out most of the slow requests.
+func TestAClientThatSharesItsCPUDoesNotHideAStall(t *testing.T) {
+	own, err := ownCPUs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpu := slices.Collect(own.All())[0]
+	busy := exec.Command("sh", "-c", "i=0; while [ $i -lt 200000000 ]; do i=$((i+1)); done")
+	if err := busy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = busy.Process.Kill()
+		_ = busy.Wait()
+	})
+	var set unix.CPUSet
+	set.Set(int(cpu))
+	if err := unix.SchedSetaffinity(busy.Process.Pid, &set); err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, behaviour{stall: 200 * time.Millisecond, stallEvery: time.Second})
+	r, err := Run(t.Context(), Config{URL: s.url, CPUs: unit.CPUSetOf(cpu), Duration: 2 * time.Second, Rate: 500, Connections: 150, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.WithStalls.P90 < 30e3 {
+		t.Errorf("P90 of all requests %.0f µs, of a 200 ms stall that every fifth request met", r.WithStalls.P90)
+	}
+	// If even more is left out, the run is void by the older rule.
+	few := float64(r.Spoiled) <= r.Limits.SpoiledRatio*float64(r.Scheduled)
+	if why := strings.Join(r.Void, "\n"); r.Latency.P90 < 30e3 && (why == "" || few && !strings.Contains(why, "slow requests are missing")) {
+		t.Errorf("P90 %.0f µs, though %d of %d requests of the stall are left out; void: %q", r.Latency.P90, r.SpoiledInDelay, r.DueInDelay, r.Void)
+	}
+	t.Logf("P90 %.0f, of all requests %.0f µs; %d of %d requests in the stall left out, %d of %d in all; void: %q", r.Latency.P90, r.WithStalls.P90, r.SpoiledInDelay, r.DueInDelay, r.Spoiled, r.Scheduled, r.Void)
 }
 
 func TestEveryScheduledRequestHasOneFate(t *testing.T) {

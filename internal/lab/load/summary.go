@@ -50,6 +50,8 @@ func (c *Counts) add(o Counts) {
 	c.Completed += o.Completed
 	c.WaitedForConnection += o.WaitedForConnection
 	c.Spoiled += o.Spoiled
+	c.DueInDelay += o.DueInDelay
+	c.SpoiledInDelay += o.SpoiledInDelay
 	c.Errors.Connect += o.Errors.Connect
 	c.Errors.Write += o.Errors.Write
 	c.Errors.Read += o.Errors.Read
@@ -104,6 +106,10 @@ func (r *Result) judge() {
 	if spoiled := float64(r.Spoiled) / float64(r.Scheduled); spoiled > r.Limits.SpoiledRatio {
 		void("the client itself did not run for %.0f %% of the requests, more than %.0f %%: its CPUs are taken by other work or by the hypervisor",
 			100*spoiled, 100*r.Limits.SpoiledRatio)
+	} else if r.lacksSlowRequests() {
+		void("the client left out %.0f %% of the %d requests that were due in delays of the service, more than %.0f %%, and %.0f %% of the others: so slow requests are missing; other work or the hypervisor takes its CPUs",
+			100*float64(r.SpoiledInDelay)/float64(r.DueInDelay), r.DueInDelay, 100*r.Limits.SpoiledRatio,
+			100*float64(r.Spoiled-r.SpoiledInDelay)/float64(max(r.Scheduled-r.DueInDelay, 1)))
 	}
 	floor := float64(r.Limits.LagFloor) / float64(time.Microsecond)
 	if own := r.Latency.P99 - r.FromSend.P99; own > max(r.Limits.LagRatio*r.Latency.P99, floor) {
@@ -118,6 +124,15 @@ func (r *Result) judge() {
 		void("only %.1f %% of the offered rate was answered, less than %.0f %%: %.0f of %.0f requests per second; the service is overloaded at this rate",
 			100*r.AchievedRate/r.OfferedRate, 100*r.Limits.AchievedRatio, r.AchievedRate, r.OfferedRate)
 	}
+}
+
+// lacksSlowRequests reports whether the requests that are left out say something
+// about the service: more than Limits.SpoiledRatio of those that were due in its
+// delays are left out, and there are enough of them to change P99.
+func (r *Result) lacksSlowRequests() bool {
+	const enough = 0.01 // of all requests: as many as there are above P99
+	missing := float64(r.SpoiledInDelay)
+	return missing > r.Limits.SpoiledRatio*float64(r.DueInDelay) && missing > enough*float64(r.Scheduled)
 }
 
 // Overloaded reports whether the service answered less in the measured part than

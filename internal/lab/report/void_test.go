@@ -23,17 +23,18 @@ func TestTheReasonsOfTheClientHaveACause(t *testing.T) {
 		edit  func(*load.Interval)
 		cause Cause
 	}{
-		"good":               {func(*load.Interval) {}, NotVoid},
-		"overloaded":         {func(i *load.Interval) { i.Answered = 900 }, Failed},
-		"nothing answered":   {func(i *load.Interval) { i.Answered, i.Completed = 0, 0 }, Failed},
-		"a lost connection":  {func(i *load.Interval) { i.Errors.Read = 1 }, Failed},
-		"a refused write":    {func(i *load.Interval) { i.Errors.Write = 1 }, Failed},
-		"a status":           {func(i *load.Interval) { i.Errors.Status = 1 }, Failed},
-		"a timeout":          {func(i *load.Interval) { i.Errors.Timeout = 1 }, Failed},
-		"unsent":             {func(i *load.Interval) { i.Errors.Unsent = 1 }, Failed},
-		"the client stood":   {func(i *load.Interval) { i.Spoiled = 500 }, Disturbed},
-		"the client is busy": {func(i *load.Interval) { i.Busy = i.Length }, Disturbed},
-		"the client is late": {func(i *load.Interval) { i.Latency = packed(5000) }, Disturbed},
+		"good":                  {func(*load.Interval) {}, NotVoid},
+		"overloaded":            {func(i *load.Interval) { i.Answered = 900 }, Failed},
+		"nothing answered":      {func(i *load.Interval) { i.Answered, i.Completed = 0, 0 }, Failed},
+		"a lost connection":     {func(i *load.Interval) { i.Errors.Read = 1 }, Failed},
+		"a refused write":       {func(i *load.Interval) { i.Errors.Write = 1 }, Failed},
+		"a status":              {func(i *load.Interval) { i.Errors.Status = 1 }, Failed},
+		"a timeout":             {func(i *load.Interval) { i.Errors.Timeout = 1 }, Failed},
+		"unsent":                {func(i *load.Interval) { i.Errors.Unsent = 1 }, Failed},
+		"the client stood":      {func(i *load.Interval) { i.Spoiled = 500 }, Disturbed},
+		"slow ones are missing": {func(i *load.Interval) { i.Spoiled, i.DueInDelay, i.SpoiledInDelay = 200, 200, 180 }, Disturbed},
+		"the client is busy":    {func(i *load.Interval) { i.Busy = i.Length }, Disturbed},
+		"the client is late":    {func(i *load.Interval) { i.Latency = packed(5000) }, Disturbed},
 		"late and overloaded": {func(i *load.Interval) {
 			i.Latency = packed(5000)
 			i.Answered = 900
