@@ -14,6 +14,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
+// maxQuota is more than any machine has. With a larger limit, the multiplication
+// by a period of at most a second could overflow, and the quota of a huge limit
+// would be the least one.
+const maxQuota = 1_000_000 * unit.MilliCPU(1000)
+
 // Quota returns how much CPU time per period a limit allows. The result is in
 // whole microseconds, and at least node.MinQuota. If there is no limit, it is
 // node.NoQuota. The kubelet computes the quota in the same way, so both write
@@ -23,6 +28,7 @@ func Quota(limit node.Maybe[unit.MilliCPU], period time.Duration) time.Duration 
 	if !limited {
 		return node.NoQuota
 	}
+	m = min(m, maxQuota)
 	return max((time.Duration(m) * period / 1000).Truncate(time.Microsecond), node.MinQuota)
 }
 

@@ -19,6 +19,7 @@ func TestAQuotaIsTheKubelets(t *testing.T) {
 		{node.Some[unit.MilliCPU](0), 100 * time.Millisecond, time.Millisecond},
 		{node.Some[unit.MilliCPU](333), 10 * time.Millisecond, 3330 * time.Microsecond},
 		{node.Some[unit.MilliCPU](1111), 1500 * time.Microsecond, 1666 * time.Microsecond},
+		{node.Some[unit.MilliCPU](1 << 52), time.Second, 1_000_000 * time.Second}, // not the least quota
 		{node.Maybe[unit.MilliCPU]{}, 100 * time.Millisecond, node.NoQuota},
 	} {
 		if got := Quota(c.limit, c.period); got != c.want {
