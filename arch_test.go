@@ -137,7 +137,7 @@ var arch = []struct {
 	{"cluster/apiserver/apitest", affects, ""},
 	{"cluster/contracttext", pure, "model/unit model/node decide/cpus/pick decide/cpus/place"},
 	{"cluster/podpath", pure, "model/node"},
-	{"cluster/quantity", pure, ""},
+	{"cluster/quantity", pure, "model/unit"},
 	{"cluster/kube", pure, "model/unit model/node decide/cpus/pick decide/cpus/place config/spelling config cluster/contracttext cluster/quantity"},
 	{"cluster/stored", pure, "cluster/kube"},
 	{"cluster/admission", pure, "model/unit model/node decide/cpus/pick config/spelling config api/config/v1alpha1 cluster/quantity cluster/kube cluster/stored"},
@@ -146,12 +146,12 @@ var arch = []struct {
 	{"cluster/certificate", affects, ""},
 	{"cluster/admission/missed", affects, "api/config/v1alpha1 cluster/kube cluster/admission"},
 	{"cluster/manager", affects, "model/unit model/node decide/overcommit config/absence config api/config/v1alpha1 api/v1alpha1 cluster/quantity cluster/kube cluster/admission cluster/certificate cluster/admission/missed"},
-	{"cluster/nodepages", affects, "model/unit model/node model/trial api/config/v1alpha1 api/v1alpha1 cluster/kube"},
+	{"cluster/nodepages", affects, "model/unit model/node model/trial api/config/v1alpha1 api/v1alpha1 cluster/quantity cluster/kube"},
 	{"cluster/schedulers", affects, "cluster/kube cluster/nodepages"},
 	{"cluster/cpumap", affects, "model/unit model/node decide/cpus/pick"},
 	{"cluster/podpages", affects, "model/unit model/node decide/cpus/pick decide/cpus/place config api/config/v1alpha1 api/v1alpha1 cluster/quantity cluster/kube cluster/admission cluster/cpureport cluster/nodepages cluster/schedulers cluster/cpumap cluster/stored"},
 	{"cluster/containerstart", affects, "model/unit model/node decide/limit runtimes/nri cluster/kube cluster/kubelet"},
-	{"cluster/nodereport", affects, "model/unit model/node model/trial decide/plan decide/writeconflict decide/cpus/pick decide/cpus/place decide/cpus/hold decide/tick decide/burst decide/policy api/v1alpha1 cluster/apiserver cluster/cpureport"},
+	{"cluster/nodereport", affects, "model/unit model/node model/trial decide/plan decide/writeconflict decide/cpus/pick decide/cpus/place decide/cpus/hold decide/tick decide/burst decide/policy api/v1alpha1 cluster/apiserver cluster/quantity cluster/cpureport"},
 	// agent
 	{"agent/loop", affects, "model/unit model/node decide/facts decide/cpus/hold decide/plan decide/suppresscost decide/tick decide/policy"},
 	{"agent/health", affects, ""},
@@ -267,7 +267,7 @@ var outside = map[string]string{
 // pureStd is the part of the standard library that has no effects. pureUse
 // lists the other packages that a pure package may import: they contain values
 // and no clients.
-const pureStd = "cmp encoding/json errors fmt iter maps math math/bits math/rand/v2 slices sort strconv strings time"
+const pureStd = "cmp encoding/json errors fmt iter maps math math/big math/bits math/rand/v2 slices sort strconv strings time"
 
 var pureUse = map[string]string{
 	"decide/trials/paired":     "gonum.org/v1/gonum/",

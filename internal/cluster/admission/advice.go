@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/config/spelling"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
@@ -73,7 +74,7 @@ func inert(p *corev1.Pod) []kube.Fault {
 			return advise(kube.AnnotationCPUSetScheduler, "has no effect: a pod of class %s owns as many CPUs as it requests (%d), and the CPU limits of its containers add up to %v: want limits that add up to the request, or leave it out", class, d.CPUs, limits)
 		}
 		if c := partOf(p); c != nil {
-			return advise(kube.AnnotationCPUSetScheduler, "has no effect: a pod of class %s owns as many CPUs as it requests (%d), and container %.64q has the CPU limit %v: want whole CPUs in each container, or leave it out", class, d.CPUs, c.Name, milliOf(c.Resources.Limits[corev1.ResourceCPU]))
+			return advise(kube.AnnotationCPUSetScheduler, "has no effect: a pod of class %s owns as many CPUs as it requests (%d), and container %.64q has the CPU limit %v: want whole CPUs in each container, or leave it out", class, d.CPUs, c.Name, quantity.CPU(c.Resources.Limits[corev1.ResourceCPU], unit.Up))
 		}
 	}
 	return nil
@@ -90,7 +91,7 @@ func limitsOf(p *corev1.Pod) unit.MilliCPU {
 	var sum unit.MilliCPU
 	for i := range p.Spec.Containers {
 		if q, limited := p.Spec.Containers[i].Resources.Limits[corev1.ResourceCPU]; limited && q.Sign() > 0 && q.Cmp(maxCPUs) <= 0 {
-			sum += milliOf(q)
+			sum += quantity.CPU(q, unit.Up)
 		}
 	}
 	return sum
@@ -101,7 +102,7 @@ func limitsOf(p *corev1.Pod) unit.MilliCPU {
 func partOf(p *corev1.Pod) *corev1.Container {
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
-		if q := c.Resources.Limits[corev1.ResourceCPU]; q.Cmp(maxCPUs) <= 0 && milliOf(q)%unit.CPUs(1) != 0 {
+		if q := c.Resources.Limits[corev1.ResourceCPU]; q.Cmp(maxCPUs) <= 0 && quantity.CPU(q, unit.Up)%unit.CPUs(1) != 0 {
 			return c
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -36,9 +37,24 @@ var formerNames = []struct{ from, to corev1.ResourceName }{
 	{"alibabacloud.com/reclaimed-memory", kube.BatchMemory},
 }
 
-// milliOf converts an amount of CPU to thousandths of a CPU. The amount must be
-// at most maxCPUs.
-func milliOf(q resource.Quantity) unit.MilliCPU { return unit.MilliCPU(q.MilliValue()) }
+// inBatchUnit converts an amount of cpu or memory to the unit of a batch or mid
+// resource: whole thousandths of a CPU, or whole bytes. It rounds up, as
+// Kubernetes does, so that no request exceeds its limit.
+func inBatchUnit(n corev1.ResourceName, q resource.Quantity) resource.Quantity {
+	if n == native.cpu {
+		return quantity.OfBatchCPU(quantity.CPU(q, unit.Up))
+	}
+	return wholeBytes(q)
+}
+
+// wholeBytes rounds an amount of memory up to whole bytes. It keeps the notation
+// of a whole amount.
+func wholeBytes(q resource.Quantity) resource.Quantity {
+	if up := quantity.Whole(q, unit.Up); up != quantity.Whole(q, unit.Down) {
+		return quantity.OfMemory(unit.Bytes(up))
+	}
+	return q
+}
 
 // hasAny reports whether a container has a request or a limit for one of these
 // resources.
@@ -83,21 +99,19 @@ var (
 // refuses that amount.
 func (c place) rename(k kind) {
 	for _, l := range c.lists() {
-		l.move(native.cpu, k.cpu, maxCPUs, func(q resource.Quantity) resource.Quantity {
-			return kube.CPUQuantity(milliOf(q))
-		})
-		l.move(native.memory, k.memory, maxBytes, func(q resource.Quantity) resource.Quantity { return q })
+		l.move(native.cpu, k.cpu, maxCPUs)
+		l.move(native.memory, k.memory, maxBytes)
 	}
 }
 
-func (l list) move(from, to corev1.ResourceName, most resource.Quantity, as func(resource.Quantity) resource.Quantity) {
+func (l list) move(from, to corev1.ResourceName, most resource.Quantity) {
 	q, asked := l.of[from]
 	if !asked || q.Sign() < 0 || q.Cmp(most) > 0 {
 		return
 	}
 	delete(l.of, from)
 	if !q.IsZero() || l.name == "requests" {
-		l.of[to] = as(q)
+		l.of[to] = inBatchUnit(from, q)
 	}
 }
 
@@ -118,9 +132,15 @@ func (c place) modernise(v *Verdict) {
 
 // complete sets a missing request to the limit, and a missing limit to the
 // request. The kubelet does not know these resources, so a container without a
-// limit would have no bound.
+// limit would have no bound. complete rounds memory such as 0.8Gi up to whole
+// bytes.
 func (c place) complete(k kind) {
 	r := &c.Resources
+	for _, l := range c.lists() {
+		if q, asked := l.of[k.memory]; asked {
+			l.of[k.memory] = wholeBytes(q)
+		}
+	}
 	for _, n := range k.both() {
 		request, requested := r.Requests[n]
 		limit, limited := r.Limits[n]

@@ -7,7 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // Unbounded returns the reasons why the CPU and memory of a BE pod are not
@@ -95,14 +97,14 @@ func (v *Verdict) checkNative(p *corev1.Pod, c place, ranges Ranges) {
 // printInBatchUnit prints an amount of cpu or memory in the unit of the batch
 // resource, as an example for the user.
 func printInBatchUnit(n corev1.ResourceName, q resource.Quantity) string {
-	if n != native.cpu {
+	switch {
+	case n == native.cpu && (q.Sign() < 0 || q.Cmp(maxCPUs) > 0):
+		return "(thousandths of a CPU)"
+	case n == native.memory && (q.Sign() < 0 || q.Cmp(maxBytes) > 0):
 		return q.String()
 	}
-	if q.Sign() < 0 || q.Cmp(maxCPUs) > 0 {
-		return "(thousandths of a CPU)"
-	}
-	milli := kube.CPUQuantity(milliOf(q))
-	return milli.String()
+	text := inBatchUnit(n, q)
+	return text.String()
 }
 
 // checkBatch refuses a batch resource that has an invalid amount or no limit.
@@ -139,14 +141,14 @@ func (v *Verdict) checkBatch(c place) {
 // checkAmount refuses an amount that is negative, not a whole number, or larger
 // than any machine has.
 func (v *Verdict) checkAmount(field string, n corev1.ResourceName, q resource.Quantity) {
-	most, unit := maxBytes, "bytes, such as 512Mi"
+	most, in := maxBytes, "bytes, such as 512Mi"
 	if n == batch.cpu || n == mid.cpu {
-		most, unit = maxMilli, "thousandths of a CPU: 1k is one CPU"
+		most, in = maxMilli, "thousandths of a CPU: 1k is one CPU"
 	}
 	switch {
 	case q.Sign() < 0, q.Cmp(most) > 0:
-		v.refuse(field, "%s: want %s to %s %s", q.String(), "0", most.String(), unit)
-	case q.Cmp(*resource.NewQuantity(q.Value(), q.Format)) != 0:
-		v.refuse(field, "%s: want a whole number of %s", q.String(), unit)
+		v.refuse(field, "%s: want %s to %s %s", q.String(), "0", most.String(), in)
+	case quantity.Whole(q, unit.Down) != quantity.Whole(q, unit.Up):
+		v.refuse(field, "%s: want a whole number of %s", q.String(), in)
 	}
 }

@@ -6,7 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/quantity"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // replace renames resources of the pod as the annotation AnnotationReplace says.
@@ -87,9 +88,11 @@ func mostOf(cpu corev1.ResourceName) resource.Quantity {
 func convertUnit(q resource.Quantity, from, to corev1.ResourceName) resource.Quantity {
 	switch {
 	case from == native.cpu && isInMilli(to):
-		return kube.CPUQuantity(milliOf(q))
+		return inBatchUnit(from, q)
 	case isInMilli(from) && to == native.cpu:
-		return *resource.NewMilliQuantity(q.Value(), resource.DecimalSI)
+		return quantity.OfCPU(unit.MilliCPU(quantity.Whole(q, unit.Up)))
+	case from == native.memory && to != native.memory:
+		return wholeBytes(q) // the API server takes no fractions of other resources
 	}
 	return q
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -390,7 +391,7 @@ func FuzzPods(f *testing.F) {
 	f.Fuzz(func(t *testing.T, cpu, memory, cpu2, memory2 int64, sidecar bool) {
 		p := pod("p", be, container("a", "", ""), container("b", "", ""), initContainer("i", "", "", sidecar))
 		quantities := func(cpu, memory int64) corev1.ResourceList {
-			return corev1.ResourceList{BatchCPU: CPUQuantity(unit.MilliCPU(cpu)), BatchMemory: MemoryQuantity(unit.Bytes(memory)), corev1.ResourceCPU: CPUQuantity(unit.MilliCPU(cpu2))}
+			return corev1.ResourceList{BatchCPU: quantity.OfBatchCPU(unit.MilliCPU(cpu)), BatchMemory: quantity.OfMemory(unit.Bytes(memory)), corev1.ResourceCPU: quantity.OfBatchCPU(unit.MilliCPU(cpu2))}
 		}
 		p.Spec.Containers[0].Resources.Limits = quantities(cpu, memory)
 		p.Spec.Containers[1].Resources.Limits = quantities(cpu2, memory2)
@@ -408,7 +409,7 @@ func FuzzPods(f *testing.F) {
 		}
 		sum, _ := Requested(&p)
 		for _, c := range p.Spec.Containers {
-			if q := c.Resources.Limits[BatchCPU]; sum < 0 || int64(sum) < q.Value() {
+			if q := c.Resources.Limits[BatchCPU]; sum < 0 || int64(sum) < min(q.Value(), quantity.Max) {
 				t.Errorf("a pod requests %v, a container of it %v", sum, q.Value())
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"tenon.sh/tenon/internal/cluster/contracttext"
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/model/node"
@@ -37,7 +38,7 @@ func ContractAnnotations(p *corev1.Pod, m *pick.Map, c place.Contract) map[strin
 	}
 	shares := make([]contracttext.Share, len(c.Nodes))
 	for i, n := range c.Nodes {
-		cpu, memory := milliQuantity(n.CPU), MemoryQuantity(n.Memory)
+		cpu, memory := quantity.OfCPU(n.CPU), quantity.OfMemory(n.Memory)
 		shares[i] = contracttext.Share{NUMA: n.NUMA, CPU: cpu.String()}
 		if n.Memory > 0 {
 			shares[i].Memory = memory.String()
@@ -92,7 +93,7 @@ func sharesOf(s ResourceStatus) []place.NodeShare {
 	var all []place.NodeShare
 	for _, n := range s.NUMANodes {
 		all = append(all, place.NodeShare{
-			NUMA: node.NUMANode(n.Node), CPU: unit.MilliCPU(n.Resources.Cpu().MilliValue()), Memory: unit.Bytes(n.Resources.Memory().Value()),
+			NUMA: node.NUMANode(n.Node), CPU: quantity.CPU(*n.Resources.Cpu(), unit.Up), Memory: unit.Bytes(quantity.Whole(*n.Resources.Memory(), unit.Up)),
 		})
 	}
 	slices.SortFunc(all, func(a, b place.NodeShare) int { return cmp.Compare(a.NUMA, b.NUMA) })

@@ -130,7 +130,7 @@ func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 func demandLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string {
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
-		limit, limited := as[unit.MilliCPU](dropZero(nativeCPU.amountIn(c.Resources.Limits))).Value()
+		limit, limited := as[unit.MilliCPU](dropZero(nativeCPU.amountIn(c.Resources.Limits, unit.Up))).Value()
 		switch {
 		case !limited:
 			continue

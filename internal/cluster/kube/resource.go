@@ -1,12 +1,11 @@
 package kube
 
 import (
-	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -57,22 +56,19 @@ func (k kind) has(name corev1.ResourceName) bool {
 }
 
 // amountIn returns the amount of the resource in a list, in thousandths of a
-// CPU or in bytes. It treats a negative amount as absent. An amount that does not
-// fit in 63 bits, such as 100E of memory, counts as the largest one that does.
-func (k kind) amountIn(list corev1.ResourceList) node.Maybe[int64] {
+// CPU or in bytes. It treats a negative amount as absent. An amount above
+// quantity.Max counts as quantity.Max. Requests and limits are rounded up, as
+// the kubelet does.
+func (k kind) amountIn(list corev1.ResourceList, r unit.Rounding) node.Maybe[int64] {
 	for _, name := range k.names {
 		q, asked := list[name]
 		if !asked || q.Sign() < 0 {
 			continue
 		}
-		scale := resource.Scale(0)
 		if name == corev1.ResourceCPU {
-			scale = resource.Milli
+			return node.Some(int64(quantity.CPU(q, r)))
 		}
-		if q.Cmp(*resource.NewScaledQuantity(math.MaxInt64, scale)) > 0 {
-			return node.Some[int64](math.MaxInt64)
-		}
-		return node.Some(q.ScaledValue(scale))
+		return node.Some(quantity.Whole(q, r))
 	}
 	return node.Maybe[int64]{}
 }
@@ -87,9 +83,9 @@ type Amounts struct {
 // limit replaces it, as in the API server.
 func amountsOf(r corev1.ResourceRequirements, cpu, memory kind) Amounts {
 	var a Amounts
-	a.CPULimit = as[unit.MilliCPU](dropZero(cpu.amountIn(r.Limits)))
-	a.MemoryLimit = as[unit.Bytes](dropZero(memory.amountIn(r.Limits)))
-	a.CPURequest, a.MemoryRequest = as[unit.MilliCPU](cpu.amountIn(r.Requests)), as[unit.Bytes](memory.amountIn(r.Requests))
+	a.CPULimit = as[unit.MilliCPU](dropZero(cpu.amountIn(r.Limits, unit.Up)))
+	a.MemoryLimit = as[unit.Bytes](dropZero(memory.amountIn(r.Limits, unit.Up)))
+	a.CPURequest, a.MemoryRequest = as[unit.MilliCPU](cpu.amountIn(r.Requests, unit.Up)), as[unit.Bytes](memory.amountIn(r.Requests, unit.Up))
 	if !a.CPURequest.Known() {
 		a.CPURequest = a.CPULimit
 	}
@@ -149,7 +145,7 @@ func Requested(p *corev1.Pod) (unit.MilliCPU, unit.Bytes) {
 // Reserve returns the CPU that the kubelet withholds from the pods of a node
 // (kubeReserved, systemReserved).
 func Reserve(n *corev1.Node) unit.MilliCPU {
-	whole, left := nativeCPU.amountIn(n.Status.Capacity), nativeCPU.amountIn(n.Status.Allocatable)
+	whole, left := nativeCPU.amountIn(n.Status.Capacity, unit.Up), nativeCPU.amountIn(n.Status.Allocatable, unit.Down)
 	if !whole.Known() || !left.Known() {
 		return 0
 	}
@@ -224,14 +220,9 @@ func sum[T ~int64](each []Amounts, init []bool, all bool, over node.Maybe[T], of
 	return node.Some(addAmounts(max(running, most), over.Or(0)))
 }
 
-// addAmounts adds two amounts of at least 0. If the sum overflows, it returns
-// the greatest value of the type.
-func addAmounts[T ~int64](a, b T) T {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
+// addAmounts adds two amounts of 0 to quantity.Max. A sum above quantity.Max
+// counts as quantity.Max, so that the sums over many pods do not overflow.
+func addAmounts[T ~int64](a, b T) T { return min(a+b, quantity.Max) }
 
 func plusKnown[T ~int64](a, b node.Maybe[T]) node.Maybe[T] {
 	if v, known := a.Value(); known {
@@ -251,20 +242,4 @@ func first[T any](a, b node.Maybe[T]) node.Maybe[T] {
 // kubelet, each CPU is 1024 shares.
 func Weight(request unit.MilliCPU) unit.Weight {
 	return unit.WeightOfShares(int64(Shares(request)))
-}
-
-// CPUQuantity returns an amount of CPU in whole thousandths of a CPU, the unit
-// of batch-cpu in node.status and in pods.
-func CPUQuantity(m unit.MilliCPU) resource.Quantity {
-	return *resource.NewQuantity(int64(m), resource.DecimalSI)
-}
-
-// MemoryQuantity returns an amount of memory in bytes.
-func MemoryQuantity(b unit.Bytes) resource.Quantity {
-	return *resource.NewQuantity(int64(b), resource.BinarySI)
-}
-
-// milliQuantity returns an amount of CPU in CPUs, the unit of the resource cpu.
-func milliQuantity(m unit.MilliCPU) resource.Quantity {
-	return *resource.NewMilliQuantity(int64(m), resource.DecimalSI)
 }

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -210,7 +210,6 @@ func TestALargeExponentIsAFault(t *testing.T) {
 	}
 }
 
-// In Koordinator, cpu.shares is milli-request × 1024 / 1000, and at least 2.
 // TestAHugeAmountIsNotNone reads amounts that do not fit in 63 bits. Kubernetes
 // accepts them.
 func TestAHugeAmountIsNotNone(t *testing.T) {
@@ -219,17 +218,19 @@ func TestAHugeAmountIsNotNone(t *testing.T) {
 		list corev1.ResourceList
 		want int64
 	}{
-		"memory": {nativeMem, corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("100E")}, math.MaxInt64},
-		"CPU":    {nativeCPU, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10E")}, math.MaxInt64},
+		"memory": {nativeMem, corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("100E")}, quantity.Max},
+		"CPU":    {nativeCPU, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10E")}, quantity.Max},
+		"power":  {nativeMem, corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1e2147483647")}, quantity.Max},
 		"usual":  {nativeCPU, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m")}, 1500},
 		"exact":  {nativeMem, corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Pi")}, 1 << 50},
 	} {
-		if got := c.k.amountIn(c.list).Or(-1); got != c.want {
+		if got := c.k.amountIn(c.list, unit.Up).Or(-1); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
 }
 
+// In Koordinator, cpu.shares is milli-request × 1024 / 1000, and at least 2.
 func TestWeightOfABatchRequest(t *testing.T) {
 	for request, shares := range map[unit.MilliCPU]int64{0: 2, 1: 2, 2: 2, 1000: 1024, 1500: 1536, 1 << 50: unit.MaxShares} {
 		if got := Weight(request).Shares(); got != shares {
@@ -238,11 +239,24 @@ func TestWeightOfABatchRequest(t *testing.T) {
 	}
 }
 
+// TestTheReserveOfTheKubeletIsRoundedUp reads the CPU that a kubelet withholds,
+// if its allocatable CPU is no whole number of thousandths.
+func TestTheReserveOfTheKubeletIsRoundedUp(t *testing.T) {
+	for left, want := range map[string]unit.MilliCPU{"16": 0, "15500m": 500, "15499500u": 501, "15999999999n": 1, "1u": 16000, "17": 0} {
+		n := &corev1.Node{Status: corev1.NodeStatus{
+			Capacity: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("16")}, Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(left)},
+		}}
+		if got := Reserve(n); got != want {
+			t.Errorf("%s of 16 CPUs are allocatable: %v are reserved, want %v", left, got, want)
+		}
+	}
+}
+
 func TestQuantitiesOfBatchResources(t *testing.T) {
-	if q := CPUQuantity(2500); q.String() != "2500" {
+	if q := quantity.OfBatchCPU(2500); q.String() != "2500" {
 		t.Errorf("batch-cpu of 2500m is %s, want 2500", q.String())
 	}
-	if q := MemoryQuantity(3 << 30); q.String() != "3Gi" || q.Format != resource.BinarySI {
+	if q := quantity.OfMemory(3 << 30); q.String() != "3Gi" || q.Format != resource.BinarySI {
 		t.Errorf("3 GiB are %s", q.String())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -64,7 +65,7 @@ func (k kind) claim(a *v1alpha1.BatchAmount) (claim, error) {
 		return c, fmt.Errorf("a reason has more than %d bytes", maxText)
 	}
 	var err error
-	if c.amount, err = k.count(a.Amount); err != nil {
+	if c.amount, err = k.exactly(a.Amount); err != nil {
 		return c, fmt.Errorf("amount: %w", err)
 	}
 	if c.amount < 0 {
@@ -72,11 +73,11 @@ func (k kind) claim(a *v1alpha1.BatchAmount) (claim, error) {
 	}
 	var sum int64
 	for _, t := range a.Terms {
-		v, err := k.count(t.Amount)
+		v, err := k.exactly(t.Amount)
 		if err != nil {
 			return c, fmt.Errorf("term %.40q: %w", t.Name, err)
 		}
-		if sum += v; sum > maxAmount || sum < -maxAmount {
+		if sum += v; sum > quantity.Max || sum < -quantity.Max {
 			return c, fmt.Errorf("the terms add up to more than can be counted")
 		}
 		switch name := node.TermName(t.Name); {
@@ -93,12 +94,12 @@ func (k kind) claim(a *v1alpha1.BatchAmount) (claim, error) {
 	if sum != c.amount {
 		return c, fmt.Errorf("the terms add up to %s, the amount is %s", k.printAmount(sum), k.printAmount(c.amount))
 	}
-	if c.formula, err = k.count(a.Formula); err != nil {
+	if c.formula, err = k.exactly(a.Formula); err != nil {
 		return c, fmt.Errorf("formula: %w", err)
 	}
 	c.degraded, c.held = a.Degraded, a.Held != ""
 	if a.Requested != nil {
-		if c.requested, err = k.count(*a.Requested); err != nil {
+		if c.requested, err = k.exactly(*a.Requested); err != nil {
 			return c, fmt.Errorf("requested: %w", err)
 		}
 		if c.requested < 0 {

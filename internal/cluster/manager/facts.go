@@ -9,6 +9,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // These annotations of a node concern its batch resources (Koordinator:
@@ -20,8 +21,8 @@ const (
 
 // Facts are the data about a node that the manager reads from its Node object.
 type Facts struct {
-	Capacity [kinds]int64
-	// Reserved is the amount that the kubelet withholds from pods.
+	Capacity [kinds]int64 // rounded down
+	// Reserved is the amount that the kubelet withholds from pods, rounded up.
 	Reserved [kinds]int64
 	// Present are the batch resources in the allocatable of the node's status.
 	// Capped are those in its capacity.
@@ -45,9 +46,12 @@ func concernsBatch(key string) bool { return strings.HasPrefix(key, "node.koordi
 func factsOf(n *corev1.Node) Facts {
 	f := Facts{Origin: n.Annotations[originKey]}
 	for k := range kinds {
-		capacity, _ := k.count(n.Status.Capacity[k.nativeName()])
-		allocatable, _ := k.count(n.Status.Allocatable[k.nativeName()])
-		f.Capacity[k], f.Reserved[k] = capacity, max(0, capacity-allocatable)
+		capacity := n.Status.Capacity[k.nativeName()]
+		f.Capacity[k] = max(0, k.native(capacity, unit.Down))
+		// Kubernetes gives a node without allocatable amounts its capacity.
+		if left, has := n.Status.Allocatable[k.nativeName()]; has {
+			f.Reserved[k] = max(0, k.native(capacity, unit.Up)-max(0, k.native(left, unit.Down)))
+		}
 		f.Present[k] = batchAmount(n.Status.Allocatable, k)
 		f.Capped[k] = batchAmount(n.Status.Capacity, k)
 	}
@@ -61,7 +65,7 @@ func batchAmount(list corev1.ResourceList, k kind) node.Maybe[int64] {
 	if !has {
 		return node.Maybe[int64]{}
 	}
-	return node.Some(q.Value())
+	return node.Some(quantity.Whole(q, unit.Down))
 }
 
 // share reads the annotation thirdPartyAllocations, for example
@@ -95,11 +99,7 @@ func (f *Facts) share(text string) {
 				f.fault(thirdPartyKey, fmt.Errorf("%v: %w", k, err))
 				return
 			}
-			n := int64(maxAmount)
-			if q.CmpInt64(maxAmount) < 0 { // Value is wrong for an amount that is no int64
-				n = q.Value()
-			}
-			f.Elsewhere[k] = min(maxAmount, f.Elsewhere[k]+n)
+			f.Elsewhere[k] = min(quantity.Max, f.Elsewhere[k]+quantity.Whole(q, unit.Up))
 		}
 	}
 }

@@ -5,7 +5,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tenon.sh/tenon/internal/cluster/quantity"
 )
 
 // TestOthersAllocationsAreCountedOrAFault reads the annotation
@@ -16,7 +19,7 @@ func TestOthersAllocationsAreCountedOrAFault(t *testing.T) {
 		want  int64
 		fault bool
 	}{
-		`"1500"`: {1500, false}, "1500": {1500, false}, `"2k"`: {2000, false}, `"1e3"`: {1000, false}, `"1e30"`: {maxAmount, false}, `"99999999999999999999"`: {maxAmount, false},
+		`"1500"`: {1500, false}, "1500": {1500, false}, `"2k"`: {2000, false}, `"1e3"`: {1000, false}, `"1e30"`: {quantity.Max, false}, `"99999999999999999999"`: {quantity.Max, false},
 		`"-5"`: {0, true}, `"-1e30"`: {0, true}, `"1e-2147483647"`: {0, true}, `1e2147483647`: {0, true}, `null`: {0, true}, `"many"`: {0, true},
 	} {
 		text := `{"allocations":[{"resources":{"kubernetes.io/batch-cpu":` + amount + `}}]}`
@@ -24,5 +27,60 @@ func TestOthersAllocationsAreCountedOrAFault(t *testing.T) {
 		if f.Elsewhere[cpu] != x.want || len(f.Faults) > 0 != x.fault || x.fault && !strings.Contains(f.Faults[0], "batch-cpu: ") {
 			t.Errorf("%s: %d, faults %q; want %d, fault %v", amount, f.Elsewhere[cpu], f.Faults, x.want, x.fault)
 		}
+	}
+}
+
+// TestAllocatableAmountsWithAFractionCount reads nodes whose kubelet reserves no
+// whole number of bytes or of thousandths of a CPU: kube-reserved memory=0.3Gi
+// leaves 68397354188800m. What is reserved is rounded up, and the node keeps its
+// batch resources.
+func TestAllocatableAmountsWithAFractionCount(t *testing.T) {
+	const gib = 1 << 30
+	for name, x := range map[string]struct {
+		cpu, memory string // allocatable
+		whole       string // capacity of memory
+		want        [kinds]int64
+	}{
+		"whole":                     {"15500m", "58Gi", "64Gi", [kinds]int64{500, 6 * gib}},
+		"0.3Gi reserved":            {"15500m", "68397354188800m", "64Gi", [kinds]int64{500, 322122548}},
+		"half a thousandth":         {"15499500u", "58Gi", "64Gi", [kinds]int64{501, 6 * gib}},
+		"both":                      {"15499500u", "68397354188800m", "64Gi", [kinds]int64{501, 322122548}},
+		"a billionth is reserved":   {"15999999999n", "58Gi", "64Gi", [kinds]int64{1, 6 * gib}},
+		"a decimal":                 {"15.5", "63.7Gi", "64Gi", [kinds]int64{500, 322122548}},
+		"an exponent":               {"155e-1", "6e10", "64Gi", [kinds]int64{500, 64*gib - 6e10}},
+		"capacity with a fraction":  {"15500m", "68397354188800m", "68719476736500m", [kinds]int64{500, 322122549}},
+		"more than the capacity":    {"17", "65Gi", "64Gi", [kinds]int64{0, 0}},
+		"more than an int64":        {"99e18", "100E", "64Gi", [kinds]int64{0, 0}},
+		"less than nothing":         {"15500m", "-1", "64Gi", [kinds]int64{500, 64 * gib}},
+		"all but a part of nothing": {"1n", "58Gi", "64Gi", [kinds]int64{16000, 6 * gib}},
+	} {
+		n := machineOf(16, 64)
+		n.Status.Capacity[corev1.ResourceMemory] = resource.MustParse(x.whole)
+		n.Status.Allocatable["cpu"], n.Status.Allocatable["memory"] = resource.MustParse(x.cpu), resource.MustParse(x.memory)
+		f := factsOf(n)
+		if f.Reserved != x.want || f.Capacity != [kinds]int64{16000, 64 * gib} {
+			t.Errorf("%s: reserved %d of %d, want %d", name, f.Reserved, f.Capacity, x.want)
+		}
+		v := Decide(caseOf(n, batchOf(4000, 4)))
+		for k := range kinds {
+			if has := v.Want[k].Or(0) > 0; has == (x.want[k] == f.Capacity[k]) {
+				t.Errorf("%s: published %s; %s", name, amounts(v.Want), v.Reason)
+			}
+		}
+	}
+}
+
+// TestANodeWithoutAllocatableReservesNothing reads a node as Kubernetes does:
+// without allocatable amounts, its capacity counts. Without a capacity, the
+// report is refused.
+func TestANodeWithoutAllocatableReservesNothing(t *testing.T) {
+	n := machineOf(16, 64)
+	n.Status.Allocatable = nil
+	if f := factsOf(n); f.Reserved != [kinds]int64{} {
+		t.Errorf("reserved %d", f.Reserved)
+	}
+	n.Status.Capacity = nil
+	if v := Decide(caseOf(n, batchOf(4000, 4))); v.State != Refused {
+		t.Errorf("%s: %s", v.State, v.Reason)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -352,7 +353,7 @@ func TestGarbageIsRefusedWithTheValue(t *testing.T) {
 		"batch-cpu: amount: 9E is beyond what can be counted":                    func(a *v1alpha1.BatchAmount) { a.Amount = resource.MustParse("9E") },
 		`batch-cpu: term "LS": -9E is beyond what can be counted`:                func(a *v1alpha1.BatchAmount) { a.Terms[2].Amount = resource.MustParse("-9E") },
 		"batch-cpu: the terms add up to more than can be counted": func(a *v1alpha1.BatchAmount) {
-			a.Terms[0].Amount, a.Terms[1].Amount = *resource.NewScaledQuantity(maxAmount, -3), *resource.NewScaledQuantity(maxAmount, -3)
+			a.Terms[0].Amount, a.Terms[1].Amount = *resource.NewScaledQuantity(quantity.Max-1, -3), *resource.NewScaledQuantity(quantity.Max-1, -3)
 		},
 		"batch-cpu: there are 65 terms, more than 64":                         func(a *v1alpha1.BatchAmount) { a.Terms = make([]v1alpha1.BatchTerm, 65) },
 		"batch-cpu: requested -1m is below 0":                                 func(a *v1alpha1.BatchAmount) { a.Requested = resource.NewMilliQuantity(-1, resource.DecimalSI) },

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A replay is a minimal API server for the manager. It serves discovery,
@@ -136,8 +137,8 @@ func (r *replay) applyPatch(w http.ResponseWriter, q *http.Request, name string)
 		delete(r.said, name)
 	}
 	for k := range kinds {
-		q, err := k.count(n.Status.Capacity[k.nativeName()])
-		if text := patch.Status.Allocatable[k.batchName()]; text == nil || err != nil || q == 0 {
+		q := k.native(n.Status.Capacity[k.nativeName()], unit.Down)
+		if text := patch.Status.Allocatable[k.batchName()]; text == nil || q == 0 {
 			r.t.Errorf("node %s loses %v", name, k)
 		} else {
 			var amount int64

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -63,45 +64,44 @@ func (k kind) reclaim(c overcommit.Config) overcommit.Reclaim {
 	return c.Memory
 }
 
-// maxAmount is more than any machine has, but small enough that sums of amounts
-// do not overflow.
-const maxAmount = 1 << 55
-
-// count converts a quantity of CPUs or bytes to thousandths of a CPU or bytes.
-func (k kind) count(q resource.Quantity) (int64, error) {
-	scale := resource.Scale(0)
+// native counts a quantity of CPUs or bytes in thousandths of a CPU or in bytes.
+func (k kind) native(q resource.Quantity, r unit.Rounding) int64 {
 	if k == cpu {
-		scale = resource.Milli
+		return int64(quantity.CPU(q, r))
 	}
-	bound := resource.NewScaledQuantity(maxAmount, scale)
-	low := bound.DeepCopy()
-	low.Neg()
-	if q.Cmp(*bound) > 0 || q.Cmp(low) < 0 {
+	return quantity.Whole(q, r)
+}
+
+// exactly counts a quantity as native does. It refuses an amount that is no
+// whole number of the smallest unit, or that is larger than any machine: the
+// agent, which adds the terms of its report up, never sends such an amount.
+func (k kind) exactly(q resource.Quantity) (int64, error) {
+	switch v := k.native(q, unit.Down); {
+	case max(v, -v) == quantity.Max:
 		return 0, fmt.Errorf("%s is beyond what can be counted", q.String())
-	}
-	v := q.ScaledValue(scale)
-	if q.Cmp(*resource.NewScaledQuantity(v, scale)) != 0 {
+	case v != k.native(q, unit.Up):
 		return 0, fmt.Errorf("%s is not a whole number of the smallest unit", q.String())
+	default:
+		return v, nil
 	}
-	return v, nil
 }
 
 // quantity converts an amount to a quantity for the status of a node, where CPU
 // is in thousandths of a CPU.
 func (k kind) quantity(v int64) resource.Quantity {
 	if k == cpu {
-		return *resource.NewQuantity(v, resource.DecimalSI)
+		return quantity.OfBatchCPU(unit.MilliCPU(v))
 	}
-	return *resource.NewQuantity(v, resource.BinarySI)
+	return quantity.OfMemory(unit.Bytes(v))
 }
 
 // reportQuantity converts an amount to a quantity for a NodeReport, where CPU
 // is in CPUs.
 func (k kind) reportQuantity(v int64) resource.Quantity {
 	if k == cpu {
-		return *resource.NewMilliQuantity(v, resource.DecimalSI)
+		return quantity.OfCPU(unit.MilliCPU(v))
 	}
-	return *resource.NewQuantity(v, resource.BinarySI)
+	return quantity.OfMemory(unit.Bytes(v))
 }
 
 // percent returns p percent of v, rounded down. It replaces a p above 100000 by

@@ -15,6 +15,7 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -144,7 +145,7 @@ func batchAmount(n Node, name corev1.ResourceName) string {
 	case !has:
 		return "-"
 	case name == kube.BatchCPU:
-		return node.Readable(unit.MilliCPU(q.Value()))
+		return node.Readable(unit.MilliCPU(quantity.Whole(q, unit.Down)))
 	}
 	return memory(&q)
 }
@@ -153,14 +154,14 @@ func cpu(q *resource.Quantity) string {
 	if q == nil {
 		return "-"
 	}
-	return node.Readable(unit.MilliCPU(q.MilliValue()))
+	return node.Readable(quantity.CPU(*q, unit.Up))
 }
 
 func memory(q *resource.Quantity) string {
 	if q == nil {
 		return "-"
 	}
-	return node.Readable(unit.Bytes(q.Value()))
+	return node.Readable(unit.Bytes(quantity.Whole(*q, unit.Up)))
 }
 
 func percent(used *resource.Quantity, of resource.Quantity) string {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -32,7 +33,7 @@ func (n Node) KubeletReserves(resource string) string {
 	if resource != string(corev1.ResourceCPU) || !known || left.Sign() > 0 || has.Sign() <= 0 {
 		return ""
 	}
-	return fmt.Sprintf("no CPU is left for pods: the kubelet reserves %s (reservedSystemCPUs, systemReserved or kubeReserved)", allOf(int(has.Value())))
+	return fmt.Sprintf("no CPU is left for pods: the kubelet reserves %s (reservedSystemCPUs, systemReserved or kubeReserved)", allOf(int(quantity.Whole(has, unit.Up))))
 }
 
 // AllReserved returns why no pod can own a CPU of the node, if all its CPUs are

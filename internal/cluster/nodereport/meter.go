@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -73,7 +74,7 @@ func (m *Meter) Usage() v1alpha1.Usage {
 }
 
 func usage(c unit.MilliCPU, b unit.Bytes) v1alpha1.Usage {
-	cpu, memory := cpuQuantity(c), memoryQuantity(b)
+	cpu, memory := quantity.OfCPU(c), quantity.OfMemory(b)
 	return v1alpha1.Usage{CPU: &cpu, Memory: &memory}
 }
 

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
@@ -91,7 +92,7 @@ func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 		Pods:      countPods(s.Workloads, v.Pods.Unmanaged),
 		Isolation: string(v.Tick.Selection.Mechanism),
 		Means:     meansOf(v),
-		Batch:     v1alpha1.Batch{CPU: amountOf(v.Tick.Batch.CPU, v.Pods.BatchCPU, cpuQuantity), Memory: amountOf(v.Tick.Batch.Memory, v.Pods.BatchMemory, memoryQuantity)},
+		Batch:     v1alpha1.Batch{CPU: amountOf(v.Tick.Batch.CPU, v.Pods.BatchCPU, quantity.OfCPU), Memory: amountOf(v.Tick.Batch.Memory, v.Pods.BatchMemory, quantity.OfMemory)},
 	}
 	status.CPUs = cpusOf(v)
 	status.Trials = trialsOf(v.Tick.Trials)
@@ -125,14 +126,6 @@ func amountOf[T unit.MilliCPU | unit.Bytes](a node.Amount[T], requested T, quant
 		b.Terms = append(b.Terms, v1alpha1.BatchTerm{Name: string(t.Name), Amount: quantity(t.Amount), Text: t.Text})
 	}
 	return b
-}
-
-func cpuQuantity(c unit.MilliCPU) resource.Quantity {
-	return *resource.NewMilliQuantity(int64(c), resource.DecimalSI)
-}
-
-func memoryQuantity(b unit.Bytes) resource.Quantity {
-	return *resource.NewQuantity(int64(b), resource.BinarySI)
 }
 
 // setChangeTimes sorts the conditions, and sets the time of the last change of

@@ -1,6 +1,7 @@
-// Package quantity reads quantities of Kubernetes from text that any user may
-// write. The parser of Kubernetes computes for hours, and needs gigabytes, for a
-// quantity such as 1e-2147483647, and no caller can stop it.
+// Package quantity reads, counts and writes quantities of Kubernetes. It reads
+// texts that any user may write. The parser of Kubernetes computes for hours, and
+// needs gigabytes, for a quantity such as 1e-2147483647, and no caller can stop
+// it.
 package quantity
 
 import (

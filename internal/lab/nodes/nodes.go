@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"tenon.sh/tenon/internal/kernel/proc"
@@ -39,24 +38,23 @@ func (a Amounts) minus(b Amounts) Amounts {
 }
 
 // amountsOf parses a list of resources of the API. A resource that the list
-// does not name is 0.
-func amountsOf(list map[string]string) (a Amounts, err error) {
-	read := func(name string, parse func(string) error) {
-		if text := list[name]; text != "" && err == nil {
-			if e := parse(text); e != nil {
-				err = fmt.Errorf("%s %q: %w", name, text, e)
-			}
+// does not name is 0. What a node has is rounded down, and what a pod requests
+// is rounded up.
+func amountsOf(list map[string]string, r unit.Rounding) (a Amounts, err error) {
+	read := func(name string, per int64) (n int64) {
+		text, named := list[name]
+		if !named || err != nil {
+			return 0
 		}
+		n, is := unit.ParseQuantity(text, per, r)
+		if !is {
+			err = fmt.Errorf("%s %q: want a quantity such as 1500m or 2Gi", name, text)
+		}
+		return n
 	}
-	read("cpu", func(s string) (e error) { a.CPU, e = unit.ParseMilliCPU(s); return e })
-	read("memory", func(s string) (e error) { a.Memory, e = unit.ParseBytes(s); return e })
-	read(BatchMemory, func(s string) (e error) { a.BatchMemory, e = unit.ParseBytes(s); return e })
-	read(BatchCPU, func(s string) error { // an amount of batch-cpu is in milli-CPUs
-		n, e := unit.ParseBytes(s)
-		a.BatchCPU = unit.MilliCPU(n)
-		return e
-	})
-	read("pods", func(s string) (e error) { a.Pods, e = strconv.Atoi(s); return e })
+	a.CPU, a.Memory = unit.MilliCPU(read("cpu", 1000)), unit.Bytes(read("memory", 1))
+	a.BatchCPU, a.BatchMemory = unit.MilliCPU(read(BatchCPU, 1)), unit.Bytes(read(BatchMemory, 1)) // batch-cpu is in thousandths of a CPU
+	a.Pods = int(read("pods", 1))
 	return a, err
 }
 
@@ -164,8 +162,8 @@ func describe(ctx context.Context, k kubectl.Client, n nodeObject, boot string) 
 			t.Address = a.Address
 		}
 	}
-	has, err := amountsOf(n.Status.Allocatable)
-	whole, err2 := amountsOf(n.Status.Capacity)
+	has, err := amountsOf(n.Status.Allocatable, unit.Down)
+	whole, err2 := amountsOf(n.Status.Capacity, unit.Down)
 	if err := errors.Join(err, err2); err != nil {
 		return t, err
 	}
@@ -206,7 +204,7 @@ func usedByOthers(ctx context.Context, k kubectl.Client, node string) (sum Amoun
 	for _, p := range pods.Items {
 		sum.Pods++
 		for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
-			a, err := amountsOf(c.Resources.Requests)
+			a, err := amountsOf(c.Resources.Requests, unit.Up)
 			if err != nil {
 				return sum, fmt.Errorf("pod %s/%s: %w", p.Metadata.Namespace, p.Metadata.Name, err)
 			}

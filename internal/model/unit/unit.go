@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 )
 
 // MilliCPU is an amount of CPU in thousandths of one logical CPU.
@@ -19,23 +18,23 @@ func CPUs(n int) MilliCPU { return MilliCPU(n) * 1000 }
 // Cores returns m as a number of CPUs: 2500m is 2.5.
 func (m MilliCPU) Cores() float64 { return float64(m) / 1000 }
 
-// Percent returns p percent of m, rounded towards zero.
-func (m MilliCPU) Percent(p Percent) MilliCPU { return m * MilliCPU(p) / 100 }
+// Percent returns p percent of m, rounded towards zero. It overflows only if the
+// result does.
+func (m MilliCPU) Percent(p Percent) MilliCPU {
+	return m/100*MilliCPU(p) + m%100*MilliCPU(p)/100
+}
 
 // String prints m as Kubernetes does: "2500m".
 func (m MilliCPU) String() string { return strconv.FormatInt(int64(m), 10) + "m" }
 
-// ParseMilliCPU reads an amount of CPU: "2", "1.5" or "500m".
+// ParseMilliCPU reads an amount of CPU: "2", "1.5", "500m", or any other
+// quantity of Kubernetes. It rounds a part of a thousandth up.
 func ParseMilliCPU(s string) (MilliCPU, error) {
-	digits, milli := strings.CutSuffix(s, "m")
-	f, err := strconv.ParseFloat(digits, 64)
-	if err != nil || f < 0 || math.IsNaN(f) || f > 1e9 {
+	m, is := ParseQuantity(s, 1000, Up)
+	if !is || m < 0 || m > 1e12 {
 		return 0, fmt.Errorf("cpu amount %q: want a number of CPUs such as 2, 1.5 or 500m", s)
 	}
-	if milli {
-		return MilliCPU(math.Round(f)), nil
-	}
-	return MilliCPU(math.Round(f * 1000)), nil
+	return MilliCPU(m), nil
 }
 
 // Percent is a percentage: 65 means 65 %.
@@ -77,30 +76,17 @@ func (b Bytes) String() string {
 	return strconv.FormatInt(int64(b), 10)
 }
 
-var byteSuffixes = map[string]Bytes{
-	"": 1, "k": 1000, "M": 1000 * 1000, "G": 1000 * 1000 * 1000, "T": 1e12, "P": 1e15, "E": 1e18,
-	"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60,
-}
-
-// ParseBytes reads an amount of memory as Kubernetes writes it: "512Mi",
-// "2G", "1000000", or "max".
+// ParseBytes reads an amount of memory: "512Mi", "2G", "1000000", any other
+// quantity of Kubernetes, or "max". It rounds a part of a byte up.
 func ParseBytes(s string) (Bytes, error) {
 	if s == "max" {
 		return MaxBytes, nil
 	}
-	end := strings.LastIndexAny(s, "0123456789.") + 1
-	scale, known := byteSuffixes[s[end:]]
-	f, err := strconv.ParseFloat(s[:end], 64)
-	if s[end:] == "m" { // thousandths of a byte: Kubernetes prints fractions in this way
-		scale, known, f = 1, true, math.Ceil(f/1000)
-	}
-	if err != nil || !known || f < 0 || math.IsNaN(f) || f*float64(scale) >= math.MaxInt64 {
+	b, is := ParseQuantity(s, 1, Up)
+	if !is || b < 0 || b == math.MaxInt64 {
 		return 0, fmt.Errorf("memory amount %q: want bytes with an optional suffix k M G T P E Ki Mi Gi Ti Pi Ei, such as 512Mi", s)
 	}
-	if i, err := strconv.ParseInt(s[:end], 10, 64); err == nil && s[end:] != "m" {
-		return Bytes(i) * scale, nil
-	}
-	return Bytes(f * float64(scale)), nil
+	return Bytes(b), nil
 }
 
 // Weight is a weight for contended CPU, in units of 1/256 of a cgroup v2 weight. In

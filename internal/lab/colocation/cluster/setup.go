@@ -366,11 +366,14 @@ func (b *environment) awaitBatch(ctx context.Context) error {
 	}
 }
 
-// batchAmount parses an amount of an extended resource.
+// batchAmount parses an amount of a batch resource that a node offers.
 func batchAmount(text string) (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
-	b, err := unit.ParseBytes(text)
-	return int64(b), err
+	n, is := unit.ParseQuantity(text, 1, unit.Down)
+	if !is {
+		return 0, fmt.Errorf("amount %q: want a quantity such as 1500 or 2Gi", text)
+	}
+	return n, nil
 }
