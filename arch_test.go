@@ -95,6 +95,8 @@ var arch = []struct {
 	{"kernel/note", affects, ""},
 	{"kernel/perf", affects, ""},
 	{"kernel/task", affects, "model/unit"},
+	// listen
+	{"listen", affects, ""},
 	// machine
 	{"machine/conformance", affects, "model/unit model/node decide/plan"},
 	{"machine/knob", pure, "model/unit model/node"},
@@ -145,7 +147,8 @@ var arch = []struct {
 	{"cluster/kubelet", affects, "cluster/kube cluster/stored"},
 	{"cluster/certificate", affects, ""},
 	{"cluster/admission/missed", affects, "api/config/v1alpha1 cluster/kube cluster/admission"},
-	{"cluster/manager", affects, "model/unit model/node decide/overcommit config/absence config api/config/v1alpha1 api/v1alpha1 cluster/quantity cluster/kube cluster/admission cluster/certificate cluster/admission/missed"},
+	{"cluster/endpoint", affects, "listen"},
+	{"cluster/manager", affects, "model/unit model/node decide/overcommit config/absence config api/config/v1alpha1 api/v1alpha1 cluster/quantity cluster/kube cluster/admission cluster/certificate cluster/admission/missed cluster/endpoint"},
 	{"cluster/nodepages", affects, "model/unit model/node model/trial api/config/v1alpha1 api/v1alpha1 cluster/quantity cluster/kube"},
 	{"cluster/schedulers", affects, "cluster/kube cluster/nodepages"},
 	{"cluster/cpumap", affects, "model/unit model/node decide/cpus/pick"},
@@ -158,10 +161,10 @@ var arch = []struct {
 	{"agent/configfile", affects, "config"},
 	{"agent/record", affects, "model/unit model/node decide/plan decide/tick decide/policy"},
 	{"agent/trials", affects, "model/trial"},
-	{"agent/control", affects, "model/unit model/node model/trial decide/cpus/worker decide/misfit decide/plan decide/suppresscost decide/tick decide/trend decide/trials/switchback agent/health agent/record agent/trials"},
+	{"agent/control", affects, "model/unit model/node model/trial decide/cpus/worker decide/misfit decide/plan decide/suppresscost decide/tick decide/trend decide/trials/switchback listen agent/health agent/record agent/trials"},
 	{"agent/commands", affects, ""},
 	{"agent/workers", affects, "model/unit model/node decide/plan decide/cpus/worker decide/tick kernel/proc agent/commands agent/control"},
-	{"agent/telemetry", affects, "model/unit model/node model/trial decide/misfit decide/plan decide/suppresscost decide/tick agent/health"},
+	{"agent/telemetry", affects, "model/unit model/node model/trial decide/misfit decide/plan decide/suppresscost decide/tick listen agent/health"},
 	{"agent/watchdog", affects, "model/node decide/plan kernel/cgroup kernel/proc machine/journal machine/host machine/lease"},
 	{"agent/install", affects, "machine/host machine/lease config agent/control"},
 	{"agent/cluster", affects, "model/unit model/node decide/limit decide/match decide/plan decide/cpus/hold decide/tick decide/policy kernel/cgroup kernel/proc runtimes/nri config/absence config cluster/apiserver cluster/podpath cluster/kube cluster/kubelet cluster/containerstart cluster/nodereport"},
@@ -254,14 +257,14 @@ var outside = map[string]string{
 	"github.com/go-logr/":              "cluster/apiserver cluster/manager",
 	"github.com/klauspost/compress/":   "lab/archive",
 	"github.com/opencontainers/":       "deploy/image",
-	"github.com/prometheus/":           "cluster/manager cluster/admission/missed agent/telemetry",
+	"github.com/prometheus/":           "cluster/manager cluster/endpoint cluster/admission/missed agent/telemetry",
 	"github.com/spf13/":                "cmd/kubectl-tenon cmd/tenon cmd/tenon/jobcmd cmd/tenon/labcmd cmd/tenon/labflag cmd/tenon/resultcmd cmd/tenon-manager cmd/tenond",
 	"go.yaml.in/yaml/":                 "config config/syntax",
 	"gonum.org/":                       "decide/trials/paired decide/trials/switchback lab/stat",
 	"google.golang.org/":               "runtimes/container",
 	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/quantity cluster/kube cluster/stored cluster/admission cluster/kubelet cluster/certificate cluster/manager cluster/admission/missed cluster/nodepages cluster/schedulers cluster/podpages cluster/nodereport cluster/containerstart agent/cluster cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
 	"k8s.io/kubernetes/":               "scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/quality", // so that any scheduler can contain the plugin
-	"sigs.k8s.io/":                     "cluster/certificate cluster/manager cluster/admission/missed cmd/kubectl-tenon cmd/tenon-manager",
+	"sigs.k8s.io/":                     "cluster/certificate cluster/endpoint cluster/manager cluster/admission/missed cmd/kubectl-tenon cmd/tenon-manager",
 }
 
 // pureStd is the part of the standard library that has no effects. pureUse

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/listen"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -26,6 +27,10 @@ const (
 	// streams is the maximum number of clients that may follow the status at
 	// the same time.
 	streams = 8
+	// maxConnections is the maximum number of connections at a time, and maxBody
+	// the maximum length of a request body in bytes.
+	maxConnections = 32
+	maxBody        = 16 << 10
 )
 
 // Serve answers requests on the socket in stateDir until ctx ends. The answers
@@ -81,18 +86,13 @@ func serve(ctx context.Context, every time.Duration, stateDir string, l *Ledger,
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", path, err)
 	}
-	server := &http.Server{
-		Handler: handler(l, o), ReadHeaderTimeout: patience, IdleTimeout: patience, MaxHeaderBytes: 16 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
 	ctx, removed := context.WithCancelCause(ctx)
 	defer removed(nil)
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
 	go watch(ctx, every, path, removed)
-	if err := server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve %s: %w", path, err)
+	if err := listen.Serve(ctx, socket, listen.Options{
+		Handler: handler(l, o), Connections: maxConnections, Patience: patience, Idle: patience, Body: maxBody, Log: log,
+	}); err != nil {
+		return err
 	}
 	return context.Cause(ctx)
 }

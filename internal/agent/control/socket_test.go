@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -157,4 +158,36 @@ func TestARemovedSocketIsMadeAgain(t *testing.T) {
 	answers()
 	stop()
 	do(<-ended)
+}
+
+// TestHalfARequestKeepsNoOtherOut sends half the body of a request, and half its
+// header, many times. The server must answer others meanwhile, and end the first.
+func TestHalfARequestKeepsNoOtherOut(t *testing.T) {
+	c, stop := startServer(t, NewLedger("v1"))
+	defer stop()
+	var held []net.Conn
+	for range 2 * maxConnections {
+		for _, text := range []string{"POST /v1/qos HTTP/1.1\r\nHost: tenond\r\nContent-Length: 20\r\n\r\nhalf", "GET /v1/status HT"} {
+			conn, err := net.Dial("unix", c.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, text); err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, conn)
+		}
+		if _, err := c.Status(t.Context()); err != nil {
+			t.Fatalf("beside %d connections: %v", len(held), err)
+		}
+	}
+	for i, conn := range held[:2*maxConnections] {
+		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("connection %d is still open", i)
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"tenon.sh/tenon/internal/agent/health"
+	"tenon.sh/tenon/internal/listen"
 )
 
 const (
@@ -26,6 +27,10 @@ const (
 	// patience is the time that a client may take to send a request or to read
 	// the answer.
 	patience = 10 * time.Second
+	// maxConnections is the maximum number of connections at a time. Other users of
+	// the machine may connect, and each connection takes a descriptor and memory
+	// from the loop.
+	maxConnections = 64
 )
 
 // Handler serves /metrics, /healthz and /readyz. /healthz is good while Alive
@@ -33,9 +38,9 @@ const (
 // agent is not damaged, and the journal has lost no entry.
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
-		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4,
-	}))
+	mux.Handle("GET /metrics", &listen.Pages{
+		Render: promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), Turn: m.turns,
+	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, m.Alive()) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { say(w, m.ready()) })
 	return mux
@@ -106,11 +111,8 @@ func serve(ctx context.Context, address string, h http.Handler, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	server := &http.Server{
-		Handler: h, ReadTimeout: patience, WriteTimeout: patience, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
-	}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
-	return server.Serve(socket)
+	host, _, _ := net.SplitHostPort(address) // Listen has checked it
+	return listen.Serve(ctx, socket, listen.Options{
+		Handler: h, Connections: maxConnections, Patience: patience, Idle: time.Minute, Name: host, Log: log,
+	})
 }

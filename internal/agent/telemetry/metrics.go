@@ -35,6 +35,7 @@ type Metrics struct {
 	health   *health.Health // nil: probes show no trouble
 
 	mu   sync.Mutex
+	seen uint64    // number of ticks
 	last tick.Tick // the last tick that could read the node
 	used map[node.WorkloadID]time.Duration
 	// at is the end of the last tick. period is the time between two ticks.
@@ -115,12 +116,19 @@ func (m *Metrics) countTick(outcome string) {
 // called before the first tick.
 func (m *Metrics) Show(h *health.Health) { m.health = h }
 
+// turns returns the number of ticks.
+func (m *Metrics) turns() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.seen
+}
+
 // Observe records a tick and its error. period is the time to the next tick if
 // no event comes.
 func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.at, m.period = m.now(), period
+	m.at, m.period, m.seen = m.now(), period, m.seen+1
 	if t.Snapshot.At.IsZero() {
 		m.countTick(tickBlind)
 		return

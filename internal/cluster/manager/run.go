@@ -2,11 +2,9 @@ package manager
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -27,13 +25,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/api/v1alpha1"
 
 	"tenon.sh/tenon/internal/cluster/admission/missed"
 	"tenon.sh/tenon/internal/cluster/certificate"
+	"tenon.sh/tenon/internal/cluster/endpoint"
 )
 
 // Options configure a manager.
@@ -117,11 +115,12 @@ func Run(ctx context.Context, rc *rest.Config, o Options) error {
 			return err
 		}
 	}
-	if err := m.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return fmt.Errorf("add the health check: %w", err)
+	ready := map[string]healthz.Checker{"cache": endpoint.CachesReady(m.GetCache())}
+	if o.Port != 0 {
+		ready["certificate"], ready["webhooks"] = cert.Ready, m.GetWebhookServer().StartedChecker()
 	}
-	if err := m.AddReadyzCheck("cache", cachesReady(m.GetCache())); err != nil {
-		return fmt.Errorf("add the readiness check: %w", err)
+	if err := endpoint.Add(m, o.Metrics, o.Health, ready, o.Log); err != nil {
+		return err
 	}
 	if err := m.Start(ctx); err != nil {
 		return fmt.Errorf("run: %w", err)
@@ -129,27 +128,8 @@ func Run(ctx context.Context, rc *rest.Config, o Options) error {
 	return nil
 }
 
-// cachesReady returns a readiness check that fails until the caches are complete. A manager waits
-// for the API server without a limit, and the check shows whether it still waits.
-func cachesReady(c cache.Cache) healthz.Checker {
-	return func(r *http.Request) error {
-		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
-		defer cancel()
-		if !c.WaitForCacheSync(ctx) {
-			return errors.New("the cache is not complete: the API server does not answer, a permission is missing, or a CRD is missing (crds/ of the chart); see the log")
-		}
-		return nil
-	}
-}
-
 // runtime converts the options to those of controller-runtime.
 func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *certificate.Serving) manager.Options {
-	unset := func(address string) string {
-		if address == "" {
-			return "0"
-		}
-		return address
-	}
 	lease := o.Lease
 	if lease == 0 {
 		lease = 30 * time.Second
@@ -168,7 +148,7 @@ func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *certif
 		Scheme: types, Logger: logger, MapperProvider: mapper,
 		LeaderElection: o.Elect && !o.DryRun, LeaderElectionID: o.Name, LeaderElectionNamespace: o.Namespace,
 		LeaseDuration: &lease, RenewDeadline: &renew, RetryPeriod: &retry, LeaderElectionReleaseOnCancel: true,
-		Metrics: metricsserver.Options{BindAddress: unset(o.Metrics)}, HealthProbeBindAddress: unset(o.Health),
+		Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0", // see endpoint.Add
 		Controller: config.Controller{SkipNameValidation: &yes, CacheSyncTimeout: startupLimit},
 		Client:     client.Options{},
 		Cache: cache.Options{
@@ -190,9 +170,7 @@ func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *certif
 		},
 	}
 	if o.Port != 0 {
-		options.WebhookServer = webhook.NewServer(webhook.Options{Host: o.Host, Port: o.Port, TLSOpts: []func(*tls.Config){
-			func(c *tls.Config) { c.GetCertificate, c.MinVersion = cert.Certificate, tls.VersionTLS13 },
-		}})
+		options.WebhookServer = endpoint.NewWebhooks(o.Host, o.Port, cert.Certificate, o.Log)
 	}
 	return options
 }

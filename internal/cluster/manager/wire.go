@@ -178,12 +178,6 @@ func (o Options) serve(m manager.Manager, cert *certificate.Serving, set *settin
 			return fmt.Errorf("follow %T: %w", object, err)
 		}
 	}
-	if err := m.AddReadyzCheck("certificate", cert.Ready); err != nil {
-		return fmt.Errorf("add the readiness check: %w", err)
-	}
-	if err := m.AddReadyzCheck("webhooks", server.StartedChecker()); err != nil {
-		return fmt.Errorf("add the readiness check: %w", err)
-	}
 	if o.DryRun {
 		return nil
 	}

@@ -1,0 +1,151 @@
+package listen
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// sendBuffer is the size of the kernel's buffer for what a client has not read
+// yet, in bytes. The kernel's own limit is some MiB for each connection, which
+// count as memory of this process's cgroup.
+const sendBuffer = 128 << 10
+
+// doors is a listener with a maximum number of connections (most).
+type doors struct {
+	net.Listener
+	most int
+	held atomic.Int64 // bytes of bodies that handlers hold
+
+	mu  sync.Mutex
+	all map[*conn]struct{}
+}
+
+// A conn is a connection. It waits for its client while no handler runs for it,
+// or while a write takes long.
+type conn struct {
+	net.Conn
+	of *doors
+
+	// doors.mu guards these fields. since is the time since which no handler
+	// runs. sending is the start of a write that has not returned yet.
+	busy    int
+	since   time.Time
+	sending time.Time
+}
+
+// connKey is the key of a *conn in the context of a request.
+type connKey struct{}
+
+// withConn adds the *conn of a connection to the context of its requests.
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	if secure, is := c.(interface{ NetConn() net.Conn }); is {
+		c = secure.NetConn()
+	}
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// Accept returns the next connection that has a place. Connections without a
+// place are closed.
+func (d *doors) Accept() (net.Conn, error) {
+	for {
+		inner, err := d.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c := d.admit(inner); c != nil {
+			return c, nil
+		}
+	}
+}
+
+// admit gives a connection a place. It returns nil if there is none.
+func (d *doors) admit(inner net.Conn) *conn {
+	if s, is := inner.(interface{ SetWriteBuffer(int) error }); is {
+		_ = s.SetWriteBuffer(sendBuffer) // without it, a slow client costs more memory
+	}
+	c := &conn{Conn: inner, of: d, since: time.Now()}
+	d.mu.Lock()
+	var out *conn
+	if len(d.all) >= d.most {
+		if out = d.longestWaiting(c.since); out == nil {
+			d.mu.Unlock()
+			drop(inner)
+			return nil
+		}
+		delete(d.all, out)
+	}
+	d.all[c] = struct{}{}
+	d.mu.Unlock()
+	if out != nil {
+		drop(out.Conn)
+	}
+	return c
+}
+
+// longestWaiting returns the connection that has waited for its client for the
+// longest time. Connections without a request come first, and then those whose
+// client has not read for slowAfter. If there is none, it returns nil. The caller
+// holds d.mu.
+func (d *doors) longestWaiting(now time.Time) *conn {
+	var idle, slow *conn
+	for c := range d.all {
+		switch {
+		case c.busy == 0 && (idle == nil || c.since.Before(idle.since)):
+			idle = c
+		case c.busy > 0 && !c.sending.IsZero() && now.Sub(c.sending) > slowAfter && (slow == nil || c.sending.Before(slow.sending)):
+			slow = c
+		}
+	}
+	if idle != nil {
+		return idle
+	}
+	return slow
+}
+
+// drop closes a connection at once. The kernel does not keep what the client has
+// not read.
+func drop(c net.Conn) {
+	if s, is := c.(interface{ SetLinger(int) error }); is {
+		_ = s.SetLinger(0) // without it, the kernel frees the memory later
+	}
+	_ = c.Close()
+}
+
+// begin and end note that a handler runs for the connection, and that it does not
+// any more or waits for its client.
+func (c *conn) begin() {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.busy++
+}
+
+func (c *conn) end() {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	if c.busy--; c.busy == 0 {
+		c.since = time.Now()
+	}
+}
+
+func (c *conn) Write(p []byte) (int, error) {
+	c.setSending(time.Now())
+	defer c.setSending(time.Time{})
+	return c.Conn.Write(p)
+}
+
+func (c *conn) setSending(since time.Time) {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.sending = since
+}
+
+// Close closes the connection, and frees its place.
+func (c *conn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.all, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
