@@ -155,8 +155,8 @@ func (n *site) check(t *testing.T) {
 			t.Errorf("%s has %v, and its contract says %v: %s", uid, set, c.CPUs, n.grants.How[id])
 		case p.Demand.Grade != pick.Own && (n.grants.Shared[id].Home != c.Home || !c.Home.Contains(set)):
 			t.Errorf("%s has %v of %v, and its contract says %v", uid, set, n.grants.Shared[id].Home, c.Home)
-		case p.Demand.Grade == pick.Seated && set.Len() != p.Demand.CPUs:
-			t.Errorf("%s has %d seats, and demands %d", uid, set.Len(), p.Demand.CPUs)
+		case p.Demand.Grade == pick.Seated && (set.Len() > p.Demand.CPUs || unit.CPUs(set.Len()) < p.Demand.Request):
+			t.Errorf("%s has %d seats, demands %d and requests %v", uid, set.Len(), p.Demand.CPUs, p.Demand.Request)
 		}
 		if own, is := n.grants.Of[id]; is {
 			if !own.Intersect(taken).Empty() {

@@ -63,7 +63,8 @@ type Hold struct {
 type Seats struct {
 	open mask
 	// soft[p] is the load of work whose home is the pool p or a pool below it.
-	// least[p] is the number of CPUs of p that must stay open for this load.
+	// least[p] is the number of CPUs of p that must stay open, whatever this
+	// load is: 1 if there is such work.
 	soft  []unit.MilliCPU
 	least []int32
 	// load is the load of seated work, by the position of the CPU.
@@ -142,22 +143,21 @@ func (m *Map) close(s *Seats, set unit.CPUSet) {
 	}
 }
 
-// share adds the load of a hold to its home.
+// share adds the load of a hold to its home. Seats keep no more CPUs open than
+// their work requests: the scheduler counts requests only, so more would be CPUs
+// that a pod takes from others without a cost.
 func (m *Map) share(s *Seats, h *Hold) {
-	home := m.smallestPool(h.Home)
-	need := int32(1)
 	if h.Grade == Seated {
 		n := h.CPUs.Len()
-		need = max(int32(n), 1)
 		for c := range h.CPUs.All() {
 			if i := m.position(c); i >= 0 {
 				s.load[i] += h.Request / unit.MilliCPU(n)
 			}
 		}
 	}
-	for p := home; p >= 0; p = m.pools[p].up {
+	for p := m.smallestPool(h.Home); p >= 0; p = m.pools[p].up {
 		s.soft[p] += h.Request
-		s.least[p] = max(s.least[p], need)
+		s.least[p] = max(s.least[p], 1)
 	}
 }
 

@@ -27,17 +27,12 @@ type Node struct {
 type Sharer struct {
 	Name    string
 	Request unit.MilliCPU
-	Seats   int // 0: it has a pool
 }
 
 // SharerOf returns the sharer with a hold. It returns false if the workload
 // shares no CPUs.
 func SharerOf(name string, h pick.Hold) (Sharer, bool) {
-	s := Sharer{Name: name, Request: h.Request}
-	if h.Grade == pick.Seated {
-		s.Seats = h.CPUs.Len()
-	}
-	return s, h.Grade > pick.Own
+	return Sharer{Name: name, Request: h.Request}, h.Grade > pick.Own
 }
 
 // Explain returns the reason why a claim does not fit, with numbers. It returns
@@ -119,19 +114,15 @@ func (n Node) forWhom(stay int) string {
 	if stay > 1 {
 		verb = "stay"
 	}
-	requests, most := unit.MilliCPU(0), 0
+	requests := unit.MilliCPU(0)
 	for _, s := range n.Sharers {
 		requests += s.Request
-		most = max(most, s.Seats)
 	}
 	if len(n.Sharers) == 0 || stay <= n.Seats.Keep() {
 		return verb + " open for work without own CPUs"
 	}
 	text := fmt.Sprintf("%s open for %s, which %s %v", verb, n.who(), request(len(n.Sharers)), requests)
-	switch {
-	case unit.CPUs(most-1) >= requests:
-		text += fmt.Sprintf(" on %s", countSeats(most))
-	case unit.CPUs(stay-1) >= requests: // each L3 cache and NUMA node keeps whole CPUs for the work in it
+	if unit.CPUs(stay-1) >= requests { // each L3 cache and NUMA node keeps whole CPUs for the work in it
 		text += " in several places"
 	}
 	return text

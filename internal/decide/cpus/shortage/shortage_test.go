@@ -77,8 +77,8 @@ func TestEachReasonHasTheNumbersOfTheNode(t *testing.T) {
 			"no room for own CPUs: 8 asked, 7 can be given: 8 open, of which 1 stays open for work without own CPUs"},
 		"one burst pod blocks own CPUs": {eight, 1, []work{web, burst}, pick.Claim{Grade: pick.Own, CPUs: 4}, pick.NeededShared,
 			"no room for own CPUs: 4 asked, 2 can be given: 8 open, of which 6 stay open for shop/burst and shop/web, which request 5500m"},
-		"many seats for a small request": {eight, 1, []work{{"shop/web", "0-5", "0-7", pick.Seated, 500}}, pick.Claim{Grade: pick.Own, CPUs: 4}, pick.NeededShared,
-			"no room for own CPUs: 4 asked, 2 can be given: 8 open, of which 6 stay open for shop/web, which requests 500m on 6 seats"},
+		"small requests in two caches": {eight, 1, []work{{"shop/web", "0-3", "0-3", pick.Seated, 500}, {"shop/api", "4-7", "4-7", pick.Seated, 500}}, pick.Claim{Grade: pick.Own, CPUs: 7}, pick.NeededShared,
+			"no room for own CPUs: 7 asked, 6 can be given: 8 open, of which 2 stay open for shop/api and shop/web, which request 1000m in several places"},
 		"not in one NUMA node": {four, 0, []work{own("0,4")}, pick.Claim{Grade: pick.Own, CPUs: 4, Within: pick.NUMA}, pick.TooFewNear,
 			"no room for own CPUs: 4 asked in one NUMA node, 3 can be given: 6 open"},
 		"on too many NUMA nodes": {four, 0, []work{own("0,4")}, pick.Claim{Grade: pick.Own, CPUs: 4, Fewest: true}, pick.TooManyNodes,
@@ -120,7 +120,7 @@ func TestEachReasonHasTheNumbersOfTheNode(t *testing.T) {
 }
 
 func TestManySharersAreCounted(t *testing.T) {
-	n := Node{Sharers: []Sharer{{"c", 100, 1}, {"a", 300, 1}, {"d", 100, 1}, {"b", 200, 1}}}
+	n := Node{Sharers: []Sharer{{"c", 100}, {"a", 300}, {"d", 100}, {"b", 200}}}
 	if got := n.who(); got != "a, b and 2 more" {
 		t.Errorf("%q", got)
 	}
