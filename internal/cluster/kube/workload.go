@@ -135,6 +135,7 @@ func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
 	w.Unlabelled = Class(p) == "" && w.Class == node.BE
 	w.Daemon = isDaemon(p)
 	w.Starting = p.Status.Phase == corev1.PodPending
+	w.Passing = p.Spec.RestartPolicy != "" && p.Spec.RestartPolicy != corev1.RestartPolicyAlways || p.Labels["app.kubernetes.io/part-of"] == "tenon"
 	w.SubPriority, _ = SubPriority(p)
 	w.EvictionPriority, _ = EvictionPriority(p)
 	var faults []Fault

@@ -244,3 +244,26 @@ func TestPodsWithoutACgroupArrive(t *testing.T) {
 		t.Errorf("workloads: %+v", all)
 	}
 }
+
+// TestWhatEndsByItselfIsPassing checks which pods are no services that stay.
+func TestWhatEndsByItselfIsPassing(t *testing.T) {
+	restart := func(policy corev1.RestartPolicy) podChange {
+		return func(p *corev1.Pod) { p.Spec.RestartPolicy = policy }
+	}
+	for name, x := range map[string]struct {
+		pod     corev1.Pod
+		passing bool
+	}{
+		"a service":                {pod("a", restart(corev1.RestartPolicyAlways)), false},
+		"a pod without a policy":   {pod("a"), false},
+		"a pod of a Job":           {pod("a", restart(corev1.RestartPolicyOnFailure)), true},
+		"a pod that runs once":     {pod("a", restart(corev1.RestartPolicyNever)), true},
+		"a part of Tenon":          {pod("a", restart(corev1.RestartPolicyAlways), label("app.kubernetes.io/part-of", "tenon")), true},
+		"a part of something else": {pod("a", restart(corev1.RestartPolicyAlways), label("app.kubernetes.io/part-of", "shop")), false},
+	} {
+		all, _ := Workloads([]corev1.Pod{x.pod}, Layout{}, func(node.CgroupPath) bool { return true })
+		if len(all) != 1 || all[0].Passing != x.passing {
+			t.Errorf("%s: %+v", name, all)
+		}
+	}
+}

@@ -88,7 +88,7 @@ func (st Selector) advanceTrials(c Config, next node.Selection, offered, usable 
 		in.Base = base
 	}
 	in.CPUs, in.Places = switchback.CPUsOf(t.Snapshot, t.Pool.ReservedCPUs), switchback.PlacesOf(t.Snapshot, t.homeOf)
-	in.Workloads, in.BE = switchback.CountsOf(t.Snapshot), switchback.BERuns(t.Snapshot, t.Use)
+	in.Workloads, in.Passing, in.BE = switchback.CountsOf(t.Snapshot), switchback.PassingOf(t.Snapshot), switchback.BERuns(t.Snapshot, t.Use)
 	if missed := t.SLO.Unexplained(); len(missed) > 0 {
 		in.Missed = missed[0].Reason
 	}

@@ -108,14 +108,15 @@ type Workload struct {
 	// DefaultPriority replaces a Priority of 0 in the comparison with the
 	// highest priority that Tenon may evict. Both may be 0.
 	DefaultPriority int `json:"default_priority,omitempty"`
-	// Unlabelled: the workload is BE only because it requests nothing. Daemon: a
-	// DaemonSet restarts it at once. Mid: its usage reduces the batch resources,
-	// as a BE pod of koord-mid or a BE host program of koord-mid or koord-prod.
-	// Starting: it has not started completely, so its usage will still grow.
+	// Unlabelled: it is BE only because it requests nothing. Daemon: a DaemonSet restarts
+	// it at once. Mid: its usage reduces the batch resources (a BE pod of koord-mid, or a
+	// BE host program of koord-mid or koord-prod). Starting: its usage will still grow.
+	// Passing: its arrival is no new service, as of a pod of a Job or a part of Tenon.
 	Unlabelled bool `json:"unlabelled,omitempty"`
 	Daemon     bool `json:"daemon,omitempty"`
 	Mid        bool `json:"mid,omitempty"`
 	Starting   bool `json:"starting,omitempty"`
+	Passing    bool `json:"passing,omitempty"`
 	// Objective is the latency objective of an LS workload.
 	Objective Objective `json:"objective,omitzero"`
 	// Grace is the time that the workload may take to end after SIGTERM. If it

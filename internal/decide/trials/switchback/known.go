@@ -19,10 +19,14 @@ func (p Place) compare(o Place) int {
 	return cmp.Or(strings.Compare(p.Service, o.Service), cmp.Compare(p.Shape, o.Shape))
 }
 
-// freshNames returns the services that were never seen before, sorted.
+// freshNames returns the services that were never seen before, sorted. A new Job
+// must not end the findings about the services that stay.
 func (st State) freshNames(in Input) []string {
 	var fresh []string
 	for id := range in.Workloads {
+		if _, passing := slices.BinarySearch(in.Passing, id); passing {
+			continue
+		}
 		name := ServiceName(id)
 		if _, known := slices.BinarySearch(st.Names, name); !known {
 			fresh = append(fresh, name)

@@ -2,6 +2,7 @@ package switchback
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,6 +119,34 @@ func TestWhatWasFoundEndsWithTheMechanismThatWasKept(t *testing.T) {
 	}
 }
 
+// TestAJobChangesNoFinding starts pods of Jobs during a trial and after it, such
+// as the job that uninstalls Tenon. The trial must go on, and what was found must
+// hold. A service of the same name is new.
+func TestAJobChangesNoFinding(t *testing.T) {
+	n := newScene(t, helps, node.MechanismIdle)
+	n.advanceUntil(func(st State) bool { return st.Trial.running() }).ticks(20)
+	n.in.Workloads["tenon-system/tenon-uninstall-x7k2p"] = Count{}
+	n.in.Passing = []string{"tenon-system/tenon-uninstall-x7k2p"}
+	if n.ticks(1); !n.st.Trial.running() {
+		t.Fatalf("the trial has ended: %s", n.st.Why)
+	}
+	if n.advanceUntil(ended); n.findings() != "cpu.idle kept" {
+		t.Fatalf("%s", n.findings())
+	}
+	for _, job := range []string{"ci/build-41", "ci/build-42-9xqzt", "ci/build-43"} {
+		n.in.Workloads[job] = Count{}
+		n.in.Passing = append([]string{job}, n.in.Passing...)
+		slices.Sort(n.in.Passing)
+	}
+	if n.ticks(10); n.st.Use() != node.MechanismIdle || n.st.Due || slices.Contains(n.st.Names, "ci/build") {
+		t.Errorf("in use %q, another round is due: %t: %s; names %q", n.st.Use(), n.st.Due, n.st.Why, n.st.Names)
+	}
+	n.in.Workloads["ci/build-7d9f8c6b5-abcde"] = Count{}
+	if n.ticks(1); n.st.Use() != "" || !n.st.Due {
+		t.Errorf("after a new service, %q is in use: %s", n.st.Use(), n.st.Why)
+	}
+}
+
 // TestATrialWithoutDataIsRepeated ends BE in the middle of a trial, and starts
 // it again the next night.
 func TestATrialWithoutDataIsRepeated(t *testing.T) {
@@ -146,6 +175,19 @@ func TestAnotherMechanismThatNeedsNoTrialBeginsAnew(t *testing.T) {
 
 // TestPlacesOfServices checks which changes of the CPUs of services end a
 // finding.
+// TestWhatEndsByItselfHasNoPlace checks which workloads count as services.
+func TestWhatEndsByItselfHasNoPlace(t *testing.T) {
+	s := node.Snapshot{Workloads: []node.Workload{
+		{ID: "a/web-0", Class: node.LS}, {ID: "a/job-b", Class: node.LS, Passing: true}, {ID: "a/job-a", Class: node.LSR, Passing: true},
+	}}
+	if places := PlacesOf(s, func(*node.Workload) unit.CPUSet { return unit.CPUSet{} }); len(places) != 1 || places[0].Service != "a/web" {
+		t.Errorf("%v", places)
+	}
+	if got := PassingOf(s); !slices.Equal(got, []string{"a/job-a", "a/job-b"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestPlacesOfServices(t *testing.T) {
 	at := func(service string, shape uint64) Place { return Place{service, shape} }
 	steps := []struct {

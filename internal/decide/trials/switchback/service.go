@@ -82,7 +82,7 @@ func PlacesOf(s node.Snapshot, may func(*node.Workload) unit.CPUSet) []Place {
 	all := s.Topology.All()
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
-		if !w.Class.Sensitive() {
+		if !w.Class.Sensitive() || w.Passing {
 			continue
 		}
 		p := Place{Service: NameOf(w)}
@@ -165,6 +165,19 @@ func CountsOf(s node.Snapshot) map[string]Count {
 		}
 		all[nameOf(w)] = Count{Waits: n, Waited: waited, Throttled: w.Usage.Throttled.Or(0)}
 	}
+	return all
+}
+
+// PassingOf returns the names of workloads that end by themselves, or are a part
+// of Tenon, sorted.
+func PassingOf(s node.Snapshot) []string {
+	var all []string
+	for i := range s.Workloads {
+		if w := &s.Workloads[i]; w.Passing {
+			all = append(all, nameOf(w))
+		}
+	}
+	slices.Sort(all)
 	return all
 }
 

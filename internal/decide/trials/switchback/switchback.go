@@ -67,6 +67,9 @@ type Input struct {
 	// Workloads are the counters of all LS work whose waits the kernel counts.
 	// The key is the workload's name (see ServiceName).
 	Workloads map[string]Count
+	// Passing are those of the workloads that end by themselves, or are a part of
+	// Tenon, sorted. Their waits count, and their arrival changes nothing.
+	Passing []string
 	// BE says whether best-effort work runs. If none runs, no mechanism has an
 	// effect.
 	BE bool
