@@ -173,7 +173,10 @@ var arch = []struct {
 	// lab
 	{"lab/load/protocol", affects, ""},
 	{"lab/load/socket", affects, ""},
-	{"lab/load", affects, "model/unit lab/load/protocol lab/load/socket"},
+	{"lab/load/fate", pure, ""},
+	{"lab/load/lines", pure, ""},
+	{"lab/load", affects, "model/unit lab/load/protocol lab/load/socket lab/load/fate lab/load/lines"},
+	{"lab/load/hlog", affects, "lab/load"},
 	{"lab/load/wrk", affects, "model/unit lab/load/socket lab/load"},
 	{"lab/stat", pure, "decide/trials/paired"},
 	{"lab/capacity", pure, "lab/stat"},
@@ -183,7 +186,7 @@ var arch = []struct {
 	{"lab/meter", affects, "model/node kernel/cgroup kernel/perf kernel/proc"},
 	{"lab/archive", affects, ""},
 	{"lab/textlayout", affects, ""},
-	{"lab/report", affects, "model/unit model/node decide/trials/paired lab/load lab/stat lab/chart lab/archive lab/textlayout"},
+	{"lab/report", affects, "model/unit model/node decide/trials/paired lab/load/hlog lab/stat lab/chart lab/archive lab/textlayout"},
 	{"lab/claim", affects, "lab/stat lab/textlayout lab/report"},
 	{"lab/report/synthetic", affects, "model/unit lab/report"},
 	{"lab/colocation", affects, "lab/stat lab/chart lab/textlayout lab/report lab/claim"},
@@ -194,7 +197,7 @@ var arch = []struct {
 	{"lab/jobfiles", affects, "lab/jobs"},
 	{"lab/concurrency", affects, "model/unit decide/trials/paired lab/stat lab/capacity lab/chart lab/archive lab/textlayout lab/jobs lab/report"},
 	{"lab/testbed", affects, "model/unit model/node decide/cpus/pick decide/tick decide/memory decide/isolation decide/policy kernel/cgroup kernel/proc kernel/task machine/usage machine/host agent/loop lab/archive lab/report"},
-	{"lab/harness", affects, "model/unit model/node kernel/cgroup kernel/proc lab/load lab/load/wrk lab/stat lab/textlayout lab/meter lab/report lab/testbed"},
+	{"lab/harness", affects, "model/unit model/node kernel/cgroup kernel/proc lab/load lab/load/hlog lab/load/wrk lab/stat lab/textlayout lab/meter lab/report lab/testbed"},
 	{"lab/work", affects, "model/unit model/node kernel/proc kernel/task config/spelling lab/load/protocol lab/load lab/testbed"},
 	{"lab/kubectl", affects, "lab/testbed lab/work"},
 	{"lab/nodes", affects, "model/unit kernel/proc lab/report lab/testbed lab/kubectl"},
@@ -248,7 +251,7 @@ var arch = []struct {
 // generators, and a tool for one machine must not link a Kubernetes client.
 var outside = map[string]string{
 	"charm.land/":                      "agent/top",
-	"github.com/HdrHistogram/":         "lab/load lab/report lab/report/synthetic",
+	"github.com/HdrHistogram/":         "lab/load lab/load/hlog lab/report lab/report/synthetic",
 	"github.com/charmbracelet/":        "agent/top",
 	"github.com/cilium/ebpf":           "kernel/rqdelay kernel/scx machine/capability",
 	"github.com/containerd/containerd": "runtimes/container",

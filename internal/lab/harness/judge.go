@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/load/hlog"
 	"tenon.sh/tenon/internal/lab/load/wrk"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
@@ -64,17 +65,14 @@ func fillOpen(r *report.Run, c *load.Result) {
 	all := report.Latency(c.WithStalls)
 	r.WithStalls = &all
 	r.Requests, r.ClientCPU = c.Completed, c.BusyRatio
-	r.Errors = errorCounts(map[string]int64{
-		"connect": c.Errors.Connect, "write": c.Errors.Write, "read": c.Errors.Read,
-		"status": c.Errors.Status, "timeout": c.Errors.Timeout, "unsent": c.Errors.Unsent,
-	})
+	r.Errors = errorCounts(c.Errors.ByKind())
 	r.Void = append(append(r.Void, c.Void...), c.Hints...)
 	r.Spoiled = float64(c.Spoiled) / float64(max(c.Scheduled, 1))
 	if r.Spoiled > 0.01 {
 		r.Warnings = append(r.Warnings, "the client itself stood still for more than 1 % of the requests, which were left out")
 	}
 	r.Histogram = c.LatencyHistogram.Histogram
-	r.Log = func(w io.Writer) error { return load.WriteLog(w, c) }
+	r.Log = func(w io.Writer) error { return hlog.Write(w, c) }
 }
 
 func fillWrk(r *report.Run, w *wrk.Result) {

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/lab/load/fate"
 	"tenon.sh/tenon/internal/lab/load/protocol"
 	"tenon.sh/tenon/internal/lab/load/socket"
 )
@@ -30,6 +31,25 @@ type conn struct {
 	sentAt  int64 // ns
 	retryAt int64 // ns
 	answer  protocol.Answer
+	got     int64  // bytes of the answer so far
+	begin   []byte // the first of them
+}
+
+// beginLength is the number of bytes of each answer that are kept, so that a
+// failure can quote them.
+const beginLength = 80
+
+// note remembers what has arrived of the answer.
+func (k *conn) note(piece []byte) {
+	k.got += int64(len(piece))
+	if room := beginLength - len(k.begin); room > 0 {
+		k.begin = append(k.begin, piece[:min(room, len(piece))]...)
+	}
+}
+
+// cause returns why the present request has no latency.
+func (k *conn) cause(kind fate.Kind, reason string) fate.Cause {
+	return fate.Cause{Kind: kind, Reason: reason, Begun: k.got > 0, Bytes: k.got, FirstLine: fate.FirstLine(k.begin)}
 }
 
 // A ring is the queue of free connections. The next one to be used is the one that has
@@ -75,6 +95,7 @@ func (t *thread) send(id int32, i int, now int64) {
 	t.busy++
 	t.record.latency[i] = pending
 	k.answer.Reset()
+	k.got, k.begin = 0, k.begin[:0]
 	// An empty socket buffer accepts a request of some hundred bytes at once,
 	// unless the connection is broken. So a request that is not written completely
 	// counts as failed.
@@ -82,8 +103,11 @@ func (t *thread) send(id int32, i int, now int64) {
 	if n := len(t.target.Requests); n > 1 {
 		request = t.target.Requests[t.draw.IntN(n)]
 	}
-	if n, errno := socket.Send(k.fd, request); errno != 0 || n != len(request) {
-		t.fail(id, failedWrite)
+	switch n, errno := socket.Send(k.fd, request); {
+	case errno != 0:
+		t.fail(id, k.cause(fate.Write, errno.Error()))
+	case n != len(request):
+		t.fail(id, k.cause(fate.Write, "the buffer of the socket has no room for the whole request"))
 	}
 }
 
@@ -94,11 +118,15 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 		if events&(unix.EPOLLOUT|unix.EPOLLERR|unix.EPOLLHUP) == 0 {
 			return // event of the connection's former socket, from the same batch
 		}
-		if socket.PendingError(k.fd) != nil {
-			t.failConnect(id)
-		} else if t.poller.Connected(k.fd, id) == nil {
-			t.greet(id)
+		err := socket.PendingError(k.fd)
+		if err == nil {
+			err = t.poller.Connected(k.fd, id)
 		}
+		if err != nil {
+			t.failConnect(id, err)
+			return
+		}
+		t.greet(id)
 		return
 	case down: // event of a socket that was closed earlier in this batch
 		return
@@ -113,15 +141,16 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 		// In the second case, later answers would seem to answer other requests.
 		t.reconnect(id)
 	case errno != 0:
-		t.fail(id, failedRead)
+		t.fail(id, k.cause(fate.Read, errno.Error()))
 	case n == 0 && k.answer.EOF():
 		t.complete(id)
 	case n == 0:
-		t.fail(id, failedRead)
+		t.fail(id, k.cause(fate.Read, "closed by the service"))
 	default:
+		k.note(t.buffer[:n])
 		done, err := k.answer.Feed(t.buffer[:n])
 		if err != nil {
-			t.fail(id, failedRead)
+			t.fail(id, k.cause(fate.Answer, err.Error()))
 		} else if done {
 			t.complete(id)
 		}
@@ -133,10 +162,10 @@ func (t *thread) complete(id int32) {
 	k := &t.conns[id]
 	now := t.now()
 	if !k.answer.Failed() {
-		const most = int64(longest / latencyUnit)
-		t.record.latency[k.request] = uint32(min((now-t.record.due[k.request]+int64(latencyUnit)/2)/int64(latencyUnit), most))
+		const most = int64(longest / LatencyUnit)
+		t.record.latency[k.request] = uint32(min((now-t.record.due[k.request]+int64(LatencyUnit)/2)/int64(LatencyUnit), most))
 	} else {
-		t.record.latency[k.request] = failedStatus
+		t.record.latency[k.request] = t.record.fate(k.cause(fate.Status, k.answer.Refusal()))
 	}
 	t.busy--
 	k.state = idle
@@ -148,8 +177,8 @@ func (t *thread) complete(id int32) {
 }
 
 // fail records why the request has no latency, and opens its connection again.
-func (t *thread) fail(id int32, fate uint32) {
-	t.record.latency[t.conns[id].request] = fate
+func (t *thread) fail(id int32, why fate.Cause) {
+	t.record.latency[t.conns[id].request] = t.record.fate(why)
 	t.busy--
 	t.open(id)
 }
@@ -167,13 +196,13 @@ func (t *thread) open(id int32) {
 		_ = unix.Close(k.fd) // close also removes it from the epoll set
 		k.fd = -1
 	}
-	fd, connected, err := socket.Open(t.target.Addr)
+	fd, connected, err := socket.Open(t.addr)
 	if err == nil {
 		k.fd = fd
 		err = t.poller.Add(fd, id, !connected)
 	}
 	if err != nil {
-		t.failConnect(id)
+		t.failConnect(id, err)
 		return
 	}
 	if !connected {
@@ -218,6 +247,8 @@ func (t *thread) greeted(id int32, n int, errno unix.Errno) {
 	}
 }
 
+var errLate = errors.New("no answer in time")
+
 var errGreeting = errors.New("the service refuses the first message")
 
 // refuse ends a connection whose first message got no good answer.
@@ -226,7 +257,7 @@ func (t *thread) refuse(id int32, err error) {
 		err = errGreeting
 	}
 	t.refusal = err
-	t.failConnect(id)
+	t.failConnect(id, err)
 }
 
 // awaitGreeted waits until the first message of each connection has a good
@@ -236,27 +267,28 @@ func (t *thread) awaitGreeted(timeout time.Duration) error {
 	for id := range t.conns {
 		for t.conns[id].state == greeting {
 			if time.Now().After(deadline) {
-				return fmt.Errorf("load: connection %d of %d: no answer to the first message within %v", id+1, len(t.conns), timeout)
+				return fmt.Errorf("load: %s: no answer to the first message within %v", t.describe(id), timeout)
 			}
 			for _, e := range t.poller.Sleep(longestSleep) {
 				t.handle(&t.conns[e.Fd], e.Fd, e.Events)
 			}
 		}
 		if t.conns[id].state != idle {
-			return fmt.Errorf("load: connection %d of %d: %w", id+1, len(t.conns), t.refusal)
+			return fmt.Errorf("load: %s: %w", t.describe(id), t.refusal)
 		}
 	}
 	return nil
 }
 
-func (t *thread) failConnect(id int32) {
+// failConnect records why a connection could not be made. sweep tries again.
+func (t *thread) failConnect(id int32, err error) {
 	k := &t.conns[id]
 	if k.fd >= 0 {
 		_ = unix.Close(k.fd)
 		k.fd = -1
 	}
 	now := t.now()
-	t.record.connect = append(t.record.connect, now)
+	t.record.connect = append(t.record.connect, failedConnect{now, t.record.fate(fate.Cause{Kind: fate.Connect, Reason: err.Error()})})
 	k.state, k.retryAt = down, now+int64(retryAfter)
 }
 
@@ -269,9 +301,9 @@ func (t *thread) sweep(now int64) {
 		late := now-k.sentAt > int64(t.timeout)
 		switch {
 		case k.state == waitingFor && late:
-			t.fail(int32(id), failedTimeout)
+			t.fail(int32(id), k.cause(fate.Timeout, ""))
 		case (k.state == connecting || k.state == greeting) && late:
-			t.failConnect(int32(id))
+			t.failConnect(int32(id), errLate)
 		case k.state == down && now >= k.retryAt:
 			t.open(int32(id))
 		}

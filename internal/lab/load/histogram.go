@@ -6,16 +6,21 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
+// LatencyUnit is the unit of the latencies in all histograms.
+const LatencyUnit = time.Microsecond
+
 const (
-	latencyUnit = time.Microsecond
-	lagUnit     = time.Nanosecond
-	longest     = time.Minute // a longer value is recorded as this one
-	digits      = 3
+	lagUnit = time.Nanosecond
+	longest = time.Minute // a longer value is recorded as this one
+	digits  = 3
 )
 
 // A Histogram is an HdrHistogram. Its text and JSON form is the compressed V2
 // encoding of HdrHistogram in base64.
 type Histogram struct{ *hdrhistogram.Histogram }
+
+// NewHistogram returns an empty histogram of latencies.
+func NewHistogram() Histogram { return newHistogram(LatencyUnit) }
 
 func newHistogram(unit time.Duration) Histogram {
 	return Histogram{hdrhistogram.New(1, int64(longest/unit), digits)}
@@ -41,6 +46,9 @@ func (h *Histogram) UnmarshalText(text []byte) (err error) {
 // Packed is the sparse form of a Histogram. It takes some hundred bytes, while
 // a Histogram takes 140 KiB. Both have the same text and JSON form.
 type Packed struct{ *hdrhistogram.PackedHistogram }
+
+// NewPacked returns an empty histogram of latencies.
+func NewPacked() Packed { return newPacked(LatencyUnit) }
 
 func newPacked(unit time.Duration) Packed {
 	return Packed{hdrhistogram.NewPacked(1, int64(longest/unit), digits)}

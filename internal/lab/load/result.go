@@ -3,6 +3,7 @@ package load
 import (
 	"time"
 
+	"tenon.sh/tenon/internal/lab/load/fate"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -14,7 +15,8 @@ const IntervalLength = 100 * time.Millisecond
 type Result struct {
 	Schema      int           `json:"schema"` // 1
 	URL         string        `json:"url"`
-	Loop        string        `json:"loop"` // "open" (Run) or "closed" (Saturate)
+	Address     string        `json:"address,omitempty"` // the one of the host's addresses that was used
+	Loop        string        `json:"loop"`              // "open" (Run) or "closed" (Saturate)
 	Arrival     Arrival       `json:"arrival,omitempty"`
 	Seed        uint64        `json:"seed"`
 	CPUs        unit.CPUSet   `json:"cpus"` // one thread on each
@@ -31,6 +33,12 @@ type Result struct {
 	AchievedRate float64 `json:"achieved_requests_per_second"`
 
 	Counts
+	// Causes are the reasons of all failures of the run and its warm-up. Their Count
+	// is that of the measured part.
+	Causes []fate.Cause `json:"causes,omitempty"`
+	// GivenUp has the states of the connections when the client gave up the requests
+	// that it had not sent.
+	GivenUp fate.Connections `json:"connections_given_up,omitzero"`
 	// Reconnects counts replaced connections of the run and its warm-up: the server
 	// closed them while they were idle, or announced a close in an answer.
 	Reconnects int64 `json:"reconnects"`
@@ -82,22 +90,9 @@ type Counts struct {
 	// DueInDelay counts requests that were due while the service had left another
 	// one unanswered for more than 2 ms (see function delays). SpoiledInDelay
 	// counts the Spoiled ones among them.
-	DueInDelay     int64  `json:"due_in_service_delay"`
-	SpoiledInDelay int64  `json:"spoiled_in_service_delay"`
-	Errors         Errors `json:"errors"`
-}
-
-// Errors has the number of failed requests for each kind of failure. Connect is
-// the number of failed attempts to connect.
-type Errors struct {
-	Connect int64 `json:"connect"`
-	Write   int64 `json:"write"`
-	Read    int64 `json:"read"`   // connection lost before the answer was complete, or the answer was not HTTP
-	Status  int64 `json:"status"` // complete, but not 2xx
-	Timeout int64 `json:"timeout"`
-	// Unsent counts requests that still waited for a connection at the end of
-	// the run. A run ends Config.Timeout after the end of its schedule.
-	Unsent int64 `json:"unsent"`
+	DueInDelay     int64       `json:"due_in_service_delay"`
+	SpoiledInDelay int64       `json:"spoiled_in_service_delay"`
+	Errors         fate.Errors `json:"errors"`
 }
 
 // An Interval is a part of a Result. It covers the requests that were due in it.
@@ -105,6 +100,7 @@ type Interval struct {
 	At     time.Duration `json:"at_ns"` // begin, since Result.Started
 	Length time.Duration `json:"length_ns"`
 	Counts
+	Failures []Failures `json:"failures,omitempty"`
 	// Answered counts good answers that arrived in this interval. Some of them
 	// answer requests that were due in an earlier one.
 	Answered int64 `json:"answered"`
@@ -119,6 +115,15 @@ type Interval struct {
 	Stalled  Packed `json:"stalled_latency_histogram_us"` // of the Spoiled requests
 	FromSend Packed `json:"latency_from_send_histogram_us"`
 	Lag      Packed `json:"client_lag_histogram_ns"`
+}
+
+// Closed reports whether the latencies come from a closed loop (Saturate).
+func (r *Result) Closed() bool { return r.Loop == closedLoop.String() }
+
+// Failures is the number of failures with one cause.
+type Failures struct {
+	Cause int   `json:"cause"` // index in Result.Causes
+	Count int64 `json:"count"`
 }
 
 // Latency is a distribution in microseconds.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tenon.sh/tenon/internal/lab/load/fate"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -18,7 +19,7 @@ import (
 // function changes.
 func resultOf(t *testing.T, requests int, change func(i int, latency, lag *uint32)) *Result {
 	t.Helper()
-	var r record
+	r := record{causes: fate.Causes{{Kind: fate.Read, Reason: "closed"}, {Kind: fate.Timeout}, {Kind: fate.Status, Reason: "503"}}}
 	for i := range requests {
 		latency, lag := uint32(100), uint32(200)
 		change(i, &latency, &lag)
@@ -30,14 +31,21 @@ func resultOf(t *testing.T, requests int, change func(i int, latency, lag *uint3
 	r.usage = []usage{{}, {at: int64(total), cpu: int64(total), watching: int64(total * 9 / 10)}}
 	result := &Result{
 		Schema: 1, URL: "http://127.0.0.1:8000/", Loop: "open", Arrival: Constant, CPUs: unit.CPUSetOf(1), Connections: 8, Limits: DefaultLimits,
-		Started:   time.Unix(1000000000, 0).UTC(),
-		Intervals: intervals([]*thread{{record: r}}, openLoop, total),
+		Started: time.Unix(1000000000, 0).UTC(),
 	}
+	result.Intervals, result.Causes = intervals([]*thread{{record: r}}, openLoop, total)
 	if err := result.Discard(0); err != nil {
 		t.Fatal(err)
 	}
 	return result
 }
+
+// The causes of resultOf.
+const (
+	failedRead = noLatency + iota
+	failedTimeout
+	failedStatus
+)
 
 func asIs(int, *uint32, *uint32) {}
 
@@ -128,7 +136,8 @@ func TestFewRequestsAreNotAnOverload(t *testing.T) {
 			k.record.latency = append(k.record.latency, uint32(1+random.ExpFloat64()*300000))
 			k.record.lag = append(k.record.lag, 200)
 		}
-		r := &Result{Loop: "open", Limits: DefaultLimits, Intervals: intervals([]*thread{&k}, openLoop, 12*time.Second)}
+		r := &Result{Loop: "open", Limits: DefaultLimits}
+		r.Intervals, r.Causes = intervals([]*thread{&k}, openLoop, 12*time.Second)
 		if err := r.Discard(2 * time.Second); err != nil {
 			t.Fatal(err)
 		}
@@ -221,50 +230,4 @@ This run is void:
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
-}
-
-func TestLatencyLogKeepsTheDistribution(t *testing.T) {
-	r := resultOf(t, 3500, func(i int, latency, _ *uint32) { *latency = uint32(i + 1) })
-	if err := r.Discard(time.Second); err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	if err := WriteLog(&log, r); err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(log.String(), "Tag=warmup,"); n != 1 {
-		t.Errorf("%d lines of warm-up, want 1:\n%s", n, log.String())
-	}
-	sum, intervals, err := ReadLog(&log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(intervals) != 3 || sum.TotalCount() != 2500 || !sum.Equals(r.LatencyHistogram.Histogram) {
-		t.Errorf("%d intervals with %d values; want 3 with 2500, and the same distribution", len(intervals), sum.TotalCount())
-	}
-}
-
-func TestReadLogRefusesWhatIsNone(t *testing.T) {
-	for name, text := range map[string]string{
-		"empty": "", "only comments": "#[x]\n", "only warm-up": "Tag=warmup,0.000,1.000,0.1,HISTFAAAABF42pNpmSzMwMDAAAAGsgDj\n", "broken histogram": "0.0,1.0,0.1,HISTFAAAA\n",
-	} {
-		if _, _, err := ReadLog(strings.NewReader(text)); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-}
-
-func FuzzReadLog(f *testing.F) {
-	r := &Result{URL: "http://a/", Intervals: []Interval{{Length: IntervalLength, Latency: newPacked(latencyUnit)}}}
-	r.Intervals[0].Latency.record(5)
-	var log bytes.Buffer
-	if err := WriteLog(&log, r); err != nil {
-		f.Fatal(err)
-	}
-	f.Add(log.Bytes())
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if sum, intervals, err := ReadLog(bytes.NewReader(text)); err == nil && (sum == nil || len(intervals) == 0) {
-			t.Error("neither a log nor an error")
-		}
-	})
 }

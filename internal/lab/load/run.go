@@ -1,9 +1,11 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"slices"
 	"sync"
@@ -12,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/lab/load/fate"
 	"tenon.sh/tenon/internal/lab/load/protocol"
 	"tenon.sh/tenon/internal/lab/load/socket"
 	"tenon.sh/tenon/internal/model/unit"
@@ -38,15 +41,11 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 			return nil, err
 		}
 	}
-	target, err := protocol.Parse(ctx, c.URL, c.Pages)
+	target, err := prepareTarget(ctx, c)
 	if err != nil {
-		return nil, fmt.Errorf("load: %w", err)
+		return nil, socket.Explain(fmt.Errorf("load: %w", err))
 	}
-	if len(target.Fill) > 0 {
-		if err := target.Ask(ctx, target.Fill, c.Timeout); err != nil {
-			return nil, socket.Explain(fmt.Errorf("load: prepare %s: %w", c.URL, err))
-		}
-	}
+	addr := target.Addrs[0]
 	cpus := slices.Collect(c.CPUs.All())
 	cpus = cpus[:min(len(cpus), c.Connections)]
 	c.CPUs = unit.CPUSetOf(cpus...)
@@ -61,30 +60,28 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	defer context.AfterFunc(ctx, func() { cancelled.Store(true) })()
 
 	threads := make([]*thread, len(cpus))
-	prepared := make(chan error, len(cpus))
+	setups := make([]error, len(cpus))
 	begin := make(chan struct{})
 	failed := make([]error, len(cpus))
-	var done sync.WaitGroup
+	var prepared, done sync.WaitGroup
+	prepared.Add(len(cpus))
 	for i, cpu := range cpus {
-		threads[i] = &thread{loop: l, target: target, cpu: cpu, total: total, timeout: c.Timeout, spin: c.Spin, cancelled: &cancelled}
+		threads[i] = &thread{loop: l, target: target, addr: addr, cpu: cpu, total: total, timeout: c.Timeout, spin: c.Spin, cancelled: &cancelled}
 		// The pinned thread is never unlocked, so it ends when its goroutine ends.
 		done.Go(func() {
 			t := threads[i]
 			defer t.close()
-			err := t.prepare(c, i, len(cpus), share(c.Connections, i, len(cpus)))
-			prepared <- err
+			setups[i] = t.prepare(c, i, len(cpus))
+			prepared.Done()
 			<-begin
-			if err == nil && !cancelled.Load() {
+			if setups[i] == nil && !cancelled.Load() {
 				failed[i] = t.run()
 			}
 		})
 	}
-	var setup []error
-	for range threads {
-		setup = append(setup, <-prepared)
-	}
-	err = errors.Join(setup...)
-	if err != nil {
+	prepared.Wait()
+	// The threads do the same, so they mostly fail for the same reason: one error says it.
+	if err = cmp.Or(setups...); err != nil {
 		cancelled.Store(true)
 	}
 	started := time.Now().Add(headStart)
@@ -105,13 +102,17 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 
 	r := &Result{
 		Schema: 1, URL: c.URL, Loop: l.String(), Seed: c.Seed, CPUs: c.CPUs, Connections: c.Connections,
-		Limits: c.Limits, Started: started, Intervals: intervals(threads, l, total),
+		Limits: c.Limits, Started: started, Address: addr.String(),
 	}
+	r.Intervals, r.Causes = intervals(threads, l, total)
 	if l == openLoop {
 		r.Arrival = c.Arrival
 	}
 	for _, t := range threads {
 		r.Reconnects += t.record.reconnects
+		r.GivenUp.All += t.givenUp.All
+		r.GivenUp.Waiting += t.givenUp.Waiting
+		r.GivenUp.Down += t.givenUp.Down
 	}
 	if err := r.Discard(c.Warmup); err != nil {
 		return nil, err
@@ -119,8 +120,37 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	return r, nil
 }
 
-// share divides an amount (whole) into n nearly equal parts and returns the size of the i-th.
-func share(whole, i, n int) int { return whole*(i+1)/n - whole*i/n }
+// prepareTarget resolves the URL, selects an address of its host, and fills a cache.
+func prepareTarget(ctx context.Context, c Config) (protocol.Target, error) {
+	t, err := protocol.Parse(ctx, c.URL, c.Pages)
+	if err != nil {
+		return t, err
+	}
+	addr, err := selectAddress(ctx, t, c.Timeout)
+	if err != nil {
+		return t, err
+	}
+	t.Addrs = []*net.TCPAddr{addr}
+	if len(t.Fill) > 0 {
+		if err := t.Ask(ctx, t.Fill, c.Timeout); err != nil {
+			return t, fmt.Errorf("prepare %s: %w", c.URL, err)
+		}
+	}
+	return t, nil
+}
+
+// selectAddress returns the first address of the target that accepts a connection.
+// It does not try the only address of a host, because the run tries it next.
+func selectAddress(ctx context.Context, t protocol.Target, timeout time.Duration) (*net.TCPAddr, error) {
+	if len(t.Addrs) == 1 {
+		return t.Addrs[0], nil
+	}
+	addr, c, err := t.Reach(ctx, min(timeout, 5*time.Second))
+	if err != nil {
+		return nil, err
+	}
+	return addr, c.Close()
+}
 
 // ownCPUs returns the CPUs on which the calling thread may run.
 func ownCPUs() (unit.CPUSet, error) {
@@ -137,13 +167,14 @@ func ownCPUs() (unit.CPUSet, error) {
 	return own, nil
 }
 
-// intervals makes the histograms of the intervals from the records of the threads.
-func intervals(threads []*thread, l loop, total time.Duration) []Interval {
+// intervals makes the histograms of the intervals from the records of the threads. It
+// also returns the causes of failures, by which the intervals count them.
+func intervals(threads []*thread, l loop, total time.Duration) ([]Interval, fate.Causes) {
 	n := int((total + IntervalLength - 1) / IntervalLength)
 	list := make([]Interval, n)
 	for i := range list {
 		at := time.Duration(i) * IntervalLength
-		list[i] = Interval{At: at, Length: min(IntervalLength, total-at), Latency: newPacked(latencyUnit), Stalled: newPacked(latencyUnit), FromSend: newPacked(latencyUnit), Lag: newPacked(lagUnit)}
+		list[i] = Interval{At: at, Length: min(IntervalLength, total-at), Latency: newPacked(LatencyUnit), Stalled: newPacked(LatencyUnit), FromSend: newPacked(LatencyUnit), Lag: newPacked(lagUnit)}
 	}
 	at := func(ns int64) *Interval {
 		return &list[min(max(int(ns/int64(IntervalLength)), 0), n-1)]
@@ -153,40 +184,44 @@ func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 		stalled = stalls(threads)
 		delayed = delays(threads, stalled)
 	}
+	var causes fate.Causes
 	for _, t := range threads {
 		for i, due := range t.record.due {
 			interval := at(due)
-			fate, lag := t.record.latency[i], int64(0)
+			latency, lag := t.record.latency[i], int64(0)
 			if l == openLoop {
 				lag = int64(t.record.lag[i])
 				switch {
 				case lag != int64(noLag):
 					interval.Lag.record(lag)
-				case fate != unsent && fate != waiting:
+				case latency != unsent && latency != waiting:
 					interval.WaitedForConnection++
 					lag = 0
 				}
 			}
 			_, spoiled := covering(stalled, due)
-			interval.note(fate, spoiled)
+			interval.note(latency, spoiled)
+			if latency >= noLatency && latency < pending {
+				interval.fail(t.record.causes[latency-noLatency], &causes)
+			}
 			if _, in := covering(delayed, due); in {
 				interval.DueInDelay++
 				if spoiled {
 					interval.SpoiledInDelay++
 				}
 			}
-			if fate < failedTimeout {
-				latency := int64(fate) * int64(latencyUnit)
+			if latency < noLatency {
+				ns := int64(latency) * int64(LatencyUnit)
 				if !spoiled {
-					interval.FromSend.record((latency - lag + int64(latencyUnit)/2) / int64(latencyUnit))
+					interval.FromSend.record((ns - lag + int64(LatencyUnit)/2) / int64(LatencyUnit))
 				}
-				if due+latency < int64(total) {
-					at(due+latency).Answered++
+				if due+ns < int64(total) {
+					at(due+ns).Answered++
 				}
 			}
 		}
 		for _, failed := range t.record.connect {
-			at(failed).Errors.Connect++
+			at(failed.at).fail(t.record.causes[failed.fate-noLatency], &causes)
 		}
 		for i := 1; i < len(t.record.usage); i++ {
 			from, to := t.record.usage[i-1], t.record.usage[i]
@@ -201,11 +236,22 @@ func intervals(threads []*thread, l loop, total time.Duration) []Interval {
 			list[i].P50 = float64(h.ValueAtPercentile(50))
 		}
 	}
-	return list
+	return list, causes
 }
 
-// note adds one request. latency is in µs. If the request has no latency, it is a
-// constant with the reason, such as unsent. Spoiled requests have their own histogram.
+// fail counts a failure, and adds its cause to the table of causes if it is new.
+func (i *Interval) fail(c fate.Cause, causes *fate.Causes) {
+	i.Errors.Count(c.Kind)
+	cause := causes.Index(c)
+	if k := slices.IndexFunc(i.Failures, func(f Failures) bool { return f.Cause == cause }); k >= 0 {
+		i.Failures[k].Count++
+		return
+	}
+	i.Failures = append(i.Failures, Failures{cause, 1})
+}
+
+// note adds one request. latency is in µs, or a value from noLatency on. Failures with
+// a cause are counted by fail. Spoiled requests have their own histogram.
 func (i *Interval) note(latency uint32, spoiled bool) {
 	i.Scheduled++
 	if spoiled {
@@ -214,18 +260,12 @@ func (i *Interval) note(latency uint32, spoiled bool) {
 	if latency != unsent && latency != waiting {
 		i.Sent++
 	}
-	switch latency {
-	case unsent, waiting:
-		i.Errors.Unsent++
-	case pending, failedTimeout: // pending: the run ended before the request timed out
-		i.Errors.Timeout++
-	case failedWrite:
-		i.Errors.Write++
-	case failedRead:
-		i.Errors.Read++
-	case failedStatus:
-		i.Errors.Status++
-	default:
+	switch {
+	case latency == unsent || latency == waiting:
+		i.Errors.Count(fate.Unsent)
+	case latency == pending: // the run ended before the request timed out
+		i.Errors.Count(fate.Timeout)
+	case latency < noLatency:
 		i.Completed++
 		if spoiled {
 			i.Stalled.record(int64(latency))

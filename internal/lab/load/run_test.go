@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/lab/load/fate"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -106,16 +107,16 @@ func TestEveryScheduledRequestHasOneFate(t *testing.T) {
 		void   string
 	}{
 		"good": {check: func(r *Result) bool {
-			return r.Completed == r.Scheduled && r.Errors == Errors{} && r.Reconnects == 0
+			return r.Completed == r.Scheduled && r.Errors == fate.Errors{} && r.Reconnects == 0
 		}},
 		"chunked": {server: behaviour{answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"},
 			check: func(r *Result) bool { return r.Completed == r.Scheduled && r.Reconnects == 0 }},
 		"announced close": {server: behaviour{answer: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"},
 			check: func(r *Result) bool {
-				return r.Completed == r.Scheduled && r.Errors == Errors{} && r.Reconnects >= r.Completed
+				return r.Completed == r.Scheduled && r.Errors == fate.Errors{} && r.Reconnects >= r.Completed
 			}},
 		"until close": {server: behaviour{answer: "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nok"},
-			check: func(r *Result) bool { return r.Completed == r.Scheduled && r.Errors == Errors{} }},
+			check: func(r *Result) bool { return r.Completed == r.Scheduled && r.Errors == fate.Errors{} }},
 		"idle close": {server: behaviour{idleClose: 20 * time.Millisecond}, config: Config{Rate: 20},
 			check: func(r *Result) bool { return r.Completed > 0 && r.Reconnects > 0 }},
 		"errors of the service": {server: behaviour{answer: "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"},
@@ -123,7 +124,7 @@ func TestEveryScheduledRequestHasOneFate(t *testing.T) {
 		"hang-ups": {server: behaviour{hangUpAfter: 3},
 			check: func(r *Result) bool { return r.Errors.Read > 0 && r.Completed > r.Errors.Read }, void: "read errors: "},
 		"not HTTP": {server: behaviour{answer: "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n\r\n"},
-			check: func(r *Result) bool { return r.Errors.Read == r.Scheduled }, void: "read errors: "},
+			check: func(r *Result) bool { return r.Errors.Answer == r.Scheduled }, void: "answer errors: "},
 		"silence": {server: behaviour{silent: true}, config: Config{Timeout: 50 * time.Millisecond},
 			check: func(r *Result) bool { return r.Errors.Timeout > 0 && r.Completed == 0 }, void: "no request was answered"},
 		"too few connections": {server: behaviour{delay: 20 * time.Millisecond}, config: Config{Connections: 2, Timeout: 200 * time.Millisecond},
@@ -248,7 +249,8 @@ func TestSetupErrorsSayWhatToDo(t *testing.T) {
 		want   string
 	}{
 		"nobody listens":  {func(*Config) {}, "is the service running"},
-		"https":           {func(c *Config) { c.URL = "https://127.0.0.1/" }, "want http://"},
+		"https":           {func(c *Config) { c.URL = "https://127.0.0.1/" }, "the load has no TLS: want http://"},
+		"no scheme":       {func(c *Config) { c.URL = "127.0.0.1:8000" }, `url "127.0.0.1:8000" names no protocol: want http://`},
 		"no host":         {func(c *Config) { c.URL = "http:///x" }, "want http://"},
 		"no rate":         {func(c *Config) { c.Rate = 0 }, "rate 0"},
 		"no duration":     {func(c *Config) { c.Duration = 0 }, "duration 0s"},

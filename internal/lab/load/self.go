@@ -112,8 +112,9 @@ func (s Self) run(ctx context.Context, c Config, ended *sync.WaitGroup, leave <-
 	}
 	r := &Result{
 		Schema: 1, URL: c.URL, Loop: "self", Arrival: c.Arrival, Seed: c.Seed, CPUs: c.CPUs, Limits: c.Limits,
-		Started: started, Intervals: intervals(threads, closedLoop, total),
+		Started: started,
 	}
+	r.Intervals, r.Causes = intervals(threads, closedLoop, total)
 	return r, r.Discard(c.Warmup)
 }
 
@@ -143,8 +144,8 @@ func (t *thread) serve(memory []byte) {
 		for range selfReads {
 			at = at*6364136223846793005 + 1442695040888963407 + uint64(memory[(at>>17)%lines*64])
 		}
-		late := (t.now() - due + int64(latencyUnit)/2) / int64(latencyUnit)
-		t.record.latency[i] = uint32(min(max(late, 1), int64(longest/latencyUnit)))
+		late := (t.now() - due + int64(LatencyUnit)/2) / int64(LatencyUnit)
+		t.record.latency[i] = uint32(min(max(late, 1), int64(longest/LatencyUnit)))
 	}
 	runtime.KeepAlive(at)
 }

@@ -39,6 +39,7 @@ type behaviour struct {
 	hangUpAfter       int           // number of answers on a connection; the server closes it after the next request; 0: never
 	idleClose         time.Duration // closes a connection after this time without a request
 	silent            bool
+	closes            bool // the connection after each answer
 }
 
 const plainAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -110,7 +111,7 @@ func (s *server) serve(c net.Conn) {
 		if s.hangUpAfter > 0 && n > s.hangUpAfter {
 			return
 		}
-		if _, err := c.Write([]byte(answer)); err != nil || strings.Contains(s.answer, "Connection: close") {
+		if _, err := c.Write([]byte(answer)); err != nil || s.closes || strings.Contains(s.answer, "Connection: close") {
 			return
 		}
 	}

@@ -67,10 +67,10 @@ func delays(threads []*thread, stalled []span) []span {
 		stalls := t.record.stalls()
 		for i, due := range t.record.due {
 			latency := t.record.latency[i]
-			if latency >= failedTimeout {
+			if latency >= noLatency {
 				continue
 			}
-			sent, answered := due, due+int64(latency)*int64(latencyUnit)
+			sent, answered := due, due+int64(latency)*int64(LatencyUnit)
 			if lag := t.record.lag[i]; lag != noLag {
 				sent += int64(lag)
 			} else if s, ok := covering(stalled, due); ok {

@@ -17,11 +17,19 @@ func (r *Result) Discard(warmup time.Duration) error {
 	if warmup < 0 || skip >= len(r.Intervals) {
 		return fmt.Errorf("load: discard the first %v of %v: want at least %v left", warmup, time.Duration(len(r.Intervals))*IntervalLength, IntervalLength)
 	}
-	latency, all, fromSend, lag := newHistogram(latencyUnit), newHistogram(latencyUnit), newHistogram(latencyUnit), newHistogram(lagUnit)
+	latency, all, fromSend, lag := newHistogram(LatencyUnit), newHistogram(LatencyUnit), newHistogram(LatencyUnit), newHistogram(lagUnit)
 	var counts Counts
 	var length, busy time.Duration
 	var answered int64
+	for i := range r.Causes {
+		r.Causes[i].Count = 0
+	}
 	for _, i := range r.Intervals[skip:] {
+		for _, f := range i.Failures {
+			if f.Cause >= 0 && f.Cause < len(r.Causes) { // r may come from a file
+				r.Causes[f.Cause].Count += f.Count
+			}
+		}
 		length += i.Length
 		busy += i.Busy
 		answered += i.Answered
@@ -38,8 +46,8 @@ func (r *Result) Discard(warmup time.Duration) error {
 	r.AchievedRate = float64(answered) / length.Seconds()
 	r.BusyRatio = busy.Seconds() / (length.Seconds() * float64(max(r.CPUs.Len(), 1)))
 	r.LatencyHistogram, r.LagHistogram = latency, lag
-	r.WithStalls = latencyOf(all, latencyUnit)
-	r.Latency, r.FromSend, r.Lag = latencyOf(latency, latencyUnit), latencyOf(fromSend, latencyUnit), latencyOf(lag, lagUnit)
+	r.WithStalls = latencyOf(all, LatencyUnit)
+	r.Latency, r.FromSend, r.Lag = latencyOf(latency, LatencyUnit), latencyOf(fromSend, LatencyUnit), latencyOf(lag, lagUnit)
 	r.judge()
 	return nil
 }
@@ -52,33 +60,7 @@ func (c *Counts) add(o Counts) {
 	c.Spoiled += o.Spoiled
 	c.DueInDelay += o.DueInDelay
 	c.SpoiledInDelay += o.SpoiledInDelay
-	c.Errors.Connect += o.Errors.Connect
-	c.Errors.Write += o.Errors.Write
-	c.Errors.Read += o.Errors.Read
-	c.Errors.Status += o.Errors.Status
-	c.Errors.Timeout += o.Errors.Timeout
-	c.Errors.Unsent += o.Errors.Unsent
-}
-
-// Total returns the number of all errors.
-func (e Errors) Total() int64 {
-	return e.Connect + e.Write + e.Read + e.Status + e.Timeout + e.Unsent
-}
-
-type errorKind struct {
-	name, meaning string
-	count         int64
-}
-
-func (e Errors) kinds() []errorKind {
-	return []errorKind{
-		{"connect", "connections could not be made", e.Connect},
-		{"write", "requests could not be written", e.Write},
-		{"read", "connections were lost before the answer was complete", e.Read},
-		{"status", "answers had a status other than 2xx", e.Status},
-		{"timeout", "requests were not answered in time", e.Timeout},
-		{"unsent", "requests never got a connection", e.Unsent},
-	}
+	c.Errors.Add(o.Errors)
 }
 
 // judge computes Void and Hints.
@@ -87,11 +69,7 @@ func (r *Result) judge() {
 	void := func(format string, args ...any) { r.Void = append(r.Void, fmt.Sprintf(format, args...)) }
 
 	if float64(r.Errors.Total()) > r.Limits.ErrorRatio*float64(r.Scheduled) {
-		for _, kind := range r.Errors.kinds() {
-			if kind.count > 0 {
-				void("%s errors: %d %s", kind.name, kind.count, kind.meaning)
-			}
-		}
+		r.Void = r.Errors.Texts(r.Causes, r.GivenUp)
 	}
 	if r.Errors.Connect > 0 {
 		r.Hints = socket.OwnLimits().Hints()
@@ -140,7 +118,8 @@ func (r *Result) lacksSlowRequests() bool {
 // a growing queue has in work when that part ends, with three standard deviations
 // of a Poisson number.
 func (r *Result) Overloaded() bool {
-	missing := (r.OfferedRate - r.AchievedRate) * r.Length.Seconds()
+	// An answer that the client cannot read is no sign of a queue.
+	missing := (r.OfferedRate-r.AchievedRate)*r.Length.Seconds() - float64(r.Errors.Answer)
 	inWork := r.inWork()
 	return missing > (1-r.Limits.AchievedRatio)*float64(r.Scheduled)+inWork+3*math.Sqrt(max(inWork, 1))
 }
@@ -159,6 +138,6 @@ func (r *Result) inWork() float64 {
 			sum += i.Mean * float64(i.Completed)
 		}
 	}
-	latency := sum / max(n, 1) * float64(latencyUnit) / float64(time.Second)
+	latency := sum / max(n, 1) * float64(LatencyUnit) / float64(time.Second)
 	return min(r.OfferedRate*latency, float64(r.Scheduled)/2)
 }

@@ -3,6 +3,8 @@ package load
 import (
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -12,10 +14,14 @@ import (
 func (r *Result) WriteText(w io.Writer) error {
 	var b strings.Builder
 	kind := "open loop, " + string(r.Arrival) + " arrivals"
-	if r.Loop == closedLoop.String() {
+	if r.Closed() {
 		kind = "closed loop (its latencies hide stalls of the service)"
 	}
-	fmt.Fprintf(&b, "%v of load on %s, %s\n", r.Length.Round(time.Millisecond), r.URL, kind)
+	at := ""
+	if !strings.Contains(r.URL, r.Address) {
+		at = " (" + r.Address + ")"
+	}
+	fmt.Fprintf(&b, "%v of load on %s%s, %s\n", r.Length.Round(time.Millisecond), r.URL, at, kind)
 	fmt.Fprintf(&b, "  %d connections, CPUs %v, warm-up %v left out\n\n", r.Connections, r.CPUs, r.Warmup)
 
 	row := func(name string, l Latency) {
@@ -34,15 +40,21 @@ func (r *Result) WriteText(w io.Writer) error {
 	b.WriteString("\n")
 
 	fmt.Fprintf(&b, "  offered    %9.1f requests/s (%d)\n", r.OfferedRate, r.Scheduled)
-	fmt.Fprintf(&b, "  achieved   %9.1f requests/s (%d answered)\n", r.AchievedRate, r.Completed)
+	// The answers of this time; Completed has those of the requests of this time.
+	answered := int64(math.Round(r.AchievedRate * r.Length.Seconds()))
+	also := ""
+	if answered != r.Completed {
+		also = fmt.Sprintf("; %d of the offered requests, some of them later", r.Completed)
+	}
+	fmt.Fprintf(&b, "  achieved   %9.1f requests/s (%d answered%s)\n", r.AchievedRate, answered, also)
 	fmt.Fprintf(&b, "  client     %9.1f %% busy\n", 100*r.BusyRatio)
 	fmt.Fprintf(&b, "  waited for a connection: %d, reconnected: %d\n", r.WaitedForConnection, r.Reconnects)
 	if r.Spoiled > 0 {
 		fmt.Fprintf(&b, "  left out: %d requests that were due while the client's own CPU stood still; row all has them\n", r.Spoiled)
 	}
-	for _, kind := range r.Errors.kinds() {
-		if kind.count > 0 {
-			fmt.Fprintf(&b, "  %s errors: %d %s\n", kind.name, kind.count, kind.meaning)
+	for _, line := range r.Errors.Texts(r.Causes, r.GivenUp) {
+		if !slices.Contains(r.Void, line) {
+			b.WriteString("  " + line + "\n")
 		}
 	}
 	if len(r.Void) > 0 {

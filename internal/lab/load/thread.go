@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"runtime"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/lab/load/fate"
 	"tenon.sh/tenon/internal/lab/load/protocol"
 	"tenon.sh/tenon/internal/lab/load/socket"
 	"tenon.sh/tenon/internal/model/unit"
@@ -49,6 +51,7 @@ const (
 type thread struct {
 	loop      loop
 	target    protocol.Target
+	addr      *net.TCPAddr // one of target.Addrs
 	cpu       unit.CPU
 	total     time.Duration // of the schedule
 	timeout   time.Duration
@@ -59,6 +62,8 @@ type thread struct {
 	poller *socket.Poller
 	buffer []byte
 	conns  []conn
+	from   int  // number of connections of the threads before this one
+	all    int  // number of connections of all threads
 	free   ring // idle connections; the first has been idle longest
 	busy   int  // number of connections with an answer outstanding
 	next   int  // index of the next request to send
@@ -68,18 +73,29 @@ type thread struct {
 
 	refusal error // of the latest connection whose first message got no good answer
 
+	// givenUp has the states of the connections when the thread gave up the requests
+	// that it had not sent. It is zero if it has sent all.
+	givenUp fate.Connections
+
 	record record
 }
 
 // A record holds the data of a thread. It has one row for each request.
 type record struct {
 	due     []int64  // ns; in closed loop the time of the actual send
-	latency []uint32 // µs, or a constant such as unsent
+	latency []uint32 // µs, or a value from noLatency on
 	lag     []uint32 // ns, or noLag
 	usage   []usage
-	connect []int64 // times of failed attempts to connect
+	connect []failedConnect
+	causes  fate.Causes
 	// reconnects counts connections that the server closed between requests.
 	reconnects int64
+}
+
+// A failedConnect is a failed attempt to connect.
+type failedConnect struct {
+	at   int64  // ns
+	fate uint32 // see record.fate
 }
 
 // usage is a thread's CPU time (cpu) and its polling time (watching) until one time (at).
@@ -87,25 +103,28 @@ type usage struct {
 	at, cpu, watching int64 // ns
 }
 
-// The ways in which a request can end without a latency.
+// The fates of a request without a latency. Lower values than noLatency are
+// latencies. The values from noLatency up to pending are causes of failures, by their
+// index in record.causes.
 const (
 	unsent  uint32 = 1<<32 - 1 - iota
 	waiting        // for a connection
 	pending        // sent, not answered
-	failedWrite
-	failedRead
-	failedStatus
-	failedTimeout // the smallest of these constants: lower values are latencies
+
+	noLatency = pending - fate.MaxCauses
 
 	noLag = unsent // the request waited for a connection
 )
+
+// fate returns the value that stands for a failure.
+func (r *record) fate(c fate.Cause) uint32 { return noLatency + uint32(r.causes.Index(c)) }
 
 // drawStream makes the random stream of the pages differ from the stream of the schedule.
 const drawStream = 1 << 32
 
 // prepare binds the calling goroutine to its thread and the thread to a CPU,
 // makes the schedule and connects. The same goroutine must then call run.
-func (t *thread) prepare(c Config, index, threads, conns int) error {
+func (t *thread) prepare(c Config, index, threads int) error {
 	runtime.LockOSThread()
 	if err := pinThread(t.cpu); err != nil {
 		return fmt.Errorf("load: %w", err)
@@ -127,8 +146,9 @@ func (t *thread) prepare(c Config, index, threads, conns int) error {
 	t.record.usage = make([]usage, 0, int(t.total/IntervalLength)+1000)
 	t.buffer = make([]byte, 64<<10)
 	t.draw = rand.New(rand.NewPCG(c.Seed, drawStream+uint64(index)))
-	t.conns = make([]conn, conns)
-	t.free = ring{ids: make([]int32, conns)}
+	t.from, t.all = c.Connections*index/threads, c.Connections
+	t.conns = make([]conn, c.Connections*(index+1)/threads-t.from)
+	t.free = ring{ids: make([]int32, len(t.conns))}
 
 	var err error
 	if t.poller, err = socket.NewPoller(); err != nil {
@@ -136,24 +156,29 @@ func (t *thread) prepare(c Config, index, threads, conns int) error {
 	}
 	for id := range t.conns {
 		k := &t.conns[id]
-		k.fd, k.answer = -1, t.target.Answer()
-		fd, connected, err := socket.Open(t.target.Addr)
+		k.fd, k.answer, k.begin = -1, t.target.Answer(), make([]byte, 0, beginLength)
+		fd, connected, err := socket.Open(t.addr)
 		if err != nil {
-			return fmt.Errorf("load: connection %d of %d: %w", id+1, conns, err)
+			return fmt.Errorf("load: %s: %w", t.describe(id), err)
 		}
 		k.fd = fd
 		if !connected {
-			err = socket.Await(fd, t.target.Addr, min(t.timeout, 5*time.Second))
+			err = socket.Await(fd, t.addr, min(t.timeout, 5*time.Second))
 		}
 		if err == nil {
 			err = t.poller.Add(fd, int32(id), false)
 		}
 		if err != nil {
-			return fmt.Errorf("load: connection %d of %d: %w", id+1, conns, err)
+			return fmt.Errorf("load: %s: %w", t.describe(id), err)
 		}
 		t.greet(int32(id))
 	}
 	return t.awaitGreeted(max(t.timeout, 5*time.Second))
+}
+
+// describe names a connection of the thread by its number among all connections.
+func (t *thread) describe(id int) string {
+	return fmt.Sprintf("connection %d of %d", t.from+id+1, t.all)
 }
 
 // pinThread restricts the calling thread to one CPU.
@@ -215,7 +240,7 @@ func (t *thread) run() error {
 			t.record.usage = append(t.record.usage, usage{at: now, cpu: threadCPU(), watching: watching})
 			return nil
 		case now > end+int64(t.timeout):
-			t.next = len(t.record.due) // requests that are still unsent stay unsent
+			t.giveUp()
 		}
 		if now-t.swept >= int64(housekeeping) {
 			t.sweep(now)
@@ -230,6 +255,23 @@ func (t *thread) run() error {
 		for _, e := range events {
 			t.handle(&t.conns[e.Fd], e.Fd, e.Events)
 			t.sendDue(t.now())
+		}
+	}
+}
+
+// giveUp leaves the requests unsent that are not sent yet.
+func (t *thread) giveUp() {
+	if t.next == len(t.record.due) {
+		return
+	}
+	t.next = len(t.record.due)
+	t.givenUp.All = len(t.conns)
+	for _, k := range t.conns {
+		switch k.state {
+		case waitingFor:
+			t.givenUp.Waiting++
+		case down, connecting, greeting:
+			t.givenUp.Down++
 		}
 	}
 }

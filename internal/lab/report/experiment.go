@@ -156,7 +156,7 @@ type Run struct {
 
 	// Histogram comes from the .hlog of the run. Values are in µs with 3 digits.
 	Histogram *hdrhistogram.Histogram `json:"-"`
-	// Log writes the .hlog (load.WriteLog). Only SaveRun calls it. It is nil if
+	// Log writes the .hlog (hlog.Write). Only SaveRun calls it. It is nil if
 	// the client has no histogram.
 	Log func(io.Writer) error `json:"-"`
 }

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/archive"
-	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/load/hlog"
 )
 
 // Schema is the version of the files that this package writes and reads.
@@ -103,7 +103,7 @@ func loadRun(raw fs.FS, name string, whole Record) error {
 		return err
 	}
 	defer log.Close()
-	whole.Common().Histogram, _, err = load.ReadLog(log)
+	whole.Common().Histogram, _, err = hlog.Read(log)
 	return err
 }
 

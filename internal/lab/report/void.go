@@ -30,7 +30,7 @@ const (
 // The reasons come from package load and from package harness. A submission has
 // the causes in place of the reasons.
 var (
-	failedReason = regexp.MustCompile(`^((connect|write|read|status|timeout|unsent) errors: |socket errors: (read|write|timeout) |` +
+	failedReason = regexp.MustCompile(`^((connect|write|read|answer|status|timeout|unsent) errors: |socket errors: (read|write|timeout) |` +
 		`\d+ of \d+ answers had a status |no request was answered|only [\d.]+ % of the offered rate was answered|` + string(Failed) + `$)`)
 	disturbedReason = regexp.MustCompile(`^(the hypervisor kept |other work used |the client |latency took |` + string(Disturbed) + `$)`)
 )

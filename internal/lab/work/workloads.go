@@ -60,7 +60,7 @@ func (w Workloads) OrDefaults(fault func(format string, args ...any)) Workloads 
 	case unknown:
 	case w.Load == "" && !named:
 		fault("--service %q is a command, not one of %s, so it needs --load: where the service listens, such as redis://127.0.0.1:6379, or a command that prints latencies", w.Service, strings.Join(Services, ", "))
-	case w.Load != "" && err != nil && (strings.Contains(w.Load, "://") && !strings.ContainsAny(w.Load, " \t")):
+	case w.Load != "" && err != nil && (strings.Contains(w.Load, "://") && !strings.ContainsAny(w.Load, " \t") || hostAndPort.MatchString(w.Load)):
 		fault("--load: %w", err)
 	case w.Load != "" && err == nil && named && !w.Self() && !strings.HasPrefix(w.Load, w.scheme()+"://"):
 		fault("--load %s: the service %s answers %s://", w.Load, w.Service, w.scheme())
@@ -114,6 +114,9 @@ func (w Workloads) scheme() string {
 	}
 	return w.Service
 }
+
+// hostAndPort matches a URL without its protocol, which is no command either.
+var hostAndPort = regexp.MustCompile(`^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):[0-9]+(/\S*)?$`)
 
 // programName matches a command that can only be the name of a program.
 var programName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]*$`)

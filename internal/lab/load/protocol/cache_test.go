@@ -53,6 +53,9 @@ func TestAnswersOfCachesAreCompleteExactlyAtTheirEnd(t *testing.T) {
 					t.Fatalf("pieces of %d: exact %v, failed %v, error %v", piece, exact, a.Failed(), err)
 				}
 			}
+			if said := a.Refusal(); (said != "") != c.failed {
+				t.Errorf("refusal %q, failed %v", said, c.failed)
+			}
 			a.Reset()
 			if _, err := a.Feed([]byte(c.stream + "+")); err == nil {
 				t.Error("bytes after the end are accepted")

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
+	"strconv"
 )
 
 // maxHead is the maximum size, in bytes, of the header of a response and of
@@ -41,10 +43,13 @@ var (
 	errExtra     = errors.New("bytes after the end of the response")
 	errLongHead  = errors.New("header longer than 64 KiB")
 	errNotHTTP   = errors.New("not an HTTP/1 status line")
+	errBareLF    = errors.New("the lines of the header end with LF alone: want CRLF")
 	errChunkSize = errors.New("chunk size is not a hexadecimal number")
 
 	headEnd          = []byte("\r\n\r\n")
+	bareHeadEnd      = []byte("\n\n")
 	lineEnd          = []byte("\r\n")
+	statusLineBegin  = []byte("HTTP/1.")
 	contentLength    = []byte("content-length")
 	transferEncoding = []byte("transfer-encoding")
 	connectionHeader = []byte("connection")
@@ -59,6 +64,9 @@ func (r *HTTP) Reset() { *r = HTTP{head: r.head[:0]} }
 // Failed reports whether the complete response has a status other than 2xx.
 func (r *HTTP) Failed() bool { return r.status < 200 || r.status > 299 }
 
+// Refusal returns the status of the response.
+func (r *HTTP) Refusal() string { return strconv.Itoa(r.status) }
+
 // Closes reports whether the server closes the connection after the response.
 func (r *HTTP) Closes() bool { return r.closes }
 
@@ -70,8 +78,14 @@ func (r *HTTP) Feed(p []byte) (done bool, err error) {
 			r.head = append(r.head, p...)
 			p = r.head
 		}
-		end := bytes.Index(p, headEnd)
-		if end < 0 {
+		if n := min(len(p), len(statusLineBegin)); !bytes.Equal(p[:n], statusLineBegin[:n]) {
+			return false, errNotHTTP // at once: the end of a header may never come
+		}
+		head, _, ended := bytes.Cut(p, headEnd)
+		if bytes.Contains(head, bareHeadEnd) {
+			return false, errBareLF
+		}
+		if !ended {
 			if len(p) > maxHead {
 				return false, errLongHead
 			}
@@ -80,10 +94,10 @@ func (r *HTTP) Feed(p []byte) (done bool, err error) {
 			}
 			return false, nil
 		}
-		if err := r.parseHead(p[:end+len(lineEnd)]); err != nil {
+		if err := r.parseHead(p[:len(head)+len(lineEnd)]); err != nil {
 			return false, err
 		}
-		p = p[end+len(headEnd):]
+		p = p[len(head)+len(headEnd):]
 		if r.status < 200 { // an interim response; the final response follows
 			p = append([]byte(nil), p...)
 			r.Reset()
@@ -111,7 +125,7 @@ func (r *HTTP) EOF() bool { return r.part == inBodyUntilClose }
 // parseHead parses the status line and the header lines, each with its CRLF.
 func (r *HTTP) parseHead(head []byte) error {
 	// "HTTP/1.1 200 OK"
-	if len(head) < len("HTTP/1.1 200") || !bytes.HasPrefix(head, []byte("HTTP/1.")) || head[8] != ' ' {
+	if len(head) < len("HTTP/1.1 200") || !bytes.HasPrefix(head, statusLineBegin) || head[8] != ' ' {
 		return errNotHTTP
 	}
 	status, ok := parseDecimal(head[9:12])
@@ -119,8 +133,8 @@ func (r *HTTP) parseHead(head []byte) error {
 		return errNotHTTP
 	}
 	r.status = int(status)
-	r.closes = head[7] == '0'
-	length, chunked := int64(-1), false
+	length, coding := int64(-1), transferCoding{}
+	closes, keepsAlive := false, false
 
 	_, rest, _ := bytes.Cut(head, lineEnd)
 	for len(rest) > 0 {
@@ -133,29 +147,35 @@ func (r *HTTP) parseHead(head []byte) error {
 		name, value := line[:colon], bytes.TrimSpace(line[colon+1:])
 		switch {
 		case bytes.EqualFold(name, contentLength):
-			n, ok := parseDecimal(value)
-			if !ok {
-				return fmt.Errorf("content-length %q is not a number", value)
+			for item := range listItems(value) {
+				n, ok := parseDecimal(item)
+				if !ok {
+					return fmt.Errorf("content-length %.100q is not a number", value)
+				}
+				if length >= 0 && n != length {
+					return fmt.Errorf("content-length is both %d and %d", length, n)
+				}
+				length = n
 			}
-			length = n
 		case bytes.EqualFold(name, transferEncoding):
-			if !bytes.EqualFold(value, chunkedToken) {
-				return fmt.Errorf("transfer-encoding %q: only chunked is understood", value)
-			}
-			chunked = true
+			coding.add(value)
 		case bytes.EqualFold(name, connectionHeader):
-			if bytes.EqualFold(value, closeToken) {
-				r.closes = true
-			} else if bytes.EqualFold(value, keepAliveToken) {
-				r.closes = false
+			for item := range listItems(value) {
+				closes = closes || bytes.EqualFold(item, closeToken)
+				keepsAlive = keepsAlive || bytes.EqualFold(item, keepAliveToken)
 			}
 		}
+	}
+	// RFC 9112, section 9.3: a close wins, whatever else stands beside it.
+	r.closes = closes || head[7] == '0' && !keepsAlive
+	if err := coding.check(); err != nil {
+		return err
 	}
 	switch {
 	case r.status < 200:
 	case r.status == 204 || r.status == 304:
 		r.part = inBody
-	case chunked:
+	case coding.codings > 0:
 		r.part = inChunkSize
 	case length >= 0:
 		r.part, r.remaining = inBody, length
@@ -163,6 +183,50 @@ func (r *HTTP) parseHead(head []byte) error {
 		r.part, r.closes = inBodyUntilClose, true
 	}
 	return nil
+}
+
+// A transferCoding collects the header lines Transfer-Encoding of one response.
+// It does not allocate for the only coding that is understood.
+type transferCoding struct {
+	codings, chunked int
+	text             []byte // of all lines; a part of the header if there is one line
+}
+
+func (c *transferCoding) add(value []byte) {
+	for item := range listItems(value) {
+		c.codings++
+		if bytes.EqualFold(item, chunkedToken) {
+			c.chunked++
+		}
+	}
+	if c.text == nil {
+		c.text = value
+		return
+	}
+	c.text = bytes.Join([][]byte{c.text, value}, []byte(", "))
+}
+
+// check returns an error unless the body is chunked and nothing else, or there is
+// no coding.
+func (c *transferCoding) check() error {
+	if c.codings == 0 || c.codings == 1 && c.chunked == 1 {
+		return nil
+	}
+	return fmt.Errorf("transfer-encoding %.100q: only chunked is understood", c.text)
+}
+
+// listItems yields the items of a header value that is a list (RFC 9110, section
+// 5.6.1). It leaves out empty ones.
+func listItems(value []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for len(value) > 0 {
+			var item []byte
+			item, value, _ = bytes.Cut(value, []byte(","))
+			if item = bytes.TrimSpace(item); len(item) > 0 && !yield(item) {
+				return
+			}
+		}
+	}
 }
 
 // feedChunks parses a chunked body (RFC 9112, section 7.1).

@@ -23,6 +23,13 @@ func TestResponseIsCompleteExactlyAtItsEnd(t *testing.T) {
 		"chunked with trailer":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n1\r\nx\r\n0\r\nDigest: y\r\n\r\n", 200, false},
 		"interim first":         {"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", 200, false},
 		"header without colon":  {"HTTP/1.1 200 OK\r\nnonsense\r\nContent-Length: 1\r\n\r\nx", 200, false},
+		"close in a list":       {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close, X-Trace\r\n\r\nx", 200, true},
+		"close wins":            {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close, keep-alive\r\n\r\nx", 200, true},
+		"close wins, lines":     {"HTTP/1.0 200 OK\r\nContent-Length: 1\r\nConnection: Keep-Alive\r\nConnection: upgrade,close\r\n\r\nx", 200, true},
+		"old, alive in a list":  {"HTTP/1.0 200 OK\r\nConnection: X-Trace, keep-alive\r\nContent-Length: 1\r\n\r\nx", 200, false},
+		"no close":              {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: closed, not-close\r\n\r\nx", 200, false},
+		"chunked in a list":     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: , chunked,\r\n\r\n0\r\n\r\n", 200, false},
+		"equal lengths":         {"HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\nContent-Length: 1\r\n\r\nx", 200, false},
 		"body that looks alike": {"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n\r\n\r\nabcd", 200, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,6 +69,12 @@ func TestResponseRefusesWhatIsNotHTTP(t *testing.T) {
 		"negative length":   {"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", `content-length "-1"`},
 		"huge length":       {"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", "content-length"},
 		"gzip transfer":     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "only chunked"},
+		"gzip, two lines":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n\r\n", `"chunked, gzip": only chunked`},
+		"chunked twice":     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked, chunked\r\n\r\n", "only chunked"},
+		"two lengths":       {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "content-length is both 1 and 2"},
+		"a banner alone":    {"220 mail", "not an HTTP/1 status line"},
+		"line feeds alone":  {"HTTP/1.1 200 OK\nContent-Length: 1\n\nx", "LF alone"},
+		"a long value":      {"HTTP/1.1 200 OK\r\nContent-Length: " + strings.Repeat("\x00", 16<<10) + "1\r\n\r\n", `content-length "\x00`},
 		"too many bytes":    {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxy", "after the end"},
 		"bytes after chunk": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nx", "after the end"},
 		"no chunk size":     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n;x\r\n", "chunk size"},
@@ -71,7 +84,7 @@ func TestResponseRefusesWhatIsNotHTTP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var r HTTP
-			if _, err := r.Feed([]byte(c.stream)); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := r.Feed([]byte(c.stream)); err == nil || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 500 {
 				t.Errorf("error %v; want one with %q", err, c.want)
 			}
 		})
@@ -83,6 +96,9 @@ func TestResponseRefusesWhatIsNotHTTP(t *testing.T) {
 func FuzzResponse(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"), 7)
 	f.Add([]byte("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"), 3)
+	f.Add([]byte("HTTP/1.1 200 OK\r\nConnection: keep-alive, close\r\nTransfer-Encoding: chunked,\r\nTransfer-Encoding: gzip\r\n\r\n0\r\n\r\n"), 5)
+	f.Add([]byte("HTTP/1.1 200 OK\nConnection: close\n\nx\r\n\r\n"), 4)
+	f.Add([]byte("SSH-2.0-x"), 2)
 	f.Add([]byte("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 x\r\nConnection: close\r\n\r\n"), 1)
 	f.Fuzz(func(t *testing.T, stream []byte, piece int) {
 		if piece < 1 || piece > len(stream) {

@@ -12,10 +12,11 @@ type Memcached struct {
 	data   int64  // bytes of the value and its line end that are still to come
 	ended  bool
 	failed bool
+	said   []byte // begin of the error
 }
 
 // Reset makes m ready for the next answer, but keeps its memory.
-func (m *Memcached) Reset() { *m = Memcached{line: m.line[:0]} }
+func (m *Memcached) Reset() { *m = Memcached{line: m.line[:0], said: m.said[:0]} }
 
 // Feed takes the next piece of the stream. It reports whether the answer is now
 // complete.
@@ -51,19 +52,20 @@ func (m *Memcached) take(line []byte) error {
 	case "VALUE": // VALUE key flags bytes [cas]
 		fields := bytes.Fields(rest)
 		if len(fields) < 3 {
-			return fmt.Errorf("value header %q: want key, flags and length", line)
+			return fmt.Errorf("value header %.100q: want key, flags and length", line)
 		}
 		n, ok := parseDecimal(fields[2])
 		if !ok || n > 1<<40 {
-			return fmt.Errorf("value header %q: the length is not a number", line)
+			return fmt.Errorf("value header %.100q: the length is not a number", line)
 		}
 		m.data = n + int64(len(lineEnd))
 		return nil
 	case "END", "STORED", "VERSION":
 	case "NOT_STORED", "ERROR", "CLIENT_ERROR", "SERVER_ERROR":
 		m.failed = true
+		m.said = append(m.said, line[:min(len(line), maxRefusal)]...)
 	default:
-		return fmt.Errorf("not an answer of memcached: it begins with %q", word)
+		return fmt.Errorf("not an answer of memcached: it begins with %.100q", word)
 	}
 	m.ended = true
 	return nil
@@ -75,6 +77,9 @@ func (m *Memcached) EOF() bool { return false }
 
 // Failed reports whether the answer is an error.
 func (m *Memcached) Failed() bool { return m.failed }
+
+// Refusal returns the error.
+func (m *Memcached) Refusal() string { return printable(m.said) }
 
 // Closes returns false, because memcached does not announce the end of a
 // connection.

@@ -107,7 +107,7 @@ func (a *Postgres) end() error {
 	case 'E':
 		a.fault = append(a.fault[:0], a.kept...)
 		if s := string(field(a.fault, 'V')); s == "FATAL" || s == "PANIC" {
-			return fmt.Errorf("it answers %q", a.Fault())
+			return fmt.Errorf("it answers %.300q", a.Fault())
 		}
 	case 'Z':
 		if len(a.kept) != 1 {
@@ -154,6 +154,9 @@ func (a *Postgres) EOF() bool { return false }
 
 // Failed reports whether the answer contains an error.
 func (a *Postgres) Failed() bool { return len(a.fault) > 0 }
+
+// Refusal returns the error in one line.
+func (a *Postgres) Refusal() string { return printable([]byte(a.Fault())) }
 
 // Closes returns false, because PostgreSQL does not announce the end of a
 // connection.

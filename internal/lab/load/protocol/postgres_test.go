@@ -76,8 +76,8 @@ func TestRequestsToPostgreSQL(t *testing.T) {
 	if want := "\x00\x00\x00\x3d\x00\x03\x00\x00user\x00ada\x00database\x00engine\x00application_name\x00tenon lab\x00\x00"; string(target.Hello) != want {
 		t.Errorf("first message %q, want %q", target.Hello, want)
 	}
-	if last := string(target.Requests[len(target.Requests)-1]); len(target.Requests) != Accounts || target.Addr.Port != 5432 || last != "Q\x00\x00\x004SELECT abalance FROM accounts WHERE aid = 10000\x00" {
-		t.Errorf("%d requests to port %d, the last is %q", len(target.Requests), target.Addr.Port, last)
+	if last := string(target.Requests[len(target.Requests)-1]); len(target.Requests) != Accounts || target.Addrs[0].Port != 5432 || last != "Q\x00\x00\x004SELECT abalance FROM accounts WHERE aid = 10000\x00" {
+		t.Errorf("%d requests to port %d, the last is %q", len(target.Requests), target.Addrs[0].Port, last)
 	}
 	target, err = Parse(t.Context(), "postgres://ada@127.0.0.1:7/engine?query="+url.QueryEscape("SELECT 1 + 1; SELECT 2"), 0)
 	if err != nil || len(target.Requests) != 1 || !strings.Contains(string(target.Requests[0]), "SELECT 1 + 1; SELECT 2\x00") {

@@ -13,6 +13,7 @@ type Redis struct {
 	bulk   int64  // bytes of the bulk string and its line end that are still to come
 	begun  bool
 	failed bool
+	said   []byte // begin of the first error
 }
 
 var (
@@ -21,7 +22,7 @@ var (
 )
 
 // Reset makes r ready for the next reply, but keeps its memory.
-func (r *Redis) Reset() { *r = Redis{line: r.line[:0]} }
+func (r *Redis) Reset() { *r = Redis{line: r.line[:0], said: r.said[:0]} }
 
 // Feed takes the next piece of the stream. It reports whether the reply is now
 // complete.
@@ -62,6 +63,9 @@ func (r *Redis) take(line []byte) error {
 	switch kind, rest := line[0], line[1:]; kind {
 	case '+', ':':
 	case '-':
+		if !r.failed {
+			r.said = append(r.said, rest[:min(len(rest), maxRefusal)]...)
+		}
 		r.failed = true
 	case '$', '*':
 		if string(rest) == "-1" { // null
@@ -88,6 +92,9 @@ func (r *Redis) EOF() bool { return false }
 
 // Failed reports whether the reply or a part of it is an error.
 func (r *Redis) Failed() bool { return r.failed }
+
+// Refusal returns the first error in the reply.
+func (r *Redis) Refusal() string { return printable(r.said) }
 
 // Closes returns false, because Redis does not announce the end of a
 // connection.

@@ -20,9 +20,11 @@ const (
 	cacheSet   = 10
 )
 
-// A Target is a prepared URL: its address and the requests to send.
+// A Target is a prepared URL: its addresses and the requests to send.
 type Target struct {
-	Addr     *net.TCPAddr
+	// Addrs has the addresses of the host, in the order of preference (RFC 6724).
+	// Reach selects one of them.
+	Addrs    []*net.TCPAddr
 	Hello    []byte   // opens each connection, and has an answer; nil: none
 	Requests [][]byte // one of them is drawn for each send
 	Fill     [][]byte // requests before the run: all keys exist, and a query is right
@@ -77,22 +79,34 @@ func Check(rawURL string) error {
 // parseURL finds the protocol of a URL.
 func parseURL(rawURL string) (*url.URL, protocol, error) {
 	u, err := url.Parse(rawURL)
-	if err != nil {
+	switch {
+	case !strings.Contains(rawURL, "://"):
+		return nil, protocol{}, fmt.Errorf("url %.200q names no protocol: want %s", rawURL, forms())
+	case err != nil:
 		return nil, protocol{}, err
+	case u.Scheme == "https" || u.Scheme == "rediss":
+		return nil, protocol{}, fmt.Errorf("url %.200q: the load has no TLS: want %s", rawURL, forms())
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
 			return nil, protocol{}, fmt.Errorf("url %q: port %s: want 1 to 65535", rawURL, port)
 		}
 	}
-	var forms []string
 	for _, p := range protocols {
 		if u.Scheme == p.scheme && u.Hostname() != "" && (p.fits == nil || p.fits(u)) {
 			return u, p, nil
 		}
-		forms = append(forms, p.form)
 	}
-	return nil, protocol{}, fmt.Errorf("url %q: want %s", rawURL, strings.Join(forms, ", "))
+	return nil, protocol{}, fmt.Errorf("url %.200q: want %s", rawURL, forms())
+}
+
+// forms lists the URLs that Parse accepts.
+func forms() string {
+	var all []string
+	for _, p := range protocols {
+		all = append(all, p.form)
+	}
+	return strings.Join(all, ", ")
 }
 
 // Parse prepares the requests to a URL. If pages is above 0, they are HTTP
@@ -117,7 +131,10 @@ func Parse(ctx context.Context, rawURL string, pages int) (Target, error) {
 	if err != nil {
 		return Target{}, fmt.Errorf("url %q: %w", rawURL, err)
 	}
-	t := Target{Addr: &net.TCPAddr{IP: ips[0].IP, Port: number, Zone: ips[0].Zone}, Answer: p.answer}
+	t := Target{Answer: p.answer}
+	for _, ip := range ips {
+		t.Addrs = append(t.Addrs, &net.TCPAddr{IP: ip.IP, Port: number, Zone: ip.Zone})
+	}
 	switch {
 	case (p.get != nil || p.database) && pages > 0:
 		return Target{}, fmt.Errorf("%d pages: %s has none", pages, p.scheme)
@@ -154,11 +171,42 @@ func (t *Target) addCache(p protocol) {
 	}
 }
 
+// Reach returns the first address that accepts a connection, and the connection. It
+// waits for each address at most for the given patience. If none accepts, the error
+// names all addresses, each with its reason.
+func (t *Target) Reach(ctx context.Context, patience time.Duration) (*net.TCPAddr, net.Conn, error) {
+	d := net.Dialer{Timeout: patience}
+	var failed unreachable
+	for _, addr := range t.Addrs {
+		c, err := d.DialContext(ctx, "tcp", addr.String())
+		if err == nil {
+			return addr, c, nil
+		}
+		failed = append(failed, err)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, nil, failed
+}
+
+// unreachable has the reasons why no address of a host accepts a connection.
+type unreachable []error
+
+func (u unreachable) Error() string {
+	texts := make([]string, len(u))
+	for i, err := range u {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+func (u unreachable) Unwrap() []error { return u }
+
 // Ask opens a connection, sends requests one after the other, and reads the
 // answers.
 func (t *Target) Ask(ctx context.Context, requests [][]byte, patience time.Duration) error {
-	d := net.Dialer{Timeout: patience}
-	c, err := d.DialContext(ctx, "tcp", t.Addr.String())
+	_, c, err := t.Reach(ctx, patience)
 	if err != nil {
 		return err
 	}

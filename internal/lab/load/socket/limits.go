@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -64,8 +65,18 @@ func (l Limits) Hints() []string {
 		fmt.Sprintf("net.ipv4.tcp_tw_reuse = %s (%s). To use such ports again: sysctl -w net.ipv4.tcp_tw_reuse=1 on the client machine; set it back to %s after the test.", l.TWReuse, reuse, l.TWReuse),
 		fmt.Sprintf("net.ipv4.ip_local_port_range = %s. For more ports: sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\".", l.PortRange),
 		fmt.Sprintf("open files (ulimit -n) = %s. Each connection takes one: ulimit -n 65536, for the server too.", l.OpenFiles),
-		fmt.Sprintf("net.core.somaxconn = %s. It bounds the connections waiting to be accepted: fewer connections at once, or sysctl -w net.core.somaxconn=4096 on the server and its backlog raised to it (nginx: listen … backlog=4096).", l.Somaxconn),
+		fmt.Sprintf("net.core.somaxconn = %s. It bounds the connections waiting to be accepted: fewer connections at once, or %s.", l.Somaxconn, l.moreAccepted()),
 	}
+}
+
+// moreAccepted says how a server holds more connections that wait to be accepted.
+func (l Limits) moreAccepted() string {
+	const enough = 4096 // the default since Linux 5.4
+	backlog := "the backlog of the server raised to it (nginx: listen … backlog=4096)"
+	if n, err := strconv.Atoi(l.Somaxconn); err == nil && n >= enough {
+		return backlog
+	}
+	return fmt.Sprintf("sysctl -w net.core.somaxconn=%d on the server and %s", enough, backlog)
 }
 
 // Explain adds hints to an error of the set-up that such hints can explain.

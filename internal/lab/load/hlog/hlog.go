@@ -1,4 +1,6 @@
-package load
+// Package hlog writes and reads the latencies of a load in the log format of
+// HdrHistogram (.hlog), which other tools read, too.
+package hlog
 
 import (
 	"errors"
@@ -7,6 +9,8 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"tenon.sh/tenon/internal/lab/load"
 )
 
 // The tags of lines of an .hlog. Requests in tagged lines do not count for
@@ -20,11 +24,11 @@ const (
 // logLength is the length of an interval in an .hlog.
 const logLength = time.Second
 
-// WriteLog writes the latencies of r in microseconds as an HdrHistogram log
+// Write writes the latencies of r in microseconds as an HdrHistogram log
 // (.hlog, format 1.3), one line per second. The lines of the warm-up come first
 // and have Tag=warmup. Lines with Tag=stalled have the requests that a stall of
 // the client spoiled. The column of the maximum is in milliseconds.
-func WriteLog(w io.Writer, r *Result) error {
+func Write(w io.Writer, r *load.Result) error {
 	log := hdrhistogram.NewHistogramLogWriter(w)
 	if err := errors.Join(
 		log.OutputComment("[Latency in microseconds from the "+intendedOrActual(r)+" send, by "+r.URL+"]"),
@@ -35,9 +39,9 @@ func WriteLog(w io.Writer, r *Result) error {
 	); err != nil {
 		return fmt.Errorf("write latency log: %w", err)
 	}
-	lines := []hlogLine{{of: func(i Interval) Packed { return i.Latency }}, {of: func(i Interval) Packed { return i.Stalled }, tag: stalledTag}}
+	lines := []line{{of: func(i load.Interval) load.Packed { return i.Latency }}, {of: func(i load.Interval) load.Packed { return i.Stalled }, tag: stalledTag}}
 	for n := range lines {
-		lines[n].packed = newPacked(latencyUnit)
+		lines[n].packed = load.NewPacked()
 	}
 	for n, i := range r.Intervals {
 		end := i.At + i.Length
@@ -56,17 +60,17 @@ func WriteLog(w io.Writer, r *Result) error {
 	return nil
 }
 
-// An hlogLine collects the next line of an .hlog with one tag.
-type hlogLine struct {
-	of     func(Interval) Packed
+// A line collects the next line of an .hlog with one tag.
+type line struct {
+	of     func(load.Interval) load.Packed
 	tag    string // in the measured part
-	packed Packed
+	packed load.Packed
 	begin  time.Duration
 }
 
 // flush writes the line for the time up to end. It omits the lines of spoiled
 // requests that are empty or in the warm-up.
-func (l *hlogLine) flush(w io.Writer, end, warmup time.Duration) error {
+func (l *line) flush(w io.Writer, end, warmup time.Duration) error {
 	tag := l.tag
 	skip := tag != "" && (l.packed.TotalCount() == 0 || end <= warmup)
 	if end <= warmup {
@@ -79,21 +83,21 @@ func (l *hlogLine) flush(w io.Writer, end, warmup time.Duration) error {
 		encoded, err := l.packed.Encode()
 		if err == nil {
 			_, err = fmt.Fprintf(w, "%s%.3f,%.3f,%.3f,%s\n", tag, l.begin.Seconds(), (end - l.begin).Seconds(),
-				float64(l.packed.Max())*float64(latencyUnit)/float64(time.Millisecond), encoded)
+				float64(l.packed.Max())*float64(load.LatencyUnit)/float64(time.Millisecond), encoded)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	l.packed, l.begin = newPacked(latencyUnit), end
+	l.packed, l.begin = load.NewPacked(), end
 	return nil
 }
 
-// ReadLog reads an .hlog. It returns the intervals without a tag, which are the
+// Read reads an .hlog. It returns the intervals without a tag, which are the
 // measured part, and their sum. Values have the unit of the log: microseconds
-// if WriteLog wrote it.
-func ReadLog(r io.Reader) (sum *hdrhistogram.Histogram, intervals []*hdrhistogram.Histogram, err error) {
-	total := newHistogram(latencyUnit)
+// if Write wrote it.
+func Read(r io.Reader) (sum *hdrhistogram.Histogram, intervals []*hdrhistogram.Histogram, err error) {
+	total := load.NewHistogram()
 	log := hdrhistogram.NewHistogramLogReader(r)
 	for {
 		h, err := log.NextIntervalHistogram()
@@ -107,7 +111,7 @@ func ReadLog(r io.Reader) (sum *hdrhistogram.Histogram, intervals []*hdrhistogra
 			continue
 		}
 		if dropped := total.Merge(h); dropped > 0 {
-			return nil, nil, fmt.Errorf("read latency log, interval %d: %d values longer than %v", len(intervals), dropped, longest)
+			return nil, nil, fmt.Errorf("read latency log, interval %d: %d values longer than %v", len(intervals), dropped, time.Duration(total.HighestTrackableValue())*load.LatencyUnit)
 		}
 		intervals = append(intervals, h)
 	}
@@ -117,8 +121,8 @@ func ReadLog(r io.Reader) (sum *hdrhistogram.Histogram, intervals []*hdrhistogra
 	return total.Histogram, intervals, nil
 }
 
-func intendedOrActual(r *Result) string {
-	if r.Loop == closedLoop.String() {
+func intendedOrActual(r *load.Result) string {
+	if r.Closed() {
 		return "actual"
 	}
 	return "intended"
