@@ -157,7 +157,8 @@ var arch = []struct {
 	{"cluster/nodereport", affects, "model/unit model/node model/trial decide/plan decide/writeconflict decide/cpus/pick decide/cpus/place decide/cpus/hold decide/tick decide/burst decide/policy api/v1alpha1 cluster/apiserver cluster/quantity cluster/cpureport"},
 	// agent
 	{"agent/loop", affects, "model/unit model/node decide/facts decide/cpus/hold decide/plan decide/suppresscost decide/tick decide/policy"},
-	{"agent/health", affects, ""},
+	{"agent/health", affects, "model/node decide/tick"},
+	{"agent/rlimit", affects, ""},
 	{"agent/configfile", affects, "config"},
 	{"agent/record", affects, "model/unit model/node decide/plan decide/tick decide/policy"},
 	{"agent/trials", affects, "model/trial"},
@@ -168,7 +169,7 @@ var arch = []struct {
 	{"agent/watchdog", affects, "model/node decide/plan kernel/cgroup kernel/proc machine/journal machine/host machine/lease"},
 	{"agent/install", affects, "machine/host machine/lease config agent/control"},
 	{"agent/cluster", affects, "model/unit model/node decide/limit decide/match decide/plan decide/cpus/hold decide/tick decide/policy kernel/cgroup kernel/proc runtimes/nri config/absence config cluster/apiserver cluster/podpath cluster/kube cluster/kubelet cluster/containerstart cluster/nodereport"},
-	{"agent/daemon", affects, "model/node decide/match decide/plan decide/writeconflict decide/tick decide/suppress decide/policy kernel/cgroup kernel/proc machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory config agent/loop agent/health agent/configfile agent/record agent/control agent/commands agent/workers agent/telemetry agent/cluster"},
+	{"agent/daemon", affects, "model/node decide/match decide/plan decide/writeconflict decide/tick decide/suppress decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory config agent/loop agent/health agent/rlimit agent/configfile agent/record agent/control agent/commands agent/workers agent/telemetry agent/cluster"},
 	{"agent/top", affects, "model/unit model/node agent/record agent/control"},
 	// lab
 	{"lab/load/protocol", affects, ""},
@@ -218,7 +219,7 @@ var arch = []struct {
 	{"cmd/tenon/labcmd", affects, "lab/report lab/testbed lab/harness lab/work lab/colocation/run lab/memory/run lab/reaction/run lab/colocation/cluster cmd/tenon/labflag"},
 	{"cmd/tenon/resultcmd", affects, "lab/archive lab/report lab/colocation lab/colocation/submission lab/harness lab/colocation/run"},
 	{"cmd/tenon/jobcmd", affects, "model/unit lab/jobs lab/jobfiles lab/textlayout lab/report lab/testbed lab/harness lab/concurrency lab/concurrency/run lab/concurrency/cluster lab/pi lab/pinning lab/pinning/run lab/pinning/cluster cmd/tenon/labflag"},
-	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/isolation decide/suppress decide/policy decide/unsupported kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config/workers config agent/loop agent/record agent/control agent/workers agent/top lab/load lab/report lab/testbed lab/harness lab lab/colocation/run cmd/tenon/labflag cmd/tenon/labcmd cmd/tenon/resultcmd cmd/tenon/jobcmd"},
+	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/isolation decide/suppress decide/policy decide/unsupported kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config/workers config agent/loop agent/health agent/record agent/control agent/workers agent/top lab/load lab/report lab/testbed lab/harness lab lab/colocation/run cmd/tenon/labflag cmd/tenon/labcmd cmd/tenon/resultcmd cmd/tenon/jobcmd"},
 	{"cmd/tenon-manager", affects, "cluster/certificate cluster/manager"},
 	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/watchdog agent/install agent/cluster agent/daemon"},
 	// scheduler, a module of its own

@@ -75,8 +75,8 @@ type NodeReportStatus struct {
 	// +listType=map
 	// +listMapKey=feature
 	Means []Means `json:"means,omitempty"`
-	// Conditions are ConfigAccepted, PodsKnown, KnobsWritten, Suppressing, and
-	// one for each requested feature (CPUQOS, CPUBurst, MemoryQOS, Resctrl,
+	// Conditions are ConfigAccepted, PodsKnown, KnobsWritten, AgentHealthy,
+	// Suppressing, and one for each requested feature (CPUQOS, CPUBurst, MemoryQOS, Resctrl,
 	// BlockIO, Eviction). The condition of a feature that the node cannot
 	// provide is False and has a reason. The last report of an agent that was
 	// removed from its node has only AgentRuns, which is False.

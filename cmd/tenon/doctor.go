@@ -7,9 +7,12 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/unsupported"
@@ -37,6 +40,9 @@ type diagnosis struct {
 	Isolation  string          `json:"isolation"`
 	Selection  []mechanismLine `json:"ladder"`
 	Mechanisms []mechanism     `json:"mechanisms"`
+	// Troubles lists what a running tenond reports about itself. It is absent if no
+	// tenond answers within agentPatience.
+	Troubles []health.Trouble `json:"troubles,omitempty"`
 	// Unmet lists the settings of --config that this node cannot carry out.
 	Unmet []unsupported.Setting `json:"unmet,omitempty"`
 }
@@ -48,6 +54,9 @@ type mechanism struct {
 	// Instead describes what Tenon uses in place of a missing mechanism.
 	Instead string `json:"instead,omitempty"`
 }
+
+// agentPatience is the time that a tenond may take to name its troubles.
+const agentPatience = 2 * time.Second
 
 func newDoctorCommand(g *global) *cobra.Command {
 	try, file := false, ""
@@ -75,6 +84,11 @@ that this node cannot carry out.`,
 				}
 			}
 			d := diagnose(cmd.Context(), proc.Default(), g.stateDir, try, c.Policy)
+			ctx, stop := context.WithTimeout(cmd.Context(), agentPatience)
+			defer stop()
+			if s, err := control.NewClient(g.stateDir).Status(ctx); err == nil { // without an agent, there is no trouble to name
+				d.Troubles = s.Troubles
+			}
 			return g.output.print(cmd.OutOrStdout(), d, d.String())
 		},
 	}
@@ -180,6 +194,9 @@ func (d diagnosis) String() string {
 	fmt.Fprintf(head, "CPUs\t%d, %s, %s, %s: %s\n", d.CPUs, smt, count(d.Sockets, "socket"), count(d.NUMANodes, "NUMA node"), d.CPUModel)
 	fmt.Fprintf(head, "virtualization\t%s\n", d.Virtualization)
 	fmt.Fprintf(head, "isolation\t%s\n", d.Isolation)
+	for _, t := range d.Troubles {
+		fmt.Fprintf(head, "TROUBLE (%s)\t%s\n", t.Kind, t.Text)
+	}
 	head.Flush()
 	b.WriteByte('\n')
 	d.printSelection(&b)

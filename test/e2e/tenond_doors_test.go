@@ -13,10 +13,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
-	// heldConnections is how many connections a client tries to hold.
+	// heldConnections is the number of connections that a client tries to hold.
 	heldConnections = 6000
 	// holderVar holds the address to which the child process connects, and what it
 	// sends on each connection.
@@ -68,19 +70,25 @@ func memoryOf(t *testing.T, pid int) int {
 	return pages * os.Getpagesize()
 }
 
-// isHealthy asks tenond for its health.
+// isHealthy returns nil if tenond answers that it is healthy.
 func isHealthy(address string) error {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	answer, err := client.Get("http://" + address + "/healthz")
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", answer.Status, text)
+	code, text, err := ask(address, "/healthz")
+	if err == nil && code != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", code, text)
 	}
 	return err
+}
+
+// ask asks tenond for a page, on a new connection.
+func ask(address, page string) (code int, text string, err error) {
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get("http://" + address + page)
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	all, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(all), err
 }
 
 // TestHeldConnectionsDoNotStopTheLoop lets another user hold thousands of
@@ -160,4 +168,88 @@ func TestHeldConnectionsDoNotStopTheLoop(t *testing.T) {
 			s.restore()
 		})
 	}
+}
+
+// TestHealthSaysWhatTheLoopCannotDo starts tenond with soft limits of 24 descriptors
+// and of 4096 bytes for a file, which it must raise. Later it lowers the second
+// limit, makes a knob read-only, and opens the state directory to all users. Each
+// time /healthz, tenon status and tenon doctor must name the reason, while /livez
+// stays good. When the reason ends, the trouble must end.
+func TestHealthSaysWhatTheLoopCannotDo(t *testing.T) {
+	needPrograms(t, "prlimit", "unshare", "nsenter", "mount")
+	s := plantSite(t, limitedJobs)
+	address := freeAddress(t)
+	s.args = []string{"--metrics", address}
+	d := s.tenond("prlimit", "--nofile=24:", "--fsize=4096:", "unshare", "--mount", "--propagation", "private")
+	s.awaitRoom()
+	eventually(t, "tenond is healthy", func() bool { return isHealthy(address) == nil })
+	says := func(want string, healthy bool) {
+		t.Helper()
+		eventually(t, "/healthz names "+want, func() bool {
+			code, text, err := ask(address, "/healthz")
+			return err == nil && (code == http.StatusOK) == healthy && strings.Contains(text, want)
+		})
+		if code, text, err := ask(address, "/livez"); err != nil || code != http.StatusOK {
+			t.Errorf("/livez: %d %s, %v", code, text, err)
+		}
+		for _, command := range []string{"status", "doctor"} {
+			text, err := exec.Command(filepath.Join(s.bin, "tenon"), "--state-dir", s.state, command).CombinedOutput()
+			if err != nil || !strings.Contains(string(text), "TROUBLE") || !strings.Contains(string(text), want) {
+				t.Errorf("tenon %s does not name %q: %v\n%s", command, want, err, text)
+			}
+		}
+	}
+	ends := func() {
+		t.Helper()
+		eventually(t, "the trouble ends", func() bool {
+			_, text, err := ask(address, "/healthz")
+			return err == nil && text == "ok\n"
+		})
+	}
+	limit := func(bytes uint64) {
+		t.Helper()
+		if err := unix.Prlimit(d.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	files, err := filepath.Glob(filepath.Join(s.state, "journal-*.jsonl"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	journal, err := os.Stat(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit(uint64(journal.Size()))
+	s.run("batch/late", "sleep", "600")
+	says("file too large", false)
+	limit(unix.RLIM_INFINITY)
+	ends()
+
+	if err := os.Chmod(s.state, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	says("every user can write to the state directory", true)
+	if err := os.Chmod(s.state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ends()
+
+	// Only tenond sees the read-only file.
+	file := filepath.Join(s.dir(batch), map[int]string{1: "cpu.cfs_quota_us", 2: "cpu.max"}[s.tree.VersionOf("cpu")])
+	inside := func(script string) {
+		t.Helper()
+		text, err := exec.Command("nsenter", "--mount", "--target", itoa(d.Process.Pid), "sh", "-c", script, file).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+	}
+	inside(`mount --bind "$0" "$0" && mount -o remount,bind,ro "$0"`)
+	s.run(service, "sh", "-c", "while :; do :; done")
+	says("read-only file system", false)
+	inside(`umount --lazy "$0"`)
+	ends()
+	d.stop()
+	s.restore()
 }

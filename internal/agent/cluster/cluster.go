@@ -201,10 +201,10 @@ func (c *Follower) AwaitFirst(ctx context.Context) {
 func (c *Follower) Begin() { c.starting.Begin() }
 
 // End ends a tick, and reports it to the API server. by is the configuration of the
-// policies in the tick.
-func (c *Follower) End(t tick.Tick, by policy.Config) {
+// policies in the tick, and troubles are the troubles of the agent itself.
+func (c *Follower) End(t tick.Tick, by policy.Config, troubles []string) {
 	c.starting.End()
-	c.report(t, by)
+	c.report(t, by, troubles)
 }
 
 // Evict accepts a step that freezes or ends a pod. If it returns false, the caller

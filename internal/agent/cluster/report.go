@@ -44,7 +44,7 @@ func (r *reporter) start(ctx context.Context, background *sync.WaitGroup) {
 }
 
 // report sends a tick to the API server, but not more often than pace allows.
-func (c *Follower) report(t tick.Tick, by policy.Config) {
+func (c *Follower) report(t tick.Tick, by policy.Config, troubles []string) {
 	r := c.reporter
 	if t.Snapshot.At.IsZero() {
 		return
@@ -63,7 +63,7 @@ func (c *Follower) report(t tick.Tick, by policy.Config) {
 	status.Trouble = c.configTrouble()
 	manager, _ := binder(c.cfg.facts)
 	next := nodereport.Status(nodereport.View{
-		Tick: t, Policy: by, Agent: r.version, Run: r.run, Pods: pods, Config: status, NRI: c.nriState(), CPUManager: manager,
+		Tick: t, Policy: by, Agent: r.version, Run: r.run, Pods: pods, Config: status, NRI: c.nriState(), CPUManager: manager, Troubles: troubles,
 	}, r.pace.Conditions())
 	if !r.pace.Due(t.Snapshot.At, next) {
 		return

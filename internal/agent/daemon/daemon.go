@@ -18,6 +18,7 @@ import (
 	"tenon.sh/tenon/internal/agent/configfile"
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/agent/rlimit"
 	"tenon.sh/tenon/internal/agent/workers"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -26,6 +27,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/lease"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/runtimes/inventory"
@@ -80,6 +82,7 @@ type daemon struct {
 	config     config.Config // the configuration file's content that is in force
 	file       *configfile.File
 	health     *health.Health
+	refusals   health.Refusals
 	watcher    *cgroup.Watcher
 	guard      *guard
 	reporter   changeLogger
@@ -106,6 +109,9 @@ type daemon struct {
 // manage, or if another daemon holds the lock of the machine or the lease.
 func Run(ctx context.Context, o Options) (err error) {
 	letHeapGrow()
+	if err := rlimit.Ensure(); err != nil {
+		return err
+	}
 	d := &daemon{Options: o, rematch: true, health: health.New(o.Log)}
 	machine := new(lease.Machine)
 	if o.MachineLock != "" {
@@ -289,11 +295,17 @@ func (d *daemon) repairJournal() {
 		text = fmt.Sprintf("the journal lost entries before this tenond started (%s): stop tenond and run tenon restore, which says what is not put back", lost)
 	}
 	d.health.Set(health.Lost, "journal", text)
+	text = ""
+	if err := journal.Exposed(d.StateDir); err != nil {
+		text = err.Error()
+	}
+	d.health.Set(health.Exposed, "state directory", text)
 }
 
 // observe reports the results of a tick, and tells the guard that the loop is alive.
 func (d *daemon) observe(t tick.Tick, err error) {
-	t.Isolation = d.host.Isolation().Status()
+	t.Isolation, t.Refused = d.host.Isolation().Status(), d.refusals.Observe(t, passes)
+	d.health.Set(health.Refused, "knobs", health.TextOf(t.Refused))
 	d.host.Delays().WatchSiblings(t.Selection.Mechanism == node.MechanismSiblings)
 	d.reporter.tick(t, err)
 	d.guard.end(!t.Snapshot.At.IsZero(), d.agent.Pause())
@@ -304,7 +316,7 @@ func (d *daemon) observe(t tick.Tick, err error) {
 	d.mechanisms.end(!t.Snapshot.At.IsZero())
 	d.slices.End(t)
 	if d.cluster != nil {
-		d.cluster.End(t, d.agent.Config)
+		d.cluster.End(t, d.agent.Config, d.health.Texts(health.State, health.Lost, health.Bounds, health.Exposed))
 	}
 	if !t.Snapshot.At.IsZero() {
 		if err := d.mechanisms.keep(t.Selection.Failures); err != nil {

@@ -27,6 +27,12 @@ type changeLogger struct {
 	undividedShares string
 }
 
+// passes reports whether a write failed for a reason that ends by itself: the cgroup
+// is gone, the scheduler is being loaded, or the step waits for the next tick.
+func passes(err error) bool {
+	return errors.Is(err, cgroup.ErrGone) || errors.Is(err, bescheduler.ErrLoading) || errors.Is(err, errReclaimed)
+}
+
 // tick logs what a tick changed.
 func (r *changeLogger) tick(t tick.Tick, err error) {
 	if t.Snapshot.At.IsZero() && err != nil {

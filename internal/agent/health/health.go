@@ -31,10 +31,16 @@ const (
 	// Contested means that another program keeps writing the knobs that Tenon
 	// writes.
 	Contested Kind = "contested"
+	// Refused means that some knobs refuse each write, for example because a file
+	// system was made read-only.
+	Refused Kind = "refused"
+	// Exposed means that other users can write to the state directory, and so to
+	// the journal.
+	Exposed Kind = "exposed"
 )
 
 // Kinds lists all kinds.
-var Kinds = []Kind{Config, State, Lost, Bounds, Contested}
+var Kinds = []Kind{Config, State, Lost, Bounds, Contested, Refused, Exposed}
 
 // A Trouble is one thing that is wrong with the agent.
 type Trouble struct {
@@ -58,7 +64,7 @@ type source struct {
 }
 
 // New returns the Health of an agent without trouble. The Health logs when
-// trouble begins, changes or ends.
+// trouble begins, changes or ends, except for Refused.
 func New(log *slog.Logger) *Health { return &Health{log: log} }
 
 // Set sets the trouble of a part. An empty text means no trouble. Set reports
@@ -79,7 +85,7 @@ func (h *Health) Set(kind Kind, part, text string) (changed bool) {
 		h.all[from] = text
 	}
 	switch {
-	case h.log == nil:
+	case h.log == nil || kind == Refused: // the log names each knob that fails
 	case text == "":
 		h.log.Info("trouble has ended", "kind", kind, "part", part)
 	default:
@@ -108,10 +114,19 @@ func (h *Health) All() []Trouble {
 // Err returns all trouble of one kind as an error, or nil.
 func (h *Health) Err(kind Kind) error {
 	var errs []error
-	for _, t := range h.All() {
-		if t.Kind == kind {
-			errs = append(errs, errors.New(t.Text))
-		}
+	for _, text := range h.Texts(kind) {
+		errs = append(errs, errors.New(text))
 	}
 	return errors.Join(errs...)
+}
+
+// Texts returns the texts of all trouble of some kinds, sorted by kind and text.
+func (h *Health) Texts(kinds ...Kind) []string {
+	var all []string
+	for _, t := range h.All() {
+		if slices.Contains(kinds, t.Kind) {
+			all = append(all, t.Text)
+		}
+	}
+	return all
 }

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ const (
 	// Alive treats the loop as dead if the last tick is older than three periods
 	// plus lateTolerance.
 	lateTolerance = 5 * time.Second
+	// firstTick is the time within which the first tick must have read the node.
+	firstTick = 30 * time.Second
 	// listenInterval is the time between two attempts to listen on the address.
 	listenInterval = 30 * time.Second
 	// patience is the time that a client may take to send a request or to read
@@ -33,30 +36,36 @@ const (
 	maxConnections = 64
 )
 
-// Handler serves /metrics, /healthz and /readyz. /healthz is good while Alive
-// returns nil. /readyz is good if a tick has read the node, the state of the
-// agent is not damaged, and the journal has lost no entry.
+// Handler serves /metrics, /livez, /healthz and /readyz. /livez is good while Alive
+// returns nil, and /healthz while Works returns nil. /readyz is good if besides a
+// tick has read the node, and the journal has lost no entry. A good answer of
+// /healthz also names the troubles that the agent works with.
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", &listen.Pages{
 		Render: promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), Turn: m.turns,
 	})
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, m.Alive()) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { say(w, m.ready()) })
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, m.Alive(), nil) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, m.Works(), m.health.All()) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { say(w, m.ready(), nil) })
 	return mux
 }
 
-func say(w http.ResponseWriter, err error) {
+func say(w http.ResponseWriter, err error, troubles []health.Trouble) {
+	w.Header().Set("Cache-Control", "no-store")
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ok")
+	for _, t := range troubles {
+		fmt.Fprintf(w, "trouble (%s): %s\n", t.Kind, t.Text)
+	}
 }
 
-// Alive returns an error if the loop makes no ticks any more. It also returns
-// an error if the state of the agent is damaged, because a restore would then
-// be incomplete. Before the first tick, it checks only the state.
+// Alive returns an error if a restart may help: if the loop makes no ticks any
+// more, or if the state of the agent is damaged, because a restore would then be
+// incomplete. Before the first tick, it checks only the state.
 func (m *Metrics) Alive() error {
 	if err := m.health.Err(health.State); err != nil {
 		return err
@@ -72,8 +81,32 @@ func (m *Metrics) Alive() error {
 	return nil
 }
 
+// Works returns an error if the loop does not do its work: if Alive returns an
+// error, if no tick could read the node lately, or if the kernel or the journal
+// refuses for some time what bounds best-effort work. A restart helps against
+// none of the last two.
+func (m *Metrics) Works() error {
+	if err := m.Alive(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch now := m.now(); {
+	case m.read.IsZero() && now.Sub(m.started) > firstTick:
+		return fmt.Errorf("no turn has read the node since the start %v ago: %s", now.Sub(m.started).Round(time.Second), cmp.Or(m.blind, "the first one has not ended"))
+	case !m.read.IsZero() && now.Sub(m.read) > 3*m.period+lateTolerance:
+		return fmt.Errorf("no turn could read the node for %v: %s", now.Sub(m.read).Round(time.Millisecond), m.blind)
+	}
+	for _, r := range m.last.Refused {
+		if r.BE {
+			return fmt.Errorf("best-effort work is not bounded as it should be: %v", r)
+		}
+	}
+	return nil
+}
+
 func (m *Metrics) ready() error {
-	if err := errors.Join(m.health.Err(health.State), m.health.Err(health.Lost)); err != nil {
+	if err := errors.Join(m.Works(), m.health.Err(health.Lost)); err != nil {
 		return err
 	}
 	m.mu.Lock()

@@ -38,10 +38,13 @@ type Metrics struct {
 	seen uint64    // number of ticks
 	last tick.Tick // the last tick that could read the node
 	used map[node.WorkloadID]time.Duration
-	// at is the end of the last tick. period is the time between two ticks.
-	at     time.Time
-	period time.Duration
-	now    func() time.Time
+	// at is the end of the last tick, and read that of the last tick that could
+	// read the node. period is the time between two ticks. blind is the error of the
+	// last tick if it could not read the node.
+	started, at, read time.Time
+	period            time.Duration
+	blind             string
+	now               func() time.Time
 }
 
 // These label values are the results of a tick and of a step.
@@ -74,7 +77,7 @@ func New(version string) *Metrics {
 			Name: "tenon_class_cpu_seconds_total", Help: "CPU time that the workloads of each class have used while Tenon saw them.",
 		}, []string{"class"}),
 		signals: newSignals(),
-		used:    map[node.WorkloadID]time.Duration{}, now: time.Now,
+		used:    map[node.WorkloadID]time.Duration{}, now: time.Now, started: time.Now(),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tenon_build_info", Help: "1, with the version of the agent.", ConstLabels: prometheus.Labels{"version": version},
@@ -131,8 +134,12 @@ func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 	m.at, m.period, m.seen = m.now(), period, m.seen+1
 	if t.Snapshot.At.IsZero() {
 		m.countTick(tickBlind)
+		if m.blind = ""; err != nil {
+			m.blind = err.Error()
+		}
 		return
 	}
+	m.read, m.blind = m.at, ""
 	outcome := tickOK
 	if err != nil {
 		outcome = tickFailed

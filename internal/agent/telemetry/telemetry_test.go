@@ -199,7 +199,7 @@ func TestANameThatIsNotTextHidesNothing(t *testing.T) {
 func TestTheLoopIsAliveAsLongAsItTicks(t *testing.T) {
 	m := New("v1")
 	clock := time.Unix(1700000000, 0)
-	m.now = func() time.Time { return clock }
+	m.now, m.started = func() time.Time { return clock }, clock
 	check := func(path string, want int) {
 		t.Helper()
 		if code, text := scrape(t, m, path); code != want {
@@ -216,8 +216,51 @@ func TestTheLoopIsAliveAsLongAsItTicks(t *testing.T) {
 	check("/healthz", http.StatusOK)
 	clock = clock.Add(time.Second)
 	check("/healthz", http.StatusServiceUnavailable)
-	m.Observe(tick.Tick{}, errors.New("no topology"), time.Second) // the tick is blind, but the loop runs
+	m.Observe(tick.Tick{}, errors.New("no topology"), time.Second) // the loop runs, but it is blind: a restart would not help
+	check("/livez", http.StatusOK)
+	if code, text := scrape(t, m, "/healthz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "no topology") {
+		t.Errorf("a blind loop: /healthz %d %s", code, text)
+	}
+	check("/readyz", http.StatusServiceUnavailable)
+	m.Observe(tickAt(2), nil, time.Second)
 	check("/healthz", http.StatusOK)
+}
+
+// TestHealthIsWhatTheLoopDid checks that a loop that lives and does nothing for the
+// services is not healthy, although a restart would not help.
+func TestHealthIsWhatTheLoopDid(t *testing.T) {
+	clock := time.Unix(1700000000, 0)
+	refused := func(be bool) tick.Tick {
+		of := tickAt(1)
+		of.Refused = []tick.Refusal{{Since: clock, BE: be, Err: errors.New("apply be.slice cpu.max: append to the journal: file too large")}}
+		return of
+	}
+	for name, c := range map[string]struct {
+		after time.Duration // since the start
+		ticks []tick.Tick
+		want  string // in the text of /healthz; empty: it is good
+	}{
+		"no tick in the first moment":       {after: firstTick},
+		"no tick":                           {after: firstTick + time.Second, want: "the first one has not ended"},
+		"blind ticks":                       {after: firstTick + time.Second, ticks: []tick.Tick{{}}, want: "too many open files"},
+		"best-effort work is not bounded":   {ticks: []tick.Tick{refused(true)}, want: "file too large"},
+		"another knob is refused":           {ticks: []tick.Tick{refused(false)}},
+		"best-effort work is bounded again": {ticks: []tick.Tick{refused(true), tickAt(2)}},
+	} {
+		m := New("v1")
+		m.started = clock
+		m.now = func() time.Time { return clock.Add(c.after) }
+		for _, of := range c.ticks {
+			m.Observe(of, errors.New("open /proc/stat: too many open files"), time.Second)
+		}
+		code, text := scrape(t, m, "/healthz")
+		if (code == http.StatusOK) != (c.want == "") || !strings.Contains(text, c.want) {
+			t.Errorf("%s: %d %s", name, code, text)
+		}
+		if code, text := scrape(t, m, "/livez"); code != http.StatusOK {
+			t.Errorf("%s: /livez %d %s", name, code, text)
+		}
+	}
 }
 
 // TestDamagedStateFailsTheProbes damages the state. Both probes must fail while
@@ -236,6 +279,8 @@ func TestDamagedStateFailsTheProbes(t *testing.T) {
 		{health.Bounds, http.StatusOK, http.StatusOK},
 		{health.Config, http.StatusOK, http.StatusOK},
 		{health.Contested, http.StatusOK, http.StatusOK},
+		{health.Refused, http.StatusOK, http.StatusOK},
+		{health.Exposed, http.StatusOK, http.StatusOK},
 	} {
 		for _, text := range []string{"the directory is gone", ""} {
 			h.Set(c.kind, "part", text)
@@ -243,8 +288,11 @@ func TestDamagedStateFailsTheProbes(t *testing.T) {
 			if text == "" {
 				healthz, ready, gauge = http.StatusOK, http.StatusOK, "0"
 			}
-			if code, said := scrape(t, m, "/healthz"); code != healthz || (code != http.StatusOK) != strings.Contains(said, "the directory") {
+			if code, said := scrape(t, m, "/healthz"); code != healthz || (text != "") != strings.Contains(said, "the directory") {
 				t.Errorf("%s %q: /healthz %d %s", c.kind, text, code, said)
+			}
+			if code, said := scrape(t, m, "/livez"); code != healthz {
+				t.Errorf("%s %q: /livez %d %s", c.kind, text, code, said)
 			}
 			if code, said := scrape(t, m, "/readyz"); code != ready {
 				t.Errorf("%s %q: /readyz %d %s", c.kind, text, code, said)

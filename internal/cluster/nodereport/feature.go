@@ -21,6 +21,7 @@ const (
 	PodsKnown      = "PodsKnown"
 	Suppressing    = "Suppressing"
 	KnobsWritten   = "KnobsWritten"
+	AgentHealthy   = "AgentHealthy"
 )
 
 // A feature is a part of the configuration that a user can enable.
@@ -155,13 +156,14 @@ const (
 	reasonBounded     = "Bounded"
 	reasonRefused     = "Refused"
 	reasonContested   = "Contested"
+	reasonTrouble     = "Trouble"
 )
 
 const maxListed = 5
 
 // conditionsOf returns the conditions of a report, unsorted.
 func conditionsOf(v View) []metav1.Condition {
-	all := []metav1.Condition{configCondition(v.Config), podsCondition(v.Pods), knobsCondition(v)}
+	all := []metav1.Condition{configCondition(v.Config), podsCondition(v.Pods), knobsCondition(v), agentCondition(v.Troubles)}
 	if v.Policy.Suppress.Enable {
 		all = append(all, suppressCondition(v))
 	}
@@ -236,13 +238,12 @@ func podsCondition(p Pods) metav1.Condition {
 
 func theOf(from string) string { return "the " + from }
 
-// knobsCondition reports failed writes of knobs, and write conflicts.
+// knobsCondition reports knobs that refuse each write, and write conflicts. A
+// single failed write is not reported: the next tick tries again.
 func knobsCondition(v View) metav1.Condition {
 	var refused []string
-	for _, o := range v.Tick.Done {
-		if o.Err != nil {
-			refused = append(refused, o.Err.Error())
-		}
+	for _, r := range v.Tick.Refused {
+		refused = append(refused, r.String())
 	}
 	contested := writeconflict.Remarks(v.Tick.Snapshot)
 	switch {
@@ -252,6 +253,14 @@ func knobsCondition(v View) metav1.Condition {
 		return condition(KnobsWritten, true, reasonContested, list(contested, maxListed))
 	}
 	return condition(KnobsWritten, true, reasonAsAsked, "")
+}
+
+// agentCondition reports the troubles of the agent itself.
+func agentCondition(troubles []string) metav1.Condition {
+	if len(troubles) > 0 {
+		return condition(AgentHealthy, false, reasonTrouble, list(troubles, maxListed))
+	}
+	return condition(AgentHealthy, true, reasonAsAsked, "")
 }
 
 // suppressCondition reports whether best-effort work is bounded now.

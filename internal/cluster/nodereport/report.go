@@ -34,6 +34,8 @@ type View struct {
 	Config Config
 	// NRI is the mechanism that gives containers their limits before they start.
 	NRI Means
+	// Troubles are the troubles of the agent itself, such as a damaged journal.
+	Troubles []string
 	// CPUManager names another component that writes the CPUs of pods: static
 	// (the kubelet's policy), dra (a driver), or none (empty).
 	CPUManager string

@@ -202,6 +202,7 @@ func TestWhatTheNodeCannotDoIsSaidAndWhy(t *testing.T) {
 		ConfigAccepted: {"True", reasonAsAsked, "ConfigMap a/b"},
 		PodsKnown:      {"True", reasonTold, "kubelet"},
 		KnobsWritten:   {"True", reasonAsAsked, ""},
+		AgentHealthy:   {"True", reasonAsAsked, ""},
 	} {
 		c := find(st.Conditions, kind)
 		if c.Status != want.status || c.Reason != want.reason || !strings.Contains(c.Message, want.text) {
@@ -220,9 +221,10 @@ func TestTroubleIsACondition(t *testing.T) {
 	v := view()
 	v.Pods.Trouble = "connection refused"
 	v.Config.Faults = []string{"resource-qos-config: not JSON"}
-	v.Tick.Done = []tick.Outcome{{Err: errors.New("write x: busy")}}
+	v.Tick.Refused = []tick.Refusal{{Err: errors.New("write x: busy")}}
+	v.Troubles = []string{"the state directory is open to all"}
 	st := Status(v, nil)
-	for kind, text := range map[string]string{PodsKnown: "connection refused", ConfigAccepted: "not JSON", KnobsWritten: "busy"} {
+	for kind, text := range map[string]string{PodsKnown: "connection refused", ConfigAccepted: "not JSON", KnobsWritten: "busy", AgentHealthy: "open to all"} {
 		if c := find(st.Conditions, kind); c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, text) {
 			t.Errorf("%+v", c)
 		}
@@ -414,15 +416,15 @@ func TestAKnobLeftToAnotherComponentIsNoRefusal(t *testing.T) {
 	at := v.Tick.Snapshot.At
 	v.Tick.Snapshot.Conflicts = []node.WriteConflict{{Knob: node.Knob{Cgroup: "a", File: node.FileCPUWeight}, Wrote: at, Found: []time.Time{at, at, at}}}
 	for name, x := range map[string]struct {
-		done   []tick.Outcome
-		status metav1.ConditionStatus
-		reason string
+		refused []tick.Refusal
+		status  metav1.ConditionStatus
+		reason  string
 	}{
 		"it rests":            {nil, "True", reasonContested},
-		"it is written":       {[]tick.Outcome{{}}, "True", reasonContested},
-		"another was refused": {[]tick.Outcome{{Err: errors.New("permission denied")}}, "False", reasonRefused},
+		"another was refused": {[]tick.Refusal{{Err: errors.New("permission denied")}}, "False", reasonRefused},
 	} {
-		v.Tick.Done = x.done
+		v.Tick.Done = []tick.Outcome{{}, {Err: errors.New("a single failure, which the next tick tries again")}}
+		v.Tick.Refused = x.refused
 		c := find(Status(v, nil).Conditions, KnobsWritten)
 		if c.Status != x.status || c.Reason != x.reason || x.reason == reasonRefused && strings.Contains(c.Message, "left so") {
 			t.Errorf("%s: %+v", name, c)

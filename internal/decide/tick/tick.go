@@ -49,6 +49,8 @@ type Tick struct {
 	Watermark suppresscost.Watermark
 	Isolation node.IsolationStatus
 	Done      []Outcome
+	// Refused holds the knobs that have refused each write for some time, sorted.
+	Refused []Refusal
 	// Sense, Decide and Act are the durations of the three parts of the tick. The
 	// last write ended at Begun plus the sum of the three.
 	Sense, Decide, Act time.Duration
@@ -61,6 +63,22 @@ func (t Tick) EndTime() time.Time { return t.Begun.Add(t.Sense + t.Decide + t.Ac
 type Outcome struct {
 	Step plan.Step
 	Err  error
+}
+
+// A Refusal is a knob that has its wanted value in no tick since a time, because
+// each write fails.
+type Refusal struct {
+	Knob  node.Knob
+	Since time.Time // on the clock of Tick.Begun
+	// BE has the meaning of plan.Want.BE.
+	BE bool
+	// Err is the error of the last write.
+	Err error
+}
+
+// String prints the refusal as one phrase. The error names the knob.
+func (r Refusal) String() string {
+	return fmt.Sprintf("%v (since %s)", r.Err, r.Since.Format(time.TimeOnly))
 }
 
 // String prints the steps of the tick, one on each line. Golden files and dry

@@ -8,6 +8,10 @@ import (
 	"syscall"
 )
 
+// Exposed returns an error if another user may have made or changed the files in
+// the state directory dir, for example because it got another mode.
+func Exposed(dir string) error { return private(dir) }
+
 // private returns an error if another user may have made or changed the files in
 // dir. The journal decides which processes a restore ends and which files it
 // writes. A directory that does not exist is private, and so is one of root.
