@@ -142,13 +142,15 @@ var arch = []struct {
 	{"cluster/quantity", pure, "model/unit"},
 	{"cluster/kube", pure, "model/unit model/node decide/cpus/pick decide/cpus/place config/spelling config cluster/contracttext cluster/quantity"},
 	{"cluster/stored", pure, "cluster/kube"},
-	{"cluster/admission", pure, "model/unit model/node decide/cpus/pick config/spelling config api/config/v1alpha1 cluster/quantity cluster/kube cluster/stored"},
+	{"cluster/tenant", pure, "model/node decide/cpus/pick config/spelling config cluster/kube"},
+	{"cluster/admission", pure, "model/unit model/node decide/cpus/pick config/spelling config api/config/v1alpha1 cluster/quantity cluster/kube cluster/stored cluster/tenant"},
+	{"cluster/webhooks", affects, "model/node api/config/v1alpha1 cluster/kube cluster/tenant"},
 	{"cluster/cpureport", affects, "model/unit model/node decide/cpus/pick decide/cpus/place api/v1alpha1"},
 	{"cluster/kubelet", affects, "cluster/kube cluster/stored"},
 	{"cluster/certificate", affects, ""},
 	{"cluster/admission/missed", affects, "api/config/v1alpha1 cluster/kube cluster/admission"},
 	{"cluster/endpoint", affects, "listen"},
-	{"cluster/manager", affects, "model/unit model/node decide/overcommit config/absence config api/config/v1alpha1 api/v1alpha1 cluster/quantity cluster/kube cluster/admission cluster/certificate cluster/admission/missed cluster/endpoint"},
+	{"cluster/manager", affects, "model/unit model/node decide/overcommit config/absence config api/config/v1alpha1 api/v1alpha1 cluster/quantity cluster/kube cluster/tenant cluster/admission cluster/webhooks cluster/certificate cluster/admission/missed cluster/endpoint"},
 	{"cluster/nodepages", affects, "model/unit model/node model/trial api/config/v1alpha1 api/v1alpha1 cluster/quantity cluster/kube"},
 	{"cluster/schedulers", affects, "cluster/kube cluster/nodepages"},
 	{"cluster/cpumap", affects, "model/unit model/node decide/cpus/pick"},
@@ -220,7 +222,7 @@ var arch = []struct {
 	{"cmd/tenon/resultcmd", affects, "lab/archive lab/report lab/colocation lab/colocation/submission lab/harness lab/colocation/run"},
 	{"cmd/tenon/jobcmd", affects, "model/unit lab/jobs lab/jobfiles lab/textlayout lab/report lab/testbed lab/harness lab/concurrency lab/concurrency/run lab/concurrency/cluster lab/pi lab/pinning lab/pinning/run lab/pinning/cluster cmd/tenon/labflag"},
 	{"cmd/tenon", affects, "model/unit model/node decide/plan decide/tick decide/isolation decide/suppress decide/policy decide/unsupported kernel/cgroup kernel/proc machine/journal machine/capability machine/restore machine/host machine/launch machine/lease runtimes/inventory config/workers config agent/loop agent/health agent/record agent/control agent/workers agent/top lab/load lab/report lab/testbed lab/harness lab lab/colocation/run cmd/tenon/labflag cmd/tenon/labcmd cmd/tenon/resultcmd cmd/tenon/jobcmd"},
-	{"cmd/tenon-manager", affects, "cluster/certificate cluster/manager"},
+	{"cmd/tenon-manager", affects, "cluster/webhooks cluster/certificate cluster/manager"},
 	{"cmd/tenond", affects, "kernel/cgroup kernel/proc machine/journal runtimes/nri config/textfile config cluster/apiserver cluster/kubelet agent/telemetry agent/watchdog agent/install agent/cluster agent/daemon"},
 	// scheduler, a module of its own
 	{"scheduler/plugin", affects, "decide/cpus/pick decide/cpus/place api/v1alpha1 cluster/kube cluster/cpureport cluster/stored"},
@@ -266,9 +268,9 @@ var outside = map[string]string{
 	"go.yaml.in/yaml/":                 "config config/syntax",
 	"gonum.org/":                       "decide/trials/paired decide/trials/switchback lab/stat",
 	"google.golang.org/":               "runtimes/container",
-	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/quantity cluster/kube cluster/stored cluster/admission cluster/kubelet cluster/certificate cluster/manager cluster/admission/missed cluster/nodepages cluster/schedulers cluster/podpages cluster/nodereport cluster/containerstart agent/cluster cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
+	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/quantity cluster/kube cluster/stored cluster/tenant cluster/admission cluster/kubelet cluster/certificate cluster/webhooks cluster/manager cluster/admission/missed cluster/nodepages cluster/schedulers cluster/podpages cluster/nodereport cluster/containerstart agent/cluster cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
 	"k8s.io/kubernetes/":               "scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/quality", // so that any scheduler can contain the plugin
-	"sigs.k8s.io/":                     "cluster/certificate cluster/endpoint cluster/manager cluster/admission/missed cmd/kubectl-tenon cmd/tenon-manager",
+	"sigs.k8s.io/":                     "cluster/certificate cluster/endpoint cluster/webhooks cluster/manager cluster/admission/missed cmd/kubectl-tenon cmd/tenon-manager",
 }
 
 // pureStd is the part of the standard library that has no effects. pureUse
@@ -284,6 +286,7 @@ var pureUse = map[string]string{
 	"cluster/kube":             "k8s.io/api/ k8s.io/apimachinery/pkg/api/",
 	"cluster/admission":        "k8s.io/api/ k8s.io/apimachinery/pkg/",
 	"cluster/stored":           "k8s.io/api/ k8s.io/apimachinery/pkg/",
+	"cluster/tenant":           "k8s.io/api/",
 }
 
 const (

@@ -20,6 +20,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/certificate"
 	"tenon.sh/tenon/internal/cluster/manager"
+	"tenon.sh/tenon/internal/cluster/webhooks"
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
@@ -110,7 +111,7 @@ webhooks; the one that holds the lease writes.`,
 func (c *command) options(stderr io.Writer) (manager.Options, error) {
 	o := manager.Options{
 		Namespace: c.namespace, Name: c.name, Config: client.ObjectKey{Namespace: c.configNamespace, Name: c.configName},
-		Service: manager.Service{Namespace: c.namespace, Name: c.service, Port: c.servicePort}, Port: c.webhookPort, Scheduler: c.scheduler,
+		Service: webhooks.Service{Namespace: c.namespace, Name: c.service, Port: c.servicePort}, Port: c.webhookPort, Scheduler: c.scheduler,
 		Metrics: c.metrics, Health: c.health, Elect: c.elect, DryRun: c.dryRun, Lifetimes: c.lifetimes,
 		SchedulerNames: c.schedulers,
 	}

@@ -15,6 +15,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/tenant"
 )
 
 // pod returns a pod with one container. labels, annotations, and the
@@ -40,7 +41,7 @@ const (
 // admit calls the mutating webhook and then the validating webhook.
 func admit(r Request) (*corev1.Pod, Verdict) {
 	p, v := Mutate(r)
-	judged := ValidateCreate(p, r.ColocationOff, r.Ranges)
+	judged := ValidateCreate(p, tenant.Namespace{Name: kube.SystemNamespace}, r.ColocationOff, r.Ranges)
 	return p, Verdict{append(v.Refusals, judged.Refusals...), append(v.Warnings, judged.Warnings...)}
 }
 
@@ -145,7 +146,7 @@ func TestWhatANodeDecidesByCannotChangeWhileAPodLives(t *testing.T) {
 		"the limits of its containers": {be, `node.koordinator.sh/extended-resource-spec: '{}'`, `metadata.annotations[node.koordinator.sh/extended-resource-spec]: none cannot become "{}"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := ValidateUpdate(pod(t, be, "", two), pod(t, tc.labels, tc.annotations, two))
+			v := ValidateUpdate(pod(t, be, "", two), pod(t, tc.labels, tc.annotations, two), tenant.Namespace{})
 			if !strings.HasPrefix(v.Message(), tc.want) {
 				t.Errorf("message\n%s\nwant\n%s", v.Message(), tc.want)
 			}
@@ -158,11 +159,11 @@ func TestUpdatesJudgeOnlyWhatChanged(t *testing.T) {
 	old := pod(t, "koordinator.sh/qosClass: best, koordinator.sh/priority: high", `koordinator.sh/cpuBurst: '{'`, two)
 	changed := old.DeepCopy()
 	changed.Labels["app"] = "web"
-	if v := ValidateUpdate(old, changed); !v.Allowed() {
+	if v := ValidateUpdate(old, changed, tenant.Namespace{}); !v.Allowed() {
 		t.Errorf("a change of an unrelated label is refused: %s", v.Message())
 	}
 	changed.Annotations["koordinator.sh/memoryQOS"] = "{"
-	if v := ValidateUpdate(old, changed); len(v.Refusals) != 1 || !strings.Contains(v.Message(), "memoryQOS") {
+	if v := ValidateUpdate(old, changed, tenant.Namespace{}); len(v.Refusals) != 1 || !strings.Contains(v.Message(), "memoryQOS") {
 		t.Errorf("message %q; want one about memoryQOS only", v.Message())
 	}
 }

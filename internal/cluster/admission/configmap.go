@@ -2,6 +2,7 @@ package admission
 
 import (
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/config"
 )
 
@@ -11,9 +12,7 @@ import (
 func ValidateConfigMap(data map[string]string) Verdict {
 	var v Verdict
 	cluster, faults := config.ParseConfigMap(data)
-	for _, f := range faults {
-		v.refuseFault(f)
-	}
+	v.refuseFaults(faults)
 	v.Warnings = append(v.Warnings, cluster.Notices()...)
 	if node, _ := cluster.Node(nil, nil); v.Allowed() {
 		v.Warnings = append(v.Warnings, node.Notices...)
@@ -37,6 +36,20 @@ func ValidatePodConfigMap(data map[string]string) Verdict {
 		v.refuse(field, "%s", f.Problem)
 	}
 	return v
+}
+
+// ValidateNamespace checks the labels of a namespace that say what its pods may
+// ask for. old has the labels of the namespace as it was, or is nil.
+func ValidateNamespace(old, now map[string]string) Verdict {
+	var v Verdict
+	v.refuseFaults(tenant.CheckLabels(old, now))
+	return v
+}
+
+func (v *Verdict) refuseFaults(faults []config.Fault) {
+	for _, f := range faults {
+		v.refuseFault(f)
+	}
 }
 
 // refuseFault adds a refusal for a fault of the ConfigMap. It adds the line

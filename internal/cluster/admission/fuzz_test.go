@@ -17,6 +17,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -142,7 +143,7 @@ func FuzzAdmission(f *testing.F) {
 		}
 		admitted, v := admit(r)
 		say(t, v)
-		say(t, ValidateUpdate(&p, admitted))
+		say(t, ValidateUpdate(&p, admitted, tenant.Namespace{}))
 		if !v.Allowed() {
 			return
 		}
@@ -193,7 +194,7 @@ func TestGarbagePodsNeverRunWithoutBounds(t *testing.T) {
 			if !r.ColocationOff || asksBatch(p) {
 				held(t, p)
 			}
-			if v := ValidateCreate(sent(t, p), r.ColocationOff, r.Ranges); !v.Allowed() {
+			if v := ValidateCreate(sent(t, p), tenant.Namespace{Name: kube.SystemNamespace}, r.ColocationOff, r.Ranges); !v.Allowed() {
 				t.Errorf("admitted, but refused at a second call: %s", v.Message())
 			}
 		}

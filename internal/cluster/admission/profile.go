@@ -18,6 +18,7 @@ import (
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/quantity"
+	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -234,6 +235,9 @@ func ValidateProfile(p *configv1alpha1.ClusterColocationProfile, classes map[str
 	}
 	if c := p.Spec.QoSClass; c != "" && !slices.Contains(node.Classes, node.Class(c)) {
 		v.refuse("spec.qosClass", "%s: want one of LSE, LSR, LS, BE, SYSTEM", quoteText(c))
+	}
+	if p.Spec.QoSClass == string(node.System) || p.Spec.Labels[kube.LabelQOSClass] == string(node.System) {
+		v.warn(`class SYSTEM: pods that match are refused, except in kube-system and in namespaces with the label %s%s: "true"`, tenant.LabelPrefix, tenant.System)
 	}
 	if name := p.Spec.PriorityClassName; name != "" {
 		if _, known := classes[name]; !known {

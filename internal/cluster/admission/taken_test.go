@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/tenant"
 )
 
 // TestAnUpdateThatTakesCPUsWarns changes running pods. If the change takes CPUs
@@ -41,13 +42,13 @@ func TestAnUpdateThatTakesCPUsWarns(t *testing.T) {
 				if waiting {
 					old.Spec.NodeName, p.Spec.NodeName, want = "", "", ""
 				}
-				v := ValidateUpdate(old, p)
+				v := ValidateUpdate(old, p, tenant.Namespace{})
 				if text := strings.Join(v.Warnings, "\n"); !v.Allowed() || (want == "") != (text == "") || !strings.Contains(text, want) || len(text) > maxWarning {
 					t.Errorf("waiting %v: refusals %q, %d bytes of warnings %q; want %q", waiting, v.Message(), len(text), text, want)
 				}
 			}
 			p.Status.Phase = corev1.PodSucceeded
-			if v := ValidateUpdate(old, p); len(v.Warnings) > 0 {
+			if v := ValidateUpdate(old, p, tenant.Namespace{}); len(v.Warnings) > 0 {
 				t.Errorf("a pod that has ended: %q", v.Warnings)
 			}
 		})
@@ -80,7 +81,7 @@ func TestAWarningCountsTheCPUsThatAPodHas(t *testing.T) {
 			}
 		}
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(x.request)
-		if text := strings.Join(ValidateUpdate(old, p).Warnings, "\n"); (x.want == "") != (text == "") || !strings.Contains(text, x.want) {
+		if text := strings.Join(ValidateUpdate(old, p, tenant.Namespace{}).Warnings, "\n"); (x.want == "") != (text == "") || !strings.Contains(text, x.want) {
 			t.Errorf("%s: warnings %q, want %q", name, text, x.want)
 		}
 	}

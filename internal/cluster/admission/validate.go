@@ -7,17 +7,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // ValidateCreate checks a new pod after Mutate and all other webhooks have
-// changed it. colocationOff and ranges have the same meaning as in Request.
-func ValidateCreate(p *corev1.Pod, colocationOff bool, ranges Ranges) Verdict {
+// changed it. colocationOff and ranges have the same meaning as in Request. in
+// says what the pods of the namespace may ask for, also by a profile.
+func ValidateCreate(p *corev1.Pod, in tenant.Namespace, colocationOff bool, ranges Ranges) Verdict {
 	var v Verdict
 	if isMirror(p) {
 		return v
 	}
+	v.refuseFaults(in.Refuse(nil, p))
 	v.checkWords(p, nil)
 	class := kube.Class(p)
 	v.checkPriority(p, class)
@@ -39,9 +42,10 @@ func ValidateCreate(p *corev1.Pod, colocationOff bool, ranges Ranges) Verdict {
 
 // ValidateUpdate checks a change of a pod. It checks only the changed values,
 // because the pod may be older than a rule. It warns if the change takes CPUs
-// away from a running pod.
-func ValidateUpdate(old, p *corev1.Pod) Verdict {
+// away from a running pod. in says what the pods of the namespace may ask for.
+func ValidateUpdate(old, p *corev1.Pod, in tenant.Namespace) Verdict {
 	var v Verdict
+	v.refuseFaults(in.Refuse(old, p))
 	for _, key := range []string{kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority} {
 		v.checkUnchanged(label(key), old.Labels, p.Labels, key)
 	}
@@ -186,6 +190,7 @@ func (v *Verdict) warnUnusual(p *corev1.Pod) {
 	}
 	none := 0
 	for _, c := range places(p) {
+		v.warnUncounted(c)
 		cpu, memory := c.Resources.Limits[batch.cpu], c.Resources.Limits[batch.memory]
 		if cpu.IsZero() && memory.IsZero() && !c.hasAny(mid.both()) {
 			none++
@@ -206,5 +211,20 @@ func (v *Verdict) warnUnusual(p *corev1.Pod) {
 	}
 	if none > 0 && !isSkipped(p) {
 		v.warn("%d of %d containers have no batch resources: the scheduler does not count them, and only the limit of all best-effort work of the node bounds them", none, len(places(p)))
+	}
+}
+
+// warnUncounted warns about requests that the scheduler hardly counts beside
+// limits that allow work. Such pods are probably meant to request something.
+func (v *Verdict) warnUncounted(c place) {
+	for _, x := range []struct {
+		n     corev1.ResourceName
+		least resource.Quantity
+		of    string
+	}{{batch.cpu, minCPU, "thousandths of a CPU"}, {batch.memory, minMemory, "bytes"}} {
+		request, limit := c.Resources.Requests[x.n], c.Resources.Limits[x.n]
+		if limit.Cmp(x.least) >= 0 && request.Sign() >= 0 && request.Cmp(x.least) < 0 {
+			v.warn("%s.requests[%s]: the scheduler counts %s %s for this container, and its limit is %s: want a request of what it uses", c.field, x.n, request.String(), x.of, limit.String())
+		}
 	}
 }

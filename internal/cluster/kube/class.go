@@ -11,6 +11,10 @@ import (
 // SystemCriticalPriority).
 const systemCritical = 2000000000
 
+// SystemNamespace is the namespace of the components of Kubernetes, in which
+// only administrators create pods.
+const SystemNamespace = "kube-system"
+
 // Class returns the class in the label of a pod. Without the label, it returns
 // the class in the annotation that ACK used before 0.8.0. It returns "" without
 // both, for an empty label, and for a value that is not a class. The function
@@ -24,8 +28,10 @@ func Class(p *corev1.Pod) node.Class {
 
 // ClassWithDefault returns Class. If Class is empty, the Kubernetes QoS class
 // decides, as on ACK: a Guaranteed or Burstable pod is LS, and a BestEffort pod
-// is BE. But a system-critical BestEffort pod, such as kube-proxy, is SYSTEM,
-// because it must not give way to other pods.
+// is BE. But a system-critical BestEffort pod must not give way to other pods. In
+// kube-system, such as kube-proxy, it is SYSTEM. Elsewhere it is LS, because
+// every user may give a pod this priority, and a SYSTEM pod runs on the own CPUs
+// of other pods.
 func ClassWithDefault(p *corev1.Pod) node.Class {
 	if c := Class(p); c != "" {
 		return c
@@ -38,10 +44,12 @@ func withoutClass(p *corev1.Pod, kube corev1.PodQOSClass) node.Class {
 	switch {
 	case kube != corev1.PodQOSBestEffort:
 		return node.LS
-	case p.Spec.Priority != nil && *p.Spec.Priority >= systemCritical:
+	case p.Spec.Priority == nil || *p.Spec.Priority < systemCritical:
+		return node.BE
+	case p.Namespace == SystemNamespace:
 		return node.System
 	}
-	return node.BE
+	return node.LS
 }
 
 // classAndRule returns the class of a pod, and the label, annotation or rule
@@ -55,7 +63,7 @@ func classAndRule(p *corev1.Pod) (node.Class, string) {
 	}
 	kube := QOSClass(p)
 	c, rule := withoutClass(p, kube), "Kubernetes QoS class "+string(kube)
-	if c == node.System {
+	if kube == corev1.PodQOSBestEffort && c != node.BE {
 		rule += ", system-critical priority"
 	}
 	return c, rule

@@ -44,7 +44,9 @@ func TestClassOfAPodWithoutALabel(t *testing.T) {
 		"Burstable":  {pod("p", container("c", "cpu=1", "")), node.LS, "Kubernetes QoS class Burstable"},
 		"BestEffort": {pod("p", container("c", "", "")), node.BE, "Kubernetes QoS class BestEffort"},
 		"only batch": {pod("p", container("c", "", "batch-cpu=1k")), node.BE, "Kubernetes QoS class BestEffort"},
-		"system":     {pod("p", priority(2000000000), container("c", "", "")), node.System, "Kubernetes QoS class BestEffort, system-critical priority"},
+		"system":     {pod("p", priority(2000000000), in(SystemNamespace), container("c", "", "")), node.System, "Kubernetes QoS class BestEffort, system-critical priority"},
+		"critical":   {pod("p", priority(2000000000), container("c", "", "")), node.LS, "Kubernetes QoS class BestEffort, system-critical priority"},
+		"only near":  {pod("p", priority(1999999999), in(SystemNamespace), container("c", "", "")), node.BE, "Kubernetes QoS class BestEffort"},
 		"by status":  {pod("p", func(p *corev1.Pod) { p.Status.QOSClass = corev1.PodQOSBurstable }), node.LS, "Kubernetes QoS class Burstable"},
 	} {
 		if Class(&c.pod) != "" {
@@ -107,3 +109,5 @@ func TestPriorityBandsAndTheLabelThatGoesBefore(t *testing.T) {
 		}
 	}
 }
+
+func in(namespace string) podChange { return func(p *corev1.Pod) { p.Namespace = namespace } }

@@ -40,6 +40,9 @@ const (
 	AnnotationResourceSpec     = "scheduling.koordinator.sh/resource-spec"
 	AnnotationResourceStatus   = "scheduling.koordinator.sh/resource-status"
 
+	// AnnotationObjective contains the objective of a pod.
+	AnnotationObjective = "tenon.sh/objective"
+
 	// Annotations of ACK before 0.8.0.
 	AnnotationACKQOSClass  = "alibabacloud.com/qosClass"
 	AnnotationACKCPUBurst  = "alibabacloud.com/cpuBurst"

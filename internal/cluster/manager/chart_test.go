@@ -14,10 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"tenon.sh/tenon/internal/cluster/webhooks"
 )
 
 // TestTheChartAsksForTheSameWebhooks compares the webhooks of the Helm chart
-// (test/chart) with HookConfigs, so that the tests of this package also apply
+// (test/chart) with those of package webhooks, so that the tests of this package also apply
 // to an installation by Helm. There are two differences: the chart omits fields
 // that the API server fills in, and excludes kube-system.
 func TestTheChartAsksForTheSameWebhooks(t *testing.T) {
@@ -42,7 +44,7 @@ func TestTheChartAsksForTheSameWebhooks(t *testing.T) {
 		}
 	}
 	const namespace = "tenon-system"
-	m, v := HookConfigs("tenon-manager", Service{Namespace: namespace, Name: "tenon-manager", Port: 443}, client.ObjectKey{Namespace: namespace, Name: "slo-controller-config"})
+	m, v := webhooks.Configurations("tenon-manager", webhooks.Service{Namespace: namespace, Name: "tenon-manager", Port: 443}, client.ObjectKey{Namespace: namespace, Name: "slo-controller-config"})
 	mutating.Labels, validating.Labels = nil, nil
 	same := cmp.Options{
 		cmpopts.EquateEmpty(),

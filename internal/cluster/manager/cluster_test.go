@@ -25,6 +25,7 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 
 	"tenon.sh/tenon/internal/cluster/certificate"
+	"tenon.sh/tenon/internal/cluster/webhooks"
 )
 
 // control is the control plane for all tests of this package: a real API server
@@ -182,13 +183,13 @@ func (s *scene) webhooks(o *Options) {
 		s.must(err)
 		s.port = l.Addr().(*net.TCPAddr).Port
 		s.must(l.Close())
-		service := Service{Namespace: s.name, URL: fmt.Sprintf("https://127.0.0.1:%d", s.port)}
-		m, v := HookConfigs(s.name, service, s.config)
+		service := webhooks.Service{Namespace: s.name, URL: fmt.Sprintf("https://127.0.0.1:%d", s.port)}
+		m, v := webhooks.Configurations(s.name, service, s.config)
 		s.must(s.client.Create(s.ctx, m), s.client.Create(s.ctx, v))
 		s.t.Cleanup(func() { s.must(s.client.Delete(s.ctx, m), s.client.Delete(s.ctx, v)) })
 	}
 	o.Host, o.Port = "127.0.0.1", s.port
-	o.Service = Service{Namespace: s.name, URL: fmt.Sprintf("https://127.0.0.1:%d", s.port)}
+	o.Service = webhooks.Service{Namespace: s.name, URL: fmt.Sprintf("https://127.0.0.1:%d", s.port)}
 }
 
 // node creates a node with 16 CPUs and 64 GiB.

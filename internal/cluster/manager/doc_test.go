@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"tenon.sh/tenon/internal/cluster/webhooks"
 )
 
 // TestThePageNamesEveryStateMetricAndWebhook checks that docs/manager.md is
@@ -41,7 +43,7 @@ func TestThePageNamesEveryStateMetricAndWebhook(t *testing.T) {
 			t.Errorf("the metric tenon_manager_nodes has no series for the state %s", f[1])
 		}
 	}
-	m, v := HookConfigs("x", Service{}, client.ObjectKey{})
+	m, v := webhooks.Configurations("x", webhooks.Service{}, client.ObjectKey{})
 	for _, w := range m.Webhooks {
 		words = append(words, strings.TrimSuffix(w.Name, ".tenon.sh"))
 	}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -23,15 +24,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/certificate"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/quantity"
+	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/config"
-)
-
-// The paths of the webhooks.
-const (
-	pathMutatePod       = "/mutate-pod"
-	pathValidatePod     = "/validate-pod"
-	pathValidateConfig  = "/validate-config"
-	pathValidateProfile = "/validate-profile"
 )
 
 // hooks answers the API server. It reads the inputs of a decision, and returns
@@ -39,6 +33,7 @@ const (
 type hooks struct {
 	client, live client.Reader // client reads from the cache; live reads from the API server what the cache lacks
 	config       client.ObjectKey
+	home         string // the namespace of the manager
 	settings     interface{ cluster() *config.Cluster }
 	scheduler    string            // the name of the scheduler that chooses CPUs; empty: none
 	names        map[string]string // Options.SchedulerNames
@@ -54,15 +49,8 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	}
 	pod.Namespace = cmp.Or(pod.Namespace, req.Namespace)
 	asked := rules.Request{Pod: &pod, PriorityClasses: map[string]schedulingv1.PriorityClass{}, Scheduler: h.scheduler, SchedulerNames: h.names, Draw: rand.Float64, Seal: h.cert.Seal, Now: time.Now(), ColocationOff: h.colocationOff(ctx)}
-	var namespace corev1.Namespace
-	err = h.client.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
-	if apierrors.IsNotFound(err) {
-		// The cache may lack the namespace: it was probably created just now,
-		// together with its first pods.
-		err = h.live.Get(ctx, client.ObjectKey{Name: req.Namespace}, &namespace)
-	}
-	if err == nil {
-		asked.Namespace = &namespace
+	if n, err := h.namespace(ctx, req.Namespace); err == nil {
+		asked.Namespace = n
 	}
 	var profiles configv1alpha1.ClusterColocationProfileList
 	var classes schedulingv1.PriorityClassList
@@ -120,14 +108,53 @@ func (h *hooks) validatePod(ctx context.Context, req admission.Request) admissio
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
 	}
+	n, err := h.namespace(ctx, req.Namespace)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("look up what the pods of namespace %s may ask for: %w", req.Namespace, err))
+	}
+	in := tenant.Namespace{Name: req.Namespace, Labels: n.Labels, Home: h.home}
 	if req.Operation != admissionv1.Update {
-		return h.answer("pod", req, rules.ValidateCreate(&pod, h.colocationOff(ctx), h.ranges(ctx, req.Namespace)))
+		return h.answer("pod", req, rules.ValidateCreate(&pod, in, h.colocationOff(ctx), h.ranges(ctx, req.Namespace)))
 	}
 	old, err := quantity.ParsePod(req.OldObject.Raw)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod as it was: %w", err))
 	}
-	return h.answer("pod", req, rules.ValidateUpdate(&old, &pod))
+	return h.answer("pod", req, rules.ValidateUpdate(&old, &pod, in))
+}
+
+// namespace reads a namespace. The cache may lack it: it was probably created
+// just now, together with its first pods.
+func (h *hooks) namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	var n corev1.Namespace
+	err := h.client.Get(ctx, client.ObjectKey{Name: name}, &n)
+	if apierrors.IsNotFound(err) {
+		err = h.live.Get(ctx, client.ObjectKey{Name: name}, &n)
+	}
+	return &n, err
+}
+
+// validateNamespace checks the labels of a namespace that say what its pods may
+// ask for.
+func (h *hooks) validateNamespace(_ context.Context, req admission.Request) admission.Response {
+	var n, old metav1.PartialObjectMetadata
+	err := json.Unmarshal(req.Object.Raw, &n)
+	if err == nil && req.Operation == admissionv1.Update {
+		err = json.Unmarshal(req.OldObject.Raw, &old)
+	}
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the namespace: %w", err))
+	}
+	return h.answer("namespace", req, rules.ValidateNamespace(old.Labels, n.Labels))
+}
+
+// validateQuota warns about resources that Kubernetes does not count.
+func (h *hooks) validateQuota(_ context.Context, req admission.Request) admission.Response {
+	var q corev1.ResourceQuota
+	if err := json.Unmarshal(req.Object.Raw, &q); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the ResourceQuota: %w", err))
+	}
+	return h.answer("resourcequota", req, rules.ValidateQuota(&q))
 }
 
 // validateConfig checks a ConfigMap if Tenon reads it.

@@ -23,6 +23,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/admission"
 	"tenon.sh/tenon/internal/cluster/certificate"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/webhooks"
 )
 
 // pod returns a pod with one container. list is both the requests and the
@@ -219,7 +220,7 @@ func TestWithTheManagerDownNothingStartsUnlimitedAsBE(t *testing.T) {
 	initial.Spec.InitContainers[0].Name = "first"
 	s.refused(s.client.Create(s.ctx, initial), unnamed)
 	s.must(s.client.Create(s.ctx, s.pod("", listOf("cpu", "1"))), s.client.Create(s.ctx, s.pod("LS", listOf("cpu", "1"))))
-	guarded := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-guarded", Labels: map[string]string{LabelRequired: "true"}}}
+	guarded := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-guarded", Labels: map[string]string{webhooks.LabelRequired: "true"}}}
 	s.must(s.client.Create(s.ctx, guarded))
 	missed := s.pod("", listOf("cpu", "1")) // a profile may make it BE
 	missed.Namespace = guarded.Name

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tenon.sh/tenon/internal/cluster/certificate"
+	"tenon.sh/tenon/internal/cluster/webhooks"
 )
 
 // TestTheChartsRightsAreEnough runs the manager as the service account of the
@@ -60,8 +61,8 @@ func TestTheChartsRightsAreEnough(t *testing.T) {
 	s.must(err)
 	port := l.Addr().(*net.TCPAddr).Port
 	s.must(l.Close())
-	service := Service{Namespace: namespace, URL: fmt.Sprintf("https://127.0.0.1:%d", port)}
-	mutating, validating := HookConfigs(name, service, s.config)
+	service := webhooks.Service{Namespace: namespace, URL: fmt.Sprintf("https://127.0.0.1:%d", port)}
+	mutating, validating := webhooks.Configurations(name, service, s.config)
 	s.must(s.client.Create(s.ctx, mutating), s.client.Create(s.ctx, validating))
 	t.Cleanup(func() { s.must(s.client.Delete(s.ctx, mutating), s.client.Delete(s.ctx, validating)) })
 	admin := s.rc

@@ -32,6 +32,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/admission/missed"
 	"tenon.sh/tenon/internal/cluster/certificate"
 	"tenon.sh/tenon/internal/cluster/endpoint"
+	"tenon.sh/tenon/internal/cluster/webhooks"
 )
 
 // Options configure a manager.
@@ -44,7 +45,7 @@ type Options struct {
 	Name string
 	// Service is the address at which the API server reaches the webhooks. Host and Port are the
 	// address on which the manager listens. With Port 0, there are no webhooks.
-	Service Service
+	Service webhooks.Service
 	Host    string
 	Port    int
 	// SchedulerNames maps the name of a scheduler to the name that replaces it

@@ -31,6 +31,7 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/admission/missed"
 	"tenon.sh/tenon/internal/cluster/certificate"
+	"tenon.sh/tenon/internal/cluster/webhooks"
 )
 
 // workers is the number of nodes that the manager reconciles at the same time.
@@ -152,10 +153,11 @@ var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 
 // serve adds the webhooks and their certificates.
 func (o Options) serve(m manager.Manager, cert *certificate.Serving, set *settings) error {
-	h := &hooks{client: m.GetCache(), live: m.GetAPIReader(), config: o.Config, settings: set, scheduler: o.Scheduler, names: o.SchedulerNames, cert: cert, log: o.Log}
+	h := &hooks{client: m.GetCache(), live: m.GetAPIReader(), config: o.Config, home: o.Namespace, settings: set, scheduler: o.Scheduler, names: o.SchedulerNames, cert: cert, log: o.Log}
 	server := m.GetWebhookServer()
 	for path, handle := range map[string]admission.HandlerFunc{
-		pathMutatePod: h.mutatePod, pathValidatePod: h.validatePod, pathValidateConfig: h.validateConfig, pathValidateProfile: h.validateProfile,
+		webhooks.PathMutatePod: h.mutatePod, webhooks.PathValidatePod: h.validatePod, webhooks.PathValidateConfig: h.validateConfig,
+		webhooks.PathValidateProfile: h.validateProfile, webhooks.PathValidateNamespace: h.validateNamespace, webhooks.PathValidateQuota: h.validateQuota,
 	} {
 		server.Register(path, &admission.Webhook{Handler: handle})
 	}
@@ -189,7 +191,7 @@ func (o Options) serve(m manager.Manager, cert *certificate.Serving, set *settin
 		return fmt.Errorf("search for pods that profiles missed: %w", err)
 	}
 	a := &certificate.Authority{
-		Client: m.GetClient(), Owner: Owner, Secret: own, Hooks: o.Name, Names: o.Service.names(), Lifetimes: o.Lifetimes, Log: o.Log, Now: o.now,
+		Client: m.GetClient(), Owner: Owner, Secret: own, Hooks: o.Name, Names: o.Service.DNSNames(), Lifetimes: o.Lifetimes, Log: o.Log, Now: o.now,
 	}
 	to := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 	err = controllerruntime.NewControllerManagedBy(m).Named("authority").WatchesRawSource(triggerOnce()).

@@ -19,11 +19,6 @@ matchExpressions:
   - {key: koordinator.sh/qosClass, operator: NotIn, values: [BE]}
 {{- end }}
 
-{{- define "tenon.webhook.elsewhere" -}}
-matchExpressions:
-  - {key: kubernetes.io/metadata.name, operator: NotIn, values: {{ include "tenon.excluded" . }}}
-{{- end }}
-
 {{- define "tenon.webhook.optional" -}}
 matchExpressions:
   - {key: tenon.sh/require-admission, operator: NotIn, values: ["true"]}
@@ -36,7 +31,7 @@ matchExpressions:
 {{- range .keys }}{{ $or }}object.metadata.?{{ $.field }}[?'{{ . }}'] != oldObject.metadata.?{{ $.field }}[?'{{ . }}']{{ $or = " || " }}{{ end }}
 {{- end }}
 
-{{/* Whether a pod has a label, an annotation or a resource that Tenon reads. */}}
+{{/* Whether a pod has a label, an annotation or a resource that Tenon reads, or a priority of Koordinator's classes. */}}
 {{- define "tenon.webhook.speaks" -}}
-[object.metadata.?labels.orValue({}), object.metadata.?annotations.orValue({})].exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/') || k == 'cpuset-scheduler' || k == 'cpu-policy')) || (object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, [c.?resources.?requests.orValue({}), c.?resources.?limits.orValue({})].exists(l, l.exists(n, n.contains('koordinator.sh/') || n.startsWith('alibabacloud.com/') || n.startsWith('kubernetes.io/batch-') || n.startsWith('kubernetes.io/mid-'))))
+[object.metadata.?labels.orValue({}), object.metadata.?annotations.orValue({})].exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/') || k == 'cpuset-scheduler' || k == 'cpu-policy' || k == 'tenon.sh/objective')) || object.spec.?priority.orValue(0) >= 3000 && object.spec.?priority.orValue(0) <= 9999 || (object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, [c.?resources.?requests.orValue({}), c.?resources.?limits.orValue({})].exists(l, l.exists(n, n.contains('koordinator.sh/') || n.startsWith('alibabacloud.com/') || n.startsWith('kubernetes.io/batch-') || n.startsWith('kubernetes.io/mid-'))))
 {{- end }}

@@ -19,7 +19,7 @@ func TestSeatsKeepNoMoreOpenThanTheirWorkRequests(t *testing.T) {
 		work []Claim
 		most int // number of CPUs that a claim may own
 	}{
-		"the smallest request, and all CPUs as seats":   {[]Claim{seats(8, 1, Machine, Anywhere)}, 7},
+		"the smallest request, and all CPUs as seats": {[]Claim{seats(8, 1, Machine, Anywhere)}, 7},
 		"no request":                                    {[]Claim{seats(8, 0, Machine, Anywhere)}, 7},
 		"a hundred such pods":                           {repeat(seats(8, 1, Machine, Anywhere), 100), 7},
 		"a request that is not whole":                   {[]Claim{seats(8, 1500, Machine, Anywhere)}, 6},

@@ -1,4 +1,6 @@
-package manager
+// Package webhooks says which requests of users the API server sends to the
+// webhooks of Tenon, to which path, and what it does while no manager answers.
+package webhooks
 
 import (
 	"fmt"
@@ -11,7 +13,18 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/model/node"
+)
+
+// The paths of the webhooks.
+const (
+	PathMutatePod         = "/mutate-pod"
+	PathValidatePod       = "/validate-pod"
+	PathValidateConfig    = "/validate-config"
+	PathValidateProfile   = "/validate-profile"
+	PathValidateNamespace = "/validate-namespace"
+	PathValidateQuota     = "/validate-quota"
 )
 
 // A Service is the address at which the API server reaches the webhooks: a
@@ -30,8 +43,8 @@ func (s Service) client(path string) admissionv1.WebhookClientConfig {
 	return admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: s.Namespace, Name: s.Name, Path: &path, Port: &s.Port}}
 }
 
-// names returns the DNS names by which the API server calls the service.
-func (s Service) names() []string {
+// DNSNames returns the DNS names by which the API server calls the service.
+func (s Service) DNSNames() []string {
 	if u, err := url.Parse(s.URL); err == nil && s.URL != "" {
 		return []string{u.Hostname()}
 	}
@@ -39,15 +52,16 @@ func (s Service) names() []string {
 	return []string{full, full + ".cluster.local"}
 }
 
-// HookConfigs returns the two webhook configurations. They lack the CA, which the manager adds
+// Configurations returns the two webhook configurations. They lack the CA, which the manager adds
 // later.
 //
 // While no manager answers, the API server refuses three kinds of pods, which would run without
 // limits: pods that are BE by their label, pods that are BE by the old annotation of ACK, and
 // pods with batch resources. It admits all other pods, so that the cluster never waits for
 // Tenon. A pod that a profile would make BE then starts unchanged, as an ordinary pod. In a
-// namespace with LabelRequired, the API server refuses such a pod, too.
-func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
+// namespace with LabelRequired, the API server refuses such a pod, too. It always refuses pods
+// of class SYSTEM in namespaces that may not have them: Tenon would not bound them.
+func Configurations(name string, s Service, config client.ObjectKey) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
 	be := &metav1.LabelSelector{MatchLabels: map[string]string{kube.LabelQOSClass: string(node.BE)}}
 	others := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: kube.LabelQOSClass, Operator: metav1.LabelSelectorOpNotIn, Values: []string{string(node.BE)}},
@@ -61,15 +75,18 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 		{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{s.Namespace}},
 	}}
 	required := &metav1.LabelSelector{MatchLabels: map[string]string{LabelRequired: "true"}}
-	optional := &metav1.LabelSelector{MatchExpressions: append([]metav1.LabelSelectorRequirement{
-		{Key: LabelRequired, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"true"}},
-	}, elsewhere.MatchExpressions...)}
+	without := func(label string, also *metav1.LabelSelector) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchExpressions: append([]metav1.LabelSelectorRequirement{
+			{Key: label, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"true"}},
+		}, also.MatchExpressions...)}
+	}
+	optional := without(LabelRequired, elsewhere)
 	equal, none, again := admissionv1.Equivalent, admissionv1.SideEffectClassNone, admissionv1.IfNeededReinvocationPolicy
 	quick, patient := int32(3), int32(10)
 
 	mutating := func(name string, policy admissionv1.FailurePolicyType, timeout int32, objects, namespaces *metav1.LabelSelector) admissionv1.MutatingWebhook {
 		return admissionv1.MutatingWebhook{
-			Name: name + ".tenon.sh", ClientConfig: s.client(pathMutatePod), Rules: rule("", "v1", "pods", create), FailurePolicy: &policy, MatchPolicy: &equal,
+			Name: name + ".tenon.sh", ClientConfig: s.client(PathMutatePod), Rules: rule("", "v1", "pods", create), FailurePolicy: &policy, MatchPolicy: &equal,
 			ObjectSelector: objects, NamespaceSelector: namespaces, SideEffects: &none, TimeoutSeconds: &timeout, AdmissionReviewVersions: []string{"v1"}, ReinvocationPolicy: &again,
 		}
 	}
@@ -91,28 +108,41 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 			mutating("pods.mutate", open, quick, others, optional),
 		},
 	}
-	beCreate := validating("be.validate", pathValidatePod, closed, patient, rule("", "v1", "pods", create))
-	beCreate.ObjectSelector = be
-	otherCreate := validating("pods.validate", pathValidatePod, open, quick, rule("", "v1", "pods", create))
-	otherCreate.ObjectSelector, otherCreate.NamespaceSelector = others, elsewhere
+	beCreate := validating("be.validate", PathValidatePod, closed, patient, rule("", "v1", "pods", create))
+	beCreate.ObjectSelector, beCreate.NamespaceSelector = be, without(LabelRequired, &metav1.LabelSelector{})
+	otherCreate := validating("pods.validate", PathValidatePod, open, quick, rule("", "v1", "pods", create))
+	otherCreate.ObjectSelector, otherCreate.NamespaceSelector = others, optional
 	otherCreate.MatchConditions = []admissionv1.MatchCondition{{Name: "words-of-the-protocol", Expression: concernsTenon}}
-	class := validating("class.validate", pathValidatePod, closed, patient, rule("", "v1", "pods", update))
+	class := validating("class.validate", PathValidatePod, closed, patient, rule("", "v1", "pods", update))
 	class.MatchConditions = []admissionv1.MatchCondition{{Name: "class-changes", Expression: changes(
 		"labels", kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority) + " || " + changes("annotations", kube.AnnotationACKQOSClass, kube.AnnotationExtended)}}
-	annotations := validating("annotations.validate", pathValidatePod, open, quick, rule("", "v1", "pods", update))
-	annotations.NamespaceSelector = elsewhere
+	annotations := validating("annotations.validate", PathValidatePod, open, quick, rule("", "v1", "pods", update))
+	annotations.NamespaceSelector = optional
 	annotations.MatchConditions = []admissionv1.MatchCondition{{Name: "annotations-change", Expression: "object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})"}}
 	// A resize of a pod is an update of its subresource. It can take the CPUs of
 	// the pod, too.
-	resizes := validating("resize.validate", pathValidatePod, open, quick, rule("", "v1", "pods/resize", update))
-	resizes.NamespaceSelector, resizes.MatchConditions = elsewhere, otherCreate.MatchConditions
-	configs := validating("config.validate", pathValidateConfig, open, quick, rule("", "v1", "configmaps", both))
+	resizes := validating("resize.validate", PathValidatePod, open, quick, rule("", "v1", "pods/resize", update))
+	resizes.NamespaceSelector, resizes.MatchConditions = optional, otherCreate.MatchConditions
+	// In these namespaces the API server asks about every pod, and refuses it while
+	// no manager answers. Other updates, such as that of a finalizer, do not wait.
+	strict := validating("required.validate", PathValidatePod, closed, patient, append(rule("", "v1", "pods", both), rule("", "v1", "pods/resize", update)...))
+	strict.NamespaceSelector = required
+	strict.MatchConditions = []admissionv1.MatchCondition{{Name: "new-or-changed", Expression: "request.operation == 'CREATE' || request.?subResource.orValue('') == 'resize' || object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})"}}
+	system := validating("system.validate", PathValidatePod, closed, patient, rule("", "v1", "pods", create))
+	system.NamespaceSelector = without(tenant.LabelPrefix+string(tenant.System), elsewhere)
+	system.MatchConditions = []admissionv1.MatchCondition{{Name: "class-system", Expression: fmt.Sprintf(
+		"object.metadata.?labels[?'%s'].orValue(object.metadata.?annotations[?'%s'].orValue('')) == '%s'", kube.LabelQOSClass, kube.AnnotationACKQOSClass, node.System)}}
+	configs := validating("config.validate", PathValidateConfig, open, quick, rule("", "v1", "configmaps", both))
 	configs.MatchConditions = []admissionv1.MatchCondition{{Name: "settings", Expression: fmt.Sprintf(
 		"request.namespace == '%[1]s' && request.name == '%[2]s' || request.name == '%[3]s' && request.namespace in ['%[1]s', 'koordinator-system', 'kube-system']", config.Namespace, config.Name, kube.PodConfigMap)}}
-	profiles := validating("profile.validate", pathValidateProfile, open, quick, rule(configv1alpha1.GroupVersion.Group, configv1alpha1.GroupVersion.Version, "clustercolocationprofiles", both))
+	profiles := validating("profile.validate", PathValidateProfile, open, quick, rule(configv1alpha1.GroupVersion.Group, configv1alpha1.GroupVersion.Version, "clustercolocationprofiles", both))
+	namespaces := validating("namespace.validate", PathValidateNamespace, open, quick, rule("", "v1", "namespaces", both))
+	namespaces.MatchConditions = []admissionv1.MatchCondition{{Name: "says-what-pods-may-have", Expression: fmt.Sprintf("object.metadata.?labels.orValue({}).exists(k, k.startsWith('%s'))", tenant.LabelPrefix)}}
+	quotas := validating("quota.validate", PathValidateQuota, open, quick, rule("", "v1", "resourcequotas", both))
+	quotas.MatchConditions = []admissionv1.MatchCondition{{Name: "batch-resources", Expression: "object.spec.?hard.orValue({}).exists(k, k.contains('kubernetes.io/batch-') || k.contains('kubernetes.io/mid-') || k.contains('koordinator.sh/') || k.contains('alibabacloud.com/'))"}}
 	v := &admissionv1.ValidatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"}, ObjectMeta: metav1.ObjectMeta{Name: name},
-		Webhooks: []admissionv1.ValidatingWebhook{beCreate, otherCreate, class, annotations, resizes, configs, profiles},
+		Webhooks: []admissionv1.ValidatingWebhook{beCreate, system, strict, otherCreate, class, annotations, resizes, configs, profiles, namespaces, quotas},
 	}
 	return m, v
 }
@@ -122,10 +152,11 @@ func HookConfigs(name string, s Service, config client.ObjectKey) (*admissionv1.
 const LabelRequired = "tenon.sh/require-admission"
 
 // concernsTenon is a CEL expression that is true for pods with a label, an annotation or a
-// resource that Tenon reads. The validating webhook must see these pods, because it might refuse
+// resource that Tenon reads, or with a priority of Koordinator's classes. The validating webhook must see these pods, because it might refuse
 // them. The API server admits other pods without the webhook, even if no manager runs.
 const concernsTenon = "[object.metadata.?labels.orValue({}), object.metadata.?annotations.orValue({})]." +
-	"exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/') || k == 'cpuset-scheduler' || k == 'cpu-policy')) || " +
+	"exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/') || k == 'cpuset-scheduler' || k == 'cpu-policy' || k == 'tenon.sh/objective')) || " +
+	"object.spec.?priority.orValue(0) >= 3000 && object.spec.?priority.orValue(0) <= 9999 || " +
 	"(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, " +
 	"[c.?resources.?requests.orValue({}), c.?resources.?limits.orValue({})].exists(l, l.exists(n, " +
 	"n.contains('koordinator.sh/') || n.startsWith('alibabacloud.com/') || n.startsWith('kubernetes.io/batch-') || n.startsWith('kubernetes.io/mid-'))))"
