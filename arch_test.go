@@ -149,8 +149,9 @@ var arch = []struct {
 	{"cluster/kubelet", affects, "cluster/kube cluster/stored"},
 	{"cluster/certificate", affects, ""},
 	{"cluster/admission/missed", affects, "api/config/v1alpha1 cluster/kube cluster/admission"},
+	{"cluster/manager/settings", affects, "config/absence config"},
 	{"cluster/endpoint", affects, "listen"},
-	{"cluster/manager", affects, "model/unit model/node decide/overcommit config/absence config api/config/v1alpha1 api/v1alpha1 cluster/quantity cluster/kube cluster/tenant cluster/admission cluster/webhooks cluster/certificate cluster/admission/missed cluster/endpoint"},
+	{"cluster/manager", affects, "model/unit model/node decide/overcommit config api/config/v1alpha1 api/v1alpha1 cluster/quantity cluster/kube cluster/tenant cluster/admission cluster/webhooks cluster/certificate cluster/admission/missed cluster/manager/settings cluster/endpoint"},
 	{"cluster/nodepages", affects, "model/unit model/node model/trial api/config/v1alpha1 api/v1alpha1 cluster/quantity cluster/kube"},
 	{"cluster/schedulers", affects, "cluster/kube cluster/nodepages"},
 	{"cluster/cpumap", affects, "model/unit model/node decide/cpus/pick"},
@@ -263,14 +264,14 @@ var outside = map[string]string{
 	"github.com/go-logr/":              "cluster/apiserver cluster/manager",
 	"github.com/klauspost/compress/":   "lab/archive",
 	"github.com/opencontainers/":       "deploy/image",
-	"github.com/prometheus/":           "cluster/manager cluster/endpoint cluster/admission/missed agent/telemetry",
+	"github.com/prometheus/":           "cluster/manager cluster/manager/settings cluster/endpoint cluster/admission/missed agent/telemetry",
 	"github.com/spf13/":                "cmd/kubectl-tenon cmd/tenon cmd/tenon/jobcmd cmd/tenon/labcmd cmd/tenon/labflag cmd/tenon/resultcmd cmd/tenon-manager cmd/tenond",
 	"go.yaml.in/yaml/":                 "config config/syntax",
 	"gonum.org/":                       "decide/trials/paired decide/trials/switchback lab/stat",
 	"google.golang.org/":               "runtimes/container",
-	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/quantity cluster/kube cluster/stored cluster/tenant cluster/admission cluster/kubelet cluster/certificate cluster/webhooks cluster/manager cluster/admission/missed cluster/nodepages cluster/schedulers cluster/podpages cluster/nodereport cluster/containerstart agent/cluster cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
+	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/quantity cluster/kube cluster/stored cluster/tenant cluster/admission cluster/kubelet cluster/certificate cluster/manager/settings cluster/webhooks cluster/manager cluster/admission/missed cluster/nodepages cluster/schedulers cluster/podpages cluster/nodereport cluster/containerstart agent/cluster cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
 	"k8s.io/kubernetes/":               "scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/quality", // so that any scheduler can contain the plugin
-	"sigs.k8s.io/":                     "cluster/certificate cluster/endpoint cluster/webhooks cluster/manager cluster/admission/missed cmd/kubectl-tenon cmd/tenon-manager",
+	"sigs.k8s.io/":                     "cluster/certificate cluster/manager/settings cluster/endpoint cluster/webhooks cluster/manager cluster/admission/missed cmd/kubectl-tenon cmd/tenon-manager",
 }
 
 // pureStd is the part of the standard library that has no effects. pureUse

@@ -85,6 +85,14 @@ type NodeReportStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
+// ConfigAccepted is the type of the condition about the configuration of a node.
+// It is False with the reason ConfigMapMissing if the ConfigMap of the cluster
+// does not exist and the node therefore lacks what it asked for.
+const (
+	ConfigAccepted   = "ConfigAccepted"
+	ConfigMapMissing = "ConfigMapMissing"
+)
+
 // AgentRuns is the type of the condition in the last report of an agent that was
 // removed from its node. The condition is False, with the reason AgentLeft. No
 // other report has it.

@@ -22,6 +22,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/containerstart"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/cluster/nodereport"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/config/absence"
 	"tenon.sh/tenon/internal/decide/limit"
@@ -131,7 +132,8 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	byspace.Name = kube.PodConfigMap
 	s.Put(configMap(suppressAt("70")))
 	s.Put(byspace)
-	c := openTestCluster(t, s, t.TempDir())
+	dir := t.TempDir()
+	c := openTestCluster(t, s, dir)
 	threshold(t, c, 70)
 	soon(t, "what namespaces ask for", func() bool { c.FollowConfig(); return c.last.ByNamespace != nil })
 	missing := func() (n int) {
@@ -139,6 +141,9 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 			if strings.Contains(notice, "its last content holds until") {
 				n++
 			}
+		}
+		if !c.cfg.status.Missing.Until.IsZero() {
+			n++
 		}
 		return n
 	}
@@ -163,8 +168,17 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	if !c.followConfigAt(time.Now().Add(absence.GoneAfter)) || now() != 0 || c.last.HasConfig || c.last.ByNamespace != nil || missing() != 0 {
 		t.Errorf("long after the deletion: %+v, %q", c.last, c.cfg.status.Notices)
 	}
+	lost := nodereport.Missing{Is: true, Lost: true}
+	if c.cfg.status.Missing != lost || c.ConfigMissing() == "" {
+		t.Errorf("long after the deletion, the status is %+v", c.cfg.status.Missing)
+	}
+	again := openTestCluster(t, s, dir)
+	soon(t, "the next tenond knows of the deletion", func() bool { again.FollowConfig(); return again.cfg.status.Missing == lost })
 	s.Put(configMap(suppressAt("60")))
 	threshold(t, c, 60)
+	if c.cfg.status.Missing.Is || c.ConfigMissing() != "" {
+		t.Errorf("after the next creation: %+v", c.cfg.status.Missing)
+	}
 }
 
 // TestSettingsByNamespaceAreReadWhereACKsManualsPutThem checks from which

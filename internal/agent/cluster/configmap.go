@@ -54,6 +54,7 @@ func (c *Follower) followConfigAt(now time.Time) bool {
 	found, mapKnown := c.configs.Objects()
 	if mapKnown && !staysInForce(&c.cfg.missing, len(found) > 0, k.HasConfig, now) {
 		var data map[string]string
+		k.LostConfig = len(found) == 0 && (k.HasConfig || k.LostConfig)
 		if k.HasConfig = len(found) > 0; k.HasConfig {
 			data = found[0].Data
 		}
@@ -114,18 +115,13 @@ func staysInForce(m *absence.Missing, there, was bool, now time.Time) bool {
 // tellConfig updates the status of the configuration, and logs changes of it.
 func (c *Follower) tellConfig(faults []config.Fault, ignored []string) {
 	name := fmt.Sprintf("ConfigMap %s/%s", c.Namespace, c.ConfigMap)
-	if !c.last.HasConfig {
-		name += ", which does not exist"
+	next := nodereport.Config{From: name, Ignored: ignored, Notices: slices.Concat(c.cfg.last.Notices(), c.cfg.node.Notices), Missing: c.missingConfig()}
+	if since := c.cfg.missingPodConfig.Since(); !since.IsZero() {
+		next.Notices = append(next.Notices, fmt.Sprintf("ConfigMap %s does not exist since %s: its last content holds until %s",
+			kube.PodConfigMap, since.Format(time.TimeOnly), since.Add(absence.GoneAfter).Format(time.TimeOnly)))
 	}
-	next := nodereport.Config{From: name, Ignored: ignored, Notices: slices.Concat(c.cfg.last.Notices(), c.cfg.node.Notices)}
-	for _, m := range []struct {
-		name    string
-		missing absence.Missing
-	}{{name, c.cfg.missing}, {"ConfigMap " + kube.PodConfigMap, c.cfg.missingPodConfig}} {
-		if since := m.missing.Since(); !since.IsZero() {
-			next.Notices = append(next.Notices, fmt.Sprintf("%s does not exist since %s: its last content holds until %s",
-				m.name, since.Format(time.TimeOnly), since.Add(absence.GoneAfter).Format(time.TimeOnly)))
-		}
+	if next.Missing != c.cfg.status.Missing {
+		c.tellMissing(name, next.Missing)
 	}
 	for _, f := range faults {
 		next.Faults = append(next.Faults, f.String())
@@ -152,6 +148,34 @@ func (c *Follower) tellConfig(faults []config.Fault, ignored []string) {
 		c.log.Info("entries for this node hold", "entries", c.cfg.node.Chosen)
 	}
 	c.cfg.status = next
+}
+
+// missingConfig says whether the ConfigMap does not exist.
+func (c *Follower) missingConfig() nodereport.Missing {
+	if since := c.cfg.missing.Since(); !since.IsZero() {
+		return nodereport.Missing{Is: true, Lost: true, Since: since, Until: since.Add(absence.GoneAfter)}
+	}
+	return nodereport.Missing{Is: c.last.ConfigKnown && !c.last.HasConfig, Lost: c.last.LostConfig}
+}
+
+// tellMissing logs that the ConfigMap is missing, or exists again.
+func (c *Follower) tellMissing(name string, m nodereport.Missing) {
+	switch {
+	case !m.Is:
+		c.log.Info("the ConfigMap exists again", "config", name)
+	case !m.Until.IsZero():
+		c.log.Error("the ConfigMap does not exist: its last content holds for a while, and then the file of tenond", "config", name, "until", m.Until)
+	default:
+		c.log.Error("the ConfigMap does not exist: the file of tenond holds", "config", name)
+	}
+}
+
+// ConfigMissing says that the ConfigMap was deleted, or returns "".
+func (c *Follower) ConfigMissing() string {
+	if m := c.cfg.status.Missing; m.Is && m.Lost {
+		return c.cfg.status.From + " was deleted"
+	}
+	return ""
 }
 
 // configTrouble returns the reason why the cluster's configuration cannot be read, or "".

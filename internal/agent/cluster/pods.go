@@ -90,7 +90,10 @@ func (c *Follower) workloads() []node.Workload {
 		v.pods[w.Cgroup] = evictablePod{apiserver.PodName{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, grace}
 		w.Grace, w.EvictionExempt = node.Some(grace), c.evictions.exempt(p.UID)
 	}
-	v.status = nodereport.Pods{From: known.From, At: known.At, Trouble: known.Trouble, Unmanaged: len(of) - len(v.workloads), Remarks: remarks}
+	v.status = nodereport.Pods{From: known.From, At: known.At, Trouble: known.Trouble, ByClass: map[node.Class]int{}, Unmanaged: len(of) - len(v.workloads), Remarks: remarks}
+	for i := range v.workloads {
+		v.status.ByClass[v.workloads[i].Class]++
+	}
 	c.resized = addResized(c.resized, before, v.native, time.Now())
 	v.change = rebase(before, v.native, c.resized, c.last.Facts.NoQuotas)
 	c.view = v

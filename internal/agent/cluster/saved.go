@@ -29,6 +29,7 @@ type savedState struct {
 	// Annotations and UID come from the Node object.
 	ConfigKnown    bool              `json:"config_known,omitempty"`
 	HasConfig      bool              `json:"has_config,omitempty"`
+	LostConfig     bool              `json:"lost_config,omitempty"` // the ConfigMap existed, and does not exist any more
 	Config         map[string]string `json:"config,omitempty"`
 	ByNamespace    map[string]string `json:"by_namespace,omitempty"` // content of kube.PodConfigMap
 	Labels         map[string]string `json:"labels,omitempty"`

@@ -21,6 +21,9 @@ func (d *daemon) followConfig() {
 	if d.cluster != nil && d.cluster.FollowConfig() {
 		d.takeConfig()
 	}
+	if d.cluster != nil {
+		d.health.Set(health.Config, "cluster", d.cluster.ConfigMissing())
+	}
 	d.file.Look()
 	d.health.Set(health.Config, "read", d.file.Hangs())
 	r := d.file.Take()

@@ -11,6 +11,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -40,7 +41,7 @@ func TestWhatTenonTranslatesIsAdmitted(t *testing.T) {
 		} {
 			p := make(corev1.ResourceList{"cpu": resource.MustParse("1000500u"), "memory": resource.MustParse(memory)})
 			out, v := Mutate(Request{Pod: p})
-			verdict := ValidateCreate(out, false, Ranges{})
+			verdict := ValidateCreate(out, tenant.Namespace{}, false, Ranges{})
 			limit, cpu := out.Spec.Containers[0].Resources.Limits[kube.BatchMemory], out.Spec.Containers[0].Resources.Limits[kube.BatchCPU]
 			if refused := append(v.Refusals, verdict.Refusals...); len(refused) > 0 {
 				t.Errorf("%s: memory %s: refused: %v", form, memory, refused)
@@ -83,7 +84,7 @@ func TestAnyAmountIsTranslatedWithinOneUnit(t *testing.T) {
 			r.Profiles = []configv1alpha1.ClusterColocationProfile{profile}
 		}
 		out, v := Mutate(r)
-		if refused := append(v.Refusals, ValidateCreate(out, false, Ranges{}).Refusals...); len(refused) > 0 {
+		if refused := append(v.Refusals, ValidateCreate(out, tenant.Namespace{}, false, Ranges{}).Refusals...); len(refused) > 0 {
 			t.Fatalf("%v: refused: %v", limits, refused)
 		}
 		for _, list := range []corev1.ResourceList{out.Spec.Containers[0].Resources.Limits, out.Spec.Containers[0].Resources.Requests} {

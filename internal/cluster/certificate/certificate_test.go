@@ -1,11 +1,17 @@
 package certificate
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -96,6 +102,36 @@ func TestASecretThatCannotBeReadIsMadeAnew(t *testing.T) {
 		t.Errorf("another name: %q", done)
 	}
 }
+
+// TestARenewalIsDueAfterTwoThirdsOfTheLife checks the times that a replica shows.
+func TestARenewalIsDueAfterTwoThirdsOfTheLife(t *testing.T) {
+	now := time.Now()
+	data, _, _, err := Renewed(nil, now, DefaultLifetimes, hookNames)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Serving{Secret: client.ObjectKey{Name: "s", Namespace: "n"}, Log: slog.New(slog.DiscardHandler), Client: oneSecret{data}}
+	if s.Renewal() != 0 || s.Expires() != 0 {
+		t.Error("there are times without a certificate")
+	}
+	if _, err := s.Reconcile(t.Context(), reconcile.Request{}); err != nil {
+		t.Fatal(err)
+	}
+	expires, renewal := time.Unix(s.Expires(), 0).Sub(now), time.Unix(s.Renewal(), 0).Sub(now)
+	if (expires-90*24*time.Hour).Abs() > time.Minute || (renewal-60*24*time.Hour).Abs() > time.Minute {
+		t.Errorf("it expires after %v, and is renewed after %v", expires, renewal)
+	}
+}
+
+// oneSecret is a client of a cluster with one Secret.
+type oneSecret struct{ data map[string][]byte }
+
+func (o oneSecret) Get(_ context.Context, _ client.ObjectKey, to client.Object, _ ...client.GetOption) error {
+	to.(*corev1.Secret).Data = o.data
+	return nil
+}
+
+func (o oneSecret) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 func FuzzSecret(f *testing.F) {
 	good, _, _, _ := Renewed(nil, epoch, shortLives, hookNames)

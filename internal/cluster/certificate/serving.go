@@ -27,6 +27,7 @@ type Serving struct {
 
 	current atomic.Pointer[tls.Certificate]
 	expires atomic.Int64                      // seconds since 1970
+	renewal atomic.Int64                      // seconds since 1970
 	key     atomic.Pointer[[sha256.Size]byte] // see Seal
 }
 
@@ -46,6 +47,7 @@ func (s *Serving) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile
 	}
 	s.current.Store(&next)
 	s.expires.Store(next.Leaf.NotAfter.Unix())
+	s.renewal.Store(pair{cert: next.Leaf}.renewalTime().Unix())
 	key := sha256.Sum256(slices.Concat([]byte("tenon.sh seal\n"), secret.Data[KeyServingKey]))
 	s.key.Store(&key)
 	s.Log.Info("serving with a new certificate", "expires", next.Leaf.NotAfter)
@@ -83,3 +85,7 @@ func (s *Serving) Ready(*http.Request) error {
 // Expires is the time at which the certificate expires, in seconds since 1970.
 // It is 0 if there is no certificate.
 func (s *Serving) Expires() int64 { return s.expires.Load() }
+
+// Renewal is the time from which the replica that leads renews the certificate,
+// in seconds since 1970. It is 0 if there is no certificate.
+func (s *Serving) Renewal() int64 { return s.renewal.Load() }

@@ -2,6 +2,7 @@ package manager
 
 import (
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func TestThePageNamesEveryStateMetricAndWebhook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := []string{"tenon_manager_nodes", "tenon_manager_certificate_expiry_timestamp_seconds", "tenon_manager_missed_pods"}
+	words := []string{"tenon_manager_nodes", "tenon_manager_certificate_expiry_timestamp_seconds", "tenon_manager_certificate_renewal_timestamp_seconds", "tenon_manager_missed_pods", "tenon_manager_config_missing", "tenon_manager_scheduler_expected"}
 	n := &nodes{metrics: newMetrics(), of: map[string]*nodeMemory{}}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{n.metrics, n})
@@ -33,6 +34,15 @@ func TestThePageNamesEveryStateMetricAndWebhook(t *testing.T) {
 			for _, l := range m.Label {
 				words = append(words, l.GetValue())
 			}
+		}
+	}
+	alerts, err := os.ReadFile("../../../deploy/prometheus/cluster-alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`tenon_manager_[a-z_]+`).FindAllString(string(alerts), -1) {
+		if !slices.Contains(words, name) {
+			t.Errorf("an alert asks for %s, which does not exist", name)
 		}
 	}
 	// The other direction: each state of the page's table has a series.

@@ -34,7 +34,7 @@ type hooks struct {
 	client, live client.Reader // client reads from the cache; live reads from the API server what the cache lacks
 	config       client.ObjectKey
 	home         string // the namespace of the manager
-	settings     interface{ cluster() *config.Cluster }
+	settings     interface{ Cluster() *config.Cluster }
 	scheduler    string            // the name of the scheduler that chooses CPUs; empty: none
 	names        map[string]string // Options.SchedulerNames
 	cert         *certificate.Serving
@@ -82,7 +82,7 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 // colocationOff reports whether no node has batch resources. The settings tell this. A
 // manager that has just started may lack settings; then the status of the nodes tells it.
 func (h *hooks) colocationOff(ctx context.Context) bool {
-	if c := h.settings.cluster(); c != nil {
+	if c := h.settings.Cluster(); c != nil {
 		return !c.Colocates()
 	}
 	var all corev1.NodeList

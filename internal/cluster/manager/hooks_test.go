@@ -20,6 +20,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/certificate"
+	"tenon.sh/tenon/internal/cluster/manager/settings"
 	"tenon.sh/tenon/internal/config"
 )
 
@@ -68,7 +69,7 @@ func TestTheFirstPodsOfANamespaceHaveItsProfiles(t *testing.T) {
 		"it is not there at all": {"", "", false, 1},
 	} {
 		live := &spaces{namespace: x.live}
-		h := &hooks{client: &spaces{namespace: x.cached}, live: live, settings: &settings{}, cert: &certificate.Serving{}, log: slog.New(slog.DiscardHandler)}
+		h := &hooks{client: &spaces{namespace: x.cached}, live: live, settings: &settings.Settings{}, cert: &certificate.Serving{}, log: slog.New(slog.DiscardHandler)}
 		answer := h.mutatePod(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "new", Object: runtime.RawExtension{Raw: pod}}})
 		patch, err := json.Marshal(answer.Patches)
 		if err != nil {
@@ -103,13 +104,13 @@ func TestColocationIsOffUntilSettingsOrNodesShowIt(t *testing.T) {
 		"disabled, and the amounts are still standing": {map[string]string{}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &settings{}
+			var s fixed
 			if x.config != nil {
 				c, faults := config.ParseConfigMap(x.config)
 				if len(faults) > 0 {
 					t.Fatal(faults)
 				}
-				s.current.Store(&c)
+				s.is = &c
 			}
 			h := &hooks{client: &offers{x.offered}, live: &offers{}, settings: s, cert: &certificate.Serving{}, log: slog.New(slog.DiscardHandler)}
 			req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "n", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: pod}}}
@@ -125,11 +126,16 @@ func TestColocationIsOffUntilSettingsOrNodesShowIt(t *testing.T) {
 	}
 }
 
+// fixed are settings that do not change.
+type fixed struct{ is *config.Cluster }
+
+func (f fixed) Cluster() *config.Cluster { return f.is }
+
 // TestAPodWithALargeExponentIsRefused sends pods with quantities that Kubernetes
 // would compare or read for hours. The API server compares the first one only
 // after the mutating webhooks. Any process of the cluster may send the second one.
 func TestAPodWithALargeExponentIsRefused(t *testing.T) {
-	h := &hooks{client: &offers{true}, live: &offers{}, settings: &settings{}, cert: &certificate.Serving{}, log: slog.New(slog.DiscardHandler)}
+	h := &hooks{client: &offers{true}, live: &offers{}, settings: &settings.Settings{}, cert: &certificate.Serving{}, log: slog.New(slog.DiscardHandler)}
 	for _, q := range []string{"1e2147483647", "1e-2147483647"} {
 		bad := runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"job","labels":{"koordinator.sh/qosClass":"BE"}},"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"` + q + `"}}}]}}`)}
 		good := runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"job"}}`)}
@@ -172,7 +178,7 @@ func TestTheWebhooksReadTheLimitRangesOfTheNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for namespace, kept := range map[string]bool{"ranged": true, "other": false} {
-		h := &hooks{client: &offers{batch: true}, live: &offers{}, settings: &settings{}, cert: &certificate.Serving{}, log: slog.New(slog.DiscardHandler)}
+		h := &hooks{client: &offers{batch: true}, live: &offers{}, settings: &settings.Settings{}, cert: &certificate.Serving{}, log: slog.New(slog.DiscardHandler)}
 		req := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: namespace, Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: pod}}}
 		if answer := h.mutatePod(t.Context(), req); !answer.Allowed || len(answer.Patches) == 0 != kept {
 			t.Errorf("%s: patches %v, %v", namespace, answer.Patches, answer.Result)

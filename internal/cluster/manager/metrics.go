@@ -32,6 +32,18 @@ func newMetrics() *metrics {
 func (m *metrics) wrote(change string) { m.writes.WithLabelValues(change).Inc() }
 func (m *metrics) failed()             { m.writes.WithLabelValues(writesFailed).Inc() }
 
+// expectedScheduler returns a metric that is 1 if pods are given to a scheduler
+// that chooses CPUs. An alert can then find out that this scheduler is missing.
+func expectedScheduler(name string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tenon_manager_scheduler_expected", Help: "1 if the webhooks give pods that ask for CPUs to a scheduler that chooses CPUs (--scheduler-name); otherwise 0.",
+	})
+	if name != "" {
+		g.Set(1)
+	}
+	return g
+}
+
 var descNodes = prometheus.NewDesc("tenon_manager_nodes", "Nodes by what became of the report of their agent; known to the replica that leads.", []string{"state"}, nil)
 
 // A collector counts the nodes in each state when the metrics are read.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/manager/settings"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/overcommit"
 )
@@ -27,7 +28,7 @@ const Owner = "tenon-manager"
 // nodes publishes batch resources. It reads the inputs of Decide, and writes what Decide returns.
 type nodes struct {
 	client    client.Client // reads from the cache
-	settings  interface{ cluster() *config.Cluster }
+	settings  interface{ Cluster() *config.Cluster }
 	sightings *sightings
 	events    events.EventRecorder
 	log       *slog.Logger
@@ -67,7 +68,7 @@ type nodeMemory struct {
 
 // Reconcile decides the batch resources of one node, and writes them.
 func (r *nodes) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	cluster := r.settings.cluster()
+	cluster := r.settings.Cluster()
 	if cluster == nil {
 		return reconcile.Result{RequeueAfter: 10 * time.Second}, nil // new settings trigger a call sooner
 	}
@@ -240,11 +241,11 @@ func (r *nodes) announce(n *corev1.Node, m *nodeMemory, before State, v Verdict)
 	switch {
 	case bad:
 		m.degraded = true
-		r.events.Eventf(n, nil, corev1.EventTypeWarning, "BatchResourcesDegraded", "Publish", "%s", clip(v.Reason))
+		r.events.Eventf(n, nil, corev1.EventTypeWarning, "BatchResourcesDegraded", "Publish", "%s", settings.Clip(v.Reason))
 		r.log.Warn("degraded", "node", n.Name, "state", v.State, "reason", v.Reason)
 	case m.degraded && v.State != Doubtful:
 		m.degraded = false
-		r.events.Eventf(n, nil, corev1.EventTypeNormal, "BatchResourcesRestored", "Publish", "%s", clip(v.Reason))
+		r.events.Eventf(n, nil, corev1.EventTypeNormal, "BatchResourcesRestored", "Publish", "%s", settings.Clip(v.Reason))
 		r.log.Info("restored", "node", n.Name, "state", v.State, "reason", v.Reason)
 	}
 }
@@ -256,7 +257,7 @@ func (r *nodes) explain(ctx context.Context, report *v1alpha1.NodeReport, m *nod
 	if c.Report.Batch == nil {
 		return 0, nil
 	}
-	p := v1alpha1.Published{Reason: clip(v.Reason)}
+	p := v1alpha1.Published{Reason: settings.Clip(v.Reason)}
 	if !m.memory.Wrote.IsZero() {
 		p.At = metav1.NewMicroTime(m.memory.Wrote)
 	}

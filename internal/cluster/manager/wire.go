@@ -31,6 +31,7 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/admission/missed"
 	"tenon.sh/tenon/internal/cluster/certificate"
+	"tenon.sh/tenon/internal/cluster/manager/settings"
 	"tenon.sh/tenon/internal/cluster/webhooks"
 )
 
@@ -39,11 +40,11 @@ import (
 const workers = 32
 
 // publish adds the controller of nodes to the manager, and returns the settings that it reads.
-func (o Options) publish(m manager.Manager) (*settings, error) {
+func (o Options) publish(m manager.Manager) (*settings.Settings, error) {
 	wake := make(chan event.GenericEvent, 1)
-	set := &settings{
-		client: m.GetCache(), name: o.Config, log: o.Log, events: m.GetEventRecorder(Owner), leads: o.leads(m), now: o.now,
-		changed: func(ctx context.Context) {
+	set := &settings.Settings{
+		Client: m.GetCache(), Name: o.Config, Log: o.Log, Events: m.GetEventRecorder(Owner), Leads: o.leads(m), Now: o.now, Missing: settings.NewGauge(),
+		Changed: func(ctx context.Context) {
 			select {
 			case wake <- event.GenericEvent{Object: &corev1.Node{}}:
 			case <-ctx.Done():
@@ -54,7 +55,7 @@ func (o Options) publish(m manager.Manager) (*settings, error) {
 		client: m.GetClient(), settings: set, sightings: newSightings(o.now), events: m.GetEventRecorder(Owner), log: o.Log,
 		metrics: newMetrics(), now: o.now, dry: o.DryRun, of: map[string]*nodeMemory{},
 	}
-	if err := o.registry.Register(collector{n.metrics, n}); err != nil {
+	if err := errors.Join(o.registry.Register(collector{n.metrics, n}), o.registry.Register(set.Missing), o.registry.Register(expectedScheduler(o.Scheduler))); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	here, yes := false, true
@@ -152,7 +153,7 @@ var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 }}
 
 // serve adds the webhooks and their certificates.
-func (o Options) serve(m manager.Manager, cert *certificate.Serving, set *settings) error {
+func (o Options) serve(m manager.Manager, cert *certificate.Serving, set *settings.Settings) error {
 	h := &hooks{client: m.GetCache(), live: m.GetAPIReader(), config: o.Config, home: o.Namespace, settings: set, scheduler: o.Scheduler, names: o.SchedulerNames, cert: cert, log: o.Log}
 	server := m.GetWebhookServer()
 	for path, handle := range map[string]admission.HandlerFunc{
@@ -171,7 +172,10 @@ func (o Options) serve(m manager.Manager, cert *certificate.Serving, set *settin
 	expiry := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenon_manager_certificate_expiry_timestamp_seconds", Help: "Expiry time of the certificate of the webhooks, in seconds since 1970; 0: there is no certificate.",
 	}, func() float64 { return float64(cert.Expires()) })
-	if err := o.registry.Register(expiry); err != nil {
+	renewal := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tenon_manager_certificate_renewal_timestamp_seconds", Help: "Time from which the replica that leads renews the certificate of the webhooks, in seconds since 1970; 0: there is no certificate.",
+	}, func() float64 { return float64(cert.Renewal()) })
+	if err := errors.Join(o.registry.Register(expiry), o.registry.Register(renewal)); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	// The cache must have these objects before the first call of a webhook.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -17,7 +18,7 @@ import (
 
 // These are types of conditions of the node. Each enabled feature has a type of its own.
 const (
-	ConfigAccepted = "ConfigAccepted"
+	ConfigAccepted = v1alpha1.ConfigAccepted
 	PodsKnown      = "PodsKnown"
 	Suppressing    = "Suppressing"
 	KnobsWritten   = "KnobsWritten"
@@ -157,13 +158,14 @@ const (
 	reasonRefused     = "Refused"
 	reasonContested   = "Contested"
 	reasonTrouble     = "Trouble"
+	reasonFromFile    = "FromFile"
 )
 
 const maxListed = 5
 
 // conditionsOf returns the conditions of a report, unsorted.
 func conditionsOf(v View) []metav1.Condition {
-	all := []metav1.Condition{configCondition(v.Config), podsCondition(v.Pods), knobsCondition(v), agentCondition(v.Troubles)}
+	all := []metav1.Condition{configCondition(v.Config, v.Policy), podsCondition(v.Pods), knobsCondition(v), agentCondition(v.Troubles)}
 	if v.Policy.Suppress.Enable {
 		all = append(all, suppressCondition(v))
 	}
@@ -205,7 +207,7 @@ func Ignored(fault string) string {
 	return "the node's " + fault + "; it counts as missing"
 }
 
-func configCondition(c Config) metav1.Condition {
+func configCondition(c Config, p policy.Config) metav1.Condition {
 	var faults []string
 	if len(c.Faults) > 0 {
 		faults = append(faults, c.From+": "+list(c.Faults, maxListed)+"; the last valid values hold")
@@ -213,15 +215,48 @@ func configCondition(c Config) metav1.Condition {
 	if len(c.Ignored) > 0 {
 		faults = append(faults, list(c.Ignored, maxListed))
 	}
-	switch {
+	enabled := enabledBy(p)
+	switch missing := c.missingText(enabled); {
+	case missing != "" && (c.Missing.Lost || len(enabled) == 0):
+		return condition(ConfigAccepted, false, v1alpha1.ConfigMapMissing, strings.Join(append([]string{missing}, faults...), "; "))
 	case len(faults) > 0:
 		return condition(ConfigAccepted, false, reasonFaults, strings.Join(faults, "; "))
 	case c.Trouble != "":
 		return condition(ConfigAccepted, true, reasonNotRead, c.From+" is not read now, and what was read last holds: "+c.Trouble)
+	case missing != "":
+		return condition(ConfigAccepted, true, reasonFromFile, missing)
 	case len(c.Notices) > 0:
 		return condition(ConfigAccepted, true, reasonPartly, c.From+": "+list(c.Notices, maxListed))
 	}
 	return condition(ConfigAccepted, true, reasonAsAsked, c.From)
+}
+
+// missingText says that the ConfigMap does not exist, and what holds without it.
+// It returns "" if the ConfigMap exists.
+func (c Config) missingText(enabled []string) string {
+	switch {
+	case !c.Missing.Is:
+		return ""
+	case !c.Missing.Until.IsZero():
+		return fmt.Sprintf("%s does not exist since %s: its last content holds until %s, and then the file of tenond",
+			c.From, c.Missing.Since.Format(time.TimeOnly), c.Missing.Until.Format(time.TimeOnly))
+	case len(enabled) == 0:
+		return c.From + " does not exist: the file of tenond holds, and it enables neither isolation nor batch resources nor another strategy"
+	}
+	return fmt.Sprintf("%s does not exist: the file of tenond holds, and it enables %s", c.From, strings.Join(enabled, ", "))
+}
+
+// enabledBy returns the features that a configuration enables.
+func enabledBy(p policy.Config) (names []string) {
+	for _, f := range features {
+		if f.asked(p) {
+			names = append(names, f.name)
+		}
+	}
+	if p.Overcommit.Enable {
+		names = append(names, "batch resources")
+	}
+	return names
 }
 
 func podsCondition(p Pods) metav1.Condition {

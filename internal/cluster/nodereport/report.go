@@ -53,7 +53,10 @@ type Pods struct {
 	At   time.Time
 	// Trouble is the error of the source, or empty if the source answers.
 	Trouble string
-	// Unmanaged is the number of pods outside Tenon's management.
+	// ByClass is the number of pods with a cgroup. Workloads that are no pods, which
+	// the rules of the file of tenond match, do not count. Unmanaged is the number
+	// of pods without a cgroup.
+	ByClass   map[node.Class]int
 	Unmanaged int
 	// BatchCPU and BatchMemory are the batch resources that running pods request.
 	// A kubelet that restarts and admits these pods again counts the same amounts:
@@ -76,6 +79,17 @@ type Config struct {
 	Faults, Ignored, Notices []string
 	// Trouble is the error that prevents reading the source now, or empty.
 	Trouble string
+	Missing Missing
+}
+
+// Missing says since when the ConfigMap does not exist. The zero Missing means
+// that it exists, or that this is not known.
+type Missing struct {
+	Is bool
+	// Lost means that the ConfigMap existed before. Its last content holds until
+	// Until. If that is zero, the file of tenond applies.
+	Lost         bool
+	Since, Until time.Time
 }
 
 // unmanaged is the key in NodeReportStatus.Pods for pods that Tenon does not
@@ -86,12 +100,11 @@ const unmanaged = "Unmanaged"
 // the node, which a Meter adds. before has the conditions of the last report;
 // an unchanged condition keeps its time of change.
 func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
-	s := v.Tick.Snapshot
 	status := v1alpha1.NodeReportStatus{
 		Reported:  metav1.NewMicroTime(v.Tick.Begun),
 		Agent:     v.Agent,
 		Run:       v.Run,
-		Pods:      countPods(s.Workloads, v.Pods.Unmanaged),
+		Pods:      countPods(v.Pods),
 		Isolation: string(v.Tick.Selection.Mechanism),
 		Means:     meansOf(v),
 		Batch:     v1alpha1.Batch{CPU: amountOf(v.Tick.Batch.CPU, v.Pods.BatchCPU, quantity.OfCPU), Memory: amountOf(v.Tick.Batch.Memory, v.Pods.BatchMemory, quantity.OfMemory)},
@@ -102,13 +115,13 @@ func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 	return status
 }
 
-func countPods(all []node.Workload, left int) map[string]int32 {
+func countPods(p Pods) map[string]int32 {
 	counts := map[string]int32{}
-	for _, w := range all {
-		counts[string(w.Class)]++
+	for class, n := range p.ByClass {
+		counts[string(class)] = int32(n)
 	}
-	if left > 0 {
-		counts[unmanaged] = int32(left)
+	if p.Unmanaged > 0 {
+		counts[unmanaged] = int32(p.Unmanaged)
 	}
 	return counts
 }

@@ -166,7 +166,7 @@ func view() View {
 	}
 	s.Knobs.Kernel.CgroupVersion = 1
 	s.Workloads = []node.Workload{{ID: "a/web", Class: node.LS}, {ID: "b/job", Class: node.BE}, {ID: "b/job2", Class: node.BE}}
-	v := View{Agent: "v1", Run: "r", Pods: Pods{From: "kubelet", Unmanaged: 2}, Config: Config{From: "ConfigMap a/b"}}
+	v := View{Agent: "v1", Run: "r", Pods: Pods{From: "kubelet", ByClass: map[node.Class]int{node.LS: 1, node.BE: 1}, Unmanaged: 2}, Config: Config{From: "ConfigMap a/b"}}
 	v.Tick = tick.Tick{Snapshot: s, Selection: node.Selection{Mechanism: node.MechanismIdle, Why: "the strongest"}}
 	v.Tick.Wants = []plan.Want{{Intent: plan.Set, Knob: node.Knob{Cgroup: "kubepods/besteffort", File: node.FileCPUMax}, Value: node.CPUMax{Quota: 50 * time.Millisecond, Period: 100 * time.Millisecond}, Owner: plan.OwnerSuppress, Reason: "65% of 2000m"}}
 	v.Policy = policy.Config{
@@ -212,8 +212,42 @@ func TestWhatTheNodeCannotDoIsSaidAndWhy(t *testing.T) {
 	if c := find(st.Conditions, "BlockIO"); c.Type != "" {
 		t.Error("a feature that is not enabled has a condition")
 	}
-	if st.Pods["BE"] != 2 || st.Pods["LS"] != 1 || st.Pods["Unmanaged"] != 2 {
+	// One of the two best-effort workloads is a cgroup outside pods.
+	if st.Pods["BE"] != 1 || st.Pods["LS"] != 1 || st.Pods["Unmanaged"] != 2 {
 		t.Errorf("pods %v", st.Pods)
+	}
+}
+
+// TestAMissingConfigMapIsAProblem checks the condition ConfigAccepted. Without a
+// ConfigMap from the start, a node whose file enables something is as its owner
+// wants it.
+func TestAMissingConfigMapIsAProblem(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	some, none := view().Policy, policy.Config{}
+	for name, x := range map[string]struct {
+		missing Missing
+		policy  policy.Config
+		status  metav1.ConditionStatus
+		reason  string
+		text    string
+	}{
+		"just deleted": {Missing{Is: true, Lost: true, Since: at, Until: at.Add(5 * time.Minute)}, some, "False", "ConfigMapMissing", "ConfigMap a/b does not exist since 12:00:00: its last content holds until 12:05:00, and then the file of tenond"},
+		"deleted":      {Missing{Is: true, Lost: true}, none, "False", "ConfigMapMissing", "ConfigMap a/b does not exist: the file of tenond holds, and it enables neither isolation nor batch resources nor another strategy"},
+		"deleted, and the file enables something": {Missing{Is: true, Lost: true}, some, "False", "ConfigMapMissing", "ConfigMap a/b does not exist: the file of tenond holds, and it enables cpuQOS, cpuSuppress, "},
+		"never there": {Missing{Is: true}, none, "False", "ConfigMapMissing", "it enables neither isolation"},
+		"never there, and the file enables something": {Missing{Is: true}, some, "True", reasonFromFile, "it enables cpuQOS, "},
+		"there": {Missing{}, none, "True", reasonAsAsked, "ConfigMap a/b"},
+	} {
+		v := view()
+		v.Config.Missing, v.Policy = x.missing, x.policy
+		if c := find(Status(v, nil).Conditions, ConfigAccepted); c.Status != x.status || c.Reason != x.reason || !strings.Contains(c.Message, x.text) {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+	v := view()
+	v.Config.Missing, v.Config.Ignored = Missing{Is: true, Lost: true}, []string{"the node's annotation x: wrong"}
+	if c := find(Status(v, nil).Conditions, ConfigAccepted); !strings.Contains(c.Message, "does not exist") || !strings.Contains(c.Message, "annotation x: wrong") {
+		t.Errorf("beside another fault: %+v", c)
 	}
 }
 

@@ -1,4 +1,4 @@
-package manager
+package settings
 
 import (
 	"context"
@@ -51,8 +51,8 @@ func TestSettingsOutlastTheirConfigMapForAWhile(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			clock, r := time.Now(), &oneMap{data: x.first}
 			recorder := events.NewFakeRecorder(10)
-			s := &settings{client: r, log: slog.New(slog.DiscardHandler), events: recorder, leads: func() bool { return true },
-				changed: func(context.Context) {}, now: func() time.Time { return clock }}
+			s := &Settings{Client: r, Log: slog.New(slog.DiscardHandler), Events: recorder, Leads: func() bool { return true },
+				Changed: func(context.Context) {}, Now: func() time.Time { return clock }, Missing: NewGauge()}
 			holds := func() string { return holdsOf(s) }
 			read := func() time.Duration {
 				t.Helper()
@@ -89,8 +89,8 @@ func TestSettingsOutlastTheirConfigMapForAWhile(t *testing.T) {
 }
 
 // holdsOf returns whether the settings enable colocation, in one word.
-func holdsOf(s *settings) string {
-	c := s.cluster()
+func holdsOf(s *Settings) string {
+	c := s.Cluster()
 	if c == nil {
 		return "unread"
 	}
@@ -122,14 +122,14 @@ func TestAManagerThatStartsWithAFaultTakesNothingAway(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			r, recorder, leads, changes := &oneMap{}, events.NewFakeRecorder(10), false, 0
-			s := &settings{client: r, log: slog.New(slog.DiscardHandler), events: recorder, leads: func() bool { return leads },
-				changed: func(context.Context) { changes++ }, now: time.Now}
+			s := &Settings{Client: r, Log: slog.New(slog.DiscardHandler), Events: recorder, Leads: func() bool { return leads },
+				Changed: func(context.Context) { changes++ }, Now: time.Now, Missing: NewGauge()}
 			var held []string
 			read := 0
 			for _, r.data = range x.data {
 				result, err := s.Reconcile(t.Context(), reconcile.Request{})
 				held = append(held, holdsOf(s))
-				unread := s.cluster() == nil
+				unread := s.Cluster() == nil
 				if !unread {
 					read++
 				}

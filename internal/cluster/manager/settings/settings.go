@@ -1,4 +1,5 @@
-package manager
+// Package settings follows the ConfigMap with the settings of the manager.
+package settings
 
 import (
 	"context"
@@ -8,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,16 +21,18 @@ import (
 	"tenon.sh/tenon/internal/config/absence"
 )
 
-// settings watches slo-controller-config, the ConfigMap of the administrator. It
+// Settings follows slo-controller-config, the ConfigMap of the administrator. It
 // runs on every replica, because all replicas answer webhooks with these settings.
-type settings struct {
-	client  client.Reader
-	name    client.ObjectKey
-	log     *slog.Logger
-	events  events.EventRecorder
-	leads   func() bool // only the leader creates events
-	changed func(context.Context)
-	now     func() time.Time
+type Settings struct {
+	Client  client.Reader
+	Name    client.ObjectKey
+	Log     *slog.Logger
+	Events  events.EventRecorder
+	Leads   func() bool // only the leader creates events
+	Changed func(context.Context)
+	Now     func() time.Time
+	// Missing is 1 while the ConfigMap does not exist.
+	Missing prometheus.Gauge
 
 	current atomic.Pointer[config.Cluster]
 	// said and announced are the faults in the last message of the log, and in
@@ -37,9 +41,16 @@ type settings struct {
 	missing         absence.Missing
 }
 
-// cluster returns the current settings, or nil before colocation-config was
+// NewGauge returns the metric of Settings.
+func NewGauge() prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tenon_manager_config_missing", Help: "1 while the ConfigMap with the strategies does not exist: five minutes later, nodes and batch resources are as without it.",
+	})
+}
+
+// Cluster returns the current settings, or nil before colocation-config was
 // first read without a fault.
-func (s *settings) cluster() *config.Cluster { return s.current.Load() }
+func (s *Settings) Cluster() *config.Cluster { return s.current.Load() }
 
 // Reconcile reads the ConfigMap. A key with a fault keeps its last valid value, and an
 // event reports the fault. If the ConfigMap is missing for absence.GoneAfter, the
@@ -47,26 +58,28 @@ func (s *settings) cluster() *config.Cluster { return s.current.Load() }
 // for this time. Meanwhile the published amounts stay. They also stay while
 // colocation-config has a fault and this manager has not read a valid one since
 // it started: the defaults would take the batch resources from all nodes.
-func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+func (s *Settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var m corev1.ConfigMap
-	switch err := s.client.Get(ctx, s.name, &m); {
+	switch err := s.Client.Get(ctx, s.Name, &m); {
 	case apierrors.IsNotFound(err):
+		s.Missing.Set(1)
 		first := s.missing.Since().IsZero()
-		if wait := s.missing.See(false, s.now()); wait > 0 {
+		if wait := s.missing.See(false, s.Now()); wait > 0 {
 			if first {
 				s.tellMissing()
 			}
 			return reconcile.Result{RequeueAfter: wait}, nil
 		}
-		s.log.Info("no such ConfigMap: the defaults apply, and no batch resources are published", "config", s.name)
+		s.Log.Warn("no such ConfigMap: the defaults apply, and no batch resources are published", "config", s.Name)
 		s.current.Store(&config.Cluster{})
 		s.said, s.announced = "", ""
-		s.changed(ctx)
+		s.Changed(ctx)
 		return reconcile.Result{}, nil
 	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("read ConfigMap %v: %w", s.name, err)
+		return reconcile.Result{}, fmt.Errorf("read ConfigMap %v: %w", s.Name, err)
 	}
-	s.missing.See(true, s.now())
+	s.missing.See(true, s.Now())
+	s.Missing.Set(0)
 	last := s.current.Load()
 	first := last == nil
 	if first {
@@ -80,44 +93,44 @@ func (s *settings) Reconcile(ctx context.Context, _ reconcile.Request) (reconcil
 	s.current.Store(&next)
 	s.tellFaults(&m, faults, "invalid keys of the ConfigMap keep their last values")
 	for _, notice := range next.Notices() {
-		s.log.Info("ConfigMap", "config", s.name, "notice", notice)
+		s.Log.Info("ConfigMap", "config", s.Name, "notice", notice)
 	}
-	s.changed(ctx)
+	s.Changed(ctx)
 	return reconcile.Result{}, nil
 }
 
 // tellFaults reports the faults of the ConfigMap and their effect, if they have
 // changed.
-func (s *settings) tellFaults(m *corev1.ConfigMap, faults []config.Fault, effect string) {
+func (s *Settings) tellFaults(m *corev1.ConfigMap, faults []config.Fault, effect string) {
 	var lines []string
 	for _, f := range faults {
 		lines = append(lines, f.String())
 	}
 	text := strings.Join(lines, "; ")
 	if text != "" && text != s.said {
-		s.log.Warn(effect, "config", s.name, "faults", text)
+		s.Log.Warn(effect, "config", s.Name, "faults", text)
 	}
 	s.said = text
-	if text != "" && text != s.announced && s.leads() {
-		s.events.Eventf(m, nil, corev1.EventTypeWarning, "ConfigRefused", "Read", "%s", clip(effect+": "+text))
+	if text != "" && text != s.announced && s.Leads() {
+		s.Events.Eventf(m, nil, corev1.EventTypeWarning, "ConfigRefused", "Read", "%s", Clip(effect+": "+text))
 	}
-	if text == "" || s.leads() {
+	if text == "" || s.Leads() {
 		s.announced = text
 	}
 }
 
 // tellMissing reports that the ConfigMap is missing and that the last settings stay in force.
-func (s *settings) tellMissing() {
-	text := fmt.Sprintf("there is no such ConfigMap: the last settings hold, and from %s on no batch resources are published", s.now().Add(absence.GoneAfter).UTC().Format(time.TimeOnly+" MST"))
-	s.log.Warn(text, "config", s.name)
-	if s.leads() {
-		m := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name}}
-		s.events.Eventf(&m, nil, corev1.EventTypeWarning, "ConfigMissing", "Read", "%s", text)
+func (s *Settings) tellMissing() {
+	text := fmt.Sprintf("there is no such ConfigMap: the last settings hold, and from %s on no batch resources are published", s.Now().Add(absence.GoneAfter).UTC().Format(time.TimeOnly+" MST"))
+	s.Log.Warn(text, "config", s.Name)
+	if s.Leads() {
+		m := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name.Namespace, Name: s.Name.Name}}
+		s.Events.Eventf(&m, nil, corev1.EventTypeWarning, "ConfigMissing", "Read", "%s", text)
 	}
 }
 
-// clip shortens a text to 1000 bytes, because the note of an event has at most 1024.
-func clip(s string) string {
+// Clip shortens a text to 1000 bytes, because the note of an event has at most 1024.
+func Clip(s string) string {
 	const most = 1000
 	if len(s) <= most {
 		return s
