@@ -20,8 +20,8 @@ first=$(typed "$page" '## A cluster to play with' '## 1.' | head -n 1)
 $first
 took "$begun" "$first"
 
-# The manifest of step 4 is the first block of YAML of the page.
-awk '/^```yaml/ { on = 1; next } /^```/ && on { exit } on' "$page" >"$work/pods.yaml"
+# The manifest of step 4 is its first block of YAML.
+awk '/^## 4\./ { step = 1 } step && /^```yaml/ { on = 1; next } /^```/ && on { exit } on' "$page" >"$work/pods.yaml"
 {
 	echo 'set -euo pipefail'
 	echo ". $PWD/scripts/typed.sh"

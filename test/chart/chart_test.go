@@ -72,11 +72,17 @@ func renderChart(t *testing.T, dir string, values map[string]any) ([]document, e
 // renderFiles returns the rendered templates by their paths.
 func renderFiles(t *testing.T, dir string, values map[string]any) (map[string]string, error) {
 	t.Helper()
+	return renderFor(t, dir, values, "v1.37.0")
+}
+
+// renderFor is like renderFiles, for a cluster of a version of Kubernetes.
+func renderFor(t *testing.T, dir string, values map[string]any, version string) (map[string]string, error) {
+	t.Helper()
 	c, err := loader.Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := util.ToRenderValues(c, values, common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, common.DefaultCapabilities)
+	all, err := util.ToRenderValues(c, values, common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, capabilities(version))
 	if err != nil {
 		return nil, err
 	}

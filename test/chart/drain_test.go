@@ -66,7 +66,7 @@ func budgets(t *testing.T, cluster nodesOnly, values map[string]any) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := util.ToRenderValues(c, values, common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, common.DefaultCapabilities)
+	all, err := util.ToRenderValues(c, values, common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, capabilities("v1.37.0"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 const (
 	dashboard = "../../../deploy/grafana/tenon.json"
 	alerts    = "../../../deploy/prometheus/alerts.yaml"
+	cluster   = "../../../deploy/prometheus/cluster-alerts.yaml"
 	koordlet  = "../../../deploy/prometheus/koordlet-names.yaml"
 )
 
@@ -90,7 +91,7 @@ func TestTheDashboardLoads(t *testing.T) {
 // Prometheus.
 func TestTheAlertRulesLoad(t *testing.T) {
 	promtool := findPromtool(t)
-	if out, err := exec.Command(promtool, "check", "rules", alerts, koordlet).CombinedOutput(); err != nil {
+	if out, err := exec.Command(promtool, "check", "rules", alerts, cluster, koordlet).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	// promtool checks only rules. Therefore make a rule of each expression of
