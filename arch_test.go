@@ -155,7 +155,8 @@ var arch = []struct {
 	{"cluster/nodepages", affects, "model/unit model/node model/trial api/config/v1alpha1 api/v1alpha1 cluster/quantity cluster/kube"},
 	{"cluster/schedulers", affects, "cluster/kube cluster/nodepages"},
 	{"cluster/cpumap", affects, "model/unit model/node decide/cpus/pick"},
-	{"cluster/podpages", affects, "model/unit model/node decide/cpus/pick decide/cpus/place config api/config/v1alpha1 api/v1alpha1 cluster/quantity cluster/kube cluster/admission cluster/cpureport cluster/nodepages cluster/schedulers cluster/cpumap cluster/stored"},
+	{"cluster/manifest", affects, "cluster/quantity cluster/stored"},
+	{"cluster/podpages", affects, "model/unit model/node decide/cpus/pick decide/cpus/place config api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/cpureport cluster/nodepages cluster/schedulers cluster/cpumap cluster/stored cluster/manifest"},
 	{"cluster/containerstart", affects, "model/unit model/node decide/limit runtimes/nri cluster/kube cluster/kubelet"},
 	{"cluster/nodereport", affects, "model/unit model/node model/trial decide/plan decide/writeconflict decide/cpus/pick decide/cpus/place decide/cpus/hold decide/tick decide/burst decide/policy api/v1alpha1 cluster/apiserver cluster/quantity cluster/cpureport"},
 	// agent
@@ -217,7 +218,7 @@ var arch = []struct {
 	{"lab/reaction/run", affects, "model/unit model/node decide/tick agent/record lab/report lab/reaction lab/testbed lab/harness lab/stepservice"},
 	{"lab/colocation/cluster", affects, "model/unit lab/load lab/report lab/colocation lab/testbed lab/harness lab/work lab/kubectl lab/colocation/run"},
 	// cmd
-	{"cmd/kubectl-tenon", affects, "api/config/v1alpha1 api/v1alpha1 cluster/nodepages cluster/podpages cluster/schedulers"},
+	{"cmd/kubectl-tenon", affects, "api/config/v1alpha1 api/v1alpha1 cluster/nodepages cluster/manifest cluster/podpages cluster/schedulers"},
 	{"cmd/tenon/labflag", affects, "model/unit"},
 	{"cmd/tenon/labcmd", affects, "lab/report lab/testbed lab/harness lab/work lab/colocation/run lab/memory/run lab/reaction/run lab/colocation/cluster cmd/tenon/labflag"},
 	{"cmd/tenon/resultcmd", affects, "lab/archive lab/report lab/colocation lab/colocation/submission lab/harness lab/colocation/run"},
@@ -269,7 +270,7 @@ var outside = map[string]string{
 	"go.yaml.in/yaml/":                 "config config/syntax",
 	"gonum.org/":                       "decide/trials/paired decide/trials/switchback lab/stat",
 	"google.golang.org/":               "runtimes/container",
-	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/quantity cluster/kube cluster/stored cluster/tenant cluster/admission cluster/kubelet cluster/certificate cluster/manager/settings cluster/webhooks cluster/manager cluster/admission/missed cluster/nodepages cluster/schedulers cluster/podpages cluster/nodereport cluster/containerstart agent/cluster cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
+	"k8s.io/":                          "api/config/v1alpha1 api/v1alpha1 cluster/apiserver cluster/apiserver/apitest cluster/quantity cluster/kube cluster/stored cluster/tenant cluster/admission cluster/kubelet cluster/certificate cluster/manager/settings cluster/webhooks cluster/manager cluster/admission/missed cluster/nodepages cluster/schedulers cluster/manifest cluster/podpages cluster/nodereport cluster/containerstart agent/cluster cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/plugin scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/throughput scheduler/quality",
 	"k8s.io/kubernetes/":               "scheduler/cmd/tenon-scheduler scheduler/inprocess scheduler/quality", // so that any scheduler can contain the plugin
 	"sigs.k8s.io/":                     "cluster/certificate cluster/manager/settings cluster/endpoint cluster/webhooks cluster/manager cluster/admission/missed cmd/kubectl-tenon cmd/tenon-manager",
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -162,40 +163,138 @@ func (a *access) webhook(ctx context.Context) podpages.Webhook {
 	return w
 }
 
-// nodes reads all nodes and their reports.
-func (a *access) nodes(ctx context.Context) ([]nodepages.Node, error) {
+// Rights that the plugin names if they are missing. The texts continue "you may
+// not".
+const (
+	listNodes   = "list nodes"
+	listReports = "list nodereports.tenon.sh"
+	listPods    = "list pods of all namespaces"
+)
+
+// viewer is the ClusterRole of the chart with the rights of this plugin.
+const viewer = "tenon-viewer"
+
+// lackText returns why a right is missing.
+func lackText(right string) string { return "you may not " + right }
+
+// nodes reads all nodes and their reports. If one of the two may not be read,
+// lacks says so; without both, there is an error.
+func (a *access) nodes(ctx context.Context) (nodes []nodepages.Node, lacks podpages.Lacks, err error) {
 	c, err := a.client()
 	if err != nil {
-		return nil, err
+		return nil, lacks, err
 	}
-	return nodesOf(ctx, c)
+	if nodes, lacks, err = nodesOf(ctx, c); err == nil && lacks.Nodes != "" && lacks.Reports != "" {
+		err = fmt.Errorf("%s, and %s: an administrator can bind the ClusterRole %s to you", lacks.Nodes, lackText(listReports), viewer)
+	}
+	return nodes, lacks, err
 }
 
-func nodesOf(ctx context.Context, c client.Client) ([]nodepages.Node, error) {
+func nodesOf(ctx context.Context, c client.Client) (all []nodepages.Node, lacks podpages.Lacks, err error) {
 	var nodes corev1.NodeList
-	if err := c.List(ctx, &nodes); err != nil {
-		return nil, fmt.Errorf("list the nodes: %w", err)
+	switch err := c.List(ctx, &nodes); {
+	case apierrors.IsForbidden(err):
+		lacks.Nodes = lackText(listNodes)
+	case err != nil:
+		return nil, lacks, fmt.Errorf("list the nodes: %w", err)
 	}
 	var reports v1alpha1.NodeReportList
-	if err := c.List(ctx, &reports); err != nil {
-		return nil, fmt.Errorf("list nodereports.tenon.sh, which Tenon's chart brings: %w", err)
+	switch err := c.List(ctx, &reports); {
+	case apierrors.IsForbidden(err):
+		lacks.Reports = lackText(listReports)
+	case err != nil:
+		return nil, lacks, fmt.Errorf("list nodereports.tenon.sh, which Tenon's chart brings: %w", err)
 	}
-	return nodepages.Nodes(nodes.Items, reports.Items), nil
+	if lacks.Nodes != "" {
+		return nodepages.Reported(reports.Items), lacks, nil
+	}
+	all = nodepages.Nodes(nodes.Items, reports.Items)
+	for i := range all {
+		if lacks.Reports != "" {
+			all[i].Unread = "its report is not known: " + lacks.Reports
+		}
+	}
+	return all, lacks, nil
 }
 
-// cluster reads all nodes, their reports, and all pods.
-func (a *access) cluster(ctx context.Context, now time.Time) (*podpages.Cluster, error) {
+// seenNodes is like nodes, and names on errOut what may not be read.
+func (a *access) seenNodes(ctx context.Context, errOut io.Writer) ([]nodepages.Node, podpages.Lacks, error) {
+	nodes, lacks, err := a.nodes(ctx)
+	if err != nil {
+		return nil, lacks, err
+	}
+	if lacks.Nodes != "" {
+		fmt.Fprintf(errOut, "nodes without a report are not shown, and of the others only the report: %s\n", lacks.Nodes)
+	}
+	if lacks.Reports != "" {
+		fmt.Fprintf(errOut, "the reports of the nodes are not shown: %s\n", lacks.Reports)
+	}
+	hint(errOut, lacks)
+	return nodes, lacks, nil
+}
+
+// hint names the ClusterRole with the rights that are missing.
+func hint(errOut io.Writer, lacks podpages.Lacks) {
+	if lacks.Nodes != "" || lacks.Reports != "" {
+		fmt.Fprintf(errOut, "the ClusterRole %s has this right: an administrator can bind it to you\n", viewer)
+	}
+}
+
+// cluster reads all nodes, their reports, and all pods. If pods of all
+// namespaces may not be listed, it reads those of one namespace, and if these may
+// not be listed either, the pod name. What is missing is named on the pages.
+func (a *access) cluster(ctx context.Context, errOut io.Writer, namespace, name string, now time.Time) (*podpages.Cluster, error) {
 	c, err := a.client()
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := nodesOf(ctx, c)
+	nodes, lacks, err := nodesOf(ctx, c)
 	if err != nil {
 		return nil, err
 	}
+	hint(errOut, lacks)
 	var pods corev1.PodList
-	if err := c.List(ctx, &pods); err != nil {
+	switch err := c.List(ctx, &pods); {
+	case apierrors.IsForbidden(err):
+		lacks.Pods = lackText(listPods)
+		if pods.Items, err = podsOf(ctx, c, namespace, name); err != nil {
+			return nil, err
+		}
+	case err != nil:
 		return nil, fmt.Errorf("list the pods of all namespaces: %w", err)
 	}
-	return podpages.New(nodes, pods.Items, now), nil
+	return podpages.NewPartly(nodes, pods.Items, lacks, now), nil
+}
+
+// podsOf reads the pods of a namespace. If these may not be listed, it reads the
+// pod name only. Without a namespace or name, it reads none.
+func podsOf(ctx context.Context, c client.Client, namespace, name string) ([]corev1.Pod, error) {
+	if namespace == "" {
+		return nil, nil
+	}
+	var pods corev1.PodList
+	err := c.List(ctx, &pods, client.InNamespace(namespace))
+	if err == nil || !apierrors.IsForbidden(err) {
+		return pods.Items, err
+	}
+	if name == "" {
+		return nil, nil
+	}
+	one, err := podOf(ctx, c, namespace, name)
+	if one == nil {
+		return nil, err
+	}
+	return []corev1.Pod{*one}, nil
+}
+
+// podOf reads a pod. It returns nil if there is none.
+func podOf(ctx context.Context, c client.Client, namespace, name string) (*corev1.Pod, error) {
+	var p corev1.Pod
+	switch err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &p); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read pod %s/%s: %w", namespace, name, err)
+	}
+	return &p, nil
 }

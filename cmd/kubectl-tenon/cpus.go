@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/cluster/manifest"
 	"tenon.sh/tenon/internal/cluster/podpages"
 )
 
@@ -35,7 +37,8 @@ without storing it (dry run), so that webhooks, quota and other admission answer
 A pod that the API server refuses has the answer of the API server, and the
 others are placed as the API server would create them. Without the right to
 create pods it applies the ClusterColocationProfiles that match, and says that
-admission was not asked. A pod whose scheduler does not run finds no place.`,
+admission was not asked. A pod whose scheduler does not run finds no place. It
+places at most 10,000 pods, and fewer on more than 200 nodes.`,
 		Example: `  kubectl tenon fit -f db.yaml
   kubectl tenon fit db.yaml web.yaml -n shop && kubectl apply -n shop -f db.yaml -f web.yaml
   helm template shop ./shop | kubectl tenon fit -f -
@@ -55,11 +58,15 @@ admission was not asked. A pod whose scheduler does not run finds no place.`,
 			if err != nil {
 				return err
 			}
-			c, err := a.cluster(cmd.Context(), now())
+			home, err := a.namespace(namespace)
 			if err != nil {
 				return err
 			}
-			if err := a.addPods(all, c, existing, namespace); err != nil {
+			c, err := a.cluster(cmd.Context(), cmd.ErrOrStderr(), home, "", now())
+			if err != nil {
+				return err
+			}
+			if err := a.addPods(cmd.Context(), all, c, existing, home); err != nil {
 				return err
 			}
 			c.FindExisting(all)
@@ -112,14 +119,19 @@ func splitPods(args []string) (pods, files []string, err error) {
 	return pods, files, nil
 }
 
-// addPods adds pods of the cluster. given is the value of -n.
-func (a *access) addPods(all *podpages.Manifests, c *podpages.Cluster, names []string, given string) error {
-	namespace, err := a.namespace(given)
-	if err != nil {
-		return err
-	}
+// addPods adds pods of the cluster.
+func (a *access) addPods(ctx context.Context, all *manifest.Set, c *podpages.Cluster, names []string, namespace string) error {
 	for _, name := range names {
 		p := c.Pod(namespace, name)
+		if p == nil && len(c.NotLookedAt()) > 0 {
+			direct, err := a.client()
+			if err != nil {
+				return err
+			}
+			if p, err = podOf(ctx, direct, namespace, name); err != nil {
+				return err
+			}
+		}
 		if p == nil {
 			return fmt.Errorf("there is no pod %q in namespace %s", name, namespace)
 		}
@@ -129,8 +141,8 @@ func (a *access) addPods(all *podpages.Manifests, c *podpages.Cluster, names []s
 }
 
 // manifests reads the pods of files. given is the value of -n.
-func (a *access) manifests(in io.Reader, files []string, given string) (*podpages.Manifests, error) {
-	all := &podpages.Manifests{}
+func (a *access) manifests(in io.Reader, files []string, given string) (*manifest.Set, error) {
+	all := &manifest.Set{}
 	for _, name := range files {
 		if err := read(all, in, name); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -146,7 +158,7 @@ func (a *access) manifests(in io.Reader, files []string, given string) (*podpage
 	return all, all.SetNamespace(namespace, given != "")
 }
 
-func read(all *podpages.Manifests, in io.Reader, name string) error {
+func read(all *manifest.Set, in io.Reader, name string) error {
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
@@ -177,9 +189,12 @@ func mapCommand(a *access, now func() time.Time) *cobra.Command {
 			if svg != "" && svg == page {
 				return usageError{errors.New("--svg and --html name the same file: want two files")}
 			}
-			c, err := a.cluster(cmd.Context(), now())
+			c, err := a.cluster(cmd.Context(), cmd.ErrOrStderr(), "", "", now())
 			if err != nil {
 				return err
+			}
+			for _, text := range c.NotLookedAt() {
+				fmt.Fprintf(cmd.ErrOrStderr(), "not looked at: %s\n", text)
 			}
 			name := cutKind(args[0], nodeWords)
 			m, err := c.Map(name)

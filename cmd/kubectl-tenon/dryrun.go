@@ -14,13 +14,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"tenon.sh/tenon/internal/cluster/manifest"
 	"tenon.sh/tenon/internal/cluster/podpages"
 	"tenon.sh/tenon/internal/cluster/schedulers"
 )
 
 // admit asks the API server about one pod of each manifest. It also reads the
 // state of the schedulers of these pods, and whether Tenon's webhooks run.
-func (a *access) admit(ctx context.Context, all *podpages.Manifests, by podpages.Webhook, now time.Time) ([]schedulers.Scheduler, error) {
+func (a *access) admit(ctx context.Context, all *manifest.Set, by podpages.Webhook, now time.Time) ([]schedulers.Scheduler, error) {
 	var said warnings
 	c, err := a.strictClient(&said)
 	if err != nil {
@@ -39,7 +40,7 @@ func (a *access) admit(ctx context.Context, all *podpages.Manifests, by podpages
 			}
 		}
 		if made := all.Pending(w); w.Admission.Refused != "" && made != "" {
-			w.Admission = podpages.Admission{Unasked: fmt.Sprintf("admission of %s, because the manifests create %s (%s)", w.Name, made, w.Admission.Refused)}
+			w.Admission = manifest.Admission{Unasked: fmt.Sprintf("admission of %s, because the manifests create %s (%s)", w.Name, made, w.Admission.Refused)}
 		}
 		pod := &w.Pod
 		if w.Admission.Pod != nil {
@@ -65,22 +66,22 @@ func (a *access) admit(ctx context.Context, all *podpages.Manifests, by podpages
 }
 
 // ask asks the API server to create a pod without storing it (a dry run).
-func ask(ctx context.Context, c client.Client, draft *corev1.Pod, said *warnings) podpages.Admission {
+func ask(ctx context.Context, c client.Client, draft *corev1.Pod, said *warnings) manifest.Admission {
 	*said = nil
 	p := draft.DeepCopy()
 	err := c.Create(ctx, p, client.DryRunAll)
 	about := "admission in namespace " + draft.Namespace
 	switch {
 	case err == nil:
-		return podpages.Admission{Pod: p, Warnings: slices.Clone(*said)}
+		return manifest.Admission{Pod: p, Warnings: slices.Clone(*said)}
 	case apierrors.IsForbidden(err) && !mayCreate(ctx, c, draft.Namespace, err):
-		return podpages.Admission{Unasked: about + ", because you may not create pods there"}
+		return manifest.Admission{Unasked: about + ", because you may not create pods there"}
 	case !isVerdict(err):
-		return podpages.Admission{Unasked: fmt.Sprintf("%s (%v)", about, err)}
+		return manifest.Admission{Unasked: fmt.Sprintf("%s (%v)", about, err)}
 	case apierrors.IsAlreadyExists(err):
-		return podpages.Admission{Refused: fmt.Sprintf("%v (kubectl tenon explain pod %s/%s says where it is)", err, draft.Namespace, draft.Name)}
+		return manifest.Admission{Refused: fmt.Sprintf("%v (kubectl tenon explain pod %s/%s says where it is)", err, draft.Namespace, draft.Name)}
 	}
-	return podpages.Admission{Refused: err.Error()}
+	return manifest.Admission{Refused: err.Error()}
 }
 
 // mayCreate reports whether the user may create pods. The status of a refusal

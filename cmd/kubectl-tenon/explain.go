@@ -107,7 +107,7 @@ func (q *podQuestion) answer(cmd *cobra.Command, text string) error {
 	if namespace, err = q.access.namespace(namespace); err != nil {
 		return err
 	}
-	c, err := q.cluster(cmd.Context(), q.now())
+	c, err := q.cluster(cmd.Context(), cmd.ErrOrStderr(), namespace, name, q.now())
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func nodeCommand(a *access, now func() time.Time) *cobra.Command {
 		Args:              one("node"),
 		ValidArgsFunction: a.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			nodes, err := a.nodes(cmd.Context())
+			nodes, lacks, err := a.seenNodes(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -155,6 +155,9 @@ func nodeCommand(a *access, now func() time.Time) *cobra.Command {
 					_, err = fmt.Fprint(cmd.OutOrStdout(), nodepages.Explain(n, now()))
 					return err
 				}
+			}
+			if lacks.Nodes != "" {
+				return fmt.Errorf("there is no report of a node %q: reports are there of %s", name, listed(namesOf(nodes)))
 			}
 			return fmt.Errorf("there is no node %q: the cluster has %s", name, listed(namesOf(nodes)))
 		},
@@ -168,7 +171,7 @@ func isolationCommand(a *access, now func() time.Time) *cobra.Command {
 		Example: `  kubectl tenon explain isolation`,
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			nodes, err := a.nodes(cmd.Context())
+			nodes, _, err := a.seenNodes(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -192,7 +195,7 @@ func (a *access) completeNode(cmd *cobra.Command, args []string, begun string) (
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	nodes, err := a.nodes(ctx)
+	nodes, _, err := a.nodes(ctx)
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -22,11 +22,12 @@ func newRootCommand(now func() time.Time) *cobra.Command {
 		Use:   "kubectl-tenon",
 		Short: "Show Tenon on the nodes of a cluster",
 		Long: `Prints what the agents of Tenon report, and where pods that ask for CPUs have
-them or would get them. It changes nothing. It needs the right to list nodes,
-pods and nodereports.tenon.sh. What it may not read besides, it names in its
-answer: colocation profiles (doctor, fit), namespaces and priority classes (fit,
-if there are profiles), and Leases and events, which show whether a scheduler
-runs. fit also asks the API server to create the pods without storing them (dry
+them or would get them. It changes nothing. It needs the right to list nodes and
+nodereports.tenon.sh, as the ClusterRole tenon-viewer has it, and for pods the
+right to read them. What it may not read, it names: nodes or reports, pods of
+other namespaces, colocation profiles (doctor, fit), namespaces and priority
+classes (fit, if there are profiles), and Leases and events, which show whether a
+scheduler runs. fit also asks the API server to create the pods without storing them (dry
 run), which needs the right to create pods.
 
 The exit status is 1 after a failure and if the answer of doctor or fit is no,
@@ -70,7 +71,7 @@ func topCommand(a *access, now func() time.Time) *cobra.Command {
 		Example: `  kubectl tenon top`,
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			nodes, err := a.nodes(cmd.Context())
+			nodes, _, err := a.seenNodes(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -128,7 +129,7 @@ and that tenon-manager does not run. The exit status is 1 if there is a problem.
 		Example: `  kubectl tenon doctor`,
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			nodes, err := a.nodes(cmd.Context())
+			nodes, _, err := a.seenNodes(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}

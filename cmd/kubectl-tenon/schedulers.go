@@ -47,12 +47,14 @@ func schedulersOf(ctx context.Context, c client.Client, names []string, now time
 }
 
 // managerAbsence describes why tenon-manager does not run, or why this is not
-// known. Both are empty if it runs. They are empty, too, if it has no Lease:
-// with one replica and no election of a leader.
+// known. Both are empty if it runs.
 func managerAbsence(ctx context.Context, c client.Client, now time.Time) (absent, unknown string) {
 	s := leasesOf(ctx, c, schedulers.Manager)
-	if state, text := s.State(now); state == schedulers.Stopped {
+	switch state, text := s.State(now); state {
+	case schedulers.Stopped:
 		return schedulers.Manager + " " + text, ""
+	case schedulers.Unseen:
+		return "", "no Lease has its name, which it has unless it runs without the election of a leader (--leader-elect=false)"
 	}
 	return "", s.Unknown(now)
 }

@@ -125,6 +125,7 @@ func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 		t.Errorf("the policy's expressions: %s", warnings)
 	}
 	h.agentsWriteTheirOwnReports()
+	h.viewersSeeTheReports()
 	h.firstInstruction()
 	h.replaceAgents()
 	h.replaceManagers()
@@ -222,6 +223,29 @@ func (h *chart) agentsWriteTheirOwnReports() {
 		}
 	}
 	h.kubectl("delete", "nodereport", "other")
+}
+
+// viewersSeeTheReports binds the ClusterRole for users of kubectl tenon. They may
+// then read reports and the Lease of the manager, and no pods of others.
+func (h *chart) viewersSeeTheReports() {
+	h.t.Helper()
+	may := func(verb, what string) bool {
+		out, _ := h.c.Kubectl(h.t.Context(), "auth", "can-i", verb, what, "--as", "alice", "--as-group", "shop") // no is an error
+		return strings.TrimSpace(string(out)) == "yes"
+	}
+	if may("list", "nodereports.tenon.sh") {
+		h.t.Error("a user without a role may list reports")
+	}
+	h.kubectl("create", "clusterrolebinding", "shop-sees-tenon", "--clusterrole=tenon-viewer", "--group=shop")
+	for what, want := range map[string]bool{"nodes": true, "nodereports.tenon.sh": true, "leases/tenon-manager": true, "leases": false, "pods": false, "secrets": false} {
+		if may("list", what) != want {
+			h.t.Errorf("a viewer may list %s: %t", what, !want)
+		}
+	}
+	h.kubectl("delete", "clusterrolebinding", "shop-sees-tenon")
+	if text := h.kubectl("get", "clusterrole", "view", "-o", "yaml"); !strings.Contains(text, "nodereports") {
+		h.t.Error("the ClusterRole view has no reports")
+	}
 }
 
 // firstInstruction starts containers that first read the values of their own

@@ -1,16 +1,18 @@
 package nodepages
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
+	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// binderOf returns which other component binds containers to CPUs on a node, or
+// Binder returns which other component binds containers to CPUs on a node, or
 // "". In the report, "static" is the static policy of the kubelet, and "dra" is
 // a DRA driver.
-func (n Node) binderOf() string {
+func (n Node) Binder() string {
 	if n.Report == nil || n.Report.Status.CPUs == nil {
 		return ""
 	}
@@ -29,7 +31,7 @@ const noOwnCPUs = "tenon-scheduler gives the node no pod that asks for CPUs"
 
 // binderText says who binds CPUs on a node, for kubectl tenon doctor.
 func (n Node) binderText() string {
-	if by := n.binderOf(); by != "" {
+	if by := n.Binder(); by != "" {
 		return fmt.Sprintf("not done: %s binds CPUs, so %s", by, noOwnCPUs)
 	}
 	return "tenond binds CPUs"
@@ -42,17 +44,15 @@ func cpus(b *strings.Builder, n Node) {
 		b.WriteString("\nCPUs for pods: the agent reports none, so no pod gets CPUs of its own there\n")
 		return
 	}
-	var all, own unit.CPUSet
-	for _, k := range c.Caches {
-		all = all.Union(setOf(k.CPUs))
+	all, own, reserved, err := readCPUs(c)
+	if err != nil {
+		fmt.Fprintf(b, "\nCPUs for pods: not known, because the report cannot be read: %v\n", err)
+		return
 	}
 	pods := map[string]int{} // by grade
 	for _, h := range c.Held {
-		if pods[h.Grade]++; h.Grade == "own" {
-			own = own.Union(setOf(h.CPUs))
-		}
+		pods[h.Grade]++
 	}
-	reserved := setOf(c.Reserved)
 	fmt.Fprintf(b, "\nCPUs for pods: %d of %s open", all.Minus(own).Minus(reserved).Len(), count(all.Len(), "CPU"))
 	if c.Keep > 0 && !reserved.Contains(all) {
 		fmt.Fprintf(b, " (%d must stay open)", c.Keep)
@@ -77,7 +77,7 @@ func cpus(b *strings.Builder, n Node) {
 	for _, text := range n.noCPUs() {
 		fmt.Fprintf(b, "  fault     %s\n", text)
 	}
-	if by := n.binderOf(); by != "" {
+	if by := n.Binder(); by != "" {
 		fmt.Fprintf(b, "  bound by  %s: %s, and such pods act as LS here\n", by, noOwnCPUs)
 	} else {
 		b.WriteString("  bound by  tenond: the kubelet (cpuManagerPolicy: static) and DRA drivers bind none, as far as tenond can see\n")
@@ -88,11 +88,21 @@ func cpus(b *strings.Builder, n Node) {
 	fmt.Fprintf(b, "  see       kubectl tenon map %s\n", n.Name)
 }
 
-// setOf parses a set of CPUs of a report. It returns an empty set for a text
-// that cannot be read; kubectl tenon map prints the error.
-func setOf(text string) unit.CPUSet {
-	set, _ := unit.ParseCPUSet(text)
-	return set
+// readCPUs parses the CPUs of a report: all, those that pods own, and those that
+// are reserved.
+func readCPUs(c *v1alpha1.CPUs) (all, own, reserved unit.CPUSet, err error) {
+	for _, k := range c.Caches {
+		set, wrong := unit.ParseCPUSet(k.CPUs)
+		all, err = all.Union(set), errors.Join(err, wrong)
+	}
+	for _, h := range c.Held {
+		if h.Grade == "own" {
+			set, wrong := unit.ParseCPUSet(h.CPUs)
+			own, err = own.Union(set), errors.Join(err, wrong)
+		}
+	}
+	reserved, wrong := unit.ParseCPUSet(c.Reserved)
+	return all, own, reserved, errors.Join(err, wrong)
 }
 
 func count(n int, noun string) string {

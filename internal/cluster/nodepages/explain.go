@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
@@ -17,6 +18,10 @@ import (
 // for pods, and the trials of isolation mechanisms (docs/glossary.md).
 func Explain(n Node, now time.Time) string {
 	var b strings.Builder
+	if n.Unread != "" {
+		fmt.Fprintf(&b, "%s: not known: %s\n", n.Name, n.Unread)
+		return b.String()
+	}
 	if n.Report == nil {
 		fmt.Fprintf(&b, "%s has no report, so batch work is promised nothing there: does tenond run on it? (%s)\n", n.Name, lookForAgent)
 		return b.String()
@@ -37,7 +42,7 @@ func Explain(n Node, now time.Time) string {
 	}
 	b.WriteString("\n")
 	if s.Batch.CPU == nil && s.Batch.Memory == nil {
-		b.WriteString("Batch work is promised nothing: colocation-config is not enabled for this node.\n")
+		fmt.Fprintf(&b, "Batch work is promised nothing: %s.\n", n.unpromised())
 	}
 	amount(&b, "batch-cpu", s.Batch.CPU, cpu)
 	amount(&b, "batch-memory", s.Batch.Memory, memory)
@@ -45,6 +50,16 @@ func Explain(n Node, now time.Time) string {
 	cpus(&b, n)
 	trials(&b, s.Trials, now)
 	return b.String()
+}
+
+// unpromised returns why the agent computes no batch resources.
+func (n Node) unpromised() string {
+	for _, c := range n.Report.Status.Conditions {
+		if c.Type == v1alpha1.ConfigAccepted && c.Status == metav1.ConditionFalse {
+			return c.Message
+		}
+	}
+	return "colocation-config is not enabled for this node"
 }
 
 // amount prints an amount in the form of tenon explain batch.

@@ -3,6 +3,7 @@
 package nodepages
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,6 +26,9 @@ import (
 type Node struct {
 	*corev1.Node
 	Report *v1alpha1.NodeReport
+	// Unread is the reason why the report of the node, which may exist, could not
+	// be read. It is empty if it was read, or if there is none.
+	Unread string
 }
 
 // silentFor is the age of a report above which its agent counts as silent. An
@@ -45,6 +49,15 @@ func Nodes(nodes []corev1.Node, reports []v1alpha1.NodeReport) []Node {
 	}
 	slices.SortFunc(all, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	return all
+}
+
+// Reported returns the nodes of reports, of which only the names are known.
+func Reported(reports []v1alpha1.NodeReport) []Node {
+	names := make([]corev1.Node, len(reports))
+	for i := range reports {
+		names[i].Name = reports[i].Name
+	}
+	return Nodes(names, reports)
 }
 
 // age returns the time since the agent wrote the report. The time of the report
@@ -75,7 +88,7 @@ func (n Node) Left() string {
 func (n Node) silenceReason(now time.Time) string {
 	switch {
 	case n.Report == nil:
-		return "no report"
+		return cmp.Or(n.Unread, "no report")
 	case n.Left() != "":
 		return n.Left()
 	case n.age(now) > silentFor:
@@ -106,7 +119,7 @@ func Top(nodes []Node, now time.Time) string {
 	for _, n := range nodes {
 		batchCPU, batchMemory := batchAmount(n, kube.BatchCPU), batchAmount(n, kube.BatchMemory)
 		if n.Report == nil {
-			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t%s\t%s\t-\t-\t-\tno report\n", n.Name, batchCPU, batchMemory)
+			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t%s\t%s\t-\t-\t-\t%s\n", n.Name, batchCPU, batchMemory, n.silenceReason(now))
 			continue
 		}
 		s := n.Report.Status
@@ -120,7 +133,7 @@ func Top(nodes []Node, now time.Time) string {
 		for _, c := range n.problems() {
 			trouble = append(trouble, c.Type)
 		}
-		if by := n.binderOf(); by != "" {
+		if by := n.Binder(); by != "" {
 			trouble = append(trouble, "CPUs bound by "+by)
 		}
 		if len(n.noCPUs()) > 0 {

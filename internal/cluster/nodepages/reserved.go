@@ -42,11 +42,8 @@ func (n Node) AllReserved() string {
 	if n.Report == nil || n.Report.Status.CPUs == nil {
 		return ""
 	}
-	var all unit.CPUSet
-	for _, k := range n.Report.Status.CPUs.Caches {
-		all = all.Union(setOf(k.CPUs))
-	}
-	if reserved := setOf(n.Report.Status.CPUs.Reserved); all.Empty() || !reserved.Contains(all) {
+	all, _, reserved, err := readCPUs(n.Report.Status.CPUs)
+	if err != nil || all.Empty() || !reserved.Contains(all) {
 		return ""
 	}
 	by := "the kubelet (reservedSystemCPUs), the file of tenond (pool), the kernel (isolcpus) or work outside pods"
@@ -71,7 +68,9 @@ func allOf(n int) string {
 	return fmt.Sprintf("all %d", n)
 }
 
-// annotated returns the CPUs that the annotation of the node reserves.
+// annotated returns the CPUs that the annotation of the node reserves. An
+// annotation that cannot be read reserves none, as for tenond, which reports the
+// fault.
 func (n Node) annotated() unit.CPUSet {
 	var said struct {
 		CPUs string `json:"reservedCPUs"`
@@ -79,5 +78,9 @@ func (n Node) annotated() unit.CPUSet {
 	if json.Unmarshal([]byte(n.Annotations[annotationReservation]), &said) != nil {
 		return unit.CPUSet{}
 	}
-	return setOf(said.CPUs)
+	set, err := unit.ParseCPUSet(said.CPUs)
+	if err != nil {
+		return unit.CPUSet{}
+	}
+	return set
 }

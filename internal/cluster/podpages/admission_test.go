@@ -10,6 +10,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/admission"
+	"tenon.sh/tenon/internal/cluster/manifest"
 	"tenon.sh/tenon/internal/cluster/schedulers"
 )
 
@@ -17,22 +18,22 @@ import (
 func TestWhatTheAPIServerAnswersIsTheAnswer(t *testing.T) {
 	for name, x := range map[string]struct {
 		text   string
-		change func(*Wanted)
+		change func(*manifest.Wanted)
 		want   []string
 		absent string
 		fits   bool
 	}{
 		"it refuses a pod": {
-			ownPod, func(w *Wanted) { w.Admission.Refused = `admission webhook "x" denied the request: no` },
+			ownPod, func(w *manifest.Wanted) { w.Admission.Refused = `admission webhook "x" denied the request: no` },
 			[]string{"\nshop/p: the API server refuses it: admission webhook \"x\" denied the request: no\n", "refused\n", "0 of 1 pod would", "The API server was asked"}, "would wait", false,
 		},
 		"it refuses a template": {
 			"kind: Deployment\nmetadata: {name: d, namespace: shop}\nspec: {replicas: 3, template: {metadata: {annotations: {cpu-policy: static-brust}}, spec: {containers: [{name: c}]}}}",
-			func(w *Wanted) { w.Admission.Refused = "no" },
+			func(w *manifest.Wanted) { w.Admission.Refused = "no" },
 			[]string{"shop/d  -         -     -       -     refused\n\nshop/d: the API server refuses it: no\n", "0 of 3 pods"}, "not as written", false,
 		},
 		"it makes another pod of it": {
-			ownPod, func(w *Wanted) {
+			ownPod, func(w *manifest.Wanted) {
 				w.Admission.Pod = w.Pod.DeepCopy()
 				w.Admission.Pod.Annotations = map[string]string{admission.AnnotationProfiles: "plain,-other"}
 				w.Admission.Warnings = []string{"be careful"}
@@ -40,14 +41,14 @@ func TestWhatTheAPIServerAnswersIsTheAnswer(t *testing.T) {
 			[]string{"no CPUs of its own", "p: as ClusterColocationProfile plain makes it", "the API server warns: p: be careful\n"}, "other", true,
 		},
 		"it warns of what is known": {
-			strings.Replace(ownPod, "cpuset-scheduler: 'true'", "cpu-policy: static-burst", 1), func(w *Wanted) {
+			strings.Replace(ownPod, "cpuset-scheduler: 'true'", "cpu-policy: static-burst", 1), func(w *manifest.Wanted) {
 				w.Admission.Pod = w.Pod.DeepCopy()
 				w.Admission.Warnings = []string{`metadata.annotations[cpu-policy]: static-burst counts with cpuset-scheduler: "true" only`}
 			},
 			[]string{"not as written: p: cpu-policy: static-burst counts with"}, "warns", true,
 		},
 		"it was not asked": {
-			ownPod, func(w *Wanted) {
+			ownPod, func(w *manifest.Wanted) {
 				w.Admission.Unasked = "admission in namespace shop, because you may not create pods there"
 			},
 			[]string{"Not looked at: admission in namespace shop, because you may not create pods there.\n"}, "The API server was asked", true,
@@ -85,37 +86,6 @@ func TestAPodThatNamesItsNodeHasNoOther(t *testing.T) {
 	page, _ := New(nil, []corev1.Pod{lost}, noon).ExplainPod("shop", "p", schedulers.Seen{})
 	if text := page.Text(); page.State != PodLost || !strings.Contains(text, "It names node nonode, which does not exist.") {
 		t.Error(text)
-	}
-}
-
-// TestADraftIsThePodThatAControllerCreates checks the pod that is sent to the API server.
-func TestADraftIsThePodThatAControllerCreates(t *testing.T) {
-	m := manifests(t, `
-kind: List
-items:
-- {kind: Namespace, metadata: {name: new}}
-- {kind: ServiceAccount, metadata: {name: db}}
-- {kind: Deployment, metadata: {name: d}, spec: {template: {metadata: {labels: {a: b}}, spec: {serviceAccountName: db, containers: [{name: c}]}}}}
-- {kind: Pod, metadata: {name: p, namespace: new}, spec: {serviceAccountName: db, containers: [{name: c}]}, status: {phase: Running}}
-`)
-	if err := m.SetNamespace("shop", true); err == nil || !strings.Contains(err.Error(), "p is in namespace new, and the flag -n says shop") {
-		t.Errorf("another namespace: %v", err)
-	}
-	if err := m.SetNamespace("shop", false); err != nil {
-		t.Fatal(err)
-	}
-	d, p := m.Draft(&m.Wanted[0]), m.Draft(&m.Wanted[1])
-	if d.Name != "" || d.GenerateName != "d-" || d.Namespace != "shop" || d.Labels["a"] != "b" || d.Spec.ServiceAccountName != "" {
-		t.Errorf("the pod of the template: %+v", d)
-	}
-	if p.Name != "p" || p.GenerateName != "" || p.Namespace != "new" || p.Spec.ServiceAccountName != "db" || p.Status.Phase != "" {
-		t.Errorf("the pod: %+v", p)
-	}
-	if m.Wanted[0].Pod.Spec.ServiceAccountName != "db" {
-		t.Error("the manifest has changed")
-	}
-	if got := m.Pending(&m.Wanted[0]) + "|" + m.Pending(&m.Wanted[1]); got != "|Namespace new" {
-		t.Errorf("pending: %s", got)
 	}
 }
 

@@ -42,7 +42,10 @@ func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 // says why.
 func (c *Cluster) reporting(name string) (*nodeState, error) {
 	n := c.node(name)
-	if n == nil {
+	switch {
+	case n == nil && c.lacks.Nodes != "":
+		return nil, fmt.Errorf("there is no report of a node %q, and %s", name, c.lacks.Nodes)
+	case n == nil:
 		return nil, fmt.Errorf("there is no node %q", name)
 	}
 	if !n.reported {

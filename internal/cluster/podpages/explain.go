@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/cluster/nodepages"
 	"tenon.sh/tenon/internal/cluster/schedulers"
 	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
@@ -48,7 +46,10 @@ type PodPage struct {
 	Why       string       `json:"why,omitempty"`
 	Wait      *Wait        `json:"wait,omitempty"`
 	Nodes     []NodeAnswer `json:"nodes,omitempty"`
+	// NotLookedAt lists what could not be read, with the reasons.
+	NotLookedAt []string `json:"notLookedAt,omitempty"`
 
+	lacks  Lacks
 	age    string // of the report of the node
 	shares string // on which CPUs a pod of the state PodShares runs
 	now    time.Time
@@ -100,7 +101,7 @@ func (c *Cluster) ExplainPod(namespace, name string, seen schedulers.Seen) (*Pod
 		return nil, false
 	}
 	demand := demandOf(p)
-	page := &PodPage{Pod: nameOf(p), Asks: asksOf(demand), Scheduler: schedulers.Of(p), Node: p.Spec.NodeName, now: c.now}
+	page := &PodPage{Pod: nameOf(p), Asks: asksOf(demand), Scheduler: schedulers.Of(p), Node: p.Spec.NodeName, lacks: c.lacks, now: c.now}
 	if p.Spec.NodeName != "" && !kube.HasEnded(p) {
 		page.Resize = resizeText(p)
 	}
@@ -115,15 +116,34 @@ func (c *Cluster) ExplainPod(namespace, name string, seen schedulers.Seen) (*Pod
 		if len(page.Wait.Gates) > 0 {
 			page.State = PodGated
 		}
-		page.Nodes = c.nodeAnswers(p, demand)
-	case c.node(p.Spec.NodeName) == nil:
+		if c.lacks.hides(demand) == "" {
+			page.Nodes = c.nodeAnswers(p, demand)
+		}
+		page.NotLookedAt = c.lacks.texts()
+	case c.node(p.Spec.NodeName) == nil && c.lacks.Nodes == "":
 		page.State = PodLost
+	case c.node(p.Spec.NodeName) == nil:
+		page.State, page.Why, page.NotLookedAt = PodUnreported, "on which CPUs it runs is not known"+chosenText(p), c.lacks.texts()
 	case demandOf(stored.InForce(p)) == nil && !c.holds(p):
-		page.State, page.shares = PodShares, c.sharedText(p)
+		n := c.node(p.Spec.NodeName)
+		page.State, page.shares = PodShares, c.sharedText(n, p)
+		if page.shares == "" {
+			page.State, page.Why = PodUnreported, cmp.Or(n.age, string(place.NoReport))+", so it is not known on which CPUs the pod runs"
+			page.NotLookedAt = c.lacks.texts()
+		}
 	default:
 		c.find(page, p)
 	}
 	return page, true
+}
+
+// chosenText says which CPUs the scheduler of a pod chose, or "".
+func chosenText(p *corev1.Pod) string {
+	contract, chosen, _ := kube.ContractOf(p)
+	if !chosen {
+		return ""
+	}
+	return fmt.Sprintf("; its scheduler chose the CPUs %v", contract.CPUs)
 }
 
 // holds reports whether the report of the pod's node has CPUs of the pod. If the
@@ -212,8 +232,12 @@ func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
 	page.State = PodUnreported
 	if !n.reported {
 		page.Why = cmp.Or(n.age, string(place.NoReport))
-		if n.Left() != "" {
+		switch {
+		case n.Left() != "":
 			page.Why += ", so it has no CPUs of its own there"
+		case n.Unread != "":
+			page.Why += chosenText(p)
+			page.NotLookedAt = c.lacks.texts()
 		}
 		return
 	}
@@ -298,6 +322,9 @@ func (p *PodPage) Text() string {
 		}
 		fmt.Fprintf(&b, "%s.\nThe node said so %s. kubectl tenon map %s shows its CPUs.\n", p.Held.author(p.Pod), p.age, p.Node)
 	}
+	for _, text := range p.NotLookedAt {
+		fmt.Fprintf(&b, "Not looked at: %s.\n", text)
+	}
 	return b.String()
 }
 
@@ -333,69 +360,3 @@ func (h *Held) author(pod string) string {
 	}
 	return "The node chose them" + after(": ", h.Why)
 }
-
-// unheardAfter is the age above which a pod without an answer from a scheduler
-// gets a line.
-const unheardAfter = 5 * time.Second
-
-// print prints why a pod still waits, if its scheduler does not run, if this may
-// not be read, or if it has not answered yet.
-func (w *Wait) print(b *strings.Builder, scheduler string, now time.Time) {
-	age := now.Sub(w.Created)
-	if len(w.Gates) > 0 {
-		fmt.Fprintf(b, "No scheduler looks at it until its scheduling gates are removed: %s.\n", strings.Join(w.Gates, ", "))
-		return
-	}
-	if w.Message != "" {
-		fmt.Fprintf(b, "Its scheduler says: %s\n", w.Message)
-	}
-	unheard := !w.Answered && age >= unheardAfter && w.SchedulerState != ""
-	if unheard || w.unknown || w.SchedulerState.IsAbsence(scheduler) {
-		fmt.Fprintf(b, "It waits for scheduler %s, which %s.\n", scheduler, w.SchedulerText)
-	}
-	switch {
-	case unheard && w.EventsUnread == "":
-		fmt.Fprintf(b, "No scheduler has looked at it since it was created %s ago: it has no condition and no event of one.\n", nodepages.Duration(age))
-	case unheard:
-		fmt.Fprintf(b, "No scheduler has set a condition on it since it was created %s ago. Not looked at: its events (%s).\n", nodepages.Duration(age), w.EventsUnread)
-	}
-}
-
-// printNodes prints what each node answers to a pod that has no node yet.
-func (p *PodPage) printNodes(b *strings.Builder) {
-	fits := 0
-	for _, n := range p.Nodes {
-		if n.Fits {
-			fits++
-		}
-	}
-	fmt.Fprintf(b, "It has no node; %d of %s would take it now.\n\n", fits, plural(len(p.Nodes), "node"))
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NODE\tOPEN\tFITS\tRATING\tCPUS\tWHERE, OR WHY NOT")
-	for _, n := range p.Nodes {
-		fits, where := "yes", n.Where
-		if !n.Fits {
-			fits, where = "no", strings.Join(n.Why, "; ")
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Node, openText(n.Open, n.Online), fits, ratingText(n.Rating), orDash(n.CPUs), where)
-	}
-	w.Flush() // writes to memory and cannot fail
-	fmt.Fprintf(b, "\n%s\n", uncheckedText)
-}
-
-func ratingText(rating *int64) string {
-	if rating == nil {
-		return "-"
-	}
-	return fmt.Sprint(*rating)
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-// uncheckedText names the conditions that kubectl tenon does not check.
-const uncheckedText = "Looked at: CPUs, requests, taints, node selectors and required node affinity. Not looked at: pod affinity,\ntopology spread, volumes and host ports. A rating from 0 to 100 is that of the CPUs alone."

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"tenon.sh/tenon/internal/cluster/manifest"
 	"tenon.sh/tenon/internal/cluster/schedulers"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
@@ -31,6 +32,17 @@ const (
 	FitUnmet FitAnswer = "unmet"
 	// FitRefused means that the API server refuses to create it.
 	FitRefused FitAnswer = "refused"
+	// FitUnchecked means that the answer is not known: the nodes or their reports
+	// could not be read, or there are too many pods before this one.
+	FitUnchecked FitAnswer = "unchecked"
+)
+
+// These bound the work of fit. A pod that finds no place is no work: pods of the
+// same manifest have the same answer.
+const (
+	maxPods      = 10_000    // that find a place
+	maxQuestions = 2_000_000 // about one pod and one node
+	maxAlike     = 10        // equal answers of one manifest that are listed one by one
 )
 
 // A FitPage contains the answers for the pods of manifests.
@@ -47,11 +59,14 @@ type FitPage struct {
 	// NotLookedAt lists what could not be read or asked, with the reasons.
 	NotLookedAt []string `json:"notLookedAt,omitempty"`
 
-	asked bool // the API server was asked about all pods
+	asked     bool // the API server was asked about all pods
+	places    int  // how many more pods may find a place
+	unchecked int
+	lacks     Lacks
 }
 
-// A FitPod is the answer for one pod. If the API server refuses the pods of a
-// template, they share one answer.
+// A FitPod is the answer for one pod, or for many pods of a template that have
+// the same answer.
 type FitPod struct {
 	Pod       string    `json:"pod"`
 	Count     int       `json:"count"`
@@ -79,8 +94,8 @@ type Reason struct {
 // it. Like a scheduler, Fit prefers the node with the best CPUs, and then the
 // node with fewer requests. Each placed pod takes its resources from the
 // cluster for good. A pod whose scheduler does not run finds no place.
-func (c *Cluster) Fit(wanted []Wanted, by Webhook, known []schedulers.Scheduler) *FitPage {
-	page := &FitPage{asked: len(wanted) > 0}
+func (c *Cluster) Fit(wanted []manifest.Wanted, by Webhook, known []schedulers.Scheduler) *FitPage {
+	page := &FitPage{asked: len(wanted) > 0, places: min(maxPods, maxQuestions/max(len(c.nodes), 1)), lacks: c.lacks, NotLookedAt: c.lacks.texts()}
 	for i := range wanted {
 		c.fitWanted(page, &wanted[i], by, known)
 	}
@@ -98,8 +113,8 @@ func (c *Cluster) Fit(wanted []Wanted, by Webhook, known []schedulers.Scheduler)
 }
 
 // fitWanted places the pods of one manifest.
-func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook, known []schedulers.Scheduler) {
-	as, profiles, wrong := want.placed(by)
+func (c *Cluster) fitWanted(page *FitPage, want *manifest.Wanted, by Webhook, known []schedulers.Scheduler) {
+	as, profiles, wrong := placedPod(want, by)
 	if want.Admission.Unasked != "" {
 		page.NotLookedAt = append(page.NotLookedAt, want.Admission.Unasked)
 	}
@@ -110,13 +125,10 @@ func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook, known []sch
 	for _, f := range wrong {
 		page.Faults = append(page.Faults, want.Name+": "+f)
 	}
-	pods := c.expand(want, as)
-	if text := c.runningText(want); text != "" {
-		page.Running = append(page.Running, text)
-	}
+	page.Running = append(page.Running, c.runningTexts(want)...)
 	if why := want.Admission.Refused; why != "" {
 		page.add(FitPod{
-			Pod: cmp.Or(want.Pod.Namespace, corev1.NamespaceDefault) + "/" + want.Name, Count: len(pods), Asks: asksOf(demandOf(as)), Scheduler: schedulers.Of(as), Answer: FitRefused, Reasons: []Reason{{Why: why}},
+			Pod: cmp.Or(want.Pod.Namespace, corev1.NamespaceDefault) + "/" + want.Name, Count: c.count(want, as), Asks: asksOf(demandOf(as)), Scheduler: schedulers.Of(as), Answer: FitRefused, Reasons: []Reason{{Why: why}},
 		})
 		return
 	}
@@ -131,51 +143,104 @@ func (c *Cluster) fitWanted(page *FitPage, want *Wanted, by Webhook, known []sch
 	for _, text := range warnings {
 		page.Warnings = append(page.Warnings, want.Name+": "+text)
 	}
-	for _, p := range pods {
-		p.UID = types.UID(fmt.Sprintf("fit-%d", page.Total+1))
-		f := c.fit(p, known)
-		if want.NoManager != "" && isUnnamed(p) {
-			c.placeUnnamed(page, &f, p, want)
+	if want.EachNode {
+		for _, p := range c.onEachNode(want, as) {
+			page.add(c.fitOne(page, want, p, known))
+		}
+		return
+	}
+	c.fitAlike(page, want, as, known)
+}
+
+// fitAlike places the pods of a manifest, which are alike. If a pod finds no
+// place, none of those after it does: it has taken nothing.
+func (c *Cluster) fitAlike(page *FitPage, want *manifest.Wanted, as *corev1.Pod, known []schedulers.Scheduler) {
+	late := 0
+	for i := range want.Count {
+		p := alike(want, as, i)
+		if page.places == 0 {
+			page.add(FitPod{
+				Pod: restName(want, as, i), Count: want.Count - i, Asks: asksOf(p.demand), Scheduler: schedulers.Of(as), Answer: FitUnchecked,
+				Reasons: []Reason{{Why: fmt.Sprintf("kubectl tenon fit places at most %d pods on %s", min(maxPods, maxQuestions/max(len(c.nodes), 1)), plural(len(c.nodes), "node"))}},
+			})
+			return
+		}
+		f := c.fitOne(page, want, p, known)
+		if f.Answer == FitPlaced || f.starts {
+			page.places--
+		} else if late++; late > maxAlike {
+			f.Pod, f.Count = restName(want, as, i), want.Count-i
+			page.add(f)
+			return
 		}
 		page.add(f)
 	}
 }
 
+// restName names the pods of a manifest from number i on, counted from 0.
+func restName(want *manifest.Wanted, as *corev1.Pod, i int) string {
+	p := alike(want, as, i)
+	if i+1 == want.Count {
+		return nameOf(p.Pod)
+	}
+	return fmt.Sprintf("%s to %d", nameOf(p.Pod), want.Count)
+}
+
+// fitOne places one pod of a manifest.
+func (c *Cluster) fitOne(page *FitPage, want *manifest.Wanted, p candidate, known []schedulers.Scheduler) FitPod {
+	p.UID = types.UID(fmt.Sprintf("fit-%d", page.Total+1))
+	f := c.fit(p, known)
+	if want.NoManager != "" && isUnnamed(p) && f.Answer != FitUnchecked {
+		c.placeUnnamed(page, &f, p, want)
+	}
+	return f
+}
+
 func (f *FitPage) add(p FitPod) {
 	f.Pods = append(f.Pods, p)
 	f.Total += p.Count
-	if p.Answer == FitPlaced {
+	switch p.Answer {
+	case FitPlaced:
 		f.Fits += p.Count
+	case FitUnchecked:
+		f.unchecked += p.Count
 	}
 }
 
-// expand returns all pods of a manifest.
-func (c *Cluster) expand(want *Wanted, as *corev1.Pod) []candidate {
-	var pods []candidate
-	one := func(suffix, only string) candidate {
-		p := candidate{Pod: as.DeepCopy(), only: only}
-		p.Name, p.demand = want.Name+suffix, demandOf(as)
-		return p
-	}
+// count returns the number of pods of a manifest.
+func (c *Cluster) count(want *manifest.Wanted, as *corev1.Pod) int {
 	if want.EachNode {
-		for _, n := range c.nodes {
-			p := one(" on "+n.Name, n.Name)
-			// The controller of DaemonSets adds this toleration.
-			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})
-			if n.exclusion(p) == "" {
-				pods = append(pods, p)
-			}
-		}
-		return pods
+		return len(c.onEachNode(want, as))
 	}
-	for i := range want.Count {
-		suffix := ""
-		if want.Count > 1 {
-			suffix = fmt.Sprintf(" %d", i+1)
+	return want.Count
+}
+
+// alike returns pod number i of a manifest, counted from 0.
+func alike(want *manifest.Wanted, as *corev1.Pod, i int) candidate {
+	suffix := ""
+	if want.Count > 1 {
+		suffix = fmt.Sprintf(" %d", i+1)
+	}
+	p := candidateOf(want.Name+suffix, as, as.Spec.NodeName)
+	p.pinned = p.only != ""
+	return p
+}
+
+func candidateOf(name string, as *corev1.Pod, only string) candidate {
+	p := candidate{Pod: as.DeepCopy(), only: only, demand: demandOf(as)}
+	p.Name = name
+	return p
+}
+
+// onEachNode returns the pods of a DaemonSet.
+func (c *Cluster) onEachNode(want *manifest.Wanted, as *corev1.Pod) (pods []candidate) {
+	for _, n := range c.nodes {
+		p := candidateOf(want.Name+" on "+n.Name, as, n.Name)
+		// The controller of DaemonSets adds this toleration.
+		p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})
+		if c.lacks.Nodes != "" || n.exclusion(p) == "" {
+			pods = append(pods, p)
 		}
-		p := one(suffix, as.Spec.NodeName)
-		p.pinned = p.only != ""
-		pods = append(pods, p)
 	}
 	return pods
 }
@@ -183,6 +248,10 @@ func (c *Cluster) expand(want *Wanted, as *corev1.Pod) []candidate {
 // fit places one pod.
 func (c *Cluster) fit(p candidate, known []schedulers.Scheduler) FitPod {
 	f := FitPod{Pod: nameOf(p.Pod), Count: 1, Asks: asksOf(p.demand), Scheduler: schedulers.Of(p.Pod), Answer: FitWaits}
+	if why := c.lacks.hides(p.demand); why != "" {
+		f.Answer, f.Reasons = FitUnchecked, []Reason{{Why: why}}
+		return f
+	}
 	if p.pinned {
 		if f.Answer = FitUnmet; c.node(p.only) == nil {
 			f.Reasons = []Reason{{Why: fmt.Sprintf("node %s, which the pod names, does not exist", p.only)}}
@@ -211,7 +280,7 @@ func (c *Cluster) fit(p candidate, known []schedulers.Scheduler) FitPod {
 		}
 		f.Rating, f.CPUs, f.Where = &best.worth, contract.CPUs.String(), describeOffer(p.demand.Grade, best.offer)
 	} else {
-		f.Where = "the CPUs that no pod owns"
+		f.Where = cmp.Or(c.ground(best.node, p.Pod), "which CPUs is not known: "+cmp.Or(best.node.age, string(place.NoReport)))
 	}
 	best.node.take(p.Pod)
 	f.Answer, f.Node = FitPlaced, best.node.Name
@@ -261,6 +330,8 @@ func (f *FitPage) Text() string {
 			if where = "refused"; p.Asks.Grade == "" {
 				asks = "-" // what the pod asks for may be the reason
 			}
+		case FitUnchecked:
+			where = "not known"
 		case FitWaits, FitUnmet:
 			if where = "no"; p.starts {
 				where = "starts without them"
@@ -287,7 +358,14 @@ func (f *FitPage) Text() string {
 	for _, text := range f.Warnings {
 		fmt.Fprintf(&b, "the API server warns: %s\n", text)
 	}
-	fmt.Fprintf(&b, "\n%d of %s would find a place now.\n", f.Fits, plural(f.Total, "pod"))
+	var atMost, unchecked string
+	if f.lacks.Pods != "" && f.Fits > 0 {
+		atMost = "At most "
+	}
+	if f.unchecked > 0 {
+		unchecked = fmt.Sprintf("; of %d it is not known", f.unchecked)
+	}
+	fmt.Fprintf(&b, "\n%s%d of %s would find a place now%s.\n", atMost, f.Fits, plural(f.Total, "pod"), unchecked)
 	if f.asked {
 		fmt.Fprintln(&b, "The API server was asked to create such pods, without storing them.")
 	}
@@ -308,6 +386,9 @@ func printReasons(b *strings.Builder, pods []FitPod) {
 	switch pods[0].Answer {
 	case FitRefused:
 		fmt.Fprintf(b, "\n%s: the API server refuses it: %s\n", text, pods[0].Reasons[0].Why)
+		return
+	case FitUnchecked:
+		fmt.Fprintf(b, "\nWhether %s would find a place is not known: %s\n", text, pods[0].Reasons[0].Why)
 		return
 	case FitUnmet:
 		where := " on the node that it names"

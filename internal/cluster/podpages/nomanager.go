@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"tenon.sh/tenon/internal/cluster/manifest"
 	"tenon.sh/tenon/internal/cluster/schedulers"
 )
 
@@ -17,7 +18,7 @@ func isUnnamed(p candidate) bool {
 // placeUnnamed changes the answer for a pod of isUnnamed while tenon-manager does
 // not run. The cluster's own scheduler then places the pod by its requests only,
 // so the pod does not wait for CPUs.
-func (c *Cluster) placeUnnamed(page *FitPage, f *FitPod, p candidate, want *Wanted) {
+func (c *Cluster) placeUnnamed(page *FitPage, f *FitPod, p candidate, want *manifest.Wanted) {
 	if f.Answer == FitPlaced {
 		page.NotLookedAt = append(page.NotLookedAt, fmt.Sprintf(
 			"which node %s gets: while tenon-manager does not run, the cluster's own scheduler chooses it without a look at CPUs, and the node then chooses the CPUs if it can", want.Name))

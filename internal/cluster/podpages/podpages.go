@@ -31,7 +31,41 @@ type Cluster struct {
 	nodes  []*nodeState
 	pods   []corev1.Pod
 	ledger *place.Ledger
+	lacks  Lacks
 	now    time.Time
+}
+
+// Lacks says which parts of a cluster could not be read, with the reasons, such
+// as "you may not list nodes". An empty text means that the part is complete.
+type Lacks struct {
+	// Nodes: only nodes with a report are known, and of these only the report.
+	Nodes string
+	// Reports: no report is known.
+	Reports string
+	// Pods: only the pods of one namespace are known, or none.
+	Pods string
+}
+
+// texts lists what could not be read, each with its reason.
+func (l Lacks) texts() (all []string) {
+	for _, part := range []struct{ what, why string }{{"nodes", l.Nodes}, {"reports of nodes", l.Reports}, {"pods of other namespaces, with what they request", l.Pods}} {
+		if part.why != "" {
+			all = append(all, fmt.Sprintf("%s (%s)", part.what, part.why))
+		}
+	}
+	return all
+}
+
+// NotLookedAt lists what could not be read, each with its reason.
+func (c *Cluster) NotLookedAt() []string { return c.lacks.texts() }
+
+// hides returns why it is not known whether a node would take a pod with a
+// demand, or "". Without the pods of other namespaces, this is known in part.
+func (l Lacks) hides(demand *place.Demand) string {
+	if l.Nodes != "" || demand == nil {
+		return l.Nodes
+	}
+	return l.Reports
 }
 
 // A nodeState is a node with its free CPUs and resources.
@@ -46,7 +80,12 @@ type nodeState struct {
 // New makes a Cluster from nodes and pods. A node whose report is older than
 // three minutes takes no pod that demands CPUs, as in the scheduler.
 func New(nodes []nodepages.Node, pods []corev1.Pod, now time.Time) *Cluster {
-	c := &Cluster{pods: pods, ledger: place.New(), now: now}
+	return NewPartly(nodes, pods, Lacks{}, now)
+}
+
+// NewPartly makes a Cluster of what could be read.
+func NewPartly(nodes []nodepages.Node, pods []corev1.Pod, lacks Lacks, now time.Time) *Cluster {
+	c := &Cluster{pods: pods, ledger: place.New(), lacks: lacks, now: now}
 	for _, n := range nodes {
 		c.nodes = append(c.nodes, c.learn(n, now))
 	}
@@ -73,7 +112,7 @@ func (c *Cluster) learn(n nodepages.Node, now time.Time) *nodeState {
 		s.free[name] = q.DeepCopy()
 	}
 	if n.Report == nil || n.Report.Status.CPUs == nil {
-		s.age = n.Left()
+		s.age = cmp.Or(n.Left(), n.Unread)
 		return s
 	}
 	var err error

@@ -17,6 +17,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/manifest"
 	"tenon.sh/tenon/internal/cluster/nodepages"
 	"tenon.sh/tenon/internal/cluster/schedulers"
 )
@@ -194,9 +195,9 @@ func TestAHomeThatIsTheWholeNodeIsTheNode(t *testing.T) {
 }
 
 // manifests reads the pods of a text.
-func manifests(t *testing.T, text string) *Manifests {
+func manifests(t *testing.T, text string) *manifest.Set {
 	t.Helper()
-	var m Manifests
+	var m manifest.Set
 	if err := m.Read(strings.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +205,7 @@ func manifests(t *testing.T, text string) *Manifests {
 }
 
 // fit returns the page of pods, and whether all find a place.
-func fit(c *Cluster, wanted []Wanted, by Webhook, known ...schedulers.Scheduler) (text string, fits bool) {
+func fit(c *Cluster, wanted []manifest.Wanted, by Webhook, known ...schedulers.Scheduler) (text string, fits bool) {
 	page := c.Fit(wanted, by, known)
 	return page.Text(), page.Fits == page.Total
 }
@@ -215,7 +216,7 @@ func TestFitSaysWhatTheSchedulerWouldDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	var m Manifests
+	var m manifest.Set
 	if err := m.Read(f); err != nil {
 		t.Fatal(err)
 	}
@@ -280,39 +281,6 @@ func TestAnOldReportTakesNoPod(t *testing.T) {
 	}
 }
 
-func TestManifestsWithoutPodsAreErrors(t *testing.T) {
-	for text, want := range map[string]string{
-		"a: b":                             "document 1: kind: ",
-		"kind: Pod\n---\nkind: [":          "document 2: ",
-		"kind: Pod\nspec: {containers: 1}": "document 1: spec.containers: its type is number, which does not belong there",
-		"hello, world":                     "document 1: its type is string: want an object with the keys kind and spec",
-		"[1]":                              "document 1: its type is array: want an object with the keys kind and spec",
-		"kind: List\nitems: [{kind: Pod}, {metadata: {}}]": "document 1: items[1]: kind: ",
-	} {
-		if err := new(Manifests).Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
-	}
-	text := "kind: Deployment\nspec: {template: {spec: {containers: [{resources: {limits: {cpu: '1e-2147483647'}}}]}}}"
-	if err := new(Manifests).Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), `document 1: "limits.cpu": "1e-2147483647": want a quantity`) {
-		t.Errorf("%q: %v", text, err)
-	}
-	for text, pods := range map[string]int{
-		"": 0, "---\n": 0, "kind: Service\nspec: {selector: {a: b}}": 0, "kind: CronJob\nspec: {jobTemplate: {spec: {parallelism: 2, template: {}}}}": 2,
-		"kind: Job\nspec: {template: {}}": 1, "kind: List\nitems: [{kind: Pod}, {kind: StatefulSet, spec: {replicas: 3, template: {}}}]": 4,
-	} {
-		var m Manifests
-		err := m.Read(strings.NewReader(text))
-		n := 0
-		for _, w := range m.Wanted {
-			n += w.Count
-		}
-		if err != nil || n != pods {
-			t.Errorf("%q: %d pods, %v; want %d", text, n, err, pods)
-		}
-	}
-}
-
 func TestTheMapShowsWhoHoldsWhichCPU(t *testing.T) {
 	m, err := scene(t).Map("node-1")
 	if err != nil {
@@ -364,17 +332,6 @@ func TestFitAppliesProfilesToManifests(t *testing.T) {
 			if !strings.Contains(text, want) || strings.Contains(text, c.absent) {
 				t.Errorf("%s: want %q and not %q in\n%s", name, want, c.absent, text)
 			}
-		}
-	}
-}
-
-func TestANegativeNumberOfPodsIsRefused(t *testing.T) {
-	for _, text := range []string{
-		"kind: Deployment\nmetadata: {name: d}\nspec: {replicas: -1, template: {spec: {containers: [{name: c}]}}}",
-		"kind: Job\nmetadata: {name: d}\nspec: {parallelism: -1, template: {spec: {containers: [{name: c}]}}}",
-	} {
-		if err := new(Manifests).Read(strings.NewReader("kind: ConfigMap\n---\n" + text)); err == nil || !strings.Contains(err.Error(), "document 2: ") || !strings.Contains(err.Error(), " d: replicas or parallelism is -1") {
-			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

@@ -36,7 +36,13 @@ func TestFitSaysWhatRunsAlready(t *testing.T) {
 		"a template":            {template("StatefulSet", "db"), by("StatefulSet", "db", "db-0", "db-1", "db-2"), "\n2 pods of StatefulSet db run already: what they request, with 10 CPUs of their own, counts as taken, and the answer is for one more pod\n"},
 		"a template of one":     {template("DaemonSet", "db"), by("DaemonSet", "db", "cache-0"), "\n1 pod of DaemonSet db runs already: its CPU 2 counts as taken, and the answer is for more pods\n"},
 		"a template with seats": {template("Deployment", "web"), by("ReplicaSet", "web-5d", "web-0", "web-1"), "\n2 pods of Deployment web run already: what they request counts as taken"},
-		"another template":      {template("Deployment", "web"), by("ReplicaSet", "other-5d", "web-0"), ""},
+		"a pod that starts":     {named("db-0"), func(c *Cluster) { c.Pod("shop", "db-0").Status.Phase = corev1.PodPending }, "\nshop/db-0 is on node-1 already: its CPUs 0-1,8-9 count as taken"},
+		"on no such node":       {named("db-0"), func(c *Cluster) { c.Pod("shop", "db-0").Spec.NodeName = "gone" }, "\nshop/db-0 names node gone, which does not exist: it does not run, and what it requests counts nowhere\n"},
+		"two on no such node": {template("StatefulSet", "db"), func(c *Cluster) {
+			by("StatefulSet", "db", "db-0", "db-1")(c)
+			c.Pod("shop", "db-0").Spec.NodeName, c.Pod("shop", "db-1").Spec.NodeName = "gone", "too"
+		}, "\n2 pods of StatefulSet db name nodes that do not exist, such as gone: "},
+		"another template": {template("Deployment", "web"), by("ReplicaSet", "other-5d", "web-0"), ""},
 	} {
 		c := scene(t)
 		if x.change != nil {

@@ -3,7 +3,9 @@ package podpages
 import (
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"tenon.sh/tenon/internal/cluster/kube"
@@ -15,13 +17,12 @@ import (
 func TestABestEffortPodMayUseIdleCPUsOfOwners(t *testing.T) {
 	const free = "may run on the CPUs that no pod owns"
 	for name, x := range map[string]struct{ class, node, owner, want string }{
-		"a service":          {"LS", "node-1", "LSR", "runs on the CPUs that no pod owns"},
-		"beside no owner":    {"BE", "node-3", "", free},
-		"beside LSE":         {"BE", "node-2", "LSE", free},
-		"beside LSR":         {"BE", "node-2", "LSR", free + ", and on own CPUs of LSR pods (unless cpuSuppressLendLSR is false) while these leave them idle"},
-		"beside LS":          {"BE", "node-2", "LS", free + ", and on own CPUs of LS pods while these leave them idle"},
-		"beside LS and LSR":  {"BE", "node-1", "LSR", free + ", and on own CPUs of LSR pods (unless cpuSuppressLendLSR is false) and LS pods while these leave them idle"},
-		"on an unknown node": {"BE", "node-4", "", free},
+		"a service":         {"LS", "node-1", "LSR", "runs on the CPUs that no pod owns"},
+		"beside no owner":   {"BE", "node-3", "", free},
+		"beside LSE":        {"BE", "node-2", "LSE", free},
+		"beside LSR":        {"BE", "node-2", "LSR", free + ", and on own CPUs of LSR pods (unless cpuSuppressLendLSR is false) while these leave them idle"},
+		"beside LS":         {"BE", "node-2", "LS", free + ", and on own CPUs of LS pods while these leave them idle"},
+		"beside LS and LSR": {"BE", "node-1", "LSR", free + ", and on own CPUs of LSR pods (unless cpuSuppressLendLSR is false) and LS pods while these leave them idle"},
 	} {
 		c := scene(t)
 		for i := range c.pods {
@@ -34,6 +35,56 @@ func TestABestEffortPodMayUseIdleCPUsOfOwners(t *testing.T) {
 		page, _ := c.ExplainPod("shop", "report-0", schedulers.Seen{})
 		if want := "shop/report-0 asks for no CPUs of its own.\nIt is on " + x.node + " and " + x.want + ".\n"; page.Text() != want {
 			t.Errorf("%s: %q, want %q", name, page.Text(), want)
+		}
+	}
+}
+
+// TestExplainSaysOnWhichCPUsAPodRunsOnlyIfThisIsKnown explains a pod that asks
+// for no CPUs. tenond binds neither SYSTEM pods nor pods beside another binder.
+func TestExplainSaysOnWhichCPUsAPodRunsOnlyIfThisIsKnown(t *testing.T) {
+	const all = " and may run on all CPUs of the node, also those that pods own, because its class is SYSTEM"
+	critical := int32(2000001000)
+	for name, x := range map[string]struct {
+		node   string
+		change func(*Cluster, *corev1.Pod)
+		state  PodState
+		want   string
+	}{
+		"SYSTEM": {"node-1", func(_ *Cluster, p *corev1.Pod) { p.Labels[kube.LabelQOSClass] = "SYSTEM" }, PodShares, all},
+		"SYSTEM by its priority": {"node-3", func(_ *Cluster, p *corev1.Pod) {
+			p.Labels, p.Spec.Priority, p.Spec.Containers[0].Resources = nil, &critical, corev1.ResourceRequirements{}
+		}, PodShares, all},
+		"the kubelet binds": {"node-2", func(c *Cluster, _ *corev1.Pod) { bind(c, "node-2", "static") }, PodShares, " and may run on the CPUs that the kubelet's static CPU manager gives it"},
+		"a driver binds":    {"node-2", func(c *Cluster, _ *corev1.Pod) { bind(c, "node-2", "dra") }, PodShares, " and may run on the CPUs that a DRA driver gives it"},
+		"no report":         {"node-4", nil, PodUnreported, ": no agent has reported the CPUs of the node, so it is not known on which CPUs the pod runs"},
+		"an old report":     {"node-1", func(c *Cluster, _ *corev1.Pod) { c.now = c.now.Add(10 * time.Minute) }, PodShares, " and runs on the CPUs that no pod owns, as its node said 4s ago"},
+		"no such node":      {"node-9", nil, PodLost, "It names node node-9, which does not exist"},
+	} {
+		c := scene(t)
+		p := c.Pod("shop", "report-0")
+		p.Labels, p.Spec.NodeName = map[string]string{kube.LabelQOSClass: "LS"}, x.node
+		if x.change != nil {
+			x.change(c, p)
+		}
+		page, _ := c.ExplainPod("shop", "report-0", schedulers.Seen{})
+		if page.State != x.state || !strings.HasSuffix(page.Text(), x.want+".\n") {
+			t.Errorf("%s: %s, %q, want %q", name, page.State, page.Text(), x.want)
+		}
+	}
+}
+
+// bind makes another component bind the CPUs of a node.
+func bind(c *Cluster, name, manager string) {
+	n := c.node(name)
+	n.report.Manager, n.Report.Status.CPUs.Manager = manager, manager
+}
+
+// TestFitSaysOnWhichCPUsAPodRuns places pods that ask for no CPUs.
+func TestFitSaysOnWhichCPUsAPodRuns(t *testing.T) {
+	for node, want := range map[string]string{"node-1": "all CPUs of the node, also those that pods own, because its class is SYSTEM\n", "node-4": "which CPUs is not known: no agent has reported the CPUs of the node\n"} {
+		text := "kind: Pod\nmetadata: {name: p, namespace: shop, labels: {koordinator.sh/qosClass: SYSTEM}}\nspec: {nodeName: " + node + ", containers: [{name: c}]}"
+		if out, fits := fit(scene(t), manifests(t, text).Wanted, Webhook{}); !fits || !strings.Contains(out, want) {
+			t.Errorf("fits %v, want %q in\n%s", fits, want, out)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/admission"
+	"tenon.sh/tenon/internal/cluster/manifest"
 )
 
 // A Webhook contains the inputs of the webhook that changes new pods: the
@@ -82,4 +83,19 @@ func (w Webhook) nameProfile(name string) string {
 		}
 	}
 	return name
+}
+
+// placedPod returns the pod to place, in the form in which the API server would
+// create it. If the API server was not asked, the profiles change the pod, unless
+// no webhook would apply them.
+func placedPod(w *manifest.Wanted, by Webhook) (p *corev1.Pod, profiles string, faults []string) {
+	if w.Admission.Pod == nil && w.NoManager != "" {
+		return &w.Pod, "", nil
+	}
+	if w.Admission.Pod == nil {
+		return by.admit(&w.Pod)
+	}
+	p = w.Admission.Pod.DeepCopy()
+	p.Namespace = w.Pod.Namespace
+	return p, by.acted(p), nil
 }

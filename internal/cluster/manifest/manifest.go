@@ -1,4 +1,6 @@
-package podpages
+// Package manifest reads the pods of manifests, and makes drafts of them for dry
+// runs of the API server. It is pure: its caller reads the files and the API.
+package manifest
 
 import (
 	"bufio"
@@ -8,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,9 +41,9 @@ type Wanted struct {
 	Admission Admission
 }
 
-// Manifests contains the pods of manifests, and the other objects that the
-// admission of a pod may need.
-type Manifests struct {
+// A Set contains the pods of manifests, and the other objects that the admission
+// of a pod may need.
+type Set struct {
 	Wanted []Wanted
 	made   []madeObject
 }
@@ -77,7 +80,7 @@ type controllerSpecOfJob struct {
 // pods (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, CronJob and others
 // of this form). It ignores other objects, except those of admissionNeeds. An
 // error contains the number of the document.
-func (m *Manifests) Read(r io.Reader) error {
+func (m *Set) Read(r io.Reader) error {
 	documents := yaml.NewYAMLReader(bufio.NewReader(r))
 	for i := 1; ; i++ {
 		text, err := documents.Read()
@@ -95,7 +98,7 @@ func (m *Manifests) Read(r io.Reader) error {
 
 // SetNamespace sets the namespace of objects that have none. If strict is set,
 // another namespace in an object is an error, as with kubectl.
-func (m *Manifests) SetNamespace(namespace string, strict bool) error {
+func (m *Set) SetNamespace(namespace string, strict bool) error {
 	for i := range m.Wanted {
 		w := &m.Wanted[i]
 		if strict && w.Pod.Namespace != "" && w.Pod.Namespace != namespace {
@@ -109,14 +112,14 @@ func (m *Manifests) SetNamespace(namespace string, strict bool) error {
 	return nil
 }
 
-func (m *Manifests) makes(kind, namespace, name string) bool {
+func (m *Set) makes(kind, namespace, name string) bool {
 	return name != "" && slices.ContainsFunc(m.made, func(o madeObject) bool {
 		return o.kind == kind && o.name == name && (kind != "ServiceAccount" || o.namespace == namespace)
 	})
 }
 
 // add adds the pods of one document.
-func (m *Manifests) add(text []byte) error {
+func (m *Set) add(text []byte) error {
 	text, err := yaml.ToJSON(text)
 	if err != nil || len(bytes.TrimSpace(text)) == 0 || bytes.Equal(bytes.TrimSpace(text), []byte("null")) {
 		return err
@@ -207,10 +210,15 @@ func wantedOf(o object, text []byte) (*Wanted, error) {
 	w := Wanted{Name: o.Metadata.Name, Pod: corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}, Count: 1, EachNode: o.Kind == "DaemonSet", Template: true, Kind: o.Kind}
 	w.Pod.Namespace = o.Metadata.Namespace
 	if count != nil {
-		if *count < 0 {
-			return nil, fmt.Errorf("replicas or parallelism is %d: want at least 0", *count)
+		if *count < 0 || *count > math.MaxInt32 {
+			return nil, fmt.Errorf("replicas or parallelism is %d: want 0 to %d", *count, math.MaxInt32)
 		}
 		w.Count = *count
 	}
 	return &w, nil
+}
+
+// AddPod adds a pod that exists, as its author could create it again.
+func (m *Set) AddPod(p *corev1.Pod) {
+	m.Wanted = append(m.Wanted, Wanted{Name: p.Name, Pod: *stored.Again(p), Count: 1, Exists: true})
 }

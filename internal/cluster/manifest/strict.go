@@ -1,4 +1,4 @@
-package podpages
+package manifest
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package podpages
+package manifest
 
 import (
 	"cmp"
@@ -26,7 +26,7 @@ type Admission struct {
 // Draft returns the pod for the dry run. A pod of a template has a generated
 // name, like the pods of a controller, and so has a pod whose name is taken. If the manifests create the pod's
 // ServiceAccount, the draft does not name it, because it does not exist yet.
-func (m *Manifests) Draft(w *Wanted) *corev1.Pod {
+func (m *Set) Draft(w *Wanted) *corev1.Pod {
 	p := w.Pod.DeepCopy()
 	p.Status = corev1.PodStatus{}
 	if w.Template || w.Exists {
@@ -44,7 +44,7 @@ func serviceAccount(p *corev1.Pod) string {
 
 // Pending returns the objects that the manifests create and that a pod needs.
 // The API server may refuse the pod now, because they do not exist yet.
-func (m *Manifests) Pending(w *Wanted) string {
+func (m *Set) Pending(w *Wanted) string {
 	var all []string
 	for _, need := range []struct{ kind, name string }{
 		{"Namespace", w.Pod.Namespace}, {"PriorityClass", w.Pod.Spec.PriorityClassName}, {"RuntimeClass", pointed(w.Pod.Spec.RuntimeClassName)},
@@ -61,19 +61,4 @@ func pointed(s *string) string {
 		return ""
 	}
 	return *s
-}
-
-// placed returns the pod to place, in the form in which the API server would
-// create it. If the API server was not asked, the profiles change the pod, unless
-// no webhook would apply them.
-func (w *Wanted) placed(by Webhook) (p *corev1.Pod, profiles string, faults []string) {
-	if w.Admission.Pod == nil && w.NoManager != "" {
-		return &w.Pod, "", nil
-	}
-	if w.Admission.Pod == nil {
-		return by.admit(&w.Pod)
-	}
-	p = w.Admission.Pod.DeepCopy()
-	p.Namespace = w.Pod.Namespace
-	return p, by.acted(p), nil
 }
