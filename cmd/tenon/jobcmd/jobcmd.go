@@ -77,7 +77,8 @@ machines of other sizes.`,
 			if out == "" {
 				out = "tenon-lab-" + time.Now().Format("20060102-150405")
 			}
-			e.Started, e.Command, e.Version, e.Imported, e.Blocks = in.Jobs[0].In, os.Args, f.Version, args, in.Blocks()
+			e.Started, e.Command, e.Version, e.Imported, e.Blocks = in.Begun(), os.Args, f.Version, args, in.Blocks()
+			e.ImportedJobs = len(in.Jobs)
 			findings, err := concurrency.Create(out, e, in.Jobs)
 			if err != nil {
 				return err
@@ -85,8 +86,11 @@ machines of other sizes.`,
 			if err := f.Findings(cmd, findings); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s from %s and %s; logs that say nothing of a job: %d; other files: %d\nreport: %s\n",
-				textlayout.Plural(len(in.Jobs), "job", "jobs"), textlayout.Plural(in.Tables, "table", "tables"), textlayout.Plural(in.Logs, "log", "logs"), in.Silent, in.Others, filepath.Join(out, "report.html"))
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s from %s and %s\n", textlayout.Plural(len(in.Jobs), "job", "jobs"), textlayout.Plural(in.Tables, "table", "tables"), textlayout.Plural(in.Logs, "log", "logs"))
+			for _, text := range in.PassedTexts() {
+				fmt.Fprintln(cmd.ErrOrStderr(), text)
+			}
+			fmt.Fprintln(cmd.ErrOrStderr(), "report: "+filepath.Join(out, "report.html"))
 			return nil
 		},
 	}

@@ -35,7 +35,9 @@ type Experiment struct {
 	Version string    `json:"tenon_version"`
 	// Imported lists the files and folders from which the jobs were read.
 	Imported []string `json:"imported,omitempty"`
-	Node     Node     `json:"node"`
+	// ImportedJobs is the number of jobs that were read from them. 0 in older imports.
+	ImportedJobs int  `json:"imported_jobs,omitempty"`
+	Node         Node `json:"node"`
 	// Nodes names the nodes of a cluster on which the lab ran the jobs.
 	Nodes []string `json:"nodes,omitempty"`
 	// Blocks is the number of times that each cell ran. It is 1 for imported
@@ -164,6 +166,9 @@ func Load(dir string) (Experiment, []jobs.Job, error) {
 	all, err := jobs.ReadTable(bytes.NewReader(table))
 	if err != nil {
 		return e, nil, fmt.Errorf("load %s: %w", filepath.Join(dir, jobsFile), err)
+	}
+	if e.ImportedJobs > 0 && len(all) != e.ImportedJobs {
+		return e, nil, fmt.Errorf("load %s: it has %d jobs, and the import wrote %d: the file was cut off or changed", filepath.Join(dir, jobsFile), len(all), e.ImportedJobs)
 	}
 	return e, all, archive.CheckData(raw, dir, jobsFile, len(all))
 }

@@ -3,6 +3,7 @@ package jobfiles
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"tenon.sh/tenon/internal/lab/jobs"
 )
@@ -23,13 +25,80 @@ const linksFile = "links.txt"
 // An Import holds the jobs that were read from files and folders.
 type Import struct {
 	Jobs []jobs.Job
-	// Tables and Logs are the number of files that were read. Others is the
-	// number of files that are neither a table nor the log of a job. Silent is
-	// the number of logs that have no job: logs without a line, links to logs
-	// that were removed, and logs of the lab's calibration jobs.
-	Tables, Logs, Others, Silent int
+	// Tables and Logs are the number of files that were read.
+	Tables, Logs int
+	// Passed has what was passed over.
+	Passed map[Reason]Passed
 
 	from []string // the file and the line of each job
+}
+
+// A Reason is why something was passed over, or counts for less than it could.
+type Reason int
+
+// The reasons, in the order in which they are printed.
+const (
+	Silent   Reason = iota // a log without a job: it has no line, its link leads nowhere, or it is of a calibration job
+	Missing                // links.txt names the log of a job, and there is none: a void job
+	Damaged                // a log that cannot be read, or only in part: a void job
+	Unnamed                // a log of Docker that no links.txt names
+	OtherPod               // a log whose name is not that of a job
+	BadName                // a log with the name of a job that cannot exist
+	Other                  // a file that is neither a table nor a log
+	reasons
+)
+
+var reasonTexts = [reasons]string{
+	Silent:   "logs that say nothing of a job",
+	Missing:  "logs that " + linksFile + " names and that are not there",
+	Damaged:  "logs that cannot be read, or only in part",
+	Unnamed:  "logs of Docker that no " + linksFile + " names",
+	OtherPod: "logs of other pods, whose names are not those of jobs",
+	BadName:  "logs with the name of a job that cannot exist",
+	Other:    "other files",
+}
+
+// Passed is the number of files that were passed over for a reason.
+type Passed struct {
+	Count int
+	First string // the name of the first one, and what is wrong with it
+}
+
+func (in *Import) pass(why Reason, name string) {
+	if in.Passed == nil {
+		in.Passed = map[Reason]Passed{}
+	}
+	p := in.Passed[why]
+	if p.Count++; p.Count == 1 {
+		p.First = name
+	}
+	in.Passed[why] = p
+}
+
+// PassedTexts returns a text for each reason why files were passed over.
+func (in Import) PassedTexts() []string {
+	var texts []string
+	for why := range reasons {
+		switch p := in.Passed[why]; {
+		case p.Count == 0:
+		case why == Silent || why == Other:
+			texts = append(texts, fmt.Sprintf("%s: %d", reasonTexts[why], p.Count))
+		default:
+			texts = append(texts, fmt.Sprintf("%s: %d, such as %.300s", reasonTexts[why], p.Count, p.First))
+		}
+	}
+	return texts
+}
+
+// Begun returns the begin of the first job whose times are known.
+func (in Import) Begun() time.Time {
+	var first time.Time
+	for _, j := range in.Jobs {
+		if (first.IsZero() || j.In.Before(first)) && !(j.Extra.Unread && j.Duration() <= 0) {
+			first = j.In
+		}
+	}
+	return first
 }
 
 // Blocks returns how often each cell ran: the number of different blocks in the
@@ -68,8 +137,8 @@ func ReadPaths(paths []string) (Import, error) {
 		}
 	}
 	if len(in.Jobs) == 0 {
-		return in, fmt.Errorf("import %s: no job in it (logs that say nothing of a job: %d; other files: %d): want a table (*.csv), or a folder with links.txt or with logs named as below /var/log/containers, such as %s",
-			strings.Join(paths, ", "), in.Silent, in.Others, exampleLink)
+		return in, fmt.Errorf("import %s: no job in it (%s): want a table (*.csv), or a folder with links.txt or with logs named as below /var/log/containers, such as %s",
+			strings.Join(paths, ", "), cmp.Or(strings.Join(in.PassedTexts(), "; "), "it is empty"), exampleLink)
 	}
 	if err := in.refuseTwice(); err != nil {
 		return in, err
@@ -97,9 +166,12 @@ func (in *Import) refuseTwice() error {
 	for i, j := range in.Jobs {
 		k := job{j.Host, j.Cell(), j.Extra.Block, j.Extra.Run, j.Index, j.In.UnixNano()}
 		first, twice := known[k]
-		if len(j.ContainerID) == 64 && !twice {
+		if len(j.ContainerID) == 64 && (!twice || j.Extra.Unread) {
 			first, twice = containers[j.ContainerID]
 			containers[j.ContainerID] = i
+		}
+		if j.Extra.Unread && j.Duration() <= 0 && !twice {
+			continue // without its begin, it may be the second try of a job
 		}
 		if twice {
 			return fmt.Errorf("import: %s and %s are the same job (%s, Concurrency %d, CPU %g, JobID %d on %s, begun at %d): give each job once", in.from[first], in.from[i], j.Type, j.Concurrency, j.CPU.Cores(), j.Index, j.Host, j.In.Unix())
@@ -132,7 +204,6 @@ func (in *Import) table(path string) error {
 }
 
 func (in *Import) folder(dir string) error {
-	links := map[string]string{} // container id to the name of its link
 	host := filepath.Base(filepath.Clean(dir))
 	if abs, err := filepath.Abs(dir); err == nil {
 		host = filepath.Base(abs)
@@ -141,14 +212,25 @@ func (in *Import) folder(dir string) error {
 	if err != nil {
 		return err
 	}
+	links := map[string]string{} // container id to the name of its link
+	var ids []string
 	for _, name := range names {
 		if stem, isLog := strings.CutSuffix(name, ".log"); isLog && len(stem) > 64 {
-			links[stem[len(stem)-64:]] = name
+			id := stem[len(stem)-64:]
+			if links[id] == "" {
+				ids = append(ids, id)
+			}
+			links[id] = name
 		}
 	}
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
+	found := map[string]bool{} // ids
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil && path == dir:
 			return err
+		case err != nil:
+			in.pass(Damaged, err.Error())
+			return nil
 		}
 		name := d.Name()
 		switch {
@@ -164,56 +246,75 @@ func (in *Import) folder(dir string) error {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			return nil
-		case strings.HasSuffix(name, "-json.log"):
-			name = links[strings.TrimSuffix(name, "-json.log")]
+		case isRotated(path):
+			return nil // read with the log of which it is a part
 		}
-		j, is, err := jobs.FromLink(host, name)
-		if err != nil {
-			return err
+		name = strings.TrimSuffix(name, gzipped)
+		if id, docker := strings.CutSuffix(name, "-json.log"); docker {
+			if found[id] = true; links[id] == "" {
+				in.pass(Unnamed, path)
+				return nil
+			}
+			name = links[id]
 		}
-		if !is {
-			in.Others++
-			return nil
-		}
-		return in.log(path, j)
+		in.log(path, host, name)
+		return nil
 	})
+	for _, id := range ids {
+		if err == nil && !found[id] {
+			in.missing(host, links[id])
+		}
+	}
+	return err
 }
 
-// log reads one log. The log may be missing, because a node removes a log
-// before the link to it below /var/log/containers. The log may be empty,
-// because its container has not started yet.
-func (in *Import) log(path string, j jobs.Job) error {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		in.Silent++
-		return nil
+// missing adds a void job for a log that should be there.
+func (in *Import) missing(host, name string) {
+	j, is, err := jobs.FromLink(host, name)
+	if !is || err != nil {
+		return // the log of another pod
 	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return errors.Join(err, fmt.Errorf("%s is not a regular file", path))
-	}
-	l, err := jobs.ReadLog(f)
+	in.pass(Missing, name)
+	in.Jobs = append(in.Jobs, j.Without("its log is missing, though "+linksFile+" names it"))
+	in.from = append(in.from, name)
+}
+
+// log reads the log at path, whose name below /var/log/containers is given. The log may
+// be missing, because a node removes a log before the link to it. The log may be empty,
+// because its container has not started yet. A log that cannot be read is a void job.
+func (in *Import) log(path, host, name string) {
+	j, is, err := jobs.FromLink(host, name)
 	switch {
-	case errors.Is(err, jobs.ErrNoLine), err == nil && l.Calibrates():
-		in.Silent++
-		return nil
 	case err != nil:
-		return fmt.Errorf("%s: %w", path, err)
+		in.pass(BadName, err.Error())
+		return
+	case !is && strings.HasSuffix(name, ".log"):
+		in.pass(OtherPod, name)
+		return
+	case !is:
+		in.pass(Other, path)
+		return
 	}
-	if l.Last.Before(l.First) {
-		return fmt.Errorf("%s: line %d, the last one, is %v older than the first", path, l.Lines, l.First.Sub(l.Last))
+	l, err := readLog(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, jobs.ErrNoLine), err == nil && l.Calibrates():
+		in.pass(Silent, path)
+		return
+	case err != nil:
+		j = j.Without(fmt.Sprintf("its log cannot be read: %.300v", err))
+	default:
+		read := j.With(l)
+		if err := read.Check(); err != nil {
+			read = j.Without(fmt.Sprintf("its log cannot be meant: %.300v", err))
+		}
+		j = read
 	}
-	j = j.With(l)
-	if err := j.Check(); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	if j.Extra.Unread {
+		in.pass(Damaged, filepath.Base(path)+": "+j.Extra.Void)
 	}
 	in.Jobs = append(in.Jobs, j)
 	in.from = append(in.from, path)
 	in.Logs++
-	return nil
 }
 
 func hasLinks(dir string) bool {

@@ -16,6 +16,8 @@ type Wave struct {
 	Host string
 	Run  int // of the experiment; 0 in published tables
 	Jobs []Job
+	// Unread are the void jobs that ran in the wave too, as far as one knows.
+	Unread []Job
 	// Beside is the mean number of jobs that ran on the node during a job,
 	// including the job itself. It may differ from the number of jobs that were
 	// requested.
@@ -61,8 +63,9 @@ func Waves(all []Job) []Wave {
 	slices.SortFunc(waves, func(a, b Wave) int {
 		return cmp.Or(a.Cell.Compare(b.Cell), cmp.Compare(a.Run, b.Run), cmp.Compare(a.Host, b.Host), a.Jobs[0].In.Compare(b.Jobs[0].In))
 	})
+	addUnread(waves, all)
 	for i := range waves {
-		waves[i].Beside = meanConcurrency(waves[i].Jobs)
+		waves[i].Beside = meanConcurrency(waves[i].Jobs, waves[i].Unread)
 		waves[i].Lopsided = slices.ContainsFunc(waves, func(o Wave) bool {
 			return o.Cell == waves[i].Cell && o.Run == waves[i].Run && o.Host != waves[i].Host && !o.Late && len(o.Jobs) != len(waves[i].Jobs)
 		})
@@ -70,23 +73,45 @@ func Waves(all []Job) []Wave {
 	return waves
 }
 
+// addUnread adds the jobs whose logs are lost or damaged to the waves in which they
+// ran. If the times of such a job are not known, this is the first wave of its cell,
+// run and node.
+func addUnread(waves []Wave, all []Job) {
+	for _, j := range all {
+		if !j.Extra.Unread {
+			continue
+		}
+		i := slices.IndexFunc(waves, func(w Wave) bool {
+			return placeOf(j) == (place{w.Host, withoutThreads(w.Cell)}) && (j.Extra.Run == 0 || j.Extra.Run == w.Run) && !w.has(j.Index) &&
+				(j.Duration() <= 0 || slices.ContainsFunc(w.Jobs, func(o Job) bool { return j.In.Before(o.Out) && o.In.Before(j.Out) }))
+		})
+		if i >= 0 {
+			waves[i].Unread = append(waves[i].Unread, j)
+		}
+	}
+}
+
 func (w Wave) has(index int) bool {
-	return slices.ContainsFunc(w.Jobs, func(j Job) bool { return j.Index == index })
+	is := func(j Job) bool { return j.Index == index }
+	return slices.ContainsFunc(w.Jobs, is) || slices.ContainsFunc(w.Unread, is)
 }
 
 // Slots returns how many jobs of the wave could run at once. Jobs that follow
 // each other in one slot have the same number, and count once.
 func (w Wave) Slots() int {
 	numbers := map[int]bool{}
-	for _, j := range w.Jobs {
-		numbers[j.Index] = true
+	for _, list := range [][]Job{w.Jobs, w.Unread} {
+		for _, j := range list {
+			numbers[j.Index] = true
+		}
 	}
 	return len(numbers)
 }
 
 // meanConcurrency computes, for each job, how many jobs ran at the same time,
-// weighted by time. It returns the mean over the jobs.
-func meanConcurrency(jobs []Job) float64 {
+// weighted by time. It returns the mean over the jobs. An unread job whose times are
+// not known counts for the whole time.
+func meanConcurrency(jobs, unread []Job) float64 {
 	sum, n := 0.0, 0
 	for _, j := range jobs {
 		if local, ok := j.Extra.LocalJobs.Value(); ok {
@@ -98,9 +123,14 @@ func meanConcurrency(jobs []Job) float64 {
 			continue
 		}
 		shared := time.Duration(0)
-		for _, o := range jobs {
-			from, to := maxTime(j.In, o.In), minTime(j.Out, o.Out)
-			shared += max(to.Sub(from), 0)
+		for _, list := range [][]Job{jobs, unread} {
+			for _, o := range list {
+				if o.Duration() <= 0 && o.Extra.Unread {
+					o.In, o.Out = j.In, j.Out
+				}
+				from, to := maxTime(j.In, o.In), minTime(j.Out, o.Out)
+				shared += max(to.Sub(from), 0)
+			}
 		}
 		sum += float64(shared) / float64(j.Duration())
 		n++
@@ -124,20 +154,14 @@ func VoidMixed(all []Job) {
 			j.Extra.Void = "it took 0 s: its table has no shorter times than 1 s"
 		}
 	}
-	type place struct {
-		host string
-		cell Cell
-	}
-	placeOf := func(j Job) place {
-		cell := j.Cell()
-		cell.Threads = 0 // a log that is cut off does not name them
-		return place{j.Host, cell}
-	}
 	hosts, cells, sound := map[string]*presence{}, map[place]*presence{}, map[place]*presence{}
 	for _, j := range all {
+		if j.Duration() <= 0 && j.Extra.Unread {
+			continue // its times are not known
+		}
 		addTo(hosts, j.Host, j)
 		addTo(cells, placeOf(j), j)
-		if j.Extra.Void == "" {
+		if j.Extra.Void == "" || j.Extra.Unread {
 			addTo(sound, placeOf(j), j)
 		}
 	}
@@ -155,6 +179,21 @@ func VoidMixed(all []Job) {
 			j.Extra.Void = fmt.Sprintf("%.1f jobs that are void ran beside it", same-own)
 		}
 	}
+}
+
+// A place is where the jobs of a cell run beside each other.
+type place struct {
+	host string
+	cell Cell
+}
+
+func placeOf(j Job) place { return place{j.Host, withoutThreads(j.Cell())} }
+
+// withoutThreads returns the cell without its threads, which a log that is cut off
+// does not name.
+func withoutThreads(c Cell) Cell {
+	c.Threads = 0
+	return c
 }
 
 // A presence has the times at which jobs began and ended. The times are in

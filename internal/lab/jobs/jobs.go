@@ -98,6 +98,9 @@ type Extra struct {
 	Cycles, Instructions, CacheMisses node.Maybe[float64]
 	PeakMemory                        node.Maybe[unit.Bytes]
 	Void                              string // why the row does not count; empty: it counts
+	// Unread is true for a void job whose log is lost or damaged. Nothing says that
+	// such a job failed, so it counts among the jobs that ran beside the others.
+	Unread bool
 }
 
 // A Cell is a set of jobs under the same conditions.

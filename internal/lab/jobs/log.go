@@ -1,8 +1,6 @@
 package jobs
 
 import (
-	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,34 +10,30 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"tenon.sh/tenon/internal/lab/jobs/containerlog"
 )
 
 // A Log holds the facts about a job that are in the log of its ffmpeg
 // container.
 type Log struct {
-	First, Last time.Time
-	Source      string // the name of the film, from the line "Input #0"
-	Lines       int
-	Frames      int     // the last count of frames that ffmpeg printed; 0: none
-	Speed       float64 // the last speed relative to real time; 0: none
-	Threads     int     // the threads of x264, from its options; 0: not printed
-	Truncated   bool    // the last line is not complete
-	Closed      bool    // ffmpeg printed its closing lines
-	Failure     string  // the line with which ffmpeg said that it failed; empty: none
-	start, end  *mark   // of a job of the lab; nil: the log has none
+	containerlog.Summary
+	Source     string  // the name of the film, from the line "Input #0"
+	Frames     int     // the last count of frames that ffmpeg printed; 0: none
+	Speed      float64 // the last speed relative to real time; 0: none
+	Threads    int     // the threads of x264, from its options; 0: not printed
+	Closed     bool    // ffmpeg printed its closing lines
+	Failure    string  // the line with which ffmpeg said that it failed; empty: none
+	start, end *mark   // of a job of the lab; nil: the log has none
 }
 
 // ErrNoLine means that a log has no line, because its container has printed
 // nothing yet.
 var ErrNoLine = errors.New("it has no line")
 
-// maxLine is the length of the longest line of a log that ReadLog accepts. Container
-// runtimes cut lines at 16 KiB, and in JSON each byte can become six bytes.
-const maxLine = 1 << 20
-
 var (
 	inputLine   = regexp.MustCompile(`^\s*Input #0, .* from '(?:.*/)?([^'/]+)'`)
-	frameCount  = regexp.MustCompile(`\bframe=\s*(\d{1,9})\b`)
+	frameCount  = regexp.MustCompile(`(?:\b|\dx)frame=\s*(\d{1,9})\b`)
 	speedFactor = regexp.MustCompile(`\bspeed=\s*([0-9.]{1,12})x`)
 	// closingLine matches the last progress line of ffmpeg, or the line with
 	// the sizes of the streams. ffmpeg prints both after the last frame.
@@ -48,92 +42,20 @@ var (
 	x264Threads = regexp.MustCompile(`\bthreads=(\d{1,6})\b`)
 )
 
-// ReadLog reads the log of a container. It reads the format of Docker (one JSON
-// object a line), and the format of the Container Runtime Interface (time,
-// stream, tag, text). It finds the lines that it needs by their content,
-// because the number of lines that ffmpeg prints differs between versions. If
-// the last line is incomplete, ReadLog ignores it. An error names the line.
+// ReadLog reads the log of a container (package containerlog). It finds the lines that
+// it needs by their content, because the number of lines that ffmpeg prints differs
+// between versions. A log without a line is ErrNoLine. What could not be read in a log
+// is in the Summary.
 func ReadLog(r io.Reader) (Log, error) {
-	in := bufio.NewReaderSize(r, 64<<10)
 	var l Log
-	for number := 1; ; number++ {
-		line, ends, err := readLine(in)
-		if err != nil {
-			return l, fmt.Errorf("read the log of a container: line %d: %w", number, err)
-		}
-		if line == "" && !ends {
-			break
-		}
-		at, text, err := parseLine(line)
-		if err != nil {
-			if !ends {
-				l.Truncated = true
-				break
-			}
-			return l, fmt.Errorf("read the log of a container: line %d: %w", number, err)
-		}
-		l.note(at, text)
-	}
-	if l.Lines == 0 {
+	l.Summary = containerlog.Read(r, l.note)
+	if l.Records == 0 && l.Damaged == 0 && !l.Truncated {
 		return l, fmt.Errorf("read the log of a container: %w", ErrNoLine)
 	}
 	return l, nil
 }
 
-// readLine returns the next line without its end. It also returns whether the
-// line had an end. If there is no further line, it returns "" and false.
-func readLine(in *bufio.Reader) (line string, ends bool, err error) {
-	var b strings.Builder
-	for {
-		part, err := in.ReadSlice('\n')
-		b.Write(part)
-		switch {
-		case err == nil:
-			return strings.TrimRight(b.String(), "\r\n"), true, nil
-		case errors.Is(err, io.EOF):
-			return b.String(), false, nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return "", false, err
-		case b.Len() > maxLine:
-			return "", false, fmt.Errorf("more than %d bytes", maxLine)
-		}
-	}
-}
-
-// parseLine returns the time and the text of a line in either format.
-func parseLine(line string) (time.Time, string, error) {
-	if strings.HasPrefix(line, "{") {
-		var entry struct {
-			Log  string    `json:"log"`
-			Time time.Time `json:"time"`
-		}
-		if err := json.Unmarshal([]byte(line), &entry); err != nil {
-			return time.Time{}, "", fmt.Errorf("want a JSON object with log and time: %w", err)
-		}
-		if entry.Time.IsZero() {
-			return time.Time{}, "", errors.New("the JSON object has no time")
-		}
-		return entry.Time.UTC(), entry.Log, nil
-	}
-	stamp, rest, _ := strings.Cut(line, " ")
-	at, err := time.Parse(time.RFC3339Nano, stamp)
-	if err != nil {
-		return time.Time{}, "", fmt.Errorf("want a JSON object, or a time such as 2026-01-02T15:04:05.5Z and a stream: %w", err)
-	}
-	stream, rest, _ := strings.Cut(rest, " ")
-	tag, text, tagged := strings.Cut(rest, " ")
-	if stream != "stdout" && stream != "stderr" || !tagged && tag == "" {
-		return time.Time{}, "", fmt.Errorf("stream %q: want stdout or stderr, a tag and the text", stream)
-	}
-	return at.UTC(), text, nil
-}
-
 func (l *Log) note(at time.Time, text string) {
-	if l.Lines == 0 {
-		l.First = at
-	}
-	l.Lines++
-	l.Last = at
 	if word, m, ok := parseMark(at, text); ok {
 		if word == "start" {
 			l.start, l.end = &m, nil
@@ -174,6 +96,9 @@ func (l Log) Calibrates() bool { return l.start != nil && l.start.number("run") 
 // Fault returns the reason why the log does not show a job that did its work.
 // It returns "" if the log shows such a job.
 func (l Log) Fault() string {
+	if fault := l.damage(); fault != "" && l.Failure == "" {
+		return fault
+	}
 	if l.start != nil {
 		return l.markFault()
 	}
@@ -184,10 +109,24 @@ func (l Log) Fault() string {
 		return "the log names no input"
 	case l.Truncated:
 		return "the log ends within a line"
-	case d < time.Second && l.Lines > 1:
+	case d < time.Second && l.Records > 1:
 		return fmt.Sprintf("the log spans %v", d)
 	case !l.Closed:
 		return "the log has no closing line of ffmpeg: the job was killed, or the log is cut off"
+	}
+	return ""
+}
+
+// damage returns what makes the times or the content of the log uncertain, although
+// the job may have done its work. It returns "" for a sound log.
+func (l Log) damage() string {
+	switch {
+	case l.Records == 0 && l.Damaged == 0:
+		return "no line of its log can be read"
+	case l.Damaged > 0:
+		return fmt.Sprintf("its log is damaged: %s (%d such lines)", l.Damage, l.Damaged)
+	case l.Back > 0:
+		return fmt.Sprintf("the clock of its log was set back: line %d is %v older than the one before", l.BackRecord, l.Back)
 	}
 	return ""
 }
@@ -209,7 +148,7 @@ func FromLink(host, name string) (j Job, ok bool, err error) {
 	row := []string{host, m[1], m[2], m[3], m[4], m[5], m[6] + "_" + m[7] + "_" + m[8], m[9], m[10], "0", "0", ""}
 	j, err = readRow(row, publishedColumns[:])
 	if err != nil {
-		return Job{}, true, fmt.Errorf("read the name of a log %q: %w", name, err)
+		return Job{}, true, fmt.Errorf("read the name of a log %.300q: %w", name, err)
 	}
 	return j, true, nil
 }
@@ -217,8 +156,12 @@ func FromLink(host, name string) (j Job, ok bool, err error) {
 // With adds the times, the source and the work from a log to the job, and
 // returns the job. If the log has a fault, the job is void.
 func (j Job) With(l Log) Job {
+	if l.Records == 0 {
+		return j.Without(l.damage())
+	}
 	j.In, j.Out, j.Source, j.Precision = l.First, l.Last, l.Source, time.Nanosecond
 	j.Extra.Void = l.Fault()
+	j.Extra.Unread = l.damage() != "" && l.Failure == ""
 	j.Extra.Threads = l.Threads
 	if l.Frames > 0 {
 		j.Extra.Work = someFrames(l.Frames)
@@ -226,6 +169,23 @@ func (j Job) With(l Log) Job {
 	if l.start != nil {
 		j = j.withMarks(l)
 	}
+	switch {
+	case l.Back > 0 && j.Extra.Unread: // of two clocks, neither says when it ran
+		j.In, j.Out, j.Precision = unknownTime, unknownTime, time.Second
+	case j.Out.Before(j.In):
+		j.Out = j.In
+	}
+	return j
+}
+
+// unknownTime stands for the begin and the end of a job of which neither is known.
+var unknownTime = time.Unix(0, 0).UTC()
+
+// Without returns the job with the reason why nothing can be read of it, not even its
+// times. They are then the begin of 1970.
+func (j Job) Without(reason string) Job {
+	j.In, j.Out, j.Precision = unknownTime, unknownTime, time.Second
+	j.Extra = Extra{Void: reason, Unread: true}
 	return j
 }
 

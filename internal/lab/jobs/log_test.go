@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +16,8 @@ const dockerLog = `{"log":"ffmpeg version 3.1.2\n","stream":"stderr","time":"202
 
 const criLog = `2026-03-17T10:24:35.5Z stderr F ffmpeg version 7.1
 2026-03-17T10:24:35.9Z stderr F Input #0, mov,mp4, from '/data/source7.mp4':
-2026-03-17T10:24:50Z stderr P frame=  100 fps=0.0 speed=1.5x
-2026-03-17T10:25:35.5Z stderr F frame= 1253 fps= 25 q=-1.0 Lsize=    9120kB speed=2.25x
+2026-03-17T10:24:50Z stderr P frame=  100 fps=0.0 speed=1.5x    frame= 12
+2026-03-17T10:25:35.5Z stderr F 53 fps= 25 q=-1.0 Lsize=    9120kB speed=2.25x
 `
 
 func TestBothLogFormatsGiveTheJob(t *testing.T) {
@@ -25,7 +26,7 @@ func TestBothLogFormatsGiveTheJob(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if l.Last.Sub(l.First) != time.Minute || l.Source != "source7.mp4" || l.Frames != 1253 || l.Speed != 2.25 || l.Lines != 4 || l.Fault() != "" {
+		if l.Last.Sub(l.First) != time.Minute || l.Source != "source7.mp4" || l.Frames != 1253 || l.Speed != 2.25 || l.Records != 4 || l.Fault() != "" {
 			t.Errorf("%s: %+v, fault %q", name, l, l.Fault())
 		}
 		if want := map[string]int{"docker": 24, "cri": 0}[name]; l.Threads != want {
@@ -49,9 +50,18 @@ func TestALogThatEndsEarlyIsNoFastJob(t *testing.T) {
 			t.Errorf("%s: fault %q (%v), want %q", name, l.Fault(), err, c.fault)
 		}
 	}
-	for name, text := range map[string]string{"empty": "", "no log": "hello\nworld\n", "no stream": "2026-03-17T10:24:35.5Z stdlog F x\n", "no time": "{\"log\":\"x\"}\n"} {
-		if l, err := ReadLog(strings.NewReader(text)); err == nil {
-			t.Errorf("%s: read as %+v", name, l)
+	if _, err := ReadLog(strings.NewReader("")); !errors.Is(err, ErrNoLine) {
+		t.Errorf("an empty log: error %v", err)
+	}
+	for text, want := range map[string]string{
+		"hello\nworld\n":                      `its log is damaged: line 1: it begins with "hello": want a JSON object, or a time`,
+		"2026-03-17T10:24:35.5Z stdlog F x\n": `stream "stdlog": want stdout or stderr`,
+		"{\"log\":\"x\"}\n":                   "the JSON object has no time",
+		"hello":                               "no line of its log can be read",
+	} {
+		l, err := ReadLog(strings.NewReader(text))
+		if j := (Job{Host: "a", Type: "b"}).With(l); err != nil || !strings.Contains(j.Extra.Void, want) || !j.Extra.Unread || j.Check() != nil {
+			t.Errorf("%q: %+v, %v, %v; want %q", text, j, err, j.Check(), want)
 		}
 	}
 }
@@ -149,10 +159,20 @@ func FuzzReadLog(f *testing.F) {
 	f.Add(dockerLog)
 	f.Add(criLog)
 	f.Add(`{"log":"x","time":"2026`)
+	f.Add(criLog + strings.Repeat("\x00", 4096) + "\n" + criLog)
 	f.Fuzz(func(t *testing.T, text string) {
 		l, err := ReadLog(strings.NewReader(text))
-		if err == nil && (l.Lines == 0 || l.Frames < 0) {
-			t.Errorf("%q gives %+v", text, l)
+		if err == nil && (l.Records == 0 && l.Fault() == "" || l.Frames < 0 || len(l.Fault()) > 500) {
+			t.Errorf("%q gives %+v, fault %q", text, l, l.Fault())
+		}
+		if err != nil {
+			return
+		}
+		// Any log makes a job that can be written, or one whose times are out of range.
+		if j := (Job{Host: "a", Type: "b"}).With(l); l.First.Unix() >= 0 && l.First.Before(time.Unix(maxTimestamp, 0)) && l.start == nil && !j.In.After(j.Out) {
+			if err := j.Check(); err != nil {
+				t.Errorf("%q gives %+v: %v", text, j, err)
+			}
 		}
 	})
 }

@@ -135,7 +135,7 @@ func (l Log) markFault() string {
 	case l.end == nil:
 		return "its log has no end: it was killed"
 	case l.end.said["status"] != "0":
-		return fmt.Sprintf("it ended with status %s", l.end.said["status"])
+		return fmt.Sprintf("it ended with status %.20s", l.end.said["status"])
 	}
 	if late, known := l.start.lateness(); known && late > maxLateness {
 		return fmt.Sprintf("it began %.1f s after the others", late.Seconds())
@@ -160,14 +160,19 @@ func (j Job) withMarks(l Log) Job {
 	}
 	j.Out = e.at
 	j.Extra.CPUSeconds, j.Extra.ThrottledSeconds = secondsBetween(s.Usage, e.Usage), secondsBetween(s.ThrottledTime, e.ThrottledTime)
-	if a, ok := s.Periods.Value(); ok {
-		j.Extra.Periods = node.Some(e.Periods.Or(a) - a)
-	}
-	if a, ok := s.Throttled.Value(); ok {
-		j.Extra.ThrottledPeriods = node.Some(e.Throttled.Or(a) - a)
-	}
+	j.Extra.Periods, j.Extra.ThrottledPeriods = countBetween(s.Periods, e.Periods), countBetween(s.Throttled, e.Throttled)
 	j.Extra.PeakMemory = e.Peak
 	return j
+}
+
+// countBetween returns how much a counter has grown between two readings.
+func countBetween(from, to node.Maybe[int64]) node.Maybe[int64] {
+	a, ok1 := from.Value()
+	b, ok2 := to.Value()
+	if !ok1 || !ok2 || b < a {
+		return node.Maybe[int64]{}
+	}
+	return node.Some(b - a)
 }
 
 // secondsBetween returns how many seconds a counter has grown between two
@@ -175,7 +180,7 @@ func (j Job) withMarks(l Log) Job {
 func secondsBetween(from, to node.Maybe[time.Duration]) node.Maybe[float64] {
 	a, ok1 := from.Value()
 	b, ok2 := to.Value()
-	if !ok1 || !ok2 {
+	if !ok1 || !ok2 || b < a { // a counter that fell was not that of one cgroup
 		return node.Maybe[float64]{}
 	}
 	return node.Some((b - a).Seconds())

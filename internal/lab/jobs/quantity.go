@@ -17,7 +17,7 @@ func parseMemory(s string) (unit.Bytes, error) {
 	scale, known := map[string]float64{"": 1, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}[strings.ToLower(s[end:])]
 	f, err := strconv.ParseFloat(s[:end], 64)
 	if err != nil || !known || f < 0 || f*scale >= math.MaxInt64 {
-		return 0, fmt.Errorf("memory %q: want a number with an optional suffix Ki Mi Gi Ti k M G T, such as 0.8Gi", s)
+		return 0, fmt.Errorf("memory %.80q: want a number with an optional suffix Ki Mi Gi Ti k M G T, such as 0.8Gi", s)
 	}
 	return unit.Bytes(math.Ceil(f * scale)), nil
 }

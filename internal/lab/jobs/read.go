@@ -197,7 +197,7 @@ func (j Job) Check() error {
 func text(to *string) func(string) error {
 	return func(s string) error {
 		if strings.ContainsFunc(s, unicode.IsControl) {
-			return fmt.Errorf("%q: want text without control characters", s)
+			return fmt.Errorf("%.80q: want text without control characters", s)
 		}
 		*to = s
 		return nil
@@ -233,7 +233,7 @@ func parseCPU(s string) (unit.MilliCPU, error) {
 		return 0, fmt.Errorf("%w; 0 for no limit", err)
 	}
 	if m == 0 && strings.ContainsAny(s, "123456789") {
-		return 0, fmt.Errorf("cpu amount %q: want at least a thousandth of a CPU, or 0 for no limit", s)
+		return 0, fmt.Errorf("cpu amount %.80q: want at least a thousandth of a CPU, or 0 for no limit", s)
 	}
 	return m, nil
 }

@@ -49,7 +49,7 @@ func extras() []column {
 	return []column{
 		{"Strategy", func(j Job) string { return j.Extra.Strategy }, func(j *Job, s string) error {
 			if !slices.Contains(strategies, s) {
-				return fmt.Errorf("%q: want one of %s", s, strings.Join(strategies, ", "))
+				return fmt.Errorf("%.80q: want one of %s", s, strings.Join(strategies, ", "))
 			}
 			j.Extra.Strategy = s
 			return nil
@@ -79,6 +79,18 @@ func extras() []column {
 		fraction("Instructions", func(e *Extra) *node.Maybe[float64] { return &e.Instructions }),
 		fraction("CacheMisses", func(e *Extra) *node.Maybe[float64] { return &e.CacheMisses }),
 		counter("PeakMemory", func(e *Extra) *node.Maybe[unit.Bytes] { return &e.PeakMemory }),
+		{"Unread", func(j Job) string {
+			if j.Extra.Unread {
+				return "1"
+			}
+			return ""
+		}, func(j *Job, s string) error {
+			if s != "0" && s != "1" {
+				return fmt.Errorf("%.80q: want 1 for a void job whose log is lost or damaged, or 0", s)
+			}
+			j.Extra.Unread = s == "1"
+			return nil
+		}},
 		{"Void", func(j Job) string { return printable(j.Extra.Void) }, func(j *Job, s string) error { j.Extra.Void = printable(s); return nil }},
 	}
 }
@@ -101,7 +113,7 @@ func fraction(name string, of func(*Extra) *node.Maybe[float64]) column {
 	}, func(j *Job, s string) error {
 		v, err := strconv.ParseFloat(s, 64)
 		if err != nil || !(v >= 0 && v <= maxFraction) {
-			return fmt.Errorf("%q: want a number from 0 to %g", s, float64(maxFraction))
+			return fmt.Errorf("%.80q: want a number from 0 to %g", s, float64(maxFraction))
 		}
 		*of(&j.Extra) = node.Some(v)
 		return nil
@@ -117,7 +129,7 @@ func counter[T ~int64](name string, of func(*Extra) *node.Maybe[T]) column {
 	}, func(j *Job, s string) error {
 		v, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || v < 0 {
-			return fmt.Errorf("%q: want a whole number from 0", s)
+			return fmt.Errorf("%.80q: want a whole number from 0", s)
 		}
 		*of(&j.Extra) = node.Some(T(v))
 		return nil
@@ -135,7 +147,7 @@ func nanoseconds(name string, of func(*Job) *time.Time) column {
 	}, func(j *Job, s string) error {
 		v, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || v < 0 {
-			return fmt.Errorf("%q: want whole nanoseconds since 1970", s)
+			return fmt.Errorf("%.80q: want whole nanoseconds since 1970", s)
 		}
 		*of(j), j.Precision = time.Unix(0, v).UTC(), time.Nanosecond
 		return nil
@@ -147,7 +159,7 @@ func nanoseconds(name string, of func(*Job) *time.Time) column {
 // type.
 func CheckType(s string) error {
 	if s == "" || strings.ContainsAny(s, "-_. ,\"") {
-		return fmt.Errorf("type %q: want a word without - _ . , and blanks, because the name of a job is cut at each -", s)
+		return fmt.Errorf("type %.80q: want a word without - _ . , and blanks, because the name of a job is cut at each -", s)
 	}
 	return nil
 }
@@ -194,7 +206,7 @@ func number(to *int) func(string) error {
 	return func(s string) error {
 		v, err := strconv.Atoi(s)
 		if err != nil || v < 0 {
-			return fmt.Errorf("%q: want a whole number from 0", s)
+			return fmt.Errorf("%.80q: want a whole number from 0", s)
 		}
 		*to = v
 		return nil
@@ -205,7 +217,7 @@ func seconds(to *time.Time) func(string) error {
 	return func(s string) error {
 		v, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || v < 0 || v > maxTimestamp {
-			return fmt.Errorf("%q: want whole seconds since 1970, such as 1489746275, up to %d", s, maxTimestamp)
+			return fmt.Errorf("%.80q: want whole seconds since 1970, such as 1489746275, up to %d", s, maxTimestamp)
 		}
 		*to = time.Unix(v, 0).UTC()
 		return nil
