@@ -2,8 +2,10 @@ package kube
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/node"
@@ -150,6 +152,19 @@ func Reserve(n *corev1.Node) unit.MilliCPU {
 		return 0
 	}
 	return unit.MilliCPU(max(whole.Or(0)-left.Or(0), 0))
+}
+
+// MemoryCapacity returns the memory of a node without its huge pages, which are
+// resources of their own. The kubelet subtracts their capacity from allocatable
+// memory, but not from the capacity.
+func MemoryCapacity(n *corev1.Node) resource.Quantity {
+	all := n.Status.Capacity[corev1.ResourceMemory].DeepCopy()
+	for name, q := range n.Status.Capacity {
+		if strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) && q.Sign() > 0 {
+			all.Sub(q)
+		}
+	}
+	return all
 }
 
 // Mid returns the amounts of mid resources of a pod.

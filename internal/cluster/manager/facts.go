@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -21,7 +22,7 @@ const (
 
 // Facts are the data about a node that the manager reads from its Node object.
 type Facts struct {
-	Capacity [kinds]int64 // rounded down
+	Capacity [kinds]int64 // rounded down, without huge pages
 	// Reserved is the amount that the kubelet withholds from pods, rounded up.
 	Reserved [kinds]int64
 	// Present are the batch resources in the allocatable of the node's status.
@@ -47,6 +48,9 @@ func factsOf(n *corev1.Node) Facts {
 	f := Facts{Origin: n.Annotations[originKey]}
 	for k := range kinds {
 		capacity := n.Status.Capacity[k.nativeName()]
+		if k == memory {
+			capacity = kube.MemoryCapacity(n)
+		}
 		f.Capacity[k] = max(0, k.native(capacity, unit.Down))
 		// Kubernetes gives a node without allocatable amounts its capacity.
 		if left, has := n.Status.Allocatable[k.nativeName()]; has {

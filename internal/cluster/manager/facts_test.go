@@ -84,3 +84,30 @@ func TestANodeWithoutAllocatableReservesNothing(t *testing.T) {
 		t.Errorf("%s: %s", v.State, v.Reason)
 	}
 }
+
+// TestHugePagesAreSubtractedOnce reads a node with 48 of 64 GiB in huge pages.
+// The agent leaves them out of the memory of the node, and the kubelet subtracts
+// them from allocatable memory. The manager must not take them for memory that
+// the kubelet reserves beside.
+func TestHugePagesAreSubtractedOnce(t *testing.T) {
+	const gib = 1 << 30
+	for name, huge := range map[string]corev1.ResourceList{
+		"one size":  {"hugepages-2Mi": resource.MustParse("48Gi")},
+		"two sizes": {"hugepages-2Mi": resource.MustParse("16Gi"), "hugepages-1Gi": resource.MustParse("32Gi"), "hugepages-64Ki": resource.MustParse("0")},
+	} {
+		n := machineOf(16, 64)
+		for size, q := range huge {
+			n.Status.Capacity[size] = q
+		}
+		n.Status.Allocatable[corev1.ResourceMemory] = resource.MustParse("15Gi")
+		f := factsOf(n)
+		if f.Capacity[memory] != 16*gib || f.Reserved[memory] != gib {
+			t.Errorf("%s: %d reserved of %d", name, f.Reserved[memory], f.Capacity[memory])
+		}
+		b := batchOf(4000, 4)
+		b.Memory = promise(memory, percent(16*gib, 65), gib, 2*gib)
+		if v := Decide(caseOf(n, b)); v.State != Published || v.Want[memory].Or(0) != percent(16*gib, 65)-3*gib {
+			t.Errorf("%s: %s: published %s; %s", name, v.State, amounts(v.Want), v.Reason)
+		}
+	}
+}

@@ -144,7 +144,7 @@ func Top(nodes []Node, now time.Time) string {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name,
 			cpu(s.Usage.CPU), percent(s.Usage.CPU, n.Status.Capacity[corev1.ResourceCPU]),
-			memory(s.Usage.Memory), percent(s.Usage.Memory, n.Status.Capacity[corev1.ResourceMemory]),
+			memory(s.Usage.Memory), percent(s.Usage.Memory, kube.MemoryCapacity(n.Node)),
 			batchCPU, batchMemory, pods(s.Pods), orDash(s.Isolation), Duration(n.age(now)), orDash(strings.Join(trouble, ", ")))
 	}
 	w.Flush() // writes to memory and cannot fail

@@ -19,6 +19,7 @@ type MemInfo struct {
 	Buffers, Cached     unit.Bytes
 	InactiveFile        unit.Bytes // page cache that was not used lately
 	SwapTotal, SwapFree unit.Bytes
+	HugePages           unit.Bytes // set aside for huge pages, which no other memory can use
 }
 
 // MemInfo reads /proc/meminfo (Documentation/filesystems/proc.rst, meminfo).
@@ -26,6 +27,7 @@ func (fs FS) MemInfo() (MemInfo, error) { return procFile(fs, "meminfo", parseMe
 
 func parseMemInfo(text string) (MemInfo, error) {
 	m, err := parseMemInfoOf("", text)
+	m.HugePages = hugePagesOf(text)
 	if err == nil && m.Total == 0 {
 		err = errors.New("no MemTotal")
 	}

@@ -48,11 +48,15 @@ func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 		}
 	}
 	if m, err := c.fs.MemInfo(); err == nil {
-		s.Usage.Memory, s.MemoryTotal = node.Some(m.Total-m.Available), node.Some(m.Total)
+		// No workload without huge pages can have the memory that is set aside for
+		// them, and no end of one gives it back. Kubernetes offers it as resources of
+		// its own, and subtracts it from allocatable memory.
+		total := max(m.Total-m.HugePages, 0)
+		s.Usage.Memory, s.MemoryTotal = node.Some(max(total-m.Available, 0)), node.Some(total)
 		// The kubelet computes the same for the root cgroup: memory that is charged
 		// or that the kernel uses, minus page cache that was not used lately.
-		s.Usage.WorkingSet = node.Some(max(m.Total-m.Free-m.InactiveFile, 0))
-		scarce = m.Available < m.Total/scarceDivisor
+		s.Usage.WorkingSet = node.Some(max(total-m.Free-m.InactiveFile, 0))
+		scarce = m.Available < total/scarceDivisor
 	}
 	for _, r := range resources {
 		if p, err := c.fs.Pressure(r.name); err == nil {

@@ -302,3 +302,30 @@ func TestMemoryOfASleepingWorkloadIsNotReadAgain(t *testing.T) {
 		t.Errorf("after it ran it has %v refaults", got)
 	}
 }
+
+// TestHugePagesAreNoMemoryOfTheNode reads a node with 64 GiB, of which 48 GiB are
+// free huge pages and 10 GiB are free. Neither its memory nor its use has the
+// huge pages: no eviction could make this use less.
+func TestHugePagesAreNoMemoryOfTheNode(t *testing.T) {
+	const gib = 1 << 30
+	for name, c := range map[string]struct {
+		text                string
+		total, used, active unit.Bytes
+		scarce              bool
+	}{
+		"free huge pages":      {"HugePages_Total: 24576\nHugePages_Free: 24576\nHugepagesize: 2048 kB\nHugetlb: 50331648 kB", 16 * gib, 4 * gib, 4 * gib, false},
+		"used huge pages":      {"HugePages_Total: 24576\nHugePages_Free: 0\nHugepagesize: 2048 kB\nHugetlb: 50331648 kB", 16 * gib, 4 * gib, 4 * gib, false},
+		"an older kernel":      {"HugePages_Total: 24576\nHugepagesize: 2048 kB", 16 * gib, 4 * gib, 4 * gib, false},
+		"none":                 {"HugePages_Total: 0\nHugetlb: 0 kB", 64 * gib, 52 * gib, 52 * gib, false},
+		"more than is in use":  {"Hugetlb: 58720256 kB", 8 * gib, 0, 0, false},
+		"more than the memory": {"Hugetlb: 68719476736 kB", 0, 0, 0, false},
+	} {
+		h, _, write := newCountedNode(t)
+		write("meminfo", "MemTotal: 67108864 kB\nMemFree: 10485760 kB\nMemAvailable: 12582912 kB\nInactive(file): 2097152 kB\n"+c.text)
+		var s node.Snapshot
+		scarce := h.Node(&s)
+		if s.MemoryTotal != node.Some(c.total) || s.Usage.Memory != node.Some(c.used) || s.Usage.WorkingSet != node.Some(c.active) || scarce != c.scarce {
+			t.Errorf("%s: %v of %v in use, working set %v, scarce %v", name, s.Usage.Memory, s.MemoryTotal, s.Usage.WorkingSet, scarce)
+		}
+	}
+}

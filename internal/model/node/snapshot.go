@@ -19,7 +19,7 @@ type Snapshot struct {
 	Topology     Topology     `json:"topology"`
 	Capabilities Capabilities `json:"can,omitempty"`
 	Usage        Usage        `json:"usage"`
-	// MemoryTotal is the memory of the node (MemTotal of /proc/meminfo).
+	// MemoryTotal is the memory of the node without huge pages (/proc/meminfo).
 	MemoryTotal Maybe[unit.Bytes] `json:"memory_total,omitzero"`
 	// Busy is the time since boot in which each online CPU was not idle.
 	Busy      map[unit.CPU]time.Duration `json:"busy,omitempty"`
