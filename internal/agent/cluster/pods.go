@@ -91,6 +91,7 @@ func (c *Follower) workloads() []node.Workload {
 		w.Grace, w.EvictionExempt = node.Some(grace), c.evictions.exempt(p.UID)
 	}
 	v.status = nodereport.Pods{From: known.From, At: known.At, Trouble: known.Trouble, ByClass: map[node.Class]int{}, Unmanaged: len(of) - len(v.workloads), Remarks: remarks}
+	v.status.Containers = whereContainersAre(c.last.Pods, l, v.workloads)
 	for i := range v.workloads {
 		v.status.ByClass[v.workloads[i].Class]++
 	}
@@ -99,6 +100,28 @@ func (c *Follower) workloads() []node.Workload {
 	c.view = v
 	c.evictions.follow(v.pods)
 	return v.workloads
+}
+
+// whereContainersAre compares the cgroups of the containers of a node with those
+// of their pods.
+func whereContainersAre(pods []corev1.Pod, l kube.Layout, workloads []node.Workload) (at nodereport.Containers) {
+	for i := range pods {
+		for _, st := range slices.Concat(pods[i].Status.InitContainerStatuses, pods[i].Status.ContainerStatuses) {
+			if st.State.Running != nil && !kube.HasEnded(&pods[i]) {
+				at.Running, at.Expected = at.Running+1, l.Pod(&pods[i])
+			}
+		}
+	}
+	for i := range workloads {
+		for _, c := range workloads[i].Containers {
+			if workloads[i].Cgroup.Contains(c.Cgroup) {
+				at.Inside++
+			} else {
+				at.Outside, at.Example = at.Outside+1, c.Cgroup
+			}
+		}
+	}
+	return at
 }
 
 // binder returns which other component assigns CPUs to containers on this node:

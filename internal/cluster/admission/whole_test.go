@@ -11,8 +11,8 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/cluster/quantity"
+	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/model/unit"
 )
 

@@ -50,6 +50,38 @@ func (l Layout) Container(pod node.CgroupPath, id string) node.CgroupPath {
 	return pod.Join(name)
 }
 
+// services are the cgroups of services that may run a container runtime.
+var services = []node.CgroupPath{
+	"system.slice/containerd.service", "system.slice/docker.service", "system.slice/crio.service", "system.slice/k3s.service",
+	"system.slice/k3s-agent.service", "system.slice/rke2-server.service", "system.slice/rke2-agent.service", "system.slice", "",
+}
+
+// find returns the cgroup of a container, or "" if it does not exist. If only
+// the driver of the kubelet is systemd, the name that the kubelet gives has the
+// form SLICE:PREFIX:ID, and the runtime makes a cgroup of that name below its own
+// cgroup (v1), beside it (v2) or below the root
+// (github.com/opencontainers/cgroups: fs, fs2).
+func (l Layout) find(pod node.CgroupPath, id string, exists func(node.CgroupPath) bool) node.CgroupPath {
+	at := l.Container(pod, id)
+	switch {
+	case at == "":
+		return ""
+	case exists(at):
+		return at
+	case !l.Systemd:
+		return ""
+	}
+	runtime, name, _ := strings.Cut(id, "://")
+	prefix := map[string]string{"containerd": "cri-containerd", "cri-o": "crio", "docker": "docker"}[runtime]
+	slice := string(pod[strings.LastIndexByte(string(pod), '/')+1:])
+	for _, s := range services {
+		if p := s.Join(slice + ":" + prefix + ":" + name); exists(p) {
+			return p
+		}
+	}
+	return ""
+}
+
 // UID returns the id of a pod as it appears in the names of its cgroups. For a
 // static pod, this is the hash of its file, from an annotation of the mirror pod.
 // The pod must be from a kubelet, or without the annotations that others than a

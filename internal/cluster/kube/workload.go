@@ -45,9 +45,6 @@ func Workloads(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) (
 			workloads = append(workloads, w)
 		}
 	}
-	if len(workloads) == 0 && s.running > 0 {
-		s.remarks = append(s.remarks, fmt.Sprintf("%d pods run and none of their cgroups is where the kubelet's driver and root put it, such as %s", s.running, l.Pod(s.pods[0])))
-	}
 	return workloads, s.remarks
 }
 
@@ -78,7 +75,6 @@ type scene struct {
 	pods    []*corev1.Pod
 	names   map[string]int // number of pods with a name; a new pod may start while the old one with its name ends
 	only    map[node.CgroupPath]side
-	running int
 	remarks []string
 }
 
@@ -117,10 +113,6 @@ func (s *scene) remark(p *corev1.Pod, text string) {
 }
 
 func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
-	running := p.Status.Phase == corev1.PodRunning
-	if running {
-		s.running++
-	}
 	w := node.Workload{ID: node.WorkloadID(NameOf(p)), Cgroup: s.layout.Pod(p)}
 	if !s.exists(w.Cgroup) {
 		return w, false
@@ -195,8 +187,8 @@ func (s *scene) amounts(p *corev1.Pod, w *node.Workload) {
 	// Kubernetes 1.36, the kubelet computes a CPU request from this weight. A
 	// changed weight would reduce the CPU that services may request.
 	for _, c := range statusesOf(p) {
-		path := s.layout.Container(w.Cgroup, c.id)
-		if path == "" || !s.exists(path) {
+		path := s.layout.find(w.Cgroup, c.id, s.exists)
+		if path == "" {
 			continue
 		}
 		part := partOf(c.spec, asksCPU, asksMemory, said)

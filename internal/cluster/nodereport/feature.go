@@ -153,6 +153,7 @@ const (
 	reasonNotRead     = "NotRead"
 	reasonTold        = "Told"
 	reasonNotTold     = "NotTold"
+	reasonElsewhere   = "Elsewhere"
 	reasonNothing     = "Nothing"
 	reasonBounded     = "Bounded"
 	reasonRefused     = "Refused"
@@ -265,6 +266,15 @@ func podsCondition(p Pods) metav1.Condition {
 		return condition(PodsKnown, false, reasonNotTold, p.Trouble)
 	case p.From == "":
 		return condition(PodsKnown, false, reasonNotTold, "the pods of this node are not known since the start of the agent: it keeps those that the last agent knew")
+	case p.Containers.Outside > 0:
+		return condition(PodsKnown, false, reasonElsewhere, fmt.Sprintf(
+			"the cgroup drivers of the kubelet and of the container runtime differ: %d of %d running containers are not in the cgroup of their pod, such as %s. "+
+				"Tenon sets their own limits; what it does to pods and to all best-effort work does not reach them: give both the driver systemd",
+			p.Containers.Outside, p.Containers.Running, p.Containers.Example))
+	case p.Containers.Running > 0 && p.Containers.Inside == 0:
+		return condition(PodsKnown, false, reasonElsewhere, fmt.Sprintf(
+			"%d containers run and none of their cgroups is where the cgroup driver and root of the kubelet put it, below a cgroup such as %s: Tenon cannot bound them. Do the kubelet and the container runtime have the same driver?",
+			p.Containers.Running, p.Containers.Expected))
 	case len(p.Remarks) > 0:
 		return condition(PodsKnown, true, reasonPartly, fmt.Sprintf("by %s: %s", theOf(p.From), list(p.Remarks, maxListed)))
 	}

@@ -58,6 +58,8 @@ type Pods struct {
 	// of pods without a cgroup.
 	ByClass   map[node.Class]int
 	Unmanaged int
+	// Containers says where the cgroups of the running containers are.
+	Containers Containers
 	// BatchCPU and BatchMemory are the batch resources that running pods request.
 	// A kubelet that restarts and admits these pods again counts the same amounts:
 	// a pod does not count if earlier pods already request the whole amount.
@@ -65,6 +67,20 @@ type Pods struct {
 	BatchMemory unit.Bytes
 	// Remarks are messages about single pods.
 	Remarks []string
+}
+
+// Containers counts the running containers of the node by the place of their
+// cgroup. They are in the cgroup of their pod unless the kubelet and the
+// container runtime have different cgroup drivers or roots.
+type Containers struct {
+	Running int // according to the kubelet
+	Inside  int // in the cgroup of their pod
+	// Outside is the number of those that Tenon has found elsewhere. Example is
+	// the cgroup of one of them.
+	Outside int
+	Example node.CgroupPath
+	// Expected is the cgroup of a pod, or empty if no container runs.
+	Expected node.CgroupPath
 }
 
 // Config is the state of the configuration of the node.

@@ -541,3 +541,27 @@ func TestAFindingIsNewsAndAPairIsNot(t *testing.T) {
 		}
 	}
 }
+
+// TestContainersOutsideTheirPodAreAProblem checks that the report says whether
+// the containers of the node are in the cgroups of their pods.
+func TestContainersOutsideTheirPodAreAProblem(t *testing.T) {
+	for name, c := range map[string]struct {
+		at   Containers
+		want string // part of the message; empty: no problem
+	}{
+		"all inside":        {Containers{Running: 3, Inside: 3}, ""},
+		"none runs":         {Containers{}, ""},
+		"one is starting":   {Containers{Running: 3, Inside: 2}, ""},
+		"the drivers":       {Containers{Running: 3, Outside: 3, Example: "system.slice/a:b:c"}, "3 of 3 running containers are not in the cgroup of their pod, such as system.slice/a:b:c"},
+		"pods from before":  {Containers{Running: 3, Inside: 2, Outside: 1, Example: "a:b:c"}, "1 of 3 running containers"},
+		"an unknown place":  {Containers{Running: 2, Expected: "kubepods/podx"}, "2 containers run and none of their cgroups is where"},
+		"an unknown source": {Containers{Running: 1, Expected: "kubepods/podx"}, "below a cgroup such as kubepods/podx"},
+	} {
+		v := view()
+		v.Pods.Containers = c.at
+		got := find(Status(v, nil).Conditions, PodsKnown)
+		if bad := got.Status == metav1.ConditionFalse; bad != (c.want != "") || !strings.Contains(got.Message, c.want) {
+			t.Errorf("%s: %s, %s", name, got.Status, got.Message)
+		}
+	}
+}
