@@ -172,7 +172,7 @@ var arch = []struct {
 	{"agent/telemetry", affects, "model/unit model/node model/trial decide/misfit decide/plan decide/suppresscost decide/tick listen agent/health"},
 	{"agent/watchdog", affects, "model/node decide/plan kernel/cgroup kernel/proc machine/journal machine/host machine/lease"},
 	{"agent/install", affects, "machine/host machine/lease config agent/control"},
-	{"agent/cluster", affects, "model/unit model/node decide/limit decide/match decide/plan decide/cpus/hold decide/tick decide/policy kernel/cgroup kernel/proc runtimes/nri config/absence config cluster/apiserver cluster/podpath cluster/kube cluster/kubelet cluster/containerstart cluster/nodereport"},
+	{"agent/cluster", affects, "model/unit model/node decide/limit decide/match decide/plan decide/cpus/hold decide/tick decide/policy kernel/cgroup kernel/proc runtimes/nri config/absence config cluster/apiserver cluster/podpath cluster/quantity cluster/kube cluster/kubelet cluster/containerstart cluster/nodereport"},
 	{"agent/daemon", affects, "model/node decide/match decide/plan decide/writeconflict decide/tick decide/suppress decide/policy kernel/cgroup kernel/proc machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory config agent/loop agent/health agent/rlimit agent/configfile agent/record agent/control agent/commands agent/workers agent/telemetry agent/cluster"},
 	{"agent/top", affects, "model/unit model/node agent/record agent/control"},
 	// lab

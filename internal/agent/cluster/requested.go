@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -16,9 +17,9 @@ import (
 // manager and the scheduler each add a delay.
 const arrivalTime = 30 * time.Second
 
-// maxRequested is the largest sum of requests that is reported. It is more than
-// any real machine has, and it fits into the number types of all readers.
-const maxRequested = 1 << 54
+// maxRequested is the largest sum of requests that is reported. The manager
+// refuses a report with quantity.Max or more.
+const maxRequested = quantity.Max - 1
 
 // requested adds up the batch resources that the running pods request. The manager
 // publishes at least this amount (manager.Decide), but some pods do not count.

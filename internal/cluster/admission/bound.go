@@ -99,9 +99,9 @@ func (v *Verdict) checkNative(p *corev1.Pod, c place, ranges Ranges) {
 func printInBatchUnit(n corev1.ResourceName, q resource.Quantity) string {
 	switch {
 	case n == native.cpu && (q.Sign() < 0 || q.Cmp(maxCPUs) > 0):
-		return "(thousandths of a CPU)"
+		return "0 to " + maxMilli.String() + " (thousandths of a CPU)"
 	case n == native.memory && (q.Sign() < 0 || q.Cmp(maxBytes) > 0):
-		return q.String()
+		return "0 to " + maxBytes.String()
 	}
 	text := inBatchUnit(n, q)
 	return text.String()

@@ -72,22 +72,19 @@ func (k kind) native(q resource.Quantity, r unit.Rounding) int64 {
 	return quantity.Whole(q, r)
 }
 
-// exactly counts a quantity as native does. It refuses an amount that is no
-// whole number of the smallest unit, or that is larger than any machine: the
-// agent, which adds the terms of its report up, never sends such an amount.
+// exactly counts a quantity of a report, which an agent never sends with a
+// fraction of the smallest unit, nor with more than any machine has.
 func (k kind) exactly(q resource.Quantity) (int64, error) {
-	switch v := k.native(q, unit.Down); {
-	case max(v, -v) == quantity.Max:
+	v := k.native(q, unit.Down)
+	if max(v, -v) == quantity.Max {
 		return 0, fmt.Errorf("%s is beyond what can be counted", q.String())
-	case v != k.native(q, unit.Up):
+	} else if v != k.native(q, unit.Up) {
 		return 0, fmt.Errorf("%s is not a whole number of the smallest unit", q.String())
-	default:
-		return v, nil
 	}
+	return v, nil
 }
 
-// quantity converts an amount to a quantity for the status of a node, where CPU
-// is in thousandths of a CPU.
+// quantity is for the status of a node, where CPU is in thousandths of a CPU.
 func (k kind) quantity(v int64) resource.Quantity {
 	if k == cpu {
 		return quantity.OfBatchCPU(unit.MilliCPU(v))
@@ -95,8 +92,7 @@ func (k kind) quantity(v int64) resource.Quantity {
 	return quantity.OfMemory(unit.Bytes(v))
 }
 
-// reportQuantity converts an amount to a quantity for a NodeReport, where CPU
-// is in CPUs.
+// reportQuantity is for a NodeReport, where CPU is in CPUs.
 func (k kind) reportQuantity(v int64) resource.Quantity {
 	if k == cpu {
 		return quantity.OfCPU(unit.MilliCPU(v))
