@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/model/node"
@@ -21,18 +22,21 @@ type resource[T unit.MilliCPU | unit.Bytes] struct {
 	// countedByRequest lists the classes that always count by their requests:
 	// BE may not use their CPUs even when these are idle.
 	countedByRequest []node.Class
-	request          func(*node.Workload) node.Maybe[T]
-	measured         func(*node.Workload) bool
-	series           func(*account) *series
-	peak             func(*peak) *int64
-	scale            T // the amount of one unit of a series per second
+	// startsFor is how long a workload that is starting counts by its request, too.
+	// 0 means until it has started.
+	startsFor time.Duration
+	request   func(*node.Workload) node.Maybe[T]
+	measured  func(*node.Workload) bool
+	series    func(*account) *series
+	peak      func(*peak) *int64
+	scale     T // the amount of one unit of a series per second
 }
 
 func cpuOf(c Config, p facts.Pool, s node.Snapshot) resource[unit.MilliCPU] {
 	cpus := p.Online(s)
 	r := resource[unit.MilliCPU]{
 		Reclaim: c.CPU, capacity: unit.CPUs(cpus.Len()), reserved: c.ReservedCPU,
-		name: "CPU", limitKey: "batchCPUThresholdPercent", countedByRequest: aloneOn(p), scale: 1,
+		name: "CPU", limitKey: "batchCPUThresholdPercent", countedByRequest: aloneOn(p), scale: 1, startsFor: c.Window,
 		request:  func(w *node.Workload) node.Maybe[unit.MilliCPU] { return w.CPURequest },
 		measured: func(w *node.Workload) bool { return w.Usage.CPU.Known() },
 		series:   func(a *account) *series { return &a.CPU },
@@ -111,14 +115,16 @@ func (r resource[T]) sum(c Config, d demand, s node.Snapshot, lasted parts, of f
 		if u.Seen > 0 {
 			used = node.Some(T(mean(*of(u), lasted, u.Seen)) * r.scale)
 		}
-		if !all[side].add(r, c.Peak, w, &a.Peak, used) {
+		seen := time.Duration(u.Seen) * time.Millisecond
+		begins := w.Starting && (r.startsFor == 0 || seen < r.startsFor)
+		if !all[side].add(r, c.Peak, w, &a.Peak, used, begins) {
 			missing = append(missing, string(w.ID))
 		}
 	}
 	for i := range s.Arriving {
 		w := &s.Arriving[i]
 		if side := slices.Index(sides[:], w.Class); side >= 0 && !usesBatch(w) && r.request(w).Known() {
-			all[side].add(r, PeakPrediction{}, w, nil, node.Maybe[T]{})
+			all[side].add(r, PeakPrediction{}, w, nil, node.Maybe[T]{}, true)
 		}
 	}
 	u := r.series(&d.System)

@@ -28,8 +28,9 @@ type share[T unit.MilliCPU | unit.Bytes] struct {
 }
 
 // add adds a workload to the share. used is its usage, or absent if it was
-// never measured. add returns false if neither usage nor request is known.
-func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *peak, used node.Maybe[T]) bool {
+// never measured. begins means that its usage does not count yet, because it is
+// starting. add returns false if neither usage nor request is known.
+func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *peak, used node.Maybe[T], begins bool) bool {
 	h.works++
 	asked, has := r.request(w).Value()
 	counts, seen := used.Value()
@@ -38,7 +39,7 @@ func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *pea
 	switch {
 	case has && r.Policy == ByRequest:
 		counts = asked
-	case has && (!byUse || !seen || !r.measured(w) || w.Starting):
+	case has && (!byUse || !seen || !r.measured(w) || begins):
 		// A request is no limit. The usage of work that uses more than it requests counts.
 		counts = max(counts, asked)
 		if byUse {
