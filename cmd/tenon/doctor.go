@@ -28,11 +28,13 @@ type diagnosis struct {
 	Kernel         string         `json:"kernel"`
 	Cgroups        string         `json:"cgroups"`
 	CgroupVersions map[string]int `json:"cgroup_versions"` // by controller
-	CPUs           int            `json:"cpus"`
-	CPUModel       string         `json:"cpu_model"`
-	SMT            bool           `json:"smt"`
-	Sockets        int            `json:"sockets"`
-	NUMANodes      int            `json:"numa_nodes"`
+	// Unread lists the mounts of cgroups that cannot be read.
+	Unread    []string `json:"unread_mounts,omitempty"`
+	CPUs      int      `json:"cpus"`
+	CPUModel  string   `json:"cpu_model"`
+	SMT       bool     `json:"smt"`
+	Sockets   int      `json:"sockets"`
+	NUMANodes int      `json:"numa_nodes"`
 	// Virtualization is "virtual machine", "none seen" or "unknown: WHY".
 	Virtualization string `json:"virtualization"`
 	// Isolation describes the mechanism that would isolate best-effort work.
@@ -121,6 +123,9 @@ func diagnose(ctx context.Context, fs proc.FS, stateDir string, try bool, asked 
 		d.Cgroups = "unknown: " + err.Error()
 	} else {
 		d.sortControllers(tree)
+		for _, passed := range tree.PassedOver {
+			d.Unread = append(d.Unread, passed.Error())
+		}
 	}
 	h, err := host.Open(host.Options{Tree: tree, FS: fs, JournalDir: stateDir, Try: try})
 	if err != nil {
@@ -191,6 +196,9 @@ func (d diagnosis) String() string {
 	head := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(head, "kernel\t%s\n", d.Kernel)
 	fmt.Fprintf(head, "cgroups\t%s\n", d.Cgroups)
+	for _, passed := range d.Unread {
+		fmt.Fprintf(head, "\t%s\n", passed)
+	}
 	fmt.Fprintf(head, "CPUs\t%d, %s, %s, %s: %s\n", d.CPUs, smt, count(d.Sockets, "socket"), count(d.NUMANodes, "NUMA node"), d.CPUModel)
 	fmt.Fprintf(head, "virtualization\t%s\n", d.Virtualization)
 	fmt.Fprintf(head, "isolation\t%s\n", d.Isolation)

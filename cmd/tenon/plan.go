@@ -19,6 +19,7 @@ import (
 	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/launch"
@@ -133,15 +134,18 @@ func (f planFlags) readFlags(ctx context.Context, tree *cgroup.Tree, root node.C
 	if err != nil {
 		return nil, policy.Config{}, err
 	}
-	paths, err := tree.Paths()
-	if err != nil {
-		return nil, policy.Config{}, err
+	paths, missed := tree.Paths()
+	if missed != nil && !partial.Is(missed) {
+		return nil, policy.Config{}, missed
 	}
 	groups, err := inventory.ListOnce(ctx, c.Rules, c.ContainerSockets, paths, tree.Direct)
 	if err != nil {
 		return nil, policy.Config{}, err
 	}
 	all, remarks := launch.Workloads(c.Rules, groups)
+	if missed != nil {
+		remarks = append(remarks, missed.Error())
+	}
 	for _, r := range append(c.Notices, remarks...) {
 		fmt.Fprintln(os.Stderr, "tenon: "+control.Printable(r))
 	}

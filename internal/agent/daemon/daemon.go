@@ -25,6 +25,7 @@ import (
 	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/journal"
@@ -145,8 +146,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer d.watcher.Close()
+	// followGroups logs which cgroups cannot be read.
 	recovered, err := d.host.Adopt()
-	if err != nil {
+	if err != nil && !partial.Is(err) {
 		return fmt.Errorf("take over from the last tenond: %w", err)
 	}
 	if recovered > 0 {

@@ -86,6 +86,12 @@ func (d *daemon) followGroups() {
 	if err := d.watcher.DegradedReason(); err != nil {
 		remarks = append(remarks, err.Error())
 	}
+	for _, passed := range d.tree.PassedOver {
+		remarks = append(remarks, passed.Error())
+	}
+	if err := d.watcher.Missed().OrNil(); err != nil {
+		remarks = append(remarks, err.Error()+"; tenond manages nothing in them")
+	}
 	workloads = slices.DeleteFunc(workloads, func(w node.Workload) bool {
 		if !w.Cgroup.Contains(d.home) {
 			return false

@@ -11,6 +11,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/psi"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -46,7 +47,7 @@ type pressure struct {
 	log  *slog.Logger
 	send func(tick.Event)
 
-	triggers map[triggerTarget]*cgroup.Trigger
+	triggers map[triggerTarget]*psi.Trigger
 	window   time.Duration
 	said     map[remark]bool // faults of triggers that have been logged
 	lost     atomic.Bool     // a trigger has ended without Close since the last follow
@@ -64,7 +65,7 @@ type remark struct {
 func newPressure(tree *cgroup.Tree, proc string, log *slog.Logger, send func(tick.Event)) *pressure {
 	return &pressure{
 		tree: tree, proc: proc, log: log, send: send,
-		triggers: map[triggerTarget]*cgroup.Trigger{}, window: pressureWindow, said: map[remark]bool{},
+		triggers: map[triggerTarget]*psi.Trigger{}, window: pressureWindow, said: map[remark]bool{},
 	}
 }
 
@@ -154,8 +155,8 @@ func (p *pressure) eventOf(w triggerTarget) tick.Event {
 	return e
 }
 
-func (p *pressure) trigger(w triggerTarget) (*cgroup.Trigger, error) {
-	set := func() (*cgroup.Trigger, error) {
+func (p *pressure) trigger(w triggerTarget) (*psi.Trigger, error) {
+	set := func() (*psi.Trigger, error) {
 		if w.id == "" {
 			return cgroup.NodeTrigger(p.proc, w.resource, p.window/stallDivisor, p.window)
 		}

@@ -27,7 +27,8 @@ type Subtree struct {
 	// make it a threaded domain: no process could enter its children then. It
 	// refuses to pass on other controllers.
 	Busy bool
-	// Children holds the inode number of each child, by its name.
+	// Children holds the inode number of each child, by its name. It is 0 for a
+	// child that cannot be looked up.
 	Children map[string]uint64
 }
 
@@ -55,11 +56,7 @@ func ReadSubtree(t *Tree, path string) (s Subtree, err error) {
 	}
 	s.Children = make(map[string]uint64, len(names))
 	for _, name := range names {
-		inode, err := h.inode(filepath.Join(path, name))
-		if err != nil && !errors.Is(err, ErrGone) {
-			return s, err
-		}
-		if err == nil {
+		if inode, err := h.inode(filepath.Join(path, name)); !errors.Is(err, ErrGone) {
 			s.Children[name] = inode
 		}
 	}

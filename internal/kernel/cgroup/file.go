@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"tenon.sh/tenon/internal/kernel/openfile"
+	"tenon.sh/tenon/internal/kernel/partial"
 )
 
 // readFile reads a pseudo file, whose size the kernel gives as 0. The buffer is
@@ -156,9 +157,11 @@ func cause(dir string, err error) error {
 	return errno
 }
 
+// exists reports whether dir is a directory. If it cannot find out, it returns
+// true.
 func exists(dir string) bool {
 	info, err := os.Stat(dir)
-	return err == nil && info.IsDir()
+	return err == nil && info.IsDir() || err != nil && !errors.Is(err, os.ErrNotExist)
 }
 
 // printPath returns a path as error messages print it.
@@ -166,7 +169,7 @@ func printPath(path string) string {
 	if path == "" {
 		return "the root cgroup"
 	}
-	return path
+	return partial.Shown(path)
 }
 
 // parseCount reads a non-negative number, or "max" as the largest number.

@@ -2,20 +2,6 @@ package cgroup
 
 import "testing"
 
-func FuzzParseMountInfo(f *testing.F) {
-	f.Add("32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime shared:9 - cgroup cgroup rw,cpu\n")
-	f.Add("27 25 0:24 /.. /a\\040b\\ rw - cgroup2 none rw\n")
-	f.Add("1 2 3 4 5 6 - cgroup2 a b")
-	f.Fuzz(func(t *testing.T, text string) {
-		mounts, err := parseMountInfo(text)
-		for _, m := range mounts {
-			if err != nil || (m.fsType != "cgroup" && m.fsType != "cgroup2") {
-				t.Errorf("mount %+v with error %v", m, err)
-			}
-		}
-	})
-}
-
 func FuzzParseCPUMax(f *testing.F) {
 	f.Add("max 100000")
 	f.Add("50000 100000")

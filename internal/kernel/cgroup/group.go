@@ -93,7 +93,8 @@ func (t *Tree) Remove(path string) error {
 }
 
 // RemoveAll removes a group and all groups below it, deepest first. It does not
-// kill processes. If a group has processes, RemoveAll fails with EBUSY.
+// kill processes. If a group has processes, RemoveAll fails with EBUSY. It
+// removes all groups that it can remove.
 func (t *Tree) RemoveAll(path string) error {
 	deadline := time.Now().Add(removeWait)
 	var errs []error
@@ -105,13 +106,15 @@ func (t *Tree) RemoveAll(path string) error {
 
 func (h *hierarchy) removeAll(path string, deadline time.Time) error {
 	children, err := h.children(path)
+	var errs []error
 	if err != nil && !errors.Is(err, ErrGone) {
-		return err
+		errs = append(errs, err)
 	}
 	for _, name := range children {
-		if err := h.removeAll(filepath.Join(path, name), deadline); err != nil {
-			return err
-		}
+		errs = append(errs, h.removeAll(filepath.Join(path, name), deadline))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	return h.remove(path, deadline)
 }
@@ -129,18 +132,19 @@ func (h *hierarchy) remove(path string, deadline time.Time) error {
 		if err == nil || err == syscall.ENOENT {
 			return nil
 		}
-		children, _ := h.children(path)
-		if err != syscall.EBUSY || len(children) > 0 || time.Now().After(deadline) {
+		children, listErr := h.children(path)
+		if err != syscall.EBUSY || listErr != nil || len(children) > 0 || time.Now().After(deadline) {
 			return fmt.Errorf("remove cgroup %s (%s): %w", path, dir, err)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// Exists reports whether the group exists in any hierarchy.
+// Exists reports whether the group exists in any hierarchy. If it cannot find
+// out, it returns true.
 func (t *Tree) Exists(path string) bool {
 	_, err := t.home(path)
-	return err == nil
+	return !errors.Is(err, ErrGone) && !errors.Is(err, syscall.EINVAL)
 }
 
 // home returns the hierarchy in which a group is looked up. This is the one of
@@ -152,19 +156,24 @@ func (t *Tree) home(path string) (*hierarchy, error) {
 }
 
 // find returns the same hierarchy as home, and the result of stat(2) for the
-// group's directory in it.
+// group's directory in it. It returns ErrGone only if the group is in no
+// hierarchy. A group that cannot be looked up may exist.
 func find(t *Tree, path string) (*hierarchy, syscall.Stat_t, error) {
 	var st syscall.Stat_t
+	why := ErrGone
 	for _, h := range t.hierarchies {
 		dir, err := h.dir(path)
 		if err != nil {
 			return nil, st, err
 		}
-		if syscall.Stat(dir, &st) == nil && st.Mode&syscall.S_IFMT == syscall.S_IFDIR {
+		switch err := syscall.Stat(dir, &st); {
+		case err == nil && st.Mode&syscall.S_IFMT == syscall.S_IFDIR:
 			return h, st, nil
+		case err != nil && err != syscall.ENOENT && err != syscall.ENOTDIR:
+			why = err
 		}
 	}
-	return nil, st, fmt.Errorf("find cgroup %s: %w", path, ErrGone)
+	return nil, st, fmt.Errorf("find cgroup %s: %w", printPath(path), why)
 }
 
 // hasNoChildren reports whether a directory contains no other directory. On cgroupfs, a
@@ -201,31 +210,6 @@ func (h *hierarchy) children(path string) ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// Paths lists all groups below the root, sorted.
-func (t *Tree) Paths() ([]string, error) {
-	var paths []string
-	var list func(path string) error
-	list = func(path string) error {
-		children, err := t.hierarchies[0].children(path)
-		if path != "" && errors.Is(err, ErrGone) {
-			return nil // the group has disappeared meanwhile
-		}
-		for _, c := range children {
-			child := filepath.Join(path, c)
-			paths = append(paths, child)
-			if err := list(child); err != nil {
-				return err
-			}
-		}
-		return err
-	}
-	if err := list(""); err != nil {
-		return nil, err
-	}
-	slices.Sort(paths)
-	return paths, nil
 }
 
 // Inode returns the inode number of the group's directory (on v1 in the

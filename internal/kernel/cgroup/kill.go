@@ -8,6 +8,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"tenon.sh/tenon/internal/kernel/partial"
 )
 
 // The loop of the agent stands still during these waits, so they are short. A
@@ -26,7 +28,8 @@ const (
 // ProcsBelow lists the processes in the group and in all groups below it, in
 // ascending order. On v1 the threads of a process may be in different groups.
 // What matters then is the group of the first thread. If the group itself is
-// threaded (v2), ProcsBelow fails with EOPNOTSUPP.
+// threaded (v2), ProcsBelow fails with EOPNOTSUPP. With a partial.Error, it
+// returns the processes of all groups that it could read.
 func (t *Tree) ProcsBelow(path string) ([]int, error) {
 	h, err := t.home(path)
 	if err != nil {
@@ -43,27 +46,6 @@ func (t *Tree) ProcsBelow(path string) ([]int, error) {
 	})
 	slices.Sort(all)
 	return slices.Compact(all), err
-}
-
-// eachBelow calls the function visit for a group and all groups below it. It
-// skips groups that disappear meanwhile.
-func (h *hierarchy) eachBelow(path string, visit func(string) error) error {
-	if err := visit(path); err != nil {
-		if errors.Is(err, ErrGone) {
-			return nil
-		}
-		return err
-	}
-	children, err := h.children(path)
-	if err != nil && !errors.Is(err, ErrGone) {
-		return err
-	}
-	for _, c := range children {
-		if err := h.eachBelow(filepath.Join(path, c), visit); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (h *hierarchy) processes(path string) ([]int, error) {
@@ -92,7 +74,8 @@ func (h *hierarchy) processes(path string) ([]int, error) {
 }
 
 // IsPopulated reports whether the group or a group below it has a process. It
-// returns ErrGone if the group does not exist.
+// returns ErrGone if the group does not exist. On v1 it looks into each group. If
+// it finds no process, but could not read all groups, it returns a partial.Error.
 func (t *Tree) IsPopulated(path string) (bool, error) {
 	h, err := t.home(path)
 	if err != nil {
@@ -101,15 +84,14 @@ func (t *Tree) IsPopulated(path string) (bool, error) {
 	if h.version == 2 {
 		return h.event(path, "populated")
 	}
-	found := errors.New("found")
 	err = h.eachBelow(path, func(p string) error {
 		some, err := h.hasContent(p, "cgroup.procs")
 		if some {
-			return found
+			return errStop
 		}
 		return err
 	})
-	if errors.Is(err, found) {
+	if errors.Is(err, errStop) {
 		return true, nil
 	}
 	return false, err
@@ -118,13 +100,14 @@ func (t *Tree) IsPopulated(path string) (bool, error) {
 // Signal sends a signal to each process of ProcsBelow, and returns how many
 // processes received it. It opens a handle (pidfd) of each process and then
 // reads the list again. So it never signals a process outside the group that
-// got a reused PID. It may miss a child that a process forks meanwhile.
+// got a reused PID. It may miss a child that a process forks meanwhile. With a
+// partial.Error, all processes that ProcsBelow could list received the signal.
 func (t *Tree) Signal(path string, s syscall.Signal) (int, error) {
 	if path == "" {
 		return 0, fmt.Errorf("signal %v to %s: %w", s, printPath(path), syscall.EINVAL)
 	}
 	ids, err := t.ProcsBelow(path)
-	if err != nil {
+	if err != nil && !partial.Is(err) {
 		return 0, fmt.Errorf("signal %v to %s: %w", s, path, err)
 	}
 	handles := make(map[int]*os.Process, len(ids))
@@ -134,11 +117,11 @@ func (t *Tree) Signal(path string, s syscall.Signal) (int, error) {
 			handles[id] = p
 		}
 	}
+	var errs []error
 	if ids, err = t.ProcsBelow(path); err != nil {
-		return 0, fmt.Errorf("signal %v to %s: %w", s, path, err)
+		errs = append(errs, fmt.Errorf("signal %v to %s: %w", s, path, err))
 	}
 	sent := 0
-	var errs []error
 	for _, id := range ids {
 		p := handles[id]
 		if p == nil {
@@ -209,8 +192,7 @@ func (t *Tree) hunt(path string) error {
 		err = errors.Join(err, t.Freeze(path, false))
 	}
 	for end := time.Now().Add(killWait); time.Now().Before(end); time.Sleep(killPoll) {
-		n, again := t.Signal(path, syscall.SIGKILL)
-		if n == 0 || again != nil {
+		if n, _ := t.Signal(path, syscall.SIGKILL); n == 0 { // the first error is returned
 			break
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"tenon.sh/tenon/internal/kernel/mounts"
 )
 
 // attached starts a shell in a group. The shell waits for a line before it runs
@@ -188,21 +190,17 @@ func TestASignalReachesTheGroupAndNobodyElse(t *testing.T) {
 // below it.
 func unifiedGroup(t *testing.T) (*Tree, string) {
 	t.Helper()
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	all, err := mounts.Read("/proc", "cgroup2")
 	if err != nil {
 		skip(t, err)
 	}
-	mounts, err := parseMountInfo(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, ok := pick(mounts, func(m mount) bool { return m.fsType == "cgroup2" })
-	if !ok {
+	if len(all) == 0 {
 		t.Skip("cgroup v2 is not mounted")
 	}
-	tree := &Tree{hierarchies: []*hierarchy{{version: 2, mount: m.point}}}
+	m := wholeFirst(all, func(mounts.Mount) bool { return true })[0]
+	tree := &Tree{hierarchies: []*hierarchy{{version: 2, mount: m.Point}}}
 	path := fmt.Sprintf("tenon-test-%d-%d", os.Getpid(), groupsMade.Add(1))
-	err = os.Mkdir(filepath.Join(m.point, path), 0o755)
+	err = os.Mkdir(filepath.Join(m.Point, path), 0o755)
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		skip(t, err)
 	}

@@ -14,7 +14,7 @@ import (
 // the given number of files is open in each hierarchy. If there are too many counters,
 // those that were read last stay open. Settings get at most half of the files.
 func (t *Tree) KeepOpen(most int) *Tree {
-	kept := &Tree{byController: map[string]*hierarchy{}, RecursiveProtection: t.RecursiveProtection}
+	kept := &Tree{byController: map[string]*hierarchy{}, RecursiveProtection: t.RecursiveProtection, PassedOver: t.PassedOver}
 	for _, h := range t.hierarchies {
 		k := *h
 		k.open = openfile.New(most)

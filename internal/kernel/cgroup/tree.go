@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 
+	"tenon.sh/tenon/internal/kernel/mounts"
 	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
@@ -64,6 +65,10 @@ type Tree struct {
 	// protected children do not use them. They do if cgroup v2 is mounted with
 	// memory_recursiveprot (Linux 5.7), which is the default of systemd.
 	RecursiveProtection bool
+	// PassedOver holds the mounts and lines of mountinfo that Detect could not
+	// read, with the causes. What it says is for people: the tree has all that
+	// could be read.
+	PassedOver []error
 }
 
 // A hierarchy is one mounted cgroup tree.
@@ -91,71 +96,82 @@ func (h *hierarchy) dir(path string) (string, error) {
 
 // Detect finds the hierarchies in procRoot/self/mountinfo, and whether each
 // controller is on v1 or v2. On a hybrid node the v2 tree is mounted, but has
-// only some controllers or none. If no controller is mounted, Detect returns
-// ErrUnsupported.
+// only some controllers or none. If a mount cannot be read, because another one
+// hides it, Detect tries the next mount of its kind: see Tree.PassedOver. If no
+// controller is mounted, Detect returns ErrUnsupported.
 func Detect(procRoot string) (*Tree, error) {
-	file := filepath.Join(procRoot, "self/mountinfo")
-	text, err := readFile(file)
-	if err != nil {
-		return nil, err
-	}
-	mounts, err := parseMountInfo(text)
-	if err != nil {
-		return nil, fmt.Errorf("parse %s: %w", file, err)
-	}
+	all, err := mounts.Read(procRoot, "cgroup", "cgroup2")
 	t := &Tree{byController: map[string]*hierarchy{}}
-	t.addV1(mounts)
-	if err := t.addV2(mounts); err != nil {
+	if passOver(t, err); err != nil && len(all) == 0 {
 		return nil, err
 	}
+	t.addV1(all)
+	t.addV2(all)
 	for _, c := range controllers {
 		if h := t.byController[c]; h != nil && !slices.Contains(t.hierarchies, h) {
 			t.hierarchies = append(t.hierarchies, h)
 		}
 	}
 	if len(t.hierarchies) == 0 {
-		return nil, fmt.Errorf("find cgroups: no hierarchy with any of the controllers %s in %s: %w",
-			strings.Join(controllers, " "), file, ErrUnsupported)
+		err := fmt.Errorf("find cgroups: no hierarchy with any of the controllers %s in %s: %w",
+			strings.Join(controllers, " "), filepath.Join(procRoot, "self/mountinfo"), ErrUnsupported)
+		for _, passed := range t.PassedOver {
+			err = fmt.Errorf("%w; %w", err, passed)
+		}
+		return nil, err
 	}
 	return t, nil
 }
 
-// addV2 adds the v2 tree, with the controllers in its root. These are only the
-// controllers that are in no v1 hierarchy.
-func (t *Tree) addV2(mounts []mount) error {
-	m, ok := pick(mounts, func(m mount) bool { return m.fsType == "cgroup2" })
-	if !ok {
-		return nil
-	}
-	h := &hierarchy{version: 2, mount: m.point, above: m.startsAboveNamespace()}
-	text, err := h.read("", "cgroup.controllers")
+// passOver records why a mount was passed over. It ignores nil.
+func passOver(t *Tree, err error) {
 	if err != nil {
-		return err
+		t.PassedOver = append(t.PassedOver, err)
 	}
-	for _, c := range strings.Fields(text) {
-		if slices.Contains(controllers, c) && t.byController[c] == nil {
-			t.byController[c] = h
-		}
-	}
-	t.RecursiveProtection = t.byController[memory] == h && slices.Contains(m.options, "memory_recursiveprot")
-	if t.byController[cpu] == h && t.byController[cpuacct] == nil {
-		t.byController[cpuacct] = h
-	}
-	return nil
 }
 
-// pick returns the first matching mount that shows the whole hierarchy. If
-// there is none, it returns the first matching mount, a bind mount of a single
-// group.
-func pick(mounts []mount, match func(mount) bool) (mount, bool) {
-	found := slices.DeleteFunc(slices.Clone(mounts), func(m mount) bool { return !match(m) })
-	if len(found) == 0 {
-		return mount{}, false
+// addV2 adds the v2 tree, with the controllers in its root. These are only the
+// controllers that are in no v1 hierarchy.
+func (t *Tree) addV2(all []mounts.Mount) {
+	for _, m := range wholeFirst(all, func(m mounts.Mount) bool { return m.Type == "cgroup2" }) {
+		h := &hierarchy{version: 2, mount: m.Point, above: m.StartsAboveNamespace()}
+		text, err := h.read("", "cgroup.controllers")
+		if err != nil {
+			passOver(t, hidden(m, err))
+			continue
+		}
+		for _, c := range strings.Fields(text) {
+			if slices.Contains(controllers, c) && t.byController[c] == nil {
+				t.byController[c] = h
+			}
+		}
+		t.RecursiveProtection = t.byController[memory] == h && slices.Contains(m.Options, "memory_recursiveprot")
+		if t.byController[cpu] == h && t.byController[cpuacct] == nil {
+			t.byController[cpuacct] = h
+		}
+		return
 	}
-	if i := slices.IndexFunc(found, func(m mount) bool { return m.root == "/" }); i > 0 {
-		return found[i], true
-	}
-	return found[0], true
+}
+
+// hidden returns the error of a mount that cannot be read.
+func hidden(m mounts.Mount, err error) error {
+	return fmt.Errorf("the %s mount at %s cannot be read, perhaps because another mount hides it: %w", m.Type, m.Point, err)
+}
+
+// wholeFirst returns the matching mounts: first those that show the whole
+// hierarchy, and then the bind mounts of single groups.
+func wholeFirst(all []mounts.Mount, match func(mounts.Mount) bool) []mounts.Mount {
+	found := slices.DeleteFunc(slices.Clone(all), func(m mounts.Mount) bool { return !match(m) })
+	slices.SortStableFunc(found, func(a, b mounts.Mount) int {
+		switch {
+		case a.Root == "/" && b.Root != "/":
+			return -1
+		case a.Root != "/" && b.Root == "/":
+			return 1
+		}
+		return 0
+	})
+	return found
 }
 
 // StartsAboveNamespace reports whether the tree begins above the cgroup

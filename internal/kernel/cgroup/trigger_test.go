@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/kernel/psi"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -81,7 +82,7 @@ func spin(t *testing.T, n int) (pids []int) {
 
 // fires waits until a trigger fires. It returns false if the
 // trigger ends before.
-func fires(t *testing.T, tr *Trigger) bool {
+func fires(t *testing.T, tr *psi.Trigger) bool {
 	t.Helper()
 	select {
 	case _, open := <-tr.Fired():
@@ -124,7 +125,7 @@ func TestV2TriggerFiresForItsGroupAndEndsWithIt(t *testing.T) {
 	if err := errors.Join(tree.Make(busy), tree.Make(calm), tree.WriteCPUs(busy, unit.CPUSetOf(0))); err != nil {
 		t.Fatal(err)
 	}
-	triggers := map[string]*Trigger{}
+	triggers := map[string]*psi.Trigger{}
 	for _, group := range []string{busy, calm, ""} {
 		tr, err := tree.Trigger(group, "cpu", ms, 500*ms)
 		if err != nil {

@@ -13,11 +13,19 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/kernel/inotify"
+	"tenon.sh/tenon/internal/kernel/partial"
 )
 
-// lookEvery is the time between two scans of all groups. There are scans only
-// while the kernel does not report the changes of some groups.
-const lookEvery = 2 * time.Second
+const (
+	// lookEvery is the time between two scans of all groups. There are scans only
+	// while the kernel does not report the changes of some groups.
+	lookEvery = 2 * time.Second
+	// lookRarer is the factor by which scans are rarer if all that they could find
+	// is below groups that cannot be read.
+	lookRarer = 30
+)
 
 // A Watcher holds the present list of groups in the hierarchy of cpu. It is
 // notified by the kernel of every group that is made, renamed or removed
@@ -30,9 +38,9 @@ type Watcher struct {
 	changed chan struct{}
 
 	// Only the goroutine that executes run uses these fields.
-	inotify *inotify         // nil: there are no events
+	inotify *inotify.Queue   // nil: there are no events
 	byWatch map[int32]string // the group of each watch
-	missed  error            // why some or all groups are not watched; nil: all are
+	missed  error            // why some or all groups are not watched; nil: all are, except those in unread
 	next    time.Time        // time of the next scan of all groups; zero: none is needed
 	dirty   bool             // groups have changed since the last call of tell
 
@@ -43,11 +51,12 @@ type Watcher struct {
 	sorted   []string        // known, without the root; nil: not yet computed
 	differ   map[string]bool // groups that changed since the last call of Changes
 	degraded error
+	unread   map[string]error // the groups that cannot be read, with the causes
 }
 
 // A watchedGroup is the state of a known group.
 type watchedGroup struct {
-	watch    int32 // the watch, or unwatched
+	watch    int32 // the watch, or inotify.Unwatched
 	children int   // number of known groups directly below it
 }
 
@@ -74,6 +83,7 @@ func newWatcher(h *hierarchy, period time.Duration) *Watcher {
 	return &Watcher{
 		h: h, period: period, ended: make(chan struct{}), changed: make(chan struct{}, 1),
 		byWatch: map[int32]string{}, known: map[string]*watchedGroup{}, differ: map[string]bool{},
+		unread: map[string]error{},
 	}
 }
 
@@ -107,10 +117,25 @@ func (w *Watcher) Changes() []string {
 // changes may give one value.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
-// DegradedReason returns nil while the kernel reports the changes of every
-// group. Otherwise it returns the reason: usually the user has no inotify
-// watches left. The Watcher then finds changes by a scan of all groups every 2
-// s. Each scan tries to add the missing watches.
+// Missed returns a partial.Error with the groups that cannot be read, or nil. The
+// Watcher looks at them again from time to time.
+func (w *Watcher) Missed() *partial.Error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.unread) == 0 {
+		return nil
+	}
+	missed := &partial.Error{}
+	for _, path := range slices.Sorted(maps.Keys(w.unread)) {
+		missed.Add(path, w.unread[path])
+	}
+	return missed
+}
+
+// DegradedReason returns nil while the kernel reports the changes of every group
+// except those of Missed. Otherwise it returns the reason: usually the user has
+// no inotify watches left. The Watcher then finds changes by a scan of all groups
+// every 2 s. Each scan tries to add the missing watches.
 func (w *Watcher) DegradedReason() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,7 +151,7 @@ func (w *Watcher) Close() {
 func (w *Watcher) run(ctx context.Context) {
 	defer close(w.ended)
 	defer w.shut()
-	events := make([]byte, eventsSize)
+	events := make([]byte, inotify.EventsSize)
 	for {
 		n, err := w.wait(ctx, events)
 		switch {
@@ -168,10 +193,15 @@ func (w *Watcher) wait(ctx context.Context, events []byte) (int, error) {
 
 // settle sets the error that DegradedReason returns, and plans the next scan.
 func (w *Watcher) settle() {
+	period := w.period
 	if w.missed == nil {
+		period *= lookRarer
+	}
+	switch {
+	case w.missed == nil && len(w.unread) == 0:
 		w.next = time.Time{}
-	} else if w.next.IsZero() {
-		w.next = time.Now().Add(w.period)
+	case w.next.IsZero() || time.Until(w.next) > period:
+		w.next = time.Now().Add(period)
 	}
 	if (w.missed == nil) == (w.degraded == nil) {
 		return

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/kernel/inotify"
 )
 
 // look scans all groups, updates the list of known groups, and adds missing
@@ -25,11 +27,16 @@ func (w *Watcher) look(ctx context.Context) {
 			w.forget(path)
 		}
 	}
+	for path := range w.unread {
+		if !seen[path] {
+			w.pass(path, nil)
+		}
+	}
 }
 
 // open opens the event queue. The queue ends when ctx ends.
 func (w *Watcher) open(ctx context.Context) {
-	queue, err := newInotify()
+	queue, err := inotify.New()
 	if err != nil {
 		w.miss(err)
 		return
@@ -47,31 +54,31 @@ func (w *Watcher) shut() {
 	w.inotify = nil
 	clear(w.byWatch)
 	for _, g := range w.known {
-		g.watch = unwatched
+		g.watch = inotify.Unwatched
 	}
 }
 
 // take applies events to the list of known groups.
 func (w *Watcher) take(ctx context.Context, events []byte) {
 	for len(events) > 0 {
-		var e event
-		if e, events = nextEvent(events); e.mask&unix.IN_Q_OVERFLOW != 0 {
+		var e inotify.Event
+		if e, events = inotify.Next(events); e.Mask&unix.IN_Q_OVERFLOW != 0 {
 			w.look(ctx) // some events are lost
 			continue
 		}
-		group, known := w.byWatch[e.watch]
+		group, known := w.byWatch[e.Watch]
 		switch {
 		case !known: // the group was dropped after the event
-		case e.mask&unix.IN_IGNORED != 0: // the watched directory was removed
+		case e.Mask&unix.IN_IGNORED != 0: // the watched directory was removed
 			w.drop(group)
 			if group == "" {
 				w.miss(errors.New("watch cgroups: the file system has been unmounted"))
 			}
-		case e.mask&unix.IN_ISDIR == 0:
-		case e.mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0:
-			w.drop(childPath(group, e.name))
+		case e.Mask&unix.IN_ISDIR == 0:
+		case e.Mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0:
+			w.drop(childPath(group, e.Name))
 		default:
-			w.follow(childPath(group, e.name), nil)
+			w.follow(childPath(group, e.Name), nil)
 		}
 	}
 }
@@ -85,14 +92,16 @@ func (w *Watcher) follow(path string, seen map[string]bool) {
 	if isGone(err) && path != "" {
 		return // its removal gives an event, too
 	}
-	if err != nil {
+	if isShort(err) || err != nil && path == "" {
 		w.miss(err)
+		err = nil
 	}
+	unread := err
 	if old := w.known[path]; old != nil {
 		switch {
-		case old.watch != unwatched && old.watch != watch:
+		case old.watch != inotify.Unwatched && old.watch != watch:
 			w.drop(path) // the group was removed and made again
-		case old.watch == watch && watch != unwatched && seen == nil:
+		case old.watch == watch && watch != inotify.Unwatched && seen == nil:
 			return
 		}
 	}
@@ -101,32 +110,62 @@ func (w *Watcher) follow(path string, seen map[string]bool) {
 		w.unwatch(watch)
 		return
 	}
-	if err != nil {
+	switch {
+	case err != nil && path == "":
 		w.miss(err)
+		if isGone(err) {
+			return
+		}
+	case err != nil:
+		unread = err
 	}
-	if isGone(err) {
-		return
-	}
-	w.add(path, watch)
+	w.pass(path, unread)
 	if seen != nil {
 		seen[path] = true
 	}
+	if unread != nil {
+		if _, err := w.h.inode(path); err != nil {
+			return // it is not even found
+		}
+	}
+	w.add(path, watch)
 	for _, name := range names {
 		w.follow(childPath(path, name), seen)
 	}
 }
 
+// isShort reports whether a watch failed because the user or this process has no
+// watches, descriptors or memory left. A later watch may then succeed.
+func isShort(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
+}
+
+// pass records that a group cannot be read, and why, or that it can (nil).
+func (w *Watcher) pass(path string, err error) {
+	if _, unread := w.unread[path]; unread == (err != nil) {
+		return
+	}
+	w.dirty = true
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		delete(w.unread, path)
+		return
+	}
+	w.unread[path] = err
+}
+
 func (w *Watcher) watchGroup(path string) (int32, error) {
 	if w.inotify == nil {
-		return unwatched, nil
+		return inotify.Unwatched, nil
 	}
 	dir, err := w.h.dir(path)
 	if err != nil {
-		return unwatched, err
+		return inotify.Unwatched, err
 	}
-	watch, err := w.inotify.watch(dir)
+	watch, err := w.inotify.Watch(dir)
 	if err != nil {
-		return unwatched, fmt.Errorf("watch cgroup %s: %w", printPath(path), err)
+		return inotify.Unwatched, fmt.Errorf("watch cgroup %s: %w", printPath(path), err)
 	}
 	return watch, nil
 }
@@ -143,7 +182,7 @@ func (w *Watcher) miss(err error) {
 }
 
 func (w *Watcher) add(path string, watch int32) {
-	if watch != unwatched {
+	if watch != inotify.Unwatched {
 		w.byWatch[watch] = path
 	}
 	if g := w.known[path]; g != nil {
@@ -163,6 +202,11 @@ func (w *Watcher) add(path string, watch int32) {
 
 // drop forgets a group and all groups below it.
 func (w *Watcher) drop(path string) {
+	for p := range w.unread {
+		if p == path || path == "" || strings.HasPrefix(p, path+"/") {
+			w.pass(p, nil)
+		}
+	}
 	g := w.known[path]
 	if g == nil {
 		return
@@ -202,12 +246,12 @@ func (w *Watcher) forget(path string) {
 // queue is closed, such a watch would count against the limit of watches and
 // keep the directory's inode.
 func (w *Watcher) unwatch(watch int32) {
-	if watch == unwatched {
+	if watch == inotify.Unwatched {
 		return
 	}
 	delete(w.byWatch, watch)
 	if w.inotify != nil {
-		w.inotify.unwatch(watch)
+		w.inotify.Unwatch(watch)
 	}
 }
 

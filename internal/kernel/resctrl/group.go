@@ -121,7 +121,8 @@ func (f *FS) Add(group string, tid int) error {
 const settleRounds = 20
 
 // Settle moves threads into a group until all of them are in it. The function
-// threads lists them. A child inherits the group of its parent: if it is forked
+// threads lists them. If it returns threads and an error, it has missed some:
+// Settle moves the others, moves none back, and returns the error. A child inherits the group of its parent: if it is forked
 // before the parent is moved, it must be moved, too. So each list has fewer
 // threads to move. Settle fails after settleRounds lists.
 //
@@ -133,7 +134,7 @@ func (f *FS) Settle(group string, threads func() ([]int, error)) error {
 	moved := map[int]bool{}
 	for range settleRounds {
 		want, have, err := f.compare(group, threads)
-		if err != nil {
+		if err != nil && len(want) == 0 {
 			return err
 		}
 		settled := true
@@ -145,6 +146,9 @@ func (f *FS) Settle(group string, threads func() ([]int, error)) error {
 			if err := f.Add(group, tid); err != nil {
 				return err
 			}
+		}
+		if settled && err != nil {
+			return err
 		}
 		if settled {
 			return f.sendBack(moved, want, have)
@@ -159,14 +163,18 @@ func (f *FS) Settle(group string, threads func() ([]int, error)) error {
 }
 
 // compare returns the threads that should be in a group (want) and those that
-// are in it (have), both ascending.
+// are in it (have), both ascending. If threads has missed some, compare returns
+// both lists and the error.
 func (f *FS) compare(group string, threads func() ([]int, error)) (want, have []int, err error) {
-	if want, err = threads(); err != nil {
+	want, missed := threads()
+	if missed != nil && len(want) == 0 {
+		return nil, nil, missed
+	}
+	have, err = f.Tasks(group)
+	if err != nil {
 		return nil, nil, err
 	}
-	want = slices.Sorted(slices.Values(want))
-	have, err = f.Tasks(group)
-	return want, have, err
+	return slices.Sorted(slices.Values(want)), have, missed
 }
 
 // sendBack moves threads that were moved into a group by mistake to the default

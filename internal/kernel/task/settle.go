@@ -15,7 +15,8 @@ const (
 	settlePause = time.Millisecond
 )
 
-// A List returns the present threads of a group.
+// A List returns the present threads of a group. If it returns threads and an
+// error, it has missed some.
 type List func() ([]int, error)
 
 // A change sets an attribute of a thread. Children of the thread inherit the
@@ -36,17 +37,19 @@ type change struct {
 //
 // A thread can end after it was listed, and a thread of another process can get
 // its tid before the change. Therefore settle undoes the change of every thread
-// that is not in the last list.
+// that is not in the last list. If the lists miss threads, settle undoes nothing,
+// and returns the error of the last list after it has changed the others.
 func settle(list List, c change) (int, error) {
 	changed, failed := map[int]bool{}, map[int]error{}
 	settled := false
 	var listed []int
+	var missed error
 	for range settleRounds {
 		tids, err := list()
-		if err != nil {
+		if err != nil && len(tids) == 0 {
 			return len(changed), fmt.Errorf("give threads %s: %w", c.name, err)
 		}
-		listed = tids
+		listed, missed = tids, err
 		found, err := c.pass(tids, changed, failed)
 		if err != nil {
 			return len(changed), err
@@ -63,7 +66,10 @@ func settle(list List, c change) (int, error) {
 			time.Sleep(settlePause)
 		}
 	}
-	errs := make([]error, 0, len(failed)+1)
+	errs := make([]error, 0, len(failed)+2)
+	if missed != nil {
+		errs = append(errs, fmt.Errorf("give threads %s: %w", c.name, missed))
+	}
 	for _, err := range failed {
 		errs = append(errs, err)
 	}
@@ -76,7 +82,7 @@ func settle(list List, c change) (int, error) {
 	}
 	n := 0
 	for tid := range changed {
-		if here[tid] {
+		if here[tid] || missed != nil {
 			n++
 			continue
 		}

@@ -237,3 +237,25 @@ func TestForkStormIsConvertedWhole(t *testing.T) {
 		}
 	}
 }
+
+// TestSettleChangesWhatAListHasFound has a list that misses threads. All others
+// must get the attribute, and none may lose it, because a thread that the list
+// lacks may still be there.
+func TestSettleChangesWhatAListHasFound(t *testing.T) {
+	missed, calls := errors.New("missed"), 0
+	c := &crowd{has: map[int]bool{1: false, 2: false, 3: true}}
+	list := func() ([]int, error) {
+		calls++
+		if calls == 1 {
+			return []int{1, 2, 3}, missed
+		}
+		return []int{2, 3}, missed
+	}
+	if n, err := settle(list, c.change()); n != 2 || !errors.Is(err, missed) || !c.has[1] || !c.has[2] {
+		t.Errorf("%d threads, %v, %v", n, err, c.has)
+	}
+	c = &crowd{has: map[int]bool{1: false}}
+	if n, err := settle(func() ([]int, error) { return nil, missed }, c.change()); n != 0 || !errors.Is(err, missed) {
+		t.Errorf("%d threads, %v", n, err)
+	}
+}

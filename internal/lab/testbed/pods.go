@@ -225,13 +225,12 @@ func removeAll(p, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 		return nil
 	}
 	children, _ := t.Children(string(p))
+	var errs []error
 	for _, c := range children {
-		if err := removeAll(p.Join(c), keep, m, t); err != nil {
-			return err
-		}
+		errs = append(errs, removeAll(p.Join(c), keep, m, t))
 	}
-	if isKept(p, keep) {
-		return nil
+	if err := errors.Join(errs...); err != nil || isKept(p, keep) {
+		return err
 	}
 	return m.RemoveGroup(p)
 }

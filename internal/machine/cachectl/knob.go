@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 
+	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/kernel/resctrl"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/knob"
@@ -50,7 +51,7 @@ func (c *Groups) readMembership(k node.Knob) (node.ControlGroup, error) {
 		return node.ControlGroup{}, fmt.Errorf("read %v: %w", k, err)
 	}
 	threads, err := c.threads(k.Cgroup)
-	if err != nil {
+	if err != nil && !partial.Is(err) {
 		return node.ControlGroup{}, err
 	}
 	members, err := membersOf(fs)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -106,7 +107,7 @@ func (c *Groups) readMembers(list []node.CgroupPath) map[node.CgroupPath]members
 	}
 	found := make(map[node.CgroupPath]membership, len(list))
 	for _, p := range list {
-		if threads, err := c.threads(p); err == nil {
+		if threads, err := c.threads(p); err == nil || partial.Is(err) {
 			v, any := all.groupsOf(threads)
 			found[p] = membership{v, any}
 		}

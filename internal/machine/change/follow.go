@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -11,7 +12,8 @@ import (
 // Renamed returns those cgroups of journaled knobs that another program has
 // renamed. Only cgroup v1 allows this, and the cgroup keeps its inode. The
 // function paths returns all cgroups. It is called only if a cgroup is missing
-// at the path that the journal has.
+// at the path that the journal has. If paths returns a partial.Error, Renamed
+// returns it with the renames that it has found.
 func (c *Knobs) Renamed(touches map[node.Knob]journal.Touch, paths func() ([]string, error)) ([]journal.Move, error) {
 	return c.renamed(touches, paths, map[node.CgroupPath]uint64{})
 }
@@ -42,9 +44,9 @@ func (c *Knobs) renamed(touches map[node.Knob]journal.Touch, paths func() ([]str
 	if len(was) == 0 {
 		return nil, nil
 	}
-	all, err := paths()
-	if err != nil {
-		return nil, err
+	all, missed := paths()
+	if missed != nil && !partial.Is(missed) {
+		return nil, missed
 	}
 	var moves []journal.Move
 	for _, p := range all {
@@ -56,21 +58,33 @@ func (c *Knobs) renamed(touches map[node.Knob]journal.Touch, paths func() ([]str
 			moves = append(moves, journal.Move{From: from, To: node.CgroupPath(p), Inode: inode})
 		}
 	}
-	return moves, nil
+	return moves, missed
+}
+
+// MayBeHidden reports whether a cgroup that is not found may have been renamed:
+// only v1 allows this, and only below the same parent, which cannot be listed.
+func MayBeHidden(c *Knobs, p node.CgroupPath) bool {
+	if c.o.Tree == nil || c.o.Tree.Version() != 1 {
+		return false
+	}
+	_, err := c.o.Tree.Children(string(p.Parent()))
+	return err != nil && !errors.Is(err, cgroup.ErrGone)
 }
 
 // Follow records in the journal that cgroups were renamed, and changes the
 // paths in touches. So a later release restores the knobs of the right cgroups.
+// If paths returns a partial.Error, Follow returns it after it has recorded the
+// other renames.
 func (c *Knobs) Follow(touches map[node.Knob]journal.Touch, paths func() ([]string, error)) error {
-	moves, err := c.Renamed(touches, paths)
-	if err != nil || len(moves) == 0 {
-		return err
+	moves, missed := c.Renamed(touches, paths)
+	if len(moves) == 0 {
+		return missed
 	}
 	if err := c.o.Journal.Moved(moves); err != nil {
 		return err
 	}
 	(&journal.State{Touches: touches, Groups: map[node.CgroupPath]journal.Session{}}).Move(moves)
-	return nil
+	return missed
 }
 
 // handleDisplaced handles a knob whose journal entry belongs to another cgroup,
@@ -81,6 +95,9 @@ func (c *Knobs) handleDisplaced(k node.Knob) (journal.Touch, bool, error) {
 	state, err := c.o.Journal.State()
 	if err == nil {
 		err = c.Follow(state.Touches, c.o.Tree.Paths)
+	}
+	if partial.Is(err) && !MayBeHidden(c, k.Cgroup) {
+		err = nil // the cgroup of the entry would have been found
 	}
 	t, touched := state.Touches[k]
 	return t, touched, err

@@ -9,6 +9,7 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/note"
+	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/process"
 	"tenon.sh/tenon/internal/model/node"
@@ -104,11 +105,12 @@ func unnote(c *Knobs, k node.Knob) error {
 // LostChanges returns changes that are in the notes of the cgroups but not in
 // the given state of the journal. If the journal has an entry of the knob, the
 // change counts as lost only if the knob still has the value of the note. It
-// ignores notes of other journals.
+// ignores notes of other journals. With a partial.Error, it has read the notes of
+// all other cgroups.
 func (c *Knobs) LostChanges(known journal.State, paths []string) (journal.State, error) {
 	lost := journal.State{Touches: map[node.Knob]journal.Touch{}, Groups: map[node.CgroupPath]journal.Session{}}
 	dir := c.noteDir()
-	var errs []error
+	missed := &partial.Error{}
 	paths = slices.Concat([]string{""}, paths)
 	type reading struct {
 		notes map[string]string
@@ -119,7 +121,7 @@ func (c *Knobs) LostChanges(known journal.State, paths []string) (journal.State,
 	for i, path := range paths {
 		notes, err := read[i].notes, read[i].err
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, note.ErrUnsupported) {
-			errs = append(errs, err)
+			missed.Add(path, err)
 		}
 		for name, text := range notes {
 			var n record
@@ -145,7 +147,7 @@ func (c *Knobs) LostChanges(known journal.State, paths []string) (journal.State,
 			lost.Touches[k] = t
 		}
 	}
-	return lost, errors.Join(errs...)
+	return lost, missed.OrNil()
 }
 
 // lostItsEnd reports whether the journal has lost the last write of a knob,
@@ -172,7 +174,8 @@ func (n record) touch(k node.Knob, inode uint64) (journal.Touch, bool) {
 }
 
 // recover adds to the journal the changes that only the notes have. It returns
-// how many knobs and cgroups it added.
+// how many knobs and cgroups it added. With a partial.Error, it has added those
+// of all other cgroups.
 func (c *Knobs) recover() (int, error) {
 	if c.o.Tree == nil {
 		return 0, nil
@@ -182,11 +185,11 @@ func (c *Knobs) recover() (int, error) {
 		return 0, err
 	}
 	paths, err := c.o.Tree.Paths()
-	if err != nil {
+	if err != nil && !partial.Is(err) {
 		return 0, err
 	}
-	lost, err := c.LostChanges(state, paths)
-	errs := []error{err}
+	lost, missed := c.LostChanges(state, paths)
+	errs := []error{err, missed}
 	for k, t := range lost.Touches {
 		if t.By != c.o.Journal.Session() && process.Alive(c.o.FS, journal.Process{PID: t.By.PID, Start: t.By.Start}) {
 			continue // that process still writes the note

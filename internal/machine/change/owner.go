@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 
+	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/process"
 	"tenon.sh/tenon/internal/model/node"
@@ -90,17 +91,18 @@ type ownedKnobs struct {
 // have changed, so that an agent continues where the last one stopped. Changes
 // of a lab are excepted, because a restore undoes them. Adopt first adds to the
 // journal the changes that only the notes of the cgroups have. It returns how
-// many knobs and cgroups these are.
+// many knobs and cgroups these are. With a partial.Error, it has done so for all
+// cgroups that can be read.
 func (c *Knobs) Adopt() (recovered int, err error) {
 	touches, err := c.ReleasableKnobs()
 	touches = maps.Clone(touches)
 	if err == nil && c.o.Tree != nil {
 		err = c.Follow(touches, c.o.Tree.Paths)
 	}
-	if err != nil {
+	if err != nil && !partial.Is(err) {
 		return 0, err
 	}
-	recovered, err = c.recover()
+	recovered, err = c.recover() // it misses the same cgroups
 	var knobs []node.Knob
 	for k, t := range touches {
 		if !t.By.Lab {

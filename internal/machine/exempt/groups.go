@@ -3,6 +3,7 @@
 package exempt
 
 import (
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -160,8 +161,11 @@ func (g *Groups) EndOver(at time.Time) {
 	g.mu.Unlock()
 	for p, v := range all {
 		now, err := g.tree.Inode(string(p))
-		lives, _ := g.tree.IsPopulated(string(p))
-		if over := !v.until.IsZero() && !at.Before(v.until); over || err != nil || now != v.inode || !lives {
+		ended := errors.Is(err, cgroup.ErrGone) || err == nil && now != v.inode
+		if lives, err := g.tree.IsPopulated(string(p)); err == nil && !lives {
+			ended = true
+		}
+		if over := !v.until.IsZero() && !at.Before(v.until); over || ended {
 			g.End(p)
 		}
 	}

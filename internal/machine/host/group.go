@@ -6,6 +6,7 @@ import (
 	"slices"
 	"syscall"
 
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/machine/process"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -52,9 +53,13 @@ func (h *Host) RemoveGroup(p node.CgroupPath) error {
 	if err := h.needTree(); err != nil {
 		return fmt.Errorf("remove cgroup %s: %w", p, err)
 	}
-	if children, err := h.tree.Children(string(p)); err == nil && len(children) > 0 {
-		// This check must come before Remove. Otherwise, on v1, Remove would
-		// remove the cgroup from those hierarchies in which it has no children.
+	// This check must come before Remove. Otherwise, on v1, Remove would remove the
+	// cgroup from those hierarchies in which it has no children.
+	children, err := h.tree.Children(string(p))
+	if err != nil && !errors.Is(err, cgroup.ErrGone) {
+		return fmt.Errorf("remove cgroup %s: %w", p, err)
+	}
+	if len(children) > 0 {
 		return fmt.Errorf("remove cgroup %s: it holds %d groups: %w", p, len(children), syscall.EBUSY)
 	}
 	if err := h.tree.Remove(string(p)); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/change"
 	"tenon.sh/tenon/internal/machine/exempt"
@@ -148,9 +149,9 @@ func (x *runs) mayStop(p node.CgroupPath) error {
 	if p == "" {
 		return isolation.ErrOwn
 	}
-	pids, err := x.tree.ProcsBelow(string(p))
-	if err != nil {
-		return err
+	pids, missed := x.tree.ProcsBelow(string(p))
+	if missed != nil && !partial.Is(missed) {
+		return missed
 	}
 	state, err := x.journal.State()
 	if err != nil {
@@ -165,8 +166,14 @@ func (x *runs) mayStop(p node.CgroupPath) error {
 	if x.spare != nil {
 		own = append(own, x.spare()...)
 	}
-	for _, pid := range pids {
-		if slices.Contains(own, pid) {
+	for _, pid := range own {
+		inside := slices.Contains(pids, pid)
+		if missed != nil && !inside { // it may be in a cgroup that cannot be read
+			if inside, err = isolation.IsInside(x.fs, pid, p); err != nil && !errors.Is(err, proc.ErrGone) {
+				return err
+			}
+		}
+		if inside {
 			return fmt.Errorf("process %d: %w", pid, isolation.ErrOwn)
 		}
 	}

@@ -120,6 +120,7 @@ func (h *Host) Sweep(groups []string) (again bool, err error) {
 		at[p] = found{inode: inode}
 	}
 	var gone []node.Knob
+	hidden := map[node.CgroupPath]bool{}
 	for k, t := range touches {
 		f, looked := at[k.Cgroup]
 		if !looked || k.ControlGroup != "" {
@@ -128,7 +129,15 @@ func (h *Host) Sweep(groups []string) (again bool, err error) {
 		if k.ControlGroup == "" {
 			at[k.Cgroup] = f
 		}
-		if errors.Is(f.err, cgroup.ErrGone) || (f.err == nil && f.inode != t.Inode) {
+		if !errors.Is(f.err, cgroup.ErrGone) && (f.err != nil || f.inode == t.Inode) {
+			continue
+		}
+		may, known := hidden[k.Cgroup]
+		if !known {
+			may = change.MayBeHidden(h.changes, k.Cgroup)
+			hidden[k.Cgroup] = may
+		}
+		if !may {
 			gone = append(gone, k)
 		}
 	}

@@ -1,6 +1,7 @@
 package isolation
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -190,16 +191,14 @@ func (c *cookies) clearOurs(list task.List) (int, error) {
 	if len(ours) == 0 {
 		return 0, nil
 	}
-	tids, err := list()
-	if err != nil {
-		return 0, err
-	}
+	tids, missed := list()
 	tids = slices.DeleteFunc(tids, func(tid int) bool {
 		has, err := c.CookieOf(tid)
 		return err != nil || !ours[has]
 	})
 	if len(tids) == 0 {
-		return 0, nil
+		return 0, missed
 	}
-	return c.Clear(task.Fixed(tids...))
+	n, err := c.Clear(task.Fixed(tids...))
+	return n, errors.Join(err, missed)
 }

@@ -161,8 +161,9 @@ func (w *tallyWalk) list(p node.CgroupPath) ([]string, error) {
 }
 
 // countThreads counts the threads in and below a cgroup. It omits cgroups of
-// other classes and exempt cgroups. If the cgroup does not exist any more, it
-// returns cgroup.ErrGone.
+// other classes and exempt cgroups, and cgroups below p that cannot be read.
+// Otherwise one such cgroup, which any user can make, would hide the state of all
+// threads. If the cgroup does not exist any more, it returns cgroup.ErrGone.
 func (w *tallyWalk) countThreads(p node.CgroupPath) (tally, error) {
 	if class, is := w.classes[p]; is && class != node.BE || w.i.exempt.Has(p) {
 		return tally{}, nil
@@ -181,15 +182,13 @@ func (w *tallyWalk) countThreads(p node.CgroupPath) (tally, error) {
 		return tally{}, err
 	}
 	children, err := w.list(p)
-	if err != nil {
+	if errors.Is(err, cgroup.ErrGone) {
 		return tally{}, err
 	}
 	for _, name := range children {
-		n, err := w.countThreads(p.Join(name))
-		if err != nil && !errors.Is(err, cgroup.ErrGone) {
-			return tally{}, err
+		if n, err := w.countThreads(p.Join(name)); err == nil {
+			sum = sum.plus(n)
 		}
-		sum = sum.plus(n)
 	}
 	if counted {
 		w.now[p] = tallied{sum, used}

@@ -6,9 +6,12 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/partial"
+	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/machine/subtree"
 	"tenon.sh/tenon/internal/model/node"
@@ -117,15 +120,31 @@ func (i *Isolation) mayConvert(p node.CgroupPath) error {
 		return ErrOwn
 	}
 	tids, err := subtree.Threads(i.tree, p)
-	if err != nil {
+	if err != nil && !partial.Is(err) {
 		return err
 	}
 	for _, pid := range []int{1, os.Getpid()} {
-		if slices.Contains(tids, pid) {
+		inside := slices.Contains(tids, pid)
+		if err != nil && !inside {
+			if inside, err = IsInside(i.fs, pid, p); err != nil {
+				return err
+			}
+		}
+		if inside {
 			return fmt.Errorf("process %d: %w", pid, ErrOwn)
 		}
 	}
 	return nil
+}
+
+// IsInside reports whether a process is in or below a cgroup. It reads the
+// cgroup of the process, and needs no list of processes.
+func IsInside(fs proc.FS, pid int, p node.CgroupPath) (bool, error) {
+	entries, err := fs.Cgroup(pid)
+	if err != nil {
+		return false, err
+	}
+	return p.Contains(node.CgroupPath(strings.Trim(proc.CPUPath(entries), "/"))), nil
 }
 
 // convert sets the attribute of a knob on the threads of its cgroup.

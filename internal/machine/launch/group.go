@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -85,16 +86,19 @@ func (r *run) leave() error {
 // removeTree removes a group. It first removes the groups that the command has
 // created inside it.
 func (r *run) removeTree(group string) error {
-	children, _ := r.Tree.Children(group)
+	children, _ := r.Tree.Children(group) // RemoveGroup fails for the same reason
+	var errs []error
 	for _, c := range children {
-		if err := r.removeTree(group + "/" + c); err != nil {
-			return err
-		}
+		errs = append(errs, r.removeTree(group+"/"+c))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	return r.Host.RemoveGroup(node.CgroupPath(group))
 }
 
-// members lists the processes in and below the run's cgroup.
+// members lists the processes in and below the run's cgroup. If it cannot list
+// all of them, it returns the others and an error.
 func (r *run) members() ([]int, error) { return r.below(string(r.workload.Cgroup)) }
 
 func (r *run) below(group string) ([]int, error) {
@@ -102,15 +106,22 @@ func (r *run) below(group string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	children, _ := r.Tree.Children(group)
+	children, err := r.Tree.Children(group)
+	errs := []error{ignoreGone(err)}
 	for _, c := range children {
 		more, err := r.below(group + "/" + c)
-		if err != nil {
-			continue // the group was removed meanwhile
-		}
-		pids = append(pids, more...)
+		pids, errs = append(pids, more...), append(errs, ignoreGone(err))
 	}
-	return pids, nil
+	return pids, errors.Join(errs...)
+}
+
+// ignoreGone returns nil in place of the error of a group that was removed
+// meanwhile.
+func ignoreGone(err error) error {
+	if errors.Is(err, cgroup.ErrGone) {
+		return nil
+	}
+	return err
 }
 
 const (

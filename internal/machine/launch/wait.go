@@ -91,9 +91,9 @@ func awaitZombie(pid int) {
 func (r *run) linger() error {
 	told := time.Now().Add(lingerQuiet)
 	for {
-		pids, err := r.members()
-		if err != nil || len(pids) == 0 {
-			return nil // a group that does not exist is empty
+		pids, _ := r.members()
+		if len(pids) == 0 {
+			return nil // a group that does not exist is empty, and the kernel removes no group in use
 		}
 		if !told.IsZero() && time.Now().After(told) {
 			told = time.Time{}
@@ -132,8 +132,8 @@ func (r *run) moveOut() error {
 	// Processes may fork while they are being moved, so one pass is not enough.
 	for range 100 {
 		pids, err := r.members()
-		if err != nil || len(pids) == 0 {
-			return nil
+		if len(pids) == 0 {
+			return ignoreGone(err)
 		}
 		for _, pid := range pids {
 			for _, dir := range homes {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -22,6 +23,9 @@ type Report struct {
 	// NeededControllers are controllers that Tenon had enabled and that another
 	// program needs by now. They stay enabled.
 	NeededControllers []Controller `json:"needed_controllers,omitempty"`
+	// Unread lists cgroups that cannot be read. What Tenon changed in and below
+	// them is restored only as far as the journal has it.
+	Unread []Unread `json:"unread,omitempty"`
 	// Damage says how the journal was damaged, or is empty if it was whole.
 	// After damage, changes may remain that are not in the journal any more.
 	Damage string `json:"damage,omitempty"`
@@ -44,12 +48,44 @@ type Change struct {
 type Busy struct {
 	Cgroup node.CgroupPath `json:"cgroup"`
 	PIDs   []int           `json:"pids,omitempty"`
+	// Why is the error if the cgroup cannot be read, so that there may be others.
+	Why string `json:"why,omitempty"`
+}
+
+func busyOf(p node.CgroupPath, users []int, err error) Busy {
+	b := Busy{Cgroup: p, PIDs: users}
+	if err != nil {
+		b.Why = err.Error()
+	}
+	return b
+}
+
+// An Unread is a cgroup that cannot be read, with the cause. Without a cgroup, it
+// stands for a number of others.
+type Unread struct {
+	Cgroup node.CgroupPath `json:"cgroup,omitempty"`
+	Why    string          `json:"why,omitempty"`
+	More   int             `json:"more,omitempty"`
+}
+
+func unreadOf(missed *partial.Error) []Unread {
+	if missed == nil {
+		return nil
+	}
+	var all []Unread
+	for _, m := range missed.Misses {
+		all = append(all, Unread{Cgroup: node.CgroupPath(m.Path), Why: m.Err.Error()})
+	}
+	if missed.More > 0 {
+		all = append(all, Unread{More: missed.More})
+	}
+	return all
 }
 
 // Empty reports whether the restore had nothing to do.
 func (r Report) Empty() bool {
 	return len(r.Restored)+len(r.Left)+len(r.Removed)+len(r.Busy)+len(r.Killed)+len(r.Gone)+len(r.Dropped)+len(r.Controls)+
-		len(r.Disabled)+len(r.NeededControllers) == 0 && r.Damage == ""
+		len(r.Disabled)+len(r.NeededControllers)+len(r.Unread) == 0 && r.Damage == ""
 }
 
 // String prints one line for each thing that the restore did or did not do.
@@ -86,6 +122,14 @@ func (r Report) String() string {
 	for _, g := range r.Busy {
 		fmt.Fprintf(&b, "in use    cgroup %s: %s\n", g.Cgroup, g.occupants())
 	}
+	for _, u := range r.Unread {
+		if u.More > 0 {
+			fmt.Fprintf(&b, "not read  %s\n", count(u.More, "more cgroup", "more cgroups"))
+			continue
+		}
+		fmt.Fprintf(&b, "not read  cgroup %s and those below it (%s): what Tenon changed there is restored only as far as the journal has it\n",
+			partial.Shown(string(u.Cgroup)), u.Why)
+	}
 	if r.Recovered > 0 {
 		fmt.Fprintf(&b, "recovered %s that the journal did not have, from the notes at the cgroups\n", count(r.Recovered, "entry", "entries"))
 	}
@@ -96,6 +140,9 @@ func (r Report) String() string {
 }
 
 func (g Busy) occupants() string {
+	if g.Why != "" && len(g.PIDs) == 0 {
+		return g.Why
+	}
 	if len(g.PIDs) == 0 {
 		return "it holds other groups"
 	}

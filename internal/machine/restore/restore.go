@@ -12,6 +12,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/cachectl"
 	"tenon.sh/tenon/internal/machine/change"
@@ -59,17 +60,19 @@ func (x *Restorer) needTree() error {
 // to end.
 //
 // If the journal was damaged, All restores what is left of it. The report
-// mentions the damage once.
+// mentions the damage once. If there are cgroups that cannot be read, All
+// restores everything else, names them in the report, and returns a
+// partial.Error.
 func (x *Restorer) All(ctx context.Context) (Report, error) {
 	state, err := x.o.Journal.State()
 	if err != nil {
 		return Report{}, err
 	}
-	r, err := x.restore(ctx, everything)
+	r, missed, err := x.restore(ctx, everything)
 	if r.Damage = state.Damage; err == nil && r.Damage != "" {
 		err = x.o.Journal.Settle()
 	}
-	return r, err
+	return r, errors.Join(err, missed.OrNil())
 }
 
 // Plan returns what All would do, and changes nothing.
@@ -79,23 +82,24 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	lost, err := x.addLost(&state)
+	missed, err := partial.Split(err)
+	r := Report{Damage: state.Damage, Recovered: len(lost.Touches) + len(lost.Groups), Unread: unreadOf(missed)}
 	if err != nil || state.Empty() {
-		return Report{Damage: state.Damage}, err
+		return r, errors.Join(err, missed.OrNil())
 	}
 	if err := errors.Join(ctx.Err(), x.needTree()); err != nil {
 		return Report{}, fmt.Errorf("plan the restore: %w", err)
 	}
-	r := Report{Damage: state.Damage, Recovered: len(lost.Touches) + len(lost.Groups)}
 	victims := x.victims(state, everything)
 	r.Killed = slices.Sorted(maps.Keys(victims))
 	removed := map[node.CgroupPath]bool{}
 	for _, p := range deepestFirst(state.Groups) {
-		users, below := x.occupants(p, victims, removed)
+		users, below, err := x.occupants(p, victims, removed)
 		switch {
 		case !x.o.Tree.Exists(string(p)):
 			r.Gone = append(r.Gone, p)
-		case len(users) > 0 || below:
-			r.Busy = append(r.Busy, Busy{Cgroup: p, PIDs: users})
+		case err != nil || len(users) > 0 || below:
+			r.Busy = append(r.Busy, busyOf(p, users, err))
 		default:
 			r.Removed, removed[p] = append(r.Removed, p), true
 		}
@@ -119,21 +123,23 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 	for _, c := range controllers.disable {
 		r.Disabled = append(r.Disabled, Controller{Cgroup: c.Cgroup, Controller: c.Controller})
 	}
-	return r, errors.Join(controllers.errs...)
+	return r, errors.Join(append(controllers.errs, missed.OrNil())...)
 }
 
 // UndoOwn undoes the changes of this process, and not those of other Tenon
 // processes. A lab calls it when it ends normally.
 func (x *Restorer) UndoOwn(ctx context.Context) (Report, error) {
 	me := x.o.Journal.Session()
-	return x.restore(ctx, func(s journal.Session) bool { return s == me })
+	r, _, err := x.restore(ctx, func(s journal.Session) bool { return s == me })
+	return r, err
 }
 
 // DeadLabs undoes the changes of labs that were killed.
 func (x *Restorer) DeadLabs(ctx context.Context) (Report, error) {
-	return x.restore(ctx, func(s journal.Session) bool {
+	r, _, err := x.restore(ctx, func(s journal.Session) bool {
 		return s.Lab && !process.Alive(x.o.FS, journal.Process{PID: s.PID, Start: s.Start})
 	})
+	return r, err
 }
 
 // A scope selects the processes whose changes a restore undoes.
@@ -141,27 +147,32 @@ type scope func(journal.Session) bool
 
 func everything(journal.Session) bool { return true }
 
-func (x *Restorer) restore(ctx context.Context, in scope) (Report, error) {
+// restore restores everything in scope that can be read. missed names the
+// cgroups that cannot, as the report does.
+func (x *Restorer) restore(ctx context.Context, in scope) (r Report, missed *partial.Error, err error) {
 	state, err := x.o.Journal.State()
 	if err != nil {
-		return Report{}, err
+		return r, nil, err
 	}
 	if x.o.Tree != nil {
-		if err := x.o.Knobs.Follow(state.Touches, x.o.Tree.Paths); err != nil {
-			return Report{}, fmt.Errorf("restore: %w", err)
+		// addNoted misses the same cgroups.
+		if err := x.o.Knobs.Follow(state.Touches, x.o.Tree.Paths); err != nil && !partial.Is(err) {
+			return r, nil, fmt.Errorf("restore: %w", err)
 		}
 		if state, err = x.o.Journal.State(); err != nil {
-			return Report{}, err
+			return r, nil, err
 		}
 	}
 	lost, err := x.addNoted(&state)
+	missed, err = partial.Split(err)
+	r.Unread = unreadOf(missed)
 	if err != nil || state.Empty() {
-		return Report{}, err
+		return r, missed, err
 	}
 	if err := x.needTree(); err != nil {
-		return Report{}, fmt.Errorf("restore: %w", err)
+		return r, missed, fmt.Errorf("restore: %w", err)
 	}
-	r := Report{Recovered: len(lost.Touches) + len(lost.Groups)}
+	r.Recovered = len(lost.Touches) + len(lost.Groups)
 	var errs []error
 	errs = append(errs, x.endProcesses(ctx, state, in, &r))
 	// First remove cgroups, because the knobs of a removed cgroup need no
@@ -170,7 +181,7 @@ func (x *Restorer) restore(ctx context.Context, in scope) (Report, error) {
 	errs = append(errs, x.restoreKnobs(in, lost, &r))
 	r.Controls, err = x.o.Controls.RemoveMade(state, in)
 	errs = append(errs, err, x.disableControllers(in, &r))
-	return r, errors.Join(errs...)
+	return r, missed, errors.Join(errs...)
 }
 
 // removeGroups removes the cgroups in scope that contain no process.
@@ -181,12 +192,15 @@ func (x *Restorer) removeGroups(state journal.State, in scope, r *Report) error 
 			continue
 		}
 		if !x.o.Tree.Exists(string(p)) {
+			if change.MayBeHidden(x.o.Knobs, p) {
+				continue // it stays in the journal
+			}
 			r.Gone = append(r.Gone, p)
 			errs = append(errs, x.o.Journal.Removed(p))
 			continue
 		}
-		if users, below := x.occupants(p, nil, nil); len(users) > 0 || below {
-			r.Busy = append(r.Busy, Busy{Cgroup: p, PIDs: users})
+		if users, below, err := x.occupants(p, nil, nil); err != nil || len(users) > 0 || below {
+			r.Busy = append(r.Busy, busyOf(p, users, err))
 			continue
 		}
 		if err := x.o.RemoveGroup(p); err != nil {
@@ -199,9 +213,10 @@ func (x *Restorer) removeGroups(state journal.State, in scope, r *Report) error 
 }
 
 // occupants lists those processes in a cgroup that are not about to end. It
-// also reports whether the cgroup has child cgroups that will stay.
-func (x *Restorer) occupants(p node.CgroupPath, ending map[int]journal.Process, removed map[node.CgroupPath]bool) (users []int, below bool) {
-	pids, _ := x.o.Tree.Procs(string(p))
+// also reports whether the cgroup has child cgroups that will stay. After an
+// error, the cgroup may have others.
+func (x *Restorer) occupants(p node.CgroupPath, ending map[int]journal.Process, removed map[node.CgroupPath]bool) (users []int, below bool, err error) {
+	pids, procsErr := x.o.Tree.Procs(string(p))
 	for _, pid := range pids {
 		if _, ends := ending[pid]; ends {
 			continue
@@ -210,11 +225,14 @@ func (x *Restorer) occupants(p node.CgroupPath, ending map[int]journal.Process, 
 			users = append(users, pid)
 		}
 	}
-	children, _ := x.o.Tree.Children(string(p))
+	children, childrenErr := x.o.Tree.Children(string(p))
 	for _, c := range children {
 		below = below || !removed[p.Join(c)]
 	}
-	return users, below
+	if errors.Is(procsErr, cgroup.ErrUnsupported) { // a threaded cgroup: the kernel refuses to remove it while it has threads
+		procsErr = nil
+	}
+	return users, below, errors.Join(procsErr, childrenErr)
 }
 
 // restoreKnobs restores the knobs in scope, in the order of a plan. Because of
@@ -232,7 +250,7 @@ func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 		paths = append(paths, string(k.Cgroup))
 	}
 	slices.Sort(paths)
-	if lost, err = x.o.Knobs.LostChanges(state, slices.Compact(paths)); err != nil {
+	if lost, err = x.o.Knobs.LostChanges(state, slices.Compact(paths)); err != nil && !partial.Is(err) {
 		return err
 	}
 	maps.Copy(state.Touches, lost.Touches)
@@ -299,7 +317,7 @@ func (x *Restorer) addLost(state *journal.State) (journal.State, error) {
 		return journal.State{}, nil
 	}
 	moves, err := x.o.Knobs.Renamed(state.Touches, x.o.Tree.Paths)
-	if err != nil {
+	if err != nil && !partial.Is(err) { // addNoted misses the same cgroups
 		return journal.State{}, fmt.Errorf("find renamed cgroups: %w", err)
 	}
 	state.Move(moves)
@@ -308,19 +326,20 @@ func (x *Restorer) addLost(state *journal.State) (journal.State, error) {
 
 // addNoted adds to a state the changes that only the notes of the cgroups
 // record, and returns the added changes. The names in the state must be the
-// present names of the cgroups.
+// present names of the cgroups. With a partial.Error, it has added those of all
+// other cgroups.
 func (x *Restorer) addNoted(state *journal.State) (journal.State, error) {
 	if x.o.Tree == nil {
 		return journal.State{}, nil
 	}
-	paths, err := x.o.Tree.Paths()
-	if err != nil {
-		return journal.State{}, fmt.Errorf("look for notes at the cgroups: %w", err)
+	paths, missed := x.o.Tree.Paths()
+	if missed != nil && !partial.Is(missed) {
+		return journal.State{}, fmt.Errorf("look for notes at the cgroups: %w", missed)
 	}
 	lost, err := x.o.Knobs.LostChanges(*state, paths)
 	maps.Copy(state.Touches, lost.Touches)
 	maps.Copy(state.Groups, lost.Groups)
-	return lost, err
+	return lost, errors.Join(missed, err)
 }
 
 // addCopies adds cpusets that new cgroups have copied from a cgroup that Tenon
@@ -344,7 +363,9 @@ func (x *Restorer) undo(state journal.State, in scope) (steps []plan.Step, left 
 		k := knobs[i]
 		t := x.o.Knobs.AttainableEntry(k, state.Touches[k])
 		if errors.Is(found.InodeErr, cgroup.ErrGone) || (found.InodeErr == nil && found.Inode != t.Inode) {
-			gone = append(gone, k)
+			if !change.MayBeHidden(x.o.Knobs, k.Cgroup) {
+				gone = append(gone, k)
+			}
 			continue
 		}
 		if maker, made := state.Groups[k.Cgroup]; made && !in(maker) {

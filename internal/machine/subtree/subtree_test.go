@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/machine/subtree"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -57,5 +58,26 @@ func TestAllBelowIsFoundButWhatIsSkipped(t *testing.T) {
 	}
 	if _, err := subtree.Threads(tree, "gone"); !errors.Is(err, cgroup.ErrGone) {
 		t.Errorf("of a cgroup that is gone: %v", err)
+	}
+}
+
+// TestOneCgroupThatCannotBeReadHidesNoThreadOfOthers replaces a cgroup's list of
+// threads by a directory, which cannot be read as a file.
+func TestOneCgroupThatCannotBeReadHidesNoThreadOfOthers(t *testing.T) {
+	tree := treeOf(t, map[string]string{
+		"be/cgroup.threads": "1\n", "be/a/cgroup.threads": "2\n", "be/bad/inner/cgroup.threads": "3\n", "be/c/cgroup.threads": "4\n",
+		"be/bad/cgroup.threads/cgroup.threads": "", "be/bad/cgroup.procs": "9\n",
+	})
+	got, err := subtree.Threads(tree, "be")
+	missed, rest := partial.Split(err)
+	if rest != nil || missed == nil || len(missed.Misses) != 1 || missed.Misses[0].Path != "be/bad" {
+		t.Errorf("%v, want that be/bad is named", err)
+	}
+	// The directory cgroup.threads is a cgroup for this test, and has no threads.
+	if !slices.Equal(got, []int{1, 2, 3, 4}) {
+		t.Errorf("threads %v", got)
+	}
+	if _, err := subtree.Threads(tree, "be/bad"); err == nil || partial.Is(err) {
+		t.Errorf("the cgroup itself: %v", err)
 	}
 }
