@@ -43,12 +43,12 @@ func TestNamesThatSayNothing(t *testing.T) {
 var largePackages = map[string]int{
 	"cluster/manager":     2300,
 	"cmd/tenon":           2250,
-	"config":              3300,
+	"config":              3350,
 	"kernel/cgroup":       3800,
 	"lab/report":          2400,
 	"machine/conformance": 2800,
 	"machine/sim":         2850,
-	"model/node":          2550,
+	"model/node":          2600,
 }
 
 // largeTypes lists the types of more than maxTypeMethods methods.

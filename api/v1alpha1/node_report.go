@@ -65,6 +65,10 @@ type NodeReportStatus struct {
 	// Published has the batch resources that the manager published for the node.
 	Published *Published `json:"published,omitempty"`
 
+	// Objectives are the services with an objective, and what the agent does about
+	// those that miss theirs. Absent: no service of the node has an objective.
+	Objectives *Objectives `json:"objectives,omitempty"`
+
 	// Isolation is the isolation mechanism in use; empty: isolation is off.
 	Isolation string `json:"isolation,omitempty"`
 	// Trials are the results of the trials of isolation mechanisms on the

@@ -3,6 +3,8 @@ package config
 import (
 	"maps"
 	"reflect"
+
+	"tenon.sh/tenon/internal/config/objective"
 )
 
 // These are the keys of Koordinator's slo-controller-config and of ACK's ack-slo-config.
@@ -15,6 +17,7 @@ const (
 	keyHostApps      = "host-application-config"
 	keyNormalization = "cpu-normalization-config"
 	keyAmplification = "resource-amplification-config"
+	keyObjective     = "objective-config" // only Tenon has it
 )
 
 // A Cluster is the content of a cluster's ConfigMap: settings for all nodes,
@@ -29,6 +32,7 @@ type Cluster struct {
 	hostApps      layers[HostApplications]
 	normalization layers[Normalization]
 	amplification layers[Amplification]
+	objectives    layers[objective.Pods]
 
 	texts   map[string]string
 	notices []string

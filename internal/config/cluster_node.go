@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strconv"
 
+	"tenon.sh/tenon/internal/config/objective"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -39,6 +40,8 @@ type NodeConfig struct {
 	Policy policy.Config
 	// Applications run on the node outside Kubernetes.
 	Applications []HostApplication
+	// Objectives are the objectives of pods by selector.
+	Objectives objective.Pods
 	// Chosen lists the entries of the ConfigMap that select this node.
 	Chosen []string
 	// Notices lists the settings that this version does not support.
@@ -63,6 +66,7 @@ func (c Cluster) Node(labels, annotations map[string]string) (NodeConfig, []Faul
 	n.Strategies.leaveOut() // the ConfigMap and the annotation have already caused the notices
 	n.Applications = choose(&n, c.hostApps, labels).Applications
 	n.Notices = append(n.Notices, HostApplications{n.Applications}.notices()...)
+	n.Objectives = choose(&n, c.objectives, labels)
 	n.Policy = n.Strategies.Policy()
 	n.Notices = append(n.Notices, n.Strategies.Notices()...)
 	for _, other := range []struct {

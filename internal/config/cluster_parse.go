@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"tenon.sh/tenon/internal/config/nodeselect"
+	"tenon.sh/tenon/internal/config/objective"
 	"tenon.sh/tenon/internal/config/syntax"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -34,6 +35,7 @@ func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault)
 	take(&s, keyHostApps, "nodeConfigs", &c.hostApps, last.hostApps, rules[HostApplications]{findFaults: HostApplications.faults})
 	take(&s, keyNormalization, "nodeConfigs", &c.normalization, last.normalization, rules[Normalization]{})
 	take(&s, keyAmplification, "nodeConfigs", &c.amplification, last.amplification, rules[Amplification]{})
+	take(&s, keyObjective, "nodeConfigs", &c.objectives, last.objectives, rules[objective.Pods]{findFaults: objectiveFaults})
 	if t := c.threshold.all; t.Enable.Or(false) && !t.MemoryEvictThresholdPercent.Known() {
 		c.notices = append(c.notices, noMemoryEviction)
 	}
@@ -45,7 +47,7 @@ func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault)
 	return c, s.faults
 }
 
-var clusterKeys = []string{keyThreshold, keyQOS, keyBurst, keyColocation, keySystem, keyHostApps, keyNormalization, keyAmplification}
+var clusterKeys = []string{keyThreshold, keyQOS, keyBurst, keyColocation, keySystem, keyHostApps, keyNormalization, keyAmplification, keyObjective}
 
 // noMemoryEviction is a notice for a ConfigMap that was written for Koordinator, because
 // Koordinator's chart enables the feature gate of memory evictions.

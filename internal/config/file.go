@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/config/objective"
 	"tenon.sh/tenon/internal/config/workers"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/model/node"
@@ -42,9 +43,9 @@ type rule struct {
 	Requests   requests `json:"requests"`
 	Limits     limits   `json:"limits"`
 	// Priority has the same range as the priority of a Kubernetes pod.
-	Priority  node.Maybe[int64]  `json:"priority" range:"-2147483648..2147483647"`
-	Objective objective          `json:"objective"`
-	Slice     node.Maybe[string] `json:"slice"` // the name of an entry of Slices; the workloads share its workers
+	Priority  node.Maybe[int64]   `json:"priority" range:"-2147483648..2147483647"`
+	Objective objective.Objective `json:"objective"`
+	Slice     node.Maybe[string]  `json:"slice"` // the name of an entry of Slices; the workloads share its workers
 }
 
 // requests are the amounts that a workload requests.
@@ -57,11 +58,6 @@ type requests struct {
 type limits struct {
 	CPU    node.Maybe[unit.MilliCPU] `json:"cpu"`
 	Memory node.Maybe[unit.Bytes]    `json:"memory"`
-}
-
-// objective is the latency objective of a workload.
-type objective struct {
-	RunQueueDelay node.Maybe[time.Duration] `json:"runQueueDelay" range:"10µs..1s"`
 }
 
 // rule converts r for package match.
@@ -77,7 +73,7 @@ func (r rule) rule() match.Rule {
 		CPULimit:      r.Limits.CPU,
 		MemoryLimit:   r.Limits.Memory,
 		Priority:      int(valueOf(r.Priority)),
-		Objective:     node.Objective{RunQueueDelay: r.Objective.RunQueueDelay},
+		Objective:     r.Objective.Node(),
 	}
 }
 

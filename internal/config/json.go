@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
+	"strings"
 
+	"tenon.sh/tenon/internal/config/objective"
 	"tenon.sh/tenon/internal/config/syntax"
+	"tenon.sh/tenon/internal/decide/match"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // ReadJSON parses JSON text, such as an annotation of a pod, into a struct with the
@@ -13,7 +17,7 @@ import (
 // configuration. null leaves a key unset. ReadJSON finds all faults, without line
 // numbers. If there is a fault, it returns the zero value.
 func ReadJSON[T any](text string) (T, []Fault) {
-	v, _, faults := readJSON[T](text, false)
+	v, _, faults := readJSON[T](text, false, false)
 	return v, faults
 }
 
@@ -21,16 +25,27 @@ func ReadJSON[T any](text string) (T, []Fault) {
 // mistakes cause a notice instead of a fault: an unknown key, a key in another case, and a
 // value that Koordinator accepts but that has no effect.
 func ReadLenientJSON[T any](text string) (v T, notices, faults []Fault) {
-	return readJSON[T](text, true)
+	return readJSON[T](text, true, false)
 }
 
-func readJSON[T any](text string, lenient bool) (T, []Fault, []Fault) {
+// ReadObjective parses the objective of a pod of a class; "" is an unknown class.
+// An unknown key is a fault. If there is a fault, the objective is none.
+func ReadObjective(text string, class node.Class) (node.Objective, []Fault) {
+	v, _, faults := readJSON[objective.Objective](text, true, true)
+	if err := match.CheckObjective(class, v.Node()); class != "" && len(faults) == 0 && err != nil {
+		field, problem, _ := strings.Cut(strings.TrimPrefix(err.Error(), "objective."), ": ")
+		return node.Objective{}, []Fault{{Field: field, Problem: problem}}
+	}
+	return v.Node(), faults
+}
+
+func readJSON[T any](text string, lenient, exact bool) (T, []Fault, []Fault) {
 	var v, none T
 	root, err := syntax.JSON(text)
 	if err != nil {
 		return none, nil, []Fault{{Problem: err.Error()}}
 	}
-	p := parser{lines: map[string]int{}, pinned: 1, lenient: lenient}
+	p := parser{lines: map[string]int{}, pinned: 1, lenient: lenient, exact: exact}
 	p.value(root, "", key{}, reflect.ValueOf(&v).Elem())
 	c := checker{bad: map[string]bool{}, lenient: lenient}
 	for _, f := range p.faults {

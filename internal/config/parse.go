@@ -28,6 +28,8 @@ type parser struct {
 	// lenient means that the source is a ConfigMap or an annotation. An unknown
 	// key then causes a notice instead of a fault, and null leaves a key unset.
 	lenient bool
+	// exact means that unknown keys are faults here nevertheless.
+	exact   bool
 	notices []Fault
 }
 
@@ -90,6 +92,11 @@ func (p *parser) value(n *yaml.Node, path string, k key, to reflect.Value) {
 		}
 		defer func() { p.pinned = 0 }()
 	}
+	if k.strict {
+		before := p.exact
+		p.exact = true
+		defer func() { p.exact = before }()
+	}
 	if n.Kind == yaml.AliasNode {
 		p.fault(p.line(n), path, syntax.NoAlias(n.Value))
 		return
@@ -149,7 +156,7 @@ func (p *parser) mapping(n *yaml.Node, path string, to reflect.Value) {
 		p.fault(p.line(n), path, printValue(n)+": want keys and values, such as "+known[0].name+": …")
 		return
 	}
-	if p.lenient {
+	if p.lenient && !p.exact {
 		spell(n, namesOf(known), func(name *yaml.Node, to string) {
 			p.notices = append(p.notices, Fault{Line: p.line(name), Field: join(path, label(name.Value)), Problem: renamedTo(to)})
 		})
@@ -177,7 +184,7 @@ func (p *parser) mapping(n *yaml.Node, path string, to reflect.Value) {
 		at := slices.IndexFunc(known, func(k key) bool { return k.name == name.Value })
 		if at < 0 {
 			problem, meant := p.unknownKey(name.Value, known)
-			if p.lenient {
+			if p.lenient && !p.exact {
 				p.notices = append(p.notices, Fault{Line: p.line(name), Field: child, Problem: problem})
 				continue
 			}

@@ -21,6 +21,8 @@ import (
 //	later    this version reads and checks the key, but does not support it.
 //	         The value of the tag, such as false, is a value of the key that
 //	         requests nothing
+//	strict   in a ConfigMap or an annotation, an unknown key below this key is
+//	         a fault instead of a notice
 //	section  the key is also a key of Koordinator's ConfigMap. The value of the
 //	         tag is the name of its list of entries for some nodes
 type key struct {
@@ -31,6 +33,7 @@ type key struct {
 	taken   span     // values outside of span that have no effect
 	inert   []string // words that have no effect
 	later   bool
+	strict  bool
 	off     string
 	section string
 }
@@ -50,6 +53,7 @@ func keysOf(t reflect.Type) []key {
 			k.inert = strings.Fields(taken)
 		}
 		k.off, k.later = f.Tag.Lookup("later")
+		_, k.strict = f.Tag.Lookup("strict")
 		keys = append(keys, k)
 	}
 	return keys

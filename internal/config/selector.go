@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"tenon.sh/tenon/internal/config/nodeselect"
+	"tenon.sh/tenon/internal/config/objective"
 )
 
 // checkSelector makes the checks of a selector that the struct tags cannot express. Koordinator
@@ -37,4 +38,21 @@ func findOverlaps[T any](some []layer[T]) []Fault {
 		}
 	}
 	return found
+}
+
+// objectiveFaults makes the checks of objective-config beyond the struct tags.
+func objectiveFaults(p objective.Pods) []Fault {
+	c := checker{bad: map[string]bool{}}
+	for i, e := range p.Objectives {
+		at := fmt.Sprintf("%s.objectives[%d]", keyObjective, i)
+		c.checkSelector(e.PodSelector, at+".podSelector")
+		if slices.Contains(e.Namespaces, "") {
+			c.fault(at+".namespaces", `"": want the name of a namespace`)
+		}
+		if e.SelectsAll() {
+			c.fault(at, "it selects every pod of the cluster: want namespaces, or a podSelector with a label")
+		}
+		c.need(at+".objective", e.Objective != (objective.Objective{}), "runQueueDelay")
+	}
+	return c.faults
 }

@@ -19,7 +19,7 @@ func (p *parser) unknownKey(name string, known []key) (problem, meant string) {
 	if p.lenient {
 		whole = reflect.TypeFor[Strategies]()
 	}
-	if at := homes(whole, name); len(at) == 1 {
+	if at := homes(whole, name); len(at) == 1 && !p.exact {
 		if at[0] == "" {
 			return "unknown key here: it belongs at the top level", ""
 		}

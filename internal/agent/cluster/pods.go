@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/cluster/nodereport"
+	"tenon.sh/tenon/internal/config/objective"
 	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -44,6 +45,19 @@ func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts 
 		}
 	}
 	return all
+}
+
+// objectiveOf returns the objective in force of a pod of the given class: that of
+// its annotation, or otherwise that of the ConfigMap. Only latency-sensitive pods
+// have one.
+func objectiveOf(p *corev1.Pod, class node.Class, byConfigMap objective.Pods) node.Objective {
+	if !class.Sensitive() {
+		return node.Objective{}
+	}
+	if o, said, _ := kube.ObjectiveOf(p, class); said {
+		return o
+	}
+	return byConfigMap.Of(p.Namespace, p.Labels)
 }
 
 // noteRebase receives the result of a correction of the journal (view.change).
@@ -82,6 +96,7 @@ func (c *Follower) workloads() []node.Workload {
 		if p == nil {
 			continue
 		}
+		w.Objective = objectiveOf(p, w.Class, c.cfg.node.Objectives)
 		v.running = append(v.running, p)
 		if !evictable(p) {
 			continue

@@ -19,6 +19,7 @@ import (
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -56,8 +57,11 @@ func (c *tally) add(t tick.Tick, last node.Mechanism) {
 	if t.Snapshot.SLOViolated {
 		c.violated++
 	}
-	if len(t.Missed) > 0 {
-		c.missed++
+	for _, j := range t.Objectives {
+		if j.Verdict == slo.Missed {
+			c.missed++
+			break
+		}
 	}
 	if slices.ContainsFunc(t.Wants, func(w plan.Want) bool { return w.Intent == plan.Hold }) {
 		c.held++

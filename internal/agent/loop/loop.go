@@ -97,7 +97,8 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 
 	start = time.Now()
 	a.state, t.Wants = policy.Decide(a.Config, a.state, s)
-	t.Batch, t.Selection, t.Missed = a.state.Batch.Offer, a.state.Selector.Status, a.state.Violations()
+	t.Batch, t.Selection = a.state.Batch.Offer, a.state.Selector.Status
+	t.Objectives, t.BackOff = a.state.SLO.Judgements(s), a.state.CPUBackOff.Permille
 	t.Held, t.Misfits = a.state.HeldCPUs(), a.state.Misfits.Misfits()
 	t.Slices = a.state.Seats.Slices(a.Config.Seats)
 	t.Trials = a.state.Selector.Trials.Shown()

@@ -4,12 +4,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tenon.sh/tenon/internal/decide/misfit"
+	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
 )
 
 var (
-	descMissed = desc("tenon_objective_missed", "1: the workload misses its objective now, because of best-effort work or for another reason.", "workload", "class")
+	descMissed  = desc("tenon_objective_missed", "1: the workload misses its objective now, because of best-effort work or for another reason.", objectiveLabels...)
+	descVerdict = desc("tenon_objective_verdict", "1, with the verdict about an objective and its cause.", append(objectiveLabels, "verdict", "cause")...)
 
 	descMisfit  = desc("tenon_cpu_misfit", "1: the CPU limit does not fit the workload, because of its threads or its limit (kind).", "workload", "class", "kind")
 	descMisfits = desc("tenon_cpu_misfits", "Workloads that their CPU limit does not fit, by kind.", "kind")
@@ -43,12 +45,8 @@ func (e emitter) emitNodeSLO(u node.Usage) {
 // emitSLO emits the pressure, memory and I/O of a workload. It also emits whether
 // the workload misses its objective.
 func (e emitter) emitSLO(t tick.Tick, w node.Workload, labels ...string) {
-	if w.Objective.RunQueueDelay.Known() {
-		missed := 0.0
-		if _, is := t.Missed[w.ID]; is {
-			missed = 1
-		}
-		e.gauge(descMissed, missed, labels...)
+	if j, has := t.Objectives[w.ID]; has {
+		e.emitObjective(j, w)
 	}
 	if m, is := t.Misfits[w.ID]; is {
 		e.gauge(descMisfit, 1, append(labels[:len(labels):len(labels)], string(m.Kind))...)
@@ -66,6 +64,27 @@ func (e emitter) emitSLO(t tick.Tick, w node.Workload, labels ...string) {
 		throttled := u.ThrottledPeriods.Or(0)
 		count(e, descPeriods, node.Some(throttled), with("throttled")...)
 		count(e, descPeriods, node.Some(max(all-throttled, 0)), with("free")...)
+	}
+}
+
+// objectiveLabels are the labels of the metrics of an objective. namespace and
+// pod are empty for a workload that is no pod.
+var objectiveLabels = []string{"workload", "class", "namespace", "pod"}
+
+// emitObjective emits the verdict about an objective. Without a verdict, nothing
+// says whether the objective is missed.
+func (e emitter) emitObjective(j slo.Judgement, w node.Workload) {
+	namespace, pod := "", ""
+	if w.Pod {
+		namespace, pod = w.ID.PodName()
+	}
+	labels := []string{label(w.ID), string(w.Class), namespace, pod}
+	e.gauge(descVerdict, 1, append(labels[:len(labels):len(labels)], string(j.Verdict), string(j.Cause))...)
+	switch j.Verdict {
+	case slo.Missed:
+		e.gauge(descMissed, 1, labels...)
+	case slo.Kept:
+		e.gauge(descMissed, 0, labels...)
 	}
 }
 

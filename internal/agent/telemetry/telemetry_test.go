@@ -20,6 +20,7 @@ import (
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
@@ -60,7 +61,7 @@ func tickAt(second int) tick.Tick {
 	web := &t.Snapshot.Workloads[1]
 	web.Usage.Delay = node.RunQueueDelay{Sum: used, Counts: make([]uint64, 29)}
 	web.Usage.Delay.Counts[10], web.Usage.Delay.Counts[12], web.Usage.Delay.Counts[13], web.Usage.Delay.Counts[28] = 1, 3, 2, 1
-	web.Objective.RunQueueDelay, t.Missed = node.Some(time.Millisecond), map[node.WorkloadID]string{"web": "waits 2ms"}
+	web.Objective.RunQueueDelay, t.Objectives = node.Some(time.Millisecond), map[node.WorkloadID]slo.Judgement{"web": {Verdict: slo.Missed, Cause: slo.ForBE}}
 	t.Misfits = map[node.WorkloadID]*misfit.Misfit{"web": {Kind: misfit.Threads}}
 	web.Usage.Refaults, web.Usage.WorkingSet, web.Usage.Written, web.Usage.Read = node.Some[int64](7), memory, memory, memory
 	t.Snapshot.Usage.WorkingSet, t.Snapshot.Usage.Read, t.Snapshot.Usage.Written = memory, memory, memory
@@ -139,7 +140,8 @@ func TestMetricsAreReadFromTheTicks(t *testing.T) {
 		`tenon_run_queue_delay_seconds_bucket{class="LS",workload="web",le="+Inf"} 7`,
 		`tenon_run_queue_delay_seconds_sum{class="LS",workload="web"} 3`,
 		`tenon_run_queue_wait_seconds_total{runner_class="BE",waiter="web"} 5`,
-		`tenon_objective_missed{class="LS",workload="web"} 1`,
+		`tenon_objective_missed{class="LS",namespace="",pod="",workload="web"} 1`,
+		`tenon_objective_verdict{cause="best-effort",class="LS",namespace="",pod="",verdict="missed",workload="web"} 1`,
 		`tenon_cpu_misfit{class="LS",kind="threads",workload="web"} 1`,
 		`tenon_cpu_misfits{kind="threads"} 1`,
 		`tenon_cpu_misfits{kind="limit"} 0`,

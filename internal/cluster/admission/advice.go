@@ -23,6 +23,7 @@ var (
 		kube.AnnotationCPUBurst, kube.AnnotationCPUQOS, kube.AnnotationMemoryQOS, kube.AnnotationBlkIOQOS, kube.AnnotationNetworkQOS,
 		kube.AnnotationEvictionPolicy, kube.AnnotationEvictionPriority, kube.AnnotationResctrl, kube.AnnotationResourceSpec,
 		kube.AnnotationNUMASpec, kube.AnnotationACKNUMASpec, kube.AnnotationCPUSetScheduler, kube.AnnotationCPUPolicy,
+		kube.AnnotationObjective,
 	}
 )
 

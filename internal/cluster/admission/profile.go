@@ -19,6 +19,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/cluster/tenant"
+	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -242,6 +243,16 @@ func ValidateProfile(p *configv1alpha1.ClusterColocationProfile, classes map[str
 	if name := p.Spec.PriorityClassName; name != "" {
 		if _, known := classes[name]; !known {
 			v.warn("priority class %s does not exist yet: pods that match are refused until it exists", quoteText(name))
+		}
+	}
+	if text := p.Spec.Annotations[kube.AnnotationObjective]; text != "" {
+		_, faults := config.ReadObjective(text, node.Class(p.Spec.QoSClass))
+		for _, f := range faults {
+			field := "spec.annotations[" + kube.AnnotationObjective + "]"
+			if f.Field != "" {
+				field += "." + f.Field
+			}
+			v.refuse(field, "%s", f.Problem)
 		}
 	}
 	if p.Spec.SchedulerName == koordScheduler {

@@ -39,6 +39,18 @@ func read[T any](p *corev1.Pod, keys ...string) (*T, string, []Fault) {
 	return nil, "", nil
 }
 
+// ObjectiveOf reads the objective of a pod of the given class. said is false
+// without the annotation, or if it has a fault. A chart writes an empty text if
+// its value is not set.
+func ObjectiveOf(p *corev1.Pod, class node.Class) (o node.Objective, said bool, faults []Fault) {
+	text := p.Annotations[AnnotationObjective]
+	if text == "" {
+		return o, false, nil
+	}
+	o, found := config.ReadObjective(text, class)
+	return o, len(found) == 0, faultsOf(AnnotationObjective, found)
+}
+
 // burstOf reads the annotation cpuBurst. Its keys are the keys of
 // cpu-burst-config that apply to one workload.
 func burstOf(p *corev1.Pod) (node.BurstOverride, []Fault) {

@@ -40,13 +40,13 @@ const (
 	AnnotationResourceSpec     = "scheduling.koordinator.sh/resource-spec"
 	AnnotationResourceStatus   = "scheduling.koordinator.sh/resource-status"
 
-	// AnnotationObjective contains the objective of a pod.
-	AnnotationObjective = "tenon.sh/objective"
-
 	// Annotations of ACK before 0.8.0.
 	AnnotationACKQOSClass  = "alibabacloud.com/qosClass"
 	AnnotationACKCPUBurst  = "alibabacloud.com/cpuBurst"
 	AnnotationACKMemoryQOS = "alibabacloud.com/memoryQOS"
+
+	// AnnotationObjective states the objective of a pod. {} says that it has none.
+	AnnotationObjective = "tenon.sh/objective"
 
 	// These annotations come from the kubelet. annotationMirror is on a mirror pod
 	// and identifies its static pod. annotationSource names the source from which

@@ -113,7 +113,7 @@ func (s *scene) remark(p *corev1.Pod, text string) {
 }
 
 func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
-	w := node.Workload{ID: node.WorkloadID(NameOf(p)), Cgroup: s.layout.Pod(p)}
+	w := node.Workload{ID: node.WorkloadID(NameOf(p)), Pod: true, Cgroup: s.layout.Pod(p)}
 	if !s.exists(w.Cgroup) {
 		return w, false
 	}
@@ -348,6 +348,8 @@ func Faults(p *corev1.Pod) []Fault {
 	_, _, more = DemandOf(p)
 	faults = append(faults, more...)
 	_, more = ResourceStatusOf(p)
+	faults = append(faults, more...)
+	_, _, more = ObjectiveOf(p, ClassWithDefault(p))
 	faults = append(faults, more...)
 	if _, given := p.Annotations[AnnotationCPUs]; given {
 		_, _, more = ContractOf(p)

@@ -86,7 +86,7 @@ func TestABatchPodIsBoundedByItsBatchResources(t *testing.T) {
 	w := onePod(t, pod("encode", be, priority(5500), label(LabelSubPriority, "7"), annotation(AnnotationEvictionPriority, "-3"),
 		container("ffmpeg", "", "batch-cpu=2k batch-memory=4Gi"), container("upload", "", "batch-cpu=500 batch-memory=1Gi")))
 	want := node.Workload{
-		ID: "shop/encode", Class: node.BE, Rule: "koordinator.sh/qosClass=BE",
+		ID: "shop/encode", Pod: true, Class: node.BE, Rule: "koordinator.sh/qosClass=BE",
 		Cgroup: "kubepods/besteffort/poduid-encode", ContentionRoot: "kubepods/besteffort", IdleCgroup: "kubepods/besteffort/poduid-encode",
 		CPURequest: node.Some(unit.MilliCPU(2500)), CPULimit: node.Some(unit.MilliCPU(2500)),
 		MemoryRequest: node.Some(unit.Bytes(5 << 30)), MemoryLimit: node.Some(unit.Bytes(5 << 30)),

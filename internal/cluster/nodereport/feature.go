@@ -120,15 +120,24 @@ func suppressedBy(v View) (by, why string) {
 			why = w.Reason
 		}
 	}
-	if v.Policy.Pool.CPUSetsManagedExternally && len(has) > 0 && why == "" {
-		if why = "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"; v.CPUManager == "dra" {
-			why = "by quota alone: a DRA driver binds CPUs here"
-		}
+	if len(has) > 0 && why == "" {
+		why = externalCPUs(v)
 	}
 	if len(has) == 0 && why == "" {
 		why = "there is no best-effort work"
 	}
 	return list(has, len(has)), why
+}
+
+// externalCPUs returns why only a quota can bound best-effort work, or "".
+func externalCPUs(v View) string {
+	switch {
+	case !v.Policy.Pool.CPUSetsManagedExternally:
+		return ""
+	case v.CPUManager == "dra":
+		return "by quota alone: a DRA driver binds CPUs here"
+	}
+	return "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"
 }
 
 // meansOf returns the mechanism of each enabled feature.

@@ -11,6 +11,7 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/objectivetext"
 	"tenon.sh/tenon/internal/cluster/schedulers"
 	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
@@ -35,17 +36,18 @@ const (
 // A PodPage says which CPUs a pod has and who chose them. For a pod without a
 // node, it also says what the pod waits for, and why each node refuses it.
 type PodPage struct {
-	Pod       string       `json:"pod"`
-	Asks      Asks         `json:"asks"`
-	Faults    []string     `json:"faults,omitempty"`
-	Resize    string       `json:"resize,omitempty"`
-	State     PodState     `json:"state"`
-	Scheduler string       `json:"scheduler"`
-	Node      string       `json:"node,omitempty"`
-	Held      *Held        `json:"held,omitempty"`
-	Why       string       `json:"why,omitempty"`
-	Wait      *Wait        `json:"wait,omitempty"`
-	Nodes     []NodeAnswer `json:"nodes,omitempty"`
+	Pod       string                   `json:"pod"`
+	Asks      Asks                     `json:"asks"`
+	Faults    []string                 `json:"faults,omitempty"`
+	Resize    string                   `json:"resize,omitempty"`
+	State     PodState                 `json:"state"`
+	Scheduler string                   `json:"scheduler"`
+	Node      string                   `json:"node,omitempty"`
+	Held      *Held                    `json:"held,omitempty"`
+	Why       string                   `json:"why,omitempty"`
+	Wait      *Wait                    `json:"wait,omitempty"`
+	Objective *objectivetext.Objective `json:"objective,omitempty"`
+	Nodes     []NodeAnswer             `json:"nodes,omitempty"`
 	// NotLookedAt lists what could not be read, with the reasons.
 	NotLookedAt []string `json:"notLookedAt,omitempty"`
 
@@ -104,6 +106,9 @@ func (c *Cluster) ExplainPod(namespace, name string, seen schedulers.Seen) (*Pod
 	page := &PodPage{Pod: nameOf(p), Asks: asksOf(demand), Scheduler: schedulers.Of(p), Node: p.Spec.NodeName, lacks: c.lacks, now: c.now}
 	if p.Spec.NodeName != "" && !kube.HasEnded(p) {
 		page.Resize = resizeText(p)
+	}
+	if n := c.node(p.Spec.NodeName); n != nil {
+		page.Objective = objectivetext.Of(p, &n.Node, c.now)
 	}
 	for _, f := range faultsOf(p) {
 		page.Faults = append(page.Faults, f.String())
@@ -321,6 +326,9 @@ func (p *PodPage) Text() string {
 			fmt.Fprintf(&b, "It does not ask for these any more: the node follows within seconds, when tenond has read its pods again.\n")
 		}
 		fmt.Fprintf(&b, "%s.\nThe node said so %s. kubectl tenon map %s shows its CPUs.\n", p.Held.author(p.Pod), p.age, p.Node)
+	}
+	if o := p.Objective; o != nil {
+		fmt.Fprintf(&b, "Its objective (%s): 99 of 100 waits of its threads for a CPU end within %s.\n  %s\n", o.From, o.RunQueueDelay, o.Text)
 	}
 	for _, text := range p.NotLookedAt {
 		fmt.Fprintf(&b, "Not looked at: %s.\n", text)

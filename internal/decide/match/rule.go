@@ -98,13 +98,16 @@ func (r Rule) Check() error {
 	if r.Priority < math.MinInt32 || r.Priority > math.MaxInt32 {
 		add("priority: %d: want a whole number from %d to %d", r.Priority, math.MinInt32, math.MaxInt32)
 	}
-	if err := checkObjective(r.Class, r.Objective); err != nil {
+	if err := CheckObjective(r.Class, r.Objective); err != nil {
 		faults = append(faults, err)
 	}
 	return errors.Join(faults...)
 }
 
-func checkObjective(class node.Class, o node.Objective) error {
+// CheckObjective returns the fault of an objective of a workload of the given
+// class, or nil. The error begins with the name of the field. The function is
+// the same for rules and for pods.
+func CheckObjective(class node.Class, o node.Objective) error {
 	delay, wanted := o.RunQueueDelay.Value()
 	switch {
 	case !wanted:

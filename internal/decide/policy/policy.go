@@ -90,9 +90,6 @@ type State struct {
 	Misfits misfit.State `json:"misfits,omitempty"` // of throttled workloads; no policy reads it
 }
 
-// Violations returns the workloads whose SLO is violated, with the reason.
-func (st State) Violations() map[node.WorkloadID]string { return reasonsOf(st.SLO.Violations()) }
-
 func reasonsOf(misses []slo.Miss) map[node.WorkloadID]string {
 	var all map[node.WorkloadID]string
 	for _, m := range misses {

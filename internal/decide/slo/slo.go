@@ -62,6 +62,10 @@ type State struct {
 	// the workload would meet its objective without its own quota.
 	Helpless  bool `json:"helpless,omitempty"`
 	Throttled bool `json:"throttled,omitempty"`
+	// Judgement is the last verdict. Runners are the waits by runner at the start
+	// of the window.
+	Judgement Judgement `json:"judgement,omitzero"`
+	Runners   parts     `json:"runners,omitempty"`
 }
 
 // A Miss is an LS workload whose SLO is violated now.
@@ -78,7 +82,7 @@ type Miss struct {
 // objective, or no counters of waits.
 func (x Tracker) Observe(s node.Snapshot) Tracker {
 	next := Tracker{}
-	var blame map[node.WorkloadID]Reading
+	var blame map[node.WorkloadID]parts
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
 		want, asked := w.Objective.RunQueueDelay.Value()
@@ -88,10 +92,11 @@ func (x Tracker) Observe(s node.Snapshot) Tracker {
 		if next.Work == nil {
 			next.Work, blame = make(map[node.WorkloadID]State, max(len(x.Work), 1)), blameOf(s)
 		}
-		r := blame[w.ID]
+		runners := blame[w.ID]
+		r := runners.reading()
 		r.CPU, r.Throttled = w.Usage.CPU, w.Usage.Throttled
 		r.Periods, r.ThrottledPeriods = w.Usage.Periods, w.Usage.ThrottledPeriods
-		next.Work[w.ID] = x.Work[w.ID].observe(s.At, w, want, r)
+		next.Work[w.ID] = x.Work[w.ID].observe(s.At, w, want, r, runners)
 	}
 	return next
 }
@@ -121,34 +126,68 @@ func (x Tracker) Violations() []Miss {
 	return all
 }
 
-// blameOf returns for what each workload has waited: the first fields of a
-// Reading.
-func blameOf(s node.Snapshot) map[node.WorkloadID]Reading {
+// blameOf returns for what each workload with an objective has waited.
+func blameOf(s node.Snapshot) map[node.WorkloadID]parts {
 	if len(s.Waits) == 0 {
 		return nil
 	}
-	be := make(map[node.WorkloadID]bool, len(s.Workloads)+1)
-	be[node.RestOf(node.BE)] = true
+	all := map[node.WorkloadID]parts{}
+	causes := make(map[node.WorkloadID]Cause, len(s.Workloads)+len(node.Classes)+1)
 	for i := range s.Workloads {
-		be[s.Workloads[i].ID] = s.Workloads[i].Class == node.BE
-	}
-	be[node.RestOf(node.BE)] = true
-	all := map[node.WorkloadID]Reading{}
-	for _, w := range s.Waits {
-		b := all[w.Waiter]
-		b.Waited += w.Time
-		switch {
-		case be[w.Runner]:
-			b.ByBE += w.Time
-		case w.Runner == w.Waiter:
-			b.BySelf += w.Time
+		w := &s.Workloads[i]
+		causes[w.ID] = causeOfClass(w.Class)
+		if w.Objective.RunQueueDelay.Known() {
+			all[w.ID] = parts{}
 		}
-		all[w.Waiter] = b
+	}
+	for _, c := range node.Classes {
+		causes[node.RestOf(c)] = causeOfClass(c)
+	}
+	causes[node.RunnerKernel], causes[node.RunnerOthers] = System, System
+	for _, w := range s.Waits {
+		of := all[w.Waiter]
+		if of == nil {
+			continue
+		}
+		p := part{Time: w.Time, Cause: cmp.Or(causes[w.Runner], Unclear)}
+		if w.Runner == w.Waiter {
+			p.Cause = OwnThreads
+		}
+		p.Time += of[w.Runner].Time
+		of[w.Runner] = p
 	}
 	return all
 }
 
-func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now Reading) State {
+// causeOfClass returns the cause of waits for work of a class.
+func causeOfClass(c node.Class) Cause {
+	switch {
+	case c == node.BE:
+		return ForBE
+	case c.Sensitive():
+		return OtherService
+	}
+	return System
+}
+
+// reading returns the sums of the waits.
+func (p parts) reading() (r Reading) {
+	for _, w := range p {
+		r.Waited += w.Time
+		switch w.Cause {
+		case ForBE:
+			r.ByBE += w.Time
+		case OwnThreads:
+			r.BySelf += w.Time
+		}
+	}
+	return r
+}
+
+func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now Reading, runners parts) State {
+	if was := f.Judgement.Objective; was != 0 && was != want {
+		f = State{} // the owner has changed the objective
+	}
 	if f.At.After(at) { // f.At is from before a reboot; the time at would mark a new miss
 		f.At = at.Add(-1)
 	}
@@ -156,7 +195,7 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 	grown, fits := now.since(f.Counters)
 	length := at.Sub(f.Since)
 	if f.Since.IsZero() || !ok || !fits || length < 0 {
-		return f.begin(at, w, now)
+		return f.begin(at, w, now, runners)
 	}
 	throttled := grown.throttledWaits()
 	if d.isMissed(want, throttled) && (!f.Missed || length >= LeastWindow) {
@@ -167,7 +206,9 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 		if f.Helpless = grown.hardlyForBE(throttled); f.Helpless {
 			f.Reason += ", hardly for BE"
 		}
-		return f.begin(at, w, now)
+		parts := runners.since(f.Runners)
+		f.Judgement = f.Judgement.missed(at, want, d, causeOf(grown, f.Helpless, parts), grown, parts)
+		return f.begin(at, w, now, runners)
 	}
 	if length < longestWindow && (length < LeastWindow || d.waits < enoughWaits) {
 		return f
@@ -181,10 +222,11 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 		f = f.miss(at, w, want, d)
 		f.Throttled, f.Helpless = true, true
 		f.Reason += ", because its own quota throttles it"
-	case f.Missed && calm:
-		f = State{}
+		f.Judgement = f.Judgement.missed(at, want, d, OwnLimit, grown, runners.since(f.Runners))
+	case calm:
+		f = State{Judgement: f.Judgement.keep(at, want, d)}
 	}
-	return f.begin(at, w, now)
+	return f.begin(at, w, now, runners)
 }
 
 // miss records a miss.
@@ -196,8 +238,8 @@ func (f State) miss(at time.Time, w *node.Workload, want time.Duration, d spread
 }
 
 // begin starts a new window.
-func (f State) begin(at time.Time, w *node.Workload, now Reading) State {
-	f.Since, f.Delay, f.Counters = at, w.Usage.Delay, now
+func (f State) begin(at time.Time, w *node.Workload, now Reading, runners parts) State {
+	f.Since, f.Delay, f.Counters, f.Runners = at, w.Usage.Delay, now, runners
 	return f
 }
 

@@ -85,7 +85,7 @@ func TestADecreasedCounterBeginsANewWindow(t *testing.T) {
 		if d, ok := waitsBetween(full, now); ok {
 			t.Errorf("%s makes a window: %+v", name, d)
 		}
-		f := State{Since: time.Unix(1, 0), Delay: full}.observe(time.Unix(2, 0), &node.Workload{Usage: node.Usage{Delay: now}}, 1, Reading{})
+		f := State{Since: time.Unix(1, 0), Delay: full}.observe(time.Unix(2, 0), &node.Workload{Usage: node.Usage{Delay: now}}, 1, Reading{}, nil)
 		if f.Missed || !f.Since.Equal(time.Unix(2, 0)) {
 			t.Errorf("%s: the window began at %v", name, f.Since)
 		}
@@ -113,12 +113,12 @@ func TestAClockThatWasSetBackEndsNoMiss(t *testing.T) {
 	now, future := time.Unix(1000, 0), time.Unix(1e6, 0)
 	w := node.Workload{ID: "web"}
 	w.Usage.Delay = node.RunQueueDelay{Sum: node.Some(time.Duration(0)), Counts: make([]uint64, kernelBuckets)}
-	f := State{Missed: true, At: future, Since: future, Delay: w.Usage.Delay}.observe(now, &w, time.Millisecond, Reading{})
+	f := State{Missed: true, At: future, Since: future, Delay: w.Usage.Delay}.observe(now, &w, time.Millisecond, Reading{}, nil)
 	if f.At.After(now) || f.At.Equal(now) {
 		t.Errorf("the last miss is of %v, now it is %v", f.At, now)
 	}
 	for i := range 3 {
-		f = f.observe(now.Add(time.Duration(i+1)*longestWindow), &w, time.Millisecond, Reading{})
+		f = f.observe(now.Add(time.Duration(i+1)*longestWindow), &w, time.Millisecond, Reading{}, nil)
 	}
 	if f.Missed {
 		t.Error("the objective still counts as missed")

@@ -28,7 +28,7 @@ func live(seconds int, c second) State {
 	var f State
 	var r Reading
 	at := time.Unix(1000, 0)
-	f = f.observe(at, &w, 2*ms, r)
+	f = f.observe(at, &w, 2*ms, r, nil)
 	for i := 1; i <= 10*seconds; i++ {
 		part := func(d time.Duration) time.Duration { return d * time.Duration(i) / 10 }
 		counts := make([]uint64, kernelBuckets)
@@ -45,7 +45,7 @@ func live(seconds int, c second) State {
 			CPU: node.Some(part(c.cpu)), Throttled: node.Some(part(c.throttled)),
 			Periods: node.Some(c.periods * int64(i) / 10), ThrottledPeriods: node.Some(c.throttledPeriods * int64(i) / 10),
 		}
-		f = f.observe(at.Add(time.Duration(i)*100*ms), &w, 2*ms, r)
+		f = f.observe(at.Add(time.Duration(i)*100*ms), &w, 2*ms, r, nil)
 	}
 	return f
 }
@@ -117,7 +117,7 @@ func TestAMissForAnotherReasonOutlastsThrottling(t *testing.T) {
 		counts[9], counts[18] = uint64(500*i), uint64(20*i) // 20 waits of 34 to 67 ms
 		w.Usage.Delay.Counts = counts
 		r.Waited, r.ByBE, r.Throttled = r.Waited+time.Second, r.ByBE+time.Second, node.Some(time.Duration(i)*time.Second)
-		f = f.observe(at.Add(time.Duration(i)*time.Second), &w, 2*ms, r)
+		f = f.observe(at.Add(time.Duration(i)*time.Second), &w, 2*ms, r, nil)
 		if throttled := i >= int(calmBefore/time.Second); f.Throttled != throttled || !f.Missed {
 			t.Errorf("after %d s: missed %v, throttled %v", i, f.Missed, f.Throttled)
 		}

@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/worker"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
@@ -29,8 +30,11 @@ type Tick struct {
 	Events   []Event
 	Snapshot node.Snapshot
 	Wants    []plan.Want
-	// Missed holds the workloads that miss their objective, with the reasons.
-	Missed map[node.WorkloadID]string
+	// Objectives holds the verdict about each objective. It is nil if there is none.
+	Objectives map[node.WorkloadID]slo.Judgement
+	// BackOff is the part of its CPU, in thousandths, that BE loses because an
+	// objective is or was missed.
+	BackOff int64
 	// Misfits holds the workloads whose CPU limit does not fit them.
 	Misfits map[node.WorkloadID]*misfit.Misfit
 	// Batch is the amount of CPU and memory that BE may request after this tick.

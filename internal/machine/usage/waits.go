@@ -51,7 +51,9 @@ func (c *Counters) FillWaits(s *node.Snapshot) {
 	}
 }
 
-// fill does the work of FillWaits, and reads at most threadsAtOnce threads.
+// fill does the work of FillWaits, and reads at most threadsAtOnce threads. On a
+// kernel that does not count these waits, it adds nothing: a sum of 0 would say
+// that there are none.
 func (t *waitSampler) fill(s *node.Snapshot, c *Counters) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,7 +63,7 @@ func (t *waitSampler) fill(s *node.Snapshot, c *Counters) {
 			here = append(here, i)
 		}
 	}
-	if len(here) == 0 {
+	if len(here) == 0 || s.Capabilities[node.FeatureSchedStat].Verdict == node.No {
 		t.work = nil
 		return
 	}

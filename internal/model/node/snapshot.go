@@ -4,6 +4,7 @@
 package node
 
 import (
+	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/model/unit"
@@ -73,6 +74,8 @@ type Workload struct {
 	// Rule is the configuration rule that gave the workload its class. It is
 	// empty if tenon run or the lab started the workload.
 	Rule string `json:"rule,omitempty"`
+	// Pod says that the workload is a pod of Kubernetes (see PodName).
+	Pod bool `json:"pod,omitempty"`
 	// Container is the container's name if the workload is a single container.
 	Container string     `json:"container,omitempty"`
 	Cgroup    CgroupPath `json:"cgroup"`
@@ -133,6 +136,14 @@ type Workload struct {
 	Containers []Container `json:"parts,omitempty"`
 	// Overrides are the workload's own values, which replace those of its class.
 	Overrides Overrides `json:"asks,omitzero"`
+}
+
+// PodName returns the namespace and the name of a pod from the ID of its
+// workload, which is namespace/name, or namespace/name/UID.
+func (id WorkloadID) PodName() (namespace, name string) {
+	namespace, rest, _ := strings.Cut(string(id), "/")
+	name, _, _ = strings.Cut(rest, "/")
+	return namespace, name
 }
 
 // An Objective is the latency objective of an LS workload. The zero Objective is none.

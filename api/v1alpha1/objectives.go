@@ -1,0 +1,87 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Objectives are the services of a node that have an objective, and what the agent
+// does about those that miss theirs.
+type Objectives struct {
+	// BackOff is the part of its CPU, in thousandths, that BE work loses because a
+	// service misses its objective, or did so in the last minute. 0: none.
+	BackOff int32 `json:"backOff,omitempty"`
+	// By lists the kernel files that bound BE work now, such as cpu.max. Empty:
+	// none. Why is the reason if there is no bound although BackOff asks for one,
+	// or if a kind of bound is not possible on this node.
+	By  string `json:"by,omitempty"`
+	Why string `json:"why,omitempty"`
+	// BECPU is the CPU that the bound leaves to all BE work. Absent: there is no
+	// bound in CPU time.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
+	BECPU *resource.Quantity `json:"beCPU,omitempty"`
+	// Services has at most 50 services. Those that miss their objective come first,
+	// the longest miss before the others. More is the number of services that are
+	// missing in the list.
+	// +listType=atomic
+	Services []ServiceObjective `json:"services,omitempty"`
+	More     int32              `json:"more,omitempty"`
+}
+
+// The states of a service with an objective.
+const (
+	ObjectiveKept      = "Kept"
+	ObjectiveMissed    = "Missed"
+	ObjectiveUndecided = "Undecided"
+)
+
+// ServiceObjective says whether one service keeps its objective.
+type ServiceObjective struct {
+	// Namespace and Pod name the pod. For a service of a rule of the node, Namespace
+	// is empty and Pod is the name of its workload.
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod"`
+	// RunQueueDelay is the objective: 99 of 100 waits of its threads for a CPU
+	// should end within this time.
+	RunQueueDelay metav1.Duration `json:"runQueueDelay"`
+	// State is Kept, Missed or Undecided. Since is the time at which it began, on
+	// the clock of the node.
+	State string            `json:"state"`
+	Since *metav1.MicroTime `json:"since,omitempty"`
+	// Measured is a time that 99 of 100 waits in the last window did not exceed.
+	// Estimated: only the mean wait was measured, and Measured is five times as long.
+	Measured  *metav1.Duration `json:"measured,omitempty"`
+	Estimated bool             `json:"estimated,omitempty"`
+	// Cause says why the objective is missed: best-effort, own-limit, own-threads,
+	// other-service, system, unclear or unknown-runner. BE work loses CPU only for
+	// best-effort and unknown-runner. Or it says why State is Undecided: unmeasured
+	// or too-few. Why has the details of unmeasured.
+	Cause string `json:"cause,omitempty"`
+	Why   string `json:"why,omitempty"`
+	// Waited is the time for which the threads of the service waited in the last
+	// window with a miss. Runners are at most five kinds of work that had the CPUs
+	// meanwhile, the longest first.
+	Waited *metav1.Duration `json:"waited,omitempty"`
+	// +listType=atomic
+	Runners []ObjectiveRunner `json:"runners,omitempty"`
+	// Periods is the number of periods of the service's own CPU limit in that
+	// window. In ThrottledPeriods of them the limit stopped the service.
+	Periods          int64 `json:"periods,omitempty"`
+	ThrottledPeriods int64 `json:"throttledPeriods,omitempty"`
+}
+
+// ObjectiveRunner is work that had a CPU for which a service waited.
+type ObjectiveRunner struct {
+	// Namespace and Pod name a pod. Other work has a name in Pod alone: a workload
+	// of a rule; (other BE) for BE work that has ended or has no counter of its own,
+	// likewise for other classes; (kernel), (others) for work that no rule matches,
+	// (idle) and (elsewhere).
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod"`
+	// Kind is the cause for which this work is to blame, such as best-effort.
+	Kind string `json:"kind"`
+	// Time is the time for which the service waited while this work had the CPU.
+	Time metav1.Duration `json:"time"`
+}

@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tenon.sh/tenon/internal/cluster/apiserver/apitest"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// TestAnObjectiveChangesWhileThePodRuns changes the annotation of a running pod,
+// and the ConfigMap. Both must change the objective of the workload, without a
+// restart of the pod or of the agent.
+func TestAnObjectiveChangesWhileThePodRuns(t *testing.T) {
+	s := apitest.New(t)
+	s.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "u"}})
+	c := openTestCluster(t, s, t.TempDir())
+	c.tree, c.paths = groups(t, "kubepods/burstable/podu1")
+	c.lives = func(node.CgroupPath) bool { return true }
+	web := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u1", Labels: map[string]string{"app": "web", kube.LabelQOSClass: "LS"}}}
+	web.Status.Phase, web.Status.QOSClass = corev1.PodRunning, corev1.PodQOSBurstable
+	objective := func() time.Duration {
+		c.last.Facts.CgroupDriver = "cgroupfs"
+		c.last.Pods = []corev1.Pod{*web}
+		c.FollowConfig()
+		all := c.workloads()
+		if len(all) != 1 {
+			t.Fatalf("workloads %+v", all)
+		}
+		return all[0].Objective.RunQueueDelay.Or(0)
+	}
+	becomes := func(why string, want time.Duration) {
+		t.Helper()
+		soon(t, why, func() bool { return objective() == want })
+	}
+	becomes("no objective", 0)
+	web.Annotations = map[string]string{kube.AnnotationObjective: `{"runQueueDelay": "2ms"}`}
+	becomes("the annotation counts", 2*time.Millisecond)
+	s.Put(configMap(map[string]string{"objective-config": `{"objectives": [{"namespaces": ["shop"], "podSelector": {"matchLabels": {"app": "web"}}, "objective": {"runQueueDelay": "30ms"}}]}`}))
+	soon(t, "the ConfigMap is read", func() bool {
+		c.FollowConfig()
+		return len(c.cfg.node.Objectives.Objectives) == 1
+	})
+	becomes("the annotation goes before the ConfigMap", 2*time.Millisecond)
+	web.Annotations = nil
+	becomes("the ConfigMap counts without an annotation", 30*time.Millisecond)
+	s.Put(configMap(map[string]string{"objective-config": `{"objectives": [{"namespaces": ["shop"], "objective": {"runQueueDelay": "40ms"}}]}`}))
+	becomes("the ConfigMap has changed", 40*time.Millisecond)
+	s.Put(configMap(map[string]string{"objective-config": `{"objectives": [{"namespaces": ["shop"], "objective": {"runQueueDelay": "40s"}}]}`}))
+	soon(t, "the fault is known", func() bool { c.FollowConfig(); return len(c.cfg.status.Faults) == 1 })
+	becomes("a key with a fault keeps its content", 40*time.Millisecond)
+	web.Annotations = map[string]string{kube.AnnotationObjective: `{}`}
+	becomes("the pod says that it has none", 0)
+	web.Annotations, web.Labels[kube.LabelQOSClass] = nil, "BE"
+	becomes("a best-effort pod has none", 0)
+	web.Labels[kube.LabelQOSClass] = "LS"
+	s.Put(configMap(nil))
+	becomes("the key was removed", 0)
+}

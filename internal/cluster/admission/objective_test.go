@@ -1,0 +1,77 @@
+package admission
+
+import (
+	"strings"
+	"testing"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/tenant"
+)
+
+// TestAnObjectiveIsRefusedWithFieldAndRange writes objectives into new pods,
+// running pods, profiles and the ConfigMap.
+func TestAnObjectiveIsRefusedWithFieldAndRange(t *testing.T) {
+	const ls = "koordinator.sh/qosClass: LS"
+	at := "annotations[tenon.sh/objective]"
+	for name, tc := range map[string]struct{ labels, value, want string }{
+		"2 ms":            {ls, `{"runQueueDelay": "2ms"}`, ""},
+		"none":            {ls, `{}`, ""},
+		"without a class": {"a: b", `{"runQueueDelay": "2ms"}`, ""},
+		"too short":       {ls, `{"runQueueDelay": "5us"}`, at + ".runQueueDelay: 5µs: want a duration from 10µs to 1s"},
+		"too long":        {ls, `{"runQueueDelay": "1h"}`, at + ".runQueueDelay: 1h0m0s: want a duration from 10µs to 1s"},
+		"no unit":         {ls, `{"runQueueDelay": 2}`, at + ".runQueueDelay: 2: want a duration from 10µs to 1s, such as 1s or 500ms"},
+		"an unknown key":  {ls, `{"p99": "2ms"}`, at + ".p99: unknown key: want runQueueDelay"},
+		"a misspelt key":  {ls, `{"runQueueDealy": "2ms"}`, at + ".runQueueDealy: unknown key: did you mean runQueueDelay?"},
+		"not JSON":        {ls, `p99 <= 5ms`, at + ": not JSON: "},
+		"best-effort":     {be, `{"runQueueDelay": "2ms"}`, at + ".runQueueDelay: 2ms: want it for LSE, LSR or LS only: class BE has no latency objective"},
+		"of the system":   {"koordinator.sh/qosClass: SYSTEM", `{"runQueueDelay": "2ms"}`, at + ".runQueueDelay: 2ms: want it for LSE, LSR or LS only: class SYSTEM has no latency objective"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			has := func(where string, v Verdict, want string) {
+				t.Helper()
+				if v.Allowed() != (want == "") || !strings.Contains(v.Message(), want) {
+					t.Errorf("%s: %q, want %q", where, v.Message(), want)
+				}
+			}
+			note := "tenon.sh/objective: '" + tc.value + "'"
+			want := tc.want
+			if want != "" {
+				want = "metadata." + want
+			}
+			if tc.labels != be { // a BE pod is bounded first
+				has("a new pod", ValidateCreate(pod(t, tc.labels, note, own), tenant.Namespace{}, false, Ranges{}), want)
+			}
+			has("a running pod", ValidateUpdate(pod(t, tc.labels, "", own), pod(t, tc.labels, note, own)), want)
+			has("a change of another value", ValidateUpdate(pod(t, tc.labels, note, own), pod(t, tc.labels, note+", a: b", own)), "")
+			profile := profiled("a", func(s *configv1alpha1.ClusterColocationProfileSpec) {
+				_, s.QoSClass, _ = strings.Cut(tc.labels, "qosClass: ")
+				s.Annotations = map[string]string{kube.AnnotationObjective: tc.value}
+			})
+			if want != "" {
+				want = "spec." + tc.want
+			}
+			has("a profile", ValidateProfile(&profile, nil), want)
+		})
+	}
+	v := ValidateConfigMap(map[string]string{"objective-config": `{"objectives": [{"namespaces": ["shop"], "objective": {"runQueueDelay": "2h"}}]}`})
+	if want := "objective-config.objectives[0].objective.runQueueDelay: 2h0m0s: want a duration from 10µs to 1s"; v.Message() != want {
+		t.Errorf("the ConfigMap: %q, want %q", v.Message(), want)
+	}
+	if v := ValidateConfigMap(map[string]string{"objective-config": `{"objectives": [{"namespaces": ["shop"], "objective": {"runQueueDelay": "2ms"}}]}`}); !v.Allowed() || len(v.Warnings) > 0 {
+		t.Errorf("a good ConfigMap: %+v", v)
+	}
+}
+
+// TestAProfileStatesAnObjective checks that the annotation of a profile reaches
+// the pod.
+func TestAProfileStatesAnObjective(t *testing.T) {
+	p, v := admit(Request{Pod: pod(t, "app: web", "", own), Profiles: []configv1alpha1.ClusterColocationProfile{
+		profiled("a", func(s *configv1alpha1.ClusterColocationProfileSpec) {
+			s.QoSClass, s.Annotations = "LS", map[string]string{kube.AnnotationObjective: `{"runQueueDelay": "2ms"}`}
+		}),
+	}})
+	if o, said, _ := kube.ObjectiveOf(p, kube.Class(p)); !v.Allowed() || !said || !o.RunQueueDelay.Known() {
+		t.Errorf("%s: %v", v.Message(), p.Annotations)
+	}
+}

@@ -1,0 +1,158 @@
+package nodereport
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/quantity"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// maxServices is the maximum number of services with an objective in a report.
+const maxServices = 50
+
+// states maps a verdict to the state in the report.
+var states = map[slo.Verdict]string{slo.Kept: v1alpha1.ObjectiveKept, slo.Missed: v1alpha1.ObjectiveMissed, slo.Undecided: v1alpha1.ObjectiveUndecided}
+
+// objectivesOf returns the verdict about each objective, and the bound of BE. It
+// returns nil if no service has an objective and BE has no back-off.
+func objectivesOf(v View) *v1alpha1.Objectives {
+	t := v.Tick
+	if len(t.Objectives) == 0 && t.BackOff == 0 {
+		return nil
+	}
+	o := &v1alpha1.Objectives{BackOff: int32(t.BackOff)}
+	if t.BackOff > 0 {
+		by, why := suppressedBy(v)
+		o.By, o.Why = by, clip(why)
+		if cpu := quotaOfBE(v); cpu > 0 {
+			q := quantity.OfCPU(cpu)
+			o.BECPU = &q
+		}
+	} else if mayBound(t.Objectives) {
+		o.Why = externalCPUs(v)
+	}
+	ids := make([]node.WorkloadID, 0, len(t.Objectives))
+	for id := range t.Objectives {
+		ids = append(ids, id)
+	}
+	order := map[slo.Verdict]int{slo.Missed: 0, slo.Undecided: 1, slo.Kept: 2}
+	slices.SortFunc(ids, func(a, b node.WorkloadID) int {
+		x, y := t.Objectives[a], t.Objectives[b]
+		missed := 0
+		if x.Verdict == slo.Missed && y.Verdict == slo.Missed {
+			missed = x.Since.Compare(y.Since)
+		}
+		return cmp.Or(cmp.Compare(order[x.Verdict], order[y.Verdict]), missed, strings.Compare(string(a), string(b)))
+	})
+	if n := len(ids) - maxServices; n > 0 {
+		o.More, ids = int32(n), ids[:maxServices]
+	}
+	pods := podsAmong(t.Snapshot)
+	for _, id := range ids {
+		o.Services = append(o.Services, serviceOf(v, pods, id, t.Objectives[id]))
+	}
+	return o
+}
+
+// mayBound reports whether an objective is missed for which BE gives way.
+func mayBound(all map[node.WorkloadID]slo.Judgement) bool {
+	for _, j := range all {
+		if j.Cause == slo.ForBE || j.Cause == slo.UnknownRunner {
+			return true
+		}
+	}
+	return false
+}
+
+func podsAmong(s node.Snapshot) map[node.WorkloadID]bool {
+	pods := make(map[node.WorkloadID]bool, len(s.Workloads))
+	for i := range s.Workloads {
+		pods[s.Workloads[i].ID] = s.Workloads[i].Pod
+	}
+	return pods
+}
+
+func serviceOf(v View, pods map[node.WorkloadID]bool, id node.WorkloadID, j slo.Judgement) v1alpha1.ServiceObjective {
+	name := func(id node.WorkloadID) (namespace, pod string) {
+		if pods[id] {
+			return id.PodName()
+		}
+		return "", clip(strings.ToValidUTF8(string(id), "?"))
+	}
+	s := v1alpha1.ServiceObjective{
+		RunQueueDelay: duration(j.Objective), State: states[j.Verdict], Cause: string(j.Cause), Estimated: j.Estimated,
+		Periods: j.Periods, ThrottledPeriods: j.ThrottledPeriods,
+	}
+	s.Namespace, s.Pod = name(id)
+	if !j.Since.IsZero() {
+		// Snapshots are on a clock that stops while the machine sleeps, and readers
+		// compare with theirs.
+		at := metav1.NewMicroTime(v.Tick.Begun.Add(j.Since.Sub(v.Tick.Snapshot.At)).Truncate(time.Millisecond))
+		s.Since = &at
+	}
+	if j.Verdict != slo.Undecided {
+		measured := duration(j.Tail)
+		s.Measured = &measured
+	}
+	if j.Cause == slo.Unmeasured {
+		s.Why = clip(unmeasured(v))
+	}
+	if j.Waited > 0 {
+		waited := duration(j.Waited)
+		s.Waited = &waited
+	}
+	for _, r := range j.Runners {
+		one := v1alpha1.ObjectiveRunner{Kind: string(r.Cause), Time: duration(r.Time)}
+		one.Namespace, one.Pod = name(r.ID)
+		s.Runners = append(s.Runners, one)
+	}
+	return s
+}
+
+// unmeasured returns why the waits of services are not measured on this node.
+func unmeasured(v View) string {
+	var why []string
+	for _, f := range []node.Feature{node.FeatureBPF, node.FeatureSchedStat} {
+		switch a := v.Tick.Snapshot.Capabilities[f]; {
+		case a.Verdict != node.Yes:
+			why = append(why, fmt.Sprintf("%s: %s", f, a.Why))
+		case f == node.FeatureBPF:
+			why = append(why, string(f)+": not counted (signals.runQueueDelay is off, or the program could not be loaded: see the log of tenond)")
+		}
+	}
+	return list(why, len(why))
+}
+
+// quotaOfBE returns the sum of the quotas of BE by CPU suppress. It returns 0
+// without a quota.
+func quotaOfBE(v View) (sum unit.MilliCPU) {
+	for _, w := range v.Tick.Wants {
+		q, is := w.Value.(node.CPUMax)
+		if w.Owner == plan.OwnerSuppress && w.Intent == plan.Set && is && q.Quota != node.NoQuota {
+			sum += unit.MilliCPU(q.Cores() * 1000)
+		}
+	}
+	return sum
+}
+
+// sameObjectives reports whether two reports say the same about objectives. It
+// ignores what changes in every window.
+func sameObjectives(a, b *v1alpha1.Objectives) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return (a.BackOff == 0) == (b.BackOff == 0) && a.By == b.By && a.More == b.More &&
+		slices.EqualFunc(a.Services, b.Services, func(a, b v1alpha1.ServiceObjective) bool {
+			return a.Namespace == b.Namespace && a.Pod == b.Pod && a.RunQueueDelay == b.RunQueueDelay && a.State == b.State && a.Cause == b.Cause
+		})
+}

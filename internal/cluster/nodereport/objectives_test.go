@@ -1,0 +1,126 @@
+package nodereport
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// missing returns the view of a node on which shop/web misses its objective
+// because of batch/train. A quota bounds BE.
+func missing() View {
+	t := tick.Tick{Begun: noon, BackOff: 500, Snapshot: node.Snapshot{At: time.Unix(5000, 0), Workloads: []node.Workload{
+		{ID: "shop/web", Pod: true, Class: node.LS}, {ID: "batch/train", Pod: true, Class: node.BE}, {ID: "system.slice/db", Class: node.LS},
+	}}}
+	t.Objectives = map[node.WorkloadID]slo.Judgement{
+		"shop/web": {
+			Verdict: slo.Missed, Cause: slo.ForBE, Since: time.Unix(4960, 0), Objective: 2 * time.Millisecond, Tail: 8 * time.Millisecond, Waited: time.Second,
+			Runners: []slo.Runner{{ID: "batch/train", Cause: slo.ForBE, Time: 700 * time.Millisecond}, {ID: node.RestOf(node.BE), Cause: slo.ForBE, Time: 200 * time.Millisecond}},
+		},
+		"system.slice/db": {Verdict: slo.Kept, Since: time.Unix(4000, 0), Objective: time.Millisecond, Tail: 100 * time.Microsecond},
+	}
+	t.Wants = []plan.Want{{Intent: plan.Set, Owner: plan.OwnerSuppress, BE: true, Knob: node.Knob{Cgroup: "kubepods/besteffort", File: node.FileCPUMax}, Value: node.Limit(750)}}
+	return View{Tick: t}
+}
+
+// TestTheReportNamesWhoMissesItsObjective checks the report of a node with a
+// missed objective.
+func TestTheReportNamesWhoMissesItsObjective(t *testing.T) {
+	o := Status(missing(), nil).Objectives
+	if o == nil || len(o.Services) != 2 {
+		t.Fatalf("%+v", o)
+	}
+	web, db := o.Services[0], o.Services[1]
+	if web.Namespace != "shop" || web.Pod != "web" || web.State != v1alpha1.ObjectiveMissed || web.Cause != "best-effort" || web.Measured.Duration != 8*time.Millisecond {
+		t.Errorf("%+v", web)
+	}
+	if since := noon.Add(-40 * time.Second); !web.Since.Time.Equal(since) {
+		t.Errorf("missed since %v, want %v on the wall clock", web.Since, since)
+	}
+	if len(web.Runners) != 2 || web.Runners[0] != (v1alpha1.ObjectiveRunner{Namespace: "batch", Pod: "train", Kind: "best-effort", Time: duration(700 * time.Millisecond)}) || web.Runners[1].Namespace != "" {
+		t.Errorf("runners %+v", web.Runners)
+	}
+	if db.Namespace != "" || db.Pod != "system.slice/db" || db.State != v1alpha1.ObjectiveKept || db.Cause != "" {
+		t.Errorf("%+v", db)
+	}
+	if o.BackOff != 500 || o.By != "cpu.max" || o.Why != "" || o.BECPU.MilliValue() != 750 {
+		t.Errorf("bound %+v", o)
+	}
+}
+
+// TestTheReportSaysWhatCannotBeDone checks the report where the kubelet binds
+// CPUs, where nothing bounds BE, and where waits cannot be measured.
+func TestTheReportSaysWhatCannotBeDone(t *testing.T) {
+	v := missing()
+	v.Policy.Pool.CPUSetsManagedExternally = true
+	if o := Status(v, nil).Objectives; o.By != "cpu.max" || !strings.Contains(o.Why, "cpuManagerPolicy: static") {
+		t.Errorf("with the static policy: %+v", o)
+	}
+	v.CPUManager, v.Tick.BackOff = "dra", 0
+	if o := Status(v, nil).Objectives; o.By != "" || !strings.Contains(o.Why, "DRA driver") {
+		t.Errorf("with a driver, before the bound: %+v", o)
+	}
+	v = missing()
+	v.Tick.Wants[0].Intent, v.Tick.Wants[0].Reason = plan.Abstain, "no rate yet"
+	if o := Status(v, nil).Objectives; o.By != "" || o.Why != "no rate yet" || o.BECPU != nil {
+		t.Errorf("without a bound: %+v", o)
+	}
+	v = missing()
+	v.Tick.Objectives = map[node.WorkloadID]slo.Judgement{"shop/web": {Verdict: slo.Undecided, Cause: slo.Unmeasured, Objective: time.Millisecond}}
+	v.Tick.Snapshot.Capabilities = node.Capabilities{node.FeatureBPF: {Verdict: node.No, Why: "no BTF"}, node.FeatureSchedStat: {Verdict: node.No, Why: "counts nothing"}}
+	web := Status(v, nil).Objectives.Services[0]
+	if web.State != v1alpha1.ObjectiveUndecided || web.Since != nil || web.Measured != nil || web.Why != "bpf.tracing: no BTF; schedstat: counts nothing" {
+		t.Errorf("unmeasured: %+v", web)
+	}
+	if o := Status(View{Tick: tick.Tick{Begun: noon}}, nil).Objectives; o != nil {
+		t.Errorf("without an objective: %+v", o)
+	}
+}
+
+// TestTheReportHasRoomForFewServices checks that the list is bounded, and that
+// missed objectives come first.
+func TestTheReportHasRoomForFewServices(t *testing.T) {
+	v := missing()
+	for i := range 200 {
+		v.Tick.Objectives[node.WorkloadID(fmt.Sprintf("a/kept-%d", i))] = slo.Judgement{Verdict: slo.Kept, Objective: time.Millisecond}
+	}
+	v.Tick.Objectives["z/old"] = slo.Judgement{Verdict: slo.Missed, Cause: slo.System, Since: time.Unix(10, 0), Objective: time.Millisecond}
+	o := Status(v, nil).Objectives
+	if len(o.Services) != maxServices || o.More != int32(len(v.Tick.Objectives)-maxServices) || o.Services[0].Pod != "z/old" || o.Services[1].Pod != "web" {
+		t.Errorf("%d services, %d more, first %+v", len(o.Services), o.More, o.Services[0])
+	}
+}
+
+// TestAVerdictIsNews checks that a report is sent for another verdict or cause,
+// but not for another number.
+func TestAVerdictIsNews(t *testing.T) {
+	base := Status(missing(), nil)
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.Objectives)
+		news   bool
+	}{
+		"nothing":         {func(*v1alpha1.Objectives) {}, false},
+		"another wait":    {func(o *v1alpha1.Objectives) { d := duration(time.Second); o.Services[0].Measured = &d }, false},
+		"another bound":   {func(o *v1alpha1.Objectives) { o.BackOff = 750 }, false},
+		"no bound":        {func(o *v1alpha1.Objectives) { o.BackOff, o.By = 0, "" }, true},
+		"another verdict": {func(o *v1alpha1.Objectives) { o.Services[0].State = v1alpha1.ObjectiveKept }, true},
+		"another cause":   {func(o *v1alpha1.Objectives) { o.Services[0].Cause = "own-limit" }, true},
+		"another service": {func(o *v1alpha1.Objectives) { o.Services = o.Services[:1] }, true},
+	} {
+		next := base
+		next.Objectives = base.Objectives.DeepCopy()
+		c.change(next.Objectives)
+		var p Pace
+		p.Sent(noon, base)
+		if due := p.Due(noon.Add(changeGap), next); due != c.news {
+			t.Errorf("%s: due %v", name, due)
+		}
+	}
+}

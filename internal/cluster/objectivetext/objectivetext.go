@@ -1,0 +1,181 @@
+// Package objectivetext says in words whether a pod keeps its objective, from the
+// codes and numbers in the report of its node.
+package objectivetext
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/nodepages"
+	"tenon.sh/tenon/internal/decide/slo"
+)
+
+// Objective says whether a pod keeps its objective.
+type Objective struct {
+	RunQueueDelay string `json:"runQueueDelay"`
+	From          string `json:"from"`            // annotation or ConfigMap
+	State         string `json:"state,omitempty"` // Kept, Missed or Undecided; empty: the node has not reported it
+	Since         string `json:"since,omitempty"`
+	Cause         string `json:"cause,omitempty"`
+	Text          string `json:"text"`
+}
+
+// Of returns the objective of a pod at a time, or nil if it has none. n is the
+// node of the pod, or nil. An objective of the ConfigMap is known only from the
+// report of the node.
+func Of(p *corev1.Pod, n *nodepages.Node, now time.Time) *Objective {
+	if kube.HasEnded(p) {
+		return nil
+	}
+	o, said, _ := kube.ObjectiveOf(p, kube.ClassWithDefault(p))
+	want, asks := o.RunQueueDelay.Value()
+	if said && !asks {
+		return nil
+	}
+	page := &Objective{From: "ConfigMap"}
+	if said {
+		page.From, page.RunQueueDelay = "annotation", want.String()
+	}
+	if n == nil || n.Report == nil || n.Report.Status.Objectives == nil {
+		return page.unreported(said)
+	}
+	all := n.Report.Status.Objectives
+	for _, s := range all.Services {
+		if s.Namespace != p.Namespace || s.Pod != p.Name || said && s.RunQueueDelay.Duration != want {
+			continue
+		}
+		page.RunQueueDelay, page.State, page.Cause = s.RunQueueDelay.Duration.String(), s.State, s.Cause
+		lasts := ""
+		if s.Since != nil {
+			page.Since = s.Since.Time.UTC().Format(time.RFC3339)
+			lasts = " for " + nodepages.Duration(max(n.Report.Status.Reported.Sub(s.Since.Time), 0))
+		}
+		page.Text = describe(s, lasts, n.Name, all) + fmt.Sprintf(" The node said so %s.", n.Age(now))
+		return page
+	}
+	return page.unreported(said)
+}
+
+// unreported returns the objective of a pod about which its node says nothing.
+func (o *Objective) unreported(said bool) *Objective {
+	if !said {
+		return nil
+	}
+	o.Text = "Its node has not reported yet whether it is kept."
+	return o
+}
+
+// describe says in words what the report of a node says about the objective of a
+// service. lasts is the time since the verdict began, such as " for 40s", or "".
+func describe(s v1alpha1.ServiceObjective, lasts, node string, all *v1alpha1.Objectives) string {
+	switch s.State {
+	case v1alpha1.ObjectiveKept:
+		return fmt.Sprintf("It is kept%s: 99 of 100 waits ended within %s.", lasts, measured(s))
+	case v1alpha1.ObjectiveUndecided:
+		if s.Cause == string(slo.Unmeasured) {
+			return fmt.Sprintf("Whether it is kept is not known: %s does not measure the waits%s.", node, after(": ", s.Why))
+		}
+		return "Whether it is kept is not known yet: there were too few waits for a verdict."
+	}
+	text := fmt.Sprintf("It is missed%s: its threads wait up to %s (P99). ", lasts, measured(s))
+	alone := " Batch work is left alone."
+	switch slo.Cause(s.Cause) {
+	case slo.ForBE:
+		return text + fmt.Sprintf("Best-effort work ran during %s%s. ", part(s, slo.ForBE), namesOf(s, slo.ForBE)) + boundText(all, node)
+	case slo.UnknownRunner:
+		return text + "Which work ran meanwhile is not measured there, so best-effort work gives way. " + boundText(all, node)
+	case slo.OwnLimit:
+		return text + fmt.Sprintf("Its own CPU limit stopped it in %d of %d periods.", s.ThrottledPeriods, s.Periods) + alone
+	case slo.OwnThreads:
+		return text + fmt.Sprintf("Its own threads ran during %s: it has more threads to run than CPUs.", part(s, slo.OwnThreads)) + alone
+	case slo.OtherService:
+		return text + fmt.Sprintf("Other services ran during %s%s.", part(s, slo.OtherService), namesOf(s, slo.OtherService)) + alone
+	case slo.System:
+		return text + fmt.Sprintf("The system ran during %s%s.", part(s, slo.System), namesOf(s, slo.System)) + alone
+	}
+	return text + "For what they waited is not clear." + alone
+}
+
+func measured(s v1alpha1.ServiceObjective) string {
+	if s.Measured == nil {
+		return "?"
+	}
+	text := short(s.Measured.Duration)
+	if s.Estimated {
+		text += ", estimated from the mean"
+	}
+	return text
+}
+
+// part returns the share of the waits that runners of one kind caused.
+func part(s v1alpha1.ServiceObjective, kind slo.Cause) string {
+	var sum time.Duration
+	for _, r := range s.Runners {
+		if r.Kind == string(kind) {
+			sum += r.Time.Duration
+		}
+	}
+	return share(s, sum) + " of the waiting time"
+}
+
+func share(s v1alpha1.ServiceObjective, t time.Duration) string {
+	if s.Waited == nil || s.Waited.Duration <= 0 {
+		return short(t)
+	}
+	return fmt.Sprintf("%d %%", min(100*t/s.Waited.Duration, 100))
+}
+
+// namesOf lists the runners of one kind, each with its share.
+func namesOf(s v1alpha1.ServiceObjective, kind slo.Cause) string {
+	var names []string
+	for _, r := range s.Runners {
+		if r.Kind != string(kind) {
+			continue
+		}
+		name := r.Pod
+		if r.Namespace != "" {
+			name = r.Namespace + "/" + r.Pod
+		}
+		names = append(names, name+" "+share(s, r.Time.Duration))
+	}
+	return after(": ", strings.Join(names, ", "))
+}
+
+// boundText says what bounds the best-effort work of a node.
+func boundText(all *v1alpha1.Objectives, node string) string {
+	why := after(" (", all.Why)
+	if why != "" {
+		why += ")"
+	}
+	switch {
+	case all.BECPU != nil:
+		return fmt.Sprintf("All best-effort work of %s has at most %.2f CPUs by %s%s now.", node, float64(all.BECPU.MilliValue())/1000, all.By, why)
+	case all.By != "":
+		return fmt.Sprintf("%s bounds the best-effort work of %s now%s.", all.By, node, why)
+	}
+	return fmt.Sprintf("Nothing bounds the best-effort work of %s now%s.", node, why)
+}
+
+// short rounds a time so that it is easy to read.
+func short(t time.Duration) string {
+	switch {
+	case t >= 100*time.Millisecond:
+		return t.Round(time.Millisecond).String()
+	case t >= time.Millisecond:
+		return t.Round(100 * time.Microsecond).String()
+	}
+	return t.Round(time.Microsecond).String()
+}
+
+// after puts a prefix before a text. It returns "" for an empty text.
+func after(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}

@@ -1,0 +1,97 @@
+package podpages
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/nodepages"
+	"tenon.sh/tenon/internal/cluster/schedulers"
+)
+
+// TestAPodIsExplainedWithItsObjective prints the page of a pod with an objective
+// for each cause. Batch work must be blamed only for best-effort.
+func TestAPodIsExplainedWithItsObjective(t *testing.T) {
+	of := func(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+	runner := func(namespace, pod, kind string, ms int64) v1alpha1.ObjectiveRunner {
+		return v1alpha1.ObjectiveRunner{Namespace: namespace, Pod: pod, Kind: kind, Time: metav1.Duration{Duration: time.Duration(ms) * time.Millisecond}}
+	}
+	begun := metav1.NewMicroTime(noon.Add(-50 * time.Second))
+	bound := resource.MustParse("750m")
+	missed := func(cause string, runners ...v1alpha1.ObjectiveRunner) v1alpha1.ServiceObjective {
+		return v1alpha1.ServiceObjective{State: v1alpha1.ObjectiveMissed, Cause: cause, Since: &begun, Measured: of(8389 * time.Microsecond), Waited: of(time.Second), Runners: runners, Periods: 10, ThrottledPeriods: 9}
+	}
+	both := []v1alpha1.ObjectiveRunner{runner("batch", "train-4", "best-effort", 640), runner("shop", "db", "other-service", 200), runner("", "(other BE)", "best-effort", 70)}
+	for name, tc := range map[string]struct {
+		service v1alpha1.ServiceObjective
+		all     v1alpha1.Objectives
+		want    string
+	}{
+		"kept": {v1alpha1.ServiceObjective{State: v1alpha1.ObjectiveKept, Since: &begun, Measured: of(131 * time.Microsecond)}, v1alpha1.Objectives{},
+			"It is kept for 40s: 99 of 100 waits ended within 131µs. The node said so 10s ago."},
+		"for batch work": {missed("best-effort", both...), v1alpha1.Objectives{BackOff: 500, By: "cpu.max", BECPU: &bound},
+			"It is missed for 40s: its threads wait up to 8.4ms (P99). Best-effort work ran during 71 % of the waiting time: batch/train-4 64 %, (other BE) 7 %. All best-effort work of node-1 has at most 0.75 CPUs by cpu.max now. The node said so 10s ago."},
+		"for batch work beside a kubelet that binds CPUs": {missed("best-effort", both...), v1alpha1.Objectives{BackOff: 500, By: "cpu.max", BECPU: &bound, Why: "by quota alone"},
+			"has at most 0.75 CPUs by cpu.max (by quota alone) now."},
+		"for batch work without a bound": {missed("best-effort", both...), v1alpha1.Objectives{BackOff: 500, Why: "no rate yet"},
+			"Nothing bounds the best-effort work of node-1 now (no rate yet)."},
+		"for its own limit":    {missed("own-limit", both...), v1alpha1.Objectives{}, "Its own CPU limit stopped it in 9 of 10 periods. Batch work is left alone."},
+		"for its own threads":  {missed("own-threads", runner("shop", "web", "own-threads", 830)), v1alpha1.Objectives{}, "Its own threads ran during 83 % of the waiting time: it has more threads to run than CPUs. Batch work is left alone."},
+		"for another service":  {missed("other-service", both...), v1alpha1.Objectives{}, "Other services ran during 20 % of the waiting time: shop/db 20 %. Batch work is left alone."},
+		"for the system":       {missed("system", runner("", "(kernel)", "system", 900)), v1alpha1.Objectives{}, "The system ran during 90 % of the waiting time: (kernel) 90 %. Batch work is left alone."},
+		"for nothing that ran": {missed("unclear"), v1alpha1.Objectives{}, "For what they waited is not clear. Batch work is left alone."},
+		"for unknown work":     {missed("unknown-runner"), v1alpha1.Objectives{By: "cpuset.cpus"}, "Which work ran meanwhile is not measured there, so best-effort work gives way. cpuset.cpus bounds the best-effort work of node-1 now."},
+		"unmeasured":           {v1alpha1.ServiceObjective{State: v1alpha1.ObjectiveUndecided, Cause: "unmeasured", Why: "bpf.tracing: no BTF"}, v1alpha1.Objectives{}, "Whether it is kept is not known: node-1 does not measure the waits: bpf.tracing: no BTF."},
+		"too few waits":        {v1alpha1.ServiceObjective{State: v1alpha1.ObjectiveUndecided, Cause: "too-few"}, v1alpha1.Objectives{}, "Whether it is kept is not known yet: there were too few waits for a verdict."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.service.Namespace, tc.service.Pod, tc.service.RunQueueDelay = "shop", "web", metav1.Duration{Duration: 2 * time.Millisecond}
+			tc.all.Services = []v1alpha1.ServiceObjective{{Namespace: "other", Pod: "web", RunQueueDelay: tc.service.RunQueueDelay, State: "Kept"}, tc.service}
+			page := explained(t, `{"runQueueDelay": "2ms"}`, &tc.all)
+			if !strings.Contains(page, "Its objective (annotation): 99 of 100 waits of its threads for a CPU end within 2ms.\n") || !strings.Contains(page, tc.want) {
+				t.Errorf("the page\n%s\nlacks\n%s", page, tc.want)
+			}
+			if blames := strings.Contains(page, "Best-effort work ran"); blames != (tc.service.Cause == "best-effort") {
+				t.Errorf("blames batch work: %v\n%s", blames, page)
+			}
+			if page := explained(t, "", &tc.all); !strings.Contains(page, "Its objective (ConfigMap)") {
+				t.Errorf("without an annotation:\n%s", page)
+			}
+			if page := explained(t, `{"runQueueDelay": "5ms"}`, &tc.all); !strings.Contains(page, "Its node has not reported yet whether it is kept.") {
+				t.Errorf("with a newer annotation:\n%s", page)
+			}
+			if page := explained(t, `{}`, &tc.all); strings.Contains(page, "objective") {
+				t.Errorf("with the annotation {}:\n%s", page)
+			}
+		})
+	}
+	if page := explained(t, `{"runQueueDelay": "2ms"}`, nil); !strings.Contains(page, "Its node has not reported yet whether it is kept.") {
+		t.Errorf("without a report:\n%s", page)
+	}
+	if page := explained(t, `{"p99": "2ms"}`, nil); !strings.Contains(page, "not as written: tenon.sh/objective: p99: unknown key: want runQueueDelay") || strings.Contains(page, "Its objective") {
+		t.Errorf("with a fault:\n%s", page)
+	}
+}
+
+// explained returns the page of a pod with this annotation.
+func explained(t *testing.T, annotation string, all *v1alpha1.Objectives) string {
+	t.Helper()
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u", Labels: map[string]string{kube.LabelQOSClass: "LS"}}}
+	if p.Spec.NodeName = "node-1"; annotation != "" {
+		p.Annotations = map[string]string{kube.AnnotationObjective: annotation}
+	}
+	n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}}
+	r := v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Status: v1alpha1.NodeReportStatus{Reported: metav1.NewMicroTime(noon.Add(-10 * time.Second)), Objectives: all}}
+	c := New(nodepages.Nodes([]corev1.Node{n}, []v1alpha1.NodeReport{r}), []corev1.Pod{p}, noon)
+	page, found := c.ExplainPod("shop", "web", schedulers.Seen{})
+	if !found {
+		t.Fatal("the pod is not there")
+	}
+	return page.Text()
+}

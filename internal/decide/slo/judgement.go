@@ -1,0 +1,222 @@
+package slo
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A Verdict says whether a workload meets its objective.
+type Verdict string
+
+// The verdicts. Undecided has a cause, too: Unmeasured or TooFew.
+const (
+	Kept      Verdict = "kept"
+	Missed    Verdict = "missed"
+	Undecided Verdict = "undecided"
+)
+
+// A Cause says why an objective is missed, or why there is no verdict.
+type Cause string
+
+const (
+	// ForBE: best-effort work ran while the workload waited, for at least
+	// 1/blameDivisor of the time. Only for this cause, and for UnknownRunner,
+	// best-effort work loses CPU.
+	ForBE Cause = "best-effort"
+	// OwnLimit: the workload would meet its objective without its own CPU limit.
+	OwnLimit Cause = "own-limit"
+	// OwnThreads: the workload waited mostly for its own threads.
+	OwnThreads Cause = "own-threads"
+	// OtherService: it waited mostly for other latency-sensitive work.
+	OtherService Cause = "other-service"
+	// System: it waited mostly for the kernel, for daemons of the node, or for
+	// work that no rule matches.
+	System Cause = "system"
+	// Unclear: no thread ran, or the waiting thread was moved to another CPU.
+	Unclear Cause = "unclear"
+	// UnknownRunner: only the mean wait is measured here, not which work ran
+	// meanwhile. Best-effort work gives way.
+	UnknownRunner Cause = "unknown-runner"
+	// Unmeasured: the waits cannot be measured on this node.
+	Unmeasured Cause = "unmeasured"
+	// TooFew: there were too few waits for a verdict, or the first window has not
+	// ended.
+	TooFew Cause = "too-few"
+)
+
+// Causes lists all causes.
+var Causes = []Cause{ForBE, OwnLimit, OwnThreads, OtherService, System, Unclear, UnknownRunner, Unmeasured, TooFew}
+
+// A Judgement is the verdict about the objective of one workload.
+type Judgement struct {
+	Verdict Verdict `json:"verdict,omitempty"`
+	Cause   Cause   `json:"cause,omitempty"` // empty if the objective is kept
+	// Since is the time of the snapshot with which the verdict began.
+	Since time.Time `json:"since,omitzero"`
+	// Objective is the time within which 99 of 100 waits should end.
+	Objective time.Duration `json:"objective_ns,omitempty"`
+	// Tail is a time that 99 of 100 waits in the last judged window did not
+	// exceed. Estimated says that only their mean was measured.
+	Tail      time.Duration `json:"tail_ns,omitempty"`
+	Estimated bool          `json:"estimated,omitempty"`
+	// The fields below describe the last window with a miss. Waited is the waiting
+	// time of all threads; 0: it is not known for what they waited. Runners are
+	// those that caused most of it, with the time of each.
+	Waited  time.Duration `json:"waited_ns,omitempty"`
+	Runners []Runner      `json:"runners,omitempty"`
+	// Periods are the periods of the workload's own CPU limit in the window. In
+	// ThrottledPeriods of them the limit stopped it.
+	Periods          int64 `json:"periods,omitempty"`
+	ThrottledPeriods int64 `json:"throttled_periods,omitempty"`
+}
+
+// A Runner is work that had a CPU for which a workload waited. Cause is the
+// cause of a miss for which it would be to blame.
+type Runner struct {
+	ID    node.WorkloadID `json:"id"`
+	Cause Cause           `json:"cause"`
+	Time  time.Duration   `json:"time_ns"`
+}
+
+// maxRunners is the number of runners in a judgement.
+const maxRunners = 5
+
+// Judgements returns the verdict about each objective. It returns nil if there
+// is no objective.
+func (x Tracker) Judgements(s node.Snapshot) map[node.WorkloadID]Judgement {
+	var all map[node.WorkloadID]Judgement
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
+		want, asked := w.Objective.RunQueueDelay.Value()
+		if !asked || want <= 0 || !w.Class.Sensitive() {
+			continue
+		}
+		if all == nil {
+			all = map[node.WorkloadID]Judgement{}
+		}
+		f, tracked := x.Work[w.ID]
+		j := f.Judgement
+		switch {
+		case !tracked:
+			j = Judgement{Verdict: Undecided, Cause: Unmeasured, Objective: want}
+		case j.Verdict == "":
+			j = Judgement{Verdict: Undecided, Cause: TooFew, Objective: want, Since: f.Since}
+		}
+		all[w.ID] = j
+	}
+	return all
+}
+
+// keep records a window without a miss.
+func (j Judgement) keep(at time.Time, want time.Duration, d spread) Judgement {
+	next := Judgement{Verdict: Kept, Since: at, Objective: want, Tail: d.tail(), Estimated: d.after == nil}
+	if next.Estimated && d.waits < enoughWaits {
+		next = Judgement{Verdict: Undecided, Cause: TooFew, Since: at, Objective: want}
+	}
+	if j.Verdict == next.Verdict {
+		next.Since = j.Since
+	}
+	return next
+}
+
+// missed records a window with a miss. grown is the growth of the counters in the
+// window, and runners are the parts of the waits.
+func (j Judgement) missed(at time.Time, want time.Duration, d spread, cause Cause, grown Reading, runners []Runner) Judgement {
+	next := Judgement{
+		Verdict: Missed, Cause: cause, Since: at, Objective: want, Tail: d.tail(), Estimated: d.after == nil,
+		Waited: grown.Waited, Periods: grown.Periods.Or(0), ThrottledPeriods: grown.ThrottledPeriods.Or(0),
+	}
+	if j.Verdict == Missed {
+		next.Since = j.Since
+	}
+	next.Runners = slices.Clone(runners[:min(len(runners), maxRunners)])
+	return next
+}
+
+// causeOf returns the cause of a miss. hardly says that BE caused hardly any of
+// the waits, and runners are the parts of the waits, longest first.
+func causeOf(grown Reading, hardly bool, runners []Runner) Cause {
+	switch {
+	case grown.Waited <= 0:
+		return UnknownRunner
+	case !hardly:
+		return ForBE
+	}
+	sums := map[Cause]time.Duration{}
+	for _, r := range runners {
+		sums[r.Cause] += r.Time
+	}
+	most := Unclear
+	for _, c := range []Cause{OwnThreads, OtherService, System} {
+		if sums[c] > sums[most] {
+			most = c
+		}
+	}
+	return most
+}
+
+// A part is a part of the waits of one workload: those that one runner caused.
+type part struct {
+	Time  time.Duration `json:"time_ns"`
+	Cause Cause         `json:"cause"`
+}
+
+// parts holds the waits of one workload by runner, since counting began.
+type parts map[node.WorkloadID]part
+
+// since returns by how much the waits for each runner have grown since an
+// earlier reading, the longest first.
+//
+// Only some runners have a name of their own. The others share the name
+// node.RestOf. A runner that has got a name since was a part of the rest before,
+// and one that has lost its name is a part of the rest now. The sum over the
+// runners of one class is exact nevertheless. So what the runners with a name in
+// both readings leave of the growth of this sum is divided among the new names,
+// and then the rest.
+func (p parts) since(before parts) []Runner {
+	left := map[Cause]time.Duration{}
+	for _, b := range before {
+		left[b.Cause] -= b.Time
+	}
+	var all, fresh []Runner
+	for id, now := range p {
+		left[now.Cause] += now.Time
+		b, had := before[id]
+		switch {
+		case isRest(id):
+		case had && b.Cause == now.Cause:
+			all = append(all, Runner{id, now.Cause, max(now.Time-b.Time, 0)})
+		default:
+			fresh = append(fresh, Runner{id, now.Cause, now.Time})
+		}
+	}
+	for _, r := range all {
+		left[r.Cause] -= r.Time
+	}
+	longest := func(a, b Runner) int {
+		return cmp.Or(cmp.Compare(b.Time, a.Time), strings.Compare(string(a.ID), string(b.ID)))
+	}
+	slices.SortFunc(fresh, longest)
+	for _, r := range fresh {
+		r.Time = max(min(r.Time, left[r.Cause]), 0)
+		left[r.Cause] -= r.Time
+		all = append(all, r)
+	}
+	for id, now := range p {
+		if isRest(id) {
+			all = append(all, Runner{id, now.Cause, max(left[now.Cause], 0)})
+			left[now.Cause] = 0
+		}
+	}
+	all = slices.DeleteFunc(all, func(r Runner) bool { return r.Time <= 0 })
+	slices.SortFunc(all, longest)
+	return all
+}
+
+func isRest(id node.WorkloadID) bool {
+	return slices.ContainsFunc(node.Classes, func(c node.Class) bool { return id == node.RestOf(c) })
+}
