@@ -105,7 +105,7 @@ const adapters = "kernelCores kernelPolicies kernelSchedExt longSlices"
 
 // ownFiles are the packages of internal/machine that have their own files on
 // tmpfs.
-const ownFiles = "internal/machine/journal internal/machine/lease"
+const ownFiles = "internal/machine/journal internal/machine/lease internal/machine/statedir"
 
 // A program is the sources below internal and cmd with their types. The types
 // of other modules and of the standard library are not loaded, because a test

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +13,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/statedir"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -51,7 +51,7 @@ func loadState(dir string, from proc.FS) (savedState, error) {
 		return savedState{}, err
 	}
 	fresh := savedState{Boot: boot}
-	data, err := os.ReadFile(filepath.Join(dir, stateFile))
+	data, err := statedir.ReadFile(filepath.Join(dir, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fresh, nil
 	}
@@ -74,11 +74,7 @@ func (c *Follower) keep() {
 	if err != nil || bytes.Equal(data, c.saved) {
 		return
 	}
-	path := filepath.Join(c.dir, stateFile)
-	if err = os.WriteFile(path+".next", data, 0o600); err == nil {
-		err = os.Rename(path+".next", path)
-	}
-	if err != nil {
+	if err := statedir.WriteFile(filepath.Join(c.dir, stateFile), data); err != nil {
 		c.log.Warn("cannot save the state of the cluster for the next tenond", "error", err)
 		return
 	}

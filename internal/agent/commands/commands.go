@@ -6,7 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
+
+	"tenon.sh/tenon/internal/machine/statedir"
 )
 
 // A Queue holds the callers whose requests wait for a tick. The zero Queue is
@@ -62,9 +63,5 @@ func Save(path string, value any) error {
 	if err != nil {
 		return err
 	}
-	next := path + ".next"
-	if err := os.WriteFile(next, text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
+	return statedir.WriteFile(path, text)
 }

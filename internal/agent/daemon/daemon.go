@@ -28,8 +28,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/host"
-	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/lease"
+	"tenon.sh/tenon/internal/machine/statedir"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/runtimes/inventory"
 )
@@ -298,7 +298,7 @@ func (d *daemon) repairJournal() {
 	}
 	d.health.Set(health.Lost, "journal", text)
 	text = ""
-	if err := journal.Exposed(d.StateDir); err != nil {
+	if err := statedir.Check(d.StateDir); err != nil {
 		text = err.Error()
 	}
 	d.health.Set(health.Exposed, "state directory", text)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/statedir"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -55,7 +55,7 @@ func openMechanisms(dir string, from proc.FS, send func(tick.Event)) (*mechanism
 		return nil, err
 	}
 	r := &mechanisms{dir: dir, boot: boot, send: send}
-	text, err := os.ReadFile(r.path())
+	text, err := statedir.ReadFile(r.path())
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}

@@ -14,6 +14,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/statedir"
 	"tenon.sh/tenon/internal/runtimes/container"
 )
 
@@ -49,18 +50,17 @@ func saveState(dir string, from proc.FS, read time.Duration, st policy.State, kn
 	if err != nil {
 		return fmt.Errorf("save the state of the policies: %w", err)
 	}
-	next := filepath.Join(dir, memoryFile+".next")
-	if err := os.WriteFile(next, data, 0o600); err != nil {
+	if err := statedir.WriteFile(filepath.Join(dir, memoryFile), data); err != nil {
 		return fmt.Errorf("save the state of the policies: %w", err)
 	}
-	return os.Rename(next, filepath.Join(dir, memoryFile))
+	return nil
 }
 
 // loadState loads the state that an earlier daemon saved, and deletes the file.
 // It ignores a state from before this boot, or older than announcedFor (a minute).
 func loadState(dir string, from proc.FS) (r savedState, age time.Duration, ok bool) {
 	path := filepath.Join(dir, memoryFile)
-	data, err := os.ReadFile(path)
+	data, err := statedir.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return savedState{}, 0, false
 	}

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,6 +25,7 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/statedir"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -78,7 +78,7 @@ func Open(dir string, from proc.FS, log *slog.Logger, send func(tick.Event)) (*D
 		return nil, err
 	}
 	d := &Desk{path: filepath.Join(dir, sizesFile), boot: boot, send: send, sizes: map[string]int{}}
-	text, err := os.ReadFile(d.path)
+	text, err := statedir.ReadFile(d.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return d, nil
 	}

@@ -42,8 +42,8 @@ func TestAnObjectiveIsRefusedWithFieldAndRange(t *testing.T) {
 			if tc.labels != be { // a BE pod is bounded first
 				has("a new pod", ValidateCreate(pod(t, tc.labels, note, own), tenant.Namespace{}, false, Ranges{}), want)
 			}
-			has("a running pod", ValidateUpdate(pod(t, tc.labels, "", own), pod(t, tc.labels, note, own)), want)
-			has("a change of another value", ValidateUpdate(pod(t, tc.labels, note, own), pod(t, tc.labels, note+", a: b", own)), "")
+			has("a running pod", ValidateUpdate(pod(t, tc.labels, "", own), pod(t, tc.labels, note, own), tenant.Namespace{}), want)
+			has("a change of another value", ValidateUpdate(pod(t, tc.labels, note, own), pod(t, tc.labels, note+", a: b", own), tenant.Namespace{}), "")
 			profile := profiled("a", func(s *configv1alpha1.ClusterColocationProfileSpec) {
 				_, s.QoSClass, _ = strings.Cut(tc.labels, "qosClass: ")
 				s.Annotations = map[string]string{kube.AnnotationObjective: tc.value}

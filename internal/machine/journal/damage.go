@@ -8,8 +8,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
+
+	"tenon.sh/tenon/internal/machine/statedir"
 )
 
 // The operations of lines about the file itself. A whole file begins with a
@@ -92,7 +93,7 @@ func (j *Journal) noteExtent() {
 // file last, because another process may be writing an entry: it records the
 // length only after this.
 func (j *Journal) countMissing(f *os.File) int64 {
-	text, err := os.ReadFile(filepath.Join(j.dir, lockName))
+	text, err := statedir.ReadFile(j.queue.Path)
 	var inode uint64
 	var size int64
 	if err != nil {
@@ -185,7 +186,7 @@ func (j *Journal) load() error { return j.loadKnowing(ownText{}) }
 // loadKnowing does the same as load. own is what this process has just written.
 func (j *Journal) loadKnowing(own ownText) error {
 	known := j.read != nil && !j.state.Empty()
-	f, err := os.Open(j.path)
+	f, err := statedir.Open(j.path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		if known {
 			j.lost = "the file is gone"
@@ -202,7 +203,7 @@ func (j *Journal) loadKnowing(own ownText) error {
 	}
 	defer f.Close()
 	if j.read == nil { // another user may have made the directory after Open
-		if err := private(j.dir); err != nil {
+		if err := statedir.Check(j.dir); err != nil {
 			return fmt.Errorf("journal: %w", err)
 		}
 	}

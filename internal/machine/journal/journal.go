@@ -15,6 +15,7 @@
 package journal
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,6 +25,7 @@ import (
 	"syscall"
 	"time"
 
+	"tenon.sh/tenon/internal/machine/statedir"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -57,6 +59,7 @@ type Journal struct {
 
 	mu    sync.Mutex
 	lock  *os.File // nil until the first append
+	queue statedir.Queue
 	state State
 	head  file
 	read  fs.FileInfo // the file that state was read from; nil: none
@@ -91,10 +94,13 @@ func Open(dir, bootID string, s Session) (*Journal, error) {
 	if bootID == "" || bootID != filepath.Base(bootID) {
 		return nil, fmt.Errorf("open journal in %s: boot id %q is not a name", dir, bootID)
 	}
-	if err := private(dir); err != nil {
+	if err := statedir.Check(dir); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
 	}
-	return &Journal{dir: dir, path: filepath.Join(dir, "journal-"+bootID+".jsonl"), session: s, state: newState()}, nil
+	return &Journal{
+		dir: dir, path: filepath.Join(dir, "journal-"+bootID+".jsonl"), session: s, state: newState(),
+		queue: statedir.Queue{Path: filepath.Join(dir, lockName)},
+	}, nil
 }
 
 // Path returns the path of the journal.
@@ -238,53 +244,45 @@ const lockPatience = 250 * time.Millisecond
 // arrived meanwhile. A process without the lock compacts only if the file
 // system is full.
 func (j *Journal) acquire() (locked bool, err error) {
-	if j.lock != nil && !j.lockStands() {
+	if j.lock != nil && !statedir.IsCurrent(j.lock) {
 		_ = j.lock.Close()
 		j.lock = nil
 	}
 	if j.lock == nil {
-		if err := os.MkdirAll(j.dir, 0o700); err != nil {
-			return false, err
-		}
-		if err := private(j.dir); err != nil {
+		if err := statedir.Make(j.dir); err != nil {
 			return false, err
 		}
 		j.removeOtherBoots()
-		f, err := os.OpenFile(filepath.Join(j.dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := statedir.Open(j.queue.Path, os.O_RDWR|os.O_CREATE)
 		if err != nil {
 			return false, err
 		}
 		// A process that can read a lock file can hold its lock. An older
 		// version of Tenon let all users read these files.
-		_, _, _ = f.Chmod(0o600), os.Chmod(j.path, 0o600), os.Chmod(j.nextPath(), 0o600)
+		_ = f.Chmod(0o600)
+		for _, path := range []string{j.path, j.nextPath()} {
+			if old, err := statedir.Open(path, os.O_RDONLY); err == nil {
+				_, _ = old.Chmod(0o600), old.Close()
+			}
+		}
 		j.lock = f
 	}
-	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPoll) {
-		err := syscall.Flock(int(j.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		switch {
-		case err == nil:
-			return true, nil
-		case !errors.Is(err, syscall.EINTR) && !errors.Is(err, syscall.EWOULDBLOCK):
-			return false, err
-		case time.Now().After(deadline):
-			return false, nil
-		}
+	if locked, err := statedir.TryLock(j.lock); locked || err != nil {
+		return locked, err
 	}
-}
-
-// lockStands reports whether the lock is on the file that other processes lock.
-// If the directory was removed and made again, it is not.
-func (j *Journal) lockStands() bool {
-	held, err := j.lock.Stat()
+	ctx, stop := context.WithTimeout(context.Background(), lockPatience)
+	defer stop()
+	f, err := j.queue.Lock(ctx)
 	if err != nil {
-		return false
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = nil
+		}
+		return false, err
 	}
-	now, err := os.Stat(filepath.Join(j.dir, lockName))
-	return err == nil && os.SameFile(held, now)
+	_ = j.lock.Close()
+	j.lock = f
+	return true, nil
 }
-
-// lockPoll is the time between two attempts to take the lock.
-const lockPoll = 200 * time.Microsecond
 
 func (j *Journal) release() { _ = syscall.Flock(int(j.lock.Fd()), syscall.LOCK_UN) }
 

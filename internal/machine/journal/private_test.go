@@ -84,3 +84,28 @@ func TestAJournalOfAnotherUserIsNotRead(t *testing.T) {
 		refused(t, dir, "belongs to user 65534")
 	})
 }
+
+// TestAJournalBehindALinkIsRefused puts a symbolic link in the place of each file
+// of the journal. No target is read or written.
+func TestAJournalBehindALinkIsRefused(t *testing.T) {
+	for _, name := range []string{"journal-boot.jsonl", "journal-boot.jsonl.next", "journal.lock"} {
+		dir, target := t.TempDir(), filepath.Join(t.TempDir(), "target")
+		if err := os.WriteFile(target, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		j, err := Open(dir, "boot", Session{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := j.RecordGroup("a"); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, name)) {
+			t.Errorf("%s is a link: %v", name, err)
+		}
+		_ = j.Close()
+		if info, err := os.Stat(target); err != nil || info.Size() > 0 || info.Mode().Perm() != 0o644 {
+			t.Errorf("%s is a link: its target changed to %d bytes, mode %v (%v)", name, info.Size(), info.Mode(), err)
+		}
+	}
+}

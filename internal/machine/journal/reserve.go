@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"tenon.sh/tenon/internal/machine/statedir"
 )
 
 // reserveSize is the least number of bytes that are reserved for the case that
@@ -39,7 +41,7 @@ func (j *Journal) keepReserve() error {
 	if info, err := os.Stat(j.nextPath()); err == nil && info.Sys().(*syscall.Stat_t).Blocks*512 >= want {
 		return nil
 	}
-	f, err := os.OpenFile(j.nextPath(), os.O_WRONLY|os.O_CREATE, 0o600)
+	f, err := statedir.Open(j.nextPath(), os.O_WRONLY|os.O_CREATE)
 	if err != nil {
 		return fmt.Errorf("reserve space for the journal: %w", err)
 	}
@@ -107,7 +109,7 @@ func (j *Journal) appendLine(line []byte) error {
 	if j.torn { // end the incomplete line of a writer that died
 		line = append([]byte{'\n'}, line...)
 	}
-	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := statedir.Open(j.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -122,7 +124,7 @@ func (j *Journal) appendLine(line []byte) error {
 // writeNext writes the file that will replace the journal. It does not truncate
 // an empty file, because that would free the allocated space.
 func writeNext(next string, text []byte) error {
-	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE, 0o600)
+	f, err := statedir.Open(next, os.O_WRONLY|os.O_CREATE)
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ type content struct {
 // the bounds are the same as in last, it reads only the first line of the file.
 func read(dir string, last content) (content, error) {
 	path := filepath.Join(dir, leaseFile)
-	f, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	f, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return content{}, &fs.PathError{Op: "open", Path: path, Err: err}
 	}

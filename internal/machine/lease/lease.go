@@ -25,6 +25,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/machine/statedir"
 )
 
 const (
@@ -88,7 +90,7 @@ func hold(dir, boot string, self Holder, clock func() time.Duration) (*Lease, er
 	if boot == "" || len(boot) > bootWidth || strings.ContainsAny(boot, " \t\n") {
 		return nil, fmt.Errorf("hold the lease in %s: boot id %q: want one word of at most %d bytes", dir, boot, bootWidth)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := statedir.Make(dir); err != nil {
 		return nil, fmt.Errorf("hold the lease: %w", err)
 	}
 	lock, err := acquire(filepath.Join(dir, leaseLock))
@@ -217,14 +219,14 @@ func (l *Lease) check() error {
 
 // lockRemoved reports whether another program has removed the lock file or the
 // whole directory. (Disarm removes only the lease file, not the lock.)
-func (l *Lease) lockRemoved() bool { return !isCurrent(l.lock) }
+func (l *Lease) lockRemoved() bool { return !statedir.IsCurrent(l.lock) }
 
 // recreate creates the directory, the lock and the lease again. Without them,
 // the watchdog would end, and other agents and commands would not see that
 // Tenon manages this node. It returns ErrLost if another process has taken the
 // new lock.
 func (l *Lease) recreate(h head, bounds []Bound) error {
-	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+	if err := statedir.Make(l.dir); err != nil {
 		return fmt.Errorf("renew the lease, whose directory was removed: %w", err)
 	}
 	lock, err := acquire(filepath.Join(l.dir, leaseLock))
@@ -257,7 +259,7 @@ func (l *Lease) rewrite(h head) error {
 // adopt takes over the lease file of an earlier holder, and writes only its head.
 // bounds are those in the file.
 func (l *Lease) adopt(h head, bounds []Bound) error {
-	f, err := os.OpenFile(filepath.Join(l.dir, leaseFile), os.O_RDWR, 0)
+	f, err := statedir.Open(filepath.Join(l.dir, leaseFile), os.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -276,7 +278,7 @@ func (l *Lease) replace(h head, bounds []Bound) error {
 	}
 	h.body = sumOf(body)
 	next := filepath.Join(l.dir, leaseFile+".next")
-	f, err := os.OpenFile(next, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := statedir.Open(next, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err
 	}

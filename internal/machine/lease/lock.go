@@ -8,11 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/machine/statedir"
 )
 
 // acquire locks a file until the returned file is closed or the process ends.
@@ -20,7 +20,7 @@ import (
 // fcntl(2), Linux 3.15). The file contains the pid of the process, which
 // messages show.
 func acquire(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := statedir.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func acquire(path string) (*os.File, error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
 	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
-		err = fmt.Errorf("process %d has it: %w", pidIn(f), ErrHeld)
+		err = fmt.Errorf("process %d has it: %w", statedir.Signer(f), ErrHeld)
 	} else if err != nil {
 		err = fmt.Errorf("lock %s: %w", path, err)
 	}
@@ -36,26 +36,14 @@ func acquire(path string) (*os.File, error) {
 		_ = f.Close()
 		return nil, err
 	}
-	// On a full file system the pid cannot be written, but the lock works.
-	_, _ = f.WriteAt(fmt.Appendf(nil, "%-10d\n", os.Getpid()), 0)
+	statedir.Sign(f)
 	return f, nil
-}
-
-// isCurrent reports whether the path of a lock still leads to the locked file. If
-// another program has removed the file, other processes would lock a new one.
-func isCurrent(lock *os.File) bool {
-	held, err := lock.Stat()
-	if err != nil {
-		return false
-	}
-	now, err := os.Stat(lock.Name())
-	return err == nil && os.SameFile(held, now)
 }
 
 // lockHolder returns the pid of the process that has locked a file. If there is
 // none, ok is false.
 func lockHolder(path string) (pid int, ok bool) {
-	f, err := os.Open(path)
+	f, err := statedir.Open(path, os.O_RDONLY)
 	if err != nil {
 		return 0, false
 	}
@@ -64,15 +52,7 @@ func lockHolder(path string) (pid int, ok bool) {
 	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock); err != nil || lock.Type == unix.F_UNLCK {
 		return 0, false
 	}
-	return pidIn(f), true
-}
-
-// pidIn returns the pid in a lock file, or 0 if there is none.
-func pidIn(f *os.File) int {
-	text := make([]byte, noteAt)
-	n, _ := f.ReadAt(text, 0)
-	pid, _ := strconv.Atoi(strings.TrimSpace(string(text[:n])))
-	return pid
+	return statedir.Signer(f), true
 }
 
 // Exists reports whether there is a lease in dir, held or not.

@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"tenon.sh/tenon/internal/machine/statedir"
 )
 
 // noteAt is the offset, in bytes, of the state directory in the file of a
 // machine lock. The pid is before it.
-const noteAt = 11
+const noteAt = statedir.SignatureSize
 
 // A Machine is the lock of the whole machine. The zero Machine is not locked.
 type Machine struct {
@@ -27,7 +29,7 @@ type Machine struct {
 // All agents of a machine must use the same lock file. So a container mounts
 // the directory of this file from the host.
 func HoldMachine(path, state string) (*Machine, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := statedir.Make(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("lock the machine: %w", err)
 	}
 	f, err := acquire(path)
@@ -54,7 +56,7 @@ func HoldMachine(path, state string) (*Machine, error) {
 // Keep takes the lock again if another program has removed the lock file. If a
 // second agent has locked a new file meanwhile, Keep returns ErrHeld.
 func (m *Machine) Keep() error {
-	if m.lock == nil || isCurrent(m.lock) {
+	if m.lock == nil || statedir.IsCurrent(m.lock) {
 		return nil
 	}
 	next, err := HoldMachine(m.path, m.state)
@@ -77,7 +79,7 @@ func (m *Machine) Close() error {
 // stateIn returns the state directory that the holder of a machine lock wrote
 // into the lock file.
 func stateIn(path string) string {
-	text, err := os.ReadFile(path)
+	text, err := statedir.ReadFile(path)
 	if err != nil || len(text) <= noteAt {
 		return "an unknown directory"
 	}

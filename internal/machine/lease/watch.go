@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/machine/statedir"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -84,7 +85,7 @@ func Watch(ctx context.Context, o Options) error {
 		if !goOn {
 			return nil
 		}
-		if !isCurrent(lock) {
+		if !statedir.IsCurrent(lock) {
 			o.Log.Warn("the watchdog ends, because its lock was removed: the holder of the lease starts another", "directory", o.Dir)
 			return nil
 		}
